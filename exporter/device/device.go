@@ -1,0 +1,69 @@
+// Package device is what Laxity needs to know of the GPUs of one node: each
+// card (or MIG instance), its memory, how busy it is, and the processes that
+// hold a compute context on it.
+//
+// Adapters are named by technology: nvml (real GPUs) and sim (the simulated
+// GPU). devicetest holds the conformance suite that every adapter runs. This
+// package imports the standard library only.
+package device
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrUnavailable means that the device cannot be had on this machine or in this
+// build: no driver, no GPU, built without cgo. It is a state, not a bug; the
+// wrapped text says what to do.
+var ErrUnavailable = errors.New("GPU device unavailable")
+
+// Device reads the GPUs of one node. Implementations MUST be safe for use by
+// one goroutine at a time; they need not be safe for concurrent use.
+type Device interface {
+	// Read returns the present state of every GPU.
+	//
+	// It MUST NOT report a GPU as having no processes because the query failed:
+	// it sets GPU.ProcessesErr instead. It MUST return an error, and no Reading,
+	// when the device as a whole does not answer. After an error a later Read
+	// MUST try afresh (a driver may have been reloaded in between). It need not
+	// return when ctx ends while a driver call hangs; callers guard themselves.
+	Read(ctx context.Context) (Reading, error)
+	// Close lets go of the driver. Afterwards Read MUST return an error, and
+	// Close again MUST do nothing.
+	Close() error
+}
+
+// Reading is what a Device said at one moment.
+type Reading struct {
+	Time time.Time // when the reading began
+	GPUs []GPU     // by index
+}
+
+// GPU is the state of one GPU or MIG instance.
+type GPU struct {
+	UUID   string
+	Index  int    // the driver's; a MIG instance has its card's
+	Parent string // UUID of the card, for a MIG instance; else empty
+	Name   string
+	Driver string // driver version
+	// MemoryTotal and MemoryUsed are bytes.
+	MemoryTotal, MemoryUsed uint64
+	// Utilization is the share of the driver's last sample period in which a
+	// kernel ran, 0–1; NaN where the driver does not say.
+	Utilization float64
+	// Processes hold a compute context on this GPU. Valid only when
+	// ProcessesErr is nil.
+	Processes    []Process
+	ProcessesErr error
+}
+
+// Process is one process that holds a compute context on a GPU.
+type Process struct {
+	PID int // in the host's PID namespace
+	// MemoryUsed is bytes, its context included; 0 where the driver does not say.
+	MemoryUsed uint64
+	// SMUtilization is its share of the multiprocessors' time over the driver's
+	// last samples, 0–1; NaN where not known. Refreshed at most once a second.
+	SMUtilization float64
+}

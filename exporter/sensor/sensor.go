@@ -1,0 +1,81 @@
+// Package sensor tells when GPU work starts and ends, as exactly as the machine
+// allows, with nothing asked of the tenant.
+//
+// Exits (pidfd) says when a process ended. Starts (uprobes on libcuda, or
+// fanotify on the file) says when a process first used CUDA. Where neither can
+// be had the tracker falls back to polling the device.
+package sensor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// ErrGone means that the process has exited (a zombie counts as exited).
+var ErrGone = errors.New("process is gone")
+
+// ErrUnsupported means that this machine cannot run the sensor; the wrapped
+// text says why and what would help. It is a state, not a bug.
+var ErrUnsupported = errors.New("sensor not supported here")
+
+// Kind is what a process did.
+type Kind string
+
+const (
+	LibraryOpened Kind = "library"  // it opened the libcuda file
+	Init          Kind = "init"     // it called cuInit
+	ContextMade   Kind = "context"  // it called a function that creates or retains a context
+	Launched      Kind = "launch"   // first kernel launch after idle (busy tracking only)
+	WorkDone      Kind = "workdone" // a synchronising call returned (busy tracking only)
+)
+
+// Event is one thing that one process did.
+type Event struct {
+	PID        int // host PID of the process (thread group)
+	Kind       Kind
+	Time       time.Time
+	Source     task.Source
+	ErrorBound time.Duration // the event happened in [Time − ErrorBound, Time]
+}
+
+// Starts reports CUDA activity of processes.
+type Starts interface {
+	// Run sends events until ctx ends. It MUST return an error that wraps
+	// ErrUnsupported, before sending anything, where it cannot work.
+	Run(ctx context.Context, events chan<- Event) error
+}
+
+// Process is a process that is being watched. It is identified by a pidfd, so
+// it is never confused with a later process that got the same PID.
+type Process struct {
+	PID int
+	// Identity is unique among all processes of all boots of this host: boot id,
+	// PID and a start mark that a reused PID cannot share.
+	Identity string
+}
+
+// Exit is the end of a watched process.
+type Exit struct {
+	Process    Process
+	Time       time.Time
+	ErrorBound time.Duration
+}
+
+// Exits watches processes for their end.
+type Exits interface {
+	// Watch begins to watch the process that has this PID now. What the caller
+	// reads of /proc/PID before Watch returns may belong to another process;
+	// what it reads after Watch, followed by a true Alive, belongs to this one.
+	// It returns ErrGone when there is no such process. Watching one process
+	// twice is one watch.
+	Watch(pid int) (Process, error)
+	// Alive reports whether the process has not exited.
+	Alive(p Process) bool
+	// Forget ends the watch; no Exit follows.
+	Forget(p Process)
+	// Exits is where ends are sent, each once.
+	Exits() <-chan Exit
+}

@@ -1,0 +1,112 @@
+package task
+
+import (
+	"slices"
+	"time"
+)
+
+// Snapshot is everything one node knew at one moment. It is immutable once
+// published: readers share it, writers make a new one.
+type Snapshot struct {
+	// Sequence grows with every change; equal sequences mean equal facts. It
+	// starts anew with the exporter.
+	Sequence uint64 `json:"sequence"`
+	// Time is when the facts were last confirmed by the device.
+	Time time.Time `json:"time"`
+	Node string    `json:"node,omitempty"`
+
+	GPUs       []GPU       `json:"gpus"`
+	Containers []Container `json:"containers"`
+	// Tasks holds the unfinished ones, oldest start first.
+	Tasks []Task `json:"tasks"`
+	// Ended holds the latest ended and lost ones, latest end first, bounded.
+	Ended  []Task `json:"ended"`
+	Health Health `json:"health"`
+}
+
+// GPU is one GPU, or one MIG instance of one.
+type GPU struct {
+	UUID   string `json:"uuid"`
+	Index  int    `json:"index"`
+	Parent string `json:"parent,omitempty"` // UUID of the card, for a MIG instance
+	Name   string `json:"name"`
+	Driver string `json:"driver"`
+	// MemoryTotal and MemoryUsed are bytes.
+	MemoryTotal uint64 `json:"memory_total_bytes"`
+	MemoryUsed  uint64 `json:"memory_used_bytes"`
+	// Utilization is the share of the last sample period in which a kernel ran,
+	// 0–1; NaN where the device does not say (MIG).
+	Utilization Seconds `json:"utilization_ratio"`
+}
+
+// Container is one container, as far as scheduling GPUs is concerned.
+type Container struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Image   string `json:"image"`
+	Command string `json:"command,omitempty"`
+	// PID is its first process in the host's PID namespace; 0 when not running.
+	PID int `json:"pid,omitempty"`
+	// Paused is what the engine says.
+	Paused bool `json:"paused"`
+	// Spec is what its labels and run-time changes ask for.
+	Spec Spec `json:"spec"`
+	// Invalid lists its laxity.* labels that could not be read.
+	Invalid []InvalidLabel `json:"invalid_labels,omitempty"`
+	// VisibleGPUs holds the UUIDs that it can see; empty when not known.
+	VisibleGPUs []string `json:"visible_gpus,omitempty"`
+	// MemoryUsed (bytes) and SMUtilization (0–1) are by GPU UUID, all its
+	// processes together.
+	MemoryUsed    map[string]uint64  `json:"memory_used_bytes,omitempty"`
+	SMUtilization map[string]float64 `json:"sm_utilization_ratio,omitempty"`
+}
+
+// Health says which facts can be trusted.
+type Health struct {
+	// DeviceUp is false while the device does not answer; DeviceError says why.
+	// GPUs and process lists are then those last seen, and no task ends because
+	// it left the list.
+	DeviceUp    bool   `json:"device_up"`
+	DeviceError string `json:"device_error,omitempty"`
+	// EngineUp is the same for the container engine.
+	EngineUp    bool   `json:"engine_up"`
+	EngineError string `json:"engine_error,omitempty"`
+	// Sensor is how starts are learned now: uprobe, fanotify or device.
+	Sensor       Source `json:"sensor"`
+	SensorReason string `json:"sensor_reason,omitempty"`
+	// Unattributed counts the GPU processes that belong to no known container,
+	// by reason.
+	Unattributed map[string]int `json:"unattributed,omitempty"`
+}
+
+// FindContainer returns the container with this name or id. A prefix of the id
+// of at least 12 digits will do.
+func (s *Snapshot) FindContainer(ref string) (Container, bool) {
+	i := slices.IndexFunc(s.Containers, func(c Container) bool {
+		return c.Name == ref || c.ID == ref || (len(ref) >= 12 && len(c.ID) > len(ref) && c.ID[:len(ref)] == ref)
+	})
+	if i < 0 {
+		return Container{}, false
+	}
+	return s.Containers[i], true
+}
+
+// TasksOn returns the unfinished tasks that use the GPU, oldest start first.
+func (s *Snapshot) TasksOn(gpu string) []Task {
+	var on []Task
+	for _, t := range s.Tasks {
+		if slices.Contains(t.GPUs, gpu) {
+			on = append(on, t)
+		}
+	}
+	return on
+}
+
+// FindGPU returns the GPU with this UUID.
+func (s *Snapshot) FindGPU(uuid string) (GPU, bool) {
+	i := slices.IndexFunc(s.GPUs, func(g GPU) bool { return g.UUID == uuid })
+	if i < 0 {
+		return GPU{}, false
+	}
+	return s.GPUs[i], true
+}

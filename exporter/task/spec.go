@@ -1,0 +1,187 @@
+package task
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The labels that a user writes on a container.
+const (
+	LabelPrefix    = "laxity."
+	LabelDeadline  = "laxity.deadline"
+	LabelGPUMemory = "laxity.gpu-memory"
+	LabelPause     = "laxity.pause"
+	LabelClass     = "laxity.class"
+	LabelRelease   = "laxity.release"
+)
+
+// Class says what kind of work a container does.
+type Class string
+
+const (
+	ClassDeadline Class = "deadline" // the default with a deadline
+	ClassBatch    Class = "batch"    // the default without
+)
+
+// Release says what one task of a container is.
+type Release string
+
+const (
+	ReleaseProcess Release = "process" // a process, from its first context to its end
+	ReleaseBusy    Release = "busy"    // each busy interval of a process
+)
+
+// Spec is what a container's labels ask for.
+type Spec struct {
+	// Managed: it carries at least one laxity.* label. Only a managed container
+	// is ever acted on; the others are observed.
+	Managed bool `json:"managed"`
+	// Deadline is relative to the start of each task, seconds; 0 is none.
+	Deadline Seconds `json:"deadline_seconds,omitempty"`
+	// GPUMemory is the GPU memory it may hold, bytes, contexts included; 0 is
+	// no limit.
+	GPUMemory uint64 `json:"gpu_memory_bytes,omitempty"`
+	// NeverPause: it is never held, paused, swapped or refused memory.
+	NeverPause bool    `json:"never_pause,omitempty"`
+	Class      Class   `json:"class"`
+	Release    Release `json:"release"`
+}
+
+// InvalidLabel is a laxity.* label that could not be read. Hint says what to
+// write instead.
+type InvalidLabel struct {
+	Label string `json:"label"`
+	Value string `json:"value"`
+	Hint  string `json:"hint"`
+}
+
+// Error implements error.
+func (e InvalidLabel) Error() string {
+	return fmt.Sprintf("label %s=%q is invalid: %s", e.Label, e.Value, e.Hint)
+}
+
+// ParseLabels reads the laxity.* labels among a container's labels. What is
+// invalid takes its safe value (no deadline, no limit, never paused, the
+// default class and release) and is listed, sorted by label.
+func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
+	s := Spec{Class: ClassBatch, Release: ReleaseProcess}
+	var invalid []InvalidLabel
+	bad := func(label, value, hint string) {
+		invalid = append(invalid, InvalidLabel{Label: label, Value: value, Hint: hint})
+	}
+	for label, value := range labels {
+		if !strings.HasPrefix(label, LabelPrefix) {
+			continue
+		}
+		s.Managed = true
+		switch label {
+		case LabelDeadline:
+			d, err := ParseDeadline(value)
+			if err != nil {
+				bad(label, value, err.Error())
+				continue
+			}
+			s.Deadline = SecondsOf(d)
+		case LabelGPUMemory:
+			n, err := ParseBytes(value)
+			if err != nil {
+				bad(label, value, err.Error())
+				continue
+			}
+			s.GPUMemory = n
+		case LabelPause:
+			if value != "allow" && value != "never" {
+				bad(label, value, "write allow or never; until then it counts as never")
+			}
+			s.NeverPause = value != "allow"
+		case LabelClass, LabelRelease: // read below: their default needs the deadline
+		default:
+			bad(label, value, "no such label; known are "+strings.Join(KnownLabels, ", "))
+		}
+	}
+	if s.Deadline > 0 {
+		s.Class = ClassDeadline
+	}
+	if v, ok := labels[LabelClass]; ok {
+		if c := Class(v); c == ClassDeadline || c == ClassBatch {
+			s.Class = c
+		} else {
+			bad(LabelClass, v, "write deadline or batch")
+		}
+	}
+	if v, ok := labels[LabelRelease]; ok {
+		if r := Release(v); r == ReleaseProcess || r == ReleaseBusy {
+			s.Release = r
+		} else {
+			bad(LabelRelease, v, "write process or busy")
+		}
+	}
+	slices.SortFunc(invalid, func(a, b InvalidLabel) int { return strings.Compare(a.Label, b.Label) })
+	return s, invalid
+}
+
+// KnownLabels lists every label that ParseLabels reads.
+var KnownLabels = []string{LabelClass, LabelDeadline, LabelGPUMemory, LabelPause, LabelRelease}
+
+// MaxDeadline is the longest relative deadline: a hundred years, well inside
+// what time.Duration can add to a date.
+const MaxDeadline = 100 * 365 * 24 * time.Hour
+
+// ParseDeadline reads a relative deadline: a Go duration (9s, 250ms, 1h30m) or
+// a bare number of seconds, as P1's `-dl N`. It must be above 0 and at most
+// MaxDeadline.
+func ParseDeadline(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		n, nerr := strconv.ParseFloat(text, 64)
+		if nerr != nil || math.IsNaN(n) {
+			return 0, fmt.Errorf("%q is not a deadline: write a duration such as 9s or 250ms, or a number of seconds", text)
+		}
+		d = Seconds(n).Duration()
+	}
+	if d <= 0 {
+		return 0, fmt.Errorf("%q is not a deadline: it must be longer than 0", text)
+	}
+	if d > MaxDeadline {
+		return 0, fmt.Errorf("%q is not a deadline: it is longer than 100 years", text)
+	}
+	return d, nil
+}
+
+// ParseBytes reads an amount of memory: a number with an optional unit B, K, M,
+// G, T, KiB … TiB or KB … TB. Every unit is a power of 1024, as in
+// `docker run --memory`. It must be above 0.
+func ParseBytes(text string) (uint64, error) {
+	fail := func() (uint64, error) {
+		return 0, fmt.Errorf("%q is not an amount of memory: write, for example, 4GiB or 512MiB", text)
+	}
+	t := strings.ToLower(strings.TrimSpace(text))
+	i := strings.IndexFunc(t, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	number, unit := t, ""
+	if i >= 0 {
+		number, unit = t[:i], strings.TrimSpace(t[i:])
+	}
+	shift, ok := map[string]uint{
+		"": 0, "b": 0,
+		"k": 10, "kb": 10, "kib": 10,
+		"m": 20, "mb": 20, "mib": 20,
+		"g": 30, "gb": 30, "gib": 30,
+		"t": 40, "tb": 40, "tib": 40,
+	}[unit]
+	if !ok {
+		return fail()
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || n <= 0 {
+		return fail()
+	}
+	bytes := n * float64(uint64(1)<<shift)
+	if bytes < 1 || bytes >= 1<<63 {
+		return fail()
+	}
+	return uint64(bytes), nil
+}
