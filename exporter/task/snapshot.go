@@ -56,7 +56,7 @@ type Container struct {
 	// VisibleGPUs holds the UUIDs that it can see; empty when not known.
 	VisibleGPUs []string `json:"visible_gpus,omitempty"`
 	// MemoryUsed (bytes) and SMUtilization (0–1) are by GPU UUID, all its
-	// processes together.
+	// processes together; a GPU for which the device does not say is absent.
 	MemoryUsed    map[string]uint64  `json:"memory_used_bytes,omitempty"`
 	SMUtilization map[string]float64 `json:"sm_utilization_ratio,omitempty"`
 }

@@ -1,0 +1,89 @@
+package view_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func snapshot() *task.Snapshot {
+	managed := task.Spec{Managed: true, Deadline: 9, Class: task.ClassDeadline, Release: task.ReleaseProcess}
+	end := &task.Mark{Time: now.Add(-time.Minute)}
+	return &task.Snapshot{
+		GPUs: []task.GPU{{UUID: "GPU-a", Index: 0}, {UUID: "GPU-b", Index: 1}},
+		Containers: []task.Container{
+			{ID: "1", Name: "idle-with-label", Spec: managed},
+			{ID: "2", Name: "plain-bystander"},
+			{ID: "3", Name: "trainer-with-a-very-long-name-that-would-not-fit", Spec: task.Spec{Managed: true},
+				MemoryUsed: map[string]uint64{"GPU-a": 1 << 30, "GPU-b": 566 << 20}, SMUtilization: map[string]float64{"GPU-a": 0.5}},
+			{ID: "4", Name: "web", Spec: managed, MemoryUsed: map[string]uint64{"GPU-a": 566 << 20}},
+			{ID: "5", Name: "done", Spec: managed},
+		},
+		Tasks: []task.Task{
+			{ContainerID: "3", GPUs: []string{"GPU-a", "GPU-b"}, State: task.Running},
+			{ContainerID: "4", GPUs: []string{"GPU-a"}, State: task.Paused, Deadline: now.Add(4500 * time.Millisecond)},
+			{ContainerID: "4", GPUs: []string{"GPU-a"}, State: task.Paused, Deadline: now.Add(-time.Second)},
+		},
+		Ended: []task.Task{
+			{ContainerID: "5", GPUs: []string{"GPU-b"}, State: task.Ended, End: end, Deadline: end.Time.Add(2 * time.Second)},
+			{ContainerID: "5", GPUs: []string{"GPU-b"}, State: task.Ended, End: end, Deadline: end.Time.Add(-2 * time.Second)},
+			{ContainerID: "4", GPUs: []string{"GPU-a"}, State: task.Ended, End: end, Deadline: end.Time.Add(-2 * time.Second)},
+		},
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	if err := view.Table(&b, view.Rows(snapshot(), now, false), 80); err != nil {
+		t.Fatal(err)
+	}
+	want := `CONTAINER                  DEADLINE  STATE       FLOAT   GPU  MEMORY   SM   LAST
+web                        9s        paused (2)  -1.00s  0    566MiB   -    miss
+trainer-with-a-very-long…  -         running     -       0    1.00GiB  50%
+trainer-with-a-very-long…  -         running     -       1    566MiB   -
+done                       9s        idle        +2.00s  1    -        -    hit
+idle-with-label            9s        idle        -       -    -        -
+`
+	if b.String() != want {
+		t.Errorf("got:\n%swant:\n%s", b.String(), want)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("line of %d characters: %s", n, line)
+		}
+	}
+}
+
+func TestAllShowsBystanders(t *testing.T) {
+	rows := view.Rows(snapshot(), now, true)
+	if n := len(rows); n != 6 {
+		t.Errorf("%d rows, want 6: %+v", n, rows)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for in, want := range map[float64]string{
+		1.254: "+1.25s", -3: "-3.00s", 42.06: "+42.1s", 3725: "+1h2m5s", -600: "-10m0s", 0: "+0.00s",
+	} {
+		if got := view.Float(task.Seconds(in)); got != want {
+			t.Errorf("Float(%v) = %q, want %q", in, got, want)
+		}
+	}
+	if got := view.Float(task.Seconds(math.Inf(1))); got != "-" {
+		t.Errorf("Float(+Inf) = %q", got)
+	}
+	for in, want := range map[uint64]string{
+		0: "-", 512: "512B", 566 << 20: "566MiB", 1 << 30: "1.00GiB", 12800 << 20: "12.5GiB", 143771 << 20: "140GiB",
+	} {
+		if got := view.Bytes(in); got != want {
+			t.Errorf("Bytes(%v) = %q, want %q", in, got, want)
+		}
+	}
+}
