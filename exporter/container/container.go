@@ -7,10 +7,15 @@ package container
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
 )
+
+// ErrUnavailable means that the container engine does not answer. It is a state,
+// not a bug; the wrapped text says what to do.
+var ErrUnavailable = errors.New("container engine unavailable")
 
 // Container is one running or paused container, as its engine describes it.
 type Container struct {
@@ -19,11 +24,13 @@ type Container struct {
 	Image   string
 	Command string
 	Labels  map[string]string
-	PID     int // first process, in the host's PID namespace
+	PID     int // first process, in the host's PID namespace; 0 once it has ended
 	Paused  bool
 	Started time.Time
-	// GPUs is what the container was given: UUIDs or indices as the engine
-	// wrote them (device requests, NVIDIA_VISIBLE_DEVICES); nil when not known.
+	// GPUs is what the container was given, as the engine wrote it (device
+	// requests, NVIDIA_VISIBLE_DEVICES, /dev/nvidiaN): UUIDs, indices (also
+	// "0:1", the first MIG instance of the first GPU), or "all" alone. Empty but
+	// not nil: none. Nil: not known.
 	GPUs []string
 }
 
@@ -51,11 +58,15 @@ type Event struct {
 
 // Source lists containers and tells of changes.
 type Source interface {
-	// List returns every running or paused container.
+	// List returns every running or paused container, each with its PID. It MUST
+	// NOT return a part of them: it returns an error instead, one that wraps
+	// ErrUnavailable when the engine does not answer. A container that ends
+	// while it lists may be there or not.
 	List(ctx context.Context) ([]Container, error)
 	// Watch sends events until ctx ends or the stream breaks, then closes the
 	// channel. Events MUST be those after the call to Watch; a caller that lists
-	// after Watch returned misses nothing.
+	// after Watch returned misses nothing. Events of one container keep their
+	// order. A Started whose container has ended meanwhile comes with PID 0.
 	Watch(ctx context.Context) (<-chan Event, error)
 }
 

@@ -48,6 +48,34 @@ type Starts interface {
 	Run(ctx context.Context, events chan<- Event) error
 }
 
+// Finder is a Starts that looks for copies of libcuda where a container has them.
+// Files of the host that are mounted into containers need no call.
+type Finder interface {
+	// Discover looks for libcuda in the root, the mounts and the memory map of
+	// this process (a container's first one), and watches what it finds from its
+	// return on. Call it when a container starts. No file is no error.
+	Discover(pid int) error
+	// Release lets go of what only this process needed. Call it when the
+	// container dies: a file that is watched keeps its file system alive.
+	Release(pid int)
+}
+
+// BusyTracker is a Starts that can follow the GPU work of single processes:
+// Launched at the first launch after idle, and WorkDone when a synchronising
+// call returned and nothing had been launched since that call began. Processes
+// that are not tracked pay nothing.
+//
+// Events of several threads are not in order: order them by Time. A Launched
+// while busy, and a WorkDone while idle, may come; the latter moves the end of
+// the work: the call had really waited for the GPU.
+type BusyTracker interface {
+	// Track begins with the process that has this PID now. It MUST have loaded
+	// libcuda (an Init event came). Tracking a process twice is once.
+	Track(pid int) error
+	// Untrack ends it, also for a process that has exited.
+	Untrack(pid int)
+}
+
 // Process is a process that is being watched. It is identified by a pidfd, so
 // it is never confused with a later process that got the same PID.
 type Process struct {
