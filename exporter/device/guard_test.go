@@ -1,0 +1,111 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/laxity/laxity/exporter/device"
+)
+
+// hanging is a device whose Read waits for a value on gate, when it has one.
+type hanging struct {
+	gate   chan struct{}
+	reads  int
+	closed int
+}
+
+func (h *hanging) Read(context.Context) (device.Reading, error) {
+	h.reads++
+	if h.gate != nil {
+		<-h.gate
+	}
+	return device.Reading{GPUs: []device.GPU{{Index: h.reads}}}, nil
+}
+
+func (h *hanging) Close() error { h.closed++; return nil }
+
+func TestGuardPassesThrough(t *testing.T) {
+	h := &hanging{}
+	g := device.NewGuard(h, time.Second)
+	r, err := g.Read(t.Context())
+	if err != nil || len(r.GPUs) != 1 {
+		t.Fatalf("Read = %v, %v", r, err)
+	}
+	if err := g.Close(); err != nil || h.closed != 1 {
+		t.Fatalf("Close = %v, closed %d times", err, h.closed)
+	}
+	if err := g.Close(); err != nil || h.closed != 1 {
+		t.Errorf("a second Close did something: %v, closed %d times", err, h.closed)
+	}
+	if _, err := g.Read(t.Context()); err == nil {
+		t.Error("Read after Close gave no error")
+	}
+}
+
+func TestGuardSurvivesAHangingDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{gate: make(chan struct{})}
+		g := device.NewGuard(h, time.Second)
+		began := time.Now()
+		if _, err := g.Read(t.Context()); !errors.Is(err, device.ErrNotAnswering) {
+			t.Fatalf("Read of a hanging device: %v", err)
+		}
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("Read waited %v, want the limit", waited)
+		}
+		goroutines := runtime.NumGoroutine()
+		for range 100 {
+			if _, err := g.Read(t.Context()); !errors.Is(err, device.ErrNotAnswering) {
+				t.Fatalf("Read while hanging: %v", err)
+			}
+		}
+		if h.reads != 1 {
+			t.Errorf("%d calls went into the hanging driver, want 1", h.reads)
+		}
+		if now := runtime.NumGoroutine(); now > goroutines {
+			t.Errorf("goroutines piled up: %d, then %d", goroutines, now)
+		}
+		close(h.gate) // the driver comes back
+		synctest.Wait()
+		r, err := g.Read(t.Context())
+		if err != nil || r.GPUs[0].Index != 2 {
+			t.Errorf("after the recovery: %v, %v; want a fresh reading", r, err)
+		}
+	})
+}
+
+func TestGuardClosesWhenTheCallReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{gate: make(chan struct{})}
+		g := device.NewGuard(h, time.Second)
+		_, _ = g.Read(t.Context())
+		if err := g.Close(); !errors.Is(err, device.ErrNotAnswering) {
+			t.Errorf("Close while hanging: %v", err)
+		}
+		if h.closed != 0 {
+			t.Error("the device was closed under a running call")
+		}
+		close(h.gate)
+		synctest.Wait()
+		if h.closed != 1 {
+			t.Errorf("closed %d times after the call returned, want 1", h.closed)
+		}
+	})
+}
+
+func TestGuardEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{gate: make(chan struct{})}
+		g := device.NewGuard(h, time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := g.Read(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Read with an expired context: %v", err)
+		}
+		close(h.gate)
+	})
+}
