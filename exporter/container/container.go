@@ -24,7 +24,7 @@ type Container struct {
 	Image   string
 	Command string
 	Labels  map[string]string
-	PID     int // first process, in the host's PID namespace; 0 once it has ended
+	PID     int // first process, in the host's PID namespace; 0 once it has ended, or when not known
 	Paused  bool
 	Started time.Time
 	// GPUs is what the container was given, as the engine wrote it (device
@@ -58,8 +58,7 @@ type Event struct {
 
 // Source lists containers and tells of changes.
 type Source interface {
-	// List returns every running or paused container, each with its PID. It MUST
-	// NOT return a part of them: it returns an error instead, one that wraps
+	// List returns every running or paused container. It MUST NOT return a part of them: it returns an error instead, one that wraps
 	// ErrUnavailable when the engine does not answer. A container that ends
 	// while it lists may be there or not.
 	List(ctx context.Context) ([]Container, error)

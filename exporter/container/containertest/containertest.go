@@ -1,0 +1,187 @@
+// Package containertest helps to test what reads containers: the conformance
+// suite that every container.Source passes, and a Fake that keeps its containers
+// in memory.
+//
+// It imports exporter/container and the standard library.
+package containertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/exporter/container"
+)
+
+// patience is how long the suite waits for something that should be quick. It
+// only bounds a failure.
+const patience = 30 * time.Second
+
+// Host is an engine under test, with the means to change its containers. Other
+// containers may be there and change meanwhile: the suite leaves them alone.
+// Every method fails the test when it cannot do its work.
+type Host interface {
+	Source() container.Source
+	// Run starts a container that runs until it is stopped, and returns its id.
+	Run(t *testing.T, name string, labels map[string]string) string
+	Pause(t *testing.T, id string)
+	Unpause(t *testing.T, id string)
+	Rename(t *testing.T, id, name string)
+	// Stop ends it, and leaves it there; Remove takes it away.
+	Stop(t *testing.T, id string)
+	Remove(t *testing.T, id string)
+}
+
+// Conformance runs every rule of container.Source against a host. prefix begins
+// the name of every container that it makes.
+func Conformance(t *testing.T, prefix string, host Host) {
+	t.Run("ListDescribes", func(t *testing.T) { listDescribes(t, prefix, host) })
+	t.Run("ListLeavesOutTheStopped", func(t *testing.T) { listLeavesOutTheStopped(t, prefix, host) })
+	t.Run("WatchTellsALife", func(t *testing.T) { watchTellsALife(t, prefix, host) })
+	t.Run("WatchTellsNoPast", func(t *testing.T) { watchTellsNoPast(t, prefix, host) })
+	t.Run("WatchEndsWithItsContext", func(t *testing.T) { watchEndsWithItsContext(t, host) })
+	t.Run("EndedContextIsAnError", func(t *testing.T) { endedContextIsAnError(t, host) })
+}
+
+func listDescribes(t *testing.T, prefix string, host Host) {
+	name := prefix + "describes"
+	id := host.Run(t, name, map[string]string{"laxity.deadline": "9s", "name": "not the engine's"})
+	c, ok := find(t, host.Source(), id)
+	if !ok {
+		t.Fatal("a running container is not listed")
+	}
+	if c.Name != name || c.PID <= 0 || c.Paused || c.Started.IsZero() || c.Labels["laxity.deadline"] != "9s" || c.Labels["name"] != "not the engine's" {
+		t.Errorf("listed as %+v", c)
+	}
+	if len(c.ID) != 64 {
+		t.Errorf("id %q is not 64 digits", c.ID)
+	}
+	host.Pause(t, id)
+	if c, ok := find(t, host.Source(), id); !ok || !c.Paused || c.PID <= 0 {
+		t.Errorf("paused: listed %v, as %+v", ok, c)
+	}
+	host.Unpause(t, id)
+	if c, _ := find(t, host.Source(), id); c.Paused {
+		t.Error("unpaused: listed as paused")
+	}
+}
+
+func listLeavesOutTheStopped(t *testing.T, prefix string, host Host) {
+	id := host.Run(t, prefix+"stopped", nil)
+	host.Stop(t, id)
+	if _, ok := find(t, host.Source(), id); ok {
+		t.Error("a stopped container is listed")
+	}
+	host.Remove(t, id)
+	if _, ok := find(t, host.Source(), id); ok {
+		t.Error("a removed container is listed")
+	}
+}
+
+func watchTellsALife(t *testing.T, prefix string, host Host) {
+	events := watch(t, t.Context(), host.Source())
+	begin := time.Now()
+	id := host.Run(t, prefix+"life", map[string]string{"laxity.class": "batch"})
+	host.Pause(t, id)
+	host.Unpause(t, id)
+	host.Rename(t, id, prefix+"afterlife")
+	host.Stop(t, id)
+	host.Remove(t, id)
+	want := []container.EventKind{
+		container.Started, container.Paused, container.Unpaused, container.Renamed, container.Died, container.Removed,
+	}
+	for _, kind := range want {
+		e := next(t, events, id)
+		if e.Kind != kind {
+			t.Fatalf("got %s, want %s", e.Kind, kind)
+		}
+		if e.Time.Before(begin) || e.Time.After(time.Now()) {
+			t.Errorf("%s at %v, not within the test", kind, e.Time)
+		}
+		if described := kind == container.Started || kind == container.Renamed; (e.Container != nil) != described {
+			t.Errorf("%s: container %+v", kind, e.Container)
+		} else if described && (e.Container.ID != id || e.Container.Labels["laxity.class"] != "batch") {
+			t.Errorf("%s: container %+v", kind, e.Container)
+		}
+	}
+}
+
+func watchTellsNoPast(t *testing.T, prefix string, host Host) {
+	old := host.Run(t, prefix+"old", nil)
+	events := watch(t, t.Context(), host.Source())
+	host.Pause(t, old)
+	if e := next(t, events, old); e.Kind != container.Paused {
+		t.Errorf("got %s, which was before the watch", e.Kind)
+	}
+	host.Unpause(t, old)
+}
+
+func watchEndsWithItsContext(t *testing.T, host Host) {
+	ctx, cancel := context.WithCancel(t.Context())
+	events := watch(t, ctx, host.Source())
+	cancel()
+	timeout := time.After(patience)
+	for {
+		select {
+		case _, open := <-events:
+			if !open {
+				return
+			}
+		case <-timeout:
+			t.Fatal("the channel stays open")
+		}
+	}
+}
+
+func endedContextIsAnError(t *testing.T, host Host) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := host.Source().List(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("List: %v, want context.Canceled", err)
+	}
+	if _, err := host.Source().Watch(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Watch: %v, want context.Canceled", err)
+	}
+}
+
+func find(t *testing.T, s container.Source, id string) (container.Container, bool) {
+	t.Helper()
+	all, err := s.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(all, func(c container.Container) bool { return c.ID == id }); i >= 0 {
+		return all[i], true
+	}
+	return container.Container{}, false
+}
+
+func watch(t *testing.T, ctx context.Context, s container.Source) <-chan container.Event {
+	t.Helper()
+	events, err := s.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// next returns the next event of one container.
+func next(t *testing.T, events <-chan container.Event, id string) container.Event {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case e, open := <-events:
+			switch {
+			case !open:
+				t.Fatal("the stream broke")
+			case e.ID == id:
+				return e
+			}
+		case <-timeout:
+			t.Fatal("no event came")
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package docker_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	api "github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/container/containertest"
+	"github.com/laxity/laxity/exporter/container/docker"
+	"github.com/laxity/laxity/exporter/container/docker/dockertest"
+)
+
+// host drives the real engine for the conformance suite.
+type host struct {
+	client *client.Client
+	image  string
+	engine *docker.Engine
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	c := dockertest.Client(t)
+	engine, err := docker.New(docker.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close() })
+	return &host{client: c, image: dockertest.Image(t, c, []string{"sleep"}, nil), engine: engine}
+}
+
+func (h *host) Source() container.Source { return h.engine }
+
+func (h *host) Run(t *testing.T, name string, labels map[string]string) string {
+	return dockertest.Start(t, h.client, dockertest.Spec{
+		Name: name, Image: h.image, Command: []string{"sleep", "3600"}, Labels: labels,
+	})
+}
+
+func (h *host) Pause(t *testing.T, id string)   { check(t, h.client.ContainerPause(t.Context(), id)) }
+func (h *host) Unpause(t *testing.T, id string) { check(t, h.client.ContainerUnpause(t.Context(), id)) }
+func (h *host) Rename(t *testing.T, id, name string) {
+	check(t, h.client.ContainerRename(t.Context(), id, name))
+}
+func (h *host) Stop(t *testing.T, id string) {
+	now := 0
+	check(t, h.client.ContainerStop(t.Context(), id, api.StopOptions{Timeout: &now}))
+}
+func (h *host) Remove(t *testing.T, id string) {
+	check(t, h.client.ContainerRemove(t.Context(), id, api.RemoveOptions{Force: true}))
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	containertest.Conformance(t, dockertest.UniqueName()+"-", newHost(t))
+}
+
+// A container that comes and goes while others list must disturb nobody.
+func TestListWhileContainersVanish(t *testing.T) {
+	h := newHost(t)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		defer close(done)
+		for range 3 {
+			id := h.Run(t, dockertest.UniqueName(), nil)
+			h.Remove(t, id)
+		}
+	})
+	for {
+		if _, err := h.engine.List(t.Context()); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-done:
+			wg.Wait()
+			return
+		default:
+		}
+	}
+}
+
+func TestStartOfAShortContainer(t *testing.T) {
+	h := newHost(t)
+	events, err := h.engine.Watch(t.Context())
+	check(t, err)
+	id := dockertest.Start(t, h.client, dockertest.Spec{
+		Image: h.image, Command: []string{"sleep", "0"}, Labels: map[string]string{"laxity.deadline": "1s"},
+	})
+	var kinds []container.EventKind
+	for e := range events {
+		if e.ID != id {
+			continue
+		}
+		kinds = append(kinds, e.Kind)
+		if e.Kind == container.Started && e.Container.Labels["laxity.deadline"] != "1s" {
+			t.Errorf("started as %+v", e.Container)
+		}
+		if e.Kind == container.Died {
+			break
+		}
+	}
+	if want := []container.EventKind{container.Started, container.Died}; fmt.Sprint(kinds) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", kinds, want)
+	}
+}
+
+// The cgroup of a real container's process names the container.
+func TestOfPIDOnTheEngine(t *testing.T) {
+	h := newHost(t)
+	id := h.Run(t, dockertest.UniqueName(), nil)
+	got, ok, err := container.Proc("/proc").OfPID(dockertest.PID(t, h.client, id))
+	if err != nil || !ok || got != id {
+		t.Errorf("got %q, %v, %v; want %q", got, ok, err, id)
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	c := dockertest.Client(b)
+	engine, err := docker.New(docker.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	image := dockertest.Image(b, c, []string{"sleep"}, nil)
+	const containers = 5
+	for range containers {
+		dockertest.Start(b, c, dockertest.Spec{Image: image, Command: []string{"sleep", "3600"}})
+	}
+	start := time.Now()
+	for b.Loop() {
+		if _, err := engine.List(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(b.N)/containers, "µs/container")
+}
