@@ -1,0 +1,63 @@
+package tracker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// board shows the latest snapshot to any number of readers.
+type board struct {
+	current atomic.Pointer[task.Snapshot]
+
+	mu      sync.Mutex
+	readers map[chan *task.Snapshot]struct{}
+}
+
+func newBoard(first *task.Snapshot) *board {
+	b := &board{readers: map[chan *task.Snapshot]struct{}{}}
+	b.current.Store(first)
+	return b
+}
+
+// publish never blocks: a reader that has not taken the last snapshot gets the
+// new one in its place.
+func (b *board) publish(s *task.Snapshot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.current.Store(s)
+	for ch := range b.readers {
+		select {
+		case <-ch:
+		default:
+		}
+		ch <- s // there is room: only this goroutine fills it, under the lock
+	}
+}
+
+// confirm notes that the same facts were found again. Readers are not woken.
+func (b *board) confirm(at time.Time) {
+	s := *b.current.Load()
+	if s.Time.Before(at) {
+		s.Time = at
+		b.current.Store(&s)
+	}
+}
+
+func (b *board) watch(ctx context.Context) <-chan *task.Snapshot {
+	ch := make(chan *task.Snapshot, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ch <- b.current.Load()
+	b.readers[ch] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.readers, ch)
+		close(ch)
+	})
+	return ch
+}

@@ -1,0 +1,183 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const (
+	relistEvery   = time.Minute            // lists even when every event came
+	engineRetry   = time.Second            // after the engine did not answer
+	sensorSettle  = 200 * time.Millisecond // a sensor that cannot work says so within this
+	sensorRetry   = 30 * time.Second       // after a sensor failed
+	sensorBacklog = 4096                   // events of the start sensor that may wait
+)
+
+// reading is one answer of the device.
+type reading struct {
+	device.Reading
+	done time.Time
+	took time.Duration
+	err  error
+}
+
+// readDevice reads once for each request.
+func readDevice(ctx context.Context, d device.Device, requests <-chan struct{}, out chan<- reading) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-requests:
+		}
+		began := time.Now()
+		r, err := d.Read(ctx)
+		done := time.Now()
+		select {
+		case out <- reading{Reading: r, done: done, took: done.Sub(began), err: err}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// engineNews is a complete list, one event, or the engine's failure.
+type engineNews struct {
+	list  []container.Container
+	event *container.Event
+	err   error
+}
+
+// followEngine sends lists and events, and reconnects for as long as ctx lasts.
+func followEngine(ctx context.Context, src container.Source, relist <-chan struct{}, out chan<- engineNews) {
+	for ctx.Err() == nil {
+		err := followOnce(ctx, src, relist, out)
+		if ctx.Err() != nil {
+			return
+		}
+		send(ctx, out, engineNews{err: err})
+		pause(ctx, engineRetry)
+	}
+}
+
+func followOnce(ctx context.Context, src container.Source, relist <-chan struct{}, out chan<- engineNews) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := src.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(relistEvery)
+	defer tick.Stop()
+	for {
+		list, err := src.List(ctx)
+		if err != nil {
+			return err
+		}
+		if list == nil {
+			list = []container.Container{}
+		}
+		send(ctx, out, engineNews{list: list})
+		for listed := true; listed; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case ev, ok := <-events:
+				if !ok {
+					return errors.New("the stream of container events broke off")
+				}
+				send(ctx, out, engineNews{event: &ev})
+			case <-relist:
+				listed = false
+			case <-tick.C:
+				listed = false
+			}
+		}
+	}
+}
+
+// sensorNews says which start sensor works now; sensor is nil when none does.
+type sensorNews struct {
+	source task.Source
+	sensor sensor.Starts
+	reason string // why no better one
+}
+
+// runStarts runs the first sensor that works, and goes back to the first when
+// one that worked fails.
+func runStarts(ctx context.Context, sensors []StartSensor, events chan<- sensor.Event, out chan<- sensorNews) {
+	for ctx.Err() == nil {
+		var reasons []string
+		hopeless := true
+		for _, s := range sensors {
+			err := runStart(ctx, s, strings.Join(reasons, "; "), events, out)
+			if ctx.Err() != nil {
+				return
+			}
+			if !errors.Is(err, sensor.ErrUnsupported) {
+				hopeless = false
+			}
+			reasons = append(reasons, fmt.Sprintf("%s: %v", s.Source, err))
+		}
+		if len(reasons) == 0 {
+			reasons = []string{"no start sensor is configured"}
+		}
+		send(ctx, out, sensorNews{source: task.SourceDevice, reason: strings.Join(reasons, "; ")})
+		if hopeless {
+			return
+		}
+		pause(ctx, sensorRetry)
+	}
+}
+
+// runStart runs one sensor until it fails. It is announced once it has had the
+// time to say that it cannot work.
+func runStart(ctx context.Context, s StartSensor, reason string, events chan<- sensor.Event, out chan<- sensorNews) error {
+	failed := make(chan error, 1)
+	go func() { failed <- s.Sensor.Run(ctx, events) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(sensorSettle):
+	}
+	send(ctx, out, sensorNews{source: s.Source, sensor: s.Sensor, reason: reason})
+	err := <-failed
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("it ended by itself")
+	}
+	return err
+}
+
+// work does jobs off the loop, in their order: they read files and attach probes,
+// and a tenant chooses how many.
+func work(ctx context.Context, jobs <-chan func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case job := <-jobs:
+			job()
+		}
+	}
+}
+
+func send[T any](ctx context.Context, ch chan<- T, v T) {
+	select {
+	case ch <- v:
+	case <-ctx.Done():
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

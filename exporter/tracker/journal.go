@@ -1,0 +1,124 @@
+package tracker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+const (
+	// journalPause lets changes that come together share one write.
+	journalPause = 10 * time.Millisecond
+	// aliveEvery bounds the error of ends that nobody saw.
+	aliveEvery = 10 * time.Second
+	// retryWrite is the pause after a failed write.
+	retryWrite = time.Second
+)
+
+// journal writes changes to the store off the tracker's path: a slow disk delays
+// what is durable, never what is seen.
+type journal struct {
+	store Store
+	log   *slog.Logger
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	pending machine.Changes
+	waiters []chan<- error
+	open    bool // there are unfinished tasks
+	failing bool
+}
+
+func newJournal(store Store, log *slog.Logger) *journal {
+	return &journal{store: store, log: log, wake: make(chan struct{}, 1)}
+}
+
+// put adds changes; stored, if not nil, gets the result of their write.
+func (j *journal) put(c machine.Changes, stored chan<- error) {
+	if j.store == nil {
+		if stored != nil {
+			stored <- nil
+		}
+		return
+	}
+	j.mu.Lock()
+	j.pending.Merge(c)
+	if stored != nil {
+		j.waiters = append(j.waiters, stored)
+	}
+	j.mu.Unlock()
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// unfinished says whether there are tasks whose end could be missed.
+func (j *journal) unfinished(open bool) {
+	j.mu.Lock()
+	j.open = open
+	j.mu.Unlock()
+}
+
+// run writes until ctx ends, and then what is left.
+func (j *journal) run(ctx context.Context) {
+	if j.store == nil {
+		return
+	}
+	beat := time.NewTicker(aliveEvery)
+	defer beat.Stop()
+	for {
+		pause := journalPause
+		select {
+		case <-ctx.Done():
+			j.write(true)
+			return
+		case <-beat.C:
+			pause = j.write(false)
+		case <-j.wake:
+			pause = j.write(true)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// write writes what is pending. It returns how long to wait before the next.
+func (j *journal) write(always bool) time.Duration {
+	j.mu.Lock()
+	changes, waiters, open := j.pending, j.waiters, j.open
+	j.pending, j.waiters = machine.Changes{}, nil
+	j.mu.Unlock()
+	if changes.Empty() && len(waiters) == 0 && (always || !open) {
+		return journalPause
+	}
+	err := j.store.Save(changes, time.Now())
+	for _, w := range waiters {
+		w <- err
+	}
+	if err == nil {
+		if j.failing {
+			j.log.Info("state is written again")
+		}
+		j.failing = false
+		return journalPause
+	}
+	if !j.failing {
+		j.log.Error("state cannot be written: tasks and deadlines would not survive a restart", "err", err)
+	}
+	j.failing = true
+	j.mu.Lock()
+	changes.Merge(j.pending)
+	j.pending = changes
+	j.mu.Unlock()
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+	return retryWrite
+}

@@ -1,0 +1,280 @@
+package machine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// box is a container with what its labels and run-time changes ask for.
+type box struct {
+	container.Container
+	spec     task.Spec
+	invalid  []task.InvalidLabel
+	visible  []string // UUIDs; nil when not known
+	certain  bool     // visible is complete
+	pausedAt time.Time
+	worked   bool // it had a task
+}
+
+// Containers takes the complete list of running and paused containers.
+func (m *Machine) Containers(list []container.Container, now time.Time) {
+	m.engineUp()
+	seen := make(map[string]bool, len(list))
+	for _, c := range list {
+		seen[c.ID] = true
+		m.put(c, now)
+	}
+	for id := range m.containers {
+		if !seen[id] {
+			m.remove(id)
+		}
+	}
+}
+
+// Container takes one event of the engine.
+func (m *Machine) Container(ev container.Event, now time.Time) {
+	m.engineUp()
+	at := ev.Time
+	if at.IsZero() || at.After(now) {
+		at = now
+	}
+	switch ev.Kind {
+	case container.Started, container.Renamed:
+		if ev.Container != nil {
+			m.put(*ev.Container, at)
+		}
+	case container.Paused, container.Unpaused:
+		if b := m.containers[ev.ID]; b != nil {
+			m.setPaused(b, ev.Kind == container.Paused, at)
+		}
+	case container.Died:
+		m.remove(ev.ID)
+	case container.Removed:
+		m.remove(ev.ID)
+		if _, ok := m.overrides[ev.ID]; ok {
+			delete(m.overrides, ev.ID)
+			m.changes.override(ev.ID, nil)
+		}
+	}
+}
+
+func (m *Machine) engineUp() {
+	if !m.health.EngineUp || m.health.EngineError != "" {
+		m.health.EngineUp, m.health.EngineError = true, ""
+		m.changed = true
+	}
+}
+
+func (m *Machine) put(c container.Container, at time.Time) {
+	b := m.containers[c.ID]
+	if b == nil {
+		b = &box{}
+		m.containers[c.ID] = b
+		b.Paused, b.pausedAt = c.Paused, at
+		m.fill(b, c)
+		m.facts = append(m.facts, Fact{Kind: Appeared, Container: b.published()})
+		m.changed = true
+		m.adopt(b, at)
+		return
+	}
+	if sameContainer(b.Container, c) {
+		return
+	}
+	paused := c.Paused
+	c.Paused = b.Paused
+	m.fill(b, c)
+	m.changed = true
+	for _, p := range m.processes {
+		if p.open != nil && p.open.ContainerID == b.ID && p.open.Container != b.Name {
+			p.open.Container = b.Name
+			m.save(p)
+		}
+	}
+	m.setPaused(b, paused, at)
+}
+
+func (m *Machine) fill(b *box, c container.Container) {
+	b.Container = c
+	b.spec, b.invalid = c.Spec()
+	if o, ok := m.overrides[c.ID]; ok {
+		b.override(o.Deadline)
+	}
+	b.visible, b.certain = m.visible(c.GPUs)
+}
+
+// adopt gives the processes that were seen before their container their task.
+func (m *Machine) adopt(b *box, now time.Time) {
+	for _, p := range m.processes {
+		if p.Container == b.ID {
+			m.begin(p, now)
+			m.updateState(p, now)
+		}
+	}
+}
+
+func (m *Machine) remove(id string) {
+	if m.containers[id] != nil {
+		delete(m.containers, id)
+		m.changed = true
+	}
+}
+
+func (m *Machine) setPaused(b *box, paused bool, at time.Time) {
+	if b.Paused == paused {
+		return
+	}
+	b.Paused, b.pausedAt = paused, at
+	m.changed = true
+	for _, p := range m.processes {
+		if p.open != nil && p.open.ContainerID == b.ID {
+			m.updateState(p, at)
+		}
+	}
+}
+
+func sameContainer(a, b container.Container) bool {
+	return a.Name == b.Name && a.Image == b.Image && a.Command == b.Command && a.PID == b.PID &&
+		a.Paused == b.Paused && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.GPUs, b.GPUs)
+}
+
+// Override is a relative deadline that was set at run time.
+type Override struct {
+	Deadline task.Seconds `json:"deadline_seconds"`
+	Set      time.Time    `json:"set"`
+}
+
+// override puts a deadline in place of the label's. The default class follows.
+func (b *box) override(d task.Seconds) {
+	b.spec.Deadline = d
+	if _, ok := b.Labels[task.LabelClass]; !ok {
+		b.spec.Class = task.ClassDeadline
+	}
+}
+
+// SetDeadline changes the relative deadline of a container, seconds; 0 goes back
+// to its label. It holds for the container's next tasks and for its unfinished
+// ones, counted from their start: who changes a deadline while a task runs wants
+// it to count now. It reports false for an unknown container.
+func (m *Machine) SetDeadline(id string, relative task.Seconds, now time.Time) bool {
+	b := m.containers[id]
+	if b == nil {
+		return false
+	}
+	if relative > 0 {
+		o := Override{Deadline: relative, Set: now}
+		m.overrides[id] = o
+		m.changes.override(id, &o)
+		m.trimOverrides()
+	} else {
+		delete(m.overrides, id)
+		m.changes.override(id, nil)
+	}
+	m.fill(b, b.Container)
+	for _, p := range m.processes {
+		if p.open != nil && p.open.ContainerID == id {
+			p.open.Deadline = deadline(p.open.Start.Time, b.spec.Deadline)
+			m.save(p)
+		}
+	}
+	m.changed = true
+	return true
+}
+
+// trimOverrides forgets the oldest overrides of containers that do not run: a
+// container removed while the exporter was down leaves its one behind.
+func (m *Machine) trimOverrides() {
+	for len(m.overrides) > m.opt.MaxOverrides {
+		oldest := ""
+		for id, o := range m.overrides {
+			if m.containers[id] == nil && (oldest == "" || o.Set.Before(m.overrides[oldest].Set)) {
+				oldest = id
+			}
+		}
+		if oldest == "" {
+			return
+		}
+		delete(m.overrides, oldest)
+		m.changes.override(oldest, nil)
+	}
+}
+
+// visible resolves what the engine wrote about a container's GPUs to UUIDs. It
+// reports whether the answer is complete.
+func (m *Machine) visible(given []string) ([]string, bool) {
+	if len(given) == 0 || len(m.gpus) == 0 {
+		return nil, false
+	}
+	var out []string
+	complete := true
+	for _, want := range given {
+		found := m.matching(want)
+		if len(found) == 0 {
+			complete = false
+		}
+		out = append(out, found...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), complete
+}
+
+// matching returns the GPUs that one entry names: "all", a UUID, or an index. A
+// card that is cut into MIG instances stands for its instances.
+func (m *Machine) matching(want string) []string {
+	var out []string
+	cards := map[string]bool{}
+	for _, g := range m.gpus {
+		if want == "all" || want == g.UUID || want == g.Parent || want == strconv.Itoa(g.Index) {
+			out = append(out, g.UUID)
+			cards[g.Parent] = true
+		}
+	}
+	return slices.DeleteFunc(out, func(uuid string) bool { return cards[uuid] })
+}
+
+func (m *Machine) resolveVisible() {
+	for _, b := range m.containers {
+		b.visible, b.certain = m.visible(b.GPUs)
+	}
+	for _, p := range m.processes {
+		if p.open != nil {
+			m.place(p)
+		}
+	}
+}
+
+// guess names the only GPU that a container can see.
+func (m *Machine) guess(b *box) (gpus []string, reason string) {
+	switch {
+	case len(m.gpus) == 0:
+		reason = "the device has not been read yet"
+	case len(m.gpus) == 1:
+		return []string{m.gpus[0].UUID}, ""
+	case b == nil || !b.certain:
+		reason = "not on the device's list, and which of the " + strconv.Itoa(len(m.gpus)) +
+			" GPUs its container can see is not known"
+	case len(b.visible) == 1:
+		return []string{b.visible[0]}, ""
+	default:
+		reason = "not on the device's list, and its container can see " + strconv.Itoa(len(b.visible)) + " GPUs"
+	}
+	return []string{task.UnknownGPU}, reason
+}
+
+func (b *box) published() task.Container {
+	return task.Container{
+		ID: b.ID, Name: b.Name, Image: b.Image, Command: b.Command, PID: b.PID,
+		Paused: b.Paused, Spec: b.spec, Invalid: b.invalid, VisibleGPUs: b.visible,
+	}
+}
+
+func (m *Machine) boxes() []*box {
+	return slices.SortedFunc(maps.Values(m.containers), func(a, b *box) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+}

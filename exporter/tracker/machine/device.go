@@ -1,0 +1,203 @@
+package machine
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Reasons why a GPU process belongs to no known container.
+const (
+	HostProcess      = "host_process"      // its cgroup names no container
+	UnknownContainer = "unknown_container" // the engine does not know the container
+	GoneProcess      = "gone"              // the device lists a process that has exited
+)
+
+// Reasons lists them all, for metrics that show zeros.
+var Reasons = []string{GoneProcess, HostProcess, UnknownContainer}
+
+// DeviceDown says that the device as a whole did not answer. Nothing ends by
+// it: the lists are those last seen.
+func (m *Machine) DeviceDown(reason string) {
+	if m.health.DeviceUp || m.health.DeviceError != reason {
+		m.health.DeviceUp, m.health.DeviceError = false, reason
+		m.changed = true
+	}
+}
+
+// Device takes a reading; now is when it was complete. Processes on it that
+// exist must have been met before.
+func (m *Machine) Device(r device.Reading, now time.Time) {
+	m.takeHealth(r)
+	m.takeGPUs(r.GPUs)
+	m.takeLists(r.GPUs, now)
+	for _, p := range m.processes {
+		m.takeListing(p, now)
+	}
+	m.lastReading = now
+}
+
+func (m *Machine) takeHealth(r device.Reading) {
+	var errs []string
+	for _, g := range r.GPUs {
+		if g.ProcessesErr != nil {
+			errs = append(errs, g.UUID+": "+g.ProcessesErr.Error())
+		}
+	}
+	reason := strings.Join(errs, "; ")
+	if !m.health.DeviceUp || m.health.DeviceError != reason {
+		m.health.DeviceUp, m.health.DeviceError = true, reason
+		m.changed = true
+	}
+}
+
+// takeGPUs tells changes of the GPUs themselves from changes of measurements.
+func (m *Machine) takeGPUs(gpus []device.GPU) {
+	same := len(gpus) == len(m.gpus)
+	for i := 0; same && i < len(gpus); i++ {
+		a, b := gpus[i], m.gpus[i]
+		same = a.UUID == b.UUID && a.Index == b.Index && a.Parent == b.Parent && a.Driver == b.Driver &&
+			a.MemoryTotal == b.MemoryTotal
+		if a.MemoryUsed != b.MemoryUsed || !sameFloat(a.Utilization, b.Utilization) {
+			m.measured = true
+		}
+	}
+	m.gpus = gpus
+	if !same {
+		m.changed = true
+		m.resolveVisible()
+	}
+}
+
+// takeLists brings every process's listing up to date. A GPU whose list could
+// not be read, or that is missing from the reading, keeps what it last said.
+func (m *Machine) takeLists(gpus []device.GPU, now time.Time) {
+	unattributed := map[string]int{}
+	counted := map[int]bool{}
+	for _, g := range gpus {
+		if g.ProcessesErr != nil {
+			continue
+		}
+		listed := make(map[*process]bool, len(g.Processes))
+		for _, proc := range g.Processes {
+			p := m.byPID[proc.PID]
+			if reason := m.whyUnattributed(p); reason != "" && !counted[proc.PID] {
+				counted[proc.PID] = true
+				unattributed[reason]++
+			}
+			if p == nil {
+				continue
+			}
+			listed[p] = true
+			was, old := p.on[g.UUID]
+			is := use{memory: proc.MemoryUsed, sm: proc.SMUtilization}
+			if !old || was.memory != is.memory || !sameFloat(was.sm, is.sm) {
+				m.measured = true
+			}
+			p.on[g.UUID] = is
+			p.listedAt = now
+		}
+		for _, p := range m.processes {
+			if _, was := p.on[g.UUID]; was && !listed[p] {
+				delete(p.on, g.UUID)
+				m.measured = true
+			}
+		}
+	}
+	if !sameCounts(m.unattributed, unattributed) {
+		m.unattributed = unattributed
+		m.changed = true
+	}
+}
+
+func (m *Machine) whyUnattributed(p *process) string {
+	switch {
+	case p == nil:
+		return GoneProcess
+	case p.open != nil:
+		return ""
+	case p.Container == "":
+		return HostProcess
+	case m.containers[p.Container] == nil:
+		return UnknownContainer
+	default:
+		return ""
+	}
+}
+
+// takeListing begins, moves or ends the task of one process by its listing.
+func (m *Machine) takeListing(p *process, now time.Time) {
+	if len(p.on) > 0 {
+		if p.seen == nil {
+			mark := m.firstSight(p, now)
+			p.seen = &mark
+		}
+		if p.open != nil {
+			m.place(p)
+			return
+		}
+		m.begin(p, now)
+		return
+	}
+	o := p.open
+	switch {
+	case o == nil:
+		p.seen = nil
+	case o.restored:
+		// It left the list while nobody looked: that end was not seen.
+		if o.used != nil && len(o.used) > 0 {
+			m.end(p, task.Lost, task.Mark{Time: now, Source: task.SourceRestart,
+				ErrorBound: task.SecondsOf(now.Sub(p.listedAt))})
+			return
+		}
+		o.restored = false
+	case o.listed:
+		m.end(p, task.Ended, task.Mark{Time: now, Source: task.SourceDevice,
+			ErrorBound: task.SecondsOf(now.Sub(p.listedAt))})
+	default:
+		m.waitForListing(p, now)
+	}
+}
+
+// firstSight is the start as the device alone can tell it.
+func (m *Machine) firstSight(p *process, now time.Time) task.Mark {
+	bound := math.Inf(1)
+	if !m.lastReading.IsZero() {
+		bound = (now.Sub(m.lastReading) + m.opt.ListLag).Seconds()
+	}
+	if !p.Born.IsZero() {
+		bound = min(bound, max(0, now.Sub(p.Born).Seconds()))
+	}
+	return task.Mark{Time: now, Source: task.SourceDevice, ErrorBound: task.Seconds(bound)}
+}
+
+// waitForListing gives a task that was begun by its context call time to show
+// up in the device's list; only time in which it could run counts.
+func (m *Machine) waitForListing(p *process, now time.Time) {
+	o := p.open
+	if o.State == task.Running && p.launch == nil {
+		o.waited += max(0, now.Sub(o.checked))
+	}
+	o.checked = now
+	if o.waited > m.opt.UnlistedLimit {
+		m.end(p, task.Ended, task.Mark{Time: now, Source: task.SourceDevice,
+			ErrorBound: task.SecondsOf(now.Sub(o.Start.Time))})
+	}
+}
+
+func sameFloat(a, b float64) bool { return a == b || (math.IsNaN(a) && math.IsNaN(b)) }
+
+func sameCounts(a, b map[string]int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,49 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// history holds ended tasks, latest end first.
+type history struct {
+	tasks []task.Task
+}
+
+func (h *history) add(t task.Task) {
+	i, _ := slices.BinarySearchFunc(h.tasks, t, func(a, b task.Task) int {
+		return b.End.Time.Compare(a.End.Time)
+	})
+	h.tasks = slices.Insert(h.tasks, i, t)
+}
+
+// trim keeps the latest max tasks, and the latest of each container in keep.
+// It returns the ids of those dropped.
+func (h *history) trim(max int, keep func(containerID string) bool) []string {
+	if len(h.tasks) <= max {
+		return nil
+	}
+	seen := map[string]bool{}
+	var dropped []string
+	kept := h.tasks[:0]
+	for i, t := range h.tasks {
+		first := !seen[t.ContainerID]
+		seen[t.ContainerID] = true
+		if i < max || (first && keep(t.ContainerID)) {
+			kept = append(kept, t)
+			continue
+		}
+		dropped = append(dropped, t.ID)
+	}
+	clear(h.tasks[len(kept):])
+	h.tasks = kept
+	return dropped
+}
+
+// trimHistory bounds the history and publishes it anew: readers hold the old one.
+func (m *Machine) trimHistory() {
+	dropped := m.history.trim(m.opt.MaxEnded, func(id string) bool { return m.containers[id] != nil })
+	m.changes.drop(dropped)
+	m.ended = slices.Clone(m.history.tasks)
+}

@@ -1,0 +1,288 @@
+// Package machine is the tracker's core: it turns what device, container engine
+// and sensors say into tasks, as a pure state machine. Every input carries its
+// time; nothing here reads a clock, a file or a socket, so that each rule of a
+// task's life can be tested as a table.
+//
+// It imports the standard library, exporter/task and the plain types of device,
+// container and sensor.
+//
+// Inputs are methods (Device, Containers, Container, Sensor, Exit, …). Outputs
+// are taken after each input: Snapshot, TakeFacts (what began and ended) and
+// TakeChanges (what must survive a restart). A Machine is for one goroutine.
+package machine
+
+import (
+	"time"
+
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Options are the machine's constants. Zero values take the defaults.
+type Options struct {
+	Node string
+	// InitWindow: a cuInit at most this long before the context call is the
+	// start of the task; an older one was an availability check. Default 2 s.
+	InitWindow time.Duration
+	// ListLag is how late the device's process list is at most; it widens the
+	// error bound of starts that only the list told. Default 250 ms (125–210 ms
+	// were measured with NVML).
+	ListLag time.Duration
+	// UnlistedLimit ends a task whose context call was seen but which a healthy
+	// device never listed: the call failed, or the context was gone before the
+	// device was asked. Without it a failed context call would look like a
+	// running task until the process exits. Default 10 s.
+	UnlistedLimit time.Duration
+	// UnknownLimit is how long a process that has exited waits for what would
+	// make it a task: its container, or a late event. Default 10 s.
+	UnknownLimit time.Duration
+	// BusyGap closes a busy interval (laxity.release=busy) when nothing was
+	// launched for this long after work was done. Default 50 ms.
+	BusyGap time.Duration
+	// MaxEnded bounds the history of ended tasks. The latest of each running
+	// container is kept on top of it. Default 100.
+	MaxEnded int
+	// MaxOverrides bounds the deadlines that were set at run time. Default 1000.
+	MaxOverrides int
+}
+
+func (o *Options) setDefaults() {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&o.InitWindow, 2*time.Second)
+	def(&o.ListLag, 250*time.Millisecond)
+	def(&o.UnlistedLimit, 10*time.Second)
+	def(&o.UnknownLimit, 10*time.Second)
+	def(&o.BusyGap, 50*time.Millisecond)
+	if o.MaxEnded <= 0 {
+		o.MaxEnded = 100
+	}
+	if o.MaxOverrides <= 0 {
+		o.MaxOverrides = 1000
+	}
+}
+
+// Subject is a process whose identity and container were learned without a
+// race: watched by pidfd, then read, then found alive.
+type Subject struct {
+	sensor.Process
+	// Container is the id that its cgroup names; empty for a host process.
+	Container string
+	// Born is when the process began; zero where it is not known.
+	Born time.Time
+}
+
+// Machine holds everything known about one node.
+type Machine struct {
+	opt Options
+
+	processes  map[string]*process // by identity
+	byPID      map[int]*process    // the latest process with this PID
+	containers map[string]*box     // by id; running or paused ones
+	overrides  map[string]Override // by container id
+	history    history
+
+	gpus         []device.GPU
+	lastReading  time.Time // of the last reading that succeeded
+	health       task.Health
+	unattributed map[string]int
+	busyTracking bool // the start sensor reports launches
+
+	sequence uint64
+	changed  bool // a fact changed since the last snapshot
+	measured bool // only a measurement did
+	facts    []Fact
+	changes  Changes
+	ended    []task.Task // published form of history; replaced, never edited
+}
+
+// New returns a machine that knows nothing yet.
+func New(opt Options) *Machine {
+	opt.setDefaults()
+	return &Machine{
+		opt:        opt,
+		processes:  map[string]*process{},
+		byPID:      map[int]*process{},
+		containers: map[string]*box{},
+		overrides:  map[string]Override{},
+		changed:    true,
+		ended:      []task.Task{},
+		health: task.Health{
+			DeviceError: "the device has not been read yet",
+			EngineError: "the container engine has not been asked yet",
+			Sensor:      task.SourceDevice,
+		},
+	}
+}
+
+// Known returns the process that was met under this PID and has not exited.
+func (m *Machine) Known(pid int) (Subject, bool) {
+	if p := m.byPID[pid]; p != nil {
+		return p.Subject, true
+	}
+	return Subject{}, false
+}
+
+// Meet introduces a process, or corrects what is known of one. A new identity
+// under an old PID takes the PID over; the old process ends by its own Exit.
+func (m *Machine) Meet(s Subject) {
+	p := m.processes[s.Identity]
+	if p == nil {
+		p = &process{on: map[string]use{}}
+		m.processes[s.Identity] = p
+	}
+	p.Subject = s
+	m.byPID[s.PID] = p
+}
+
+// Sensor takes one event of the start sensor. The process must have been met.
+func (m *Machine) Sensor(ev sensor.Event) {
+	p := m.byPID[ev.PID]
+	if p == nil {
+		return
+	}
+	mark := task.Mark{Time: ev.Time, Source: ev.Source, ErrorBound: task.SecondsOf(ev.ErrorBound)}
+	switch ev.Kind {
+	case sensor.LibraryOpened:
+		setOnce(&p.opened, mark)
+	case sensor.Init:
+		setOnce(&p.inited, mark) // called several times by one process: the first counts
+	case sensor.ContextMade:
+		setOnce(&p.context, mark)
+	case sensor.Launched:
+		m.launched(p, mark)
+	case sensor.WorkDone:
+		m.workDone(p, mark)
+	}
+	m.refine(p)
+	m.begin(p, ev.Time)
+}
+
+// Exit takes the end of a process.
+func (m *Machine) Exit(x sensor.Exit) {
+	p := m.processes[x.Process.Identity]
+	if p == nil {
+		return
+	}
+	mark := task.Mark{Time: x.Time, Source: task.SourcePidfd, ErrorBound: task.SecondsOf(x.ErrorBound)}
+	switch {
+	case p.open != nil:
+		m.end(p, task.Ended, mark)
+	case p.Container != "" && p.touched():
+		// A short task can be over before the engine tells of its container, or
+		// before the event of its context call arrives. It stays for a while, so
+		// that it is counted all the same.
+		p.gone = &mark
+		clear(p.on)
+		return
+	}
+	m.discard(p)
+}
+
+func (m *Machine) discard(p *process) {
+	if m.byPID[p.PID] == p {
+		delete(m.byPID, p.PID)
+	}
+	delete(m.processes, p.Identity)
+}
+
+// Stopped says whether a process is stopped by a signal (state T).
+func (m *Machine) Stopped(identity string, stopped bool, now time.Time) {
+	if p := m.processes[identity]; p != nil && p.stopped != stopped {
+		p.stopped = stopped
+		m.updateState(p, now)
+	}
+}
+
+// Tick does what is due by time alone.
+func (m *Machine) Tick(now time.Time) {
+	for _, p := range m.processes {
+		if p.gone != nil && now.Sub(p.gone.Time) > m.opt.UnknownLimit {
+			m.discard(p)
+			continue
+		}
+		m.closeBusy(p, now)
+	}
+}
+
+// SensorInUse says how starts are learned from now on, and whether the sensor
+// can report launches, which laxity.release=busy needs.
+func (m *Machine) SensorInUse(source task.Source, reason string, busy bool) {
+	if m.health.Sensor != source || m.health.SensorReason != reason || m.busyTracking != busy {
+		m.health.Sensor, m.health.SensorReason, m.busyTracking = source, reason, busy
+		m.changed = true
+	}
+}
+
+// EngineDown says that the container engine does not answer. What was known of
+// its containers stays.
+func (m *Machine) EngineDown(reason string) {
+	if m.health.EngineUp || m.health.EngineError != reason {
+		m.health.EngineUp, m.health.EngineError = false, reason
+		m.changed = true
+	}
+}
+
+// Unfinished returns the processes that have an unfinished task.
+func (m *Machine) Unfinished() []sensor.Process {
+	var out []sensor.Process
+	for _, p := range m.processes {
+		if p.open != nil {
+			out = append(out, p.Process)
+		}
+	}
+	return out
+}
+
+// Activity says what may happen soon; the tracker chooses its polling by it.
+type Activity struct {
+	DeviceUp   bool
+	Sensor     task.Source
+	Unfinished int
+	// Placeless counts unfinished tasks that the device has not listed yet.
+	Placeless int
+	// Candidates counts processes that touched CUDA and hold no context yet.
+	Candidates int
+	// MayStart: a running container may use a GPU.
+	MayStart bool
+	// UnknownContainers counts GPU processes whose container the engine has not
+	// told of yet: a reason to list again.
+	UnknownContainers int
+}
+
+// Activity sums up the present state.
+func (m *Machine) Activity() Activity {
+	a := Activity{DeviceUp: m.health.DeviceUp, Sensor: m.health.Sensor}
+	for _, p := range m.processes {
+		switch {
+		case p.open != nil:
+			a.Unfinished++
+			if !p.open.listed {
+				a.Placeless++
+			}
+		case p.gone == nil && p.touched():
+			a.Candidates++
+		}
+		if p.Container != "" && p.touched() && m.containers[p.Container] == nil {
+			a.UnknownContainers++
+		}
+	}
+	for _, b := range m.containers {
+		if b.spec.Managed || len(b.GPUs) > 0 || b.worked {
+			a.MayStart = true
+			break
+		}
+	}
+	return a
+}
+
+// setOnce keeps the first mark.
+func setOnce(to **task.Mark, mark task.Mark) {
+	if *to == nil {
+		*to = &mark
+	}
+}

@@ -1,0 +1,108 @@
+package machine
+
+import (
+	"maps"
+	"math"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// FactKind is what a fact tells.
+type FactKind string
+
+const (
+	// Began: a task began on GPU. Told once for each GPU of a task, as soon as
+	// that GPU is known, and at the end at the latest (GPU is then "unknown").
+	Began FactKind = "began"
+	// Ended: a task ended or was lost; its GPUs are all that it ever used.
+	Ended FactKind = "ended"
+	// Appeared: a container was seen for the first time.
+	Appeared FactKind = "appeared"
+)
+
+// Fact is something that happened once.
+type Fact struct {
+	Kind      FactKind
+	Task      task.Task      // of Began and Ended
+	GPU       string         // of Began
+	Container task.Container // of Appeared
+}
+
+// TakeFacts returns what happened since the last call, in order.
+func (m *Machine) TakeFacts() []Fact {
+	f := m.facts
+	m.facts = nil
+	return f
+}
+
+// Changed reports whether a fact of the snapshot changed since it was last
+// built; measured, whether measurements (memory, utilisation) did.
+func (m *Machine) Changed() (changed, measured bool) { return m.changed, m.measured }
+
+// Confirmed returns when the device last confirmed the facts.
+func (m *Machine) Confirmed() time.Time { return m.lastReading }
+
+// Snapshot builds the present state under a new sequence number. It shares
+// nothing that changes later.
+func (m *Machine) Snapshot() *task.Snapshot {
+	m.sequence++
+	m.changed, m.measured = false, false
+	s := &task.Snapshot{
+		Sequence:   m.sequence,
+		Time:       m.lastReading,
+		Node:       m.opt.Node,
+		GPUs:       make([]task.GPU, 0, len(m.gpus)),
+		Containers: make([]task.Container, 0, len(m.containers)),
+		Tasks:      []task.Task{},
+		Ended:      m.ended,
+		Health:     m.health,
+	}
+	if len(m.unattributed) > 0 {
+		s.Health.Unattributed = maps.Clone(m.unattributed)
+	}
+	for _, g := range m.gpus {
+		s.GPUs = append(s.GPUs, task.GPU{
+			UUID: g.UUID, Index: g.Index, Parent: g.Parent, Name: g.Name, Driver: g.Driver,
+			MemoryTotal: g.MemoryTotal, MemoryUsed: g.MemoryUsed, Utilization: task.Seconds(g.Utilization),
+		})
+	}
+	byID := map[string]int{}
+	for _, b := range m.boxes() {
+		byID[b.ID] = len(s.Containers)
+		s.Containers = append(s.Containers, b.published())
+	}
+	for _, p := range m.processes {
+		if i, ok := byID[p.Container]; ok && len(p.on) > 0 {
+			sum(&s.Containers[i], p.on)
+		}
+	}
+	for _, p := range m.openTasks() {
+		t := p.open.Task
+		if len(p.on) > 0 {
+			t.MemoryUsed = make(map[string]uint64, len(p.on))
+			for uuid, u := range p.on {
+				t.MemoryUsed[uuid] = u.memory
+			}
+		}
+		s.Tasks = append(s.Tasks, t)
+	}
+	return s
+}
+
+// sum adds what one process holds to its container.
+func sum(c *task.Container, on map[string]use) {
+	for uuid, u := range on {
+		if c.MemoryUsed == nil {
+			c.MemoryUsed = map[string]uint64{}
+		}
+		c.MemoryUsed[uuid] += u.memory
+		if math.IsNaN(u.sm) {
+			continue
+		}
+		if c.SMUtilization == nil {
+			c.SMUtilization = map[string]float64{}
+		}
+		c.SMUtilization[uuid] = min(1, c.SMUtilization[uuid]+u.sm)
+	}
+}

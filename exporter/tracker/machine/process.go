@@ -1,0 +1,290 @@
+package machine
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// use is what one process holds on one GPU.
+type use struct {
+	memory uint64
+	sm     float64 // NaN: not known
+}
+
+// process is one process that touched CUDA or that the device listed.
+type process struct {
+	Subject
+	// What was seen since it came, or since its last task ended.
+	opened, inited, context *task.Mark
+	seen                    *task.Mark // the device's first sight
+	// launch and done bound a busy interval (laxity.release=busy).
+	launch, done *task.Mark
+	launchedAt   time.Time // the latest launch after idle
+	// on says which GPUs list it, as far as they could be asked.
+	on       map[string]use
+	listedAt time.Time // the last reading that listed it
+	stopped  bool
+	gone     *task.Mark // it has exited, and waits for its container or a late event
+	open     *openTask
+}
+
+// openTask is the unfinished task of a process.
+type openTask struct {
+	task.Task
+	listed bool            // the device has listed it
+	used   map[string]bool // every GPU that ever listed it
+	told   map[string]bool // GPUs for which Began was told
+	// waited sums up how long a healthy device did not list a task that was
+	// free to run; checked is when it was last added to.
+	waited   time.Duration
+	checked  time.Time
+	restored bool // not seen on the device since the exporter came back
+}
+
+// touched: it has begun to use CUDA in some way.
+func (p *process) touched() bool {
+	return p.opened != nil || p.inited != nil || p.worked()
+}
+
+// worked: it did GPU work, or holds a context, so that it is a task.
+func (p *process) worked() bool { return p.context != nil || p.seen != nil || p.launch != nil }
+
+// forget clears what belonged to the task that ended, so that a context made
+// later by the same process is a new task with its own start.
+func (p *process) forget() {
+	p.opened, p.inited, p.context, p.seen, p.launch, p.done = nil, nil, nil, nil, nil, nil
+	p.launchedAt = time.Time{}
+	p.open = nil
+}
+
+// start applies the rule of the design: the cuInit if it was at most window
+// before the context call, else the context call, else the device's first
+// sight. An open of the library stands in for a cuInit that no sensor saw: a
+// program that loads it lazily does so in its first CUDA call.
+func (p *process) start(window time.Duration) (task.Mark, bool) {
+	at := p.context
+	if at == nil {
+		at = p.seen
+	}
+	if at == nil {
+		return task.Mark{}, false
+	}
+	first := p.inited
+	if first == nil {
+		first = p.opened
+	}
+	if first != nil && !first.Time.After(at.Time) && at.Time.Sub(first.Time) <= window {
+		return *first, true
+	}
+	return *at, true
+}
+
+// begin opens a task where the process has done GPU work and its container is
+// known; a process that has exited in the meantime is closed at once.
+func (m *Machine) begin(p *process, now time.Time) {
+	b := m.containers[p.Container]
+	if p.open != nil || p.Container == "" || b == nil || !p.worked() {
+		return
+	}
+	var start task.Mark
+	if m.byInterval(b) {
+		if p.launch == nil {
+			return
+		}
+		start = *p.launch
+	} else {
+		var ok bool
+		if start, ok = p.start(m.opt.InitWindow); !ok {
+			return
+		}
+	}
+	m.openWith(p, b, start, now)
+	if p.gone != nil {
+		m.end(p, task.Ended, *p.gone)
+		m.discard(p)
+	}
+}
+
+func (m *Machine) openWith(p *process, b *box, start task.Mark, now time.Time) {
+	p.open = &openTask{
+		Task: task.Task{
+			// The start makes the id of a second task of one process its own.
+			ID:          p.Identity + "@" + strconv.FormatInt(start.Time.UnixMicro(), 36),
+			PID:         p.PID,
+			Container:   b.Name,
+			ContainerID: b.ID,
+			State:       task.Running,
+			Start:       start,
+			Deadline:    deadline(start.Time, b.spec.Deadline),
+			StateSince:  start.Time,
+		},
+		used:    map[string]bool{},
+		told:    map[string]bool{},
+		checked: now,
+	}
+	b.worked = true
+	m.place(p)
+	m.updateState(p, now)
+	m.save(p)
+	m.changed = true
+}
+
+func deadline(start time.Time, relative task.Seconds) time.Time {
+	if relative <= 0 {
+		return time.Time{}
+	}
+	return start.Add(relative.Duration())
+}
+
+// refine corrects a start that only the device told when the exact event comes
+// later than the device's list: the list can overtake the event on its way.
+func (m *Machine) refine(p *process) {
+	if p.open == nil || p.open.Start.Source != task.SourceDevice || p.open.restored || p.context == nil {
+		return
+	}
+	start, _ := p.start(m.opt.InitWindow)
+	if !start.Time.Before(p.open.Start.Time) {
+		return
+	}
+	shift := start.Time.Sub(p.open.Start.Time)
+	if p.open.HasDeadline() {
+		p.open.Deadline = p.open.Deadline.Add(shift)
+	}
+	if p.open.StateSince.Equal(p.open.Start.Time) {
+		p.open.StateSince = start.Time
+	}
+	p.open.Start = start
+	m.save(p)
+	m.changed = true
+}
+
+// place sets the GPUs of the open task: the device's, else the only one that
+// the container can see, else unknown with a reason.
+func (m *Machine) place(p *process) {
+	o := p.open
+	var gpus []string
+	reason := ""
+	switch {
+	case len(p.on) > 0:
+		for uuid := range p.on {
+			gpus = append(gpus, uuid)
+			o.used[uuid] = true
+		}
+		slices.Sort(gpus)
+		o.listed, o.restored = true, false
+	case o.listed || o.restored:
+		return // off the list: what was known stays
+	default:
+		gpus, reason = m.guess(m.containers[o.ContainerID])
+	}
+	if !slices.Equal(gpus, o.GPUs) || reason != o.GPUReason {
+		o.GPUs, o.GPUReason = gpus, reason
+		m.changed = true
+		m.save(p)
+	}
+	for _, uuid := range gpus {
+		if uuid != task.UnknownGPU {
+			m.tellBegan(o, uuid)
+		}
+	}
+}
+
+// end closes the open task.
+func (m *Machine) end(p *process, state task.State, mark task.Mark) {
+	o := p.open
+	if mark.Time.Before(o.Start.Time) {
+		mark.Time = o.Start.Time // clocks of two sensors may differ by a moment
+	}
+	o.stay(mark.Time)
+	o.State, o.StateSince, o.End = state, mark.Time, &mark
+	o.MemoryUsed = nil
+	if len(o.used) > 0 {
+		o.GPUs, o.GPUReason = nil, ""
+		for uuid := range o.used {
+			o.GPUs = append(o.GPUs, uuid)
+		}
+		slices.Sort(o.GPUs)
+	}
+	for _, uuid := range o.GPUs {
+		m.tellBegan(o, uuid)
+	}
+	m.facts = append(m.facts, Fact{Kind: Ended, Task: o.Task})
+	m.history.add(o.Task)
+	m.trimHistory()
+	m.changes.close(o.Task)
+	m.changed = true
+	p.forget()
+}
+
+// tellBegan tells once that the task began on the GPU. It waits for the GPU to
+// be known, so that the counts carry the right label.
+func (m *Machine) tellBegan(o *openTask, uuid string) {
+	if o.told[uuid] {
+		return
+	}
+	o.told[uuid] = true
+	m.facts = append(m.facts, Fact{Kind: Began, Task: o.Task, GPU: uuid})
+}
+
+// updateState makes paused, held or running of what is known. Paused covers
+// held: a container that is frozen hides whether its process is also stopped.
+func (m *Machine) updateState(p *process, at time.Time) {
+	if p.open == nil {
+		return
+	}
+	want := task.Running
+	if p.stopped {
+		want = task.Held
+	}
+	switch b := m.containers[p.open.ContainerID]; {
+	case b != nil && b.Paused:
+		want, at = task.Paused, b.pausedAt
+	case b == nil && p.open.State == task.Paused:
+		return // after a restart, before the engine has answered
+	}
+	if p.open.State == want {
+		return
+	}
+	at = latest(at, p.open.StateSince)
+	p.open.stay(at)
+	p.open.State, p.open.StateSince = want, at
+	p.open.checked = at
+	m.save(p)
+	m.changed = true
+}
+
+// stay adds the stay in the present state, until at, to its sum.
+func (o *openTask) stay(at time.Time) {
+	d := task.SecondsOf(max(0, at.Sub(o.StateSince)))
+	switch o.State {
+	case task.Held:
+		o.HeldSeconds += d
+	case task.Paused:
+		o.PausedSeconds += d
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// openTasks returns the processes with unfinished tasks, oldest start first.
+func (m *Machine) openTasks() []*process {
+	var out []*process
+	for _, p := range m.processes {
+		if p.open != nil {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *process) int {
+		return cmp.Or(a.open.Start.Time.Compare(b.open.Start.Time), cmp.Compare(a.open.ID, b.open.ID))
+	})
+	return out
+}

@@ -1,0 +1,314 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+const (
+	tickEvery     = 100 * time.Millisecond // held and timeouts are looked at this often
+	unknownRelist = 500 * time.Millisecond // between lists asked for because of an unknown container
+)
+
+// loop is what the tracker's goroutine owns besides the machine.
+type loop struct {
+	*Tracker
+	m        *machine.Machine
+	log      *slog.Logger
+	resolver resolver
+
+	requests  chan struct{} // to the device's feed
+	relist    chan struct{} // to the engine's feed
+	finds     chan func()   // Discover and Release
+	tracks    chan func()   // Track and Untrack
+	starts    chan sensor.Event
+	poll      *time.Timer
+	tick      *time.Timer
+	nextPoll  time.Time
+	reading   bool // a request is under way
+	relisted  time.Time
+	published time.Time
+	sensor    sensor.Starts
+	tracked   map[int]bool // by the busy tracker
+	told      task.Health  // what the log was told
+	answered  struct{ device, engine bool }
+}
+
+// Run tracks until ctx ends; then it stores what it knows and returns nil.
+func (t *Tracker) Run(ctx context.Context) error {
+	l := &loop{
+		Tracker:  t,
+		m:        t.machine,
+		log:      t.opt.Logger,
+		resolver: resolver{exits: t.opt.Exits, processes: t.opt.Processes, doubts: map[string]doubt{}},
+		requests: make(chan struct{}, 1),
+		relist:   make(chan struct{}, 1),
+		finds:    make(chan func(), 1024),
+		tracks:   make(chan func(), 1024),
+		starts:   make(chan sensor.Event, sensorBacklog),
+		poll:     time.NewTimer(0),
+		tick:     time.NewTimer(tickEvery),
+		tracked:  map[int]bool{},
+		told:     t.Snapshot().Health,
+	}
+	l.restore()
+
+	readings := make(chan reading)
+	engine := make(chan engineNews)
+	sensors := make(chan sensorNews)
+	feeds, stop := context.WithCancel(ctx)
+	// The journal outlives the loop: it writes what the loop leaves.
+	writing, finish := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { readDevice(feeds, t.opt.Device, l.requests, readings) })
+	wg.Go(func() { followEngine(feeds, t.opt.Containers, l.relist, engine) })
+	wg.Go(func() { runStarts(feeds, t.opt.Starts, l.starts, sensors) })
+	wg.Go(func() { work(feeds, l.finds) })
+	wg.Go(func() { work(feeds, l.tracks) })
+	wg.Go(func() { t.journal.run(writing) })
+	defer wg.Wait()
+	defer finish()
+	defer stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			l.settle(time.Now())
+			return nil
+		case r := <-readings:
+			l.onReading(r)
+		case n := <-engine:
+			l.onEngine(n)
+		case n := <-sensors:
+			l.onSensor(n)
+		case ev := <-l.starts:
+			l.onStart(ev)
+		case x := <-t.opt.Exits.Exits():
+			l.m.Exit(x)
+			l.resolver.forget(x.Process)
+			l.hurry()
+		case ask := <-t.asks:
+			ask()
+		case <-l.poll.C:
+			l.request()
+		case <-l.tick.C:
+			l.onTick(time.Now())
+		}
+		l.settle(time.Now())
+	}
+}
+
+// restore brings back what was stored before a restart.
+func (l *loop) restore() {
+	if l.opt.Store == nil {
+		return
+	}
+	s, err := l.opt.Store.Load()
+	if err != nil {
+		l.log.Warn("part of the stored state could not be read", "err", err)
+	}
+	l.m.Restore(s, func(pid int, identity string) (machine.Subject, bool) {
+		subject, err := l.resolver.subject(pid)
+		if err != nil {
+			return subject, false
+		}
+		if subject.Identity != identity {
+			l.opt.Exits.Forget(subject.Process)
+			return subject, false
+		}
+		return subject, true
+	}, time.Now())
+	if len(s.Open) > 0 {
+		l.log.Info("tasks of the last run", "stored", len(s.Open), "still_running", len(l.m.Unfinished()))
+	}
+}
+
+func (l *loop) request() {
+	if !l.reading {
+		l.reading = true
+		l.requests <- struct{}{}
+	}
+}
+
+// hurry moves the next reading forward: something happened that it will show.
+func (l *loop) hurry() {
+	at := time.Now().Add(l.opt.FastPoll)
+	if !l.reading && at.Before(l.nextPoll) {
+		l.nextPoll = at
+		l.poll.Reset(l.opt.FastPoll)
+	}
+}
+
+func (l *loop) onReading(r reading) {
+	l.reading = false
+	l.answered.device = true
+	for _, o := range l.opt.Observers {
+		o.Polled(r.took, r.err)
+	}
+	if r.err != nil {
+		l.m.DeviceDown(r.err.Error())
+	} else {
+		for _, g := range r.GPUs {
+			for _, p := range g.Processes {
+				l.meetListed(p.PID, r.done)
+			}
+		}
+		l.m.Device(r.Reading, r.done)
+	}
+	d := interval(l.m.Activity(), l.opt.FastPoll, l.opt.SlowPoll)
+	l.nextPoll = time.Now().Add(d)
+	l.poll.Reset(d)
+}
+
+func (l *loop) meetListed(pid int, now time.Time) {
+	s, ok := l.m.Known(pid)
+	if !ok {
+		if s, err := l.resolver.subject(pid); err == nil {
+			l.m.Meet(s)
+		} else if !errors.Is(err, sensor.ErrGone) {
+			l.log.Warn("a GPU process cannot be watched", "pid", pid, "err", err)
+		}
+		return
+	}
+	if s.Container == "" {
+		if s, found := l.resolver.again(s, now); found {
+			l.m.Meet(s)
+		}
+	}
+}
+
+// onStart takes an event of the start sensor. The PID may have changed hands
+// since it was met: then the time of the event says whose it is.
+func (l *loop) onStart(ev sensor.Event) {
+	s, ok := l.m.Known(ev.PID)
+	if !ok || !l.opt.Exits.Alive(s.Process) {
+		now, err := l.resolver.subject(ev.PID)
+		switch {
+		case err == nil && (!ok || !ev.Time.Before(now.Born)):
+			l.m.Meet(now)
+		case !ok:
+			if !errors.Is(err, sensor.ErrGone) {
+				l.log.Warn("a process that uses CUDA cannot be watched", "pid", ev.PID, "err", err)
+			}
+			return
+		}
+	}
+	l.m.Sensor(ev)
+	l.trackBusy()
+	l.hurry()
+}
+
+func (l *loop) onEngine(n engineNews) {
+	now := time.Now()
+	l.answered.engine = true
+	switch {
+	case n.err != nil:
+		l.m.EngineDown(n.err.Error())
+	case n.event != nil:
+		if n.event.Kind == container.Died {
+			l.release(n.event.ID)
+		}
+		l.m.Container(*n.event, now)
+		l.hurry()
+	default:
+		l.m.Containers(n.list, now)
+		l.relisted = now
+	}
+}
+
+func (l *loop) onSensor(n sensorNews) {
+	_, busy := n.sensor.(sensor.BusyTracker)
+	l.sensor = n.sensor
+	clear(l.tracked)
+	l.m.SensorInUse(n.source, n.reason, busy)
+	for _, c := range l.Snapshot().Containers {
+		l.discover(c.PID)
+	}
+	l.hurry()
+}
+
+// discover lets the sensor look for a copy of libcuda that only this container
+// has. It works off the loop; when too many wait, the device's list remains.
+func (l *loop) discover(pid int) {
+	f, ok := l.sensor.(sensor.Finder)
+	if !ok || pid <= 0 {
+		return
+	}
+	l.later(l.finds, func() {
+		if err := f.Discover(pid); err != nil {
+			l.log.Debug("libcuda of a container was not looked for", "pid", pid, "err", err)
+		}
+	})
+}
+
+func (l *loop) release(id string) {
+	f, ok := l.sensor.(sensor.Finder)
+	c, known := l.Snapshot().FindContainer(id)
+	if ok && known && c.PID > 0 {
+		l.later(l.finds, func() { f.Release(c.PID) })
+	}
+}
+
+func (l *loop) later(queue chan<- func(), job func()) {
+	select {
+	case queue <- job:
+	default:
+		l.log.Warn("too many containers and processes start at once: some are followed by the device's list alone")
+	}
+}
+
+// onTick looks at what no event tells: whether a process is stopped, and what is
+// due by time alone.
+func (l *loop) onTick(now time.Time) {
+	open := l.m.Unfinished()
+	for _, p := range open {
+		if state, _, err := l.opt.Processes.Stat(p.PID); err == nil {
+			l.m.Stopped(p.Identity, state == 'T', now)
+		}
+	}
+	l.m.Tick(now)
+	l.trackBusy()
+	if l.m.Activity().UnknownContainers > 0 && now.Sub(l.relisted) > unknownRelist {
+		l.relisted = now
+		select {
+		case l.relist <- struct{}{}:
+		default:
+		}
+	}
+	l.journal.unfinished(len(open) > 0)
+	l.tick.Reset(tickEvery)
+}
+
+// settle hands on what the machine made of the last input.
+func (l *loop) settle(now time.Time) {
+	for _, f := range l.m.TakeFacts() {
+		l.tell(f)
+	}
+	if c := l.m.TakeChanges(); !c.Empty() {
+		l.journal.put(c, nil)
+	}
+	changed, measured := l.m.Changed()
+	if changed || (measured && now.Sub(l.published) >= l.opt.MeasureEvery) {
+		s := l.m.Snapshot()
+		l.published = now
+		l.board.publish(s)
+		l.tellHealth(s.Health)
+	} else {
+		l.board.confirm(l.m.Confirmed())
+	}
+	if l.answered.device && l.answered.engine {
+		select {
+		case <-l.ready:
+		default:
+			close(l.ready)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+// Package store keeps on disk what the tracker must not forget over a restart:
+// unfinished tasks, the history of ended ones, and deadlines set at run time.
+//
+// It is a small key-value file (bbolt): a write is one transaction, so that a
+// crash leaves the state before or after it and nothing between. It imports
+// bbolt and tracker/machine, whose types it stores as JSON.
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+var (
+	bucketOpen      = []byte("open")      // task id → machine.Saved
+	bucketEnded     = []byte("ended")     // task id → task.Task
+	bucketOverrides = []byte("deadlines") // container id → machine.Override
+	bucketMeta      = []byte("meta")
+
+	keyAlive   = []byte("alive")
+	keyVersion = []byte("version")
+)
+
+const version = "1"
+
+// File is a store in one file. It is safe for concurrent use.
+type File struct {
+	db *bolt.DB
+}
+
+// Open opens dir/tasks.db and makes both where they are missing. A file that
+// cannot be read (cut off, or of another version) is moved aside, and the
+// reason is returned as aside: history is worth less than an exporter that
+// starts. err says what to do.
+func Open(dir string) (f *File, aside error, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("state folder: %w: choose another with --state-dir", err)
+	}
+	path := filepath.Join(dir, "tasks.db")
+	f, err = open(path)
+	switch {
+	case err == nil:
+		return f, nil, nil
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, nil, fmt.Errorf("%s is in use: is another exporter running? Stop it, or choose another --state-dir", path)
+	case errors.Is(err, os.ErrPermission):
+		return nil, nil, fmt.Errorf("%w: run as the user who owns it, or choose another --state-dir", err)
+	}
+	broken := path + ".broken"
+	if rerr := os.Rename(path, broken); rerr != nil {
+		return nil, nil, fmt.Errorf("%s cannot be read (%w) and not be moved aside: %w", path, err, rerr)
+	}
+	aside = fmt.Errorf("%s could not be read (%w); it was moved to %s and the history begins anew", path, err, broken)
+	f, err = open(path)
+	return f, aside, err
+}
+
+func open(path string) (_ *File, err error) {
+	defer func() {
+		// bbolt panics on some kinds of damage.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("damaged: %v", r)
+		}
+	}()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: 2 * time.Second, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, err
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		for _, name := range [][]byte{bucketOpen, bucketEnded, bucketOverrides, bucketMeta} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		meta := tx.Bucket(bucketMeta)
+		if v := meta.Get(keyVersion); v != nil && string(v) != version {
+			return fmt.Errorf("version %q, this program writes %s", v, version)
+		}
+		return meta.Put(keyVersion, []byte(version))
+	})
+	if err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return &File{db: db}, nil
+}
+
+// Close lets go of the file.
+func (f *File) Close() error { return f.db.Close() }
+
+// Load returns everything that is stored. An entry that cannot be read is left
+// out and named in err; the rest is good.
+func (f *File) Load() (machine.State, error) {
+	s := machine.State{Overrides: map[string]machine.Override{}}
+	var errs []error
+	err := f.db.View(func(tx *bolt.Tx) error {
+		errs = append(errs,
+			each(tx.Bucket(bucketOpen), func(_ string, v machine.Saved) { s.Open = append(s.Open, v) }),
+			each(tx.Bucket(bucketEnded), func(_ string, v task.Task) { s.Ended = append(s.Ended, v) }),
+			each(tx.Bucket(bucketOverrides), func(id string, v machine.Override) { s.Overrides[id] = v }))
+		if v := tx.Bucket(bucketMeta).Get(keyAlive); v != nil {
+			errs = append(errs, s.Alive.UnmarshalText(v))
+		}
+		return nil
+	})
+	return s, errors.Join(append(errs, err)...)
+}
+
+func each[T any](b *bolt.Bucket, take func(key string, value T)) error {
+	var errs []error
+	_ = b.ForEach(func(k, v []byte) error {
+		var value T
+		if err := json.Unmarshal(v, &value); err != nil {
+			errs = append(errs, fmt.Errorf("stored entry %s: %w", k, err))
+			return nil
+		}
+		take(string(k), value)
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+// Save writes the changes and the time at which the exporter was alive, all or
+// nothing, and returns when they are on disk.
+func (f *File) Save(c machine.Changes, alive time.Time) error {
+	return f.db.Update(func(tx *bolt.Tx) error {
+		open, ended, overrides := tx.Bucket(bucketOpen), tx.Bucket(bucketEnded), tx.Bucket(bucketOverrides)
+		var errs []error
+		for id, s := range c.Open {
+			errs = append(errs, put(open, id, s))
+		}
+		for id, t := range c.Ended {
+			errs = append(errs, open.Delete([]byte(id)), put(ended, id, t))
+		}
+		for _, id := range c.Dropped {
+			errs = append(errs, open.Delete([]byte(id)), ended.Delete([]byte(id)))
+		}
+		for id, o := range c.Overrides {
+			if o == nil {
+				errs = append(errs, overrides.Delete([]byte(id)))
+				continue
+			}
+			errs = append(errs, put(overrides, id, o))
+		}
+		text, err := alive.MarshalText()
+		errs = append(errs, err, tx.Bucket(bucketMeta).Put(keyAlive, text))
+		return errors.Join(errs...)
+	})
+}
+
+func put(b *bolt.Bucket, key string, value any) error {
+	v, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return b.Put([]byte(key), v)
+}

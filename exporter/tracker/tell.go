@@ -1,0 +1,79 @@
+package tracker
+
+import (
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+// tell hands a fact to the observers and the log.
+func (l *loop) tell(f machine.Fact) {
+	switch f.Kind {
+	case machine.Began:
+		l.log.Debug("task began", "container", f.Task.Container, "pid", f.Task.PID, "gpu", f.GPU,
+			"start", f.Task.Start.Time, "source", f.Task.Start.Source)
+		for _, o := range l.opt.Observers {
+			o.Began(f.Task, f.GPU)
+		}
+	case machine.Ended:
+		l.log.Debug("task ended", "container", f.Task.Container, "pid", f.Task.PID,
+			"outcome", f.Task.Outcome(), "source", f.Task.End.Source)
+		for _, o := range l.opt.Observers {
+			o.Ended(f.Task)
+		}
+	case machine.Appeared:
+		for _, bad := range f.Container.Invalid {
+			l.log.Warn("a label is invalid", "container", f.Container.Name,
+				"label", bad.Label, "value", bad.Value, "hint", bad.Hint)
+		}
+		l.discover(f.Container.PID)
+		l.hurry()
+	}
+}
+
+// tellHealth writes one line when something fails, changes its reason, or works
+// again, and none while it stays as it is.
+func (l *loop) tellHealth(h task.Health) {
+	l.tellPart("GPU device", l.told.DeviceUp, h.DeviceUp, l.told.DeviceError, h.DeviceError)
+	l.tellPart("container engine", l.told.EngineUp, h.EngineUp, l.told.EngineError, h.EngineError)
+	if h.Sensor != l.told.Sensor || h.SensorReason != l.told.SensorReason {
+		l.log.Info("starts are learned by", "sensor", h.Sensor, "not_by", h.SensorReason)
+	}
+	l.told = h
+}
+
+func (l *loop) tellPart(what string, was, is bool, old, reason string) {
+	switch {
+	case is && reason == "" && (!was || old != ""):
+		l.log.Info(what + " answers")
+	case reason != "" && reason != old:
+		l.log.Warn(what+" is in trouble; what depends on it is as last seen", "err", reason)
+	}
+}
+
+// trackBusy has the sensor follow the launches of exactly those processes whose
+// container asks for it: each costs the tenant something.
+func (l *loop) trackBusy() {
+	tracker, ok := l.sensor.(sensor.BusyTracker)
+	if !ok {
+		return
+	}
+	want := map[int]bool{}
+	for _, pid := range l.m.BusyProcesses() {
+		want[pid] = true
+		if !l.tracked[pid] {
+			l.tracked[pid] = true
+			l.later(l.tracks, func() {
+				if err := tracker.Track(pid); err != nil {
+					l.log.Warn("busy intervals of a process cannot be followed", "pid", pid, "err", err)
+				}
+			})
+		}
+	}
+	for pid := range l.tracked {
+		if !want[pid] {
+			delete(l.tracked, pid)
+			l.later(l.tracks, func() { tracker.Untrack(pid) })
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// Package tracker turns what the device, the container engine and the sensors
+// say into task.Snapshots.
+//
+// The rules of a task's life are in tracker/machine, which is pure; tracker/store
+// keeps them over a restart. This package is the loop around both: one goroutine
+// owns the machine, and feeds around it wait for the outside, so that nothing
+// that hangs out there (a driver, the engine, the disk) holds it up. It imports
+// the interfaces of device, container and sensor, never an adapter.
+package tracker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+// ErrUnknownContainer means that no running container has this name or id.
+var ErrUnknownContainer = errors.New("no such running container")
+
+// Processes reads what the kernel says of processes.
+type Processes interface {
+	// OfPID returns the id of the container of a process; ok is false for a
+	// process of the host. The error wraps fs.ErrNotExist when it is gone.
+	OfPID(pid int) (id string, ok bool, err error)
+	// Stat returns the state letter of a process (T is stopped by a signal) and
+	// when it began.
+	Stat(pid int) (state byte, born time.Time, err error)
+}
+
+// Store keeps the machine's state over a restart.
+type Store interface {
+	Load() (machine.State, error)
+	// Save returns when the changes are durable, all of them or none.
+	Save(c machine.Changes, alive time.Time) error
+}
+
+// Observer is told what happens once. It is called by the tracker's goroutine
+// and MUST return at once.
+type Observer interface {
+	// Began: a task began on a GPU; a task on several GPUs is told for each.
+	Began(t task.Task, gpu string)
+	// Ended: a task ended or was lost.
+	Ended(t task.Task)
+	// Polled: the device was read, which took so long.
+	Polled(took time.Duration, err error)
+}
+
+// StartSensor is one way to learn starts.
+type StartSensor struct {
+	Source task.Source // what it is called in metrics
+	Sensor sensor.Starts
+}
+
+// Options are what a Tracker is made of. Device, Containers, Exits and Processes
+// are needed, the rest may be left out.
+type Options struct {
+	Node       string
+	Device     device.Device // must not hang: guard a real one (device.Guard)
+	Containers container.Source
+	Exits      sensor.Exits
+	Processes  Processes
+	// Starts are tried in this order; without one that works the device's list
+	// is polled.
+	Starts    []StartSensor
+	Store     Store // nil: nothing survives a restart
+	Observers []Observer
+	Logger    *slog.Logger
+
+	// FastPoll is the time between readings of the device while a task may start
+	// or end and only the device can tell; SlowPoll, while nothing happens.
+	// Defaults 20 ms and 1 s.
+	FastPoll, SlowPoll time.Duration
+	// MeasureEvery is how often a snapshot is published at most when only
+	// measurements changed (memory, utilisation). Default 100 ms.
+	MeasureEvery time.Duration
+	// BusyGap and MaxEnded are those of machine.Options.
+	BusyGap  time.Duration
+	MaxEnded int
+}
+
+func (o *Options) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.FastPoll <= 0 {
+		o.FastPoll = 20 * time.Millisecond
+	}
+	if o.SlowPoll <= 0 {
+		o.SlowPoll = time.Second
+	}
+	o.SlowPoll = max(o.SlowPoll, o.FastPoll)
+	if o.MeasureEvery <= 0 {
+		o.MeasureEvery = 100 * time.Millisecond
+	}
+}
+
+// Tracker follows the GPU tasks of one node.
+type Tracker struct {
+	opt     Options
+	machine *machine.Machine
+	board   *board
+	journal *journal
+	asks    chan func()
+	ready   chan struct{} // closed once the first snapshot of the node is out
+}
+
+// New returns a tracker with an empty snapshot. It starts nothing.
+func New(opt Options) (*Tracker, error) {
+	opt.setDefaults()
+	switch {
+	case opt.Device == nil:
+		return nil, errors.New("tracker: no device")
+	case opt.Containers == nil:
+		return nil, errors.New("tracker: no source of containers")
+	case opt.Exits == nil || opt.Processes == nil:
+		return nil, errors.New("tracker: no way to watch processes")
+	}
+	m := machine.New(machine.Options{Node: opt.Node, BusyGap: opt.BusyGap, MaxEnded: opt.MaxEnded})
+	return &Tracker{
+		opt:     opt,
+		machine: m,
+		board:   newBoard(m.Snapshot()),
+		journal: newJournal(opt.Store, opt.Logger),
+		asks:    make(chan func()),
+		ready:   make(chan struct{}),
+	}, nil
+}
+
+// Snapshot returns the latest snapshot; never nil. It costs one atomic load.
+func (t *Tracker) Snapshot() *task.Snapshot { return t.board.current.Load() }
+
+// Watch sends the present snapshot and then every new one until ctx ends. A slow
+// reader gets the latest and misses those between.
+func (t *Tracker) Watch(ctx context.Context) <-chan *task.Snapshot { return t.board.watch(ctx) }
+
+// Ready is closed once device and engine have both answered or failed.
+func (t *Tracker) Ready() <-chan struct{} { return t.ready }
+
+// SetDeadline changes the relative deadline of the running container with this
+// name or id (12 digits are enough), for its unfinished tasks and the next ones;
+// 0 goes back to the label. It returns when the change is stored. The error
+// wraps ErrUnknownContainer when there is no such container.
+func (t *Tracker) SetDeadline(ctx context.Context, ref string, relative time.Duration) (task.Container, error) {
+	c, ok := t.Snapshot().FindContainer(ref)
+	if !ok {
+		return c, ErrUnknownContainer
+	}
+	stored := make(chan error, 1)
+	found := make(chan bool, 1)
+	ask := func() {
+		ok := t.machine.SetDeadline(c.ID, task.SecondsOf(relative), time.Now())
+		found <- ok
+		if ok {
+			t.journal.put(t.machine.TakeChanges(), stored)
+		}
+	}
+	select {
+	case t.asks <- ask:
+	case <-ctx.Done():
+		return c, ctx.Err()
+	}
+	if !<-found {
+		return c, ErrUnknownContainer
+	}
+	select {
+	case err := <-stored:
+		c, _ = t.Snapshot().FindContainer(c.ID)
+		return c, err
+	case <-ctx.Done():
+		return c, ctx.Err()
+	}
+}
