@@ -1,0 +1,42 @@
+// Package cuda builds a stand-in libcuda.so.1 that computes on a simulated GPU.
+//
+// It has the driver API's own names, so that what watches the real library
+// (uprobes, fanotify) works on it unchanged, and a program that loads
+// libcuda.so.1 cannot tell the difference, except that device memory has no
+// content: copies from the device leave the target as it was. src/libcuda.c says
+// which functions there are.
+package cuda
+
+import (
+	"context"
+	_ "embed"
+	"path/filepath"
+
+	"github.com/laxity/laxity/internal/cc"
+)
+
+// What the library reads from a tenant's environment.
+const (
+	EnvSocket        = "LAXITY_SIM_SOCKET"         // path of the server's socket; without it there is no device
+	EnvKernelSeconds = "LAXITY_SIM_KERNEL_SECONDS" // every kernel takes so long alone, whatever its size
+)
+
+//go:embed src/libcuda.c
+var source []byte
+
+// Build compiles the library into a folder below dir (an empty dir is the user's
+// cache) and returns the folder that holds libcuda.so.1, for LD_LIBRARY_PATH. A
+// library that was built before is used again. It needs gcc.
+func Build(dir string) (libDir string, err error) {
+	if dir == "" {
+		dir = cc.CacheDir()
+	}
+	lib, err := cc.Build(context.Background(), dir, cc.Target{
+		Name:   "libcuda.so.1",
+		Source: source,
+		// Functions with the same body stay apart, so that a probe on one name fires
+		// for that name only.
+		Flags: []string{"-fno-ipa-icf", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-fvisibility=hidden", "-pthread", "-lm"},
+	})
+	return filepath.Dir(lib), err
+}

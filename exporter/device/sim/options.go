@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/laxity/laxity/exporter/device/sim/engine"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// Options says what is simulated. The zero value is one card that behaves like
+// an H200. A duration of 0 means the default, a negative one means none.
+type Options struct {
+	Cards  []Card // default: one
+	Driver string // version; default "580.0-sim"
+
+	ContextTime   time.Duration // how long creating a context takes; default 200 ms
+	ContextMemory uint64        // bytes that a context holds; default 566 MiB
+	ListDelay     time.Duration // from the context call until the process is listed; default 150 ms
+
+	TimeSlice  time.Duration // of one process while several have kernels in flight; default 2 ms
+	SwitchCost time.Duration // lost per slice then; default 300 µs
+
+	SamplePeriod time.Duration // of utilisation; default 200 ms
+	RiseLag      time.Duration // from a kernel's begin to a full reading; default 300 ms
+	FallLag      time.Duration // from the last kernel's end to a reading of 0; default 770 ms
+
+	Logger *slog.Logger // default: none
+}
+
+// Card is one GPU. With Instances it is in MIG mode: work runs on the instances
+// only, and they are listed in its place.
+type Card struct {
+	UUID      string // default GPU-00000000-0000-0000-0000-<index>
+	Name      string // default "Simulated GPU"
+	Memory    uint64 // bytes; default 141 GiB
+	Speed     Speed  // default H200()
+	Instances []Instance
+}
+
+// Instance is one MIG instance of a card.
+type Instance struct {
+	UUID   string  // default MIG-00000000-0000-<card>-0000-<index>
+	Name   string  // default the card's, with " MIG"
+	Memory uint64  // bytes; default the card's times Share
+	Share  float64 // of the card's speed, 0–1; default an even share
+}
+
+// Speed is how fast a card works when one process has it to itself.
+type Speed struct {
+	Flops   float64 // floating-point operations per second of a naive kernel
+	CopyIn  float64 // bytes per second, host to device
+	CopyOut float64 // bytes per second, device to host
+}
+
+// H200 is the speed measured with 16384² naive matrix multiplications from
+// pageable memory: 1.6 s a kernel, 0.21 s for two matrices in, 0.56 s for one out.
+func H200() Speed { return Speed{Flops: 5.5e12, CopyIn: 1.02e10, CopyOut: 1.92e9} }
+
+// Scaled slows the card so that an n×n matrix multiplication has the phases that
+// a 16384² one has on s. Tasks then last as long and need a fraction of the
+// memory: with n = 512 a tenant moves 1 MiB per matrix.
+func (s Speed) Scaled(n int) Speed {
+	ratio := float64(n) / 16384
+	return Speed{
+		Flops:   s.Flops * ratio * ratio * ratio,
+		CopyIn:  s.CopyIn * ratio * ratio,
+		CopyOut: s.CopyOut * ratio * ratio,
+	}
+}
+
+// Faster multiplies every rate.
+func (s Speed) Faster(factor float64) Speed {
+	return Speed{Flops: s.Flops * factor, CopyIn: s.CopyIn * factor, CopyOut: s.CopyOut * factor}
+}
+
+func (s Speed) valid() bool {
+	for _, v := range []float64{s.Flops, s.CopyIn, s.CopyOut} {
+		if !(v > 0) || math.IsInf(v, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, fallback time.Duration) {
+		if *d == 0 {
+			*d = fallback
+		}
+		*d = max(*d, 0)
+	}
+	set(&o.ContextTime, 200*time.Millisecond)
+	set(&o.ListDelay, 150*time.Millisecond)
+	set(&o.TimeSlice, 2*time.Millisecond)
+	set(&o.SwitchCost, 300*time.Microsecond)
+	set(&o.SamplePeriod, 200*time.Millisecond)
+	set(&o.RiseLag, 300*time.Millisecond)
+	set(&o.FallLag, 770*time.Millisecond)
+	if o.Driver == "" {
+		o.Driver = "580.0-sim"
+	}
+	if o.ContextMemory == 0 {
+		o.ContextMemory = 566 * mib
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if len(o.Cards) == 0 {
+		o.Cards = make([]Card, 1)
+	}
+	cards := make([]Card, len(o.Cards))
+	for i, c := range o.Cards {
+		cards[i] = c.withDefaults(i)
+	}
+	o.Cards = cards
+	return o
+}
+
+func (c Card) withDefaults(index int) Card {
+	if c.UUID == "" {
+		c.UUID = fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", index)
+	}
+	if c.Name == "" {
+		c.Name = "Simulated GPU"
+	}
+	if c.Memory == 0 {
+		c.Memory = 141 * gib
+	}
+	if c.Speed == (Speed{}) {
+		c.Speed = H200()
+	}
+	instances := make([]Instance, len(c.Instances))
+	for i, in := range c.Instances {
+		if in.UUID == "" {
+			in.UUID = fmt.Sprintf("MIG-00000000-0000-%04d-0000-%012d", index, i)
+		}
+		if in.Name == "" {
+			in.Name = c.Name + " MIG"
+		}
+		if in.Share == 0 {
+			in.Share = 1 / float64(len(c.Instances))
+		}
+		if in.Memory == 0 {
+			in.Memory = uint64(float64(c.Memory) * in.Share)
+		}
+		instances[i] = in
+	}
+	c.Instances = instances
+	return c
+}
+
+func (o Options) check() error {
+	seen := map[string]bool{}
+	for i, c := range o.Cards {
+		if !c.Speed.valid() {
+			return fmt.Errorf("card %d: every rate of its speed must be above 0", i)
+		}
+		uuids := []string{c.UUID}
+		for j, in := range c.Instances {
+			if !(in.Share > 0 && in.Share <= 1) {
+				return fmt.Errorf("card %d instance %d: share %v is not in (0, 1]", i, j, in.Share)
+			}
+			uuids = append(uuids, in.UUID)
+		}
+		for _, uuid := range uuids {
+			if seen[uuid] {
+				return fmt.Errorf("UUID %s occurs twice", uuid)
+			}
+			seen[uuid] = true
+		}
+	}
+	if o.RiseLag < o.SamplePeriod || o.FallLag < o.RiseLag {
+		return errors.New("want SamplePeriod ≤ RiseLag ≤ FallLag")
+	}
+	return nil
+}
+
+func (o Options) lag() engine.Utilization {
+	return engine.Utilization{Period: o.SamplePeriod, Rise: o.RiseLag, Fall: o.FallLag}
+}

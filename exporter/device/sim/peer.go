@@ -1,0 +1,70 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// peer is the process at the other end of a unix socket, as the kernel saw it
+// connect.
+type peer struct {
+	PID   int // in this program's PID namespace
+	pidfd *os.File
+}
+
+func peerOf(conn net.Conn) (*peer, error) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.New("not a socket")
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return nil, err
+	}
+	if credErr != nil {
+		return nil, fmt.Errorf("who is connected: %w", credErr)
+	}
+	if cred.Pid <= 0 {
+		return nil, errors.New("the peer is in a PID namespace that cannot be seen from here; serve in the host's")
+	}
+	fd, err := unix.PidfdOpen(int(cred.Pid), unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("pidfd of %d: %w", cred.Pid, err)
+	}
+	return &peer{PID: int(cred.Pid), pidfd: os.NewFile(uintptr(fd), "pidfd")}, nil
+}
+
+// Wait returns nil once the process has ended (a zombie has), or ctx's error.
+func (p *peer) Wait(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { p.pidfd.SetReadDeadline(time.Unix(1, 0)) })()
+	raw, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	// Read parks the goroutine in the runtime's poller until the pidfd is
+	// readable, which it is from the exit on.
+	err = raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return err == nil && n > 0
+	})
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (p *peer) Close() error { return p.pidfd.Close() }

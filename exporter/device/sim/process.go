@@ -1,0 +1,361 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/exporter/device/sim/engine"
+)
+
+// Direction of a transfer.
+type Direction = engine.Direction
+
+// In is host to device, Out is device to host.
+const (
+	In  = engine.In
+	Out = engine.Out
+)
+
+// Process is a tenant. Its methods block as long as the driver's would. It is
+// safe for concurrent use.
+type Process struct {
+	gpu      *GPU
+	pid      int
+	refs     int // connections
+	exited   chan struct{}
+	contexts map[*unit]*gpuContext
+}
+
+// gpuContext is what one process holds on one unit.
+type gpuContext struct {
+	owner   engine.Owner
+	pid     int
+	opened  time.Time
+	ready   time.Time // creation is through
+	memory  uint64    // allocated, without the context itself
+	allocs  map[uint64]uint64
+	nextPtr uint64
+	last    uint64                // number of the last kernel
+	flying  map[uint64]*engine.Op // kernels by number, until seen ended
+	dying   bool
+}
+
+// Attach makes pid a tenant, or returns the tenant that it already is. Each
+// Attach is undone by one Detach.
+func (g *GPU) Attach(pid int) *Process {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.procs[pid]
+	if p == nil {
+		p = &Process{gpu: g, pid: pid, exited: make(chan struct{}), contexts: map[*unit]*gpuContext{}}
+		g.procs[pid] = p
+	}
+	p.refs++
+	return p
+}
+
+// Detach undoes one Attach; the last one is the end of the tenant.
+func (p *Process) Detach() {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	if p.refs--; p.refs <= 0 {
+		p.exit()
+	}
+}
+
+// Exit ends the tenant. See the package's comment for what happens to its work.
+func (p *Process) Exit() {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	p.exit()
+}
+
+func (p *Process) exit() {
+	g := p.gpu
+	select {
+	case <-p.exited:
+		return
+	default:
+	}
+	close(p.exited)
+	if g.procs[p.pid] == p {
+		delete(g.procs, p.pid)
+	}
+	g.advance()
+	for u := range p.contexts {
+		p.closeContext(u)
+	}
+	g.rearm()
+}
+
+// Exited is closed when the tenant has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Open creates a context on unit i, and blocks until it is there. A second one
+// is the same one.
+func (p *Process) Open(ctx context.Context, i int) error {
+	g := p.gpu
+	g.mu.Lock()
+	now := g.advance()
+	c, err := p.openLocked(i, now)
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(c.ready.Sub(now)):
+		return nil
+	case <-p.exited:
+		return ErrExited
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
+	g := p.gpu
+	u, err := g.unitAt(i)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.exited:
+		return nil, ErrExited
+	default:
+	}
+	if c := p.contexts[u]; c != nil {
+		return c, nil
+	}
+	if u.held(g.opts)+g.opts.ContextMemory > u.info.MemoryTotal {
+		return nil, fmt.Errorf("%w: a context needs %d MiB", ErrOutOfMemory, g.opts.ContextMemory/mib)
+	}
+	g.owners++
+	c := &gpuContext{
+		owner: g.owners, pid: p.pid, opened: now, ready: now.Add(g.opts.ContextTime),
+		allocs: map[uint64]uint64{}, flying: map[uint64]*engine.Op{}, nextPtr: 1 << 40,
+	}
+	p.contexts[u] = c
+	u.contexts = append(u.contexts, c)
+	return c, nil
+}
+
+// Close destroys the context on unit i and all that it holds.
+func (p *Process) Close(i int) error {
+	return p.with(i, func(u *unit, _ *gpuContext, _ time.Time) error {
+		p.closeContext(u)
+		return nil
+	})
+}
+
+func (p *Process) closeContext(u *unit) {
+	c := p.contexts[u]
+	delete(p.contexts, u)
+	u.engine.Drop(time.Now(), c.owner)
+	c.dying = true
+	u.reap()
+}
+
+// Alloc takes bytes of memory on unit i and returns their address.
+func (p *Process) Alloc(i int, bytes uint64) (address uint64, err error) {
+	err = p.with(i, func(u *unit, c *gpuContext, _ time.Time) error {
+		if bytes == 0 {
+			return fmt.Errorf("%w: allocation of 0 bytes", ErrInvalid)
+		}
+		if free := u.info.MemoryTotal - u.held(p.gpu.opts); bytes > free {
+			return fmt.Errorf("%w: asked for %d MiB, %d MiB free", ErrOutOfMemory, bytes/mib, free/mib)
+		}
+		address = c.nextPtr
+		c.nextPtr += (bytes + 0xfff) &^ 0xfff
+		c.allocs[address] = bytes
+		c.memory += bytes
+		return nil
+	})
+	return address, err
+}
+
+// Free gives back what Alloc returned.
+func (p *Process) Free(i int, address uint64) error {
+	return p.with(i, func(_ *unit, c *gpuContext, _ time.Time) error {
+		bytes, ok := c.allocs[address]
+		if !ok {
+			return fmt.Errorf("%w: nothing allocated at %#x", ErrInvalid, address)
+		}
+		delete(c.allocs, address)
+		c.memory -= bytes
+		return nil
+	})
+}
+
+// Memory is the free and the total memory of unit i, in bytes.
+func (p *Process) Memory(i int) (free, total uint64, err error) {
+	err = p.with(i, func(u *unit, _ *gpuContext, _ time.Time) error {
+		total = u.info.MemoryTotal
+		free = total - u.held(p.gpu.opts)
+		return nil
+	})
+	return free, total, err
+}
+
+// Launch queues a kernel of so many floating-point operations and returns its
+// number at once; the process's kernels on a unit are numbered from 1.
+func (p *Process) Launch(i int, flops float64) (number uint64, err error) {
+	if !(flops >= 0) || math.IsInf(flops, 0) {
+		return 0, fmt.Errorf("%w: %v operations", ErrInvalid, flops)
+	}
+	return p.launch(i, func(u *unit) time.Duration { return seconds(flops / u.speed.Flops) })
+}
+
+// LaunchFor queues a kernel that takes alone when the unit is otherwise idle.
+func (p *Process) LaunchFor(i int, alone time.Duration) (number uint64, err error) {
+	if alone < 0 {
+		return 0, fmt.Errorf("%w: a kernel of %v", ErrInvalid, alone)
+	}
+	return p.launch(i, func(*unit) time.Duration { return alone })
+}
+
+func (p *Process) launch(i int, length func(*unit) time.Duration) (number uint64, err error) {
+	err = p.with(i, func(u *unit, c *gpuContext, now time.Time) error {
+		c.last++
+		number = c.last
+		c.flying[number] = u.engine.Launch(now, c.owner, length(u))
+		return nil
+	})
+	return number, err
+}
+
+// Sync blocks until the kernels up to number have ended; 0 means all that were
+// launched so far.
+func (p *Process) Sync(ctx context.Context, i int, number uint64) error {
+	op, err := p.lastUpTo(i, number)
+	if err != nil {
+		return err
+	}
+	return p.await(ctx, op)
+}
+
+// Query tells without waiting what Sync would wait for.
+func (p *Process) Query(i int, number uint64) (ended bool, err error) {
+	op, err := p.lastUpTo(i, number)
+	return op == nil, err
+}
+
+// lastUpTo returns the last kernel in flight with at most this number, nil if
+// there is none. Kernels of one process end in order.
+func (p *Process) lastUpTo(i int, number uint64) (op *engine.Op, err error) {
+	err = p.with(i, func(_ *unit, c *gpuContext, _ time.Time) error {
+		if number > c.last {
+			return fmt.Errorf("%w: kernel %d was not launched", ErrInvalid, number)
+		}
+		if number == 0 {
+			number = c.last
+		}
+		c.forgetEnded()
+		latest := uint64(0)
+		for n, o := range c.flying {
+			if n <= number && n > latest {
+				latest, op = n, o
+			}
+		}
+		return nil
+	})
+	return op, err
+}
+
+// Copy moves bytes, after the kernels that were launched so far, and blocks
+// until they are there.
+func (p *Process) Copy(ctx context.Context, i int, dir Direction, bytes uint64) error {
+	if dir != In && dir != Out {
+		return fmt.Errorf("%w: direction %d", ErrInvalid, dir)
+	}
+	if err := p.Sync(ctx, i, 0); err != nil {
+		return err
+	}
+	var op *engine.Op
+	err := p.with(i, func(u *unit, c *gpuContext, now time.Time) error {
+		rate := u.speed.CopyIn
+		if dir == Out {
+			rate = u.speed.CopyOut
+		}
+		op = u.engine.Copy(now, c.owner, dir, seconds(float64(bytes)/rate))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return p.await(ctx, op)
+}
+
+func (p *Process) await(ctx context.Context, op *engine.Op) error {
+	if op == nil {
+		return nil
+	}
+	select {
+	case <-op.Done():
+		if op.Dropped() {
+			return ErrLost
+		}
+		return nil
+	case <-p.exited:
+		return ErrExited
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// with runs f on the process's context of unit i, at the present.
+func (p *Process) with(i int, f func(*unit, *gpuContext, time.Time) error) error {
+	g := p.gpu
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	u, err := g.unitAt(i)
+	if err != nil {
+		return err
+	}
+	now := g.advance()
+	c := p.contexts[u]
+	if c == nil {
+		return fmt.Errorf("%w: %d", ErrNoContext, i)
+	}
+	if err := f(u, c, now); err != nil {
+		return err
+	}
+	g.rearm()
+	return nil
+}
+
+func (c *gpuContext) forgetEnded() {
+	for n, op := range c.flying {
+		select {
+		case <-op.Done():
+			delete(c.flying, n)
+		default:
+		}
+	}
+}
+
+// held is the memory in use, contexts included, in bytes.
+func (u *unit) held(o Options) uint64 {
+	var sum uint64
+	for _, c := range u.contexts {
+		sum += c.memory + o.ContextMemory
+	}
+	return sum
+}
+
+// reap frees the contexts whose process is gone and whose kernels are through.
+func (u *unit) reap() {
+	u.contexts = slices.DeleteFunc(u.contexts, func(c *gpuContext) bool {
+		if !c.dying || u.engine.Busy(c.owner) {
+			return false
+		}
+		u.engine.Forget(c.owner)
+		return true
+	})
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s*1e9, math.MaxInt64/4))
+}

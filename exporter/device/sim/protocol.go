@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The protocol, version 1. Lines of ASCII words, at most maxLine bytes with the
+// newline; one answer for each request, in order. An answer is "ok …" or
+// "err CODE text". After "err protocol" the server closes the connection; the
+// other errors leave it open.
+//
+// The first line says who speaks:
+//
+//	laxity-sim 1 tenant    → ok GPUS          number of GPUs that can be used
+//	laxity-sim 1 monitor   → ok
+//
+// A monitor asks "read" and gets "ok JSON" (see wire.go). A tenant is the process
+// that the kernel names as the socket's peer, whatever it says; all connections
+// of one process are one tenant. It may open as many as it has threads that
+// block. I is the number of a GPU, from 0:
+//
+//	device I               → ok UUID MEMORY IN OUT NAME   bytes; IN, OUT: bytes per piece of a copy
+//	open I                 → ok               context is there (blocks)
+//	close I                → ok
+//	alloc I BYTES          → ok ADDRESS
+//	free I ADDRESS         → ok
+//	memory I               → ok FREE TOTAL
+//	launch I FLOPS         → ok NUMBER        at once
+//	launchns I NANOSECONDS → ok NUMBER        at once
+//	sync I NUMBER          → ok               kernels up to it have ended (blocks); 0: all
+//	query I NUMBER         → ok 0|1           1: they have ended
+//	copy I in|out BYTES    → ok               after all kernels before it (blocks)
+const (
+	greeting = "laxity-sim"
+	version  = "1"
+	maxLine  = 256
+)
+
+// pieceTime is how long one piece of a copy should take: what a frozen tenant
+// still gets done.
+const pieceTime = 10 * time.Millisecond
+
+var errProtocol = errors.New("protocol error")
+
+// errorCode is the word that stands for err on the wire.
+func errorCode(err error) string {
+	for _, c := range []struct {
+		err  error
+		code string
+	}{
+		{errProtocol, "protocol"},
+		{ErrOutOfMemory, "memory"},
+		{ErrNoDevice, "device"},
+		{ErrNoContext, "context"},
+		{ErrInvalid, "invalid"},
+		{ErrLost, "lost"},
+		{ErrExited, "exited"},
+	} {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	return "internal"
+}
+
+// answer carries out one request of a tenant.
+func answer(ctx context.Context, p *Process, line string) (string, error) {
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return "", fmt.Errorf("%w: empty line", errProtocol)
+	}
+	cmd, ok := commands[words[0]]
+	if !ok {
+		return "", fmt.Errorf("%w: unknown request %.20q", errProtocol, words[0])
+	}
+	if len(words) != 2+cmd.args {
+		return "", fmt.Errorf("%w: %s takes %d arguments, got %d", errProtocol, words[0], 1+cmd.args, len(words)-1)
+	}
+	i, err := strconv.Atoi(words[1])
+	if err != nil {
+		return "", fmt.Errorf("%w: GPU %.20q is not a number", errProtocol, words[1])
+	}
+	return cmd.run(ctx, p, i, words[2:])
+}
+
+type command struct {
+	args int // after the number of the GPU
+	run  func(ctx context.Context, p *Process, i int, args []string) (string, error)
+}
+
+var commands = map[string]command{
+	"device": {0, func(_ context.Context, p *Process, i int, _ []string) (string, error) { return p.gpu.describe(i) }},
+	"open":   {0, func(ctx context.Context, p *Process, i int, _ []string) (string, error) { return "", p.Open(ctx, i) }},
+	"close":  {0, func(_ context.Context, p *Process, i int, _ []string) (string, error) { return "", p.Close(i) }},
+	"alloc":  {1, withNumber(runAlloc)},
+	"free": {1, withNumber(func(_ context.Context, p *Process, i int, address uint64) (string, error) {
+		return "", p.Free(i, address)
+	})},
+	"memory": {0, runMemory},
+	"launch": {1, runLaunch},
+	"launchns": {1, withNumber(func(_ context.Context, p *Process, i int, ns uint64) (string, error) {
+		return number(p.LaunchFor(i, seconds(float64(ns)/1e9)))
+	})},
+	"sync": {1, withNumber(func(ctx context.Context, p *Process, i int, n uint64) (string, error) {
+		return "", p.Sync(ctx, i, n)
+	})},
+	"query": {1, withNumber(runQuery)},
+	"copy":  {2, runCopy},
+}
+
+func runAlloc(_ context.Context, p *Process, i int, bytes uint64) (string, error) {
+	return number(p.Alloc(i, bytes))
+}
+
+func runMemory(_ context.Context, p *Process, i int, _ []string) (string, error) {
+	free, total, err := p.Memory(i)
+	return fmt.Sprint(free, " ", total), err
+}
+
+func runLaunch(_ context.Context, p *Process, i int, args []string) (string, error) {
+	flops, err := strconv.ParseFloat(args[0], 64)
+	if err != nil {
+		return "", fmt.Errorf("%w: %.20q is not a number", errProtocol, args[0])
+	}
+	return number(p.Launch(i, flops))
+}
+
+func runQuery(_ context.Context, p *Process, i int, n uint64) (string, error) {
+	ended, err := p.Query(i, n)
+	if ended {
+		return "1", err
+	}
+	return "0", err
+}
+
+func runCopy(ctx context.Context, p *Process, i int, args []string) (string, error) {
+	dir, ok := map[string]Direction{"in": In, "out": Out}[args[0]]
+	if !ok {
+		return "", fmt.Errorf("%w: a copy goes in or out, not %.20q", errProtocol, args[0])
+	}
+	return withNumber(func(ctx context.Context, p *Process, i int, bytes uint64) (string, error) {
+		return "", p.Copy(ctx, i, dir, bytes)
+	})(ctx, p, i, args[1:])
+}
+
+func withNumber(f func(context.Context, *Process, int, uint64) (string, error)) func(context.Context, *Process, int, []string) (string, error) {
+	return func(ctx context.Context, p *Process, i int, args []string) (string, error) {
+		n, err := strconv.ParseUint(args[0], 10, 63)
+		if err != nil {
+			return "", fmt.Errorf("%w: %.20q is not a number", errProtocol, args[0])
+		}
+		return f(ctx, p, i, n)
+	}
+}
+
+func number(n uint64, err error) (string, error) { return strconv.FormatUint(n, 10), err }
+
+// describe answers "device".
+func (g *GPU) describe(i int) (string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	u, err := g.unitAt(i)
+	if err != nil {
+		return "", err
+	}
+	piece := func(rate float64) uint64 { return max(uint64(rate*pieceTime.Seconds()), 1) }
+	return fmt.Sprintf("%s %d %d %d %s", u.info.UUID, u.info.MemoryTotal,
+		piece(u.speed.CopyIn), piece(u.speed.CopyOut), u.info.Name), nil
+}

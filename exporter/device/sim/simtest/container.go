@@ -1,0 +1,152 @@
+package simtest
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/laxity/laxity/exporter/device/sim/tenant"
+)
+
+// Docker returns a client of the engine of this machine; the test is skipped
+// where there is none.
+func Docker(t testing.TB) *client.Client {
+	t.Helper()
+	cli, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cli.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := cli.Ping(ctx); err != nil {
+		t.Skipf("needs a Docker engine: %v", err)
+	}
+	return cli
+}
+
+// Image builds the workload's image under a name of its own, and removes it when
+// the test ends.
+func Image(t testing.TB, docker *client.Client) string {
+	t.Helper()
+	tag := "laxity-test-" + unique()
+	err := tenant.BuildImage(t.Context(), docker, tag)
+	skipWithoutCompiler(t, err)
+	t.Cleanup(func() {
+		if _, err := docker.ImageRemove(context.Background(), tag, image.RemoveOptions{Force: true}); err != nil {
+			t.Errorf("remove image: %v", err)
+		}
+	})
+	return tag
+}
+
+// Spec says which container to start.
+type Spec struct {
+	Image  string // see Image
+	Name   string // default: a unique one that begins with laxity-test-
+	Labels map[string]string
+	Args   []string // of the workload
+	Env    []string // besides what gives it the simulated GPU
+}
+
+// Container is a workload that runs in a container.
+type Container struct {
+	Tenant
+	ID, Name string
+	docker   *client.Client
+}
+
+// StartContainer runs the workload in a container on s's GPUs. The container is
+// removed when the test ends, whatever state it is in.
+func (s *Server) StartContainer(t testing.TB, docker *client.Client, spec Spec) *Container {
+	t.Helper()
+	if spec.Name == "" {
+		spec.Name = "laxity-test-" + unique()
+	}
+	created, err := docker.ContainerCreate(t.Context(), &container.Config{
+		Image: spec.Image, Cmd: spec.Args, Labels: spec.Labels,
+		Env: append(tenant.Env(s.Socket), spec.Env...),
+	}, &container.HostConfig{
+		Mounts: tenant.Mounts(s.Socket, Library(t)), NetworkMode: "none",
+	}, nil, nil, spec.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Container{ID: created.ID, Name: spec.Name, docker: docker}
+	t.Cleanup(func() {
+		err := docker.ContainerRemove(context.Background(), c.ID, container.RemoveOptions{Force: true})
+		if err != nil && !client.IsErrNotFound(err) {
+			t.Errorf("remove container: %v", err)
+		}
+	})
+	if err := docker.ContainerStart(t.Context(), c.ID, container.StartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	state, err := docker.ContainerInspect(t.Context(), c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.PID = state.State.Pid // 0 when it has ended already
+	logs, err := docker.ContainerLogs(context.Background(), c.ID,
+		container.LogsOptions{ShowStdout: true, Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { logs.Close() })
+	output, input := io.Pipe()
+	go func() {
+		_, err := stdcopy.StdCopy(input, io.Discard, logs)
+		input.CloseWithError(err)
+	}()
+	c.follow(output)
+	return c
+}
+
+// Wait returns the exit code.
+func (c *Container) Wait(t testing.TB) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended, failed := c.docker.ContainerWait(ctx, c.ID, container.WaitConditionNotRunning)
+	select {
+	case end := <-ended:
+		return int(end.StatusCode)
+	case err := <-failed:
+		t.Fatalf("wait for %s: %v", c.Name, err)
+		return -1
+	}
+}
+
+// Pause freezes the container.
+func (c *Container) Pause(t testing.TB) {
+	t.Helper()
+	if err := c.docker.ContainerPause(t.Context(), c.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Unpause lets it go on.
+func (c *Container) Unpause(t testing.TB) {
+	t.Helper()
+	if err := c.docker.ContainerUnpause(t.Context(), c.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unique() string {
+	text := rand.Text()[:12]
+	lower := []byte(text)
+	for i, b := range lower {
+		if 'A' <= b && b <= 'Z' {
+			lower[i] = b + 'a' - 'A'
+		}
+	}
+	return string(lower)
+}
