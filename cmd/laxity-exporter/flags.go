@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/promslog"
+	promslogflag "github.com/prometheus/common/promslog/flag"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web"
+	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/laxity/laxity/exporter"
+)
+
+const (
+	defaultAddress = ":9870"
+	help           = `Observes the GPU tasks of the containers on this machine, from outside, and publishes when each
+began and ended and how much time it has to spare. It changes nothing; it needs root, to see the
+processes of all containers, and read access to the Docker socket.
+
+Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do), 2 wrong usage.`
+)
+
+// config is what the flags say.
+type config struct {
+	exporter exporter.Options
+	log      promslog.Config
+	web      *web.FlagConfig
+}
+
+// parse reads the flags. done is true when --help or --version has answered.
+func parse(args []string, stdout, stderr io.Writer) (cfg *config, done bool, err error) {
+	cfg = &config{}
+	app := kingpin.New("laxity-exporter", help)
+	app.UsageWriter(stdout).ErrorWriter(stderr)
+	app.Terminate(func(int) { done = true })
+	app.HelpFlag.Short('h')
+	app.Version(version.Print("laxity-exporter"))
+	addFlags(app, &cfg.exporter)
+	promslogflag.AddFlags(app, &cfg.log)
+	cfg.web = kingpinflag.AddFlags(app, defaultAddress)
+	if _, err := app.Parse(args); err != nil {
+		return nil, done, err
+	}
+	if done {
+		return nil, true, nil
+	}
+	return cfg, false, check(cfg.exporter)
+}
+
+func addFlags(app *kingpin.Application, o *exporter.Options) {
+	host, _ := os.Hostname()
+	app.Flag("node", "Name of this machine in snapshots.").Default(host).StringVar(&o.Node)
+	app.Flag("device", "Where the GPUs are: auto and nvml are NVIDIA's of this machine; sim:SOCKET are simulated ones behind a unix socket.").
+		Default("auto").PlaceHolder("auto|nvml|sim:SOCKET").StringVar(&o.Device)
+	app.Flag("device.timeout", "How long one reading of the GPUs may take before the driver counts as hanging.").
+		Default("2s").DurationVar(&o.DeviceTimeout)
+	app.Flag("sensor", "How starts of tasks are learned: auto takes the most exact way that works here; device polls the GPU's list of processes.").
+		Default("auto").StringVar(&o.Sensor)
+	app.Flag("docker.host", "Address of the Docker engine, such as unix:///var/run/docker.sock. Default: DOCKER_HOST, else the usual socket.").
+		StringVar(&o.DockerHost)
+	app.Flag("state-dir", "Folder that keeps unfinished tasks, history and changed deadlines over a restart. Empty: nothing is kept.").
+		Default("/var/lib/laxity/exporter").StringVar(&o.StateDir)
+	app.Flag("proc", "Where the host's proc file system is mounted; in a container with --pid=host it is /proc as well.").
+		Default("/proc").StringVar(&o.Proc)
+	app.Flag("poll.fast", "Shortest time between two readings of the GPUs: while a task may start or end and only the GPU's list can tell.").
+		Default("20ms").DurationVar(&o.FastPoll)
+	app.Flag("poll.slow", "Longest time between two readings: while nothing happens.").
+		Default("1s").DurationVar(&o.SlowPoll)
+	app.Flag("busy.gap", "A busy interval (label laxity.release=busy) ends when nothing was launched for this long after work was done.").
+		Default("50ms").DurationVar(&o.BusyGap)
+	app.Flag("history.tasks", "How many ended tasks are kept; the last one of each running container always is.").
+		Default("100").IntVar(&o.MaxEnded)
+	app.Flag("series.retention", "How long the last task and the counts of a container that is gone stay in /metrics. The rules look back 10m.").
+		Default("15m").DurationVar(&o.Retention)
+	app.Flag("series.limit", "Largest number of series in one scrape; what is beyond is dropped and counted.").
+		Default("20000").IntVar(&o.MaxSeries)
+	app.Flag("histograms.classic", "Add classic buckets to the native histograms, for a Prometheus that does not scrape native ones.").
+		BoolVar(&o.ClassicHistograms)
+	app.Flag("runtime-metrics", "Publish CPU, memory and Go runtime metrics of this process.").
+		Default("true").BoolVar(&o.RuntimeMetrics)
+}
+
+// check refuses values that cannot be honoured.
+func check(o exporter.Options) error {
+	switch {
+	case o.FastPoll <= 0 || o.SlowPoll <= 0 || o.DeviceTimeout <= 0:
+		return errors.New("--poll.fast, --poll.slow and --device.timeout must be longer than 0")
+	case o.SlowPoll < o.FastPoll:
+		return fmt.Errorf("--poll.slow=%v is shorter than --poll.fast=%v", o.SlowPoll, o.FastPoll)
+	case o.MaxEnded < 1 || o.MaxSeries < 100:
+		return errors.New("--history.tasks must be at least 1 and --series.limit at least 100")
+	case o.BusyGap <= 0 || o.Retention <= 0:
+		return errors.New("--busy.gap and --series.retention must be longer than 0")
+	}
+	return nil
+}
+
+// authenticates reports whether the web configuration makes clients prove who
+// they are: only then may other machines change deadlines.
+func authenticates(file string) (bool, error) {
+	if file == "" {
+		return false, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false, fmt.Errorf("--web.config.file: %w", err)
+	}
+	var cfg struct {
+		Users map[string]string `yaml:"basic_auth_users"`
+		TLS   struct {
+			ClientAuth string `yaml:"client_auth_type"`
+		} `yaml:"tls_server_config"`
+	}
+	if err := yaml.Unmarshal(text, &cfg); err != nil {
+		return false, fmt.Errorf("--web.config.file %s: %w", file, err)
+	}
+	return len(cfg.Users) > 0 || cfg.TLS.ClientAuth == "RequireAndVerifyClientCert", nil
+}

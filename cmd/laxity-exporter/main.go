@@ -1,0 +1,111 @@
+// Command laxity-exporter is the daemon that observes the GPU tasks of one node
+// and serves what it sees to Prometheus and to the actuator. It changes nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/oklog/run"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/laxity/laxity/exporter"
+)
+
+const (
+	exitFailure = 1
+	exitUsage   = 2
+
+	// The daemon shares a machine with the tenants: it trades a little CPU for
+	// little memory. GOGC and GOMEMLIMIT in the environment win.
+	gcPercent   = 50
+	memoryLimit = 64 << 20
+
+	shutdownLimit = 5 * time.Second
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := realMain(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// realMain is main without the process. It returns the exit code.
+func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cfg, done, err := parse(args, stdout, stderr)
+	if done || err != nil {
+		if err != nil {
+			fmt.Fprintf(stderr, "laxity-exporter: %v; see --help\n", err)
+			return exitUsage
+		}
+		return 0
+	}
+	setMemory()
+	log := promslog.New(&cfg.log)
+	if err := serve(ctx, cfg, log); err != nil {
+		fmt.Fprintf(stderr, "laxity-exporter: %v\n", err)
+		return exitFailure
+	}
+	return 0
+}
+
+func setMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+}
+
+// serve runs the exporter and its web server until ctx ends or one of them fails.
+func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
+	authenticated, err := authenticates(*cfg.web.WebConfigFile)
+	if err != nil {
+		return err
+	}
+	cfg.exporter.Logger = log
+	cfg.exporter.RemoteChanges = authenticated
+	e, err := exporter.New(cfg.exporter)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler:           e.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	var g run.Group
+	g.Add(func() error { return e.Run(ctx) }, func(error) { cancel() })
+	g.Add(func() error {
+		err := web.ListenAndServe(server, cfg.web, log)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return err
+	}, func(error) { shutdown(server) })
+	log.Info("laxity-exporter runs", "node", cfg.exporter.Node, "device", cfg.exporter.Device)
+	return g.Run()
+}
+
+// shutdown lets scrapes end; watched streams never do by themselves.
+func shutdown(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close()
+	}
+}

@@ -1,0 +1,102 @@
+// Package exporter observes: it wires device, container engine and sensors to
+// the tracker, and the tracker's snapshots to metrics and an HTTP API. It acts
+// on nothing and knows nothing of who acts.
+//
+// It is the one package under exporter/ that imports the adapters.
+package exporter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	cversion "github.com/prometheus/client_golang/prometheus/collectors/version"
+
+	"github.com/laxity/laxity/exporter/collector"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker"
+)
+
+// Exporter observes one node.
+type Exporter struct {
+	opt      Options
+	log      *slog.Logger
+	tracker  *tracker.Tracker
+	registry *prometheus.Registry
+	closers  []io.Closer // in the order of their making
+}
+
+// New makes an exporter. Nothing runs yet, but devices and files are open: call
+// Run, which closes them, or Close. An error says what to do.
+func New(opt Options) (_ *Exporter, err error) {
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opt.Node == "" {
+		if opt.Node, err = os.Hostname(); err != nil {
+			return nil, err
+		}
+	}
+	e := &Exporter{opt: opt, log: opt.Logger, registry: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.Close())
+		}
+	}()
+	topt := tracker.Options{
+		Node: opt.Node, Logger: opt.Logger,
+		FastPoll: opt.FastPoll, SlowPoll: opt.SlowPoll, BusyGap: opt.BusyGap, MaxEnded: opt.MaxEnded,
+	}
+	if err := e.openParts(&topt); err != nil {
+		return nil, err
+	}
+	col := collector.New(collector.Options{
+		// The tracker is made with the collector as its observer, and read by it
+		// only when scraped, which is later.
+		Snapshot:  func() *task.Snapshot { return e.tracker.Snapshot() },
+		Retention: opt.Retention, MaxSeries: opt.MaxSeries, ClassicHistograms: opt.ClassicHistograms,
+	})
+	topt.Observers = []tracker.Observer{col}
+	if e.tracker, err = tracker.New(topt); err != nil {
+		return nil, err
+	}
+	e.registry.MustRegister(col, cversion.NewCollector("laxity_exporter"))
+	if opt.RuntimeMetrics {
+		e.registry.MustRegister(collectors.NewGoCollector(),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	return e, nil
+}
+
+// Run observes until ctx ends, then stores what is known, lets go of everything
+// that New opened, and returns. It can be called once.
+func (e *Exporter) Run(ctx context.Context) error {
+	return errors.Join(e.tracker.Run(ctx), e.Close())
+}
+
+// Close lets go of what New opened. After Run there is nothing left to close.
+func (e *Exporter) Close() error {
+	var errs []error
+	for i := len(e.closers) - 1; i >= 0; i-- {
+		errs = append(errs, e.closers[i].Close())
+	}
+	e.closers = nil
+	return errors.Join(errs...)
+}
+
+// Gatherer returns the metrics that /metrics serves.
+func (e *Exporter) Gatherer() prometheus.Gatherer { return e.registry }
+
+// Snapshot returns the latest snapshot; never nil. It costs one atomic load.
+func (e *Exporter) Snapshot() *task.Snapshot { return e.tracker.Snapshot() }
+
+// Watch sends the present snapshot, then each new one, until ctx ends; then it
+// closes the channel. A slow reader gets the latest and misses those between.
+func (e *Exporter) Watch(ctx context.Context) <-chan *task.Snapshot { return e.tracker.Watch(ctx) }
+
+// Ready is closed once device and container engine have answered or failed.
+func (e *Exporter) Ready() <-chan struct{} { return e.tracker.Ready() }

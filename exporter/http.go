@@ -1,0 +1,133 @@
+package exporter
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const (
+	// heartbeat is the longest silence on a watched stream: a reader that hears
+	// nothing for longer knows that the connection is dead.
+	heartbeat = time.Second
+	// writeLimit ends the stream of a reader that does not read.
+	writeLimit = 10 * time.Second
+)
+
+// Handler serves /metrics, the API, health and the landing page.
+func (e *Exporter) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.HandleFunc("GET /api/v1/tasks", e.serveTasks)
+	mux.HandleFunc("PUT /api/v1/containers/{id}/deadline", e.serveDeadline)
+	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("Laxity exporter is healthy.\n"))
+	})
+	mux.HandleFunc("GET /-/ready", e.serveReady)
+	mux.Handle("GET /{$}", landingPage())
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound, r.URL.Path+" is not here", "see / for what is")
+	})
+	return mux
+}
+
+func landingPage() http.Handler {
+	page, err := web.NewLandingPage(web.LandingConfig{
+		Name:        "Laxity exporter",
+		Description: "GPU tasks of containers: when each began and ended, and how much time it had to spare.",
+		Version:     version.Version,
+		Profiling:   "false",
+		Links: []web.LandingLinks{
+			{Address: "metrics", Text: "Metrics", Description: "for Prometheus"},
+			{Address: "api/v1/tasks", Text: "Tasks", Description: "the present snapshot as JSON; ?watch=1 streams it"},
+			{Address: "-/healthy", Text: "Healthy"},
+			{Address: "-/ready", Text: "Ready"},
+		},
+	})
+	if err != nil { // the template is the toolkit's own
+		return http.NotFoundHandler()
+	}
+	return page
+}
+
+func (e *Exporter) serveReady(w http.ResponseWriter, _ *http.Request) {
+	select {
+	case <-e.Ready():
+		_, _ = w.Write([]byte("Laxity exporter is ready.\n"))
+	default:
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte("Laxity exporter has not read the GPUs and the containers yet.\n"))
+	}
+}
+
+func (e *Exporter) serveTasks(w http.ResponseWriter, r *http.Request) {
+	switch v := r.URL.Query().Get("watch"); v {
+	case "", "0", "false":
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(e.Snapshot())
+	case "1", "true":
+		e.streamTasks(w, r)
+	default:
+		refuse(w, http.StatusBadRequest, "watch="+v+" is not understood", "write watch=1, or leave it out")
+	}
+}
+
+// streamTasks writes one snapshot a line: at once, on every change, and at least
+// every heartbeat.
+func (e *Exporter) streamTasks(w http.ResponseWriter, r *http.Request) {
+	out := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies would hold lines back
+	enc := json.NewEncoder(w)
+	write := func(s *task.Snapshot) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(writeLimit)) // not every server can
+		return enc.Encode(s) == nil && out.Flush() == nil
+	}
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	changes := e.Watch(r.Context())
+	for {
+		var s *task.Snapshot
+		select {
+		case next, ok := <-changes:
+			if !ok {
+				return
+			}
+			s = next
+		case <-beat.C:
+			s = e.Snapshot()
+		}
+		if !write(s) {
+			return
+		}
+		beat.Reset(heartbeat)
+	}
+}
+
+// refuse answers with what is wrong and what to do.
+func refuse(w http.ResponseWriter, status int, problem, hint string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct {
+		Error string `json:"error"`
+		Hint  string `json:"hint"`
+	}{problem, hint})
+}
+
+// fromHere reports whether the request comes from this machine, and not from a
+// web page that a browser on it happens to show.
+func fromHere(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback() && r.Header.Get("Origin") == ""
+}

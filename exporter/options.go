@@ -1,0 +1,66 @@
+package exporter
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/tracker"
+)
+
+// Options are what an Exporter is made of. The zero value watches the GPUs of
+// this machine and the containers of its Docker engine, and forgets on exit.
+type Options struct {
+	// Node names this machine in snapshots. Default: the host name.
+	Node string
+	// Device is where the GPUs are: auto (NVML), nvml, or sim:SOCKET. Default auto.
+	Device string
+	// DockerHost is the engine's address; empty: DOCKER_HOST, else the usual socket.
+	DockerHost string
+	// Sensor is how starts are learned: auto (the best that works), or device for
+	// the device's list alone. Default auto.
+	Sensor string
+	// StateDir keeps unfinished tasks, history and deadlines over a restart.
+	// Empty: nothing survives.
+	StateDir string
+	// Proc is the host's proc file system. Default /proc.
+	Proc string
+
+	// FastPoll and SlowPoll are the shortest and the longest time between two
+	// readings of the device. Defaults 20 ms and 1 s.
+	FastPoll, SlowPoll time.Duration
+	// DeviceTimeout is how long a reading may take before the device counts as
+	// not answering. Default 2 s.
+	DeviceTimeout time.Duration
+	// BusyGap closes a busy interval (laxity.release=busy). Default 50 ms.
+	BusyGap time.Duration
+	// MaxEnded bounds the history of ended tasks. Default 100.
+	MaxEnded int
+
+	// Retention, MaxSeries and ClassicHistograms are those of collector.Options.
+	Retention         time.Duration
+	MaxSeries         int
+	ClassicHistograms bool
+	// RuntimeMetrics adds metrics of this process (Go runtime, CPU, memory).
+	RuntimeMetrics bool
+
+	// RemoteChanges lets other machines change deadlines. Set it only where the
+	// server authenticates its clients; else only this machine may.
+	RemoteChanges bool
+
+	Logger *slog.Logger
+	// Parts replaces what would be made from the options above; for tests and
+	// for programs that have a part already.
+	Parts Parts
+}
+
+// Parts are the adapters. Those that are nil are made from Options.
+type Parts struct {
+	Device     device.Device
+	Containers container.Source
+	Exits      sensor.Exits
+	Processes  tracker.Processes
+	Starts     []tracker.StartSensor
+}

@@ -1,0 +1,89 @@
+package exporter
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/exporter/container"
+)
+
+// clockTick is the unit of times in /proc/PID/stat. The kernel fixes it at 100 a
+// second for every architecture that NVIDIA supports.
+const clockTick = 10 * time.Millisecond
+
+// Processes reads /proc. It implements tracker.Processes.
+type Processes struct {
+	container.Proc
+}
+
+// NewProcesses reads the proc file system at path; empty is /proc.
+func NewProcesses(path string) Processes {
+	if path == "" {
+		path = "/proc"
+	}
+	return Processes{container.Proc(path)}
+}
+
+// Stat returns the state letter of a process and when it began, to 10 ms. The
+// error wraps fs.ErrNotExist when it is gone.
+func (p Processes) Stat(pid int) (state byte, born time.Time, err error) {
+	f, err := os.Open(string(p.Proc) + "/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, born, err
+	}
+	defer f.Close()    //nolint:errcheck // read only
+	var buf [1024]byte // one line; the name in it has at most 64 bytes
+	n, err := f.Read(buf[:])
+	if errors.Is(err, syscall.ESRCH) {
+		return 0, born, fmt.Errorf("process %d: %w", pid, fs.ErrNotExist)
+	}
+	if err != nil {
+		return 0, born, fmt.Errorf("process %d: %w", pid, err)
+	}
+	state, ticks, ok := parseStat(buf[:n])
+	if !ok {
+		return 0, born, fmt.Errorf("process %d: its stat file cannot be read: %q", pid, buf[:n])
+	}
+	return state, sinceBoot(time.Duration(ticks) * clockTick), nil
+}
+
+// parseStat reads the fields after the name, which stands in brackets and may
+// hold spaces and brackets itself: the state is the first of them, the start
+// time the 20th.
+func parseStat(line []byte) (state byte, start uint64, ok bool) {
+	i := bytes.LastIndexByte(line, ')')
+	if i < 0 || i+2 >= len(line) {
+		return 0, 0, false
+	}
+	rest := line[i+2:]
+	state = rest[0]
+	for range 19 {
+		j := bytes.IndexByte(rest, ' ')
+		if j < 0 {
+			return 0, 0, false
+		}
+		rest = rest[j+1:]
+	}
+	if j := bytes.IndexByte(rest, ' '); j >= 0 {
+		rest = rest[:j]
+	}
+	start, err := strconv.ParseUint(string(rest), 10, 63)
+	return state, start, err == nil
+}
+
+// sinceBoot turns a time since boot into a date.
+func sinceBoot(d time.Duration) time.Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(d - time.Duration(ts.Nano()))
+}
