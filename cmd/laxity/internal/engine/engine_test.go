@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/laxity/laxity/actuator/placement"
+	querier "github.com/laxity/laxity/actuator/placement/prometheus"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/cmd/laxity/internal/engine"
 	"github.com/laxity/laxity/rules"
@@ -514,5 +516,32 @@ func TestSamplesSurviveARestart(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The engine is a querier of the placement: the whole way from a gauge to a
+// ranked node.
+func TestPlacementReadsTheEngine(t *testing.T) {
+	n := newNode()
+	e := start(t, n, nil)
+	n.used.Set(40)
+	n.advance(time.Second)
+	evaluate(t, e)
+	nodes, err := querier.NewSource(e).Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	best, ok := placement.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 60}, n.Now()).Best()
+	if !ok || best.Node.Name != "a" || best.GPU != "0" || best.Node.MemoryFree != 60 {
+		t.Errorf("best = %+v, %v", best, ok)
+	}
+	n.up.Set(0)
+	n.advance(time.Second)
+	evaluate(t, e)
+	if nodes, err = querier.NewSource(e).Nodes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := placement.Rank(nodes, placement.Request{}, n.Now()).Summary(); s != "0/1 nodes: 1 stale (its GPU driver does not answer)" {
+		t.Error(s)
 	}
 }

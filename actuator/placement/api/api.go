@@ -1,0 +1,131 @@
+// Package api serves the ranking of the nodes by HTTP. It imports package
+// placement and the standard library.
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Nodes is the answer to GET /api/v1/nodes.
+type Nodes struct {
+	Time time.Time `json:"time"`
+	// Summary is one line for people.
+	Summary string `json:"summary"`
+	// Nodes has the candidates first, the best one first.
+	Nodes []Node `json:"nodes"`
+}
+
+// Node is one node of the ranking.
+type Node struct {
+	Name      string `json:"name"`
+	Candidate bool   `json:"candidate"`
+	// GPU is the UUID of the GPU that a new container would get.
+	GPU           string             `json:"gpu,omitempty"`
+	Score         float64            `json:"score"`
+	Provisionable bool               `json:"provisionable"`
+	MemoryFree    uint64             `json:"memory_free_bytes"`
+	Float         task.Seconds       `json:"float_seconds"`
+	Fresh         bool               `json:"fresh"`
+	Seen          time.Time          `json:"seen,omitzero"`
+	Reasons       []placement.Reason `json:"reasons"`
+	GPUs          []GPU              `json:"gpus"`
+}
+
+// GPU is one GPU of a node.
+type GPU struct {
+	UUID          string       `json:"uuid"`
+	Provisionable bool         `json:"provisionable"`
+	MemoryFree    uint64       `json:"memory_free_bytes"`
+	Float         task.Seconds `json:"float_seconds"`
+	Utilization   task.Seconds `json:"utilization_ratio"`
+	Missed        time.Time    `json:"deadline_missed,omitzero"`
+	Score         float64      `json:"score"`
+}
+
+// NodesHandler answers GET /api/v1/nodes[?deadline=9s][&gpu_memory=4GiB] with
+// the ranking for a container that asks for these: 400 for a value that cannot
+// be read, 503 when the source does not answer. Now may be nil.
+func NodesHandler(source placement.Source, logger *slog.Logger, now func() time.Time) http.Handler {
+	if now == nil {
+		now = time.Now
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			fail(w, http.StatusMethodNotAllowed, "only GET is possible here")
+			return
+		}
+		want, err := requestOf(req)
+		if err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		nodes, err := source.Nodes(req.Context())
+		if err != nil {
+			if req.Context().Err() == nil {
+				logger.Warn("The nodes cannot be ranked", "err", err)
+			}
+			fail(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		at := now()
+		write(w, http.StatusOK, View(placement.Rank(nodes, want, at), at))
+	})
+}
+
+func requestOf(req *http.Request) (placement.Request, error) {
+	var want placement.Request
+	q := req.URL.Query()
+	if text := q.Get("deadline"); text != "" {
+		d, err := task.ParseDeadline(text)
+		if err != nil {
+			return want, fmt.Errorf("deadline %q: %w", text, err)
+		}
+		want.Deadline = task.SecondsOf(d)
+	}
+	if text := q.Get("gpu_memory"); text != "" {
+		n, err := task.ParseBytes(text)
+		if err != nil {
+			return want, fmt.Errorf("gpu_memory %q: %w", text, err)
+		}
+		want.GPUMemory = n
+	}
+	return want, nil
+}
+
+// View is the JSON form of a ranking.
+func View(r placement.Ranking, at time.Time) Nodes {
+	out := Nodes{Time: at, Summary: r.Summary(), Nodes: make([]Node, 0, len(r))}
+	for _, v := range r {
+		n := Node{
+			Name: v.Node.Name, Candidate: v.Candidate(), GPU: v.GPU, Score: v.Node.Score,
+			Provisionable: v.Node.Provisionable, MemoryFree: v.Node.MemoryFree, Float: v.Node.Float,
+			Fresh: v.Node.Fresh, Seen: v.Node.Seen,
+			Reasons: append([]placement.Reason{}, v.Reasons...),
+			GPUs:    make([]GPU, 0, len(v.Node.GPUs)),
+		}
+		for _, g := range v.Node.GPUs {
+			n.GPUs = append(n.GPUs, GPU(g))
+		}
+		out.Nodes = append(out.Nodes, n)
+	}
+	return out
+}
+
+func fail(w http.ResponseWriter, code int, text string) {
+	write(w, code, map[string]string{"error": text})
+}
+
+func write(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	// The client is gone if this fails: there is nobody to tell.
+	_ = json.NewEncoder(w).Encode(v)
+}

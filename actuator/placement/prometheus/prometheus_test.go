@@ -1,0 +1,131 @@
+package prometheus_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/laxity/laxity/actuator/placement/prometheus"
+)
+
+type querier func(expr string) (model.Vector, error)
+
+func (q querier) Query(_ context.Context, expr string, _ time.Time) (model.Vector, error) {
+	return q(expr)
+}
+
+func sample(name, node, gpu string, v float64) *model.Sample {
+	m := model.Metric{model.MetricNameLabel: model.LabelValue(name), "node": model.LabelValue(node)}
+	if gpu != "" {
+		m["gpu"] = model.LabelValue(gpu)
+	}
+	return &model.Sample{Metric: m, Value: model.SampleValue(v)}
+}
+
+func TestNodes(t *testing.T) {
+	source := prometheus.NewSource(querier(func(string) (model.Vector, error) {
+		return model.Vector{
+			sample("node_gpu:memory_free:bytes", "b", "1", 7e9),
+			sample("node:float:seconds", "b", "", math.Inf(1)),
+			sample("node:fresh:bool", "b", "", 1),
+			sample("node:seen:timestamp_seconds", "b", "", 1_800_000_000.5),
+			sample("node:provisionable:bool", "b", "", 1),
+			sample("node:rank:score", "b", "", 7e9),
+			sample("node:memory_free:bytes", "b", "", 7e9),
+			sample("node_gpu:provisionable:bool", "b", "1", 1),
+			sample("node_gpu:rank:score", "b", "1", 7e9),
+			sample("node_gpu:utilization:ratio", "b", "1", 0.5),
+			sample("node_gpu:memory_free:bytes", "b", "0", -1),
+			sample("node_gpu:deadline_missed:timestamp_seconds", "b", "0", 1_800_000_000),
+			sample("node_gpu:float:seconds", "b", "0", -3),
+			sample("node:fresh:bool", "a", "", 0),
+			sample("something:else", "a", "", 1),
+		}, nil
+	}))
+	nodes, err := source.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes) != 2 || nodes[0].Name != "a" || nodes[0].Fresh || nodes[0].Score != 0 || len(nodes[0].GPUs) != 0 {
+		t.Fatalf("nodes = %+v", nodes)
+	}
+	b := nodes[1]
+	if !b.Fresh || !b.Provisionable || b.Score != 7e9 || b.MemoryFree != 7e9 || !math.IsInf(float64(b.Float), 1) || b.Seen.UnixMilli() != 1_800_000_000_500 {
+		t.Errorf("b = %+v", b)
+	}
+	if len(b.GPUs) != 2 || b.GPUs[0].UUID != "0" || b.GPUs[0].Missed.Unix() != 1_800_000_000 || b.GPUs[0].Float != -3 ||
+		b.GPUs[0].MemoryFree != 0 || !math.IsNaN(float64(b.GPUs[0].Utilization)) || b.GPUs[0].Provisionable {
+		t.Errorf("GPU 0 = %+v", b.GPUs[0])
+	}
+	if g := b.GPUs[1]; !g.Provisionable || g.MemoryFree != 7e9 || g.Utilization != 0.5 || !math.IsInf(float64(g.Float), 1) {
+		t.Errorf("GPU 1 = %+v", g)
+	}
+}
+
+func TestNodesFails(t *testing.T) {
+	_, err := prometheus.NewSource(querier(func(string) (model.Vector, error) { return nil, nil })).Nodes(t.Context())
+	if !errors.Is(err, prometheus.ErrNoNodes) || !strings.Contains(err.Error(), "recording.yml") {
+		t.Errorf("error = %v", err)
+	}
+	down := errors.New("down")
+	_, err = prometheus.NewSource(querier(func(string) (model.Vector, error) { return nil, down })).Nodes(t.Context())
+	if !errors.Is(err, down) {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestClient(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status int
+		body   string
+		want   string // of the vector, or in the error
+	}{
+		"vector":  {200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"a"},"value":[1,"+Inf"]}]}}`, `{node="a"} => +Inf @[1]`},
+		"scalar":  {200, `{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}`, `{} => 2 @[1]`},
+		"matrix":  {200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "instant vector"},
+		"partial": {200, `{"status":"success","warnings":["store x is away"],"data":{"resultType":"vector","result":[]}}`, "store x is away"},
+		"refused": {400, `{"status":"error","errorType":"bad_data","error":"parse error"}`, "parse error"},
+		"broken":  {503, `down for maintenance`, "check that it runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/api/v1/query" || r.FormValue("query") != "up" {
+					t.Errorf("asked for %s %q", r.URL.Path, r.FormValue("query"))
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(tc.status)
+				_, _ = w.Write([]byte(tc.body))
+			}))
+			defer server.Close()
+			client, err := prometheus.NewClient(server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			v, err := client.Query(t.Context(), "up", time.Time{})
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = v.String()
+			}
+			if !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if (name == "partial") != errors.Is(err, prometheus.ErrPartial) {
+				t.Errorf("error = %v", err)
+			}
+		})
+	}
+	for _, address := range []string{"", "localhost:9090", "ftp://x", "http://", "://"} {
+		if _, err := prometheus.NewClient(address, nil); err == nil || !strings.Contains(err.Error(), "http://localhost:9090") {
+			t.Errorf("%q: error = %v", address, err)
+		}
+	}
+}
