@@ -24,7 +24,9 @@ type Device interface {
 	// Read returns the present state of every GPU.
 	//
 	// It MUST NOT report a GPU as having no processes because the query failed:
-	// it sets GPU.ProcessesErr instead. It MUST return an error, and no Reading,
+	// it sets GPU.ProcessesErr instead. A GPU that does not answer MUST stay in the
+	// Reading while others do, so that its tasks are not taken for ended. A card in
+	// MIG mode MUST NOT be listed beside its instances. It MUST return an error, and no Reading,
 	// when the device as a whole does not answer. After an error a later Read
 	// MUST try afresh (a driver may have been reloaded in between). It need not
 	// return when ctx ends while a driver call hangs; callers guard themselves.
@@ -47,7 +49,9 @@ type GPU struct {
 	Parent string // UUID of the card, for a MIG instance; else empty
 	Name   string
 	Driver string // driver version
-	// MemoryTotal and MemoryUsed are bytes.
+	// MemoryTotal and MemoryUsed are bytes. Both are 0 where the GPU does not
+	// answer at all (it fell off the bus); then ProcessesErr is set too, and only
+	// the identity above is valid.
 	MemoryTotal, MemoryUsed uint64
 	// Utilization is the share of the driver's last sample period in which a
 	// kernel ran, 0–1; NaN where the driver does not say.

@@ -1,0 +1,24 @@
+// Package nvml reads NVIDIA GPUs by the driver's management library.
+//
+// It needs cgo (go-nvml loads libnvidia-ml.so.1 at run time); in builds without,
+// and on other systems, Open returns device.ErrUnavailable.
+//
+// No NVML function is called unless Init has succeeded and Shutdown has not been
+// called: anything else ends the process, because go-nvml's symbols are resolved
+// at the first call.
+//
+// What goes wrong where:
+//   - The library or the driver does not answer (not initialised, not loaded, no
+//     GPU answers): Read returns an error, shuts NVML down, and the next Read
+//     initialises it afresh.
+//   - One GPU of several does not answer: it stays in the reading with its
+//     identity, MemoryTotal 0, Utilization NaN and ProcessesErr set, so that its
+//     tasks are not taken for ended. A GPU that never answered has no identity
+//     and is left out.
+//   - Only the process list fails: ProcessesErr is set.
+//
+// A card in MIG mode is not listed; its instances are. Identities are read again
+// every ten seconds, so that MIG instances may come and go.
+//
+// The package imports device, go-nvml and the standard library.
+package nvml

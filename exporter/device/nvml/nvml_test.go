@@ -1,0 +1,169 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/device/devicetest"
+	"github.com/laxity/laxity/exporter/device/sim"
+)
+
+func TestConformanceOnASimulatedDriver(t *testing.T) {
+	for name, opts := range devicetest.Shapes() {
+		opts.ContextTime = -1
+		t.Run(name, func(t *testing.T) {
+			devicetest.Run(t, func(t *testing.T) devicetest.Rig {
+				gpu, err := sim.New(opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d, err := open(newFake(gpu), time.Now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return devicetest.SimRig(gpu, d)
+			})
+		})
+	}
+}
+
+func TestConformanceOnARealDriver(t *testing.T) {
+	devicetest.Run(t, func(t *testing.T) devicetest.Rig {
+		d, err := Open()
+		if errors.Is(err, device.ErrUnavailable) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return devicetest.Rig{Device: d}
+	})
+}
+
+func TestOpenSaysWhatToDo(t *testing.T) {
+	for _, tt := range []struct {
+		ret         nvml.Return
+		unavailable bool
+		hint        string
+	}{
+		{nvml.ERROR_LIBRARY_NOT_FOUND, true, "--gpus all"},
+		{nvml.ERROR_DRIVER_NOT_LOADED, true, "modprobe nvidia"},
+		{nvml.ERROR_NO_PERMISSION, false, "/dev/nvidiactl"},
+		{nvml.ERROR_LIB_RM_VERSION_MISMATCH, false, "restart this program"},
+		{nvml.ERROR_UNKNOWN, false, "daemon-reload"},
+	} {
+		_, err := open(failingInit{ret: tt.ret}, time.Now)
+		if err == nil || errors.Is(err, device.ErrUnavailable) != tt.unavailable || !strings.Contains(err.Error(), tt.hint) {
+			t.Errorf("%d: %v, want unavailable = %v and %q in it", tt.ret, err, tt.unavailable, tt.hint)
+		}
+	}
+}
+
+// failingInit panics at any call but Init.
+type failingInit struct {
+	nvml.Interface
+	ret nvml.Return
+}
+
+func (f failingInit) Init() nvml.Return { return f.ret }
+
+func TestOldDriver(t *testing.T) {
+	gpu, _ := newSim(t)
+	lib := newFake(gpu)
+	lib.missing = "nvmlDeviceGetMemoryInfo_v2"
+	if _, err := open(lib, time.Now); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), "too old") {
+		t.Errorf("got %v", err)
+	}
+	if lib.ready {
+		t.Error("the driver was not let go")
+	}
+}
+
+func TestReloadInitialisesAfresh(t *testing.T) {
+	gpu, _ := newSim(t)
+	lib := newFake(gpu)
+	d, err := open(lib, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu.UnloadDriver()
+	if _, err := d.Read(t.Context()); err == nil {
+		t.Fatal("read without a driver")
+	}
+	if lib.ready {
+		t.Error("the driver was not let go: it could not be unloaded")
+	}
+	if _, err := d.Read(t.Context()); !errors.Is(err, device.ErrUnavailable) {
+		t.Errorf("second read: %v", err)
+	}
+	gpu.LoadDriver("")
+	if _, err := d.Read(t.Context()); err != nil || lib.inits != 3 {
+		t.Errorf("after the reload: %v, initialised %d times, want 3", err, lib.inits)
+	}
+	if err := d.Close(); err != nil || lib.ready {
+		t.Errorf("Close: %v, driver still held: %v", err, lib.ready)
+	}
+}
+
+func TestSMUtilization(t *testing.T) {
+	gpu, pid := newSim(t)
+	lib := newFake(gpu)
+	now := time.Now()
+	var asked []uint64
+	var buffer []nvml.ProcessUtilizationSample
+	lib.samples = func(lastSeen uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
+		asked = append(asked, lastSeen)
+		if list := newer(buffer, lastSeen); len(list) > 0 {
+			return list, nvml.SUCCESS
+		}
+		return nil, nvml.ERROR_NOT_FOUND
+	}
+	d, err := open(lib, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := func() float64 {
+		t.Helper()
+		r, err := d.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.GPUs[0].Processes[0].SMUtilization
+	}
+
+	buffer = append(buffer, sample(pid, now.Add(-time.Hour), 90)) // of a process long gone that had this PID
+	buffer = append(buffer, sample(pid, now.Add(-400*time.Millisecond), 40), sample(pid, now.Add(-200*time.Millisecond), 60))
+	if got := share(); math.Abs(got-0.5) > 1e-9 {
+		t.Errorf("first: %v, want the mean of the new samples, 0.5", got)
+	}
+	if want := uint64(now.Add(-smInterval).UnixMicro()); asked[0] != want {
+		t.Errorf("first asked since %d µs, want %d", asked[0], want)
+	}
+
+	buffer = append(buffer, sample(pid, now.Add(100*time.Millisecond), 100))
+	now = now.Add(900 * time.Millisecond)
+	if got := share(); math.Abs(got-0.5) > 1e-9 || len(asked) != 1 {
+		t.Errorf("within a second: %v after %d calls, want 0.5 still after one", got, len(asked))
+	}
+	now = now.Add(100 * time.Millisecond)
+	if got := share(); got != 1 || asked[1] != buffer[2].TimeStamp {
+		t.Errorf("a second later: %v asked since %v, want 1 since %d", got, asked[1:], buffer[2].TimeStamp)
+	}
+	now = now.Add(time.Second)
+	if got := share(); got != 0 {
+		t.Errorf("no sample: %v, want 0", got)
+	}
+	now = now.Add(time.Second)
+	lib.samples = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	if got := share(); !math.IsNaN(got) {
+		t.Errorf("not supported: %v, want NaN", got)
+	}
+}

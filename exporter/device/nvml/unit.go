@@ -1,0 +1,146 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/laxity/laxity/exporter/device"
+)
+
+// smInterval is how often per-process utilisation is asked for: the call takes
+// milliseconds, the others microseconds.
+const smInterval = time.Second
+
+// notAvailable is how NVML says that it does not know a process's memory.
+const notAvailable = math.MaxUint64
+
+// unit is a card or a MIG instance.
+type unit struct {
+	handle nvml.Device // nil when it does not answer
+	lost   nvml.Return // why
+	info   device.GPU  // identity only
+	sm     samples
+}
+
+// read returns the unit's state. When it is not SUCCESS the unit did not answer,
+// and the state says so.
+func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
+	gpu := u.info
+	gpu.Utilization = math.NaN()
+	ret := u.lost
+	if u.handle != nil {
+		gpu.MemoryTotal, gpu.MemoryUsed, ret = memoryOf(u.handle)
+	}
+	if ret != nvml.SUCCESS {
+		gpu.ProcessesErr = fmt.Errorf("NVML: GPU does not answer: %s", ret)
+		return gpu, ret
+	}
+	if rates, ret := u.handle.GetUtilizationRates(); ret == nvml.SUCCESS {
+		gpu.Utilization = float64(rates.Gpu) / 100
+	}
+	list, ret := u.handle.GetComputeRunningProcesses()
+	if gone(ret) {
+		return gpu, ret
+	}
+	if ret != nvml.SUCCESS {
+		gpu.ProcessesErr = fmt.Errorf("NVML: list of processes: %s", ret)
+		return gpu, nvml.SUCCESS
+	}
+	if len(list) > 0 && gpu.Parent == "" {
+		u.sm.refresh(u.handle, now)
+	}
+	gpu.Processes = u.processes(list)
+	return gpu, nvml.SUCCESS
+}
+
+// memoryOf leaves out what the driver keeps for itself, where it can tell.
+func memoryOf(handle nvml.Device) (total, used uint64, ret nvml.Return) {
+	info, ret := handle.GetMemoryInfo_v2()
+	if ret == nvml.SUCCESS {
+		return info.Total, info.Used, ret
+	}
+	if gone(ret) || ret == nvml.ERROR_GPU_IS_LOST {
+		return 0, 0, ret
+	}
+	old, ret := handle.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		return 0, 0, ret
+	}
+	return old.Total, old.Used, ret
+}
+
+// processes has one entry per PID; the driver may list several contexts of one.
+func (u *unit) processes(list []nvml.ProcessInfo) []device.Process {
+	var out []device.Process
+	at := map[int]int{}
+	for _, p := range list {
+		pid, used := int(p.Pid), p.UsedGpuMemory
+		if used == notAvailable {
+			used = 0
+		}
+		if i, ok := at[pid]; ok {
+			out[i].MemoryUsed += used
+			continue
+		}
+		at[pid] = len(out)
+		out = append(out, device.Process{PID: pid, MemoryUsed: used, SMUtilization: u.sm.of(p.Pid)})
+	}
+	return out
+}
+
+// samples is the per-process utilisation of one card. Each card has its own last
+// time stamp: one for all would drop samples.
+type samples struct {
+	asked time.Time
+	last  uint64             // time stamp of the newest sample seen, µs
+	share map[uint32]float64 // by PID; nil when not known
+}
+
+func (s *samples) of(pid uint32) float64 {
+	if s.share == nil {
+		return math.NaN()
+	}
+	return s.share[pid] // no sample: it did not run
+}
+
+func (s *samples) refresh(handle nvml.Device, now time.Time) {
+	if now.Sub(s.asked) < smInterval {
+		return
+	}
+	s.asked = now
+	if s.last == 0 { // else the driver returns all that it still has, of processes long gone
+		s.last = uint64(now.Add(-smInterval).UnixMicro())
+	}
+	list, ret := handle.GetProcessUtilization(s.last)
+	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_FOUND { // not found: nothing ran
+		s.share = nil
+		return
+	}
+	if ret != nvml.SUCCESS {
+		list = nil
+	}
+	s.add(list)
+}
+
+// add averages the samples that are newer than the last one seen.
+func (s *samples) add(list []nvml.ProcessUtilizationSample) {
+	sum, count := map[uint32]float64{}, map[uint32]float64{}
+	newest := s.last
+	for _, p := range list {
+		if p.TimeStamp <= s.last || p.SmUtil > 100 {
+			continue
+		}
+		newest = max(newest, p.TimeStamp)
+		sum[p.Pid] += float64(p.SmUtil) / 100
+		count[p.Pid]++
+	}
+	for pid := range sum {
+		sum[pid] /= count[pid]
+	}
+	s.share, s.last = sum, newest
+}
