@@ -7,8 +7,8 @@ import (
 
 	"github.com/laxity/laxity/exporter/container/docker"
 	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/device/nvml"
 	"github.com/laxity/laxity/exporter/device/sim"
-	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/sensor/pidfd"
 	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/exporter/tracker/store"
@@ -89,7 +89,7 @@ func OpenDevice(spec string) (device.Device, error) {
 	}
 	switch spec {
 	case "", "auto", "nvml":
-		return openNVML()
+		return nvml.Open()
 	default:
 		return nil, fmt.Errorf("no such device %q: write auto, nvml, or sim:/path/to/gpu.sock", spec)
 	}
@@ -104,5 +104,3 @@ func startSensors(choice string) ([]tracker.StartSensor, error) {
 		return nil, fmt.Errorf("no such sensor %q: write auto or device", choice)
 	}
 }
-
-var _ sensor.Exits = (*pidfd.Watcher)(nil)

@@ -137,7 +137,7 @@ func (c *Collector) health(out *sink, s *task.Snapshot, now time.Time) {
 func gpus(out *sink, s *task.Snapshot) {
 	for _, g := range s.GPUs {
 		out.gauge(descGPUInfo, 1, g.UUID, strconv.Itoa(g.Index), g.Name, g.Driver)
-		if !s.Health.DeviceUp {
+		if !s.Health.DeviceUp || g.MemoryTotal == 0 { // or this one of several does not
 			continue
 		}
 		out.gauge(descGPUMemoryTotal, float64(g.MemoryTotal), g.UUID)

@@ -223,13 +223,20 @@ func (m *Machine) visible(given []string) ([]string, bool) {
 	return slices.Compact(out), complete
 }
 
-// matching returns the GPUs that one entry names: "all", a UUID, or an index. A
-// card that is cut into MIG instances stands for its instances.
+// matching returns the GPUs that one entry names: "all", a UUID, an index, or
+// "card:instance". A card that is cut into MIG instances stands for its instances.
 func (m *Machine) matching(want string) []string {
 	var out []string
 	cards := map[string]bool{}
+	nth := map[int]int{} // MIG instances seen so far, by the card's index
 	for _, g := range m.gpus {
-		if want == "all" || want == g.UUID || want == g.Parent || want == strconv.Itoa(g.Index) {
+		index := strconv.Itoa(g.Index)
+		instance := ""
+		if g.Parent != "" {
+			instance = index + ":" + strconv.Itoa(nth[g.Index])
+			nth[g.Index]++
+		}
+		if want == "all" || want == g.UUID || want == g.Parent || want == index || want == instance {
 			out = append(out, g.UUID)
 			cards[g.Parent] = true
 		}
