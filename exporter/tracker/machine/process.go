@@ -30,6 +30,7 @@ type process struct {
 	stopped  bool
 	gone     *task.Mark // it has exited, and waits for its container or a late event
 	open     *openTask
+	number   int64 // of the last task, in its id
 }
 
 // openTask is the unfinished task of a process.
@@ -110,10 +111,12 @@ func (m *Machine) begin(p *process, now time.Time) {
 }
 
 func (m *Machine) openWith(p *process, b *box, start task.Mark, now time.Time) {
+	// The start makes the id of a second task of one process its own, also when
+	// the clock has not moved on.
+	p.number = max(p.number+1, start.Time.UnixMicro())
 	p.open = &openTask{
 		Task: task.Task{
-			// The start makes the id of a second task of one process its own.
-			ID:          p.Identity + "@" + strconv.FormatInt(start.Time.UnixMicro(), 36),
+			ID:          p.Identity + "@" + strconv.FormatInt(p.number, 36),
 			PID:         p.PID,
 			Container:   b.Name,
 			ContainerID: b.ID,
@@ -167,11 +170,12 @@ func (m *Machine) refine(p *process) {
 func (m *Machine) place(p *process) {
 	o := p.open
 	var gpus []string
-	reason := ""
+	reason, moved := "", false
 	switch {
 	case len(p.on) > 0:
 		for uuid := range p.on {
 			gpus = append(gpus, uuid)
+			moved = moved || !o.used[uuid]
 			o.used[uuid] = true
 		}
 		slices.Sort(gpus)
@@ -181,7 +185,7 @@ func (m *Machine) place(p *process) {
 	default:
 		gpus, reason = m.guess(m.containers[o.ContainerID])
 	}
-	if !slices.Equal(gpus, o.GPUs) || reason != o.GPUReason {
+	if moved || !slices.Equal(gpus, o.GPUs) || reason != o.GPUReason {
 		o.GPUs, o.GPUReason = gpus, reason
 		m.changed = true
 		m.save(p)

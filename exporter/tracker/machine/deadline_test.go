@@ -1,0 +1,92 @@
+package machine_test
+
+import (
+	"testing"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+func TestDeadlineSetAtRunTime(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	if w.m.SetDeadline(id("nobody"), 5, at(2)) {
+		t.Error("a container that does not exist has a deadline now")
+	}
+	if !w.m.SetDeadline(id(web), 5, at(2)) {
+		t.Fatal("refused")
+	}
+	same(t, "deadline of the unfinished task", w.one().Deadline, at(6))
+	w.exit(3, pid)
+	w.meet(pid+1, web)
+	w.sense(10, pid+1, sensor.ContextMade)
+	same(t, "deadline of the next task", w.one().Deadline, at(15))
+	if c := w.snapshot().Containers[0]; c.Spec.Deadline != 5 || c.Spec.Class != task.ClassDeadline {
+		t.Errorf("spec: %+v", c.Spec)
+	}
+	w.m.SetDeadline(id(web), 0, at(11)) // back to the label
+	same(t, "deadline by the label", w.one().Deadline, at(19))
+}
+
+func TestDeadlineOfAContainerWithoutLabels(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, map[string]string{"other": "x"})
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	if w.one().HasDeadline() {
+		t.Fatal("a deadline out of nothing")
+	}
+	w.m.SetDeadline(id(web), 5, at(2))
+	same(t, "deadline", w.one().Deadline, at(6))
+	if w.snapshot().Containers[0].Spec.Managed {
+		t.Error("a container without laxity labels is managed now")
+	}
+	w.m.SetDeadline(id(web), 0, at(3))
+	if w.one().HasDeadline() {
+		t.Error("the deadline stayed")
+	}
+}
+
+func TestDeadlineEndsWithItsContainer(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, nil)
+	w.m.SetDeadline(id(web), 5, at(1))
+	w.event(2, container.Died, web) // stopped, and started again: the same container
+	w.run(3, web, nil)
+	if d := w.snapshot().Containers[0].Spec.Deadline; d != 5 {
+		t.Errorf("deadline %v after a stop, want 5", d)
+	}
+	w.event(4, container.Removed, web)
+	w.run(5, web, nil)
+	if d := w.snapshot().Containers[0].Spec.Deadline; d != 9 {
+		t.Errorf("deadline %v after the removal, want the label's 9", d)
+	}
+	if o, ok := w.m.TakeChanges().Overrides[id(web)]; !ok || o != nil {
+		t.Errorf("to store: %v, want its removal", o)
+	}
+}
+
+func TestOverridesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.m = machine.New(machine.Options{MaxOverrides: 2})
+	for i, name := range []string{"a", "b", "c"} {
+		w.run(float64(i), name, nil)
+		w.m.SetDeadline(id(name), 5, at(float64(i)))
+		w.event(float64(i), container.Died, name)
+	}
+	w.run(8, "d", nil)
+	w.m.SetDeadline(id("d"), 5, at(8))
+	kept := 0
+	for _, o := range w.m.TakeChanges().Overrides {
+		if o != nil {
+			kept++
+		}
+	}
+	if kept != 2 {
+		t.Errorf("%d run-time deadlines kept, want 2", kept)
+	}
+}
