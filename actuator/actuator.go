@@ -1,0 +1,175 @@
+package actuator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/inbox"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Actuator is made by New and does nothing before Run.
+type Actuator struct {
+	o         Options
+	log       *slog.Logger
+	journal   *journal.Journal
+	enforcer  enforce.Enforcer
+	inbox     *inbox.Inbox
+	book      *state.Book
+	decisions *decision.Log
+	metrics   *collector.Metrics
+	guard     *watch
+
+	config    atomic.Pointer[Config]
+	published atomic.Pointer[State]
+	snapshot  atomic.Pointer[task.Snapshot]
+
+	reloads chan reload
+	stop    sync.Once
+}
+
+// New opens the files in the state folder. Alerts can be received from then on;
+// they take effect once Run runs.
+func New(o Options) (*Actuator, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state folder (choose another with --state-dir): %w", err)
+	}
+	a := &Actuator{o: o, log: o.Logger, metrics: o.Metrics, reloads: make(chan reload)}
+	a.config.Store(&o.Config)
+	if a.journal, err = journal.Open(o.StateDir); err != nil {
+		return nil, err
+	}
+	if a.enforcer, err = o.NewEnforcer(a.journal); err != nil {
+		return nil, err
+	}
+	if o.DryRun {
+		a.enforcer = &enforce.Dry{Real: a.enforcer}
+	}
+	if a.inbox, err = inbox.Open(filepath.Join(o.StateDir, "inbox.db"), o.InboxSize); err != nil {
+		return nil, err
+	}
+	if a.book, err = state.OpenBook(filepath.Join(o.StateDir, "leases.json")); err != nil {
+		a.log.Error("starting without the leases of before", "err", err)
+	}
+	if a.decisions, err = decision.Open(decision.Options{Path: filepath.Join(o.StateDir, "decisions.jsonl")}); err != nil {
+		return nil, errors.Join(err, a.inbox.Close())
+	}
+	a.guard = newWatch(o, a.log)
+	a.published.Store(&State{Node: o.Node, DryRun: o.DryRun})
+	a.metrics.SetPresent(a.present)
+	return a, nil
+}
+
+// startWait is how long a starting actuator waits for a guardian that still
+// lets go of what a former one left.
+const startWait = 15 * time.Second
+
+// Run acts until ctx ends, then lets everything go that it paused. It returns
+// nil after a clean end; an error if it could not begin, or if containers are
+// still on record, which the guardian then lets go.
+func (a *Actuator) Run(ctx context.Context) (err error) {
+	defer a.stop.Do(func() { err = errors.Join(err, a.inbox.Close(), a.decisions.Close()) })
+	lock, err := journal.LockWithin(ctx, journal.ActuatorLock(a.o.StateDir), startWait)
+	if errors.Is(err, journal.ErrLocked) {
+		return fmt.Errorf("another actuator uses %s, or its guardian still lets containers go (is Docker running?): %w", a.o.StateDir, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if err := a.guard.start(ctx); err != nil {
+		return err
+	}
+	l := newLoop(a)
+	l.adopt(ctx)
+	l.run(ctx)
+	return l.letGoAll()
+}
+
+// Receive keeps a notification durably. When it returns nil, the message takes
+// effect sooner or later, whatever happens to this process.
+func (a *Actuator) Receive(_ context.Context, m webhook.Message) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	payload, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	err = a.inbox.Put(payload, a.o.Now())
+	if errors.Is(err, inbox.ErrFull) {
+		return fmt.Errorf("%w (%d messages)", webhook.ErrFull, a.o.InboxSize)
+	}
+	return err
+}
+
+// Decisions returns the log of what was decided and why.
+func (a *Actuator) Decisions() *decision.Log { return a.decisions }
+
+// State returns what the actuator knows and does at the moment. Never nil; it
+// must not be changed.
+func (a *Actuator) State() *State { return a.published.Load() }
+
+// Config returns the present configuration.
+func (a *Actuator) Config() Config { return *a.config.Load() }
+
+type reload struct {
+	config Config
+	done   chan struct{}
+}
+
+// ErrNothingToReload means that there is no configuration file.
+var ErrNothingToReload = errors.New("nothing to reload: start with --config.file to be able to")
+
+// Reload reads the configuration again. A bad one changes nothing.
+func (a *Actuator) Reload(ctx context.Context) error {
+	if a.o.Load == nil {
+		return ErrNothingToReload
+	}
+	c, err := a.o.Load()
+	if err != nil {
+		return fmt.Errorf("the old configuration stays: %w", err)
+	}
+	c = c.withDefaults()
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("the old configuration stays: %w", err)
+	}
+	r := reload{config: c, done: make(chan struct{})}
+	select {
+	case a.reloads <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-r.done
+	return nil
+}
+
+func (a *Actuator) present() collector.Present {
+	s := a.State()
+	p := collector.Present{
+		Holds: len(s.Holds), Inbox: a.inbox.Len(), GuardianUp: s.GuardianUp, Ready: s.Ready,
+		Arbitrated: map[string]bool{}, SnapshotTime: s.SnapshotTime,
+	}
+	for _, g := range s.GPUs {
+		p.Arbitrated[g.UUID] = g.Arbitrated
+	}
+	return p
+}

@@ -1,0 +1,453 @@
+package actuator_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+func TestAlertPausesAndResolvedLetsGo(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b", "c")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b c", "a", "b", "c")
+
+	b.source.end("a")
+	b.awaitPaused("c", "a", "b", "c")
+	b.source.end("b")
+	b.awaitPaused("", "a", "b", "c")
+
+	b.send(contention(webhook.Resolved))
+	b.decided("the lease closes", func(d decision.Decision) bool {
+		return d.Kind == decision.Lease && strings.Contains(d.Reason, "resolved and confirmed")
+	})
+	if got := b.engine.Calls(); !slices.Equal(got[2:], []string{"unpause b", "unpause c"}) {
+		t.Errorf("calls: %v", got)
+	}
+	d := b.decided("of the pause", func(d decision.Decision) bool { return d.Kind == decision.Pause && d.ContainerID == "b" })
+	if d.Reason != "waits for name-a on GPU-0" || d.Container != "name-b" || d.Policy != "fifo" || d.Cause != "arbitrate" {
+		t.Errorf("decision: %+v", d)
+	}
+}
+
+func TestResolvedIsNotBelievedWithoutTheSnapshot(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b", "a", "b")
+	b.send(contention(webhook.Resolved))
+	b.decided("resolved seen", func(d decision.Decision) bool { return d.Status == webhook.Resolved })
+	b.source.set(func() {})
+	if b.await("handled", func() bool { return b.State().Inbox == 0 }); !b.isPaused("b") {
+		t.Error("let go though two tasks contend")
+	}
+	b.source.end("a")
+	b.awaitPaused("", "a", "b")
+}
+
+func TestShutdownLetsGo(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b", "c")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b c", "a", "b", "c")
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitPaused("", "a", "b", "c")
+	j, _ := journal.Open(b.dir)
+	if holds, err := j.List(); err != nil || len(holds) > 0 {
+		t.Errorf("on record: %v %v", holds, err)
+	}
+	// The lease survived: a new actuator goes on where this one stopped.
+	b.restart(nil)
+	b.awaitPaused("b c", "a", "b", "c")
+}
+
+func TestPersonsUnpauseIsRespected(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b", "c")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b c", "a", "b", "c")
+	b.engine.SetPaused("b", false)
+	b.decided("a person", func(d decision.Decision) bool {
+		return d.Kind == decision.Hold && d.ContainerID == "b" && strings.Contains(d.Reason, "a person unpaused it")
+	})
+	b.awaitPaused("c", "a", "b", "c")
+	n := len(b.engine.Calls())
+	b.source.set(func() {})
+	b.source.set(func() {})
+	b.await("seen", func() bool { return b.State().SnapshotSequence >= b.source.seq })
+	if got := b.engine.Calls(); len(got) != n {
+		t.Errorf("acted again: %v", got)
+	}
+	// A later task of the same container is held again.
+	b.source.end("b")
+	b.await("the exemption ends", func() bool { return len(b.State().Exemptions) == 0 })
+	b.source.set(func() {
+		b.source.tasks = append(b.source.tasks, task.Task{ID: "second", PID: 999, ContainerID: "b", Container: "name-b",
+			GPUs: []string{gpu0}, State: task.Running, Start: task.Mark{Time: time.Now()}})
+	})
+	b.awaitPaused("b c", "a", "b", "c")
+}
+
+func TestPersonsPauseStays(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b", "c")
+	b.engine.SetPaused("b", true)
+	b.source.set(func() {})
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b c", "a", "b", "c")
+	b.source.end("a") // c is next: b is not ours
+	b.awaitPaused("b", "a", "b", "c")
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !b.isPaused("b") {
+		t.Error("a person's pause was undone")
+	}
+}
+
+func TestContainerRemovedWhilePaused(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b", "a", "b")
+	b.engine.Remove("b")
+	b.source.remove("b")
+	b.await("the hold is off the record", func() bool { return len(b.State().Holds) == 0 })
+	j, _ := journal.Open(b.dir)
+	if holds, _ := j.List(); len(holds) > 0 {
+		t.Errorf("on record: %v", holds)
+	}
+}
+
+func TestOnlyManagedContainersAreTouched(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "plain", "never", "b")
+	b.source.set(func() {
+		b.source.boxes[1].Spec.Managed = false
+		b.source.boxes[2].Spec.NeverPause = true
+	})
+	b.send(contention(webhook.Firing),
+		alert(webhook.Firing, "User", "pause", "container", "name-plain"),
+		alert(webhook.Firing, "User", "pause", "container", "name-never"))
+	b.awaitPaused("b", "a", "plain", "never", "b")
+	for _, name := range []string{"name-plain", "name-never"} {
+		b.decided("ignored", func(d decision.Decision) bool { return d.Container == name && d.Result == decision.Ignored })
+	}
+}
+
+func TestPauseAlert(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a")
+	fire := alert(webhook.Firing, "User", "pause", "container", "name-a")
+	b.send(fire)
+	b.awaitPaused("a", "a")
+	fire.Status = webhook.Resolved
+	b.send(fire)
+	b.awaitPaused("", "a")
+	// The same firing again, late, changes nothing.
+	fire.Status = webhook.Firing
+	b.send(fire)
+	b.decided("a late repeat", func(d decision.Decision) bool { return strings.Contains(d.Reason, "late repeat") })
+	if b.isPaused("a") {
+		t.Error("a late repeat paused the container")
+	}
+}
+
+func TestRelieve(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b", "c")
+	b.source.set(func() { b.source.gpus[0].MemoryUsed = 97 })
+	fire := alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0)
+	b.send(fire)
+	b.awaitPaused("c", "a", "b", "c")
+	b.source.set(func() { b.source.gpus[0].MemoryUsed = 92 })
+	fire.Status = webhook.Resolved
+	b.send(fire)
+	b.await("handled", func() bool { return b.State().Inbox == 0 })
+	if !b.isPaused("c") {
+		t.Error("let go at 92 %")
+	}
+	b.source.set(func() { b.source.gpus[0].MemoryUsed = 80 })
+	b.awaitPaused("", "a", "b", "c")
+}
+
+func TestAlertsThatChangeNothing(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	elsewhere := contention(webhook.Firing)
+	elsewhere.Labels["node"] = "there"
+	for _, c := range []struct {
+		alert webhook.Alert
+		why   string
+	}{
+		{elsewhere, "route it to the actuator there"},
+		{alert(webhook.Firing, "GPUTaskDeadlineMissed", ""), "only tells people"},
+		{alert(webhook.Firing, "GPUTaskDeadlineAtRisk", "expedite", "container", "name-a"), "not supported by policy fifo"},
+		{alert(webhook.Firing, "X", "explode"), "write arbitrate, relieve, pause or drain"},
+		{alert(webhook.Firing, "X", "arbitrate"), "no label `gpu`"},
+		{alert(webhook.Firing, "X", "arbitrate", "gpu", "GPU-9"), "knows no GPU"},
+		{alert(webhook.Firing, "X", "pause", "container", "nobody"), "knows no running container"},
+		{contention(webhook.Resolved), "no lease of it is open"},
+	} {
+		b.send(c.alert)
+		b.decided(c.why, func(d decision.Decision) bool {
+			return d.Kind == decision.Alert && d.Result == decision.Ignored && strings.Contains(d.Reason, c.why)
+		})
+	}
+	if calls := b.engine.Calls(); len(calls) > 0 {
+		t.Errorf("calls: %v", calls)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	b := newBench(t, nil)
+	b.send(alert(webhook.Firing, "GPUNodeNotProvisionable", "drain"))
+	b.await("drained", func() bool { return b.State().Drained })
+	b.send(alert(webhook.Resolved, "GPUNodeNotProvisionable", "drain"))
+	b.await("not drained", func() bool { return !b.State().Drained })
+}
+
+func TestDryRunDecidesAndTouchesNothing(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) { o.DryRun = true })
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.decided("of a pause", func(d decision.Decision) bool {
+		return d.Kind == decision.Pause && d.ContainerID == "b" && d.Result == decision.DryRun
+	})
+	b.source.end("a")
+	b.decided("of an unpause", func(d decision.Decision) bool {
+		return d.Kind == decision.Unpause && d.ContainerID == "b" && d.Result == decision.DryRun
+	})
+	if calls := b.engine.Calls(); len(calls) > 0 {
+		t.Errorf("calls: %v", calls)
+	}
+}
+
+func TestNeverArbitrates(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) { o.Config.Arbitrate = actuator.Never })
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.decided("arbitration is off", func(d decision.Decision) bool { return strings.Contains(d.Reason, "arbitration is off") })
+	if calls := b.engine.Calls(); len(calls) > 0 {
+		t.Errorf("calls: %v", calls)
+	}
+}
+
+func TestAlwaysArbitratesWithoutAnAlert(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) { o.Config.Arbitrate = actuator.Always })
+	b.run("a", "b")
+	b.awaitPaused("b", "a", "b")
+}
+
+func TestMaxHold(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) { o.Config.MaxHold = time.Second })
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b", "a", "b")
+	b.awaitPaused("", "a", "b")
+	d := b.decided("of the unpause", func(d decision.Decision) bool { return d.Kind == decision.Unpause })
+	if !strings.Contains(d.Reason, "--max-hold") {
+		t.Errorf("reason: %s", d.Reason)
+	}
+	if e := b.State().Exemptions; len(e) != 1 || e[0].ContainerID != "b" {
+		t.Errorf("exemptions: %+v", e)
+	}
+}
+
+func TestLeaseEndsWithoutRenewal(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) { o.Config.Lease = time.Second })
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b", "a", "b")
+	b.awaitPaused("", "a", "b")
+}
+
+func TestBlindnessLetsGo(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) { o.HoldLease = 500 * time.Millisecond })
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b", "a", "b")
+	b.source.set(func() { b.source.health.DeviceUp = false })
+	b.awaitPaused("", "a", "b")
+	if code, body := b.get("/-/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "cannot read the GPUs") {
+		t.Errorf("ready: %d %s", code, body)
+	}
+	b.source.set(func() { b.source.health.DeviceUp = true })
+	b.awaitPaused("b", "a", "b")
+}
+
+func TestEngineUnreachable(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.engine.FailWith(func(string, string) error { return context.DeadlineExceeded })
+	b.send(contention(webhook.Firing))
+	d := b.decided("of a failed pause", func(d decision.Decision) bool { return d.Kind == decision.Pause && d.Result == decision.Failed })
+	if !strings.Contains(d.Error, "is it running") {
+		t.Errorf("error without a hint: %s", d.Error)
+	}
+	b.engine.FailWith(nil)
+	b.awaitPaused("b", "a", "b")
+	b.engine.FailWith(func(call, _ string) error {
+		if call == "unpause" {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	b.source.end("a")
+	b.decided("of a failed unpause", func(d decision.Decision) bool { return d.Kind == decision.Unpause && d.Result == decision.Failed })
+	b.engine.FailWith(nil)
+	b.awaitPaused("", "a", "b")
+}
+
+func TestAlertWaitsForTheExporter(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.await("first snapshot", func() bool { return b.State().SnapshotSequence > 0 })
+	b.source.set(func() { b.source.err = errors.New("exporter is away") })
+	b.send(contention(webhook.Firing))
+	b.await("the trouble is seen", func() bool { return b.State().Trouble != "" })
+	if b.State().Inbox != 1 {
+		t.Error("the alert left the inbox without effect")
+	}
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.source.set(func() { b.source.err = nil })
+	b.restart(nil) // accepted is accepted
+	b.awaitPaused("b", "a", "b")
+}
+
+// Whatever comes, in whatever order and however often: in the end nothing is
+// stuck.
+func TestReplayedAlerts(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b", "c")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	all := []webhook.Alert{contention(webhook.Firing), contention(webhook.Resolved)}
+	for i := range 3 {
+		a := alert(webhook.Firing, "User", "pause", "container", fmt.Sprintf("name-%c", 'a'+i))
+		all = append(all, a)
+		a.Status = webhook.Resolved
+		all = append(all, a)
+	}
+	for range 100 {
+		b.send(all[r.IntN(len(all))])
+	}
+	for i := 1; i < len(all); i += 2 {
+		b.send(all[i])
+	}
+	b.await("all alerts are handled", func() bool { return b.State().Inbox == 0 })
+	b.source.end("a")
+	b.source.end("b")
+	b.awaitPaused("", "a", "b", "c")
+	b.await("no lease is left", func() bool { return len(b.State().Leases) == 0 })
+}
+
+func TestEndpoints(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b", "a", "b")
+	b.await("the hold shows", func() bool { return len(b.State().Holds) == 1 })
+
+	if code, body := b.get("/"); code != 200 || !strings.Contains(body, "waits for name-a on GPU-0") {
+		t.Errorf("page: %d\n%s", code, body)
+	}
+	code, body := b.get("/api/v1/state")
+	var s actuator.State
+	if err := json.Unmarshal([]byte(body), &s); code != 200 || err != nil || len(s.Holds) != 1 || !s.GPUs[0].Arbitrated {
+		t.Errorf("state: %d %v\n%s", code, err, body)
+	}
+	code, body = b.get("/api/v1/decisions?container=name-b&limit=1")
+	var ds []decision.Decision
+	if err := json.Unmarshal([]byte(body), &ds); code != 200 || err != nil || len(ds) != 1 || ds[0].Kind != decision.Pause {
+		t.Errorf("decisions: %d %v\n%s", code, err, body)
+	}
+	if code, _ = b.get("/api/v1/decisions?limit=x"); code != 400 {
+		t.Errorf("bad limit: %d", code)
+	}
+	for _, path := range []string{"/-/healthy", "/-/ready", "/metrics"} {
+		if code, body := b.get(path); code != 200 {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if code, _ := b.get("/nothing"); code != 404 {
+		t.Errorf("unknown path: %d", code)
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	b := newBench(t, nil)
+	post := func(remote, origin string) int {
+		req := httptest.NewRequest("POST", "/api/v1/alerts", strings.NewReader(`{"version":"4","alerts":[]}`))
+		req.RemoteAddr = remote
+		if origin != "" {
+			req.Header.Set("Origin", origin)
+		}
+		rec := httptest.NewRecorder()
+		b.Handler().ServeHTTP(rec, req)
+		return rec.Code
+	}
+	if code := post("192.0.2.7:1234", ""); code != http.StatusForbidden {
+		t.Errorf("another machine: %d", code)
+	}
+	if code := post("127.0.0.1:1234", "https://evil.example"); code != http.StatusForbidden {
+		t.Errorf("another site: %d", code)
+	}
+	for _, remote := range []string{"127.0.0.1:1234", "[::1]:1234", "@"} {
+		if code := post(remote, ""); code != http.StatusOK {
+			t.Errorf("%s: %d", remote, code)
+		}
+	}
+}
+
+func TestReload(t *testing.T) {
+	next := actuator.Config{Policy: "p3"}
+	b := newBench(t, func(o *actuator.Options) { o.Load = func() (actuator.Config, error) { return next, nil } })
+	if err := b.Reload(context.Background()); err != nil || b.Config().Policy != "p3" {
+		t.Fatalf("%v %+v", err, b.Config())
+	}
+	next.Policy = "best"
+	if err := b.Reload(context.Background()); err == nil || b.Config().Policy != "p3" {
+		t.Fatalf("a bad one was taken: %v %+v", err, b.Config())
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []actuator.Options{
+		{},
+		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{Policy: "best"}},
+		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{Arbitrate: "maybe"}},
+		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{MaxHold: time.Millisecond}},
+		{StateDir: t.TempDir(), Source: newSource(), Guardian: "angel"},
+	} {
+		if _, err := actuator.New(o); err == nil {
+			t.Errorf("taken: %+v", o)
+		}
+	}
+	a, err := actuator.New(actuator.Options{StateDir: t.TempDir(), Source: newSource(), Guardian: actuator.Require})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "--guardian=spawn") {
+		t.Errorf("without a guardian: %v", err)
+	}
+}

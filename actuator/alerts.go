@@ -1,0 +1,258 @@
+package actuator
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// consume lets the messages take effect that came in before the present snapshot
+// was asked for. A message leaves the inbox once its leases are on disk; if we
+// die in between, it comes again and changes nothing.
+func (l *loop) consume(before time.Time) {
+	for {
+		e, ok, err := l.inbox.Peek()
+		if err != nil {
+			l.log.Error("cannot read the inbox", "err", err)
+			l.fetchAt = l.o.Now().Add(time.Second)
+			return
+		}
+		if !ok || e.Received.After(before) {
+			return
+		}
+		var m webhook.Message
+		if err := json.Unmarshal(e.Payload, &m); err != nil {
+			l.decide(decision.Decision{Kind: decision.Alert, Result: decision.Failed, Reason: "a message in the inbox cannot be read; it is dropped", Error: err.Error()})
+		}
+		if m.TruncatedAlerts > 0 {
+			l.decide(decision.Decision{Kind: decision.Alert, Result: decision.Failed,
+				Reason: fmt.Sprintf("the sender left out %d alerts; set max_alerts to 0 in Alertmanager's webhook_config", m.TruncatedAlerts)})
+		}
+		for _, a := range m.Alerts {
+			l.alert(a, e.Received)
+		}
+		if err := l.book.Save(); err != nil {
+			l.log.Error("cannot keep what alerts ask for; they stay in the inbox", "err", err)
+			l.fetchAt = l.o.Now().Add(time.Second)
+			return
+		}
+		if err := l.inbox.Remove(e.ID); err != nil {
+			l.log.Error("cannot take a message out of the inbox", "err", err)
+			l.fetchAt = l.o.Now().Add(time.Second)
+			return
+		}
+	}
+}
+
+// alert decides what becomes of one alert.
+func (l *loop) alert(a webhook.Alert, received time.Time) {
+	result, reason, target := l.judge(a, received)
+	d := decision.Decision{
+		Kind: decision.Alert, Result: result, Reason: reason, Node: a.Labels["node"],
+		Alert: a.Name(), Status: a.Status, Fingerprint: a.Fingerprint, Container: a.Labels["container"],
+	}
+	if target != "" && a.Labels["gpu"] == target {
+		d.GPUs = []string{target}
+	}
+	l.decide(d)
+	l.metrics.Alerts.WithLabelValues(known(a.Action()), string(result)).Inc()
+}
+
+// known keeps what a sender writes out of the metrics' labels.
+func known(action string) string {
+	switch action {
+	case "":
+		return "none"
+	case "arbitrate", "relieve", "pause", "expedite", "drain":
+		return action
+	default:
+		return "other"
+	}
+}
+
+func (l *loop) judge(a webhook.Alert, received time.Time) (r decision.Result, reason, target string) {
+	if node := a.Labels["node"]; node != "" && l.node() != "" && node != l.node() {
+		return decision.Ignored, fmt.Sprintf("it is about node %s and this is %s; route it to the actuator there", node, l.node()), ""
+	}
+	wish := state.Wish(a.Action())
+	switch wish {
+	case state.WishArbitrate, state.WishRelieve, state.WishPause, state.WishDrain:
+	case "":
+		return decision.Ignored, "it has no label `action`, so it only tells people", ""
+	case "expedite":
+		return decision.Ignored, fmt.Sprintf("expedite is not supported by policy %s", l.Config().Policy), ""
+	default:
+		return decision.Ignored, fmt.Sprintf("action %q is not known; write arbitrate, relieve, pause or drain", wish), ""
+	}
+	if a.Fingerprint == "" {
+		a.Fingerprint = fingerprint(a.Labels)
+	}
+	if a.Status == webhook.Resolved {
+		if l.book.Resolve(wish, a.Fingerprint, a.StartsAt, l.o.Now()) {
+			return decision.Done, "resolved; its lease closes when the snapshot confirms it", a.Labels["gpu"]
+		}
+		return decision.Ignored, "resolved, and no lease of it is open", ""
+	}
+	target, err := l.target(wish, a)
+	if err != nil {
+		return decision.Ignored, err.Error(), ""
+	}
+	lease := state.Lease{
+		Wish: wish, Target: target, Alert: a.Name(), Fingerprint: a.Fingerprint,
+		StartsAt: a.StartsAt, Opened: received, Expires: received.Add(l.Config().Lease),
+	}
+	if !lease.Expires.After(l.o.Now()) {
+		return decision.Ignored, "it waited in the inbox for longer than its lease", target
+	}
+	opened, stale := l.book.Fire(lease)
+	switch {
+	case stale:
+		return decision.Ignored, "it is a late repeat: this firing was resolved already", target
+	case opened:
+		return decision.Opened, l.confirm(wish, target), target
+	default:
+		return decision.Renewed, l.confirm(wish, target), target
+	}
+}
+
+// target finds in the snapshot what the alert is about.
+func (l *loop) target(w state.Wish, a webhook.Alert) (string, error) {
+	switch w {
+	case state.WishDrain:
+		return l.node(), nil
+	case state.WishPause:
+		name := a.Labels["container"]
+		if name == "" {
+			return "", fmt.Errorf("it has no label `container`; a pause needs {node, container}")
+		}
+		c, ok := l.snap.FindContainer(name)
+		switch {
+		case !ok:
+			return "", fmt.Errorf("the exporter knows no running container %q", name)
+		case !c.Spec.Managed:
+			return "", fmt.Errorf("container %s has no laxity.* label, so it is only observed", c.Name)
+		case c.Spec.NeverPause:
+			return "", fmt.Errorf("container %s is labelled laxity.pause=never", c.Name)
+		}
+		return c.ID, nil
+	default:
+		gpu := a.Labels["gpu"]
+		if gpu == "" {
+			return "", fmt.Errorf("it has no label `gpu`; %s needs {node, gpu}", w)
+		}
+		if _, ok := l.snap.FindGPU(gpu); !ok {
+			return "", fmt.Errorf("the exporter knows no GPU %q", gpu)
+		}
+		return gpu, nil
+	}
+}
+
+// confirm says what the snapshot has to say to a firing alert. The lease is kept
+// either way: the alert fires, so its reason may be back in a moment; but what is
+// done rests on the snapshot alone.
+func (l *loop) confirm(w state.Wish, target string) string {
+	switch w {
+	case state.WishArbitrate:
+		n := len(l.snap.TasksOn(target))
+		switch {
+		case l.Config().Arbitrate == Never:
+			return fmt.Sprintf("%d unfinished tasks; arbitration is off (--arbitrate=never)", n)
+		case n < 2:
+			return fmt.Sprintf("not confirmed: %d unfinished task on the GPU, nothing to arbitrate yet", n)
+		}
+		return fmt.Sprintf("confirmed: %d unfinished tasks on the GPU", n)
+	case state.WishRelieve:
+		g, _ := l.snap.FindGPU(target)
+		if m := memoryShare(g); m < plan.PressureBegins {
+			return fmt.Sprintf("not confirmed: memory use is %.1f %%, nothing to relieve yet", 100*m)
+		}
+		return fmt.Sprintf("confirmed: memory use is %.1f %%", 100*memoryShare(g))
+	case state.WishPause:
+		return "the container is to be paused"
+	default:
+		return "no new placements on this node"
+	}
+}
+
+// lapse closes the leases that are over, or resolved and confirmed to be.
+func (l *loop) lapse(now time.Time) {
+	for _, lease := range l.book.Leases() {
+		why := l.closing(lease, now)
+		if why == "" {
+			continue
+		}
+		l.book.Close(lease, now)
+		d := decision.Decision{Kind: decision.Lease, Result: decision.Closed, Alert: lease.Alert, Fingerprint: lease.Fingerprint,
+			Cause: string(lease.Wish), Reason: why}
+		if c, ok := l.snap.FindContainer(lease.Target); ok {
+			d.Container, d.ContainerID = c.Name, c.ID
+		} else if _, ok := l.snap.FindGPU(lease.Target); ok {
+			d.GPUs = []string{lease.Target}
+		}
+		l.decide(d)
+	}
+	l.book.Sweep(now)
+}
+
+func (l *loop) closing(lease state.Lease, now time.Time) string {
+	if !lease.Expires.After(now) {
+		return "the alert was not seen firing for as long as its lease lasts"
+	}
+	if !lease.Resolved {
+		return ""
+	}
+	switch lease.Wish {
+	case state.WishArbitrate:
+		if n := len(l.snap.TasksOn(lease.Target)); n > 1 {
+			return ""
+		} else {
+			return fmt.Sprintf("resolved and confirmed: %d unfinished task on the GPU", n)
+		}
+	case state.WishRelieve:
+		g, _ := l.snap.FindGPU(lease.Target)
+		if m := memoryShare(g); m >= plan.PressureEnds {
+			return ""
+		}
+		return fmt.Sprintf("resolved and confirmed: memory use is below %.0f %%", 100*plan.PressureEnds)
+	default:
+		return "resolved"
+	}
+}
+
+// pardon ends the exemptions whose tasks are finished.
+func (l *loop) pardon() {
+	for _, e := range l.book.Exemptions() {
+		unfinished := slices.ContainsFunc(l.snap.Tasks, func(t task.Task) bool {
+			return slices.Contains(e.Tasks, t.ID)
+		})
+		_, asked := l.book.Find(state.WishPause, func(target string) bool { return target == e.ContainerID })
+		if !unfinished && !asked {
+			l.book.Forgive(e.ContainerID)
+		}
+	}
+}
+
+func memoryShare(g task.GPU) float64 {
+	if g.MemoryTotal == 0 {
+		return 0
+	}
+	return float64(g.MemoryUsed) / float64(g.MemoryTotal)
+}
+
+// fingerprint stands in for the one that a hand-made payload lacks.
+func fingerprint(labels map[string]string) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		fmt.Fprintf(&b, "%s=%q,", k, labels[k])
+	}
+	return b.String()
+}

@@ -1,0 +1,139 @@
+// Package collector holds the actuator's own metrics, laxity_actuator_*.
+//
+// It imports client_golang and the standard library only; the actuator hands it
+// numbers. No label is ever a PID, a command line or a container.
+package collector
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Present is what is true now; every scrape reads the latest one.
+type Present struct {
+	Holds int
+	// Arbitrated says of each GPU (UUID) whether its arbitration is open.
+	Arbitrated   map[string]bool
+	Inbox        int
+	SnapshotTime time.Time // zero when there is none yet
+	GuardianUp   bool
+	Ready        bool
+}
+
+// Metrics is a prometheus.Collector.
+type Metrics struct {
+	// Alerts counts by what was asked for and what became of it.
+	Alerts *prometheus.CounterVec
+	// Webhooks counts notifications by HTTP code.
+	Webhooks *prometheus.CounterVec
+	// Actions counts by kind (pause, unpause) and result.
+	Actions       *prometheus.CounterVec
+	ActionSeconds *prometheus.HistogramVec
+	// Decision observes seconds from a snapshot's arrival to the plan.
+	Decision prometheus.Histogram
+	// Exemptions counts the holds that ended against our will, by reason.
+	Lost *prometheus.CounterVec
+
+	present atomic.Pointer[func() Present]
+	now     func() time.Time
+}
+
+const namespace = "laxity_actuator_"
+
+var (
+	holdsDesc      = prometheus.NewDesc(namespace+"holds", "Containers that are held now.", nil, nil)
+	arbitratedDesc = prometheus.NewDesc(namespace+"arbitration_open", "1 while the policy decides who runs on the GPU.", []string{"gpu"}, nil)
+	inboxDesc      = prometheus.NewDesc(namespace+"inbox_messages", "Notifications that were accepted and did not take effect yet.", nil, nil)
+	ageDesc        = prometheus.NewDesc(namespace+"snapshot_age_seconds", "Time since the exporter confirmed the facts that are acted on. Absent before the first.", nil, nil)
+	guardianDesc   = prometheus.NewDesc(namespace+"guardian_up", "1 while a guardian watches that nothing stays stopped.", nil, nil)
+	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches if it is required.", nil, nil)
+)
+
+// New makes the metrics with every known series at 0.
+func New() *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: namespace + name, Help: help}, labels)
+	}
+	m := &Metrics{
+		Alerts:   counter("alerts_total", "Alerts by what they asked for and what became of them.", "action", "result"),
+		Webhooks: counter("notifications_total", "Notifications received by HTTP, by the code of the answer.", "code"),
+		Actions:  counter("actions_total", "Pauses and unpauses by result.", "kind", "result"),
+		Lost:     counter("holds_lost_total", "Holds that ended without our unpausing, by reason.", "reason"),
+		ActionSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: namespace + "action_duration_seconds", Help: "Time to carry an action out, the check of the kernel's freezer included.",
+			Buckets: []float64{.005, .01, .02, .05, .1, .25, .5, 1, 5}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
+		}, []string{"kind"}),
+		Decision: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: namespace + "decision_duration_seconds", Help: "Time from the arrival of a snapshot to the plan made of it.",
+			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
+		}),
+		now: time.Now,
+	}
+	for _, kind := range []string{"pause", "unpause"} {
+		m.ActionSeconds.WithLabelValues(kind)
+		for _, result := range []string{"done", "failed", "dry-run", "ignored"} {
+			m.Actions.WithLabelValues(kind, result)
+		}
+	}
+	for _, reason := range []string{"person", "guardian", "gone"} {
+		m.Lost.WithLabelValues(reason)
+	}
+	for _, code := range []string{"200", "400", "413", "503"} {
+		m.Webhooks.WithLabelValues(code)
+	}
+	return m
+}
+
+// SetPresent says where the present values come from.
+func (m *Metrics) SetPresent(f func() Present) { m.present.Store(&f) }
+
+// SetClock replaces time.Now, for tests.
+func (m *Metrics) SetClock(now func() time.Time) { m.now = now }
+
+func (m *Metrics) parts() []prometheus.Collector {
+	return []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, p := range m.parts() {
+		p.Describe(ch)
+	}
+	for _, d := range []*prometheus.Desc{holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, readyDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, p := range m.parts() {
+		p.Collect(ch)
+	}
+	f := m.present.Load()
+	if f == nil {
+		return
+	}
+	p := (*f)()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(holdsDesc, float64(p.Holds))
+	gauge(inboxDesc, float64(p.Inbox))
+	gauge(guardianDesc, bit(p.GuardianUp))
+	gauge(readyDesc, bit(p.Ready))
+	for gpu, open := range p.Arbitrated {
+		gauge(arbitratedDesc, bit(open), gpu)
+	}
+	if !p.SnapshotTime.IsZero() {
+		gauge(ageDesc, max(0, m.now().Sub(p.SnapshotTime).Seconds()))
+	}
+}
+
+func bit(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,300 @@
+// Package docker pauses and unpauses containers by the Docker API, on record
+// before the call and checked against the kernel's freezer after it.
+//
+// The Docker calls it makes, for an allow-list on a socket proxy:
+// GET /_ping, GET /containers/ID/json, POST /containers/ID/pause and /unpause.
+//
+// It is an adapter: it imports the Docker client and the packages whose
+// interface it implements.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/journal"
+)
+
+// Engine is what is used of the Docker client.
+type Engine interface {
+	ContainerInspect(ctx context.Context, id string) (container.InspectResponse, error)
+	ContainerPause(ctx context.Context, id string) error
+	ContainerUnpause(ctx context.Context, id string) error
+}
+
+// Freezer says whether the kernel has frozen the container whose first process
+// is pid. It returns an error where that cannot be read.
+type Freezer interface {
+	Frozen(pid int) (bool, error)
+}
+
+// Options of an Enforcer. Engine and Journal are required.
+type Options struct {
+	Engine  Engine
+	Journal *journal.Journal
+	// Freezer is the kernel's by default.
+	Freezer Freezer
+	// CallTimeout bounds one call of the engine; 5 s by default.
+	CallTimeout time.Duration
+	// FreezeTimeout is how long the kernel may take to follow the engine; 1 s by
+	// default.
+	FreezeTimeout time.Duration
+	// Attempts bounds how often pause and unpause are called; 5 by default.
+	Attempts int
+}
+
+// Enforcer implements enforce.Enforcer.
+type Enforcer struct{ o Options }
+
+var _ enforce.Enforcer = (*Enforcer)(nil)
+
+// New checks the options and fills in the defaults.
+func New(o Options) (*Enforcer, error) {
+	if o.Engine == nil || o.Journal == nil {
+		return nil, errors.New("enforce/docker: Engine and Journal are required")
+	}
+	if o.Freezer == nil {
+		o.Freezer = Kernel{Proc: "/proc"}
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 5 * time.Second
+	}
+	if o.FreezeTimeout == 0 {
+		o.FreezeTimeout = time.Second
+	}
+	if o.Attempts == 0 {
+		o.Attempts = 5
+	}
+	return &Enforcer{o: o}, nil
+}
+
+// Dial makes a client of the engine at host ("" for DOCKER_HOST or the local
+// socket). It does not connect yet; the API version is negotiated by the first
+// call, so that an old engine will do.
+func Dial(host string) (*client.Client, error) {
+	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	if host != "" {
+		opts = append(opts, client.WithHost(host))
+	}
+	c, err := client.NewClientWithOpts(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("docker client (check --docker.host and DOCKER_HOST): %w", err)
+	}
+	return c, nil
+}
+
+// Status implements enforce.Enforcer.
+func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error) {
+	s, pid, err := e.inspect(ctx, id)
+	if err != nil {
+		return enforce.Status{}, err
+	}
+	if frozen, ferr := e.o.Freezer.Frozen(pid); ferr == nil {
+		s.Verified = frozen == s.Paused
+	}
+	return s, nil
+}
+
+func (e *Enforcer) inspect(ctx context.Context, id string) (enforce.Status, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.o.CallTimeout)
+	defer cancel()
+	c, err := e.o.Engine.ContainerInspect(ctx, id)
+	switch {
+	case err != nil:
+		return enforce.Status{}, 0, translate(err)
+	case c.ContainerJSONBase == nil || c.State == nil || !c.State.Running || c.State.Pid == 0:
+		return enforce.Status{}, 0, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
+	}
+	return enforce.Status{Running: true, Paused: c.State.Paused}, c.State.Pid, nil
+}
+
+// Pause implements enforce.Enforcer.
+func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
+	_, ours, err := e.o.Journal.Get(h.ContainerID)
+	if err != nil {
+		return err
+	}
+	s, pid, err := e.inspect(ctx, h.ContainerID)
+	switch {
+	case errors.Is(err, enforce.ErrGone):
+		return errors.Join(err, e.o.Journal.Remove(h.ContainerID))
+	case err != nil:
+		return err
+	case s.Paused && !ours:
+		return fmt.Errorf("container %s was paused by somebody else: %w", h.Container, enforce.ErrForeign)
+	}
+	if err := e.o.Journal.Put(h); err != nil {
+		return err // nothing has stopped
+	}
+	if s.Paused {
+		if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || frozen {
+			return nil // renewed
+		}
+	}
+	if err := e.freeze(ctx, h.ContainerID, pid, s.Paused); err != nil {
+		return e.takeBack(h.ContainerID, err)
+	}
+	return nil
+}
+
+// takeBack ends a pause that went wrong. The record stays if the container may
+// be stopped all the same; whoever holds the record lets it go later.
+func (e *Enforcer) takeBack(id string, cause error) error {
+	if errors.Is(cause, enforce.ErrForeign) || errors.Is(cause, enforce.ErrGone) {
+		return errors.Join(cause, e.o.Journal.Remove(id))
+	}
+	// Not the caller's context: it may be what ended, and this must be tried.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*e.o.CallTimeout)
+	defer cancel()
+	if err := e.Unpause(ctx, id); err != nil {
+		return fmt.Errorf("%w (letting it go again failed too, it stays on record: %v)", cause, err)
+	}
+	return cause
+}
+
+// freeze calls pause until engine and kernel agree that the container is
+// stopped. The container's record exists. ours: a pause that is found may be our
+// own.
+func (e *Enforcer) freeze(ctx context.Context, id string, pid int, ours bool) error {
+	return e.retry(ctx, func() (bool, error) {
+		err := e.call(ctx, id, e.o.Engine.ContainerPause)
+		switch {
+		case err == nil:
+		case is(err, "already paused"):
+			// Under load the engine says so of a container that runs; and
+			// somebody may have been faster than we.
+			if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || frozen {
+				if !ours {
+					return true, fmt.Errorf("somebody else paused it at the same time: %w", enforce.ErrForeign)
+				}
+				return true, nil
+			}
+			_ = e.call(ctx, id, e.o.Engine.ContainerUnpause) // puts the engine's mind right
+			return false, fmt.Errorf("the engine says paused, the kernel says it runs")
+		default:
+			err = translate(err)
+			ours = ours || errors.Is(err, enforce.ErrUnavailable) // it may have worked
+			return errors.Is(err, enforce.ErrGone), err
+		}
+		ours = true
+		return e.settled(ctx, id, pid, true)
+	})
+}
+
+// Unpause implements enforce.Enforcer.
+func (e *Enforcer) Unpause(ctx context.Context, id string) error {
+	if _, ours, err := e.o.Journal.Get(id); err == nil && !ours {
+		return fmt.Errorf("container %.12s is not on record: %w", id, enforce.ErrForeign)
+	} // a record that cannot be read is a record
+	s, pid, err := e.inspect(ctx, id)
+	if err == nil {
+		frozen, ferr := e.o.Freezer.Frozen(pid)
+		if s.Paused || (ferr == nil && frozen) {
+			err = e.thaw(ctx, id, pid)
+		}
+	}
+	if err != nil && !errors.Is(err, enforce.ErrGone) {
+		return err
+	}
+	return e.o.Journal.Remove(id)
+}
+
+func (e *Enforcer) thaw(ctx context.Context, id string, pid int) error {
+	return e.retry(ctx, func() (bool, error) {
+		err := e.call(ctx, id, e.o.Engine.ContainerUnpause)
+		switch {
+		case err == nil:
+		case is(err, "not paused"):
+			if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || !frozen {
+				return true, nil
+			}
+			_ = e.call(ctx, id, e.o.Engine.ContainerPause) // so that the next unpause is heard
+			return false, fmt.Errorf("the engine says not paused, the kernel says it is stopped")
+		default:
+			err = translate(err)
+			return errors.Is(err, enforce.ErrGone), err
+		}
+		return e.settled(ctx, id, pid, false)
+	})
+}
+
+// settled waits until the kernel agrees. Where the freezer cannot be read, the
+// engine's word is taken.
+func (e *Enforcer) settled(ctx context.Context, id string, pid int, want bool) (bool, error) {
+	deadline := time.Now().Add(e.o.FreezeTimeout)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		frozen, err := e.o.Freezer.Frozen(pid)
+		if err != nil {
+			_, _, err = e.inspect(ctx, id) // gone, perhaps
+			return true, err
+		}
+		if frozen == want {
+			return true, nil
+		}
+		if time.Now().After(deadline) {
+			return false, fmt.Errorf("the kernel's freezer did not follow the engine within %v", e.o.FreezeTimeout)
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return true, err
+		}
+	}
+}
+
+// retry calls try until it says done, Attempts times at most.
+func (e *Enforcer) retry(ctx context.Context, try func() (done bool, err error)) error {
+	wait := 10 * time.Millisecond
+	for i := 1; ; i++ {
+		done, err := try()
+		switch {
+		case done || err == nil:
+			return err
+		case i >= e.o.Attempts:
+			return fmt.Errorf("after %d attempts: %w", i, err)
+		}
+		if serr := sleep(ctx, wait); serr != nil {
+			return errors.Join(err, serr)
+		}
+		wait *= 2
+	}
+}
+
+func (e *Enforcer) call(ctx context.Context, id string, f func(context.Context, string) error) error {
+	ctx, cancel := context.WithTimeout(ctx, e.o.CallTimeout)
+	defer cancel()
+	return f(ctx, id)
+}
+
+func is(err error, text string) bool {
+	return strings.Contains(strings.ToLower(err.Error()), text)
+}
+
+// translate gives the engine's errors the meaning that callers act on.
+func translate(err error) error {
+	switch {
+	case errdefs.IsNotFound(err), is(err, "is not running"), is(err, "is restarting"):
+		return fmt.Errorf("%w: %w", enforce.ErrGone, err)
+	case client.IsErrConnectionFailed(err), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w (is it running, and may this user reach it?): %w", enforce.ErrUnavailable, err)
+	default:
+		return err
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,151 @@
+// Package enforcetest holds what tests of enforcement share: a container engine
+// in memory, and the conformance suite that every enforce.Enforcer runs.
+package enforcetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+)
+
+// Engine is a container engine in memory, with the calls that enforce/docker
+// uses, and the engine's faults at will. It is also the kernel's freezer.
+type Engine struct {
+	mu         sync.Mutex
+	containers map[string]*box
+	pids       map[int]*box
+	calls      []string
+	fail       func(call, id string) error
+	changed    chan struct{}
+}
+
+type box struct {
+	pid            int
+	paused, frozen bool
+}
+
+// NewEngine makes an empty engine.
+func NewEngine() *Engine {
+	return &Engine{containers: map[string]*box{}, pids: map[int]*box{}, changed: make(chan struct{})}
+}
+
+// Run starts a container.
+func (e *Engine) Run(id string) {
+	e.change(func() {
+		b := &box{pid: 1000 + len(e.pids)}
+		e.containers[id], e.pids[b.pid] = b, b
+	})
+}
+
+// Remove ends a container.
+func (e *Engine) Remove(id string) { e.change(func() { delete(e.containers, id) }) }
+
+// SetPaused is a person who pauses or unpauses.
+func (e *Engine) SetPaused(id string, paused bool) {
+	e.change(func() { b := e.containers[id]; b.paused, b.frozen = paused, paused })
+}
+
+// Lie makes the engine's mind differ from the kernel's state.
+func (e *Engine) Lie(id string, paused, frozen bool) {
+	e.change(func() { b := e.containers[id]; b.paused, b.frozen = paused, frozen })
+}
+
+// FailWith makes calls fail: f returns nil for those that should work. The call
+// is inspect, pause or unpause. A nil f ends it.
+func (e *Engine) FailWith(f func(call, id string) error) { e.change(func() { e.fail = f }) }
+
+// Paused says what engine and kernel say.
+func (e *Engine) Paused(id string) (engine, kernel bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, ok := e.containers[id]
+	return ok && b.paused, ok && b.frozen
+}
+
+// Calls lists the mutating calls so far, such as "pause ID".
+func (e *Engine) Calls() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string(nil), e.calls...)
+}
+
+// Changed is closed by the next change.
+func (e *Engine) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
+func (e *Engine) change(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *Engine) find(call, id string) (*box, error) {
+	if e.fail != nil {
+		if err := e.fail(call, id); err != nil {
+			return nil, err
+		}
+	}
+	b, ok := e.containers[id]
+	if !ok {
+		return nil, fmt.Errorf("No such container: %s: %w", id, errdefs.ErrNotFound) //nolint:staticcheck // the engine's words
+	}
+	return b, nil
+}
+
+// ContainerInspect implements docker.Engine.
+func (e *Engine) ContainerInspect(_ context.Context, id string) (container.InspectResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.find("inspect", id)
+	if err != nil {
+		return container.InspectResponse{}, err
+	}
+	return container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{
+		ID: id, State: &container.State{Running: true, Paused: b.paused, Pid: b.pid},
+	}}, nil
+}
+
+// ContainerPause implements docker.Engine.
+func (e *Engine) ContainerPause(_ context.Context, id string) (err error) {
+	e.change(func() { err = e.set("pause", id, true, errdefs.ErrConflict) })
+	return err
+}
+
+// ContainerUnpause implements docker.Engine.
+func (e *Engine) ContainerUnpause(_ context.Context, id string) (err error) {
+	e.change(func() { err = e.set("unpause", id, false, errdefs.ErrInternal) })
+	return err
+}
+
+func (e *Engine) set(call, id string, paused bool, refuse error) error {
+	b, err := e.find(call, id)
+	if err != nil {
+		return err
+	}
+	e.calls = append(e.calls, call+" "+id)
+	if b.paused == paused {
+		word := map[bool]string{true: "already", false: "not"}[paused]
+		return fmt.Errorf("Container %s is %s paused: %w", id, word, refuse) //nolint:staticcheck // the engine's words
+	}
+	b.paused, b.frozen = paused, paused
+	return nil
+}
+
+// Frozen implements docker.Freezer.
+func (e *Engine) Frozen(pid int) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, ok := e.pids[pid]
+	if !ok {
+		return false, fmt.Errorf("no process %d", pid)
+	}
+	return b.frozen, nil
+}

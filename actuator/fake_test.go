@@ -1,0 +1,259 @@
+package actuator_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/enforce/enforcetest"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const gpu0 = "GPU-0"
+
+// fakeSource is an exporter in memory. Every reading confirms the facts anew.
+type fakeSource struct {
+	mu       sync.Mutex
+	seq      uint64
+	gpus     []task.GPU
+	boxes    []task.Container
+	tasks    []task.Task
+	health   task.Health
+	watchers []chan *task.Snapshot
+	paused   func(id string) bool // what the engine says
+	err      error
+}
+
+var _ state.Source = (*fakeSource)(nil)
+
+func newSource() *fakeSource {
+	return &fakeSource{
+		gpus:   []task.GPU{{UUID: gpu0, Name: "fake", MemoryTotal: 100, MemoryUsed: 10, Utilization: 1}},
+		health: task.Health{DeviceUp: true, EngineUp: true},
+		paused: func(string) bool { return false },
+	}
+}
+
+func (s *fakeSource) snapshot() *task.Snapshot {
+	snap := &task.Snapshot{Sequence: s.seq, Time: time.Now(), Node: "here", Health: s.health}
+	snap.GPUs = append(snap.GPUs, s.gpus...)
+	snap.Tasks = append(snap.Tasks, s.tasks...)
+	for _, c := range s.boxes {
+		c.Paused = s.paused(c.ID)
+		snap.Containers = append(snap.Containers, c)
+	}
+	return snap
+}
+
+func (s *fakeSource) Snapshot(context.Context) (*task.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.snapshot(), nil
+}
+
+func (s *fakeSource) Watch(ctx context.Context) (<-chan *task.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := make(chan *task.Snapshot, 1)
+	ch <- s.snapshot()
+	s.watchers = append(s.watchers, ch)
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.watchers = slices.DeleteFunc(s.watchers, func(c chan *task.Snapshot) bool { return c == ch })
+		close(ch)
+	})
+	return ch, nil
+}
+
+// set changes the facts and tells those who watch.
+func (s *fakeSource) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.seq++
+	for _, ch := range s.watchers {
+		state.Latest(ch, s.snapshot())
+	}
+}
+
+var epoch = time.Now().Add(-time.Minute)
+
+// start adds a managed container with one task, younger than those before.
+func (s *fakeSource) start(id string) {
+	s.set(func() {
+		n := len(s.boxes) + 1
+		s.boxes = append(s.boxes, task.Container{ID: id, Name: "name-" + id, Spec: task.Spec{Managed: true}})
+		s.tasks = append(s.tasks, task.Task{
+			ID: "task-" + id, PID: 100 + n, Container: "name-" + id, ContainerID: id, GPUs: []string{gpu0},
+			State: task.Running, Start: task.Mark{Time: epoch.Add(time.Duration(n) * time.Second)},
+		})
+	})
+}
+
+// end finishes the tasks of a container.
+func (s *fakeSource) end(id string) {
+	s.set(func() {
+		s.tasks = slices.DeleteFunc(s.tasks, func(t task.Task) bool { return t.ContainerID == id })
+	})
+}
+
+func (s *fakeSource) remove(id string) {
+	s.end(id)
+	s.set(func() { s.boxes = slices.DeleteFunc(s.boxes, func(c task.Container) bool { return c.ID == id }) })
+}
+
+// bench is an actuator on fakes.
+type bench struct {
+	*testing.T
+	*actuator.Actuator
+	source *fakeSource
+	engine *enforcetest.Engine
+	dir    string
+	stop   func() error
+}
+
+func newBench(t *testing.T, change func(*actuator.Options)) *bench {
+	t.Helper()
+	b := &bench{T: t, source: newSource(), engine: enforcetest.NewEngine(), dir: t.TempDir()}
+	b.source.paused = func(id string) bool { p, _ := b.engine.Paused(id); return p }
+	b.restart(change)
+	return b
+}
+
+func (b *bench) options() actuator.Options {
+	return actuator.Options{
+		StateDir: b.dir, Source: b.source, Guardian: actuator.Warn, Tick: 5 * time.Millisecond,
+		Config: actuator.Config{Policy: "fifo"},
+		Logger: slog.New(slog.NewTextHandler(testWriter{b.T}, nil)),
+		NewEnforcer: func(j *journal.Journal) (enforce.Enforcer, error) {
+			return docker.New(docker.Options{Engine: b.engine, Journal: j, Freezer: b.engine})
+		},
+	}
+}
+
+func (b *bench) restart(change func(*actuator.Options)) {
+	b.Helper()
+	o := b.options()
+	if change != nil {
+		change(&o)
+	}
+	a, err := actuator.New(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Actuator = a
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	b.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	b.Cleanup(func() { _ = b.stop() })
+}
+
+// run starts containers in engine and source.
+func (b *bench) run(ids ...string) {
+	for _, id := range ids {
+		b.engine.Run(id)
+		b.source.start(id)
+	}
+}
+
+func (b *bench) await(what string, ok func() bool) {
+	b.Helper()
+	await(b.T, what, ok)
+}
+
+// await looks again and again; the limit is for a test that hangs only.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (b *bench) isPaused(id string) bool { p, _ := b.engine.Paused(id); return p }
+
+func (b *bench) awaitPaused(want string, of ...string) {
+	b.Helper()
+	b.await("paused are: "+want, func() bool {
+		var p []string
+		for _, id := range of {
+			if b.isPaused(id) {
+				p = append(p, id)
+			}
+		}
+		return strings.Join(p, " ") == want
+	})
+}
+
+// decided waits for a decision and returns it.
+func (b *bench) decided(what string, match func(decision.Decision) bool) (d decision.Decision) {
+	b.Helper()
+	b.await("a decision: "+what, func() bool {
+		all, _ := b.Decisions().Last(0)
+		i := slices.IndexFunc(all, match)
+		if i >= 0 {
+			d = all[i]
+		}
+		return i >= 0
+	})
+	return d
+}
+
+func alert(status, name, action string, labels ...string) webhook.Alert {
+	a := webhook.Alert{Status: status, StartsAt: epoch, Labels: map[string]string{"alertname": name, "action": action, "node": "here"}}
+	for i := 0; i+1 < len(labels); i += 2 {
+		a.Labels[labels[i]] = labels[i+1]
+	}
+	a.Fingerprint = fmt.Sprint(name, labels)
+	return a
+}
+
+func contention(status string) webhook.Alert {
+	return alert(status, "GPUContention", "arbitrate", "gpu", gpu0)
+}
+
+func (b *bench) send(alerts ...webhook.Alert) {
+	b.Helper()
+	err := b.Receive(context.Background(), webhook.Message{Version: "4", Alerts: alerts})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) get(path string) (int, string) {
+	b.Helper()
+	req := httptest.NewRequest("GET", path, nil)
+	rec := httptest.NewRecorder()
+	b.Handler().ServeHTTP(rec, req)
+	body, _ := io.ReadAll(rec.Body)
+	return rec.Code, string(body)
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}

@@ -1,0 +1,242 @@
+// Package guardian lets go what an actuator left stopped. It runs in a process
+// of its own, does nothing while a healthy actuator lives, and unpauses
+// everything on record as soon as that one is gone, however it died.
+//
+// It imports the standard library, actuator/journal and actuator/enforce: what
+// must work when everything else has failed stays small.
+//
+// # Who acts when
+//
+// The actuator holds actuator.lock all its life. The guardian blocks in the
+// kernel on that lock; getting it means that no actuator lives. It lets go with
+// the lock in its hands, so a new actuator waits until that is done (see package
+// journal for the order of the locks). While an actuator lives, the guardian
+// acts only on holds whose lease ran out some time ago: an actuator that is well
+// renews or ends them long before. Letting go twice does no harm.
+package guardian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/journal"
+)
+
+// Options of a guardian. StateDir, Journal, Enforcer and Logger are required.
+type Options struct {
+	StateDir string
+	Journal  *journal.Journal
+	Enforcer enforce.Enforcer
+	Logger   *slog.Logger
+	// Once ends the guardian when no actuator lives and nothing is on record;
+	// else it waits for the next actuator.
+	Once bool
+	// Poll is how often it looks for expired leases, and for an actuator when
+	// none lives; 100 ms by default.
+	Poll time.Duration
+	// Grace is how long after the end of a lease a living actuator has to end
+	// it itself; 1 s by default.
+	Grace time.Duration
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+}
+
+// ErrTaken means that another guardian watches this state folder.
+var ErrTaken = errors.New("another guardian is watching")
+
+// Guardian is made by New.
+type Guardian struct {
+	o     Options
+	retry map[string]backoff // containers that could not be let go
+}
+
+type backoff struct {
+	next time.Time
+	wait time.Duration
+}
+
+// New checks the options and fills in the defaults.
+func New(o Options) (*Guardian, error) {
+	if o.StateDir == "" || o.Journal == nil || o.Enforcer == nil || o.Logger == nil {
+		return nil, errors.New("guardian: StateDir, Journal, Enforcer and Logger are required")
+	}
+	if o.Poll <= 0 {
+		o.Poll = 100 * time.Millisecond
+	}
+	if o.Grace <= 0 {
+		o.Grace = time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Guardian{o: o, retry: map[string]backoff{}}, nil
+}
+
+// Run watches until ctx ends, or with Once until there is nothing to watch.
+// When ctx ends while an actuator lives, nothing is let go: that actuator sees
+// that it is no longer watched.
+func (g *Guardian) Run(ctx context.Context) error {
+	own, err := journal.LockWithin(ctx, journal.GuardianLock(g.o.StateDir), time.Second)
+	if errors.Is(err, journal.ErrLocked) {
+		return fmt.Errorf("%w %s", ErrTaken, g.o.StateDir)
+	}
+	if err != nil {
+		return err
+	}
+	defer own.Unlock()
+	g.o.Logger.Info("guardian watches", "state_dir", g.o.StateDir)
+	for {
+		lock, err := g.wait(ctx)
+		if err != nil {
+			return ignoreEnd(ctx, err)
+		}
+		left, err := g.letGoAll(ctx)
+		if err != nil {
+			lock.Unlock()
+			return ignoreEnd(ctx, err)
+		}
+		if g.o.Once && left == 0 {
+			own.Unlock() // before the actuator's: see package journal
+			lock.Unlock()
+			return nil
+		}
+		lock.Unlock()
+		if err := g.idle(ctx); err != nil {
+			return ignoreEnd(ctx, err)
+		}
+	}
+}
+
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// wait blocks until no actuator lives, and looks after expired leases meanwhile.
+func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
+	if l, err := journal.TryLock(journal.ActuatorLock(g.o.StateDir)); !errors.Is(err, journal.ErrLocked) {
+		return l, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		lock *journal.Lock
+		err  error
+	}
+	got := make(chan result, 1)
+	go func() {
+		l, err := journal.Wait(ctx, journal.ActuatorLock(g.o.StateDir))
+		got <- result{l, err}
+	}()
+	tick := time.NewTicker(g.o.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case r := <-got:
+			if r.err == nil {
+				g.o.Logger.Warn("the actuator is gone")
+			}
+			return r.lock, r.err
+		case <-tick.C:
+			g.expire(ctx)
+		}
+	}
+}
+
+// idle waits while no actuator lives. It returns when there is one, or something
+// on record: an actuator may have come and died in between.
+func (g *Guardian) idle(ctx context.Context) error {
+	tick := time.NewTicker(g.o.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if holds, err := g.o.Journal.List(); err != nil || len(holds) > 0 {
+			return nil
+		}
+		if journal.Taken(journal.ActuatorLock(g.o.StateDir)) {
+			return nil
+		}
+	}
+}
+
+// letGoAll lets everything on record go, and does not give up: it returns when
+// nothing is left, or when ctx ends. It is called with the actuator's lock held.
+func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		holds, err := g.o.Journal.List()
+		if err != nil {
+			g.o.Logger.Error("cannot read the journal", "err", err)
+		}
+		if err == nil && len(holds) == 0 {
+			return 0, nil
+		}
+		// All at once: the engine takes its time for each.
+		done := make(chan bool, len(holds))
+		for _, h := range holds {
+			go func() { done <- g.letGo(ctx, h, "the actuator is gone") }()
+		}
+		ok := err == nil
+		for range holds {
+			ok = <-done && ok
+		}
+		if ok {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return len(holds), ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// letGo reports whether the container is off the record.
+func (g *Guardian) letGo(ctx context.Context, h journal.Hold, why string) bool {
+	started := g.o.Now()
+	err := g.o.Enforcer.Unpause(ctx, h.ContainerID)
+	if err != nil && !errors.Is(err, enforce.ErrForeign) {
+		g.o.Logger.Error("cannot let a container go; will try again", "container", h.Container, "err", err)
+		return false
+	}
+	g.o.Logger.Warn("let a container go", "container", h.Container, "why", why,
+		"held_for", started.Sub(h.Since), "took", g.o.Now().Sub(started))
+	return true
+}
+
+// expire lets go the holds whose lease ran out though an actuator lives: it
+// hangs, or lost its way. One look is cheap: a readdir of a folder that is
+// nearly always empty.
+func (g *Guardian) expire(ctx context.Context) {
+	holds, err := g.o.Journal.List()
+	if err != nil {
+		return // said when it matters
+	}
+	now := g.o.Now()
+	for _, h := range holds {
+		if now.Before(h.Expires.Add(g.o.Grace)) || now.Before(g.retry[h.ContainerID].next) {
+			continue
+		}
+		// Read again: it may have been renewed since List.
+		if again, ok, err := g.o.Journal.Get(h.ContainerID); err == nil && (!ok || again.Expires.After(h.Expires)) {
+			continue
+		}
+		if g.letGo(ctx, h, "its lease ran out and the actuator did not end it") {
+			delete(g.retry, h.ContainerID)
+			continue
+		}
+		b := g.retry[h.ContainerID]
+		b.wait = min(max(2*b.wait, 200*time.Millisecond), 5*time.Second)
+		b.next = now.Add(b.wait)
+		g.retry[h.ContainerID] = b
+	}
+}

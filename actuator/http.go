@@ -1,0 +1,141 @@
+package actuator
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Handler serves the API, the metrics and the status page. It needs Run only to
+// have something to show; alerts are accepted before.
+func (a *Actuator) Handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(a.metrics)
+	alerts := webhook.Handler(a, a.log, func(code int) {
+		a.metrics.Webhooks.WithLabelValues(strconv.Itoa(code)).Inc()
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /api/v1/alerts", a.mutating(alerts))
+	mux.Handle("POST /-/reload", a.mutating(http.HandlerFunc(a.serveReload)))
+	mux.HandleFunc("GET /api/v1/state", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.State()) })
+	mux.HandleFunc("GET /api/v1/decisions", a.serveDecisions)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
+	mux.HandleFunc("GET /-/ready", a.serveReady)
+	mux.HandleFunc("GET /{$}", a.servePage)
+	return mux
+}
+
+// mutating keeps strangers out where nobody has to authenticate: clients of
+// other machines, and web pages of other sites in a browser on this one.
+func (a *Actuator) mutating(next http.Handler) http.Handler {
+	next = http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.o.AllowRemote && !loopback(r.RemoteAddr) {
+			a.log.Warn("refused a client that is not on this machine", "remote", r.RemoteAddr, "path", r.URL.Path)
+			http.Error(w, "only clients on this machine may do this without authentication; "+
+				"start laxity-actuator with --web.config.file that sets basic_auth_users or client certificates", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// loopback reports whether the peer is this machine. A unix socket's is empty
+// or @.
+func loopback(remote string) bool {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote == "" || remote == "@"
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func (a *Actuator) serveReload(w http.ResponseWriter, r *http.Request) {
+	switch err := a.Reload(r.Context()); {
+	case errors.Is(err, ErrNothingToReload):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		a.log.Error("not reloaded", "err", err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+func (a *Actuator) serveReady(w http.ResponseWriter, _ *http.Request) {
+	s := a.State()
+	if s.Ready {
+		_, _ = w.Write([]byte("ready\n"))
+		return
+	}
+	why := s.Trouble
+	if why == "" {
+		why = "no guardian watches, or it has only just started"
+	}
+	http.Error(w, "not ready: "+why, http.StatusServiceUnavailable)
+}
+
+// serveDecisions answers ?container=NAME&after=SEQUENCE&limit=N, oldest first;
+// with ?watch=1 as newline-delimited JSON that goes on.
+func (a *Actuator) serveDecisions(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	after, err := number(q.Get("after"))
+	limit, err2 := number(q.Get("limit"))
+	if err = errors.Join(err, err2); err != nil {
+		http.Error(w, "after and limit must be whole numbers: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	wanted := func(d decision.Decision) bool {
+		c := q.Get("container")
+		return c == "" || d.Container == c || d.ContainerID == c
+	}
+	if q.Get("watch") == "1" {
+		a.streamDecisions(w, r, after, wanted)
+		return
+	}
+	all, _ := a.decisions.Last(after)
+	out := []decision.Decision{}
+	for _, d := range all {
+		if wanted(d) {
+			out = append(out, d)
+		}
+	}
+	if limit > 0 && uint64(len(out)) > limit {
+		out = out[uint64(len(out))-limit:]
+	}
+	writeJSON(w, out)
+}
+
+func (a *Actuator) streamDecisions(w http.ResponseWriter, r *http.Request, after uint64, wanted func(decision.Decision) bool) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	flush := http.NewResponseController(w)
+	_ = flush.Flush()
+	enc := json.NewEncoder(w)
+	for d := range a.decisions.Watch(r.Context(), after) {
+		if !wanted(d) {
+			continue
+		}
+		if enc.Encode(d) != nil || flush.Flush() != nil {
+			return
+		}
+	}
+}
+
+func number(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return strconv.ParseUint(text, 10, 64)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}

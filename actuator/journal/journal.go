@@ -1,0 +1,177 @@
+// Package journal keeps on record what Laxity has stopped: one small JSON file
+// for each held container, written before the container stops and removed after
+// it goes on. It also holds the two lock files by which actuator and guardian
+// learn of each other's life and death.
+//
+// It imports the standard library only, so that the guardian, which must work
+// when everything else has failed, stays small.
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Hold is the record of one container that we paused, or are about to pause.
+type Hold struct {
+	ContainerID string `json:"container_id"`
+	Container   string `json:"container"`
+	// Cause is what kind of reason it is, as package plan names it.
+	Cause  string   `json:"cause"`
+	Reason string   `json:"reason"`
+	GPUs   []string `json:"gpus,omitempty"`
+	// Tasks are the ids of the container's unfinished tasks when it was paused.
+	Tasks []string `json:"tasks,omitempty"`
+	// Since is when the record was written, just before the container stopped.
+	Since time.Time `json:"since"`
+	// Expires is when the guardian lets go even while an actuator lives. The
+	// actuator moves it on while it sees the reason, never beyond Until.
+	Expires time.Time `json:"expires"`
+	// Until is Since + the longest hold that is allowed (--max-hold).
+	Until time.Time `json:"until"`
+}
+
+// Journal is a folder of holds. Its methods may be used by several goroutines
+// and by two processes (actuator and guardian), because each change is one
+// rename or one unlink.
+type Journal struct{ dir string }
+
+// safeID keeps a container id from naming a file outside the folder.
+var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+
+const suffix = ".json"
+
+// Open makes the folder STATEDIR/holds if it is missing.
+func Open(stateDir string) (*Journal, error) {
+	dir := filepath.Join(stateDir, "holds")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the holds journal (choose a writable --state-dir): %w", err)
+	}
+	return &Journal{dir: dir}, nil
+}
+
+func (j *Journal) path(id string) (string, error) {
+	if !safeID.MatchString(id) {
+		return "", fmt.Errorf("journal: %q is not a container id", id)
+	}
+	return filepath.Join(j.dir, id+suffix), nil
+}
+
+// Put writes or replaces a hold. When it returns nil the record survives a
+// crash of this process and of the machine.
+func (j *Journal) Put(h Hold) error {
+	path, err := j.path(h.ContainerID)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	return WriteFile(path, append(b, '\n'))
+}
+
+// Remove deletes a hold. Removing what is not there is no error.
+func (j *Journal) Remove(id string) error {
+	path, err := j.path(id)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("journal: %w", err)
+	}
+	// Not synced: a record that comes back after a power cut names a container
+	// that runs, and letting that go again does nothing.
+	return nil
+}
+
+// Get returns the hold of one container.
+func (j *Journal) Get(id string) (Hold, bool, error) {
+	path, err := j.path(id)
+	if err != nil {
+		return Hold{}, false, err
+	}
+	h, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Hold{}, false, nil
+	}
+	return h, err == nil, err
+}
+
+// List returns every hold, oldest first. A record that cannot be read is
+// returned all the same, with the id that its file name gives and expired long
+// since: the name alone is enough to let the container go.
+func (j *Journal) List() ([]Hold, error) {
+	entries, err := os.ReadDir(j.dir)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	var holds []Hold
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), suffix)
+		if !ok || !safeID.MatchString(id) {
+			continue
+		}
+		h, err := read(filepath.Join(j.dir, e.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed since ReadDir
+			continue
+		case err != nil || h.ContainerID != id:
+			h = Hold{ContainerID: id, Container: id, Reason: fmt.Sprintf("record cannot be read: %v", err)}
+		}
+		holds = append(holds, h)
+	}
+	slices.SortStableFunc(holds, func(a, b Hold) int { return a.Since.Compare(b.Since) })
+	return holds, nil
+}
+
+func read(path string) (Hold, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Hold{}, err
+	}
+	var h Hold
+	return h, json.Unmarshal(b, &h)
+}
+
+// WriteFile replaces a file so that after a crash there is either the old or
+// the new content, and after its return the new one.
+func WriteFile(path string, content []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return fmt.Errorf("journal (is the disk full?): %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+			err = fmt.Errorf("journal (is the disk full?): %w", err)
+		}
+	}()
+	if _, err = f.Write(content); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}

@@ -1,0 +1,123 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// The kernel drops a flock the moment its holder dies, however it dies. So the
+// lock that the actuator holds all its life is also how the guardian learns of
+// its death, and the other way round.
+//
+// Order: whoever wants both takes actuator.lock first. The guardian acts on
+// everything on record only while it holds actuator.lock, and a starting
+// actuator touches nothing before it has it; so the two never act at once. A
+// guardian that is about to leave gives up guardian.lock before actuator.lock:
+// an actuator that got the latter and finds the former taken is watched by a
+// guardian that stays.
+
+// ErrLocked means that another process holds the lock.
+var ErrLocked = errors.New("locked by another process")
+
+// Lock is a flock that is held until Unlock or the end of the process.
+type Lock struct{ f *os.File }
+
+// ActuatorLock is the path of the lock that an actuator holds all its life.
+func ActuatorLock(stateDir string) string { return filepath.Join(stateDir, "actuator.lock") }
+
+// GuardianLock is the path of the lock that a guardian holds all its life.
+func GuardianLock(stateDir string) string { return filepath.Join(stateDir, "guardian.lock") }
+
+func flock(path string, how int) (*Lock, error) {
+	// The descriptor is close-on-exec, so no child keeps the lock alive.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), how)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: %w", path, ErrLocked)
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return &Lock{f: f}, nil
+}
+
+// TryLock takes the lock or returns ErrLocked at once.
+func TryLock(path string) (*Lock, error) { return flock(path, syscall.LOCK_EX|syscall.LOCK_NB) }
+
+// LockWithin takes the lock, or returns ErrLocked after d. The wait rides out a
+// guardian that is letting go of what a former actuator left, and the instants
+// in which somebody probes the lock.
+func LockWithin(ctx context.Context, path string, d time.Duration) (*Lock, error) {
+	deadline := time.Now().Add(d)
+	for {
+		l, err := TryLock(path)
+		if !errors.Is(err, ErrLocked) || time.Now().After(deadline) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Wait blocks in the kernel until the lock is free and takes it. No polling:
+// it returns at once when the holder dies. A blocked flock cannot be cancelled,
+// so when ctx ends first, a goroutine stays behind that gives the lock back as
+// soon as it gets it; that is fine for a process which is about to end.
+func Wait(ctx context.Context, path string) (*Lock, error) {
+	type result struct {
+		l   *Lock
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		l, err := flock(path, syscall.LOCK_EX)
+		got <- result{l, err}
+	}()
+	select {
+	case r := <-got:
+		return r.l, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-got; r.l != nil {
+				r.l.Unlock()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// Taken reports whether some process holds the lock. It looks by trying, for an
+// instant, a shared lock.
+func Taken(path string) bool {
+	l, err := flock(path, syscall.LOCK_SH|syscall.LOCK_NB)
+	if l != nil {
+		l.Unlock()
+	}
+	return errors.Is(err, ErrLocked)
+}
+
+// Unlock gives the lock up. The file stays: removing it would let two processes
+// hold locks on two files of one name.
+func (l *Lock) Unlock() {
+	if l != nil && l.f != nil {
+		_ = l.f.Close()
+		l.f = nil
+	}
+}

@@ -1,0 +1,157 @@
+package actuator
+
+import (
+	"context"
+	"time"
+
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// loop is the one goroutine that decides. Everything in it belongs to that
+// goroutine; calls to engine and exporter happen in others and come back as
+// messages.
+type loop struct {
+	*Actuator
+
+	snap    *task.Snapshot
+	arrived time.Time
+	trouble string // why there is no fresh snapshot; said once
+
+	fetched  chan fetched
+	fetching bool
+	fetchAt  time.Time // not before
+	asked    time.Time // when the fetch under way, or the last, began
+
+	results chan result
+	flying  map[string]flight // by container id: what is being done to it
+	retry   map[string]backoff
+
+	holds    map[string]*hold
+	freed    map[string]time.Time // unpaused by us; until the snapshot says so
+	lastAct  map[string]time.Time // by GPU
+	admitted map[string][]string  // by GPU
+	waits    map[string]plan.Wait
+
+	saveFailed bool
+}
+
+type hold struct {
+	journal.Hold
+	// doubtful: the pause failed and could not be taken back, so whether the
+	// container is stopped is not known.
+	doubtful bool
+	looked   time.Time
+}
+
+type fetched struct {
+	snap  *task.Snapshot
+	began time.Time
+	err   error
+}
+
+type backoff struct {
+	next time.Time
+	wait time.Duration
+}
+
+func newLoop(a *Actuator) *loop {
+	return &loop{
+		Actuator: a,
+		fetched:  make(chan fetched, 1),
+		results:  make(chan result, 64),
+		flying:   map[string]flight{},
+		retry:    map[string]backoff{},
+		holds:    map[string]*hold{},
+		freed:    map[string]time.Time{},
+		lastAct:  map[string]time.Time{},
+		admitted: map[string][]string{},
+		waits:    map[string]plan.Wait{},
+	}
+}
+
+func (l *loop) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tick := time.NewTicker(l.o.Tick)
+	defer tick.Stop()
+	stream := l.watch(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-stream:
+			l.take(s)
+		case f := <-l.fetched:
+			l.takeFetched(f)
+		case r := <-l.results:
+			l.finish(r)
+		case <-l.inbox.Ready():
+			// The snapshot must be younger than the alert.
+			l.fetchAt = time.Time{}
+		case r := <-l.reloads:
+			l.config.Store(&r.config)
+			l.decide(decision.Decision{Kind: decision.Service, Result: decision.Done, Reason: "configuration reloaded"})
+			close(r.done)
+		case <-tick.C:
+		}
+		l.step(ctx)
+	}
+}
+
+// step does whatever is to be done now. It is cheap when that is nothing.
+func (l *loop) step(ctx context.Context) {
+	now := l.o.Now()
+	l.guard.look(now)
+	l.refresh(ctx, now)
+	l.overdue(now)
+	if l.usable(now) {
+		l.lapse(now)
+		l.pardon()
+		l.makePlan(ctx, now)
+	}
+	l.expire(ctx, now)
+	l.inspectHolds(ctx, now)
+	l.save()
+	l.publish(now)
+}
+
+func (l *loop) save() {
+	err := l.book.Save()
+	if err != nil && !l.saveFailed {
+		l.log.Error("leases are not on disk; alerts stay in the inbox until they are", "err", err)
+	}
+	l.saveFailed = err != nil
+}
+
+// decide puts a decision on record.
+func (l *loop) decide(d decision.Decision) {
+	d.Time = l.o.Now()
+	if d.Node == "" {
+		d.Node = l.node()
+	}
+	if l.snap != nil {
+		d.Snapshot = l.snap.Sequence
+	}
+	d = l.decisions.Add(d)
+	level := l.log.Info
+	if d.Result == decision.Failed {
+		level = l.log.Warn
+	}
+	args := []any{"result", string(d.Result), "reason", d.Reason}
+	for _, kv := range [][2]string{{"container", d.Container}, {"alert", d.Alert}, {"err", d.Error}} {
+		if kv[1] != "" {
+			args = append(args, kv[0], kv[1])
+		}
+	}
+	level(string(d.Kind), args...)
+}
+
+func (l *loop) node() string {
+	if l.o.Node != "" || l.snap == nil {
+		return l.o.Node
+	}
+	return l.snap.Node
+}

@@ -1,0 +1,215 @@
+// Package actuator acts: it takes alerts in, looks at what is true, and pauses
+// and unpauses containers so that those that share a GPU do not slow each other
+// down. Options → New → Run.
+//
+// It wires the packages below it and holds the one loop that changes anything;
+// what to do is decided in package plan, which is pure.
+package actuator
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/policy"
+	"github.com/laxity/laxity/actuator/state"
+)
+
+// Arbitration says when the policy decides who runs on a GPU.
+type Arbitration string
+
+const (
+	Auto   Arbitration = "auto"   // while an alert asks for it
+	Always Arbitration = "always" // all the time, without an alert
+	Never  Arbitration = "never"  // never; alerts that ask for it are only recorded
+)
+
+// GuardianMode says what to do when no guardian watches.
+type GuardianMode string
+
+const (
+	Require GuardianMode = "require" // refuse to start; hold nothing while it is away
+	Warn    GuardianMode = "warn"    // say so, and act all the same
+	Spawn   GuardianMode = "spawn"   // start one
+)
+
+// Config is what can be changed while the actuator runs.
+type Config struct {
+	// Policy is one of Policies.
+	Policy    string
+	Arbitrate Arbitration
+	// MaxHold is the longest that a container is held in one piece.
+	MaxHold time.Duration
+	// Lease is how long an alert counts after it was last seen firing. The
+	// sender must repeat it more often (Alertmanager's repeat_interval).
+	Lease time.Duration
+	// Settle is how long after an action the utilisation shows its effect.
+	Settle time.Duration
+}
+
+// Defaults of a Config.
+const (
+	DefaultPolicy  = "p3"
+	DefaultMaxHold = 10 * time.Minute
+	DefaultLease   = 5 * time.Minute
+	DefaultSettle  = 400 * time.Millisecond
+)
+
+// scheme is how a policy orders tasks and how many it lets run.
+type scheme struct {
+	order policy.Order
+	rule  plan.Rule
+}
+
+var schemes = map[string]scheme{
+	"fifo": {policy.FIFO{}, plan.One{}},
+	"p3":   {policy.FIFO{}, plan.P3{}},
+}
+
+// Policies lists the names that Config.Policy may have.
+var Policies = []string{"fifo", "p3"}
+
+func (c Config) withDefaults() Config {
+	if c.Policy == "" {
+		c.Policy = DefaultPolicy
+	}
+	if c.Arbitrate == "" {
+		c.Arbitrate = Auto
+	}
+	if c.MaxHold == 0 {
+		c.MaxHold = DefaultMaxHold
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Settle == 0 {
+		c.Settle = DefaultSettle
+	}
+	return c
+}
+
+// Validate says what is wrong and what to write instead.
+func (c Config) Validate() error {
+	if _, ok := schemes[c.Policy]; !ok {
+		return fmt.Errorf("policy %q is not known; write one of %v", c.Policy, Policies)
+	}
+	switch c.Arbitrate {
+	case Auto, Always, Never:
+	default:
+		return fmt.Errorf("arbitrate is %q; write auto, always or never", c.Arbitrate)
+	}
+	if c.MaxHold < time.Second || c.Lease < time.Second {
+		return fmt.Errorf("max-hold (%v) and lease (%v) must be at least 1s", c.MaxHold, c.Lease)
+	}
+	if c.Settle < 0 {
+		return fmt.Errorf("settle is %v; it cannot be negative", c.Settle)
+	}
+	return nil
+}
+
+// Options of an Actuator. StateDir and Source are required.
+type Options struct {
+	// Node is this node's name as alerts say it; the snapshot's if empty.
+	Node string
+	// StateDir keeps journal, inbox, leases, decisions and locks. It must be on a
+	// local disk, and the guardian must be given the same.
+	StateDir string
+	Source   state.Source
+	Config   Config
+	// Load reads the configuration again, for Reload; nil if there is none.
+	Load func() (Config, error)
+	// DryRun makes no mutating call and writes the same decisions.
+	DryRun bool
+
+	// Guardian is Spawn by default. GuardianCommand is what Spawn starts; by
+	// default this program with the arguments `guardian --state-dir=… --once`.
+	Guardian        GuardianMode
+	GuardianCommand []string
+
+	// DockerHost is the engine's address; DOCKER_HOST or the local socket if empty.
+	DockerHost string
+	// NewEnforcer replaces the Docker engine.
+	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
+
+	// AllowRemote lets clients that are not on this machine post alerts. Set it
+	// only where they have to authenticate.
+	AllowRemote bool
+	// InboxSize bounds the alerts that wait; 1000 messages by default.
+	InboxSize int
+	// MaxSnapshotAge is how old a snapshot may be to act on; 10 s by default.
+	MaxSnapshotAge time.Duration
+	// HoldLease is how long a hold lasts after its reason was last seen; the
+	// guardian ends it then though the actuator lives. 30 s by default.
+	HoldLease time.Duration
+
+	Logger  *slog.Logger
+	Metrics *collector.Metrics
+	// Now is the clock and Tick how often it is looked at; time.Now and 100 ms by
+	// default.
+	Now  func() time.Time
+	Tick time.Duration
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.StateDir == "" || o.Source == nil {
+		return o, errors.New("actuator: StateDir and Source are required")
+	}
+	o.Config = o.Config.withDefaults()
+	if err := o.Config.Validate(); err != nil {
+		return o, err
+	}
+	switch o.Guardian {
+	case "":
+		o.Guardian = Spawn
+	case Require, Warn, Spawn:
+	default:
+		return o, fmt.Errorf("guardian is %q; write require, warn or spawn", o.Guardian)
+	}
+	if len(o.GuardianCommand) == 0 && o.Guardian == Spawn {
+		self, err := os.Executable()
+		if err != nil {
+			return o, fmt.Errorf("find this program, to start the guardian: %w", err)
+		}
+		o.GuardianCommand = []string{self, "guardian", "--once", "--state-dir=" + o.StateDir}
+		if o.DockerHost != "" {
+			o.GuardianCommand = append(o.GuardianCommand, "--docker.host="+o.DockerHost)
+		}
+	}
+	if o.NewEnforcer == nil {
+		host := o.DockerHost
+		o.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
+			engine, err := docker.Dial(host)
+			if err != nil {
+				return nil, err
+			}
+			return docker.New(docker.Options{Engine: engine, Journal: j})
+		}
+	}
+	setDefault(&o.InboxSize, 1000)
+	setDefault(&o.MaxSnapshotAge, 10*time.Second)
+	setDefault(&o.HoldLease, 30*time.Second)
+	setDefault(&o.Tick, 100*time.Millisecond)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = collector.New()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o, nil
+}
+
+func setDefault[T ~int | ~int64](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}

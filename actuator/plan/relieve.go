@@ -1,0 +1,70 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Memory pressure begins and ends at different shares, so that a container is
+// not let go by the effect of its own pause.
+const (
+	PressureBegins = 0.95
+	PressureEnds   = 0.90
+)
+
+// relieve stops, on each GPU under memory pressure, the last admitted and least
+// urgent container: pausing frees no memory, but keeps it from taking more. One
+// at a time, with a fresh sample in between, and never the last that runs.
+func (p *planner) relieve() {
+	for _, g := range p.in.GPUs {
+		if !g.Relieve {
+			continue
+		}
+		p.keepRelieved(g)
+		if g.Memory < PressureBegins || !g.Fresh {
+			continue
+		}
+		if c, ok := p.victim(g); ok {
+			p.waits[c.ID] = Wait{Relieve, fmt.Sprintf("memory use of %s is %.1f %%, and it is last in order", g.UUID, 100*g.Memory)}
+		}
+	}
+}
+
+// keepRelieved holds on to what was stopped for this reason until the pressure
+// is over; but the first in order goes on when nobody else is left to run.
+func (p *planner) keepRelieved(g GPU) {
+	if g.Memory < PressureEnds {
+		return
+	}
+	others := false // one that is not held for memory, so can run or comes in turn
+	for _, c := range p.queue {
+		others = others || (c.Cause != Relieve && p.waits[c.ID].Reason == "" && slices.Contains(c.gpus(), g.UUID))
+	}
+	for _, c := range p.queue {
+		if c.Cause != Relieve || !slices.Contains(c.gpus(), g.UUID) {
+			continue
+		}
+		if !others {
+			others = true
+			continue
+		}
+		if p.waits[c.ID].Reason == "" {
+			p.waits[c.ID] = Wait{Relieve, fmt.Sprintf("memory use of %s is %.1f %%", g.UUID, 100*g.Memory)}
+		}
+	}
+}
+
+// victim is the last in order of those that run on the GPU and were not stopped
+// above, if another one is left.
+func (p *planner) victim(g GPU) (Container, bool) {
+	var running []Container
+	for _, c := range p.queue {
+		if c.Standing == Runs && p.waits[c.ID].Reason == "" && slices.Contains(c.gpus(), g.UUID) {
+			running = append(running, c)
+		}
+	}
+	if len(running) < 2 {
+		return Container{}, false
+	}
+	return running[len(running)-1], true
+}

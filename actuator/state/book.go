@@ -1,0 +1,252 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator/journal"
+)
+
+// Wish is what an alert asks for.
+type Wish string
+
+const (
+	WishArbitrate Wish = "arbitrate" // of a GPU: let the policy decide who runs
+	WishRelieve   Wish = "relieve"   // of a GPU: stop the last admitted one
+	WishPause     Wish = "pause"     // of a container: stop it
+	WishDrain     Wish = "drain"     // of the node: no new placements
+)
+
+// Lease is a wish with an end. A firing alert opens or renews it; it closes when
+// the alert is resolved and the snapshot confirms it, or when it is over.
+type Lease struct {
+	Wish Wish `json:"wish"`
+	// Target is a GPU's UUID, a container's name or id, or the node.
+	Target string `json:"target"`
+	// Alert is its name, Fingerprint what identifies it at the sender.
+	Alert       string    `json:"alert"`
+	Fingerprint string    `json:"fingerprint"`
+	StartsAt    time.Time `json:"starts_at"`
+	Opened      time.Time `json:"opened"`
+	Expires     time.Time `json:"expires"`
+	// Resolved: the sender says that it is over; it lasts until the snapshot
+	// confirms it, or to its end.
+	Resolved bool `json:"resolved,omitempty"`
+}
+
+// Exemption keeps a container from being held as long as these tasks last, or,
+// without tasks, for as long as it is being asked for.
+type Exemption struct {
+	ContainerID string    `json:"container_id"`
+	Tasks       []string  `json:"tasks,omitempty"`
+	Reason      string    `json:"reason"`
+	Since       time.Time `json:"since"`
+}
+
+// tombstone remembers an alert that was resolved, so that a late repeat of its
+// firing does not open it again.
+type tombstone struct {
+	StartsAt time.Time `json:"starts_at"`
+	At       time.Time `json:"at"`
+}
+
+// tombstoneAge is how long a resolved alert is remembered; repeats are minutes
+// late at most.
+const tombstoneAge = time.Hour
+
+// maxTombstones bounds how many are remembered.
+const maxTombstones = 4096
+
+// Book holds the leases and exemptions. It survives a restart: Save writes it
+// before the alert that changed it leaves the inbox. It is used by one goroutine.
+type Book struct {
+	path  string
+	dirty bool
+	d     bookData
+}
+
+type bookData struct {
+	Leases     map[string]Lease     `json:"leases"`
+	Exempt     map[string]Exemption `json:"exempt"`
+	Tombstones map[string]tombstone `json:"tombstones"`
+}
+
+// OpenBook reads the file, or starts an empty book if there is none. A file that
+// cannot be read is put aside with an error that says so; the book is then empty
+// and usable: alerts that still fire open their leases again.
+func OpenBook(path string) (*Book, error) {
+	b := &Book{path: path}
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		if err = json.Unmarshal(raw, &b.d); err != nil {
+			err = fmt.Errorf("the leases in %s cannot be read, they were put aside as .bad: %w", path, errors.Join(err, os.Rename(path, path+".bad")))
+			b.d = bookData{}
+		}
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if b.d.Leases == nil {
+		b.d.Leases = map[string]Lease{}
+	}
+	if b.d.Exempt == nil {
+		b.d.Exempt = map[string]Exemption{}
+	}
+	if b.d.Tombstones == nil {
+		b.d.Tombstones = map[string]tombstone{}
+	}
+	return b, err
+}
+
+// Save writes the book if it changed.
+func (b *Book) Save() error {
+	if !b.dirty {
+		return nil
+	}
+	raw, err := json.Marshal(b.d)
+	if err != nil {
+		return err
+	}
+	if err := journal.WriteFile(b.path, raw); err != nil {
+		return fmt.Errorf("keep the leases: %w", err)
+	}
+	b.dirty = false
+	return nil
+}
+
+// key: a fingerprint stands for an alert's labels, so for its target too.
+func key(w Wish, fingerprint string) string { return string(w) + "/" + fingerprint }
+
+// Fire opens or renews a lease. It reports whether the lease is new; stale means
+// that this firing is older than a resolve that was seen, and changed nothing.
+func (b *Book) Fire(l Lease) (opened, stale bool) {
+	k := key(l.Wish, l.Fingerprint)
+	if t, ok := b.d.Tombstones[k]; ok && !l.StartsAt.After(t.StartsAt) {
+		return false, true
+	}
+	old, ok := b.d.Leases[k]
+	if ok && old.Resolved && !l.StartsAt.After(old.StartsAt) {
+		return false, true
+	}
+	if ok {
+		l.Opened = old.Opened
+		if old.Expires.After(l.Expires) {
+			l.Expires = old.Expires // a late repeat does not shorten it
+		}
+		if old.StartsAt.After(l.StartsAt) {
+			l.StartsAt = old.StartsAt
+		}
+	}
+	delete(b.d.Tombstones, k)
+	b.d.Leases[k] = l
+	b.dirty = true
+	return !ok, false
+}
+
+// Resolve marks a lease as resolved by its sender. It reports whether there was
+// one; either way the resolve is remembered.
+func (b *Book) Resolve(w Wish, fingerprint string, startsAt, now time.Time) bool {
+	k := key(w, fingerprint)
+	l, ok := b.d.Leases[k]
+	if ok && l.StartsAt.After(startsAt) {
+		return false // resolves an earlier firing
+	}
+	b.dirty = true
+	if ok {
+		l.Resolved = true
+		b.d.Leases[k] = l
+		return true
+	}
+	if t := b.d.Tombstones[k]; !t.StartsAt.After(startsAt) {
+		b.d.Tombstones[k] = tombstone{StartsAt: startsAt, At: now}
+	}
+	return false
+}
+
+// Close ends a lease and remembers it as resolved.
+func (b *Book) Close(l Lease, now time.Time) {
+	k := key(l.Wish, l.Fingerprint)
+	delete(b.d.Leases, k)
+	if l.Resolved {
+		b.d.Tombstones[k] = tombstone{StartsAt: l.StartsAt, At: now}
+	}
+	b.dirty = true
+}
+
+// Leases returns the open ones, oldest first.
+func (b *Book) Leases() []Lease {
+	all := make([]Lease, 0, len(b.d.Leases))
+	for _, l := range b.d.Leases {
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(x, y Lease) int {
+		if c := x.Opened.Compare(y.Opened); c != 0 {
+			return c
+		}
+		return strings.Compare(key(x.Wish, x.Fingerprint), key(y.Wish, y.Fingerprint))
+	})
+	return all
+}
+
+// Find returns the first lease of this wish whose target matches.
+func (b *Book) Find(w Wish, matches func(target string) bool) (Lease, bool) {
+	for _, l := range b.Leases() {
+		if l.Wish == w && matches(l.Target) {
+			return l, true
+		}
+	}
+	return Lease{}, false
+}
+
+// Exempt keeps a container from being held again.
+func (b *Book) Exempt(e Exemption) {
+	b.d.Exempt[e.ContainerID] = e
+	b.dirty = true
+}
+
+// Exemption returns the exemption of a container.
+func (b *Book) Exemption(id string) (Exemption, bool) {
+	e, ok := b.d.Exempt[id]
+	return e, ok
+}
+
+// Exemptions returns all, by container id.
+func (b *Book) Exemptions() []Exemption {
+	all := make([]Exemption, 0, len(b.d.Exempt))
+	for _, e := range b.d.Exempt {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(x, y Exemption) int { return strings.Compare(x.ContainerID, y.ContainerID) })
+	return all
+}
+
+// Forgive ends an exemption.
+func (b *Book) Forgive(id string) {
+	delete(b.d.Exempt, id)
+	b.dirty = true
+}
+
+// Sweep forgets old tombstones, and the oldest beyond the bound.
+func (b *Book) Sweep(now time.Time) {
+	for k, t := range b.d.Tombstones {
+		if now.Sub(t.At) > tombstoneAge {
+			delete(b.d.Tombstones, k)
+			b.dirty = true
+		}
+	}
+	for len(b.d.Tombstones) > maxTombstones {
+		oldest := ""
+		for k, t := range b.d.Tombstones {
+			if oldest == "" || t.At.Before(b.d.Tombstones[oldest].At) {
+				oldest = k
+			}
+		}
+		delete(b.d.Tombstones, oldest)
+		b.dirty = true
+	}
+}

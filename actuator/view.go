@@ -1,0 +1,182 @@
+package actuator
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// makePlan decides on what is true now and sets the actions going.
+func (l *loop) makePlan(ctx context.Context, now time.Time) {
+	p := plan.Make(l.input(now))
+	l.admitted, l.waits = p.Admitted, p.Waits
+	if !l.arrived.IsZero() {
+		l.metrics.Decision.Observe(l.o.Now().Sub(l.arrived).Seconds())
+		l.arrived = time.Time{} // once for each snapshot
+	}
+	l.renew(now)
+	for _, a := range p.Actions {
+		l.begin(ctx, now, a)
+	}
+}
+
+// input puts together what a plan depends on.
+func (l *loop) input(now time.Time) plan.Input {
+	c := l.Config()
+	in := plan.Input{Order: schemes[c.Policy].order, Rule: schemes[c.Policy].rule}
+	for _, g := range l.snap.GPUs {
+		in.GPUs = append(in.GPUs, plan.GPU{
+			UUID:        g.UUID,
+			Utilization: float64(g.Utilization),
+			Memory:      memoryShare(g),
+			Fresh:       l.fresh(g.UUID, c.Settle),
+			Arbitrated:  l.arbitrated(g.UUID),
+			Relieve:     l.wished(state.WishRelieve, g.UUID),
+			Admitted:    l.admitted[g.UUID],
+		})
+	}
+	tasks := map[string][]task.Task{}
+	for _, t := range l.snap.Tasks {
+		if t.State.Unfinished() {
+			tasks[t.ContainerID] = append(tasks[t.ContainerID], t)
+		}
+	}
+	for _, s := range l.snap.Containers {
+		in.Containers = append(in.Containers, l.container(s, tasks[s.ID], now))
+	}
+	return in
+}
+
+func (l *loop) container(s task.Container, tasks []task.Task, now time.Time) plan.Container {
+	c := plan.Container{
+		ID: s.ID, Name: s.Name, Tasks: tasks,
+		Managed: s.Spec.Managed, Never: s.Spec.NeverPause,
+		Standing: l.standing(s, now),
+	}
+	if h, ok := l.holds[s.ID]; ok && c.Standing == plan.Ours {
+		c.Cause = plan.Cause(h.Cause)
+	}
+	if e, ok := l.book.Exemption(s.ID); ok {
+		c.Exempt = e.Reason
+	}
+	if !l.guard.mayHold() {
+		c.Exempt = "no guardian watches, so nothing is held"
+	}
+	if lease, ok := l.book.Find(state.WishPause, func(target string) bool { return target == s.ID }); ok {
+		c.Asked = "alert " + lease.Alert + " asks for it"
+	}
+	return c
+}
+
+// believe is how long our own unpause counts for more than a snapshot that still
+// says paused.
+const believe = 2 * time.Second
+
+// standing says whose doing it is that a container does not run. Where we have
+// acted, our own knowledge is younger than the snapshot.
+func (l *loop) standing(c task.Container, now time.Time) plan.Standing {
+	if f, ok := l.flying[c.ID]; ok && f.kind != look {
+		if f.kind == plan.Pause {
+			return plan.Ours
+		}
+		return plan.Runs
+	}
+	if _, ok := l.holds[c.ID]; ok {
+		return plan.Ours
+	}
+	if t, ok := l.freed[c.ID]; ok && now.Sub(t) < believe {
+		return plan.Runs
+	}
+	if c.Paused {
+		return plan.Somebody
+	}
+	return plan.Runs
+}
+
+func (l *loop) arbitrated(gpu string) bool {
+	switch l.Config().Arbitrate {
+	case Always:
+		return true
+	case Never:
+		return false
+	default:
+		return l.wished(state.WishArbitrate, gpu)
+	}
+}
+
+func (l *loop) wished(w state.Wish, target string) bool {
+	_, ok := l.book.Find(w, func(t string) bool { return t == target })
+	return ok
+}
+
+// fresh reports whether the snapshot's samples of the GPU show the effect of the
+// last action on it.
+func (l *loop) fresh(gpu string, settle time.Duration) bool {
+	for _, f := range l.flying {
+		if f.kind != look && slices.Contains(f.gpus, gpu) {
+			return false
+		}
+	}
+	t, acted := l.lastAct[gpu]
+	return !acted || !l.snap.Time.Before(t.Add(settle))
+}
+
+// names says which containers these ids are, for people.
+func (l *loop) names(ids []string) []string {
+	out := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if c, ok := l.snap.FindContainer(id); ok {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// publish makes the present state readable by others.
+func (l *loop) publish(now time.Time) {
+	c := l.Config()
+	s := &State{
+		Time: now, Node: l.node(), DryRun: l.o.DryRun, Policy: c.Policy, Arbitrate: c.Arbitrate,
+		GuardianUp: l.guard.up.Load(), Leases: l.book.Leases(), Exemptions: l.book.Exemptions(),
+		Inbox: l.inbox.Len(), Trouble: l.trouble,
+		Drained: l.wished(state.WishDrain, l.node()),
+	}
+	s.Ready = l.snap != nil && l.trouble == "" && l.guard.mayHold()
+	for _, id := range slices.Sorted(maps.Keys(l.holds)) {
+		s.Holds = append(s.Holds, l.holds[id].Hold)
+	}
+	if l.snap == nil {
+		l.published.Store(s)
+		return
+	}
+	s.SnapshotSequence, s.SnapshotTime = l.snap.Sequence, l.snap.Time
+	for _, g := range l.snap.GPUs {
+		s.GPUs = append(s.GPUs, GPUState{
+			UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Seconds(memoryShare(g)),
+			Tasks: len(l.snap.TasksOn(g.UUID)), Arbitrated: l.arbitrated(g.UUID),
+			Relieve: l.wished(state.WishRelieve, g.UUID), Admitted: l.names(l.admitted[g.UUID]),
+		})
+	}
+	for _, c := range l.snap.Containers {
+		s.Containers = append(s.Containers, l.containerState(c, now))
+	}
+	l.published.Store(s)
+}
+
+func (l *loop) containerState(c task.Container, now time.Time) ContainerState {
+	cs := ContainerState{
+		ID: c.ID, Name: c.Name, Managed: c.Spec.Managed, NeverPause: c.Spec.NeverPause,
+		Standing: l.standing(c, now), Waits: l.waits[c.ID].Reason,
+	}
+	for _, t := range l.snap.Tasks {
+		if t.ContainerID == c.ID && t.State.Unfinished() {
+			cs.Tasks++
+		}
+	}
+	return cs
+}

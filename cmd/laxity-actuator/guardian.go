@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/promslog"
+
+	"github.com/laxity/laxity/actuator"
+)
+
+type guardianCommand struct {
+	name string
+	o    actuator.GuardianOptions
+}
+
+func newGuardianCommand(app *kingpin.Application) *guardianCommand {
+	g := &guardianCommand{}
+	cmd := app.Command("guardian", "Wait for the actuator's end, whatever its cause, and unpause at once what it left paused.")
+	cmd.Flag("state-dir", "The actuator's --state-dir.").Default(defaultStateDir).StringVar(&g.o.StateDir)
+	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST.").StringVar(&g.o.DockerHost)
+	cmd.Flag("once", "End when no actuator lives and nothing is on record. The actuator starts its own guardian like this.").BoolVar(&g.o.Once)
+	g.name = cmd.FullCommand()
+	return g
+}
+
+func (g *guardianCommand) run(ctx context.Context) error {
+	g.o.Logger = promslog.New(&promslog.Config{})
+	return actuator.RunGuardian(ctx, g.o)
+}

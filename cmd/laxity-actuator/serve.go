@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/oklog/run"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/common/promslog/flag"
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
+)
+
+// defaultStateDir is where the state is kept if nothing else is said.
+const defaultStateDir = "/var/lib/laxity/actuator"
+
+type serveCommand struct {
+	exporter, node, stateDir, docker, guardian string
+	configFile                                 string
+	config                                     actuator.Config
+	arbitrate                                  string
+	dryRun, insecure                           bool
+	listen                                     []string
+	webConfig                                  string
+	log                                        *promslog.Config
+}
+
+func newServeCommand(app *kingpin.Application) *serveCommand {
+	s := &serveCommand{log: &promslog.Config{}}
+	cmd := app.Command("serve", "Act (the default).").Default()
+	cmd.Flag("exporter", "Address of the laxity-exporter of this node.").Default("http://127.0.0.1:9870").StringVar(&s.exporter)
+	cmd.Flag("node", "Name of this node, as alerts have it in their label node. Default: what the exporter says.").StringVar(&s.node)
+	cmd.Flag("state-dir", "Folder on a local disk for what must survive a crash: holds, leases, inbox, decisions. The guardian needs the same.").
+		Default(defaultStateDir).StringVar(&s.stateDir)
+	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST. Default: DOCKER_HOST, or the local socket.").StringVar(&s.docker)
+	cmd.Flag("policy", "Who runs on a contended GPU: fifo (one at a time, by start) or p3 (by start, as many as fill the GPU).").
+		Default(actuator.DefaultPolicy).EnumVar(&s.config.Policy, actuator.Policies...)
+	cmd.Flag("arbitrate", "When the policy decides: auto (while an alert with action=arbitrate fires), always, never.").
+		Default(string(actuator.Auto)).EnumVar(&s.arbitrate, string(actuator.Auto), string(actuator.Always), string(actuator.Never))
+	cmd.Flag("max-hold", "Longest time that a container is held in one piece; then it runs to the end of its task.").
+		Default(actuator.DefaultMaxHold.String()).DurationVar(&s.config.MaxHold)
+	cmd.Flag("lease", "How long an alert counts after it was last seen firing. Alertmanager's repeat_interval must be shorter.").
+		Default(actuator.DefaultLease.String()).DurationVar(&s.config.Lease)
+	cmd.Flag("settle", "How long after a pause or unpause the GPU's utilisation shows its effect.").
+		Default(actuator.DefaultSettle.String()).DurationVar(&s.config.Settle)
+	cmd.Flag("config.file", "YAML file that overrides policy, arbitrate, max_hold, lease and settle, and is read again by SIGHUP or POST /-/reload.").
+		StringVar(&s.configFile)
+	cmd.Flag("dry-run", "Make no mutating call; write the same decisions.").BoolVar(&s.dryRun)
+	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require it and refuse to start.").
+		Default(string(actuator.Spawn)).EnumVar(&s.guardian, string(actuator.Spawn), string(actuator.Warn), string(actuator.Require))
+	cmd.Flag("web.listen-address", "Address to listen on; may be repeated. Alerts are taken from other machines only if they have to authenticate by --web.config.file.").
+		Default("127.0.0.1:9871").StringsVar(&s.listen)
+	cmd.Flag("web.config.file", "TLS and basic auth, as in Prometheus's exporter-toolkit.").StringVar(&s.webConfig)
+	flag.AddFlags(app, s.log)
+	return s
+}
+
+func (s *serveCommand) run(ctx context.Context) error {
+	logger := promslog.New(s.log)
+	s.config.Arbitrate = actuator.Arbitration(s.arbitrate)
+	if err := s.config.Validate(); err != nil {
+		return err
+	}
+	config, err := loadConfig(s.configFile, s.config)
+	if err != nil {
+		return err
+	}
+	authenticated, err := authenticates(s.webConfig)
+	if err != nil {
+		return err
+	}
+	source, err := state.NewHTTP(s.exporter, nil)
+	if err != nil {
+		return fmt.Errorf("--exporter: %w", err)
+	}
+	o := actuator.Options{
+		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
+		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker,
+		AllowRemote: authenticated, Logger: logger,
+	}
+	if s.configFile != "" {
+		o.Load = func() (actuator.Config, error) { return loadConfig(s.configFile, s.config) }
+	}
+	a, err := actuator.New(o)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, a, authenticated, logger)
+}
+
+// serve runs the actuator, its web server and the reload signal until one ends.
+func (s *serveCommand) serve(ctx context.Context, a *actuator.Actuator, authenticated bool, logger *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !authenticated {
+		warnOfRemote(s.listen, logger)
+	}
+	server := &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12},
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	systemd := false
+	flags := &web.FlagConfig{WebListenAddresses: &s.listen, WebSystemdSocket: &systemd, WebConfigFile: &s.webConfig}
+
+	var g run.Group
+	g.Add(func() error { return a.Run(ctx) }, func(error) { cancel() })
+	g.Add(func() error {
+		err := web.ListenAndServe(server, flags, logger)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return fmt.Errorf("web server: %w", err)
+	}, func(error) {
+		cancel()
+		stop, done := context.WithTimeout(context.Background(), 2*time.Second)
+		defer done()
+		_ = server.Shutdown(stop)
+	})
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	g.Add(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-hup:
+				if err := a.Reload(ctx); err != nil {
+					logger.Error("not reloaded", "err", err)
+				}
+			}
+		}
+	}, func(error) { cancel() })
+	return g.Run()
+}
+
+func warnOfRemote(listen []string, logger *slog.Logger) {
+	for _, address := range listen {
+		host, _, err := net.SplitHostPort(address)
+		if ip := net.ParseIP(host); err == nil && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			logger.Warn("anybody may read the status here; alerts are taken from this machine only, because nobody has to authenticate (--web.config.file)", "address", address)
+		}
+	}
+}
