@@ -1,0 +1,252 @@
+// Package compose_test checks the stack as far as that can be done without a
+// registry: the files parse, name only what exists, and ask for no more rights
+// than they say.
+package compose_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/laxity/laxity/actuator"
+)
+
+type service struct {
+	Image       string
+	Entrypoint  []string
+	Command     []string
+	Profiles    []string
+	Volumes     []string
+	Ports       []string
+	CapDrop     []string `yaml:"cap_drop"`
+	ReadOnly    bool     `yaml:"read_only"`
+	Privileged  bool
+	NetworkMode string `yaml:"network_mode"`
+	Environment map[string]string
+}
+
+type stack struct {
+	Services map[string]service
+	Volumes  map[string]any
+}
+
+func read[T any](t *testing.T, file string) (v T) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(content, &v); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return v
+}
+
+func TestServices(t *testing.T) {
+	s := read[stack](t, "compose.yaml")
+	for _, name := range []string{"exporter", "guardian", "actuator", "prometheus", "alertmanager", "grafana"} {
+		if sv, ok := s.Services[name]; !ok || len(sv.Profiles) > 0 {
+			t.Errorf("%s must be in the stack whatever the profile", name)
+		}
+	}
+	for name, sv := range s.Services {
+		if sv.Image == "" {
+			t.Errorf("%s has no image", name)
+		}
+		if sv.Privileged || !slices.Equal(sv.CapDrop, []string{"ALL"}) {
+			t.Errorf("%s must drop all capabilities and add what it needs", name)
+		}
+		if !sv.ReadOnly && !strings.HasPrefix(name, "tenant") {
+			t.Errorf("%s can write to its root", name)
+		}
+		if sv.NetworkMode == "host" {
+			loopbackOnly(t, name, sv)
+		}
+		for _, v := range sv.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			switch {
+			case strings.HasPrefix(source, "."):
+				if _, err := os.Stat(source); err != nil {
+					t.Errorf("%s mounts what is not there: %v", name, err)
+				}
+				if !strings.HasSuffix(v, ":ro") {
+					t.Errorf("%s can write to %s of the repository", name, source)
+				}
+			case !strings.HasPrefix(source, "/"):
+				if _, ok := s.Volumes[source]; !ok {
+					t.Errorf("%s mounts the volume %s, which is not declared", name, source)
+				}
+			}
+		}
+	}
+	if s.Services["actuator"].Volumes == nil || !slices.Equal(s.Services["actuator"].Volumes, s.Services["guardian"].Volumes) {
+		t.Error("actuator and guardian must see the same state, engine and cgroups")
+	}
+}
+
+// loopbackOnly: with the host's network, what listens on all addresses is open to
+// everybody.
+func loopbackOnly(t *testing.T, name string, sv service) {
+	t.Helper()
+	if len(sv.Ports) > 0 {
+		t.Errorf("%s publishes ports", name)
+	}
+	if name == "guardian" { // listens on nothing
+		return
+	}
+	for _, arg := range append(slices.Clone(sv.Command), sv.Environment["GF_SERVER_HTTP_ADDR"]) {
+		if strings.HasPrefix(strings.TrimPrefix(arg, "--web.listen-address="), "127.0.0.1") {
+			return
+		}
+	}
+	t.Errorf("%s does not say that it listens on 127.0.0.1 alone", name)
+}
+
+// The flags that the stack gives our programs exist.
+func TestFlags(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs; not with -short")
+	}
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "../cmd/laxity-exporter", "../cmd/laxity-actuator", "./simgpu").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	flag := regexp.MustCompile(`^--[a-z][a-z.-]*`)
+	for name, sv := range read[stack](t, "compose.yaml").Services {
+		if len(sv.Entrypoint) == 0 || sv.Entrypoint[0] == "matmul" {
+			continue
+		}
+		program := exec.CommandContext(t.Context(), filepath.Join(dir, sv.Entrypoint[0]), "--help-long")
+		help, err := program.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", program, err, help)
+		}
+		for _, arg := range sv.Command {
+			f := flag.FindString(arg)
+			if f == "" {
+				if !strings.Contains(string(help), "\n"+arg+" ") && !strings.Contains(string(help), "\n  "+arg+" ") {
+					t.Errorf("%s: %s has no command %s", name, sv.Entrypoint[0], arg)
+				}
+				continue
+			}
+			if !regexp.MustCompile(regexp.QuoteMeta(f) + `[=\s.]`).Match(help) {
+				t.Errorf("%s: %s has no flag %s", name, sv.Entrypoint[0], f)
+			}
+		}
+	}
+}
+
+func TestComposeConfig(t *testing.T) {
+	compose := []string{"docker", "compose"}
+	if exec.CommandContext(t.Context(), "docker", "compose", "version").Run() != nil {
+		path, err := exec.LookPath("docker-compose")
+		if err != nil {
+			t.Skip("neither `docker compose` nor docker-compose is installed (Debian and Ubuntu: apt-get install docker-compose): the compose file was only read")
+		}
+		compose = []string{path}
+	}
+	for name, tc := range map[string]struct {
+		args     []string
+		says     []string
+		saysNone []string
+	}{
+		"GPU": {nil, []string{"--device=auto", "runtime: nvidia"}, []string{"simgpu"}},
+		"sim": {[]string{"--env-file", "sim.env"}, []string{"--device=sim:/run/laxity-sim/gpu.sock", "runtime: runc", "simgpu", "tenant-a"}, []string{"runtime: nvidia"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append(slices.Clone(compose), "-f", "compose.yaml")
+			args = append(append(args, tc.args...), "config")
+			out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+			}
+			for _, s := range tc.says {
+				if !strings.Contains(string(out), s) {
+					t.Errorf("no %q in the configuration", s)
+				}
+			}
+			for _, s := range tc.saysNone {
+				// docker-compose 1 prints the services of all profiles.
+				if strings.Contains(string(out), s) && s != "simgpu" {
+					t.Errorf("%q in the configuration", s)
+				}
+			}
+		})
+	}
+}
+
+// The profile named in sim.env exists, or nothing of it would start.
+func TestSimEnv(t *testing.T) {
+	env, err := os.ReadFile("sim.env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(env), "COMPOSE_PROFILES=sim\n") || !slices.Contains(read[stack](t, "compose.yaml").Services["simgpu"].Profiles, "sim") {
+		t.Error("sim.env and compose.yaml do not agree on the profile")
+	}
+}
+
+func TestPrometheusAndAlertmanagerAcceptTheirFiles(t *testing.T) {
+	for program, args := range map[string][]string{
+		"promtool": {"check", "config", "prometheus.yml"},
+		"amtool":   {"check-config", "alertmanager.yml"},
+	} {
+		t.Run(program, func(t *testing.T) {
+			path, err := exec.LookPath(program)
+			if err != nil {
+				t.Skipf("%s is not installed (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager)", program)
+			}
+			if out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil {
+				t.Errorf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+			}
+		})
+	}
+}
+
+// What the latency, and the holds' leases, rest on.
+func TestAlertmanagerIsFastAndRepeats(t *testing.T) {
+	type route struct {
+		Receiver       string
+		GroupBy        []string      `yaml:"group_by"`
+		GroupWait      string        `yaml:"group_wait"`
+		GroupInterval  time.Duration `yaml:"group_interval"`
+		RepeatInterval time.Duration `yaml:"repeat_interval"`
+		Matchers       []string
+		Continue       bool
+		Routes         []route
+	}
+	c := read[struct {
+		Route     route
+		Receivers []struct {
+			Name     string
+			Webhooks []struct {
+				URL          string
+				SendResolved bool `yaml:"send_resolved"`
+				MaxAlerts    int  `yaml:"max_alerts"`
+			} `yaml:"webhook_configs"`
+		}
+	}](t, "alertmanager.yml")
+	r := c.Route
+	if !slices.Equal(r.GroupBy, []string{"..."}) || r.GroupWait != "0s" || r.GroupInterval > 100*time.Millisecond {
+		t.Errorf("the route waits: %+v", r)
+	}
+	act := r.Routes[0]
+	if act.Receiver != "actuator" || !act.Continue || !slices.Equal(act.Matchers, []string{`action=~".+"`}) {
+		t.Errorf("alerts with an action must go to the actuator and on to people: %+v", act)
+	}
+	if act.RepeatInterval <= 0 || act.RepeatInterval > actuator.DefaultLease/2 {
+		t.Errorf("alerts are repeated every %v; the actuator's lease is %v, and one repeat may be lost", act.RepeatInterval, actuator.DefaultLease)
+	}
+	w := c.Receivers[0].Webhooks
+	if len(w) != 1 || !w[0].SendResolved || w[0].MaxAlerts != 0 || !strings.HasSuffix(w[0].URL, ":9871/api/v1/alerts") {
+		t.Errorf("webhook: %+v", w)
+	}
+}

@@ -1,0 +1,99 @@
+// Command simgpu serves one simulated GPU on a unix socket, for the stack's
+// profile sim: the exporter reads it with --device=sim:SOCKET, and containers
+// compute on it by the stand-in libcuda, which this command lays ready. It is
+// not part of what one installs on a machine with GPUs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/laxity/laxity/bench/workload"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/device/sim/cuda"
+)
+
+// builtLibrary is where build.sh puts the library into the image.
+const builtLibrary = "/usr/lib/laxity-sim/libcuda.so.1"
+
+func main() {
+	app := kingpin.New("simgpu", "A simulated GPU for the stack's profile sim.")
+	serve := app.Command("serve", "Serve a simulated GPU until a signal comes.")
+	socket := serve.Flag("socket", "Unix socket to listen on.").Required().String()
+	library := serve.Flag("library", "Folder to put the stand-in libcuda.so.1 into, for the containers to mount.").Required().String()
+	build := app.Command("build", "Compile libcuda.so.1 and the workload matmul; needs gcc.")
+	dir := build.Arg("folder", "Where to put them.").Required().String()
+
+	var err error
+	switch kingpin.MustParse(app.Parse(os.Args[1:])) {
+	case serve.FullCommand():
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		err = runServer(ctx, *socket, *library)
+	case build.FullCommand():
+		err = runBuild(*dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "simgpu:", err)
+		os.Exit(1)
+	}
+}
+
+func runServer(ctx context.Context, socket, library string) error {
+	if err := copyFile(builtLibrary, filepath.Join(library, "libcuda.so.1"), 0o755); err != nil {
+		return err
+	}
+	// Small matrices with the phases of large ones: tenants last as long as on an
+	// H200 and need little memory of this machine.
+	gpu, err := sim.New(sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(512)}}})
+	if err != nil {
+		return err
+	}
+	// The socket of a server before this one; its folder is ours.
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
+	if err != nil {
+		return err
+	}
+	// Tenants run as whoever their image says.
+	if err := os.Chmod(socket, 0o666); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := gpu.Serve(ctx, l); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func runBuild(dir string) error {
+	program, err := workload.Build("")
+	if err != nil {
+		return err
+	}
+	lib, err := cuda.Build("")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		copyFile(program, filepath.Join(dir, "matmul"), 0o755),
+		copyFile(filepath.Join(lib, "libcuda.so.1"), filepath.Join(dir, "libcuda.so.1"), 0o755),
+	)
+}
+
+func copyFile(from, to string, mode os.FileMode) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, mode)
+}
