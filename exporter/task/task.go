@@ -93,7 +93,8 @@ type Task struct {
 	Deadline time.Time `json:"deadline,omitzero"`
 	// MemoryUsed is the GPU memory it holds on each GPU, bytes, by UUID.
 	MemoryUsed map[string]uint64 `json:"memory_used_bytes,omitempty"`
-	// HeldSeconds and PausedSeconds say how long it has stood still so far.
+	// HeldSeconds and PausedSeconds say how long it stood still, in stays that
+	// are over: the present one began at StateSince.
 	HeldSeconds   Seconds `json:"held_seconds"`
 	PausedSeconds Seconds `json:"paused_seconds"`
 	// StateSince is when it entered State.

@@ -205,6 +205,11 @@ func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 	}
 	o.stay(mark.Time)
 	o.State, o.StateSince, o.End = state, mark.Time, &mark
+	// A busy interval ends when its work was done, which is learned later: what
+	// it waited in between is not its own.
+	life := task.SecondsOf(mark.Time.Sub(o.Start.Time))
+	o.HeldSeconds = min(o.HeldSeconds, life)
+	o.PausedSeconds = min(o.PausedSeconds, life-o.HeldSeconds)
 	o.MemoryUsed = nil
 	if len(o.used) > 0 {
 		o.GPUs, o.GPUReason = nil, ""
