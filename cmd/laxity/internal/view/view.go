@@ -266,3 +266,25 @@ func Bytes(n uint64) string {
 		return fmt.Sprintf("%.0f%s", f, units[0])
 	}
 }
+
+// Summary writes a line for each GPU, and one for each thing that is wrong.
+func Summary(w io.Writer, s *task.Snapshot, now time.Time) error {
+	var b strings.Builder
+	for _, g := range s.GPUs {
+		use := "-"
+		if u := float64(g.Utilization); !math.IsNaN(u) {
+			use = fmt.Sprintf("%.0f%%", 100*u)
+		}
+		fmt.Fprintf(&b, "GPU %d  %s  use %s  memory %s of %s  tasks %d\n",
+			g.Index, g.Name, use, Bytes(g.MemoryUsed), Bytes(g.MemoryTotal), len(s.TasksOn(g.UUID)))
+	}
+	if !s.Health.DeviceUp {
+		fmt.Fprintf(&b, "GPUs do not answer, facts are %s old: %s\n", now.Sub(s.Time).Round(time.Second), s.Health.DeviceError)
+	}
+	if !s.Health.EngineUp {
+		fmt.Fprintf(&b, "container engine does not answer: %s\n", s.Health.EngineError)
+	}
+	b.WriteString("\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,200 @@
+// Package bench holds the experiments behind every figure that Laxity claims.
+//
+// An Experiment measures Laxity and its alternatives in the same run and keeps
+// what it measured as raw rows; its figures are computed from the rows by a pure
+// function, so that a test can compute them again from what is stored. Run one
+// with `laxity bench NAME`.
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Experiment is one table or figure.
+type Experiment struct {
+	// Name is the word after `laxity bench`, Title what the table shows.
+	Name, Title string
+	// About says in a few lines what is measured, how, and against what.
+	About string
+	// NeedsGPU: without a real GPU its figures mean nothing.
+	NeedsGPU bool
+	// Run measures. It returns the rows that it has even when it fails.
+	Run func(ctx context.Context, env Env) ([]Row, error)
+	// Figures computes the figures from the rows. Pure.
+	Figures func(rows []Row) []Figure
+	// Table lays the rows out for a reader: a heading line, then one line each.
+	Table func(rows []Row) [][]string
+}
+
+// Env is what an experiment may use.
+type Env struct {
+	// Log takes progress, a line each.
+	Log func(format string, args ...any)
+	// Seed makes random choices repeatable.
+	Seed uint64
+	// Quick asks for the smallest run that still shows something.
+	Quick bool
+	// Device is as in `laxity up --device`.
+	Device string
+	// Args holds the experiment's own settings, name → value.
+	Args map[string]string
+}
+
+// Row is one task or sample as measured. Times and durations are in seconds,
+// memory is in bytes. The key "way" names what was measured: laxity, or an
+// alternative.
+type Row map[string]any
+
+// Num returns a number of the row; NaN when it has none.
+func (r Row) Num(key string) float64 {
+	switch v := r[key].(type) {
+	case float64:
+		return v
+	case int:
+		return float64(v)
+	case bool:
+		if v {
+			return 1
+		}
+		return 0
+	default:
+		return math.NaN()
+	}
+}
+
+// Str returns a text of the row; "" when it has none.
+func (r Row) Str(key string) string { s, _ := r[key].(string); return s }
+
+// Figure is one number that is claimed.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	// Against names the alternative, Ratio is Value ÷ the alternative's value in
+	// the same run; both absent for a figure without an alternative.
+	Against string  `json:"against,omitempty"`
+	Ratio   float64 `json:"ratio,omitempty"`
+	// Runs is how many tasks, samples or repeats it rests on.
+	Runs int `json:"runs"`
+}
+
+// Result is one run of an experiment, as it is stored.
+type Result struct {
+	Name    string    `json:"name"`
+	Machine string    `json:"machine"`
+	Commit  string    `json:"commit"`
+	Date    time.Time `json:"date"`
+	Seed    uint64    `json:"seed"`
+	Rows    []Row     `json:"rows"`
+	Figures []Figure  `json:"figures"`
+}
+
+// Write stores the result as dir/NAME.json.
+func (r Result) Write(dir string) (path string, err error) {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return "", fmt.Errorf("result of %s: %w", r.Name, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, r.Name+".json")
+	return path, os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// ReadResult reads a stored result.
+func ReadResult(fsys fs.FS, name string) (Result, error) {
+	b, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return Result{}, err
+	}
+	var r Result
+	if err := json.Unmarshal(b, &r); err != nil {
+		return Result{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
+}
+
+// WriteFigures prints the figures, a line each, for a person or for grep.
+func WriteFigures(w io.Writer, figures []Figure) error {
+	var errs []error
+	for _, f := range figures {
+		line := fmt.Sprintf("%s = %s %s", f.Name, Number(f.Value), f.Unit)
+		if f.Against != "" {
+			line += fmt.Sprintf("  (%.2f × %s)", f.Ratio, f.Against)
+		}
+		_, err := fmt.Fprintf(w, "%s  n=%d\n", line, f.Runs)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Number writes a value with three or four digits that count.
+func Number(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v):
+		return "-"
+	case a >= 1000 || v == math.Trunc(v):
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 0.1:
+		return fmt.Sprintf("%.3f", v)
+	default:
+		return fmt.Sprintf("%.4f", v)
+	}
+}
+
+// Quantile returns the q-quantile (0–1) of the values by linear interpolation;
+// NaN without values. NaN values are left out.
+func Quantile(values []float64, q float64) float64 {
+	v := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(v)
+	pos := q * float64(len(v)-1)
+	low := int(math.Floor(pos))
+	if low+1 >= len(v) {
+		return v[len(v)-1]
+	}
+	return v[low] + (pos-float64(low))*(v[low+1]-v[low])
+}
+
+// Median is the 0.5-quantile.
+func Median(values []float64) float64 { return Quantile(values, 0.5) }
+
+// Mean is the arithmetic mean; NaN without values. NaN values are left out.
+func Mean(values []float64) float64 {
+	sum, n := 0.0, 0
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			sum, n = sum+v, n+1
+		}
+	}
+	return sum / float64(n)
+}
+
+// Column collects the numbers under key of the rows for which keep is true.
+func Column(rows []Row, key string, keep func(Row) bool) []float64 {
+	var out []float64
+	for _, r := range rows {
+		if keep == nil || keep(r) {
+			out = append(out, r.Num(key))
+		}
+	}
+	return out
+}
+
+// Way keeps the rows of one way.
+func Way(way string) func(Row) bool { return func(r Row) bool { return r.Str("way") == way } }

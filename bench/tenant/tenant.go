@@ -1,0 +1,181 @@
+// Package tenant runs containers that do GPU work, for the demonstration and the
+// experiments: the CUDA workload of bench/workload on a real or a simulated GPU.
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/laxity/laxity/bench/workload"
+	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	simtenant "github.com/laxity/laxity/exporter/device/sim/tenant"
+)
+
+// Label marks every container that a Runner makes; its value is the runner's.
+const Label = "com.github.laxity.tenant"
+
+// Runner makes tenants that all use the same GPUs.
+type Runner struct {
+	docker *client.Client
+	image  string
+	name   string
+	host   container.HostConfig
+	env    []string
+}
+
+// Options of a Runner.
+type Options struct {
+	DockerHost string // empty: DOCKER_HOST, else the usual socket
+	// Socket is that of a simulated GPU; empty means the NVIDIA GPUs of this host.
+	Socket string
+	// Name goes into the names of image and containers, to tell runs apart.
+	Name string
+}
+
+// New connects to the engine and builds the image. It needs gcc, and no
+// registry. Close removes what is left.
+func New(ctx context.Context, o Options) (_ *Runner, err error) {
+	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	if o.DockerHost != "" {
+		opts = append(opts, client.WithHost(o.DockerHost))
+	}
+	docker, err := client.NewClientWithOpts(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("docker: %w", err)
+	}
+	r := &Runner{docker: docker, image: "laxity-tenant:" + o.Name, name: o.Name}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, docker.Close())
+		}
+	}()
+	info, err := docker.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the Docker engine does not answer (is it running, and may you use it?): %w", err)
+	}
+	r.host.NetworkMode = "none"
+	if o.Socket != "" {
+		library, err := cuda.Build("")
+		if err != nil {
+			return nil, err
+		}
+		r.host.Mounts = simtenant.Mounts(o.Socket, library)
+		r.env = simtenant.Env(o.Socket)
+	} else if err := nvidia(info, &r.host, &r.env); err != nil {
+		return nil, err
+	}
+	return r, simtenant.BuildImage(ctx, docker, r.image)
+}
+
+// Tenant is one container of a Runner.
+type Tenant struct {
+	Name, ID string
+	runner   *Runner
+}
+
+// Spec says what a tenant is to be.
+type Spec struct {
+	Name   string            // of the container
+	Labels map[string]string // laxity.* and others
+	Args   []string          // of the workload; see matmul --help
+	Env    []string
+}
+
+// Start makes a tenant and starts it.
+func (r *Runner) Start(ctx context.Context, s Spec) (*Tenant, error) {
+	labels := map[string]string{Label: r.name}
+	for k, v := range s.Labels {
+		labels[k] = v
+	}
+	host := r.host
+	made, err := r.docker.ContainerCreate(ctx, &container.Config{
+		Image: r.image, Labels: labels, Cmd: s.Args, Env: slices.Concat(r.env, s.Env),
+	}, &host, nil, nil, s.Name)
+	if err != nil {
+		return nil, fmt.Errorf("create container %s: %w", s.Name, err)
+	}
+	t := &Tenant{Name: s.Name, ID: made.ID, runner: r}
+	if err := r.docker.ContainerStart(ctx, t.ID, container.StartOptions{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("start container %s: %w", s.Name, err), t.Remove())
+	}
+	return t, nil
+}
+
+// Wait waits for the tenant's end. An exit code other than 0 is an error that
+// quotes what the program said.
+func (t *Tenant) Wait(ctx context.Context) error {
+	ended, failed := t.runner.docker.ContainerWait(ctx, t.ID, container.WaitConditionNotRunning)
+	select {
+	case end := <-ended:
+		if end.StatusCode == 0 {
+			return nil
+		}
+		_, stderr, _ := t.output(ctx)
+		return fmt.Errorf("container %s ended with code %d: %s", t.Name, end.StatusCode, strings.TrimSpace(stderr))
+	case err := <-failed:
+		return fmt.Errorf("wait for container %s: %w", t.Name, err)
+	}
+}
+
+// Timeline returns what the workload printed so far.
+func (t *Tenant) Timeline(ctx context.Context) ([]workload.Event, error) {
+	stdout, _, err := t.output(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var events []workload.Event
+	for e, err := range workload.Events(strings.NewReader(stdout)) {
+		if err != nil {
+			return events, fmt.Errorf("container %s: %w", t.Name, err)
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+func (t *Tenant) output(ctx context.Context) (stdout, stderr string, err error) {
+	logs, err := t.runner.docker.ContainerLogs(ctx, t.ID, container.LogsOptions{ShowStdout: true, ShowStderr: true})
+	if err != nil {
+		return "", "", fmt.Errorf("output of container %s: %w", t.Name, err)
+	}
+	defer logs.Close()
+	var out, errs strings.Builder
+	if _, err := stdcopy.StdCopy(&out, &errs, io.LimitReader(logs, 64<<20)); err != nil {
+		return "", "", fmt.Errorf("output of container %s: %w", t.Name, err)
+	}
+	return out.String(), errs.String(), nil
+}
+
+// cleanup bounds what happens after Ctrl-C.
+const cleanup = 20 * time.Second
+
+// Remove ends and removes the tenant, also when the caller's context is over.
+func (t *Tenant) Remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
+	defer cancel()
+	err := t.runner.docker.ContainerRemove(ctx, t.ID, container.RemoveOptions{Force: true})
+	if client.IsErrNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Close removes the tenants that are left and the image.
+func (r *Runner) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
+	defer cancel()
+	errs := []error{r.removeAll(ctx)}
+	if _, err := r.docker.ImageRemove(ctx, r.image, imageRemoval); err != nil && !client.IsErrNotFound(err) {
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, r.docker.Close())...)
+}

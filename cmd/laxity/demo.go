@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/cmd/laxity/internal/demo"
+)
+
+const demoHelp = `Run three containers with deadlines on one GPU, without Laxity and with it.
+
+Needs Docker and a C compiler; no registry, and no GPU: without one it uses a simulated GPU
+and says so. Takes about half a minute. What it makes is removed again.`
+
+func (c *cli) addDemo() {
+	o := demo.Options{}
+	asJSON := false
+	cmd := c.command("demo", demoHelp, func(ctx context.Context, log *slog.Logger) error {
+		o.Out, o.Logger = c.out, log
+		if asJSON {
+			o.Out = io.Discard
+			o.JSON = func(r demo.Results) error { return writeJSON(c.out, r) }
+		}
+		return demo.Run(ctx, o)
+	})
+	cmd.Flag("device", "The GPU: auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&o.Device, "auto", "nvml", "sim")
+	cmd.Flag("policy", "How the actuator orders tasks.").Default("fifo").EnumVar(&o.Policy, actuator.Policies...)
+	addDockerHost(cmd, &o.DockerHost)
+	cmd.Flag("metrics-file", "Write all metrics, as they are at the end, to this file.").StringVar(&o.MetricsFile)
+	cmd.Flag("json", "Print the results only, as JSON.").BoolVar(&asJSON)
+	c.quiet["demo"] = true
+}
+
+func writeJSON(w io.Writer, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, string(b))
+	return err
+}

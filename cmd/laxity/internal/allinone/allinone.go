@@ -1,0 +1,201 @@
+// Package allinone is Laxity for one machine in one process: exporter, rules
+// engine and actuator, wired as they are on a fleet, with function calls in the
+// place of HTTP.
+package allinone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/cmd/laxity/internal/engine"
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/rules"
+)
+
+// Options of a Stack. StateDir is required.
+type Options struct {
+	Node       string // default: the host name
+	Device     string // as in exporter.Options, or "sim": a simulated GPU in this process
+	Sensor     string // as in exporter.Options
+	DockerHost string
+	StateDir   string
+	// RuleFiles are loaded besides the repository's own.
+	RuleFiles []string
+	// Interval is the time between evaluations of the rules.
+	Interval time.Duration
+	Config   actuator.Config
+	// Load reads the actuator's configuration again, for its Reload; may be nil.
+	Load   func() (actuator.Config, error)
+	DryRun bool
+	// Sim says what the simulated GPU is like, with Device "sim".
+	Sim sim.Options
+	// OnAlert is told of every notification, before the actuator; may be nil.
+	OnAlert func(webhook.Alert)
+	// Alerts and changes from other machines: only where they authenticate.
+	AllowRemote bool
+	Logger      *slog.Logger
+}
+
+// Stack is the wired parts. Its fields may be used while Run runs.
+type Stack struct {
+	Exporter *exporter.Exporter
+	Engine   *engine.Engine
+	Actuator *actuator.Actuator
+	// Socket is that of the simulated GPU; empty without one.
+	Socket string
+	// Metrics are all parts' together.
+	Metrics prometheus.Gatherer
+
+	stopSim func() error
+}
+
+// DeviceSim asks for a simulated GPU inside the process.
+const DeviceSim = "sim"
+
+// New opens everything. Run, which may be called once, closes it; so does Close.
+func New(o Options) (_ *Stack, err error) {
+	if o.Node == "" {
+		if o.Node, err = os.Hostname(); err != nil {
+			return nil, err
+		}
+	}
+	s := &Stack{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if o.Device == DeviceSim {
+		if err := s.openSim(o); err != nil {
+			return nil, err
+		}
+		o.Device = "sim:" + s.Socket
+	}
+	if s.Exporter, err = exporter.New(exporter.Options{
+		Node: o.Node, Device: o.Device, Sensor: o.Sensor, DockerHost: o.DockerHost,
+		StateDir: filepath.Join(o.StateDir, "exporter"), RuntimeMetrics: true,
+		RemoteChanges: o.AllowRemote, Logger: o.Logger.With("component", "exporter"),
+	}); err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	if s.Actuator, err = s.openActuator(o, registry); err != nil {
+		return nil, err
+	}
+	s.Metrics = prometheus.Gatherers{s.Exporter.Gatherer(), registry}
+	s.Engine, err = engine.New(engine.Options{
+		Targets: []engine.Target{
+			{Gatherer: s.Exporter.Gatherer(), Job: "laxity-exporter", Instance: "laxity-up", Node: o.Node},
+			{Gatherer: registry, Job: "laxity-actuator", Instance: "laxity-up", Node: o.Node},
+		},
+		Rules: rules.FS, RuleFiles: o.RuleFiles, Interval: o.Interval,
+		Notify: func(ctx context.Context, m webhook.Message) error {
+			if o.OnAlert != nil {
+				for _, a := range m.Alerts {
+					o.OnAlert(a)
+				}
+			}
+			return s.Actuator.Receive(ctx, m)
+		},
+		Logger: o.Logger.With("component", "engine"),
+	})
+	return s, err
+}
+
+func (s *Stack) openSim(o Options) error {
+	gpu, err := sim.New(o.Sim)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(o.StateDir, "sim")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	s.Socket = filepath.Join(folder, "gpu.sock")
+	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	listener, err := net.Listen("unix", s.Socket)
+	if err != nil {
+		return fmt.Errorf("socket of the simulated GPU (choose a shorter --state-dir?): %w", err)
+	}
+	// It works before Run, as a driver does: the exporter looks at it in New.
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- gpu.Serve(ctx, listener) }()
+	s.stopSim = sync.OnceValue(func() error { stop(); return <-ended })
+	// Tenants run as any user.
+	return os.Chmod(s.Socket, 0o666)
+}
+
+func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuator.Actuator, error) {
+	metrics := collector.New()
+	registry.MustRegister(metrics)
+	return actuator.New(actuator.Options{
+		Node: o.Node, StateDir: filepath.Join(o.StateDir, "actuator"), Source: source{s.Exporter},
+		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost,
+		AllowRemote: o.AllowRemote, Metrics: metrics, Logger: o.Logger.With("component", "actuator"),
+	})
+}
+
+// Run runs all parts until ctx ends or one of them fails, then ends the others.
+// The actuator lets go what it held before Run returns.
+func (s *Stack) Run(ctx context.Context) error {
+	var g run.Group
+	add := func(name string, part func(context.Context) error) {
+		partCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		g.Add(func() error {
+			if err := part(partCtx); err != nil && partCtx.Err() == nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		}, func(error) { cancel() })
+	}
+	g.Add(func() error { <-ctx.Done(); return nil }, func(error) {})
+	add("actuator", s.Actuator.Run)
+	add("engine", s.Engine.Run)
+	add("exporter", s.Exporter.Run)
+	err := g.Run()
+	if s.stopSim != nil {
+		err = errors.Join(err, s.stopSim())
+	}
+	return err
+}
+
+// Close lets go of what New opened, when Run was not called.
+func (s *Stack) Close() error {
+	var errs []error
+	if s.Engine != nil {
+		errs = append(errs, s.Engine.Close())
+	}
+	if s.Exporter != nil {
+		errs = append(errs, s.Exporter.Close())
+	}
+	if s.stopSim != nil {
+		errs = append(errs, s.stopSim())
+	}
+	return errors.Join(errs...)
+}
+
+// source gives the actuator the exporter's snapshots.
+type source struct{ e *exporter.Exporter }
+
+func (s source) Snapshot(context.Context) (*task.Snapshot, error) { return s.e.Snapshot(), nil }
+
+func (s source) Watch(ctx context.Context) (<-chan *task.Snapshot, error) { return s.e.Watch(ctx), nil }

@@ -1,0 +1,228 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/device/sim"
+)
+
+// Options of the demonstration.
+type Options struct {
+	Device     string // auto, nvml or sim
+	DockerHost string
+	Policy     string // of the actuator; default fifo
+	Out        io.Writer
+	// JSON, if not nil, takes the results.
+	JSON func(Results) error
+	// MetricsFile takes the exporter's metrics as they are at the end; may be empty.
+	MetricsFile string
+	Logger      *slog.Logger
+}
+
+// How the tasks are sized.
+const (
+	tasks         = 3
+	simN, gpuN    = 256, 8192 // matrices; the simulated GPU is slowed to match
+	simScale      = 512       // its size that takes as long as 16384 on an H200
+	hostSeconds   = 0.3
+	kernelSeconds = 2.4 // aimed at, per task
+	maxKernels    = 200
+)
+
+// demo is one run of the program.
+type demo struct {
+	o      Options
+	start  time.Time
+	stack  *allinone.Stack
+	runner *tenant.Runner
+	n      int
+	config chan actuator.Config // the configuration that Reload finds, one at a time
+	say    *teller
+}
+
+// Run shows the main job and prints it as it goes. Everything that it made is
+// removed again, also when ctx ends in the middle.
+func Run(ctx context.Context, o Options) (err error) {
+	if o.Policy == "" {
+		o.Policy = "fifo"
+	}
+	d := &demo{o: o, start: time.Now(), say: &teller{out: o.Out}, config: make(chan actuator.Config, 1)}
+	if err := d.chooseDevice(); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "laxity-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := d.open(ctx, dir); err != nil {
+		return err
+	}
+
+	stackCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- d.stack.Run(stackCtx) }()
+	defer func() {
+		err = errors.Join(err, d.runner.Close())
+		stop()
+		err = errors.Join(err, <-ended)
+	}()
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	context.AfterFunc(stackCtx, func() { cancel(errors.New("laxity ended")) })
+	err = d.show(ctx)
+	if errors.Is(err, context.Canceled) {
+		d.say.line("stopped; containers and image are being removed")
+	}
+	return err
+}
+
+func (d *demo) chooseDevice() error {
+	switch d.o.Device {
+	case "", "auto":
+		real, err := exporter.OpenDevice("auto")
+		switch {
+		case err == nil:
+			d.o.Device = "nvml"
+			return real.Close()
+		case !errors.Is(err, device.ErrUnavailable):
+			return err
+		}
+		d.o.Device = allinone.DeviceSim
+		d.say.line("No NVIDIA GPU here: using the SIMULATED GPU. Containers, pauses, rules and alerts are real.")
+	case "nvml", allinone.DeviceSim:
+	default:
+		return fmt.Errorf("--device=%s: write auto, nvml or sim", d.o.Device)
+	}
+	return nil
+}
+
+func (d *demo) open(ctx context.Context, dir string) (err error) {
+	d.n = gpuN
+	if d.o.Device == allinone.DeviceSim {
+		d.n = simN
+	}
+	d.say.line("Starting exporter, rules engine and actuator in this process, and building the containers' image ...")
+	d.stack, err = allinone.New(allinone.Options{
+		Node: "demo", Device: d.o.Device, DockerHost: d.o.DockerHost, StateDir: dir,
+		Sim:     sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(simScale)}}},
+		Config:  actuator.Config{Policy: d.o.Policy, Arbitrate: actuator.Never},
+		Load:    func() (actuator.Config, error) { return <-d.config, nil },
+		OnAlert: d.say.alert, Logger: d.o.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	d.runner, err = tenant.New(ctx, tenant.Options{
+		DockerHost: d.o.DockerHost, Socket: d.stack.Socket, Name: fmt.Sprintf("demo-%d", os.Getpid()),
+	})
+	if err != nil {
+		return errors.Join(err, d.stack.Close())
+	}
+	return nil
+}
+
+// show runs one task alone, then three at once without and with arbitration.
+func (d *demo) show(ctx context.Context) error {
+	select {
+	case <-d.stack.Exporter.Ready():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for _, g := range d.stack.Exporter.Snapshot().GPUs {
+		d.say.line("GPU %d: %s, %s", g.Index, g.Name, g.UUID)
+	}
+	size, err := d.calibrate(ctx)
+	if err != nil {
+		return err
+	}
+	d.say.line("One task alone takes about %.1fs: %d matrix multiplications (n=%d), %.1fs of them on the GPU.",
+		size.alone, size.kernels, d.n, size.kernelTotal)
+
+	without, err := d.round(ctx, "Without Laxity (arbitration off)", actuator.Never, size)
+	if err != nil {
+		return err
+	}
+	with, err := d.round(ctx, "With Laxity (policy "+d.o.Policy+")", actuator.Auto, size)
+	if err != nil {
+		return err
+	}
+	if d.o.MetricsFile != "" {
+		if err := prometheus.WriteToTextfile(d.o.MetricsFile, d.stack.Metrics); err != nil {
+			return err
+		}
+	}
+	results := Results{Device: d.o.Device, Policy: d.o.Policy, Alone: size.alone, Without: without, With: with}
+	if err := results.Write(d.o.Out); err != nil {
+		return err
+	}
+	d.say.line("\nDone in %.0fs. `laxity up` does this for your own containers.", time.Since(d.start).Seconds())
+	if d.o.JSON != nil {
+		return d.o.JSON(results)
+	}
+	return nil
+}
+
+// size is what one task is made of, seconds.
+type size struct {
+	kernels            int
+	alone, kernelTotal float64
+}
+
+// args of the workload for this task.
+func (d *demo) args(kernels int) []string {
+	return []string{
+		"--n", strconv.Itoa(d.n), "--kernels", strconv.Itoa(kernels), "--sync-each",
+		"--host-seconds", fmt.Sprint(hostSeconds), "--destroy",
+	}
+}
+
+// calibrate runs a short task alone and works out how many kernels make the
+// wanted length on this GPU.
+func (d *demo) calibrate(ctx context.Context) (size, error) {
+	const probe = 2
+	t, err := d.runner.Start(ctx, tenant.Spec{Name: d.name("alone"), Args: d.args(probe)})
+	if err != nil {
+		return size{}, err
+	}
+	defer t.Remove() //nolint:errcheck // Close removes it again
+	if err := t.Wait(ctx); err != nil {
+		return size{}, err
+	}
+	events, err := t.Timeline(ctx)
+	if err != nil {
+		return size{}, err
+	}
+	at := map[string]time.Time{}
+	for _, e := range events {
+		at[e.Name] = e.Time
+	}
+	between := func(from, to string) float64 { return at[to].Sub(at[from]).Seconds() }
+	one := between("launch", "kernels_end") / probe
+	if !(one > 0) {
+		return size{}, fmt.Errorf("the task's time line has no kernels: %v", events)
+	}
+	kernels := int(min(max(math.Round(kernelSeconds/one), 1), maxKernels))
+	total := one * float64(kernels)
+	return size{kernels, between("start", "exit") - probe*one + total, total}, nil
+}
+
+func (d *demo) name(suffix string) string {
+	return fmt.Sprintf("laxity-demo-%d-%s", os.Getpid(), suffix)
+}

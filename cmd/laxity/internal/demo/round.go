@@ -1,0 +1,156 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// names of the three tenants: the first has the earliest deadline.
+var names = [tasks]string{"red", "green", "blue"}
+
+// round runs the three tasks at once and returns what became of them, as the
+// exporter saw it.
+func (d *demo) round(ctx context.Context, title string, arbitrate actuator.Arbitration, z size) (Round, error) {
+	d.say.line("\n%s", title)
+	d.config <- actuator.Config{Policy: d.o.Policy, Arbitrate: arbitrate}
+	if err := d.stack.Actuator.Reload(ctx); err != nil {
+		return Round{}, err
+	}
+	prefix := d.name(string(arbitrate)) + "-"
+	watchCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	ours := func(name string) bool { return strings.HasPrefix(name, prefix) }
+	d.say.begin(prefix)
+	told, ended := d.tell(watchCtx, ours)
+
+	deadlines := map[string]task.Seconds{}
+	var running errgroup.Group
+	for i, name := range names {
+		// Enough for the work of those before it and a half more.
+		deadline := time.Duration((float64(i) + 1.5) * z.alone * float64(time.Second)).Round(100 * time.Millisecond)
+		deadlines[name] = task.SecondsOf(deadline)
+		t, err := d.runner.Start(ctx, tenant.Spec{
+			Name: prefix + name, Args: d.args(z.kernels),
+			Labels: map[string]string{task.LabelDeadline: deadline.String()},
+		})
+		if err != nil {
+			return Round{}, err
+		}
+		defer t.Remove() //nolint:errcheck // Close removes it again
+		running.Go(func() error { return t.Wait(ctx) })
+	}
+	if err := running.Wait(); err != nil {
+		return Round{}, err
+	}
+	select {
+	case <-ended: // the exporter has seen all three end
+	case <-time.After(10 * time.Second):
+		return Round{}, errors.New("the exporter has not seen the end of all tasks; start with --log.level=debug to see why")
+	case <-ctx.Done():
+		return Round{}, context.Cause(ctx)
+	}
+	d.rank(ctx, "Ranking of the nodes after it")
+	stop()
+	<-told
+	return newRound(title, d.stack.Exporter.Snapshot(), prefix, deadlines)
+}
+
+// tell says what happens to our tasks until ctx ends. ended is closed when as
+// many tasks as there are tenants have ended and none is unfinished.
+func (d *demo) tell(ctx context.Context, ours func(string) bool) (told, ended chan struct{}) {
+	told, ended = make(chan struct{}), make(chan struct{})
+	snapshots := d.stack.Exporter.Watch(ctx)
+	first := d.stack.Actuator.Decisions()
+	past, _ := first.Last(0)
+	var last uint64
+	if len(past) > 0 {
+		last = past[len(past)-1].Sequence
+	}
+	decisions := first.Watch(ctx, last)
+	go func() {
+		defer close(told)
+		var prev *task.Snapshot
+		ranked, done := false, false
+		for snapshots != nil || decisions != nil {
+			select {
+			case s, ok := <-snapshots:
+				if !ok {
+					snapshots = nil
+					continue
+				}
+				for _, h := range narrate(prev, s, ours) {
+					d.say.happened(h.at, h.container, h.what)
+				}
+				prev = s
+				unfinished, finished := count(s, ours)
+				if !ranked && unfinished == tasks {
+					ranked = true
+					d.rank(ctx, "Ranking of the nodes meanwhile")
+				}
+				if !done && unfinished == 0 && finished == tasks {
+					done = true
+					close(ended)
+				}
+			case x, ok := <-decisions:
+				if !ok {
+					decisions = nil
+					continue
+				}
+				if ours(x.Container) {
+					d.say.decided(x)
+				}
+			}
+		}
+	}()
+	return told, ended
+}
+
+func count(s *task.Snapshot, ours func(string) bool) (unfinished, finished int) {
+	for _, t := range s.Tasks {
+		if ours(t.Container) {
+			unfinished++
+		}
+	}
+	for _, t := range s.Ended {
+		if ours(t.Container) {
+			finished++
+		}
+	}
+	return unfinished, finished
+}
+
+// rank prints the ranking, by the query that a person can type.
+func (d *demo) rank(ctx context.Context, title string) {
+	const query = "sort_desc(node:rank:score)"
+	now := time.Now()
+	if err := d.stack.Engine.Evaluate(ctx); err != nil {
+		d.say.line("  ranking: %v", err)
+		return
+	}
+	scores, err := d.stack.Engine.Query(ctx, query, now)
+	if err != nil {
+		d.say.line("  ranking: %v", err)
+		return
+	}
+	for i, s := range scores {
+		node := string(s.Metric["node"])
+		value := func(series string) float64 {
+			v, err := d.stack.Engine.Query(ctx, fmt.Sprintf("%s{node=%q}", series, node), now)
+			if err != nil || len(v) != 1 {
+				return -1
+			}
+			return float64(v[0].Value)
+		}
+		d.say.line("  %s: %d. %s  provisionable %v, memory free %.1f GiB, float %+.1fs", title, i+1, node,
+			value("node:provisionable:bool") == 1, value("node:memory_free:bytes")/(1<<30), value("node:float:seconds"))
+	}
+}

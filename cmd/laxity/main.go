@@ -1,0 +1,110 @@
+// Command laxity gives containers that share GPUs deadlines: all in one process
+// for one machine (up), views (ps, top, nodes), and the demonstration. It is
+// also the Docker CLI plugin, as docker-laxity.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/common/promslog/flag"
+	"github.com/prometheus/common/version"
+)
+
+// Exit codes, as documented in --help.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+const help = `Laxity gives containers that share GPUs deadlines, from outside, with no change to their images.
+
+Label a container with its deadline and start Laxity beside the Docker engine:
+
+  docker run --label laxity.deadline=9s ... IMAGE
+  laxity up
+
+Exit codes: 0 done, 1 failed (the last line on standard error says why and what to do), 2 wrong usage.`
+
+// cli is what every command shares.
+type cli struct {
+	app  *kingpin.Application
+	out  io.Writer
+	log  promslog.Config
+	runs map[string]func(ctx context.Context, log *slog.Logger) error
+	// quiet commands talk to a person: they log warnings only, unless asked.
+	quiet map[string]bool
+}
+
+func main() { os.Exit(realMain(os.Args, os.Stdout, os.Stderr)) }
+
+// realMain is main without the process: it parses, runs one command, and returns the
+// exit code.
+func realMain(args []string, stdout, stderr io.Writer) int {
+	name := filepath.Base(args[0])
+	args = args[1:]
+	if plugin, rest := asPlugin(name, args); plugin {
+		if rest == nil {
+			fmt.Fprintln(stdout, pluginMetadata())
+			return exitOK
+		}
+		args = rest
+	}
+
+	c := &cli{app: kingpin.New("laxity", help), out: stdout, runs: map[string]func(context.Context, *slog.Logger) error{}, quiet: map[string]bool{}}
+	c.app.UsageWriter(stdout)
+	c.app.ErrorWriter(stderr)
+	c.app.Version(version.Print("laxity"))
+	c.app.HelpFlag.Short('h')
+	terminated := -1
+	c.app.Terminate(func(code int) { terminated = code })
+	flag.AddFlags(c.app, &c.log)
+	levelChosen := false
+	c.app.GetFlag(flag.LevelFlagName).IsSetByUser(&levelChosen)
+	c.addUp()
+	c.addDemo()
+	c.addViews()
+	c.addBench()
+	c.addHidden()
+
+	command, err := c.app.Parse(args)
+	if terminated >= 0 { // --help, --version, completion
+		return terminated
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "laxity: %v; see 'laxity --help'\n", err)
+		return exitUsage
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The second Ctrl-C ends the process at once; the guardian lets go what was held.
+	context.AfterFunc(ctx, stop)
+	c.log.Writer = stderr
+	if c.quiet[command] && !levelChosen {
+		_ = c.log.Level.Set("warn") // a level that exists
+	}
+	switch err := c.runs[command](ctx, promslog.New(&c.log)); {
+	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return exitOK
+	default:
+		fmt.Fprintf(stderr, "laxity: %v\n", err)
+		return exitFailure
+	}
+}
+
+// command registers a command and what runs it.
+func (c *cli) command(name, help string, run func(context.Context, *slog.Logger) error) *kingpin.CmdClause {
+	c.runs[name] = run
+	return c.app.Command(name, help)
+}

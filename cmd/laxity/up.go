@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/oklog/run"
+	"github.com/prometheus/exporter-toolkit/web"
+	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
+	"github.com/laxity/laxity/cmd/laxity/internal/engine"
+	"github.com/laxity/laxity/exporter/device"
+)
+
+const upHelp = `Run exporter, rules engine and actuator in this process, for one machine.
+
+Watches the GPU tasks of all containers of the Docker engine here, and pauses and unpauses
+those with at least one laxity.* label so that deadlines are met. Ctrl-C lets everything go.
+
+  docker run -d --gpus all --label laxity.deadline=9s IMAGE
+  sudo laxity up
+  laxity ps`
+
+func (c *cli) addUp() {
+	var (
+		o         = allinone.Options{}
+		exporters *web.FlagConfig
+		address   string
+		arbitrate string
+	)
+	cmd := c.command("up", upHelp, func(ctx context.Context, log *slog.Logger) error {
+		o.Logger = log
+		o.Config.Arbitrate = actuator.Arbitration(arbitrate)
+		o.AllowRemote = *exporters.WebConfigFile != ""
+		return up(ctx, o, exporters, address, log)
+	})
+	cmd.Flag("node", "Name of this machine in metrics and snapshots. Default: the host name.").StringVar(&o.Node)
+	cmd.Flag("device", "The GPUs: auto or nvml for NVIDIA's, sim for a simulated one in this process, or sim:SOCKET for one elsewhere.").Default("auto").StringVar(&o.Device)
+	cmd.Flag("sensor", "How starts of tasks are seen: auto (the most exact that works here) or device (its process list alone).").Default("auto").StringVar(&o.Sensor)
+	addDockerHost(cmd, &o.DockerHost)
+	cmd.Flag("state-dir", "Folder for what must survive a restart: deadlines, history, holds.").Default(defaultStateDir()).StringVar(&o.StateDir)
+	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&o.RuleFiles)
+	cmd.Flag("interval", "Time between evaluations of the rules.").Default(engine.DefaultInterval.String()).DurationVar(&o.Interval)
+	cmd.Flag("policy", "Who may use a contended GPU: fifo (one at a time, in order of start) or p3 (more while it is not fully used).").Default("fifo").EnumVar(&o.Config.Policy, actuator.Policies...)
+	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
+	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(actuator.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
+	cmd.Flag("dry-run", "Decide and record, but pause nothing.").BoolVar(&o.DryRun)
+	exporters = kingpinflag.AddFlags(cmd, ":9870")
+	cmd.Flag("actuator.listen-address", "Address of the actuator's API and page.").Default("127.0.0.1:9871").StringVar(&address)
+}
+
+func up(ctx context.Context, o allinone.Options, flags *web.FlagConfig, address string, log *slog.Logger) error {
+	stack, err := allinone.New(o)
+	if errors.Is(err, device.ErrUnavailable) {
+		return fmt.Errorf("%w; to try Laxity without a GPU: laxity up --device=sim, or laxity demo", err)
+	}
+	if err != nil {
+		return err
+	}
+	if stack.Socket != "" {
+		log.Info("simulated GPU: mount its folder into tenants and set LAXITY_SIM_SOCKET", "socket", stack.Socket)
+	}
+	var g run.Group
+	stackCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	g.Add(func() error { return stack.Run(stackCtx) }, func(error) { stop() })
+	g.Add(func() error { <-ctx.Done(); return nil }, func(error) {})
+	serve := func(h http.Handler, f *web.FlagConfig) {
+		server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+		g.Add(func() error {
+			if err := web.ListenAndServe(server, f, log); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("listen on %v (choose another address with --web.listen-address or --actuator.listen-address): %w", *f.WebListenAddresses, err)
+			}
+			return nil
+		}, func(error) { _ = server.Close() })
+	}
+	serve(stack.Exporter.Handler(), flags)
+	second := *flags
+	second.WebListenAddresses, second.WebSystemdSocket = &[]string{address}, new(bool)
+	serve(stack.Actuator.Handler(), &second)
+	return g.Run()
+}
+
+// defaultStateDir is the system's for root, the user's for others.
+func defaultStateDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/laxity"
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "state", "laxity")
+	}
+	return "laxity-state"
+}
+
+func addDockerHost(cmd *kingpin.CmdClause, host *string) {
+	cmd.Flag("docker.host", "Address of the Docker engine. Default: DOCKER_HOST, else the local socket.").StringVar(host)
+}
