@@ -1,0 +1,265 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/client"
+
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/placement"
+	prom "github.com/laxity/laxity/actuator/placement/prometheus"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// stack is the programs of one machine.
+type stack struct {
+	gpu                                          *simtest.Server
+	exporter, actuator, prometheus, alertmanager string // addresses
+	query                                        *prom.Client
+}
+
+// startStack starts everything and waits until each answers.
+func startStack(t *testing.T) *stack {
+	t.Helper()
+	prometheusProgram := program(t, "prometheus")
+	alertmanagerProgram := program(t, "prometheus-alertmanager", "alertmanager")
+	bin := buildPrograms(t)
+
+	ports := freePorts(t, 4)
+	s := &stack{exporter: ports[0], actuator: ports[1], prometheus: ports[2], alertmanager: ports[3]}
+	// A task has the phases of a 16384² one on an H200, but twice as fast.
+	s.gpu = simtest.Start(t, sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(2)}}})
+
+	start(t, filepath.Join(bin, "laxity-exporter"), "--node=local", "--device=sim:"+s.gpu.Socket,
+		// Starts by the GPU's list alone: other tests' containers are none of ours,
+		// though they use the same library.
+		"--sensor=device", "--state-dir="+t.TempDir(), "--web.listen-address="+s.exporter).ready(t, s.exporter)
+	start(t, filepath.Join(bin, "laxity-actuator"), "serve", "--node=local", "--exporter=http://"+s.exporter,
+		"--policy=fifo", "--state-dir="+t.TempDir(), "--web.listen-address="+s.actuator).ready(t, s.actuator)
+
+	rules, err := filepath.Abs("../../rules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	am := configure(t, dir, "alertmanager.yml", map[string]string{"127.0.0.1:9871": s.actuator})
+	start(t, alertmanagerProgram, "--config.file="+am, "--web.listen-address="+s.alertmanager,
+		"--cluster.listen-address=", "--storage.path="+t.TempDir()).ready(t, s.alertmanager)
+	configure(t, dir, "targets/exporters.yml", map[string]string{"127.0.0.1:9870": s.exporter})
+	configure(t, dir, "targets/actuators.yml", map[string]string{"127.0.0.1:9871": s.actuator})
+	config := configure(t, dir, "prometheus.yml", map[string]string{
+		"127.0.0.1:9090": s.prometheus, "127.0.0.1:9093": s.alertmanager, "../rules": rules,
+	})
+	start(t, prometheusProgram, "--config.file="+config, "--web.listen-address="+s.prometheus,
+		"--storage.tsdb.path="+t.TempDir(), "--rules.alert.resend-delay=5s").ready(t, s.prometheus)
+	if s.query, err = prom.NewClient("http://"+s.prometheus, nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// nodes returns the ranking for a container with a deadline of 9 s.
+func (s *stack) nodes(ctx context.Context) (placement.Ranking, error) {
+	nodes, err := prom.NewSource(s.query).Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return placement.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 1 << 20}, time.Now()), nil
+}
+
+func (s *stack) fetch(ctx context.Context, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return json.NewDecoder(answer.Body).Decode(into)
+}
+
+func (s *stack) snapshot(ctx context.Context) (snap task.Snapshot, err error) {
+	err = s.fetch(ctx, "http://"+s.exporter+"/api/v1/tasks", &snap)
+	return snap, err
+}
+
+// happenings follows what the Docker engine says about one container, from since on.
+func happenings(t *testing.T, docker *client.Client, name string, since time.Time) <-chan string {
+	t.Helper()
+	from := fmt.Sprintf("%d.%09d", since.Unix(), since.Nanosecond())
+	messages, failed := docker.Events(t.Context(), events.ListOptions{Since: from, Filters: filters.NewArgs(
+		filters.Arg("type", "container"), filters.Arg("container", name),
+		filters.Arg("event", "pause"), filters.Arg("event", "unpause"), filters.Arg("event", "die"))})
+	actions := make(chan string, 100)
+	go func() {
+		defer close(actions)
+		for {
+			select {
+			case m := <-messages:
+				actions <- string(m.Action)
+			case <-failed:
+				return
+			}
+		}
+	}()
+	return actions
+}
+
+func await(t *testing.T, actions <-chan string, want string) {
+	t.Helper()
+	select {
+	case got := <-actions:
+		if got != want {
+			t.Fatalf("the engine says %q, want %q", got, want)
+		}
+	case <-time.After(patience):
+		t.Fatalf("no %s within %v", want, patience)
+	}
+}
+
+// Two containers contend for a GPU. Prometheus sees it in the exporter's metrics
+// and raises the alert; Alertmanager tells the actuator; the actuator pauses the
+// second container, and unpauses it when the first one's task has ended.
+func TestContentionIsPausedByWayOfTheAlertAndUnpausedAtTheEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Docker and Prometheus; not with -short")
+	}
+	docker := simtest.Docker(t)
+	s := startStack(t)
+	image := simtest.Image(t, docker)
+	until(t, "the idle node is ranked", func(ctx context.Context) error {
+		r, err := s.nodes(ctx)
+		if err != nil {
+			return err
+		}
+		if best, ok := r.Best(); !ok || best.Node.Name != "local" || best.GPU == "" {
+			return fmt.Errorf("%s", r.Summary())
+		}
+		return nil
+	})
+
+	begin := time.Now()
+	args := []string{"--n", "512", "--kernels", "2", "--host-seconds", "1.5"}
+	first := s.gpu.StartContainer(t, docker, simtest.Spec{Image: image, Args: args, Labels: map[string]string{"laxity.deadline": "60s"}})
+	seen(t, s, first.Name)
+	second := s.gpu.StartContainer(t, docker, simtest.Spec{Image: image, Args: args, Labels: map[string]string{"laxity.deadline": "60s"}})
+	actions := happenings(t, docker, second.Name, begin)
+	others := happenings(t, docker, first.Name, begin)
+
+	await(t, actions, "pause")
+	until(t, "the exporter and Prometheus show the paused task", func(ctx context.Context) error {
+		v, err := s.query.Query(ctx, fmt.Sprintf(`gpu_tasks{node="local",container=%q,state="paused"} == 1`, second.Name), time.Time{})
+		if err != nil {
+			return err
+		}
+		if len(v) != 1 {
+			return fmt.Errorf("%v", v)
+		}
+		return nil
+	})
+	v, err := s.query.Query(t.Context(), `ALERTS{alertname="GPUContention",alertstate="firing",node="local",action="arbitrate"}`, time.Time{})
+	if err != nil || len(v) != 1 {
+		t.Errorf("the alert does not fire while a task is paused: %v, %v", v, err)
+	}
+
+	await(t, others, "die")
+	await(t, actions, "unpause")
+	await(t, actions, "die")
+	for _, c := range []*simtest.Container{first, second} {
+		if code := c.Wait(t); code != 0 {
+			t.Errorf("%s: exit code %d", c.Name, code)
+		}
+	}
+	ended(t, s, first.Name, second.Name)
+	decided(t, s, first.Name, second.Name)
+	until(t, "the alert is resolved and the node ranked again", func(ctx context.Context) error {
+		v, err := s.query.Query(ctx, `ALERTS{alertname="GPUContention"}`, time.Time{})
+		if err != nil || len(v) > 0 {
+			return fmt.Errorf("alerts %v, %w", v, err)
+		}
+		r, err := s.nodes(ctx)
+		if err != nil {
+			return err
+		}
+		if _, ok := r.Best(); !ok {
+			return fmt.Errorf("%s", r.Summary())
+		}
+		return nil
+	})
+}
+
+// seen waits until the exporter shows the container's task as running.
+func seen(t *testing.T, s *stack, container string) {
+	t.Helper()
+	until(t, "the task of "+container+" is seen", func(ctx context.Context) error {
+		snap, err := s.snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(snap.Tasks, func(k task.Task) bool { return k.Container == container && k.State == task.Running }) {
+			return fmt.Errorf("tasks: %v", snap.Tasks)
+		}
+		return nil
+	})
+}
+
+// ended checks what the exporter says of both tasks afterwards.
+func ended(t *testing.T, s *stack, first, second string) {
+	t.Helper()
+	until(t, "both tasks have ended, in time", func(ctx context.Context) error {
+		snap, err := s.snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range []string{first, second} {
+			i := slices.IndexFunc(snap.Ended, func(k task.Task) bool { return k.Container == name })
+			if i < 0 {
+				return fmt.Errorf("%s has no ended task", name)
+			}
+			if o := snap.Ended[i].Outcome(); o != task.Hit {
+				return fmt.Errorf("%s: %s", name, o)
+			}
+			if p := snap.Ended[i].PausedSeconds; (p > 0) != (name == second) {
+				return fmt.Errorf("%s was paused for %v s", name, p)
+			}
+		}
+		return nil
+	})
+}
+
+// decided checks that the pause came by way of the alert.
+func decided(t *testing.T, s *stack, first, second string) {
+	t.Helper()
+	var all []decision.Decision
+	if err := s.fetch(t.Context(), "http://"+s.actuator+"/api/v1/decisions", &all); err != nil {
+		t.Fatal(err)
+	}
+	index := func(is func(decision.Decision) bool) int { return slices.IndexFunc(all, is) }
+	alert := index(func(d decision.Decision) bool { return d.Kind == decision.Alert && d.Alert == "GPUContention" })
+	pause := index(func(d decision.Decision) bool {
+		return d.Kind == decision.Pause && d.Container == second && d.Result == decision.Done
+	})
+	unpause := index(func(d decision.Decision) bool {
+		return d.Kind == decision.Unpause && d.Container == second && d.Result == decision.Done
+	})
+	wrong := index(func(d decision.Decision) bool { return d.Kind == decision.Pause && d.Container == first })
+	if alert < 0 || pause < alert || unpause < pause || wrong >= 0 {
+		t.Errorf("want the alert, then pause and unpause of %s, and nothing on %s: %+v", second, first, all)
+	}
+}
