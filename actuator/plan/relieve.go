@@ -36,21 +36,20 @@ func (p *planner) keepRelieved(g GPU) {
 	if g.Memory < PressureEnds {
 		return
 	}
-	others := false // one that is not held for memory, so can run or comes in turn
-	for _, c := range p.queue {
-		others = others || (c.Cause != Relieve && p.waits[c.ID].Reason == "" && slices.Contains(c.gpus(), g.UUID))
+	here := func(c Container) bool {
+		return p.waits[c.ID].Reason == "" && slices.Contains(c.gpus(), g.UUID)
 	}
+	// Somebody who is not held for memory runs, or comes in turn.
+	others := slices.ContainsFunc(p.queue, func(c Container) bool { return c.Cause != Relieve && here(c) })
 	for _, c := range p.queue {
-		if c.Cause != Relieve || !slices.Contains(c.gpus(), g.UUID) {
+		if c.Cause != Relieve || !here(c) {
 			continue
 		}
 		if !others {
 			others = true
 			continue
 		}
-		if p.waits[c.ID].Reason == "" {
-			p.waits[c.ID] = Wait{Relieve, fmt.Sprintf("memory use of %s is %.1f %%", g.UUID, 100*g.Memory)}
-		}
+		p.waits[c.ID] = Wait{Relieve, fmt.Sprintf("memory use of %s is %.1f %%", g.UUID, 100*g.Memory)}
 	}
 }
 

@@ -63,15 +63,17 @@ func freezerFile(cgroup, mountinfo string) (path string, v2 bool, err error) {
 	if group == "" {
 		return "", false, errors.New("the process is in no freezer cgroup")
 	}
+	if strings.HasPrefix(group, "/..") {
+		return "", false, errors.New("the container is outside of our cgroup namespace; run with --cgroupns=host")
+	}
 	for line := range strings.Lines(mountinfo) {
 		root, point, ok := parseMount(line, fstype)
 		if !ok {
 			continue
 		}
-		// root is which part of the hierarchy is mounted there; both are seen
-		// from our cgroup namespace.
+		// root is which part of the hierarchy is mounted there.
 		rel, err := filepath.Rel(root, group)
-		if err != nil {
+		if err != nil || strings.HasPrefix(rel, "..") {
 			continue
 		}
 		return filepath.Join(point, rel, name), v2, nil

@@ -1,0 +1,178 @@
+package enforcetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/journal"
+)
+
+// Subject is an enforcer with an engine on which the suite can act as a person
+// would.
+type Subject struct {
+	Enforcer enforce.Enforcer
+	Journal  *journal.Journal
+	// Run starts a container and returns its id.
+	Run func(t *testing.T) string
+	// Remove removes it, paused or not.
+	Remove func(t *testing.T, id string)
+	// SetPaused pauses or unpauses it behind the enforcer's back.
+	SetPaused func(t *testing.T, id string, paused bool)
+	// Stopped reports what the kernel says.
+	Stopped func(t *testing.T, id string) bool
+}
+
+// Run runs the suite. fresh is called once for each test.
+func Run(t *testing.T, fresh func(t *testing.T) Subject) {
+	for name, test := range map[string]func(*testing.T, Subject){
+		"pause and unpause":        pauseAndUnpause,
+		"twice is once":            twice,
+		"a person's pause":         personsPause,
+		"a person's unpause":       personsUnpause,
+		"gone before the pause":    goneBefore,
+		"gone while paused":        goneWhile,
+		"nothing without a record": noRecord,
+		"crash before the pause":   crashBefore,
+		"many at once":             many,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
+	}
+}
+
+func ctxOf(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// HoldOf makes a hold of a container as the actuator does.
+func HoldOf(id string) journal.Hold {
+	now := time.Now()
+	return journal.Hold{ContainerID: id, Container: "name", Cause: "arbitrate", Reason: "test",
+		Since: now, Expires: now.Add(time.Minute), Until: now.Add(time.Hour)}
+}
+
+func (s Subject) expect(t *testing.T, id string, stopped, recorded bool) {
+	t.Helper()
+	if got := s.Stopped(t, id); got != stopped {
+		t.Errorf("the kernel says stopped = %v, want %v", got, stopped)
+	}
+	if _, got, err := s.Journal.Get(id); got != recorded || err != nil {
+		t.Errorf("on record = %v (%v), want %v", got, err, recorded)
+	}
+}
+
+func check(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || (err != nil) != (want != nil) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+func pauseAndUnpause(t *testing.T, s Subject) {
+	id := s.Run(t)
+	check(t, s.Enforcer.Pause(ctxOf(t), HoldOf(id)), nil)
+	s.expect(t, id, true, true)
+	if st, err := s.Enforcer.Status(ctxOf(t), id); err != nil || !st.Running || !st.Paused || !st.Verified {
+		t.Errorf("status %+v %v", st, err)
+	}
+	check(t, s.Enforcer.Unpause(ctxOf(t), id), nil)
+	s.expect(t, id, false, false)
+	if st, err := s.Enforcer.Status(ctxOf(t), id); err != nil || !st.Running || st.Paused || !st.Verified {
+		t.Errorf("status %+v %v", st, err)
+	}
+}
+
+func twice(t *testing.T, s Subject) {
+	id := s.Run(t)
+	check(t, s.Enforcer.Pause(ctxOf(t), HoldOf(id)), nil)
+	again := HoldOf(id)
+	again.Reason = "renewed"
+	check(t, s.Enforcer.Pause(ctxOf(t), again), nil)
+	s.expect(t, id, true, true)
+	if h, _, _ := s.Journal.Get(id); h.Reason != "renewed" {
+		t.Errorf("the record was not renewed: %+v", h)
+	}
+	check(t, s.Enforcer.Unpause(ctxOf(t), id), nil)
+	check(t, s.Enforcer.Unpause(ctxOf(t), id), enforce.ErrForeign)
+	s.expect(t, id, false, false)
+}
+
+func personsPause(t *testing.T, s Subject) {
+	id := s.Run(t)
+	s.SetPaused(t, id, true)
+	check(t, s.Enforcer.Pause(ctxOf(t), HoldOf(id)), enforce.ErrForeign)
+	s.expect(t, id, true, false)
+	check(t, s.Enforcer.Unpause(ctxOf(t), id), enforce.ErrForeign)
+	s.expect(t, id, true, false)
+}
+
+func personsUnpause(t *testing.T, s Subject) {
+	id := s.Run(t)
+	check(t, s.Enforcer.Pause(ctxOf(t), HoldOf(id)), nil)
+	s.SetPaused(t, id, false)
+	if st, err := s.Enforcer.Status(ctxOf(t), id); err != nil || st.Paused {
+		t.Errorf("status %+v %v", st, err)
+	}
+	check(t, s.Enforcer.Unpause(ctxOf(t), id), nil)
+	s.expect(t, id, false, false)
+}
+
+func goneBefore(t *testing.T, s Subject) {
+	id := s.Run(t)
+	s.Remove(t, id)
+	check(t, s.Enforcer.Pause(ctxOf(t), HoldOf(id)), enforce.ErrGone)
+	if _, recorded, _ := s.Journal.Get(id); recorded {
+		t.Error("a container that is gone is on record")
+	}
+	_, err := s.Enforcer.Status(ctxOf(t), id)
+	check(t, err, enforce.ErrGone)
+}
+
+func goneWhile(t *testing.T, s Subject) {
+	id := s.Run(t)
+	check(t, s.Enforcer.Pause(ctxOf(t), HoldOf(id)), nil)
+	s.Remove(t, id)
+	check(t, s.Enforcer.Unpause(ctxOf(t), id), nil)
+	if _, recorded, _ := s.Journal.Get(id); recorded {
+		t.Error("a container that is gone is on record")
+	}
+}
+
+func noRecord(t *testing.T, s Subject) {
+	id := s.Run(t)
+	check(t, s.Enforcer.Unpause(ctxOf(t), id), enforce.ErrForeign)
+	s.expect(t, id, false, false)
+}
+
+// A record from before a crash, of a container that never came to be paused.
+func crashBefore(t *testing.T, s Subject) {
+	id := s.Run(t)
+	if err := s.Journal.Put(HoldOf(id)); err != nil {
+		t.Fatal(err)
+	}
+	check(t, s.Enforcer.Unpause(ctxOf(t), id), nil)
+	s.expect(t, id, false, false)
+}
+
+func many(t *testing.T, s Subject) {
+	ids := []string{s.Run(t), s.Run(t), s.Run(t)}
+	for _, step := range []func(id string) error{
+		func(id string) error { return s.Enforcer.Pause(ctxOf(t), HoldOf(id)) },
+		func(id string) error { return s.Enforcer.Unpause(ctxOf(t), id) },
+	} {
+		errs := make(chan error, len(ids))
+		for _, id := range ids {
+			go func() { errs <- step(id) }()
+		}
+		for range ids {
+			check(t, <-errs, nil)
+		}
+	}
+	for _, id := range ids {
+		s.expect(t, id, false, false)
+	}
+}

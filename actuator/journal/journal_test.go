@@ -1,0 +1,106 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/journal"
+)
+
+func TestJournal(t *testing.T) {
+	dir := t.TempDir()
+	j, err := journal.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Truncate(time.Microsecond)
+	for i, id := range []string{"bb", "aa"} {
+		if err := j.Put(journal.Hold{ContainerID: id, Reason: "r", Since: now.Add(time.Duration(i) * time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, ok, err := j.Get("bb")
+	if err != nil || !ok || h.Reason != "r" || !h.Since.Equal(now) {
+		t.Errorf("got %+v %v %v", h, ok, err)
+	}
+	j, _ = journal.Open(dir) // as another process sees it
+	if err := os.WriteFile(filepath.Join(dir, "holds", ".tmp-1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "holds", "torn.json"), []byte(`{"container_id":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	holds, err := j.List()
+	if err != nil || len(holds) != 3 || holds[0].ContainerID != "torn" || holds[1].ContainerID != "bb" || holds[2].ContainerID != "aa" {
+		t.Errorf("list %+v %v", holds, err)
+	}
+	for _, id := range []string{"aa", "bb", "torn", "never"} {
+		if err := j.Remove(id); err != nil {
+			t.Error(err)
+		}
+	}
+	if holds, err := j.List(); err != nil || len(holds) > 0 {
+		t.Errorf("list %+v %v", holds, err)
+	}
+}
+
+func TestIDsCannotLeaveTheFolder(t *testing.T) {
+	j, _ := journal.Open(t.TempDir())
+	for _, id := range []string{"", "../x", "a/b", ".hidden", strings.Repeat("a", 200)} {
+		if err := j.Put(journal.Hold{ContainerID: id}); err == nil {
+			t.Errorf("%q was taken", id)
+		}
+	}
+}
+
+func TestOpenSaysWhatToDo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := journal.Open(file); err == nil || !strings.Contains(err.Error(), "--state-dir") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestLocks(t *testing.T) {
+	path := journal.ActuatorLock(t.TempDir())
+	if journal.Taken(path) {
+		t.Error("taken by nobody")
+	}
+	l, err := journal.TryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !journal.Taken(path) {
+		t.Error("not taken")
+	}
+	if _, err := journal.LockWithin(context.Background(), path, 30*time.Millisecond); !errors.Is(err, journal.ErrLocked) {
+		t.Errorf("error %v", err)
+	}
+	got := make(chan *journal.Lock)
+	go func() {
+		w, _ := journal.Wait(context.Background(), path)
+		got <- w
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := journal.Wait(ctx, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	l.Unlock()
+	l.Unlock() // harmless
+	w := <-got
+	w.Unlock()
+	// The wait that was given up gives the lock back when it gets it.
+	again, err := journal.LockWithin(context.Background(), path, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Unlock()
+}
