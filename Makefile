@@ -4,7 +4,7 @@
 SHELL       := /bin/bash
 export PATH := $(PATH):/usr/local/go/bin
 # go-nvml's header marks old functions as deprecated; Laxity does not call them.
-export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+export CGO_CFLAGS ?= -Wno-deprecated-declarations
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)

@@ -1,3 +1,107 @@
 package main
 
-func (c *cli) addBench() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/version"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/experiments"
+	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/device"
+)
+
+const benchHelp = `Measure Laxity beside its alternatives, in one run, and print a table.
+
+Every figure that Laxity claims comes from one of these experiments. The raw rows are stored
+as --out/NAME.json. Without an NVIDIA GPU the simulated one is used: its figures show that the
+experiment works, not how fast anything is.`
+
+func (c *cli) addBench() {
+	var (
+		env   = bench.Env{Args: map[string]string{}}
+		name  string
+		out   string
+		title []string
+		set   = map[string]string{}
+	)
+	all := experiments.All()
+	for _, e := range all {
+		title = append(title, fmt.Sprintf("%s: %s", e.Name, e.Title))
+	}
+	cmd := c.command("bench", benchHelp+"\n\nExperiments:\n\n  "+strings.Join(title, "\n  "),
+		func(ctx context.Context, _ *slog.Logger) error {
+			env.Args = set
+			env.Log = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
+			e, ok := experiments.Find(name)
+			if !ok {
+				return fmt.Errorf("no experiment %q; known are %s", name, strings.Join(experiments.Names(), ", "))
+			}
+			return c.measure(ctx, e, env, out)
+		})
+	cmd.Arg("name", "The experiment.").Required().HintOptions(experiments.Names()...).StringVar(&name)
+	cmd.Flag("device", "auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&env.Device, "auto", "nvml", "sim")
+	cmd.Flag("seed", "For random choices.").Default("1").Uint64Var(&env.Seed)
+	cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)
+	cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out)
+	cmd.Flag("set", "An experiment's own setting, name=value; repeatable.").StringMapVar(&set)
+	c.quiet["bench"] = true
+}
+
+func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, out string) error {
+	machine := "simulated GPU"
+	if env.Device == "auto" || env.Device == "nvml" {
+		d, err := exporter.OpenDevice("nvml")
+		switch {
+		case err == nil:
+			env.Device = "nvml"
+			machine = describe(ctx, d)
+		case errors.Is(err, device.ErrUnavailable) && env.Device == "auto" && !e.NeedsGPU:
+			env.Device = "sim"
+			env.Log("no NVIDIA GPU here: using the simulated one")
+		default:
+			return err
+		}
+	}
+	machine = fmt.Sprintf("%s, %d CPU cores, %s/%s", machine, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	rows, err := e.Run(ctx, env)
+	if len(rows) == 0 {
+		return errors.Join(err, errors.New("nothing was measured"))
+	}
+	r := bench.Result{Name: e.Name, Machine: machine, Commit: version.Revision, Date: time.Now().UTC().Truncate(time.Second),
+		Seed: env.Seed, Rows: rows, Figures: e.Figures(rows)}
+	fmt.Fprintf(c.out, "%s\n%s\n\n", e.Title, machine)
+	if terr := view.Columns(c.out, e.Table(rows), 0, 0); terr != nil {
+		return errors.Join(err, terr)
+	}
+	fmt.Fprintln(c.out)
+	if terr := bench.WriteFigures(c.out, r.Figures); terr != nil {
+		return errors.Join(err, terr)
+	}
+	if out == "" {
+		return err
+	}
+	path, werr := r.Write(out)
+	if werr == nil {
+		fmt.Fprintf(c.out, "\nstored as %s\n", path)
+	}
+	return errors.Join(err, werr)
+}
+
+// describe names the GPUs and the driver.
+func describe(ctx context.Context, d device.Device) string {
+	defer d.Close()
+	r, err := d.Read(ctx)
+	if err != nil || len(r.GPUs) == 0 {
+		return "NVIDIA GPU"
+	}
+	return fmt.Sprintf("%d × %s, driver %s", len(r.GPUs), r.GPUs[0].Name, r.GPUs[0].Driver)
+}

@@ -35,8 +35,8 @@ func (d *demo) round(ctx context.Context, title string, arbitrate actuator.Arbit
 	deadlines := map[string]task.Seconds{}
 	var running errgroup.Group
 	for i, name := range names {
-		// Enough for the work of those before it and a half more.
-		deadline := time.Duration((float64(i) + 1.5) * z.alone * float64(time.Second)).Round(100 * time.Millisecond)
+		// Enough for the work of those before it and a third more.
+		deadline := time.Duration((float64(i) + 1.3) * z.alone * float64(time.Second)).Round(100 * time.Millisecond)
 		deadlines[name] = task.SecondsOf(deadline)
 		t, err := d.runner.Start(ctx, tenant.Spec{
 			Name: prefix + name, Args: d.args(z.kernels),

@@ -1,0 +1,178 @@
+// Package events measures how late and how surely starts and ends of GPU tasks
+// are seen from outside: P1's Table 2.
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/papers"
+	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/bench/workload"
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const about = `Containers with one GPU task each start at random times, a few at once. Each task stamps the
+moment before its first CUDA call and the moment after its last one; the exporter (from outside)
+and the papers' monitor (nvidia-smi and docker top, pass after pass) watch the same containers in
+the same run. The error is what was seen less what the task stamped: positive is late. Half of
+the tasks destroy their context before they end, as P1's do; the others leave that to their exit.`
+
+// Ways that are compared.
+const (
+	laxity = "laxity"
+	passes = "nvidia-smi + docker top"
+)
+
+// Experiment is P1's Table 2.
+func Experiment() bench.Experiment {
+	return bench.Experiment{
+		Name: "events", Title: "Start and end of GPU tasks, seen from outside (P1, Table 2)", About: about,
+		Run: run, Figures: figures, Table: table,
+	}
+}
+
+// truth is one task as it tells of itself.
+type truth struct {
+	name       string
+	destroys   bool
+	start, end time.Time
+	gpu        string // as the program was told to use, by index; for several GPUs
+	err        error
+}
+
+func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
+	count, atOnce, gpus := 200, 6, 1
+	if env.Quick {
+		count, atOnce = 24, 4
+	}
+	if n, err := strconv.Atoi(env.Args["gpus"]); err == nil {
+		gpus = n
+	}
+	if n, err := strconv.Atoi(env.Args["tasks"]); err == nil {
+		count = n
+	}
+	dir, err := os.MkdirTemp("", "laxity-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	gpu, err := env.OpenGPU(ctx, dir, gpus)
+	if err != nil {
+		return nil, err
+	}
+	defer gpu.Close() //nolint:errcheck // nothing depends on it any more
+	watched, err := exporter.New(exporter.Options{Device: gpu.Device, Sensor: env.Args["sensor"], StateDir: filepath.Join(dir, "state"), MaxEnded: 2*count + 10})
+	if err != nil {
+		return nil, err
+	}
+	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("events-%d", os.Getpid())})
+	if err != nil {
+		return nil, errors.Join(err, watched.Close())
+	}
+	defer runner.Close() //nolint:errcheck // what is left has a label
+
+	watchCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	var watchers sync.WaitGroup
+	watchers.Go(func() { _ = watched.Run(watchCtx) })
+	<-watched.Ready()
+	env.Log("sensor in use: %s %s", watched.Snapshot().Health.Sensor, watched.Snapshot().Health.SensorReason)
+	baseline, err := papers.New("", gpu.Reader)
+	if err != nil {
+		return nil, err
+	}
+	defer baseline.Close() //nolint:errcheck // likewise
+	var sightings []papers.Sighting
+	var took []time.Duration
+	var baselineErr error
+	watchers.Go(func() { sightings, took, baselineErr = baseline.Watch(watchCtx) })
+
+	truths := tasks(ctx, env, runner, plan{count: count, atOnce: atOnce, gpus: gpus, n: gpu.N(1024)})
+	// The last ends: the slowest watcher gets two passes more.
+	select {
+	case <-time.After(2 * time.Second):
+	case <-ctx.Done():
+	}
+	ended := watched.Snapshot()
+	stop()
+	watchers.Wait()
+	if baselineErr != nil {
+		return nil, baselineErr
+	}
+	return rows(truths, ended, sightings, took)
+}
+
+// plan says what the tasks are like.
+type plan struct{ count, atOnce, gpus, n int }
+
+// tasks runs all tasks and returns what they stamped.
+func tasks(ctx context.Context, env bench.Env, runner *tenant.Runner, p plan) []truth {
+	random := rand.New(rand.NewPCG(env.Seed, 1))
+	slots := make(chan struct{}, p.atOnce)
+	truths := make([]truth, p.count)
+	var all sync.WaitGroup
+	for i := range truths {
+		wait := time.Duration(random.ExpFloat64() * float64(150*time.Millisecond))
+		kernels := 1 + random.IntN(60)
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			truths[i].err = ctx.Err()
+			continue
+		}
+		time.Sleep(wait) // random times are what the experiment is about
+		all.Go(func() {
+			defer func() { <-slots }()
+			truths[i] = one(ctx, runner, p, i, kernels)
+		})
+		if (i+1)%50 == 0 {
+			env.Log("%d of %d tasks", i+1, p.count)
+		}
+	}
+	all.Wait()
+	return truths
+}
+
+func one(ctx context.Context, runner *tenant.Runner, p plan, i, kernels int) truth {
+	device := i % p.gpus
+	t := truth{name: fmt.Sprintf("laxity-bench-events-%d-%d", os.Getpid(), i), destroys: i%2 == 0, gpu: strconv.Itoa(device)}
+	args := []string{"--n", strconv.Itoa(p.n), "--kernels", strconv.Itoa(kernels), "--device", t.gpu}
+	if t.destroys {
+		args = append(args, "--destroy")
+	}
+	c, err := runner.Start(ctx, tenant.Spec{Name: t.name, Args: args, Labels: map[string]string{task.LabelDeadline: "10s"}})
+	if err != nil {
+		t.err = err
+		return t
+	}
+	defer c.Remove() //nolint:errcheck // the runner removes it again
+	if t.err = c.Wait(ctx); t.err != nil {
+		return t
+	}
+	var events []workload.Event
+	if events, t.err = c.Timeline(ctx); t.err != nil {
+		return t
+	}
+	for _, e := range events {
+		switch e.Name {
+		case "init_begin":
+			t.start = e.Time
+		case "exit":
+			t.end = e.Time
+		}
+	}
+	if t.start.IsZero() || t.end.IsZero() {
+		t.err = fmt.Errorf("task %s did not stamp its start and end", t.name)
+	}
+	return t
+}

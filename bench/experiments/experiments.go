@@ -1,0 +1,34 @@
+// Package experiments lists every experiment, for the CLI and for the test that
+// computes the stored figures again.
+package experiments
+
+import (
+	"slices"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/events"
+)
+
+// All returns every experiment, in the order in which documents show them.
+func All() []bench.Experiment {
+	return []bench.Experiment{events.Experiment()}
+}
+
+// Names returns their names.
+func Names() []string {
+	var names []string
+	for _, e := range All() {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// Find returns the experiment with this name.
+func Find(name string) (bench.Experiment, bool) {
+	all := All()
+	i := slices.IndexFunc(all, func(e bench.Experiment) bool { return e.Name == name })
+	if i < 0 {
+		return bench.Experiment{}, false
+	}
+	return all[i], true
+}
