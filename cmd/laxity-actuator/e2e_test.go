@@ -1,0 +1,371 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const gpu = "GPU-e2e"
+
+// node is a Docker engine with real containers, a stand-in for the exporter that
+// says they contend for a GPU, and the actuator as its own process.
+type node struct {
+	*testing.T
+	docker   *realdocker.Engine
+	exporter *httptest.Server
+	dir      string // state folder
+	binary   string
+	address  string
+	cmd      *exec.Cmd
+	log      *logFile
+
+	mu    sync.Mutex
+	seq   uint64
+	boxes []task.Container
+	tasks []task.Task
+	cut   chan struct{}
+}
+
+// logFile keeps what the process writes, for a failing test.
+type logFile struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logFile) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{T: t, docker: realdocker.New(t), dir: t.TempDir(), cut: make(chan struct{}), log: &logFile{}}
+	n.binary = filepath.Join(t.TempDir(), "laxity-actuator")
+	if out, err := exec.Command("go", "build", "-o", n.binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	n.exporter = httptest.NewServer(http.HandlerFunc(n.serveTasks))
+	t.Cleanup(func() {
+		close(n.cut)
+		n.exporter.Close()
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			guard, _ := os.ReadFile(filepath.Join(n.dir, "guardian.log"))
+			t.Logf("actuator:\n%s\nguardian:\n%s", n.log, guard)
+		}
+	})
+	return n
+}
+
+// serveTasks is the exporter: facts of the test, paused as the engine says.
+func (n *node) serveTasks(w http.ResponseWriter, r *http.Request) {
+	for {
+		_ = json.NewEncoder(w).Encode(n.snapshot())
+		if r.URL.Query().Get("watch") == "" {
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-n.cut:
+			return
+		case <-r.Context().Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (n *node) snapshot() *task.Snapshot {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.seq++
+	s := &task.Snapshot{
+		Sequence: n.seq, Time: time.Now(), Node: "e2e", Tasks: slices.Clone(n.tasks),
+		GPUs:   []task.GPU{{UUID: gpu, MemoryTotal: 100, Utilization: 1}},
+		Health: task.Health{DeviceUp: true, EngineUp: true},
+	}
+	for _, c := range n.boxes {
+		c.Paused = n.docker.Paused(c.ID)
+		s.Containers = append(s.Containers, c)
+	}
+	return s
+}
+
+// tenant starts a container with a GPU task, younger than those before.
+func (n *node) tenant() string {
+	n.Helper()
+	id, name := n.docker.Run(n.T, map[string]string{"laxity.deadline": "9s"})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.boxes = append(n.boxes, task.Container{ID: id, Name: name, Spec: task.Spec{Managed: true, Deadline: 9}})
+	n.tasks = append(n.tasks, task.Task{ID: "task-" + id, PID: len(n.boxes), Container: name, ContainerID: id, GPUs: []string{gpu},
+		State: task.Running, Start: task.Mark{Time: time.Now()}})
+	return id
+}
+
+// end finishes a container's task; remove takes the container away as well.
+func (n *node) end(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tasks = slices.DeleteFunc(n.tasks, func(t task.Task) bool { return t.ContainerID == id })
+}
+
+func (n *node) remove(id string) {
+	n.docker.Remove(n.T, id)
+	n.end(id)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.boxes = slices.DeleteFunc(n.boxes, func(c task.Container) bool { return c.ID == id })
+}
+
+// start runs the actuator, with its own guardian.
+func (n *node) start(args ...string) {
+	n.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.address = l.Addr().String()
+	_ = l.Close()
+	args = append([]string{"--exporter=" + n.exporter.URL, "--state-dir=" + n.dir, "--web.listen-address=" + n.address, "--policy=fifo"}, args...)
+	n.cmd = exec.Command(n.binary, args...)
+	n.cmd.Stderr = n.log
+	if err := n.cmd.Start(); err != nil {
+		n.Fatal(err)
+	}
+	cmd := n.cmd
+	n.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		n.await("the guardian has ended too", func() bool { return !journal.Taken(journal.GuardianLock(n.dir)) })
+	})
+	n.await("the actuator is ready", func() bool {
+		resp, err := http.Get("http://" + n.address + "/-/ready")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// awaitLimit is generous: it is for a test that hangs, not for a slow machine.
+const awaitLimit = 60 * time.Second
+
+func (n *node) await(what string, ok func() bool) {
+	n.Helper()
+	for deadline := time.Now().Add(awaitLimit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func (n *node) awaitPaused(id string, paused bool) {
+	n.Helper()
+	n.await(fmt.Sprintf("%.12s is paused = %v", id, paused), func() bool { return n.docker.Paused(id) == paused })
+}
+
+func (n *node) post(path, body string) (int, string) {
+	n.Helper()
+	resp, err := http.Post("http://"+n.address+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+func (n *node) contention(status string) {
+	n.Helper()
+	b, _ := json.Marshal(webhook.Message{Version: "4", Alerts: []webhook.Alert{{
+		Status: status, StartsAt: time.Unix(1_700_000_000, 0), Fingerprint: "f",
+		Labels: map[string]string{"alertname": "GPUContention", "action": "arbitrate", "node": "e2e", "gpu": gpu},
+	}}})
+	if code, body := n.post("/api/v1/alerts", string(b)); code != http.StatusOK {
+		n.Fatalf("%d %s", code, body)
+	}
+}
+
+func get[T any](n *node, path string) (v T) {
+	n.Helper()
+	resp, err := http.Get("http://" + n.address + path)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
+		n.Fatal(err)
+	}
+	return v
+}
+
+func (n *node) onRecord() int {
+	j, err := journal.Open(n.dir)
+	if err != nil {
+		n.Fatal(err)
+	}
+	holds, err := j.List()
+	if err != nil {
+		n.Fatal(err)
+	}
+	return len(holds)
+}
+
+func TestFromAlertToPauseAndBack(t *testing.T) {
+	n := newNode(t)
+	a, b, c := n.tenant(), n.tenant(), n.tenant()
+	n.start()
+	n.contention(webhook.Firing)
+	n.awaitPaused(b, true)
+	n.awaitPaused(c, true)
+	if n.docker.Paused(a) {
+		t.Error("the first is paused")
+	}
+
+	n.end(a)
+	n.awaitPaused(b, false)
+	n.remove(c) // while it is paused
+	n.await("it is off the record", func() bool { return n.onRecord() == 0 })
+
+	n.contention(webhook.Resolved)
+	n.await("the lease is closed", func() bool { return len(get[actuator.State](n, "/api/v1/state").Leases) == 0 })
+	for _, d := range get[[]decision.Decision](n, "/api/v1/decisions") {
+		if d.Kind == decision.Pause || d.Kind == decision.Unpause {
+			t.Logf("%s %s %.1f ms: %s", d.Kind, d.Result, 1000*d.Seconds, d.Reason)
+		}
+	}
+
+	for body, want := range map[string]int{"{": 400, `{"version":"3"}`: 400} {
+		if code, text := n.post("/api/v1/alerts", body); code != want {
+			t.Errorf("%s: %d %s", body, code, text)
+		}
+	}
+}
+
+func TestKilledActuatorStrandsNobody(t *testing.T) {
+	n := newNode(t)
+	a, b := n.tenant(), n.tenant()
+	persons, _ := n.docker.Run(t, nil)
+	n.docker.SetPaused(t, persons, true)
+	for range 2 {
+		n.start()
+		n.contention(webhook.Firing)
+		n.awaitPaused(b, true)
+		if err := n.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		_ = n.cmd.Wait()
+		n.awaitPaused(b, false)
+		t.Logf("running again %v after the kill", time.Since(killed).Round(time.Millisecond))
+		n.await("nothing is on record", func() bool { return n.onRecord() == 0 })
+		n.await("the guardian has ended", func() bool { return !journal.Taken(journal.GuardianLock(n.dir)) })
+	}
+	if !n.docker.Paused(persons) || n.docker.Paused(a) {
+		t.Error("the guardian touched what is not on record")
+	}
+}
+
+func TestStoppedActuatorLetsGo(t *testing.T) {
+	n := newNode(t)
+	n.tenant()
+	b := n.tenant()
+	n.start()
+	n.contention(webhook.Firing)
+	n.awaitPaused(b, true)
+	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.cmd.Wait(); err != nil {
+		t.Errorf("exit: %v", err)
+	}
+	if n.docker.Paused(b) || n.onRecord() != 0 {
+		t.Error("it did not let go")
+	}
+	n.await("its guardian has ended", func() bool { return !journal.Taken(journal.GuardianLock(n.dir)) })
+}
+
+func TestPeopleAreRespected(t *testing.T) {
+	n := newNode(t)
+	n.tenant()
+	b, c := n.tenant(), n.tenant()
+	n.docker.SetPaused(t, c, true)
+	n.start()
+	n.contention(webhook.Firing)
+	n.awaitPaused(b, true)
+	n.docker.SetPaused(t, b, false)
+	n.await("it is noticed", func() bool {
+		e := get[actuator.State](n, "/api/v1/state").Exemptions
+		return len(e) == 1 && e[0].ContainerID == b
+	})
+	if n.docker.Paused(b) || !n.docker.Paused(c) {
+		t.Error("a person was overruled")
+	}
+}
+
+// A guardian that dies is started again.
+func TestGuardianIsReplaced(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	log := n.log.String()
+	i := strings.Index(log, "guardian started")
+	if i < 0 {
+		t.Fatal(log)
+	}
+	var pid int
+	if _, err := fmt.Sscanf(log[i:], `guardian started" pid=%d`, &pid); err != nil {
+		t.Fatal(err, log)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	n.await("another one is started", func() bool { return strings.Count(n.log.String(), "guardian started") == 2 })
+	n.await("it watches", func() bool { return get[actuator.State](n, "/api/v1/state").GuardianUp })
+}
+
+func TestDockerUnreachable(t *testing.T) {
+	n := newNode(t)
+	n.tenant()
+	n.tenant()
+	n.start("--docker.host=tcp://127.0.0.1:1")
+	n.contention(webhook.Firing)
+	n.await("it says so", func() bool {
+		return slices.ContainsFunc(get[[]decision.Decision](n, "/api/v1/decisions"), func(d decision.Decision) bool {
+			return d.Result == decision.Failed && strings.Contains(d.Error, "is it running")
+		})
+	})
+	if n.onRecord() != 0 {
+		t.Error("something is on record that never stopped")
+	}
+}
