@@ -5,14 +5,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	actuator "github.com/laxity/laxity/actuator/collector"
+	exporter "github.com/laxity/laxity/exporter/collector"
 	"github.com/laxity/laxity/rules"
 )
 
@@ -107,6 +111,40 @@ func TestTriggersReadWhatIsExposed(t *testing.T) {
 			if strings.Contains(r.Expr, "node:") || strings.Contains(r.Expr, "node_gpu:") {
 				t.Errorf("%s reads a recorded series: %s", r.Alert, r.Expr)
 			}
+		}
+	}
+}
+
+// Every metric that a rule reads is exposed by our programs or recorded here.
+func TestRulesReadWhatExists(t *testing.T) {
+	names := map[string]bool{"up": true, "ALERTS": true}
+	fqName := regexp.MustCompile(`fqName: "([^"]+)"`)
+	for _, c := range []prometheus.Collector{exporter.New(exporter.Options{}), actuator.New()} {
+		descs := make(chan *prometheus.Desc)
+		go func() {
+			defer close(descs)
+			c.Describe(descs)
+		}()
+		for d := range descs {
+			names[fqName.FindStringSubmatch(d.String())[1]] = true
+		}
+	}
+	files := load(t)
+	for _, r := range files["recording.yml"] {
+		names[r.Record] = true
+	}
+	for file, list := range files {
+		for _, r := range list {
+			expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+				if s, ok := n.(*parser.VectorSelector); ok && !names[s.Name] {
+					t.Errorf("%s: %s reads %s, which does not exist", file, r.Record+r.Alert, s.Name)
+				}
+				return nil
+			})
 		}
 	}
 }

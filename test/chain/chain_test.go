@@ -17,6 +17,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/placement"
 	prom "github.com/laxity/laxity/actuator/placement/prometheus"
+	"github.com/laxity/laxity/dashboards"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/task"
@@ -178,6 +179,8 @@ func TestContentionIsPausedByWayOfTheAlertAndUnpausedAtTheEnd(t *testing.T) {
 		t.Errorf("the alert does not fire while a task is paused: %v, %v", v, err)
 	}
 
+	during := unanswered(t, s)
+
 	await(t, others, "die")
 	await(t, actions, "unpause")
 	await(t, actions, "die")
@@ -188,6 +191,11 @@ func TestContentionIsPausedByWayOfTheAlertAndUnpausedAtTheEnd(t *testing.T) {
 	}
 	ended(t, s, first.Name, second.Name)
 	decided(t, s, first.Name, second.Name)
+	for q := range unanswered(t, s) {
+		if during[q] {
+			t.Errorf("%s: %s: no answer, neither while a task is paused nor after its end: %s", q.File, q.Panel, q.Expr)
+		}
+	}
 	until(t, "the alert is resolved and the node ranked again", func(ctx context.Context) error {
 		v, err := s.query.Query(ctx, `ALERTS{alertname="GPUContention"}`, time.Time{})
 		if err != nil || len(v) > 0 {
@@ -262,4 +270,27 @@ func decided(t *testing.T, s *stack, first, second string) {
 	if alert < 0 || pause < alert || unpause < pause || wrong >= 0 {
 		t.Errorf("want the alert, then pause and unpause of %s, and nothing on %s: %+v", second, first, all)
 	}
+}
+
+// unanswered asks Prometheus every query of the dashboards, and returns those
+// that have no answer now.
+func unanswered(t *testing.T, s *stack) map[dashboards.Query]bool {
+	t.Helper()
+	all, err := dashboards.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := map[dashboards.Query]bool{}
+	for file, d := range all {
+		for _, q := range d.Queries(file) {
+			v, err := s.query.Query(t.Context(), q.Expr, time.Time{})
+			if err != nil {
+				t.Errorf("%s: %s: %v", file, q.Panel, err)
+			}
+			if len(v) == 0 {
+				empty[q] = true
+			}
+		}
+	}
+	return empty
 }
