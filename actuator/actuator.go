@@ -86,7 +86,7 @@ const startWait = 15 * time.Second
 // nil after a clean end; an error if it could not begin, or if containers are
 // still on record, which the guardian then lets go.
 func (a *Actuator) Run(ctx context.Context) (err error) {
-	defer a.stop.Do(func() { err = errors.Join(err, a.inbox.Close(), a.decisions.Close()) })
+	defer func() { err = errors.Join(err, a.Close()) }()
 	lock, err := journal.LockWithin(ctx, journal.ActuatorLock(a.o.StateDir), startWait)
 	if errors.Is(err, journal.ErrLocked) {
 		return fmt.Errorf("another actuator uses %s, or its guardian still lets containers go (is Docker running?): %w", a.o.StateDir, err)
@@ -102,6 +102,13 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	l.adopt(ctx)
 	l.run(ctx)
 	return l.letGoAll()
+}
+
+// Close closes the files, for when Run was never called; Run does it at its end.
+// Again, it does nothing.
+func (a *Actuator) Close() (err error) {
+	a.stop.Do(func() { err = errors.Join(a.inbox.Close(), a.decisions.Close()) })
+	return err
 }
 
 // Receive keeps a notification durably. When it returns nil, the message takes

@@ -93,6 +93,9 @@ func (l *loop) judge(a webhook.Alert, received time.Time) (r decision.Result, re
 	default:
 		return decision.Ignored, fmt.Sprintf("action %q is not known; write arbitrate, relieve, pause or drain", wish), ""
 	}
+	if a.StartsAt.IsZero() { // made by hand
+		a.StartsAt = received
+	}
 	if a.Fingerprint == "" {
 		a.Fingerprint = fingerprint(a.Labels)
 	}

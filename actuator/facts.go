@@ -102,7 +102,7 @@ func (l *loop) takeFetched(f fetched) {
 // usable reports whether the snapshot may be acted on.
 func (l *loop) usable(now time.Time) bool {
 	why := l.unusable(now)
-	if why != "" && l.trouble == "" {
+	if why != "" && l.trouble == "" && l.snap != nil {
 		l.log.Warn("not acting", "reason", why)
 	}
 	if l.trouble != "exporter" {

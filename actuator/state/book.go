@@ -142,7 +142,6 @@ func (b *Book) Fire(l Lease) (opened, stale bool) {
 			l.StartsAt = old.StartsAt
 		}
 	}
-	delete(b.d.Tombstones, k)
 	b.d.Leases[k] = l
 	b.dirty = true
 	return !ok, false
@@ -158,7 +157,8 @@ func (b *Book) Resolve(w Wish, fingerprint string, startsAt, now time.Time) bool
 	}
 	b.dirty = true
 	if ok {
-		l.Resolved = true
+		// Of what started before this end, nothing opens it again.
+		l.Resolved, l.StartsAt = true, startsAt
 		b.d.Leases[k] = l
 		return true
 	}
@@ -172,7 +172,7 @@ func (b *Book) Resolve(w Wish, fingerprint string, startsAt, now time.Time) bool
 func (b *Book) Close(l Lease, now time.Time) {
 	k := key(l.Wish, l.Fingerprint)
 	delete(b.d.Leases, k)
-	if l.Resolved {
+	if l.Resolved && !b.d.Tombstones[k].StartsAt.After(l.StartsAt) {
 		b.d.Tombstones[k] = tombstone{StartsAt: l.StartsAt, At: now}
 	}
 	b.dirty = true

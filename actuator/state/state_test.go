@@ -1,0 +1,268 @@
+package state_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+func TestHTTPSnapshot(t *testing.T) {
+	var code atomic.Int32
+	code.Store(200)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/tasks" {
+			http.NotFound(w, r)
+			return
+		}
+		w.WriteHeader(int(code.Load()))
+		_ = json.NewEncoder(w).Encode(task.Snapshot{Sequence: 7, GPUs: []task.GPU{{UUID: "g", Utilization: task.Seconds(0.5)}}})
+	}))
+	defer server.Close()
+	h, err := state.NewHTTP(server.URL+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.Snapshot(context.Background())
+	if err != nil || s.Sequence != 7 || s.GPUs[0].Utilization != 0.5 {
+		t.Errorf("%+v %v", s, err)
+	}
+	code.Store(404)
+	if _, err := h.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "is it a laxity-exporter") {
+		t.Errorf("error %v", err)
+	}
+	server.Close()
+	if _, err := h.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "running") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestHTTPWatchConnectsAgain(t *testing.T) {
+	var connections atomic.Uint64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := connections.Add(1)
+		if n == 2 {
+			_, _ = fmt.Fprintln(w, "this is no snapshot")
+			return
+		}
+		_ = json.NewEncoder(w).Encode(task.Snapshot{Sequence: n}) // and the stream ends
+	}))
+	defer server.Close()
+	h, err := state.NewHTTP(server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var down, up atomic.Int32
+	h.Trouble = func(err error) {
+		if err != nil {
+			down.Add(1)
+		} else {
+			up.Add(1)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ch, err := h.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s := range ch {
+		if s.Sequence >= 4 {
+			break
+		}
+	}
+	if down.Load() < 3 || up.Load() < 3 {
+		t.Errorf("told of %d breaks, %d returns", down.Load(), up.Load())
+	}
+	cancel()
+	for range ch { //nolint:revive // until it is closed
+	}
+}
+
+func TestHTTPAddress(t *testing.T) {
+	for _, base := range []string{"", "nowhere", "ftp://x", "http://", ":9870"} {
+		if _, err := state.NewHTTP(base, nil); err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:9870") {
+			t.Errorf("%q: %v", base, err)
+		}
+	}
+}
+
+func TestLatestReplaces(t *testing.T) {
+	ch := make(chan *task.Snapshot, 1)
+	for i := range uint64(3) {
+		state.Latest(ch, &task.Snapshot{Sequence: i})
+	}
+	if s := <-ch; s.Sequence != 2 {
+		t.Errorf("got %d", s.Sequence)
+	}
+}
+
+var t0 = time.Unix(1_700_000_000, 0)
+
+func at(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
+
+func lease(starts, expires int) state.Lease {
+	return state.Lease{Wish: state.WishArbitrate, Target: "g", Fingerprint: "f", StartsAt: at(starts), Opened: at(starts), Expires: at(expires)}
+}
+
+func open(t *testing.T) (*state.Book, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "leases.json")
+	b, err := state.OpenBook(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, path
+}
+
+func TestBookLeases(t *testing.T) {
+	b, path := open(t)
+	if opened, stale := b.Fire(lease(0, 10)); !opened || stale {
+		t.Error("not opened")
+	}
+	if opened, stale := b.Fire(lease(0, 20)); opened || stale {
+		t.Error("not renewed")
+	}
+	b.Fire(lease(0, 15))
+	if l := b.Leases(); len(l) != 1 || !l[0].Expires.Equal(at(20)) {
+		t.Errorf("a late repeat shortened it: %+v", l)
+	}
+	if b.Resolve(state.WishArbitrate, "f", at(-5), at(1)) {
+		t.Error("resolved by the end of an earlier firing")
+	}
+	if !b.Resolve(state.WishArbitrate, "f", at(0), at(1)) {
+		t.Error("not resolved")
+	}
+	if _, stale := b.Fire(lease(0, 30)); !stale {
+		t.Error("a late repeat undid the resolve")
+	}
+	if err := b.Save(); err != nil {
+		t.Fatal(err)
+	}
+
+	// It survives a restart.
+	b, err := state.OpenBook(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := b.Leases()
+	if len(l) != 1 || !l[0].Resolved {
+		t.Fatalf("%+v", l)
+	}
+	b.Close(l[0], at(2))
+	if _, stale := b.Fire(lease(0, 30)); !stale {
+		t.Error("a late repeat opened it again")
+	}
+	if opened, stale := b.Fire(lease(3, 30)); !opened || stale {
+		t.Error("a new firing was not taken")
+	}
+}
+
+// A resolve that overtakes its firing.
+func TestResolveFirst(t *testing.T) {
+	b, _ := open(t)
+	if b.Resolve(state.WishPause, "f", at(0), at(1)) {
+		t.Error("there was none")
+	}
+	l := lease(0, 10)
+	l.Wish = state.WishPause
+	if _, stale := b.Fire(l); !stale {
+		t.Error("it was opened after its end")
+	}
+	b.Sweep(at(2 * 3600))
+	if opened, _ := b.Fire(l); !opened {
+		t.Error("remembered for too long")
+	}
+}
+
+// A lease that ran out is opened again by the next repeat of the same firing.
+func TestLeaseOverIsNoResolve(t *testing.T) {
+	b, _ := open(t)
+	b.Fire(lease(0, 10))
+	b.Close(b.Leases()[0], at(10))
+	if opened, stale := b.Fire(lease(0, 20)); !opened || stale {
+		t.Error("the alert still fires")
+	}
+}
+
+func TestBookExemptions(t *testing.T) {
+	b, path := open(t)
+	b.Exempt(state.Exemption{ContainerID: "c", Tasks: []string{"t"}, Reason: "r"})
+	if err := b.Save(); err != nil {
+		t.Fatal(err)
+	}
+	b, _ = state.OpenBook(path)
+	if e, ok := b.Exemption("c"); !ok || e.Reason != "r" || len(b.Exemptions()) != 1 {
+		t.Errorf("%+v %v", e, ok)
+	}
+	b.Forgive("c")
+	if _, ok := b.Exemption("c"); ok {
+		t.Error("not forgiven")
+	}
+}
+
+func TestDamagedBook(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "leases.json")
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := state.OpenBook(path)
+	if err == nil || !strings.Contains(err.Error(), ".bad") {
+		t.Errorf("error %v", err)
+	}
+	if opened, _ := b.Fire(lease(0, 10)); !opened {
+		t.Error("not usable")
+	}
+	if err := b.Save(); err != nil {
+		t.Error(err)
+	}
+	if _, err := state.OpenBook(path); err != nil {
+		t.Error(err)
+	}
+}
+
+// In whatever order and however often the notifications of one alert come: once
+// its last resolve was seen, no lease of it stays that is not marked resolved.
+func TestAnyOrderEndsResolved(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		b, err := state.OpenBook(filepath.Join(dir, "none"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		episodes := rapid.IntRange(1, 3).Draw(t, "episodes")
+		last := false // the last episode's resolve was seen
+		for range rapid.IntRange(1, 20).Draw(t, "n") {
+			e := rapid.IntRange(0, episodes-1).Draw(t, "episode")
+			switch rapid.SampledFrom([]string{"fire", "resolve", "close"}).Draw(t, "what") {
+			case "fire":
+				b.Fire(lease(e, 1000))
+			case "resolve":
+				b.Resolve(state.WishArbitrate, "f", at(e), at(e))
+				last = last || e == episodes-1
+			default:
+				for _, l := range b.Leases() {
+					if l.Resolved {
+						b.Close(l, at(e))
+					}
+				}
+			}
+			for _, l := range b.Leases() {
+				if last && !l.Resolved {
+					t.Fatalf("open after its end: %+v", l)
+				}
+			}
+		}
+	})
+}
