@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
 )
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment()}
+	return []bench.Experiment{events.Experiment(), cost.Experiment()}
 }
 
 // Names returns their names.

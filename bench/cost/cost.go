@@ -1,0 +1,178 @@
+// Package cost measures what watching costs: CPU and memory of the exporter and
+// of the papers' monitor, the time of one pass and of a scrape, as containers
+// are added (P1's Figs 4–5, P2's Figs 9–10).
+package cost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const about = `The exporter runs as a process of its own, the papers' monitor (nvidia-smi and docker top, pass
+after pass) as another one, while containers multiply 5120² matrices in a loop; above 20, further
+ones hold a context and compute nothing. For each number of containers: CPU of the whole process
+tree in percent of one core, private memory (RssAnon), the time of one reading of the GPUs or of
+one pass, and the time of a scrape. The exporter is measured twice: scraped once a second, and ten
+times a second as the compose stack does.`
+
+const (
+	laxity = "laxity"
+	passes = "nvidia-smi + docker top"
+	often  = "_scraped_100ms"
+	busy   = 20 // containers that compute; those beyond hold a context only
+)
+
+// Experiment is P1's Figs 4–5 and P2's Figs 9–10.
+func Experiment() bench.Experiment {
+	return bench.Experiment{
+		Name: "cost", Title: "What watching costs, by number of containers (P1 Figs 4–5, P2 Figs 9–10)", About: about,
+		Run: run, Figures: figures, Table: table,
+	}
+}
+
+func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
+	steps, interval := []int{1, 10, 20, 100}, 30*time.Second
+	if env.Quick {
+		steps, interval = []int{1, 5}, 3*time.Second
+	}
+	if n, err := strconv.Atoi(env.Args["seconds"]); err == nil {
+		interval = time.Duration(n) * time.Second
+	}
+	dir, err := os.MkdirTemp("", "laxity-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	gpu, err := env.OpenGPU(ctx, dir, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer gpu.Close() //nolint:errcheck // nothing depends on it any more
+	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("cost-%d", os.Getpid())})
+	if err != nil {
+		return nil, err
+	}
+	defer runner.Close() //nolint:errcheck // what is left has a label
+	exporter, err := startExporter(ctx, gpu, filepath.Join(dir, "state"))
+	if err != nil {
+		return nil, err
+	}
+	defer exporter.stop()
+
+	running := 0
+	for _, count := range steps {
+		for ; running < count; running++ {
+			if err := add(ctx, runner, gpu, running); err != nil {
+				return rows, err
+			}
+		}
+		if err := exporter.await(ctx, count); err != nil {
+			return rows, err
+		}
+		env.Log("%d containers: the exporter for 2 × %v", count, interval)
+		ours, err := exporter.measure(ctx, interval, time.Second)
+		if err != nil {
+			return rows, err
+		}
+		often, err := exporter.measure(ctx, interval, 100*time.Millisecond)
+		if err != nil {
+			return rows, err
+		}
+		env.Log("%d containers: the papers' monitor for %v", count, interval)
+		theirs, err := measurePapers(ctx, gpu, interval)
+		if err != nil {
+			return rows, err
+		}
+		for _, r := range slices.Concat(ours, often, theirs) {
+			r["containers"] = float64(count)
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// add starts the i-th tenant.
+func add(ctx context.Context, runner *tenant.Runner, gpu *bench.GPU, i int) error {
+	args := []string{"--n", strconv.Itoa(gpu.N(5120)), "--kernels", "1", "--repeat", "0"}
+	if i >= busy {
+		args = []string{"--context-only", "--hold", "3600"}
+	}
+	_, err := runner.Start(ctx, tenant.Spec{
+		Name: fmt.Sprintf("laxity-bench-cost-%d-%d", os.Getpid(), i), Args: args,
+		Labels: map[string]string{task.LabelDeadline: "1h"},
+	})
+	return err
+}
+
+func figures(rows []bench.Row) []bench.Figure {
+	at := func(way, key string, containers int) []float64 {
+		return bench.Column(rows, key, func(r bench.Row) bool {
+			return r.Str("way") == way && int(r.Num("containers")) == containers
+		})
+	}
+	most := int(bench.Quantile(bench.Column(rows, "containers", nil), 1))
+	loaded := min(busy, most)
+	var out []bench.Figure
+	add := func(name, unit, key string, containers int, of func([]float64) float64) {
+		ours, theirs := at(laxity, key, containers), at(passes, strings.TrimSuffix(key, often), containers)
+		f := bench.Figure{Name: name, Value: of(ours), Unit: unit, Runs: count(ours)}
+		if t := of(theirs); count(theirs) > 0 {
+			f.Against, f.Ratio = passes, f.Value/t
+		}
+		out = append(out, f)
+	}
+	add("exporter_cpu_percent", "% of a core", "cpu_percent", loaded, bench.Median)
+	add("exporter_cpu_percent_scraped_100ms", "% of a core", "cpu_percent"+often, loaded, bench.Median)
+	add("exporter_rss_mib", "MiB", "rss_anon_mib", loaded, bench.Median)
+	add("exporter_cpu_percent_most", "% of a core", "cpu_percent", most, bench.Median)
+	add("exporter_rss_mib_most", "MiB", "rss_anon_mib", most, bench.Median)
+	add("pass_median_ms", "ms", "pass_ms", min(10, most), bench.Median)
+	add("scrape_p99_ms", "ms", "scrape_ms", most, func(v []float64) float64 { return bench.Quantile(v, 0.99) })
+	return out
+}
+
+// count is how many of the values are numbers.
+func count(values []float64) int {
+	n := 0
+	for _, v := range values {
+		if v == v { // not NaN
+			n++
+		}
+	}
+	return n
+}
+
+func table(rows []bench.Row) [][]string {
+	lines := [][]string{{"CONTAINERS", "WAY", "CPU % of a core", "SCRAPED 10/s", "RssAnon MiB", "ONE PASS ms", "SCRAPE p50 ms", "SCRAPE p99 ms", "SERIES"}}
+	var steps []float64
+	for _, r := range rows {
+		if n := r.Num("containers"); !slices.Contains(steps, n) {
+			steps = append(steps, n)
+		}
+	}
+	for _, n := range steps {
+		for _, way := range []string{laxity, passes} {
+			of := func(key string, q float64) string {
+				return bench.Number(bench.Quantile(bench.Column(rows, key, func(r bench.Row) bool {
+					return r.Str("way") == way && r.Num("containers") == n
+				}), q))
+			}
+			lines = append(lines, []string{bench.Number(n), way, of("cpu_percent", 0.5), of("cpu_percent"+often, 0.5), of("rss_anon_mib", 0.5),
+				of("pass_ms", 0.5), of("scrape_ms", 0.5), of("scrape_ms", 0.99), of("series", 0.5)})
+		}
+	}
+	return lines
+}
+
+var errNoProgram = errors.New("laxity-exporter is neither beside this program nor on PATH: make build")

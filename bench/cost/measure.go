@@ -1,0 +1,207 @@
+package cost
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// process is the exporter under measurement.
+type process struct {
+	cmd  *exec.Cmd
+	base string // URL
+	logs bytes.Buffer
+}
+
+func startExporter(ctx context.Context, gpu *bench.GPU, state string) (*process, error) {
+	program, err := beside("laxity-exporter")
+	if err != nil {
+		return nil, err
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		return nil, err
+	}
+	p := &process{base: "http://" + address}
+	p.cmd = exec.CommandContext(ctx, program, "--device="+gpu.Device, "--state-dir="+state, "--web.listen-address="+address)
+	p.cmd.Stderr = &p.logs
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for range 100 {
+		if resp, err := http.Get(p.base + "/-/ready"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return p, nil
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	p.stop()
+	return nil, fmt.Errorf("the exporter did not come up: %s", p.logs.String())
+}
+
+// beside finds a program in the folder of this one, or on PATH.
+func beside(name string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path := filepath.Join(filepath.Dir(self), name); isFile(path) {
+			return path, nil
+		}
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	return "", errNoProgram
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	_ = p.cmd.Wait()
+}
+
+// await waits until the exporter sees a running task in each of the containers.
+func (p *process) await(ctx context.Context, containers int) error {
+	for ctx.Err() == nil {
+		resp, err := http.Get(p.base + "/api/v1/tasks")
+		if err != nil {
+			return err
+		}
+		var s task.Snapshot
+		err = json.NewDecoder(resp.Body).Decode(&s)
+		resp.Body.Close()
+		if err != nil {
+			return err
+		}
+		if len(s.Tasks) >= containers {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// measure lets the exporter work, scraped at this interval, and reads what that
+// took.
+func (p *process) measure(ctx context.Context, interval, every time.Duration) ([]bench.Row, error) {
+	var rows []bench.Row
+	before, err := bench.ReadUsage(p.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	var last []byte
+	scrapes := time.NewTicker(every)
+	defer scrapes.Stop()
+	for time.Since(began) < interval {
+		select {
+		case <-scrapes.C:
+		case <-ctx.Done():
+			return rows, ctx.Err()
+		}
+		start := time.Now()
+		body, err := p.scrape()
+		if err != nil {
+			return rows, err
+		}
+		last = body
+		rows = append(rows, bench.Row{"way": laxity, "kind": "scrape", "scrape_ms": 1000 * time.Since(start).Seconds()})
+	}
+	wall := time.Since(began)
+	after, err := bench.ReadUsage(p.cmd.Process.Pid)
+	if err != nil {
+		return rows, err
+	}
+	sum, n := metric(last, "laxity_exporter_poll_duration_seconds_sum"), metric(last, "laxity_exporter_poll_duration_seconds_count")
+	cpu := "cpu_percent"
+	if every < time.Second {
+		cpu += often
+	}
+	return append(rows, bench.Row{"way": laxity, "kind": "process", "scrape_every_s": every.Seconds(),
+		cpu: 100 * (after.CPU - before.CPU).Seconds() / wall.Seconds(), "rss_anon_mib": after.RSSAnon / (1 << 20),
+		"pass_ms": 1000 * sum / n, "series": float64(series(last)), "wall_s": wall.Seconds()}), nil
+}
+
+func (p *process) scrape() ([]byte, error) {
+	resp, err := http.Get(p.base + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}
+
+// metric adds up the samples of one name.
+func metric(text []byte, name string) float64 {
+	sum := 0.0
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), name); ok && (rest[0] == ' ' || rest[0] == '{') {
+			var v float64
+			if _, err := fmt.Sscan(rest[strings.LastIndexByte(rest, ' ')+1:], &v); err == nil {
+				sum += v
+			}
+		}
+	}
+	return sum
+}
+
+func series(text []byte) int {
+	n := 0
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		if !strings.HasPrefix(lines.Text(), "#") {
+			n++
+		}
+	}
+	return n
+}
+
+// measurePapers lets the papers' monitor work in a process of its own.
+func measurePapers(ctx context.Context, gpu *bench.GPU, interval time.Duration) ([]bench.Row, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "papers-monitor", "--device="+gpu.Device, "--for="+interval.String())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("the papers' monitor: %w", err)
+	}
+	var m struct {
+		Passes  []float64 `json:"passes_seconds"`
+		RSSAnon float64   `json:"rss_anon_bytes"`
+		Wall    float64   `json:"wall_seconds"`
+	}
+	if err := json.Unmarshal(out, &m); err != nil {
+		return nil, fmt.Errorf("the papers' monitor: %w in %q", err, out)
+	}
+	// The process's own and its children's: nvidia-smi is most of it.
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	rows := []bench.Row{{"way": passes, "kind": "process", "cpu_percent": 100 * cpu.Seconds() / m.Wall,
+		"rss_anon_mib": m.RSSAnon / (1 << 20), "wall_s": m.Wall}}
+	for _, s := range m.Passes {
+		rows = append(rows, bench.Row{"way": passes, "kind": "pass", "pass_ms": 1000 * s})
+	}
+	return rows, nil
+}
