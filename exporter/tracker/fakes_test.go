@@ -1,0 +1,254 @@
+package tracker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+// host plays the kernel: processes, their containers and their ends. It is
+// Processes and sensor.Exits.
+type host struct {
+	mu     sync.Mutex
+	boxes  map[int]string // container of each PID; "" for a host process
+	states map[int]byte
+	lives  map[int]int // how often a PID was used
+	exits  chan sensor.Exit
+}
+
+func newHost() *host {
+	return &host{boxes: map[int]string{}, states: map[int]byte{}, lives: map[int]int{}, exits: make(chan sensor.Exit, 100)}
+}
+
+func (h *host) start(pid int, containerID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.boxes[pid] = containerID
+	h.states[pid] = 'S'
+	h.lives[pid]++
+}
+
+func (h *host) signal(pid int, state byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.states[pid] = state
+}
+
+func (h *host) exit(pid int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.boxes, pid)
+	h.exits <- sensor.Exit{Process: h.process(pid), Time: time.Now(), ErrorBound: time.Millisecond}
+}
+
+func (h *host) process(pid int) sensor.Process {
+	return sensor.Process{PID: pid, Identity: fmt.Sprintf("boot/%d/%d", pid, h.lives[pid])}
+}
+
+func (h *host) Watch(pid int) (sensor.Process, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.boxes[pid]; !ok {
+		return sensor.Process{}, sensor.ErrGone
+	}
+	return h.process(pid), nil
+}
+
+func (h *host) Alive(p sensor.Process) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.boxes[p.PID]
+	return ok && h.process(p.PID) == p
+}
+
+func (h *host) Forget(sensor.Process)     {}
+func (h *host) Exits() <-chan sensor.Exit { return h.exits }
+
+func (h *host) OfPID(pid int) (string, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id, ok := h.boxes[pid]
+	if !ok {
+		return "", false, fs.ErrNotExist
+	}
+	return id, id != "", nil
+}
+
+func (h *host) Stat(pid int) (byte, time.Time, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.boxes[pid]; !ok {
+		return 0, time.Time{}, fs.ErrNotExist
+	}
+	return h.states[pid], time.Time{}, nil
+}
+
+// card is a device with one GPU.
+type card struct {
+	mu    sync.Mutex
+	pids  []int
+	err   error
+	used  uint64
+	reads int
+}
+
+func (c *card) set(pids ...int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pids = pids
+}
+
+func (c *card) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *card) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads
+}
+
+func (c *card) Read(context.Context) (device.Reading, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	if c.err != nil {
+		return device.Reading{}, c.err
+	}
+	g := device.GPU{UUID: "GPU-a", MemoryTotal: 100, MemoryUsed: c.used}
+	for _, pid := range c.pids {
+		g.Processes = append(g.Processes, device.Process{PID: pid, MemoryUsed: 1})
+	}
+	return device.Reading{Time: time.Now(), GPUs: []device.GPU{g}}, nil
+}
+
+func (c *card) Close() error { return nil }
+
+// probe is a start sensor that sends what the test tells it to.
+type probe struct {
+	events chan sensor.Event
+	err    chan error
+
+	mu       sync.Mutex
+	tracked  map[int]bool
+	explored []int
+}
+
+func newProbe() *probe {
+	return &probe{events: make(chan sensor.Event), err: make(chan error, 1), tracked: map[int]bool{}}
+}
+
+func (p *probe) Run(ctx context.Context, out chan<- sensor.Event) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-p.err:
+			return err
+		case ev := <-p.events:
+			out <- ev
+		}
+	}
+}
+
+func (p *probe) sense(pid int, kind sensor.Kind) {
+	p.events <- sensor.Event{PID: pid, Kind: kind, Time: time.Now(), Source: task.SourceUprobe, ErrorBound: time.Millisecond}
+}
+
+func (p *probe) Track(pid int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tracked[pid] = true
+	return nil
+}
+func (p *probe) Untrack(pid int)     { p.mu.Lock(); defer p.mu.Unlock(); delete(p.tracked, pid) }
+func (p *probe) tracks(pid int) bool { p.mu.Lock(); defer p.mu.Unlock(); return p.tracked[pid] }
+func (p *probe) Release(int)         {}
+
+func (p *probe) Discover(pid int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.explored = append(p.explored, pid)
+	return nil
+}
+
+// unsupported is a sensor that this machine cannot run.
+type unsupported struct{}
+
+func (unsupported) Run(context.Context, chan<- sensor.Event) error {
+	return fmt.Errorf("%w: no BPF here", sensor.ErrUnsupported)
+}
+
+// memory is a Store.
+type memory struct {
+	mu    sync.Mutex
+	state machine.State
+	open  map[string]machine.Saved
+	ended map[string]task.Task
+	over  map[string]machine.Override
+	saves int
+	err   error
+}
+
+func newMemory() *memory {
+	return &memory{open: map[string]machine.Saved{}, ended: map[string]task.Task{}, over: map[string]machine.Override{}}
+}
+
+func (m *memory) Load() (machine.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.state
+	for _, o := range m.open {
+		s.Open = append(s.Open, o)
+	}
+	for _, t := range m.ended {
+		s.Ended = append(s.Ended, t)
+	}
+	s.Overrides = m.over
+	return s, nil
+}
+
+func (m *memory) Save(c machine.Changes, alive time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	m.saves++
+	for id, s := range c.Open {
+		m.open[id] = s
+	}
+	for id, t := range c.Ended {
+		delete(m.open, id)
+		m.ended[id] = t
+	}
+	for id, o := range c.Overrides {
+		if o == nil {
+			delete(m.over, id)
+		} else {
+			m.over[id] = *o
+		}
+	}
+	m.state.Alive = alive
+	return nil
+}
+
+func (m *memory) counts() (open, ended int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.open), len(m.ended)
+}
+
+func (m *memory) fail(err error) { m.mu.Lock(); defer m.mu.Unlock(); m.err = err }
+
+var errTrouble = errors.New("trouble")

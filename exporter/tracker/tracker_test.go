@@ -1,0 +1,428 @@
+package tracker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/container/containertest"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker"
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+const pid = 100
+
+// bench is a tracker among fakes, on a synctest clock.
+type bench struct {
+	*tracker.Tracker
+	t      *testing.T
+	host   *host
+	card   *card
+	engine *containertest.Fake
+	store  *memory
+	stop   func()
+}
+
+// within runs f in a bubble with a tracker that has no start sensor.
+func within(t *testing.T, f func(b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		b.start()
+		f(b)
+		b.stop()
+	})
+}
+
+// withSensor runs f in a bubble with a tracker whose first start sensor cannot
+// work and whose second one is p.
+func withSensor(t *testing.T, f func(b *bench, p *probe)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		p := newProbe()
+		b.start(tracker.StartSensor{Source: "broken", Sensor: unsupported{}},
+			tracker.StartSensor{Source: task.SourceUprobe, Sensor: p})
+		f(b, p)
+		b.stop()
+	})
+}
+
+func (b *bench) start(starts ...tracker.StartSensor) {
+	tr, err := tracker.New(tracker.Options{
+		Node: "n", Device: b.card, Containers: b.engine, Exits: b.host, Processes: b.host,
+		Store: b.store, Starts: starts,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Tracker = tr
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan error)
+	go func() { done <- tr.Run(ctx) }()
+	b.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+	}
+	b.pass(300 * time.Millisecond) // a sensor has settled
+}
+
+// pass lets time go by, and everything that is due happen.
+func (b *bench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (b *bench) box(name string) container.Container {
+	return b.engine.Put(container.Container{Name: name, Image: "img", PID: pid,
+		Labels: map[string]string{task.LabelDeadline: "9s"}})
+}
+
+func (b *bench) tasks(want int) []task.Task {
+	b.t.Helper()
+	s := b.Snapshot()
+	if len(s.Tasks) != want {
+		b.t.Fatalf("%d unfinished tasks, want %d: %+v", len(s.Tasks), want, s)
+	}
+	return s.Tasks
+}
+
+func TestPollingAlone(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.pass(time.Second)
+		began := time.Now()
+		b.card.set(pid)
+		b.pass(40 * time.Millisecond)
+		got := b.tasks(1)[0]
+		if d := got.Start.Time.Sub(began); d < 0 || d > 20*time.Millisecond || got.Start.Source != task.SourceDevice {
+			t.Errorf("start %v after the truth, by %s; want within one fast poll", d, got.Start.Source)
+		}
+		ended := time.Now()
+		b.host.exit(pid)
+		b.card.set()
+		b.pass(time.Millisecond)
+		s := b.Snapshot()
+		if len(s.Tasks) != 0 || len(s.Ended) != 1 || !s.Ended[0].End.Time.Equal(ended) {
+			t.Errorf("after the exit: %+v", s)
+		}
+		if h := s.Health; !h.DeviceUp || !h.EngineUp || h.Sensor != task.SourceDevice || h.SensorReason == "" {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
+func TestPollsSlowlyWhenIdle(t *testing.T) {
+	within(t, func(b *bench) {
+		reads := b.card.count()
+		b.pass(10 * time.Second)
+		if n := b.card.count() - reads; n > 11 {
+			t.Errorf("%d readings in 10 idle seconds, want one a second", n)
+		}
+		b.box("web")
+		reads = b.card.count()
+		b.pass(time.Second)
+		if n := b.card.count() - reads; n < 40 {
+			t.Errorf("%d readings in the second after a container came, want one each 20 ms", n)
+		}
+	})
+}
+
+func TestPollsSlowlyWithABetterSensor(t *testing.T) {
+	withSensor(t, func(b *bench, _ *probe) {
+		b.box("web")
+		b.pass(time.Second)
+		reads := b.card.count()
+		b.pass(10 * time.Second)
+		if n := b.card.count() - reads; n > 11 {
+			t.Errorf("%d readings in 10 s without a task, want one a second", n)
+		}
+	})
+}
+
+func TestExactStartByTheSensor(t *testing.T) {
+	withSensor(t, func(b *bench, probe *probe) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.pass(time.Second)
+		if h := b.Snapshot().Health; h.Sensor != task.SourceUprobe || !strings.Contains(h.SensorReason, "no BPF here") {
+			t.Errorf("sensor %s, because %q", h.Sensor, h.SensorReason)
+		}
+		if len(probe.explored) == 0 || probe.explored[0] != pid {
+			t.Errorf("libcuda was looked for in %v, want the new container's process", probe.explored)
+		}
+		began := time.Now()
+		probe.sense(pid, sensor.Init)
+		b.pass(50 * time.Millisecond)
+		b.tasks(0)
+		probe.sense(pid, sensor.ContextMade)
+		synctest.Wait()
+		if got := b.tasks(1)[0]; !got.Start.Time.Equal(began) || got.Start.Source != task.SourceUprobe {
+			t.Errorf("start %+v, want cuInit's", got.Start)
+		}
+		probe.err <- errTrouble // the sensor dies: the list is polled, and it is tried again
+		b.pass(time.Second)
+		if h := b.Snapshot().Health; h.Sensor != task.SourceDevice || !strings.Contains(h.SensorReason, "trouble") {
+			t.Errorf("sensor %s, because %q", h.Sensor, h.SensorReason)
+		}
+		b.tasks(1)
+		b.pass(31 * time.Second)
+		if h := b.Snapshot().Health; h.Sensor != task.SourceUprobe {
+			t.Errorf("sensor %s half a minute later, want uprobe again", h.Sensor)
+		}
+	})
+}
+
+func TestProcessBeforeItsContainer(t *testing.T) {
+	within(t, func(b *bench) {
+		b.box("other") // something may start
+		id := containertest.ID("web")
+		b.host.start(pid, id)
+		b.card.set(pid)
+		b.pass(100 * time.Millisecond)
+		b.tasks(0)
+		if u := b.Snapshot().Health.Unattributed; u[machine.UnknownContainer] != 1 {
+			t.Errorf("unattributed: %v", u)
+		}
+		b.box("web")
+		b.pass(time.Millisecond)
+		b.tasks(1)
+	})
+}
+
+func TestHostProcessThatJoinsAContainer(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.start(pid, "")
+		b.card.set(pid)
+		b.pass(100 * time.Millisecond)
+		if u := b.Snapshot().Health.Unattributed; u[machine.HostProcess] != 1 {
+			t.Errorf("unattributed: %v", u)
+		}
+		b.host.mu.Lock()
+		b.host.boxes[pid] = c.ID
+		b.host.mu.Unlock()
+		b.pass(2 * time.Second)
+		b.tasks(1)
+	})
+}
+
+func TestHeldAndPaused(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.card.set(pid)
+		b.pass(time.Second)
+		for _, step := range []struct {
+			do   func()
+			want task.State
+		}{
+			{func() { b.host.signal(pid, 'T') }, task.Held},
+			{func() { b.engine.SetPaused(c.ID, true) }, task.Paused},
+			{func() { b.engine.SetPaused(c.ID, false) }, task.Held},
+			{func() { b.host.signal(pid, 'S') }, task.Running},
+		} {
+			step.do()
+			b.pass(time.Second)
+			if got := b.tasks(1)[0]; got.State != step.want {
+				t.Errorf("state %s, want %s", got.State, step.want)
+			}
+		}
+	})
+}
+
+func TestDeviceTroubleEndsNothing(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.card.set(pid)
+		b.pass(time.Second)
+		b.card.fail(errTrouble)
+		b.card.set()
+		b.pass(5 * time.Second)
+		b.tasks(1)
+		s := b.Snapshot()
+		if s.Health.DeviceUp || !strings.Contains(s.Health.DeviceError, "trouble") {
+			t.Errorf("health: %+v", s.Health)
+		}
+		if age := time.Since(s.Time); age < 5*time.Second {
+			t.Errorf("the facts are %v old, want their true age", age)
+		}
+		b.card.set(pid)
+		b.card.fail(nil)
+		b.pass(2 * time.Second)
+		b.tasks(1)
+		if !b.Snapshot().Health.DeviceUp {
+			t.Error("it did not recover")
+		}
+	})
+}
+
+func TestEngineTrouble(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.card.set(pid)
+		b.pass(time.Second)
+		b.engine.Fail(errTrouble)
+		b.pass(5 * time.Second)
+		b.tasks(1)
+		s := b.Snapshot()
+		if s.Health.EngineUp || len(s.Containers) != 1 {
+			t.Errorf("health %+v, containers %+v; want the ones last seen", s.Health, s.Containers)
+		}
+		b.engine.Fail(nil)
+		b.box("later")
+		b.pass(2 * time.Second)
+		if s := b.Snapshot(); !s.Health.EngineUp || len(s.Containers) != 2 {
+			t.Errorf("after its return: %+v", s)
+		}
+	})
+}
+
+func TestRestart(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.host.start(pid+1, c.ID)
+		b.card.set(pid, pid+1)
+		b.pass(time.Second)
+		before := b.tasks(2)
+		if open, _ := b.store.counts(); open != 2 {
+			t.Fatalf("%d tasks stored a second after they began, want 2", open)
+		}
+		if _, err := b.SetDeadline(b.t.Context(), "web", 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		b.stop()
+		delete(b.host.boxes, pid+1) // it ends while nobody watches
+		b.card.set(pid)
+		b.start()
+		b.pass(time.Second)
+		after := b.tasks(1)[0]
+		if after.ID != before[0].ID && after.ID != before[1].ID {
+			t.Errorf("task %s after the restart, %s and %s before", after.ID, before[0].ID, before[1].ID)
+		}
+		if want := after.Start.Time.Add(5 * time.Second); !after.Deadline.Equal(want) {
+			t.Errorf("deadline %v, want the changed one, %v", after.Deadline, want)
+		}
+		if s := b.Snapshot(); len(s.Ended) != 1 || s.Ended[0].State != task.Lost {
+			t.Errorf("ended: %+v", s.Ended)
+		}
+	})
+}
+
+func TestSetDeadline(t *testing.T) {
+	within(t, func(b *bench) {
+		if _, err := b.SetDeadline(b.t.Context(), "web", time.Second); !errors.Is(err, tracker.ErrUnknownContainer) {
+			t.Errorf("error %v", err)
+		}
+		c := b.box("web")
+		b.pass(time.Second)
+		got, err := b.SetDeadline(b.t.Context(), c.ID[:12], 5*time.Second)
+		if err != nil || got.Spec.Deadline != 5 || got.Name != "web" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if b.store.over[c.ID].Deadline != 5 {
+			t.Error("it returned before the change was stored")
+		}
+		b.store.fail(errTrouble)
+		if _, err := b.SetDeadline(b.t.Context(), "web", 6*time.Second); !errors.Is(err, errTrouble) {
+			t.Errorf("error %v, want the disk's", err)
+		}
+		b.store.fail(nil)
+		b.pass(3 * time.Second)
+		if b.store.over[c.ID].Deadline != 6 {
+			t.Error("the change was not written once the disk had recovered")
+		}
+	})
+}
+
+func TestWatchIsLatestWins(t *testing.T) {
+	within(t, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		ch := b.Watch(ctx)
+		for _, name := range []string{"a", "b", "c"} { // nobody reads
+			b.box(name)
+			b.pass(time.Second)
+		}
+		if s := <-ch; len(s.Containers) != 3 {
+			t.Errorf("a slow reader got %d containers, want the latest 3", len(s.Containers))
+		}
+		select {
+		case s := <-ch:
+			t.Errorf("a second snapshot without a change: %+v", s)
+		default:
+		}
+		cancel()
+		synctest.Wait()
+		if _, ok := <-ch; ok {
+			t.Error("the channel is open after its context ended")
+		}
+	})
+}
+
+func TestConfirmingIsNoChange(t *testing.T) {
+	within(t, func(b *bench) {
+		b.box("web")
+		b.pass(time.Second)
+		first := b.Snapshot()
+		b.pass(time.Second)
+		second := b.Snapshot()
+		if first.Sequence != second.Sequence || !second.Time.After(first.Time) {
+			t.Errorf("sequence %d → %d, time %v → %v", first.Sequence, second.Sequence, first.Time, second.Time)
+		}
+	})
+}
+
+func TestBusyIsTrackedWhereAskedFor(t *testing.T) {
+	withSensor(t, func(b *bench, probe *probe) {
+		c := b.engine.Put(container.Container{Name: "server", PID: pid, Labels: map[string]string{task.LabelRelease: "busy"}})
+		other := b.box("batch")
+		b.host.start(pid, c.ID)
+		b.host.start(pid+1, other.ID)
+		b.pass(time.Second)
+		probe.sense(pid, sensor.Init)
+		probe.sense(pid+1, sensor.Init)
+		synctest.Wait()
+		if !probe.tracks(pid) || probe.tracks(pid+1) {
+			t.Errorf("tracked %v, want only %d", probe.tracked, pid)
+		}
+		probe.sense(pid, sensor.ContextMade)
+		probe.sense(pid, sensor.Launched)
+		synctest.Wait()
+		b.tasks(1)
+		probe.sense(pid, sensor.WorkDone)
+		b.pass(200 * time.Millisecond)
+		b.tasks(0)
+		b.host.exit(pid)
+		b.pass(time.Second)
+		if probe.tracks(pid) {
+			t.Error("a process that has exited is still tracked")
+		}
+	})
+}
+
+func TestShortTaskIsCounted(t *testing.T) {
+	withSensor(t, func(b *bench, probe *probe) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.pass(time.Second)
+		probe.sense(pid, sensor.Init)
+		probe.sense(pid, sensor.ContextMade)
+		b.pass(20 * time.Millisecond)
+		b.host.exit(pid)
+		synctest.Wait()
+		s := b.Snapshot()
+		if len(s.Ended) != 1 || s.Ended[0].Duration(time.Time{}) != 20*time.Millisecond || s.Ended[0].GPUs[0] != "GPU-a" {
+			t.Errorf("ended: %+v", s.Ended)
+		}
+	})
+}
