@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X $(VPKG).Version=$(VERSION) -X $(VPKG).Revision=$(COMMIT)
 TOOLS   := .tools
 PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 
-.PHONY: help build demo test test-short lint fmt bench install-plugin clean
+.PHONY: help build demo test test-short lint fmt bench-report install-plugin clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ lint: $(TOOLS)/golangci-lint ## Check formatting, go vet and golangci-lint
 
 fmt: ## Format the Go code
 	gofmt -w $$(git ls-files '*.go')
+
+bench-report: build ## Write bench/README.md from the stored results in bench/results
+	bin/laxity bench-report
 
 install-plugin: build ## Install the CLI as a Docker plugin: docker laxity …
 	install -D -m 755 bin/laxity $(PLUGIN_DIR)/docker-laxity

@@ -36,6 +36,17 @@ type Experiment struct {
 	Table func(rows []Row) [][]string
 }
 
+// FiguresOf computes the figures and leaves out those that the rows do not give.
+func (e Experiment) FiguresOf(rows []Row) []Figure {
+	known := slices.DeleteFunc(e.Figures(rows), func(f Figure) bool { return math.IsNaN(f.Value) })
+	for i, f := range known {
+		if math.IsNaN(f.Ratio) || math.IsInf(f.Ratio, 0) {
+			known[i].Ratio, known[i].Against = 0, ""
+		}
+	}
+	return known
+}
+
 // Env is what an experiment may use.
 type Env struct {
 	// Log takes progress, a line each.

@@ -8,11 +8,12 @@ import (
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
+	"github.com/laxity/laxity/bench/overhead"
 )
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), cost.Experiment()}
+	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment()}
 }
 
 // Names returns their names.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -90,16 +91,16 @@ type Spec struct {
 	Env    []string
 }
 
-// Start makes a tenant and starts it.
+// Start makes a tenant that runs the CUDA workload, and starts it.
 func (r *Runner) Start(ctx context.Context, s Spec) (*Tenant, error) {
-	labels := map[string]string{Label: r.name}
-	for k, v := range s.Labels {
-		labels[k] = v
-	}
-	host := r.host
-	made, err := r.docker.ContainerCreate(ctx, &container.Config{
-		Image: r.image, Labels: labels, Cmd: s.Args, Env: slices.Concat(r.env, s.Env),
-	}, &host, nil, nil, s.Name)
+	return r.start(ctx, s, &container.Config{Cmd: s.Args, Env: slices.Concat(r.env, s.Env)}, r.host)
+}
+
+func (r *Runner) start(ctx context.Context, s Spec, config *container.Config, host container.HostConfig) (*Tenant, error) {
+	config.Image = r.image
+	config.Labels = map[string]string{Label: r.name}
+	maps.Copy(config.Labels, s.Labels)
+	made, err := r.docker.ContainerCreate(ctx, config, &host, nil, nil, s.Name)
 	if err != nil {
 		return nil, fmt.Errorf("create container %s: %w", s.Name, err)
 	}

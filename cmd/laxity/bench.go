@@ -54,6 +54,24 @@ func (c *cli) addBench() {
 	cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out)
 	cmd.Flag("set", "An experiment's own setting, name=value; repeatable.").StringMapVar(&set)
 	c.quiet["bench"] = true
+
+	var results, page string
+	report := c.command("bench-report", "Write the page of measurements from the stored results.",
+		func(context.Context, *slog.Logger) error { return writeReport(results, page) }).Hidden()
+	report.Flag("results", "Folder of the stored results.").Default("bench/results").StringVar(&results)
+	report.Flag("page", "The page.").Default("bench/README.md").StringVar(&page)
+}
+
+func writeReport(results, page string) error {
+	stored, err := experiments.Stored(os.DirFS(results))
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	if err := bench.Report(&text, experiments.All(), stored); err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(text.String()), 0o644)
 }
 
 func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, out string) error {
@@ -77,7 +95,7 @@ func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, ou
 		return errors.Join(err, errors.New("nothing was measured"))
 	}
 	r := bench.Result{Name: e.Name, Machine: machine, Commit: version.Revision, Date: time.Now().UTC().Truncate(time.Second),
-		Seed: env.Seed, Rows: rows, Figures: e.Figures(rows)}
+		Seed: env.Seed, Rows: rows, Figures: e.FiguresOf(rows)}
 	fmt.Fprintf(c.out, "%s\n%s\n\n", e.Title, machine)
 	if terr := view.Columns(c.out, e.Table(rows), 0, 0); terr != nil {
 		return errors.Join(err, terr)

@@ -1,0 +1,37 @@
+package tenant
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+)
+
+// hostFolders are lent to a container that runs a program of the host.
+var hostFolders = []string{"/usr", "/lib", "/lib64", "/bin", "/etc", "/opt"}
+
+// StartHost starts a container whose root borrows the host's programs and
+// libraries, read-only, and in it the program Args, which the host has; for
+// software that is too large for an image of its own, such as PyTorch. The
+// folders besides are mounted at their own path.
+func (r *Runner) StartHost(ctx context.Context, s Spec, folders ...string) (*Tenant, error) {
+	host := r.host
+	host.Mounts = slices.Clone(r.host.Mounts)
+	for _, f := range slices.Concat(hostFolders, folders) {
+		if _, err := os.Stat(f); err == nil {
+			host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: f, Target: f, ReadOnly: true})
+		}
+	}
+	return r.start(ctx, s, &container.Config{
+		Entrypoint: s.Args[:1], Cmd: s.Args[1:],
+		Env: slices.Concat(r.env, s.Env, []string{"HOME=/tmp", "PATH=" + os.Getenv("PATH")}),
+	}, host)
+}
+
+// Stdout returns what the tenant has written to its standard output.
+func (t *Tenant) Stdout(ctx context.Context) (string, error) {
+	out, _, err := t.output(ctx)
+	return out, err
+}
