@@ -117,7 +117,7 @@ func TestTriggersReadWhatIsExposed(t *testing.T) {
 
 // Every metric that a rule reads is exposed by our programs or recorded here.
 func TestRulesReadWhatExists(t *testing.T) {
-	names := map[string]bool{"up": true, "ALERTS": true}
+	names := map[string]bool{"up": true, "ALERTS": true, "ALERTS_FOR_STATE": true}
 	fqName := regexp.MustCompile(`fqName: "([^"]+)"`)
 	for _, c := range []prometheus.Collector{exporter.New(exporter.Options{}), actuator.New()} {
 		descs := make(chan *prometheus.Desc)
