@@ -56,8 +56,8 @@ type Instance struct {
 // Speed is how fast a card works when one process has it to itself.
 type Speed struct {
 	Flops   float64 // floating-point operations per second of a naive kernel
-	CopyIn  float64 // bytes per second, host to device
-	CopyOut float64 // bytes per second, device to host
+	CopyIn  float64 // bytes per second of one process, host to device
+	CopyOut float64 // bytes per second of one process, device to host
 }
 
 // H200 is the speed measured with 16384² naive matrix multiplications from

@@ -10,13 +10,13 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim/engine"
 )
 
-// Direction of a transfer.
-type Direction = engine.Direction
+// Direction is the way of a transfer, seen from the GPU.
+type Direction int
 
 // In is host to device, Out is device to host.
 const (
-	In  = engine.In
-	Out = engine.Out
+	In Direction = iota
+	Out
 )
 
 // Process is a tenant. Its methods block as long as the driver's would. It is
@@ -279,7 +279,7 @@ func (p *Process) Copy(ctx context.Context, i int, dir Direction, bytes uint64) 
 		if dir == Out {
 			rate = u.speed.CopyOut
 		}
-		op = u.engine.Copy(now, c.owner, dir, seconds(float64(bytes)/rate))
+		op = u.engine.Copy(now, c.owner, seconds(float64(bytes)/rate))
 		return nil
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ const (
 func (g *GPU) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer l.Close()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -57,8 +58,7 @@ func (g *GPU) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (g *GPU) serveConn(ctx context.Context, conn net.Conn) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	s := session{gpu: g, conn: conn, lines: bufio.NewReaderSize(conn, maxLine)}
 	if err := s.run(ctx); err != nil && ctx.Err() == nil {

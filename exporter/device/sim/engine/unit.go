@@ -8,9 +8,9 @@
 // The model. Kernels of one owner (a process) run one after another. Kernels of
 // several owners share the unit by time slicing: each gets the same share of
 // the time, less the cost of a context switch per slice; an owner that is alone
-// pays nothing. Transfers run beside kernels, as on hardware with copy engines;
-// those in the same direction share that direction's bandwidth evenly. The
-// sharing is fluid: the slices themselves are not played out, only their sum.
+// pays nothing. The sharing is fluid: the slices themselves are not played out,
+// only their sum. Transfers run beside kernels and beside each other: those from
+// and to pageable memory are bound by their process's CPU, not by the bus.
 package engine
 
 import (
@@ -21,16 +21,6 @@ import (
 
 // Owner is who a piece of work belongs to.
 type Owner int64
-
-// Direction is the way of a transfer, seen from the GPU.
-type Direction int
-
-// In is host to device, Out is device to host.
-const (
-	In Direction = iota
-	Out
-	directions
-)
 
 // Op is one kernel or one transfer.
 type Op struct {
@@ -61,7 +51,7 @@ type Unit struct {
 	efficiency float64 // share of the time left for work when owners alternate
 	now        time.Time
 	kernels    []*queue // owners with at least one kernel, in order of arrival
-	copies     [directions][]*Op
+	copies     []*Op
 	meter      map[Owner]*Meter
 	total      Meter
 }
@@ -93,11 +83,11 @@ func (u *Unit) Launch(now time.Time, owner Owner, alone time.Duration) *Op {
 	return op
 }
 
-// Copy starts a transfer that takes alone when it has its direction to itself.
-func (u *Unit) Copy(now time.Time, owner Owner, dir Direction, alone time.Duration) *Op {
+// Copy starts a transfer that takes length.
+func (u *Unit) Copy(now time.Time, owner Owner, length time.Duration) *Op {
 	u.Advance(now)
-	op := newOp(owner, alone)
-	u.copies[dir] = append(u.copies[dir], op)
+	op := newOp(owner, length)
+	u.copies = append(u.copies, op)
 	return op
 }
 
@@ -106,14 +96,12 @@ func (u *Unit) Copy(now time.Time, owner Owner, dir Direction, alone time.Durati
 // it is through.
 func (u *Unit) Drop(now time.Time, owner Owner) {
 	u.Advance(now)
-	for dir := range u.copies {
-		u.copies[dir] = slices.DeleteFunc(u.copies[dir], func(op *Op) bool {
-			if op.owner == owner {
-				op.finish(now, true)
-			}
-			return op.owner == owner
-		})
-	}
+	u.copies = slices.DeleteFunc(u.copies, func(op *Op) bool {
+		if op.owner == owner {
+			op.finish(now, true)
+		}
+		return op.owner == owner
+	})
 	if q := u.queueOf(owner); q != nil {
 		for _, op := range q.ops[1:] {
 			op.finish(now, true)
@@ -130,13 +118,10 @@ func (u *Unit) Reset(now time.Time) {
 			op.finish(now, true)
 		}
 	}
-	for dir := range u.copies {
-		for _, op := range u.copies[dir] {
-			op.finish(now, true)
-		}
-		u.copies[dir] = nil
+	for _, op := range u.copies {
+		op.finish(now, true)
 	}
-	u.kernels = nil
+	u.kernels, u.copies = nil, nil
 }
 
 // Busy tells whether the owner has a kernel in flight or queued.
@@ -167,10 +152,8 @@ func (u *Unit) untilNext() (time.Duration, bool) {
 	for _, q := range u.kernels {
 		least = min(least, q.ops[0].left/rate)
 	}
-	for _, ops := range u.copies {
-		for _, op := range ops {
-			least = min(least, op.left*float64(len(ops)))
-		}
+	for _, op := range u.copies {
+		least = min(least, op.left)
 	}
 	if math.IsInf(least, 1) {
 		return 0, false
@@ -205,17 +188,14 @@ func (u *Unit) step(d time.Duration) {
 		}
 		return len(q.ops) == 0
 	})
-	for dir, ops := range u.copies {
-		share := float64(d) / float64(max(len(ops), 1))
-		u.copies[dir] = slices.DeleteFunc(ops, func(op *Op) bool {
-			op.left -= share
-			if through(op) {
-				op.finish(to, false)
-				return true
-			}
-			return false
-		})
-	}
+	u.copies = slices.DeleteFunc(u.copies, func(op *Op) bool {
+		op.left -= float64(d)
+		if through(op) {
+			op.finish(to, false)
+			return true
+		}
+		return false
+	})
 }
 
 // through allows for the rounding of floating point: far less than the
