@@ -174,7 +174,7 @@ func checkSelector(t *testing.T, name string, s *parser.VectorSelector, names ma
 	t.Helper()
 	metric, node := s.Name, false
 	for _, m := range s.LabelMatchers {
-		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+		if m.Name == model.MetricNameLabel && m.Type == labels.MatchEqual {
 			metric = m.Value
 		}
 		node = node || m.Name == "node"

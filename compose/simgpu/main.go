@@ -36,8 +36,8 @@ func main() {
 	switch kingpin.MustParse(app.Parse(os.Args[1:])) {
 	case serve.FullCommand():
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
 		err = runServer(ctx, *socket, *library)
+		stop()
 	case build.FullCommand():
 		err = runBuild(*dir)
 	}

@@ -108,7 +108,7 @@ func TestClient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := ""
+			var got string
 			v, err := client.Query(t.Context(), "up", time.Time{})
 			if err != nil {
 				got = err.Error()

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -543,5 +544,40 @@ func TestPlacementReadsTheEngine(t *testing.T) {
 	}
 	if s := placement.Rank(nodes, placement.Request{}, n.Now()).Summary(); s != "0/1 nodes: 1 stale (its GPU driver does not answer)" {
 		t.Error(s)
+	}
+}
+
+// One evaluation on a node with 8 containers that have run tasks on one GPU.
+func BenchmarkEvaluate(b *testing.B) {
+	n := newNode()
+	perTask := []string{
+		"gpu_task_start_timestamp_seconds", "gpu_task_deadline_timestamp_seconds", "gpu_task_float_seconds",
+		"gpu_task_last_start_timestamp_seconds", "gpu_task_last_end_timestamp_seconds",
+		"gpu_task_last_float_seconds", "gpu_task_last_deadline_hit",
+	}
+	for _, name := range perTask {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name}, []string{"container", "gpu"})
+		n.MustRegister(g)
+		for c := range 8 {
+			g.WithLabelValues(fmt.Sprint("c", c), "0").Set(float64(n.now.Unix()))
+		}
+	}
+	for c := range 8 {
+		for _, state := range []string{"running", "held", "paused", "swapped"} {
+			n.set(fmt.Sprint("c", c), state, 1)
+		}
+	}
+	opts := n.options()
+	opts.Now = nil
+	e, err := engine.New(opts)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := e.Evaluate(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -41,7 +42,7 @@ func newTarget(t Target) *target {
 	}
 	shared := labels.FromMap(set)
 	b := labels.NewBuilder(shared)
-	b.Set(labels.MetricName, "up")
+	b.Set(model.MetricNameLabel, "up")
 	return &target{Target: t, shared: shared, known: map[string]*series{}, up: series{lset: b.Labels()}, scrap: *labels.NewBuilder(labels.EmptyLabels())}
 }
 
@@ -141,7 +142,7 @@ func (t *target) find(name string, pairs []*dto.LabelPair, extra ...string) *ser
 	for i := 0; i+1 < len(extra); i += 2 {
 		b.Set(extra[i], extra[i+1])
 	}
-	b.Set(labels.MetricName, name)
+	b.Set(model.MetricNameLabel, name)
 	lset := b.Labels()
 	t.buf = lset.Bytes(t.buf[:0])
 	s, ok := t.known[string(t.buf)]
