@@ -126,13 +126,14 @@ func TestContainerRemovedWhilePaused(t *testing.T) {
 	b.run("a", "b")
 	b.send(contention(webhook.Firing))
 	b.awaitPaused("b", "a", "b")
+	b.await("the hold shows", func() bool { return len(b.State().Holds) == 1 })
 	b.engine.Remove("b")
 	b.source.remove("b")
-	b.await("the hold is off the record", func() bool { return len(b.State().Holds) == 0 })
 	j, _ := journal.Open(b.dir)
-	if holds, _ := j.List(); len(holds) > 0 {
-		t.Errorf("on record: %v", holds)
-	}
+	b.await("the hold is off the record", func() bool {
+		holds, err := j.List()
+		return err == nil && len(holds) == 0 && len(b.State().Holds) == 0
+	})
 }
 
 func TestOnlyManagedContainersAreTouched(t *testing.T) {
@@ -397,7 +398,7 @@ func TestEndpoints(t *testing.T) {
 func TestStrangersAreRefused(t *testing.T) {
 	b := newBench(t, nil)
 	post := func(remote, origin string) int {
-		req := httptest.NewRequest("POST", "/api/v1/alerts", strings.NewReader(`{"version":"4","alerts":[]}`))
+		req := httptest.NewRequest(http.MethodPost, "/api/v1/alerts", strings.NewReader(`{"version":"4","alerts":[]}`))
 		req.RemoteAddr = remote
 		if origin != "" {
 			req.Header.Set("Origin", origin)

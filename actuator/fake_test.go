@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -244,7 +245,7 @@ func (b *bench) send(alerts ...webhook.Alert) {
 
 func (b *bench) get(path string) (int, string) {
 	b.Helper()
-	req := httptest.NewRequest("GET", path, nil)
+	req := httptest.NewRequest(http.MethodGet, path, nil)
 	rec := httptest.NewRecorder()
 	b.Handler().ServeHTTP(rec, req)
 	body, _ := io.ReadAll(rec.Body)

@@ -86,7 +86,7 @@ func (w *watch) spawn() error {
 		return fmt.Errorf("guardian's log: %w", err)
 	}
 	defer out.Close()
-	cmd := exec.Command(w.command[0], w.command[1:]...)
+	cmd := exec.Command(w.command[0], w.command[1:]...) //nolint:noctx // it must outlive us
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

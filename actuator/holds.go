@@ -159,23 +159,23 @@ func (l *loop) looked(r result, now time.Time) {
 		h.doubtful = false // on record and stopped: a hold like any other
 		return
 	case h.doubtful:
-		l.drop(h, decision.Closed, "gone", "its pause had failed, and it runs")
+		l.drop(h, "gone", "its pause had failed, and it runs")
 	case gone:
-		l.drop(h, decision.Closed, "gone", "the container ended or was removed while it was paused")
+		l.drop(h, "gone", "the container ended or was removed while it was paused")
 	default:
 		_, recorded, err := l.journal.Get(h.ContainerID)
 		if !recorded && err == nil && !l.o.DryRun {
 			l.exempt(h, now, "the guardian let it go")
-			l.drop(h, decision.Closed, "guardian", "the guardian let it go")
+			l.drop(h, "guardian", "the guardian let it go")
 			return
 		}
 		l.exempt(h, now, "a person unpaused it")
-		l.drop(h, decision.Closed, "person", "a person unpaused it; it is not paused again for this task")
+		l.drop(h, "person", "a person unpaused it; it is not paused again for this task")
 	}
 }
 
 // drop takes a container off the record that is not stopped.
-func (l *loop) drop(h *hold, r decision.Result, metric, reason string) {
+func (l *loop) drop(h *hold, metric, reason string) {
 	if !l.o.DryRun {
 		if err := l.journal.Remove(h.ContainerID); err != nil {
 			l.log.Error("cannot take a container off the record", "container", h.Container, "err", err)
@@ -184,6 +184,6 @@ func (l *loop) drop(h *hold, r decision.Result, metric, reason string) {
 	}
 	delete(l.holds, h.ContainerID)
 	l.metrics.Lost.WithLabelValues(metric).Inc()
-	l.decide(decision.Decision{Kind: decision.Hold, Result: r, Reason: reason, Container: h.Container,
+	l.decide(decision.Decision{Kind: decision.Hold, Result: decision.Closed, Reason: reason, Container: h.Container,
 		ContainerID: h.ContainerID, GPUs: h.GPUs, Tasks: h.Tasks, Cause: h.Cause})
 }

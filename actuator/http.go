@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/laxity/laxity/actuator/decision"
-	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/webhook"
 )
 
 // Handler serves the API, the metrics and the status page. It needs Run only to

@@ -25,6 +25,7 @@ import (
 // Arbitration says when the policy decides who runs on a GPU.
 type Arbitration string
 
+// The ways of arbitration.
 const (
 	Auto   Arbitration = "auto"   // while an alert asks for it
 	Always Arbitration = "always" // all the time, without an alert
@@ -34,6 +35,7 @@ const (
 // GuardianMode says what to do when no guardian watches.
 type GuardianMode string
 
+// The guardian modes.
 const (
 	Require GuardianMode = "require" // refuse to start; hold nothing while it is away
 	Warn    GuardianMode = "warn"    // say so, and act all the same

@@ -18,6 +18,7 @@ import (
 // Kind is what was decided about.
 type Kind string
 
+// The kinds.
 const (
 	Alert   Kind = "alert"   // what became of an alert
 	Lease   Kind = "lease"   // a lease closed
@@ -30,6 +31,7 @@ const (
 // Result is how it came out.
 type Result string
 
+// The results.
 const (
 	Done    Result = "done"
 	Failed  Result = "failed"

@@ -12,14 +12,15 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 )
 
+// Errors that callers act on.
 var (
-	// ErrGone: the container does not exist or does not run any more. There is
+	// ErrGone means that the container does not exist or does not run any more. There is
 	// nothing to pause and nothing to let go.
 	ErrGone = errors.New("container is gone")
-	// ErrForeign: the container's pause is not ours. Somebody else paused it, or
+	// ErrForeign means that the container's pause is not ours. Somebody else paused it, or
 	// there is no record that we did.
 	ErrForeign = errors.New("not paused by Laxity")
-	// ErrUnavailable: the engine does not answer. The call may be repeated.
+	// ErrUnavailable means that the engine does not answer. The call may be repeated.
 	ErrUnavailable = errors.New("container engine unavailable")
 )
 

@@ -113,7 +113,7 @@ func (g *Guardian) Run(ctx context.Context) error {
 
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // asked to end, it ended
 	}
 	return err
 }

@@ -20,6 +20,7 @@ import (
 // Standing says whether a container runs, and if not, whose doing that is.
 type Standing string
 
+// The standings.
 const (
 	Runs     Standing = "runs"
 	Ours     Standing = "ours"     // we paused it
@@ -29,6 +30,7 @@ const (
 // Cause is why a container is held. Each cause has its own way of ending.
 type Cause string
 
+// The causes.
 const (
 	Arbitrate Cause = "arbitrate" // the GPU is contended and another container is in turn
 	Relieve   Cause = "relieve"   // the GPU's memory is nearly full
@@ -82,6 +84,7 @@ type Input struct {
 // Kind of an action.
 type Kind string
 
+// The kinds of action.
 const (
 	Pause   Kind = "pause"
 	Unpause Kind = "unpause"

@@ -16,6 +16,7 @@ import (
 // Wish is what an alert asks for.
 type Wish string
 
+// The wishes that are understood.
 const (
 	WishArbitrate Wish = "arbitrate" // of a GPU: let the policy decide who runs
 	WishRelieve   Wish = "relieve"   // of a GPU: stop the last admitted one

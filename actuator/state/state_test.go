@@ -51,7 +51,7 @@ func TestHTTPSnapshot(t *testing.T) {
 
 func TestHTTPWatchConnectsAgain(t *testing.T) {
 	var connections atomic.Uint64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := connections.Add(1)
 		if n == 2 {
 			_, _ = fmt.Fprintln(w, "this is no snapshot")
@@ -86,7 +86,7 @@ func TestHTTPWatchConnectsAgain(t *testing.T) {
 		t.Errorf("told of %d breaks, %d returns", down.Load(), up.Load())
 	}
 	cancel()
-	for range ch { //nolint:revive // until it is closed
+	for range ch { // until it is closed
 	}
 }
 

@@ -31,7 +31,7 @@ type serveCommand struct {
 	configFile                                 string
 	config                                     actuator.Config
 	arbitrate                                  string
-	dryRun, insecure                           bool
+	dryRun                                     bool
 	listen                                     []string
 	webConfig                                  string
 	log                                        *promslog.Config

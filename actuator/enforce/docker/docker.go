@@ -136,7 +136,7 @@ func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
 	}
 	if s.Paused {
 		if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || frozen {
-			return nil // renewed
+			return nil //nolint:nilerr // renewed; where the freezer cannot be read, the engine's word is taken
 		}
 	}
 	if err := e.freeze(ctx, h.ContainerID, pid, s.Paused); err != nil {
@@ -155,7 +155,7 @@ func (e *Enforcer) takeBack(id string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*e.o.CallTimeout)
 	defer cancel()
 	if err := e.Unpause(ctx, id); err != nil {
-		return fmt.Errorf("%w (letting it go again failed too, it stays on record: %v)", cause, err)
+		return fmt.Errorf("%w (letting it go again failed too, it stays on record: %w)", cause, err)
 	}
 	return cause
 }
@@ -214,7 +214,7 @@ func (e *Enforcer) thaw(ctx context.Context, id string, pid int) error {
 		case err == nil:
 		case is(err, "not paused"):
 			if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || !frozen {
-				return true, nil
+				return true, nil //nolint:nilerr // it runs, as it should
 			}
 			_ = e.call(ctx, id, e.o.Engine.ContainerPause) // so that the next unpause is heard
 			return false, fmt.Errorf("the engine says not paused, the kernel says it is stopped")

@@ -87,7 +87,7 @@ func TestFalseAlreadyPaused(t *testing.T) {
 	engine.FailWith(func(call, _ string) error {
 		if call == "pause" && !lied {
 			lied = true
-			return fmt.Errorf("Container c is already paused: %w", errdefs.ErrConflict) //nolint:staticcheck // the engine's words
+			return fmt.Errorf("Container c is already paused: %w", errdefs.ErrConflict)
 		}
 		return nil
 	})

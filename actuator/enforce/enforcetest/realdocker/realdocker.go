@@ -78,7 +78,7 @@ func (e *Engine) build(t *testing.T) {
 	if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-o", binary, source)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, source)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
