@@ -157,6 +157,9 @@ func (c *counts) follow(v view, now time.Time, retention time.Duration) {
 		}
 		c.lastSeen[cv.id] = now
 		for _, gpu := range cv.gpus {
+			if gpu == task.UnknownGPU {
+				continue // as a rule it is learned within a moment
+			}
 			c.get(cv.id, cv.name, gpu, now)
 		}
 	}

@@ -1,0 +1,313 @@
+package collector_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/laxity/laxity/exporter/collector"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var t0 = time.Unix(1_800_000_000, 0).UTC()
+
+func at(s float64) time.Time { return t0.Add(time.Duration(s * float64(time.Second))) }
+
+const (
+	gpuA = "GPU-a"
+	gpuB = "GPU-b"
+)
+
+func id(name string) string { return strings.Repeat("0", 64-len(name)) + name }
+
+// node is one that answers, with two GPUs.
+func node() *task.Snapshot {
+	return &task.Snapshot{
+		Time: at(-0.5), Node: "n",
+		GPUs: []task.GPU{
+			{UUID: gpuA, Index: 0, Name: "H200", Driver: "580", MemoryTotal: 1000, MemoryUsed: 250, Utilization: 0.5},
+			{UUID: gpuB, Index: 1, Name: "H200", Driver: "580", MemoryTotal: 1000, Utilization: task.Seconds(math.NaN())},
+		},
+		Health: task.Health{DeviceUp: true, EngineUp: true, Sensor: task.SourceDevice},
+	}
+}
+
+func box(name string, deadline task.Seconds) task.Container {
+	c := task.Container{ID: id(name), Name: name, Image: "img:1", VisibleGPUs: []string{gpuA},
+		Spec: task.Spec{Managed: true, Deadline: deadline, Class: task.ClassBatch}}
+	if deadline > 0 {
+		c.Spec.Class = task.ClassDeadline
+	}
+	return c
+}
+
+func begun(name string, start, deadline float64) task.Task {
+	t := task.Task{ID: fmt.Sprint(name, start), Container: name, ContainerID: id(name), GPUs: []string{gpuA},
+		State: task.Running, Start: task.Mark{Time: at(start)}}
+	if deadline != 0 {
+		t.Deadline = at(deadline)
+	}
+	return t
+}
+
+func over(name string, start, deadline, end float64) task.Task {
+	t := begun(name, start, deadline)
+	t.State, t.End = task.Ended, &task.Mark{Time: at(end)}
+	return t
+}
+
+// scene is a collector, its snapshot, and its clock.
+type scene struct {
+	*collector.Collector
+	s   *task.Snapshot
+	now time.Time
+}
+
+func newScene(s *task.Snapshot, opt collector.Options) *scene {
+	c := &scene{s: s, now: t0}
+	opt.Snapshot = func() *task.Snapshot { return c.s }
+	opt.Now = func() time.Time { return c.now }
+	c.Collector = collector.New(opt)
+	return c
+}
+
+// format renders one scrape, or some of its metrics.
+func format(t *testing.T, c prometheus.Collector, metrics ...string) string {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(c)
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, f := range families {
+		if len(metrics) > 0 && !slices.Contains(metrics, f.GetName()) {
+			continue
+		}
+		if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
+}
+
+func golden(t *testing.T, c prometheus.Collector, name string, metrics ...string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".metrics")
+	if *update {
+		if err := os.WriteFile(path, []byte(format(t, c, metrics...)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	if err := testutil.CollectAndCompare(c, f, metrics...); err != nil {
+		t.Error(err)
+	}
+	problems, err := testutil.CollectAndLint(c)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, p := range problems {
+		t.Errorf("promlint: %s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	tests := map[string]func() *scene{
+		"idle": func() *scene {
+			s := node()
+			s.Containers = []task.Container{box("web", 9), {ID: id("db"), Name: "db"}}
+			return newScene(s, collector.Options{})
+		},
+		"working": func() *scene {
+			s := node()
+			web := box("web", 9)
+			web.MemoryUsed = map[string]uint64{gpuA: 250}
+			web.SMUtilization = map[string]float64{gpuA: 0.25}
+			web.Invalid = []task.InvalidLabel{{Label: task.LabelPause, Value: "maybe"}}
+			s.Containers = []task.Container{web, box("batch", 0)}
+			paused := begun("web", -2, 7)
+			paused.State = task.Paused
+			s.Tasks = []task.Task{begun("web", -3, 6), paused, begun("batch", -1, 0)}
+			s.Ended = []task.Task{over("web", -20, -11, -12.5), over("web", -40, -31, -30), over("batch", -9, 0, -8)}
+			c := newScene(s, collector.Options{})
+			for _, t := range s.Tasks {
+				c.Began(t, gpuA)
+			}
+			for _, t := range s.Ended {
+				c.Began(t, gpuA)
+				c.Ended(t)
+			}
+			return c
+		},
+		"trouble": func() *scene {
+			s := node()
+			s.Health = task.Health{DeviceError: "hangs", EngineError: "gone", Sensor: task.SourceUprobe,
+				Unattributed: map[string]int{"host_process": 2}}
+			web := box("web", 9)
+			web.MemoryUsed = map[string]uint64{gpuA: 250}
+			s.Containers = []task.Container{web}
+			s.Tasks = []task.Task{begun("web", -30, -21)}
+			lost := over("web", -50, -41, -40)
+			lost.State = task.Lost
+			s.Ended = []task.Task{lost}
+			c := newScene(s, collector.Options{})
+			c.Ended(lost)
+			return c
+		},
+		"never_read": func() *scene {
+			return newScene(&task.Snapshot{Health: task.Health{Sensor: task.SourceDevice}}, collector.Options{})
+		},
+		"two_gpus": func() *scene {
+			s := node()
+			web := box("web", 9)
+			web.VisibleGPUs = []string{gpuA, gpuB}
+			s.Containers = []task.Container{web}
+			both := begun("web", -3, 6)
+			both.GPUs = []string{gpuA, gpuB}
+			unknown := begun("web", -2, 7)
+			unknown.GPUs, unknown.GPUReason = []string{task.UnknownGPU}, "its container can see 2"
+			s.Tasks = []task.Task{both, unknown}
+			c := newScene(s, collector.Options{})
+			c.Began(both, gpuA)
+			c.Began(both, gpuB)
+			return c
+		},
+	}
+	for name, scene := range tests {
+		t.Run(name, func(t *testing.T) { golden(t, scene(), name) })
+	}
+}
+
+func TestClassicHistograms(t *testing.T) {
+	s := node()
+	s.Containers = []task.Container{box("web", 9)}
+	s.Ended = []task.Task{over("web", -20, -11, -12.5)}
+	c := newScene(s, collector.Options{ClassicHistograms: true})
+	c.Ended(s.Ended[0])
+	golden(t, c, "classic", "gpu_task_duration_seconds", "gpu_task_tardiness_seconds", "gpu_task_held_seconds")
+}
+
+func count(t *testing.T, c prometheus.Collector, metrics ...string) int {
+	t.Helper()
+	n := 0
+	for line := range strings.Lines(format(t, c, metrics...)) {
+		if !strings.HasPrefix(line, "#") {
+			n++
+		}
+	}
+	return n
+}
+
+// A container that ended with its task stays as long as the rules look back.
+func TestContainerThatIsGone(t *testing.T) {
+	s := node()
+	s.Ended = []task.Task{over("web", -20, -11, -10)}
+	c := newScene(s, collector.Options{Retention: 15 * time.Minute})
+	c.Began(s.Ended[0], gpuA)
+	c.Ended(s.Ended[0])
+	golden(t, c, "gone", "gpu_task_last_deadline_hit", "gpu_task_last_end_timestamp_seconds",
+		"gpu_tasks_completed_total", "gpu_tasks", "gpu_container_info")
+	c.now = at(16 * 60)
+	for _, m := range []string{"gpu_task_last_deadline_hit", "gpu_tasks_completed_total", "gpu_task_duration_seconds"} {
+		if n := count(t, c, m); n != 0 {
+			t.Errorf("%d series of %s after the retention", n, m)
+		}
+	}
+}
+
+func TestNewContainerOfTheSameName(t *testing.T) {
+	s := node()
+	s.Containers = []task.Container{box("web", 9)}
+	s.Ended = []task.Task{over("web", -20, -11, -10)}
+	c := newScene(s, collector.Options{})
+	c.Began(s.Ended[0], gpuA)
+	c.Ended(s.Ended[0])
+	next := *s
+	next.Containers = []task.Container{{ID: id("other"), Name: "web", VisibleGPUs: []string{gpuA}, Spec: task.Spec{Managed: true}}}
+	c.s = &next
+	golden(t, c, "successor", "gpu_tasks_started_total", "gpu_tasks_completed_total",
+		"gpu_task_last_deadline_hit", "gpu_task_duration_seconds")
+}
+
+func TestSeriesLimit(t *testing.T) {
+	s := node()
+	for i := range 100 {
+		s.Containers = append(s.Containers, box(fmt.Sprint("c", i), 9))
+	}
+	s.Tasks = []task.Task{begun("c99", -1, 8)}
+	c := newScene(s, collector.Options{MaxSeries: 200})
+	if n := count(t, c); n > 201 {
+		t.Errorf("%d series, the limit is 200 and the counter of dropped ones", n)
+	}
+	if n := count(t, c, "gpu_task_float_seconds"); n != 1 {
+		t.Error("the one task that runs was dropped before idle containers")
+	}
+	if n := count(t, c, "laxity_exporter_device_up"); n != 1 {
+		t.Error("the exporter's own health was dropped")
+	}
+	if text := format(t, c, "laxity_exporter_series_dropped_total"); strings.HasSuffix(text, " 0\n") {
+		t.Errorf("what was dropped is not counted: %s", text)
+	}
+}
+
+func TestBadBytes(t *testing.T) {
+	s := node()
+	c := box("web\xff", 9)
+	c.Image = "\xfe"
+	s.Containers = []task.Container{c}
+	s.GPUs[0].Name = "\xff"
+	scene := newScene(s, collector.Options{})
+	scene.Began(begun("web\xff", -1, 8), "GPU-\xff")
+	scene.Ended(over("web\xff", -2, 8, -1))
+	if n := count(t, scene); n == 0 {
+		t.Error("one bad byte spoilt the scrape")
+	}
+}
+
+func TestPolled(t *testing.T) {
+	c := newScene(node(), collector.Options{})
+	c.Polled(time.Millisecond, nil)
+	c.Polled(time.Second, errors.New("hangs"))
+	golden(t, c, "polled", "laxity_exporter_poll_duration_seconds")
+}
+
+func BenchmarkScrape100Containers(b *testing.B) {
+	s := node()
+	for i := range 100 {
+		name := fmt.Sprint("c", i)
+		s.Containers = append(s.Containers, box(name, 9))
+		s.Tasks = append(s.Tasks, begun(name, -1, 8))
+		s.Ended = append(s.Ended, over(name, -9, 0, -2))
+	}
+	c := newScene(s, collector.Options{})
+	for i := range 100 {
+		c.Began(s.Tasks[i], gpuA)
+		c.Ended(s.Ended[i])
+	}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(c)
+	for b.Loop() {
+		if _, err := reg.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
