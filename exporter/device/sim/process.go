@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/laxity/laxity/exporter/device/sim/engine"
@@ -27,20 +26,6 @@ type Process struct {
 	refs     int // connections
 	exited   chan struct{}
 	contexts map[*unit]*gpuContext
-}
-
-// gpuContext is what one process holds on one unit.
-type gpuContext struct {
-	owner   engine.Owner
-	pid     int
-	opened  time.Time
-	ready   time.Time // creation is through
-	memory  uint64    // allocated, without the context itself
-	allocs  map[uint64]uint64
-	nextPtr uint64
-	last    uint64                // number of the last kernel
-	flying  map[uint64]*engine.Op // kernels by number, until seen ended
-	dying   bool
 }
 
 // Attach makes pid a tenant, or returns the tenant that it already is. Each
@@ -115,47 +100,12 @@ func (p *Process) Open(ctx context.Context, i int) error {
 	}
 }
 
-func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
-	g := p.gpu
-	u, err := g.unitAt(i)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-p.exited:
-		return nil, ErrExited
-	default:
-	}
-	if c := p.contexts[u]; c != nil {
-		return c, nil
-	}
-	if u.held(g.opts)+g.opts.ContextMemory > u.info.MemoryTotal {
-		return nil, fmt.Errorf("%w: a context needs %d MiB", ErrOutOfMemory, g.opts.ContextMemory/mib)
-	}
-	g.owners++
-	c := &gpuContext{
-		owner: g.owners, pid: p.pid, opened: now, ready: now.Add(g.opts.ContextTime),
-		allocs: map[uint64]uint64{}, flying: map[uint64]*engine.Op{}, nextPtr: 1 << 40,
-	}
-	p.contexts[u] = c
-	u.contexts = append(u.contexts, c)
-	return c, nil
-}
-
 // Close destroys the context on unit i and all that it holds.
 func (p *Process) Close(i int) error {
 	return p.with(i, func(u *unit, _ *gpuContext, _ time.Time) error {
 		p.closeContext(u)
 		return nil
 	})
-}
-
-func (p *Process) closeContext(u *unit) {
-	c := p.contexts[u]
-	delete(p.contexts, u)
-	u.engine.Drop(time.Now(), c.owner)
-	c.dying = true
-	u.reap()
 }
 
 // Alloc takes bytes of memory on unit i and returns their address.
@@ -324,36 +274,6 @@ func (p *Process) with(i int, f func(*unit, *gpuContext, time.Time) error) error
 	}
 	g.rearm()
 	return nil
-}
-
-func (c *gpuContext) forgetEnded() {
-	for n, op := range c.flying {
-		select {
-		case <-op.Done():
-			delete(c.flying, n)
-		default:
-		}
-	}
-}
-
-// held is the memory in use, contexts included, in bytes.
-func (u *unit) held(o Options) uint64 {
-	var sum uint64
-	for _, c := range u.contexts {
-		sum += c.memory + o.ContextMemory
-	}
-	return sum
-}
-
-// reap frees the contexts whose process is gone and whose kernels are through.
-func (u *unit) reap() {
-	u.contexts = slices.DeleteFunc(u.contexts, func(c *gpuContext) bool {
-		if !c.dying || u.engine.Busy(c.owner) {
-			return false
-		}
-		u.engine.Forget(c.owner)
-		return true
-	})
 }
 
 func seconds(s float64) time.Duration {

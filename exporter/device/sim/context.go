@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/exporter/device/sim/engine"
+)
+
+// gpuContext is what one process holds on one unit.
+type gpuContext struct {
+	owner   engine.Owner
+	pid     int
+	opened  time.Time
+	ready   time.Time // creation is through
+	memory  uint64    // allocated, without the context itself
+	allocs  map[uint64]uint64
+	nextPtr uint64
+	last    uint64                // number of the last kernel
+	flying  map[uint64]*engine.Op // kernels by number, until seen ended
+	dying   bool
+}
+
+func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
+	g := p.gpu
+	u, err := g.unitAt(i)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.exited:
+		return nil, ErrExited
+	default:
+	}
+	if c := p.contexts[u]; c != nil {
+		return c, nil
+	}
+	if u.held(g.opts)+g.opts.ContextMemory > u.info.MemoryTotal {
+		return nil, fmt.Errorf("%w: a context needs %d MiB", ErrOutOfMemory, g.opts.ContextMemory/mib)
+	}
+	g.owners++
+	c := &gpuContext{
+		owner: g.owners, pid: p.pid, opened: now, ready: now.Add(g.opts.ContextTime),
+		allocs: map[uint64]uint64{}, flying: map[uint64]*engine.Op{}, nextPtr: 1 << 40,
+	}
+	p.contexts[u] = c
+	u.contexts = append(u.contexts, c)
+	return c, nil
+}
+
+func (p *Process) closeContext(u *unit) {
+	c := p.contexts[u]
+	delete(p.contexts, u)
+	u.engine.Drop(time.Now(), c.owner)
+	c.dying = true
+	u.reap()
+}
+
+func (c *gpuContext) forgetEnded() {
+	for n, op := range c.flying {
+		select {
+		case <-op.Done():
+			delete(c.flying, n)
+		default:
+		}
+	}
+}
+
+// held is the memory in use, contexts included, in bytes.
+func (u *unit) held(o Options) uint64 {
+	var sum uint64
+	for _, c := range u.contexts {
+		sum += c.memory + o.ContextMemory
+	}
+	return sum
+}
+
+// reap frees the contexts whose process is gone and whose kernels are through.
+func (u *unit) reap() {
+	u.contexts = slices.DeleteFunc(u.contexts, func(c *gpuContext) bool {
+		if !c.dying || u.engine.Busy(c.owner) {
+			return false
+		}
+		u.engine.Forget(c.owner)
+		return true
+	})
+}
