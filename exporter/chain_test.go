@@ -28,7 +28,12 @@ type running struct {
 // start runs an exporter on the simulated GPU and this machine's Docker engine.
 func start(t *testing.T, socket, stateDir string) *running {
 	t.Helper()
-	e, err := exporter.New(exporter.Options{Node: "test", Device: "sim:" + socket, StateDir: stateDir})
+	return startWith(t, exporter.Options{Node: "test", Device: "sim:" + socket, StateDir: stateDir})
+}
+
+func startWith(t *testing.T, opt exporter.Options) *running {
+	t.Helper()
+	e, err := exporter.New(opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+)
+
+const patience = 30 * time.Second
+
+func TestUsage(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"help", []string{"--help"}, 0, "--state-dir"},
+		{"version", []string{"--version"}, 0, "laxity-exporter"},
+		{"unknown flag", []string{"--polling=1s"}, exitUsage, "--help"},
+		{"unknown argument", []string{"now"}, exitUsage, "--help"},
+		{"not a duration", []string{"--poll.fast=quick"}, exitUsage, "quick"},
+		{"slow is faster than fast", []string{"--poll.fast=1s", "--poll.slow=10ms"}, exitUsage, "--poll.slow"},
+		{"no time at all", []string{"--device.timeout=0s"}, exitUsage, "longer than 0"},
+		{"no history", []string{"--history.tasks=0"}, exitUsage, "--history.tasks"},
+		{"no such device", []string{"--device=tpu"}, exitFailure, "sim:"},
+		{"no such web configuration", []string{"--device=sim:x", "--web.config.file=/nonexistent"}, exitFailure, "--web.config.file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			if code := realMain(t.Context(), tt.args, &out, &out); code != tt.code || !strings.Contains(out.String(), tt.want) {
+				t.Errorf("exit code %d, want %d; %q, want %q in it", code, tt.code, out.String(), tt.want)
+			}
+		})
+	}
+}
+
+func TestAuthenticates(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": false,
+		"tls_server_config:\n  cert_file: a\n  key_file: b\n":                             false,
+		"tls_server_config:\n  client_auth_type: RequireAndVerifyClientCert\n":            true,
+		"tls_server_config:\n  client_auth_type: RequestClientCert\n":                     false,
+		"basic_auth_users:\n  alice: $2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRST\n": true,
+	} {
+		file := filepath.Join(t.TempDir(), "web.yml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := authenticates(file); err != nil || got != want {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+}
+
+// free returns an address that nobody listens on now.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // only its number is wanted
+	return l.Addr().String()
+}
+
+func TestServesAndStops(t *testing.T) {
+	gpu := simtest.Start(t, sim.Options{})
+	address := free(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- realMain(ctx, []string{"--device=sim:" + gpu.Socket, "--state-dir=" + t.TempDir(),
+			"--docker.host=unix:///nonexistent/docker.sock", "--web.listen-address=" + address}, &out, &out)
+	}()
+	var text string
+	for end := time.Now().Add(patience); !strings.Contains(text, "laxity_exporter_device_up 1"); {
+		if time.Now().After(end) {
+			t.Fatalf("no metrics within %v: %s", patience, text)
+		}
+		if r, err := http.Get("http://" + address + "/metrics"); err == nil {
+			b, _ := io.ReadAll(r.Body)
+			_ = r.Body.Close()
+			text = string(b)
+		}
+	}
+	if !strings.Contains(text, "laxity_exporter_engine_up 0") || !strings.Contains(text, "process_resident_memory_bytes") {
+		t.Error("metrics of the engine or of the process are missing")
+	}
+	cancel()
+	select {
+	case c := <-code:
+		if c != 0 {
+			t.Errorf("exit code %d: %s", c, &out)
+		}
+	case <-time.After(patience):
+		t.Fatal("it did not stop")
+	}
+}

@@ -1,0 +1,249 @@
+package exporter_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/container/containertest"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// api is an exporter on a simulated GPU and an engine in memory.
+type api struct {
+	*running
+	engine *containertest.Fake
+	gpu    *sim.GPU
+	server http.Handler
+}
+
+func serve(t *testing.T, change func(*exporter.Options)) *api {
+	t.Helper()
+	gpu, err := sim.New(sim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &api{engine: &containertest.Fake{}, gpu: gpu}
+	opt := exporter.Options{Node: "test", StateDir: t.TempDir(),
+		Parts: exporter.Parts{Device: gpu.Device(), Containers: a.engine}}
+	if change != nil {
+		change(&opt)
+	}
+	a.running = startWith(t, opt)
+	a.server = a.Handler()
+	a.engine.Put(container.Container{Name: "web", Image: "img", Labels: deadline9s})
+	a.await("the container", func(s *task.Snapshot) bool { return len(s.Containers) == 1 && len(s.GPUs) == 1 })
+	return a
+}
+
+// call makes a request from this machine.
+func (a *api) call(method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr = "127.0.0.1:4711"
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	a.server.ServeHTTP(w, r)
+	return w
+}
+
+func TestEndpoints(t *testing.T) {
+	a := serve(t, nil)
+	<-a.Ready()
+	for path, want := range map[string]string{
+		"/":             "Laxity exporter",
+		"/metrics":      `gpu_container_deadline_seconds{container="web"} 9`,
+		"/api/v1/tasks": `"name":"web"`,
+		"/-/healthy":    "healthy",
+		"/-/ready":      "ready",
+	} {
+		if w := a.call("GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s; want %q in it", path, w.Code, w.Body, want)
+		}
+	}
+	var s task.Snapshot
+	if err := json.Unmarshal(a.call("GET", "/api/v1/tasks", "").Body.Bytes(), &s); err != nil || s.Node != "test" {
+		t.Errorf("snapshot %+v, %v", s, err)
+	}
+	for path, want := range map[string]int{"/nowhere": 404, "/api/v1/tasks?watch=please": 400} {
+		w := a.call("GET", path, "")
+		if w.Code != want || !strings.Contains(w.Body.String(), `"hint"`) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestMetricsAreClean(t *testing.T) {
+	a := serve(t, func(o *exporter.Options) { o.RuntimeMetrics = true })
+	problems, err := testutil.GatherAndLint(a.Gatherer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if !strings.HasPrefix(p.Metric, "go_") { // the Go runtime's own names
+			t.Errorf("promlint: %s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestDeadlineRequests(t *testing.T) {
+	path := "/api/v1/containers/web/deadline"
+	remote := func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" }
+	page := func(r *http.Request) { r.Header.Set("Origin", "https://example.org") }
+	tests := []struct {
+		name, path, body string
+		change           func(*http.Request)
+		code             int
+		deadline         task.Seconds // afterwards
+	}{
+		{"a duration", path, `{"deadline":"5s"}`, nil, 200, 5},
+		{"by id", "/api/v1/containers/" + containertest.ID("web") + "/deadline", `{"deadline":"250ms"}`, nil, 200, 0.25},
+		{"a number of seconds", path, `{"deadline":1.5}`, nil, 200, 1.5},
+		{"back to the label", path, `{"deadline":null}`, nil, 200, 9},
+		{"not a duration", path, `{"deadline":"soon"}`, nil, 400, 9},
+		{"zero", path, `{"deadline":"0s"}`, nil, 400, 9},
+		{"negative", path, `{"deadline":-1}`, nil, 400, 9},
+		{"an object", path, `{"deadline":{}}`, nil, 400, 9},
+		{"nothing", path, ``, nil, 400, 9},
+		{"no deadline", path, `{}`, nil, 400, 9},
+		{"a misspelt field", path, `{"dedline":"5s"}`, nil, 400, 9},
+		{"not JSON", path, `deadline=5s`, nil, 400, 9},
+		{"too large", path, `{"deadline":"` + strings.Repeat("5", 5000) + `s"}`, nil, 400, 9},
+		{"no such container", "/api/v1/containers/nobody/deadline", `{"deadline":"5s"}`, nil, 404, 9},
+		{"from another machine", path, `{"deadline":"5s"}`, remote, 403, 9},
+		{"from a web page", path, `{"deadline":"5s"}`, page, 403, 9},
+	}
+	a := serve(t, nil)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var change []func(*http.Request)
+			if tt.change != nil {
+				change = append(change, tt.change)
+			}
+			w := a.call("PUT", tt.path, tt.body, change...)
+			if w.Code != tt.code {
+				t.Errorf("%d %s, want %d", w.Code, w.Body, tt.code)
+			}
+			var answer struct{ Error, Hint string }
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || (tt.code != 200) != (answer.Error != "" && answer.Hint != "") {
+				t.Errorf("answer %s, %v", w.Body, err)
+			}
+			a.await("the deadline", func(s *task.Snapshot) bool { return s.Containers[0].Spec.Deadline == tt.deadline })
+		})
+	}
+}
+
+func TestDeadlineFromAfarWhereClientsAreAuthenticated(t *testing.T) {
+	a := serve(t, func(o *exporter.Options) { o.RemoteChanges = true })
+	w := a.call("PUT", "/api/v1/containers/web/deadline", `{"deadline":"5s"}`, func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" })
+	if w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestWatchStreams(t *testing.T) {
+	a := serve(t, nil)
+	server := httptest.NewServer(a.server)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/tasks?watch=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // read only
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	next := func() (s task.Snapshot) {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the stream ended: %v", lines.Err())
+		}
+		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if s := next(); len(s.Containers) != 1 {
+		t.Errorf("first: %+v", s)
+	}
+	a.engine.Put(container.Container{Name: "second"})
+	for s := next(); len(s.Containers) != 2; s = next() {
+	}
+	cancel()
+}
+
+func TestScrapeWaitsForNobody(t *testing.T) {
+	a := serve(t, func(o *exporter.Options) { o.DeviceTimeout = 50 * time.Millisecond })
+	release := a.gpu.HangReads()
+	defer release()
+	a.await("the hang", func(s *task.Snapshot) bool { return !s.Health.DeviceUp })
+	text := a.call("GET", "/metrics", "").Body.String()
+	for _, want := range []string{"laxity_exporter_device_up 0", `gpu_container_deadline_seconds{container="web"} 9`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in a scrape while the driver hangs", want)
+		}
+	}
+	if strings.Contains(text, "gpu_memory_used_bytes{") {
+		t.Error("memory of a GPU that does not answer")
+	}
+	if e := a.Snapshot().Health.DeviceError; !strings.Contains(e, "does not answer since") {
+		t.Errorf("device error %q", e)
+	}
+	release()
+	a.await("the recovery", func(s *task.Snapshot) bool { return s.Health.DeviceUp })
+}
+
+func TestDockerDown(t *testing.T) {
+	gpu, err := sim.New(sim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := startWith(t, exporter.Options{DockerHost: "unix:///nonexistent/docker.sock",
+		Parts: exporter.Parts{Device: gpu.Device()}})
+	s := e.await("the engine's failure", func(s *task.Snapshot) bool { return s.Health.DeviceUp && s.Health.EngineError != "" })
+	if s.Health.EngineUp {
+		t.Errorf("health: %+v", s.Health)
+	}
+	<-e.Ready() // it stays up and says so
+}
+
+func TestWhatCannotBeOpened(t *testing.T) {
+	gpu, err := sim.New(sim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := exporter.Parts{Device: gpu.Device()}
+	for name, tt := range map[string]struct {
+		opt  exporter.Options
+		want string
+	}{
+		"no such device": {exporter.Options{Device: "tpu"}, "write auto, nvml, or sim:"},
+		"no socket":      {exporter.Options{Device: "sim:"}, "sim:/path"},
+		"nobody there":   {exporter.Options{Device: "sim:/nonexistent/gpu.sock"}, "/nonexistent/gpu.sock"},
+		"no such sensor": {exporter.Options{Sensor: "sixth", Parts: parts}, "write auto"},
+		"bad state dir":  {exporter.Options{StateDir: "/proc/nowhere", Parts: parts}, "--state-dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := exporter.New(tt.opt)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
