@@ -47,6 +47,9 @@ func (l *loop) begin(ctx context.Context, now time.Time, a plan.Action) {
 	if _, busy := l.flying[a.ContainerID]; busy || now.Before(l.retry[a.ContainerID].next) {
 		return
 	}
+	if h := l.holds[a.ContainerID]; h != nil && h.doubtful && a.Kind == plan.Unpause && now.Sub(h.Since) < doubt {
+		return // its pause may come yet; a look tells
+	}
 	c := l.Config()
 	h := journal.Hold{
 		ContainerID: a.ContainerID, Container: a.Container, Cause: string(a.Cause), Reason: a.Reason,

@@ -140,13 +140,16 @@ func (l *loop) inspectHolds(ctx context.Context, now time.Time) {
 			continue
 		}
 		i := slices.IndexFunc(l.snap.Containers, func(c task.Container) bool { return c.ID == id })
-		if i >= 0 && l.snap.Containers[i].Paused {
+		if i >= 0 && l.snap.Containers[i].Paused && !h.doubtful {
 			continue
 		}
 		h.looked = now
 		l.begin(ctx, now, plan.Action{Kind: look, ContainerID: id, Container: h.Container})
 	}
 }
+
+// doubt is how long an engine that did not answer may still carry a pause out.
+const doubt = 10 * time.Second
 
 // looked takes note of what the engine says of a container that we hold.
 func (l *loop) looked(r result, now time.Time) {
@@ -157,6 +160,8 @@ func (l *loop) looked(r result, now time.Time) {
 		return
 	case r.err == nil && r.status.Paused:
 		h.doubtful = false // on record and stopped: a hold like any other
+		return
+	case h.doubtful && !gone && now.Sub(h.Since) < doubt:
 		return
 	case h.doubtful:
 		l.drop(h, "gone", "its pause had failed, and it runs")

@@ -188,6 +188,21 @@ func TestContainerGone(t *testing.T) {
 	p.awaitAllGone("b")
 }
 
+// The engine carries a pause out only after the actuator that asked for it died.
+func TestLatePause(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	p.engine.Run("a")
+	if err := p.journal.Put(enforcetest.HoldOf("a")); err != nil {
+		t.Fatal(err)
+	}
+	p.watch(true)
+	lock.Unlock()
+	p.await("the guardian acts", func() bool { return journal.Taken(journal.ActuatorLock(p.dir)) })
+	p.engine.SetPaused("a", true)
+	p.awaitAllGone("a")
+}
+
 func TestOnlyOneGuardian(t *testing.T) {
 	p := newPost(t)
 	p.actuator()

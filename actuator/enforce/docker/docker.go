@@ -151,6 +151,11 @@ func (e *Enforcer) takeBack(id string, cause error) error {
 	if errors.Is(cause, enforce.ErrForeign) || errors.Is(cause, enforce.ErrGone) {
 		return errors.Join(cause, e.o.Journal.Remove(id))
 	}
+	if errors.Is(cause, enforce.ErrUnavailable) {
+		// The engine may carry the pause out yet: a record that is removed now
+		// would be missed then.
+		return fmt.Errorf("%w (it stays on record until it is known whether it worked)", cause)
+	}
 	// Not the caller's context: it may be what ended, and this must be tried.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*e.o.CallTimeout)
 	defer cancel()

@@ -192,6 +192,32 @@ func TestEngineDownKeepsTheRecord(t *testing.T) {
 	}
 }
 
+// The engine does not answer a pause, and carries it out later.
+func TestUnansweredPauseStaysOnRecord(t *testing.T) {
+	engine := enforcetest.NewEngine()
+	engine.Run("c")
+	engine.FailWith(func(call, _ string) error {
+		if call == "pause" {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	e, j := open(t, docker.Options{Engine: engine, Freezer: engine, Attempts: 2})
+	if err := e.Pause(context.Background(), enforcetest.HoldOf("c")); !errors.Is(err, enforce.ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+	engine.SetPaused("c", true)
+	if _, ok, _ := j.Get("c"); !ok {
+		t.Fatal("off the record")
+	}
+	if err := e.Unpause(context.Background(), "c"); err != nil {
+		t.Error(err)
+	}
+	if p, _ := engine.Paused("c"); p {
+		t.Error("stuck")
+	}
+}
+
 // A kernel that never follows: bounded, and the container is let go again.
 func TestFreezerNeverFollows(t *testing.T) {
 	engine := enforcetest.NewEngine()
