@@ -14,15 +14,9 @@ import (
 // histograms; with it the limit on series also bounds memory.
 const seriesPerPair = 8
 
-// pair is one container, by id, on one GPU.
-type pair struct {
-	id, gpu string
-}
-
-// count is what happened to a pair since the exporter began, or since the
+// count is what happened to one container on one GPU since the exporter began, or since the
 // container came.
 type count struct {
-	name      string // the container's
 	started   float64
 	completed map[task.Outcome]float64
 	observed  bool
@@ -34,12 +28,20 @@ type count struct {
 type counts struct {
 	max int
 
-	mu       sync.Mutex
-	pairs    map[pair]*count
-	lastSeen map[string]time.Time // by container id
+	mu    sync.Mutex
+	boxes map[string]*box   // by container id
+	names map[string]string // container name → id
+	pairs int               // counts in all boxes
 	// The histograms carry the container's name, as the metrics do. A new
 	// container of the same name begins anew.
 	duration, tardiness, held *prometheus.HistogramVec
+}
+
+// box is one container.
+type box struct {
+	name     string
+	lastSeen time.Time
+	counts   map[string]*count // by GPU
 }
 
 func histogram(name, help string, classic bool, buckets []float64) prometheus.HistogramOpts {
@@ -62,8 +64,8 @@ func newCounts(classic bool, maxSeries int) *counts {
 	}
 	return &counts{
 		max:       max(1, maxSeries/seriesPerPair),
-		pairs:     map[pair]*count{},
-		lastSeen:  map[string]time.Time{},
+		boxes:     map[string]*box{},
+		names:     map[string]string{},
 		duration:  vec("gpu_task_duration_seconds", "Time from start to end of ended GPU tasks."),
 		tardiness: vec("gpu_task_tardiness_seconds", "How far past their deadlines GPU tasks ended; 0 for those in time."),
 		held:      vec("gpu_task_held_seconds", "How long ended GPU tasks had stood still: held at the gate, or their container paused."),
@@ -96,16 +98,16 @@ func (c *counts) ended(t task.Task, now time.Time) {
 		if t.State == task.Lost {
 			continue // when it ended is not known
 		}
-		c.observe(n, t, gpu)
+		c.observe(n, t, c.boxes[t.ContainerID].name, gpu)
 	}
 }
 
-func (c *counts) observe(n *count, t task.Task, gpu string) {
+func (c *counts) observe(n *count, t task.Task, name, gpu string) {
 	if !n.observed {
 		n.observed = true
-		n.duration = c.duration.WithLabelValues(n.name, gpu)
-		n.tardiness = c.tardiness.WithLabelValues(n.name, gpu)
-		n.held = c.held.WithLabelValues(n.name, gpu)
+		n.duration = c.duration.WithLabelValues(name, gpu)
+		n.tardiness = c.tardiness.WithLabelValues(name, gpu)
+		n.held = c.held.WithLabelValues(name, gpu)
 	}
 	n.duration.Observe(t.Duration(time.Time{}).Seconds())
 	n.held.Observe(float64(t.HeldSeconds + t.PausedSeconds))
@@ -114,39 +116,52 @@ func (c *counts) observe(n *count, t task.Task, gpu string) {
 	}
 }
 
-// get returns the count of a pair, made where it is missing; nil at the limit.
-// A container under the name of an older one takes the name over.
+// get returns the count of a container on a GPU, made where it is missing; nil at
+// the limit. A container under the name of an older one takes the name over, and
+// one that was renamed begins anew.
 func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	name = strings.ToValidUTF8(name, "\uFFFD")
-	n := c.pairs[pair{id, gpu}]
-	if n != nil && n.name == name {
-		return n
-	}
-	if n == nil && len(c.pairs) >= c.max {
-		return nil
-	}
-	for p, other := range c.pairs {
-		if other.name == name && p.id != id || p.id == id && other.name != name {
-			c.drop(p)
+	gpu = strings.ToValidUTF8(gpu, "\uFFFD")
+	b := c.boxes[id]
+	if b != nil && b.name == name {
+		if n := b.counts[gpu]; n != nil {
+			return n
 		}
 	}
-	n = &count{name: name, completed: map[task.Outcome]float64{}}
-	c.pairs[pair{id, gpu}] = n
-	if _, ok := c.lastSeen[id]; !ok {
-		c.lastSeen[id] = now
+	if c.pairs >= c.max {
+		return nil
 	}
+	if b == nil || b.name != name {
+		c.drop(id)
+		c.drop(c.names[name])
+		b = &box{name: name, lastSeen: now, counts: map[string]*count{}}
+		c.boxes[id], c.names[name] = b, id
+	}
+	n := &count{completed: map[task.Outcome]float64{}}
+	b.counts[gpu] = n
+	c.pairs++
 	return n
 }
 
-func (c *counts) drop(p pair) {
-	n := c.pairs[p]
-	delete(c.pairs, p)
-	c.duration.DeleteLabelValues(n.name, p.gpu)
-	c.tardiness.DeleteLabelValues(n.name, p.gpu)
-	c.held.DeleteLabelValues(n.name, p.gpu)
+// drop forgets a container and its series.
+func (c *counts) drop(id string) {
+	b := c.boxes[id]
+	if b == nil {
+		return
+	}
+	for gpu := range b.counts {
+		c.duration.DeleteLabelValues(b.name, gpu)
+		c.tardiness.DeleteLabelValues(b.name, gpu)
+		c.held.DeleteLabelValues(b.name, gpu)
+	}
+	c.pairs -= len(b.counts)
+	delete(c.boxes, id)
+	if c.names[b.name] == id {
+		delete(c.names, b.name)
+	}
 }
 
-// follow brings the pairs in line with the containers of the view: known ones
+// follow brings the counts in line with the containers of the view: known ones
 // begin at 0, those gone for longer than the retention vanish.
 func (c *counts) follow(v view, now time.Time, retention time.Duration) {
 	c.mu.Lock()
@@ -155,23 +170,18 @@ func (c *counts) follow(v view, now time.Time, retention time.Duration) {
 		if !cv.live {
 			continue
 		}
-		c.lastSeen[cv.id] = now
 		for _, gpu := range cv.gpus {
-			if gpu == task.UnknownGPU {
-				continue // as a rule it is learned within a moment
+			if gpu != task.UnknownGPU { // as a rule it is learned within a moment
+				c.get(cv.id, cv.name, gpu, now)
 			}
-			c.get(cv.id, cv.name, gpu, now)
+		}
+		if b := c.boxes[cv.id]; b != nil {
+			b.lastSeen = now
 		}
 	}
-	for id, seen := range c.lastSeen {
-		if now.Sub(seen) <= retention {
-			continue
-		}
-		delete(c.lastSeen, id)
-		for p := range c.pairs {
-			if p.id == id {
-				c.drop(p)
-			}
+	for id, b := range c.boxes {
+		if now.Sub(b.lastSeen) > retention {
+			c.drop(id)
 		}
 	}
 }
@@ -180,21 +190,22 @@ func (c *counts) follow(v view, now time.Time, retention time.Duration) {
 func (c *counts) emit(out *sink, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for p, n := range c.pairs {
-		if p.id != id {
+	b := c.boxes[id]
+	if b == nil {
+		return
+	}
+	for gpu, n := range b.counts {
+		out.counter(descStarted, n.started, b.name, gpu)
+		for _, o := range task.Outcomes {
+			out.counter(descCompleted, n.completed[o], b.name, gpu, string(o))
+		}
+		if !n.observed {
 			continue
 		}
-		out.counter(descStarted, n.started, n.name, p.gpu)
-		for _, o := range task.Outcomes {
-			out.counter(descCompleted, n.completed[o], n.name, p.gpu, string(o))
-		}
-		if n.observed {
-			for _, h := range []prometheus.Observer{n.duration, n.held} {
-				out.put(h.(prometheus.Metric))
-			}
-			if n.completed[task.Hit]+n.completed[task.Miss] > 0 {
-				out.put(n.tardiness.(prometheus.Metric))
-			}
+		out.put(n.duration.(prometheus.Metric))
+		out.put(n.held.(prometheus.Metric))
+		if n.completed[task.Hit]+n.completed[task.Miss] > 0 {
+			out.put(n.tardiness.(prometheus.Metric))
 		}
 	}
 }
