@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,19 +15,19 @@ import (
 // hanging is a device whose Read waits for a value on gate, when it has one.
 type hanging struct {
 	gate   chan struct{}
-	reads  int
-	closed int
+	reads  atomic.Int64
+	closed atomic.Int64
 }
 
 func (h *hanging) Read(context.Context) (device.Reading, error) {
-	h.reads++
+	n := h.reads.Add(1)
 	if h.gate != nil {
 		<-h.gate
 	}
-	return device.Reading{GPUs: []device.GPU{{Index: h.reads}}}, nil
+	return device.Reading{GPUs: []device.GPU{{Index: int(n)}}}, nil
 }
 
-func (h *hanging) Close() error { h.closed++; return nil }
+func (h *hanging) Close() error { h.closed.Add(1); return nil }
 
 func TestGuardPassesThrough(t *testing.T) {
 	h := &hanging{}
@@ -35,11 +36,11 @@ func TestGuardPassesThrough(t *testing.T) {
 	if err != nil || len(r.GPUs) != 1 {
 		t.Fatalf("Read = %v, %v", r, err)
 	}
-	if err := g.Close(); err != nil || h.closed != 1 {
-		t.Fatalf("Close = %v, closed %d times", err, h.closed)
+	if err := g.Close(); err != nil || h.closed.Load() != 1 {
+		t.Fatalf("Close = %v, closed %d times", err, h.closed.Load())
 	}
-	if err := g.Close(); err != nil || h.closed != 1 {
-		t.Errorf("a second Close did something: %v, closed %d times", err, h.closed)
+	if err := g.Close(); err != nil || h.closed.Load() != 1 {
+		t.Errorf("a second Close did something: %v, closed %d times", err, h.closed.Load())
 	}
 	if _, err := g.Read(t.Context()); err == nil {
 		t.Error("Read after Close gave no error")
@@ -63,8 +64,8 @@ func TestGuardSurvivesAHangingDriver(t *testing.T) {
 				t.Fatalf("Read while hanging: %v", err)
 			}
 		}
-		if h.reads != 1 {
-			t.Errorf("%d calls went into the hanging driver, want 1", h.reads)
+		if h.reads.Load() != 1 {
+			t.Errorf("%d calls went into the hanging driver, want 1", h.reads.Load())
 		}
 		if now := runtime.NumGoroutine(); now > goroutines {
 			t.Errorf("goroutines piled up: %d, then %d", goroutines, now)
@@ -86,13 +87,13 @@ func TestGuardClosesWhenTheCallReturns(t *testing.T) {
 		if err := g.Close(); !errors.Is(err, device.ErrNotAnswering) {
 			t.Errorf("Close while hanging: %v", err)
 		}
-		if h.closed != 0 {
+		if h.closed.Load() != 0 {
 			t.Error("the device was closed under a running call")
 		}
 		close(h.gate)
 		synctest.Wait()
-		if h.closed != 1 {
-			t.Errorf("closed %d times after the call returned, want 1", h.closed)
+		if h.closed.Load() != 1 {
+			t.Errorf("closed %d times after the call returned, want 1", h.closed.Load())
 		}
 	})
 }
