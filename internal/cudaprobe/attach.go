@@ -1,0 +1,105 @@
+package cudaprobe
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+// attacher puts programs on functions: all functions at once where the kernel
+// can do that (uprobe_multi), else one after the other.
+type attacher struct{ multi bool }
+
+// newAttacher looks at the kernel. uprobe_multi came with 6.6, but before 6.10
+// it followed one thread where a whole process was asked for.
+func newAttacher(oneByOne bool) attacher {
+	const fixed = 6<<16 | 10<<8
+	version, err := features.LinuxVersionCode()
+	return attacher{multi: !oneByOne && err == nil && version >= fixed && features.HaveBPFLinkUprobeMulti() == nil}
+}
+
+// program loads a program in the form that attach needs.
+func (a attacher) program(code asm.Instructions) (*ebpf.Program, error) {
+	spec := &ebpf.ProgramSpec{Type: ebpf.Kprobe, License: license, Instructions: code}
+	if a.multi {
+		spec.AttachType = ebpf.AttachTraceUprobeMulti
+	}
+	return ebpf.NewProgram(spec)
+}
+
+// attach puts a program on functions of a file, given by their offsets. pid
+// limits it to one process, all of its threads; 0 means every process that maps
+// the file, now or later. atReturn: when the function returns.
+func (a attacher) attach(file *cudafile.File, program *ebpf.Program, offsets []uint64, pid int, atReturn bool) (links, error) {
+	return a.attachPath(file.Name(), program, offsets, pid, atReturn)
+}
+
+func (a attacher) attachPath(path string, program *ebpf.Program, offsets []uint64, pid int, atReturn bool) (links, error) {
+	if len(offsets) == 0 {
+		return nil, nil
+	}
+	executable, err := link.OpenExecutable(path)
+	if err != nil {
+		return nil, err
+	}
+	if a.multi {
+		attach := executable.UprobeMulti
+		if atReturn {
+			attach = executable.UretprobeMulti
+		}
+		l, err := attach(nil, program, &link.UprobeMultiOptions{Addresses: offsets, PID: uint32(pid)})
+		if err != nil {
+			return nil, err
+		}
+		return links{l}, nil
+	}
+	attach := executable.Uprobe
+	if atReturn {
+		attach = executable.Uretprobe
+	}
+	var all links
+	for _, offset := range offsets {
+		l, err := attach("", program, &link.UprobeOptions{Address: offset, PID: pid})
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// toSelf puts a program where this process began, which it does not pass again.
+func (a attacher) toSelf(program *ebpf.Program) (links, error) {
+	const self = "/proc/self/exe"
+	file, err := elf.Open(self)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Vaddr <= file.Entry && file.Entry-p.Vaddr < p.Filesz {
+			return a.attachPath(self, program, []uint64{file.Entry - p.Vaddr + p.Off}, os.Getpid(), false)
+		}
+	}
+	return nil, fmt.Errorf("%s has no entry point", self)
+}
+
+// links hold programs in place until they are closed.
+type links []link.Link
+
+// Close takes all of them off.
+func (l links) Close() error {
+	var errs []error
+	for _, one := range l {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
+}

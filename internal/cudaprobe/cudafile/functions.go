@@ -1,0 +1,158 @@
+package cudafile
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+)
+
+// ErrNotDriver means that a file is not the CUDA driver library, or cannot be
+// read as such.
+var ErrNotDriver = errors.New("not a CUDA driver library")
+
+// Bounds on what is read of a file that a tenant may have made up. The real
+// library has some 700 functions in 100 MB.
+const (
+	maxFileSize  = 1 << 30
+	maxTableSize = 8 << 20
+	maxSections  = 1 << 10
+)
+
+// Kind groups the functions that matter for one purpose.
+type Kind int
+
+const (
+	Init        Kind = iota // cuInit
+	Context                 // a context is created or retained
+	ContextGone             // a context is destroyed or released
+	Launch                  // a kernel or a graph is launched
+	Sync                    // returns once the GPU work before it is done
+	AsyncCopy               // copies to the host; waits for the GPU only if the target is not pinned
+)
+
+// suffix: versions (_v2) come with new CUDA releases; _ptsz and _ptds are the
+// same functions for programs whose default stream is one a thread.
+const suffix = `(_v\d+)?(_ptsz|_ptds)?$`
+
+var names = map[Kind]*regexp.Regexp{
+	Init:        regexp.MustCompile(`^cuInit$`),
+	Context:     regexp.MustCompile(`^(cuCtxCreate|cuDevicePrimaryCtxRetain)` + suffix),
+	ContextGone: regexp.MustCompile(`^(cuCtxDestroy|cuDevicePrimaryCtxRelease|cuDevicePrimaryCtxReset)` + suffix),
+	Launch:      regexp.MustCompile(`^(cuLaunch|cuLaunchGrid|cuLaunchGridAsync|cuLaunchKernel|cuLaunchKernelEx|cuLaunchCooperativeKernel|cuGraphLaunch)` + suffix),
+	Sync:        regexp.MustCompile(`^(cuCtxSynchronize|cuStreamSynchronize|cuEventSynchronize|cuMemcpyDtoH)` + suffix),
+	AsyncCopy:   regexp.MustCompile(`^cuMemcpyDtoHAsync` + suffix),
+}
+
+// KindOf says what a function of the driver does, by its name.
+func KindOf(name string) (Kind, bool) {
+	for kind, pattern := range names {
+		if pattern.MatchString(name) {
+			return kind, true
+		}
+	}
+	return 0, false
+}
+
+// Functions are the places of functions in a file, as offsets from its begin,
+// sorted, each once.
+type Functions map[Kind][]uint64
+
+// Functions reads which of the functions the file has. The error wraps
+// ErrNotDriver if it has no cuInit, or is no shared library.
+func (f *File) Functions() (Functions, error) {
+	functions, err := readFunctions(f.file, f.ID.Size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return functions, nil
+}
+
+func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
+	if size > maxFileSize {
+		return nil, fmt.Errorf("%w: %d bytes are too many", ErrNotDriver, size)
+	}
+	if err := checkSections(r); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotDriver, err)
+	}
+	file, err := elf.NewFile(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotDriver, err)
+	}
+	for _, s := range file.Sections {
+		isTable := s.Type == elf.SHT_DYNSYM || s.Type == elf.SHT_STRTAB || s.Type >= elf.SHT_LOOS
+		if isTable && (s.Size > maxTableSize || s.FileSize > maxTableSize || s.Flags&elf.SHF_COMPRESSED != 0) {
+			return nil, fmt.Errorf("%w: its table %s is too large", ErrNotDriver, s.Name)
+		}
+	}
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotDriver, err)
+	}
+	functions := Functions{}
+	for _, s := range symbols {
+		kind, ok := KindOf(s.Name)
+		if !ok || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF {
+			continue
+		}
+		if offset, ok := fileOffset(file, s.Value); ok {
+			functions[kind] = append(functions[kind], offset)
+		}
+	}
+	for kind, offsets := range functions {
+		slices.Sort(offsets)
+		functions[kind] = slices.Compact(offsets) // two names may be one function
+	}
+	if len(functions[Init]) == 0 {
+		return nil, fmt.Errorf("%w: it has no function cuInit", ErrNotDriver)
+	}
+	return functions, nil
+}
+
+// checkSections looks at the counts and sizes that package elf takes on trust
+// while it opens a file: how many sections there are, and how long their names.
+func checkSections(r io.ReaderAt) error {
+	var ident [elf.EI_NIDENT]byte
+	if _, err := r.ReadAt(ident[:], 0); err != nil {
+		return err
+	}
+	if string(ident[:4]) != elf.ELFMAG || elf.Class(ident[elf.EI_CLASS]) != elf.ELFCLASS64 {
+		return errors.New("no 64-bit ELF file")
+	}
+	order := binary.ByteOrder(binary.LittleEndian)
+	if elf.Data(ident[elf.EI_DATA]) == elf.ELFDATA2MSB {
+		order = binary.BigEndian
+	}
+	var header elf.Header64
+	if err := binary.Read(io.NewSectionReader(r, 0, int64(binary.Size(header))), order, &header); err != nil {
+		return err
+	}
+	if header.Shnum == 0 || header.Shnum > maxSections || header.Shstrndx >= header.Shnum || header.Phnum > maxSections {
+		return fmt.Errorf("%d sections, %d segments", header.Shnum, header.Phnum)
+	}
+	var names elf.Section64
+	at := int64(header.Shoff) + int64(header.Shstrndx)*int64(header.Shentsize)
+	if at < 0 {
+		return errors.New("its sections are nowhere")
+	}
+	if err := binary.Read(io.NewSectionReader(r, at, int64(binary.Size(names))), order, &names); err != nil {
+		return err
+	}
+	if names.Size > maxTableSize || elf.SectionFlag(names.Flags)&elf.SHF_COMPRESSED != 0 {
+		return errors.New("its table of names is too large")
+	}
+	return nil
+}
+
+// fileOffset turns an address in the library's memory into a place in its file.
+func fileOffset(file *elf.File, address uint64) (uint64, bool) {
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Vaddr <= address && address-p.Vaddr < p.Filesz {
+			return address - p.Vaddr + p.Off, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,264 @@
+// Package cudaprobe sees what processes do with the CUDA driver, from outside, by
+// uprobes on the functions of its library: one BPF program for every process and
+// container that maps the same file, nothing asked of any of them.
+//
+// The programs are written with cilium/ebpf's assembler: no C compiler is needed
+// to build them or to run them. What is told and what is not is decided in the
+// kernel, so that a process that calls a function a million times a second sends
+// no million events.
+//
+// The exporter's start sensor is made of it; the actuator's gate and memory guard
+// find files and functions the same way. It therefore imports neither: only
+// cilium/ebpf, golang.org/x/sys and the standard library.
+package cudaprobe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+var (
+	// ErrUnsupported means that this machine does not let us probe; the wrapped
+	// text says why and what would help.
+	ErrUnsupported = errors.New("uprobes not supported here")
+	// ErrNotLoaded means that a process has not loaded the CUDA driver.
+	ErrNotLoaded = errors.New("the process has not loaded libcuda")
+	// ErrClosed is returned by Next after Close.
+	ErrClosed = errors.New("probe is closed")
+)
+
+// Options change how the probes work; the zero value is right.
+type Options struct {
+	// Proc is where the host's proc file system is mounted. Empty: /proc.
+	Proc string
+	// OneByOne attaches every function by itself, as kernels before 6.10 need it.
+	OneByOne bool
+}
+
+// Probe holds the BPF programs, and what they are attached to. It is safe for
+// concurrent use; Next is for one goroutine.
+type Probe struct {
+	finder   cudafile.Finder
+	attacher attacher
+	maps     maps
+	always   map[cudafile.Kind]*ebpf.Program
+	reader   *ringbuf.Reader
+	record   ringbuf.Record
+
+	mu       sync.Mutex
+	files    map[cudafile.ID]*attached
+	tracked  map[int]*tracked // by PID
+	perCall  *trackPrograms   // loaded by the first Track
+	closed   bool
+	detaches sync.WaitGroup
+	inFlight atomic.Int64 // detachments that have not ended
+}
+
+// attached is what holds probes in place.
+type attached struct {
+	links     links
+	functions cudafile.Functions // of a file
+}
+
+// New loads the programs. The error wraps ErrUnsupported where that cannot be.
+func New(o Options) (*Probe, error) {
+	if err := checkNamespace(o.Proc); err != nil {
+		return nil, err
+	}
+	p := &Probe{
+		finder:   cudafile.Finder{Proc: o.Proc},
+		attacher: newAttacher(o.OneByOne),
+		files:    map[cudafile.ID]*attached{},
+		tracked:  map[int]*tracked{},
+	}
+	if err := p.load(); err != nil {
+		return nil, errors.Join(explain("load BPF programs", err), p.free())
+	}
+	return p, nil
+}
+
+func (p *Probe) load() error {
+	var err error
+	if p.maps, err = newMaps(); err != nil {
+		return err
+	}
+	offsets := kernelOffsets()
+	p.always = map[cudafile.Kind]*ebpf.Program{}
+	for kind, code := range alwaysPrograms(p.maps, offsets) {
+		if p.always[kind], err = p.attacher.program(code); err != nil {
+			return err
+		}
+	}
+	p.reader, err = ringbuf.NewReader(p.maps.ring)
+	return err
+}
+
+// Add attaches the probes that are always there to a file: from its return on,
+// every process that maps it tells of cuInit and of contexts. added is false
+// when the file has them already. The error wraps cudafile.ErrNotDriver when it
+// is no CUDA driver. The file may be closed afterwards.
+func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false, ErrClosed
+	}
+	if p.files[file.ID] != nil {
+		return false, nil
+	}
+	functions, err := file.Functions()
+	if err != nil {
+		return false, err
+	}
+	a := &attached{functions: functions}
+	for kind, program := range p.always {
+		l, err := p.attacher.attach(file, program, functions[kind], 0, false)
+		if err != nil {
+			p.detach(a.links)
+			return false, explainAttach("attach to "+file.Path, err)
+		}
+		a.links = append(a.links, l...)
+	}
+	p.files[file.ID] = a
+	return true, nil
+}
+
+// Remove takes the probes off a file again. It does not wait for that.
+func (p *Probe) Remove(id cudafile.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.files[id]; a != nil {
+		delete(p.files, id)
+		p.detach(a.links)
+	}
+}
+
+// Next waits for the next event.
+func (p *Probe) Next() (Event, error) {
+	err := p.reader.ReadInto(&p.record)
+	switch {
+	case errors.Is(err, ringbuf.ErrClosed), errors.Is(err, os.ErrClosed):
+		return Event{}, ErrClosed
+	case err != nil:
+		return Event{}, fmt.Errorf("read events: %w", err)
+	}
+	return decode(p.record.RawSample, readClocks)
+}
+
+// Stats is what a Probe has to do, and could not do.
+type Stats struct {
+	Files     int    // library files with probes
+	Tracked   int    // processes whose launches are followed
+	Detaching int    // probes that are being taken off
+	Lost      uint64 // events that had no room, since the begin
+}
+
+// Stats tells the present state.
+func (p *Probe) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Stats{Files: len(p.files), Tracked: len(p.tracked), Detaching: int(p.inFlight.Load())}
+	if !p.closed {
+		_ = p.maps.lost.Lookup(uint32(0), &s.Lost)
+	}
+	return s
+}
+
+// Close takes all probes off, which takes some 0.1 s, and ends Next.
+func (p *Probe) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	for _, a := range p.files {
+		p.detach(a.links)
+	}
+	for pid := range p.tracked {
+		p.untrack(pid)
+	}
+	p.mu.Unlock()
+	p.detaches.Wait()
+	return p.free()
+}
+
+// free gives back what New and Track have loaded.
+func (p *Probe) free() error {
+	var errs []error
+	if p.reader != nil {
+		errs = append(errs, p.reader.Close())
+	}
+	for _, program := range p.always {
+		errs = append(errs, program.Close())
+	}
+	if p.perCall != nil {
+		errs = append(errs, p.perCall.Close())
+	}
+	return errors.Join(append(errs, p.maps.Close())...)
+}
+
+// detach takes probes off in the background: the kernel waits there until every
+// CPU has left them, some 0.1 s.
+func (p *Probe) detach(l links) {
+	if len(l) == 0 {
+		return
+	}
+	p.inFlight.Add(1)
+	p.detaches.Go(func() {
+		defer p.inFlight.Add(-1)
+		_ = l.Close() // there is nothing to be done about it
+	})
+}
+
+// Check says whether this machine lets us probe, by doing it to ourselves. nil:
+// it does; else the error wraps ErrUnsupported.
+func Check(o Options) error {
+	p, err := New(o)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	l, err := p.attacher.toSelf(p.always[cudafile.Init])
+	if err != nil {
+		return explain("attach a uprobe", err)
+	}
+	return l.Close()
+}
+
+// explain wraps what the kernel refused with ErrUnsupported, and a hint.
+func explain(what string, err error) error {
+	hint := "the kernel refuses it"
+	if _, ok := errors.AsType[unix.Errno](err); !ok && !errors.Is(err, ebpf.ErrNotSupported) {
+		return fmt.Errorf("%s: %w", what, err) // it never came to the kernel
+	}
+	switch {
+	case refused(err):
+		hint = "run as root with CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN"
+		if mode := lockdown(); mode != "" {
+			hint += "; kernel lockdown is on: " + mode
+		}
+	case errors.Is(err, ebpf.ErrNotSupported):
+		hint = "the kernel is too old or built without it: 5.8, CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS are needed"
+	}
+	return fmt.Errorf("%w: %s: %w (%s)", ErrUnsupported, what, err, hint)
+}
+
+// explainAttach is explain for what may also be the fault of one file or process.
+func explainAttach(what string, err error) error {
+	if refused(err) || errors.Is(err, ebpf.ErrNotSupported) {
+		return explain(what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func refused(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }

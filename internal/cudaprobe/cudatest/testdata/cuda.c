@@ -1,0 +1,35 @@
+// A library with the names of the CUDA driver's calls, which do nothing, or wait
+// as long as the caller says. For tests of the probes on these names.
+#include <unistd.h>
+
+// How long a synchronising call waits: microseconds, and while it is held.
+int laxity_wait_us;
+volatile int laxity_hold, laxity_held;
+
+static int wait_for_gpu(void) {
+	if (laxity_wait_us > 0) usleep(laxity_wait_us);
+	while (laxity_hold) { laxity_held = 1; usleep(100); }
+	laxity_held = 0;
+	return 0;
+}
+
+// The compiler must not fold equal functions into one address.
+#define CALL(name, body) __attribute__((noinline, noipa)) int name(void) { __asm__ volatile("" ::: "memory"); body; }
+
+CALL(cuInit, return 0)
+CALL(cuDriverGetVersion, return 0)
+CALL(cuCtxCreate_v2, return 0)
+CALL(cuCtxCreate_v4, return 0)
+CALL(cuCtxDestroy_v2, return 0)
+CALL(cuDevicePrimaryCtxRetain, return 0)
+CALL(cuDevicePrimaryCtxRelease_v2, return 0)
+CALL(cuLaunchKernel, return 0)
+CALL(cuLaunchKernel_ptsz, return 0)
+CALL(cuLaunchKernelEx, return 0)
+CALL(cuGraphLaunch, return 0)
+CALL(cuCtxSynchronize, return wait_for_gpu())
+CALL(cuStreamSynchronize, return wait_for_gpu())
+CALL(cuStreamSynchronize_ptsz, return wait_for_gpu())
+CALL(cuEventSynchronize, return wait_for_gpu())
+CALL(cuMemcpyDtoH_v2, return wait_for_gpu())
+CALL(cuMemcpyDtoHAsync_v2, return wait_for_gpu())

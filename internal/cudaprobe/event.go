@@ -1,0 +1,86 @@
+package cudaprobe
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind is what a process did.
+type Kind uint32
+
+const (
+	InitCalled    Kind = iota + 1 // cuInit, for the first time
+	ContextCalled                 // creates or retains a context, for the first time
+	Launched                      // launches, while nothing else was at work
+	Done                          // a synchronising call returned, and nothing is at work
+)
+
+// TrapBound is how long the kernel may take from the breakpoint at the function
+// to our looking at the clock: 1–2 µs, more when an interrupt falls in between.
+const TrapBound = 50 * time.Microsecond
+
+// Event is one thing that one process did.
+type Event struct {
+	PID, TID int // in the host's PID namespace
+	Kind     Kind
+	// Time is when: at the call for all but Done, at the return for Done. The
+	// truth is in [Time − ErrorBound, Time].
+	Time       time.Time
+	ErrorBound time.Duration
+	// Start is when the process started, since boot, and Execs how often it had
+	// called exec. Both are 0 for Launched and Done, and where not known.
+	Start time.Duration
+	Execs uint32
+}
+
+// decode reads what a program has written: see the places in program.go.
+func decode(raw []byte, clocks func() clockPair) (Event, error) {
+	if len(raw) < eventSize {
+		return Event{}, fmt.Errorf("event of %d bytes, want %d", len(raw), eventSize)
+	}
+	order := binary.NativeEndian
+	at, bound := clocks().wall(order.Uint64(raw))
+	return Event{
+		Time: at, ErrorBound: bound + TrapBound,
+		Start: time.Duration(order.Uint64(raw[8:])),
+		PID:   int(order.Uint32(raw[16:])), TID: int(order.Uint32(raw[20:])),
+		Kind: Kind(order.Uint32(raw[24:])), Execs: order.Uint32(raw[28:]),
+	}, nil
+}
+
+// clockPair is the wall clock, read between two readings of the clock that BPF
+// uses (CLOCK_MONOTONIC), nanoseconds.
+type clockPair struct{ before, real, after int64 }
+
+// readClocks is called for each event: then the wall clock may be set or slewed
+// at any time, and the times of events follow within microseconds.
+func readClocks() clockPair {
+	best := readOnce()
+	for range 3 { // an interruption in between only costs precision
+		if best.after-best.before < 5_000 {
+			break
+		}
+		if again := readOnce(); again.after-again.before < best.after-best.before {
+			best = again
+		}
+	}
+	return best
+}
+
+func readOnce() clockPair {
+	var before, wall, after unix.Timespec
+	// These calls cannot fail: the clocks exist on every Linux.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &before)
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &wall)
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &after)
+	return clockPair{before.Nano(), wall.Nano(), after.Nano()}
+}
+
+// wall turns a time of the kernel's clock into wall clock time: the latest that
+// it can have been, and by how much it may have been earlier.
+func (c clockPair) wall(monotonic uint64) (time.Time, time.Duration) {
+	return time.Unix(0, c.real-c.before+int64(monotonic)), time.Duration(c.after - c.before)
+}

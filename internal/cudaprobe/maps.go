@@ -1,0 +1,68 @@
+package cudaprobe
+
+import (
+	"errors"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+// maps are what the programs share with each other and with us.
+type maps struct {
+	ring  *ebpf.Map // events
+	lost  *ebpf.Map // one counter: events that had no room
+	told  *ebpf.Map // process and kind → when it was told
+	busy  *ebpf.Map // PID of a tracked process → launches, and how many are done
+	calls *ebpf.Map // thread → its synchronising call
+}
+
+// busyState is a value of the map busy.
+type busyState struct{ Launched, Done uint64 }
+
+func newMaps() (maps, error) {
+	// Before Linux 5.11 maps count as locked memory. Where that limit may not be
+	// raised it may still be high enough.
+	_ = rlimit.RemoveMemlock()
+	var m maps
+	for _, want := range []struct {
+		to   **ebpf.Map
+		spec ebpf.MapSpec
+	}{
+		{&m.ring, ebpf.MapSpec{Name: "laxity_events", Type: ebpf.RingBuf, MaxEntries: 256 << 10}},
+		{&m.lost, ebpf.MapSpec{Name: "laxity_lost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
+		{&m.told, ebpf.MapSpec{Name: "laxity_told", Type: ebpf.LRUHash, KeySize: 24, ValueSize: 8, MaxEntries: 8192}},
+		{&m.busy, ebpf.MapSpec{Name: "laxity_busy", Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 4096}},
+		{&m.calls, ebpf.MapSpec{Name: "laxity_calls", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 16, MaxEntries: 8192}},
+	} {
+		made, err := ebpf.NewMap(&want.spec)
+		if err != nil {
+			return m, err
+		}
+		*want.to = made
+	}
+	return m, nil
+}
+
+// Close gives them back, those that there are.
+func (m maps) Close() error {
+	var errs []error
+	for _, one := range []*ebpf.Map{m.ring, m.lost, m.told, m.busy, m.calls} {
+		if one != nil {
+			errs = append(errs, one.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// alwaysPrograms are those that every process meets. They are on functions that
+// a process calls a few times in its life.
+func alwaysPrograms(m maps, t *taskOffsets) map[cudafile.Kind]asm.Instructions {
+	return map[cudafile.Kind]asm.Instructions{
+		cudafile.Init:        first(m, t, InitCalled),
+		cudafile.Context:     first(m, t, ContextCalled),
+		cudafile.ContextGone: again(m, t, ContextCalled),
+	}
+}
