@@ -39,11 +39,12 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 	if t.Processes = p.Processes; t.Processes == nil {
 		t.Processes = NewProcesses(e.opt.Proc)
 	}
-	if t.Starts = p.Starts; t.Starts == nil {
-		var err error
-		if t.Starts, err = startSensors(e.opt.Sensor); err != nil {
-			return err
-		}
+	switch e.opt.Sensor {
+	case "", "auto":
+		t.Starts = p.Starts
+	case "device": // the list alone
+	default:
+		return fmt.Errorf("no such sensor %q: write auto or device", e.opt.Sensor)
 	}
 	return e.openStore(t)
 }
@@ -92,15 +93,5 @@ func OpenDevice(spec string) (device.Device, error) {
 		return nvml.Open()
 	default:
 		return nil, fmt.Errorf("no such device %q: write auto, nvml, or sim:/path/to/gpu.sock", spec)
-	}
-}
-
-// startSensors returns the sensors to try, the best first.
-func startSensors(choice string) ([]tracker.StartSensor, error) {
-	switch choice {
-	case "", "auto", "device":
-		return nil, nil
-	default:
-		return nil, fmt.Errorf("no such sensor %q: write auto or device", choice)
 	}
 }

@@ -39,7 +39,7 @@ func (p Processes) Stat(pid int) (state byte, born time.Time, err error) {
 	if err != nil {
 		return 0, born, err
 	}
-	defer f.Close()    //nolint:errcheck // read only
+	defer f.Close()
 	var buf [1024]byte // one line; the name in it has at most 64 bytes
 	n, err := f.Read(buf[:])
 	if errors.Is(err, syscall.ESRCH) {

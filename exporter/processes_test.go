@@ -20,7 +20,7 @@ func TestStat(t *testing.T) {
 		t.Skipf("needs sleep: %v", err)
 	}
 	pid := cmd.Process.Pid
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() }) //nolint:errcheck // it may have ended
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	_, born, err := p.Stat(pid)
 	if err != nil {
 		t.Fatal(err)

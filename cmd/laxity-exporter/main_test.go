@@ -71,7 +71,7 @@ func free(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // only its number is wanted
+	defer l.Close()
 	return l.Addr().String()
 }
 

@@ -117,7 +117,7 @@ func golden(t *testing.T, c prometheus.Collector, name string, metrics ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	if err := testutil.CollectAndCompare(c, f, metrics...); err != nil {
 		t.Error(err)
 	}

@@ -71,7 +71,7 @@ func (j *journal) run(ctx context.Context) {
 	beat := time.NewTicker(aliveEvery)
 	defer beat.Stop()
 	for {
-		pause := journalPause
+		var pause time.Duration
 		select {
 		case <-ctx.Done():
 			j.write(true)

@@ -61,23 +61,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 	}
 	l.restore()
 
-	readings := make(chan reading)
-	engine := make(chan engineNews)
-	sensors := make(chan sensorNews)
-	feeds, stop := context.WithCancel(ctx)
-	// The journal outlives the loop: it writes what the loop leaves.
-	writing, finish := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	wg.Go(func() { readDevice(feeds, t.opt.Device, l.requests, readings) })
-	wg.Go(func() { followEngine(feeds, t.opt.Containers, l.relist, engine) })
-	wg.Go(func() { runStarts(feeds, t.opt.Starts, l.starts, sensors) })
-	wg.Go(func() { work(feeds, l.finds) })
-	wg.Go(func() { work(feeds, l.tracks) })
-	wg.Go(func() { t.journal.run(writing) })
-	defer wg.Wait()
-	defer finish()
+	readings, engine, sensors, stop := l.feed(ctx)
 	defer stop()
-
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,6 +88,27 @@ func (t *Tracker) Run(ctx context.Context) error {
 			l.onTick(time.Now())
 		}
 		l.settle(time.Now())
+	}
+}
+
+// feed starts everything that waits for the outside. stop ends it, and returns
+// when what the loop left is written.
+func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-chan sensorNews, func()) {
+	readings, engine, sensors := make(chan reading), make(chan engineNews), make(chan sensorNews)
+	feeds, stop := context.WithCancel(ctx)
+	// The journal outlives the loop: it writes what the loop leaves.
+	writing, finish := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { readDevice(feeds, l.opt.Device, l.requests, readings) })
+	wg.Go(func() { followEngine(feeds, l.opt.Containers, l.relist, engine) })
+	wg.Go(func() { runStarts(feeds, l.opt.Starts, l.starts, sensors) })
+	wg.Go(func() { work(feeds, l.finds) })
+	wg.Go(func() { work(feeds, l.tracks) })
+	wg.Go(func() { l.journal.run(writing) })
+	return readings, engine, sensors, func() {
+		stop()
+		finish()
+		wg.Wait()
 	}
 }
 
@@ -221,47 +227,6 @@ func (l *loop) onEngine(n engineNews) {
 	default:
 		l.m.Containers(n.list, now)
 		l.relisted = now
-	}
-}
-
-func (l *loop) onSensor(n sensorNews) {
-	_, busy := n.sensor.(sensor.BusyTracker)
-	l.sensor = n.sensor
-	clear(l.tracked)
-	l.m.SensorInUse(n.source, n.reason, busy)
-	for _, c := range l.Snapshot().Containers {
-		l.discover(c.PID)
-	}
-	l.hurry()
-}
-
-// discover lets the sensor look for a copy of libcuda that only this container
-// has. It works off the loop; when too many wait, the device's list remains.
-func (l *loop) discover(pid int) {
-	f, ok := l.sensor.(sensor.Finder)
-	if !ok || pid <= 0 {
-		return
-	}
-	l.later(l.finds, func() {
-		if err := f.Discover(pid); err != nil {
-			l.log.Debug("libcuda of a container was not looked for", "pid", pid, "err", err)
-		}
-	})
-}
-
-func (l *loop) release(id string) {
-	f, ok := l.sensor.(sensor.Finder)
-	c, known := l.Snapshot().FindContainer(id)
-	if ok && known && c.PID > 0 {
-		l.later(l.finds, func() { f.Release(c.PID) })
-	}
-}
-
-func (l *loop) later(queue chan<- func(), job func()) {
-	select {
-	case queue <- job:
-	default:
-		l.log.Warn("too many containers and processes start at once: some are followed by the device's list alone")
 	}
 }
 

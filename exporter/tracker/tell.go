@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker/machine"
 )
@@ -48,32 +47,5 @@ func (l *loop) tellPart(what string, was, is bool, old, reason string) {
 		l.log.Info(what + " answers")
 	case reason != "" && reason != old:
 		l.log.Warn(what+" is in trouble; what depends on it is as last seen", "err", reason)
-	}
-}
-
-// trackBusy has the sensor follow the launches of exactly those processes whose
-// container asks for it: each costs the tenant something.
-func (l *loop) trackBusy() {
-	tracker, ok := l.sensor.(sensor.BusyTracker)
-	if !ok {
-		return
-	}
-	want := map[int]bool{}
-	for _, pid := range l.m.BusyProcesses() {
-		want[pid] = true
-		if !l.tracked[pid] {
-			l.tracked[pid] = true
-			l.later(l.tracks, func() {
-				if err := tracker.Track(pid); err != nil {
-					l.log.Warn("busy intervals of a process cannot be followed", "pid", pid, "err", err)
-				}
-			})
-		}
-	}
-	for pid := range l.tracked {
-		if !want[pid] {
-			delete(l.tracked, pid)
-			l.later(l.tracks, func() { tracker.Untrack(pid) })
-		}
 	}
 }

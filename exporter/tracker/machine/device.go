@@ -148,7 +148,7 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 		p.seen = nil
 	case o.restored:
 		// It left the list while nobody looked: that end was not seen.
-		if o.used != nil && len(o.used) > 0 {
+		if len(o.used) > 0 {
 			m.end(p, task.Lost, task.Mark{Time: now, Source: task.SourceRestart,
 				ErrorBound: task.SecondsOf(now.Sub(p.listedAt))})
 			return

@@ -12,12 +12,12 @@ import (
 type FactKind string
 
 const (
-	// Began: a task began on GPU. Told once for each GPU of a task, as soon as
+	// Began says that a task began on GPU. Told once for each GPU of a task, as soon as
 	// that GPU is known, and at the end at the latest (GPU is then "unknown").
 	Began FactKind = "began"
-	// Ended: a task ended or was lost; its GPUs are all that it ever used.
+	// Ended says that a task ended or was lost; its GPUs are all that it ever used.
 	Ended FactKind = "ended"
-	// Appeared: a container was seen for the first time.
+	// Appeared says that a container was seen for the first time.
 	Appeared FactKind = "appeared"
 )
 

@@ -21,7 +21,7 @@ func open(t *testing.T, dir string) *store.File {
 	if err != nil || aside != nil {
 		t.Fatal(err, aside)
 	}
-	t.Cleanup(func() { f.Close() }) //nolint:errcheck // a second Close does nothing
+	t.Cleanup(func() { f.Close() })
 	return f
 }
 
@@ -97,7 +97,7 @@ func TestDamagedFileIsMovedAside(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer f.Close() //nolint:errcheck // read only
+			defer f.Close()
 			if aside == nil || !strings.Contains(aside.Error(), ".broken") {
 				t.Errorf("nothing says that the file was moved: %v", aside)
 			}

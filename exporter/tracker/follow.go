@@ -1,0 +1,71 @@
+package tracker
+
+import "github.com/laxity/laxity/exporter/sensor"
+
+func (l *loop) onSensor(n sensorNews) {
+	_, busy := n.sensor.(sensor.BusyTracker)
+	l.sensor = n.sensor
+	clear(l.tracked)
+	l.m.SensorInUse(n.source, n.reason, busy)
+	for _, c := range l.Snapshot().Containers {
+		l.discover(c.PID)
+	}
+	l.hurry()
+}
+
+// discover lets the sensor look for a copy of libcuda that only this container
+// has. It works off the loop; when too many wait, the device's list remains.
+func (l *loop) discover(pid int) {
+	f, ok := l.sensor.(sensor.Finder)
+	if !ok || pid <= 0 {
+		return
+	}
+	l.later(l.finds, func() {
+		if err := f.Discover(pid); err != nil {
+			l.log.Debug("libcuda of a container was not looked for", "pid", pid, "err", err)
+		}
+	})
+}
+
+func (l *loop) release(id string) {
+	f, ok := l.sensor.(sensor.Finder)
+	c, known := l.Snapshot().FindContainer(id)
+	if ok && known && c.PID > 0 {
+		l.later(l.finds, func() { f.Release(c.PID) })
+	}
+}
+
+func (l *loop) later(queue chan<- func(), job func()) {
+	select {
+	case queue <- job:
+	default:
+		l.log.Warn("too many containers and processes start at once: some are followed by the device's list alone")
+	}
+}
+
+// trackBusy has the sensor follow the launches of exactly those processes whose
+// container asks for it: each costs the tenant something.
+func (l *loop) trackBusy() {
+	tracker, ok := l.sensor.(sensor.BusyTracker)
+	if !ok {
+		return
+	}
+	want := map[int]bool{}
+	for _, pid := range l.m.BusyProcesses() {
+		want[pid] = true
+		if !l.tracked[pid] {
+			l.tracked[pid] = true
+			l.later(l.tracks, func() {
+				if err := tracker.Track(pid); err != nil {
+					l.log.Warn("busy intervals of a process cannot be followed", "pid", pid, "err", err)
+				}
+			})
+		}
+	}
+	for pid := range l.tracked {
+		if !want[pid] {
+			delete(l.tracked, pid)
+			l.later(l.tracks, func() { tracker.Untrack(pid) })
+		}
+	}
+}
