@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -138,6 +139,9 @@ func TestDeadlineRequests(t *testing.T) {
 			var answer struct{ Error, Hint string }
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || (tt.code != 200) != (answer.Error != "" && answer.Hint != "") {
 				t.Errorf("answer %s, %v", w.Body, err)
+			}
+			if tt.code == 200 && !strings.Contains(w.Body.String(), fmt.Sprintf(`"deadline_seconds":%v`, tt.deadline)) {
+				t.Errorf("answer %s, want the container with its new deadline", w.Body)
 			}
 			a.await("the deadline", func(s *task.Snapshot) bool { return s.Containers[0].Spec.Deadline == tt.deadline })
 		})

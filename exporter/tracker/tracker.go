@@ -153,27 +153,24 @@ func (t *Tracker) SetDeadline(ctx context.Context, ref string, relative time.Dur
 		return c, ErrUnknownContainer
 	}
 	stored := make(chan error, 1)
-	found := make(chan bool, 1)
 	ask := func() {
-		ok := t.machine.SetDeadline(c.ID, task.SecondsOf(relative), time.Now())
-		found <- ok
-		if ok {
-			t.journal.put(t.machine.TakeChanges(), stored)
+		changed, ok := t.machine.SetDeadline(c.ID, task.SecondsOf(relative), time.Now())
+		if !ok {
+			stored <- ErrUnknownContainer
+			return
 		}
+		c = changed // read after stored has an answer
+		t.journal.put(t.machine.TakeChanges(), stored)
 	}
 	select {
 	case t.asks <- ask:
 	case <-ctx.Done():
 		return c, ctx.Err()
 	}
-	if !<-found {
-		return c, ErrUnknownContainer
-	}
 	select {
 	case err := <-stored:
-		c, _ = t.Snapshot().FindContainer(c.ID)
 		return c, err
 	case <-ctx.Done():
-		return c, ctx.Err()
+		return task.Container{}, ctx.Err()
 	}
 }

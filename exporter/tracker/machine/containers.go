@@ -160,11 +160,11 @@ func (b *box) override(d task.Seconds) {
 // SetDeadline changes the relative deadline of a container, seconds; 0 goes back
 // to its label. It holds for the container's next tasks and for its unfinished
 // ones, counted from their start: who changes a deadline while a task runs wants
-// it to count now. It reports false for an unknown container.
-func (m *Machine) SetDeadline(id string, relative task.Seconds, now time.Time) bool {
+// it to count now. It returns the container as it is then; false for an unknown one.
+func (m *Machine) SetDeadline(id string, relative task.Seconds, now time.Time) (task.Container, bool) {
 	b := m.containers[id]
 	if b == nil {
-		return false
+		return task.Container{}, false
 	}
 	if relative > 0 {
 		o := Override{Deadline: relative, Set: now}
@@ -183,7 +183,7 @@ func (m *Machine) SetDeadline(id string, relative task.Seconds, now time.Time) b
 		}
 	}
 	m.changed = true
-	return true
+	return b.published(), true
 }
 
 // trimOverrides forgets the oldest overrides of containers that do not run: a

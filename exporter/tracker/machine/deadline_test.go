@@ -14,10 +14,10 @@ func TestDeadlineSetAtRunTime(t *testing.T) {
 	w.run(0, web, nil)
 	w.meet(pid, web)
 	w.sense(1, pid, sensor.ContextMade)
-	if w.m.SetDeadline(id("nobody"), 5, at(2)) {
+	if _, ok := w.m.SetDeadline(id("nobody"), 5, at(2)); ok {
 		t.Error("a container that does not exist has a deadline now")
 	}
-	if !w.m.SetDeadline(id(web), 5, at(2)) {
+	if c, ok := w.m.SetDeadline(id(web), 5, at(2)); !ok || c.Spec.Deadline != 5 {
 		t.Fatal("refused")
 	}
 	same(t, "deadline of the unfinished task", w.one().Deadline, at(6))
