@@ -50,6 +50,7 @@ type taskOffsets struct {
 	leader int32 // group_leader: the process's main thread
 	start  int32 // start_boottime: nanoseconds since boot
 	execs  int32 // self_exec_id: how often it has called exec
+	tgid   int32 // the process's PID
 }
 
 // kernelOffsets reads them from the kernel's own description of its types. nil:
@@ -64,7 +65,7 @@ func kernelOffsets() *taskOffsets {
 		return nil
 	}
 	var o taskOffsets
-	for name, to := range map[string]*int32{"group_leader": &o.leader, "start_boottime": &o.start, "self_exec_id": &o.execs} {
+	for name, to := range map[string]*int32{"group_leader": &o.leader, "start_boottime": &o.start, "self_exec_id": &o.execs, "tgid": &o.tgid} {
 		offset, ok := memberOffset(task.Members, name)
 		if !ok {
 			return nil

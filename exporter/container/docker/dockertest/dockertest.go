@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	api "github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
 )
 
 // Prefix begins the name of every container and image that a test makes.
@@ -80,19 +82,51 @@ type Spec struct {
 // Start creates and starts a container, and removes it when the test ends.
 func Start(t testing.TB, c *client.Client, s Spec) (id string) {
 	t.Helper()
+	id = create(t, c, s, false)
+	start(t, c, id)
+	return id
+}
+
+// Talk is Start, with the container's input and output.
+func Talk(t testing.TB, c *client.Client, s Spec) (id string, stdin io.Writer, stdout io.Reader) {
+	t.Helper()
+	id = create(t, c, s, true)
+	stream, err := c.ContainerAttach(t.Context(), id, api.AttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
+	if err != nil {
+		t.Fatal("attach to container:", err)
+	}
+	t.Cleanup(stream.Close)
+	stdout, out := io.Pipe()
+	go func() {
+		_, err := stdcopy.StdCopy(out, os.Stderr, stream.Reader)
+		_ = out.CloseWithError(err)
+	}()
+	start(t, c, id)
+	return id, stream.Conn, stdout
+}
+
+func start(t testing.TB, c *client.Client, id string) {
+	t.Helper()
+	if err := c.ContainerStart(t.Context(), id, api.StartOptions{}); err != nil {
+		t.Fatal("start container:", err)
+	}
+}
+
+func create(t testing.TB, c *client.Client, s Spec, talk bool) (id string) {
+	t.Helper()
 	if s.Name == "" {
 		s.Name = UniqueName()
 	}
 	created, err := c.ContainerCreate(t.Context(),
-		&api.Config{Image: s.Image, Cmd: s.Command, Labels: s.Labels, Env: s.Env},
+		&api.Config{
+			Image: s.Image, Cmd: s.Command, Labels: s.Labels, Env: s.Env,
+			OpenStdin: talk, StdinOnce: talk, AttachStdin: talk, AttachStdout: talk, AttachStderr: talk,
+		},
 		&api.HostConfig{Binds: s.Binds, NetworkMode: "none", Init: new(bool)}, nil, nil, s.Name)
 	if err != nil {
 		t.Fatal("create container:", err)
 	}
 	t.Cleanup(func() { remove(t, c, created.ID) })
-	if err := c.ContainerStart(t.Context(), created.ID, api.StartOptions{}); err != nil {
-		t.Fatal("start container:", err)
-	}
 	return created.ID
 }
 

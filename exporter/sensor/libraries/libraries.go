@@ -1,0 +1,180 @@
+// Package libraries keeps account of which files of the CUDA driver are in use,
+// and by which containers, for the sensors that watch such files.
+//
+// It imports internal/cudaprobe/cudafile and the standard library.
+package libraries
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+// Watcher begins and ends to watch one file. Watch must not keep the file, which
+// is closed afterwards. An error of Watch that wraps cudafile.ErrNotDriver is for
+// ever: the file is not offered again.
+type Watcher interface {
+	Watch(file *cudafile.File) error
+	Unwatch(id cudafile.ID)
+}
+
+// Registry is the account. It is safe for concurrent use.
+type Registry struct {
+	finder  cudafile.Finder
+	watcher Watcher
+
+	mu    sync.Mutex
+	users map[int]map[cudafile.ID]bool // process → its files; 0 is the host
+	files map[cudafile.ID]string       // watched → where it was found
+	other map[cudafile.ID]bool         // looked at, and not the driver
+}
+
+const host = 0
+
+// maxOther bounds what is remembered of files that are not the driver.
+const maxOther = 1024
+
+// New makes an empty account.
+func New(proc string, w Watcher) *Registry {
+	return &Registry{
+		finder: cudafile.Finder{Proc: proc}, watcher: w,
+		users: map[int]map[cudafile.ID]bool{},
+		files: map[cudafile.ID]string{},
+		other: map[cudafile.ID]bool{},
+	}
+}
+
+// Discover looks for the files of a process and watches them. It replaces what
+// was known of this process.
+func (r *Registry) Discover(pid int) error {
+	files, err := r.finder.Container(pid)
+	if err != nil {
+		return err
+	}
+	return r.update(pid, files)
+}
+
+// DiscoverHost looks for the files of the host.
+func (r *Registry) DiscoverHost() error { return r.update(host, r.finder.Host()) }
+
+func (r *Registry) update(user int, files []*cudafile.File) error {
+	defer cudafile.CloseAll(files)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	uses := map[cudafile.ID]bool{}
+	for _, file := range files {
+		if err := r.watch(file); err != nil {
+			errs = append(errs, err)
+		} else if _, watched := r.files[file.ID]; watched {
+			uses[file.ID] = true
+		}
+	}
+	r.users[user] = uses
+	r.drop()
+	return errors.Join(errs...)
+}
+
+func (r *Registry) watch(file *cudafile.File) error {
+	if _, watched := r.files[file.ID]; watched || r.other[file.ID] {
+		return nil
+	}
+	err := r.watcher.Watch(file)
+	switch {
+	case errors.Is(err, cudafile.ErrNotDriver):
+		if len(r.other) >= maxOther {
+			clear(r.other)
+		}
+		r.other[file.ID] = true
+		return nil
+	case err != nil:
+		return err
+	}
+	r.files[file.ID] = file.Path
+	return nil
+}
+
+// drop lets go of files that nobody uses.
+func (r *Registry) drop() {
+	for id := range r.files {
+		if !r.used(id) {
+			r.watcher.Unwatch(id)
+			delete(r.files, id)
+		}
+	}
+}
+
+func (r *Registry) used(id cudafile.ID) bool {
+	for _, uses := range r.users {
+		if uses[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// Release ends what only this process needed.
+func (r *Registry) Release(pid int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.users, pid)
+	r.drop()
+}
+
+// Paths tells where the watched files were found, in no order.
+func (r *Registry) Paths() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var paths []string
+	for _, path := range r.files {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// Keep looks again at the host and at every process now and then, until ctx
+// ends: drivers are upgraded, and programs load copies that were not there when
+// they began. Processes that are gone are released.
+func (r *Registry) Keep(ctx context.Context, every time.Duration, log *slog.Logger) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			r.rescan(log)
+		}
+	}
+}
+
+func (r *Registry) rescan(log *slog.Logger) {
+	if err := r.DiscoverHost(); err != nil {
+		log.Warn("the host's CUDA driver cannot be watched", "err", err)
+	}
+	for _, pid := range r.processes() {
+		switch err := r.Discover(pid); {
+		case errors.Is(err, os.ErrNotExist):
+			r.Release(pid)
+		case err != nil:
+			log.Warn("a container's CUDA driver cannot be watched", "pid", pid, "err", err)
+		}
+	}
+}
+
+func (r *Registry) processes() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var pids []int
+	for pid := range r.users {
+		if pid != host {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

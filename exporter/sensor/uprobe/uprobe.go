@@ -1,0 +1,167 @@
+// Package uprobe is sensor.Starts by uprobes on libcuda: exact to microseconds,
+// for every process of every container, at no cost to kernel launches. It is also
+// sensor.BusyTracker, for processes that ask for it.
+//
+// It imports exporter/sensor, exporter/sensor/libraries, exporter/task,
+// internal/cudaprobe and the standard library.
+package uprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/sensor/libraries"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+// defaultRescan is how often known places are searched again.
+const defaultRescan = 30 * time.Second
+
+// Options change how the sensor works; the zero value is right.
+type Options struct {
+	// Proc is where the host's proc file system is mounted. Empty: /proc.
+	Proc string
+	// Rescan is how often the host and known containers are searched again for
+	// the driver. 0: every 30 s.
+	Rescan time.Duration
+	// Log gets a line when a file cannot be watched. Nil: nothing.
+	Log *slog.Logger
+}
+
+// Sensor tells what processes do with CUDA.
+type Sensor struct {
+	probe     *cudaprobe.Probe
+	libraries *libraries.Registry
+	rescan    time.Duration
+	log       *slog.Logger
+}
+
+var (
+	_ sensor.Starts      = (*Sensor)(nil)
+	_ sensor.Finder      = (*Sensor)(nil)
+	_ sensor.BusyTracker = (*Sensor)(nil)
+)
+
+// New loads the probes and attaches them to the host's CUDA driver, if there is
+// one; events are kept for Run from here on. The error wraps
+// sensor.ErrUnsupported where the kernel does not let us.
+func New(o Options) (*Sensor, error) {
+	probe, err := cudaprobe.New(cudaprobe.Options{Proc: o.Proc})
+	if err != nil {
+		return nil, translate(err)
+	}
+	s := &Sensor{probe: probe, rescan: o.Rescan, log: o.Log}
+	if s.rescan <= 0 {
+		s.rescan = defaultRescan
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.libraries = libraries.New(o.Proc, watcher{probe})
+	if err := s.libraries.DiscoverHost(); err != nil {
+		return nil, errors.Join(translate(err), probe.Close())
+	}
+	return s, nil
+}
+
+// Supported says whether this machine can do it; nil if so, else an error that
+// wraps sensor.ErrUnsupported with the reason.
+func Supported(o Options) error {
+	return translate(cudaprobe.Check(cudaprobe.Options{Proc: o.Proc}))
+}
+
+// Run implements sensor.Starts. It may run once: all probes are gone afterwards.
+func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var helpers sync.WaitGroup
+	helpers.Go(func() { s.libraries.Keep(ctx, s.rescan, s.log) })
+	helpers.Go(func() {
+		<-ctx.Done()
+		if err := s.probe.Close(); err != nil {
+			s.log.Warn("uprobes were not given back cleanly", "err", err)
+		}
+	})
+	defer helpers.Wait()
+	defer cancel()
+	for {
+		e, err := s.probe.Next()
+		switch {
+		case errors.Is(err, cudaprobe.ErrClosed):
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("uprobe sensor: %w", err)
+		}
+		select {
+		case events <- convert(e):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Close gives the probes back without Run, or ends Run.
+func (s *Sensor) Close() error { return s.probe.Close() }
+
+// Discover implements sensor.Finder. It takes any process: call it too for one
+// that a device lists and that sent no event.
+func (s *Sensor) Discover(pid int) error { return translate(s.libraries.Discover(pid)) }
+
+// Release implements sensor.Finder.
+func (s *Sensor) Release(pid int) { s.libraries.Release(pid) }
+
+// Track implements sensor.BusyTracker.
+func (s *Sensor) Track(pid int) error { return translate(s.probe.Track(pid)) }
+
+// Untrack implements sensor.BusyTracker.
+func (s *Sensor) Untrack(pid int) { s.probe.Untrack(pid) }
+
+// Stats is what the sensor has to do, and what it missed.
+type Stats struct {
+	Libraries []string // the files that are watched, as their roots name them
+	Tracked   int      // processes whose launches are followed
+	Lost      uint64   // events that found no room in the buffer
+}
+
+// Stats tells the present state.
+func (s *Sensor) Stats() Stats {
+	probe := s.probe.Stats()
+	return Stats{Libraries: s.libraries.Paths(), Tracked: probe.Tracked, Lost: probe.Lost}
+}
+
+var kinds = map[cudaprobe.Kind]sensor.Kind{
+	cudaprobe.InitCalled:    sensor.Init,
+	cudaprobe.ContextCalled: sensor.ContextMade,
+	cudaprobe.Launched:      sensor.Launched,
+	cudaprobe.Done:          sensor.WorkDone,
+}
+
+func convert(e cudaprobe.Event) sensor.Event {
+	return sensor.Event{
+		PID: e.PID, Kind: kinds[e.Kind], Time: e.Time,
+		Source: task.SourceUprobe, ErrorBound: e.ErrorBound,
+	}
+}
+
+func translate(err error) error {
+	if errors.Is(err, cudaprobe.ErrUnsupported) {
+		return fmt.Errorf("%w: %w", sensor.ErrUnsupported, err)
+	}
+	return err
+}
+
+// watcher makes the probe a libraries.Watcher.
+type watcher struct{ probe *cudaprobe.Probe }
+
+func (w watcher) Watch(file *cudafile.File) error {
+	_, err := w.probe.Add(file)
+	return err
+}
+
+func (w watcher) Unwatch(id cudafile.ID) { w.probe.Remove(id) }

@@ -1,0 +1,106 @@
+package uprobe_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/sensor/sensortest"
+	"github.com/laxity/laxity/exporter/sensor/uprobe"
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+)
+
+var conformance = sensortest.Case{
+	Open: func(t testing.TB) sensortest.Starts { return open(t) },
+	Kind: sensor.Init,
+	Begin: func(p *cudatest.Program) cudatest.Called {
+		return p.Call("cuInit")
+	},
+}
+
+func open(t testing.TB) *uprobe.Sensor {
+	t.Helper()
+	s, err := uprobe.New(uprobe.Options{Rescan: 50 * time.Millisecond})
+	if errors.Is(err, unix.EPERM) || errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) { conformance.Conformance(t) }
+
+func TestLifeOfATask(t *testing.T) {
+	built := cudatest.Build(t)
+	r := conformance.Run(t)
+	p := built.Start(t)
+	p.Open()
+	if err := r.Discover(p.PID); err != nil {
+		t.Fatal(err)
+	}
+	r.Expect(t, p, sensor.Init, p.Call("cuInit"))
+	tracker := r.Starts.(sensor.BusyTracker)
+	if err := tracker.Track(p.PID); err != nil {
+		t.Fatal(err)
+	}
+	r.Expect(t, p, sensor.ContextMade, p.Call("cuDevicePrimaryCtxRetain"))
+	for range 3 {
+		r.Expect(t, p, sensor.Launched, p.Call("cuLaunchKernel"))
+		p.CallTimes("cuLaunchKernel", 100)
+		r.Expect(t, p, sensor.WorkDone, p.Call("cuStreamSynchronize"))
+	}
+	tracker.Untrack(p.PID)
+	tracker.Untrack(p.PID)
+}
+
+// A program loads a copy that was not there when its container began.
+func TestRescanFindsWhatCameLater(t *testing.T) {
+	built := cudatest.Build(t)
+	r := conformance.Run(t)
+	p := built.Start(t)
+	if err := r.Discover(p.PID); err != nil {
+		t.Fatal(err)
+	}
+	p.Open()
+	s := r.Starts.(*uprobe.Sensor)
+	for end := time.Now().Add(30 * time.Second); len(s.Stats().Libraries) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it was not found")
+		}
+	}
+	r.Expect(t, p, sensor.Init, p.Call("cuInit"))
+}
+
+// What only one process used is not kept once that has gone.
+func TestRescanReleasesTheGone(t *testing.T) {
+	built := cudatest.Build(t)
+	r := conformance.Run(t)
+	s := r.Starts.(*uprobe.Sensor)
+	t.Run("process", func(t *testing.T) {
+		p := built.Start(t) // ends with this subtest
+		p.Open()
+		if err := r.Discover(p.PID); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Stats().Libraries) != 1 {
+			t.Fatalf("%+v", s.Stats())
+		}
+	})
+	for end := time.Now().Add(30 * time.Second); len(s.Stats().Libraries) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still watched: %+v", s.Stats())
+		}
+	}
+}
+
+func TestSupported(t *testing.T) {
+	if err := uprobe.Supported(uprobe.Options{}); err != nil && !errors.Is(err, sensor.ErrUnsupported) {
+		t.Error(err)
+	}
+}

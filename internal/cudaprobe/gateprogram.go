@@ -1,0 +1,128 @@
+package cudaprobe
+
+import (
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// Numbers of the kernel's interface.
+const (
+	sigHup, sigInt, sigQuit, sigTerm, sigCont, sigStop = 1, 2, 3, 15, 18, 19
+
+	pidTypeTGID = 1 // enum pid_type: the whole process
+)
+
+// jumpIfOpen goes to a label when the gate is open for everybody, or where that
+// cannot be read.
+func (b *builder) jumpIfOpen(m gateMaps, label string) {
+	b.add(asm.StoreImm(frame, scratch, 0, asm.Word))
+	b.lookup(m.open, scratch)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, label),
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.JNE.Imm(asm.R1, 0, label),
+	)
+}
+
+// jumpIfAdmitted goes to a label when the process at keyAt may launch.
+func (b *builder) jumpIfAdmitted(m gateMaps, keyAt int32, label string) {
+	b.lookup(m.admitted, keyAt)
+	b.add(asm.JNE.Imm(asm.R0, 0, label))
+}
+
+// gateLaunch stops a process at the entry of a launch unless it is admitted. The
+// record is written first; without one nothing is stopped. Then it looks again:
+// whoever admits does so before it sends SIGCONT and takes the record away.
+//
+// Of an admitted process it tells the first launch after idleness, as the
+// program of Track does; see launch for why the counters can be trusted.
+func gateLaunch(m gateMaps, t *taskOffsets) asm.Instructions {
+	b := &builder{maps: m.maps, task: t}
+	b.now()
+	b.who()
+	b.lookup(m.busy, evPID)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, "exit"), // not gated any more
+		asm.Mov.Imm(asm.R1, 1),
+		atomicOp(asm.FetchAdd, asm.R0, asm.R1, busyLaunched), // r1 = launches before
+		asm.LoadMem(asm.R2, asm.R0, busyDone, asm.DWord),
+		asm.Mov.Reg(state, asm.R1),
+		asm.Sub.Reg(state, asm.R2), // 0: it was idle
+	)
+	b.jumpIfAdmitted(m, evPID, "admitted")
+	b.jumpIfOpen(m, "admitted")
+	b.marks()
+	b.add(asm.LoadMapPtr(asm.R1, m.held.FD()))
+	b.arg(asm.R2, evPID)
+	b.arg(asm.R3, evTime)
+	b.add(
+		asm.Mov.Imm(asm.R4, int32(ebpf.UpdateAny)),
+		asm.FnMapUpdateElem.Call(),
+		asm.JNE.Imm(asm.R0, 0, "lost"),
+	)
+	b.jumpIfAdmitted(m, evPID, "forget")
+	b.jumpIfOpen(m, "forget")
+	b.add(
+		asm.Mov.Imm(asm.R1, sigStop),
+		asm.FnSendSignal.Call(),
+		asm.JNE.Imm(asm.R0, 0, "forget"),
+	)
+	b.send(Held)
+
+	b.label("forget")
+	b.delete(m.held, evPID)
+	b.label("admitted")
+	b.add(asm.JNE.Imm(state, 0, "exit"))
+	b.noMarks()
+	b.send(Launched)
+	b.lost()
+	return b.finish()
+}
+
+// keepStopped runs whenever a signal is generated, wherever. A SIGCONT to a
+// process that the gate holds, and has not admitted, would let the launch slip
+// through at which it stands: before the threads that it woke get back to their
+// program, the process is stopped again. stop is the kernel's function for that;
+// 0: there is none, and user space does it, later.
+//
+// Signals that ask a process to end are told: a stopped one does not hear them.
+func keepStopped(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
+	b := &builder{maps: m.maps, task: t}
+	const signal = state
+	b.add(
+		asm.LoadMem(signal, asm.R1, 0, asm.DWord), // the first argument
+		asm.LoadMem(task, asm.R1, 16, asm.DWord),  // the third
+		asm.JEq.Imm(signal, sigCont, "matters"),
+		asm.JEq.Imm(signal, sigTerm, "matters"),
+		asm.JEq.Imm(signal, sigInt, "matters"),
+		asm.JEq.Imm(signal, sigHup, "matters"),
+		asm.JNE.Imm(signal, sigQuit, "exit"),
+	)
+	b.label("matters")
+	b.add(
+		asm.LoadMem(asm.R0, task, int16(t.tgid), asm.Word),
+		asm.StoreMem(frame, evPID, asm.R0, asm.Word),
+		asm.StoreImm(frame, evTID, 0, asm.Word),
+	)
+	b.lookup(m.held, evPID)
+	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
+	b.jumpIfAdmitted(m, evPID, "exit")
+	b.jumpIfOpen(m, "exit")
+	b.now()
+	b.noMarks()
+	b.add(asm.JNE.Imm(signal, sigCont, "asked"))
+	if stop != 0 {
+		b.add(
+			asm.Mov.Reg(asm.R1, task),
+			asm.Mov.Imm(asm.R2, sigStop),
+			asm.Mov.Imm(asm.R3, pidTypeTGID),
+			asm.Mov.Imm(asm.R4, 0),
+			asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: stop},
+		)
+	}
+	b.send(Continued)
+	b.label("asked")
+	b.send(AskedToEnd)
+	b.lost()
+	return b.finish()
+}
