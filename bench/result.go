@@ -59,6 +59,8 @@ type Env struct {
 	Device string
 	// Args holds the experiment's own settings, name → value.
 	Args map[string]string
+	// NewEngine makes the rules engine of `laxity up`; nil where there is none.
+	NewEngine func(targets []EngineTarget) (Engine, error)
 }
 
 // Row is one task or sample as measured. Times and durations are in seconds,

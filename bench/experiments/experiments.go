@@ -9,11 +9,12 @@ import (
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/overhead"
+	"github.com/laxity/laxity/bench/scale"
 )
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment()}
+	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment(), scale.Experiment()}
 }
 
 // Names returns their names.

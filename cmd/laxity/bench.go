@@ -14,9 +14,11 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/experiments"
+	"github.com/laxity/laxity/cmd/laxity/internal/engine"
 	"github.com/laxity/laxity/cmd/laxity/internal/view"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/rules"
 )
 
 const benchHelp = `Measure Laxity beside its alternatives, in one run, and print a table.
@@ -39,7 +41,7 @@ func (c *cli) addBench() {
 	}
 	cmd := c.command("bench", benchHelp+"\n\nExperiments:\n\n  "+strings.Join(title, "\n  "),
 		func(ctx context.Context, _ *slog.Logger) error {
-			env.Args = set
+			env.Args, env.NewEngine = set, newBenchEngine
 			env.Log = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
 			e, ok := experiments.Find(name)
 			if !ok {
@@ -112,6 +114,27 @@ func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, ou
 		fmt.Fprintf(c.out, "\nstored as %s\n", path)
 	}
 	return errors.Join(err, werr)
+}
+
+// benchEngine lends the engine inside this program to experiments.
+type benchEngine struct{ *engine.Engine }
+
+func newBenchEngine(targets []bench.EngineTarget) (bench.Engine, error) {
+	o := engine.Options{Rules: rules.FS}
+	for _, t := range targets {
+		o.Targets = append(o.Targets, engine.Target(t))
+	}
+	e, err := engine.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return benchEngine{e}, nil
+}
+
+func (e benchEngine) Evaluate(ctx context.Context) (ingest, rules time.Duration, err error) {
+	err = e.Engine.Evaluate(ctx)
+	t := e.Timing()
+	return t.Ingest, t.Rules, err
 }
 
 // describe names the GPUs and the driver.

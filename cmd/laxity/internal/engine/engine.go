@@ -96,6 +96,7 @@ type Engine struct {
 	groups  []*rules.Group
 	ledger  ledger
 	last    atomic.Int64 // the latest timestamp written, Unix milliseconds
+	timing  Timing
 }
 
 // New opens the database and loads the rules. A rules file that does not parse
@@ -232,12 +233,15 @@ func (e *Engine) Evaluate(ctx context.Context) error {
 	// Samples have millisecond timestamps, which must increase.
 	ts := time.UnixMilli(max(e.opts.Now().UnixMilli(), e.last.Load()+1))
 	e.last.Store(ts.UnixMilli())
+	begin := time.Now()
 	if err := e.ingest(ctx, ts); err != nil {
 		return err
 	}
+	e.timing.Ingest = time.Since(begin)
 	for _, g := range e.groups {
 		g.Eval(ctx, ts)
 	}
+	e.timing.Rules = time.Since(begin) - e.timing.Ingest
 	if ctx.Err() == nil { // else an interrupted evaluation would look like resolved alerts
 		e.outbox.put(e.ledger.update(ts, firing(e.groups), e.opts.Resend)...)
 	}
@@ -255,6 +259,19 @@ func (e *Engine) ingest(ctx context.Context, ts time.Time) error {
 		return fmt.Errorf("engine: write samples: %w; is the disk full?", err)
 	}
 	return nil
+}
+
+// Timing is what one evaluation took.
+type Timing struct {
+	Ingest time.Duration // gathering the metrics and writing them
+	Rules  time.Duration
+}
+
+// Timing returns what the latest evaluation took.
+func (e *Engine) Timing() Timing {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.timing
 }
 
 // Query evaluates an instant query at a time; the zero time is the latest

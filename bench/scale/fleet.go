@@ -1,0 +1,149 @@
+package scale
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/laxity/laxity/exporter/collector"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const (
+	gpusPerNode       = 4
+	containersPerNode = 8
+	gpuMemory         = 80 << 30
+	// kinds is how many different nodes there are; the others are copies.
+	kinds = 64
+)
+
+// nodeName is the target label of node i.
+func nodeName(i int) string { return fmt.Sprintf("n%05d", i) }
+
+// fleet is what the exporters of all nodes say, by kind.
+type fleet struct {
+	families [kinds][]*dto.MetricFamily
+	// pages are the same as text, with placeholder for the node's name.
+	pages [kinds][]byte
+}
+
+// placeholder is as long as a node's name, so that pages keep their size.
+const placeholder = "@@@@@@"
+
+// newFleet makes up the nodes, repeatable by seed. The exporter's own collector
+// makes metrics of them, so that they are as many as in reality.
+func newFleet(seed uint64, now time.Time) (*fleet, error) {
+	f := &fleet{}
+	for k := range f.families {
+		families, err := familiesOf(rand.New(rand.NewPCG(seed, uint64(k))), now)
+		if err != nil {
+			return nil, err
+		}
+		f.families[k] = families
+		if f.pages[k], err = textOf(families); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// gatherer is one node's.
+func (f *fleet) gatherer(i int) prometheus.Gatherer {
+	families := f.families[i%kinds]
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil })
+}
+
+// page is one node's metrics with its name on them, as text.
+func (f *fleet) page(i int) []byte {
+	return bytes.ReplaceAll(f.pages[i%kinds], []byte(placeholder), []byte(nodeName(i)))
+}
+
+// textOf writes the families as a Prometheus without native histograms gets
+// them, with the label node in each series.
+func textOf(families []*dto.MetricFamily) ([]byte, error) {
+	name, value := "node", placeholder
+	var out bytes.Buffer
+	for _, mf := range families {
+		labelled := &dto.MetricFamily{Name: mf.Name, Type: mf.Type}
+		for _, m := range mf.Metric {
+			c := &dto.Metric{Gauge: m.Gauge, Counter: m.Counter, Summary: m.Summary, Untyped: m.Untyped, Histogram: m.Histogram}
+			c.Label = append([]*dto.LabelPair{{Name: &name, Value: &value}}, m.Label...)
+			labelled.Metric = append(labelled.Metric, c)
+		}
+		if _, err := expfmt.MetricFamilyToText(&out, labelled); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+func familiesOf(random *rand.Rand, now time.Time) ([]*dto.MetricFamily, error) {
+	s := snapshotOf(random, now)
+	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return now }})
+	for _, t := range s.Tasks {
+		c.Began(t, t.GPUs[0])
+	}
+	for _, t := range s.Ended {
+		c.Began(t, t.GPUs[0])
+		c.Ended(t)
+	}
+	c.Polled(time.Millisecond, nil)
+	registry := prometheus.NewRegistry()
+	for _, part := range []prometheus.Collector{c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+		if err := registry.Register(part); err != nil {
+			return nil, err
+		}
+	}
+	return registry.Gather()
+}
+
+// snapshotOf makes one node up: two containers on each GPU, most with deadlines;
+// most GPUs work on one task, one in ten on two; some are full, and on one in
+// twenty nodes a deadline was missed.
+func snapshotOf(random *rand.Rand, now time.Time) *task.Snapshot {
+	s := &task.Snapshot{Time: now, Health: task.Health{DeviceUp: true, EngineUp: true, Sensor: task.SourceUprobe}}
+	for i := range gpusPerNode {
+		g := task.GPU{UUID: fmt.Sprintf("GPU-%08x-%d", random.Uint32(), i), Index: i, Name: "NVIDIA H200", Driver: "580.65",
+			MemoryTotal: gpuMemory, MemoryUsed: uint64(random.Float64() * 0.9 * gpuMemory), Utilization: task.Seconds(random.Float64())}
+		if random.IntN(10) == 0 {
+			g.Utilization = 1
+		}
+		s.GPUs = append(s.GPUs, g)
+	}
+	late := random.IntN(20) == 0
+	for i := range containersPerNode {
+		g := s.GPUs[i%gpusPerNode]
+		c := task.Container{ID: fmt.Sprintf("%064x", random.Uint64()), Name: fmt.Sprintf("tenant-%d", i), Image: "registry.example/team/model:1.4",
+			VisibleGPUs: []string{g.UUID}, MemoryUsed: map[string]uint64{g.UUID: g.MemoryUsed / 2}, SMUtilization: map[string]float64{g.UUID: 0.4},
+			Spec: task.Spec{Managed: true, Class: task.ClassBatch}}
+		if random.IntN(4) > 0 {
+			c.Spec.Deadline, c.Spec.Class = task.Seconds(10+random.IntN(600)), task.ClassDeadline
+		}
+		s.Containers = append(s.Containers, c)
+		last := taskOf(c, g, "last", now.Add(-time.Duration(30+random.IntN(500))*time.Second))
+		last.State, last.End = task.Ended, &task.Mark{Time: last.Start.Time.Add(5 * time.Second), Source: task.SourcePidfd}
+		if late && i == 0 && last.HasDeadline() {
+			last.End.Time = last.Deadline.Add(time.Second)
+		}
+		s.Ended = append(s.Ended, last)
+		if i < gpusPerNode && random.IntN(10) < 7 || i >= gpusPerNode && random.IntN(10) == 0 {
+			s.Tasks = append(s.Tasks, taskOf(c, g, "now", now.Add(-time.Duration(random.IntN(5))*time.Second)))
+		}
+	}
+	return s
+}
+
+func taskOf(c task.Container, g task.GPU, what string, start time.Time) task.Task {
+	t := task.Task{ID: c.Name + what, Container: c.Name, ContainerID: c.ID, GPUs: []string{g.UUID}, State: task.Running,
+		Start: task.Mark{Time: start, Source: task.SourceUprobe}, MemoryUsed: map[string]uint64{g.UUID: g.MemoryUsed / 2}}
+	if c.Spec.Deadline > 0 {
+		t.Deadline = start.Add(c.Spec.Deadline.Duration())
+	}
+	return t
+}

@@ -1,0 +1,234 @@
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/laxity/laxity/actuator/placement/prometheus"
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/rules"
+)
+
+// nodesPerPage is how many nodes share one scrape, so that 10,000 nodes are 100
+// targets.
+const nodesPerPage = 100
+
+func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench.Row, err error) {
+	program, err := exec.LookPath("prometheus")
+	if err != nil {
+		return nil, skipped("no program `prometheus` here: install Prometheus, 2.42 or later")
+	}
+	dir, err := os.MkdirTemp("", "laxity-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	pages := pageServer{f: f}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	web := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
+	go web.Serve(listener) //nolint:errcheck // it ends by Close
+	defer web.Close()      //nolint:errcheck // nothing is under way
+	p, err := startServer(ctx, program, dir, listener.Addr().String(), f.sizing)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+	if err := p.ready(ctx, f.nodes); err != nil {
+		return nil, err
+	}
+	env.Log("the rules know every node")
+	rows, err = p.evaluations(ctx, f.evaluations, f.interval)
+	if err != nil {
+		return rows, err
+	}
+	used, err := bench.ReadUsage(p.cmd.Process.Pid)
+	if err != nil {
+		return rows, err
+	}
+	rows = append(rows, bench.Row{"kind": "memory", "bytes": used.RSSAnon})
+	count, err := series(ctx, p.client)
+	if err != nil {
+		return rows, err
+	}
+	decided, err := decisions(ctx, env, f.sizing, prometheus.NewSource(p.client))
+	return append(append(rows, count), decided...), err
+}
+
+// pageServer answers scrapes: /page/K has the K-th hundred of nodes.
+type pageServer struct{ f *fleetOf }
+
+func (s pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var page int
+	if _, err := fmt.Sscanf(r.URL.Path, "/page/%d", &page); err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	for i := page * nodesPerPage; i < min((page+1)*nodesPerPage, s.f.nodes); i++ {
+		if _, err := w.Write(s.f.page(i)); err != nil {
+			return
+		}
+	}
+}
+
+// promServer is a real Prometheus server.
+type promServer struct {
+	cmd    *exec.Cmd
+	url    string
+	client *prometheus.Client
+	log    string
+	ended  chan error
+}
+
+func startServer(ctx context.Context, program, dir, target string, s sizing) (*promServer, error) {
+	var config strings.Builder
+	interval := s.interval.String()
+	fmt.Fprintf(&config, "global: {scrape_interval: %s, scrape_timeout: %s, evaluation_interval: %s}\nrule_files: [%s]\nscrape_configs:\n",
+		interval, interval, interval, filepath.Join(dir, "rules", "*.yml"))
+	for page := range (s.nodes + nodesPerPage - 1) / nodesPerPage {
+		// The job's name is the exporter's for the first; a job has one path.
+		fmt.Fprintf(&config, "- {job_name: page-%d, metrics_path: /page/%d, honor_labels: true, static_configs: [{targets: ['%s'], labels: {job: laxity-exporter}}]}\n",
+			page, page, target)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "rules"), rulesOnly()); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	p := &promServer{url: "http://" + address, log: filepath.Join(dir, "prometheus.log"), ended: make(chan error, 1)}
+	if p.client, err = prometheus.NewClient(p.url, nil); err != nil {
+		return nil, err
+	}
+	out, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p.cmd = exec.CommandContext(ctx, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address, "--log.level=warn")
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	return p, nil
+}
+
+func rulesOnly() fs.FS { return rules.FS }
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// stop kills it: what it stored is thrown away.
+func (p *promServer) stop() error {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.ended
+	return nil
+}
+
+// ready waits until the rules have ranked every node.
+func (p *promServer) ready(ctx context.Context, nodes int) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	var known float64
+	for {
+		v, err := p.client.Query(ctx, "count(node:rank:score)", time.Time{})
+		if err == nil && len(v) == 1 {
+			if known = float64(v[0].Value); known == float64(nodes) {
+				return nil
+			}
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case err := <-p.ended:
+			p.ended <- err
+			said, _ := os.ReadFile(p.log)
+			return fmt.Errorf("prometheus ended: %w: %s", err, said)
+		case <-ctx.Done():
+			return fmt.Errorf("%v of %d nodes are ranked (last error: %v): %w", known, nodes, err, ctx.Err())
+		}
+	}
+}
+
+// evaluations waits for n evaluations of all rules and says how long each took.
+func (p *promServer) evaluations(ctx context.Context, n int, interval time.Duration) ([]bench.Row, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(n+5)*4*interval)
+	defer cancel()
+	var rows []bench.Row
+	last := ""
+	for len(rows) < n {
+		at, took, err := p.ruleGroups(ctx)
+		if err != nil {
+			return rows, err
+		}
+		// The first one seen may have met half of the nodes.
+		if last != "" && at != last {
+			rows = append(rows, bench.Row{"kind": "evaluation", "seconds": took})
+		}
+		last = at
+		select {
+		case <-time.After(interval / 5):
+		case <-ctx.Done():
+			return rows, fmt.Errorf("%d of %d evaluations seen: %w", len(rows), n, ctx.Err())
+		}
+	}
+	return rows, nil
+}
+
+// ruleGroups returns when the first group was last evaluated, and how many
+// seconds the last evaluation of all groups took together.
+func (p *promServer) ruleGroups(ctx context.Context) (at string, took float64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/rules?type=record", nil)
+	if err != nil {
+		return "", 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", 0, err
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Data struct {
+			Groups []struct {
+				LastEvaluation string  `json:"lastEvaluation"`
+				EvaluationTime float64 `json:"evaluationTime"`
+			} `json:"groups"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return "", 0, err
+	}
+	for _, g := range answer.Data.Groups {
+		at = max(at, g.LastEvaluation)
+		took += g.EvaluationTime
+	}
+	return at, took, nil
+}
