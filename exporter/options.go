@@ -19,6 +19,8 @@ type Options struct {
 	Device string
 	// DockerHost is the engine's address; empty: DOCKER_HOST, else the usual socket.
 	DockerHost string
+	// Keep, if not nil, says which containers exist for this exporter.
+	Keep func(container.Container) bool
 	// Sensor is how starts are learned: auto (the best that works), or device for
 	// the device's list alone. Default auto.
 	Sensor string

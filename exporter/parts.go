@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/container/docker"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/nvml"
@@ -27,6 +28,9 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 		}
 		e.closers = append(e.closers, engine)
 		t.Containers = engine
+	}
+	if e.opt.Keep != nil {
+		t.Containers = container.Filtered{Source: t.Containers, Keep: e.opt.Keep}
 	}
 	if t.Exits = p.Exits; t.Exits == nil {
 		exits, err := pidfd.New()

@@ -4,7 +4,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -71,15 +70,16 @@ func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 		return nil, err
 	}
 	defer gpu.Close() //nolint:errcheck // nothing depends on it any more
-	watched, err := exporter.New(exporter.Options{Device: gpu.Device, Sensor: env.Args["sensor"], StateDir: filepath.Join(dir, "state"), MaxEnded: 2*count + 10})
+	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("events-%d", os.Getpid())})
 	if err != nil {
 		return nil, err
 	}
-	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("events-%d", os.Getpid())})
-	if err != nil {
-		return nil, errors.Join(err, watched.Close())
-	}
 	defer runner.Close() //nolint:errcheck // what is left has a label
+	watched, err := exporter.New(exporter.Options{Device: gpu.Device, Sensor: env.Args["sensor"], StateDir: filepath.Join(dir, "state"), MaxEnded: 2*count + 10,
+		Keep: runner.Made})
+	if err != nil {
+		return nil, err
+	}
 
 	watchCtx, stop := context.WithCancel(ctx)
 	defer stop()

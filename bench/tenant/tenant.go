@@ -17,6 +17,7 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/laxity/laxity/bench/workload"
+	observed "github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 	simtenant "github.com/laxity/laxity/exporter/device/sim/tenant"
 )
@@ -76,6 +77,9 @@ func New(ctx context.Context, o Options) (_ *Runner, err error) {
 	}
 	return r, simtenant.BuildImage(ctx, docker, r.image)
 }
+
+// Made reports whether this runner made the container, for exporter.Options.Keep.
+func (r *Runner) Made(c observed.Container) bool { return c.Labels[Label] == r.name }
 
 // Tenant is one container of a Runner.
 type Tenant struct {

@@ -23,6 +23,7 @@ import (
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/cmd/laxity/internal/engine"
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/rules"
@@ -30,9 +31,12 @@ import (
 
 // Options of a Stack. StateDir is required.
 type Options struct {
-	Node       string // default: the host name
-	Device     string // as in exporter.Options, or "sim": a simulated GPU in this process
-	Sensor     string // as in exporter.Options
+	Node   string // default: the host name
+	Device string // as in exporter.Options, or "sim": a simulated GPU in this process
+	Sensor string // as in exporter.Options
+	// Keep, if not nil, says which containers are watched and acted on; the others
+	// are left alone.
+	Keep       func(container.Container) bool
 	DockerHost string
 	StateDir   string
 	// RuleFiles are loaded besides the repository's own.
@@ -88,7 +92,7 @@ func New(o Options) (_ *Stack, err error) {
 		o.Device = "sim:" + s.Socket
 	}
 	if s.Exporter, err = exporter.New(exporter.Options{
-		Node: o.Node, Device: o.Device, Sensor: o.Sensor, DockerHost: o.DockerHost,
+		Node: o.Node, Device: o.Device, Sensor: o.Sensor, Keep: o.Keep, DockerHost: o.DockerHost,
 		StateDir: filepath.Join(o.StateDir, "exporter"), RuntimeMetrics: true,
 		RemoteChanges: o.AllowRemote, Logger: o.Logger.With("component", "exporter"),
 	}); err != nil {
@@ -183,6 +187,9 @@ func (s *Stack) Close() error {
 	var errs []error
 	if s.Engine != nil {
 		errs = append(errs, s.Engine.Close())
+	}
+	if s.Actuator != nil {
+		errs = append(errs, s.Actuator.Close())
 	}
 	if s.Exporter != nil {
 		errs = append(errs, s.Exporter.Close())

@@ -17,6 +17,7 @@ import (
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
 )
@@ -75,17 +76,19 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 
 	stackCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- d.stack.Run(stackCtx) }()
+	go func() {
+		err := d.stack.Run(stackCtx)
+		cancel(errors.Join(errors.New("laxity ended in the middle of the demo"), err))
+		ended <- err
+	}()
 	defer func() {
 		err = errors.Join(err, d.runner.Close())
 		stop()
 		err = errors.Join(err, <-ended)
 	}()
 
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	context.AfterFunc(stackCtx, func() { cancel(errors.New("laxity ended")) })
 	err = d.show(ctx)
 	if errors.Is(err, context.Canceled) {
 		d.say.line("stopped; containers and image are being removed")
@@ -119,7 +122,10 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 		d.n = simN
 	}
 	d.say.line("Starting exporter, rules engine and actuator in this process, and building the containers' image ...")
+	name := fmt.Sprintf("demo-%d", os.Getpid())
 	d.stack, err = allinone.New(allinone.Options{
+		// What else runs on this machine is none of the demo's business.
+		Keep: func(c container.Container) bool { return c.Labels[tenant.Label] == name },
 		Node: "demo", Device: d.o.Device, DockerHost: d.o.DockerHost, StateDir: dir,
 		Sim:     sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(simScale)}}},
 		Config:  actuator.Config{Policy: d.o.Policy, Arbitrate: actuator.Never},
@@ -130,7 +136,7 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	d.runner, err = tenant.New(ctx, tenant.Options{
-		DockerHost: d.o.DockerHost, Socket: d.stack.Socket, Name: fmt.Sprintf("demo-%d", os.Getpid()),
+		DockerHost: d.o.DockerHost, Socket: d.stack.Socket, Name: name,
 	})
 	if err != nil {
 		return errors.Join(err, d.stack.Close())

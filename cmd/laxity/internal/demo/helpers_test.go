@@ -1,0 +1,69 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+
+	"github.com/laxity/laxity/actuator"
+)
+
+// TestMain lets the test binary be the guardian that the actuator starts from
+// its own program.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || os.Args[1] != "guardian" {
+		os.Exit(m.Run())
+	}
+	o := actuator.GuardianOptions{Once: true, Logger: slog.Default()}
+	for _, arg := range os.Args[2:] {
+		if dir, ok := strings.CutPrefix(arg, "--state-dir="); ok {
+			o.StateDir = dir
+		}
+	}
+	if err := actuator.RunGuardian(context.Background(), o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// leftovers lists the containers and images of this process's demo.
+func leftovers(ctx context.Context, docker *client.Client) ([]string, error) {
+	var left []string
+	all, err := docker.ContainerList(ctx, container.ListOptions{All: true})
+	if err != nil {
+		return nil, err
+	}
+	prefix := fmt.Sprintf("/laxity-demo-%d-", os.Getpid())
+	for _, c := range all {
+		if strings.HasPrefix(c.Names[0], prefix) {
+			left = append(left, c.Names[0])
+		}
+	}
+	image := fmt.Sprintf("laxity-tenant:demo-%d", os.Getpid())
+	if _, err := docker.ImageInspect(ctx, image); err == nil {
+		left = append(left, image)
+	}
+	return left, nil
+}
+
+// until calls then, once, when it has been written text.
+type until struct {
+	strings.Builder
+	text string
+	then func()
+}
+
+func (u *until) Write(p []byte) (int, error) {
+	n, err := u.Builder.Write(p)
+	if u.then != nil && strings.Contains(u.String(), u.text) {
+		u.then()
+		u.then = nil
+	}
+	return n, err
+}

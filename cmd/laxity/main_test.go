@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// laxity runs the program and returns its exit code and what it printed.
+func laxity(args ...string) (code int, stdout, stderr string) {
+	return as("laxity", args...)
+}
+
+func as(name string, args ...string) (code int, stdout, stderr string) {
+	var out, errs strings.Builder
+	code = realMain(append([]string{name}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"--no-such-flag"}, {"nonsense"}, {"up", "--policy=random"}, {"demo", "--device=tpu"}, {"deadline", "web"}} {
+		code, _, stderr := laxity(args...)
+		if code != exitUsage || !strings.Contains(stderr, "--help") {
+			t.Errorf("laxity %v: code %d, %q; want %d and a word about --help", args, code, stderr, exitUsage)
+		}
+	}
+}
+
+func TestHelpTeaches(t *testing.T) {
+	code, stdout, _ := laxity("--help")
+	for _, want := range []string{"laxity.deadline=9s", "Exit codes", "up", "demo", "ps", "top"} {
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("--help: code %d, without %q", code, want)
+		}
+	}
+	for _, command := range []string{"up", "demo", "ps", "top", "deadline", "bench"} {
+		if code, stdout, stderr := laxity(command, "--help"); code != exitOK || len(stdout+stderr) < 200 {
+			t.Errorf("%s --help: code %d, %d characters", command, code, len(stdout+stderr))
+		}
+	}
+	if code, stdout, stderr := laxity("--version"); code != exitOK || !strings.Contains(stdout+stderr, "laxity, version") {
+		t.Errorf("--version: code %d, %q", code, stdout+stderr)
+	}
+}
+
+func TestPlugin(t *testing.T) {
+	code, stdout, _ := as("docker-laxity", "docker-cli-plugin-metadata")
+	var metadata map[string]string
+	if err := json.Unmarshal([]byte(stdout), &metadata); code != exitOK || err != nil || metadata["SchemaVersion"] != "0.1.0" || metadata["Vendor"] == "" {
+		t.Errorf("metadata: code %d, %v, %q", code, err, stdout)
+	}
+	if code, _, stderr := as("docker-laxity", "laxity", "nonsense"); code != exitUsage || !strings.Contains(stderr, "nonsense") {
+		t.Errorf("docker laxity nonsense: code %d, %q", code, stderr)
+	}
+}
+
+func serve(t *testing.T, s task.Snapshot) string {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/tasks", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(s)
+		if r.FormValue("watch") != "" {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestPS(t *testing.T) {
+	url := serve(t, task.Snapshot{Containers: []task.Container{{ID: "1", Name: "web", Spec: task.Spec{Managed: true, Deadline: 9}}},
+		Tasks: []task.Task{{ContainerID: "1", State: task.Paused, GPUs: []string{"GPU-a"}, Deadline: time.Now().Add(time.Minute)}}})
+	code, stdout, stderr := laxity("ps", "--exporter.url="+url)
+	if code != exitOK || !strings.Contains(stdout, "web        9s        paused") {
+		t.Errorf("ps: code %d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, _ = laxity("ps", "--json", "--exporter.url="+url)
+	var rows []map[string]any
+	if err := json.Unmarshal([]byte(stdout), &rows); code != exitOK || err != nil || rows[0]["state"] != "paused" {
+		t.Errorf("ps --json: code %d, %v, %s", code, err, stdout)
+	}
+}
+
+func TestExporterNotRunning(t *testing.T) {
+	for _, args := range [][]string{{"ps"}, {"top"}, {"deadline", "web", "5s"}} {
+		code, _, stderr := laxity(append(args, "--exporter.url=http://127.0.0.1:1")...)
+		if code != exitFailure || !strings.Contains(stderr, "running") {
+			t.Errorf("%v without an exporter: code %d, %q; want a hint", args, code, stderr)
+		}
+	}
+	if code, _, stderr := laxity("ps", "--exporter.url=nonsense"); code != exitFailure || !strings.Contains(stderr, "http://127.0.0.1:9870") {
+		t.Errorf("a bad URL: code %d, %q; want an example", code, stderr)
+	}
+}
+
+func TestDeadlineIsCheckedBeforeItIsSent(t *testing.T) {
+	code, _, stderr := laxity("deadline", "web", "soon")
+	if code != exitFailure || !strings.Contains(stderr, "9s") {
+		t.Errorf("code %d, %q; want an example of a deadline", code, stderr)
+	}
+}
+
+func TestUpSaysWhatIsMissing(t *testing.T) {
+	if _, err := os.Stat("/dev/nvidiactl"); err == nil {
+		t.Skip("this machine has an NVIDIA driver")
+	}
+	code, _, stderr := laxity("up", "--state-dir="+t.TempDir())
+	if code != exitFailure || !strings.Contains(stderr, "install the NVIDIA driver") || !strings.Contains(stderr, "--device=sim") {
+		t.Errorf("up without a GPU: code %d, %q; want what to install and what to try", code, stderr)
+	}
+}
+
+func TestUpRefusesBadRules(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yml")
+	if err := os.WriteFile(bad, []byte("groups:\n- name: x\n  rules:\n  - alert: A\n    expr: sum(\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := laxity("up", "--device=sim", "--rules="+bad, "--state-dir="+t.TempDir())
+	if code != exitFailure || !strings.Contains(stderr, "bad.yml") {
+		t.Errorf("a bad rules file: code %d, %q; want its name", code, stderr)
+	}
+}
+
+func TestDemoWithoutDocker(t *testing.T) {
+	code, _, stderr := laxity("demo", "--device=sim", "--docker.host=unix:///nonexistent/docker.sock")
+	if code != exitFailure || !strings.Contains(stderr, "Docker") || !strings.Contains(stderr, "running") {
+		t.Errorf("demo without Docker: code %d, %q; want a hint", code, stderr)
+	}
+}
