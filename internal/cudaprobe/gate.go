@@ -21,7 +21,7 @@ const (
 	// Held: stopped at the entry of a launch, and on record.
 	Held Kind = iota + 16
 	// Continued: somebody sent SIGCONT to a process that is held. It has been
-	// stopped again, see Gate.Restops.
+	// stopped again, see Gate.Weakness.
 	Continued
 	// AskedToEnd: a held process got a signal that asks it to end, which it does
 	// not hear as long as it is stopped.
@@ -43,14 +43,14 @@ type GateOptions struct {
 // The record of whom it has stopped does not, see OpenRecord.
 type Gate struct {
 	*Record
-	probe   Probe // for what it shares with the probes: finder, attacher, detach
-	maps    gateMaps
-	code    *trackPrograms
-	keeper  *ebpf.Program // keeps stopped what others continue
-	keeping link.Link
-	restops bool
-	reader  *ringbuf.Reader
-	record  ringbuf.Record
+	probe    Probe // for what it shares with the probes: finder, attacher, detach
+	maps     gateMaps
+	code     *trackPrograms
+	keeper   *ebpf.Program // keeps stopped what others continue
+	keeping  link.Link
+	weakness error // why the kernel does not keep stopped what others continue
+	reader   *ringbuf.Reader
+	record   ringbuf.Record
 
 	mu     sync.Mutex
 	gated  map[int]links
@@ -96,37 +96,36 @@ func (g *Gate) load(pins string) (err error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	if err := g.keep(offsets); err != nil && g.keeper != nil {
-		return err
-	}
+	g.weakness = g.keep(offsets)
 	g.reader, err = ringbuf.NewReader(g.maps.ring)
 	return err
 }
 
 // keep attaches the program that hears of signals. Where the kernel does not let
 // us, the gate works all the same, but a tenant that continues itself gets one
-// launch through.
-func (g *Gate) keep(offsets *taskOffsets) (err error) {
+// launch through: the error says so.
+func (g *Gate) keep(offsets *taskOffsets) error {
 	if offsets == nil {
-		return nil
+		return fmt.Errorf("%w: the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF)", ErrUnsupported)
 	}
+	weakness := fmt.Errorf("%w: the kernel has no bpf_send_signal_task (Linux 6.13)", ErrUnsupported)
 	stop := kernelFunction("bpf_send_signal_task")
-	for _, id := range []int64{stop, 0} {
-		g.keeper, err = ebpf.NewProgram(&ebpf.ProgramSpec{
-			Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "signal_generate",
-			License: license, Instructions: keepStopped(g.maps, offsets, id),
-		})
-		if err == nil {
-			g.restops = id != 0
-			break
-		}
+	if stop != 0 {
+		weakness = nil
 	}
+	var err error
+	g.keeper, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "signal_generate",
+		License: license, Instructions: keepStopped(g.maps, offsets, stop),
+	})
 	if err != nil {
-		g.keeper = nil
-		return err
+		return explain("load the program that hears of signals", err)
 	}
 	g.keeping, err = link.AttachTracing(link.TracingOptions{Program: g.keeper, AttachType: ebpf.AttachTraceRawTp})
-	return err
+	if err != nil {
+		return explain("hear of signals", err)
+	}
+	return weakness
 }
 
 // kernelFunction returns the number of a function that the kernel lends to BPF
@@ -147,10 +146,10 @@ func kernelFunction(name string) int64 {
 	return int64(id)
 }
 
-// Restops reports whether the kernel itself stops a held process again that
-// somebody continues. If not, Continued tells it where the kernel at least hears
-// of signals, and one launch may slip through.
-func (g *Gate) Restops() bool { return g.restops }
+// Weakness says why the kernel itself does not stop a held process again that
+// somebody continues; nil: it does. With a weakness one launch may slip through,
+// and Continued is told where the kernel at least hears of signals.
+func (g *Gate) Weakness() error { return g.weakness }
 
 // Gate stops the process at its next launch, unless it is admitted. busy says
 // that it may have launched work already, whose end is told as Done. A process

@@ -90,6 +90,7 @@ func keepStopped(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
 	b := &builder{maps: m.maps, task: t}
 	const signal = state
 	b.add(
+		asm.Mov.Imm(asm.R0, 0),                    // a label reads it
 		asm.LoadMem(signal, asm.R1, 0, asm.DWord), // the first argument
 		asm.LoadMem(task, asm.R1, 16, asm.DWord),  // the third
 		asm.JEq.Imm(signal, sigCont, "matters"),
