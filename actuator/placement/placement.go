@@ -3,14 +3,12 @@
 //
 // The decision is pure: facts in, ranking out. It imports the standard library
 // and exporter/task alone. Package prometheus beside it gets the facts from
-// recorded series, package api serves the ranking by HTTP.
+// recorded series, package ledger keeps what was promised, package placer decides
+// one request after another, package api serves all of it by HTTP.
 package placement
 
 import (
-	"cmp"
 	"context"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
@@ -44,16 +42,35 @@ type Node struct {
 
 // GPU is what the recording rules say of one GPU.
 type GPU struct {
-	UUID          string
-	Provisionable bool
-	MemoryFree    uint64 // bytes
-	Float         task.Seconds
+	UUID string
+	// Name and Driver are what the device says; Index is -1 when not known.
+	Name, Driver string
+	Index        int
+	// Provisionable is P2's nodeState, by GPU; Open is what stands in its place in
+	// the predictive ranking.
+	Provisionable, Open bool
+	// MemoryTotal and MemoryFree are bytes. Reserved is what of the free memory is
+	// promised to containers that do not hold it yet; 0 in what a Source returns.
+	MemoryTotal, MemoryFree, Reserved uint64
+	// Promised counts the containers that Reserved is for.
+	Promised int
+	Float    task.Seconds
+	// Work is that of the unfinished tasks that have a deadline.
+	Work []Work
 	// Utilization is 0–1; NaN when not known.
 	Utilization task.Seconds
 	// Missed is when a deadline was last missed here, within the rules' ten
 	// minutes; zero for never.
 	Missed time.Time
 	Score  float64
+}
+
+// Work is what is left of an unfinished task that has a deadline.
+type Work struct {
+	Container string
+	// Due is the time until its deadline, negative when that is over; Left is how
+	// long it still needs the GPU.
+	Due, Left task.Seconds
 }
 
 // Request is what a new container needs.
@@ -63,6 +80,11 @@ type Request struct {
 	Deadline task.Seconds
 	// GPUMemory is what it may hold, bytes; 0 is not known.
 	GPUMemory uint64
+	// Estimate is how long one of its tasks needs the GPU; 0 is not known: then
+	// the predictive ranking takes it to need all of its deadline.
+	Estimate task.Seconds
+	// Node is the name of the only node that will do; empty is any.
+	Node string
 }
 
 // Code names a kind of reason.
@@ -77,7 +99,9 @@ const (
 	Busy        Code = "busy"         // the GPU is used to 100 %
 	Missed      Code = "missed"       // a deadline was missed within 10 minutes
 	FloatShort  Code = "float_short"  // the deadline is not below the node's float
-
+	WorkBefore  Code = "work_before"  // work that is due earlier leaves too little time
+	WouldMiss   Code = "would_miss"   // a task there would lose its deadline
+	Overdue     Code = "overdue"      // a task there misses its deadline whatever comes
 )
 
 // Reason is why a node, or one of its GPUs, is refused.
@@ -92,6 +116,10 @@ type Verdict struct {
 	Node Node
 	// GPU is the UUID of the one to use; empty when the node is refused.
 	GPU string
+	// Score is what orders the candidates, highest first: bytes free and not
+	// promised on that GPU, or in the predictive ranking the float, in seconds,
+	// that the new task would end with.
+	Score float64
 	// Reasons is empty for a candidate.
 	Reasons []Reason
 }
@@ -110,85 +138,3 @@ func (r Ranking) Best() (Verdict, bool) {
 	}
 	return r[0], true
 }
-
-// Rank is the master's side of P2's Algorithm 2: among the provisionable nodes
-// whose float is above the new deadline, the one with the most available GPU
-// memory comes first. Equal ones are in the order of their names, so that the
-// same facts give the same answer.
-func Rank(nodes []Node, req Request, now time.Time) Ranking {
-	r := make(Ranking, 0, len(nodes))
-	for _, n := range nodes {
-		r = append(r, judge(n, req, now))
-	}
-	slices.SortFunc(r, func(a, b Verdict) int {
-		switch {
-		case a.Candidate() != b.Candidate():
-			if a.Candidate() {
-				return -1
-			}
-			return 1
-		case a.Candidate() && a.Node.Score != b.Node.Score:
-			return cmp.Compare(b.Node.Score, a.Node.Score)
-		default:
-			return cmp.Compare(a.Node.Name, b.Node.Name)
-		}
-	})
-	return r
-}
-
-func judge(n Node, req Request, now time.Time) Verdict {
-	v := Verdict{Node: n}
-	if !n.Fresh {
-		v.Reasons = []Reason{staleness(n, now)}
-		return v
-	}
-	if len(n.GPUs) == 0 {
-		v.Reasons = []Reason{{Code: NoGPU, Text: "no GPU"}}
-		return v
-	}
-	var best *GPU
-	for i := range n.GPUs {
-		g := &n.GPUs[i]
-		if reasons := refuseGPU(*g, req, now); len(reasons) > 0 {
-			v.Reasons = append(v.Reasons, reasons...)
-			continue
-		}
-		if best == nil || g.MemoryFree > best.MemoryFree || (g.MemoryFree == best.MemoryFree && g.UUID < best.UUID) {
-			best = g
-		}
-	}
-	if best != nil {
-		v.Reasons = nil // one GPU that can is enough
-	}
-	if req.Deadline > 0 && req.Deadline >= n.Float {
-		v.Reasons = append(v.Reasons, Reason{Code: FloatShort, Text: floatShort(req.Deadline, n.Float)})
-	}
-	if best != nil && v.Candidate() {
-		v.GPU = best.UUID
-	}
-	return v
-}
-
-func refuseGPU(g GPU, req Request, now time.Time) (reasons []Reason) {
-	add := func(c Code, text string) { reasons = append(reasons, Reason{Code: c, GPU: g.UUID, Text: text}) }
-	if !g.Provisionable {
-		if !g.Missed.IsZero() {
-			add(Missed, "deadline missed "+ago(now.Sub(g.Missed)))
-		}
-		if u := float64(g.Utilization); !math.IsNaN(u) && u >= fullUse {
-			add(Busy, "GPU use 100%")
-		}
-		// The rule has three conditions on a fresh GPU: what the other two do not
-		// explain is memory.
-		if len(reasons) == 0 {
-			add(MemoryFull, "GPU memory full (free "+Bytes(g.MemoryFree)+")")
-		}
-	}
-	if g.MemoryFree < req.GPUMemory {
-		add(MemoryShort, "GPU memory short (need "+Bytes(req.GPUMemory)+", free "+Bytes(g.MemoryFree)+")")
-	}
-	return reasons
-}
-
-// fullUse is what the recording rules take for 100 %.
-const fullUse = 0.995

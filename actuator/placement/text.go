@@ -63,6 +63,41 @@ func floatShort(deadline, float task.Seconds) string {
 	return "float short (deadline " + span(deadline.Duration()) + ", float " + span(float.Duration()) + ")"
 }
 
+func memoryShort(g *GPU, need uint64) string {
+	if g.MemoryTotal > 0 && need > g.MemoryTotal {
+		return "GPU memory short (need " + Bytes(need) + ", the GPU has " + Bytes(g.MemoryTotal) + ")"
+	}
+	free := Bytes(g.MemoryFree)
+	if g.Reserved > 0 {
+		free += " − " + Bytes(g.Reserved) + " reserved"
+	}
+	return "GPU memory short (need " + Bytes(need) + ", free " + free + ")"
+}
+
+func workBefore(req Request, before, need task.Seconds) string {
+	return "time short (due in " + span(req.Deadline.Duration()) + ", needs " + needs(req, need) +
+		" after " + span(before.Duration()) + " of work that is due earlier)"
+}
+
+func wouldMiss(w Work, slack, need task.Seconds) string {
+	return w.Container + " would miss its deadline (has " + span(slack.Duration()) + " to spare, the new task needs " + span(need.Duration()) + ")"
+}
+
+func overdue(w Work) string {
+	if w.Due < 0 {
+		return w.Container + " is past its deadline"
+	}
+	return w.Container + " will miss its deadline as it is (due in " + span(w.Due.Duration()) + ")"
+}
+
+// needs says where a need comes from.
+func needs(req Request, need task.Seconds) string {
+	if req.Estimate <= 0 {
+		return "up to " + span(need.Duration()) // no estimate
+	}
+	return span(need.Duration())
+}
+
 func ago(d time.Duration) string {
 	if d < time.Second {
 		return "now"

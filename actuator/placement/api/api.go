@@ -41,8 +41,15 @@ type Node struct {
 // GPU is one GPU of a node.
 type GPU struct {
 	UUID          string       `json:"uuid"`
+	Name          string       `json:"name,omitempty"`
+	Driver        string       `json:"driver,omitempty"`
+	Index         int          `json:"index"`
 	Provisionable bool         `json:"provisionable"`
+	Open          bool         `json:"open"`
+	MemoryTotal   uint64       `json:"memory_total_bytes"`
 	MemoryFree    uint64       `json:"memory_free_bytes"`
+	Reserved      uint64       `json:"memory_reserved_bytes"`
+	Promised      int          `json:"promised_containers"`
 	Float         task.Seconds `json:"float_seconds"`
 	Utilization   task.Seconds `json:"utilization_ratio"`
 	Missed        time.Time    `json:"deadline_missed,omitzero"`
@@ -112,11 +119,20 @@ func View(r placement.Ranking, at time.Time) Nodes {
 			GPUs:    make([]GPU, 0, len(v.Node.GPUs)),
 		}
 		for _, g := range v.Node.GPUs {
-			n.GPUs = append(n.GPUs, GPU(g))
+			n.GPUs = append(n.GPUs, gpuOf(g))
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
 	return out
+}
+
+func gpuOf(g placement.GPU) GPU {
+	return GPU{
+		UUID: g.UUID, Name: g.Name, Driver: g.Driver, Index: g.Index,
+		Provisionable: g.Provisionable, Open: g.Open,
+		MemoryTotal: g.MemoryTotal, MemoryFree: g.MemoryFree, Reserved: g.Reserved, Promised: g.Promised,
+		Float: g.Float, Utilization: g.Utilization, Missed: g.Missed, Score: g.Score,
+	}
 }
 
 func fail(w http.ResponseWriter, code int, text string) {

@@ -1,0 +1,196 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Method is a way to rank.
+type Method string
+
+// The ways to rank.
+const (
+	// Paper is the master's side of P2's Algorithm 2: among the provisionable
+	// nodes whose float is above the new deadline, the most available GPU memory
+	// comes first. Equal ones come in the order of their names, so that the same
+	// facts give the same answer. P2's nodes have one GPU; of several, the float
+	// is the node's, state and memory are the GPU's.
+	Paper Method = "paper"
+	// Predictive asks whether every deadline would still hold with the new task's
+	// work on top of the admitted work, earliest deadline first; the GPU on which
+	// the new task would have the most time to spare comes first.
+	Predictive Method = "predictive"
+)
+
+// Methods lists the names of all ways to rank.
+var Methods = []string{string(Paper), string(Predictive)}
+
+// ParseMethod reads the name of a way to rank; the empty one is Paper.
+func ParseMethod(text string) (Method, error) {
+	switch m := Method(text); m {
+	case "":
+		return Paper, nil
+	case Paper, Predictive:
+		return m, nil
+	default:
+		return "", fmt.Errorf("ranking %q is not known: write one of %v", text, Methods)
+	}
+}
+
+// Rank is Paper.Rank.
+func Rank(nodes []Node, req Request, now time.Time) Ranking { return Paper.Rank(nodes, req, now) }
+
+// Rank judges every node, or the one that the request names.
+func (m Method) Rank(nodes []Node, req Request, now time.Time) Ranking {
+	type place struct {
+		Verdict
+		load float64 // breaks ties, least first
+	}
+	places := make([]place, 0, len(nodes))
+	for i := range nodes {
+		if req.Node != "" && nodes[i].Name != req.Node {
+			continue
+		}
+		v, load := m.judge(&nodes[i], req, now)
+		places = append(places, place{v, load})
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		switch {
+		case a.Candidate() != b.Candidate():
+			if a.Candidate() {
+				return -1
+			}
+			return 1
+		case a.Candidate():
+			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.load, b.load), cmp.Compare(a.Node.Name, b.Node.Name))
+		default:
+			return cmp.Compare(a.Node.Name, b.Node.Name)
+		}
+	})
+	r := make(Ranking, len(places))
+	for i := range places {
+		r[i] = places[i].Verdict
+	}
+	return r
+}
+
+// seat is what a GPU has for the request.
+type seat struct {
+	gpu *GPU
+	// score as in Verdict, load as in Method.Rank.
+	score, load float64
+	reasons     []Reason
+}
+
+// before reports whether s is the better GPU of a node.
+func (s seat) before(t seat) bool {
+	return cmp.Or(cmp.Compare(t.score, s.score), cmp.Compare(s.load, t.load), cmp.Compare(s.gpu.UUID, t.gpu.UUID)) < 0
+}
+
+func (m Method) judge(n *Node, req Request, now time.Time) (v Verdict, load float64) {
+	v = Verdict{Node: *n}
+	if !n.Fresh {
+		v.Reasons = []Reason{staleness(*n, now)}
+		return v, 0
+	}
+	if len(n.GPUs) == 0 {
+		v.Reasons = []Reason{{Code: NoGPU, Text: "no GPU"}}
+		return v, 0
+	}
+	var best seat
+	for i := range n.GPUs {
+		s := m.seat(&n.GPUs[i], req, now)
+		switch {
+		case len(s.reasons) > 0:
+			v.Reasons = append(v.Reasons, s.reasons...)
+		case best.gpu == nil || s.before(best):
+			best = s
+		}
+	}
+	if best.gpu != nil {
+		v.Reasons = nil // one GPU that can is enough
+	}
+	if m == Paper && req.Deadline > 0 && req.Deadline >= n.Float {
+		v.Reasons = append(v.Reasons, Reason{Code: FloatShort, Text: floatShort(req.Deadline, n.Float)})
+	}
+	if best.gpu != nil && v.Candidate() {
+		v.GPU, v.Score, load = best.gpu.UUID, best.score, best.load
+	}
+	return v, load
+}
+
+func (m Method) seat(g *GPU, req Request, now time.Time) seat {
+	s := seat{gpu: g}
+	var barred []Reason
+	if m == Predictive {
+		barred = closed(g)
+	} else {
+		barred = notProvisionable(g, now)
+	}
+	left := g.available()
+	if left < req.GPUMemory {
+		barred = append(barred, Reason{Code: MemoryShort, GPU: g.UUID, Text: memoryShort(g, req.GPUMemory)})
+	}
+	if m == Predictive {
+		p := predict(g.Work, req)
+		if p.reason != nil {
+			p.reason.GPU = g.UUID
+			barred = append(barred, *p.reason)
+		}
+		// An idle GPU rather than a busy one, then the one with more memory.
+		s.score, s.load = float64(p.float), float64(p.demand)-float64(left)/math.MaxInt64
+	} else {
+		s.score, s.load = float64(left), float64(g.Promised)
+	}
+	s.reasons = barred
+	return s
+}
+
+// available is the memory that is free and not promised, bytes.
+func (g *GPU) available() uint64 {
+	if g.Reserved >= g.MemoryFree {
+		return 0
+	}
+	return g.MemoryFree - g.Reserved
+}
+
+// notProvisionable says why P2's nodeState is 0.
+func notProvisionable(g *GPU, now time.Time) (reasons []Reason) {
+	if g.Provisionable {
+		return nil
+	}
+	add := func(c Code, text string) { reasons = append(reasons, Reason{Code: c, GPU: g.UUID, Text: text}) }
+	if !g.Missed.IsZero() {
+		add(Missed, "deadline missed "+ago(now.Sub(g.Missed)))
+	}
+	if full(g) {
+		add(Busy, "GPU use 100%")
+	}
+	// The rule has three conditions on a fresh GPU: what the other two do not
+	// explain is memory.
+	if len(reasons) == 0 {
+		add(MemoryFull, "GPU memory full (free "+Bytes(g.MemoryFree)+")")
+	}
+	return reasons
+}
+
+// closed says why the predictive ranking does not look at the GPU.
+func closed(g *GPU) []Reason {
+	switch {
+	case g.Open:
+		return nil
+	case full(g) && len(g.Work) == 0:
+		return []Reason{{Code: Busy, GPU: g.UUID, Text: "GPU use 100% by tasks without a deadline"}}
+	default:
+		return []Reason{{Code: MemoryFull, GPU: g.UUID, Text: "GPU memory full (free " + Bytes(g.MemoryFree) + ")"}}
+	}
+}
+
+// full uses what the recording rules take for 100 %.
+func full(g *GPU) bool {
+	u := float64(g.Utilization)
+	return !math.IsNaN(u) && u >= 0.995
+}
