@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
@@ -46,8 +47,8 @@ type Gate struct {
 	probe    Probe // for what it shares with the probes: finder, attacher, detach
 	maps     gateMaps
 	code     *trackPrograms
-	keeper   *ebpf.Program // keeps stopped what others continue
-	keeping  link.Link
+	keepers  []*ebpf.Program // keep stopped what others continue
+	keeping  links
 	weakness error // why the kernel does not keep stopped what others continue
 	reader   *ringbuf.Reader
 	record   ringbuf.Record
@@ -101,31 +102,34 @@ func (g *Gate) load(pins string) (err error) {
 	return err
 }
 
-// keep attaches the program that hears of signals. Where the kernel does not let
-// us, the gate works all the same, but a tenant that continues itself gets one
-// launch through: the error says so.
+// keep attaches the programs that keep stopped what others continue. Where the
+// kernel does not let us, the gate works all the same, but a tenant that continues
+// itself may get one launch through: the error says so.
 func (g *Gate) keep(offsets *taskOffsets) error {
 	if offsets == nil {
 		return fmt.Errorf("%w: the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF)", ErrUnsupported)
 	}
-	weakness := fmt.Errorf("%w: the kernel has no bpf_send_signal_task (Linux 6.13)", ErrUnsupported)
-	stop := kernelFunction("bpf_send_signal_task")
-	if stop != 0 {
-		weakness = nil
+	if err := g.hook("signal_generate", onSignal(g.maps, offsets, kernelFunction("bpf_send_signal_task"))); err != nil {
+		return err
 	}
-	var err error
-	g.keeper, err = ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "signal_generate",
-		License: license, Instructions: keepStopped(g.maps, offsets, stop),
+	return g.hook("sched_exit_tp", onWake(g.maps)) // since Linux 6.16
+}
+
+// hook runs a program at one of the kernel's trace points.
+func (g *Gate) hook(point string, code asm.Instructions) error {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: point, License: license, Instructions: code,
 	})
 	if err != nil {
-		return explain("load the program that hears of signals", err)
+		return explain("load the program for "+point, err)
 	}
-	g.keeping, err = link.AttachTracing(link.TracingOptions{Program: g.keeper, AttachType: ebpf.AttachTraceRawTp})
+	g.keepers = append(g.keepers, program)
+	l, err := link.AttachTracing(link.TracingOptions{Program: program, AttachType: ebpf.AttachTraceRawTp})
 	if err != nil {
-		return explain("hear of signals", err)
+		return explain("attach to "+point, err)
 	}
-	return weakness
+	g.keeping = append(g.keeping, l)
+	return nil
 }
 
 // kernelFunction returns the number of a function that the kernel lends to BPF
@@ -272,12 +276,9 @@ func (g *Gate) Close() error {
 }
 
 func (g *Gate) free() error {
-	var errs []error
-	if g.keeping != nil {
-		errs = append(errs, g.keeping.Close())
-	}
-	if g.keeper != nil {
-		errs = append(errs, g.keeper.Close())
+	errs := []error{g.keeping.Close()}
+	for _, program := range g.keepers {
+		errs = append(errs, program.Close())
 	}
 	if g.reader != nil {
 		errs = append(errs, g.reader.Close())

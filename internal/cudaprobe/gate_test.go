@@ -154,8 +154,8 @@ func TestForeignContinueDoesNotOpen(t *testing.T) {
 	for range 1000 {
 		signal(t, p, syscall.SIGCONT)
 		h.next(t, p, cudaprobe.Continued)
+		awaitState(t, p.PID, "T")
 	}
-	awaitState(t, p.PID, "T")
 	admitted := time.Now()
 	letGo(t, h, p)
 	if c := called(); c.After.Before(admitted) {

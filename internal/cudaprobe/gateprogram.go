@@ -79,14 +79,19 @@ func gateLaunch(m gateMaps, t *taskOffsets) asm.Instructions {
 	return b.finish()
 }
 
-// keepStopped runs whenever a signal is generated, wherever. A SIGCONT to a
-// process that the gate holds, and has not admitted, would let the launch slip
-// through at which it stands: before the threads that it woke get back to their
-// program, the process is stopped again. stop is the kernel's function for that;
-// 0: there is none, and user space does it, later.
-//
-// Signals that ask a process to end are told: a stopped one does not hear them.
-func keepStopped(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
+// ifHeld goes on only if the process at evPID is held and not admitted.
+func (b *builder) ifHeld(m gateMaps) {
+	b.lookup(m.held, evPID)
+	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
+	b.jumpIfAdmitted(m, evPID, "exit")
+	b.jumpIfOpen(m, "exit")
+}
+
+// onSignal runs whenever a signal is generated, wherever. A SIGCONT to a process
+// that the gate holds and has not admitted is told, and stop, the number of the
+// kernel's function for it, sends SIGSTOP at once; 0: there is none. Signals that
+// ask a process to end are told too: a stopped one does not hear them.
+func onSignal(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
 	b := &builder{maps: m.maps, task: t}
 	const signal = state
 	b.add(
@@ -105,15 +110,12 @@ func keepStopped(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
 		asm.StoreMem(frame, evPID, asm.R0, asm.Word),
 		asm.StoreImm(frame, evTID, 0, asm.Word),
 	)
-	b.lookup(m.held, evPID)
-	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
-	b.jumpIfAdmitted(m, evPID, "exit")
-	b.jumpIfOpen(m, "exit")
+	b.ifHeld(m)
 	b.now()
 	b.noMarks()
 	b.add(asm.JNE.Imm(signal, sigCont, "asked"))
 	if stop != 0 {
-		b.add(
+		b.add( // interrupts are off: the kernel does it the moment they are on again
 			asm.Mov.Reg(asm.R1, task),
 			asm.Mov.Imm(asm.R2, sigStop),
 			asm.Mov.Imm(asm.R3, pidTypeTGID),
@@ -125,5 +127,17 @@ func keepStopped(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
 	b.label("asked")
 	b.send(AskedToEnd)
 	b.lost()
+	return b.finish()
+}
+
+// onWake runs in every thread that a CPU has turned to. One of a process that the
+// gate holds and has not admitted was woken by somebody's SIGCONT. onSignal's
+// SIGSTOP can come an instant too late for it; this one cannot: the thread has not
+// been back in its program yet.
+func onWake(m gateMaps) asm.Instructions {
+	b := &builder{maps: m.maps}
+	b.who()
+	b.ifHeld(m)
+	b.add(asm.Mov.Imm(asm.R1, sigStop), asm.FnSendSignal.Call())
 	return b.finish()
 }
