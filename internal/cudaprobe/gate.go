@@ -85,7 +85,7 @@ func (g *Gate) load(pins string) (err error) {
 	if g.maps, err = newGateMaps(pins); err != nil {
 		return err
 	}
-	g.Record = &Record{held: g.maps.held, open: g.maps.open}
+	g.Record = &Record{held: g.maps.held, until: g.maps.until}
 	offsets := kernelOffsets()
 	g.code = &trackPrograms{}
 	var errs [4]error

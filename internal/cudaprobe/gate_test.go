@@ -31,6 +31,9 @@ func newGate(t testing.TB, o cudaprobe.Options) *gated {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := g.Renew(time.Hour); err != nil {
+		t.Fatal(err)
+	}
 	h := &gated{Gate: g, built: cudatest.Build(t), events: make(chan cudaprobe.Event, 1024)}
 	go func() {
 		defer close(h.events)

@@ -17,13 +17,13 @@ import (
 // bpfFS is where the kernel's file system for BPF objects is mounted by custom.
 const bpfFS = "/sys/fs/bpf"
 
-// gateMaps are what the gate's programs share. held and open outlive us, under
+// gateMaps are what the gate's programs share. held and until outlive us, under
 // names in the BPF file system: whoever lets go after our death reads them.
 type gateMaps struct {
 	maps
 	admitted *ebpf.Map // PID: may launch
 	held     *ebpf.Map // PID → when and which process was stopped
-	open     *ebpf.Map // one flag: stop nobody any more
+	until    *ebpf.Map // one time: nobody is stopped later than that
 }
 
 const heldSize = 24 // time, start, PID, thread: the begin of an event
@@ -40,7 +40,7 @@ func newGateMaps(pins string) (m gateMaps, err error) {
 		{&m.calls, ebpf.MapSpec{Name: "laxity_gcalls", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 16, MaxEntries: 8192}},
 		{&m.admitted, ebpf.MapSpec{Name: "laxity_admit", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 4096}},
 		{&m.held, ebpf.MapSpec{Name: "laxity_held", Type: ebpf.Hash, KeySize: 4, ValueSize: heldSize, MaxEntries: 4096}},
-		{&m.open, ebpf.MapSpec{Name: "laxity_open", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}},
+		{&m.until, ebpf.MapSpec{Name: "laxity_until", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
 	} {
 		made, err := ebpf.NewMap(&want.spec)
 		if err != nil {
@@ -51,13 +51,13 @@ func newGateMaps(pins string) (m gateMaps, err error) {
 	return m, m.pin(pins)
 }
 
-// pin gives held and open their names. What was there before belongs to a dead
+// pin gives held and until their names. What was there before belongs to a dead
 // gate that has been opened; its programs, if they still run, keep their maps.
 func (m gateMaps) pin(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	for name, one := range map[string]*ebpf.Map{"held": m.held, "open": m.open} {
+	for name, one := range map[string]*ebpf.Map{"held": m.held, "until": m.until} {
 		path := filepath.Join(folder, name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -72,7 +72,7 @@ func (m gateMaps) pin(folder string) error {
 // Close gives the maps back. Their names stay, for whoever lets go.
 func (m gateMaps) Close() error {
 	errs := []error{m.maps.Close()}
-	for _, one := range []*ebpf.Map{m.admitted, m.held, m.open} {
+	for _, one := range []*ebpf.Map{m.admitted, m.held, m.until} {
 		if one != nil {
 			errs = append(errs, one.Close())
 		}
@@ -101,8 +101,8 @@ type HeldProcess struct {
 }
 
 // Record is the part of a gate that outlives it: which processes it has stopped,
-// and whether it stops any more.
-type Record struct{ held, open *ebpf.Map }
+// and until when it stops any.
+type Record struct{ held, until *ebpf.Map }
 
 // OpenRecord opens the record of the gate with these pins. The error wraps
 // fs.ErrNotExist when there was never one, or when it was removed.
@@ -111,18 +111,33 @@ func OpenRecord(pins string) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record of the gate: %w", err)
 	}
-	open, err := ebpf.LoadPinnedMap(filepath.Join(pins, "open"), nil)
+	until, err := ebpf.LoadPinnedMap(filepath.Join(pins, "until"), nil)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("record of the gate: %w", err), held.Close())
 	}
-	return &Record{held: held, open: open}, nil
+	return &Record{held: held, until: until}, nil
 }
 
 // Close closes the record; it stays.
-func (r *Record) Close() error { return errors.Join(r.held.Close(), r.open.Close()) }
+func (r *Record) Close() error { return errors.Join(r.held.Close(), r.until.Close()) }
 
-// Open lets everybody pass from now on, for ever.
-func (r *Record) Open() error { return r.open.Put(uint32(0), uint32(1)) }
+// Open lets everybody pass from now on, until somebody renews.
+func (r *Record) Open() error { return r.until.Put(uint32(0), uint64(0)) }
+
+// Renew lets the gate stop processes for this long from now; later it is open,
+// whether anybody opens it or not. A new gate is open.
+func (r *Record) Renew(d time.Duration) error {
+	return r.until.Put(uint32(0), uint64(readClocks().after)+uint64(max(d, 0)))
+}
+
+// Expired reports whether the gate is open because nobody has renewed it.
+func (r *Record) Expired() (bool, error) {
+	var until uint64
+	if err := r.until.Lookup(uint32(0), &until); err != nil {
+		return false, fmt.Errorf("record of the gate: %w", err)
+	}
+	return until <= uint64(readClocks().before), nil
+}
 
 // List returns the processes that are on record.
 func (r *Record) List() ([]HeldProcess, error) {

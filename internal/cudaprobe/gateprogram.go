@@ -12,15 +12,18 @@ const (
 	pidTypeTGID = 1 // enum pid_type: the whole process
 )
 
-// jumpIfOpen goes to a label when the gate is open for everybody, or where that
-// cannot be read.
+// jumpIfOpen goes to a label when nobody has renewed the gate, or where that
+// cannot be read. Whoever is to hold must be alive and well.
 func (b *builder) jumpIfOpen(m gateMaps, label string) {
 	b.add(asm.StoreImm(frame, scratch, 0, asm.Word))
-	b.lookup(m.open, scratch)
+	b.lookup(m.until, scratch)
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, label),
-		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
-		asm.JNE.Imm(asm.R1, 0, label),
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
+		asm.StoreMem(frame, scratch, asm.R1, asm.DWord),
+		asm.FnKtimeGetNs.Call(),
+		asm.LoadMem(asm.R1, frame, scratch, asm.DWord),
+		asm.JGE.Reg(asm.R0, asm.R1, label),
 	)
 }
 
