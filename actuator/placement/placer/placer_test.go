@@ -1,0 +1,400 @@
+package placer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/ledger"
+	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const gib = 1 << 30
+
+// world is a cluster that a test changes, and a clock.
+type world struct {
+	mu      sync.Mutex
+	now     time.Time
+	nodes   []placement.Node
+	tenants map[string]placer.Tenant
+	err     error
+	history map[string]task.Seconds
+}
+
+func (w *world) Nodes(context.Context) ([]placement.Node, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.nodes, w.err
+}
+
+func (w *world) Tenants(_ context.Context, ids []string) (map[string]placer.Tenant, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[string]placer.Tenant{}
+	for _, id := range ids {
+		if t, ok := w.tenants[id]; ok {
+			out[id] = t
+		}
+	}
+	return out, w.err
+}
+
+func (w *world) Estimate(_ context.Context, image string) (task.Seconds, error) {
+	return w.history[image], w.err
+}
+
+func (w *world) Now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+// hold changes what a container holds, of the node's one GPU.
+func (w *world) hold(id, node string, bytes uint64, tasks int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gpu := "GPU-" + node
+	before := w.tenants[id].Memory[gpu]
+	for i := range w.nodes {
+		if w.nodes[i].Name == node {
+			w.nodes[i].GPUs[0].MemoryFree += before - bytes
+		}
+	}
+	w.tenants[id] = placer.Tenant{Memory: map[string]uint64{gpu: bytes}, Tasks: tasks}
+}
+
+func node(name string, free uint64) placement.Node {
+	inf := task.Seconds(math.Inf(1))
+	return placement.Node{Name: name, Fresh: true, Provisionable: true, Float: inf, GPUs: []placement.GPU{{
+		UUID: "GPU-" + name, Provisionable: true, Open: true, MemoryTotal: 80 * gib, MemoryFree: free * gib, Float: inf,
+	}}}
+}
+
+func start(t interface {
+	TempDir() string
+	Cleanup(func())
+	Fatal(...any)
+}, method placement.Method, nodes ...placement.Node) (*world, *placer.Placer) {
+	w := &world{now: time.Unix(1_800_000_000, 0), nodes: nodes, tenants: map[string]placer.Tenant{}, history: map[string]task.Seconds{}}
+	l, err := ledger.Open(filepath.Join(t.TempDir(), "placements.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	n := 0
+	p, err := placer.New(placer.Options{Source: w, Ledger: l, Method: method, Now: w.Now, NewID: func() string { n++; return fmt.Sprint("p", n) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, p
+}
+
+func need(deadline task.Seconds, memory uint64) placer.Request {
+	return placer.Request{Request: placement.Request{Deadline: deadline, GPUMemory: memory * gib}}
+}
+
+func TestPlaceAndPromise(t *testing.T) {
+	_, p := start(t, placement.Paper, node("a", 20), node("b", 12))
+	ctx := t.Context()
+	for i, want := range []string{"a", "b", "a"} {
+		got, _, err := p.Place(ctx, need(9, 10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[0].Node != want || got[0].GPU != "GPU-"+want || got[0].State != ledger.Assumed {
+			t.Errorf("placement %d = %+v, want node %s", i, got[0], want)
+		}
+	}
+	_, _, err := p.Place(ctx, need(9, 10))
+	var full *placer.NoRoomError
+	if !errors.As(err, &full) || full.Error() != "no node can take it: 0/2 nodes: 2 GPU memory short (need 10GiB, free 20GiB − 20GiB reserved)" {
+		t.Errorf("error = %v", err)
+	}
+	if err := p.Release(ctx, "p1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := p.Place(ctx, need(9, 10)); err != nil || got[0].Node != "a" {
+		t.Errorf("after a release: %v, %v", got, err)
+	}
+	if err := p.Release(ctx, "p1"); !errors.Is(err, placer.ErrNotFound) {
+		t.Errorf("released twice: %v", err)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	w, p := start(t, placement.Paper, node("a", 20), node("b", 12))
+	for says, req := range map[string]placer.Request{
+		`no node "z": known are a, b`:                               {Request: placement.Request{Node: "z"}},
+		"no GPU is that large: need 200GiB, the largest has 80GiB":  need(9, 200),
+		"only 3 of 5 find a place: 0/2 nodes: 2 GPU memory short (": {Request: placement.Request{GPUMemory: 10 * gib}, Count: 5},
+	} {
+		_, _, err := p.Place(t.Context(), req)
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("error = %v, want %s", err, says)
+		}
+	}
+	if len(p.List()) != 0 {
+		t.Errorf("half of it was promised: %v", p.List())
+	}
+	if _, err := p.Explain(t.Context(), placer.Request{Request: placement.Request{Node: "z"}}); err == nil {
+		t.Error("an unknown node was explained")
+	}
+	w.err = errors.New("prometheus is down")
+	var down *placer.SourceError
+	if _, _, err := p.Place(t.Context(), need(9, 1)); !errors.As(err, &down) || !strings.Contains(err.Error(), "prometheus is down") {
+		t.Errorf("error = %v", err)
+	}
+	w.err = nil
+	if got, _, err := p.Place(t.Context(), placer.Request{Request: placement.Request{GPUMemory: 10 * gib}, Count: 3}); err != nil || len(got) != 3 {
+		t.Errorf("count 3: %v, %v", got, err)
+	}
+}
+
+// assume, create, confirm, end.
+func TestALifeOfAPromise(t *testing.T) {
+	w, p := start(t, placement.Paper, node("a", 20))
+	ctx := t.Context()
+	free := func() uint64 {
+		t.Helper()
+		r, err := p.Explain(ctx, placer.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (r[0].Node.GPUs[0].MemoryFree - r[0].Node.GPUs[0].Reserved) / gib
+	}
+	if _, _, err := p.Place(ctx, need(9, 8)); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Minute)
+	if _, err := p.Check(ctx, "p1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Bind(ctx, "p1", "c1"); err != nil {
+		t.Fatal(err)
+	}
+	if free() != 12 {
+		t.Errorf("free = %d", free())
+	}
+	w.hold("c1", "a", 0, 0) // known, and slow to begin
+	w.pass(10 * time.Minute)
+	_ = free()
+	w.hold("c1", "a", 3*gib, 1)
+	if got := free(); got != 12 || p.List()[0].State != ledger.Confirmed {
+		t.Errorf("confirmed: free = %d, %+v", got, p.List()[0])
+	}
+	w.hold("c1", "a", 9*gib, 1) // more than it asked for
+	if got := free(); got != 11 {
+		t.Errorf("over its limit: free = %d", got)
+	}
+	w.hold("c1", "a", 0, 0) // between two tasks: it may hold 8 again
+	if got := free(); got != 12 {
+		t.Errorf("between tasks: free = %d", got)
+	}
+	delete(w.tenants, "c1")
+	if got := free(); got != 12 {
+		t.Errorf("just gone: free = %d", got)
+	}
+	w.pass(31 * time.Second)
+	_ = free()
+	if got := free(); got != 20 || len(p.List()) != 0 {
+		t.Errorf("gone: free = %d, %v", got, p.List())
+	}
+}
+
+func TestPromisesExpire(t *testing.T) {
+	w, p := start(t, placement.Paper, node("a", 20))
+	ctx := t.Context()
+	for range 2 {
+		if _, _, err := p.Place(ctx, need(9, 8)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Bind(ctx, "p2", "never-seen"); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(placer.DefaultTTL)
+	if _, err := p.Explain(ctx, placer.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.List()) != 0 {
+		t.Errorf("entries = %v", p.List())
+	}
+	if _, err := p.Check(ctx, "p1"); !errors.Is(err, placer.ErrNotFound) {
+		t.Errorf("check of an expired one: %v", err)
+	}
+	if _, err := p.Bind(ctx, "p1", "c"); !errors.Is(err, placer.ErrNotFound) {
+		t.Errorf("bind of an expired one: %v", err)
+	}
+}
+
+// What changes between the placement and the creation is found by Check.
+func TestCheckFindsWhatHasChanged(t *testing.T) {
+	for name, change := range map[string]func(n *placement.Node){
+		"memory taken": func(n *placement.Node) { n.GPUs[0].MemoryFree = gib },
+		"missed":       func(n *placement.Node) { n.GPUs[0].Provisionable = false },
+		"stale":        func(n *placement.Node) { n.Fresh = false },
+		"float":        func(n *placement.Node) { n.Float = 2 },
+		"GPU gone":     func(n *placement.Node) { n.GPUs = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := start(t, placement.Paper, node("a", 20), node("b", 10))
+			if _, _, err := p.Place(t.Context(), need(9, 8)); err != nil {
+				t.Fatal(err)
+			}
+			change(&w.nodes[0])
+			var gone *placer.NoRoomError
+			if _, err := p.Check(t.Context(), "p1"); !errors.As(err, &gone) {
+				t.Errorf("error = %v", err)
+			}
+			if len(p.List()) != 0 {
+				t.Error("it is not released")
+			}
+			if got, _, err := p.Place(t.Context(), need(9, 8)); err != nil || got[0].Node != "b" {
+				t.Errorf("again: %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestPredictiveCountsPromisedWork(t *testing.T) {
+	w, p := start(t, placement.Predictive, node("a", 80), node("b", 80))
+	w.history["matmul"] = 5
+	req := placer.Request{Request: placement.Request{Deadline: 9}, Image: "matmul"}
+	var got []string
+	for range 2 {
+		e, _, err := p.Place(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e[0].Node)
+	}
+	if strings.Join(got, " ") != "a b" {
+		t.Errorf("nodes = %v", got)
+	}
+	if _, _, err := p.Place(t.Context(), req); err == nil || !strings.Contains(err.Error(), "2 time short (due in 9s, needs 5s after 5s of work that is due earlier)") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestPromisesSurviveACrash(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "placements.db")
+	l, err := ledger.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := ledger.Entry{ID: "x", Node: "a", GPU: "GPU-a", Memory: 5, Deadline: 9, State: ledger.Created, Container: "c", Made: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC()}
+	if err := l.Apply(ledger.Change{Keep: []ledger.Entry{e, {ID: "y"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Apply(ledger.Change{Forget: []string{"y"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Open(path); err == nil {
+		t.Error("two have it open at once")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = ledger.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if got := l.List(); len(got) != 1 || got[0] != e {
+		t.Errorf("entries = %+v", got)
+	}
+}
+
+// Whatever comes in whatever order, from many at once: no GPU is ever promised
+// more than it has, a promise that was answered is in the ledger, and one that was
+// refused is not.
+func TestNothingIsPromisedTwice(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		dir := t.TempDir()
+		var cleanups []func()
+		defer func() {
+			for _, f := range slices.Backward(cleanups) {
+				f()
+			}
+		}()
+		host := &host{dir, &cleanups, rt}
+		var nodes []placement.Node
+		for i := range rapid.IntRange(1, 4).Draw(rt, "nodes") {
+			nodes = append(nodes, node(fmt.Sprint("n", i), rapid.Uint64Range(0, 40).Draw(rt, "free")))
+		}
+		capacity := map[string]uint64{}
+		for _, n := range nodes {
+			capacity[n.Name] = n.GPUs[0].MemoryFree
+		}
+		w, p := start(host, placement.Paper, nodes...)
+		for range rapid.IntRange(1, 12).Draw(rt, "rounds") {
+			var all sync.WaitGroup
+			for range rapid.IntRange(1, 6).Draw(rt, "clients") {
+				memory, count := rapid.Uint64Range(0, 20).Draw(rt, "memory"), rapid.IntRange(1, 3).Draw(rt, "count")
+				all.Go(func() {
+					req := need(9, memory)
+					req.Count = count
+					got, _, err := p.Place(context.Background(), req)
+					if (err == nil) != (len(got) == count) {
+						panic(fmt.Sprintf("%d of %d, %v", len(got), count, err))
+					}
+				})
+			}
+			all.Wait()
+			for i, e := range p.List() {
+				switch rapid.IntRange(0, 5).Draw(rt, "what") {
+				case 0:
+					_ = p.Release(context.Background(), e.ID)
+				case 1:
+					if _, err := p.Check(context.Background(), e.ID); err != nil {
+						rt.Fatalf("nothing has changed, and %v", err)
+					}
+				case 2:
+					if e.State == ledger.Assumed {
+						_, _ = p.Bind(context.Background(), e.ID, fmt.Sprint("c-", e.ID))
+					}
+				case 3:
+					if e.Container != "" { // it takes a part of what it may have
+						w.hold(e.Container, e.Node, e.Memory/uint64(1+i%3), 1)
+					}
+				}
+			}
+			promised := map[string]uint64{}
+			for _, e := range p.List() {
+				promised[e.Node] += e.Memory
+			}
+			for name, n := range promised {
+				if n > capacity[name] {
+					rt.Fatalf("%s: %s of %s is promised", name, placement.Bytes(n), placement.Bytes(capacity[name]))
+				}
+			}
+		}
+	})
+}
+
+// host lends a rapid check what start needs of a test.
+type host struct {
+	dir      string
+	cleanups *[]func()
+	t        *rapid.T
+}
+
+func (h *host) TempDir() string   { return h.dir }
+func (h *host) Cleanup(f func())  { *h.cleanups = append(*h.cleanups, f) }
+func (h *host) Fatal(args ...any) { h.t.Fatal(args...) }
