@@ -98,5 +98,6 @@ func (e *Exporter) Snapshot() *task.Snapshot { return e.tracker.Snapshot() }
 // closes the channel. A slow reader gets the latest and misses those between.
 func (e *Exporter) Watch(ctx context.Context) <-chan *task.Snapshot { return e.tracker.Watch(ctx) }
 
-// Ready is closed once device and container engine have answered or failed.
+// Ready is closed once device, container engine and start sensor have answered
+// or failed.
 func (e *Exporter) Ready() <-chan struct{} { return e.tracker.Ready() }

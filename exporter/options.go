@@ -21,8 +21,8 @@ type Options struct {
 	DockerHost string
 	// Keep, if not nil, says which containers exist for this exporter.
 	Keep func(container.Container) bool
-	// Sensor is how starts are learned: auto (the best that works), or device for
-	// the device's list alone. Default auto.
+	// Sensor is how starts are learned: auto (the best that works), uprobe,
+	// fanotify, or device for the device's list alone. Default auto.
 	Sensor string
 	// StateDir keeps unfinished tasks, history and deadlines over a restart.
 	// Empty: nothing survives.

@@ -10,7 +10,10 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/nvml"
 	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/sensor/detect"
 	"github.com/laxity/laxity/exporter/sensor/pidfd"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/exporter/tracker/store"
 )
@@ -43,14 +46,41 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 	if t.Processes = p.Processes; t.Processes == nil {
 		t.Processes = NewProcesses(e.opt.Proc)
 	}
-	switch e.opt.Sensor {
-	case "", "auto":
-		t.Starts = p.Starts
-	case "device": // the list alone
-	default:
-		return fmt.Errorf("no such sensor %q: write auto or device", e.opt.Sensor)
+	if t.Starts = p.Starts; t.Starts == nil {
+		var err error
+		if t.Starts, err = e.startSensors(); err != nil {
+			return err
+		}
 	}
 	return e.openStore(t)
+}
+
+// startSensors returns the sensors to try, the best first; none for the device's
+// list alone. A sensor that was asked for by name has to work.
+func (e *Exporter) startSensors() ([]tracker.StartSensor, error) {
+	var sensors []tracker.StartSensor
+	for _, s := range detect.Sensors(detect.Options{Proc: e.opt.Proc, Log: e.log}) {
+		switch e.opt.Sensor {
+		case "", "auto":
+		case string(s.Source):
+			opened, err := s.Open()
+			if err != nil {
+				return nil, fmt.Errorf("the sensor that was asked for does not work here (auto takes the best that does): %w", err)
+			}
+			if err := opened.Close(); err != nil {
+				return nil, err
+			}
+		default:
+			continue
+		}
+		sensors = append(sensors, tracker.StartSensor{
+			Source: s.Source, Open: func() (sensor.Starts, error) { return s.Open() },
+		})
+	}
+	if len(sensors) == 0 && e.opt.Sensor != string(task.SourceDevice) {
+		return nil, fmt.Errorf("no such sensor %q: write auto, uprobe, fanotify or device", e.opt.Sensor)
+	}
+	return sensors, nil
 }
 
 func (e *Exporter) openDevice(t *tracker.Options, d device.Device) error {

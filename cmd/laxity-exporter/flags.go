@@ -60,7 +60,7 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		Default("auto").PlaceHolder("auto|nvml|sim:SOCKET").StringVar(&o.Device)
 	app.Flag("device.timeout", "How long one reading of the GPUs may take before the driver counts as hanging.").
 		Default("2s").DurationVar(&o.DeviceTimeout)
-	app.Flag("sensor", "How starts of tasks are learned: auto takes the most exact way that works here; device polls the GPU's list of processes.").
+	app.Flag("sensor", "How starts of tasks are learned: auto takes the most exact way that works here; uprobe and fanotify watch the CUDA driver library; device polls the GPU's list of processes.").
 		Default("auto").StringVar(&o.Sensor)
 	app.Flag("docker.host", "Address of the Docker engine, such as unix:///var/run/docker.sock. Default: DOCKER_HOST, else the usual socket.").
 		StringVar(&o.DockerHost)

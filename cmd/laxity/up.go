@@ -45,7 +45,7 @@ func (c *cli) addUp() {
 	})
 	cmd.Flag("node", "Name of this machine in metrics and snapshots. Default: the host name.").StringVar(&o.Node)
 	cmd.Flag("device", "The GPUs: auto or nvml for NVIDIA's, sim for a simulated one in this process, or sim:SOCKET for one elsewhere.").Default("auto").StringVar(&o.Device)
-	cmd.Flag("sensor", "How starts of tasks are seen: auto (the most exact that works here) or device (its process list alone).").Default("auto").StringVar(&o.Sensor)
+	cmd.Flag("sensor", "How starts of tasks are seen: auto (the most exact that works here), uprobe, fanotify, or device (its process list alone).").Default("auto").StringVar(&o.Sensor)
 	addDockerHost(cmd, &o.DockerHost)
 	cmd.Flag("state-dir", "Folder for what must survive a restart: deadlines, history, holds.").Default(defaultStateDir()).StringVar(&o.StateDir)
 	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&o.RuleFiles)

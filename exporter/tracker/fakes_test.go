@@ -252,3 +252,8 @@ func (m *memory) counts() (open, ended int) {
 func (m *memory) fail(err error) { m.mu.Lock(); defer m.mu.Unlock(); m.err = err }
 
 var errTrouble = errors.New("trouble")
+
+// always opens the same sensor.
+func always(s sensor.Starts) func() (sensor.Starts, error) {
+	return func() (sensor.Starts, error) { return s, nil }
+}

@@ -140,15 +140,19 @@ func runStarts(ctx context.Context, sensors []StartSensor, events chan<- sensor.
 // runStart runs one sensor until it fails. It is announced once it has had the
 // time to say that it cannot work.
 func runStart(ctx context.Context, s StartSensor, reason string, events chan<- sensor.Event, out chan<- sensorNews) error {
+	opened, err := s.Open()
+	if err != nil {
+		return err
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- s.Sensor.Run(ctx, events) }()
+	go func() { failed <- opened.Run(ctx, events) }()
 	select {
 	case err := <-failed:
 		return err
 	case <-time.After(sensorSettle):
 	}
-	send(ctx, out, sensorNews{source: s.Source, sensor: s.Sensor, reason: reason})
-	err := <-failed
+	send(ctx, out, sensorNews{source: s.Source, sensor: opened, reason: reason})
+	err = <-failed
 	if err == nil && ctx.Err() == nil {
 		err = errors.New("it ended by itself")
 	}

@@ -5,6 +5,7 @@ import "github.com/laxity/laxity/exporter/sensor"
 func (l *loop) onSensor(n sensorNews) {
 	_, busy := n.sensor.(sensor.BusyTracker)
 	l.sensor = n.sensor
+	l.answered.sensor = true
 	clear(l.tracked)
 	l.m.SensorInUse(n.source, n.reason, busy)
 	for _, c := range l.Snapshot().Containers {

@@ -16,6 +16,9 @@ import (
 const (
 	tickEvery     = 100 * time.Millisecond // held and timeouts are looked at this often
 	unknownRelist = 500 * time.Millisecond // between lists asked for because of an unknown container
+	// A container that has just started may use CUDA, from a copy of the driver
+	// of its own, before any sensor watches that: so long the device is read often.
+	newcomerFor = 3 * time.Second
 )
 
 // loop is what the tracker's goroutine owns besides the machine.
@@ -33,13 +36,14 @@ type loop struct {
 	poll      *time.Timer
 	tick      *time.Timer
 	nextPoll  time.Time
-	reading   bool // a request is under way
+	newcomer  time.Time // when a container last started
+	reading   bool      // a request is under way
 	relisted  time.Time
 	published time.Time
 	sensor    sensor.Starts
 	tracked   map[int]bool // by the busy tracker
 	told      task.Health  // what the log was told
-	answered  struct{ device, engine bool }
+	answered  struct{ device, engine, sensor bool }
 }
 
 // Run tracks until ctx ends; then it stores what it knows and returns nil.
@@ -170,6 +174,9 @@ func (l *loop) onReading(r reading) {
 		l.m.Device(r.Reading, r.done)
 	}
 	d := interval(l.m.Activity(), l.opt.FastPoll, l.opt.SlowPoll)
+	if r.err == nil && time.Since(l.newcomer) < newcomerFor {
+		d = l.opt.FastPoll
+	}
 	l.nextPoll = time.Now().Add(d)
 	l.poll.Reset(d)
 }
@@ -222,6 +229,9 @@ func (l *loop) onEngine(n engineNews) {
 		if n.event.Kind == container.Died {
 			l.release(n.event.ID)
 		}
+		if n.event.Kind == container.Started {
+			l.newcomer = now
+		}
 		l.m.Container(*n.event, now)
 		l.hurry()
 	default:
@@ -269,7 +279,7 @@ func (l *loop) settle(now time.Time) {
 	} else {
 		l.board.confirm(l.m.Confirmed())
 	}
-	if l.answered.device && l.answered.engine {
+	if l.answered.device && l.answered.engine && l.answered.sensor {
 		select {
 		case <-l.ready:
 		default:

@@ -55,7 +55,9 @@ type Observer interface {
 // StartSensor is one way to learn starts.
 type StartSensor struct {
 	Source task.Source // what it is called in metrics
-	Sensor sensor.Starts
+	// Open makes the sensor ready, each time that it is to run. The error wraps
+	// sensor.ErrUnsupported where it cannot work.
+	Open func() (sensor.Starts, error)
 }
 
 // Options are what a Tracker is made of. Device, Containers, Exits and Processes
@@ -140,7 +142,7 @@ func (t *Tracker) Snapshot() *task.Snapshot { return t.board.current.Load() }
 // reader gets the latest and misses those between.
 func (t *Tracker) Watch(ctx context.Context) <-chan *task.Snapshot { return t.board.watch(ctx) }
 
-// Ready is closed once device and engine have both answered or failed.
+// Ready is closed once device, engine and start sensor have answered or failed.
 func (t *Tracker) Ready() <-chan struct{} { return t.ready }
 
 // SetDeadline changes the relative deadline of the running container with this

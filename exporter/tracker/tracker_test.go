@@ -45,8 +45,8 @@ func withSensor(t *testing.T, f func(b *bench, p *probe)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
 		p := newProbe()
-		b.start(tracker.StartSensor{Source: "broken", Sensor: unsupported{}},
-			tracker.StartSensor{Source: task.SourceUprobe, Sensor: p})
+		b.start(tracker.StartSensor{Source: "broken", Open: always(unsupported{})},
+			tracker.StartSensor{Source: task.SourceUprobe, Open: always(p)})
 		f(b, p)
 		b.stop()
 	})
@@ -138,8 +138,13 @@ func TestPollsSlowlyWhenIdle(t *testing.T) {
 func TestPollsSlowlyWithABetterSensor(t *testing.T) {
 	withSensor(t, func(b *bench, _ *probe) {
 		b.box("web")
-		b.pass(time.Second)
 		reads := b.card.count()
+		b.pass(time.Second)
+		if n := b.card.count() - reads; n < 40 {
+			t.Errorf("%d readings in the second after a container came: the sensor may not watch its driver yet", n)
+		}
+		b.pass(3 * time.Second)
+		reads = b.card.count()
 		b.pass(10 * time.Second)
 		if n := b.card.count() - reads; n > 11 {
 			t.Errorf("%d readings in 10 s without a task, want one a second", n)

@@ -55,31 +55,41 @@ type Options struct {
 	Log  *slog.Logger // nil: nothing is logged
 }
 
+// Sensor is one that exists, whether it works here or not.
+type Sensor struct {
+	Source task.Source
+	// Open makes it ready, each time anew. The error wraps sensor.ErrUnsupported
+	// where this machine cannot run it.
+	Open func() (Starts, error)
+}
+
+// Sensors returns the sensors for starts, the best first. Of the options, Name
+// does not matter.
+func Sensors(o Options) []Sensor {
+	return []Sensor{
+		{task.SourceUprobe, func() (Starts, error) { return uprobe.New(uprobe.Options{Proc: o.Proc, Log: o.Log}) }},
+		{task.SourceFanotify, func() (Starts, error) { return fanotify.New(fanotify.Options{Proc: o.Proc, Log: o.Log}) }},
+	}
+}
+
 // Open opens a sensor for starts. With auto it returns the best one that works;
 // skipped says why each better one does not. starts is nil with device, and with
 // auto where none works. A sensor that was asked for by name and does not work is
 // an error that wraps sensor.ErrUnsupported.
 func Open(o Options) (starts Starts, source task.Source, skipped []Finding, err error) {
-	openers := []struct {
-		source task.Source
-		open   func() (Starts, error)
-	}{
-		{task.SourceUprobe, func() (Starts, error) { return uprobe.New(uprobe.Options{Proc: o.Proc, Log: o.Log}) }},
-		{task.SourceFanotify, func() (Starts, error) { return fanotify.New(fanotify.Options{Proc: o.Proc, Log: o.Log}) }},
-	}
 	auto := o.Name == "" || o.Name == "auto"
-	for _, candidate := range openers {
-		if !auto && o.Name != string(candidate.source) {
+	for _, candidate := range Sensors(o) {
+		if !auto && o.Name != string(candidate.Source) {
 			continue
 		}
-		opened, err := candidate.open()
+		opened, err := candidate.Open()
 		if err == nil {
-			return opened, candidate.source, skipped, nil
+			return opened, candidate.Source, skipped, nil
 		}
 		if !auto {
 			return nil, "", nil, err
 		}
-		skipped = append(skipped, Finding{Source: candidate.source, Err: err})
+		skipped = append(skipped, Finding{Source: candidate.Source, Err: err})
 	}
 	if !auto && o.Name != string(task.SourceDevice) {
 		return nil, "", nil, fmt.Errorf("%w: %q (auto, uprobe, fanotify or device)", ErrUnknown, o.Name)

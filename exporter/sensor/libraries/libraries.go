@@ -31,6 +31,7 @@ type Registry struct {
 	mu    sync.Mutex
 	users map[int]map[cudafile.ID]bool // process → its files; 0 is the host
 	files map[cudafile.ID]string       // watched → where it was found
+	idle  map[cudafile.ID]bool         // watched, and nobody used it at the last rescan
 	other map[cudafile.ID]bool         // looked at, and not the driver
 }
 
@@ -45,6 +46,7 @@ func New(proc string, w Watcher) *Registry {
 		finder: cudafile.Finder{Proc: proc}, watcher: w,
 		users: map[int]map[cudafile.ID]bool{},
 		files: map[cudafile.ID]string{},
+		idle:  map[cudafile.ID]bool{},
 		other: map[cudafile.ID]bool{},
 	}
 }
@@ -76,7 +78,6 @@ func (r *Registry) update(user int, files []*cudafile.File) error {
 		}
 	}
 	r.users[user] = uses
-	r.drop()
 	return errors.Join(errs...)
 }
 
@@ -99,12 +100,22 @@ func (r *Registry) watch(file *cudafile.File) error {
 	return nil
 }
 
-// drop lets go of files that nobody uses.
+// drop lets go of files that nobody uses and nobody used when it was last called.
+// The same file is often needed again at once, by the next container of an image
+// or with the same mount, which may call CUDA before Discover has come to it.
 func (r *Registry) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for id := range r.files {
-		if !r.used(id) {
+		switch {
+		case r.used(id):
+			delete(r.idle, id)
+		case !r.idle[id]:
+			r.idle[id] = true
+		default:
 			r.watcher.Unwatch(id)
 			delete(r.files, id)
+			delete(r.idle, id)
 		}
 	}
 }
@@ -118,12 +129,11 @@ func (r *Registry) used(id cudafile.ID) bool {
 	return false
 }
 
-// Release ends what only this process needed.
+// Release ends what only this process needed, once Keep has looked twice.
 func (r *Registry) Release(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.users, pid)
-	r.drop()
 }
 
 // Paths tells where the watched files were found, in no order.
@@ -165,6 +175,7 @@ func (r *Registry) rescan(log *slog.Logger) {
 			log.Warn("a container's CUDA driver cannot be watched", "pid", pid, "err", err)
 		}
 	}
+	r.drop()
 }
 
 func (r *Registry) processes() []int {
