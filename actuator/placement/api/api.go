@@ -1,11 +1,10 @@
-// Package api serves the ranking of the nodes by HTTP. It imports package
-// placement and the standard library.
+// Package api serves ranking and placement by HTTP: what it answers, and the
+// client that asks. It imports package placement and those below it, package
+// nodes, and the standard library.
 package api
 
 import (
 	"encoding/json"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 // Nodes is the answer to GET /api/v1/nodes.
 type Nodes struct {
 	Time time.Time `json:"time"`
+	// Ranking is how: paper or predictive.
+	Ranking placement.Method `json:"ranking,omitempty"`
 	// Summary is one line for people.
 	Summary string `json:"summary"`
 	// Nodes has the candidates first, the best one first.
@@ -54,57 +55,6 @@ type GPU struct {
 	Utilization   task.Seconds `json:"utilization_ratio"`
 	Missed        time.Time    `json:"deadline_missed,omitzero"`
 	Score         float64      `json:"score"`
-}
-
-// NodesHandler answers GET /api/v1/nodes[?deadline=9s][&gpu_memory=4GiB] with
-// the ranking for a container that asks for these: 400 for a value that cannot
-// be read, 503 when the source does not answer. Now may be nil.
-func NodesHandler(source placement.Source, logger *slog.Logger, now func() time.Time) http.Handler {
-	if now == nil {
-		now = time.Now
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Method != http.MethodGet && req.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			fail(w, http.StatusMethodNotAllowed, "only GET is possible here")
-			return
-		}
-		want, err := requestOf(req)
-		if err != nil {
-			fail(w, http.StatusBadRequest, err.Error())
-			return
-		}
-		nodes, err := source.Nodes(req.Context())
-		if err != nil {
-			if req.Context().Err() == nil {
-				logger.Warn("The nodes cannot be ranked", "err", err)
-			}
-			fail(w, http.StatusServiceUnavailable, err.Error())
-			return
-		}
-		at := now()
-		write(w, http.StatusOK, View(placement.Rank(nodes, want, at), at))
-	})
-}
-
-func requestOf(req *http.Request) (placement.Request, error) {
-	var want placement.Request
-	q := req.URL.Query()
-	if text := q.Get("deadline"); text != "" {
-		d, err := task.ParseDeadline(text)
-		if err != nil {
-			return want, fmt.Errorf("deadline %q: %w", text, err)
-		}
-		want.Deadline = task.SecondsOf(d)
-	}
-	if text := q.Get("gpu_memory"); text != "" {
-		n, err := task.ParseBytes(text)
-		if err != nil {
-			return want, fmt.Errorf("gpu_memory %q: %w", text, err)
-		}
-		want.GPUMemory = n
-	}
-	return want, nil
 }
 
 // View is the JSON form of a ranking.
