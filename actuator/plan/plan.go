@@ -2,16 +2,16 @@
 // true now into actions: pause this container, let that one go, each with its
 // reason and with what must still be true when it is carried out.
 //
+// It decides who may compute and who is next in line, not how the others are
+// kept from it: that is the enforcer's.
+//
 // Pure: it imports the standard library, exporter/task and actuator/policy
-// only. A plan that is carried out and made again
-// contains nothing more.
+// only. A plan that is carried out and made again contains nothing more.
 package plan
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/laxity/laxity/actuator/policy"
 	"github.com/laxity/laxity/exporter/task"
@@ -23,9 +23,27 @@ type Standing string
 // The standings.
 const (
 	Runs     Standing = "runs"
-	Ours     Standing = "ours"     // we paused it
+	Ours     Standing = "ours"     // we keep it from computing
 	Somebody Standing = "somebody" // it is paused, and not by us
 )
+
+// Phase is what a container does on the GPU, where a launch gate sees it.
+// Without one it is Unknown, and the container counts as computing from its
+// first context to its end.
+type Phase string
+
+// The phases. A container that is Preparing or Finishing takes nobody's turn: it
+// may go on, and the gate stops it where it launches (again).
+const (
+	Unknown   Phase = ""
+	Preparing Phase = "preparing" // has not launched yet: host phase, copy in
+	Waiting   Phase = "waiting"   // stopped at a launch
+	Computing Phase = "computing" // its launches are on the GPU
+	Finishing Phase = "finishing" // its launches are through: copy out, host phase
+)
+
+// passive: it does not want the GPU at the moment.
+func (p Phase) passive() bool { return p == Preparing || p == Finishing }
 
 // Cause is why a container is held. Each cause has its own way of ending.
 type Cause string
@@ -56,6 +74,14 @@ type GPU struct {
 	Admitted []string
 }
 
+// Estimate is what history says of one task, as if it ran undisturbed.
+type Estimate struct {
+	// Remaining is how long it still computes, estimated high (a high quantile).
+	Remaining time.Duration
+	// Total is the same for its whole length.
+	Total time.Duration
+}
+
 // Container is one container with what stands for and against holding it.
 type Container struct {
 	ID, Name string
@@ -64,6 +90,9 @@ type Container struct {
 	Standing Standing
 	// Cause of our hold; empty unless Standing is Ours.
 	Cause Cause
+	// Since is when we began to hold it, or when it was last let run. Zero: not
+	// known, long ago.
+	Since time.Time
 	// Managed: it carries a laxity.* label. Never: it must not be held.
 	Managed, Never bool
 	// Exempt says why it is not to be held for as long as its present tasks
@@ -71,14 +100,29 @@ type Container struct {
 	Exempt string
 	// Asked says why somebody wants this container paused; else empty.
 	Asked string
+
+	// Batch: its class is batch.
+	Batch bool
+	// Expedite says why it is to go to the front; else empty.
+	Expedite string
+	// Estimates are by task id; a task without one has no history.
+	Estimates map[string]Estimate
+	// Demand is the share of each GPU (by UUID) that it uses when it runs alone,
+	// 0–1; a GPU is absent where that was not learned yet.
+	Demand map[string]float64
+	Phase  Phase
 }
 
 // Input is everything that a plan depends on.
 type Input struct {
+	Now        time.Time
 	GPUs       []GPU
 	Containers []Container
 	Order      policy.Order
 	Rule       Rule
+	// Preemption says when one that runs is stopped for one that comes before it
+	// in order. Without it: always, at once, as P3 does.
+	Preemption *Preemption
 }
 
 // Kind of an action.
@@ -107,11 +151,19 @@ type Action struct {
 
 // Plan is what to do, and what to hand in again as GPU.Admitted.
 type Plan struct {
-	Actions  []Action
-	Admitted map[string][]string // by GPU
+	Actions []Action
+	// Admitted are the containers that may compute on each arbitrated GPU, by
+	// UUID, in the order of admission.
+	Admitted map[string][]string
+	// Line are the containers that wait for each arbitrated GPU, by UUID, the next
+	// one first. An enforcer may prepare it.
+	Line map[string][]string
 	// Waits says why each container that must not run must not, whether it is
 	// stopped already or not; by container id.
 	Waits map[string]Wait
+	// Preempted is the container that was stopped for another by this plan, and
+	// for which one; empty if none.
+	Preempted, PreemptedBy string
 }
 
 // Wait is the reason for which a container must not run now.
@@ -147,148 +199,36 @@ func (c Container) taskIDs() []string {
 	return ids
 }
 
-// planner holds what one call of Make works out.
-type planner struct {
-	in    Input
-	gpus  map[string]GPU
-	queue []Container // those with unfinished tasks that can be held, in order
-	waits map[string]Wait
-	why   map[string]string // for those that may run: the reason
-	taken map[string][]string
+// Job is the first of the container's tasks in order, with what is left to do
+// for all of them: they share the GPU. It must have tasks.
+func (c Container) Job(o policy.Order, now time.Time) policy.Job {
+	jobs := make([]policy.Job, 0, len(c.Tasks))
+	var left time.Duration
+	known := true
+	for _, t := range c.Tasks {
+		e, ok := c.Estimates[t.ID]
+		known = known && ok
+		left += e.Remaining
+	}
+	waited := time.Duration(0)
+	if c.Standing == Ours && !c.Since.IsZero() {
+		waited = max(0, now.Sub(c.Since))
+	}
+	for _, t := range c.Tasks {
+		jobs = append(jobs, policy.Job{Task: t, Batch: c.Batch, Remaining: left, Known: known, Waited: waited, Expedited: c.Expedite != ""})
+	}
+	return policy.Sort(o, jobs)[0]
 }
 
-// Make makes a plan. It does not change its input, and depends on nothing else.
-func Make(in Input) Plan {
-	p := &planner{
-		in:    in,
-		gpus:  map[string]GPU{},
-		waits: map[string]Wait{},
-		why:   map[string]string{},
-		taken: map[string][]string{},
-	}
-	for _, g := range in.GPUs {
-		p.gpus[g.UUID] = g
-	}
-	for _, c := range in.Containers {
-		if c.Controllable() && len(c.Tasks) > 0 {
-			c.Tasks = policy.Sort(in.Order, c.Tasks)
-			p.queue = append(p.queue, c)
+// brief reports whether all that the container does takes no longer than d.
+func (c Container) brief(d time.Duration) bool {
+	var total time.Duration
+	for _, t := range c.Tasks {
+		e, ok := c.Estimates[t.ID]
+		if !ok {
+			return false
 		}
+		total += e.Total
 	}
-	slices.SortStableFunc(p.queue, func(a, b Container) int {
-		return cmp.Or(in.Order.Compare(a.Tasks[0], b.Tasks[0]), strings.Compare(a.ID, b.ID))
-	})
-	p.ask()
-	p.relieve()
-	p.arbitrate()
-	return Plan{Actions: p.actions(), Admitted: p.admitted(), Waits: p.waits}
-}
-
-// ask keeps the containers that somebody wants paused, with or without tasks.
-func (p *planner) ask() {
-	for _, c := range p.in.Containers {
-		if c.Asked != "" && c.Controllable() {
-			p.waits[c.ID] = Wait{Asked, c.Asked}
-		}
-	}
-}
-
-// arbitrate lets the rule decide, container by container in one order for all
-// GPUs. A container on several GPUs runs only if each of them takes it. Since
-// the order is the same everywhere, the first container that may run at all
-// runs: nobody waits in a circle.
-func (p *planner) arbitrate() {
-	gates := map[string]Gate{}
-	for _, g := range p.in.GPUs {
-		if g.Arbitrated {
-			gates[g.UUID] = p.in.Rule.Open(g)
-		}
-	}
-	for _, c := range p.queue {
-		if _, stopped := p.waits[c.ID]; stopped {
-			continue // asked for or relieved: it takes nobody's turn
-		}
-		on := c.gpus()
-		ok, reason := true, ""
-		for _, g := range on {
-			if gate, arbitrated := gates[g]; arbitrated && ok {
-				ok, reason = gate.May(c)
-				reason += " on " + g
-			}
-		}
-		for _, g := range on {
-			gate, arbitrated := gates[g]
-			switch {
-			case !arbitrated:
-			case ok:
-				gate.Take(c)
-				p.taken[g] = append(p.taken[g], c.ID)
-			default:
-				gate.Pass(c)
-			}
-		}
-		if ok {
-			p.why[c.ID] = reason
-		} else {
-			p.waits[c.ID] = Wait{Arbitrate, reason}
-		}
-	}
-}
-
-// admitted keeps the order of admission: those of before that still run, then
-// the new ones.
-func (p *planner) admitted() map[string][]string {
-	all := map[string][]string{}
-	for g, now := range p.taken {
-		var list []string
-		for _, id := range p.gpus[g].Admitted {
-			if slices.Contains(now, id) {
-				list = append(list, id)
-			}
-		}
-		for _, id := range now {
-			if !slices.Contains(list, id) {
-				list = append(list, id)
-			}
-		}
-		all[g] = list
-	}
-	return all
-}
-
-func (p *planner) actions() []Action {
-	var acts []Action
-	add := func(c Container, k Kind, cause Cause, reason string) {
-		acts = append(acts, Action{
-			Kind: k, ContainerID: c.ID, Container: c.Name, Cause: cause, Reason: reason,
-			GPUs: c.gpus(), Standing: c.Standing, Tasks: c.taskIDs(),
-		})
-	}
-	for _, c := range p.in.Containers {
-		w, stop := p.waits[c.ID]
-		switch {
-		case stop && c.Standing == Runs:
-			add(c, Pause, w.Cause, w.Reason)
-		case !stop && c.Standing == Ours:
-			add(c, Unpause, c.Cause, p.whyGo(c))
-		}
-	}
-	// Let go first: it must never wait behind a pause.
-	slices.SortStableFunc(acts, func(a, b Action) int { return strings.Compare(string(b.Kind), string(a.Kind)) })
-	return acts
-}
-
-func (p *planner) whyGo(c Container) string {
-	switch {
-	case c.Exempt != "":
-		return c.Exempt
-	case !c.Managed || c.Never:
-		return "its labels do not allow it to be held"
-	case len(c.Tasks) == 0:
-		return "it has no unfinished task"
-	case p.why[c.ID] != "":
-		return p.why[c.ID]
-	default:
-		return fmt.Sprintf("the reason for its hold (%s) is over", c.Cause)
-	}
+	return total <= d
 }

@@ -36,11 +36,11 @@ func (p *planner) keepRelieved(g GPU) {
 	if g.Memory < PressureEnds {
 		return
 	}
-	here := func(c Container) bool {
-		return p.waits[c.ID].Reason == "" && slices.Contains(c.gpus(), g.UUID)
+	here := func(c entry) bool {
+		return p.waits[c.ID].Reason == "" && slices.Contains(c.on, g.UUID)
 	}
 	// Somebody who is not held for memory runs, or comes in turn.
-	others := slices.ContainsFunc(p.queue, func(c Container) bool { return c.Cause != Relieve && here(c) })
+	others := slices.ContainsFunc(p.queue, func(c entry) bool { return c.Cause != Relieve && here(c) })
 	for _, c := range p.queue {
 		if c.Cause != Relieve || !here(c) {
 			continue
@@ -55,15 +55,15 @@ func (p *planner) keepRelieved(g GPU) {
 
 // victim is the last in order of those that run on the GPU and were not stopped
 // above, if another one is left.
-func (p *planner) victim(g GPU) (Container, bool) {
-	var running []Container
+func (p *planner) victim(g GPU) (entry, bool) {
+	var running []entry
 	for _, c := range p.queue {
-		if c.Standing == Runs && p.waits[c.ID].Reason == "" && slices.Contains(c.gpus(), g.UUID) {
+		if c.Standing == Runs && p.waits[c.ID].Reason == "" && slices.Contains(c.on, g.UUID) {
 			running = append(running, c)
 		}
 	}
 	if len(running) < 2 {
-		return Container{}, false
+		return entry{}, false
 	}
 	return running[len(running)-1], true
 }

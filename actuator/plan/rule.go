@@ -30,7 +30,7 @@ const full = 0.995
 type One struct{}
 
 // Name implements Rule.
-func (One) Name() string { return "fifo" }
+func (One) Name() string { return "one" }
 
 // Open implements Rule.
 func (One) Open(GPU) Gate { return &oneGate{} }

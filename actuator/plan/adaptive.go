@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Adaptive lets containers run together as long as that costs them nothing, and
+// one at a time where they would only slow each other down:
+//
+//   - those of which it was learned how much of the GPU they use run together
+//     while the sum fits (paper P2, Fig. 4);
+//   - of the others nobody is stopped before the GPU is seen to be full, and then
+//     all but the first are; they are let go again one after another, each time
+//     with a fresh sample, while half of the GPU is idle;
+//   - what is shorter than holding it would cost is never held.
+//
+// Nobody is let go past one that waits, except for the brief ones: a gap in the
+// use of the GPU is no reason to turn the order around.
+type Adaptive struct {
+	// Brief is the length of a task (by history) up to which it is not held;
+	// DefaultBrief if 0.
+	Brief time.Duration
+}
+
+// DefaultBrief is about what it costs to see a task, pause it and unpause it.
+const DefaultBrief = 250 * time.Millisecond
+
+// Name implements Rule.
+func (Adaptive) Name() string { return "adaptive" }
+
+const (
+	// fits is the sum of what containers use alone up to which they do not slow
+	// each other down.
+	fits = 1.0
+	// busy is a utilisation from which on nobody knows how much more is wanted.
+	busy = 0.9
+	// half leaves room for one of whom nothing is known.
+	half = 0.5
+	// crowded is the share of the memory above which nobody is let go.
+	crowded = memoryFull
+)
+
+// Open implements Rule.
+func (a Adaptive) Open(g GPU) Gate {
+	brief := a.Brief
+	if brief == 0 {
+		brief = DefaultBrief
+	}
+	return &adaptiveGate{gpu: g, brief: brief, known: true}
+}
+
+type adaptiveGate struct {
+	gpu     GPU
+	brief   time.Duration
+	sum     float64 // of what those taken use, where known
+	known   bool    // of all that were taken it is
+	taken   string  // the first one taken
+	waiting string  // the first one that waits
+	added   string  // the one of unknown use that was let go by this plan
+}
+
+func (g *adaptiveGate) May(c Container) (bool, string) {
+	admitted := slices.Contains(g.gpu.Admitted, c.ID) && c.Standing == Runs
+	demand, known := c.Demand[g.gpu.UUID]
+	switch {
+	case g.taken == "":
+		return true, "first in order"
+	case c.Phase == Unknown && c.brief(g.brief):
+		return true, fmt.Sprintf("as a rule it takes less than %v: holding it would cost more", g.brief)
+	case g.waiting != "":
+		return false, "waits behind " + g.waiting
+	case g.gpu.Memory > crowded && !admitted:
+		return false, fmt.Sprintf("memory use is %.1f %%", 100*g.gpu.Memory)
+	case g.known && known && g.sum+demand > fits:
+		return false, fmt.Sprintf("waits for %s: together they want %.0f %% of the GPU", g.taken, 100*(g.sum+demand))
+	case g.known && known:
+		return true, fmt.Sprintf("together they want %.0f %% of the GPU", 100*(g.sum+demand))
+	}
+	return g.unknown(c, admitted)
+}
+
+// unknown decides where it was not learned yet how much is wanted.
+func (g *adaptiveGate) unknown(c Container, admitted bool) (bool, string) {
+	u := g.gpu.Utilization
+	use := fmt.Sprintf("utilisation is %.0f %%", 100*u)
+	switch {
+	case math.IsNaN(u):
+		return false, fmt.Sprintf("waits for %s: the GPU does not say how much it is used", g.taken)
+	case u >= busy:
+		return false, fmt.Sprintf("waits for %s: %s", g.taken, use)
+	case c.Phase == Waiting && !admitted:
+		// It is stopped at a launch with somebody on the GPU: what is idle on the
+		// average is busy now.
+		return false, "waits for " + g.taken
+	case c.Standing == Runs:
+		return true, use
+	case u > half:
+		return false, fmt.Sprintf("waits for %s: %s and nobody knows how much it wants", g.taken, use)
+	case g.added != "":
+		return false, "waits behind " + g.added + ": one after another"
+	case !g.gpu.Fresh:
+		return false, "waits for a sample that shows the effect of the last action"
+	default:
+		return true, use
+	}
+}
+
+func (g *adaptiveGate) Take(c Container) {
+	if c.Phase == Unknown && c.brief(g.brief) {
+		return // gone before it matters; it takes nobody's turn
+	}
+	if g.taken == "" {
+		g.taken = c.Name
+	}
+	demand, known := c.Demand[g.gpu.UUID]
+	g.sum += demand
+	g.known = g.known && known
+	if g.added == "" && !known && c.Standing == Ours {
+		g.added = c.Name
+	}
+}
+
+func (g *adaptiveGate) Pass(c Container) {
+	if g.waiting == "" {
+		g.waiting = c.Name
+	}
+}

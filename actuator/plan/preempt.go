@@ -1,0 +1,115 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+// Preemption is the cost model of stopping one that runs for another. A stop
+// takes effect at the next kernel boundary: what was launched runs to its end.
+type Preemption struct {
+	// Never: whoever runs keeps its turn until its end.
+	Never bool
+	// Switch is what it takes to stop one and let another go.
+	Switch time.Duration
+	// Quantum is how long everybody on a GPU runs undisturbed after a change
+	// there, so that nothing thrashes; many times Switch.
+	Quantum time.Duration
+	// Turn is the same for one without a deadline: once its patience has got it a
+	// turn, it gets somewhere.
+	Turn time.Duration
+}
+
+// DefaultPreemption is for pauses through Docker, which take 10–20 ms.
+func DefaultPreemption() *Preemption {
+	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond, Turn: time.Second}
+}
+
+// challenger is the first in order that waits, with the reason to let it go now.
+type challenger struct {
+	entry
+	why string
+}
+
+// challenge finds whom the first that waits may be let go in place of: those
+// that run on its GPUs and come after it in order, if it would otherwise miss
+// its deadline, can still meet it, and nobody loses as much by it.
+func (p *planner) challenge(queue []entry) (challenger, []entry) {
+	if p.in.Preemption == nil || p.in.Preemption.Never {
+		return challenger{}, nil
+	}
+	i := slices.IndexFunc(queue, func(e entry) bool {
+		_, waits := p.turns.refuse[e.ID]
+		return waits && !e.Phase.passive()
+	})
+	if i < 0 || !queue[i].first.Urgent() {
+		return challenger{}, nil
+	}
+	c := queue[i]
+	var ahead time.Duration // until the GPU is free if nobody is stopped
+	known := true
+	var victims []entry
+	for j, e := range queue {
+		if _, refused := p.turns.refuse[e.ID]; refused || !e.incumbent || e.Phase.passive() || !p.meet(c, e) {
+			continue
+		}
+		if !p.settled(e) {
+			return challenger{}, nil
+		}
+		known = known && e.first.Known
+		ahead = max(ahead, e.first.Remaining)
+		if j > i && !p.hurts(c, e) {
+			victims = append(victims, e)
+		}
+	}
+	why, worth := p.worth(c, ahead, known)
+	if !worth {
+		return challenger{}, nil
+	}
+	return challenger{c, why}, victims
+}
+
+// meet reports whether two containers use one arbitrated GPU.
+func (p *planner) meet(a, b entry) bool {
+	return slices.ContainsFunc(a.on, func(g string) bool { return p.gpus[g].Arbitrated && slices.Contains(b.on, g) })
+}
+
+// settled reports whether the incumbent has run for long enough to be disturbed.
+func (p *planner) settled(e entry) bool {
+	least := p.in.Preemption.Quantum
+	if !e.first.Urgent() {
+		least = max(least, p.in.Preemption.Turn)
+	}
+	return p.in.Now.Sub(e.Since) >= least
+}
+
+// worth reports whether c would miss its deadline if it waited, and meets it if
+// it goes now. Where nothing is known of those ahead, or of c, it would miss;
+// where nothing is known of c it may still meet it.
+func (p *planner) worth(c entry, ahead time.Duration, known bool) (string, bool) {
+	left := c.first.Deadline.Sub(p.in.Now)
+	need := p.in.Preemption.Switch
+	if c.first.Known {
+		need += c.first.Remaining
+	}
+	if left < need {
+		return "", false // too late either way
+	}
+	if known && c.first.Known && ahead+need <= left {
+		return "", false // it can wait
+	}
+	return fmt.Sprintf("it has %.2f s to its deadline and would miss it", left.Seconds()), true
+}
+
+// hurts reports whether stopping v for c would only move the miss from one to
+// the other: v meets its deadline if it goes on, and misses it behind c.
+func (p *planner) hurts(c, v entry) bool {
+	if !v.first.Urgent() || !v.first.Known || !c.first.Known {
+		return false
+	}
+	slack := policy.Laxity(v.first, p.in.Now)
+	return slack >= 0 && slack < c.first.Remaining+2*p.in.Preemption.Switch
+}

@@ -1,0 +1,145 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/policy"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// box is a container with one task on GPU g: its deadline from now and what
+// history says that it still needs, seconds; 0 is none, and not known.
+func box(id string, deadline, needs float64, change ...func(*plan.Container)) plan.Container {
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	t := task.Task{ID: "t" + id, PID: 1, GPUs: []string{"g"}, State: task.Running, Start: task.Mark{Time: epoch}}
+	if deadline != 0 {
+		t.Deadline = now.Add(seconds(deadline))
+	}
+	c := plan.Container{ID: id, Name: id, Managed: true, Standing: plan.Ours, Cause: plan.Arbitrate, Since: now.Add(-time.Minute), Tasks: []task.Task{t}}
+	if needs != 0 {
+		c.Estimates = map[string]plan.Estimate{t.ID: {Remaining: seconds(needs), Total: seconds(needs)}}
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+func runs(c *plan.Container) { c.Standing, c.Cause = plan.Runs, "" }
+func just(c *plan.Container) {
+	c.Standing, c.Cause, c.Since = plan.Runs, "", now.Add(-100*time.Millisecond)
+}
+func expedite(c *plan.Container) { c.Expedite = "asked" }
+
+func phase(p plan.Phase) func(*plan.Container) { return func(c *plan.Container) { c.Phase = p } }
+
+func TestPreemption(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		admitted string
+		boxes    []plan.Container
+		running  string // may compute after the plan
+	}{
+		{"the running one keeps its turn while the earlier deadline can wait", "a",
+			[]plan.Container{box("a", 20, 2, runs), box("b", 10, 1)}, "a"},
+		{"it is stopped when the earlier one would miss", "a",
+			[]plan.Container{box("a", 20, 5, runs), box("b", 3, 1)}, "b"},
+		{"not if that one misses all the same", "a",
+			[]plan.Container{box("a", 20, 5, runs), box("b", 3, 4)}, "a"},
+		{"not if that only moves the miss", "a",
+			[]plan.Container{box("a", 4, 3.5, runs), box("b", 3, 1)}, "a"},
+		{"not for a later deadline", "a",
+			[]plan.Container{box("a", 2, 1.9, runs), box("b", 3, 2.9)}, "a"},
+		{"not within its quantum", "a",
+			[]plan.Container{box("a", 20, 5, just), box("b", 3, 1)}, "a"},
+		{"a batch task gets somewhere before it is stopped", "a",
+			[]plan.Container{box("a", 0, 0, func(c *plan.Container) { runs(c); c.Since = now.Add(-900 * time.Millisecond) }), box("b", 3, 1)}, "a"},
+		{"then it is stopped", "a",
+			[]plan.Container{box("a", 0, 0, runs), box("b", 3, 1)}, "b"},
+		{"batch stops nobody", "a",
+			[]plan.Container{box("a", 9, 5, runs), box("b", 0, 0)}, "a"},
+		{"where nothing is known the earlier deadline goes first", "a",
+			[]plan.Container{box("a", 20, 0, runs), box("b", 3, 0)}, "b"},
+		{"of those that wait the earliest goes", "a",
+			[]plan.Container{box("a", 20, 5, runs), box("b", 3, 1), box("c", 2, 1)}, "c"},
+		{"expedited: to the front, and worth a stop", "a",
+			[]plan.Container{box("a", 4, 2, runs), box("b", 6, 5, expedite), box("c", 5, 1)}, "a"},
+		{"expedited: worth it where the other has time", "a",
+			[]plan.Container{box("a", 20, 5, runs), box("b", 6, 5, expedite), box("c", 5, 1)}, "b"},
+		{"gate: who is still preparing takes nobody's turn", "",
+			[]plan.Container{box("a", 2, 1, runs, phase(plan.Preparing)), box("b", 9, 1, phase(plan.Waiting))}, "b"},
+		{"gate: the next goes once the work on the GPU is done", "a",
+			[]plan.Container{box("a", 2, 1, runs, phase(plan.Finishing)), box("b", 9, 1, phase(plan.Waiting))}, "b"},
+		{"gate: nobody else wants the GPU", "",
+			[]plan.Container{box("a", 2, 1, phase(plan.Preparing)), box("b", 9, 1, phase(plan.Finishing))}, "a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := plan.Input{
+				Now: now, Order: policy.EDF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Containers: tt.boxes,
+				GPUs: []plan.GPU{{UUID: "g", Arbitrated: true, Utilization: 1, Admitted: strings.Fields(tt.admitted)}},
+			}
+			p := plan.Make(in)
+			if got := strings.Join(p.Admitted["g"], " "); got != tt.running {
+				t.Errorf("admitted %q, want %q: %+v", got, tt.running, p)
+			}
+			if len(p.Admitted["g"])+len(p.Line["g"]) != len(tt.boxes) {
+				t.Errorf("in line: %v", p.Line)
+			}
+			if moved := tt.admitted != "" && tt.running != tt.admitted && tt.boxes[0].Phase == plan.Unknown; moved != (p.Preempted != "") {
+				t.Errorf("preempted %q by %q", p.Preempted, p.PreemptedBy)
+			}
+		})
+	}
+}
+
+func TestAPreemptionSaysWhy(t *testing.T) {
+	p := plan.Make(plan.Input{
+		Now: now, Order: policy.EDF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption(),
+		Containers: []plan.Container{box("a", 20, 5, runs), box("b", 3, 1)},
+		GPUs:       []plan.GPU{{UUID: "g", Arbitrated: true, Admitted: []string{"a"}}},
+	})
+	i := slices.IndexFunc(p.Actions, func(a plan.Action) bool { return a.Kind == plan.Pause })
+	if want := "waits for b on g: it has 3.00 s to its deadline and would miss it"; i < 0 || p.Actions[i].Reason != want {
+		t.Errorf("%+v", p.Actions)
+	}
+}
+
+// Whoever is let go has the earliest deadline of those that wait for the GPU and
+// could use it: EDF never inverts two deadlines.
+func TestEDFNeverInverts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t, 1)
+		in.Order, in.Rule, in.Preemption = policy.EDF{Now: now}, plan.One{}, plan.DefaultPreemption()
+		in.GPUs[0].Arbitrated, in.GPUs[0].Relieve = true, false
+		p := plan.Make(in)
+		for _, a := range p.Actions {
+			if a.Kind != plan.Unpause {
+				continue
+			}
+			for _, id := range p.Line["g0"] {
+				got, waits := find(in, a.ContainerID), find(in, id)
+				if !got.Controllable() || len(got.Tasks) == 0 || passive(waits) {
+					continue
+				}
+				if passive(got) {
+					t.Fatalf("%s does not want the GPU and goes before %s", got.ID, waits.ID)
+				}
+				if in.Order.Compare(waits.Job(in.Order, now), got.Job(in.Order, now)) < 0 {
+					t.Fatalf("%s goes before %s", got.ID, waits.ID)
+				}
+			}
+		}
+	})
+}
+
+func passive(c plan.Container) bool { return c.Phase == plan.Preparing || c.Phase == plan.Finishing }
+
+func find(in plan.Input, id string) plan.Container {
+	return in.Containers[slices.IndexFunc(in.Containers, func(c plan.Container) bool { return c.ID == id })]
+}
