@@ -70,6 +70,7 @@ var pure = map[string][]string{
 	"exporter/sensor":    {"exporter/task"},
 	"actuator/policy":    {"exporter/task"},
 	"actuator/plan":      {"exporter/task", "actuator/policy"},
+	"actuator/estimate":  {"exporter/task"},
 	"actuator/placement": {"exporter/task"},
 	"rules":              nil,
 	"dashboards":         nil,

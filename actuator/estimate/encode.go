@@ -1,0 +1,44 @@
+package estimate
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Changed reports whether there is something to keep since the last Encode.
+func (b *Book) Changed() bool { return b.changed }
+
+// Encode returns what Decode reads: the histories, the oldest first.
+func (b *Book) Encode() ([]byte, error) {
+	all := b.histories()
+	slices.SortFunc(all, func(x, y *history) int { return cmp.Compare(x.Last, y.Last) })
+	raw, err := json.Marshal(all)
+	if err == nil {
+		b.changed = false
+	}
+	return raw, err
+}
+
+// Decode makes a book of what Encode returned. What makes no sense in it is left
+// out; what is no JSON is an error.
+func Decode(raw []byte) (*Book, error) {
+	b := New()
+	var all []*history
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return b, fmt.Errorf("the history of tasks cannot be read: %w", err)
+	}
+	for _, h := range all[max(0, len(all)-maxKinds):] {
+		if h == nil {
+			continue
+		}
+		h.Runs = slices.DeleteFunc(h.Runs[max(0, len(h.Runs)-maxRuns):], func(r run) bool {
+			return !(r.Seconds >= 0) || math.IsInf(r.Seconds, 0) || !(r.Use <= 1)
+		})
+		b.clock = max(b.clock, h.Last)
+		b.kinds[h.Kind] = h
+	}
+	return b, nil
+}

@@ -1,0 +1,265 @@
+// Package estimate learns from ended tasks how long the next one of the same
+// image and command will compute, and how much of the GPU it wants.
+//
+// Pure: it imports the standard library and exporter/task only. It has no clock
+// and no file: snapshots go in, Encode and Decode keep it across a restart. It is
+// bounded, and used by one goroutine.
+package estimate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Bounds of what is remembered.
+const (
+	maxKinds   = 512 // least recently used ones are forgotten
+	maxRuns    = 32  // of one kind, the latest
+	maxIgnored = 2048
+)
+
+// quantile of the lengths that an estimate is: high, because a task that is
+// thought to be shorter than it is misses its deadline, and one that is thought
+// to be longer only goes early.
+const quantile = 0.9
+
+// Kind is what tasks have in common that are expected to last alike.
+type Kind struct {
+	Image, Command string
+}
+
+// run is one ended task.
+type run struct {
+	// Seconds from its start to its end, without the time it was held or paused.
+	Seconds float64 `json:"seconds"`
+	// Shared: another task ran on one of its GPUs for a good part of that.
+	Shared bool `json:"shared,omitempty"`
+	// Use is the highest utilisation that was seen while it ran alone, 0–1;
+	// negative if it never did for long enough.
+	Use float64 `json:"use"`
+}
+
+type history struct {
+	Kind Kind   `json:"kind"`
+	Runs []run  `json:"runs"` // oldest first
+	Last uint64 `json:"last"` // when it was last used, in ended tasks
+}
+
+// watched is an unfinished task.
+type watched struct {
+	kind          Kind
+	use           float64 // as in run
+	looks, shared int     // snapshots in which it ran, and in which it ran beside others
+}
+
+// Book is what was learned. Make one with New or Decode.
+type Book struct {
+	kinds   map[Kind]*history
+	tasks   map[string]*watched // unfinished, by task id
+	done    map[string]bool     // ended ones that count already, by task id
+	order   []string            // of done, oldest first
+	alone   map[string]sole     // by GPU
+	clock   uint64
+	changed bool
+}
+
+// sole is who has run alone on a GPU, and since when.
+type sole struct {
+	taskID string
+	since  time.Time
+}
+
+// New returns an empty book.
+func New() *Book {
+	return &Book{kinds: map[Kind]*history{}, tasks: map[string]*watched{}, done: map[string]bool{}, alone: map[string]sole{}}
+}
+
+// settle is how long after a change the utilisation shows who runs now.
+const settle = 700 * time.Millisecond
+
+// Observe learns from a snapshot. The same one again teaches nothing.
+func (b *Book) Observe(s *task.Snapshot) {
+	if !s.Health.DeviceUp {
+		return
+	}
+	kinds := map[string]Kind{}
+	for _, c := range s.Containers {
+		kinds[c.ID] = Kind{c.Image, c.Command}
+	}
+	present := map[string]bool{}
+	for _, t := range s.Tasks {
+		present[t.ID] = true
+		if _, ok := b.tasks[t.ID]; !ok {
+			if k, ok := kinds[t.ContainerID]; ok {
+				b.tasks[t.ID] = &watched{kind: k, use: -1}
+			}
+		}
+	}
+	b.look(s)
+	for _, t := range slices.Backward(s.Ended) { // oldest first
+		b.end(t)
+	}
+	for id := range b.tasks {
+		if !present[id] {
+			delete(b.tasks, id)
+		}
+	}
+}
+
+// look takes note of who runs with whom.
+func (b *Book) look(s *task.Snapshot) {
+	for _, g := range s.GPUs {
+		var running []task.Task
+		for _, t := range s.TasksOn(g.UUID) {
+			if t.State == task.Running {
+				running = append(running, t)
+			}
+		}
+		for _, t := range running {
+			if w := b.tasks[t.ID]; w != nil {
+				w.looks++
+				if len(running) > 1 {
+					w.shared++
+				}
+			}
+		}
+		if len(running) != 1 {
+			delete(b.alone, g.UUID)
+			continue
+		}
+		only := running[0]
+		if b.alone[g.UUID].taskID != only.ID {
+			b.alone[g.UUID] = sole{only.ID, s.Time}
+		}
+		u := float64(g.Utilization)
+		if w := b.tasks[only.ID]; w != nil && !math.IsNaN(u) && s.Time.Sub(b.alone[g.UUID].since) >= settle {
+			w.use = max(w.use, min(u, 1))
+		}
+	}
+}
+
+// end files an ended task. One that was lost, or of whose container nothing is
+// known, teaches nothing.
+func (b *Book) end(t task.Task) {
+	w, known := b.tasks[t.ID]
+	if b.done[t.ID] || t.State != task.Ended || !known {
+		return
+	}
+	b.done[t.ID] = true
+	if b.order = append(b.order, t.ID); len(b.order) > maxIgnored {
+		delete(b.done, b.order[0])
+		b.order = b.order[1:]
+	}
+	h := b.kinds[w.kind]
+	if h == nil {
+		h = &history{Kind: w.kind}
+		b.kinds[w.kind] = h
+	}
+	b.clock++
+	h.Last = b.clock
+	shared := w.looks > 0 && float64(w.shared) > 0.2*float64(w.looks)
+	h.Runs = append(h.Runs, run{Seconds: Ran(t, time.Time{}).Seconds(), Shared: shared, Use: w.use})
+	h.Runs = h.Runs[max(0, len(h.Runs)-maxRuns):]
+	b.changed = true
+	if len(b.kinds) > maxKinds {
+		oldest := slices.MinFunc(b.histories(), func(x, y *history) int { return cmp.Compare(x.Last, y.Last) })
+		delete(b.kinds, oldest.Kind)
+	}
+}
+
+// Ran is how long the task has run, or ran, without the time during which it was
+// held, paused or swapped out.
+func Ran(t task.Task, now time.Time) time.Duration {
+	d := t.Duration(now) - t.HeldSeconds.Duration() - t.PausedSeconds.Duration()
+	if t.End == nil && t.State != task.Running && !t.StateSince.IsZero() {
+		d -= max(0, now.Sub(t.StateSince)) // the present stay is not counted yet
+	}
+	return max(0, d)
+}
+
+// Remaining estimates how long the task still runs, and how long it runs in all.
+// It reports false where there is no history.
+func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (remaining, total time.Duration, ok bool) {
+	h := b.kinds[k]
+	if h == nil || len(h.Runs) == 0 {
+		return 0, 0, false
+	}
+	all := h.lengths(false)
+	if len(all) < 3 { // too few that ran undisturbed
+		all = append(all, h.lengths(true)...)
+	}
+	ran := Ran(t, now).Seconds()
+	whole := high(all)
+	var longer []float64
+	for _, s := range all {
+		if s > ran {
+			longer = append(longer, s)
+		}
+	}
+	left := high(longer) - ran
+	if len(longer) == 0 { // longer than ever: nobody knows; it may well go on for a while
+		left = ran / 4
+	}
+	return seconds(left), seconds(max(whole, ran)), true
+}
+
+// lengths of the runs that had the GPU to themselves, or of the others.
+func (h *history) lengths(shared bool) []float64 {
+	var out []float64
+	for _, r := range h.Runs {
+		if r.Shared == shared {
+			out = append(out, r.Seconds)
+		}
+	}
+	return out
+}
+
+// slower is from which factor on sharing is taken not to pay.
+const slower = 1.25
+
+// Demand is the share of a GPU that tasks of the kind use when they run alone,
+// 0–1: the highest that was seen in the latest runs. It is 1 where runs beside
+// others were measured to be slower, whatever the utilisation says.
+func (b *Book) Demand(k Kind) (float64, bool) {
+	h := b.kinds[k]
+	if h == nil {
+		return 0, false
+	}
+	alone, beside := h.lengths(false), h.lengths(true)
+	if len(alone) >= 2 && len(beside) >= 2 && middle(beside) > slower*middle(alone) {
+		return 1, true
+	}
+	use := -1.0
+	for _, r := range h.Runs[max(0, len(h.Runs)-8):] {
+		use = max(use, r.Use)
+	}
+	return max(use, 0), use >= 0
+}
+
+func (b *Book) histories() []*history {
+	all := make([]*history, 0, len(b.kinds))
+	for _, h := range b.kinds {
+		all = append(all, h)
+	}
+	return all
+}
+
+// high is the estimate from these lengths: of few the longest.
+func high(lengths []float64) float64 {
+	if len(lengths) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(lengths))
+	return s[int(math.Ceil(quantile*float64(len(s))))-1]
+}
+
+func middle(lengths []float64) float64 {
+	s := slices.Sorted(slices.Values(lengths))
+	return s[len(s)/2]
+}
+
+func seconds(s float64) time.Duration { return time.Duration(max(0, s) * float64(time.Second)) }
