@@ -41,6 +41,8 @@ const (
 	Renewed Result = "renewed"
 	Closed  Result = "closed"
 	Kept    Result = "kept"
+	// Forwarded: passed on to the actuator of the node that it is about.
+	Forwarded Result = "forwarded"
 )
 
 // Decision is one entry. Sequence starts anew with the actuator.
