@@ -31,6 +31,9 @@ func (a *Actuator) Handler() http.Handler {
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
 	mux.HandleFunc("GET /-/ready", a.serveReady)
 	mux.HandleFunc("GET /{$}", a.servePage)
+	for _, mount := range a.o.Mount {
+		mount(mux, a.mutating)
+	}
 	return mux
 }
 

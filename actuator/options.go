@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"time"
 
@@ -150,6 +151,10 @@ type Options struct {
 	// HoldLease is how long a hold lasts after its reason was last seen; the
 	// guardian ends it then though the actuator lives. 30 s by default.
 	HoldLease time.Duration
+
+	// Mount adds other parts' requests to the handler; those that change something
+	// they pass through guard, as the actuator does its own.
+	Mount []func(mux *http.ServeMux, guard func(http.Handler) http.Handler)
 
 	Logger  *slog.Logger
 	Metrics *collector.Metrics
