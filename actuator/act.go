@@ -30,6 +30,9 @@ type result struct {
 	hold    journal.Hold
 	status  enforce.Status // of a look
 	started time.Time
+	// arrived is when the snapshot came that the action rests on; zero where it
+	// rests on none.
+	arrived time.Time
 	err     error
 	// recorded: after a pause that failed, the container is still on record.
 	recorded bool
@@ -51,6 +54,10 @@ func (l *loop) begin(ctx context.Context, now time.Time, a plan.Action) {
 		return // its pause may come yet; a look tells
 	}
 	c := l.Config()
+	if a.Kind != look {
+		l.breaker.count(now)
+	}
+	arrived := l.planned
 	h := journal.Hold{
 		ContainerID: a.ContainerID, Container: a.Container, Cause: string(a.Cause), Reason: a.Reason,
 		GPUs: a.GPUs, Tasks: a.Tasks, Since: now, Until: now.Add(c.MaxHold),
@@ -61,7 +68,7 @@ func (l *loop) begin(ctx context.Context, now time.Time, a plan.Action) {
 		// Not ctx: a shutdown must not cut an action in the middle. It waits.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
 		defer cancel()
-		r := result{action: a, hold: h, started: l.o.Now()}
+		r := result{action: a, hold: h, started: l.o.Now(), arrived: arrived}
 		switch a.Kind {
 		case plan.Pause:
 			if r.err = l.stillTrue(a); r.err == nil {
@@ -96,6 +103,7 @@ func (l *loop) finish(r result) {
 	delete(l.flying, r.action.ContainerID)
 	now := l.o.Now()
 	if r.action.Kind == look {
+		l.labelled(r.action.ContainerID, r.status, r.err, now)
 		l.looked(r, now)
 		return
 	}
@@ -117,7 +125,17 @@ func (l *loop) finish(r result) {
 	}
 	l.metrics.Actions.WithLabelValues(string(r.action.Kind), string(d.Result)).Inc()
 	l.metrics.ActionSeconds.WithLabelValues(string(r.action.Kind)).Observe(d.Seconds)
-	l.decide(d)
+	if !r.arrived.IsZero() && d.Result == decision.Done {
+		l.metrics.Latency.WithLabelValues(string(r.action.Kind)).Observe(now.Sub(r.arrived).Seconds())
+	}
+	matter := d.ContainerID + "/" + string(d.Kind)
+	switch d.Result {
+	case decision.Failed, decision.Ignored:
+		l.decideOnce(matter, d)
+	default:
+		delete(l.said, matter)
+		l.decide(d)
+	}
 }
 
 func (l *loop) finishPause(r result, now time.Time, d *decision.Decision) {
@@ -183,6 +201,7 @@ func (l *loop) letGoAll() error {
 		}
 	}
 	l.save()
+	l.keepHistory(l.o.Now(), true)
 	l.publish(l.o.Now())
 	if err != nil {
 		return fmt.Errorf("containers are still paused and on record; the guardian goes on letting them go: %w", err)

@@ -99,6 +99,9 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	l := newLoop(a)
+	l.tenure.begin(ctx)
+	l.tellTenure()
+	defer l.tenure.release()
 	l.adopt(ctx)
 	l.run(ctx)
 	return l.letGoAll()
@@ -172,6 +175,7 @@ func (a *Actuator) Reload(ctx context.Context) error {
 func (a *Actuator) present() collector.Present {
 	s := a.State()
 	p := collector.Present{
+		Breaker: s.Breaker != "", Standby: s.Standby != "",
 		Holds: len(s.Holds), Inbox: a.inbox.Len(), GuardianUp: s.GuardianUp, Ready: s.Ready,
 		Arbitrated: map[string]bool{}, SnapshotTime: s.SnapshotTime,
 	}

@@ -199,8 +199,8 @@ func TestAlertsThatChangeNothing(t *testing.T) {
 	}{
 		{elsewhere, "route it to the actuator there"},
 		{alert(webhook.Firing, "GPUTaskDeadlineMissed", ""), "only tells people"},
-		{alert(webhook.Firing, "GPUTaskDeadlineAtRisk", "expedite", "container", "name-a"), "not supported by policy fifo"},
-		{alert(webhook.Firing, "X", "explode"), "write arbitrate, relieve, pause or drain"},
+		{alert(webhook.Firing, "GPUTaskDeadlineAtRisk", "expedite", "container", "name-a"), "policy fifo moves nobody to the front"},
+		{alert(webhook.Firing, "X", "explode"), "write arbitrate, relieve, pause, expedite or drain"},
 		{alert(webhook.Firing, "X", "arbitrate"), "no label `gpu`"},
 		{alert(webhook.Firing, "X", "arbitrate", "gpu", "GPU-9"), "knows no GPU"},
 		{alert(webhook.Firing, "X", "pause", "container", "nobody"), "knows no running container"},

@@ -63,7 +63,7 @@ func (l *loop) alert(a webhook.Alert, received time.Time) {
 	if target != "" && a.Labels["gpu"] == target {
 		d.GPUs = []string{target}
 	}
-	l.decide(d)
+	l.decideOnce("alert/"+a.Action()+"/"+a.Fingerprint+"/"+a.Status, d)
 	l.metrics.Alerts.WithLabelValues(known(a.Action()), string(result)).Inc()
 }
 
@@ -86,12 +86,14 @@ func (l *loop) judge(a webhook.Alert, received time.Time) (r decision.Result, re
 	wish := state.Wish(a.Action())
 	switch wish {
 	case state.WishArbitrate, state.WishRelieve, state.WishPause, state.WishDrain:
+	case state.WishExpedite:
+		if !l.Config().scheme().expedites {
+			return decision.Ignored, fmt.Sprintf("policy %s moves nobody to the front", l.Config().Policy), ""
+		}
 	case "":
 		return decision.Ignored, "it has no label `action`, so it only tells people", ""
-	case "expedite":
-		return decision.Ignored, fmt.Sprintf("expedite is not supported by policy %s", l.Config().Policy), ""
 	default:
-		return decision.Ignored, fmt.Sprintf("action %q is not known; write arbitrate, relieve, pause or drain", wish), ""
+		return decision.Ignored, fmt.Sprintf("action %q is not known; write arbitrate, relieve, pause, expedite or drain", wish), ""
 	}
 	if a.StartsAt.IsZero() { // made by hand
 		a.StartsAt = received
@@ -132,21 +134,8 @@ func (l *loop) target(w state.Wish, a webhook.Alert) (string, error) {
 	switch w {
 	case state.WishDrain:
 		return l.node(), nil
-	case state.WishPause:
-		name := a.Labels["container"]
-		if name == "" {
-			return "", fmt.Errorf("it has no label `container`; a pause needs {node, container}")
-		}
-		c, ok := l.snap.FindContainer(name)
-		switch {
-		case !ok:
-			return "", fmt.Errorf("the exporter knows no running container %q", name)
-		case !c.Spec.Managed:
-			return "", fmt.Errorf("container %s has no laxity.* label, so it is only observed", c.Name)
-		case c.Spec.NeverPause:
-			return "", fmt.Errorf("container %s is labelled laxity.pause=never", c.Name)
-		}
-		return c.ID, nil
+	case state.WishPause, state.WishExpedite:
+		return l.targetContainer(w, a.Labels["container"])
 	default:
 		gpu := a.Labels["gpu"]
 		if gpu == "" {
@@ -157,6 +146,37 @@ func (l *loop) target(w state.Wish, a webhook.Alert) (string, error) {
 		}
 		return gpu, nil
 	}
+}
+
+// targetContainer finds the container that the alert is about.
+func (l *loop) targetContainer(w state.Wish, name string) (string, error) {
+	if name == "" {
+		return "", fmt.Errorf("it has no label `container`; %s needs {node, container}", w)
+	}
+	c, ok := l.snap.FindContainer(name)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("the exporter knows no running container %q", name)
+	case !c.Spec.Managed:
+		return "", fmt.Errorf("container %s has no laxity.* label, so it is only observed", c.Name)
+	case l.denied(c.ID):
+		return "", fmt.Errorf("container %s is not on the allow-list (--containers.label), so it is only observed", c.Name)
+	case w == state.WishPause && c.Spec.NeverPause:
+		return "", fmt.Errorf("container %s is labelled laxity.pause=never", c.Name)
+	case w == state.WishExpedite && (c.Spec.Class == task.ClassBatch || l.unfinished(c.ID) == 0):
+		return "", fmt.Errorf("container %s has no unfinished task with a deadline", c.Name)
+	}
+	return c.ID, nil
+}
+
+// unfinished counts the tasks of a container.
+func (l *loop) unfinished(id string) (n int) {
+	for _, t := range l.snap.Tasks {
+		if t.ContainerID == id && t.State.Unfinished() {
+			n++
+		}
+	}
+	return n
 }
 
 // confirm says what the snapshot has to say to a firing alert. The lease is kept
@@ -181,6 +201,8 @@ func (l *loop) confirm(w state.Wish, target string) string {
 		return fmt.Sprintf("confirmed: memory use is %.1f %%", 100*memoryShare(g))
 	case state.WishPause:
 		return "the container is to be paused"
+	case state.WishExpedite:
+		return "its task goes to the front"
 	default:
 		return "no new placements on this node"
 	}
@@ -209,6 +231,9 @@ func (l *loop) lapse(now time.Time) {
 func (l *loop) closing(lease state.Lease, now time.Time) string {
 	if !lease.Expires.After(now) {
 		return "the alert was not seen firing for as long as its lease lasts"
+	}
+	if lease.Wish == state.WishExpedite && l.unfinished(lease.Target) == 0 {
+		return "its task has ended"
 	}
 	if !lease.Resolved {
 		return ""

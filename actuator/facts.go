@@ -42,10 +42,12 @@ func (l *loop) take(s *task.Snapshot) {
 	}
 	l.snap, l.arrived = s, l.o.Now()
 	l.snapshot.Store(s)
+	l.history.Observe(s)
 	paused := map[string]bool{}
 	for _, c := range s.Containers {
 		paused[c.ID] = c.Paused
 	}
+	maps.DeleteFunc(l.since, func(id string, _ time.Time) bool { _, known := paused[id]; return !known })
 	maps.DeleteFunc(l.freed, func(id string, _ time.Time) bool { return !paused[id] })
 	maps.DeleteFunc(l.retry, func(id string, b backoff) bool {
 		_, known := paused[id]
@@ -80,11 +82,15 @@ func (l *loop) refresh(ctx context.Context, now time.Time) {
 	}()
 }
 
+// fairChance is how long the first snapshot may take before that is a trouble.
+const fairChance = 5 * time.Second
+
 func (l *loop) takeFetched(f fetched) {
 	l.fetching = false
 	if f.err != nil {
 		l.fetchAt = l.o.Now().Add(500 * time.Millisecond)
-		if l.trouble != "exporter" {
+		// At a start in one process the exporter may need a moment.
+		if l.trouble != "exporter" && (l.snap != nil || l.o.Now().Sub(l.began) > fairChance) {
 			l.trouble = "exporter"
 			l.log.Warn("no snapshot from the exporter; nothing new is held, and what is held is let go when its lease runs out", "err", f.err)
 		}

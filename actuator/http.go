@@ -1,6 +1,7 @@
 package actuator
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/webhook"
 )
@@ -42,10 +44,20 @@ func (a *Actuator) Handler() http.Handler {
 func (a *Actuator) mutating(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.o.AllowRemote && !loopback(r.RemoteAddr) {
+		if a.o.Tokens != nil {
+			if err := a.o.Tokens.Check(r); err != nil {
+				if !errors.Is(err, auth.ErrDenied) {
+					a.log.Error("cannot check bearer tokens; nobody is let in", "err", err)
+				}
+				a.metrics.Webhooks.WithLabelValues("401").Inc()
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, auth.ErrDenied.Error(), http.StatusUnauthorized)
+				return
+			}
+		} else if !a.o.AllowRemote && !loopback(r.RemoteAddr) {
 			a.log.Warn("refused a client that is not on this machine", "remote", r.RemoteAddr, "path", r.URL.Path)
 			http.Error(w, "only clients on this machine may do this without authentication; "+
-				"start laxity-actuator with --web.config.file that sets basic_auth_users or client certificates", http.StatusForbidden)
+				"start laxity-actuator with --web.bearer-token-file, or --web.config.file that sets basic_auth_users or client certificates", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -79,7 +91,7 @@ func (a *Actuator) serveReady(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ready\n"))
 		return
 	}
-	why := s.Trouble
+	why := cmp.Or(s.Trouble, s.Standby)
 	if why == "" {
 		why = "no guardian watches, or it has only just started"
 	}
@@ -98,7 +110,7 @@ func (a *Actuator) serveDecisions(w http.ResponseWriter, r *http.Request) {
 	}
 	wanted := func(d decision.Decision) bool {
 		c := q.Get("container")
-		return c == "" || d.Container == c || d.ContainerID == c
+		return c == "" || d.About(c)
 	}
 	if q.Get("watch") == "1" {
 		a.streamDecisions(w, r, after, wanted)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/estimate"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/exporter/task"
@@ -18,7 +19,9 @@ type loop struct {
 
 	snap    *task.Snapshot
 	arrived time.Time
-	trouble string // why there is no fresh snapshot; said once
+	planned time.Time // arrival of the snapshot that a plan is being made of, for the first time
+	began   time.Time // when the loop began
+	trouble string    // why there is no fresh snapshot; said once
 
 	fetched  chan fetched
 	fetching bool
@@ -33,7 +36,17 @@ type loop struct {
 	freed    map[string]time.Time // unpaused by us; until the snapshot says so
 	lastAct  map[string]time.Time // by GPU
 	admitted map[string][]string  // by GPU
+	since    map[string]time.Time // by container id: when it was last let run
+	line     map[string][]string  // by GPU: who waits, in order
 	waits    map[string]plan.Wait
+	phases   <-chan struct{}   // closed when the gate sees something new
+	allowed  map[string]bool   // by container id: on the allow-list
+	said     map[string]string // what was last decided about something, so that it is said once
+
+	history   *estimate.Book
+	historyAt time.Time
+	breaker   breaker
+	tenure    *tenure
 
 	saveFailed bool
 }
@@ -69,6 +82,12 @@ func newLoop(a *Actuator) *loop {
 		lastAct:  map[string]time.Time{},
 		admitted: map[string][]string{},
 		waits:    map[string]plan.Wait{},
+		since:    map[string]time.Time{},
+		allowed:  map[string]bool{},
+		said:     map[string]string{},
+		began:    a.o.Now(),
+		history:  a.openHistory(),
+		tenure:   newTenure(a.o.LockDir, a.enforcer),
 	}
 }
 
@@ -94,7 +113,9 @@ func (l *loop) run(ctx context.Context) {
 		case r := <-l.reloads:
 			l.config.Store(&r.config)
 			l.decide(decision.Decision{Kind: decision.Service, Result: decision.Done, Reason: "configuration reloaded"})
+			clear(l.said)
 			close(r.done)
+		case <-l.phases:
 		case <-tick.C:
 		}
 		l.step(ctx)
@@ -105,11 +126,14 @@ func (l *loop) run(ctx context.Context) {
 func (l *loop) step(ctx context.Context) {
 	now := l.o.Now()
 	l.guard.look(now)
+	l.standBy(ctx, now)
 	l.refresh(ctx, now)
 	l.overdue(now)
 	if l.usable(now) {
 		l.lapse(now)
 		l.pardon()
+		l.learnLabels(ctx, now)
+		l.guardBounds(now)
 		l.makePlan(ctx, now)
 	}
 	l.expire(ctx, now)
@@ -124,7 +148,25 @@ func (l *loop) save() {
 		l.log.Error("leases are not on disk; alerts stay in the inbox until they are", "err", err)
 	}
 	l.saveFailed = err != nil
+	l.keepHistory(l.o.Now(), false)
 }
+
+// decideOnce puts a decision on record unless it is what was decided last about
+// this matter: what repeats itself is said once.
+func (l *loop) decideOnce(matter string, d decision.Decision) {
+	what := string(d.Result) + d.Reason + d.Error
+	if l.said[matter] == what {
+		return
+	}
+	if len(l.said) > maxSaid {
+		clear(l.said)
+	}
+	l.said[matter] = what
+	l.decide(d)
+}
+
+// maxSaid bounds the memory of decideOnce.
+const maxSaid = 4096
 
 // decide puts a decision on record.
 func (l *loop) decide(d decision.Decision) {

@@ -14,12 +14,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/journal"
-	"github.com/laxity/laxity/actuator/plan"
-	"github.com/laxity/laxity/actuator/policy"
 	"github.com/laxity/laxity/actuator/state"
 )
 
@@ -45,9 +44,10 @@ const (
 
 // Config is what can be changed while the actuator runs.
 type Config struct {
-	// Policy is one of Policies.
-	Policy    string
-	Arbitrate Arbitration
+	// Policy is one of Policies, Share how many run at once: one of Shares, or
+	// empty for the policy's own.
+	Policy, Share string
+	Arbitrate     Arbitration
 	// MaxHold is the longest that a container is held in one piece.
 	MaxHold time.Duration
 	// Lease is how long an alert counts after it was last seen firing. The
@@ -55,29 +55,27 @@ type Config struct {
 	Lease time.Duration
 	// Settle is how long after an action the utilisation shows its effect.
 	Settle time.Duration
+	// BreakerActions bounds pauses and unpauses within a minute, BreakerShare the
+	// share of the managed containers (if there are some) that are stopped at a
+	// time, 0–1. Beyond, everything is let go and nothing is held for a minute.
+	BreakerActions int
+	BreakerShare   float64
 }
 
 // Defaults of a Config.
 const (
-	DefaultPolicy  = "p3"
+	DefaultPolicy  = "edf"
 	DefaultMaxHold = 10 * time.Minute
 	DefaultLease   = 5 * time.Minute
 	DefaultSettle  = 400 * time.Millisecond
+	// DefaultLockDir is where a program has its locks if nothing else is said.
+	DefaultLockDir = "/run/laxity"
+	// DefaultBreakerActions lets 300 tasks a minute be held once each.
+	DefaultBreakerActions = 600
+	// DefaultBreakerShare: all at once. Arbitration always lets somebody run, so
+	// that can only be a storm.
+	DefaultBreakerShare = 1.0
 )
-
-// scheme is how a policy orders tasks and how many it lets run.
-type scheme struct {
-	order policy.Order
-	rule  plan.Rule
-}
-
-var schemes = map[string]scheme{
-	"fifo": {policy.FIFO{}, plan.One{}},
-	"p3":   {policy.FIFO{}, plan.P3{}},
-}
-
-// Policies lists the names that Config.Policy may have.
-var Policies = []string{"fifo", "p3"}
 
 func (c Config) withDefaults() Config {
 	if c.Policy == "" {
@@ -95,13 +93,19 @@ func (c Config) withDefaults() Config {
 	if c.Settle == 0 {
 		c.Settle = DefaultSettle
 	}
+	if c.BreakerActions == 0 {
+		c.BreakerActions = DefaultBreakerActions
+	}
+	if c.BreakerShare == 0 {
+		c.BreakerShare = DefaultBreakerShare
+	}
 	return c
 }
 
 // Validate says what is wrong and what to write instead.
 func (c Config) Validate() error {
-	if _, ok := schemes[c.Policy]; !ok {
-		return fmt.Errorf("policy %q is not known; write one of %v", c.Policy, Policies)
+	if err := c.validateScheme(); err != nil {
+		return err
 	}
 	switch c.Arbitrate {
 	case Auto, Always, Never:
@@ -113,6 +117,9 @@ func (c Config) Validate() error {
 	}
 	if c.Settle < 0 {
 		return fmt.Errorf("settle is %v; it cannot be negative", c.Settle)
+	}
+	if c.BreakerActions < 1 || !(c.BreakerShare > 0 && c.BreakerShare <= 1) {
+		return fmt.Errorf("breaker: %d actions a minute and a share of %v; write at least 1, and a share above 0 and up to 1", c.BreakerActions, c.BreakerShare)
 	}
 	return nil
 }
@@ -141,6 +148,14 @@ type Options struct {
 	// NewEnforcer replaces the Docker engine.
 	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
 
+	// Allow restricts what is ever acted on to containers with one of these labels.
+	Allow Allow
+	// LockDir is where actuators on one engine find each other; one acts, the
+	// others stand by. Empty: nobody else is expected.
+	LockDir string
+
+	// Tokens, if there are any, are what every change by HTTP needs one of.
+	Tokens *auth.Tokens
 	// AllowRemote lets clients that are not on this machine post alerts. Set it
 	// only where they have to authenticate.
 	AllowRemote bool
@@ -169,7 +184,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("actuator: StateDir and Source are required")
 	}
 	o.Config = o.Config.withDefaults()
-	if err := o.Config.Validate(); err != nil {
+	if err := errors.Join(o.Config.Validate(), o.Allow.Validate()); err != nil {
 		return o, err
 	}
 	switch o.Guardian {

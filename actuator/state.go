@@ -15,11 +15,15 @@ type State struct {
 	Node      string      `json:"node"`
 	DryRun    bool        `json:"dry_run"`
 	Policy    string      `json:"policy"`
+	Share     string      `json:"share"`
 	Arbitrate Arbitration `json:"arbitrate"`
 	// Ready: the actuator can act now. If not, Trouble says why.
 	Ready      bool   `json:"ready"`
 	Trouble    string `json:"trouble,omitempty"`
 	GuardianUp bool   `json:"guardian_up"`
+	// Breaker says why hands are off for a while; Standby why another one acts.
+	Breaker string `json:"breaker,omitempty"`
+	Standby string `json:"standby,omitempty"`
 	// Drained: an alert asked for no new placements on this node.
 	Drained bool `json:"drained"`
 	// Inbox counts the notifications that did not take effect yet.
@@ -45,8 +49,9 @@ type GPUState struct {
 	Arbitrated bool `json:"arbitrated"`
 	Relieve    bool `json:"relieve"`
 	// Admitted names the containers that the policy lets run, in the order in
-	// which it let them.
+	// which it let them; Line those that wait, the next one first.
 	Admitted []string `json:"admitted"`
+	Line     []string `json:"line"`
 }
 
 // ContainerState is one container as the actuator sees it.

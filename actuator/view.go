@@ -14,21 +14,42 @@ import (
 // makePlan decides on what is true now and sets the actions going.
 func (l *loop) makePlan(ctx context.Context, now time.Time) {
 	p := plan.Make(l.input(now))
-	l.admitted, l.waits = p.Admitted, p.Waits
+	for g, ids := range p.Admitted {
+		for _, id := range ids {
+			if !slices.Contains(l.admitted[g], id) {
+				l.since[id] = now
+			}
+		}
+	}
+	if p.Preempted != "" {
+		l.metrics.Preemptions.Inc()
+	}
+	changed := !sameLines(p.Admitted, l.admitted) || !sameLines(p.Line, l.line)
+	l.admitted, l.line, l.waits = p.Admitted, p.Line, p.Waits
 	if !l.arrived.IsZero() {
 		l.metrics.Decision.Observe(l.o.Now().Sub(l.arrived).Seconds())
-		l.arrived = time.Time{} // once for each snapshot
+		l.planned, l.arrived = l.arrived, time.Time{} // once for each snapshot
 	}
 	l.renew(now)
 	for _, a := range p.Actions {
 		l.begin(ctx, now, a)
 	}
+	l.planned = time.Time{}
+	if g, ok := l.enforcer.(Gate); ok && changed {
+		g.Line(p.Admitted, p.Line)
+	}
 }
+
+func sameLines(a, b map[string][]string) bool { return maps.EqualFunc(a, b, slices.Equal) }
 
 // input puts together what a plan depends on.
 func (l *loop) input(now time.Time) plan.Input {
 	c := l.Config()
-	in := plan.Input{Order: schemes[c.Policy].order, Rule: schemes[c.Policy].rule}
+	in := plan.Input{Now: now, Order: c.scheme().order(now), Rule: c.rule(), Preemption: c.scheme().preemption}
+	var phases map[string]plan.Phase
+	if g, ok := l.enforcer.(Gate); ok {
+		phases, l.phases = g.Phases()
+	}
 	for _, g := range l.snap.GPUs {
 		in.GPUs = append(in.GPUs, plan.GPU{
 			UUID:        g.UUID,
@@ -47,7 +68,9 @@ func (l *loop) input(now time.Time) plan.Input {
 		}
 	}
 	for _, s := range l.snap.Containers {
-		in.Containers = append(in.Containers, l.container(s, tasks[s.ID], now))
+		p := l.container(s, tasks[s.ID], now)
+		p.Phase = phases[s.ID]
+		in.Containers = append(in.Containers, p)
 	}
 	return in
 }
@@ -55,17 +78,28 @@ func (l *loop) input(now time.Time) plan.Input {
 func (l *loop) container(s task.Container, tasks []task.Task, now time.Time) plan.Container {
 	c := plan.Container{
 		ID: s.ID, Name: s.Name, Tasks: tasks,
-		Managed: s.Spec.Managed, Never: s.Spec.NeverPause,
-		Standing: l.standing(s, now),
+		Managed: l.managed(s), Never: s.Spec.NeverPause,
+		Standing: l.standing(s, now), Since: l.since[s.ID],
+		Batch: s.Spec.Class == task.ClassBatch,
 	}
+	l.foresee(&c, s, now)
 	if h, ok := l.holds[s.ID]; ok && c.Standing == plan.Ours {
-		c.Cause = plan.Cause(h.Cause)
+		c.Cause, c.Since = plan.Cause(h.Cause), h.Since
 	}
 	if e, ok := l.book.Exemption(s.ID); ok {
 		c.Exempt = e.Reason
 	}
 	if !l.guard.mayHold() {
 		c.Exempt = "no guardian watches, so nothing is held"
+	}
+	if why := l.breaker.open(now); why != "" {
+		c.Exempt = why
+	}
+	if !l.tenure.ours() {
+		c.Exempt = l.tenure.why
+	}
+	if lease, ok := l.book.Find(state.WishExpedite, func(target string) bool { return target == s.ID }); ok && l.Config().scheme().expedites {
+		c.Expedite = "alert " + lease.Alert + " asks for it"
 	}
 	if lease, ok := l.book.Find(state.WishPause, func(target string) bool { return target == s.ID }); ok {
 		c.Asked = "alert " + lease.Alert + " asks for it"
@@ -141,12 +175,16 @@ func (l *loop) names(ids []string) []string {
 func (l *loop) publish(now time.Time) {
 	c := l.Config()
 	s := &State{
-		Time: now, Node: l.node(), DryRun: l.o.DryRun, Policy: c.Policy, Arbitrate: c.Arbitrate,
+		Time: now, Node: l.node(), DryRun: l.o.DryRun, Policy: c.Policy, Share: c.rule().Name(), Arbitrate: c.Arbitrate,
 		GuardianUp: l.guard.up.Load(), Leases: l.book.Leases(), Exemptions: l.book.Exemptions(),
 		Inbox: l.inbox.Len(), Trouble: l.trouble,
 		Drained: l.wished(state.WishDrain, l.node()),
 	}
-	s.Ready = l.snap != nil && l.trouble == "" && l.guard.mayHold()
+	s.Breaker = l.breaker.open(now)
+	if !l.tenure.ours() {
+		s.Standby = l.tenure.why
+	}
+	s.Ready = l.snap != nil && l.trouble == "" && l.guard.mayHold() && s.Standby == ""
 	for _, id := range slices.Sorted(maps.Keys(l.holds)) {
 		s.Holds = append(s.Holds, l.holds[id].Hold)
 	}
@@ -159,7 +197,7 @@ func (l *loop) publish(now time.Time) {
 		s.GPUs = append(s.GPUs, GPUState{
 			UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Seconds(memoryShare(g)),
 			Tasks: len(l.snap.TasksOn(g.UUID)), Arbitrated: l.arbitrated(g.UUID),
-			Relieve: l.wished(state.WishRelieve, g.UUID), Admitted: l.names(l.admitted[g.UUID]),
+			Relieve: l.wished(state.WishRelieve, g.UUID), Admitted: l.names(l.admitted[g.UUID]), Line: l.names(l.line[g.UUID]),
 		})
 	}
 	for _, c := range l.snap.Containers {
@@ -170,13 +208,9 @@ func (l *loop) publish(now time.Time) {
 
 func (l *loop) containerState(c task.Container, now time.Time) ContainerState {
 	cs := ContainerState{
-		ID: c.ID, Name: c.Name, Managed: c.Spec.Managed, NeverPause: c.Spec.NeverPause,
+		ID: c.ID, Name: c.Name, Managed: l.managed(c), NeverPause: c.Spec.NeverPause,
 		Standing: l.standing(c, now), Waits: l.waits[c.ID].Reason,
 	}
-	for _, t := range l.snap.Tasks {
-		if t.ContainerID == c.ID && t.State.Unfinished() {
-			cs.Tasks++
-		}
-	}
+	cs.Tasks = l.unfinished(c.ID)
 	return cs
 }

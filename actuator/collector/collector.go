@@ -20,6 +20,8 @@ type Present struct {
 	SnapshotTime time.Time // zero when there is none yet
 	GuardianUp   bool
 	Ready        bool
+	// Breaker: hands are off. Standby: another actuator acts on this engine.
+	Breaker, Standby bool
 }
 
 // Metrics is a prometheus.Collector.
@@ -31,6 +33,12 @@ type Metrics struct {
 	// Actions counts by kind (pause, unpause) and result.
 	Actions       *prometheus.CounterVec
 	ActionSeconds *prometheus.HistogramVec
+	// Latency observes seconds from a snapshot's arrival to the end of an action
+	// that it made necessary, by kind.
+	Latency *prometheus.HistogramVec
+	// Preemptions counts the tasks stopped for one with an earlier deadline,
+	// BreakerTrips how often everything was let go because of too many actions.
+	Preemptions, BreakerTrips prometheus.Counter
 	// Decision observes seconds from a snapshot's arrival to the plan.
 	Decision prometheus.Histogram
 	// Exemptions counts the holds that ended against our will, by reason.
@@ -48,6 +56,8 @@ var (
 	inboxDesc      = prometheus.NewDesc(namespace+"inbox_messages", "Notifications that were accepted and did not take effect yet.", nil, nil)
 	ageDesc        = prometheus.NewDesc(namespace+"snapshot_age_seconds", "Time since the exporter confirmed the facts that are acted on. Absent before the first.", nil, nil)
 	guardianDesc   = prometheus.NewDesc(namespace+"guardian_up", "1 while a guardian watches that nothing stays stopped.", nil, nil)
+	breakerDesc    = prometheus.NewDesc(namespace+"breaker_open", "1 while nothing is held because there were too many actions, or too many containers stopped.", nil, nil)
+	standbyDesc    = prometheus.NewDesc(namespace+"standby", "1 while another actuator acts on this engine.", nil, nil)
 	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches if it is required.", nil, nil)
 )
 
@@ -69,10 +79,17 @@ func New() *Metrics {
 			Name: namespace + "decision_duration_seconds", Help: "Time from the arrival of a snapshot to the plan made of it.",
 			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
 		}),
-		now: time.Now,
+		Latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: namespace + "snapshot_to_action_seconds", Help: "Time from the arrival of a snapshot to the end of an action that it made necessary.",
+			Buckets: []float64{.005, .01, .02, .05, .1, .25, .5, 1, 5}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
+		}, []string{"kind"}),
+		Preemptions:  prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "preemptions_total", Help: "Containers that were stopped for one with an earlier deadline."}),
+		BreakerTrips: prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "breaker_trips_total", Help: "How often everything was let go because of too many actions, or too many containers stopped."}),
+		now:          time.Now,
 	}
 	for _, kind := range []string{"pause", "unpause"} {
 		m.ActionSeconds.WithLabelValues(kind)
+		m.Latency.WithLabelValues(kind)
 		for _, result := range []string{"done", "failed", "dry-run", "ignored"} {
 			m.Actions.WithLabelValues(kind, result)
 		}
@@ -80,7 +97,7 @@ func New() *Metrics {
 	for _, reason := range []string{"person", "guardian", "gone"} {
 		m.Lost.WithLabelValues(reason)
 	}
-	for _, code := range []string{"200", "400", "413", "503"} {
+	for _, code := range []string{"200", "400", "401", "413", "503"} {
 		m.Webhooks.WithLabelValues(code)
 	}
 	return m
@@ -93,7 +110,7 @@ func (m *Metrics) SetPresent(f func() Present) { m.present.Store(&f) }
 func (m *Metrics) SetClock(now func() time.Time) { m.now = now }
 
 func (m *Metrics) parts() []prometheus.Collector {
-	return []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost}
+	return []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost, m.Latency, m.Preemptions, m.BreakerTrips}
 }
 
 // Describe implements prometheus.Collector.
@@ -101,7 +118,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, p := range m.parts() {
 		p.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, readyDesc} {
+	for _, d := range []*prometheus.Desc{holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, readyDesc, breakerDesc, standbyDesc} {
 		ch <- d
 	}
 }
@@ -123,6 +140,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(inboxDesc, float64(p.Inbox))
 	gauge(guardianDesc, bit(p.GuardianUp))
 	gauge(readyDesc, bit(p.Ready))
+	gauge(breakerDesc, bit(p.Breaker))
+	gauge(standbyDesc, bit(p.Standby))
 	for gpu, open := range p.Arbitrated {
 		gauge(arbitratedDesc, bit(open), gpu)
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -71,6 +72,13 @@ type Decision struct {
 	// Seconds is how long carrying it out took.
 	Seconds float64 `json:"seconds,omitempty"`
 	Error   string  `json:"error,omitempty"`
+}
+
+// About reports whether the decision is about the container with this name or id;
+// a prefix of the id of at least 12 digits will do.
+func (d Decision) About(container string) bool {
+	return d.Container == container || d.ContainerID == container ||
+		(len(container) >= 12 && strings.HasPrefix(d.ContainerID, container))
 }
 
 // Options of a Log.

@@ -31,6 +31,8 @@ type Status struct {
 	Paused  bool // the engine says so
 	// Verified: the kernel's freezer was read and agrees with Paused.
 	Verified bool
+	// Labels are the container's.
+	Labels map[string]string
 }
 
 // Enforcer pauses containers and lets them go. Implementations MUST be safe for

@@ -22,6 +22,7 @@ const (
 	WishRelieve   Wish = "relieve"   // of a GPU: stop the last admitted one
 	WishPause     Wish = "pause"     // of a container: stop it
 	WishDrain     Wish = "drain"     // of the node: no new placements
+	WishExpedite  Wish = "expedite"  // of a container: its task to the front
 )
 
 // Lease is a wish with an end. A firing alert opens or renews it; it closes when

@@ -16,10 +16,15 @@ import (
 // fileConfig is what --config.file may say.
 type fileConfig struct {
 	Policy    string        `yaml:"policy"`
+	Share     string        `yaml:"share"`
 	Arbitrate string        `yaml:"arbitrate"`
 	MaxHold   time.Duration `yaml:"max_hold"`
 	Lease     time.Duration `yaml:"lease"`
 	Settle    time.Duration `yaml:"settle"`
+	Breaker   struct {
+		Actions int     `yaml:"actions"`
+		Share   float64 `yaml:"share"`
+	} `yaml:"breaker"`
 }
 
 // loadConfig reads the file over what the flags say. Without a file it is what
@@ -36,7 +41,7 @@ func loadConfig(path string, base actuator.Config) (actuator.Config, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return base, fmt.Errorf("--config.file %s (it may set policy, arbitrate, max_hold, lease, settle): %w", path, err)
+		return base, fmt.Errorf("--config.file %s (it may set policy, share, arbitrate, max_hold, lease, settle, breaker): %w", path, err)
 	}
 	c := base
 	override(&c.Policy, f.Policy)
@@ -44,6 +49,9 @@ func loadConfig(path string, base actuator.Config) (actuator.Config, error) {
 	override(&c.MaxHold, f.MaxHold)
 	override(&c.Lease, f.Lease)
 	override(&c.Settle, f.Settle)
+	override(&c.Share, f.Share)
+	override(&c.BreakerActions, f.Breaker.Actions)
+	override(&c.BreakerShare, f.Breaker.Share)
 	if err := c.Validate(); err != nil {
 		return base, fmt.Errorf("--config.file %s: %w", path, err)
 	}
@@ -55,26 +63,4 @@ func override[T comparable](to *T, v T) {
 	if v != zero {
 		*to = v
 	}
-}
-
-// authenticates reports whether a web configuration makes every client
-// authenticate: by password or by certificate.
-func authenticates(path string) (bool, error) {
-	if path == "" {
-		return false, nil
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return false, fmt.Errorf("--web.config.file: %w", err)
-	}
-	var c struct {
-		TLS struct {
-			ClientAuth string `yaml:"client_auth_type"`
-		} `yaml:"tls_server_config"`
-		Users map[string]string `yaml:"basic_auth_users"`
-	}
-	if err := yaml.Unmarshal(raw, &c); err != nil {
-		return false, fmt.Errorf("--web.config.file %s: %w", path, err)
-	}
-	return len(c.Users) > 0 || c.TLS.ClientAuth == "RequireAndVerifyClientCert", nil
 }

@@ -35,6 +35,7 @@ type node struct {
 	docker   *realdocker.Engine
 	exporter *httptest.Server
 	dir      string // state folder
+	locks    string // where it finds other actuators
 	binary   string
 	address  string
 	cmd      *exec.Cmd
@@ -67,7 +68,7 @@ func (l *logFile) String() string {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{T: t, docker: realdocker.New(t), dir: t.TempDir(), cut: make(chan struct{}), log: &logFile{}}
+	n := &node{T: t, docker: realdocker.New(t), dir: t.TempDir(), locks: t.TempDir(), cut: make(chan struct{}), log: &logFile{}}
 	n.binary = filepath.Join(t.TempDir(), "laxity-actuator")
 	if out, err := exec.Command("go", "build", "-o", n.binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -156,7 +157,7 @@ func (n *node) start(args ...string) {
 	}
 	n.address = l.Addr().String()
 	_ = l.Close()
-	args = append([]string{"--exporter=" + n.exporter.URL, "--state-dir=" + n.dir, "--web.listen-address=" + n.address, "--policy=fifo"}, args...)
+	args = append([]string{"--exporter=" + n.exporter.URL, "--state-dir=" + n.dir, "--web.listen-address=" + n.address, "--policy=fifo", "--lock-dir=" + n.locks}, args...)
 	n.cmd = exec.Command(n.binary, args...)
 	n.cmd.Stderr = n.log
 	if err := n.cmd.Start(); err != nil {
@@ -174,7 +175,8 @@ func (n *node) start(args ...string) {
 			return false
 		}
 		defer resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode == http.StatusOK || strings.Contains(string(body), "engine") // away, or another's
 	})
 }
 

@@ -26,6 +26,7 @@ func TestBadFlags(t *testing.T) {
 		{"--arbitrate=sometimes"},
 		{"--guardian=angel"},
 		{"--max-hold=soon"},
+		{"--share=all"},
 	} {
 		if code := command(args); code != 2 {
 			t.Errorf("%v: status %d", args, code)
@@ -39,6 +40,12 @@ func TestBadFlags(t *testing.T) {
 		{"--config.file=" + write(t, "policy: best")},
 		{"--config.file=" + write(t, "polizy: fifo")},
 		{"--web.config.file=" + filepath.Join(dir, "missing")},
+		{"--web.bearer-token-file=" + filepath.Join(dir, "missing")},
+		{"--web.bearer-token-file=" + write(t, "short")},
+		{"--web.bearer-token-file=" + write(t, "0123456789abcdef"), "--web.config.file=" + write(t, "basic_auth_users: {a: b}")},
+		{"--policy=p3", "--share=one"},
+		{"--breaker.share=2"},
+		{"--containers.label==x"},
 	} {
 		if code := command(append(args, "--state-dir="+dir)); code != 1 {
 			t.Errorf("%v: status %d", args, code)
@@ -47,9 +54,9 @@ func TestBadFlags(t *testing.T) {
 }
 
 func TestConfigFile(t *testing.T) {
-	base := actuator.Config{Policy: "p3", Arbitrate: actuator.Auto, MaxHold: time.Minute, Lease: time.Minute}
-	got, err := loadConfig(write(t, "policy: fifo\nmax_hold: 30s\n"), base)
-	if err != nil || got.Policy != "fifo" || got.MaxHold != 30*time.Second || got.Lease != time.Minute {
+	base := actuator.Config{Policy: "p3", Arbitrate: actuator.Auto, MaxHold: time.Minute, Lease: time.Minute, BreakerActions: 9, BreakerShare: 1}
+	got, err := loadConfig(write(t, "policy: fifo\nmax_hold: 30s\nbreaker: {actions: 7}\n"), base)
+	if err != nil || got.Policy != "fifo" || got.BreakerActions != 7 || got.MaxHold != 30*time.Second || got.Lease != time.Minute {
 		t.Errorf("%+v %v", got, err)
 	}
 	if got, err = loadConfig(write(t, ""), base); err != nil || got != base {
@@ -57,25 +64,5 @@ func TestConfigFile(t *testing.T) {
 	}
 	if _, err = loadConfig(write(t, "max_hold: soon"), base); err == nil || !strings.Contains(err.Error(), "it may set policy") {
 		t.Errorf("error %v", err)
-	}
-}
-
-func TestAuthenticates(t *testing.T) {
-	for text, want := range map[string]bool{
-		"":                                  false,
-		"basic_auth_users: {}":              false,
-		"basic_auth_users: {alice: secret}": true,
-		"tls_server_config: {cert_file: c, key_file: k}":                      false,
-		"tls_server_config: {client_auth_type: RequestClientCert}":            false,
-		"tls_server_config: {client_auth_type: RequireAndVerifyClientCert}":   true,
-		"tls_server_config: {client_auth_type: VerifyClientCertIfGiven}":      false,
-		"tls_server_config: {cert_file: c}\nbasic_auth_users: {bob: '$2y$x'}": true,
-	} {
-		if got, err := authenticates(write(t, text)); got != want || err != nil {
-			t.Errorf("%q: %v %v", text, got, err)
-		}
-	}
-	if _, err := authenticates(write(t, "a: [")); err == nil {
-		t.Error("bad YAML was taken")
 	}
 }

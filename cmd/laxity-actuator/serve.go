@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/state"
 )
 
@@ -33,7 +35,9 @@ type serveCommand struct {
 	arbitrate                                  string
 	dryRun                                     bool
 	listen                                     []string
-	webConfig                                  string
+	webConfig, tokenFile                       string
+	lockDir                                    string
+	labels                                     []string
 	log                                        *promslog.Config
 }
 
@@ -45,8 +49,10 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	cmd.Flag("state-dir", "Folder on a local disk for what must survive a crash: holds, leases, inbox, decisions. The guardian needs the same.").
 		Default(defaultStateDir).StringVar(&s.stateDir)
 	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST. Default: DOCKER_HOST, or the local socket.").StringVar(&s.docker)
-	cmd.Flag("policy", "Who runs on a contended GPU: fifo (one at a time, by start) or p3 (by start, as many as fill the GPU).").
+	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start), or p3 (by start, as many as fill the GPU).").
 		Default(actuator.DefaultPolicy).EnumVar(&s.config.Policy, actuator.Policies...)
+	cmd.Flag("share", "How many run at once: one, p3 (as many as fill the GPU), or adaptive (those that do not slow each other down). Default: the policy's own; adaptive for edf and llf, one for fifo.").
+		EnumVar(&s.config.Share, append([]string{""}, actuator.Shares...)...)
 	cmd.Flag("arbitrate", "When the policy decides: auto (while an alert with action=arbitrate fires), always, never.").
 		Default(string(actuator.Auto)).EnumVar(&s.arbitrate, string(actuator.Auto), string(actuator.Always), string(actuator.Never))
 	cmd.Flag("max-hold", "Longest time that a container is held in one piece; then it runs to the end of its task.").
@@ -55,14 +61,24 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(actuator.DefaultLease.String()).DurationVar(&s.config.Lease)
 	cmd.Flag("settle", "How long after a pause or unpause the GPU's utilisation shows its effect.").
 		Default(actuator.DefaultSettle.String()).DurationVar(&s.config.Settle)
-	cmd.Flag("config.file", "YAML file that overrides policy, arbitrate, max_hold, lease and settle, and is read again by SIGHUP or POST /-/reload.").
+	cmd.Flag("breaker.actions", "Most pauses and unpauses within a minute. Beyond, everything is let go and nothing is held for a minute.").
+		Default(strconv.Itoa(actuator.DefaultBreakerActions)).IntVar(&s.config.BreakerActions)
+	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) at which the same happens when so many are stopped at a time.").
+		Default(strconv.FormatFloat(actuator.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
+	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").
+		StringsVar(&s.labels)
+	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").
+		Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&s.lockDir)
+	cmd.Flag("config.file", "YAML file that overrides policy, share, arbitrate, max_hold, lease, settle and breaker, and is read again by SIGHUP or POST /-/reload.").
 		StringVar(&s.configFile)
 	cmd.Flag("dry-run", "Make no mutating call; write the same decisions.").BoolVar(&s.dryRun)
 	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require it and refuse to start.").
 		Default(string(actuator.Spawn)).EnumVar(&s.guardian, string(actuator.Spawn), string(actuator.Warn), string(actuator.Require))
-	cmd.Flag("web.listen-address", "Address to listen on; may be repeated. Alerts are taken from other machines only if they have to authenticate by --web.config.file.").
+	cmd.Flag("web.listen-address", "Address to listen on; may be repeated. Alerts are taken from other machines only if they have to authenticate: --web.config.file or --web.bearer-token-file.").
 		Default("127.0.0.1:9871").StringsVar(&s.listen)
 	cmd.Flag("web.config.file", "TLS and basic auth, as in Prometheus's exporter-toolkit.").StringVar(&s.webConfig)
+	cmd.Flag("web.bearer-token-file", "File of tokens, one a line; every change by HTTP needs one (Authorization: Bearer TOKEN). It is read anew for each request.").
+		StringVar(&s.tokenFile)
 	flag.AddFlags(app, s.log)
 	return s
 }
@@ -77,7 +93,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	authenticated, err := authenticates(s.webConfig)
+	tokens, authenticated, err := s.authentication()
 	if err != nil {
 		return err
 	}
@@ -88,7 +104,8 @@ func (s *serveCommand) run(ctx context.Context) error {
 	o := actuator.Options{
 		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
 		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker,
-		AllowRemote: authenticated, Logger: logger,
+		Allow: s.labels, LockDir: s.lockDir,
+		Tokens: tokens, AllowRemote: authenticated, Logger: logger,
 	}
 	if s.configFile != "" {
 		o.Load = func() (actuator.Config, error) { return loadConfig(s.configFile, s.config) }
@@ -98,6 +115,23 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	return s.serve(ctx, a, authenticated, logger)
+}
+
+// authentication says what clients need, and whether every one that changes
+// something needs it.
+func (s *serveCommand) authentication() (*auth.Tokens, bool, error) {
+	web, err := auth.ReadWebConfig(s.webConfig)
+	if err != nil || s.tokenFile == "" {
+		return nil, web.Everybody(), err
+	}
+	if web.Passwords {
+		return nil, false, errors.New("--web.bearer-token-file and basic_auth_users exclude each other: a request has one Authorization; choose one (client certificates go with both)")
+	}
+	tokens, err := auth.OpenTokens(s.tokenFile)
+	if err != nil {
+		return nil, false, fmt.Errorf("--web.bearer-token-file: %w", err)
+	}
+	return tokens, true, nil
 }
 
 // serve runs the actuator, its web server and the reload signal until one ends.
@@ -154,7 +188,7 @@ func warnOfRemote(listen []string, logger *slog.Logger) {
 	for _, address := range listen {
 		host, _, err := net.SplitHostPort(address)
 		if ip := net.ParseIP(host); err == nil && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			logger.Warn("anybody may read the status here; alerts are taken from this machine only, because nobody has to authenticate (--web.config.file)", "address", address)
+			logger.Warn("anybody may read the status here; alerts are taken from this machine only, because nobody has to authenticate (--web.config.file, --web.bearer-token-file)", "address", address)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 // before the call and checked against the kernel's freezer after it.
 //
 // The Docker calls it makes, for an allow-list on a socket proxy:
-// GET /_ping, GET /containers/ID/json, POST /containers/ID/pause and /unpause.
+// GET /_ping, GET /info (once, for its id), GET /containers/ID/json, POST /containers/ID/pause and /unpause.
 //
 // It is an adapter: it imports the Docker client and the packages whose
 // interface it implements.
@@ -76,21 +76,6 @@ func New(o Options) (*Enforcer, error) {
 	return &Enforcer{o: o}, nil
 }
 
-// Dial makes a client of the engine at host ("" for DOCKER_HOST or the local
-// socket). It does not connect yet; the API version is negotiated by the first
-// call, so that an old engine will do.
-func Dial(host string) (*client.Client, error) {
-	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
-	if host != "" {
-		opts = append(opts, client.WithHost(host))
-	}
-	c, err := client.NewClientWithOpts(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("docker client (check --docker.host and DOCKER_HOST): %w", err)
-	}
-	return c, nil
-}
-
 // Status implements enforce.Enforcer.
 func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error) {
 	s, pid, err := e.inspect(ctx, id)
@@ -113,7 +98,11 @@ func (e *Enforcer) inspect(ctx context.Context, id string) (enforce.Status, int,
 	case c.ContainerJSONBase == nil || c.State == nil || !c.State.Running || c.State.Pid == 0:
 		return enforce.Status{}, 0, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
 	}
-	return enforce.Status{Running: true, Paused: c.State.Paused}, c.State.Pid, nil
+	s := enforce.Status{Running: true, Paused: c.State.Paused}
+	if c.Config != nil {
+		s.Labels = c.Config.Labels
+	}
+	return s, c.State.Pid, nil
 }
 
 // Pause implements enforce.Enforcer.

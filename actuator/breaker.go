@@ -1,0 +1,76 @@
+package actuator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/laxity/laxity/actuator/decision"
+)
+
+// breaker keeps a fault of ours, or a storm of alerts, from turning into a storm
+// of pauses: beyond its bounds everything is let go, and hands stay off for a
+// while.
+type breaker struct {
+	acts  []time.Time // of the last minute, oldest first
+	until time.Time   // zero: closed
+	why   string
+}
+
+const (
+	breakerRest = time.Minute
+	// fewContainers are not a storm, however large the share.
+	fewContainers = 5
+)
+
+// count takes note of an action.
+func (b *breaker) count(now time.Time) {
+	for len(b.acts) > 0 && now.Sub(b.acts[0]) > time.Minute {
+		b.acts = b.acts[1:]
+	}
+	b.acts = append(b.acts, now)
+}
+
+// open says why nothing is to be held now; empty when the breaker is closed.
+func (b *breaker) open(now time.Time) string {
+	if now.Before(b.until) {
+		return b.why
+	}
+	return ""
+}
+
+// judge opens the breaker if the bounds are passed. held of managed containers
+// are stopped.
+func (b *breaker) judge(now time.Time, c Config, held, managed int) (opened bool) {
+	switch {
+	case now.Before(b.until):
+		return false
+	case len(b.acts) > c.BreakerActions && now.Sub(b.acts[len(b.acts)-1-c.BreakerActions]) <= time.Minute:
+		b.why = fmt.Sprintf("more than %d pauses and unpauses within a minute (--breaker.actions)", c.BreakerActions)
+	case managed >= fewContainers && float64(held) >= c.BreakerShare*float64(managed):
+		b.why = fmt.Sprintf("%d of %d managed containers are stopped (--breaker.share)", held, managed)
+	default:
+		return false
+	}
+	b.until, b.acts = now.Add(breakerRest), nil
+	b.why = "hands off: " + b.why
+	return true
+}
+
+// guardBounds opens and closes the breaker.
+func (l *loop) guardBounds(now time.Time) {
+	if !l.breaker.until.IsZero() && !now.Before(l.breaker.until) {
+		l.breaker.until = time.Time{}
+		l.decide(decision.Decision{Kind: decision.Service, Result: decision.Done, Reason: "the breaker closes; containers are held again"})
+	}
+	managed := 0
+	for _, c := range l.snap.Containers {
+		if l.managed(c) {
+			managed++
+		}
+	}
+	if l.breaker.judge(now, l.Config(), len(l.holds), managed) {
+		l.metrics.BreakerTrips.Inc()
+		l.decide(decision.Decision{Kind: decision.Service, Result: decision.Failed,
+			Reason: fmt.Sprintf("%s; everything is let go, and nothing is held for %v", l.breaker.why, breakerRest)})
+	}
+}
