@@ -38,6 +38,7 @@ type serveCommand struct {
 	webConfig, tokenFile                       string
 	lockDir                                    string
 	labels                                     []string
+	placement                                  placementFlags
 	log                                        *promslog.Config
 }
 
@@ -79,6 +80,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	cmd.Flag("web.config.file", "TLS and basic auth, as in Prometheus's exporter-toolkit.").StringVar(&s.webConfig)
 	cmd.Flag("web.bearer-token-file", "File of tokens, one a line; every change by HTTP needs one (Authorization: Bearer TOKEN). It is read anew for each request.").
 		StringVar(&s.tokenFile)
+	s.placement.register(cmd)
 	flag.AddFlags(app, s.log)
 	return s
 }
@@ -110,10 +112,15 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if s.configFile != "" {
 		o.Load = func() (actuator.Config, error) { return loadConfig(s.configFile, s.config) }
 	}
-	a, err := actuator.New(o)
+	var a *actuator.Actuator
+	places, err := s.placement.open(&o, func() string { return a.State().Node })
 	if err != nil {
 		return err
 	}
+	if a, err = actuator.New(o); err != nil {
+		return err
+	}
+	defer follow(ctx, places, logger)()
 	return s.serve(ctx, a, authenticated, logger)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/cmd/laxity/internal/engine"
 	"github.com/laxity/laxity/exporter/device"
@@ -53,6 +54,8 @@ func (c *cli) addUp() {
 	cmd.Flag("policy", "Who may use a contended GPU: fifo (one at a time, in order of start) or p3 (more while it is not fully used).").Default("fifo").EnumVar(&o.Config.Policy, actuator.Policies...)
 	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
 	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(actuator.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
+	cmd.Flag("ranking", "How a new container's node is chosen: paper or predictive (laxity nodes --help).").Default(string(placement.Paper)).EnumVar((*string)(&o.Ranking), placement.Methods...)
+	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes.").StringVar(&o.NodesFile)
 	cmd.Flag("dry-run", "Decide and record, but pause nothing.").BoolVar(&o.DryRun)
 	exporters = kingpinflag.AddFlags(cmd, ":9870")
 	cmd.Flag("actuator.listen-address", "Address of the actuator's API and page.").Default("127.0.0.1:9871").StringVar(&address)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,9 +18,12 @@ import (
 
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/cmd/laxity/internal/engine"
 	"github.com/laxity/laxity/exporter"
@@ -47,6 +51,9 @@ type Options struct {
 	// Load reads the actuator's configuration again, for its Reload; may be nil.
 	Load   func() (actuator.Config, error)
 	DryRun bool
+	// Ranking is how a new container's node is chosen; NodesFile the nodes.yaml.
+	Ranking   placement.Method
+	NodesFile string
 	// Sim says what the simulated GPU is like, with Device "sim".
 	Sim sim.Options
 	// OnAlert is told of every notification, before the actuator; may be nil.
@@ -61,6 +68,7 @@ type Stack struct {
 	Exporter *exporter.Exporter
 	Engine   *engine.Engine
 	Actuator *actuator.Actuator
+	Places   *service.Service
 	// Socket is that of the simulated GPU; empty without one.
 	Socket string
 	// Metrics are all parts' together.
@@ -151,10 +159,17 @@ func (s *Stack) openSim(o Options) error {
 func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuator.Actuator, error) {
 	metrics := collector.New()
 	registry.MustRegister(metrics)
+	var err error
+	if s.Places, err = service.New(service.Options{
+		StateDir: filepath.Join(o.StateDir, "actuator"), Querier: late{s}, Method: o.Ranking, NodesFile: o.NodesFile,
+		Local: func() string { return o.Node }, Logger: o.Logger.With("component", "placement"),
+	}); err != nil {
+		return nil, err
+	}
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: filepath.Join(o.StateDir, "actuator"), Source: source{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost,
-		AllowRemote: o.AllowRemote, Metrics: metrics, Logger: o.Logger.With("component", "actuator"),
+		AllowRemote: o.AllowRemote, Metrics: metrics, Mount: []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register}, Logger: o.Logger.With("component", "actuator"),
 	})
 }
 
@@ -173,6 +188,7 @@ func (s *Stack) Run(ctx context.Context) error {
 	}
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) {})
 	add("actuator", s.Actuator.Run)
+	add("placement", s.Places.Run)
 	add("engine", s.Engine.Run)
 	add("exporter", s.Exporter.Run)
 	err := g.Run()
@@ -191,6 +207,9 @@ func (s *Stack) Close() error {
 	if s.Actuator != nil {
 		errs = append(errs, s.Actuator.Close())
 	}
+	if s.Places != nil {
+		errs = append(errs, s.Places.Close())
+	}
 	if s.Exporter != nil {
 		errs = append(errs, s.Exporter.Close())
 	}
@@ -198,6 +217,13 @@ func (s *Stack) Close() error {
 		errs = append(errs, s.stopSim())
 	}
 	return errors.Join(errs...)
+}
+
+// late asks the engine, which is made after those that ask it.
+type late struct{ s *Stack }
+
+func (l late) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	return l.s.Engine.Query(ctx, expr, at)
 }
 
 // source gives the actuator the exporter's snapshots.
