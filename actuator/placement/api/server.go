@@ -72,7 +72,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	wanted := Wanted{Deadline: Text(q.Get("deadline")), GPUMemory: Text(q.Get("gpu_memory")), Estimate: Text(q.Get("estimate")),
 		Image: q.Get("image"), Node: q.Get("node"), Ranking: q.Get("ranking")}
-	req, err := wanted.request()
+	req, err := wanted.Request()
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
@@ -103,7 +103,7 @@ func (s *Server) place(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	req, err := wanted.request()
+	req, err := wanted.Request()
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return

@@ -50,7 +50,8 @@ type Wanted struct {
 	Ranking string `json:"ranking,omitempty"`
 }
 
-func (w Wanted) request() (req placer.Request, err error) {
+// Request reads it; an error says what to write instead.
+func (w Wanted) Request() (req placer.Request, err error) {
 	duration := func(name string, text Text) (task.Seconds, error) {
 		if text == "" {
 			return 0, nil

@@ -1,0 +1,94 @@
+// Package service puts placement together for a daemon: facts by PromQL, the
+// ledger on disk, the placer, the API and its page. Options → New → Run.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/actuator/nodes"
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/actuator/placement/ledger"
+	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/prometheus"
+)
+
+// Options of a Service. StateDir and Querier are required.
+type Options struct {
+	// StateDir keeps placements.db, on a local disk.
+	StateDir string
+	// Querier is a Prometheus server, or the engine in this process.
+	Querier prometheus.Querier
+	// Method is how nodes are ranked; Paper by default.
+	Method placement.Method
+	// TTL as in placer.Options.
+	TTL time.Duration
+	// NodesFile is the path of nodes.yaml; empty is none.
+	NodesFile string
+	// Local names the node of this process.
+	Local  func() string
+	Logger *slog.Logger
+	Now    func() time.Time
+}
+
+// Service places containers.
+type Service struct {
+	o      Options
+	nodes  *nodes.File
+	ledger *ledger.Ledger
+	placer *placer.Placer
+	close  func() error
+}
+
+// New opens the files. Requests are answered from then on.
+func New(o Options) (*Service, error) {
+	if o.StateDir == "" || o.Querier == nil {
+		return nil, errors.New("placement: StateDir and Querier are required")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	list, err := nodes.Open(o.NodesFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state folder (choose another with --state-dir): %w", err)
+	}
+	l, err := ledger.Open(filepath.Join(o.StateDir, "placements.db"))
+	if err != nil {
+		return nil, err
+	}
+	p, err := placer.New(placer.Options{
+		Source: prometheus.NewSource(o.Querier), Ledger: l, Method: o.Method, TTL: o.TTL, Logger: o.Logger, Now: o.Now,
+	})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &Service{o: o, nodes: list, ledger: l, placer: p, close: sync.OnceValue(l.Close)}, nil
+}
+
+// Register mounts the API and the page /placements; see api.Server.Register.
+func (s *Service) Register(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
+	api.NewServer(api.Options{Placer: s.placer, Nodes: s.nodes, Local: s.o.Local, Logger: s.o.Logger, Now: s.o.Now}).Register(mux, guard)
+	mux.HandleFunc("GET /placements", s.page)
+}
+
+// Run confirms and ends promises until ctx ends; then it closes the files.
+func (s *Service) Run(ctx context.Context) error {
+	return errors.Join(s.placer.Run(ctx), s.Close())
+}
+
+// Reload reads nodes.yaml again. A bad one changes nothing.
+func (s *Service) Reload() error { return s.nodes.Reload() }
+
+// Close lets go of the files, when Run is not called. Again, it does nothing.
+func (s *Service) Close() error { return s.close() }

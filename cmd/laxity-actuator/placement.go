@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/config"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/prometheus"
+	"github.com/laxity/laxity/actuator/placement/service"
+)
+
+// placementFlags say whether and how this actuator places containers.
+type placementFlags struct {
+	prometheus, prometheusConfig string
+	ranking                      string
+	ttl                          time.Duration
+	nodes                        string
+}
+
+func (p *placementFlags) register(cmd *kingpin.CmdClause) {
+	cmd.Flag("prometheus.url", "Prometheus that records rules/recording.yml, or what speaks its query API (Thanos, Mimir). With it this actuator ranks nodes and places containers: /api/v1/nodes, /api/v1/placements. One actuator of a cluster should.").
+		StringVar(&p.prometheus)
+	cmd.Flag("prometheus.config.file", "TLS and authorization towards it, as an http_config of Prometheus.").StringVar(&p.prometheusConfig)
+	cmd.Flag("ranking", "How nodes are ranked: paper (most free memory among those whose float is above the new deadline) or predictive (where every deadline still holds, with the most time to spare).").
+		Default(string(placement.Paper)).EnumVar(&p.ranking, placement.Methods...)
+	cmd.Flag("placement.ttl", "How long a reservation waits for its container, and then for the container's first task.").
+		Default(placer.DefaultTTL.String()).DurationVar(&p.ttl)
+	cmd.Flag("nodes.file", "nodes.yaml: for each node the addresses of its exporter, actuator and Docker engine. Read again with the configuration.").StringVar(&p.nodes)
+}
+
+// open makes the placement service and mounts it on the actuator; nil without
+// --prometheus.url. local names the actuator's node.
+func (p *placementFlags) open(o *actuator.Options, local func() string) (*service.Service, error) {
+	if p.prometheus == "" {
+		return nil, nil
+	}
+	http := config.DefaultHTTPClientConfig
+	if p.prometheusConfig != "" {
+		c, _, err := config.LoadHTTPConfigFile(p.prometheusConfig)
+		if err != nil {
+			return nil, fmt.Errorf("--prometheus.config.file: %w", err)
+		}
+		http = *c
+	}
+	rt, err := config.NewRoundTripperFromConfig(http, "laxity-placement")
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus.config.file: %w", err)
+	}
+	client, err := prometheus.NewClient(p.prometheus, rt)
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus.url: %w", err)
+	}
+	s, err := service.New(service.Options{
+		StateDir: o.StateDir, Querier: client, Method: placement.Method(p.ranking), TTL: p.ttl,
+		NodesFile: p.nodes, Local: local, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.Mount = append(o.Mount, s.Register)
+	load, base := o.Load, o.Config
+	o.Load = func() (actuator.Config, error) {
+		if err := s.Reload(); err != nil {
+			return base, err
+		}
+		if load == nil {
+			return base, nil
+		}
+		return load()
+	}
+	return s, nil
+}
+
+// follow runs the service until stop is called; nil is no service.
+func follow(ctx context.Context, s *service.Service, logger *slog.Logger) (stop func()) {
+	if s == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := s.Run(ctx); err != nil {
+			logger.Error("placement", "err", err)
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
