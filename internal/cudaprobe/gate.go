@@ -53,10 +53,15 @@ type Gate struct {
 	reader   *ringbuf.Reader
 	record   ringbuf.Record
 
+	attaching sync.Mutex // one after the other, as probe.files is used
+
 	mu     sync.Mutex
-	gated  map[int]links
+	gated  map[int]*gatedLinks
 	closed atomic.Bool
 }
+
+// gatedLinks are the probes on one process.
+type gatedLinks struct{ links links }
 
 // PinFolder is where the record of a gate with this name is.
 func PinFolder(name string) string { return filepath.Join(bpfFS, name) }
@@ -71,7 +76,7 @@ func NewGate(o GateOptions) (*Gate, error) {
 	if err := mountBPF(); err != nil {
 		return nil, err
 	}
-	g := &Gate{gated: map[int]links{}}
+	g := &Gate{gated: map[int]*gatedLinks{}}
 	g.probe.finder = cudafile.Finder{Proc: o.Proc}
 	g.probe.attacher = newAttacher(o.OneByOne)
 	g.probe.files = map[cudafile.ID]*attached{}
@@ -164,37 +169,60 @@ func (g *Gate) Gate(pid int, busy bool) error {
 		return err
 	}
 	defer cudafile.CloseAll(files)
+	one, err := g.enlist(pid, busy)
+	if one == nil || err != nil {
+		return err
+	}
+	all, err := g.attachAll(files, pid)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("gate process %d: %w", pid, ErrNotLoaded)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	one.links = all
+	if g.gated[pid] != one { // dropped meanwhile
+		g.detach(pid, one)
+		return err
+	}
+	if err != nil {
+		g.drop(pid)
+	}
+	return err
+}
+
+// enlist makes the process known to the programs; nil: it is known.
+func (g *Gate) enlist(pid int, busy bool) (*gatedLinks, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed.Load() {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	if g.gated[pid] != nil {
-		return nil
+		return nil, nil
 	}
 	begun := busyState{}
 	if busy {
 		begun.Launched = 1
 	}
 	if err := g.maps.busy.Put(uint32(pid), begun); err != nil {
-		return fmt.Errorf("gate process %d: %w", pid, err)
+		return nil, fmt.Errorf("gate process %d: %w", pid, err)
 	}
-	var all links
+	one := &gatedLinks{}
+	g.gated[pid] = one
+	return one, nil
+}
+
+func (g *Gate) attachAll(files []*cudafile.File, pid int) (all links, err error) {
+	g.attaching.Lock()
+	defer g.attaching.Unlock()
 	for _, file := range files {
 		l, err := g.attach(file, pid)
 		all = append(all, l...)
 		if err != nil && !errors.Is(err, cudafile.ErrNotDriver) {
-			g.gated[pid] = all
-			g.drop(pid)
-			return explainAttach(fmt.Sprintf("gate process %d", pid), err)
+			return all, explainAttach(fmt.Sprintf("gate process %d", pid), err)
 		}
 	}
-	if len(all) == 0 {
-		_ = g.maps.busy.Delete(uint32(pid))
-		return fmt.Errorf("gate process %d: %w", pid, ErrNotLoaded)
-	}
-	g.gated[pid] = all
-	return nil
+	return all, nil
 }
 
 func (g *Gate) attach(file *cudafile.File, pid int) (links, error) {
@@ -208,6 +236,9 @@ func (g *Gate) attach(file *cudafile.File, pid int) (links, error) {
 
 // Admit lets the process launch from now on. It does not continue it.
 func (g *Gate) Admit(pid int) error { return g.maps.admitted.Put(uint32(pid), uint32(1)) }
+
+// Reset ends an admission that a process with the same PID had before.
+func (g *Gate) Reset(pid int) { _ = g.maps.admitted.Delete(uint32(pid)) }
 
 // Shut ends an admission: the next launch stops. busy reports that the process
 // has work under way, or stands at a launch already.
@@ -237,14 +268,29 @@ func (g *Gate) Drop(pid int) {
 }
 
 func (g *Gate) drop(pid int) {
-	l, ok := g.gated[pid]
-	if !ok {
+	one := g.gated[pid]
+	if one == nil {
 		return
 	}
 	delete(g.gated, pid)
-	_ = g.maps.busy.Delete(uint32(pid)) // then the programs do nothing for it
-	_ = g.maps.admitted.Delete(uint32(pid))
-	g.probe.detach(l)
+	_ = g.maps.admitted.Put(uint32(pid), uint32(1)) // for a program that runs right now
+	_ = g.maps.busy.Delete(uint32(pid))             // then the others do nothing
+	g.detach(pid, one)
+}
+
+func (g *Gate) detach(pid int, one *gatedLinks) {
+	all := one.links
+	one.links = nil
+	g.probe.inFlight.Add(1)
+	g.probe.detaches.Go(func() {
+		defer g.probe.inFlight.Add(-1)
+		_ = all.Close() // there is nothing to be done about it
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.gated[pid] == nil {
+			_ = g.maps.admitted.Delete(uint32(pid))
+		}
+	})
 }
 
 // Next waits for the next event.
@@ -271,6 +317,8 @@ func (g *Gate) Close() error {
 		g.drop(pid)
 	}
 	g.mu.Unlock()
+	g.attaching.Lock() // an attachment under way is undone, not forgotten
+	g.attaching.Unlock()
 	g.probe.detaches.Wait()
 	return g.free()
 }
@@ -287,4 +335,12 @@ func (g *Gate) free() error {
 		errs = append(errs, g.code.Close())
 	}
 	return errors.Join(append(errs, g.maps.Close())...)
+}
+
+// Busy reports whether the process has launched work that is not known to be
+// done, or stands at a launch.
+func (g *Gate) Busy(pid int) (bool, error) {
+	var s busyState
+	err := g.maps.busy.Lookup(uint32(pid), &s)
+	return s.Launched != s.Done, err
 }

@@ -34,8 +34,10 @@ func (b *builder) jumpIfAdmitted(m gateMaps, keyAt int32, label string) {
 }
 
 // gateLaunch stops a process at the entry of a launch unless it is admitted. The
-// record is written first; without one nothing is stopped. Then it looks again:
-// whoever admits does so before it sends SIGCONT and takes the record away.
+// record is written first; without one nothing is stopped. Afterwards it looks
+// again: whoever admits, or opens the gate, does so before it sends SIGCONT and
+// takes the record away. So either that SIGCONT comes after our SIGSTOP, or we see
+// the admission and take the SIGSTOP back.
 //
 // Of an admitted process it tells the first launch after idleness, as the
 // program of Track does; see launch for why the counters can be trusted.
@@ -63,15 +65,17 @@ func gateLaunch(m gateMaps, t *taskOffsets) asm.Instructions {
 		asm.FnMapUpdateElem.Call(),
 		asm.JNE.Imm(asm.R0, 0, "lost"),
 	)
-	b.jumpIfAdmitted(m, evPID, "forget")
-	b.jumpIfOpen(m, "forget")
 	b.add(
 		asm.Mov.Imm(asm.R1, sigStop),
 		asm.FnSendSignal.Call(),
 		asm.JNE.Imm(asm.R0, 0, "forget"),
 	)
+	b.jumpIfAdmitted(m, evPID, "undo")
+	b.jumpIfOpen(m, "undo")
 	b.send(Held)
 
+	b.label("undo")
+	b.add(asm.Mov.Imm(asm.R1, sigCont), asm.FnSendSignal.Call())
 	b.label("forget")
 	b.delete(m.held, evPID)
 	b.label("admitted")

@@ -1,0 +1,218 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/gate"
+	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+)
+
+const patience = 30 * time.Second
+
+// members says which process is in which container.
+type members struct{ sync.Map }
+
+func (m *members) of(pid int) (string, bool, error) {
+	id, ok := m.Load(pid)
+	if !ok {
+		return "", false, nil
+	}
+	return id.(string), true, nil
+}
+
+// rig is a gate that runs.
+type rig struct {
+	*gate.Gate
+	members members
+	name    string
+}
+
+func start(t testing.TB, change func(*gate.Options)) *rig {
+	t.Helper()
+	r := &rig{name: "laxity-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-" + strconv.Itoa(os.Getpid())}
+	o := gate.Options{Name: r.name, Container: r.members.of, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if change != nil {
+		change(&o)
+	}
+	var err error
+	r.Gate, err = gate.New(o)
+	if errors.Is(err, cudaprobe.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Renew(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, cudaprobe.RemoveRecord(cudaprobe.PinFolder(r.name))); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// await waits until the view of a container is as it should be.
+func (r *rig) await(t testing.TB, id, what string, ok func(gate.View) bool) gate.View {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		v := r.View()[id]
+		if ok(v) {
+			return v
+		}
+		select {
+		case <-r.Changed():
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("container %s is %+v, want %s", id, v, what)
+		}
+	}
+}
+
+func (r *rig) phase(t testing.TB, id string, want gate.Phase) gate.View {
+	t.Helper()
+	return r.await(t, id, string(want), func(v gate.View) bool { return v.Phase == want })
+}
+
+func (r *rig) admit(t testing.TB, id string) {
+	t.Helper()
+	if err := r.Admit(id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// join starts a program in a container and lets it call cuInit.
+func (r *rig) join(t testing.TB, b cudatest.Built, id string) *cudatest.Program {
+	t.Helper()
+	p := b.Start(t)
+	r.members.Store(p.PID, id)
+	p.Call("cuInit")
+	return p
+}
+
+// A container's whole way through the gate.
+func TestTurn(t *testing.T) {
+	r := start(t, nil)
+	b := cudatest.Build(t)
+	p := r.join(t, b, "a")
+	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
+	r.await(t, "a", "computing or finishing", func(v gate.View) bool { return v.Phase != "" })
+	r.phase(t, "a", gate.Finishing) // nothing was seen of it
+	for range 3 {
+		called := p.Begin("cuLaunchKernel")
+		if v := r.phase(t, "a", gate.Waiting); v.Admitted || len(v.PIDs) != 1 {
+			t.Errorf("%+v", v)
+		}
+		r.admit(t, "a")
+		called()
+		r.phase(t, "a", gate.Computing)
+		p.Call("cuLaunchKernel") // it keeps its turn
+		p.Call("cuCtxSynchronize")
+		if v := r.phase(t, "a", gate.Finishing); v.Admitted {
+			t.Errorf("its turn is not over: %+v", v)
+		}
+	}
+	called := p.Begin("cuGraphLaunch")
+	r.phase(t, "a", gate.Waiting)
+	r.Arbitrate(nil) // nobody is arbitrated any more
+	called()
+	p.Call("cuLaunchKernel")
+}
+
+// One that calls cuInit later is found by the probe, and is known to have
+// launched nothing.
+func TestNewProcess(t *testing.T) {
+	r := start(t, nil)
+	b := cudatest.Build(t)
+	first := r.join(t, b, "a")
+	r.Arbitrate([]gate.Target{{ID: "a", PID: first.PID}, {ID: "b", PID: first.PID}})
+	r.await(t, "a", "seen", func(v gate.View) bool { return v.Phase != "" })
+	p := r.join(t, b, "b")
+	r.phase(t, "b", gate.Preparing)
+	gated(t, p.PID)
+	called := p.Begin("cuLaunchKernel")
+	r.phase(t, "b", gate.Waiting)
+	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.phase(t, "b", "")
+	_ = called
+}
+
+// gated waits until the probes are on a process: its parent sees the PID before.
+func gated(t testing.TB, pid int) {
+	t.Helper()
+	time.Sleep(200 * time.Millisecond)
+}
+
+// A loop of launches and synchronising calls is one turn.
+func TestLoopKeepsItsTurn(t *testing.T) {
+	r := start(t, func(o *gate.Options) { o.Linger = 200 * time.Millisecond })
+	b := cudatest.Build(t)
+	p := r.join(t, b, "a")
+	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
+	r.phase(t, "a", gate.Finishing)
+	called := p.Begin("cuLaunchKernel")
+	r.phase(t, "a", gate.Waiting)
+	r.admit(t, "a")
+	called()
+	for range 500 {
+		p.Call("cuCtxSynchronize")
+		p.Call("cuLaunchKernel")
+	}
+	if v := r.View()["a"]; v.Phase != gate.Computing || !v.Admitted {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestAskedToEndWhileHeld(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, cudatest.Build(t), "a")
+	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
+	r.phase(t, "a", gate.Finishing)
+	p.Begin("cuLaunchKernel")
+	r.phase(t, "a", gate.Waiting)
+	if err := syscall.Kill(p.PID, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	r.phase(t, "a", "")
+}
+
+// A gate that nobody renews is open, and LetGo continues whom it had stopped.
+func TestLeaseRunsOut(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, cudatest.Build(t), "a")
+	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
+	r.phase(t, "a", gate.Finishing)
+	called := p.Begin("cuLaunchKernel")
+	r.phase(t, "a", gate.Waiting)
+	o := gate.LetGoOptions{Name: r.name, IfExpired: true}
+	if n, err := gate.LetGo(t.Context(), o); n != 0 || err != nil {
+		t.Fatalf("let %d go before the end of the lease: %v", n, err)
+	}
+	if err := r.Renew(0); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := gate.LetGo(t.Context(), o); n != 1 || err != nil {
+		t.Fatalf("let %d go: %v", n, err)
+	}
+	called()
+	p.Call("cuCtxSynchronize")
+	p.Call("cuLaunchKernel")
+}

@@ -1,0 +1,230 @@
+package gate
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/cudaprobe"
+)
+
+// Phase is what a process, or a container, does on the GPU.
+type Phase string
+
+// The phases, in the order in which they tell what a container does whose
+// processes are in different ones.
+const (
+	Computing Phase = "computing" // its launches are on the GPU
+	Waiting   Phase = "waiting"   // stopped at a launch
+	Preparing Phase = "preparing" // has not launched yet: host phase, copy in
+	Finishing Phase = "finishing" // its launches are through: copy out, host phase
+)
+
+var phases = []Phase{Computing, Waiting, Preparing, Finishing}
+
+// process is one process of a container that is under the gate. What is in it is
+// guarded by Gate.mu.
+type process struct {
+	pid, pidfd int
+	of         *container
+	phase      Phase
+	since      time.Time // in this phase
+	obstacle   string    // why the gate does not stop it; empty as a rule
+	assumed    bool      // computing, as far as anybody knows
+	leaving    bool      // it was asked to end: it is not stopped any more
+	through    time.Time // when its launches were last known to be through
+	lingering  bool      // a timer runs that looks whether it has launched again
+}
+
+func (g *Gate) enter(p *process, phase Phase, at time.Time) {
+	p.assumed = false
+	if p.phase == phase {
+		return
+	}
+	p.phase, p.since = phase, at
+	g.tell()
+}
+
+// adopt puts a process under the gate. busy: it may have launched before. The
+// process may be any, and gone. Attaching takes a while, so it happens without
+// the lock: nobody's turn waits for it.
+func (g *Gate) adopt(pid int, c *container, busy bool) {
+	p := g.enlist(pid, c, busy)
+	if p == nil {
+		return
+	}
+	err := g.kernel.Gate(pid, busy)
+	if err == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.processes[pid] != p {
+		return
+	}
+	if ended(p.pidfd) || errors.Is(err, cudaprobe.ErrNotLoaded) || g.closed {
+		g.remove(p)
+		return
+	}
+	g.exclude(p, err.Error())
+}
+
+// enlist makes a process known; nil: it is known, or not one of the container's.
+func (g *Gate) enlist(pid int, c *container, busy bool) *process {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.containers[c.id] != c || g.processes[pid] != nil {
+		return nil
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil // gone
+	}
+	// What is read of the PID is of the process behind the pidfd, if that is still
+	// alive afterwards.
+	id, in, err := g.o.Container(pid)
+	obstacle := obstacle(g.o.Proc, pid)
+	if err != nil || !in || id != c.id || ended(pidfd) || g.exits.add(pid, pidfd) != nil {
+		_ = unix.Close(pidfd)
+		return nil
+	}
+	p := &process{pid: pid, pidfd: pidfd, of: c, phase: Preparing, since: g.o.Now()}
+	g.processes[pid], c.processes[pid] = p, p
+	g.tell()
+	if obstacle != "" {
+		g.exclude(p, obstacle)
+		return nil
+	}
+	if busy {
+		p.phase, p.assumed = Computing, true
+		time.AfterFunc(g.o.Assume, func() { g.doubt(p) })
+	}
+	g.kernel.Reset(pid)
+	if c.admitted {
+		g.note(g.kernel.Admit(pid))
+	}
+	return p
+}
+
+// exclude leaves a process to be paused with its container.
+func (g *Gate) exclude(p *process, why string) {
+	g.o.Logger.Warn("the launch gate cannot stop a process; its container is to be paused instead", "pid", p.pid, "why", why)
+	p.obstacle, p.phase = why, ""
+	g.tell()
+}
+
+// doubt ends the assumption that a process computes.
+func (g *Gate) doubt(p *process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.assumed && g.processes[p.pid] == p {
+		g.enter(p, Finishing, g.o.Now())
+	}
+}
+
+// remove takes a process from under the gate: it passes from then on.
+func (g *Gate) remove(p *process) {
+	if g.processes[p.pid] != p {
+		return
+	}
+	delete(g.processes, p.pid)
+	delete(p.of.processes, p.pid)
+	g.kernel.Drop(p.pid)
+	g.letGo(p)
+	g.exits.remove(p.pidfd)
+	_ = unix.Close(p.pidfd)
+	g.tell()
+}
+
+// letGo continues a process if it is stopped. Its admission, or the end of its
+// being gated, must be in the kernel before.
+func (g *Gate) letGo(p *process) {
+	if !g.kernel.IsHeld(p.pid) {
+		return
+	}
+	if err := unix.PidfdSendSignal(p.pidfd, unix.SIGCONT, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		g.o.Logger.Error("cannot continue a process", "pid", p.pid, "err", err)
+		return // it stays on record
+	}
+	g.note(g.kernel.Forget(p.pid))
+}
+
+// note says what should not happen, and what nobody can do anything about.
+func (g *Gate) note(err error) {
+	if err != nil && !g.closed {
+		g.o.Logger.Error("launch gate", "err", err)
+	}
+}
+
+// onStart takes note that a process has called cuInit.
+func (g *Gate) onStart(e cudaprobe.Event) {
+	if e.Kind != cudaprobe.InitCalled {
+		return
+	}
+	id, in, err := g.o.Container(e.PID)
+	if err != nil || !in {
+		return
+	}
+	g.mu.Lock()
+	c := g.containers[id]
+	switch p := g.processes[e.PID]; {
+	case p == nil:
+	case p.assumed: // it had loaded the driver, and begins only now
+		g.enter(p, Preparing, e.Time)
+	default:
+		g.remove(p) // another process, or a new program in the old one
+	}
+	g.mu.Unlock()
+	if c != nil {
+		g.adopt(e.PID, c, false)
+	}
+}
+
+// onKernel takes note of what a process under the gate did.
+func (g *Gate) onKernel(e cudaprobe.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.processes[e.PID]
+	if p == nil {
+		return // it was removed at this moment, and let go
+	}
+	switch e.Kind {
+	case cudaprobe.Held:
+		if p.of.admitted || p.leaving { // its admission came at the same time
+			g.letGo(p)
+			g.enter(p, Computing, e.Time)
+			return
+		}
+		g.enter(p, Waiting, e.Time)
+	case cudaprobe.Launched:
+		g.enter(p, Computing, e.Time)
+	case cudaprobe.Done:
+		g.done(p)
+	case cudaprobe.Continued:
+		if g.kernel.Weakness() != nil && !p.of.admitted {
+			_ = unix.PidfdSendSignal(p.pidfd, unix.SIGSTOP, nil, 0) // it may be gone
+		}
+	case cudaprobe.AskedToEnd:
+		p.leaving = true
+		g.note(g.kernel.Admit(p.pid))
+		g.letGo(p)
+		g.enter(p, Finishing, e.Time)
+	}
+}
+
+func (g *Gate) onExit(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.processes[pid]; p != nil && ended(p.pidfd) {
+		g.note(g.kernel.Forget(pid))
+		g.remove(p)
+		g.rest(p.of)
+	}
+}
+
+// ended reports whether the process behind a pidfd has ended.
+func ended(pidfd int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}
