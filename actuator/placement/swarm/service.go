@@ -1,0 +1,106 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/swarm"
+
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// ErrNoNode means that no node of the swarm can take the service.
+var ErrNoNode = errors.New("no node can take the service")
+
+// Placed is a service that was created.
+type Placed struct {
+	ID       string   `json:"id"`
+	Node     string   `json:"node"`
+	GPU      string   `json:"gpu"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Place creates a service on the first node of the ranking that is in the swarm
+// and ready: the constraint pins its task there, the labels make it Laxity's, and
+// NVIDIA_VISIBLE_DEVICES gives it the chosen GPU (Swarm knows no --gpus: the
+// node's default runtime must be nvidia). The service must have one replica.
+func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement.Request, r placement.Ranking) (Placed, error) {
+	if err := single(spec); err != nil {
+		return Placed{}, err
+	}
+	list, err := s.members(ctx)
+	if err != nil {
+		return Placed{}, err
+	}
+	ids := map[string]string{}
+	for _, n := range list {
+		m := memberOf(n)
+		if _, twice := ids[m.name]; twice {
+			ids[m.name] = ""
+		} else if m.ready {
+			ids[m.name] = m.id
+		}
+	}
+	i := slices.IndexFunc(r, func(v placement.Verdict) bool { return v.Candidate() && ids[v.Node.Name] != "" })
+	if i < 0 {
+		return Placed{}, fmt.Errorf("%w: %s; %d nodes of the swarm are ready", ErrNoNode, r.Summary(), len(ids))
+	}
+	pinned := pin(spec, ids[r[i].Node.Name], r[i].GPU, req)
+	out := Placed{Node: r[i].Node.Name, GPU: r[i].GPU}
+	if s.o.DryRun {
+		return out, nil
+	}
+	resp, err := s.o.Engine.ServiceCreate(ctx, pinned, types.ServiceCreateOptions{})
+	if err != nil {
+		return Placed{}, fmt.Errorf("swarm: create service %s: %w", spec.Name, err)
+	}
+	out.ID, out.Warnings = resp.ID, resp.Warnings
+	return out, nil
+}
+
+// single refuses what one decision cannot be about.
+func single(spec swarm.ServiceSpec) error {
+	if spec.TaskTemplate.ContainerSpec == nil {
+		return errors.New("the service has no container: give service.TaskTemplate.ContainerSpec, with its Image")
+	}
+	r := spec.Mode.Replicated
+	if spec.Mode.Global != nil || spec.Mode.ReplicatedJob != nil && spec.Mode.ReplicatedJob.MaxConcurrent != nil && *spec.Mode.ReplicatedJob.MaxConcurrent > 1 ||
+		spec.Mode.GlobalJob != nil || r != nil && r.Replicas != nil && *r.Replicas > 1 {
+		return errors.New("a placed service has one replica: place each by itself, or use a constraint on node.labels." + LabelProvisionable)
+	}
+	return nil
+}
+
+// pin returns the specification with constraint, labels and GPU. Pure: what it is
+// given is not changed.
+func pin(spec swarm.ServiceSpec, node, gpu string, req placement.Request) swarm.ServiceSpec {
+	p := swarm.Placement{}
+	if spec.TaskTemplate.Placement != nil {
+		p = *spec.TaskTemplate.Placement
+	}
+	p.Constraints = append(slices.Clone(p.Constraints), "node.id=="+node)
+	spec.TaskTemplate.Placement = &p
+	c := *spec.TaskTemplate.ContainerSpec
+	c.Labels = maps.Clone(c.Labels)
+	if c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	if req.Deadline > 0 {
+		c.Labels[task.LabelDeadline] = strconv.FormatFloat(float64(req.Deadline), 'g', -1, 64) + "s"
+	}
+	if req.GPUMemory > 0 {
+		c.Labels[task.LabelGPUMemory] = strconv.FormatUint(req.GPUMemory, 10)
+	}
+	const visible = "NVIDIA_VISIBLE_DEVICES="
+	c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(e string) bool { return strings.HasPrefix(e, visible) })
+	c.Env = append(c.Env, visible+gpu)
+	spec.TaskTemplate.ContainerSpec = &c
+	return spec
+}
