@@ -53,12 +53,16 @@ func main() { os.Exit(realMain(os.Args, os.Stdout, os.Stderr)) }
 func realMain(args []string, stdout, stderr io.Writer) int {
 	name := filepath.Base(args[0])
 	args = args[1:]
-	if plugin, rest := asPlugin(name, args); plugin {
+	plugin, options, rest := asPlugin(name, args)
+	if plugin {
 		if rest == nil {
 			fmt.Fprintln(stdout, pluginMetadata())
 			return exitOK
 		}
 		args = rest
+	}
+	if len(args) > 0 && (args[0] == "run" || args[0] == "create") {
+		return runDocker(args[0], args[1:], options, stdout, stderr)
 	}
 
 	c := &cli{app: kingpin.New("laxity", help), out: stdout, runs: map[string]func(context.Context, *slog.Logger) error{}, quiet: map[string]bool{}}
@@ -74,6 +78,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	c.addUp()
 	c.addDemo()
 	c.addViews()
+	c.addPlacement()
 	c.addBench()
 	c.addHidden()
 

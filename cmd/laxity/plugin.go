@@ -2,27 +2,28 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/prometheus/common/version"
 )
 
 // asPlugin tells whether the program was started by the Docker CLI, as
-// `docker-laxity laxity ARGS`. It returns the arguments proper; nil when Docker
-// asks for the plugin's metadata.
-func asPlugin(name string, args []string) (bool, []string) {
+// `docker-laxity OPTIONS laxity ARGS`. It returns docker's own options (--context,
+// -H …) and the arguments proper; nil when Docker asks for the plugin's metadata.
+func asPlugin(name string, args []string) (plugin bool, options, rest []string) {
 	if name != "docker-laxity" {
-		return false, nil
+		return false, nil, args
 	}
 	if len(args) == 1 && args[0] == "docker-cli-plugin-metadata" {
-		return true, nil
+		return true, nil, nil
 	}
-	if len(args) > 0 && args[0] == "laxity" {
-		args = args[1:]
+	if i := slices.Index(args, "laxity"); i >= 0 {
+		options, args = args[:i], args[i+1:]
 	}
 	if args == nil {
 		args = []string{}
 	}
-	return true, args
+	return true, options, args
 }
 
 // pluginMetadata is what the Docker CLI asks of every plugin.
