@@ -1,0 +1,70 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator/placement/api"
+)
+
+// follower waits for the container's id, which docker writes to the cid file once
+// the container is created, and tells the actuator. Until then it renews the
+// promise: the image may have to be pulled.
+type follower struct {
+	runner  *Runner
+	promise api.Placement
+	cidFile string
+	done    chan struct{} // docker has ended
+	ended   chan struct{} // so has the follower
+	id      string        // to be read after ended
+}
+
+const (
+	look  = 20 * time.Millisecond
+	renew = 20 * time.Second
+)
+
+func (f *follower) follow(ctx context.Context) {
+	defer close(f.ended)
+	ctx = context.WithoutCancel(ctx)
+	tick, renewal := time.NewTicker(look), time.NewTicker(renew)
+	defer tick.Stop()
+	defer renewal.Stop()
+	for f.id == "" {
+		select {
+		case <-f.done:
+			f.read(ctx)
+			return
+		case <-tick.C:
+			f.read(ctx)
+		case <-renewal.C:
+			f.tell(ctx, "the reservation was lost while the container was created", func(ctx context.Context) error {
+				return f.runner.Placements.Check(ctx, f.promise.ID)
+			})
+		}
+	}
+}
+
+func (f *follower) read(ctx context.Context) {
+	b, err := os.ReadFile(f.cidFile)
+	id := strings.TrimSpace(string(b))
+	if err != nil || len(id) < 64 {
+		return
+	}
+	f.id = id
+	f.tell(ctx, "the reservation is not confirmed", func(ctx context.Context) error {
+		return f.runner.Placements.Bind(ctx, f.promise.ID, id)
+	})
+}
+
+// tell says what went wrong and goes on: the container runs, reserved or not.
+func (f *follower) tell(ctx context.Context, what string, ask func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := ask(ctx); err != nil {
+		fmt.Fprintf(f.runner.Stderr, "laxity: %s: %v\n", what, err)
+	}
+}

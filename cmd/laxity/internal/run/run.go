@@ -1,0 +1,246 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// ExitFailed is the exit code when no container ran, as Docker's own.
+const ExitFailed = 125
+
+// Placements is what of an actuator is needed here.
+type Placements interface {
+	Place(ctx context.Context, w api.Wanted) (api.Placed, error)
+	Check(ctx context.Context, id string) error
+	Bind(ctx context.Context, id, container string) error
+	Release(ctx context.Context, id string) error
+}
+
+// Runner carries out a Spec.
+type Runner struct {
+	// Docker is the docker command with its global options: {"docker"}.
+	Docker     []string
+	Placements Placements
+	Stdin      io.Reader
+	Stdout     io.Writer
+	Stderr     io.Writer
+	// Signals are handed on to docker, unless Received says that the terminal has
+	// given docker the same one; may be nil.
+	Signals  <-chan os.Signal
+	Received func(os.Signal) bool
+}
+
+// attempts is how often a node is chosen anew when the chosen one fills up before
+// the container is created.
+const attempts = 3
+
+// Run places and runs. The code is docker's; an error comes with ExitFailed and
+// means that nothing was made, or that it was removed again.
+func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
+	if s.Node == Local {
+		return r.attached(r.commandLine(s, nil, s.CIDFile))
+	}
+	p, engine, err := r.place(ctx, s)
+	if err != nil {
+		return ExitFailed, err
+	}
+	return r.placed(ctx, s, p, engine)
+}
+
+// place gets a promise and the way to the engine of its node.
+func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []string, err error) {
+	w := api.Wanted{
+		Deadline: api.Text(s.Labels[task.LabelDeadline]), GPUMemory: api.Text(s.Labels[task.LabelGPUMemory]),
+		Estimate: api.Text(s.Estimate), Image: s.Image,
+	}
+	if s.Node != Auto {
+		w.Node = s.Node
+	}
+	for range attempts {
+		var placed api.Placed
+		if placed, err = r.Placements.Place(ctx, w); err != nil {
+			var away *api.UnreachableError
+			if errors.As(err, &away) {
+				return p, nil, fmt.Errorf("%w; without placement, on this machine: --node=local", err)
+			}
+			return p, nil, err
+		}
+		p = placed.Placements[0]
+		if engine, err = r.engine(p); err != nil {
+			return p, nil, errors.Join(err, r.release(ctx, p))
+		}
+		// Right before the creation: much may have happened since the answer.
+		if err = r.Placements.Check(ctx, p.ID); err == nil {
+			return p, engine, nil
+		}
+		var refused *api.RefusedError
+		if !errors.As(err, &refused) || refused.Code/100 != 4 {
+			return p, nil, errors.Join(err, r.release(ctx, p))
+		}
+	}
+	return p, nil, fmt.Errorf("the chosen node filled up %d times before the container was created: %w", attempts, err)
+}
+
+// engine is docker with the options that lead to the node.
+func (r *Runner) engine(p api.Placement) ([]string, error) {
+	d := p.Docker
+	switch {
+	case d.Context != "":
+		return []string{r.Docker[0], "--context", d.Context}, nil
+	case d.CAFile != "":
+		return []string{r.Docker[0], "-H", d.Host, "--tlsverify", "--tlscacert", d.CAFile, "--tlscert", d.CertFile, "--tlskey", d.KeyFile}, nil
+	case d.Host != "":
+		return []string{r.Docker[0], "-H", d.Host}, nil
+	case p.Local:
+		return r.Docker, nil
+	default:
+		return nil, fmt.Errorf("node %s was chosen, and the way to its Docker engine is not known: "+
+			"give the actuator a nodes.yaml (--nodes.file) with `docker: {host: ssh://user@%[1]s}` or a context", p.Node)
+	}
+}
+
+// placed creates the container of a promise and follows it.
+func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []string) (int, error) {
+	cidFile := s.CIDFile
+	if cidFile == "" {
+		dir, err := os.MkdirTemp("", "laxity-run-")
+		if err != nil {
+			return ExitFailed, errors.Join(err, r.release(ctx, p))
+		}
+		defer os.RemoveAll(dir)
+		cidFile = filepath.Join(dir, "cid")
+	} else if _, err := os.Stat(cidFile); err == nil {
+		return ExitFailed, errors.Join(fmt.Errorf("--cidfile %s: it exists already; remove it or choose another", cidFile), r.release(ctx, p))
+	}
+	f := &follower{runner: r, promise: p, cidFile: cidFile, done: make(chan struct{}), ended: make(chan struct{})}
+	go f.follow(ctx)
+	code, err := r.attached(append(slices.Clone(engine), r.commandLine(s, &p, cidFile)[len(r.Docker):]...))
+	close(f.done)
+	<-f.ended
+	// The user may have left by now; what is promised is given back all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	defer cancel()
+	if f.id == "" { // docker says why on standard error
+		return code, errors.Join(err, r.release(ctx, p))
+	}
+	switch state := r.state(ctx, engine, f.id); {
+	case state == "created" && !s.Create:
+		// It never ran: docker run would leave it behind.
+		return code, errors.Join(err, r.remove(ctx, engine, f.id), r.release(ctx, p))
+	case state == "exited" || state == "dead" || state == "":
+		return code, errors.Join(err, r.release(ctx, p))
+	default:
+		return code, err
+	}
+}
+
+// commandLine is docker, its options, the command, what Laxity adds, and what the
+// user wrote.
+func (r *Runner) commandLine(s Spec, p *api.Placement, cidFile string) []string {
+	line := slices.Clone(r.Docker)
+	if s.Create {
+		line = append(line, "create")
+	} else {
+		line = append(line, "run")
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+		line = append(line, "--label", key+"="+s.Labels[key])
+	}
+	if cidFile != "" {
+		line = append(line, "--cidfile", cidFile)
+	}
+	switch {
+	case p == nil || s.NoGPURequest:
+	case p.Simulated:
+		// No runtime hands out a simulated GPU; its driver reads what NVIDIA's
+		// runtime would.
+		line = append(line, "--env", "NVIDIA_VISIBLE_DEVICES="+p.GPU)
+	default:
+		line = append(line, "--gpus", "device="+p.GPU)
+	}
+	line = append(line, s.Flags...)
+	if strings.HasPrefix(s.Image, "-") {
+		line = append(line, "--")
+	}
+	return append(append(line, s.Image), s.Args...)
+}
+
+// attached runs docker to its end, with signals handed on.
+func (r *Runner) attached(line []string) (int, error) {
+	cmd := exec.Command(line[0], line[1:]...) // not ctx: docker is told by signal, and ends by itself
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Stdin, r.Stdout, r.Stderr
+	if err := cmd.Start(); err != nil {
+		return ExitFailed, fmt.Errorf("the docker command is needed here: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			return exitCode(cmd, err)
+		case s := <-r.Signals:
+			if r.Received == nil || !r.Received(s) {
+				_ = cmd.Process.Signal(s) // it may just have ended
+			}
+		}
+	}
+}
+
+func exitCode(cmd *exec.Cmd, err error) (int, error) {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case !errors.As(err, &exit):
+		return ExitFailed, err
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return exit.ExitCode(), nil
+}
+
+func (r *Runner) release(ctx context.Context, p api.Placement) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err := r.Placements.Release(ctx, p.ID)
+	var refused *api.RefusedError
+	if errors.As(err, &refused) && refused.Code == 404 {
+		return nil // it is gone already
+	}
+	if err != nil {
+		return fmt.Errorf("the reservation %s was not released (it expires by itself): %w", p.ID, err)
+	}
+	return nil
+}
+
+// state is the engine's word for the container's; "" when it is gone.
+func (r *Runner) state(ctx context.Context, engine []string, id string) string {
+	args := append(slices.Clone(engine[1:]), "container", "inspect", "--format", "{{.State.Status}}", id)
+	out, err := exec.CommandContext(ctx, engine[0], args...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (r *Runner) remove(ctx context.Context, engine []string, id string) error {
+	args := append(slices.Clone(engine[1:]), "container", "rm", id)
+	if out, err := exec.CommandContext(ctx, engine[0], args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("remove the container that did not start, %s: %w: %s", id, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

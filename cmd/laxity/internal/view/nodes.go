@@ -1,0 +1,70 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/api"
+)
+
+// Nodes writes the ranking: the summary, then a line for each node, with the GPU
+// that a container would get or the reasons why none.
+func Nodes(w io.Writer, n api.Nodes, width int) error {
+	if _, err := fmt.Fprintf(w, "%s  (ranking: %s)\n\n", n.Summary, n.Ranking); err != nil {
+		return err
+	}
+	lines := [][]string{{"NODE", "CANDIDATE", "GPU", "FREE", "RESERVED", "FLOAT", "WHY NOT"}}
+	for _, node := range n.Nodes {
+		candidate, gpu, free, reserved := "no", "-", "-", "-"
+		if node.Candidate {
+			candidate = "yes"
+		}
+		for _, g := range node.GPUs {
+			if g.UUID != node.GPU {
+				continue
+			}
+			gpu, free, reserved = g.UUID, placement.Bytes(g.MemoryFree), placement.Bytes(g.Reserved)
+			if g.Index >= 0 {
+				gpu = fmt.Sprint(g.Index)
+			}
+		}
+		lines = append(lines, []string{node.Name, candidate, gpu, free, reserved, Float(node.Float), why(node)})
+	}
+	return Columns(w, lines, width, 6)
+}
+
+func why(n api.Node) string {
+	var texts []string
+	for _, r := range n.Reasons {
+		text := r.Text
+		if r.GPU != "" && len(n.GPUs) > 1 {
+			for _, g := range n.GPUs {
+				if g.UUID == r.GPU && g.Index >= 0 {
+					text = fmt.Sprintf("GPU %d: %s", g.Index, text)
+				}
+			}
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Placements writes the promises, oldest first.
+func Placements(w io.Writer, list []api.Placement, now time.Time, width int) error {
+	lines := [][]string{{"PLACEMENT", "NODE", "GPU", "MEMORY", "DEADLINE", "STATE", "CONTAINER", "ENDS IN"}}
+	for _, p := range list {
+		ends := "-"
+		if !p.Expires.IsZero() {
+			ends = p.Expires.Sub(now).Round(time.Second).String()
+		}
+		container := "-"
+		if p.Container != "" {
+			container = p.Container[:min(12, len(p.Container))]
+		}
+		lines = append(lines, []string{p.ID, p.Node, p.GPU, Bytes(p.Memory), deadline(p.Deadline), string(p.State), container, ends})
+	}
+	return Columns(w, lines, width, 2)
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/cmd/laxity/internal/view"
+)
+
+const nodesHelp = `List the nodes, the best one first, and why the others would not do.
+
+  laxity nodes                                  for a container without a deadline
+  laxity nodes --deadline 9s --gpu-memory 4GiB  for one with these
+  laxity nodes --deadline 9s --estimate 3s --ranking predictive
+
+Two rankings. paper: among the nodes where no deadline was missed within 10 minutes, with GPU
+use and memory below 100 % and a float above the new deadline, the most free GPU memory first.
+predictive: the GPUs on which every deadline would still hold with the new task's run time on
+top of the work that is there, the one that leaves the new task the most time first.`
+
+const placeHelp = `Reserve a GPU for a container, or with --dry-run say which one it would be and why.
+
+  laxity place --dry-run --deadline 9s --gpu-memory 4GiB
+  laxity place --deadline 9s --gpu-memory 4GiB --count 3
+
+laxity run does this by itself; place is for programs that create containers on their own. They
+report the container (PUT /api/v1/placements/ID/container), or the reservation expires.`
+
+const placementsHelp = `List the reservations. --release ID gives one back.`
+
+// addPlacement adds what asks the actuator about nodes.
+func (c *cli) addPlacement() {
+	c.addRun()
+	var (
+		address string
+		asJSON  bool
+		count   int
+		release string
+		wanted  api.Wanted
+	)
+	actuator := func(cmd *kingpin.CmdClause) *kingpin.CmdClause {
+		cmd.Flag("actuator.url", "Address of the actuator that places (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
+		cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
+		return cmd
+	}
+	request := func(cmd *kingpin.CmdClause) *kingpin.CmdClause {
+		cmd.Flag("deadline", "Deadline of each GPU task after its start: 9s, 250ms.").StringVar((*string)(&wanted.Deadline))
+		cmd.Flag("gpu-memory", "GPU memory that it may hold: 4GiB.").StringVar((*string)(&wanted.GPUMemory))
+		cmd.Flag("estimate", "How long one of its tasks takes, for the predictive ranking.").StringVar((*string)(&wanted.Estimate))
+		cmd.Flag("image", "Its image: what its last tasks took stands in for --estimate.").StringVar(&wanted.Image)
+		cmd.Flag("node", "Only this node.").StringVar(&wanted.Node)
+		return actuator(cmd)
+	}
+	ranking := func(cmd *kingpin.CmdClause) {
+		cmd.Flag("ranking", "paper or predictive. Default: the actuator's.").EnumVar(&wanted.Ranking, append([]string{""}, placement.Methods...)...)
+	}
+	ask := func(do func(context.Context, *api.Client) error) func(context.Context, *slog.Logger) error {
+		return func(ctx context.Context, _ *slog.Logger) error {
+			client, err := api.NewClient(address, nil)
+			if err != nil {
+				return err
+			}
+			return do(ctx, client)
+		}
+	}
+	ranking(request(c.command("nodes", nodesHelp, ask(func(ctx context.Context, client *api.Client) error {
+		n, err := client.Nodes(ctx, wanted)
+		if err != nil {
+			return err
+		}
+		return c.showNodes(n, asJSON)
+	}))))
+	place := request(c.command("place", placeHelp, ask(func(ctx context.Context, client *api.Client) error {
+		wanted.Count = &count
+		placed, err := client.Place(ctx, wanted)
+		if err != nil {
+			return err
+		}
+		return c.showPlaced(placed, wanted.DryRun, asJSON)
+	})))
+	ranking(place)
+	place.Flag("count", "How many containers: all find a place, or none.").Default("1").IntVar(&count)
+	place.Flag("dry-run", "Reserve nothing.").BoolVar(&wanted.DryRun)
+
+	actuator(c.command("placements", placementsHelp, ask(func(ctx context.Context, client *api.Client) error {
+		if release != "" {
+			return client.Release(ctx, release)
+		}
+		list, err := client.List(ctx)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return writeJSON(c.out, list)
+		}
+		return view.Placements(c.out, list, time.Now(), width(c.out))
+	}))).Flag("release", "Give this one back.").StringVar(&release)
+	for _, name := range []string{"nodes", "place", "placements"} {
+		c.quiet[name] = true
+	}
+}
+
+func (c *cli) showNodes(n api.Nodes, asJSON bool) error {
+	if asJSON {
+		return writeJSON(c.out, n)
+	}
+	return view.Nodes(c.out, n, width(c.out))
+}
+
+func (c *cli) showPlaced(p api.Placed, dry, asJSON bool) error {
+	switch {
+	case asJSON:
+		return writeJSON(c.out, p)
+	case dry:
+		return c.showNodes(p.Ranking, false)
+	}
+	for _, one := range p.Placements {
+		fmt.Fprintf(c.out, "%s  node %s  GPU %s  until %s\n", one.ID, one.Node, one.GPU, one.Expires.Format(time.TimeOnly))
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/cmd/laxity/internal/run"
+)
+
+const defaultActuator = "http://127.0.0.1:9871"
+
+const runHelp = `Run a container with a deadline on the node that suits it best.
+
+  laxity run [--deadline 9s] [--gpu-memory 4GiB] [docker run flags] IMAGE [command]
+
+It is docker run: every flag of docker run goes through, attached or with -d, with the
+container's exit code, and Ctrl-C reaches the container. Also as docker laxity run.
+
+  laxity run --deadline 9s --gpu-memory 4GiB --rm trainer:1 ./train
+  laxity run --deadline 9s --estimate 3s -d --name web inference:2
+  laxity run --node gpu-2 --deadline 500ms trainer:1     on this node, or not at all
+  laxity run --node local --gpus all trainer:1           docker run here, with labels; no actuator
+
+Flags besides docker's:
+  --deadline 9s            Each GPU task is due this long after its start (laxity.deadline).
+  --gpu-memory 4GiB        GPU memory it may hold, reserved on the chosen GPU (laxity.gpu-memory).
+  --estimate 3s            How long a task takes, for the predictive ranking. Default: what the
+                           last tasks of the image took.
+  --node auto|local|NAME   Where. auto: the actuator chooses (laxity nodes says how).
+  --gpu-request auto|none  auto adds --gpus with the chosen GPU alone; none leaves it to you.
+  --actuator.url URL       The actuator that places. Default: $LAXITY_ACTUATOR_URL, or
+                           ` + defaultActuator + `.
+
+The place is reserved before the container is made, checked again right before, and given
+back if docker fails; then nothing is left behind. Exit code 125: no container ran.`
+
+const createHelp = `Create a container on the node that suits it best, without starting it: docker create with
+a deadline. All flags as in laxity run. The reservation waits for its first task as long as the
+actuator's --placement.ttl says.`
+
+// addRun makes run and create known to --help; realMain sends them to runDocker,
+// because their flags are docker's.
+func (c *cli) addRun() {
+	for name, help := range map[string]string{"run": runHelp, "create": createHelp} {
+		cmd := c.command(name, help, func(context.Context, *slog.Logger) error {
+			return fmt.Errorf("write laxity %s first, its flags behind it", name)
+		})
+		cmd.Arg("args", "As of docker "+name+".").Strings()
+	}
+}
+
+// runDocker is `laxity run` and `laxity create`. Options are docker's global ones,
+// which the plugin was given.
+func runDocker(command string, args, options []string, stdout, stderr io.Writer) int {
+	fail := func(err error) int {
+		fmt.Fprintf(stderr, "laxity: %v\n", err)
+		return run.ExitFailed
+	}
+	spec, err := run.Parse(command, args)
+	if err != nil {
+		return fail(fmt.Errorf("%w; see 'laxity %s --help'", err, command))
+	}
+	if spec.Help {
+		fmt.Fprintln(stdout, map[string]string{"run": runHelp, "create": createHelp}[command])
+		return exitOK
+	}
+	client, err := api.NewClient(cmp.Or(spec.Actuator, os.Getenv("LAXITY_ACTUATOR_URL"), defaultActuator), nil)
+	if err != nil {
+		return fail(err)
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	go followPlugin(os.Getenv("DOCKER_CLI_PLUGIN_SOCKET"), signals)
+	r := run.Runner{
+		Docker: append([]string{"docker"}, options...), Placements: client,
+		Stdin: os.Stdin, Stdout: stdout, Stderr: stderr, Signals: signals, Received: fromTerminal,
+	}
+	code, err := r.Run(context.Background(), spec)
+	if err != nil {
+		fmt.Fprintf(stderr, "laxity: %v\n", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// fromTerminal reports whether the terminal has sent this signal to all of its
+// foreground processes, docker among them: a second one would be taken for
+// impatience.
+func fromTerminal(s os.Signal) bool {
+	if s != os.Interrupt && s != syscall.SIGQUIT {
+		return false
+	}
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// followPlugin turns the end of the docker command that started this plugin into
+// a signal: it closes the socket when it is told to end and has no terminal.
+func followPlugin(socket string, signals chan<- os.Signal) {
+	if socket == "" {
+		return
+	}
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = io.Copy(io.Discard, c)
+	select {
+	case signals <- syscall.SIGTERM:
+	default: // enough are on their way
+	}
+}
