@@ -60,12 +60,22 @@ func (l *loop) foresee(c *plan.Container, s task.Container, now time.Time) {
 			c.Estimates[t.ID] = plan.Estimate{Remaining: left, Total: total}
 		}
 	}
-	if d, ok := l.history.Demand(kind); ok {
-		c.Demand = map[string]float64{}
-		for _, t := range c.Tasks {
-			for _, g := range t.GPUs {
-				c.Demand[g] = d
-			}
+	demand, ok := l.history.Demand(kind)
+	c.Demand = onGPUs(c.Tasks, demand, ok)
+	mean, ok := l.history.Mean(kind)
+	c.Mean = onGPUs(c.Tasks, mean, ok)
+}
+
+// onGPUs is the share for every GPU of the tasks; nil where it is not known.
+func onGPUs(tasks []task.Task, share float64, known bool) map[string]float64 {
+	if !known {
+		return nil
+	}
+	on := map[string]float64{}
+	for _, t := range tasks {
+		for _, g := range t.GPUs {
+			on[g] = share
 		}
 	}
+	return on
 }

@@ -50,6 +50,12 @@ func (c Config) rule() plan.Rule {
 	return rules[c.scheme().share]
 }
 
+// Input begins the input of a plan: what the configuration says and nothing of
+// what is true now.
+func (c Config) Input(now time.Time) plan.Input {
+	return plan.Input{Now: now, Order: c.scheme().order(now), Rule: c.rule(), Preemption: c.scheme().preemption}
+}
+
 func (c Config) validateScheme() error {
 	s, ok := schemes[c.Policy]
 	switch {

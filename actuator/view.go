@@ -13,7 +13,15 @@ import (
 
 // makePlan decides on what is true now and sets the actions going.
 func (l *loop) makePlan(ctx context.Context, now time.Time) {
-	p := plan.Make(l.input(now))
+	in := l.input(now)
+	gated, _ := l.enforcer.(Gate)
+	if gated != nil {
+		gated.Cover(l.cover(in))
+	}
+	p := plan.Make(in)
+	if gated != nil {
+		gated.Line(p.Admitted, p.Line) // before all else: somebody may wait for it
+	}
 	for g, ids := range p.Admitted {
 		for _, id := range ids {
 			if !slices.Contains(l.admitted[g], id) {
@@ -24,7 +32,6 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 	if p.Preempted != "" {
 		l.metrics.Preemptions.Inc()
 	}
-	changed := !sameLines(p.Admitted, l.admitted) || !sameLines(p.Line, l.line)
 	l.admitted, l.line, l.waits = p.Admitted, p.Line, p.Waits
 	if !l.arrived.IsZero() {
 		l.metrics.Decision.Observe(l.o.Now().Sub(l.arrived).Seconds())
@@ -35,17 +42,12 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 		l.begin(ctx, now, a)
 	}
 	l.planned = time.Time{}
-	if g, ok := l.enforcer.(Gate); ok && changed {
-		g.Line(p.Admitted, p.Line)
-	}
 }
-
-func sameLines(a, b map[string][]string) bool { return maps.EqualFunc(a, b, slices.Equal) }
 
 // input puts together what a plan depends on.
 func (l *loop) input(now time.Time) plan.Input {
 	c := l.Config()
-	in := plan.Input{Now: now, Order: c.scheme().order(now), Rule: c.rule(), Preemption: c.scheme().preemption}
+	in := c.Input(now)
 	var phases map[string]plan.Phase
 	if g, ok := l.enforcer.(Gate); ok {
 		phases, l.phases = g.Phases()

@@ -41,6 +41,8 @@ type run struct {
 	// Use is the highest utilisation that was seen while it ran alone, 0–1;
 	// negative if it never did for long enough.
 	Use float64 `json:"use"`
+	// Mean is the mean utilisation over that time; negative likewise.
+	Mean float64 `json:"mean"`
 }
 
 type history struct {
@@ -53,6 +55,7 @@ type history struct {
 type watched struct {
 	kind          Kind
 	use           float64 // as in run
+	busy, seen    float64 // integral of the utilisation while it ran alone, and the time, seconds
 	looks, shared int     // snapshots in which it ran, and in which it ran beside others
 }
 
@@ -69,8 +72,8 @@ type Book struct {
 
 // sole is who has run alone on a GPU, and since when.
 type sole struct {
-	taskID string
-	since  time.Time
+	taskID      string
+	since, last time.Time
 }
 
 // New returns an empty book.
@@ -133,12 +136,18 @@ func (b *Book) look(s *task.Snapshot) {
 		}
 		only := running[0]
 		if b.alone[g.UUID].taskID != only.ID {
-			b.alone[g.UUID] = sole{only.ID, s.Time}
+			b.alone[g.UUID] = sole{only.ID, s.Time, s.Time}
 		}
-		u := float64(g.Utilization)
-		if w := b.tasks[only.ID]; w != nil && !math.IsNaN(u) && s.Time.Sub(b.alone[g.UUID].since) >= settle {
-			w.use = max(w.use, min(u, 1))
+		a := b.alone[g.UUID]
+		if w, u := b.tasks[only.ID], float64(g.Utilization); w != nil && !math.IsNaN(u) {
+			d := max(0, s.Time.Sub(a.last).Seconds())
+			w.busy, w.seen = w.busy+d*min(u, 1), w.seen+d
+			if s.Time.Sub(a.since) >= settle {
+				w.use = max(w.use, min(u, 1))
+			}
 		}
+		a.last = s.Time
+		b.alone[g.UUID] = a
 	}
 }
 
@@ -162,7 +171,11 @@ func (b *Book) end(t task.Task) {
 	b.clock++
 	h.Last = b.clock
 	shared := w.looks > 0 && float64(w.shared) > 0.2*float64(w.looks)
-	h.Runs = append(h.Runs, run{Seconds: Ran(t, time.Time{}).Seconds(), Shared: shared, Use: w.use})
+	mean := -1.0
+	if ran := Ran(t, time.Time{}).Seconds(); w.use >= 0 && w.seen > 0.8*ran { // else a phase may be missing
+		mean = w.busy / w.seen
+	}
+	h.Runs = append(h.Runs, run{Seconds: Ran(t, time.Time{}).Seconds(), Shared: shared, Use: w.use, Mean: mean})
 	h.Runs = h.Runs[max(0, len(h.Runs)-maxRuns):]
 	b.changed = true
 	if len(b.kinds) > maxKinds {
@@ -238,6 +251,22 @@ func (b *Book) Demand(k Kind) (float64, bool) {
 		use = max(use, r.Use)
 	}
 	return max(use, 0), use >= 0
+}
+
+// Mean is the mean use of a GPU by runs that had it to themselves from begin to
+// end, 0–1.
+func (b *Book) Mean(k Kind) (float64, bool) {
+	h := b.kinds[k]
+	if h == nil {
+		return 0, false
+	}
+	sum, n := 0.0, 0
+	for _, r := range h.Runs {
+		if r.Mean >= 0 {
+			sum, n = sum+r.Mean, n+1
+		}
+	}
+	return sum / max(1, float64(n)), n > 0
 }
 
 func (b *Book) histories() []*history {

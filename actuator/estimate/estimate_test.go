@@ -135,6 +135,9 @@ func TestDemand(t *testing.T) {
 	if d, ok := w.b.Demand(kind); !ok || d != 0.3 {
 		t.Errorf("%v %v, want 0.3", d, ok)
 	}
+	if m, ok := w.b.Mean(kind); !ok || m < 0.29 || m > 0.31 {
+		t.Errorf("mean %v %v, want 0.3", m, ok)
+	}
 	// Beside others the same work takes longer: it does not share well.
 	for range 2 {
 		w.alone(2, 0.3)

@@ -12,6 +12,9 @@ import (
 //
 //   - those of which it was learned how much of the GPU they use run together
 //     while the sum fits (paper P2, Fig. 4);
+//   - without a launch gate, those that leave the GPU idle for most of their time
+//     are never held: a pause would keep them from their host phases too, which is
+//     more than it could win (paper P3's open problem of the small tasks);
 //   - of the others nobody is stopped before the GPU is seen to be full, and then
 //     all but the first are; they are let go again one after another, each time
 //     with a fresh sample, while half of the GPU is idle;
@@ -39,6 +42,10 @@ const (
 	busy = 0.9
 	// half leaves room for one of whom nothing is known.
 	half = 0.5
+	// mostly is the mean use below which a pause at first sight costs more than it
+	// wins: N tasks one after another end at (N+1)/2 × their length on the average,
+	// N at once after N × (1 + the loss by switching) × the part that computes.
+	mostly = 0.5
 	// crowded is the share of the memory above which nobody is let go.
 	crowded = memoryFull
 )
@@ -68,8 +75,8 @@ func (g *adaptiveGate) May(c Container) (bool, string) {
 	switch {
 	case g.taken == "":
 		return true, "first in order"
-	case c.Phase == Unknown && c.brief(g.brief):
-		return true, fmt.Sprintf("as a rule it takes less than %v: holding it would cost more", g.brief)
+	case g.free(c):
+		return true, "by its history holding it would cost more than it wins"
 	case g.waiting != "":
 		return false, "waits behind " + g.waiting
 	case g.gpu.Memory > crowded && !admitted:
@@ -82,6 +89,12 @@ func (g *adaptiveGate) May(c Container) (bool, string) {
 	return g.unknown(c, admitted)
 }
 
+// free reports whether the container is not to be held at all.
+func (g *adaptiveGate) free(c Container) bool {
+	mean, known := c.Mean[g.gpu.UUID]
+	return c.Phase == Unknown && (c.brief(g.brief) || known && mean < mostly)
+}
+
 // unknown decides where it was not learned yet how much is wanted.
 func (g *adaptiveGate) unknown(c Container, admitted bool) (bool, string) {
 	u := g.gpu.Utilization
@@ -91,9 +104,9 @@ func (g *adaptiveGate) unknown(c Container, admitted bool) (bool, string) {
 		return false, fmt.Sprintf("waits for %s: the GPU does not say how much it is used", g.taken)
 	case u >= busy:
 		return false, fmt.Sprintf("waits for %s: %s", g.taken, use)
-	case c.Phase == Waiting && !admitted:
-		// It is stopped at a launch with somebody on the GPU: what is idle on the
-		// average is busy now.
+	case c.Phase != Unknown && (!admitted || c.Phase.passive()):
+		// The gate holds it at its launch, and lets it go in no time when the other
+		// is through: that costs less than to find out.
 		return false, "waits for " + g.taken
 	case c.Standing == Runs:
 		return true, use
@@ -109,8 +122,8 @@ func (g *adaptiveGate) unknown(c Container, admitted bool) (bool, string) {
 }
 
 func (g *adaptiveGate) Take(c Container) {
-	if c.Phase == Unknown && c.brief(g.brief) {
-		return // gone before it matters; it takes nobody's turn
+	if g.free(c) {
+		return // it takes nobody's turn
 	}
 	if g.taken == "" {
 		g.taken = c.Name

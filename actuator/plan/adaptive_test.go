@@ -14,6 +14,10 @@ func wants(share float64) func(*plan.Container) {
 	return func(c *plan.Container) { c.Demand = map[string]float64{"g": share} }
 }
 
+func mean(share float64) func(*plan.Container) {
+	return func(c *plan.Container) { c.Mean = map[string]float64{"g": share} }
+}
+
 func TestAdaptive(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -31,6 +35,8 @@ func TestAdaptive(t *testing.T) {
 			[]plan.Container{box("a", 0, 0, runs, wants(.6)), box("b", 0, 0, wants(.6)), box("c", 0, 0, wants(.3))}, "a"},
 		{"except what is brief", 1, true, "a",
 			[]plan.Container{box("a", 0, 0, runs, wants(1)), box("b", 0, 0, wants(.6)), box("c", 0, 0.2)}, "a c"},
+		{"and what is mostly on the CPU", 1, true, "a",
+			[]plan.Container{box("a", 0, 0, runs, wants(1)), box("b", 0, 0, wants(.6)), box("c", 0, 0, wants(1), mean(.4))}, "a c"},
 		{"of strangers nobody is stopped before the GPU is full", 0.5, false, "",
 			[]plan.Container{box("a", 0, 0, runs), box("b", 0, 0, runs), box("c", 0, 0, runs)}, "a b c"},
 		{"when it is full all but the first are", 0.95, false, "a b c",

@@ -25,6 +25,8 @@ type planner struct {
 	queue []entry // those with unfinished tasks that can be held, in order
 	waits map[string]Wait
 	turns turns
+	// reserved says why somebody lets another one go first.
+	reserved map[string]string
 }
 
 // turns is the outcome of asking the rule about one sequence of containers.
@@ -90,6 +92,7 @@ func (p *planner) arbitrate() (preempted, by string) {
 			queue = append(queue, e)
 		}
 	}
+	p.reserved = p.reserve(queue)
 	p.turns = p.settle(queue, nil)
 	if c, victims := p.challenge(queue); len(victims) > 0 {
 		t := p.settle(queue, victims)
@@ -135,19 +138,19 @@ func (p *planner) settle(queue, victims []entry) turns {
 // the policy stays. Those in out have lost their turn.
 func sequence(queue []entry, keep bool, out map[string]bool) []entry {
 	group := func(e entry) int {
-		n := 1
-		if keep && e.incumbent && !out[e.ID] {
-			n = 0
+		switch {
+		case e.Phase.passive():
+			return 2
+		case keep && e.incumbent && !out[e.ID]:
+			return 0
+		default:
+			return 1
 		}
-		if e.Phase.passive() {
-			n += 2
-		}
-		return n
 	}
 	seq := slices.Clone(queue)
 	slices.SortStableFunc(seq, func(a, b entry) int {
 		ga, gb := group(a), group(b)
-		if ga == gb && ga%2 == 0 { // in the order of admission, so that the next plan asks in the same sequence
+		if ga == gb && ga == 0 { // in the order of admission, so that the next plan asks in the same sequence
 			return a.Since.Compare(b.Since)
 		}
 		return cmp.Compare(ga, gb)
@@ -167,10 +170,11 @@ func (p *planner) open(seq []entry) turns {
 		}
 	}
 	for _, e := range seq {
-		ok, reason := true, ""
+		reason, reserved := p.reserved[e.ID]
+		ok := !reserved
 		for _, g := range e.on {
 			if gate, arbitrated := gates[g]; arbitrated && ok {
-				ok, reason = gate.May(e.Container)
+				ok, reason = gate.May(e.Container) // the last one's reason is as good as any
 				reason += " on " + g
 			}
 		}

@@ -107,10 +107,11 @@ type Container struct {
 	Expedite string
 	// Estimates are by task id; a task without one has no history.
 	Estimates map[string]Estimate
-	// Demand is the share of each GPU (by UUID) that it uses when it runs alone,
-	// 0–1; a GPU is absent where that was not learned yet.
-	Demand map[string]float64
-	Phase  Phase
+	// Demand is the share of each GPU (by UUID) that it uses at its busiest when it
+	// runs alone, Mean the same over its whole length, 0–1; a GPU is absent where
+	// that was not learned yet.
+	Demand, Mean map[string]float64
+	Phase        Phase
 }
 
 // Input is everything that a plan depends on.
@@ -211,7 +212,7 @@ func (c Container) Job(o policy.Order, now time.Time) policy.Job {
 		left += e.Remaining
 	}
 	waited := time.Duration(0)
-	if c.Standing == Ours && !c.Since.IsZero() {
+	if c.Standing == Ours && !c.Since.IsZero() && !c.Phase.passive() {
 		waited = max(0, now.Sub(c.Since))
 	}
 	for _, t := range c.Tasks {

@@ -76,7 +76,7 @@ func drawContainer(t *rapid.T, i int, gpus []string) plan.Container {
 		on := rapid.SliceOfNDistinct(rapid.SampledFrom(gpus), 1, -1, rapid.ID[string]).Draw(t, "on")
 		c.Tasks = append(c.Tasks, task.Task{
 			ID: fmt.Sprintf("t%d.%d", i, j), PID: rapid.IntRange(1, 9).Draw(t, "pid"), GPUs: on, State: task.Running,
-			Start: task.Mark{Time: epoch.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "start")) * time.Second)},
+			Start: task.Mark{Time: epoch.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "start")) * time.Second)},
 		})
 	}
 	drawUrgency(t, &c, gpus)
@@ -91,10 +91,11 @@ func drawUrgency(t *rapid.T, c *plan.Container, gpus []string) {
 	if rapid.IntRange(0, 7).Draw(t, "expedite") == 0 {
 		c.Expedite = "expedite"
 	}
-	c.Demand, c.Estimates = map[string]float64{}, map[string]plan.Estimate{}
+	c.Demand, c.Mean, c.Estimates = map[string]float64{}, map[string]float64{}, map[string]plan.Estimate{}
 	for _, g := range gpus {
 		if rapid.Bool().Draw(t, "demand known") {
 			c.Demand[g] = rapid.SampledFrom([]float64{0.1, 0.4, 0.6, 1}).Draw(t, "demand")
+			c.Mean[g] = c.Demand[g] * rapid.SampledFrom([]float64{0.3, 1}).Draw(t, "mean")
 		}
 	}
 	for i := range c.Tasks {
@@ -198,6 +199,11 @@ func TestNoDeadlockOnSeveralGPUs(t *testing.T) {
 		in := drawInput(t, 3)
 		for i := range in.GPUs {
 			in.GPUs[i].Relieve = false
+		}
+		for i := range in.Containers { // whoever is about to launch may keep a GPU idle
+			if in.Containers[i].Phase == plan.Preparing {
+				in.Containers[i].Phase = plan.Computing
+			}
 		}
 		after := apply(t, in, plan.Make(in))
 		could := contenders(after)

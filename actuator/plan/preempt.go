@@ -21,11 +21,15 @@ type Preemption struct {
 	// Turn is the same for one without a deadline: once its patience has got it a
 	// turn, it gets somewhere.
 	Turn time.Duration
+	// Reserve is how long after its start a task that is still preparing (seen by
+	// a launch gate) may keep one with a later deadline from launching what could
+	// not be stopped any more.
+	Reserve time.Duration
 }
 
 // DefaultPreemption is for pauses through Docker, which take 10–20 ms.
 func DefaultPreemption() *Preemption {
-	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond, Turn: time.Second}
+	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond, Turn: time.Second, Reserve: 3 * time.Second}
 }
 
 // challenger is the first in order that waits, with the reason to let it go now.

@@ -9,12 +9,13 @@ import (
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/overhead"
+	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
 )
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment(), scale.Experiment()}
+	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment(), scale.Experiment(), policies.Experiment()}
 }
 
 // Names returns their names.

@@ -1,0 +1,55 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+// reserve says of those that wait at a launch who must let another one go first
+// that has not come that far: a launched kernel cannot be stopped, so somebody
+// with a later deadline who is a moment earlier could make it miss. The GPU may
+// be idle for that moment; it is bounded.
+func (p *planner) reserve(queue []entry) map[string]string {
+	out := map[string]string{}
+	if p.in.Preemption == nil || p.in.Preemption.Never {
+		return out
+	}
+	honoured := map[string]bool{} // whoever one lets go first, all behind it do
+	for i, w := range queue {
+		if w.Phase != Waiting || w.incumbent {
+			continue
+		}
+		for _, e := range queue[:i] { // those before it in order
+			if e.Phase == Preparing && p.meet(e, w) && p.soon(e) && (honoured[e.ID] || p.blocks(w, e)) {
+				honoured[e.ID] = true
+				out[w.ID] = fmt.Sprintf("lets %s go first, which is about to launch and would miss its deadline behind it", e.Name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// soon reports whether the launch of e can be expected shortly.
+func (p *planner) soon(e entry) bool {
+	return e.first.Urgent() && p.in.Now.Sub(e.first.Start.Time) <= p.in.Preemption.Reserve
+}
+
+// blocks reports whether e, which could still meet its deadline, misses it if w
+// goes first and is not stopped; and w does not miss its own by going second.
+// Where nothing is known, the order alone decides.
+func (p *planner) blocks(w, e entry) bool {
+	slack := e.first.Deadline.Sub(p.in.Now)
+	if e.first.Known {
+		slack = policy.Laxity(e.first, p.in.Now)
+	}
+	switch {
+	case slack < 0: // too late either way
+		return false
+	case w.first.Known && e.first.Known && w.first.Remaining <= slack:
+		return false
+	default:
+		return !p.hurts(e, w)
+	}
+}
