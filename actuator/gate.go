@@ -1,6 +1,13 @@
 package actuator
 
-import "github.com/laxity/laxity/actuator/plan"
+import (
+	"context"
+
+	"github.com/laxity/laxity/actuator/enforce/gate"
+	"github.com/laxity/laxity/actuator/plan"
+)
+
+var _ Gate = (*gate.Enforcer)(nil)
 
 // Gate is what an Enforcer offers besides that can stop tasks where they launch
 // kernels. The plan decides who may compute and who is next in line; how the
@@ -11,9 +18,40 @@ type Gate interface {
 	// container that is absent counts as computing all the time. The channel is
 	// closed by the next change, which makes a new plan at once.
 	Phases() (phases map[string]plan.Phase, changed <-chan struct{})
-	// Line is told after each plan that changed something who may compute on each
-	// arbitrated GPU, in the order of admission, and who waits, the next one first.
-	// It MUST NOT block: whoever is next can be prepared, so that letting go never
-	// waits for the container engine.
+	// Cover is told before each plan which containers the policy may hold at all.
+	// A gate that does not hear of it for a while opens by itself.
+	Cover(containers []gate.Target)
+	// Line is told after each plan who may compute on each arbitrated GPU, in the
+	// order of admission, and who waits, the next one first. It MUST NOT block:
+	// whoever is next can be prepared, so that letting go never waits for the
+	// container engine.
 	Line(admitted, waiting map[string][]string)
+}
+
+// opener is an Enforcer that must be opened before it works, once nobody else
+// uses the same state folder, and closed afterwards.
+type opener interface {
+	Open(ctx context.Context) error
+	Close() error
+}
+
+// cover returns the containers that may be held while a GPU is arbitrated; those
+// that use no GPU yet are among them.
+func (l *loop) cover(in plan.Input) []gate.Target {
+	var targets []gate.Target
+	for i, c := range in.Containers {
+		if c.Controllable() && l.anyArbitrated(in) {
+			targets = append(targets, gate.Target{ID: c.ID, PID: l.snap.Containers[i].PID})
+		}
+	}
+	return targets
+}
+
+func (l *loop) anyArbitrated(in plan.Input) bool {
+	for _, g := range in.GPUs {
+		if g.Arbitrated {
+			return true
+		}
+	}
+	return false
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/enforce"
-	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/state"
 )
@@ -145,7 +145,12 @@ type Options struct {
 
 	// DockerHost is the engine's address; DOCKER_HOST or the local socket if empty.
 	DockerHost string
-	// NewEnforcer replaces the Docker engine.
+	// Hold says how containers are kept from computing; HoldAuto by default.
+	Hold HoldMode
+	// ContainerOf returns the id of the container that a process of this machine
+	// belongs to. Without it there is no launch gate.
+	ContainerOf func(pid int) (id string, ok bool, err error)
+	// NewEnforcer replaces the Docker engine, and the launch gate.
 	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
 
 	// Allow restricts what is ever acted on to containers with one of these labels.
@@ -166,6 +171,10 @@ type Options struct {
 	// HoldLease is how long a hold lasts after its reason was last seen; the
 	// guardian ends it then though the actuator lives. 30 s by default.
 	HoldLease time.Duration
+
+	// Peers knows the actuators of other nodes: alerts about those are passed on.
+	// Nil: they are ignored.
+	Peers forward.Directory
 
 	// Mount adds other parts' requests to the handler; those that change something
 	// they pass through guard, as the actuator does its own.
@@ -204,15 +213,11 @@ func (o Options) withDefaults() (Options, error) {
 			o.GuardianCommand = append(o.GuardianCommand, "--docker.host="+o.DockerHost)
 		}
 	}
+	if err := o.checkHold(); err != nil {
+		return o, err
+	}
 	if o.NewEnforcer == nil {
-		host := o.DockerHost
-		o.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
-			engine, err := docker.Dial(host)
-			if err != nil {
-				return nil, err
-			}
-			return docker.New(docker.Options{Engine: engine, Journal: j})
-		}
+		o.NewEnforcer = o.newEnforcer
 	}
 	setDefault(&o.InboxSize, 1000)
 	setDefault(&o.MaxSnapshotAge, 10*time.Second)

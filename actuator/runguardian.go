@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/guardian"
 	"github.com/laxity/laxity/actuator/journal"
 )
@@ -40,7 +41,12 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 	if err != nil {
 		return err
 	}
-	g, err := guardian.New(guardian.Options{StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once})
+	g, err := guardian.New(guardian.Options{
+		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
+		Gate: func(ctx context.Context, expired bool) (int, error) {
+			return gate.LetGo(ctx, gate.LetGoOptions{Name: gate.Name(o.StateDir), IfExpired: expired})
+		},
+	})
 	if err != nil {
 		return err
 	}

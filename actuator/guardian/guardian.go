@@ -32,6 +32,10 @@ type Options struct {
 	Journal  *journal.Journal
 	Enforcer enforce.Enforcer
 	Logger   *slog.Logger
+	// Gate lets go the processes that are stopped at their launches, or only those
+	// that nobody has a lease on any more, and returns how many; nil: there is no
+	// launch gate.
+	Gate func(ctx context.Context, expired bool) (int, error)
 	// Once ends the guardian when no actuator lives and nothing is on record;
 	// else it waits for the next actuator.
 	Once bool
@@ -144,8 +148,25 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 			}
 			return r.lock, r.err
 		case <-tick.C:
+			g.openGate(ctx, true)
 			g.expire(ctx)
 		}
+	}
+}
+
+// openGate lets the processes go that are stopped at their launches. With expired
+// only if a living actuator has not renewed its lease on them.
+func (g *Guardian) openGate(ctx context.Context, expired bool) {
+	if g.o.Gate == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	switch n, err := g.o.Gate(ctx, expired); {
+	case err != nil:
+		g.o.Logger.Error("cannot open the launch gate", "err", err)
+	case n > 0:
+		g.o.Logger.Warn("let processes go that were stopped at their launches", "processes", n, "lease_ran_out", expired)
 	}
 }
 
@@ -172,6 +193,7 @@ func (g *Guardian) idle(ctx context.Context) error {
 // letGoAll lets everything on record go, and does not give up: it returns when
 // nothing is left, or when ctx ends. It is called with the actuator's lock held.
 func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
+	g.openGate(ctx, false)
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		holds, err := g.o.Journal.List()
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
@@ -20,7 +21,7 @@ type container struct {
 // View is what one container does, as the gate sees it.
 type View struct {
 	// Phase is empty when none of its processes is under the gate.
-	Phase Phase
+	Phase plan.Phase
 	// Since is when it entered the phase.
 	Since time.Time
 	// Admitted: it may launch; AdmittedSince is when that began or ended.
@@ -30,6 +31,8 @@ type View struct {
 	// if all can.
 	Obstacle string
 	PIDs     []int
+	// Still: each of its processes that uses the GPU waits.
+	Still bool
 }
 
 // View returns what every container that was given to Arbitrate does, by id.
@@ -44,7 +47,7 @@ func (g *Gate) View() map[string]View {
 }
 
 func (c *container) view() View {
-	v := View{Admitted: c.admitted, AdmittedSince: c.since}
+	v := View{Admitted: c.admitted, AdmittedSince: c.since, Still: len(c.processes) > 0}
 	for _, phase := range phases {
 		for _, p := range c.processes {
 			if p.phase == phase && (v.Phase == "" || (v.Phase == phase && p.since.Before(v.Since))) {
@@ -54,6 +57,7 @@ func (c *container) view() View {
 	}
 	for pid, p := range c.processes {
 		v.PIDs = append(v.PIDs, pid)
+		v.Still = v.Still && p.phase == plan.Waiting
 		if p.obstacle != "" {
 			v.Obstacle = fmt.Sprintf("process %d: %s", pid, p.obstacle)
 		}
@@ -152,9 +156,9 @@ func (g *Gate) Admit(id string) error {
 		}
 	}
 	for _, p := range c.processes {
-		if p.phase == Waiting {
+		if p.phase == plan.Waiting {
 			g.letGo(p)
-			g.enter(p, Computing, g.o.Now())
+			g.enter(p, plan.Computing, g.o.Now())
 		}
 	}
 	g.tell()
@@ -199,7 +203,7 @@ func (g *Gate) shut(c *container) (busy bool) {
 // once, it was only between two of them.
 func (g *Gate) done(p *process) {
 	p.through = g.o.Now()
-	if p.phase != Computing || p.lingering {
+	if p.phase != plan.Computing || p.lingering {
 		return
 	}
 	p.lingering = true
@@ -222,11 +226,11 @@ func (g *Gate) linger(p *process) {
 
 // settle ends the turn of a container whose process has not launched again.
 func (g *Gate) settle(p *process, at time.Time) {
-	if busy, err := g.kernel.Busy(p.pid); err != nil || busy || p.phase != Computing {
+	if busy, err := g.kernel.Busy(p.pid); err != nil || busy || p.phase != plan.Computing {
 		g.note(err)
 		return
 	}
-	g.enter(p, Finishing, at)
+	g.enter(p, plan.Finishing, at)
 	g.rest(p.of)
 }
 
@@ -236,7 +240,7 @@ func (g *Gate) rest(c *container) {
 		return
 	}
 	for _, p := range c.processes {
-		if p.phase == Computing {
+		if p.phase == plan.Computing {
 			return
 		}
 	}
@@ -252,7 +256,7 @@ func (g *Gate) rest(c *container) {
 		g.note(g.kernel.Admit(p.pid))
 		g.letGo(p)
 		if busy, err := g.kernel.Busy(p.pid); err == nil && busy {
-			g.enter(p, Computing, g.o.Now())
+			g.enter(p, plan.Computing, g.o.Now())
 		}
 	}
 }

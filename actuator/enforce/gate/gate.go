@@ -27,8 +27,8 @@
 // instead. Where the kernel is older than 6.16, a process that somebody else
 // continues with SIGCONT may get one launch through (see Gate.Weakness).
 //
-// It imports actuator/enforce, actuator/journal, internal/cudaprobe and
-// golang.org/x/sys.
+// It imports actuator/enforce, actuator/journal, actuator/plan for its words,
+// internal/cudaprobe and golang.org/x/sys.
 package gate
 
 import (

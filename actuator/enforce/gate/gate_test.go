@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/gate"
+	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
@@ -85,7 +86,7 @@ func (r *rig) await(t testing.TB, id, what string, ok func(gate.View) bool) gate
 	}
 }
 
-func (r *rig) phase(t testing.TB, id string, want gate.Phase) gate.View {
+func (r *rig) phase(t testing.TB, id string, want plan.Phase) gate.View {
 	t.Helper()
 	return r.await(t, id, string(want), func(v gate.View) bool { return v.Phase == want })
 }
@@ -113,23 +114,23 @@ func TestTurn(t *testing.T) {
 	p := r.join(t, b, "a")
 	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
 	r.await(t, "a", "computing or finishing", func(v gate.View) bool { return v.Phase != "" })
-	r.phase(t, "a", gate.Finishing) // nothing was seen of it
+	r.phase(t, "a", plan.Finishing) // nothing was seen of it
 	for range 3 {
 		called := p.Begin("cuLaunchKernel")
-		if v := r.phase(t, "a", gate.Waiting); v.Admitted || len(v.PIDs) != 1 {
+		if v := r.phase(t, "a", plan.Waiting); v.Admitted || len(v.PIDs) != 1 {
 			t.Errorf("%+v", v)
 		}
 		r.admit(t, "a")
 		called()
-		r.phase(t, "a", gate.Computing)
+		r.phase(t, "a", plan.Computing)
 		p.Call("cuLaunchKernel") // it keeps its turn
 		p.Call("cuCtxSynchronize")
-		if v := r.phase(t, "a", gate.Finishing); v.Admitted {
+		if v := r.phase(t, "a", plan.Finishing); v.Admitted {
 			t.Errorf("its turn is not over: %+v", v)
 		}
 	}
 	called := p.Begin("cuGraphLaunch")
-	r.phase(t, "a", gate.Waiting)
+	r.phase(t, "a", plan.Waiting)
 	r.Arbitrate(nil) // nobody is arbitrated any more
 	called()
 	p.Call("cuLaunchKernel")
@@ -144,10 +145,10 @@ func TestNewProcess(t *testing.T) {
 	r.Arbitrate([]gate.Target{{ID: "a", PID: first.PID}, {ID: "b", PID: first.PID}})
 	r.await(t, "a", "seen", func(v gate.View) bool { return v.Phase != "" })
 	p := r.join(t, b, "b")
-	r.phase(t, "b", gate.Preparing)
+	r.phase(t, "b", plan.Preparing)
 	gated(t, p.PID)
 	called := p.Begin("cuLaunchKernel")
-	r.phase(t, "b", gate.Waiting)
+	r.phase(t, "b", plan.Waiting)
 	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -167,16 +168,16 @@ func TestLoopKeepsItsTurn(t *testing.T) {
 	b := cudatest.Build(t)
 	p := r.join(t, b, "a")
 	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
-	r.phase(t, "a", gate.Finishing)
+	r.phase(t, "a", plan.Finishing)
 	called := p.Begin("cuLaunchKernel")
-	r.phase(t, "a", gate.Waiting)
+	r.phase(t, "a", plan.Waiting)
 	r.admit(t, "a")
 	called()
 	for range 500 {
 		p.Call("cuCtxSynchronize")
 		p.Call("cuLaunchKernel")
 	}
-	if v := r.View()["a"]; v.Phase != gate.Computing || !v.Admitted {
+	if v := r.View()["a"]; v.Phase != plan.Computing || !v.Admitted {
 		t.Errorf("%+v", v)
 	}
 }
@@ -185,9 +186,9 @@ func TestAskedToEndWhileHeld(t *testing.T) {
 	r := start(t, nil)
 	p := r.join(t, cudatest.Build(t), "a")
 	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
-	r.phase(t, "a", gate.Finishing)
+	r.phase(t, "a", plan.Finishing)
 	p.Begin("cuLaunchKernel")
-	r.phase(t, "a", gate.Waiting)
+	r.phase(t, "a", plan.Waiting)
 	if err := syscall.Kill(p.PID, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -199,9 +200,9 @@ func TestLeaseRunsOut(t *testing.T) {
 	r := start(t, nil)
 	p := r.join(t, cudatest.Build(t), "a")
 	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
-	r.phase(t, "a", gate.Finishing)
+	r.phase(t, "a", plan.Finishing)
 	called := p.Begin("cuLaunchKernel")
-	r.phase(t, "a", gate.Waiting)
+	r.phase(t, "a", plan.Waiting)
 	o := gate.LetGoOptions{Name: r.name, IfExpired: true}
 	if n, err := gate.LetGo(t.Context(), o); n != 0 || err != nil {
 		t.Fatalf("let %d go before the end of the lease: %v", n, err)

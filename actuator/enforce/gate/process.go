@@ -6,29 +6,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
-// Phase is what a process, or a container, does on the GPU.
-type Phase string
-
-// The phases, in the order in which they tell what a container does whose
-// processes are in different ones.
-const (
-	Computing Phase = "computing" // its launches are on the GPU
-	Waiting   Phase = "waiting"   // stopped at a launch
-	Preparing Phase = "preparing" // has not launched yet: host phase, copy in
-	Finishing Phase = "finishing" // its launches are through: copy out, host phase
-)
-
-var phases = []Phase{Computing, Waiting, Preparing, Finishing}
+// phases in the order in which they tell what a container does whose processes
+// are in different ones.
+var phases = []plan.Phase{plan.Computing, plan.Waiting, plan.Preparing, plan.Finishing}
 
 // process is one process of a container that is under the gate. What is in it is
 // guarded by Gate.mu.
 type process struct {
 	pid, pidfd int
 	of         *container
-	phase      Phase
+	phase      plan.Phase
 	since      time.Time // in this phase
 	obstacle   string    // why the gate does not stop it; empty as a rule
 	assumed    bool      // computing, as far as anybody knows
@@ -37,7 +28,7 @@ type process struct {
 	lingering  bool      // a timer runs that looks whether it has launched again
 }
 
-func (g *Gate) enter(p *process, phase Phase, at time.Time) {
+func (g *Gate) enter(p *process, phase plan.Phase, at time.Time) {
 	p.assumed = false
 	if p.phase == phase {
 		return
@@ -89,7 +80,7 @@ func (g *Gate) enlist(pid int, c *container, busy bool) *process {
 		_ = unix.Close(pidfd)
 		return nil
 	}
-	p := &process{pid: pid, pidfd: pidfd, of: c, phase: Preparing, since: g.o.Now()}
+	p := &process{pid: pid, pidfd: pidfd, of: c, phase: plan.Preparing, since: g.o.Now()}
 	g.processes[pid], c.processes[pid] = p, p
 	g.tell()
 	if obstacle != "" {
@@ -97,7 +88,7 @@ func (g *Gate) enlist(pid int, c *container, busy bool) *process {
 		return nil
 	}
 	if busy {
-		p.phase, p.assumed = Computing, true
+		p.phase, p.assumed = plan.Computing, true
 		time.AfterFunc(g.o.Assume, func() { g.doubt(p) })
 	}
 	g.kernel.Reset(pid)
@@ -119,7 +110,7 @@ func (g *Gate) doubt(p *process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if p.assumed && g.processes[p.pid] == p {
-		g.enter(p, Finishing, g.o.Now())
+		g.enter(p, plan.Finishing, g.o.Now())
 	}
 }
 
@@ -171,7 +162,7 @@ func (g *Gate) onStart(e cudaprobe.Event) {
 	switch p := g.processes[e.PID]; {
 	case p == nil:
 	case p.assumed: // it had loaded the driver, and begins only now
-		g.enter(p, Preparing, e.Time)
+		g.enter(p, plan.Preparing, e.Time)
 	default:
 		g.remove(p) // another process, or a new program in the old one
 	}
@@ -193,12 +184,12 @@ func (g *Gate) onKernel(e cudaprobe.Event) {
 	case cudaprobe.Held:
 		if p.of.admitted || p.leaving { // its admission came at the same time
 			g.letGo(p)
-			g.enter(p, Computing, e.Time)
+			g.enter(p, plan.Computing, e.Time)
 			return
 		}
-		g.enter(p, Waiting, e.Time)
+		g.enter(p, plan.Waiting, e.Time)
 	case cudaprobe.Launched:
-		g.enter(p, Computing, e.Time)
+		g.enter(p, plan.Computing, e.Time)
 	case cudaprobe.Done:
 		g.done(p)
 	case cudaprobe.Continued:
@@ -209,7 +200,7 @@ func (g *Gate) onKernel(e cudaprobe.Event) {
 		p.leaving = true
 		g.note(g.kernel.Admit(p.pid))
 		g.letGo(p)
-		g.enter(p, Finishing, e.Time)
+		g.enter(p, plan.Finishing, e.Time)
 	}
 }
 

@@ -1,0 +1,253 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/internal/cudaprobe"
+)
+
+// EnforcerOptions of an Enforcer. Gate's required ones, Pauser and Journal are
+// required.
+type EnforcerOptions struct {
+	Gate Options
+	// Pauser pauses whole containers: whom the gate cannot stop, and who waits for
+	// more than a moment.
+	Pauser  enforce.Enforcer
+	Journal *journal.Journal
+	// Required makes Open fail where this machine cannot gate; else it works
+	// without a gate there.
+	Required bool
+	// Moment is how long a container waits before it is paused; 100 ms by default.
+	Moment time.Duration
+	// Ahead is how many of those that wait for a GPU are kept unpaused, so that
+	// letting go never waits for the engine; 2 by default.
+	Ahead int
+	// Lease is how long the gate stays shut after Cover was last called; 5 s by
+	// default. Longest is the longest pause; 10 min by default.
+	Lease, Longest time.Duration
+	Logger         *slog.Logger
+}
+
+// Enforcer keeps containers from computing: by the gate where it can, else by the
+// pauser. It implements enforce.Enforcer, and tells the planner what it sees.
+type Enforcer struct {
+	enforce.Enforcer // the pauser
+	o                EnforcerOptions
+	why              error // why there is no gate
+
+	mu       sync.Mutex
+	gate     *Gate
+	admitted map[string]bool // by container id: may compute
+	next     map[string]bool // waits, and is soon in turn
+	known    map[string]bool // by the planner: has its place in a line
+	parked   map[string]*parking
+	changed  chan struct{} // closed by the next change
+	stop     context.CancelFunc
+	ended    chan error
+}
+
+// NewEnforcer fills in the defaults. The gate begins with Open.
+func NewEnforcer(o EnforcerOptions) *Enforcer {
+	def := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	def(&o.Moment, 100*time.Millisecond)
+	def(&o.Lease, 5*time.Second)
+	def(&o.Longest, 10*time.Minute)
+	if o.Ahead <= 0 {
+		o.Ahead = 2
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Enforcer{Enforcer: o.Pauser, o: o, parked: map[string]*parking{}, changed: make(chan struct{})}
+}
+
+// Open begins to gate. It is called while nobody else uses the same name.
+func (e *Enforcer) Open(ctx context.Context) error {
+	g, err := New(e.o.Gate)
+	if err != nil {
+		e.why = err
+		if e.o.Required || !errors.Is(err, cudaprobe.ErrUnsupported) {
+			return fmt.Errorf("launch gate (--hold=pause works without): %w", err)
+		}
+		e.o.Logger.Warn("no launch gate on this machine; containers are paused at first sight instead", "why", err)
+		return nil
+	}
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	e.mu.Lock()
+	e.gate = g
+	e.mu.Unlock()
+	e.ended = make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		err := g.Run(ctx)
+		close(done)
+		e.ended <- err
+	}()
+	go e.follow(ctx, g, done)
+	e.o.Logger.Info("containers are held at their first launch", "record", e.o.Gate.Name)
+	return nil
+}
+
+// Close lets everybody go who is stopped at the gate; paused containers are the
+// caller's.
+func (e *Enforcer) Close() error {
+	if e.stop == nil {
+		return nil
+	}
+	e.stop()
+	return errors.Join(<-e.ended, cudaprobe.RemoveRecord(cudaprobe.PinFolder(e.o.Gate.Name)))
+}
+
+// Engine says which engine the pauser acts on, if it does.
+func (e *Enforcer) Engine(ctx context.Context) (string, error) {
+	if id, ok := e.Enforcer.(interface {
+		Engine(context.Context) (string, error)
+	}); ok {
+		return id.Engine(ctx)
+	}
+	return "", errors.New("the engine has no name")
+}
+
+// Gate returns the gate; nil: there is none, and the error says why.
+func (e *Enforcer) Gate() (*Gate, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.gate, e.why
+}
+
+// gated returns the gate if it stops the container.
+func (e *Enforcer) gated(id string) (*Gate, View, bool) {
+	g, _ := e.Gate()
+	if g == nil {
+		return nil, View{}, false
+	}
+	v, ok := g.View()[id]
+	return g, v, ok && v.Phase != "" && v.Obstacle == ""
+}
+
+// Status implements enforce.Enforcer: who is kept from launching counts as paused.
+func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error) {
+	s, err := e.Enforcer.Status(ctx, id)
+	_, v, ok := e.gated(id)
+	if err != nil || !ok || v.Admitted || s.Paused {
+		return s, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.parked[id]; p != nil && p.paused.Load() {
+		return s, nil // a person has unpaused it
+	}
+	s.Paused = true
+	return s, nil
+}
+
+// Pause implements enforce.Enforcer. A container that the policy keeps waiting
+// goes on up to its next launch.
+func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
+	if plan.Cause(h.Cause) == plan.Arbitrate {
+		if g, _, ok := e.gated(h.ContainerID); ok && g.Shut(h.ContainerID) == nil {
+			return nil
+		}
+	}
+	p := e.place(h.ContainerID)
+	p.Lock()
+	defer p.Unlock()
+	return e.Enforcer.Pause(ctx, h)
+}
+
+// Unpause implements enforce.Enforcer.
+func (e *Enforcer) Unpause(ctx context.Context, id string) error {
+	g, _, ok := e.gated(id)
+	if !ok {
+		p := e.place(id)
+		p.Lock()
+		defer p.Unlock()
+		p.reset()
+		return e.Enforcer.Unpause(ctx, id)
+	}
+	if err := g.Admit(id); err != nil && !errors.Is(err, ErrNotGated) {
+		return err
+	}
+	return e.unpark(ctx, id)
+}
+
+// Phases says what the containers that the gate sees do, and gives a channel that
+// is closed by the next change.
+func (e *Enforcer) Phases() (map[string]plan.Phase, <-chan struct{}) {
+	e.mu.Lock()
+	g, changed := e.gate, e.changed
+	e.mu.Unlock()
+	if g == nil {
+		return nil, nil
+	}
+	all := map[string]plan.Phase{}
+	for id, v := range g.View() {
+		if v.Phase != "" && v.Obstacle == "" {
+			all[id] = v.Phase
+		}
+	}
+	return all, changed
+}
+
+// Cover says which containers may be held while the policy decides; the others
+// pass. It must be called again and again: without it the gate opens.
+func (e *Enforcer) Cover(targets []Target) {
+	g, _ := e.Gate()
+	if g == nil {
+		return
+	}
+	g.Arbitrate(targets)
+	if err := g.Renew(e.o.Lease); err != nil {
+		e.o.Logger.Error("the launch gate opens", "err", err)
+	}
+}
+
+// Line is told after each plan who may compute on each GPU, and who waits, the
+// next one first. Who may, and waits at the gate, goes on at once.
+func (e *Enforcer) Line(admitted, waiting map[string][]string) {
+	g, _ := e.Gate()
+	if g == nil {
+		return
+	}
+	may, next, known := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, ids := range admitted {
+		for _, id := range ids {
+			may[id], known[id] = true, true
+		}
+	}
+	for _, ids := range waiting {
+		for i, id := range ids {
+			delete(may, id) // on several GPUs: on all of them at once, or not at all
+			next[id], known[id] = next[id] || i < e.o.Ahead, true
+		}
+	}
+	e.mu.Lock()
+	e.admitted, e.next, e.known = may, next, known
+	e.mu.Unlock()
+	for id, v := range g.View() {
+		switch {
+		case may[id] && !v.Admitted:
+			e.note(id, g.Admit(id))
+		case known[id] && !may[id] && v.Admitted:
+			e.note(id, g.Shut(id))
+		}
+	}
+}
+
+func (e *Enforcer) note(id string, err error) {
+	if err != nil && !errors.Is(err, ErrNotGated) {
+		e.o.Logger.Error("launch gate", "container", id, "err", err)
+	}
+}

@@ -1,0 +1,173 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/plan"
+)
+
+// A container that waits at the gate for more than a moment is parked: paused as
+// a whole. A parent that looks after its children then stands still too; a shell
+// cannot take a stopped child for suspended, nor leave it orphaned, and nobody in
+// the container can continue it. Who is soon in turn is unparked early, and still
+// stands at the gate.
+type parking struct {
+	sync.Mutex // while the engine is asked
+	paused     atomic.Bool
+	hold       journal.Hold
+	refused    bool // somebody else's pause, or unpause: hands off for this stay
+}
+
+// strayAfter is how long a container may wait at the gate of which the planner
+// knows nothing. Then it is let go: nobody will decide about it.
+const strayAfter = time.Second
+
+// follow parks and unparks, and passes on what the gate tells.
+func (e *Enforcer) follow(ctx context.Context, g *Gate, done <-chan struct{}) {
+	tick := time.NewTicker(min(e.o.Moment/4, 25*time.Millisecond))
+	defer tick.Stop()
+	var parking sync.WaitGroup
+	defer parking.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-done:
+			return
+		case <-g.Changed():
+			e.mu.Lock()
+			close(e.changed)
+			e.changed = make(chan struct{})
+			e.mu.Unlock()
+			continue
+		case <-tick.C:
+		}
+		now := time.Now()
+		view := g.View()
+		e.forget(view)
+		for id, v := range view {
+			waits := v.Phase == plan.Waiting && !v.Admitted
+			e.mu.Lock()
+			next, known, p := e.next[id], e.known[id], e.parked[id]
+			e.mu.Unlock()
+			switch {
+			case waits && !known && now.Sub(v.Since) > strayAfter:
+				e.o.Logger.Warn("nobody decides about a container that waits at the launch gate; it is let go", "container", id)
+				e.note(id, g.Admit(id))
+			case waits && known && !next && v.Still && now.Sub(v.Since) > e.o.Moment && (p == nil || !p.busy()):
+				parking.Go(func() { e.park(ctx, id, v.Since) })
+			case p != nil && (next || !waits) && !p.busy():
+				if p.paused.Load() {
+					parking.Go(func() { e.note(id, e.unpark(ctx, id)) })
+				} else if !waits {
+					e.mu.Lock()
+					delete(e.parked, id)
+					e.mu.Unlock()
+				}
+			}
+		}
+	}
+}
+
+func (p *parking) reset() {
+	p.refused = false
+	p.paused.Store(false)
+}
+
+// busy reports whether the engine is being asked about the container.
+func (p *parking) busy() bool {
+	if !p.TryLock() {
+		return true
+	}
+	p.Unlock()
+	return false
+}
+
+// forget drops what is known of containers that are not gated any more and run.
+func (e *Enforcer) forget(view map[string]View) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, p := range e.parked {
+		if _, ok := view[id]; !ok && p.TryLock() {
+			if !p.paused.Load() {
+				delete(e.parked, id)
+			}
+			p.Unlock()
+		}
+	}
+}
+
+func (e *Enforcer) place(id string) *parking {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.parked[id]
+	if p == nil {
+		p = &parking{}
+		e.parked[id] = p
+	}
+	return p
+}
+
+// park pauses a container that stands at the gate, or renews its pause.
+func (e *Enforcer) park(ctx context.Context, id string, since time.Time) {
+	p := e.place(id)
+	p.Lock()
+	defer p.Unlock()
+	now := time.Now()
+	if p.refused || (p.paused.Load() && p.hold.Expires.Sub(now) > e.o.Lease/2) {
+		return
+	}
+	if _, ours, err := e.o.Journal.Get(id); err != nil || (p.paused.Load() && !ours) {
+		p.refused = true // the guardian let it go
+		p.paused.Store(false)
+		return
+	}
+	until := since.Add(e.o.Longest)
+	if !now.Before(until) {
+		return
+	}
+	h := journal.Hold{
+		ContainerID: id, Container: id[:min(12, len(id))], Cause: string(plan.Arbitrate), Reason: "waits at the launch gate",
+		Since: now, Until: until, Expires: now.Add(2 * e.o.Lease),
+	}
+	if p.paused.Load() { // a person may have unpaused it: then it stays so
+		h.Since = p.hold.Since
+		if s, err := e.Enforcer.Status(ctx, id); err == nil && !s.Paused {
+			p.refused = true
+			return
+		}
+	}
+	if err := e.Enforcer.Pause(ctx, h); err != nil {
+		if errors.Is(err, enforce.ErrForeign) || errors.Is(err, enforce.ErrGone) {
+			p.refused = true
+			return
+		}
+		e.o.Logger.Warn("a container that waits at the launch gate cannot be paused", "container", id, "err", err)
+		return
+	}
+	p.hold = h
+	p.paused.Store(true)
+}
+
+// unpark unpauses a container if it is on record. What is stopped at the gate
+// stays so.
+func (e *Enforcer) unpark(ctx context.Context, id string) error {
+	p := e.place(id)
+	p.Lock()
+	defer p.Unlock()
+	if _, ours, err := e.o.Journal.Get(id); err == nil && !ours {
+		p.reset()
+		return nil
+	}
+	if err := e.Enforcer.Unpause(ctx, id); err != nil && !errors.Is(err, enforce.ErrForeign) {
+		return err
+	}
+	p.reset()
+	return nil
+}
