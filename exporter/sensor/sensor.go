@@ -30,6 +30,7 @@ const (
 	ContextMade   Kind = "context"  // it called a function that creates or retains a context
 	Launched      Kind = "launch"   // first kernel launch after idle (busy tracking only)
 	WorkDone      Kind = "workdone" // a synchronising call returned (busy tracking only)
+	Exiting       Kind = "exiting"  // its last thread begins to exit; an Exit follows once the driver has let go
 )
 
 // Event is one thing that one process did.

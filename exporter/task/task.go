@@ -55,7 +55,10 @@ const (
 	SourceFanotify Source = "fanotify" // an open of the libcuda file
 	SourceDevice   Source = "device"   // the device's process list (NVML), by polling
 	SourcePidfd    Source = "pidfd"    // the process's exit, by pidfd
-	SourceRestart  Source = "restart"  // found missing when the exporter came back
+	// SourceTracepoint: the process began to exit, by the scheduler's tracepoint;
+	// the driver may hold its memory for some 0.1 s more.
+	SourceTracepoint Source = "tracepoint"
+	SourceRestart    Source = "restart" // found missing when the exporter came back
 )
 
 // Mark is a moment with what is known about its precision: the event happened

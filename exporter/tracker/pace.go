@@ -7,22 +7,29 @@ import (
 	"github.com/laxity/laxity/exporter/tracker/machine"
 )
 
-// mediumPolls is how many times longer than the fast interval the medium one is.
-const mediumPolls = 5
+const (
+	// mediumPolls is how many times longer than the fast interval the medium one is.
+	mediumPolls = 5
+	// A reading takes longer the more processes there are: 0.3 ms with one on an
+	// H200, 24 ms with 100. So the pause after it is at least so many times as
+	// long: up to a tenth of a core while only the device can tell something, half
+	// a percent otherwise.
+	fastRest, rest = 10, 200
+)
 
-// interval is the time until the next reading of the device. Fast while only the
-// device can tell that a task begins, ends or where it is; slow when nothing
-// happens and something better tells that it begins.
-func interval(a machine.Activity, fast, slow time.Duration) time.Duration {
+// interval is the time until the next reading of the device, when the last one
+// took so long. Fast while only the device can tell that a task begins, ends or
+// where it is; slow when nothing happens and something better tells that it
+// begins; never so often that reading costs more than it may.
+func interval(a machine.Activity, newcomer bool, took, fast, slow time.Duration) time.Duration {
+	quick := min(max(fast, fastRest*took), slow)
 	switch {
 	case !a.DeviceUp:
 		return slow
-	case a.Sensor == task.SourceDevice && (a.MayStart || a.Unfinished+a.Candidates > 0):
-		return fast
-	case a.Placeless > 0:
-		return fast
+	case newcomer, a.Placeless > 0, a.Sensor == task.SourceDevice && (a.MayStart || a.Unfinished+a.Candidates > 0):
+		return quick
 	case a.Unfinished+a.Candidates > 0:
-		return min(slow, mediumPolls*fast)
+		return min(max(mediumPolls*fast, rest*took), slow)
 	default:
 		return slow
 	}

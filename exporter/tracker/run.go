@@ -173,10 +173,7 @@ func (l *loop) onReading(r reading) {
 		}
 		l.m.Device(r.Reading, r.done)
 	}
-	d := interval(l.m.Activity(), l.opt.FastPoll, l.opt.SlowPoll)
-	if r.err == nil && time.Since(l.newcomer) < newcomerFor {
-		d = l.opt.FastPoll
-	}
+	d := interval(l.m.Activity(), time.Since(l.newcomer) < newcomerFor, r.took, l.opt.FastPoll, l.opt.SlowPoll)
 	l.nextPoll = time.Now().Add(d)
 	l.poll.Reset(d)
 }

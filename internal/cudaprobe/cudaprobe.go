@@ -51,6 +51,7 @@ type Probe struct {
 	attacher attacher
 	maps     maps
 	always   map[cudafile.Kind]*ebpf.Program
+	exits    exitProbe
 	reader   *ringbuf.Reader
 	record   ringbuf.Record
 
@@ -98,6 +99,8 @@ func (p *Probe) load() error {
 			return err
 		}
 	}
+	// Without it ends are told by others only, later: no reason to fail.
+	p.exits, _ = attachExits(p.maps, offsets)
 	p.reader, err = ringbuf.NewReader(p.maps.ring)
 	return err
 }
@@ -158,6 +161,7 @@ func (p *Probe) Next() (Event, error) {
 type Stats struct {
 	Files     int    // library files with probes
 	Tracked   int    // processes whose launches are followed
+	Exits     bool   // Exiting is told
 	Detaching int    // probes that are being taken off
 	Lost      uint64 // events that had no room, since the begin
 }
@@ -166,7 +170,7 @@ type Stats struct {
 func (p *Probe) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Stats{Files: len(p.files), Tracked: len(p.tracked), Detaching: int(p.inFlight.Load())}
+	s := Stats{Files: len(p.files), Tracked: len(p.tracked), Exits: p.exits.link != nil, Detaching: int(p.inFlight.Load())}
 	if !p.closed {
 		_ = p.maps.lost.Lookup(uint32(0), &s.Lost)
 	}
@@ -195,6 +199,7 @@ func (p *Probe) Close() error {
 // free gives back what New and Track have loaded.
 func (p *Probe) free() error {
 	var errs []error
+	errs = append(errs, p.exits.Close())
 	if p.reader != nil {
 		errs = append(errs, p.reader.Close())
 	}

@@ -16,6 +16,7 @@ const (
 	ContextCalled                 // creates or retains a context, for the first time
 	Launched                      // launches, while nothing else was at work
 	Done                          // a synchronising call returned, and nothing is at work
+	Exiting                       // the last thread of a process that called cuInit begins to exit
 )
 
 // TrapBound is how long the kernel may take from the breakpoint at the function

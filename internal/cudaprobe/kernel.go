@@ -51,6 +51,8 @@ type taskOffsets struct {
 	start  int32 // start_boottime: nanoseconds since boot
 	execs  int32 // self_exec_id: how often it has called exec
 	tgid   int32 // the process's PID
+	signal int32 // signal: what the threads of a process share
+	live   int32 // in that: how many of them have not begun to exit
 }
 
 // kernelOffsets reads them from the kernel's own description of its types. nil:
@@ -65,13 +67,22 @@ func kernelOffsets() *taskOffsets {
 		return nil
 	}
 	var o taskOffsets
-	for name, to := range map[string]*int32{"group_leader": &o.leader, "start_boottime": &o.start, "self_exec_id": &o.execs, "tgid": &o.tgid} {
+	for name, to := range map[string]*int32{"group_leader": &o.leader, "start_boottime": &o.start, "self_exec_id": &o.execs, "tgid": &o.tgid, "signal": &o.signal} {
 		offset, ok := memberOffset(task.Members, name)
 		if !ok {
 			return nil
 		}
 		*to = int32(offset)
 	}
+	var shared *btf.Struct
+	if err := spec.TypeByName("signal_struct", &shared); err != nil {
+		return nil
+	}
+	live, ok := memberOffset(shared.Members, "live") // an atomic_t: one int
+	if !ok {
+		return nil
+	}
+	o.live = int32(live)
 	return &o
 }
 

@@ -216,6 +216,33 @@ func again(m maps, t *taskOffsets, kind Kind) asm.Instructions {
 	return b.finish()
 }
 
+// exiting tells that the last thread of a process begins to exit, for processes
+// whose cuInit was told. It runs for every thread of the machine, at the
+// tracepoint sched_process_exit, which comes before the process lets go of its
+// memory and files. Letting go of a GPU takes the driver some 0.1 s, and only
+// after that does a pidfd tell of the end.
+func exiting(m maps, t *taskOffsets) asm.Instructions {
+	b := &builder{maps: m, task: t}
+	b.now()
+	b.who()
+	b.marks()
+	b.key(InitCalled)
+	b.lookup(m.told, keyAt)
+	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
+	b.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0))
+	b.readKernel(scratch, 8, task, t.signal)
+	b.add(asm.LoadMem(task, frame, scratch, asm.DWord), asm.StoreImm(frame, scratch, 0, asm.DWord))
+	b.readKernel(scratch, 4, task, t.live)
+	b.add(
+		asm.LoadMem(asm.R1, frame, scratch, asm.Word),
+		asm.JNE.Imm(asm.R1, 0, "exit"), // other threads go on
+	)
+	b.delete(m.told, keyAt)
+	b.send(Exiting)
+	b.lost()
+	return b.finish()
+}
+
 // launch counts a launch of a tracked process, and tells it if all launches
 // before it are known to be done.
 //

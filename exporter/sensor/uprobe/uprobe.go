@@ -140,13 +140,15 @@ var kinds = map[cudaprobe.Kind]sensor.Kind{
 	cudaprobe.ContextCalled: sensor.ContextMade,
 	cudaprobe.Launched:      sensor.Launched,
 	cudaprobe.Done:          sensor.WorkDone,
+	cudaprobe.Exiting:       sensor.Exiting,
 }
 
 func convert(e cudaprobe.Event) sensor.Event {
-	return sensor.Event{
-		PID: e.PID, Kind: kinds[e.Kind], Time: e.Time,
-		Source: task.SourceUprobe, ErrorBound: e.ErrorBound,
+	source := task.SourceUprobe
+	if e.Kind == cudaprobe.Exiting {
+		source = task.SourceTracepoint
 	}
+	return sensor.Event{PID: e.PID, Kind: kinds[e.Kind], Time: e.Time, Source: source, ErrorBound: e.ErrorBound}
 }
 
 func translate(err error) error {

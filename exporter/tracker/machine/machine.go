@@ -157,6 +157,9 @@ func (m *Machine) Sensor(ev sensor.Event) {
 		m.launched(p, mark)
 	case sensor.WorkDone:
 		m.workDone(p, mark)
+	case sensor.Exiting:
+		m.exiting(p, mark)
+		return
 	}
 	m.refine(p)
 	m.begin(p, ev.Time)
@@ -169,7 +172,11 @@ func (m *Machine) Exit(x sensor.Exit) {
 		return
 	}
 	mark := task.Mark{Time: x.Time, Source: task.SourcePidfd, ErrorBound: task.SecondsOf(x.ErrorBound)}
+	if p.exiting != nil {
+		mark = *p.exiting
+	}
 	switch {
+	case p.closed:
 	case p.open != nil:
 		m.end(p, task.Ended, mark)
 	case p.Container != "" && p.touched():
@@ -181,6 +188,19 @@ func (m *Machine) Exit(x sensor.Exit) {
 		return
 	}
 	m.discard(p)
+}
+
+// exiting takes that a process begins to exit. It is remembered until the exit
+// itself, so that what the device lists meanwhile is no new task.
+func (m *Machine) exiting(p *process, mark task.Mark) {
+	if p.exiting != nil {
+		return
+	}
+	p.exiting = &mark
+	if p.open != nil {
+		p.closed = true
+		m.end(p, task.Ended, mark)
+	}
 }
 
 func (m *Machine) discard(p *process) {

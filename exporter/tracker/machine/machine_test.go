@@ -116,6 +116,14 @@ func TestEnd(t *testing.T) {
 		source task.Source
 	}{
 		{"exit", func(w *world) { w.exit(5, pid) }, 5, task.SourcePidfd},
+		{"begins to exit", func(w *world) { w.sense(4, pid, sensor.Exiting) }, 4, task.SourceUprobe},
+		{"begins to exit, is listed on, has exited", func(w *world) {
+			w.sense(4, pid, sensor.Exiting)
+			w.list(4.05, gpuA, pid)
+			w.sense(4.06, pid, sensor.Exiting)
+			w.exit(4.1, pid)
+			w.list(4.2, gpuA)
+		}, 4, task.SourceUprobe},
 		{"leaves the list while alive", func(w *world) { w.list(4, gpuA); w.exit(9, pid) }, 4, task.SourceDevice},
 		{"the device does not answer", func(w *world) { w.m.DeviceDown("hangs") }, 0, ""},
 		{"the list of its GPU cannot be read", func(w *world) {
@@ -231,6 +239,22 @@ func TestShortTaskBeforeItsContainerIsKnown(t *testing.T) {
 	if w.count(machine.Began, "") != 1 || w.count(machine.Ended, "") != 1 {
 		t.Errorf("facts: %+v", w.facts)
 	}
+}
+
+func TestExitBeganBeforeItsContainerIsKnown(t *testing.T) {
+	w := newWorld(t)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.Init)
+	w.sense(1.01, pid, sensor.ContextMade)
+	w.sense(1.2, pid, sensor.Exiting)
+	w.exit(1.3, pid)
+	w.run(1.4, web, nil)
+	w.none()
+	ended := w.m.Snapshot().Ended
+	if len(ended) != 1 {
+		t.Fatalf("%d ended tasks, want 1", len(ended))
+	}
+	same(t, "end", ended[0].End.Time, at(1.2))
 }
 
 func TestLateContextEventAfterTheExit(t *testing.T) {

@@ -29,8 +29,13 @@ type process struct {
 	listedAt time.Time // the last reading that listed it
 	stopped  bool
 	gone     *task.Mark // it has exited, and waits for its container or a late event
-	open     *openTask
-	number   int64 // of the last task, in its id
+	// exiting is when it began to exit, if that was told: its end, for the GPU
+	// computes nothing for it any more. closed: its last task ended so. The device
+	// goes on to list it until the driver has taken everything away.
+	exiting *task.Mark
+	closed  bool
+	open    *openTask
+	number  int64 // of the last task, in its id
 }
 
 // openTask is the unfinished task of a process.
@@ -88,7 +93,7 @@ func (p *process) start(window time.Duration) (task.Mark, bool) {
 // known; a process that has exited in the meantime is closed at once.
 func (m *Machine) begin(p *process, now time.Time) {
 	b := m.containers[p.Container]
-	if p.open != nil || p.Container == "" || b == nil || !p.worked() {
+	if p.open != nil || p.closed || p.Container == "" || b == nil || !p.worked() {
 		return
 	}
 	var start task.Mark

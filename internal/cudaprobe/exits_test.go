@@ -1,0 +1,45 @@
+package cudaprobe_test
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+)
+
+func TestExiting(t *testing.T) {
+	h := watched(t, cudaprobe.Options{})
+	if !h.Stats().Exits {
+		t.Skip("this kernel has no types (BTF) or no scheduler tracepoints: ends are told by pidfd alone")
+	}
+	bystander := h.built.Start(t)
+	bystander.Open()
+	p := h.built.Start(t)
+	h.expect(t, p, cudaprobe.InitCalled, p.CallInThread("cuInit"))
+	p.Hold("cuStreamSynchronize") // a second thread, which dies with the process
+	begun := time.Now()
+	for _, pid := range []int{bystander.PID, p.PID} { // the bystander did not call cuInit
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := h.expect(t, p, cudaprobe.Exiting, cudatest.Called{Before: begun, After: time.Now().Add(patience)})
+	if e.Time.After(time.Now()) {
+		t.Errorf("told to exit at %v, which is yet to come", e.Time)
+	}
+	h.none(t)
+}
+
+// A thread that ends alone is no end of the process.
+func TestExitOfAThreadIsNotTold(t *testing.T) {
+	h := watched(t, cudaprobe.Options{})
+	p := h.built.Start(t)
+	h.expect(t, p, cudaprobe.InitCalled, p.Call("cuInit"))
+	for range 20 {
+		p.CallInThread("cuLaunchKernel") // the thread ends after the call
+	}
+	h.none(t)
+}
