@@ -15,6 +15,7 @@ import (
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/inbox"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/state"
@@ -33,6 +34,7 @@ type Actuator struct {
 	decisions *decision.Log
 	metrics   *collector.Metrics
 	guard     *watch
+	forward   *forward.Forwarder // nil without Options.Peers
 
 	config    atomic.Pointer[Config]
 	published atomic.Pointer[State]
@@ -72,6 +74,9 @@ func New(o Options) (*Actuator, error) {
 	if a.decisions, err = decision.Open(decision.Options{Path: filepath.Join(o.StateDir, "decisions.jsonl")}); err != nil {
 		return nil, errors.Join(err, a.inbox.Close())
 	}
+	if err := a.openForward(); err != nil {
+		return nil, errors.Join(err, a.inbox.Close(), a.decisions.Close())
+	}
 	a.guard = newWatch(o, a.log)
 	a.published.Store(&State{Node: o.Node, DryRun: o.DryRun})
 	a.metrics.SetPresent(a.present)
@@ -98,6 +103,13 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	if err := a.guard.start(ctx); err != nil {
 		return err
 	}
+	defer a.runForward(ctx)()
+	if e, ok := a.enforcer.(opener); ok {
+		if err := e.Open(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, e.Close()) }()
+	}
 	l := newLoop(a)
 	l.tenure.begin(ctx)
 	l.tellTenure()
@@ -110,14 +122,18 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 // Close closes the files, for when Run was never called; Run does it at its end.
 // Again, it does nothing.
 func (a *Actuator) Close() (err error) {
-	a.stop.Do(func() { err = errors.Join(a.inbox.Close(), a.decisions.Close()) })
+	a.stop.Do(func() { err = errors.Join(a.closeForward(), a.inbox.Close(), a.decisions.Close()) })
 	return err
 }
 
 // Receive keeps a notification durably. When it returns nil, the message takes
 // effect sooner or later, whatever happens to this process.
-func (a *Actuator) Receive(_ context.Context, m webhook.Message) error {
+func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
 	if err := m.Validate(); err != nil {
+		return err
+	}
+	m, rest, err := a.takeForward(ctx, m)
+	if err != nil || !rest {
 		return err
 	}
 	payload, err := json.Marshal(m)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/webhook"
 )
 
@@ -21,11 +22,14 @@ import (
 func (a *Actuator) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(a.metrics)
+	if a.forward != nil {
+		registry.MustRegister(a.forward)
+	}
 	alerts := webhook.Handler(a, a.log, func(code int) {
 		a.metrics.Webhooks.WithLabelValues(strconv.Itoa(code)).Inc()
 	})
 	mux := http.NewServeMux()
-	mux.Handle("POST /api/v1/alerts", a.mutating(alerts))
+	mux.Handle("POST /api/v1/alerts", a.mutating(forward.Mark(alerts)))
 	mux.Handle("POST /-/reload", a.mutating(http.HandlerFunc(a.serveReload)))
 	mux.HandleFunc("GET /api/v1/state", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.State()) })
 	mux.HandleFunc("GET /api/v1/decisions", a.serveDecisions)

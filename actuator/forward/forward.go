@@ -46,6 +46,8 @@ type Options struct {
 	Decide func(decision.Decision)
 	// Send replaces HTTP.
 	Send Send
+	// DryRun sends nothing and says what would have been passed on.
+	DryRun bool
 	// MaxAge is how long an alert is worth passing on: the time of its lease, after
 	// which the alert fires again or is over; 5 minutes by default.
 	MaxAge time.Duration
@@ -218,6 +220,10 @@ func (f *Forwarder) deliver(ctx context.Context, node string, items []item) erro
 		return fmt.Errorf("node %s is not in the list of nodes any more", node)
 	}
 	begin := f.o.Now()
+	if f.o.DryRun {
+		f.tell(node, items, decision.DryRun, "would be passed on to the actuator of node "+node, 0, nil)
+		return f.queue.remove(node, items)
+	}
 	err := f.o.Send(ctx, to, message(node, items))
 	took := f.o.Now().Sub(begin)
 	switch {
@@ -243,10 +249,11 @@ func (f *Forwarder) expire(node string) {
 }
 
 func (f *Forwarder) tell(node string, items []item, r decision.Result, reason string, took time.Duration, err error) {
-	if r == decision.Forwarded {
+	switch r {
+	case decision.Forwarded:
 		f.metrics.sends.WithLabelValues("delivered").Inc()
 		f.metrics.alerts.WithLabelValues("delivered").Add(float64(len(items)))
-	} else {
+	case decision.Failed:
 		f.metrics.alerts.WithLabelValues("dropped").Add(float64(len(items)))
 	}
 	for _, i := range items {

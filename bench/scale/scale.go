@@ -32,7 +32,8 @@ const (
 	asked    = "every node asked (P2)"
 )
 
-// Experiment is P2's Fig. 11. Settings: nodes (10,100,1000,10000) and decisions.
+// Experiment is P2's Fig. 11. Settings: nodes (10,100,1000,10000), decisions, and
+// ways (embedded,server,asked).
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "scale", Title: "From query to decision, by number of nodes (P2, Fig. 11)", About: about,
@@ -94,9 +95,12 @@ func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 	var errs []error
 	for _, s := range sizes {
 		for _, way := range []struct {
-			name    string
-			measure func(context.Context, bench.Env, *fleetOf) ([]bench.Row, error)
-		}{{embedded, measureEmbedded}, {server, measureServer}, {asked, measureAsked}} {
+			setting, name string
+			measure       func(context.Context, bench.Env, *fleetOf) ([]bench.Row, error)
+		}{{"embedded", embedded, measureEmbedded}, {"server", server, measureServer}, {"asked", asked, measureAsked}} {
+			if v := env.Args["ways"]; v != "" && !strings.Contains(v, way.setting) {
+				continue
+			}
 			env.Log("%d nodes: %s", s.nodes, way.name)
 			// What the one before used is not this one's.
 			debug.FreeOSMemory()

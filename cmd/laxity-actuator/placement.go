@@ -32,7 +32,7 @@ func (p *placementFlags) register(cmd *kingpin.CmdClause) {
 		Default(string(placement.Paper)).EnumVar(&p.ranking, placement.Methods...)
 	cmd.Flag("placement.ttl", "How long a reservation waits for its container, and then for the container's first task.").
 		Default(placer.DefaultTTL.String()).DurationVar(&p.ttl)
-	cmd.Flag("nodes.file", "nodes.yaml: for each node the addresses of its exporter, actuator and Docker engine. Read again with the configuration.").StringVar(&p.nodes)
+	cmd.Flag("nodes.file", "nodes.yaml, or a file_sd file: for each node the addresses of its exporter, actuator and Docker engine. Alerts about another node are passed on to its actuator. Read again when it changes.").StringVar(&p.nodes)
 }
 
 // open makes the placement service and mounts it on the actuator; nil without

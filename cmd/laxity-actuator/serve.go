@@ -23,6 +23,7 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/container"
 )
 
 // defaultStateDir is where the state is kept if nothing else is said.
@@ -36,9 +37,10 @@ type serveCommand struct {
 	dryRun                                     bool
 	listen                                     []string
 	webConfig, tokenFile                       string
-	lockDir                                    string
+	lockDir, hold                              string
 	labels                                     []string
 	placement                                  placementFlags
+	cluster                                    clusterFlags
 	log                                        *promslog.Config
 }
 
@@ -68,6 +70,8 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(strconv.FormatFloat(actuator.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
 	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").
 		StringsVar(&s.labels)
+	cmd.Flag("hold", "How containers are kept from computing: gate (at their first launch, by uprobes; host phases go on), pause (the whole container, at first sight), or auto (gate where this machine can).").
+		Default(string(actuator.HoldAuto)).EnumVar(&s.hold, actuator.HoldModes...)
 	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").
 		Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&s.lockDir)
 	cmd.Flag("config.file", "YAML file that overrides policy, share, arbitrate, max_hold, lease, settle and breaker, and is read again by SIGHUP or POST /-/reload.").
@@ -81,6 +85,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	cmd.Flag("web.bearer-token-file", "File of tokens, one a line; every change by HTTP needs one (Authorization: Bearer TOKEN). It is read anew for each request.").
 		StringVar(&s.tokenFile)
 	s.placement.register(cmd)
+	s.cluster.register(cmd)
 	flag.AddFlags(app, s.log)
 	return s
 }
@@ -107,6 +112,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
 		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker,
 		Allow: s.labels, LockDir: s.lockDir,
+		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID,
 		Tokens: tokens, AllowRemote: authenticated, Logger: logger,
 	}
 	if s.configFile != "" {
@@ -117,10 +123,25 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	list, err := openNodes(s.placement.nodes, &o)
+	if err != nil {
+		return err
+	}
+	keepLabels, err := s.cluster.open(&o, places)
+	if err != nil {
+		return err
+	}
 	if a, err = actuator.New(o); err != nil {
 		return err
 	}
 	defer follow(ctx, places, logger)()
+	reread := func() error {
+		if places != nil {
+			return errors.Join(list.Reload(), places.Reload())
+		}
+		return list.Reload()
+	}
+	defer background(ctx, logger, keepLabels, followFile(s.placement.nodes, nodesEvery, reread, logger))()
 	return s.serve(ctx, a, authenticated, logger)
 }
 

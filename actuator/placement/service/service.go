@@ -45,6 +45,7 @@ type Service struct {
 	nodes  *nodes.File
 	ledger *ledger.Ledger
 	placer *placer.Placer
+	source *prometheus.Source
 	close  func() error
 }
 
@@ -67,13 +68,14 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	source := prometheus.NewSource(o.Querier)
 	p, err := placer.New(placer.Options{
-		Source: prometheus.NewSource(o.Querier), Ledger: l, Method: o.Method, TTL: o.TTL, Logger: o.Logger, Now: o.Now,
+		Source: source, Ledger: l, Method: o.Method, TTL: o.TTL, Logger: o.Logger, Now: o.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Service{o: o, nodes: list, ledger: l, placer: p, close: sync.OnceValue(l.Close)}, nil
+	return &Service{o: o, nodes: list, ledger: l, placer: p, source: source, close: sync.OnceValue(l.Close)}, nil
 }
 
 // Register mounts the API and the page /placements; see api.Server.Register.
@@ -85,6 +87,14 @@ func (s *Service) Register(mux *http.ServeMux, guard func(http.Handler) http.Han
 // Run confirms and ends promises until ctx ends; then it closes the files.
 func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(s.placer.Run(ctx), s.Close())
+}
+
+// Source knows the nodes, promises not taken off.
+func (s *Service) Source() placement.Source { return s.source }
+
+// Explain ranks the nodes, promises taken off, and promises nothing.
+func (s *Service) Explain(ctx context.Context, req placer.Request) (placement.Ranking, error) {
+	return s.placer.Explain(ctx, req)
 }
 
 // Reload reads nodes.yaml again. A bad one changes nothing.

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/nodes"
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/kubernetes"
+	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/service"
+	"github.com/laxity/laxity/actuator/placement/swarm"
+)
+
+// clusterFlags say which clusters' schedulers this actuator serves.
+type clusterFlags struct{ swarm, kubernetes bool }
+
+func (c *clusterFlags) register(cmd *kingpin.CmdClause) {
+	cmd.Flag("swarm", "Keep the labels laxity.provisionable and laxity.rank on the nodes of the Docker swarm that this engine manages, and place services: POST /api/v1/swarm/services. Needs --prometheus.url.").
+		BoolVar(&c.swarm)
+	cmd.Flag("kubernetes", "Answer kube-scheduler as a scheduler extender: /api/v1/kubernetes/filter and /prioritize. Needs --prometheus.url.").
+		BoolVar(&c.kubernetes)
+}
+
+// open mounts what is asked for, and returns what has to run.
+func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run func(context.Context) error, err error) {
+	run = func(context.Context) error { return nil }
+	if !c.swarm && !c.kubernetes {
+		return run, nil
+	}
+	if places == nil {
+		return nil, errors.New("--swarm and --kubernetes need --prometheus.url, which knows the nodes")
+	}
+	r := ranker{places}
+	if c.kubernetes {
+		o.Mount = append(o.Mount, func(mux *http.ServeMux, _ func(http.Handler) http.Handler) {
+			mux.Handle("/api/v1/kubernetes/", kubernetes.Handler(r, o.Logger))
+		})
+	}
+	if !c.swarm {
+		return run, nil
+	}
+	engine, err := docker.Dial(o.DockerHost)
+	if err != nil {
+		return nil, err
+	}
+	s, err := swarm.New(swarm.Options{Engine: engine, Source: places.Source(), DryRun: o.DryRun, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	o.Mount = append(o.Mount, func(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
+		mux.Handle("POST /api/v1/swarm/services", guard(s.Handler(func(req *http.Request, want placement.Request) (placement.Ranking, error) {
+			return r.Rank(req.Context(), want)
+		})))
+	})
+	return s.Run, nil
+}
+
+// ranker is the placement service's ranking, promises taken off.
+type ranker struct{ s *service.Service }
+
+// Rank implements kubernetes.Ranker.
+func (r ranker) Rank(ctx context.Context, req placement.Request) (placement.Ranking, error) {
+	return r.s.Explain(ctx, placer.Request{Request: req})
+}
+
+// openNodes reads nodes.yaml, for forwarding; without a file there is nothing to
+// forward to.
+func openNodes(path string, o *actuator.Options) (*nodes.File, error) {
+	list, err := nodes.Open(path)
+	if err == nil && path != "" {
+		o.Peers = list
+	}
+	return list, err
+}
+
+// nodesEvery is how often a changed nodes.yaml is looked for: service discovery
+// writes such files at any time.
+const nodesEvery = 5 * time.Second
+
+// background runs what has to run beside the actuator until stop is called.
+func background(ctx context.Context, logger *slog.Logger, parts ...func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, part := range parts {
+		running.Go(func() {
+			if err := part(ctx); err != nil {
+				logger.Error("cluster", "err", err)
+			}
+		})
+	}
+	return func() { cancel(); running.Wait() }
+}
+
+// followFile reads a file again whenever it has changed; a bad one is said once,
+// and the old content stays.
+func followFile(path string, every time.Duration, reload func() error, logger *slog.Logger) func(context.Context) error {
+	last, _ := os.Stat(path)
+	return func(ctx context.Context) error {
+		if path == "" {
+			return nil
+		}
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
+			now, err := os.Stat(path)
+			if err != nil || last != nil && now.ModTime().Equal(last.ModTime()) && now.Size() == last.Size() && os.SameFile(now, last) {
+				continue // while it is being replaced it may be away
+			}
+			last = now
+			if err := reload(); err != nil {
+				logger.Error("the old list of nodes stays", "err", err)
+				continue
+			}
+			logger.Info("read the list of nodes again", "file", path)
+		}
+	}
+}
