@@ -84,7 +84,7 @@ func one(ctx context.Context, env bench.Env, runner *tenant.Runner, way string, 
 	tasks := func() int { return 0 }
 	if way != "without" {
 		labels[task.LabelRelease], labels[task.LabelDeadline] = way, "1s"
-		watched, err := exporter.New(exporter.Options{Device: env.Device, MaxEnded: 5000})
+		watched, err := exporter.New(exporter.Options{Device: env.Device, MaxEnded: 5000, Keep: runner.Made})
 		if err != nil {
 			return nil, err
 		}
