@@ -68,7 +68,13 @@ func (l *logFile) String() string {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{T: t, docker: realdocker.New(t), dir: t.TempDir(), locks: t.TempDir(), cut: make(chan struct{}), log: &logFile{}}
+	return newNodeOn(t, realdocker.New(t))
+}
+
+// newNodeOn is a node with this engine.
+func newNodeOn(t *testing.T, engine *realdocker.Engine) *node {
+	t.Helper()
+	n := &node{T: t, docker: engine, dir: t.TempDir(), locks: t.TempDir(), cut: make(chan struct{}), log: &logFile{}}
 	n.binary = filepath.Join(t.TempDir(), "laxity-actuator")
 	if out, err := exec.Command("go", "build", "-o", n.binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -157,7 +163,10 @@ func (n *node) start(args ...string) {
 	}
 	n.address = l.Addr().String()
 	_ = l.Close()
-	args = append([]string{"--exporter=" + n.exporter.URL, "--state-dir=" + n.dir, "--web.listen-address=" + n.address, "--policy=fifo", "--lock-dir=" + n.locks}, args...)
+	args = append([]string{"--exporter=" + n.exporter.URL, "--state-dir=" + n.dir, "--web.listen-address=" + n.address, "--lock-dir=" + n.locks}, args...)
+	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--policy=") }) {
+		args = append(args, "--policy=fifo")
+	}
 	n.cmd = exec.Command(n.binary, args...)
 	n.cmd.Stderr = n.log
 	if err := n.cmd.Start(); err != nil {

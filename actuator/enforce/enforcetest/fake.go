@@ -25,6 +25,7 @@ type Engine struct {
 type box struct {
 	pid            int
 	paused, frozen bool
+	labels         map[string]string
 }
 
 // NewEngine makes an empty engine.
@@ -38,6 +39,11 @@ func (e *Engine) Run(id string) {
 		b := &box{pid: 1000 + len(e.pids)}
 		e.containers[id], e.pids[b.pid] = b, b
 	})
+}
+
+// Label gives a container Docker labels.
+func (e *Engine) Label(id string, labels map[string]string) {
+	e.change(func() { e.containers[id].labels = labels })
 }
 
 // Remove ends a container.
@@ -110,7 +116,7 @@ func (e *Engine) ContainerInspect(_ context.Context, id string) (container.Inspe
 	}
 	return container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{
 		ID: id, State: &container.State{Running: true, Paused: b.paused, Pid: b.pid},
-	}}, nil
+	}, Config: &container.Config{Labels: b.labels}}, nil
 }
 
 // ContainerPause implements docker.Engine.

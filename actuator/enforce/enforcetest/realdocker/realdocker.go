@@ -50,7 +50,17 @@ func main() {
 // New connects, or skips the test with the reason.
 func New(t *testing.T) *Engine {
 	t.Helper()
-	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	return At(t, "")
+}
+
+// At is New on the engine at this address.
+func At(t *testing.T, host string) *Engine {
+	t.Helper()
+	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	if host != "" {
+		opts = append(opts, client.WithHost(host))
+	}
+	c, err := client.NewClientWithOpts(opts...)
 	if err != nil {
 		t.Skipf("no Docker client: %v", err)
 	}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
+	"github.com/laxity/laxity/actuator/webhook"
+)
+
+// The Docker daemon is stopped, and killed, while containers are held: nobody
+// stays paused, and what a person paused stays so.
+func TestDockerRestarts(t *testing.T) {
+	daemon := realdocker.NewDaemon(t)
+	n := newNodeOn(t, realdocker.At(t, daemon.Host))
+	n.tenant()
+	b := n.tenant()
+	persons, _ := n.docker.Run(t, nil)
+	n.docker.SetPaused(t, persons, true)
+	n.start("--docker.host=" + daemon.Host)
+	for i, end := range []func(){daemon.Stop, daemon.Kill} {
+		n.contention(webhook.Firing)
+		n.awaitPaused(b, true)
+		end()
+		daemon.Start()
+		if i == 0 && !n.docker.Paused(b) {
+			t.Error("a hold did not outlive the daemon")
+		}
+	}
+	n.clear()
+	n.awaitPaused(b, false)
+	n.await("nothing is on record", func() bool { return n.onRecord() == 0 })
+	if !n.docker.Paused(persons) {
+		t.Error("a person's pause was undone")
+	}
+}
+
+// clear ends every task.
+func (n *node) clear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tasks = nil
+}
+
+// proxy is a socket proxy that lets through what actuator/README.md lists, and
+// nothing else.
+type proxy struct {
+	host   string
+	mu     sync.Mutex
+	denied []string
+}
+
+var listed = []*regexp.Regexp{
+	regexp.MustCompile(`^(HEAD|GET) /_ping$`),
+	regexp.MustCompile(`^GET (/v[0-9.]+)?/info$`),
+	regexp.MustCompile(`^GET (/v[0-9.]+)?/containers/[0-9a-f]{64}/json$`),
+	regexp.MustCompile(`^POST (/v[0-9.]+)?/containers/[0-9a-f]{64}/(un)?pause$`),
+}
+
+func newProxy(t *testing.T, engine *realdocker.Engine) *proxy {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "laxity-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket, ok := strings.CutPrefix(engine.DaemonHost(), "unix://")
+	if !ok {
+		t.Skipf("the engine is not at a unix socket but at %s", engine.DaemonHost())
+	}
+	p := &proxy{host: "unix://" + filepath.Join(dir, "p.sock")}
+	forward := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "docker" },
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}},
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "p.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		call := r.Method + " " + r.URL.Path
+		for _, allowed := range listed {
+			if allowed.MatchString(call) {
+				forward.ServeHTTP(w, r)
+				return
+			}
+		}
+		p.mu.Lock()
+		p.denied = append(p.denied, call)
+		p.mu.Unlock()
+		http.Error(w, `{"message":"denied"}`, http.StatusForbidden)
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return p
+}
+
+func TestBehindASocketProxy(t *testing.T) {
+	n := newNode(t)
+	p := newProxy(t, n.docker)
+	n.tenant()
+	b := n.tenant()
+	n.start("--docker.host=" + p.host)
+	n.contention(webhook.Firing)
+	n.awaitPaused(b, true)
+	n.clear()
+	n.awaitPaused(b, false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.denied) > 0 {
+		t.Errorf("calls that are not listed: %v", p.denied)
+	}
+}
+
+// What Alertmanager sends comes a thousand times, in any order, each twice, with
+// some that are never resolved: all are accepted, all take effect, and in the end
+// nobody is stopped but by a person.
+func TestReplayedPayloads(t *testing.T) {
+	n := newNode(t)
+	ids := []string{n.tenant(), n.tenant(), n.tenant()}
+	persons, _ := n.docker.Run(t, nil)
+	n.docker.SetPaused(t, persons, true)
+	n.start("--lease=2s", "--log.level=error")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
+	var payloads []string
+	for i := range 500 {
+		a := webhook.Alert{Status: webhook.Firing, StartsAt: time.Unix(1_700_000_000+int64(i/20), 0), Labels: map[string]string{"node": "e2e"}}
+		switch i % 3 {
+		case 0:
+			a.Labels["alertname"], a.Labels["action"], a.Labels["gpu"], a.Fingerprint = "GPUContention", "arbitrate", gpu, "f"
+		default:
+			a.Labels["alertname"], a.Labels["action"], a.Labels["container"] = "User", "pause", n.boxes[i%3].Name
+			a.Fingerprint = n.boxes[i%3].Name
+		}
+		if r.IntN(2) == 0 { // the others' resolved is lost
+			a.Status = webhook.Resolved
+		}
+		body, err := json.Marshal(webhook.Message{Version: "4", Alerts: []webhook.Alert{a}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		payloads = append(payloads, string(body), string(body))
+	}
+	r.Shuffle(len(payloads), func(i, j int) { payloads[i], payloads[j] = payloads[j], payloads[i] })
+	for _, body := range payloads {
+		if code, text := n.post("/api/v1/alerts", body); code != http.StatusOK {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	n.await("every payload took effect", func() bool { return get[actuator.State](n, "/api/v1/state").Inbox == 0 })
+	n.await("the leases are over", func() bool { return len(get[actuator.State](n, "/api/v1/state").Leases) == 0 })
+	for _, id := range ids {
+		n.awaitPaused(id, false)
+	}
+	if !n.docker.Paused(persons) || n.onRecord() != 0 {
+		t.Error("a person's pause was undone, or somebody is still on record")
+	}
+}
+
+// A second actuator on the same engine, with a state folder of its own, stands by
+// and takes over when the first one is gone.
+func TestTwoActuatorsOnOneEngine(t *testing.T) {
+	first := newNode(t)
+	first.tenant()
+	b := first.tenant()
+	first.start()
+	first.contention(webhook.Firing)
+	first.awaitPaused(b, true)
+
+	second := newNodeOn(t, first.docker)
+	second.locks, second.boxes, second.tasks = first.locks, first.boxes, first.tasks
+	second.start()
+	second.contention(webhook.Firing)
+	second.await("it stands by", func() bool {
+		return strings.Contains(get[actuator.State](second, "/api/v1/state").Standby, "another actuator acts on this engine")
+	})
+	for _, d := range get[[]decision.Decision](second, "/api/v1/decisions") {
+		if d.Kind == decision.Pause || d.Kind == decision.Unpause {
+			t.Errorf("it acted: %+v", d)
+		}
+	}
+	if err := first.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	second.await("it takes over", func() bool { return get[actuator.State](second, "/api/v1/state").Standby == "" })
+	second.await("and acts", func() bool { return second.onRecord() == 1 })
+	second.awaitPaused(b, true)
+}
