@@ -33,6 +33,7 @@ type fakeSource struct {
 	gpus     []task.GPU
 	boxes    []task.Container
 	tasks    []task.Task
+	ended    []task.Task
 	health   task.Health
 	watchers []chan *task.Snapshot
 	paused   func(id string) bool // what the engine says
@@ -53,6 +54,7 @@ func (s *fakeSource) snapshot() *task.Snapshot {
 	snap := &task.Snapshot{Sequence: s.seq, Time: time.Now(), Node: "here", Health: s.health}
 	snap.GPUs = append(snap.GPUs, s.gpus...)
 	snap.Tasks = append(snap.Tasks, s.tasks...)
+	snap.Ended = append(snap.Ended, s.ended...)
 	for _, c := range s.boxes {
 		c.Paused = s.paused(c.ID)
 		snap.Containers = append(snap.Containers, c)

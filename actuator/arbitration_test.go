@@ -1,0 +1,275 @@
+package actuator_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/system"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/auth"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/enforce/enforcetest"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+func edf(o *actuator.Options) {
+	o.Config = actuator.Config{Policy: "edf", Share: "one", Arbitrate: actuator.Always}
+}
+
+// due gives the tasks of a container a deadline from now.
+func (s *fakeSource) due(id string, in time.Duration) {
+	s.set(func() {
+		for i := range s.boxes {
+			if s.boxes[i].ID == id {
+				s.boxes[i].Spec.Class = task.ClassDeadline
+			}
+		}
+		for i := range s.tasks {
+			if s.tasks[i].ContainerID == id {
+				s.tasks[i].Deadline = time.Now().Add(in)
+			}
+		}
+	})
+}
+
+func TestTheEarliestDeadlineIsNext(t *testing.T) {
+	b := newBench(t, edf)
+	b.run("a")
+	b.source.due("a", time.Hour)
+	b.await("a is admitted", func() bool {
+		s := b.State()
+		return len(s.GPUs) == 1 && slices.Equal(s.GPUs[0].Admitted, []string{"name-a"})
+	})
+	for id, in := range map[string]time.Duration{"b": 4 * time.Hour, "c": 2 * time.Hour, "d": 3 * time.Hour} {
+		b.run(id)
+		b.source.due(id, in)
+	}
+	// With nothing known the earlier deadline preempts; a has the earliest.
+	b.awaitPaused("b c d", "a", "b", "c", "d")
+	b.await("they are in line", func() bool {
+		return slices.Equal(b.State().GPUs[0].Line, []string{"name-c", "name-d", "name-b"})
+	})
+	b.source.end("a")
+	b.awaitPaused("b d", "a", "b", "c", "d")
+	b.source.end("c")
+	b.awaitPaused("b", "a", "b", "c", "d")
+}
+
+func TestAnEarlierDeadlinePreempts(t *testing.T) {
+	b := newBench(t, edf)
+	b.run("a")
+	b.source.due("a", time.Hour)
+	b.await("a is admitted", func() bool { s := b.State(); return len(s.GPUs) == 1 && len(s.GPUs[0].Admitted) == 1 })
+	b.run("b")
+	b.source.due("b", time.Minute)
+	b.awaitPaused("a", "a", "b")
+	b.decided("of the preemption", func(d decision.Decision) bool {
+		return d.Kind == decision.Pause && d.ContainerID == "a" && strings.Contains(d.Reason, "would miss it")
+	})
+	if _, metrics := b.get("/metrics"); !strings.Contains(metrics, "laxity_actuator_preemptions_total 1") || strings.Contains(metrics, `snapshot_to_action_seconds_count{kind="pause"} 0`) {
+		t.Error("the preemption or its latency is not counted")
+	}
+}
+
+func TestExpedite(t *testing.T) {
+	b := newBench(t, edf)
+	b.run("a")
+	b.source.due("a", time.Hour)
+	b.await("a is admitted", func() bool { s := b.State(); return len(s.GPUs) == 1 && len(s.GPUs[0].Admitted) == 1 })
+	b.run("b", "c")
+	b.source.due("b", 2*time.Hour)
+	b.source.due("c", 3*time.Hour)
+	b.awaitPaused("b c", "a", "b", "c")
+	b.send(alert(webhook.Firing, "GPUTaskDeadlineAtRisk", "expedite", "container", "name-c"))
+	b.decided("to the front", func(d decision.Decision) bool { return d.Result == decision.Opened && d.Container == "name-c" })
+	b.awaitPaused("a b", "a", "b", "c")
+	b.source.end("c")
+	b.awaitPaused("b", "a", "b", "c")
+	b.decided("its lease ends with the task", func(d decision.Decision) bool {
+		return d.Kind == decision.Lease && d.Reason == "its task has ended"
+	})
+}
+
+func TestWhatRepeatsIsSaidOnce(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a")
+	for range 5 {
+		b.send(alert(webhook.Firing, "GPUTaskDeadlineAtRisk", "expedite", "container", "name-a"), contention(webhook.Firing))
+	}
+	b.await("all are handled", func() bool { return b.State().Inbox == 0 && b.State().SnapshotSequence > 0 })
+	count := map[string]int{}
+	all, _ := b.Decisions().Last(0)
+	for _, d := range all {
+		count[d.Alert+" "+string(d.Result)]++
+	}
+	if count["GPUTaskDeadlineAtRisk ignored"] != 1 || count["GPUContention opened"] != 1 || count["GPUContention renewed"] != 1 {
+		t.Errorf("said: %v", count)
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) { o.Config.BreakerActions = 2 })
+	b.run("a", "b", "c", "d")
+	b.send(contention(webhook.Firing))
+	b.decided("hands off", func(d decision.Decision) bool {
+		return d.Kind == decision.Service && strings.Contains(d.Reason, "--breaker.actions")
+	})
+	b.awaitPaused("", "a", "b", "c", "d")
+	b.await("the state says so", func() bool { return b.State().Breaker != "" && len(b.State().Holds) == 0 })
+	if _, metrics := b.get("/metrics"); !strings.Contains(metrics, "laxity_actuator_breaker_open 1") || !strings.Contains(metrics, "laxity_actuator_breaker_trips_total 1") {
+		t.Error("not in the metrics")
+	}
+}
+
+func TestBreakerOnAStormOfAlerts(t *testing.T) {
+	b := newBench(t, nil)
+	ids := []string{"a", "b", "c", "d", "e"}
+	b.run(ids...)
+	var storm []webhook.Alert
+	for _, id := range ids {
+		storm = append(storm, alert(webhook.Firing, "User", "pause", "container", "name-"+id))
+	}
+	b.send(storm...)
+	b.decided("hands off", func(d decision.Decision) bool {
+		return strings.Contains(d.Reason, "5 of 5 managed containers are stopped")
+	})
+	b.awaitPaused("", ids...)
+}
+
+// named is an engine that says who it is.
+type named struct{ *enforcetest.Engine }
+
+func (named) Info(context.Context) (system.Info, error) { return system.Info{ID: "ABCD:1"}, nil }
+
+func TestOfTwoOnOneEngineOneActs(t *testing.T) {
+	locks := t.TempDir()
+	first := newBench(t, nil)
+	on := func(o *actuator.Options) {
+		o.LockDir, o.Config.Arbitrate = locks, actuator.Always
+		o.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
+			return docker.New(docker.Options{Engine: named{first.engine}, Journal: j, Freezer: first.engine})
+		}
+	}
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	first.restart(on)
+	first.run("a", "b")
+	first.awaitPaused("b", "a", "b")
+	second := &bench{T: t, source: first.source, engine: first.engine, dir: t.TempDir()}
+	second.restart(on)
+	second.await("it stands by", func() bool { return strings.Contains(second.State().Standby, "another actuator") })
+	if code, body := second.get("/-/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stands by") {
+		t.Errorf("ready: %d %s", code, body)
+	}
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	second.await("it acts", func() bool { return second.State().Standby == "" && len(second.State().Holds) == 1 })
+}
+
+func TestAllowList(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) {
+		o.Allow = actuator.Allow{"team=ml", "share"}
+		o.Config.Arbitrate = actuator.Always
+	})
+	for id, labels := range map[string]map[string]string{"a": {"team": "ml"}, "b": {"team": "web"}, "c": {"share": "yes"}, "d": nil} {
+		b.engine.Run(id)
+		b.engine.Label(id, labels)
+	}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		b.source.start(id)
+	}
+	b.awaitPaused("c", "a", "b", "c", "d")
+	b.send(alert(webhook.Firing, "User", "pause", "container", "name-b"))
+	b.decided("not on the list", func(d decision.Decision) bool { return strings.Contains(d.Reason, "not on the allow-list") })
+}
+
+func TestBearerTokens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := auth.OpenTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(o *actuator.Options) { o.Tokens = tokens })
+	post := func(remote, token string) int {
+		req := httptest.NewRequest(http.MethodPost, "/api/v1/alerts", strings.NewReader(`{"version":"4","alerts":[]}`))
+		req.RemoteAddr = remote
+		req.Header.Set("Authorization", "Bearer "+token)
+		rec := httptest.NewRecorder()
+		b.Handler().ServeHTTP(rec, req)
+		return rec.Code
+	}
+	for _, remote := range []string{"192.0.2.7:1234", "127.0.0.1:1234"} {
+		if code := post(remote, "0123456789abcdef"); code != http.StatusOK {
+			t.Errorf("with a token from %s: %d", remote, code)
+		}
+		if code := post(remote, "0123456789abcdeg"); code != http.StatusUnauthorized {
+			t.Errorf("with a wrong one from %s: %d", remote, code)
+		}
+	}
+	if code, _ := b.get("/api/v1/state"); code != http.StatusOK {
+		t.Errorf("reading needs no token: %d", code)
+	}
+}
+
+// warnings counts what is logged above info.
+type warnings struct {
+	slog.Handler
+	texts chan string
+}
+
+func (w warnings) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level > slog.LevelInfo {
+		w.texts <- r.Message
+	}
+	return w.Handler.Handle(ctx, r)
+}
+
+func TestQuietAtTheStart(t *testing.T) {
+	w := warnings{slog.NewTextHandler(testWriter{t}, nil), make(chan string, 100)}
+	b := newBench(t, func(o *actuator.Options) { o.Logger, o.DryRun = slog.New(w), true })
+	b.run("a")
+	b.await("a snapshot", func() bool { return b.State().SnapshotSequence > 0 })
+	select {
+	case text := <-w.texts:
+		t.Errorf("logged: %s", text)
+	default:
+	}
+}
+
+func TestHistoryOutlivesARestart(t *testing.T) {
+	b := newBench(t, edf)
+	b.run("a")
+	b.source.set(func() { b.source.boxes[0].Image = "train" })
+	b.await("seen", func() bool { return b.State().SnapshotSequence >= 2 })
+	b.source.set(func() {
+		done := b.source.tasks[0]
+		done.State, done.End = task.Ended, &task.Mark{Time: done.Start.Time.Add(3 * time.Second)}
+		b.source.tasks, b.source.ended = nil, []task.Task{done}
+	})
+	b.await("the end is seen", func() bool { return b.State().SnapshotSequence >= 3 })
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(b.dir, "history.json"))
+	if err != nil || !strings.Contains(string(raw), `"train"`) || !strings.Contains(string(raw), `"seconds":3`) {
+		t.Errorf("%v %s", err, raw)
+	}
+}
