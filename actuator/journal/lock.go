@@ -52,7 +52,22 @@ func flock(path string, how int) (*Lock, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return &Lock{f: f}, nil
+	return &Lock{f: last(f)}, nil
+}
+
+// last gives an open file a high descriptor. When a process dies, the kernel
+// closes its files one after the other, the highest descriptor first, and a probe
+// takes it up to 0.1 s each: whoever waits for the lock must not wait for those.
+func last(f *os.File) *os.File {
+	for _, at := range []uintptr{4096, 1000} { // above the limit on open files it is refused
+		fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_DUPFD_CLOEXEC, at)
+		if errno == 0 {
+			moved := os.NewFile(fd, f.Name())
+			_ = f.Close() // the lock belongs to what both refer to
+			return moved
+		}
+	}
+	return f
 }
 
 // TryLock takes the lock or returns ErrLocked at once.

@@ -337,10 +337,11 @@ func (g *Gate) free() error {
 	return errors.Join(append(errs, g.maps.Close())...)
 }
 
-// Busy reports whether the process has launched work that is not known to be
-// done, or stands at a launch.
-func (g *Gate) Busy(pid int) (bool, error) {
+// Launches returns how many launches the process has begun, the one at which it
+// may stand included, and how many are known to be done. One that was said to be
+// busy begins with one.
+func (g *Gate) Launches(pid int) (begun, done uint64, err error) {
 	var s busyState
-	err := g.maps.busy.Lookup(uint32(pid), &s)
-	return s.Launched != s.Done, err
+	err = g.maps.busy.Lookup(uint32(pid), &s)
+	return s.Launched, s.Done, err
 }

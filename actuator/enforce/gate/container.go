@@ -16,6 +16,8 @@ type container struct {
 	admitted  bool
 	since     time.Time // of the admission, or of its end
 	processes map[int]*process
+	looked    bool      // its processes have been looked for
+	left      time.Time // when the last of its processes ended; zero: there was none
 }
 
 // View is what one container does, as the gate sees it.
@@ -31,6 +33,8 @@ type View struct {
 	// if all can.
 	Obstacle string
 	PIDs     []int
+	// Looking: its processes are being looked for.
+	Looking bool
 	// Still: each of its processes that uses the GPU waits.
 	Still bool
 }
@@ -62,6 +66,10 @@ func (c *container) view() View {
 			v.Obstacle = fmt.Sprintf("process %d: %s", pid, p.obstacle)
 		}
 	}
+	if len(c.processes) == 0 && !c.left.IsZero() {
+		v.Phase, v.Since = plan.Finishing, c.left
+	}
+	v.Looking = !c.looked
 	return v
 }
 
@@ -99,6 +107,11 @@ func (g *Gate) Arbitrate(targets []Target) {
 // look finds the processes of containers, those to come and those that are there.
 func (g *Gate) look(fresh []Target) {
 	for _, t := range fresh {
+		for _, pid := range g.takeEarly(t.ID) {
+			g.adoptIn(t.ID, pid, false)
+		}
+	}
+	for _, t := range fresh {
 		g.watchStarts(t.PID)
 	}
 	// After watchStarts, so that no start falls in between.
@@ -107,13 +120,45 @@ func (g *Gate) look(fresh []Target) {
 		if err != nil || !in || !slices.ContainsFunc(fresh, func(t Target) bool { return t.ID == id }) {
 			continue
 		}
-		g.mu.Lock()
-		c := g.containers[id]
-		g.mu.Unlock()
-		if c != nil {
-			g.adopt(pid, c, true)
+		g.adoptIn(id, pid, true)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, t := range fresh {
+		if c := g.containers[t.ID]; c != nil {
+			c.looked = true
 		}
 	}
+	g.tell()
+}
+
+func (g *Gate) adoptIn(id string, pid int, busy bool) {
+	g.mu.Lock()
+	c := g.containers[id]
+	g.mu.Unlock()
+	if c != nil {
+		g.adopt(pid, c, busy)
+	}
+}
+
+// maxEarly bounds the memory of processes whose containers are not known yet.
+const maxEarly = 1024
+
+// early keeps a process that has called cuInit in a container that was not given
+// to Arbitrate: it may be a moment later. It is called with the lock held.
+func (g *Gate) early(id string, pid int) {
+	if len(g.waiting) >= maxEarly {
+		clear(g.waiting)
+	}
+	g.waiting[id] = append(g.waiting[id], pid)
+}
+
+func (g *Gate) takeEarly(id string) []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	pids := g.waiting[id]
+	delete(g.waiting, id)
+	return pids
 }
 
 // watchStarts puts probes on cuInit in the files of the driver that a container
@@ -226,7 +271,7 @@ func (g *Gate) linger(p *process) {
 
 // settle ends the turn of a container whose process has not launched again.
 func (g *Gate) settle(p *process, at time.Time) {
-	if busy, err := g.kernel.Busy(p.pid); err != nil || busy || p.phase != plan.Computing {
+	if begun, done, err := g.kernel.Launches(p.pid); err != nil || begun != done || p.phase != plan.Computing {
 		g.note(err)
 		return
 	}
@@ -255,7 +300,7 @@ func (g *Gate) rest(c *container) {
 		}
 		g.note(g.kernel.Admit(p.pid))
 		g.letGo(p)
-		if busy, err := g.kernel.Busy(p.pid); err == nil && busy {
+		if begun, done, err := g.kernel.Launches(p.pid); err == nil && begun != done {
 			g.enter(p, plan.Computing, g.o.Now())
 		}
 	}

@@ -157,7 +157,7 @@ func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error
 // goes on up to its next launch.
 func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
 	if plan.Cause(h.Cause) == plan.Arbitrate {
-		if g, _, ok := e.gated(h.ContainerID); ok && g.Shut(h.ContainerID) == nil {
+		if g := e.found(ctx, h.ContainerID); g != nil && g.Shut(h.ContainerID) == nil {
 			return nil
 		}
 	}
@@ -165,6 +165,31 @@ func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
 	p.Lock()
 	defer p.Unlock()
 	return e.Enforcer.Pause(ctx, h)
+}
+
+// find is how long a pause waits until the gate has found the processes of a
+// container that has just come. Its first launch takes far longer.
+const find = 250 * time.Millisecond
+
+// found returns the gate if it stops the container, now or in a moment.
+func (e *Enforcer) found(ctx context.Context, id string) *Gate {
+	ctx, cancel := context.WithTimeout(ctx, find)
+	defer cancel()
+	for {
+		_, changed := e.Phases()
+		g, v, ok := e.gated(id)
+		if ok {
+			return g
+		}
+		if g == nil || v.Obstacle != "" || !v.Looking {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
 }
 
 // Unpause implements enforce.Enforcer.

@@ -81,6 +81,7 @@ type Gate struct {
 	mu         sync.Mutex
 	containers map[string]*container
 	processes  map[int]*process
+	waiting    map[string][]int // container not known yet → processes that called cuInit
 	looking    sync.WaitGroup
 	closed     bool
 }
@@ -113,7 +114,7 @@ func New(o Options) (*Gate, error) {
 	}
 	g := &Gate{
 		o: o, changed: make(chan struct{}, 1),
-		containers: map[string]*container{}, processes: map[int]*process{},
+		containers: map[string]*container{}, processes: map[int]*process{}, waiting: map[string][]int{},
 	}
 	if _, err := LetGo(context.Background(), LetGoOptions{Name: o.Name, Proc: o.Proc}); err != nil {
 		return nil, fmt.Errorf("let go what a former gate left: %w", err)

@@ -105,11 +105,15 @@ func (g *Gate) exclude(p *process, why string) {
 	g.tell()
 }
 
-// doubt ends the assumption that a process computes.
+// doubt ends the assumption that a process computes, unless it has launched since.
 func (g *Gate) doubt(p *process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p.assumed && g.processes[p.pid] == p {
+	if g.closed || !p.assumed || g.processes[p.pid] != p {
+		return
+	}
+	p.assumed = false
+	if begun, _, err := g.kernel.Launches(p.pid); err != nil || begun <= 1 {
 		g.enter(p, plan.Finishing, g.o.Now())
 	}
 }
@@ -121,6 +125,7 @@ func (g *Gate) remove(p *process) {
 	}
 	delete(g.processes, p.pid)
 	delete(p.of.processes, p.pid)
+	p.of.left = g.o.Now()
 	g.kernel.Drop(p.pid)
 	g.letGo(p)
 	g.exits.remove(p.pidfd)
@@ -165,6 +170,9 @@ func (g *Gate) onStart(e cudaprobe.Event) {
 		g.enter(p, plan.Preparing, e.Time)
 	default:
 		g.remove(p) // another process, or a new program in the old one
+	}
+	if c == nil {
+		g.early(id, e.PID)
 	}
 	g.mu.Unlock()
 	if c != nil {
