@@ -18,7 +18,7 @@ var hostFolders = []string{"/usr", "/lib", "/lib64", "/bin", "/etc", "/opt"}
 // folders besides are mounted at their own path.
 func (r *Runner) StartHost(ctx context.Context, s Spec, folders ...string) (*Tenant, error) {
 	host := r.host
-	host.Mounts = slices.Clone(r.host.Mounts)
+	host.Mounts = slices.DeleteFunc(slices.Clone(r.host.Mounts), func(m mount.Mount) bool { return m.Target == driverFolder })
 	for _, f := range slices.Concat(hostFolders, folders) {
 		if _, err := os.Stat(f); err == nil {
 			host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: f, Target: f, ReadOnly: true})

@@ -30,6 +30,8 @@ const (
 	ContextMade   Kind = "context"  // it called a function that creates or retains a context
 	Launched      Kind = "launch"   // first kernel launch after idle (busy tracking only)
 	WorkDone      Kind = "workdone" // a synchronising call returned (busy tracking only)
+	Leaving       Kind = "leaving"  // it begins to destroy or release a context
+	Left          Kind = "left"     // it is through with that: if the device lists it no more, it ended here
 	Exiting       Kind = "exiting"  // its last thread begins to exit; an Exit follows once the driver has let go
 )
 

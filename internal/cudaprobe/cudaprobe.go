@@ -51,6 +51,7 @@ type Probe struct {
 	attacher attacher
 	maps     maps
 	always   map[cudafile.Kind]*ebpf.Program
+	left     *ebpf.Program // at the return from destroying a context
 	exits    exitProbe
 	reader   *ringbuf.Reader
 	record   ringbuf.Record
@@ -99,8 +100,13 @@ func (p *Probe) load() error {
 			return err
 		}
 	}
+	if p.left, err = p.attacher.program(left(p.maps, offsets)); err != nil {
+		return err
+	}
 	// Without it ends are told by others only, later: no reason to fail.
-	p.exits, _ = attachExits(p.maps, offsets)
+	if p.exits, err = attachExits(p.maps, offsets); err != nil && !errors.Is(err, ErrUnsupported) {
+		return err
+	}
 	p.reader, err = ringbuf.NewReader(p.maps.ring)
 	return err
 }
@@ -131,6 +137,12 @@ func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
 		}
 		a.links = append(a.links, l...)
 	}
+	l, err := p.attacher.attach(file, p.left, functions[cudafile.ContextGone], 0, true)
+	if err != nil {
+		p.detach(a.links)
+		return false, explainAttach("attach to "+file.Path, err)
+	}
+	a.links = append(a.links, l...)
 	p.files[file.ID] = a
 	return true, nil
 }
@@ -205,6 +217,9 @@ func (p *Probe) free() error {
 	}
 	for _, program := range p.always {
 		errs = append(errs, program.Close())
+	}
+	if p.left != nil {
+		errs = append(errs, p.left.Close())
 	}
 	if p.perCall != nil {
 		errs = append(errs, p.perCall.Close())

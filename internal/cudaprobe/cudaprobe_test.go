@@ -133,7 +133,9 @@ func TestNextContextIsToldAfterTheLastIsGone(t *testing.T) {
 	p := h.built.Start(t)
 	h.expect(t, p, cudaprobe.ContextCalled, p.Call("cuCtxCreate_v2"))
 	p.CallFor("cuStreamSynchronize", 20*time.Millisecond) // some time passes
-	p.Call("cuCtxDestroy_v2")
+	c := p.Call("cuCtxDestroy_v2")
+	h.expect(t, p, cudaprobe.Leaving, c)
+	h.expect(t, p, cudaprobe.Left, c)
 	h.expect(t, p, cudaprobe.ContextCalled, p.Call("cuCtxCreate_v2"))
 	for range 1000 { // but a loop of both does not flood us
 		p.Call("cuCtxDestroy_v2")

@@ -16,6 +16,8 @@ const (
 	ContextCalled                 // creates or retains a context, for the first time
 	Launched                      // launches, while nothing else was at work
 	Done                          // a synchronising call returned, and nothing is at work
+	Leaving                       // begins to destroy or release a context
+	Left                          // is through with that
 	Exiting                       // the last thread of a process that called cuInit begins to exit
 )
 
@@ -27,7 +29,7 @@ const TrapBound = 50 * time.Microsecond
 type Event struct {
 	PID, TID int // in the host's PID namespace
 	Kind     Kind
-	// Time is when: at the call for all but Done, at the return for Done. The
+	// Time is when: at the call for all but Done and Left, there at the return. The
 	// truth is in [Time − ErrorBound, Time].
 	Time       time.Time
 	ErrorBound time.Duration

@@ -1,6 +1,7 @@
 package cudaprobe_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -12,8 +13,11 @@ import (
 
 func TestExiting(t *testing.T) {
 	h := watched(t, cudaprobe.Options{})
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		t.Skip("this kernel does not describe its types (BTF): ends are told by pidfd alone")
+	}
 	if !h.Stats().Exits {
-		t.Skip("this kernel has no types (BTF) or no scheduler tracepoints: ends are told by pidfd alone")
+		t.Fatal("Exiting is not told, though the kernel describes its types")
 	}
 	bystander := h.built.Start(t)
 	bystander.Open()
@@ -29,6 +33,21 @@ func TestExiting(t *testing.T) {
 	e := h.expect(t, p, cudaprobe.Exiting, cudatest.Called{Before: begun, After: time.Now().Add(patience)})
 	if e.Time.After(time.Now()) {
 		t.Errorf("told to exit at %v, which is yet to come", e.Time)
+	}
+	h.none(t)
+}
+
+func TestLeavingAContext(t *testing.T) {
+	h := watched(t, cudaprobe.Options{})
+	p := h.built.Start(t)
+	h.expect(t, p, cudaprobe.InitCalled, p.Call("cuInit"))
+	h.expect(t, p, cudaprobe.ContextCalled, p.Call("cuCtxCreate_v2"))
+	p.CallFor("cuStreamSynchronize", 20*time.Millisecond) // some time passes
+	c := p.Call("cuCtxDestroy_v2")
+	from := h.expect(t, p, cudaprobe.Leaving, c)
+	to := h.expect(t, p, cudaprobe.Left, c)
+	if !to.Time.After(from.Time) {
+		t.Errorf("left at %v, before it began to leave at %v", to.Time, from.Time)
 	}
 	h.none(t)
 }

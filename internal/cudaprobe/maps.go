@@ -63,6 +63,6 @@ func alwaysPrograms(m maps, t *taskOffsets) map[cudafile.Kind]asm.Instructions {
 	return map[cudafile.Kind]asm.Instructions{
 		cudafile.Init:        first(m, t, InitCalled),
 		cudafile.Context:     first(m, t, ContextCalled),
-		cudafile.ContextGone: again(m, t, ContextCalled),
+		cudafile.ContextGone: leaving(m, t, ContextCalled),
 	}
 }

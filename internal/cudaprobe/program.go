@@ -195,12 +195,14 @@ func first(m maps, t *taskOffsets, kind Kind) asm.Instructions {
 	return b.finish()
 }
 
-// again lets the next call of this kind be told again.
-func again(m maps, t *taskOffsets, kind Kind) asm.Instructions {
+// leaving tells that a process begins to destroy a context, and lets its next
+// context be told again.
+func leaving(m maps, t *taskOffsets, kind Kind) asm.Instructions {
 	b := &builder{maps: m, task: t}
 	if t == nil {
 		return b.finish()
 	}
+	b.now()
 	b.who()
 	b.marks()
 	b.key(kind)
@@ -208,11 +210,36 @@ func again(m maps, t *taskOffsets, kind Kind) asm.Instructions {
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, "exit"),
 		asm.LoadMem(state, asm.R0, 0, asm.DWord),
-		asm.FnKtimeGetNs.Call(),
+		asm.LoadMem(asm.R0, frame, evTime, asm.DWord),
 		asm.Sub.Reg(asm.R0, state),
 		asm.JLT.Imm(asm.R0, rearm, "exit"),
 	)
 	b.delete(m.told, keyAt)
+	b.key(Leaving)
+	b.add(asm.LoadMapPtr(asm.R1, m.told.FD()))
+	b.arg(asm.R2, keyAt)
+	b.arg(asm.R3, evTime)
+	b.add(asm.Mov.Imm(asm.R4, int32(ebpf.UpdateAny)), asm.FnMapUpdateElem.Call())
+	b.send(Leaving)
+	b.lost()
+	return b.finish()
+}
+
+// left tells that the call is over whose begin was told.
+func left(m maps, t *taskOffsets) asm.Instructions {
+	b := &builder{maps: m, task: t}
+	if t == nil {
+		return b.finish()
+	}
+	b.now()
+	b.who()
+	b.marks()
+	b.key(Leaving)
+	b.lookup(m.told, keyAt)
+	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
+	b.delete(m.told, keyAt)
+	b.send(Left)
+	b.lost()
 	return b.finish()
 }
 
@@ -231,7 +258,7 @@ func exiting(m maps, t *taskOffsets) asm.Instructions {
 	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
 	b.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0))
 	b.readKernel(scratch, 8, task, t.signal)
-	b.add(asm.LoadMem(task, frame, scratch, asm.DWord), asm.StoreImm(frame, scratch, 0, asm.DWord))
+	b.add(asm.LoadMem(task, frame, scratch, asm.DWord))
 	b.readKernel(scratch, 4, task, t.live)
 	b.add(
 		asm.LoadMem(asm.R1, frame, scratch, asm.Word),

@@ -140,6 +140,8 @@ var kinds = map[cudaprobe.Kind]sensor.Kind{
 	cudaprobe.ContextCalled: sensor.ContextMade,
 	cudaprobe.Launched:      sensor.Launched,
 	cudaprobe.Done:          sensor.WorkDone,
+	cudaprobe.Leaving:       sensor.Leaving,
+	cudaprobe.Left:          sensor.Left,
 	cudaprobe.Exiting:       sensor.Exiting,
 }
 

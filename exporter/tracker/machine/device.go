@@ -154,12 +154,27 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 			return
 		}
 		o.restored = false
+	case o.listed && p.leaving != nil && now.Sub(p.leaving.Time) < leaveLimit:
+		// It is about to say exactly when it has left.
 	case o.listed:
-		m.end(p, task.Ended, task.Mark{Time: now, Source: task.SourceDevice,
-			ErrorBound: task.SecondsOf(now.Sub(p.listedAt))})
+		m.end(p, task.Ended, p.leave(now))
 	default:
 		m.waitForListing(p, now)
 	}
+}
+
+// leaveLimit is how long the end of a task may wait for the end of the call that
+// destroys its context.
+const leaveLimit = 2 * time.Second
+
+// leave is the end of a process that the device lists no more: when it was
+// through with destroying a context, if it did that since it was last listed;
+// else now, or up to one reading earlier.
+func (p *process) leave(now time.Time) task.Mark {
+	if p.left != nil && !p.left.Time.Before(p.listedAt) {
+		return *p.left
+	}
+	return task.Mark{Time: now, Source: task.SourceDevice, ErrorBound: task.SecondsOf(now.Sub(p.listedAt))}
 }
 
 // firstSight is the start as the device alone can tell it.

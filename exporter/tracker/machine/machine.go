@@ -157,6 +157,12 @@ func (m *Machine) Sensor(ev sensor.Event) {
 		m.launched(p, mark)
 	case sensor.WorkDone:
 		m.workDone(p, mark)
+	case sensor.Leaving:
+		p.leaving = &mark
+		return
+	case sensor.Left:
+		p.leaving, p.left = nil, &mark
+		return
 	case sensor.Exiting:
 		m.exiting(p, mark)
 		return

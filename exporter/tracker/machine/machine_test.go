@@ -124,6 +124,27 @@ func TestEnd(t *testing.T) {
 			w.exit(4.1, pid)
 			w.list(4.2, gpuA)
 		}, 4, task.SourceUprobe},
+		{"destroys its context, told to the end", func(w *world) {
+			w.sense(4, pid, sensor.Leaving)
+			w.list(4.02, gpuA) // the driver lists it no more
+			w.one()
+			w.sense(4.06, pid, sensor.Left)
+			w.list(4.08, gpuA)
+		}, 4.06, task.SourceUprobe},
+		{"destroys its context and exits", func(w *world) {
+			w.sense(4, pid, sensor.Leaving)
+			w.list(4.02, gpuA)
+			w.sense(4.06, pid, sensor.Left)
+			w.sense(4.061, pid, sensor.Exiting)
+			w.list(4.08, gpuA)
+			w.exit(4.1, pid)
+		}, 4.061, task.SourceUprobe},
+		{"destroys one of its contexts", func(w *world) {
+			w.sense(4, pid, sensor.Leaving)
+			w.sense(4.06, pid, sensor.Left)
+			w.list(4.1, gpuA, pid)
+			w.list(5, gpuA, pid)
+		}, 0, ""},
 		{"leaves the list while alive", func(w *world) { w.list(4, gpuA); w.exit(9, pid) }, 4, task.SourceDevice},
 		{"the device does not answer", func(w *world) { w.m.DeviceDown("hangs") }, 0, ""},
 		{"the list of its GPU cannot be read", func(w *world) {

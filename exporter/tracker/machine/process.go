@@ -33,9 +33,13 @@ type process struct {
 	// computes nothing for it any more. closed: its last task ended so. The device
 	// goes on to list it until the driver has taken everything away.
 	exiting *task.Mark
-	closed  bool
-	open    *openTask
-	number  int64 // of the last task, in its id
+	// leaving is when it began to destroy a context, until it is through, and left
+	// when it last was. The driver takes some 60 ms for it and lists the process
+	// no more from somewhere in between.
+	leaving, left *task.Mark
+	closed        bool
+	open          *openTask
+	number        int64 // of the last task, in its id
 }
 
 // openTask is the unfinished task of a process.
