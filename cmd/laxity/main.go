@@ -78,6 +78,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	c.addUp()
 	c.addDemo()
 	c.addViews()
+	c.addWhy()
 	c.addPlacement()
 	c.addBench()
 	c.addHidden()

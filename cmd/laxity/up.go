@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/cmd/laxity/internal/engine"
@@ -41,7 +42,11 @@ func (c *cli) addUp() {
 	cmd := c.command("up", upHelp, func(ctx context.Context, log *slog.Logger) error {
 		o.Logger = log
 		o.Config.Arbitrate = actuator.Arbitration(arbitrate)
-		o.AllowRemote = *exporters.WebConfigFile != ""
+		demands, err := auth.ReadWebConfig(*exporters.WebConfigFile)
+		if err != nil {
+			return err
+		}
+		o.AllowRemote = demands.Everybody()
 		return up(ctx, o, exporters, address, log)
 	})
 	cmd.Flag("node", "Name of this machine in metrics and snapshots. Default: the host name.").StringVar(&o.Node)
@@ -51,7 +56,9 @@ func (c *cli) addUp() {
 	cmd.Flag("state-dir", "Folder for what must survive a restart: deadlines, history, holds.").Default(defaultStateDir()).StringVar(&o.StateDir)
 	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&o.RuleFiles)
 	cmd.Flag("interval", "Time between evaluations of the rules.").Default(engine.DefaultInterval.String()).DurationVar(&o.Interval)
-	cmd.Flag("policy", "Who may use a contended GPU: fifo (one at a time, in order of start) or p3 (more while it is not fully used).").Default("fifo").EnumVar(&o.Config.Policy, actuator.Policies...)
+	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&o.LockDir)
+	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, actuator.Shares...)...)
+	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(actuator.DefaultPolicy).EnumVar(&o.Config.Policy, actuator.Policies...)
 	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
 	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(actuator.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
 	cmd.Flag("ranking", "How a new container's node is chosen: paper or predictive (laxity nodes --help).").Default(string(placement.Paper)).EnumVar((*string)(&o.Ranking), placement.Methods...)

@@ -60,7 +60,9 @@ type Options struct {
 	OnAlert func(webhook.Alert)
 	// Alerts and changes from other machines: only where they authenticate.
 	AllowRemote bool
-	Logger      *slog.Logger
+	// LockDir is as in actuator.Options.
+	LockDir string
+	Logger  *slog.Logger
 }
 
 // Stack is the wired parts. Its fields may be used while Run runs.
@@ -169,7 +171,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: filepath.Join(o.StateDir, "actuator"), Source: source{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost,
-		AllowRemote: o.AllowRemote, Metrics: metrics, Mount: []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register}, Logger: o.Logger.With("component", "actuator"),
+		LockDir: o.LockDir, AllowRemote: o.AllowRemote, Metrics: metrics, Mount: []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register}, Logger: o.Logger.With("component", "actuator"),
 	})
 }
 

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/cmd/laxity/internal/view"
+)
+
+const whyHelp = `Say why a container runs or waits now, and what was decided about it, latest last.
+
+  laxity why trainer-b
+
+Exit code 1: the actuator knows no such container, or does not answer.`
+
+// explanation is what `laxity why --json` prints.
+type explanation struct {
+	Container string                   `json:"container"`
+	Now       string                   `json:"now"`
+	State     *actuator.ContainerState `json:"state,omitempty"`
+	Hold      *journal.Hold            `json:"hold,omitempty"`
+	Notes     []string                 `json:"notes,omitempty"`
+	Decisions []decision.Decision      `json:"decisions"`
+}
+
+func (c *cli) addWhy() {
+	var (
+		address, container string
+		limit              int
+		asJSON             bool
+	)
+	cmd := c.command("why", whyHelp, func(ctx context.Context, _ *slog.Logger) error {
+		e, err := ask(ctx, strings.TrimRight(address, "/"), container, limit)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return writeJSON(c.out, e)
+		}
+		return e.write(c.out, time.Now(), width(c.out))
+	})
+	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Default("http://127.0.0.1:9871").Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
+	cmd.Flag("limit", "Most decisions to show.").Default("20").IntVar(&limit)
+	cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
+	cmd.Arg("container", "Name or id.").Required().StringVar(&container)
+	c.quiet["why"] = true
+}
+
+// ask puts together what the actuator knows of the container.
+func ask(ctx context.Context, base, container string, limit int) (explanation, error) {
+	var s actuator.State
+	e := explanation{Container: container, Decisions: []decision.Decision{}}
+	if err := getJSON(ctx, base+"/api/v1/state", &s); err != nil {
+		return e, err
+	}
+	q := url.Values{"container": {container}, "limit": {fmt.Sprint(max(1, limit))}}
+	if err := getJSON(ctx, base+"/api/v1/decisions?"+q.Encode(), &e.Decisions); err != nil {
+		return e, err
+	}
+	if i := slices.IndexFunc(s.Containers, func(c actuator.ContainerState) bool { return named(c.Name, c.ID, container) }); i >= 0 {
+		e.State, e.Container = &s.Containers[i], s.Containers[i].Name
+	}
+	if i := slices.IndexFunc(s.Holds, func(h journal.Hold) bool { return named(h.Container, h.ContainerID, container) }); i >= 0 {
+		e.Hold = &s.Holds[i]
+	}
+	if e.State == nil && e.Hold == nil && len(e.Decisions) == 0 {
+		return e, fmt.Errorf("the actuator at %s knows no container %q, and decided nothing about one; `laxity ps --all` lists them", base, container)
+	}
+	e.Now, e.Notes = e.now(), notes(s, e)
+	return e, nil
+}
+
+func named(name, id, ref string) bool {
+	return name == ref || id == ref || len(ref) >= 12 && strings.HasPrefix(id, ref)
+}
+
+// now says in a line how the container stands.
+func (e explanation) now() string {
+	switch s := e.State; {
+	case s == nil:
+		return "it does not run"
+	case s.Standing == "somebody":
+		return "paused, and not by Laxity: whoever paused it unpauses it"
+	case s.Waits != "":
+		return "waits: " + s.Waits
+	case e.Hold != nil:
+		return "held: " + e.Hold.Reason
+	case !s.Managed:
+		return "runs; it is only observed (no laxity.* label, or not on the allow-list)"
+	case s.NeverPause:
+		return "runs; it is labelled laxity.pause=never"
+	case s.Tasks == 0:
+		return "runs, and has no GPU task"
+	default:
+		return "runs: it is in turn, or nobody contends"
+	}
+}
+
+// notes are what else bears on it.
+func notes(s actuator.State, e explanation) []string {
+	var out []string
+	for _, why := range []string{s.Trouble, s.Breaker, s.Standby} {
+		if why != "" {
+			out = append(out, "nothing new is held: "+why)
+		}
+	}
+	for _, x := range s.Exemptions {
+		if e.State != nil && x.ContainerID == e.State.ID {
+			out = append(out, "it is not held for its present tasks: "+x.Reason)
+		}
+	}
+	for _, g := range s.GPUs {
+		if i := slices.Index(g.Line, e.Container); i >= 0 {
+			out = append(out, fmt.Sprintf("number %d of %d in line for %s, where %s may compute", i+1, len(g.Line), g.UUID, cmp.Or(strings.Join(g.Admitted, ", "), "nobody")))
+		}
+	}
+	return out
+}
+
+func (e explanation) write(w io.Writer, now time.Time, columns int) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", e.Container, e.Now)
+	if e.Hold != nil {
+		fmt.Fprintf(&b, "  held for %v, %v at most\n", now.Sub(e.Hold.Since).Round(time.Millisecond), e.Hold.Until.Sub(e.Hold.Since))
+	}
+	for _, n := range e.Notes {
+		fmt.Fprintf(&b, "  %s\n", n)
+	}
+	if len(e.Decisions) > 0 {
+		lines := [][]string{{"TIME", "DECISION", "RESULT", "WHY"}}
+		for _, d := range e.Decisions {
+			lines = append(lines, []string{d.Time.Local().Format("15:04:05.000"), string(d.Kind), string(d.Result), strings.TrimSpace(d.Alert + " " + d.Reason + " " + d.Error)})
+		}
+		b.WriteString("\n")
+		if err := view.Columns(&b, lines, columns, 3); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// getJSON asks the actuator.
+func getJSON(ctx context.Context, address string, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("the actuator does not answer (is laxity up, or laxity-actuator, running?): %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the actuator answers %s to %s", resp.Status, address)
+	}
+	return json.NewDecoder(resp.Body).Decode(v)
+}

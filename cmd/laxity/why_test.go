@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/plan"
+)
+
+// fakeActuator answers as one that holds trainer-b for trainer-a.
+func fakeActuator(t *testing.T) string {
+	t.Helper()
+	id := strings.Repeat("b", 64)
+	s := actuator.State{
+		GPUs:       []actuator.GPUState{{UUID: "GPU-1", Admitted: []string{"trainer-a"}, Line: []string{"trainer-b"}}},
+		Containers: []actuator.ContainerState{{ID: id, Name: "trainer-b", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "waits for trainer-a on GPU-1"}},
+		Holds:      []journal.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
+	}
+	all := []decision.Decision{{Kind: decision.Pause, Result: decision.Done, Container: "trainer-b", ContainerID: id, Reason: "waits for trainer-a on GPU-1", Time: time.Now()}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/api/v1/state", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(s) })
+	mux.HandleFunc("/api/v1/decisions", func(w http.ResponseWriter, r *http.Request) {
+		out := []decision.Decision{}
+		for _, d := range all {
+			if d.About(r.URL.Query().Get("container")) {
+				out = append(out, d)
+			}
+		}
+		_ = json.NewEncoder(w).Encode(out)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return "--actuator.url=" + server.URL
+}
+
+func TestWhy(t *testing.T) {
+	address := fakeActuator(t)
+	for _, ref := range []string{"trainer-b", strings.Repeat("b", 12)} {
+		code, out, stderr := laxity("why", address, ref)
+		if code != 0 {
+			t.Fatal(code, stderr)
+		}
+		for _, want := range []string{"trainer-b waits: waits for trainer-a on GPU-1", "number 1 of 1 in line for GPU-1, where trainer-a may compute", "pause", "done"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q is missing in\n%s", want, out)
+			}
+		}
+	}
+	code, out, _ := laxity("why", "--json", address, "trainer-b")
+	var e explanation
+	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil || len(e.Decisions) != 1 || e.Hold == nil {
+		t.Errorf("%d %v\n%s", code, err, out)
+	}
+}
+
+func TestWhyOfAStranger(t *testing.T) {
+	code, _, stderr := laxity("why", fakeActuator(t), "nobody")
+	if code != 1 || !strings.Contains(stderr, "laxity ps --all") {
+		t.Errorf("%d %s", code, stderr)
+	}
+	code, _, stderr = laxity("why", "--actuator.url=http://127.0.0.1:1", "x")
+	if code != 1 || !strings.Contains(stderr, "does not answer") {
+		t.Errorf("%d %s", code, stderr)
+	}
+}
