@@ -51,22 +51,39 @@ func measureEmbedded(ctx context.Context, env bench.Env, f *fleetOf) (rows []ben
 	}
 	rows = append(rows, count)
 
-	busy, stop := context.WithCancel(ctx)
-	var evaluating sync.WaitGroup
-	evaluating.Go(func() {
-		tick := time.NewTicker(f.interval)
+	source := prometheus.NewSource(engine)
+	for _, measure := range []func() ([]bench.Row, error){
+		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, quiet) },
+		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
+		func() ([]bench.Row, error) {
+			defer evaluating(ctx, engine, f.interval)()
+			return decisions(ctx, env, f.sizing, source, busy)
+		},
+	} {
+		more, err := measure()
+		rows = append(rows, more...)
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// evaluating evaluates by interval until stop is called.
+func evaluating(ctx context.Context, engine bench.Engine, interval time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
+			_, _, _ = engine.Evaluate(ctx) // it only has to be busy
 			select {
 			case <-tick.C:
-				_, _, _ = engine.Evaluate(busy) // it only has to be busy
-			case <-busy.Done():
+			case <-ctx.Done():
 				return
 			}
 		}
 	})
-	decided, err := decisions(ctx, env, f.sizing, prometheus.NewSource(engine))
-	stop()
-	evaluating.Wait()
-	return append(rows, decided...), err
+	return func() { cancel(); running.Wait() }
 }

@@ -43,6 +43,8 @@ func figures(rows []bench.Row) []bench.Figure {
 			out = append(out,
 				bench.Figure{Name: name("decision_median", "ms"), Value: p50, Unit: "ms", Against: asked, Ratio: p50 / 1000 / bench.Median(theirs), Runs: len(took)},
 				bench.Figure{Name: name("decision_p99", "ms"), Value: p99, Unit: "ms", Against: asked, Ratio: p99 / 1000 / bench.Quantile(theirs, 0.99), Runs: len(took)})
+			loaded := bench.Column(rows, "seconds", of(way, busy, n))
+			out = append(out, bench.Figure{Name: name("decision_busy_p99", "ms"), Value: 1000 * bench.Quantile(loaded, 0.99), Unit: "ms", Runs: len(loaded)})
 			rules := bench.Column(rows, "seconds", of(way, "evaluation", n))
 			out = append(out, bench.Figure{Name: name("rules", "ms"), Value: 1000 * bench.Median(rules), Unit: "ms", Runs: len(rules)})
 			memory := bench.Column(rows, "bytes", of(way, "memory", n))
@@ -71,15 +73,16 @@ func growth(rows []bench.Row, way, kind string) bench.Figure {
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"NODES", "WAY", "DECISION ms", "p99", "EXPLAINED ms", "RULES ms", "MEMORY MiB", "SERIES A NODE"}}
+	lines := [][]string{{"NODES", "WAY", "DECISION ms", "p99", "BUSY ms", "p99", "EXPLAINED ms", "RULES ms", "MEMORY MiB", "SERIES A NODE"}}
 	ms := func(v []float64, q float64) string { return bench.Number(1000 * bench.Quantile(v, q)) }
 	for _, n := range sizesOf(rows) {
 		for _, way := range []string{embedded, server, asked} {
 			if i := slices.IndexFunc(rows, of(way, "skipped", n)); i >= 0 {
-				lines = append(lines, []string{bench.Number(n), way, rows[i].Str("reason"), "", "", "", "", ""})
+				lines = append(lines, []string{bench.Number(n), way, rows[i].Str("reason"), "", "", "", "", "", "", ""})
 				continue
 			}
 			took := bench.Column(rows, "seconds", of(way, "decision", n))
+			loaded := bench.Column(rows, "seconds", of(way, busy, n))
 			if len(took) == 0 {
 				continue
 			}
@@ -87,7 +90,7 @@ func table(rows []bench.Row) [][]string {
 			if i := slices.IndexFunc(rows, func(r bench.Row) bool { return of(way, "explained", n)(r) && r.Str("error") != "" }); i >= 0 {
 				explained, _, _ = strings.Cut(rows[i].Str("error"), ";")
 			}
-			lines = append(lines, []string{bench.Number(n), way, ms(took, 0.5), ms(took, 0.99), explained,
+			lines = append(lines, []string{bench.Number(n), way, ms(took, 0.5), ms(took, 0.99), ms(loaded, 0.5), ms(loaded, 0.99), explained,
 				ms(bench.Column(rows, "seconds", of(way, "evaluation", n)), 0.5),
 				bench.Number(bench.Median(bench.Column(rows, "bytes", of(way, "memory", n))) / (1 << 20)),
 				bench.Number(bench.Quantile(bench.Column(rows, "series_per_node", of(way, "series", n)), 1))})

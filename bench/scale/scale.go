@@ -20,10 +20,17 @@ import (
 const about = `Simulated nodes, each with 4 GPUs and 8 containers, made up by the exporter's own collector: every
 series that a real one exposes. The repository's rules run in the engine of ` + "`laxity up`" + ` and in a real
 Prometheus server, which scrapes pages of 100 nodes each. Decision: from the question (a deadline,
-a size) to node and GPU, while scraping and rules go on: Prometheus orders the nodes and the facts
-of the first 32 are read and judged. Explained: every node with its reasons. Asked: P2's master,
+a size) to node and GPU: Prometheus orders the nodes, and the facts of the first 8 are read and
+judged; between scrapes and evaluations, and (busy) while they go on, on the same cores. Explained: every node with its reasons. Asked: P2's master,
 which asks every node, sorts and takes the first; here all on one host, 64 at once, so without a
 network's delay and without the monitoring that each node does. Memory is RssAnon.`
+
+// Kinds of decisions: while nothing else goes on, and during scrapes and
+// evaluations.
+const (
+	quiet = "decision"
+	busy  = "busy decision"
+)
 
 // Ways that are compared.
 const (
@@ -73,7 +80,7 @@ func sizings(env bench.Env) ([]sizing, error) {
 		s := sizing{nodes: n, decisions: decisions, evaluations: 5, explained: 10, interval: time.Second}
 		switch {
 		case n > 2000:
-			s.interval, s.explained = 20*time.Second, 3
+			s.interval, s.explained, s.evaluations = 20*time.Second, 3, 3
 		case n > 200:
 			s.interval = 5 * time.Second
 		}
@@ -146,11 +153,15 @@ func requests(seed uint64, n int) []placement.Request {
 	return out
 }
 
-// decisions asks where to place containers, spread over two intervals of scrapes
-// and evaluations, so that some questions meet them.
-func decisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.Source) ([]bench.Row, error) {
+// decisions asks where to place containers. While scrapes and evaluations go on
+// (kind busy) the questions are spread over two intervals, so that some meet them.
+func decisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.Source, kind string) ([]bench.Row, error) {
 	var rows []bench.Row
-	gap := time.NewTicker(2 * s.interval / time.Duration(s.decisions))
+	pause := time.Millisecond
+	if kind == busy {
+		pause = 2 * s.interval / time.Duration(s.decisions)
+	}
+	gap := time.NewTicker(pause)
 	defer gap.Stop()
 	for _, req := range requests(env.Seed, s.decisions) {
 		begin := time.Now()
@@ -159,13 +170,19 @@ func decisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.
 			return rows, err
 		}
 		best, ok := placement.Rank(nodes, req, time.Now()).Best()
-		rows = append(rows, bench.Row{"kind": "decision", "seconds": time.Since(begin).Seconds(), "found": ok, "node": best.Node.Name})
+		rows = append(rows, bench.Row{"kind": kind, "seconds": time.Since(begin).Seconds(), "found": ok, "node": best.Node.Name})
 		select {
 		case <-gap.C:
 		case <-ctx.Done():
 			return rows, ctx.Err()
 		}
 	}
+	return rows, nil
+}
+
+// explanations asks for every node with its reasons.
+func explanations(ctx context.Context, s sizing, source *prometheus.Source) ([]bench.Row, error) {
+	var rows []bench.Row
 	for range s.explained {
 		begin := time.Now()
 		nodes, err := source.Nodes(ctx)

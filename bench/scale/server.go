@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -64,8 +63,25 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 	if err != nil {
 		return rows, err
 	}
-	decided, err := decisions(ctx, env, f.sizing, prometheus.NewSource(p.client))
-	return append(append(rows, count), decided...), err
+	rows = append(rows, count)
+	source := prometheus.NewSource(p.client)
+	for _, measure := range []func() ([]bench.Row, error){
+		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, busy) },
+		func() ([]bench.Row, error) {
+			if err := p.rest(ctx); err != nil {
+				return nil, err
+			}
+			return decisions(ctx, env, f.sizing, source, quiet)
+		},
+		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
+	} {
+		more, err := measure()
+		rows = append(rows, more...)
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
 }
 
 // pageServer answers scrapes: /page/K has the K-th hundred of nodes.
@@ -90,32 +106,67 @@ type promServer struct {
 	cmd    *exec.Cmd
 	url    string
 	client *prometheus.Client
+	config string
 	log    string
+	write  func(interval time.Duration) error // the configuration
 	ended  chan error
 }
 
-func startServer(ctx context.Context, program, dir, target string, s sizing) (*promServer, error) {
+func writeConfig(file, rules, target string, nodes int, interval time.Duration) error {
 	var config strings.Builder
-	interval := s.interval.String()
-	fmt.Fprintf(&config, "global: {scrape_interval: %s, scrape_timeout: %s, evaluation_interval: %s}\nrule_files: [%s]\nscrape_configs:\n",
-		interval, interval, interval, filepath.Join(dir, "rules", "*.yml"))
-	for page := range (s.nodes + nodesPerPage - 1) / nodesPerPage {
-		// The job's name is the exporter's for the first; a job has one path.
+	fmt.Fprintf(&config, "global: {scrape_interval: %[1]s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%[2]s]\nscrape_configs:\n",
+		interval, filepath.Join(rules, "*.yml"))
+	for page := range (nodes + nodesPerPage - 1) / nodesPerPage {
 		fmt.Fprintf(&config, "- {job_name: page-%d, metrics_path: /page/%d, honor_labels: true, static_configs: [{targets: ['%s'], labels: {job: laxity-exporter}}]}\n",
 			page, page, target)
 	}
-	if err := os.CopyFS(filepath.Join(dir, "rules"), rulesOnly()); err != nil {
+	return os.WriteFile(file, []byte(config.String()), 0o600)
+}
+
+// rest makes the server scrape and evaluate once an hour, and waits until it does
+// nothing any more. What it knows counts for five minutes.
+func (p *promServer) rest(ctx context.Context) error {
+	if err := errors.Join(p.write(time.Hour), p.cmd.Process.Signal(syscall.SIGHUP)); err != nil {
+		return err
+	}
+	last, err := bench.ReadUsage(p.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	for range 60 {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		now, err := bench.ReadUsage(p.cmd.Process.Pid)
+		if err != nil {
+			return err
+		}
+		if now.CPU-last.CPU < 100*time.Millisecond {
+			return nil
+		}
+		last = now
+	}
+	return errors.New("prometheus does not come to rest within a minute")
+}
+
+func startServer(ctx context.Context, program, dir, target string, s sizing) (*promServer, error) {
+	if err := os.CopyFS(filepath.Join(dir, "rules"), rules.FS); err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
+	p := &promServer{config: filepath.Join(dir, "prometheus.yml"), log: filepath.Join(dir, "prometheus.log"), ended: make(chan error, 1)}
+	p.write = func(interval time.Duration) error {
+		return writeConfig(p.config, filepath.Join(dir, "rules"), target, s.nodes, interval)
+	}
+	if err := p.write(s.interval); err != nil {
 		return nil, err
 	}
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	p := &promServer{url: "http://" + address, log: filepath.Join(dir, "prometheus.log"), ended: make(chan error, 1)}
+	p.url = "http://" + address
 	if p.client, err = prometheus.NewClient(p.url, nil); err != nil {
 		return nil, err
 	}
@@ -124,7 +175,7 @@ func startServer(ctx context.Context, program, dir, target string, s sizing) (*p
 		return nil, err
 	}
 	defer out.Close()
-	p.cmd = exec.CommandContext(ctx, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+	p.cmd = exec.CommandContext(ctx, program, "--config.file="+p.config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn")
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -134,8 +185,6 @@ func startServer(ctx context.Context, program, dir, target string, s sizing) (*p
 	go func() { p.ended <- p.cmd.Wait() }()
 	return p, nil
 }
-
-func rulesOnly() fs.FS { return rules.FS }
 
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

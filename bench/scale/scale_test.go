@@ -1,0 +1,80 @@
+package scale
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/bench"
+)
+
+// The simulated nodes are what they are said to be, and the same for a seed.
+func TestFleet(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	f, err := newFleet(1, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := newFleet(1, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range f.pages {
+		count := map[string]int{}
+		for _, mf := range f.families[k] {
+			count[mf.GetName()] = len(mf.GetMetric())
+		}
+		if count["gpu_memory_total_bytes"] != gpusPerNode || count["gpu_container_info"] != containersPerNode || count["gpu_tasks"] != 4*containersPerNode {
+			t.Fatalf("node %d has %v", k, count)
+		}
+		if len(f.families[k]) != len(again.families[k]) {
+			t.Errorf("node %d differs for the same seed", k)
+		}
+	}
+	page := f.page(70)
+	if bytes.Contains(page, []byte(placeholder)) || !bytes.Contains(page, []byte(`gpu_memory_total_bytes{node="n00070",gpu="`)) {
+		t.Errorf("page: %.300s", page)
+	}
+}
+
+func TestFigures(t *testing.T) {
+	var rows []bench.Row
+	for _, n := range []float64{1000, 10000} {
+		for i := range 101 {
+			rows = append(rows, bench.Row{"way": server, "kind": quiet, "nodes": n, "seconds": n / 1e6 * float64(i)})
+		}
+		rows = append(rows, bench.Row{"way": server, "kind": "evaluation", "nodes": n, "seconds": n / 1000},
+			bench.Row{"way": server, "kind": "series", "nodes": n, "series_per_node": 300.0})
+	}
+	got := map[string]float64{}
+	for _, f := range (Experiment().FiguresOf)(rows) {
+		got[f.Name] = f.Value
+	}
+	for name, want := range map[string]float64{"decision_p99_ms_10000": 990, "decision_median_ms_1000": 50, "decision_growth": 1, "evaluation_growth": 1, "series_per_node": 300} {
+		if math.Abs(got[name]-want) > 1e-9 {
+			t.Errorf("%s = %v, want %v", name, got[name], want)
+		}
+	}
+	if _, ok := got["decision_p99_embedded_ms_1000"]; ok {
+		t.Error("a figure of what was not measured")
+	}
+}
+
+func TestAskedFindsANode(t *testing.T) {
+	rows, err := measureAsked(t.Context(), bench.Env{}, &fleetOf{sizing: sizing{nodes: 100, decisions: 2}})
+	if err != nil || len(rows) != 2 || rows[0].Num("found") != 1 {
+		t.Errorf("%v %v", rows, err)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for _, bad := range []map[string]string{{"nodes": "ten"}, {"nodes": "5"}, {"decisions": "0"}} {
+		if _, err := sizings(bench.Env{Args: bad}); err == nil {
+			t.Errorf("%v was taken", bad)
+		}
+	}
+	if s, err := sizings(bench.Env{Quick: true}); err != nil || len(s) != 2 {
+		t.Errorf("%v %v", s, err)
+	}
+}
