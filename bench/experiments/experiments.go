@@ -8,14 +8,17 @@ import (
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
+	"github.com/laxity/laxity/bench/gate"
 	"github.com/laxity/laxity/bench/overhead"
+	"github.com/laxity/laxity/bench/placement"
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
 )
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment(), scale.Experiment(), policies.Experiment()}
+	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment(),
+		placement.Placements(), placement.Quality(), scale.Experiment(), policies.Experiment(), gate.Experiment()}
 }
 
 // Names returns their names.

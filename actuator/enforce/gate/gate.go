@@ -59,7 +59,9 @@ type Options struct {
 	// Assume is for how long a process that was there before its container was
 	// given counts as computing though nothing is seen of it; 2 s by default.
 	Assume time.Duration
-	Logger *slog.Logger
+	// Attached is told how long it took to put the probes on a process; may be nil.
+	Attached func(pid int, took time.Duration)
+	Logger   *slog.Logger
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
 }

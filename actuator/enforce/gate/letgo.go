@@ -106,3 +106,6 @@ func sweep(record *cudaprobe.Record, proc string, sent map[cudaprobe.HeldProcess
 func sameStart(recorded time.Duration, ticks uint64) bool {
 	return recorded == 0 || uint64(recorded/(10*time.Millisecond)) == ticks
 }
+
+// Forget removes the record of this name. Nobody must be on it.
+func Forget(name string) error { return cudaprobe.RemoveRecord(cudaprobe.PinFolder(name)) }

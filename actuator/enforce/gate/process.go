@@ -45,8 +45,12 @@ func (g *Gate) adopt(pid int, c *container, busy bool) {
 	if p == nil {
 		return
 	}
+	begun := time.Now()
 	err := g.kernel.Gate(pid, busy)
 	if err == nil {
+		if g.o.Attached != nil {
+			g.o.Attached(pid, time.Since(begun))
+		}
 		return
 	}
 	g.mu.Lock()
