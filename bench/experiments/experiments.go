@@ -10,7 +10,6 @@ import (
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/gate"
 	"github.com/laxity/laxity/bench/overhead"
-	"github.com/laxity/laxity/bench/placement"
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
 )
@@ -18,7 +17,7 @@ import (
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment(),
-		placement.Placements(), placement.Quality(), scale.Experiment(), policies.Experiment(), gate.Experiment()}
+		scale.Experiment(), policies.Experiment(), gate.Experiment()}
 }
 
 // Names returns their names.
