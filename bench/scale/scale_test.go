@@ -38,6 +38,26 @@ func TestFleet(t *testing.T) {
 	}
 }
 
+// Series stay in bounds: 400 a node, of which the rules record about 90 (the
+// experiment counts them). The text has more than native histograms do.
+func TestSeriesOfANode(t *testing.T) {
+	f, err := newFleet(1, time.Unix(1_800_000_000, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, page := range f.pages {
+		n := 0
+		for line := range bytes.Lines(page) {
+			if line[0] != '#' {
+				n++
+			}
+		}
+		if n > 310 {
+			t.Errorf("the exporter of node %d exposes %d series; 310 are left to it of 400", k, n)
+		}
+	}
+}
+
 func TestFigures(t *testing.T) {
 	var rows []bench.Row
 	for _, n := range []float64{1000, 10000} {
