@@ -16,7 +16,7 @@ func WorkOf(req Request) *Work {
 	if req.Deadline <= 0 {
 		return nil
 	}
-	w := &Work{Container: "a promised one", Due: req.Deadline, Left: req.Estimate}
+	w := &Work{Container: "a reserved container", Due: req.Deadline, Left: req.Estimate}
 	if w.Left <= 0 {
 		w.Left = w.Due
 	}

@@ -75,8 +75,11 @@ func memoryShort(g *GPU, need uint64) string {
 }
 
 func workBefore(req Request, before, need task.Seconds) string {
-	return "time short (due in " + span(req.Deadline.Duration()) + ", needs " + needs(req, need) +
-		" after " + span(before.Duration()) + " of work that is due earlier)"
+	text := "time short (due in " + span(req.Deadline.Duration()) + ", needs " + needs(req, need)
+	if before > 0 {
+		text += " after " + span(before.Duration()) + " of work that is due earlier"
+	}
+	return text + ")"
 }
 
 func wouldMiss(w Work, slack, need task.Seconds) string {

@@ -26,10 +26,8 @@ type source struct {
 	err   error
 }
 
-func (s *source) Nodes(context.Context) ([]placement.Node, error) { return s.nodes, s.err }
-
-func (s *source) Tenants(context.Context, []string) (map[string]placer.Tenant, error) {
-	return nil, s.err
+func (s *source) Facts(context.Context, []string) ([]placement.Node, map[string]placer.Tenant, error) {
+	return s.nodes, nil, s.err
 }
 
 func (s *source) Estimate(context.Context, string) (task.Seconds, error) { return 3, s.err }

@@ -91,20 +91,13 @@ func (v *view) read(ctx context.Context, p *Placer) error {
 			ids = append(ids, e.Container)
 		}
 	}
-	if len(ids) > 0 {
-		slices.Sort(ids)
-		// Before the nodes: what a container takes meanwhile then counts twice,
-		// not never.
-		var err error
-		if v.tenants, err = p.o.Source.Tenants(ctx, ids); err != nil {
-			return err
-		}
-	}
-	nodes, err := p.o.Source.Nodes(ctx)
+	slices.Sort(ids)
+	nodes, tenants, err := p.o.Source.Facts(ctx, ids)
 	if err != nil {
 		return err
 	}
-	v.nodes = slices.Clone(nodes)
+	v.tenants = tenants
+	v.nodes = slices.Clone(nodes) // they are changed here, and may be shared
 	for i := range v.nodes {
 		v.nodes[i].GPUs = slices.Clone(v.nodes[i].GPUs)
 	}
@@ -133,7 +126,8 @@ func (p *Placer) confirm(v *view) {
 			p.seen[id] = v.now
 		case known:
 			p.seen[id] = v.now
-		case e.State == ledger.Confirmed && p.lost(v, e):
+		case p.seen[id].IsZero() && e.State == ledger.Created: // it has just been made
+		case p.lost(v, e):
 			p.o.Logger.Info("Placement ended with its container", "placement", id, "node", e.Node)
 			v.forget(id)
 		}

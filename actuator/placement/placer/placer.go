@@ -29,11 +29,11 @@ type Tenant struct {
 
 // Source is where the facts come from.
 type Source interface {
-	placement.Source
-	// Tenants returns those of these containers (by id) that are known. It MUST
-	// return an error rather than a part of them. What Nodes returns when called
-	// after it MUST be at least as new.
-	Tenants(ctx context.Context, ids []string) (map[string]Tenant, error)
+	// Facts returns the nodes, in the order of their names, and those of these
+	// containers (by id) that are known. Both MUST be of one moment: what a
+	// container holds would else count twice, or never. It MUST return an error
+	// rather than a part.
+	Facts(ctx context.Context, ids []string) ([]placement.Node, map[string]Tenant, error)
 	// Estimate returns how long a task of this image takes; 0 is not known.
 	Estimate(ctx context.Context, image string) (task.Seconds, error)
 }

@@ -32,13 +32,7 @@ type world struct {
 	history map[string]task.Seconds
 }
 
-func (w *world) Nodes(context.Context) ([]placement.Node, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.nodes, w.err
-}
-
-func (w *world) Tenants(_ context.Context, ids []string) (map[string]placer.Tenant, error) {
+func (w *world) Facts(_ context.Context, ids []string) ([]placement.Node, map[string]placer.Tenant, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := map[string]placer.Tenant{}
@@ -47,7 +41,7 @@ func (w *world) Tenants(_ context.Context, ids []string) (map[string]placer.Tena
 			out[id] = t
 		}
 	}
-	return out, w.err
+	return w.nodes, out, w.err
 }
 
 func (w *world) Estimate(_ context.Context, image string) (task.Seconds, error) {

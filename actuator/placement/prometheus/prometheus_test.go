@@ -129,3 +129,36 @@ func TestClient(t *testing.T) {
 		}
 	}
 }
+
+func TestFacts(t *testing.T) {
+	asked := ""
+	source := prometheus.NewSource(querier(func(expr string) (model.Vector, error) {
+		asked = expr
+		tenant := func(fact, id, gpu string, v float64) *model.Sample {
+			return &model.Sample{Metric: model.Metric{"fact": model.LabelValue(fact), "id": model.LabelValue(id), "gpu": model.LabelValue(gpu), "node": "a"}, Value: model.SampleValue(v)}
+		}
+		return model.Vector{
+			sample("node:fresh:bool", "a", "", 1), sample("gpu_memory_total_bytes", "a", "0", 80), sample("node_gpu:open:bool", "a", "0", 1),
+			{Metric: model.Metric{model.MetricNameLabel: "node_gpu_container:due:seconds", "node": "a", "gpu": "0", "container": "web"}, Value: 5},
+			{Metric: model.Metric{model.MetricNameLabel: "node_gpu_container:work:seconds", "node": "a", "gpu": "0", "container": "web"}, Value: 3},
+			{Metric: model.Metric{model.MetricNameLabel: "gpu_info", "node": "a", "gpu": "0", "index": "2", "name": "H200", "driver": "580"}, Value: 1},
+			tenant("known", "c1", "", 1), tenant("memory", "c1", "0", 7), tenant("tasks", "c1", "", 2), tenant("known", "c2", "", 1),
+		}, nil
+	}))
+	nodes, tenants, err := source.Facts(t.Context(), []string{"c1", "c2"})
+	if err != nil || len(nodes) != 1 || len(nodes[0].GPUs) != 1 {
+		t.Fatalf("%+v, %v", nodes, err)
+	}
+	if g := nodes[0].GPUs[0]; !g.Open || g.MemoryTotal != 80 || g.Index != 2 || g.Name != "H200" || len(g.Work) != 1 || g.Work[0].Left != 3 || g.Work[0].Due != 5 {
+		t.Errorf("GPU = %+v", g)
+	}
+	if len(tenants) != 2 || tenants["c1"].Memory["0"] != 7 || tenants["c1"].Tasks != 2 || tenants["c2"].Tasks != 0 {
+		t.Errorf("tenants = %+v", tenants)
+	}
+	if !strings.Contains(asked, `id=~"c1|c2"`) {
+		t.Errorf("asked %s", asked)
+	}
+	if e, err := source.Estimate(t.Context(), `a"b`); err != nil || e != 1 || !strings.Contains(asked, `{image="a\"b"}`) {
+		t.Errorf("estimate = %v, %v: %s", e, err, asked)
+	}
+}

@@ -45,6 +45,10 @@ func (s *Source) Nodes(ctx context.Context) ([]placement.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("placement: %w", err)
 	}
+	return known(v)
+}
+
+func known(v model.Vector) ([]placement.Node, error) {
 	nodes := parse(v)
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("placement: %w: check that it loads rules/recording.yml, and that it scrapes the exporters with a target label `node`", ErrNoNodes)

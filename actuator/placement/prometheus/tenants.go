@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -17,28 +18,37 @@ import (
 var _ placer.Source = (*Source)(nil)
 
 // tenantsQuery asks of containers, by id, whether they are known, what they hold
-// on each GPU and how many tasks they have. One query, so that the answers are of
-// one moment.
+// on each GPU and how many tasks they have. It is asked together with Query, as one
+// query, so that the answers are of one moment.
 const tenantsQuery = `label_replace(max by (node, container, id) (gpu_container_info{id=~%[1]q}), "fact", "known", "", "")
 or label_replace(node_gpu_container:memory_used:bytes * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{id=~%[1]q}), "fact", "memory", "", "")
 or label_replace(sum by (node, container) (gpu_tasks) * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{id=~%[1]q}), "fact", "tasks", "", "")`
 
-// Tenants implements placer.Source.
-func (s *Source) Tenants(ctx context.Context, ids []string) (map[string]placer.Tenant, error) {
-	quoted := make([]string, len(ids))
-	for i, id := range ids {
-		quoted[i] = regexp.QuoteMeta(id)
+// Facts implements placer.Source.
+func (s *Source) Facts(ctx context.Context, ids []string) ([]placement.Node, map[string]placer.Tenant, error) {
+	expr := Query
+	if len(ids) > 0 {
+		quoted := make([]string, len(ids))
+		for i, id := range ids {
+			quoted[i] = regexp.QuoteMeta(id)
+		}
+		expr += "\nor " + fmt.Sprintf(tenantsQuery, strings.Join(quoted, "|"))
 	}
-	v, err := s.querier.Query(ctx, fmt.Sprintf(tenantsQuery, strings.Join(quoted, "|")), time.Time{})
+	v, err := s.querier.Query(ctx, expr, time.Time{})
 	if err != nil {
-		return nil, fmt.Errorf("placement: %w", err)
+		return nil, nil, fmt.Errorf("placement: %w", err)
 	}
-	return tenants(v), nil
+	nodes, err := known(v)
+	return nodes, tenants(v), err
 }
 
+// tenants reads the series that have the label fact.
 func tenants(v model.Vector) map[string]placer.Tenant {
 	out := map[string]placer.Tenant{}
 	for _, s := range v {
+		if s.Metric["fact"] == "" {
+			continue
+		}
 		id := string(s.Metric["id"])
 		t := out[id]
 		switch s.Metric["fact"] {
