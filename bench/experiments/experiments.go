@@ -10,6 +10,7 @@ import (
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/gate"
 	"github.com/laxity/laxity/bench/overhead"
+	"github.com/laxity/laxity/bench/placement"
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
 )
@@ -17,7 +18,8 @@ import (
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment(),
-		scale.Experiment(), policies.Experiment(), gate.Experiment()}
+		scale.Experiment(), policies.Experiment(), gate.Experiment(),
+		placement.Placements(), placement.Quality()}
 }
 
 // Names returns their names.
