@@ -157,6 +157,21 @@ func (n *node) remove(id string) {
 // start runs the actuator, with its own guardian.
 func (n *node) start(args ...string) {
 	n.Helper()
+	n.launch(args...)
+	n.await("the actuator is ready", func() bool {
+		resp, err := http.Get("http://" + n.address + "/-/ready")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode == http.StatusOK || strings.Contains(string(body), "engine") // away, or another's
+	})
+}
+
+// launch is start without awaiting that it is ready.
+func (n *node) launch(args ...string) {
+	n.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		n.Fatal(err)
@@ -177,15 +192,6 @@ func (n *node) start(args ...string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		n.await("the guardian has ended too", func() bool { return !journal.Taken(journal.GuardianLock(n.dir)) })
-	})
-	n.await("the actuator is ready", func() bool {
-		resp, err := http.Get("http://" + n.address + "/-/ready")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		return resp.StatusCode == http.StatusOK || strings.Contains(string(body), "engine") // away, or another's
 	})
 }
 

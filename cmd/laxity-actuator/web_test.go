@@ -1,0 +1,146 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority signs certificates for one test.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: t.TempDir()}
+	a.issue("ca")
+	return a
+}
+
+// issue writes NAME.crt and NAME.key; the first one signs itself and the others.
+func (a *authority) issue(name string) (crt, key string) {
+	a.t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IsCA: a.cert == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	if a.cert == nil {
+		a.cert, a.key = template, private
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	raw, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	crt, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
+	for path, block := range map[string]*pem.Block{crt: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "EC PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	return crt, key
+}
+
+// client trusts the authority and shows the certificate of this name, if any.
+func (a *authority) client(name string) *http.Client {
+	a.t.Helper()
+	pool := x509.NewCertPool()
+	ca, err := os.ReadFile(filepath.Join(a.dir, "ca.crt"))
+	if err != nil || !pool.AppendCertsFromPEM(ca) {
+		a.t.Fatal(err)
+	}
+	c := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	if name != "" {
+		crt, key := a.issue(name)
+		pair, err := tls.LoadX509KeyPair(crt, key)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: c}}
+}
+
+const emptyMessage = `{"version":"4","alerts":[]}`
+
+func postTo(c *http.Client, address string, change func(*http.Request)) int {
+	req, err := http.NewRequest(http.MethodPost, address+"/api/v1/alerts", strings.NewReader(emptyMessage))
+	if err != nil {
+		return -1
+	}
+	if change != nil {
+		change(req)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestPasswords(t *testing.T) {
+	n := newNode(t)
+	// The hash of "test", as in exporter-toolkit's documentation.
+	n.launch("--web.config.file=" + write(t, "basic_auth_users: {alice: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay}"))
+	with := func(password string) int {
+		return postTo(http.DefaultClient, "http://"+n.address, func(r *http.Request) { r.SetBasicAuth("alice", password) })
+	}
+	n.await("it lets alice in", func() bool { return with("test") == http.StatusOK })
+	if code := with("tset"); code != http.StatusUnauthorized {
+		t.Errorf("with a wrong password: %d", code)
+	}
+	if code := postTo(http.DefaultClient, "http://"+n.address, nil); code != http.StatusUnauthorized {
+		t.Errorf("without a password: %d", code)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	n := newNode(t)
+	a := newAuthority(t)
+	crt, key := a.issue("server")
+	n.launch("--web.config.file=" + write(t, fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s, client_ca_file: %s, client_auth_type: RequireAndVerifyClientCert}",
+		crt, key, filepath.Join(a.dir, "ca.crt"))))
+	known := a.client("alertmanager")
+	n.await("it lets a known client in", func() bool { return postTo(known, "https://"+n.address, nil) == http.StatusOK })
+	if code := postTo(a.client(""), "https://"+n.address, nil); code != 0 {
+		t.Errorf("without a certificate: %d", code)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	n := newNode(t)
+	n.launch("--web.bearer-token-file=" + write(t, "0123456789abcdef"))
+	with := func(token string) int {
+		return postTo(http.DefaultClient, "http://"+n.address, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
+	}
+	n.await("it lets the token in", func() bool { return with("0123456789abcdef") == http.StatusOK })
+	if code := with("0123456789abcdeF"); code != http.StatusUnauthorized {
+		t.Errorf("with a wrong token: %d", code)
+	}
+}
