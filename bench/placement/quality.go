@@ -85,10 +85,7 @@ func qualityFigures(rows []bench.Row) []bench.Figure {
 
 func qualityTable(rows []bench.Row) [][]string {
 	head := []string{"LOAD"}
-	for _, way := range choices {
-		head = append(head, way)
-	}
-	lines := [][]string{head}
+	lines := [][]string{append(head, choices...)}
 	for _, load := range loads {
 		line := []string{strconv.FormatFloat(load, 'f', -1, 64)}
 		for _, way := range choices {

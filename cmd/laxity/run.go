@@ -116,7 +116,7 @@ func followPlugin(socket string, signals chan<- os.Signal) {
 	if socket == "" {
 		return
 	}
-	c, err := net.Dial("unix", socket)
+	c, err := (&net.Dialer{}).DialContext(context.Background(), "unix", socket)
 	if err != nil {
 		return
 	}

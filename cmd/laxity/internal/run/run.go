@@ -180,7 +180,8 @@ func (r *Runner) commandLine(s Spec, p *api.Placement, cidFile string) []string 
 
 // attached runs docker to its end, with signals handed on.
 func (r *Runner) attached(line []string) (int, error) {
-	cmd := exec.Command(line[0], line[1:]...) // not ctx: docker is told by signal, and ends by itself
+	// Not ctx, which would kill it: docker is told by signal, and ends by itself.
+	cmd := exec.CommandContext(context.Background(), line[0], line[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Stdin, r.Stdout, r.Stderr
 	if err := cmd.Start(); err != nil {
 		return ExitFailed, fmt.Errorf("the docker command is needed here: %w", err)
