@@ -1,0 +1,178 @@
+package actuator_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/webhook"
+)
+
+func TestEngineUnreachable(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.engine.FailWith(func(string, string) error { return context.DeadlineExceeded })
+	b.send(contention(webhook.Firing))
+	d := b.decided("of a failed pause", func(d decision.Decision) bool { return d.Kind == decision.Pause && d.Result == decision.Failed })
+	if !strings.Contains(d.Error, "is it running") {
+		t.Errorf("error without a hint: %s", d.Error)
+	}
+	b.engine.FailWith(nil)
+	b.awaitPaused("b", "a", "b")
+	b.engine.FailWith(func(call, _ string) error {
+		if call == "unpause" {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	b.source.end("a")
+	b.decided("of a failed unpause", func(d decision.Decision) bool { return d.Kind == decision.Unpause && d.Result == decision.Failed })
+	b.engine.FailWith(nil)
+	b.awaitPaused("", "a", "b")
+}
+
+func TestAlertWaitsForTheExporter(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.await("first snapshot", func() bool { return b.State().SnapshotSequence > 0 })
+	b.source.set(func() { b.source.err = errors.New("exporter is away") })
+	b.send(contention(webhook.Firing))
+	b.await("the trouble is seen", func() bool { return b.State().Trouble != "" })
+	if b.State().Inbox != 1 {
+		t.Error("the alert left the inbox without effect")
+	}
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.source.set(func() { b.source.err = nil })
+	b.restart(nil) // accepted is accepted
+	b.awaitPaused("b", "a", "b")
+}
+
+// Whatever comes, in whatever order and however often: in the end nothing is
+// stuck.
+func TestReplayedAlerts(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b", "c")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	all := []webhook.Alert{contention(webhook.Firing), contention(webhook.Resolved)}
+	for i := range 3 {
+		a := alert(webhook.Firing, "User", "pause", "container", fmt.Sprintf("name-%c", 'a'+i))
+		all = append(all, a)
+		a.Status = webhook.Resolved
+		all = append(all, a)
+	}
+	for range 100 {
+		b.send(all[r.IntN(len(all))])
+	}
+	for i := 1; i < len(all); i += 2 {
+		b.send(all[i])
+	}
+	b.await("all alerts are handled", func() bool { return b.State().Inbox == 0 })
+	b.source.end("a")
+	b.source.end("b")
+	b.awaitPaused("", "a", "b", "c")
+	b.await("no lease is left", func() bool { return len(b.State().Leases) == 0 })
+}
+
+func TestEndpoints(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b", "a", "b")
+	b.await("the hold shows", func() bool { return len(b.State().Holds) == 1 })
+
+	if code, body := b.get("/"); code != 200 || !strings.Contains(body, "waits for name-a on GPU-0") {
+		t.Errorf("page: %d\n%s", code, body)
+	}
+	code, body := b.get("/api/v1/state")
+	var s actuator.State
+	if err := json.Unmarshal([]byte(body), &s); code != 200 || err != nil || len(s.Holds) != 1 || !s.GPUs[0].Arbitrated {
+		t.Errorf("state: %d %v\n%s", code, err, body)
+	}
+	code, body = b.get("/api/v1/decisions?container=name-b&limit=1")
+	var ds []decision.Decision
+	if err := json.Unmarshal([]byte(body), &ds); code != 200 || err != nil || len(ds) != 1 || ds[0].Kind != decision.Pause {
+		t.Errorf("decisions: %d %v\n%s", code, err, body)
+	}
+	if code, _ = b.get("/api/v1/decisions?limit=x"); code != 400 {
+		t.Errorf("bad limit: %d", code)
+	}
+	for _, path := range []string{"/-/healthy", "/-/ready", "/metrics"} {
+		if code, body := b.get(path); code != 200 {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if code, _ := b.get("/nothing"); code != 404 {
+		t.Errorf("unknown path: %d", code)
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	b := newBench(t, nil)
+	post := func(remote, origin string) int {
+		req := httptest.NewRequest(http.MethodPost, "/api/v1/alerts", strings.NewReader(`{"version":"4","alerts":[]}`))
+		req.RemoteAddr = remote
+		if origin != "" {
+			req.Header.Set("Origin", origin)
+		}
+		rec := httptest.NewRecorder()
+		b.Handler().ServeHTTP(rec, req)
+		return rec.Code
+	}
+	if code := post("192.0.2.7:1234", ""); code != http.StatusForbidden {
+		t.Errorf("another machine: %d", code)
+	}
+	if code := post("127.0.0.1:1234", "https://evil.example"); code != http.StatusForbidden {
+		t.Errorf("another site: %d", code)
+	}
+	for _, remote := range []string{"127.0.0.1:1234", "[::1]:1234", "@"} {
+		if code := post(remote, ""); code != http.StatusOK {
+			t.Errorf("%s: %d", remote, code)
+		}
+	}
+}
+
+func TestReload(t *testing.T) {
+	next := actuator.Config{Policy: "p3"}
+	b := newBench(t, func(o *actuator.Options) { o.Load = func() (actuator.Config, error) { return next, nil } })
+	if err := b.Reload(context.Background()); err != nil || b.Config().Policy != "p3" {
+		t.Fatalf("%v %+v", err, b.Config())
+	}
+	next.Policy = "best"
+	if err := b.Reload(context.Background()); err == nil || b.Config().Policy != "p3" {
+		t.Fatalf("a bad one was taken: %v %+v", err, b.Config())
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []actuator.Options{
+		{},
+		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{Policy: "best"}},
+		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{Arbitrate: "maybe"}},
+		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{MaxHold: time.Millisecond}},
+		{StateDir: t.TempDir(), Source: newSource(), Guardian: "angel"},
+	} {
+		if _, err := actuator.New(o); err == nil {
+			t.Errorf("taken: %+v", o)
+		}
+	}
+	a, err := actuator.New(actuator.Options{StateDir: t.TempDir(), Source: newSource(), Guardian: actuator.Require})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "--guardian=spawn") {
+		t.Errorf("without a guardian: %v", err)
+	}
+}
