@@ -40,6 +40,15 @@ func Experiment() bench.Experiment {
 	}
 }
 
+// OnTwoGPUs is the same with tasks on two GPUs in turn: is each one's GPU the
+// right one?
+func OnTwoGPUs() bench.Experiment {
+	e := Experiment()
+	e.Name, e.Title = "events-2gpus", "The same on two GPUs: which one a task used"
+	e.Run = func(ctx context.Context, env bench.Env) ([]bench.Row, error) { return measure(ctx, env, 2) }
+	return e
+}
+
 // truth is one task as it tells of itself.
 type truth struct {
 	name       string
@@ -49,13 +58,12 @@ type truth struct {
 	err        error
 }
 
-func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
-	count, atOnce, gpus := 200, 6, 1
+func run(ctx context.Context, env bench.Env) ([]bench.Row, error) { return measure(ctx, env, 1) }
+
+func measure(ctx context.Context, env bench.Env, gpus int) ([]bench.Row, error) {
+	count, atOnce := 200, 6
 	if env.Quick {
 		count, atOnce = 24, 4
-	}
-	if n, err := strconv.Atoi(env.Args["gpus"]); err == nil {
-		gpus = n
 	}
 	if n, err := strconv.Atoi(env.Args["tasks"]); err == nil {
 		count = n
@@ -150,7 +158,9 @@ func one(ctx context.Context, runner *tenant.Runner, p plan, i, kernels int) tru
 	if t.destroys {
 		args = append(args, "--destroy")
 	}
-	c, err := runner.Start(ctx, tenant.Spec{Name: t.name, Args: args, Labels: map[string]string{task.LabelDeadline: "10s"}})
+	c, err := runner.Start(ctx, tenant.Spec{Name: t.name, Args: args,
+		Env: []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, // as NVML numbers them
+		Labels: map[string]string{task.LabelDeadline: "10s"}})
 	if err != nil {
 		t.err = err
 		return t

@@ -17,7 +17,7 @@ import (
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), cost.Experiment(), overhead.Experiment(),
+	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), cost.Experiment(), overhead.Experiment(),
 		scale.Experiment(), policies.Experiment(), gate.Experiment(),
 		placement.Placements(), placement.Quality()}
 }
