@@ -44,7 +44,12 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 	g, err := guardian.New(guardian.Options{
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
 		Gate: func(ctx context.Context, expired bool) (int, error) {
-			return gate.LetGo(ctx, gate.LetGoOptions{Name: gate.Name(o.StateDir), IfExpired: expired})
+			name := gate.Name(o.StateDir)
+			n, err := gate.LetGo(ctx, gate.LetGoOptions{Name: name, IfExpired: expired})
+			if err == nil && !expired {
+				err = gate.Forget(name) // its gate is dead; the next one makes a new record
+			}
+			return n, err
 		},
 	})
 	if err != nil {

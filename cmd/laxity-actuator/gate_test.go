@@ -29,6 +29,7 @@ import (
 type gateNode struct {
 	*node
 	gpu    *simtest.Server
+	seen   *exporter.Exporter
 	client *client.Client
 	image  string
 	mark   string // label of its tenants: other tests share the engine
@@ -60,6 +61,7 @@ func newGateNode(t *testing.T, faster float64) *gateNode {
 			t.Error(err)
 		}
 	})
+	g.seen = e
 	g.exporter.Close()
 	g.exporter = httptest.NewServer(e.Handler())
 	return g
@@ -94,6 +96,9 @@ func TestGateOrdersKernels(t *testing.T) {
 	soon := g.tenant("30s", args...)
 	var ends []time.Time
 	copied := []time.Time{late.Await(t, "copyin_end").Time, soon.Await(t, "copyin_end").Time}
+	g.await("the exporter says that the last one is held", func() bool {
+		return slices.ContainsFunc(g.seen.Snapshot().Tasks, func(k task.Task) bool { return k.ContainerID == late.ID && k.State == task.Held })
+	})
 	for _, c := range []*simtest.Container{first, soon, late} {
 		ends = append(ends, c.Await(t, "kernels_end").Time)
 	}

@@ -34,14 +34,19 @@ func (m *members) of(pid int) (string, bool, error) {
 // rig is a gate that runs.
 type rig struct {
 	*gate.Gate
-	members members
-	name    string
+	members  members
+	attached sync.Map // PID → how often it got its probes
+	name     string
 }
 
 func start(t testing.TB, change func(*gate.Options)) *rig {
 	t.Helper()
 	r := &rig{name: "laxity-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-" + strconv.Itoa(os.Getpid())}
-	o := gate.Options{Name: r.name, Container: r.members.of, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	attached := func(pid int, _ time.Duration) {
+		n, _ := r.attached.LoadOrStore(pid, 0)
+		r.attached.Store(pid, n.(int)+1)
+	}
+	o := gate.Options{Attached: attached, Name: r.name, Container: r.members.of, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
 		change(&o)
 	}
@@ -146,20 +151,27 @@ func TestNewProcess(t *testing.T) {
 	r.await(t, "a", "seen", func(v gate.View) bool { return v.Phase != "" })
 	p := r.join(t, b, "b")
 	r.phase(t, "b", plan.Preparing)
-	gated(t, p.PID)
-	called := p.Begin("cuLaunchKernel")
+	r.gated(t, p.PID, 1)
+	p.Begin("cuLaunchKernel")
 	r.phase(t, "b", plan.Waiting)
 	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	r.phase(t, "b", "")
-	_ = called
+	r.await(t, "b", "without processes", func(v gate.View) bool { return len(v.PIDs) == 0 && v.Phase == plan.Finishing })
 }
 
-// gated waits until the probes are on a process: its parent sees the PID before.
-func gated(t testing.TB, pid int) {
+// gated waits until the probes are on a process as often as it was adopted.
+func (r *rig) gated(t testing.TB, pid, times int) {
 	t.Helper()
-	time.Sleep(200 * time.Millisecond)
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		n, _ := r.attached.Load(pid)
+		if n == times {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d got its probes %v times", pid, n)
+		}
+	}
 }
 
 // A loop of launches and synchronising calls is one turn.
@@ -192,7 +204,7 @@ func TestAskedToEndWhileHeld(t *testing.T) {
 	if err := syscall.Kill(p.PID, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	r.phase(t, "a", "")
+	r.await(t, "a", "without processes", func(v gate.View) bool { return len(v.PIDs) == 0 })
 }
 
 // A gate that nobody renews is open, and LetGo continues whom it had stopped.

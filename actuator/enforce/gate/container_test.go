@@ -1,0 +1,258 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/enforce/gate"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/plan"
+	observed "github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+)
+
+// house is a simulated GPU and an engine whose containers can have a shell.
+type house struct {
+	*testing.T
+	engine *client.Client
+	gpu    *simtest.Server
+	image  string
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{T: t, engine: simtest.Docker(t)}
+	h.image = simtest.Image(t, h.engine)
+	h.gpu = simtest.Start(t, sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(20)}}})
+	return h
+}
+
+// matmul is the workload with a short task.
+func (h *house) matmul() string { return "/matmul --n 512 --kernels 1 --host-seconds 0.3" }
+
+// script runs a script in a container that borrows the host's shells.
+func (h *house) script(shell ...string) string {
+	h.Helper()
+	mounts := []mount.Mount{
+		{Type: mount.TypeBind, Source: filepath.Dir(h.gpu.Socket), Target: "/run/laxity-sim"},
+		{Type: mount.TypeBind, Source: simtest.Library(h.T), Target: "/laxity/lib", ReadOnly: true},
+	}
+	for _, folder := range []string{"/usr", "/lib", "/lib64", "/bin"} {
+		if _, err := os.Stat(folder); err == nil {
+			mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: folder, Target: folder, ReadOnly: true})
+		}
+	}
+	made, err := h.engine.ContainerCreate(h.Context(), &container.Config{
+		Image: h.image, Entrypoint: shell,
+		Env: []string{cuda.EnvSocket + "=/run/laxity-sim/" + filepath.Base(h.gpu.Socket), "LD_LIBRARY_PATH=/laxity/lib", "PATH=/usr/bin:/bin"},
+	}, &container.HostConfig{Mounts: mounts, NetworkMode: "none"}, nil, nil, "laxity-test-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() {
+		if err := h.engine.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true}); err != nil {
+			h.Error(err)
+		}
+	})
+	if err := h.engine.ContainerStart(h.Context(), made.ID, container.StartOptions{}); err != nil {
+		h.Fatal(err)
+	}
+	return made.ID
+}
+
+func (h *house) target(id string) gate.Target {
+	h.Helper()
+	c, err := h.engine.ContainerInspect(h.Context(), id)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return gate.Target{ID: id, PID: c.State.Pid}
+}
+
+// ended waits for the container's end, and returns its code and output.
+func (h *house) ended(id string) (int, string) {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
+	defer cancel()
+	done, failed := h.engine.ContainerWait(ctx, id, container.WaitConditionNotRunning)
+	code := -1
+	select {
+	case r := <-done:
+		code = int(r.StatusCode)
+	case err := <-failed:
+		h.Error(err)
+	}
+	return code, h.output(id)
+}
+
+func (h *house) output(id string) string {
+	h.Helper()
+	logs, err := h.engine.ContainerLogs(context.Background(), id, container.LogsOptions{ShowStdout: true, ShowStderr: true})
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer logs.Close()
+	var out bytes.Buffer
+	if _, err := stdcopy.StdCopy(&out, &out, logs); err != nil {
+		h.Fatal(err)
+	}
+	return out.String()
+}
+
+func (h *house) paused(id string) bool {
+	h.Helper()
+	c, err := h.engine.ContainerInspect(h.Context(), id)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return c.State.Paused
+}
+
+func inContainers(o *gate.Options) { o.Container = observed.Proc("/proc").OfPID }
+
+// A tenant that continues itself, again and again, does not get through.
+func TestTenantContinuesItself(t *testing.T) {
+	h, r := newHouse(t), start(t, inContainers)
+	if err := r.Weakness(); err != nil {
+		t.Skip(err)
+	}
+	id := h.script("/bin/sh", "-c", h.matmul()+` & pid=$!
+while kill -0 $pid; do kill -CONT $pid; sleep 0.001; done 2>/dev/null; wait $pid; echo code $?`)
+	r.Arbitrate([]gate.Target{h.target(id)})
+	r.phase(t, id, plan.Waiting)
+	time.Sleep(500 * time.Millisecond) // some hundred signals
+	if out := h.output(id); strings.Contains(out, "kernels_end") {
+		t.Errorf("its kernel ran without admission:\n%s", out)
+	}
+	r.admit(t, id)
+	if code, out := h.ended(id); code != 0 || !strings.Contains(out, "code 0") {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+}
+
+// A shell with job control would take a stopped job for suspended and go on: its
+// job is not stopped at all, and View says why.
+func TestShellWithJobControl(t *testing.T) {
+	h, r := newHouse(t), start(t, inContainers)
+	id := h.script("/bin/bash", "-c", "set -m; "+h.matmul()+"; echo code $?")
+	r.Arbitrate([]gate.Target{h.target(id)})
+	v := r.await(t, id, "an obstacle", func(v gate.View) bool { return v.Obstacle != "" })
+	if v.Phase != "" || !strings.Contains(v.Obstacle, "job control") {
+		t.Errorf("%+v", v)
+	}
+	if err := r.Shut(id); err == nil {
+		t.Error("Shut claims to work")
+	}
+	if code, out := h.ended(id); code != 0 || !strings.Contains(out, "code 0") {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+}
+
+// The end of a parent does not end a held task, nor lets it through.
+func TestParentEndsWhileHeld(t *testing.T) {
+	h, r := newHouse(t), start(t, inContainers)
+	id := h.script("/bin/sh", "-c", `setsid sh -c '`+h.matmul()+`; true' & sleep 60`)
+	r.Arbitrate([]gate.Target{h.target(id)})
+	v := r.phase(t, id, plan.Waiting)
+	parent := parentOf(t, v.PIDs[0])
+	if err := syscall.Kill(parent, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for parentOf(t, v.PIDs[0]) == parent {
+		time.Sleep(time.Millisecond)
+	}
+	if v := r.View()[id]; v.Phase != plan.Waiting {
+		t.Fatalf("%+v", v)
+	}
+	r.admit(t, id)
+	r.phase(t, id, plan.Finishing)
+	for deadline := time.Now().Add(patience); !strings.Contains(h.output(id), `"exit"`); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not get to its end:", h.output(id))
+		}
+	}
+}
+
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state string
+	parent := 0
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	state = fields[0]
+	parent, err = strconv.Atoi(fields[1])
+	if err != nil || state == "Z" {
+		t.Fatal(state, err)
+	}
+	return parent
+}
+
+// Who waits for more than a moment is paused, is unpaused early when it is soon
+// in turn, still stands at the gate then, and goes on in its turn.
+func TestParked(t *testing.T) {
+	h := newHouse(t)
+	j, err := journal.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pauser, err := docker.New(docker.Options{Engine: h.engine, Journal: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "laxity-test-parked-" + strconv.Itoa(os.Getpid())
+	e := gate.NewEnforcer(gate.EnforcerOptions{
+		Gate:   gate.Options{Name: name, Container: observed.Proc("/proc").OfPID},
+		Pauser: pauser, Journal: j, Required: true, Ahead: 1, Lease: time.Hour,
+	})
+	if err := e.Open(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	id, other := h.script("/bin/sh", "-c", h.matmul()), "another"
+	e.Cover([]gate.Target{h.target(id)})
+	e.Line(nil, map[string][]string{"gpu": {other, id}})
+	await := func(what string, ok func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("waited in vain until", what)
+			}
+		}
+	}
+	await("it is paused", func() bool { return h.paused(id) })
+	if _, recorded, err := j.Get(id); !recorded || err != nil {
+		t.Fatal("not on record:", err)
+	}
+	e.Line(map[string][]string{"gpu": {other}}, map[string][]string{"gpu": {id}})
+	await("it is unpaused", func() bool { return !h.paused(id) })
+	if p, _ := e.Phases(); p[id] != plan.Waiting {
+		t.Fatalf("it does not stand at the gate: %v", p)
+	}
+	e.Line(map[string][]string{"gpu": {id}}, nil)
+	if code, out := h.ended(id); code != 0 {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+	await("it is off the record", func() bool { _, recorded, err := j.Get(id); return !recorded && err == nil })
+}
