@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -66,10 +67,14 @@ func New(opt Options) (_ *Exporter, err error) {
 	}
 	e.registry.MustRegister(col, cversion.NewCollector("laxity_exporter"))
 	if opt.RuntimeMetrics {
-		e.registry.MustRegister(collectors.NewGoCollector(),
-			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		e.registry.MustRegister(runtimeMetrics())
 	}
 	return e, nil
+}
+
+func runtimeMetrics() prometheus.Collector {
+	return collector.Seldom(time.Second, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
 // Run observes until ctx ends, then stores what is known, lets go of everything

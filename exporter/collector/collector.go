@@ -117,14 +117,14 @@ func (c *Collector) health(out *sink, s *task.Snapshot, now time.Time) {
 	out.gauge(descDeviceUp, flag(s.Health.DeviceUp))
 	out.gauge(descEngineUp, flag(s.Health.EngineUp))
 	for _, sensor := range []task.Source{task.SourceUprobe, task.SourceFanotify, task.SourceDevice} {
-		out.gauge(descSensor, flag(s.Health.Sensor == sensor), string(sensor))
+		out.gauge(descSensor, flag(s.Health.Sensor == sensor), newLabel("sensor", string(sensor)))
 	}
 	reasons := map[string]int{"gone": 0, "host_process": 0, "unknown_container": 0}
 	for reason, n := range s.Health.Unattributed {
 		reasons[reason] = n
 	}
 	for reason, n := range reasons {
-		out.gauge(descUnattributed, float64(n), reason)
+		out.gauge(descUnattributed, float64(n), newLabel("reason", reason))
 	}
 	if !s.Time.IsZero() {
 		out.gauge(descAge, max(0, now.Sub(s.Time).Seconds()))
@@ -136,14 +136,16 @@ func (c *Collector) health(out *sink, s *task.Snapshot, now time.Time) {
 // looks like a fresh one.
 func gpus(out *sink, s *task.Snapshot) {
 	for _, g := range s.GPUs {
-		out.gauge(descGPUInfo, 1, g.UUID, strconv.Itoa(g.Index), g.Name, g.Driver)
+		gpu := newLabel("gpu", g.UUID)
+		out.gauge(descGPUInfo, 1, newLabel("driver", g.Driver), gpu,
+			newLabel("index", strconv.Itoa(g.Index)), newLabel("name", g.Name))
 		if !s.Health.DeviceUp || g.MemoryTotal == 0 { // or this one of several does not
 			continue
 		}
-		out.gauge(descGPUMemoryTotal, float64(g.MemoryTotal), g.UUID)
-		out.gauge(descGPUMemoryUsed, float64(g.MemoryUsed), g.UUID)
+		out.gauge(descGPUMemoryTotal, float64(g.MemoryTotal), gpu)
+		out.gauge(descGPUMemoryUsed, float64(g.MemoryUsed), gpu)
 		if u := float64(g.Utilization); u == u { // NaN: the driver does not say
-			out.gauge(descGPUUtilization, u, g.UUID)
+			out.gauge(descGPUUtilization, u, gpu)
 		}
 	}
 }

@@ -194,10 +194,12 @@ func (c *counts) emit(out *sink, id string) {
 	if b == nil {
 		return
 	}
+	name := newLabel("container", b.name)
 	for gpu, n := range b.counts {
-		out.counter(descStarted, n.started, b.name, gpu)
+		gpu := newLabel("gpu", gpu)
+		out.counter(descStarted, n.started, name, gpu)
 		for _, o := range task.Outcomes {
-			out.counter(descCompleted, n.completed[o], b.name, gpu, string(o))
+			out.counter(descCompleted, n.completed[o], name, gpu, outcomeLabels[o])
 		}
 		if !n.observed {
 			continue

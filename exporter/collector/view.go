@@ -91,48 +91,56 @@ func (v *containerView) allGPUs(s *task.Snapshot) []string {
 	return slices.Compact(out)
 }
 
+var (
+	stateLabels   = newLabels("state", task.UnfinishedStates...)
+	outcomeLabels = newLabels("outcome", task.Outcomes...)
+)
+
 // container publishes everything of one container.
 func (c *Collector) container(out *sink, v *containerView, s *task.Snapshot, now time.Time) {
+	name := newLabel("container", v.name)
 	if v.live && (v.facts.Spec.Managed || len(v.gpus) > 0) {
-		out.gauge(descContainerInfo, 1, v.name, v.id, v.facts.Image, string(v.facts.Spec.Class))
-		out.gauge(descInvalid, float64(len(v.facts.Invalid)), v.name)
+		out.gauge(descContainerInfo, 1, newLabel("class", string(v.facts.Spec.Class)), name,
+			newLabel("id", v.id), newLabel("image", v.facts.Image))
+		out.gauge(descInvalid, float64(len(v.facts.Invalid)), name)
 		if d := v.facts.Spec.Deadline; d > 0 {
-			out.gauge(descContainerDeadline, float64(d), v.name)
+			out.gauge(descContainerDeadline, float64(d), name)
 		}
 	}
 	for _, gpu := range v.gpus {
+		labels := []label{name, newLabel("gpu", gpu)}
 		if v.live || len(v.tasks) > 0 {
-			v.states(out, gpu)
-			v.urgent(out, gpu, now)
+			v.states(out, gpu, labels)
+			v.urgent(out, gpu, labels, now)
 		}
-		v.last(out, gpu)
+		v.last(out, gpu, labels)
 		if !s.Health.DeviceUp {
 			continue
 		}
 		if m, ok := v.facts.MemoryUsed[gpu]; ok {
-			out.gauge(descContainerMemory, float64(m), v.name, gpu)
+			out.gauge(descContainerMemory, float64(m), labels...)
 		}
 		if u, ok := v.facts.SMUtilization[gpu]; ok {
-			out.gauge(descContainerSM, u, v.name, gpu)
+			out.gauge(descContainerSM, u, labels...)
 		}
 	}
 	c.counts.emit(out, v.id)
 }
 
-func (v *containerView) states(out *sink, gpu string) {
+func (v *containerView) states(out *sink, gpu string, labels []label) {
 	n := map[task.State]int{}
-	for _, t := range v.tasks {
-		if slices.Contains(t.GPUs, gpu) {
+	for i := range v.tasks {
+		if t := &v.tasks[i]; slices.Contains(t.GPUs, gpu) {
 			n[t.State]++
 		}
 	}
 	for _, state := range task.UnfinishedStates {
-		out.gauge(descTasks, float64(n[state]), v.name, gpu, string(state))
+		out.gauge(descTasks, float64(n[state]), labels[0], labels[1], stateLabels[state])
 	}
 }
 
 // urgent publishes the unfinished task with the least float, or the oldest.
-func (v *containerView) urgent(out *sink, gpu string, now time.Time) {
+func (v *containerView) urgent(out *sink, gpu string, labels []label, now time.Time) {
 	var t *task.Task
 	for i := range v.tasks {
 		u := &v.tasks[i]
@@ -143,25 +151,25 @@ func (v *containerView) urgent(out *sink, gpu string, now time.Time) {
 	if t == nil {
 		return
 	}
-	out.gauge(descStart, unix(t.Start.Time), v.name, gpu)
+	out.gauge(descStart, unix(t.Start.Time), labels...)
 	if t.HasDeadline() {
-		out.gauge(descDeadline, unix(t.Deadline), v.name, gpu)
-		out.gauge(descFloat, float64(t.Float(now)), v.name, gpu)
+		out.gauge(descDeadline, unix(t.Deadline), labels...)
+		out.gauge(descFloat, float64(t.Float(now)), labels...)
 	}
 }
 
-func (v *containerView) last(out *sink, gpu string) {
+func (v *containerView) last(out *sink, gpu string, labels []label) {
 	i := slices.IndexFunc(v.ended, func(t task.Task) bool { return slices.Contains(t.GPUs, gpu) })
 	if i < 0 {
 		return
 	}
 	t := v.ended[i]
-	out.gauge(descLastStart, unix(t.Start.Time), v.name, gpu)
-	out.gauge(descLastEnd, unix(t.End.Time), v.name, gpu)
+	out.gauge(descLastStart, unix(t.Start.Time), labels...)
+	out.gauge(descLastEnd, unix(t.End.Time), labels...)
 	if t.HasDeadline() {
-		out.gauge(descLastDeadline, unix(t.Deadline), v.name, gpu)
-		out.gauge(descLastFloat, float64(t.Float(t.End.Time)), v.name, gpu)
-		out.gauge(descLastHit, flag(t.Outcome() == task.Hit), v.name, gpu)
+		out.gauge(descLastDeadline, unix(t.Deadline), labels...)
+		out.gauge(descLastFloat, float64(t.Float(t.End.Time)), labels...)
+		out.gauge(descLastHit, flag(t.Outcome() == task.Hit), labels...)
 	}
 }
 
