@@ -18,9 +18,9 @@ and says so. Takes about half a minute. What it makes is removed again.`
 
 func (c *cli) addDemo() {
 	o := demo.Options{}
-	asJSON := false
+	asJSON, hold := false, ""
 	cmd := c.command("demo", demoHelp, func(ctx context.Context, log *slog.Logger) error {
-		o.Out, o.Logger = c.out, log
+		o.Out, o.Logger, o.Hold = c.out, log, actuator.HoldMode(hold)
 		if asJSON {
 			o.Out = io.Discard
 			o.JSON = func(r demo.Results) error { return writeJSON(c.out, r) }
@@ -28,7 +28,8 @@ func (c *cli) addDemo() {
 		return demo.Run(ctx, o)
 	})
 	cmd.Flag("device", "The GPU: auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&o.Device, "auto", "nvml", "sim")
-	cmd.Flag("policy", "How the actuator orders tasks.").Default("fifo").EnumVar(&o.Policy, actuator.Policies...)
+	cmd.Flag("policy", "How the actuator orders tasks.").Default("edf").EnumVar(&o.Policy, actuator.Policies...)
+	cmd.Flag("hold", "How a container is kept from computing: gate, pause, or auto.").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
 	addDockerHost(cmd, &o.DockerHost)
 	cmd.Flag("metrics-file", "Write all metrics, as they are at the end, to this file.").StringVar(&o.MetricsFile)
 	cmd.Flag("json", "Print the results only, as JSON.").BoolVar(&asJSON)

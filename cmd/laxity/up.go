@@ -38,10 +38,12 @@ func (c *cli) addUp() {
 		exporters *web.FlagConfig
 		address   string
 		arbitrate string
+		hold      string
 	)
 	cmd := c.command("up", upHelp, func(ctx context.Context, log *slog.Logger) error {
 		o.Logger = log
 		o.Config.Arbitrate = actuator.Arbitration(arbitrate)
+		o.Hold = actuator.HoldMode(hold)
 		demands, err := auth.ReadWebConfig(*exporters.WebConfigFile)
 		if err != nil {
 			return err
@@ -60,6 +62,7 @@ func (c *cli) addUp() {
 	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, actuator.Shares...)...)
 	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(actuator.DefaultPolicy).EnumVar(&o.Config.Policy, actuator.Policies...)
 	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
+	cmd.Flag("hold", "How a container is kept from computing: gate (at its first kernel launch), pause (the whole container, at first sight), or auto (the gate where it works).").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
 	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(actuator.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
 	cmd.Flag("ranking", "How a new container's node is chosen: paper or predictive (laxity nodes --help).").Default(string(placement.Paper)).EnumVar((*string)(&o.Ranking), placement.Methods...)
 	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes.").StringVar(&o.NodesFile)

@@ -47,7 +47,7 @@ func startStack(t *testing.T) *stack {
 		// though they use the same library.
 		"--sensor=device", "--state-dir="+t.TempDir(), "--web.listen-address="+s.exporter).ready(t, s.exporter)
 	start(t, filepath.Join(bin, "laxity-actuator"), "serve", "--node=local", "--exporter=http://"+s.exporter,
-		"--policy=fifo", "--state-dir="+t.TempDir(), "--lock-dir="+t.TempDir(), "--web.listen-address="+s.actuator).ready(t, s.actuator)
+		"--policy=fifo", "--hold=pause", "--state-dir="+t.TempDir(), "--lock-dir="+t.TempDir(), "--web.listen-address="+s.actuator).ready(t, s.actuator)
 
 	rules, err := filepath.Abs("../../rules")
 	if err != nil {

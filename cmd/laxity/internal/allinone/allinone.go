@@ -51,6 +51,7 @@ type Options struct {
 	// Load reads the actuator's configuration again, for its Reload; may be nil.
 	Load   func() (actuator.Config, error)
 	DryRun bool
+	Hold   actuator.HoldMode // default auto
 	// Ranking is how a new container's node is chosen; NodesFile the nodes.yaml.
 	Ranking   placement.Method
 	NodesFile string
@@ -171,7 +172,10 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: filepath.Join(o.StateDir, "actuator"), Source: source{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost,
-		LockDir: o.LockDir, AllowRemote: o.AllowRemote, Metrics: metrics, Mount: []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register}, Logger: o.Logger.With("component", "actuator"),
+		Hold: o.Hold, ContainerOf: container.Proc("/proc").OfPID,
+		LockDir: o.LockDir, AllowRemote: o.AllowRemote, Metrics: metrics,
+		Mount:  []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register},
+		Logger: o.Logger.With("component", "actuator"),
 	})
 }
 

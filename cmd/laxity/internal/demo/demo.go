@@ -26,7 +26,8 @@ import (
 type Options struct {
 	Device     string // auto, nvml or sim
 	DockerHost string
-	Policy     string // of the actuator; default fifo
+	Policy     string // of the actuator; default edf
+	Hold       actuator.HoldMode
 	Out        io.Writer
 	// JSON, if not nil, takes the results.
 	JSON func(Results) error
@@ -60,7 +61,7 @@ type demo struct {
 // removed again, also when ctx ends in the middle.
 func Run(ctx context.Context, o Options) (err error) {
 	if o.Policy == "" {
-		o.Policy = "fifo"
+		o.Policy = "edf"
 	}
 	d := &demo{o: o, start: time.Now(), say: &teller{out: o.Out}, config: make(chan actuator.Config, 1)}
 	if err := d.chooseDevice(); err != nil {
@@ -129,6 +130,7 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 		Node: "demo", Device: d.o.Device, DockerHost: d.o.DockerHost, StateDir: dir,
 		Sim:     sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(simScale)}}},
 		Config:  actuator.Config{Policy: d.o.Policy, Arbitrate: actuator.Never},
+		Hold:    d.o.Hold,
 		Load:    func() (actuator.Config, error) { return <-d.config, nil },
 		OnAlert: d.say.alert, Logger: d.o.Logger,
 	})
