@@ -137,17 +137,20 @@ func TestGateKilledAtRandomMoments(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
 	g := newGateNode(t, 20)
 	var tenants []*simtest.Container
-	for range 3 {
+	for range 5 { // so many that those at the end of the line are parked
 		tenants = append(tenants, g.tenant("60s", "--n", "512", "--repeat", "0", "--gap", "0.02"))
 	}
 	var slowest time.Duration
-	held := 0
+	held, parked := 0, 0
 	for i := range kills {
 		g.start("--hold=gate", "--share=one", "--arbitrate=always", "--log.level=warn")
 		time.Sleep(time.Duration(100+r.IntN(700)) * time.Millisecond) // the moment is the point
 		for _, c := range tenants {
 			if stopped(c.PID) {
 				held++
+			}
+			if g.docker.Paused(c.ID) {
+				parked++
 			}
 		}
 		killed := time.Now()
@@ -169,5 +172,5 @@ func TestGateKilledAtRandomMoments(t *testing.T) {
 			t.Fatalf("kill %d: %d on record", i, left)
 		}
 	}
-	t.Logf("%d kills, %d times somebody was held, all running again after %v at most", kills, held, slowest)
+	t.Logf("%d kills, %d times somebody was held and %d times parked, all running again after %v at most", kills, held, parked, slowest)
 }
