@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/arbitrate"
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/gate"
@@ -18,7 +19,7 @@ import (
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), cost.Experiment(), overhead.Experiment(),
-		scale.Experiment(), policies.Experiment(), gate.Experiment(),
+		scale.Experiment(), policies.Experiment(), gate.Experiment(), arbitrate.Experiment(),
 		placement.Placements(), placement.Quality()}
 }
 

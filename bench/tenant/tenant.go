@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 
@@ -93,14 +94,38 @@ type Spec struct {
 	Labels map[string]string // laxity.* and others
 	Args   []string          // of the workload; see matmul --help
 	Env    []string
+	// Mounts are added to those that every tenant has. IPC is Docker's --ipc;
+	// empty is the engine's default.
+	Mounts []mount.Mount
+	IPC    string
 }
 
 // Start makes a tenant that runs the CUDA workload, and starts it.
 func (r *Runner) Start(ctx context.Context, s Spec) (*Tenant, error) {
-	return r.start(ctx, s, &container.Config{Cmd: s.Args, Env: slices.Concat(r.env, s.Env)}, r.host)
+	t, err := r.Create(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.startOrRemove(ctx)
+}
+
+// Create makes a tenant that runs the CUDA workload, for Tenant.Start to start,
+// so that many can be started in the same moment.
+func (r *Runner) Create(ctx context.Context, s Spec) (*Tenant, error) {
+	return r.create(ctx, s, &container.Config{Cmd: s.Args, Env: slices.Concat(r.env, s.Env)}, r.host)
 }
 
 func (r *Runner) start(ctx context.Context, s Spec, config *container.Config, host container.HostConfig) (*Tenant, error) {
+	t, err := r.create(ctx, s, config, host)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.startOrRemove(ctx)
+}
+
+func (r *Runner) create(ctx context.Context, s Spec, config *container.Config, host container.HostConfig) (*Tenant, error) {
+	host.Mounts = slices.Concat(host.Mounts, s.Mounts)
+	host.IpcMode = container.IpcMode(s.IPC)
 	config.Image = r.image
 	config.Labels = map[string]string{Label: r.name}
 	maps.Copy(config.Labels, s.Labels)
@@ -108,11 +133,22 @@ func (r *Runner) start(ctx context.Context, s Spec, config *container.Config, ho
 	if err != nil {
 		return nil, fmt.Errorf("create container %s: %w", s.Name, err)
 	}
-	t := &Tenant{Name: s.Name, ID: made.ID, runner: r}
-	if err := r.docker.ContainerStart(ctx, t.ID, container.StartOptions{}); err != nil {
-		return nil, errors.Join(fmt.Errorf("start container %s: %w", s.Name, err), t.Remove())
+	return &Tenant{Name: s.Name, ID: made.ID, runner: r}, nil
+}
+
+// Start starts a tenant that was created.
+func (t *Tenant) Start(ctx context.Context) error {
+	if err := t.runner.docker.ContainerStart(ctx, t.ID, container.StartOptions{}); err != nil {
+		return fmt.Errorf("start container %s: %w", t.Name, err)
 	}
-	return t, nil
+	return nil
+}
+
+func (t *Tenant) startOrRemove(ctx context.Context) error {
+	if err := t.Start(ctx); err != nil {
+		return errors.Join(err, t.Remove())
+	}
+	return nil
 }
 
 // Wait waits for the tenant's end. An exit code other than 0 is an error that

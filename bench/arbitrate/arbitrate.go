@@ -1,0 +1,159 @@
+// Package arbitrate measures what arbitration does to sets of tasks that share a
+// GPU: P3's Figures 7–9 and Table 1, and deadlines.
+package arbitrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/tenant"
+)
+
+const about = `Sets of equal tasks in containers of their own start at once on one GPU: large ones (16384²
+matrices, 2 kernels, about 3 s of computing each), middle ones (8192², 4 kernels) and small ones
+(4096², 4 kernels, about 0.1 s each), each after a host phase. The same set runs by each way in
+turn: default is time slicing, p3 the paper's algorithm by Docker pause, laxity the launch gate,
+mps NVIDIA's MPS, one is one after another. The set deadlines is 8 large tasks that arrive in
+shuffled order; the i-th has 1.1 × (the time of one alone + (i−1) × its kernels' time) + 0.5 s.
+All times are those that the programs stamp themselves; with one, a task counts as begun when the
+first one of its set does. Makespan is from the first start to the last end.`
+
+// Experiment is arbitration beside its alternatives.
+func Experiment() bench.Experiment {
+	return bench.Experiment{
+		Name: "arbitrate", Title: "Arbitration: makespan, turnaround and deadlines (P3, Figs 7–9 and Table 1)", About: about,
+		Run: run, Figures: figures, Table: table,
+	}
+}
+
+// measurement is what all runs use.
+type measurement struct {
+	env     bench.Env
+	dir     string
+	gpu     *bench.GPU
+	tenants *tenant.Runner
+	how     settings
+	began   time.Time
+	rows    []bench.Row
+	without map[string]string // ways that cannot be measured here, and why
+}
+
+func run(ctx context.Context, env bench.Env) (_ []bench.Row, err error) {
+	how, err := parse(env)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "laxity-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	gpu, err := env.OpenGPU(ctx, dir, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer gpu.Close() //nolint:errcheck // nothing depends on it any more
+	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("arbitrate-%d", os.Getpid())})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, runner.Close()) }()
+	m := &measurement{env: env, dir: dir, gpu: gpu, tenants: runner, how: how, began: time.Now(),
+		rows: how.earlier, without: map[string]string{}}
+	if gpu.Simulated() {
+		m.without[mps] = "the simulated GPU has no MPS"
+	}
+	for _, s := range how.sets {
+		if err := m.set(ctx, s); err != nil {
+			return m.rows, err
+		}
+	}
+	return m.rows, nil
+}
+
+// set measures one set by all ways, as often as was asked for.
+func (m *measurement) set(ctx context.Context, s set) error {
+	first := 1 + lastRun(m.rows, s.name)
+	if s.deadlines {
+		// Measured here, because the deadlines are made from it.
+		a, err := m.alone(ctx, s)
+		if err != nil {
+			return err
+		}
+		m.env.Log("%s: one alone takes %.2fs, %.2fs of it in kernels", s.name, a.took, a.kernels)
+		s.alone = a
+	}
+	for r := range m.how.repeats {
+		for _, n := range s.counts {
+			ways := m.waysOf(s, n, r)
+			for i := range ways {
+				// No way is always first.
+				if err := m.one(ctx, s, n, first+r, ways[(i+r)%len(ways)]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// waysOf lists the ways for n tasks in a repeat (from 0). Below the highest count
+// there are fewer ways and one repeat: those show the trend.
+func (m *measurement) waysOf(s set, n, repeat int) []string {
+	var ways []string
+	for _, w := range s.ways() {
+		below := n < s.highest()
+		if m.how.wants(w) && (!below || (repeat == 0 && w != mps && w != oneByOne)) {
+			ways = append(ways, w)
+		}
+	}
+	return ways
+}
+
+// one measures n tasks once. A failure of a task leaves the run out; what it
+// returns ends the measurement.
+func (m *measurement) one(ctx context.Context, s set, n, run int, way string) error {
+	what := fmt.Sprintf("%s, %d tasks, run %d, %s", s.name, n, run, way)
+	if since := time.Since(m.began); since > m.how.limit {
+		m.env.Log("%s: left out, %.0fs are over (limit=…)", what, since.Seconds())
+		return nil
+	}
+	if why := m.without[way]; why != "" {
+		m.env.Log("%s: left out: %s", what, why)
+		return nil
+	}
+	runCtx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	rows, err := m.round(runCtx, s, n, run, way)
+	var no *unavailableError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &no):
+		m.without[way] = no.why
+		m.env.Log("%s: left out: %s", what, no.why)
+	case err != nil:
+		m.env.Log("%s: left out: %v", what, err)
+	default:
+		m.rows = append(m.rows, rows...)
+		sum := summarise(rows)
+		hits := ""
+		if s.deadlines {
+			hits = fmt.Sprintf(", %d hit", sum.hits)
+		}
+		m.env.Log("%s: makespan %.2fs, mean turnaround %.2fs%s (%.0fs)", what, sum.makespan, sum.turnaround, hits, time.Since(m.began).Seconds())
+	}
+	return nil
+}
+
+// runTimeout ends a run that is stuck.
+const runTimeout = 3 * time.Minute
+
+// unavailableError says that a way cannot be measured on this machine.
+type unavailableError struct{ why string }
+
+func (e *unavailableError) Error() string { return e.why }

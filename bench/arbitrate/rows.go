@@ -1,0 +1,164 @@
+package arbitrate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/laxity/laxity/bench"
+)
+
+// summary is what one run came to. Times are in seconds.
+type summary struct {
+	makespan, turnaround float64
+	hits                 int
+}
+
+// summarise sums up the rows of one run.
+func summarise(rows []bench.Row) summary {
+	s := summary{turnaround: bench.Mean(bench.Column(rows, "took_s", nil))}
+	first, last := math.Inf(1), math.Inf(-1)
+	for _, r := range rows {
+		first, last = min(first, r.Num("start")), max(last, r.Num("end"))
+		if r.Num("hit") == 1 {
+			s.hits++
+		}
+	}
+	s.makespan = last - first
+	return s
+}
+
+// cell is all runs of one way with one number of tasks.
+type cell struct {
+	set, way string
+	n        int
+	runs     []summary
+}
+
+func (c cell) makespan() float64   { return c.median(func(s summary) float64 { return s.makespan }) }
+func (c cell) turnaround() float64 { return c.median(func(s summary) float64 { return s.turnaround }) }
+
+func (c cell) median(of func(summary) float64) float64 {
+	var values []float64
+	for _, s := range c.runs {
+		values = append(values, of(s))
+	}
+	return bench.Median(values)
+}
+
+// hits is the number of deadlines that were met in the worst run; NaN without
+// runs.
+func (c cell) hits() float64 {
+	least := math.NaN()
+	for _, s := range c.runs {
+		if h := float64(s.hits); math.IsNaN(least) || h < least {
+			least = h
+		}
+	}
+	return least
+}
+
+// cells puts the rows together, in the order in which they were first seen.
+func cells(rows []bench.Row) []cell {
+	type key struct {
+		set, way string
+		n        float64
+	}
+	var keys []key
+	runs := map[key]map[float64][]bench.Row{}
+	for _, r := range rows {
+		k := key{r.Str("set"), r.Str("way"), r.Num("n_tasks")}
+		if runs[k] == nil {
+			keys = append(keys, k)
+			runs[k] = map[float64][]bench.Row{}
+		}
+		runs[k][r.Num("run")] = append(runs[k][r.Num("run")], r)
+	}
+	var out []cell
+	for _, k := range keys {
+		c := cell{set: k.set, way: k.way, n: int(k.n)}
+		for _, run := range runs[k] {
+			c.runs = append(c.runs, summarise(run))
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// find returns the cell of a way; with n = 0 that with the most tasks. Without
+// one its medians are NaN.
+func find(all []cell, set, way string, n int) cell {
+	var best cell
+	for _, c := range all {
+		if c.set == set && c.way == way && (n == 0 && c.n >= best.n || c.n == n && n > 0) {
+			best = c
+		}
+	}
+	return best
+}
+
+// lastRun is the highest number of a run of the set; 0 without one.
+func lastRun(rows []bench.Row, set string) int {
+	last := 0.0
+	for _, r := range rows {
+		if r.Str("set") == set {
+			last = max(last, r.Num("run"))
+		}
+	}
+	return int(last)
+}
+
+func figures(rows []bench.Row) []bench.Figure {
+	all := cells(rows)
+	ratio := func(name, set, way, against string, of func(cell) float64) bench.Figure {
+		ours := find(all, set, way, 0)
+		v := of(ours) / of(find(all, set, against, ours.n))
+		return bench.Figure{Name: name, Value: v, Unit: "×", Against: against, Ratio: v, Runs: len(ours.runs)}
+	}
+	hits := func(name, way string) bench.Figure {
+		ours := find(all, "deadlines", way, 0)
+		others := find(all, "deadlines", timeSliced, ours.n)
+		return bench.Figure{Name: name, Value: ours.hits(), Unit: fmt.Sprintf("of %d", ours.n), Against: timeSliced,
+			Ratio: ours.hits() / others.hits(), Runs: len(ours.runs)}
+	}
+	return []bench.Figure{
+		ratio("large_makespan_vs_default", "large", laxity, timeSliced, cell.makespan),
+		ratio("large_makespan_vs_mps", "large", laxity, mps, cell.makespan),
+		ratio("middle_makespan_vs_default", "middle", laxity, timeSliced, cell.makespan),
+		ratio("middle_makespan_vs_mps", "middle", laxity, mps, cell.makespan),
+		ratio("small_makespan_vs_default", "small", laxity, timeSliced, cell.makespan),
+		ratio("small_makespan_vs_mps", "small", laxity, mps, cell.makespan),
+		ratio("turnaround_vs_default", "deadlines", edf, timeSliced, cell.turnaround),
+		hits("edf_hits", edf),
+		hits("llf_hits", llf),
+	}
+}
+
+func table(rows []bench.Row) [][]string {
+	all := cells(rows)
+	lines := [][]string{{"SET", "N", "WAY", "MAKESPAN s", "× DEFAULT", "MEAN TURNAROUND s", "HITS", "RUNS"}}
+	order := func(names []string, name string) int { return slices.Index(names, name) }
+	var names []string
+	for _, s := range sets() {
+		names = append(names, s.name)
+	}
+	shown := slices.Clone(all)
+	slices.SortStableFunc(shown, func(a, b cell) int {
+		for _, d := range []int{order(names, a.set) - order(names, b.set), a.n - b.n, order(allWays, a.way) - order(allWays, b.way)} {
+			if d != 0 {
+				return d
+			}
+		}
+		return 0
+	})
+	for _, c := range shown {
+		hits := "-"
+		if c.set == "deadlines" {
+			hits = fmt.Sprintf("%.0f of %d", c.hits(), c.n)
+		}
+		lines = append(lines, []string{c.set, fmt.Sprint(c.n), c.way, bench.Number(c.makespan()),
+			bench.Number(c.makespan() / find(all, c.set, timeSliced, c.n).makespan()),
+			bench.Number(c.turnaround()), hits, fmt.Sprint(len(c.runs))})
+	}
+	return lines
+}

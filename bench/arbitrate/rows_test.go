@@ -1,0 +1,83 @@
+package arbitrate
+
+import (
+	"math"
+	"testing"
+
+	"github.com/laxity/laxity/bench"
+)
+
+// run makes the rows of one run in which all tasks start at 100 and end at ends.
+func makeRun(set, way string, number int, hit bool, ends ...float64) []bench.Row {
+	var rows []bench.Row
+	for i, end := range ends {
+		r := bench.Row{"way": way, "set": set, "n_tasks": len(ends), "run": number, "task": i + 1,
+			"start": 100.0, "end": 100 + end, "took_s": end, "kernels_s": 1.0}
+		if set == "deadlines" {
+			r["deadline_s"], r["hit"] = 5.0, hit || i > 0
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func TestFigures(t *testing.T) {
+	var rows []bench.Row
+	add := func(more []bench.Row) { rows = append(rows, more...) }
+	add(makeRun("large", timeSliced, 1, false, 9)) // fewer tasks: not the highest count
+	add(makeRun("large", laxity, 1, false, 1))
+	for i, span := range []float64{10, 20, 12} {
+		add(makeRun("large", timeSliced, i+1, false, 5, span))
+	}
+	for i, span := range []float64{9, 8, 30} {
+		add(makeRun("large", laxity, i+1, false, 5, span))
+	}
+	add(makeRun("large", mps, 1, false, 4, 10))
+	add(makeRun("deadlines", timeSliced, 1, false, 8, 8))
+	add(makeRun("deadlines", edf, 1, true, 2, 4))
+	add(makeRun("deadlines", edf, 2, false, 2, 4))
+
+	got := map[string]bench.Figure{}
+	for _, f := range Experiment().FiguresOf(rows) {
+		got[f.Name] = f
+	}
+	for name, want := range map[string]bench.Figure{
+		"large_makespan_vs_default": {Value: 9.0 / 12, Runs: 3, Against: timeSliced},
+		"large_makespan_vs_mps":     {Value: 0.9, Runs: 3, Against: mps},
+		"turnaround_vs_default":     {Value: 3.0 / 8, Runs: 2, Against: timeSliced},
+		"edf_hits":                  {Value: 1, Runs: 2, Against: timeSliced},
+	} {
+		f := got[name]
+		if math.Abs(f.Value-want.Value) > 1e-9 || f.Runs != want.Runs || f.Against != want.Against {
+			t.Errorf("%s = %+v, want %+v", name, f, want)
+		}
+	}
+	if _, there := got["small_makespan_vs_default"]; there || len(got) != 4 {
+		t.Errorf("figures without rows: %v", got)
+	}
+	if lines := table(rows); len(lines) != 1+7 || lines[1][1] != "1" || lines[4][2] != laxity {
+		t.Errorf("table: %v", lines)
+	}
+}
+
+func TestParse(t *testing.T) {
+	s, err := parse(bench.Env{Args: map[string]string{"sets": "small,deadlines", "ways": "default,laxity", "repeats": "5", "counts": "highest"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.sets) != 2 || s.sets[0].name != "small" || len(s.sets[0].counts) != 1 || s.repeats != 5 || s.wants(mps) || !s.wants(laxity) {
+		t.Errorf("settings = %+v", s)
+	}
+	for _, bad := range []map[string]string{{"sets": "huge"}, {"ways": "magic"}, {"speed": "9"}, {"repeats": "x"}} {
+		if _, err := parse(bench.Env{Args: bad}); err == nil {
+			t.Errorf("%v was taken", bad)
+		}
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	s := set{alone: alone{took: 5, kernels: 3}}
+	if got := s.deadline(2); math.Abs(got-(1.1*(5+6)+0.5)) > 1e-9 {
+		t.Errorf("third deadline = %v", got)
+	}
+}
