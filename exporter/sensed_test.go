@@ -1,0 +1,130 @@
+package exporter_test
+
+import (
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/exporter/sensor/uprobe"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// only is a label for the containers of a test, and keeps those that carry it.
+func only(t *testing.T) (label map[string]string, keep func(container.Container) bool) {
+	key := "laxity-test-of"
+	return map[string]string{key: t.Name()}, func(c container.Container) bool { return c.Labels[key] == t.Name() }
+}
+
+func needUprobes(t *testing.T) {
+	t.Helper()
+	if err := uprobe.Supported(uprobe.Options{}); err != nil {
+		t.Skip(err)
+	}
+}
+
+func with(a map[string]string, more ...string) map[string]string {
+	out := map[string]string{}
+	for k, v := range a {
+		out[k] = v
+	}
+	for i := 0; i < len(more); i += 2 {
+		out[more[i]] = more[i+1]
+	}
+	return out
+}
+
+// A server that computes now and then: with laxity.release=busy each of its busy
+// intervals is a task, as real uprobes see it.
+func TestBusyIntervalsOfAServer(t *testing.T) {
+	needUprobes(t)
+	docker := simtest.Docker(t)
+	gpu := simtest.Start(t, slow())
+	label, keep := only(t)
+	e := startWith(t, exporter.Options{Device: "sim:" + gpu.Socket, Keep: keep})
+	<-e.Ready()
+	c := gpu.StartContainer(t, docker, simtest.Spec{
+		Image:  simtest.Image(t, docker),
+		Labels: with(label, task.LabelRelease, "busy", task.LabelDeadline, "5s"),
+		Args:   []string{"--n", "128", "--kernels", "3", "--repeat", "4", "--gap", "0.5", "--hold", "0.5"},
+	})
+	of := func(s *task.Snapshot) (n int) {
+		for _, x := range s.Ended {
+			if x.ContainerID == c.ID {
+				n++
+			}
+		}
+		return n
+	}
+	c.Await(t, "exit")
+	s := e.await("the end of the server", func(s *task.Snapshot) bool {
+		_, unfinished := taskOf(s.Tasks, c.ID)
+		return of(s) >= 3 && !unfinished
+	})
+	// The first may have begun before its launches could be followed.
+	if n := of(s); n < 3 || n > 4 {
+		t.Errorf("%d busy intervals of 4 tasks", n)
+	}
+	for _, x := range s.Ended {
+		if x.ContainerID == c.ID && (x.Start.Source != task.SourceUprobe || x.Outcome() != task.Hit || x.Duration(time.Time{}) > 2*time.Second) {
+			t.Errorf("interval %+v of %v", x, x.Duration(time.Time{}))
+		}
+	}
+}
+
+// Tasks that are over before the device would list them, while the machine does
+// little else than start processes: every one is counted.
+func TestShortTasksInAForkStorm(t *testing.T) {
+	needUprobes(t)
+	if testing.Short() {
+		t.Skip("keeps the machine busy")
+	}
+	docker := simtest.Docker(t)
+	gpu := simtest.Start(t, sim.Options{ContextTime: 5 * time.Millisecond})
+	label, keep := only(t)
+	e := startWith(t, exporter.Options{Device: "sim:" + gpu.Socket, Keep: keep, MaxEnded: 100})
+	<-e.Ready()
+	image := simtest.Image(t, docker)
+	// The stand-in driver is no file of the host: it is found with the first
+	// container that has it, as NVIDIA's is before any.
+	first := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: label, Args: []string{"--context-only", "--hold", "600"}})
+	e.await("the first task", inState(first.ID, task.Running))
+
+	storm := exec.Command("sh", "-c", "while :; do (:); (:); (:); (:); done")
+	if err := storm.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = storm.Process.Kill(); _ = storm.Wait() })
+
+	const count = 12
+	ids := make([]string, count)
+	var all sync.WaitGroup
+	limit := make(chan struct{}, 3)
+	for i := range count {
+		all.Go(func() {
+			limit <- struct{}{}
+			defer func() { <-limit }()
+			c := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: with(label, task.LabelDeadline, "5s"),
+				Args: []string{"--context-only", "--hold", "0.015"}})
+			ids[i] = c.ID
+			c.Await(t, "exit")
+		})
+	}
+	all.Wait()
+	s := e.await("all of them", func(s *task.Snapshot) bool { return len(s.Ended) >= count })
+	for _, id := range ids {
+		x, ok := taskOf(s.Ended, id)
+		if !ok {
+			t.Errorf("the task of container %.12s was missed", id)
+			continue
+		}
+		if x.State != task.Ended || len(x.GPUs) != 1 || slices.Contains(x.GPUs, task.UnknownGPU) && x.GPUReason == "" {
+			t.Errorf("task %+v", x)
+		}
+	}
+}
