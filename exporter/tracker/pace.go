@@ -34,3 +34,17 @@ func interval(a machine.Activity, newcomer bool, took, fast, slow time.Duration)
 		return slow
 	}
 }
+
+// idle reports that a tick would find nothing: no task and no process that may
+// make one.
+func (l *loop) idle(a machine.Activity) bool {
+	return a.Unfinished+a.Candidates+a.UnknownContainers == 0 && len(l.tracked) == 0
+}
+
+// attend ends the rest when there is something to look at.
+func (l *loop) attend(a machine.Activity) {
+	if l.resting && !l.idle(a) {
+		l.resting = false
+		l.tick.Reset(tickEvery)
+	}
+}

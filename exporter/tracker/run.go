@@ -15,6 +15,7 @@ import (
 
 const (
 	tickEvery     = 100 * time.Millisecond // held and timeouts are looked at this often
+	restEvery     = time.Second            // the same while there is nothing to look at
 	unknownRelist = 500 * time.Millisecond // between lists asked for because of an unknown container
 	// A container that has just started may use CUDA, from a copy of the driver
 	// of its own, before any sensor watches that: so long the device is read often.
@@ -38,6 +39,7 @@ type loop struct {
 	nextPoll  time.Time
 	newcomer  time.Time // when a container last started
 	reading   bool      // a request is under way
+	resting   bool      // the next tick is a long way off
 	relisted  time.Time
 	published time.Time
 	sensor    sensor.Starts
@@ -173,7 +175,9 @@ func (l *loop) onReading(r reading) {
 		}
 		l.m.Device(r.Reading, r.done)
 	}
-	d := interval(l.m.Activity(), time.Since(l.newcomer) < newcomerFor, r.took, l.opt.FastPoll, l.opt.SlowPoll)
+	activity := l.m.Activity()
+	l.attend(activity)
+	d := interval(activity, time.Since(l.newcomer) < newcomerFor, r.took, l.opt.FastPoll, l.opt.SlowPoll)
 	l.nextPoll = time.Now().Add(d)
 	l.poll.Reset(d)
 }
@@ -212,6 +216,7 @@ func (l *loop) onStart(ev sensor.Event) {
 		}
 	}
 	l.m.Sensor(ev)
+	l.attend(l.m.Activity())
 	l.trackBusy()
 	l.hurry()
 }
@@ -248,7 +253,8 @@ func (l *loop) onTick(now time.Time) {
 	}
 	l.m.Tick(now)
 	l.trackBusy()
-	if l.m.Activity().UnknownContainers > 0 && now.Sub(l.relisted) > unknownRelist {
+	activity := l.m.Activity()
+	if activity.UnknownContainers > 0 && now.Sub(l.relisted) > unknownRelist {
 		l.relisted = now
 		select {
 		case l.relist <- struct{}{}:
@@ -256,7 +262,11 @@ func (l *loop) onTick(now time.Time) {
 		}
 	}
 	l.journal.unfinished(len(open) > 0)
-	l.tick.Reset(tickEvery)
+	if l.resting = l.idle(activity); l.resting {
+		l.tick.Reset(restEvery)
+	} else {
+		l.tick.Reset(tickEvery)
+	}
 }
 
 // settle hands on what the machine made of the last input.

@@ -243,6 +243,25 @@ func TestHeldAndPaused(t *testing.T) {
 	})
 }
 
+// A task that begins after a long idle time is looked at as often as any other,
+// whoever told of its start.
+func TestHeldIsSeenAtOnceAfterIdleTime(t *testing.T) {
+	held := func(b *bench, start func()) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.pass(time.Minute)
+		start()
+		b.pass(300 * time.Millisecond)
+		b.host.signal(pid, 'T')
+		b.pass(150 * time.Millisecond)
+		if got := b.tasks(1)[0]; got.State != task.Held {
+			t.Errorf("state %s 150 ms after the stop, want %s", got.State, task.Held)
+		}
+	}
+	within(t, func(b *bench) { held(b, func() { b.card.set(pid) }) })
+	withSensor(t, func(b *bench, probe *probe) { held(b, func() { probe.sense(pid, sensor.ContextMade) }) })
+}
+
 func TestDeviceTroubleEndsNothing(t *testing.T) {
 	within(t, func(b *bench) {
 		c := b.box("web")
