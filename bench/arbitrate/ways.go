@@ -73,6 +73,9 @@ func (m *measurement) startLaxity(ctx context.Context, way string) (stop func() 
 	go func() { exporterEnded <- e.Run(exporterCtx) }()
 	go func() { actuatorEnded <- a.Run(actuatorCtx) }()
 	stop = func() error {
+		if why := a.State().Breaker; why != "" {
+			m.env.Log("way %s: the breaker opened during the run: %s", way, why)
+		}
 		stopActuator()
 		err := errors.Join(<-actuatorEnded, a.Close())
 		stopExporter()
