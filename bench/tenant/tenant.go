@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
@@ -204,7 +205,7 @@ func (t *Tenant) Remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
 	err := t.runner.docker.ContainerRemove(ctx, t.ID, container.RemoveOptions{Force: true})
-	if client.IsErrNotFound(err) {
+	if errdefs.IsNotFound(err) {
 		return nil
 	}
 	return err
@@ -215,7 +216,7 @@ func (r *Runner) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
 	errs := []error{r.removeAll(ctx)}
-	if _, err := r.docker.ImageRemove(ctx, r.image, imageRemoval); err != nil && !client.IsErrNotFound(err) {
+	if _, err := r.docker.ImageRemove(ctx, r.image, imageRemoval); err != nil && !errdefs.IsNotFound(err) {
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, r.docker.Close())...)

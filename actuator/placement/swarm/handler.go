@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/swarm"
-	"github.com/docker/docker/errdefs"
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/exporter/task"
@@ -71,7 +71,7 @@ func (s *Swarm) Handler(rank func(*http.Request, placement.Request) (placement.R
 			answer(w, http.StatusCreated, placed)
 		case errors.Is(err, ErrNoNode), errdefs.IsConflict(err):
 			answer(w, http.StatusConflict, failure(err))
-		case errdefs.IsInvalidParameter(err):
+		case errdefs.IsInvalidArgument(err):
 			answer(w, http.StatusBadRequest, failure(err))
 		default:
 			answer(w, http.StatusServiceUnavailable, failure(err))

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/swarm"
@@ -259,7 +258,7 @@ func service(name string, constraints ...string) swarm.ServiceSpec {
 func (f *fleet) runsOn(manager *engine, name string, limit time.Duration, not string) (id string) {
 	f.t.Helper()
 	f.await(limit, "service "+name+" runs", func(ctx context.Context) error {
-		tasks, err := manager.TaskList(ctx, types.TaskListOptions{Filters: filters.NewArgs(filters.Arg("service", name), filters.Arg("desired-state", "running"))})
+		tasks, err := manager.TaskList(ctx, swarm.TaskListOptions{Filters: filters.NewArgs(filters.Arg("service", name), filters.Arg("desired-state", "running"))})
 		if err != nil {
 			return err
 		}
@@ -305,7 +304,7 @@ func TestRealSwarm(t *testing.T) {
 	}
 	hosts := map[string]string{}
 	labels := func(ctx context.Context) map[string]string {
-		list, err := manager.NodeList(ctx, types.NodeListOptions{})
+		list, err := manager.NodeList(ctx, swarm.NodeListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,10 +346,10 @@ func TestRealSwarm(t *testing.T) {
 	if err != nil || placed.Node != "gpu-2" {
 		t.Fatalf("placed on %+v, %v", placed, err)
 	}
-	if _, err := manager.ServiceCreate(t.Context(), service("by-label", "node.labels.laxity.rank==10"), types.ServiceCreateOptions{}); err != nil {
+	if _, err := manager.ServiceCreate(t.Context(), service("by-label", "node.labels.laxity.rank==10"), swarm.ServiceCreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := manager.ServiceCreate(t.Context(), service("movable", "node.labels.laxity.provisionable==1", "node.role==worker"), types.ServiceCreateOptions{}); err != nil {
+	if _, err := manager.ServiceCreate(t.Context(), service("movable", "node.labels.laxity.provisionable==1", "node.role==worker"), swarm.ServiceCreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"placed", "by-label"} {

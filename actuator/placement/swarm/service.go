@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/swarm"
 
 	"github.com/laxity/laxity/actuator/placement"
@@ -57,7 +56,7 @@ func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement
 	if s.o.DryRun {
 		return out, nil
 	}
-	resp, err := s.o.Engine.ServiceCreate(ctx, pinned, types.ServiceCreateOptions{})
+	resp, err := s.o.Engine.ServiceCreate(ctx, pinned, swarm.ServiceCreateOptions{})
 	if err != nil {
 		return Placed{}, fmt.Errorf("swarm: create service %s: %w", spec.Name, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/swarm"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
@@ -24,9 +23,9 @@ import (
 // Engine is a manager of the swarm.
 type Engine interface {
 	Info(ctx context.Context) (system.Info, error)
-	NodeList(ctx context.Context, options types.NodeListOptions) ([]swarm.Node, error)
+	NodeList(ctx context.Context, options swarm.NodeListOptions) ([]swarm.Node, error)
 	NodeUpdate(ctx context.Context, nodeID string, version swarm.Version, node swarm.NodeSpec) error
-	ServiceCreate(ctx context.Context, service swarm.ServiceSpec, options types.ServiceCreateOptions) (swarm.ServiceCreateResponse, error)
+	ServiceCreate(ctx context.Context, service swarm.ServiceSpec, options swarm.ServiceCreateOptions) (swarm.ServiceCreateResponse, error)
 }
 
 var _ Engine = (*client.Client)(nil)
@@ -185,7 +184,7 @@ func (s *Swarm) members(ctx context.Context) ([]swarm.Node, error) {
 	if !info.Swarm.ControlAvailable {
 		return nil, fmt.Errorf("swarm: %w; start the actuator with --swarm on a manager", ErrNoManager)
 	}
-	list, err := s.o.Engine.NodeList(ctx, types.NodeListOptions{})
+	list, err := s.o.Engine.NodeList(ctx, swarm.NodeListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("swarm: list the nodes (has the swarm a quorum of managers?): %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/swarm"
 	"github.com/docker/docker/api/types/system"
 
@@ -44,7 +43,7 @@ func (f *fake) Info(context.Context) (i system.Info, err error) {
 	return i, nil
 }
 
-func (f *fake) NodeList(context.Context, types.NodeListOptions) ([]swarm.Node, error) {
+func (f *fake) NodeList(context.Context, swarm.NodeListOptions) ([]swarm.Node, error) {
 	out := append([]swarm.Node(nil), f.nodes...)
 	for i := range out {
 		out[i].Spec.Labels = maps.Clone(out[i].Spec.Labels)
@@ -68,7 +67,7 @@ func (f *fake) NodeUpdate(_ context.Context, id string, v swarm.Version, spec sw
 	return nil
 }
 
-func (f *fake) ServiceCreate(_ context.Context, s swarm.ServiceSpec, _ types.ServiceCreateOptions) (swarm.ServiceCreateResponse, error) {
+func (f *fake) ServiceCreate(_ context.Context, s swarm.ServiceSpec, _ swarm.ServiceCreateOptions) (swarm.ServiceCreateResponse, error) {
 	f.created = append(f.created, s)
 	return swarm.ServiceCreateResponse{ID: "s1"}, nil
 }

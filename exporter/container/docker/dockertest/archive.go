@@ -3,6 +3,7 @@ package dockertest
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +17,7 @@ import (
 var library = regexp.MustCompile(`(?m)(/\S+) \(0x`)
 
 // archive returns a tar stream of programs, their libraries and further files.
-func archive(programs []string, files map[string]string) (io.Reader, error) {
+func archive(ctx context.Context, programs []string, files map[string]string) (io.Reader, error) {
 	all := map[string]string{}
 	for _, program := range programs {
 		path, err := exec.LookPath(program)
@@ -24,7 +25,7 @@ func archive(programs []string, files map[string]string) (io.Reader, error) {
 			return nil, err
 		}
 		all[path] = path
-		out, err := exec.Command("ldd", path).Output()
+		out, err := exec.CommandContext(ctx, "ldd", path).Output()
 		if err != nil {
 			continue // linked statically
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	api "github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
@@ -46,7 +47,7 @@ func Client(t testing.TB) *client.Client {
 // the image → path here). It removes the image when the test ends.
 func Image(t testing.TB, c *client.Client, programs []string, files map[string]string) string {
 	t.Helper()
-	root, err := archive(programs, files)
+	root, err := archive(t.Context(), programs, files)
 	if err != nil {
 		t.Skip("cannot make an image of local programs:", err)
 	}
@@ -144,7 +145,7 @@ func remove(t testing.TB, c *client.Client, id string) {
 	ctx, cancel := cleanupContext()
 	defer cancel()
 	err := c.ContainerRemove(ctx, id, api.RemoveOptions{Force: true})
-	if err != nil && !client.IsErrNotFound(err) {
+	if err != nil && !errdefs.IsNotFound(err) {
 		t.Error("remove container:", err)
 	}
 }

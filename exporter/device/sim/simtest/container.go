@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
@@ -82,7 +83,7 @@ func (s *Server) StartContainer(t testing.TB, docker *client.Client, spec Spec) 
 	c := &Container{ID: created.ID, Name: spec.Name, docker: docker}
 	t.Cleanup(func() {
 		err := docker.ContainerRemove(context.Background(), c.ID, container.RemoveOptions{Force: true})
-		if err != nil && !client.IsErrNotFound(err) {
+		if err != nil && !errdefs.IsNotFound(err) {
 			t.Errorf("remove container: %v", err)
 		}
 	})
