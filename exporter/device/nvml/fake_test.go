@@ -103,7 +103,7 @@ func (f *fakeLibrary) DeviceGetHandleByIndex(i int) (nvml.Device, nvml.Return) {
 	}
 	h := &fakeDevice{lib: f, uuid: f.cards()[i], index: i}
 	if _, ret := h.state(); ret == nvml.ERROR_GPU_IS_LOST {
-		return nil, ret
+		return nil, nvml.ERROR_GPU_IS_LOST
 	}
 	return h, nvml.SUCCESS
 }

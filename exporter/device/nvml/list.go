@@ -61,7 +61,7 @@ func (r *reader) card(i int) ([]*unit, nvml.Return) {
 		info.Name, ret = handle.GetName()
 	}
 	if ret == nvml.SUCCESS {
-		return (&unit{handle: handle, info: info}).instances(), ret
+		return (&unit{handle: handle, info: info}).instances(), nvml.SUCCESS
 	}
 	var units []*unit
 	for _, old := range r.known[i] {

@@ -99,7 +99,7 @@ func (r *reader) start() error {
 func (r *reader) stop() {
 	if r.ready {
 		r.ready = false
-		r.lib.Shutdown()
+		_ = r.lib.Shutdown()
 	}
 	r.units = nil
 }
@@ -122,7 +122,7 @@ func (r *reader) read() (device.Reading, error) {
 			if gone(ret) {
 				return device.Reading{}, failed("read a GPU", ret)
 			}
-			errs = append(errs, fmt.Errorf("GPU %s: %s", gpu.UUID, ret))
+			errs = append(errs, fmt.Errorf("GPU %s: %w", gpu.UUID, ret))
 			r.listed = now.Add(relistAfter - identitiesEvery) // its handle may be stale
 		}
 		reading.GPUs = append(reading.GPUs, gpu)
@@ -161,5 +161,5 @@ func failed(what string, ret nvml.Return) error {
 		return fmt.Errorf("NVML: cannot %s: unknown error; in a container the device nodes may have been taken away "+
 			"(systemctl daemon-reload does that): start it again", what)
 	}
-	return fmt.Errorf("NVML: cannot %s: %s", what, ret)
+	return fmt.Errorf("NVML: cannot %s: %w", what, ret)
 }

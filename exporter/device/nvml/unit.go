@@ -37,7 +37,7 @@ func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
 		gpu.MemoryTotal, gpu.MemoryUsed, ret = memoryOf(u.handle)
 	}
 	if ret != nvml.SUCCESS {
-		gpu.ProcessesErr = fmt.Errorf("NVML: GPU does not answer: %s", ret)
+		gpu.ProcessesErr = fmt.Errorf("NVML: GPU does not answer: %w", ret)
 		return gpu, ret
 	}
 	if rates, ret := u.handle.GetUtilizationRates(); ret == nvml.SUCCESS {
@@ -48,7 +48,7 @@ func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
 		return gpu, ret
 	}
 	if ret != nvml.SUCCESS {
-		gpu.ProcessesErr = fmt.Errorf("NVML: list of processes: %s", ret)
+		gpu.ProcessesErr = fmt.Errorf("NVML: list of processes: %w", ret)
 		return gpu, nvml.SUCCESS
 	}
 	if len(list) > 0 && gpu.Parent == "" {
@@ -62,7 +62,7 @@ func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
 func memoryOf(handle nvml.Device) (total, used uint64, ret nvml.Return) {
 	info, ret := handle.GetMemoryInfo_v2()
 	if ret == nvml.SUCCESS {
-		return info.Total, info.Used, ret
+		return info.Total, info.Used, nvml.SUCCESS
 	}
 	if gone(ret) || ret == nvml.ERROR_GPU_IS_LOST {
 		return 0, 0, ret
