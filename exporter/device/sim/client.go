@@ -93,7 +93,7 @@ func (c *client) fail(ctx context.Context, err error) error {
 
 func (c *client) ask(ctx context.Context, request string) (string, error) {
 	conn := c.conn
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if _, err := fmt.Fprintln(conn, request); err != nil {
 		return "", err

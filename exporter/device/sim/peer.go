@@ -50,7 +50,7 @@ func peerOf(conn net.Conn) (*peer, error) {
 
 // Wait returns nil once the process has ended (a zombie has), or ctx's error.
 func (p *peer) Wait(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { p.pidfd.SetReadDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { _ = p.pidfd.SetReadDeadline(time.Unix(1, 0)) })()
 	raw, err := p.pidfd.SyscallConn()
 	if err != nil {
 		return err

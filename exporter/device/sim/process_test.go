@@ -59,7 +59,7 @@ func TestTasksAtOnceTakeAsLongAsMeasured(t *testing.T) {
 	task := func(gpu *sim.GPU, pid int) error {
 		p := gpu.Attach(pid)
 		defer p.Detach()
-		bytes, flops := uint64(n*n*4), 2*math.Pow(n, 3)
+		bytes, flops := uint64(n*n*4), 2.0*n*n*n
 		time.Sleep(200 * time.Millisecond) // start-up of the process
 		steps := []func() error{
 			func() error { return p.Open(context.Background(), 0) },

@@ -74,12 +74,16 @@ type session struct {
 }
 
 func (s *session) run(ctx context.Context) error {
-	s.conn.SetReadDeadline(time.Now().Add(helloTimeout))
+	if err := s.conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
 	line, err := s.readLine()
 	if err != nil {
 		return err
 	}
-	s.conn.SetReadDeadline(time.Time{})
+	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
 	words := strings.Fields(line)
 	switch {
 	case len(words) != 3 || words[0] != greeting:

@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"debug/elf"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -86,7 +87,8 @@ func TestWorkload(t *testing.T) {
 			p := gpu().StartProcess(t, append([]string{"--n", "64"}, tt.args...)...)
 			lines := p.Timeline(t)
 			code := 0
-			if exit, ok := p.Wait(t).(*exec.ExitError); ok {
+			var exit *exec.ExitError
+			if errors.As(p.Wait(t), &exit) {
 				code = exit.ExitCode()
 			}
 			if code != tt.code {

@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -89,7 +90,7 @@ func (s *Server) StartProcess(t testing.TB, args ...string) *Process {
 	t.Helper()
 	program, err := workload.Build("")
 	skipWithoutCompiler(t, err)
-	return s.StartCommand(t, exec.Command(program, args...))
+	return s.StartCommand(t, exec.CommandContext(context.Background(), program, args...))
 }
 
 // StartCommand runs cmd with the stand-in libcuda on s's GPUs; its output is read
@@ -121,7 +122,7 @@ func (s *Server) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 		p.err = cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		p.Process.Kill()
+		_ = p.Process.Kill() // it may have ended
 		<-p.done
 		output.Close()
 	})

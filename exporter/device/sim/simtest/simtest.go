@@ -62,7 +62,7 @@ func (s *Server) Stop() {
 // Resume serves again after Stop.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
-	l, err := net.Listen("unix", s.Socket)
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", s.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
