@@ -37,6 +37,7 @@ type Container struct {
 // EventKind is what happened to a container.
 type EventKind string
 
+// The events of a container.
 const (
 	Started  EventKind = "start"
 	Died     EventKind = "die"

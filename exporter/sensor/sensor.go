@@ -24,6 +24,7 @@ var ErrUnsupported = errors.New("sensor not supported here")
 // Kind is what a process did.
 type Kind string
 
+// What a process did, in the order of a task's life.
 const (
 	LibraryOpened Kind = "library"  // it opened the libcuda file
 	Init          Kind = "init"     // it called cuInit

@@ -22,6 +22,7 @@ const (
 // Class says what kind of work a container does.
 type Class string
 
+// The classes.
 const (
 	ClassDeadline Class = "deadline" // the default with a deadline
 	ClassBatch    Class = "batch"    // the default without
@@ -30,6 +31,7 @@ const (
 // Release says what one task of a container is.
 type Release string
 
+// The kinds of task.
 const (
 	ReleaseProcess Release = "process" // a process, from its first context to its end
 	ReleaseBusy    Release = "busy"    // each busy interval of a process

@@ -15,6 +15,7 @@ import (
 // State is where a task is in its life.
 type State string
 
+// The states of a task.
 const (
 	// Candidate: the process initialised CUDA but holds no context. Not yet GPU
 	// work, in no metric.
@@ -50,6 +51,7 @@ func (s State) Unfinished() bool {
 // Source says how a time was learned.
 type Source string
 
+// The sources of a time.
 const (
 	SourceUprobe   Source = "uprobe"   // a uprobe on libcuda
 	SourceFanotify Source = "fanotify" // an open of the libcuda file
@@ -122,6 +124,7 @@ func (t Task) Float(now time.Time) Seconds {
 // Outcome is how an ended task fared.
 type Outcome string
 
+// The outcomes of a task.
 const (
 	Hit         Outcome = "hit"  // ended with float ≥ 0
 	Miss        Outcome = "miss" // ended with float < 0

@@ -81,7 +81,7 @@ func listLeavesOutTheStopped(t *testing.T, prefix string, host Host) {
 }
 
 func watchTellsALife(t *testing.T, prefix string, host Host) {
-	events := watch(t, t.Context(), host.Source())
+	events := watch(t.Context(), t, host.Source())
 	begin := time.Now()
 	id := host.Run(t, prefix+"life", map[string]string{"laxity.class": "batch"})
 	host.Pause(t, id)
@@ -110,7 +110,7 @@ func watchTellsALife(t *testing.T, prefix string, host Host) {
 
 func watchTellsNoPast(t *testing.T, prefix string, host Host) {
 	old := host.Run(t, prefix+"old", nil)
-	events := watch(t, t.Context(), host.Source())
+	events := watch(t.Context(), t, host.Source())
 	host.Pause(t, old)
 	if e := next(t, events, old); e.Kind != container.Paused {
 		t.Errorf("got %s, which was before the watch", e.Kind)
@@ -120,7 +120,7 @@ func watchTellsNoPast(t *testing.T, prefix string, host Host) {
 
 func watchEndsWithItsContext(t *testing.T, host Host) {
 	ctx, cancel := context.WithCancel(t.Context())
-	events := watch(t, ctx, host.Source())
+	events := watch(ctx, t, host.Source())
 	cancel()
 	timeout := time.After(patience)
 	for {
@@ -158,7 +158,7 @@ func find(t *testing.T, s container.Source, id string) (container.Container, boo
 	return container.Container{}, false
 }
 
-func watch(t *testing.T, ctx context.Context, s container.Source) <-chan container.Event {
+func watch(ctx context.Context, t *testing.T, s container.Source) <-chan container.Event {
 	t.Helper()
 	events, err := s.Watch(ctx)
 	if err != nil {

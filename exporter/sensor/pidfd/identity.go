@@ -41,7 +41,7 @@ func explainOpen(pid int, err error) error {
 // within one step gets the same mark.
 func startMark(fd, pid int) (string, error) {
 	var system unix.Statfs_t
-	if err := unix.Fstatfs(fd, &system); err == nil && int64(system.Type) == unix.PID_FS_MAGIC {
+	if err := unix.Fstatfs(fd, &system); err == nil && system.Type == unix.PID_FS_MAGIC {
 		var stat unix.Stat_t
 		if err := unix.Fstat(fd, &stat); err != nil {
 			return "", fmt.Errorf("pidfd of process %d: %w", pid, err)

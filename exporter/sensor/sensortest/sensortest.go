@@ -53,7 +53,7 @@ func (c Case) Run(t testing.TB) *Running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Running{Starts: c.Open(t), c: c, events: make(chan sensor.Event), cancel: cancel, ended: make(chan error, 1)}
-	go func() { r.ended <- r.Starts.Run(ctx, r.events) }()
+	go func() { r.ended <- r.Run(ctx, r.events) }()
 	t.Cleanup(func() { r.Stop(t) })
 	return r
 }
