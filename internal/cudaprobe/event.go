@@ -11,6 +11,7 @@ import (
 // Kind is what a process did.
 type Kind uint32
 
+// What a process did, as the probes tell it.
 const (
 	InitCalled    Kind = iota + 1 // cuInit, for the first time
 	ContextCalled                 // creates or retains a context, for the first time

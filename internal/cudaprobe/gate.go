@@ -317,8 +317,8 @@ func (g *Gate) Close() error {
 		g.drop(pid)
 	}
 	g.mu.Unlock()
-	g.attaching.Lock() // an attachment under way is undone, not forgotten
-	g.attaching.Unlock()
+	g.attaching.Lock()   // an attachment under way is undone, not forgotten
+	g.attaching.Unlock() //nolint:staticcheck // it only waits
 	g.probe.detaches.Wait()
 	return g.free()
 }

@@ -93,17 +93,18 @@ func (b *builder) marks() {
 		return
 	}
 	b.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0))
-	b.readKernel(evExec, 4, task, b.task.execs)
-	b.readKernel(scratch, 8, task, b.task.leader)
+	b.readKernel(evExec, 4, b.task.execs)
+	b.readKernel(scratch, 8, b.task.leader)
 	b.add(asm.LoadMem(task, frame, scratch, asm.DWord))
-	b.readKernel(evStart, 8, task, b.task.start)
+	b.readKernel(evStart, 8, b.task.start)
 }
 
-func (b *builder) readKernel(to int32, size int32, from asm.Register, offset int32) {
+// readKernel copies size bytes of what the register task points to onto the stack.
+func (b *builder) readKernel(to, size, offset int32) {
 	b.add(
 		asm.Mov.Reg(asm.R1, frame), asm.Add.Imm(asm.R1, to),
 		asm.Mov.Imm(asm.R2, size),
-		asm.Mov.Reg(asm.R3, from), asm.Add.Imm(asm.R3, offset),
+		asm.Mov.Reg(asm.R3, task), asm.Add.Imm(asm.R3, offset),
 		asm.FnProbeReadKernel.Call(),
 	)
 }
@@ -121,7 +122,7 @@ func (b *builder) key(kind Kind) {
 
 // atomicOp is op.Mem, with the operation in the place where the kernel looks for it:
 // cilium/ebpf v0.22.0 forgets to put it there, which makes an addition of all.
-func atomicOp(op asm.AtomicOp, to, from asm.Register, offset int16) asm.Instruction {
+func atomicOp(op asm.AtomicOp, to, from asm.Register, offset int16) asm.Instruction { //nolint:unparam // as op.Mem is called
 	code := op.Mem(to, from, asm.DWord, offset)
 	code.Constant = int64(op >> 8)
 	return code
@@ -257,9 +258,9 @@ func exiting(m maps, t *taskOffsets) asm.Instructions {
 	b.lookup(m.told, keyAt)
 	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
 	b.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0))
-	b.readKernel(scratch, 8, task, t.signal)
+	b.readKernel(scratch, 8, t.signal)
 	b.add(asm.LoadMem(task, frame, scratch, asm.DWord))
-	b.readKernel(scratch, 4, task, t.live)
+	b.readKernel(scratch, 4, t.live)
 	b.add(
 		asm.LoadMem(asm.R1, frame, scratch, asm.Word),
 		asm.JNE.Imm(asm.R1, 0, "exit"), // other threads go on

@@ -25,6 +25,7 @@ const (
 // Kind groups the functions that matter for one purpose.
 type Kind int
 
+// The kinds of function.
 const (
 	Init        Kind = iota // cuInit
 	Context                 // a context is created or retained

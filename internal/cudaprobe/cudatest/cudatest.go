@@ -7,6 +7,7 @@ package cudatest
 
 import (
 	"bufio"
+	"context"
 	"embed"
 	"fmt"
 	"io"
@@ -55,7 +56,7 @@ func compile(t testing.TB, args ...string) {
 		if _, err := exec.LookPath(compiler); err != nil {
 			continue
 		}
-		out, err := exec.Command(compiler, append([]string{"-O1", "-g0"}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), compiler, append([]string{"-O1", "-g0"}, args...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", compiler, err, out)
 		}
@@ -75,7 +76,7 @@ type Program struct {
 // Start runs the program here.
 func (b Built) Start(t testing.TB) *Program {
 	t.Helper()
-	cmd := exec.Command(b.Program, b.Library)
+	cmd := exec.CommandContext(context.Background(), b.Program, b.Library)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
