@@ -45,7 +45,7 @@ func (env Env) OpenGPU(ctx context.Context, dir string, count int) (*GPU, error)
 		return nil, err
 	}
 	socket := filepath.Join(folder, "gpu.sock")
-	listener, err := net.Listen("unix", socket)
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func run(ctx context.Context, env bench.Env) (_ []bench.Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer gpu.Close() //nolint:errcheck // nothing depends on it any more
+	defer gpu.Close() // nothing depends on it any more
 	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("arbitrate-%d", os.Getpid())})
 	if err != nil {
 		return nil, err

@@ -137,14 +137,13 @@ func figures(rows []bench.Row) []bench.Figure {
 func table(rows []bench.Row) [][]string {
 	all := cells(rows)
 	lines := [][]string{{"SET", "N", "WAY", "MAKESPAN s", "× DEFAULT", "MEAN TURNAROUND s", "HITS", "RUNS"}}
-	order := func(names []string, name string) int { return slices.Index(names, name) }
 	var names []string
 	for _, s := range sets() {
 		names = append(names, s.name)
 	}
 	shown := slices.Clone(all)
 	slices.SortStableFunc(shown, func(a, b cell) int {
-		for _, d := range []int{order(names, a.set) - order(names, b.set), a.n - b.n, order(allWays, a.way) - order(allWays, b.way)} {
+		for _, d := range []int{slices.Index(names, a.set) - slices.Index(names, b.set), a.n - b.n, slices.Index(allWays, a.way) - slices.Index(allWays, b.way)} {
 			if d != 0 {
 				return d
 			}

@@ -58,12 +58,12 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer gpu.Close() //nolint:errcheck // nothing depends on it any more
+	defer gpu.Close() // nothing depends on it any more
 	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("cost-%d", os.Getpid())})
 	if err != nil {
 		return nil, err
 	}
-	defer runner.Close() //nolint:errcheck // what is left has a label
+	defer runner.Close() // what is left has a label
 	exporter, err := startExporter(ctx, gpu, filepath.Join(dir, "state"))
 	if err != nil {
 		return nil, err

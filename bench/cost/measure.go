@@ -31,7 +31,7 @@ func startExporter(ctx context.Context, gpu *bench.GPU, state string) (*process,
 	if err != nil {
 		return nil, err
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func startExporter(ctx context.Context, gpu *bench.GPU, state string) (*process,
 		return nil, err
 	}
 	for range 100 {
-		if resp, err := http.Get(p.base + "/-/ready"); err == nil {
+		if resp, err := p.get(ctx, "/-/ready"); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				return p, nil
@@ -84,7 +84,7 @@ func (p *process) stop() {
 // await waits until the exporter sees a running task in each of the containers.
 func (p *process) await(ctx context.Context, containers int) error {
 	for ctx.Err() == nil {
-		resp, err := http.Get(p.base + "/api/v1/tasks")
+		resp, err := p.get(ctx, "/api/v1/tasks")
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 			return rows, ctx.Err()
 		}
 		start := time.Now()
-		body, err := p.scrape()
+		body, err := p.scrape(ctx)
 		if err != nil {
 			return rows, err
 		}
@@ -143,8 +143,16 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 		"pass_ms": 1000 * sum / n, "series": float64(series(last)), "wall_s": wall.Seconds()}), nil
 }
 
-func (p *process) scrape() ([]byte, error) {
-	resp, err := http.Get(p.base + "/metrics")
+func (p *process) get(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultClient.Do(req)
+}
+
+func (p *process) scrape(ctx context.Context) ([]byte, error) {
+	resp, err := p.get(ctx, "/metrics")
 	if err != nil {
 		return nil, err
 	}

@@ -77,12 +77,12 @@ func measure(ctx context.Context, env bench.Env, gpus int) ([]bench.Row, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer gpu.Close() //nolint:errcheck // nothing depends on it any more
+	defer gpu.Close() // nothing depends on it any more
 	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("events-%d", os.Getpid())})
 	if err != nil {
 		return nil, err
 	}
-	defer runner.Close() //nolint:errcheck // what is left has a label
+	defer runner.Close() // what is left has a label
 	watched, err := exporter.New(exporter.Options{Device: gpu.Device, Sensor: env.Args["sensor"], StateDir: filepath.Join(dir, "state"), MaxEnded: 2*count + 10,
 		Keep: runner.Made})
 	if err != nil {
@@ -99,7 +99,7 @@ func measure(ctx context.Context, env bench.Env, gpus int) ([]bench.Row, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer baseline.Close() //nolint:errcheck // likewise
+	defer baseline.Close() // likewise
 	var sightings []papers.Sighting
 	var took []time.Duration
 	var baselineErr error
@@ -159,7 +159,7 @@ func one(ctx context.Context, runner *tenant.Runner, p plan, i, kernels int) tru
 		args = append(args, "--destroy")
 	}
 	c, err := runner.Start(ctx, tenant.Spec{Name: t.name, Args: args,
-		Env: []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, // as NVML numbers them
+		Env:    []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, // as NVML numbers them
 		Labels: map[string]string{task.LabelDeadline: "10s"}})
 	if err != nil {
 		t.err = err

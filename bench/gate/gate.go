@@ -72,12 +72,12 @@ func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer gpu.Close() //nolint:errcheck // nothing depends on it any more
+	defer gpu.Close() // nothing depends on it any more
 	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("gate-%d", os.Getpid())})
 	if err != nil {
 		return nil, err
 	}
-	defer runner.Close() //nolint:errcheck // what is left has a label
+	defer runner.Close() // what is left has a label
 	s := &setup{env: env, dir: dir, gpu: gpu, tenants: runner, proc: "/proc"}
 	kernel, rows, err := s.alone(ctx, repeats)
 	if err != nil {

@@ -60,7 +60,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer runner.Close() //nolint:errcheck // what is left has a label
+	defer runner.Close() // what is left has a label
 	for i := range repeats {
 		for j := range ways {
 			way := ways[(i+j)%len(ways)] // no way is always first

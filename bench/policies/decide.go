@@ -60,7 +60,7 @@ func (w *world) input() plan.Input {
 	now := w.clock()
 	var in plan.Input
 	if w.policy == "order" {
-		in = plan.Input{Now: now, Order: given(w.way.order), Rule: plan.One{}, Preemption: &plan.Preemption{Never: true}}
+		in = plan.Input{Now: now, Order: given(w.order), Rule: plan.One{}, Preemption: &plan.Preemption{Never: true}}
 	} else {
 		in = actuator.Config{Policy: w.policy}.Input(now)
 	}

@@ -81,8 +81,7 @@ type world struct {
 	all  []*process
 	plan time.Duration // when the next plan is due
 	last time.Duration // last action
-	in   map[string]bool
-	held []string // admitted, in order
+	held []string      // admitted, in order
 }
 
 var epoch = time.Unix(1_700_000_000, 0)

@@ -23,15 +23,15 @@ const answer = 16
 const atOnce = 64
 
 // measureAsked is P2's master: it asks every node on a connection of its own.
-func measureAsked(ctx context.Context, env bench.Env, f *fleetOf) ([]bench.Row, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func measureAsked(ctx context.Context, _ bench.Env, f *fleetOf) ([]bench.Row, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() { workers(listener) })
 	defer serving.Wait()
-	defer listener.Close() //nolint:errcheck // nobody needs it any more
+	defer listener.Close() // nobody needs it any more
 	times := min(f.decisions, 20_000/f.nodes)
 	var rows []bench.Row
 	for range times {
@@ -53,7 +53,7 @@ func workers(listener net.Listener) {
 			return
 		}
 		go func() {
-			defer conn.Close() //nolint:errcheck // the master has closed it
+			defer conn.Close() // the master has closed it
 			var out [answer]byte
 			if _, err := io.ReadFull(conn, out[:1]); err != nil {
 				return
@@ -100,7 +100,7 @@ func askOne(ctx context.Context, address string) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	defer conn.Close() //nolint:errcheck // the reply is complete
+	defer conn.Close() // the reply is complete
 	// Closed connections would keep their ports for a minute.
 	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
 		return reply{}, err

@@ -32,15 +32,15 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(dir) // a temporary folder
 	pages := pageServer{f: f}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	web := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
 	go web.Serve(listener) //nolint:errcheck // it ends by Close
-	defer web.Close()      //nolint:errcheck // nothing is under way
+	defer web.Close()      // nothing is under way
 	p, err := startServer(ctx, program, dir, listener.Addr().String(), f.sizing)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func startServer(ctx context.Context, program, dir, target string, s sizing) (*p
 	if err := p.write(s.interval); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress()
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -186,8 +186,8 @@ func startServer(ctx context.Context, program, dir, target string, s sizing) (*p
 	return p, nil
 }
 
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +199,7 @@ func (p *promServer) stop() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	<-p.ended
+	<-p.ended //nolint:errcheck // the error is that it was killed
 	return nil
 }
 
@@ -222,7 +222,7 @@ func (p *promServer) ready(ctx context.Context, nodes int) error {
 			said, _ := os.ReadFile(p.log)
 			return fmt.Errorf("prometheus ended: %w: %s", err, said)
 		case <-ctx.Done():
-			return fmt.Errorf("%v of %d nodes are ranked (last error: %v): %w", known, nodes, err, ctx.Err())
+			return fmt.Errorf("%v of %d nodes are ranked: %w", known, nodes, errors.Join(ctx.Err(), err))
 		}
 	}
 }
