@@ -55,7 +55,7 @@ func readInto(buf []byte, path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(fd) //nolint:errcheck // it was only read
+	defer unix.Close(fd) // it was only read
 	return unix.Read(fd, buf)
 }
 

@@ -279,7 +279,7 @@ func TestLatestWins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer q.close() //nolint:errcheck // a test's
+		defer q.close() // a test's
 		last := map[string]webhook.Alert{}
 		for i := range rapid.IntRange(1, 12).Draw(t, "notifications") {
 			a := alert(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), "b",

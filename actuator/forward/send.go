@@ -76,7 +76,7 @@ func (s *sender) send(ctx context.Context, to nodes.Node, m webhook.Message) err
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("%w: %v", ErrRefused, err)
+		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.Actuator+"/api/v1/alerts", bytes.NewReader(body))
 	if err != nil {

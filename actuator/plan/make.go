@@ -150,7 +150,7 @@ func sequence(queue []entry, keep bool, out map[string]bool) []entry {
 	seq := slices.Clone(queue)
 	slices.SortStableFunc(seq, func(a, b entry) int {
 		ga, gb := group(a), group(b)
-		if ga == gb && ga == 0 { // in the order of admission, so that the next plan asks in the same sequence
+		if ga == 0 && gb == 0 { // in the order of admission, so that the next plan asks in the same sequence
 			return a.Since.Compare(b.Since)
 		}
 		return cmp.Compare(ga, gb)

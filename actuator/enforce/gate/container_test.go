@@ -194,11 +194,9 @@ func parentOf(t *testing.T, pid int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var state string
-	parent := 0
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	state = fields[0]
-	parent, err = strconv.Atoi(fields[1])
+	state := fields[0]
+	parent, err := strconv.Atoi(fields[1])
 	if err != nil || state == "Z" {
 		t.Fatal(state, err)
 	}

@@ -124,7 +124,7 @@ func (d *Daemon) startContainerd() bool {
 	}
 	d.containerd = p
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if c, err := net.Dial("unix", d.socket()); err == nil {
+		if c, err := new(net.Dialer).DialContext(d.t.Context(), "unix", d.socket()); err == nil {
 			return c.Close() == nil
 		}
 		select {

@@ -146,7 +146,7 @@ func (s *Stack) openSim(o Options) error {
 	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	listener, err := net.Listen("unix", s.Socket)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "unix", s.Socket)
 	if err != nil {
 		return fmt.Errorf("socket of the simulated GPU (choose a shorter --state-dir?): %w", err)
 	}
