@@ -13,6 +13,7 @@ import (
 type breaker struct {
 	acts  []time.Time // of the last minute, oldest first
 	until time.Time   // zero: closed
+	full  time.Time   // since when too large a share is stopped; zero: it is not
 	why   string
 }
 
@@ -20,6 +21,9 @@ const (
 	breakerRest = time.Minute
 	// fewContainers are not a storm, however large the share.
 	fewContainers = 5
+	// fullFor is how long too large a share may be stopped. Where one container
+	// hands over to the next, both are for a moment.
+	fullFor = 2 * time.Second
 )
 
 // count takes note of an action.
@@ -42,11 +46,17 @@ func (b *breaker) open(now time.Time) string {
 // are stopped.
 func (b *breaker) judge(now time.Time, c Config, held, managed int) (opened bool) {
 	switch {
+	case managed < fewContainers || float64(held) < c.BreakerShare*float64(managed):
+		b.full = time.Time{}
+	case b.full.IsZero():
+		b.full = now
+	}
+	switch {
 	case now.Before(b.until):
 		return false
 	case len(b.acts) > c.BreakerActions && now.Sub(b.acts[len(b.acts)-1-c.BreakerActions]) <= time.Minute:
 		b.why = fmt.Sprintf("more than %d pauses and unpauses within a minute (--breaker.actions)", c.BreakerActions)
-	case managed >= fewContainers && float64(held) >= c.BreakerShare*float64(managed):
+	case !b.full.IsZero() && now.Sub(b.full) >= fullFor:
 		b.why = fmt.Sprintf("%d of %d managed containers are stopped (--breaker.share)", held, managed)
 	default:
 		return false
