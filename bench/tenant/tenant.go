@@ -130,7 +130,14 @@ func (r *Runner) create(ctx context.Context, s Spec, config *container.Config, h
 	config.Image = r.image
 	config.Labels = map[string]string{Label: r.name}
 	maps.Copy(config.Labels, s.Labels)
-	made, err := r.docker.ContainerCreate(ctx, config, &host, nil, nil, s.Name)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// The engine goes on with what it was asked for when the caller is gone: a
+	// container that nobody knows of would stay behind.
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
+	defer cancel()
+	made, err := r.docker.ContainerCreate(making, config, &host, nil, nil, s.Name)
 	if err != nil {
 		return nil, fmt.Errorf("create container %s: %w", s.Name, err)
 	}
