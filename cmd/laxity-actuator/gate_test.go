@@ -96,8 +96,11 @@ func TestGateOrdersKernels(t *testing.T) {
 	soon := g.tenant("30s", args...)
 	var ends []time.Time
 	copied := []time.Time{late.Await(t, "copyin_end").Time, soon.Await(t, "copyin_end").Time}
-	g.await("the exporter says that the last one is held", func() bool {
-		return slices.ContainsFunc(g.seen.Snapshot().Tasks, func(k task.Task) bool { return k.ContainerID == late.ID && k.State == task.Held })
+	// Held at its launch; its container is paused soon after.
+	g.await("the exporter says that the last one waits", func() bool {
+		return slices.ContainsFunc(g.seen.Snapshot().Tasks, func(k task.Task) bool {
+			return k.ContainerID == late.ID && (k.State == task.Held || k.State == task.Paused)
+		})
 	})
 	for _, c := range []*simtest.Container{first, soon, late} {
 		ends = append(ends, c.Await(t, "kernels_end").Time)

@@ -166,12 +166,9 @@ func testProcesses(t *testing.T, rig Rig) {
 		r := await(t, rig.Device, "process appears", func(r device.Reading) bool {
 			now, _ := find(r, g.UUID)
 			p, ok := processOf(now, pid)
-			return ok && p.MemoryUsed >= bytes
+			// One reading may take the memory just before the process comes.
+			return ok && p.MemoryUsed >= bytes && now.MemoryUsed >= g.MemoryUsed+bytes
 		})
-		now, _ := find(r, g.UUID)
-		if now.MemoryUsed < g.MemoryUsed+bytes {
-			t.Errorf("memory used went from %d to %d, want at least %d more", g.MemoryUsed, now.MemoryUsed, bytes)
-		}
 		for _, other := range r.GPUs {
 			if _, ok := processOf(other, pid); ok && other.UUID != g.UUID {
 				t.Errorf("process %d is on %s, and is listed on %s", pid, g.UUID, other.UUID)
