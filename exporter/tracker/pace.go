@@ -13,8 +13,9 @@ const (
 	// A reading takes longer the more processes there are: 0.3 ms with one on an
 	// H200, 24 ms with 100. So the pause after it is at least so many times as
 	// long: up to a tenth of a core while only the device can tell something, half
-	// a percent otherwise.
-	fastRest, rest = 10, 200
+	// a percent while somebody waits for its turn, which may depend on the
+	// utilisation, a fifth of that otherwise.
+	fastRest, waitingRest, rest = 10, 200, 1000
 )
 
 // interval is the time until the next reading of the device, when the last one
@@ -28,6 +29,8 @@ func interval(a machine.Activity, newcomer bool, took, fast, slow time.Duration)
 		return slow
 	case newcomer, a.Placeless > 0, a.Sensor == task.SourceDevice && (a.MayStart || a.Unfinished+a.Candidates > 0):
 		return quick
+	case a.Waiting > 0:
+		return min(max(mediumPolls*fast, waitingRest*took), slow)
 	case a.Unfinished+a.Candidates > 0:
 		return min(max(mediumPolls*fast, rest*took), slow)
 	default:

@@ -269,6 +269,8 @@ type Activity struct {
 	DeviceUp   bool
 	Sensor     task.Source
 	Unfinished int
+	// Waiting counts those of them that are held or paused.
+	Waiting int
 	// Placeless counts unfinished tasks that the device has not listed yet.
 	Placeless int
 	// Candidates counts processes that touched CUDA and hold no context yet.
@@ -287,6 +289,9 @@ func (m *Machine) Activity() Activity {
 		switch {
 		case p.open != nil:
 			a.Unfinished++
+			if p.open.State != task.Running {
+				a.Waiting++
+			}
 			if !p.open.listed {
 				a.Placeless++
 			}
