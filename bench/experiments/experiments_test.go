@@ -1,0 +1,82 @@
+package experiments_test
+
+import (
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/experiments"
+)
+
+// Every stored figure follows from the stored rows.
+func TestFiguresFollowFromRows(t *testing.T) {
+	stored, err := experiments.Stored(os.DirFS("../results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(stored) == 0 {
+		t.Fatal("no stored results in bench/results")
+	}
+	for name, r := range stored {
+		t.Run(name, func(t *testing.T) {
+			e, ok := experiments.Find(r.Name)
+			if !ok {
+				t.Fatalf("no experiment %q", r.Name)
+			}
+			if len(r.Rows) == 0 || r.Machine == "" || r.Date.IsZero() || r.Commit == "" {
+				t.Errorf("rows, machine, date or commit are missing")
+			}
+			again := e.FiguresOf(r.Rows)
+			if len(again) != len(r.Figures) {
+				t.Fatalf("%d figures are stored, %d follow from the rows", len(r.Figures), len(again))
+			}
+			for i, f := range again {
+				if !same(f, r.Figures[i]) {
+					t.Errorf("stored %+v, from the rows %+v", r.Figures[i], f)
+				}
+			}
+		})
+	}
+}
+
+func same(a, b bench.Figure) bool {
+	return a.Name == b.Name && a.Unit == b.Unit && a.Against == b.Against && a.Runs == b.Runs && near(a.Value, b.Value) && near(a.Ratio, b.Ratio)
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) }
+
+// bench/README.md is what `make bench-report` writes.
+func TestReportIsCurrent(t *testing.T) {
+	stored, err := experiments.Stored(os.DirFS("../results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	if err := bench.Report(&want, experiments.All(), stored); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want.String() {
+		t.Error("bench/README.md is not what the stored results say: run make bench-report")
+	}
+}
+
+// An experiment without rows must not invent figures or crash.
+func TestFiguresOfNothing(t *testing.T) {
+	for _, e := range experiments.All() {
+		for _, f := range e.FiguresOf(nil) {
+			if !math.IsNaN(f.Value) && f.Value != 0 {
+				t.Errorf("%s: %s = %v without a single row", e.Name, f.Name, f.Value)
+			}
+		}
+		_ = e.Table(nil)
+		if e.About == "" || e.Title == "" {
+			t.Errorf("%s says not what it measures", e.Name)
+		}
+	}
+}
