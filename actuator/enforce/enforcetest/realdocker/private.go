@@ -39,7 +39,9 @@ type process struct {
 func (d *Daemon) run(name string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})} //nolint:gosec,noctx // of the test, which ends it
 	p.cmd.Stdout, p.cmd.Stderr = &d.log, &d.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A network of its own: a daemon without a bridge removes docker0 of the
+	// network that it finds, which is the machine's own engine's.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNET}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
