@@ -158,6 +158,8 @@ func (l *loop) looked(r result, now time.Time) {
 	switch {
 	case !ok, r.err != nil && !gone:
 		return
+	case r.err == nil && r.status.LetGo:
+		return // the plan that let it go is still being carried out
 	case r.err == nil && r.status.Paused:
 		h.doubtful = false // on record and stopped: a hold like any other
 		return

@@ -31,6 +31,9 @@ type Status struct {
 	Paused  bool // the engine says so
 	// Verified: the kernel's freezer was read and agrees with Paused.
 	Verified bool
+	// LetGo: it runs because it was let go by us, though its hold may not be
+	// closed yet. Nobody else's doing is to be read from that.
+	LetGo bool
 	// Labels are the container's.
 	Labels map[string]string
 }

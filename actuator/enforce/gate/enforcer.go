@@ -137,16 +137,28 @@ func (e *Enforcer) gated(id string) (*Gate, View, bool) {
 	return g, v, ok && v.Phase != "" && v.Obstacle == ""
 }
 
-// Status implements enforce.Enforcer: who is kept from launching counts as paused.
+// Status implements enforce.Enforcer: who is kept from launching counts as
+// paused. It waits for our own parking and unparking: in the middle of that the
+// engine says one thing and our books another, and our unpause would pass for a
+// person's.
 func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error) {
+	e.mu.Lock()
+	p := e.parked[id]
+	e.mu.Unlock()
+	if p != nil {
+		p.Lock()
+		defer p.Unlock()
+	}
 	s, err := e.Enforcer.Status(ctx, id)
 	_, v, ok := e.gated(id)
-	if err != nil || !ok || v.Admitted || s.Paused {
+	if err != nil || !ok || s.Paused {
 		return s, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if p := e.parked[id]; p != nil && p.paused.Load() {
+	if v.Admitted {
+		s.LetGo = true
+		return s, nil
+	}
+	if p != nil && p.paused.Load() {
 		return s, nil // a person has unpaused it
 	}
 	s.Paused = true
