@@ -200,6 +200,7 @@ func (p *Probe) Close() error {
 	for _, a := range p.files {
 		p.detach(a.links)
 	}
+	clear(p.files) // a Remove that comes later finds nothing to take off
 	for pid := range p.tracked {
 		p.untrack(pid)
 	}
