@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X $(VPKG).Version=$(VERSION) -X $(VPKG).Revision=$(COMMIT)
 TOOLS   := .tools
 PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 
-.PHONY: help build demo test test-short lint fmt bench-report install-plugin clean
+.PHONY: help build demo test test-short lint fmt docs bench-report dashboards images deb install-plugin clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,10 @@ demo: build ## Run three containers with deadlines on one GPU (simulated if ther
 
 test: build $(TOOLS)/gotestsum ## Run every test, under the race detector; needs Docker, gets Prometheus where it can
 	@test/get-prometheus.sh
+	@docker compose version >/dev/null 2>&1 || $(MAKE) --no-print-directory $(TOOLS)/docker-compose || echo "no Docker Compose: the test of the stack will skip"
+	@$(MAKE) --no-print-directory $(TOOLS)/nfpm || echo "no nfpm: the test of the package will skip"
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -race -timeout 20m ./...
+	cd actuator/placement/kubernetes/published && go test ./...  # a module of its own: Kubernetes' published types
 
 test-short: ## Run the tests that need neither Docker nor Prometheus
 	go test -short ./...
@@ -39,8 +42,23 @@ lint: $(TOOLS)/golangci-lint ## Check formatting, go vet and golangci-lint
 fmt: ## Format the Go code
 	gofmt -w $$(git ls-files '*.go')
 
+docs: ## Make the reference pages in docs/reference from the code
+	LAXITY_DOCS=write go test -count=1 -run '^TestReference' ./docs ./cmd/laxity ./cmd/laxity-exporter ./cmd/laxity-actuator
+
 bench-report: build ## Write bench/README.md from the stored results in bench/results
 	bin/laxity bench-report
+
+dashboards: ## Write the Grafana dashboards in dashboards/ from what dashboards/generate says
+	go run ./dashboards/generate
+
+images: ## Build the images of the stack in compose/, from this checkout
+	compose/build.sh --sim
+
+# A version that begins with a digit, as Debian wants it.
+deb: build $(TOOLS)/nfpm ## Build the Debian package bin/laxity_VERSION_ARCH.deb
+	version=$$(echo "$(VERSION)" | sed 's/^v//; /^[0-9][0-9.]*\(-\|$$\)/!s/^/0~git./; s/-/+/g') && \
+	arch=$$(go env GOARCH) && \
+	BIN=bin GOARCH=$$arch PACKAGE_VERSION=$$version $(TOOLS)/nfpm package --config package/nfpm.yaml --packager deb --target bin/laxity_$${version}_$$arch.deb
 
 install-plugin: build ## Install the CLI as a Docker plugin: docker laxity …
 	install -D -m 755 bin/laxity $(PLUGIN_DIR)/docker-laxity
@@ -56,3 +74,11 @@ $(TOOLS)/golangci-lint: tools/go.mod
 	@mkdir -p $(TOOLS)
 	@echo "building golangci-lint (once, some minutes)"
 	cd tools && go build -o ../$(TOOLS)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/nfpm: tools/stack/go.mod
+	@mkdir -p $(TOOLS)
+	@echo "building nfpm (once)"
+	cd tools/stack && go build -o ../../$(TOOLS)/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
+$(TOOLS)/docker-compose: tools/stack/go.mod
+	@mkdir -p $(TOOLS)
+	@echo "building docker compose (once, some minutes)"
+	cd tools/stack && go build -o ../../$(TOOLS)/docker-compose github.com/docker/compose/v2/cmd

@@ -29,6 +29,7 @@ type result struct {
 	action  plan.Action
 	hold    journal.Hold
 	status  enforce.Status // of a look
+	swap    enforce.SwapResult
 	started time.Time
 	// arrived is when the snapshot came that the action rests on; zero where it
 	// rests on none.
@@ -54,8 +55,10 @@ func (l *loop) begin(ctx context.Context, now time.Time, a plan.Action) {
 		return // its pause may come yet; a look tells
 	}
 	c := l.Config()
-	if a.Kind != look {
-		l.breaker.count(now)
+	swaps := a.Kind == plan.SwapOut || a.Kind == plan.SwapIn
+	if swaps {
+		l.mem.swaps.busy[a.ContainerID] = true
+		l.breaker.acts = append(l.breaker.acts, now)
 	}
 	arrived := l.planned
 	h := journal.Hold{
@@ -66,24 +69,49 @@ func (l *loop) begin(ctx context.Context, now time.Time, a plan.Action) {
 	l.flying[a.ContainerID] = flight{kind: a.Kind, gpus: a.GPUs}
 	go func() {
 		// Not ctx: a shutdown must not cut an action in the middle. It waits.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
+		limit := actionTimeout
+		if swaps {
+			limit = swapTimeout
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		r := result{action: a, hold: h, started: l.o.Now(), arrived: arrived}
-		switch a.Kind {
-		case plan.Pause:
-			if r.err = l.stillTrue(a); r.err == nil {
-				r.err = l.enforcer.Pause(ctx, h)
-			}
-			if r.err != nil {
-				_, r.recorded, _ = l.journal.Get(a.ContainerID)
-			}
-		case plan.Unpause:
-			r.err = l.enforcer.Unpause(ctx, a.ContainerID)
-		default:
-			r.status, r.err = l.enforcer.Status(ctx, a.ContainerID)
-		}
+		l.carryOut(ctx, a, &r)
 		l.results <- r
 	}()
+}
+
+// carryOut runs beside the loop and touches nothing of it.
+func (l *loop) carryOut(ctx context.Context, a plan.Action, r *result) {
+	switch a.Kind {
+	case plan.Pause:
+		if r.err = l.stillTrue(a); r.err == nil {
+			r.err = l.enforcer.Pause(ctx, r.hold)
+		}
+		if r.err != nil {
+			_, r.recorded, _ = l.journal.Get(a.ContainerID)
+		}
+	case plan.Unpause:
+		r.err = l.unpause(ctx, a)
+	case plan.SwapOut:
+		if r.err = l.stillTrue(a); r.err == nil {
+			r.swap, r.err = l.swap(ctx, a)
+		}
+	case plan.SwapIn:
+		r.swap, r.err = l.swap(ctx, a)
+	case inquire:
+		r.err = l.mem.swaps.Can(ctx, a.ContainerID)
+	default:
+		r.status, r.err = l.enforcer.Status(ctx, a.ContainerID)
+	}
+}
+
+// unpause lets a container go, or as far as its next launch.
+func (l *loop) unpause(ctx context.Context, a plan.Action) error {
+	if g, ok := l.enforcer.(Gate); ok && a.ToLaunch {
+		return g.ToLaunch(ctx, a.ContainerID)
+	}
+	return l.enforcer.Unpause(ctx, a.ContainerID)
 }
 
 // stillTrue checks a pause's precondition against the youngest snapshot. How the
@@ -102,6 +130,10 @@ func (l *loop) stillTrue(a plan.Action) error {
 func (l *loop) finish(r result) {
 	delete(l.flying, r.action.ContainerID)
 	now := l.o.Now()
+	if r.action.Kind == inquire {
+		l.answered(r, now)
+		return
+	}
 	if r.action.Kind == look {
 		l.labelled(r.action.ContainerID, r.status, r.err, now)
 		l.looked(r, now)
@@ -118,9 +150,12 @@ func (l *loop) finish(r result) {
 	if l.o.DryRun {
 		d.Result = decision.DryRun
 	}
-	if r.action.Kind == plan.Pause {
+	switch r.action.Kind {
+	case plan.Pause:
 		l.finishPause(r, now, &d)
-	} else {
+	case plan.SwapOut, plan.SwapIn:
+		l.finishSwap(r, now, &d)
+	default:
 		l.finishUnpause(r, now, &d)
 	}
 	l.metrics.Actions.WithLabelValues(string(r.action.Kind), string(d.Result)).Inc()
@@ -188,9 +223,10 @@ func (l *loop) letGoAll() error {
 	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
 	defer cancel()
 	for len(l.flying) > 0 {
-		l.finish(<-l.results) // each ends by actionTimeout
+		l.finish(<-l.results) // each ends by its timeout
 	}
-	var err error
+	err := l.resumeAll(ctx)
+	swapped := err
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if err = l.letGoOnce(ctx); err == nil || ctx.Err() != nil {
 			break
@@ -203,7 +239,7 @@ func (l *loop) letGoAll() error {
 	l.save()
 	l.keepHistory(l.o.Now(), true)
 	l.publish(l.o.Now())
-	if err != nil {
+	if err = errors.Join(err, swapped); err != nil {
 		return fmt.Errorf("containers are still paused and on record; the guardian goes on letting them go: %w", err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,12 +13,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/laxity/laxity/actuator/allocator/ledger"
+	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/inbox"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/page"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
@@ -36,12 +40,19 @@ type Actuator struct {
 	guard     *watch
 	forward   *forward.Forwarder // nil without Options.Peers
 
+	ledger      *ledger.Ledger
+	memoryGuard MemoryGuard     // nil: none
+	swapper     enforce.Swapper // nil: none
+
 	config    atomic.Pointer[Config]
 	published atomic.Pointer[State]
 	snapshot  atomic.Pointer[task.Snapshot]
 
-	reloads chan reload
-	stop    sync.Once
+	page     *page.Page
+	sessions *auth.Sessions // nil without Options.Tokens
+	reloads  chan reload
+	asks     chan ask
+	stop     sync.Once
 }
 
 // New opens the files in the state folder. Alerts can be received from then on;
@@ -54,7 +65,7 @@ func New(o Options) (*Actuator, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder (choose another with --state-dir): %w", err)
 	}
-	a := &Actuator{o: o, log: o.Logger, metrics: o.Metrics, reloads: make(chan reload)}
+	a := &Actuator{o: o, log: o.Logger, metrics: o.Metrics, reloads: make(chan reload), asks: make(chan ask)}
 	a.config.Store(&o.Config)
 	if a.journal, err = journal.Open(o.StateDir); err != nil {
 		return nil, err
@@ -76,6 +87,15 @@ func New(o Options) (*Actuator, error) {
 	}
 	if err := a.openForward(); err != nil {
 		return nil, errors.Join(err, a.inbox.Close(), a.decisions.Close())
+	}
+	if err := a.openMemory(); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	if o.Tokens != nil {
+		a.sessions = auth.NewSessions(o.Tokens, o.Now)
+	}
+	if err := a.openPage(); err != nil {
+		return nil, errors.Join(err, a.Close())
 	}
 	a.guard = newWatch(o, a.log)
 	a.published.Store(&State{Node: o.Node, DryRun: o.DryRun})
@@ -104,13 +124,21 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer a.runForward(ctx)()
+	defer a.runPage(ctx)()
 	if e, ok := a.enforcer.(opener); ok {
 		if err := e.Open(ctx); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, e.Close()) }()
 	}
+	if a.memoryGuard != nil {
+		if err := a.memoryGuard.Open(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, a.memoryGuard.Close()) }()
+	}
 	l := newLoop(a)
+	l.rereadSwaps()
 	l.tenure.begin(ctx)
 	l.tellTenure()
 	defer l.tenure.release()
@@ -122,7 +150,12 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 // Close closes the files, for when Run was never called; Run does it at its end.
 // Again, it does nothing.
 func (a *Actuator) Close() (err error) {
-	a.stop.Do(func() { err = errors.Join(a.closeForward(), a.inbox.Close(), a.decisions.Close()) })
+	a.stop.Do(func() {
+		err = errors.Join(a.closeForward(), a.inbox.Close(), a.decisions.Close())
+		if s, ok := a.swapper.(io.Closer); ok { // its helper is a process
+			err = errors.Join(err, s.Close())
+		}
+	})
 	return err
 }
 
@@ -198,5 +231,6 @@ func (a *Actuator) present() collector.Present {
 	for _, g := range s.GPUs {
 		p.Arbitrated[g.UUID] = g.Arbitrated
 	}
+	presentMemory(&p, s)
 	return p
 }

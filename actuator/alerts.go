@@ -216,7 +216,7 @@ func (l *loop) lapse(now time.Time) {
 			continue
 		}
 		l.book.Close(lease, now)
-		d := decision.Decision{Kind: decision.Lease, Result: decision.Closed, Alert: lease.Alert, Fingerprint: lease.Fingerprint,
+		d := decision.Decision{Kind: decision.Lease, Result: decision.Closed, Alert: lease.Alert, Fingerprint: lease.Fingerprint, By: lease.By,
 			Cause: string(lease.Wish), Reason: why}
 		if c, ok := l.snap.FindContainer(lease.Target); ok {
 			d.Container, d.ContainerID = c.Name, c.ID
@@ -229,6 +229,9 @@ func (l *loop) lapse(now time.Time) {
 }
 
 func (l *loop) closing(lease state.Lease, now time.Time) string {
+	if !lease.Expires.After(now) && lease.By != "" {
+		return "it lasted as long as is allowed (--max-hold)"
+	}
 	if !lease.Expires.After(now) {
 		return "the alert was not seen firing for as long as its lease lasts"
 	}

@@ -11,7 +11,8 @@ import (
 // of pauses: beyond its bounds everything is let go, and hands stay off for a
 // while.
 type breaker struct {
-	acts  []time.Time // of the last minute, oldest first
+	acts  []time.Time // pauses and unpauses of the last minute, oldest first
+	calls uint64      // counted so far
 	until time.Time   // zero: closed
 	full  time.Time   // since when too large a share is stopped; zero: it is not
 	why   string
@@ -26,12 +27,15 @@ const (
 	fullFor = 2 * time.Second
 )
 
-// count takes note of an action.
-func (b *breaker) count(now time.Time) {
+// count takes note of what the engine was asked for; calls is the sum so far. A
+// stop at the launch gate is none: tasks that launch often make many.
+func (b *breaker) count(now time.Time, calls uint64) {
 	for len(b.acts) > 0 && now.Sub(b.acts[0]) > time.Minute {
 		b.acts = b.acts[1:]
 	}
-	b.acts = append(b.acts, now)
+	for ; b.calls < calls; b.calls++ {
+		b.acts = append(b.acts, now)
+	}
 }
 
 // open says why nothing is to be held now; empty when the breaker is closed.
@@ -78,6 +82,7 @@ func (l *loop) guardBounds(now time.Time) {
 			managed++
 		}
 	}
+	l.breaker.count(now, l.enforcer.Calls())
 	if l.breaker.judge(now, l.Config(), len(l.holds), managed) {
 		l.metrics.BreakerTrips.Inc()
 		l.decide(decision.Decision{Kind: decision.Service, Result: decision.Failed,

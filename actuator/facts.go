@@ -43,6 +43,7 @@ func (l *loop) take(s *task.Snapshot) {
 	l.snap, l.arrived = s, l.o.Now()
 	l.snapshot.Store(s)
 	l.history.Observe(s)
+	l.page.Observe(s)
 	paused := map[string]bool{}
 	for _, c := range s.Containers {
 		paused[c.ID] = c.Paused
@@ -63,7 +64,7 @@ func (l *loop) refresh(ctx context.Context, now time.Time) {
 		return
 	}
 	every := 2 * time.Second
-	if len(l.holds) > 0 {
+	if len(l.holds) > 0 || len(l.mem.waits) > 0 {
 		every = 150 * time.Millisecond
 	}
 	if l.inbox.Len() == 0 && l.snap != nil && now.Sub(l.snap.Time) < every && now.Sub(l.asked) < every {

@@ -93,7 +93,7 @@ func TestEndpoints(t *testing.T) {
 	b.awaitPaused("b", "a", "b")
 	b.await("the hold shows", func() bool { return len(b.State().Holds) == 1 })
 
-	if code, body := b.get("/"); code != 200 || !strings.Contains(body, "waits for name-a on GPU-0") {
+	if code, body := b.get("/"); code != 200 || !strings.Contains(body, "waits for name-a on GPU 0") {
 		t.Errorf("page: %d\n%s", code, body)
 	}
 	code, body := b.get("/api/v1/state")

@@ -26,6 +26,9 @@ type Gate interface {
 	// whoever is next can be prepared, so that letting go never waits for the
 	// container engine.
 	Line(admitted, waiting map[string][]string)
+	// ToLaunch undoes a pause of the whole container and leaves the gate as it is:
+	// the container goes on up to its next launch. It is otherwise as Unpause.
+	ToLaunch(ctx context.Context, id string) error
 }
 
 // opener is an Enforcer that must be opened before it works, once nobody else

@@ -56,8 +56,8 @@ func (l *loop) foresee(c *plan.Container, s task.Container, now time.Time) {
 	kind := estimate.Kind{Image: s.Image, Command: s.Command}
 	c.Estimates = map[string]plan.Estimate{}
 	for _, t := range c.Tasks {
-		if left, total, ok := l.history.Remaining(t, kind, now); ok {
-			c.Estimates[t.ID] = plan.Estimate{Remaining: left, Total: total}
+		if e, ok := l.history.Remaining(t, kind, now); ok {
+			c.Estimates[t.ID] = plan.Estimate{Remaining: e.Remaining, Least: e.Least, Total: e.Total}
 		}
 	}
 	demand, ok := l.history.Demand(kind)

@@ -63,7 +63,7 @@ func (l *loop) overdue(now time.Time) {
 		if _, exempt := l.book.Exemption(id); exempt || h.Until.IsZero() || now.Before(h.Until) {
 			continue
 		}
-		l.exempt(h, now, fmt.Sprintf("it was held for %v, as long as is allowed (--max-hold)", now.Sub(h.Since).Round(time.Second)))
+		l.exempt(id, h.Tasks, now, fmt.Sprintf("it was held for %v, as long as is allowed (--max-hold)", now.Sub(h.Since).Round(time.Second)))
 	}
 }
 
@@ -96,18 +96,10 @@ func (l *loop) renew(now time.Time) {
 	}
 }
 
-// exempt keeps the container from being held for as long as its present tasks
-// last.
-func (l *loop) exempt(h *hold, now time.Time, reason string) {
-	tasks := slices.Clone(h.Tasks)
-	if l.snap != nil {
-		for _, t := range l.snap.Tasks {
-			if t.ContainerID == h.ContainerID && !slices.Contains(tasks, t.ID) {
-				tasks = append(tasks, t.ID)
-			}
-		}
-	}
-	l.book.Exempt(state.Exemption{ContainerID: h.ContainerID, Tasks: tasks, Reason: reason, Since: now})
+// exempt keeps the container from being held for as long as its present tasks,
+// and these, last.
+func (l *loop) exempt(id string, tasks []string, now time.Time, reason string) {
+	l.book.Exempt(state.Exemption{ContainerID: id, Tasks: l.presentTasks(id, tasks), Reason: reason, Since: now})
 }
 
 // expire lets go what nothing has renewed, whatever the plan says or cannot say.
@@ -172,11 +164,11 @@ func (l *loop) looked(r result, now time.Time) {
 	default:
 		_, recorded, err := l.journal.Get(h.ContainerID)
 		if !recorded && err == nil && !l.o.DryRun {
-			l.exempt(h, now, "the guardian let it go")
+			l.exempt(h.ContainerID, h.Tasks, now, "the guardian let it go")
 			l.drop(h, "guardian", "the guardian let it go")
 			return
 		}
-		l.exempt(h, now, "a person unpaused it")
+		l.exempt(h.ContainerID, h.Tasks, now, "a person unpaused it")
 		l.drop(h, "person", "a person unpaused it; it is not paused again for this task")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/laxity/laxity/actuator/webhook"
 )
 
-// Handler serves the API, the metrics and the status page. It needs Run only to
+// Handler serves the API, the metrics and the live page. It needs Run only to
 // have something to show; alerts are accepted before.
 func (a *Actuator) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
@@ -36,7 +36,7 @@ func (a *Actuator) Handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
 	mux.HandleFunc("GET /-/ready", a.serveReady)
-	mux.HandleFunc("GET /{$}", a.servePage)
+	a.page.Register(mux)
 	for _, mount := range a.o.Mount {
 		mount(mux, a.mutating)
 	}
@@ -58,10 +58,9 @@ func (a *Actuator) mutating(next http.Handler) http.Handler {
 				http.Error(w, auth.ErrDenied.Error(), http.StatusUnauthorized)
 				return
 			}
-		} else if !a.o.AllowRemote && !loopback(r.RemoteAddr) {
-			a.log.Warn("refused a client that is not on this machine", "remote", r.RemoteAddr, "path", r.URL.Path)
-			http.Error(w, "only clients on this machine may do this without authentication; "+
-				"start laxity-actuator with --web.bearer-token-file, or --web.config.file that sets basic_auth_users or client certificates", http.StatusForbidden)
+		} else if err := fromHere(r); err != nil && !a.o.AllowRemote {
+			a.log.Warn("refused a client that is not on this machine", "remote", r.RemoteAddr, "host", r.Host, "path", r.URL.Path)
+			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

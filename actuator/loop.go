@@ -47,6 +47,7 @@ type loop struct {
 	historyAt time.Time
 	breaker   breaker
 	tenure    *tenure
+	mem       *memoryKeeper
 
 	saveFailed bool
 }
@@ -88,6 +89,7 @@ func newLoop(a *Actuator) *loop {
 		began:    a.o.Now(),
 		history:  a.openHistory(),
 		tenure:   newTenure(a.o.LockDir, a.enforcer),
+		mem:      a.newMemoryKeeper(),
 	}
 }
 
@@ -115,7 +117,10 @@ func (l *loop) run(ctx context.Context) {
 			l.decide(decision.Decision{Kind: decision.Service, Result: decision.Done, Reason: "configuration reloaded"})
 			clear(l.said)
 			close(r.done)
+		case r := <-l.asks:
+			r.done <- r.do(l)
 		case <-l.phases:
+		case <-l.mem.changed():
 		case <-tick.C:
 		}
 		l.step(ctx)
@@ -129,12 +134,17 @@ func (l *loop) step(ctx context.Context) {
 	l.standBy(ctx, now)
 	l.refresh(ctx, now)
 	l.overdue(now)
+	l.overdueSwaps(now)
 	if l.usable(now) {
 		l.lapse(now)
 		l.pardon()
 		l.learnLabels(ctx, now)
 		l.guardBounds(now)
+		l.watchLimits(now)
 		l.makePlan(ctx, now)
+		l.askSwappable(ctx, now)
+	} else {
+		l.blindMemory()
 	}
 	l.expire(ctx, now)
 	l.inspectHolds(ctx, now)
@@ -178,6 +188,7 @@ func (l *loop) decide(d decision.Decision) {
 		d.Snapshot = l.snap.Sequence
 	}
 	d = l.decisions.Add(d)
+	l.page.Changed()
 	level := l.log.Info
 	if d.Result == decision.Failed {
 		level = l.log.Warn

@@ -7,18 +7,23 @@
 package actuator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/page/view"
 	"github.com/laxity/laxity/actuator/state"
 )
 
@@ -60,6 +65,11 @@ type Config struct {
 	// time, 0–1. Beyond, everything is let go and nothing is held for a minute.
 	BreakerActions int
 	BreakerShare   float64
+	// MemoryShare is how a GPU's memory is divided: one of allocator.Shares.
+	MemoryShare allocator.Share
+	// MemoryWait is the longest that an allocation waits for memory; then the
+	// program is told that there is none.
+	MemoryWait time.Duration
 }
 
 // Defaults of a Config.
@@ -68,6 +78,8 @@ const (
 	DefaultMaxHold = 10 * time.Minute
 	DefaultLease   = 5 * time.Minute
 	DefaultSettle  = 400 * time.Millisecond
+	// DefaultMemoryWait is how long an allocation waits for memory.
+	DefaultMemoryWait = 5 * time.Minute
 	// DefaultLockDir is where a program has its locks if nothing else is said.
 	DefaultLockDir = "/run/laxity"
 	// DefaultBreakerActions lets 300 tasks a minute be held once each.
@@ -93,6 +105,12 @@ func (c Config) withDefaults() Config {
 	if c.Settle == 0 {
 		c.Settle = DefaultSettle
 	}
+	if c.MemoryShare == "" {
+		c.MemoryShare = allocator.ByLimit
+	}
+	if c.MemoryWait == 0 {
+		c.MemoryWait = DefaultMemoryWait
+	}
 	if c.BreakerActions == 0 {
 		c.BreakerActions = DefaultBreakerActions
 	}
@@ -117,6 +135,12 @@ func (c Config) Validate() error {
 	}
 	if c.Settle < 0 {
 		return fmt.Errorf("settle is %v; it cannot be negative", c.Settle)
+	}
+	if !slices.Contains(allocator.Shares, string(c.MemoryShare)) {
+		return fmt.Errorf("memory-share is %q; write one of %v", c.MemoryShare, allocator.Shares)
+	}
+	if c.MemoryWait < time.Second {
+		return fmt.Errorf("memory-wait is %v; it must be at least 1s", c.MemoryWait)
 	}
 	if c.BreakerActions < 1 || !(c.BreakerShare > 0 && c.BreakerShare <= 1) {
 		return fmt.Errorf("breaker: %d actions a minute and a share of %v; write at least 1, and a share above 0 and up to 1", c.BreakerActions, c.BreakerShare)
@@ -150,6 +174,19 @@ type Options struct {
 	// ContainerOf returns the id of the container that a process of this machine
 	// belongs to. Without it there is no launch gate.
 	ContainerOf func(pid int) (id string, ok bool, err error)
+	// MemoryGuard says whether allocations of GPU memory are guarded, Swap whether
+	// containers are swapped off their GPUs; both Auto by default: where this machine can.
+	MemoryGuard, Swap MemoryMode
+	// OpenMemoryLedger opens what says how much GPU memory each process holds now.
+	// Without it no allocations are guarded.
+	OpenMemoryLedger func() (memory.Ledger, error)
+	// NewMemoryGuard and NewSwapper replace those of this machine; nil, without an
+	// error, is none.
+	NewMemoryGuard func(memory.Decider) (MemoryGuard, error)
+	NewSwapper     func() (enforce.Swapper, error)
+	// ThreadAlive reports whether a thread exists that waits for memory; by /proc by
+	// default.
+	ThreadAlive func(pid, tid int) bool
 	// NewEnforcer replaces the Docker engine, and the launch gate.
 	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
 
@@ -176,6 +213,8 @@ type Options struct {
 	// Nil: they are ignored.
 	Peers forward.Directory
 
+	// Ranking is the ranking of the nodes, for the page; nil without placement.
+	Ranking func(context.Context) view.Ranking
 	// Mount adds other parts' requests to the handler; those that change something
 	// they pass through guard, as the actuator does its own.
 	Mount []func(mux *http.ServeMux, guard func(http.Handler) http.Handler)
@@ -214,6 +253,9 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if err := o.checkHold(); err != nil {
+		return o, err
+	}
+	if err := o.checkMemory(); err != nil {
 		return o, err
 	}
 	if o.NewEnforcer == nil {

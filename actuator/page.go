@@ -1,42 +1,65 @@
 package actuator
 
 import (
-	"bytes"
-	_ "embed"
-	"html/template"
-	"net/http"
+	"context"
 	"time"
 
-	"github.com/laxity/laxity/actuator/decision"
-	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/actuator/page"
+	"github.com/laxity/laxity/actuator/page/view"
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/state"
 )
 
-//go:embed page.html
-var pageHTML string
-
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"percent": func(s task.Seconds) float64 { return 100 * float64(s) },
-	"clock":   func(t time.Time) string { return t.Format("15:04:05.000") },
-	"short":   func(id string) string { return id[:min(12, len(id))] },
-}).Parse(pageHTML))
-
-// servePage shows what GET /api/v1/state and /api/v1/decisions say.
-func (a *Actuator) servePage(w http.ResponseWriter, _ *http.Request) {
-	all, _ := a.decisions.Last(0)
-	all = all[max(0, len(all)-20):]
-	latest := make([]decision.Decision, 0, len(all))
-	for i := range all {
-		latest = append(latest, all[len(all)-1-i])
+// openPage makes the live page.
+func (a *Actuator) openPage() (err error) {
+	o := page.Options{Facts: a.pageFacts, Access: a.access, Actor: a, Ranking: a.o.Ranking, Logger: a.log, Now: a.o.Now}
+	if a.sessions != nil {
+		o.Sessions = a.sessions
 	}
-	var b bytes.Buffer
-	err := page.Execute(&b, struct {
-		*State
-		Decisions []decision.Decision
-	}{a.State(), latest})
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+	a.page, err = page.New(o)
+	return err
+}
+
+// runPage has the page remember until stop is called, which waits for its end.
+func (a *Actuator) runPage(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); a.page.Run(ctx) }()
+	return func() { cancel(); <-ended }
+}
+
+// pageFacts is what is published, in the page's terms.
+func (a *Actuator) pageFacts() view.Facts {
+	s := a.State()
+	_, deadlines := a.o.Source.(state.DeadlineSetter)
+	f := view.Facts{
+		Service: view.Service{
+			Node: s.Node, Ready: s.Ready, Policy: s.Policy, Share: s.Share, Arbitrate: string(s.Arbitrate),
+			Trouble: s.Trouble, Standby: s.Standby, Breaker: s.Breaker,
+			DryRun: s.DryRun, GuardianUp: s.GuardianUp, Drained: s.Drained, Inbox: s.Inbox,
+		},
+		Deadlines: deadlines, Snapshot: a.snapshot.Load(),
+		GPUs: map[string]view.Arbitration{}, Standings: map[string]view.Standing{},
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = b.WriteTo(w)
+	f.Decisions, _ = a.decisions.Last(0)
+	for _, g := range s.GPUs {
+		f.GPUs[g.UUID] = view.Arbitration{Open: g.Arbitrated, Relieve: g.Relieve, Admitted: g.Admitted, Line: g.Line}
+	}
+	until := map[string]time.Time{}
+	for _, h := range s.Holds {
+		until[h.ContainerID] = h.Until
+	}
+	asked := map[string]string{}
+	for _, l := range s.Leases {
+		if l.Wish == state.WishPause && l.By != "" {
+			asked[l.Target] = l.By
+		}
+	}
+	for _, c := range s.Containers {
+		f.Standings[c.ID] = view.Standing{
+			Managed: c.Managed, Ours: c.Standing == plan.Ours, Somebody: c.Standing == plan.Somebody,
+			Waits: c.Waits, Until: until[c.ID], Asked: asked[c.ID],
+		}
+	}
+	return f
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/gate"
+	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/guardian"
 	"github.com/laxity/laxity/actuator/journal"
 )
@@ -16,8 +17,11 @@ type GuardianOptions struct {
 	StateDir   string
 	DockerHost string
 	// Once ends the guardian when no actuator lives and nothing is on record.
-	Once   bool
-	Logger *slog.Logger
+	Once bool
+	// ContainerOf is as in Options. Without it, containers that are off their GPUs stay
+	// there.
+	ContainerOf func(pid int) (id string, ok bool, err error)
+	Logger      *slog.Logger
 }
 
 // RunGuardian is the whole guardian process, for a main to call: it lets go
@@ -41,15 +45,24 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 	if err != nil {
 		return err
 	}
+	var bringBack func(context.Context) (int, error)
+	if o.ContainerOf != nil {
+		s := &bringer{o: o, log: o.Logger, said: map[string]string{}}
+		defer s.close()
+		bringBack = s.resume
+	}
 	g, err := guardian.New(guardian.Options{
+		Swaps:    bringBack,
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
-		Gate: func(ctx context.Context, expired bool) (int, error) {
-			name := gate.Name(o.StateDir)
-			n, err := gate.LetGo(ctx, gate.LetGoOptions{Name: name, IfExpired: expired})
-			if err == nil && !expired {
-				err = gate.Forget(name) // its gate is dead; the next one makes a new record
+		Gate: func(ctx context.Context, expired bool) (continued int, err error) {
+			for _, name := range []string{gate.Name(o.StateDir), memory.Name(o.StateDir)} {
+				n, lerr := gate.LetGo(ctx, gate.LetGoOptions{Name: name, IfExpired: expired})
+				if lerr == nil && !expired {
+					lerr = gate.Forget(name) // whoever made it is dead; the next one makes a new record
+				}
+				continued, err = continued+n, errors.Join(err, lerr)
 			}
-			return n, err
+			return continued, err
 		},
 	})
 	if err != nil {

@@ -29,9 +29,10 @@ var schemes = map[string]scheme{
 	"p3": {order: fifo, share: "p3", fixed: true},
 }
 
-func fifo(time.Time) policy.Order    { return policy.FIFO{} }
-func edf(now time.Time) policy.Order { return policy.EDF{Now: now} }
-func llf(now time.Time) policy.Order { return policy.LLF{Now: now} }
+func fifo(time.Time) policy.Order { return policy.FIFO{} }
+
+func edf(now time.Time) policy.Order { return policy.LateLast{Order: policy.EDF{Now: now}, Now: now} }
+func llf(now time.Time) policy.Order { return policy.LateLast{Order: policy.LLF{Now: now}, Now: now} }
 
 var rules = map[string]plan.Rule{"one": plan.One{}, "p3": plan.P3{}, "adaptive": plan.Adaptive{}}
 

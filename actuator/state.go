@@ -3,6 +3,8 @@ package actuator
 import (
 	"time"
 
+	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/state"
@@ -11,12 +13,17 @@ import (
 
 // State is what GET /api/v1/state answers.
 type State struct {
-	Time      time.Time   `json:"time"`
-	Node      string      `json:"node"`
-	DryRun    bool        `json:"dry_run"`
-	Policy    string      `json:"policy"`
-	Share     string      `json:"share"`
-	Arbitrate Arbitration `json:"arbitrate"`
+	Time   time.Time `json:"time"`
+	Node   string    `json:"node"`
+	DryRun bool      `json:"dry_run"`
+	Policy string    `json:"policy"`
+	Share  string    `json:"share"`
+	// MemoryShare is how GPU memory is divided; MemoryGuard says why allocations are not
+	// guarded ("off", or what this machine lacks), empty: they are.
+	MemoryShare allocator.Share `json:"memory_share"`
+	MemoryGuard string          `json:"memory_guard,omitempty"`
+	Swap        bool            `json:"swap"`
+	Arbitrate   Arbitration     `json:"arbitrate"`
 	// Ready: the actuator can act now. If not, Trouble says why.
 	Ready      bool   `json:"ready"`
 	Trouble    string `json:"trouble,omitempty"`
@@ -64,4 +71,31 @@ type ContainerState struct {
 	Standing   plan.Standing `json:"standing"`
 	// Waits says why it must not run now; empty when it may.
 	Waits string `json:"waits,omitempty"`
+	// Memory is by GPU; empty where nobody acts on GPU memory. MemoryWaits says what
+	// an allocation of it waits for, or why it may not begin to hold memory.
+	Memory      []MemoryState `json:"memory,omitempty"`
+	MemoryWaits string        `json:"memory_waits,omitempty"`
+	// MemoryWaitGPU and MemoryWaitSeconds are of an allocation that waits: on which GPU,
+	// and how long it has.
+	MemoryWaitGPU     string  `json:"memory_wait_gpu,omitempty"`
+	MemoryWaitSeconds float64 `json:"memory_wait_seconds,omitempty"`
+	// MemoryDenied is when it was last refused memory, by GPU.
+	MemoryDenied map[string]time.Time `json:"memory_denied,omitempty"`
+	// Swapped says why it is off its GPUs; empty when it is not. SwapStage is how far
+	// that has come (see enforce.SwapStage).
+	Swapped   string            `json:"swapped,omitempty"`
+	SwapStage enforce.SwapStage `json:"swap_stage,omitempty"`
+}
+
+// MemoryState is what a container holds of one GPU, in bytes.
+type MemoryState struct {
+	GPU string `json:"gpu"`
+	// Limit is its own; absent without one. Share is what it is entitled to, Lent what
+	// it holds above that.
+	Limit uint64 `json:"limit_bytes,omitempty"`
+	Held  uint64 `json:"held_bytes"`
+	Share uint64 `json:"share_bytes"`
+	Lent  uint64 `json:"lent_bytes,omitempty"`
+	// Swapped is what it needs to come back.
+	Swapped uint64 `json:"swapped_bytes,omitempty"`
 }

@@ -19,6 +19,7 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 		gated.Cover(l.cover(in))
 	}
 	p := plan.Make(in)
+	l.keepMemory(in, p, now)
 	if gated != nil {
 		gated.Line(p.Admitted, p.Line) // before all else: somebody may wait for it
 	}
@@ -74,6 +75,7 @@ func (l *loop) input(now time.Time) plan.Input {
 		p.Phase = phases[s.ID]
 		in.Containers = append(in.Containers, p)
 	}
+	l.planMemory(&in)
 	return in
 }
 
@@ -101,10 +103,10 @@ func (l *loop) container(s task.Container, tasks []task.Task, now time.Time) pla
 		c.Exempt = l.tenure.why
 	}
 	if lease, ok := l.book.Find(state.WishExpedite, func(target string) bool { return target == s.ID }); ok && l.Config().scheme().expedites {
-		c.Expedite = "alert " + lease.Alert + " asks for it"
+		c.Expedite = lease.Asks()
 	}
 	if lease, ok := l.book.Find(state.WishPause, func(target string) bool { return target == s.ID }); ok {
-		c.Asked = "alert " + lease.Alert + " asks for it"
+		c.Asked = lease.Asks()
 	}
 	return c
 }
@@ -116,7 +118,10 @@ const believe = 2 * time.Second
 // standing says whose doing it is that a container does not run. Where we have
 // acted, our own knowledge is younger than the snapshot.
 func (l *loop) standing(c task.Container, now time.Time) plan.Standing {
-	if f, ok := l.flying[c.ID]; ok && f.kind != look {
+	if l.mem.swaps.isOut(c.ID) {
+		return plan.Ours
+	}
+	if f, ok := l.flying[c.ID]; ok && f.kind != look && f.kind != inquire {
 		if f.kind == plan.Pause {
 			return plan.Ours
 		}
@@ -154,7 +159,7 @@ func (l *loop) wished(w state.Wish, target string) bool {
 // last action on it.
 func (l *loop) fresh(gpu string, settle time.Duration) bool {
 	for _, f := range l.flying {
-		if f.kind != look && slices.Contains(f.gpus, gpu) {
+		if f.kind != look && f.kind != inquire && slices.Contains(f.gpus, gpu) {
 			return false
 		}
 	}
@@ -182,6 +187,7 @@ func (l *loop) publish(now time.Time) {
 		Inbox: l.inbox.Len(), Trouble: l.trouble,
 		Drained: l.wished(state.WishDrain, l.node()),
 	}
+	s.MemoryShare, s.MemoryGuard, s.Swap = c.MemoryShare, l.mem.why(), l.mem.swaps != nil
 	s.Breaker = l.breaker.open(now)
 	if !l.tenure.ours() {
 		s.Standby = l.tenure.why
@@ -214,5 +220,6 @@ func (l *loop) containerState(c task.Container, now time.Time) ContainerState {
 		Standing: l.standing(c, now), Waits: l.waits[c.ID].Reason,
 	}
 	cs.Tasks = l.unfinished(c.ID)
+	l.memoryState(&cs, c)
 	return cs
 }

@@ -34,6 +34,7 @@ func (env Env) OpenGPU(ctx context.Context, dir string, count int) (*GPU, error)
 	cards := make([]sim.Card, count)
 	for i := range cards {
 		cards[i].Speed = sim.H200().Scaled(simScale)
+		cards[i].Memory = env.SimulatedMemory
 	}
 	gpu, err := sim.New(sim.Options{Cards: cards})
 	if err != nil {

@@ -3,13 +3,76 @@ package bench
 import (
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/laxity/laxity/bench/chart"
 )
+
+// chartFolder is where the charts lie, beside the page.
+const chartFolder = "charts"
+
+func chartFile(e Experiment, c chart.Chart) string { return e.Name + "-" + c.File() + ".svg" }
+
+func chartsOf(e Experiment, r Result) []chart.Chart {
+	if e.Charts == nil {
+		return nil
+	}
+	return e.Charts(r.Rows)
+}
+
+// Drawings returns the charts of the stored results, by path beside the page.
+func Drawings(experiments []Experiment, results map[string]Result) (map[string]string, error) {
+	all := map[string]string{}
+	for _, e := range experiments {
+		r, ok := results[e.Name]
+		if !ok {
+			continue
+		}
+		for _, c := range chartsOf(e, r) {
+			var b strings.Builder
+			if err := c.WriteSVG(&b); err != nil {
+				return nil, fmt.Errorf("chart %s of %s: %w", c.File(), e.Name, err)
+			}
+			all[path.Join(chartFolder, chartFile(e, c))] = b.String()
+		}
+	}
+	return all, nil
+}
+
+// WriteReport writes the page and its charts into a folder, and removes charts that
+// no result has any more.
+func WriteReport(folder string, experiments []Experiment, results map[string]Result) error {
+	drawn, err := Drawings(experiments, results)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(folder, chartFolder)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(folder, chartFolder), 0o755); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(drawn)) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(drawn[name]), 0o644); err != nil {
+			return err
+		}
+	}
+	var text strings.Builder
+	if err := Report(&text, experiments, results); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "README.md"), []byte(text.String()), 0o644)
+}
 
 const reportHead = `# Measurements
 
 Every figure that Laxity claims, with the command that measured it and the alternatives measured
-in the same run. This page is made from the stored rows in [results/](results/) by
+in the same run. This page and its charts are made from the stored rows in [results/](results/) by
 
     make bench-report
 
@@ -32,6 +95,9 @@ func Report(w io.Writer, experiments []Experiment, results map[string]Result) er
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n`laxity bench %s` · %s · %s · commit %s\n\n%s\n\n",
 			e.Title, e.Name, r.Machine, r.Date.Format("2006-01-02"), r.Commit, e.About)
+		for _, c := range chartsOf(e, r) {
+			fmt.Fprintf(&b, "![%s](%s)\n\n", c.Heading(), path.Join(chartFolder, chartFile(e, c)))
+		}
 		markdown(&b, e.Table(r.Rows))
 		b.WriteString("\n")
 		lines := [][]string{{"FIGURE", "VALUE", "AGAINST", "RATIO", "RUNS"}}

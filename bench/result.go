@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/laxity/laxity/bench/chart"
 )
 
 // Experiment is one table or figure.
@@ -34,6 +36,8 @@ type Experiment struct {
 	Figures func(rows []Row) []Figure
 	// Table lays the rows out for a reader: a heading line, then one line each.
 	Table func(rows []Row) [][]string
+	// Charts draws the rows; nil where a table says it all. Pure.
+	Charts func(rows []Row) []chart.Chart
 }
 
 // FiguresOf computes the figures and leaves out those that the rows do not give.
@@ -57,6 +61,8 @@ type Env struct {
 	Quick bool
 	// Device is as in `laxity up --device`.
 	Device string
+	// SimulatedMemory is that of each simulated GPU, bytes; 0: an H200's.
+	SimulatedMemory uint64
 	// Args holds the experiment's own settings, name → value.
 	Args map[string]string
 	// NewEngine makes the rules engine of `laxity up`; nil where there is none.

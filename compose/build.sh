@@ -1,14 +1,19 @@
 #!/bin/sh
 # Builds the images of the stack from this checkout, without a registry:
 #   laxity:local          exporter, actuator and guardian
-#   laxity-simgpu:local   the simulated GPU, with --sim
-#   laxity-tenant:local   a CUDA matrix multiplication, with --sim
+# with --sim also
+#   laxity-simgpu:local   the simulated GPU
+#   laxity-tenant:local   a CUDA matrix multiplication
+# and with --prometheus, of the programs installed on this machine
+#   laxity-prometheus:local, laxity-alertmanager:local
 # Needs Go, a C compiler and Docker.
 set -eu
 cd "$(dirname "$0")/.."
 export CGO_CFLAGS="${CGO_CFLAGS:--O2 -g -Wno-deprecated-declarations}"
-context=.cache/compose
+context=${LAXITY_BUILD_DIR:-.cache/compose}
 rm -rf "$context"
+bin=$context/bin
+mkdir -p "$bin"
 
 # root NAME PROGRAM...: a root folder with the programs and their libraries.
 root() {
@@ -31,18 +36,56 @@ root() {
 	done
 }
 
-bin=$context/bin
-mkdir -p "$bin"
+# image NAME [DOCKERFILE LINES]: makes laxity-NAME:local of the root folder NAME.
+image() {
+	name=$1
+	shift
+	tag=laxity-$name:local
+	[ "$name" != laxity ] || tag=laxity:local
+	{ cat compose/Dockerfile; printf '%s\n' "$@"; } >"$context/$name.Dockerfile"
+	docker build -q -t "$tag" -f "$context/$name.Dockerfile" "$context/$name"
+}
+
+# installed NAME...: the path of the first of these programs that there is.
+installed() {
+	for name in "$@"; do command -v "$name" && return; done
+	echo "build.sh: install $1 first (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager)" >&2
+	exit 1
+}
+
 go build -trimpath -o "$bin/" ./cmd/laxity-exporter ./cmd/laxity-actuator
 root laxity "$bin/laxity-exporter" "$bin/laxity-actuator"
-docker build -q -t laxity:local -f compose/Dockerfile "$context/laxity"
+image laxity
 
-[ "${1:-}" = --sim ] || exit 0
-go build -trimpath -o "$bin/" ./compose/simgpu
-"$bin/simgpu" build "$context"
-root simgpu "$bin/simgpu"
-mkdir -p "$context/simgpu/usr/lib/laxity-sim"
-cp "$context/libcuda.so.1" "$context/simgpu/usr/lib/laxity-sim/"
-docker build -q -t laxity-simgpu:local -f compose/Dockerfile "$context/simgpu"
-root tenant "$context/matmul"
-docker build -q -t laxity-tenant:local -f compose/Dockerfile "$context/tenant"
+for what in "$@"; do
+	case $what in
+	--sim)
+		go build -trimpath -o "$bin/" ./compose/simgpu
+		"$bin/simgpu" build "$context"
+		root simgpu "$bin/simgpu"
+		mkdir -p "$context/simgpu/usr/lib/laxity-sim"
+		cp "$context/libcuda.so.1" "$context/simgpu/usr/lib/laxity-sim/"
+		image simgpu
+		root tenant "$context/matmul"
+		image tenant
+		;;
+	--prometheus)
+		# As in Prometheus's own images: user nobody, who owns the data.
+		prometheus=$(installed prometheus) promtool=$(installed promtool)
+		alertmanager=$(installed alertmanager prometheus-alertmanager) amtool=$(installed amtool)
+		root prometheus "$prometheus" "$promtool"
+		mkdir "$context/prometheus/empty"
+		image prometheus 'COPY --chown=65534:65534 empty /prometheus' 'USER 65534:65534' 'ENTRYPOINT ["prometheus"]'
+		cp "$alertmanager" "$bin/alertmanager"
+		root alertmanager "$bin/alertmanager" "$amtool"
+		mkdir "$context/alertmanager/empty"
+		templates=/usr/share/prometheus/alertmanager # Debian's reads them from there
+		[ ! -d $templates ] || { mkdir -p "$context/alertmanager$templates" && cp -r $templates/. "$context/alertmanager$templates/"; }
+		image alertmanager 'COPY --chown=65534:65534 empty /alertmanager' 'USER 65534:65534' 'ENTRYPOINT ["alertmanager"]'
+		;;
+	*)
+		echo "build.sh: $what? It takes --sim and --prometheus" >&2
+		exit 2
+		;;
+	esac
+done

@@ -30,6 +30,10 @@ type service struct {
 	Privileged  bool
 	NetworkMode string `yaml:"network_mode"`
 	Environment map[string]string
+	Restart     string
+	CapAdd      []string `yaml:"cap_add"`
+	Security    []string `yaml:"security_opt"`
+	Healthcheck struct{ Test []string }
 }
 
 type stack struct {
@@ -51,10 +55,16 @@ func read[T any](t *testing.T, file string) (v T) {
 
 func TestServices(t *testing.T) {
 	s := read[stack](t, "compose.yaml")
-	for _, name := range []string{"exporter", "guardian", "actuator", "prometheus", "alertmanager", "grafana"} {
+	for _, name := range []string{"guardian", "actuator", "prometheus", "alertmanager", "docker-for-exporter", "docker-for-actuator", "secrets"} {
 		if sv, ok := s.Services[name]; !ok || len(sv.Profiles) > 0 {
 			t.Errorf("%s must be in the stack whatever the profile", name)
 		}
+	}
+	gpu, sim := s.Services["exporter"], s.Services["exporter-sim"]
+	same := func(a, b string) bool { return a == b || strings.HasPrefix(a, "--device=") }
+	if !slices.Equal(gpu.Profiles, []string{"gpu"}) || !slices.Equal(sim.Profiles, []string{"sim"}) ||
+		!slices.EqualFunc(gpu.Command, sim.Command, same) || !slices.Equal(gpu.CapAdd, sim.CapAdd) {
+		t.Error("exporter and exporter-sim must differ in profile and device alone")
 	}
 	for name, sv := range s.Services {
 		if sv.Image == "" {
@@ -63,8 +73,14 @@ func TestServices(t *testing.T) {
 		if sv.Privileged || !slices.Equal(sv.CapDrop, []string{"ALL"}) {
 			t.Errorf("%s must drop all capabilities and add what it needs", name)
 		}
-		if !sv.ReadOnly && !strings.HasPrefix(name, "tenant") {
-			t.Errorf("%s can write to its root", name)
+		if !sv.ReadOnly || !slices.Contains(sv.Security, "no-new-privileges:true") {
+			t.Errorf("%s can write to its root, or gain rights", name)
+		}
+		if once := name == "secrets" || strings.HasPrefix(name, "tenant"); !once && (sv.Restart != "unless-stopped" || len(sv.Healthcheck.Test) < 2) {
+			t.Errorf("%s must be started again, and say whether it is well", name)
+		}
+		if proxy := strings.HasPrefix(name, "docker-for-"); proxy != slices.ContainsFunc(sv.Volumes, func(v string) bool { return strings.Contains(v, "docker.sock") }) {
+			t.Errorf("%s: Docker's socket belongs into the proxies alone", name)
 		}
 		if sv.NetworkMode == "host" {
 			loopbackOnly(t, name, sv)
@@ -79,15 +95,21 @@ func TestServices(t *testing.T) {
 				if !strings.HasSuffix(v, ":ro") {
 					t.Errorf("%s can write to %s of the repository", name, source)
 				}
-			case !strings.HasPrefix(source, "/"):
+			case !strings.HasPrefix(source, "/") && !strings.HasPrefix(source, "$"):
 				if _, ok := s.Volumes[source]; !ok {
 					t.Errorf("%s mounts the volume %s, which is not declared", name, source)
 				}
 			}
 		}
 	}
-	if s.Services["actuator"].Volumes == nil || !slices.Equal(s.Services["actuator"].Volumes, s.Services["guardian"].Volumes) {
-		t.Error("actuator and guardian must see the same state, engine and cgroups")
+	acting := s.Services["actuator"].Volumes
+	if len(acting) == 0 || len(s.Services["guardian"].Volumes) == 0 {
+		t.Error("no volumes")
+	}
+	for _, v := range s.Services["guardian"].Volumes {
+		if !slices.Contains(acting, v) {
+			t.Errorf("the guardian has %s, and the actuator has not: they must see the same state, engine and cgroups", v)
+		}
 	}
 }
 
@@ -97,9 +119,6 @@ func loopbackOnly(t *testing.T, name string, sv service) {
 	t.Helper()
 	if len(sv.Ports) > 0 {
 		t.Errorf("%s publishes ports", name)
-	}
-	if name == "guardian" { // listens on nothing
-		return
 	}
 	for _, arg := range append(slices.Clone(sv.Command), sv.Environment["GF_SERVER_HTTP_ADDR"]) {
 		if strings.HasPrefix(strings.TrimPrefix(arg, "--web.listen-address="), "127.0.0.1") {
@@ -131,6 +150,9 @@ func TestFlags(t *testing.T) {
 		}
 		for _, arg := range sv.Command {
 			f := flag.FindString(arg)
+			if strings.HasPrefix(arg, "/") {
+				continue // a path
+			}
 			if f == "" {
 				if !strings.Contains(string(help), "\n"+arg+" ") && !strings.Contains(string(help), "\n  "+arg+" ") {
 					t.Errorf("%s: %s has no command %s", name, sv.Entrypoint[0], arg)
@@ -145,25 +167,16 @@ func TestFlags(t *testing.T) {
 }
 
 func TestComposeConfig(t *testing.T) {
-	compose := []string{"docker", "compose"}
-	if exec.CommandContext(t.Context(), "docker", "compose", "version").Run() != nil {
-		path, err := exec.LookPath("docker-compose")
-		if err != nil {
-			t.Skip("neither `docker compose` nor docker-compose is installed (Debian and Ubuntu: apt-get install docker-compose): the compose file was only read")
-		}
-		compose = []string{path}
-	}
+	program := composeProgram(t)
 	for name, tc := range map[string]struct {
-		args     []string
-		says     []string
-		saysNone []string
+		args           []string
+		says, saysNone []string
 	}{
-		"GPU": {nil, []string{"--device=auto", "runtime: nvidia"}, []string{"simgpu"}},
-		"sim": {[]string{"--env-file", "sim.env"}, []string{"--device=sim:/run/laxity-sim/gpu.sock", "runtime: runc", "simgpu", "tenant-a"}, []string{"runtime: nvidia"}},
+		"GPU": {nil, []string{"--device=auto", "runtime: nvidia", "grafana"}, []string{"simgpu", "tenant"}},
+		"sim": {[]string{"--profile=sim"}, []string{"--device=sim:/run/laxity-sim/gpu.sock", "simgpu:", "tenant-a:"}, []string{"runtime: nvidia", "grafana:"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := append(slices.Clone(compose), "-f", "compose.yaml")
-			args = append(append(args, tc.args...), "config")
+			args := append(append(slices.Clone(program), "-f", "compose.yaml"), append(tc.args, "config")...)
 			out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
@@ -174,23 +187,11 @@ func TestComposeConfig(t *testing.T) {
 				}
 			}
 			for _, s := range tc.saysNone {
-				// docker-compose 1 prints the services of all profiles.
-				if strings.Contains(string(out), s) && s != "simgpu" {
+				if strings.Contains(string(out), s) {
 					t.Errorf("%q in the configuration", s)
 				}
 			}
 		})
-	}
-}
-
-// The profile named in sim.env exists, or nothing of it would start.
-func TestSimEnv(t *testing.T) {
-	env, err := os.ReadFile("sim.env")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(env), "COMPOSE_PROFILES=sim\n") || !slices.Contains(read[stack](t, "compose.yaml").Services["simgpu"].Profiles, "sim") {
-		t.Error("sim.env and compose.yaml do not agree on the profile")
 	}
 }
 
@@ -231,6 +232,11 @@ func TestAlertmanagerIsFastAndRepeats(t *testing.T) {
 				URL          string
 				SendResolved bool `yaml:"send_resolved"`
 				MaxAlerts    int  `yaml:"max_alerts"`
+				HTTP         struct {
+					Authorization struct {
+						File string `yaml:"credentials_file"`
+					}
+				} `yaml:"http_config"`
 			} `yaml:"webhook_configs"`
 		}
 	}](t, "alertmanager.yml")
@@ -248,5 +254,46 @@ func TestAlertmanagerIsFastAndRepeats(t *testing.T) {
 	w := c.Receivers[0].Webhooks
 	if len(w) != 1 || !w[0].SendResolved || w[0].MaxAlerts != 0 || !strings.HasSuffix(w[0].URL, ":9871/api/v1/alerts") {
 		t.Errorf("webhook: %+v", w)
+	}
+	token := w[0].HTTP.Authorization.File
+	if !slices.Contains(read[stack](t, "compose.yaml").Services["actuator"].Command, "--web.bearer-token-file="+token) {
+		t.Errorf("Alertmanager shows the token in %q, the actuator wants another one", token)
+	}
+}
+
+// Grafana's files name what is there: the folders that it mounts, the data source.
+func TestGrafanaProvisioning(t *testing.T) {
+	g := read[stack](t, "compose.yaml").Services["grafana"]
+	mounted := map[string]string{}
+	for _, v := range g.Volumes {
+		if parts := strings.Split(v, ":"); len(parts) == 3 {
+			mounted[parts[1]] = parts[0]
+		}
+	}
+	boards := read[struct {
+		APIVersion int `yaml:"apiVersion"`
+		Providers  []struct {
+			Name, Type string
+			Options    struct{ Path string }
+		}
+	}](t, mounted["/etc/grafana/provisioning/dashboards/laxity.yml"])
+	if len(boards.Providers) != 1 || boards.APIVersion != 1 || boards.Providers[0].Type != "file" || mounted[boards.Providers[0].Options.Path] == "" {
+		t.Errorf("%+v does not name a mounted folder", boards)
+	}
+	home := g.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	if _, err := os.Stat(filepath.Join(mounted[filepath.Dir(home)], filepath.Base(home))); err != nil {
+		t.Error("the home dashboard:", err)
+	}
+	sources := read[struct {
+		APIVersion  int `yaml:"apiVersion"`
+		Datasources []struct{ Name, UID, Type, Access, URL string }
+	}](t, mounted["/etc/grafana/provisioning/datasources/laxity.yml"])
+	if len(sources.Datasources) != 1 || sources.APIVersion != 1 {
+		t.Fatalf("%+v", sources)
+	}
+	d := sources.Datasources[0]
+	listens := "--web.listen-address=" + strings.TrimPrefix(d.URL, "http://")
+	if d.Type != "prometheus" || d.Access != "proxy" || !slices.Contains(read[stack](t, "compose.yaml").Services["prometheus"].Command, listens) {
+		t.Errorf("%+v is not where Prometheus listens", d)
 	}
 }

@@ -1,5 +1,6 @@
-// Package dashboards holds Grafana dashboards, and lists the queries in them so
-// that tests can ask a Prometheus every one.
+// Package dashboards holds Grafana dashboards, which the command generate beside
+// it writes, and lists the queries in them so that tests can ask a Prometheus every
+// one.
 //
 // It imports the standard library only.
 package dashboards
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 )
 
@@ -20,9 +22,12 @@ var FS embed.FS
 // Query is one PromQL expression of a panel or an annotation.
 type Query struct {
 	File, Panel string
-	// Expr has the dashboard's variables replaced: all nodes and containers, and
-	// ranges of one minute.
+	// Expr has the dashboard's variables replaced: all nodes, GPUs and containers, an
+	// objective of 0.99, and ranges of one minute.
 	Expr string
+	// Linked are the labels of the answer that the panel's links are made of,
+	// separated by blanks.
+	Linked string
 }
 
 // Dashboard is what is read of one; Grafana knows more.
@@ -51,10 +56,40 @@ type Panel struct {
 	GridPos            struct{ X, Y, W, H int }
 	Datasource         struct{ Type, UID string }
 	FieldConfig        struct {
-		Defaults  struct{ Unit string }
-		Overrides []json.RawMessage
+		Defaults struct {
+			Unit       string
+			Thresholds struct{ Steps []struct{ Color string } }
+			Links      []Link
+		}
+		Overrides []struct {
+			Properties []struct {
+				ID    string
+				Value json.RawMessage
+			}
+		}
 	}
 	Targets []Target
+}
+
+// Link leads to another dashboard.
+type Link struct{ Title, URL string }
+
+// Links returns the panel's links, those of a table's columns too.
+func (p Panel) Links() ([]Link, error) {
+	all := p.FieldConfig.Defaults.Links
+	for _, o := range p.FieldConfig.Overrides {
+		for _, property := range o.Properties {
+			if property.ID != "links" {
+				continue
+			}
+			var links []Link
+			if err := json.Unmarshal(property.Value, &links); err != nil {
+				return nil, fmt.Errorf("links of %s: %w", p.Title, err)
+			}
+			all = append(all, links...)
+		}
+	}
+	return all, nil
 }
 
 // Target is one query of a panel.
@@ -87,15 +122,24 @@ func Read() (map[string]Dashboard, error) {
 
 // variables has the longer names first.
 var variables = strings.NewReplacer(
-	"$__rate_interval", "1m", "$__interval", "1m", "$__range", "1m", "$node", ".*", "$container", ".*",
+	"$__rate_interval", "1m", "$__interval", "1m", "$__range", "1m", "$node", ".*", "$container", ".*", "$gpu", ".*", "$objective", "0.99",
 )
+
+// fieldLabel is how a link takes a label of a series.
+var fieldLabel = regexp.MustCompile(`\$\{__field\.labels\.([a-z]+)\}`)
 
 // Queries returns every query of the dashboard.
 func (d Dashboard) Queries(file string) []Query {
 	var all []Query
 	for _, p := range d.Panels {
+		var linked []string
+		for _, l := range p.FieldConfig.Defaults.Links {
+			for _, label := range fieldLabel.FindAllStringSubmatch(l.URL, -1) {
+				linked = append(linked, label[1])
+			}
+		}
 		for _, t := range p.Targets {
-			all = append(all, Query{File: file, Panel: p.Title, Expr: variables.Replace(t.Expr)})
+			all = append(all, Query{File: file, Panel: p.Title, Expr: variables.Replace(t.Expr), Linked: strings.Join(linked, " ")})
 		}
 	}
 	for _, a := range d.Annotations.List {

@@ -25,8 +25,10 @@ func read(t *testing.T) map[string]dashboards.Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) == 0 {
-		t.Fatal("no dashboard")
+	for _, name := range []string{"fleet.json", "node.json", "container.json", "actuator.json"} {
+		if _, ok := all[name]; !ok {
+			t.Fatalf("no %s", name)
+		}
 	}
 	return all
 }
@@ -74,6 +76,9 @@ func checkPanel(t *testing.T, file string, p dashboards.Panel) {
 	if p.FieldConfig.Defaults.Unit == "" && !withoutUnit[p.Type] {
 		t.Errorf("%s has no unit", name)
 	}
+	if len(p.FieldConfig.Defaults.Thresholds.Steps) == 0 {
+		t.Errorf("%s has no thresholds", name)
+	}
 	refs := map[string]bool{}
 	for _, q := range p.Targets {
 		if refs[q.RefID] {
@@ -106,11 +111,51 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 	}
 }
 
+// Links lead to dashboards that are there, and set variables that those have.
+func TestLinks(t *testing.T) {
+	all := read(t)
+	variables := map[string]map[string]bool{}
+	for _, d := range all {
+		variables[d.UID] = map[string]bool{"datasource": true}
+		for _, v := range d.Templating.List {
+			variables[d.UID][v.Name] = true
+		}
+	}
+	linked := map[string]bool{}
+	form := regexp.MustCompile(`^/d/([a-z-]+)\?\$\{__url_time_range\}&\$\{datasource:queryparam\}((?:&var-[a-z]+=\$\{[A-Za-z_.]+\})*)$`)
+	for file, d := range all {
+		for _, p := range d.Panels {
+			links, err := p.Links()
+			if err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			for _, l := range links {
+				parts := form.FindStringSubmatch(l.URL)
+				if parts == nil || variables[parts[1]] == nil {
+					t.Errorf("%s: %s: a link that leads nowhere: %s", file, p.Title, l.URL)
+					continue
+				}
+				linked[parts[1]] = true
+				for _, set := range regexp.MustCompile(`var-([a-z]+)=\$\{([A-Za-z_.]+)\}`).FindAllStringSubmatch(parts[2], -1) {
+					if !variables[parts[1]][set[1]] {
+						t.Errorf("%s: %s: %s has no variable %s", file, p.Title, parts[1], set[1])
+					}
+				}
+			}
+		}
+	}
+	for _, uid := range []string{"laxity-node", "laxity-container"} {
+		if !linked[uid] {
+			t.Errorf("no panel leads to %s", uid)
+		}
+	}
+}
+
 // known returns the names that our programs expose, our rules record, and
 // Prometheus makes by itself.
 func known(t *testing.T) map[string]bool {
 	t.Helper()
-	names := map[string]bool{"up": true, "ALERTS": true, "ALERTS_FOR_STATE": true}
+	names := map[string]bool{"up": true, "scrape_duration_seconds": true, "ALERTS": true, "ALERTS_FOR_STATE": true}
 	fqName := regexp.MustCompile(`fqName: "([^"]+)"`)
 	for _, c := range []prometheus.Collector{exporter.New(exporter.Options{}), actuator.New()} {
 		descs := make(chan *prometheus.Desc)

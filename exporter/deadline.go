@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +44,14 @@ func (e *Exporter) serveDeadline(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(c)
 	}
+}
+
+// SetDeadline changes the relative deadline of a running container, by name or id;
+// 0 is back to its label's. An error that is not tracker.ErrUnknownContainer means
+// that the change holds and could not be stored.
+func (e *Exporter) SetDeadline(ctx context.Context, container string, relative time.Duration) error {
+	_, err := e.tracker.SetDeadline(ctx, container, relative)
+	return err
 }
 
 // readDeadline reads the body; 0 means null.

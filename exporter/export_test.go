@@ -13,6 +13,6 @@ import (
 func MetricsHandler(tb testing.TB, c *collector.Collector) http.Handler {
 	tb.Helper()
 	e := &Exporter{registry: prometheus.NewRegistry()}
-	e.registry.MustRegister(c, runtimeMetrics())
+	e.registry.MustRegister(c, collector.Runtime())
 	return e.serveMetrics()
 }

@@ -11,10 +11,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	cversion "github.com/prometheus/client_golang/prometheus/collectors/version"
 
 	"github.com/laxity/laxity/exporter/collector"
@@ -67,14 +65,9 @@ func New(opt Options) (_ *Exporter, err error) {
 	}
 	e.registry.MustRegister(col, cversion.NewCollector("laxity_exporter"))
 	if opt.RuntimeMetrics {
-		e.registry.MustRegister(runtimeMetrics())
+		e.registry.MustRegister(collector.Runtime())
 	}
 	return e, nil
-}
-
-func runtimeMetrics() prometheus.Collector {
-	return collector.Seldom(time.Second, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
 // Run observes until ctx ends, then stores what is known, lets go of everything

@@ -27,6 +27,9 @@ type Options struct {
 	// StateDir keeps unfinished tasks, history and deadlines over a restart.
 	// Empty: nothing survives.
 	StateDir string
+	// SwapDir is where it is told which tasks are swapped off the GPU; package swaps
+	// says how. Default swaps.DefaultDir.
+	SwapDir string
 	// Proc is the host's proc file system. Default /proc.
 	Proc string
 
@@ -65,4 +68,5 @@ type Parts struct {
 	Exits      sensor.Exits
 	Processes  tracker.Processes
 	Starts     []tracker.StartSensor
+	Swaps      tracker.Swaps
 }

@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/sensor/detect"
 	"github.com/laxity/laxity/exporter/sensor/pidfd"
+	"github.com/laxity/laxity/exporter/swaps"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/exporter/tracker/store"
@@ -51,6 +53,9 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 		if t.Starts, err = e.startSensors(); err != nil {
 			return err
 		}
+	}
+	if t.Swaps = p.Swaps; t.Swaps == nil {
+		t.Swaps = swaps.Dir(cmp.Or(e.opt.SwapDir, swaps.DefaultDir))
 	}
 	return e.openStore(t)
 }

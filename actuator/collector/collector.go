@@ -1,7 +1,8 @@
 // Package collector holds the actuator's own metrics, laxity_actuator_*.
 //
 // It imports client_golang and the standard library only; the actuator hands it
-// numbers. No label is ever a PID, a command line or a container.
+// numbers. No label is ever a PID or a command line; what is about a container is
+// there only while that container is.
 package collector
 
 import (
@@ -22,6 +23,11 @@ type Present struct {
 	Ready        bool
 	// Breaker: hands are off. Standby: another actuator acts on this engine.
 	Breaker, Standby bool
+	// Memory, Waiting, Denied and Swapped: each container and GPU once.
+	Memory  []Memory
+	Waiting []Waiting
+	Denied  []Denied
+	Swapped []Swapped
 }
 
 // Metrics is a prometheus.Collector.
@@ -43,6 +49,8 @@ type Metrics struct {
 	Decision prometheus.Histogram
 	// Exemptions counts the holds that ended against our will, by reason.
 	Lost *prometheus.CounterVec
+
+	memoryMetrics
 
 	present atomic.Pointer[func() Present]
 	now     func() time.Time
@@ -83,11 +91,12 @@ func New() *Metrics {
 			Name: namespace + "snapshot_to_action_seconds", Help: "Time from the arrival of a snapshot to the end of an action that it made necessary.",
 			Buckets: []float64{.005, .01, .02, .05, .1, .25, .5, 1, 5}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
 		}, []string{"kind"}),
-		Preemptions:  prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "preemptions_total", Help: "Containers that were stopped for one with an earlier deadline."}),
-		BreakerTrips: prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "breaker_trips_total", Help: "How often everything was let go because of too many actions, or too many containers stopped."}),
-		now:          time.Now,
+		Preemptions:   prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "preemptions_total", Help: "Containers that were stopped for one with an earlier deadline."}),
+		BreakerTrips:  prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "breaker_trips_total", Help: "How often everything was let go because of too many actions, or too many containers stopped."}),
+		memoryMetrics: newMemoryMetrics(),
+		now:           time.Now,
 	}
-	for _, kind := range []string{"pause", "unpause"} {
+	for _, kind := range []string{"pause", "unpause", "swap-out", "swap-in"} {
 		m.ActionSeconds.WithLabelValues(kind)
 		m.Latency.WithLabelValues(kind)
 		for _, result := range []string{"done", "failed", "dry-run", "ignored"} {
@@ -110,7 +119,8 @@ func (m *Metrics) SetPresent(f func() Present) { m.present.Store(&f) }
 func (m *Metrics) SetClock(now func() time.Time) { m.now = now }
 
 func (m *Metrics) parts() []prometheus.Collector {
-	return []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost, m.Latency, m.Preemptions, m.BreakerTrips}
+	own := []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost, m.Latency, m.Preemptions, m.BreakerTrips}
+	return append(own, m.memoryMetrics.parts()...)
 }
 
 // Describe implements prometheus.Collector.
@@ -118,7 +128,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, p := range m.parts() {
 		p.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, readyDesc, breakerDesc, standbyDesc} {
+	for _, d := range append(memoryDescs(), holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, readyDesc, breakerDesc, standbyDesc) {
 		ch <- d
 	}
 }
@@ -142,6 +152,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(readyDesc, bit(p.Ready))
 	gauge(breakerDesc, bit(p.Breaker))
 	gauge(standbyDesc, bit(p.Standby))
+	collectMemory(p, gauge)
 	for gpu, open := range p.Arbitrated {
 		gauge(arbitratedDesc, bit(open), gpu)
 	}

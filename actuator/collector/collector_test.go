@@ -19,12 +19,22 @@ func present(m *collector.Metrics) {
 	m.SetClock(func() time.Time { return now })
 	m.SetPresent(func() collector.Present {
 		return collector.Present{Holds: 2, Inbox: 1, GuardianUp: true, Ready: true, SnapshotTime: now.Add(-250 * time.Millisecond),
-			Arbitrated: map[string]bool{"GPU-1": true, "GPU-2": false}}
+			Arbitrated: map[string]bool{"GPU-1": true, "GPU-2": false},
+			Memory: []collector.Memory{{Container: "a", GPU: "GPU-1", Limit: 4, Held: 3, Share: 2, Lent: 1},
+				{Container: "b", GPU: "GPU-1", Held: 1, Share: 2}},
+			Waiting: []collector.Waiting{{Container: "b", GPU: "GPU-1", Seconds: 1.5}},
+			Denied:  []collector.Denied{{Container: "b", GPU: "GPU-1", Time: now}},
+			Swapped: []collector.Swapped{{Container: "c", GPU: "GPU-1", Bytes: 7}, {Container: "d", GPU: "GPU-1", Bytes: 8, Stuck: true},
+				{Container: "d", GPU: "GPU-2", Bytes: 9, Stuck: true}}}
 	})
 	m.Alerts.WithLabelValues("arbitrate", "opened").Inc()
 	m.Actions.WithLabelValues("pause", "done").Add(2)
 	m.ActionSeconds.WithLabelValues("pause").Observe(0.015)
 	m.Decision.Observe(0.0002)
+	m.Allocations.WithLabelValues("GPU-1", "deny", "limit").Inc()
+	m.AllocationWait.WithLabelValues("grant").Observe(0.5)
+	m.SwapBytes.WithLabelValues("swap-out").Add(1e9)
+	m.SwapSeconds.WithLabelValues("swap-out").Observe(0.8)
 }
 
 func TestMetricsGolden(t *testing.T) {

@@ -26,7 +26,11 @@ const (
 	Pause   Kind = "pause"   // a container was to be paused
 	Unpause Kind = "unpause" // a container was to be let go
 	Hold    Kind = "hold"    // a hold ended without our unpausing
+	Request Kind = "request" // what became of what a person asked for
 	Service Kind = "service" // about the actuator itself
+	Memory  Kind = "memory"  // an allocation of GPU memory, or what was lent of it
+	SwapOut Kind = "swap-out"
+	SwapIn  Kind = "swap-in"
 )
 
 // Result is how it came out.
@@ -44,6 +48,10 @@ const (
 	Kept    Result = "kept"
 	// Forwarded: passed on to the actuator of the node that it is about.
 	Forwarded Result = "forwarded"
+	// Of an allocation: it waits, waited and went on, or was denied.
+	Waiting Result = "waiting"
+	Granted Result = "granted"
+	Denied  Result = "denied"
 )
 
 // Decision is one entry. Sequence starts anew with the actuator.
@@ -61,8 +69,11 @@ type Decision struct {
 	ContainerID string   `json:"container_id,omitempty"`
 	GPUs        []string `json:"gpus,omitempty"`
 	Tasks       []string `json:"tasks,omitempty"`
-	// Cause of a pause or unpause: arbitrate, relieve or pause.
+	// Cause of a pause or unpause: arbitrate, relieve, pause or memory; of a decision
+	// about memory the kind of reason.
 	Cause string `json:"cause,omitempty"`
+	// By says who asked for it, where a person did.
+	By string `json:"by,omitempty"`
 	// Alert, Status and Fingerprint are of the alert that was decided about.
 	Alert       string `json:"alert,omitempty"`
 	Status      string `json:"status,omitempty"`
@@ -71,7 +82,9 @@ type Decision struct {
 	Snapshot uint64 `json:"snapshot_sequence,omitempty"`
 	// Seconds is how long carrying it out took.
 	Seconds float64 `json:"seconds,omitempty"`
-	Error   string  `json:"error,omitempty"`
+	// Bytes is how much memory was asked for, or swapped.
+	Bytes uint64 `json:"bytes,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // About reports whether the decision is about the container with this name or id;

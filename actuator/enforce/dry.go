@@ -16,6 +16,15 @@ type Dry struct {
 
 	mu     sync.Mutex
 	paused map[string]bool
+	calls  uint64
+}
+
+// Calls implements enforce.Enforcer: the pauses and unpauses that there would
+// have been.
+func (d *Dry) Calls() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
 }
 
 // Status implements Enforcer.
@@ -50,6 +59,7 @@ func (d *Dry) Pause(ctx context.Context, h journal.Hold) error {
 		d.paused = map[string]bool{}
 	}
 	d.paused[h.ContainerID] = true
+	d.calls++
 	return nil
 }
 
@@ -61,5 +71,6 @@ func (d *Dry) Unpause(_ context.Context, id string) error {
 		return ErrForeign
 	}
 	delete(d.paused, id)
+	d.calls++
 	return nil
 }

@@ -55,4 +55,7 @@ type Enforcer interface {
 	// that is gone, or that somebody else unpaused, is a success: the record is
 	// removed. After any other error the record MUST stay.
 	Unpause(ctx context.Context, id string) error
+	// Calls returns how often a container was paused or unpaused as a whole so
+	// far, repetitions included.
+	Calls() uint64
 }

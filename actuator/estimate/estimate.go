@@ -27,6 +27,9 @@ const (
 // to be longer only goes early.
 const quantile = 0.9
 
+// lowQuantile is for the opposite question, whether a task can still be in time.
+const lowQuantile = 0.1
+
 // Kind is what tasks have in common that are expected to last alike.
 type Kind struct {
 	Image, Command string
@@ -49,6 +52,9 @@ type history struct {
 	Kind Kind   `json:"kind"`
 	Runs []run  `json:"runs"` // oldest first
 	Last uint64 `json:"last"` // when it was last used, in ended tasks
+	// Memory is the most that each of the latest runs held on one GPU, bytes, oldest
+	// first.
+	Memory []uint64 `json:"memory,omitempty"`
 }
 
 // watched is an unfinished task.
@@ -57,6 +63,7 @@ type watched struct {
 	use           float64 // as in run
 	busy, seen    float64 // integral of the utilisation while it ran alone, and the time, seconds
 	looks, shared int     // snapshots in which it ran, and in which it ran beside others
+	memory        uint64  // the most that it held on one GPU, bytes
 }
 
 // Book is what was learned. Make one with New or Decode.
@@ -103,6 +110,7 @@ func (b *Book) Observe(s *task.Snapshot) {
 		}
 	}
 	b.look(s)
+	b.weigh(s)
 	for _, t := range slices.Backward(s.Ended) { // oldest first
 		b.end(t)
 	}
@@ -177,6 +185,7 @@ func (b *Book) end(t task.Task) {
 	}
 	h.Runs = append(h.Runs, run{Seconds: Ran(t, time.Time{}).Seconds(), Shared: shared, Use: w.use, Mean: mean})
 	h.Runs = h.Runs[max(0, len(h.Runs)-maxRuns):]
+	h.remember(w.memory)
 	b.changed = true
 	if len(b.kinds) > maxKinds {
 		oldest := slices.MinFunc(b.histories(), func(x, y *history) int { return cmp.Compare(x.Last, y.Last) })
@@ -187,37 +196,54 @@ func (b *Book) end(t task.Task) {
 // Ran is how long the task has run, or ran, without the time during which it was
 // held, paused or swapped out.
 func Ran(t task.Task, now time.Time) time.Duration {
-	d := t.Duration(now) - t.HeldSeconds.Duration() - t.PausedSeconds.Duration()
+	d := t.Duration(now) - t.HeldSeconds.Duration() - t.PausedSeconds.Duration() - t.SwappedSeconds.Duration()
 	if t.End == nil && t.State != task.Running && !t.StateSince.IsZero() {
 		d -= max(0, now.Sub(t.StateSince)) // the present stay is not counted yet
 	}
 	return max(0, d)
 }
 
-// Remaining estimates how long the task still runs, and how long it runs in all.
-// It reports false where there is no history.
-func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (remaining, total time.Duration, ok bool) {
+// Length is how long a task runs when nothing disturbs it.
+type Length struct {
+	// Remaining is how long it still runs, estimated high; Least is the same,
+	// estimated low. Total is its whole length, estimated high.
+	Remaining, Least, Total time.Duration
+}
+
+// Remaining estimates how long the task runs. It reports false where there is no
+// history.
+func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool) {
 	h := b.kinds[k]
 	if h == nil || len(h.Runs) == 0 {
-		return 0, 0, false
+		return l, false
 	}
 	all := h.lengths(false)
 	if len(all) < 3 { // too few that ran undisturbed
 		all = append(all, h.lengths(true)...)
 	}
 	ran := Ran(t, now).Seconds()
-	whole := high(all)
-	var longer []float64
-	for _, s := range all {
-		if s > ran {
-			longer = append(longer, s)
+	whole := at(quantile, all)
+	left, least := ran/4, 0.0 // longer than ever: nobody knows; it may well go on for a while
+	if longer := above(ran, all); len(longer) > 0 {
+		left = at(quantile, longer) - ran
+	}
+	// Runs beside others say nothing of how short a task can be: it would be given
+	// up for late where it still has time.
+	if longer := above(ran, h.lengths(false)); len(longer) > 0 {
+		least = at(lowQuantile, longer) - ran
+	}
+	return Length{Remaining: seconds(left), Least: seconds(least), Total: seconds(max(whole, ran))}, true
+}
+
+// above returns the values that are greater than the least one.
+func above(least float64, values []float64) []float64 {
+	var out []float64
+	for _, v := range values {
+		if v > least {
+			out = append(out, v)
 		}
 	}
-	left := high(longer) - ran
-	if len(longer) == 0 { // longer than ever: nobody knows; it may well go on for a while
-		left = ran / 4
-	}
-	return seconds(left), seconds(max(whole, ran)), true
+	return out
 }
 
 // lengths of the runs that had the GPU to themselves, or of the others.
@@ -277,8 +303,8 @@ func (b *Book) histories() []*history {
 	return all
 }
 
-// high is the estimate from these lengths: of few the longest.
-func high(lengths []float64) float64 {
+// at is a quantile of the lengths: of few the longest, or the shortest.
+func at(quantile float64, lengths []float64) float64 {
 	if len(lengths) == 0 {
 		return 0
 	}

@@ -73,20 +73,21 @@ func (w *world) alone(s, use float64) {
 func TestRemaining(t *testing.T) {
 	w := newWorld()
 	w.snap.Time = t0
-	if _, _, ok := w.b.Remaining(task.Task{}, kind, t0); ok {
+	if _, ok := w.b.Remaining(task.Task{}, kind, t0); ok {
 		t.Error("an estimate without history")
 	}
 	for i := range 10 {
 		w.alone(float64(i+1), 1)
 	}
 	fresh := task.Task{State: task.Running, Start: task.Mark{Time: t0}}
-	for _, tt := range []struct{ ran, left, total float64 }{{0, 9, 9}, {5, 5, 9}, {9.5, 0.5, 9.5}, {20, 5, 20}} {
-		left, total, ok := w.b.Remaining(fresh, kind, at(tt.ran))
-		if !ok || math.Abs(left.Seconds()-tt.left) > 1e-6 || math.Abs(total.Seconds()-tt.total) > 1e-6 {
-			t.Errorf("after %v s: %v of %v, want %v of %v", tt.ran, left, total, tt.left, tt.total)
+	near := func(d time.Duration, s float64) bool { return math.Abs(d.Seconds()-s) < 1e-6 }
+	for _, tt := range []struct{ ran, left, least, total float64 }{{0, 9, 1, 9}, {5, 5, 1, 9}, {9.5, 0.5, 0.5, 9.5}, {20, 5, 0, 20}} {
+		l, ok := w.b.Remaining(fresh, kind, at(tt.ran))
+		if !ok || !near(l.Remaining, tt.left) || !near(l.Least, tt.least) || !near(l.Total, tt.total) {
+			t.Errorf("after %v s: %+v, want %+v", tt.ran, l, tt)
 		}
 	}
-	if _, _, ok := w.b.Remaining(fresh, estimate.Kind{Image: "other"}, t0); ok {
+	if _, ok := w.b.Remaining(fresh, estimate.Kind{Image: "other"}, t0); ok {
 		t.Error("another image's history was used")
 	}
 }
@@ -98,12 +99,12 @@ func TestTimeStandingStillDoesNotCount(t *testing.T) {
 	w.look(0, 0)
 	w.look(9, 1)
 	w.end(func(t *task.Task) { t.PausedSeconds, t.HeldSeconds = 4, 2 })
-	if left, _, _ := w.b.Remaining(task.Task{Start: task.Mark{Time: t0}}, kind, t0); left != 3*time.Second {
-		t.Errorf("left %v, want 3s", left)
+	if l, _ := w.b.Remaining(task.Task{Start: task.Mark{Time: t0}}, kind, t0); l.Remaining != 3*time.Second {
+		t.Errorf("%+v, want 3s left", l)
 	}
 	paused := task.Task{Start: task.Mark{Time: t0}, State: task.Paused, StateSince: at(1)}
-	if left, _, _ := w.b.Remaining(paused, kind, at(60)); left != 2*time.Second {
-		t.Errorf("of one that is paused: left %v, want 2s", left)
+	if l, _ := w.b.Remaining(paused, kind, at(60)); l.Remaining != 2*time.Second {
+		t.Errorf("of one that is paused: %+v, want 2s left", l)
 	}
 }
 
@@ -116,7 +117,7 @@ func TestLostAndStrangeTasksTeachNothing(t *testing.T) {
 	w.start("no such container")
 	w.look(5, 1)
 	w.end(nil)
-	if _, _, ok := w.b.Remaining(task.Task{}, kind, t0); ok || w.b.Changed() {
+	if _, ok := w.b.Remaining(task.Task{}, kind, t0); ok || w.b.Changed() {
 		t.Error("something was learned")
 	}
 }
@@ -153,8 +154,8 @@ func TestDemand(t *testing.T) {
 	if d, ok := w.b.Demand(kind); !ok || d != 1 {
 		t.Errorf("%v %v, want 1: it was measured to be slower beside others", d, ok)
 	}
-	if left, _, _ := w.b.Remaining(task.Task{Start: task.Mark{Time: t0}}, kind, t0); left != 2*time.Second {
-		t.Errorf("left %v: what ran beside others must not count where others ran alone", left)
+	if l, _ := w.b.Remaining(task.Task{Start: task.Mark{Time: t0}}, kind, t0); l.Remaining != 2*time.Second {
+		t.Errorf("%+v: what ran beside others must not count where others ran alone", l)
 	}
 }
 
@@ -173,9 +174,9 @@ func TestKeptAcrossARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, _, ok := again.Remaining(task.Task{Start: task.Mark{Time: t0}}, kind, t0)
-	if d, ok2 := again.Demand(kind); !ok || !ok2 || left != 3*time.Second || d != 0.4 {
-		t.Error(left, d)
+	l, ok := again.Remaining(task.Task{Start: task.Mark{Time: t0}}, kind, t0)
+	if d, ok2 := again.Demand(kind); !ok || !ok2 || l.Remaining != 3*time.Second || d != 0.4 {
+		t.Error(l, d)
 	}
 	for _, bad := range []string{"", "{", `{"a":1}`} {
 		if b, err := estimate.Decode([]byte(bad)); err == nil || b == nil {
@@ -197,7 +198,7 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d bytes", len(raw))
 	}
 	for i, want := range map[int]bool{0: false, 699: true} {
-		if _, _, ok := w.b.Remaining(task.Task{}, estimate.Kind{Image: "train", Command: fmt.Sprint(i)}, t0); ok != want {
+		if _, ok := w.b.Remaining(task.Task{}, estimate.Kind{Image: "train", Command: fmt.Sprint(i)}, t0); ok != want {
 			t.Errorf("kind %d is known: %v", i, ok)
 		}
 	}
@@ -215,9 +216,29 @@ func TestEstimatesMakeSense(t *testing.T) {
 		state := rapid.SampledFrom(task.UnfinishedStates).Draw(t, "state")
 		one := task.Task{State: state, Start: task.Mark{Time: t0}, StateSince: at(rapid.Float64Range(0, 50).Draw(t, "since")),
 			PausedSeconds: task.Seconds(rapid.Float64Range(0, 50).Draw(t, "paused"))}
-		left, total, ok := w.b.Remaining(one, kind, at(rapid.Float64Range(0, 200).Draw(t, "now")))
-		if d, known := w.b.Demand(kind); !ok || left < 0 || total < left || (known && (d < 0 || d > 1)) {
-			t.Fatal(left, total, ok, d)
+		l, ok := w.b.Remaining(one, kind, at(rapid.Float64Range(0, 200).Draw(t, "now")))
+		if d, known := w.b.Demand(kind); !ok || l.Least < 0 || l.Remaining < l.Least || l.Total < l.Remaining || (known && (d < 0 || d > 1)) {
+			t.Fatal(l, ok, d)
 		}
 	})
+}
+
+// Runs beside others say how long a task may take, not how short it can be.
+func TestRunsBesideOthersGiveNobodyUp(t *testing.T) {
+	w := newWorld()
+	w.snap.Time = t0
+	w.start("0")
+	w.start("0")
+	w.look(0, 0)
+	w.look(7, 1)
+	w.end(nil)
+	w.end(nil)
+	l, ok := w.b.Remaining(task.Task{State: task.Running, Start: task.Mark{Time: t0}}, kind, t0)
+	if !ok || l.Remaining != 7*time.Second || l.Least != 0 {
+		t.Errorf("%+v %v, want 7 s at most and nothing at least", l, ok)
+	}
+	w.alone(3, 1)
+	if l, _ = w.b.Remaining(task.Task{State: task.Running, Start: task.Mark{Time: w.snap.Time}}, kind, w.snap.Time); l.Least != 3*time.Second {
+		t.Errorf("after a run alone: %+v, want 3 s at least", l)
+	}
 }

@@ -1,6 +1,7 @@
 // Package guardian lets go what an actuator left stopped. It runs in a process
 // of its own, does nothing while a healthy actuator lives, and unpauses
-// everything on record as soon as that one is gone, however it died.
+// everything on record as soon as that one is gone, however it died. What was swapped
+// off its GPU comes back as soon as there is room.
 //
 // It imports the standard library, actuator/journal and actuator/enforce: what
 // must work when everything else has failed stays small.
@@ -32,10 +33,14 @@ type Options struct {
 	Journal  *journal.Journal
 	Enforcer enforce.Enforcer
 	Logger   *slog.Logger
-	// Gate lets go the processes that are stopped at their launches, or only those
-	// that nobody has a lease on any more, and returns how many; nil: there is no
-	// launch gate.
+	// Gate lets go the processes that are stopped at their launches and allocations,
+	// or only those that nobody has a lease on any more, and returns how many; nil:
+	// nothing stops any.
 	Gate func(ctx context.Context, expired bool) (int, error)
+	// Swaps brings back containers that are off their GPUs, as far as there is room, and
+	// returns how many are left; nil: there are none. What is left is tried again
+	// as long as no actuator lives.
+	Swaps func(ctx context.Context) (left int, err error)
 	// Once ends the guardian when no actuator lives and nothing is on record;
 	// else it waits for the next actuator.
 	Once bool
@@ -56,6 +61,7 @@ var ErrTaken = errors.New("another guardian is watching")
 type Guardian struct {
 	o     Options
 	retry map[string]backoff // containers that could not be let go
+	swaps backoff            // while containers are off their GPUs; zero: none is
 }
 
 type backoff struct {
@@ -103,7 +109,8 @@ func (g *Guardian) Run(ctx context.Context) error {
 			lock.Unlock()
 			return ignoreEnd(ctx, err)
 		}
-		if g.o.Once && left == 0 {
+		swapped := g.bringBack(ctx)
+		if g.o.Once && left == 0 && swapped == 0 {
 			own.Unlock() // before the actuator's: see package journal
 			lock.Unlock()
 			return nil
@@ -154,7 +161,7 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 	}
 }
 
-// openGate lets the processes go that are stopped at their launches. With expired
+// openGate lets the processes go that are stopped at their launches and allocations. With expired
 // only if a living actuator has not renewed its lease on them.
 func (g *Guardian) openGate(ctx context.Context, expired bool) {
 	if g.o.Gate == nil {
@@ -164,9 +171,9 @@ func (g *Guardian) openGate(ctx context.Context, expired bool) {
 	defer cancel()
 	switch n, err := g.o.Gate(ctx, expired); {
 	case err != nil:
-		g.o.Logger.Error("cannot open the launch gate", "err", err)
+		g.o.Logger.Error("cannot open the launch gate and the memory guard", "err", err)
 	case n > 0:
-		g.o.Logger.Warn("let processes go that were stopped at their launches", "processes", n, "lease_ran_out", expired)
+		g.o.Logger.Warn("let processes go that were stopped at their launches or allocations", "processes", n, "lease_ran_out", expired)
 	}
 }
 
@@ -184,10 +191,34 @@ func (g *Guardian) idle(ctx context.Context) error {
 		if holds, err := g.o.Journal.List(); err != nil || len(holds) > 0 {
 			return nil
 		}
+		if g.swaps.wait > 0 && !g.o.Now().Before(g.swaps.next) {
+			return nil
+		}
 		if journal.Taken(journal.ActuatorLock(g.o.StateDir)) {
 			return nil
 		}
 	}
+}
+
+// bringBack tries once to bring back what is off its GPU; when that may be tried again is
+// longer and longer, up to half a minute: each try thaws a container that is stuck.
+// The actuator's lock is not kept meanwhile, because room may never come.
+func (g *Guardian) bringBack(ctx context.Context) (left int) {
+	if g.o.Swaps == nil {
+		return 0
+	}
+	left, err := g.o.Swaps(ctx)
+	if err != nil {
+		g.o.Logger.Error("cannot bring back what is off its GPU", "err", err)
+		left = max(left, 1)
+	}
+	if left == 0 {
+		g.swaps = backoff{}
+		return 0
+	}
+	g.swaps.wait = min(max(2*g.swaps.wait, 500*time.Millisecond), 30*time.Second)
+	g.swaps.next = g.o.Now().Add(g.swaps.wait)
+	return left
 }
 
 // letGoAll lets everything on record go, and does not give up: it returns when

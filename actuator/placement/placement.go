@@ -120,6 +120,10 @@ type Verdict struct {
 	// promised on that GPU, or in the predictive ranking the float, in seconds,
 	// that the new task would end with.
 	Score float64
+	// Load orders those of equal score, least first: the containers that the GPU is
+	// promised to, or in the predictive ranking its work, seconds, and of equal work
+	// more memory first.
+	Load float64
 	// Reasons is empty for a candidate.
 	Reasons []Reason
 }

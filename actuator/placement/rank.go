@@ -45,19 +45,14 @@ func Rank(nodes []Node, req Request, now time.Time) Ranking { return Paper.Rank(
 
 // Rank judges every node, or the one that the request names.
 func (m Method) Rank(nodes []Node, req Request, now time.Time) Ranking {
-	type place struct {
-		Verdict
-		load float64 // breaks ties, least first
-	}
-	places := make([]place, 0, len(nodes))
+	r := make(Ranking, 0, len(nodes))
 	for i := range nodes {
 		if req.Node != "" && nodes[i].Name != req.Node {
 			continue
 		}
-		v, load := m.judge(&nodes[i], req, now)
-		places = append(places, place{v, load})
+		r = append(r, m.judge(&nodes[i], req, now))
 	}
-	slices.SortFunc(places, func(a, b place) int {
+	slices.SortFunc(r, func(a, b Verdict) int {
 		switch {
 		case a.Candidate() != b.Candidate():
 			if a.Candidate() {
@@ -65,22 +60,18 @@ func (m Method) Rank(nodes []Node, req Request, now time.Time) Ranking {
 			}
 			return 1
 		case a.Candidate():
-			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.load, b.load), cmp.Compare(a.Node.Name, b.Node.Name))
+			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Node.Name, b.Node.Name))
 		default:
 			return cmp.Compare(a.Node.Name, b.Node.Name)
 		}
 	})
-	r := make(Ranking, len(places))
-	for i := range places {
-		r[i] = places[i].Verdict
-	}
 	return r
 }
 
 // seat is what a GPU has for the request.
 type seat struct {
 	gpu *GPU
-	// score as in Verdict, load as in Method.Rank.
+	// As in Verdict.
 	score, load float64
 	reasons     []Reason
 }
@@ -90,15 +81,15 @@ func (s seat) before(t seat) bool {
 	return cmp.Or(cmp.Compare(t.score, s.score), cmp.Compare(s.load, t.load), cmp.Compare(s.gpu.UUID, t.gpu.UUID)) < 0
 }
 
-func (m Method) judge(n *Node, req Request, now time.Time) (v Verdict, load float64) {
-	v = Verdict{Node: *n}
+func (m Method) judge(n *Node, req Request, now time.Time) Verdict {
+	v := Verdict{Node: *n}
 	if !n.Fresh {
 		v.Reasons = []Reason{staleness(*n, now)}
-		return v, 0
+		return v
 	}
 	if len(n.GPUs) == 0 {
 		v.Reasons = []Reason{{Code: NoGPU, Text: "no GPU"}}
-		return v, 0
+		return v
 	}
 	var best seat
 	for i := range n.GPUs {
@@ -117,9 +108,9 @@ func (m Method) judge(n *Node, req Request, now time.Time) (v Verdict, load floa
 		v.Reasons = append(v.Reasons, Reason{Code: FloatShort, Text: floatShort(req.Deadline, n.Float)})
 	}
 	if best.gpu != nil && v.Candidate() {
-		v.GPU, v.Score, load = best.gpu.UUID, best.score, best.load
+		v.GPU, v.Score, v.Load = best.gpu.UUID, best.score, best.load
 	}
-	return v, load
+	return v
 }
 
 func (m Method) seat(g *GPU, req Request, now time.Time) seat {
@@ -141,7 +132,7 @@ func (m Method) seat(g *GPU, req Request, now time.Time) seat {
 			barred = append(barred, *p.reason)
 		}
 		// An idle GPU rather than a busy one, then the one with more memory.
-		s.score, s.load = float64(p.float), float64(p.demand)-float64(left)/math.MaxInt64
+		s.score, s.load = float64(p.float), loadOf(p.demand, left)
 	} else {
 		s.score, s.load = float64(left), float64(g.Promised)
 	}

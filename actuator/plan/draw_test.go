@@ -103,7 +103,7 @@ func drawUrgency(t *rapid.T, c *plan.Container, gpus []string) {
 		}
 		if rapid.Bool().Draw(t, "has history") {
 			left := rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second}).Draw(t, "remaining")
-			c.Estimates[c.Tasks[i].ID] = plan.Estimate{Remaining: left, Total: 2 * left}
+			c.Estimates[c.Tasks[i].ID] = plan.Estimate{Remaining: left, Least: rapid.SampledFrom([]time.Duration{0, left / 2, left}).Draw(t, "least"), Total: 2 * left}
 		}
 	}
 }
@@ -134,6 +134,12 @@ func apply(t *rapid.T, in plan.Input, p plan.Plan) plan.Input {
 			c.Standing, c.Cause, c.Since = plan.Ours, a.Cause, in.Now
 		case a.Kind == plan.Unpause && c.Standing == plan.Ours:
 			c.Standing, c.Cause, c.Since = plan.Runs, "", in.Now
+		case a.Kind == plan.SwapOut && c.Controllable() && c.Memory.Can && !c.Memory.Out:
+			c.Standing, c.Cause, c.Since = plan.Ours, a.Cause, in.Now
+			c.Memory.Out, c.Memory.Needs, c.Memory.Held, c.Memory.Since, c.Memory.Evict = true, c.Memory.Held, nil, in.Now, ""
+		case a.Kind == plan.SwapIn && c.Memory.Out:
+			c.Standing, c.Cause, c.Since = plan.Runs, "", in.Now
+			c.Memory.Out, c.Memory.Held, c.Memory.Since = false, c.Memory.Needs, in.Now
 		default:
 			t.Fatalf("not allowed: %+v on %+v", a, *c)
 		}

@@ -27,6 +27,9 @@ type planner struct {
 	turns turns
 	// reserved says why somebody lets another one go first.
 	reserved map[string]string
+	// barred: may not begin to hold memory. swap, restore: to be swapped out or in.
+	// The reason, by container id.
+	barred, swap, restore map[string]string
 }
 
 // turns is the outcome of asking the rule about one sequence of containers.
@@ -53,10 +56,11 @@ func Make(in Input) Plan {
 	})
 	p.ask()
 	p.relieve()
+	p.memory()
 	preempted, by := p.arbitrate()
 	return Plan{
 		Actions: p.actions(), Admitted: p.admitted(), Line: p.turns.line, Waits: p.waits,
-		Preempted: preempted, PreemptedBy: by,
+		Preempted: preempted, PreemptedBy: by, Barred: p.barred,
 	}
 }
 
@@ -139,7 +143,7 @@ func (p *planner) settle(queue, victims []entry) turns {
 func sequence(queue []entry, keep bool, out map[string]bool) []entry {
 	group := func(e entry) int {
 		switch {
-		case e.Phase.passive():
+		case e.Phase.passive() || e.Memory.Starved != "":
 			return 2
 		case keep && e.incumbent && !out[e.ID]:
 			return 0
@@ -230,9 +234,21 @@ func (p *planner) actions() []Action {
 	}
 	for _, c := range p.in.Containers {
 		w, stop := p.waits[c.ID]
+		// It does not want the GPU at the moment, and is stopped where it does: its
+		// host phases are nobody's loss.
+		passes := w.Cause == Arbitrate && c.Phase.passive()
 		switch {
-		case stop && c.Standing == Runs:
+		case c.Memory.Busy:
+		case p.swap[c.ID] != "":
+			add(c, SwapOut, w.Cause, w.Reason)
+		case p.restore[c.ID] != "":
+			add(c, SwapIn, OfMemory, p.restore[c.ID])
+		case c.Memory.Out:
+		case stop && c.Standing == Runs && !passes:
 			add(c, Pause, w.Cause, w.Reason)
+		case passes && c.Standing == Ours && c.Cause == Arbitrate:
+			add(c, Unpause, c.Cause, "it goes on up to its next launch")
+			acts[len(acts)-1].ToLaunch = true
 		case !stop && c.Standing == Ours:
 			add(c, Unpause, c.Cause, p.whyGo(c))
 		}

@@ -32,8 +32,8 @@ const (
 // first context to its end.
 type Phase string
 
-// The phases. A container that is Preparing or Finishing takes nobody's turn: it
-// may go on, and the gate stops it where it launches (again).
+// The phases. A container that is Preparing or Finishing takes nobody's turn, and
+// is not held: the gate stops it where it launches (again).
 const (
 	Unknown   Phase = ""
 	Preparing Phase = "preparing" // has not launched yet: host phase, copy in
@@ -53,6 +53,7 @@ const (
 	Arbitrate Cause = "arbitrate" // the GPU is contended and another container is in turn
 	Relieve   Cause = "relieve"   // the GPU's memory is nearly full
 	Asked     Cause = "pause"     // an alert asked for this container to be paused
+	OfMemory  Cause = "memory"    // its GPU memory is needed, or there is none for it
 )
 
 // GPU is one GPU as far as planning goes.
@@ -62,6 +63,9 @@ type GPU struct {
 	Utilization float64
 	// Memory is the share of the memory in use, 0–1.
 	Memory float64
+	// Room is how much of the memory the containers that are planned for can hold
+	// together, bytes; 0: memory is not planned.
+	Room uint64
 	// Fresh: utilisation and memory were sampled long enough after the last
 	// action on this GPU to show its effect.
 	Fresh bool
@@ -76,9 +80,10 @@ type GPU struct {
 
 // Estimate is what history says of one task, as if it ran undisturbed.
 type Estimate struct {
-	// Remaining is how long it still computes, estimated high (a high quantile).
-	Remaining time.Duration
-	// Total is the same for its whole length.
+	// Remaining is how long it still computes, estimated high (a high quantile);
+	// Least is the same, estimated low.
+	Remaining, Least time.Duration
+	// Total is how long it computes in all, estimated high.
 	Total time.Duration
 }
 
@@ -112,6 +117,7 @@ type Container struct {
 	// that was not learned yet.
 	Demand, Mean map[string]float64
 	Phase        Phase
+	Memory       Memory
 }
 
 // Input is everything that a plan depends on.
@@ -124,6 +130,9 @@ type Input struct {
 	// Preemption says when one that runs is stopped for one that comes before it
 	// in order. Without it: always, at once, as P3 does.
 	Preemption *Preemption
+	// Guarded: allocations are held at their entry, so that whoever may not begin
+	// need not be paused.
+	Guarded bool
 }
 
 // Kind of an action.
@@ -133,6 +142,8 @@ type Kind string
 const (
 	Pause   Kind = "pause"
 	Unpause Kind = "unpause"
+	SwapOut Kind = "swap-out" // off its GPUs, and frozen
+	SwapIn  Kind = "swap-in"
 )
 
 // Action is one thing to do to one container.
@@ -148,6 +159,9 @@ type Action struct {
 	// be unfinished.
 	Standing Standing
 	Tasks    []string
+	// ToLaunch of an Unpause: the container must not launch yet. The launch gate
+	// stops it there.
+	ToLaunch bool
 }
 
 // Plan is what to do, and what to hand in again as GPU.Admitted.
@@ -165,6 +179,9 @@ type Plan struct {
 	// Preempted is the container that was stopped for another by this plan, and
 	// for which one; empty if none.
 	Preempted, PreemptedBy string
+	// Barred says of those that may not begin to hold GPU memory now why not, by
+	// container id.
+	Barred map[string]string
 }
 
 // Wait is the reason for which a container must not run now.
@@ -204,19 +221,19 @@ func (c Container) taskIDs() []string {
 // for all of them: they share the GPU. It must have tasks.
 func (c Container) Job(o policy.Order, now time.Time) policy.Job {
 	jobs := make([]policy.Job, 0, len(c.Tasks))
-	var left time.Duration
+	var left, least time.Duration
 	known := true
 	for _, t := range c.Tasks {
 		e, ok := c.Estimates[t.ID]
 		known = known && ok
-		left += e.Remaining
+		left, least = left+e.Remaining, least+e.Least
 	}
 	waited := time.Duration(0)
 	if c.Standing == Ours && !c.Since.IsZero() && !c.Phase.passive() {
 		waited = max(0, now.Sub(c.Since))
 	}
 	for _, t := range c.Tasks {
-		jobs = append(jobs, policy.Job{Task: t, Batch: c.Batch, Remaining: left, Known: known, Waited: waited, Expedited: c.Expedite != ""})
+		jobs = append(jobs, policy.Job{Task: t, Batch: c.Batch, Remaining: left, Least: least, Known: known, Waited: waited, Expedited: c.Expedite != ""})
 	}
 	return policy.Sort(o, jobs)[0]
 }

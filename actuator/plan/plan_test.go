@@ -64,6 +64,25 @@ func TestNoDeadlockOnSeveralGPUs(t *testing.T) {
 	})
 }
 
+// With a launch gate nobody is held in a host phase for somebody else's turn.
+func TestHostPhasesAreNotHeld(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t, 2)
+		p := plan.Make(in)
+		after := apply(t, in, p)
+		for _, c := range after.Containers {
+			w, waits := p.Waits[c.ID]
+			if passive(c) && c.Standing == plan.Ours && waits && w.Cause == plan.Arbitrate && c.Cause == plan.Arbitrate {
+				t.Fatalf("held: %+v", c)
+			}
+			i := slices.IndexFunc(p.Actions, func(a plan.Action) bool { return a.ContainerID == c.ID })
+			if i >= 0 && p.Actions[i].ToLaunch != (waits && w.Cause == plan.Arbitrate && p.Actions[i].Kind == plan.Unpause) {
+				t.Fatalf("%+v of one that waits for %+v", p.Actions[i], w)
+			}
+		}
+	})
+}
+
 func TestFIFOIsNeverInverted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t, 3)

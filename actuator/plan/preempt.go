@@ -29,7 +29,7 @@ type Preemption struct {
 
 // DefaultPreemption is for pauses through Docker, which take 10–20 ms.
 func DefaultPreemption() *Preemption {
-	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond, Turn: time.Second, Reserve: 3 * time.Second}
+	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond, Turn: time.Second, Reserve: 5 * time.Second}
 }
 
 // challenger is the first in order that waits, with the reason to let it go now.
@@ -95,11 +95,11 @@ func (p *planner) settled(e entry) bool {
 // where nothing is known of c it may still meet it.
 func (p *planner) worth(c entry, ahead time.Duration, known bool) (string, bool) {
 	left := c.first.Deadline.Sub(p.in.Now)
-	need := p.in.Preemption.Switch
+	need, least := p.in.Preemption.Switch, p.in.Preemption.Switch
 	if c.first.Known {
-		need += c.first.Remaining
+		need, least = need+c.first.Remaining, least+c.first.Least
 	}
-	if left < need {
+	if left < least {
 		return "", false // too late either way
 	}
 	if known && c.first.Known && ahead+need <= left {

@@ -23,7 +23,7 @@ func box(id string, deadline, needs float64, change ...func(*plan.Container)) pl
 	}
 	c := plan.Container{ID: id, Name: id, Managed: true, Standing: plan.Ours, Cause: plan.Arbitrate, Since: now.Add(-time.Minute), Tasks: []task.Task{t}}
 	if needs != 0 {
-		c.Estimates = map[string]plan.Estimate{t.ID: {Remaining: seconds(needs), Total: seconds(needs)}}
+		c.Estimates = map[string]plan.Estimate{t.ID: {Remaining: seconds(needs), Least: seconds(needs), Total: seconds(needs)}}
 	}
 	for _, f := range change {
 		f(&c)
@@ -36,6 +36,15 @@ func just(c *plan.Container) {
 	c.Standing, c.Cause, c.Since = plan.Runs, "", now.Add(-100*time.Millisecond)
 }
 func expedite(c *plan.Container) { c.Expedite = "asked" }
+
+// atLeast is the low estimate, seconds.
+func atLeast(s float64) func(*plan.Container) {
+	return func(c *plan.Container) {
+		e := c.Estimates[c.Tasks[0].ID]
+		e.Least = time.Duration(s * float64(time.Second))
+		c.Estimates[c.Tasks[0].ID] = e
+	}
+}
 
 func starting(c *plan.Container) { c.Tasks[0].Start.Time = now.Add(-time.Second) }
 
@@ -78,10 +87,14 @@ func TestPreemption(t *testing.T) {
 			[]plan.Container{box("a", 2, 1, runs, phase(plan.Preparing)), box("b", 9, 1, phase(plan.Waiting))}, "b"},
 		{"gate: who is about to launch goes before one that would make it miss", "",
 			[]plan.Container{box("a", 2, 1.5, phase(plan.Preparing), starting), box("b", 9, 1, phase(plan.Waiting))}, "a"},
+		{"gate: also one that is thought to be late, while it may yet be in time", "",
+			[]plan.Container{box("a", 2, 2.5, phase(plan.Preparing), starting, atLeast(1)), box("b", 9, 1, phase(plan.Waiting))}, "a"},
+		{"gate: not one that is late in any case", "",
+			[]plan.Container{box("a", 2, 2.5, phase(plan.Preparing), starting, atLeast(2.1)), box("b", 9, 1, phase(plan.Waiting))}, "b"},
 		{"gate: not if there is time for both", "",
 			[]plan.Container{box("a", 3, 1.5, phase(plan.Preparing), starting), box("b", 9, 1, phase(plan.Waiting))}, "b"},
-		{"gate: not if that only moves the miss", "",
-			[]plan.Container{box("a", 2, 1.5, phase(plan.Preparing), starting), box("b", 2.2, 1, phase(plan.Waiting))}, "b"},
+		{"gate: also if that may move the miss, for the order is the deadlines'", "",
+			[]plan.Container{box("a", 2, 1.5, phase(plan.Preparing), starting), box("b", 2.2, 1, phase(plan.Waiting))}, "a"},
 		{"gate: where nothing is known the order decides, for a moment", "",
 			[]plan.Container{box("a", 2, 0, phase(plan.Preparing), starting), box("b", 9, 0, phase(plan.Waiting))}, "a"},
 		{"gate: the next goes once the work on the GPU is done", "a",
@@ -134,7 +147,7 @@ func TestEDFNeverInverts(t *testing.T) {
 			}
 			for _, id := range p.Line["g0"] {
 				got, waits := find(in, a.ContainerID), find(in, id)
-				if !got.Controllable() || len(got.Tasks) == 0 || passive(waits) {
+				if !got.Controllable() || len(got.Tasks) == 0 || passive(got) || passive(waits) {
 					continue
 				}
 				if in.Order.Compare(waits.Job(in.Order, now), got.Job(in.Order, now)) < 0 {

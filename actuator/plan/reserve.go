@@ -6,8 +6,8 @@ import (
 	"github.com/laxity/laxity/actuator/policy"
 )
 
-// reserve says of those that wait at a launch who must let another one go first
-// that has not come that far: a launched kernel cannot be stopped, so somebody
+// reserve says of those that would compute who must let another one go first that
+// has not come that far: a launched kernel cannot be stopped, so somebody
 // with a later deadline who is a moment earlier could make it miss. The GPU may
 // be idle for that moment; it is bounded.
 func (p *planner) reserve(queue []entry) map[string]string {
@@ -17,7 +17,7 @@ func (p *planner) reserve(queue []entry) map[string]string {
 	}
 	honoured := map[string]bool{} // whoever one lets go first, all behind it do
 	for i, w := range queue {
-		if w.Phase != Waiting || w.incumbent {
+		if w.Phase.passive() || w.incumbent {
 			continue
 		}
 		for _, e := range queue[:i] { // those before it in order
@@ -37,19 +37,17 @@ func (p *planner) soon(e entry) bool {
 }
 
 // blocks reports whether e, which could still meet its deadline, misses it if w
-// goes first and is not stopped; and w does not miss its own by going second.
-// Where nothing is known, the order alone decides.
+// goes first and is not stopped. That w may miss its own by going second is no
+// reason: the order says whose deadline counts more, and an estimate of the one
+// behind the other is too high, for e's copy out goes on beside w's kernels.
 func (p *planner) blocks(w, e entry) bool {
-	slack := e.first.Deadline.Sub(p.in.Now)
-	if e.first.Known {
-		slack = policy.Laxity(e.first, p.in.Now)
-	}
+	left := e.first.Deadline.Sub(p.in.Now)
 	switch {
-	case slack < 0: // too late either way
+	case left < 0, e.first.Known && left < e.first.Least: // too late either way
 		return false
-	case w.first.Known && e.first.Known && w.first.Remaining <= slack:
+	case w.first.Known && e.first.Known && w.first.Remaining <= policy.Laxity(e.first, p.in.Now):
 		return false
 	default:
-		return !p.hurts(e, w)
+		return true
 	}
 }

@@ -20,9 +20,9 @@ type Job struct {
 	// does not count.
 	Batch bool
 	// Remaining is how long it still computes when nothing disturbs it, estimated
-	// high. Meaningless unless Known.
-	Remaining time.Duration
-	Known     bool
+	// high; Least is the same, estimated low. Meaningless unless Known.
+	Remaining, Least time.Duration
+	Known            bool
 	// Waited is how long it has been standing still for others, in one piece.
 	Waited time.Duration
 	// Expedited: somebody asked for it to go to the front.
@@ -141,4 +141,40 @@ func Laxity(j Job, now time.Time) time.Duration {
 		return min(left, 0)
 	}
 	return left - j.Remaining
+}
+
+// LateLast orders as Order does, but puts tasks that cannot meet their deadline
+// any more behind those that can: under overload a late task would otherwise make
+// the next one late too, and so on. Tasks without a deadline still come last. Who
+// has waited for as long as patience lasts is not put back.
+type LateLast struct {
+	Order
+	Now time.Time
+	// Patience is DefaultPatience if 0.
+	Patience time.Duration
+}
+
+// Compare implements Order.
+func (o LateLast) Compare(a, b Job) int {
+	return cmp.Or(cmp.Compare(o.rank(a), o.rank(b)), o.Order.Compare(a, b))
+}
+
+func (o LateLast) rank(j Job) int {
+	p := cmp.Or(o.Patience, DefaultPatience)
+	switch {
+	case group(j, o.Now, p) == batch:
+		return 2
+	case j.Urgent() && j.Waited < p && Late(j, o.Now):
+		return 1
+	default:
+		return 0
+	}
+}
+
+// Late reports whether the job, which has a deadline, has missed it, or needs
+// twice the time that is left even by a low estimate: estimates err, and who is
+// late by mistake loses its turn.
+func Late(j Job, now time.Time) bool {
+	left := j.Deadline.Sub(now)
+	return left < 0 || (j.Known && left < j.Least/2)
 }

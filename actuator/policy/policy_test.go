@@ -25,7 +25,10 @@ func job(id string, start, deadline float64, change ...func(*policy.Job)) policy
 }
 
 func needs(s float64) func(*policy.Job) {
-	return func(j *policy.Job) { j.Remaining, j.Known = time.Duration(s*float64(time.Second)), true }
+	return func(j *policy.Job) {
+		j.Remaining, j.Known = time.Duration(s*float64(time.Second)), true
+		j.Least = j.Remaining
+	}
 }
 
 func waited(s float64) func(*policy.Job) {
@@ -62,6 +65,11 @@ func TestOrders(t *testing.T) {
 		{"llf: what is not known has no laxity", llf,
 			[]policy.Job{job("tight", 1, 30, needs(19)), job("unknown", 1, 99), job("lost", 1, 12, needs(5))},
 			[]string{"lost", "unknown", "tight"}},
+		{"late last, before batch", policy.LateLast{Order: edf, Now: at(10)},
+			[]policy.Job{job("batch", 0, 0), job("missed", 1, 9), job("hopeless", 1, 11, needs(2.1)), job("tight", 1, 11, needs(1.9)), job("b", 1, 20)},
+			[]string{"tight", "b", "missed", "hopeless", "batch"}},
+		{"late last: patience ends", policy.LateLast{Order: edf, Now: at(10)},
+			[]policy.Job{job("missed", 1, 9, waited(31)), job("b", 1, 20)}, []string{"missed", "b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			first := tt.in[0].ID
@@ -87,12 +95,14 @@ func draw(t *rapid.T, label string) policy.Job {
 	j.Expedited = rapid.IntRange(0, 3).Draw(t, "expedited") == 0
 	j.Known = rapid.Bool().Draw(t, "known")
 	j.Remaining = time.Duration(rapid.IntRange(0, 4).Draw(t, "remaining")) * time.Second
+	j.Least = j.Remaining / time.Duration(rapid.IntRange(1, 4).Draw(t, "least"))
 	j.Waited = time.Duration(rapid.IntRange(0, 4).Draw(t, "waited")) * 10 * time.Second
 	return j
 }
 
 func orders(now time.Time) []policy.Order {
-	return []policy.Order{policy.FIFO{}, policy.EDF{Now: now}, policy.LLF{Now: now}}
+	edf, llf := policy.EDF{Now: now}, policy.LLF{Now: now}
+	return []policy.Order{policy.FIFO{}, edf, llf, policy.LateLast{Order: edf, Now: now}, policy.LateLast{Order: llf, Now: now}}
 }
 
 func TestOrdersAreStrict(t *testing.T) {
@@ -149,6 +159,23 @@ func TestPatienceEnds(t *testing.T) {
 		young.Remaining, young.Known = 0, true
 		if (policy.LLF{Now: now}).Compare(old, young) >= 0 {
 			t.Fatal("LLF starves the batch task")
+		}
+	})
+}
+
+// With LateLast two deadlines are inverted only where the earlier one cannot be
+// met any more.
+func TestOnlyLateTasksArePutBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := draw(t, "a"), draw(t, "b")
+		if !a.Urgent() || !b.Urgent() || a.Expedited || b.Expedited || !a.Deadline.Before(b.Deadline) {
+			t.Skip("of no interest here")
+		}
+		now := at(10)
+		inverted := policy.LateLast{Order: policy.EDF{Now: now}, Now: now}.Compare(a, b) > 0
+		putBack := policy.Late(a, now) && a.Waited < policy.DefaultPatience && (!policy.Late(b, now) || b.Waited >= policy.DefaultPatience)
+		if inverted != putBack {
+			t.Fatalf("inverted %v, late %v and %v", inverted, policy.Late(a, now), policy.Late(b, now))
 		}
 	})
 }

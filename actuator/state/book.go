@@ -40,6 +40,22 @@ type Lease struct {
 	// Resolved: the sender says that it is over; it lasts until the snapshot
 	// confirms it, or to its end.
 	Resolved bool `json:"resolved,omitempty"`
+	// By is the person who asked for it; Alert is empty then.
+	By string `json:"by,omitempty"`
+	// Why it is asked for, where that is more than that somebody does; a sentence
+	// for people.
+	Why string `json:"why,omitempty"`
+}
+
+// Asks says who asks for it; a sentence for people.
+func (l Lease) Asks() string {
+	if l.Why != "" {
+		return l.Why
+	}
+	if l.By != "" {
+		return l.By + " asks for it"
+	}
+	return "alert " + l.Alert + " asks for it"
 }
 
 // Exemption keeps a container from being held as long as these tasks last, or,

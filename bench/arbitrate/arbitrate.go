@@ -7,26 +7,34 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 )
 
-const about = `Sets of equal tasks in containers of their own start at once on one GPU: large ones (16384²
-matrices, 2 kernels, about 3 s of computing each), middle ones (8192², 4 kernels) and small ones
-(4096², 4 kernels, about 0.1 s each), each after a host phase. The same set runs by each way in
-turn: default is time slicing, p3 the paper's algorithm by Docker pause, laxity the launch gate,
-mps NVIDIA's MPS, one is one after another. The set deadlines is 8 large tasks that arrive in
-shuffled order; the i-th has 1.1 × (the time of one alone + (i−1) × its kernels' time) + 0.5 s.
-All times are those that the programs stamp themselves; with one, a task counts as begun when the
-first one of its set does. Makespan is from the first start to the last end.`
+const about = `Sets of tasks in containers of their own on one GPU. Equal ones that start at once: large
+(16384² matrices, 2 kernels, about 3 s of computing each), middle (8192², 4 kernels) and small
+(4096², 4 kernels, about 0.1 s each), each after a host phase; idle is 5 tasks of 40 rounds with a
+kernel of about 25 ms and 0.17 s of other work, which together leave the GPU partly idle (P2,
+Fig. 4). The set deadlines is 8 large tasks that arrive in shuffled order, 50 ms apart; the i-th has
+1.1 × (the time of one alone + (i−1) × its kernels' time) + 0.5 s. mixed is 60 tasks of 1 or 10
+kernels of 8192², each kernel waited for, that arrive at random and want 0.8 of the GPU, with
+4 × the time of one alone + 1 s each. Their containers wait until it is time to begin, so that
+arrivals do not depend on the engine.
+Each set runs by each way in turn: default is time slicing, p3 the paper's algorithm by Docker
+pause, laxity the launch gate (first come, first served; in idle the default policy), fifo, edf and
+llf the gate with these policies, mps NVIDIA's MPS, one is one after another. All times are those
+that the programs stamp themselves; with one, a task counts as begun when the first one of its set
+does. Makespan is from the first start to the last end; hits are those of the worst run, in mixed
+the share of all.`
 
 // Experiment is arbitration beside its alternatives.
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "arbitrate", Title: "Arbitration: makespan, turnaround and deadlines (P3, Figs 7–9 and Table 1)", About: about,
-		Run: run, Figures: figures, Table: table,
+		Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }
 
@@ -78,14 +86,16 @@ func run(ctx context.Context, env bench.Env) (_ []bench.Row, err error) {
 // set measures one set by all ways, as often as was asked for.
 func (m *measurement) set(ctx context.Context, s set) error {
 	first := 1 + lastRun(m.rows, s.name)
-	if s.deadlines {
-		// Measured here, because the deadlines are made from it.
-		a, err := m.alone(ctx, s)
-		if err != nil {
-			return err
+	if s.due != nil {
+		s.kinds = slices.Clone(s.kinds)
+		for i, k := range s.kinds { // measured here, because the deadlines are made from it
+			a, err := m.alone(ctx, k)
+			if err != nil {
+				return err
+			}
+			m.env.Log("%s: one %s alone takes %.2fs, %.2fs of it in kernels", s.name, k.name, a.took, a.kernels)
+			s.kinds[i].alone = a
 		}
-		m.env.Log("%s: one alone takes %.2fs, %.2fs of it in kernels", s.name, a.took, a.kernels)
-		s.alone = a
 	}
 	for r := range m.how.repeats {
 		for _, n := range s.counts {
@@ -142,7 +152,7 @@ func (m *measurement) one(ctx context.Context, s set, n, run int, way string) er
 		m.rows = append(m.rows, rows...)
 		sum := summarise(rows)
 		hits := ""
-		if s.deadlines {
+		if s.due != nil {
 			hits = fmt.Sprintf(", %d hit", sum.hits)
 		}
 		m.env.Log("%s: makespan %.2fs, mean turnaround %.2fs%s (%.0fs)", what, sum.makespan, sum.turnaround, hits, time.Since(m.began).Seconds())

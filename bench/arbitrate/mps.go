@@ -51,7 +51,7 @@ func (m *measurement) startMPS(ctx context.Context) (host tenant.Spec, stop func
 		Mounts: []mount.Mount{{Type: mount.TypeBind, Source: d.dir, Target: d.dir}},
 		IPC:    "host",
 	}
-	first := set{n: 64, kernels: 1}
+	first := kind{n: 64, kernels: 1}
 	t, err := m.tenants.Start(ctx, m.spec(first, fmt.Sprintf("laxity-bench-arbitrate-%d-mps", os.Getpid()), 0, host))
 	if err != nil {
 		return host, nil, err

@@ -6,23 +6,20 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// arrivalGap is between the arrivals of two tasks with deadlines: short beside
-// their host phase, so that all are there before the first one computes.
-const arrivalGap = 50 * time.Millisecond
-
 // job is one task of a run.
 type job struct {
-	number   int     // from 1, by deadline where there are deadlines
+	number int // from 1, by deadline in the set deadlines
+	kind
 	deadline float64 // seconds after its start; 0 without
+	after    float64 // seconds after the first moment at which it begins, with a deadline
 	tenant   *tenant.Tenant
 	times    times
 	err      error
@@ -30,48 +27,62 @@ type job struct {
 
 // round runs n tasks of a set once and returns a row for each.
 func (m *measurement) round(ctx context.Context, s set, n, run int, way string) (rows []bench.Row, err error) {
-	host, stop, err := m.prepare(ctx, way)
+	host, stop, err := m.prepare(ctx, s, way)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	jobs := make([]*job, n)
-	for i := range jobs {
-		jobs[i] = &job{number: i + 1}
-		if s.deadlines {
-			jobs[i].deadline = s.deadline(i)
-		}
-	}
-	if s.deadlines {
-		// The same order for all ways of a run, another one for the next run.
-		random := rand.New(rand.NewPCG(m.env.Seed, uint64(run)))
-		random.Shuffle(n, func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
+	jobs := s.jobs(n, rand.New(rand.NewPCG(m.env.Seed, uint64(run))))
+	begin, err := m.newSignal()
+	if err != nil {
+		return nil, err
 	}
 	defer func() {
-		for _, j := range jobs {
-			if j.tenant != nil {
-				err = errors.Join(err, j.tenant.Remove())
+		err = errors.Join(err, inParallel(jobs, func(j *job) error {
+			if j.tenant == nil {
+				return nil
 			}
-		}
+			return j.tenant.Remove()
+		}))
 	}()
-	for _, j := range jobs {
+	err = inParallel(jobs, func(j *job) (err error) {
 		name := fmt.Sprintf("laxity-bench-arbitrate-%d-%s-%s-%d-%d", os.Getpid(), s.name, way, run, j.number)
-		if j.tenant, err = m.tenants.Create(ctx, m.spec(s, name, j.deadline, host)); err != nil {
-			return nil, err
+		spec := m.spec(j.kind, name, j.deadline, host)
+		if s.due != nil {
+			begin.to(&spec, j.after)
 		}
+		j.tenant, err = m.tenants.Create(ctx, spec)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if err := m.compute(ctx, s, way, jobs); err != nil {
+	switch {
+	case way == oneByOne:
+		for _, j := range jobs {
+			j.run(ctx)
+		}
+	case s.due != nil:
+		err = startOnTime(ctx, jobs, begin)
+	default:
+		startTogether(ctx, jobs)
+	}
+	if err = errors.Join(err, readTimes(ctx, jobs)); err != nil {
 		return nil, err
 	}
 	return rowsOf(s, way, run, jobs), nil
 }
 
 // spec is what one container is to be.
-func (m *measurement) spec(s set, name string, deadline float64, host tenant.Spec) tenant.Spec {
+func (m *measurement) spec(k kind, name string, deadline float64, host tenant.Spec) tenant.Spec {
 	host.Name = name
+	host.Mounts, host.Env = slices.Clone(host.Mounts), slices.Clone(host.Env)
 	host.Args = []string{
-		"--n", strconv.Itoa(m.gpu.N(s.n)), "--kernels", strconv.Itoa(s.kernels),
-		"--host-seconds", fmt.Sprint(s.host), "--destroy",
+		"--n", strconv.Itoa(m.gpu.N(k.n)), "--kernels", strconv.Itoa(k.kernels),
+		"--host-seconds", fmt.Sprint(k.host), "--repeat", strconv.Itoa(max(1, k.repeat)), "--destroy",
+	}
+	if k.syncEach {
+		host.Args = append(host.Args, "--sync-each")
 	}
 	// With one of our labels or they would not be acted on.
 	host.Labels = map[string]string{task.LabelClass: string(task.ClassBatch)}
@@ -81,29 +92,8 @@ func (m *measurement) spec(s set, name string, deadline float64, host tenant.Spe
 	return host
 }
 
-// compute starts the jobs as the way says and reads their times when all have
-// ended.
-func (m *measurement) compute(ctx context.Context, s set, way string, jobs []*job) error {
-	var all sync.WaitGroup
-	for i, j := range jobs {
-		run := func() {
-			if j.err = j.tenant.Start(ctx); j.err == nil {
-				j.err = j.tenant.Wait(ctx)
-			}
-		}
-		if way == oneByOne {
-			run()
-			continue
-		}
-		if s.deadlines && i > 0 {
-			select {
-			case <-time.After(arrivalGap):
-			case <-ctx.Done():
-			}
-		}
-		all.Go(run)
-	}
-	all.Wait()
+// readTimes reads the times of jobs that have ended.
+func readTimes(ctx context.Context, jobs []*job) error {
 	var errs []error
 	for _, j := range jobs {
 		if j.err == nil {
@@ -114,18 +104,18 @@ func (m *measurement) compute(ctx context.Context, s set, way string, jobs []*jo
 	return errors.Join(errs...)
 }
 
-// alone measures one task of the set without others; the first of three warms up.
-func (m *measurement) alone(ctx context.Context, s set) (alone, error) {
+// alone measures one task of a kind without others; the first of three warms up.
+func (m *measurement) alone(ctx context.Context, k kind) (alone, error) {
 	var took, kernels []float64
 	for i := range 3 {
-		name := fmt.Sprintf("laxity-bench-arbitrate-%d-alone-%d", os.Getpid(), i)
+		name := fmt.Sprintf("laxity-bench-arbitrate-%d-alone%s-%d", os.Getpid(), k.name, i)
 		j := &job{}
 		var err error
-		if j.tenant, err = m.tenants.Create(ctx, m.spec(s, name, 0, tenant.Spec{})); err != nil {
+		if j.tenant, err = m.tenants.Create(ctx, m.spec(k, name, 0, tenant.Spec{})); err != nil {
 			return alone{}, err
 		}
-		err = m.compute(ctx, set{}, oneByOne, []*job{j})
-		if err = errors.Join(err, j.tenant.Remove()); err != nil {
+		j.run(ctx)
+		if err = errors.Join(readTimes(ctx, []*job{j}), j.tenant.Remove()); err != nil {
 			return alone{}, err
 		}
 		if i > 0 {
@@ -150,7 +140,9 @@ func timesOf(ctx context.Context, t *tenant.Tenant) (times, error) {
 		case "start":
 			at.start = when
 		case "launch":
-			at.launch = when
+			if at.launch == 0 { // the first round's
+				at.launch = when
+			}
 		case "kernels_end":
 			at.kernelsEnd = when
 		case "exit":
@@ -177,7 +169,10 @@ func rowsOf(s set, way string, run int, jobs []*job) []bench.Row {
 		}
 		r := bench.Row{"way": way, "set": s.name, "n_tasks": len(jobs), "run": run, "task": j.number,
 			"start": start, "end": j.times.exit, "took_s": j.times.exit - start,
-			"kernels_s": j.times.kernelsEnd - j.times.launch}
+			"launch_s": j.times.launch - start, "kernels_s": j.times.kernelsEnd - j.times.launch}
+		if j.name != "" {
+			r["kind"] = j.name
+		}
 		if j.deadline > 0 {
 			r["deadline_s"], r["hit"] = j.deadline, r.Num("took_s") <= j.deadline
 		}

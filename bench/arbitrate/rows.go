@@ -58,6 +58,16 @@ func (c cell) hits() float64 {
 	return least
 }
 
+// hitShare is the share of all deadlines that were met, in all runs; NaN without
+// runs.
+func (c cell) hitShare() float64 {
+	hit := 0
+	for _, s := range c.runs {
+		hit += s.hits
+	}
+	return float64(hit) / float64(c.n*len(c.runs))
+}
+
 // cells puts the rows together, in the order in which they were first seen.
 func cells(rows []bench.Row) []cell {
 	type key struct {
@@ -121,6 +131,12 @@ func figures(rows []bench.Row) []bench.Figure {
 		return bench.Figure{Name: name, Value: ours.hits(), Unit: fmt.Sprintf("of %d", ours.n), Against: timeSliced,
 			Ratio: ours.hits() / others.hits(), Runs: len(ours.runs)}
 	}
+	share := func(name, way string) bench.Figure {
+		ours := find(all, "mixed", way, 0)
+		others := find(all, "mixed", timeSliced, ours.n)
+		return bench.Figure{Name: name, Value: 100 * ours.hitShare(), Unit: "%", Against: timeSliced,
+			Ratio: ours.hitShare() / others.hitShare(), Runs: ours.n * len(ours.runs)}
+	}
 	return []bench.Figure{
 		ratio("large_makespan_vs_default", "large", laxity, timeSliced, cell.makespan),
 		ratio("large_makespan_vs_mps", "large", laxity, mps, cell.makespan),
@@ -128,9 +144,12 @@ func figures(rows []bench.Row) []bench.Figure {
 		ratio("middle_makespan_vs_mps", "middle", laxity, mps, cell.makespan),
 		ratio("small_makespan_vs_default", "small", laxity, timeSliced, cell.makespan),
 		ratio("small_makespan_vs_mps", "small", laxity, mps, cell.makespan),
+		ratio("idle_makespan_vs_default", "idle", laxity, timeSliced, cell.makespan),
 		ratio("turnaround_vs_default", "deadlines", edf, timeSliced, cell.turnaround),
 		hits("edf_hits", edf),
 		hits("llf_hits", llf),
+		share("mixed_hit_percent_edf", edf),
+		share("mixed_hit_percent_llf", llf),
 	}
 }
 
@@ -152,8 +171,11 @@ func table(rows []bench.Row) [][]string {
 	})
 	for _, c := range shown {
 		hits := "-"
-		if c.set == "deadlines" {
+		switch c.set {
+		case "deadlines":
 			hits = fmt.Sprintf("%.0f of %d", c.hits(), c.n)
+		case "mixed":
+			hits = fmt.Sprintf("%.1f %%", 100*c.hitShare())
 		}
 		lines = append(lines, []string{c.set, fmt.Sprint(c.n), c.way, bench.Number(c.makespan()),
 			bench.Number(c.makespan() / find(all, c.set, timeSliced, c.n).makespan()),

@@ -1,7 +1,10 @@
 package arbitrate
 
 import (
+	"cmp"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/laxity/laxity/bench"
@@ -13,7 +16,7 @@ func makeRun(set, way string, number int, hit bool, ends ...float64) []bench.Row
 	for i, end := range ends {
 		r := bench.Row{"way": way, "set": set, "n_tasks": len(ends), "run": number, "task": i + 1,
 			"start": 100.0, "end": 100 + end, "took_s": end, "kernels_s": 1.0}
-		if set == "deadlines" {
+		if set == "deadlines" || set == "mixed" {
 			r["deadline_s"], r["hit"] = 5.0, hit || i > 0
 		}
 		rows = append(rows, r)
@@ -37,6 +40,10 @@ func TestFigures(t *testing.T) {
 	add(makeRun("deadlines", edf, 1, true, 2, 4))
 	add(makeRun("deadlines", edf, 2, false, 2, 4))
 
+	add(makeRun("mixed", timeSliced, 1, false, 8, 8))
+	add(makeRun("mixed", edf, 1, true, 2, 4))
+	add(makeRun("mixed", edf, 2, false, 2, 4))
+
 	got := map[string]bench.Figure{}
 	for _, f := range Experiment().FiguresOf(rows) {
 		got[f.Name] = f
@@ -46,16 +53,17 @@ func TestFigures(t *testing.T) {
 		"large_makespan_vs_mps":     {Value: 0.9, Runs: 3, Against: mps},
 		"turnaround_vs_default":     {Value: 3.0 / 8, Runs: 2, Against: timeSliced},
 		"edf_hits":                  {Value: 1, Runs: 2, Against: timeSliced},
+		"mixed_hit_percent_edf":     {Value: 75, Runs: 4, Against: timeSliced},
 	} {
 		f := got[name]
 		if math.Abs(f.Value-want.Value) > 1e-9 || f.Runs != want.Runs || f.Against != want.Against {
 			t.Errorf("%s = %+v, want %+v", name, f, want)
 		}
 	}
-	if _, there := got["small_makespan_vs_default"]; there || len(got) != 4 {
+	if _, there := got["small_makespan_vs_default"]; there || len(got) != 5 {
 		t.Errorf("figures without rows: %v", got)
 	}
-	if lines := table(rows); len(lines) != 1+7 || lines[1][1] != "1" || lines[4][2] != laxity {
+	if lines := table(rows); len(lines) != 1+9 || lines[8][6] != "50.0 %" || lines[1][1] != "1" || lines[4][2] != laxity {
 		t.Errorf("table: %v", lines)
 	}
 }
@@ -68,7 +76,7 @@ func TestParse(t *testing.T) {
 	if len(s.sets) != 2 || s.sets[0].name != "small" || len(s.sets[0].counts) != 1 || s.repeats != 5 || s.wants(mps) || !s.wants(laxity) {
 		t.Errorf("settings = %+v", s)
 	}
-	for _, bad := range []map[string]string{{"sets": "huge"}, {"ways": "magic"}, {"speed": "9"}, {"repeats": "x"}} {
+	for _, bad := range []map[string]string{{"sets": "huge"}, {"ways": "magic"}, {"speed": "9"}, {"repeats": "x"}, {"counts": "most"}} {
 		if _, err := parse(bench.Env{Args: bad}); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
@@ -76,8 +84,35 @@ func TestParse(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
-	s := set{alone: alone{took: 5, kernels: 3}}
-	if got := s.deadline(2); math.Abs(got-(1.1*(5+6)+0.5)) > 1e-9 {
-		t.Errorf("third deadline = %v", got)
+	s := set{kinds: []kind{{n: 1, alone: alone{took: 5, kernels: 3}}}}
+	jobs := inShuffledOrder(s, 8, rand.New(rand.NewPCG(1, 1)))
+	places := map[float64]bool{}
+	for _, j := range jobs {
+		places[j.after] = true
+	}
+	if got := jobs[2].deadline; math.Abs(got-(1.1*(5+6)+0.5)) > 1e-9 || len(places) != 8 || slices.IsSortedFunc(jobs, func(a, b job) int { return cmp.Compare(a.after, b.after) }) {
+		t.Errorf("third deadline = %v, arrivals %v", got, places)
+	}
+}
+
+func TestAtRandom(t *testing.T) {
+	s := set{kinds: []kind{{name: "small", n: 1, alone: alone{1, 0.2}}, {name: "large", n: 1, alone: alone{3, 2}}}}
+	jobs := atRandom(s, 60, rand.New(rand.NewPCG(1, 1)))
+	again := atRandom(s, 60, rand.New(rand.NewPCG(1, 1)))
+	large, last := 0, 0.0
+	for i, j := range jobs {
+		if j.after != again[i].after || j.name != again[i].name {
+			t.Fatal("the same seed gives another set")
+		}
+		if j.name == "large" {
+			large++
+		}
+		if j.after < last || j.deadline != leeway*j.alone.took+grace {
+			t.Errorf("%d: %+v", i, j)
+		}
+		last = j.after
+	}
+	if window := 30 * 2.2 / load; large != 30 || last > window || last < 0.8*window {
+		t.Errorf("%d large ones, the last at %.1f of %.1f s", large, last, window)
 	}
 }

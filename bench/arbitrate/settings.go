@@ -26,50 +26,13 @@ const (
 
 var allWays = []string{timeSliced, p3, laxity, fifo, edf, llf, mps, oneByOne}
 
-// set is a number of equal tasks. Sizes are for an H200.
-type set struct {
-	name       string
-	n, kernels int
-	host       float64 // seconds of the host phase
-	counts     []int   // how many tasks, ascending
-	deadlines  bool
-	alone      alone // of the set with deadlines
-}
-
-// alone is what one task takes without others, seconds.
-type alone struct{ took, kernels float64 }
-
-func (s set) highest() int { return s.counts[len(s.counts)-1] }
-
-func (s set) ways() []string {
-	if s.deadlines {
-		return []string{timeSliced, p3, fifo, edf, llf, mps}
-	}
-	return []string{timeSliced, p3, laxity, mps, oneByOne}
-}
-
-// deadline of the i-th task, from 0, seconds: enough for those before it and a
-// tenth more.
-func (s set) deadline(i int) float64 {
-	return 1.1*(s.alone.took+float64(i)*s.alone.kernels) + 0.5
-}
-
-func sets() []set {
-	return []set{
-		{name: "large", n: 16384, kernels: 2, host: 0.55, counts: []int{1, 3, 5}},
-		{name: "middle", n: 8192, kernels: 4, host: 0.3, counts: []int{1, 5, 10}},
-		{name: "small", n: 4096, kernels: 4, host: 0.1, counts: []int{1, 10, 20}},
-		{name: "deadlines", n: 16384, kernels: 2, host: 0.55, counts: []int{8}, deadlines: true},
-	}
-}
-
 // settings are what `--set` says.
 type settings struct {
 	sets    []set
 	ways    []string // empty: all
 	repeats int
 	limit   time.Duration // after it no run begins
-	policy  string        // of the way laxity
+	policy  string        // of the way laxity; empty: the actuator's default
 	share   string        // of the gated ways; empty: the policy's own
 	verbose bool          // the actuator's log to the standard error
 	earlier []bench.Row
@@ -81,7 +44,7 @@ func parse(env bench.Env) (settings, error) {
 	s := settings{sets: sets(), repeats: 3, limit: 8 * time.Minute, policy: fifo}
 	if env.Quick {
 		s.repeats = 1
-		s.sets = slices.DeleteFunc(s.sets, func(t set) bool { return t.name == "middle" || t.name == "large" })
+		s.sets = slices.DeleteFunc(s.sets, func(t set) bool { return t.name != "small" && t.name != "deadlines" })
 		for i := range s.sets {
 			s.sets[i].counts = []int{3}
 		}
@@ -116,10 +79,8 @@ func parse(env bench.Env) (settings, error) {
 			return s, fmt.Errorf("--set %s=%s: %w", name, value, err)
 		}
 	}
-	if env.Args["counts"] == "highest" {
-		for i := range s.sets {
-			s.sets[i].counts = s.sets[i].counts[len(s.sets[i].counts)-1:]
-		}
+	if err := s.count(env.Args["counts"]); err != nil {
+		return s, err
 	}
 	if path := env.Args["add"]; path != "" {
 		stored, err := bench.ReadResult(os.DirFS(filepath.Dir(path)), filepath.Base(path))
@@ -131,6 +92,20 @@ func parse(env bench.Env) (settings, error) {
 	return s, nil
 }
 
+// count restricts the numbers of tasks.
+func (s *settings) count(which string) error {
+	for i, t := range s.sets {
+		at := map[string]int{"lowest": 0, "middle": len(t.counts) / 2, "highest": len(t.counts) - 1}
+		switch place, ok := at[which]; {
+		case ok:
+			s.sets[i].counts = t.counts[place : place+1]
+		case which != "" && which != "all":
+			return fmt.Errorf("--set counts=%s: write lowest, middle, highest or all", which)
+		}
+	}
+	return nil
+}
+
 // pick returns the sets with these names, in this order.
 func pick(have []set, names []string) ([]set, error) {
 	var out []set
@@ -138,7 +113,7 @@ func pick(have []set, names []string) ([]set, error) {
 		all := slices.Concat(have, sets()) // those that --quick left out are there by name
 		i := slices.IndexFunc(all, func(s set) bool { return s.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no set %q; known are large, middle, small, deadlines", name)
+			return nil, fmt.Errorf("no set %q; known are large, middle, small, idle, deadlines, mixed", name)
 		}
 		out = append(out, all[i])
 	}

@@ -17,20 +17,20 @@ import (
 )
 
 // prepare sets a way up: what its containers need besides, and how to end it.
-func (m *measurement) prepare(ctx context.Context, way string) (tenant.Spec, func() error, error) {
+func (m *measurement) prepare(ctx context.Context, s set, way string) (tenant.Spec, func() error, error) {
 	switch way {
 	case timeSliced, oneByOne:
 		return tenant.Spec{}, func() error { return nil }, nil
 	case mps:
 		return m.startMPS(ctx)
 	default:
-		stop, err := m.startLaxity(ctx, way)
+		stop, err := m.startLaxity(ctx, s, way)
 		return tenant.Spec{}, stop, err
 	}
 }
 
 // config of the actuator for a way.
-func (m *measurement) config(way string) (actuator.Config, actuator.HoldMode) {
+func (m *measurement) config(s set, way string) (actuator.Config, actuator.HoldMode) {
 	c := actuator.Config{Policy: way, Share: m.how.share, Arbitrate: actuator.Always}
 	switch way {
 	case p3:
@@ -38,6 +38,9 @@ func (m *measurement) config(way string) (actuator.Config, actuator.HoldMode) {
 		return c, actuator.HoldPause
 	case laxity:
 		c.Policy = m.how.policy
+		if s.asShipped {
+			c.Policy, c.Share = "", ""
+		}
 	}
 	return c, actuator.HoldGate
 }
@@ -48,16 +51,16 @@ const readyTimeout = 20 * time.Second
 // startLaxity runs exporter and actuator in this process until stop, which
 // returns once everything is let go. The state folder of a way stays over the
 // runs, so that it learns as a daemon does.
-func (m *measurement) startLaxity(ctx context.Context, way string) (stop func() error, err error) {
+func (m *measurement) startLaxity(ctx context.Context, s set, way string) (stop func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	if m.how.verbose {
-		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	e, err := exporter.New(exporter.Options{Node: "bench", Device: m.gpu.Device, Keep: m.tenants.Made, Logger: log})
 	if err != nil {
 		return nil, err
 	}
-	config, hold := m.config(way)
+	config, hold := m.config(s, way)
 	a, err := actuator.New(actuator.Options{
 		Node: "bench", StateDir: filepath.Join(m.dir, "actuator-"+way), Source: source{e}, Config: config,
 		Hold: hold, ContainerOf: container.Proc("/proc").OfPID, Logger: log,

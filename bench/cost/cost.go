@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -24,7 +25,11 @@ after pass) as another one, while containers multiply 5120² matrices in a loop;
 ones hold a context and compute nothing. For each number of containers: CPU of the whole process
 tree in percent of one core, private memory (RssAnon), the time of one reading of the GPUs or of
 one pass, and the time of a scrape. The exporter is measured twice: scraped once a second, and ten
-times a second as the compose stack does.`
+times a second as the compose stack does. It measures what goes on for ever, so it begins when the
+youngest task is 12 s old: while a container is new the exporter looks more often.`
+
+// settle is how long the exporter looks at a new task more often, and a little.
+const settle = 12 * time.Second
 
 const (
 	laxity = "laxity"
@@ -37,50 +42,48 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "cost", Title: "What watching costs, by number of containers (P1 Figs 4–5, P2 Figs 9–10)", About: about,
-		Run: run, Figures: figures, Table: table,
+		Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }
 
-func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
-	steps, interval := []int{1, 10, 20, 100}, 30*time.Second
-	if env.Quick {
-		steps, interval = []int{1, 5}, 3*time.Second
-	}
-	if n, err := strconv.Atoi(env.Args["seconds"]); err == nil {
-		interval = time.Duration(n) * time.Second
-	}
-	dir, err := os.MkdirTemp("", "laxity-bench-")
+func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
+	return measure(ctx, env, 1, add)
+}
+
+// measure takes the steps one after another, with so many processes in each
+// container that start makes.
+func measure(ctx context.Context, env bench.Env, processes int, start starter) (rows []bench.Row, err error) {
+	steps, interval, err := settings(env)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	gpu, err := env.OpenGPU(ctx, dir, 1)
+	r, err := rig.Open(ctx, env, "cost", 1)
 	if err != nil {
 		return nil, err
 	}
-	defer gpu.Close() // nothing depends on it any more
-	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("cost-%d", os.Getpid())})
+	defer r.Close() // what is left has a label
+	exporter, err := startExporter(ctx, r.GPU, filepath.Join(r.Dir, "state"))
 	if err != nil {
 		return nil, err
 	}
-	defer runner.Close() // what is left has a label
-	exporter, err := startExporter(ctx, gpu, filepath.Join(dir, "state"))
-	if err != nil {
-		return nil, err
-	}
-	defer exporter.stop()
+	defer func() { err = errors.Join(err, exporter.Stop()) }()
 
 	running := 0
 	for _, count := range steps {
 		for ; running < count; running++ {
-			if err := add(ctx, runner, gpu, running); err != nil {
+			if err := start(ctx, r.Tenants, r.GPU, running); err != nil {
 				return rows, err
 			}
 		}
-		if err := exporter.await(ctx, count); err != nil {
+		if err := exporter.await(ctx, count*processes); err != nil {
 			return rows, err
 		}
-		env.Log("%d containers: the exporter for 2 × %v", count, interval)
+		env.Log("%d containers: the exporter for 2 × %v, after %v", count, interval, settle)
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return rows, ctx.Err()
+		}
 		ours, err := exporter.measure(ctx, interval, time.Second)
 		if err != nil {
 			return rows, err
@@ -90,19 +93,50 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 			return rows, err
 		}
 		env.Log("%d containers: the papers' monitor for %v", count, interval)
-		theirs, err := measurePapers(ctx, gpu, interval)
+		theirs, err := measurePapers(ctx, r.GPU, interval)
 		if err != nil {
 			return rows, err
 		}
 		for _, r := range slices.Concat(ours, often, theirs) {
 			r["containers"] = float64(count)
+			r["processes"] = float64(count * processes)
 			rows = append(rows, r)
 		}
 	}
 	return rows, nil
 }
 
-// add starts the i-th tenant.
+// settings are the numbers of containers and the time that each way is measured.
+func settings(env bench.Env) (counts []int, interval time.Duration, err error) {
+	counts, interval = []int{1, 10, 20, 100}, 30*time.Second
+	if env.Quick {
+		counts, interval = []int{1, 5}, 3*time.Second
+	}
+	if text := env.Args["seconds"]; text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, 0, fmt.Errorf("--set seconds=%s: not a number of seconds", text)
+		}
+		interval = time.Duration(n) * time.Second
+	}
+	if text := env.Args["counts"]; text != "" {
+		counts = nil
+		for field := range strings.SplitSeq(text, ",") {
+			n, err := strconv.Atoi(field)
+			if err != nil || n < 1 {
+				return nil, 0, fmt.Errorf("--set counts=%s: want numbers of containers, as 1,10,20", text)
+			}
+			counts = append(counts, n)
+		}
+		slices.Sort(counts)
+	}
+	return counts, interval, nil
+}
+
+// starter starts the i-th tenant.
+type starter func(ctx context.Context, runner *tenant.Runner, gpu *bench.GPU, i int) error
+
+// add starts tenants of which the first compute.
 func add(ctx context.Context, runner *tenant.Runner, gpu *bench.GPU, i int) error {
 	args := []string{"--n", strconv.Itoa(gpu.N(5120)), "--kernels", "1", "--repeat", "0"}
 	if i >= busy {
@@ -174,5 +208,3 @@ func table(rows []bench.Row) [][]string {
 	}
 	return lines
 }
-
-var errNoProgram = errors.New("laxity-exporter is neither beside this program nor on PATH: make build")

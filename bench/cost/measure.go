@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,64 +19,24 @@ import (
 
 // process is the exporter under measurement.
 type process struct {
-	cmd  *exec.Cmd
+	*bench.Daemon
 	base string // URL
-	logs bytes.Buffer
 }
 
 func startExporter(ctx context.Context, gpu *bench.GPU, state string) (*process, error) {
-	program, err := beside("laxity-exporter")
+	program, err := bench.Program("laxity-exporter")
 	if err != nil {
 		return nil, err
 	}
-	free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	free, err := bench.FreeAddresses(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	address := free.Addr().String()
-	if err := free.Close(); err != nil {
+	d, err := bench.StartDaemon(ctx, "", free[0], program, "--device="+gpu.Device, "--state-dir="+state, "--web.listen-address="+free[0])
+	if err != nil {
 		return nil, err
 	}
-	p := &process{base: "http://" + address}
-	p.cmd = exec.CommandContext(ctx, program, "--device="+gpu.Device, "--state-dir="+state, "--web.listen-address="+address)
-	p.cmd.Stderr = &p.logs
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	for range 100 {
-		if resp, err := p.get(ctx, "/-/ready"); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return p, nil
-			}
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	p.stop()
-	return nil, fmt.Errorf("the exporter did not come up: %s", p.logs.String())
-}
-
-// beside finds a program in the folder of this one, or on PATH.
-func beside(name string) (string, error) {
-	if self, err := os.Executable(); err == nil {
-		if path := filepath.Join(filepath.Dir(self), name); isFile(path) {
-			return path, nil
-		}
-	}
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	return "", errNoProgram
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
-func (p *process) stop() {
-	_ = p.cmd.Process.Signal(os.Interrupt)
-	_ = p.cmd.Wait()
+	return &process{d, "http://" + free[0]}, nil
 }
 
 // await waits until the exporter sees a running task in each of the containers.
@@ -106,7 +64,7 @@ func (p *process) await(ctx context.Context, containers int) error {
 // took.
 func (p *process) measure(ctx context.Context, interval, every time.Duration) ([]bench.Row, error) {
 	var rows []bench.Row
-	before, err := bench.ReadUsage(p.cmd.Process.Pid)
+	before, err := bench.ReadUsage(p.PID)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +87,7 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 		rows = append(rows, bench.Row{"way": laxity, "kind": "scrape", "scrape_ms": 1000 * time.Since(start).Seconds()})
 	}
 	wall := time.Since(began)
-	after, err := bench.ReadUsage(p.cmd.Process.Pid)
+	after, err := bench.ReadUsage(p.PID)
 	if err != nil {
 		return rows, err
 	}

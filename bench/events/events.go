@@ -14,6 +14,7 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/papers"
+	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter"
@@ -36,7 +37,7 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "events", Title: "Start and end of GPU tasks, seen from outside (P1, Table 2)", About: about,
-		Run: run, Figures: figures, Table: table,
+		Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }
 
@@ -68,23 +69,13 @@ func measure(ctx context.Context, env bench.Env, gpus int) ([]bench.Row, error) 
 	if n, err := strconv.Atoi(env.Args["tasks"]); err == nil {
 		count = n
 	}
-	dir, err := os.MkdirTemp("", "laxity-bench-")
+	r, err := rig.Open(ctx, env, "events", gpus)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	gpu, err := env.OpenGPU(ctx, dir, gpus)
-	if err != nil {
-		return nil, err
-	}
-	defer gpu.Close() // nothing depends on it any more
-	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("events-%d", os.Getpid())})
-	if err != nil {
-		return nil, err
-	}
-	defer runner.Close() // what is left has a label
-	watched, err := exporter.New(exporter.Options{Device: gpu.Device, Sensor: env.Args["sensor"], StateDir: filepath.Join(dir, "state"), MaxEnded: 2*count + 10,
-		Keep: runner.Made})
+	defer r.Close() // what is left has a label
+	watched, err := exporter.New(exporter.Options{Device: r.GPU.Device, Sensor: env.Args["sensor"], StateDir: filepath.Join(r.Dir, "state"), MaxEnded: 2*count + 10,
+		Keep: r.Tenants.Made})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +86,7 @@ func measure(ctx context.Context, env bench.Env, gpus int) ([]bench.Row, error) 
 	watchers.Go(func() { _ = watched.Run(watchCtx) })
 	<-watched.Ready()
 	env.Log("sensor in use: %s %s", watched.Snapshot().Health.Sensor, watched.Snapshot().Health.SensorReason)
-	baseline, err := papers.New("", gpu.Reader)
+	baseline, err := papers.New("", r.GPU.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +96,7 @@ func measure(ctx context.Context, env bench.Env, gpus int) ([]bench.Row, error) 
 	var baselineErr error
 	watchers.Go(func() { sightings, took, baselineErr = baseline.Watch(watchCtx) })
 
-	truths := tasks(ctx, env, runner, plan{count: count, atOnce: atOnce, gpus: gpus, n: gpu.N(1024)})
+	truths := tasks(ctx, env, r.Tenants, plan{count: count, atOnce: atOnce, gpus: gpus, n: r.GPU.N(1024)})
 	// The last ends: the slowest watcher gets two passes more.
 	select {
 	case <-time.After(2 * time.Second):

@@ -7,20 +7,26 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/arbitrate"
+	"github.com/laxity/laxity/bench/chain"
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
+	"github.com/laxity/laxity/bench/faults"
 	"github.com/laxity/laxity/bench/gate"
+	"github.com/laxity/laxity/bench/guard"
+	"github.com/laxity/laxity/bench/memory"
 	"github.com/laxity/laxity/bench/overhead"
 	"github.com/laxity/laxity/bench/placement"
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
+	"github.com/laxity/laxity/bench/swap"
 )
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), cost.Experiment(), overhead.Experiment(),
-		scale.Experiment(), policies.Experiment(), gate.Experiment(), arbitrate.Experiment(),
-		placement.Placements(), placement.Quality()}
+	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(),
+		scale.Experiment(), policies.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(),
+		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
+		memory.Deadlock(), memory.Oversubscribe()}
 }
 
 // Names returns their names.

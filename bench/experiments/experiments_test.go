@@ -1,8 +1,10 @@
 package experiments_test
 
 import (
+	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -64,6 +66,19 @@ func TestReportIsCurrent(t *testing.T) {
 	if string(got) != want.String() {
 		t.Error("bench/README.md is not what the stored results say: run make bench-report")
 	}
+	drawn, err := bench.Drawings(experiments.All(), stored)
+	if err != nil || len(drawn) < 5 {
+		t.Fatalf("%d charts, %v", len(drawn), err)
+	}
+	files, err := filepath.Glob("../charts/*.svg")
+	if err != nil || len(files) != len(drawn) {
+		t.Errorf("%d charts are stored, %d follow from the results (%v): run make bench-report", len(files), len(drawn), err)
+	}
+	for name, want := range drawn {
+		if got, err := os.ReadFile(filepath.Join("..", name)); err != nil || string(got) != want {
+			t.Errorf("bench/%s is not what the stored results say (%v): run make bench-report", name, err)
+		}
+	}
 }
 
 // An experiment without rows must not invent figures or crash.
@@ -75,6 +90,13 @@ func TestFiguresOfNothing(t *testing.T) {
 			}
 		}
 		_ = e.Table(nil)
+		if e.Charts != nil {
+			for _, c := range e.Charts(nil) {
+				if err := c.WriteSVG(io.Discard); err != nil {
+					t.Errorf("%s: %v", e.Name, err)
+				}
+			}
+		}
 		if e.About == "" || e.Title == "" {
 			t.Errorf("%s says not what it measures", e.Name)
 		}

@@ -15,6 +15,9 @@ func Stored(results fs.FS) (map[string]bench.Result, error) {
 	}
 	all := map[string]bench.Result{}
 	for _, name := range names {
+		if strings.HasSuffix(name, ".partial.json") {
+			continue // of a run that was stopped
+		}
 		r, err := bench.ReadResult(results, name)
 		if err != nil {
 			return nil, err

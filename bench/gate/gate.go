@@ -16,6 +16,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
@@ -39,7 +40,7 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "gate", Title: "The launch gate: slips, and the time it takes to hold and to let go", About: about,
-		Run: run, Figures: figures, Table: table,
+		Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }
 
@@ -63,22 +64,12 @@ func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 	if n, err := strconv.Atoi(env.Args["processes"]); err == nil {
 		processes = n
 	}
-	dir, err := os.MkdirTemp("", "laxity-bench-")
+	r, err := rig.Open(ctx, env, "gate", 1)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	gpu, err := env.OpenGPU(ctx, dir, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer gpu.Close() // nothing depends on it any more
-	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("gate-%d", os.Getpid())})
-	if err != nil {
-		return nil, err
-	}
-	defer runner.Close() // what is left has a label
-	s := &setup{env: env, dir: dir, gpu: gpu, tenants: runner, proc: "/proc"}
+	defer r.Close() // what is left has a label
+	s := &setup{env: env, dir: r.Dir, gpu: r.GPU, tenants: r.Tenants, proc: "/proc"}
 	kernel, rows, err := s.alone(ctx, repeats)
 	if err != nil {
 		return rows, err

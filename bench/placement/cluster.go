@@ -19,6 +19,7 @@ const gib = 1 << 30
 // the last scrape, older than what is true. It implements prometheus.Querier.
 type cluster struct {
 	scrape time.Duration
+	nodes  int
 
 	mu      sync.Mutex
 	gpus    []*card
@@ -42,7 +43,7 @@ type box struct {
 }
 
 func newCluster(nodes, gpus int, memory uint64, scrape time.Duration) *cluster {
-	c := &cluster{scrape: scrape, byID: map[string]*box{}, tenants: map[string]model.Vector{}}
+	c := &cluster{scrape: scrape, nodes: nodes, byID: map[string]*box{}, tenants: map[string]model.Vector{}}
 	for n := range nodes {
 		for g := range gpus {
 			c.gpus = append(c.gpus, &card{node: fmt.Sprintf("node%02d", n), uuid: fmt.Sprintf("GPU-%02d-%d", n, g), total: memory})
@@ -126,17 +127,23 @@ func sample(name string, value float64, labels ...string) *model.Sample {
 	return &model.Sample{Metric: m, Value: model.SampleValue(value)}
 }
 
-var idsOf = regexp.MustCompile(`gpu_container_info\{id=~"([^"]*)"`)
+var idsOf = regexp.MustCompile(`gpu_container_info\{node=~"[^"]*",id=~"([^"]*)"`)
 
 // Query implements prometheus.Querier.
 func (c *cluster) Query(_ context.Context, expr string, _ time.Time) (model.Vector, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := idsOf.FindStringSubmatch(expr)
-	if m == nil {
-		return c.shown, nil
+	if strings.HasPrefix(expr, "count(") {
+		return model.Vector{sample("", float64(c.nodes))}, nil
 	}
-	v := slices.Clone(c.shown)
+	m := idsOf.FindStringSubmatch(expr)
+	var v model.Vector
+	if !strings.HasPrefix(expr, "node:fresh:bool{") { // not for the containers alone
+		v = slices.Clone(c.shown)
+	}
+	if m == nil {
+		return v, nil
+	}
 	for id := range strings.SplitSeq(m[1], "|") {
 		v = append(v, c.tenants[id]...)
 	}

@@ -26,7 +26,7 @@ var loads = []float64{0.3, 0.5, 0.7, 0.9, 1.1}
 func Quality() bench.Experiment {
 	return bench.Experiment{
 		Name: "quality", Title: "Deadlines hit, by how nodes are chosen (simulated)", About: aboutQuality,
-		Run: runQuality, Figures: qualityFigures, Table: qualityTable,
+		Run: runQuality, Figures: qualityFigures, Table: qualityTable, Charts: qualityCharts,
 	}
 }
 

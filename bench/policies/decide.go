@@ -3,7 +3,6 @@ package policies
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/plan"
@@ -29,25 +28,34 @@ func (w *world) decide() {
 	w.held = p.Admitted[gpu]
 	for _, a := range p.Actions {
 		q := w.of(a.ContainerID)
-		if q.change > 0 {
+		if q.change > 0 && !w.gate {
 			continue // one thing at a time
 		}
-		q.changeTo = a.Kind == plan.Pause
-		q.change = w.now + w.cost(q.changeTo)
 		q.since = w.clock()
 		w.last = w.now
+		if w.gate {
+			q.waits = a.Kind == plan.Pause
+			continue
+		}
+		q.changeTo, q.change = a.Kind == plan.Pause, w.now+pausing
+	}
+	if w.gate {
+		w.admit(in)
 	}
 	w.plan = min(w.plan, w.now+tick)
 }
 
-func (w *world) cost(stop bool) time.Duration {
-	switch {
-	case !w.gate:
-		return pausing
-	case stop:
-		return 100 * time.Microsecond
-	default:
-		return admitting
+// admit opens the gate for those that may compute, and closes it for the others.
+func (w *world) admit(in plan.Input) {
+	for _, c := range in.Containers {
+		q, shut := w.of(c.ID), !slices.Contains(w.held, c.ID)
+		switch {
+		case q.change > 0 || q.closed == shut:
+		case shut:
+			q.closed = true
+		default:
+			q.changeTo, q.change = false, w.now+admitting
+		}
 	}
 }
 
@@ -82,7 +90,7 @@ func (w *world) container(id string, i int, p *process) plan.Container {
 		t.Deadline = t.Start.Time.Add(p.deadline)
 	}
 	c := plan.Container{ID: id, Name: id, Managed: true, Standing: plan.Runs, Since: p.admitted, Tasks: []task.Task{t}}
-	if stop := p.closed && p.change == 0 || p.change > 0 && p.changeTo; stop {
+	if stop := p.closed && p.change == 0 || p.change > 0 && p.changeTo; w.gate && p.waits || !w.gate && stop {
 		c.Standing, c.Cause, c.Since = plan.Ours, plan.Arbitrate, p.since
 	}
 	if !w.blind {
@@ -90,7 +98,7 @@ func (w *world) container(id string, i int, p *process) plan.Container {
 		if left < 0 {
 			left = p.ran / 4
 		}
-		c.Estimates = map[string]plan.Estimate{id: {Remaining: left, Total: p.alone()}}
+		c.Estimates = map[string]plan.Estimate{id: {Remaining: left, Least: min(left, max(0, p.alone()-p.ran)), Total: p.alone()}}
 		c.Demand = map[string]float64{gpu: p.demand()}
 		c.Mean = map[string]float64{gpu: p.mean()}
 	}

@@ -69,7 +69,8 @@ type process struct {
 	closed   bool
 	change   time.Duration // when it takes effect; 0: nothing is under way
 	changeTo bool
-	since    time.Time // of closed
+	since    time.Time // of closed, or of waits
+	waits    bool      // with a gate: the plan keeps it from going on
 	admitted time.Time
 }
 
@@ -186,7 +187,6 @@ func (w *world) happen(owner engine.Owner, p *process) {
 		p.enter(host, p.host)
 		// The gate is closed for whoever comes while it is in charge.
 		p.closed = w.gate && w.policy != "none"
-		p.since = w.clock()
 	case p.working() && p.left <= 0:
 		w.through(p)
 	}

@@ -31,12 +31,21 @@ func measureEmbedded(ctx context.Context, env bench.Env, f *fleetOf) (rows []ben
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	// The first evaluation makes the series, which no later one does again.
 	for i := range f.evaluations + 1 {
+		used, err := cpu([]int{os.Getpid()})
+		if err != nil {
+			return rows, err
+		}
 		ingest, rules, err := engine.Evaluate(ctx)
 		if err != nil {
 			return rows, err
 		}
+		now, err := cpu([]int{os.Getpid()})
+		if err != nil {
+			return rows, err
+		}
 		if i > 0 {
-			rows = append(rows, bench.Row{"kind": "evaluation", "seconds": rules.Seconds(), "ingest_seconds": ingest.Seconds()})
+			rows = append(rows, bench.Row{"kind": "evaluation", "seconds": rules.Seconds(), "ingest_seconds": ingest.Seconds()},
+				bench.Row{"kind": "evaluation CPU", "seconds": (now - used).Seconds()})
 		}
 	}
 	debug.FreeOSMemory()
@@ -53,11 +62,13 @@ func measureEmbedded(ctx context.Context, env bench.Env, f *fleetOf) (rows []ben
 
 	source := prometheus.NewSource(engine)
 	for _, measure := range []func() ([]bench.Row, error){
-		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, quiet) },
+		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, quiet, os.Getpid()) },
+		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, predictive, os.Getpid()) },
+		func() ([]bench.Row, error) { return crowdedDecisions(ctx, env, f.sizing, source) },
 		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
 		func() ([]bench.Row, error) {
 			defer evaluating(ctx, engine, f.interval)()
-			return decisions(ctx, env, f.sizing, source, busy)
+			return decisions(ctx, env, f.sizing, source, busy, os.Getpid())
 		},
 	} {
 		more, err := measure()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
+	cversion "github.com/prometheus/client_golang/prometheus/collectors/version"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
@@ -95,7 +95,7 @@ func familiesOf(random *rand.Rand, now time.Time) ([]*dto.MetricFamily, error) {
 	}
 	c.Polled(time.Millisecond, nil)
 	registry := prometheus.NewRegistry()
-	for _, part := range []prometheus.Collector{c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+	for _, part := range []prometheus.Collector{c, collector.Runtime(), cversion.NewCollector("laxity_exporter")} {
 		if err := registry.Register(part); err != nil {
 			return nil, err
 		}

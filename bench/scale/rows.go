@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/laxity/laxity/bench"
 )
@@ -45,6 +44,14 @@ func figures(rows []bench.Row) []bench.Figure {
 				bench.Figure{Name: name("decision_p99", "ms"), Value: p99, Unit: "ms", Against: asked, Ratio: p99 / 1000 / bench.Quantile(theirs, 0.99), Runs: len(took)})
 			loaded := bench.Column(rows, "seconds", of(way, busy, n))
 			out = append(out, bench.Figure{Name: name("decision_busy_p99", "ms"), Value: 1000 * bench.Quantile(loaded, 0.99), Unit: "ms", Runs: len(loaded)})
+			predicted := bench.Column(rows, "seconds", of(way, predictive, n))
+			out = append(out, bench.Figure{Name: name("decision_predictive_p99", "ms"), Value: 1000 * bench.Quantile(predicted, 0.99), Unit: "ms", Runs: len(predicted)})
+			for _, kind := range []string{"decision", "evaluation"} {
+				used := bench.Column(rows, "seconds", of(way, kind+" CPU", n))
+				out = append(out, bench.Figure{Name: name(kind+"_cpu", "ms"), Value: 1000 * bench.Median(used), Unit: "ms", Runs: len(used)})
+			}
+			written := bench.Column(rows, "write_seconds", of(way, "decision", n))
+			out = append(out, bench.Figure{Name: name("decision_write_median", "ms"), Value: 1000 * bench.Median(written), Unit: "ms", Runs: len(written)})
 			rules := bench.Column(rows, "seconds", of(way, "evaluation", n))
 			out = append(out, bench.Figure{Name: name("rules", "ms"), Value: 1000 * bench.Median(rules), Unit: "ms", Runs: len(rules)})
 			memory := bench.Column(rows, "bytes", of(way, "memory", n))
@@ -73,24 +80,28 @@ func growth(rows []bench.Row, way, kind string) bench.Figure {
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"NODES", "WAY", "DECISION ms", "p99", "BUSY ms", "p99", "EXPLAINED ms", "RULES ms", "MEMORY MiB", "SERIES A NODE"}}
+	lines := [][]string{{"NODES", "WAY", "DECISION ms", "p99", "CPU ms", "WRITE ms", "BUSY ms", "p99", "PREDICTIVE ms", "p99", "CROWDED ms", "EXPLAINED ms", "RULES ms", "MEMORY MiB", "SERIES A NODE"}}
 	ms := func(v []float64, q float64) string { return bench.Number(1000 * bench.Quantile(v, q)) }
 	for _, n := range sizesOf(rows) {
 		for _, way := range []string{embedded, server, asked} {
 			if i := slices.IndexFunc(rows, of(way, "skipped", n)); i >= 0 {
-				lines = append(lines, []string{bench.Number(n), way, rows[i].Str("reason"), "", "", "", "", "", "", ""})
+				lines = append(lines, []string{bench.Number(n), way, rows[i].Str("reason"), "", "", "", "", "", "", "", "", "", "", ""})
 				continue
 			}
 			took := bench.Column(rows, "seconds", of(way, "decision", n))
 			loaded := bench.Column(rows, "seconds", of(way, busy, n))
+			predicted := bench.Column(rows, "seconds", of(way, predictive, n))
 			if len(took) == 0 {
 				continue
 			}
 			explained := ms(bench.Column(rows, "seconds", of(way, "explained", n)), 0.5)
 			if i := slices.IndexFunc(rows, func(r bench.Row) bool { return of(way, "explained", n)(r) && r.Str("error") != "" }); i >= 0 {
-				explained, _, _ = strings.Cut(rows[i].Str("error"), ";")
+				explained = "fails"
 			}
-			lines = append(lines, []string{bench.Number(n), way, ms(took, 0.5), ms(took, 0.99), ms(loaded, 0.5), ms(loaded, 0.99), explained,
+			lines = append(lines, []string{bench.Number(n), way, ms(took, 0.5), ms(took, 0.99),
+				ms(bench.Column(rows, "seconds", of(way, quiet+" CPU", n)), 0.5),
+				ms(bench.Column(rows, "write_seconds", of(way, "decision", n)), 0.5), ms(loaded, 0.5), ms(loaded, 0.99),
+				ms(predicted, 0.5), ms(predicted, 0.99), ms(bench.Column(rows, "seconds", of(way, crowded, n)), 0.5), explained,
 				ms(bench.Column(rows, "seconds", of(way, "evaluation", n)), 0.5),
 				bench.Number(bench.Median(bench.Column(rows, "bytes", of(way, "memory", n))) / (1 << 20)),
 				bench.Number(bench.Quantile(bench.Column(rows, "series_per_node", of(way, "series", n)), 1))})

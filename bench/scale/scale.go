@@ -20,16 +20,21 @@ import (
 const about = `Simulated nodes, each with 4 GPUs and 8 containers, made up by the exporter's own collector: every
 series that a real one exposes. The repository's rules run in the engine of ` + "`laxity up`" + ` and in a real
 Prometheus server, which scrapes pages of 100 nodes each. Decision: from the question (a deadline,
-a size) to node and GPU: Prometheus orders the nodes, and the facts of the first 8 are read and
-judged; between scrapes and evaluations, and (busy) while they go on, on the same cores. Explained: every node with its reasons. Asked: P2's master,
-which asks every node, sorts and takes the first; here all on one host, 64 at once, so without a
-network's delay and without the monitoring that each node does. Memory is RssAnon.`
+a size) to node and GPU, by the placer that the actuator has: Prometheus orders the nodes, the facts of
+the first 9 are read and judged, and the reservation is written to disk (Write: what of it that takes);
+between scrapes and evaluations, and (busy) while they go on, on the same cores. Predictive: the same by
+the predictive ranking; crowded: its query where no GPU is without work, facts included, nothing reserved.
+Explained: every node with its reasons. Asked: P2's master, which asks every node, sorts and takes the
+first; here all on one host, 64 at once, so without a network's delay and without the monitoring that
+each node does. Memory is RssAnon.`
 
 // Kinds of decisions: while nothing else goes on, and during scrapes and
-// evaluations.
+// evaluations; by the predictive ranking, and its query for busy GPUs.
 const (
-	quiet = "decision"
-	busy  = "busy decision"
+	quiet      = "decision"
+	busy       = "busy decision"
+	predictive = "predictive decision"
+	crowded    = "crowded decision"
 )
 
 // Ways that are compared.
@@ -151,33 +156,6 @@ func requests(seed uint64, n int) []placement.Request {
 		out[i] = placement.Request{Deadline: task.Seconds(1 + random.IntN(30)), GPUMemory: uint64(1+random.IntN(32)) << 30}
 	}
 	return out
-}
-
-// decisions asks where to place containers. While scrapes and evaluations go on
-// (kind busy) the questions are spread over two intervals, so that some meet them.
-func decisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.Source, kind string) ([]bench.Row, error) {
-	var rows []bench.Row
-	pause := time.Millisecond
-	if kind == busy {
-		pause = 2 * s.interval / time.Duration(s.decisions)
-	}
-	gap := time.NewTicker(pause)
-	defer gap.Stop()
-	for _, req := range requests(env.Seed, s.decisions) {
-		begin := time.Now()
-		nodes, err := source.Shortlist(ctx, req, 0)
-		if err != nil {
-			return rows, err
-		}
-		best, ok := placement.Rank(nodes, req, time.Now()).Best()
-		rows = append(rows, bench.Row{"kind": kind, "seconds": time.Since(begin).Seconds(), "found": ok, "node": best.Node.Name})
-		select {
-		case <-gap.C:
-		case <-ctx.Done():
-			return rows, ctx.Err()
-		}
-	}
-	return rows, nil
 }
 
 // explanations asks for every node with its reasons.

@@ -66,13 +66,19 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 	rows = append(rows, count)
 	source := prometheus.NewSource(p.client)
 	for _, measure := range []func() ([]bench.Row, error){
-		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, busy) },
+		func() ([]bench.Row, error) {
+			return decisions(ctx, env, f.sizing, source, busy, p.cmd.Process.Pid, os.Getpid())
+		},
 		func() ([]bench.Row, error) {
 			if err := p.rest(ctx); err != nil {
 				return nil, err
 			}
-			return decisions(ctx, env, f.sizing, source, quiet)
+			return decisions(ctx, env, f.sizing, source, quiet, p.cmd.Process.Pid, os.Getpid())
 		},
+		func() ([]bench.Row, error) {
+			return decisions(ctx, env, f.sizing, source, predictive, p.cmd.Process.Pid, os.Getpid())
+		},
+		func() ([]bench.Row, error) { return crowdedDecisions(ctx, env, f.sizing, source) },
 		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
 	} {
 		more, err := measure()

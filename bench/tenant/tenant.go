@@ -175,6 +175,18 @@ func (t *Tenant) Wait(ctx context.Context) error {
 	}
 }
 
+// PID returns the number of the tenant's first process on the host.
+func (t *Tenant) PID(ctx context.Context) (int, error) {
+	c, err := t.runner.docker.ContainerInspect(ctx, t.ID)
+	if err != nil {
+		return 0, fmt.Errorf("container %s: %w", t.Name, err)
+	}
+	if c.State == nil || c.State.Pid == 0 {
+		return 0, fmt.Errorf("container %s does not run", t.Name)
+	}
+	return c.State.Pid, nil
+}
+
 // Timeline returns what the workload printed so far.
 func (t *Tenant) Timeline(ctx context.Context) ([]workload.Event, error) {
 	stdout, _, err := t.output(ctx)

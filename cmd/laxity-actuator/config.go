@@ -11,17 +11,20 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/allocator"
 )
 
 // fileConfig is what --config.file may say.
 type fileConfig struct {
-	Policy    string        `yaml:"policy"`
-	Share     string        `yaml:"share"`
-	Arbitrate string        `yaml:"arbitrate"`
-	MaxHold   time.Duration `yaml:"max_hold"`
-	Lease     time.Duration `yaml:"lease"`
-	Settle    time.Duration `yaml:"settle"`
-	Breaker   struct {
+	Policy      string        `yaml:"policy"`
+	Share       string        `yaml:"share"`
+	Arbitrate   string        `yaml:"arbitrate"`
+	MemoryShare string        `yaml:"memory_share"`
+	MemoryWait  time.Duration `yaml:"memory_wait"`
+	MaxHold     time.Duration `yaml:"max_hold"`
+	Lease       time.Duration `yaml:"lease"`
+	Settle      time.Duration `yaml:"settle"`
+	Breaker     struct {
 		Actions int     `yaml:"actions"`
 		Share   float64 `yaml:"share"`
 	} `yaml:"breaker"`
@@ -41,12 +44,14 @@ func loadConfig(path string, base actuator.Config) (actuator.Config, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return base, fmt.Errorf("--config.file %s (it may set policy, share, arbitrate, max_hold, lease, settle, breaker): %w", path, err)
+		return base, fmt.Errorf("--config.file %s (it may set policy, share, memory_share, memory_wait, arbitrate, max_hold, lease, settle, breaker): %w", path, err)
 	}
 	c := base
 	override(&c.Policy, f.Policy)
 	override(&c.Arbitrate, actuator.Arbitration(f.Arbitrate))
 	override(&c.MaxHold, f.MaxHold)
+	override(&c.MemoryShare, allocator.Share(f.MemoryShare))
+	override(&c.MemoryWait, f.MemoryWait)
 	override(&c.Lease, f.Lease)
 	override(&c.Settle, f.Settle)
 	override(&c.Share, f.Share)

@@ -1,17 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,75 +48,23 @@ func (n *node) clear() {
 	n.tasks = nil
 }
 
-// proxy is a socket proxy that lets through what actuator/README.md lists, and
-// nothing else.
-type proxy struct {
-	host   string
-	mu     sync.Mutex
-	denied []string
-}
-
-var listed = []*regexp.Regexp{
-	regexp.MustCompile(`^(HEAD|GET) /_ping$`),
-	regexp.MustCompile(`^GET (/v[0-9.]+)?/info$`),
-	regexp.MustCompile(`^GET (/v[0-9.]+)?/containers/[0-9a-f]{64}/json$`),
-	regexp.MustCompile(`^POST (/v[0-9.]+)?/containers/[0-9a-f]{64}/(un)?pause$`),
-}
-
-func newProxy(t *testing.T, engine *realdocker.Engine) *proxy {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "laxity-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket, ok := strings.CutPrefix(engine.DaemonHost(), "unix://")
-	if !ok {
-		t.Skipf("the engine is not at a unix socket but at %s", engine.DaemonHost())
-	}
-	p := &proxy{host: "unix://" + filepath.Join(dir, "p.sock")}
-	forward := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "docker" },
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}},
-	}
-	l, err := net.Listen("unix", filepath.Join(dir, "p.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call := r.Method + " " + r.URL.Path
-		for _, allowed := range listed {
-			if allowed.MatchString(call) {
-				forward.ServeHTTP(w, r)
-				return
-			}
-		}
-		p.mu.Lock()
-		p.denied = append(p.denied, call)
-		p.mu.Unlock()
-		http.Error(w, `{"message":"denied"}`, http.StatusForbidden)
-	})}
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return p
-}
-
+// Behind the proxy, actuator and guardian do all they do, and nothing is denied.
 func TestBehindASocketProxy(t *testing.T) {
 	n := newNode(t)
-	p := newProxy(t, n.docker)
+	socket, ok := strings.CutPrefix(n.docker.DaemonHost(), "unix://")
+	if !ok {
+		t.Skipf("the engine is not at a unix socket but at %s", n.docker.DaemonHost())
+	}
+	p := startProxy(t, n.binary, "actuator", socket)
 	n.tenant()
 	b := n.tenant()
-	n.start("--docker.host=" + p.host)
+	n.start("--docker.host=unix://" + p.socket)
 	n.contention(webhook.Firing)
 	n.awaitPaused(b, true)
 	n.clear()
 	n.awaitPaused(b, false)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.denied) > 0 {
-		t.Errorf("calls that are not listed: %v", p.denied)
+	if log := p.stop(); strings.Contains(log, "denied") {
+		t.Errorf("calls that are not listed: %s", log)
 	}
 }
 

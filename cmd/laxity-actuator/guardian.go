@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/common/promslog"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/exporter/container"
 )
 
 type guardianCommand struct {
@@ -26,5 +27,6 @@ func newGuardianCommand(app *kingpin.Application) *guardianCommand {
 
 func (g *guardianCommand) run(ctx context.Context) error {
 	g.o.Logger = promslog.New(&promslog.Config{})
+	g.o.ContainerOf = container.Proc("/proc").OfPID
 	return actuator.RunGuardian(ctx, g.o)
 }

@@ -1,7 +1,8 @@
 // Command laxity-actuator acts on a node: it takes Alertmanager's notifications
 // in, looks at what the exporter says is true, and pauses and unpauses the
 // containers that share a GPU. Its subcommand guardian lets everything go that
-// an actuator left paused.
+// an actuator left paused; docker-proxy, health and token are what a stack of
+// services needs around the two.
 package main
 
 import (
@@ -12,23 +13,49 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/version"
+
+	"github.com/laxity/laxity/cmd/internal/swaphelper"
 )
 
 func main() {
 	os.Exit(command(os.Args[1:]))
 }
 
+const help = `Decides which container may use a GPU now. It pauses only containers with a laxity.* label, lets
+go what it paused when it ends, and a guardian does so when it is killed.
+
+  laxity-actuator --exporter=http://127.0.0.1:9870
+  laxity-actuator --dry-run                       decide, and pause nothing
+  laxity-actuator guardian                        as a unit of its own, with --guardian=require above
+
+Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do), 2 wrong usage.`
+
+// commands are what the program can do.
+type commands struct {
+	serve  *serveCommand
+	guard  *guardianCommand
+	proxy  *dockerProxyCommand
+	health *healthCommand
+	token  *tokenCommand
+}
+
+// application has every command and flag.
+func application() (*kingpin.Application, commands) {
+	app := kingpin.New("laxity-actuator", help)
+	app.HelpFlag.Short('h')
+	app.Version(version.Print("laxity-actuator"))
+	app.UsageWriter(os.Stdout).UsageTemplate(kingpin.LongHelpTemplate)
+	return app, commands{
+		newServeCommand(app), newGuardianCommand(app), newDockerProxyCommand(app), newHealthCommand(app), newTokenCommand(app),
+	}
+}
+
 // command is main with its arguments; it returns the exit status.
 func command(args []string) int {
-	app := kingpin.New("laxity-actuator",
-		"Decides which container may use a GPU now. It pauses only containers with a laxity.* label, "+
-			"lets go what it paused when it ends, and a guardian does so when it is killed.")
-	app.HelpFlag.Short('h')
-	app.UsageWriter(os.Stdout)
-	app.UsageTemplate(kingpin.LongHelpTemplate)
-	serve := newServeCommand(app)
-	guard := newGuardianCommand(app)
-
+	app, c := application()
+	var helper swaphelper.Options
+	helper.Register(app.Command(swaphelper.Name, "Call the CUDA driver's checkpoint API for the actuator, which starts it."))
 	chosen, err := app.Parse(args)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "laxity-actuator: %v\nTry laxity-actuator --help\n", err)
@@ -37,10 +64,18 @@ func command(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch chosen {
-	case guard.name:
-		err = guard.run(ctx)
+	case c.guard.name:
+		err = c.guard.run(ctx)
+	case c.proxy.name:
+		err = c.proxy.run(ctx)
+	case c.health.name:
+		err = c.health.run(ctx)
+	case c.token.name:
+		err = c.token.run()
+	case swaphelper.Name:
+		err = helper.Run()
 	default:
-		err = serve.run(ctx)
+		err = c.serve.run(ctx)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "laxity-actuator:", err)

@@ -8,7 +8,17 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/cmd/internal/swaphelper"
 )
+
+// The programs that the actuator starts are itself: here that is this test.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == "guardian" || os.Args[1] == swaphelper.Name) {
+		main()
+	}
+	os.Exit(m.Run())
+}
 
 func write(t *testing.T, text string) string {
 	t.Helper()
@@ -54,7 +64,8 @@ func TestBadFlags(t *testing.T) {
 }
 
 func TestConfigFile(t *testing.T) {
-	base := actuator.Config{Policy: "p3", Arbitrate: actuator.Auto, MaxHold: time.Minute, Lease: time.Minute, BreakerActions: 9, BreakerShare: 1}
+	base := actuator.Config{Policy: "p3", Arbitrate: actuator.Auto, MaxHold: time.Minute, Lease: time.Minute, BreakerActions: 9, BreakerShare: 1,
+		MemoryShare: allocator.ByLimit, MemoryWait: time.Minute}
 	got, err := loadConfig(write(t, "policy: fifo\nmax_hold: 30s\nbreaker: {actions: 7}\n"), base)
 	if err != nil || got.Policy != "fifo" || got.BreakerActions != 7 || got.MaxHold != 30*time.Second || got.Lease != time.Minute {
 		t.Errorf("%+v %v", got, err)

@@ -64,7 +64,7 @@ func (p *placementFlags) open(o *actuator.Options, local func() string) (*servic
 	if err != nil {
 		return nil, err
 	}
-	o.Mount = append(o.Mount, s.Register)
+	o.Mount, o.Ranking = append(o.Mount, s.Register), s.Overview
 	load, base := o.Load, o.Config
 	o.Load = func() (actuator.Config, error) {
 		if err := s.Reload(); err != nil {

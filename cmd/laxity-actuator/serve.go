@@ -21,8 +21,11 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/internal/gpuledger"
+	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter/container"
 )
 
@@ -38,6 +41,7 @@ type serveCommand struct {
 	listen                                     []string
 	webConfig, tokenFile                       string
 	lockDir, hold                              string
+	memoryGuard, swap, device                  string
 	labels                                     []string
 	placement                                  placementFlags
 	cluster                                    clusterFlags
@@ -72,9 +76,18 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		StringsVar(&s.labels)
 	cmd.Flag("hold", "How containers are kept from computing: gate (at their first launch, by uprobes; host phases go on), pause (the whole container, at first sight), or auto (gate where this machine can).").
 		Default(string(actuator.HoldAuto)).EnumVar(&s.hold, actuator.HoldModes...)
+	cmd.Flag("memory-guard", "Whether allocations of GPU memory are held at their entry, by uprobes, so that a container keeps to laxity.gpu-memory, nobody blocks another for ever, and who does not fit waits instead of failing: auto (where this machine can) or off.").
+		Default(string(actuator.MemoryAuto)).EnumVar(&s.memoryGuard, actuator.MemoryModes...)
+	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit), fair (equally between the active ones), or adaptive (as fair, and what one does not use is lent and called back).").
+		Default(string(allocator.ByLimit)).EnumVar((*string)(&s.config.MemoryShare), allocator.Shares...)
+	cmd.Flag("memory-wait", "Longest time that an allocation waits for memory; then the program gets CUDA's out-of-memory error.").
+		Default(actuator.DefaultMemoryWait.String()).DurationVar(&s.config.MemoryWait)
+	cmd.Flag("device", "The GPUs, for memory guard and swap, as the exporter's flag: auto, nvml, or sim:SOCKET.").Default("auto").StringVar(&s.device)
+	cmd.Flag("swap", "Whether containers are swapped off their GPUs, by CUDA's checkpoints, when their memory is needed: auto (where this machine can) or off.").
+		Default(string(actuator.MemoryAuto)).EnumVar(&s.swap, actuator.MemoryModes...)
 	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").
 		Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&s.lockDir)
-	cmd.Flag("config.file", "YAML file that overrides policy, share, arbitrate, max_hold, lease, settle and breaker, and is read again by SIGHUP or POST /-/reload.").
+	cmd.Flag("config.file", "YAML file that overrides policy, share, memory_share, memory_wait, arbitrate, max_hold, lease, settle and breaker, and is read again by SIGHUP or POST /-/reload.").
 		StringVar(&s.configFile)
 	cmd.Flag("dry-run", "Make no mutating call; write the same decisions.").BoolVar(&s.dryRun)
 	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require it and refuse to start.").
@@ -112,9 +125,11 @@ func (s *serveCommand) run(ctx context.Context) error {
 		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
 		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker,
 		Allow: s.labels, LockDir: s.lockDir,
-		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID,
+		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: gpuledger.Opener(s.device),
+		MemoryGuard: actuator.MemoryMode(s.memoryGuard), Swap: actuator.MemoryMode(s.swap),
 		Tokens: tokens, AllowRemote: authenticated, Logger: logger,
 	}
+	o.NewSwapper = swaphelper.OpenOptions{StateDir: s.stateDir, DockerHost: s.docker, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open
 	if s.configFile != "" {
 		o.Load = func() (actuator.Config, error) { return loadConfig(s.configFile, s.config) }
 	}

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/swaps"
 )
 
 const (
@@ -36,14 +37,9 @@ type config struct {
 // parse reads the flags. done is true when --help or --version has answered.
 func parse(args []string, stdout, stderr io.Writer) (cfg *config, done bool, err error) {
 	cfg = &config{}
-	app := kingpin.New("laxity-exporter", help)
+	app := application(cfg)
 	app.UsageWriter(stdout).ErrorWriter(stderr)
 	app.Terminate(func(int) { done = true })
-	app.HelpFlag.Short('h')
-	app.Version(version.Print("laxity-exporter"))
-	addFlags(app, &cfg.exporter)
-	promslogflag.AddFlags(app, &cfg.log)
-	cfg.web = kingpinflag.AddFlags(app, defaultAddress)
 	if _, err := app.Parse(args); err != nil {
 		return nil, done, err
 	}
@@ -51,6 +47,17 @@ func parse(args []string, stdout, stderr io.Writer) (cfg *config, done bool, err
 		return nil, true, nil
 	}
 	return cfg, false, check(cfg.exporter)
+}
+
+// application has every flag.
+func application(cfg *config) *kingpin.Application {
+	app := kingpin.New("laxity-exporter", help)
+	app.HelpFlag.Short('h')
+	app.Version(version.Print("laxity-exporter"))
+	addFlags(app, &cfg.exporter)
+	promslogflag.AddFlags(app, &cfg.log)
+	cfg.web = kingpinflag.AddFlags(app, defaultAddress)
+	return app
 }
 
 func addFlags(app *kingpin.Application, o *exporter.Options) {
@@ -66,6 +73,8 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		StringVar(&o.DockerHost)
 	app.Flag("state-dir", "Folder that keeps unfinished tasks, history and changed deadlines over a restart. Empty: nothing is kept.").
 		Default("/var/lib/laxity/exporter").StringVar(&o.StateDir)
+	app.Flag("swap-dir", "Folder in which whoever swaps a task off the GPU leaves a notice, so that it does not count as ended; the actuator's --lock-dir with swapped after it.").
+		Default(swaps.DefaultDir).StringVar(&o.SwapDir)
 	app.Flag("proc", "Where the host's proc file system is mounted; in a container with --pid=host it is /proc as well.").
 		Default("/proc").StringVar(&o.Proc)
 	app.Flag("poll.fast", "Shortest time between two readings of the GPUs: while a task may start or end and only the GPU's list can tell.").

@@ -23,9 +23,15 @@ import (
 
 const benchHelp = `Measure Laxity beside its alternatives, in one run, and print a table.
 
+  laxity bench list
+  laxity bench events                     progress on standard error, the table on standard output
+  laxity bench events --quick --out=      the smallest run; nothing is stored
+  laxity bench arbitrate --set ways=default,laxity
+
 Every figure that Laxity claims comes from one of these experiments. The raw rows are stored
-as --out/NAME.json. Without an NVIDIA GPU the simulated one is used: its figures show that the
-experiment works, not how fast anything is.`
+as --out/NAME.json; those of a run that was stopped or failed as NAME.partial.json. Without an
+NVIDIA GPU the simulated one is used: its figures show that the experiment works, not how fast
+anything is.`
 
 func (c *cli) addBench() {
 	var (
@@ -34,6 +40,8 @@ func (c *cli) addBench() {
 		out   string
 		title []string
 		set   = map[string]string{}
+
+		asJSON bool
 	)
 	all := experiments.All()
 	for _, e := range all {
@@ -41,15 +49,22 @@ func (c *cli) addBench() {
 	}
 	cmd := c.command("bench", benchHelp+"\n\nExperiments:\n\n  "+strings.Join(title, "\n  "),
 		func(ctx context.Context, _ *slog.Logger) error {
+			if name == "list" {
+				return c.listExperiments(all, out, asJSON)
+			}
+			began := time.Now()
 			env.Args, env.NewEngine = set, newBenchEngine
-			env.Log = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
+			env.Log = func(format string, args ...any) {
+				fmt.Fprintf(os.Stderr, "bench %4.0fs: "+format+"\n", append([]any{time.Since(began).Seconds()}, args...)...)
+			}
 			e, ok := experiments.Find(name)
 			if !ok {
-				return fmt.Errorf("no experiment %q; known are %s", name, strings.Join(experiments.Names(), ", "))
+				return fmt.Errorf("no experiment %q; laxity bench list has them: %s", name, strings.Join(experiments.Names(), ", "))
 			}
-			return c.measure(ctx, e, env, out)
+			return c.measure(ctx, e, env, out, asJSON)
 		})
-	cmd.Arg("name", "The experiment.").Required().HintOptions(experiments.Names()...).StringVar(&name)
+	cmd.Arg("name", "The experiment, or list.").Required().HintOptions(append(experiments.Names(), "list")...).StringVar(&name)
+	cmd.Flag("json", "Print JSON: the list, or the result as it is stored.").BoolVar(&asJSON)
 	cmd.Flag("device", "auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&env.Device, "auto", "nvml", "sim")
 	cmd.Flag("seed", "For random choices.").Default("1").Uint64Var(&env.Seed)
 	cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)
@@ -57,26 +72,61 @@ func (c *cli) addBench() {
 	cmd.Flag("set", "An experiment's own setting, name=value; repeatable.").StringMapVar(&set)
 	c.quiet["bench"] = true
 
-	var results, page string
-	report := c.command("bench-report", "Write the page of measurements from the stored results.",
-		func(context.Context, *slog.Logger) error { return writeReport(results, page) }).Hidden()
+	var results, folder string
+	report := c.command("bench-report", "Write the page of measurements and its charts from the stored results.",
+		func(context.Context, *slog.Logger) error { return writeReport(results, folder) }).Hidden()
 	report.Flag("results", "Folder of the stored results.").Default("bench/results").StringVar(&results)
-	report.Flag("page", "The page.").Default("bench/README.md").StringVar(&page)
+	report.Flag("folder", "Where README.md and charts/ go.").Default("bench").StringVar(&folder)
 }
 
-func writeReport(results, page string) error {
+func writeReport(results, folder string) error {
 	stored, err := experiments.Stored(os.DirFS(results))
 	if err != nil {
 		return err
 	}
-	var text strings.Builder
-	if err := bench.Report(&text, experiments.All(), stored); err != nil {
-		return err
-	}
-	return os.WriteFile(page, []byte(text.String()), 0o644)
+	return bench.WriteReport(folder, experiments.All(), stored)
 }
 
-func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, out string) error {
+// listed is one line of `laxity bench list`.
+type listed struct {
+	Name     string `json:"name"`
+	Title    string `json:"title"`
+	NeedsGPU bool   `json:"needs_gpu"`
+	// Stored is when it was last measured, with which machine and commit; absent
+	// where no result is stored.
+	Stored *storedResult `json:"stored,omitempty"`
+}
+
+type storedResult struct {
+	Date    time.Time `json:"date"`
+	Machine string    `json:"machine"`
+	Commit  string    `json:"commit"`
+}
+
+func (c *cli) listExperiments(all []bench.Experiment, results string, asJSON bool) error {
+	var list []listed
+	lines := [][]string{{"NAME", "GPU", "MEASURED", "WHAT"}}
+	for _, e := range all {
+		one, gpu, measured := listed{Name: e.Name, Title: e.Title, NeedsGPU: e.NeedsGPU}, "any", "-"
+		if e.NeedsGPU {
+			gpu = "NVIDIA"
+		}
+		if r, err := bench.ReadResult(os.DirFS(results), e.Name+".json"); err == nil {
+			one.Stored = &storedResult{r.Date, r.Machine, r.Commit}
+			measured = r.Date.Format(time.DateOnly)
+		}
+		list = append(list, one)
+		lines = append(lines, []string{e.Name, gpu, measured, e.Title})
+	}
+	if asJSON {
+		return writeJSON(c.out, list)
+	}
+	return view.Painted(c.out, lines, width(c.out), 3, colours(c.out), nil)
+}
+
+// machineOf opens the GPU for a moment: it chooses the device where that is left
+// open, and names the machine.
+func machineOf(ctx context.Context, e bench.Experiment, env *bench.Env) (string, error) {
 	machine := "simulated GPU"
 	if env.Device == "auto" || env.Device == "nvml" {
 		d, err := exporter.OpenDevice("nvml")
@@ -87,33 +137,46 @@ func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, ou
 		case errors.Is(err, device.ErrUnavailable) && env.Device == "auto" && !e.NeedsGPU:
 			env.Device = "sim"
 			env.Log("no NVIDIA GPU here: using the simulated one")
+		case e.NeedsGPU:
+			return "", fmt.Errorf("%s needs an NVIDIA GPU: %w", e.Name, err)
 		default:
-			return err
+			return "", err
 		}
 	}
-	machine = fmt.Sprintf("%s, %d CPU cores, %s/%s", machine, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s, %d CPU cores, %s/%s", machine, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH), nil
+}
+
+func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, out string, asJSON bool) error {
+	machine, err := machineOf(ctx, e, &env)
+	if err != nil {
+		return err
+	}
 	rows, err := e.Run(ctx, env)
 	if len(rows) == 0 {
 		return errors.Join(err, errors.New("nothing was measured"))
 	}
 	r := bench.Result{Name: e.Name, Machine: machine, Commit: version.Revision, Date: time.Now().UTC().Truncate(time.Second),
 		Seed: env.Seed, Rows: rows, Figures: e.FiguresOf(rows)}
+	if out != "" {
+		stored := r
+		if err != nil { // what is there already may be the whole
+			stored.Name += ".partial"
+		}
+		path, werr := stored.Write(out)
+		if werr == nil {
+			env.Log("stored as %s", path)
+		}
+		err = errors.Join(err, werr)
+	}
+	if asJSON {
+		return errors.Join(err, writeJSON(c.out, r))
+	}
 	fmt.Fprintf(c.out, "%s\n%s\n\n", e.Title, machine)
 	if terr := view.Columns(c.out, e.Table(rows), 0, 0); terr != nil {
 		return errors.Join(err, terr)
 	}
 	fmt.Fprintln(c.out)
-	if terr := bench.WriteFigures(c.out, r.Figures); terr != nil {
-		return errors.Join(err, terr)
-	}
-	if out == "" {
-		return err
-	}
-	path, werr := r.Write(out)
-	if werr == nil {
-		fmt.Fprintf(c.out, "\nstored as %s\n", path)
-	}
-	return errors.Join(err, werr)
+	return errors.Join(err, bench.WriteFigures(c.out, r.Figures))
 }
 
 // benchEngine lends the engine inside this program to experiments.

@@ -13,8 +13,14 @@ import (
 
 const demoHelp = `Run three containers with deadlines on one GPU, without Laxity and with it.
 
+  laxity demo
+  laxity demo --policy=p3                 the paper's algorithm
+  laxity demo --hold=pause                without the launch gate
+  laxity demo --json | jq .with.hits
+
 Needs Docker and a C compiler; no registry, and no GPU: without one it uses a simulated GPU
-and says so. Takes about half a minute. What it makes is removed again.`
+and says so. Takes about half a minute. What it makes is removed again,
+also after Ctrl-C.`
 
 func (c *cli) addDemo() {
 	o := demo.Options{}

@@ -10,7 +10,9 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/papers"
+	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
 )
 
@@ -20,11 +22,16 @@ func (c *cli) addHidden() {
 	guardian := c.command("guardian", "Let go what a dead laxity up held. Started by laxity up itself.",
 		func(ctx context.Context, log *slog.Logger) error {
 			o.Logger = log.With("component", "guardian")
+			o.ContainerOf = container.Proc("/proc").OfPID
 			return actuator.RunGuardian(ctx, o)
 		}).Hidden()
 	guardian.Flag("state-dir", "The actuator's.").Required().StringVar(&o.StateDir)
 	guardian.Flag("once", "End when there is nothing to watch.").BoolVar(&o.Once)
 	addDockerHost(guardian, &o.DockerHost)
+
+	var helper swaphelper.Options
+	helper.Register(c.command(swaphelper.Name, "Call the CUDA driver's checkpoint API. Started by laxity up itself.",
+		func(context.Context, *slog.Logger) error { return helper.Run() }))
 
 	var spec string
 	var length time.Duration

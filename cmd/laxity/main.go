@@ -1,6 +1,7 @@
 // Command laxity gives containers that share GPUs deadlines: all in one process
-// for one machine (up), views (ps, top, nodes), and the demonstration. It is
-// also the Docker CLI plugin, as docker-laxity.
+// for one machine (up), views (ps, top, nodes, why), the examination of a machine
+// (check), and the demonstration. It is also the Docker CLI plugin, as
+// docker-laxity.
 package main
 
 import (
@@ -22,9 +23,11 @@ import (
 
 // Exit codes, as documented in --help.
 const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitFindings    = 3
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
 const help = `Laxity gives containers that share GPUs deadlines, from outside, with no change to their images.
@@ -34,7 +37,16 @@ Label a container with its deadline and start Laxity beside the Docker engine:
   docker run --label laxity.deadline=9s ... IMAGE
   laxity up
 
-Exit codes: 0 done, 1 failed (the last line on standard error says why and what to do), 2 wrong usage.`
+See what is there, who waits and why:
+
+  laxity ps
+  laxity why CONTAINER
+  sudo laxity check
+
+Exit codes: 0 done, 1 failed (the last line on standard error says why and what to do), 2 wrong
+usage, 3 laxity check found something that fails, 130 stopped by Ctrl-C before it was done.
+laxity run and laxity create have docker's: the container's own, or 125 when no container ran.
+NO_COLOR turns colours off; where the output is no terminal there are none.`
 
 // cli is what every command shares.
 type cli struct {
@@ -44,6 +56,10 @@ type cli struct {
 	runs map[string]func(ctx context.Context, log *slog.Logger) error
 	// quiet commands talk to a person: they log warnings only, unless asked.
 	quiet map[string]bool
+	// httpConfig is the file with credentials towards exporter and actuator.
+	httpConfig string
+	// endless commands run until they are stopped: that is not an interruption.
+	endless map[string]bool
 }
 
 func main() { os.Exit(realMain(os.Args, os.Stdout, os.Stderr)) }
@@ -61,28 +77,23 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		}
 		args = rest
 	}
-	if len(args) > 0 && (args[0] == "run" || args[0] == "create") {
+	switch {
+	case len(args) > 0 && isDocker(args[0]):
 		return runDocker(args[0], args[1:], options, stdout, stderr)
+	case len(args) > 2 && args[0] == "--completion-bash" && isDocker(args[1]):
+		completeRun(stdout, args[1], args[2:])
+		return exitOK
 	}
 
-	c := &cli{app: kingpin.New("laxity", help), out: stdout, runs: map[string]func(context.Context, *slog.Logger) error{}, quiet: map[string]bool{}}
-	c.app.UsageWriter(stdout)
-	c.app.ErrorWriter(stderr)
-	c.app.Version(version.Print("laxity"))
-	c.app.HelpFlag.Short('h')
+	c := &cli{
+		app: kingpin.New("laxity", help), out: stdout, runs: map[string]func(context.Context, *slog.Logger) error{},
+		quiet: map[string]bool{}, endless: map[string]bool{"up": true, "top": true, "guardian": true},
+	}
+	c.register(stdout, stderr)
 	terminated := -1
 	c.app.Terminate(func(code int) { terminated = code })
-	flag.AddFlags(c.app, &c.log)
 	levelChosen := false
 	c.app.GetFlag(flag.LevelFlagName).IsSetByUser(&levelChosen)
-	c.addUp()
-	c.addDemo()
-	c.addViews()
-	c.addWhy()
-	c.addPlacement()
-	c.addBench()
-	c.addHidden()
-
 	command, err := c.app.Parse(args)
 	if terminated >= 0 { // --help, --version, completion
 		return terminated
@@ -101,13 +112,40 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		_ = c.log.Level.Set("warn") // a level that exists
 	}
 	switch err := c.runs[command](ctx, promslog.New(&c.log)); {
-	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil && c.endless[command]:
 		return exitOK
+	case errors.Is(err, errFindings):
+		return exitFindings
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return exitInterrupted
 	default:
 		fmt.Fprintf(stderr, "laxity: %v\n", err)
 		return exitFailure
 	}
 }
+
+// register adds every flag and command.
+func (c *cli) register(stdout, stderr io.Writer) {
+	c.app.UsageWriter(stdout)
+	c.app.UsageTemplate(usageTemplate).UsageFuncs(usageFuncs)
+	c.app.ErrorWriter(stderr)
+	c.app.Version(version.Print("laxity"))
+	c.app.HelpFlag.Short('h')
+	flag.AddFlags(c.app, &c.log)
+	c.app.Flag("http.config.file", httpConfigHelp).Envar(httpConfigEnv).StringVar(&c.httpConfig)
+	c.addUp()
+	c.addDemo()
+	c.addViews()
+	c.addWhy()
+	c.addPlacement()
+	c.addCheck()
+	c.addBench()
+	c.addCompletion()
+	c.addHidden()
+}
+
+// isDocker reports whether a command's flags are docker's.
+func isDocker(command string) bool { return command == "run" || command == "create" }
 
 // command registers a command and what runs it.
 func (c *cli) command(name, help string, run func(context.Context, *slog.Logger) error) *kingpin.CmdClause {

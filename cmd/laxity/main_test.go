@@ -6,12 +6,22 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter/task"
 )
+
+// The programs that `laxity up` starts are itself: here that is this test.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == "guardian" || os.Args[1] == swaphelper.Name) {
+		main()
+	}
+	os.Exit(m.Run())
+}
 
 // laxity runs the program and returns its exit code and what it printed.
 func laxity(args ...string) (code int, stdout, stderr string) {
@@ -40,14 +50,29 @@ func TestHelpTeaches(t *testing.T) {
 			t.Errorf("--help: code %d, without %q", code, want)
 		}
 	}
-	for _, command := range []string{"up", "demo", "ps", "top", "deadline", "bench"} {
-		if code, stdout, stderr := laxity(command, "--help"); code != exitOK || len(stdout+stderr) < 200 {
-			t.Errorf("%s --help: code %d, %d characters", command, code, len(stdout+stderr))
+	for _, command := range commands(t) {
+		code, stdout, stderr := laxity(command, "--help")
+		if text := stdout + stderr; code != exitOK || !regexp.MustCompile(`(?m)^\s+(sudo |source <\()?laxity `+command+`\b`).MatchString(text) {
+			t.Errorf("%s --help: code %d, no example in\n%s", command, code, text)
 		}
 	}
 	if code, stdout, stderr := laxity("--version"); code != exitOK || !strings.Contains(stdout+stderr, "laxity, version") {
 		t.Errorf("--version: code %d, %q", code, stdout+stderr)
 	}
+}
+
+// commands are those that a person sees.
+func commands(t *testing.T) (names []string) {
+	t.Helper()
+	for _, name := range completed(t, "") {
+		if name != "help" {
+			names = append(names, name)
+		}
+	}
+	if len(names) < 12 {
+		t.Fatalf("commands: %v", names)
+	}
+	return names
 }
 
 func TestPlugin(t *testing.T) {
@@ -86,6 +111,20 @@ func TestPS(t *testing.T) {
 	var rows []map[string]any
 	if err := json.Unmarshal([]byte(stdout), &rows); code != exitOK || err != nil || rows[0]["state"] != "paused" {
 		t.Errorf("ps --json: code %d, %v, %s", code, err, stdout)
+	}
+}
+
+func TestTopOnce(t *testing.T) {
+	url := serve(t, task.Snapshot{Health: task.Health{DeviceUp: true, EngineUp: true},
+		Containers: []task.Container{{ID: "1", Name: "web", Spec: task.Spec{Managed: true, Deadline: 9}}}})
+	code, stdout, stderr := laxity("top", "--once", "--exporter.url="+url)
+	if code != exitOK || !strings.Contains(stdout, "web") || strings.Contains(stdout, "\x1b") {
+		t.Errorf("top --once: code %d\n%q%s", code, stdout, stderr)
+	}
+	code, stdout, _ = laxity("top", "--once", "--json", "--exporter.url="+url)
+	var rows []map[string]any
+	if err := json.Unmarshal([]byte(stdout), &rows); code != exitOK || err != nil || len(rows) != 1 {
+		t.Errorf("top --once --json: code %d, %v, %s", code, err, stdout)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -32,7 +33,11 @@ const placeHelp = `Reserve a GPU for a container, or with --dry-run say which on
 laxity run does this by itself; place is for programs that create containers on their own. They
 report the container (PUT /api/v1/placements/ID/container), or the reservation expires.`
 
-const placementsHelp = `List the reservations. --release ID gives one back.`
+const placementsHelp = `List the reservations, or give one back.
+
+  laxity placements
+  laxity placements --json
+  laxity placements --release ID`
 
 // addPlacement adds what asks the actuator about nodes.
 func (c *cli) addPlacement() {
@@ -62,11 +67,17 @@ func (c *cli) addPlacement() {
 	}
 	ask := func(do func(context.Context, *api.Client) error) func(context.Context, *slog.Logger) error {
 		return func(ctx context.Context, _ *slog.Logger) error {
-			client, err := api.NewClient(address, nil)
+			transport, err := c.client()
 			if err != nil {
 				return err
 			}
-			return do(ctx, client)
+			client, err := api.NewClient(address, transport)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			return refused(do(ctx, client))
 		}
 	}
 	ranking(request(c.command("nodes", nodesHelp, ask(func(ctx context.Context, client *api.Client) error {
@@ -104,6 +115,15 @@ func (c *cli) addPlacement() {
 	for _, name := range []string{"nodes", "place", "placements"} {
 		c.quiet[name] = true
 	}
+}
+
+// refused adds a hint where credentials are missing.
+func refused(err error) error {
+	var answer *api.RefusedError
+	if errors.As(err, &answer) {
+		return denied(answer.Code, err)
+	}
+	return err
 }
 
 func (c *cli) showNodes(n api.Nodes, asJSON bool) error {

@@ -39,20 +39,27 @@ Flags besides docker's:
   --node auto|local|NAME   Where. auto: the actuator chooses (laxity nodes says how).
   --gpu-request auto|none  auto adds --gpus with the chosen GPU alone; none leaves it to you.
   --actuator.url URL       The actuator that places. Default: $LAXITY_ACTUATOR_URL, or
-                           ` + defaultActuator + `.
+                           ` + defaultActuator + `. Credentials: $LAXITY_HTTP_CONFIG names an http_config
+                           of Prometheus, such as authorization: {credentials_file: token}.
 
 The place is reserved before the container is made, checked again right before, and given
 back if docker fails; then nothing is left behind. Exit code 125: no container ran.`
 
-const createHelp = `Create a container on the node that suits it best, without starting it: docker create with
-a deadline. All flags as in laxity run. The reservation waits for its first task as long as the
-actuator's --placement.ttl says.`
+const createHelp = `Create a container on the node that suits it best, without starting it.
+
+  laxity create --deadline 9s --gpu-memory 4GiB --name web inference:2
+  docker start web
+
+It is docker create with a deadline; all flags as in laxity run. The reservation waits for its
+first task as long as the actuator's --placement.ttl says.`
+
+var dockerHelp = map[string]string{"run": runHelp, "create": createHelp}
 
 // addRun makes run and create known to --help; realMain sends them to runDocker,
 // because their flags are docker's.
 func (c *cli) addRun() {
-	for name, help := range map[string]string{"run": runHelp, "create": createHelp} {
-		cmd := c.command(name, help, func(context.Context, *slog.Logger) error {
+	for _, name := range []string{"run", "create"} {
+		cmd := c.command(name, dockerHelp[name], func(context.Context, *slog.Logger) error {
 			return fmt.Errorf("write laxity %s first, its flags behind it", name)
 		})
 		cmd.Arg("args", "As of docker "+name+".").Strings()
@@ -71,10 +78,14 @@ func runDocker(command string, args, options []string, stdout, stderr io.Writer)
 		return fail(fmt.Errorf("%w; see 'laxity %s --help'", err, command))
 	}
 	if spec.Help {
-		fmt.Fprintln(stdout, map[string]string{"run": runHelp, "create": createHelp}[command])
+		fmt.Fprintln(stdout, dockerHelp[command])
 		return exitOK
 	}
-	client, err := api.NewClient(cmp.Or(spec.Actuator, os.Getenv("LAXITY_ACTUATOR_URL"), defaultActuator), nil)
+	transport, err := clientFromEnv()
+	if err != nil {
+		return fail(err)
+	}
+	client, err := api.NewClient(cmp.Or(spec.Actuator, os.Getenv("LAXITY_ACTUATOR_URL"), defaultActuator), transport)
 	if err != nil {
 		return fail(err)
 	}
@@ -88,7 +99,7 @@ func runDocker(command string, args, options []string, stdout, stderr io.Writer)
 	}
 	code, err := r.Run(context.Background(), spec)
 	if err != nil {
-		fmt.Fprintf(stderr, "laxity: %v\n", err)
+		fmt.Fprintf(stderr, "laxity: %v\n", refused(err))
 		return max(code, 1)
 	}
 	return code

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
@@ -59,11 +60,15 @@ func (c *cli) addUp() {
 	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&o.RuleFiles)
 	cmd.Flag("interval", "Time between evaluations of the rules.").Default(engine.DefaultInterval.String()).DurationVar(&o.Interval)
 	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&o.LockDir)
+	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").StringsVar((*[]string)(&o.Allow))
 	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, actuator.Shares...)...)
 	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(actuator.DefaultPolicy).EnumVar(&o.Config.Policy, actuator.Policies...)
 	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
 	cmd.Flag("hold", "How a container is kept from computing: gate (at its first kernel launch), pause (the whole container, at first sight), or auto (the gate where it works).").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
 	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(actuator.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
+	cmd.Flag("memory-guard", "Whether allocations of GPU memory are held at their entry, so that laxity.gpu-memory is kept and who does not fit waits: auto (where this machine can) or off.").Default(string(actuator.MemoryAuto)).EnumVar((*string)(&o.MemoryGuard), actuator.MemoryModes...)
+	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own), fair (equally), or adaptive (what one does not use is lent).").Default(string(allocator.ByLimit)).EnumVar((*string)(&o.Config.MemoryShare), allocator.Shares...)
+	cmd.Flag("swap", "Whether containers are swapped off their GPUs when their memory is needed: auto (where this machine can) or off.").Default(string(actuator.MemoryAuto)).EnumVar((*string)(&o.Swap), actuator.MemoryModes...)
 	cmd.Flag("ranking", "How a new container's node is chosen: paper or predictive (laxity nodes --help).").Default(string(placement.Paper)).EnumVar((*string)(&o.Ranking), placement.Methods...)
 	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes.").StringVar(&o.NodesFile)
 	cmd.Flag("dry-run", "Decide and record, but pause nothing.").BoolVar(&o.DryRun)

@@ -22,6 +22,8 @@ import (
 const whyHelp = `Say why a container runs or waits now, and what was decided about it, latest last.
 
   laxity why trainer-b
+  laxity why --limit=100 trainer-b
+  laxity why --json trainer-b | jq .now
 
 Exit code 1: the actuator knows no such container, or does not answer.`
 
@@ -42,7 +44,7 @@ func (c *cli) addWhy() {
 		asJSON             bool
 	)
 	cmd := c.command("why", whyHelp, func(ctx context.Context, _ *slog.Logger) error {
-		e, err := ask(ctx, strings.TrimRight(address, "/"), container, limit)
+		e, err := c.ask(ctx, strings.TrimRight(address, "/"), container, limit)
 		if err != nil {
 			return err
 		}
@@ -51,22 +53,22 @@ func (c *cli) addWhy() {
 		}
 		return e.write(c.out, time.Now(), width(c.out))
 	})
-	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Default("http://127.0.0.1:9871").Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
+	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
 	cmd.Flag("limit", "Most decisions to show.").Default("20").IntVar(&limit)
 	cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
-	cmd.Arg("container", "Name or id.").Required().StringVar(&container)
+	cmd.Arg("container", "Name or id.").Required().HintAction(containers(new(string))).StringVar(&container)
 	c.quiet["why"] = true
 }
 
 // ask puts together what the actuator knows of the container.
-func ask(ctx context.Context, base, container string, limit int) (explanation, error) {
+func (c *cli) ask(ctx context.Context, base, container string, limit int) (explanation, error) {
 	var s actuator.State
 	e := explanation{Container: container, Decisions: []decision.Decision{}}
-	if err := getJSON(ctx, base+"/api/v1/state", &s); err != nil {
+	if err := c.getJSON(ctx, base+"/api/v1/state", &s); err != nil {
 		return e, err
 	}
 	q := url.Values{"container": {container}, "limit": {fmt.Sprint(max(1, limit))}}
-	if err := getJSON(ctx, base+"/api/v1/decisions?"+q.Encode(), &e.Decisions); err != nil {
+	if err := c.getJSON(ctx, base+"/api/v1/decisions?"+q.Encode(), &e.Decisions); err != nil {
 		return e, err
 	}
 	if i := slices.IndexFunc(s.Containers, func(c actuator.ContainerState) bool { return named(c.Name, c.ID, container) }); i >= 0 {
@@ -141,7 +143,11 @@ func (e explanation) write(w io.Writer, now time.Time, columns int) error {
 	if len(e.Decisions) > 0 {
 		lines := [][]string{{"TIME", "DECISION", "RESULT", "WHY"}}
 		for _, d := range e.Decisions {
-			lines = append(lines, []string{d.Time.Local().Format("15:04:05.000"), string(d.Kind), string(d.Result), strings.TrimSpace(d.Alert + " " + d.Reason + " " + d.Error)})
+			who := d.Alert
+			if d.By != "" {
+				who = d.By + ":"
+			}
+			lines = append(lines, []string{d.Time.Local().Format("15:04:05.000"), string(d.Kind), string(d.Result), strings.TrimSpace(who + " " + d.Reason + " " + d.Error)})
 		}
 		b.WriteString("\n")
 		if err := view.Columns(&b, lines, columns, 3); err != nil {
@@ -153,20 +159,24 @@ func (e explanation) write(w io.Writer, now time.Time, columns int) error {
 }
 
 // getJSON asks the actuator.
-func getJSON(ctx context.Context, address string, v any) error {
+func (c *cli) getJSON(ctx context.Context, address string, v any) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("the actuator does not answer (is laxity up, or laxity-actuator, running?): %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the actuator answers %s to %s", resp.Status, address)
+		return denied(resp.StatusCode, fmt.Errorf("the actuator answers %s to %s", resp.Status, address))
 	}
 	return json.NewDecoder(resp.Body).Decode(v)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/laxity/laxity/bench/workload"
+	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 )
@@ -29,6 +30,8 @@ func main() {
 	serve := app.Command("serve", "Serve a simulated GPU until a signal comes.")
 	socket := serve.Flag("socket", "Unix socket to listen on.").Required().String()
 	library := serve.Flag("library", "Folder to put the stand-in libcuda.so.1 into, for the containers to mount.").Required().String()
+	check := app.Command("check", "Ask whether one serves; exit code 0: it does.")
+	served := check.Flag("socket", "Its unix socket.").Required().String()
 	build := app.Command("build", "Compile libcuda.so.1 and the workload matmul; needs gcc.")
 	dir := build.Arg("folder", "Where to put them.").Required().String()
 
@@ -38,6 +41,11 @@ func main() {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		err = runServer(ctx, *socket, *library)
 		stop()
+	case check.FullCommand():
+		var gpu device.Device
+		if gpu, err = sim.Dial(*served); err == nil {
+			err = gpu.Close()
+		}
 	case build.FullCommand():
 		err = runBuild(*dir)
 	}

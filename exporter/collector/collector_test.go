@@ -203,6 +203,13 @@ func TestClassicHistograms(t *testing.T) {
 	s.Ended = []task.Task{over("web", -20, -11, -12.5)}
 	c := newScene(s, collector.Options{ClassicHistograms: true})
 	c.Ended(s.Ended[0])
+	if n := count(t, c, "gpu_task_held_seconds"); n != 0 {
+		t.Errorf("no task stood still, and there are %d series of how long", n)
+	}
+	// With the first that did, those before count too: as 0.
+	stood := over("web", -10, -1, -2)
+	stood.HeldSeconds, stood.PausedSeconds = 2, 0.5
+	c.Ended(stood)
 	golden(t, c, "classic", "gpu_task_duration_seconds", "gpu_task_tardiness_seconds", "gpu_task_held_seconds")
 }
 

@@ -22,6 +22,9 @@ type count struct {
 	observed  bool
 	// observers of the three histograms
 	duration, tardiness, held prometheus.Observer
+	// unheld counts the ended tasks that did not stand still, before the first that
+	// did; held is nil until then: most containers never have one.
+	unheld int
 }
 
 // counts are the counters and histograms by container and GPU.
@@ -68,7 +71,7 @@ func newCounts(classic bool, maxSeries int) *counts {
 		names:     map[string]string{},
 		duration:  vec("gpu_task_duration_seconds", "Time from start to end of ended GPU tasks."),
 		tardiness: vec("gpu_task_tardiness_seconds", "How far past their deadlines GPU tasks ended; 0 for those in time."),
-		held:      vec("gpu_task_held_seconds", "How long ended GPU tasks had stood still: held at the gate, or their container paused."),
+		held:      vec("gpu_task_held_seconds", "How long ended GPU tasks had stood still: held at the gate, or their container paused. Absent until one has."),
 	}
 }
 
@@ -107,10 +110,20 @@ func (c *counts) observe(n *count, t task.Task, name, gpu string) {
 		n.observed = true
 		n.duration = c.duration.WithLabelValues(name, gpu)
 		n.tardiness = c.tardiness.WithLabelValues(name, gpu)
-		n.held = c.held.WithLabelValues(name, gpu)
 	}
 	n.duration.Observe(t.Duration(time.Time{}).Seconds())
-	n.held.Observe(float64(t.HeldSeconds + t.PausedSeconds))
+	switch still := float64(t.HeldSeconds + t.PausedSeconds + t.SwappedSeconds); {
+	case n.held == nil && still == 0:
+		n.unheld++
+	case n.held == nil:
+		n.held = c.held.WithLabelValues(name, gpu)
+		for range n.unheld {
+			n.held.Observe(0)
+		}
+		n.held.Observe(still)
+	default:
+		n.held.Observe(still)
+	}
 	if t.HasDeadline() {
 		n.tardiness.Observe(t.Tardiness().Seconds())
 	}
@@ -205,7 +218,9 @@ func (c *counts) emit(out *sink, id string) {
 			continue
 		}
 		out.put(n.duration.(prometheus.Metric))
-		out.put(n.held.(prometheus.Metric))
+		if n.held != nil {
+			out.put(n.held.(prometheus.Metric))
+		}
 		if n.completed[task.Hit]+n.completed[task.Miss] > 0 {
 			out.put(n.tardiness.(prometheus.Metric))
 		}

@@ -56,7 +56,7 @@ var (
 	descUnattributed = desc("laxity_exporter_unattributed_processes",
 		"GPU processes that belong to no known container, by reason.", "reason")
 	descInvalid = desc("laxity_exporter_invalid_labels",
-		"Labels laxity.* of the container that cannot be read; the log names them.", "container")
+		"Labels laxity.* of the container that cannot be read; the log names them. Absent without any.", "container")
 	descAge = desc("laxity_exporter_snapshot_age_seconds",
 		"Time since the device last confirmed the facts.")
 	descDropped = desc("laxity_exporter_series_dropped_total",

@@ -102,7 +102,9 @@ func (c *Collector) container(out *sink, v *containerView, s *task.Snapshot, now
 	if v.live && (v.facts.Spec.Managed || len(v.gpus) > 0) {
 		out.gauge(descContainerInfo, 1, newLabel("class", string(v.facts.Spec.Class)), name,
 			newLabel("id", v.id), newLabel("image", v.facts.Image))
-		out.gauge(descInvalid, float64(len(v.facts.Invalid)), name)
+		if n := len(v.facts.Invalid); n > 0 {
+			out.gauge(descInvalid, float64(n), name)
+		}
 		if d := v.facts.Spec.Deadline; d > 0 {
 			out.gauge(descContainerDeadline, float64(d), name)
 		}

@@ -98,10 +98,11 @@ type Task struct {
 	Deadline time.Time `json:"deadline,omitzero"`
 	// MemoryUsed is the GPU memory it holds on each GPU, bytes, by UUID.
 	MemoryUsed map[string]uint64 `json:"memory_used_bytes,omitempty"`
-	// HeldSeconds and PausedSeconds say how long it stood still, in stays that
-	// are over: the present one began at StateSince.
-	HeldSeconds   Seconds `json:"held_seconds"`
-	PausedSeconds Seconds `json:"paused_seconds"`
+	// HeldSeconds, PausedSeconds and SwappedSeconds say how long it stood still, in
+	// stays that are over: the present one began at StateSince.
+	HeldSeconds    Seconds `json:"held_seconds"`
+	PausedSeconds  Seconds `json:"paused_seconds"`
+	SwappedSeconds Seconds `json:"swapped_seconds,omitempty"`
 	// StateSince is when it entered State.
 	StateSince time.Time `json:"state_since,omitzero"`
 }

@@ -38,16 +38,23 @@ func interval(a machine.Activity, newcomer bool, took, fast, slow time.Duration)
 	}
 }
 
-// idle reports that a tick would find nothing: no task and no process that may
-// make one.
-func (l *loop) idle(a machine.Activity) bool {
-	return a.Unfinished+a.Candidates+a.UnknownContainers == 0 && len(l.tracked) == 0
+// ticks is the time until the next tick: long when it would find nothing, for
+// there is no task and no process that may make one.
+func (l *loop) ticks(a machine.Activity, now time.Time) time.Duration {
+	switch {
+	case len(l.tracked)+a.Candidates+a.UnknownContainers > 0 || l.m.Restless(now):
+		return tickEvery
+	case a.Unfinished > 0:
+		return calmEvery
+	default:
+		return restEvery
+	}
 }
 
-// attend ends the rest when there is something to look at.
-func (l *loop) attend(a machine.Activity) {
-	if l.resting && !l.idle(a) {
-		l.resting = false
-		l.tick.Reset(tickEvery)
+// attend brings the next tick forward when there is something to look at.
+func (l *loop) attend(a machine.Activity, now time.Time) {
+	if d := l.ticks(a, now); d < l.pace {
+		l.pace = d
+		l.tick.Reset(d)
 	}
 }

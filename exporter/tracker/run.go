@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 const (
 	tickEvery     = 100 * time.Millisecond // held and timeouts are looked at this often
+	calmEvery     = 500 * time.Millisecond // the same of tasks that have run on for a while
 	restEvery     = time.Second            // the same while there is nothing to look at
 	unknownRelist = 500 * time.Millisecond // between lists asked for because of an unknown container
 	// A container that has just started may use CUDA, from a copy of the driver
@@ -37,15 +39,18 @@ type loop struct {
 	poll      *time.Timer
 	tick      *time.Timer
 	nextPoll  time.Time
-	newcomer  time.Time // when a container last started
-	reading   bool      // a request is under way
-	resting   bool      // the next tick is a long way off
+	newcomer  time.Time     // when a container last started
+	reading   bool          // a request is under way
+	pace      time.Duration // between ticks
 	relisted  time.Time
 	published time.Time
 	sensor    sensor.Starts
-	tracked   map[int]bool // by the busy tracker
-	told      task.Health  // what the log was told
-	answered  struct{ device, engine, sensor bool }
+	tracked   map[int]bool   // by the busy tracker
+	told      task.Health    // what the log was told
+	off       map[int]string // who was off the GPU at the last reading
+
+	swapsFailed bool
+	answered    struct{ device, engine, sensor bool }
 }
 
 // Run tracks until ctx ends; then it stores what it knows and returns nil.
@@ -62,6 +67,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 		starts:   make(chan sensor.Event, sensorBacklog),
 		poll:     time.NewTimer(0),
 		tick:     time.NewTimer(tickEvery),
+		pace:     tickEvery,
 		tracked:  map[int]bool{},
 		told:     t.Snapshot().Health,
 	}
@@ -139,7 +145,7 @@ func (l *loop) restore() {
 		return subject, true
 	}, time.Now())
 	if len(s.Open) > 0 {
-		l.log.Info("tasks of the last run", "stored", len(s.Open), "still_running", len(l.m.Unfinished()))
+		l.log.Info("tasks of the last run", "stored", len(s.Open), "still_running", l.m.Unfinished())
 	}
 }
 
@@ -173,13 +179,38 @@ func (l *loop) onReading(r reading) {
 				l.meetListed(p.PID, r.done)
 			}
 		}
+		l.takeSwaps(r.done)
 		l.m.Device(r.Reading, r.done)
 	}
 	activity := l.m.Activity()
-	l.attend(activity)
+	l.attend(activity, time.Now())
 	d := interval(activity, time.Since(l.newcomer) < newcomerFor, r.took, l.opt.FastPoll, l.opt.SlowPoll)
 	l.nextPoll = time.Now().Add(d)
 	l.poll.Reset(d)
+}
+
+// takeSwaps reads who is off the GPU. What was so when the reading began counts as well as
+// what is so now that it is complete: it shows the device at a moment between.
+func (l *loop) takeSwaps(now time.Time) {
+	if l.opt.Swaps == nil {
+		return
+	}
+	off, err := l.opt.Swaps.Swapped()
+	if err != nil && !l.swapsFailed {
+		l.log.Warn("who is swapped off the GPU cannot be read: such a task may count as ended", "err", err)
+	}
+	l.swapsFailed = err != nil
+	both := maps.Clone(off)
+	for pid, id := range l.off {
+		if both == nil {
+			both = map[int]string{}
+		}
+		if _, ok := both[pid]; !ok {
+			both[pid] = id
+		}
+	}
+	l.off = off
+	l.m.Swaps(both, now)
 }
 
 func (l *loop) meetListed(pid int, now time.Time) {
@@ -216,7 +247,7 @@ func (l *loop) onStart(ev sensor.Event) {
 		}
 	}
 	l.m.Sensor(ev)
-	l.attend(l.m.Activity())
+	l.attend(l.m.Activity(), time.Now())
 	l.trackBusy()
 	l.hurry()
 }
@@ -245,8 +276,7 @@ func (l *loop) onEngine(n engineNews) {
 // onTick looks at what no event tells: whether a process is stopped, and what is
 // due by time alone.
 func (l *loop) onTick(now time.Time) {
-	open := l.m.Unfinished()
-	for _, p := range open {
+	for _, p := range l.m.Look(now, calmEvery) {
 		if state, _, err := l.opt.Processes.Stat(p.PID); err == nil {
 			l.m.Stopped(p.Identity, state == 'T', now)
 		}
@@ -261,12 +291,9 @@ func (l *loop) onTick(now time.Time) {
 		default:
 		}
 	}
-	l.journal.unfinished(len(open) > 0)
-	if l.resting = l.idle(activity); l.resting {
-		l.tick.Reset(restEvery)
-	} else {
-		l.tick.Reset(tickEvery)
-	}
+	l.journal.unfinished(activity.Unfinished > 0)
+	l.pace = l.ticks(activity, now)
+	l.tick.Reset(l.pace)
 }
 
 // settle hands on what the machine made of the last input.

@@ -34,6 +34,13 @@ type Processes interface {
 	Stat(pid int) (state byte, born time.Time, err error)
 }
 
+// Swaps tells which processes are, or may be, off the GPU without having ended.
+type Swaps interface {
+	// Swapped returns the ids of their containers by PID. What cannot be read is an
+	// error, beside the rest.
+	Swapped() (map[int]string, error)
+}
+
 // Store keeps the machine's state over a restart.
 type Store interface {
 	Load() (machine.State, error)
@@ -72,6 +79,7 @@ type Options struct {
 	// is polled.
 	Starts    []StartSensor
 	Store     Store // nil: nothing survives a restart
+	Swaps     Swaps // nil: nobody swaps
 	Observers []Observer
 	Logger    *slog.Logger
 

@@ -39,10 +39,22 @@ func (a attacher) program(code asm.Instructions) (*ebpf.Program, error) {
 // limits it to one process, all of its threads; 0 means every process that maps
 // the file, now or later. atReturn: when the function returns.
 func (a attacher) attach(file *cudafile.File, program *ebpf.Program, offsets []uint64, pid int, atReturn bool) (links, error) {
-	return a.attachPath(file.Name(), program, offsets, pid, atReturn)
+	return a.attachPath(file.Name(), program, offsets, nil, pid, atReturn)
 }
 
-func (a attacher) attachPath(path string, program *ebpf.Program, offsets []uint64, pid int, atReturn bool) (links, error) {
+// attachKinds is attach for functions of several kinds, of which the program
+// learns by its cookie.
+func (a attacher) attachKinds(file *cudafile.File, program *ebpf.Program, functions cudafile.Functions, kinds []cudafile.Kind, pid int, atReturn bool) (links, error) {
+	var offsets, cookies []uint64
+	for _, kind := range kinds {
+		for _, offset := range functions[kind] {
+			offsets, cookies = append(offsets, offset), append(cookies, uint64(kind))
+		}
+	}
+	return a.attachPath(file.Name(), program, offsets, cookies, pid, atReturn)
+}
+
+func (a attacher) attachPath(path string, program *ebpf.Program, offsets, cookies []uint64, pid int, atReturn bool) (links, error) {
 	if len(offsets) == 0 {
 		return nil, nil
 	}
@@ -55,7 +67,7 @@ func (a attacher) attachPath(path string, program *ebpf.Program, offsets []uint6
 		if atReturn {
 			attach = executable.UretprobeMulti
 		}
-		l, err := attach(nil, program, &link.UprobeMultiOptions{Addresses: offsets, PID: uint32(pid)})
+		l, err := attach(nil, program, &link.UprobeMultiOptions{Addresses: offsets, Cookies: cookies, PID: uint32(pid)})
 		if err != nil {
 			return nil, err
 		}
@@ -66,8 +78,12 @@ func (a attacher) attachPath(path string, program *ebpf.Program, offsets []uint6
 		attach = executable.Uretprobe
 	}
 	var all links
-	for _, offset := range offsets {
-		l, err := attach("", program, &link.UprobeOptions{Address: offset, PID: pid})
+	for i, offset := range offsets {
+		o := &link.UprobeOptions{Address: offset, PID: pid}
+		if cookies != nil {
+			o.Cookie = cookies[i]
+		}
+		l, err := attach("", program, o)
 		if err != nil {
 			return nil, errors.Join(err, all.Close())
 		}
@@ -86,7 +102,7 @@ func (a attacher) toSelf(program *ebpf.Program) (links, error) {
 	defer file.Close()
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Vaddr <= file.Entry && file.Entry-p.Vaddr < p.Filesz {
-			return a.attachPath(self, program, []uint64{file.Entry - p.Vaddr + p.Off}, os.Getpid(), false)
+			return a.attachPath(self, program, []uint64{file.Entry - p.Vaddr + p.Off}, nil, os.Getpid(), false)
 		}
 	}
 	return nil, fmt.Errorf("%s has no entry point", self)

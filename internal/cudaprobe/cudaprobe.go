@@ -159,14 +159,32 @@ func (p *Probe) Remove(id cudafile.ID) {
 
 // Next waits for the next event.
 func (p *Probe) Next() (Event, error) {
-	err := p.reader.ReadInto(&p.record)
+	return nextEvent(p.reader, &p.record)
+}
+
+func nextEvent(r *ringbuf.Reader, record *ringbuf.Record) (Event, error) {
+	err := r.ReadInto(record)
 	switch {
 	case errors.Is(err, ringbuf.ErrClosed), errors.Is(err, os.ErrClosed):
 		return Event{}, ErrClosed
 	case err != nil:
 		return Event{}, fmt.Errorf("read events: %w", err)
 	}
-	return decode(p.record.RawSample, readClocks)
+	return decode(record.RawSample, readClocks)
+}
+
+// Each hands on the events that next waits for, until that is closed or fails.
+func Each(next func() (Event, error), do func(Event)) error {
+	for {
+		e, err := next()
+		if errors.Is(err, ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		do(e)
+	}
 }
 
 // Stats is what a Probe has to do, and could not do.

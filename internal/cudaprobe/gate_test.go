@@ -144,6 +144,21 @@ func TestGateHoldsAndLetsGo(t *testing.T) {
 	}
 }
 
+// Of a process whose probes are still being put on, nothing is under way.
+func TestShutBeforeTheProbesAreOn(t *testing.T) {
+	h := newGate(t, cudaprobe.Options{})
+	pid := os.Getpid()
+	if err := h.Admit(pid); err != nil {
+		t.Fatal(err)
+	}
+	if busy, err := h.Shut(pid); busy || err != nil {
+		t.Error(busy, err)
+	}
+	if begun, done, err := h.Launches(pid); begun != 0 || done != 0 || err != nil {
+		t.Error(begun, done, err)
+	}
+}
+
 // A tenant's own SIGCONT does not open the gate, and not one launch slips.
 func TestForeignContinueDoesNotOpen(t *testing.T) {
 	h := newGate(t, cudaprobe.Options{})

@@ -48,16 +48,16 @@ func newGateMaps(pins string) (m gateMaps, err error) {
 		}
 		*want.to = made
 	}
-	return m, m.pin(pins)
+	return m, pin(pins, m.held, m.until)
 }
 
-// pin gives held and until their names. What was there before belongs to a dead
-// gate that has been opened; its programs, if they still run, keep their maps.
-func (m gateMaps) pin(folder string) error {
+// pin gives the maps of a record their names. What was there before belongs to one
+// who is dead and has been opened; its programs, if they still run, keep their maps.
+func pin(folder string, held, until *ebpf.Map) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	for name, one := range map[string]*ebpf.Map{"held": m.held, "until": m.until} {
+	for name, one := range map[string]*ebpf.Map{"held": held, "until": until} {
 		path := filepath.Join(folder, name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -92,7 +92,7 @@ func mountBPF() error {
 	return nil
 }
 
-// HeldProcess is one process on the gate's record.
+// HeldProcess is one process on a record.
 type HeldProcess struct {
 	PID   int
 	Since time.Time
@@ -100,11 +100,12 @@ type HeldProcess struct {
 	Start time.Duration
 }
 
-// Record is the part of a gate that outlives it: which processes it has stopped,
-// and until when it stops any.
+// Record is the part of a Gate or MemoryGuard that outlives it: which processes it
+// has stopped, and until when it stops any. A process may be on the record of a
+// MemoryGuard more than once.
 type Record struct{ held, until *ebpf.Map }
 
-// OpenRecord opens the record of the gate with these pins. The error wraps
+// OpenRecord opens the record with these pins. The error wraps
 // fs.ErrNotExist when there was never one, or when it was removed.
 func OpenRecord(pins string) (*Record, error) {
 	held, err := ebpf.LoadPinnedMap(filepath.Join(pins, "held"), nil)
@@ -143,29 +144,54 @@ func (r *Record) Expired() (bool, error) {
 func (r *Record) List() ([]HeldProcess, error) {
 	var (
 		all   []HeldProcess
-		pid   uint32
 		raw   [heldSize]byte
 		clock = readClocks()
+		key   = make([]byte, r.held.KeySize())
 	)
 	entries := r.held.Iterate()
-	for entries.Next(&pid, &raw) {
+	for entries.Next(&key, &raw) {
 		at, _ := clock.wall(binary.NativeEndian.Uint64(raw[:]))
-		all = append(all, HeldProcess{PID: int(pid), Since: at, Start: time.Duration(binary.NativeEndian.Uint64(raw[8:]))})
+		all = append(all, HeldProcess{
+			PID: int(binary.NativeEndian.Uint32(key)), Since: at, Start: time.Duration(binary.NativeEndian.Uint64(raw[8:])),
+		})
 	}
 	// A record that changes meanwhile can end the walk early; who needs them all
 	// lists again until there are none.
 	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return all, fmt.Errorf("record of the gate: %w", err)
+		return all, fmt.Errorf("record of who is stopped: %w", err)
 	}
 	return all, nil
 }
 
-// Forget takes a process off the record.
+// Forget takes a process off the record. That of a MemoryGuard must be open.
 func (r *Record) Forget(pid int) error {
-	if err := r.held.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("record of the gate: %w", err)
+	if r.held.KeySize() == 4 {
+		return r.forget(uint32(pid))
+	}
+	var errs []error
+	for _, key := range r.holds(pid) {
+		errs = append(errs, r.forget(key))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Record) forget(key any) error {
+	if err := r.held.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("record of who is stopped: %w", err)
 	}
 	return nil
+}
+
+// holds are the keys of a process on the record of a MemoryGuard.
+func (r *Record) holds(pid int) (keys []holdKey) {
+	var key holdKey
+	var raw [heldSize]byte
+	for entries := r.held.Iterate(); entries.Next(&key, &raw); {
+		if key.PID == uint32(pid) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // RemoveRecord removes the names of a record that nobody needs any more.

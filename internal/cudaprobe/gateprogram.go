@@ -14,9 +14,9 @@ const (
 
 // jumpIfOpen goes to a label when nobody has renewed the gate, or where that
 // cannot be read. Whoever is to hold must be alive and well.
-func (b *builder) jumpIfOpen(m gateMaps, label string) {
+func (b *builder) jumpIfOpen(until *ebpf.Map, label string) {
 	b.add(asm.StoreImm(frame, scratch, 0, asm.Word))
-	b.lookup(m.until, scratch)
+	b.lookup(until, scratch)
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, label),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
@@ -55,7 +55,7 @@ func gateLaunch(m gateMaps, t *taskOffsets) asm.Instructions {
 		asm.Sub.Reg(state, asm.R2), // 0: it was idle
 	)
 	b.jumpIfAdmitted(m, evPID, "admitted")
-	b.jumpIfOpen(m, "admitted")
+	b.jumpIfOpen(m.until, "admitted")
 	b.marks()
 	b.add(asm.LoadMapPtr(asm.R1, m.held.FD()))
 	b.arg(asm.R2, evPID)
@@ -67,11 +67,11 @@ func gateLaunch(m gateMaps, t *taskOffsets) asm.Instructions {
 	)
 	b.add(
 		asm.Mov.Imm(asm.R1, sigStop),
-		asm.FnSendSignal.Call(),
+		asm.FnSendSignalThread.Call(),
 		asm.JNE.Imm(asm.R0, 0, "forget"),
 	)
 	b.jumpIfAdmitted(m, evPID, "undo")
-	b.jumpIfOpen(m, "undo")
+	b.jumpIfOpen(m.until, "undo")
 	b.send(Held)
 
 	b.label("undo")
@@ -87,19 +87,20 @@ func gateLaunch(m gateMaps, t *taskOffsets) asm.Instructions {
 }
 
 // ifHeld goes on only if the process at evPID is held and not admitted.
-func (b *builder) ifHeld(m gateMaps) {
+func (m gateMaps) ifHeld(b *builder) {
 	b.lookup(m.held, evPID)
 	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
 	b.jumpIfAdmitted(m, evPID, "exit")
-	b.jumpIfOpen(m, "exit")
+	b.jumpIfOpen(m.until, "exit")
 }
 
 // onSignal runs whenever a signal is generated, wherever. A SIGCONT to a process
-// that the gate holds and has not admitted is told, and stop, the number of the
-// kernel's function for it, sends SIGSTOP at once; 0: there is none. Signals that
-// ask a process to end are told too: a stopped one does not hear them.
-func onSignal(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
-	b := &builder{maps: m.maps, task: t}
+// that is held and not admitted (ifHeld goes on for such a one alone) is told, and
+// stop, the number of the kernel's function for it, sends SIGSTOP at once; 0: there
+// is none. Signals that ask a process to end are told too: a stopped one does not
+// hear them.
+func onSignal(m maps, ifHeld func(*builder), t *taskOffsets, stop int64) asm.Instructions {
+	b := &builder{maps: m, task: t}
 	const signal = state
 	b.add(
 		asm.Mov.Imm(asm.R0, 0),                    // a label reads it
@@ -117,7 +118,7 @@ func onSignal(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
 		asm.StoreMem(frame, evPID, asm.R0, asm.Word),
 		asm.StoreImm(frame, evTID, 0, asm.Word),
 	)
-	b.ifHeld(m)
+	ifHeld(b)
 	b.now()
 	b.noMarks()
 	b.add(asm.JNE.Imm(signal, sigCont, "asked"))
@@ -137,14 +138,14 @@ func onSignal(m gateMaps, t *taskOffsets, stop int64) asm.Instructions {
 	return b.finish()
 }
 
-// onWake runs in every thread that a CPU has turned to. One of a process that the
-// gate holds and has not admitted was woken by somebody's SIGCONT. onSignal's
-// SIGSTOP can come an instant too late for it; this one cannot: the thread has not
-// been back in its program yet.
+// onWake runs in every thread that a CPU has turned to. One of a process that is
+// held and not admitted was woken by somebody's SIGCONT. onSignal's SIGSTOP can
+// come an instant too late for it; this one cannot: the thread has not been back
+// in its program yet.
 func onWake(m gateMaps) asm.Instructions {
 	b := &builder{maps: m.maps}
 	b.who()
-	b.ifHeld(m)
-	b.add(asm.Mov.Imm(asm.R1, sigStop), asm.FnSendSignal.Call())
+	m.ifHeld(b)
+	b.add(asm.Mov.Imm(asm.R1, sigStop), asm.FnSendSignalThread.Call())
 	return b.finish()
 }

@@ -4,15 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/client"
+	"github.com/prometheus/common/model"
 
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/placement"
@@ -46,15 +51,21 @@ func startStack(t *testing.T) *stack {
 		// Starts by the GPU's list alone: other tests' containers are none of ours,
 		// though they use the same library.
 		"--sensor=device", "--state-dir="+t.TempDir(), "--web.listen-address="+s.exporter).ready(t, s.exporter)
+	token := filepath.Join(t.TempDir(), "token")
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "laxity-actuator"), "token", token).CombinedOutput(); err != nil {
+		t.Fatalf("token: %v\n%s", err, out)
+	}
 	start(t, filepath.Join(bin, "laxity-actuator"), "serve", "--node=local", "--exporter=http://"+s.exporter,
-		"--policy=fifo", "--hold=pause", "--state-dir="+t.TempDir(), "--lock-dir="+t.TempDir(), "--web.listen-address="+s.actuator).ready(t, s.actuator)
+		"--policy=fifo", "--hold=pause", "--web.bearer-token-file="+token, "--state-dir="+t.TempDir(), "--lock-dir="+t.TempDir(), "--web.listen-address="+s.actuator).ready(t, s.actuator)
 
 	rules, err := filepath.Abs("../../rules")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	am := configure(t, dir, "alertmanager.yml", map[string]string{"127.0.0.1:9871": s.actuator})
+	am := configure(t, dir, "alertmanager.yml", map[string]string{
+		"127.0.0.1:9871": s.actuator, "/run/laxity-secrets/webhook-token": token,
+	})
 	start(t, alertmanagerProgram, "--config.file="+am, "--web.listen-address="+s.alertmanager,
 		"--cluster.listen-address=", "--storage.path="+t.TempDir()).ready(t, s.alertmanager)
 	configure(t, dir, "targets/exporters.yml", map[string]string{"127.0.0.1:9870": s.exporter})
@@ -63,7 +74,7 @@ func startStack(t *testing.T) *stack {
 		"127.0.0.1:9090": s.prometheus, "127.0.0.1:9093": s.alertmanager, "../rules": rules,
 	})
 	start(t, prometheusProgram, "--config.file="+config, "--web.listen-address="+s.prometheus,
-		"--storage.tsdb.path="+t.TempDir(), "--rules.alert.resend-delay=5s").ready(t, s.prometheus)
+		"--storage.tsdb.path="+t.TempDir(), "--rules.alert.resend-delay=5s", "--enable-feature=native-histograms").ready(t, s.prometheus)
 	if s.query, err = prom.NewClient("http://"+s.prometheus, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -174,12 +185,21 @@ func TestContentionIsPausedByWayOfTheAlertAndUnpausedAtTheEnd(t *testing.T) {
 		}
 		return nil
 	})
-	v, err := s.query.Query(t.Context(), `ALERTS{alertname="GPUContention",alertstate="firing",node="local",action="arbitrate"}`, time.Time{})
-	if err != nil || len(v) != 1 {
-		t.Errorf("the alert does not fire while a task is paused: %v, %v", v, err)
-	}
+	until(t, "the alert fires while a task is paused", func(ctx context.Context) error {
+		v, err := s.query.Query(ctx, `ALERTS{alertname="GPUContention",alertstate="firing",node="local",action="arbitrate"}`, time.Time{})
+		if err != nil || len(v) != 1 {
+			return fmt.Errorf("%v, %w", v, err)
+		}
+		return nil
+	})
 
+	// Several times: on a busy machine a scrape may take longer than it may, and what
+	// it would have told is absent for a moment.
 	during := unanswered(t, s)
+	for range 5 {
+		again := unanswered(t, s)
+		maps.DeleteFunc(during, func(q dashboards.Query, _ bool) bool { return !again[q] })
+	}
 
 	await(t, others, "die")
 	await(t, actions, "unpause")
@@ -287,8 +307,19 @@ func unanswered(t *testing.T, s *stack) map[dashboards.Query]bool {
 			if err != nil {
 				t.Errorf("%s: %s: %v", file, q.Panel, err)
 			}
-			if len(v) == 0 {
+			if strings.Contains(q.Expr, "laxity_actuator_memory_") {
+				continue // nobody guards memory in this run: it parsed, that is all
+			}
+			// The first task of a container begins the series of its histograms, which have
+			// a rate from the second one on: NaN until then.
+			first := strings.Contains(q.Expr, "(gpu_task_")
+			if !slices.ContainsFunc(v, func(s *model.Sample) bool { return first || !math.IsNaN(float64(s.Value)) }) {
 				empty[q] = true
+			}
+			for label := range strings.FieldsSeq(q.Linked) {
+				if len(v) > 0 && v[0].Metric[model.LabelName(label)] == "" {
+					t.Errorf("%s: %s: the answer has no label %s for its link: %s", q.File, q.Panel, label, v[0].Metric)
+				}
 			}
 		}
 	}

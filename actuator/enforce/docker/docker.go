@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -52,7 +53,10 @@ type Options struct {
 }
 
 // Enforcer implements enforce.Enforcer.
-type Enforcer struct{ o Options }
+type Enforcer struct {
+	o     Options
+	calls atomic.Uint64
+}
 
 var _ enforce.Enforcer = (*Enforcer)(nil)
 
@@ -260,7 +264,11 @@ func (e *Enforcer) retry(ctx context.Context, try func() (done bool, err error))
 	}
 }
 
+// Calls implements enforce.Enforcer.
+func (e *Enforcer) Calls() uint64 { return e.calls.Load() }
+
 func (e *Enforcer) call(ctx context.Context, id string, f func(context.Context, string) error) error {
+	e.calls.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, e.o.CallTimeout)
 	defer cancel()
 	return f(ctx, id)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
@@ -115,7 +116,7 @@ func (g *Gate) look(fresh []Target) {
 		g.watchStarts(t.PID)
 	}
 	// After watchStarts, so that no start falls in between.
-	for pid := range loaded(g.o.Proc) {
+	for pid := range proc.Loaded(g.o.Proc) {
 		id, in, err := g.o.Container(pid)
 		if err != nil || !in || !slices.ContainsFunc(fresh, func(t Target) bool { return t.ID == id }) {
 			continue
@@ -275,8 +276,18 @@ func (g *Gate) settle(p *process, at time.Time) {
 		g.note(err)
 		return
 	}
+	g.took(at.Sub(p.since))
 	g.enter(p, plan.Finishing, at)
 	g.rest(p.of)
+}
+
+// took takes note of the length of a turn.
+func (g *Gate) took(d time.Duration) {
+	const weight = 4 // of what was before, to one
+	if g.turn == 0 {
+		g.turn = d
+	}
+	g.turn = (weight*g.turn + d) / (weight + 1)
 }
 
 // rest ends the admission of a container of whose processes none computes.

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,18 +33,40 @@ type house struct {
 	engine *client.Client
 	gpu    *simtest.Server
 	image  string
+	begin  string // folder of the file for which the workload waits
 }
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{T: t, engine: simtest.Docker(t)}
+	h := &house{T: t, engine: simtest.Docker(t), begin: t.TempDir()}
 	h.image = simtest.Image(t, h.engine)
 	h.gpu = simtest.Start(t, sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(20)}}})
 	return h
 }
 
-// matmul is the workload with a short task.
-func (h *house) matmul() string { return "/matmul --n 512 --kernels 1 --host-seconds 0.3" }
+// matmul is the workload with a short task, which begins when it is told to. Its
+// host phase is long enough to put probes on it, on a busy machine too.
+func (h *house) matmul() string { return "/matmul --n 512 --kernels 1 --host-seconds 1" }
+
+// tell lets the workload begin, once the gate looks out for what the container
+// does.
+func (h *house) tell(id string, views func() map[string]gate.View) {
+	h.Helper()
+	h.await("the gate has looked for its processes", func() bool { v, known := views()[id]; return known && !v.Looking })
+	file := filepath.Join(h.begin, "at")
+	if err := errors.Join(os.WriteFile(file+".new", []byte("0\n"), 0o644), os.Rename(file+".new", file)); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *house) await(what string, ok func() bool) {
+	h.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.Fatal("waited in vain until", what)
+		}
+	}
+}
 
 // script runs a script in a container that borrows the host's shells.
 func (h *house) script(shell ...string) string {
@@ -51,6 +74,7 @@ func (h *house) script(shell ...string) string {
 	mounts := []mount.Mount{
 		{Type: mount.TypeBind, Source: filepath.Dir(h.gpu.Socket), Target: "/run/laxity-sim"},
 		{Type: mount.TypeBind, Source: simtest.Library(h.T), Target: "/laxity/lib", ReadOnly: true},
+		{Type: mount.TypeBind, Source: h.begin, Target: "/laxity/begin", ReadOnly: true},
 	}
 	for _, folder := range []string{"/usr", "/lib", "/lib64", "/bin"} {
 		if _, err := os.Stat(folder); err == nil {
@@ -59,7 +83,7 @@ func (h *house) script(shell ...string) string {
 	}
 	made, err := h.engine.ContainerCreate(h.Context(), &container.Config{
 		Image: h.image, Entrypoint: shell,
-		Env: []string{cuda.EnvSocket + "=/run/laxity-sim/" + filepath.Base(h.gpu.Socket), "LD_LIBRARY_PATH=/laxity/lib", "PATH=/usr/bin:/bin"},
+		Env: []string{cuda.EnvSocket + "=/run/laxity-sim/" + filepath.Base(h.gpu.Socket), "LD_LIBRARY_PATH=/laxity/lib", "LAXITY_BEGIN=/laxity/begin/at", "PATH=/usr/bin:/bin"},
 	}, &container.HostConfig{Mounts: mounts, NetworkMode: "none"}, nil, nil, "laxity-test-"+strconv.FormatInt(time.Now().UnixNano(), 36))
 	if err != nil {
 		h.Fatal(err)
@@ -132,10 +156,13 @@ func TestTenantContinuesItself(t *testing.T) {
 		t.Skip(err)
 	}
 	id := h.script("/bin/sh", "-c", h.matmul()+` & pid=$!
-while kill -0 $pid; do kill -CONT $pid; sleep 0.001; done 2>/dev/null; wait $pid; echo code $?`)
+while kill -CONT $pid; do echo sent; sleep 0.001; done 2>/dev/null; wait $pid; echo code $?`)
 	r.Arbitrate([]gate.Target{h.target(id)})
+	h.tell(id, r.View)
 	r.phase(t, id, plan.Waiting)
-	time.Sleep(500 * time.Millisecond) // some hundred signals
+	sent := func() int { return strings.Count(h.output(id), "sent\n") }
+	before := sent()
+	h.await("it has continued itself 100 times", func() bool { return sent() >= before+100 })
 	if out := h.output(id); strings.Contains(out, "kernels_end") {
 		t.Errorf("its kernel ran without admission:\n%s", out)
 	}
@@ -151,6 +178,7 @@ func TestShellWithJobControl(t *testing.T) {
 	h, r := newHouse(t), start(t, inContainers)
 	id := h.script("/bin/bash", "-c", "set -m; "+h.matmul()+"; echo code $?")
 	r.Arbitrate([]gate.Target{h.target(id)})
+	h.tell(id, r.View)
 	v := r.await(t, id, "an obstacle", func(v gate.View) bool { return v.Obstacle != "" })
 	if v.Phase != "" || !strings.Contains(v.Obstacle, "job control") {
 		t.Errorf("%+v", v)
@@ -168,6 +196,7 @@ func TestParentEndsWhileHeld(t *testing.T) {
 	h, r := newHouse(t), start(t, inContainers)
 	id := h.script("/bin/sh", "-c", `setsid sh -c '`+h.matmul()+`; true' & sleep 60`)
 	r.Arbitrate([]gate.Target{h.target(id)})
+	h.tell(id, r.View)
 	v := r.phase(t, id, plan.Waiting)
 	parent := parentOf(t, v.PIDs[0])
 	if err := syscall.Kill(parent, syscall.SIGKILL); err != nil {
@@ -181,11 +210,7 @@ func TestParentEndsWhileHeld(t *testing.T) {
 	}
 	r.admit(t, id)
 	r.phase(t, id, plan.Finishing)
-	for deadline := time.Now().Add(patience); !strings.Contains(h.output(id), `"exit"`); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not get to its end:", h.output(id))
-		}
-	}
+	h.await("it got to its end", func() bool { return strings.Contains(h.output(id), `"exit"`) })
 }
 
 func parentOf(t *testing.T, pid int) int {
@@ -201,6 +226,15 @@ func parentOf(t *testing.T, pid int) int {
 		t.Fatal(state, err)
 	}
 	return parent
+}
+
+func view(t *testing.T, e *gate.Enforcer) map[string]gate.View {
+	t.Helper()
+	g, err := e.Gate()
+	if g == nil {
+		t.Fatal(err)
+	}
+	return g.View()
 }
 
 // Who waits for more than a moment is paused, is unpaused early when it is soon
@@ -231,20 +265,20 @@ func TestParked(t *testing.T) {
 	id, other := h.script("/bin/sh", "-c", h.matmul()), "another"
 	e.Cover([]gate.Target{h.target(id)})
 	e.Line(nil, map[string][]string{"gpu": {other, id}})
-	await := func(what string, ok func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("waited in vain until", what)
-			}
-		}
-	}
-	await("it is paused", func() bool { return h.paused(id) })
+	h.tell(id, func() map[string]gate.View { return view(t, e) })
+	h.await("it is paused", func() bool { return h.paused(id) })
 	if _, recorded, err := j.Get(id); !recorded || err != nil {
 		t.Fatal("not on record:", err)
 	}
+	if err := e.ToLaunch(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if v := view(t, e)[id]; v.Phase != plan.Waiting || v.Admitted {
+		t.Fatalf("undoing the pause let it launch: %+v", v)
+	}
+	h.await("it is paused again", func() bool { return h.paused(id) })
 	e.Line(map[string][]string{"gpu": {other}}, map[string][]string{"gpu": {id}})
-	await("it is unpaused", func() bool { return !h.paused(id) })
+	h.await("it is unpaused", func() bool { return !h.paused(id) })
 	if p, _ := e.Phases(); p[id] != plan.Waiting {
 		t.Fatalf("it does not stand at the gate: %v", p)
 	}
@@ -252,5 +286,5 @@ func TestParked(t *testing.T) {
 	if code, out := h.ended(id); code != 0 {
 		t.Errorf("code %d:\n%s", code, out)
 	}
-	await("it is off the record", func() bool { _, recorded, err := j.Get(id); return !recorded && err == nil })
+	h.await("it is off the record", func() bool { _, recorded, err := j.Get(id); return !recorded && err == nil })
 }

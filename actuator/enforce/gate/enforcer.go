@@ -25,11 +25,13 @@ type EnforcerOptions struct {
 	// Required makes Open fail where this machine cannot gate; else it works
 	// without a gate there.
 	Required bool
-	// Moment is how long a container waits before it is paused; 100 ms by default.
+	// Moment is how long a container waits before it is paused; 30 ms by default.
 	Moment time.Duration
-	// Ahead is how many of those that wait for a GPU are kept unpaused, so that
-	// letting go never waits for the engine; 2 by default.
+	// Ahead is how many of those that wait for a GPU are kept unpaused at least, so
+	// that letting go never waits for the engine; 2 by default. Where turns are
+	// short, as many are as come in turn within Soon; 500 ms by default.
 	Ahead int
+	Soon  time.Duration
 	// Lease is how long the gate stays shut after Cover was last called; 5 s by
 	// default. Longest is the longest pause; 10 min by default.
 	Lease, Longest time.Duration
@@ -61,7 +63,8 @@ func NewEnforcer(o EnforcerOptions) *Enforcer {
 			*d = to
 		}
 	}
-	def(&o.Moment, 100*time.Millisecond)
+	def(&o.Moment, 30*time.Millisecond)
+	def(&o.Soon, 500*time.Millisecond)
 	def(&o.Lease, 5*time.Second)
 	def(&o.Longest, 10*time.Minute)
 	if o.Ahead <= 0 {
@@ -220,6 +223,14 @@ func (e *Enforcer) Unpause(ctx context.Context, id string) error {
 	return e.unpark(ctx, id)
 }
 
+// ToLaunch undoes our pause of a container, which goes on up to its next launch.
+func (e *Enforcer) ToLaunch(ctx context.Context, id string) error {
+	if _, _, ok := e.gated(id); !ok {
+		return e.Unpause(ctx, id) // nothing would stop it: the next plan decides anew
+	}
+	return e.unpark(ctx, id)
+}
+
 // Phases says what the containers that the gate sees do, and gives a channel that
 // is closed by the next change.
 func (e *Enforcer) Phases() (map[string]plan.Phase, <-chan struct{}) {
@@ -258,6 +269,8 @@ func (e *Enforcer) Line(admitted, waiting map[string][]string) {
 	if g == nil {
 		return
 	}
+	view := g.View()
+	ahead := e.ahead(max(g.Turn(), underWay(view, time.Now())))
 	may, next, known := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, ids := range admitted {
 		for _, id := range ids {
@@ -267,13 +280,13 @@ func (e *Enforcer) Line(admitted, waiting map[string][]string) {
 	for _, ids := range waiting {
 		for i, id := range ids {
 			delete(may, id) // on several GPUs: on all of them at once, or not at all
-			next[id], known[id] = next[id] || i < e.o.Ahead, true
+			next[id], known[id] = next[id] || i < ahead, true
 		}
 	}
 	e.mu.Lock()
 	e.admitted, e.next, e.known = may, next, known
 	e.mu.Unlock()
-	for id, v := range g.View() {
+	for id, v := range view {
 		switch {
 		case may[id] && !v.Admitted:
 			e.note(id, g.Admit(id))
@@ -281,6 +294,24 @@ func (e *Enforcer) Line(admitted, waiting map[string][]string) {
 			e.note(id, g.Shut(id))
 		}
 	}
+}
+
+// ahead is how many of a line are kept unpaused when turns last so long.
+func (e *Enforcer) ahead(turn time.Duration) int {
+	if turn <= 0 {
+		return e.o.Ahead // nothing is known yet
+	}
+	return max(e.o.Ahead, int(e.o.Soon/turn))
+}
+
+// underWay is how long the longest turn under way has lasted.
+func underWay(view map[string]View, now time.Time) (longest time.Duration) {
+	for _, v := range view {
+		if v.Phase == plan.Computing {
+			longest = max(longest, now.Sub(v.Since))
+		}
+	}
+	return longest
 }
 
 func (e *Enforcer) note(id string, err error) {

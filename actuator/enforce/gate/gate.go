@@ -39,6 +39,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
@@ -77,7 +78,7 @@ type Gate struct {
 	o       Options
 	kernel  *cudaprobe.Gate
 	starts  *cudaprobe.Probe
-	exits   *exits
+	exits   *proc.Exits
 	changed chan struct{}
 
 	mu         sync.Mutex
@@ -86,6 +87,8 @@ type Gate struct {
 	waiting    map[string][]int // container not known yet → processes that called cuInit
 	looking    sync.WaitGroup
 	closed     bool
+	turn       time.Duration // moving average
+	released   []released
 }
 
 // ErrNotGated means that a container was not given to Arbitrate, or that one of
@@ -129,7 +132,7 @@ func New(o Options) (*Gate, error) {
 	if g.kernel, err = cudaprobe.NewGate(cudaprobe.GateOptions{Options: probes, Pins: o.Name}); err != nil {
 		return nil, errors.Join(err, g.starts.Close())
 	}
-	if g.exits, err = newExits(); err != nil {
+	if g.exits, err = proc.NewExits(); err != nil {
 		return nil, errors.Join(err, g.starts.Close(), g.kernel.Close())
 	}
 	g.watch(cudafile.Finder{Proc: o.Proc}.Host())
@@ -146,13 +149,14 @@ func (g *Gate) Weakness() error { return g.kernel.Weakness() }
 // Run takes the kernel's events until ctx ends. Then it lets everybody go.
 func (g *Gate) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
-	var failed [3]error
+	var failed [4]error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for i, loop := range []func() error{
-		func() error { return each(g.kernel.Next, g.onKernel) },
-		func() error { return each(g.starts.Next, g.onStart) },
-		func() error { return g.exits.run(g.onExit) },
+		func() error { return cudaprobe.Each(g.kernel.Next, g.onKernel) },
+		func() error { return cudaprobe.Each(g.starts.Next, g.onStart) },
+		func() error { return g.exits.Run(g.onExit) },
+		func() error { return g.lookAfter(ctx) },
 	} {
 		wait.Go(func() {
 			failed[i] = loop()
@@ -163,19 +167,6 @@ func (g *Gate) Run(ctx context.Context) error {
 	err := g.Close()
 	wait.Wait()
 	return errors.Join(append(failed[:], err)...)
-}
-
-func each(next func() (cudaprobe.Event, error), do func(cudaprobe.Event)) error {
-	for {
-		e, err := next()
-		if errors.Is(err, cudaprobe.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		do(e)
-	}
 }
 
 // Close opens the gate, continues everybody and takes the probes off, which takes
@@ -195,12 +186,21 @@ func (g *Gate) Close() error {
 	}
 	g.mu.Unlock()
 	g.looking.Wait()
+	g.verify(true)
 	return errors.Join(err, g.starts.Close(), g.kernel.Close(), g.exits.Close())
 }
 
 // Renew keeps the gate shut for this long from now. Whoever decides must call it
 // again and again: if it hangs, the gate opens.
 func (g *Gate) Renew(d time.Duration) error { return g.kernel.Renew(d) }
+
+// Turn is how long a turn lasts, from the first launch to the end of the GPU work,
+// as a moving average; 0 before the first one ended.
+func (g *Gate) Turn() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.turn
+}
 
 // Changed gets a value after View has changed.
 func (g *Gate) Changed() <-chan struct{} { return g.changed }

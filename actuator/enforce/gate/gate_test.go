@@ -194,6 +194,34 @@ func TestLoopKeepsItsTurn(t *testing.T) {
 	}
 }
 
+// A stop by the kernel that comes only after our SIGCONT is undone; one that comes
+// much later is somebody else's, and stays.
+func TestAStopThatComesLate(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, cudatest.Build(t), "a")
+	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
+	r.phase(t, "a", plan.Finishing)
+	called := p.Begin("cuLaunchKernel")
+	r.phase(t, "a", plan.Waiting)
+	r.admit(t, "a")
+	called()
+	if err := syscall.Kill(p.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.Call("cuCtxSynchronize") // it answers
+	time.Sleep(1200 * time.Millisecond)
+	if err := syscall.Kill(p.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/stat"); err != nil || !strings.Contains(string(stat), ") T ") {
+		t.Errorf("it runs again: %s %v", stat, err)
+	}
+	if err := syscall.Kill(p.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAskedToEndWhileHeld(t *testing.T) {
 	r := start(t, nil)
 	p := r.join(t, cudatest.Build(t), "a")

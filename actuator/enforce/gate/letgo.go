@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
@@ -76,7 +77,7 @@ func LetGo(ctx context.Context, o LetGoOptions) (continued int, err error) {
 // sweep continues those on record. One that was continued and does not look
 // stopped is taken off. How a process looks does not say that it need not be
 // continued: one that is frozen too looks frozen.
-func sweep(record *cudaprobe.Record, proc string, sent map[cudaprobe.HeldProcess]bool) (left int, err error) {
+func sweep(record *cudaprobe.Record, folder string, sent map[cudaprobe.HeldProcess]bool) (left int, err error) {
 	held, err := record.List()
 	for _, h := range held {
 		h.Since = time.Time{} // as a key: it is computed anew each time
@@ -85,9 +86,9 @@ func sweep(record *cudaprobe.Record, proc string, sent map[cudaprobe.HeldProcess
 			err = errors.Join(err, record.Forget(h.PID)) // gone
 			continue
 		}
-		s, ok := readStat(proc, h.PID)
+		s, ok := proc.ReadStat(folder, h.PID)
 		switch {
-		case !ok, !sameStart(h.Start, s.start), sent[h] && s.state != 'T':
+		case !ok, !sameStart(h.Start, s.Start), sent[h] && s.State != 'T':
 			err = errors.Join(err, record.Forget(h.PID))
 		default:
 			left++

@@ -30,7 +30,7 @@ const strayAfter = time.Second
 
 // follow parks and unparks, and passes on what the gate tells.
 func (e *Enforcer) follow(ctx context.Context, g *Gate, done <-chan struct{}) {
-	tick := time.NewTicker(min(e.o.Moment/4, 25*time.Millisecond))
+	tick := time.NewTicker(min(e.o.Moment/3, 25*time.Millisecond))
 	defer tick.Stop()
 	var parking sync.WaitGroup
 	defer parking.Wait()

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
@@ -34,6 +35,7 @@ func (g *Gate) enter(p *process, phase plan.Phase, at time.Time) {
 		return
 	}
 	p.phase, p.since = phase, at
+	g.o.Logger.Debug("launch gate: phase", "pid", p.pid, "container", p.of.id, "phase", string(phase), "at", at, "admitted", p.of.admitted)
 	g.tell()
 }
 
@@ -58,7 +60,7 @@ func (g *Gate) adopt(pid int, c *container, busy bool) {
 	if g.processes[pid] != p {
 		return
 	}
-	if ended(p.pidfd) || errors.Is(err, cudaprobe.ErrNotLoaded) || g.closed {
+	if proc.Ended(p.pidfd) || errors.Is(err, cudaprobe.ErrNotLoaded) || g.closed {
 		g.remove(p)
 		return
 	}
@@ -79,13 +81,14 @@ func (g *Gate) enlist(pid int, c *container, busy bool) *process {
 	// What is read of the PID is of the process behind the pidfd, if that is still
 	// alive afterwards.
 	id, in, err := g.o.Container(pid)
-	obstacle := obstacle(g.o.Proc, pid)
-	if err != nil || !in || id != c.id || ended(pidfd) || g.exits.add(pid, pidfd) != nil {
+	obstacle := proc.Obstacle(g.o.Proc, pid)
+	if err != nil || !in || id != c.id || proc.Ended(pidfd) || g.exits.Add(pid, pidfd) != nil {
 		_ = unix.Close(pidfd)
 		return nil
 	}
 	p := &process{pid: pid, pidfd: pidfd, of: c, phase: plan.Preparing, since: g.o.Now()}
 	g.processes[pid], c.processes[pid] = p, p
+	g.o.Logger.Debug("launch gate: found", "pid", pid, "container", c.id, "busy", busy, "admitted", c.admitted)
 	g.tell()
 	if obstacle != "" {
 		g.exclude(p, obstacle)
@@ -132,7 +135,7 @@ func (g *Gate) remove(p *process) {
 	p.of.left = g.o.Now()
 	g.kernel.Drop(p.pid)
 	g.letGo(p)
-	g.exits.remove(p.pidfd)
+	g.exits.Remove(p.pidfd)
 	_ = unix.Close(p.pidfd)
 	g.tell()
 }
@@ -148,6 +151,7 @@ func (g *Gate) letGo(p *process) {
 		return // it stays on record
 	}
 	g.note(g.kernel.Forget(p.pid))
+	g.release(p)
 }
 
 // note says what should not happen, and what nobody can do anything about.
@@ -219,15 +223,9 @@ func (g *Gate) onKernel(e cudaprobe.Event) {
 func (g *Gate) onExit(pid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p := g.processes[pid]; p != nil && ended(p.pidfd) {
+	if p := g.processes[pid]; p != nil && proc.Ended(p.pidfd) {
 		g.note(g.kernel.Forget(pid))
 		g.remove(p)
 		g.rest(p.of)
 	}
-}
-
-// ended reports whether the process behind a pidfd has ended.
-func ended(pidfd int) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
-	return err == nil && n > 0
 }

@@ -19,6 +19,9 @@ type Nodes struct {
 	Ranking placement.Method `json:"ranking,omitempty"`
 	// Summary is one line for people.
 	Summary string `json:"summary"`
+	// Partial: these are the first nodes of a large fleet, which a placement was
+	// decided on; GET /api/v1/nodes has all.
+	Partial bool `json:"partial,omitempty"`
 	// Nodes has the candidates first, the best one first.
 	Nodes []Node `json:"nodes"`
 }

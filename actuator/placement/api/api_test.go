@@ -26,8 +26,12 @@ type source struct {
 	err   error
 }
 
-func (s *source) Facts(context.Context, []string) ([]placement.Node, map[string]placer.Tenant, error) {
-	return s.nodes, nil, s.err
+func (s *source) Facts(context.Context, placer.Ask) (placer.Facts, error) {
+	return placer.Facts{Nodes: s.nodes}, s.err
+}
+
+func (s *source) Tenants(context.Context, map[string][]string) (map[string]placer.Tenant, map[string]bool, error) {
+	return nil, nil, s.err
 }
 
 func (s *source) Estimate(context.Context, string) (task.Seconds, error) { return 3, s.err }

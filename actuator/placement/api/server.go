@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -116,14 +117,18 @@ func (s *Server) place(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "ranking can be chosen with dry_run only: placements all follow that of the actuator (--ranking), or their promises would not add up")
 		return
 	}
-	entries, ranking, err := s.o.Placer.Place(r.Context(), req)
+	entries, judged, err := s.o.Placer.Place(r.Context(), req)
 	if err != nil {
 		s.failed(w, err)
 		return
 	}
-	out := Placed{Ranking: s.view(ranking, "")}
+	out := Placed{Ranking: s.view(judged.Ranking, "")}
+	if judged.Partial {
+		out.Ranking.Partial = true
+		out.Ranking.Summary = fmt.Sprintf("%s comes first of all nodes; the %d first were judged", entries[0].Node, len(judged.Ranking))
+	}
 	for _, e := range entries {
-		out.Placements = append(out.Placements, s.placement(e, ranking))
+		out.Placements = append(out.Placements, s.placement(e, judged.Ranking))
 	}
 	write(w, http.StatusCreated, out)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"slices"
-	"time"
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/ledger"
@@ -14,11 +12,17 @@ import (
 // job is one question or change. Its do runs alone, and sees what the jobs before
 // it did; if it fails it MUST have changed nothing.
 type job struct {
-	needsFacts bool
-	do         func(*view) error
-	err        error
-	done       bool // guarded by Placer.applying
+	// What facts it needs: those of these nodes, a short list for this request, or
+	// all; none of these is none.
+	nodes []string
+	wants *Request
+	all   bool
+	do    func(*view) error
+	err   error
+	done  bool // guarded by Placer.applying
 }
+
+func (j *job) needsFacts() bool { return j.all || j.wants != nil || len(j.nodes) > 0 }
 
 // apply carries the job out. Who finds others waiting carries theirs out too: so
 // there is one order of decisions, and one write for many.
@@ -45,20 +49,19 @@ func (p *Placer) run(ctx context.Context, batch []*job) {
 	// The facts serve others too: they must not fail because one client left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	v := &view{now: p.o.Now(), entries: map[string]ledger.Entry{}}
-	for _, e := range p.o.Ledger.List() {
-		v.entries[e.ID] = e
-	}
+	v := p.look()
+	v.ctx = ctx
+	p.expire(v)
 	var factsErr error
-	if slices.ContainsFunc(batch, func(j *job) bool { return j.needsFacts }) {
-		if err := v.read(ctx, p); err != nil {
-			factsErr = &SourceError{err}
+	if ask, any := p.askFor(batch); any {
+		v.named = ask.Nodes
+		if err := v.read(ask); err != nil {
+			factsErr = err
 		}
 	}
-	p.expire(v)
 	for _, j := range batch {
 		j.done = true
-		if j.needsFacts && factsErr != nil {
+		if j.needsFacts() && factsErr != nil {
 			j.err = factsErr
 			continue
 		}
@@ -73,234 +76,66 @@ func (p *Placer) run(ctx context.Context, batch []*job) {
 	}
 }
 
-// view is what the jobs of a batch see and change.
-type view struct {
-	now     time.Time
-	entries map[string]ledger.Entry
-	// nodes has the promises taken off; nil without facts.
-	nodes   []placement.Node
-	tenants map[string]Tenant
-	changed map[string]bool // by id: kept, or forgotten when no longer in entries
-}
+// shortest is how many nodes a short list has beside one for each container.
+const shortest = 8
 
-// read gets the facts and takes the promises off.
-func (v *view) read(ctx context.Context, p *Placer) error {
-	var ids []string
-	for _, e := range v.entries {
-		if e.Container != "" {
-			ids = append(ids, e.Container)
-		}
-	}
-	slices.Sort(ids)
-	nodes, tenants, err := p.o.Source.Facts(ctx, ids)
-	if err != nil {
-		return err
-	}
-	v.tenants = tenants
-	v.nodes = slices.Clone(nodes) // they are changed here, and may be shared
-	for i := range v.nodes {
-		v.nodes[i].GPUs = slices.Clone(v.nodes[i].GPUs)
-	}
-	p.confirm(v)
-	for _, e := range v.entries {
-		placement.Reserve(v.nodes, v.claim(e))
-	}
-	return nil
-}
+// longest is how many nodes are looked at for the best one; beyond, any will do.
+const longest = 512
 
-func (v *view) claim(e ledger.Entry) placement.Claim {
-	return e.Claim(v.tenants[e.Container].Memory[e.GPU])
-}
-
-// confirm looks which containers were seen, and which are gone.
-func (p *Placer) confirm(v *view) {
-	for id, e := range v.entries {
-		if e.Container == "" {
-			continue
-		}
-		t, known := v.tenants[e.Container]
+// askFor is what the jobs need to know, as one question; any is whether there is
+// one. Its short list is for the loosest of the requests.
+func (p *Placer) askFor(batch []*job) (ask Ask, any bool) {
+	limit := shortest
+	for _, j := range batch {
+		any = any || j.needsFacts()
+		ask.All = ask.All || j.all
+		ask.Nodes = append(ask.Nodes, j.nodes...)
 		switch {
-		case known && t.Tasks > 0 && e.State == ledger.Created:
-			e.State, e.Expires = ledger.Confirmed, time.Time{}
-			v.keep(e)
-			p.seen[id] = v.now
-		case known:
-			p.seen[id] = v.now
-		case p.seen[id].IsZero() && e.State == ledger.Created: // it has just been made
-		case p.lost(v, e):
-			p.o.Logger.Info("Placement ended with its container", "placement", id, "node", e.Node)
-			v.forget(id)
+		case j.wants == nil:
+		case j.wants.Node != "":
+			ask.Nodes = append(ask.Nodes, j.wants.Node)
+		case ask.List == nil:
+			ask.List = &List{Method: p.o.Method, For: j.wants.Request}
+			limit += max(j.wants.Count, 1)
+		default:
+			ask.List.For = placement.Loosest(ask.List.For, j.wants.Request)
+			limit += max(j.wants.Count, 1)
 		}
 	}
+	if ask.List != nil {
+		ask.List.Limit = min(limit, longest)
+	}
+	return ask, any
 }
 
-// lost reports whether a confirmed container is gone for good.
-func (p *Placer) lost(v *view, e ledger.Entry) bool {
-	i := slices.IndexFunc(v.nodes, func(n placement.Node) bool { return n.Name == e.Node })
-	last, ok := p.seen[e.ID]
-	if !ok || i < 0 || !v.nodes[i].Fresh { // not known now, or not at all
-		p.seen[e.ID] = v.now
-		return false
+// lists are the longer lists that one request is decided on when the first one
+// does not settle it, in their order.
+func (p *Placer) lists(req placement.Request) []List {
+	list := func(limit int, busy bool) List {
+		return List{Method: p.o.Method, For: req, Limit: limit, Busy: busy}
 	}
-	return v.now.Sub(last) >= grace
+	if p.o.Method == placement.Predictive {
+		return []List{list(longest/8, false), list(longest/8, true), list(longest, true)}
+	}
+	return []List{list(longest/8, false), list(longest, false)}
 }
 
-// expire ends the promises whose time is over. A created container that is known
-// keeps what it was promised: it may take its time until its first task.
-func (p *Placer) expire(v *view) {
-	for id, e := range v.entries {
-		if e.Expires.IsZero() || v.now.Before(e.Expires) {
-			continue
-		}
-		if e.State == ledger.Created {
-			// Without facts nobody knows whether it is there.
-			if last, ok := p.seen[id]; v.nodes == nil || ok && v.now.Sub(last) < grace {
-				continue
-			}
-		}
-		p.o.Logger.Warn("Placement expired", "placement", id, "node", e.Node, "state", e.State)
-		v.forget(id)
-	}
-	for id := range p.seen {
-		if _, ok := v.entries[id]; !ok {
-			delete(p.seen, id)
-		}
-	}
+// survey reads facts for a question that changes nothing, beside the decisions.
+func (p *Placer) survey(ctx context.Context, ask Ask) (*view, error) {
+	ctx, cancel := context.WithTimeout(ctx, thorough)
+	defer cancel()
+	v := p.look()
+	v.ctx = ctx
+	return v, v.read(ask)
 }
 
-func (v *view) keep(e ledger.Entry) {
-	v.entries[e.ID] = e
-	v.mark(e.ID)
-}
-
-// forget ends a promise; what it took is free for the jobs of the next batch,
-// which is soon enough.
-func (v *view) forget(id string) {
-	delete(v.entries, id)
-	v.mark(id)
-}
-
-func (v *view) mark(id string) {
-	if v.changed == nil {
-		v.changed = map[string]bool{}
+// look is a view without facts.
+func (p *Placer) look() *view {
+	v := &view{p: p, now: p.o.Now(), entries: map[string]ledger.Entry{}}
+	for _, e := range p.o.Ledger.List() {
+		v.entries[e.ID] = e
 	}
-	v.changed[id] = true
-}
-
-func (v *view) change() ledger.Change {
-	var c ledger.Change
-	for id := range v.changed {
-		if e, ok := v.entries[id]; ok {
-			c.Keep = append(c.Keep, e)
-		} else {
-			c.Forget = append(c.Forget, id)
-		}
-	}
-	return c
-}
-
-func (v *view) unknown(node string) error {
-	e := &UnknownNodeError{Node: node}
-	for _, n := range v.nodes {
-		e.Known = append(e.Known, n.Name)
-	}
-	return e
-}
-
-// place finds a GPU for each of the containers, or changes nothing.
-func (v *view) place(p *Placer, req Request) ([]ledger.Entry, placement.Ranking, error) {
-	count := max(req.Count, 1)
-	var placed []ledger.Entry
-	var first placement.Ranking
-	fail := func(err error) ([]ledger.Entry, placement.Ranking, error) {
-		for _, e := range placed {
-			unreserve(v.nodes, e)
-		}
-		return nil, first, err
-	}
-	for range count {
-		r := p.o.Method.Rank(v.nodes, req.Request, v.now)
-		if first == nil {
-			first = r
-			if req.Node != "" && len(r) == 0 {
-				return fail(v.unknown(req.Node))
-			}
-		}
-		best, ok := r.Best()
-		if !ok {
-			if largest, _ := placement.Largest(v.nodes); largest > 0 && req.GPUMemory > largest {
-				return fail(&TooLargeError{Need: req.GPUMemory, Largest: largest})
-			}
-			return fail(&NoRoomError{Ranking: r, Placed: len(placed), Count: count})
-		}
-		e := ledger.Entry{
-			ID: p.o.NewID(), Node: best.Node.Name, GPU: best.GPU, Memory: req.GPUMemory,
-			Deadline: req.Deadline, Estimate: req.Estimate, Image: req.Image,
-			State: ledger.Assumed, Made: v.now, Expires: v.now.Add(p.o.TTL),
-		}
-		placed = append(placed, e)
-		placement.Reserve(v.nodes, e.Claim(0))
-	}
-	for _, e := range placed {
-		v.keep(e)
-	}
-	return placed, first, nil
-}
-
-// check judges a promise as if it were asked for now.
-func (v *view) check(p *Placer, id string) (ledger.Entry, error) {
-	e, ok := v.entries[id]
-	if !ok {
-		return ledger.Entry{}, ErrNotFound
-	}
-	if e.State != ledger.Assumed {
-		return e, nil
-	}
-	unreserve(v.nodes, e)
-	req := placement.Request{Deadline: e.Deadline, GPUMemory: e.Memory, Estimate: e.Estimate, Node: e.Node}
-	r := p.o.Method.Rank(onlyGPU(v.nodes, e), req, v.now)
-	if _, ok := r.Best(); !ok {
-		v.forget(id)
-		return ledger.Entry{}, &NoRoomError{Ranking: r, Count: 1}
-	}
-	placement.Reserve(v.nodes, e.Claim(0))
-	e.Expires = v.now.Add(p.o.TTL)
-	v.keep(e)
-	return e, nil
-}
-
-// onlyGPU is the node of the promise, with the GPU of the promise alone.
-func onlyGPU(nodes []placement.Node, e ledger.Entry) []placement.Node {
-	i := slices.IndexFunc(nodes, func(n placement.Node) bool { return n.Name == e.Node })
-	if i < 0 {
-		return nil
-	}
-	n := nodes[i]
-	n.GPUs = slices.DeleteFunc(slices.Clone(n.GPUs), func(g placement.GPU) bool { return g.UUID != e.GPU })
-	return []placement.Node{n}
-}
-
-// unreserve gives back what Reserve took for an entry without a container.
-func unreserve(nodes []placement.Node, e ledger.Entry) {
-	c := e.Claim(0)
-	for i := range nodes {
-		if nodes[i].Name != c.Node {
-			continue
-		}
-		for j := range nodes[i].GPUs {
-			g := &nodes[i].GPUs[j]
-			if g.UUID != c.GPU {
-				continue
-			}
-			g.Reserved -= c.Memory
-			g.Promised--
-			if c.Work != nil {
-				if k := slices.Index(g.Work, *c.Work); k >= 0 {
-					g.Work = slices.Delete(slices.Clone(g.Work), k, k+1)
-				}
-			}
-		}
-	}
+	return v
 }
 
 func randomID() string {

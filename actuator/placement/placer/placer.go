@@ -16,27 +16,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/ledger"
-	"github.com/laxity/laxity/exporter/task"
 )
-
-// Tenant is what the facts show of a container.
-type Tenant struct {
-	// Memory is what it holds, bytes, by GPU.
-	Memory map[string]uint64
-	// Tasks counts its unfinished tasks.
-	Tasks int
-}
-
-// Source is where the facts come from.
-type Source interface {
-	// Facts returns the nodes, in the order of their names, and those of these
-	// containers (by id) that are known. Both MUST be of one moment: what a
-	// container holds would else count twice, or never. It MUST return an error
-	// rather than a part.
-	Facts(ctx context.Context, ids []string) ([]placement.Node, map[string]Tenant, error)
-	// Estimate returns how long a task of this image takes; 0 is not known.
-	Estimate(ctx context.Context, image string) (task.Seconds, error)
-}
 
 // Defaults of Options.
 const (
@@ -44,8 +24,10 @@ const (
 	// grace is how long a confirmed container may be unknown on a node that
 	// answers: it is started anew, or the exporter is.
 	grace = 30 * time.Second
-	// patience bounds the questions that one decision asks of the source.
+	// patience bounds the questions that one decision asks of the source;
+	// thorough those of an explanation, which is about all nodes.
 	patience = 10 * time.Second
+	thorough = 20 * time.Second
 )
 
 // Options of a Placer. Source and Ledger are required.
@@ -76,6 +58,7 @@ type Placer struct {
 	applying sync.Mutex
 	// seen is when a container was last known, by promise; guarded by applying.
 	seen map[string]time.Time
+	turn int // of Settle
 }
 
 // New makes a Placer.
@@ -170,47 +153,75 @@ func (e *SourceError) Error() string { return "nothing can be placed now: " + e.
 // Unwrap implements errors.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// Place promises a GPU to each of the containers and returns the promises with
-// the ranking that led to the first. The errors are NoRoomError, UnknownNodeError,
-// TooLargeError and SourceError.
-func (p *Placer) Place(ctx context.Context, req Request) ([]ledger.Entry, placement.Ranking, error) {
-	if err := p.estimate(ctx, &req); err != nil {
-		return nil, nil, err
-	}
-	j := &job{needsFacts: true}
-	var placed []ledger.Entry
-	var ranking placement.Ranking
-	j.do = func(v *view) (err error) {
-		placed, ranking, err = v.place(p, req)
-		return err
-	}
-	if err := p.apply(ctx, j); err != nil {
-		return nil, ranking, err
-	}
-	return placed, ranking, nil
+// Judged is the ranking of the nodes that a decision was made on.
+type Judged struct {
+	placement.Ranking
+	// Partial: the fleet is large, and no other node comes before the first of
+	// these. Explain ranks all nodes.
+	Partial bool
 }
 
-// Explain ranks the nodes for the request, promises included, and promises
-// nothing. With a Method in the request, it ranks by that.
+// Place promises a GPU to each of the containers and returns the promises with
+// the ranking that led to the first. The errors are NoRoomError, UnknownNodeError,
+// TooLargeError and SourceError; a refusal is explained for every node.
+func (p *Placer) Place(ctx context.Context, req Request) (placed []ledger.Entry, judged Judged, err error) {
+	if err := p.estimate(ctx, &req); err != nil {
+		return nil, judged, err
+	}
+	decide := func(v *view) (err error) {
+		placed, judged, err = v.place(req)
+		return err
+	}
+	err = p.apply(ctx, &job{wants: &req, do: decide})
+	if errors.Is(err, errUnexplained) {
+		// The reasons take all facts, for which no other decision has to wait.
+		if judged.Ranking, err = p.refusal(ctx, req); err == nil {
+			// There is room after all. With all facts the decision is the last word.
+			err = p.apply(ctx, &job{all: true, do: decide})
+		}
+	}
+	return placed, judged, err
+}
+
+// refusal says why the request is refused; nil if, by all that is known now, it is
+// not.
+func (p *Placer) refusal(ctx context.Context, req Request) (placement.Ranking, error) {
+	v, err := p.survey(ctx, Ask{All: true})
+	if err != nil {
+		return nil, err
+	}
+	ranking := p.o.Method.Rank(v.nodes, req.Request, v.now)
+	if _, ok := ranking.Best(); ok {
+		return ranking, nil
+	}
+	return ranking, v.noRoom(req, ranking, 0)
+}
+
+// Explain ranks the nodes for the request, all or the one that it names, promises
+// included, and promises nothing. With a Method in the request, it ranks by that.
 func (p *Placer) Explain(ctx context.Context, req Request) (placement.Ranking, error) {
 	if err := p.estimate(ctx, &req); err != nil {
 		return nil, err
 	}
-	j := &job{needsFacts: true}
-	var ranking placement.Ranking
-	j.do = func(v *view) error {
-		m := p.o.Method
-		if req.Method != "" {
-			m = req.Method
-		}
-		ranking = m.Rank(v.nodes, req.Request, v.now)
-		if req.Node != "" && len(ranking) == 0 {
-			return v.unknown(req.Node)
-		}
-		return nil
+	m := p.o.Method
+	if req.Method != "" {
+		m = req.Method
 	}
-	err := p.apply(ctx, j)
-	return ranking, err
+	ask := Ask{All: req.Node == "", Nodes: []string{req.Node}}
+	for {
+		v, err := p.survey(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		ranking := m.Rank(v.nodes, req.Request, v.now)
+		switch {
+		case len(ranking) > 0 || ask.All && req.Node == "":
+			return ranking, nil
+		case ask.All:
+			return nil, v.unknown(req.Node)
+		}
+		ask = Ask{All: true} // for the names that are known
+	}
 }
 
 // Method is how the placer ranks.
@@ -219,10 +230,13 @@ func (p *Placer) Method() placement.Method { return p.o.Method }
 // Check asks again, right before the container is created, whether the promise
 // can be kept, and renews it. A NoRoomError means that it cannot: it is released.
 func (p *Placer) Check(ctx context.Context, id string) (ledger.Entry, error) {
-	j := &job{needsFacts: true}
-	var e ledger.Entry
+	e, ok := p.o.Ledger.Get(id)
+	if !ok {
+		return e, ErrNotFound
+	}
+	j := &job{nodes: []string{e.Node}}
 	j.do = func(v *view) (err error) {
-		e, err = v.check(p, id)
+		e, err = v.check(id)
 		return err
 	}
 	return e, p.apply(ctx, j)
@@ -259,8 +273,7 @@ func (p *Placer) Release(ctx context.Context, id string) error {
 // List returns the promises, oldest first.
 func (p *Placer) List() []ledger.Entry { return p.o.Ledger.List() }
 
-// Run confirms and ends promises as time goes on, until ctx ends. Decisions do
-// the same, so that they never wait for it.
+// Run confirms and ends promises as time goes on, until ctx ends.
 func (p *Placer) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -271,10 +284,7 @@ func (p *Placer) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if len(p.o.Ledger.List()) == 0 {
-			continue
-		}
-		err := p.apply(ctx, &job{needsFacts: true, do: func(*view) error { return nil }})
+		err := p.Settle(ctx)
 		if err != nil && !troubled && ctx.Err() == nil {
 			p.o.Logger.Warn("Placements cannot be confirmed", "err", err)
 		}

@@ -30,18 +30,79 @@ type world struct {
 	tenants map[string]placer.Tenant
 	err     error
 	history map[string]task.Seconds
+	// short: nodes are read by short lists.
+	short bool
+	asked []placer.Ask
 }
 
-func (w *world) Facts(_ context.Context, ids []string) ([]placement.Node, map[string]placer.Tenant, error) {
+func (w *world) Facts(_ context.Context, ask placer.Ask) (placer.Facts, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := map[string]placer.Tenant{}
-	for _, id := range ids {
-		if t, ok := w.tenants[id]; ok {
-			out[id] = t
+	w.asked = append(w.asked, ask)
+	f := placer.Facts{Nodes: w.nodes, Tenants: w.known(ask.Containers)}
+	if w.short && !ask.All {
+		f.Nodes, f.Rest = w.some(ask)
+	}
+	return f, w.err
+}
+
+// some does what a source does for a large fleet.
+func (w *world) some(ask placer.Ask) ([]placement.Node, *placement.Rest) {
+	rest := &placement.Rest{Free: math.MaxUint64}
+	names := map[string]bool{}
+	for _, name := range ask.Nodes {
+		names[name] = true
+	}
+	if l := ask.List; l != nil {
+		*rest = placement.Rest{For: l.For}
+		nodes, idle := w.nodes, l.Method == placement.Predictive && !l.Busy
+		if idle {
+			rest.For.Deadline, rest.For.Estimate = 0, 0
+			nodes = nil
+			for _, n := range w.nodes {
+				n.GPUs = slices.DeleteFunc(slices.Clone(n.GPUs), func(g placement.GPU) bool { return len(g.Work) > 0 })
+				nodes = append(nodes, n)
+			}
+		}
+		r := l.Method.Rank(nodes, rest.For, w.now)
+		r = slices.DeleteFunc(r, func(v placement.Verdict) bool { return !v.Candidate() })
+		full := len(r) >= l.Limit
+		r = r[:min(len(r), l.Limit)]
+		for _, v := range r {
+			names[v.Node.Name] = true
+		}
+		switch {
+		case !full:
+			rest.None, rest.Busy = !idle, l.Busy
+		case !l.Busy:
+			rest.Free = r[len(r)-1].Node.GPUs[0].MemoryFree
+		default:
+			rest.Busy, rest.Float, rest.Demand = true, task.Seconds(r[len(r)-1].Score), task.Seconds(r[len(r)-1].Load)
 		}
 	}
-	return w.nodes, out, w.err
+	return slices.DeleteFunc(slices.Clone(w.nodes), func(n placement.Node) bool { return !names[n.Name] }), rest
+}
+
+func (w *world) known(containers map[string][]string) map[string]placer.Tenant {
+	out := map[string]placer.Tenant{}
+	for _, ids := range containers {
+		for _, id := range ids {
+			if t, ok := w.tenants[id]; ok {
+				out[id] = t
+			}
+		}
+	}
+	return out
+}
+
+func (w *world) Tenants(_ context.Context, containers map[string][]string) (map[string]placer.Tenant, map[string]bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fresh := map[string]bool{}
+	for _, n := range w.nodes {
+		fresh[n.Name] = n.Fresh
+	}
+	return w.known(containers), fresh, w.err
 }
 
 func (w *world) Estimate(_ context.Context, image string) (task.Seconds, error) {
@@ -167,6 +228,9 @@ func TestALifeOfAPromise(t *testing.T) {
 	ctx := t.Context()
 	free := func() uint64 {
 		t.Helper()
+		if err := p.Settle(ctx); err != nil {
+			t.Fatal(err)
+		}
 		r, err := p.Explain(ctx, placer.Request{})
 		if err != nil {
 			t.Fatal(err)
@@ -224,7 +288,7 @@ func TestPromisesExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.pass(placer.DefaultTTL)
-	if _, err := p.Explain(ctx, placer.Request{}); err != nil {
+	if err := p.Settle(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if len(p.List()) != 0 {
@@ -337,6 +401,7 @@ func TestNothingIsPromisedTwice(t *testing.T) {
 			capacity[n.Name] = n.GPUs[0].MemoryFree
 		}
 		w, p := start(host, placement.Paper, nodes...)
+		w.short = rapid.Bool().Draw(rt, "short lists")
 		for range rapid.IntRange(1, 12).Draw(rt, "rounds") {
 			var all sync.WaitGroup
 			for range rapid.IntRange(1, 6).Draw(rt, "clients") {

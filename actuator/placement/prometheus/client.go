@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// DefaultTimeout bounds one query.
-const DefaultTimeout = 5 * time.Second
+// DefaultTimeout bounds one query; all facts of 10,000 nodes take seconds.
+const DefaultTimeout = 20 * time.Second
 
 // ErrPartial means that Prometheus answered with a warning: a part of the series
 // may be missing, and so a node.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/actuator/placement/prometheus"
 )
 
@@ -145,8 +146,9 @@ func TestFacts(t *testing.T) {
 			tenant("known", "c1", "", 1), tenant("memory", "c1", "0", 7), tenant("tasks", "c1", "", 2), tenant("known", "c2", "", 1),
 		}, nil
 	}))
-	nodes, tenants, err := source.Facts(t.Context(), []string{"c1", "c2"})
-	if err != nil || len(nodes) != 1 || len(nodes[0].GPUs) != 1 {
+	facts, err := source.Facts(t.Context(), placer.Ask{All: true, Containers: map[string][]string{"a": {"c1", "c2"}}})
+	nodes, tenants := facts.Nodes, facts.Tenants
+	if err != nil || facts.Rest != nil || len(nodes) != 1 || len(nodes[0].GPUs) != 1 {
 		t.Fatalf("%+v, %v", nodes, err)
 	}
 	if g := nodes[0].GPUs[0]; !g.Open || g.MemoryTotal != 80 || g.Index != 2 || g.Name != "H200" || len(g.Work) != 1 || g.Work[0].Left != 3 || g.Work[0].Due != 5 {
@@ -155,7 +157,7 @@ func TestFacts(t *testing.T) {
 	if len(tenants) != 2 || tenants["c1"].Memory["0"] != 7 || tenants["c1"].Tasks != 2 || tenants["c2"].Tasks != 0 {
 		t.Errorf("tenants = %+v", tenants)
 	}
-	if !strings.Contains(asked, `id=~"c1|c2"`) {
+	if !strings.Contains(asked, `gpu_container_info{node=~"a",id=~"c1|c2"}`) {
 		t.Errorf("asked %s", asked)
 	}
 	if e, err := source.Estimate(t.Context(), `a"b`); err != nil || e != 1 || !strings.Contains(asked, `{image="a\"b"}`) {

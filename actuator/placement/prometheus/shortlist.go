@@ -3,60 +3,110 @@ package prometheus
 import (
 	"context"
 	"fmt"
-	"regexp"
+	"math"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/exporter/task"
 )
 
-// DefaultShortlist is how many nodes Shortlist reads by default. Whoever holds
-// reservations asks for as many more as have some.
-const DefaultShortlist = 8
-
-// Shortlist returns what is known of the nodes that come first for this request,
-// at most limit (≤ 0: DefaultShortlist); none if no node can take it. It is the
-// query for a fleet: Prometheus orders the nodes, so that the facts of a few are
-// read instead of all (at 10,000 nodes 400 series instead of half a million). The nodes
-// are those that placement.Rank would put first; it, or whoever holds
-// reservations, decides among them. Why the others are refused needs Nodes.
-func (s *Source) Shortlist(ctx context.Context, req placement.Request, limit int) ([]placement.Node, error) {
-	if limit <= 0 {
-		limit = DefaultShortlist
-	}
-	best, err := s.querier.Query(ctx, ShortlistQuery(req, limit), time.Time{})
+// shortlist names the nodes that come first, and says what is known of the rest.
+// Prometheus orders the nodes, so that the facts of a few are read instead of all:
+// at 10,000 nodes 400 series instead of half a million. at is the moment for which
+// it holds; zero when no node can take it.
+func (s *Source) shortlist(ctx context.Context, l placer.List) (names []string, rest placement.Rest, at time.Time, err error) {
+	v, err := s.querier.Query(ctx, ListQuery(l), time.Time{})
 	if err != nil {
-		return nil, fmt.Errorf("placement: %w", err)
+		return nil, rest, at, fmt.Errorf("placement: %w", err)
 	}
-	if len(best) == 0 {
-		return nil, nil
+	for _, sample := range v {
+		names = append(names, string(sample.Metric["node"]))
+		at = sample.Timestamp.Time()
 	}
-	names := make([]string, len(best))
-	for i, sample := range best {
-		names[i] = regexp.QuoteMeta(string(sample.Metric["node"]))
-	}
-	of := `,node=~` + strconv.Quote(strings.Join(names, "|")) + `}`
-	// The same moment for both queries, or a node's order and its facts could be
-	// of two evaluations.
-	v, err := s.querier.Query(ctx, strings.TrimSuffix(Query, "}")+of, best[0].Timestamp.Time())
-	if err != nil {
-		return nil, fmt.Errorf("placement: %w", err)
-	}
-	return parse(v), nil
+	return names, restOf(l, v), at, nil
 }
 
-// ShortlistQuery is the instant query that names the first nodes for a request.
-// A person can type it. The score is the free memory of the best provisionable
-// GPU, so one comparison stands for both conditions.
-func ShortlistQuery(req placement.Request, limit int) string {
-	need := ` > 0`
-	if req.GPUMemory > 0 {
-		need = ` >= ` + strconv.FormatUint(req.GPUMemory, 10)
+// restOf says what a list leaves out: nothing, if it is not full.
+func restOf(l placer.List, v model.Vector) placement.Rest {
+	rest := placement.Rest{For: l.For}
+	full := len(v) >= l.Limit
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, s := range v {
+		least, most = min(least, float64(s.Value)), max(most, float64(s.Value))
 	}
-	q := `node:rank:score` + need
+	idle := l.Method == placement.Predictive && !l.Busy
+	switch {
+	case idle:
+		rest.For.Deadline, rest.For.Estimate = 0, 0 // the query does not compare them
+		if full {
+			rest.Free = bytes(least)
+		}
+	case !full:
+		rest.None, rest.Busy = true, l.Busy
+	case !l.Busy:
+		rest.Free = bytes(least)
+	case l.For.Deadline > 0:
+		rest.Busy, rest.Float = true, task.Seconds(least)
+	default:
+		rest.Busy, rest.Demand = true, task.Seconds(most)
+	}
+	return rest
+}
+
+// ListQuery is the instant query that names the first nodes for a request. A
+// person can type it.
+func ListQuery(l placer.List) string {
+	switch {
+	case l.Method != placement.Predictive:
+		return paperQuery(l.For, l.Limit)
+	case l.Busy:
+		return busyQuery(l.For, l.Limit)
+	default:
+		return fmt.Sprintf(`topk(%d, node:memory_idle:bytes%s)`, l.Limit, needs(l.For, ""))
+	}
+}
+
+// paperQuery is P2's master. The score is the free memory of the best
+// provisionable GPU, so one comparison stands for both conditions.
+func paperQuery(req placement.Request, limit int) string {
+	q := `node:rank:score` + needs(req, ` > 0`)
 	if req.Deadline > 0 {
-		q += ` and node:float:seconds > ` + strconv.FormatFloat(float64(req.Deadline), 'g', -1, 64)
+		q += ` and node:float:seconds > ` + number(req.Deadline)
 	}
 	return fmt.Sprintf(`topk(%d, %s)`, limit, q)
 }
+
+// busyQuery finds, among all GPUs that may be used, where the new task would end
+// with the most float, and without a deadline where there is the least work. The
+// lines are explained in rules/README.md.
+func busyQuery(req placement.Request, limit int) string {
+	usable := ` and node_gpu:open:bool == 1`
+	if req.GPUMemory > 0 {
+		usable += ` and node_gpu:memory_free:bytes` + needs(req, "")
+	}
+	if req.Deadline <= 0 {
+		return fmt.Sprintf(`bottomk(%d, min by (node) (node_gpu:demand:seconds%s unless on (node, gpu) node_gpu_container:slack:seconds < 0))`, limit, usable)
+	}
+	estimate := req.Estimate
+	if estimate <= 0 {
+		estimate = req.Deadline
+	}
+	return fmt.Sprintf(`topk(%[1]d, max by (node) (
+  %[2]s - %[3]s - (sum by (node, gpu) (node_gpu_container:work:seconds and node_gpu_container:due:seconds <= %[2]s) or 0 * node_gpu:demand:seconds) >= 0
+   %[4]s
+    unless on (node, gpu) node_gpu_container:slack:seconds < %[3]s * (node_gpu_container:due:seconds > bool %[2]s)
+))`, limit, number(req.Deadline), number(estimate), usable)
+}
+
+func needs(req placement.Request, otherwise string) string {
+	if req.GPUMemory == 0 {
+		return otherwise
+	}
+	return ` >= ` + strconv.FormatUint(req.GPUMemory, 10)
+}
+
+func number(s task.Seconds) string { return strconv.FormatFloat(float64(s), 'g', -1, 64) }

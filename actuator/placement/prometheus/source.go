@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -33,8 +34,17 @@ const Query = `{__name__=~"` +
 // ErrNoNodes means that Prometheus answers and knows no node.
 var ErrNoNodes = errors.New("prometheus has no node:… series")
 
-// Source reads nodes by way of a Querier. It implements placement.Source.
-type Source struct{ querier Querier }
+// Source reads nodes by way of a Querier. It implements placement.Source and
+// placer.Source.
+type Source struct {
+	querier Querier
+	// size is how many nodes there are, as far as is known.
+	size struct {
+		sync.Mutex
+		nodes int
+		at    time.Time
+	}
+}
 
 // NewSource makes a Source.
 func NewSource(q Querier) *Source { return &Source{querier: q} }

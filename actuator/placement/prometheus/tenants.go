@@ -3,43 +3,55 @@ package prometheus
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/common/model"
 
-	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/placer"
-	"github.com/laxity/laxity/exporter/task"
 )
 
-var _ placer.Source = (*Source)(nil)
+// tenantsQuery asks of containers, by node and id, whether they are known, what
+// they hold on each GPU and how many tasks they have. It is asked together with
+// Query, as one query, so that the answers are of one moment.
+const tenantsQuery = `label_replace(max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "known", "", "")
+or label_replace(node_gpu_container:memory_used:bytes{node=~%[1]s} * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "memory", "", "")
+or label_replace(sum by (node, container) (gpu_tasks{node=~%[1]s}) * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "tasks", "", "")`
 
-// tenantsQuery asks of containers, by id, whether they are known, what they hold
-// on each GPU and how many tasks they have. It is asked together with Query, as one
-// query, so that the answers are of one moment.
-const tenantsQuery = `label_replace(max by (node, container, id) (gpu_container_info{id=~%[1]q}), "fact", "known", "", "")
-or label_replace(node_gpu_container:memory_used:bytes * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{id=~%[1]q}), "fact", "memory", "", "")
-or label_replace(sum by (node, container) (gpu_tasks) * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{id=~%[1]q}), "fact", "tasks", "", "")`
-
-// Facts implements placer.Source.
-func (s *Source) Facts(ctx context.Context, ids []string) ([]placement.Node, map[string]placer.Tenant, error) {
-	expr := Query
-	if len(ids) > 0 {
-		quoted := make([]string, len(ids))
-		for i, id := range ids {
-			quoted[i] = regexp.QuoteMeta(id)
+// tenantsOn is tenantsQuery for those of the containers, ids by node, that are on
+// one of these nodes, nil for all; empty when there is none.
+func tenantsOn(names []string, containers map[string][]string) string {
+	var nodes, ids []string
+	for node, list := range containers {
+		if len(list) > 0 && (names == nil || slices.Contains(names, node)) {
+			nodes, ids = append(nodes, node), append(ids, list...)
 		}
-		expr += "\nor " + fmt.Sprintf(tenantsQuery, strings.Join(quoted, "|"))
 	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(tenantsQuery, anyOf(nodes), anyOf(ids))
+}
+
+// Tenants implements placer.Source.
+func (s *Source) Tenants(ctx context.Context, containers map[string][]string) (map[string]placer.Tenant, map[string]bool, error) {
+	expr := tenantsOn(nil, containers)
+	if expr == "" {
+		return nil, nil, nil
+	}
+	expr = `node:fresh:bool{node=~` + anyOf(slices.Collect(maps.Keys(containers))) + "}\nor " + expr
 	v, err := s.querier.Query(ctx, expr, time.Time{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("placement: %w", err)
 	}
-	nodes, err := known(v)
-	return nodes, tenants(v), err
+	fresh := map[string]bool{}
+	for _, sample := range v {
+		if sample.Metric[model.MetricNameLabel] == "node:fresh:bool" {
+			fresh[string(sample.Metric["node"])] = sample.Value == 1
+		}
+	}
+	return tenants(v), fresh, nil
 }
 
 // tenants reads the series that have the label fact.
@@ -63,17 +75,4 @@ func tenants(v model.Vector) map[string]placer.Tenant {
 		out[id] = t
 	}
 	return out
-}
-
-// Estimate implements placer.Source: the longest last task of the image's
-// containers, on any node.
-func (s *Source) Estimate(ctx context.Context, image string) (task.Seconds, error) {
-	v, err := s.querier.Query(ctx, `max(image:task_duration:seconds{image=`+strconv.Quote(image)+`})`, time.Time{})
-	if err != nil {
-		return 0, fmt.Errorf("placement: %w", err)
-	}
-	if len(v) == 0 {
-		return 0, nil
-	}
-	return max(0, task.Seconds(v[0].Value)), nil
 }

@@ -12,11 +12,14 @@
 #include <dlfcn.h>
 #include <getopt.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -163,10 +166,10 @@ static void load_driver(void) {
 // ---- options
 
 static struct {
-	long n, kernels, repeat, block, device, extra;
-	double host, gap, hold;
+	long n, kernels, repeat, block, device, extra, processes, runs, more, more_device;
+	double host, gap, hold, more_after;
 	int host_busy, sync_each, verify, init_only, context_only, primary, destroy;
-} opt = {.n = 4096, .kernels = 2, .repeat = 1, .block = 16};
+} opt = {.more_device = -1, .n = 4096, .kernels = 2, .repeat = 1, .block = 16, .processes = 1, .runs = 1};
 
 static const char usage[] =
 	"usage: matmul [options]\n"
@@ -182,6 +185,11 @@ static const char usage[] =
 	"  --device D        number of the GPU (0)\n"
 	"  --block B         threads per block: B×B, 1–32 (16)\n"
 	"  --alloc-extra M   hold M MiB more of GPU memory (0)\n"
+	"  --more M          then hold M MiB besides: ask every 0.1 s until they are there (0)\n"
+	"  --more-after S    seconds before it asks for them (0)\n"
+	"  --more-device D   number of the GPU that they are on (that of --device)\n"
+	"  --processes P     P processes, each with a context, do all of this (1)\n"
+	"  --runs R          R processes, one after another, do all of this; 0: for ever (1)\n"
 	"  --verify          check some elements of the result\n"
 	"  --primary         use the device's primary context, like the CUDA runtime\n"
 	"  --hold S          stay for S seconds after the last task, with the context (0)\n"
@@ -190,7 +198,10 @@ static const char usage[] =
 	"  --context-only    only create the context (and --alloc-extra, --hold)\n"
 	"  --help\n"
 	"\n"
-	"Events: start, init, context, then for each task host_begin, host_end, copyin_begin, copyin_end,\n"
+	"Environment: with LAXITY_BEGIN it waits for that file, which holds a moment in Unix seconds, and begins\n"
+	"LAXITY_AFTER seconds after that moment; so tasks begin on time however long their containers take to start.\n"
+	"\n"
+	"Events: start, init, context, holds, asks and has (--more), then for each task host_begin, host_end, copyin_begin, copyin_end,\n"
 	"launch (the first), kernels_end, copyout_begin, copyout_end, then exit; error when a call fails.\n"
 	"Exit status: 0 done, 1 a call failed or the result is wrong, 2 wrong usage.\n";
 
@@ -226,8 +237,10 @@ static void parse(int argc, char **argv) {
 		{"host-busy", 0, 0, 'b'},     {"repeat", 1, 0, 'r'},	  {"gap", 1, 0, 'g'},
 		{"sync-each", 0, 0, 'e'},     {"device", 1, 0, 'd'},	  {"block", 1, 0, 'B'},
 		{"alloc-extra", 1, 0, 'x'},   {"verify", 0, 0, 'v'},	  {"primary", 0, 0, 'p'},
+		{"more", 1, 0, 'm'},	      {"more-after", 1, 0, 'a'},	  {"more-device", 1, 0, 'M'},
 		{"hold", 1, 0, 'H'},	      {"destroy", 0, 0, 'D'},	  {"init-only", 0, 0, 'i'},
-		{"context-only", 0, 0, 'c'},  {"help", 0, 0, 'h'},	  {0, 0, 0, 0},
+		{"context-only", 0, 0, 'c'},  {"processes", 1, 0, 'P'},	  {"runs", 1, 0, 'R'},
+		{"help", 0, 0, 'h'},	      {0, 0, 0, 0},
 	};
 	int c, at = 0;
 	while ((c = getopt_long(argc, argv, "", longs, &at)) != -1) {
@@ -243,6 +256,11 @@ static void parse(int argc, char **argv) {
 		case 'd': opt.device = integer(name, optarg, 0, 1023); break;
 		case 'B': opt.block = integer(name, optarg, 1, 32); break;
 		case 'x': opt.extra = integer(name, optarg, 0, 1 << 20); break;
+		case 'm': opt.more = integer(name, optarg, 0, 1 << 20); break;
+		case 'a': opt.more_after = duration(name, optarg); break;
+		case 'M': opt.more_device = integer(name, optarg, 0, 1023); break;
+		case 'P': opt.processes = integer(name, optarg, 1, 4096); break;
+		case 'R': opt.runs = integer(name, optarg, 0, 1000000000); break;
 		case 'v': opt.verify = 1; break;
 		case 'p': opt.primary = 1; break;
 		case 'H': opt.hold = duration(name, optarg); break;
@@ -292,10 +310,9 @@ static double now_of(clockid_t clock) {
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-// spend uses up seconds in naps so short that a process which is frozen in
+// spend uses up seconds in naps, so short that a process which is frozen in
 // between has hardly moved on: what a nap took beyond its length is not counted.
-static void spend(double seconds, int busy) {
-	const double nap = 0.005;
+static void spend(double seconds, double nap, int busy) {
 	if (busy) {
 		double end = now_of(CLOCK_PROCESS_CPUTIME_ID) + seconds;
 		while (now_of(CLOCK_PROCESS_CPUTIME_ID) < end) {
@@ -304,7 +321,7 @@ static void spend(double seconds, int busy) {
 	}
 	while (seconds > 0) {
 		double want = fmin(seconds, nap), begin = now_of(CLOCK_MONOTONIC);
-		nanosleep(&(struct timespec){.tv_nsec = (long)(want * 1e9)}, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = (long)(want * 1e9)}, NULL); // below a second
 		seconds -= fmin(now_of(CLOCK_MONOTONIC) - begin, 2 * nap);
 	}
 }
@@ -335,6 +352,17 @@ static void verify(const float *c, unsigned n) {
 	}
 }
 
+// checksum is FNV-1a over all elements: equal inputs must give it bit by bit.
+static uint64_t checksum(const float *c, size_t count) {
+	uint64_t sum = 14695981039346656037u;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits;
+		memcpy(&bits, &c[i], sizeof bits);
+		sum = (sum ^ bits) * 1099511628211u;
+	}
+	return sum;
+}
+
 struct buffers {
 	float *a, *b, *c;
 	CUdeviceptr da, db, dc;
@@ -347,7 +375,7 @@ static void run_task(long number, CUfunction function, struct buffers *m, int co
 	event("host_begin", ",\"task\":%ld", number);
 	fill(m->a, n, 0);
 	fill(m->b, n, 5);
-	spend(opt.host - (now_of(CLOCK_MONOTONIC) - begin), opt.host_busy);
+	spend(opt.host - (now_of(CLOCK_MONOTONIC) - begin), 0.005, opt.host_busy);
 	event("host_end", ",\"task\":%ld", number);
 
 	event("copyin_begin", ",\"task\":%ld", number);
@@ -372,7 +400,8 @@ static void run_task(long number, CUfunction function, struct buffers *m, int co
 		return;
 	if (computes)
 		verify(m->c, n);
-	event("verified", ",\"task\":%ld,\"computed\":%s", number, computes ? "true" : "false");
+	event("verified", ",\"task\":%ld,\"computed\":%s,\"checksum\":\"%016llx\"", number, computes ? "true" : "false",
+	      computes ? (unsigned long long)checksum(m->c, (size_t)n * n) : 0ULL);
 }
 
 static void allocate(struct buffers *m) {
@@ -398,7 +427,7 @@ static void run_tasks(int computes) {
 	allocate(&m);
 	for (long i = 0; !opt.repeat || i < opt.repeat; i++) {
 		if (i > 0)
-			spend(opt.gap, 0);
+			spend(opt.gap, 0.005, 0);
 		run_task(i, function, &m, computes);
 	}
 	CHECK(cuMemFree_v2, m.da);
@@ -406,8 +435,113 @@ static void run_tasks(int computes) {
 	CHECK(cuMemFree_v2, m.dc);
 }
 
+// await_begin waits for the moment at which the program is told to begin.
+static void await_begin(void) {
+	const char *path = getenv("LAXITY_BEGIN"), *after = getenv("LAXITY_AFTER");
+	double at;
+	FILE *f;
+	if (!path)
+		return;
+	while (!(f = fopen(path, "r")))
+		nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+	if (fscanf(f, "%lf", &at) != 1)
+		fail_usage("%s holds no time", path);
+	fclose(f);
+	at += after ? duration("LAXITY_AFTER", after) : 0;
+	struct timespec t = {.tv_sec = (time_t)at, .tv_nsec = (long)((at - floor(at)) * 1e9)};
+	while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL)) {
+	}
+}
+
+static void reap(void) {
+	while (wait(NULL) > 0) {
+	}
+}
+
+// multiply makes the other processes. The first one waits for them at its end.
+static void multiply(void) {
+	for (long i = 1; i < opt.processes; i++) {
+		pid_t child = fork();
+		if (child < 0) {
+			perror("matmul: fork");
+			exit(1);
+		}
+		if (child == 0)
+			return;
+	}
+	if (opt.processes > 1)
+		atexit(reap);
+}
+
+static void quit(int signal) { _exit(128 + signal); }
+
+// run_again lets one process after another do the work, each a task of its own,
+// and returns in those. The one that starts them must end when it is asked to:
+// the kernel keeps signals without a handler from the first process of a
+// container. They end with it, and it ends when one of them fails.
+static void run_again(void) {
+	pid_t self = getpid();
+	if (opt.runs == 1)
+		return;
+	signal(SIGTERM, quit);
+	signal(SIGINT, quit);
+	for (long i = 0; !opt.runs || i < opt.runs; i++) {
+		int status;
+		pid_t child = fork();
+		if (child < 0) {
+			perror("matmul: fork");
+			exit(1);
+		}
+		if (child == 0) {
+			signal(SIGTERM, SIG_DFL);
+			signal(SIGINT, SIG_DFL);
+			if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != self)
+				_exit(1);
+			return;
+		}
+		while (waitpid(child, &status, 0) < 0) {
+		}
+		if (status)
+			exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	}
+	exit(0);
+}
+
+// ---- memory that is asked for until it is there (P5: a program that does not give up)
+
+static CUcontext more_context;
+
+// make_more makes the context on the other GPU, if there is another one.
+static void make_more(CUcontext context) {
+	CUdevice device;
+	if (opt.more_device < 0 || opt.more_device == opt.device) {
+		more_context = context;
+		return;
+	}
+	CHECK(cuDeviceGet, &device, (int)opt.more_device);
+	CHECK(cuCtxCreate_v2, &more_context, 0, device);
+	CHECK(cuCtxSetCurrent, context);
+}
+
+static void get_more(CUcontext context) {
+	CUdeviceptr more;
+	long refused = 0;
+	spend(opt.more_after, 0.05, 0);
+	CHECK(cuCtxSetCurrent, more_context);
+	event("asks", NULL);
+	while (cuMemAlloc_v2(&more, (size_t)opt.more << 20)) { // out of memory
+		refused++;
+		spend(0.1, 0.1, 0);
+	}
+	event("has", ",\"refused\":%ld", refused);
+	CHECK(cuCtxSetCurrent, context);
+}
+
 int main(int argc, char **argv) {
 	parse(argc, argv);
+	await_begin();
+	run_again();
+	multiply();
 	event("start", ",\"n\":%ld,\"kernels\":%ld", opt.n, opt.kernels);
 	load_driver();
 	event("init_begin", NULL);
@@ -427,8 +561,14 @@ int main(int argc, char **argv) {
 			CHECK(cuCtxCreate_v2, &context, 0, device);
 		}
 		event("context", ",\"gpu\":\"%s\"", name);
-		if (opt.extra)
+		if (opt.more)
+			make_more(context);
+		if (opt.extra) {
 			CHECK(cuMemAlloc_v2, &extra, (size_t)opt.extra << 20);
+			event("holds", NULL);
+		}
+		if (opt.more)
+			get_more(context);
 		if (!opt.context_only) // a simulated GPU's memory has no content to verify
 			run_tasks(strncmp(name, "Simulated", 9) != 0);
 		if (opt.destroy) {
@@ -439,7 +579,7 @@ int main(int argc, char **argv) {
 			event("destroyed", NULL);
 		}
 	}
-	spend(opt.hold, 0);
+	spend(opt.hold, 0.5, 0); // many may hold at once: they are to cost nothing
 	event("exit", NULL);
 	return 0;
 }

@@ -11,8 +11,9 @@ import (
 type faults struct {
 	driver   string // version
 	unloaded bool
-	loads    int           // how often a driver was loaded: a reader of an older one must start afresh
-	hung     chan struct{} // closed when reads may go on; nil when they do not hang
+	loads    int              // how often a driver was loaded: a reader of an older one must start afresh
+	hung     chan struct{}    // closed when reads may go on; nil when they do not hang
+	steps    map[string]error // what a step of the checkpoint API fails with
 }
 
 // HangReads makes every Read block, like a driver call that never returns, until

@@ -19,6 +19,9 @@
 //     in flight runs on, it stays listed and keeps its memory, as a driver keeps a
 //     context until it can be torn down. Then all of it is free.
 //   - Memory runs out with an error. Utilisation lags.
+//   - Processes can be locked, checkpointed, restored and unlocked as by the driver's
+//     checkpoint API, by their own threads: a frozen one hangs the call. A restore
+//     without room loses the process.
 //
 // Nothing is computed: memory on these cards has a size and no content.
 //
@@ -57,6 +60,8 @@ type GPU struct {
 	owners engine.Owner     // last one given
 	timer  *time.Timer      // fires at the next event of any unit; nil before the first
 	faults faults
+
+	casualties Casualties
 }
 
 // unit is what work runs on: a card without MIG, or one MIG instance.

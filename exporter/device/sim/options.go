@@ -32,6 +32,8 @@ type Options struct {
 	RiseLag      time.Duration // from a kernel's begin to a full reading; default 300 ms
 	FallLag      time.Duration // from the last kernel's end to a reading of 0; default 770 ms
 
+	Checkpoint CheckpointCost
+
 	Logger *slog.Logger // default: none
 }
 
@@ -104,6 +106,7 @@ func (o Options) withDefaults() Options {
 	set(&o.SamplePeriod, 200*time.Millisecond)
 	set(&o.RiseLag, 300*time.Millisecond)
 	set(&o.FallLag, 770*time.Millisecond)
+	o.Checkpoint = o.Checkpoint.withDefaults()
 	if o.Driver == "" {
 		o.Driver = "580.0-sim"
 	}

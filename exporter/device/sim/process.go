@@ -26,6 +26,14 @@ type Process struct {
 	refs     int // connections
 	exited   chan struct{}
 	contexts map[*unit]*gpuContext
+	copying  int // transfers under way
+
+	// Of the checkpoint API, see checkpoint.go.
+	state     CheckpointState
+	turn      chan struct{} // closed when calls may go on; nil: they may
+	stepping  bool          // a step is under way
+	restoring bool
+	agents    map[*agent]bool
 }
 
 // Attach makes pid a tenant, or returns the tenant that it already is. Each
@@ -66,6 +74,9 @@ func (p *Process) exit() {
 	default:
 	}
 	close(p.exited)
+	if p.restoring {
+		p.gpu.casualties.Killed++
+	}
 	if g.procs[p.pid] == p {
 		delete(g.procs, p.pid)
 	}
@@ -84,6 +95,10 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 func (p *Process) Open(ctx context.Context, i int) error {
 	g := p.gpu
 	g.mu.Lock()
+	if err := p.awaitTurn(); err != nil {
+		g.mu.Unlock()
+		return err
+	}
 	now := g.advance()
 	c, err := p.openLocked(i, now)
 	g.mu.Unlock()
@@ -230,11 +245,17 @@ func (p *Process) Copy(ctx context.Context, i int, dir Direction, bytes uint64) 
 			rate = u.speed.CopyOut
 		}
 		op = u.engine.Copy(now, c.owner, seconds(float64(bytes)/rate))
+		p.copying++
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	defer func() {
+		p.gpu.mu.Lock()
+		defer p.gpu.mu.Unlock()
+		p.copying--
+	}()
 	return p.await(ctx, op)
 }
 
@@ -260,6 +281,9 @@ func (p *Process) with(i int, f func(*unit, *gpuContext, time.Time) error) error
 	g := p.gpu
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := p.awaitTurn(); err != nil {
+		return err
+	}
 	u, err := g.unitAt(i)
 	if err != nil {
 		return err

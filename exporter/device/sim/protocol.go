@@ -18,6 +18,8 @@ import (
 //
 //	laxity-sim 1 tenant    → ok GPUS          number of GPUs that can be used
 //	laxity-sim 1 monitor   → ok
+//	laxity-sim 1 agent     → ok               then the server asks "turn", and the tenant's
+//	                                          thread answers "ok" as soon as it runs
 //
 // A monitor asks "read" and gets "ok JSON" (see wire.go). A tenant is the process
 // that the kernel names as the socket's peer, whatever it says; all connections
@@ -35,6 +37,15 @@ import (
 //	sync I NUMBER          → ok               kernels up to it have ended (blocks); 0: all
 //	query I NUMBER         → ok 0|1           1: they have ended
 //	copy I in|out BYTES    → ok               after all kernels before it (blocks)
+//
+// A tenant may use the checkpoint API on any other, by its PID as the server sees it. All
+// of these block, as the driver does:
+//
+//	state PID              → ok STATE         0 running, 1 locked, 2 checkpointed, 3 failed
+//	lock PID MILLISECONDS  → ok               0: no limit
+//	checkpoint PID         → ok
+//	restore PID            → ok
+//	unlock PID             → ok
 const (
 	greeting = "laxity-sim"
 	version  = "1"
@@ -60,6 +71,10 @@ func errorCode(err error) string {
 		{ErrInvalid, "invalid"},
 		{ErrLost, "lost"},
 		{ErrExited, "exited"},
+		{ErrNoProcess, "process"},
+		{ErrState, "state"},
+		{ErrNotReady, "ready"},
+		{ErrNotSupported, "support"},
 	} {
 		if errors.Is(err, c.err) {
 			return c.code
@@ -83,7 +98,7 @@ func answer(ctx context.Context, p *Process, line string) (string, error) {
 	}
 	i, err := strconv.Atoi(words[1])
 	if err != nil {
-		return "", fmt.Errorf("%w: GPU %.20q is not a number", errProtocol, words[1])
+		return "", fmt.Errorf("%w: %.20q is not a number", errProtocol, words[1])
 	}
 	return cmd.run(ctx, p, i, words[2:])
 }
@@ -111,6 +126,23 @@ var commands = map[string]command{
 	})},
 	"query": {1, withNumber(runQuery)},
 	"copy":  {2, runCopy},
+
+	"state": {0, func(_ context.Context, p *Process, pid int, _ []string) (string, error) {
+		state, err := p.gpu.CheckpointState(pid)
+		return strconv.Itoa(int(state)), err
+	}},
+	"lock": {1, withNumber(func(ctx context.Context, p *Process, pid int, ms uint64) (string, error) {
+		return "", p.gpu.Lock(ctx, pid, time.Duration(ms)*time.Millisecond)
+	})},
+	"checkpoint": {0, runStep((*GPU).Checkpoint)},
+	"restore":    {0, runStep((*GPU).Restore)},
+	"unlock":     {0, runStep((*GPU).Unlock)},
+}
+
+func runStep(f func(*GPU, context.Context, int) error) func(context.Context, *Process, int, []string) (string, error) {
+	return func(ctx context.Context, p *Process, pid int, _ []string) (string, error) {
+		return "", f(p.gpu, ctx, pid)
+	}
 }
 
 func runAlloc(_ context.Context, p *Process, i int, bytes uint64) (string, error) {

@@ -87,15 +87,17 @@ func (s *session) run(ctx context.Context) error {
 	words := strings.Fields(line)
 	switch {
 	case len(words) != 3 || words[0] != greeting:
-		err = fmt.Errorf("%w: the first line must be %q", errProtocol, greeting+" "+version+" tenant|monitor")
+		err = fmt.Errorf("%w: the first line must be %q", errProtocol, greeting+" "+version+" tenant|monitor|agent")
 	case words[1] != version:
 		err = fmt.Errorf("%w: version %.10q is not spoken here, %s is", errProtocol, words[1], version)
 	case words[2] == "tenant":
 		return s.tenant(ctx)
 	case words[2] == "monitor":
 		return s.monitor(ctx)
+	case words[2] == "agent":
+		return s.agent(ctx)
 	default:
-		err = fmt.Errorf("%w: neither tenant nor monitor: %.20q", errProtocol, words[2])
+		err = fmt.Errorf("%w: neither tenant, monitor nor agent: %.20q", errProtocol, words[2])
 	}
 	return errors.Join(err, s.reply("", err))
 }
@@ -109,6 +111,8 @@ func (s *session) tenant(ctx context.Context) error {
 	defer peer.Close()
 	p := s.gpu.Attach(peer.PID)
 	defer p.Detach()
+	// A call that waits for an unlock must not outlast the server.
+	defer context.AfterFunc(ctx, p.Exit)()
 
 	// A child may hold this connection open after its parent died: the end of
 	// the process counts, not that of the connection.
@@ -134,6 +138,46 @@ func (s *session) tenant(ctx context.Context) error {
 		}
 		if errors.Is(err, errProtocol) || errors.Is(err, ErrExited) {
 			return err
+		}
+	}
+}
+
+// agent asks the process at the other end to do what its own threads have to do.
+func (s *session) agent(ctx context.Context) error {
+	peer, err := peerOf(s.conn)
+	if err != nil {
+		return errors.Join(err, s.reply("", err))
+	}
+	defer peer.Close()
+	p := s.gpu.Attach(peer.PID)
+	defer p.Detach()
+	a := p.addAgent()
+	defer p.removeAgent(a)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		if peer.Wait(ctx) == nil {
+			p.Exit()
+			s.conn.Close()
+		}
+	}()
+	if err := s.reply("", nil); err != nil {
+		return err
+	}
+	for {
+		select {
+		case done := <-a.asked:
+			if _, err := io.WriteString(s.conn, "turn\n"); err != nil {
+				return err
+			}
+			if _, err := s.readLine(); err != nil {
+				return err
+			}
+			close(done)
+		case <-p.Exited():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

@@ -137,6 +137,9 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 		}
 		if p.open != nil {
 			m.place(p)
+			if p.open.State == task.Swapped {
+				m.updateState(p, now)
+			}
 			return
 		}
 		m.begin(p, now)
@@ -146,6 +149,8 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 	switch {
 	case o == nil:
 		p.seen = nil
+	case p.swapped(now):
+		m.updateState(p, now)
 	case o.restored:
 		// It left the list while nobody looked: that end was not seen.
 		if len(o.used) > 0 {

@@ -253,15 +253,47 @@ func (m *Machine) EngineDown(reason string) {
 	}
 }
 
-// Unfinished returns the processes that have an unfinished task.
-func (m *Machine) Unfinished() []sensor.Process {
-	var out []sensor.Process
+// youngFor is how long after a task began, or changed its state, it is likely to
+// change it again soon: the gate stops it at its first launch, or lets it go.
+const youngFor = 10 * time.Second
+
+// Look returns the processes with an unfinished task of which it is due to see
+// whether they are stopped: those that are, or that are young, at every call, the
+// others once in calm. It notes that they are looked at now.
+func (m *Machine) Look(now time.Time, calm time.Duration) []sensor.Process {
+	var due []sensor.Process
 	for _, p := range m.processes {
-		if p.open != nil {
-			out = append(out, p.Process)
+		if p.open != nil && (p.restless(now) || now.Sub(p.lookedAt) >= calm) {
+			p.lookedAt = now
+			due = append(due, p.Process)
 		}
 	}
-	return out
+	return due
+}
+
+// Restless reports whether Look finds a process that it returns at every call.
+func (m *Machine) Restless(now time.Time) bool {
+	for _, p := range m.processes {
+		if p.open != nil && p.restless(now) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *process) restless(now time.Time) bool {
+	return p.stopped || now.Sub(p.open.StateSince) < youngFor
+}
+
+// Unfinished counts the unfinished tasks.
+func (m *Machine) Unfinished() int {
+	n := 0
+	for _, p := range m.processes {
+		if p.open != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // Activity says what may happen soon; the tracker chooses its polling by it.

@@ -28,7 +28,12 @@ type process struct {
 	on       map[string]use
 	listedAt time.Time // the last reading that listed it
 	stopped  bool
-	gone     *task.Mark // it has exited, and waits for its container or a late event
+	lookedAt time.Time // when stopped was last read
+	// noticed: somebody says that it is being swapped off the GPU, or is off it; last
+	// at noticedAt.
+	noticed   bool
+	noticedAt time.Time
+	gone      *task.Mark // it has exited, and waits for its container or a late event
 	// exiting is when it began to exit, if that was told: its end, for the GPU
 	// computes nothing for it any more. closed: its last task ended so. The device
 	// goes on to list it until the driver has taken everything away.
@@ -219,6 +224,7 @@ func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 	life := task.SecondsOf(mark.Time.Sub(o.Start.Time))
 	o.HeldSeconds = min(o.HeldSeconds, life)
 	o.PausedSeconds = min(o.PausedSeconds, life-o.HeldSeconds)
+	o.SwappedSeconds = min(o.SwappedSeconds, life-o.HeldSeconds-o.PausedSeconds)
 	o.MemoryUsed = nil
 	if len(o.used) > 0 {
 		o.GPUs, o.GPUReason = nil, ""
@@ -248,7 +254,7 @@ func (m *Machine) tellBegan(o *openTask, uuid string) {
 	m.facts = append(m.facts, Fact{Kind: Began, Task: o.Task, GPU: uuid})
 }
 
-// updateState makes paused, held or running of what is known. Paused covers
+// updateState makes swapped, paused, held or running of what is known. Paused covers
 // held: a container that is frozen hides whether its process is also stopped.
 func (m *Machine) updateState(p *process, at time.Time) {
 	if p.open == nil {
@@ -263,6 +269,10 @@ func (m *Machine) updateState(p *process, at time.Time) {
 		want, at = task.Paused, b.pausedAt
 	case b == nil && p.open.State == task.Paused:
 		return // after a restart, before the engine has answered
+	}
+	// Swapped covers paused: what is off the GPU is frozen besides.
+	if p.swapped(at) {
+		want = task.Swapped
 	}
 	if p.open.State == want {
 		return
@@ -283,6 +293,8 @@ func (o *openTask) stay(at time.Time) {
 		o.HeldSeconds += d
 	case task.Paused:
 		o.PausedSeconds += d
+	case task.Swapped:
+		o.SwappedSeconds += d
 	}
 }
 

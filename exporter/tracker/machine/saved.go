@@ -143,4 +143,5 @@ func (m *Machine) restore(saved Saved, lastAlive time.Time, alive func(int, stri
 	p.open = o
 	p.listedAt = latest(lastAlive, o.Start.Time)
 	p.stopped = o.State == task.Held
+	p.noticed = o.State == task.Swapped // until the notices are read
 }

@@ -39,6 +39,22 @@ func TestKindOf(t *testing.T) {
 		"cuMemcpyDtoH_v2_ptds":         cudafile.Sync,
 		"cuMemcpyDtoHAsync_v2":         cudafile.AsyncCopy,
 		"cuMemcpyDtoHAsync_v2_ptsz":    cudafile.AsyncCopy,
+
+		"cuMemAlloc":                   cudafile.Alloc,
+		"cuMemAlloc_v2":                cudafile.Alloc,
+		"cuMemAllocPitch_v2":           cudafile.AllocPitch,
+		"cuMemAllocManaged":            cudafile.AllocManaged,
+		"cuMemAllocAsync":              cudafile.AllocPool,
+		"cuMemAllocAsync_ptsz":         cudafile.AllocPool,
+		"cuMemAllocFromPoolAsync_ptsz": cudafile.AllocPool,
+		"cuMemCreate":                  cudafile.MemCreate,
+		"cuArrayCreate_v2":             cudafile.Array,
+		"cuArray3DCreate_v2":           cudafile.Array3D,
+		"cuMipmappedArrayCreate":       cudafile.Mipmap,
+		"cuMemFree_v2":                 cudafile.Free,
+		"cuMemFreeAsync_ptsz":          cudafile.Free,
+		"cuMemGetInfo_v2":              cudafile.MemInfo,
+		"cuDeviceTotalMem_v2":          cudafile.TotalMem,
 	}
 	for name, kind := range want {
 		if got, ok := cudafile.KindOf(name); !ok || got != kind {
@@ -48,6 +64,7 @@ func TestKindOf(t *testing.T) {
 	for _, name := range []string{
 		"", "cuInit2", "xcuInit", "cuLaunchHostFunc", "cuGraphLaunchers", "cuCtxCreateFlags", "cuMemcpyDtoD_v2",
 		"cuMemcpyDtoHost", "cuStreamSynchronizeAll", "cuDevicePrimaryCtxGetState", "cuMemcpyHtoD_v2",
+		"cuMemAllocHost_v2", "cuMemFreeHost", "cuMemGetInfo", "cuDeviceTotalMem", "cuArrayGetDescriptor_v2", "cuMemPoolCreate",
 	} {
 		if kind, ok := cudafile.KindOf(name); ok {
 			t.Errorf("%q is taken for %v", name, kind)

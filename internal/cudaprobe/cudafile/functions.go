@@ -33,7 +33,22 @@ const (
 	Launch                  // a kernel or a graph is launched
 	Sync                    // returns once the GPU work before it is done
 	AsyncCopy               // copies to the host; waits for the GPU only if the target is not pinned
+
+	Alloc        // device memory; the size is the second argument
+	AllocPitch   // rows of device memory: width and height are the third and fourth argument
+	AllocManaged // memory that moves between host and GPU
+	AllocPool    // from a pool, in the order of a stream; the pool may hold the memory already
+	MemCreate    // physical memory, mapped later; the third argument says where it is
+	Array        // an array, by a descriptor of two dimensions
+	Array3D      // an array, by a descriptor of three dimensions
+	Mipmap       // an array and smaller copies of it
+	Free         // device memory is freed, or given back to its pool
+	MemInfo      // how much memory of the GPU is free, and how much there is
+	TotalMem     // how much memory a GPU has
 )
+
+// Allocations are the kinds that allocate GPU memory, but for contexts.
+var Allocations = []Kind{Alloc, AllocPitch, AllocManaged, AllocPool, MemCreate, Array, Array3D, Mipmap}
 
 // suffix: versions (_v2) come with new CUDA releases; _ptsz and _ptds are the
 // same functions for programs whose default stream is one a thread.
@@ -46,6 +61,19 @@ var names = map[Kind]*regexp.Regexp{
 	Launch:      regexp.MustCompile(`^(cuLaunch|cuLaunchGrid|cuLaunchGridAsync|cuLaunchKernel|cuLaunchKernelEx|cuLaunchCooperativeKernel|cuGraphLaunch)` + suffix),
 	Sync:        regexp.MustCompile(`^(cuCtxSynchronize|cuStreamSynchronize|cuEventSynchronize|cuMemcpyDtoH)` + suffix),
 	AsyncCopy:   regexp.MustCompile(`^cuMemcpyDtoHAsync` + suffix),
+
+	Alloc:        regexp.MustCompile(`^cuMemAlloc` + suffix),
+	AllocPitch:   regexp.MustCompile(`^cuMemAllocPitch` + suffix),
+	AllocManaged: regexp.MustCompile(`^cuMemAllocManaged` + suffix),
+	AllocPool:    regexp.MustCompile(`^(cuMemAllocAsync|cuMemAllocFromPoolAsync)` + suffix),
+	MemCreate:    regexp.MustCompile(`^cuMemCreate` + suffix),
+	Array:        regexp.MustCompile(`^cuArrayCreate` + suffix),
+	Array3D:      regexp.MustCompile(`^cuArray3DCreate` + suffix),
+	Mipmap:       regexp.MustCompile(`^cuMipmappedArrayCreate` + suffix),
+	Free:         regexp.MustCompile(`^(cuMemFree|cuMemFreeAsync)` + suffix),
+	// Without a version these are of CUDA 3.1 and before, and write 32 bits.
+	MemInfo:  regexp.MustCompile(`^cuMemGetInfo_v\d+$`),
+	TotalMem: regexp.MustCompile(`^cuDeviceTotalMem_v\d+$`),
 }
 
 // KindOf says what a function of the driver does, by its name.

@@ -32,7 +32,7 @@ type Built struct {
 func Build(t testing.TB) Built {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"cuda.c", "program.c"} {
+	for _, name := range []string{"cuda.c", "memory.c", "program.c"} {
 		source, err := sources.ReadFile("testdata/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func Build(t testing.TB) Built {
 	// Functions that begin with a push, as large ones do: the kernel emulates that.
 	// Another first instruction it must step over, a second trap, which is slow on
 	// virtual machines.
-	compile(t, "-shared", "-fPIC", "-fno-omit-frame-pointer", "-Wl,-soname,libcuda.so.1", "-o", b.Library, filepath.Join(dir, "cuda.c"))
+	compile(t, "-shared", "-fPIC", "-fno-omit-frame-pointer", "-Wl,-soname,libcuda.so.1", "-o", b.Library, filepath.Join(dir, "cuda.c"), filepath.Join(dir, "memory.c"))
 	compile(t, "-pthread", "-o", b.Program, filepath.Join(dir, "program.c"), "-ldl")
 	return b
 }
@@ -77,6 +77,7 @@ type Program struct {
 func (b Built) Start(t testing.TB) *Program {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), b.Program, b.Library)
+	cmd.Env = append(os.Environ(), "LAXITY_LEDGER="+b.Dir)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ type Daemon struct {
 
 	t          *testing.T
 	dir        string
+	args       []string
 	containerd *process
 	dockerd    *process
 	log        syncBuffer
@@ -62,9 +63,9 @@ func (p *process) end(s syscall.Signal) {
 	}
 }
 
-// NewDaemon starts a daemon with folders and a containerd of its own, or skips
-// the test with the reason.
-func NewDaemon(t *testing.T) *Daemon {
+// NewDaemon starts a daemon with folders and a containerd of its own, and further
+// arguments, or skips the test with the reason.
+func NewDaemon(t *testing.T, args ...string) *Daemon {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a second Docker daemon needs root")
@@ -79,10 +80,13 @@ func NewDaemon(t *testing.T) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{Host: "unix://" + filepath.Join(dir, "d.sock"), t: t, dir: dir}
+	d := &Daemon{Host: "unix://" + filepath.Join(dir, "d.sock"), t: t, dir: dir, args: args}
 	t.Cleanup(d.remove)
 	if !d.startContainerd() || !d.start() {
 		t.Skipf("no second Docker daemon can be had here: %s", d.log.tail())
+	}
+	if err := d.raiseLoopback(); err != nil {
+		t.Fatal(err)
 	}
 	return d
 }
@@ -148,8 +152,8 @@ func (d *Daemon) start() bool {
 	}
 	// One that was killed leaves it behind; its number may be somebody else's now.
 	_ = os.Remove(filepath.Join(d.dir, "pid"))
-	p, err := d.run("dockerd", "--config-file="+config, "--data-root="+filepath.Join(d.dir, "data"), "--exec-root="+filepath.Join(d.dir, "exec"),
-		"--pidfile="+filepath.Join(d.dir, "pid"), "--host="+d.Host, "--containerd="+d.socket(), "--iptables=false", "--bridge=none", "--live-restore")
+	p, err := d.run("dockerd", append([]string{"--config-file=" + config, "--data-root=" + filepath.Join(d.dir, "data"), "--exec-root=" + filepath.Join(d.dir, "exec"),
+		"--pidfile=" + filepath.Join(d.dir, "pid"), "--host=" + d.Host, "--containerd=" + d.socket(), "--iptables=false", "--bridge=none", "--live-restore"}, d.args...)...)
 	if err != nil {
 		d.log.add(err.Error())
 		return false
@@ -172,6 +176,9 @@ func (d *Daemon) start() bool {
 	}
 	return false
 }
+
+// PID is its process, which has a network of its own.
+func (d *Daemon) PID() int { return d.dockerd.cmd.Process.Pid }
 
 // Stop ends the daemon as an upgrade does; containers live on (live-restore).
 func (d *Daemon) Stop() { d.dockerd.end(syscall.SIGTERM); d.dockerd = nil }

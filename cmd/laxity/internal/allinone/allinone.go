@@ -4,6 +4,7 @@
 package allinone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/cmd/internal/gpuledger"
+	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/cmd/laxity/internal/engine"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
@@ -52,6 +55,8 @@ type Options struct {
 	Load   func() (actuator.Config, error)
 	DryRun bool
 	Hold   actuator.HoldMode // default auto
+	// MemoryGuard and Swap are as in actuator.Options; auto by default.
+	MemoryGuard, Swap actuator.MemoryMode
 	// Ranking is how a new container's node is chosen; NodesFile the nodes.yaml.
 	Ranking   placement.Method
 	NodesFile string
@@ -61,8 +66,9 @@ type Options struct {
 	OnAlert func(webhook.Alert)
 	// Alerts and changes from other machines: only where they authenticate.
 	AllowRemote bool
-	// LockDir is as in actuator.Options.
+	// LockDir and Allow are as in actuator.Options.
 	LockDir string
+	Allow   actuator.Allow
 	Logger  *slog.Logger
 }
 
@@ -104,6 +110,7 @@ func New(o Options) (_ *Stack, err error) {
 	}
 	if s.Exporter, err = exporter.New(exporter.Options{
 		Node: o.Node, Device: o.Device, Sensor: o.Sensor, Keep: o.Keep, DockerHost: o.DockerHost,
+		SwapDir:  actuator.NoticeDir(o.noticesIn()),
 		StateDir: filepath.Join(o.StateDir, "exporter"), RuntimeMetrics: true,
 		RemoteChanges: o.AllowRemote, Logger: o.Logger.With("component", "exporter"),
 	}); err != nil {
@@ -169,15 +176,25 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	}); err != nil {
 		return nil, err
 	}
+	stateDir, logger := filepath.Join(o.StateDir, "actuator"), o.Logger.With("component", "actuator")
 	return actuator.New(actuator.Options{
-		Node: o.Node, StateDir: filepath.Join(o.StateDir, "actuator"), Source: source{s.Exporter},
+		Node: o.Node, StateDir: stateDir, Source: source{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost,
-		Hold: o.Hold, ContainerOf: container.Proc("/proc").OfPID,
-		LockDir: o.LockDir, AllowRemote: o.AllowRemote, Metrics: metrics,
-		Mount:  []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register},
-		Logger: o.Logger.With("component", "actuator"),
+		MemoryGuard: o.MemoryGuard, Swap: o.Swap,
+		NewSwapper: swaphelper.OpenOptions{
+			StateDir: stateDir, DockerHost: o.DockerHost, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,
+		}.Open,
+		Hold: o.Hold, ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: gpuledger.Opener(o.Device),
+		LockDir: o.LockDir, Allow: o.Allow, AllowRemote: o.AllowRemote, Metrics: metrics,
+		Mount:   []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register},
+		Ranking: s.Places.Overview,
+		Logger:  logger,
 	})
 }
+
+// noticesIn is the folder in which the exporter is told of swaps: it must be, though
+// there need be no folder of locks.
+func (o Options) noticesIn() string { return cmp.Or(o.LockDir, o.StateDir) }
 
 // Run runs all parts until ctx ends or one of them fails, then ends the others.
 // The actuator lets go what it held before Run returns.
@@ -232,9 +249,14 @@ func (l late) Query(ctx context.Context, expr string, at time.Time) (model.Vecto
 	return l.s.Engine.Query(ctx, expr, at)
 }
 
-// source gives the actuator the exporter's snapshots.
+// source gives the actuator the exporter's snapshots, and the exporter its
+// deadlines.
 type source struct{ e *exporter.Exporter }
 
 func (s source) Snapshot(context.Context) (*task.Snapshot, error) { return s.e.Snapshot(), nil }
 
 func (s source) Watch(ctx context.Context) (<-chan *task.Snapshot, error) { return s.e.Watch(ctx), nil }
+
+func (s source) SetDeadline(ctx context.Context, containerID string, relative time.Duration) error {
+	return s.e.SetDeadline(ctx, containerID, relative)
+}

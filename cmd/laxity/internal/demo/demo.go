@@ -131,6 +131,7 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 		Sim:     sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(simScale)}}},
 		Config:  actuator.Config{Policy: d.o.Policy, Arbitrate: actuator.Never},
 		Hold:    d.o.Hold,
+		Swap:    actuator.MemoryOff, // the three fit beside each other
 		Load:    func() (actuator.Config, error) { return <-d.config, nil },
 		OnAlert: d.say.alert, Logger: d.o.Logger,
 	})

@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/placer"
 	querier "github.com/laxity/laxity/actuator/placement/prometheus"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -40,9 +42,14 @@ func TestPlacementFactsFromTheEngine(t *testing.T) {
 	evaluate(t, e)
 
 	source := querier.NewSource(e)
-	nodes, tenants, err := source.Facts(t.Context(), []string{"c1", "c2"})
+	containers := map[string][]string{"a": {"c1", "c2"}}
+	facts, err := source.Facts(t.Context(), placer.Ask{All: true, Containers: containers})
 	if err != nil {
 		t.Fatal(err)
+	}
+	nodes, tenants := facts.Nodes, facts.Tenants
+	if alone, fresh, err := source.Tenants(t.Context(), containers); err != nil || !fresh["a"] || !reflect.DeepEqual(alone, tenants) {
+		t.Errorf("alone: %+v, %v, %v", alone, fresh, err)
 	}
 	if len(tenants) != 1 || tenants["c1"].Memory["0"] != 30 || tenants["c1"].Tasks != 1 {
 		t.Errorf("tenants = %+v", tenants)

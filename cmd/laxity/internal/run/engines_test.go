@@ -70,6 +70,40 @@ func TestWaysToAnEngine(t *testing.T) {
 // overTLS serves the engine's socket over TLS to clients with a certificate.
 func overTLS(t *testing.T, dir string) nodes.Docker {
 	t.Helper()
+	d := certificates(t, dir)
+	pair, err := tls.LoadX509KeyPair(d.CertFile, d.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	cert, err := os.ReadFile(d.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AppendCertsFromPEM(cert)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go pass(c.(*tls.Conn))
+		}
+	}()
+	d.Host = "tcp://" + l.Addr().String()
+	return d
+}
+
+// certificates makes the files of a way over TLS to 127.0.0.1.
+func certificates(t *testing.T, dir string) nodes.Docker {
+	t.Helper()
 	d := nodes.Docker{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -96,29 +130,6 @@ func overTLS(t *testing.T, dir string) nodes.Docker {
 			t.Fatal(err)
 		}
 	}
-	pair, err := tls.LoadX509KeyPair(d.CertFile, d.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(cert)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go pass(c.(*tls.Conn))
-		}
-	}()
-	d.Host = "tcp://" + l.Addr().String()
 	return d
 }
 

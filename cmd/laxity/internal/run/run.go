@@ -78,6 +78,9 @@ func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []s
 			}
 			return p, nil, err
 		}
+		if len(placed.Placements) == 0 {
+			return p, nil, errors.New("the answer holds no place: is this the address of an actuator that places (--actuator.url)?")
+		}
 		p = placed.Placements[0]
 		if engine, err = r.engine(p); err != nil {
 			return p, nil, errors.Join(err, r.release(ctx, p))

@@ -143,8 +143,9 @@ func boolCompare(a, b bool) int {
 	}
 }
 
-// Table writes the rows in columns, at most width characters a line.
-func Table(w io.Writer, rows []Row, width int) error {
+// Table writes the rows in columns, at most width characters a line. What is late
+// or stands still is painted.
+func Table(w io.Writer, rows []Row, width int, paint Palette) error {
 	lines := [][]string{{"CONTAINER", "DEADLINE", "STATE", "FLOAT", "GPU", "MEMORY", "SM", "LAST"}}
 	for _, r := range rows {
 		state := r.State
@@ -155,13 +156,29 @@ func Table(w io.Writer, rows []Row, width int) error {
 			r.Container, deadline(r.Deadline), state, floatOf(r), gpuName(r), Bytes(r.Memory), percent(r), string(r.Last),
 		})
 	}
-	return Columns(w, lines, width, 0)
+	return Painted(w, lines, width, 0, paint, func(line, column int) Style {
+		r := rows[line]
+		switch {
+		case column == 2:
+			return StateStyle(r.State)
+		case column == 3 && r.Float != nil && *r.Float < 0, column == 7 && (r.Last == task.Miss || r.Last == task.LostOutcome):
+			return Red
+		default:
+			return Plain
+		}
+	})
 }
 
 // Columns writes lines in aligned columns, two spaces apart. When a line is
 // longer than width (0: no limit), the shrink-th column is cut, with an
 // ellipsis, down to at least eight characters.
 func Columns(w io.Writer, lines [][]string, width, shrink int) error {
+	return Painted(w, lines, width, shrink, false, nil)
+}
+
+// Painted is Columns with a style for each cell; the heading line is bold, and
+// lines are counted from the one after it.
+func Painted(w io.Writer, lines [][]string, width, shrink int, paint Palette, style func(line, column int) Style) error {
 	var sizes []int
 	for _, line := range lines {
 		for i, cell := range line {
@@ -178,23 +195,35 @@ func Columns(w io.Writer, lines [][]string, width, shrink int) error {
 	if width > 0 && total > width && shrink < len(sizes) {
 		sizes[shrink] = max(8, sizes[shrink]-(total-width))
 	}
-	for _, line := range lines {
+	for n, line := range lines {
 		var b strings.Builder
+		gap := "" // spaces are written only before something
 		for i, cell := range line {
-			if i > 0 {
-				b.WriteString("  ")
+			if utf8.RuneCountInString(cell) > sizes[i] {
+				cell = string([]rune(cell)[:sizes[i]-1]) + "…"
 			}
-			if n := utf8.RuneCountInString(cell); n > sizes[i] {
-				b.WriteString(string([]rune(cell)[:sizes[i]-1]) + "…")
-			} else {
-				b.WriteString(cell + strings.Repeat(" ", sizes[i]-n))
+			if cell != "" {
+				b.WriteString(gap + paint.Paint(cellStyle(style, n, i), cell))
+				gap = ""
 			}
+			gap += strings.Repeat(" ", sizes[i]-utf8.RuneCountInString(cell)+2)
 		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(b.String(), " ")); err != nil {
+		if _, err := fmt.Fprintln(w, b.String()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func cellStyle(style func(line, column int) Style, line, column int) Style {
+	switch {
+	case line == 0:
+		return Bold
+	case style == nil:
+		return Plain
+	default:
+		return style(line-1, column)
+	}
 }
 
 func deadline(d task.Seconds) string {

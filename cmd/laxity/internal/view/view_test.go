@@ -1,7 +1,9 @@
 package view_test
 
 import (
+	"errors"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +43,7 @@ func snapshot() *task.Snapshot {
 
 func TestTable(t *testing.T) {
 	var b strings.Builder
-	if err := view.Table(&b, view.Rows(snapshot(), now, false), 80); err != nil {
+	if err := view.Table(&b, view.Rows(snapshot(), now, false), 80, false); err != nil {
 		t.Fatal(err)
 	}
 	want := `CONTAINER                  DEADLINE  STATE       FLOAT   GPU  MEMORY   SM   LAST
@@ -85,5 +87,37 @@ func TestFormats(t *testing.T) {
 		if got := view.Bytes(in); got != want {
 			t.Errorf("Bytes(%v) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+// Colours change nothing but the colour: what is left without the codes is the same.
+func TestPaint(t *testing.T) {
+	var plain, painted strings.Builder
+	rows := view.Rows(snapshot(), now, false)
+	if err := errors.Join(view.Table(&plain, rows, 80, false), view.Table(&painted, rows, 80, true)); err != nil {
+		t.Fatal(err)
+	}
+	if stripped := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(painted.String(), ""); stripped != plain.String() || stripped == painted.String() {
+		t.Errorf("painted:\n%q\nplain:\n%q", painted.String(), plain.String())
+	}
+	if !strings.Contains(painted.String(), "\x1b[31m-1.00s\x1b[0m") || !strings.Contains(painted.String(), "\x1b[33mpaused (2)\x1b[0m") {
+		t.Errorf("what is late is not red, or what stands still not yellow:\n%q", painted.String())
+	}
+}
+
+func TestNoColour(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	if !view.Colours(true) || view.Colours(false) {
+		t.Error("a terminal has colours, and nothing else")
+	}
+	t.Setenv("NO_COLOR", "1")
+	if view.Colours(true) {
+		t.Error("NO_COLOR is ignored")
+	}
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "dumb")
+	if view.Colours(true) {
+		t.Error("a dumb terminal has no colours")
 	}
 }

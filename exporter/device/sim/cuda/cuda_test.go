@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/laxity/laxity/exporter/device/sim"
@@ -98,6 +99,39 @@ func TestWorkload(t *testing.T) {
 				t.Errorf("time line %v, want its last line to hold %s", lines, tt.last)
 			}
 		})
+	}
+}
+
+// Each run is a process of its own, and the one that starts them obeys SIGTERM,
+// its run with it.
+func TestRuns(t *testing.T) {
+	s := simtest.Start(t, sim.Options{ContextTime: -1, ListDelay: -1, Cards: []sim.Card{{Speed: sim.H200().Faster(100)}}})
+	p := s.StartProcess(t, "--n", "64", "--runs", "3")
+	if err := p.Wait(t); err != nil {
+		t.Error(err)
+	}
+	ran := map[int]bool{p.PID: true}
+	for _, e := range p.Timeline(t) {
+		ran[e.PID] = true
+	}
+	if len(ran) != 4 {
+		t.Errorf("%d processes, want 3 and the one that starts them", len(ran))
+	}
+
+	p = s.StartProcess(t, "--n", "64", "--runs", "0", "--hold", "3600")
+	p.Await(t, "kernels_end")
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := p.Wait(t); !errors.As(err, &exit) || exit.ExitCode() != 128+int(syscall.SIGTERM) {
+		t.Errorf("SIGTERM: %v", err)
+	}
+	p.Timeline(t) // its end: nobody has the pipe open any more
+
+	p = s.StartProcess(t, "--n", "64", "--runs", "0", "--device", "1")
+	if err := p.Wait(t); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("a run that fails: %v", err)
 	}
 }
 

@@ -5,12 +5,18 @@
 //   hold NAME                      from a new thread; the call waits for release
 //   release                        lets that call return; answers "release BEFORE AFTER"
 //   open                           loads the library; answers "open BEFORE AFTER"
+//   alloc NAME BYTES TIMES         allocates until it is refused; answers "NAME BEFORE AFTER RESULT COUNT"
+//   threads NAME BYTES TIMES N     the same in N threads at once; RESULT of the last one refused
+//   loop NAME BYTES TIMES          allocates and frees
+//   free NAME TIMES                frees the latest so many
+//   info                           answers "info BEFORE AFTER FREE TOTAL OF_THE_DEVICE"
 //   fork                           goes on as a child with another PID; answers "fork PID PID"
 //   exec                           begins again as a new program
 // argv[1] is the library.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +31,113 @@ static int *wait_us;
 static volatile int *hold, *held;
 static pthread_t holder;
 static struct call *holding;
+
+// What it has allocated, latest last.
+static uint64_t blocks[1 << 16];
+static _Atomic long count;
+
+struct allocation { char name[64]; size_t bytes; long times, done; int result; long long before, after; };
+
+static long long now(void);
+
+static void *function(const char *name) {
+	void *f = dlsym(library, name);
+	if (!f) { fprintf(stderr, "no function %s\n", name); exit(1); }
+	return f;
+}
+
+// allocate calls one of the functions that allocate, each in its own way.
+static int allocate(const char *name, size_t bytes, uint64_t *out) {
+	void *f = function(name);
+	struct { size_t width, height; unsigned format, channels; } plane = { bytes / 4, 0, 0x20, 1 };
+	struct { size_t width, height, depth; unsigned format, channels, flags; } cube = { bytes / 4, 0, 0, 0x20, 1, 0 };
+	struct { int type, handles, location, id; } prop = { 1, 0, 1, 0 };
+	if (!strncmp(name, "cuMemAllocPitch", 15)) {
+		size_t pitch;
+		return ((int (*)(uint64_t *, size_t *, size_t, size_t, unsigned))f)(out, &pitch, bytes / 16, 16, 4);
+	}
+	if (!strcmp(name, "cuMemCreate"))
+		return ((int (*)(uint64_t *, size_t, void *, unsigned long long))f)(out, bytes, &prop, 0);
+	if (!strncmp(name, "cuArrayCreate", 13)) return ((int (*)(uint64_t *, void *))f)(out, &plane);
+	if (!strncmp(name, "cuArray3DCreate", 15)) return ((int (*)(uint64_t *, void *))f)(out, &cube);
+	if (!strncmp(name, "cuMipmapped", 11)) return ((int (*)(uint64_t *, void *, unsigned))f)(out, &cube, 1);
+	if (!strncmp(name, "cuMemAllocFromPool", 18))
+		return ((int (*)(uint64_t *, size_t, void *, void *))f)(out, bytes, NULL, NULL);
+	return ((int (*)(uint64_t *, size_t, void *))f)(out, bytes, NULL);
+}
+
+static void *allocate_all(void *arg) {
+	struct allocation *a = arg;
+	a->before = now();
+	for (a->done = 0; a->done < a->times; a->done++) {
+		uint64_t block;
+		if ((a->result = allocate(a->name, a->bytes, &block))) break;
+		blocks[count++] = block;
+	}
+	a->after = now();
+	return NULL;
+}
+
+static void allocate_in(struct allocation *a, int threads) {
+	pthread_t *all = calloc(threads, sizeof *all);
+	struct allocation *each = calloc(threads, sizeof *each);
+	long long before = now();
+	for (int i = 0; i < threads; i++) {
+		each[i] = *a;
+		pthread_create(&all[i], NULL, allocate_all, &each[i]);
+	}
+	for (int i = 0; i < threads; i++) {
+		pthread_join(all[i], NULL);
+		a->done += each[i].done;
+		if (each[i].result) a->result = each[i].result;
+	}
+	a->before = before;
+	a->after = now();
+	free(all);
+	free(each);
+}
+
+static void release(struct allocation *a) {
+	int (*f)(uint64_t, void *) = (int (*)(uint64_t, void *))function(a->name);
+	a->before = now();
+	for (a->done = 0; a->done < a->times && count > 0 && !(a->result = f(blocks[--count], NULL)); a->done++) {}
+	a->after = now();
+}
+
+static void loop(struct allocation *a) {
+	int (*f)(uint64_t, void *) = (int (*)(uint64_t, void *))function(strstr(a->name, "Async") ? "cuMemFreeAsync" : "cuMemFree_v2");
+	a->before = now();
+	for (a->done = 0; a->done < a->times; a->done++) {
+		uint64_t block;
+		if ((a->result = allocate(a->name, a->bytes, &block))) break;
+		f(block, NULL);
+	}
+	a->after = now();
+}
+
+static void info(void) {
+	size_t available, all, device;
+	long long before = now();
+	((int (*)(size_t *, size_t *))function("cuMemGetInfo_v2"))(&available, &all);
+	((int (*)(size_t *, int))function("cuDeviceTotalMem_v2"))(&device, 0);
+	printf("info %lld %lld %zu %zu %zu\n", before, now(), available, all, device);
+}
+
+// memory does what a line about memory says; 0: it is about something else.
+static int about_memory(const char *line) {
+	struct allocation a = { .times = 1 };
+	char verb[32] = "";
+	int threads = 1;
+	if (sscanf(line, "%31s %63s %zu %ld %d", verb, a.name, &a.bytes, &a.times, &threads) < 1) return 0;
+	if (!strcmp(verb, "info")) { info(); return 1; }
+	if (!strcmp(verb, "alloc")) allocate_all(&a);
+	else if (!strcmp(verb, "threads")) allocate_in(&a, threads);
+	else if (!strcmp(verb, "loop")) loop(&a);
+	else if (!strcmp(verb, "free")) { a.times = a.bytes; release(&a); }
+	else return 0;
+	printf("%s %lld %lld %d %ld\n", a.name, a.before, a.after, a.result, a.done);
+	return 1;
+}
 
 static long long now(void) {
 	struct timespec t;
@@ -43,11 +156,10 @@ static void load(const char *path) {
 
 static void *run(void *arg) {
 	struct call *c = arg;
-	int (*function)(void) = (int (*)(void))dlsym(library, c->name);
-	if (!function) { fprintf(stderr, "no function %s\n", c->name); exit(1); }
+	int (*f)(void *, int) = (int (*)(void *, int))function(c->name);
 	if (wait_us) *wait_us = c->wait;
 	c->before = now();
-	for (long i = 0; i < c->times; i++) function();
+	for (long i = 0; i < c->times; i++) f(NULL, 0);
 	c->after = now();
 	return NULL;
 }
@@ -82,6 +194,7 @@ int main(int argc, char **argv) {
 			continue;
 		}
 		load(argv[1]);
+		if (about_memory(line)) continue;
 		if (!strcmp(verb, "call")) {
 			run(&c);
 		} else if (!strcmp(verb, "thread")) {

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ enum {
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
 	CUDA_ERROR_INVALID_HANDLE = 400,
+	CUDA_ERROR_ILLEGAL_STATE = 401,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
@@ -135,7 +137,9 @@ static CUresult result_of(const char *line) {
 	} known[] = {
 		{"err memory ", CUDA_ERROR_OUT_OF_MEMORY},  {"err device ", CUDA_ERROR_INVALID_DEVICE},
 		{"err context ", CUDA_ERROR_INVALID_CONTEXT}, {"err invalid ", CUDA_ERROR_INVALID_VALUE},
-		{"err lost ", CUDA_ERROR_DEVICE_UNAVAILABLE},
+		{"err lost ", CUDA_ERROR_DEVICE_UNAVAILABLE}, {"err process ", CUDA_ERROR_INVALID_VALUE},
+		{"err state ", CUDA_ERROR_ILLEGAL_STATE},     {"err ready ", CUDA_ERROR_NOT_READY},
+		{"err support ", CUDA_ERROR_NOT_SUPPORTED},
 	};
 	if (!strncmp(line, "ok", 2))
 		return CUDA_SUCCESS;
@@ -145,7 +149,7 @@ static CUresult result_of(const char *line) {
 	return CUDA_ERROR_UNKNOWN;
 }
 
-static int connect_server(char *hello) {
+static int connect_as(const char *greeting, char *hello) {
 	const char *path = getenv("LAXITY_SIM_SOCKET");
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	if (!path || strlen(path) >= sizeof addr.sun_path)
@@ -154,14 +158,15 @@ static int connect_server(char *hello) {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	static const char greeting[] = "laxity-sim 1 tenant\n";
-	if (connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0 || send_all(fd, greeting, sizeof greeting - 1) < 0 ||
+	if (connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0 || send_all(fd, greeting, strlen(greeting)) < 0 ||
 	    receive_line(fd, hello) < 0 || result_of(hello) != CUDA_SUCCESS) {
 		close(fd);
 		return -1;
 	}
 	return fd;
 }
+
+static int connect_server(char *hello) { return connect_as("laxity-sim 1 tenant\n", hello); }
 
 // take returns an idle connection, or a new one; NULL when there is no server.
 static struct conn *take(void) {
@@ -216,8 +221,37 @@ __attribute__((format(printf, 2, 3))) static CUresult ask(char *line, const char
 	return broken ? CUDA_ERROR_UNKNOWN : result_of(line);
 }
 
+// The agent is a thread that answers the server: what the checkpoint API does to a
+// process is done by the process's own threads, so a frozen one must not answer.
+static int agent_fd = -1;
+
+static void *run_agent(void *unused) {
+	char line[LINE];
+	int fd = agent_fd;
+	(void)unused;
+	while (receive_line(fd, line) == 0 && send_all(fd, "ok\n", 3) == 0)
+		;
+	return NULL;
+}
+
+static void start_agent(void) {
+	char hello[LINE];
+	pthread_t thread;
+	sigset_t all, old;
+	if (agent_fd >= 0 || (agent_fd = connect_as("laxity-sim 1 agent\n", hello)) < 0)
+		return; // a server without agents does without
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old); // signals are the program's own threads'
+	if (!pthread_create(&thread, NULL, run_agent, NULL))
+		pthread_detach(thread);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
 static void after_fork_in_child(void) {
 	pthread_mutex_init(&lock, NULL);
+	if (agent_fd >= 0)
+		close(agent_fd);
+	agent_fd = -1;
 	for (struct conn *c = conns, *next; c; c = next) {
 		next = c->next;
 		if (c->fd >= 0)
@@ -305,6 +339,8 @@ API CUresult cuInit(unsigned flags) {
 		if (fd >= 0)
 			close(fd);
 		initialized = r == CUDA_SUCCESS;
+		if (initialized)
+			start_agent();
 	}
 	pthread_mutex_unlock(&starting);
 	return r;
@@ -851,6 +887,49 @@ API CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 	return CUDA_ERROR_NOT_SUPPORTED; // the protocol carries no time stamps
 }
 
+// ---- checkpoint: of any process, by its PID on the host
+
+struct lock_args { // CUcheckpointLockArgs
+	unsigned timeout_ms, reserved0;
+	uint64_t reserved1[7];
+};
+
+static CUresult step(const char *name, int pid, const void *args) {
+	static const uint64_t zeros[8];
+	char line[LINE];
+	if (!initialized)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (args && memcmp(args, zeros, sizeof zeros))
+		return CUDA_ERROR_INVALID_VALUE;
+	return ask(line, "%s %d\n", name, pid);
+}
+
+API CUresult cuCheckpointProcessGetState(int pid, int *state) {
+	char line[LINE];
+	CUresult r;
+	if (!initialized)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (!state)
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((r = ask(line, "state %d\n", pid)))
+		return r;
+	return sscanf(line, "ok %d", state) == 1 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+API CUresult cuCheckpointProcessLock(int pid, const struct lock_args *args) {
+	char line[LINE];
+	if (!initialized)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	for (int i = 0; args && i < 7; i++)
+		if (args->reserved0 || args->reserved1[i])
+			return CUDA_ERROR_INVALID_VALUE;
+	return ask(line, "lock %d %u\n", pid, args ? args->timeout_ms : 0);
+}
+
+API CUresult cuCheckpointProcessCheckpoint(int pid, const void *args) { return step("checkpoint", pid, args); }
+API CUresult cuCheckpointProcessRestore(int pid, const void *args) { return step("restore", pid, args); }
+API CUresult cuCheckpointProcessUnlock(int pid, const void *args) { return step("unlock", pid, args); }
+
 // ---- errors, and finding functions
 
 static const struct {
@@ -866,6 +945,7 @@ static const struct {
 	{CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
 	{CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
 	{CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+	{CUDA_ERROR_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
 	{CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
 	{CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
 	{CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},

@@ -1,0 +1,168 @@
+package allocator
+
+import "slices"
+
+// unlock finds requests that would wait for ever: in a circle, or for a share that
+// does not grow because the others wait too. It ends that: by granting what is
+// refused by no more than a rule of fairness, by swapping somebody out, else by
+// denying the last in order.
+func (b *bank) unlock(answers []Answer) {
+	for {
+		stuck := b.stuck(answers)
+		if i := b.relax(answers, stuck); i >= 0 {
+			r := answers[i].Request
+			b.take(b.all[r.Container], r)
+			answers[i] = Answer{Request: r, Verdict: Grant, Why: Free, Reason: "more than its share, because those who could give some back wait too"}
+			continue
+		}
+		first := b.blocked(answers, stuck)
+		if first < 0 {
+			return
+		}
+		if v := b.evictable(answers, stuck, answers[first].Request); v != "" {
+			answers[first].Victims = []string{v}
+			answers[first].Reason += "; they wait for each other, so " + b.all[v].Name + " is to be swapped out"
+			return
+		}
+		for _, i := range slices.Backward(stuck) {
+			if a := &answers[i]; b.all[a.Request.Container].holds() {
+				a.Verdict, a.Why = Deny, Deadlock
+				a.Reason = "it and others wait for each other for memory, and it is the last in order: " + a.Reason
+				return
+			}
+		}
+		return
+	}
+}
+
+// stuck returns the requests (indices of answers, in order) that would not be
+// granted even after all containers have ended that do not wait for memory, and
+// after them those whose requests are granted then.
+func (b *bank) stuck(answers []Answer) []int {
+	var waiting []int
+	leaves := map[string]bool{} // to be swapped out
+	for i, a := range answers {
+		if a.Verdict == Wait {
+			waiting = append(waiting, i)
+		}
+		for _, v := range a.Victims {
+			leaves[v] = true
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	then := b.State
+	then.Containers, then.Requests = nil, nil
+	for _, i := range waiting {
+		if r := answers[i].Request; !leaves[r.Container] {
+			then.Requests = append(then.Requests, r)
+		}
+	}
+	for _, id := range b.ids {
+		c := *b.all[id]
+		waits := slices.ContainsFunc(then.Requests, func(r Request) bool { return r.Container == id })
+		if c.Never || c.Stays || waits {
+			c.Barred = ""
+			then.Containers = append(then.Containers, c)
+		}
+	}
+	for then.end() {
+	}
+	return slices.DeleteFunc(waiting, func(i int) bool {
+		return !slices.ContainsFunc(then.Requests, func(r Request) bool { return r.ID == answers[i].Request.ID })
+	})
+}
+
+// end takes a container away all of whose requests would be granted, and reports
+// whether there was one.
+func (s *State) end() bool {
+	b := newBank(*s)
+	refused := map[string]bool{}
+	var before []Answer
+	for _, r := range s.Requests {
+		if c := b.all[r.Container]; !c.Stays {
+			a := b.room(c, r, before)
+			before = append(before, a)
+			refused[c.ID] = refused[c.ID] || a.Verdict != Grant
+		}
+	}
+	i := slices.IndexFunc(s.Containers, func(c Container) bool {
+		no, asked := refused[c.ID]
+		return asked && !no
+	})
+	if i < 0 {
+		return false
+	}
+	id := s.Containers[i].ID
+	s.Containers = slices.Delete(s.Containers, i, i+1)
+	s.Requests = slices.DeleteFunc(s.Requests, func(r Request) bool { return r.Container == id })
+	return true
+}
+
+// relax is the first in order of those that are stuck for fairness alone, though
+// there is room; −1: none.
+func (b *bank) relax(answers []Answer, stuck []int) int {
+	for _, i := range stuck {
+		a := answers[i]
+		fairness := a.Why == Shared || a.Why == Behind || a.Why == Unsafe && b.shared()
+		if fairness && a.Request.Bytes <= b.free(a.Request.GPU) && (b.shared() || b.harms(b.all[a.Request.Container], a.Request) == "") {
+			return i
+		}
+	}
+	return -1
+}
+
+// blocked is the first in order of those that the others of the circle keep
+// waiting: with what they hold its request could be met. −1: none; those that
+// wait in vain for somebody else block nobody.
+func (b *bank) blocked(answers []Answer, stuck []int) int {
+	for _, i := range stuck {
+		r := answers[i].Request
+		free := b.leftFree(answers, stuck, r.GPU)
+		have := free
+		for _, id := range b.circling(answers, stuck) {
+			if id != r.Container {
+				have = add(have, b.all[id].Held[r.GPU])
+			}
+		}
+		if r.Bytes > free && r.Bytes <= have {
+			return i
+		}
+	}
+	return -1
+}
+
+// leftFree is what is free of a GPU when all have ended that are not stuck.
+func (b *bank) leftFree(answers []Answer, stuck []int, gpu string) uint64 {
+	n := b.capacity(gpu)
+	who := b.circling(answers, stuck)
+	for _, id := range b.ids {
+		if c := b.all[id]; !c.Never && (c.Stays || slices.Contains(who, id)) {
+			n = sub(n, c.Held[gpu])
+		}
+	}
+	return n
+}
+
+// circling lists the containers of these requests, each once, in order.
+func (b *bank) circling(answers []Answer, stuck []int) []string {
+	var who []string
+	for _, i := range stuck {
+		if id := answers[i].Request.Container; !slices.Contains(who, id) {
+			who = append(who, id)
+		}
+	}
+	return who
+}
+
+// evictable is the last in order of those of the circle that hold memory which r
+// waits for and that can be swapped out.
+func (b *bank) evictable(answers []Answer, stuck []int, r Request) string {
+	for _, id := range slices.Backward(b.circling(answers, stuck)) {
+		if c := b.all[id]; id != r.Container && c.Swappable && c.Held[r.GPU] > 0 {
+			return id
+		}
+	}
+	return ""
+}

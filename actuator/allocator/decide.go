@@ -1,0 +1,207 @@
+package allocator
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Decide answers every request of the state, in the order of the policy. Grants
+// are consistent with each other: all of them can be carried out.
+func Decide(s State) []Answer {
+	b := newBank(s)
+	requests := slices.SortedStableFunc(slices.Values(s.Requests), func(x, y Request) int {
+		return cmp.Or(cmp.Compare(b.rank(x), b.rank(y)), x.Since.Compare(y.Since), cmp.Compare(x.ID, y.ID))
+	})
+	answers := make([]Answer, 0, len(requests))
+	for _, r := range requests {
+		answers = append(answers, b.decide(r, answers))
+	}
+	b.callBack(answers)
+	b.unlock(answers)
+	return answers
+}
+
+// bank is the state with an index, changed by what is granted.
+type bank struct {
+	State
+	gpus map[string]GPU
+	all  map[string]*Container
+	ids  []string        // of all, sorted
+	sure map[string]bool // containers that can end for sure, see finishers
+	// What follows from Held, until that changes.
+	shares, caps map[string]uint64
+}
+
+func newBank(s State) *bank {
+	b := &bank{State: s, gpus: map[string]GPU{}, all: map[string]*Container{}}
+	for _, g := range s.GPUs {
+		b.gpus[g.UUID] = g
+	}
+	for _, c := range s.Containers {
+		c.Held = maps.Clone(c.Held)
+		if c.Held == nil {
+			c.Held = map[string]uint64{}
+		}
+		b.all[c.ID] = &c
+	}
+	b.ids = slices.Sorted(maps.Keys(b.all))
+	b.sure = b.finishers(false)
+	return b
+}
+
+func (b *bank) rank(r Request) int {
+	if c := b.all[r.Container]; c != nil {
+		return c.Rank
+	}
+	return 0
+}
+
+// decide answers one request, after those before it in order.
+func (b *bank) decide(r Request, before []Answer) Answer {
+	c, known := b.all[r.Container]
+	_, there := b.gpus[r.GPU]
+	say := func(v Verdict, w Why, format string, args ...any) Answer {
+		return Answer{Request: r, Verdict: v, Why: w, Reason: fmt.Sprintf(format, args...)}
+	}
+	if !known || !there {
+		return say(Grant, Unknown, "nothing is known of its container or GPU")
+	}
+	after := add(c.Held[r.GPU], r.Bytes)
+	most := b.capacity(r.GPU)
+	limit, limited := c.Limit[r.GPU]
+	if !c.Never && c.Limit != nil && !limited {
+		limit, limited = largest(c.Limit), true // a GPU that it was not known to see
+	}
+	switch {
+	case c.Never:
+		b.take(c, r)
+		return say(Grant, Never, "it is never refused memory (laxity.pause=never)")
+	case limited && after > limit:
+		return say(Deny, Limit, "it would hold %s, and its limit is %s", size(after), size(limit))
+	case after > most:
+		return say(Deny, TooLarge, "it would hold %s, and no more than %s can be had on %s", size(after), size(most), r.GPU)
+	}
+	a := b.room(c, r, before)
+	if a.Verdict == Wait && b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait {
+		return say(Deny, TooLong, "it has waited for %v, as long as is allowed: %s", b.MaxWait, a.Reason)
+	}
+	if a.Verdict == Grant {
+		b.take(c, r)
+		b.sure = b.finishers(false)
+	}
+	return a
+}
+
+// room grants what may be held, now or later, if there is room now and nobody is
+// harmed.
+func (b *bank) room(c *Container, r Request, before []Answer) Answer {
+	say := func(v Verdict, w Why, format string, args ...any) Answer {
+		return Answer{Request: r, Verdict: v, Why: w, Reason: fmt.Sprintf(format, args...)}
+	}
+	free := b.free(r.GPU)
+	after := add(c.Held[r.GPU], r.Bytes)
+	allowed := b.allowed(c, r.GPU)
+	switch {
+	case c.Barred != "" && !c.holds():
+		return say(Wait, Barred, "%s", c.Barred)
+	case after > allowed:
+		return say(Wait, Shared, "it would hold %s, and its share of the card is %s now", size(after), size(allowed))
+	case r.Bytes > free:
+		return say(Wait, Room, "it asks for %s, %s are free; %s", size(r.Bytes), size(free), b.holders(c, r.GPU))
+	}
+	if first := b.passed(c, r, before); first != "" {
+		return say(Wait, Behind, "%s has waited for longer than %v", first, b.Patience)
+	}
+	if lost := b.harms(c, r); lost != "" {
+		return say(Wait, Unsafe, "%s could not get what it may still claim, and they could wait for each other for ever", lost)
+	}
+	return say(Grant, Free, "%s of %s are free", size(free), size(b.gpus[r.GPU].Total))
+}
+
+// passed names a container that has waited for too long on the same GPU to be
+// passed by one that holds nothing anywhere yet.
+func (b *bank) passed(c *Container, r Request, before []Answer) string {
+	if c.holds() { // it must go on, so that others get what it holds
+		return ""
+	}
+	for _, a := range before {
+		if a.Verdict == Wait && a.Request.GPU == r.GPU && a.Request.Container != c.ID && a.Why != Barred &&
+			b.Now.Sub(a.Request.Since) >= b.Patience {
+			return b.all[a.Request.Container].Name
+		}
+	}
+	return ""
+}
+
+func (b *bank) take(c *Container, r Request) { b.set(c, r.GPU, add(c.Held[r.GPU], r.Bytes)) }
+
+// set changes what a container holds.
+func (b *bank) set(c *Container, gpu string, held uint64) {
+	c.Held[gpu] = held
+	b.shares, b.caps = nil, nil
+}
+
+// holders says who holds most of a card besides c, for people.
+func (b *bank) holders(c *Container, gpu string) string {
+	var most *Container
+	for _, id := range b.ids {
+		if o := b.all[id]; o != c && o.Held[gpu] > 0 && (most == nil || o.Held[gpu] > most.Held[gpu]) {
+			most = o
+		}
+	}
+	if most == nil {
+		return "nobody who could give some back holds any"
+	}
+	return fmt.Sprintf("%s holds %s", most.Name, size(most.Held[gpu]))
+}
+
+func largest(m map[string]uint64) uint64 {
+	var most uint64
+	for _, v := range m {
+		most = max(most, v)
+	}
+	return most
+}
+
+// add does not wrap: a program may ask for any number.
+func add(x, y uint64) uint64 {
+	if x+y < x {
+		return ^uint64(0)
+	}
+	return x + y
+}
+
+func sub(x, y uint64) uint64 {
+	if y > x {
+		return 0
+	}
+	return x - y
+}
+
+// size writes bytes for people.
+func size(n uint64) string {
+	switch {
+	case n >= 1<<40:
+		return "more than 1 TiB"
+	case n >= 10<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n == 1:
+		return "1 byte"
+	default:
+		return fmt.Sprintf("%d bytes", n)
+	}
+}
+
+// names lists containers for people.
+func (b *bank) names(ids []string) string {
+	out := make([]string, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, b.all[id].Name)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,82 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/allocator"
+)
+
+// Ceiling implements memory.Decider: where all claims on a GPU fit beside each
+// other there is nothing to decide, and a container takes up to its limit without
+// asking.
+func (l *Ledger) Ceiling(containerID, gpu string, limit uint64) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := place{containerID, gpu}
+	if !l.ample(containerID, gpu, limit) {
+		l.withdraw(at, l.o.Now())
+		return 0
+	}
+	l.ceilings[at] = ceiling{bytes: limit}
+	return limit
+}
+
+// ample reports whether everybody who may come to a GPU can hold its most there
+// at once.
+func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
+	me := l.byID[containerID]
+	if me == nil || me.Barred != "" || l.facts.Share == allocator.Fair || l.facts.Share == allocator.Adaptive {
+		return false
+	}
+	i := slices.IndexFunc(l.facts.GPUs, func(g GPU) bool { return g.UUID == gpu })
+	if i < 0 {
+		return false
+	}
+	g := l.facts.GPUs[i]
+	room := g.Total - g.Total/reservePart
+	var claims, ours uint64
+	for _, c := range l.facts.Containers {
+		ours += c.Held[gpu]
+		most := c.Limit
+		switch {
+		case len(c.GPUs) > 0 && !slices.Contains(c.GPUs, gpu) && c.Held[gpu] == 0:
+			continue
+		case c.ID == containerID:
+			most = max(limit, c.Held[gpu])
+		case c.Never:
+			most = max(c.Limit, c.Held[gpu], c.Peak[gpu])
+		case most == 0:
+			return false // nobody knows how much that one may take
+		}
+		claims += max(most, c.Held[gpu])
+	}
+	return claims+g.Used-min(g.Used, ours) <= room
+}
+
+// reviewCeilings withdraws those that are not ample any more, forgets those of
+// which a reading was made since, and reports whether the guard should ask again.
+func (l *Ledger) reviewCeilings(now time.Time) (again bool) {
+	for at, c := range l.ceilings {
+		switch {
+		case l.byID[at.container] == nil:
+			delete(l.ceilings, at)
+		case !c.until.IsZero() && l.facts.Time.After(c.until.Add(l.o.Lag)):
+			delete(l.ceilings, at)
+			again = true
+		case c.until.IsZero() && !l.ample(at.container, at.gpu, c.bytes):
+			l.withdraw(at, now)
+			again = true
+		}
+	}
+	return again
+}
+
+// withdraw leaves a ceiling in the book until a reading shows what was taken
+// under it.
+func (l *Ledger) withdraw(at place, now time.Time) {
+	if c, ok := l.ceilings[at]; ok && c.until.IsZero() {
+		c.until = now
+		l.ceilings[at] = c
+	}
+}

@@ -1,0 +1,373 @@
+// Package ledger answers the memory guard: it keeps what every container holds,
+// as far as is known, and asks package allocator about it.
+//
+// What a container holds is what the exporter's snapshot says, or the guard with a
+// younger request; what was granted since and cannot be in either yet; and what it
+// may take without asking (its ceiling), since nobody tells of that.
+//
+// It imports the standard library, actuator/allocator and actuator/enforce/memory.
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/enforce/memory"
+)
+
+// GPU is one card of a snapshot, in bytes.
+type GPU struct {
+	UUID string
+	// Total is what it has, Used what is in use by whomever.
+	Total, Used uint64
+}
+
+// Container is one container that is decided about.
+type Container struct {
+	ID, Name string
+	// Limit per GPU, bytes; 0: none.
+	Limit uint64
+	// GPUs that it can see, by UUID; empty: not known.
+	GPUs []string
+	// Held is what the snapshot says, Peak the most that its like held, by UUID.
+	Held, Peak map[string]uint64
+	// See allocator.Container.
+	Never, Stays bool
+	Barred       string
+	Rank         int
+	Swappable    bool
+	Swapped      bool
+}
+
+// Facts are what is decided on.
+type Facts struct {
+	// Time is when the GPUs were read.
+	Time       time.Time
+	GPUs       []GPU
+	Containers []Container
+	Share      allocator.Share
+	// See allocator.State.
+	MaxWait, Patience time.Duration
+}
+
+// Options of a Ledger.
+type Options struct {
+	// Lag is how long after a grant the device may not show it yet; 250 ms by default.
+	Lag time.Duration
+	// Alive reports whether a thread of this machine exists; by /proc by default.
+	Alive func(pid, tid int) bool
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+}
+
+// Ledger implements memory.Decider. It is safe for concurrent use.
+type Ledger struct {
+	o       Options
+	changed chan struct{}
+
+	mu       sync.Mutex
+	facts    Facts
+	byID     map[string]*Container
+	serial   uint64
+	pending  map[thread]*pending
+	granted  []grant
+	seen     map[place]sight
+	ceilings map[place]ceiling
+	coming   map[string]map[string]uint64 // being swapped in: what it needs, by container id and GPU
+	evict    map[string]string
+	others   map[string][]foreign // by GPU, of the last ownerLag
+	events   []Event
+	decided  time.Time // when all that waits was last decided about; zero: something changed since
+}
+
+// stale is how long an answer counts while nothing changes: a guard asks again
+// and again about what waits.
+const stale = 200 * time.Millisecond
+
+type thread struct{ pid, tid int }
+
+type place struct{ container, gpu string }
+
+type pending struct {
+	memory.Request
+	id     uint64
+	answer allocator.Answer
+	asked  bool // answered at least once
+}
+
+type grant struct {
+	place
+	bytes uint64
+	at    time.Time
+	// after is what its container held with it: a device that says as much shows it.
+	after uint64
+}
+
+type sight struct {
+	bytes uint64
+	at    time.Time
+}
+
+// ceiling is what a container may take without asking.
+type ceiling struct {
+	bytes uint64
+	// until is when it was withdrawn; zero: it counts.
+	until time.Time
+}
+
+// Event is something that people may want to know: a denial, a wait, its end.
+type Event struct {
+	allocator.Answer
+	// Function of the driver that asked.
+	Function string
+	// Waited is how long it had waited.
+	Waited time.Duration
+}
+
+var _ memory.Decider = (*Ledger)(nil)
+
+// New returns a ledger that knows nothing, and grants everything, until the first
+// Update.
+func New(o Options) *Ledger {
+	if o.Lag <= 0 {
+		o.Lag = 250 * time.Millisecond
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Alive == nil {
+		o.Alive = func(pid, tid int) bool {
+			_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, tid))
+			return err == nil
+		}
+	}
+	return &Ledger{
+		o: o, changed: make(chan struct{}, 1), byID: map[string]*Container{}, pending: map[thread]*pending{},
+		seen: map[place]sight{}, ceilings: map[place]ceiling{}, coming: map[string]map[string]uint64{}, evict: map[string]string{}, others: map[string][]foreign{},
+	}
+}
+
+// Changed gets a value when there is something new for whoever plans, or when the
+// guard should ask again.
+func (l *Ledger) Changed() <-chan struct{} { return l.changed }
+
+func (l *Ledger) tell() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Update replaces the facts. It reports whether the guard should ask again about
+// what it holds.
+func (l *Ledger) Update(f Facts) (again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.facts, l.byID, l.decided = f, map[string]*Container{}, time.Time{}
+	for i := range f.Containers {
+		l.byID[f.Containers[i].ID] = &f.Containers[i]
+	}
+	now := l.o.Now()
+	l.keepOthers(now)
+	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool {
+		return l.byID[g.container] == nil || g.at.Before(f.Time.Add(-l.o.Lag))
+	})
+	maps.DeleteFunc(l.seen, func(p place, s sight) bool { return l.byID[p.container] == nil || s.at.Before(f.Time) })
+	maps.DeleteFunc(l.pending, func(t thread, p *pending) bool {
+		return l.byID[p.ContainerID] == nil || !l.o.Alive(t.pid, t.tid)
+	})
+	maps.DeleteFunc(l.coming, func(id string, _ map[string]uint64) bool { return l.byID[id] == nil })
+	again = l.reviewCeilings(now)
+	return l.review(now) || again
+}
+
+// review answers all that waits, and reports whether an answer is another one
+// than the guard has.
+func (l *Ledger) review(now time.Time) (other bool) {
+	if len(l.pending) == 0 {
+		clear(l.evict)
+		return false
+	}
+	for _, a := range l.decide(now) {
+		other = other || a.Verdict != allocator.Wait
+	}
+	return other
+}
+
+// decide answers everything that is pending. What becomes of each is told to the
+// guard when it asks.
+func (l *Ledger) decide(now time.Time) []allocator.Answer {
+	s := l.state(now)
+	byID := map[uint64]*pending{}
+	for _, p := range l.pending {
+		s.Requests = append(s.Requests, allocator.Request{ID: p.id, Container: p.ContainerID, GPU: p.GPU, Bytes: p.Bytes, Since: p.Since})
+		byID[p.id] = p
+	}
+	answers := allocator.Decide(s)
+	l.decided = now
+	clear(l.evict)
+	for _, a := range answers {
+		byID[a.Request.ID].answer = a
+		for _, v := range a.Victims {
+			l.evict[v] = fmt.Sprintf("%s waits for its memory: %s", l.name(a.Request.Container), a.Reason)
+		}
+	}
+	return answers
+}
+
+// Decide implements memory.Decider.
+func (l *Ledger) Decide(r memory.Request) memory.Answer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.o.Now()
+	t := thread{r.PID, r.TID}
+	p := l.pending[t]
+	if p == nil || !p.Since.Equal(r.Since) {
+		l.serial++
+		p = &pending{Request: r, id: l.serial}
+		l.pending[t] = p
+	}
+	if p.asked && p.answer.Verdict == allocator.Wait && p.Held == r.Held && !l.decided.IsZero() && now.Sub(l.decided) < stale {
+		return memory.Answer{Verdict: memory.Wait, Reason: p.answer.Reason}
+	}
+	p.Request = r
+	l.seen[place{r.ContainerID, r.GPU}] = sight{r.Held, now}
+	evicted := len(l.evict)
+	other := false
+	for _, a := range l.decide(now) {
+		other = other || (a.Request.ID != p.id && a.Verdict != allocator.Wait)
+	}
+	l.settle(t, p, now)
+	if other || len(l.evict) != evicted {
+		l.tell()
+	}
+	return memory.Answer{Verdict: verdicts[p.answer.Verdict], Reason: p.answer.Reason}
+}
+
+var verdicts = map[allocator.Verdict]memory.Verdict{allocator.Grant: memory.Grant, allocator.Wait: memory.Wait, allocator.Deny: memory.Deny}
+
+// settle takes note of what the guard is told.
+func (l *Ledger) settle(t thread, p *pending, now time.Time) {
+	first := !p.asked
+	p.asked = true
+	switch p.answer.Verdict {
+	case allocator.Grant:
+		l.granted = append(l.granted, grant{place{p.ContainerID, p.GPU}, p.Bytes, now, p.Held + p.Bytes})
+		delete(l.pending, t)
+		l.decided = time.Time{}
+		if first {
+			return // nothing happened that anybody noticed
+		}
+	case allocator.Deny:
+		delete(l.pending, t)
+		l.decided = time.Time{}
+	default:
+		if !first {
+			return
+		}
+	}
+	l.events = append(l.events, Event{Answer: p.answer, Function: p.Function, Waited: max(0, now.Sub(p.Since))})
+	l.events = l.events[max(0, len(l.events)-maxEvents):]
+	l.tell()
+}
+
+// maxEvents bounds what is kept for Events.
+const maxEvents = 256
+
+// state is what the allocator decides on, without the requests.
+func (l *Ledger) state(now time.Time) allocator.State {
+	s := allocator.State{Now: now, Share: l.facts.Share, MaxWait: l.facts.MaxWait, Patience: l.facts.Patience}
+	for _, g := range l.facts.GPUs {
+		s.GPUs = append(s.GPUs, allocator.GPU{UUID: g.UUID, Total: g.Total, Gone: l.gone(g), Reserve: g.Total / reservePart})
+	}
+	for _, c := range l.facts.Containers {
+		a := allocator.Container{
+			ID: c.ID, Name: c.Name, Never: c.Never, Peak: c.Peak, Stays: c.Stays, Barred: c.Barred,
+			Rank: c.Rank, Swappable: c.Swappable, Swapped: c.Swapped, Held: map[string]uint64{},
+		}
+		for _, g := range l.facts.GPUs {
+			if held := l.held(c, g.UUID); held > 0 {
+				a.Held[g.UUID] = held
+			}
+			if c.Limit > 0 && (len(c.GPUs) == 0 || slices.Contains(c.GPUs, g.UUID)) {
+				if a.Limit == nil {
+					a.Limit = map[string]uint64{}
+				}
+				a.Limit[g.UUID] = c.Limit
+			}
+		}
+		s.Containers = append(s.Containers, a)
+	}
+	return s
+}
+
+// ownerLag is how long after memory is in use its owner may not be known yet: a
+// driver lists a process some 0.2 s after it holds memory.
+const ownerLag = 2 * time.Second
+
+// foreign is what belonged to nobody who is decided about, at a moment.
+type foreign struct {
+	bytes uint64
+	at    time.Time
+}
+
+// unowned is what is in use of a GPU by others than those who are decided about.
+func (l *Ledger) unowned(g GPU) uint64 {
+	var ours uint64
+	for _, c := range l.facts.Containers {
+		ours += c.Held[g.UUID]
+	}
+	return g.Used - min(g.Used, ours)
+}
+
+// gone is the least of that within ownerLag: what is there for a moment only has an
+// owner who was not known yet.
+func (l *Ledger) gone(g GPU) uint64 {
+	least := l.unowned(g)
+	for _, f := range l.others[g.UUID] {
+		least = min(least, f.bytes)
+	}
+	return least
+}
+
+// keepOthers remembers what gone looks at.
+func (l *Ledger) keepOthers(now time.Time) {
+	for _, g := range l.facts.GPUs {
+		l.others[g.UUID] = append(slices.DeleteFunc(l.others[g.UUID], func(f foreign) bool { return now.Sub(f.at) > ownerLag }), foreign{l.unowned(g), now})
+	}
+}
+
+// reservePart of a card is kept free: a driver cannot give out its last pages.
+const reservePart = 512
+
+// held is what a container holds of a GPU as far as is known, rather too much
+// than too little.
+func (l *Ledger) held(c Container, gpu string) uint64 {
+	at := place{c.ID, gpu}
+	n, since := c.Held[gpu], l.facts.Time.Add(-l.o.Lag)
+	if s, ok := l.seen[at]; ok && s.at.After(l.facts.Time) {
+		n, since = s.bytes, s.at
+	}
+	for _, g := range l.granted {
+		shown := g.at.Before(l.facts.Time) && c.Held[gpu] >= g.after
+		if g.place == at && !g.at.Before(since) && !shown {
+			n += g.bytes
+		}
+	}
+	if top, ok := l.ceilings[at]; ok && c.Held[gpu] > 0 {
+		n = max(n, top.bytes)
+	}
+	return max(n, l.coming[c.ID][gpu])
+}
+
+func (l *Ledger) name(id string) string {
+	if c := l.byID[id]; c != nil {
+		return c.Name
+	}
+	return id
+}

@@ -1,0 +1,170 @@
+package ledger_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/allocator/ledger"
+	"github.com/laxity/laxity/actuator/enforce/memory"
+)
+
+const g0 = "GPU-0"
+
+// desk is a ledger with a clock of its own.
+type desk struct {
+	*ledger.Ledger
+	t    *testing.T
+	now  time.Time
+	dead map[int]bool
+}
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{t: t, now: time.Unix(1000, 0), dead: map[int]bool{}}
+	d.Ledger = ledger.New(ledger.Options{Now: func() time.Time { return d.now }, Alive: func(pid, _ int) bool { return !d.dead[pid] }})
+	return d
+}
+
+// facts of a card of 512 MB, of which one is reserved, and of these containers.
+func (d *desk) facts(boxes ...ledger.Container) ledger.Facts {
+	var used uint64
+	for _, b := range boxes {
+		used += b.Held[g0]
+	}
+	return ledger.Facts{Time: d.now, GPUs: []ledger.GPU{{UUID: g0, Total: 512, Used: used}}, Containers: boxes,
+		MaxWait: time.Minute, Patience: time.Second}
+}
+
+func box(id string, limit, held uint64) ledger.Container {
+	return ledger.Container{ID: id, Name: id, Limit: limit, Held: map[string]uint64{g0: held}}
+}
+
+func (d *desk) ask(id string, pid int, bytes, held uint64) memory.Answer {
+	return d.Decide(memory.Request{ContainerID: id, PID: pid, TID: pid, GPU: g0, Bytes: bytes, Held: held, Since: d.now, Function: "cuMemAlloc_v2"})
+}
+
+func (d *desk) want(a memory.Answer, v memory.Verdict) {
+	d.t.Helper()
+	if a.Verdict != v || a.Reason == "" {
+		d.t.Errorf("%v: %s; want %v", a.Verdict, a.Reason, v)
+	}
+}
+
+func TestGrantsCountBeforeTheDeviceShowsThem(t *testing.T) {
+	d := newDesk(t)
+	d.Update(d.facts(box("a", 300, 0), box("b", 300, 0)))
+	d.want(d.ask("a", 1, 300, 0), memory.Grant)
+	d.want(d.ask("b", 2, 300, 0), memory.Wait)
+	d.now = d.now.Add(time.Second)
+	if again := d.Update(d.facts(box("a", 300, 300), box("b", 300, 0))); again {
+		t.Error("nothing has changed for b")
+	}
+	d.now = d.now.Add(time.Second)
+	if again := d.Update(d.facts(box("b", 300, 0))); !again { // a has ended
+		t.Error("b can go on")
+	}
+	a := d.Decide(memory.Request{ContainerID: "b", PID: 2, TID: 2, GPU: g0, Bytes: 300, Since: time.Unix(1000, 0)})
+	d.want(a, memory.Grant)
+	events := d.Events()
+	if len(events) != 2 || events[0].Verdict != allocator.Wait || events[1].Verdict != allocator.Grant || events[1].Waited != 2*time.Second {
+		t.Errorf("%+v", events)
+	}
+}
+
+func TestADeadThreadWaitsNoMore(t *testing.T) {
+	d := newDesk(t)
+	d.Update(d.facts(box("a", 400, 300), box("b", 300, 0)))
+	d.want(d.ask("b", 2, 300, 0), memory.Wait)
+	if w := d.Waiting(); len(w) != 1 || w[0].Request.Container != "b" {
+		t.Errorf("%+v", w)
+	}
+	d.dead[2] = true
+	d.Update(d.facts(box("a", 400, 300), box("b", 300, 0)))
+	if w := d.Waiting(); len(w) != 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
+// Memory of a process that the device does not list yet is nobody's for a moment.
+func TestOwnersThatAreNotKnownYet(t *testing.T) {
+	d := newDesk(t)
+	d.Update(d.facts(box("a", 500, 0)))
+	d.now = d.now.Add(100 * time.Millisecond)
+	f := d.facts(box("a", 500, 0))
+	f.GPUs[0].Used = 400
+	d.Update(f)
+	d.want(d.ask("a", 1, 200, 0), memory.Grant)
+	d.now = d.now.Add(3 * time.Second)
+	f.Time = d.now
+	d.Update(f)
+	d.want(d.ask("a", 2, 200, 0), memory.Deny)
+}
+
+func TestUnmanagedMemoryIsGone(t *testing.T) {
+	d := newDesk(t)
+	f := d.facts(box("a", 500, 0))
+	f.GPUs[0].Used = 400
+	d.Update(f)
+	a := d.ask("a", 1, 200, 0)
+	d.want(a, memory.Deny)
+	if !strings.Contains(a.Reason, "111 bytes can be had") {
+		t.Error(a.Reason)
+	}
+}
+
+// Where all claims fit nobody asks; when one more comes, what may have been taken
+// under a ceiling counts until the device has been read.
+func TestCeiling(t *testing.T) {
+	d := newDesk(t)
+	d.Update(d.facts(box("a", 300, 10)))
+	if c := d.Ceiling("a", g0, 300); c != 300 {
+		t.Errorf("alone: %d", c)
+	}
+	if again := d.Update(d.facts(box("a", 300, 10), box("b", 300, 0))); !again {
+		t.Error("the ceiling has to be withdrawn")
+	}
+	if c := d.Ceiling("a", g0, 300); c != 0 {
+		t.Errorf("with b: %d", c)
+	}
+	d.want(d.ask("b", 2, 300, 0), memory.Wait) // a may hold 300 by now
+	d.now = d.now.Add(time.Second)
+	d.Update(d.facts(box("a", 300, 10), box("b", 300, 0)))
+	d.want(d.ask("b", 2, 200, 0), memory.Grant) // it holds 10 after all, and can end first
+}
+
+func TestReserve(t *testing.T) {
+	d := newDesk(t)
+	d.Update(d.facts(box("a", 0, 100), box("b", 0, 0)))
+	if err := d.Reserve("b", map[string]uint64{g0: 500}); err == nil {
+		t.Error("there is no room")
+	}
+	if err := d.Reserve("b", map[string]uint64{g0: 400}); err != nil {
+		t.Error(err)
+	}
+	d.want(d.ask("a", 1, 50, 100), memory.Wait)
+	d.Back("b")
+	d.want(d.ask("a", 3, 50, 100), memory.Wait) // it is there, and not seen yet
+	d.now = d.now.Add(time.Second)
+	d.dead[1], d.dead[3] = true, true
+	d.Update(d.facts(box("a", 0, 100), box("b", 0, 10))) // it has given most of it back
+	d.want(d.ask("a", 4, 50, 100), memory.Grant)
+}
+
+func TestEvict(t *testing.T) {
+	d := newDesk(t)
+	b := box("b", 0, 500)
+	b.Swappable = true
+	f := d.facts(box("a", 0, 0), b)
+	f.Share = allocator.Fair
+	d.Update(f)
+	d.want(d.ask("a", 1, 100, 0), memory.Wait)
+	if e := d.Evict(); !strings.Contains(e["b"], "a waits for its memory") {
+		t.Errorf("%v", e)
+	}
+}
+
+func TestNothingIsRefusedBeforeAnythingIsKnown(t *testing.T) {
+	d := newDesk(t)
+	d.want(d.ask("a", 1, 1<<60, 0), memory.Grant)
+}

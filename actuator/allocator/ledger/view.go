@@ -1,0 +1,87 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/laxity/laxity/actuator/allocator"
+)
+
+// Waiting lists the requests that wait, the oldest first.
+func (l *Ledger) Waiting() []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.o.Now()
+	var out []Event
+	for _, p := range l.pending {
+		if p.asked {
+			out = append(out, Event{Answer: p.answer, Function: p.Function, Waited: max(0, now.Sub(p.Since))})
+		}
+	}
+	slices.SortFunc(out, func(a, b Event) int {
+		return cmp.Or(a.Request.Since.Compare(b.Request.Since), cmp.Compare(a.Request.ID, b.Request.ID))
+	})
+	return out
+}
+
+// Evict says which containers (ids) should be swapped out, and why.
+func (l *Ledger) Evict() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.evict)
+}
+
+// Events returns what has happened since the last call.
+func (l *Ledger) Events() []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.events
+	l.events = nil
+	return e
+}
+
+// Parts says what each container holds and is entitled to.
+func (l *Ledger) Parts() []allocator.Part {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.state(l.o.Now())
+	for _, p := range l.pending {
+		s.Requests = append(s.Requests, allocator.Request{ID: p.id, Container: p.ContainerID, GPU: p.GPU, Bytes: p.Bytes, Since: p.Since})
+	}
+	return allocator.Parts(s)
+}
+
+// Reserve sets memory aside for a container that is about to be swapped in. It
+// returns an error where there is no room for it now. Back ends it, however the
+// swap came out.
+func (l *Ledger) Reserve(containerID string, need map[string]uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.state(l.o.Now())
+	for _, g := range s.GPUs {
+		free := g.Total - min(g.Total, g.Gone+g.Reserve)
+		for _, c := range s.Containers {
+			if c.ID != containerID {
+				free -= min(free, c.Held[g.UUID])
+			}
+		}
+		if n := need[g.UUID]; n > free {
+			return fmt.Errorf("%d MiB are needed on %s, and %d MiB are free", n>>20, g.UUID, free>>20)
+		}
+	}
+	l.coming[containerID] = maps.Clone(need)
+	return nil
+}
+
+// Back ends what Reserve began: from the next reading on the device tells.
+func (l *Ledger) Back(containerID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.o.Now()
+	for gpu, n := range l.coming[containerID] {
+		l.granted = append(l.granted, grant{place{containerID, gpu}, n, now, n})
+	}
+	delete(l.coming, containerID)
+}

@@ -1,0 +1,353 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint/checkpointtest"
+)
+
+// stateDir is in memory where it can be: a disk takes its time for each record.
+func stateDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "laxity-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// kinds are the ways in which a step can go wrong. did: it took effect nevertheless.
+var kinds = map[string]func(ctx context.Context) (err error, did bool){
+	"an error":                 func(context.Context) (error, bool) { return checkpoint.Unknown, false },
+	"the helper dies before":   func(context.Context) (error, bool) { return checkpoint.ErrHelper, false },
+	"the helper dies after":    func(context.Context) (error, bool) { return checkpoint.ErrHelper, true },
+	"a hang without effect":    func(ctx context.Context) (error, bool) { <-ctx.Done(); return late(ctx), false },
+	"an effect, then a hang":   func(context.Context) (error, bool) { return nil, true }, // see below
+	"the driver is not ready":  func(context.Context) (error, bool) { return checkpoint.NotReady, false },
+	"the wrong state, it says": func(context.Context) (error, bool) { return checkpoint.IllegalState, false },
+}
+
+func late(ctx context.Context) error { return fmt.Errorf("%w: %w", checkpoint.ErrHelper, ctx.Err()) }
+
+var steps = []string{"state", "lock", "checkpoint", "restore", "unlock", "memory"}
+
+// once makes the nth call of a step go wrong, once.
+func once(step, kind string, nth int) checkpointtest.Fault {
+	var mu sync.Mutex
+	seen := 0
+	return func(ctx context.Context, name string, _ int) (error, bool) {
+		mu.Lock()
+		if name == step {
+			seen++
+		}
+		hit := name == step && seen == nth
+		mu.Unlock()
+		if !hit {
+			return nil, true
+		}
+		if kind == "an effect, then a hang" {
+			return checkpoint.ErrHelper, true
+		}
+		return kinds[kind](ctx)
+	}
+}
+
+// Whatever goes wrong once at any step: either all is as it was, or it is suspended, or
+// it is on record; and in the end the container runs, nothing is lost and nothing is
+// left on record.
+func TestFaultAtEveryStep(t *testing.T) {
+	for _, step := range steps {
+		for kind := range kinds {
+			for nth := 1; nth <= 3; nth++ {
+				t.Run(fmt.Sprintf("%s/%s/%d", step, kind, nth), func(t *testing.T) {
+					t.Parallel()
+					m := checkpointtest.NewMachine(1000 * mib)
+					m.Start("c", 100*mib)
+					m.Start("c", 200*mib)
+					s := newSwapper(t, m, stateDir(t))
+					m.Break(once(step, kind, nth))
+					_, err := s.Suspend(t.Context(), "c", "c", "test")
+					settled(t, m, s, err)
+					_, err = s.Resume(t.Context(), "c", nil)
+					m.Break(nil)
+					bringBack(t, m, s, err)
+				})
+			}
+		}
+	}
+}
+
+// settled checks what a suspend that ended like this left.
+func settled(t *testing.T, m *checkpointtest.Machine, s *checkpoint.Swapper, err error) {
+	t.Helper()
+	all, lerr := s.Swapped()
+	check(t, lerr, nil)
+	switch {
+	case err == nil:
+		if len(all) != 1 || all[0].Stage != enforce.Suspended {
+			t.Errorf("suspended, and on record is %+v", all)
+		}
+	case errors.Is(err, enforce.ErrStuck):
+		if len(all) != 1 || all[0].Stage != enforce.Stuck || all[0].Error == "" {
+			t.Errorf("stuck, and on record is %+v", all)
+		}
+	default:
+		runs(t, m, "c")
+		if len(all) != 0 {
+			t.Errorf("undone (%v), and on record is %+v", err, all)
+		}
+	}
+}
+
+// bringBack resumes until all runs; it takes two calls at most once nothing fails.
+func bringBack(t *testing.T, m *checkpointtest.Machine, s *checkpoint.Swapper, err error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, enforce.ErrForeign) {
+		_, err = s.Resume(t.Context(), "c", nil)
+		check(t, err, nil)
+	}
+	runs(t, m, "c")
+	if all, err := s.Swapped(); len(all) != 0 || err != nil {
+		t.Errorf("on record is %+v (%v)", all, err)
+	}
+	if m.Lost() != 0 {
+		t.Errorf("%d processes were lost", m.Lost())
+	}
+}
+
+// The engine fails to pause, or to unpause.
+func TestEngineFails(t *testing.T) {
+	for _, call := range []string{"pause", "unpause", "inspect"} {
+		t.Run(call, func(t *testing.T) {
+			m := checkpointtest.NewMachine(1000 * mib)
+			m.Start("c", 100*mib)
+			s := newSwapper(t, m, stateDir(t))
+			broken := errors.New("the engine is broken")
+			fail := func(c, _ string) error {
+				return map[string]error{call: broken}[c]
+			}
+			if call == "pause" {
+				m.Engine.FailWith(fail)
+			}
+			_, err := s.Suspend(t.Context(), "c", "c", "test")
+			settled(t, m, s, err)
+			if (err == nil) != (call != "pause") {
+				t.Errorf("error %v", err)
+			}
+			m.Engine.FailWith(fail)
+			_, err = s.Resume(t.Context(), "c", nil)
+			m.Engine.FailWith(nil)
+			bringBack(t, m, s, err)
+		})
+	}
+}
+
+// The actuator dies at any moment: another one, or its guardian, brings the container
+// back from what is on record.
+func TestDeathAtEveryStep(t *testing.T) {
+	for _, step := range []string{"lock", "checkpoint", "pause", "restore", "unlock", "unpause"} {
+		for _, did := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, took effect %v", step, did), func(t *testing.T) {
+				m := checkpointtest.NewMachine(1000 * mib)
+				m.Start("c", 100*mib)
+				m.Start("c", 200*mib)
+				dir := stateDir(t)
+				dead := make(chan struct{})
+				die := func() { close(dead); select {} } // it does nothing more, for ever
+				var first sync.Once
+				m.Break(func(_ context.Context, name string, _ int) (error, bool) {
+					hit := false
+					if name == step {
+						first.Do(func() { hit = true })
+					}
+					if hit && !did {
+						die()
+					}
+					if hit {
+						go die()
+						return checkpoint.ErrHelper, true
+					}
+					select {
+					case <-dead:
+						select {}
+					default:
+					}
+					return nil, true
+				})
+				m.Engine.FailWith(func(call, _ string) error {
+					if call == step {
+						// The engine's lock is held here: it stands still with the actuator.
+						go die()
+						return errors.New("the engine does not answer")
+					}
+					return nil
+				})
+				victim := newSwapper(t, m, dir)
+				go func() {
+					if _, err := victim.Suspend(context.Background(), "c", "c", "test"); err == nil {
+						_, _ = victim.Resume(context.Background(), "c", nil)
+					}
+				}()
+				select {
+				case <-dead:
+				case <-time.After(20 * time.Second):
+					t.Fatal("it never came to " + step)
+				}
+				m.Engine.FailWith(nil)
+				heir := newSwapper(t, m, dir)
+				m.Break(nil)
+				all, err := heir.Swapped()
+				check(t, err, nil)
+				if len(all) == 1 {
+					_, err = heir.Resume(t.Context(), "c", nil)
+				}
+				bringBack(t, m, heir, err)
+			})
+		}
+	}
+}
+
+// A process that the driver lost is reported; the container and the others' memory stay.
+func TestLostIsKept(t *testing.T) {
+	m := checkpointtest.NewMachine(1000 * mib)
+	a, b := m.Start("c", 100*mib), m.Start("c", 200*mib)
+	s := newSwapper(t, m, stateDir(t))
+	_, err := s.Suspend(t.Context(), "c", "c", "test")
+	check(t, err, nil)
+	m.SetState(b, checkpoint.Failed)
+	for range 2 {
+		_, err = s.Resume(t.Context(), "c", nil)
+		check(t, err, enforce.ErrStuck)
+	}
+	if m.StateOf(a) != checkpoint.Checkpointed || m.StateOf(b) != checkpoint.Failed {
+		t.Errorf("states %s %s", m.StateOf(a), m.StateOf(b))
+	}
+	if _, frozen := m.Engine.Paused("c"); !frozen {
+		t.Error("not frozen")
+	}
+	m.Remove("c")
+	_, err = s.Resume(t.Context(), "c", nil)
+	check(t, err, nil)
+}
+
+// Another process takes the room between the look and the restore, and the driver says so
+// without harm: all goes off the GPU again.
+func TestRoomIsTakenMeanwhile(t *testing.T) {
+	m := checkpointtest.NewMachine(1000 * mib)
+	a, b := m.Start("c", 100*mib), m.Start("c", 200*mib)
+	s := newSwapper(t, m, stateDir(t))
+	_, err := s.Suspend(t.Context(), "c", "c", "test")
+	check(t, err, nil)
+	m.Break(func(_ context.Context, step string, pid int) (error, bool) {
+		if step == "restore" && pid == b {
+			return checkpoint.OutOfMemory, false
+		}
+		return nil, true
+	})
+	_, err = s.Resume(t.Context(), "c", nil)
+	check(t, err, enforce.ErrNoRoom)
+	if m.StateOf(a) != checkpoint.Checkpointed || m.StateOf(b) != checkpoint.Checkpointed {
+		t.Errorf("states %s %s", m.StateOf(a), m.StateOf(b))
+	}
+	m.Break(nil)
+	_, err = s.Resume(t.Context(), "c", nil)
+	bringBack(t, m, s, err)
+}
+
+// A process ends, or the whole container is removed, in the middle of a step.
+func TestEndsMeanwhile(t *testing.T) {
+	for _, step := range steps[1:5] {
+		for _, all := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, all %v", step, all), func(t *testing.T) {
+				m := checkpointtest.NewMachine(1000 * mib)
+				m.Start("c", 100*mib)
+				m.Start("c", 200*mib)
+				s := newSwapper(t, m, stateDir(t))
+				var first sync.Once
+				m.Break(func(_ context.Context, name string, pid int) (error, bool) {
+					if name == step {
+						first.Do(func() {
+							if all {
+								m.Remove("c")
+							} else {
+								m.Kill(pid)
+							}
+						})
+					}
+					return nil, true
+				})
+				_, err := s.Suspend(t.Context(), "c", "c", "test")
+				if err == nil {
+					_, err = s.Resume(t.Context(), "c", nil)
+				}
+				if err != nil && !errors.Is(err, enforce.ErrUndone) {
+					t.Error(err)
+				}
+				runs(t, m, "c")
+				if rest, err := s.Swapped(); len(rest) != 0 || err != nil {
+					t.Errorf("on record is %+v (%v)", rest, err)
+				}
+			})
+		}
+	}
+}
+
+// Random times, random faults, two containers that do not fit beside each other: after
+// 500 cycles nobody is lost.
+func TestRandomCycles(t *testing.T) {
+	cycles := 500
+	if testing.Short() {
+		cycles = 50
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	m := checkpointtest.NewMachine(700 * mib)
+	ids := []string{"a", "b"}
+	for _, id := range ids {
+		m.Start(id, 200*mib)
+		m.Start(id, 100*mib)
+	}
+	dir := stateDir(t)
+	s := newSwapper(t, m, dir)
+	var mu sync.Mutex
+	m.Break(func(context.Context, string, int) (error, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if random.IntN(40) > 0 {
+			return nil, true
+		}
+		return []error{checkpoint.Unknown, checkpoint.ErrHelper, checkpoint.NotReady}[random.IntN(3)], random.IntN(2) == 0
+	})
+	for i := range cycles {
+		id := ids[i%2]
+		m.SetBallast(uint64(300+i%100) * mib) // with one of them on it, the card is nearly full
+		_, err := s.Suspend(t.Context(), id, id, "test")
+		if err != nil && errors.Is(err, enforce.ErrCannotSwap) {
+			t.Fatal(err)
+		}
+		m.SetBallast(uint64(random.IntN(90)) * mib)
+		for range 50 {
+			if _, err = s.Resume(t.Context(), id, nil); err == nil || errors.Is(err, enforce.ErrForeign) {
+				break
+			}
+		}
+		runs(t, m, id)
+		if t.Failed() {
+			t.Fatalf("cycle %d: %v", i, err)
+		}
+	}
+	if m.Lost() != 0 {
+		t.Errorf("%d lost", m.Lost())
+	}
+}

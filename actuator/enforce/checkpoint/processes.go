@@ -1,0 +1,216 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/laxity/laxity/internal/cgroup"
+)
+
+// Processes reads what the kernel says of the processes of containers.
+type Processes interface {
+	// Of returns the processes of a container, by host PID.
+	Of(containerID string) ([]int, error)
+	// Stat reads one process. The error wraps fs.ErrNotExist when it is gone.
+	Stat(pid int) (Stat, error)
+	// HostFree is how many bytes a process may still take, in the host's memory and
+	// within the limits of its control groups; why names the tighter one.
+	HostFree(pid int) (bytes uint64, why string, err error)
+}
+
+// Stat is what counts of one process.
+type Stat struct {
+	// Start is when it began, in clock ticks since the boot; with the PID it names
+	// the process.
+	Start uint64
+	// Stopped: it is stopped by a signal, as at the launch gate. Its threads cannot
+	// lock it.
+	Stopped bool
+	// Traced: a debugger is attached.
+	Traced bool
+}
+
+// Proc is Processes by a proc file system.
+type Proc struct {
+	// Path is where it is mounted: /proc.
+	Path string
+	// ContainerOf returns the id of the container that a process belongs to.
+	ContainerOf func(pid int) (id string, ok bool, err error)
+
+	groups sync.Map // folder of the control group by container id, where it is known
+}
+
+// Of implements Processes. The first time it reads all of proc, some ms for a thousand
+// processes, and then the container's control group.
+func (p *Proc) Of(containerID string) ([]int, error) {
+	if dir, ok := p.groups.Load(containerID); ok {
+		if pids := members(dir.(string)); len(pids) > 0 {
+			return pids, nil
+		}
+		p.groups.Delete(containerID)
+	}
+	pids, err := p.search(containerID)
+	if err != nil || len(pids) == 0 {
+		return nil, err
+	}
+	// Trusted where it has the very same members now; processes come and go, so that
+	// may take another time.
+	g, err := cgroup.Of(p.Path, slices.Min(pids), "freezer")
+	if found := members(g.Dir); err == nil && len(found) == len(pids) && !slices.ContainsFunc(found, func(pid int) bool {
+		return !slices.Contains(pids, pid)
+	}) {
+		p.groups.Store(containerID, g.Dir)
+	}
+	return pids, nil
+}
+
+// members are the processes of a control group and of those below it; none where one cannot
+// be read.
+func members(dir string) []int {
+	var pids []int
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for line := range strings.Lines(string(text)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return pids
+}
+
+// search reads all of proc.
+func (p *Proc) search(containerID string) ([]int, error) {
+	dir, err := os.Open(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if id, ok, err := p.ContainerOf(pid); err == nil && ok && id == containerID {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// Stat implements Processes.
+func (p *Proc) Stat(pid int) (Stat, error) {
+	line, err := os.ReadFile(filepath.Join(p.Path, strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return Stat{}, gone(err)
+	}
+	// The name in brackets may hold anything; the state is the first field after it,
+	// the start the 20th.
+	fields := strings.Fields(string(line[bytes.LastIndexByte(line, ')')+1:]))
+	if len(fields) < 20 {
+		return Stat{}, fmt.Errorf("process %d: its stat file cannot be read: %q", pid, line)
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return Stat{}, fmt.Errorf("process %d has ended: %w", pid, fs.ErrNotExist)
+	}
+	start, err := strconv.ParseUint(fields[19], 10, 64)
+	if err != nil {
+		return Stat{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	status, err := os.ReadFile(filepath.Join(p.Path, strconv.Itoa(pid), "status"))
+	if err != nil {
+		return Stat{}, gone(err)
+	}
+	tracer, _ := field(string(status), "TracerPid:")
+	return Stat{Start: start, Stopped: fields[0] == "T", Traced: tracer != 0}, nil
+}
+
+// gone gives the errors of a process that ended while it was read one meaning.
+func gone(err error) error {
+	if strings.Contains(err.Error(), "no such process") {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
+
+// field reads a number of a file of lines "name: number unit".
+func field(text, name string) (uint64, bool) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != name {
+			continue
+		}
+		n, err := strconv.ParseUint(f[1], 10, 64)
+		return n, err == nil
+	}
+	return 0, false
+}
+
+// HostFree implements Processes. What the page cache holds and can give back counts as
+// free.
+func (p *Proc) HostFree(pid int) (uint64, string, error) {
+	info, err := os.ReadFile(filepath.Join(p.Path, "meminfo"))
+	if err != nil {
+		return 0, "", err
+	}
+	kib, ok := field(string(info), "MemAvailable:")
+	if !ok {
+		return 0, "", errors.New("meminfo has no MemAvailable")
+	}
+	free, why := kib<<10, "the host's memory"
+	g, err := cgroup.Of(p.Path, pid, "memory")
+	if err != nil {
+		return free, why, nil //nolint:nilerr // no control group of memory: no limit
+	}
+	limit, used, stat := "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+	if g.V2 {
+		limit, used, stat = "memory.max", "memory.current", "inactive_file"
+	}
+	// A limit holds for all groups below it.
+	for dir := g.Dir; strings.HasPrefix(dir, g.Root); dir = filepath.Dir(dir) {
+		most, ok := number(dir, limit) // "max" is none
+		if !ok {
+			continue
+		}
+		now, ok := number(dir, used)
+		if !ok {
+			continue
+		}
+		text, _ := os.ReadFile(filepath.Join(dir, "memory.stat"))
+		cache, _ := field(string(text), stat)
+		left := most - min(most, now-min(now, cache))
+		if left < free {
+			free, why = left, fmt.Sprintf("its memory limit of %d MiB", most>>20)
+		}
+	}
+	return free, why, nil
+}
+
+func number(dir, name string) (uint64, bool) {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	return n, err == nil
+}

@@ -1,0 +1,119 @@
+package checkpoint_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+)
+
+// tree writes files below a new folder; @ in a text stands for the folder.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for path, text := range files {
+		path = filepath.Join(dir, path)
+		check(t, os.MkdirAll(filepath.Dir(path), 0o755), nil)
+		check(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "@", dir)), 0o600), nil)
+	}
+	return dir
+}
+
+const mounts = "1 1 0:1 / @/v2 rw - cgroup2 cgroup2 rw\n"
+
+func TestHostFree(t *testing.T) {
+	const meminfo = "MemTotal: 100 kB\nMemAvailable:    8388608 kB\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  uint64
+	}{
+		"no group": {nil, 8192 * mib},
+		"v2, no limit": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max": "max\n",
+			"v2/x/memory.current": "1\n"}, 8192 * mib},
+		"v2, its own limit, cache counts as free": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max": "1073741824\n",
+			"v2/x/memory.current": "536870912\n", "v2/x/memory.stat": "anon 5\ninactive_file 268435456\n"}, 768 * mib},
+		"v2, that of the group above": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/a/x\n", "v2/a/x/memory.max": "max\n",
+			"v2/a/x/memory.current": "1\n", "v2/a/memory.max": "2097152\n", "v2/a/memory.current": "1048576\n"}, mib},
+		"v1": {map[string]string{"self/mountinfo": "1 1 0:1 / @/v1 rw - cgroup cgroup rw,memory\n", "7/cgroup": "3:memory:/x\n",
+			"v1/x/memory.limit_in_bytes": "3145728\n", "v1/x/memory.usage_in_bytes": "1048576\n"}, 2 * mib},
+		"over its limit": {map[string]string{"self/mountinfo": mounts, "7/cgroup": "0::/x\n", "v2/x/memory.max": "5\n",
+			"v2/x/memory.current": "9\n"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.files == nil {
+				c.files = map[string]string{}
+			}
+			c.files["meminfo"] = meminfo
+			p := &checkpoint.Proc{Path: tree(t, c.files)}
+			if got, why, err := p.HostFree(7); got != c.want || why == "" || err != nil {
+				t.Errorf("%d (%s), %v; want %d", got, why, err, c.want)
+			}
+		})
+	}
+}
+
+func TestProcessesOfAContainer(t *testing.T) {
+	asked := 0
+	files := map[string]string{"self/mountinfo": mounts, "v2/c/cgroup.procs": "7\n8\n", "v2/c/below/cgroup.procs": "9\n"}
+	for pid := 5; pid < 10; pid++ {
+		files[strconv.Itoa(pid)+"/cgroup"] = "0::/c\n"
+	}
+	p := &checkpoint.Proc{Path: tree(t, files), ContainerOf: func(pid int) (string, bool, error) {
+		asked++
+		return "c", pid > 6, nil
+	}}
+	for range 3 {
+		pids, err := p.Of("c")
+		check(t, err, nil)
+		slices.Sort(pids)
+		if !slices.Equal(pids, []int{7, 8, 9}) {
+			t.Errorf("%v", pids)
+		}
+	}
+	if asked != 5 {
+		t.Errorf("asked for %d processes, want once for each", asked)
+	}
+	check(t, os.RemoveAll(filepath.Join(p.Path, "v2")), nil)
+	if pids, err := p.Of("c"); len(pids) != 3 || err != nil {
+		t.Errorf("without the group %v, %v", pids, err)
+	}
+}
+
+func TestStat(t *testing.T) {
+	p := &checkpoint.Proc{Path: "/proc"}
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	pid := cmd.Process.Pid
+	s, err := p.Stat(pid)
+	check(t, err, nil)
+	if s.Start == 0 || s.Stopped || s.Traced {
+		t.Errorf("%+v", s)
+	}
+	check(t, syscall.Kill(pid, syscall.SIGSTOP), nil)
+	for deadline := time.Now().Add(10 * time.Second); !s.Stopped && time.Now().Before(deadline); {
+		s, err = p.Stat(pid)
+		check(t, err, nil)
+	}
+	if !s.Stopped {
+		t.Error("not stopped")
+	}
+	check(t, cmd.Process.Kill(), nil)
+	for deadline := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(deadline); {
+		_, err = p.Stat(pid) // a zombie now
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+}

@@ -1,0 +1,173 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/laxity/laxity/actuator/enforce"
+)
+
+// Record is what must be known to bring a container back after a crash.
+type Record struct {
+	enforce.Swapped
+	// Processes are those that use CUDA.
+	Processes []Process `json:"processes"`
+	// Doubtful: what became of a lock is not known. It may still come into effect.
+	Doubtful bool `json:"doubtful,omitempty"`
+	// Notice is the file that tells the exporter.
+	Notice string `json:"notice,omitempty"`
+}
+
+// Process is one process of a container that uses CUDA.
+type Process struct {
+	PID int `json:"pid"`
+	// Start is in clock ticks since the boot.
+	Start uint64 `json:"start"`
+	// Bytes is what it held on each GPU, by UUID.
+	Bytes map[string]uint64 `json:"bytes,omitempty"`
+}
+
+// records is a folder of records, one file for each container.
+type records struct{ dir string }
+
+var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+
+func openRecords(stateDir string) (records, error) {
+	dir := Folder(stateDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return records{}, fmt.Errorf("make the folder of swaps (choose a writable --state-dir): %w", err)
+	}
+	return records{dir}, nil
+}
+
+// Folder is where swaps are on record.
+func Folder(stateDir string) string { return filepath.Join(stateDir, "swaps") }
+
+func (r records) path(id string) (string, error) {
+	if !safeID.MatchString(id) {
+		return "", fmt.Errorf("%q is not a container id", id)
+	}
+	return filepath.Join(r.dir, id+".json"), nil
+}
+
+// put writes the record, and the notice after it. When it returns nil both are there.
+func (r records) put(rec Record) error {
+	path, err := r.path(rec.ContainerID)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	if err := replace(path, text, 0o600); err != nil || rec.Notice == "" {
+		return err
+	}
+	return rec.publish()
+}
+
+// replace writes a file so that it is complete at once. It is not synced to the disk, which
+// would take its time in every step: it has to survive our death, and what it is about
+// does not survive the machine's.
+func replace(path string, text []byte, mode os.FileMode) error {
+	temporary := path + ".tmp"
+	if err := os.WriteFile(temporary, append(text, '\n'), mode); err != nil {
+		return fmt.Errorf("put a swap on record (is the disk full?): %w", err)
+	}
+	return os.Rename(temporary, path)
+}
+
+// notice is what the exporter reads (exporter/swap): which processes may be off the
+// device's list and have not ended.
+type notice struct {
+	ContainerID string          `json:"container_id"`
+	Processes   []noticeProcess `json:"processes"`
+}
+
+type noticeProcess struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start_ticks"`
+}
+
+func (rec Record) publish() error {
+	n := notice{ContainerID: rec.ContainerID}
+	for _, p := range rec.Processes {
+		n.Processes = append(n.Processes, noticeProcess{p.PID, p.Start})
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return replace(rec.Notice, text, 0o644) // the exporter may be another user
+}
+
+func (r records) remove(rec Record) error {
+	path, err := r.path(rec.ContainerID)
+	if err != nil {
+		return err
+	}
+	if rec.Notice != "" {
+		if err := os.Remove(rec.Notice); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (r records) get(id string) (Record, bool, error) {
+	path, err := r.path(id)
+	if err != nil {
+		return Record{}, false, err
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, false, nil
+	}
+	var rec Record
+	if err == nil {
+		err = json.Unmarshal(text, &rec)
+	}
+	if err == nil && rec.ContainerID != id {
+		err = errors.New("it is of another container")
+	}
+	if err != nil {
+		// The name alone is enough to bring the container back: its processes say
+		// what state they are in.
+		rec = Record{Swapped: enforce.Swapped{ContainerID: id, Container: id, Stage: enforce.Suspending,
+			Error: fmt.Sprintf("record cannot be read: %v", err)}}
+	}
+	return rec, true, nil
+}
+
+func (r records) list() ([]Record, error) {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []Record
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok || e.IsDir() || !safeID.MatchString(id) {
+			continue
+		}
+		rec, ok, err := r.get(id)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, rec)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Record) int { return a.Since.Compare(b.Since) })
+	return all, nil
+}

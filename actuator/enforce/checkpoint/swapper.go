@@ -1,0 +1,331 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce"
+)
+
+// Options of a Swapper. StateDir, Driver, Memory, Pauser and Processes are required.
+type Options struct {
+	// StateDir is the actuator's; swaps are on record in Folder(StateDir).
+	StateDir string
+	Driver   Driver
+	Memory   Memory
+	// Pauser freezes containers. It must have a journal of its own, PauseJournal, because
+	// whatever is in the actuator's own is unpaused as soon as the actuator dies.
+	Pauser    enforce.Enforcer
+	Processes Processes
+	// NoticeDir is where the exporter reads which processes are off the GPU; empty: it
+	// is not told.
+	NoticeDir string
+
+	// LockTimeout is how long a container's running kernels may take; 10 s by default.
+	LockTimeout time.Duration
+	// StepTimeout bounds what should take a moment; 30 s by default. What moves memory
+	// may take as much longer as MinRate allows, in bytes a second; 100 MB/s by
+	// default.
+	StepTimeout time.Duration
+	MinRate     uint64
+	// AnswerTimeout is how long the driver may take to say what state a process is in, and
+	// to give up a lock whose time is over; 5 s by default.
+	AnswerTimeout time.Duration
+	// Settle is how long a lock whose outcome is not known may still come into effect; 1 s
+	// by default.
+	Settle time.Duration
+	// GPUReserve has to stay free on each GPU after a restore, HostReserve in the host's
+	// memory or the container's limit after a checkpoint, in bytes; 256 MiB and
+	// 1 GiB by default.
+	GPUReserve, HostReserve uint64
+	Logger                  *slog.Logger
+	Now                     func() time.Time
+}
+
+// Swapper implements enforce.Swapper.
+type Swapper struct {
+	o       Options
+	records records
+
+	// restoring is held from the look at a GPU's room until it is taken.
+	restoring sync.Mutex
+
+	mu      sync.Mutex
+	busy    map[string]bool    // by container id
+	refused map[string]refusal // what the driver could not do
+}
+
+// refusal is a container that the driver could not lock or checkpoint; it is not tried
+// again for these processes.
+type refusal struct {
+	processes map[int]uint64 // start by PID
+	why       error
+}
+
+var _ enforce.Swapper = (*Swapper)(nil)
+
+// PauseJournal is the state folder of the journal that the Pauser has to use.
+func PauseJournal(stateDir string) string { return Folder(stateDir) }
+
+// New checks the options and fills in the defaults.
+func New(o Options) (*Swapper, error) {
+	if o.StateDir == "" || o.Driver == nil || o.Memory == nil || o.Pauser == nil || o.Processes == nil {
+		return nil, errors.New("checkpoint: StateDir, Driver, Memory, Pauser and Processes are required")
+	}
+	setDefault(&o.LockTimeout, 10*time.Second)
+	setDefault(&o.StepTimeout, 30*time.Second)
+	setDefault(&o.AnswerTimeout, 5*time.Second)
+	setDefault(&o.Settle, time.Second)
+	setDefault(&o.MinRate, 100e6)
+	setDefault(&o.GPUReserve, 256<<20)
+	setDefault(&o.HostReserve, 1<<30)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	r, err := openRecords(o.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	if o.NoticeDir != "" {
+		if err := os.MkdirAll(o.NoticeDir, 0o755); err != nil { //nolint:gosec // the exporter may be another user
+			return nil, fmt.Errorf("make the folder in which the exporter is told of swaps: %w", err)
+		}
+	}
+	return &Swapper{o: o, records: r, busy: map[string]bool{}, refused: map[string]refusal{}}, nil
+}
+
+func setDefault[T ~int64 | ~uint64](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// begin lets one call at a time work on a container.
+func (s *Swapper) begin(id string) (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[id] {
+		return nil, fmt.Errorf("container %.12s: %w", id, enforce.ErrBusy)
+	}
+	s.busy[id] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.busy, id)
+	}, nil
+}
+
+// Swapped implements enforce.Swapper.
+func (s *Swapper) Swapped() ([]enforce.Swapped, error) {
+	records, err := s.records.list()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]enforce.Swapped, len(records))
+	for i, r := range records {
+		all[i] = r.Swapped
+	}
+	return all, nil
+}
+
+// Can implements enforce.Swapper.
+func (s *Swapper) Can(ctx context.Context, id string) error {
+	end, err := s.begin(id)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if _, ok, err := s.records.get(id); err != nil || ok {
+		return errors.Join(err, cannot("it is swapped already, or was and is stuck"))
+	}
+	_, err = s.examine(ctx, id)
+	return err
+}
+
+func cannot(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{enforce.ErrCannotSwap}, args...)...)
+}
+
+// examine returns the processes of a container that use CUDA, or why it cannot be
+// swapped.
+func (s *Swapper) examine(ctx context.Context, id string) ([]Process, error) {
+	status, err := s.o.Pauser.Status(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case status.Paused:
+		return nil, fmt.Errorf("container %.12s is paused, and a frozen process cannot be locked: %w", id, enforce.ErrForeign)
+	}
+	gpus, err := s.gpus(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the GPUs cannot be read: %w", enforce.ErrUnavailable, err)
+	}
+	processes, err := s.find(ctx, id, gpus, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(processes) == 0:
+		return nil, cannot("none of its processes uses CUDA")
+	}
+	if err := s.refusal(id, processes); err != nil {
+		return nil, err
+	}
+	return processes, s.hostRoom(processes)
+}
+
+// find returns the container's processes that use CUDA, all of them running, and not
+// among known.
+func (s *Swapper) find(ctx context.Context, id string, gpus []GPU, known []Process) ([]Process, error) {
+	pids, err := s.o.Processes.Of(id)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the processes cannot be read: %w", enforce.ErrUnavailable, err)
+	}
+	var found []Process
+	for _, pid := range pids {
+		if isKnown(known, pid) {
+			continue
+		}
+		p, err := s.inspect(ctx, pid, gpus)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			found = append(found, *p)
+		}
+	}
+	sortProcesses(found)
+	return found, nil
+}
+
+// inspect returns nil for a process that does not use CUDA, or is gone.
+func (s *Swapper) inspect(ctx context.Context, pid int, gpus []GPU) (*Process, error) {
+	stat, err := s.o.Processes.Stat(pid)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // it ended meanwhile
+	}
+	held := bytesOf(gpus, pid)
+	if stat.Stopped {
+		if len(held) == 0 {
+			return nil, nil //nolint:nilnil // it holds nothing, and cannot take anything
+		}
+		return nil, cannot("process %d is stopped by a signal, at the launch gate perhaps: it has to be let go first", pid)
+	}
+	state, err := s.state(ctx, pid)
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return nil, fmt.Errorf("%w: %w", enforce.ErrCannotSwap, err)
+	case errors.Is(err, ErrNoCUDA) && len(held) > 0:
+		if _, gone := s.o.Processes.Stat(pid); gone != nil {
+			return nil, nil //nolint:nilerr,nilnil // it ended meanwhile
+		}
+		return nil, cannot("process %d holds GPU memory and the driver does not know it as one that it can checkpoint (MPS? started by an older driver?): %w", pid, err)
+	case errors.Is(err, ErrNoCUDA):
+		return nil, nil //nolint:nilnil // as it says
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", enforce.ErrUnavailable, err)
+	case state != Running:
+		return nil, cannot("somebody else has process %d %s", pid, state)
+	case stat.Traced:
+		return nil, cannot("a debugger is attached to process %d", pid)
+	}
+	return &Process{PID: pid, Start: stat.Start, Bytes: held}, nil
+}
+
+// state asks again when the helper died: the question changes nothing.
+func (s *Swapper) state(ctx context.Context, pid int) (State, error) {
+	for again := true; ; again = false {
+		asked, cancel := context.WithTimeout(ctx, s.o.AnswerTimeout)
+		state, err := s.o.Driver.State(asked, pid)
+		cancel()
+		if !again || !errors.Is(err, ErrHelper) || ctx.Err() != nil {
+			return state, err
+		}
+	}
+}
+
+// hostRoom says whether the host has memory for what the processes hold on the GPUs.
+func (s *Swapper) hostRoom(processes []Process) error {
+	var need uint64
+	for _, p := range processes {
+		for _, b := range p.Bytes {
+			need += b
+		}
+	}
+	free, why, err := s.o.Processes.HostFree(processes[0].PID)
+	switch {
+	case err != nil:
+		return cannot("its memory cannot be read: %w", err)
+	case free < need+s.o.HostReserve:
+		return fmt.Errorf("%w: %w: it needs %d MiB, and %s has %d MiB free of which %d MiB are a reserve",
+			enforce.ErrCannotSwap, enforce.ErrNoHostMemory, need>>20, why, free>>20, s.o.HostReserve>>20)
+	}
+	return nil
+}
+
+func (s *Swapper) refusal(id string, processes []Process) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.refused[id]
+	if !ok {
+		return nil
+	}
+	for _, p := range processes {
+		if r.processes[p.PID] == p.Start {
+			return r.why
+		}
+	}
+	delete(s.refused, id)
+	return nil
+}
+
+// refuse remembers that the driver could not do it.
+func (s *Swapper) refuse(id string, processes []Process, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := refusal{processes: map[int]uint64{}, why: why}
+	for _, p := range processes {
+		r.processes[p.PID] = p.Start
+	}
+	if len(s.refused) > 1000 {
+		clear(s.refused) // of containers that are long gone
+	}
+	s.refused[id] = r
+}
+
+// alive reports whether this very process lives.
+func (s *Swapper) alive(p Process) bool {
+	stat, err := s.o.Processes.Stat(p.PID)
+	return err == nil && (p.Start == 0 || stat.Start == p.Start)
+}
+
+// limit is how long a step may take that moves what a process holds.
+func (s *Swapper) limit(p Process) time.Duration {
+	var bytes uint64
+	for _, b := range p.Bytes {
+		bytes += b
+	}
+	return s.o.StepTimeout + time.Duration(float64(bytes)/float64(s.o.MinRate)*float64(time.Second))
+}
+
+func (s *Swapper) notice(id string) string {
+	if s.o.NoticeDir == "" {
+		return ""
+	}
+	return filepath.Join(s.o.NoticeDir, id+".json")
+}
+
+// gpus reads the memory of the GPUs.
+func (s *Swapper) gpus(ctx context.Context) ([]GPU, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.AnswerTimeout)
+	defer cancel()
+	return s.o.Memory.GPUs(ctx)
+}

@@ -1,0 +1,228 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint/checkpointtest"
+)
+
+const mib = checkpointtest.MiB
+
+func newSwapper(t *testing.T, m *checkpointtest.Machine, dir string) *checkpoint.Swapper {
+	t.Helper()
+	s, err := checkpoint.New(m.Options(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func pids(t *testing.T, m *checkpointtest.Machine, id string) []int {
+	t.Helper()
+	list, err := m.Of(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// runs fails the test unless all processes of the container run.
+func runs(t *testing.T, m *checkpointtest.Machine, id string) {
+	t.Helper()
+	for _, pid := range pids(t, m, id) {
+		if s := m.StateOf(pid); s != checkpoint.Running {
+			t.Errorf("process %d is %s", pid, s)
+		}
+	}
+	if engine, kernel := m.Engine.Paused(id); engine || kernel {
+		t.Errorf("paused: engine %v, kernel %v", engine, kernel)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	checkpointtest.Run(t, func(t *testing.T) checkpointtest.Subject {
+		m := checkpointtest.NewMachine(10000 * mib)
+		return checkpointtest.Subject{
+			Swapper: newSwapper(t, m, t.TempDir()),
+			Run: func(*testing.T) string {
+				id := fmt.Sprintf("c%d", len(m.Engine.Calls())+m.Start("other", 0))
+				m.Start(id, 100*mib)
+				m.Start(id, 0)
+				m.Start(id, 200*mib)
+				return id
+			},
+			Computes: func(t *testing.T, id string) { runs(t, m, id) },
+			Holds: func(t *testing.T, id string) (sum uint64) {
+				gpus, err := m.GPUs(t.Context())
+				check(t, err, nil)
+				for _, pid := range pids(t, m, id) {
+					sum += gpus[0].Processes[pid]
+				}
+				return sum
+			},
+			Frozen:    func(_ *testing.T, id string) bool { _, kernel := m.Engine.Paused(id); return kernel },
+			SetPaused: func(_ *testing.T, id string, paused bool) { m.Engine.SetPaused(id, paused) },
+			Remove:    func(_ *testing.T, id string) { m.Remove(id) },
+			Fill: func(*testing.T) func() {
+				m.SetBallast(9800 * mib)
+				return func() { m.SetBallast(0) }
+			},
+		}
+	})
+}
+
+func check(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || (err != nil) != (want != nil) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+// Why a container cannot be swapped is said, and nothing is stopped.
+func TestCan(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*checkpointtest.Machine, int)
+		want    error
+		says    string
+	}{
+		"it can":         {func(*checkpointtest.Machine, int) {}, nil, ""},
+		"traced":         {func(m *checkpointtest.Machine, p int) { m.SetStat(p, func(s *checkpoint.Stat) { s.Traced = true }) }, enforce.ErrCannotSwap, "debugger"},
+		"at the gate":    {func(m *checkpointtest.Machine, p int) { m.SetStat(p, func(s *checkpoint.Stat) { s.Stopped = true }) }, enforce.ErrCannotSwap, "let go first"},
+		"locked":         {func(m *checkpointtest.Machine, p int) { m.SetState(p, checkpoint.Locked) }, enforce.ErrCannotSwap, "somebody else"},
+		"failed":         {func(m *checkpointtest.Machine, p int) { m.SetState(p, checkpoint.Failed) }, enforce.ErrCannotSwap, "failed"},
+		"no host memory": {func(m *checkpointtest.Machine, _ int) { m.SetHost(100 * mib) }, enforce.ErrNoHostMemory, "it needs 100 MiB"},
+		"MPS": {func(m *checkpointtest.Machine, _ int) {
+			m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+				if step == "state" {
+					return checkpoint.ErrNoCUDA, false
+				}
+				return nil, true
+			})
+		}, enforce.ErrCannotSwap, "MPS"},
+		"no API": {func(m *checkpointtest.Machine, _ int) {
+			m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+				if step == "state" {
+					return fmt.Errorf("%w: the driver is 550", checkpoint.ErrUnavailable), false
+				}
+				return nil, true
+			})
+		}, enforce.ErrCannotSwap, "driver is 550"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := checkpointtest.NewMachine(1000 * mib)
+			pid := m.Start("c", 100*mib)
+			c.prepare(m, pid)
+			s := newSwapper(t, m, t.TempDir())
+			was := m.StateOf(pid)
+			err := s.Can(t.Context(), "c")
+			check(t, err, c.want)
+			if err == nil {
+				return
+			}
+			if !strings.Contains(err.Error(), c.says) || !errors.Is(err, enforce.ErrCannotSwap) {
+				t.Errorf("it says %q, want %q", err, c.says)
+			}
+			_, err = s.Suspend(t.Context(), "c", "c", "test")
+			check(t, err, c.want)
+			if got := m.StateOf(pid); got != was || len(m.Engine.Calls()) > 0 {
+				t.Errorf("state %s, calls %v", got, m.Engine.Calls())
+			}
+		})
+	}
+	t.Run("no CUDA", func(t *testing.T) {
+		m := checkpointtest.NewMachine(1000 * mib)
+		m.Start("c", 0)
+		check(t, newSwapper(t, m, t.TempDir()).Can(t.Context(), "c"), enforce.ErrCannotSwap)
+	})
+}
+
+// What the driver refuses is undone, and not tried again for these processes.
+func TestNotSupportedIsRemembered(t *testing.T) {
+	m := checkpointtest.NewMachine(1000 * mib)
+	pid := m.Start("c", 100*mib)
+	s := newSwapper(t, m, t.TempDir())
+	m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+		return map[string]error{"checkpoint": checkpoint.NotSupported}[step], step != "checkpoint"
+	})
+	_, err := s.Suspend(t.Context(), "c", "c", "test")
+	check(t, err, enforce.ErrUndone)
+	check(t, err, enforce.ErrCannotSwap)
+	runs(t, m, "c")
+	m.Break(nil)
+	check(t, s.Can(t.Context(), "c"), enforce.ErrCannotSwap)
+	m.Kill(pid)
+	m.Start("c", 100*mib)
+	check(t, s.Can(t.Context(), "c"), nil)
+}
+
+// Processes that begin to use CUDA while others are suspended are suspended too.
+func TestNewProcesses(t *testing.T) {
+	for _, at := range []string{"lock", "checkpoint"} {
+		t.Run("during "+at, func(t *testing.T) {
+			m := checkpointtest.NewMachine(1000 * mib)
+			m.Start("c", 100*mib)
+			born := 0
+			m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+				if step == at && born < 2 {
+					born++
+					m.Start("c", 50*mib)
+				}
+				return nil, true
+			})
+			s := newSwapper(t, m, t.TempDir())
+			r, err := s.Suspend(t.Context(), "c", "c", "test")
+			check(t, err, nil)
+			if r.Processes != 3 || r.Bytes[checkpointtest.UUID] != 200*mib {
+				t.Errorf("%+v", r)
+			}
+			for _, pid := range pids(t, m, "c") {
+				if got := m.StateOf(pid); got != checkpoint.Checkpointed {
+					t.Errorf("process %d is %s", pid, got)
+				}
+			}
+			_, err = s.Resume(t.Context(), "c", nil)
+			check(t, err, nil)
+			runs(t, m, "c")
+		})
+	}
+	t.Run("for ever", func(t *testing.T) {
+		m := checkpointtest.NewMachine(10000 * mib)
+		m.Start("c", 100*mib)
+		m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+			if step == "lock" {
+				m.Start("c", 50*mib)
+			}
+			return nil, true
+		})
+		_, err := newSwapper(t, m, t.TempDir()).Suspend(t.Context(), "c", "c", "test")
+		check(t, err, enforce.ErrUndone)
+		runs(t, m, "c")
+	})
+}
+
+// A record that cannot be read is enough to bring its container back.
+func TestBrokenRecord(t *testing.T) {
+	m := checkpointtest.NewMachine(1000 * mib)
+	m.Start("c", 100*mib)
+	dir := t.TempDir()
+	_, err := newSwapper(t, m, dir).Suspend(t.Context(), "c", "c", "test")
+	check(t, err, nil)
+	check(t, os.WriteFile(filepath.Join(checkpoint.Folder(dir), "c.json"), []byte("{"), 0o600), nil)
+	s := newSwapper(t, m, dir)
+	all, err := s.Swapped()
+	check(t, err, nil)
+	if len(all) != 1 || all[0].Error == "" {
+		t.Errorf("%+v", all)
+	}
+	_, err = s.Resume(t.Context(), "c", nil)
+	check(t, err, nil)
+	runs(t, m, "c")
+}

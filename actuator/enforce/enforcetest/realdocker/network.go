@@ -1,0 +1,56 @@
+package realdocker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dial connects from inside the network that the daemon's containers with network
+// mode host are in. It is containerd's, and nothing outside reaches it.
+func (d *Daemon) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	inErr := d.inNetwork(func() error {
+		c, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return c, inErr
+}
+
+// raiseLoopback: a new network's loopback interface is down.
+func (d *Daemon) raiseLoopback() error {
+	return d.inNetwork(func() error {
+		s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(s)
+		lo, err := unix.NewIfreq("lo")
+		if err != nil {
+			return err
+		}
+		lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+		return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
+	})
+}
+
+// inNetwork runs do on a thread in that network, which ends with it.
+func (d *Daemon) inNetwork(do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread is of no use to anybody else
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", d.dockerd.cmd.Process.Pid))
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+			_ = ns.Close()
+		}
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	return <-done
+}

@@ -1,0 +1,317 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+// container is one that was given to Cover. What is in it is guarded by Guard.mu.
+type container struct {
+	Target
+	slots     []uint32 // by GPU, in the order of Target.GPUs
+	processes map[int]*process
+	looked    bool
+	spent     []uint64 // by slot, when last looked at
+	stats     Stats
+}
+
+// Stats count what became of a container's allocations, since it was covered.
+type Stats struct {
+	// Passed went on in the kernel with nobody asked; Granted and Denied were
+	// decided; FailedOpen ran though they should not have, or nobody could decide.
+	Passed, Granted, Denied, FailedOpen uint64
+	// Waiting stand at their entry now.
+	Waiting int
+
+	base []counters // by slot
+}
+
+// View is what the guard knows of one container.
+type View struct {
+	Stats
+	Limit uint64
+	// Held on each GPU, bytes, what is under way included; absent before the ledger
+	// was read.
+	Held map[string]uint64
+	// Obstacle says why one of its processes is not guarded; empty if all are.
+	Obstacle string
+	// PIDs of its processes that are guarded.
+	PIDs []int
+}
+
+// View returns what is known of every container that was given to Cover, by id.
+func (g *Guard) View() map[string]View {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make(map[string]View, len(g.containers))
+	if g.closed {
+		return all
+	}
+	calls, err := g.kernel.Calls()
+	g.note(err)
+	for id, c := range g.containers {
+		v := View{Stats: c.stats, Limit: c.Limit, Held: map[string]uint64{}}
+		for i, gpu := range c.GPUs {
+			if g.usage != nil {
+				v.Held[gpu] = g.held(c, i, calls)
+			}
+			_, passed, opened, err := g.kernel.Spent(c.slots[i])
+			g.note(err)
+			v.Passed += passed - c.stats.base[i].passed
+			v.FailedOpen += opened - c.stats.base[i].opened
+		}
+		for pid, p := range c.processes {
+			if p.guarded {
+				v.PIDs = append(v.PIDs, pid)
+			}
+			v.Waiting += len(p.pending)
+			if p.obstacle != "" {
+				v.Obstacle = fmt.Sprintf("process %d: %s", pid, p.obstacle)
+			}
+		}
+		all[id] = v
+	}
+	return all
+}
+
+// Cover says which containers are limited from now on. The processes of those that
+// are not any more go on. It does not wait for the probes.
+func (g *Guard) Cover(targets []Target) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	wanted := map[string]bool{}
+	var fresh []*container
+	for _, t := range targets {
+		wanted[t.ID] = true
+		c := g.containers[t.ID]
+		switch {
+		case c == nil:
+			if c = g.newContainer(t); c != nil {
+				fresh = append(fresh, c)
+			}
+		case !slices.Equal(c.GPUs, t.GPUs):
+			g.uncover(c)
+			if c = g.newContainer(t); c != nil {
+				fresh = append(fresh, c)
+			}
+		case c.Limit != t.Limit:
+			c.Limit = t.Limit
+			g.refresh(c, g.calls())
+		}
+	}
+	for id, c := range g.containers {
+		if !wanted[id] {
+			g.uncover(c)
+		}
+	}
+	if len(fresh) > 0 {
+		g.looking.Go(func() { g.look(fresh) })
+	}
+}
+
+func (g *Guard) newContainer(t Target) *container {
+	c := &container{Target: t, processes: map[int]*process{}}
+	c.GPUs = slices.Clone(t.GPUs)
+	for range c.GPUs {
+		slot, ok := g.slots.take()
+		if !ok {
+			g.free(c)
+			g.o.Failed(t.ID, "too many limited containers for the memory guard")
+			return nil
+		}
+		spent, passed, opened, err := g.kernel.Spent(slot)
+		g.note(err)
+		c.slots = append(c.slots, slot)
+		c.spent = append(c.spent, spent)
+		c.stats.base = append(c.stats.base, counters{passed, opened})
+	}
+	if len(c.GPUs) == 0 {
+		g.o.Failed(t.ID, "nobody knows which GPUs it sees")
+		return nil
+	}
+	g.containers[t.ID] = c
+	g.refresh(c, g.calls())
+	return c
+}
+
+func (g *Guard) uncover(c *container) {
+	for _, p := range c.processes {
+		g.remove(p)
+	}
+	g.free(c)
+	delete(g.containers, c.ID)
+}
+
+func (g *Guard) free(c *container) {
+	for _, slot := range c.slots {
+		g.note(g.kernel.SetBudget(slot, cudaprobe.Budget{}))
+		g.slots.give(slot)
+	}
+}
+
+// look finds the processes of containers, those to come and those that are there.
+func (g *Guard) look(fresh []*container) {
+	for _, c := range fresh {
+		files, err := cudafile.Finder{Proc: g.o.Proc}.Container(c.PID)
+		if err != nil {
+			g.o.Logger.Debug("no files of the driver", "pid", c.PID, "err", err) // it is gone
+		}
+		g.watch(files)
+	}
+	// After watch, so that no start falls in between.
+	for pid := range proc.Loaded(g.o.Proc) {
+		id, in, err := g.o.Container(pid)
+		if err != nil || !in {
+			continue
+		}
+		if i := slices.IndexFunc(fresh, func(c *container) bool { return c.ID == id }); i >= 0 {
+			g.adopt(pid, fresh[i])
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range fresh {
+		c.looked = true
+	}
+}
+
+// watch puts probes on cuInit in files of the driver.
+func (g *Guard) watch(files []*cudafile.File) {
+	defer cudafile.CloseAll(files)
+	for _, f := range files {
+		if _, err := g.starts.Add(f); err != nil {
+			g.o.Logger.Debug("no probe on a file", "file", f.Path, "err", err)
+		}
+	}
+}
+
+// process is one process of a limited container.
+type process struct {
+	pid, pidfd int
+	of         *container
+	guarded    bool              // its probes are there
+	obstacle   string            // why it is not guarded; empty as a rule
+	pending    map[int]*question // by thread: its calls that are held
+	answered   []cudaprobe.Call  // held calls that are decided; they go on together
+	most       uint64            // that the ledger has shown of it, on all GPUs
+}
+
+// adopt guards a process. The process may be any, and gone. Attaching takes a
+// while, so it happens without the lock.
+func (g *Guard) adopt(pid int, c *container) {
+	p, context := g.enlist(pid, c)
+	if p == nil {
+		return
+	}
+	err := g.kernel.Guard(pid, c.slots, context)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.guarded = err == nil; p.guarded {
+		return
+	}
+	if g.processes[pid] == p {
+		if !proc.Ended(p.pidfd) && !g.closed && !errors.Is(err, cudaprobe.ErrNotLoaded) {
+			g.exclude(p, err.Error())
+			return
+		}
+		g.remove(p)
+	}
+}
+
+// enlist makes a process known; nil: it is known, or not one of the container's.
+func (g *Guard) enlist(pid int, c *container) (p *process, context uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.containers[c.ID] != c || g.processes[pid] != nil {
+		return nil, 0
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, 0 // gone
+	}
+	// What is read of the PID is of the process behind the pidfd, if that is still
+	// alive afterwards.
+	id, in, err := g.o.Container(pid)
+	obstacle := proc.Obstacle(g.o.Proc, pid)
+	if err != nil || !in || id != c.ID || proc.Ended(pidfd) || g.exits.Add(pid, pidfd) != nil {
+		_ = unix.Close(pidfd)
+		return nil, 0
+	}
+	p = &process{pid: pid, pidfd: pidfd, of: c, pending: map[int]*question{}}
+	g.processes[pid], c.processes[pid] = p, p
+	if obstacle != "" {
+		g.exclude(p, obstacle)
+		return nil, 0
+	}
+	context = g.o.Context
+	for _, gpu := range c.GPUs {
+		if g.usage[gpu][pid] > 0 {
+			context = 0 // it has one
+		}
+	}
+	return p, context
+}
+
+// exclude leaves a process unguarded.
+func (g *Guard) exclude(p *process, why string) {
+	p.obstacle = why
+	g.o.Logger.Warn("the memory of a process cannot be guarded", "pid", p.pid, "container", p.of.ID, "why", why)
+	g.o.Failed(p.of.ID, why)
+}
+
+// remove ends the guarding of a process: its allocations pass from then on.
+func (g *Guard) remove(p *process) {
+	if g.processes[p.pid] != p {
+		return
+	}
+	delete(g.processes, p.pid)
+	delete(p.of.processes, p.pid)
+	calls := p.answered
+	for _, q := range p.pending {
+		calls = append(calls, q.call)
+	}
+	g.kernel.Drop(p.pid)
+	if len(calls) > 0 {
+		g.note(g.kernel.Continue(p.pid, p.pidfd, calls))
+	}
+	g.exits.Remove(p.pidfd)
+	_ = unix.Close(p.pidfd)
+}
+
+// note says what should not happen, and what nobody can do anything about.
+func (g *Guard) note(err error) {
+	if err != nil && !g.closed {
+		g.o.Logger.Error("memory guard", "err", err)
+	}
+}
+
+// slots are the numbers of budgets that nobody uses.
+type slots struct {
+	used uint32
+	back []uint32
+}
+
+func (s *slots) take() (uint32, bool) {
+	if n := len(s.back); n > 0 {
+		slot := s.back[n-1]
+		s.back = s.back[:n-1]
+		return slot, true
+	}
+	if s.used == cudaprobe.Slots {
+		return 0, false
+	}
+	s.used++
+	return s.used - 1, true
+}
+
+func (s *slots) give(slot uint32) { s.back = append(s.back, slot) }

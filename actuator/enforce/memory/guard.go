@@ -1,0 +1,220 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/gate"
+	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+// Ledger returns what each process holds on each GPU now, bytes, contexts
+// included, by UUID and PID. It is called up to a hundred times a second while
+// limited containers allocate, by one goroutine.
+type Ledger func(ctx context.Context) (map[string]map[int]uint64, error)
+
+// Options of a Guard. Name, Container, Ledger and Decider are required.
+type Options struct {
+	// Name of the record in the BPF file system; see Name.
+	Name string
+	// Container returns the id of the container that a process belongs to; ok is
+	// false when it belongs to none.
+	Container func(pid int) (id string, ok bool, err error)
+	Ledger    Ledger
+	Decider   Decider
+	// Failed is told of a container that may get more than its limit, and why; it
+	// MUST NOT block. May be nil.
+	Failed func(containerID, why string)
+	// Proc is where the host's proc file system is mounted; /proc by default.
+	Proc string
+	// Context is what a process's first context counts for while it is made, bytes;
+	// 512 MiB by default.
+	Context uint64
+	// MaxWait is how long a Wait may last; 10 s by default. Then it is denied.
+	MaxWait time.Duration
+	// Settle is for how long a denial is put off while calls of the container's
+	// other processes are under way, which may fail; 50 ms by default.
+	Settle time.Duration
+	// Refresh is how often the ledger is read while a limited container allocates;
+	// 10 ms by default. One that does not is looked at every 250 ms.
+	Refresh time.Duration
+	Logger  *slog.Logger
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+}
+
+func (o *Options) defaults() error {
+	if o.Name == "" || o.Container == nil || o.Ledger == nil || o.Decider == nil {
+		return errors.New("enforce/memory: Name, Container, Ledger and Decider are required")
+	}
+	for _, d := range []struct {
+		to    *time.Duration
+		value time.Duration
+	}{{&o.MaxWait, 10 * time.Second}, {&o.Settle, 50 * time.Millisecond}, {&o.Refresh, 10 * time.Millisecond}} {
+		if *d.to <= 0 {
+			*d.to = d.value
+		}
+	}
+	if o.Proc == "" {
+		o.Proc = "/proc"
+	}
+	if o.Context == 0 {
+		o.Context = 512 << 20
+	}
+	if o.Failed == nil {
+		o.Failed = func(string, string) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return nil
+}
+
+// Target is a container whose GPU memory is limited.
+type Target struct {
+	ID  string
+	PID int // its first process, in the host's PID namespace
+	// GPUs that it sees, by UUID, in its own order; at most 16.
+	GPUs []string
+	// Limit on each of them, bytes, contexts included; 0: none.
+	Limit uint64
+}
+
+// Guard is made by New. It is safe for concurrent use.
+type Guard struct {
+	o      Options
+	kernel *cudaprobe.MemoryGuard
+	starts *cudaprobe.Probe
+	exits  *proc.Exits
+	again  chan struct{} // somebody wants the waiting ones to be asked about again
+
+	mu         sync.Mutex
+	containers map[string]*container
+	processes  map[int]*process
+	slots      slots
+	restopped  map[int]time.Time // PIDs that may have to be continued once more
+	usage      map[string]map[int]uint64
+	blind      error // why the ledger could not be read
+	looking    sync.WaitGroup
+	closed     bool
+}
+
+// New loads the guard, which begins to work with Run and the first Renew. Whoever
+// was left stopped by a guard of this name before is let go. The error wraps
+// cudaprobe.ErrUnsupported where this machine cannot guard: limits can only be watched then.
+func New(o Options) (*Guard, error) {
+	if err := o.defaults(); err != nil {
+		return nil, err
+	}
+	g := &Guard{
+		o: o, again: make(chan struct{}, 1),
+		containers: map[string]*container{}, processes: map[int]*process{}, restopped: map[int]time.Time{},
+	}
+	if _, err := LetGo(context.Background(), gate.LetGoOptions{Name: o.Name, Proc: o.Proc}); err != nil {
+		return nil, fmt.Errorf("let go what a former guard left: %w", err)
+	}
+	var err error
+	probes := cudaprobe.Options{Proc: o.Proc}
+	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Options: probes, Pins: o.Name}); err != nil {
+		return nil, err
+	}
+	if g.starts, err = cudaprobe.New(probes); err != nil {
+		return nil, errors.Join(err, g.kernel.Close())
+	}
+	if g.exits, err = proc.NewExits(); err != nil {
+		return nil, errors.Join(err, g.starts.Close(), g.kernel.Close())
+	}
+	g.watch(cudafile.Finder{Proc: o.Proc}.Host())
+	if err := g.kernel.Weakness(); err != nil {
+		o.Logger.Warn("a tenant that continues itself may get one allocation through", "why", err)
+	}
+	return g, nil
+}
+
+// Name is the name of the record of the actuator with this state folder.
+func Name(stateDir string) string { return gate.Name(stateDir) + "-memory" }
+
+// LetGo opens the guard of this name and continues everybody on its record; see
+// gate.LetGo.
+func LetGo(ctx context.Context, o gate.LetGoOptions) (continued int, err error) {
+	return gate.LetGo(ctx, o)
+}
+
+// Forget removes the record of this name. Nobody must be on it.
+func Forget(name string) error { return gate.Forget(name) }
+
+// Run decides until ctx ends. Then it lets everybody go.
+func (g *Guard) Run(ctx context.Context) error {
+	var wait sync.WaitGroup
+	var failed [3]error
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wake := make(chan struct{}, 1)
+	for i, loop := range []func() error{
+		func() error {
+			return cudaprobe.Each(g.kernel.Next, func(e cudaprobe.Event) {
+				if g.onKernel(e) {
+					notify(wake)
+				}
+			})
+		},
+		func() error { return cudaprobe.Each(g.starts.Next, g.onStart) },
+		func() error { return g.exits.Run(g.onExit) },
+	} {
+		wait.Go(func() {
+			failed[i] = loop()
+			cancel()
+		})
+	}
+	g.decideAll(ctx, wake)
+	err := g.Close()
+	wait.Wait()
+	return errors.Join(append(failed[:], err)...)
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Close opens the guard, continues everybody and takes the probes off, which takes
+// some 0.1 s. Run does it at its end. Again, it does nothing.
+func (g *Guard) Close() error {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil
+	}
+	g.closed = true
+	g.mu.Unlock()
+	_, err := LetGo(context.Background(), gate.LetGoOptions{Name: g.o.Name, Proc: g.o.Proc})
+	g.mu.Lock()
+	for _, p := range g.processes {
+		g.remove(p)
+	}
+	g.mu.Unlock()
+	g.looking.Wait()
+	return errors.Join(err, g.starts.Close(), g.kernel.Close(), g.exits.Close())
+}
+
+// Renew keeps the guard shut for this long from now. Whoever owns it must call
+// this again and again: if that one hangs, all allocations pass.
+func (g *Guard) Renew(d time.Duration) error { return g.kernel.Renew(d) }
+
+// Reconsider asks the Decider again about all requests that wait.
+func (g *Guard) Reconsider() { notify(g.again) }
+
+// Weakness says why a held allocation may run when somebody else continues its
+// process; nil: it does not.
+func (g *Guard) Weakness() error { return g.kernel.Weakness() }

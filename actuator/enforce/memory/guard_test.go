@@ -1,0 +1,310 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+)
+
+const (
+	patience = 30 * time.Second
+	mib      = 1 << 20
+	gpu      = "GPU-1"
+)
+
+// rig is a guard that runs, on the stand-in's memory.
+type rig struct {
+	*memory.Guard
+	built   cudatest.Built
+	members sync.Map // PID → container
+	name    string
+	failed  chan string
+}
+
+func start(t testing.TB, change func(*memory.Options)) *rig {
+	t.Helper()
+	r := &rig{
+		built: cudatest.Build(t), failed: make(chan string, 100),
+		name: "laxity-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-" + strconv.Itoa(os.Getpid()),
+	}
+	o := memory.Options{
+		Name: r.name, Container: r.of, Ledger: r.ledger, Decider: memory.Limit{}, Context: cudatest.ContextSize,
+		Failed: func(_, why string) { r.failed <- why },
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	if change != nil {
+		change(&o)
+	}
+	var err error
+	r.Guard, err = memory.New(o)
+	if errors.Is(err, cudaprobe.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Renew(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, memory.Forget(r.name)); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *rig) of(pid int) (string, bool, error) {
+	id, ok := r.members.Load(pid)
+	if !ok {
+		return "", false, nil
+	}
+	return id.(string), true, nil
+}
+
+func (r *rig) ledger(context.Context) (map[string]map[int]uint64, error) {
+	held, err := r.built.Ledger()
+	return map[string]map[int]uint64{gpu: held}, err
+}
+
+// cover limits container a, whose first process is given.
+func (r *rig) cover(pid int, limit uint64) {
+	r.Cover([]memory.Target{{ID: "a", PID: pid, GPUs: []string{gpu}, Limit: limit}})
+}
+
+// join starts a program in container a, and waits until it is guarded.
+func (r *rig) join(t testing.TB, limit uint64) *cudatest.Program {
+	t.Helper()
+	p := r.built.Start(t)
+	r.members.Store(p.PID, "a")
+	p.Open()
+	r.cover(p.PID, limit)
+	r.guarded(t, p)
+	return p
+}
+
+// guarded waits until somebody has decided about an allocation of a program.
+func (r *rig) guarded(t testing.TB, p *cudatest.Program) {
+	t.Helper()
+	decided := func() uint64 { v := r.View()["a"]; return v.Passed + v.Granted + v.Denied }
+	before := decided()
+	for deadline := time.Now().Add(patience); ; {
+		if a := p.Alloc("cuMemAlloc_v2", 1, 1); a.Count == 1 {
+			p.Free("cuMemFree_v2", 1)
+		}
+		if decided() > before {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is not guarded: %+v", p.PID, r.View()["a"])
+		}
+	}
+}
+
+// A program gets what its limit allows, and an error for the rest, which it
+// survives; what it frees it can have again.
+func TestLimitHolds(t *testing.T) {
+	for _, name := range []string{"cuMemAlloc_v2", "cuMemCreate", "cuMemAllocManaged", "cuArray3DCreate_v2"} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, nil)
+			p := r.join(t, 100*mib)
+			for range 3 {
+				if a := p.Alloc(name, 10*mib, 100); a.Result != cudatest.OutOfMemory || a.Count != 10 {
+					t.Fatalf("%+v", a)
+				}
+				if v := r.View()["a"]; v.Denied == 0 || v.FailedOpen != 0 {
+					t.Errorf("%+v", v)
+				}
+				if a := p.Alloc(name, 1*mib, 1); a.Result != cudatest.OutOfMemory {
+					t.Fatalf("%+v", a)
+				}
+				if a := p.Free("cuMemFree_v2", 100); a.Count != 10 {
+					t.Fatalf("%+v", a)
+				}
+			}
+		})
+	}
+}
+
+// A context counts, and one that does not fit is refused.
+func TestContextCounts(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, cudatest.ContextSize+20*mib)
+	p.Call("cuDevicePrimaryCtxRetain")
+	// It is seen a moment later; until then as much as a context may be had too much.
+	for deadline := time.Now().Add(patience); r.View()["a"].Held[gpu] < cudatest.ContextSize; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the context does not count: %+v", r.View()["a"])
+		}
+	}
+	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 2 {
+		t.Fatalf("%+v", a)
+	}
+	p.Call("cuDevicePrimaryCtxRetain") // again: it has it
+	if v := r.View()["a"]; v.Held[gpu] != v.Limit {
+		t.Errorf("%+v", v)
+	}
+}
+
+// What a pool has already is given out, at the limit too.
+func TestPoolServesFromWhatItHas(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, 100*mib)
+	for range 5 {
+		if a := p.Alloc("cuMemAllocAsync", 10*mib, 100); a.Count != 10 {
+			t.Fatalf("%+v", a)
+		}
+		p.Free("cuMemFreeAsync", 10) // the pool keeps it: the ledger shows the same
+	}
+	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 1); a.Count != 0 {
+		t.Errorf("the pool has it all: %+v", a)
+	}
+	p.Call("cuMemPoolTrimTo")
+	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 10 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// Many threads at once get no more than one after the other.
+func TestThreadsAtOnce(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, 128*mib)
+	a := p.BeginAlloc("cuMemAlloc_v2", mib, 100, 64)()
+	held, err := r.built.Ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d allocations of 128 that fit; %+v", a.Count, r.View()["a"])
+	if held[p.PID] > 128*mib || a.Count > 128 || a.Result != cudatest.OutOfMemory {
+		t.Errorf("%+v: it holds %d MiB", a, held[p.PID]/mib)
+	}
+	if a.Count < 64 {
+		t.Errorf("too little: %+v", a)
+	}
+}
+
+// The limit is for all processes of a container, forks and new programs included.
+func TestProcessesShareTheLimit(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, 100*mib)
+	q := r.built.Start(t)
+	r.members.Store(q.PID, "a")
+	q.Call("cuInit")
+	r.guarded(t, q)
+	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 6); a.Count != 6 {
+		t.Fatalf("%+v", a)
+	}
+	if a := q.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 4 {
+		t.Fatalf("%+v", a)
+	}
+	child := q.Fork()
+	r.members.Store(child, "a")
+	q.Call("cuInit")
+	r.guarded(t, q)
+	if a := q.Alloc("cuMemAlloc_v2", 10*mib, 1); a.Count != 0 {
+		t.Errorf("a child: %+v", a)
+	}
+	p.Exec() // what the old program held is gone
+	p.Call("cuInit")
+	r.guarded(t, p)
+	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 6 {
+		t.Errorf("a new program: %+v", a)
+	}
+}
+
+// A container that is not limited any more gets what it wants, also one that waits.
+func TestUncover(t *testing.T) {
+	r := start(t, func(o *memory.Options) { o.Decider = &script{verdict: memory.Wait} })
+	p := r.join(t, 10*mib)
+	called := p.BeginAlloc("cuMemAlloc_v2", 20*mib, 1, 1)
+	r.waiting(t)
+	r.Cover(nil)
+	if a := called(); a.Count != 1 {
+		t.Errorf("%+v", a)
+	}
+	if a := p.Alloc("cuMemAlloc_v2", 20*mib, 3); a.Count != 3 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// script is a Decider that does as it is told beyond the limit.
+type script struct {
+	memory.Limit
+	mu      sync.Mutex
+	verdict memory.Verdict
+	asked   []memory.Request
+}
+
+func (s *script) Decide(r memory.Request) memory.Answer {
+	if a := s.Limit.Decide(r); a.Verdict == memory.Grant {
+		return a
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, r)
+	return memory.Answer{Verdict: s.verdict, Reason: "the script says so"}
+}
+
+func (s *script) set(v memory.Verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.verdict = v
+}
+
+func (r *rig) waiting(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); r.View()["a"].Waiting == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing waits: %+v", r.View()["a"])
+		}
+	}
+}
+
+// A request waits until it is reconsidered, or has waited too long.
+func TestWait(t *testing.T) {
+	s := &script{verdict: memory.Wait}
+	r := start(t, func(o *memory.Options) { o.Decider, o.MaxWait = s, time.Second })
+	p := r.join(t, 10*mib)
+	called := p.BeginAlloc("cuMemAlloc_v2", 20*mib, 1, 1)
+	r.waiting(t)
+	s.set(memory.Grant)
+	r.Reconsider()
+	if a := called(); a.Count != 1 {
+		t.Errorf("%+v", a)
+	}
+	s.mu.Lock()
+	first := s.asked[0]
+	s.mu.Unlock()
+	if first.ContainerID != "a" || first.PID != p.PID || first.GPU != gpu || first.Bytes != 20*mib ||
+		first.Function != "cuMemAlloc" || first.Held != 0 || first.Limit != 10*mib || first.Since.IsZero() {
+		t.Errorf("%+v", first)
+	}
+	s.set(memory.Wait)
+	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Result != cudatest.OutOfMemory || a.After.Sub(a.Before) < time.Second {
+		t.Errorf("%+v", a)
+	}
+}
+
+// The program sees its limit as the GPU's memory.
+func TestInfoShowsTheLimit(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, 100*mib)
+	p.Alloc("cuMemAlloc_v2", 10*mib, 3)
+	if free, total, device := p.Memory(); free != 70*mib || total != 100*mib || device != 100*mib {
+		t.Errorf("%d MiB free of %d; the device has %d", free/mib, total/mib, device/mib)
+	}
+}

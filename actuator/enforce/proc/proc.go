@@ -1,0 +1,104 @@
+// Package proc is what the enforcers that stop single processes read of them in
+// the proc file system, and how they hear of their ends.
+//
+// It imports the standard library and golang.org/x/sys.
+package proc
+
+import (
+	"bytes"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Obstacle says why a process must not be stopped by a signal; empty: it may.
+func Obstacle(proc string, pid int) string {
+	status, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
+	if err != nil {
+		return "" // it is gone, which is found out otherwise
+	}
+	for line := range strings.Lines(string(status)) {
+		if tracer, ok := strings.CutPrefix(line, "TracerPid:"); ok && strings.TrimSpace(tracer) != "0" {
+			return "it is being traced (a debugger?), and a tracer would get the signal"
+		}
+	}
+	if underJobControl(proc, pid) {
+		return "it runs under a shell with job control, which would take it for suspended"
+	}
+	return ""
+}
+
+// underJobControl reports whether somebody in the process's session, outside of
+// its process group, controls that group: the parent of the first process up the
+// family tree that is in the group.
+func underJobControl(proc string, pid int) bool {
+	own, ok := ReadStat(proc, pid)
+	for p := own; ok && p.parent != 0; {
+		parent, found := ReadStat(proc, p.parent)
+		if !found || parent.session != own.session {
+			return false
+		}
+		if parent.group != own.group {
+			return true
+		}
+		p = parent
+	}
+	return false
+}
+
+// Stat is what the kernel says of a process.
+type Stat struct {
+	State                  byte // a letter, see proc(5)
+	parent, group, session int
+	Start                  uint64 // when it started, hundredths of a second since boot
+}
+
+// ReadStat reads /proc/PID/stat; the name in it may hold anything.
+func ReadStat(proc string, pid int) (s Stat, ok bool) {
+	data, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return s, false
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	const startField = 19
+	if len(fields) <= startField {
+		return s, false
+	}
+	s.State = fields[0][0]
+	s.parent, _ = strconv.Atoi(fields[1])
+	s.group, _ = strconv.Atoi(fields[2])
+	s.session, _ = strconv.Atoi(fields[3])
+	s.Start, err = strconv.ParseUint(fields[startField], 10, 64)
+	return s, err == nil
+}
+
+// Loaded walks through the processes that have loaded a library with the name of
+// the driver.
+func Loaded(proc string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		names, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
+		if err != nil {
+			return
+		}
+		for _, name := range names {
+			pid, err := strconv.Atoi(filepath.Base(name))
+			if err != nil {
+				continue
+			}
+			maps, err := os.ReadFile(filepath.Join(name, "maps"))
+			if err == nil && bytes.Contains(maps, []byte("/libcuda.so")) && !yield(pid) {
+				return
+			}
+		}
+	}
+}
+
+// Ended reports whether the process behind a pidfd has ended.
+func Ended(pidfd int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}

@@ -1,0 +1,97 @@
+package actuator_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/decision"
+)
+
+// limited starts a container whose allocations need not be guarded.
+func (b *memoryBench) limited(id string, limit uint64) {
+	b.run(id)
+	b.source.set(func() { b.source.boxes[len(b.source.boxes)-1].Spec.GPUMemory = limit })
+}
+
+func (b *memoryBench) pausedFor(id, why string) {
+	b.Helper()
+	b.decided(id+" is paused for "+why, func(d decision.Decision) bool {
+		return d.Kind == decision.Pause && d.ContainerID == id && d.Result == decision.Done &&
+			strings.Contains(d.Reason, "its limit is") && strings.Contains(d.Reason, why)
+	})
+}
+
+// Where allocations are not guarded, who exceeds its limit is paused, and nobody else.
+func TestLimitsAreWatchedWithoutAGuard(t *testing.T) {
+	b := newMemoryBenchWith(t, &fakeGuard{why: errors.New("no uprobes here")}, false, nil)
+	b.limited("a", 400)
+	b.limited("b", 400)
+	b.run("c")
+	b.holds("a", 400)
+	b.holds("c", 600)
+	b.holds("b", 401)
+	b.pausedFor("b", "no uprobes here")
+	b.awaitPaused("b", "a", "b", "c")
+	// A person's word counts for more.
+	b.must(b.Release(t.Context(), alice, "b"))
+	b.awaitPaused("", "a", "b", "c")
+	b.await("no lease is left", func() bool { return len(b.State().Leases) == 0 })
+	seen := b.State().SnapshotSequence
+	b.source.set(func() {})
+	b.await("it was looked again", func() bool { return b.State().SnapshotSequence > seen })
+	b.awaitPaused("", "a", "b", "c")
+}
+
+// Where an allocation could not be denied, that is told, and who takes more than
+// its limit is paused.
+func TestWhoCannotBeDeniedIsPaused(t *testing.T) {
+	b := newMemoryBench(t, false, nil)
+	b.begin("a", 400)
+	b.begin("b", 400)
+	b.guard.fail("b", "a tracer is attached")
+	b.decided("that is told", func(d decision.Decision) bool {
+		return d.Kind == decision.Memory && d.Result == decision.Failed && d.ContainerID == "b" && strings.Contains(d.Reason, "tracer")
+	})
+	b.awaitPaused("", "a", "b") // it has not done so yet
+	b.holds("a", 401)           // by less than a context, and guarded
+	b.holds("b", 401)
+	b.pausedFor("b", "a tracer is attached")
+	b.awaitPaused("b", "a", "b")
+}
+
+func TestNoWatchWhereGuardingIsOff(t *testing.T) {
+	b := newMemoryBench(t, false, func(o *actuator.Options) { o.MemoryGuard = actuator.MemoryOff })
+	b.limited("a", 400)
+	b.holds("a", 900)
+	seen := b.State().SnapshotSequence
+	b.source.set(func() {})
+	b.await("it was looked again", func() bool { return b.State().SnapshotSequence > seen+1 })
+	b.awaitPaused("", "a")
+}
+
+// Those without a limit pay nothing, unless they have a share or are swapped.
+func TestWhoIsGuarded(t *testing.T) {
+	for name, test := range map[string]struct {
+		share allocator.Share
+		swap  bool
+		all   bool
+	}{
+		"by limit": {allocator.ByLimit, false, false},
+		"fair":     {allocator.Fair, false, true},
+		"adaptive": {allocator.Adaptive, false, true},
+		"swapped":  {allocator.ByLimit, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newMemoryBench(t, test.swap, func(o *actuator.Options) { o.Config.MemoryShare = test.share })
+			b.run("free")
+			b.await("seen", func() bool { return b.container("free").Managed })
+			b.begin("limited", 400)
+			if b.guard.covers("free") != test.all {
+				t.Errorf("covered: %v", b.guard.covers("free"))
+			}
+		})
+	}
+}

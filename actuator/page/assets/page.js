@@ -1,0 +1,97 @@
+// Keeps the page up to date: the server sends sections that changed, as HTML; they
+// are put in without touching what did not change, so that focus, selection and
+// what is being typed stay. Without this script the page reloads itself.
+"use strict";
+(() => {
+  const link = document.getElementById("link");
+  const said = document.getElementById("said");
+  const parser = new DOMParser();
+
+  const key = (n) => n.nodeType === Node.ELEMENT_NODE ? n.tagName + "|" + (n.id || n.getAttribute("data-key") || "") : n.nodeType;
+
+  function attributes(to, from) {
+    for (const a of [...to.attributes]) {
+      if (a.name === "open") continue; // the reader's
+      if (!from.hasAttribute(a.name)) to.removeAttribute(a.name);
+    }
+    for (const a of from.attributes) {
+      if (to.getAttribute(a.name) !== a.value) to.setAttribute(a.name, a.value);
+    }
+  }
+
+  // morph makes the children of one element those of another.
+  function morph(to, from) {
+    let at = to.firstChild;
+    for (const want of [...from.childNodes]) {
+      let have = at;
+      while (have && key(have) !== key(want)) have = have.nextSibling;
+      if (!have) {
+        to.insertBefore(document.importNode(want, true), at);
+        continue;
+      }
+      // What lies before the match is gone, unless it is wanted later.
+      if (have !== at) to.insertBefore(have, at);
+      at = have.nextSibling;
+      if (want.nodeType === Node.ELEMENT_NODE) {
+        if (!have.isEqualNode(want)) {
+          attributes(have, want);
+          morph(have, want);
+        }
+      } else if (have.nodeValue !== want.nodeValue) {
+        have.nodeValue = want.nodeValue;
+      }
+    }
+    while (at) {
+      const next = at.nextSibling;
+      at.remove();
+      at = next;
+    }
+  }
+
+  const mine = document.body.dataset.version;
+  const events = new EventSource(document.body.dataset.events);
+  const state = (how, text) => {
+    if (link.textContent === text) return;
+    link.className = "live " + how;
+    link.textContent = text;
+  };
+  events.addEventListener("open", () => state("on", link.dataset.live));
+  events.addEventListener("error", () => state("lost", link.dataset.lost));
+  events.addEventListener("hello", (e) => {
+    if (e.data !== mine) location.reload(); // the server was replaced
+  });
+  events.addEventListener("sections", (e) => {
+    const sections = JSON.parse(e.data);
+    for (const id of Object.keys(sections)) {
+      const to = document.getElementById(id);
+      if (!to) continue;
+      if (id === "latest") {
+        if (to.textContent !== sections[id]) to.textContent = sections[id];
+        continue;
+      }
+      morph(to, parser.parseFromString(sections[id], "text/html").body);
+    }
+    document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates || 0) + 1);
+  });
+  addEventListener("pagehide", () => events.close());
+  addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
+
+  // A form that acts does so without leaving the page.
+  document.addEventListener("submit", async (e) => {
+    const form = e.target;
+    if (!form.getAttribute("action").startsWith("actions/")) return;
+    e.preventDefault();
+    const tell = (text, bad) => {
+      said.className = bad ? "said bad" : "said";
+      said.textContent = text;
+    };
+    try {
+      const answer = await fetch(form.action, {
+        method: "POST", body: new URLSearchParams(new FormData(form)), headers: { Accept: "text/plain" }, redirect: "error",
+      });
+      tell((await answer.text()).trim(), !answer.ok);
+    } catch (err) {
+      tell("The actuator did not answer: " + err.message, true);
+    }
+  });
+})();

@@ -1,0 +1,338 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/chromium"
+)
+
+// The page in a real browser. With LAXITY_SHOTS=FOLDER pictures of it are left
+// there, to look at.
+func TestBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	b := chromium.Start(t)
+	for name, test := range map[string]func(*testing.T, *chromium.Browser){
+		"live": live, "still": still, "without script": withoutScript, "looks": looks, "keyboard": keyboard, "names": names, "acts": acts, "comes back": comesBack,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, b) })
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eval[T any](t *testing.T, p *chromium.Page, expression string) (v T) {
+	t.Helper()
+	check(t, p.Eval(expression, &v))
+	return v
+}
+
+func await(t *testing.T, p *chromium.Page, expression string) {
+	t.Helper()
+	check(t, p.Await(t.Context(), expression))
+}
+
+// ours fails the test if the page asked anything of another host, or if the
+// browser found fault with it.
+func ours(t *testing.T, p *chromium.Page, base string) {
+	t.Helper()
+	for _, r := range p.Requests() {
+		if !strings.HasPrefix(r, base+"/") {
+			t.Errorf("it asked for %s", r)
+		}
+	}
+	for _, problem := range p.Problems() {
+		t.Errorf("the browser says: %s", problem)
+	}
+}
+
+// What changes arrives without a reload and without disturbing who uses the page:
+// the element, its focus, what is typed and what is open stay.
+func live(t *testing.T, b *chromium.Browser) {
+	s := newStage(t)
+	server := s.serve(t)
+	p := b.Open(server.URL+"/?window=1m", chromium.Look{})
+	await(t, p, `document.getElementById("link").textContent === "Live"`)
+	check(t, p.Eval(`
+		window.same = "not reloaded";
+		document.querySelector("#gpus details").open = true;
+		const input = document.querySelector("#containers input[name=deadline]");
+		window.input = input; window.row = input.closest("tr").getAttribute("data-key");
+		input.focus(); input.value = "12s"`, nil))
+	s.change(func() {
+		snap := *s.facts.Snapshot
+		snap.Containers = append([]task.Container{{ID: "id-0", Name: "a-newcomer", Spec: task.Spec{Managed: true}}}, snap.Containers...)
+		snap.Tasks = append([]task.Task{aTask("9", "a-newcomer", -1, 1, task.Running)}, snap.Tasks...)
+		snap.Tasks[0].ContainerID = "id-0"
+		s.facts.Snapshot = &snap
+		s.facts.Service.Drained = true
+		s.facts.Decisions[2].Reason = "read this aloud"
+	})
+	await(t, p, `document.getElementById("containers").textContent.includes("a-newcomer")`)
+	await(t, p, `document.getElementById("status").textContent.includes("drained")`)
+	await(t, p, `document.querySelector("[role=log]").textContent.includes("read this aloud")`)
+	if got := eval[string](t, p, `[window.same, document.activeElement === window.input && document.contains(window.input), window.input.value,
+		window.input.closest("tr").getAttribute("data-key") === window.row, document.querySelector("#gpus details").open].join()`); got != "not reloaded,true,12s,true,true" {
+		t.Errorf("after the update: %s", got)
+	}
+	// Time goes on by itself.
+	before := eval[string](t, p, `document.querySelector(".lane .open .run:last-of-type, .lane .open .run").getAttribute("x")`)
+	s.change(func() { s.now = s.now.Add(5 * time.Second) })
+	await(t, p, fmt.Sprintf(`document.querySelector(".lane .open .run:last-of-type, .lane .open .run").getAttribute("x") !== %q`, before))
+	// What the browser made of the updates is what the server would send now.
+	same := eval[bool](t, p, `fetch("/?window=1m").then((r) => r.text()).then((html) => {
+		const fresh = new DOMParser().parseFromString(html, "text/html");
+		fresh.querySelector("#gpus details").open = true;
+		return ["status", "gpus", "containers", "decisions"].every((id) => fresh.getElementById(id).isEqualNode(document.getElementById(id)));
+	})`)
+	if !same {
+		t.Error("the updated page is not what a new one would be")
+	}
+	ours(t, p, server.URL)
+}
+
+func still(t *testing.T, b *chromium.Browser) {
+	s := newStage(t)
+	server := s.serve(t)
+	p := b.Open(server.URL+"/?still=1", chromium.Look{})
+	if n := eval[int](t, p, `document.scripts.length + document.querySelectorAll("meta[http-equiv]").length`); n != 0 {
+		t.Error("it would move")
+	}
+	for _, r := range p.Requests() {
+		if strings.Contains(r, "/events") {
+			t.Error("it listens")
+		}
+	}
+	p.WhileLoading(func() {
+		check(t, p.Eval(`[...document.links].find((a) => a.textContent === "Go on").click()`, nil))
+	})
+	await(t, p, `document.getElementById("link").textContent === "Live"`)
+}
+
+// Without JavaScript everything is there, reloads itself, and acts.
+func withoutScript(t *testing.T, b *chromium.Browser) {
+	s := newStage(t)
+	server := s.serve(t)
+	p := b.Open(server.URL+"/", chromium.Look{NoScript: true})
+	if got := eval[string](t, p, `document.querySelector("noscript meta, meta[http-equiv=refresh]")?.content ?? document.querySelector("noscript").textContent`); !strings.Contains(got, "5") {
+		t.Errorf("it does not reload itself: %q", got)
+	}
+	if n := eval[int](t, p, `document.querySelectorAll("svg.lane g.bar").length`); n < 8 {
+		t.Errorf("%d bars", n)
+	}
+	s.change(func() { s.facts.Service.Drained = true })
+	p.WhileLoading(func() {}) // by itself
+	if !eval[bool](t, p, `document.getElementById("status").textContent.includes("drained")`) {
+		t.Error("it reloaded, and shows what was")
+	}
+	p.Go(server.URL + "/?still=1")
+	p.WhileLoading(func() {
+		check(t, p.Eval(`document.querySelector("button[aria-label='Pause web']").click()`, nil))
+	})
+	if got := eval[string](t, p, `location.pathname + document.querySelector("[role=status]").textContent`); !strings.HasPrefix(got, "/The container is being paused") || s.done() != "pause id-web by alice" {
+		t.Errorf("%q, asked %q", got, s.done())
+	}
+	s.refuse = fmt.Errorf("the guardian is away")
+	p.Go(server.URL + "/?still=1")
+	p.WhileLoading(func() {
+		check(t, p.Eval(`document.querySelector("button[aria-label='Pause web']").click()`, nil))
+	})
+	if got := eval[string](t, p, `document.querySelector("[role=alert]").textContent + getComputedStyle(document.querySelector("main")).maxWidth`); !strings.Contains(got, "guardian is away") || strings.Contains(got, "none") {
+		t.Errorf("refused: %q", got)
+	}
+	p.WhileLoading(func() { check(t, p.Eval(`document.links[0].click()`, nil)) })
+	if got := eval[string](t, p, `location.pathname`); got != "/" {
+		t.Errorf("back leads to %s", got)
+	}
+}
+
+// Light, dark, and on a phone; what does not fit a small screen is not cut off.
+func looks(t *testing.T, b *chromium.Browser) {
+	s := newStage(t)
+	s.facts.Standings["id-web"] = s.facts.Standings["id-held"]
+	server := s.serve(t)
+	brightness := `(() => { const c = getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number); return (c[0] + c[1] + c[2]) / 3 })()`
+	for name, look := range map[string]chromium.Look{
+		"light": {}, "dark": {Dark: true}, "phone": {Width: 360, Height: 740, Mobile: true}, "phone-dark": {Width: 360, Height: 740, Mobile: true, Dark: true}, "wide": {Width: 2200, Height: 1200},
+	} {
+		p := b.Open(server.URL+"/?window=1m", look)
+		await(t, p, `document.documentElement.dataset.updates > 0`)
+		if bright := eval[float64](t, p, brightness); (bright < 128) != look.Dark {
+			t.Errorf("%s: brightness %v", name, bright)
+		}
+		if over := eval[[]string](t, p, `[...document.querySelectorAll("body, body *")].filter((e) => !e.closest("svg, .unseen, .stack thead") && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))`); len(over) > 0 {
+			t.Errorf("%s: wider than the screen: %v", name, over)
+		}
+		if w := eval[int](t, p, `document.documentElement.scrollWidth - innerWidth`); w > 0 {
+			t.Errorf("%s: scrolls sideways by %d", name, w)
+		}
+		if folder := os.Getenv("LAXITY_SHOTS"); folder != "" {
+			check(t, p.Screenshot(filepath.Join(folder, name+".png")))
+		}
+		ours(t, p, server.URL)
+	}
+}
+
+// Everything can be reached and used by keyboard, and one sees where one is.
+func keyboard(t *testing.T, b *chromium.Browser) {
+	s := newStage(t)
+	p := b.Open(s.serve(t).URL+"/?window=1m", chromium.Look{})
+	await(t, p, `document.getElementById("link").textContent === "Live"`)
+	const where = `(() => { const e = document.activeElement; return e.getAttribute("aria-label") || e.textContent })()`
+	check(t, p.Press("Tab", 9, ""))
+	if got := eval[string](t, p, where+` + document.activeElement.getBoundingClientRect().top`); !strings.HasPrefix(got, "Skip") || strings.Contains(got, "-") {
+		t.Errorf("first comes %q", got)
+	}
+	want := eval[int](t, p, `document.querySelectorAll("a, button, input:not([type=hidden]), summary").length`)
+	reached := map[string]bool{}
+	for range want + 2 {
+		got := eval[string](t, p, where)
+		if visible := eval[bool](t, p, `document.activeElement === document.body || (() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 2 })()`); !visible {
+			t.Errorf("one does not see that one is at %q", got)
+		}
+		if got == "Pause web" {
+			check(t, p.Press("Enter", 13, "\r"))
+			await(t, p, `document.getElementById("said").textContent.includes("Asked for")`)
+		}
+		reached[got] = true
+		check(t, p.Press("Tab", 9, ""))
+	}
+	for _, must := range []string{"1 min", "Hold still", "The same as a table", "Pause web", "Let held go", "Deadline of web, empty for its label's", "Set the deadline of web", "ask for a certain container"} {
+		if !reached[must] {
+			t.Errorf("%q is not reached by keyboard", must)
+		}
+	}
+	if s.done() != "pause id-web by alice" {
+		t.Errorf("asked %q", s.done())
+	}
+}
+
+// names looks at what the browser tells assistive technology: whatever can be
+// used, and each picture and table, has a name; what is decoration is not there.
+func names(t *testing.T, b *chromium.Browser) {
+	s := newStage(t)
+	p := b.Open(s.serve(t).URL+"/?still=1", chromium.Look{Width: 360, Height: 740, Mobile: true})
+	type value struct{ Value json.RawMessage }
+	var tree struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name value
+		}
+	}
+	check(t, p.Call("Accessibility.getFullAXTree", nil, &tree))
+	count := map[string]int{}
+	for _, n := range tree.Nodes {
+		var role, name string
+		_, _ = json.Unmarshal(n.Role.Value, &role), json.Unmarshal(n.Name.Value, &name)
+		if n.Ignored {
+			continue
+		}
+		count[role]++
+		switch role {
+		case "button", "link", "textbox", "image", "img", "table", "region", "navigation", "heading", "columnheader", "rowheader", "log":
+			if strings.TrimSpace(name) == "" {
+				t.Errorf("a %s has no name", role)
+			}
+		}
+	}
+	// A table that looks like a list on a phone is a table still.
+	for role, least := range map[string]int{"button": 10, "table": 3, "rowheader": 5, "region": 5, "navigation": 1, "main": 1, "banner": 1, "contentinfo": 1, "status": 1, "log": 1, "textbox": 3} {
+		if count[role] < least {
+			t.Errorf("%d × %s, want %d at least: %v", count[role], role, least, count)
+		}
+	}
+}
+
+// A form tells in place what became of it; signing in and out is by pages.
+func acts(t *testing.T, b *chromium.Browser) {
+	s := newStage(t)
+	s.access = Access{Login: true, Why: "To act, sign in."}
+	server := s.serve(t)
+	p := b.Open(server.URL+"/", chromium.Look{})
+	if n := eval[int](t, p, `document.querySelectorAll("main button, main form").length`); n != 0 {
+		t.Errorf("%d buttons for one who may not act", n)
+	}
+	p.WhileLoading(func() {
+		check(t, p.Eval(`[...document.links].find((a) => a.textContent === "Sign in").click()`, nil))
+	})
+	enter := func(token string) {
+		p.WhileLoading(func() {
+			check(t, p.Eval(`document.getElementById("token").value = "`+token+`"; document.querySelector("button").click()`, nil))
+		})
+	}
+	enter("wrong")
+	if got := eval[string](t, p, `document.querySelector("[role=alert]").textContent`); !strings.Contains(got, hostile) {
+		t.Errorf("wrong token: %q", got)
+	}
+	enter("right")
+	await(t, p, `document.getElementById("link").textContent === "Live"`)
+	check(t, p.Eval(`{
+		const f = document.querySelector("[aria-label='Set the deadline of web']").form;
+		f.deadline.value = "1m30s"; f.requestSubmit();
+	}`, nil))
+	await(t, p, `document.getElementById("said").textContent === "The deadline is 1m30s now."`)
+	s.change(func() { s.refuse = fmt.Errorf("no: %s", hostile) })
+	check(t, p.Eval(`document.querySelector("[aria-label='Let held go']").click()`, nil))
+	await(t, p, `document.getElementById("said").className === "said bad"`)
+	if got := eval[string](t, p, `document.getElementById("said").textContent`); got != "Not done: no: "+hostile {
+		t.Errorf("refused: %q", got)
+	}
+	if s.done() != "deadline 1m30s id-web by token, release id-held by token" {
+		t.Errorf("asked %q", s.done())
+	}
+	p.WhileLoading(func() {
+		check(t, p.Eval(`[...document.querySelectorAll("button")].find((a) => a.textContent === "Sign out").click()`, nil))
+	})
+	if n := eval[int](t, p, `document.querySelectorAll("main button").length`); n != 0 {
+		t.Error("signed out, and buttons are left")
+	}
+}
+
+// After the server was away the page goes on by itself; if what serves it is
+// another version, it loads that.
+func comesBack(t *testing.T, b *chromium.Browser) {
+	s, other := newStage(t), newStage(t)
+	other.version = "another"
+	var serving atomic.Pointer[http.ServeMux]
+	serving.Store(muxOf(s))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serving.Load().ServeHTTP(w, r) }))
+	p := b.Open(server.URL+"/?window=1m", chromium.Look{})
+	t.Cleanup(func() { p.Go("about:blank"); server.Close() })
+	await(t, p, `document.documentElement.dataset.updates > 0`)
+	check(t, p.Eval(`window.same = true`, nil))
+	server.CloseClientConnections()
+	s.change(func() { s.facts.Service.Drained = true })
+	await(t, p, `document.getElementById("link").textContent === "Live" && document.getElementById("status").textContent.includes("drained")`)
+	if !eval[bool](t, p, `window.same === true`) {
+		t.Error("it was reloaded though the same still serves there")
+	}
+	p.WhileLoading(func() {
+		serving.Store(muxOf(other))
+		server.CloseClientConnections()
+	})
+	if got := eval[string](t, p, `document.body.dataset.version`); got != "another" {
+		t.Errorf("version %s", got)
+	}
+}
+
+func muxOf(s *stage) *http.ServeMux {
+	mux := http.NewServeMux()
+	s.Register(mux)
+	return mux
+}

@@ -1,0 +1,347 @@
+// Package page is the live page of the actuator: what its GPUs and containers do
+// and why, as server-rendered HTML and SVG that keeps itself up to date, and for
+// those who may, buttons that act. New → Run, Register.
+//
+// It serves; what is shown is made in package view, when tasks stood still is
+// remembered in package timeline.
+package page
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator/page/timeline"
+	"github.com/laxity/laxity/actuator/page/view"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+//go:embed html assets
+var files embed.FS
+
+// Access is what one who looks may do.
+type Access struct {
+	// May act. Who is the name under which what is done is recorded.
+	May bool
+	Who string
+	// Why says why not; a sentence for people.
+	Why string
+	// Login: one can sign in. Session: one has, and can sign out.
+	Login, Session bool
+}
+
+// Actor carries out what a person asks for. Containers are full ids; the errors
+// are sentences for people.
+type Actor interface {
+	// Pause holds the container until it is let go, or as long as is allowed.
+	Pause(ctx context.Context, who, container string) error
+	// Release lets the container run to the end of its present tasks.
+	Release(ctx context.Context, who, container string) error
+	// SetDeadline changes the relative deadline; 0 is back to the label's.
+	SetDeadline(ctx context.Context, who, container string, relative time.Duration) error
+}
+
+// Sessions lets people sign in.
+type Sessions interface {
+	SignIn(w http.ResponseWriter, r *http.Request, token string) error
+	SignOut(w http.ResponseWriter, r *http.Request)
+}
+
+// Options of a Page. Facts and Access are required.
+type Options struct {
+	// Facts returns what is true now; the page itself fills in Now, Window, May,
+	// Tasks and Ranking.
+	Facts  func() view.Facts
+	Access func(*http.Request) Access
+	// Actor may be nil: then nobody acts. So may Sessions: nobody signs in.
+	Actor    Actor
+	Sessions Sessions
+	// Ranking asks for the ranking of the nodes; nil is no placement. It may take
+	// its time: at most one call is under way, and none while nobody looks.
+	Ranking func(context.Context) view.Ranking
+	Logger  *slog.Logger
+	Now     func() time.Time
+}
+
+// Page is safe for concurrent use.
+type Page struct {
+	o         Options
+	templates *template.Template
+	version   string // of markup, style and script
+	history   *timeline.History
+	snapshots chan *task.Snapshot
+	hub       *hub
+	ranking   cache
+	ended     chan struct{}
+}
+
+// sections are the parts of the page that change, in their order.
+var sections = []string{"status", "gpus", "containers", "nodes", "decisions"}
+
+// New makes a Page.
+func New(o Options) (*Page, error) {
+	if o.Facts == nil || o.Access == nil {
+		return nil, errors.New("page: Facts and Access are required")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Page{o: o, history: timeline.New(slices.Max(view.Windows)), snapshots: make(chan *task.Snapshot, 1), ended: make(chan struct{})}
+	p.hub = newHub(p.frame)
+	p.ranking.ask = o.Ranking
+	var err error
+	if p.templates, err = template.New("").Funcs(template.FuncMap{"labelled": labelled}).ParseFS(files, "html/*.html"); err != nil {
+		return nil, err
+	}
+	p.version, err = fingerprint()
+	return p, err
+}
+
+// meter is a view.Meter with its name.
+type meter struct {
+	view.Meter
+	Name, More string
+}
+
+func labelled(name string, m view.Meter, more string) meter { return meter{m, name, more} }
+
+// fingerprint names what is embedded.
+func fingerprint() (string, error) {
+	h := sha256.New()
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := files.ReadFile(path)
+		fmt.Fprintf(h, "%s %d\n", path, len(raw))
+		h.Write(raw)
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil))[:12], err
+}
+
+// Observe takes note of a snapshot. It does not block; there must be one caller.
+func (p *Page) Observe(s *task.Snapshot) {
+	for {
+		select {
+		case p.snapshots <- s:
+			return
+		default:
+		}
+		select {
+		case <-p.snapshots: // overtaken
+		default:
+		}
+	}
+}
+
+// Changed says that there is something new to show. It does not block.
+func (p *Page) Changed() { p.hub.changed() }
+
+// Run remembers what the snapshots say, until ctx ends; then it ends the streams.
+func (p *Page) Run(ctx context.Context) {
+	defer close(p.ended)
+	var last uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-p.snapshots:
+			p.history.Observe(s)
+			if s.Sequence != last {
+				last = s.Sequence
+				p.Changed()
+			}
+		}
+	}
+}
+
+// Register mounts the page at / and what belongs to it.
+func (p *Page) Register(mux *http.ServeMux) {
+	mux.Handle("GET /{$}", secured(p.servePage))
+	mux.Handle("GET /events", secured(p.serveEvents))
+	mux.Handle("GET /assets/{name}", secured(p.serveAsset))
+	mux.Handle("POST /actions/pause", secured(p.serveAction("pause", p.pause)))
+	mux.Handle("POST /actions/release", secured(p.serveAction("release", p.release)))
+	mux.Handle("POST /actions/deadline", secured(p.serveAction("deadline", p.deadline)))
+	mux.Handle("GET /login", secured(p.serveLogin))
+	mux.Handle("POST /login", secured(p.serveSignIn))
+	mux.Handle("POST /logout", secured(p.serveSignOut))
+}
+
+// secured sets what a browser must keep to: nothing comes from elsewhere, nothing
+// goes elsewhere, and no other page may show this one in a frame.
+func secured(next http.HandlerFunc) http.Handler {
+	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin") // no-referrer would make a form's Origin "null"
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		next(w, r)
+	})
+}
+
+// variant is what differs between those who look; all others see the same.
+type variant struct {
+	window time.Duration
+	may    bool
+}
+
+// facts puts together what a variant shows.
+func (p *Page) facts(v variant) view.Facts {
+	f := p.o.Facts()
+	f.Now, f.Window, f.May = p.o.Now(), v.window, v.may
+	f.Tasks = p.history.Since(f.Now.Add(-v.window))
+	f.Ranking = p.ranking.value(f.Now)
+	return f
+}
+
+// frame renders what changes.
+func (p *Page) frame(v variant) map[string]string {
+	shown := view.Build(p.facts(v))
+	f, err := p.sections(shown)
+	if err != nil { // a template that fails is a fault of ours
+		p.o.Logger.Error("the page cannot be rendered", "err", err)
+		return nil
+	}
+	f["latest"] = shown.Said
+	return f
+}
+
+func (p *Page) sections(shown view.Page) (map[string]string, error) {
+	out := map[string]string{}
+	for _, name := range sections {
+		var b bytes.Buffer
+		if err := p.templates.ExecuteTemplate(&b, name, shown); err != nil {
+			return nil, err
+		}
+		out[name] = b.String()
+	}
+	return out, nil
+}
+
+// section is a part of the page, rendered.
+type section struct {
+	ID   string
+	HTML template.HTML
+}
+
+// document is the page around its sections.
+type document struct {
+	Page     view.Page
+	Access   Access
+	Sections []section
+	Version  string
+	Events   string
+	Window   string
+	// Still: nothing moves by itself.
+	Still               bool
+	Clock, Zone, Notice string
+}
+
+// Href is the page with another window.
+func (d document) Href(window string, still bool) string {
+	q := url.Values{"window": {window}}
+	if still {
+		q.Set("still", "1")
+	}
+	return "./?" + q.Encode()
+}
+
+// notices are what a form without a script is answered with.
+var notices = map[string]string{
+	"pause":    "The container is being paused; see the last decisions.",
+	"release":  "The container is being let go; see the last decisions.",
+	"deadline": "The deadline is changed.",
+}
+
+func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	access := p.access(r)
+	v := variant{window: window(q.Get("window")), may: access.May}
+	p.ranking.await(r.Context(), p.o.Now())
+	shown := view.Build(p.facts(v))
+	rendered, err := p.sections(shown)
+	if err != nil {
+		p.o.Logger.Error("the page cannot be rendered", "err", err)
+		http.Error(w, "the page cannot be rendered; see the actuator's log", http.StatusInternalServerError)
+		return
+	}
+	now := p.o.Now()
+	minutes := fmt.Sprintf("%dm", v.window/time.Minute)
+	d := document{
+		Page: shown, Access: access, Version: p.version, Events: "events?window=" + minutes, Window: minutes,
+		Still: q.Get("still") == "1", Clock: now.Format("15:04:05"), Zone: now.Format("MST, UTC-07:00"), Notice: notices[q.Get("done")],
+	}
+	for _, name := range sections {
+		d.Sections = append(d.Sections, section{name, template.HTML(rendered[name])}) // html/template made it
+	}
+	p.render(w, http.StatusOK, "page.html", d)
+}
+
+func (p *Page) render(w http.ResponseWriter, code int, name string, data any) {
+	var b bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&b, name, data); err != nil {
+		p.o.Logger.Error("the page cannot be rendered", "err", err)
+		http.Error(w, "the page cannot be rendered; see the actuator's log", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = b.WriteTo(w) // the reader is gone if this fails
+}
+
+// window reads a length of the time line; what is not offered is the default.
+func window(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil || !slices.Contains(view.Windows, d) {
+		return view.DefaultWindow
+	}
+	return d
+}
+
+func (p *Page) access(r *http.Request) Access {
+	a := p.o.Access(r)
+	if p.o.Actor == nil {
+		a.May = false
+	}
+	a.Login = a.Login && p.o.Sessions != nil
+	return a
+}
+
+var assetTypes = map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}
+
+func (p *Page) serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	kind, ok := assetTypes[name]
+	raw, err := files.ReadFile("assets/" + name)
+	if !ok || err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	if strings.EqualFold(r.URL.Query().Get("v"), p.version) {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	w.Header().Set("Content-Type", kind)
+	_, _ = w.Write(raw)
+}

@@ -1,0 +1,93 @@
+package placer
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/placement/ledger"
+)
+
+// inTurn is of how many containers Settle asks at once.
+const inTurn = 500
+
+// Settle confirms the promises whose containers' tasks are seen, and ends those
+// whose containers are gone or whose time is over. Run calls it every second; with
+// many promises it takes the next ones each time. Decisions do not wait for what
+// it asks.
+func (p *Placer) Settle(ctx context.Context) error {
+	entries := p.o.Ledger.List()
+	if len(entries) == 0 {
+		return nil
+	}
+	asked := slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Container == "" })
+	if len(asked) > inTurn {
+		p.turn %= len(asked)
+		asked = append(slices.Clone(asked[p.turn:]), asked[:p.turn]...)[:inTurn]
+		p.turn += inTurn
+	}
+	containers := map[string][]string{}
+	for _, e := range asked {
+		containers[e.Node] = append(containers[e.Node], e.Container)
+	}
+	ask, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tenants, fresh, err := p.o.Source.Tenants(ask, containers)
+	if err != nil {
+		asked = nil // nobody knows of them
+	}
+	// An expired promise ends all the same.
+	failed := p.apply(ctx, &job{do: func(v *view) error {
+		for _, e := range asked {
+			// It may have changed since.
+			if now, ok := v.entries[e.ID]; ok && now.Container == e.Container {
+				t, known := tenants[e.Container]
+				p.settle(v, now, t, known, fresh[e.Node])
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return &SourceError{err}
+	}
+	return failed
+}
+
+// settle looks what has become of a promise whose container was created.
+func (p *Placer) settle(v *view, e ledger.Entry, t Tenant, known, fresh bool) {
+	last, seen := p.seen[e.ID]
+	switch {
+	case known:
+		p.seen[e.ID] = v.now
+		if t.Tasks > 0 && e.State == ledger.Created {
+			e.State, e.Expires = ledger.Confirmed, time.Time{}
+			v.keep(e)
+		}
+	case !seen && e.State == ledger.Created:
+		// It has just been made, or never will be seen.
+		if !v.now.Before(e.Expires) {
+			p.o.Logger.Warn("Placement expired", "placement", e.ID, "node", e.Node, "state", e.State)
+			v.forget(e.ID)
+		}
+	case !seen, !fresh: // nobody knows what has become of it
+		p.seen[e.ID] = v.now
+	case v.now.Sub(last) >= grace:
+		p.o.Logger.Info("Placement ended with its container", "placement", e.ID, "node", e.Node)
+		v.forget(e.ID)
+	}
+}
+
+// expire ends the promises that nobody took up in time.
+func (p *Placer) expire(v *view) {
+	for id, e := range v.entries {
+		if over(e, v.now) {
+			p.o.Logger.Warn("Placement expired", "placement", id, "node", e.Node, "state", e.State)
+			v.forget(id)
+		}
+	}
+	for id := range p.seen {
+		if _, ok := v.entries[id]; !ok {
+			delete(p.seen, id)
+		}
+	}
+}

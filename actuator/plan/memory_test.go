@@ -1,0 +1,201 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+const gib = 1 << 30
+
+// holding is n GiB on g; needing the same of what is expected.
+func holding(n uint64) func(*plan.Container) {
+	return func(c *plan.Container) {
+		c.Standing, c.Cause = plan.Runs, ""
+		c.Memory.Held = map[string]uint64{"g": n * gib}
+	}
+}
+
+func needing(n uint64) func(*plan.Container) {
+	return func(c *plan.Container) { c.Memory.Needs = map[string]uint64{"g": n * gib} }
+}
+
+func swappable(cost float64) func(*plan.Container) {
+	return func(c *plan.Container) { c.Memory.Can, c.Memory.Cost = true, sec(cost) }
+}
+
+func out(n uint64) func(*plan.Container) {
+	return func(c *plan.Container) {
+		c.Memory.Out, c.Standing, c.Cause = true, plan.Ours, plan.OfMemory
+		c.Memory.Needs = map[string]uint64{"g": n * gib}
+	}
+}
+
+func waiting(s float64) func(*plan.Container) {
+	return func(c *plan.Container) { c.Memory.Waits = now.Add(-sec(s)) }
+}
+
+func arriving(c *plan.Container) { c.Standing, c.Cause = plan.Runs, "" }
+func evicted(c *plan.Container)  { c.Memory.Evict = "others wait for it in a circle" }
+func exempt(c *plan.Container)   { c.Exempt = "held for long enough" }
+func busy(c *plan.Container)     { c.Memory.Busy = true }
+func cameBack(c *plan.Container) { c.Memory.Since = now.Add(-time.Second) }
+
+func TestMemory(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		boxes []plan.Container
+		want  string // actions
+		bar   string // ids
+	}{
+		{"those that fit begin", []plan.Container{box("a", 9, 2, holding(20), needing(20)), box("b", 9, 2, arriving, needing(15))}, "", ""},
+		{"what is expected counts, not what is held", []plan.Container{box("a", 9, 2, holding(5), needing(30)), box("b", 9, 2, arriving, needing(15))}, "", "b"},
+		{"a smaller one goes beside one that waits", []plan.Container{box("a", 9, 2, holding(20), needing(20)),
+			box("b", 9, 2, arriving, needing(25)), box("c", 9.5, 2, arriving, needing(10))}, "", "b"},
+		{"but not for ever", []plan.Container{box("a", 9, 2, holding(20), needing(20)),
+			box("b", 9, 2, arriving, needing(25), waiting(11)), box("c", 9.5, 2, arriving, needing(10))}, "", "b c"},
+		{"of strangers as much is expected as of the largest", []plan.Container{box("a", 9, 2, holding(25)), box("b", 9.5, 2, arriving)}, "", "b"},
+		{"who is first in order begins, whatever it needs", []plan.Container{box("a", 9, 2, arriving, needing(40)), box("b", 9.5, 2, arriving, needing(1))}, "", "b"},
+
+		{"one that would miss its deadline gets another's memory", []plan.Container{box("a", 30, 20, holding(30), swappable(1)), box("b", 8, 2, arriving, needing(20))}, "swap-out a", "b"},
+		{"not if there is time", []plan.Container{box("a", 30, 2, holding(30), swappable(1)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
+		{"not if it is late in any case", []plan.Container{box("a", 30, 20, holding(30), swappable(7)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
+		{"not if that moves the miss", []plan.Container{box("a", 9, 8, holding(30), swappable(1)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
+		{"not if it costs more than it wins", []plan.Container{box("a", 30, 1, holding(30), swappable(3)), box("b", 1.9, 0.5, arriving, needing(20))}, "", "b"},
+		{"not one that cannot be swapped", []plan.Container{box("a", 30, 20, holding(30)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
+		{"not if it does not help", []plan.Container{box("a", 30, 20, holding(10), swappable(1)), box("x", 40, 20, holding(25)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
+		{"as few as needed, the last in order first", []plan.Container{box("a", 30, 20, holding(20), swappable(1)), box("x", 40, 20, holding(20), swappable(1)),
+			box("b", 8, 2, arriving, needing(20))}, "swap-out x", "b"},
+		{"one at a time", []plan.Container{box("a", 30, 20, holding(30), swappable(1)), box("x", 40, 20, out(5), busy), box("b", 8, 2, arriving, needing(20))}, "", "b"},
+
+		{"without deadlines only after a long wait", []plan.Container{box("a", 0, 60, holding(30), swappable(1)), box("b", 0, 2, arriving, needing(20), waiting(5), firstInOrder)}, "", "b"},
+		{"and then", []plan.Container{box("a", 0, 60, holding(30), swappable(1)), box("b", 0, 2, arriving, needing(20), waiting(11), firstInOrder)}, "swap-out a", "b"},
+		{"not if it is over soon", []plan.Container{box("a", 0, 3, holding(30), swappable(1)), box("b", 0, 2, arriving, needing(20), waiting(11), firstInOrder)}, "", "b"},
+		{"who has just come back stays", []plan.Container{box("a", 0, 60, holding(30), swappable(1), cameBack), box("b", 0, 2, arriving, needing(20), waiting(11), firstInOrder)}, "", "b"},
+
+		{"who was swapped out comes back when there is room", []plan.Container{box("a", 30, 20, out(30))}, "swap-in a", ""},
+		{"not before", []plan.Container{box("a", 30, 20, out(30)), box("b", 8, 2, holding(20))}, "", ""},
+		{"not beside one that comes first", []plan.Container{box("a", 30, 20, out(30)), box("b", 8, 2, arriving, needing(20))}, "", ""},
+		{"who may not be kept out comes first", []plan.Container{box("a", 30, 20, out(30), exempt), box("b", 8, 2, arriving, needing(20))}, "swap-in a", "b"},
+		{"a circle is broken whatever it costs", []plan.Container{box("a", 3, 2, holding(10), swappable(60), evicted)}, "swap-out a", ""},
+		{"but not with what cannot be swapped", []plan.Container{box("a", 3, 2, holding(10), evicted)}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := plan.Input{Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(), Guarded: true,
+				GPUs: []plan.GPU{{UUID: "g", Room: 40 * gib}}, Containers: tt.boxes}
+			p := plan.Make(in)
+			var got []string
+			for _, a := range p.Actions {
+				got = append(got, string(a.Kind)+" "+a.ContainerID)
+			}
+			var bar []string
+			for _, c := range tt.boxes {
+				if p.Barred[c.ID] != "" {
+					bar = append(bar, c.ID)
+				}
+			}
+			if strings.Join(got, ", ") != tt.want || strings.Join(bar, " ") != tt.bar {
+				t.Errorf("%v, barred %v", p.Actions, p.Barred)
+			}
+			in.Guarded = false // then whoever may not begin is paused
+			for _, a := range plan.Make(in).Actions {
+				if a.Kind == plan.Pause && (a.Cause != plan.OfMemory || p.Barred[a.ContainerID] == "") {
+					t.Errorf("without a guard: %+v", a)
+				}
+			}
+		})
+	}
+}
+
+// firstInOrder lets a task without a deadline go before the others.
+func firstInOrder(c *plan.Container) { c.Tasks[0].Start.Time = epoch.Add(-time.Hour) }
+
+func drawMemory(t *rapid.T, in *plan.Input) {
+	in.Guarded = rapid.Bool().Draw(t, "guarded")
+	for i := range in.GPUs {
+		in.GPUs[i].Relieve = false
+		in.GPUs[i].Room = 40 * gib
+	}
+	for i := range in.Containers {
+		c := &in.Containers[i]
+		m := map[string]uint64{}
+		for _, g := range in.GPUs {
+			if on(*c, g.UUID) {
+				m[g.UUID] = uint64(rapid.IntRange(1, 30).Draw(t, "GiB")) * gib
+			}
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "memory") {
+		case 0:
+			c.Memory.Held = m
+		case 1:
+			c.Memory.Held, c.Memory.Needs = m, m
+		case 2:
+			c.Memory.Needs = m
+		}
+		c.Memory.Can = rapid.Bool().Draw(t, "can")
+		c.Memory.Cost = rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 20 * time.Second}).Draw(t, "cost")
+		if rapid.Bool().Draw(t, "waits") {
+			c.Memory.Waits = now.Add(-rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "waits for"))
+		}
+		if c.Standing == plan.Ours && c.Memory.Held == nil && len(m) > 0 && rapid.Bool().Draw(t, "out") {
+			c.Memory.Out, c.Memory.Needs, c.Cause = true, m, plan.OfMemory
+		}
+	}
+}
+
+// Whatever is true: nobody is swapped who must not be, what begins fits, the
+// first in order begins on an empty GPU, and nothing goes out and in again.
+func TestMemoryProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t, 2)
+		drawMemory(t, &in)
+		p := plan.Make(in)
+		for id := range p.Barred {
+			if c := find(in, id); c.Never || !c.Managed || !c.Controllable() || len(c.Memory.Held) > 0 {
+				t.Fatalf("barred: %+v", c)
+			}
+		}
+		after := apply(t, in, p) // checks that who is swapped may be
+		for _, g := range in.GPUs {
+			var before, sum uint64
+			began := false
+			for _, c := range after.Containers {
+				was := find(in, c.ID)
+				if !c.Managed || c.Never {
+					continue
+				}
+				before += max(was.Memory.Held[g.UUID], was.Memory.Needs[g.UUID]*bit(len(was.Memory.Held) > 0))
+				if c.Memory.Held[g.UUID] > 0 {
+					sum += max(c.Memory.Held[g.UUID], c.Memory.Needs[g.UUID])
+				}
+				if was.Memory.Out && !c.Memory.Out {
+					began = began || c.Memory.Held[g.UUID] > 0
+				}
+			}
+			if began && sum > max(g.Room, before) {
+				t.Fatalf("%d GiB are to be on %s: %+v", sum/gib, g.UUID, after.Containers)
+			}
+		}
+		for _, a := range plan.Make(after).Actions {
+			i := slices.IndexFunc(p.Actions, func(b plan.Action) bool { return b.ContainerID == a.ContainerID })
+			if i >= 0 && (a.Kind == plan.SwapOut && p.Actions[i].Kind == plan.SwapIn || a.Kind == plan.SwapIn && p.Actions[i].Kind == plan.SwapOut) {
+				t.Fatalf("%+v and then %+v", p.Actions[i], a)
+			}
+		}
+	})
+}
+
+func bit(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func sec(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

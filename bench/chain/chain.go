@@ -1,0 +1,224 @@
+// Package chain measures how long it takes from a task's start until its
+// container is paused: by way of a stock Prometheus and Alertmanager, and by the
+// fast way, the stream of snapshots.
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/client"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/rig"
+	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const about = `One container computes without end; another one starts a GPU task and has to wait, again and
+again. By way of the alert: the exporter's metrics, a stock Prometheus that scrapes and evaluates
+every 100 ms, a stock Alertmanager, the actuator's webhook. The fast way is the stream of snapshots,
+under an arbitration that is open: there the container is paused at first sight, or held at
+its first launch and then, unless it is next in line, handed over to a pause. The clocks are the program's own, for its cuInit
+and its launch, and the Docker engine's, for its pause event.`
+
+// way is one way from a task to a pause.
+type way struct {
+	name            string
+	arbitrate, hold string // of the actuator
+	monitored       bool
+	from            string // event of the program from which on time counts
+	// line is how many containers wait already. The next ones in line stand at the
+	// gate and are not paused, so that their turn need not wait for Docker.
+	line int
+}
+
+var ways = []way{
+	{"alert: Prometheus, Alertmanager", "auto", "pause", true, "init", 0},
+	{"fast: pause at first sight", "always", "pause", false, "init", 0},
+	{"fast: launch gate, then pause", "always", "gate", false, "launch", 2},
+}
+
+// Experiment is the latency of the chain.
+func Experiment() bench.Experiment {
+	return bench.Experiment{
+		Name: "chain", Title: "From a task's start to its pause: by the alert, and the fast way", About: about,
+		Run: run, Figures: figures, Table: table,
+	}
+}
+
+func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
+	samples := 40
+	if env.Quick {
+		samples = 3
+	}
+	if text := env.Args["samples"]; text != "" {
+		if samples, err = strconv.Atoi(text); err != nil || samples < 1 {
+			return nil, fmt.Errorf("--set samples=%s: not a number of samples", text)
+		}
+	}
+	r, err := rig.Open(ctx, env, "chain", 1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() // what is left has a label
+	docker, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		return nil, err
+	}
+	defer docker.Close() // read-only
+	for i, w := range ways {
+		m := &measurement{env: env, gpu: r.GPU, runner: r.Tenants, docker: docker, way: w, label: tenant.Label + "=" + r.Name}
+		m.stack.dir = filepath.Join(r.Dir, strconv.Itoa(i))
+		if err := os.Mkdir(m.stack.dir, 0o755); err != nil {
+			return rows, err
+		}
+		more, err := m.run(ctx, samples)
+		rows = append(rows, more...)
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	return rows, nil
+}
+
+// measurement is one way's.
+type measurement struct {
+	env    bench.Env
+	gpu    *bench.GPU
+	runner *tenant.Runner
+	docker *client.Client
+	way    way
+	label  string
+	stack  stack
+}
+
+func (m *measurement) run(ctx context.Context, samples int) (rows []bench.Row, err error) {
+	defer func() { err = errors.Join(err, m.stack.close()) }()
+	if err := m.stack.laxity(ctx, m.gpu, m.label, m.way); err != nil {
+		return nil, err
+	}
+	if m.way.monitored {
+		if err := m.stack.monitoring(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for i := range 1 + m.way.line {
+		resident, err := m.start(ctx, "resident-"+strconv.Itoa(i), "--kernels", "100000")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, resident.Remove()) }()
+		if err := m.quiet(ctx, 1+i); err != nil {
+			return nil, err
+		}
+	}
+	m.env.Log("%s: %d samples", m.way.name, samples)
+	for i := range samples + 1 {
+		if err := m.quiet(ctx, 1+m.way.line); err != nil {
+			return rows, err
+		}
+		took, err := m.sample(ctx, i)
+		if err != nil {
+			return rows, err
+		}
+		if i > 0 { // Prometheus takes seconds to begin to scrape
+			rows = append(rows, bench.Row{"way": m.way.name, "seconds": took.Seconds()})
+		}
+	}
+	return rows, nil
+}
+
+// quiet waits until there are so many tasks and no alert is open.
+func (m *measurement) quiet(ctx context.Context, tasks int) error {
+	return m.stack.until(ctx, fmt.Sprintf("%d tasks, no alert open, nobody paused", tasks), func(s actuator.State) bool {
+		return len(s.GPUs) == 1 && s.GPUs[0].Tasks == tasks && len(s.Leases) == 0
+	})
+}
+
+// sample starts the container that has to wait and waits for its pause.
+func (m *measurement) sample(ctx context.Context, i int) (took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	name := m.name(strconv.Itoa(i))
+	messages, failed := m.docker.Events(ctx, events.ListOptions{Filters: filters.NewArgs(
+		filters.Arg("type", "container"), filters.Arg("container", name), filters.Arg("event", "pause"))})
+	args := []string{"--kernels", "1"}
+	if m.way.from == "init" {
+		args = append(args, "--host-seconds", "5") // it is paused before its launch
+	}
+	late, err := m.start(ctx, strconv.Itoa(i), args...)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, late.Remove()) }()
+	select {
+	case e := <-messages:
+		begin, err := m.began(ctx, late)
+		return time.Unix(0, e.TimeNano).Sub(begin), err
+	case err := <-failed:
+		return 0, fmt.Errorf("no pause of %s was seen: %w", name, err)
+	}
+}
+
+// began is the moment from which on time counts.
+func (m *measurement) began(ctx context.Context, t *tenant.Tenant) (time.Time, error) {
+	said, err := t.Timeline(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, e := range said {
+		if e.Name == m.way.from {
+			return e.Time, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("container %s was paused before its event %q", t.Name, m.way.from)
+}
+
+func (m *measurement) name(suffix string) string {
+	return fmt.Sprintf("laxity-bench-chain-%d-%s", os.Getpid(), suffix)
+}
+
+func (m *measurement) start(ctx context.Context, suffix string, args ...string) (*tenant.Tenant, error) {
+	return m.runner.Start(ctx, tenant.Spec{
+		Name: m.name(suffix), Labels: map[string]string{task.LabelDeadline: "1h"},
+		Args: append([]string{"--n", strconv.Itoa(m.gpu.N(4096))}, args...),
+	})
+}
+
+func figures(rows []bench.Row) []bench.Figure {
+	var out []bench.Figure
+	for i, name := range []string{"chain_latency", "fast_latency", "gate_to_pause"} {
+		v := bench.Column(rows, "seconds", func(r bench.Row) bool { return r.Str("way") == ways[i].name })
+		for _, q := range []struct {
+			name string
+			of   float64
+		}{{"median", 0.5}, {"p95", 0.95}} {
+			f := bench.Figure{Name: name + "_" + q.name + "_ms", Value: 1000 * bench.Quantile(v, q.of), Unit: "ms", Runs: len(v)}
+			if i > 0 {
+				f.Against = ways[0].name
+				f.Ratio = f.Value / out[len(out)-2*i].Value
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func table(rows []bench.Row) [][]string {
+	lines := [][]string{{"WAY", "FROM", "MEDIAN ms", "p95", "MAX", "SAMPLES"}}
+	for _, w := range ways {
+		v := bench.Column(rows, "seconds", func(r bench.Row) bool { return r.Str("way") == w.name })
+		of := func(q float64) string { return bench.Number(1000 * bench.Quantile(v, q)) }
+		lines = append(lines, []string{w.name, w.from, of(0.5), of(0.95), of(1), strconv.Itoa(len(v))})
+	}
+	return lines
+}

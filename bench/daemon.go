@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Daemon is a program that an experiment runs beside itself.
+type Daemon struct {
+	PID  int
+	name string
+	cmd  *exec.Cmd
+	said output
+}
+
+// output keeps what a daemon says, for the error that quotes it.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+const (
+	startLimit = 30 * time.Second // Prometheus on a busy machine
+	stopLimit  = 20 * time.Second
+)
+
+// StartDaemon starts a program in the folder dir and waits until it answers at
+// http://address/-/ready.
+func StartDaemon(ctx context.Context, dir, address, program string, args ...string) (*Daemon, error) {
+	d := &Daemon{name: filepath.Base(program), cmd: exec.CommandContext(ctx, program, args...)}
+	d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = dir, &d.said, &d.said
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
+	d.cmd.WaitDelay = stopLimit
+	if err := d.cmd.Start(); err != nil {
+		return nil, err
+	}
+	d.PID = d.cmd.Process.Pid
+	for deadline := time.Now().Add(startLimit); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		if answers(ctx, "http://"+address+"/-/ready") {
+			return d, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("%s did not come up within %v: %s", d.name, startLimit, &d.said), d.Stop())
+}
+
+func answers(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// Stop asks the program to end, and waits.
+func (d *Daemon) Stop() error {
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	if err := d.cmd.Wait(); err != nil && d.cmd.ProcessState.ExitCode() > 0 {
+		return fmt.Errorf("%s: %w: %s", d.name, err, &d.said)
+	}
+	return nil
+}
+
+// Program finds a program of Laxity in the folder of this one, or on PATH.
+func Program(name string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		path := filepath.Join(filepath.Dir(self), name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path, nil
+		}
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	return "", fmt.Errorf("%s is neither beside this program nor on PATH: make build", name)
+}
+
+// FreeAddresses returns n loopback addresses on which nobody listens now.
+func FreeAddresses(ctx context.Context, n int) ([]string, error) {
+	var all []string
+	for range n {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all at the end, so that they differ
+		all = append(all, l.Addr().String())
+	}
+	return all, nil
+}

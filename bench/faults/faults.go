@@ -1,0 +1,75 @@
+// Package faults kills the actuator at random moments and replays alerts at it, and
+// counts who is stuck, what is lost, and what a person wanted that was undone.
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+
+	"github.com/laxity/laxity/bench"
+)
+
+const about = `Three containers compute without end on one GPU under one-at-a-time arbitration, so that two are held;
+a fourth was paused by a person, a fifth was held and then unpaused by a person. The actuator accepts an
+alert that asks for one more pause, and is killed with SIGKILL at a random moment of the next 150 ms;
+its guardian has to let all go. Then it is started again and must act on the alert that it had accepted. At the end
+Alertmanager's payloads come a thousand times: out of order, each twice, half of the resolved never.
+What a person wanted is checked against the engine's own events, over the whole run. Docker and
+processes are real. Restarts of dockerd are a test, not part of this
+(TestDockerRestarts in cmd/laxity-actuator).`
+
+// Ways of hurting it.
+const (
+	killed   = "actuator killed"
+	replayed = "alerts replayed"
+)
+
+// Experiment is the fault campaign.
+func Experiment() bench.Experiment {
+	return bench.Experiment{
+		Name: "faults", Title: "Faults: the actuator killed at random moments, alerts replayed", About: about,
+		Run: run, Figures: figures, Table: table,
+	}
+}
+
+func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
+	kills, payloads := 200, 1000
+	if env.Quick {
+		kills, payloads = 3, 50
+	}
+	for name, n := range map[string]*int{"kills": &kills, "payloads": &payloads} {
+		if text := env.Args[name]; text != "" {
+			if *n, err = strconv.Atoi(text); err != nil || *n < 1 {
+				return nil, fmt.Errorf("--set %s=%s: not a number of them", name, text)
+			}
+		}
+	}
+	dir, err := os.MkdirTemp("", "laxity-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	m := &machine{env: env, dir: dir, random: rand.New(rand.NewPCG(env.Seed, 0))} //nolint:gosec // not a secret
+	defer m.close()
+	if err := m.open(ctx); err != nil {
+		return nil, err
+	}
+	for i := range kills {
+		r, err := m.kill(ctx, i)
+		if err != nil {
+			return rows, fmt.Errorf("kill %d: %w", i+1, err)
+		}
+		rows = append(rows, r)
+		if (i+1)%20 == 0 {
+			env.Log("%d of %d kills", i+1, kills)
+		}
+	}
+	r, err := m.replay(ctx, payloads)
+	if err != nil {
+		return rows, err
+	}
+	return append(rows, r), nil
+}

@@ -1,0 +1,140 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/bench"
+)
+
+// window is in which a kill falls after an alert was accepted: reading, writing, and
+// pausing take about as long.
+const window = 150 * time.Millisecond
+
+// An alert must count until the next actuator runs; where its resolved is lost it counts for
+// the short lease.
+const (
+	lease      = 20 * time.Second
+	shortLease = 2 * time.Second
+)
+
+// began is when alerts of the campaign began; the sender's clock does not matter.
+var began = time.Unix(1_700_000_000, 0)
+
+func (m *machine) contention() webhook.Alert {
+	return webhook.Alert{Status: webhook.Firing, StartsAt: began, Fingerprint: "contention",
+		Labels: map[string]string{"alertname": "GPUContention", "action": "arbitrate", "node": "local", "gpu": m.uuid}}
+}
+
+// wish asks for the pause of a worker.
+func (m *machine) wish(fingerprint string, worker int) webhook.Alert {
+	return webhook.Alert{Status: webhook.Firing, StartsAt: began, Fingerprint: fingerprint,
+		Labels: map[string]string{"alertname": "User", "action": "pause", "node": "local", "container": m.workers[worker].Name}}
+}
+
+// kill ends the actuator that runs after it has accepted an alert; the next one must know
+// of that.
+func (m *machine) kill(ctx context.Context, number int) (bench.Row, error) {
+	if _, err := m.post(ctx, m.contention()); err != nil { // renews the lease
+		return nil, err
+	}
+	a := m.wish("kill-"+strconv.Itoa(number), m.random.IntN(len(m.workers)))
+	accepted, err := m.post(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	moment := time.Duration(m.random.Int64N(int64(window)))
+	time.Sleep(moment) // the moment is the point
+	held, took, err := m.slay(ctx)
+	if err != nil && !errors.Is(err, errNever) {
+		return nil, err
+	}
+	r := bench.Row{"way": killed, "moment": moment.Seconds(), "held": held, "accepted": accepted, "stuck": m.stuck(ctx)}
+	if err == nil {
+		r["let_go"] = took.Seconds()
+	}
+	if err := m.start(ctx, lease); err != nil {
+		return nil, err
+	}
+	lost := 0
+	if accepted && m.until(ctx, "the alert takes effect", func() bool { return m.knows(ctx, a.Fingerprint) }) != nil {
+		lost = 1
+	}
+	r["lost"] = lost
+	a.Status = webhook.Resolved
+	if _, err := m.post(ctx, a); err != nil {
+		return nil, err
+	}
+	if err := m.until(ctx, "the alert is over", func() bool { return !m.knows(ctx, a.Fingerprint) }); err != nil {
+		return nil, err
+	}
+	unpaused, repaused, err := m.wronged(ctx)
+	r["unpaused"], r["repaused"] = unpaused, repaused
+	return r, err
+}
+
+func (m *machine) knows(ctx context.Context, fingerprint string) bool {
+	s, err := m.state(ctx)
+	return err == nil && slices.ContainsFunc(s.Leases, func(l state.Lease) bool { return l.Fingerprint == fingerprint && !l.Resolved })
+}
+
+// replay sends payloads out of order and twice, some of them never resolved.
+func (m *machine) replay(ctx context.Context, count int) (bench.Row, error) {
+	if err := m.stop(); err != nil {
+		return nil, err
+	}
+	if err := m.start(ctx, shortLease); err != nil {
+		return nil, err
+	}
+	var all []webhook.Alert
+	for i := range count / 2 {
+		a := m.contention()
+		if i%3 > 0 {
+			a = m.wish(fmt.Sprintf("worker-%d", i%3), i%3)
+		}
+		a.StartsAt = began.Add(time.Duration(1+i/20) * time.Second)
+		if m.random.IntN(2) == 0 {
+			a.Status = webhook.Resolved
+		}
+		all = append(all, a, a)
+	}
+	m.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	accepted := 0
+	for _, a := range all {
+		ok, err := m.post(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			accepted++
+		}
+	}
+	r := bench.Row{"way": replayed, "sent": len(all), "accepted": accepted, "lost": 0, "stuck": 0}
+	done := m.until(ctx, "all took effect", func() bool {
+		s, err := m.state(ctx)
+		return err == nil && s.Inbox == 0
+	})
+	if done != nil {
+		s, err := m.state(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r["lost"] = s.Inbox
+	}
+	// The resolved that were lost: their leases run out, and all goes on.
+	if m.until(ctx, "all run", func() bool {
+		s, err := m.state(ctx)
+		return err == nil && len(s.Leases) == 0 && m.stuck(ctx) == 0
+	}) != nil {
+		r["stuck"] = m.stuck(ctx)
+	}
+	unpaused, repaused, err := m.wronged(ctx)
+	r["unpaused"], r["repaused"] = unpaused, repaused
+	return r, errors.Join(err, m.stop())
+}

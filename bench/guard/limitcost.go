@@ -1,0 +1,137 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/tenant"
+)
+
+// What is trained.
+const (
+	normal  = "training step"
+	noCache = "training step, PYTORCH_NO_CUDA_MEMORY_CACHING=1"
+)
+
+const (
+	turn = 2 * time.Second
+	// settled is how long after a change of ways steps belong to neither: probes are
+	// put on and taken off meanwhile.
+	settled = 500 * time.Millisecond
+)
+
+// phase is a time in which the guard was on or off.
+type phase struct {
+	way        string
+	begin, end time.Time
+}
+
+// costs measures what training pays.
+func (b *bed) costs(ctx context.Context) (rows []bench.Row) {
+	for _, c := range []struct {
+		name, env string
+		turns     int
+	}{{normal, "", 10}, {noCache, "PYTORCH_NO_CUDA_MEMORY_CACHING=1", 4}} {
+		if b.env.Quick {
+			c.turns = 2
+		}
+		b.env.Log("cost: %s", c.name)
+		ctx, cancel := context.WithTimeout(ctx, caseTime+time.Duration(c.turns)*turn)
+		found, err := b.cost(ctx, c.name, c.env, c.turns)
+		cancel()
+		if err != nil {
+			b.env.Log("%s: %v", c.name, err)
+			found = append(found, bench.Row{"subject": c.name, "error": err.Error()})
+		}
+		rows = append(rows, found...)
+	}
+	return rows
+}
+
+func (b *bed) cost(ctx context.Context, name, env string, turns int) ([]bench.Row, error) {
+	length := time.Duration(turns)*turn + settled
+	t, pid, err := b.start(ctx, []string{b.python, filepath.Join(b.dir, "train.py"), fmt.Sprint(length.Seconds())}, env)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Remove() //nolint:errcheck // the runner removes it again
+	if err := ready(ctx, t); err != nil {
+		return nil, err
+	}
+	defer b.guard.Cover(nil)
+	var phases []phase
+	for i := range turns {
+		p := phase{without, time.Now(), time.Time{}}
+		b.guard.Cover(nil)
+		if i%2 == 1 {
+			p.way = guarded
+			b.guard.Cover([]memory.Target{{ID: t.ID, PID: pid, GPUs: []string{b.gpu}, Limit: 64 * limit}})
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(turn):
+		}
+		if view := b.guard.View()[t.ID]; p.way == guarded && len(view.PIDs) == 0 {
+			return nil, fmt.Errorf("the program is not guarded: %+v", view)
+		}
+		p.begin, p.end = p.begin.Add(settled), time.Now()
+		phases = append(phases, p)
+	}
+	if err := t.Wait(ctx); err != nil {
+		return nil, err
+	}
+	text, err := t.Stdout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return stepTimes(text, name, phases)
+}
+
+// ready waits for the program to have warmed up.
+func ready(ctx context.Context, t *tenant.Tenant) error {
+	for {
+		text, err := t.Stdout(ctx)
+		if err != nil || strings.Contains(text, "ready\n") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), t.Wait(context.WithoutCancel(ctx)))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// stepTimes sorts the steps that train.py told by the phases they fell into: a row
+// for each phase.
+func stepTimes(text, name string, phases []phase) (rows []bench.Row, err error) {
+	took := make([][]float64, len(phases))
+	for line := range strings.Lines(text) {
+		if line == "ready\n" {
+			continue
+		}
+		var began, seconds float64
+		if _, err := fmt.Sscan(line, &began, &seconds); err != nil {
+			return nil, fmt.Errorf("%w in %q", err, line)
+		}
+		begin := time.Unix(0, int64(began*1e9))
+		for i, p := range phases {
+			if begin.After(p.begin) && begin.Add(time.Duration(seconds*1e9)).Before(p.end) {
+				took[i] = append(took[i], seconds)
+			}
+		}
+	}
+	for i, p := range phases {
+		if len(took[i]) > 0 {
+			rows = append(rows, bench.Row{"way": p.way, "subject": name, "step_s": bench.Median(took[i]), "steps": len(took[i])})
+		}
+	}
+	return rows, nil
+}

@@ -1,0 +1,139 @@
+package guard
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/laxity/laxity/bench"
+)
+
+// outOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
+const outOfMemory = 2
+
+// parseSteps reads what the processes of steps.c or steps.py have printed.
+func parseSteps(text string, processes int, row bench.Row) error {
+	var total uint64
+	var answered, went, refused int
+	said := map[string]bool{}
+	var order []string
+	for line := range strings.Lines(text) {
+		var granted uint64
+		var result, on int
+		var at string
+		if _, err := fmt.Sscan(line, &granted, &result, &at, &on); err != nil {
+			return fmt.Errorf("%w in %q", err, line)
+		}
+		total += granted
+		went += on
+		answered++
+		switch {
+		case result == outOfMemory:
+			refused++
+			at = "out of memory by " + at
+		case result != 0:
+			at = fmt.Sprintf("error %d by %s", result, at)
+		default:
+			at = "none"
+		}
+		if !said[at] {
+			said[at] = true
+			order = append(order, at)
+		}
+	}
+	row["granted"], row["answered"], row["refused"], row["on"] = float64(total), answered, refused, went
+	row["refusal"] = strings.Join(order, "; ")
+	if answered < processes {
+		return fmt.Errorf("%d of %d processes answered", answered, processes)
+	}
+	return nil
+}
+
+func subjectRow(rows []bench.Row, name, way string) (bench.Row, bool) {
+	for _, r := range rows {
+		if _, step := r["step_s"]; !step && r.Str("subject") == name && r.Str("way") == way {
+			return r, true
+		}
+	}
+	return nil, false
+}
+
+const mib = 1 << 20
+
+func limitFigures(rows []bench.Row) []bench.Figure {
+	var out []bench.Figure
+	var runs, refused, on int
+	over := 0.0
+	for _, s := range subjects {
+		r, ok := subjectRow(rows, s.name, guarded)
+		if !ok {
+			continue
+		}
+		runs++
+		if r.Num("refused") == r.Num("processes") && r.Num("failed_open") == 0 {
+			refused++
+		}
+		if r.Num("on") == r.Num("processes") {
+			on++
+		}
+		// Managed memory is not in the device's account.
+		if more := (max(r.Num("held"), r.Num("granted")) - r.Num("limit")) / mib; runs == 1 || more > over {
+			over = more
+		}
+	}
+	if runs > 0 {
+		out = []bench.Figure{
+			{Name: "limits_refused", Value: float64(refused), Unit: fmt.Sprintf("of %d ways", len(subjects)), Runs: runs},
+			{Name: "limits_went_on", Value: float64(on), Unit: fmt.Sprintf("of %d ways", len(subjects)), Runs: runs},
+			{Name: "limits_most_over", Value: over, Unit: "MiB over the limit", Runs: runs},
+		}
+	}
+	for _, c := range []struct{ figure, name string }{{"guard_step_ms", normal}, {"guard_step_no_caching_ms", noCache}} {
+		base, with := stepOf(rows, c.name, without), stepOf(rows, c.name, guarded)
+		out = append(out, bench.Figure{
+			Name: c.figure, Value: 1000 * bench.Median(with), Unit: "ms", Against: without,
+			Ratio: bench.Median(with) / bench.Median(base), Runs: len(with),
+		})
+	}
+	return out
+}
+
+func stepOf(rows []bench.Row, name, way string) []float64 {
+	return bench.Column(rows, "step_s", func(r bench.Row) bool {
+		_, ok := r["step_s"]
+		return ok && r.Str("subject") == name && r.Str("way") == way
+	})
+}
+
+func limitTable(rows []bench.Row) [][]string {
+	out := [][]string{{"HOW IT ALLOCATES", "WAY", "LIMIT MiB", "GRANTED MiB", "HELD MiB, MOST", "REFUSED", "WENT ON"}}
+	for _, s := range subjects {
+		for _, way := range []string{without, guarded} {
+			r, ok := subjectRow(rows, s.name, way)
+			if !ok {
+				continue
+			}
+			bound := "-"
+			if way == guarded {
+				bound = fmt.Sprintf("%.0f", r.Num("limit")/mib)
+			}
+			refusal := r.Str("refusal")
+			if e := r.Str("error"); e != "" {
+				refusal = strings.TrimSpace(refusal + " (" + strings.Split(e, "\n")[0] + ")")
+			}
+			if n := r.Num("failed_open"); n > 0 {
+				refusal += fmt.Sprintf(" (%.0f passed that should not)", n)
+			}
+			out = append(out, []string{s.name, way, bound, fmt.Sprintf("%.0f", r.Num("granted")/mib), fmt.Sprintf("%.0f", r.Num("held")/mib),
+				refusal, fmt.Sprintf("%.0f of %.0f", r.Num("on"), r.Num("processes"))})
+		}
+	}
+	for _, name := range []string{normal, noCache} {
+		for _, way := range []string{without, guarded} {
+			if v := stepOf(rows, name, way); len(v) > 0 {
+				ratio := bench.Median(v) / bench.Median(stepOf(rows, name, without))
+				out = append(out, []string{name, way, "-", "-", "-", fmt.Sprintf("%.3f ms a step, × %.4f", 1000*bench.Median(v), ratio), "-"})
+			}
+		}
+	}
+	return out
+}

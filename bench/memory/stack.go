@@ -1,0 +1,191 @@
+// Package memory measures what allocation of GPU memory does: P5's deadlock, and
+// more tasks than the card has memory for.
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Ways that are compared.
+const (
+	without  = "default"
+	laxity   = "laxity"
+	oneByOne = "one"
+)
+
+// rig is what all runs of an experiment use.
+type rig struct {
+	env     bench.Env
+	dir     string
+	gpu     *bench.GPU
+	tenants *tenant.Runner
+	made    int
+}
+
+func newRig(ctx context.Context, env bench.Env, name string, gpus int) (_ *rig, err error) {
+	r := &rig{env: env}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if r.dir, err = os.MkdirTemp("", "laxity-bench-"); err != nil {
+		return r, err
+	}
+	if r.gpu, err = env.OpenGPU(ctx, r.dir, gpus); err != nil {
+		return r, err
+	}
+	r.tenants, err = tenant.New(ctx, tenant.Options{Socket: r.gpu.Socket, Name: fmt.Sprintf("%s-%d", name, os.Getpid())})
+	return r, err
+}
+
+func (r *rig) close() error {
+	var errs []error
+	if r.tenants != nil {
+		errs = append(errs, r.tenants.Close())
+	}
+	if r.gpu != nil {
+		errs = append(errs, r.gpu.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+}
+
+// start starts a container; args are the workload's.
+func (r *rig) start(ctx context.Context, labels map[string]string, args ...string) (*tenant.Tenant, error) {
+	t, err := r.create(ctx, labels, args...)
+	if err == nil {
+		err = t.Start(ctx)
+	}
+	return t, err
+}
+
+// create makes a container that is to be started.
+func (r *rig) create(ctx context.Context, labels map[string]string, args ...string) (*tenant.Tenant, error) {
+	r.made++
+	return r.tenants.Create(ctx, tenant.Spec{Name: fmt.Sprintf("laxity-bench-memory-%d-%d", os.Getpid(), r.made), Labels: labels, Args: args})
+}
+
+// open opens the GPUs for reading.
+func (r *rig) open() (device.Device, error) { return exporter.OpenDevice(r.gpu.Device) }
+
+// readyTimeout bounds the start of exporter and actuator.
+const readyTimeout = 20 * time.Second
+
+// laxity runs exporter and actuator in this process until stop, which returns once
+// everything is let go. The state folder stays over the rounds.
+func (r *rig) laxity(ctx context.Context, config actuator.Config) (stop func() error, err error) {
+	log := slog.New(slog.DiscardHandler)
+	if r.env.Args["verbose"] != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	state := filepath.Join(r.dir, "actuator")
+	e, err := exporter.New(exporter.Options{Node: "bench", Device: r.gpu.Device, Keep: r.tenants.Made, SwapDir: actuator.NoticeDir(r.dir), Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	of := container.Proc("/proc").OfPID
+	a, err := actuator.New(actuator.Options{
+		Node: "bench", StateDir: state, Source: source{e}, Config: config, ContainerOf: of, Logger: log,
+		OpenMemoryLedger: r.ledger,
+		NewSwapper:       func() (enforce.Swapper, error) { return r.swapper(ctx, state, log) },
+	})
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	partCtx := context.WithoutCancel(ctx) // what is held is let go through both, also after Ctrl-C
+	exporterCtx, stopExporter := context.WithCancel(partCtx)
+	actuatorCtx, stopActuator := context.WithCancel(partCtx)
+	exporterEnded, actuatorEnded := make(chan error, 1), make(chan error, 1)
+	go func() { exporterEnded <- e.Run(exporterCtx) }()
+	go func() { actuatorEnded <- a.Run(actuatorCtx) }()
+	stop = func() error {
+		stopActuator()
+		err := <-actuatorEnded
+		stopExporter()
+		return errors.Join(err, <-exporterEnded)
+	}
+	readyCtx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		select {
+		case err := <-actuatorEnded:
+			actuatorEnded <- nil
+			return nil, errors.Join(errors.New("the actuator ended"), err, stop())
+		case <-readyCtx.Done():
+			return nil, errors.Join(fmt.Errorf("the actuator is not ready: %w", readyCtx.Err()), stop())
+		case <-tick.C:
+		}
+		if s := a.State(); s.Ready {
+			tick.Stop()
+			if s.MemoryGuard != "" {
+				return nil, errors.Join(fmt.Errorf("GPU memory is not guarded here: %s", s.MemoryGuard), stop())
+			}
+			r.env.Log("memory is guarded; swapping: %v", s.Swap)
+			return stop, nil
+		}
+	}
+}
+
+// ledger reads what each process holds on each GPU.
+func (r *rig) ledger() (memory.Ledger, error) {
+	d, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (map[string]map[int]uint64, error) {
+		reading, err := d.Read(ctx)
+		held := map[string]map[int]uint64{}
+		for _, g := range reading.GPUs {
+			err = errors.Join(err, g.ProcessesErr)
+			held[g.UUID] = map[int]uint64{}
+			for _, p := range g.Processes {
+				held[g.UUID][p.PID] += p.MemoryUsed
+			}
+		}
+		return held, err
+	}, nil
+}
+
+// swapper is nil where this machine cannot swap.
+func (r *rig) swapper(ctx context.Context, state string, log *slog.Logger) (enforce.Swapper, error) {
+	self, err := os.Executable()
+	if err != nil || r.env.Args["swap"] == "off" {
+		return nil, err
+	}
+	s, err := actuator.OpenSwapper(actuator.SwapOptions{
+		StateDir: state, Helper: []string{self, "checkpoint-helper", "--device=" + r.gpu.Device}, NoticeDir: actuator.NoticeDir(r.dir),
+		ContainerOf: container.Proc("/proc").OfPID, Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := checkpoint.Check(ctx, s.Helper); err != nil {
+		r.env.Log("containers cannot be swapped here: %v", err)
+		return nil, s.Close()
+	}
+	return s, nil
+}
+
+// source gives the actuator the exporter's snapshots.
+type source struct{ e *exporter.Exporter }
+
+func (s source) Snapshot(context.Context) (*task.Snapshot, error) { return s.e.Snapshot(), nil }
+
+func (s source) Watch(ctx context.Context) (<-chan *task.Snapshot, error) { return s.e.Watch(ctx), nil }

@@ -1,0 +1,176 @@
+package swaphelper_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/exporter/device/sim"
+)
+
+// slow makes every step long enough to be interrupted.
+func slow() sim.Options {
+	o := options()
+	o.Checkpoint = sim.CheckpointCost{Lock: 300 * time.Millisecond, Checkpoint: 300 * time.Millisecond,
+		Restore: 300 * time.Millisecond, Unlock: 300 * time.Millisecond}
+	return o
+}
+
+// The helper is killed in the middle of each step: what it had asked the driver for goes
+// on, and all is undone, or on record and brought back.
+func TestHelperIsKilled(t *testing.T) {
+	r := newRig(t, slow())
+	c := r.run(t)
+	for step := range 5 { // lock, checkpoint; restore, unlock; after all
+		kill := time.AfterFunc(time.Duration(150+300*step)*time.Millisecond, func() {
+			if pid := r.swap.Helper.PID(); pid != 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		})
+		_, err := r.swap.Helper.Start(t.Context()) // so that the times fit
+		check(t, err, nil)
+		_, err = r.swap.Suspend(t.Context(), c.ID, c.Name, "test")
+		if err != nil && !errors.Is(err, enforce.ErrUndone) && !errors.Is(err, enforce.ErrStuck) {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err = r.swap.Resume(t.Context(), c.ID, nil); err == nil || errors.Is(err, enforce.ErrForeign) {
+				break
+			}
+		}
+		kill.Stop()
+		if s := r.state(t, c.PID); s != sim.ProcessRunning {
+			t.Fatalf("step %d: state %d, %v", step, s, err)
+		}
+		c.Await(t, "kernels_end")
+	}
+	r.unharmed(t)
+}
+
+// A person pauses the container just before it is locked: the driver hangs, the way back
+// does not, and the container is left to the person; it is whole after the unpause.
+func TestPausedWhileItIsLocked(t *testing.T) {
+	r := newRig(t, options())
+	c := r.run(t)
+	h := checkpoint.NewHelper(checkpoint.HelperOptions{Command: r.swapOptions().Helper})
+	defer h.Close()
+	c.Pause(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := h.Lock(ctx, c.PID, 50*time.Millisecond)
+	check(t, err, checkpoint.ErrHelper)
+	if s, err := h.State(t.Context(), c.PID); s != checkpoint.Running || err != nil {
+		t.Errorf("the next helper says %s, %v", s, err)
+	}
+	c.Unpause(t)
+}
+
+// The actuator is killed in the middle of a suspend, or after it: its guardian brings the
+// container back.
+func TestActuatorIsKilled(t *testing.T) {
+	for name, after := range map[string]time.Duration{
+		"while it locks": 150 * time.Millisecond, "while it checkpoints": 450 * time.Millisecond, "afterwards": 0,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, slow())
+			c := r.run(t)
+			victim := r.victim(t, c.ID)
+			if after > 0 {
+				for len(recorded(t, r)) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				time.Sleep(after)
+				_ = victim.Process.Kill()
+			}
+			_ = victim.Wait() // it was killed
+			if len(recorded(t, r)) != 1 {
+				t.Fatal("it is not on record")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			err := actuator.RunGuardian(ctx, actuator.GuardianOptions{StateDir: r.dir, Once: true,
+				ContainerOf: r.swapOptions().ContainerOf, Logger: slog.New(slog.DiscardHandler)})
+			check(t, err, nil)
+			if s := r.state(t, c.PID); s != sim.ProcessRunning || r.frozen(t, c.ID) || len(recorded(t, r)) != 0 {
+				t.Errorf("state %d, frozen %v, on record %v", s, r.frozen(t, c.ID), recorded(t, r))
+			}
+			c.Await(t, "kernels_end")
+			r.unharmed(t)
+		})
+	}
+}
+
+func recorded(t *testing.T, r *rig) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(checkpoint.Folder(r.dir), "*.json"))
+	check(t, err, nil)
+	return files
+}
+
+// Without room the guardian keeps what is in memory and tries again.
+func TestGuardianWaitsForRoom(t *testing.T) {
+	r := newRig(t, options())
+	c := r.run(t)
+	_, err := r.swap.Suspend(t.Context(), c.ID, c.Name, "test")
+	check(t, err, nil)
+	p := r.Attach(1)
+	check(t, p.Open(t.Context(), 0), nil)
+	free, _, err := p.Memory(0)
+	check(t, err, nil)
+	_, err = p.Alloc(0, free)
+	check(t, err, nil)
+	said := make(chan struct{}, 100)
+	done := make(chan error, 1)
+	go func() {
+		done <- actuator.RunGuardian(context.Background(), actuator.GuardianOptions{StateDir: r.dir, Once: true,
+			ContainerOf: r.swapOptions().ContainerOf, Logger: slog.New(tell{said})})
+	}()
+	<-said // that it cannot
+	for range 100 {
+		if s := r.state(t, c.PID); s != sim.ProcessCheckpointed || !r.frozen(t, c.ID) {
+			t.Fatalf("state %d", s)
+		}
+	}
+	p.Exit()
+	check(t, <-done, nil)
+	c.Await(t, "kernels_end")
+	r.unharmed(t)
+}
+
+// tell reports errors that are logged.
+type tell struct{ said chan struct{} }
+
+func (h tell) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+func (h tell) Handle(context.Context, slog.Record) error    { h.said <- struct{}{}; return nil }
+func (h tell) WithAttrs([]slog.Attr) slog.Handler           { return h }
+func (h tell) WithGroup(string) slog.Handler                { return h }
+
+// The card has room for the container and the reserve, and no more; the times are random.
+func TestRandomTimes(t *testing.T) {
+	cycles := 40
+	if testing.Short() {
+		cycles = 10
+	}
+	o := options()
+	o.Cards[0].Memory = 400 * mib // a reserve of 256, and one container beside it
+	r := newRig(t, o)
+	c := r.run(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range cycles {
+		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
+		_, err := r.swap.Suspend(t.Context(), c.ID, c.Name, "test")
+		check(t, err, nil)
+		_, err = r.swap.Resume(t.Context(), c.ID, nil)
+		check(t, err, nil)
+	}
+	c.Await(t, "kernels_end")
+	r.unharmed(t)
+}

@@ -1,0 +1,47 @@
+package swaphelper
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/exporter/container"
+)
+
+// OpenOptions of a Swapper. StateDir is the actuator's own, LockDir is where the
+// exporter is told of swaps.
+type OpenOptions struct {
+	StateDir, DockerHost, LockDir string
+	// Device is as in `laxity up --device`.
+	Device string
+	Logger *slog.Logger
+}
+
+// openTimeout bounds the start of the helper, which loads the driver's library.
+const openTimeout = 30 * time.Second
+
+// Open makes the Swapper of a machine that can swap; on others it is nil without an
+// error, and the log says why.
+func (o OpenOptions) Open() (enforce.Swapper, error) {
+	command, err := Command(o.Device)
+	if err != nil {
+		return nil, err
+	}
+	s, err := actuator.OpenSwapper(actuator.SwapOptions{
+		StateDir: o.StateDir, DockerHost: o.DockerHost, Helper: command, NoticeDir: actuator.NoticeDir(o.LockDir),
+		ContainerOf: container.Proc("/proc").OfPID, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	if err := checkpoint.Check(ctx, s.Helper); err != nil {
+		o.Logger.Info("containers cannot be swapped off their GPUs here", "why", err)
+		return nil, s.Close()
+	}
+	return s, nil
+}

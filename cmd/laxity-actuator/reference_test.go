@@ -1,0 +1,12 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/laxity/laxity/internal/reference"
+)
+
+func TestReference(t *testing.T) {
+	app, _ := application()
+	reference.Keep(t, "laxity-actuator.md", reference.Program(app.Model(), nil))
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/cmd/laxity/internal/check"
+)
+
+const checkHelp = `Examine this machine: does what Laxity needs work here?
+
+Looks at the GPU driver, Docker, permissions, what the kernel can, and the chain from Prometheus
+to the actuator. Each finding says what it means and what to do. Nothing is changed.
+
+  sudo laxity check
+  sudo laxity check --device=sim                                       without a GPU
+  sudo laxity check --prometheus.url=http://prom:9090 --alertmanager.url=http://am:9093
+  sudo laxity check --send-test-alert                                  is the way to the actuator open?
+  sudo laxity check --json | jq '.[] | select(.level == "fail")'
+
+What does not answer at its default address is skipped; at an address that you give it fails.
+
+Exit codes: 0 nothing fails (there may be warnings), 3 something fails.`
+
+// checkSwap starts the helper that calls the driver's checkpoint API, and ends it.
+func checkSwap(ctx context.Context, device string) error {
+	command, err := swaphelper.Command(device)
+	if err != nil {
+		return err
+	}
+	helper := checkpoint.NewHelper(checkpoint.HelperOptions{Command: command})
+	err = checkpoint.Check(ctx, helper)
+	return errors.Join(err, helper.Close())
+}
+
+// errFindings is the end of a command that worked and found something amiss.
+var errFindings = errors.New("something fails")
+
+func (c *cli) addCheck() {
+	var (
+		o      = check.Options{Proc: "/proc"}
+		asJSON bool
+		given  []func()
+
+		prometheus string
+	)
+	cmd := c.command("check", checkHelp, func(ctx context.Context, _ *slog.Logger) error {
+		for _, note := range given {
+			note()
+		}
+		var err error
+		if o.Exporter.Client, err = c.client(); err != nil {
+			return err
+		}
+		o.Actuator.Client = o.Exporter.Client
+		if o.Prometheus.Client, err = httpClient(prometheus); err != nil {
+			return err
+		}
+		o.Alertmanager.Client = o.Prometheus.Client
+		w := &check.Writer{Out: c.out, Paint: colours(c.out), Width: width(c.out)}
+		tell := w.Write
+		if asJSON {
+			tell = func(check.Finding) {}
+		}
+		o.Swap = func(ctx context.Context) error { return checkSwap(ctx, o.Device) }
+		all := check.Run(ctx, o, tell)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if asJSON {
+			if err := writeJSON(c.out, all); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintf(c.out, "\n%s\n", check.Summary(all))
+		}
+		if check.Failed(all) {
+			return errFindings
+		}
+		return nil
+	})
+	address := func(flag, env, standard, help string, a *check.Address) {
+		byUser := false
+		f := cmd.Flag(flag, help).Default(standard)
+		if env != "" {
+			f = f.Envar(env)
+		}
+		f.IsSetByUser(&byUser).StringVar(&a.URL)
+		given = append(given, func() { a.Given = byUser || env != "" && os.Getenv(env) != "" })
+	}
+	cmd.Flag("device", "The GPUs, as in laxity up: auto, nvml, sim or sim:SOCKET.").Default("auto").StringVar(&o.Device)
+	addDockerHost(cmd, &o.DockerHost)
+	address("exporter.url", "LAXITY_EXPORTER_URL", defaultExporter, "Address of the exporter (or of laxity up).", &o.Exporter)
+	address("actuator.url", "LAXITY_ACTUATOR_URL", defaultActuator, "Address of the actuator (or of laxity up's).", &o.Actuator)
+	address("prometheus.url", "", "http://127.0.0.1:9090", "Address of Prometheus.", &o.Prometheus)
+	address("alertmanager.url", "", "http://127.0.0.1:9093", "Address of Alertmanager.", &o.Alertmanager)
+	cmd.Flag("prometheus.config.file", "Credentials and TLS towards Prometheus and Alertmanager: an http_config of Prometheus.").StringVar(&prometheus)
+	cmd.Flag("nodes.file", "A nodes.yaml to check; its exporters and actuators are asked.").StringVar(&o.NodesFile)
+	cmd.Flag("send-test-alert", "Post an alert to Alertmanager and wait for it at the actuator, which notes it and does nothing.").BoolVar(&o.SendTestAlert)
+	cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
+	c.quiet["check"] = true
+}

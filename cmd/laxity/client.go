@@ -1,0 +1,50 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/prometheus/common/config"
+)
+
+// httpConfigEnv names the file where no flag does; laxity run has no other way.
+const httpConfigEnv = "LAXITY_HTTP_CONFIG"
+
+const httpConfigHelp = "Credentials and TLS towards exporter and actuator: an http_config of Prometheus (authorization, basic_auth, tls_config)."
+
+// httpClient reads an http_config file; without one it authenticates nowhere. Its
+// clients have no overall timeout: streams go on.
+func httpClient(file string) (*http.Client, error) {
+	if file == "" {
+		return &http.Client{}, nil
+	}
+	c, _, err := config.LoadHTTPConfigFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("http_config %s (write, for example, authorization: {credentials_file: token}): %w", file, err)
+	}
+	client, err := config.NewClientFromConfig(*c, "laxity")
+	if err != nil {
+		return nil, fmt.Errorf("http_config %s: %w", file, err)
+	}
+	return client, nil
+}
+
+// client is that of the flag --http.config.file, which every command has.
+func (c *cli) client() (*http.Client, error) { return httpClient(c.httpConfig) }
+
+// clientFromEnv is for what is not parsed here.
+func clientFromEnv() (*http.Client, error) { return httpClient(os.Getenv(httpConfigEnv)) }
+
+// errDenied says what to do about an answer of 401.
+var errDenied = errors.New("authentication is needed: --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + httpConfigEnv + ")")
+
+// denied adds the hint to the error of an answer.
+func denied(code int, err error) error {
+	if code == http.StatusUnauthorized {
+		return fmt.Errorf("%w: %w", cmp.Or(err, errors.New("401")), errDenied)
+	}
+	return err
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every command that asks exporter or actuator brings the credentials, and without
+// them says what to do.
+func TestCredentials(t *testing.T) {
+	const token = "a-token-of-more-than-16"
+	asked := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		asked[r.Method+" "+r.URL.Path] = true
+		if r.URL.Path == "/api/v1/placements" && r.Method == http.MethodGet || r.URL.Path == "/api/v1/decisions" {
+			_, _ = w.Write([]byte("[]"))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"node": "n"})
+	}))
+	defer server.Close()
+	t.Setenv("LAXITY_EXPORTER_URL", server.URL)
+	t.Setenv("LAXITY_ACTUATOR_URL", server.URL)
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "token"), token+"\n", 0o600)
+	file := filepath.Join(dir, "http.yml")
+	writeFile(t, file, "authorization: {credentials_file: token}\n", 0o600)
+	commands := [][]string{{"ps"}, {"top", "--once"}, {"deadline", "web", "5s"}, {"why", "web"}, {"nodes"}, {"place", "--dry-run"}, {"placements"}}
+	for _, args := range commands {
+		code, _, stderr := laxity(args...)
+		if code != exitFailure || !strings.Contains(stderr, "401") && !strings.Contains(stderr, "authentication") {
+			t.Errorf("%v without credentials: code %d, %q", args, code, stderr)
+		}
+		_, _, stderr = laxity(append(args, "--http.config.file="+file)...)
+		if strings.Contains(stderr, "401") {
+			t.Errorf("%v with credentials: %s", args, stderr)
+		}
+	}
+	t.Setenv(httpConfigEnv, file)
+	if _, _, stderr := laxity("run", "IMAGE"); strings.Contains(stderr, "401") {
+		t.Errorf("run with credentials: %s", stderr)
+	}
+	for _, want := range []string{"GET /api/v1/tasks", "PUT /api/v1/containers/web/deadline", "GET /api/v1/state", "GET /api/v1/nodes", "POST /api/v1/placements", "GET /api/v1/placements"} {
+		if !asked[want] {
+			t.Errorf("%s did not come with credentials", want)
+		}
+	}
+	if code, _, stderr := laxity("ps", "--http.config.file=/nonexistent"); code != exitFailure || !strings.Contains(stderr, "authorization:") {
+		t.Errorf("a missing file: code %d, %q; want an example", code, stderr)
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// completed asks for the words that may come next. Kingpin writes them to the
+// process's own output.
+func completed(t *testing.T, words ...string) []string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	before := os.Stdout
+	os.Stdout = file
+	_, docker, _ := laxity(append([]string{"--completion-bash"}, words...)...)
+	os.Stdout = before
+	kingpin, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(docker + string(kingpin))
+}
+
+func TestCompletion(t *testing.T) {
+	t.Setenv("LAXITY_EXPORTER_URL", serve(t, task.Snapshot{Containers: []task.Container{{Name: "web"}, {Name: "trainer"}}}))
+	tests := []struct {
+		words []string
+		want  []string // all of these are among the answers
+		not   string
+	}{
+		{[]string{""}, []string{"up", "ps", "check", "completion", "run"}, "guardian"},
+		{[]string{"why", ""}, []string{"trainer", "web"}, ""},
+		{[]string{"deadline", ""}, []string{"trainer", "web"}, ""},
+		{[]string{"bench", ""}, []string{"events", "list"}, ""},
+		{[]string{"up", "--policy", ""}, []string{"edf", "llf", "fifo", "p3"}, ""},
+		{[]string{"ps", "--"}, []string{"--json", "--all", "--exporter.url"}, ""},
+		{[]string{"completion", ""}, []string{"bash", "zsh", "fish"}, ""},
+		{[]string{"run", "--d"}, []string{"--deadline"}, "--gpu-memory"},
+	}
+	for _, tt := range tests {
+		got := completed(t, tt.words...)
+		for _, want := range tt.want {
+			if !slices.Contains(got, want) {
+				t.Errorf("%q: %q is not among %q", tt.words, want, got)
+			}
+		}
+		if tt.not != "" && slices.Contains(got, tt.not) {
+			t.Errorf("%q: %q is among %q", tt.words, tt.not, got)
+		}
+	}
+}
+
+// Docker must not see flags that it does not know.
+func TestWithoutOwn(t *testing.T) {
+	for in, want := range map[string]string{
+		"--deadline 9s --na":                  "--na",
+		"--deadline=9s --rm --node gpu-2 img": "--rm img",
+		"--name x --deadline":                 "--name x --deadline",
+	} {
+		if got := strings.Join(withoutOwn(strings.Fields(in)), " "); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+	if got := withoutOwn(nil); len(got) != 1 || got[0] != "" {
+		t.Errorf("nothing yet: %q", got)
+	}
+}
+
+// What is completed behind run is what its help tells.
+func TestRunFlagsAreThoseOfTheHelp(t *testing.T) {
+	_, own, _ := strings.Cut(runHelp, "Flags besides docker's:")
+	var told []string
+	for _, m := range regexp.MustCompile(`(?m)^  --([a-z.-]+)`).FindAllStringSubmatch(own, -1) {
+		told = append(told, m[1])
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(told)), slices.Sorted(slices.Values(runFlags))) {
+		t.Errorf("the help tells %q, completed are %q", told, runFlags)
+	}
+}
+
+// The scripts work in the shells that are installed: a stand-in for the program
+// answers with the words that it was given.
+func TestScripts(t *testing.T) {
+	dir := t.TempDir()
+	fake := "#!/bin/sh\nshift\nfor w; do echo \"got-$w\"; done\n"
+	writeFile(t, filepath.Join(dir, "laxity"), fake, 0o755)
+	tests := map[string]string{
+		"bash": `COMP_WORDS=(laxity why got); COMP_CWORD=2; _laxity; printf '%s\n' "${COMPREPLY[@]}"`,
+		"zsh":  `compdef() { :; }; _files() { :; }; compadd() { print -l $matches; }; words=(laxity why got); CURRENT=3; _laxity`,
+		"fish": `complete -C'laxity why got'`,
+	}
+	for _, shell := range shells {
+		t.Run(shell, func(t *testing.T) {
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skipf("%s is not installed", shell)
+			}
+			code, script, stderr := laxity("completion", shell)
+			if code != exitOK {
+				t.Fatal(stderr)
+			}
+			cmd := exec.CommandContext(t.Context(), path, "-c", script+"\n"+tests[shell])
+			cmd.Env = append(cmd.Environ(), "PATH="+dir+":/usr/bin:/bin", "HOME="+dir)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "got-why") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/device"
+)
+
+// deviceFacts are what the GPUs' driver says.
+type deviceFacts struct {
+	spec string
+	err  error // of opening or reading it
+	gpus []device.GPU
+	took time.Duration // of one reading
+}
+
+func gatherDevice(ctx context.Context, spec string) deviceFacts {
+	f := deviceFacts{spec: spec}
+	if spec == "sim" {
+		return f
+	}
+	d, err := exporter.OpenDevice(spec)
+	if err != nil {
+		f.err = err
+		return f
+	}
+	guard := device.NewGuard(d, 10*time.Second)
+	defer guard.Close()
+	began := time.Now()
+	r, err := guard.Read(ctx)
+	f.gpus, f.err, f.took = r.GPUs, err, time.Since(began)
+	return f
+}
+
+// nvidia reports whether there are real GPUs.
+func (f deviceFacts) nvidia() bool { return len(f.gpus) > 0 && !strings.HasPrefix(f.spec, "sim") }
+
+// Driver versions from which something works.
+const (
+	driverNeeded = 510
+	// driverCheckpoint has cuCheckpointProcess*: swapping a task out.
+	driverCheckpoint = 570
+)
+
+func (f deviceFacts) judge() []Finding {
+	out := findings{area: "GPU"}
+	switch {
+	case f.spec == "sim":
+		out.add(Skip, "driver", "a simulated GPU inside laxity up was asked for (--device=sim)", "", "")
+		return out.list
+	case errors.Is(f.err, device.ErrUnavailable):
+		out.add(Fail, "driver", f.err.Error(), "there is no GPU to share, or its driver cannot be asked",
+			"see above; to try Laxity without a GPU: laxity demo, or laxity up --device=sim")
+		return out.list
+	case f.err != nil:
+		out.add(Fail, "driver", f.err.Error(), "the GPUs cannot be read", "see what nvidia-smi and dmesg (XID errors) say")
+		return out.list
+	case len(f.gpus) == 0:
+		out.add(Fail, "driver", "it answers and lists no GPU", "there is nothing to observe",
+			"see what nvidia-smi -L says; in a container, start it with --gpus all")
+		return out.list
+	}
+	f.driver(&out)
+	for _, g := range f.gpus {
+		name := fmt.Sprintf("GPU %d", g.Index)
+		switch {
+		case g.ProcessesErr != nil:
+			out.add(Fail, name, fmt.Sprintf("%s: its processes cannot be listed: %v", g.Name, g.ProcessesErr),
+				"its tasks are not seen", "see dmesg for XID errors; a GPU that fell off the bus needs a reset or a reboot")
+		case g.Parent != "":
+			out.add(OK, name, fmt.Sprintf("%s, MIG instance %s", g.Name, g.UUID), "the driver tells no utilisation of MIG instances; they are arbitrated one by one", "")
+		default:
+			out.ok(name, fmt.Sprintf("%s, %s, %.0f GiB", g.Name, g.UUID, float64(g.MemoryTotal)/(1<<30)))
+		}
+	}
+	return out.list
+}
+
+func (f deviceFacts) driver(out *findings) {
+	version := f.gpus[0].Driver
+	found := fmt.Sprintf("version %s, one reading takes %.1f ms", version, 1000*f.took.Seconds())
+	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+	switch {
+	case err != nil || !f.nvidia():
+		out.ok("driver", found)
+	case major < driverNeeded:
+		out.add(Fail, "driver", found, fmt.Sprintf("NVML before %d cannot list processes as Laxity needs them", driverNeeded), fmt.Sprintf("install %d or later", driverNeeded))
+	case major < driverCheckpoint:
+		out.add(Warn, "driver", found, "tasks cannot be swapped out (checkpointed) by this driver", fmt.Sprintf("install %d or later, or leave it: pausing works", driverCheckpoint))
+	default:
+		out.ok("driver", found)
+	}
+}

@@ -1,0 +1,105 @@
+package check
+
+import (
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/actuator/enforce/gate"
+	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/exporter/sensor/detect"
+)
+
+// ability is something that a kernel, a driver or a permission allows or not.
+type ability struct {
+	name string
+	// lost is what happens without it.
+	lost string
+	err  error
+}
+
+// kernelFacts are what this kernel can.
+type kernelFacts struct {
+	release  string
+	lockdown string // "", none, integrity or confidentiality
+	sensors  []detect.Finding
+	others   []ability
+	weakness error // of a gate that works
+}
+
+func gatherKernel(proc string, more ...ability) kernelFacts {
+	var f kernelFacts
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		f.release = unix.ByteSliceToString(name.Release[:])
+	}
+	if text, err := os.ReadFile("/sys/kernel/security/lockdown"); err == nil {
+		f.lockdown = lockdown(string(text))
+	}
+	f.sensors = detect.All(proc)
+	f.others = []ability{
+		{"many probes at once", "probes are set one by one: 0.1–0.3 s for a new driver library, nothing else", features.HaveBPFLinkUprobeMulti()},
+		{"launch gate", "a container is paused at first sight instead of held at its first launch: its host phase stands still too", gate.Check()},
+		{"memory guard", "laxity.gpu-memory is not kept on the GPU: it counts only when a node is chosen", memory.Check()},
+	}
+	if f.others[1].err == nil {
+		f.weakness = gate.CheckWeakness()
+	}
+	f.others = append(f.others, more...)
+	return f
+}
+
+// lockdown returns the chosen word of "none [integrity] confidentiality".
+func lockdown(text string) string {
+	for word := range strings.FieldsSeq(text) {
+		if chosen, ok := strings.CutPrefix(word, "["); ok {
+			return strings.TrimSuffix(chosen, "]")
+		}
+	}
+	return ""
+}
+
+// sensorLost is what happens without a sensor, by its name.
+var sensorLost = map[string]string{
+	"uprobe":   "starts are seen by the next best way, with a larger error; servers (laxity.release=busy) count as one task",
+	"fanotify": "where uprobes do not work either, starts are seen 0.1–0.5 s late, in the GPU's list of processes",
+	"pidfd":    "the exporter does not start",
+}
+
+func (f kernelFacts) judge() []Finding {
+	out := findings{area: "Kernel"}
+	switch f.lockdown {
+	case "", "none":
+		out.ok("release", "Linux "+f.release)
+	default:
+		out.add(Warn, "release", "Linux "+f.release+", lockdown "+f.lockdown,
+			"BPF programs may not write to a process's memory (integrity), or read the kernel's (confidentiality)",
+			"lockdown comes with Secure Boot; what it forbids is told below")
+	}
+	for _, s := range f.sensors {
+		level := Warn
+		if s.Source == "pidfd" {
+			level = Fail
+		}
+		judgeAbility(&out, level, ability{name: "sensor " + string(s.Source), lost: sensorLost[string(s.Source)], err: s.Err}, "sees "+s.Sees)
+	}
+	for _, a := range f.others {
+		judgeAbility(&out, Warn, a, "works here")
+	}
+	if f.weakness != nil {
+		out.add(Warn, "launch gate, strength", f.weakness.Error(), "the gate holds, with this exception", "")
+	}
+	return out.list
+}
+
+// judgeAbility says what is lost where it is missing. The errors of our own
+// checks say what would help.
+func judgeAbility(out *findings, level Level, a ability, works string) {
+	if a.err == nil {
+		out.ok(a.name, works)
+		return
+	}
+	out.add(level, a.name, a.err.Error(), a.lost, "")
+}

@@ -1,0 +1,126 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// exporterFacts are what a running exporter says.
+type exporterFacts struct {
+	at   Address
+	err  error
+	snap *task.Snapshot
+	now  time.Time // when it was asked
+}
+
+func gatherExporter(ctx context.Context, at Address) exporterFacts {
+	f := exporterFacts{at: at}
+	source, err := state.NewHTTP(at.URL, at.client())
+	if err == nil {
+		f.snap, err = source.Snapshot(ctx)
+	}
+	f.err, f.now = err, time.Now()
+	return f
+}
+
+// staleAfter is the age from which rules and actuator do not act on a snapshot.
+const staleAfter = 10 * time.Second
+
+func (f exporterFacts) judge() []Finding {
+	out := findings{area: "Exporter"}
+	if f.err != nil {
+		out.away(f.at, f.err, "nothing is observed", "sudo laxity up, or systemctl start laxity-exporter; elsewhere: --exporter.url")
+		return out.list
+	}
+	s := f.snap
+	out.ok("running", fmt.Sprintf("node %s, %d GPUs, %d containers, %d unfinished tasks, at %s", s.Node, len(s.GPUs), len(s.Containers), len(s.Tasks), f.at.URL))
+	switch age := f.now.Sub(s.Time); {
+	case !s.Health.DeviceUp:
+		out.add(Fail, "GPUs", s.Health.DeviceError, "its facts are those last seen, and nobody acts on them", "see what nvidia-smi and dmesg say on that machine")
+	case age > staleAfter:
+		out.add(Fail, "GPUs", fmt.Sprintf("its facts are %v old", age.Round(time.Second)), "rules and actuator act on nothing older than 10s", "compare the clocks of both machines; see the exporter's log")
+	case age < -time.Second:
+		out.add(Warn, "GPUs", fmt.Sprintf("its clock is %v ahead of this machine's", -age.Round(time.Millisecond)), "deadlines are compared across machines", "run NTP on both")
+	default:
+		out.ok("GPUs", "answer")
+	}
+	if !s.Health.EngineUp {
+		out.add(Fail, "containers", s.Health.EngineError, "containers are as last seen", "see what docker ps says on that machine; give the exporter the socket")
+	}
+	if s.Health.Sensor == task.SourceUprobe {
+		out.ok("sensor", "uprobe: starts and ends are exact")
+	} else {
+		out.add(Warn, "sensor", fmt.Sprintf("%s; %s", s.Health.Sensor, s.Health.SensorReason), sensorLost["uprobe"], "see Kernel and Permissions above, for the exporter's user and namespaces")
+	}
+	f.labels(&out)
+	return out.list
+}
+
+func (f exporterFacts) labels(out *findings) {
+	var bad []string
+	for _, c := range f.snap.Containers {
+		for _, l := range c.Invalid {
+			bad = append(bad, fmt.Sprintf("%s: %s=%s (%s)", c.Name, l.Label, l.Value, l.Hint))
+		}
+	}
+	if len(bad) > 0 {
+		out.add(Warn, "labels", strings.Join(bad, "; "), "each counts as its safe value: no deadline, no limit, never paused", "start the container anew with a label that can be read; a deadline can be changed with laxity deadline")
+	}
+	managed := slices.ContainsFunc(f.snap.Containers, func(c task.Container) bool { return c.Spec.Managed })
+	if !managed {
+		out.add(OK, "managed containers", "none", "nothing is ever held: only containers with a laxity.* label are", "docker run --label laxity.deadline=9s …")
+	}
+}
+
+// actuatorFacts are what a running actuator says.
+type actuatorFacts struct {
+	at    Address
+	err   error
+	state actuator.State
+}
+
+func gatherActuator(ctx context.Context, at Address) actuatorFacts {
+	f := actuatorFacts{at: at}
+	f.err = fetch(ctx, at, "/api/v1/state", nil, &f.state)
+	return f
+}
+
+func (f actuatorFacts) judge() []Finding {
+	out := findings{area: "Actuator"}
+	if f.err != nil {
+		out.away(f.at, f.err, "nothing is arbitrated", "sudo laxity up, or systemctl start laxity-actuator; elsewhere: --actuator.url")
+		return out.list
+	}
+	s := f.state
+	out.ok("running", fmt.Sprintf("node %s, policy %s, share %s, at %s", s.Node, s.Policy, s.Share, f.at.URL))
+	switch {
+	case s.Standby != "":
+		out.add(Warn, "acting", s.Standby, "it stands by: another actuator acts on this engine, or the engine cannot be asked which one it is", "stop one of two, unless that is wanted; see Docker above")
+	case s.Breaker != "":
+		out.add(Warn, "acting", s.Breaker, "the breaker is open: everything was let go and nothing is held for a minute", "see laxity_actuator_actions_total and --breaker.actions")
+	case !s.Ready:
+		out.add(Fail, "acting", "not ready: "+orUnknown(s.Trouble), "nothing new is held", "see the actuator's log; it needs the exporter (--exporter) and, if it is required, a guardian")
+	case s.DryRun:
+		out.add(Warn, "acting", "--dry-run", "it decides and pauses nothing", "leave --dry-run out when its decisions are what you want")
+	case s.Arbitrate == actuator.Never:
+		out.add(Warn, "acting", "--arbitrate=never", "it observes contention and leaves it", "--arbitrate=auto")
+	default:
+		out.ok("acting", "ready")
+	}
+	if s.GuardianUp {
+		out.ok("guardian", "watches")
+	} else {
+		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held", "systemctl start laxity-guardian, or --guardian=spawn")
+	}
+	if s.Drained {
+		out.add(Warn, "placement", "the node is drained", "no new container is placed here", "laxity nodes says why")
+	}
+	return out.list
+}

@@ -1,0 +1,414 @@
+package compose_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/client"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// patience is how long a test waits for an event before it gives up. No test
+// passes by waiting so long.
+const patience = 60 * time.Second
+
+// composeProgram finds Compose 2, or skips the test with the reason.
+func composeProgram(t *testing.T) []string {
+	t.Helper()
+	for _, program := range [][]string{{"docker", "compose"}, {"docker-compose"}, {"../.tools/docker-compose"}} {
+		out, err := exec.CommandContext(t.Context(), program[0], append(program[1:], "version")...).CombinedOutput()
+		if err == nil && strings.Contains(string(out), "Docker Compose version") { // 1 says docker-compose version
+			return program
+		}
+	}
+	t.Skip("Docker Compose 2 is not here (make .tools/docker-compose builds it): the stack was only read")
+	return nil
+}
+
+// stackRun is the stack on a Docker engine of its own, with a network of its own.
+type stackRun struct {
+	*testing.T
+	daemon  *realdocker.Daemon
+	docker  *client.Client
+	compose []string
+	env     []string
+	http    *http.Client
+}
+
+func startStack(t *testing.T) *stackRun {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds images and runs the stack; not with -short")
+	}
+	s := &stackRun{T: t, compose: append(composeProgram(t), "--progress=quiet", "--project-name=laxity-test", "--file=compose.yaml", "--profile=sim")}
+	for _, p := range [][]string{{"prometheus"}, {"promtool"}, {"amtool"}, {"prometheus-alertmanager", "alertmanager"}} {
+		if !slices.ContainsFunc(p, func(name string) bool { _, err := exec.LookPath(name); return err == nil }) {
+			t.Skipf("%s is not installed (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager): the stack was not run", p[0])
+		}
+	}
+	s.daemon = realdocker.NewDaemon(t)
+	var err error
+	if s.docker, err = client.NewClientWithOpts(client.WithHost(s.daemon.Host), client.WithAPIVersionNegotiation()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.docker.Close() })
+	s.http = &http.Client{Transport: &http.Transport{DialContext: s.daemon.Dial}}
+	t.Cleanup(s.http.CloseIdleConnections)
+	// The stack must act on this engine, and on no other.
+	s.env = append(os.Environ(), "DOCKER_HOST="+s.daemon.Host, "LAXITY_DOCKER_SOCKET="+strings.TrimPrefix(s.daemon.Host, "unix://"), "PROMETHEUS_IMAGE=laxity-prometheus:local", "ALERTMANAGER_IMAGE=laxity-alertmanager:local",
+		"LAXITY_HEALTH_INTERVAL=1s") // each service waits so long for the health of those before it
+	version, err := s.docker.ServerVersion(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	major, _, _ := strings.Cut(version.Version, ".")
+	if n, err := strconv.Atoi(major); err == nil && n < 23 {
+		t.Logf("Docker %s does not know CAP_BPF and CAP_PERFMON; CAP_SYS_ADMIN instead", version.Version)
+		s.env = append(s.env, "LAXITY_CAP_BPF=SYS_ADMIN", "LAXITY_CAP_PERFMON=SYS_ADMIN")
+	}
+	if !mayLowerOOMScore(t) {
+		t.Log("this machine does not let even root lower oom_score_adj (no CAP_SYS_RESOURCE)")
+		s.env = append(s.env, "LAXITY_OOM_SCORE_ADJ=0")
+	}
+	begun := time.Now()
+	build := exec.CommandContext(t.Context(), "./build.sh", "--sim", "--prometheus")
+	build.Env = append(slices.Clone(s.env), "LAXITY_BUILD_DIR="+t.TempDir())
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build.sh: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the stack:\n%s\n%s", s.run("ps", "--all"), s.run("logs", "--tail=40"))
+		}
+		s.run("down", "--volumes", "--timeout=30")
+	})
+	built := time.Now()
+	s.up()
+	t.Logf("images were built in %v, and up in %v", built.Sub(begun).Round(time.Second), time.Since(built).Round(time.Second))
+	return s
+}
+
+func mayLowerOOMScore(t *testing.T) bool {
+	t.Helper()
+	const sysResource = 24 // include/uapi/linux/capability.h
+	caps, err := strconv.ParseUint(statusOf(t, os.Getpid(), "CapEff"), 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caps&(1<<sysResource) != 0
+}
+
+// statusOf is a field of /proc/PID/status.
+func statusOf(t *testing.T, pid int, field string) string {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// up starts what does not run, and waits until every health check has passed.
+func (s *stackRun) up() {
+	s.Helper()
+	// Five containers: the two that are next in line are held by the gate alone; those
+	// behind them are paused by Docker too.
+	if out, err := s.try("up", "--detach", "--wait", "--wait-timeout=150", "--scale=tenant-c=3"); err != nil {
+		s.Fatalf("docker compose up: %v\n%s", err, out)
+	}
+}
+
+// try is docker compose with arguments.
+func (s *stackRun) try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.compose[0], append(slices.Clone(s.compose[1:]), args...)...)
+	cmd.Env = s.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// run is try that must succeed.
+func (s *stackRun) run(args ...string) string {
+	s.Helper()
+	out, err := s.try(args...)
+	if err != nil {
+		s.Errorf("docker compose %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// container returns the id and the first process of a service's container.
+func (s *stackRun) container(service string) (id string, pid int) {
+	s.Helper()
+	c, err := s.docker.ContainerInspect(s.Context(), "laxity-test-"+service+"-1")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return c.ID, c.State.Pid
+}
+
+func get[T any](s *stackRun, url string) (v T, err error) {
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return v, err
+	}
+	answer, err := s.http.Do(req)
+	if err != nil {
+		return v, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return v, fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return v, json.NewDecoder(answer.Body).Decode(&v)
+}
+
+// until asks again until the answer is true, and fails the test with the last one.
+func until[T any](s *stackRun, what, url string, ok func(T) bool) T {
+	s.Helper()
+	var (
+		v   T
+		err error
+	)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if v, err = get[T](s, url); err == nil && ok(v) {
+			return v
+		}
+	}
+	s.Fatalf("in vain until %s: %+v %v", what, v, err)
+	return v
+}
+
+const (
+	exporterURL   = "http://127.0.0.1:9870"
+	actuatorURL   = "http://127.0.0.1:9871"
+	prometheusURL = "http://127.0.0.1:9090"
+)
+
+// alerts is what Prometheus answers to ALERTS{alertname="GPUContention"}.
+type alerts struct {
+	Data struct {
+		Result []struct{ Metric map[string]string }
+	}
+}
+
+const contention = prometheusURL + `/api/v1/query?query=ALERTS%7Balertname%3D%22GPUContention%22,alertstate%3D%22firing%22%7D`
+
+// The stack as users start it without a GPU: containers contend for one, Prometheus
+// and Alertmanager say so, the actuator holds all but one at their launches and
+// pauses those that wait long; when all but one are stopped, the alert is resolved
+// and nothing is held.
+func TestStack(t *testing.T) {
+	s := startStack(t) // every health check has passed
+	for _, step := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"contention is arbitrated by way of the alert", s.arbitrated},
+		{"rights", s.rights},
+		{"alerts need the token", s.token},
+		{"a killed actuator", s.killed},
+		{"resolved", s.resolved},
+		{"end", s.end},
+	} {
+		if !t.Run(step.name, step.test) {
+			return // the next one begins where this one ended
+		}
+	}
+}
+
+func (s *stackRun) in(t *testing.T) *stackRun {
+	c := *s
+	c.T = t
+	return &c
+}
+
+func (s *stackRun) arbitrated(t *testing.T) {
+	s = s.in(t)
+	paused, unpaused := s.docker.Events(t.Context(), events.ListOptions{Filters: filters.NewArgs(filters.Arg("event", "pause"), filters.Arg("event", "unpause"))})
+	// For the moment before it is paused as a whole a task is held at its launch.
+	snap := until(s, "a task was held at its launch", exporterURL+"/api/v1/tasks", func(v task.Snapshot) bool {
+		return slices.ContainsFunc(append(v.Tasks, v.Ended...), func(k task.Task) bool { return k.HeldSeconds > 0 })
+	})
+	for _, c := range snap.Containers { // or it would act on another engine's
+		if !strings.HasPrefix(c.Name, "laxity-test-") {
+			t.Fatalf("the exporter sees %s, which is not the stack's", c.Name)
+		}
+	}
+	if snap.Health.Sensor != task.SourceUprobe {
+		t.Errorf("the exporter's sensor is %s: %s", snap.Health.Sensor, snap.Health.SensorReason)
+	}
+	until(s, "the alert fires", contention, func(a alerts) bool { return len(a.Data.Result) == 1 && a.Data.Result[0].Metric["node"] == "local" })
+	until(s, "the actuator was told", actuatorURL+"/api/v1/decisions?limit=1000", func(all []decision.Decision) bool {
+		return slices.ContainsFunc(all, func(d decision.Decision) bool {
+			return d.Kind == decision.Alert && d.Alert == "GPUContention" && d.Result == decision.Opened
+		})
+	})
+	name := ""
+	for deadline := time.After(patience); ; {
+		select {
+		case m := <-paused:
+			is := m.Actor.Attributes["name"]
+			if !strings.HasPrefix(is, "laxity-test-tenant-") {
+				t.Errorf("%s was %sd", is, m.Action)
+			}
+			if m.Action == events.ActionPause && name == "" {
+				name = is
+			}
+			if m.Action == events.ActionUnPause && name == is {
+				return
+			}
+		case err := <-unpaused:
+			t.Fatal(err)
+		case <-deadline:
+			t.Fatalf("nobody was paused and unpaused (paused: %q)", name)
+		}
+	}
+}
+
+// What runs has the rights that the file says, and no more.
+func (s *stackRun) rights(t *testing.T) {
+	s = s.in(t)
+	for _, service := range []string{"docker-for-exporter", "docker-for-actuator", "prometheus", "alertmanager", "simgpu"} {
+		_, pid := s.container(service)
+		for _, set := range []string{"CapPrm", "CapEff", "CapBnd"} {
+			if caps := statusOf(t, pid, set); strings.Trim(caps, "0") != "" {
+				t.Errorf("%s: %s is %s", service, set, caps)
+			}
+		}
+	}
+	for service, socket := range map[string]bool{"exporter-sim": false, "actuator": false, "guardian": false, "docker-for-actuator": true, "prometheus": false} {
+		id, _ := s.container(service)
+		c, err := s.docker.ContainerInspect(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool { return m.Destination == "/var/run/docker.sock" })
+		if has != socket || c.HostConfig.Privileged || !c.HostConfig.ReadonlyRootfs {
+			t.Errorf("%s: docker.sock %v, privileged %v, read-only %v", service, has, c.HostConfig.Privileged, c.HostConfig.ReadonlyRootfs)
+		}
+	}
+}
+
+func (s *stackRun) token(t *testing.T) {
+	s = s.in(t)
+	post := func(token string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, actuatorURL+"/api/v1/alerts", bytes.NewBufferString(`{"version":"4","alerts":[]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		answer, err := s.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		_, _ = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode
+	}
+	if code := post("0123456789abcdef0123456789abcdef"); code != http.StatusUnauthorized {
+		t.Errorf("a wrong token: %d", code)
+	}
+	_, pid := s.container("actuator")
+	token, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/run/laxity-secrets/webhook-token", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := post(strings.TrimSpace(string(token))); code != http.StatusOK {
+		t.Errorf("the token: %d", code)
+	}
+}
+
+// waits reports whether somebody is held or paused.
+func waits(v task.Snapshot) bool {
+	return slices.ContainsFunc(v.Tasks, func(k task.Task) bool { return k.State == task.Held || k.State == task.Paused })
+}
+
+// killed: the guardian lets go of everybody at once, Docker starts the actuator
+// again, and it arbitrates again.
+func (s *stackRun) killed(t *testing.T) {
+	s = s.in(t)
+	until(s, "somebody waits", exporterURL+"/api/v1/tasks", waits)
+	id, pid := s.container("actuator")
+	// Docker must not start it again before we have looked.
+	policy := container.UpdateConfig{RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}}
+	if _, err := s.docker.ContainerUpdate(t.Context(), id, policy); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(s, "nobody waits", exporterURL+"/api/v1/tasks", func(v task.Snapshot) bool { return !waits(v) })
+	took := time.Since(at)
+	t.Logf("%v after the actuator was killed the exporter shows nobody held or paused", took.Round(time.Millisecond))
+	if took > 2*time.Second { // the guardian's promise is 1 s; the rest is this machine
+		t.Errorf("letting go took %v", took)
+	}
+	dead, failed := s.docker.ContainerWait(t.Context(), id, container.WaitConditionNotRunning)
+	select {
+	case <-dead: // the kernel takes its probes off first
+	case err := <-failed:
+		t.Fatal(err)
+	}
+	s.up()
+	until(s, "somebody waits again", exporterURL+"/api/v1/tasks", waits)
+}
+
+func (s *stackRun) resolved(t *testing.T) {
+	s = s.in(t)
+	s.run("stop", "tenant-b", "tenant-c")
+	until(s, "the alert is resolved", contention, func(a alerts) bool { return len(a.Data.Result) == 0 })
+	until(s, "nothing is arbitrated or held", actuatorURL+"/api/v1/state", func(v actuator.State) bool {
+		// A deadline that was missed keeps others: the node is drained for ten minutes.
+		arbitrate := slices.ContainsFunc(v.Leases, func(l state.Lease) bool { return l.Wish == state.WishArbitrate })
+		return len(v.Holds) == 0 && !arbitrate && len(v.GPUs) == 1 && !v.GPUs[0].Arbitrated
+	})
+	until(s, "tenant-a goes on", exporterURL+"/api/v1/tasks", func(v task.Snapshot) bool {
+		return len(v.Tasks) == 1 && v.Tasks[0].Container == "laxity-test-tenant-a-1" && v.Tasks[0].State == task.Running
+	})
+}
+
+// end: all obey SIGTERM, in an order in which nobody stays held.
+func (s *stackRun) end(t *testing.T) {
+	s = s.in(t)
+	s.run("start", "tenant-b", "tenant-c")
+	until(s, "somebody waits", exporterURL+"/api/v1/tasks", waits)
+	s.run("stop", "actuator", "guardian", "docker-for-actuator")
+	for service, want := range map[string]int{"actuator": 0, "guardian": 0, "docker-for-actuator": 0} {
+		c, err := s.docker.ContainerInspect(t.Context(), "laxity-test-"+service+"-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.State.ExitCode != want {
+			t.Errorf("%s: exit code %d", service, c.State.ExitCode)
+		}
+	}
+	until(s, "nobody waits", exporterURL+"/api/v1/tasks", func(v task.Snapshot) bool { return !waits(v) })
+}

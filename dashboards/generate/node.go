@@ -1,0 +1,54 @@
+package main
+
+// node is for whoever asks what happens on a machine's GPUs.
+func node() dashboard {
+	gpu := chosenGPU
+	perGPU := func(title, description, unit, metric string) panel {
+		return series(title, description, unit, query{expr: in(metric, gpu), legend: "{{node}} {{gpu}}"})
+	}
+	return dashboard{
+		uid: "laxity-node", title: "Laxity / Node",
+		description: "The GPUs of a node: whose tasks run and wait, what they use, and whether the exporter sees all of it.",
+		variables:   []object{chooseSource(), choose("node", "Node", "laxity_exporter_device_up"), choose("gpu", "GPU", `gpu_memory_total_bytes{node=~"$node"}`)},
+		rows: []row{
+			{"", []panel{
+				stat("Takes a container", "1: one of its GPUs is provisionable. laxity nodes says why not.", "bool_yes_no", zeroIsBad, query{expr: in("node:provisionable:bool"), legend: "{{node}}"}),
+				stat("GPUs", "GPUs and MIG instances.", "none", nil, query{expr: "count(" + in("gpu_info", gpu) + ")"}),
+				stat("Unfinished tasks", "Tasks that run or wait.", "none", nil, query{expr: "sum(" + in("gpu_tasks", gpu) + ")"}),
+				stat("Tasks that wait", "Held at their launch, paused or swapped.", "none", nil, query{expr: waiting(gpu)}),
+				hitsNow(gpu),
+				stat("Free memory", "Of all its GPUs.", "bytes", nil, query{expr: "sum(" + in("node_gpu:memory_free:bytes", gpu) + ")"}),
+			}},
+			{"Tasks", []panel{
+				taskTimeline("laxity-container", gpu),
+				series("Float of unfinished tasks", "Time to spare before the deadline (float, laxity, slack). Below 0 it is missed.", "s",
+					query{expr: "min by (node, container) (" + in("gpu_task_float_seconds", gpu) + ")", legend: "{{container}}"}).wide(12).limits(negativeIsBad).to("laxity-container", "node", "container"),
+				series("Tasks ended", "By outcome; none had no deadline, lost is an end that was not seen.", "none",
+					query{expr: "sum by (outcome) (increase(" + in("gpu_tasks_completed_total", gpu) + "[$__rate_interval]))", legend: "{{outcome}}"}).wide(12).stacked(),
+			}},
+			{"GPUs", []panel{
+				series("Contention", "Unfinished tasks on each GPU, whatever their state.", "none", query{expr: tasks(gpu), legend: "{{node}} {{gpu}}"}).limits([]object{step(nil, "transparent"), step(2, "orange")}),
+				perGPU("Utilisation", "Share of the time in which a kernel ran, as the driver says.", "percentunit", "node_gpu:utilization:ratio"),
+				series("Memory", "Share of the GPU's memory in use.", "percentunit", query{expr: memoryShare(gpu), legend: "{{node}} {{gpu}}"}).limits(fullIsBad),
+				series("Memory by container", "What all processes of a container hold, contexts included.", "bytes",
+					query{expr: "sum by (node, container) (" + in("gpu_container_memory_used_bytes", gpu) + ")", legend: "{{container}}"}).to("laxity-container", "node", "container"),
+				series("Multiprocessor time by container", "Share of the multiprocessors' time, over the driver's last samples.", "percentunit",
+					query{expr: "sum by (node, container) (" + in("gpu_container_sm_utilization_ratio", gpu) + ")", legend: "{{container}}"}).to("laxity-container", "node", "container"),
+				perGPU("Work that is due", "Estimated work of unfinished tasks that have a deadline.", "s", "node_gpu:demand:seconds"),
+			}},
+			{"Exporter", []panel{
+				series("Answers", "1: the GPU driver, and the container engine, answer the exporter.", "none",
+					query{expr: "min by (node) (" + in("laxity_exporter_device_up") + ")", legend: "{{node}} driver"},
+					query{expr: "min by (node) (" + in("laxity_exporter_engine_up") + ")", legend: "{{node}} engine"}).wide(6),
+				series("Age of the facts", "Time since the driver last confirmed what the exporter shows.", "s",
+					query{expr: "max by (node) (" + in("laxity_exporter_snapshot_age_seconds") + ")", legend: "{{node}}"}).wide(6),
+				table("How starts are learned", "uprobe is exact; fanotify sees the driver being opened; device polls the GPU's list.", []column{
+					{"node", "Node", nil}, {"sensor", "Sensor", nil}, {"Value", "", nil},
+				}, query{expr: "max by (node, sensor) (" + in("laxity_exporter_sensor_in_use") + " == 1)"}).wide(6),
+				series("Not read, not shown", "Labels that cannot be read, and series left out of scrapes.", "none",
+					query{expr: "sum(" + in("laxity_exporter_invalid_labels") + ") or vector(0)", legend: "invalid labels"},
+					query{expr: "sum by (node) (increase(" + in("laxity_exporter_series_dropped_total") + "[$__rate_interval]))", legend: "{{node}} series dropped"}).wide(6),
+			}},
+		},
+	}
+}

@@ -1,0 +1,125 @@
+package docs_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/printer"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/internal/reference"
+)
+
+// means says what each endpoint is for: program, then method and path. A new
+// endpoint needs a line here.
+var means = map[string]map[string]string{
+	"Exporter": {
+		"GET /":             "for people: links",
+		"GET /metrics":      "for Prometheus",
+		"GET /api/v1/tasks": "the present snapshot as JSON: GPUs, containers, unfinished and ended tasks, health; with `?watch=1` newline-delimited, one snapshot for each change and at least one a second",
+		"PUT /api/v1/containers/{id}/deadline": "`{\"deadline\":\"5s\"}` changes the deadline of a running container (name or id), `{\"deadline\":null}` goes back to its label; " +
+			"answered once the change is on disk",
+		"GET /-/healthy": "200 while the process lives",
+		"GET /-/ready":   "200 once GPUs and containers have been read, else 503",
+	},
+	"Actuator": {
+		"GET /":                                 "for people: the live page, `?window=1m|5m|15m`, `&still=1` without updates",
+		"GET /events":                           "the sections of the live page that changed, as server-sent events",
+		"GET /assets/{name}":                    "its style, script and icon",
+		"POST /actions/pause":                   "a form of the live page: keep this container from computing",
+		"POST /actions/release":                 "a form of the live page: let this container go",
+		"POST /actions/deadline":                "a form of the live page: change this container's deadline",
+		"GET /login":                            "for people: where they sign in with a token (`--web.bearer-token-file`)",
+		"POST /login":                           "exchange a token for a session's cookie",
+		"POST /logout":                          "end the session",
+		"GET /metrics":                          "for Prometheus",
+		"POST /api/v1/alerts":                   "Alertmanager's webhook, version 4; 2xx means durably accepted",
+		"GET /api/v1/state":                     "who is admitted, who waits, holds, leases, and whether it can act",
+		"GET /api/v1/decisions":                 "what was decided and why, oldest first: `?container=NAME&after=SEQUENCE&limit=N`; with `&watch=1` newline-delimited JSON that goes on",
+		"POST /-/reload":                        "read the configuration file and nodes.yaml again; a bad file keeps the old one",
+		"GET /-/healthy":                        "200 while the process lives",
+		"GET /-/ready":                          "200 while it can act, else 503 and why",
+		"GET /api/v1/nodes":                     "the ranking, with reasons: `?deadline=9s&gpu_memory=4GiB&estimate=3s&ranking=predictive` (needs `--prometheus.url`, as all below)",
+		"GET /api/v1/placements":                "the reservations",
+		"POST /api/v1/placements":               "reserve a GPU for a container, or with `dry_run` only say which",
+		"POST /api/v1/placements/{id}/check":    "does the place still hold? Asked right before a container is made",
+		"PUT /api/v1/placements/{id}/container": "tell which container was made",
+		"DELETE /api/v1/placements/{id}":        "give a reservation back",
+		"GET /placements":                       "for people: the ranking and the reservations",
+		"POST /api/v1/kubernetes/filter":        "kube-scheduler's extender, filter (`--kubernetes`)",
+		"POST /api/v1/kubernetes/prioritize":    "kube-scheduler's extender, prioritize (`--kubernetes`)",
+		"POST /api/v1/swarm/services":           "place a service on a Docker swarm (`--swarm`)",
+	},
+}
+
+// endpoint is one that the code registers.
+type endpoint struct{ program, pattern, guarded string }
+
+var patternOf = regexp.MustCompile(`^(GET|PUT|POST|DELETE|PATCH) /`)
+
+// endpoints reads them from the calls of Handle and HandleFunc.
+func endpoints(t *testing.T) (all []endpoint) {
+	t.Helper()
+	visit(t, func(path string, set *token.FileSet, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 2 {
+				return true
+			}
+			f, ok := call.Fun.(*ast.SelectorExpr)
+			lit, isText := call.Args[0].(*ast.BasicLit)
+			if !ok || !isText || f.Sel.Name != "Handle" && f.Sel.Name != "HandleFunc" {
+				return true
+			}
+			pattern, err := strconv.Unquote(lit.Value)
+			if err != nil || !patternOf.MatchString(pattern) {
+				return true
+			}
+			e := endpoint{program: "Actuator", pattern: strings.Replace(pattern, "{$}", "", 1)}
+			if strings.HasPrefix(path, "exporter/") {
+				e.program = "Exporter"
+			}
+			var handler bytes.Buffer
+			_ = printer.Fprint(&handler, set, call.Args[1])
+			// The exporter's own guard is within the handler.
+			if regexp.MustCompile(`\b(mutating|guard|serveAction)\(|serveDeadline`).Match(handler.Bytes()) {
+				e.guarded = "yes"
+			}
+			all = append(all, e)
+			return true
+		})
+	}, "exporter", "actuator", "cmd/laxity-actuator", "cmd/laxity-exporter")
+	return all
+}
+
+func TestReferenceOfEndpoints(t *testing.T) {
+	found := endpoints(t)
+	var b strings.Builder
+	b.WriteString("# Endpoints\n\nGuarded ones take a bearer token or a password where one is configured, and else only clients of the\nsame machine; never a web page of another site. Forms of the live page are taken from that page alone. See [security](../security.md).\n")
+	for _, program := range []string{"Exporter", "Actuator"} {
+		port := map[string]int{"Exporter": 9870, "Actuator": 9871}[program]
+		fmt.Fprintf(&b, "\n## %s, port %d\n\n| endpoint | guarded | meaning |\n|---|---|---|\n", program, port)
+		missing := maps.Clone(means[program])
+		for _, e := range found {
+			if e.program != program {
+				continue
+			}
+			text, ok := means[program][e.pattern]
+			if !ok {
+				t.Errorf("%s: %s has no description: write one in docs/endpoints_test.go", program, e.pattern)
+			}
+			delete(missing, e.pattern)
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.pattern, e.guarded, reference.Cell(text))
+		}
+		for _, pattern := range slices.Sorted(maps.Keys(missing)) {
+			t.Errorf("%s: %s is described in docs/endpoints_test.go, and nobody registers it", program, pattern)
+		}
+	}
+	reference.Keep(t, "endpoints.md", b.String())
+}

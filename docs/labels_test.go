@@ -1,0 +1,60 @@
+package docs_test
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/actuator/placement/swarm"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/reference"
+)
+
+// label is one that a person writes, or that Laxity writes.
+type label struct{ name, meaning, standard, invalid string }
+
+// onContainers are read; onNodes are written on the nodes of a Docker swarm.
+var (
+	onContainers = []label{
+		{task.LabelDeadline, "Deadline of each GPU task, from its start: a Go duration (`9s`, `250ms`) or a number of seconds, above 0. It can be changed while the container runs: `laxity deadline`.", "none", "no deadline"},
+		{task.LabelGPUMemory, "GPU memory that all of its processes together may hold, contexts included: `4GiB`, `512MiB`, or bytes.", "no limit", "no limit; `laxity run` refuses"},
+		{task.LabelPause, "`allow`, or `never`: never held, paused, swapped or refused memory.", "`allow`", "`never`"},
+		{task.LabelClass, "`deadline`, or `batch`: comes after those with deadlines.", "`deadline` with a deadline, else `batch`", "the default"},
+		{task.LabelRelease, "What one task is: `process` (from its first GPU context to its end), or `busy` (each busy interval of a server).", "`process`", "the default"},
+	}
+	onNodes = []label{
+		{swarm.LabelProvisionable, "1 while the node takes new containers, else 0 (P2's nodeState).", "", ""},
+		{swarm.LabelRank, "Its place in the ranking, from 10, the best, to 1; 0 when it takes nothing.", "", ""},
+		{swarm.LabelNode, "Read, not written: the node's name in metrics, where it differs from the swarm's.", "the host name", ""},
+	}
+)
+
+func TestReferenceOfLabels(t *testing.T) {
+	documented := map[string]bool{task.LabelPrefix: true}
+	var b strings.Builder
+	b.WriteString("# Labels\n\nWhat a person writes on a container (`docker run --label …`). Only a container with at least one of them is ever\nacted on; the others are observed. What cannot be read is reported once: metric\n`laxity_exporter_invalid_labels`, alert `LaxityLabelInvalid`, one line in the exporter's log. Labels of a\ncontainer cannot be changed after it was made.\n\n| label | meaning | default | what cannot be read counts as |\n|---|---|---|---|\n")
+	for _, l := range onContainers {
+		documented[l.name] = true
+		b.WriteString("| `" + l.name + "` | " + reference.Cell(l.meaning) + " | " + l.standard + " | " + l.invalid + " |\n")
+	}
+	b.WriteString("\nOn the nodes of a Docker swarm, with `laxity-actuator --swarm`:\n\n| label | meaning |\n|---|---|\n")
+	for _, l := range onNodes {
+		documented[l.name] = true
+		b.WriteString("| `" + l.name + "` | " + reference.Cell(l.meaning) + " |\n")
+	}
+	reference.Keep(t, "labels.md", b.String())
+
+	inCode := map[string]bool{}
+	for _, l := range literals(t, "exporter/task", "actuator", "cmd/laxity/internal/run") {
+		if regexp.MustCompile(`^laxity\.[a-z-]*$`).MatchString(l.text) {
+			inCode[l.text] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(inCode)) {
+		if !documented[name] {
+			t.Errorf("label %s is in the code and not in docs/labels_test.go: describe it there", name)
+		}
+	}
+}

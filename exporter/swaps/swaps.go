@@ -1,0 +1,67 @@
+// Package swaps reads which processes are off the GPU without having ended: whoever
+// checkpoints a container (the actuator does) leaves a notice in a folder.
+//
+// A notice is a file NAME.json, written before the first process leaves the GPU and removed
+// after the last one is back:
+//
+//	{"container_id":"…","processes":[{"pid":123,"start_ticks":456}]}
+//
+// with PIDs of the host, and the processes' start as field 22 of /proc/PID/stat has it. It
+// must be complete at once (written elsewhere and renamed). It is
+// believed for processes that live, that are of this container, and that the device
+// does not list.
+package swaps
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// DefaultDir is where notices are unless something else is said.
+const DefaultDir = "/run/laxity/swapped"
+
+// Dir is a folder of notices. One that does not exist has none.
+type Dir string
+
+type notice struct {
+	ContainerID string `json:"container_id"`
+	Processes   []struct {
+		PID int `json:"pid"`
+	} `json:"processes"`
+}
+
+// Swapped returns the ids of the containers of the processes on notice, by PID. Notices that
+// cannot be read are an error, beside the others.
+func (d Dir) Swapped() (map[int]string, error) {
+	entries, err := os.ReadDir(string(d))
+	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 && err == nil {
+		return nil, nil
+	}
+	off, errs := map[int]string{}, []error{err}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(string(d), e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was removed meanwhile
+		}
+		var n notice
+		if err == nil {
+			err = json.Unmarshal(text, &n)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("notice of a swap %s: %w", e.Name(), err))
+			continue
+		}
+		for _, p := range n.Processes {
+			off[p.PID] = n.ContainerID
+		}
+	}
+	return off, errors.Join(errs...)
+}

@@ -1,0 +1,88 @@
+// Package cgroup finds the folders of a process's control groups, of version 1 and 2.
+// It only reads. It imports the standard library.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Group is a control group of one controller.
+type Group struct {
+	// Dir is its folder, Root that of the uppermost group that can be seen.
+	Dir, Root string
+	// V2 tells which version it is; the files have other names there.
+	V2 bool
+}
+
+// Of returns the group of a process for a controller, such as freezer or memory. On a
+// machine that mounts both versions, version 1 counts if it has the controller.
+// proc is where procfs of the host is mounted.
+func Of(proc string, pid int, controller string) (Group, error) {
+	groups, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return Group{}, err
+	}
+	mounts, err := os.ReadFile(filepath.Join(proc, "self", "mountinfo"))
+	if err != nil {
+		return Group{}, err
+	}
+	return Find(string(groups), string(mounts), controller)
+}
+
+// Find is Of on the content of /proc/PID/cgroup and /proc/self/mountinfo.
+func Find(groups, mountinfo, controller string) (Group, error) {
+	var v1, v2 string
+	for line := range strings.Lines(groups) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(f) != 3:
+		case slices.Contains(strings.Split(f[1], ","), controller):
+			v1 = f[2]
+		case f[0] == "0" && f[1] == "":
+			v2 = f[2]
+		}
+	}
+	fstype, group := "cgroup", v1
+	if v1 == "" {
+		fstype, group = "cgroup2", v2
+	}
+	if group == "" {
+		return Group{}, fmt.Errorf("the process is in no %s cgroup", controller)
+	}
+	if strings.HasPrefix(group, "/..") {
+		return Group{}, errors.New("the container is outside of our cgroup namespace; run with --cgroupns=host")
+	}
+	for line := range strings.Lines(mountinfo) {
+		root, point, ok := parseMount(line, fstype, controller)
+		if !ok {
+			continue
+		}
+		// root is which part of the hierarchy is mounted there.
+		rel, err := filepath.Rel(root, group)
+		if err != nil || strings.HasPrefix(rel, "..") {
+			continue
+		}
+		return Group{Dir: filepath.Join(point, rel), Root: point, V2: v1 == ""}, nil
+	}
+	return Group{}, fmt.Errorf("no %s mount with the %s controller is visible", fstype, controller)
+}
+
+// parseMount reads a line of mountinfo if it mounts the controller's hierarchy.
+func parseMount(line, fstype, controller string) (root, point string, ok bool) {
+	left, right, found := strings.Cut(line, " - ")
+	l, r := strings.Fields(left), strings.Fields(right)
+	if !found || len(l) < 5 || len(r) < 3 || r[0] != fstype {
+		return "", "", false
+	}
+	if fstype == "cgroup" && !slices.Contains(strings.Split(r[2], ","), controller) {
+		return "", "", false
+	}
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	return unescape.Replace(l[3]), unescape.Replace(l[4]), true
+}

@@ -1,0 +1,113 @@
+package cudatest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// ContextSize is what a context takes of the stand-in's memory, bytes.
+const ContextSize = 64 << 20
+
+// OutOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
+const OutOfMemory = 2
+
+// Allocated is what came of allocations.
+type Allocated struct {
+	Called
+	Result int // of the call that ended it; 0: none failed
+	Count  int // how many succeeded
+}
+
+// Alloc calls a function that allocates so many times, until it is refused.
+func (p *Program) Alloc(name string, bytes uint64, times int) Allocated {
+	p.t.Helper()
+	return p.BeginAlloc(name, bytes, times, 1)()
+}
+
+// BeginAlloc is Alloc in so many threads at once, and returns at once. What is
+// returned waits for their end.
+func (p *Program) BeginAlloc(name string, bytes uint64, times, threads int) func() Allocated {
+	p.t.Helper()
+	line := fmt.Sprintf("alloc %s %d %d", name, bytes, times)
+	if threads > 1 {
+		line = fmt.Sprintf("threads %s %d %d %d", name, bytes, times, threads)
+	}
+	p.say(line)
+	return func() Allocated { p.t.Helper(); return p.allocated() }
+}
+
+// AllocLoop allocates and frees so many times.
+func (p *Program) AllocLoop(name string, bytes uint64, times int) Allocated {
+	p.t.Helper()
+	p.say(fmt.Sprintf("loop %s %d %d", name, bytes, times))
+	return p.allocated()
+}
+
+// Free frees the latest so many allocations.
+func (p *Program) Free(name string, times int) Allocated {
+	p.t.Helper()
+	p.say(fmt.Sprintf("free %s %d", name, times))
+	return p.allocated()
+}
+
+func (p *Program) allocated() Allocated {
+	p.t.Helper()
+	var name string
+	var before, after int64
+	var a Allocated
+	p.answer(&name, &before, &after, &a.Result, &a.Count)
+	a.Called = Called{time.Unix(0, before), time.Unix(0, after)}
+	return a
+}
+
+// Memory asks the library how much memory is free, how much there is, and how
+// much the device has, bytes.
+func (p *Program) Memory() (free, total, device uint64) {
+	p.t.Helper()
+	p.say("info")
+	var name string
+	var before, after int64
+	p.answer(&name, &before, &after, &free, &total, &device)
+	return free, total, device
+}
+
+func (p *Program) answer(to ...any) {
+	p.t.Helper()
+	answer, err := p.stdout.ReadString('\n')
+	if err != nil {
+		p.t.Fatal("the program is gone:", err)
+	}
+	if _, err := fmt.Sscan(answer, to...); err != nil {
+		p.t.Fatalf("the program said %q: %v", answer, err)
+	}
+}
+
+// Ledger tells how many bytes of the stand-in's memory each living process holds.
+func (b Built) Ledger() (map[int]uint64, error) {
+	files, err := filepath.Glob(filepath.Join(b.Dir, "[0-9]*"))
+	if err != nil {
+		return nil, err
+	}
+	held := map[int]uint64{}
+	for _, file := range files {
+		pid, err := strconv.Atoi(filepath.Base(file))
+		if err != nil || syscall.Kill(pid, 0) != nil {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if len(data) >= 8 {
+			if n := binary.NativeEndian.Uint64(data); n > 0 {
+				held[pid] = n
+			}
+		}
+	}
+	return held, nil
+}

@@ -1,0 +1,146 @@
+// The part of the stand-in that allocates: it counts, and keeps the count of each
+// process in a file of the folder LAXITY_LEDGER, as a device would tell it.
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { OUT_OF_MEMORY = 2, SUCCESS = 0 };
+
+static const size_t total = (size_t)16 << 30;
+static const size_t context_size = (size_t)64 << 20;
+
+struct array { size_t width, height; unsigned format, channels; };
+struct array3d { size_t width, height, depth; unsigned format, channels, flags; };
+struct prop { int type, handles, location, id; };
+
+// One process's memory. Blocks are known by their addresses, which are numbers.
+struct memory { _Atomic size_t used, context, pool_used, pool_reserved; };
+static struct memory nowhere, *memory = &nowhere;
+static pid_t owner;
+
+enum { BLOCKS = 1 << 16 };
+static _Atomic size_t sizes[BLOCKS]; // 0: free
+enum { PLAIN, POOLED, MANAGED }; // managed memory is not in the ledger, as with NVML
+static _Atomic char kinds[BLOCKS];
+
+static struct memory *mine(void) {
+	if (owner == getpid()) return memory;
+	owner = getpid();
+	memory = &nowhere;
+	const char *folder = getenv("LAXITY_LEDGER");
+	if (!folder) return memory;
+	char path[4096];
+	snprintf(path, sizeof path, "%s/%d", folder, owner);
+	int fd = open(path, O_RDWR | O_CREAT, 0666);
+	if (fd < 0 || ftruncate(fd, sizeof *memory)) abort();
+	memory = mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED) abort();
+	close(fd);
+	*memory = (struct memory){0};
+	return memory;
+}
+
+// A new program holds nothing, before it asks for anything.
+static __attribute__((constructor)) void begin(void) { mine(); }
+
+static int take(uint64_t *out, size_t bytes, char kind) {
+	struct memory *m = mine();
+	if (!bytes || m->used + bytes > total) return OUT_OF_MEMORY;
+	for (size_t i = 1; i < BLOCKS; i++) {
+		size_t none = 0;
+		if (!__atomic_compare_exchange_n((size_t *)&sizes[i], &none, bytes, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+		kinds[i] = kind;
+		if (kind == PLAIN) {
+			m->used += bytes;
+		} else if (kind == POOLED) {
+			size_t want = (m->pool_used += bytes), have = m->pool_reserved;
+			if (want > have) {
+				m->pool_reserved = want;
+				m->used += want - have;
+			}
+		}
+		*out = i << 20;
+		return SUCCESS;
+	}
+	return OUT_OF_MEMORY;
+}
+
+static int give(uint64_t pointer) {
+	struct memory *m = mine();
+	size_t i = pointer >> 20, bytes = i < BLOCKS ? sizes[i] : 0;
+	if (!bytes) return 1;
+	if (kinds[i] == POOLED) m->pool_used -= bytes;
+	else if (kinds[i] == PLAIN) m->used -= bytes;
+	sizes[i] = 0;
+	return SUCCESS;
+}
+
+static size_t channel(unsigned format) {
+	switch (format) {
+	case 1: case 8: return 1;
+	case 2: case 9: case 16: return 2;
+	}
+	return 4;
+}
+
+static size_t one(size_t n) { return n ? n : 1; }
+
+#define CALL __attribute__((noinline, noipa)) int
+
+CALL cuDevicePrimaryCtxRetain(void **context, int device) {
+	(void)device;
+	struct memory *m = mine();
+	size_t none = 0;
+	if (__atomic_compare_exchange_n((size_t *)&m->context, &none, context_size, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		m->used += context_size;
+	if (context) *context = m;
+	return SUCCESS;
+}
+CALL cuMemAlloc_v2(uint64_t *out, size_t bytes) { return take(out, bytes, PLAIN); }
+CALL cuMemAllocManaged(uint64_t *out, size_t bytes, unsigned flags) { (void)flags; return take(out, bytes, MANAGED); }
+CALL cuMemAllocPitch_v2(uint64_t *out, size_t *pitch, size_t width, size_t height, unsigned element) {
+	(void)element;
+	*pitch = width;
+	return take(out, width * height, PLAIN);
+}
+CALL cuMemCreate(uint64_t *out, size_t bytes, const struct prop *prop, unsigned long long flags) {
+	(void)flags;
+	if (prop->location > 1) { *out = 0; return SUCCESS; } // of the host
+	return take(out, bytes, PLAIN);
+}
+CALL cuMemAllocAsync(uint64_t *out, size_t bytes, void *stream) { (void)stream; return take(out, bytes, POOLED); }
+CALL cuMemAllocFromPoolAsync(uint64_t *out, size_t bytes, void *pool, void *stream) { (void)pool; (void)stream; return take(out, bytes, POOLED); }
+CALL cuArrayCreate_v2(uint64_t *out, const struct array *a) {
+	return take(out, a->width * one(a->height) * one(a->channels) * channel(a->format), PLAIN);
+}
+CALL cuArray3DCreate_v2(uint64_t *out, const struct array3d *a) {
+	return take(out, a->width * one(a->height) * one(a->depth) * one(a->channels) * channel(a->format), PLAIN);
+}
+CALL cuMipmappedArrayCreate(uint64_t *out, const struct array3d *a, unsigned levels) {
+	size_t bytes = a->width * one(a->height) * one(a->depth) * one(a->channels) * channel(a->format);
+	return take(out, levels > 1 ? bytes + bytes / 3 : bytes, PLAIN);
+}
+CALL cuMemFree_v2(uint64_t pointer) { return give(pointer); }
+CALL cuMemFreeAsync(uint64_t pointer, void *stream) { (void)stream; return give(pointer); }
+CALL cuMemRelease(uint64_t pointer) { return give(pointer); }
+CALL cuMemPoolTrimTo(void *pool, size_t keep) {
+	(void)pool;
+	struct memory *m = mine();
+	size_t floor = m->pool_used > keep ? m->pool_used : keep, have = m->pool_reserved;
+	if (have > floor) { m->pool_reserved = floor; m->used -= have - floor; }
+	return SUCCESS;
+}
+CALL cuMemGetInfo_v2(size_t *available, size_t *all) {
+	*available = total - mine()->used;
+	*all = total;
+	return SUCCESS;
+}
+CALL cuDeviceTotalMem_v2(size_t *all, int device) {
+	(void)device;
+	*all = total;
+	return SUCCESS;
+}

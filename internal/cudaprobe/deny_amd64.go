@@ -1,0 +1,107 @@
+package cudaprobe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrCannotDeny means that a held call cannot be made to fail: somebody traces the
+// process, or it does not stand at the entry of the call any more.
+var ErrCannotDeny = errors.New("the call cannot be denied")
+
+const (
+	outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
+
+	// longestInstruction on this processor, bytes: a held thread has carried out at
+	// most the first one of the function.
+	longestInstruction = 15
+	// frameOf the first instruction, bytes: what it may have put on the stack.
+	frameOf = 4096
+
+	seizeWithin = time.Second
+)
+
+// Deny makes a held call return CUDA_ERROR_OUT_OF_MEMORY, without having run, once
+// its process is continued. The error wraps ErrCannotDeny when that cannot be; the
+// call will run then.
+func (g *MemoryGuard) Deny(c Call) error {
+	done := make(chan error)
+	go func() {
+		// A tracer is a thread. It is not given back: with it ends all that it traces.
+		runtime.LockOSThread()
+		// Before it runs again it must not pass for held any more.
+		done <- c.forge(func() error { return g.maps.inCalls.Delete(uint32(c.TID)) })
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("%w: thread %d: %w", ErrCannotDeny, c.TID, err)
+	}
+	return nil
+}
+
+// forge lets the thread return from the function at whose entry it stands.
+func (c Call) forge(turned func() error) error {
+	if err := unix.PtraceSeize(c.TID); err != nil {
+		return fmt.Errorf("seize (is it being traced?): %w", err)
+	}
+	if err := c.interrupt(); err != nil {
+		return err // the end of this thread detaches
+	}
+	err := c.turnBack()
+	if err == nil {
+		err = turned()
+	}
+	return errors.Join(err, unix.PtraceDetach(c.TID))
+}
+
+func (c Call) interrupt() error {
+	if err := unix.PtraceInterrupt(c.TID); err != nil {
+		return fmt.Errorf("interrupt: %w", err)
+	}
+	for deadline := time.Now().Add(seizeWithin); ; {
+		var status unix.WaitStatus
+		got, err := unix.Wait4(c.TID, &status, unix.WALL|unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("wait: %w", err)
+		case got == c.TID && status.Stopped():
+			return nil
+		case got == c.TID:
+			return errors.New("it has ended")
+		case time.Now().After(deadline):
+			return errors.New("it does not stop (is its container frozen?)")
+		}
+		time.Sleep(20 * time.Microsecond)
+	}
+}
+
+// turnBack makes the thread's registers what they are after the return. The return
+// address is taken from the stack as it is now: where the return is probed too, it
+// leads to the probe, which expects it.
+func (c Call) turnBack() error {
+	var regs unix.PtraceRegs
+	if err := unix.PtraceGetRegs(c.TID, &regs); err != nil {
+		return fmt.Errorf("read its registers: %w", err)
+	}
+	if regs.Rip < c.entry || regs.Rip > c.entry+longestInstruction || regs.Rsp > c.stack || regs.Rsp < c.stack-frameOf {
+		return fmt.Errorf("it is at %#x, not at its call's entry %#x", regs.Rip, c.entry)
+	}
+	var word [8]byte
+	if _, err := unix.PtracePeekData(c.TID, uintptr(c.stack), word[:]); err != nil {
+		return fmt.Errorf("read its stack: %w", err)
+	}
+	regs.Rip = binary.NativeEndian.Uint64(word[:])
+	regs.Rsp = c.stack + 8
+	regs.Rax = outOfMemory
+	regs.Orig_rax = ^uint64(0) // no system call is begun again
+	if err := unix.PtraceSetRegs(c.TID, &regs); err != nil {
+		return fmt.Errorf("set its registers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package cudaprobe
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+// MemoryGuard watches the allocations of chosen processes, in the kernel. Each is
+// counted on a slot; one that the slot's budget covers goes on within some 2 µs.
+// Another one is held: its process is stopped at the entry of the call, on record,
+// and Held is told, until Continue, with or without Deny before.
+//
+// Its probes belong to this process, as a Gate's do, and the record of whom it has
+// stopped outlives it. It is safe for concurrent use; Next is for one goroutine.
+type MemoryGuard struct {
+	holder
+	maps     memoryMaps
+	programs memoryPrograms
+}
+
+// memoryPrograms are put on a process's functions.
+type memoryPrograms struct{ allocation, allocated, freed, asked, answered *ebpf.Program }
+
+func (p memoryPrograms) Close() error {
+	var errs []error
+	for _, one := range []*ebpf.Program{p.allocation, p.allocated, p.freed, p.asked, p.answered} {
+		if one != nil {
+			errs = append(errs, one.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// NewMemoryGuard loads the programs. It needs Linux 5.15 on amd64; the error wraps
+// ErrUnsupported where that cannot be. A record with the same name is replaced:
+// whoever is on it must have been let go before.
+func NewMemoryGuard(o GateOptions) (*MemoryGuard, error) {
+	if !canGuard {
+		return nil, fmt.Errorf("%w: allocations are guarded on amd64 alone", ErrUnsupported)
+	}
+	g := &MemoryGuard{}
+	g.verb, g.attach, g.leave = "guard", g.attachTo, g.forgetProcess
+	if err := g.begin(o); err != nil {
+		return nil, err
+	}
+	if err := g.load(PinFolder(o.Pins)); err != nil {
+		return nil, errors.Join(explain("load the memory guard's BPF programs", err), g.free())
+	}
+	return g, nil
+}
+
+func (g *MemoryGuard) load(pins string) (err error) {
+	if g.maps, err = newMemoryMaps(pins); err != nil {
+		return err
+	}
+	g.Record = &Record{held: g.maps.holds, until: g.maps.until}
+	offsets := kernelOffsets()
+	var errs [5]error
+	load := g.probe.attacher.program
+	g.programs.allocation, errs[0] = load(allocation(g.maps, offsets))
+	g.programs.allocated, errs[1] = load(allocated(g.maps))
+	g.programs.freed, errs[2] = load(freed(g.maps))
+	g.programs.asked, errs[3] = load(asked(g.maps))
+	g.programs.answered, errs[4] = load(answered(g.maps, offsets))
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	g.weakness = g.keepers.keep(g.maps.maps, g.maps.ifHeld, onThread(g.maps), offsets)
+	g.reader, err = ringbuf.NewReader(g.maps.ring)
+	return err
+}
+
+// Guard watches the allocations of a process from now on. slots are those of the
+// GPUs that it sees, in its order, 1 to 16 of them. context is how many bytes
+// its first context counts for; 0: it has one. A process that has not loaded the
+// driver gives ErrNotLoaded. Doing it twice is once.
+func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64) error {
+	if len(slots) == 0 || len(slots) > maxOrdinals {
+		return fmt.Errorf("guard process %d: it sees %d GPUs; 1 to %d are supported", pid, len(slots), maxOrdinals)
+	}
+	v := guardedValue{Ordinals: uint32(len(slots)), Context: context}
+	if context == 0 {
+		v.Contexts = 1
+	}
+	copy(v.Slots[:], slots)
+	return g.take(pid, func() error {
+		g.forgetCalls(pid)
+		return errors.Join(g.maps.pools.Put(uint32(pid), poolValue{}), g.maps.guarded.Put(uint32(pid), v))
+	})
+}
+
+func (g *MemoryGuard) attachTo(file *cudafile.File, pid int) (all links, err error) {
+	functions, err := g.probe.functions(file)
+	if err != nil {
+		return nil, err
+	}
+	calls := append([]cudafile.Kind{cudafile.Context}, cudafile.Allocations...)
+	infos := []cudafile.Kind{cudafile.MemInfo, cudafile.TotalMem}
+	for _, want := range []struct {
+		kinds    []cudafile.Kind
+		program  *ebpf.Program
+		atReturn bool
+	}{
+		{[]cudafile.Kind{cudafile.Free}, g.programs.freed, false},
+		{calls, g.programs.allocated, true}, // before the entries, so that each of those has its return
+		{infos, g.programs.answered, true},
+		{infos, g.programs.asked, false},
+		{calls, g.programs.allocation, false},
+	} {
+		l, err := g.probe.attacher.attachKinds(file, want.program, functions, want.kinds, pid, want.atReturn)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, l...)
+	}
+	return all, nil
+}
+
+// Note takes note of what is known of a process: that it has its context, so that
+// another call for it takes no memory; and how much of the peak of its pools has
+// gone back to the driver, bytes.
+func (g *MemoryGuard) Note(pid int, context bool, trimmed uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var v guardedValue
+	if g.processes[pid] == nil {
+		return nil
+	}
+	if err := g.maps.guarded.Lookup(uint32(pid), &v); err != nil {
+		return err
+	}
+	known := v
+	if context {
+		v.Contexts = 1
+	}
+	v.Trimmed = trimmed
+	if v == known {
+		return nil
+	}
+	return g.maps.guarded.Put(uint32(pid), v)
+}
+
+// forgetProcess ends it for the programs.
+func (g *MemoryGuard) forgetProcess(pid int) {
+	_ = g.maps.guarded.Delete(uint32(pid)) // then the programs do nothing
+	_ = g.maps.pools.Delete(uint32(pid))
+	_ = g.maps.stopped.Delete(uint32(pid)) // nobody keeps it stopped any more
+	g.forgetCalls(pid)
+	g.forgetLive(pid)
+}
+
+// Continue ends all holds of a process that were made up to the time of the latest
+// of these calls, and continues it. Their verdicts must be carried out before. A
+// later hold keeps it stopped.
+func (g *MemoryGuard) Continue(pid, pidfd int, calls []Call) error {
+	var latest time.Duration
+	for _, c := range calls {
+		latest = max(latest, c.at)
+	}
+	if err := g.maps.released.Put(uint32(pid), uint64(latest)); err != nil {
+		return fmt.Errorf("continue process %d: %w", pid, err)
+	}
+	if err := unix.PidfdSendSignal(pidfd, unix.SIGCONT, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("continue process %d: %w", pid, err) // it stays on record
+	}
+	var errs []error
+	for _, c := range calls {
+		errs = append(errs, g.forget(holdKey{PID: uint32(c.PID), TID: uint32(c.TID), Time: uint64(c.at)}))
+	}
+	return errors.Join(errs...)
+}
+
+// Again continues a process once more that was stopped again an instant after its
+// last hold had ended; done is false where it may still come to that. It is to be
+// called after each Continued, and again while it is not done.
+func (g *MemoryGuard) Again(pid, pidfd int, proc string) (done bool, err error) {
+	calls, err := g.Calls()
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(calls, func(c Call) bool { return c.PID == pid && c.Held }) {
+		return true, nil
+	}
+	// One that runs must not get a SIGCONT: it may be on its way to its next stop.
+	stat, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return true, nil //nolint:nilerr // it is gone
+	}
+	if _, state, ok := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); !ok || !strings.HasPrefix(state, "T") {
+		return false, nil
+	}
+	if err := unix.PidfdSendSignal(pidfd, unix.SIGCONT, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return true, fmt.Errorf("continue process %d: %w", pid, err)
+	}
+	return true, nil
+}
+
+// Close takes all probes off, which takes some 0.1 s, and ends Next. Who is on
+// record stays stopped: let them go before.
+func (g *MemoryGuard) Close() error {
+	if !g.stop() {
+		return nil
+	}
+	return g.free()
+}
+
+func (g *MemoryGuard) free() error {
+	return errors.Join(g.holder.free(), g.programs.Close(), g.maps.Close())
+}

@@ -1,0 +1,9 @@
+package cudaprobe
+
+// Offsets in the kernel's struct pt_regs, as uprobe programs see it.
+const (
+	ptR8, ptAX, ptCX, ptDX, ptSI, ptDI, ptIP, ptSP = 72, 80, 88, 96, 104, 112, 128, 152
+)
+
+// canGuard: the registers of a call are known here.
+const canGuard = true

@@ -1,0 +1,177 @@
+// Package package_test checks the Debian package: what is in it, that it can be
+// installed, removed and purged, and that systemd accepts its units.
+package package_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// need returns the program's path, or skips the test with the reason.
+func need(t *testing.T, name, how string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is not here (%s)", name, how)
+	}
+	return path
+}
+
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env = "..", append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// build makes the package of programs that are built now.
+func build(t *testing.T) (deb string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the programs; not with -short")
+	}
+	nfpm, err := filepath.Abs("../.tools/nfpm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need(t, nfpm, "make .tools/nfpm builds it")
+	need(t, "dpkg-deb", "a Debian or Ubuntu is needed")
+	dir := t.TempDir()
+	run(t, nil, "go", "build", "-o", dir+"/", "./cmd/...")
+	deb = filepath.Join(dir, "laxity.deb")
+	run(t, []string{"BIN=" + dir, "GOARCH=" + runtime.GOARCH, "PACKAGE_VERSION=1.2.3"}, nfpm, "package", "--config=package/nfpm.yaml", "--packager=deb", "--target="+deb)
+	return deb
+}
+
+func TestPackage(t *testing.T) {
+	deb := build(t)
+	t.Run("contents", func(t *testing.T) { contents(t, deb) })
+	t.Run("install, remove, purge", func(t *testing.T) { install(t, deb) })
+	t.Run("units", func(t *testing.T) { units(t, deb) })
+}
+
+func contents(t *testing.T, deb string) {
+	list := run(t, nil, "dpkg-deb", "--contents", deb)
+	for _, want := range []string{
+		`-rwxr-xr-x root/root .* \./usr/bin/laxity\n`, `-rwxr-xr-x root/root .* \./usr/bin/laxity-exporter\n`, `-rwxr-xr-x root/root .* \./usr/bin/laxity-actuator\n`,
+		` \./usr/libexec/docker/cli-plugins/docker-laxity -> /usr/bin/laxity\n`,
+		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/laxity-guardian\.service\n`,
+		`-rw-r--r-- root/root .* \./usr/share/laxity/rules/alerts\.yml\n`, `\./usr/share/laxity/dashboards/fleet\.json\n`, `\./usr/share/doc/laxity/copyright\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(list) {
+			t.Errorf("no %s in\n%s", want, list)
+		}
+	}
+	if regexp.MustCompile(`_test|/tests/|\.go\n`).MatchString(list) {
+		t.Errorf("what is not to be installed is in it:\n%s", list)
+	}
+	if fields := run(t, nil, "dpkg-deb", "--field", deb, "Package", "Version", "Architecture"); !strings.Contains(fields, "Package: laxity\nVersion: 1.2.3\n") {
+		t.Error(fields)
+	}
+}
+
+// install goes through a package's life below another root, with its scripts.
+func install(t *testing.T, deb string) {
+	if os.Geteuid() != 0 {
+		t.Skip("dpkg below another root needs root")
+	}
+	root := t.TempDir()
+	admin := filepath.Join(root, "var/lib/dpkg")
+	if err := os.MkdirAll(filepath.Join(admin, "info"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(admin, "updates"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"status", "available"} {
+		if err := os.WriteFile(filepath.Join(admin, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dpkg := func(args ...string) string {
+		t.Helper()
+		return run(t, nil, "dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--log=/dev/null"}, args...)...)
+	}
+	token := filepath.Join(root, "etc/laxity/webhook-token")
+	options := filepath.Join(root, "etc/default/laxity-actuator")
+
+	if out := dpkg("--install", deb); !strings.Contains(out, "systemctl enable --now") {
+		t.Errorf("does not say what to do next: %s", out)
+	}
+	first, err := os.ReadFile(token)
+	if i, serr := os.Stat(token); err != nil || serr != nil || i.Mode().Perm() != 0o640 || len(first) < 64 {
+		t.Errorf("token: %v %v %d bytes", err, i, len(first))
+	}
+	if err := os.WriteFile(options, []byte("LAXITY_ACTUATOR_OPTS=--policy=fifo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dpkg("--install", deb) // an upgrade
+	if again, err := os.ReadFile(token); err != nil || string(again) != string(first) {
+		t.Error("an upgrade changed the token")
+	}
+	if o, err := os.ReadFile(options); err != nil || !strings.Contains(string(o), "fifo") {
+		t.Error("an upgrade changed the options")
+	}
+	dpkg("--remove", "laxity")
+	if _, err := os.Stat(filepath.Join(root, "usr/bin/laxity")); !os.IsNotExist(err) {
+		t.Error("programs stay")
+	}
+	if _, err := os.Stat(token); err != nil {
+		t.Error("the token did not survive a removal:", err)
+	}
+	dpkg("--purge", "laxity")
+	for _, gone := range []string{token, options} {
+		if _, err := os.Stat(gone); !os.IsNotExist(err) {
+			t.Errorf("%s is left after a purge", gone)
+		}
+	}
+}
+
+// units: systemd accepts them, and finds little to complain about.
+func units(t *testing.T, deb string) {
+	analyze := need(t, "systemd-analyze", "systemd is needed")
+	root := t.TempDir()
+	run(t, nil, "dpkg-deb", "--extract", deb, root)
+	folder := filepath.Join(root, "usr/lib/systemd/system")
+	for _, unit := range []string{"laxity-exporter.service", "laxity-guardian.service", "laxity-actuator.service"} {
+		path := filepath.Join(folder, unit)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Its programs and its neighbours lie below the root.
+		text = []byte(strings.ReplaceAll(string(text), "=/usr/bin/", "="+root+"/usr/bin/"))
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"SYSTEMD_UNIT_PATH=" + folder + ":/usr/lib/systemd/system:/lib/systemd/system"}
+	for _, unit := range []string{"laxity-exporter.service", "laxity-guardian.service", "laxity-actuator.service"} {
+		out := run(t, env, analyze, "verify", "--man=no", filepath.Join(folder, unit))
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "laxity") && !strings.Contains(line, "docker.service") {
+				t.Errorf("%s: %s", unit, line)
+			}
+		}
+	}
+	out := run(t, env, analyze, "security", "--offline=yes", "--threshold=45", "--no-pager", filepath.Join(folder, "laxity-guardian.service"))
+	t.Log(lastLine(out))
+	for _, unit := range []string{"laxity-exporter.service", "laxity-actuator.service"} {
+		t.Log(lastLine(run(t, env, analyze, "security", "--offline=yes", "--threshold=60", "--no-pager", filepath.Join(folder, unit))))
+	}
+}
+
+func lastLine(text string) string {
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
+	return lines[len(lines)-1]
+}
