@@ -6,12 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/laxity/laxity/bench"
-	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/bench/rig"
 )
 
 const about = `Sets of tasks in containers of their own on one GPU. Equal ones that start at once: large
@@ -40,10 +39,8 @@ func Experiment() bench.Experiment {
 
 // measurement is what all runs use.
 type measurement struct {
+	*rig.Rig
 	env     bench.Env
-	dir     string
-	gpu     *bench.GPU
-	tenants *tenant.Runner
 	how     settings
 	began   time.Time
 	rows    []bench.Row
@@ -55,24 +52,13 @@ func run(ctx context.Context, env bench.Env) (_ []bench.Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "laxity-bench-")
+	r, err := rig.Open(ctx, env, "arbitrate", 1)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	gpu, err := env.OpenGPU(ctx, dir, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer gpu.Close() // nothing depends on it any more
-	runner, err := tenant.New(ctx, tenant.Options{Socket: gpu.Socket, Name: fmt.Sprintf("arbitrate-%d", os.Getpid())})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, runner.Close()) }()
-	m := &measurement{env: env, dir: dir, gpu: gpu, tenants: runner, how: how, began: time.Now(),
-		rows: how.earlier, without: map[string]string{}}
-	if gpu.Simulated() {
+	defer func() { err = errors.Join(err, r.Close()) }()
+	m := &measurement{Rig: r, env: env, how: how, began: time.Now(), rows: how.earlier, without: map[string]string{}}
+	if m.GPU.Simulated() {
 		m.without[mps] = "the simulated GPU has no MPS"
 	}
 	for _, s := range how.sets {

@@ -34,7 +34,7 @@ func (m *measurement) startMPS(ctx context.Context) (host tenant.Spec, stop func
 	if err != nil {
 		return host, nil, &unavailableError{err.Error()}
 	}
-	d := mpsDaemon{program: program, dir: filepath.Join(m.dir, "mps")}
+	d := mpsDaemon{program: program, dir: filepath.Join(m.Dir, "mps")}
 	if err := errors.Join(os.MkdirAll(d.pipe(), 0o755), os.MkdirAll(d.logs(), 0o755)); err != nil {
 		return host, nil, err
 	}
@@ -52,7 +52,7 @@ func (m *measurement) startMPS(ctx context.Context) (host tenant.Spec, stop func
 		IPC:    "host",
 	}
 	first := kind{n: 64, kernels: 1}
-	t, err := m.tenants.Start(ctx, m.spec(first, fmt.Sprintf("laxity-bench-arbitrate-%d-mps", os.Getpid()), 0, host))
+	t, err := m.Tenants.Start(ctx, m.spec(first, fmt.Sprintf("laxity-bench-arbitrate-%d-mps", os.Getpid()), 0, host))
 	if err != nil {
 		return host, nil, err
 	}

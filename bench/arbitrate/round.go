@@ -51,7 +51,7 @@ func (m *measurement) round(ctx context.Context, s set, n, run int, way string) 
 		if s.due != nil {
 			begin.to(&spec, j.after)
 		}
-		j.tenant, err = m.tenants.Create(ctx, spec)
+		j.tenant, err = m.Tenants.Create(ctx, spec)
 		return err
 	})
 	if err != nil {
@@ -78,7 +78,7 @@ func (m *measurement) spec(k kind, name string, deadline float64, host tenant.Sp
 	host.Name = name
 	host.Mounts, host.Env = slices.Clone(host.Mounts), slices.Clone(host.Env)
 	host.Args = []string{
-		"--n", strconv.Itoa(m.gpu.N(k.n)), "--kernels", strconv.Itoa(k.kernels),
+		"--n", strconv.Itoa(m.GPU.N(k.n)), "--kernels", strconv.Itoa(k.kernels),
 		"--host-seconds", fmt.Sprint(k.host), "--repeat", strconv.Itoa(max(1, k.repeat)), "--destroy",
 	}
 	if k.syncEach {
@@ -111,7 +111,7 @@ func (m *measurement) alone(ctx context.Context, k kind) (alone, error) {
 		name := fmt.Sprintf("laxity-bench-arbitrate-%d-alone%s-%d", os.Getpid(), k.name, i)
 		j := &job{}
 		var err error
-		if j.tenant, err = m.tenants.Create(ctx, m.spec(k, name, 0, tenant.Spec{})); err != nil {
+		if j.tenant, err = m.Tenants.Create(ctx, m.spec(k, name, 0, tenant.Spec{})); err != nil {
 			return alone{}, err
 		}
 		j.run(ctx)

@@ -47,7 +47,7 @@ const (
 )
 
 func (m *measurement) newSignal() (signal, error) {
-	folder, err := os.MkdirTemp(m.dir, "begin-")
+	folder, err := os.MkdirTemp(m.Dir, "begin-")
 	if err != nil {
 		return signal{}, err
 	}

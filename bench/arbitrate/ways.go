@@ -56,13 +56,13 @@ func (m *measurement) startLaxity(ctx context.Context, s set, way string) (stop 
 	if m.how.verbose {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	e, err := exporter.New(exporter.Options{Node: "bench", Device: m.gpu.Device, Keep: m.tenants.Made, Logger: log})
+	e, err := exporter.New(exporter.Options{Node: "bench", Device: m.GPU.Device, Keep: m.Tenants.Made, Logger: log})
 	if err != nil {
 		return nil, err
 	}
 	config, hold := m.config(s, way)
 	a, err := actuator.New(actuator.Options{
-		Node: "bench", StateDir: filepath.Join(m.dir, "actuator-"+way), Source: source{e}, Config: config,
+		Node: "bench", StateDir: filepath.Join(m.Dir, "actuator-"+way), Source: source{e}, Config: config,
 		Hold: hold, ContainerOf: container.Proc("/proc").OfPID, Logger: log,
 	})
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/rig"
 )
 
 const about = `Three containers compute without end on one GPU under one-at-a-time arbitration, so that two are held;
@@ -47,12 +47,12 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 			}
 		}
 	}
-	dir, err := os.MkdirTemp("", "laxity-bench-")
+	opened, err := rig.Open(ctx, env, "faults", 1)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	m := &machine{env: env, dir: dir, random: rand.New(rand.NewPCG(env.Seed, 0))} //nolint:gosec // not a secret
+	defer opened.Close()                                                   // what is left has a label
+	m := &machine{Rig: opened, random: rand.New(rand.NewPCG(env.Seed, 0))} //nolint:gosec // not a secret
 	defer m.close()
 	if err := m.open(ctx); err != nil {
 		return nil, err

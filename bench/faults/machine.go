@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -32,15 +32,11 @@ const patience = 30 * time.Second
 
 // machine is one node with its programs and containers.
 type machine struct {
-	env    bench.Env
-	dir    string
+	*rig.Rig
 	random *rand.Rand
 
-	gpu      *bench.GPU
 	uuid     string
-	runner   *tenant.Runner
 	docker   *client.Client
-	name     string
 	exporter *bench.Daemon
 	actuator *bench.Daemon // nil: none runs
 	sees     string        // the exporter's address
@@ -55,16 +51,9 @@ type machine struct {
 	blind              atomic.Pointer[error] // why that is not known any more
 }
 
-func (m *machine) stateDir() string { return filepath.Join(m.dir, "actuator") }
+func (m *machine) stateDir() string { return filepath.Join(m.Dir, "actuator") }
 
 func (m *machine) open(ctx context.Context) (err error) {
-	if m.gpu, err = m.env.OpenGPU(ctx, m.dir, 1); err != nil {
-		return err
-	}
-	m.name = fmt.Sprintf("faults-%d", os.Getpid())
-	if m.runner, err = tenant.New(ctx, tenant.Options{Socket: m.gpu.Socket, Name: m.name}); err != nil {
-		return err
-	}
 	if m.docker, err = client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation()); err != nil {
 		return err
 	}
@@ -80,8 +69,8 @@ func (m *machine) open(ctx context.Context) (err error) {
 		return err
 	}
 	m.sees, m.acts = addresses[0], addresses[1]
-	if m.exporter, err = bench.StartDaemon(ctx, m.dir, m.sees, program, "--node=local", "--device="+m.gpu.Device,
-		"--state-dir="+filepath.Join(m.dir, "exporter"), "--web.listen-address="+m.sees); err != nil {
+	if m.exporter, err = bench.StartDaemon(ctx, m.Dir, m.sees, program, "--node=local", "--device="+m.GPU.Device,
+		"--state-dir="+filepath.Join(m.Dir, "exporter"), "--web.listen-address="+m.sees); err != nil {
 		return err
 	}
 	for i := range 3 {
@@ -96,9 +85,9 @@ func (m *machine) open(ctx context.Context) (err error) {
 
 // tenant starts a container that computes without end and waits for its task.
 func (m *machine) tenant(ctx context.Context, suffix string) (*tenant.Tenant, error) {
-	t, err := m.runner.Start(ctx, tenant.Spec{
-		Name: "laxity-bench-" + m.name + "-" + suffix, Labels: map[string]string{task.LabelDeadline: "1h"},
-		Args: []string{"--n", strconv.Itoa(m.gpu.N(4096)), "--kernels", "100000"},
+	t, err := m.Tenants.Start(ctx, tenant.Spec{
+		Name: "laxity-bench-" + m.Name + "-" + suffix, Labels: map[string]string{task.LabelDeadline: "1h"},
+		Args: []string{"--n", strconv.Itoa(m.GPU.N(4096)), "--kernels", "100000"},
 	})
 	if err != nil {
 		return nil, err
@@ -154,10 +143,10 @@ func (m *machine) start(ctx context.Context, lease time.Duration) error {
 	if err != nil {
 		return err
 	}
-	m.actuator, err = bench.StartDaemon(ctx, m.dir, m.acts, program, "serve", "--node=local", "--exporter=http://"+m.sees,
+	m.actuator, err = bench.StartDaemon(ctx, m.Dir, m.acts, program, "serve", "--node=local", "--exporter=http://"+m.sees,
 		"--policy=fifo", "--share=one", "--hold=pause", "--memory-guard=off", "--swap=off", "--log.level=warn", "--lease="+lease.String(),
-		"--containers.label="+tenant.Label+"="+m.name,
-		"--state-dir="+m.stateDir(), "--lock-dir="+filepath.Join(m.dir, "lock"), "--web.listen-address="+m.acts)
+		"--containers.label="+tenant.Label+"="+m.Name,
+		"--state-dir="+m.stateDir(), "--lock-dir="+filepath.Join(m.Dir, "lock"), "--web.listen-address="+m.acts)
 	return err
 }
 
@@ -292,7 +281,8 @@ func (m *machine) until(ctx context.Context, what string, ok func() bool) error 
 	return nil
 }
 
-// close removes everything; a person's pause is no obstacle to that.
+// close stops what open started; the containers go with the rig, where a person's
+// pause is no obstacle.
 func (m *machine) close() {
 	if m.actuator != nil {
 		_ = m.actuator.Stop()
@@ -300,13 +290,7 @@ func (m *machine) close() {
 	if m.exporter != nil {
 		_ = m.exporter.Stop()
 	}
-	if m.runner != nil {
-		_ = m.runner.Close() // what is left has a label
-	}
 	if m.docker != nil {
 		_ = m.docker.Close()
-	}
-	if m.gpu != nil {
-		_ = m.gpu.Close()
 	}
 }

@@ -74,7 +74,7 @@ func runDeadlock(ctx context.Context, env bench.Env) (rows []bench.Row, err erro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
+	defer func() { err = errors.Join(err, r.Close()) }()
 	total, err := r.smallestGPU(ctx, gpus)
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (r *rig) deadlockRound(ctx context.Context, shape string, all []want, total
 		}
 		t, err := r.create(ctx, labels, "--device", strconv.Itoa(w.holds), "--alloc-extra", mib(w.parts*part),
 			"--more", mib(part), "--more-after", cmp.Or(r.env.Args["after"], "1"), "--more-device", strconv.Itoa(w.asks),
-			"--n", strconv.Itoa(r.gpu.N(2048)), "--kernels", "1")
+			"--n", strconv.Itoa(r.GPU.N(2048)), "--kernels", "1")
 		if err != nil {
 			return nil, err
 		}

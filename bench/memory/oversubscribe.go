@@ -52,7 +52,7 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
+	defer func() { err = errors.Join(err, r.Close()) }()
 	total, err := r.smallestGPU(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (r *rig) oversubscribeRound(ctx context.Context, count int, way string, rep
 
 // task starts one task.
 func (r *rig) task(ctx context.Context, way string) (*tenant.Tenant, error) {
-	n := r.gpu.N(8192)
+	n := r.GPU.N(8192)
 	matrices := uint64(3 * n * n * 4)
 	labels := map[string]string{}
 	if way == laxity {

@@ -16,6 +16,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/bench"
+	benchrig "github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
@@ -32,39 +33,17 @@ const (
 
 // rig is what all runs of an experiment use.
 type rig struct {
-	env     bench.Env
-	dir     string
-	gpu     *bench.GPU
-	tenants *tenant.Runner
-	made    int
+	*benchrig.Rig
+	env  bench.Env
+	made int
 }
 
-func newRig(ctx context.Context, env bench.Env, name string, gpus int) (_ *rig, err error) {
-	r := &rig{env: env}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.close())
-		}
-	}()
-	if r.dir, err = os.MkdirTemp("", "laxity-bench-"); err != nil {
-		return r, err
+func newRig(ctx context.Context, env bench.Env, name string, gpus int) (*rig, error) {
+	r, err := benchrig.Open(ctx, env, name, gpus)
+	if err != nil {
+		return nil, err
 	}
-	if r.gpu, err = env.OpenGPU(ctx, r.dir, gpus); err != nil {
-		return r, err
-	}
-	r.tenants, err = tenant.New(ctx, tenant.Options{Socket: r.gpu.Socket, Name: fmt.Sprintf("%s-%d", name, os.Getpid())})
-	return r, err
-}
-
-func (r *rig) close() error {
-	var errs []error
-	if r.tenants != nil {
-		errs = append(errs, r.tenants.Close())
-	}
-	if r.gpu != nil {
-		errs = append(errs, r.gpu.Close())
-	}
-	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+	return &rig{Rig: r, env: env}, nil
 }
 
 // start starts a container; args are the workload's.
@@ -79,11 +58,11 @@ func (r *rig) start(ctx context.Context, labels map[string]string, args ...strin
 // create makes a container that is to be started.
 func (r *rig) create(ctx context.Context, labels map[string]string, args ...string) (*tenant.Tenant, error) {
 	r.made++
-	return r.tenants.Create(ctx, tenant.Spec{Name: fmt.Sprintf("laxity-bench-memory-%d-%d", os.Getpid(), r.made), Labels: labels, Args: args})
+	return r.Tenants.Create(ctx, tenant.Spec{Name: fmt.Sprintf("laxity-bench-memory-%d-%d", os.Getpid(), r.made), Labels: labels, Args: args})
 }
 
 // open opens the GPUs for reading.
-func (r *rig) open() (device.Device, error) { return exporter.OpenDevice(r.gpu.Device) }
+func (r *rig) open() (device.Device, error) { return exporter.OpenDevice(r.GPU.Device) }
 
 // readyTimeout bounds the start of exporter and actuator.
 const readyTimeout = 20 * time.Second
@@ -95,8 +74,8 @@ func (r *rig) laxity(ctx context.Context, config actuator.Config) (stop func() e
 	if r.env.Args["verbose"] != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	state := filepath.Join(r.dir, "actuator")
-	e, err := exporter.New(exporter.Options{Node: "bench", Device: r.gpu.Device, Keep: r.tenants.Made, SwapDir: actuator.NoticeDir(r.dir), Logger: log})
+	state := filepath.Join(r.Dir, "actuator")
+	e, err := exporter.New(exporter.Options{Node: "bench", Device: r.GPU.Device, Keep: r.Tenants.Made, SwapDir: actuator.NoticeDir(r.Dir), Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +149,7 @@ func (r *rig) swapper(ctx context.Context, state string, log *slog.Logger) (enfo
 		return nil, err
 	}
 	s, err := actuator.OpenSwapper(actuator.SwapOptions{
-		StateDir: state, Helper: []string{self, "checkpoint-helper", "--device=" + r.gpu.Device}, NoticeDir: actuator.NoticeDir(r.dir),
+		StateDir: state, Helper: []string{self, "checkpoint-helper", "--device=" + r.GPU.Device}, NoticeDir: actuator.NoticeDir(r.Dir),
 		ContainerOf: container.Proc("/proc").OfPID, Logger: log,
 	})
 	if err != nil {

@@ -118,7 +118,7 @@ func (r *rig) victim(ctx context.Context) (c *tenant.Tenant, held uint64, err er
 			}
 		}
 	case "", "matmul":
-		n := r.gpu.N(4096)
+		n := r.GPU.N(4096)
 		c, _, _, err = r.start(ctx, "swapcycles", uint64(3*n*n*4), "--n", strconv.Itoa(n), "--repeat", "0", "--verify")
 	default:
 		err = errors.New("--set program: write matmul or torch")

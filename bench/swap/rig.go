@@ -16,6 +16,7 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/bench"
+	benchrig "github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
@@ -23,36 +24,29 @@ import (
 
 // rig is a GPU, containers on it, and what swaps them.
 type rig struct {
-	env    bench.Env
-	dir    string
-	gpu    *bench.GPU
-	runner *tenant.Runner
-	swap   *actuator.Swap
-	made   int
+	*benchrig.Rig
+	env  bench.Env
+	swap *actuator.Swap
+	made int
 }
 
 func newRig(ctx context.Context, env bench.Env, name string) (_ *rig, err error) {
-	r := &rig{env: env}
+	opened, err := benchrig.Open(ctx, env, name, 1)
+	if err != nil {
+		return nil, err
+	}
+	r := &rig{Rig: opened, env: env}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	if r.dir, err = os.MkdirTemp("", "laxity-bench-"); err != nil {
-		return r, err
-	}
-	if r.gpu, err = env.OpenGPU(ctx, r.dir, 1); err != nil {
-		return r, err
-	}
-	if r.runner, err = tenant.New(ctx, tenant.Options{Socket: r.gpu.Socket, Name: fmt.Sprintf("%s-%d", name, os.Getpid())}); err != nil {
-		return r, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return r, err
 	}
 	r.swap, err = actuator.OpenSwapper(actuator.SwapOptions{
-		StateDir: filepath.Join(r.dir, "state"), Helper: []string{self, "checkpoint-helper", "--device=" + r.gpu.Device},
+		StateDir: filepath.Join(r.Dir, "state"), Helper: []string{self, "checkpoint-helper", "--device=" + r.GPU.Device},
 		ContainerOf: container.Proc("/proc").OfPID,
 	})
 	if err != nil {
@@ -61,26 +55,19 @@ func newRig(ctx context.Context, env bench.Env, name string) (_ *rig, err error)
 	return r, checkpoint.Check(ctx, r.swap.Helper)
 }
 
-func (r *rig) close() error {
-	var errs []error
+func (r *rig) close() (err error) {
 	if r.swap != nil {
-		errs = append(errs, r.swap.Close())
+		err = r.swap.Close()
 	}
-	if r.runner != nil {
-		errs = append(errs, r.runner.Close())
-	}
-	if r.gpu != nil {
-		errs = append(errs, r.gpu.Close())
-	}
-	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+	return errors.Join(err, r.Close())
 }
 
 // library is the driver's, for whoever calls it directly.
 func (r *rig) library() (string, error) {
-	if !r.gpu.Simulated() {
+	if !r.GPU.Simulated() {
 		return "", nil
 	}
-	if err := os.Setenv(cuda.EnvSocket, r.gpu.Socket); err != nil {
+	if err := os.Setenv(cuda.EnvSocket, r.GPU.Socket); err != nil {
 		return "", err
 	}
 	dir, err := cuda.Build("")
@@ -91,7 +78,7 @@ func (r *rig) library() (string, error) {
 // many bytes of GPU memory.
 func (r *rig) start(ctx context.Context, name string, bytes uint64, args ...string) (*tenant.Tenant, int, uint64, error) {
 	r.made++
-	c, err := r.runner.Start(ctx, tenant.Spec{Name: r.name(name), Args: args})
+	c, err := r.Tenants.Start(ctx, tenant.Spec{Name: r.name(name), Args: args})
 	if err != nil {
 		return nil, 0, 0, err
 	}
@@ -111,12 +98,12 @@ func (r *rig) startTorch(ctx context.Context, bytes uint64) (*tenant.Tenant, int
 	if err != nil {
 		return nil, 0, 0, fmt.Errorf("python3 with PyTorch is needed: %w", err)
 	}
-	script := filepath.Join(r.dir, "torch_program.py")
+	script := filepath.Join(r.Dir, "torch_program.py")
 	if err := os.WriteFile(script, torchProgram, 0o644); err != nil { //nolint:gosec // a container reads it
 		return nil, 0, 0, err
 	}
 	r.made++
-	c, err := r.runner.StartHost(ctx, tenant.Spec{Name: r.name("torch"), Args: []string{python, script}}, r.dir)
+	c, err := r.Tenants.StartHost(ctx, tenant.Spec{Name: r.name("torch"), Args: []string{python, script}}, r.Dir)
 	if err != nil {
 		return nil, 0, 0, err
 	}

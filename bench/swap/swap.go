@@ -81,7 +81,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 func (r *rig) size(ctx context.Context, library *libcuda.Library, gb float64, rounds int) (rows []bench.Row, err error) {
 	bytes := uint64(gb * 1e9)
 	extra := int(bytes>>20) - 566 - 3*64 // besides the context and the matrices
-	c, pid, held, err := r.start(ctx, "swap", uint64(extra+3)<<20, "--n", strconv.Itoa(r.gpu.N(4096)), "--repeat", "0", "--verify",
+	c, pid, held, err := r.start(ctx, "swap", uint64(extra+3)<<20, "--n", strconv.Itoa(r.GPU.N(4096)), "--repeat", "0", "--verify",
 		"--alloc-extra", strconv.Itoa(extra))
 	if err != nil {
 		return nil, err

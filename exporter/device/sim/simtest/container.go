@@ -125,6 +125,14 @@ func (c *Container) Wait(t testing.TB) int {
 	}
 }
 
+// Kill ends it by SIGKILL.
+func (c *Container) Kill(t testing.TB) {
+	t.Helper()
+	if err := c.docker.ContainerKill(t.Context(), c.ID, "KILL"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Pause freezes the container.
 func (c *Container) Pause(t testing.TB) {
 	t.Helper()
