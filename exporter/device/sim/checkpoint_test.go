@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 )
@@ -139,6 +141,7 @@ func TestLockOfAStoppedProcessHangs(t *testing.T) {
 	p := s.StartProcess(t, "--n", "512", "--kernels", "100000")
 	p.Await(t, "launch")
 	want(t, syscall.Kill(p.PID, syscall.SIGSTOP), nil)
+	want(t, unix.Waitid(unix.P_PID, p.PID, nil, unix.WSTOPPED|unix.WNOWAIT, nil), nil) // the signal has arrived
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	want(t, s.Lock(ctx, p.PID, 10*time.Millisecond), context.DeadlineExceeded)
