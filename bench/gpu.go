@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -46,12 +45,9 @@ func (env Env) OpenGPU(ctx context.Context, dir string, count int) (*GPU, error)
 		return nil, err
 	}
 	socket := filepath.Join(folder, "gpu.sock")
-	listener, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
+	listener, err := sim.Listen(ctx, socket)
 	if err != nil {
 		return nil, err
-	}
-	if err := os.Chmod(socket, 0o666); err != nil {
-		return nil, errors.Join(err, listener.Close())
 	}
 	serveCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)

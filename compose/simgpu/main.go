@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -65,17 +64,9 @@ func runServer(ctx context.Context, socket, library string) error {
 	if err != nil {
 		return err
 	}
-	// The socket of a server before this one; its folder is ours.
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
+	l, err := sim.Listen(ctx, socket)
 	if err != nil {
 		return err
-	}
-	// Tenants run as whoever their image says.
-	if err := os.Chmod(socket, 0o666); err != nil {
-		return errors.Join(err, l.Close())
 	}
 	if err := gpu.Serve(ctx, l); err != nil && ctx.Err() == nil {
 		return err

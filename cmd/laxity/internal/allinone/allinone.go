@@ -8,9 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -150,20 +148,16 @@ func (s *Stack) openSim(o Options) error {
 		return err
 	}
 	s.Socket = filepath.Join(folder, "gpu.sock")
-	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "unix", s.Socket)
+	listener, err := sim.Listen(context.Background(), s.Socket)
 	if err != nil {
-		return fmt.Errorf("socket of the simulated GPU (choose a shorter --state-dir?): %w", err)
+		return fmt.Errorf("%w (choose a shorter --state-dir?)", err)
 	}
 	// It works before Run, as a driver does: the exporter looks at it in New.
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- gpu.Serve(ctx, listener) }()
 	s.stopSim = sync.OnceValue(func() error { stop(); return <-ended })
-	// Tenants run as any user.
-	return os.Chmod(s.Socket, 0o666)
+	return nil
 }
 
 func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuator.Actuator, error) {

@@ -6,7 +6,6 @@ package simtest
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,11 +61,8 @@ func (s *Server) Stop() {
 // Resume serves again after Stop.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", s.Socket)
+	l, err := sim.Listen(t.Context(), s.Socket)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(s.Socket, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	var ctx context.Context
