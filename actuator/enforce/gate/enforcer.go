@@ -52,6 +52,7 @@ type Enforcer struct {
 	known    map[string]bool // by the planner: has its place in a line
 	parked   map[string]*parking
 	changed  chan struct{} // closed by the next change
+	woken    chan struct{} // a container is being parked or unparked
 	stop     context.CancelFunc
 	ended    chan error
 }
@@ -73,7 +74,7 @@ func NewEnforcer(o EnforcerOptions) *Enforcer {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Enforcer{Enforcer: o.Pauser, o: o, parked: map[string]*parking{}, changed: make(chan struct{})}
+	return &Enforcer{Enforcer: o.Pauser, o: o, parked: map[string]*parking{}, changed: make(chan struct{}), woken: make(chan struct{}, 1)}
 }
 
 // Open begins to gate. It is called while nobody else uses the same name.
@@ -92,13 +93,12 @@ func (e *Enforcer) Open(ctx context.Context) error {
 	e.gate = g
 	e.mu.Unlock()
 	e.ended = make(chan error, 1)
-	done := make(chan struct{})
 	go func() {
 		err := g.Run(ctx)
-		close(done)
+		e.stop()
 		e.ended <- err
 	}()
-	go e.follow(ctx, g, done)
+	go e.follow(ctx, g)
 	e.o.Logger.Info("containers are held at their first launch", "record", e.o.Gate.Name)
 	return nil
 }

@@ -29,50 +29,51 @@ type parking struct {
 const strayAfter = time.Second
 
 // follow parks and unparks, and passes on what the gate tells.
-func (e *Enforcer) follow(ctx context.Context, g *Gate, done <-chan struct{}) {
-	tick := time.NewTicker(min(e.o.Moment/3, 25*time.Millisecond))
-	defer tick.Stop()
+func (e *Enforcer) follow(ctx context.Context, g *Gate) {
 	var parking sync.WaitGroup
 	defer parking.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-done:
-			return
-		case <-g.Changed():
-			e.mu.Lock()
-			close(e.changed)
-			e.changed = make(chan struct{})
-			e.mu.Unlock()
-			continue
-		case <-tick.C:
-		}
-		now := time.Now()
-		view := g.View()
-		e.forget(view)
-		for id, v := range view {
-			waits := v.Phase == plan.Waiting && !v.Admitted
-			e.mu.Lock()
-			next, known, p := e.next[id], e.known[id], e.parked[id]
-			e.mu.Unlock()
-			switch {
-			case waits && !known && now.Sub(v.Since) > strayAfter:
-				e.o.Logger.Warn("nobody decides about a container that waits at the launch gate; it is let go", "container", id)
-				e.note(id, g.Admit(id))
-			case waits && known && !next && v.Still && now.Sub(v.Since) > e.o.Moment && (p == nil || !p.busy()):
-				parking.Go(func() { e.park(ctx, id, v.Since) })
-			case p != nil && (next || !waits) && !p.busy():
-				if p.paused.Load() {
-					parking.Go(func() { e.note(id, e.unpark(ctx, id)) })
-				} else if !waits {
-					e.mu.Lock()
-					delete(e.parked, id)
-					e.mu.Unlock()
-				}
+	rounds{
+		every:   min(e.o.Moment/3, 25*time.Millisecond),
+		changed: g.Changed(), tell: e.tell,
+		woken: e.woken, look: func() bool { return e.look(ctx, g, &parking) },
+	}.run(ctx)
+}
+
+func (e *Enforcer) tell() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// look parks and unparks once, and reports whether it is to look again though
+// nothing changes: somebody waits or is parked.
+func (e *Enforcer) look(ctx context.Context, g *Gate, parking *sync.WaitGroup) (again bool) {
+	now := time.Now()
+	view := g.View()
+	for id, v := range view {
+		waits := v.Phase == plan.Waiting && !v.Admitted
+		again = again || waits
+		e.mu.Lock()
+		next, known, p := e.next[id], e.known[id], e.parked[id]
+		e.mu.Unlock()
+		switch {
+		case waits && !known && now.Sub(v.Since) > strayAfter:
+			e.o.Logger.Warn("nobody decides about a container that waits at the launch gate; it is let go", "container", id)
+			e.note(id, g.Admit(id))
+		case waits && known && !next && v.Still && now.Sub(v.Since) > e.o.Moment && (p == nil || !p.busy()):
+			parking.Go(func() { e.park(ctx, id, v.Since) })
+		case p != nil && (next || !waits) && !p.busy():
+			if p.paused.Load() {
+				parking.Go(func() { e.note(id, e.unpark(ctx, id)) })
+			} else if !waits {
+				e.mu.Lock()
+				delete(e.parked, id)
+				e.mu.Unlock()
 			}
 		}
 	}
+	return e.forget(view) || again
 }
 
 func (p *parking) reset() {
@@ -90,17 +91,22 @@ func (p *parking) busy() bool {
 }
 
 // forget drops what is known of containers that are not gated any more and run.
-func (e *Enforcer) forget(view map[string]View) {
+// It reports whether any is left that has to be looked after: not those that are
+// paused and not gated any more, which their unpause wakes us for.
+func (e *Enforcer) forget(view map[string]View) (left bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, p := range e.parked {
-		if _, ok := view[id]; !ok && p.TryLock() {
-			if !p.paused.Load() {
-				delete(e.parked, id)
-			}
-			p.Unlock()
+		if _, gated := view[id]; gated || !p.TryLock() {
+			left = true
+			continue
 		}
+		if !p.paused.Load() {
+			delete(e.parked, id)
+		}
+		p.Unlock()
 	}
+	return left
 }
 
 func (e *Enforcer) place(id string) *parking {
@@ -110,6 +116,10 @@ func (e *Enforcer) place(id string) *parking {
 	if p == nil {
 		p = &parking{}
 		e.parked[id] = p
+	}
+	select {
+	case e.woken <- struct{}{}:
+	default:
 	}
 	return p
 }
