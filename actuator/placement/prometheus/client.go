@@ -30,11 +30,15 @@ type Client struct {
 }
 
 // NewClient makes a Client for a URL such as http://localhost:9090. The round
-// tripper carries TLS and authorisation; nil is the default one.
+// tripper carries TLS and authorisation; nil is one without either.
 func NewClient(address string, rt http.RoundTripper) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("prometheus URL %q is not valid: write one like http://localhost:9090", address)
+	}
+	if rt == nil {
+		// Compressing an answer takes the server longer than the answer itself.
+		rt = &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}
 	}
 	c, err := api.NewClient(api.Config{Address: address, RoundTripper: rt})
 	if err != nil {
