@@ -157,7 +157,7 @@ func known(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{"up": true, "scrape_duration_seconds": true, "ALERTS": true, "ALERTS_FOR_STATE": true}
 	fqName := regexp.MustCompile(`fqName: "([^"]+)"`)
-	for _, c := range []prometheus.Collector{exporter.New(exporter.Options{}), actuator.New()} {
+	for _, c := range []interface{ Describe(chan<- *prometheus.Desc) }{exporter.New(exporter.Options{}), actuator.New()} {
 		descs := make(chan *prometheus.Desc)
 		go func() {
 			defer close(descs)

@@ -47,7 +47,10 @@ func kinds(t *testing.T) map[string]string {
 	return all
 }
 
-func metrics(t *testing.T, of ...prometheus.Collector) (found []metric) {
+// describer is what has metrics.
+type describer interface{ Describe(chan<- *prometheus.Desc) }
+
+func metrics(t *testing.T, of ...describer) (found []metric) {
 	t.Helper()
 	known := kinds(t)
 	for _, c := range of {
@@ -81,7 +84,7 @@ const metricsHead = `# Metrics
 Labels: ` + "`container`" + ` is a container's name, ` + "`gpu`" + ` a UUID; never a PID or a command line. A series without a value
 is absent, not 0; counts are 0. Prometheus adds the target's labels, ` + "`node`" + ` among them. Histograms are
 native ones; the exporter adds classic buckets with ` + "`--histograms.classic`" + `. Besides these, the exporter has the
-usual ` + "`go_*`" + ` and ` + "`process_*`" + ` of its own process.
+usual ` + "`process_*`" + ` of its own process.
 `
 
 func TestReferenceOfMetrics(t *testing.T) {

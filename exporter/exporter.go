@@ -13,7 +13,6 @@ import (
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
-	cversion "github.com/prometheus/client_golang/prometheus/collectors/version"
 
 	"github.com/laxity/laxity/exporter/collector"
 	"github.com/laxity/laxity/exporter/task"
@@ -22,11 +21,11 @@ import (
 
 // Exporter observes one node.
 type Exporter struct {
-	opt      Options
-	log      *slog.Logger
-	tracker  *tracker.Tracker
-	registry *prometheus.Registry
-	closers  []io.Closer // in the order of their making
+	opt     Options
+	log     *slog.Logger
+	tracker *tracker.Tracker
+	metrics *collector.Collector
+	closers []io.Closer // in the order of their making
 }
 
 // New makes an exporter. Nothing runs yet, but devices and files are open: call
@@ -40,7 +39,7 @@ func New(opt Options) (_ *Exporter, err error) {
 			return nil, err
 		}
 	}
-	e := &Exporter{opt: opt, log: opt.Logger, registry: prometheus.NewRegistry()}
+	e := &Exporter{opt: opt, log: opt.Logger}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -53,19 +52,16 @@ func New(opt Options) (_ *Exporter, err error) {
 	if err := e.openParts(&topt); err != nil {
 		return nil, err
 	}
-	col := collector.New(collector.Options{
+	e.metrics = collector.New(collector.Options{
 		// The tracker is made with the collector as its observer, and read by it
 		// only when scraped, which is later.
 		Snapshot:  func() *task.Snapshot { return e.tracker.Snapshot() },
 		Retention: opt.Retention, MaxSeries: opt.MaxSeries, ClassicHistograms: opt.ClassicHistograms,
+		Beside: collector.Program(opt.RuntimeMetrics),
 	})
-	topt.Observers = []tracker.Observer{col}
+	topt.Observers = []tracker.Observer{e.metrics}
 	if e.tracker, err = tracker.New(topt); err != nil {
 		return nil, err
-	}
-	e.registry.MustRegister(col, cversion.NewCollector("laxity_exporter"))
-	if opt.RuntimeMetrics {
-		e.registry.MustRegister(collector.Runtime())
 	}
 	return e, nil
 }
@@ -87,7 +83,7 @@ func (e *Exporter) Close() error {
 }
 
 // Gatherer returns the metrics that /metrics serves.
-func (e *Exporter) Gatherer() prometheus.Gatherer { return e.registry }
+func (e *Exporter) Gatherer() prometheus.Gatherer { return e.metrics }
 
 // Snapshot returns the latest snapshot; never nil. It costs one atomic load.
 func (e *Exporter) Snapshot() *task.Snapshot { return e.tracker.Snapshot() }

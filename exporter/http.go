@@ -43,7 +43,7 @@ func (e *Exporter) Handler() http.Handler {
 }
 
 func (e *Exporter) serveMetrics() http.Handler {
-	return buffered(promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
+	return buffered(promhttp.HandlerForTransactional(e.metrics.Transactional(), promhttp.HandlerOpts{
 		EnableOpenMetrics: true,
 		// Compressing takes longer than all the rest of a scrape, and a scrape comes
 		// as often as ten times a second, mostly from the same machine.

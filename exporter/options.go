@@ -48,7 +48,7 @@ type Options struct {
 	Retention         time.Duration
 	MaxSeries         int
 	ClassicHistograms bool
-	// RuntimeMetrics adds metrics of this process (Go runtime, CPU, memory).
+	// RuntimeMetrics adds metrics of this process (CPU, memory, open files).
 	RuntimeMetrics bool
 
 	// RemoteChanges lets other machines change deadlines. Set it only where the

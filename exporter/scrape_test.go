@@ -32,7 +32,7 @@ func BenchmarkScrape(b *testing.B) {
 		t.State, t.End = task.Ended, &task.Mark{Time: now}
 		s.Ended = append(s.Ended, t)
 	}
-	col := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }})
+	col := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Beside: collector.Program(true)})
 	for i := range s.Tasks {
 		col.Began(s.Tasks[i], gpu)
 		col.Ended(s.Ended[i])

@@ -119,7 +119,7 @@ func TestTriggersReadWhatIsExposed(t *testing.T) {
 func TestRulesReadWhatExists(t *testing.T) {
 	names := map[string]bool{"up": true, "ALERTS": true, "ALERTS_FOR_STATE": true}
 	fqName := regexp.MustCompile(`fqName: "([^"]+)"`)
-	for _, c := range []prometheus.Collector{exporter.New(exporter.Options{}), actuator.New()} {
+	for _, c := range []interface{ Describe(chan<- *prometheus.Desc) }{exporter.New(exporter.Options{}), actuator.New()} {
 		descs := make(chan *prometheus.Desc)
 		go func() {
 			defer close(descs)

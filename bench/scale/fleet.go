@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	cversion "github.com/prometheus/client_golang/prometheus/collectors/version"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
@@ -85,7 +84,7 @@ func textOf(families []*dto.MetricFamily) ([]byte, error) {
 
 func familiesOf(random *rand.Rand, now time.Time) ([]*dto.MetricFamily, error) {
 	s := snapshotOf(random, now)
-	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return now }})
+	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return now }, Beside: collector.Program(true)})
 	for _, t := range s.Tasks {
 		c.Began(t, t.GPUs[0])
 	}
@@ -94,13 +93,7 @@ func familiesOf(random *rand.Rand, now time.Time) ([]*dto.MetricFamily, error) {
 		c.Ended(t)
 	}
 	c.Polled(time.Millisecond, nil)
-	registry := prometheus.NewRegistry()
-	for _, part := range []prometheus.Collector{c, collector.Runtime(), cversion.NewCollector("laxity_exporter")} {
-		if err := registry.Register(part); err != nil {
-			return nil, err
-		}
-	}
-	return registry.Gather()
+	return c.Gather()
 }
 
 // snapshotOf makes one node up: two containers on each GPU, most with deadlines;

@@ -91,7 +91,7 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		Default("20000").IntVar(&o.MaxSeries)
 	app.Flag("histograms.classic", "Add classic buckets to the native histograms, for a Prometheus that does not scrape native ones.").
 		BoolVar(&o.ClassicHistograms)
-	app.Flag("runtime-metrics", "Publish CPU, memory and Go runtime metrics of this process.").
+	app.Flag("runtime-metrics", "Publish processor time, memory and open files of this process.").
 		Default("true").BoolVar(&o.RuntimeMetrics)
 }
 

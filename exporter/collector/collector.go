@@ -1,17 +1,26 @@
 // Package collector turns task.Snapshots into Prometheus metrics.
 //
 // A scrape reads the latest snapshot and nothing else: it never waits for a
-// driver or a container engine. Gauges are made anew for every scrape, so that
+// driver or a container engine. Gauges are set anew for every scrape, so that
 // the series of what is gone are gone; counts and histograms are fed by the
 // tracker (Began, Ended, Polled). It imports exporter/task and client_golang.
+//
+// It is a Gatherer and no prometheus.Collector: a registry sends each series
+// through a channel, and hashes and sorts all of them to find doubles, which was
+// most of what a scrape cost. That names, labels and help are consistent is checked
+// by the tests instead. Families come by name, their series in no fixed order.
 package collector
 
 import (
+	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -29,18 +38,23 @@ type Options struct {
 	// ClassicHistograms adds classic buckets to the native histograms, for
 	// Prometheus servers that do not scrape native ones.
 	ClassicHistograms bool
+	// Beside has the metrics that are gathered with the collector's own, and their
+	// names are others; nil: none. They do not count towards MaxSeries.
+	Beside prometheus.Gatherer
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
 
-// Collector implements prometheus.Collector and tracker.Observer. It is safe for
+// Collector implements prometheus.Gatherer and tracker.Observer. It is safe for
 // concurrent use.
 type Collector struct {
 	opt    Options
-	polls  *prometheus.HistogramVec
 	counts *counts
+	pages  sync.Pool // of *page
+	polls  *prometheus.HistogramVec
 
 	mu      sync.Mutex
+	labels  labels
 	dropped float64
 }
 
@@ -52,15 +66,18 @@ func New(opt Options) *Collector {
 	if opt.MaxSeries <= 0 {
 		opt.MaxSeries = 20_000
 	}
+	if opt.Beside == nil {
+		opt.Beside = prometheus.Gatherers{}
+	}
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
 	return &Collector{
 		opt:    opt,
 		counts: newCounts(opt.ClassicHistograms, opt.MaxSeries),
-		polls: prometheus.NewHistogramVec(histogram("laxity_exporter_poll_duration_seconds",
-			"Time that one reading of the GPU device took.",
-			opt.ClassicHistograms, prometheus.ExponentialBuckets(1e-5, 4, 10)), []string{"result"}),
+		pages:  sync.Pool{New: func() any { return newPage() }},
+		polls:  newHistograms(famPolls, opt.ClassicHistograms, prometheus.ExponentialBuckets(1e-5, 4, 10), "result"),
+		labels: labels{boxes: map[string]*boxLabels{}},
 	}
 }
 
@@ -79,73 +96,108 @@ func (c *Collector) Began(t task.Task, gpu string) { c.counts.began(t, gpu, c.op
 // Ended implements tracker.Observer.
 func (c *Collector) Ended(t task.Task) { c.counts.ended(t, c.opt.Now()) }
 
-// Describe implements prometheus.Collector.
-func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		descTasks, descStart, descDeadline, descFloat,
-		descLastStart, descLastEnd, descLastDeadline, descLastFloat, descLastHit,
-		descStarted, descCompleted,
-		descContainerDeadline, descContainerMemory, descContainerSM, descContainerInfo,
-		descGPUUtilization, descGPUMemoryUsed, descGPUMemoryTotal, descGPUInfo,
-		descDeviceUp, descEngineUp, descSensor, descUnattributed, descInvalid, descAge, descDropped,
-	} {
-		ch <- d
+// Describe sends the descriptions of all metrics that a Collector can have.
+func (*Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, f := range families {
+		ch <- prometheus.NewDesc(f.name, f.help, f.labels, nil)
 	}
-	c.polls.Describe(ch)
-	c.counts.describe(ch)
 }
 
-// Collect implements prometheus.Collector.
-func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+// Gather implements prometheus.Gatherer.
+func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
+	return c.gather(newPage())
+}
+
+// Transactional is Gather for who can say when it has read the families: their
+// memory is used again then.
+func (c *Collector) Transactional() prometheus.TransactionalGatherer { return transactional{c} }
+
+type transactional struct{ c *Collector }
+
+// Gather implements prometheus.TransactionalGatherer.
+func (t transactional) Gather() (_ []*dto.MetricFamily, done func(), err error) {
+	p := t.c.pages.Get().(*page)
+	families, err := t.c.gather(p)
+	return families, func() { t.c.pages.Put(p) }, err
+}
+
+func (c *Collector) gather(p *page) ([]*dto.MetricFamily, error) {
+	others, err := c.opt.Beside.Gather()
+	if failed := c.fill(p); failed != nil {
+		err = errors.Join(err, failed)
+	}
+	return p.sorted(others), err
+}
+
+// fill writes everything on the page.
+func (c *Collector) fill(p *page) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, now := c.opt.Snapshot(), c.opt.Now()
+	p.clear(c.opt.MaxSeries)
 	// The exporter's own health comes first: it must survive the limit.
-	out := &sink{ch: ch, left: c.opt.MaxSeries}
-	c.health(out, s, now)
-	gpus(out, s)
+	health(p, s, now)
+	err := c.readings(p)
+	gpus(p, s)
 	v := viewOf(s, now, c.opt.Retention)
 	c.counts.follow(v, now, c.opt.Retention)
-	for i := range v.containers {
-		c.container(out, &v.containers[i], s, now)
+	c.labels.begin()
+	for _, cv := range v.containers {
+		cv.publish(p, c.labels.of(cv), s, now)
+		err = errors.Join(err, c.counts.publish(p, cv.id))
 	}
-	c.dropped += float64(out.dropped)
-	ch <- prometheus.MustNewConstMetric(descDropped, prometheus.CounterValue, c.dropped)
+	c.labels.end()
+	c.dropped += float64(p.dropped)
+	p.left = 1 // how many were dropped always has room
+	p.set(famDropped, c.dropped)
+	return err
 }
 
-func (c *Collector) health(out *sink, s *task.Snapshot, now time.Time) {
-	out.gauge(descDeviceUp, flag(s.Health.DeviceUp))
-	out.gauge(descEngineUp, flag(s.Health.EngineUp))
-	for _, sensor := range []task.Source{task.SourceUprobe, task.SourceFanotify, task.SourceDevice} {
-		out.gauge(descSensor, flag(s.Health.Sensor == sensor), newLabel("sensor", string(sensor)))
+func health(p *page, s *task.Snapshot, now time.Time) {
+	p.set(famDeviceUp, flag(s.Health.DeviceUp))
+	p.set(famEngineUp, flag(s.Health.EngineUp))
+	for i, sensor := range sensors {
+		p.set(famSensor, flag(s.Health.Sensor == sensor), sensorLabels[i])
 	}
 	reasons := map[string]int{"gone": 0, "host_process": 0, "unknown_container": 0}
-	for reason, n := range s.Health.Unattributed {
-		reasons[reason] = n
-	}
-	for reason, n := range reasons {
-		out.gauge(descUnattributed, float64(n), newLabel("reason", reason))
+	maps.Copy(reasons, s.Health.Unattributed)
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		p.set(famUnattributed, float64(reasons[reason]), newLabel("reason", reason))
 	}
 	if !s.Time.IsZero() {
-		out.gauge(descAge, max(0, now.Sub(s.Time).Seconds()))
+		p.set(famAge, max(0, now.Sub(s.Time).Seconds()))
 	}
-	out.all(c.polls)
+}
+
+// readings publishes how long the device took.
+func (c *Collector) readings(p *page) error {
+	ch := make(chan prometheus.Metric, 2) // success, error
+	c.polls.Collect(ch)
+	close(ch)
+	for m := range ch {
+		out := &dto.Metric{}
+		if err := m.Write(out); err != nil {
+			return err
+		}
+		p.put(famPolls, out)
+	}
+	return nil
 }
 
 // gpus publishes the GPUs, unless the device does not answer: a stale reading
 // looks like a fresh one.
-func gpus(out *sink, s *task.Snapshot) {
+func gpus(p *page, s *task.Snapshot) {
 	for _, g := range s.GPUs {
 		gpu := newLabel("gpu", g.UUID)
-		out.gauge(descGPUInfo, 1, newLabel("driver", g.Driver), gpu,
+		p.set(famGPUInfo, 1, newLabel("driver", g.Driver), gpu,
 			newLabel("index", strconv.Itoa(g.Index)), newLabel("name", g.Name))
 		if !s.Health.DeviceUp || g.MemoryTotal == 0 { // or this one of several does not
 			continue
 		}
-		out.gauge(descGPUMemoryTotal, float64(g.MemoryTotal), gpu)
-		out.gauge(descGPUMemoryUsed, float64(g.MemoryUsed), gpu)
+		p.set(famGPUMemoryTotal, float64(g.MemoryTotal), gpu)
+		p.set(famGPUMemoryUsed, float64(g.MemoryUsed), gpu)
 		if u := float64(g.Utilization); u == u { // NaN: the driver does not say
-			out.gauge(descGPUUtilization, u, gpu)
+			p.set(famGPUUtilization, u, gpu)
 		}
 	}
 }
@@ -156,3 +208,8 @@ func flag(b bool) float64 {
 	}
 	return 0
 }
+
+var (
+	_ prometheus.Gatherer              = (*Collector)(nil)
+	_ prometheus.TransactionalGatherer = transactional{}
+)

@@ -1,7 +1,8 @@
 package collector
 
 import (
-	"strings"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,11 +18,11 @@ const seriesPerPair = 8
 // count is what happened to one container on one GPU since the exporter began, or since the
 // container came.
 type count struct {
+	labels    pair // and outcomes
 	started   float64
 	completed map[task.Outcome]float64
-	observed  bool
-	// observers of the three histograms
-	duration, tardiness, held prometheus.Observer
+	// nil until something was observed
+	duration, tardiness, held *series
 	// unheld counts the ended tasks that did not stand still, before the first that
 	// did; held is nil until then: most containers never have one.
 	unheld int
@@ -47,38 +48,19 @@ type box struct {
 	counts   map[string]*count // by GPU
 }
 
-func histogram(name, help string, classic bool, buckets []float64) prometheus.HistogramOpts {
-	opt := prometheus.HistogramOpts{
-		Name: name, Help: help,
-		NativeHistogramBucketFactor:     1.1,
-		NativeHistogramMaxBucketNumber:  100,
-		NativeHistogramMinResetDuration: time.Hour,
-	}
-	if classic {
-		opt.Buckets = buckets
-	}
-	return opt
-}
-
 func newCounts(classic bool, maxSeries int) *counts {
 	seconds := []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600, 1800, 3600}
-	vec := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(histogram(name, help, classic, seconds), containerGPU)
+	vec := func(f *family) *prometheus.HistogramVec {
+		return newHistograms(f, classic, seconds, "container", "gpu")
 	}
 	return &counts{
 		max:       max(1, maxSeries/seriesPerPair),
 		boxes:     map[string]*box{},
 		names:     map[string]string{},
-		duration:  vec("gpu_task_duration_seconds", "Time from start to end of ended GPU tasks."),
-		tardiness: vec("gpu_task_tardiness_seconds", "How far past their deadlines GPU tasks ended; 0 for those in time."),
-		held:      vec("gpu_task_held_seconds", "How long ended GPU tasks had stood still: held at the gate, or their container paused. Absent until one has."),
+		duration:  vec(famDuration),
+		tardiness: vec(famTardiness),
+		held:      vec(famHeld),
 	}
-}
-
-func (c *counts) describe(ch chan<- *prometheus.Desc) {
-	c.duration.Describe(ch)
-	c.tardiness.Describe(ch)
-	c.held.Describe(ch)
 }
 
 func (c *counts) began(t task.Task, gpu string, now time.Time) {
@@ -106,26 +88,27 @@ func (c *counts) ended(t task.Task, now time.Time) {
 }
 
 func (c *counts) observe(n *count, t task.Task, name, gpu string) {
-	if !n.observed {
-		n.observed = true
-		n.duration = c.duration.WithLabelValues(name, gpu)
-		n.tardiness = c.tardiness.WithLabelValues(name, gpu)
+	if n.duration == nil {
+		n.duration = newSeries(c.duration, name, gpu)
 	}
-	n.duration.Observe(t.Duration(time.Time{}).Seconds())
+	n.duration.observe(t.Duration(time.Time{}).Seconds())
 	switch still := float64(t.HeldSeconds + t.PausedSeconds + t.SwappedSeconds); {
 	case n.held == nil && still == 0:
 		n.unheld++
 	case n.held == nil:
-		n.held = c.held.WithLabelValues(name, gpu)
+		n.held = newSeries(c.held, name, gpu)
 		for range n.unheld {
-			n.held.Observe(0)
+			n.held.observe(0)
 		}
-		n.held.Observe(still)
+		n.held.observe(still)
 	default:
-		n.held.Observe(still)
+		n.held.observe(still)
 	}
 	if t.HasDeadline() {
-		n.tardiness.Observe(t.Tardiness().Seconds())
+		if n.tardiness == nil {
+			n.tardiness = newSeries(c.tardiness, name, gpu)
+		}
+		n.tardiness.observe(t.Tardiness().Seconds())
 	}
 }
 
@@ -133,8 +116,7 @@ func (c *counts) observe(n *count, t task.Task, name, gpu string) {
 // the limit. A container under the name of an older one takes the name over, and
 // one that was renamed begins anew.
 func (c *counts) get(id, name, gpu string, now time.Time) *count {
-	name = strings.ToValidUTF8(name, "\uFFFD")
-	gpu = strings.ToValidUTF8(gpu, "\uFFFD")
+	name, gpu = valid(name), valid(gpu)
 	b := c.boxes[id]
 	if b != nil && b.name == name {
 		if n := b.counts[gpu]; n != nil {
@@ -150,7 +132,10 @@ func (c *counts) get(id, name, gpu string, now time.Time) *count {
 		b = &box{name: name, lastSeen: now, counts: map[string]*count{}}
 		c.boxes[id], c.names[name] = b, id
 	}
-	n := &count{completed: map[task.Outcome]float64{}}
+	n := &count{
+		labels:    newPair(newLabel("container", name), newLabel("gpu", gpu), outcomeLabels),
+		completed: map[task.Outcome]float64{},
+	}
 	b.counts[gpu] = n
 	c.pairs++
 	return n
@@ -199,30 +184,33 @@ func (c *counts) follow(v view, now time.Time, retention time.Duration) {
 	}
 }
 
-// emit publishes the counts of one container.
-func (c *counts) emit(out *sink, id string) {
+// publish publishes the counts of one container.
+func (c *counts) publish(p *page, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.boxes[id]
 	if b == nil {
-		return
+		return nil
 	}
-	name := newLabel("container", b.name)
-	for gpu, n := range b.counts {
-		gpu := newLabel("gpu", gpu)
-		out.counter(descStarted, n.started, name, gpu)
-		for _, o := range task.Outcomes {
-			out.counter(descCompleted, n.completed[o], name, gpu, outcomeLabels[o])
+	for _, gpu := range slices.Sorted(maps.Keys(b.counts)) {
+		n := b.counts[gpu]
+		p.set(famStarted, n.started, n.labels.alone...)
+		for i, o := range task.Outcomes {
+			p.set(famCompleted, n.completed[o], n.labels.and[i]...)
 		}
-		if !n.observed {
-			continue
-		}
-		out.put(n.duration.(prometheus.Metric))
-		if n.held != nil {
-			out.put(n.held.(prometheus.Metric))
-		}
-		if n.completed[task.Hit]+n.completed[task.Miss] > 0 {
-			out.put(n.tardiness.(prometheus.Metric))
+		for _, h := range []struct {
+			*family
+			*series
+		}{{famDuration, n.duration}, {famHeld, n.held}, {famTardiness, n.tardiness}} {
+			if h.series == nil {
+				continue
+			}
+			m, err := h.metric()
+			if err != nil {
+				return err
+			}
+			p.put(h.family, m)
 		}
 	}
+	return nil
 }

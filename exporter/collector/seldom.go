@@ -6,66 +6,46 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/collectors/version"
+	dto "github.com/prometheus/client_model/go"
 )
 
-// Runtime has the metrics of this process. Those of the Go runtime are left out:
-// forty series of each node, for what processor time, resident memory and open
-// files of the process say already.
-func Runtime() prometheus.Collector {
-	return Seldom(time.Second, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-}
-
-// Seldom asks the collectors at most once a period, and says the same again in
-// between: for metrics of the process and its runtime, which cost as much as a
-// small node's own scrape (all of /proc/stat is read for one of them). Only for
-// collectors of const metrics: others change after they were collected.
-func Seldom(period time.Duration, of ...prometheus.Collector) prometheus.Collector {
-	return &seldom{period: period, of: of}
+// Seldom gathers at most once a period, and says the same again in between: for
+// metrics of the process, which cost as much as a small node's own scrape (all of
+// /proc/stat is read for one of them).
+func Seldom(period time.Duration, from prometheus.Gatherer) prometheus.Gatherer {
+	return &seldom{period: period, from: from}
 }
 
 type seldom struct {
 	period time.Duration
-	of     []prometheus.Collector
+	from   prometheus.Gatherer
 
-	mu    sync.Mutex
-	asked time.Time
-	last  []prometheus.Metric
+	mu       sync.Mutex
+	asked    time.Time
+	families []*dto.MetricFamily
+	err      error
 }
 
-// Describe implements prometheus.Collector.
-func (s *seldom) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range s.of {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (s *seldom) Collect(ch chan<- prometheus.Metric) {
-	for _, m := range s.metrics() {
-		ch <- m
-	}
-}
-
-func (s *seldom) metrics() []prometheus.Metric {
+// Gather implements prometheus.Gatherer.
+func (s *seldom) Gather() ([]*dto.MetricFamily, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now(); s.last == nil || now.Sub(s.asked) >= s.period {
-		s.asked, s.last = now, nil
-		for _, c := range s.of {
-			each(c, func(m prometheus.Metric) { s.last = append(s.last, m) })
-		}
+	if now := time.Now(); s.asked.IsZero() || now.Sub(s.asked) >= s.period {
+		s.asked = now
+		s.families, s.err = s.from.Gather()
 	}
-	return s.last
+	return s.families, s.err
 }
 
-// each calls do with every metric that a collector has now.
-func each(c prometheus.Collector, do func(prometheus.Metric)) {
-	ch := make(chan prometheus.Metric)
-	go func() {
-		defer close(ch)
-		c.Collect(ch)
-	}()
-	for m := range ch {
-		do(m)
+// Program has the metrics of this program: its version and, with process, its
+// processor time, memory and open files. Those of the Go runtime are left out: forty
+// series of each node, for what those of the process say already.
+func Program(process bool) prometheus.Gatherer {
+	r := prometheus.NewRegistry()
+	r.MustRegister(version.NewCollector("laxity_exporter"))
+	if process {
+		r.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
+	return Seldom(time.Second, r)
 }

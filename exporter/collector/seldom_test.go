@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/laxity/laxity/exporter/collector"
 )
@@ -14,14 +14,17 @@ import (
 func TestSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0.0
-		desc := prometheus.NewDesc("asked", "How often.", nil, nil)
-		c := collector.Seldom(time.Second, prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) {
+		g := collector.Seldom(time.Second, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 			asked++
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, asked)
+			return []*dto.MetricFamily{{Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: new(asked)}}}}}, nil
 		}))
 		for i, want := range []float64{1, 1, 2, 2} {
-			if got := testutil.ToFloat64(c); got != want {
-				t.Errorf("collection %d asked %v times, want %v", i, got, want)
+			families, err := g.Gather()
+			if err != nil || len(families) != 1 {
+				t.Fatal(families, err)
+			}
+			if got := families[0].GetMetric()[0].GetGauge().GetValue(); got != want {
+				t.Errorf("gathering %d asked %v times, want %v", i, got, want)
 			}
 			time.Sleep(500 * time.Millisecond)
 		}

@@ -5,24 +5,22 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/laxity/laxity/exporter/task"
 )
 
 // view is a snapshot arranged by container, in the order in which the limit on
 // series serves them: those with unfinished tasks first.
 type view struct {
-	containers []containerView
+	containers []*containerView
 }
 
 type containerView struct {
 	id, name string
 	live     bool
-	facts    task.Container // when live
-	gpus     []string       // that get series, sorted
-	tasks    []task.Task    // unfinished
-	ended    []task.Task    // latest first; not lost ones
+	facts    *task.Container // empty unless live
+	gpus     []string        // that get series, sorted
+	tasks    []*task.Task    // unfinished
+	ended    []*task.Task    // latest first; not lost ones
 }
 
 // viewOf arranges s. A container that is gone stays for the retention after its
@@ -30,30 +28,33 @@ type containerView struct {
 func viewOf(s *task.Snapshot, now time.Time, retention time.Duration) view {
 	byID := map[string]*containerView{}
 	byName := map[string]string{}
-	for _, c := range s.Containers {
+	for i := range s.Containers {
+		c := &s.Containers[i]
 		// Two of one name would spoil the scrape: while the engine's events are
 		// on their way a container and its successor can both be there.
 		delete(byID, byName[c.Name])
 		byID[c.ID] = &containerView{id: c.ID, name: c.Name, live: true, facts: c}
 		byName[c.Name] = c.ID
 	}
-	of := func(t task.Task) *containerView {
+	of := func(t *task.Task) *containerView {
 		if v := byID[t.ContainerID]; v != nil {
 			return v
 		}
 		if id, taken := byName[t.Container]; taken && id != t.ContainerID {
 			return nil
 		}
-		v := &containerView{id: t.ContainerID, name: t.Container}
+		v := &containerView{id: t.ContainerID, name: t.Container, facts: &task.Container{}}
 		byID[v.id], byName[v.name] = v, v.id
 		return v
 	}
-	for _, t := range s.Tasks {
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
 		if v := of(t); v != nil {
 			v.tasks = append(v.tasks, t)
 		}
 	}
-	for _, t := range s.Ended {
+	for i := range s.Ended {
+		t := &s.Ended[i]
 		if byID[t.ContainerID] == nil && now.Sub(t.End.Time) > retention {
 			continue
 		}
@@ -64,9 +65,9 @@ func viewOf(s *task.Snapshot, now time.Time, retention time.Duration) view {
 	out := view{}
 	for _, v := range byID {
 		v.gpus = v.allGPUs(s)
-		out.containers = append(out.containers, *v)
+		out.containers = append(out.containers, v)
 	}
-	slices.SortFunc(out.containers, func(a, b containerView) int {
+	slices.SortFunc(out.containers, func(a, b *containerView) int {
 		return cmp.Or(-cmp.Compare(len(a.tasks), len(b.tasks)), cmp.Compare(a.name, b.name))
 	})
 	return out
@@ -76,7 +77,7 @@ func viewOf(s *task.Snapshot, now time.Time, retention time.Duration) view {
 func (v *containerView) allGPUs(s *task.Snapshot) []string {
 	var out []string
 	out = append(out, v.facts.VisibleGPUs...)
-	for _, list := range [][]task.Task{v.tasks, v.ended} {
+	for _, list := range [][]*task.Task{v.tasks, v.ended} {
 		for _, t := range list {
 			out = append(out, t.GPUs...)
 		}
@@ -91,61 +92,52 @@ func (v *containerView) allGPUs(s *task.Snapshot) []string {
 	return slices.Compact(out)
 }
 
-var (
-	stateLabels   = newLabels("state", task.UnfinishedStates...)
-	outcomeLabels = newLabels("outcome", task.Outcomes...)
-)
-
-// container publishes everything of one container.
-func (c *Collector) container(out *sink, v *containerView, s *task.Snapshot, now time.Time) {
-	name := newLabel("container", v.name)
+// publish publishes everything of one container but its counts.
+func (v *containerView) publish(p *page, labels *boxLabels, s *task.Snapshot, now time.Time) {
 	if v.live && (v.facts.Spec.Managed || len(v.gpus) > 0) {
-		out.gauge(descContainerInfo, 1, newLabel("class", string(v.facts.Spec.Class)), name,
-			newLabel("id", v.id), newLabel("image", v.facts.Image))
+		p.set(famContainerInfo, 1, labels.info...)
 		if n := len(v.facts.Invalid); n > 0 {
-			out.gauge(descInvalid, float64(n), name)
+			p.set(famInvalid, float64(n), labels.container...)
 		}
 		if d := v.facts.Spec.Deadline; d > 0 {
-			out.gauge(descContainerDeadline, float64(d), name)
+			p.set(famContainerDeadline, float64(d), labels.container...)
 		}
 	}
 	for _, gpu := range v.gpus {
-		labels := []label{name, newLabel("gpu", gpu)}
+		on := labels.on(gpu)
 		if v.live || len(v.tasks) > 0 {
-			v.states(out, gpu, labels)
-			v.urgent(out, gpu, labels, now)
+			v.states(p, gpu, on)
+			v.urgent(p, gpu, on.alone, now)
 		}
-		v.last(out, gpu, labels)
+		v.last(p, gpu, on.alone)
 		if !s.Health.DeviceUp {
 			continue
 		}
 		if m, ok := v.facts.MemoryUsed[gpu]; ok {
-			out.gauge(descContainerMemory, float64(m), labels...)
+			p.set(famContainerMemory, float64(m), on.alone...)
 		}
 		if u, ok := v.facts.SMUtilization[gpu]; ok {
-			out.gauge(descContainerSM, u, labels...)
+			p.set(famContainerSM, u, on.alone...)
 		}
 	}
-	c.counts.emit(out, v.id)
 }
 
-func (v *containerView) states(out *sink, gpu string, labels []label) {
-	n := map[task.State]int{}
-	for i := range v.tasks {
-		if t := &v.tasks[i]; slices.Contains(t.GPUs, gpu) {
-			n[t.State]++
+func (v *containerView) states(p *page, gpu string, on pair) {
+	for i, state := range task.UnfinishedStates {
+		n := 0
+		for _, t := range v.tasks {
+			if t.State == state && slices.Contains(t.GPUs, gpu) {
+				n++
+			}
 		}
-	}
-	for _, state := range task.UnfinishedStates {
-		out.gauge(descTasks, float64(n[state]), labels[0], labels[1], stateLabels[state])
+		p.set(famTasks, float64(n), on.and[i]...)
 	}
 }
 
 // urgent publishes the unfinished task with the least float, or the oldest.
-func (v *containerView) urgent(out *sink, gpu string, labels []label, now time.Time) {
+func (v *containerView) urgent(p *page, gpu string, labels []label, now time.Time) {
 	var t *task.Task
-	for i := range v.tasks {
-		u := &v.tasks[i]
+	for _, u := range v.tasks {
 		if slices.Contains(u.GPUs, gpu) && (t == nil || u.Float(now) < t.Float(now)) {
 			t = u // tasks come oldest first
 		}
@@ -153,30 +145,28 @@ func (v *containerView) urgent(out *sink, gpu string, labels []label, now time.T
 	if t == nil {
 		return
 	}
-	out.gauge(descStart, unix(t.Start.Time), labels...)
+	p.set(famStart, unix(t.Start.Time), labels...)
 	if t.HasDeadline() {
-		out.gauge(descDeadline, unix(t.Deadline), labels...)
-		out.gauge(descFloat, float64(t.Float(now)), labels...)
+		p.set(famDeadline, unix(t.Deadline), labels...)
+		p.set(famFloat, float64(t.Float(now)), labels...)
 	}
 }
 
-func (v *containerView) last(out *sink, gpu string, labels []label) {
-	i := slices.IndexFunc(v.ended, func(t task.Task) bool { return slices.Contains(t.GPUs, gpu) })
+func (v *containerView) last(p *page, gpu string, labels []label) {
+	i := slices.IndexFunc(v.ended, func(t *task.Task) bool { return slices.Contains(t.GPUs, gpu) })
 	if i < 0 {
 		return
 	}
 	t := v.ended[i]
-	out.gauge(descLastStart, unix(t.Start.Time), labels...)
-	out.gauge(descLastEnd, unix(t.End.Time), labels...)
+	p.set(famLastStart, unix(t.Start.Time), labels...)
+	p.set(famLastEnd, unix(t.End.Time), labels...)
 	if t.HasDeadline() {
-		out.gauge(descLastDeadline, unix(t.Deadline), labels...)
-		out.gauge(descLastFloat, float64(t.Float(t.End.Time)), labels...)
-		out.gauge(descLastHit, flag(t.Outcome() == task.Hit), labels...)
+		p.set(famLastDeadline, unix(t.Deadline), labels...)
+		p.set(famLastFloat, float64(t.Float(t.End.Time)), labels...)
+		p.set(famLastHit, flag(t.Outcome() == task.Hit), labels...)
 	}
 }
 
 // unix is a time as Prometheus has it, to the microsecond: a float64 holds no
 // more of a present-day date.
 func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
-
-var _ prometheus.Collector = (*Collector)(nil)

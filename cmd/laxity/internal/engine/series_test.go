@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors/version"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/laxity/laxity/cmd/laxity/internal/engine"
@@ -53,15 +51,13 @@ func TestSeriesOfANode(t *testing.T) {
 	const bound = 380 // 400, and what others add
 	now := time.Now()
 	s := everything(now)
-	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return now }})
+	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return now }, Beside: collector.Program(true)})
 	for _, ended := range s.Ended {
 		c.Began(ended, ended.GPUs[0])
 		c.Ended(ended)
 	}
 	c.Polled(time.Millisecond, nil)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c, version.NewCollector("laxity_exporter"), collector.Runtime())
-	e, err := engine.New(engine.Options{Targets: []engine.Target{{Gatherer: registry, Job: "laxity-exporter", Node: "a"}}, Rules: rules.FS, Interval: time.Hour})
+	e, err := engine.New(engine.Options{Targets: []engine.Target{{Gatherer: c, Job: "laxity-exporter", Node: "a"}}, Rules: rules.FS, Interval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +71,7 @@ func TestSeriesOfANode(t *testing.T) {
 		}
 		return int(v[0].Value)
 	}
-	families, err := registry.Gather()
+	families, err := c.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
