@@ -15,12 +15,14 @@ import (
 	"time"
 )
 
-// Daemon is a program that an experiment runs beside itself.
+// Daemon is a program that an experiment or a test runs beside itself.
 type Daemon struct {
-	PID  int
-	name string
-	cmd  *exec.Cmd
-	said output
+	PID   int
+	name  string
+	cmd   *exec.Cmd
+	said  output
+	ended chan struct{}
+	err   error // of its end; valid after ended
 }
 
 // output keeps what a daemon says, for the error that quotes it.
@@ -42,14 +44,15 @@ func (o *output) String() string {
 }
 
 const (
-	startLimit = 30 * time.Second // Prometheus on a busy machine
+	startLimit = 60 * time.Second // Prometheus on a busy machine
 	stopLimit  = 20 * time.Second
 )
 
 // StartDaemon starts a program in the folder dir and waits until it answers at
-// http://address/-/ready.
+// http://address/-/ready. The error quotes what it said if it ends before that, or
+// has not come up after 60 s. It gets a SIGTERM when ctx ends.
 func StartDaemon(ctx context.Context, dir, address, program string, args ...string) (*Daemon, error) {
-	d := &Daemon{name: filepath.Base(program), cmd: exec.CommandContext(ctx, program, args...)}
+	d := &Daemon{name: filepath.Base(program), cmd: exec.CommandContext(ctx, program, args...), ended: make(chan struct{})}
 	d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = dir, &d.said, &d.said
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
 	d.cmd.WaitDelay = stopLimit
@@ -57,13 +60,30 @@ func StartDaemon(ctx context.Context, dir, address, program string, args ...stri
 		return nil, err
 	}
 	d.PID = d.cmd.Process.Pid
-	for deadline := time.Now().Add(startLimit); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	go func() {
+		d.err = d.cmd.Wait()
+		close(d.ended)
+	}()
+	begun := time.Now()
+	for ctx.Err() == nil && time.Since(begun) < startLimit {
 		if answers(ctx, "http://"+address+"/-/ready") {
 			return d, nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		case <-d.ended:
+			return nil, fmt.Errorf("%s ended: %w: %s", d.name, d.err, &d.said)
 		}
 	}
 	return nil, errors.Join(fmt.Errorf("%s did not come up within %v: %s", d.name, startLimit, &d.said), d.Stop())
 }
+
+// Ended is closed when the program has ended.
+func (d *Daemon) Ended() <-chan struct{} { return d.ended }
+
+// Said is what the program has written so far.
+func (d *Daemon) Said() string { return d.said.String() }
 
 func answers(ctx context.Context, url string) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -78,11 +98,19 @@ func answers(ctx context.Context, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// Stop asks the program to end, and waits.
+// Stop asks the program to end, and waits; after 20 s it is killed. It is no error
+// if a signal has ended it before.
 func (d *Daemon) Stop() error {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	if err := d.cmd.Wait(); err != nil && d.cmd.ProcessState.ExitCode() > 0 {
-		return fmt.Errorf("%s: %w: %s", d.name, err, &d.said)
+	select {
+	case <-d.ended:
+	case <-time.After(stopLimit):
+		_ = d.cmd.Process.Kill()
+		<-d.ended
+		return fmt.Errorf("%s does not end on SIGTERM: %s", d.name, &d.said)
+	}
+	if d.err != nil && d.cmd.ProcessState.ExitCode() > 0 {
+		return fmt.Errorf("%s: %w: %s", d.name, d.err, &d.said)
 	}
 	return nil
 }

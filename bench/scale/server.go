@@ -45,7 +45,7 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
+	defer func() { err = errors.Join(err, p.Stop()) }()
 	if err := p.ready(ctx, f.nodes); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 	if err != nil {
 		return rows, err
 	}
-	used, err := bench.ReadUsage(p.cmd.Process.Pid)
+	used, err := bench.ReadUsage(p.PID)
 	if err != nil {
 		return rows, err
 	}
@@ -67,16 +67,16 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 	source := prometheus.NewSource(p.client)
 	for _, measure := range []func() ([]bench.Row, error){
 		func() ([]bench.Row, error) {
-			return decisions(ctx, env, f.sizing, source, busy, p.cmd.Process.Pid, os.Getpid())
+			return decisions(ctx, env, f.sizing, source, busy, p.PID, os.Getpid())
 		},
 		func() ([]bench.Row, error) {
 			if err := p.rest(ctx); err != nil {
 				return nil, err
 			}
-			return decisions(ctx, env, f.sizing, source, quiet, p.cmd.Process.Pid, os.Getpid())
+			return decisions(ctx, env, f.sizing, source, quiet, p.PID, os.Getpid())
 		},
 		func() ([]bench.Row, error) {
-			return decisions(ctx, env, f.sizing, source, predictive, p.cmd.Process.Pid, os.Getpid())
+			return decisions(ctx, env, f.sizing, source, predictive, p.PID, os.Getpid())
 		},
 		func() ([]bench.Row, error) { return crowdedDecisions(ctx, env, f.sizing, source) },
 		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
@@ -109,13 +109,10 @@ func (s pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // promServer is a real Prometheus server.
 type promServer struct {
-	cmd    *exec.Cmd
+	*bench.Daemon
 	url    string
 	client *prometheus.Client
-	config string
-	log    string
 	write  func(interval time.Duration) error // the configuration
-	ended  chan error
 }
 
 func writeConfig(file, rules, target string, nodes int, interval time.Duration) error {
@@ -132,10 +129,10 @@ func writeConfig(file, rules, target string, nodes int, interval time.Duration) 
 // rest makes the server scrape and evaluate once an hour, and waits until it does
 // nothing any more. What it knows counts for five minutes.
 func (p *promServer) rest(ctx context.Context) error {
-	if err := errors.Join(p.write(time.Hour), p.cmd.Process.Signal(syscall.SIGHUP)); err != nil {
+	if err := errors.Join(p.write(time.Hour), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
 		return err
 	}
-	last, err := bench.ReadUsage(p.cmd.Process.Pid)
+	last, err := bench.ReadUsage(p.PID)
 	if err != nil {
 		return err
 	}
@@ -145,7 +142,7 @@ func (p *promServer) rest(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		now, err := bench.ReadUsage(p.cmd.Process.Pid)
+		now, err := bench.ReadUsage(p.PID)
 		if err != nil {
 			return err
 		}
@@ -161,52 +158,24 @@ func startServer(ctx context.Context, program, dir, target string, s sizing) (*p
 	if err := os.CopyFS(filepath.Join(dir, "rules"), rules.FS); err != nil {
 		return nil, err
 	}
-	p := &promServer{config: filepath.Join(dir, "prometheus.yml"), log: filepath.Join(dir, "prometheus.log"), ended: make(chan error, 1)}
-	p.write = func(interval time.Duration) error {
-		return writeConfig(p.config, filepath.Join(dir, "rules"), target, s.nodes, interval)
-	}
+	config := filepath.Join(dir, "prometheus.yml")
+	p := &promServer{write: func(interval time.Duration) error {
+		return writeConfig(config, filepath.Join(dir, "rules"), target, s.nodes, interval)
+	}}
 	if err := p.write(s.interval); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress(ctx)
+	free, err := bench.FreeAddresses(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	p.url = "http://" + address
+	p.url = "http://" + free[0]
 	if p.client, err = prometheus.NewClient(p.url, nil); err != nil {
 		return nil, err
 	}
-	out, err := os.Create(p.log)
-	if err != nil {
-		return nil, err
-	}
-	defer out.Close()
-	p.cmd = exec.CommandContext(ctx, program, "--config.file="+p.config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+address, "--log.level=warn")
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() { p.ended <- p.cmd.Wait() }()
-	return p, nil
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
-// stop kills it: what it stored is thrown away.
-func (p *promServer) stop() error {
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-p.ended //nolint:errcheck // the error is that it was killed
-	return nil
+	p.Daemon, err = bench.StartDaemon(ctx, dir, free[0], program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+free[0], "--log.level=warn")
+	return p, err
 }
 
 // ready waits until the rules have ranked every node.
@@ -223,10 +192,8 @@ func (p *promServer) ready(ctx context.Context, nodes int) error {
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
-		case err := <-p.ended:
-			p.ended <- err
-			said, _ := os.ReadFile(p.log)
-			return fmt.Errorf("prometheus ended: %w: %s", err, said)
+		case <-p.Ended():
+			return fmt.Errorf("prometheus ended: %s", p.Said())
 		case <-ctx.Done():
 			return fmt.Errorf("%v of %d nodes are ranked: %w", known, nodes, errors.Join(ctx.Err(), err))
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/placement"
 	prom "github.com/laxity/laxity/actuator/placement/prometheus"
+	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/dashboards"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
@@ -42,21 +43,24 @@ func startStack(t *testing.T) *stack {
 	alertmanagerProgram := program(t, "prometheus-alertmanager", "alertmanager")
 	bin := buildPrograms(t)
 
-	ports := freePorts(t, 4)
+	ports, err := bench.FreeAddresses(t.Context(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &stack{exporter: ports[0], actuator: ports[1], prometheus: ports[2], alertmanager: ports[3]}
 	// A task has the phases of a 16384² one on an H200, but twice as fast.
 	s.gpu = simtest.Start(t, sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(2)}}})
 
-	start(t, filepath.Join(bin, "laxity-exporter"), "--node=local", "--device=sim:"+s.gpu.Socket,
+	start(t, s.exporter, filepath.Join(bin, "laxity-exporter"), "--node=local", "--device=sim:"+s.gpu.Socket,
 		// Starts by the GPU's list alone: other tests' containers are none of ours,
 		// though they use the same library.
-		"--sensor=device", "--state-dir="+t.TempDir(), "--web.listen-address="+s.exporter).ready(t, s.exporter)
+		"--sensor=device", "--state-dir="+t.TempDir(), "--web.listen-address="+s.exporter)
 	token := filepath.Join(t.TempDir(), "token")
 	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "laxity-actuator"), "token", token).CombinedOutput(); err != nil {
 		t.Fatalf("token: %v\n%s", err, out)
 	}
-	start(t, filepath.Join(bin, "laxity-actuator"), "serve", "--node=local", "--exporter=http://"+s.exporter,
-		"--policy=fifo", "--hold=pause", "--web.bearer-token-file="+token, "--state-dir="+t.TempDir(), "--lock-dir="+t.TempDir(), "--web.listen-address="+s.actuator).ready(t, s.actuator)
+	start(t, s.actuator, filepath.Join(bin, "laxity-actuator"), "serve", "--node=local", "--exporter=http://"+s.exporter,
+		"--policy=fifo", "--hold=pause", "--web.bearer-token-file="+token, "--state-dir="+t.TempDir(), "--lock-dir="+t.TempDir(), "--web.listen-address="+s.actuator)
 
 	rules, err := filepath.Abs("../../rules")
 	if err != nil {
@@ -66,15 +70,15 @@ func startStack(t *testing.T) *stack {
 	am := configure(t, dir, "alertmanager.yml", map[string]string{
 		"127.0.0.1:9871": s.actuator, "/run/laxity-secrets/webhook-token": token,
 	})
-	start(t, alertmanagerProgram, "--config.file="+am, "--web.listen-address="+s.alertmanager,
-		"--cluster.listen-address=", "--storage.path="+t.TempDir()).ready(t, s.alertmanager)
+	start(t, s.alertmanager, alertmanagerProgram, "--config.file="+am, "--web.listen-address="+s.alertmanager,
+		"--cluster.listen-address=", "--storage.path="+t.TempDir())
 	configure(t, dir, "targets/exporters.yml", map[string]string{"127.0.0.1:9870": s.exporter})
 	configure(t, dir, "targets/actuators.yml", map[string]string{"127.0.0.1:9871": s.actuator})
 	config := configure(t, dir, "prometheus.yml", map[string]string{
 		"127.0.0.1:9090": s.prometheus, "127.0.0.1:9093": s.alertmanager, "../rules": rules,
 	})
-	start(t, prometheusProgram, "--config.file="+config, "--web.listen-address="+s.prometheus,
-		"--storage.tsdb.path="+t.TempDir(), "--rules.alert.resend-delay=5s", "--enable-feature=native-histograms").ready(t, s.prometheus)
+	start(t, s.prometheus, prometheusProgram, "--config.file="+config, "--web.listen-address="+s.prometheus,
+		"--storage.tsdb.path="+t.TempDir(), "--rules.alert.resend-delay=5s", "--enable-feature=native-histograms")
 	if s.query, err = prom.NewClient("http://"+s.prometheus, nil); err != nil {
 		t.Fatal(err)
 	}
