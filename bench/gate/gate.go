@@ -54,7 +54,7 @@ type setup struct {
 }
 
 func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
-	if err := gate.Check(); err != nil {
+	if _, err := gate.Check(); err != nil {
 		return nil, fmt.Errorf("this machine cannot gate: %w", err)
 	}
 	processes, repeats, pauses, atOnce := 25, 8, 20, 4

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 )
@@ -86,7 +87,7 @@ func runCycles(ctx context.Context, env bench.Env) (rows []bench.Row, err error)
 			return append(rows, bench.Row{"way": "results", "verified": float64(verified), "wrong": float64(wrong),
 				"different": float64(different), "lost": lost}), rerr
 		}
-		err = wait(ctx, 50*time.Millisecond)
+		err = enforce.Sleep(ctx, 50*time.Millisecond)
 	}
 	return rows, err
 }
@@ -114,7 +115,7 @@ func (r *rig) victim(ctx context.Context) (c *tenant.Tenant, held uint64, err er
 		// It has allocated all that it ever will after some rounds.
 		for verified := 0; verified < 3 && err == nil; {
 			if verified, _, _, err = results(ctx, c); err == nil {
-				err = wait(ctx, 50*time.Millisecond)
+				err = enforce.Sleep(ctx, 50*time.Millisecond)
 			}
 		}
 	case "", "matmul":
@@ -133,7 +134,7 @@ func (r *rig) victim(ctx context.Context) (c *tenant.Tenant, held uint64, err er
 func (r *rig) cycle(ctx context.Context, id, name string, random *rand.Rand) (bench.Row, error) {
 	row := bench.Row{}
 	pause := func(most time.Duration) error {
-		return wait(ctx, time.Duration(random.Int64N(int64(most))))
+		return enforce.Sleep(ctx, time.Duration(random.Int64N(int64(most))))
 	}
 	if err := pause(150 * time.Millisecond); err != nil {
 		return row, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/bench"
 	benchrig "github.com/laxity/laxity/bench/rig"
@@ -128,22 +129,11 @@ func (r *rig) await(ctx context.Context, c *tenant.Tenant, bytes uint64) (*tenan
 				return c, pid, held, nil
 			}
 		}
-		if wait(ctx, 20*time.Millisecond) != nil {
+		if enforce.Sleep(ctx, 20*time.Millisecond) != nil {
 			return nil, 0, 0, context.Cause(ctx)
 		}
 	}
 	return nil, 0, 0, fmt.Errorf("container %s does not hold %d MiB of GPU memory after a minute", c.Name, bytes>>20)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // results says what the workload found: how often it verified its result, how often it was

@@ -100,7 +100,7 @@ func (r *rig) size(ctx context.Context, library *libcuda.Library, gb float64, ro
 				return rows, err
 			}
 			rows = append(rows, row)
-			if err := wait(ctx, 100*time.Millisecond); err != nil {
+			if err := enforce.Sleep(ctx, 100*time.Millisecond); err != nil {
 				return rows, err
 			}
 		}

@@ -40,7 +40,7 @@ const markLabel = "laxity-test-mark"
 func newGateNode(t *testing.T, faster float64) *gateNode {
 	t.Helper()
 	g := &gateNode{node: newNode(t), mark: strconv.FormatInt(time.Now().UnixNano(), 36)}
-	if err := gate.Check(); err != nil {
+	if _, err := gate.Check(); err != nil {
 		t.Skip(err)
 	}
 	g.client = simtest.Docker(t)

@@ -34,7 +34,7 @@ func (s *Swapper) Resume(ctx context.Context, id string, room func(need map[stri
 	if rec.Stage == enforce.Suspending {
 		// Whoever died in the middle of it may have left a lock or a pause under way.
 		rec.Doubtful = true
-		if err := sleep(work, s.o.Settle); err != nil {
+		if err := enforce.Sleep(work, s.o.Settle); err != nil {
 			return result, err
 		}
 	}
@@ -175,21 +175,10 @@ func (s *Swapper) restoreAll(ctx context.Context, rec *Record, result *enforce.S
 	if !rec.Doubtful {
 		return nil
 	}
-	if err := sleep(ctx, s.o.Settle); err != nil {
+	if err := enforce.Sleep(ctx, s.o.Settle); err != nil {
 		return err
 	}
 	return s.unlockAll(ctx, *rec)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 func (s *Swapper) unlockAll(ctx context.Context, rec Record) error {
@@ -238,7 +227,7 @@ func (s *Swapper) reach(ctx context.Context, p Process, want State) (restored bo
 		if failures++; failures >= attempts || errors.As(err, &code) && code == OutOfMemory {
 			return restored, fmt.Errorf("process %d is %s: %w", p.PID, state, err)
 		}
-		if serr := sleep(ctx, wait); serr != nil {
+		if serr := enforce.Sleep(ctx, wait); serr != nil {
 			return restored, fmt.Errorf("process %d is %s: %w", p.PID, state, errors.Join(err, serr))
 		}
 		wait = min(2*wait, time.Second)

@@ -240,7 +240,7 @@ func (e *Enforcer) settled(ctx context.Context, id string, pid int, want bool) (
 		if time.Now().After(deadline) {
 			return false, fmt.Errorf("the kernel's freezer did not follow the engine within %v", e.o.FreezeTimeout)
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := enforce.Sleep(ctx, wait); err != nil {
 			return true, err
 		}
 	}
@@ -257,7 +257,7 @@ func (e *Enforcer) retry(ctx context.Context, try func() (done bool, err error))
 		case i >= e.o.Attempts:
 			return fmt.Errorf("after %d attempts: %w", i, err)
 		}
-		if serr := sleep(ctx, wait); serr != nil {
+		if serr := enforce.Sleep(ctx, wait); serr != nil {
 			return errors.Join(err, serr)
 		}
 		wait *= 2
@@ -287,16 +287,5 @@ func translate(err error) error {
 		return fmt.Errorf("%w (is it running, and may this user reach it?): %w", enforce.ErrUnavailable, err)
 	default:
 		return err
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }

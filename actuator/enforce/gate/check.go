@@ -9,21 +9,9 @@ import (
 )
 
 // Check says whether this machine can gate, by setting a gate up and taking it
-// down again. nil: it can; else the error wraps cudaprobe.ErrUnsupported and says
-// why, and what would help. A weakness that does not keep it from working is told
-// by CheckWeakness.
-func Check() error {
-	_, err := check()
-	return err
-}
-
-// CheckWeakness says, where Check is nil, what a gate here cannot do; nil: nothing.
-func CheckWeakness() error {
-	weakness, err := check()
-	return errors.Join(weakness, err)
-}
-
-func check() (weakness, err error) {
+// down again. err nil: it can; else it wraps cudaprobe.ErrUnsupported and says why,
+// and what would help. weakness is what a gate here cannot do; nil: nothing.
+func Check() (weakness, err error) {
 	if err := cudaprobe.Check(cudaprobe.Options{}); err != nil {
 		return nil, err
 	}

@@ -1,13 +1,11 @@
-// Package detect finds out which sensors work on this machine, and opens the best
-// one: uprobes, else fanotify, else none, which leaves polling the device.
+// Package detect finds out which sensors work on this machine, and lists those for
+// starts with the best one first: uprobes, else fanotify, else polling the device.
 //
 // It imports exporter/sensor and its adapters, exporter/task, and the standard
 // library.
 package detect
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -43,13 +41,8 @@ type Starts interface {
 	io.Closer
 }
 
-// ErrUnknown means that a sensor of this name does not exist.
-var ErrUnknown = errors.New("no such sensor")
-
-// Options say which sensor to open.
+// Options of sensors.
 type Options struct {
-	// Name is auto (or empty), uprobe, fanotify, or device (none).
-	Name string
 	// Proc is where the host's proc file system is mounted. Empty: /proc.
 	Proc string
 	Log  *slog.Logger // nil: nothing is logged
@@ -63,36 +56,10 @@ type Sensor struct {
 	Open func() (Starts, error)
 }
 
-// Sensors returns the sensors for starts, the best first. Of the options, Name
-// does not matter.
+// Sensors returns the sensors for starts, the best first.
 func Sensors(o Options) []Sensor {
 	return []Sensor{
 		{task.SourceUprobe, func() (Starts, error) { return uprobe.New(uprobe.Options{Proc: o.Proc, Log: o.Log}) }},
 		{task.SourceFanotify, func() (Starts, error) { return fanotify.New(fanotify.Options{Proc: o.Proc, Log: o.Log}) }},
 	}
-}
-
-// Open opens a sensor for starts. With auto it returns the best one that works;
-// skipped says why each better one does not. starts is nil with device, and with
-// auto where none works. A sensor that was asked for by name and does not work is
-// an error that wraps sensor.ErrUnsupported.
-func Open(o Options) (starts Starts, source task.Source, skipped []Finding, err error) {
-	auto := o.Name == "" || o.Name == "auto"
-	for _, candidate := range Sensors(o) {
-		if !auto && o.Name != string(candidate.Source) {
-			continue
-		}
-		opened, err := candidate.Open()
-		if err == nil {
-			return opened, candidate.Source, skipped, nil
-		}
-		if !auto {
-			return nil, "", nil, err
-		}
-		skipped = append(skipped, Finding{Source: candidate.Source, Err: err})
-	}
-	if !auto && o.Name != string(task.SourceDevice) {
-		return nil, "", nil, fmt.Errorf("%w: %q (auto, uprobe, fanotify or device)", ErrUnknown, o.Name)
-	}
-	return nil, task.SourceDevice, skipped, nil
 }

@@ -39,13 +39,12 @@ func gatherKernel(proc string, more ...ability) kernelFacts {
 		f.lockdown = lockdown(string(text))
 	}
 	f.sensors = detect.All(proc)
+	weakness, gateErr := gate.Check()
+	f.weakness = weakness
 	f.others = []ability{
 		{"many probes at once", "probes are set one by one: 0.1–0.3 s for a new driver library, nothing else", features.HaveBPFLinkUprobeMulti()},
-		{"launch gate", "a container is paused at first sight instead of held at its first launch: its host phase stands still too", gate.Check()},
+		{"launch gate", "a container is paused at first sight instead of held at its first launch: its host phase stands still too", gateErr},
 		{"memory guard", "laxity.gpu-memory is not kept on the GPU: it counts only when a node is chosen", memory.Check()},
-	}
-	if f.others[1].err == nil {
-		f.weakness = gate.CheckWeakness()
 	}
 	f.others = append(f.others, more...)
 	return f
