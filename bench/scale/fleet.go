@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,8 +19,10 @@ const (
 	gpusPerNode       = 4
 	containersPerNode = 8
 	gpuMemory         = 80 << 30
-	// kinds is how many different nodes there are; the others are copies.
-	kinds = 64
+	// kinds is how many different nodes there are; the others are copies that differ in
+	// the memory that is used, as GPUs do: an order by it has no ties.
+	kinds      = 64
+	memoryUsed = "gpu_memory_used_bytes"
 )
 
 // nodeName is the target label of node i.
@@ -27,8 +30,10 @@ func nodeName(i int) string { return fmt.Sprintf("n%05d", i) }
 
 // fleet is what the exporters of all nodes say, by kind.
 type fleet struct {
+	// families are all but memoryUsed, which is used.
 	families [kinds][]*dto.MetricFamily
-	// pages are the same as text, with placeholder for the node's name.
+	used     [kinds]*dto.MetricFamily
+	// pages are the families as text, with placeholder for the node's name.
 	pages [kinds][]byte
 }
 
@@ -44,29 +49,46 @@ func newFleet(seed uint64, now time.Time) (*fleet, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.families[k] = families
-		if f.pages[k], err = textOf(families); err != nil {
+		i := slices.IndexFunc(families, func(mf *dto.MetricFamily) bool { return mf.GetName() == memoryUsed })
+		if i < 0 {
+			return nil, fmt.Errorf("the exporter has no %s", memoryUsed)
+		}
+		f.used[k] = families[i]
+		f.families[k] = slices.Delete(families, i, i+1)
+		if f.pages[k], err = textOf(placeholder, f.families[k]); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
+// usedOn is memoryUsed of node i.
+func (f *fleet) usedOn(i int) *dto.MetricFamily {
+	kind := f.used[i%kinds]
+	own := &dto.MetricFamily{Name: kind.Name, Type: kind.Type}
+	for _, m := range kind.Metric {
+		v := m.Gauge.GetValue() * (1 - float64(i/kinds)/1000)
+		own.Metric = append(own.Metric, &dto.Metric{Label: m.Label, Gauge: &dto.Gauge{Value: &v}})
+	}
+	return own
+}
+
 // gatherer is one node's.
 func (f *fleet) gatherer(i int) prometheus.Gatherer {
-	families := f.families[i%kinds]
+	families := append(slices.Clone(f.families[i%kinds]), f.usedOn(i))
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil })
 }
 
 // page is one node's metrics with its name on them, as text.
-func (f *fleet) page(i int) []byte {
-	return bytes.ReplaceAll(f.pages[i%kinds], []byte(placeholder), []byte(nodeName(i)))
+func (f *fleet) page(i int) ([]byte, error) {
+	used, err := textOf(nodeName(i), []*dto.MetricFamily{f.usedOn(i)})
+	return append(bytes.ReplaceAll(f.pages[i%kinds], []byte(placeholder), []byte(nodeName(i))), used...), err
 }
 
 // textOf writes the families as a Prometheus without native histograms gets
 // them, with the label node in each series.
-func textOf(families []*dto.MetricFamily) ([]byte, error) {
-	name, value := "node", placeholder
+func textOf(node string, families []*dto.MetricFamily) ([]byte, error) {
+	name, value := "node", node
 	var out bytes.Buffer
 	for _, mf := range families {
 		labelled := &dto.MetricFamily{Name: mf.Name, Type: mf.Type}

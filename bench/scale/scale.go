@@ -18,7 +18,7 @@ import (
 )
 
 const about = `Simulated nodes, each with 4 GPUs and 8 containers, made up by the exporter's own collector: every
-series that a real one exposes. The repository's rules run in the engine of ` + "`laxity up`" + ` and in a real
+series that a real one exposes; no two GPUs of a kind have the same memory in use. The repository's rules run in the engine of ` + "`laxity up`" + ` and in a real
 Prometheus server, which scrapes pages of 100 nodes each. Decision: from the question (a deadline,
 a size) to node and GPU, by the placer that the actuator has: Prometheus orders the nodes, the facts of
 the first 9 are read and judged, and the reservation is written to disk (Write: what of it that takes);

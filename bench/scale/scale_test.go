@@ -32,7 +32,13 @@ func TestFleet(t *testing.T) {
 			t.Errorf("node %d differs for the same seed", k)
 		}
 	}
-	page := f.page(70)
+	page, err := f.page(70)
+	if err != nil || !bytes.Contains(page, []byte(memoryUsed+`{node="n00070",gpu="`)) {
+		t.Errorf("page: %v, %.300s", err, page)
+	}
+	if u := f.usedOn(70).Metric[0].Gauge.GetValue(); u <= 0 || u == f.usedOn(6).Metric[0].Gauge.GetValue() {
+		t.Errorf("a copy has %v bytes in use", u)
+	}
 	if bytes.Contains(page, []byte(placeholder)) || !bytes.Contains(page, []byte(`gpu_memory_total_bytes{node="n00070",gpu="`)) {
 		t.Errorf("page: %.300s", page)
 	}
@@ -45,7 +51,11 @@ func TestSeriesOfANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, page := range f.pages {
+	for k := range f.pages {
+		page, err := f.page(k)
+		if err != nil {
+			t.Fatal(err)
+		}
 		n := 0
 		for line := range bytes.Lines(page) {
 			if line[0] != '#' {

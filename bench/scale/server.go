@@ -101,7 +101,12 @@ func (s pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	for i := page * nodesPerPage; i < min((page+1)*nodesPerPage, s.f.nodes); i++ {
-		if _, err := w.Write(s.f.page(i)); err != nil {
+		page, err := s.f.page(i)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if _, err := w.Write(page); err != nil {
 			return
 		}
 	}
