@@ -29,7 +29,10 @@ test: build $(TOOLS)/gotestsum ## Run every test, under the race detector; needs
 	@test/get-prometheus.sh
 	@docker compose version >/dev/null 2>&1 || $(MAKE) --no-print-directory $(TOOLS)/docker-compose || echo "no Docker Compose: the test of the stack will skip"
 	@$(MAKE) --no-print-directory $(TOOLS)/nfpm || echo "no nfpm: the test of the package will skip"
-	$(TOOLS)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -race -timeout 20m ./...
+	@# Real containers share two cores with the compiler here, so that an event can come too
+	@# late once: up to five tests that failed get one more try at the end, and both are told.
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --rerun-fails=1 --rerun-fails-max-failures=5 \
+		--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --packages=./... -- -race -timeout 20m
 	cd actuator/placement/kubernetes/published && go test ./...  # a module of its own: Kubernetes' published types
 
 test-short: ## Run the tests that need neither Docker nor Prometheus
