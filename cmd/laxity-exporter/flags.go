@@ -30,6 +30,7 @@ Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do
 // config is what the flags say.
 type config struct {
 	exporter exporter.Options
+	nice     int
 	log      promslog.Config
 	web      *web.FlagConfig
 }
@@ -46,6 +47,9 @@ func parse(args []string, stdout, stderr io.Writer) (cfg *config, done bool, err
 	if done {
 		return nil, true, nil
 	}
+	if cfg.nice < -20 || cfg.nice > 19 {
+		return nil, false, fmt.Errorf("--nice=%d: want -20 to 19", cfg.nice)
+	}
 	return cfg, false, check(cfg.exporter)
 }
 
@@ -55,6 +59,8 @@ func application(cfg *config) *kingpin.Application {
 	app.HelpFlag.Short('h')
 	app.Version(version.Print("laxity-exporter"))
 	addFlags(app, &cfg.exporter)
+	app.Flag("nice", "Nice value (-20 to 19, the lowest goes first) that this process takes if it may, to answer beside busy tenants; 0 leaves it as it is. In a container or a unit with a CPU weight, that weight counts instead.").
+		Default("-10").IntVar(&cfg.nice)
 	promslogflag.AddFlags(app, &cfg.log)
 	cfg.web = kingpinflag.AddFlags(app, defaultAddress)
 	return app

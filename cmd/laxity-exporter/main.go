@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/internal/priority"
 )
 
 const (
@@ -58,6 +59,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	}
 	setRuntime()
 	log := promslog.New(&cfg.log)
+	raise(cfg.nice, log)
 	if err := serve(ctx, cfg, log); err != nil {
 		fmt.Fprintf(stderr, "laxity-exporter: %v\n", err)
 		return exitFailure
@@ -72,6 +74,19 @@ func setRuntime() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(maxProcs, runtime.GOMAXPROCS(0)))
 	}
+}
+
+// raise says once what came of it: an exporter works without, only later when all
+// cores compute.
+func raise(nice int, log *slog.Logger) {
+	if nice == 0 {
+		return
+	}
+	if err := priority.Raise(nice); err != nil {
+		log.Info("the priority of this process stays as it is", "nice", nice, "reason", err)
+		return
+	}
+	log.Info("this process goes before tenants", "nice", nice)
 }
 
 // serve runs the exporter and its web server until ctx ends or one of them fails.

@@ -32,6 +32,7 @@ func TestUsage(t *testing.T) {
 		{"not a duration", []string{"--poll.fast=quick"}, exitUsage, "quick"},
 		{"slow is faster than fast", []string{"--poll.fast=1s", "--poll.slow=10ms"}, exitUsage, "--poll.slow"},
 		{"no time at all", []string{"--device.timeout=0s"}, exitUsage, "longer than 0"},
+		{"nicer than possible", []string{"--nice=-21"}, exitUsage, "--nice=-21"},
 		{"no history", []string{"--history.tasks=0"}, exitUsage, "--history.tasks"},
 		{"no such device", []string{"--device=tpu"}, exitFailure, "sim:"},
 		{"no such web configuration", []string{"--device=sim:x", "--web.config.file=/nonexistent"}, exitFailure, "--web.config.file"},
@@ -82,7 +83,7 @@ func TestServesAndStops(t *testing.T) {
 	var out bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- realMain(ctx, []string{"--device=sim:" + gpu.Socket, "--state-dir=" + t.TempDir(),
+		code <- realMain(ctx, []string{"--device=sim:" + gpu.Socket, "--state-dir=" + t.TempDir(), "--nice=0",
 			"--docker.host=unix:///nonexistent/docker.sock", "--web.listen-address=" + address}, &out, &out)
 	}()
 	var text string
