@@ -176,7 +176,8 @@ func (r *rig) gated(t testing.TB, pid, times int) {
 
 // A loop of launches and synchronising calls is one turn.
 func TestLoopKeepsItsTurn(t *testing.T) {
-	r := start(t, func(o *gate.Options) { o.Linger = 200 * time.Millisecond })
+	const linger = time.Second // longer than a busy machine takes from one call to the next
+	r := start(t, func(o *gate.Options) { o.Linger = linger })
 	b := cudatest.Build(t)
 	p := r.join(t, b, "a")
 	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
@@ -185,7 +186,7 @@ func TestLoopKeepsItsTurn(t *testing.T) {
 	r.phase(t, "a", plan.Waiting)
 	r.admit(t, "a")
 	called()
-	for range 500 {
+	for begun := time.Now(); time.Since(begun) < 2*linger; {
 		p.Call("cuCtxSynchronize")
 		p.Call("cuLaunchKernel")
 	}
