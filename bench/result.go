@@ -28,6 +28,8 @@ type Experiment struct {
 	Name, Title string
 	// About says in a few lines what is measured, how, and against what.
 	About string
+	// Settings are what --set may say to it.
+	Settings []Setting
 	// NeedsGPU: without a real GPU its figures mean nothing.
 	NeedsGPU bool
 	// Run measures. It returns the rows that it has even when it fails.
@@ -63,7 +65,7 @@ type Env struct {
 	Device string
 	// SimulatedMemory is that of each simulated GPU, bytes; 0: an H200's.
 	SimulatedMemory uint64
-	// Args holds the experiment's own settings, name → value.
+	// Args holds what --set says, name → value.
 	Args map[string]string
 	// NewEngine makes the rules engine of `laxity up`; nil where there is none.
 	NewEngine func(targets []EngineTarget) (Engine, error)

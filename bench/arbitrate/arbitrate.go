@@ -33,6 +33,17 @@ the share of all.`
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "arbitrate", Title: "Arbitration: makespan, turnaround and deadlines (P3, Figs 7–9 and Table 1)", About: about,
+		Settings: []bench.Setting{
+			{Name: "sets", Means: "the sets of tasks, as small,deadlines; all"},
+			{Name: "ways", Means: "ways, or in the set deadlines policies, as default,laxity,edf; all"},
+			{Name: "counts", Means: "of a set's numbers of tasks the lowest, middle, highest, or all; all"},
+			{Name: "repeats", Means: "runs of each; 3"},
+			{Name: "limit", Means: "how long after the start another run may begin; 8m"},
+			{Name: "policy", Means: "of the way laxity; fifo"},
+			{Name: "share", Means: "of the gated ways: one, p3 or adaptive; the policy's own"},
+			{Name: "verbose", Means: "any value: the actuator's log on the standard error"},
+			{Name: "add", Means: "a stored result whose rows are kept besides"},
+		},
 		Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }

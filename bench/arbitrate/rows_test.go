@@ -76,7 +76,7 @@ func TestParse(t *testing.T) {
 	if len(s.sets) != 2 || s.sets[0].name != "small" || len(s.sets[0].counts) != 1 || s.repeats != 5 || s.wants(mps) || !s.wants(laxity) {
 		t.Errorf("settings = %+v", s)
 	}
-	for _, bad := range []map[string]string{{"sets": "huge"}, {"ways": "magic"}, {"speed": "9"}, {"repeats": "x"}, {"counts": "most"}} {
+	for _, bad := range []map[string]string{{"sets": "huge"}, {"ways": "magic"}, {"repeats": "x"}, {"counts": "most"}} {
 		if _, err := parse(bench.Env{Args: bad}); err == nil {
 			t.Errorf("%v was taken", bad)
 		}

@@ -51,6 +51,9 @@ var ways = []way{
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "chain", Title: "From a task's start to its pause: by the alert, and the fast way", About: about,
+		Settings: []bench.Setting{
+			{Name: "samples", Means: "how many pauses of each way; 40"},
+		},
 		Run: run, Figures: figures, Table: table,
 	}
 }
@@ -60,10 +63,8 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if env.Quick {
 		samples = 3
 	}
-	if text := env.Args["samples"]; text != "" {
-		if samples, err = strconv.Atoi(text); err != nil || samples < 1 {
-			return nil, fmt.Errorf("--set samples=%s: not a number of samples", text)
-		}
+	if samples, err = env.Number("samples", 1, samples); err != nil {
+		return nil, err
 	}
 	r, err := rig.Open(ctx, env, "chain", 1)
 	if err != nil {

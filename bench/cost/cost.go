@@ -42,6 +42,10 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "cost", Title: "What watching costs, by number of containers (P1 Figs 4–5, P2 Figs 9–10)", About: about,
+		Settings: []bench.Setting{
+			{Name: "counts", Means: "numbers of containers, as 1,10,20"},
+			{Name: "seconds", Means: "how long each number of them is watched; 30"},
+		},
 		Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }
@@ -112,13 +116,11 @@ func settings(env bench.Env) (counts []int, interval time.Duration, err error) {
 	if env.Quick {
 		counts, interval = []int{1, 5}, 3*time.Second
 	}
-	if text := env.Args["seconds"]; text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return nil, 0, fmt.Errorf("--set seconds=%s: not a number of seconds", text)
-		}
-		interval = time.Duration(n) * time.Second
+	seconds, err := env.Number("seconds", 1, int(interval/time.Second))
+	if err != nil {
+		return nil, 0, err
 	}
+	interval = time.Duration(seconds) * time.Second
 	if text := env.Args["counts"]; text != "" {
 		counts = nil
 		for field := range strings.SplitSeq(text, ",") {

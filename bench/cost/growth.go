@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 
@@ -23,6 +24,10 @@ const each = 10
 func Growth() bench.Experiment {
 	return bench.Experiment{
 		Name: "growth", Title: "What watching costs, by number of processes (simulated GPU)", About: aboutGrowth,
+		Settings: []bench.Setting{
+			{Name: "counts", Means: "numbers of containers, ten processes each, as 1,10,100"},
+			{Name: "seconds", Means: "how long each number of them is watched; 30"},
+		},
 		Run: grow, Figures: growthFigures, Table: table,
 	}
 }
@@ -32,7 +37,9 @@ func grow(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 		return nil, errors.New("growth needs room for 1,000 contexts: use --device=sim")
 	}
 	if env.Args["counts"] == "" && !env.Quick {
-		env.Args = map[string]string{"counts": "1,10,100", "seconds": env.Args["seconds"]}
+		args := map[string]string{"counts": "1,10,100"}
+		maps.Copy(args, env.Args)
+		env.Args = args
 	}
 	env.SimulatedMemory = 1 << 40 // a context takes half a GiB
 	return measure(ctx, env, each, func(ctx context.Context, runner *tenant.Runner, _ *bench.GPU, i int) error {

@@ -37,6 +37,10 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "events", Title: "Start and end of GPU tasks, seen from outside (P1, Table 2)", About: about,
+		Settings: []bench.Setting{
+			{Name: "tasks", Means: "how many tasks; 200"},
+			{Name: "sensor", Means: "which sensor of starts: auto, uprobe, fanotify or device; auto"},
+		},
 		Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }
@@ -66,8 +70,9 @@ func measure(ctx context.Context, env bench.Env, gpus int) ([]bench.Row, error) 
 	if env.Quick {
 		count, atOnce = 24, 4
 	}
-	if n, err := strconv.Atoi(env.Args["tasks"]); err == nil {
-		count = n
+	count, err := env.Number("tasks", 1, count)
+	if err != nil {
+		return nil, err
 	}
 	r, err := rig.Open(ctx, env, "events", gpus)
 	if err != nil {

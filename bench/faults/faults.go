@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/rig"
@@ -31,6 +30,10 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "faults", Title: "Faults: the actuator killed at random moments, alerts replayed", About: about,
+		Settings: []bench.Setting{
+			{Name: "kills", Means: "how often the actuator is killed; 200"},
+			{Name: "payloads", Means: "how many alerts are replayed; 1000"},
+		},
 		Run: run, Figures: figures, Table: table,
 	}
 }
@@ -41,10 +44,8 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		kills, payloads = 3, 50
 	}
 	for name, n := range map[string]*int{"kills": &kills, "payloads": &payloads} {
-		if text := env.Args[name]; text != "" {
-			if *n, err = strconv.Atoi(text); err != nil || *n < 1 {
-				return nil, fmt.Errorf("--set %s=%s: not a number of them", name, text)
-			}
+		if *n, err = env.Number(name, 1, *n); err != nil {
+			return nil, err
 		}
 	}
 	opened, err := rig.Open(ctx, env, "faults", 1)

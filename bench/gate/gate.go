@@ -40,6 +40,9 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "gate", Title: "The launch gate: slips, and the time it takes to hold and to let go", About: about,
+		Settings: []bench.Setting{
+			{Name: "processes", Means: "how many processes each way; 25"},
+		},
 		Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }
@@ -61,8 +64,9 @@ func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 	if env.Quick {
 		processes, pauses = 5, 5
 	}
-	if n, err := strconv.Atoi(env.Args["processes"]); err == nil {
-		processes = n
+	processes, err := env.Number("processes", 1, processes)
+	if err != nil {
+		return nil, err
 	}
 	r, err := rig.Open(ctx, env, "gate", 1)
 	if err != nil {

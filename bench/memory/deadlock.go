@@ -26,6 +26,14 @@ wants on a GPU. A round is stuck if a container has not ended after 10 s (defaul
 func Deadlock() bench.Experiment {
 	return bench.Experiment{
 		Name: "deadlock", Title: "Two containers that wait for each other's memory (P5), and three in a ring over two GPUs", About: deadlockAbout,
+		Settings: []bench.Setting{
+			{Name: "rounds", Means: "rounds with Laxity; 100"},
+			{Name: "controls", Means: "rounds without; 5"},
+			{Name: "shape", Means: "two, or ring over two GPUs; two"},
+			{Name: "after", Means: "seconds from holding to asking for more; 1"},
+			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
+			{Name: "swap", Means: "off: nobody is swapped out; on"},
+		},
 		Run: runDeadlock, Figures: deadlockFigures, Table: deadlockTable,
 	}
 }
@@ -52,11 +60,11 @@ func runDeadlock(ctx context.Context, env bench.Env) (rows []bench.Row, err erro
 	if env.Quick {
 		rounds, controls = 3, 1
 	}
-	if n, err := strconv.Atoi(env.Args["rounds"]); err == nil {
-		rounds = n
+	if rounds, err = env.Number("rounds", 1, rounds); err != nil {
+		return nil, err
 	}
-	if n, err := strconv.Atoi(env.Args["controls"]); err == nil {
-		controls = n
+	if controls, err = env.Number("controls", 0, controls); err != nil {
+		return nil, err
 	}
 	shape := "two"
 	gpus := 1

@@ -27,6 +27,11 @@ use is the mean, over the makespan, of what the tasks hold of the 40 GiB.`
 func Oversubscribe() bench.Experiment {
 	return bench.Experiment{
 		Name: "oversubscribe", Title: "Three times more memory than there is (P4)", About: oversubscribeAbout,
+		Settings: []bench.Setting{
+			{Name: "repeats", Means: "runs of each way; 2"},
+			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
+			{Name: "swap", Means: "off: nobody is swapped out; on"},
+		},
 		Run: runOversubscribe, Figures: oversubscribeFigures, Table: oversubscribeTable,
 	}
 }
@@ -45,8 +50,8 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 	if env.Quick {
 		repeats = 1
 	}
-	if n, err := strconv.Atoi(env.Args["repeats"]); err == nil {
-		repeats = n
+	if repeats, err = env.Number("repeats", 1, repeats); err != nil {
+		return nil, err
 	}
 	r, err := newRig(ctx, env, "oversubscribe", 1)
 	if err != nil {

@@ -49,6 +49,11 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "scale", Title: "From query to decision, by number of nodes (P2, Fig. 11)", About: about,
+		Settings: []bench.Setting{
+			{Name: "nodes", Means: "sizes of the fleet, each from 10 to 99999; 10,100,1000,10000"},
+			{Name: "decisions", Means: "how many decisions at each size; 300"},
+			{Name: "ways", Means: "embedded, server, asked, or several of them; all"},
+		},
 		Run: run, Figures: figures, Table: table,
 	}
 }
@@ -67,12 +72,9 @@ func sizings(env bench.Env) ([]sizing, error) {
 	if v := env.Args["nodes"]; v != "" {
 		list = v
 	}
-	if v := env.Args["decisions"]; v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("decisions=%q: write a number from 1", v)
-		}
-		decisions = n
+	decisions, err := env.Number("decisions", 1, decisions)
+	if err != nil {
+		return nil, err
 	}
 	var out []sizing
 	for text := range strings.SplitSeq(list, ",") {

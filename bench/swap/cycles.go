@@ -31,6 +31,10 @@ const (
 func Cycles() bench.Experiment {
 	return bench.Experiment{
 		Name: "swapcycles", Title: "Suspend and resume at random times with the card kept nearly full", About: aboutCycles,
+		Settings: []bench.Setting{
+			{Name: "cycles", Means: "how often; 150"},
+			{Name: "program", Means: "what is swapped: matmul, or torch on an NVIDIA GPU; matmul"},
+		},
 		Run: runCycles, Figures: cycleFigures, Table: cycleTable,
 	}
 }
@@ -40,7 +44,7 @@ func runCycles(ctx context.Context, env bench.Env) (rows []bench.Row, err error)
 	if env.Quick {
 		fallback = 10
 	}
-	cycles, err := setting(env, "cycles", fallback)
+	cycles, err := env.Number("cycles", 1, fallback)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/laxity/laxity/actuator"
@@ -158,17 +157,4 @@ func results(ctx context.Context, c *tenant.Tenant) (verified, wrong, different 
 		}
 	}
 	return verified, wrong, len(sums), nil
-}
-
-// setting is a number that --set gives.
-func setting(env bench.Env, name string, fallback int) (int, error) {
-	text, ok := env.Args[name]
-	if !ok {
-		return fallback, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("--set %s=%s: write a number from 1 on", name, text)
-	}
-	return n, nil
 }

@@ -30,6 +30,10 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "swap", Title: "Swapping a container off its GPU and back, against the driver's API alone", About: about,
+		Settings: []bench.Setting{
+			{Name: "sizes", Means: "GB that the containers hold, as 1.4+13; 1.4+13+40"},
+			{Name: "rounds", Means: "swaps of each size; 3"},
+		},
 		Run: run, Figures: figures, Table: table,
 	}
 }
@@ -42,7 +46,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if s, ok := env.Args["sizes"]; ok {
 		sizes = strings.Split(s, "+")
 	}
-	rounds, err := setting(env, "rounds", 3)
+	rounds, err := env.Number("rounds", 1, 3)
 	if err != nil {
 		return nil, err
 	}

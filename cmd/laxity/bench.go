@@ -61,6 +61,9 @@ func (c *cli) addBench() {
 			if !ok {
 				return fmt.Errorf("no experiment %q; laxity bench list has them: %s", name, strings.Join(experiments.Names(), ", "))
 			}
+			if err := e.CheckSettings(set); err != nil {
+				return err
+			}
 			return c.measure(ctx, e, env, out, asJSON)
 		})
 	cmd.Arg("name", "The experiment, or list.").Required().HintOptions(append(experiments.Names(), "list")...).StringVar(&name)
@@ -69,7 +72,7 @@ func (c *cli) addBench() {
 	cmd.Flag("seed", "For random choices.").Default("1").Uint64Var(&env.Seed)
 	cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)
 	cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out)
-	cmd.Flag("set", "An experiment's own setting, name=value; repeatable.").StringMapVar(&set)
+	cmd.Flag("set", "An experiment's own setting, name=value; repeatable. A wrong name lists them.").StringMapVar(&set)
 	c.quiet["bench"] = true
 
 	var results, folder string
@@ -92,6 +95,8 @@ type listed struct {
 	Name     string `json:"name"`
 	Title    string `json:"title"`
 	NeedsGPU bool   `json:"needs_gpu"`
+	// Settings are what --set may say.
+	Settings []bench.Setting `json:"settings,omitempty"`
 	// Stored is when it was last measured, with which machine and commit; absent
 	// where no result is stored.
 	Stored *storedResult `json:"stored,omitempty"`
@@ -107,7 +112,7 @@ func (c *cli) listExperiments(all []bench.Experiment, results string, asJSON boo
 	var list []listed
 	lines := [][]string{{"NAME", "GPU", "MEASURED", "WHAT"}}
 	for _, e := range all {
-		one, gpu, measured := listed{Name: e.Name, Title: e.Title, NeedsGPU: e.NeedsGPU}, "any", "-"
+		one, gpu, measured := listed{Name: e.Name, Title: e.Title, NeedsGPU: e.NeedsGPU, Settings: e.Settings}, "any", "-"
 		if e.NeedsGPU {
 			gpu = "NVIDIA"
 		}

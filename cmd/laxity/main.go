@@ -99,7 +99,11 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		return terminated
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "laxity: %v; see 'laxity --help'\n", err)
+		see := "laxity"
+		if len(args) > 0 && c.runs[args[0]] != nil {
+			see += " " + args[0]
+		}
+		fmt.Fprintf(stderr, "laxity: %s; see '%s --help'\n", wrongUsage(args, err), see)
 		return exitUsage
 	}
 

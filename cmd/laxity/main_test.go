@@ -43,6 +43,26 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestUsageNamesTheFlag(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"up", "--share=half"}, "laxity: --share=half: write one of one, p3, adaptive; see 'laxity up --help'\n"},
+		{[]string{"demo", "--device", "tpu"}, "laxity: --device tpu: write one of auto, nvml, sim; see 'laxity demo --help'\n"},
+		{[]string{"completion", "tcsh"}, "laxity: tcsh: write one of bash, zsh, fish; see 'laxity completion --help'\n"},
+		{[]string{"deadline", "web"}, "laxity: required argument 'deadline' not provided; see 'laxity deadline --help'\n"},
+	} {
+		if _, _, stderr := laxity(tt.args...); stderr != tt.want {
+			t.Errorf("laxity %v: %q; want %q", tt.args, stderr, tt.want)
+		}
+	}
+	code, _, stderr := laxity("bench", "events", "--set", "task=3")
+	if code != exitFailure || !strings.Contains(stderr, `"task"`) || !strings.Contains(stderr, "--set tasks=") {
+		t.Errorf("a setting that does not exist: code %d, %q", code, stderr)
+	}
+}
+
 func TestHelpTeaches(t *testing.T) {
 	code, stdout, _ := laxity("--help")
 	for _, want := range []string{"laxity.deadline=9s", "Exit codes", "up", "demo", "ps", "top"} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"text/template"
 
@@ -12,6 +13,25 @@ import (
 var usageTemplate = strings.Replace(kingpin.DefaultUsageTemplate,
 	"Commands:\n{{template \"FormatCommands\" .App}}\n",
 	"Commands:\n{{range .App.FlattenedCommands}}{{if not .Hidden}}  {{printf \"%-12s\" .FullCommand}} {{.Help|First}}\n{{end}}{{end}}\n'laxity COMMAND --help' has examples.\n", 1)
+
+var notOneOf = regexp.MustCompile(`^enum value must be one of (.*), got '(.*)'$`)
+
+// wrongUsage is what parsing said, with the flag in which a wrong value stands.
+func wrongUsage(args []string, err error) string {
+	m := notOneOf.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err.Error()
+	}
+	choices, wrong := strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' }), m[2]
+	for i, arg := range args {
+		if flag, value, ok := strings.Cut(arg, "="); ok && value == wrong {
+			wrong = flag + "=" + value
+		} else if arg == wrong && i > 0 && strings.HasPrefix(args[i-1], "--") {
+			wrong = args[i-1] + " " + arg
+		}
+	}
+	return wrong + ": write one of " + strings.Join(choices, ", ")
+}
 
 var usageFuncs = template.FuncMap{
 	"First": func(text string) string {

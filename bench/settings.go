@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Setting is one thing that `--set NAME=VALUE` says to an experiment.
+type Setting struct {
+	Name  string `json:"name"`
+	Means string `json:"means"` // with its values
+}
+
+// CheckSettings returns an error that lists the settings if one of args is none of
+// them.
+func (e Experiment) CheckSettings(args map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if slices.ContainsFunc(e.Settings, func(s Setting) bool { return s.Name == name }) {
+			continue
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s has no setting %q", e.Name, name)
+		if len(e.Settings) == 0 {
+			b.WriteString(", nor any other")
+		} else {
+			b.WriteString("; it has")
+		}
+		for _, s := range e.Settings {
+			fmt.Fprintf(&b, "\n  --set %s=: %s", s.Name, s.Means)
+		}
+		return fmt.Errorf("%s", &b)
+	}
+	return nil
+}
+
+// Number returns a setting that is a whole number from least on; fallback if it is
+// not set.
+func (env Env) Number(name string, least, fallback int) (int, error) {
+	text, ok := env.Args[name]
+	if !ok {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least {
+		return 0, fmt.Errorf("--set %s=%s: write a whole number from %d on", name, text, least)
+	}
+	return n, nil
+}
