@@ -63,7 +63,7 @@ func TestNodesAndPlace(t *testing.T) {
 		{[]string{"place", "--deadline=0"}, exitFailure, "longer than 0"},
 		{[]string{"place", "--node=gpu-7"}, exitFailure, `no node "gpu-7": known are gpu-1`},
 		{[]string{"place", "--count=0"}, exitFailure, "1 to 1000"},
-		{[]string{"nodes", "--ranking=best"}, exitUsage, "paper,predictive"},
+		{[]string{"nodes", "--ranking=best"}, exitUsage, "paper, predictive"},
 		{[]string{"placements", "--release=nothing"}, exitFailure, "no such placement"},
 	} {
 		code, stdout, stderr := laxity(append(step.args, at)...)
