@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/cmd/laxity/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -131,6 +133,41 @@ func TestPS(t *testing.T) {
 	var rows []map[string]any
 	if err := json.Unmarshal([]byte(stdout), &rows); code != exitOK || err != nil || rows[0]["state"] != "paused" {
 		t.Errorf("ps --json: code %d, %v, %s", code, err, stdout)
+	}
+}
+
+// What the actuator knows of GPU memory is shown where it answers, and missed only
+// where it was asked for by address.
+func TestPSWithMemory(t *testing.T) {
+	exporter := serve(t, task.Snapshot{GPUs: []task.GPU{{UUID: "GPU-a"}},
+		Containers: []task.Container{{ID: "1", Name: "web", Spec: task.Spec{Managed: true, GPUMemory: 4 << 30}, MemoryUsed: map[string]uint64{"GPU-a": 2 << 30}}},
+		Tasks:      []task.Task{{ContainerID: "1", State: task.Running, GPUs: []string{"GPU-a"}}}})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/state", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(actuator.State{Containers: []actuator.ContainerState{{ID: "1", MemoryWaits: "another holds it",
+			MemoryWaitGPU: "GPU-a", MemoryWaitSeconds: 3, Memory: []actuator.MemoryState{{GPU: "GPU-a", Share: 1 << 30, Lent: 1 << 30}}}}})
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	for _, command := range [][]string{{"ps"}, {"top", "--once"}} {
+		args := append(command, "--exporter.url="+exporter)
+		code, stdout, stderr := laxity(append(args, "--actuator.url="+server.URL)...)
+		if code != exitOK || !strings.Contains(stdout, "2.00GiB  4.00GiB  waits 3s") {
+			t.Errorf("%v: code %d\n%s%s", command, code, stdout, stderr)
+		}
+		code, stdout, _ = laxity(append(args, "--json", "--actuator.url="+server.URL)...)
+		var rows []view.Row
+		want := view.Standing{Share: 1 << 30, Lent: 1 << 30, Waits: "another holds it", WaitSeconds: 3}
+		if err := json.Unmarshal([]byte(stdout), &rows); code != exitOK || err != nil || rows[0].Standing != want || rows[0].Limit != 4<<30 {
+			t.Errorf("%v --json: code %d, %v, %s", command, code, err, stdout)
+		}
+		if code, _, stderr := laxity(append(args, "--actuator.url=http://127.0.0.1:1")...); code != exitFailure || !strings.Contains(stderr, "actuator") {
+			t.Errorf("%v with an actuator that does not answer: code %d, %q", command, code, stderr)
+		}
+		t.Setenv("LAXITY_ACTUATOR_URL", "http://127.0.0.1:1")
+		if code, stdout, stderr := laxity(args...); code != exitOK || !strings.Contains(stdout, "2.00GiB  4.00GiB") {
+			t.Errorf("%v without an actuator: code %d\n%s%s", command, code, stdout, stderr)
+		}
 	}
 }
 

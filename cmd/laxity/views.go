@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,8 +29,13 @@ const psHelp = `List containers with deadline, state, float, GPU and memory, the
   laxity ps --exporter.url=http://gpu-2:9870       another machine
 
 FLOAT (laxity, slack) is the time to spare before the deadline: of the most urgent unfinished
-task, or of the last one when idle. LAST is how the last task fared: hit, miss, none (no
-deadline) or lost.`
+task, or of the last one when idle. MEMORY is the GPU memory it holds, LIMIT what it may hold
+(laxity.gpu-memory). NOTE: waits 3s (an allocation of GPU memory waits; waits alone: it may not
+begin to hold any), out 4GiB (swapped to the host's memory), lent 1GiB (more than its share).
+LAST is how the last task fared: hit, miss, none (no deadline) or lost.
+
+LIMIT and NOTE are there when there is something in them; NOTE is the actuator's word, and left
+out where none answers. A narrow terminal leaves out SM, then LAST; --json has everything.`
 
 const topHelp = `Show ps and the GPUs, live. Ctrl-C ends it.
 
@@ -63,6 +67,7 @@ func (c *cli) addViews() {
 		once     bool
 		deadline string
 		target   string
+		acts     memorySource
 	)
 	flags := func(cmd *kingpin.CmdClause) {
 		cmd.Flag("exporter.url", "Address of the exporter (or of laxity up).").Default(defaultExporter).Envar("LAXITY_EXPORTER_URL").StringVar(&exporter)
@@ -71,7 +76,10 @@ func (c *cli) addViews() {
 		flags(cmd)
 		cmd.Flag("all", "Also containers without laxity labels and GPU tasks.").Short('a').BoolVar(&all)
 		cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
+		cmd.Flag("actuator.url", "Address of the actuator (or of laxity up), which knows who waits for GPU memory; it need not run.").
+			Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").IsSetByUser(&acts.must).StringVar(&acts.url)
 	}
+	acts.cli = c
 	tables(c.command("ps", psHelp, func(ctx context.Context, _ *slog.Logger) error {
 		source, err := c.source(exporter)
 		if err != nil {
@@ -81,7 +89,12 @@ func (c *cli) addViews() {
 		if err != nil {
 			return err
 		}
+		memory, err := acts.ask(ctx)
+		if err != nil {
+			return err
+		}
 		rows := view.Rows(s, time.Now(), all)
+		view.AddMemory(rows, memory)
 		if asJSON {
 			return writeJSON(c.out, rows)
 		}
@@ -92,7 +105,7 @@ func (c *cli) addViews() {
 		if err != nil {
 			return err
 		}
-		return top(ctx, source, c.out, all, asJSON, once)
+		return top{source, &acts, c.out, all, asJSON}.show(ctx, once)
 	})
 	tables(live)
 	live.Flag("once", "Show the present and end.").BoolVar(&once)
@@ -127,72 +140,6 @@ func width(out io.Writer) int {
 		}
 	}
 	return 0
-}
-
-// top follows the snapshots until ctx ends.
-func top(ctx context.Context, source *state.HTTP, out io.Writer, all, asJSON, once bool) error {
-	// A wrong address is an error now, not silence.
-	first, err := source.Snapshot(ctx)
-	if err != nil || once {
-		return errors.Join(err, draw(out, first, all, asJSON, false))
-	}
-	snapshots, err := source.Watch(ctx)
-	if err != nil {
-		return err
-	}
-	columns := width(out)
-	live := columns > 0 && !asJSON
-	if live {
-		fmt.Fprint(out, "\x1b[?1049h\x1b[?25l") // the other screen, no cursor
-		defer fmt.Fprint(out, "\x1b[?25h\x1b[?1049l")
-	}
-	tick := time.NewTicker(500 * time.Millisecond) // float falls between changes too
-	defer tick.Stop()
-	var s *task.Snapshot
-	for {
-		select {
-		case next, ok := <-snapshots:
-			if !ok {
-				return nil
-			}
-			s = next
-		case <-tick.C:
-			if !live || s == nil {
-				continue
-			}
-		}
-		if err := draw(out, s, all, asJSON, live); err != nil {
-			return err
-		}
-	}
-}
-
-func draw(out io.Writer, s *task.Snapshot, all, asJSON, live bool) error {
-	if s == nil {
-		return nil
-	}
-	now := time.Now()
-	rows := view.Rows(s, now, all)
-	if asJSON {
-		return json.NewEncoder(out).Encode(rows)
-	}
-	var b strings.Builder
-	columns := 0
-	if live {
-		columns = width(out)
-	}
-	if err := view.Summary(&b, s, now); err != nil {
-		return err
-	}
-	if err := view.Table(&b, rows, columns, colours(out)); err != nil {
-		return err
-	}
-	text := b.String()
-	if live { // home; clear the rest of each line, then the rest of the screen
-		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\r\n") + "\x1b[J"
-	}
-	_, err := io.WriteString(out, text)
-	return err
 }
 
 func (c *cli) setDeadline(ctx context.Context, base, container, deadline string) error {

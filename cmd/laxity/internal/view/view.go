@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -37,6 +36,9 @@ type Row struct {
 	// multiprocessors, 0–1; nil when not known.
 	Memory uint64   `json:"memory_used_bytes"`
 	SM     *float64 `json:"sm_utilization_ratio,omitempty"`
+	// Limit is what it may hold of GPU (laxity.gpu-memory), bytes; 0 without a limit.
+	Limit uint64 `json:"memory_limit_bytes,omitempty"`
+	Standing
 }
 
 // Idle is the state of a container without unfinished tasks.
@@ -53,7 +55,7 @@ func Rows(s *task.Snapshot, now time.Time, all bool) []Row {
 			found = []Row{{State: Idle, GPUIndex: -1}}
 		}
 		for _, r := range found {
-			r.Container, r.ContainerID, r.Deadline = c.Name, c.ID, c.Spec.Deadline
+			r.Container, r.ContainerID, r.Deadline, r.Limit = c.Name, c.ID, c.Spec.Deadline, c.Spec.GPUMemory
 			rows = append(rows, r)
 		}
 	}
@@ -140,159 +142,6 @@ func boolCompare(a, b bool) int {
 		return -1
 	default:
 		return 1
-	}
-}
-
-// Table writes the rows in columns, at most width characters a line. What is late
-// or stands still is painted.
-func Table(w io.Writer, rows []Row, width int, paint Palette) error {
-	lines := [][]string{{"CONTAINER", "DEADLINE", "STATE", "FLOAT", "GPU", "MEMORY", "SM", "LAST"}}
-	for _, r := range rows {
-		state := r.State
-		if r.Tasks > 1 {
-			state = fmt.Sprintf("%s (%d)", r.State, r.Tasks)
-		}
-		lines = append(lines, []string{
-			r.Container, deadline(r.Deadline), state, floatOf(r), gpuName(r), Bytes(r.Memory), percent(r), string(r.Last),
-		})
-	}
-	return Painted(w, lines, width, 0, paint, func(line, column int) Style {
-		r := rows[line]
-		switch {
-		case column == 2:
-			return StateStyle(r.State)
-		case column == 3 && r.Float != nil && *r.Float < 0, column == 7 && (r.Last == task.Miss || r.Last == task.LostOutcome):
-			return Red
-		default:
-			return Plain
-		}
-	})
-}
-
-// Columns writes lines in aligned columns, two spaces apart. When a line is
-// longer than width (0: no limit), the shrink-th column is cut, with an
-// ellipsis, down to at least eight characters.
-func Columns(w io.Writer, lines [][]string, width, shrink int) error {
-	return Painted(w, lines, width, shrink, false, nil)
-}
-
-// Painted is Columns with a style for each cell; the heading line is bold, and
-// lines are counted from the one after it.
-func Painted(w io.Writer, lines [][]string, width, shrink int, paint Palette, style func(line, column int) Style) error {
-	var sizes []int
-	for _, line := range lines {
-		for i, cell := range line {
-			if i == len(sizes) {
-				sizes = append(sizes, 0)
-			}
-			sizes[i] = max(sizes[i], utf8.RuneCountInString(cell))
-		}
-	}
-	total := 2 * (len(sizes) - 1)
-	for _, n := range sizes {
-		total += n
-	}
-	if width > 0 && total > width && shrink < len(sizes) {
-		sizes[shrink] = max(8, sizes[shrink]-(total-width))
-	}
-	for n, line := range lines {
-		var b strings.Builder
-		gap := "" // spaces are written only before something
-		for i, cell := range line {
-			if utf8.RuneCountInString(cell) > sizes[i] {
-				cell = string([]rune(cell)[:sizes[i]-1]) + "…"
-			}
-			if cell != "" {
-				b.WriteString(gap + paint.Paint(cellStyle(style, n, i), cell))
-				gap = ""
-			}
-			gap += strings.Repeat(" ", sizes[i]-utf8.RuneCountInString(cell)+2)
-		}
-		if _, err := fmt.Fprintln(w, b.String()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func cellStyle(style func(line, column int) Style, line, column int) Style {
-	switch {
-	case line == 0:
-		return Bold
-	case style == nil:
-		return Plain
-	default:
-		return style(line-1, column)
-	}
-}
-
-func deadline(d task.Seconds) string {
-	if d <= 0 {
-		return "-"
-	}
-	return d.Duration().String()
-}
-
-func floatOf(r Row) string {
-	if r.Float == nil {
-		return "-"
-	}
-	return Float(*r.Float)
-}
-
-// Float writes a float as people read it: +1.25s, -3.0s, or "-" without a
-// deadline.
-func Float(f task.Seconds) string {
-	switch s := float64(f); {
-	case math.IsInf(s, 0) || math.IsNaN(s):
-		return "-"
-	case math.Abs(s) < 10:
-		return fmt.Sprintf("%+.2fs", s)
-	case math.Abs(s) < 120:
-		return fmt.Sprintf("%+.1fs", s)
-	default:
-		sign := "+"
-		if s < 0 {
-			sign = "-"
-		}
-		return sign + task.Seconds(math.Abs(s)).Duration().Round(time.Second).String()
-	}
-}
-
-func gpuName(r Row) string {
-	switch {
-	case r.GPU == "":
-		return "-"
-	case r.GPUIndex >= 0:
-		return fmt.Sprint(r.GPUIndex)
-	default:
-		return r.GPU
-	}
-}
-
-func percent(r Row) string {
-	if r.SM == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f%%", 100**r.SM)
-}
-
-// Bytes writes an amount of memory with three digits: 566MiB, 1.50GiB.
-func Bytes(n uint64) string {
-	if n == 0 {
-		return "-"
-	}
-	f, units := float64(n), []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	for f >= 1000 && len(units) > 1 {
-		f, units = f/1024, units[1:]
-	}
-	switch {
-	case f < 10 && units[0] != "B":
-		return fmt.Sprintf("%.2f%s", f, units[0])
-	case f < 100 && units[0] != "B":
-		return fmt.Sprintf("%.1f%s", f, units[0])
-	default:
-		return fmt.Sprintf("%.0f%s", f, units[0])
 	}
 }
 

@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/cmd/laxity/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -60,6 +62,60 @@ idle-with-label            9s        idle        -       -    -        -
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 			t.Errorf("line of %d characters: %s", n, line)
 		}
+	}
+}
+
+// memory is how containers of the snapshot stand when all their memory is limited,
+// lent, waited for and swapped.
+func memory() (*task.Snapshot, []actuator.ContainerState) {
+	s := snapshot()
+	for i := range s.Containers {
+		if c := &s.Containers[i]; c.Name != "done" {
+			c.Spec.GPUMemory = 4 << 30
+		}
+	}
+	return s, []actuator.ContainerState{
+		{ID: "1", MemoryWaits: "web comes back first"},
+		{ID: "3", MemoryWaits: "1 GiB is missing", MemoryWaitGPU: "GPU-b", MemoryWaitSeconds: 61.2,
+			Memory: []actuator.MemoryState{{GPU: "GPU-a", Share: 512 << 20, Lent: 512 << 20}, {GPU: "GPU-b", Share: 1 << 30}}},
+		{ID: "4", Memory: []actuator.MemoryState{{GPU: "GPU-a", Share: 2 << 30, Swapped: 1500 << 20}}},
+		{ID: "of another node"},
+	}
+}
+
+func TestMemory(t *testing.T) {
+	s, states := memory()
+	rows := view.Rows(s, now, false)
+	view.AddMemory(rows, states)
+	for width, want := range map[int]string{
+		0: `CONTAINER                                         DEADLINE  STATE       FLOAT   GPU  MEMORY   LIMIT    NOTE         SM   LAST
+web                                               9s        paused (2)  -1.00s  0    566MiB   4.00GiB  out 1.46GiB  -    miss
+trainer-with-a-very-long-name-that-would-not-fit  -         running     -       0    1.00GiB  4.00GiB  lent 512MiB  50%
+trainer-with-a-very-long-name-that-would-not-fit  -         running     -       1    566MiB   4.00GiB  waits 1m1s   -
+done                                              9s        idle        +2.00s  1    -                              -    hit
+idle-with-label                                   9s        idle        -       -    -        4.00GiB  waits        -
+`,
+		// 80 characters have no room for SM and LAST besides.
+		80: `CONTAINER       DEADLINE  STATE       FLOAT   GPU  MEMORY   LIMIT    NOTE
+web             9s        paused (2)  -1.00s  0    566MiB   4.00GiB  out 1.46GiB
+trainer-with-…  -         running     -       0    1.00GiB  4.00GiB  lent 512MiB
+trainer-with-…  -         running     -       1    566MiB   4.00GiB  waits 1m1s
+done            9s        idle        +2.00s  1    -
+idle-with-lab…  9s        idle        -       -    -        4.00GiB  waits
+`,
+	} {
+		var b strings.Builder
+		if err := view.Table(&b, rows, width, false); err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != want {
+			t.Errorf("width %d, got:\n%swant:\n%s", width, b.String(), want)
+		}
+	}
+	text, err := json.Marshal(rows[2])
+	if want := `"memory_used_bytes":593494016,"memory_limit_bytes":4294967296,"memory_share_bytes":1073741824,` +
+		`"memory_waits":"1 GiB is missing","memory_wait_seconds":61.2}`; err != nil || !strings.HasSuffix(string(text), want) {
+		t.Errorf("%s, %v; want it to end with %s", text, err, want)
 	}
 }
 

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// memorySource asks an actuator how containers stand with GPU memory.
+type memorySource struct {
+	*cli
+	url string
+	// must: somebody gave the address, so that no answer is an error.
+	must bool
+}
+
+// ask returns nothing where nobody answers in time.
+func (m *memorySource) ask(ctx context.Context) ([]actuator.ContainerState, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var s actuator.State
+	err := m.getJSON(ctx, strings.TrimRight(m.url, "/")+"/api/v1/state", &s)
+	if err != nil && m.must {
+		return nil, err
+	}
+	return s.Containers, nil
+}
+
+// follow asks once a second until ctx ends. What it does not get it leaves out.
+func (m *memorySource) follow(ctx context.Context) <-chan []actuator.ContainerState {
+	out := make(chan []actuator.ContainerState)
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			answer, _ := m.ask(ctx) // it answered once, or nobody asked for it by address
+			select {
+			case out <- answer:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// top shows rows again and again.
+type top struct {
+	source      *state.HTTP
+	acts        *memorySource
+	out         io.Writer
+	all, asJSON bool
+}
+
+// show follows the snapshots until ctx ends, or shows the first.
+func (t top) show(ctx context.Context, once bool) error {
+	// A wrong address is an error now, not silence.
+	s, err := t.source.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	memory, err := t.acts.ask(ctx)
+	if err != nil || once {
+		return errors.Join(err, t.draw(s, memory, false))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	snapshots, err := t.source.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	standing := t.acts.follow(ctx)
+	live := width(t.out) > 0 && !t.asJSON
+	if live {
+		fmt.Fprint(t.out, "\x1b[?1049h\x1b[?25l") // the other screen, no cursor
+		defer fmt.Fprint(t.out, "\x1b[?25h\x1b[?1049l")
+	}
+	tick := time.NewTicker(500 * time.Millisecond) // float falls between changes too
+	defer tick.Stop()
+	s = nil
+	for {
+		select {
+		case next, ok := <-snapshots:
+			if !ok {
+				return nil
+			}
+			s = next
+		case memory = <-standing:
+			continue
+		case <-tick.C:
+			if !live {
+				continue
+			}
+		}
+		if err := t.draw(s, memory, live); err != nil {
+			return err
+		}
+	}
+}
+
+func (t top) draw(s *task.Snapshot, memory []actuator.ContainerState, live bool) error {
+	if s == nil {
+		return nil
+	}
+	now := time.Now()
+	rows := view.Rows(s, now, t.all)
+	view.AddMemory(rows, memory)
+	if t.asJSON {
+		return json.NewEncoder(t.out).Encode(rows)
+	}
+	var b strings.Builder
+	if err := view.Summary(&b, s, now); err != nil {
+		return err
+	}
+	if err := view.Table(&b, rows, width(t.out), colours(t.out)); err != nil {
+		return err
+	}
+	text := b.String()
+	if live { // home; clear the rest of each line, then the rest of the screen
+		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\r\n") + "\x1b[J"
+	}
+	_, err := io.WriteString(t.out, text)
+	return err
+}
