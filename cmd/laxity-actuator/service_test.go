@@ -50,7 +50,7 @@ func startProxy(t *testing.T, binary, client, engine string) *proxyProcess {
 		return log.String()
 	})
 	t.Cleanup(func() { p.stop() })
-	for deadline := time.Now().Add(10 * time.Second); command([]string{"health", "unix://" + p.socket}) != 0; {
+	for deadline := time.Now().Add(awaitLimit); command([]string{"health", "unix://" + p.socket}) != 0; {
 		if time.Now().After(deadline) {
 			t.Fatalf("docker-proxy does not answer: %s", log.String())
 		}

@@ -87,7 +87,7 @@ func TestServesAndStops(t *testing.T) {
 			"--docker.host=unix:///nonexistent/docker.sock", "--web.listen-address=" + address}, &out, &out)
 	}()
 	var text string
-	for end := time.Now().Add(patience); !strings.Contains(text, "laxity_exporter_device_up 1"); {
+	for end := time.Now().Add(patience); !strings.Contains(text, "laxity_exporter_device_up 1"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no metrics within %v: %s", patience, text)
 		}
