@@ -30,6 +30,7 @@ container's exit code, and Ctrl-C reaches the container. Also as docker laxity r
   laxity run --deadline 9s --estimate 3s -d --name web inference:2
   laxity run --node gpu-2 --deadline 500ms trainer:1     on this node, or not at all
   laxity run --node local --gpus all trainer:1           docker run here, with labels; no actuator
+  laxity run --node gpu-2 --gpu-request none --gpus '"device=0,1"' trainer:1     several GPUs, by hand
 
 Flags besides docker's:
   --deadline 9s            Each GPU task is due this long after its start (laxity.deadline).
@@ -37,7 +38,8 @@ Flags besides docker's:
   --estimate 3s            How long a task takes, for the predictive ranking. Default: what the
                            last tasks of the image took.
   --node auto|local|NAME   Where. auto: the actuator chooses (laxity nodes says how).
-  --gpu-request auto|none  auto adds --gpus with the chosen GPU alone; none leaves it to you.
+  --gpu-request auto|none  auto: it gets the chosen GPU alone, by UUID; --gpus, --privileged and
+                           what else would give it others are refused. none leaves it to you.
   --actuator.url URL       The actuator that places. Default: $LAXITY_ACTUATOR_URL, or
                            ` + defaultActuator + `. Credentials: $LAXITY_HTTP_CONFIG names an http_config
                            of Prometheus, such as authorization: {credentials_file: token}.

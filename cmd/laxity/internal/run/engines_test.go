@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"io"
 	"math/big"
@@ -14,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +62,28 @@ func TestWaysToAnEngine(t *testing.T) {
 			a := &actuator{next: []api.Placement{{ID: "p1", Node: "gpu-1", GPU: gpu, Simulated: true, Docker: way}}}
 			if r := do(t, a, "--rm", "--network=none", img, "exit", "5"); r.code != 5 || r.err != nil || len(a.bound["p1"]) != 64 || len(a.released) != 1 {
 				t.Errorf("%d, %v, bound %v, released %v: %s", r.code, r.err, a.bound, a.released, r)
+			}
+			// A real GPU is asked for by its UUID alone; an engine without a runtime for
+			// GPUs takes that as long as the container is not started.
+			container := prefix() + "-gpu-by-" + strings.ToLower(name)
+			cleanup(t, container)
+			a.next[0].Simulated = false
+			_, wait := start(t, a, nil, "create", "--name", container, "--network=none", img, "exit", "0")
+			if r := wait(); r.code != 0 || r.err != nil {
+				t.Fatalf("%d, %v: %s", r.code, r.err, r)
+			}
+			var requests []struct {
+				Count     int
+				DeviceIDs []string
+			}
+			if err := json.Unmarshal([]byte(inspect(t, container, "{{json .HostConfig.DeviceRequests}}")), &requests); err != nil {
+				t.Fatal(err)
+			}
+			if len(requests) != 1 || requests[0].Count != 0 || !slices.Equal(requests[0].DeviceIDs, []string{gpu}) {
+				t.Errorf("GPUs asked for: %+v, want %s alone", requests, gpu)
+			}
+			if env := inspect(t, container, "{{.Config.Env}}"); !strings.Contains(env, "NVIDIA_VISIBLE_DEVICES="+gpu) {
+				t.Errorf("environment %s", env)
 			}
 		})
 	}

@@ -167,12 +167,14 @@ func (r *Runner) commandLine(s Spec, p *api.Placement, cidFile string) []string 
 	}
 	switch {
 	case p == nil || s.NoGPURequest:
-	case p.Simulated:
-		// No runtime hands out a simulated GPU; its driver reads what NVIDIA's
-		// runtime would.
-		line = append(line, "--env", "NVIDIA_VISIBLE_DEVICES="+p.GPU)
 	default:
-		line = append(line, "--gpus", "device="+p.GPU)
+		// NVIDIA's runtime reads the variable where it is the engine's default, and
+		// images for CUDA say "all". A simulated GPU's driver reads it too, and no
+		// runtime hands that GPU out.
+		line = append(line, "--env", visibleGPUs+"="+p.GPU)
+		if !p.Simulated {
+			line = append(line, "--gpus", "device="+p.GPU)
+		}
 	}
 	line = append(line, s.Flags...)
 	if strings.HasPrefix(s.Image, "-") {

@@ -35,12 +35,19 @@ type Spec struct {
 	Flags []string
 	Image string
 	Args  []string
-	// CIDFile is the user's own; Detach and GPUs: -d and --gpus are there.
-	CIDFile      string
-	Detach, GPUs bool
+	// CIDFile is the user's own; Detach: -d is there.
+	CIDFile string
+	Detach  bool
+	// ByHand is the flag that gives the container GPUs whatever the placement says;
+	// empty without one.
+	ByHand string
 	// Help was asked for: nothing else is set.
 	Help bool
 }
+
+// visibleGPUs is the variable in which NVIDIA's runtime reads which GPUs a container
+// gets.
+const visibleGPUs = "NVIDIA_VISIBLE_DEVICES"
 
 // switches are the flags of docker run and create that take no value; all others
 // do. A test compares them with the docker that is installed.
@@ -79,8 +86,9 @@ func Parse(command string, args []string) (Spec, error) {
 			return Spec{}, fmt.Errorf("--estimate: %s", strings.Replace(err.Error(), "is not a deadline", "is no run time", 1))
 		}
 	}
-	if s.GPUs && s.Node != Local && !s.NoGPURequest {
-		return Spec{}, errors.New("--gpus: the placement chooses the GPU, so leave --gpus out (or write --node=local for docker as it is, or --gpu-request=none)")
+	if s.ByHand != "" && s.Node != Local && !s.NoGPURequest {
+		return Spec{}, fmt.Errorf("%s gives the container GPUs, and here the placement chooses the one that it gets: leave %[1]s out "+
+			"(or write --node=local for docker as it is, or --gpu-request=none to hand GPUs out yourself)", s.ByHand)
 	}
 	return s, nil
 }
@@ -131,6 +139,9 @@ func (p *parser) long(token string) error {
 		on := !given || value == "true" || value == "1"
 		p.spec.Detach = p.spec.Detach || name == "detach" && on
 		p.spec.Help = p.spec.Help || name == "help" && on
+		if name == "privileged" && on {
+			p.spec.ByHand = "--privileged"
+		}
 		p.spec.Flags = append(p.spec.Flags, token)
 		return nil
 	}
@@ -160,8 +171,12 @@ func (p *parser) short(token string) error {
 		if i > 0 {
 			p.spec.Flags = append(p.spec.Flags, token[:1+i])
 		}
-		if letter == 'l' {
+		switch letter {
+		case 'l':
 			return p.set("label", value)
+		case 'e', 'v':
+			name := map[rune]string{'e': "env", 'v': "volume"}[letter]
+			p.spec.byHand(name, value)
 		}
 		p.spec.Flags = append(p.spec.Flags, "-"+string(letter), value)
 		return nil
@@ -200,10 +215,26 @@ func (p *parser) set(name, value string) error {
 		}
 		s.Flags = append(s.Flags, "--label", value)
 	default:
-		s.GPUs = s.GPUs || name == "gpus"
+		s.byHand(name, value)
 		s.Flags = append(s.Flags, "--"+name, value)
 	}
 	return nil
+}
+
+// byHand notes the ways besides --privileged in which docker, its NVIDIA runtime
+// and CDI give GPUs to a container. A value that stands in an --env-file does not
+// count: the one that is added here goes before it.
+func (s *Spec) byHand(name, value string) {
+	key, _, _ := strings.Cut(value, "=")
+	switch {
+	case name == "gpus":
+		s.ByHand = "--gpus"
+	case name == "env" && key == visibleGPUs:
+		s.ByHand = "--env " + visibleGPUs
+	case name == "device" && (strings.HasPrefix(value, "/dev/nvidia") || strings.HasPrefix(value, "nvidia.com/")),
+		(name == "volume" || name == "mount") && strings.Contains(value, "/nvidia-container-devices/"):
+		s.ByHand = "--" + name + " " + value
+	}
 }
 
 func (s *Spec) label(key, value string) error {

@@ -27,15 +27,16 @@ func TestParse(t *testing.T) {
 		"docker's flags": {"-it --rm -e A=b -p 80:80 --name web -v /a:/b:ro img sh -c x", func(s run.Spec) bool {
 			return s.Image == "img" && strings.Join(s.Flags, " ") == "-it --rm -e A=b -p 80:80 --name web -v /a:/b:ro" && len(s.Args) == 3
 		}},
-		"flags in one word":       {"-itdp 80:80 -eA=b -w=/x img", func(s run.Spec) bool { return s.Detach && strings.Join(s.Flags, " ") == "-itd -p 80:80 -e A=b -w /x" }},
-		"switches with a value":   {"--detach=false --init=true img", func(s run.Spec) bool { return !s.Detach && strings.Join(s.Flags, " ") == "--detach=false --init=true" }},
-		"an image behind dashes":  {"--rm -- img -x", func(s run.Spec) bool { return s.Image == "img" && strings.Join(s.Args, " ") == "-x" }},
-		"a value with a dash":     {"--env -x img", func(s run.Spec) bool { return s.Image == "img" && strings.Join(s.Flags, " ") == "--env -x" }},
-		"a node":                  {"--node gpu-2 --estimate 3s --actuator.url http://a:1 img", func(s run.Spec) bool { return s.Node == "gpu-2" && s.Estimate == "3s" && s.Actuator == "http://a:1" }},
-		"GPUs where docker is":    {"--node=local --gpus all img", func(s run.Spec) bool { return s.Node == run.Local && strings.Join(s.Flags, " ") == "--gpus all" }},
-		"GPUs by hand":            {"--gpu-request none --gpus all img", func(s run.Spec) bool { return s.NoGPURequest && s.GPUs }},
-		"a cid file of one's own": {"--cidfile /x img", func(s run.Spec) bool { return s.CIDFile == "/x" && len(s.Flags) == 0 }},
-		"help":                    {"--deadline 9s --help", func(s run.Spec) bool { return s.Help }},
+		"flags in one word":           {"-itdp 80:80 -eA=b -w=/x img", func(s run.Spec) bool { return s.Detach && strings.Join(s.Flags, " ") == "-itd -p 80:80 -e A=b -w /x" }},
+		"switches with a value":       {"--detach=false --init=true img", func(s run.Spec) bool { return !s.Detach && strings.Join(s.Flags, " ") == "--detach=false --init=true" }},
+		"an image behind dashes":      {"--rm -- img -x", func(s run.Spec) bool { return s.Image == "img" && strings.Join(s.Args, " ") == "-x" }},
+		"a value with a dash":         {"--env -x img", func(s run.Spec) bool { return s.Image == "img" && strings.Join(s.Flags, " ") == "--env -x" }},
+		"a node":                      {"--node gpu-2 --estimate 3s --actuator.url http://a:1 img", func(s run.Spec) bool { return s.Node == "gpu-2" && s.Estimate == "3s" && s.Actuator == "http://a:1" }},
+		"GPUs where docker is":        {"--node=local --gpus all img", func(s run.Spec) bool { return s.Node == run.Local && strings.Join(s.Flags, " ") == "--gpus all" }},
+		"other devices and variables": {"--privileged=false --device /dev/fuse -e NVIDIA=1 -v /a:/b img", func(s run.Spec) bool { return s.ByHand == "" && s.Image == "img" }},
+		"GPUs by hand":                {"--gpu-request none --gpus all img", func(s run.Spec) bool { return s.NoGPURequest && s.ByHand == "--gpus" }},
+		"a cid file of one's own":     {"--cidfile /x img", func(s run.Spec) bool { return s.CIDFile == "/x" && len(s.Flags) == 0 }},
+		"help":                        {"--deadline 9s --help", func(s run.Spec) bool { return s.Help }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := run.Parse("run", strings.Fields(tc.args))
@@ -62,8 +63,14 @@ func TestParseRefuses(t *testing.T) {
 		"--deadline 9s -llaxity.deadline=8 i": "write it once",
 		"--estimate 0 img":                    "--estimate",
 		"--gpus all img":                      "leave --gpus out",
-		"--node= img":                         "laxity nodes lists them",
-		"--gpu-request all img":               "auto or none",
+		"--privileged img":                    "leave --privileged out",
+		"-e NVIDIA_VISIBLE_DEVICES=all img":   "leave --env NVIDIA_VISIBLE_DEVICES out",
+		"--env=NVIDIA_VISIBLE_DEVICES img":    "leave --env NVIDIA_VISIBLE_DEVICES out",
+		"--device=nvidia.com/gpu=all img":     "leave --device nvidia.com/gpu=all out",
+		"--device /dev/nvidia0:/dev/x img":    "--gpu-request=none",
+		"-v/dev/null:/var/run/nvidia-container-devices/all i": "--node=local",
+		"--node= img":           "laxity nodes lists them",
+		"--gpu-request all img": "auto or none",
 	} {
 		if _, err := run.Parse("run", strings.Fields(args)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: error = %v, want one that says %q", args, err, says)
@@ -96,7 +103,7 @@ func TestDockerHasTheFlagsThatAreKnown(t *testing.T) {
 			}
 			for _, form := range forms {
 				args := []string{form, "true", "img"}
-				if m[2] == "gpus" || m[2] == "label" {
+				if m[2] == "gpus" || m[2] == "label" || m[2] == "privileged" {
 					args = append([]string{"--node=local"}, args...)
 				}
 				s, err := run.Parse(command, args)
