@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,7 @@ func live(t *testing.T, b *chromium.Browser) {
 		snap.Tasks[0].ContainerID = "id-0"
 		s.facts.Snapshot = &snap
 		s.facts.Service.Drained = true
+		s.facts.Decisions = slices.Clone(s.facts.Decisions) // the old ones are being read
 		s.facts.Decisions[2].Reason = "read this aloud"
 	})
 	await(t, p, `document.getElementById("containers").textContent.includes("a-newcomer")`)

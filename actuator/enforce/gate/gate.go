@@ -58,7 +58,8 @@ type Options struct {
 	// and synchronises in a loop keeps its turn.
 	Linger time.Duration
 	// Assume is for how long a process that was there before its container was
-	// given counts as computing though nothing is seen of it; 2 s by default.
+	// given counts as computing though nothing is seen of it, from when its
+	// launches can be seen; 2 s by default.
 	Assume time.Duration
 	// Attached is told how long it took to put the probes on a process; may be nil.
 	Attached func(pid int, took time.Duration)

@@ -53,6 +53,9 @@ func (g *Gate) adopt(pid int, c *container, busy bool) {
 		if g.o.Attached != nil {
 			g.o.Attached(pid, time.Since(begun))
 		}
+		if busy { // from now on its launches are seen
+			time.AfterFunc(g.o.Assume, func() { g.doubt(p) })
+		}
 		return
 	}
 	g.mu.Lock()
@@ -96,7 +99,6 @@ func (g *Gate) enlist(pid int, c *container, busy bool) *process {
 	}
 	if busy {
 		p.phase, p.assumed = plan.Computing, true
-		time.AfterFunc(g.o.Assume, func() { g.doubt(p) })
 	}
 	g.kernel.Reset(pid)
 	if c.admitted {

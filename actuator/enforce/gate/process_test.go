@@ -115,3 +115,22 @@ func TestLaunchFromThread(t *testing.T) {
 	r.admit(t, "a")
 	called()
 }
+
+// What cannot be seen yet does not count as not done: a process computes, as far
+// as anybody knows, until its probes have been on it for a while.
+func TestAssumedUntilItCanBeSeen(t *testing.T) {
+	attached := make(chan struct{})
+	r := start(t, func(o *gate.Options) {
+		quick(o)
+		o.Attached = func(int, time.Duration) { <-attached }
+	})
+	p := r.join(t, cudatest.Build(t), "a")
+	r.Arbitrate([]gate.Target{{ID: "a", PID: p.PID}})
+	r.phase(t, "a", plan.Computing)
+	time.Sleep(200 * time.Millisecond) // four times what it would be given
+	if v := r.View()["a"]; v.Phase != plan.Computing {
+		t.Errorf("%+v before its launches can be seen", v)
+	}
+	close(attached)
+	r.phase(t, "a", plan.Finishing)
+}
