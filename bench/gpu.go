@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
@@ -24,18 +26,43 @@ type GPU struct {
 	stop   func() error
 }
 
+// simulated says how simulated GPUs behave: as sim.Options has it, or as the settings
+// sim-context, sim-list, sim-release (durations; none as -1ns) and sim-alloc (GiB/s)
+// say.
+func (env Env) simulated(count int) (o sim.Options, err error) {
+	o.Cards = make([]sim.Card, count)
+	for i := range o.Cards {
+		o.Cards[i].Speed = sim.H200().Scaled(simScale)
+		o.Cards[i].Memory = env.SimulatedMemory
+	}
+	for name, to := range map[string]*time.Duration{"sim-context": &o.ContextTime, "sim-list": &o.ListDelay, "sim-release": &o.ReleaseTime} {
+		if text, ok := env.Args[name]; ok {
+			if *to, err = time.ParseDuration(text); err != nil {
+				return o, fmt.Errorf("--set %s: %w", name, err)
+			}
+		}
+	}
+	if text, ok := env.Args["sim-alloc"]; ok {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return o, fmt.Errorf("--set sim-alloc: %w", err)
+		}
+		o.AllocRate = rate * (1 << 30)
+	}
+	return o, nil
+}
+
 // OpenGPU opens the GPUs that env names: the NVIDIA ones, or count simulated
 // ones whose socket is in dir.
 func (env Env) OpenGPU(ctx context.Context, dir string, count int) (*GPU, error) {
 	if env.Device != "sim" {
 		return &GPU{Device: env.Device, stop: func() error { return nil }}, nil
 	}
-	cards := make([]sim.Card, count)
-	for i := range cards {
-		cards[i].Speed = sim.H200().Scaled(simScale)
-		cards[i].Memory = env.SimulatedMemory
+	options, err := env.simulated(count)
+	if err != nil {
+		return nil, err
 	}
-	gpu, err := sim.New(sim.Options{Cards: cards})
+	gpu, err := sim.New(options)
 	if err != nil {
 		return nil, err
 	}

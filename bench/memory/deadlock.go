@@ -164,7 +164,7 @@ func (r *rig) deadlockRound(ctx context.Context, shape string, all []want, total
 		}
 		tenants = append(tenants, t)
 	}
-	if err := startAll(ctx, tenants); err != nil {
+	if err := r.startAll(ctx, tenants); err != nil {
 		return nil, err
 	}
 	outcome := make([]string, len(tenants))
@@ -187,12 +187,17 @@ func (r *rig) deadlockRound(ctx context.Context, shape string, all []want, total
 	return row, ctx.Err()
 }
 
-// startAll starts them in the same moment.
-func startAll(ctx context.Context, tenants []*tenant.Tenant) error {
+// startAll starts them in the same moment, or one after the other by the setting
+// stagger.
+func (r *rig) startAll(ctx context.Context, tenants []*tenant.Tenant) error {
+	stagger, _ := time.ParseDuration(r.env.Args["stagger"])
 	errs := make([]error, len(tenants))
 	var wait sync.WaitGroup
 	for i, t := range tenants {
-		wait.Go(func() { errs[i] = t.Start(ctx) })
+		wait.Go(func() {
+			time.Sleep(time.Duration(i) * stagger)
+			errs[i] = t.Start(ctx)
+		})
 	}
 	wait.Wait()
 	return errors.Join(errs...)

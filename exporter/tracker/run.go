@@ -310,7 +310,7 @@ func (l *loop) settle(now time.Time) {
 		l.published = now
 		l.board.publish(s)
 		l.tellHealth(s.Health)
-	} else {
+	} else if !measured { // else its measurements are not those of the last reading
 		l.board.confirm(l.m.Confirmed())
 	}
 	if l.answered.device && l.answered.engine && l.answered.sensor {

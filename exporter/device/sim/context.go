@@ -15,11 +15,13 @@ type gpuContext struct {
 	opened  time.Time
 	ready   time.Time // creation is through
 	memory  uint64    // allocated, without the context itself
+	coming  uint64    // of that, by calls that have not returned yet
 	allocs  map[uint64]uint64
 	nextPtr uint64
 	last    uint64                // number of the last kernel
 	flying  map[uint64]*engine.Op // kernels by number, until seen ended
 	dying   bool
+	died    time.Time
 }
 
 func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
@@ -53,8 +55,11 @@ func (p *Process) closeContext(u *unit) {
 	c := p.contexts[u]
 	delete(p.contexts, u)
 	u.engine.Drop(time.Now(), c.owner)
-	c.dying = true
-	u.reap()
+	c.dying, c.died = true, time.Now()
+	if left := p.gpu.opts.ReleaseTime; left > 0 {
+		time.AfterFunc(left, p.gpu.tick)
+	}
+	u.reap(p.gpu.opts)
 }
 
 func (c *gpuContext) forgetEnded() {
@@ -77,9 +82,9 @@ func (u *unit) held(o Options) uint64 {
 }
 
 // reap frees the contexts whose process is gone and whose kernels are through.
-func (u *unit) reap() {
+func (u *unit) reap(o Options) {
 	u.contexts = slices.DeleteFunc(u.contexts, func(c *gpuContext) bool {
-		if !c.dying || u.engine.Busy(c.owner) {
+		if !c.dying || u.engine.Busy(c.owner) || time.Since(c.died) < o.ReleaseTime {
 			return false
 		}
 		u.engine.Forget(c.owner)

@@ -105,7 +105,7 @@ func (g *GPU) wipe(u *unit) {
 	for _, p := range g.procs {
 		delete(p.contexts, u)
 	}
-	u.reap()
+	u.reap(g.opts)
 }
 
 var errReloaded = errors.New("driver was reloaded")

@@ -9,7 +9,8 @@
 //
 // What is simulated, after measurements on an H200:
 //   - Creating a context takes time and holds memory; the process is listed only
-//     some time after the call.
+//     some time after the call. The memory is in use at once. So it is with
+//     allocations, where they take time.
 //   - Kernels of different processes share a card by time slicing, at a cost; one
 //     process alone pays nothing (sim/engine).
 //   - A kernel that was launched runs to its end whether its process is running,
@@ -120,7 +121,7 @@ func (g *GPU) advance() time.Time {
 	now := time.Now()
 	for _, u := range g.units {
 		u.engine.Advance(now)
-		u.reap()
+		u.reap(g.opts)
 	}
 	return now
 }

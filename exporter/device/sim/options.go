@@ -24,6 +24,8 @@ type Options struct {
 	ContextTime   time.Duration // how long creating a context takes; default 200 ms
 	ContextMemory uint64        // bytes that a context holds; default 566 MiB
 	ListDelay     time.Duration // from the context call until the process is listed; default 150 ms
+	AllocRate     float64       // bytes per second of an allocation; default: it takes no time
+	ReleaseTime   time.Duration // from the end of a process, with which it leaves the list, until its memory is free; default none
 
 	TimeSlice  time.Duration // of one process while several have kernels in flight; default 2 ms
 	SwitchCost time.Duration // lost per slice then; default 300 µs
@@ -101,6 +103,7 @@ func (o Options) withDefaults() Options {
 	}
 	set(&o.ContextTime, 200*time.Millisecond)
 	set(&o.ListDelay, 150*time.Millisecond)
+	o.ReleaseTime = max(o.ReleaseTime, 0)
 	set(&o.TimeSlice, 2*time.Millisecond)
 	set(&o.SwitchCost, 300*time.Microsecond)
 	set(&o.SamplePeriod, 200*time.Millisecond)
@@ -179,6 +182,9 @@ func (o Options) check() error {
 			}
 			seen[uuid] = true
 		}
+	}
+	if o.AllocRate < 0 || math.IsNaN(o.AllocRate) || math.IsInf(o.AllocRate, 0) {
+		return fmt.Errorf("an allocation rate of %v bytes per second", o.AllocRate)
 	}
 	if o.RiseLag < o.SamplePeriod || o.FallLag < o.RiseLag {
 		return errors.New("want SamplePeriod ≤ RiseLag ≤ FallLag")

@@ -123,8 +123,10 @@ func (p *Process) Close(i int) error {
 	})
 }
 
-// Alloc takes bytes of memory on unit i and returns their address.
+// Alloc takes bytes of memory on unit i and returns their address. It blocks for as
+// long as that takes; only then the process is listed with it.
 func (p *Process) Alloc(i int, bytes uint64) (address uint64, err error) {
+	var owner *gpuContext
 	err = p.with(i, func(u *unit, c *gpuContext, _ time.Time) error {
 		if bytes == 0 {
 			return fmt.Errorf("%w: allocation of 0 bytes", ErrInvalid)
@@ -136,9 +138,24 @@ func (p *Process) Alloc(i int, bytes uint64) (address uint64, err error) {
 		c.nextPtr += (bytes + 0xfff) &^ 0xfff
 		c.allocs[address] = bytes
 		c.memory += bytes
+		c.coming += bytes
+		owner = c
 		return nil
 	})
-	return address, err
+	if err != nil {
+		return 0, err
+	}
+	if rate := p.gpu.opts.AllocRate; rate > 0 {
+		select {
+		case <-time.After(seconds(float64(bytes) / rate)):
+		case <-p.exited:
+			return 0, ErrExited
+		}
+	}
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	owner.coming -= bytes
+	return address, nil
 }
 
 // Free gives back what Alloc returned.

@@ -106,8 +106,8 @@ func TestProcessIsListedLate(t *testing.T) {
 		opened := make(chan error)
 		go func() { opened <- p.Open(context.Background(), 0) }()
 		time.Sleep(149 * time.Millisecond)
-		if g := readOne(t, gpu); len(g.Processes) != 0 || g.MemoryUsed != 0 {
-			t.Errorf("listed before its time: %+v", g)
+		if g := readOne(t, gpu); len(g.Processes) != 0 || g.MemoryUsed != 566*mib {
+			t.Errorf("not listed, but its memory is in use: %+v", g)
 		}
 		time.Sleep(2 * time.Millisecond)
 		g := readOne(t, gpu)
@@ -117,6 +117,42 @@ func TestProcessIsListedLate(t *testing.T) {
 		must(t, <-opened)
 		if took := time.Since(begin); took != 200*time.Millisecond {
 			t.Errorf("the context took %v, want 200 ms", took)
+		}
+	})
+}
+
+// An allocation that takes time is in use at once, and its process's when it returns;
+// memory of a process that has ended is nobody's until it is free.
+func TestMemoryTakesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := newGPU(t, sim.Options{ListDelay: -1, ContextTime: -1, ContextMemory: mib, AllocRate: 1000 * mib, ReleaseTime: 100 * time.Millisecond})
+		p := gpu.Attach(42)
+		must(t, p.Open(t.Context(), 0))
+		go func() {
+			if _, err := p.Alloc(0, 500*mib); err != nil {
+				t.Error(err)
+			}
+		}()
+		for _, at := range []struct {
+			sleep           time.Duration
+			then            func()
+			used, processes uint64 // MiB
+		}{
+			{499 * time.Millisecond, func() {}, 501, 1},
+			{2 * time.Millisecond, p.Exit, 501, 501},
+			{99 * time.Millisecond, func() {}, 501, 0},
+			{2 * time.Millisecond, func() {}, 0, 0},
+		} {
+			time.Sleep(at.sleep)
+			g := readOne(t, gpu)
+			var held uint64
+			for _, p := range g.Processes {
+				held += p.MemoryUsed
+			}
+			if g.MemoryUsed != at.used*mib || held != at.processes*mib {
+				t.Errorf("%+v; want %d MiB used, of those processes %d", g, at.used, at.processes)
+			}
+			at.then()
 		}
 	})
 }

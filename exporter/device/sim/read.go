@@ -92,12 +92,12 @@ func (u *unit) read(now time.Time, o Options, driver string) device.GPU {
 			u.sm[c.owner] = u.engine.OwnerUtilization(c.owner, o.lag())
 		}
 	}
+	out.MemoryUsed = u.held(o)
 	for _, c := range u.contexts {
-		if now.Sub(c.opened) < o.ListDelay {
+		if now.Sub(c.opened) < o.ListDelay || (c.dying && o.ReleaseTime > 0) {
 			continue
 		}
-		used := c.memory + o.ContextMemory
-		out.MemoryUsed += used
+		used := c.memory - c.coming + o.ContextMemory
 		out.Processes = addProcess(out.Processes, u.process(c, used))
 	}
 	if u.queryErr != nil {
