@@ -54,6 +54,8 @@ func Experiment() bench.Experiment {
 // asking is a Decider that is asked about every call. Contexts are granted.
 type asking struct{ memory.Answer }
 
+func (asking) Look(memory.Sight) {}
+
 func (asking) Ceiling(string, string, uint64) uint64 { return 0 }
 
 func (a asking) Decide(r memory.Request) memory.Answer {
@@ -112,15 +114,16 @@ func build(ctx context.Context, program string, source []byte) error {
 
 // ledger reads a device for the guard.
 func ledger(d device.Device) memory.Ledger {
-	return func(ctx context.Context) (map[string]map[int]uint64, error) {
+	return func(ctx context.Context) (map[string]memory.Usage, error) {
 		reading, err := d.Read(ctx)
-		held := map[string]map[int]uint64{}
+		held := map[string]memory.Usage{}
 		for _, g := range reading.GPUs {
 			err = errors.Join(err, g.ProcessesErr)
-			held[g.UUID] = map[int]uint64{}
+			u := memory.Usage{Used: g.MemoryUsed, Processes: map[int]uint64{}}
 			for _, p := range g.Processes {
-				held[g.UUID][p.PID] = p.MemoryUsed
+				u.Processes[p.PID] = p.MemoryUsed
 			}
+			held[g.UUID] = u
 		}
 		return held, err
 	}

@@ -128,15 +128,16 @@ func (r *rig) ledger() (memory.Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (map[string]map[int]uint64, error) {
+	return func(ctx context.Context) (map[string]memory.Usage, error) {
 		reading, err := d.Read(ctx)
-		held := map[string]map[int]uint64{}
+		held := map[string]memory.Usage{}
 		for _, g := range reading.GPUs {
 			err = errors.Join(err, g.ProcessesErr)
-			held[g.UUID] = map[int]uint64{}
+			u := memory.Usage{Used: g.MemoryUsed, Processes: map[int]uint64{}}
 			for _, p := range g.Processes {
-				held[g.UUID][p.PID] += p.MemoryUsed
+				u.Processes[p.PID] += p.MemoryUsed
 			}
+			held[g.UUID] = u
 		}
 		return held, err
 	}, nil

@@ -81,6 +81,28 @@ func (c Call) interrupt() error {
 	}
 }
 
+// atEntry reports whether a thread at this address has carried out the function's
+// first instruction at the most. That may be a jump, of one function to another
+// that does its work. Of it only what follows the first byte is to be seen, for
+// there is the probe: so all that it could mean counts.
+func (c Call) atEntry(at uint64) bool {
+	if at >= c.entry && at <= c.entry+longestInstruction {
+		return true
+	}
+	var code [6]byte
+	if _, err := unix.PtracePeekText(c.TID, uintptr(c.entry), code[:]); err != nil {
+		return false
+	}
+	near := int32(binary.NativeEndian.Uint32(code[1:]))
+	if at == c.entry+5+uint64(near) || at == c.entry+2+uint64(int8(code[1])) { // jmp rel32, jmp rel8
+		return true
+	}
+	var to [8]byte // jmp *disp32(%rip)
+	pointer := c.entry + 6 + uint64(int32(binary.NativeEndian.Uint32(code[2:])))
+	_, err := unix.PtracePeekData(c.TID, uintptr(pointer), to[:])
+	return err == nil && at == binary.NativeEndian.Uint64(to[:])
+}
+
 // turnBack makes the thread's registers what they are after the return. The return
 // address is taken from the stack as it is now: where the return is probed too, it
 // leads to the probe, which expects it.
@@ -89,7 +111,7 @@ func (c Call) turnBack() error {
 	if err := unix.PtraceGetRegs(c.TID, &regs); err != nil {
 		return fmt.Errorf("read its registers: %w", err)
 	}
-	if regs.Rip < c.entry || regs.Rip > c.entry+longestInstruction || regs.Rsp > c.stack || regs.Rsp < c.stack-frameOf {
+	if !c.atEntry(regs.Rip) || regs.Rsp > c.stack || regs.Rsp < c.stack-frameOf {
 		return fmt.Errorf("it is at %#x, not at its call's entry %#x", regs.Rip, c.entry)
 	}
 	var word [8]byte

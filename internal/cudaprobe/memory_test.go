@@ -139,7 +139,7 @@ func (h *guarded) end(t testing.TB, pidfd int, c cudaprobe.Call) {
 }
 
 var allocators = []string{
-	"cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocPitch_v2", "cuMemCreate", "cuMemAllocAsync",
+	"cuMemAlloc_v2", "cuMemAlloc_v2_ptds", "cuMemAllocManaged", "cuMemAllocPitch_v2", "cuMemCreate", "cuMemAllocAsync",
 	"cuMemAllocFromPoolAsync", "cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate",
 }
 

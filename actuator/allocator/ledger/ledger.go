@@ -1,9 +1,9 @@
 // Package ledger answers the memory guard: it keeps what every container holds,
 // as far as is known, and asks package allocator about it.
 //
-// What a container holds is what the exporter's snapshot says, or the guard with a
-// younger request; what was granted since and cannot be in either yet; and what it
-// may take without asking (its ceiling), since nobody tells of that.
+// What a container holds is what the guard saw last, or the exporter's snapshot of
+// one that is not guarded; what was granted since and cannot be in either yet; and
+// what it may take without asking (its ceiling), since nobody tells of that.
 //
 // It imports the standard library, actuator/allocator and actuator/enforce/memory.
 package ledger
@@ -57,7 +57,8 @@ type Facts struct {
 
 // Options of a Ledger.
 type Options struct {
-	// Lag is how long after a grant the device may not show it yet; 250 ms by default.
+	// Lag is how long after memory was taken a snapshot may not show it yet, where
+	// the guard does not see it; 250 ms by default.
 	Lag time.Duration
 	// Alive reports whether a thread of this machine exists; by /proc by default.
 	Alive func(pid, tid int) bool
@@ -75,8 +76,11 @@ type Ledger struct {
 	byID     map[string]*Container
 	serial   uint64
 	pending  map[thread]*pending
-	granted  []grant
+	granted  []grant // in flight: nothing that was seen can have it yet
 	seen     map[place]sight
+	looked   time.Time         // when the guard last looked
+	used     map[string]uint64 // what it saw in use then, by GPU
+	promised map[string]uint64 // what was granted since, by GPU
 	ceilings map[place]ceiling
 	coming   map[string]map[string]uint64 // being swapped in: what it needs, by container id and GPU
 	evict    map[string]string
@@ -102,6 +106,7 @@ type pending struct {
 
 type grant struct {
 	place
+	thread
 	bytes uint64
 	at    time.Time
 	// after is what its container held with it: a device that says as much shows it.
@@ -112,6 +117,14 @@ type sight struct {
 	bytes uint64
 	at    time.Time
 }
+
+const (
+	// inFlight bounds how long a granted call may take: nobody may tell of its return.
+	inFlight = 5 * time.Second
+	// fresh is how much older than the snapshot what the guard saw may be and still
+	// count.
+	fresh = 500 * time.Millisecond
+)
 
 // ceiling is what a container may take without asking.
 type ceiling struct {
@@ -148,7 +161,7 @@ func New(o Options) *Ledger {
 	}
 	return &Ledger{
 		o: o, changed: make(chan struct{}, 1), byID: map[string]*Container{}, pending: map[thread]*pending{},
-		seen: map[place]sight{}, ceilings: map[place]ceiling{}, coming: map[string]map[string]uint64{}, evict: map[string]string{}, others: map[string][]foreign{},
+		seen: map[place]sight{}, promised: map[string]uint64{}, ceilings: map[place]ceiling{}, coming: map[string]map[string]uint64{}, evict: map[string]string{}, others: map[string][]foreign{},
 	}
 }
 
@@ -174,16 +187,58 @@ func (l *Ledger) Update(f Facts) (again bool) {
 	}
 	now := l.o.Now()
 	l.keepOthers(now)
-	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool {
-		return l.byID[g.container] == nil || g.at.Before(f.Time.Add(-l.o.Lag))
-	})
-	maps.DeleteFunc(l.seen, func(p place, s sight) bool { return l.byID[p.container] == nil || s.at.Before(f.Time) })
+	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool { return l.landed(g, now) })
+	maps.DeleteFunc(l.seen, func(p place, s sight) bool { return l.byID[p.container] == nil || s.at.Before(f.Time.Add(-fresh)) })
 	maps.DeleteFunc(l.pending, func(t thread, p *pending) bool {
 		return l.byID[p.ContainerID] == nil || !l.o.Alive(t.pid, t.tid)
 	})
 	maps.DeleteFunc(l.coming, func(id string, _ map[string]uint64) bool { return l.byID[id] == nil })
 	again = l.reviewCeilings(now)
 	return l.review(now) || again
+}
+
+// landed reports whether a grant is not in flight any more, as far as the snapshot
+// tells.
+func (l *Ledger) landed(g grant, now time.Time) bool {
+	c := l.byID[g.container]
+	switch {
+	case c == nil, now.Sub(g.at) > inFlight:
+		return true
+	case g.thread == thread{}: // it was swapped in
+		return g.at.Before(l.facts.Time.Add(-l.o.Lag))
+	default:
+		shown := g.at.Before(l.facts.Time) && c.Held[g.gpu] >= g.after
+		return shown || !l.o.Alive(g.pid, g.tid)
+	}
+}
+
+// Look implements memory.Decider: what the guard sees has all that it was granted
+// before.
+func (l *Ledger) Look(s memory.Sight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, on := range s.Held {
+		for gpu, bytes := range on {
+			at := place{id, gpu}
+			if before, ok := l.seen[at]; !ok || before.bytes != bytes {
+				l.decided = time.Time{}
+			}
+			l.seen[at] = sight{bytes, s.At}
+			if c, ok := l.ceilings[at]; ok && !c.until.IsZero() && c.until.Before(s.At) {
+				delete(l.ceilings, at)
+				l.decided = time.Time{}
+			}
+		}
+	}
+	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool {
+		_, guarded := s.Held[g.container]
+		return guarded && g.thread != thread{} && g.at.Before(s.At)
+	})
+	if !maps.Equal(l.used, s.Used) {
+		l.decided = time.Time{}
+	}
+	l.looked, l.used = s.At, s.Used
+	clear(l.promised)
 }
 
 // review answers all that waits, and reports whether an answer is another one
@@ -235,18 +290,47 @@ func (l *Ledger) Decide(r memory.Request) memory.Answer {
 	if p.asked && p.answer.Verdict == allocator.Wait && p.Held == r.Held && !l.decided.IsZero() && now.Sub(l.decided) < stale {
 		return memory.Answer{Verdict: memory.Wait, Reason: p.answer.Reason}
 	}
+	if c, ok := l.ceilings[place{r.ContainerID, r.GPU}]; ok && !c.until.Before(l.looked) && !l.looked.IsZero() {
+		return memory.Answer{Verdict: memory.Wait, Reason: "it is being read what it took before it had to ask"}
+	}
 	p.Request = r
-	l.seen[place{r.ContainerID, r.GPU}] = sight{r.Held, now}
+	l.saw(r, now)
 	evicted := len(l.evict)
 	other := false
 	for _, a := range l.decide(now) {
 		other = other || (a.Request.ID != p.id && a.Verdict != allocator.Wait)
 	}
+	l.holdBack(p, now)
 	l.settle(t, p, now)
 	if other || len(l.evict) != evicted {
 		l.tell()
 	}
 	return memory.Answer{Verdict: verdicts[p.answer.Verdict], Reason: p.answer.Reason}
+}
+
+// saw takes note of what a request tells of its container. All that was granted to
+// it before is in that.
+func (l *Ledger) saw(r memory.Request, now time.Time) {
+	at := place{r.ContainerID, r.GPU}
+	l.seen[at] = sight{r.Held, now}
+	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool { return g.place == at && g.thread != thread{} })
+}
+
+// holdBack lets a request wait that could be granted, while the card itself has no
+// room for it yet: memory of a process that has ended is given back some time after
+// nobody holds it any more.
+func (l *Ledger) holdBack(p *pending, now time.Time) {
+	used, known := l.used[p.GPU]
+	i := slices.IndexFunc(l.facts.GPUs, func(g GPU) bool { return g.UUID == p.GPU })
+	if !known || i < 0 || p.answer.Verdict != allocator.Grant || p.answer.Why == allocator.Never ||
+		(l.facts.MaxWait > 0 && now.Sub(p.Since) >= l.facts.MaxWait) {
+		return
+	}
+	total := l.facts.GPUs[i].Total
+	if free := total - min(total, used+l.promised[p.GPU]); p.Bytes > free {
+		p.answer.Verdict, p.answer.Why = allocator.Wait, allocator.Room
+		p.answer.Reason = fmt.Sprintf("it asks for %d MiB, and the card has %d MiB free until what others have left is given back", p.Bytes>>20, free>>20)
+	}
 }
 
 var verdicts = map[allocator.Verdict]memory.Verdict{allocator.Grant: memory.Grant, allocator.Wait: memory.Wait, allocator.Deny: memory.Deny}
@@ -257,7 +341,8 @@ func (l *Ledger) settle(t thread, p *pending, now time.Time) {
 	p.asked = true
 	switch p.answer.Verdict {
 	case allocator.Grant:
-		l.granted = append(l.granted, grant{place{p.ContainerID, p.GPU}, p.Bytes, now, p.Held + p.Bytes})
+		l.granted = append(l.granted, grant{place{p.ContainerID, p.GPU}, t, p.Bytes, now, p.Held + p.Bytes})
+		l.promised[p.GPU] += p.Bytes
 		delete(l.pending, t)
 		l.decided = time.Time{}
 		if first {
@@ -349,20 +434,32 @@ const reservePart = 512
 // than too little.
 func (l *Ledger) held(c Container, gpu string) uint64 {
 	at := place{c.ID, gpu}
-	n, since := c.Held[gpu], l.facts.Time.Add(-l.o.Lag)
+	n := c.Held[gpu]
 	if s, ok := l.seen[at]; ok && s.at.After(l.facts.Time) {
-		n, since = s.bytes, s.at
+		n = s.bytes
+	} else if ok { // it may have the calls that are under way, which a snapshot has not
+		n = max(n, s.bytes)
 	}
 	for _, g := range l.granted {
-		shown := g.at.Before(l.facts.Time) && c.Held[gpu] >= g.after
-		if g.place == at && !g.at.Before(since) && !shown {
+		if g.place == at {
 			n += g.bytes
 		}
 	}
-	if top, ok := l.ceilings[at]; ok && c.Held[gpu] > 0 {
+	if top, ok := l.ceilings[at]; ok && n > 0 && !l.asks(at) {
 		n = max(n, top.bytes)
 	}
 	return max(n, l.coming[c.ID][gpu])
+}
+
+// asks reports whether a container stands at an allocation. Then it counts for what
+// it holds: all that it may take besides would be taken for memory that it has.
+func (l *Ledger) asks(at place) bool {
+	for _, p := range l.pending {
+		if p.ContainerID == at.container && p.GPU == at.gpu {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Ledger) name(id string) string {

@@ -133,6 +133,93 @@ func TestCeiling(t *testing.T) {
 	d.want(d.ask("b", 2, 200, 0), memory.Grant) // it holds 10 after all, and can end first
 }
 
+// A container that begins under a ceiling, and has to ask since another one came,
+// is asked about with what it holds, not with all that it might have taken.
+func TestItsOwnCeilingIsNotHeld(t *testing.T) {
+	d := newDesk(t)
+	look := func() {
+		d.now = d.now.Add(10 * time.Millisecond)
+		d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 10}}})
+		d.now = d.now.Add(10 * time.Millisecond)
+	}
+	d.Update(d.facts(box("a", 300, 10)))
+	d.Ceiling("a", g0, 300)
+	look()
+	d.want(d.ask("a", 1, 200, 10), memory.Grant) // it allocates and frees faster than the kernel is told
+	d.Update(d.facts(box("a", 300, 10), box("b", 400, 0)))
+	d.want(d.ask("a", 1, 200, 10), memory.Wait) // what it holds was read while it could take more
+	look()
+	d.want(d.ask("a", 1, 200, 10), memory.Grant)
+	d.want(d.ask("b", 2, 250, 0), memory.Wait)
+}
+
+// A grant counts for as long as its call may take: until the guard looks, which sees
+// the calls that are under way, or the thread asks again, or a snapshot shows it.
+func TestGrantsInFlight(t *testing.T) {
+	for name, test := range map[string]struct {
+		then func(*desk)
+		want memory.Verdict
+	}{
+		"a snapshot that does not show it": {func(*desk) {}, memory.Wait},
+		"a snapshot that shows it":         {func(d *desk) { d.Update(d.facts(box("a", 400, 200), box("b", 400, 10))) }, memory.Wait},
+		"it asks again, and holds less":    {func(d *desk) { d.ask("a", 1, 1, 10) }, memory.Grant},
+		"the guard sees less":              {func(d *desk) { d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 10}}}) }, memory.Grant},
+		"the guard sees nothing of it":     {func(d *desk) { d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"b": {g0: 10}}}) }, memory.Wait},
+		"its thread is dead":               {func(d *desk) { d.dead[1] = true; d.Update(d.facts(box("a", 400, 10), box("b", 400, 10))) }, memory.Grant},
+		"long ago": {func(d *desk) {
+			d.now = d.now.Add(10 * time.Second)
+			d.Update(d.facts(box("a", 400, 10), box("b", 400, 10)))
+		}, memory.Grant},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.Update(d.facts(box("a", 400, 10), box("b", 400, 10)))
+			d.want(d.ask("a", 1, 190, 10), memory.Grant)
+			for range 4 { // a slow device, or a large allocation
+				d.now = d.now.Add(300 * time.Millisecond)
+				d.Update(d.facts(box("a", 400, 10), box("b", 400, 10)))
+				d.want(d.ask("b", 2, 200, 10), memory.Wait)
+			}
+			d.now = d.now.Add(300 * time.Millisecond)
+			test.then(d)
+			d.want(d.ask("b", 2, 200, 10), test.want)
+		})
+	}
+}
+
+// Requests of one container, one after the other, count once each.
+func TestThreadsOfOneContainer(t *testing.T) {
+	d := newDesk(t)
+	d.Update(d.facts(box("a", 300, 0), box("b", 400, 0)))
+	d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 0}, "b": {g0: 0}}})
+	for i := range uint64(3) { // the guard knows what it was granted before
+		d.want(d.ask("a", 1+int(i), 100, 100*i), memory.Grant)
+	}
+	d.want(d.ask("a", 9, 100, 300), memory.Deny)
+}
+
+// Who is gone holds nothing, but the card may still have to free it.
+func TestWaitsUntilTheCardHasRoom(t *testing.T) {
+	d := newDesk(t)
+	d.Update(d.facts(box("a", 300, 0)))
+	look := func(used uint64) {
+		d.now = d.now.Add(10 * time.Millisecond)
+		d.Look(memory.Sight{At: d.now, Used: map[string]uint64{g0: used}, Held: map[string]map[string]uint64{"a": {g0: 0}}})
+	}
+	look(400)
+	a := d.ask("a", 1, 200, 0)
+	d.want(a, memory.Wait)
+	if !strings.Contains(a.Reason, "given back") {
+		t.Error(a.Reason)
+	}
+	look(312)
+	d.want(d.ask("a", 1, 200, 0), memory.Grant)
+	d.want(d.ask("a", 2, 1, 200), memory.Wait) // that is not in use yet, and will be
+	look(312)
+	d.now = d.now.Add(2 * time.Minute)
+	d.want(d.Decide(memory.Request{ContainerID: "a", PID: 3, TID: 3, GPU: g0, Bytes: 250, Since: d.now.Add(-time.Minute)}), memory.Grant)
+}
+
 func TestReserve(t *testing.T) {
 	d := newDesk(t)
 	d.Update(d.facts(box("a", 0, 100), box("b", 0, 0)))

@@ -81,7 +81,7 @@ func (l *Ledger) Back(containerID string) {
 	defer l.mu.Unlock()
 	now := l.o.Now()
 	for gpu, n := range l.coming[containerID] {
-		l.granted = append(l.granted, grant{place{containerID, gpu}, n, now, n})
+		l.granted = append(l.granted, grant{place: place{containerID, gpu}, bytes: n, at: now, after: n})
 	}
 	delete(l.coming, containerID)
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
@@ -23,7 +24,8 @@ func (g *Guard) read(ctx context.Context) {
 	usage, err := g.o.Ledger(ctx)
 	if err != nil {
 		if g.blind == nil {
-			g.o.Logger.Error("nobody knows who holds how much GPU memory: allocations pass", "err", err)
+			g.blinded = g.o.Now()
+			g.o.Logger.Error("it cannot be read who holds how much GPU memory", "err", err)
 		}
 		g.blind = err
 		return
@@ -31,13 +33,95 @@ func (g *Guard) read(ctx context.Context) {
 	g.blind, g.usage = nil, usage
 }
 
-// held is what a container holds on one of its GPUs: what the ledger says of its
-// processes, and what the ledger does not show: calls under way, and managed
-// memory. What pools have given out counts if it is more than the ledger shows:
-// allocations that are recorded into a graph get their memory only later.
+// tell tells the Decider what is held. began is when calls, or what comes before
+// them, were begun to be read.
+func (g *Guard) tell(began time.Time, calls []cudaprobe.Call) {
+	if g.blind != nil || g.usage == nil {
+		return
+	}
+	s := Sight{At: began, Used: make(map[string]uint64, len(g.usage)), Held: make(map[string]map[string]uint64, len(g.containers))}
+	for gpu, u := range g.usage {
+		s.Used[gpu] = u.Used
+	}
+	for id, c := range g.containers {
+		s.Held[id] = make(map[string]uint64, len(c.GPUs))
+		for i, gpu := range c.GPUs {
+			s.Held[id][gpu] = g.held(c, i, calls)
+			s.Used[gpu] = sum(s.Used[gpu], g.underWay(c, i, calls))
+		}
+	}
+	g.o.Decider.Look(s)
+}
+
+// held is what a container holds on one of its GPUs: what is seen, but at least
+// what it took since a process began that the ledger does not list yet.
 func (g *Guard) held(c *container, gpu int, calls []cudaprobe.Call) uint64 {
-	var shown, given, managed, underWay uint64
-	for pid, bytes := range g.usage[c.GPUs[gpu]] {
+	seen := g.seen(c, gpu, calls)
+	if !g.unlisted(c, gpu) {
+		return seen
+	}
+	return max(seen, c.taken[gpu].bytes(c.spent[gpu]))
+}
+
+// unsure reports whether a call is within the limit by what is seen, and not by what
+// the container took: a moment later the ledger will tell.
+func (g *Guard) unsure(c *container, gpu int, bytes, held uint64, calls []cudaprobe.Call) bool {
+	return c.Limit > 0 && sum(held, bytes) > c.Limit && g.unlisted(c, gpu) && sum(g.seen(c, gpu, calls), bytes) <= c.Limit
+}
+
+// taken is what a container was let have on one GPU since a moment when all of its
+// processes were listed: what it held then, what was spent, and what was granted.
+type taken struct{ held, spent, granted uint64 }
+
+// bytes is how much that is, by what is spent now. What was given back is not taken
+// off.
+func (t taken) bytes(spent uint64) uint64 {
+	if spent < t.spent { // calls that were under way have failed
+		spent = t.spent
+	}
+	return sum(t.held, spent-t.spent, t.granted)
+}
+
+// listing is how long a process is waited for to be listed: from its begin, and from
+// each grant. A driver does that some 0.2 s after its first call, as a rule before it
+// has memory of its own; of a process that takes none it never does.
+const listing = 5 * time.Second
+
+// unlisted reports whether a process of the container may hold memory of a GPU on
+// which the ledger has not listed it yet.
+func (g *Guard) unlisted(c *container, gpu int) bool {
+	now := g.o.Now()
+	for _, p := range c.processes {
+		if now.Sub(p.began) < listing || now.Sub(p.took[gpu]) < listing {
+			return true
+		}
+	}
+	return false
+}
+
+// settle begins to count anew what a container takes, where all it has is seen.
+func (g *Guard) settle(c *container, calls []cudaprobe.Call) {
+	for i, gpu := range c.GPUs {
+		for pid, p := range c.processes {
+			if _, listed := g.usage[gpu].Processes[pid]; listed {
+				p.began, p.took[i] = time.Time{}, time.Time{}
+			}
+		}
+	}
+	for i := range c.GPUs {
+		if !g.unlisted(c, i) {
+			c.taken[i] = taken{held: g.seen(c, i, calls), spent: c.spent[i]}
+		}
+	}
+}
+
+// seen is what the ledger says of a container's processes, and what it does not
+// show: calls under way, and managed memory. What pools have given out counts if it
+// is more than the ledger shows: allocations that are recorded into a graph get
+// their memory only later.
+func (g *Guard) seen(c *container, gpu int, calls []cudaprobe.Call) uint64 {
+	var shown, given, managed uint64
+	for pid, bytes := range g.usage[c.GPUs[gpu]].Processes {
 		if c.processes[pid] != nil {
 			shown += bytes
 		} else if id, ok, err := g.o.Container(pid); err == nil && ok && id == c.ID {
@@ -52,15 +136,20 @@ func (g *Guard) held(c *container, gpu int, calls []cudaprobe.Call) uint64 {
 			managed += pool.Managed
 		}
 	}
+	return sum(max(shown, given), managed, g.underWay(c, gpu, calls))
+}
+
+// underWay is what a container's calls ask for that run.
+func (g *Guard) underWay(c *container, gpu int, calls []cudaprobe.Call) (bytes uint64) {
 	for _, call := range calls {
 		if p := g.processes[call.PID]; p == nil || p.of != c || call.Held || call.Pooled {
 			continue
 		}
 		if slot, ok := call.Slot(); !ok || slot == c.slots[gpu] {
-			underWay += call.Bytes
+			bytes = sum(bytes, call.Bytes)
 		}
 	}
-	return sum(max(shown, given), managed, underWay)
+	return bytes
 }
 
 // sum adds, and stops at the largest number.
@@ -72,6 +161,17 @@ func sum(all ...uint64) (total uint64) {
 		total += n
 	}
 	return total
+}
+
+// shut lets everything be asked about, from now on, of containers that have no
+// ceiling any more. What they hold is read afterwards.
+func (g *Guard) shut(c *container) {
+	for i, slot := range c.slots {
+		if c.open[i] && g.o.Decider.Ceiling(c.ID, c.GPUs[i], c.Limit) == 0 {
+			c.open[i] = false
+			g.note(g.kernel.SetBudget(slot, cudaprobe.Budget{Limit: c.Limit}))
+		}
+	}
 }
 
 // refresh gives a container's slots new budgets. calls must have been read before
@@ -89,13 +189,14 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 		case ceiling > held:
 			budget.Ceiling = sum(budget.Ceiling, ceiling-held)
 		}
+		c.open[i] = ceiling > 0
 		g.note(g.kernel.SetBudget(slot, budget))
 	}
 	over := g.usage != nil && g.over(c, calls)
 	for pid, p := range c.processes {
 		var shown uint64
 		for _, gpu := range c.GPUs {
-			shown += g.usage[gpu][pid]
+			shown += g.usage[gpu].Processes[pid]
 		}
 		p.most = max(p.most, shown)
 		trimmed := p.most - shown

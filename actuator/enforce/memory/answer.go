@@ -21,6 +21,10 @@ type question struct {
 // idle is how often containers are looked at that do not allocate.
 const idle = 250 * time.Millisecond
 
+// blink is how long the ledger may be unreadable before allocations pass: a driver
+// may fail for a moment while processes come and go.
+const blink = 500 * time.Millisecond
+
 // soon is how long after calls under way were in somebody's way it is looked again.
 const soon = time.Millisecond
 
@@ -122,12 +126,20 @@ func (g *Guard) step(ctx context.Context, all bool) (next time.Duration) {
 		g.sweep()
 	}
 	for _, c := range g.containers {
+		g.shut(c)
+	}
+	began := g.o.Now()
+	for _, c := range g.containers {
 		if g.count(c) || len(g.restopped) > 0 {
 			next = min(next, g.o.Refresh)
 		}
 	}
 	calls := g.calls()
 	g.read(ctx)
+	for _, c := range g.containers {
+		g.settle(c, calls)
+	}
+	g.tell(began, calls)
 	for _, c := range g.containers {
 		g.refresh(c, calls)
 	}
@@ -168,6 +180,9 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 		return 0
 	}
 	if g.blind != nil || g.usage == nil {
+		if g.o.Now().Sub(g.blinded) < blink {
+			return g.o.Refresh
+		}
 		g.fail(p.of, "the ledger of GPU memory cannot be read")
 		g.grant(p, q)
 		return 0
@@ -176,6 +191,9 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 	waited := g.o.Now().Sub(q.asked)
 	answer := Answer{Deny, "it has waited too long"}
 	if !q.waits || waited < g.o.MaxWait {
+		if g.unsure(p.of, gpu, q.call.Bytes, held, calls) {
+			return g.o.Refresh
+		}
 		answer = g.o.Decider.Decide(Request{
 			ContainerID: p.of.ID, PID: p.pid, TID: q.call.TID, GPU: p.of.GPUs[gpu], Bytes: q.call.Bytes,
 			Function: q.call.Function(), Held: held, Limit: p.of.Limit, Since: q.call.Since,
@@ -187,6 +205,8 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 		return g.o.Refresh
 	case answer.Verdict == Grant:
 		p.of.stats.Granted++
+		p.took[gpu] = g.o.Now()
+		p.of.taken[gpu].granted = sum(p.of.taken[gpu].granted, q.call.Bytes)
 		g.grant(p, q)
 	case waited < g.o.Settle && g.othersAllocate(p, calls):
 		return soon

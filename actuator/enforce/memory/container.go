@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,8 @@ type container struct {
 	processes map[int]*process
 	looked    bool
 	spent     []uint64 // by slot, when last looked at
+	taken     []taken  // by slot
+	open      []bool   // by slot: calls may pass with nobody asked
 	stats     Stats
 }
 
@@ -133,6 +136,8 @@ func (g *Guard) newContainer(t Target) *container {
 		g.note(err)
 		c.slots = append(c.slots, slot)
 		c.spent = append(c.spent, spent)
+		c.taken = append(c.taken, taken{spent: spent})
+		c.open = append(c.open, false)
 		c.stats.base = append(c.stats.base, counters{passed, opened})
 	}
 	if len(c.GPUs) == 0 {
@@ -204,6 +209,10 @@ type process struct {
 	pending    map[int]*question // by thread: its calls that are held
 	answered   []cudaprobe.Call  // held calls that are decided; they go on together
 	most       uint64            // that the ledger has shown of it, on all GPUs
+	// Zero again once the ledger lists it: when it began without a context, and when
+	// it was last granted memory, by the container's GPUs.
+	began time.Time
+	took  []time.Time
 }
 
 // adopt guards a process. The process may be any, and gone. Attaching takes a
@@ -247,7 +256,7 @@ func (g *Guard) enlist(pid int, c *container) (p *process, context uint64) {
 		_ = unix.Close(pidfd)
 		return nil, 0
 	}
-	p = &process{pid: pid, pidfd: pidfd, of: c, pending: map[int]*question{}}
+	p = &process{pid: pid, pidfd: pidfd, of: c, pending: map[int]*question{}, took: make([]time.Time, len(c.GPUs))}
 	g.processes[pid], c.processes[pid] = p, p
 	if obstacle != "" {
 		g.exclude(p, obstacle)
@@ -255,9 +264,12 @@ func (g *Guard) enlist(pid int, c *container) (p *process, context uint64) {
 	}
 	context = g.o.Context
 	for _, gpu := range c.GPUs {
-		if g.usage[gpu][pid] > 0 {
+		if g.usage[gpu].Processes[pid] > 0 {
 			context = 0 // it has one
 		}
+	}
+	if context > 0 {
+		p.began = g.o.Now()
 	}
 	return p, context
 }

@@ -59,9 +59,24 @@ type Answer struct {
 	Reason  string
 }
 
+// Sight is what is held at one moment, as the devices and the calls under way say.
+type Sight struct {
+	// At is when it was begun to look: what was let through before is in it.
+	At time.Time
+	// Used is what cannot be had of each GPU, bytes, by UUID: it is in use by whomever,
+	// or was given up and is not free yet, or calls under way ask for it.
+	Used map[string]uint64
+	// Held is what each covered container holds on each of its GPUs, bytes, by id and
+	// UUID. Calls under way are in it.
+	Held map[string]map[string]uint64
+}
+
 // Decider decides about requests. Its methods are called one after the other, MUST
 // NOT block (processes stand still meanwhile), and MUST NOT call the Guard.
 type Decider interface {
+	// Look is told what was seen, each time before requests are decided about. A
+	// container whose Ceiling was 0 before At has got nothing since without a grant.
+	Look(Sight)
 	// Decide answers a request. A granted request counts as held from then on.
 	Decide(Request) Answer
 	// Ceiling is up to how many bytes a container may hold on a GPU without
@@ -84,6 +99,9 @@ func (Limit) Decide(r Request) Answer {
 	}
 	return Answer{Deny, fmt.Sprintf("holds %d of %d bytes, and wants %d more", r.Held, r.Limit, r.Bytes)}
 }
+
+// Look implements Decider.
+func (Limit) Look(Sight) {}
 
 // Ceiling implements Decider.
 func (Limit) Ceiling(_, _ string, limit uint64) uint64 {

@@ -14,10 +14,17 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// Ledger returns what each process holds on each GPU now, bytes, contexts
-// included, by UUID and PID. It is called up to a hundred times a second while
-// limited containers allocate, by one goroutine.
-type Ledger func(ctx context.Context) (map[string]map[int]uint64, error)
+// Ledger returns what is held on each GPU now, by UUID. It is called up to a hundred
+// times a second while limited containers allocate, by one goroutine.
+type Ledger func(ctx context.Context) (map[string]Usage, error)
+
+// Usage is what is in use of one GPU, bytes.
+type Usage struct {
+	// Used is by whomever: also by processes that are not listed yet, or not any more.
+	Used uint64
+	// Processes is what each process holds, contexts included, by PID.
+	Processes map[int]uint64
+}
 
 // Options of a Guard. Name, Container, Ledger and Decider are required.
 type Options struct {
@@ -102,8 +109,9 @@ type Guard struct {
 	processes  map[int]*process
 	slots      slots
 	restopped  map[int]time.Time // PIDs that may have to be continued once more
-	usage      map[string]map[int]uint64
-	blind      error // why the ledger could not be read
+	usage      map[string]Usage
+	blind      error     // why the ledger could not be read
+	blinded    time.Time // since when
 	looking    sync.WaitGroup
 	closed     bool
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,8 @@ type rig struct {
 	members sync.Map // PID → container
 	name    string
 	failed  chan string
+	hidden  atomic.Bool // the device lists nobody yet
+	broken  atomic.Bool // it cannot be read
 }
 
 func start(t testing.TB, change func(*memory.Options)) *rig {
@@ -76,9 +79,15 @@ func (r *rig) of(pid int) (string, bool, error) {
 	return id.(string), true, nil
 }
 
-func (r *rig) ledger(context.Context) (map[string]map[int]uint64, error) {
+func (r *rig) ledger(context.Context) (map[string]memory.Usage, error) {
+	if r.broken.Load() {
+		return nil, errors.New("the driver is busy")
+	}
+	if r.hidden.Load() {
+		return map[string]memory.Usage{gpu: {}}, nil
+	}
 	held, err := r.built.Ledger()
-	return map[string]map[int]uint64{gpu: held}, err
+	return map[string]memory.Usage{gpu: {Processes: held}}, err
 }
 
 // cover limits container a, whose first process is given.
@@ -175,6 +184,61 @@ func TestPoolServesFromWhatItHas(t *testing.T) {
 	}
 	p.Call("cuMemPoolTrimTo")
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 10 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// What a process takes before the device lists it counts, whether anybody is asked
+// or not. What it would be refused for that alone waits until it is listed.
+func TestListedLate(t *testing.T) {
+	for name, decider := range map[string]memory.Decider{"passed": memory.Limit{}, "granted": asked{}} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, func(o *memory.Options) { o.Decider = decider })
+			r.hidden.Store(true)
+			p := r.join(t, 100*mib)
+			called := p.BeginAlloc("cuMemAlloc_v2", 10*mib, 100, 1)
+			for deadline := time.Now().Add(patience); r.View()["a"].Held[gpu] < 90*mib; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("what it took does not count: %+v", r.View()["a"])
+				}
+			}
+			r.waiting(t)
+			if held, err := r.built.Ledger(); err != nil || held[p.PID] > 100*mib {
+				t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
+			}
+			if v := r.View()["a"]; v.Denied != 0 {
+				t.Errorf("%+v", v)
+			}
+			r.hidden.Store(false)
+			if a := called(); a.Count != 10 || a.Result != cudatest.OutOfMemory {
+				t.Errorf("%+v", a)
+			}
+			p.Free("cuMemFree_v2", 10)
+			if a := p.Alloc("cuMemAlloc_v2", 100*mib, 1); a.Count != 1 { // what was freed does not count any more
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+// asked is Limit without a ceiling.
+type asked struct{ memory.Limit }
+
+func (asked) Ceiling(string, string, uint64) uint64 { return 0 }
+
+// A device that cannot be read for a moment lets nobody exceed a limit.
+func TestLedgerFailsForAMoment(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, 100*mib)
+	r.broken.Store(true)
+	called := p.BeginAlloc("cuMemAlloc_v2", 150*mib, 1, 1)
+	r.waiting(t)
+	r.broken.Store(false)
+	if a := called(); a.Count != 0 {
+		t.Errorf("%+v", a)
+	}
+	r.broken.Store(true)
+	if a := p.Alloc("cuMemAlloc_v2", 150*mib, 1); a.Count != 1 || r.View()["a"].FailedOpen == 0 { // nobody can decide
 		t.Errorf("%+v", a)
 	}
 }
@@ -289,8 +353,9 @@ func TestWait(t *testing.T) {
 	s.mu.Lock()
 	first := s.asked[0]
 	s.mu.Unlock()
+	// The byte that it was guarded with counts until the process is listed, though it was freed.
 	if first.ContainerID != "a" || first.PID != p.PID || first.GPU != gpu || first.Bytes != 20*mib ||
-		first.Function != "cuMemAlloc" || first.Held != 0 || first.Limit != 10*mib || first.Since.IsZero() {
+		first.Function != "cuMemAlloc" || first.Held > 1 || first.Limit != 10*mib || first.Since.IsZero() {
 		t.Errorf("%+v", first)
 	}
 	s.set(memory.Wait)

@@ -32,7 +32,7 @@ func beGuard() {
 	g, err := memory.New(memory.Options{
 		Name: filepath.Base(folder), Decider: &script{verdict: memory.Wait}, MaxWait: time.Hour,
 		Container: func(p int) (string, bool, error) { return "a", p == pid, nil },
-		Ledger:    func(context.Context) (map[string]map[int]uint64, error) { return map[string]map[int]uint64{}, nil },
+		Ledger:    func(context.Context) (map[string]memory.Usage, error) { return map[string]memory.Usage{}, nil },
 	})
 	if err != nil {
 		panic(err)

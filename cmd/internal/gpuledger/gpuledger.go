@@ -1,5 +1,5 @@
 // Package gpuledger tells the actuator's memory guard what the exporter's devices
-// know: how much memory each process holds on each GPU.
+// know: how much memory is in use on each GPU, and by which process.
 package gpuledger
 
 import (
@@ -26,19 +26,20 @@ func Opener(spec string) func() (memory.Ledger, error) {
 // Of reads a device. The error is that of a GPU whose processes cannot be read:
 // what is held on it must not be taken for nothing.
 func Of(d device.Device) memory.Ledger {
-	return func(ctx context.Context) (map[string]map[int]uint64, error) {
+	return func(ctx context.Context) (map[string]memory.Usage, error) {
 		reading, err := d.Read(ctx)
 		if err != nil {
 			return nil, err
 		}
 		var errs []error
-		held := make(map[string]map[int]uint64, len(reading.GPUs))
+		held := make(map[string]memory.Usage, len(reading.GPUs))
 		for _, g := range reading.GPUs {
 			errs = append(errs, g.ProcessesErr)
-			held[g.UUID] = make(map[int]uint64, len(g.Processes))
+			u := memory.Usage{Used: g.MemoryUsed, Processes: make(map[int]uint64, len(g.Processes))}
 			for _, p := range g.Processes {
-				held[g.UUID][p.PID] += p.MemoryUsed
+				u.Processes[p.PID] += p.MemoryUsed
 			}
+			held[g.UUID] = u
 		}
 		return held, errors.Join(errs...)
 	}

@@ -101,6 +101,10 @@ CALL cuDevicePrimaryCtxRetain(void **context, int device) {
 	return SUCCESS;
 }
 CALL cuMemAlloc_v2(uint64_t *out, size_t bytes) { return take(out, bytes, PLAIN); }
+// As alias functions of a library may be: its first instruction leads away.
+static __attribute__((used)) CALL take_plain(uint64_t *out, size_t bytes) { return take(out, bytes, PLAIN); }
+__asm__(".text\n.globl cuMemAlloc_v2_ptds\n.type cuMemAlloc_v2_ptds, @function\n"
+	"cuMemAlloc_v2_ptds: jmp take_plain\n.size cuMemAlloc_v2_ptds, .-cuMemAlloc_v2_ptds\n");
 CALL cuMemAllocManaged(uint64_t *out, size_t bytes, unsigned flags) { (void)flags; return take(out, bytes, MANAGED); }
 CALL cuMemAllocPitch_v2(uint64_t *out, size_t *pitch, size_t width, size_t height, unsigned element) {
 	(void)element;
