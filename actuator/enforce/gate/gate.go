@@ -81,6 +81,7 @@ type Gate struct {
 	starts  *cudaprobe.Probe
 	exits   *proc.Exits
 	changed chan struct{}
+	letgo   chan struct{} // somebody was let go, and is to be looked after
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -119,7 +120,7 @@ func New(o Options) (*Gate, error) {
 		o.Now = time.Now
 	}
 	g := &Gate{
-		o: o, changed: make(chan struct{}, 1),
+		o: o, changed: make(chan struct{}, 1), letgo: make(chan struct{}, 1),
 		containers: map[string]*container{}, processes: map[int]*process{}, waiting: map[string][]int{},
 	}
 	if _, err := LetGo(context.Background(), LetGoOptions{Name: o.Name, Proc: o.Proc}); err != nil {

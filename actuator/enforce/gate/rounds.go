@@ -9,7 +9,7 @@ import (
 // rest costs nothing.
 type rounds struct {
 	every   time.Duration
-	changed <-chan struct{}     // tell at once, look within every
+	changed <-chan struct{}     // tell at once, look within every; may be nil
 	woken   <-chan struct{}     // look within every
 	tell    func()              // something has changed
 	look    func() (again bool) // again: look after every, though nothing changes

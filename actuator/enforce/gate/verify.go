@@ -35,23 +35,20 @@ func (g *Gate) release(p *process) {
 		return
 	}
 	g.released = append(g.released, released{p.pid, pidfd, g.o.Now().Add(verifyFor)})
+	select {
+	case g.letgo <- struct{}{}:
+	default:
+	}
 }
 
 // lookAfter continues those that were let go and are stopped all the same.
 func (g *Gate) lookAfter(ctx context.Context) error {
-	tick := time.NewTicker(verifyEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			g.verify(false)
-		}
-	}
+	rounds{every: verifyEvery, woken: g.letgo, look: func() bool { return g.verify(false) }}.run(ctx)
+	return nil
 }
 
-func (g *Gate) verify(last bool) {
+// verify reports whether somebody is left to be looked after.
+func (g *Gate) verify(last bool) (left bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.o.Now()
@@ -67,4 +64,5 @@ func (g *Gate) verify(last bool) {
 		}
 		return over
 	})
+	return len(g.released) > 0
 }
