@@ -214,6 +214,13 @@ func TestUpSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestUpNamesTheStateFolder(t *testing.T) {
+	code, _, stderr := laxity("up", "--device=sim", "--state-dir=/dev/null/laxity")
+	if code != exitFailure || !strings.Contains(stderr, "--state-dir") {
+		t.Errorf("a state folder that cannot be made: code %d, %q; want the flag", code, stderr)
+	}
+}
+
 func TestUpRefusesBadRules(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yml")
 	if err := os.WriteFile(bad, []byte("groups:\n- name: x\n  rules:\n  - alert: A\n    expr: sum(\n"), 0o600); err != nil {

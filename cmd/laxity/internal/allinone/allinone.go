@@ -94,6 +94,9 @@ func New(o Options) (_ *Stack, err error) {
 			return nil, err
 		}
 	}
+	if err := os.MkdirAll(o.StateDir, 0o755); err != nil {
+		return nil, fmt.Errorf("the state folder (--state-dir chooses another): %w", err)
+	}
 	s := &Stack{}
 	defer func() {
 		if err != nil {
