@@ -11,6 +11,7 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/exporter/device/sim/cuda"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -73,6 +74,9 @@ func (m *measurement) round(ctx context.Context, s set, n, run int, way string) 
 	return rowsOf(s, way, run, jobs), nil
 }
 
+// simInit is how long cuInit takes on a simulated GPU, seconds.
+const simInit = "0.15"
+
 // spec is what one container is to be.
 func (m *measurement) spec(k kind, name string, deadline float64, host tenant.Spec) tenant.Spec {
 	host.Name = name
@@ -83,6 +87,9 @@ func (m *measurement) spec(k kind, name string, deadline float64, host tenant.Sp
 	}
 	if k.syncEach {
 		host.Args = append(host.Args, "--sync-each")
+	}
+	if m.GPU.Simulated() {
+		host.Env = append(host.Env, cuda.EnvInitSeconds+"="+simInit)
 	}
 	// With one of our labels or they would not be acted on.
 	host.Labels = map[string]string{task.LabelClass: string(task.ClassBatch)}

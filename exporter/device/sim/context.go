@@ -13,9 +13,10 @@ type gpuContext struct {
 	owner   engine.Owner
 	pid     int
 	opened  time.Time
-	ready   time.Time // creation is through
-	memory  uint64    // allocated, without the context itself
-	coming  uint64    // of that, by calls that have not returned yet
+	ready   time.Time     // creation is through, unless there is work left
+	work    time.Duration // left of ContextShared
+	memory  uint64        // allocated, without the context itself
+	coming  uint64        // of that, by calls that have not returned yet
 	allocs  map[uint64]uint64
 	nextPtr uint64
 	last    uint64                // number of the last kernel
@@ -43,7 +44,7 @@ func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
 	}
 	g.owners++
 	c := &gpuContext{
-		owner: g.owners, pid: p.pid, opened: now, ready: now.Add(g.opts.ContextTime),
+		owner: g.owners, pid: p.pid, opened: now, ready: now.Add(g.opts.ContextTime), work: g.opts.ContextShared,
 		allocs: map[uint64]uint64{}, flying: map[uint64]*engine.Op{}, nextPtr: 1 << 40,
 	}
 	p.contexts[u] = c

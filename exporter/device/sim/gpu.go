@@ -10,7 +10,8 @@
 // What is simulated, after measurements on an H200:
 //   - Creating a context takes time and holds memory; the process is listed only
 //     some time after the call. The memory is in use at once. So it is with
-//     allocations, where they take time.
+//     allocations, where they take time. Part of a creation can be done for one
+//     process at a time (ContextShared).
 //   - Kernels of different processes share a card by time slicing, at a cost; one
 //     process alone pays nothing (sim/engine).
 //   - A kernel that was launched runs to its end whether its process is running,
@@ -54,6 +55,8 @@ var (
 // GPU is a node's set of simulated cards. It is safe for concurrent use.
 type GPU struct {
 	opts Options
+	// creating is taken by whoever the driver works for, of those that create a context.
+	creating chan struct{}
 
 	mu     sync.Mutex
 	units  []*unit
@@ -84,7 +87,7 @@ func New(opts Options) (*GPU, error) {
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("simulated GPU: %w", err)
 	}
-	g := &GPU{opts: opts, procs: map[int]*Process{}}
+	g := &GPU{opts: opts, procs: map[int]*Process{}, creating: make(chan struct{}, 1)}
 	g.faults.driver = opts.Driver
 	for i, c := range opts.Cards {
 		if len(c.Instances) == 0 {

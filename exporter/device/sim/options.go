@@ -21,7 +21,11 @@ type Options struct {
 	Cards  []Card // default: one
 	Driver string // version; default "580.0-sim"
 
-	ContextTime   time.Duration // how long creating a context takes; default 200 ms
+	ContextTime time.Duration // how long creating a context takes; default 200 ms
+	// ContextShared is what of ContextTime the driver does for one process at a time,
+	// on all cards, going round among those that create one: with n of them each takes
+	// n times as long for it. A frozen process asks for no more of it. Default: none.
+	ContextShared time.Duration
 	ContextMemory uint64        // bytes that a context holds; default 566 MiB
 	ListDelay     time.Duration // from the context call until the process is listed; default 150 ms
 	AllocRate     float64       // bytes per second of an allocation; default: it takes no time
@@ -102,6 +106,7 @@ func (o Options) withDefaults() Options {
 		*d = max(*d, 0)
 	}
 	set(&o.ContextTime, 200*time.Millisecond)
+	set(&o.ContextShared, 0)
 	set(&o.ListDelay, 150*time.Millisecond)
 	o.ReleaseTime = max(o.ReleaseTime, 0)
 	set(&o.TimeSlice, 2*time.Millisecond)
@@ -185,6 +190,9 @@ func (o Options) check() error {
 	}
 	if o.AllocRate < 0 || math.IsNaN(o.AllocRate) || math.IsInf(o.AllocRate, 0) {
 		return fmt.Errorf("an allocation rate of %v bytes per second", o.AllocRate)
+	}
+	if o.ContextShared > o.ContextTime {
+		return fmt.Errorf("ContextShared (%v) is more than ContextTime (%v)", o.ContextShared, o.ContextTime)
 	}
 	if o.RiseLag < o.SamplePeriod || o.FallLag < o.RiseLag {
 		return errors.New("want SamplePeriod ≤ RiseLag ≤ FallLag")

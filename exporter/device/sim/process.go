@@ -93,20 +93,59 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // Open creates a context on unit i, and blocks until it is there. A second one
 // is the same one.
 func (p *Process) Open(ctx context.Context, i int) error {
+	for {
+		if more, err := p.openPiece(ctx, i); !more || err != nil {
+			return err
+		}
+	}
+}
+
+// openPiece is one piece of Open: what a process still gets done that is frozen
+// then. more: there is more to do.
+func (p *Process) openPiece(ctx context.Context, i int) (more bool, err error) {
 	g := p.gpu
 	g.mu.Lock()
 	if err := p.awaitTurn(); err != nil {
 		g.mu.Unlock()
-		return err
+		return false, err
 	}
 	now := g.advance()
 	c, err := p.openLocked(i, now)
-	g.mu.Unlock()
 	if err != nil {
-		return err
+		g.mu.Unlock()
+		return false, err
 	}
+	piece := min(c.work, pieceTime)
+	c.work -= piece
+	more = c.work > 0
+	g.mu.Unlock()
+	if piece > 0 {
+		if err := p.hold(ctx, piece); err != nil {
+			return false, err
+		}
+	}
+	if more {
+		return true, nil
+	}
+	return false, p.sleep(ctx, time.Until(c.ready))
+}
+
+// hold takes its turn with the driver for as long as a piece of its work takes.
+func (p *Process) hold(ctx context.Context, piece time.Duration) error {
 	select {
-	case <-time.After(c.ready.Sub(now)):
+	case p.gpu.creating <- struct{}{}: // first come, first served
+		defer func() { <-p.gpu.creating }()
+		return p.sleep(ctx, piece)
+	case <-p.exited:
+		return ErrExited
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *Process) sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
 		return nil
 	case <-p.exited:
 		return ErrExited

@@ -52,6 +52,45 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// Contexts made at once take turns with the driver, if so chosen; a process that
+// stops asking (it is frozen) keeps nobody.
+func TestContextsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := newGPU(t, sim.Options{ContextTime: 200 * time.Millisecond, ContextShared: 150 * time.Millisecond, Cards: make([]sim.Card, 2)})
+		open := func(pid, card int) time.Duration {
+			begun := time.Now()
+			must(t, gpu.Attach(pid).Open(t.Context(), card))
+			return time.Since(begun)
+		}
+		if took := open(1, 0); took != 200*time.Millisecond {
+			t.Errorf("alone: %v", took)
+		}
+		if took := open(1, 0); took != 0 {
+			t.Errorf("again: %v", took)
+		}
+		took := make(chan time.Duration, 8)
+		for i := range cap(took) {
+			go func() { took <- open(10+i, i%2) }()
+		}
+		for range cap(took) {
+			if d := <-took; d < 1100*time.Millisecond || d > 1200*time.Millisecond {
+				t.Errorf("one of 8 at once: %v, want about 8 × 150 ms", d)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := gpu.Attach(30).Open(ctx, 0); err == nil {
+			t.Error("opened though it gave up")
+		}
+		if took := open(31, 0); took != 200*time.Millisecond {
+			t.Errorf("after one that gave up: %v", took)
+		}
+	})
+	if _, err := sim.New(sim.Options{ContextTime: time.Second, ContextShared: 2 * time.Second}); err == nil {
+		t.Error("more is shared than there is")
+	}
+}
+
 // Eight tasks of two kernels at once need about 32 s on the H200 by time slicing,
 // where the kernels alone add up to 25.8 s; one alone takes 5 s.
 func TestTasksAtOnceTakeAsLongAsMeasured(t *testing.T) {

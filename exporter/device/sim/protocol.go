@@ -27,7 +27,8 @@ import (
 // block. I is the number of a GPU, from 0:
 //
 //	device I               → ok UUID MEMORY IN OUT NAME   bytes; IN, OUT: bytes per piece of a copy
-//	open I                 → ok               context is there (blocks)
+//	open I                 → ok               context is there (blocks); "ok more": ask again, there
+//	                                          is more to do for it
 //	close I                → ok
 //	alloc I BYTES          → ok ADDRESS
 //	free I ADDRESS         → ok
@@ -110,7 +111,7 @@ type command struct {
 
 var commands = map[string]command{
 	"device": {0, func(_ context.Context, p *Process, i int, _ []string) (string, error) { return p.gpu.describe(i) }},
-	"open":   {0, func(ctx context.Context, p *Process, i int, _ []string) (string, error) { return "", p.Open(ctx, i) }},
+	"open":   {0, runOpen},
 	"close":  {0, func(_ context.Context, p *Process, i int, _ []string) (string, error) { return "", p.Close(i) }},
 	"alloc":  {1, withNumber(runAlloc)},
 	"free": {1, withNumber(func(_ context.Context, p *Process, i int, address uint64) (string, error) {
@@ -188,6 +189,13 @@ func withNumber(f func(context.Context, *Process, int, uint64) (string, error)) 
 		}
 		return f(ctx, p, i, n)
 	}
+}
+
+func runOpen(ctx context.Context, p *Process, i int, _ []string) (string, error) {
+	if more, err := p.openPiece(ctx, i); err != nil || !more {
+		return "", err
+	}
+	return "more", nil
 }
 
 func number(n uint64, err error) (string, error) { return strconv.FormatUint(n, 10), err }

@@ -18,6 +18,7 @@ import (
 // What the library reads from a tenant's environment.
 const (
 	EnvSocket        = "LAXITY_SIM_SOCKET"         // path of the server's socket; without it there is no device
+	EnvInitSeconds   = "LAXITY_SIM_INIT_SECONDS"   // the first cuInit of a process takes so long
 	EnvKernelSeconds = "LAXITY_SIM_KERNEL_SECONDS" // every kernel takes so long alone, whatever its size
 )
 

@@ -5,7 +5,8 @@
 // copied from the device is zeros. All kernels of a process on one GPU run in
 // order, whatever their stream. A launch costs what a naive n×n matrix
 // multiplication by that many threads would (threads = n², 2n³ operations), or
-// LAXITY_SIM_KERNEL_SECONDS. NVIDIA_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES
+// LAXITY_SIM_KERNEL_SECONDS. The first cuInit takes LAXITY_SIM_INIT_SECONDS, or no
+// time. NVIDIA_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES
 // (numbers or UUIDs) choose the GPUs.
 //
 // Threads may call at once: each call that waits has a connection of its own.
@@ -25,6 +26,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define API __attribute__((visibility("default")))
@@ -320,6 +322,12 @@ static CUresult read_devices(int count) {
 
 static void register_fork(void) { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
 
+// nap sleeps in pieces, so that a process that is frozen meanwhile has it still to do.
+static void nap(double seconds) {
+	for (; seconds > 0; seconds -= 0.005)
+		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
 API CUresult cuInit(unsigned flags) {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
@@ -339,8 +347,11 @@ API CUresult cuInit(unsigned flags) {
 		if (fd >= 0)
 			close(fd);
 		initialized = r == CUDA_SUCCESS;
-		if (initialized)
+		if (initialized) {
+			const char *takes = getenv("LAXITY_SIM_INIT_SECONDS");
 			start_agent();
+			nap(takes ? atof(takes) : 0);
+		}
 	}
 	pthread_mutex_unlock(&starting);
 	return r;
@@ -434,9 +445,11 @@ API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
 // open_context counts a context of this process on d; the first one is made.
 static CUresult open_context(struct device *d) {
 	char line[LINE];
-	CUresult r = ask(line, "open %d\n", d->server); // a second open is the same context
-	if (r)
-		return r;
+	do { // piece by piece, so that a frozen process gets no further
+		CUresult r = ask(line, "open %d\n", d->server); // a second open is the same context
+		if (r)
+			return r;
+	} while (!strcmp(line, "ok more"));
 	pthread_mutex_lock(&lock);
 	d->opens++;
 	pthread_mutex_unlock(&lock);
