@@ -6,6 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
 // What a Gate tells besides Launched and Done, and what a MemoryGuard tells.
@@ -21,6 +23,8 @@ const (
 	// Slipped: a call of a MemoryGuard that was held has returned, and has got its
 	// memory, though nobody has granted it: see MemoryGuard.Weakness.
 	Slipped
+	// HeldBack: stopped at the entry of a call that creates a context, and on record.
+	HeldBack
 )
 
 // GateOptions say where a Gate keeps its record.
@@ -31,7 +35,8 @@ type GateOptions struct {
 }
 
 // Gate stops chosen processes at the entry of their launches, in the kernel, with
-// nobody asked; and follows their work as Probe.Track does. It is safe for
+// nobody asked, and those that Back names before they create a context; and follows
+// their work as Probe.Track does. It is safe for
 // concurrent use; Next is for one goroutine.
 //
 // Its probes belong to this process: they vanish when it dies, however it dies.
@@ -40,6 +45,8 @@ type Gate struct {
 	holder
 	maps gateMaps
 	code *trackPrograms
+	// create is at the calls that create a context.
+	create *ebpf.Program
 }
 
 // PinFolder is where the record of a gate with this name is.
@@ -50,7 +57,7 @@ func PinFolder(name string) string { return filepath.Join(bpfFS, name) }
 // let go before.
 func NewGate(o GateOptions) (*Gate, error) {
 	g := &Gate{}
-	g.verb, g.attach, g.leave, g.left = "gate", g.probe.trackIn, g.shutOut, g.Reset
+	g.verb, g.attach, g.leave, g.left = "gate", g.attachTo, g.shutOut, g.Reset
 	if err := g.begin(o); err != nil {
 		return nil, err
 	}
@@ -67,11 +74,12 @@ func (g *Gate) load(pins string) (err error) {
 	g.Record = &Record{held: g.maps.held, until: g.maps.until}
 	offsets := kernelOffsets()
 	g.code = &trackPrograms{}
-	var errs [4]error
+	var errs [5]error
 	g.code.launch, errs[0] = g.probe.attacher.program(gateLaunch(g.maps, offsets))
 	g.code.begin, errs[1] = g.probe.attacher.program(begin(g.maps.maps))
 	g.code.syncDone, errs[2] = g.probe.attacher.program(done(g.maps.maps, false))
 	g.code.copyDone, errs[3] = g.probe.attacher.program(done(g.maps.maps, true))
+	g.create, errs[4] = g.probe.attacher.program(gateCreate(g.maps, offsets))
 	g.probe.perCall = g.code
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
@@ -92,8 +100,34 @@ func (g *Gate) Gate(pid int, busy bool) error {
 	return g.take(pid, func() error { return g.maps.busy.Put(uint32(pid), begun) })
 }
 
+func (g *Gate) attachTo(file *cudafile.File, pid int) (links, error) {
+	functions, err := g.probe.functions(file)
+	if err != nil {
+		return nil, err
+	}
+	// First: it is what the process calls first.
+	creates, err := g.probe.attacher.attach(file, g.create, functions[cudafile.Context], pid, false)
+	if err != nil {
+		return creates, err
+	}
+	others, err := g.probe.trackIn(file, pid)
+	return append(creates, others...), err
+}
+
+// Back stops the process, from now on, before it creates a context.
+func (g *Gate) Back(pid int) error { return g.maps.back.Put(uint32(pid), uint32(1)) }
+
+// Forth ends that. It does not continue the process.
+func (g *Gate) Forth(pid int) error {
+	if err := g.maps.back.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return err
+	}
+	return nil
+}
+
 // shutOut ends it for the programs.
 func (g *Gate) shutOut(pid int) {
+	_ = g.maps.back.Delete(uint32(pid))
 	_ = g.maps.admitted.Put(uint32(pid), uint32(1)) // for a program that runs right now
 	_ = g.maps.busy.Delete(uint32(pid))             // then the others do nothing
 }
@@ -101,8 +135,11 @@ func (g *Gate) shutOut(pid int) {
 // Admit lets the process launch from now on. It does not continue it.
 func (g *Gate) Admit(pid int) error { return g.maps.admitted.Put(uint32(pid), uint32(1)) }
 
-// Reset ends an admission that a process with the same PID had before.
-func (g *Gate) Reset(pid int) { _ = g.maps.admitted.Delete(uint32(pid)) }
+// Reset ends what was said of a process with the same PID before: Admit and Back.
+func (g *Gate) Reset(pid int) {
+	_ = g.maps.admitted.Delete(uint32(pid))
+	_ = g.maps.back.Delete(uint32(pid))
+}
 
 // Shut ends an admission: the next launch stops. busy reports that the process
 // has work under way, or stands at a launch already. Of one that Gate has not been
@@ -134,6 +171,9 @@ func (g *Gate) free() error {
 	errs := []error{g.holder.free()}
 	if g.code != nil {
 		errs = append(errs, g.code.Close())
+	}
+	if g.create != nil {
+		errs = append(errs, g.create.Close())
 	}
 	return errors.Join(append(errs, g.maps.Close())...)
 }

@@ -206,6 +206,51 @@ func TestHeldProcessAskedToEnd(t *testing.T) {
 	awaitState(t, p.PID, "Z")
 }
 
+// Who is kept back stops before its context, not at its launches' expense: let go from
+// there it stops at its launch as ever.
+func TestGateHoldsBack(t *testing.T) {
+	for name, o := range ways {
+		t.Run(name, func(t *testing.T) {
+			h := newGate(t, o)
+			p := open(t, h)
+			p.Call("cuCtxCreate_v2") // nobody keeps it back
+			for range 3 {
+				if err := h.Back(p.PID); err != nil {
+					t.Fatal(err)
+				}
+				called := p.Begin("cuCtxCreate_v2")
+				h.next(t, p, cudaprobe.HeldBack)
+				awaitState(t, p.PID, "T")
+				if list, err := h.List(); err != nil || len(list) != 1 || list[0].PID != p.PID {
+					t.Fatalf("on record: %+v, %v", list, err)
+				}
+				if err := h.Weakness(); err == nil {
+					signal(t, p, syscall.SIGCONT) // a tenant's own
+					h.next(t, p, cudaprobe.Continued)
+					awaitState(t, p.PID, "T")
+				}
+				if err := h.Forth(p.PID); err != nil {
+					t.Fatal(err)
+				}
+				letGo(t, h, p)
+				called()
+				h.Reset(p.PID)
+			}
+			called := p.Begin("cuLaunchKernel")
+			h.next(t, p, cudaprobe.Held)
+			letGo(t, h, p)
+			called()
+			if err := h.Open(); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Back(p.PID); err != nil {
+				t.Fatal(err)
+			}
+			p.Call("cuCtxCreate_v2") // the gate is open
+		})
+	}
+}
+
 func TestThreadsStopTogether(t *testing.T) {
 	h := newGate(t, cudaprobe.Options{})
 	p := open(t, h)

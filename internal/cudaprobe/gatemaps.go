@@ -22,6 +22,7 @@ const bpfFS = "/sys/fs/bpf"
 type gateMaps struct {
 	maps
 	admitted *ebpf.Map // PID: may launch
+	back     *ebpf.Map // PID: must not create a context
 	held     *ebpf.Map // PID → when and which process was stopped
 	until    *ebpf.Map // one time: nobody is stopped later than that
 }
@@ -39,6 +40,7 @@ func newGateMaps(pins string) (m gateMaps, err error) {
 		{&m.busy, ebpf.MapSpec{Name: "laxity_gbusy", Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 4096}},
 		{&m.calls, ebpf.MapSpec{Name: "laxity_gcalls", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 16, MaxEntries: 8192}},
 		{&m.admitted, ebpf.MapSpec{Name: "laxity_admit", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 4096}},
+		{&m.back, ebpf.MapSpec{Name: "laxity_back", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 4096}},
 		{&m.held, ebpf.MapSpec{Name: "laxity_held", Type: ebpf.Hash, KeySize: 4, ValueSize: heldSize, MaxEntries: 4096}},
 		{&m.until, ebpf.MapSpec{Name: "laxity_until", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
 	} {
@@ -72,7 +74,7 @@ func pin(folder string, held, until *ebpf.Map) error {
 // Close gives the maps back. Their names stay, for whoever lets go.
 func (m gateMaps) Close() error {
 	errs := []error{m.maps.Close()}
-	for _, one := range []*ebpf.Map{m.admitted, m.held, m.until} {
+	for _, one := range []*ebpf.Map{m.admitted, m.back, m.held, m.until} {
 		if one != nil {
 			errs = append(errs, one.Close())
 		}

@@ -86,6 +86,48 @@ func gateLaunch(m gateMaps, t *taskOffsets) asm.Instructions {
 	return b.finish()
 }
 
+// gateCreate stops a process that is to be kept back before it creates a context. As
+// in gateLaunch the record is written first, and it looks again afterwards. The
+// SIGSTOP is taken back only when the process is off the record: it is not admitted,
+// so onSignal would stop it again.
+func gateCreate(m gateMaps, t *taskOffsets) asm.Instructions {
+	b := &builder{maps: m.maps, task: t}
+	b.now()
+	b.who()
+	b.lookup(m.back, evPID)
+	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
+	b.jumpIfOpen(m.until, "exit")
+	b.marks()
+	b.add(asm.LoadMapPtr(asm.R1, m.held.FD()))
+	b.arg(asm.R2, evPID)
+	b.arg(asm.R3, evTime)
+	b.add(
+		asm.Mov.Imm(asm.R4, int32(ebpf.UpdateAny)),
+		asm.FnMapUpdateElem.Call(),
+		asm.JNE.Imm(asm.R0, 0, "lost"),
+		asm.Mov.Imm(asm.R1, sigStop),
+		asm.FnSendSignalThread.Call(),
+		asm.JNE.Imm(asm.R0, 0, "forget"),
+	)
+	b.lookup(m.back, evPID)
+	b.add(asm.JEq.Imm(asm.R0, 0, "undo"))
+	b.jumpIfOpen(m.until, "undo")
+	b.send(HeldBack)
+
+	b.label("undo")
+	b.delete(m.held, evPID)
+	b.add(
+		asm.Mov.Imm(asm.R1, sigCont),
+		asm.FnSendSignal.Call(),
+		asm.Ja.Label("exit"),
+	)
+	b.label("forget")
+	b.delete(m.held, evPID)
+	b.add(asm.Ja.Label("exit"))
+	b.lost()
+	return b.finish()
+}
+
 // ifHeld goes on only if the process at evPID is held and not admitted.
 func (m gateMaps) ifHeld(b *builder) {
 	b.lookup(m.held, evPID)
