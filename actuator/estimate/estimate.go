@@ -46,6 +46,10 @@ type run struct {
 	Use float64 `json:"use"`
 	// Mean is the mean utilisation over that time; negative likewise.
 	Mean float64 `json:"mean"`
+	// Startup is what of Seconds it took to its first launch; 0: not known. Crowded:
+	// another task ran for a good part of that.
+	Startup float64 `json:"startup,omitempty"`
+	Crowded bool    `json:"crowded,omitempty"`
 }
 
 type history struct {
@@ -64,6 +68,9 @@ type watched struct {
 	busy, seen    float64 // integral of the utilisation while it ran alone, and the time, seconds
 	looks, shared int     // snapshots in which it ran, and in which it ran beside others
 	memory        uint64  // the most that it held on one GPU, bytes
+	starting      bool    // it was seen before its first launch
+	startup       float64 // as in run
+	crowded       bool
 }
 
 // Book is what was learned. Make one with New or Decode.
@@ -178,12 +185,11 @@ func (b *Book) end(t task.Task) {
 	}
 	b.clock++
 	h.Last = b.clock
-	shared := w.looks > 0 && float64(w.shared) > 0.2*float64(w.looks)
 	mean := -1.0
-	if ran := Ran(t, time.Time{}).Seconds(); w.use >= 0 && w.seen > 0.8*ran { // else a phase may be missing
+	if ran := t.Ran(time.Time{}).Seconds(); w.use >= 0 && w.seen > 0.8*ran { // else a phase may be missing
 		mean = w.busy / w.seen
 	}
-	h.Runs = append(h.Runs, run{Seconds: Ran(t, time.Time{}).Seconds(), Shared: shared, Use: w.use, Mean: mean})
+	h.Runs = append(h.Runs, run{Seconds: t.Ran(time.Time{}).Seconds(), Shared: w.beside(), Use: w.use, Mean: mean, Startup: w.startup, Crowded: w.crowded})
 	h.Runs = h.Runs[max(0, len(h.Runs)-maxRuns):]
 	h.remember(w.memory)
 	b.changed = true
@@ -193,21 +199,15 @@ func (b *Book) end(t task.Task) {
 	}
 }
 
-// Ran is how long the task has run, or ran, without the time during which it was
-// held, paused or swapped out.
-func Ran(t task.Task, now time.Time) time.Duration {
-	d := t.Duration(now) - t.HeldSeconds.Duration() - t.PausedSeconds.Duration() - t.SwappedSeconds.Duration()
-	if t.End == nil && t.State != task.Running && !t.StateSince.IsZero() {
-		d -= max(0, now.Sub(t.StateSince)) // the present stay is not counted yet
-	}
-	return max(0, d)
-}
-
 // Length is how long a task runs when nothing disturbs it.
 type Length struct {
 	// Remaining is how long it still runs, estimated high; Least is the same,
 	// estimated low. Total is its whole length, estimated high.
 	Remaining, Least, Total time.Duration
+	// Startup is what is left of it until its first launch, estimated high; 0: it has
+	// launched, or nobody knows. Crowded is how much longer that took, in all, beside
+	// others; 0 where not known.
+	Startup, Crowded time.Duration
 }
 
 // Remaining estimates how long the task runs. It reports false where there is no
@@ -217,22 +217,26 @@ func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool)
 	if h == nil || len(h.Runs) == 0 {
 		return l, false
 	}
-	all := h.lengths(false)
-	if len(all) < 3 { // too few that ran undisturbed
-		all = append(all, h.lengths(true)...)
-	}
-	ran := Ran(t, now).Seconds()
-	whole := at(quantile, all)
-	left, least := ran/4, 0.0 // longer than ever: nobody knows; it may well go on for a while
-	if longer := above(ran, all); len(longer) > 0 {
-		left = at(quantile, longer) - ran
-	}
+	all := undisturbed(h.lengths)
+	ran := t.Ran(now).Seconds()
+	whole, least := at(quantile, all), 0.0
 	// Runs beside others say nothing of how short a task can be: it would be given
 	// up for late where it still has time.
 	if longer := above(ran, h.lengths(false)); len(longer) > 0 {
 		least = at(lowQuantile, longer) - ran
 	}
-	return Length{Remaining: seconds(left), Least: seconds(least), Total: seconds(max(whole, ran))}, true
+	l = Length{Remaining: seconds(left(quantile, ran, all)), Least: seconds(least), Total: seconds(max(whole, ran))}
+	h.byLaunch(&l, b.tasks[t.ID], ran)
+	return l, true
+}
+
+// left is what is left of a length after it has lasted for ran. Longer than ever:
+// nobody knows; it may well go on for a while.
+func left(q, ran float64, lengths []float64) float64 {
+	if longer := above(ran, lengths); len(longer) > 0 {
+		return at(q, longer) - ran
+	}
+	return ran / 4
 }
 
 // above returns the values that are greater than the least one.

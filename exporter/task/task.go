@@ -160,6 +160,16 @@ func (t Task) Duration(now time.Time) time.Duration {
 	return max(0, now.Sub(t.Start.Time))
 }
 
+// Ran is how long the task has run, or ran, without the time during which it was
+// held, paused or swapped out. Never negative.
+func (t Task) Ran(now time.Time) time.Duration {
+	d := t.Duration(now) - t.HeldSeconds.Duration() - t.PausedSeconds.Duration() - t.SwappedSeconds.Duration()
+	if t.End == nil && t.State != Running && !t.StateSince.IsZero() {
+		d -= max(0, now.Sub(t.StateSince)) // the present stay is not counted yet
+	}
+	return max(0, d)
+}
+
 // Tardiness is how far past its deadline an ended task ended; 0 for a hit or
 // without a deadline.
 func (t Task) Tardiness() time.Duration {
