@@ -12,7 +12,8 @@ var _ Gate = (*gate.Enforcer)(nil)
 // Gate is what an Enforcer offers besides that can stop tasks where they launch
 // kernels. The plan decides who may compute and who is next in line; how the
 // others are kept from it is the enforcer's: Pause closes the gate for a
-// container, which goes on up to its next launch; Unpause opens it.
+// container, which goes on up to its next launch, or for the cause plan.Start up to
+// its context; Unpause opens it.
 type Gate interface {
 	// Phases says what the containers that the gate sees do on the GPU, by id. A
 	// container that is absent counts as computing all the time. The channel is
@@ -22,10 +23,11 @@ type Gate interface {
 	// A gate that does not hear of it for a while opens by itself.
 	Cover(containers []gate.Target)
 	// Line is told after each plan who may compute on each arbitrated GPU, in the
-	// order of admission, and who waits, the next one first. It MUST NOT block:
+	// order of admission, who waits, the next one first, and which containers are
+	// kept back from creating a context, with the reason. It MUST NOT block:
 	// whoever is next can be prepared, so that letting go never waits for the
 	// container engine.
-	Line(admitted, waiting map[string][]string)
+	Line(admitted, waiting map[string][]string, back map[string]string)
 	// ToLaunch undoes a pause of the whole container and leaves the gate as it is:
 	// the container goes on up to its next launch. It is otherwise as Unpause.
 	ToLaunch(ctx context.Context, id string) error

@@ -51,13 +51,25 @@ func (l *loop) keepHistory(now time.Time, atOnce bool) {
 	}
 }
 
+// learnStarts takes note of how far the tasks of a container have got.
+func (l *loop) learnStarts(tasks []task.Task, phase plan.Phase, now time.Time) {
+	for _, t := range tasks {
+		switch phase {
+		case plan.Preparing:
+			l.history.Starting(t.ID)
+		case plan.Waiting, plan.Computing:
+			l.history.Launched(t, now)
+		}
+	}
+}
+
 // foresee says what history has to say about a container.
 func (l *loop) foresee(c *plan.Container, s task.Container, now time.Time) {
 	kind := estimate.Kind{Image: s.Image, Command: s.Command}
 	c.Estimates = map[string]plan.Estimate{}
 	for _, t := range c.Tasks {
 		if e, ok := l.history.Remaining(t, kind, now); ok {
-			c.Estimates[t.ID] = plan.Estimate{Remaining: e.Remaining, Least: e.Least, Total: e.Total}
+			c.Estimates[t.ID] = plan.Estimate{Remaining: e.Remaining, Least: e.Least, Total: e.Total, Startup: e.Startup, Crowded: e.Crowded}
 		}
 	}
 	demand, ok := l.history.Demand(kind)

@@ -13,6 +13,7 @@ type scheme struct {
 	// order may look at the clock.
 	order      func(now time.Time) policy.Order
 	preemption *plan.Preemption
+	startup    *plan.Startup
 	// share is how many run at once if Config.Share does not say.
 	share string
 	// fixed: no other share goes with it.
@@ -22,8 +23,8 @@ type scheme struct {
 }
 
 var schemes = map[string]scheme{
-	"edf":  {order: edf, preemption: plan.DefaultPreemption(), share: "adaptive", expedites: true},
-	"llf":  {order: llf, preemption: plan.DefaultPreemption(), share: "adaptive", expedites: true},
+	"edf":  {order: edf, preemption: plan.DefaultPreemption(), startup: plan.DefaultStartup(), share: "adaptive", expedites: true},
+	"llf":  {order: llf, preemption: plan.DefaultPreemption(), startup: plan.DefaultStartup(), share: "adaptive", expedites: true},
 	"fifo": {order: fifo, preemption: &plan.Preemption{Never: true}, share: "one"},
 	// As the paper has it: whoever started first runs, at once.
 	"p3": {order: fifo, share: "p3", fixed: true},
@@ -54,7 +55,8 @@ func (c Config) rule() plan.Rule {
 // Input begins the input of a plan: what the configuration says and nothing of
 // what is true now.
 func (c Config) Input(now time.Time) plan.Input {
-	return plan.Input{Now: now, Order: c.scheme().order(now), Rule: c.rule(), Preemption: c.scheme().preemption}
+	s := c.scheme()
+	return plan.Input{Now: now, Order: s.order(now), Rule: c.rule(), Preemption: s.preemption, Startup: s.startup}
 }
 
 func (c Config) validateScheme() error {

@@ -21,7 +21,7 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 	p := plan.Make(in)
 	l.keepMemory(in, p, now)
 	if gated != nil {
-		gated.Line(p.Admitted, p.Line) // before all else: somebody may wait for it
+		gated.Line(p.Admitted, p.Line, p.Back) // before all else: somebody may wait for it
 	}
 	for g, ids := range p.Admitted {
 		for _, id := range ids {
@@ -71,6 +71,7 @@ func (l *loop) input(now time.Time) plan.Input {
 		}
 	}
 	for _, s := range l.snap.Containers {
+		l.learnStarts(tasks[s.ID], phases[s.ID], now)
 		p := l.container(s, tasks[s.ID], now)
 		p.Phase = phases[s.ID]
 		in.Containers = append(in.Containers, p)
@@ -84,7 +85,7 @@ func (l *loop) container(s task.Container, tasks []task.Task, now time.Time) pla
 		ID: s.ID, Name: s.Name, Tasks: tasks,
 		Managed: l.managed(s), Never: s.Spec.NeverPause,
 		Standing: l.standing(s, now), Since: l.since[s.ID],
-		Batch: s.Spec.Class == task.ClassBatch,
+		Batch: s.Spec.Class == task.ClassBatch, Relative: s.Spec.Deadline.Duration(),
 	}
 	l.foresee(&c, s, now)
 	if h, ok := l.holds[s.ID]; ok && c.Standing == plan.Ours {

@@ -27,6 +27,8 @@ var schemes = []plan.Input{
 	{Order: policy.EDF{Now: now}, Rule: plan.P3{}, Preemption: plan.DefaultPreemption()},
 	{Order: policy.LLF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption()},
 	{Order: policy.LLF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption()},
+	{Order: policy.EDF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Startup: plan.DefaultStartup()},
+	{Order: policy.LLF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(), Startup: plan.DefaultStartup()},
 }
 
 // drawInput makes any situation at all, reasonable or not.
@@ -63,7 +65,7 @@ func drawContainer(t *rapid.T, i int, gpus []string) plan.Container {
 		Standing: rapid.SampledFrom([]plan.Standing{plan.Runs, plan.Runs, plan.Ours, plan.Ours, plan.Somebody}).Draw(t, "standing"),
 	}
 	if c.Standing == plan.Ours {
-		c.Cause = rapid.SampledFrom([]plan.Cause{plan.Arbitrate, plan.Arbitrate, plan.Relieve, plan.Asked}).Draw(t, "cause")
+		c.Cause = rapid.SampledFrom([]plan.Cause{plan.Arbitrate, plan.Arbitrate, plan.Start, plan.Relieve, plan.Asked}).Draw(t, "cause")
 	}
 	if rapid.IntRange(0, 7).Draw(t, "exempt") == 0 {
 		c.Exempt = "exempt"
@@ -85,8 +87,9 @@ func drawContainer(t *rapid.T, i int, gpus []string) plan.Container {
 // drawUrgency adds what orders, sharing and preemption depend on.
 func drawUrgency(t *rapid.T, c *plan.Container, gpus []string) {
 	c.Batch = rapid.IntRange(0, 5).Draw(t, "batch") == 0
+	c.Relative = time.Duration(rapid.IntRange(0, 20).Draw(t, "relative deadline")) * time.Second
 	c.Since = now.Add(-rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute}).Draw(t, "since"))
-	c.Phase = rapid.SampledFrom([]plan.Phase{plan.Unknown, plan.Unknown, plan.Preparing, plan.Waiting, plan.Computing, plan.Finishing}).Draw(t, "phase")
+	c.Phase = rapid.SampledFrom([]plan.Phase{plan.Unknown, plan.Unknown, plan.Preparing, plan.Preparing, plan.Waiting, plan.Computing, plan.Finishing}).Draw(t, "phase")
 	if rapid.IntRange(0, 7).Draw(t, "expedite") == 0 {
 		c.Expedite = "expedite"
 	}
@@ -99,11 +102,15 @@ func drawUrgency(t *rapid.T, c *plan.Container, gpus []string) {
 	}
 	for i := range c.Tasks {
 		if rapid.Bool().Draw(t, "has deadline") {
+			if rapid.Bool().Draw(t, "has stood still") {
+				c.Tasks[i].PausedSeconds = task.Seconds(rapid.IntRange(0, 9).Draw(t, "stood still"))
+			}
 			c.Tasks[i].Deadline = epoch.Add(time.Duration(rapid.IntRange(5, 20).Draw(t, "deadline")) * time.Second)
 		}
 		if rapid.Bool().Draw(t, "has history") {
 			left := rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second}).Draw(t, "remaining")
-			c.Estimates[c.Tasks[i].ID] = plan.Estimate{Remaining: left, Least: rapid.SampledFrom([]time.Duration{0, left / 2, left}).Draw(t, "least"), Total: 2 * left}
+			c.Estimates[c.Tasks[i].ID] = plan.Estimate{Remaining: left, Least: rapid.SampledFrom([]time.Duration{0, left / 2, left}).Draw(t, "least"), Total: 2 * left,
+				Startup: rapid.SampledFrom([]time.Duration{0, left / 2}).Draw(t, "start-up"), Crowded: rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "crowded")}
 		}
 	}
 }

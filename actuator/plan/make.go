@@ -30,6 +30,8 @@ type planner struct {
 	// barred: may not begin to hold memory. swap, restore: to be swapped out or in.
 	// The reason, by container id.
 	barred, swap, restore map[string]string
+	// back: must not create a context yet. The reason, by container id.
+	back map[string]string
 }
 
 // turns is the outcome of asking the rule about one sequence of containers.
@@ -42,7 +44,7 @@ type turns struct {
 
 // Make makes a plan. It does not change its input, and depends on nothing else.
 func Make(in Input) Plan {
-	p := &planner{in: in, gpus: map[string]GPU{}, waits: map[string]Wait{}}
+	p := &planner{in: in, gpus: map[string]GPU{}, waits: map[string]Wait{}, back: map[string]string{}}
 	for _, g := range in.GPUs {
 		p.gpus[g.UUID] = g
 	}
@@ -57,10 +59,11 @@ func Make(in Input) Plan {
 	p.ask()
 	p.relieve()
 	p.memory()
+	p.admitStarts()
 	preempted, by := p.arbitrate()
 	return Plan{
 		Actions: p.actions(), Admitted: p.admitted(), Line: p.turns.line, Waits: p.waits,
-		Preempted: preempted, PreemptedBy: by, Barred: p.barred,
+		Preempted: preempted, PreemptedBy: by, Barred: p.barred, Back: p.back,
 	}
 }
 
@@ -112,6 +115,13 @@ func (p *planner) arbitrate() (preempted, by string) {
 	}
 	for id, reason := range p.turns.refuse {
 		p.waits[id] = Wait{Arbitrate, reason}
+	}
+	for _, e := range p.queue { // they are behind all that wait at a launch
+		for _, g := range e.on {
+			if p.back[e.ID] != "" && p.gpus[g].Arbitrated {
+				p.turns.line[g] = append(p.turns.line[g], e.ID)
+			}
+		}
 	}
 	return preempted, by
 }
@@ -246,7 +256,7 @@ func (p *planner) actions() []Action {
 		case c.Memory.Out:
 		case stop && c.Standing == Runs && !passes:
 			add(c, Pause, w.Cause, w.Reason)
-		case passes && c.Standing == Ours && c.Cause == Arbitrate:
+		case passes && c.Standing == Ours && (c.Cause == Arbitrate || c.Cause == Start):
 			add(c, Unpause, c.Cause, "it goes on up to its next launch")
 			acts[len(acts)-1].ToLaunch = true
 		case !stop && c.Standing == Ours:

@@ -33,7 +33,8 @@ const (
 type Phase string
 
 // The phases. A container that is Preparing or Finishing takes nobody's turn, and
-// is not held: the gate stops it where it launches (again).
+// is not held, but for the start-up of one with an earlier deadline (Startup): the
+// gate stops it where it launches (again).
 const (
 	Unknown   Phase = ""
 	Preparing Phase = "preparing" // has not launched yet: host phase, copy in
@@ -54,6 +55,7 @@ const (
 	Relieve   Cause = "relieve"   // the GPU's memory is nearly full
 	Asked     Cause = "pause"     // an alert asked for this container to be paused
 	OfMemory  Cause = "memory"    // its GPU memory is needed, or there is none for it
+	Start     Cause = "start"     // one with an earlier deadline is starting up
 )
 
 // GPU is one GPU as far as planning goes.
@@ -85,6 +87,9 @@ type Estimate struct {
 	Remaining, Least time.Duration
 	// Total is how long it computes in all, estimated high.
 	Total time.Duration
+	// Startup is what is left until its first launch, estimated high; 0: not known.
+	// Crowded is how much longer that took, in all, beside others that started.
+	Startup, Crowded time.Duration
 }
 
 // Container is one container with what stands for and against holding it.
@@ -106,8 +111,10 @@ type Container struct {
 	// Asked says why somebody wants this container paused; else empty.
 	Asked string
 
-	// Batch: its class is batch.
-	Batch bool
+	// Batch: its class is batch. Relative is the deadline of each of its tasks, after
+	// its start; 0: none.
+	Batch    bool
+	Relative time.Duration
 	// Expedite says why it is to go to the front; else empty.
 	Expedite string
 	// Estimates are by task id; a task without one has no history.
@@ -130,6 +137,9 @@ type Input struct {
 	// Preemption says when one that runs is stopped for one that comes before it
 	// in order. Without it: always, at once, as P3 does.
 	Preemption *Preemption
+	// Startup says when start-ups wait for others, where a launch gate sees them.
+	// Without it: never.
+	Startup *Startup
 	// Guarded: allocations are held at their entry, so that whoever may not begin
 	// need not be paused.
 	Guarded bool
@@ -179,6 +189,10 @@ type Plan struct {
 	// Preempted is the container that was stopped for another by this plan, and
 	// for which one; empty if none.
 	Preempted, PreemptedBy string
+	// Back says of those that must not create a context yet why not, by container
+	// id; those without a task among them have no action. A launch gate stops them
+	// there.
+	Back map[string]string
 	// Barred says of those that may not begin to hold GPU memory now why not, by
 	// container id.
 	Barred map[string]string

@@ -33,7 +33,7 @@ func (p *planner) reserve(queue []entry) map[string]string {
 
 // soon reports whether the launch of e can be expected shortly.
 func (p *planner) soon(e entry) bool {
-	return e.first.Urgent() && p.in.Now.Sub(e.first.Start.Time) <= p.in.Preemption.Reserve
+	return e.first.Urgent() && e.first.Ran(p.in.Now) <= p.in.Preemption.Reserve
 }
 
 // blocks reports whether e, which could still meet its deadline, misses it if w

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -34,13 +35,14 @@ func (w *world) decide() {
 		q.since = w.clock()
 		w.last = w.now
 		if w.gate {
-			q.waits = a.Kind == plan.Pause
+			q.waits, q.cause = a.Kind == plan.Pause, a.Cause
 			continue
 		}
 		q.changeTo, q.change = a.Kind == plan.Pause, w.now+pausing
 	}
 	if w.gate {
 		w.admit(in)
+		w.keepBack(p.Back)
 	}
 	w.plan = min(w.plan, w.now+tick)
 }
@@ -59,6 +61,21 @@ func (w *world) admit(in plan.Input) {
 	}
 }
 
+// keepBack stops those at their contexts that must not start up yet, and by a pause
+// those that have begun; the others go on.
+func (w *world) keepBack(back map[string]string) {
+	for i, q := range w.all {
+		want := back[strconv.Itoa(i)] != ""
+		if q.back == want {
+			continue
+		}
+		q.back, q.keep = want, w.now+pausing
+		if q.at == opens && q.left == q.open {
+			q.keep, q.kept = 0, want
+		}
+	}
+}
+
 func (w *world) of(id string) *process {
 	i, _ := strconv.Atoi(id)
 	return w.all[i]
@@ -71,6 +88,9 @@ func (w *world) input() plan.Input {
 		in = plan.Input{Now: now, Order: given(w.order), Rule: plan.One{}, Preemption: &plan.Preemption{Never: true}}
 	} else {
 		in = actuator.Config{Policy: w.policy}.Input(now)
+	}
+	if w.crowd {
+		in.Startup = nil
 	}
 	in.GPUs = []plan.GPU{{
 		UUID: gpu, Arbitrated: true, Admitted: w.held, Utilization: w.unit.Utilization(lag), Memory: 0.1,
@@ -89,16 +109,13 @@ func (w *world) container(id string, i int, p *process) plan.Container {
 	if p.deadline > 0 {
 		t.Deadline = t.Start.Time.Add(p.deadline)
 	}
+	t.PausedSeconds = task.Seconds((w.now - p.arrive - p.ran).Seconds())
 	c := plan.Container{ID: id, Name: id, Managed: true, Standing: plan.Runs, Since: p.admitted, Tasks: []task.Task{t}}
 	if stop := p.closed && p.change == 0 || p.change > 0 && p.changeTo; w.gate && p.waits || !w.gate && stop {
-		c.Standing, c.Cause, c.Since = plan.Ours, plan.Arbitrate, p.since
+		c.Standing, c.Cause, c.Since = plan.Ours, cmp.Or(p.cause, plan.Arbitrate), p.since
 	}
 	if !w.blind {
-		left := p.alone() - p.ran
-		if left < 0 {
-			left = p.ran / 4
-		}
-		c.Estimates = map[string]plan.Estimate{id: {Remaining: left, Least: min(left, max(0, p.alone()-p.ran)), Total: p.alone()}}
+		c.Estimates = map[string]plan.Estimate{id: w.estimate(p)}
 		c.Demand = map[string]float64{gpu: p.demand()}
 		c.Mean = map[string]float64{gpu: p.mean()}
 	}
@@ -108,9 +125,25 @@ func (w *world) container(id string, i int, p *process) plan.Container {
 	return c
 }
 
+// estimate is what a history of many runs alone says of the process.
+func (w *world) estimate(p *process) plan.Estimate {
+	e := plan.Estimate{Total: p.alone()}
+	rest := p.alone() - p.startup()
+	if p.launched > 0 {
+		e.Least = max(0, rest-(p.ran-p.launched))
+	} else {
+		e.Least = max(p.alone()-p.ran, rest)
+		e.Startup = e.Least - rest
+	}
+	if e.Remaining = e.Least; e.Remaining == 0 {
+		e.Remaining = p.ran / 4
+	}
+	return e
+}
+
 func (w *world) phase(p *process) plan.Phase {
 	switch {
-	case p.at == host, p.at == copyIn:
+	case p.at == opens, p.at == host, p.at == copyIn:
 		return plan.Preparing
 	case p.at == gap, p.at == copyOut:
 		return plan.Finishing

@@ -2,6 +2,7 @@ package policies
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,6 +62,7 @@ func TestEverythingEnds(t *testing.T) {
 				jobs[i].deadline = 0
 			}
 			jobs[i].gap = ms(rapid.Float64Range(0, 50).Draw(t, "gap"))
+			jobs[i].open = ms(rapid.Float64Range(0, 300).Draw(t, "context"))
 		}
 		for i, end := range simulate(jobs, w) {
 			if end < jobs[i].arrive+jobs[i].alone()-time.Microsecond {
@@ -73,9 +75,9 @@ func TestEverythingEnds(t *testing.T) {
 // A batch task beside an endless row of tasks with deadlines gets its turn.
 func TestNobodyStarves(t *testing.T) {
 	for _, w := range []way{{policy: "edf"}, {policy: "llf"}, {policy: "edf", gate: true}, {policy: "llf", gate: true}} {
-		jobs := []job{{host: ms(100), kernel: ms(200), kernels: 20}}
+		jobs := []job{{open: ms(100), host: ms(100), kernel: ms(200), kernels: 20}}
 		for at := time.Duration(0); at < 5*time.Minute; at += ms(1000) {
-			jobs = append(jobs, job{arrive: at, host: ms(10), kernel: ms(250), kernels: 4, deadline: ms(30_000)})
+			jobs = append(jobs, job{arrive: at, open: ms(100), host: ms(10), kernel: ms(250), kernels: 4, deadline: ms(30_000)})
 		}
 		last := jobs[len(jobs)-1].arrive
 		if end := simulate(jobs, w)[0]; end > last {
@@ -91,6 +93,55 @@ func TestEDF(t *testing.T) {
 		for _, w := range []way{{policy: "edf", gate: true}, {policy: "llf", gate: true}, {policy: "edf", gate: true, blind: true}} {
 			if n := hits(jobs, simulate(jobs, w)); n != len(jobs) {
 				t.Errorf("seed %d, %s: %d of %d", seed, w.name(), n, len(jobs))
+			}
+		}
+	}
+}
+
+// Where starting at once costs something, the task with the first deadline misses it
+// by that; kept from starting beside it, the others lose nothing.
+func TestStartupAdmission(t *testing.T) {
+	for seed := range uint64(5) {
+		jobs := crowd(source(seed))
+		for _, policy := range []string{"edf", "llf"} {
+			at := simulate(jobs, way{policy: policy, gate: true, crowd: true})
+			if n := hits(jobs, at); n == len(jobs) {
+				t.Errorf("seed %d, %s: all are hit though they start at once: the set shows nothing", seed, policy)
+			}
+			for _, blind := range []bool{false, true} {
+				kept := simulate(jobs, way{policy: policy, gate: true, blind: blind})
+				if n := hits(jobs, kept); n != len(jobs) {
+					t.Errorf("seed %d, %s, blind %v: %d of %d", seed, policy, blind, n, len(jobs))
+				}
+				if last(kept) > last(at) {
+					t.Errorf("seed %d, %s, blind %v: makespan %v, starting at once %v", seed, policy, blind, last(kept), last(at))
+				}
+			}
+		}
+	}
+}
+
+// Where no deadline is at risk all start at once.
+func TestStartupAdmissionWithoutNeed(t *testing.T) {
+	ample := func(r *rand.Rand) []job {
+		jobs := crowd(r)
+		for i := range jobs {
+			jobs[i].deadline += time.Minute
+		}
+		return jobs
+	}
+	none := func(r *rand.Rand) []job {
+		jobs := crowd(r)
+		for i := range jobs {
+			jobs[i].deadline = 0
+		}
+		return jobs
+	}
+	for name, jobs := range map[string][]job{"ample": ample(source(1)), "none": none(source(1))} {
+		for _, policy := range []string{"edf", "llf"} {
+			at, kept := simulate(jobs, way{policy: policy, gate: true, crowd: true}), simulate(jobs, way{policy: policy, gate: true})
+			if !slices.Equal(at, kept) {
+				t.Errorf("%s, %s: ends %v, starting at once %v", name, policy, kept, at)
 			}
 		}
 	}

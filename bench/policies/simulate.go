@@ -1,9 +1,11 @@
 package policies
 
 import (
+	"cmp"
 	"math"
 	"time"
 
+	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/exporter/device/sim/engine"
 )
 
@@ -26,6 +28,8 @@ type way struct {
 	gate   bool   // held at their launches; else paused by Docker at first sight
 	// blind: nothing is known of earlier runs.
 	blind bool
+	// crowd: nobody's start-up waits for another's.
+	crowd bool
 	order []int // of policy order: the jobs by index, the first one first
 }
 
@@ -33,6 +37,8 @@ func (w way) name() string {
 	switch {
 	case w.policy == "none":
 		return "none"
+	case w.crowd:
+		return w.policy + ", gate, starts at once"
 	case w.blind:
 		return w.policy + ", gate, no history"
 	case w.gate:
@@ -47,6 +53,7 @@ type stage int
 
 const (
 	away stage = iota
+	opens
 	host
 	copyIn
 	compute
@@ -71,7 +78,13 @@ type process struct {
 	changeTo bool
 	since    time.Time // of closed, or of waits
 	waits    bool      // with a gate: the plan keeps it from going on
-	admitted time.Time
+	cause    plan.Cause
+	launched time.Duration // of ran, until its first launch
+	// back: it must not make its context yet, or is paused if it has begun to; kept:
+	// that has taken effect; keep: when it does. 0: nothing is under way.
+	back, kept bool
+	keep       time.Duration
+	admitted   time.Time
 }
 
 // world is one GPU and its processes, in virtual time.
@@ -114,7 +127,7 @@ func simulate(jobs []job, how way) []time.Duration {
 
 // working: the CPU is at it, and nobody stopped it.
 func (p *process) working() bool {
-	return !p.stopped && (p.at == host || p.at == copyIn || p.at == gap || p.at == copyOut)
+	return !p.stopped && !p.kept && (p.at == opens || p.at == host || p.at == copyIn || p.at == gap || p.at == copyOut)
 }
 
 // waiting: it would launch, and must not.
@@ -124,6 +137,7 @@ func (w *world) waiting(p *process) bool {
 
 func (w *world) next() time.Duration {
 	next := w.plan
+	turns := w.openers()
 	if t, ok := w.unit.Next(); ok {
 		next = min(next, t.Sub(epoch))
 	}
@@ -131,11 +145,15 @@ func (w *world) next() time.Duration {
 		switch {
 		case p.at == away:
 			next = min(next, p.arrive)
+		case p.working() && p.at == opens:
+			next = min(next, w.now+turns*p.left)
 		case p.working():
 			next = min(next, w.now+p.left)
 		}
-		if p.change > 0 {
-			next = min(next, p.change)
+		for _, change := range []time.Duration{p.change, p.keep} {
+			if change > 0 {
+				next = min(next, change)
+			}
 		}
 	}
 	return max(next, w.now)
@@ -144,11 +162,15 @@ func (w *world) next() time.Duration {
 // advance moves everything to the moment to, and lets happen what happens then.
 func (w *world) advance(to time.Duration) {
 	step := to - w.now
+	turns := w.openers()
 	for _, p := range w.all {
-		if p.working() {
+		switch {
+		case p.working() && p.at == opens:
+			p.left -= (step + turns - 1) / turns
+		case p.working():
 			p.left -= step
 		}
-		if p.at != away && p.at != ended && !p.stopped && !w.waiting(p) {
+		if p.at != away && p.at != ended && !p.stopped && !p.kept && !w.waiting(p) {
 			p.ran += step
 		}
 	}
@@ -171,6 +193,9 @@ func (w *world) happen(owner engine.Owner, p *process) {
 		p.closed = p.changeTo
 		p.stopped = p.changeTo && !w.gate
 	}
+	if p.keep > 0 && p.keep <= w.now {
+		p.keep, p.kept = 0, p.back
+	}
 	if p.op != nil {
 		select {
 		case <-p.op.Done():
@@ -184,7 +209,7 @@ func (w *world) happen(owner engine.Owner, p *process) {
 	}
 	switch {
 	case p.at == away && p.arrive <= w.now:
-		p.enter(host, p.host)
+		p.enter(opens, p.open)
 		// The gate is closed for whoever comes while it is in charge.
 		p.closed = w.gate && w.policy != "none"
 	case p.working() && p.left <= 0:
@@ -193,16 +218,31 @@ func (w *world) happen(owner engine.Owner, p *process) {
 	if p.at == compute && p.op == nil && !w.waiting(p) {
 		p.op = w.unit.Launch(w.clock(), owner, p.job.kernel)
 		p.kernel++
+		p.launched = cmp.Or(p.launched, p.ran)
 	}
 	if p.at != before.at || p.op != before.op || p.change != before.change {
 		w.soon()
 	}
 }
 
+// openers are how many make contexts now, among whom the driver goes round; 1 if
+// none does.
+func (w *world) openers() time.Duration {
+	n := time.Duration(0)
+	for _, p := range w.all {
+		if p.at == opens && p.working() {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
 func (p *process) enter(s stage, d time.Duration) { p.at, p.left = s, d }
 
 func (w *world) through(p *process) {
 	switch p.at {
+	case opens:
+		p.enter(host, p.host)
 	case host:
 		p.enter(copyIn, p.in)
 	case copyIn, gap:

@@ -15,6 +15,7 @@ import (
 type container struct {
 	id        string
 	admitted  bool
+	back      bool      // its processes must not create a context yet
 	since     time.Time // of the admission, or of its end
 	processes map[int]*process
 	looked    bool      // its processes have been looked for
@@ -38,6 +39,10 @@ type View struct {
 	Looking bool
 	// Still: each of its processes that uses the GPU waits.
 	Still bool
+	// Back: its processes stop before they create a context; Stands is since when one
+	// of them does, zero: none.
+	Back   bool
+	Stands time.Time
 }
 
 // View returns what every container that was given to Arbitrate does, by id.
@@ -52,7 +57,7 @@ func (g *Gate) View() map[string]View {
 }
 
 func (c *container) view() View {
-	v := View{Admitted: c.admitted, AdmittedSince: c.since, Still: len(c.processes) > 0}
+	v := View{Admitted: c.admitted, AdmittedSince: c.since, Still: len(c.processes) > 0, Back: c.back}
 	for _, phase := range phases {
 		for _, p := range c.processes {
 			if p.phase == phase && (v.Phase == "" || (v.Phase == phase && p.since.Before(v.Since))) {
@@ -62,7 +67,10 @@ func (c *container) view() View {
 	}
 	for pid, p := range c.processes {
 		v.PIDs = append(v.PIDs, pid)
-		v.Still = v.Still && p.phase == plan.Waiting
+		v.Still = v.Still && (p.phase == plan.Waiting || !p.stands.IsZero())
+		if !p.stands.IsZero() && (v.Stands.IsZero() || p.stands.Before(v.Stands)) {
+			v.Stands = p.stands
+		}
 		if p.obstacle != "" {
 			v.Obstacle = fmt.Sprintf("process %d: %s", pid, p.obstacle)
 		}
@@ -109,7 +117,7 @@ func (g *Gate) Arbitrate(targets []Target) {
 func (g *Gate) look(fresh []Target) {
 	for _, t := range fresh {
 		for _, pid := range g.takeEarly(t.ID) {
-			g.adoptIn(t.ID, pid, false)
+			g.adoptIn(t.ID, pid, early)
 		}
 	}
 	for _, t := range fresh {
@@ -121,7 +129,7 @@ func (g *Gate) look(fresh []Target) {
 		if err != nil || !in || !slices.ContainsFunc(fresh, func(t Target) bool { return t.ID == id }) {
 			continue
 		}
-		g.adoptIn(id, pid, true)
+		g.adoptIn(id, pid, loaded)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,21 +141,21 @@ func (g *Gate) look(fresh []Target) {
 	g.tell()
 }
 
-func (g *Gate) adoptIn(id string, pid int, busy bool) {
+func (g *Gate) adoptIn(id string, pid int, seen since) {
 	g.mu.Lock()
 	c := g.containers[id]
 	g.mu.Unlock()
 	if c != nil {
-		g.adopt(pid, c, busy)
+		g.adopt(pid, c, seen)
 	}
 }
 
 // maxEarly bounds the memory of processes whose containers are not known yet.
 const maxEarly = 1024
 
-// early keeps a process that has called cuInit in a container that was not given
+// keepEarly keeps a process that has called cuInit in a container that was not given
 // to Arbitrate: it may be a moment later. It is called with the lock held.
-func (g *Gate) early(id string, pid int) {
+func (g *Gate) keepEarly(id string, pid int) {
 	if len(g.waiting) >= maxEarly {
 		clear(g.waiting)
 	}
@@ -192,6 +200,7 @@ func (g *Gate) Admit(id string) error {
 	if !c.admitted {
 		c.admitted, c.since = true, g.o.Now()
 	}
+	c.back = false
 	// All marks first: the processes of one container may wait for each other.
 	for _, p := range c.processes {
 		if p.obstacle != "" {
@@ -202,9 +211,13 @@ func (g *Gate) Admit(id string) error {
 		}
 	}
 	for _, p := range c.processes {
+		g.note(g.kernel.Forth(p.pid))
 		if p.phase == plan.Waiting {
 			g.letGo(p)
 			g.enter(p, plan.Computing, g.o.Now())
+		}
+		if !p.stands.IsZero() {
+			g.forth(p)
 		}
 	}
 	g.tell()

@@ -264,7 +264,7 @@ func TestParked(t *testing.T) {
 	})
 	id, other := h.script("/bin/sh", "-c", h.matmul()), "another"
 	e.Cover([]gate.Target{h.target(id)})
-	e.Line(nil, map[string][]string{"gpu": {other, id}})
+	e.Line(nil, map[string][]string{"gpu": {other, id}}, nil)
 	h.tell(id, func() map[string]gate.View { return view(t, e) })
 	h.await("it is paused", func() bool { return h.paused(id) })
 	if _, recorded, err := j.Get(id); !recorded || err != nil {
@@ -277,12 +277,12 @@ func TestParked(t *testing.T) {
 		t.Fatalf("undoing the pause let it launch: %+v", v)
 	}
 	h.await("it is paused again", func() bool { return h.paused(id) })
-	e.Line(map[string][]string{"gpu": {other}}, map[string][]string{"gpu": {id}})
+	e.Line(map[string][]string{"gpu": {other}}, map[string][]string{"gpu": {id}}, nil)
 	h.await("it is unpaused", func() bool { return !h.paused(id) })
 	if p, _ := e.Phases(); p[id] != plan.Waiting {
 		t.Fatalf("it does not stand at the gate: %v", p)
 	}
-	e.Line(map[string][]string{"gpu": {id}}, nil)
+	e.Line(map[string][]string{"gpu": {id}}, nil, nil)
 	if code, out := h.ended(id); code != 0 {
 		t.Errorf("code %d:\n%s", code, out)
 	}

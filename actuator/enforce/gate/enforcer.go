@@ -171,10 +171,16 @@ func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error
 // Pause implements enforce.Enforcer. A container that the policy keeps waiting
 // goes on up to its next launch.
 func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
-	if plan.Cause(h.Cause) == plan.Arbitrate {
+	switch plan.Cause(h.Cause) {
+	case plan.Arbitrate:
 		if g := e.found(ctx, h.ContainerID); g != nil && g.Shut(h.ContainerID) == nil {
 			return nil
 		}
+	case plan.Start:
+		if g := e.found(ctx, h.ContainerID); g != nil && g.Back(h.ContainerID) == nil {
+			return nil
+		}
+		return e.stall(ctx, h)
 	}
 	p := e.place(h.ContainerID)
 	p.Lock()
@@ -225,9 +231,11 @@ func (e *Enforcer) Unpause(ctx context.Context, id string) error {
 
 // ToLaunch undoes our pause of a container, which goes on up to its next launch.
 func (e *Enforcer) ToLaunch(ctx context.Context, id string) error {
-	if _, _, ok := e.gated(id); !ok {
+	g, _, ok := e.gated(id)
+	if !ok {
 		return e.Unpause(ctx, id) // nothing would stop it: the next plan decides anew
 	}
+	g.Forth(id)
 	return e.unpark(ctx, id)
 }
 
@@ -262,9 +270,10 @@ func (e *Enforcer) Cover(targets []Target) {
 	}
 }
 
-// Line is told after each plan who may compute on each GPU, and who waits, the
-// next one first. Who may, and waits at the gate, goes on at once.
-func (e *Enforcer) Line(admitted, waiting map[string][]string) {
+// Line is told after each plan who may compute on each GPU, who waits, the next one
+// first, and who must not create a context yet. Who may, and waits at the gate, goes
+// on at once.
+func (e *Enforcer) Line(admitted, waiting map[string][]string, back map[string]string) {
 	g, _ := e.Gate()
 	if g == nil {
 		return
@@ -283,15 +292,26 @@ func (e *Enforcer) Line(admitted, waiting map[string][]string) {
 			next[id], known[id] = next[id] || i < ahead, true
 		}
 	}
+	for id := range back {
+		known[id] = true
+	}
 	e.mu.Lock()
 	e.admitted, e.next, e.known = may, next, known
 	e.mu.Unlock()
+	for id := range back {
+		if _, ok := view[id]; ok {
+			_ = g.Back(id) // who cannot be stopped there is paused by the plan's action
+		}
+	}
 	for id, v := range view {
 		switch {
 		case may[id] && !v.Admitted:
 			e.note(id, g.Admit(id))
 		case known[id] && !may[id] && v.Admitted:
 			e.note(id, g.Shut(id))
+		}
+		if v.Back && back[id] == "" {
+			g.Forth(id)
 		}
 	}
 }

@@ -12,6 +12,9 @@
 // has returned, and nothing was launched for as long as Linger), its admission is
 // over: what it launches later queues again.
 //
+// A container that is kept Back is stopped before that, where one of its processes
+// would create a context: another one's start-up is not to be disturbed.
+//
 // # Nobody stays stopped
 //
 // The kernel writes a process on record, in a map that outlives us, before it
@@ -27,7 +30,8 @@
 // instead. Where the kernel is older than 6.16, a process that somebody else
 // continues with SIGCONT may get one launch through (see Gate.Weakness).
 //
-// It imports actuator/enforce, actuator/journal, actuator/plan for its words,
+// It imports actuator/enforce, actuator/journal, actuator/plan and actuator/policy for
+// their words,
 // internal/cudaprobe and golang.org/x/sys.
 package gate
 

@@ -10,6 +10,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/policy"
 )
 
 // A container that waits at the gate for more than a moment is parked: paused as
@@ -21,12 +22,16 @@ type parking struct {
 	sync.Mutex // while the engine is asked
 	paused     atomic.Bool
 	hold       journal.Hold
-	refused    bool // somebody else's pause, or unpause: hands off for this stay
+	refused    bool        // somebody else's pause, or unpause: hands off for this stay
+	stalled    atomic.Bool // paused while it started up, until the plan ends it
 }
 
 // strayAfter is how long a container may wait at the gate of which the planner
 // knows nothing. Then it is let go: nobody will decide about it.
 const strayAfter = time.Second
+
+// longestBack is how long a container may stand before its context in one piece.
+const longestBack = policy.DefaultPatience
 
 // follow parks and unparks, and passes on what the gate tells.
 func (e *Enforcer) follow(ctx context.Context, g *Gate) {
@@ -52,17 +57,23 @@ func (e *Enforcer) look(ctx context.Context, g *Gate, parking *sync.WaitGroup) (
 	now := time.Now()
 	view := g.View()
 	for id, v := range view {
-		waits := v.Phase == plan.Waiting && !v.Admitted
-		again = again || waits
+		since, waits := v.Since, v.Phase == plan.Waiting && !v.Admitted
 		e.mu.Lock()
 		next, known, p := e.next[id], e.known[id], e.parked[id]
 		e.mu.Unlock()
+		if !v.Stands.IsZero() {
+			since, waits, next = v.Stands, true, false
+		}
+		again = again || waits
 		switch {
-		case waits && !known && now.Sub(v.Since) > strayAfter:
+		case !v.Stands.IsZero() && (!known && now.Sub(since) > strayAfter || now.Sub(since) > longestBack):
+			g.Forth(id)
+		case waits && !known && now.Sub(since) > strayAfter:
 			e.o.Logger.Warn("nobody decides about a container that waits at the launch gate; it is let go", "container", id)
 			e.note(id, g.Admit(id))
-		case waits && known && !next && v.Still && now.Sub(v.Since) > e.o.Moment && (p == nil || !p.busy()):
-			parking.Go(func() { e.park(ctx, id, v.Since) })
+		case waits && known && !next && v.Still && now.Sub(since) > e.o.Moment && (p == nil || !p.busy()):
+			parking.Go(func() { e.park(ctx, id, since) })
+		case p != nil && p.stalled.Load() && !waits: // the plan's, not ours
 		case p != nil && (next || !waits) && !p.busy():
 			if p.paused.Load() {
 				parking.Go(func() { e.note(id, e.unpark(ctx, id)) })
@@ -79,6 +90,7 @@ func (e *Enforcer) look(ctx context.Context, g *Gate, parking *sync.WaitGroup) (
 func (p *parking) reset() {
 	p.refused = false
 	p.paused.Store(false)
+	p.stalled.Store(false)
 }
 
 // busy reports whether the engine is being asked about the container.
@@ -163,6 +175,23 @@ func (e *Enforcer) park(ctx context.Context, id string, since time.Time) {
 	}
 	p.hold = h
 	p.paused.Store(true)
+}
+
+// stall pauses a container that has begun to start up.
+func (e *Enforcer) stall(ctx context.Context, h journal.Hold) error {
+	p := e.place(h.ContainerID)
+	p.Lock()
+	defer p.Unlock()
+	if p.refused {
+		return enforce.ErrForeign
+	}
+	if err := e.Enforcer.Pause(ctx, h); err != nil {
+		return err
+	}
+	p.hold = h
+	p.stalled.Store(true)
+	p.paused.Store(true)
+	return nil
 }
 
 // unpark unpauses a container if it is on record. What is stopped at the gate

@@ -27,6 +27,8 @@ type process struct {
 	leaving    bool      // it was asked to end: it is not stopped any more
 	through    time.Time // when its launches were last known to be through
 	lingering  bool      // a timer runs that looks whether it has launched again
+	creates    bool      // it has called for a context, or may have
+	stands     time.Time // since when it stands at that call; zero: it does not
 }
 
 func (g *Gate) enter(p *process, phase plan.Phase, at time.Time) {
@@ -39,11 +41,20 @@ func (g *Gate) enter(p *process, phase plan.Phase, at time.Time) {
 	g.tell()
 }
 
-// adopt puts a process under the gate. busy: it may have launched before. The
-// process may be any, and gone. Attaching takes a while, so it happens without
+// since is from when on a process was seen.
+type since int
+
+const (
+	loaded   since = iota // it has loaded the driver, and may have launched
+	early                 // it called cuInit a while ago, and may have a context
+	starting              // it is just calling cuInit
+)
+
+// adopt puts a process under the gate. The process may be any, and gone. Attaching takes a while, so it happens without
 // the lock: nobody's turn waits for it.
-func (g *Gate) adopt(pid int, c *container, busy bool) {
-	p := g.enlist(pid, c, busy)
+func (g *Gate) adopt(pid int, c *container, seen since) {
+	busy := seen == loaded
+	p := g.enlist(pid, c, seen)
 	if p == nil {
 		return
 	}
@@ -71,7 +82,7 @@ func (g *Gate) adopt(pid int, c *container, busy bool) {
 }
 
 // enlist makes a process known; nil: it is known, or not one of the container's.
-func (g *Gate) enlist(pid int, c *container, busy bool) *process {
+func (g *Gate) enlist(pid int, c *container, seen since) *process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || g.containers[c.id] != c || g.processes[pid] != nil {
@@ -89,20 +100,23 @@ func (g *Gate) enlist(pid int, c *container, busy bool) *process {
 		_ = unix.Close(pidfd)
 		return nil
 	}
-	p := &process{pid: pid, pidfd: pidfd, of: c, phase: plan.Preparing, since: g.o.Now()}
+	p := &process{pid: pid, pidfd: pidfd, of: c, phase: plan.Preparing, since: g.o.Now(), creates: seen != starting}
 	g.processes[pid], c.processes[pid] = p, p
-	g.o.Logger.Debug("launch gate: found", "pid", pid, "container", c.id, "busy", busy, "admitted", c.admitted)
+	g.o.Logger.Debug("launch gate: found", "pid", pid, "container", c.id, "busy", seen == loaded, "admitted", c.admitted)
 	g.tell()
 	if obstacle != "" {
 		g.exclude(p, obstacle)
 		return nil
 	}
-	if busy {
+	if seen == loaded {
 		p.phase, p.assumed = plan.Computing, true
 	}
 	g.kernel.Reset(pid)
-	if c.admitted {
+	switch {
+	case c.admitted:
 		g.note(g.kernel.Admit(pid))
+	case c.back && !p.creates:
+		g.note(g.kernel.Back(pid))
 	}
 	return p
 }
@@ -165,7 +179,16 @@ func (g *Gate) note(err error) {
 
 // onStart takes note that a process has called cuInit.
 func (g *Gate) onStart(e cudaprobe.Event) {
-	if e.Kind != cudaprobe.InitCalled {
+	switch e.Kind {
+	case cudaprobe.InitCalled:
+	case cudaprobe.ContextCalled:
+		g.mu.Lock()
+		if p := g.processes[e.PID]; p != nil {
+			p.creates = true
+		}
+		g.mu.Unlock()
+		return
+	default:
 		return
 	}
 	id, in, err := g.o.Container(e.PID)
@@ -182,11 +205,11 @@ func (g *Gate) onStart(e cudaprobe.Event) {
 		g.remove(p) // another process, or a new program in the old one
 	}
 	if c == nil {
-		g.early(id, e.PID)
+		g.keepEarly(id, e.PID)
 	}
 	g.mu.Unlock()
 	if c != nil {
-		g.adopt(e.PID, c, false)
+		g.adopt(e.PID, c, starting)
 	}
 }
 
@@ -206,6 +229,12 @@ func (g *Gate) onKernel(e cudaprobe.Event) {
 			return
 		}
 		g.enter(p, plan.Waiting, e.Time)
+	case cudaprobe.HeldBack:
+		p.creates, p.stands = true, e.Time
+		if !p.of.back || p.leaving { // it was called forth at the same time
+			g.forth(p)
+		}
+		g.tell()
 	case cudaprobe.Launched:
 		g.enter(p, plan.Computing, e.Time)
 	case cudaprobe.Done:
@@ -216,8 +245,10 @@ func (g *Gate) onKernel(e cudaprobe.Event) {
 		}
 	case cudaprobe.AskedToEnd:
 		p.leaving = true
+		g.note(g.kernel.Forth(p.pid))
 		g.note(g.kernel.Admit(p.pid))
 		g.letGo(p)
+		p.stands = time.Time{}
 		g.enter(p, plan.Finishing, e.Time)
 	}
 }
