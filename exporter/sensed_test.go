@@ -1,9 +1,12 @@
 package exporter_test
 
 import (
+	"context"
+	"crypto/rand"
 	"os/exec"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,12 +16,14 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/sensor/uprobe"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/priority"
 )
 
-// only is a label for the containers of a test, and keeps those that carry it.
+// only is a label for the containers of a test, and keeps those that carry it: the
+// same test may run twice on one engine.
 func only(t *testing.T) (label map[string]string, keep func(container.Container) bool) {
-	key := "laxity-test-of"
-	return map[string]string{key: t.Name()}, func(c container.Container) bool { return c.Labels[key] == t.Name() }
+	key, value := "laxity-test-of", t.Name()+"-"+rand.Text()
+	return map[string]string{key: value}, func(c container.Container) bool { return c.Labels[key] == value }
 }
 
 func needUprobes(t *testing.T) {
@@ -85,9 +90,9 @@ func TestShortTasksInAForkStorm(t *testing.T) {
 		t.Skip("keeps the machine busy")
 	}
 	docker := simtest.Docker(t)
-	// Whose process a start was can be read while the process is there. So they live far
-	// longer than a busy machine lets the exporter wait for its turn, and the device's
-	// list is later than that.
+	// Whose process a start was can be read while the process is there. Most live far
+	// longer than a busy machine lets the exporter wait for its turn; the device's list
+	// is later than that.
 	gpu := simtest.Start(t, sim.Options{ContextTime: 5 * time.Millisecond, ListDelay: 2 * time.Second})
 	label, keep := only(t)
 	e := startWith(t, exporter.Options{Device: "sim:" + gpu.Socket, Keep: keep, MaxEnded: 100})
@@ -98,36 +103,77 @@ func TestShortTasksInAForkStorm(t *testing.T) {
 	first := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: label, Args: []string{"--context-only", "--hold", "600"}})
 	e.await("the first task", inState(first.ID, task.Running))
 
-	storm := exec.Command("sh", "-c", "while :; do (:); (:); (:); (:); done")
+	// As the daemon does, with the storm in a group of its own, as tenants are.
+	if err := priority.Raise(-10); err != nil {
+		t.Log(err)
+	}
+	storm := exec.Command("nice", "-n", "10", "sh", "-c", "while :; do (:); (:); (:); (:); done")
+	storm.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := storm.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = storm.Process.Kill(); _ = storm.Wait() })
 
 	const count = 12
-	ids := make([]string, count)
-	var all sync.WaitGroup
-	limit := make(chan struct{}, 3)
-	for i := range count {
-		all.Go(func() {
-			limit <- struct{}{}
-			defer func() { <-limit }()
-			c := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: with(label, task.LabelDeadline, "5s"),
-				Args: []string{"--context-only", "--hold", "0.3"}})
-			ids[i] = c.ID
-			c.Await(t, "exit")
-		})
-	}
-	all.Wait()
-	s := e.await("all of them", func(s *task.Snapshot) bool { return len(s.Ended) >= count })
-	for _, id := range ids {
-		x, ok := taskOf(s.Ended, id)
-		if !ok {
-			t.Errorf("the task of container %.12s was missed", id)
-			continue
+	dozen := func(hold string) (missed []string) {
+		ids := make([]string, count)
+		var all sync.WaitGroup
+		limit := make(chan struct{}, 3)
+		for i := range count {
+			all.Go(func() {
+				limit <- struct{}{}
+				defer func() { <-limit }()
+				c := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: with(label, task.LabelDeadline, "5s"),
+					Args: []string{"--context-only", "--hold", hold}})
+				ids[i] = c.ID
+				c.Await(t, "exit")
+			})
 		}
-		if x.State != task.Ended || x.Start.Source != task.SourceUprobe || len(x.GPUs) != 1 || slices.Contains(x.GPUs, task.UnknownGPU) && x.GPUReason == "" {
-			t.Errorf("task %+v", x)
+		all.Wait()
+		ended, missed := e.ended(ids, 5*time.Second)
+		for _, x := range ended {
+			if x.State != task.Ended || x.Start.Source != task.SourceUprobe || len(x.GPUs) != 1 || slices.Contains(x.GPUs, task.UnknownGPU) && x.GPUReason == "" {
+				t.Errorf("task %+v", x)
+			}
+		}
+		return missed
+	}
+	if missed := dozen("0.3"); len(missed) > 0 {
+		t.Errorf("tasks of 0.3 s were missed: containers %.12s", missed)
+	}
+	// One of 20 ms can be missed on a machine that leaves the exporter no core for so
+	// long: then another dozen is tried.
+	const rounds = 3
+	for round := 1; ; round++ {
+		missed := dozen("0.015")
+		if len(missed) == 0 {
+			return
+		}
+		t.Logf("round %d: tasks of 20 ms were missed: containers %.12s", round, missed)
+		if round == rounds {
+			t.Fatalf("tasks of 20 ms were missed in each of %d dozens", rounds)
 		}
 	}
+}
+
+// ended waits until each of the containers has an ended task, for so long, and
+// returns the tasks, and the containers that have none.
+func (r *running) ended(ids []string, within time.Duration) (found []task.Task, missed []string) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	missed = ids
+	for s := range r.Watch(ctx) {
+		found, missed = nil, nil
+		for _, id := range ids {
+			if x, ok := taskOf(s.Ended, id); ok {
+				found = append(found, x)
+			} else {
+				missed = append(missed, id)
+			}
+		}
+		if len(missed) == 0 {
+			break
+		}
+	}
+	return found, missed
 }
