@@ -122,6 +122,11 @@ func TestJudge(t *testing.T) {
 		{"not ready", acting(func(s *actuator.State) { s.Ready, s.Trouble = false, "no exporter" }).judge(), "acting", Fail, "no exporter"},
 		{"dry run", acting(func(s *actuator.State) { s.DryRun = true }).judge(), "acting", Warn, "--dry-run"},
 		{"never", acting(func(s *actuator.State) { s.Arbitrate = actuator.Never }).judge(), "acting", Warn, "--arbitrate=auto"},
+		{"limits kept", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "denied"},
+		{"limits watched", acting(func(s *actuator.State) { s.MemoryGuard = "no CAP_BPF" }).judge(), "GPU memory", Warn, "no CAP_BPF"},
+		{"limits not kept", acting(func(s *actuator.State) { s.MemoryGuard = "off" }).judge(), "GPU memory", OK, "--memory-guard=off"},
+		{"swapping", acting(func(s *actuator.State) { s.Swap = true }).judge(), "swapping", OK, "can be"},
+		{"no swapping", acting(func(*actuator.State) {}).judge(), "swapping", OK, "--swap=off"},
 		{"no guardian", acting(func(s *actuator.State) { s.GuardianUp = false }).judge(), "guardian", Warn, "--guardian=spawn"},
 
 		{"no nodes", nodesFacts{}.judge(), "nodes.yaml", Skip, "--nodes.file"},

@@ -20,6 +20,9 @@ type ability struct {
 	err  error
 }
 
+// limitsWatched is what becomes of limits where allocations are not guarded.
+const limitsWatched = "laxity.gpu-memory is watched in readings of the GPU: a container that holds more is paused and reported; no allocation is denied or waits"
+
 // kernelFacts are what this kernel can.
 type kernelFacts struct {
 	release  string
@@ -44,7 +47,7 @@ func gatherKernel(proc string, more ...ability) kernelFacts {
 	f.others = []ability{
 		{"many probes at once", "probes are set one by one: 0.1–0.3 s for a new driver library, nothing else", features.HaveBPFLinkUprobeMulti()},
 		{"launch gate", "a container is paused at first sight instead of held at its first launch: its host phase stands still too", gateErr},
-		{"memory guard", "laxity.gpu-memory is not kept on the GPU: it counts only when a node is chosen", memory.Check()},
+		{"memory guard", limitsWatched, memory.Check()},
 	}
 	f.others = append(f.others, more...)
 	return f

@@ -119,6 +119,19 @@ func (f actuatorFacts) judge() []Finding {
 	} else {
 		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held", "systemctl start laxity-guardian, or --guardian=spawn")
 	}
+	switch s.MemoryGuard {
+	case "":
+		out.ok("GPU memory", "allocations beyond laxity.gpu-memory are denied")
+	case string(actuator.MemoryOff):
+		out.add(OK, "GPU memory", "--memory-guard=off", "laxity.gpu-memory counts only when a node is chosen", "")
+	default:
+		out.add(Warn, "GPU memory", s.MemoryGuard, limitsWatched, "the memory guard under Kernel says what is missing")
+	}
+	if s.Swap {
+		out.ok("swapping", "containers can be swapped off the GPU")
+	} else {
+		out.add(OK, "swapping", "no", "containers are only paused, with what they hold in GPU memory", "the actuator's log says why, unless --swap=off does")
+	}
 	if s.Drained {
 		out.add(Warn, "placement", "the node is drained", "no new container is placed here", "laxity nodes says why")
 	}
