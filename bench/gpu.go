@@ -30,8 +30,15 @@ type GPU struct {
 	stop   func() error
 }
 
+// Simulation are the settings of simulated GPUs, for experiments that depend on them.
+var Simulation = []Setting{
+	{Name: "sim-context", Means: "simulated: how long making a context takes; 200ms"},
+	{Name: "sim-list", Means: "simulated: from that call until the process is listed; 150ms"},
+	{Name: "sim-alloc", Means: "simulated: GiB per second of an allocation; it takes no time"},
+	{Name: "sim-release", Means: "simulated: from the end of a process until its memory is free; it takes no time"},
+}
+
 // simulated says how simulated GPUs behave: as sim.Options has it, or as the settings
-// sim-context, sim-list, sim-release (durations; none as -1ns) and sim-alloc (GiB/s)
 // say.
 func (env Env) simulated(count int) (o sim.Options, err error) {
 	o.Cards = make([]sim.Card, count)

@@ -26,14 +26,15 @@ wants on a GPU. A round is stuck if a container has not ended after 10 s (defaul
 func Deadlock() bench.Experiment {
 	return bench.Experiment{
 		Name: "deadlock", Title: "Two containers that wait for each other's memory (P5), and three in a ring over two GPUs", About: deadlockAbout,
-		Settings: []bench.Setting{
+		Settings: append([]bench.Setting{
 			{Name: "rounds", Means: "rounds with Laxity; 100"},
 			{Name: "controls", Means: "rounds without; 5"},
 			{Name: "shape", Means: "two, or ring over two GPUs; two"},
+			{Name: "stagger", Means: "from the start of one container to that of the next, such as 50ms; none"},
 			{Name: "after", Means: "seconds from holding to asking for more; 1"},
 			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
 			{Name: "swap", Means: "off: nobody is swapped out; on"},
-		},
+		}, bench.Simulation...),
 		Run: runDeadlock, Figures: deadlockFigures, Table: deadlockTable,
 	}
 }

@@ -27,11 +27,11 @@ use is the mean, over the makespan, of what the tasks hold of the 40 GiB.`
 func Oversubscribe() bench.Experiment {
 	return bench.Experiment{
 		Name: "oversubscribe", Title: "Three times more memory than there is (P4)", About: oversubscribeAbout,
-		Settings: []bench.Setting{
+		Settings: append([]bench.Setting{
 			{Name: "repeats", Means: "runs of each way; 2"},
 			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
 			{Name: "swap", Means: "off: nobody is swapped out; on"},
-		},
+		}, bench.Simulation...),
 		Run: runOversubscribe, Figures: oversubscribeFigures, Table: oversubscribeTable,
 	}
 }

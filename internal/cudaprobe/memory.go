@@ -32,11 +32,14 @@ type MemoryGuard struct {
 }
 
 // memoryPrograms are put on a process's functions.
-type memoryPrograms struct{ allocation, allocated, freed, asked, answered *ebpf.Program }
+type memoryPrograms struct {
+	allocation, allocated, freed, asked, answered *ebpf.Program
+	makes, made, turns                            *ebpf.Program // of contexts
+}
 
 func (p memoryPrograms) Close() error {
 	var errs []error
-	for _, one := range []*ebpf.Program{p.allocation, p.allocated, p.freed, p.asked, p.answered} {
+	for _, one := range []*ebpf.Program{p.allocation, p.allocated, p.freed, p.asked, p.answered, p.makes, p.made, p.turns} {
 		if one != nil {
 			errs = append(errs, one.Close())
 		}
@@ -68,13 +71,16 @@ func (g *MemoryGuard) load(pins string) (err error) {
 	}
 	g.Record = &Record{held: g.maps.holds, until: g.maps.until}
 	offsets := kernelOffsets()
-	var errs [5]error
+	var errs [8]error
 	load := g.probe.attacher.program
 	g.programs.allocation, errs[0] = load(allocation(g.maps, offsets))
 	g.programs.allocated, errs[1] = load(allocated(g.maps))
 	g.programs.freed, errs[2] = load(freed(g.maps))
 	g.programs.asked, errs[3] = load(asked(g.maps))
 	g.programs.answered, errs[4] = load(answered(g.maps, offsets))
+	g.programs.makes, errs[5] = load(makes(g.maps))
+	g.programs.made, errs[6] = load(made(g.maps))
+	g.programs.turns, errs[7] = load(turns(g.maps))
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
@@ -85,19 +91,18 @@ func (g *MemoryGuard) load(pins string) (err error) {
 
 // Guard watches the allocations of a process from now on. slots are those of the
 // GPUs that it sees, in its order, 1 to 16 of them. context is how many bytes
-// its first context counts for; 0: it has one. A process that has not loaded the
-// driver gives ErrNotLoaded. Doing it twice is once.
-func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64) error {
+// its first context on a GPU counts for; on is the set of those, as bits by their
+// order, on which it has one. A process that has not loaded the driver gives
+// ErrNotLoaded. Doing it twice is once.
+func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64, on uint32) error {
 	if len(slots) == 0 || len(slots) > maxOrdinals {
 		return fmt.Errorf("guard process %d: it sees %d GPUs; 1 to %d are supported", pid, len(slots), maxOrdinals)
 	}
-	v := guardedValue{Ordinals: uint32(len(slots)), Context: context}
-	if context == 0 {
-		v.Contexts = 1
-	}
+	v := guardedValue{Ordinals: uint32(len(slots)), Context: context, Contexts: on}
 	copy(v.Slots[:], slots)
 	return g.take(pid, func() error {
 		g.forgetCalls(pid)
+		g.forgetContexts(pid)
 		return errors.Join(g.maps.pools.Put(uint32(pid), poolValue{}), g.maps.guarded.Put(uint32(pid), v))
 	})
 }
@@ -107,19 +112,26 @@ func (g *MemoryGuard) attachTo(file *cudafile.File, pid int) (all links, err err
 	if err != nil {
 		return nil, err
 	}
-	calls := append([]cudafile.Kind{cudafile.Context}, cudafile.Allocations...)
+	calls := slices.Concat(cudafile.Contexts, cudafile.Allocations)
 	infos := []cudafile.Kind{cudafile.MemInfo, cudafile.TotalMem}
-	for _, want := range []struct {
+	type put struct {
 		kinds    []cudafile.Kind
 		program  *ebpf.Program
 		atReturn bool
-	}{
+	}
+	wanted := []put{
 		{[]cudafile.Kind{cudafile.Free}, g.programs.freed, false},
 		{calls, g.programs.allocated, true}, // before the entries, so that each of those has its return
 		{infos, g.programs.answered, true},
 		{infos, g.programs.asked, false},
 		{calls, g.programs.allocation, false},
-	} {
+	}
+	var v guardedValue
+	if err := g.maps.guarded.Lookup(uint32(pid), &v); err == nil && v.Ordinals > 1 {
+		turns := []cudafile.Kind{cudafile.SetContext, cudafile.PushContext, cudafile.PopContext}
+		wanted = append([]put{{cudafile.Contexts, g.programs.made, true}, {cudafile.Contexts, g.programs.makes, false}, {turns, g.programs.turns, false}}, wanted...)
+	}
+	for _, want := range wanted {
 		l, err := g.probe.attacher.attachKinds(file, want.program, functions, want.kinds, pid, want.atReturn)
 		if err != nil {
 			return all, err
@@ -129,10 +141,10 @@ func (g *MemoryGuard) attachTo(file *cudafile.File, pid int) (all links, err err
 	return all, nil
 }
 
-// Note takes note of what is known of a process: that it has its context, so that
-// another call for it takes no memory; and how much of the peak of its pools has
-// gone back to the driver, bytes.
-func (g *MemoryGuard) Note(pid int, context bool, trimmed uint64) error {
+// Note takes note of what is known of a process: on which GPUs it has a context (as
+// Guard has it), so that another one there takes no memory that is not seen; and how
+// much of the peak of its pools has gone back to the driver, bytes.
+func (g *MemoryGuard) Note(pid int, on uint32, trimmed uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var v guardedValue
@@ -143,9 +155,7 @@ func (g *MemoryGuard) Note(pid int, context bool, trimmed uint64) error {
 		return err
 	}
 	known := v
-	if context {
-		v.Contexts = 1
-	}
+	v.Contexts |= on
 	v.Trimmed = trimmed
 	if v == known {
 		return nil
@@ -160,6 +170,7 @@ func (g *MemoryGuard) forgetProcess(pid int) {
 	_ = g.maps.stopped.Delete(uint32(pid)) // nobody keeps it stopped any more
 	g.forgetCalls(pid)
 	g.forgetLive(pid)
+	g.forgetContexts(pid)
 }
 
 // Continue ends all holds of a process that were made up to the time of the latest

@@ -94,7 +94,7 @@ func (h *guarded) open(t testing.TB) (p *cudatest.Program, pidfd int) {
 	t.Helper()
 	p = h.built.Start(t)
 	p.Open()
-	if err := h.Guard(p.PID, []uint32{0}, 0); err != nil {
+	if err := h.Guard(p.PID, []uint32{0}, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	pidfd, err := unix.PidfdOpen(p.PID, 0)
@@ -232,6 +232,69 @@ func TestMemoryDenyMany(t *testing.T) {
 	if a := p.Alloc("cuMemAllocAsync", 3*mib, 100); a.Count != 100 { // its pool has it already
 		t.Error(a)
 	}
+}
+
+// With several GPUs an allocation counts on that of the thread's current context.
+func TestMemoryOfTheCurrentContext(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p := h.built.Start(t)
+	p.Open()
+	if err := h.Guard(p.PID, []uint32{0, 1, 2}, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	spent := func() (all [3]uint64) {
+		for slot := range all {
+			all[slot], _, _, _ = h.Spent(uint32(slot))
+		}
+		return all
+	}
+	for slot := range uint32(3) {
+		before := spent()
+		if err := h.SetBudget(slot, cudaprobe.Budget{Ceiling: before[slot] + 1000*mib}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		gpu  int
+	}{
+		{"created", func() { p.Context("cuCtxCreate_v2", 1) }, 1},
+		{"retained", func() { p.Context("cuDevicePrimaryCtxRetain", 2) }, 1}, // not current for that
+		{"set", func() { p.Current("cuCtxSetCurrent", 2) }, 2},
+		{"pushed", func() { p.Current("cuCtxPushCurrent_v2", 1) }, 1},
+		{"created above", func() { p.Context("cuCtxCreate_v2", 0) }, 0},
+		{"popped", func() { p.Current("cuCtxPopCurrent_v2", 0) }, 1},
+		{"popped again", func() { p.Current("cuCtxPopCurrent_v2", 0) }, 2},
+	} {
+		step.do()
+		before := spent()
+		if a := p.Alloc("cuMemAlloc_v2", mib, 3); a.Count != 3 {
+			t.Fatalf("%s: %+v", step.name, a)
+		}
+		want := before
+		want[step.gpu] += 3 * mib
+		if got := spent(); got != want {
+			t.Errorf("%s: %v; want %v", step.name, got, want)
+		}
+	}
+	pidfd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pidfd)
+	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 2) // in threads that have no context
+	for range 2 {
+		c := h.held(t, p)
+		if slot, known := c.Slot(); known {
+			t.Errorf("it is not known on which GPU, and counts on %d", slot)
+		}
+		if err := h.Deny(c); err != nil {
+			t.Error(err)
+		}
+		h.end(t, pidfd, c)
+	}
+	called()
 }
 
 // What the library says of memory is lowered to what is to be shown.

@@ -142,7 +142,8 @@ func (g *MemoryGuard) PoolOf(pid int) (Pool, error) {
 
 // families of functions, as the driver names them but for their versions.
 var families = map[cudafile.Kind]string{
-	cudafile.Context: "cuCtxCreate", cudafile.Alloc: "cuMemAlloc", cudafile.AllocPitch: "cuMemAllocPitch",
+	cudafile.ContextOnSecond: "cuCtxCreate", cudafile.ContextOnThird: "cuCtxCreate", cudafile.ContextOnFourth: "cuCtxCreate",
+	cudafile.ContextOnFifth: "cuCtxCreate", cudafile.ContextElse: "cuCtxCreate", cudafile.Alloc: "cuMemAlloc", cudafile.AllocPitch: "cuMemAllocPitch",
 	cudafile.AllocManaged: "cuMemAllocManaged", cudafile.AllocPool: "cuMemAllocAsync", cudafile.MemCreate: "cuMemCreate",
 	cudafile.Array: "cuArrayCreate", cudafile.Array3D: "cuArray3DCreate", cudafile.Mipmap: "cuMipmappedArrayCreate",
 	cudafile.MemInfo: "cuMemGetInfo", cudafile.TotalMem: "cuDeviceTotalMem",

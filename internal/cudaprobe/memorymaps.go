@@ -27,6 +27,9 @@ type memoryMaps struct {
 	pools    *ebpf.Map // PID → poolValue
 	live     *ebpf.Map // PID and pointer → size: what pools gave, and managed memory
 	infos    *ebpf.Map // thread → its question for memory, while it lasts
+	contexts *ebpf.Map // PID and context → ordinal of its GPU
+	making   *ebpf.Map // thread → the context that it makes, while that lasts
+	current  *ebpf.Map // PID and thread → its contexts, see memorycontext.go
 	holds    *ebpf.Map // holdKey → when and which process was stopped
 	stopped  *ebpf.Map // PID → time of its latest hold
 	released *ebpf.Map // PID → holds up to this time are over
@@ -36,7 +39,7 @@ type memoryMaps struct {
 // guardedValue is what the programs know of a process.
 type guardedValue struct {
 	Ordinals uint32 // how many GPUs it sees
-	Contexts uint32 // bit set of ordinals on which it has its primary context
+	Contexts uint32 // bit set of ordinals on which it has a context
 	Context  uint64 // bytes that a new context counts for
 	Trimmed  uint64 // of the peak of its pools: gone back to the driver
 	Slots    [maxOrdinals]uint32
@@ -135,6 +138,9 @@ func newMemoryMaps(pins string) (m memoryMaps, err error) {
 		{&m.pools, ebpf.MapSpec{Name: "laxity_pools", Type: ebpf.Hash, KeySize: 4, ValueSize: 24, MaxEntries: processes}},
 		{&m.live, ebpf.MapSpec{Name: "laxity_live", Type: ebpf.Hash, KeySize: 16, ValueSize: 16, MaxEntries: pointers, Flags: noPrealloc}},
 		{&m.infos, ebpf.MapSpec{Name: "laxity_infos", Type: ebpf.LRUHash, KeySize: 4, ValueSize: infoSize, MaxEntries: 4096}},
+		{&m.contexts, ebpf.MapSpec{Name: "laxity_ctxs", Type: ebpf.LRUHash, KeySize: 16, ValueSize: 8, MaxEntries: 8192}},
+		{&m.making, ebpf.MapSpec{Name: "laxity_newctx", Type: ebpf.LRUHash, KeySize: 4, ValueSize: makingSize, MaxEntries: 4096}},
+		{&m.current, ebpf.MapSpec{Name: "laxity_current", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: threads}},
 		{&m.holds, ebpf.MapSpec{Name: "laxity_holds", Type: ebpf.Hash, KeySize: 16, ValueSize: heldSize, MaxEntries: threads, Flags: noPrealloc}},
 		{&m.stopped, ebpf.MapSpec{Name: "laxity_stopped", Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: processes}},
 		{&m.released, ebpf.MapSpec{Name: "laxity_release", Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: processes}},
@@ -156,7 +162,7 @@ const noPrealloc = 1
 func (m memoryMaps) Close() error {
 	errs := []error{m.maps.Close()}
 	for _, one := range []*ebpf.Map{
-		m.guarded, m.inCalls, m.spent, m.budgets, m.pools, m.live, m.infos,
+		m.guarded, m.inCalls, m.spent, m.budgets, m.pools, m.live, m.infos, m.contexts, m.making, m.current,
 		m.holds, m.stopped, m.released, m.until,
 	} {
 		if one != nil {

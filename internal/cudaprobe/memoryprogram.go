@@ -52,6 +52,7 @@ func allocation(m memoryMaps, t *taskOffsets) asm.Instructions {
 	b.notNested(m)
 	b.add(asm.StoreImm(frame, device, -1, asm.Word))
 	b.size() // state: bytes
+	b.onCurrent(m)
 	b.slot()
 	b.call()
 	b.pooled(m)

@@ -28,9 +28,12 @@ const (
 func (b *builder) size() {
 	b.kind()
 	for _, kind := range []cudafile.Kind{
-		cudafile.AllocPitch, cudafile.MemCreate, cudafile.Array, cudafile.Array3D, cudafile.Mipmap, cudafile.Context,
+		cudafile.AllocPitch, cudafile.MemCreate, cudafile.Array, cudafile.Array3D, cudafile.Mipmap,
 	} {
 		b.add(asm.JEq.Imm(asm.R0, int32(kind), sizeLabel(kind)))
+	}
+	for _, kind := range cudafile.Contexts {
+		b.add(asm.JEq.Imm(asm.R0, int32(kind), sizeLabel(cudafile.Context)))
 	}
 	b.add(asm.LoadMem(state, regs, ptSI, asm.DWord), asm.Ja.Label("sized"))
 
@@ -43,8 +46,18 @@ func (b *builder) size() {
 	b.label(sizeLabel(cudafile.MemCreate))
 	b.memCreateSize()
 	b.label(sizeLabel(cudafile.Context))
-	b.add( // the second and every other context of a process shows in the ledger
+	b.ordinalArgument()
+	b.add( // the second and every other context on a GPU shows in the ledger
 		asm.LoadMem(asm.R1, task, guardedContexts, asm.Word),
+		asm.LoadMem(asm.R3, task, guardedOrdinals, asm.Word),
+		asm.JEq.Imm(asm.R3, 1, "any context"),
+		asm.LoadMem(asm.R2, frame, device, asm.Word),
+		asm.JGE.Imm(asm.R2, maxOrdinals, "any context"),
+		asm.RSh.Reg(asm.R1, asm.R2),
+		asm.And.Imm(asm.R1, 1),
+	)
+	b.label("any context")
+	b.add(
 		asm.JNE.Imm(asm.R1, 0, "exit"),
 		asm.LoadMem(state, task, guardedContext, asm.DWord),
 		asm.Ja.Label("sized"),

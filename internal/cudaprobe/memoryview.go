@@ -32,6 +32,7 @@ func asked(m memoryMaps) asm.Instructions {
 		asm.Mov.Imm(asm.R1, 0), asm.StoreMem(frame, buffer+infoFree, asm.R1, asm.DWord),
 	)
 	b.label("both")
+	b.onCurrent(m)
 	b.slot()
 	b.add(
 		asm.LoadMem(asm.R1, regs, ptSP, asm.DWord), asm.StoreMem(frame, buffer+infoStack, asm.R1, asm.DWord),

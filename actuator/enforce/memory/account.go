@@ -203,8 +203,18 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 		if over {
 			trimmed = math.MaxUint64 // its pools have more than they may: nothing more for nothing
 		}
-		g.note(g.kernel.Note(pid, shown > 0, trimmed))
+		g.note(g.kernel.Note(pid, g.contexts(c, pid), trimmed))
 	}
+}
+
+// contexts are the container's GPUs on which the ledger lists a process, as bits.
+func (g *Guard) contexts(c *container, pid int) (on uint32) {
+	for i, gpu := range c.GPUs {
+		if g.usage[gpu].Processes[pid] > 0 {
+			on |= 1 << i
+		}
+	}
+	return on
 }
 
 // most is what the container may hold on one GPU.

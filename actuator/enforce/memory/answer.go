@@ -80,11 +80,22 @@ func (g *Guard) onStart(e cudaprobe.Event) {
 	if p := g.processes[e.PID]; p != nil && !g.closed {
 		g.remove(p) // another process, or a new program in the old one
 	}
+	if c == nil {
+		if g.earlies++; g.earlies > maxEarly { // they are found all the same, some time later
+			clear(g.early)
+			g.earlies = 1
+		}
+		g.early[id] = append(g.early[id], e.PID)
+	}
 	g.mu.Unlock()
 	if c != nil {
 		g.adopt(e.PID, c)
 	}
 }
+
+// maxEarly bounds of how many processes it is remembered that they have called cuInit
+// before anybody said that they are to be guarded.
+const maxEarly = 1024
 
 func (g *Guard) onExit(pid int) {
 	g.mu.Lock()

@@ -166,6 +166,15 @@ func (g *Guard) free(c *container) {
 
 // look finds the processes of containers, those to come and those that are there.
 func (g *Guard) look(fresh []*container) {
+	for _, c := range fresh { // every moment counts: they may be about to allocate
+		g.mu.Lock()
+		early := g.early[c.ID]
+		delete(g.early, c.ID)
+		g.mu.Unlock()
+		for _, pid := range early {
+			g.adopt(pid, c)
+		}
+	}
 	for _, c := range fresh {
 		files, err := cudafile.Finder{Proc: g.o.Proc}.Container(c.PID)
 		if err != nil {
@@ -218,11 +227,11 @@ type process struct {
 // adopt guards a process. The process may be any, and gone. Attaching takes a
 // while, so it happens without the lock.
 func (g *Guard) adopt(pid int, c *container) {
-	p, context := g.enlist(pid, c)
+	p, on := g.enlist(pid, c)
 	if p == nil {
 		return
 	}
-	err := g.kernel.Guard(pid, c.slots, context)
+	err := g.kernel.Guard(pid, c.slots, g.o.Context, on)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if p.guarded = err == nil; p.guarded {
@@ -237,8 +246,9 @@ func (g *Guard) adopt(pid int, c *container) {
 	}
 }
 
-// enlist makes a process known; nil: it is known, or not one of the container's.
-func (g *Guard) enlist(pid int, c *container) (p *process, context uint64) {
+// enlist makes a process known; nil: it is known, or not one of the container's. on
+// is where it has a context.
+func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || g.containers[c.ID] != c || g.processes[pid] != nil {
@@ -262,16 +272,10 @@ func (g *Guard) enlist(pid int, c *container) (p *process, context uint64) {
 		g.exclude(p, obstacle)
 		return nil, 0
 	}
-	context = g.o.Context
-	for _, gpu := range c.GPUs {
-		if g.usage[gpu].Processes[pid] > 0 {
-			context = 0 // it has one
-		}
-	}
-	if context > 0 {
+	if on = g.contexts(c, pid); on == 0 {
 		p.began = g.o.Now()
 	}
-	return p, context
+	return p, on
 }
 
 // exclude leaves a process unguarded.

@@ -108,6 +108,8 @@ type Guard struct {
 	containers map[string]*container
 	processes  map[int]*process
 	slots      slots
+	early      map[string][]int  // by container that is not covered: PIDs that have called cuInit
+	earlies    int               // PIDs in it, and that were
 	restopped  map[int]time.Time // PIDs that may have to be continued once more
 	usage      map[string]Usage
 	blind      error     // why the ledger could not be read
@@ -125,7 +127,7 @@ func New(o Options) (*Guard, error) {
 	}
 	g := &Guard{
 		o: o, again: make(chan struct{}, 1),
-		containers: map[string]*container{}, processes: map[int]*process{}, restopped: map[int]time.Time{},
+		containers: map[string]*container{}, processes: map[int]*process{}, restopped: map[int]time.Time{}, early: map[string][]int{},
 	}
 	if _, err := LetGo(context.Background(), gate.LetGoOptions{Name: o.Name, Proc: o.Proc}); err != nil {
 		return nil, fmt.Errorf("let go what a former guard left: %w", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,7 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
 
-func TestKindOf(t *testing.T) {
+func TestKindsOf(t *testing.T) {
 	want := map[string]cudafile.Kind{
 		"cuInit":                       cudafile.Init,
 		"cuCtxCreate":                  cudafile.Context,
@@ -55,10 +56,25 @@ func TestKindOf(t *testing.T) {
 		"cuMemFreeAsync_ptsz":          cudafile.Free,
 		"cuMemGetInfo_v2":              cudafile.MemInfo,
 		"cuDeviceTotalMem_v2":          cudafile.TotalMem,
+		"cuCtxSetCurrent":              cudafile.SetContext,
+		"cuCtxPushCurrent_v2":          cudafile.PushContext,
+		"cuCtxPopCurrent_v2":           cudafile.PopContext,
 	}
 	for name, kind := range want {
-		if got, ok := cudafile.KindOf(name); !ok || got != kind {
-			t.Errorf("%s: %v, %v; want %v", name, got, ok, kind)
+		if got := cudafile.KindsOf(name); len(got) == 0 || got[0] != kind {
+			t.Errorf("%s: %v; want %v", name, got, kind)
+		}
+	}
+	for name, kind := range map[string]cudafile.Kind{
+		"cuDevicePrimaryCtxRetain": cudafile.ContextOnSecond,
+		"cuCtxCreate":              cudafile.ContextOnThird,
+		"cuCtxCreate_v2":           cudafile.ContextOnThird,
+		"cuCtxCreate_v4":           cudafile.ContextOnFourth,
+		"cuCtxCreate_v3":           cudafile.ContextOnFifth,
+		"cuCtxCreate_v17":          cudafile.ContextElse,
+	} {
+		if got := cudafile.KindsOf(name); !slices.Equal(got, []cudafile.Kind{cudafile.Context, kind}) {
+			t.Errorf("%s: %v; want %v", name, got, kind)
 		}
 	}
 	for _, name := range []string{
@@ -66,8 +82,8 @@ func TestKindOf(t *testing.T) {
 		"cuMemcpyDtoHost", "cuStreamSynchronizeAll", "cuDevicePrimaryCtxGetState", "cuMemcpyHtoD_v2",
 		"cuMemAllocHost_v2", "cuMemFreeHost", "cuMemGetInfo", "cuDeviceTotalMem", "cuArrayGetDescriptor_v2", "cuMemPoolCreate",
 	} {
-		if kind, ok := cudafile.KindOf(name); ok {
-			t.Errorf("%q is taken for %v", name, kind)
+		if kinds := cudafile.KindsOf(name); len(kinds) > 0 {
+			t.Errorf("%q is taken for %v", name, kinds)
 		}
 	}
 }

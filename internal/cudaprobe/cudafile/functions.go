@@ -45,7 +45,21 @@ const (
 	Free         // device memory is freed, or given back to its pool
 	MemInfo      // how much memory of the GPU is free, and how much there is
 	TotalMem     // how much memory a GPU has
+
+	// Those of Context again, by the argument that says on which GPU: the second,
+	// third, fourth or fifth, or one that is not known.
+	ContextOnSecond
+	ContextOnThird
+	ContextOnFourth
+	ContextOnFifth
+	ContextElse
+	SetContext // a context becomes the thread's current one, in the place of the last
+	PushContext
+	PopContext
 )
+
+// Contexts are the functions of Context, each once.
+var Contexts = []Kind{ContextOnSecond, ContextOnThird, ContextOnFourth, ContextOnFifth, ContextElse}
 
 // Allocations are the kinds that allocate GPU memory, but for contexts.
 var Allocations = []Kind{Alloc, AllocPitch, AllocManaged, AllocPool, MemCreate, Array, Array3D, Mipmap}
@@ -74,16 +88,27 @@ var names = map[Kind]*regexp.Regexp{
 	// Without a version these are of CUDA 3.1 and before, and write 32 bits.
 	MemInfo:  regexp.MustCompile(`^cuMemGetInfo_v\d+$`),
 	TotalMem: regexp.MustCompile(`^cuDeviceTotalMem_v\d+$`),
+
+	ContextOnSecond: regexp.MustCompile(`^cuDevicePrimaryCtxRetain` + suffix),
+	ContextOnThird:  regexp.MustCompile(`^cuCtxCreate(_v2)?(_ptsz|_ptds)?$`),
+	ContextOnFourth: regexp.MustCompile(`^cuCtxCreate_v4(_ptsz|_ptds)?$`),
+	ContextOnFifth:  regexp.MustCompile(`^cuCtxCreate_v3(_ptsz|_ptds)?$`),
+	ContextElse:     regexp.MustCompile(`^cuCtxCreate_v(1|[5-9]|\d\d+)(_ptsz|_ptds)?$`),
+	SetContext:      regexp.MustCompile(`^cuCtxSetCurrent` + suffix),
+	PushContext:     regexp.MustCompile(`^cuCtxPushCurrent` + suffix),
+	PopContext:      regexp.MustCompile(`^cuCtxPopCurrent` + suffix),
 }
 
-// KindOf says what a function of the driver does, by its name.
-func KindOf(name string) (Kind, bool) {
+// KindsOf says what a function of the driver does, by its name, in the order of the
+// kinds.
+func KindsOf(name string) (kinds []Kind) {
 	for kind, pattern := range names {
 		if pattern.MatchString(name) {
-			return kind, true
+			kinds = append(kinds, kind)
 		}
 	}
-	return 0, false
+	slices.Sort(kinds)
+	return kinds
 }
 
 // Functions are the places of functions in a file, as offsets from its begin,
@@ -123,12 +148,14 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 	}
 	functions := Functions{}
 	for _, s := range symbols {
-		kind, ok := KindOf(s.Name)
-		if !ok || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF {
+		kinds := KindsOf(s.Name)
+		if len(kinds) == 0 || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF {
 			continue
 		}
 		if offset, ok := fileOffset(file, s.Value); ok {
-			functions[kind] = append(functions[kind], offset)
+			for _, kind := range kinds {
+				functions[kind] = append(functions[kind], offset)
+			}
 		}
 	}
 	for kind, offsets := range functions {

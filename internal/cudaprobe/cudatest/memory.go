@@ -48,6 +48,21 @@ func (p *Program) AllocLoop(name string, bytes uint64, times int) Allocated {
 	return p.allocated()
 }
 
+// Context makes or retains a context on a device, by a function of that name.
+func (p *Program) Context(name string, device int) {
+	p.t.Helper()
+	p.say(fmt.Sprintf("context %s %d", name, device))
+	p.allocated()
+}
+
+// Current makes the latest context on a device current, pushes it, or pops one, by a
+// function of that name.
+func (p *Program) Current(name string, device int) {
+	p.t.Helper()
+	p.say(fmt.Sprintf("current %s %d", name, device))
+	p.allocated()
+}
+
 // Free frees the latest so many allocations.
 func (p *Program) Free(name string, times int) Allocated {
 	p.t.Helper()

@@ -92,14 +92,16 @@ static size_t one(size_t n) { return n ? n : 1; }
 #define CALL __attribute__((noinline, noipa)) int
 
 CALL cuDevicePrimaryCtxRetain(void **context, int device) {
-	(void)device;
 	struct memory *m = mine();
 	size_t none = 0;
 	if (__atomic_compare_exchange_n((size_t *)&m->context, &none, context_size, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		m->used += context_size;
-	if (context) *context = m;
+	if (context) *context = (char *)m + device; // a handle, different for each device
 	return SUCCESS;
 }
+CALL cuCtxSetCurrent(void *context) { (void)context; return SUCCESS; }
+CALL cuCtxPushCurrent_v2(void *context) { (void)context; return SUCCESS; }
+CALL cuCtxPopCurrent_v2(void **context) { (void)context; return SUCCESS; }
 CALL cuMemAlloc_v2(uint64_t *out, size_t bytes) { return take(out, bytes, PLAIN); }
 // As alias functions of a library may be: its first instruction leads away.
 static __attribute__((used)) CALL take_plain(uint64_t *out, size_t bytes) { return take(out, bytes, PLAIN); }

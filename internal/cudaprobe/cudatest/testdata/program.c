@@ -9,6 +9,8 @@
 //   threads NAME BYTES TIMES N     the same in N threads at once; RESULT of the last one refused
 //   loop NAME BYTES TIMES          allocates and frees
 //   free NAME TIMES                frees the latest so many
+//   context NAME DEVICE            makes or retains a context there; answers "NAME BEFORE AFTER 0 0"
+//   current NAME DEVICE            the latest one there becomes current; or is pushed, or popped
 //   info                           answers "info BEFORE AFTER FREE TOTAL OF_THE_DEVICE"
 //   fork                           goes on as a child with another PID; answers "fork PID PID"
 //   exec                           begins again as a new program
@@ -115,6 +117,18 @@ static void loop(struct allocation *a) {
 	a->after = now();
 }
 
+static void context(struct allocation *a) {
+	static void *contexts[64];
+	int device = (int)a->bytes & 63;
+	void *f = function(a->name);
+	a->before = now();
+	if (!strcmp(a->name, "cuDevicePrimaryCtxRetain")) ((int (*)(void **, int))f)(&contexts[device], device);
+	else if (!strncmp(a->name, "cuCtxCreate", 11)) ((int (*)(void **, unsigned, int))f)(&contexts[device], 0, device);
+	else if (!strncmp(a->name, "cuCtxPop", 8)) ((int (*)(void **))f)(NULL);
+	else ((int (*)(void *))f)(contexts[device]);
+	a->after = now();
+}
+
 static void info(void) {
 	size_t available, all, device;
 	long long before = now();
@@ -132,6 +146,7 @@ static int about_memory(const char *line) {
 	if (!strcmp(verb, "info")) { info(); return 1; }
 	if (!strcmp(verb, "alloc")) allocate_all(&a);
 	else if (!strcmp(verb, "threads")) allocate_in(&a, threads);
+	else if (!strcmp(verb, "context") || !strcmp(verb, "current")) context(&a);
 	else if (!strcmp(verb, "loop")) loop(&a);
 	else if (!strcmp(verb, "free")) { a.times = a.bytes; release(&a); }
 	else return 0;
