@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,7 +151,7 @@ func TestPSWithMemory(t *testing.T) {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	for _, command := range [][]string{{"ps"}, {"top", "--once"}} {
-		args := append(command, "--exporter.url="+exporter)
+		args := slices.Concat(command, []string{"--exporter.url=" + exporter})
 		code, stdout, stderr := laxity(append(args, "--actuator.url="+server.URL)...)
 		if code != exitOK || !strings.Contains(stdout, "2.00GiB  4.00GiB  waits 3s") {
 			t.Errorf("%v: code %d\n%s%s", command, code, stdout, stderr)

@@ -103,7 +103,8 @@ func (*Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Gather implements prometheus.Gatherer.
+// Gather implements prometheus.Gatherer. Labels and histograms of what it returns are
+// shared with later gatherings: they are to be read only.
 func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
 	return c.gather(newPage())
 }
