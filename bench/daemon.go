@@ -52,6 +52,18 @@ const (
 // http://address/-/ready. The error quotes what it said if it ends before that, or
 // has not come up after 60 s. It gets a SIGTERM when ctx ends.
 func StartDaemon(ctx context.Context, dir, address, program string, args ...string) (*Daemon, error) {
+	d, err := BeginDaemon(ctx, dir, program, args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.await(ctx, address); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// BeginDaemon is StartDaemon that does not wait.
+func BeginDaemon(ctx context.Context, dir, program string, args ...string) (*Daemon, error) {
 	d := &Daemon{name: filepath.Base(program), cmd: exec.CommandContext(ctx, program, args...), ended: make(chan struct{})}
 	d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = dir, &d.said, &d.said
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
@@ -64,19 +76,23 @@ func StartDaemon(ctx context.Context, dir, address, program string, args ...stri
 		d.err = d.cmd.Wait()
 		close(d.ended)
 	}()
+	return d, nil
+}
+
+func (d *Daemon) await(ctx context.Context, address string) error {
 	begun := time.Now()
 	for ctx.Err() == nil && time.Since(begun) < startLimit {
 		if answers(ctx, "http://"+address+"/-/ready") {
-			return d, nil
+			return nil
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 		case <-d.ended:
-			return nil, fmt.Errorf("%s ended: %w: %s", d.name, d.err, &d.said)
+			return fmt.Errorf("%s ended: %w: %s", d.name, d.err, &d.said)
 		}
 	}
-	return nil, errors.Join(fmt.Errorf("%s did not come up within %v: %s", d.name, startLimit, &d.said), d.Stop())
+	return errors.Join(fmt.Errorf("%s did not come up within %v: %s", d.name, startLimit, &d.said), d.Stop())
 }
 
 // Ended is closed when the program has ended.

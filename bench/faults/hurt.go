@@ -17,6 +17,10 @@ import (
 // pausing take about as long.
 const window = 150 * time.Millisecond
 
+// startWindow is in which a kill falls after the actuator was started: it takes about
+// that long to read what was accepted, to start its guardian, and to act.
+const startWindow = 400 * time.Millisecond
+
 // An alert must count until the next actuator runs; where its resolved is lost it counts for
 // the short lease.
 const (
@@ -59,9 +63,49 @@ func (m *machine) kill(ctx context.Context, number int) (bench.Row, error) {
 	if err == nil {
 		r["let_go"] = took.Seconds()
 	}
-	if err := m.start(ctx, lease); err != nil {
+	return r, m.recover(ctx, r, a)
+}
+
+// killEarly ends the actuator with an alert accepted, and the next one at a random
+// moment of its start, while the guardian of the first may still be at work.
+func (m *machine) killEarly(ctx context.Context, number int) (bench.Row, error) {
+	if _, err := m.post(ctx, m.contention()); err != nil {
 		return nil, err
 	}
+	a := m.wish("early-"+strconv.Itoa(number), m.random.IntN(len(m.workers)))
+	accepted, err := m.post(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.murder(); err != nil {
+		return nil, err
+	}
+	if err := m.begin(ctx, lease); err != nil {
+		return nil, err
+	}
+	moment := time.Duration(m.random.Int64N(int64(startWindow)))
+	time.Sleep(moment) // the moment is the point
+	held, took, err := m.slay(ctx)
+	if err != nil && !errors.Is(err, errNever) {
+		return nil, err
+	}
+	r := bench.Row{"way": early, "moment": moment.Seconds(), "held": held, "accepted": accepted, "stuck": 0}
+	if err == nil {
+		r["let_go"] = took.Seconds()
+	}
+	// A guardian that was just being started is not known yet.
+	if m.until(ctx, "all run", func() bool { return m.stuck(ctx) == 0 }) != nil {
+		r["stuck"] = m.stuck(ctx)
+	}
+	return r, m.recover(ctx, r, a)
+}
+
+// recover starts the actuator again, which must know of the alert, and ends that.
+func (m *machine) recover(ctx context.Context, r bench.Row, a webhook.Alert) error {
+	if err := m.start(ctx, lease); err != nil {
+		return err
+	}
+	accepted := r["accepted"] == true
 	lost := 0
 	if accepted && m.until(ctx, "the alert takes effect", func() bool { return m.knows(ctx, a.Fingerprint) }) != nil {
 		lost = 1
@@ -69,14 +113,14 @@ func (m *machine) kill(ctx context.Context, number int) (bench.Row, error) {
 	r["lost"] = lost
 	a.Status = webhook.Resolved
 	if _, err := m.post(ctx, a); err != nil {
-		return nil, err
+		return err
 	}
 	if err := m.until(ctx, "the alert is over", func() bool { return !m.knows(ctx, a.Fingerprint) }); err != nil {
-		return nil, err
+		return err
 	}
 	unpaused, repaused, err := m.wronged(ctx)
 	r["unpaused"], r["repaused"] = unpaused, repaused
-	return r, err
+	return err
 }
 
 func (m *machine) knows(ctx context.Context, fingerprint string) bool {

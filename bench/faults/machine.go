@@ -143,11 +143,25 @@ func (m *machine) start(ctx context.Context, lease time.Duration) error {
 	if err != nil {
 		return err
 	}
-	m.actuator, err = bench.StartDaemon(ctx, m.Dir, m.acts, program, "serve", "--node=local", "--exporter=http://"+m.sees,
-		"--policy=fifo", "--share=one", "--hold=pause", "--memory-guard=off", "--swap=off", "--log.level=warn", "--lease="+lease.String(),
-		"--containers.label="+tenant.Label+"="+m.Name,
-		"--state-dir="+m.stateDir(), "--lock-dir="+filepath.Join(m.Dir, "lock"), "--web.listen-address="+m.acts)
+	m.actuator, err = bench.StartDaemon(ctx, m.Dir, m.acts, program, m.flags(lease)...)
 	return err
+}
+
+// begin does not wait until it has come up.
+func (m *machine) begin(ctx context.Context, lease time.Duration) error {
+	program, err := bench.Program("laxity-actuator")
+	if err != nil {
+		return err
+	}
+	m.actuator, err = bench.BeginDaemon(ctx, m.Dir, program, m.flags(lease)...)
+	return err
+}
+
+func (m *machine) flags(lease time.Duration) []string {
+	return []string{"serve", "--node=local", "--exporter=http://" + m.sees,
+		"--policy=fifo", "--share=one", "--hold=pause", "--memory-guard=off", "--swap=off", "--log.level=warn", "--lease=" + lease.String(),
+		"--containers.label=" + tenant.Label + "=" + m.Name,
+		"--state-dir=" + m.stateDir(), "--lock-dir=" + filepath.Join(m.Dir, "lock"), "--web.listen-address=" + m.acts}
 }
 
 func (m *machine) stop() error {
@@ -159,15 +173,20 @@ func (m *machine) stop() error {
 // slay kills the actuator and returns how long it took until its guardian had ended.
 func (m *machine) slay(ctx context.Context) (held int, took time.Duration, err error) {
 	began := time.Now()
-	if err := syscall.Kill(m.actuator.PID, syscall.SIGKILL); err != nil {
-		return 0, 0, err
-	}
 	held = m.held()
-	if err := m.stop(); err != nil {
+	if err := m.murder(); err != nil {
 		return held, 0, err
 	}
 	err = m.until(ctx, "the guardian has ended", func() bool { return !journal.Taken(journal.GuardianLock(m.stateDir())) })
 	return held, time.Since(began), err
+}
+
+// murder kills the actuator.
+func (m *machine) murder() error {
+	if err := syscall.Kill(m.actuator.PID, syscall.SIGKILL); err != nil {
+		return err
+	}
+	return m.stop()
 }
 
 func (m *machine) held() int {

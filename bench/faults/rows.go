@@ -49,6 +49,7 @@ func figures(rows []bench.Row) []bench.Figure {
 	took := letGo(rows)
 	out := []bench.Figure{
 		{Name: "kills", Value: float64(len(kills)), Unit: "kills", Runs: len(kills)},
+		{Name: "kills_while_it_starts", Value: float64(len(of(rows, early))), Unit: "kills", Runs: len(of(rows, early))},
 		{Name: "kills_with_somebody_held", Value: float64(len(took)), Unit: "kills", Runs: len(kills)},
 		{Name: "let_go_after_kill_median_ms", Value: 1000 * bench.Median(took), Unit: "ms", Runs: len(took)},
 		{Name: "let_go_after_kill_max_ms", Value: 1000 * bench.Quantile(took, 1), Unit: "ms", Runs: len(took)},
@@ -66,11 +67,14 @@ func table(rows []bench.Row) [][]string {
 	took := letGo(rows)
 	ms := func(q float64) string { return bench.Number(1000 * bench.Quantile(took, q)) }
 	lines := [][]string{{"FAULT", "TIMES", "STUCK", "LOST", "WRONGLY UNPAUSED", "PAUSED AGAIN", "LET GO median ms", "MAX"}}
-	for _, way := range []string{killed, replayed} {
+	for _, way := range []string{killed, early, replayed} {
 		rows := of(rows, way)
-		times, median, most := len(rows), ms(0.5), ms(1)
+		times, median, most := len(rows), "", ""
+		if way == killed {
+			median, most = ms(0.5), ms(1)
+		}
 		if way == replayed {
-			times, median, most = int(bench.Column(append(rows, bench.Row{"sent": 0}), "sent", nil)[0]), "", ""
+			times = int(bench.Column(append(rows, bench.Row{"sent": 0}), "sent", nil)[0])
 		}
 		line := []string{way, strconv.Itoa(times)}
 		for _, c := range counted {
