@@ -95,6 +95,10 @@ func New() *Book {
 	return &Book{kinds: map[Kind]*history{}, tasks: map[string]*watched{}, done: map[string]bool{}, alone: map[string]sole{}}
 }
 
+// saturating is a use of the GPU beside which there is no room: a run that was seen
+// to have it has it, whatever else it does.
+const saturating = 0.9
+
 // settle is how long after a change the utilisation shows who runs now.
 const settle = 700 * time.Millisecond
 
@@ -185,11 +189,14 @@ func (b *Book) end(t task.Task) {
 	}
 	b.clock++
 	h.Last = b.clock
-	mean := -1.0
-	if ran := t.Ran(time.Time{}).Seconds(); w.use >= 0 && w.seen > 0.8*ran { // else a phase may be missing
+	use, mean := w.use, -1.0
+	switch ran := t.Ran(time.Time{}).Seconds(); {
+	case w.use >= 0 && w.seen > 0.8*ran:
 		mean = w.busy / w.seen
+	case use < saturating: // a phase may be missing, and be the one that computes
+		use = -1
 	}
-	h.Runs = append(h.Runs, run{Seconds: t.Ran(time.Time{}).Seconds(), Shared: w.beside(), Use: w.use, Mean: mean, Startup: w.startup, Crowded: w.crowded})
+	h.Runs = append(h.Runs, run{Seconds: t.Ran(time.Time{}).Seconds(), Shared: w.beside(), Use: use, Mean: mean, Startup: w.startup, Crowded: w.crowded})
 	h.Runs = h.Runs[max(0, len(h.Runs)-maxRuns):]
 	h.remember(w.memory)
 	b.changed = true

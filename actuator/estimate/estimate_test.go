@@ -122,6 +122,31 @@ func TestLostAndStrangeTasksTeachNothing(t *testing.T) {
 	}
 }
 
+// One that had the GPU to itself while it started up, and not while it computed, is
+// not taken for one that does not use it.
+func TestDemandOfAPart(t *testing.T) {
+	w := newWorld()
+	w.snap.Time = t0
+	part := func(alone float64) {
+		w.start("0")
+		w.look(0, 0)
+		w.look(2, alone)
+		w.start("1")
+		w.look(0, alone)
+		w.look(3, 1)
+		w.end(nil)
+		w.end(nil)
+	}
+	part(0)
+	if d, ok := w.b.Demand(kind); ok {
+		t.Errorf("%v, of which nobody can know", d)
+	}
+	part(1)
+	if d, ok := w.b.Demand(kind); !ok || d != 1 {
+		t.Errorf("%v %v, want 1: it was seen to use all", d, ok)
+	}
+}
+
 func TestDemand(t *testing.T) {
 	w := newWorld()
 	w.snap.Time = t0
