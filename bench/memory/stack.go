@@ -64,6 +64,8 @@ func (r *rig) create(ctx context.Context, labels map[string]string, args ...stri
 // open opens the GPUs for reading.
 func (r *rig) open() (device.Device, error) { return exporter.OpenDevice(r.GPU.Device) }
 
+var errNotGuarded = errors.New("GPU memory is not guarded here")
+
 // readyTimeout bounds the start of exporter and actuator.
 const readyTimeout = 20 * time.Second
 
@@ -114,7 +116,7 @@ func (r *rig) laxity(ctx context.Context, config actuator.Config) (stop func() e
 		if s := a.State(); s.Ready {
 			tick.Stop()
 			if s.MemoryGuard != "" {
-				return nil, errors.Join(fmt.Errorf("GPU memory is not guarded here: %s", s.MemoryGuard), stop())
+				return nil, errors.Join(fmt.Errorf("%w: %s", errNotGuarded, s.MemoryGuard), stop())
 			}
 			r.env.Log("memory is guarded; swapping: %v", s.Swap)
 			return stop, nil

@@ -1,0 +1,107 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+)
+
+// The guardian that an actuator starts is this program again.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "guardian" {
+		o := actuator.GuardianOptions{Once: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+		for _, arg := range os.Args[2:] {
+			if dir, ok := strings.CutPrefix(arg, "--state-dir="); ok {
+				o.StateDir = dir
+			}
+		}
+		if err := actuator.RunGuardian(context.Background(), o); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	m.Run()
+}
+
+// env is a simulated GPU like a real one that is slow: allocations take time, and
+// memory is free some time after its process has ended. Nobody is swapped.
+func env(t *testing.T, memory uint64, args map[string]string) bench.Env {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs containers for some 10 s")
+	}
+	simtest.Docker(t)
+	simtest.Library(t)
+	e := bench.Env{Device: "sim", SimulatedMemory: memory, Log: t.Logf, Args: map[string]string{
+		"swap": "off", "sim-alloc": "150", "sim-release": "100ms", "stagger": "40ms",
+	}}
+	for name, value := range args {
+		e.Args[name] = value
+	}
+	return e
+}
+
+func skipUnguarded(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, errNotGuarded) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Containers that could come to wait for each other's memory all end.
+func TestDeadlock(t *testing.T) {
+	for shape, settings := range map[string]map[string]string{
+		"two":  {"rounds": "2"},
+		"late": {"rounds": "1", "sim-list": "800ms"},
+		"ring": {"rounds": "1", "shape": "ring"},
+	} {
+		t.Run(shape, func(t *testing.T) {
+			settings["controls"], settings["after"] = "0", "0.5"
+			rows, err := runDeadlock(t.Context(), env(t, 0, settings))
+			skipUnguarded(t, err)
+			for _, r := range rows {
+				if r.Num("ended") != r.Num("containers") {
+					t.Errorf("%v", r)
+				}
+			}
+			if len(rows) == 0 {
+				t.Error("no round")
+			}
+		})
+	}
+}
+
+// Tasks that do not fit beside each other wait, and none runs out of memory.
+func TestOversubscribe(t *testing.T) {
+	r, err := newRig(t.Context(), env(t, leftFree+1<<30, nil), "oversubscribe", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	rows, err := r.oversubscribeRound(t.Context(), 5, laxity, 0)
+	skipUnguarded(t, err)
+	for _, row := range rows {
+		if row.Str("outcome") != "ended" {
+			t.Errorf("%v", row)
+		}
+	}
+	if len(rows) != 5 {
+		t.Errorf("%d tasks", len(rows))
+	}
+}
