@@ -76,7 +76,7 @@ func (h *guarded) goOn(pid int) {
 		return
 	}
 	defer unix.Close(pidfd)
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience / 15); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		h.mu.Lock()
 		done := h.closing
 		if !done {

@@ -318,7 +318,7 @@ func (g *Guard) sweep() {
 // unstop continues those that were stopped again an instant after their holds had
 // ended.
 func (g *Guard) unstop() {
-	const window = 100 * time.Millisecond
+	const window = 300 * time.Millisecond // a busy machine may not turn to it for a while
 	for pid, since := range g.restopped {
 		p := g.processes[pid]
 		done := p == nil || g.o.Now().Sub(since) > window
