@@ -152,11 +152,13 @@ func (p *planner) affords(w, e entry) bool {
 		return true
 	}
 	need := p.startup(e)
-	if w.first.Known {
+	// By an estimate by which it is late in any case, of runs that were slowed down by
+	// others, nothing can be said.
+	if slack := policy.Laxity(w.first, p.in.Now); w.first.Known && slack >= 0 {
 		if !w.stalled() {
 			need += p.in.Startup.Settle
 		}
-		return policy.Laxity(w.first, p.in.Now) >= need
+		return slack >= need
 	}
 	return w.first.Deadline.Sub(e.first.Deadline) >= need
 }

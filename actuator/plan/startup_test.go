@@ -62,6 +62,7 @@ func TestStartups(t *testing.T) {
 		{"time at a standstill is not its start-up", []plan.Container{first(begins(6), func(c *plan.Container) { c.Tasks[0].HeldSeconds = 5 }), box("b", 20, 5, begins(0))}, "b"},
 		{"nor for one that somebody holds", []plan.Container{first(func(c *plan.Container) { c.Asked = "asked" }), box("b", 20, 5, begins(0))}, ""},
 		{"nobody waits who would miss for it", []plan.Container{first(), box("b", 6, 5, begins(0)), box("c", 9, 5, begins(0))}, "c"},
+		{"who would miss in any case, by a high estimate only, counts as a stranger", []plan.Container{first(), box("b", 6, 30, begins(0), atLeast(1)), box("c", 9, 30, begins(0), atLeast(1))}, "c"},
 		{"of strangers nobody waits whose deadline is about the same", []plan.Container{box("a", 5, 0, begins(0)), box("b", 5.1, 0, begins(0)), box("c", 5.2, 0, begins(0))}, ""},
 		{"of strangers one waits whose deadline is much later", []plan.Container{box("a", 4, 0, begins(0)), box("b", 9, 0, begins(0)), box("c", 13, 0, begins(0))}, "b c"},
 		{"nobody waits for ever", []plan.Container{first(), box("b", 20, 5, begins(40), func(c *plan.Container) { c.Tasks[0].PausedSeconds = 35 })}, ""},
