@@ -100,6 +100,13 @@ func draw(t *rapid.T, label string) policy.Job {
 	return j
 }
 
+// drawUrgent draws a task whose deadline counts, and that nobody moved to the front.
+func drawUrgent(t *rapid.T, label string) policy.Job {
+	j := draw(t, label)
+	j.Deadline, j.Batch, j.Expedited = at(float64(rapid.IntRange(1, 14).Draw(t, label+" due"))), false, false
+	return j
+}
+
 func orders(now time.Time) []policy.Order {
 	edf, llf := policy.EDF{Now: now}, policy.LLF{Now: now}
 	return []policy.Order{policy.FIFO{}, edf, llf, policy.LateLast{Order: edf, Now: now}, policy.LateLast{Order: llf, Now: now}}
@@ -131,10 +138,7 @@ func TestOrdersAreStrict(t *testing.T) {
 // never puts the later one first; LLF never the one with more laxity.
 func TestNoInversion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := draw(t, "a"), draw(t, "b")
-		if !a.Urgent() || !b.Urgent() || a.Expedited || b.Expedited {
-			t.Skip("of no interest here")
-		}
+		a, b := drawUrgent(t, "a"), drawUrgent(t, "b")
 		if a.Deadline.Before(b.Deadline) && (policy.EDF{Now: at(10)}).Compare(a, b) >= 0 {
 			t.Fatal("EDF inverts two deadlines")
 		}
@@ -167,9 +171,12 @@ func TestPatienceEnds(t *testing.T) {
 // met any more.
 func TestOnlyLateTasksArePutBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := draw(t, "a"), draw(t, "b")
-		if !a.Urgent() || !b.Urgent() || a.Expedited || b.Expedited || !a.Deadline.Before(b.Deadline) {
+		a, b := drawUrgent(t, "a"), drawUrgent(t, "b")
+		if a.Deadline.Equal(b.Deadline) {
 			t.Skip("of no interest here")
+		}
+		if b.Deadline.Before(a.Deadline) {
+			a, b = b, a
 		}
 		now := at(10)
 		inverted := policy.LateLast{Order: policy.EDF{Now: now}, Now: now}.Compare(a, b) > 0

@@ -153,6 +153,50 @@ func TestEngineFails(t *testing.T) {
 }
 
 // The actuator dies at any moment: another one, or its guardian, brings the container
+// mortal is the driver of an actuator that does nothing more, for ever, once it is dead.
+type mortal struct {
+	checkpoint.Driver
+	dead <-chan struct{}
+}
+
+func (d mortal) stand() {
+	select {
+	case <-d.dead:
+		select {}
+	default:
+	}
+}
+
+func (d mortal) State(ctx context.Context, pid int) (checkpoint.State, error) {
+	d.stand()
+	defer d.stand()
+	return d.Driver.State(ctx, pid)
+}
+
+func (d mortal) Lock(ctx context.Context, pid int, limit time.Duration) error {
+	d.stand()
+	defer d.stand()
+	return d.Driver.Lock(ctx, pid, limit)
+}
+
+func (d mortal) Checkpoint(ctx context.Context, pid int) error {
+	d.stand()
+	defer d.stand()
+	return d.Driver.Checkpoint(ctx, pid)
+}
+
+func (d mortal) Restore(ctx context.Context, pid int) error {
+	d.stand()
+	defer d.stand()
+	return d.Driver.Restore(ctx, pid)
+}
+
+func (d mortal) Unlock(ctx context.Context, pid int) error {
+	d.stand()
+	defer d.stand()
+	return d.Driver.Unlock(ctx, pid)
+}
+
 // back from what is on record.
 func TestDeathAtEveryStep(t *testing.T) {
 	for _, step := range []string{"lock", "checkpoint", "pause", "restore", "unlock", "unpause"} {
@@ -163,36 +207,32 @@ func TestDeathAtEveryStep(t *testing.T) {
 				m.Start("c", 200*mib)
 				dir := stateDir(t)
 				dead := make(chan struct{})
-				die := func() { close(dead); select {} } // it does nothing more, for ever
-				var first sync.Once
+				var once sync.Once
 				m.Break(func(_ context.Context, name string, _ int) (error, bool) {
-					hit := false
 					if name == step {
-						first.Do(func() { hit = true })
-					}
-					if hit && !did {
-						die()
-					}
-					if hit {
-						go die()
-						return checkpoint.ErrHelper, true
-					}
-					select {
-					case <-dead:
-						select {}
-					default:
+						once.Do(func() {
+							close(dead)
+							if !did {
+								select {}
+							}
+						})
 					}
 					return nil, true
 				})
-				m.Engine.FailWith(func(call, _ string) error {
+				m.Engine.FailWith(func(call, id string) error {
 					if call == step {
-						// The engine's lock is held here: it stands still with the actuator.
-						go die()
-						return errors.New("the engine does not answer")
+						if did {
+							m.Engine.SetPaused(id, step == "pause")
+						}
+						once.Do(func() { close(dead) })
+						select {}
 					}
 					return nil
 				})
-				victim := newSwapper(t, m, dir)
+				o := m.Options(t, dir)
+				o.Driver = mortal{m, dead}
+				victim, err := checkpoint.New(o)
+				check(t, err, nil)
 				go func() {
 					if _, err := victim.Suspend(context.Background(), "c", "c", "test"); err == nil {
 						_, _ = victim.Resume(context.Background(), "c", nil)
@@ -204,8 +244,8 @@ func TestDeathAtEveryStep(t *testing.T) {
 					t.Fatal("it never came to " + step)
 				}
 				m.Engine.FailWith(nil)
-				heir := newSwapper(t, m, dir)
 				m.Break(nil)
+				heir := newSwapper(t, m, dir)
 				all, err := heir.Swapped()
 				check(t, err, nil)
 				if len(all) == 1 {

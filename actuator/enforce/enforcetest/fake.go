@@ -60,7 +60,7 @@ func (e *Engine) Lie(id string, paused, frozen bool) {
 }
 
 // FailWith makes calls fail: f returns nil for those that should work. The call
-// is inspect, pause or unpause. A nil f ends it.
+// is inspect, pause or unpause. A nil f ends it. A call stands still as long as f.
 func (e *Engine) FailWith(f func(call, id string) error) { e.change(func() { e.fail = f }) }
 
 // Paused says what engine and kernel say.
@@ -93,12 +93,17 @@ func (e *Engine) change(f func()) {
 	e.changed = make(chan struct{})
 }
 
-func (e *Engine) find(call, id string) (*box, error) {
-	if e.fail != nil {
-		if err := e.fail(call, id); err != nil {
-			return nil, err
-		}
+func (e *Engine) failure(call, id string) error {
+	e.mu.Lock()
+	fail := e.fail
+	e.mu.Unlock()
+	if fail == nil {
+		return nil
 	}
+	return fail(call, id)
+}
+
+func (e *Engine) find(id string) (*box, error) {
 	b, ok := e.containers[id]
 	if !ok {
 		return nil, fmt.Errorf("No such container: %s: %w", id, errdefs.ErrNotFound) //nolint:staticcheck // the engine's words
@@ -108,9 +113,12 @@ func (e *Engine) find(call, id string) (*box, error) {
 
 // ContainerInspect implements docker.Engine.
 func (e *Engine) ContainerInspect(_ context.Context, id string) (container.InspectResponse, error) {
+	if err := e.failure("inspect", id); err != nil {
+		return container.InspectResponse{}, err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, err := e.find("inspect", id)
+	b, err := e.find(id)
 	if err != nil {
 		return container.InspectResponse{}, err
 	}
@@ -121,18 +129,24 @@ func (e *Engine) ContainerInspect(_ context.Context, id string) (container.Inspe
 
 // ContainerPause implements docker.Engine.
 func (e *Engine) ContainerPause(_ context.Context, id string) (err error) {
+	if err := e.failure("pause", id); err != nil {
+		return err
+	}
 	e.change(func() { err = e.set("pause", id, true, errdefs.ErrConflict) })
 	return err
 }
 
 // ContainerUnpause implements docker.Engine.
 func (e *Engine) ContainerUnpause(_ context.Context, id string) (err error) {
+	if err := e.failure("unpause", id); err != nil {
+		return err
+	}
 	e.change(func() { err = e.set("unpause", id, false, errdefs.ErrInternal) })
 	return err
 }
 
 func (e *Engine) set(call, id string, paused bool, refuse error) error {
-	b, err := e.find(call, id)
+	b, err := e.find(id)
 	if err != nil {
 		return err
 	}
