@@ -49,7 +49,8 @@ type GPU struct {
 	Parent string // UUID of the card, for a MIG instance; else empty
 	Name   string
 	Driver string // driver version
-	// MemoryTotal and MemoryUsed are bytes. Both are 0 where the GPU does not
+	// MemoryTotal and MemoryUsed are bytes; what the driver keeps for itself is in
+	// neither. Both are 0 where the GPU does not
 	// answer at all (it fell off the bus); then ProcessesErr is set too, and only
 	// the identity above is valid.
 	MemoryTotal, MemoryUsed uint64

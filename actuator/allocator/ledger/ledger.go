@@ -84,6 +84,7 @@ type Ledger struct {
 	ceilings map[place]ceiling
 	coming   map[string]map[string]uint64 // being swapped in: what it needs, by container id and GPU
 	evict    map[string]string
+	refused  map[string]time.Time // who was refused memory to end a circle, by container id
 	others   map[string][]foreign // by GPU, of the last ownerLag
 	events   []Event
 	decided  time.Time // when all that waits was last decided about; zero: something changed since
@@ -161,7 +162,7 @@ func New(o Options) *Ledger {
 	}
 	return &Ledger{
 		o: o, changed: make(chan struct{}, 1), byID: map[string]*Container{}, pending: map[thread]*pending{},
-		seen: map[place]sight{}, promised: map[string]uint64{}, ceilings: map[place]ceiling{}, coming: map[string]map[string]uint64{}, evict: map[string]string{}, others: map[string][]foreign{},
+		seen: map[place]sight{}, promised: map[string]uint64{}, ceilings: map[place]ceiling{}, coming: map[string]map[string]uint64{}, evict: map[string]string{}, refused: map[string]time.Time{}, others: map[string][]foreign{},
 	}
 }
 
@@ -271,8 +272,30 @@ func (l *Ledger) decide(now time.Time) []allocator.Answer {
 		for _, v := range a.Victims {
 			l.evict[v] = fmt.Sprintf("%s waits for its memory: %s", l.name(a.Request.Container), a.Reason)
 		}
+		l.evictRefused(a, now)
 	}
 	return answers
+}
+
+// unreasonable is how long one that was refused memory to end a circle may keep
+// those waiting for whom that was done: it may hold what it has, and ask again and
+// again.
+const unreasonable = 30 * time.Second
+
+// evictRefused names those to be swapped out for a request that waits who were
+// refused memory to end a circle and went on. While they stood at their allocation
+// they could not be.
+func (l *Ledger) evictRefused(a allocator.Answer, now time.Time) {
+	maps.DeleteFunc(l.refused, func(id string, at time.Time) bool { return l.byID[id] == nil || now.Sub(at) > unreasonable })
+	if a.Verdict != allocator.Wait || len(a.Victims) > 0 || (a.Why != allocator.Room && a.Why != allocator.Unsafe) {
+		return
+	}
+	for id := range l.refused {
+		c := l.byID[id]
+		if at := (place{id, a.Request.GPU}); id != a.Request.Container && c.Swappable && !l.asks(at) && l.held(*c, at.gpu) > 0 {
+			l.evict[id] = fmt.Sprintf("%s waits for its memory, and it was refused more to end a circle", l.name(a.Request.Container))
+		}
+	}
 }
 
 // Decide implements memory.Decider.
@@ -349,6 +372,9 @@ func (l *Ledger) settle(t thread, p *pending, now time.Time) {
 			return // nothing happened that anybody noticed
 		}
 	case allocator.Deny:
+		if p.answer.Why == allocator.Deadlock {
+			l.refused[p.ContainerID] = now
+		}
 		delete(l.pending, t)
 		l.decided = time.Time{}
 	default:

@@ -251,6 +251,43 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// In a circle the last in order is refused. If it keeps what it holds, it is swapped
+// out as soon as it does not stand at an allocation any more.
+func TestWhoWasRefusedIsSwappedOut(t *testing.T) {
+	d := newDesk(t)
+	facts := func() ledger.Facts {
+		a, b := box("a", 450, 210), box("b", 450, 210)
+		b.Rank, b.Swappable = 1, true
+		return d.facts(a, b)
+	}
+	d.Update(facts())
+	began := d.now
+	d.want(d.ask("a", 1, 200, 210), memory.Wait)
+	f := facts()
+	f.Containers[1].Swappable = false // it stands
+	d.Update(f)
+	d.want(d.ask("b", 2, 200, 210), memory.Deny)
+	if e := d.Evict(); len(e) != 0 {
+		t.Errorf("%v", e)
+	}
+	d.now = d.now.Add(50 * time.Millisecond)
+	d.Update(facts())
+	if e := d.Evict(); !strings.Contains(e["b"], "to end a circle") || len(e) != 1 {
+		t.Errorf("%v", e)
+	}
+	d.now = d.now.Add(10 * time.Millisecond)
+	gone := facts()
+	gone.Containers[1].Held, gone.Containers[1].Swapped, gone.GPUs[0].Used = nil, true, 210
+	d.Update(gone)
+	d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 210}, "b": {g0: 0}}})
+	d.want(d.Decide(memory.Request{ContainerID: "a", PID: 1, TID: 1, GPU: g0, Bytes: 200, Held: 210, Since: began}), memory.Grant)
+	d.now = d.now.Add(time.Minute)
+	d.Update(facts())
+	if e := d.Evict(); len(e) != 0 {
+		t.Errorf("%v", e)
+	}
+}
+
 func TestNothingIsRefusedBeforeAnythingIsKnown(t *testing.T) {
 	d := newDesk(t)
 	d.want(d.ask("a", 1, 1<<60, 0), memory.Grant)

@@ -178,7 +178,8 @@ func (d *fakeDevice) GetMigDeviceHandleByIndex(i int) (nvml.Device, nvml.Return)
 
 func (d *fakeDevice) GetMemoryInfo_v2() (nvml.Memory_v2, nvml.Return) {
 	g, ret := d.state()
-	return nvml.Memory_v2{Total: g.MemoryTotal, Used: g.MemoryUsed}, ret
+	const reserved = 600 << 20
+	return nvml.Memory_v2{Total: g.MemoryTotal + reserved, Reserved: reserved, Used: g.MemoryUsed}, ret
 }
 
 func (d *fakeDevice) GetUtilizationRates() (nvml.Utilization, nvml.Return) {

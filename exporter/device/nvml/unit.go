@@ -58,11 +58,12 @@ func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
 	return gpu, nvml.SUCCESS
 }
 
-// memoryOf leaves out what the driver keeps for itself, where it can tell.
+// memoryOf leaves out what the driver keeps for itself, where it can tell: nobody can
+// have that, and it is in use by nobody. So a full card is full.
 func memoryOf(handle nvml.Device) (total, used uint64, ret nvml.Return) {
 	info, ret := handle.GetMemoryInfo_v2()
 	if ret == nvml.SUCCESS {
-		return info.Total, info.Used, nvml.SUCCESS
+		return info.Total - min(info.Total, info.Reserved), info.Used, nvml.SUCCESS
 	}
 	if gone(ret) || ret == nvml.ERROR_GPU_IS_LOST {
 		return 0, 0, ret
