@@ -178,6 +178,9 @@ func (l *loop) finishSwap(r result, now time.Time, d *decision.Decision) {
 		return
 	case errors.Is(r.err, enforce.ErrNoRoom), errors.Is(r.err, enforce.ErrBusy), errors.Is(r.err, enforce.ErrGone), errors.Is(r.err, enforce.ErrForeign):
 		d.Result, d.Error = decision.Ignored, r.err.Error()
+	case errors.Is(r.err, enforce.ErrCannotSwap): // that may be of this moment only: an allocation is just being denied
+		d.Result, d.Error = decision.Ignored, r.err.Error()
+		s.can[id] = ability{r.err, now.Add(askAgain)}
 	default: // not to be tried again at once, and said
 		d.Result, d.Error = decision.Failed, r.err.Error()
 		s.can[id] = ability{r.err, now.Add(time.Minute)}
