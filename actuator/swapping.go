@@ -56,8 +56,11 @@ func (s *swapKeeper) fill(m *plan.Memory, id string) {
 	}
 	m.Busy, m.Since = s.busy[id], s.since[id]
 	if r, ok := s.out[id]; ok {
-		m.Out, m.Held, m.Needs, held = true, map[string]uint64{}, r.Bytes, 0
-		for _, n := range r.Bytes {
+		m.Out, m.Held, held = true, map[string]uint64{}, 0
+		// What it is expected to hold counts, too: else there seems to be room for it as
+		// soon as it is out.
+		for g, n := range r.Bytes {
+			m.Needs[g] = max(m.Needs[g], n)
 			held += n
 		}
 	}

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -143,7 +144,11 @@ func apply(t *rapid.T, in plan.Input, p plan.Plan) plan.Input {
 			c.Standing, c.Cause, c.Since = plan.Runs, "", in.Now
 		case a.Kind == plan.SwapOut && c.Controllable() && c.Memory.Can && !c.Memory.Out:
 			c.Standing, c.Cause, c.Since = plan.Ours, a.Cause, in.Now
-			c.Memory.Out, c.Memory.Needs, c.Memory.Held, c.Memory.Since, c.Memory.Evict = true, c.Memory.Held, nil, in.Now, ""
+			needs := maps.Clone(c.Memory.Held)
+			for g, n := range c.Memory.Needs {
+				needs[g] = max(needs[g], n)
+			}
+			c.Memory.Out, c.Memory.Needs, c.Memory.Held, c.Memory.Since, c.Memory.Evict = true, needs, nil, in.Now, ""
 		case a.Kind == plan.SwapIn && c.Memory.Out:
 			c.Standing, c.Cause, c.Since = plan.Runs, "", in.Now
 			c.Memory.Out, c.Memory.Held, c.Memory.Since = false, c.Memory.Needs, in.Now

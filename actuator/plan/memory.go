@@ -59,10 +59,10 @@ const MemoryPatience = 10 * time.Second
 // more than it costs.
 func (p *planner) memory() {
 	p.barred, p.swap, p.restore = map[string]string{}, map[string]string{}, map[string]string{}
-	left := map[string]uint64{}
+	left := map[string]int64{} // below 0 where more is expected than there is
 	for _, g := range p.in.GPUs {
 		if g.Room > 0 {
-			left[g.UUID] = g.Room
+			left[g.UUID] = int64(g.Room)
 		}
 	}
 	if len(left) == 0 { // not planned, or not any more
@@ -127,7 +127,7 @@ func (p *planner) before(a, b entry) int {
 
 // admit lets those begin or come back that fit, and says of the others why not.
 // It returns the first that does not.
-func (p *planner) admit(comers []entry, left map[string]uint64) *entry {
+func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 	var first *entry
 	behind := ""
 	for _, e := range comers {
@@ -175,7 +175,9 @@ func (p *planner) keepOut(e entry, reason string) {
 
 // expected is the most that a container will hold, as far as anybody knows. Of
 // one of which nothing is known it is what it holds, and before it holds anything
-// as much as the largest of those that do: they are often alike.
+// as much as the largest of those that do, or did until they were swapped out: they
+// are often alike. Whoever holds nothing yet is expected to need no more than there
+// is, or it could never begin.
 func (p *planner) expected(c Container) map[string]uint64 {
 	out := map[string]uint64{}
 	for g, n := range c.Memory.Held {
@@ -184,50 +186,70 @@ func (p *planner) expected(c Container) map[string]uint64 {
 	for g, n := range c.Memory.Needs {
 		out[g] = max(n, c.Memory.Held[g])
 	}
-	if len(out) > 0 {
-		return out
-	}
-	if e, ok := p.memoryEntry(c); ok {
+	if e, ok := p.memoryEntry(c); ok && len(out) == 0 {
 		for _, g := range e.on {
-			for _, o := range p.in.Containers {
-				if o.Managed {
-					out[g] = max(out[g], o.Memory.Held[g])
-				}
-			}
+			out[g] = p.largest(g)
+		}
+	}
+	for g, n := range out {
+		if room := p.gpus[g].Room; room > 0 {
+			out[g] = max(min(n, room), c.Memory.Held[g])
 		}
 	}
 	return out
 }
 
-func fitsIn(left, need map[string]uint64) bool {
+// largest is the most that a container holds of a GPU, or held when it was swapped
+// out.
+func (p *planner) largest(gpu string) (most uint64) {
+	for _, c := range p.in.Containers {
+		if c.Managed {
+			most = max(most, c.Memory.Held[gpu])
+		}
+		if c.Managed && c.Memory.Out {
+			most = max(most, c.Memory.Needs[gpu])
+		}
+	}
+	return most
+}
+
+func fitsIn(left map[string]int64, need map[string]uint64) bool {
 	for g, n := range need {
-		if l, planned := left[g]; planned && n > l {
+		if l, planned := left[g]; planned && int64(n) > l {
 			return false
 		}
 	}
 	return true
 }
 
-func take(left, need map[string]uint64) {
+func take(left map[string]int64, need map[string]uint64) {
 	for g, n := range need {
-		if l, planned := left[g]; planned {
-			left[g] = l - min(l, n)
+		if _, planned := left[g]; planned {
+			left[g] -= int64(n)
+		}
+	}
+}
+
+func give(left map[string]int64, back map[string]uint64) {
+	for g, n := range back {
+		if _, planned := left[g]; planned {
+			left[g] += int64(n)
 		}
 	}
 }
 
 // occupied says what is left where it does not fit, for people.
-func (p *planner) occupied(left, need map[string]uint64) string {
+func (p *planner) occupied(left map[string]int64, need map[string]uint64) string {
 	for _, g := range p.in.GPUs {
 		l, planned := left[g.UUID]
-		if n := need[g.UUID]; planned && n > l {
+		if n := need[g.UUID]; planned && int64(n) > l {
 			var who []string
 			for _, c := range p.in.Containers {
 				if c.Managed && c.Memory.Held[g.UUID] > 0 {
 					who = append(who, c.Name)
 				}
 			}
-			return fmt.Sprintf("beside %s %s are left of %s", cmp.Or(strings.Join(who, ", "), "what others hold"), gibs(l), g.UUID)
+			return fmt.Sprintf("beside %s %s are left of %s", cmp.Or(strings.Join(who, ", "), "what others hold"), gibs(uint64(max(0, l))), g.UUID)
 		}
 	}
 	return "others come first"

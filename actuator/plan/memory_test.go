@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,8 @@ func TestMemory(t *testing.T) {
 			box("b", 9, 2, arriving, needing(25), waiting(11)), box("c", 9.5, 2, arriving, needing(10))}, "", "b c"},
 		{"of strangers as much is expected as of the largest", []plan.Container{box("a", 9, 2, holding(25)), box("b", 9.5, 2, arriving)}, "", "b"},
 		{"who is first in order begins, whatever it needs", []plan.Container{box("a", 9, 2, arriving, needing(40)), box("b", 9.5, 2, arriving, needing(1))}, "", "b"},
+		{"who is expected to need more than there is begins alone", []plan.Container{box("a", 9, 2, arriving, needing(50)), box("b", 9.5, 2, arriving, needing(1))}, "", "b"},
+		{"and comes back alone", []plan.Container{box("a", 9, 2, out(50)), box("b", 9.5, 2, arriving, needing(1))}, "swap-in a", "b"},
 
 		{"one that would miss its deadline gets another's memory", []plan.Container{box("a", 30, 20, holding(30), swappable(1)), box("b", 8, 2, arriving, needing(20))}, "swap-out a", "b"},
 		{"not if there is time", []plan.Container{box("a", 30, 2, holding(30), swappable(1)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
@@ -72,6 +75,8 @@ func TestMemory(t *testing.T) {
 		{"not if it does not help", []plan.Container{box("a", 30, 20, holding(10), swappable(1)), box("x", 40, 20, holding(25)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
 		{"as few as needed, the last in order first", []plan.Container{box("a", 30, 20, holding(20), swappable(1)), box("x", 40, 20, holding(20), swappable(1)),
 			box("b", 8, 2, arriving, needing(20))}, "swap-out x", "b"},
+		{"none that is not needed beside a larger one", []plan.Container{box("a", 30, 20, holding(30), swappable(1)), box("x", 40, 20, holding(5), swappable(1)),
+			box("b", 8, 2, arriving, needing(35))}, "swap-out a", "b"},
 		{"one at a time", []plan.Container{box("a", 30, 20, holding(30), swappable(1)), box("x", 40, 20, out(5), busy), box("b", 8, 2, arriving, needing(20))}, "", "b"},
 
 		{"without deadlines only after a long wait", []plan.Container{box("a", 0, 60, holding(30), swappable(1)), box("b", 0, 2, arriving, needing(20), waiting(5), firstInOrder)}, "", "b"},
@@ -134,7 +139,10 @@ func drawMemory(t *rapid.T, in *plan.Input) {
 		case 0:
 			c.Memory.Held = m
 		case 1:
-			c.Memory.Held, c.Memory.Needs = m, m
+			c.Memory.Held, c.Memory.Needs = m, maps.Clone(m)
+			for g := range m {
+				c.Memory.Needs[g] += uint64(rapid.IntRange(0, 20).Draw(t, "GiB more")) * gib
+			}
 		case 2:
 			c.Memory.Needs = m
 		}

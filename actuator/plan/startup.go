@@ -84,7 +84,7 @@ func (p *planner) starters() []entry {
 	var all []entry
 	for _, c := range p.in.Containers {
 		switch {
-		case c.Phase != Preparing || !c.Controllable() || !p.free(c) || c.Standing == Ours && c.Cause != Arbitrate && c.Cause != Start:
+		case c.Phase != Preparing || !c.Controllable() || !p.free(c):
 		case len(c.Tasks) > 0:
 			if e := p.entry(c); len(e.on) == 0 || p.onArbitrated(e) {
 				all = append(all, e)
@@ -119,11 +119,8 @@ func (p *planner) starts(e entry) bool {
 	if e.Phase != Preparing || !e.first.Urgent() || !p.onArbitrated(e) || !p.free(e.Container) {
 		return false
 	}
-	if e.Standing == Ours && e.Cause != Arbitrate && e.Cause != Start {
-		return false
-	}
 	left := e.first.Deadline.Sub(p.in.Now)
-	if left < 0 || e.first.Known && left < e.first.Least || policy.Late(e.first, p.in.Now) {
+	if left <= 0 || e.first.Known && left < e.first.Least || policy.Late(e.first, p.in.Now) {
 		return false // too late either way
 	}
 	// One that will not get to its launch in that time is not helped.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -42,37 +43,45 @@ func (p *planner) swapping() bool {
 
 // makeRoom swaps out those that come last in order, if e can begin then and that
 // is worth it.
-func (p *planner) makeRoom(e entry, left map[string]uint64) {
+func (p *planner) makeRoom(e entry, left map[string]int64) {
 	need := p.expected(e.Container)
 	if len(e.Tasks) == 0 || len(need) == 0 {
 		return
 	}
 	all := p.residents(need)
-	have := map[string]uint64{}
-	for g, n := range left {
-		have[g] = n
-	}
+	have := maps.Clone(left)
 	var victims []entry
-	var cost time.Duration
 	for _, v := range slices.Backward(all) {
 		if fitsIn(have, need) {
 			break
 		}
-		if !p.movable(e, v) {
-			continue
-		}
-		victims, cost = append(victims, v), cost+v.Memory.Cost
-		for g, n := range v.Memory.Held {
-			have[g] += n
+		if p.movable(e, v) {
+			victims = append(victims, v)
+			give(have, p.expected(v.Container))
 		}
 	}
 	if len(victims) == 0 || !fitsIn(have, need) {
 		return
 	}
+	// A small one that was picked first may be more than is needed beside a large one.
+	slices.Reverse(victims)
+	victims = slices.DeleteFunc(victims, func(v entry) bool {
+		without := maps.Clone(have)
+		take(without, p.expected(v.Container))
+		if !fitsIn(without, need) {
+			return false
+		}
+		have = without
+		return true
+	})
+	var cost time.Duration
+	for _, v := range victims {
+		cost += v.Memory.Cost
+	}
 	if e.Memory.Out {
 		cost += e.Memory.Cost / 2
 	}
-	wait, known := untilFree(all, left, need)
+	wait, known := p.untilFree(all, left, need)
 	if why, ok := p.worthSwapping(e, victims, cost, wait, known); ok {
 		for _, v := range victims {
 			p.swapOut(v.Container, fmt.Sprintf("its memory is for %s: %s", e.Name, why))
@@ -157,11 +166,8 @@ func (p *planner) loses(v entry, away time.Duration, known bool) bool {
 
 // untilFree is how long it takes until enough residents have ended, one after
 // another in order; known is false where that is not.
-func untilFree(residents []entry, left, need map[string]uint64) (wait time.Duration, known bool) {
-	have := map[string]uint64{}
-	for g, n := range left {
-		have[g] = n
-	}
+func (p *planner) untilFree(residents []entry, left map[string]int64, need map[string]uint64) (wait time.Duration, known bool) {
+	have := maps.Clone(left)
 	for _, r := range residents {
 		if fitsIn(have, need) {
 			return wait, true
@@ -170,9 +176,7 @@ func untilFree(residents []entry, left, need map[string]uint64) (wait time.Durat
 			return 0, false
 		}
 		wait += r.first.Remaining
-		for g, n := range r.Memory.Held {
-			have[g] += n
-		}
+		give(have, p.expected(r.Container))
 	}
 	return wait, fitsIn(have, need)
 }
