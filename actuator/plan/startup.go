@@ -63,7 +63,7 @@ func (p *planner) admitStarts() {
 		}
 		begin, keep := p.endangered(e, len(behind), 0), p.endangered(e, len(behind), p.in.Startup.Settle)
 		for _, w := range behind {
-			if p.back[w.ID] != "" || !begin && !(keep && w.stalled()) {
+			if goesOn := !begin && (!keep || !w.stalled()); goesOn || p.back[w.ID] != "" {
 				continue
 			}
 			reason := fmt.Sprintf("lets %s start up first, which has little time to its deadline", e.Name)
@@ -132,7 +132,7 @@ func (p *planner) starts(e entry) bool {
 // before e in order for a reason that is known. An order by laxity takes whoever is
 // a stranger for the most urgent, and changes as long as one stands still.
 func (p *planner) after(w, e entry) bool {
-	strange := w.first.Urgent() && !w.first.Expedited && (w.stalled() || !(w.first.Known && e.first.Known))
+	strange := w.first.Urgent() && !w.first.Expedited && (w.stalled() || !w.first.Known || !e.first.Known)
 	if !strange && p.in.Order.Compare(w.first, e.first) < 0 {
 		return false
 	}

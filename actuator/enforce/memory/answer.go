@@ -81,9 +81,9 @@ func (g *Guard) onStart(e cudaprobe.Event) {
 		g.remove(p) // another process, or a new program in the old one
 	}
 	if c == nil {
-		if g.earlies++; g.earlies > maxEarly { // they are found all the same, some time later
+		if g.earlyCount++; g.earlyCount > maxEarly { // they are found all the same, some time later
 			clear(g.early)
-			g.earlies = 1
+			g.earlyCount = 1
 		}
 		g.early[id] = append(g.early[id], e.PID)
 	}

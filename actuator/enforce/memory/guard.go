@@ -109,7 +109,7 @@ type Guard struct {
 	processes  map[int]*process
 	slots      slots
 	early      map[string][]int  // by container that is not covered: PIDs that have called cuInit
-	earlies    int               // PIDs in it, and that were
+	earlyCount int               // PIDs in it, and that were
 	restopped  map[int]time.Time // PIDs that may have to be continued once more
 	usage      map[string]Usage
 	blind      error     // why the ledger could not be read
