@@ -150,7 +150,7 @@ func (e *Engine) open() (err error) {
 		}
 		e.tempDir = dir
 	}
-	e.db, err = tsdb.Open(dir, e.opts.Logger, nil, dbOptions(e.opts.Retention, e.tempDir != ""), nil)
+	e.db, err = tsdb.Open(dir, slog.New(troubles{e.opts.Logger.Handler()}), nil, dbOptions(e.opts.Retention, e.tempDir != ""), nil)
 	if err != nil {
 		return errors.Join(fmt.Errorf("engine: open the samples in %s: %w; another process may use the folder", dir, err), e.removeTemp())
 	}

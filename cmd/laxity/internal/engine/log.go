@@ -1,0 +1,23 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+)
+
+// troubles passes on warnings and errors alone: what the storage reports of itself
+// besides (that a new folder holds no log yet) is news to nobody.
+type troubles struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (t troubles) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && t.Handler.Enabled(ctx, l)
+}
+
+// WithAttrs implements slog.Handler.
+func (t troubles) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return troubles{t.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (t troubles) WithGroup(name string) slog.Handler { return troubles{t.Handler.WithGroup(name)} }
