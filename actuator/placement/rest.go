@@ -30,16 +30,6 @@ func (r *Rest) Covers(req Request) bool {
 	return req.GPUMemory >= r.For.GPUMemory && (r.For.Deadline <= 0 || req.Deadline >= r.For.Deadline)
 }
 
-// Loosest is a request that a list for all of these can be made for: what it
-// refuses, each of them refuses.
-func Loosest(a, b Request) Request {
-	out := Request{GPUMemory: min(a.GPUMemory, b.GPUMemory)}
-	if a.Deadline > 0 && b.Deadline > 0 {
-		out.Deadline = min(a.Deadline, b.Deadline)
-	}
-	return out
-}
-
 // Settles reports whether best, the first of a short list, is the first of all
 // nodes: none of the rest, which r speaks of, can come before it. Where the
 // predictive ranking compares floats, equal ones count as settled.

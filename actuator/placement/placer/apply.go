@@ -83,7 +83,9 @@ const shortest = 8
 const longest = 512
 
 // askFor is what the jobs need to know, as one question; any is whether there is
-// one. Its short list is for the loosest of the requests.
+// one. Its short list is for the least memory of the requests, and does not compare
+// deadlines: that would cost Prometheus a join over all nodes, and of the first few
+// one nearly always has the time. Where none has, lists has others.
 func (p *Placer) askFor(batch []*job) (ask Ask, any bool) {
 	limit := shortest
 	for _, j := range batch {
@@ -95,10 +97,10 @@ func (p *Placer) askFor(batch []*job) (ask Ask, any bool) {
 		case j.wants.Node != "":
 			ask.Nodes = append(ask.Nodes, j.wants.Node)
 		case ask.List == nil:
-			ask.List = &List{Method: p.o.Method, For: j.wants.Request}
+			ask.List = &List{Method: p.o.Method, For: placement.Request{GPUMemory: j.wants.GPUMemory}}
 			limit += max(j.wants.Count, 1)
 		default:
-			ask.List.For = placement.Loosest(ask.List.For, j.wants.Request)
+			ask.List.For.GPUMemory = min(ask.List.For.GPUMemory, j.wants.GPUMemory)
 			limit += max(j.wants.Count, 1)
 		}
 	}
