@@ -56,20 +56,7 @@ func gateLaunch(m gateMaps, t *taskOffsets) asm.Instructions {
 	)
 	b.jumpIfAdmitted(m, evPID, "admitted")
 	b.jumpIfOpen(m.until, "admitted")
-	b.marks()
-	b.add(asm.LoadMapPtr(asm.R1, m.held.FD()))
-	b.arg(asm.R2, evPID)
-	b.arg(asm.R3, evTime)
-	b.add(
-		asm.Mov.Imm(asm.R4, int32(ebpf.UpdateAny)),
-		asm.FnMapUpdateElem.Call(),
-		asm.JNE.Imm(asm.R0, 0, "lost"),
-	)
-	b.add(
-		asm.Mov.Imm(asm.R1, sigStop),
-		asm.FnSendSignalThread.Call(),
-		asm.JNE.Imm(asm.R0, 0, "forget"),
-	)
+	b.stop(m)
 	b.jumpIfAdmitted(m, evPID, "undo")
 	b.jumpIfOpen(m.until, "undo")
 	b.send(Held)
@@ -97,18 +84,7 @@ func gateCreate(m gateMaps, t *taskOffsets) asm.Instructions {
 	b.lookup(m.back, evPID)
 	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
 	b.jumpIfOpen(m.until, "exit")
-	b.marks()
-	b.add(asm.LoadMapPtr(asm.R1, m.held.FD()))
-	b.arg(asm.R2, evPID)
-	b.arg(asm.R3, evTime)
-	b.add(
-		asm.Mov.Imm(asm.R4, int32(ebpf.UpdateAny)),
-		asm.FnMapUpdateElem.Call(),
-		asm.JNE.Imm(asm.R0, 0, "lost"),
-		asm.Mov.Imm(asm.R1, sigStop),
-		asm.FnSendSignalThread.Call(),
-		asm.JNE.Imm(asm.R0, 0, "forget"),
-	)
+	b.stop(m)
 	b.lookup(m.back, evPID)
 	b.add(asm.JEq.Imm(asm.R0, 0, "undo"))
 	b.jumpIfOpen(m.until, "undo")
@@ -126,6 +102,19 @@ func gateCreate(m gateMaps, t *taskOffsets) asm.Instructions {
 	b.add(asm.Ja.Label("exit"))
 	b.lost()
 	return b.finish()
+}
+
+// stop writes the process at evPID on the record, and then stops it. Without room there
+// it goes on at "lost"; "forget" takes off one that could not be stopped.
+func (b *builder) stop(m gateMaps) {
+	b.marks()
+	b.update(m.held, evPID, evTime)
+	b.add(
+		asm.JNE.Imm(asm.R0, 0, "lost"),
+		asm.Mov.Imm(asm.R1, sigStop),
+		asm.FnSendSignalThread.Call(),
+		asm.JNE.Imm(asm.R0, 0, "forget"),
+	)
 }
 
 // ifHeld goes on only if the process at evPID is held and not admitted.
