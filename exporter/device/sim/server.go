@@ -114,16 +114,9 @@ func (s *session) tenant(ctx context.Context) error {
 	// A call that waits for an unlock must not outlast the server.
 	defer context.AfterFunc(ctx, p.Exit)()
 
-	// A child may hold this connection open after its parent died: the end of
-	// the process counts, not that of the connection.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		if peer.Wait(ctx) == nil {
-			p.Exit()
-			s.conn.Close()
-		}
-	}()
+	go s.follow(ctx, peer, p)
 	if err := s.reply(fmt.Sprint(len(s.gpu.units)), nil); err != nil {
 		return err
 	}
@@ -142,6 +135,15 @@ func (s *session) tenant(ctx context.Context) error {
 	}
 }
 
+// follow ends the session with the process at the other end. A child may hold the
+// connection open after its parent died: the end of the process counts.
+func (s *session) follow(ctx context.Context, other *peer, p *Process) {
+	if other.Wait(ctx) == nil {
+		p.Exit()
+		s.conn.Close()
+	}
+}
+
 // agent asks the process at the other end to do what its own threads have to do.
 func (s *session) agent(ctx context.Context) error {
 	peer, err := peerOf(s.conn)
@@ -155,12 +157,7 @@ func (s *session) agent(ctx context.Context) error {
 	defer p.removeAgent(a)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		if peer.Wait(ctx) == nil {
-			p.Exit()
-			s.conn.Close()
-		}
-	}()
+	go s.follow(ctx, peer, p)
 	if err := s.reply("", nil); err != nil {
 		return err
 	}
