@@ -17,6 +17,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
 )
@@ -112,23 +113,6 @@ func build(ctx context.Context, program string, source []byte) error {
 	return nil
 }
 
-// ledger reads a device for the guard.
-func ledger(d device.Device) memory.Ledger {
-	return func(ctx context.Context) (map[string]memory.Usage, error) {
-		reading, err := d.Read(ctx)
-		held := map[string]memory.Usage{}
-		for _, g := range reading.GPUs {
-			err = errors.Join(err, g.ProcessesErr)
-			u := memory.Usage{Used: g.MemoryUsed, Processes: map[int]uint64{}}
-			for _, p := range g.Processes {
-				u.Processes[p.PID] = p.MemoryUsed
-			}
-			held[g.UUID] = u
-		}
-		return held, err
-	}
-}
-
 // one runs the program in one way.
 func one(ctx context.Context, d device.Device, program []string, way string, times int) (rows []bench.Row, err error) {
 	reading, err := d.Read(ctx)
@@ -185,7 +169,7 @@ func watch(ctx context.Context, d device.Device, pid int, gpu, way string) (func
 	o := memory.Options{
 		Name:      fmt.Sprintf("laxity-bench-guard-%d", os.Getpid()),
 		Container: func(p int) (string, bool, error) { return "bench", p == pid, nil },
-		Ledger:    ledger(d), Decider: memory.Limit{},
+		Ledger:    rig.Ledger(d), Decider: memory.Limit{},
 	}
 	target := memory.Target{ID: "bench", PID: pid, GPUs: []string{gpu}}
 	switch way {

@@ -112,12 +112,7 @@ func runDeadlock(ctx context.Context, env bench.Env) (rows []bench.Row, err erro
 
 // smallestGPU is the memory of the smallest of the first GPUs, bytes.
 func (r *rig) smallestGPU(ctx context.Context, count int) (uint64, error) {
-	d, err := r.open()
-	if err != nil {
-		return 0, err
-	}
-	defer d.Close()
-	reading, err := d.Read(ctx)
+	reading, err := r.read(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -211,12 +211,7 @@ func (r *rig) oversubscribeRows(tasks []oversubscribed, way string, repeat int, 
 
 // used is what is in use of the card.
 func (r *rig) used(ctx context.Context) (uint64, error) {
-	d, err := r.open()
-	if err != nil {
-		return 0, err
-	}
-	defer d.Close()
-	reading, err := d.Read(ctx)
+	reading, err := r.read(ctx)
 	if err != nil {
 		return 0, err
 	}

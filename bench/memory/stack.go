@@ -66,6 +66,16 @@ func (r *rig) open() (device.Device, error) { return exporter.OpenDevice(r.GPU.D
 
 var errNotGuarded = errors.New("GPU memory is not guarded here")
 
+// read reads the GPUs once.
+func (r *rig) read(ctx context.Context) (device.Reading, error) {
+	d, err := r.open()
+	if err != nil {
+		return device.Reading{}, err
+	}
+	defer d.Close()
+	return d.Read(ctx)
+}
+
 // readyTimeout bounds the start of exporter and actuator.
 const readyTimeout = 20 * time.Second
 
@@ -130,19 +140,7 @@ func (r *rig) ledger() (memory.Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (map[string]memory.Usage, error) {
-		reading, err := d.Read(ctx)
-		held := map[string]memory.Usage{}
-		for _, g := range reading.GPUs {
-			err = errors.Join(err, g.ProcessesErr)
-			u := memory.Usage{Used: g.MemoryUsed, Processes: map[int]uint64{}}
-			for _, p := range g.Processes {
-				u.Processes[p.PID] += p.MemoryUsed
-			}
-			held[g.UUID] = u
-		}
-		return held, err
-	}, nil
+	return benchrig.Ledger(d), nil
 }
 
 // swapper is nil where this machine cannot swap.
