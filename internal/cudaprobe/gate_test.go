@@ -22,8 +22,7 @@ type gated struct {
 
 func newGate(t testing.TB, o cudaprobe.Options) *gated {
 	t.Helper()
-	name := "laxity-test-" + strings.ReplaceAll(t.Name(), "/", "-") + "-" + strconv.Itoa(os.Getpid())
-	name = strings.ReplaceAll(name, ".", "-")
+	name := cudatest.RecordName(t)
 	g, err := cudaprobe.NewGate(cudaprobe.GateOptions{Options: o, Pins: name})
 	if errors.Is(err, cudaprobe.ErrUnsupported) && errors.Is(err, syscall.EPERM) {
 		t.Skip(err)

@@ -2,10 +2,7 @@ package cudaprobe_test
 
 import (
 	"errors"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -32,7 +29,7 @@ type guarded struct {
 
 func newMemoryGuard(t testing.TB, o cudaprobe.Options) *guarded {
 	t.Helper()
-	name := "laxity-test-" + strings.NewReplacer("/", "-", ".", "-").Replace(t.Name()) + "-" + strconv.Itoa(os.Getpid())
+	name := cudatest.RecordName(t)
 	g, err := cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Options: o, Pins: name})
 	if errors.Is(err, cudaprobe.ErrUnsupported) && errors.Is(err, syscall.EPERM) {
 		t.Skip(err)

@@ -2,17 +2,13 @@ package gate_test
 
 import (
 	"errors"
-	"os"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/plan"
-	observed "github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
 
@@ -133,27 +129,7 @@ func TestBackAskedToEnd(t *testing.T) {
 // paused at once, and not unpaused by anybody but the plan.
 func TestBackIsPaused(t *testing.T) {
 	h := newHouse(t)
-	j, err := journal.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pauser, err := docker.New(docker.Options{Engine: h.engine, Journal: j})
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "laxity-test-back-" + strconv.Itoa(os.Getpid())
-	e := gate.NewEnforcer(gate.EnforcerOptions{
-		Gate:   gate.Options{Name: name, Container: observed.Proc("/proc").OfPID},
-		Pauser: pauser, Journal: j, Required: true, Lease: time.Hour,
-	})
-	if err := e.Open(t.Context()); err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	e, j := h.enforcer(0)
 	id := h.script("/bin/sh", "-c", "LAXITY_SIM_INIT_SECONDS=1 /matmul --n 512 --kernels 1 --host-seconds 4")
 	e.Cover([]gate.Target{h.target(id)})
 	back := map[string]string{id: "lets another start up first"}

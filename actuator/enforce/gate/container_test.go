@@ -25,6 +25,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
 
 // house is a simulated GPU and an engine whose containers can have a shell.
@@ -42,6 +43,33 @@ func newHouse(t *testing.T) *house {
 	h.image = simtest.Image(t, h.engine)
 	h.gpu = simtest.Start(t, sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(20)}}})
 	return h
+}
+
+// enforcer holds containers at the gate, and parks them by the engine; ahead is
+// EnforcerOptions.Ahead.
+func (h *house) enforcer(ahead int) (*gate.Enforcer, *journal.Journal) {
+	h.Helper()
+	j, err := journal.Open(h.TempDir())
+	if err != nil {
+		h.Fatal(err)
+	}
+	pauser, err := docker.New(docker.Options{Engine: h.engine, Journal: j})
+	if err != nil {
+		h.Fatal(err)
+	}
+	e := gate.NewEnforcer(gate.EnforcerOptions{
+		Gate:   gate.Options{Name: cudatest.RecordName(h), Container: observed.Proc("/proc").OfPID},
+		Pauser: pauser, Journal: j, Required: true, Ahead: ahead, Lease: time.Hour,
+	})
+	if err := e.Open(h.Context()); err != nil {
+		h.Skip(err)
+	}
+	h.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			h.Error(err)
+		}
+	})
+	return e, j
 }
 
 // matmul is the workload with a short task, which begins when it is told to. Its
@@ -241,27 +269,7 @@ func view(t *testing.T, e *gate.Enforcer) map[string]gate.View {
 // in turn, still stands at the gate then, and goes on in its turn.
 func TestParked(t *testing.T) {
 	h := newHouse(t)
-	j, err := journal.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pauser, err := docker.New(docker.Options{Engine: h.engine, Journal: j})
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "laxity-test-parked-" + strconv.Itoa(os.Getpid())
-	e := gate.NewEnforcer(gate.EnforcerOptions{
-		Gate:   gate.Options{Name: name, Container: observed.Proc("/proc").OfPID},
-		Pauser: pauser, Journal: j, Required: true, Ahead: 1, Lease: time.Hour,
-	})
-	if err := e.Open(t.Context()); err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	e, j := h.enforcer(1)
 	id, other := h.script("/bin/sh", "-c", h.matmul()), "another"
 	e.Cover([]gate.Target{h.target(id)})
 	e.Line(nil, map[string][]string{"gpu": {other, id}}, nil)

@@ -41,7 +41,7 @@ type rig struct {
 
 func start(t testing.TB, change func(*gate.Options)) *rig {
 	t.Helper()
-	r := &rig{name: "laxity-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-" + strconv.Itoa(os.Getpid())}
+	r := &rig{name: cudatest.RecordName(t)}
 	attached := func(pid int, _ time.Duration) {
 		n, _ := r.attached.LoadOrStore(pid, 0)
 		r.attached.Store(pid, n.(int)+1)

@@ -50,8 +50,8 @@ const (
 	starting              // it is just calling cuInit
 )
 
-// adopt puts a process under the gate. The process may be any, and gone. Attaching takes a while, so it happens without
-// the lock: nobody's turn waits for it.
+// adopt puts a process under the gate. The process may be any, and gone. Attaching
+// takes a while, so it happens without the lock: nobody's turn waits for it.
 func (g *Gate) adopt(pid int, c *container, seen since) {
 	busy := seen == loaded
 	p := g.enlist(pid, c, seen)

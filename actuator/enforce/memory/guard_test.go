@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,7 +35,7 @@ func start(t testing.TB, change func(*memory.Options)) *rig {
 	t.Helper()
 	r := &rig{
 		built: cudatest.Build(t), failed: make(chan string, 100),
-		name: "laxity-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-" + strconv.Itoa(os.Getpid()),
+		name: cudatest.RecordName(t),
 	}
 	o := memory.Options{
 		Name: r.name, Container: r.of, Ledger: r.ledger, Decider: memory.Limit{}, Context: cudatest.ContextSize,

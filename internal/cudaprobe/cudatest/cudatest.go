@@ -14,6 +14,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -48,6 +50,12 @@ func Build(t testing.TB) Built {
 	compile(t, "-shared", "-fPIC", "-fno-omit-frame-pointer", "-Wl,-soname,libcuda.so.1", "-o", b.Library, filepath.Join(dir, "cuda.c"), filepath.Join(dir, "memory.c"))
 	compile(t, "-pthread", "-o", b.Program, filepath.Join(dir, "program.c"), "-ldl")
 	return b
+}
+
+// RecordName is a name for a gate or guard that no other test has at the same time: it
+// is that of a folder of pinned maps.
+func RecordName(t testing.TB) string {
+	return "laxity-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ".", "-").Replace(t.Name())) + "-" + strconv.Itoa(os.Getpid())
 }
 
 func compile(t testing.TB, args ...string) {
