@@ -33,7 +33,7 @@ const (
 type Phase string
 
 // The phases. A container that is Preparing or Finishing takes nobody's turn, and
-// is not held, but for the start-up of one with an earlier deadline (Startup): the
+// is not held, but for a host phase of one with an earlier deadline (Startup): the
 // gate stops it where it launches (again).
 const (
 	Unknown   Phase = ""
@@ -55,7 +55,7 @@ const (
 	Relieve   Cause = "relieve"   // the GPU's memory is nearly full
 	Asked     Cause = "pause"     // an alert asked for this container to be paused
 	OfMemory  Cause = "memory"    // its GPU memory is needed, or there is none for it
-	Start     Cause = "start"     // one with an earlier deadline is starting up
+	Start     Cause = "start"     // one with an earlier deadline is starting up, or about to end
 )
 
 // GPU is one GPU as far as planning goes.

@@ -11,7 +11,8 @@ import (
 
 // Startup is the cost model of starting beside others. The driver makes contexts
 // one after another for the whole machine, and those that start share cores and
-// PCIe: a start-up of 1.7 s took 0.9–1.5 s longer beside seven others (H200).
+// PCIe: a start-up of 1.7 s took 0.9–1.5 s longer beside seven others, and a task
+// that copied its result out while six started took 0.8 s longer than alone (H200).
 type Startup struct {
 	// Margin is the laxity below which a start is at risk by a single neighbour
 	// that takes no time.
@@ -25,7 +26,8 @@ type Startup struct {
 	// Typical is how long a start-up takes of which nothing is known.
 	Typical time.Duration
 	// Longest is for how long of its own start-up, without the time that it stood
-	// still, a task may keep others from theirs.
+	// still, a task may keep others from theirs, and how much may be left of one that
+	// does so at its end.
 	Longest time.Duration
 	// Patience is how long a task stands still in all at most before it is not kept
 	// from starting any more.
@@ -42,22 +44,22 @@ func DefaultStartup() *Startup {
 const blind = 0.1
 
 // admitStarts decides whose start-up waits: while a task is on its way to its first
-// launch and the others that start would make it miss its deadline, those with
-// later deadlines, and those without, are held before they create their context, or
-// where they are. Only those are that can afford it. Where no deadline is at risk
-// nobody is.
+// launch, or to its end after its last one, and the others that start would make it
+// miss its deadline, those with later deadlines, and those without, are held before
+// they create their context, or where they are. Only those are that can afford it.
+// Where no deadline is at risk nobody is.
 func (p *planner) admitStarts() {
 	if p.in.Startup == nil {
 		return
 	}
 	starters := p.starters()
 	for _, e := range p.queue { // in order, so that who gives way itself keeps nobody
-		if !p.starts(e) {
+		if !p.starts(e) && !p.ends(e) {
 			continue
 		}
 		var behind []entry
 		for _, w := range starters {
-			if w.ID != e.ID && p.after(w, e) && p.affords(w, e) {
+			if w.ID != e.ID && p.disturbs(w, e) && p.after(w, e) && p.affords(w, e) {
 				behind = append(behind, w)
 			}
 		}
@@ -66,7 +68,11 @@ func (p *planner) admitStarts() {
 			if goesOn := !begin && (!keep || !w.stalled()); goesOn || p.back[w.ID] != "" {
 				continue
 			}
-			reason := fmt.Sprintf("lets %s start up first, which has little time to its deadline", e.Name)
+			first := "start up"
+			if e.Phase != Preparing {
+				first = "end"
+			}
+			reason := fmt.Sprintf("lets %s %s first, which has little time to its deadline", e.Name, first)
 			p.back[w.ID] = reason
 			if len(w.Tasks) > 0 {
 				p.waits[w.ID] = Wait{Start, reason}
@@ -116,16 +122,36 @@ func (p *planner) onArbitrated(e entry) bool {
 // starts reports whether e is on its way to its first launch and can still be in
 // time, and others may be kept for that.
 func (p *planner) starts(e entry) bool {
-	if e.Phase != Preparing || !e.first.Urgent() || !p.onArbitrated(e) || !p.free(e.Container) {
+	if e.Phase != Preparing || !p.inTime(e) {
 		return false
-	}
-	left := e.first.Deadline.Sub(p.in.Now)
-	if left <= 0 || e.first.Known && left < e.first.Least || policy.Late(e.first, p.in.Now) {
-		return false // too late either way
 	}
 	// One that will not get to its launch in that time is not helped.
 	ran := e.first.Ran(p.in.Now)
 	return ran <= p.in.Startup.Longest && ran+e.Estimates[e.first.ID].Startup <= p.in.Startup.Longest
+}
+
+// ends reports whether e is near its end, in the host phase after its last launch or
+// before that, and can still be in time, and others may be kept for that.
+func (p *planner) ends(e entry) bool {
+	return (e.Phase == Computing || e.Phase == Finishing) && e.Standing == Runs && e.first.Known && e.first.Remaining <= p.in.Startup.Longest && p.inTime(e)
+}
+
+// inTime: e has a deadline that it can still meet, and nothing but the policy decides
+// about it.
+func (p *planner) inTime(e entry) bool {
+	if !e.first.Urgent() || !p.onArbitrated(e) || !p.free(e.Container) {
+		return false
+	}
+	left := e.first.Deadline.Sub(p.in.Now)
+	return left > 0 && (!e.first.Known || left >= e.first.Least) && !policy.Late(e.first, p.in.Now)
+}
+
+// disturbs reports whether the start-up of w falls into a host phase of e. What e has
+// on the GPU takes no longer for it: while e computes, a start-up does not matter that
+// is over before the last third of what e has left, so that the next one is ready
+// when e is through.
+func (p *planner) disturbs(w, e entry) bool {
+	return e.Phase != Computing || 3*p.startup(w) >= 2*e.first.Remaining
 }
 
 // after reports whether w starts after e: its deadline is later, and it is not
@@ -139,8 +165,8 @@ func (p *planner) after(w, e entry) bool {
 	return !w.first.Urgent() || w.first.Deadline.After(e.first.Deadline)
 }
 
-// affords reports whether w can wait until e has started up: that must not only
-// move the miss from one to the other, and nobody waits for ever.
+// affords reports whether w can wait until e has started up, or ended: that must not
+// only move the miss from one to the other, and nobody waits for ever.
 func (p *planner) affords(w, e entry) bool {
 	if w.first.Duration(p.in.Now)-w.first.Ran(p.in.Now) >= p.in.Startup.Patience {
 		return false
@@ -149,6 +175,9 @@ func (p *planner) affords(w, e entry) bool {
 		return true
 	}
 	need := p.startup(e)
+	if e.Phase != Preparing {
+		need = e.first.Remaining
+	}
 	// By an estimate by which it is late in any case, of runs that were slowed down by
 	// others, nothing can be said.
 	if slack := policy.Laxity(w.first, p.in.Now); w.first.Known && slack >= 0 {

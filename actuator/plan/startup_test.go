@@ -57,6 +57,12 @@ func TestStartups(t *testing.T) {
 		{"nobody waits for one that is too late", []plan.Container{box("a", 3, 4.75, begins(0)), box("b", 20, 5, begins(0))}, ""},
 		{"nor for one without a deadline", []plan.Container{box("a", 0, 0, begins(0)), box("b", 0, 0, begins(0))}, ""},
 		{"nor for one that has launched", []plan.Container{first(func(c *plan.Container) { c.Phase = plan.Waiting }), box("b", 20, 5, begins(0))}, ""},
+		{"who copies its result out is not disturbed either", []plan.Container{first(phase(plan.Finishing)), box("b", 20, 5, begins(0))}, "b"},
+		{"where there is time enough it is", []plan.Container{box("a", 8, 4.75, begins(0), phase(plan.Finishing)), box("b", 20, 5, begins(0))}, ""},
+		{"nor who is nearly through, by one whose start-up lasts until then", []plan.Container{first(phase(plan.Computing)), box("b", 20, 5, begins(0), startup(4, 0)), box("c", 20, 5, begins(0), startup(3, 0))}, "b"},
+		{"one that has long to go yet is not waited for", []plan.Container{box("a", 6, 5.9, begins(0), phase(plan.Finishing)), box("b", 20, 5, begins(0))}, ""},
+		{"nor one of which nothing is known", []plan.Container{box("a", 5, 0, begins(0), phase(plan.Finishing)), box("b", 20, 5, begins(0))}, ""},
+		{"nobody waits for an end who would miss for it", []plan.Container{first(phase(plan.Finishing)), box("b", 9, 5, begins(0))}, ""},
 		{"nor for one that takes too long to start", []plan.Container{first(startup(6, 0)), box("b", 20, 5, begins(0))}, ""},
 		{"nor for long", []plan.Container{first(begins(5.1)), box("b", 20, 5, begins(0))}, ""},
 		{"time at a standstill is not its start-up", []plan.Container{first(begins(6), func(c *plan.Container) { c.Tasks[0].HeldSeconds = 5 }), box("b", 20, 5, begins(0))}, "b"},
@@ -122,9 +128,9 @@ func TestStartupsGoOn(t *testing.T) {
 }
 
 // Whoever is kept back has a reason to be: somebody with an earlier deadline, which
-// is not kept back itself, is on its way to its launch. Nobody is where there are no
-// deadlines.
-func TestStartupsAreKeptBackForOneThatStarts(t *testing.T) {
+// is not kept back itself, is on its way to its launch or to its end. Nobody is where there
+// are no deadlines.
+func TestStartupsAreKeptBackForOneInHaste(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t, 2)
 		p := plan.Make(in)
@@ -141,7 +147,7 @@ func TestStartupsAreKeptBackForOneThatStarts(t *testing.T) {
 					return false
 				}
 				j := c.Job(in.Order, in.Now)
-				return c.Phase == plan.Preparing && j.Urgent() && now.Before(j.Deadline) && (len(w.Tasks) == 0 || !w.Job(in.Order, in.Now).Urgent() || j.Deadline.Before(w.Job(in.Order, in.Now).Deadline))
+				return slices.Contains([]plan.Phase{plan.Preparing, plan.Computing, plan.Finishing}, c.Phase) && j.Urgent() && now.Before(j.Deadline) && (len(w.Tasks) == 0 || !w.Job(in.Order, in.Now).Urgent() || j.Deadline.Before(w.Job(in.Order, in.Now).Deadline))
 			}) {
 				t.Fatalf("%s is kept back for nobody: %s", id, p.Back[id])
 			}
