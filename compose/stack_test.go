@@ -26,6 +26,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/daemon/dockerd"
 )
 
 // patience is how long a test waits for an event before it gives up. No test
@@ -48,7 +49,7 @@ func composeProgram(t *testing.T) []string {
 // stackRun is the stack on a Docker engine of its own, with a network of its own.
 type stackRun struct {
 	*testing.T
-	daemon  *realdocker.Daemon
+	daemon  *dockerd.Engine
 	docker  *client.Client
 	compose []string
 	env     []string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/internal/daemon"
 	"github.com/laxity/laxity/rules"
 )
 
@@ -35,14 +36,14 @@ receivers:
 // stack is the programs of one node.
 type stack struct {
 	dir     string
-	daemons []*bench.Daemon
+	daemons []*daemon.Process
 	// addresses
 	exporter, actuator, prometheus, alertmanager string
 }
 
 // start runs a daemon; close ends it.
 func (s *stack) start(ctx context.Context, address, program string, args ...string) error {
-	d, err := bench.StartDaemon(ctx, s.dir, address, program, args...)
+	d, err := daemon.Start(ctx, s.dir, address, program, args...)
 	if err == nil {
 		s.daemons = append(s.daemons, d)
 	}
@@ -51,16 +52,16 @@ func (s *stack) start(ctx context.Context, address, program string, args ...stri
 
 // laxity starts exporter and actuator.
 func (s *stack) laxity(ctx context.Context, gpu *bench.GPU, label string, w way) error {
-	addresses, err := bench.FreeAddresses(ctx, 4)
+	addresses, err := daemon.FreeAddresses(ctx, 4)
 	if err != nil {
 		return err
 	}
 	s.exporter, s.actuator, s.prometheus, s.alertmanager = addresses[0], addresses[1], addresses[2], addresses[3]
-	exporter, err := bench.Program("laxity-exporter")
+	exporter, err := daemon.Program("laxity-exporter")
 	if err != nil {
 		return err
 	}
-	actuator, err := bench.Program("laxity-actuator")
+	actuator, err := daemon.Program("laxity-actuator")
 	if err != nil {
 		return err
 	}

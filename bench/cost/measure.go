@@ -15,24 +15,25 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/daemon"
 )
 
 // process is the exporter under measurement.
 type process struct {
-	*bench.Daemon
+	*daemon.Process
 	base string // URL
 }
 
 func startExporter(ctx context.Context, gpu *bench.GPU, state string) (*process, error) {
-	program, err := bench.Program("laxity-exporter")
+	program, err := daemon.Program("laxity-exporter")
 	if err != nil {
 		return nil, err
 	}
-	free, err := bench.FreeAddresses(ctx, 1)
+	free, err := daemon.FreeAddresses(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	d, err := bench.StartDaemon(ctx, "", free[0], program, "--device="+gpu.Device, "--state-dir="+state, "--web.listen-address="+free[0])
+	d, err := daemon.Start(ctx, "", free[0], program, "--device="+gpu.Device, "--state-dir="+state, "--web.listen-address="+free[0])
 	if err != nil {
 		return nil, err
 	}

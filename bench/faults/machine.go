@@ -21,10 +21,10 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
-	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/daemon"
 )
 
 // patience is how long anything may take before it counts as not happening.
@@ -37,10 +37,10 @@ type machine struct {
 
 	uuid     string
 	docker   *client.Client
-	exporter *bench.Daemon
-	actuator *bench.Daemon // nil: none runs
-	sees     string        // the exporter's address
-	acts     string        // the actuator's
+	exporter *daemon.Process
+	actuator *daemon.Process // nil: none runs
+	sees     string          // the exporter's address
+	acts     string          // the actuator's
 	journal  *journal.Journal
 
 	workers []*tenant.Tenant // nobody but Laxity pauses them
@@ -60,16 +60,16 @@ func (m *machine) open(ctx context.Context) (err error) {
 	if m.journal, err = journal.Open(m.stateDir()); err != nil {
 		return err
 	}
-	program, err := bench.Program("laxity-exporter")
+	program, err := daemon.Program("laxity-exporter")
 	if err != nil {
 		return err
 	}
-	addresses, err := bench.FreeAddresses(ctx, 2)
+	addresses, err := daemon.FreeAddresses(ctx, 2)
 	if err != nil {
 		return err
 	}
 	m.sees, m.acts = addresses[0], addresses[1]
-	if m.exporter, err = bench.StartDaemon(ctx, m.Dir, m.sees, program, "--node=local", "--device="+m.GPU.Device,
+	if m.exporter, err = daemon.Start(ctx, m.Dir, m.sees, program, "--node=local", "--device="+m.GPU.Device,
 		"--state-dir="+filepath.Join(m.Dir, "exporter"), "--web.listen-address="+m.sees); err != nil {
 		return err
 	}
@@ -139,21 +139,21 @@ func (m *machine) people(ctx context.Context) (err error) {
 
 // start runs the actuator; its guardian comes with it.
 func (m *machine) start(ctx context.Context, lease time.Duration) error {
-	program, err := bench.Program("laxity-actuator")
+	program, err := daemon.Program("laxity-actuator")
 	if err != nil {
 		return err
 	}
-	m.actuator, err = bench.StartDaemon(ctx, m.Dir, m.acts, program, m.flags(lease)...)
+	m.actuator, err = daemon.Start(ctx, m.Dir, m.acts, program, m.flags(lease)...)
 	return err
 }
 
 // begin does not wait until it has come up.
 func (m *machine) begin(ctx context.Context, lease time.Duration) error {
-	program, err := bench.Program("laxity-actuator")
+	program, err := daemon.Program("laxity-actuator")
 	if err != nil {
 		return err
 	}
-	m.actuator, err = bench.BeginDaemon(ctx, m.Dir, program, m.flags(lease)...)
+	m.actuator, err = daemon.Begin(ctx, m.Dir, program, m.flags(lease)...)
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/placement/prometheus"
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/internal/daemon"
 	"github.com/laxity/laxity/rules"
 )
 
@@ -114,7 +115,7 @@ func (s pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // promServer is a real Prometheus server.
 type promServer struct {
-	*bench.Daemon
+	*daemon.Process
 	url    string
 	client *prometheus.Client
 	write  func(interval time.Duration) error // the configuration
@@ -170,7 +171,7 @@ func startServer(ctx context.Context, program, dir, target string, s sizing) (*p
 	if err := p.write(s.interval); err != nil {
 		return nil, err
 	}
-	free, err := bench.FreeAddresses(ctx, 1)
+	free, err := daemon.FreeAddresses(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +179,7 @@ func startServer(ctx context.Context, program, dir, target string, s sizing) (*p
 	if p.client, err = prometheus.NewClient(p.url, nil); err != nil {
 		return nil, err
 	}
-	p.Daemon, err = bench.StartDaemon(ctx, dir, free[0], program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+	p.Process, err = daemon.Start(ctx, dir, free[0], program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+free[0], "--log.level=warn")
 	return p, err
 }

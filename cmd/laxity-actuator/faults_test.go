@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -24,11 +25,12 @@ func TestDockerRestarts(t *testing.T) {
 	persons, _ := n.docker.Run(t, nil)
 	n.docker.SetPaused(t, persons, true)
 	n.start("--docker.host=" + daemon.Host)
-	for i, end := range []func(){daemon.Stop, daemon.Kill} {
+	for i, end := range []func() error{daemon.Stop, daemon.Kill} {
 		n.contention(webhook.Firing)
 		n.awaitPaused(b, true)
-		end()
-		daemon.Start()
+		if err := errors.Join(end(), daemon.Start(t.Context())); err != nil {
+			t.Fatal(err)
+		}
 		if i == 0 && !n.docker.Paused(b) {
 			t.Error("a hold did not outlive the daemon")
 		}

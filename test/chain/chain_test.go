@@ -22,11 +22,11 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/placement"
 	prom "github.com/laxity/laxity/actuator/placement/prometheus"
-	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/dashboards"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/daemon"
 )
 
 // stack is the programs of one machine.
@@ -43,7 +43,7 @@ func startStack(t *testing.T) *stack {
 	alertmanagerProgram := program(t, "prometheus-alertmanager", "alertmanager")
 	bin := buildPrograms(t)
 
-	ports, err := bench.FreeAddresses(t.Context(), 4)
+	ports, err := daemon.FreeAddresses(t.Context(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/internal/daemon"
 )
 
 // patience is how long a test waits for an event before it gives up. No test
@@ -44,7 +44,7 @@ func buildPrograms(t *testing.T) (dir string) {
 func start(t *testing.T, address, path string, args ...string) {
 	t.Helper()
 	// In a folder of its own, where Prometheus would leave files behind.
-	d, err := bench.StartDaemon(context.WithoutCancel(t.Context()), t.TempDir(), address, path, args...)
+	d, err := daemon.Start(context.WithoutCancel(t.Context()), t.TempDir(), address, path, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

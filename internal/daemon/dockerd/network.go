@@ -1,4 +1,4 @@
-package realdocker
+package dockerd
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial connects from inside the network that the daemon's containers with network
+// Dial connects from inside the network that the engine's containers with network
 // mode host are in. It is containerd's, and nothing outside reaches it.
-func (d *Daemon) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
-	inErr := d.inNetwork(func() error {
+func (e *Engine) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	inErr := e.inNetwork(func() error {
 		c, err = new(net.Dialer).DialContext(ctx, network, address)
 		return err
 	})
@@ -21,8 +21,8 @@ func (d *Daemon) Dial(ctx context.Context, network, address string) (c net.Conn,
 }
 
 // raiseLoopback: a new network's loopback interface is down.
-func (d *Daemon) raiseLoopback() error {
-	return d.inNetwork(func() error {
+func (e *Engine) raiseLoopback() error {
+	return e.inNetwork(func() error {
 		s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -38,11 +38,11 @@ func (d *Daemon) raiseLoopback() error {
 }
 
 // inNetwork runs do on a thread in that network, which ends with it.
-func (d *Daemon) inNetwork(do func() error) error {
+func (e *Engine) inNetwork(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the thread is of no use to anybody else
-		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", d.dockerd.cmd.Process.Pid))
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", e.PID()))
 		if err == nil {
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
 			_ = ns.Close()

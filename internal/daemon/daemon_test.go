@@ -1,4 +1,4 @@
-package bench_test
+package daemon_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/internal/daemon"
 )
 
 const daemonAddress = "LAXITY_TEST_DAEMON"
@@ -30,12 +30,12 @@ func TestMain(m *testing.M) {
 }
 
 func TestDaemon(t *testing.T) {
-	free, err := bench.FreeAddresses(t.Context(), 1)
+	free, err := daemon.FreeAddresses(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(daemonAddress, free[0])
-	d, err := bench.StartDaemon(t.Context(), t.TempDir(), free[0], os.Args[0])
+	d, err := daemon.Start(t.Context(), t.TempDir(), free[0], os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestDaemonThatEndsAtOnce(t *testing.T) {
 	t.Setenv(daemonAddress, "")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // less than is waited for one that lives
 	defer cancel()
-	_, err := bench.StartDaemon(ctx, t.TempDir(), "127.0.0.1:1", os.Args[0])
+	_, err := daemon.Start(ctx, t.TempDir(), "127.0.0.1:1", os.Args[0])
 	if err == nil || !strings.Contains(err.Error(), "no address") || ctx.Err() != nil {
 		t.Errorf("%v; want what it said, at once", err)
 	}
