@@ -26,7 +26,7 @@ func All() []bench.Experiment {
 	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(),
 		scale.Experiment(), policies.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
-		memory.Deadlock(), memory.Oversubscribe()}
+		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}
 }
 
 // Names returns their names.

@@ -16,26 +16,39 @@ import (
 )
 
 const deadlockAbout = `P5's memory deadlock: two containers each hold 40 % of the card and each want 40 % more, asking
-every 0.1 s until they get it; then they compute for a moment and end. In the ring, three containers
-hold and want on two GPUs: two hold 40 % of GPU 0 each and want 40 % of GPU 1, the other one holds
-80 % of GPU 1 and wants 40 % of GPU 0. Each has a limit (laxity.gpu-memory) of what it holds and
-wants on a GPU. A round is stuck if a container has not ended after 10 s (default) or
-60 s (laxity); it is killed then.`
+every 0.1 s until they get it; then they compute for a moment and end. Each has a limit
+(laxity.gpu-memory) of what it holds and wants. A round is stuck if a container has not ended after
+10 s (default) or 60 s (laxity); it is killed then.`
 
-// Deadlock is P5's two containers, and three in a ring.
+const ringAbout = `Three containers hold and want on two GPUs: two hold 40 % of GPU 0 each and want 40 % of GPU 1,
+the other one holds 80 % of GPU 1 and wants 40 % of GPU 0. Each has a limit (laxity.gpu-memory) of
+what it holds and wants on a GPU. Otherwise as deadlock.`
+
+// Deadlock is P5's two containers.
 func Deadlock() bench.Experiment {
+	return deadlock("deadlock", "Two containers that wait for each other's memory (P5)", deadlockAbout, "two", 1)
+}
+
+// Ring is three containers that wait for each other in a ring over two GPUs.
+func Ring() bench.Experiment {
+	return deadlock("deadlock-2gpus", "Three containers that wait for each other's memory in a ring over two GPUs", ringAbout, "ring", 2)
+}
+
+func deadlock(name, title, about, shape string, gpus int) bench.Experiment {
 	return bench.Experiment{
-		Name: "deadlock", Title: "Two containers that wait for each other's memory (P5), and three in a ring over two GPUs", About: deadlockAbout,
+		Name: name, Title: title, About: about,
 		Settings: append([]bench.Setting{
 			{Name: "rounds", Means: "rounds with Laxity; 100"},
 			{Name: "controls", Means: "rounds without; 5"},
-			{Name: "shape", Means: "two, or ring over two GPUs; two"},
 			{Name: "stagger", Means: "from the start of one container to that of the next, such as 50ms; none"},
 			{Name: "after", Means: "seconds from holding to asking for more; 1"},
 			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
 			{Name: "swap", Means: "off: nobody is swapped out; on"},
 		}, bench.Simulation...),
-		Run: runDeadlock, Figures: deadlockFigures, Table: deadlockTable,
+		Run: func(ctx context.Context, env bench.Env) ([]bench.Row, error) {
+			return runDeadlock(ctx, env, shape, gpus)
+		},
+		Figures: deadlockFigures, Table: deadlockTable,
 	}
 }
 
@@ -56,7 +69,7 @@ const (
 	stuckWith    = 60 * time.Second
 )
 
-func runDeadlock(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
+func runDeadlock(ctx context.Context, env bench.Env, shape string, gpus int) (rows []bench.Row, err error) {
 	rounds, controls := 100, 5
 	if env.Quick {
 		rounds, controls = 3, 1
@@ -67,18 +80,7 @@ func runDeadlock(ctx context.Context, env bench.Env) (rows []bench.Row, err erro
 	if controls, err = env.Number("controls", 0, controls); err != nil {
 		return nil, err
 	}
-	shape := "two"
-	gpus := 1
-	if s := env.Args["shape"]; s != "" {
-		shape = s
-	}
-	all, known := shapes[shape]
-	if !known {
-		return nil, fmt.Errorf("--set shape=%s: write two or ring", shape)
-	}
-	if shape == "ring" {
-		gpus = 2
-	}
+	all := shapes[shape]
 	r, err := newRig(ctx, env, "deadlock", gpus)
 	if err != nil {
 		return nil, err
@@ -229,6 +231,9 @@ func deadlockFigures(rows []bench.Row) (out []bench.Figure) {
 			return float64(ok) / float64(n), n
 		}
 		with, n := share(laxity)
+		if n == 0 {
+			continue
+		}
 		before, _ := share(without)
 		out = append(out, bench.Figure{Name: "deadlock_" + shape + "_all_ended", Value: with, Unit: "of the rounds", Against: without, Ratio: with / before, Runs: n})
 	}

@@ -62,14 +62,17 @@ func skipUnguarded(t *testing.T, err error) {
 
 // Containers that could come to wait for each other's memory all end.
 func TestDeadlock(t *testing.T) {
-	for shape, settings := range map[string]map[string]string{
-		"two":  {"rounds": "2"},
-		"late": {"rounds": "1", "sim-list": "800ms"},
-		"ring": {"rounds": "1", "shape": "ring"},
+	for name, tt := range map[string]struct {
+		bench.Experiment
+		settings map[string]string
+	}{
+		"two":  {Deadlock(), map[string]string{"rounds": "2"}},
+		"late": {Deadlock(), map[string]string{"rounds": "1", "sim-list": "800ms"}},
+		"ring": {Ring(), map[string]string{"rounds": "1"}},
 	} {
-		t.Run(shape, func(t *testing.T) {
-			settings["controls"], settings["after"] = "0", "0.5"
-			rows, err := runDeadlock(t.Context(), env(t, 0, settings))
+		t.Run(name, func(t *testing.T) {
+			tt.settings["controls"], tt.settings["after"] = "0", "0.5"
+			rows, err := tt.Run(t.Context(), env(t, 0, tt.settings))
 			skipUnguarded(t, err)
 			for _, r := range rows {
 				if r.Num("ended") != r.Num("containers") {
