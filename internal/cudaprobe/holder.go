@@ -69,19 +69,42 @@ func (h *holder) take(pid int, enter func() error) error {
 	if one == nil || err != nil {
 		return err
 	}
-	all, err := h.attachAll(files, pid)
+	all, err := h.attachAll(files, pid, h.attach)
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%s process %d: %w", h.verb, pid, ErrNotLoaded)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one.links = all
+	one.links = append(one.links, all...)
 	if h.processes[pid] != one { // dropped meanwhile
 		h.detach(pid, one)
 		return err
 	}
 	if err != nil {
 		h.drop(pid)
+	}
+	return err
+}
+
+// further puts more probes on a process that was taken.
+func (h *holder) further(pid int, attach func(*cudafile.File, int) (links, error)) error {
+	h.mu.Lock()
+	one := h.processes[pid]
+	h.mu.Unlock()
+	if one == nil {
+		return nil
+	}
+	files, err := h.probe.finder.Mapped(pid)
+	if err != nil {
+		return err
+	}
+	defer cudafile.CloseAll(files)
+	all, err := h.attachAll(files, pid, attach)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one.links = append(one.links, all...)
+	if h.processes[pid] != one { // dropped meanwhile
+		h.detach(pid, one)
 	}
 	return err
 }
@@ -104,7 +127,7 @@ func (h *holder) enlist(pid int, enter func() error) (*heldLinks, error) {
 	return one, nil
 }
 
-func (h *holder) attachAll(files []*cudafile.File, pid int) (all links, err error) {
+func (h *holder) attachAll(files []*cudafile.File, pid int, attach func(*cudafile.File, int) (links, error)) (all links, err error) {
 	h.attaching.Lock()
 	defer h.attaching.Unlock()
 	for _, file := range files {
@@ -112,7 +135,7 @@ func (h *holder) attachAll(files []*cudafile.File, pid int) (all links, err erro
 		var l links
 		if err == nil {
 			h.probe.files[file.ID] = &attached{functions: functions} // so that they are read once
-			l, err = h.attach(file, pid)
+			l, err = attach(file, pid)
 		}
 		all = append(all, l...)
 		if err != nil && !errors.Is(err, cudafile.ErrNotDriver) {

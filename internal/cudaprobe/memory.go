@@ -35,11 +35,12 @@ type MemoryGuard struct {
 type memoryPrograms struct {
 	allocation, allocated, freed, asked, answered *ebpf.Program
 	makes, made, turns                            *ebpf.Program // of contexts
+	graphCalled, graphDone, graphGone             *ebpf.Program
 }
 
 func (p memoryPrograms) Close() error {
 	var errs []error
-	for _, one := range []*ebpf.Program{p.allocation, p.allocated, p.freed, p.asked, p.answered, p.makes, p.made, p.turns} {
+	for _, one := range []*ebpf.Program{p.allocation, p.allocated, p.freed, p.asked, p.answered, p.makes, p.made, p.turns, p.graphCalled, p.graphDone, p.graphGone} {
 		if one != nil {
 			errs = append(errs, one.Close())
 		}
@@ -71,7 +72,7 @@ func (g *MemoryGuard) load(pins string) (err error) {
 	}
 	g.Record = &Record{held: g.maps.holds, until: g.maps.until}
 	offsets := kernelOffsets()
-	var errs [8]error
+	var errs [11]error
 	load := g.probe.attacher.program
 	g.programs.allocation, errs[0] = load(allocation(g.maps, offsets))
 	g.programs.allocated, errs[1] = load(allocated(g.maps))
@@ -81,6 +82,9 @@ func (g *MemoryGuard) load(pins string) (err error) {
 	g.programs.makes, errs[5] = load(makes(g.maps))
 	g.programs.made, errs[6] = load(made(g.maps))
 	g.programs.turns, errs[7] = load(turns(g.maps))
+	g.programs.graphCalled, errs[8] = load(graphCalled(g.maps))
+	g.programs.graphDone, errs[9] = load(graphDone(g.maps))
+	g.programs.graphGone, errs[10] = load(graphGone(g.maps))
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
@@ -103,22 +107,14 @@ func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64, on uint32) 
 	return g.take(pid, func() error {
 		g.forgetCalls(pid)
 		g.forgetContexts(pid)
+		forgetOf(g.maps.graphs, pid)
 		return errors.Join(g.maps.pools.Put(uint32(pid), poolValue{}), g.maps.guarded.Put(uint32(pid), v))
 	})
 }
 
 func (g *MemoryGuard) attachTo(file *cudafile.File, pid int) (all links, err error) {
-	functions, err := g.probe.functions(file)
-	if err != nil {
-		return nil, err
-	}
 	calls := slices.Concat(cudafile.Contexts, cudafile.Allocations)
 	infos := []cudafile.Kind{cudafile.MemInfo, cudafile.TotalMem}
-	type put struct {
-		kinds    []cudafile.Kind
-		program  *ebpf.Program
-		atReturn bool
-	}
 	wanted := []put{
 		{[]cudafile.Kind{cudafile.Free}, g.programs.freed, false},
 		{calls, g.programs.allocated, true}, // before the entries, so that each of those has its return
@@ -130,6 +126,22 @@ func (g *MemoryGuard) attachTo(file *cudafile.File, pid int) (all links, err err
 	if err := g.maps.guarded.Lookup(uint32(pid), &v); err == nil && v.Ordinals > 1 {
 		turns := []cudafile.Kind{cudafile.SetContext, cudafile.PushContext, cudafile.PopContext}
 		wanted = append([]put{{cudafile.Contexts, g.programs.made, true}, {cudafile.Contexts, g.programs.makes, false}, {turns, g.programs.turns, false}}, wanted...)
+	}
+	return g.put(file, pid, wanted)
+}
+
+// put is a program, and where it belongs.
+type put struct {
+	kinds    []cudafile.Kind
+	program  *ebpf.Program
+	atReturn bool
+}
+
+// put puts programs on a process's functions, in this order.
+func (g *MemoryGuard) put(file *cudafile.File, pid int, wanted []put) (all links, err error) {
+	functions, err := g.probe.functions(file)
+	if err != nil {
+		return nil, err
 	}
 	for _, want := range wanted {
 		l, err := g.probe.attacher.attachKinds(file, want.program, functions, want.kinds, pid, want.atReturn)
@@ -145,6 +157,14 @@ func (g *MemoryGuard) attachTo(file *cudafile.File, pid int) (all links, err err
 // Guard has it), so that another one there takes no memory that is not seen; and how
 // much of the peak of its pools has gone back to the driver, bytes.
 func (g *MemoryGuard) Note(pid int, on uint32, trimmed uint64) error {
+	return g.change(pid, func(v *guardedValue) {
+		v.Contexts |= on
+		v.Trimmed = trimmed
+	})
+}
+
+// change changes what the programs know of a process, if it is guarded.
+func (g *MemoryGuard) change(pid int, how func(*guardedValue)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var v guardedValue
@@ -155,8 +175,7 @@ func (g *MemoryGuard) Note(pid int, on uint32, trimmed uint64) error {
 		return err
 	}
 	known := v
-	v.Contexts |= on
-	v.Trimmed = trimmed
+	how(&v)
 	if v == known {
 		return nil
 	}
@@ -169,7 +188,8 @@ func (g *MemoryGuard) forgetProcess(pid int) {
 	_ = g.maps.pools.Delete(uint32(pid))
 	_ = g.maps.stopped.Delete(uint32(pid)) // nobody keeps it stopped any more
 	g.forgetCalls(pid)
-	g.forgetLive(pid)
+	forgetOf(g.maps.live, pid)
+	forgetOf(g.maps.graphs, pid)
 	g.forgetContexts(pid)
 }
 

@@ -3,6 +3,7 @@ package cudaprobe_test
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -138,6 +139,7 @@ func (h *guarded) end(t testing.TB, pidfd int, c cudaprobe.Call) {
 var allocators = []string{
 	"cuMemAlloc_v2", "cuMemAlloc_v2_ptds", "cuMemAllocManaged", "cuMemAllocPitch_v2", "cuMemCreate", "cuMemAllocAsync",
 	"cuMemAllocFromPoolAsync", "cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate",
+	"cuGraphAddMemAllocNode", "cuGraphAddNode", "cuGraphAddNode_v2",
 }
 
 // Within its budget a call passes and is counted; beyond it, it is held, and its
@@ -151,6 +153,11 @@ func TestMemoryGrantAndDeny(t *testing.T) {
 			}
 			for _, name := range allocators {
 				p, pidfd := h.open(t)
+				if strings.HasPrefix(name, "cuGraph") {
+					if err := h.FollowGraphs(p.PID); err != nil {
+						t.Fatal(err)
+					}
+				}
 				before, _, _, _ := h.Spent(0)
 				h.budget(t, cudaprobe.Budget{Ceiling: before + 4*mib})
 				if a := p.Alloc(name, mib, 4); a.Result != 0 || a.Count != 4 {
@@ -228,6 +235,57 @@ func TestMemoryDenyMany(t *testing.T) {
 	}
 	if a := p.Alloc("cuMemAllocAsync", 3*mib, 100); a.Count != 100 { // its pool has it already
 		t.Error(a)
+	}
+}
+
+// The first node with memory is asked about, and counts until its graph is launched or
+// destroyed; another one passes.
+func TestMemoryOfGraphs(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, pidfd := h.open(t)
+	before, _, _, _ := h.Spent(0)
+	h.budget(t, cudaprobe.Budget{Ceiling: before + 100*mib})
+	want := func(when string, bytes uint64) {
+		t.Helper()
+		if pool, err := h.PoolOf(p.PID); err != nil || pool.Graphs != bytes {
+			t.Errorf("%s: %d MiB, %v", when, pool.Graphs/mib, err)
+		}
+	}
+	if a := p.Alloc("cuGraphAddNode", 0, 10); a.Count != 10 {
+		t.Errorf("nodes without memory: %+v", a)
+	}
+	want("nodes without memory", 0)
+	called := p.BeginAlloc("cuGraphAddNode_v2", mib, 3, 1)
+	c := h.held(t, p)
+	if c.Bytes != mib || c.Function() != "cuGraphAddNode" {
+		t.Errorf("%+v", c)
+	}
+	if err := errors.Join(h.FollowGraphs(p.PID), h.FollowGraphs(p.PID), h.Grant(c)); err != nil {
+		t.Fatal(err)
+	}
+	h.end(t, pidfd, c)
+	if a := called(); a.Count != 3 {
+		t.Fatalf("%+v", a)
+	}
+	want("added", 3*mib)
+	p.Graph("cuGraphInstantiateWithFlags")
+	want("ready", 3*mib)
+	p.Graph("cuGraphDestroy")
+	want("its source is destroyed", 3*mib)
+	p.Graph("cuGraphLaunch")
+	want("launched", 0)
+	p.Graph("cuGraphLaunch")
+	want("launched again", 0)
+	p.Alloc("cuGraphAddMemAllocNode", 2*mib, 5)
+	want("another graph", 10*mib)
+	p.Graph("cuGraphDestroy")
+	want("destroyed", 0)
+	if spent, _, _, err := h.Spent(0); spent-before != 12*mib || err != nil {
+		t.Errorf("spent %d MiB, %v", (spent-before)/mib, err)
+	}
+	h.budget(t, cudaprobe.Budget{})
+	if a := p.Alloc("cuGraphAddNode", 0, 10); a.Count != 10 {
+		t.Errorf("empty nodes are not asked about: %+v", a)
 	}
 }
 

@@ -92,17 +92,18 @@ func (g *MemoryGuard) forgetCalls(pid int) {
 	}
 }
 
-// forgetLive drops what is known of a process's pointers.
-func (g *MemoryGuard) forgetLive(pid int) {
-	var key, value [2]uint64
+// forgetOf drops what a map has of a process, by keys that begin with its PID.
+func forgetOf(m *ebpf.Map, pid int) {
+	var key [2]uint64
+	var value []byte
 	var old [][2]uint64
-	for entries := g.maps.live.Iterate(); entries.Next(&key, &value); {
+	for entries := m.Iterate(); entries.Next(&key, &value); {
 		if key[0] == uint64(pid) {
 			old = append(old, key)
 		}
 	}
 	for _, key := range old {
-		_ = g.maps.live.Delete(key)
+		_ = m.Delete(key)
 	}
 }
 
@@ -122,6 +123,7 @@ type Pool struct {
 	Used    uint64 // given out by its pools
 	Peak    uint64 // at least so much its pools have got from the driver
 	Managed uint64 // of managed memory
+	Graphs  uint64 // that its graphs will get when they are launched
 }
 
 // PoolOf returns what is known of a process's pools.
@@ -137,6 +139,9 @@ func (g *MemoryGuard) PoolOf(pid int) (Pool, error) {
 	if int64(v.Managed) < 0 {
 		v.Managed = 0
 	}
+	if int64(v.Graphs) < 0 {
+		v.Graphs = 0
+	}
 	return Pool(v), nil
 }
 
@@ -146,6 +151,7 @@ var families = map[cudafile.Kind]string{
 	cudafile.ContextOnFifth: "cuCtxCreate", cudafile.ContextElse: "cuCtxCreate", cudafile.Alloc: "cuMemAlloc", cudafile.AllocPitch: "cuMemAllocPitch",
 	cudafile.AllocManaged: "cuMemAllocManaged", cudafile.AllocPool: "cuMemAllocAsync", cudafile.MemCreate: "cuMemCreate",
 	cudafile.Array: "cuArrayCreate", cudafile.Array3D: "cuArray3DCreate", cudafile.Mipmap: "cuMipmappedArrayCreate",
+	cudafile.AddMemNode: "cuGraphAddMemAllocNode", cudafile.AddNodeOnFifth: "cuGraphAddNode", cudafile.AddNodeOnSixth: "cuGraphAddNode",
 	cudafile.MemInfo: "cuMemGetInfo", cudafile.TotalMem: "cuDeviceTotalMem",
 }
 

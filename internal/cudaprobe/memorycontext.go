@@ -189,17 +189,8 @@ func (b *builder) push(m memoryMaps, above bool) {
 
 // forgetContexts drops what is known of a process's contexts.
 func (g *MemoryGuard) forgetContexts(pid int) {
-	var context [2]uint64
+	forgetOf(g.maps.contexts, pid)
 	var thread, value uint64
-	var old [][2]uint64
-	for entries := g.maps.contexts.Iterate(); entries.Next(&context, &value); {
-		if context[0] == uint64(pid) {
-			old = append(old, context)
-		}
-	}
-	for _, key := range old {
-		_ = g.maps.contexts.Delete(key)
-	}
 	var threads []uint64
 	for entries := g.maps.current.Iterate(); entries.Next(&thread, &value); {
 		if thread>>32 == uint64(pid) {

@@ -26,6 +26,8 @@ type memoryMaps struct {
 	budgets  *ebpf.Map // slot → Budget, which only we write
 	pools    *ebpf.Map // PID → poolValue
 	live     *ebpf.Map // PID and pointer → size: what pools gave, and managed memory
+	graphs   *ebpf.Map // PID and graph, or what is launched of it → bytes that it will get
+	graphed  *ebpf.Map // thread → its call about a graph, while it lasts, see memorygraph.go
 	infos    *ebpf.Map // thread → its question for memory, while it lasts
 	contexts *ebpf.Map // PID and context → ordinal of its GPU
 	making   *ebpf.Map // thread → the context that it makes, while that lasts
@@ -43,11 +45,15 @@ type guardedValue struct {
 	Context  uint64 // bytes that a new context counts for
 	Trimmed  uint64 // of the peak of its pools: gone back to the driver
 	Slots    [maxOrdinals]uint32
+	Follows  uint64 // not 0: what becomes of its graphs is followed
 }
 
 // Offsets in guardedValue.
 const (
 	guardedOrdinals, guardedContexts, guardedContext, guardedTrimmed, guardedSlots = 0, 4, 8, 16, 24
+
+	guardedFollows = guardedSlots + 4*maxOrdinals
+	guardedSize    = guardedFollows + 8
 )
 
 // callState says how a call that is under way was let through.
@@ -65,7 +71,7 @@ type callValue struct {
 	Size   uint64
 	Stack  uint64 // the stack pointer at its entry, which points to the return address
 	Entry  uint64 // address of the function
-	Out    uint64 // its first argument: where the result goes
+	Out    uint64 // its first argument: where the result goes; of a graph's node, the graph
 	Time   uint64
 	Return uint64 // return address, before any probe replaced it; of a question, its second argument
 	PID    uint32
@@ -107,9 +113,10 @@ type poolValue struct {
 	Used    uint64 // given out by its pools
 	Peak    uint64 // at least so much its pools have got from the driver
 	Managed uint64 // of managed memory
+	Graphs  uint64 // that its graphs will get when they are launched
 }
 
-const poolUsed, poolPeak, poolManaged = 0, 8, 16
+const poolUsed, poolPeak, poolManaged, poolGraphs, poolSize = 0, 8, 16, 24, 32
 
 // A question for memory, which only the programs read: where the answers free and
 // total go, the stack, and the slot.
@@ -131,12 +138,14 @@ func newMemoryMaps(pins string) (m memoryMaps, err error) {
 	}{
 		{&m.ring, ebpf.MapSpec{Name: "laxity_memory", Type: ebpf.RingBuf, MaxEntries: 256 << 10}},
 		{&m.lost, ebpf.MapSpec{Name: "laxity_mlost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
-		{&m.guarded, ebpf.MapSpec{Name: "laxity_guarded", Type: ebpf.Hash, KeySize: 4, ValueSize: guardedSlots + 4*maxOrdinals, MaxEntries: processes}},
+		{&m.guarded, ebpf.MapSpec{Name: "laxity_guarded", Type: ebpf.Hash, KeySize: 4, ValueSize: guardedSize, MaxEntries: processes}},
 		{&m.inCalls, ebpf.MapSpec{Name: "laxity_allocs", Type: ebpf.Hash, KeySize: 4, ValueSize: cBytes, MaxEntries: threads, Flags: noPrealloc}},
 		{&m.spent, ebpf.MapSpec{Name: "laxity_spent", Type: ebpf.Array, KeySize: 4, ValueSize: 24, MaxEntries: Slots}},
 		{&m.budgets, ebpf.MapSpec{Name: "laxity_budget", Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: Slots}},
-		{&m.pools, ebpf.MapSpec{Name: "laxity_pools", Type: ebpf.Hash, KeySize: 4, ValueSize: 24, MaxEntries: processes}},
+		{&m.pools, ebpf.MapSpec{Name: "laxity_pools", Type: ebpf.Hash, KeySize: 4, ValueSize: poolSize, MaxEntries: processes}},
 		{&m.live, ebpf.MapSpec{Name: "laxity_live", Type: ebpf.Hash, KeySize: 16, ValueSize: 16, MaxEntries: pointers, Flags: noPrealloc}},
+		{&m.graphs, ebpf.MapSpec{Name: "laxity_graphs", Type: ebpf.Hash, KeySize: 16, ValueSize: 8, MaxEntries: pointers, Flags: noPrealloc}},
+		{&m.graphed, ebpf.MapSpec{Name: "laxity_graphed", Type: ebpf.LRUHash, KeySize: 4, ValueSize: graphCallSize, MaxEntries: 4096}},
 		{&m.infos, ebpf.MapSpec{Name: "laxity_infos", Type: ebpf.LRUHash, KeySize: 4, ValueSize: infoSize, MaxEntries: 4096}},
 		{&m.contexts, ebpf.MapSpec{Name: "laxity_ctxs", Type: ebpf.LRUHash, KeySize: 16, ValueSize: 8, MaxEntries: 8192}},
 		{&m.making, ebpf.MapSpec{Name: "laxity_newctx", Type: ebpf.LRUHash, KeySize: 4, ValueSize: makingSize, MaxEntries: 4096}},
@@ -162,7 +171,7 @@ const noPrealloc = 1
 func (m memoryMaps) Close() error {
 	errs := []error{m.maps.Close()}
 	for _, one := range []*ebpf.Map{
-		m.guarded, m.inCalls, m.spent, m.budgets, m.pools, m.live, m.infos, m.contexts, m.making, m.current,
+		m.guarded, m.inCalls, m.spent, m.budgets, m.pools, m.live, m.graphs, m.graphed, m.infos, m.contexts, m.making, m.current,
 		m.holds, m.stopped, m.released, m.until,
 	} {
 		if one != nil {

@@ -55,6 +55,7 @@ func allocation(m memoryMaps, t *taskOffsets) asm.Instructions {
 	b.onCurrent(m)
 	b.slot()
 	b.call()
+	b.graphOfNode()
 	b.pooled(m)
 	b.update(m.inCalls, evTID, callTo)
 	b.spend(m)
@@ -157,6 +158,7 @@ func (b *builder) update(m *ebpf.Map, keyAt, valueAt int32) {
 // needs none. Else it is not counted.
 func (b *builder) spend(m memoryMaps) {
 	const slotAt = callTo + cSlot
+	b.followed()
 	b.add(
 		asm.LoadMem(asm.R1, frame, int16(callTo+cState), asm.Word),
 		asm.JEq.Imm(asm.R1, int32(callFree), "exit"),
@@ -276,6 +278,7 @@ func allocated(m memoryMaps) asm.Instructions {
 		asm.LoadMem(asm.R1, task, cKind, asm.Word), asm.StoreMem(frame, callTo+cKind, asm.R1, asm.Word),
 		asm.LoadMem(task, task, cOut, asm.DWord),
 	)
+	b.noted(m) // before the call is over: at every moment it counts as one or the other
 	b.delete(m.inCalls, evTID)
 	b.add(asm.LoadMem(asm.R1, regs, ptAX, asm.Word), asm.JEq.Imm(asm.R1, 0, "success"))
 	b.add(

@@ -20,6 +20,11 @@ const (
 	arrayFormat, arrayChannels  = 16, 20 // CUDA_ARRAY_DESCRIPTOR
 	array3DDepth, array3DFormat = 16, 24 // CUDA_ARRAY3D_DESCRIPTOR
 	array3DChannels             = 28
+
+	// Of CUDA 12.9: CUgraphNodeParams, and CUDA_MEM_ALLOC_NODE_PARAMS of all versions.
+	nodeType, nodeParams = 0, 16
+	nodeMemAlloc         = 10 // CU_GRAPH_NODE_TYPE_MEM_ALLOC
+	nodeProp, nodeBytes  = 8, 104
 )
 
 // size puts how many bytes a call asks for into the register state, and its GPU
@@ -29,6 +34,7 @@ func (b *builder) size() {
 	b.kind()
 	for _, kind := range []cudafile.Kind{
 		cudafile.AllocPitch, cudafile.MemCreate, cudafile.Array, cudafile.Array3D, cudafile.Mipmap,
+		cudafile.AddMemNode, cudafile.AddNodeOnFifth, cudafile.AddNodeOnSixth,
 	} {
 		b.add(asm.JEq.Imm(asm.R0, int32(kind), sizeLabel(kind)))
 	}
@@ -45,6 +51,7 @@ func (b *builder) size() {
 	)
 	b.label(sizeLabel(cudafile.MemCreate))
 	b.memCreateSize()
+	b.nodeSizes()
 	b.label(sizeLabel(cudafile.Context))
 	b.ordinalArgument()
 	b.add( // the second and every other context on a GPU shows in the ledger
@@ -69,6 +76,40 @@ func (b *builder) size() {
 	b.label(sizeLabel(cudafile.Mipmap))
 	b.arraySize(cudafile.Mipmap, array3DFormat, array3DChannels, 32)
 	b.label("sized")
+}
+
+// nodeSizes are those of graphs' nodes that get memory; another one ends the program.
+func (b *builder) nodeSizes() {
+	b.label(sizeLabel(cudafile.AddNodeOnSixth))
+	b.add(asm.LoadMem(state, regs, ptR9, asm.DWord), asm.Ja.Label("any node"))
+	b.label(sizeLabel(cudafile.AddNodeOnFifth))
+	b.add(asm.LoadMem(state, regs, ptR8, asm.DWord))
+	b.label("any node")
+	b.readUser(buffer, 4, state, nodeType)
+	b.add(
+		asm.JNE.Imm(asm.R0, 0, "exit"), // the call fails
+		asm.LoadMem(asm.R1, frame, buffer, asm.Word),
+		asm.JNE.Imm(asm.R1, nodeMemAlloc, "exit"),
+		asm.Add.Imm(state, nodeParams),
+		asm.Ja.Label("memory node"),
+	)
+	b.label(sizeLabel(cudafile.AddMemNode))
+	b.add(asm.LoadMem(state, regs, ptR8, asm.DWord))
+	b.label("memory node")
+	b.readUser(buffer, 8, state, nodeProp)
+	b.add(
+		asm.JNE.Imm(asm.R0, 0, "exit"),
+		asm.LoadMem(asm.R1, frame, buffer, asm.Word),
+		asm.JGT.Imm(asm.R1, locationDevice, "exit"),
+		asm.LoadMem(asm.R1, frame, buffer+4, asm.Word),
+		asm.StoreMem(frame, device, asm.R1, asm.Word),
+	)
+	b.readUser(buffer, 8, state, nodeBytes)
+	b.add(
+		asm.JNE.Imm(asm.R0, 0, "exit"),
+		asm.LoadMem(state, frame, buffer, asm.DWord),
+		asm.Ja.Label("sized"),
+	)
 }
 
 func sizeLabel(kind cudafile.Kind) string { return fmt.Sprintf("size %d", kind) }

@@ -18,6 +18,17 @@ func (g *Guard) calls() []cudaprobe.Call {
 	return calls
 }
 
+// recall takes note of what graphs will get when they are launched. It is read after
+// the calls under way and before the ledger: what returns in between shows in the next
+// one of them.
+func (g *Guard) recall() {
+	for pid, p := range g.processes {
+		pool, err := g.kernel.PoolOf(pid)
+		g.note(err)
+		p.graphs = pool.Graphs
+	}
+}
+
 // read reads the ledger. Whoever has read the calls under way before may add the
 // two: what has returned in between shows in the ledger.
 func (g *Guard) read(ctx context.Context) {
@@ -47,7 +58,7 @@ func (g *Guard) tell(began time.Time, calls []cudaprobe.Call) {
 		s.Held[id] = make(map[string]uint64, len(c.GPUs))
 		for i, gpu := range c.GPUs {
 			s.Held[id][gpu] = g.held(c, i, calls)
-			s.Used[gpu] = sum(s.Used[gpu], g.underWay(c, i, calls))
+			s.Used[gpu] = sum(s.Used[gpu], g.promised(c, i, calls))
 		}
 	}
 	g.o.Decider.Look(s)
@@ -116,7 +127,7 @@ func (g *Guard) settle(c *container, calls []cudaprobe.Call) {
 }
 
 // seen is what the ledger says of a container's processes, and what it does not
-// show: calls under way, and managed memory. What pools have given out counts if it
+// show: what is promised, and managed memory. What pools have given out counts if it
 // is more than the ledger shows: allocations that are recorded into a graph get
 // their memory only later.
 func (g *Guard) seen(c *container, gpu int, calls []cudaprobe.Call) uint64 {
@@ -136,11 +147,15 @@ func (g *Guard) seen(c *container, gpu int, calls []cudaprobe.Call) uint64 {
 			managed += pool.Managed
 		}
 	}
-	return sum(max(shown, given), managed, g.underWay(c, gpu, calls))
+	return sum(max(shown, given), managed, g.promised(c, gpu, calls))
 }
 
-// underWay is what a container's calls ask for that run.
-func (g *Guard) underWay(c *container, gpu int, calls []cudaprobe.Call) (bytes uint64) {
+// promised is what a container's calls ask for that run, and what its graphs will get
+// when they are launched, on whichever of its GPUs that is.
+func (g *Guard) promised(c *container, gpu int, calls []cudaprobe.Call) (bytes uint64) {
+	for _, p := range c.processes {
+		bytes = sum(bytes, p.graphs)
+	}
 	for _, call := range calls {
 		if p := g.processes[call.PID]; p == nil || p.of != c || call.Held || call.Pooled {
 			continue

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
@@ -146,6 +147,7 @@ func (g *Guard) step(ctx context.Context, all bool) (next time.Duration) {
 		}
 	}
 	calls := g.calls()
+	g.recall()
 	g.read(ctx)
 	for _, c := range g.containers {
 		g.settle(c, calls)
@@ -254,6 +256,11 @@ func (g *Guard) othersAllocate(p *process, calls []cudaprobe.Call) bool {
 }
 
 func (g *Guard) grant(p *process, q *question) {
+	if q.call.OfGraph() {
+		if err := g.kernel.FollowGraphs(p.pid); err != nil && !proc.Ended(p.pidfd) {
+			g.fail(p.of, "the memory of its graphs is not seen before their launch: "+err.Error())
+		}
+	}
 	g.note(g.kernel.Grant(q.call))
 	q.granted = true
 	g.answered(p, q)

@@ -218,6 +218,7 @@ type process struct {
 	pending    map[int]*question // by thread: its calls that are held
 	answered   []cudaprobe.Call  // held calls that are decided; they go on together
 	most       uint64            // that the ledger has shown of it, on all GPUs
+	graphs     uint64            // that its graphs will get when they are launched
 	// Zero again once the ledger lists it: when it began without a context, and when
 	// it was last granted memory, by the container's GPUs.
 	began time.Time

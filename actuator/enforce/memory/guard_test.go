@@ -185,6 +185,46 @@ func TestPoolServesFromWhatItHas(t *testing.T) {
 	}
 }
 
+// The memory of a graph's nodes counts before its launch, in sum, and once after it.
+func TestGraphsCountBeforeTheirLaunch(t *testing.T) {
+	for _, name := range []string{"cuGraphAddMemAllocNode", "cuGraphAddNode", "cuGraphAddNode_v2"} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, nil)
+			p := r.join(t, 100*mib)
+			if a := p.Alloc("cuMemAlloc_v2", 10*mib, 3); a.Count != 3 {
+				t.Fatalf("%+v", a)
+			}
+			if a := p.Alloc(name, 10*mib, 100); a.Count != 7 || a.Result != cudatest.OutOfMemory {
+				t.Fatalf("%+v", a)
+			}
+			if a := p.Alloc("cuMemAlloc_v2", 10*mib, 1); a.Count != 0 {
+				t.Errorf("beside a graph that was not launched: %+v", a)
+			}
+			p.Graph("cuGraphInstantiateWithFlags")
+			p.Graph("cuGraphDestroy")
+			p.Graph("cuGraphLaunch")
+			if held, err := r.built.Ledger(); err != nil || held[p.PID] != 100*mib {
+				t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
+			}
+			if a := p.Alloc(name, mib, 1); a.Count != 0 {
+				t.Errorf("beyond the limit: %+v", a)
+			}
+			p.Free("cuMemFreeAsync", 4)
+			p.Call("cuDeviceGraphMemTrim")
+			if a := p.Alloc(name, 10*mib, 100); a.Count != 4 {
+				t.Errorf("after four were freed: %+v", a)
+			}
+			p.Graph("cuGraphDestroy")
+			if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 4 {
+				t.Errorf("in the place of a graph that is gone: %+v", a)
+			}
+			if v := r.View()["a"]; v.FailedOpen != 0 {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
 // What a process takes before the device lists it counts, whether anybody is asked
 // or not. What it would be refused for that alone waits until it is listed.
 func TestListedLate(t *testing.T) {

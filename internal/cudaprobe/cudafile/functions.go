@@ -42,9 +42,14 @@ const (
 	Array        // an array, by a descriptor of two dimensions
 	Array3D      // an array, by a descriptor of three dimensions
 	Mipmap       // an array and smaller copies of it
-	Free         // device memory is freed, or given back to its pool
-	MemInfo      // how much memory of the GPU is free, and how much there is
-	TotalMem     // how much memory a GPU has
+	// A node of a graph that gets memory when the graph is launched: its parameters are
+	// the fifth argument. Then any node, as the fifth or the sixth argument says.
+	AddMemNode
+	AddNodeOnFifth
+	AddNodeOnSixth
+	Free     // device memory is freed, or given back to its pool
+	MemInfo  // how much memory of the GPU is free, and how much there is
+	TotalMem // how much memory a GPU has
 
 	// Those of Context again, by the argument that says on which GPU: the second,
 	// third, fourth or fifth, or one that is not known.
@@ -53,6 +58,10 @@ const (
 	ContextOnFourth
 	ContextOnFifth
 	ContextElse
+	GraphMade // a graph is made ready to be launched: from the second argument, what is launched to where the first points
+	GraphRun  // it is launched, or its memory is got for that
+	GraphGone // a graph is destroyed
+
 	SetContext // a context becomes the thread's current one, in the place of the last
 	PushContext
 	PopContext
@@ -62,7 +71,10 @@ const (
 var Contexts = []Kind{ContextOnSecond, ContextOnThird, ContextOnFourth, ContextOnFifth, ContextElse}
 
 // Allocations are the kinds that allocate GPU memory, but for contexts.
-var Allocations = []Kind{Alloc, AllocPitch, AllocManaged, AllocPool, MemCreate, Array, Array3D, Mipmap}
+var Allocations = []Kind{Alloc, AllocPitch, AllocManaged, AllocPool, MemCreate, Array, Array3D, Mipmap, AddMemNode, AddNodeOnFifth, AddNodeOnSixth}
+
+// Graphs are the kinds that tell what becomes of a graph whose nodes have memory.
+var Graphs = []Kind{GraphMade, GraphRun, GraphGone}
 
 // suffix: versions (_v2) come with new CUDA releases; _ptsz and _ptds are the
 // same functions for programs whose default stream is one a thread.
@@ -84,7 +96,14 @@ var names = map[Kind]*regexp.Regexp{
 	Array:        regexp.MustCompile(`^cuArrayCreate` + suffix),
 	Array3D:      regexp.MustCompile(`^cuArray3DCreate` + suffix),
 	Mipmap:       regexp.MustCompile(`^cuMipmappedArrayCreate` + suffix),
-	Free:         regexp.MustCompile(`^(cuMemFree|cuMemFreeAsync)` + suffix),
+	// Of cuGraphAddNode the second version came with CUDA 12.3, and has one argument more.
+	AddMemNode:     regexp.MustCompile(`^cuGraphAddMemAllocNode` + suffix),
+	AddNodeOnFifth: regexp.MustCompile(`^cuGraphAddNode(_ptsz|_ptds)?$`),
+	AddNodeOnSixth: regexp.MustCompile(`^cuGraphAddNode_v\d+(_ptsz|_ptds)?$`),
+	GraphMade:      regexp.MustCompile(`^(cuGraphInstantiate|cuGraphInstantiateWithFlags|cuGraphInstantiateWithParams)` + suffix),
+	GraphRun:       regexp.MustCompile(`^(cuGraphLaunch|cuGraphUpload)` + suffix),
+	GraphGone:      regexp.MustCompile(`^cuGraphDestroy` + suffix),
+	Free:           regexp.MustCompile(`^(cuMemFree|cuMemFreeAsync)` + suffix),
 	// Without a version these are of CUDA 3.1 and before, and write 32 bits.
 	MemInfo:  regexp.MustCompile(`^cuMemGetInfo_v\d+$`),
 	TotalMem: regexp.MustCompile(`^cuDeviceTotalMem_v\d+$`),

@@ -63,6 +63,17 @@ func (p *Program) Current(name string, device int) {
 	p.allocated()
 }
 
+// Graph makes the graph ready that nodes were added to (by Alloc, with a function that
+// adds nodes; with no bytes it adds one that gets no memory), launches what is ready,
+// or destroys the graph, by a function of that name.
+func (p *Program) Graph(name string) {
+	p.t.Helper()
+	p.say("graph " + name)
+	if a := p.allocated(); a.Result != 0 {
+		p.t.Fatalf("%s: error %d", name, a.Result)
+	}
+}
+
 // Free frees the latest so many allocations.
 func (p *Program) Free(name string, times int) Allocated {
 	p.t.Helper()

@@ -18,13 +18,13 @@ struct array3d { size_t width, height, depth; unsigned format, channels, flags; 
 struct prop { int type, handles, location, id; };
 
 // One process's memory. Blocks are known by their addresses, which are numbers.
-struct memory { _Atomic size_t used, context, pool_used, pool_reserved; };
+struct memory { _Atomic size_t used, context, pool_used, pool_reserved, graph_used, graph_reserved; };
 static struct memory nowhere, *memory = &nowhere;
 static pid_t owner;
 
 enum { BLOCKS = 1 << 16 };
 static _Atomic size_t sizes[BLOCKS]; // 0: free
-enum { PLAIN, POOLED, MANAGED }; // managed memory is not in the ledger, as with NVML
+enum { PLAIN, POOLED, MANAGED, GRAPH }; // managed memory is not in the ledger, as with NVML
 static _Atomic char kinds[BLOCKS];
 
 static struct memory *mine(void) {
@@ -75,6 +75,7 @@ static int give(uint64_t pointer) {
 	if (!bytes) return 1;
 	if (kinds[i] == POOLED) m->pool_used -= bytes;
 	else if (kinds[i] == PLAIN) m->used -= bytes;
+	else if (kinds[i] == GRAPH) m->graph_used -= bytes; // launched; it stays until it is trimmed
 	sizes[i] = 0;
 	return SUCCESS;
 }
@@ -150,3 +151,58 @@ CALL cuDeviceTotalMem_v2(size_t *all, int device) {
 	*all = total;
 	return SUCCESS;
 }
+
+// Graphs get the memory of their nodes when they are launched, once.
+struct graph { size_t bytes; };
+struct node { int type, handles, location, id; char rest[72]; const void *access; size_t accesses, bytes; uint64_t pointer; };
+struct any_node { int type, reserved[3]; struct node memory; };
+_Static_assert(offsetof(struct node, bytes) == 104, "CUDA_MEM_ALLOC_NODE_PARAMS");
+
+CALL cuGraphCreate(struct graph **out, unsigned flags) {
+	(void)flags;
+	*out = calloc(1, sizeof **out);
+	return SUCCESS;
+}
+CALL cuGraphAddMemAllocNode(void **out, struct graph *graph, const void *after, size_t count, struct node *node) {
+	(void)after; (void)count;
+	*out = graph;
+	if (node->location > 1) return SUCCESS; // of the host
+	int result = take(&node->pointer, node->bytes, GRAPH);
+	if (!result) graph->bytes += node->bytes;
+	return result;
+}
+CALL cuGraphAddNode(void **out, struct graph *graph, const void *after, size_t count, struct any_node *node) {
+	if (node->type == 10) return cuGraphAddMemAllocNode(out, graph, after, count, &node->memory);
+	*out = graph;
+	return SUCCESS;
+}
+CALL cuGraphAddNode_v2(void **out, struct graph *graph, const void *after, const void *edges, size_t count, struct any_node *node) {
+	(void)edges;
+	return cuGraphAddNode(out, graph, after, count, node);
+}
+CALL cuGraphInstantiateWithFlags(struct graph **out, struct graph *graph, unsigned long long flags) {
+	(void)flags;
+	*out = calloc(1, sizeof **out);
+	(*out)->bytes = graph->bytes;
+	return SUCCESS;
+}
+CALL cuGraphLaunch(struct graph *graph, void *stream) {
+	(void)stream;
+	if (!graph) return SUCCESS;
+	struct memory *m = mine();
+	m->graph_used += graph->bytes;
+	m->graph_reserved += graph->bytes;
+	m->used += graph->bytes;
+	graph->bytes = 0;
+	return SUCCESS;
+}
+CALL cuGraphDestroy(struct graph *graph) { free(graph); return SUCCESS; }
+CALL cuDeviceGraphMemTrim(int device) {
+	(void)device;
+	struct memory *m = mine();
+	size_t unused = m->graph_reserved - m->graph_used;
+	m->graph_reserved -= unused;
+	m->used -= unused;
+	return SUCCESS;
+}
+CALL cuStreamCreate(void **stream, unsigned flags) { (void)flags; *stream = mine(); return SUCCESS; }

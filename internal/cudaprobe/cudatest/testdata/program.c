@@ -11,6 +11,7 @@
 //   free NAME TIMES                frees the latest so many
 //   context NAME DEVICE            makes or retains a context there; answers "NAME BEFORE AFTER 0 0"
 //   current NAME DEVICE            the latest one there becomes current; or is pushed, or popped
+//   graph NAME                     makes the graph ready that nodes are added to, launches or destroys it
 //   info                           answers "info BEFORE AFTER FREE TOTAL OF_THE_DEVICE"
 //   fork                           goes on as a child with another PID; answers "fork PID PID"
 //   exec                           begins again as a new program
@@ -48,12 +49,44 @@ static void *function(const char *name) {
 	return f;
 }
 
+// The graph that nodes are added to, and what is launched of it.
+static void *graph, *ready;
+
+// add_node adds a node that gets memory to the graph, or an empty one.
+static int add_node(const char *name, size_t bytes, uint64_t *out) {
+	struct { int type, handles, location, id; char rest[72]; const void *access; size_t accesses, bytes; uint64_t pointer; } memory = { 1, 0, 1, 0, .bytes = bytes };
+	struct { int type, reserved[3]; char memory[sizeof memory]; } any = { bytes ? 10 : 5 };
+	void *f = function(name), *node;
+	int result;
+	if (!graph) ((int (*)(void **, unsigned))function("cuGraphCreate"))(&graph, 0);
+	if (!strcmp(name, "cuGraphAddMemAllocNode")) {
+		result = ((int (*)(void **, void *, void *, size_t, void *))f)(&node, graph, NULL, 0, &memory);
+	} else {
+		memcpy(any.memory, &memory, sizeof memory);
+		if (!strcmp(name, "cuGraphAddNode")) result = ((int (*)(void **, void *, void *, size_t, void *))f)(&node, graph, NULL, 0, &any);
+		else result = ((int (*)(void **, void *, void *, void *, size_t, void *))f)(&node, graph, NULL, NULL, 0, &any);
+		memcpy(&memory, any.memory, sizeof memory);
+	}
+	*out = memory.pointer;
+	return result;
+}
+
+static void about_graph(struct allocation *a) {
+	void *f = function(a->name);
+	a->before = now();
+	if (!strncmp(a->name, "cuGraphInstantiate", 18)) a->result = ((int (*)(void **, void *, unsigned long long))f)(&ready, graph, 0);
+	else if (!strcmp(a->name, "cuGraphLaunch")) a->result = ((int (*)(void *, void *))f)(ready, NULL);
+	else a->result = ((int (*)(void *))f)(graph), graph = NULL;
+	a->after = now();
+}
+
 // allocate calls one of the functions that allocate, each in its own way.
 static int allocate(const char *name, size_t bytes, uint64_t *out) {
 	void *f = function(name);
 	struct { size_t width, height; unsigned format, channels; } plane = { bytes / 4, 0, 0x20, 1 };
 	struct { size_t width, height, depth; unsigned format, channels, flags; } cube = { bytes / 4, 0, 0, 0x20, 1, 0 };
 	struct { int type, handles, location, id; } prop = { 1, 0, 1, 0 };
+	if (!strncmp(name, "cuGraphAdd", 10)) return add_node(name, bytes, out);
 	if (!strncmp(name, "cuMemAllocPitch", 15)) {
 		size_t pitch;
 		return ((int (*)(uint64_t *, size_t *, size_t, size_t, unsigned))f)(out, &pitch, bytes / 16, 16, 4);
@@ -147,6 +180,7 @@ static int about_memory(const char *line) {
 	if (!strcmp(verb, "alloc")) allocate_all(&a);
 	else if (!strcmp(verb, "threads")) allocate_in(&a, threads);
 	else if (!strcmp(verb, "context") || !strcmp(verb, "current")) context(&a);
+	else if (!strcmp(verb, "graph")) about_graph(&a);
 	else if (!strcmp(verb, "loop")) loop(&a);
 	else if (!strcmp(verb, "free")) { a.times = a.bytes; release(&a); }
 	else return 0;
