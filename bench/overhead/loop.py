@@ -1,34 +1,35 @@
-"""Steps of small kernels (bound by launching) and of large ones, timed from inside."""
+"""Takes the steps of steps.py in turn until SIGTERM; then prints when each began and ended."""
 import json
-import sys
+import signal
 import time
 
-import torch
+from steps import steps
 
-rounds = int(sys.argv[1])
-torch.cuda.init()
-x = torch.zeros(16, device="cuda")
-a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+ROUNDS = 40
+PAUSE = 0.1  # seconds; longer than the gap that ends a busy interval
 
-
-def small():
-    for _ in range(1000):
-        x.add_(1.0)
-    torch.cuda.synchronize()
+going = True
 
 
-def large():
-    for _ in range(40):
-        torch.mm(a, a)
-    torch.cuda.synchronize()
+def stop(*_):
+    global going
+    going = False
 
 
-for name, step, launches in (("small", small, 1000), ("large", large, 40)):
-    for _ in range(50):
-        step()
-    times = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - began)
-    print(json.dumps({"loop": name, "launches": launches, "steps": times}), flush=True)
+signal.signal(signal.SIGTERM, stop)
+for _ in range(50):
+    for step in steps.values():
+        step["take"]()
+print(json.dumps({"ready": True}), flush=True)
+times = {name: [] for name in steps}
+while going:
+    for _ in range(ROUNDS):
+        if not going:
+            break
+        for name, step in steps.items():
+            began = time.monotonic()
+            step["take"]()
+            times[name].append((began, time.monotonic()))
+    time.sleep(PAUSE)
+for name, step in steps.items():
+    print(json.dumps({"loop": name, "launches": step["launches"], "steps": times[name]}), flush=True)

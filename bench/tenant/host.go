@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
@@ -15,10 +16,13 @@ var hostFolders = []string{"/usr", "/lib", "/lib64", "/bin", "/etc", "/opt"}
 // StartHost starts a container whose root borrows the host's programs and
 // libraries, read-only, and in it the program Args, which the host has; for
 // software that is too large for an image of its own, such as PyTorch. The
-// folders besides are mounted at their own path.
+// folders besides are mounted at their own path. It finds NVIDIA GPUs only: the
+// simulated one has its driver in a folder that is the host's here.
 func (r *Runner) StartHost(ctx context.Context, s Spec, folders ...string) (*Tenant, error) {
 	host := r.host
-	host.Mounts = slices.DeleteFunc(slices.Clone(r.host.Mounts), func(m mount.Mount) bool { return m.Target == driverFolder })
+	host.Mounts = slices.DeleteFunc(slices.Clone(r.host.Mounts), func(m mount.Mount) bool {
+		return slices.ContainsFunc(hostFolders, func(f string) bool { return strings.HasPrefix(m.Target, f+"/") })
+	})
 	for _, f := range slices.Concat(hostFolders, folders) {
 		if _, err := os.Stat(f); err == nil {
 			host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: f, Target: f, ReadOnly: true})

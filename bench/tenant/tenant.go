@@ -175,6 +175,14 @@ func (t *Tenant) Wait(ctx context.Context) error {
 	}
 }
 
+// Signal sends a signal to the tenant's first process, by its name (TERM).
+func (t *Tenant) Signal(ctx context.Context, name string) error {
+	if err := t.runner.docker.ContainerKill(ctx, t.ID, name); err != nil {
+		return fmt.Errorf("signal to container %s: %w", t.Name, err)
+	}
+	return nil
+}
+
 // PID returns the number of the tenant's first process on the host.
 func (t *Tenant) PID(ctx context.Context) (int, error) {
 	c, err := t.runner.docker.ContainerInspect(ctx, t.ID)
