@@ -331,9 +331,11 @@ func BenchmarkCall(b *testing.B) {
 		{"launch/no probes", "cuLaunchKernel", false, false},
 		{"launch/always", "cuLaunchKernel", true, false},
 		{"launch/tracked", "cuLaunchKernel", true, true},
+		{"launch/tracked, an older driver's", "cuLaunchKernel_ptsz", true, true},
 		{"sync/no probes", "cuStreamSynchronize", false, false},
 		{"sync/always", "cuStreamSynchronize", true, false},
 		{"sync/tracked", "cuStreamSynchronize", true, true},
+		{"sync/tracked, an older driver's", "cuStreamSynchronize_ptsz", true, true},
 		{"init/no probes", "cuInit", false, false},
 		{"init/always", "cuInit", true, false},
 	} {

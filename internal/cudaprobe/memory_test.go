@@ -137,7 +137,7 @@ func (h *guarded) end(t testing.TB, pidfd int, c cudaprobe.Call) {
 }
 
 var allocators = []string{
-	"cuMemAlloc_v2", "cuMemAlloc_v2_ptds", "cuMemAllocManaged", "cuMemAllocPitch_v2", "cuMemCreate", "cuMemAllocAsync",
+	"cuMemAlloc_v2", "cuMemAlloc_v2_ptds", "cuMemAlloc_v2_ptsz", "cuMemAllocManaged", "cuMemAllocPitch_v2", "cuMemCreate", "cuMemAllocAsync",
 	"cuMemAllocFromPoolAsync", "cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate",
 	"cuGraphAddMemAllocNode", "cuGraphAddNode", "cuGraphAddNode_v2",
 }
@@ -149,7 +149,7 @@ func TestMemoryGrantAndDeny(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			h, allocators := newMemoryGuard(t, o), allocators
 			if o.OneByOne {
-				allocators = allocators[:2] // taking each probe off takes its time
+				allocators = allocators[:3] // taking each probe off takes its time
 			}
 			for _, name := range allocators {
 				p, pidfd := h.open(t)

@@ -130,8 +130,8 @@ func KindsOf(name string) (kinds []Kind) {
 	return kinds
 }
 
-// Functions are the places of functions in a file, as offsets from its begin,
-// sorted, each once.
+// Functions are the places for probes of functions in a file, as offsets from its
+// begin, sorted, each once: their entries, or a little behind (see probePlace).
 type Functions map[Kind][]uint64
 
 // Functions reads which of the functions the file has. The error wraps
@@ -172,8 +172,9 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 			continue
 		}
 		if offset, ok := fileOffset(file, s.Value); ok {
+			place := probePlace(r, file.Machine, offset)
 			for _, kind := range kinds {
-				functions[kind] = append(functions[kind], offset)
+				functions[kind] = append(functions[kind], place)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-//go:embed testdata/*.c
+//go:embed testdata/*.c testdata/*.h
 var sources embed.FS
 
 // Built is a folder with the library and the program.
@@ -34,7 +34,7 @@ type Built struct {
 func Build(t testing.TB) Built {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"cuda.c", "memory.c", "program.c"} {
+	for _, name := range []string{"dispatched.h", "cuda.c", "memory.c", "program.c"} {
 		source, err := sources.ReadFile("testdata/" + name)
 		if err != nil {
 			t.Fatal(err)

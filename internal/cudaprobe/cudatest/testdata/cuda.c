@@ -2,6 +2,8 @@
 // as long as the caller says. For tests of the probes on these names.
 #include <unistd.h>
 
+#include "dispatched.h"
+
 // How long a synchronising call waits: microseconds, and while it is held.
 int laxity_wait_us;
 volatile int laxity_hold, laxity_held;
@@ -32,11 +34,13 @@ CALL(cuCtxCreate_v4, return 0)
 CALL(cuCtxDestroy_v2, return 0)
 CALL(cuDevicePrimaryCtxRelease_v2, return 0)
 CALL(cuLaunchKernel, return 0)
-CALL(cuLaunchKernel_ptsz, return 0)
+static __attribute__((used)) CALL(launch, return 0)
+DISPATCHED(cuLaunchKernel_ptsz, launch)
 CALL(cuLaunchKernelEx, return 0)
 CALL(cuCtxSynchronize, return wait_for_gpu())
 CALL(cuStreamSynchronize, return wait_for_gpu())
-CALL(cuStreamSynchronize_ptsz, return wait_for_gpu())
+static __attribute__((used)) CALL(synchronize, return wait_for_gpu())
+DISPATCHED(cuStreamSynchronize_ptsz, synchronize)
 CALL(cuEventSynchronize, return wait_for_gpu())
 CALL(cuMemcpyDtoH_v2, return wait_for_gpu())
 CALL(cuMemcpyDtoHAsync_v2, return wait_for_gpu())

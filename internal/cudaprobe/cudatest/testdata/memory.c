@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "dispatched.h"
+
 enum { OUT_OF_MEMORY = 2, SUCCESS = 0 };
 
 static const size_t total = (size_t)16 << 30;
@@ -108,6 +110,7 @@ CALL cuMemAlloc_v2(uint64_t *out, size_t bytes) { return take(out, bytes, PLAIN)
 static __attribute__((used)) CALL take_plain(uint64_t *out, size_t bytes) { return take(out, bytes, PLAIN); }
 __asm__(".text\n.globl cuMemAlloc_v2_ptds\n.type cuMemAlloc_v2_ptds, @function\n"
 	"cuMemAlloc_v2_ptds: jmp take_plain\n.size cuMemAlloc_v2_ptds, .-cuMemAlloc_v2_ptds\n");
+DISPATCHED(cuMemAlloc_v2_ptsz, take_plain)
 CALL cuMemAllocManaged(uint64_t *out, size_t bytes, unsigned flags) { (void)flags; return take(out, bytes, MANAGED); }
 CALL cuMemAllocPitch_v2(uint64_t *out, size_t *pitch, size_t width, size_t height, unsigned element) {
 	(void)element;
