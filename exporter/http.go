@@ -1,14 +1,11 @@
 package exporter
 
 import (
-	"bufio"
 	"encoding/json"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
@@ -21,8 +18,6 @@ const (
 	heartbeat = time.Second
 	// writeLimit ends the stream of a reader that does not read.
 	writeLimit = 10 * time.Second
-	// scrapeBuffer is how much of a scrape is sent at once.
-	scrapeBuffer = 64 << 10
 )
 
 // Handler serves /metrics, the API, health and the landing page.
@@ -40,15 +35,6 @@ func (e *Exporter) Handler() http.Handler {
 		refuse(w, http.StatusNotFound, r.URL.Path+" is not here", "see / for what is")
 	})
 	return mux
-}
-
-func (e *Exporter) serveMetrics() http.Handler {
-	return buffered(promhttp.HandlerForTransactional(e.metrics.Transactional(), promhttp.HandlerOpts{
-		EnableOpenMetrics: true,
-		// Compressing takes longer than all the rest of a scrape, and a scrape comes
-		// as often as ten times a second, mostly from the same machine.
-		DisableCompression: true,
-	}))
 }
 
 func landingPage() http.Handler {
@@ -133,32 +119,6 @@ func refuse(w http.ResponseWriter, status int, problem, hint string) {
 		Hint  string `json:"hint"`
 	}{problem, hint})
 }
-
-// buffered hands the answer on in large pieces. Without it every 4 KiB wake the
-// reader up, which costs both more than making the text does, and on a machine
-// whose cores are busy each time is another wait for one of them.
-func buffered(h http.Handler) http.Handler {
-	buffers := sync.Pool{New: func() any { return bufio.NewWriterSize(nil, scrapeBuffer) }}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b := buffers.Get().(*bufio.Writer)
-		b.Reset(w)
-		h.ServeHTTP(bufferedWriter{ResponseWriter: w, buffer: b}, r)
-		_ = b.Flush() // a reader that is gone misses nothing
-		b.Reset(nil)
-		buffers.Put(b)
-	})
-}
-
-type buffer = *bufio.Writer
-
-// bufferedWriter has the methods of a bufio.Writer too, so that the encoder puts
-// no buffer of its own in between.
-type bufferedWriter struct {
-	http.ResponseWriter
-	buffer
-}
-
-func (w bufferedWriter) Write(p []byte) (int, error) { return w.buffer.Write(p) }
 
 // fromHere reports whether the request comes from this machine, and not from a
 // web page that a browser on it happens to show.

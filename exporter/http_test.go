@@ -98,6 +98,23 @@ func TestMetricsAreClean(t *testing.T) {
 	}
 }
 
+func TestFormatsOfMetrics(t *testing.T) {
+	a := serve(t, nil)
+	for accept, want := range map[string]struct{ kind, begin, end string }{
+		"":           {"text/plain; version=0.0.4", "# HELP ", "\n"},
+		"text/plain": {"text/plain; version=0.0.4", "# HELP ", "\n"},
+		"application/openmetrics-text;version=1.0.0":                                                 {"application/openmetrics-text; version=1.0.0", "# HELP ", "# EOF\n"},
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited": {"application/vnd.google.protobuf", "", ""},
+	} {
+		w := a.call("GET", "/metrics", "", func(r *http.Request) { r.Header.Set("Accept", accept) })
+		body := w.Body.String()
+		if kind := w.Header().Get("Content-Type"); w.Code != 200 || !strings.HasPrefix(kind, want.kind) ||
+			!strings.HasPrefix(body, want.begin) || !strings.HasSuffix(body, want.end) || !strings.Contains(body, "laxity_exporter_device_up") {
+			t.Errorf("asked for %q: %d, %q, %d bytes", accept, w.Code, kind, len(body))
+		}
+	}
+}
+
 func TestDeadlineRequests(t *testing.T) {
 	path := "/api/v1/containers/web/deadline"
 	remote := func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" }

@@ -24,9 +24,10 @@ const about = `The exporter runs as a process of its own, the papers' monitor (n
 after pass) as another one, while containers multiply 5120² matrices in a loop; above 20, further
 ones hold a context and compute nothing. For each number of containers: CPU of the whole process
 tree in percent of one core, private memory (RssAnon), the time of one reading of the GPUs or of
-one pass, and the time of a scrape. The exporter is measured twice: scraped once a second, and ten
-times a second as the compose stack does. It measures what goes on for ever, so it begins when the
-youngest task is 12 s old: while a container is new the exporter looks more often.`
+one pass, and the time of a scrape, from the request to the last byte of the answer. The exporter
+is measured twice: scraped once a second, and ten times a second as the compose stack does. It
+measures what goes on for ever, so it begins when the youngest task is 12 s old: while a container
+is new the exporter looks more often.`
 
 // settle is how long the exporter looks at a new task more often, and a little.
 const settle = 12 * time.Second

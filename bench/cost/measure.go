@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -70,7 +69,7 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 		return nil, err
 	}
 	began := time.Now()
-	var last []byte
+	var body bytes.Buffer
 	scrapes := time.NewTicker(every)
 	defer scrapes.Stop()
 	for time.Since(began) < interval {
@@ -80,11 +79,9 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 			return rows, ctx.Err()
 		}
 		start := time.Now()
-		body, err := p.scrape(ctx)
-		if err != nil {
+		if err := p.scrape(ctx, &body); err != nil {
 			return rows, err
 		}
-		last = body
 		rows = append(rows, bench.Row{"way": laxity, "kind": "scrape", "scrape_ms": 1000 * time.Since(start).Seconds()})
 	}
 	wall := time.Since(began)
@@ -92,6 +89,7 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 	if err != nil {
 		return rows, err
 	}
+	last := body.Bytes()
 	sum, n := metric(last, "laxity_exporter_poll_duration_seconds_sum"), metric(last, "laxity_exporter_poll_duration_seconds_count")
 	cpu := "cpu_percent"
 	if every < time.Second {
@@ -110,13 +108,17 @@ func (p *process) get(ctx context.Context, path string) (*http.Response, error) 
 	return http.DefaultClient.Do(req)
 }
 
-func (p *process) scrape(ctx context.Context) ([]byte, error) {
+// scrape returns when the last byte of the answer is in body, in the place of what was
+// there.
+func (p *process) scrape(ctx context.Context, body *bytes.Buffer) error {
 	resp, err := p.get(ctx, "/metrics")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
-	return io.ReadAll(resp.Body)
+	body.Reset()
+	_, err = body.ReadFrom(resp.Body)
+	return err
 }
 
 // metric adds up the samples of one name.
