@@ -98,6 +98,27 @@ func TestPersonsUnpauseIsRespected(t *testing.T) {
 	b.awaitPaused("b c", "a", "b", "c")
 }
 
+// A held container that is started again is not one that a person has unpaused: its new
+// task waits like any other.
+func TestStartedAgainIsHeldAgain(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b", "c")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b c", "a", "b", "c")
+	b.engine.Run("b")
+	b.source.set(func() {
+		for i, x := range b.source.tasks {
+			if x.ContainerID == "b" {
+				b.source.tasks[i].ID = "second"
+			}
+		}
+	})
+	b.awaitPaused("b c", "a", "b", "c")
+	if e := b.State().Exemptions; len(e) > 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestPersonsPauseStays(t *testing.T) {
 	b := newBench(t, nil)
 	b.run("a", "b", "c")

@@ -161,6 +161,8 @@ func (l *loop) looked(r result, now time.Time) {
 		l.drop(h, "gone", "its pause had failed, and it runs")
 	case gone:
 		l.drop(h, "gone", "the container ended or was removed while it was paused")
+	case r.status.Started.After(h.Since):
+		l.drop(h, "gone", "the container was started again while it was paused")
 	default:
 		_, recorded, err := l.journal.Get(h.ContainerID)
 		if !recorded && err == nil && !l.o.DryRun {

@@ -63,6 +63,9 @@ type Env struct {
 	Quick bool
 	// Device is as in `laxity up --device`.
 	Device string
+	// DockerHost is the engine that containers run on; empty: DOCKER_HOST, else the
+	// usual socket.
+	DockerHost string
 	// SimulatedMemory is that of each simulated GPU, bytes; 0: an H200's.
 	SimulatedMemory uint64
 	// Args holds what --set says, name → value.

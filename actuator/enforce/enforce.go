@@ -8,6 +8,7 @@ package enforce
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/laxity/laxity/actuator/journal"
 )
@@ -28,12 +29,14 @@ var (
 // container.
 type Status struct {
 	Running bool // its first process lives; true while paused
-	Paused  bool // the engine says so
-	// Verified: the kernel's freezer was read and agrees with Paused.
+	Paused  bool // the engine or the kernel's freezer says so
+	// Verified: the kernel's freezer was read and agrees with the engine.
 	Verified bool
 	// LetGo: it runs because it was let go by us, though its hold may not be
 	// closed yet. Nobody else's doing is to be read from that.
 	LetGo bool
+	// Started is when its first process began; zero where that is not known.
+	Started time.Time
 	// Labels are the container's.
 	Labels map[string]string
 }

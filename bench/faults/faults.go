@@ -1,25 +1,25 @@
-// Package faults kills the actuator at random moments and replays alerts at it, and
-// counts who is stuck, what is lost, and what a person wanted that was undone.
+// Package faults restarts dockerd and kills the actuator at random moments, replays
+// alerts at it, and counts who is stuck, what is lost, and what a person wanted that was undone.
 package faults
 
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/laxity/laxity/bench"
-	"github.com/laxity/laxity/bench/rig"
 )
 
-const about = `Three containers compute without end on one GPU under one-at-a-time arbitration, so that two are held;
-a fourth was paused by a person, a fifth was held and then unpaused by a person. The actuator accepts an
-alert that asks for one more pause, and is killed with SIGKILL at a random moment of the next 150 ms;
-its guardian has to let all go. Then it is started again and must act on the alert that it had accepted. Half as often it
-is killed with an alert just accepted, started at once, and killed again at a random moment of its first 400 ms. At the end
-Alertmanager's payloads come a thousand times: out of order, each twice, half of the resolved never.
-What a person wanted is checked against the engine's own events, over the whole run. Docker and
-processes are real. Restarts of dockerd are a test, not part of this
-(TestDockerRestarts in cmd/laxity-actuator).`
+const about = `Three containers compute without end on one GPU under one-at-a-time arbitration, so that two are held.
+Two more are a person's: one is paused by them, one was held and then unpaused by them. First dockerd, one
+of its own, is restarted: by turns by SIGTERM and SIGKILL, at a random moment of the 150 ms after the actuator
+accepted an alert that asks for one more pause. That must take effect when dockerd is back; when no alert counts
+any more all must go on. It is done with live-restore, where containers live on, and without it, where they end with
+dockerd, which starts them again (no person wants anything there). Then, on the machine's engine, the actuator is
+killed with SIGKILL at such a moment; its guardian has to let all go. It is started again and must act on the alert
+that it had accepted. Half as often it is killed with an alert just accepted, started at once, and killed again at a
+random moment of its first 400 ms. At the end Alertmanager's payloads come a thousand times: out of order, each twice,
+half of the resolved never. Stuck is who is paused by the engine's word or by the kernel's. What a person wanted is
+checked against the engine's own events, over the whole run. Docker and processes are real.`
 
 // Ways of hurting it.
 const (
@@ -31,8 +31,9 @@ const (
 // Experiment is the fault campaign.
 func Experiment() bench.Experiment {
 	return bench.Experiment{
-		Name: "faults", Title: "Faults: the actuator killed at random moments, alerts replayed", About: about,
+		Name: "faults", Title: "Faults: dockerd restarted and the actuator killed at random moments, alerts replayed", About: about,
 		Settings: []bench.Setting{
+			{Name: "restarts", Means: "how often dockerd is restarted, with live-restore and again without it; 0: not at all; needs root; 20"},
 			{Name: "kills", Means: "how often the actuator is killed; 200"},
 			{Name: "early", Means: "how often it is killed while it starts; 100"},
 			{Name: "payloads", Means: "how many alerts are replayed; 1000"},
@@ -42,23 +43,43 @@ func Experiment() bench.Experiment {
 }
 
 func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
-	kills, starts, payloads := 200, 100, 1000
+	again, kills, starts, payloads := 20, 200, 100, 1000
 	if env.Quick {
-		kills, starts, payloads = 3, 2, 50
+		again, kills, starts, payloads = 2, 3, 2, 50
+	}
+	if again, err = env.Number("restarts", 0, again); err != nil {
+		return nil, err
 	}
 	for name, n := range map[string]*int{"kills": &kills, "early": &starts, "payloads": &payloads} {
 		if *n, err = env.Number(name, 1, *n); err != nil {
 			return nil, err
 		}
 	}
-	opened, err := rig.Open(ctx, env, "faults", 1)
+	if again > 0 {
+		for _, live := range []bool{true, false} {
+			restarted, err := restarts(ctx, env, live, again)
+			rows = append(rows, restarted...)
+			if err != nil {
+				return rows, err
+			}
+			env.Log("dockerd restarted, live-restore %t: %d", live, len(restarted))
+		}
+	}
+	hurt, err := hurtActuator(ctx, env, kills, starts, payloads)
+	return append(rows, hurt...), err
+}
+
+// hurtActuator kills the actuator on the machine's own engine, and replays alerts at it.
+func hurtActuator(ctx context.Context, env bench.Env, kills, starts, payloads int) (rows []bench.Row, err error) {
+	m, err := newMachine(ctx, env)
 	if err != nil {
 		return nil, err
 	}
-	defer opened.Close()                                                   // what is left has a label
-	m := &machine{Rig: opened, random: rand.New(rand.NewPCG(env.Seed, 0))} //nolint:gosec // not a secret
 	defer m.close()
-	if err := m.open(ctx); err != nil {
+	if err := m.open(ctx, false); err != nil {
+		return nil, err
+	}
+	if err := m.people(ctx, lease); err != nil {
 		return nil, err
 	}
 	for _, fault := range []struct {

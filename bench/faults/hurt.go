@@ -118,9 +118,7 @@ func (m *machine) recover(ctx context.Context, r bench.Row, a webhook.Alert) err
 	if err := m.until(ctx, "the alert is over", func() bool { return !m.knows(ctx, a.Fingerprint) }); err != nil {
 		return err
 	}
-	unpaused, repaused, err := m.wronged(ctx)
-	r["unpaused"], r["repaused"] = unpaused, repaused
-	return err
+	return m.wronged(ctx, r)
 }
 
 func (m *machine) knows(ctx context.Context, fingerprint string) bool {
@@ -178,7 +176,5 @@ func (m *machine) replay(ctx context.Context, count int) (bench.Row, error) {
 	}) != nil {
 		r["stuck"] = m.stuck(ctx)
 	}
-	unpaused, repaused, err := m.wronged(ctx)
-	r["unpaused"], r["repaused"] = unpaused, repaused
-	return r, errors.Join(err, m.stop())
+	return r, errors.Join(m.wronged(ctx, r), m.stop())
 }

@@ -10,17 +10,16 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/docker/docker/api/types/events"
-	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/client"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/task"
@@ -44,19 +43,30 @@ type machine struct {
 	journal  *journal.Journal
 
 	workers []*tenant.Tenant // nobody but Laxity pauses them
-	theirs  *tenant.Tenant   // paused by a person
-	freed   *tenant.Tenant   // unpaused by a person
-
-	unpaused, repaused atomic.Int64          // how often these two were wronged
-	blind              atomic.Pointer[error] // why that is not known any more
+	persons *persons         // nil: no person has a wish here
 }
 
 func (m *machine) stateDir() string { return filepath.Join(m.Dir, "actuator") }
 
-func (m *machine) open(ctx context.Context) (err error) {
-	if m.docker, err = client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation()); err != nil {
-		return err
+// newMachine is one on the engine that env names; close when it is not needed.
+func newMachine(ctx context.Context, env bench.Env) (*machine, error) {
+	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	if env.DockerHost != "" {
+		opts = append(opts, client.WithHost(env.DockerHost))
 	}
+	engine, err := client.NewClientWithOpts(opts...)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := rig.Open(ctx, env, "faults", 1)
+	if err != nil {
+		return nil, err
+	}
+	return &machine{Rig: opened, random: rand.New(rand.NewPCG(env.Seed, 0)), docker: engine}, nil //nolint:gosec // not a secret
+}
+
+// open begins with the workers; restarts: the engine starts them again.
+func (m *machine) open(ctx context.Context, restarts bool) (err error) {
 	if m.journal, err = journal.Open(m.stateDir()); err != nil {
 		return err
 	}
@@ -69,25 +79,25 @@ func (m *machine) open(ctx context.Context) (err error) {
 		return err
 	}
 	m.sees, m.acts = addresses[0], addresses[1]
-	if m.exporter, err = daemon.Start(ctx, m.Dir, m.sees, program, "--node=local", "--device="+m.GPU.Device,
+	if m.exporter, err = daemon.Start(ctx, m.Dir, m.sees, program, "--node=local", "--device="+m.GPU.Device, "--docker.host="+m.docker.DaemonHost(),
 		"--state-dir="+filepath.Join(m.Dir, "exporter"), "--web.listen-address="+m.sees); err != nil {
 		return err
 	}
 	for i := range 3 {
-		t, err := m.tenant(ctx, "worker-"+strconv.Itoa(i))
+		t, err := m.tenant(ctx, "worker-"+strconv.Itoa(i), restarts)
 		if err != nil {
 			return err
 		}
 		m.workers = append(m.workers, t)
 	}
-	return m.people(ctx)
+	return nil
 }
 
 // tenant starts a container that computes without end and waits for its task.
-func (m *machine) tenant(ctx context.Context, suffix string) (*tenant.Tenant, error) {
+func (m *machine) tenant(ctx context.Context, suffix string, restarts bool) (*tenant.Tenant, error) {
 	t, err := m.Tenants.Start(ctx, tenant.Spec{
 		Name: "laxity-bench-" + m.Name + "-" + suffix, Labels: map[string]string{task.LabelDeadline: "1h"},
-		Args: []string{"--n", strconv.Itoa(m.GPU.N(4096)), "--kernels", "100000"},
+		Args: []string{"--n", strconv.Itoa(m.GPU.N(4096)), "--kernels", "100000"}, Restarts: restarts,
 	})
 	if err != nil {
 		return nil, err
@@ -105,36 +115,6 @@ func (m *machine) tenant(ctx context.Context, suffix string) (*tenant.Tenant, er
 		}
 		return false
 	})
-}
-
-// people pause one container, and unpause another that was held.
-func (m *machine) people(ctx context.Context) (err error) {
-	if m.theirs, err = m.tenant(ctx, "theirs"); err != nil {
-		return err
-	}
-	if err := m.docker.ContainerPause(ctx, m.theirs.ID); err != nil {
-		return err
-	}
-	if m.freed, err = m.tenant(ctx, "freed"); err != nil {
-		return err
-	}
-	if err := m.start(ctx, lease); err != nil {
-		return err
-	}
-	if _, err := m.post(ctx, m.contention()); err != nil {
-		return err
-	}
-	if err := m.until(ctx, "one is held", func() bool { return m.paused(ctx, m.freed) && m.held() == 3 }); err != nil {
-		return err
-	}
-	if err := m.docker.ContainerUnpause(ctx, m.freed.ID); err != nil {
-		return err
-	}
-	if err := m.until(ctx, "a person's unpause is noticed", func() bool { return m.held() == 2 && !m.paused(ctx, m.freed) }); err != nil {
-		return err
-	}
-	m.watch(ctx)
-	return nil
 }
 
 // start runs the actuator; its guardian comes with it.
@@ -158,7 +138,7 @@ func (m *machine) begin(ctx context.Context, lease time.Duration) error {
 }
 
 func (m *machine) flags(lease time.Duration) []string {
-	return []string{"serve", "--node=local", "--exporter=http://" + m.sees,
+	return []string{"serve", "--node=local", "--docker.host=" + m.docker.DaemonHost(), "--exporter=http://" + m.sees,
 		"--policy=fifo", "--share=one", "--hold=pause", "--memory-guard=off", "--swap=off", "--log.level=warn", "--lease=" + lease.String(),
 		"--containers.label=" + tenant.Label + "=" + m.Name,
 		"--state-dir=" + m.stateDir(), "--lock-dir=" + filepath.Join(m.Dir, "lock"), "--web.listen-address=" + m.acts}
@@ -197,9 +177,14 @@ func (m *machine) held() int {
 	return len(holds)
 }
 
+// paused: the engine says so, or the kernel, where the engine has lost track.
 func (m *machine) paused(ctx context.Context, t *tenant.Tenant) bool {
 	c, err := m.docker.ContainerInspect(ctx, t.ID)
-	return err == nil && c.State.Paused
+	if err != nil {
+		return false
+	}
+	frozen, err := docker.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
+	return c.State.Paused || err == nil && frozen
 }
 
 // stuck counts those whom nobody will let go.
@@ -210,43 +195,6 @@ func (m *machine) stuck(ctx context.Context) (n int) {
 		}
 	}
 	return max(n, m.held())
-}
-
-// watch counts from now on, by the engine's events, how often what a person wanted is undone.
-func (m *machine) watch(ctx context.Context) {
-	messages, failed := m.docker.Events(ctx, events.ListOptions{Filters: filters.NewArgs(filters.Arg("type", "container"),
-		filters.Arg("event", "pause"), filters.Arg("event", "unpause"), filters.Arg("container", m.theirs.ID), filters.Arg("container", m.freed.ID))})
-	go func() {
-		for {
-			select {
-			case e := <-messages:
-				switch {
-				case e.Actor.ID == m.theirs.ID && e.Action == events.ActionUnPause:
-					m.unpaused.Add(1)
-				case e.Actor.ID == m.freed.ID && e.Action == events.ActionPause:
-					m.repaused.Add(1)
-				}
-			case err := <-failed:
-				m.blind.Store(&err)
-				return
-			}
-		}
-	}()
-}
-
-// wronged is what watch has counted, and what is so now.
-func (m *machine) wronged(ctx context.Context) (unpaused, repaused int, err error) {
-	unpaused, repaused = int(m.unpaused.Load()), int(m.repaused.Load())
-	if !m.paused(ctx, m.theirs) {
-		unpaused = max(1, unpaused)
-	}
-	if m.paused(ctx, m.freed) {
-		repaused = max(1, repaused)
-	}
-	if e := m.blind.Load(); e != nil {
-		err = fmt.Errorf("the engine's events: %w", *e)
-	}
-	return unpaused, repaused, err
 }
 
 // post sends an alert; accepted means that the actuator answered 200.
@@ -300,8 +248,7 @@ func (m *machine) until(ctx context.Context, what string, ok func() bool) error 
 	return nil
 }
 
-// close stops what open started; the containers go with the rig, where a person's
-// pause is no obstacle.
+// close stops and removes all; a person's pause is no obstacle.
 func (m *machine) close() {
 	if m.actuator != nil {
 		_ = m.actuator.Stop()
@@ -309,7 +256,6 @@ func (m *machine) close() {
 	if m.exporter != nil {
 		_ = m.exporter.Stop()
 	}
-	if m.docker != nil {
-		_ = m.docker.Close()
-	}
+	_ = m.docker.Close()
+	_ = m.Rig.Close() // what is left has a label
 }

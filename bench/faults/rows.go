@@ -1,33 +1,26 @@
 package faults
 
 import (
+	"math"
+	"slices"
 	"strconv"
 
 	"github.com/laxity/laxity/bench"
 )
 
-// counted are the things that must not happen, as the rows call them. unpaused and
-// repaused are totals since the beginning; the others are of each row.
-var counted = []struct {
-	key, figure string
-	total       bool
-}{
-	{"stuck", "containers_stuck", false},
-	{"lost", "alerts_accepted_and_lost", false},
-	{"unpaused", "wrongly_unpaused", true},
-	{"repaused", "wrongly_paused_again", true},
+// counted are the things that must not happen, as the rows call them.
+var counted = []struct{ key, figure string }{
+	{"stuck", "containers_stuck"},
+	{"lost", "alerts_accepted_and_lost"},
+	{"unpaused", "wrongly_unpaused"},
+	{"repaused", "wrongly_paused_again"},
 }
 
-func count(rows []bench.Row, key string, total bool) (n float64) {
-	for _, r := range rows {
-		switch v := r.Num(key); {
-		case total:
-			n = max(n, v)
-		case v > 0:
-			n += v
-		}
-	}
-	return n
+// count adds up what the rows have under key, and says how many have it; NaN if none
+// does.
+func count(rows []bench.Row, key string) (sum float64, runs int) {
+	values := slices.DeleteFunc(bench.Column(rows, key, nil), math.IsNaN)
+	return bench.Mean(values) * float64(len(values)), len(values)
 }
 
 func of(rows []bench.Row, way string) (out []bench.Row) {
@@ -47,6 +40,10 @@ func letGo(rows []bench.Row) []float64 {
 func figures(rows []bench.Row) []bench.Figure {
 	kills := of(rows, killed)
 	took := letGo(rows)
+	restarted := 0
+	for _, way := range everyRestart {
+		restarted += len(of(rows, way.String()))
+	}
 	out := []bench.Figure{
 		{Name: "kills", Value: float64(len(kills)), Unit: "kills", Runs: len(kills)},
 		{Name: "kills_while_it_starts", Value: float64(len(of(rows, early))), Unit: "kills", Runs: len(of(rows, early))},
@@ -54,11 +51,15 @@ func figures(rows []bench.Row) []bench.Figure {
 		{Name: "let_go_after_kill_median_ms", Value: 1000 * bench.Median(took), Unit: "ms", Runs: len(took)},
 		{Name: "let_go_after_kill_max_ms", Value: 1000 * bench.Quantile(took, 1), Unit: "ms", Runs: len(took)},
 	}
+	if restarted > 0 {
+		out = append(out, bench.Figure{Name: "dockerd_restarts", Value: float64(restarted), Unit: "restarts", Runs: restarted})
+	}
 	if r := of(rows, replayed); len(r) > 0 {
 		out = append(out, bench.Figure{Name: "payloads_accepted", Value: r[0].Num("accepted"), Unit: "payloads", Runs: int(r[0].Num("sent"))})
 	}
 	for _, c := range counted {
-		out = append(out, bench.Figure{Name: c.figure, Value: count(rows, c.key, c.total), Unit: "times", Runs: len(rows)})
+		n, runs := count(rows, c.key)
+		out = append(out, bench.Figure{Name: c.figure, Value: n, Unit: "times", Runs: runs})
 	}
 	return out
 }
@@ -67,7 +68,11 @@ func table(rows []bench.Row) [][]string {
 	took := letGo(rows)
 	ms := func(q float64) string { return bench.Number(1000 * bench.Quantile(took, q)) }
 	lines := [][]string{{"FAULT", "TIMES", "STUCK", "LOST", "WRONGLY UNPAUSED", "PAUSED AGAIN", "LET GO median ms", "MAX"}}
-	for _, way := range []string{killed, early, replayed} {
+	var ways []string
+	for _, way := range everyRestart {
+		ways = append(ways, way.String())
+	}
+	for _, way := range append(ways, killed, early, replayed) {
 		rows := of(rows, way)
 		times, median, most := len(rows), "", ""
 		if way == killed {
@@ -78,7 +83,8 @@ func table(rows []bench.Row) [][]string {
 		}
 		line := []string{way, strconv.Itoa(times)}
 		for _, c := range counted {
-			line = append(line, bench.Number(count(rows, c.key, c.total)))
+			n, _ := count(rows, c.key)
+			line = append(line, bench.Number(n))
 		}
 		lines = append(lines, append(line, median, most))
 	}

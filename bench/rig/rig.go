@@ -35,7 +35,7 @@ func Open(ctx context.Context, env bench.Env, name string, gpus int) (_ *Rig, er
 	if r.GPU, err = env.OpenGPU(ctx, r.Dir, gpus); err != nil {
 		return nil, err
 	}
-	r.Tenants, err = tenant.New(ctx, tenant.Options{Socket: r.GPU.Socket, Name: r.Name})
+	r.Tenants, err = tenant.New(ctx, tenant.Options{DockerHost: env.DockerHost, Socket: r.GPU.Socket, Name: r.Name})
 	return r, err
 }
 

@@ -99,6 +99,9 @@ type Spec struct {
 	// empty is the engine's default.
 	Mounts []mount.Mount
 	IPC    string
+	// Restarts: the engine starts it again whenever it has ended, and asks it for
+	// no end before it kills it.
+	Restarts bool
 }
 
 // Start makes a tenant that runs the CUDA workload, and starts it.
@@ -127,6 +130,9 @@ func (r *Runner) start(ctx context.Context, s Spec, config *container.Config, ho
 func (r *Runner) create(ctx context.Context, s Spec, config *container.Config, host container.HostConfig) (*Tenant, error) {
 	host.Mounts = slices.Concat(host.Mounts, s.Mounts)
 	host.IpcMode = container.IpcMode(s.IPC)
+	if s.Restarts {
+		host.RestartPolicy.Name, config.StopSignal = container.RestartPolicyAlways, "SIGKILL"
+	}
 	config.Image = r.image
 	config.Labels = map[string]string{Label: r.name}
 	maps.Copy(config.Labels, s.Labels)

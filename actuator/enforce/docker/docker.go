@@ -31,10 +31,14 @@ type Engine interface {
 	ContainerUnpause(ctx context.Context, id string) error
 }
 
-// Freezer says whether the kernel has frozen the container whose first process
-// is pid. It returns an error where that cannot be read.
+// Freezer is the kernel's, for the container whose first process is pid.
 type Freezer interface {
+	// Frozen says whether the kernel has frozen the container, or returns an error
+	// where that cannot be read.
 	Frozen(pid int) (bool, error)
+	// Set freezes or thaws the container behind the engine's back; for one of which
+	// the engine has lost track.
+	Set(pid int, frozen bool) error
 }
 
 // Options of an Enforcer. Engine and Journal are required.
@@ -88,6 +92,7 @@ func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error
 	}
 	if frozen, ferr := e.o.Freezer.Frozen(pid); ferr == nil {
 		s.Verified = frozen == s.Paused
+		s.Paused = s.Paused || frozen
 	}
 	return s, nil
 }
@@ -103,6 +108,9 @@ func (e *Enforcer) inspect(ctx context.Context, id string) (enforce.Status, int,
 		return enforce.Status{}, 0, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
 	}
 	s := enforce.Status{Running: true, Paused: c.State.Paused}
+	if began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt); err == nil {
+		s.Started = began
+	}
 	if c.Config != nil {
 		s.Labels = c.Config.Labels
 	}
@@ -116,21 +124,22 @@ func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
 		return err
 	}
 	s, pid, err := e.inspect(ctx, h.ContainerID)
+	frozen := s.Paused // where the freezer cannot be read, the engine's word is taken
+	if err == nil {
+		if k, ferr := e.o.Freezer.Frozen(pid); ferr == nil {
+			frozen = k
+		}
+	}
 	switch {
 	case errors.Is(err, enforce.ErrGone):
 		return errors.Join(err, e.o.Journal.Remove(h.ContainerID))
 	case err != nil:
 		return err
-	case s.Paused && !ours:
+	case (s.Paused || frozen) && !ours:
 		return fmt.Errorf("container %s was paused by somebody else: %w", h.Container, enforce.ErrForeign)
 	}
-	if err := e.o.Journal.Put(h); err != nil {
-		return err // nothing has stopped
-	}
-	if s.Paused {
-		if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || frozen {
-			return nil //nolint:nilerr // renewed; where the freezer cannot be read, the engine's word is taken
-		}
+	if err := e.o.Journal.Put(h); err != nil || frozen {
+		return err // nothing has stopped, or it is renewed
 	}
 	if err := e.freeze(ctx, h.ContainerID, pid, s.Paused); err != nil {
 		return e.takeBack(h.ContainerID, err)
@@ -177,6 +186,10 @@ func (e *Enforcer) freeze(ctx context.Context, id string, pid int, ours bool) er
 			}
 			_ = e.call(ctx, id, e.o.Engine.ContainerUnpause) // puts the engine's mind right
 			return false, fmt.Errorf("the engine says paused, the kernel says it runs")
+		case forgotten(err):
+			if err := e.override(pid, true); err != nil {
+				return false, err
+			}
 		default:
 			err = translate(err)
 			ours = ours || errors.Is(err, enforce.ErrUnavailable) // it may have worked
@@ -214,14 +227,33 @@ func (e *Enforcer) thaw(ctx context.Context, id string, pid int) error {
 			if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || !frozen {
 				return true, nil //nolint:nilerr // it runs, as it should
 			}
-			_ = e.call(ctx, id, e.o.Engine.ContainerPause) // so that the next unpause is heard
-			return false, fmt.Errorf("the engine says not paused, the kernel says it is stopped")
+			// So that the next unpause is heard.
+			if err := e.call(ctx, id, e.o.Engine.ContainerPause); err == nil || !forgotten(err) {
+				return false, fmt.Errorf("the engine says not paused, the kernel says it is stopped")
+			}
+			if err := e.override(pid, false); err != nil {
+				return false, err
+			}
 		default:
 			err = translate(err)
 			return errors.Is(err, enforce.ErrGone), err
 		}
 		return e.settled(ctx, id, pid, false)
 	})
+}
+
+// forgotten tells of a container of which the engine has lost track: it was killed in
+// the midst of a pause, between its containerd, which remembers that, and its own record.
+// Until the container ends the engine can neither pause nor unpause it.
+func forgotten(err error) bool { return is(err, "cannot pause a paused container") }
+
+// override does what the engine cannot do any more.
+func (e *Enforcer) override(pid int, frozen bool) error {
+	if err := e.o.Freezer.Set(pid, frozen); err != nil {
+		return fmt.Errorf("the engine has lost track of a pause that it was killed in, and the kernel's freezer cannot be set "+
+			"(run Laxity with write access to /sys/fs/cgroup, or restart the container): %w", err)
+	}
+	return nil
 }
 
 // settled waits until the kernel agrees. Where the freezer cannot be read, the

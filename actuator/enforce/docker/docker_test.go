@@ -123,6 +123,58 @@ func TestFalseNotPaused(t *testing.T) {
 	}
 }
 
+// The engine was killed in the midst of our pause: its containerd knows of it, it does
+// not, and it can neither pause nor unpause the container until that ends.
+func TestEngineThatForgotAPause(t *testing.T) {
+	engine := enforcetest.NewEngine()
+	engine.Run("c")
+	e, j := open(t, docker.Options{Engine: engine, Freezer: engine})
+	ctx := context.Background()
+	if err := e.Pause(ctx, enforcetest.HoldOf("c")); err != nil {
+		t.Fatal(err)
+	}
+	engine.Lie("c", false, true)
+	engine.FailWith(func(call, _ string) error {
+		switch call {
+		case "pause":
+			return errors.New("Cannot pause container c: cannot pause a paused container: unknown")
+		case "unpause":
+			return errors.New("Container c is not paused")
+		}
+		return nil
+	})
+	if s, err := e.Status(ctx, "c"); err != nil || !s.Paused || s.Verified {
+		t.Errorf("%+v, %v; what the kernel has stopped is paused", s, err)
+	}
+	for _, stop := range []bool{false, true, false} {
+		do := func() error { return e.Unpause(ctx, "c") }
+		if stop {
+			do = func() error { return e.Pause(ctx, enforcetest.HoldOf("c")) }
+		}
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		_, recorded, _ := j.Get("c")
+		if _, frozen := engine.Paused("c"); frozen != stop || recorded != stop {
+			t.Errorf("want stopped %v: frozen %v, on record %v", stop, frozen, recorded)
+		}
+	}
+}
+
+// Who is frozen and not on record was not frozen by us.
+func TestFrozenBySomebodyElse(t *testing.T) {
+	engine := enforcetest.NewEngine()
+	engine.Run("c")
+	engine.Lie("c", false, true)
+	e, j := open(t, docker.Options{Engine: engine, Freezer: engine})
+	if err := e.Pause(context.Background(), enforcetest.HoldOf("c")); !errors.Is(err, enforce.ErrForeign) {
+		t.Errorf("error %v", err)
+	}
+	if _, ok, _ := j.Get("c"); ok {
+		t.Error("on record")
+	}
+}
+
 // A person is faster between our look and our call.
 func TestPersonPausesAtTheSameTime(t *testing.T) {
 	engine := enforcetest.NewEngine()
@@ -237,6 +289,7 @@ func TestFreezerNeverFollows(t *testing.T) {
 type stuck struct{}
 
 func (stuck) Frozen(int) (bool, error) { return false, nil }
+func (stuck) Set(int, bool) error      { return nil }
 
 func TestUnreachableEngine(t *testing.T) {
 	c, err := docker.Dial("tcp://127.0.0.1:1")
@@ -283,3 +336,4 @@ func TestCallsThatAProxyMustAllow(t *testing.T) {
 type unreadableFreezer struct{}
 
 func (unreadableFreezer) Frozen(int) (bool, error) { return false, errors.New("not here") }
+func (unreadableFreezer) Set(int, bool) error      { return errors.New("not here") }

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,8 +10,8 @@ import (
 	"github.com/laxity/laxity/internal/cgroup"
 )
 
-// Kernel reads the kernel's freezer: cgroup.events of cgroup v2, freezer.state
-// of v1. It never writes there: that would leave the engine with a wrong idea.
+// Kernel is the kernel's freezer: cgroup.events and cgroup.freeze of cgroup v2,
+// freezer.state of v1.
 type Kernel struct {
 	// Proc is where procfs of the host is mounted.
 	Proc string
@@ -28,4 +29,22 @@ func (k Kernel) Frozen(pid int) (bool, error) {
 	}
 	b, err := os.ReadFile(filepath.Join(g.Dir, "freezer.state"))
 	return strings.TrimSpace(string(b)) == "FROZEN", err
+}
+
+// Set implements Freezer.
+func (k Kernel) Set(pid int, frozen bool) error {
+	g, err := cgroup.Of(k.Proc, pid, "freezer")
+	if err != nil {
+		return err
+	}
+	file, state := "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}[frozen]
+	if g.V2 {
+		file, state = "cgroup.freeze", map[bool]string{true: "1", false: "0"}[frozen]
+	}
+	f, err := os.OpenFile(filepath.Join(g.Dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(state)
+	return errors.Join(err, f.Close())
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestKernelReadsBothVersions(t *testing.T) {
+func TestKernelOfBothVersions(t *testing.T) {
 	dir := t.TempDir()
 	write := func(path, text string) {
 		path = filepath.Join(dir, path)
@@ -33,6 +33,19 @@ func TestKernelReadsBothVersions(t *testing.T) {
 		for _, pid := range []int{7, 8} {
 			if got, err := (Kernel{Proc: dir}).Frozen(pid); got != c.want || err != nil {
 				t.Errorf("%d %+v: %v %v", pid, c, got, err)
+			}
+		}
+	}
+	write("v2/x/cgroup.freeze", "")
+	for _, frozen := range []bool{true, false} {
+		for pid, want := range map[int]map[bool]string{7: {true: "1", false: "0"}, 8: {true: "FROZEN", false: "THAWED"}} {
+			file := filepath.Join(dir, map[int]string{7: "v2/x/cgroup.freeze", 8: "v1/x/freezer.state"}[pid])
+			if err := os.Truncate(file, 0); err != nil { // a file of the kernel's has no old content
+				t.Fatal(err)
+			}
+			err := (Kernel{Proc: dir}).Set(pid, frozen)
+			if got, _ := os.ReadFile(file); err != nil || string(got) != want[frozen] {
+				t.Errorf("%d set %v: %q %v", pid, frozen, got, err)
 			}
 		}
 	}

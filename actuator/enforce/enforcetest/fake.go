@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -24,6 +25,7 @@ type Engine struct {
 
 type box struct {
 	pid            int
+	started        time.Time
 	paused, frozen bool
 	labels         map[string]string
 }
@@ -33,10 +35,10 @@ func NewEngine() *Engine {
 	return &Engine{containers: map[string]*box{}, pids: map[int]*box{}, changed: make(chan struct{})}
 }
 
-// Run starts a container.
+// Run starts a container, again if it is there.
 func (e *Engine) Run(id string) {
 	e.change(func() {
-		b := &box{pid: 1000 + len(e.pids)}
+		b := &box{pid: 1000 + len(e.pids), started: time.Now()}
 		e.containers[id], e.pids[b.pid] = b, b
 	})
 }
@@ -123,7 +125,7 @@ func (e *Engine) ContainerInspect(_ context.Context, id string) (container.Inspe
 		return container.InspectResponse{}, err
 	}
 	return container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{
-		ID: id, State: &container.State{Running: true, Paused: b.paused, Pid: b.pid},
+		ID: id, State: &container.State{Running: true, Paused: b.paused, Pid: b.pid, StartedAt: b.started.Format(time.RFC3339Nano)},
 	}, Config: &container.Config{Labels: b.labels}}, nil
 }
 
@@ -168,4 +170,16 @@ func (e *Engine) Frozen(pid int) (bool, error) {
 		return false, fmt.Errorf("no process %d", pid)
 	}
 	return b.frozen, nil
+}
+
+// Set implements docker.Freezer.
+func (e *Engine) Set(pid int, frozen bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, ok := e.pids[pid]
+	if !ok {
+		return fmt.Errorf("no process %d", pid)
+	}
+	b.frozen = frozen
+	return nil
 }
