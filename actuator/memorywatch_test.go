@@ -62,6 +62,23 @@ func TestWhoCannotBeDeniedIsPaused(t *testing.T) {
 	b.awaitPaused("b", "a", "b")
 }
 
+// One context is not seen before it is there; who holds more than that beyond its limit
+// got by the guard.
+func TestWhoGetsByTheGuardIsPaused(t *testing.T) {
+	const limit, context = 1 << 30, 512 << 20
+	b := newMemoryBench(t, false, nil)
+	b.source.set(func() { b.source.gpus[0].MemoryTotal = 8 << 30 })
+	b.begin("a", limit)
+	b.begin("b", limit)
+	b.holds("a", limit+context)
+	b.holds("b", limit+context+1)
+	b.pausedFor("b", "got by the guard")
+	b.awaitPaused("b", "a", "b")
+	b.decided("that is told", func(d decision.Decision) bool {
+		return d.Kind == decision.Memory && d.Result == decision.Opened && d.ContainerID == "b"
+	})
+}
+
 func TestNoWatchWhereGuardingIsOff(t *testing.T) {
 	b := newMemoryBench(t, false, func(o *actuator.Options) { o.MemoryGuard = actuator.MemoryOff })
 	b.limited("a", 400)

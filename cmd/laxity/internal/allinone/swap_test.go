@@ -58,7 +58,9 @@ func TestFullCardIsSwapped(t *testing.T) {
 	}
 	docker := simtest.Docker(t)
 	image := simtest.Image(t, docker)
-	s := open(t, image)
+	s := open(t, image, func(o *allinone.Options) {
+		o.Config.Arbitrate, o.Device, o.MemoryGuard, o.Sim = actuator.Never, allinone.DeviceSim, actuator.MemoryOff, smallCard
+	})
 	gpu := &simtest.Server{Socket: s.Socket}
 	run := func(labels map[string]string) *simtest.Container {
 		labels[label] = image
@@ -87,23 +89,26 @@ func TestFullCardIsSwapped(t *testing.T) {
 	goesOn(t, last, in.Time)
 }
 
-// open starts a stack that acts on containers with this value of label alone.
-func open(t *testing.T, value string) *allinone.Stack {
+// smallCard is a GPU of which two containers need more than there is.
+var smallCard = sim.Options{ContextMemory: 100 * mib, Cards: []sim.Card{{Memory: 1000 * mib, Speed: sim.H200().Scaled(512).Faster(20)}},
+	Checkpoint: sim.CheckpointCost{Checkpoint: 10 * time.Millisecond, Restore: 10 * time.Millisecond}}
+
+// open starts a stack that acts on containers with this value of label alone, and
+// whose GPU and whatever else matters change fills in.
+func open(t *testing.T, value string, change func(*allinone.Options)) *allinone.Stack {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "laxity-test-") // the path of a socket is short
 	check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	check(t, os.Chmod(dir, 0o755)) //nolint:gosec // tenants run as any user
-	s, err := allinone.New(allinone.Options{
-		Node: "local", Device: allinone.DeviceSim, Sensor: "device", StateDir: dir, LockDir: t.TempDir(),
+	o := allinone.Options{
+		Node: "local", Sensor: "device", StateDir: dir, LockDir: t.TempDir(),
 		Keep:  func(c observed.Container) bool { return c.Labels[label] == value },
 		Allow: actuator.Allow{label + "=" + value}, Interval: 200 * time.Millisecond,
-		Config: actuator.Config{Arbitrate: actuator.Never}, Hold: actuator.HoldPause,
-		MemoryGuard: actuator.MemoryOff,
-		Sim: sim.Options{ContextMemory: 100 * mib, Cards: []sim.Card{{Memory: 1000 * mib, Speed: sim.H200().Scaled(512).Faster(20)}},
-			Checkpoint: sim.CheckpointCost{Checkpoint: 10 * time.Millisecond, Restore: 10 * time.Millisecond}},
-		Logger: slog.New(slog.DiscardHandler),
-	})
+		Hold: actuator.HoldPause, Logger: slog.New(slog.DiscardHandler),
+	}
+	change(&o)
+	s, err := allinone.New(o)
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
