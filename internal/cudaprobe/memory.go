@@ -154,12 +154,15 @@ func (g *MemoryGuard) put(file *cudafile.File, pid int, wanted []put) (all links
 }
 
 // Note takes note of what is known of a process: on which GPUs it has a context (as
-// Guard has it), so that another one there takes no memory that is not seen; and how
-// much of the peak of its pools has gone back to the driver, bytes.
-func (g *MemoryGuard) Note(pid int, on uint32, trimmed uint64) error {
+// Guard has it), so that another one there takes no memory that is not seen; how much
+// of the peak of its pools has gone back to the driver, bytes; and how many of the
+// contexts that it has made (Pool.Contexts) the ledger shows. While that is not all of
+// them nobody knows how large they are, and its allocations are held.
+func (g *MemoryGuard) Note(pid int, on uint32, trimmed, seen uint64) error {
 	return g.change(pid, func(v *guardedValue) {
 		v.Contexts |= on
 		v.Trimmed = trimmed
+		v.Seen = seen
 	})
 }
 

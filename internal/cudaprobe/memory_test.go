@@ -129,6 +129,15 @@ func (h *guarded) held(t testing.TB, p *cudatest.Program) cudaprobe.Call {
 	return cudaprobe.Call{}
 }
 
+// seen says that the ledger shows all contexts that a program has made.
+func (h *guarded) seen(t testing.TB, p *cudatest.Program) {
+	t.Helper()
+	pool, err := h.PoolOf(p.PID)
+	if err := errors.Join(err, h.Note(p.PID, 0, 0, pool.Contexts)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (h *guarded) end(t testing.TB, pidfd int, c cudaprobe.Call) {
 	t.Helper()
 	if err := h.Continue(c.PID, pidfd, []cudaprobe.Call{c}); err != nil {
@@ -238,6 +247,40 @@ func TestMemoryDenyMany(t *testing.T) {
 	}
 }
 
+// What a context takes is a guess until the ledger shows it: somebody is asked meanwhile.
+func TestMemoryAfterAContext(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p := h.built.Start(t)
+	p.Open()
+	if err := h.Guard(p.PID, []uint32{0}, 10*mib, 0); err != nil {
+		t.Fatal(err)
+	}
+	pidfd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pidfd)
+	before, _, _, _ := h.Spent(0)
+	h.budget(t, cudaprobe.Budget{Ceiling: before + 100*mib})
+	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Count != 1 {
+		t.Errorf("before it: %+v", a)
+	}
+	p.Call("cuDevicePrimaryCtxRetain")
+	called := p.BeginAlloc("cuMemAlloc_v2", mib, 3, 1)
+	c := h.held(t, p)
+	h.seen(t, p)
+	if err := h.Grant(c); err != nil {
+		t.Fatal(err)
+	}
+	h.end(t, pidfd, c)
+	if a := called(); a.Count != 3 {
+		t.Errorf("once it is seen: %+v", a)
+	}
+	if spent, _, _, err := h.Spent(0); spent-before != 13*mib || err != nil {
+		t.Errorf("spent %d MiB, %v", (spent-before)/mib, err)
+	}
+}
+
 // The first node with memory is asked about, and counts until its graph is launched or
 // destroyed; another one passes.
 func TestMemoryOfGraphs(t *testing.T) {
@@ -323,6 +366,7 @@ func TestMemoryOfTheCurrentContext(t *testing.T) {
 		{"popped again", func() { p.Current("cuCtxPopCurrent_v2", 0) }, 2},
 	} {
 		step.do()
+		h.seen(t, p)
 		before := spent()
 		if a := p.Alloc("cuMemAlloc_v2", mib, 3); a.Count != 3 {
 			t.Fatalf("%s: %+v", step.name, a)

@@ -124,6 +124,8 @@ type Pool struct {
 	Peak    uint64 // at least so much its pools have got from the driver
 	Managed uint64 // of managed memory
 	Graphs  uint64 // that its graphs will get when they are launched
+	// Contexts is how many it has made that were counted before they were there.
+	Contexts uint64
 }
 
 // PoolOf returns what is known of a process's pools.

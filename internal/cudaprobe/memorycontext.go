@@ -57,6 +57,34 @@ func (b *builder) onCurrent(m memoryMaps) {
 	b.label("named")
 }
 
+// countContext counts one that was made, of a call whose kind is in r1.
+func (b *builder) countContext(m memoryMaps) {
+	b.add(
+		asm.JLT.Imm(asm.R1, int32(cudafile.ContextOnSecond), "exit"),
+		asm.JGT.Imm(asm.R1, int32(cudafile.ContextElse), "exit"),
+	)
+	b.lookup(m.pools, evPID)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, "exit"),
+		asm.Mov.Imm(asm.R1, 1),
+		atomicOp(asm.AddAtomic, asm.R0, asm.R1, poolContexts),
+	)
+}
+
+// contextsSeen lets somebody be asked while the ledger may not show all contexts of the
+// process: what they count for is a guess. The register task must point to the
+// process's guardedValue.
+func (b *builder) contextsSeen(m memoryMaps) {
+	b.lookup(m.pools, evPID)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, "contexts seen"),
+		asm.LoadMem(asm.R1, asm.R0, poolContexts, asm.DWord),
+		asm.LoadMem(asm.R2, task, guardedSeen, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R2, "beyond"),
+	)
+	b.label("contexts seen")
+}
+
 // several goes on for guarded processes that see several GPUs.
 func (b *builder) several(m memoryMaps) {
 	b.add(asm.Mov.Reg(regs, asm.R1))

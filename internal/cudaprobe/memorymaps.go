@@ -46,6 +46,7 @@ type guardedValue struct {
 	Trimmed  uint64 // of the peak of its pools: gone back to the driver
 	Slots    [maxOrdinals]uint32
 	Follows  uint64 // not 0: what becomes of its graphs is followed
+	Seen     uint64 // of poolValue.Contexts, those that are in the ledger
 }
 
 // Offsets in guardedValue.
@@ -53,7 +54,8 @@ const (
 	guardedOrdinals, guardedContexts, guardedContext, guardedTrimmed, guardedSlots = 0, 4, 8, 16, 24
 
 	guardedFollows = guardedSlots + 4*maxOrdinals
-	guardedSize    = guardedFollows + 8
+	guardedSeen    = guardedFollows + 8
+	guardedSize    = guardedSeen + 8
 )
 
 // callState says how a call that is under way was let through.
@@ -114,9 +116,11 @@ type poolValue struct {
 	Peak    uint64 // at least so much its pools have got from the driver
 	Managed uint64 // of managed memory
 	Graphs  uint64 // that its graphs will get when they are launched
+	// Contexts is how many it has made that were counted before they were there.
+	Contexts uint64
 }
 
-const poolUsed, poolPeak, poolManaged, poolGraphs, poolSize = 0, 8, 16, 24, 32
+const poolUsed, poolPeak, poolManaged, poolGraphs, poolContexts, poolSize = 0, 8, 16, 24, 32, 40
 
 // A question for memory, which only the programs read: where the answers free and
 // total go, the stack, and the slot.

@@ -158,10 +158,10 @@ func (b *builder) update(m *ebpf.Map, keyAt, valueAt int32) {
 // needs none. Else it is not counted.
 func (b *builder) spend(m memoryMaps) {
 	const slotAt = callTo + cSlot
+	b.add(asm.LoadMem(asm.R1, frame, int16(callTo+cState), asm.Word), asm.JEq.Imm(asm.R1, int32(callFree), "exit"))
 	b.followed()
+	b.contextsSeen(m)
 	b.add(
-		asm.LoadMem(asm.R1, frame, int16(callTo+cState), asm.Word),
-		asm.JEq.Imm(asm.R1, int32(callFree), "exit"),
 		asm.Mov.Reg(asm.R1, state),
 		asm.RSh.Imm(asm.R1, tooMuch),
 		asm.JNE.Imm(asm.R1, 0, "beyond"),
@@ -292,8 +292,10 @@ func allocated(m memoryMaps) asm.Instructions {
 	b.add(
 		asm.LoadMem(asm.R1, frame, callTo+cKind, asm.Word),
 		asm.JEq.Imm(asm.R1, int32(cudafile.AllocPool), "remember"),
-		asm.JNE.Imm(asm.R1, int32(cudafile.AllocManaged), "exit"),
+		asm.JEq.Imm(asm.R1, int32(cudafile.AllocManaged), "remember"),
 	)
+	b.countContext(m)
+	b.add(asm.Ja.Label("exit"))
 	b.label("remember")
 	b.remember(m)
 	b.add(asm.Ja.Label("exit"))

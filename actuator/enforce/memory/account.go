@@ -18,14 +18,14 @@ func (g *Guard) calls() []cudaprobe.Call {
 	return calls
 }
 
-// recall takes note of what graphs will get when they are launched. It is read after
-// the calls under way and before the ledger: what returns in between shows in the next
-// one of them.
+// recall takes note of what graphs will get when they are launched, and of contexts that
+// were made. It is read after the calls under way and before the ledger: what returns in
+// between shows in the next one of them.
 func (g *Guard) recall() {
 	for pid, p := range g.processes {
 		pool, err := g.kernel.PoolOf(pid)
 		g.note(err)
-		p.graphs = pool.Graphs
+		p.graphs, p.made = pool.Graphs, pool.Contexts
 	}
 }
 
@@ -218,7 +218,11 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 		if over {
 			trimmed = math.MaxUint64 // its pools have more than they may: nothing more for nothing
 		}
-		g.note(g.kernel.Note(pid, g.contexts(c, pid), trimmed))
+		on := g.contexts(c, pid)
+		if g.blind == nil && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
+			p.seen = p.made
+		}
+		g.note(g.kernel.Note(pid, on, trimmed, p.seen))
 	}
 }
 

@@ -219,6 +219,7 @@ type process struct {
 	answered   []cudaprobe.Call  // held calls that are decided; they go on together
 	most       uint64            // that the ledger has shown of it, on all GPUs
 	graphs     uint64            // that its graphs will get when they are launched
+	made, seen uint64            // contexts; those that the ledger shows
 	// Zero again once the ledger lists it: when it began without a context, and when
 	// it was last granted memory, by the container's GPUs.
 	began time.Time

@@ -166,6 +166,27 @@ func TestContextCounts(t *testing.T) {
 	}
 }
 
+// One that is larger than it was counted for takes the place of what is allocated next.
+func TestContextLargerThanItsGuess(t *testing.T) {
+	r := start(t, func(o *memory.Options) { o.Context = 16 * mib })
+	p := r.built.Start(t)
+	r.members.Store(p.PID, "a")
+	p.Open()
+	r.cover(p.PID, 100*mib)
+	for deadline := time.Now().Add(patience); len(r.View()["a"].PIDs) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not guarded: %+v", r.View()["a"])
+		}
+	}
+	p.Call("cuDevicePrimaryCtxRetain")
+	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 3 { // beside 64 MiB
+		t.Errorf("%+v", a)
+	}
+	if held, err := r.built.Ledger(); err != nil || held[p.PID] > 100*mib {
+		t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
+	}
+}
+
 // What a pool has already is given out, at the limit too.
 func TestPoolServesFromWhatItHas(t *testing.T) {
 	r := start(t, nil)
