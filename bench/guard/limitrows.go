@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/laxity/laxity/bench"
@@ -13,19 +14,22 @@ const outOfMemory = 2
 // parseSteps reads what the processes of steps.c or steps.py have printed.
 func parseSteps(text string, processes int, row bench.Row) error {
 	var total uint64
-	var answered, went, refused int
-	said := map[string]bool{}
-	var order []string
+	var answered, went, freed, refused int
+	var refusals, obstacles []string
 	for line := range strings.Lines(text) {
 		var granted uint64
-		var result, on int
+		var result, steps, on int
 		var at string
-		if _, err := fmt.Sscan(line, &granted, &result, &at, &on); err != nil {
+		if _, err := fmt.Sscan(line, &granted, &result, &at, &steps, &on); err != nil {
 			return fmt.Errorf("%w in %q", err, line)
 		}
 		total += granted
 		went += on
+		freed += steps
 		answered++
+		if fields := strings.Fields(line)[5:]; len(fields) > 0 && fields[0] != "-" {
+			obstacles = append(obstacles, strings.Join(fields, " "))
+		}
 		switch {
 		case result == outOfMemory:
 			refused++
@@ -35,17 +39,25 @@ func parseSteps(text string, processes int, row bench.Row) error {
 		default:
 			at = "none"
 		}
-		if !said[at] {
-			said[at] = true
-			order = append(order, at)
-		}
+		refusals = append(refusals, at)
 	}
-	row["granted"], row["answered"], row["refused"], row["on"] = float64(total), answered, refused, went
-	row["refusal"] = strings.Join(order, "; ")
+	row["granted"], row["answered"], row["refused"], row["freed"], row["on"] = float64(total), answered, refused, freed, went
+	row["refusal"], row["obstacle"] = each(refusals), each(obstacles)
 	if answered < processes {
 		return fmt.Errorf("%d of %d processes answered", answered, processes)
 	}
 	return nil
+}
+
+// each lists what was said, each once.
+func each(said []string) string {
+	var once []string
+	for _, s := range said {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	return strings.Join(once, "; ")
 }
 
 func subjectRow(rows []bench.Row, name, way string) (bench.Row, bool) {
@@ -104,8 +116,17 @@ func stepOf(rows []bench.Row, name, way string) []float64 {
 	})
 }
 
+// wentOn says how many processes did, and what kept the others from it.
+func wentOn(r bench.Row) string {
+	text := fmt.Sprintf("%.0f of %.0f", r.Num("on"), r.Num("processes"))
+	if o := r.Str("obstacle"); o != "" && r.Num("on") < r.Num("processes") {
+		text += " (" + o + ")"
+	}
+	return text
+}
+
 func limitTable(rows []bench.Row) [][]string {
-	out := [][]string{{"HOW IT ALLOCATES", "WAY", "LIMIT MiB", "GRANTED MiB", "HELD MiB, MOST", "REFUSED", "WENT ON"}}
+	out := [][]string{{"HOW IT ALLOCATES", "WAY", "LIMIT MiB", "GRANTED MiB", "HELD MiB, MOST", "REFUSED", "FREED, STEPS", "WENT ON"}}
 	for _, s := range subjects {
 		for _, way := range []string{without, guarded} {
 			r, ok := subjectRow(rows, s.name, way)
@@ -124,14 +145,14 @@ func limitTable(rows []bench.Row) [][]string {
 				refusal += fmt.Sprintf(" (%.0f passed that should not)", n)
 			}
 			out = append(out, []string{s.name, way, bound, fmt.Sprintf("%.0f", r.Num("granted")/mib), fmt.Sprintf("%.0f", r.Num("held")/mib),
-				refusal, fmt.Sprintf("%.0f of %.0f", r.Num("on"), r.Num("processes"))})
+				refusal, fmt.Sprintf("%.0f", r.Num("freed")), wentOn(r)})
 		}
 	}
 	for _, name := range []string{normal, noCache} {
 		for _, way := range []string{without, guarded} {
 			if v := stepOf(rows, name, way); len(v) > 0 {
 				ratio := bench.Median(v) / bench.Median(stepOf(rows, name, without))
-				out = append(out, []string{name, way, "-", "-", "-", fmt.Sprintf("%.3f ms a step, × %.4f", 1000*bench.Median(v), ratio), "-"})
+				out = append(out, []string{name, way, "-", "-", "-", fmt.Sprintf("%.3f ms a step, × %.4f", 1000*bench.Median(v), ratio), "-", "-"})
 			}
 		}
 	}

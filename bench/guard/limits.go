@@ -24,7 +24,9 @@ import (
 const aboutLimits = `A program in a container asks for 128 MiB after 128 MiB until it is refused; it stops by itself at 4 GiB
 in each process. The limit is 1 GiB, of 3 processes together 3 GiB, their contexts included. It runs without
 and with the memory guard at the same time, in two containers. Held is the most that the device told of the container.
-It went on if it could free a step and use memory again. Cost: a program in a container runs on while the guard is put on
+It went on if it could use memory again
+after it had freed some, step by step (PyTorch: with torch.cuda.empty_cache()); freed is how many steps that took, and obstacle
+what last kept it from that. The guard works alone: nobody pauses who exceeds a limit. Cost: a program in a container runs on while the guard is put on
 it (limit 64 GiB) and taken off, every 2 s; the figure of a way is the median of its steps.`
 
 var (
@@ -184,7 +186,7 @@ func (b *bed) both(ctx context.Context, s subject) []bench.Row {
 func newRow(s subject, way string) bench.Row {
 	return bench.Row{
 		"way": way, "subject": s.name, "limit": float64(s.limit()), "processes": s.processes,
-		"granted": 0, "held": 0, "answered": 0, "refused": 0, "on": 0, "denied": 0, "failed_open": 0,
+		"granted": 0, "held": 0, "answered": 0, "refused": 0, "freed": 0, "on": 0, "denied": 0, "failed_open": 0,
 	}
 }
 

@@ -59,7 +59,7 @@ func TestLimitsOnTheStandIn(t *testing.T) {
 			rows = append(rows, row)
 			// The first context of a process counts as 512 MiB while it is made.
 			over := max(row.Num("granted"), row.Num("held")) > float64(s.limit())
-			if on := row.Num("on"); on != float64(s.processes) || over == (way == guarded) || (row.Num("refused") > 0) != (way == guarded) {
+			if on := row.Num("on"); on != float64(s.processes) || row.Num("freed") != on || over == (way == guarded) || (row.Num("refused") > 0) != (way == guarded) {
 				t.Errorf("%v", row)
 			}
 		}
@@ -126,8 +126,9 @@ func TestStepTimes(t *testing.T) {
 
 func TestParseSteps(t *testing.T) {
 	row := bench.Row{}
-	err := parseSteps("134217728 2 cuMemAlloc_v2 1\n0 2 cuDevicePrimaryCtxRetain 0\n", 3, row)
+	err := parseSteps("134217728 2 cuMemAlloc_v2 2 1 - 0\n0 2 cuDevicePrimaryCtxRetain 0 0 torch.OutOfMemoryError: CUDA out of memory.\n", 3, row)
 	if err == nil || row.Num("granted") != 128*mib || row.Num("on") != 1 || row.Num("refused") != 2 ||
+		row.Num("freed") != 2 || row.Str("obstacle") != "torch.OutOfMemoryError: CUDA out of memory." ||
 		row.Str("refusal") != "out of memory by cuMemAlloc_v2; out of memory by cuDevicePrimaryCtxRetain" {
 		t.Errorf("%v %v", row, err)
 	}

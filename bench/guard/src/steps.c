@@ -4,8 +4,9 @@
 // HOW is plain (cuMemAlloc), managed (cuMemAllocManaged), captured (cuMemAllocAsync
 // in a stream that is captured, launched as a graph) or nodes (memory nodes added to
 // a graph by hand). It stops at MOST bytes. Each of its processes, which are forked
-// before they use CUDA, prints a line: granted bytes, what refused, and whether it
-// went on after freeing one step.
+// before they use CUDA, prints a line: granted bytes, the result and the call that
+// refused, how many steps it freed until it could go on, and whether it could; then
+// the call and the result that last kept it from that.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -130,10 +131,15 @@ static int one(size_t bytes, size_t most, _Atomic int *done, int processes) {
 	// Everybody holds what it has until all have asked, and a little longer: somebody looks.
 	meet(&done[1], processes);
 	nap(200);
-	int on = 0;
+	size_t freed = 0;
+	int failed = count == 0;
+	const char *last = "-";
 	uint64_t again;
-	if (count > 0) on = !release(blocks[count - 1]) && !ask(&again, bytes / 2);
-	printf("%zu %d %s %d\n", count * bytes, result, refused, on);
+	while (freed < count) {
+		if (!(failed = release(blocks[count - ++freed])) && !(failed = ask(&again, bytes / 2))) break;
+		last = at;
+	}
+	printf("%zu %d %s %zu %d %s %d\n", count * bytes, result, refused, freed, !failed, last, failed);
 	return 0;
 }
 

@@ -7,6 +7,22 @@ import torch
 import torch.multiprocessing as multiprocessing
 
 
+def go_on(held):
+    """Frees step by step until it can compute. Returns how many steps, whether it
+    could, and what last kept it from that."""
+    error = "-"
+    for freed in range(1, len(held) + 1):
+        try:
+            held.pop()
+            torch.cuda.empty_cache()
+            if torch.ones(1 << 20, device="cuda").sum().item() == 1 << 20:
+                return freed, 1, error
+            error = "a wrong sum"
+        except RuntimeError as e:
+            error = " ".join(str(e).split())
+    return len(held), 0, error
+
+
 def one(size, most, done):
     held, refused, number = [], "-", 0
     try:
@@ -24,14 +40,7 @@ def one(size, most, done):
     if done:
         done.wait(20)
     time.sleep(0.2)  # somebody looks at what is held
-    on = 0
-    try:
-        if held:
-            held.pop()
-            on = int(torch.ones(1 << 20, device="cuda").sum().item() == 1 << 20)
-    except RuntimeError as e:
-        print(e, file=sys.stderr)
-    print(granted, number, refused, on, flush=True)
+    print(granted, number, refused, *go_on(held), flush=True)
 
 
 if __name__ == "__main__":
