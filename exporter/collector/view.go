@@ -145,9 +145,9 @@ func (v *containerView) urgent(p *page, gpu string, labels []label, now time.Tim
 	if t == nil {
 		return
 	}
-	p.set(famStart, unix(t.Start.Time), labels...)
+	p.set(famStart, unixSeconds(t.Start.Time), labels...)
 	if t.HasDeadline() {
-		p.set(famDeadline, unix(t.Deadline), labels...)
+		p.set(famDeadline, unixSeconds(t.Deadline), labels...)
 		p.set(famFloat, float64(t.Float(now)), labels...)
 	}
 }
@@ -158,15 +158,15 @@ func (v *containerView) last(p *page, gpu string, labels []label) {
 		return
 	}
 	t := v.ended[i]
-	p.set(famLastStart, unix(t.Start.Time), labels...)
-	p.set(famLastEnd, unix(t.End.Time), labels...)
+	p.set(famLastStart, unixSeconds(t.Start.Time), labels...)
+	p.set(famLastEnd, unixSeconds(t.End.Time), labels...)
 	if t.HasDeadline() {
-		p.set(famLastDeadline, unix(t.Deadline), labels...)
+		p.set(famLastDeadline, unixSeconds(t.Deadline), labels...)
 		p.set(famLastFloat, float64(t.Float(t.End.Time)), labels...)
 		p.set(famLastHit, flag(t.Outcome() == task.Hit), labels...)
 	}
 }
 
-// unix is a time as Prometheus has it, to the microsecond: a float64 holds no
+// unixSeconds is a time as Prometheus has it, to the microsecond: a float64 holds no
 // more of a present-day date.
-func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
