@@ -456,9 +456,19 @@ func (l *Ledger) keepOthers(now time.Time) {
 // reservePart of a card is kept free: a driver cannot give out its last pages.
 const reservePart = 512
 
-// held is what a container holds of a GPU as far as is known, rather too much
-// than too little.
+// held is what a container holds of a GPU, rather too much than too little: nobody
+// tells of what it takes up to its ceiling.
 func (l *Ledger) held(c Container, gpu string) uint64 {
+	n := l.known(c, gpu)
+	at := place{c.ID, gpu}
+	if top, ok := l.ceilings[at]; ok && n > 0 && !l.asks(at) {
+		n = max(n, top.bytes)
+	}
+	return max(n, l.coming[c.ID][gpu])
+}
+
+// known is what a container was seen to hold of a GPU, and what was granted to it since.
+func (l *Ledger) known(c Container, gpu string) uint64 {
 	at := place{c.ID, gpu}
 	n := c.Held[gpu]
 	if s, ok := l.seen[at]; ok && s.at.After(l.facts.Time) {
@@ -471,10 +481,7 @@ func (l *Ledger) held(c Container, gpu string) uint64 {
 			n += g.bytes
 		}
 	}
-	if top, ok := l.ceilings[at]; ok && n > 0 && !l.asks(at) {
-		n = max(n, top.bytes)
-	}
-	return max(n, l.coming[c.ID][gpu])
+	return n
 }
 
 // asks reports whether a container stands at an allocation. Then it counts for what

@@ -121,6 +121,9 @@ func TestCeiling(t *testing.T) {
 	if c := d.Ceiling("a", g0, 300); c != 300 {
 		t.Errorf("alone: %d", c)
 	}
+	if p := d.Parts(); len(p) != 1 || p[0].Held != 10 { // it may take 300, and holds 10
+		t.Errorf("%+v", p)
+	}
 	if again := d.Update(d.facts(box("a", 300, 10), box("b", 300, 0))); !again {
 		t.Error("the ceiling has to be withdrawn")
 	}

@@ -42,11 +42,18 @@ func (l *Ledger) Events() []Event {
 	return e
 }
 
-// Parts says what each container holds and is entitled to.
+// Parts says what each container holds, as far as is known, and is entitled to.
 func (l *Ledger) Parts() []allocator.Part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.state(l.o.Now())
+	for i, c := range l.facts.Containers {
+		for _, g := range s.GPUs {
+			if s.Containers[i].Held[g.UUID] > 0 { // what it may take besides is not held
+				s.Containers[i].Held[g.UUID] = max(l.known(c, g.UUID), l.coming[c.ID][g.UUID])
+			}
+		}
+	}
 	for _, p := range l.pending {
 		s.Requests = append(s.Requests, allocator.Request{ID: p.id, Container: p.ContainerID, GPU: p.GPU, Bytes: p.Bytes, Since: p.Since})
 	}
