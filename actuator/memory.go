@@ -255,7 +255,8 @@ func (l *loop) gpusSeenBy(c task.Container) []string {
 func (l *loop) ledgerContainer(c plan.Container, s task.Container, rank int, barred string) ledger.Container {
 	out := ledger.Container{
 		ID: c.ID, Name: c.Name, Limit: s.Spec.GPUMemory, GPUs: s.VisibleGPUs, Held: s.MemoryUsed, Barred: barred,
-		Never: c.Never || c.Exempt != "", Stays: c.Standing == plan.Somebody, Rank: rank,
+		Unasked: !c.Never && s.Spec.GPUMemory == 0 && !l.mem.guardsAll(l.Config().MemoryShare),
+		Never:   c.Never || c.Exempt != "", Stays: c.Standing == plan.Somebody, Rank: rank,
 		// One that stands at an allocation cannot be swapped: its threads must run for that.
 		Swappable: c.Memory.Can && c.Memory.Starved == "" && c.Controllable(), Swapped: c.Memory.Out,
 	}

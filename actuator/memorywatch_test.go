@@ -109,6 +109,9 @@ func TestWhoIsGuarded(t *testing.T) {
 			if b.guard.covers("free") != test.all {
 				t.Errorf("covered: %v", b.guard.covers("free"))
 			}
+			if passes := b.guard.decider.Ceiling("limited", gpu0, 400) == 400; passes != !test.all {
+				t.Errorf("the kernel lets pass what is within the limit: %v", passes)
+			}
 		})
 	}
 }

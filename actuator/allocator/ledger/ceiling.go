@@ -24,6 +24,11 @@ func (l *Ledger) Ceiling(containerID, gpu string, limit uint64) uint64 {
 
 // ample reports whether everybody who may come to a GPU can hold its most there
 // at once.
+//
+// Of one without a limit nobody knows its most. Where it has to ask, others must ask
+// too: what it is granted may not be taken meanwhile. Where it has not, asking keeps
+// no room for anybody: so it counts for what it holds, and a part of the card that it
+// may take before the guard looks again.
 func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
 	me := l.byID[containerID]
 	if me == nil || me.Barred != "" || l.facts.Share == allocator.Fair || l.facts.Share == allocator.Adaptive {
@@ -36,6 +41,7 @@ func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
 	g := l.facts.GPUs[i]
 	room := g.Total - g.Total/reservePart
 	var claims, ours uint64
+	unasked := false
 	for _, c := range l.facts.Containers {
 		ours += c.Held[gpu]
 		most := c.Limit
@@ -46,12 +52,35 @@ func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
 			most = max(limit, c.Held[gpu])
 		case c.Never:
 			most = max(c.Limit, c.Held[gpu], c.Peak[gpu])
+		case most == 0 && !c.Unasked:
+			return false
 		case most == 0:
-			return false // nobody knows how much that one may take
+			unasked = true
 		}
 		claims += max(most, c.Held[gpu])
 	}
-	return claims+g.Used-min(g.Used, ours) <= room
+	rest := g.Used - min(g.Used, ours)
+	if unasked {
+		rest = max(rest, l.grown(gpu)) + g.Total/growthPart
+	}
+	return claims+rest <= room
+}
+
+// growthPart of a card is left to those that are not asked. The guard looks every
+// 10 ms while others allocate, and every 250 ms else.
+const growthPart = 16
+
+// grown is what the guard saw in use of a GPU beyond what is known to be held there:
+// what those took that are not asked about, since the snapshot.
+func (l *Ledger) grown(gpu string) uint64 {
+	if !l.looked.After(l.facts.Time) {
+		return 0
+	}
+	var known uint64
+	for _, c := range l.facts.Containers {
+		known += l.known(c, gpu)
+	}
+	return l.used[gpu] - min(l.used[gpu], known)
 }
 
 // reviewCeilings withdraws those that are not ample any more, forgets those of

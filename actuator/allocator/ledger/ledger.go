@@ -42,6 +42,8 @@ type Container struct {
 	Rank         int
 	Swappable    bool
 	Swapped      bool
+	// Unasked: it has no limit, and nobody is asked about its allocations.
+	Unasked bool
 }
 
 // Facts are what is decided on.
