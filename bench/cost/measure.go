@@ -39,25 +39,33 @@ func startExporter(ctx context.Context, gpu *bench.GPU, state string) (*process,
 	return &process{d, "http://" + free[0]}, nil
 }
 
-// await waits until the exporter sees a running task in each of the containers.
-func (p *process) await(ctx context.Context, containers int) error {
-	for ctx.Err() == nil {
-		resp, err := p.get(ctx, "/api/v1/tasks")
+// awaitLimit is how long it may take until the exporter sees the tasks of containers
+// that have all been started.
+const awaitLimit = time.Minute
+
+// await waits until the exporter sees so many running tasks.
+func (p *process) await(ctx context.Context, tasks int) error {
+	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
+	defer cancel()
+	for seen := 0; ; {
+		s, err := p.snapshot(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("waiting for %d tasks, of which the exporter saw %d at last: %w", tasks, seen, err)
 		}
-		var s task.Snapshot
-		err = json.NewDecoder(resp.Body).Decode(&s)
-		resp.Body.Close()
-		if err != nil {
-			return err
-		}
-		if len(s.Tasks) >= containers {
+		if seen = len(s.Tasks); seen >= tasks {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return ctx.Err()
+}
+
+func (p *process) snapshot(ctx context.Context) (s task.Snapshot, err error) {
+	resp, err := p.get(ctx, "/api/v1/tasks")
+	if err != nil {
+		return s, err
+	}
+	defer resp.Body.Close()
+	return s, json.NewDecoder(resp.Body).Decode(&s)
 }
 
 // measure lets the exporter work, scraped at this interval, and reads what that

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxConns     = 1024
+	maxConns     = 4096             // a process has two
 	helloTimeout = 10 * time.Second // to say who one is; afterwards a tenant may be silent for ever
 )
 
