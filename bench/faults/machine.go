@@ -33,6 +33,7 @@ const patience = 30 * time.Second
 type machine struct {
 	*rig.Rig
 	random *rand.Rand
+	log    func(format string, args ...any)
 
 	uuid     string
 	docker   *client.Client
@@ -62,7 +63,7 @@ func newMachine(ctx context.Context, env bench.Env) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machine{Rig: opened, random: rand.New(rand.NewPCG(env.Seed, 0)), docker: engine}, nil //nolint:gosec // not a secret
+	return &machine{Rig: opened, random: rand.New(rand.NewPCG(env.Seed, 0)), docker: engine, log: env.Log}, nil //nolint:gosec // not a secret
 }
 
 // open begins with the workers; restarts: the engine starts them again.

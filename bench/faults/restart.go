@@ -30,8 +30,15 @@ func (r restart) String() string {
 	return fmt.Sprintf("dockerd restarted by %s, %s", end, keeps)
 }
 
-// restartLease is how long an alert counts: until dockerd is back and longer.
-const restartLease = 8 * time.Second
+// restartLease is how long an alert counts: until dockerd is back and longer. Where
+// containers end with it that is long enough for each to run for 10 s, too: dockerd is in
+// less and less haste to start again what ends sooner.
+func restartLease(live bool) time.Duration {
+	if live {
+		return 8 * time.Second
+	}
+	return lease
+}
 
 // restarts ends the Docker engine and starts it again, so often, with live-restore
 // or without. It is an engine of its own, on a machine of its own.
@@ -60,7 +67,7 @@ func restarts(ctx context.Context, env bench.Env, live bool, times int) (rows []
 	if !live {
 		begin = m.start
 	}
-	if err := begin(ctx, restartLease); err != nil {
+	if err := begin(ctx, restartLease(live)); err != nil {
 		return nil, err
 	}
 	for i := range times {
@@ -110,6 +117,7 @@ func (m *machine) restart(ctx context.Context, engine *dockerd.Engine, way resta
 	acts := func() bool { return m.knows(ctx, wish.Fingerprint) && m.paused(ctx, worker) }
 	if accepted && m.until(ctx, "the alert takes effect", acts) != nil {
 		r["lost"] = 1
+		m.log("%s, %d: an alert is lost; known: %t, %s paused: %t", way, number+1, m.knows(ctx, wish.Fingerprint), worker.Name, m.paused(ctx, worker))
 	}
 	wish.Status = webhook.Resolved
 	if _, err := m.post(ctx, wish); err != nil {
