@@ -17,7 +17,7 @@ def stop(*_):
 
 
 signal.signal(signal.SIGTERM, stop)
-for _ in range(50):
+for _ in range(20):
     for step in steps.values():
         step["take"]()
 print(json.dumps({"ready": True}), flush=True)

@@ -37,7 +37,7 @@ func Experiment() bench.Experiment {
 		Settings: []bench.Setting{
 			{Name: "containers", Means: "containers of each kind of release; 3"},
 			{Name: "blocks", Means: "blocks of each container, the first of them not watched; 5"},
-			{Name: "ms", Means: "how long a block is, milliseconds; 1200"},
+			{Name: "ms", Means: "how long a block is, milliseconds; 1000"},
 		},
 		Run: run, Figures: figures, Table: table,
 	}
@@ -82,7 +82,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 }
 
 func settings(env bench.Env) (containers int, p plan, err error) {
-	containers, p = 3, plan{blocks: 5, length: 1200 * time.Millisecond}
+	containers, p = 3, plan{blocks: 5, length: time.Second}
 	if env.Quick {
 		containers, p = 1, plan{blocks: 3, length: 500 * time.Millisecond}
 	}
