@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
@@ -20,7 +21,7 @@ const guardLease = 5 * time.Second
 // guardService is the memory guard of this machine, as the loop uses it.
 type guardService struct {
 	o       memory.Options
-	open    func() (memory.Ledger, error)
+	open    func() (task.Ledger, error)
 	log     *slog.Logger
 	stop    context.CancelFunc
 	ended   chan error

@@ -25,6 +25,7 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/page/view"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/task"
 )
 
 // Arbitration says when the policy decides who runs on a GPU.
@@ -179,7 +180,7 @@ type Options struct {
 	MemoryGuard, Swap MemoryMode
 	// OpenMemoryLedger opens what says how much GPU memory each process holds now.
 	// Without it no allocations are guarded.
-	OpenMemoryLedger func() (memory.Ledger, error)
+	OpenMemoryLedger func() (task.Ledger, error)
 	// NewMemoryGuard and NewSwapper replace those of this machine; nil, without an
 	// error, is none.
 	NewMemoryGuard func(memory.Decider) (MemoryGuard, error)

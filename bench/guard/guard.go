@@ -17,7 +17,6 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/bench"
-	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
 )
@@ -169,7 +168,7 @@ func watch(ctx context.Context, d device.Device, pid int, gpu, way string) (func
 	o := memory.Options{
 		Name:      fmt.Sprintf("laxity-bench-guard-%d", os.Getpid()),
 		Container: func(p int) (string, bool, error) { return "bench", p == pid, nil },
-		Ledger:    rig.Ledger(d), Decider: memory.Limit{},
+		Ledger:    exporter.Ledger(d), Decider: memory.Limit{},
 	}
 	target := memory.Target{ID: "bench", PID: pid, GPUs: []string{gpu}}
 	switch way {

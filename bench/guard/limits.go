@@ -14,7 +14,6 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/bench"
-	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
@@ -147,7 +146,7 @@ func (b *bed) prepare(ctx context.Context) error {
 
 // open begins to guard, nobody as yet.
 func (b *bed) open(ctx context.Context) (stop func() error, err error) {
-	o := memory.Options{Name: fmt.Sprintf("laxity-bench-limits-%d", os.Getpid()), Container: b.of, Ledger: rig.Ledger(b.device), Decider: memory.Limit{}}
+	o := memory.Options{Name: fmt.Sprintf("laxity-bench-limits-%d", os.Getpid()), Container: b.of, Ledger: exporter.Ledger(b.device), Decider: memory.Limit{}}
 	if b.guard, err = memory.New(o); err != nil {
 		return nil, err
 	}

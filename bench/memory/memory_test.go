@@ -1,36 +1,15 @@
 package memory
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"strings"
 	"testing"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/actuatortest"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 )
 
-// The guardian that an actuator starts is this program again.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "guardian" {
-		o := actuator.GuardianOptions{Once: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-		for _, arg := range os.Args[2:] {
-			if dir, ok := strings.CutPrefix(arg, "--state-dir="); ok {
-				o.StateDir = dir
-			}
-		}
-		if err := actuator.RunGuardian(context.Background(), o); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	m.Run()
-}
+func TestMain(m *testing.M) { actuatortest.Main(m, nil) }
 
 // env is a simulated GPU like a real one that is slow: allocations take time, and
 // memory is free some time after its process has ended. Nobody is swapped.

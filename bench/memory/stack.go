@@ -14,7 +14,6 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
-	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/bench"
 	benchrig "github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
@@ -135,12 +134,12 @@ func (r *rig) laxity(ctx context.Context, config actuator.Config) (stop func() e
 }
 
 // ledger reads what each process holds on each GPU.
-func (r *rig) ledger() (memory.Ledger, error) {
+func (r *rig) ledger() (task.Ledger, error) {
 	d, err := r.open()
 	if err != nil {
 		return nil, err
 	}
-	return benchrig.Ledger(d), nil
+	return exporter.Ledger(d), nil
 }
 
 // swapper is nil where this machine cannot swap.

@@ -24,8 +24,8 @@ import (
 	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/state"
-	"github.com/laxity/laxity/cmd/internal/gpuledger"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
 )
 
@@ -125,7 +125,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
 		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker,
 		Allow: s.labels, LockDir: s.lockDir,
-		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: gpuledger.Opener(s.device),
+		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
 		MemoryGuard: actuator.MemoryMode(s.memoryGuard), Swap: actuator.MemoryMode(s.swap),
 		Tokens: tokens, AllowRemote: authenticated, Logger: logger,
 	}

@@ -1,8 +1,6 @@
 package gate_test
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"strconv"
@@ -12,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce/enforcetest/probetest"
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/internal/cudaprobe"
@@ -20,21 +19,10 @@ import (
 
 const patience = 30 * time.Second
 
-// members says which process is in which container.
-type members struct{ sync.Map }
-
-func (m *members) of(pid int) (string, bool, error) {
-	id, ok := m.Load(pid)
-	if !ok {
-		return "", false, nil
-	}
-	return id.(string), true, nil
-}
-
 // rig is a gate that runs.
 type rig struct {
 	*gate.Gate
-	members  members
+	members  probetest.Members
 	attached sync.Map // PID → how often it got its probes
 	name     string
 }
@@ -46,30 +34,13 @@ func start(t testing.TB, change func(*gate.Options)) *rig {
 		n, _ := r.attached.LoadOrStore(pid, 0)
 		r.attached.Store(pid, n.(int)+1)
 	}
-	o := gate.Options{Attached: attached, Name: r.name, Container: r.members.of, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o := gate.Options{Attached: attached, Name: r.name, Container: r.members.Of, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
 		change(&o)
 	}
 	var err error
 	r.Gate, err = gate.New(o)
-	if errors.Is(err, cudaprobe.ErrUnsupported) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Renew(time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, cudaprobe.RemoveRecord(cudaprobe.PinFolder(r.name))); err != nil {
-			t.Error(err)
-		}
-	})
+	probetest.Run(t, r.Gate, err, func() error { return cudaprobe.RemoveRecord(cudaprobe.PinFolder(r.name)) })
 	return r
 }
 

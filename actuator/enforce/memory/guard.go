@@ -10,21 +10,10 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
-
-// Ledger returns what is held on each GPU now, by UUID. It is called up to a hundred
-// times a second while limited containers allocate, by one goroutine.
-type Ledger func(ctx context.Context) (map[string]Usage, error)
-
-// Usage is what is in use of one GPU, bytes.
-type Usage struct {
-	// Used is by whomever: also by processes that are not listed yet, or not any more.
-	Used uint64
-	// Processes is what each process holds, contexts included, by PID.
-	Processes map[int]uint64
-}
 
 // Options of a Guard. Name, Container, Ledger and Decider are required.
 type Options struct {
@@ -33,8 +22,10 @@ type Options struct {
 	// Container returns the id of the container that a process belongs to; ok is
 	// false when it belongs to none.
 	Container func(pid int) (id string, ok bool, err error)
-	Ledger    Ledger
-	Decider   Decider
+	// Ledger is called up to a hundred times a second while limited containers
+	// allocate, by one goroutine.
+	Ledger  task.Ledger
+	Decider Decider
 	// Failed is told of a container that may get more than its limit, and why; it
 	// MUST NOT block. May be nil.
 	Failed func(containerID, why string)
@@ -111,7 +102,7 @@ type Guard struct {
 	early      map[string][]int  // by container that is not covered: PIDs that have called cuInit
 	earlyCount int               // PIDs in it, and that were
 	restopped  map[int]time.Time // PIDs that may have to be continued once more
-	usage      map[string]Usage
+	usage      map[string]task.Usage
 	blind      error     // why the ledger could not be read
 	blinded    time.Time // since when
 	looking    sync.WaitGroup

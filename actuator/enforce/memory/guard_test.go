@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce/enforcetest/probetest"
 	"github.com/laxity/laxity/actuator/enforce/memory"
-	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
 
@@ -24,7 +25,7 @@ const (
 type rig struct {
 	*memory.Guard
 	built   cudatest.Built
-	members sync.Map // PID → container
+	members probetest.Members
 	name    string
 	failed  chan string
 	hidden  atomic.Bool // the device lists nobody yet
@@ -38,7 +39,7 @@ func start(t testing.TB, change func(*memory.Options)) *rig {
 		name: cudatest.RecordName(t),
 	}
 	o := memory.Options{
-		Name: r.name, Container: r.of, Ledger: r.ledger, Decider: memory.Limit{}, Context: cudatest.ContextSize,
+		Name: r.name, Container: r.members.Of, Ledger: r.ledger, Decider: memory.Limit{}, Context: cudatest.ContextSize,
 		Failed: func(_, why string) { r.failed <- why },
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
@@ -47,44 +48,19 @@ func start(t testing.TB, change func(*memory.Options)) *rig {
 	}
 	var err error
 	r.Guard, err = memory.New(o)
-	if errors.Is(err, cudaprobe.ErrUnsupported) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Renew(time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, memory.Forget(r.name)); err != nil {
-			t.Error(err)
-		}
-	})
+	probetest.Run(t, r.Guard, err, func() error { return memory.Forget(r.name) })
 	return r
 }
 
-func (r *rig) of(pid int) (string, bool, error) {
-	id, ok := r.members.Load(pid)
-	if !ok {
-		return "", false, nil
-	}
-	return id.(string), true, nil
-}
-
-func (r *rig) ledger(context.Context) (map[string]memory.Usage, error) {
+func (r *rig) ledger(context.Context) (map[string]task.Usage, error) {
 	if r.broken.Load() {
 		return nil, errors.New("the driver is busy")
 	}
 	if r.hidden.Load() {
-		return map[string]memory.Usage{gpu: {}}, nil
+		return map[string]task.Usage{gpu: {}}, nil
 	}
 	held, err := r.built.Ledger()
-	return map[string]memory.Usage{gpu: {Processes: held}}, err
+	return map[string]task.Usage{gpu: {Processes: held}}, err
 }
 
 // cover limits container a, whose first process is given.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/exporter/task"
 )
 
 // guardFolder names a folder for a guard that this program is to be.
@@ -32,7 +33,7 @@ func beGuard() {
 	g, err := memory.New(memory.Options{
 		Name: filepath.Base(folder), Decider: &script{verdict: memory.Wait}, MaxWait: time.Hour,
 		Container: func(p int) (string, bool, error) { return "a", p == pid, nil },
-		Ledger:    func(context.Context) (map[string]memory.Usage, error) { return map[string]memory.Usage{}, nil },
+		Ledger:    func(context.Context) (map[string]task.Usage, error) { return map[string]task.Usage{}, nil },
 	})
 	if err != nil {
 		panic(err)

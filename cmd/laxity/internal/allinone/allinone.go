@@ -24,7 +24,6 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/webhook"
-	"github.com/laxity/laxity/cmd/internal/gpuledger"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/cmd/laxity/internal/engine"
 	"github.com/laxity/laxity/exporter"
@@ -181,7 +180,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 		NewSwapper: swaphelper.OpenOptions{
 			StateDir: stateDir, DockerHost: o.DockerHost, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,
 		}.Open,
-		Hold: o.Hold, ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: gpuledger.Opener(o.Device),
+		Hold: o.Hold, ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(o.Device),
 		LockDir: o.LockDir, Allow: o.Allow, AllowRemote: o.AllowRemote, Metrics: metrics,
 		Mount:   []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register},
 		Ranking: s.Places.Overview,

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/actuatortest"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
@@ -21,25 +22,14 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// TestMain lets the test binary be what the actuator starts from its own program: the
-// guardian and the checkpoint helper.
+// The programs that an actuator starts are itself: here that is this test.
 func TestMain(m *testing.M) {
-	if len(os.Args) < 2 || os.Args[1] != "guardian" && os.Args[1] != swaphelper.Name {
-		os.Exit(m.Run())
+	if len(os.Args) < 3 || os.Args[1] != swaphelper.Name {
+		actuatortest.Main(m, observed.Proc("/proc").OfPID)
+		return
 	}
-	flags := map[string]string{}
-	for _, arg := range os.Args[2:] {
-		name, value, _ := strings.Cut(arg, "=")
-		flags[name] = value
-	}
-	var err error
-	if os.Args[1] == swaphelper.Name {
-		err = swaphelper.Options{Device: flags["--device"]}.Run()
-	} else {
-		err = actuator.RunGuardian(context.Background(), actuator.GuardianOptions{StateDir: flags["--state-dir"], Once: true,
-			ContainerOf: observed.Proc("/proc").OfPID, Logger: slog.Default()})
-	}
-	if err != nil {
+	device, _ := strings.CutPrefix(os.Args[2], "--device=")
+	if err := (swaphelper.Options{Device: device}).Run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -11,26 +10,10 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/actuatortest"
 )
 
-// TestMain lets the test binary be the guardian that the actuator starts from
-// its own program.
-func TestMain(m *testing.M) {
-	if len(os.Args) < 2 || os.Args[1] != "guardian" {
-		os.Exit(m.Run())
-	}
-	o := actuator.GuardianOptions{Once: true, Logger: slog.Default()}
-	for _, arg := range os.Args[2:] {
-		if dir, ok := strings.CutPrefix(arg, "--state-dir="); ok {
-			o.StateDir = dir
-		}
-	}
-	if err := actuator.RunGuardian(context.Background(), o); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { actuatortest.Main(m, nil) }
 
 // leftovers lists the containers and images of this process's demo.
 func leftovers(ctx context.Context, docker *client.Client) ([]string, error) {

@@ -1,0 +1,54 @@
+// Package probetest holds what tests of the launch gate and of the memory guard share.
+package probetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/internal/cudaprobe"
+)
+
+// Members says which process is in which container: PID → id.
+type Members struct{ sync.Map }
+
+// Of is as gate and guard want it.
+func (m *Members) Of(pid int) (id string, ok bool, err error) {
+	v, ok := m.Load(pid)
+	if ok {
+		id = v.(string)
+	}
+	return id, ok, nil
+}
+
+// Part is a gate or a guard.
+type Part interface {
+	Renew(lease time.Duration) error
+	Run(ctx context.Context) error
+}
+
+// Run runs a part until the test ends, and then removes its record by forget. err is of
+// the part's making; where the kernel cannot have it the test is skipped.
+func Run(t testing.TB, p Part, err error, forget func() error) {
+	t.Helper()
+	if errors.Is(err, cudaprobe.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Renew(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, forget()); err != nil {
+			t.Error(err)
+		}
+	})
+}
