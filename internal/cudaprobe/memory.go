@@ -107,7 +107,7 @@ func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64, on uint32) 
 	return g.take(pid, func() error {
 		g.forgetCalls(pid)
 		g.forgetContexts(pid)
-		forgetOf(g.maps.graphs, pid)
+		g.forgetGraphs(pid)
 		return errors.Join(g.maps.pools.Put(uint32(pid), poolValue{}), g.maps.guarded.Put(uint32(pid), v))
 	})
 }
@@ -192,7 +192,7 @@ func (g *MemoryGuard) forgetProcess(pid int) {
 	_ = g.maps.stopped.Delete(uint32(pid)) // nobody keeps it stopped any more
 	g.forgetCalls(pid)
 	forgetOf(g.maps.live, pid)
-	forgetOf(g.maps.graphs, pid)
+	g.forgetGraphs(pid)
 	g.forgetContexts(pid)
 }
 

@@ -326,6 +326,16 @@ func TestMemoryOfGraphs(t *testing.T) {
 	if spent, _, _, err := h.Spent(0); spent-before != 12*mib || err != nil {
 		t.Errorf("spent %d MiB, %v", (spent-before)/mib, err)
 	}
+	for range 2 { // the second graph has the addresses of the first
+		p.Alloc("cuGraphAddNode_v2", 5*mib, 1)
+		p.Graph("cuGraphAddMemFreeNode")
+		p.Alloc("cuGraphAddMemAllocNode", 3*mib, 1)
+		want("memory that was freed within the graph is given again", 5*mib)
+		p.Alloc("cuGraphAddNode", 3*mib, 1)
+		want("it is given once", 8*mib)
+		p.Graph("cuGraphDestroy")
+		want("destroyed", 0)
+	}
 	h.budget(t, cudaprobe.Budget{})
 	if a := p.Alloc("cuGraphAddNode", 0, 10); a.Count != 10 {
 		t.Errorf("empty nodes are not asked about: %+v", a)

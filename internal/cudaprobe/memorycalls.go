@@ -135,16 +135,12 @@ func (g *MemoryGuard) PoolOf(pid int) (Pool, error) {
 		return Pool{}, err
 	}
 	// A free that overtakes the note of its allocation may leave less than nothing.
-	if int64(v.Used) < 0 {
-		v.Used = 0
+	for _, n := range []*uint64{&v.Used, &v.Managed, &v.Graphs} {
+		if int64(*n) < 0 {
+			*n = 0
+		}
 	}
-	if int64(v.Managed) < 0 {
-		v.Managed = 0
-	}
-	if int64(v.Graphs) < 0 {
-		v.Graphs = 0
-	}
-	return Pool(v), nil
+	return v.Pool, nil
 }
 
 // families of functions, as the driver names them but for their versions.

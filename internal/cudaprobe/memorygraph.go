@@ -54,11 +54,22 @@ func (b *builder) ifNode(otherwise string) {
 	)
 }
 
-// graphOfNode puts the graph that a node is added to into the call.
-func (b *builder) graphOfNode() {
+// ofNode puts the graph that a node is added to, and the place of its parameters, into
+// the call.
+func (b *builder) ofNode() {
 	b.ifNode("no node")
-	b.add(asm.LoadMem(asm.R1, regs, ptSI, asm.DWord))
-	b.store(cOut, asm.R1, asm.DWord)
+	b.add(asm.LoadMem(asm.R2, regs, ptSI, asm.DWord))
+	b.store(cOut, asm.R2, asm.DWord)
+	b.add(
+		asm.LoadMem(asm.R2, regs, ptR8, asm.DWord),
+		asm.JEq.Imm(asm.R1, int32(cudafile.AddMemNode), "parameters"),
+		asm.Add.Imm(asm.R2, nodeParams),
+		asm.JEq.Imm(asm.R1, int32(cudafile.AddNodeOnFifth), "parameters"),
+		asm.LoadMem(asm.R2, regs, ptR9, asm.DWord),
+		asm.Add.Imm(asm.R2, nodeParams),
+	)
+	b.label("parameters")
+	b.store(cReturn, asm.R2, asm.DWord)
 	b.label("no node")
 }
 
@@ -81,9 +92,52 @@ func (b *builder) noted(m memoryMaps) {
 		asm.LoadMem(asm.R1, asm.R0, guardedFollows, asm.DWord),
 		asm.JEq.Imm(asm.R1, 0, "noted"), // it would count for ever
 	)
+	b.shared(m, "noted")
 	b.addToGraph(m, "noted")
 	b.inGraphs(m, false, "noted")
 	b.label("noted")
+}
+
+// The latest node that got a pointer: its graph, the stage then, and its bytes.
+const nodeGraph, nodeStage, nodeOfBytes, nodeSize = 0, 8, 16, 24
+
+// shared leaves in state what the node takes beyond a former one, of the same graph and
+// at the same address: the driver gives memory again that is freed within the graph. It
+// goes on at none if that is nothing. The graph is in the register task.
+func (b *builder) shared(m memoryMaps, none string) {
+	b.add(
+		asm.StoreMem(frame, buffer+nodeGraph, task, asm.DWord),
+		asm.StoreMem(frame, buffer+nodeOfBytes, state, asm.DWord),
+	)
+	b.lookup(m.pools, evPID)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, none),
+		asm.LoadMem(asm.R1, asm.R0, poolStage, asm.DWord), asm.StoreMem(frame, buffer+nodeStage, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, frame, evPID, asm.Word), asm.StoreMem(frame, key16, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R1, 0), asm.StoreMem(frame, key16+8, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R4, frame, callTo+cReturn, asm.DWord),
+	)
+	b.readUser(key16+8, 8, asm.R4, nodePointer)
+	b.add(asm.JNE.Imm(asm.R0, 0, "alone"))
+	b.lookup(m.nodes, key16)
+	b.add(asm.JEq.Imm(asm.R0, 0, "first there"))
+	for _, at := range []int16{nodeGraph, nodeStage} {
+		b.add(
+			asm.LoadMem(asm.R1, asm.R0, at, asm.DWord),
+			asm.LoadMem(asm.R2, frame, buffer+at, asm.DWord),
+			asm.JNE.Reg(asm.R1, asm.R2, "first there"),
+		)
+	}
+	b.add(
+		asm.LoadMem(asm.R1, asm.R0, nodeOfBytes, asm.DWord),
+		asm.JGE.Reg(asm.R1, state, none),
+		asm.StoreMem(asm.R0, nodeOfBytes, state, asm.DWord),
+		asm.Sub.Reg(state, asm.R1),
+		asm.Ja.Label("alone"),
+	)
+	b.label("first there")
+	b.update(m.nodes, key16, buffer)
+	b.label("alone")
 }
 
 // addToGraph adds state to what a graph will get, whose handle is in task.
@@ -111,14 +165,20 @@ func (b *builder) graphKey() {
 	)
 }
 
-// takeGraph takes away what is kept of the handle in task, into state. Of two at once
-// one goes on.
+// takeGraph takes away what is kept of the handle in task, into state, and begins
+// another stage. Of two at once one goes on.
 func (b *builder) takeGraph(m memoryMaps) {
 	b.graphKey()
 	b.lookup(m.graphs, key16)
 	b.add(asm.JEq.Imm(asm.R0, 0, "exit"), asm.LoadMem(state, asm.R0, 0, asm.DWord))
 	b.delete(m.graphs, key16)
 	b.add(asm.JNE.Imm(asm.R0, 0, "exit"))
+	b.lookup(m.pools, evPID)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, "exit"),
+		asm.Mov.Imm(asm.R1, 1),
+		atomicOp(asm.AddAtomic, asm.R0, asm.R1, poolStage),
+	)
 }
 
 // inGraphs adds state to what the process's graphs will get, or takes it off.
@@ -194,4 +254,10 @@ func graphGone(m memoryMaps) asm.Instructions {
 	b.takeGraph(m)
 	b.inGraphs(m, true, "exit")
 	return b.finish()
+}
+
+// forgetGraphs drops what is known of a process's graphs.
+func (g *MemoryGuard) forgetGraphs(pid int) {
+	forgetOf(g.maps.graphs, pid)
+	forgetOf(g.maps.nodes, pid)
 }

@@ -27,6 +27,7 @@ type memoryMaps struct {
 	pools    *ebpf.Map // PID → poolValue
 	live     *ebpf.Map // PID and pointer → size: what pools gave, and managed memory
 	graphs   *ebpf.Map // PID and graph, or what is launched of it → bytes that it will get
+	nodes    *ebpf.Map // PID and pointer → the latest node of a graph that got it, see memorygraph.go
 	graphed  *ebpf.Map // thread → its call about a graph, while it lasts, see memorygraph.go
 	infos    *ebpf.Map // thread → its question for memory, while it lasts
 	contexts *ebpf.Map // PID and context → ordinal of its GPU
@@ -75,7 +76,7 @@ type callValue struct {
 	Entry  uint64 // address of the function
 	Out    uint64 // its first argument: where the result goes; of a graph's node, the graph
 	Time   uint64
-	Return uint64 // return address, before any probe replaced it; of a question, its second argument
+	Return uint64 // return address, before any probe replaced it; of a question, its second argument; of a graph's node, where its parameters are
 	PID    uint32
 	Slot   uint32
 	Kind   uint32
@@ -110,17 +111,20 @@ type Budget struct {
 
 const budgetCeiling, budgetLimit = 0, 8
 
-// poolValue is what one process holds of memory whose use the ledger does not show.
+// poolValue is what the programs know of the memory of one process.
 type poolValue struct {
-	Used    uint64 // given out by its pools
-	Peak    uint64 // at least so much its pools have got from the driver
-	Managed uint64 // of managed memory
-	Graphs  uint64 // that its graphs will get when they are launched
-	// Contexts is how many it has made that were counted before they were there.
-	Contexts uint64
+	Pool
+	// Stage changes when a graph with memory is made ready or destroyed: nodes that
+	// were added before share memory with none that are added later.
+	Stage uint64
 }
 
-const poolUsed, poolPeak, poolManaged, poolGraphs, poolContexts, poolSize = 0, 8, 16, 24, 32, 40
+const (
+	poolUsed, poolPeak, poolManaged, poolGraphs, poolContexts = 0, 8, 16, 24, 32
+
+	poolStage = 40
+	poolSize  = 48
+)
 
 // A question for memory, which only the programs read: where the answers free and
 // total go, the stack, and the slot.
@@ -149,6 +153,7 @@ func newMemoryMaps(pins string) (m memoryMaps, err error) {
 		{&m.pools, ebpf.MapSpec{Name: "laxity_pools", Type: ebpf.Hash, KeySize: 4, ValueSize: poolSize, MaxEntries: processes}},
 		{&m.live, ebpf.MapSpec{Name: "laxity_live", Type: ebpf.Hash, KeySize: 16, ValueSize: 16, MaxEntries: pointers, Flags: noPrealloc}},
 		{&m.graphs, ebpf.MapSpec{Name: "laxity_graphs", Type: ebpf.Hash, KeySize: 16, ValueSize: 8, MaxEntries: pointers, Flags: noPrealloc}},
+		{&m.nodes, ebpf.MapSpec{Name: "laxity_nodes", Type: ebpf.LRUHash, KeySize: 16, ValueSize: nodeSize, MaxEntries: 8192}},
 		{&m.graphed, ebpf.MapSpec{Name: "laxity_graphed", Type: ebpf.LRUHash, KeySize: 4, ValueSize: graphCallSize, MaxEntries: 4096}},
 		{&m.infos, ebpf.MapSpec{Name: "laxity_infos", Type: ebpf.LRUHash, KeySize: 4, ValueSize: infoSize, MaxEntries: 4096}},
 		{&m.contexts, ebpf.MapSpec{Name: "laxity_ctxs", Type: ebpf.LRUHash, KeySize: 16, ValueSize: 8, MaxEntries: 8192}},
@@ -175,7 +180,7 @@ const noPrealloc = 1
 func (m memoryMaps) Close() error {
 	errs := []error{m.maps.Close()}
 	for _, one := range []*ebpf.Map{
-		m.guarded, m.inCalls, m.spent, m.budgets, m.pools, m.live, m.graphs, m.graphed, m.infos, m.contexts, m.making, m.current,
+		m.guarded, m.inCalls, m.spent, m.budgets, m.pools, m.live, m.graphs, m.nodes, m.graphed, m.infos, m.contexts, m.making, m.current,
 		m.holds, m.stopped, m.released, m.until,
 	} {
 		if one != nil {

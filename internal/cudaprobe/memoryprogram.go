@@ -55,7 +55,7 @@ func allocation(m memoryMaps, t *taskOffsets) asm.Instructions {
 	b.onCurrent(m)
 	b.slot()
 	b.call()
-	b.graphOfNode()
+	b.ofNode()
 	b.pooled(m)
 	b.update(m.inCalls, evTID, callTo)
 	b.spend(m)
@@ -276,6 +276,7 @@ func allocated(m memoryMaps) asm.Instructions {
 		asm.LoadMem(asm.R1, task, cSlot, asm.Word), asm.StoreMem(frame, callTo+cSlot, asm.R1, asm.Word),
 		asm.LoadMem(asm.R1, task, cState, asm.Word), asm.StoreMem(frame, callTo+cState, asm.R1, asm.Word),
 		asm.LoadMem(asm.R1, task, cKind, asm.Word), asm.StoreMem(frame, callTo+cKind, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, task, cReturn, asm.DWord), asm.StoreMem(frame, callTo+cReturn, asm.R1, asm.DWord),
 		asm.LoadMem(task, task, cOut, asm.DWord),
 	)
 	b.noted(m) // before the call is over: at every moment it counts as one or the other

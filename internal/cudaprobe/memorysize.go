@@ -25,6 +25,7 @@ const (
 	nodeType, nodeParams = 0, 16
 	nodeMemAlloc         = 10 // CU_GRAPH_NODE_TYPE_MEM_ALLOC
 	nodeProp, nodeBytes  = 8, 104
+	nodePointer          = 112 // which the driver fills in
 )
 
 // size puts how many bytes a call asks for into the register state, and its GPU

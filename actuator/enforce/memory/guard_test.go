@@ -222,6 +222,27 @@ func TestGraphsCountBeforeTheirLaunch(t *testing.T) {
 	}
 }
 
+// Memory that is freed within a graph and given again counts once.
+func TestGraphsThatUseMemoryAgain(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, cudatest.ContextSize+100*mib)
+	p.Call("cuDevicePrimaryCtxRetain") // so that the device lists it
+	for i := range 20 {
+		if a := p.Alloc("cuGraphAddMemAllocNode", 40*mib, 1); a.Count != 1 {
+			t.Fatalf("node %d: %+v; %+v", i, a, r.View()["a"])
+		}
+		p.Graph("cuGraphAddMemFreeNode")
+	}
+	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 6 {
+		t.Errorf("beside a graph that needs 40 MiB: %+v", a)
+	}
+	p.Graph("cuGraphInstantiateWithFlags")
+	p.Graph("cuGraphLaunch")
+	if held, err := r.built.Ledger(); err != nil || held[p.PID] != cudatest.ContextSize+100*mib {
+		t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
+	}
+}
+
 // What a process takes before the device lists it counts, whether anybody is asked
 // or not. What it would be refused for that alone waits until it is listed.
 func TestListedLate(t *testing.T) {

@@ -65,7 +65,8 @@ func (p *Program) Current(name string, device int) {
 
 // Graph makes the graph ready that nodes were added to (by Alloc, with a function that
 // adds nodes; with no bytes it adds one that gets no memory), launches what is ready,
-// or destroys the graph, by a function of that name.
+// destroys the graph, or adds a node that frees the latest allocation, by a function of
+// that name.
 func (p *Program) Graph(name string) {
 	p.t.Helper()
 	p.say("graph " + name)

@@ -156,7 +156,9 @@ CALL cuDeviceTotalMem_v2(size_t *all, int device) {
 }
 
 // Graphs get the memory of their nodes when they are launched, once.
-struct graph { size_t bytes; };
+// Within a graph they give memory again that a node of it has freed.
+enum { NODES = 64 };
+struct graph { size_t bytes; int nodes, ready; struct { uint64_t pointer; int freed; } node[NODES]; };
 struct node { int type, handles, location, id; char rest[72]; const void *access; size_t accesses, bytes; uint64_t pointer; };
 struct any_node { int type, reserved[3]; struct node memory; };
 _Static_assert(offsetof(struct node, bytes) == 104, "CUDA_MEM_ALLOC_NODE_PARAMS");
@@ -170,9 +172,24 @@ CALL cuGraphAddMemAllocNode(void **out, struct graph *graph, const void *after, 
 	(void)after; (void)count;
 	*out = graph;
 	if (node->location > 1) return SUCCESS; // of the host
+	for (int i = 0; i < graph->nodes; i++) {
+		if (!graph->node[i].freed || sizes[graph->node[i].pointer >> 20] < node->bytes) continue;
+		graph->node[i].freed = 0;
+		node->pointer = graph->node[i].pointer;
+		return SUCCESS;
+	}
 	int result = take(&node->pointer, node->bytes, GRAPH);
-	if (!result) graph->bytes += node->bytes;
-	return result;
+	if (result) return result;
+	graph->bytes += node->bytes;
+	if (graph->nodes < NODES) graph->node[graph->nodes++].pointer = node->pointer;
+	return SUCCESS;
+}
+CALL cuGraphAddMemFreeNode(void **out, struct graph *graph, const void *after, size_t count, uint64_t pointer) {
+	(void)after; (void)count;
+	*out = graph;
+	for (int i = 0; i < graph->nodes; i++)
+		if (graph->node[i].pointer == pointer) graph->node[i].freed = 1;
+	return SUCCESS;
 }
 CALL cuGraphAddNode(void **out, struct graph *graph, const void *after, size_t count, struct any_node *node) {
 	if (node->type == 10) return cuGraphAddMemAllocNode(out, graph, after, count, &node->memory);
@@ -187,6 +204,7 @@ CALL cuGraphInstantiateWithFlags(struct graph **out, struct graph *graph, unsign
 	(void)flags;
 	*out = calloc(1, sizeof **out);
 	(*out)->bytes = graph->bytes;
+	graph->ready = 1;
 	return SUCCESS;
 }
 CALL cuGraphLaunch(struct graph *graph, void *stream) {
@@ -199,7 +217,11 @@ CALL cuGraphLaunch(struct graph *graph, void *stream) {
 	graph->bytes = 0;
 	return SUCCESS;
 }
-CALL cuGraphDestroy(struct graph *graph) { free(graph); return SUCCESS; }
+CALL cuGraphDestroy(struct graph *graph) {
+	for (int i = 0; !graph->ready && i < graph->nodes; i++) sizes[graph->node[i].pointer >> 20] = 0;
+	free(graph);
+	return SUCCESS;
+}
 CALL cuDeviceGraphMemTrim(int device) {
 	(void)device;
 	struct memory *m = mine();

@@ -11,7 +11,8 @@
 //   free NAME TIMES                frees the latest so many
 //   context NAME DEVICE            makes or retains a context there; answers "NAME BEFORE AFTER 0 0"
 //   current NAME DEVICE            the latest one there becomes current; or is pushed, or popped
-//   graph NAME                     makes the graph ready that nodes are added to, launches or destroys it
+//   graph NAME                     makes the graph ready that nodes are added to, launches or destroys it, or adds a node
+//                                  that frees the latest allocation
 //   info                           answers "info BEFORE AFTER FREE TOTAL OF_THE_DEVICE"
 //   fork                           goes on as a child with another PID; answers "fork PID PID"
 //   exec                           begins again as a new program
@@ -75,6 +76,7 @@ static void about_graph(struct allocation *a) {
 	void *f = function(a->name);
 	a->before = now();
 	if (!strncmp(a->name, "cuGraphInstantiate", 18)) a->result = ((int (*)(void **, void *, unsigned long long))f)(&ready, graph, 0);
+	else if (!strcmp(a->name, "cuGraphAddMemFreeNode")) a->result = ((int (*)(void **, void *, void *, size_t, uint64_t))f)(&(void *){NULL}, graph, NULL, 0, blocks[--count]);
 	else if (!strcmp(a->name, "cuGraphLaunch")) a->result = ((int (*)(void *, void *))f)(ready, NULL);
 	else a->result = ((int (*)(void *))f)(graph), graph = NULL;
 	a->after = now();
