@@ -224,3 +224,43 @@ func TestDeterministic(t *testing.T) {
 		}
 	}
 }
+
+// In every state that containers come to, an adaptive share is no less than a fair one,
+// and what a fair share is granted an adaptive one is granted too, unless somebody could
+// not get its own share any more, which may be larger than a fair one.
+func TestAdaptiveIsNeverLessThanFair(t *testing.T) {
+	for _, share := range []allocator.Share{allocator.Fair, allocator.Adaptive} {
+		for _, limited := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s limited=%v", share, limited), func(t *testing.T) {
+				for seed := range uint64(10) {
+					h := newHost(seed, share, limited)
+					for range 100 {
+						h.s.Now = h.s.Now.Add(time.Duration(h.r.IntN(2000)) * time.Millisecond)
+						h.move()
+						compareShares(t, h.s)
+						h.answer()
+					}
+				}
+			})
+		}
+	}
+}
+
+func compareShares(t *testing.T, s allocator.State) {
+	t.Helper()
+	fair, adaptive := s, s
+	fair.Share, adaptive.Share = allocator.Fair, allocator.Adaptive
+	more := allocator.Parts(adaptive)
+	for i, p := range allocator.Parts(fair) {
+		if more[i].Share < p.Share {
+			t.Fatalf("%+v, by a fair share %+v", more[i], p)
+		}
+	}
+	for _, r := range s.Requests {
+		fair.Requests, adaptive.Requests = []allocator.Request{r}, []allocator.Request{r}
+		f, a := allocator.Decide(fair)[0], allocator.Decide(adaptive)[0]
+		if f.Verdict == allocator.Grant && a.Verdict != allocator.Grant && a.Why != allocator.Unsafe {
+			t.Fatalf("%+v, by a fair share %+v\nin %+v", a, f, s)
+		}
+	}
+}

@@ -65,6 +65,18 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
+func TestWaysOf(t *testing.T) {
+	for text, want := range map[string]int{"fair,adaptive": 2, "default,laxity,fair,adaptive,one": 5, "fair,best": 0, "": 0} {
+		ways, err := waysOf(bench.Env{Args: map[string]string{"ways": text}})
+		if len(ways) != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %v, %v", text, ways, err)
+		}
+	}
+	if ways, err := waysOf(bench.Env{}); len(ways) != 3 || err != nil {
+		t.Errorf("%v, %v", ways, err)
+	}
+}
+
 // Tasks that do not fit beside each other wait, and none runs out of memory.
 func TestOversubscribe(t *testing.T) {
 	r, err := newRig(t.Context(), env(t, leftFree+1<<30, nil), "oversubscribe", 1)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 )
@@ -18,7 +20,8 @@ import (
 const oversubscribeAbout = `A ballast container leaves 40 GiB of the card. Twelve tasks in containers of their own begin at once;
 together they need three times that (10 GiB each: matrices of 8192², the rest is held). They run by
 each way in turn: default side by side, laxity with limits (laxity.gpu-memory=10.6GiB, which
-includes the context), one after another. A task that gets CUDA's out-of-memory error ends there.
+includes the context), one after another; where asked for, laxity also with the card divided
+(--memory-share=fair and adaptive). A task that gets CUDA's out-of-memory error ends there.
 Makespan is from the first start to the last end; the run time of a task, from its start to its end,
 includes its waits; with one, all tasks count as begun when the first one does. Memory
 use is the mean, over the makespan, of what the tasks hold of the 40 GiB.`
@@ -29,6 +32,7 @@ func Oversubscribe() bench.Experiment {
 		Name: "oversubscribe", Title: "Three times more memory than there is (P4)", About: oversubscribeAbout,
 		Settings: append([]bench.Setting{
 			{Name: "repeats", Means: "runs of each way; 2"},
+			{Name: "ways", Means: "some of " + strings.Join(oversubscribeWays, ",") + "; default,laxity,one"},
 			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
 			{Name: "swap", Means: "off: nobody is swapped out; on"},
 		}, bench.Simulation...),
@@ -45,12 +49,37 @@ const (
 	allTimeout  = 4 * time.Minute
 )
 
+// memoryShares are the ways with Laxity, by how it divides the card.
+var memoryShares = map[string]allocator.Share{laxity: allocator.ByLimit, "fair": allocator.Fair, "adaptive": allocator.Adaptive}
+
+// oversubscribeWays are all, in the order of the table.
+var oversubscribeWays = []string{without, laxity, "fair", "adaptive", oneByOne}
+
+// waysOf returns the ways that are asked for.
+func waysOf(env bench.Env) ([]string, error) {
+	text, ok := env.Args["ways"]
+	if !ok {
+		return []string{without, laxity, oneByOne}, nil
+	}
+	ways := strings.Split(text, ",")
+	for _, w := range ways {
+		if !slices.Contains(oversubscribeWays, w) {
+			return nil, fmt.Errorf("--set ways=%s: %q is none of %s", text, w, strings.Join(oversubscribeWays, ","))
+		}
+	}
+	return ways, nil
+}
+
 func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	repeats, count := 2, 12
 	if env.Quick {
 		repeats = 1
 	}
 	if repeats, err = env.Number("repeats", 1, repeats); err != nil {
+		return nil, err
+	}
+	ways, err := waysOf(env)
+	if err != nil {
 		return nil, err
 	}
 	r, err := newRig(ctx, env, "oversubscribe", 1)
@@ -73,7 +102,7 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 		}
 	}
 	for repeat := range repeats {
-		for _, way := range []string{without, laxity, oneByOne} {
+		for _, way := range ways {
 			more, err := r.oversubscribeRound(ctx, count, way, repeat)
 			if err != nil {
 				return rows, err
@@ -113,8 +142,8 @@ func (r *rig) awaitUsed(ctx context.Context, bytes uint64) error {
 func (r *rig) oversubscribeRound(ctx context.Context, count int, way string, repeat int) (rows []bench.Row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allTimeout)
 	defer cancel()
-	if way == laxity {
-		stop, err := r.laxity(ctx, actuator.Config{Arbitrate: actuator.Always, MemoryWait: allTimeout})
+	if share, ok := memoryShares[way]; ok {
+		stop, err := r.laxity(ctx, actuator.Config{Arbitrate: actuator.Always, MemoryWait: allTimeout, MemoryShare: share})
 		if err != nil {
 			return nil, err
 		}
@@ -150,7 +179,7 @@ func (r *rig) task(ctx context.Context, way string) (*tenant.Tenant, error) {
 	n := r.GPU.N(8192)
 	matrices := uint64(3 * n * n * 4)
 	labels := map[string]string{}
-	if way == laxity {
+	if _, ok := memoryShares[way]; ok {
 		labels["laxity.gpu-memory"] = strconv.Itoa(taskMemory + contextMost)
 	}
 	return r.start(ctx, labels, "--n", strconv.Itoa(n), "--kernels", "8", "--host-seconds", "0.3",
@@ -289,7 +318,7 @@ func oversubscribeFigures(rows []bench.Row) []bench.Figure {
 
 func oversubscribeTable(rows []bench.Row) [][]string {
 	table := [][]string{{"WAY", "FAILED", "MAKESPAN s", "MEAN RUN TIME s", "MEMORY USED %", "REPEATS"}}
-	for _, way := range []string{without, laxity, oneByOne} {
+	for _, way := range oversubscribeWays {
 		all := rounds(rows, way)
 		if len(all) == 0 {
 			continue
