@@ -217,6 +217,19 @@ func (g *MemoryGuard) Continue(pid, pidfd int, calls []Call) error {
 	return errors.Join(errs...)
 }
 
+// Lost are the holds of a process of whose calls nothing is known: it was dropped, or
+// is guarded anew, since they began or while they did. Nobody can decide about them;
+// they are for Continue.
+func (g *MemoryGuard) Lost(pid int) (lost []Call) {
+	for _, key := range g.holds(pid) {
+		var v callValue
+		if err := g.maps.inCalls.Lookup(key.TID, &v); err != nil || v.Time != key.Time {
+			lost = append(lost, Call{PID: pid, TID: int(key.TID), at: time.Duration(key.Time)})
+		}
+	}
+	return lost
+}
+
 // Again continues a process once more that was stopped again an instant after its
 // last hold had ended; done is false where it may still come to that. It is to be
 // called after each Continued, and again while it is not done.

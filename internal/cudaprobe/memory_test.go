@@ -442,6 +442,31 @@ func TestMemoryInfo(t *testing.T) {
 	}
 }
 
+// A process that is dropped while a call of it is held can be let go all the same.
+func TestMemoryLost(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, pidfd := h.open(t)
+	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
+	h.held(t, p)
+	if lost := h.Lost(p.PID); len(lost) != 0 {
+		t.Errorf("%+v, of which somebody can decide", lost)
+	}
+	h.Drop(p.PID)
+	lost := h.Lost(p.PID)
+	if len(lost) != 1 {
+		t.Fatalf("%+v", lost)
+	}
+	if err := h.Continue(p.PID, pidfd, lost); err != nil {
+		t.Error(err)
+	}
+	if a := called(); a.Count != 1 {
+		t.Errorf("%+v", a)
+	}
+	if lost := h.Lost(p.PID); len(lost) != 0 {
+		t.Errorf("still on record: %+v", lost)
+	}
+}
+
 // Somebody else's SIGCONT lets no held call through.
 func TestMemoryForeignContinue(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})

@@ -88,7 +88,7 @@ func sweep(record *cudaprobe.Record, folder string, sent map[cudaprobe.HeldProce
 		}
 		s, ok := proc.ReadStat(folder, h.PID)
 		switch {
-		case !ok, !sameStart(h.Start, s.Start), sent[h] && s.State != 'T':
+		case !ok, !s.Began(h.Start), sent[h] && s.State != 'T':
 			err = errors.Join(err, record.Forget(h.PID))
 		default:
 			left++
@@ -100,12 +100,6 @@ func sweep(record *cudaprobe.Record, folder string, sent map[cudaprobe.HeldProce
 		_ = unix.Close(pidfd)
 	}
 	return left, err
-}
-
-// sameStart compares when a process started by the kernel's two accounts, which
-// are nanoseconds and hundredths of a second.
-func sameStart(recorded time.Duration, ticks uint64) bool {
-	return recorded == 0 || uint64(recorded/(10*time.Millisecond)) == ticks
 }
 
 // Forget removes the record of this name. Nobody must be on it.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
@@ -307,8 +309,9 @@ func (g *Guard) fail(c *container, why string) {
 	g.o.Failed(c.ID, why)
 }
 
-// sweep finds holds of which nobody has told: there was no room for the event, or
-// their process is not guarded any more.
+// sweep finds holds of which nobody has told, as there was no room for the event, and
+// lets go those about which nobody can decide: their processes were dropped, or are
+// guarded anew because another program runs in them, in the moment in which they began.
 func (g *Guard) sweep() {
 	held, err := g.kernel.List()
 	g.note(err)
@@ -320,6 +323,33 @@ func (g *Guard) sweep() {
 			g.take(p, call.TID)
 		}
 	}
+	for _, h := range held {
+		lost := g.kernel.Lost(h.PID)
+		if len(lost) == 0 {
+			continue
+		}
+		if p := g.processes[h.PID]; p != nil {
+			p.answered = append(p.answered, lost...)
+			g.goOn(p)
+			continue
+		}
+		g.letGo(h, lost)
+	}
+}
+
+// letGo ends holds of a process that nobody guards.
+func (g *Guard) letGo(h cudaprobe.HeldProcess, holds []cudaprobe.Call) {
+	pidfd, err := unix.PidfdOpen(h.PID, 0)
+	if err != nil {
+		g.note(g.kernel.Forget(h.PID)) // gone
+		return
+	}
+	defer unix.Close(pidfd)
+	if s, ok := proc.ReadStat(g.o.Proc, h.PID); !ok || !s.Began(h.Start) {
+		g.note(g.kernel.Forget(h.PID)) // another one has its PID
+		return
+	}
+	g.note(g.kernel.Continue(h.PID, pidfd, holds))
 }
 
 // unstop continues those that were stopped again an instant after their holds had

@@ -294,13 +294,10 @@ func (g *Guard) remove(p *process) {
 	}
 	delete(g.processes, p.pid)
 	delete(p.of.processes, p.pid)
-	calls := p.answered
-	for _, q := range p.pending {
-		calls = append(calls, q.call)
-	}
 	g.kernel.Drop(p.pid)
-	if len(calls) > 0 {
-		g.note(g.kernel.Continue(p.pid, p.pidfd, calls))
+	// Those of its calls, too, of which nobody has heard yet.
+	if held := g.kernel.Lost(p.pid); len(held) > 0 {
+		g.note(g.kernel.Continue(p.pid, p.pidfd, held))
 	}
 	g.exits.Remove(p.pidfd)
 	_ = unix.Close(p.pidfd)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -74,6 +75,12 @@ func ReadStat(proc string, pid int) (s Stat, ok bool) {
 	s.session, _ = strconv.Atoi(fields[3])
 	s.Start, err = strconv.ParseUint(fields[startField], 10, 64)
 	return s, err == nil
+}
+
+// Began reports whether the process started at this moment, which the kernel counts in
+// nanoseconds since boot elsewhere; 0 is not known, and true.
+func (s Stat) Began(at time.Duration) bool {
+	return at == 0 || uint64(at/(10*time.Millisecond)) == s.Start
 }
 
 // Loaded walks through the processes that have loaded a library with the name of
