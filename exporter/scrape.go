@@ -23,8 +23,9 @@ func (e *Exporter) serveMetrics() http.Handler {
 		EnableOpenMetrics: true, DisableCompression: true,
 	}))
 	texts := sync.Pool{New: func() any { return new(collector.Text) }}
+	formats := expfmt.DefaultOpenMetricsAcceptedFormats()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+		format := expfmt.NegotiateAccept(r.Header, formats...)
 		kind := format.FormatType()
 		if kind != expfmt.TypeTextPlain && kind != expfmt.TypeOpenMetrics {
 			protobuf.ServeHTTP(w, r)

@@ -258,5 +258,5 @@ func (m *machine) close() {
 		_ = m.exporter.Stop()
 	}
 	_ = m.docker.Close()
-	_ = m.Rig.Close() // what is left has a label
+	_ = m.Close() // what is left has a label
 }

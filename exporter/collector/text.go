@@ -160,7 +160,7 @@ func (t *Text) add(s string) { t.buf = append(t.buf, s...) }
 
 // escaped writes a string with a backslash before what would end it.
 func (t *Text) escaped(s string, quotes bool) {
-	if strings.IndexByte(s, '\\') < 0 && strings.IndexByte(s, '\n') < 0 && !(quotes && strings.IndexByte(s, '"') >= 0) {
+	if strings.IndexByte(s, '\\') < 0 && strings.IndexByte(s, '\n') < 0 && (!quotes || strings.IndexByte(s, '"') < 0) {
 		t.add(s)
 		return
 	}
