@@ -63,16 +63,16 @@ func (p *planner) admitStarts() {
 				behind = append(behind, w)
 			}
 		}
+		first := "start up"
+		if e.Phase != Preparing {
+			first = "end"
+		}
+		reason := fmt.Sprintf("lets %s %s first, which has little time to its deadline", e.Name, first)
 		begin, keep := p.endangered(e, len(behind), 0), p.endangered(e, len(behind), p.in.Startup.Settle)
 		for _, w := range behind {
 			if goesOn := !begin && (!keep || !w.stalled()); goesOn || p.back[w.ID] != "" {
 				continue
 			}
-			first := "start up"
-			if e.Phase != Preparing {
-				first = "end"
-			}
-			reason := fmt.Sprintf("lets %s %s first, which has little time to its deadline", e.Name, first)
 			p.back[w.ID] = reason
 			if len(w.Tasks) > 0 {
 				p.waits[w.ID] = Wait{Start, reason}

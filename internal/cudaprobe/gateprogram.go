@@ -109,8 +109,15 @@ func gateCreate(m gateMaps, t *taskOffsets) asm.Instructions {
 func (b *builder) stop(m gateMaps) {
 	b.marks()
 	b.update(m.held, evPID, evTime)
+	b.stopRecorded("lost")
+}
+
+// stopRecorded stops the process by its calling thread, right after the update of the
+// record. If that had no room it goes on at otherwise; if it cannot be stopped, at
+// "forget".
+func (b *builder) stopRecorded(otherwise string) {
 	b.add(
-		asm.JNE.Imm(asm.R0, 0, "lost"),
+		asm.JNE.Imm(asm.R0, 0, otherwise),
 		asm.Mov.Imm(asm.R1, sigStop),
 		asm.FnSendSignalThread.Call(),
 		asm.JNE.Imm(asm.R0, 0, "forget"),

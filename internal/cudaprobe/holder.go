@@ -75,12 +75,7 @@ func (h *holder) take(pid int, enter func() error) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one.links = append(one.links, all...)
-	if h.processes[pid] != one { // dropped meanwhile
-		h.detach(pid, one)
-		return err
-	}
-	if err != nil {
+	if h.add(pid, one, all) && err != nil {
 		h.drop(pid)
 	}
 	return err
@@ -102,11 +97,19 @@ func (h *holder) further(pid int, attach func(*cudafile.File, int) (links, error
 	all, err := h.attachAll(files, pid, attach)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one.links = append(one.links, all...)
-	if h.processes[pid] != one { // dropped meanwhile
-		h.detach(pid, one)
-	}
+	h.add(pid, one, all)
 	return err
+}
+
+// add takes links over. It reports false, and takes them off, if the process has been
+// dropped meanwhile. It is called with mu held.
+func (h *holder) add(pid int, one *heldLinks, all links) bool {
+	one.links = append(one.links, all...)
+	if h.processes[pid] == one {
+		return true
+	}
+	h.detach(pid, one)
+	return false
 }
 
 // enlist makes the process known to the programs; nil: it is known.

@@ -63,11 +63,16 @@ func (b *builder) countContext(m memoryMaps) {
 		asm.JLT.Imm(asm.R1, int32(cudafile.ContextOnSecond), "exit"),
 		asm.JGT.Imm(asm.R1, int32(cudafile.ContextElse), "exit"),
 	)
+	b.countInPool(m, poolContexts)
+}
+
+// countInPool adds one to a counter of the process's poolValue.
+func (b *builder) countInPool(m memoryMaps, counter int16) {
 	b.lookup(m.pools, evPID)
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, "exit"),
 		asm.Mov.Imm(asm.R1, 1),
-		atomicOp(asm.AddAtomic, asm.R0, asm.R1, poolContexts),
+		atomicOp(asm.AddAtomic, asm.R0, asm.R1, counter),
 	)
 }
 
@@ -118,13 +123,8 @@ func makes(m memoryMaps) asm.Instructions {
 func made(m memoryMaps) asm.Instructions {
 	b := &builder{maps: m.maps}
 	b.several(m)
-	b.lookup(m.making, evTID)
+	b.ifReturns(m.making, makingStack)
 	b.add(
-		asm.JEq.Imm(asm.R0, 0, "exit"),
-		asm.LoadMem(asm.R1, asm.R0, makingStack, asm.DWord),
-		asm.Add.Imm(asm.R1, 8),
-		asm.LoadMem(asm.R2, regs, ptSP, asm.DWord),
-		asm.JNE.Reg(asm.R1, asm.R2, "exit"), // of a call inside it
 		asm.LoadMem(state, asm.R0, makingOrdinal, asm.Word),
 		asm.LoadMem(task, asm.R0, makingOut, asm.DWord),
 		asm.LoadMem(asm.R1, asm.R0, makingKind, asm.Word), asm.StoreMem(frame, callTo+cKind, asm.R1, asm.Word),

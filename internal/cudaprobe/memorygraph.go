@@ -173,12 +173,7 @@ func (b *builder) takeGraph(m memoryMaps) {
 	b.add(asm.JEq.Imm(asm.R0, 0, "exit"), asm.LoadMem(state, asm.R0, 0, asm.DWord))
 	b.delete(m.graphs, key16)
 	b.add(asm.JNE.Imm(asm.R0, 0, "exit"))
-	b.lookup(m.pools, evPID)
-	b.add(
-		asm.JEq.Imm(asm.R0, 0, "exit"),
-		asm.Mov.Imm(asm.R1, 1),
-		atomicOp(asm.AddAtomic, asm.R0, asm.R1, poolStage),
-	)
+	b.countInPool(m, poolStage)
 }
 
 // inGraphs adds state to what the process's graphs will get, or takes it off.
@@ -215,13 +210,8 @@ func graphDone(m memoryMaps) asm.Instructions {
 	b := &builder{maps: m.maps}
 	b.add(asm.Mov.Reg(regs, asm.R1))
 	b.who()
-	b.lookup(m.graphed, evTID)
+	b.ifReturns(m.graphed, graphStack)
 	b.add(
-		asm.JEq.Imm(asm.R0, 0, "exit"),
-		asm.LoadMem(asm.R1, asm.R0, graphStack, asm.DWord),
-		asm.Add.Imm(asm.R1, 8),
-		asm.LoadMem(asm.R2, regs, ptSP, asm.DWord),
-		asm.JNE.Reg(asm.R1, asm.R2, "exit"), // of a call inside it
 		asm.LoadMem(asm.R1, asm.R0, graphFirst, asm.DWord), asm.StoreMem(frame, callTo+cOut, asm.R1, asm.DWord),
 		asm.LoadMem(task, asm.R0, graphSecond, asm.DWord),
 		asm.LoadMem(state, asm.R0, graphKind, asm.DWord),

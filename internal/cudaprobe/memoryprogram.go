@@ -76,6 +76,20 @@ func (b *builder) notNested(m memoryMaps) {
 	b.label("outermost")
 }
 
+// ifReturns goes on where the call returns that the thread has in a map, with the stack
+// at its entry in this place of the value, which r0 points to then; not where one inside
+// it does.
+func (b *builder) ifReturns(calls *ebpf.Map, stack int16) {
+	b.lookup(calls, evTID)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, "exit"),
+		asm.LoadMem(asm.R1, asm.R0, stack, asm.DWord),
+		asm.Add.Imm(asm.R1, 8),
+		asm.LoadMem(asm.R2, regs, ptSP, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R2, "exit"),
+	)
+}
+
 // slot finds the budget that the call is on. The register task must point to the
 // process's guardedValue.
 func (b *builder) slot() {
@@ -224,12 +238,7 @@ func (b *builder) hold(m memoryMaps) {
 	b.update(m.holds, key16, evTime)
 	b.add(asm.JNE.Imm(asm.R0, 0, "open"))
 	b.update(m.stopped, evPID, evTime)
-	b.add(
-		asm.JNE.Imm(asm.R0, 0, "forget"),
-		asm.Mov.Imm(asm.R1, sigStop),
-		asm.FnSendSignalThread.Call(),
-		asm.JNE.Imm(asm.R0, 0, "forget"),
-	)
+	b.stopRecorded("forget")
 	b.jumpIfOpen(m.until, "undo")
 	b.send(Held)
 
@@ -264,14 +273,9 @@ func allocated(m memoryMaps) asm.Instructions {
 	b := &builder{maps: m.maps}
 	b.add(asm.Mov.Reg(regs, asm.R1))
 	b.who()
-	b.lookup(m.inCalls, evTID)
+	b.ifReturns(m.inCalls, cStack)
 	b.add(
-		asm.JEq.Imm(asm.R0, 0, "exit"),
 		asm.Mov.Reg(task, asm.R0),
-		asm.LoadMem(asm.R1, task, cStack, asm.DWord),
-		asm.Add.Imm(asm.R1, 8),
-		asm.LoadMem(asm.R2, regs, ptSP, asm.DWord),
-		asm.JNE.Reg(asm.R1, asm.R2, "exit"), // of a call inside it
 		asm.LoadMem(state, task, cSize, asm.DWord),
 		asm.LoadMem(asm.R1, task, cSlot, asm.Word), asm.StoreMem(frame, callTo+cSlot, asm.R1, asm.Word),
 		asm.LoadMem(asm.R1, task, cState, asm.Word), asm.StoreMem(frame, callTo+cState, asm.R1, asm.Word),

@@ -323,17 +323,21 @@ func (g *Guard) sweep() {
 			g.take(p, call.TID)
 		}
 	}
+	looked := map[int]bool{} // a process may be on record more than once
 	for _, h := range held {
-		lost := g.kernel.Lost(h.PID)
-		if len(lost) == 0 {
-			continue
+		p := g.processes[h.PID]
+		if looked[h.PID] || p != nil && len(p.pending) > 0 {
+			continue // where calls wait it stands still all the same
 		}
-		if p := g.processes[h.PID]; p != nil {
+		looked[h.PID] = true
+		switch lost := g.kernel.Lost(h.PID); {
+		case len(lost) == 0:
+		case p != nil:
 			p.answered = append(p.answered, lost...)
 			g.goOn(p)
-			continue
+		default:
+			g.letGo(h, lost)
 		}
-		g.letGo(h, lost)
 	}
 }
 
