@@ -38,6 +38,11 @@ type Event struct {
 	// called exec. Both are 0 for Launched and Done, and where not known.
 	Start time.Duration
 	Execs uint32
+	// Cgroup is, of InitCalled and ContextCalled, the path of the control group that
+	// the thread is in, of which only the names of 64 bytes and more are told, and of
+	// those the outermost three: a container's is among them. Empty where there are
+	// none, and where that is not known.
+	Cgroup string
 }
 
 // decode reads what a program has written: see the places in program.go.
@@ -52,6 +57,7 @@ func decode(raw []byte, clocks func() clockPair) (Event, error) {
 		Start: time.Duration(order.Uint64(raw[8:])),
 		PID:   int(order.Uint32(raw[16:])), TID: int(order.Uint32(raw[20:])),
 		Kind: Kind(order.Uint32(raw[24:])), Execs: order.Uint32(raw[28:]),
+		Cgroup: groups(raw),
 	}, nil
 }
 

@@ -53,6 +53,7 @@ type taskOffsets struct {
 	tgid   int32 // the process's PID
 	signal int32 // signal: what the threads of a process share
 	live   int32 // in that: how many of them have not begun to exit
+	groups *groupOffsets
 }
 
 // kernelOffsets reads them from the kernel's own description of its types. nil:
@@ -83,6 +84,7 @@ func kernelOffsets() *taskOffsets {
 		return nil
 	}
 	o.live = int32(live)
+	o.groups = readGroupOffsets(spec)
 	return &o
 }
 

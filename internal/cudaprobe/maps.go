@@ -31,7 +31,7 @@ func newMaps() (maps, error) {
 		to   **ebpf.Map
 		spec ebpf.MapSpec
 	}{
-		{&m.ring, ebpf.MapSpec{Name: "laxity_events", Type: ebpf.RingBuf, MaxEntries: 256 << 10}},
+		{&m.ring, ebpf.MapSpec{Name: "laxity_events", Type: ebpf.RingBuf, MaxEntries: 1 << 20}},
 		{&m.lost, ebpf.MapSpec{Name: "laxity_lost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
 		{&m.told, ebpf.MapSpec{Name: "laxity_told", Type: ebpf.LRUHash, KeySize: 24, ValueSize: 8, MaxEntries: 8192}},
 		{&m.busy, ebpf.MapSpec{Name: "laxity_busy", Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 4096}},

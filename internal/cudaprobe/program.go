@@ -188,7 +188,11 @@ func first(m maps, t *taskOffsets, kind Kind) asm.Instructions {
 			asm.JEq.Imm(asm.R0, -17, "exit"), // EEXIST
 		)
 	}
-	b.send(kind)
+	if t != nil && t.groups != nil {
+		b.sendGroups(kind)
+	} else {
+		b.send(kind)
+	}
 	b.lost()
 	if t != nil { // so that the next call is told instead
 		b.delete(m.told, keyAt)
