@@ -56,6 +56,7 @@ type Enforcer interface {
 	// Unpause lets the container go on and removes the record afterwards. It
 	// MUST return ErrForeign and do nothing when there is no record. A container
 	// that is gone, or that somebody else unpaused, is a success: the record is
+	// removed. A pause that the engine is only about to carry out MUST NOT find it
 	// removed. After any other error the record MUST stay.
 	Unpause(ctx context.Context, id string) error
 	// Calls returns how often a container was paused or unpaused as a whole so

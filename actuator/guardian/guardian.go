@@ -236,10 +236,7 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 		// All at once: the engine takes its time for each.
 		done := make(chan bool, len(holds))
 		for _, h := range holds {
-			go func() {
-				g.awaitLate(ctx, h)
-				done <- g.letGo(ctx, h, "the actuator is gone")
-			}()
+			go func() { done <- g.letGo(ctx, h, "the actuator is gone") }()
 		}
 		ok := err == nil
 		for range holds {
@@ -252,28 +249,6 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 		case <-ctx.Done():
 			return len(holds), ctx.Err()
 		case <-time.After(wait):
-		}
-	}
-}
-
-// late is how long after a record was written the engine may still carry out the
-// pause that a dead actuator had asked for.
-const late = 700 * time.Millisecond
-
-// awaitLate waits for a pause that may be under way: the actuator can die between
-// its request and the engine's work on it, and a record that was removed in
-// between would leave the container stopped for ever. It returns at once for a
-// container that is paused, or whose record is older.
-func (g *Guardian) awaitLate(ctx context.Context, h journal.Hold) {
-	for age := g.o.Now().Sub(h.Since); age >= 0 && age < late; age = g.o.Now().Sub(h.Since) {
-		s, err := g.o.Enforcer.Status(ctx, h.ContainerID)
-		if s.Paused || errors.Is(err, enforce.ErrGone) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -188,17 +188,23 @@ func TestContainerGone(t *testing.T) {
 	p.awaitAllGone("b")
 }
 
-// The engine carries a pause out only after the actuator that asked for it died.
+// The engine carries a pause out only after the actuator that asked for it died, and
+// the guardian has looked.
 func TestLatePause(t *testing.T) {
 	p := newPost(t)
 	lock := p.actuator()
 	p.engine.Run("a")
-	if err := p.journal.Put(enforcetest.HoldOf("a")); err != nil {
+	h := enforcetest.HoldOf("a")
+	h.Since = h.Since.Add(-10 * time.Second) // a slow engine
+	if err := p.journal.Put(h); err != nil {
 		t.Fatal(err)
 	}
+	looks := make(chan string, 100)
+	p.engine.FailWith(func(call, _ string) error { looks <- call; return nil })
 	p.watch(true)
 	lock.Unlock()
-	p.await("the guardian acts", func() bool { return journal.Taken(journal.ActuatorLock(p.dir)) })
+	<-looks
+	<-looks // the first one was answered
 	p.engine.SetPaused("a", true)
 	p.awaitAllGone("a")
 }

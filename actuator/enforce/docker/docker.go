@@ -54,6 +54,9 @@ type Options struct {
 	FreezeTimeout time.Duration
 	// Attempts bounds how often pause and unpause are called; 5 by default.
 	Attempts int
+	// Late is how long a pause that was asked for may still take to begin once the
+	// engine answers; 700 ms by default.
+	Late time.Duration
 }
 
 // Enforcer implements enforce.Enforcer.
@@ -80,6 +83,9 @@ func New(o Options) (*Enforcer, error) {
 	}
 	if o.Attempts == 0 {
 		o.Attempts = 5
+	}
+	if o.Late == 0 {
+		o.Late = 700 * time.Millisecond
 	}
 	return &Enforcer{o: o}, nil
 }
@@ -205,17 +211,41 @@ func (e *Enforcer) Unpause(ctx context.Context, id string) error {
 	if _, ours, err := e.o.Journal.Get(id); err == nil && !ours {
 		return fmt.Errorf("container %.12s is not on record: %w", id, enforce.ErrForeign)
 	} // a record that cannot be read is a record
-	s, pid, err := e.inspect(ctx, id)
-	if err == nil {
-		frozen, ferr := e.o.Freezer.Frozen(pid)
-		if s.Paused || (ferr == nil && frozen) {
-			err = e.thaw(ctx, id, pid)
-		}
+	pid, err := e.stopped(ctx, id)
+	if err == nil && pid != 0 {
+		err = e.thaw(ctx, id, pid)
 	}
 	if err != nil && !errors.Is(err, enforce.ErrGone) {
 		return err
 	}
 	return e.o.Journal.Remove(id)
+}
+
+// stopped returns the first process of a container on record that is stopped, or 0
+// for one that runs and was seen to for Late: whoever put it on record may have died,
+// or given up, between its request and the engine's work on it, and a record that was
+// removed in between would leave the container stopped for ever. How old the record
+// is does not matter; an engine may be slow.
+func (e *Enforcer) stopped(ctx context.Context, id string) (pid int, err error) {
+	var first time.Time // when the engine first answered
+	for {
+		s, pid, err := e.inspect(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if frozen, ferr := e.o.Freezer.Frozen(pid); s.Paused || (ferr == nil && frozen) {
+			return pid, nil
+		}
+		if first.IsZero() {
+			first = time.Now()
+		}
+		if time.Since(first) >= e.o.Late {
+			return 0, nil
+		}
+		if err := enforce.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
 }
 
 func (e *Enforcer) thaw(ctx context.Context, id string, pid int) error {

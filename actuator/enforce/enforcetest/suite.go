@@ -36,6 +36,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		"gone while paused":        goneWhile,
 		"nothing without a record": noRecord,
 		"crash before the pause":   crashBefore,
+		"a pause that comes late":  latePause,
 		"many at once":             many,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
@@ -155,6 +156,23 @@ func crashBefore(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 	check(t, s.Enforcer.Unpause(ctxOf(t), id), nil)
+	s.expect(t, id, false, false)
+}
+
+// Whoever asked for the pause died, long after it wrote the record, and the engine
+// carries it out when others let the container go already.
+func latePause(t *testing.T, s Subject) {
+	id := s.Run(t)
+	h := HoldOf(id)
+	h.Since = h.Since.Add(-time.Minute)
+	if err := s.Journal.Put(h); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Enforcer.Unpause(ctxOf(t), id) }()
+	time.Sleep(50 * time.Millisecond) // it has looked once
+	s.SetPaused(t, id, true)
+	check(t, <-done, nil)
 	s.expect(t, id, false, false)
 }
 
