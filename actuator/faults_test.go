@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,37 @@ func TestEngineUnreachable(t *testing.T) {
 	b.decided("of a failed unpause", func(d decision.Decision) bool { return d.Kind == decision.Unpause && d.Result == decision.Failed })
 	b.engine.FailWith(nil)
 	b.awaitPaused("", "a", "b")
+}
+
+// The engine hangs, is given up, answers again that the container runs, and only then
+// carries out what it was asked for.
+func TestPauseThatComesAfterAllDoubt(t *testing.T) {
+	var later atomic.Int64
+	b := newBench(t, func(o *actuator.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
+	b.run("a", "b")
+	looks := 0
+	b.engine.FailWith(func(call, id string) error {
+		switch {
+		case call == "pause":
+			return context.DeadlineExceeded
+		case call == "inspect" && id == "b" && later.Load() > 0:
+			if looks++; looks == 3 {
+				b.engine.SetPaused("b", true)
+			}
+		}
+		return nil
+	})
+	b.send(contention(webhook.Firing))
+	b.decided("of a failed pause", func(d decision.Decision) bool { return d.Kind == decision.Pause && d.Result == decision.Failed })
+	later.Store(int64(time.Minute / 4)) // beyond all doubt, and within its lease
+	b.decided("it is let go", func(d decision.Decision) bool {
+		return d.Kind == decision.Unpause && d.Result == decision.Done && strings.Contains(d.Reason, "its pause had failed")
+	})
+	if b.isPaused("b") {
+		t.Error("it is stuck")
+	}
 }
 
 func TestAlertWaitsForTheExporter(t *testing.T) {

@@ -109,6 +109,9 @@ func (l *loop) expire(ctx context.Context, now time.Time) {
 			continue
 		}
 		reason := fmt.Sprintf("its lease ran out: the reason was not seen for %v", l.o.HoldLease)
+		if h.doubtful {
+			reason = "its pause had failed, and it seems to run"
+		}
 		if e, ok := l.book.Exemption(h.ContainerID); ok {
 			reason = e.Reason
 		}
@@ -155,10 +158,10 @@ func (l *loop) looked(r result, now time.Time) {
 	case r.err == nil && r.status.Paused:
 		h.doubtful = false // on record and stopped: a hold like any other
 		return
-	case h.doubtful && !gone && now.Sub(h.Since) < doubt:
-		return
-	case h.doubtful:
-		l.drop(h, "gone", "its pause had failed, and it runs")
+	case h.doubtful && !gone:
+		if now.Sub(h.Since) >= doubt {
+			h.Expires = now // the next step lets it go, which waits for a pause that comes late
+		}
 	case gone:
 		l.drop(h, "gone", "the container ended or was removed while it was paused")
 	case r.status.Started.After(h.Since):
