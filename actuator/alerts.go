@@ -102,7 +102,7 @@ func (l *loop) judge(a webhook.Alert, received time.Time) (r decision.Result, re
 		a.Fingerprint = fingerprint(a.Labels)
 	}
 	if a.Status == webhook.Resolved {
-		if l.book.Resolve(wish, a.Fingerprint, a.StartsAt, l.o.Now()) {
+		if l.book.Resolve(wish, a.Fingerprint, a.StartsAt, received) {
 			return decision.Done, "resolved; its lease closes when the snapshot confirms it", a.Labels["gpu"]
 		}
 		return decision.Ignored, "resolved, and no lease of it is open", ""
@@ -215,7 +215,7 @@ func (l *loop) lapse(now time.Time) {
 		if why == "" {
 			continue
 		}
-		l.book.Close(lease, now)
+		l.book.Close(lease)
 		d := decision.Decision{Kind: decision.Lease, Result: decision.Closed, Alert: lease.Alert, Fingerprint: lease.Fingerprint, By: lease.By,
 			Cause: string(lease.Wish), Reason: why}
 		if c, ok := l.snap.FindContainer(lease.Target); ok {

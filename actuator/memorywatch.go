@@ -78,7 +78,7 @@ func (l *loop) keepToLimit(c task.Container, excess, how string, now time.Time) 
 	_, exempt := l.book.Exemption(c.ID)
 	switch {
 	case open && excess == "" && !c.Paused:
-		l.book.Close(lease, now)
+		l.book.Close(lease)
 	case open, exempt, excess == "":
 	case c.Spec.NeverPause:
 		l.decideOnce(c.ID+"/excess", decision.Decision{Kind: decision.Memory, Result: decision.Ignored, Container: c.Name, ContainerID: c.ID,

@@ -77,7 +77,7 @@ func (l *loop) askPause(who, ref string) error {
 	}
 	opened, _ := l.book.Fire(lease)
 	if err := l.book.Save(); err != nil {
-		l.book.Close(lease, now)
+		l.book.Close(lease)
 		return fmt.Errorf("nothing is paused that is not on record: %w", err)
 	}
 	d := decision.Decision{Kind: decision.Request, Result: decision.Renewed, By: who, Container: c.Name, ContainerID: id, Cause: string(state.WishPause),
@@ -122,7 +122,7 @@ func (l *loop) askRelease(who, ref string) error {
 	}
 	for _, lease := range l.book.Leases() {
 		if lease.By != "" && lease.Target == c.ID && lease.Wish == state.WishPause {
-			l.book.Close(lease, now)
+			l.book.Close(lease)
 		}
 	}
 	l.exempt(c.ID, nil, now, who+" let it go")

@@ -38,8 +38,9 @@ type Lease struct {
 	Opened      time.Time `json:"opened"`
 	Expires     time.Time `json:"expires"`
 	// Resolved: the sender says that it is over; it lasts until the snapshot
-	// confirms it, or to its end.
-	Resolved bool `json:"resolved,omitempty"`
+	// confirms it, or to its end. ResolvedAt is when that was received.
+	Resolved   bool      `json:"resolved,omitempty"`
+	ResolvedAt time.Time `json:"resolved_at,omitzero"`
 	// By is the person who asked for it; Alert is empty then.
 	By string `json:"by,omitempty"`
 	// Why it is asked for, where that is more than that somebody does; a sentence
@@ -74,9 +75,16 @@ type tombstone struct {
 	At       time.Time `json:"at"`
 }
 
-// tombstoneAge is how long a resolved alert is remembered; repeats are minutes
-// late at most.
-const tombstoneAge = time.Hour
+// repeatsLate is how long after its resolve a repeat of a firing may come: a twin of
+// the Alertmanager, or a delivery that was tried again. What still comes later with
+// the same StartsAt fires again. Alertmanager resolves by itself what Prometheus could
+// not renew in time, and when it hears of it again nothing in its message is newer.
+const repeatsLate = 2 * time.Minute
+
+// ends reports whether the firing is a late repeat of what was resolved.
+func (t tombstone) ends(firing Lease) bool {
+	return !firing.StartsAt.After(t.StartsAt) && firing.Opened.Sub(t.At) < repeatsLate
+}
 
 // maxTombstones bounds how many are remembered.
 const maxTombstones = 4096
@@ -140,15 +148,16 @@ func (b *Book) Save() error {
 // key: a fingerprint stands for an alert's labels, so for its target too.
 func key(w Wish, fingerprint string) string { return string(w) + "/" + fingerprint }
 
-// Fire opens or renews a lease. It reports whether the lease is new; stale means
-// that this firing is older than a resolve that was seen, and changed nothing.
+// Fire opens or renews a lease; Opened is when the firing was received. It reports
+// whether the lease is new; stale means that this firing is older than a resolve that
+// was seen a moment ago, and changed nothing.
 func (b *Book) Fire(l Lease) (opened, stale bool) {
 	k := key(l.Wish, l.Fingerprint)
-	if t, ok := b.d.Tombstones[k]; ok && !l.StartsAt.After(t.StartsAt) {
+	if t, ok := b.d.Tombstones[k]; ok && t.ends(l) {
 		return false, true
 	}
 	old, ok := b.d.Leases[k]
-	if ok && old.Resolved && !l.StartsAt.After(old.StartsAt) {
+	if ok && old.Resolved && (tombstone{StartsAt: old.StartsAt, At: old.ResolvedAt}).ends(l) {
 		return false, true
 	}
 	if ok {
@@ -165,9 +174,9 @@ func (b *Book) Fire(l Lease) (opened, stale bool) {
 	return !ok, false
 }
 
-// Resolve marks a lease as resolved by its sender. It reports whether there was
-// one; either way the resolve is remembered.
-func (b *Book) Resolve(w Wish, fingerprint string, startsAt, now time.Time) bool {
+// Resolve marks a lease as resolved by its sender, as it was received at. It reports
+// whether there was one; either way the resolve is remembered.
+func (b *Book) Resolve(w Wish, fingerprint string, startsAt, at time.Time) bool {
 	k := key(w, fingerprint)
 	l, ok := b.d.Leases[k]
 	if ok && l.StartsAt.After(startsAt) {
@@ -176,22 +185,22 @@ func (b *Book) Resolve(w Wish, fingerprint string, startsAt, now time.Time) bool
 	b.dirty = true
 	if ok {
 		// Of what started before this end, nothing opens it again.
-		l.Resolved, l.StartsAt = true, startsAt
+		l.Resolved, l.ResolvedAt, l.StartsAt = true, at, startsAt
 		b.d.Leases[k] = l
 		return true
 	}
 	if t := b.d.Tombstones[k]; !t.StartsAt.After(startsAt) {
-		b.d.Tombstones[k] = tombstone{StartsAt: startsAt, At: now}
+		b.d.Tombstones[k] = tombstone{StartsAt: startsAt, At: at}
 	}
 	return false
 }
 
-// Close ends a lease and remembers it as resolved.
-func (b *Book) Close(l Lease, now time.Time) {
+// Close ends a lease, and remembers it if it was resolved.
+func (b *Book) Close(l Lease) {
 	k := key(l.Wish, l.Fingerprint)
 	delete(b.d.Leases, k)
 	if l.Resolved && !b.d.Tombstones[k].StartsAt.After(l.StartsAt) {
-		b.d.Tombstones[k] = tombstone{StartsAt: l.StartsAt, At: now}
+		b.d.Tombstones[k] = tombstone{StartsAt: l.StartsAt, At: l.ResolvedAt}
 	}
 	b.dirty = true
 }
@@ -252,7 +261,7 @@ func (b *Book) Forgive(id string) {
 // Sweep forgets old tombstones, and the oldest beyond the bound.
 func (b *Book) Sweep(now time.Time) {
 	for k, t := range b.d.Tombstones {
-		if now.Sub(t.At) > tombstoneAge {
+		if now.Sub(t.At) > repeatsLate {
 			delete(b.d.Tombstones, k)
 			b.dirty = true
 		}

@@ -160,7 +160,7 @@ func TestBookLeases(t *testing.T) {
 	if len(l) != 1 || !l[0].Resolved {
 		t.Fatalf("%+v", l)
 	}
-	b.Close(l[0], at(2))
+	b.Close(l[0])
 	if _, stale := b.Fire(lease(0, 30)); !stale {
 		t.Error("a late repeat opened it again")
 	}
@@ -180,9 +180,33 @@ func TestResolveFirst(t *testing.T) {
 	if _, stale := b.Fire(l); !stale {
 		t.Error("it was opened after its end")
 	}
-	b.Sweep(at(2 * 3600))
+	b.Sweep(at(600))
 	if opened, _ := b.Fire(l); !opened {
 		t.Error("remembered for too long")
+	}
+}
+
+// Alertmanager resolves what Prometheus could not renew in time, and later goes on
+// with the same start: that is no repeat, whether its lease is still there or not.
+func TestFiresOnAfterALostConnection(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		b, _ := open(t)
+		b.Fire(lease(0, 300))
+		b.Resolve(state.WishArbitrate, "f", at(0), at(20))
+		if closed {
+			b.Close(b.Leases()[0])
+		}
+		for _, received := range []int{21, 139, 140} {
+			l := lease(0, received+300)
+			l.Opened = at(received)
+			_, stale := b.Fire(l)
+			if stale != (received < 140) {
+				t.Errorf("closed %v, received after %d s: stale %v", closed, received, stale)
+			}
+		}
+		if l := b.Leases(); len(l) != 1 || l[0].Resolved || !l[0].Expires.Equal(at(440)) {
+			t.Errorf("closed %v: %+v", closed, l)
+		}
 	}
 }
 
@@ -190,7 +214,7 @@ func TestResolveFirst(t *testing.T) {
 func TestLeaseOverIsNoResolve(t *testing.T) {
 	b, _ := open(t)
 	b.Fire(lease(0, 10))
-	b.Close(b.Leases()[0], at(10))
+	b.Close(b.Leases()[0])
 	if opened, stale := b.Fire(lease(0, 20)); !opened || stale {
 		t.Error("the alert still fires")
 	}
@@ -254,7 +278,7 @@ func TestAnyOrderEndsResolved(t *testing.T) {
 			default:
 				for _, l := range b.Leases() {
 					if l.Resolved {
-						b.Close(l, at(e))
+						b.Close(l)
 					}
 				}
 			}

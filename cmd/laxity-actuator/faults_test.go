@@ -71,8 +71,8 @@ func TestBehindASocketProxy(t *testing.T) {
 }
 
 // What Alertmanager sends comes a thousand times, in any order, each twice, with
-// some that are never resolved: all are accepted, all take effect, and in the end
-// nobody is stopped but by a person.
+// some that are never resolved: all are accepted, in the end nobody is stopped but by
+// a person, and what fires after it takes effect.
 func TestReplayedPayloads(t *testing.T) {
 	n := newNode(t)
 	ids := []string{n.tenant(), n.tenant(), n.tenant()}
@@ -115,6 +115,16 @@ func TestReplayedPayloads(t *testing.T) {
 	if !n.docker.Paused(persons) || n.onRecord() != 0 {
 		t.Error("a person's pause was undone, or somebody is still on record")
 	}
+	last := webhook.Alert{Status: webhook.Firing, StartsAt: time.Now(), Fingerprint: n.boxes[0].Name,
+		Labels: map[string]string{"alertname": "User", "action": "pause", "container": n.boxes[0].Name}}
+	body, err := json.Marshal(webhook.Message{Version: "4", Alerts: []webhook.Alert{last}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, text := n.post("/api/v1/alerts", string(body)); code != http.StatusOK {
+		t.Fatalf("%d %s", code, text)
+	}
+	n.awaitPaused(ids[0], true)
 }
 
 // A second actuator on the same engine, with a state folder of its own, stands by
