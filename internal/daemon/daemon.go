@@ -61,10 +61,13 @@ func Start(ctx context.Context, dir, address, program string, args ...string) (*
 	return p, nil
 }
 
-// Begin is Start that does not wait.
+// Begin is Start that does not wait. The program has a session of its own, as a
+// service has: where the kernel weighs sessions (autogroup) it is weighed as one, and
+// a Ctrl-C reaches it by way of ctx alone.
 func Begin(ctx context.Context, dir, program string, args ...string) (*Process, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopLimit
 	return Run(cmd)
