@@ -22,14 +22,16 @@ func ParseCgroup(data []byte) (id string, ok bool) {
 		if len(fields) < 3 {
 			continue
 		}
-		if id, ok = idInPath(fields[2]); ok {
+		if id, ok = IDInPath(fields[2]); ok {
 			return id, true
 		}
 	}
 	return "", false
 }
 
-func idInPath(path string) (string, bool) {
+// IDInPath is ParseCgroup for one control group's path. Names may be left out of
+// it, but for those that may be a container's.
+func IDInPath(path string) (string, bool) {
 	for i := 0; i+idLength <= len(path); {
 		if !isHex(path[i]) {
 			i++

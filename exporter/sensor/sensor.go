@@ -43,6 +43,12 @@ type Event struct {
 	Time       time.Time
 	Source     task.Source
 	ErrorBound time.Duration // the event happened in [Time − ErrorBound, Time]
+	// Started is when the process began, since boot; 0 where the sensor cannot tell.
+	Started time.Duration
+	// Container is the id of the container that the process was in, for who reads
+	// the event when the process has ended. Empty for one of the host, for kinds that
+	// tell of no start (Init and ContextMade do), and where the sensor cannot tell.
+	Container string
 }
 
 // Starts reports CUDA activity of processes.

@@ -37,6 +37,8 @@ type Case struct {
 	// Kind is the first that it tells of a process, and Begin makes a process do it.
 	Kind  sensor.Kind
 	Begin func(*cudatest.Program) cudatest.Called
+	// Names says that such an event names its container.
+	Names bool
 }
 
 // Running is a sensor at work.
@@ -90,7 +92,7 @@ func (r *Running) Next(t testing.TB, pid int) sensor.Event {
 }
 
 // Expect checks the next event of a process against the program's own times.
-func (r *Running) Expect(t testing.TB, p *cudatest.Program, kind sensor.Kind, c cudatest.Called) {
+func (r *Running) Expect(t testing.TB, p *cudatest.Program, kind sensor.Kind, c cudatest.Called) sensor.Event {
 	t.Helper()
 	e := r.Next(t, p.PID)
 	if e.Kind != kind {
@@ -99,11 +101,19 @@ func (r *Running) Expect(t testing.TB, p *cudatest.Program, kind sensor.Kind, c 
 	if e.Source == "" || e.Time.Before(c.Before) {
 		t.Errorf("got %+v of a call from %v to %v", e, c.Before, c.After)
 	}
+	return e
 }
 
-func (r *Running) begins(t testing.TB, p *cudatest.Program) {
+// begins checks the first event of a program in this container, or of the host.
+func (r *Running) begins(t testing.TB, p *cudatest.Program, container string) {
 	t.Helper()
-	r.Expect(t, p, r.c.Kind, r.c.Begin(p))
+	e := r.Expect(t, p, r.c.Kind, r.c.Begin(p))
+	if !r.c.Names {
+		container = ""
+	}
+	if e.Container != container || (r.c.Names && e.Started <= 0) {
+		t.Errorf("got %+v, want container %q", e, container)
+	}
 }
 
 // Conformance runs every rule of sensor.Starts and sensor.Finder.
@@ -125,7 +135,7 @@ func (c Case) hostProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		r.begins(t, built.Start(t))
+		r.begins(t, built.Start(t), "")
 	}
 }
 
@@ -134,24 +144,24 @@ func (c Case) hostProcess(t *testing.T) {
 func (c Case) mountedLibrary(t *testing.T) {
 	h := newHost(t)
 	r := c.Run(t)
-	_, first := h.start(t, h.mounted)
+	id, first := h.start(t, h.mounted)
 	if err := r.Discover(first.PID); err != nil {
 		t.Fatal(err)
 	}
-	_, second := h.start(t, h.mounted)
-	r.begins(t, first)
-	r.begins(t, second)
+	other, second := h.start(t, h.mounted)
+	r.begins(t, first, id)
+	r.begins(t, second, other)
 }
 
 func (c Case) copyInTheImage(t *testing.T) {
 	h := newHost(t)
 	r := c.Run(t)
 	for range 2 {
-		_, p := h.start(t, h.copied)
+		id, p := h.start(t, h.copied)
 		if err := r.Discover(p.PID); err != nil {
 			t.Fatal(err)
 		}
-		r.begins(t, p)
+		r.begins(t, p, id)
 	}
 }
 
@@ -164,16 +174,16 @@ func (c Case) releasedContainerCanGo(t *testing.T) {
 	if err := r.Discover(p.PID); err != nil {
 		t.Fatal(err)
 	}
-	r.begins(t, p)
+	r.begins(t, p, id)
 	if err := h.client.ContainerRemove(t.Context(), id, container.RemoveOptions{Force: true}); err != nil {
 		t.Error("remove a container that is watched:", err)
 	}
 	r.Release(p.PID)
-	_, next := h.start(t, h.copied)
+	id, next := h.start(t, h.copied)
 	if err := r.Discover(next.PID); err != nil {
 		t.Fatal(err)
 	}
-	r.begins(t, next)
+	r.begins(t, next, id)
 }
 
 func (c Case) noLibraryIsNoError(t *testing.T) {

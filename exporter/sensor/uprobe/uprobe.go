@@ -2,8 +2,8 @@
 // for every process of every container, at no cost to kernel launches. It is also
 // sensor.BusyTracker, for processes that ask for it.
 //
-// It imports exporter/sensor, exporter/sensor/libraries, exporter/task,
-// internal/cudaprobe and the standard library.
+// It imports exporter/container, exporter/sensor, exporter/sensor/libraries,
+// exporter/task, internal/cudaprobe and the standard library.
 package uprobe
 
 import (
@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/sensor/libraries"
 	"github.com/laxity/laxity/exporter/task"
@@ -82,6 +83,7 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	helpers.Go(func() { s.libraries.Keep(ctx, s.rescan, s.log) })
+	helpers.Go(func() { s.reportLost(ctx) })
 	helpers.Go(func() {
 		<-ctx.Done()
 		if err := s.probe.Close(); err != nil {
@@ -102,6 +104,24 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 		case events <- convert(e):
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// reportLost says when events found no room, for then tasks may be missed.
+func (s *Sensor) reportLost(ctx context.Context) {
+	tick := time.NewTicker(s.rescan)
+	defer tick.Stop()
+	for known := uint64(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if lost := s.probe.Stats().Lost; lost > known {
+			s.log.Warn("events of the start sensor found no room: starts are known by the device's list at best; give the exporter more of the processors (--nice)",
+				"lost", lost-known)
+			known = lost
 		}
 	}
 }
@@ -150,7 +170,11 @@ func convert(e cudaprobe.Event) sensor.Event {
 	if e.Kind == cudaprobe.Exiting {
 		source = task.SourceTracepoint
 	}
-	return sensor.Event{PID: e.PID, Kind: kinds[e.Kind], Time: e.Time, Source: source, ErrorBound: e.ErrorBound}
+	id, _ := container.IDInPath(e.Cgroup)
+	return sensor.Event{
+		PID: e.PID, Kind: kinds[e.Kind], Time: e.Time, Source: source, ErrorBound: e.ErrorBound,
+		Started: e.Start, Container: id,
+	}
 }
 
 func translate(err error) error {

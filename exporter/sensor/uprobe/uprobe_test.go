@@ -2,6 +2,7 @@ package uprobe_test
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -20,6 +21,14 @@ var conformance = sensortest.Case{
 	Begin: func(p *cudatest.Program) cudatest.Called {
 		return p.Call("cuInit")
 	},
+	Names: describesTypes(),
+}
+
+// describesTypes reports whether the kernel says where it keeps what tells
+// processes and containers apart.
+func describesTypes() bool {
+	_, err := os.Stat("/sys/kernel/btf/vmlinux")
+	return err == nil
 }
 
 func open(t testing.TB) *uprobe.Sensor {
