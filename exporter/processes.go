@@ -11,11 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/tracker"
 )
-
-// clockTick is the unit of times in /proc/PID/stat. The kernel fixes it at 100 a
-// second for every architecture that NVIDIA supports.
-const clockTick = 10 * time.Millisecond
 
 // Processes reads /proc. It implements tracker.Processes.
 type Processes struct {
@@ -30,22 +27,23 @@ func NewProcesses(path string) Processes {
 	return Processes{container.Proc(path)}
 }
 
-// Stat returns the state letter of a process and when it began, to 10 ms. The
-// error wraps fs.ErrNotExist when it is gone.
-func (p Processes) Stat(pid int) (state byte, born time.Time, err error) {
+// Stat implements tracker.Processes. The error wraps fs.ErrNotExist when the
+// process is gone.
+func (p Processes) Stat(pid int) (tracker.Stat, error) {
 	var buf [1024]byte // one line; the name in it has at most 64 bytes
 	n, err := readInto(buf[:], string(p.Proc)+"/"+strconv.Itoa(pid)+"/stat")
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return 0, born, fmt.Errorf("process %d: %w", pid, err)
+		return tracker.Stat{}, fmt.Errorf("process %d: %w", pid, err)
 	}
 	state, ticks, ok := parseStat(buf[:n])
 	if !ok {
-		return 0, born, fmt.Errorf("process %d: its stat file cannot be read: %q", pid, string(buf[:n]))
+		return tracker.Stat{}, fmt.Errorf("process %d: its stat file cannot be read: %q", pid, string(buf[:n]))
 	}
-	return state, sinceBoot(time.Duration(ticks) * clockTick), nil
+	started := time.Duration(ticks) * tracker.StartStep
+	return tracker.Stat{State: state, Started: started, Born: sinceBoot(started)}, nil
 }
 
 // readInto is os.ReadFile for what is read ten times a second for each task: three

@@ -21,30 +21,30 @@ func TestStat(t *testing.T) {
 	}
 	pid := cmd.Process.Pid
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	_, born, err := p.Stat(pid)
+	stat, err := p.Stat(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The kernel counts in hundredths of a second, and rounds down.
-	if born.Before(before.Add(-20*time.Millisecond)) || born.After(time.Now()) {
-		t.Errorf("born %v after the call that began it", born.Sub(before))
+	if stat.Born.Before(before.Add(-20*time.Millisecond)) || stat.Born.After(time.Now()) {
+		t.Errorf("born %v after the call that began it", stat.Born.Sub(before))
 	}
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(patience); ; {
-		state, _, err := p.Stat(pid)
+		stat, err := p.Stat(pid)
 		if err != nil || time.Now().After(end) {
-			t.Fatalf("state %c, %v; want T", state, err)
+			t.Fatalf("state %c, %v; want T", stat.State, err)
 		}
-		if state == 'T' {
+		if stat.State == 'T' {
 			break
 		}
 	}
-	if _, _, err := p.Stat(1 << 30); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := p.Stat(1 << 30); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a process that does not exist: %v", err)
 	}
-	if _, _, err := p.Stat(os.Getpid()); err != nil {
+	if _, err := p.Stat(os.Getpid()); err != nil {
 		t.Error(err)
 	}
 }

@@ -110,6 +110,9 @@ type Exits interface {
 	// It returns ErrGone when there is no such process. Watching one process
 	// twice is one watch.
 	Watch(pid int) (Process, error)
+	// Gone names a process that had exited before it could be watched, by what told
+	// of it: its PID, and when it began, since boot. Nothing is watched.
+	Gone(pid int, started time.Duration) Process
 	// Alive reports whether the process has not exited.
 	Alive(p Process) bool
 	// Forget ends the watch; no Exit follows.

@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/exporter/tracker/machine"
 )
 
@@ -34,6 +35,11 @@ func (h *host) start(pid int, containerID string) {
 	h.boxes[pid] = containerID
 	h.states[pid] = 'S'
 	h.lives[pid]++
+}
+
+// started is when the process that has a PID now began.
+func (h *host) started(pid int) time.Duration {
+	return time.Duration(h.lives[pid]) * time.Hour
 }
 
 func (h *host) signal(pid int, state byte) {
@@ -69,6 +75,10 @@ func (h *host) Alive(p sensor.Process) bool {
 	return ok && h.process(p.PID) == p
 }
 
+func (h *host) Gone(pid int, started time.Duration) sensor.Process {
+	return sensor.Process{PID: pid, Identity: fmt.Sprintf("boot/%d/%v", pid, started)}
+}
+
 func (h *host) Forget(sensor.Process)     {}
 func (h *host) Exits() <-chan sensor.Exit { return h.exits }
 
@@ -82,13 +92,13 @@ func (h *host) OfPID(pid int) (string, bool, error) {
 	return id, id != "", nil
 }
 
-func (h *host) Stat(pid int) (byte, time.Time, error) {
+func (h *host) Stat(pid int) (tracker.Stat, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.boxes[pid]; !ok {
-		return 0, time.Time{}, fs.ErrNotExist
+		return tracker.Stat{}, fs.ErrNotExist
 	}
-	return h.states[pid], time.Time{}, nil
+	return tracker.Stat{State: h.states[pid], Started: h.started(pid)}, nil
 }
 
 // card is a device with one GPU.
@@ -163,6 +173,20 @@ func (p *probe) Run(ctx context.Context, out chan<- sensor.Event) error {
 
 func (p *probe) sense(pid int, kind sensor.Kind) {
 	p.events <- sensor.Event{PID: pid, Kind: kind, Time: time.Now(), Source: task.SourceUprobe, ErrorBound: time.Millisecond}
+}
+
+// late sends what happened so long ago to a process that may have ended since: the
+// one of this life of the PID, in this container.
+func (p *probe) late(ago time.Duration, pid, life int, containerID string, kind sensor.Kind) {
+	ev := sensor.Event{PID: pid, Kind: kind, Time: time.Now().Add(-ago), Source: task.SourceUprobe, ErrorBound: time.Millisecond,
+		Started: time.Duration(life)*time.Hour + 3*time.Millisecond}
+	switch kind {
+	case sensor.Init, sensor.ContextMade:
+		ev.Container = containerID
+	case sensor.Exiting:
+		ev.Source = task.SourceTracepoint
+	}
+	p.events <- ev
 }
 
 func (p *probe) Track(pid int) error {

@@ -41,7 +41,10 @@ func (r *resolver) subject(pid int) (machine.Subject, error) {
 		r.exits.Forget(p)
 		return machine.Subject{}, err
 	}
-	_, s.Born, _ = r.processes.Stat(pid) // without it the error bound is wider
+	// Without it the error bound is wider, and the time alone says whose events are.
+	if stat, err := r.processes.Stat(pid); err == nil {
+		s.Born, s.Started = stat.Born, stat.Started
+	}
 	if err != nil || !r.exits.Alive(p) {
 		r.exits.Forget(p)
 		return machine.Subject{}, sensor.ErrGone

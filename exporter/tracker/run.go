@@ -230,28 +230,6 @@ func (l *loop) meetListed(pid int, now time.Time) {
 	}
 }
 
-// onStart takes an event of the start sensor. The PID may have changed hands
-// since it was met: then the time of the event says whose it is.
-func (l *loop) onStart(ev sensor.Event) {
-	s, ok := l.m.Known(ev.PID)
-	if !ok || !l.opt.Exits.Alive(s.Process) {
-		now, err := l.resolver.subject(ev.PID)
-		switch {
-		case err == nil && (!ok || !ev.Time.Before(now.Born)):
-			l.m.Meet(now)
-		case !ok:
-			if !errors.Is(err, sensor.ErrGone) {
-				l.log.Warn("a process that uses CUDA cannot be watched", "pid", ev.PID, "err", err)
-			}
-			return
-		}
-	}
-	l.m.Sensor(ev)
-	l.attend(l.m.Activity(), time.Now())
-	l.trackBusy()
-	l.hurry()
-}
-
 func (l *loop) onEngine(n engineNews) {
 	now := time.Now()
 	l.answered.engine = true
@@ -277,8 +255,8 @@ func (l *loop) onEngine(n engineNews) {
 // due by time alone.
 func (l *loop) onTick(now time.Time) {
 	for _, p := range l.m.Look(now, calmEvery) {
-		if state, _, err := l.opt.Processes.Stat(p.PID); err == nil {
-			l.m.Stopped(p.Identity, state == 'T', now)
+		if stat, err := l.opt.Processes.Stat(p.PID); err == nil {
+			l.m.Stopped(p.Identity, stat.State == 'T', now)
 		}
 	}
 	l.m.Tick(now)

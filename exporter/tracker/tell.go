@@ -20,6 +20,8 @@ func (l *loop) tell(f machine.Fact) {
 		for _, o := range l.opt.Observers {
 			o.Ended(f.Task)
 		}
+	case machine.Missed:
+		l.log.Debug("a task was not counted: the engine has not told of its container", "container", f.Task.ContainerID, "pid", f.Task.PID)
 	case machine.Appeared:
 		for _, bad := range f.Container.Invalid {
 			l.log.Warn("a label is invalid", "container", f.Container.Name,

@@ -29,9 +29,18 @@ type Processes interface {
 	// OfPID returns the id of the container of a process; ok is false for a
 	// process of the host. The error wraps fs.ErrNotExist when it is gone.
 	OfPID(pid int) (id string, ok bool, err error)
-	// Stat returns the state letter of a process (T is stopped by a signal) and
-	// when it began.
-	Stat(pid int) (state byte, born time.Time, err error)
+	Stat(pid int) (Stat, error)
+}
+
+// StartStep is the unit in which the kernel tells when a process began: 100 a
+// second on every architecture that NVIDIA supports.
+const StartStep = 10 * time.Millisecond
+
+// Stat is what the kernel says of one process.
+type Stat struct {
+	State   byte          // a letter: T is stopped by a signal
+	Started time.Duration // since boot, rounded down to whole StartSteps
+	Born    time.Time     // the same by the clock
 }
 
 // Swaps tells which processes are, or may be, off the GPU without having ended.

@@ -31,6 +31,7 @@ func newMaps() (maps, error) {
 		to   **ebpf.Map
 		spec ebpf.MapSpec
 	}{
+		// Room for two events each, with control groups, of 700 processes.
 		{&m.ring, ebpf.MapSpec{Name: "laxity_events", Type: ebpf.RingBuf, MaxEntries: 1 << 20}},
 		{&m.lost, ebpf.MapSpec{Name: "laxity_lost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
 		{&m.told, ebpf.MapSpec{Name: "laxity_told", Type: ebpf.LRUHash, KeySize: 24, ValueSize: 8, MaxEntries: 8192}},

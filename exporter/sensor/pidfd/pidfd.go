@@ -141,6 +141,11 @@ func (w *Watcher) Watch(pid int) (sensor.Process, error) {
 	return process, w.add(process, fd)
 }
 
+// Gone implements sensor.Exits. The mark is none that Watch gives.
+func (w *Watcher) Gone(pid int, started time.Duration) sensor.Process {
+	return sensor.Process{PID: pid, Identity: fmt.Sprintf("%s:%d:b%d", w.boot, pid, started.Nanoseconds())}
+}
+
 // add takes over fd.
 func (w *Watcher) add(p sensor.Process, fd int) error {
 	w.mu.Lock()

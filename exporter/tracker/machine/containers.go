@@ -32,7 +32,7 @@ func (m *Machine) Containers(list []container.Container, now time.Time) {
 	}
 	for id := range m.containers {
 		if !seen[id] {
-			m.remove(id)
+			m.remove(id, now)
 		}
 	}
 }
@@ -54,9 +54,9 @@ func (m *Machine) Container(ev container.Event, now time.Time) {
 			m.setPaused(b, ev.Kind == container.Paused, at)
 		}
 	case container.Died:
-		m.remove(ev.ID)
+		m.remove(ev.ID, now)
 	case container.Removed:
-		m.remove(ev.ID)
+		m.remove(ev.ID, now)
 		if _, ok := m.overrides[ev.ID]; ok {
 			delete(m.overrides, ev.ID)
 			m.changes.override(ev.ID, nil)
@@ -76,6 +76,7 @@ func (m *Machine) put(c container.Container, at time.Time) {
 	if b == nil {
 		b = &box{}
 		m.containers[c.ID] = b
+		delete(m.left, c.ID)
 		b.Paused, b.pausedAt = c.Paused, at
 		m.fill(b, c)
 		m.facts = append(m.facts, Fact{Kind: Appeared, Container: b.published()})
@@ -118,9 +119,10 @@ func (m *Machine) adopt(b *box, now time.Time) {
 	}
 }
 
-func (m *Machine) remove(id string) {
-	if m.containers[id] != nil {
+func (m *Machine) remove(id string, now time.Time) {
+	if b := m.containers[id]; b != nil {
 		delete(m.containers, id)
+		m.left[id] = departed{b, now}
 		m.changed = true
 	}
 }

@@ -35,8 +35,12 @@ type Options struct {
 	// running task until the process exits. Default 10 s.
 	UnlistedLimit time.Duration
 	// UnknownLimit is how long a process that has exited waits for what would
-	// make it a task: its container, or a late event. Default 10 s.
+	// make it a task: its container, or a late event. A container that has ended is
+	// remembered for as long. Default 10 s.
 	UnknownLimit time.Duration
+	// EndLimit is how long a process that had exited when the first event of it was
+	// read waits for the event that says when. Default 1 s.
+	EndLimit time.Duration
 	// BusyGap closes a busy interval (laxity.release=busy) when nothing was
 	// launched for this long after work was done. Default 50 ms.
 	BusyGap time.Duration
@@ -57,6 +61,7 @@ func (o *Options) setDefaults() {
 	def(&o.ListLag, 250*time.Millisecond)
 	def(&o.UnlistedLimit, 10*time.Second)
 	def(&o.UnknownLimit, 10*time.Second)
+	def(&o.EndLimit, time.Second)
 	def(&o.BusyGap, 50*time.Millisecond)
 	if o.MaxEnded <= 0 {
 		o.MaxEnded = 100
@@ -74,6 +79,9 @@ type Subject struct {
 	Container string
 	// Born is when the process began; zero where it is not known.
 	Born time.Time
+	// Started is the same since boot, in steps that tell processes with this PID
+	// apart; 0 where it is not known.
+	Started time.Duration
 }
 
 // Machine holds everything known about one node.
@@ -83,8 +91,9 @@ type Machine struct {
 	processes  map[string]*process // by identity
 	byPID      map[int]*process    // the latest process with this PID
 	containers map[string]*box     // by id; running or paused ones
-	overrides  map[string]Override // by container id
-	history    history
+	late
+	overrides map[string]Override // by container id
+	history   history
 
 	gpus         []device.GPU
 	lastReading  time.Time // of the last reading that succeeded
@@ -108,6 +117,7 @@ func New(opt Options) *Machine {
 		processes:  map[string]*process{},
 		byPID:      map[int]*process{},
 		containers: map[string]*box{},
+		late:       newLate(),
 		overrides:  map[string]Override{},
 		changed:    true,
 		ended:      []task.Task{},
@@ -139,11 +149,17 @@ func (m *Machine) Meet(s Subject) {
 	m.byPID[s.PID] = p
 }
 
-// Sensor takes one event of the start sensor. The process must have been met.
-func (m *Machine) Sensor(ev sensor.Event) {
-	p := m.byPID[ev.PID]
+// Met reports whether this process was met and is not forgotten.
+func (m *Machine) Met(p sensor.Process) bool { return m.processes[p.Identity] != nil }
+
+// Sensor takes one event of the start sensor, of a process that was met.
+func (m *Machine) Sensor(of sensor.Process, ev sensor.Event) {
+	p := m.processes[of.Identity]
 	if p == nil {
 		return
+	}
+	if p.vague {
+		p.gone.ErrorBound = task.SecondsOf(max(0, p.gone.Time.Sub(ev.Time)) + ev.ErrorBound)
 	}
 	mark := task.Mark{Time: ev.Time, Source: ev.Source, ErrorBound: task.SecondsOf(ev.ErrorBound)}
 	switch ev.Kind {
@@ -189,7 +205,7 @@ func (m *Machine) Exit(x sensor.Exit) {
 		// A short task can be over before the engine tells of its container, or
 		// before the event of its context call arrives. It stays for a while, so
 		// that it is counted all the same.
-		p.gone = &mark
+		p.gone, p.goneAt = &mark, x.Time
 		clear(p.on)
 		return
 	}
@@ -203,9 +219,13 @@ func (m *Machine) exiting(p *process, mark task.Mark) {
 		return
 	}
 	p.exiting = &mark
-	if p.open != nil {
+	switch {
+	case p.open != nil:
 		p.closed = true
 		m.end(p, task.Ended, mark)
+	case p.vague:
+		p.gone, p.vague = &mark, false
+		m.begin(p, mark.Time)
 	}
 }
 
@@ -214,6 +234,7 @@ func (m *Machine) discard(p *process) {
 		delete(m.byPID, p.PID)
 	}
 	delete(m.processes, p.Identity)
+	m.counted(p)
 }
 
 // Stopped says whether a process is stopped by a signal (state T).
@@ -227,12 +248,20 @@ func (m *Machine) Stopped(identity string, stopped bool, now time.Time) {
 // Tick does what is due by time alone.
 func (m *Machine) Tick(now time.Time) {
 	for _, p := range m.processes {
-		if p.gone != nil && now.Sub(p.gone.Time) > m.opt.UnknownLimit {
+		if p.vague && now.Sub(p.goneAt) > m.opt.EndLimit {
+			p.vague = false
+			m.begin(p, now)
+		}
+		if p.gone != nil && now.Sub(p.goneAt) > m.opt.UnknownLimit {
+			if p.worked() {
+				m.facts = append(m.facts, Fact{Kind: Missed, Task: task.Task{PID: p.PID, ContainerID: p.Container}})
+			}
 			m.discard(p)
 			continue
 		}
 		m.closeBusy(p, now)
 	}
+	m.forgetOld(now, m.opt.UnknownLimit)
 }
 
 // SensorInUse says how starts are learned from now on, and whether the sensor
@@ -330,7 +359,7 @@ func (m *Machine) Activity() Activity {
 		case p.gone == nil && p.touched():
 			a.Candidates++
 		}
-		if p.Container != "" && p.touched() && m.containers[p.Container] == nil {
+		if p.Container != "" && p.touched() && m.box(p.Container) == nil {
 			a.UnknownContainers++
 		}
 	}

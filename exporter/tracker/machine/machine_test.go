@@ -301,6 +301,9 @@ func TestGoneProcessIsForgotten(t *testing.T) {
 	if _, ok := w.m.Known(pid); ok {
 		t.Error("a process that exited 18 s ago is still known")
 	}
+	if n := w.count(machine.Missed, ""); n != 1 {
+		t.Errorf("told %d times that its task was missed", n)
+	}
 	w.run(21, web, nil)
 	w.none()
 }

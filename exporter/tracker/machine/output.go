@@ -17,6 +17,9 @@ const (
 	Began FactKind = "began"
 	// Ended says that a task ended or was lost; its GPUs are all that it ever used.
 	Ended FactKind = "ended"
+	// Missed says that a process worked and ended, and that the engine never told of its
+	// container; of the task only PID and ContainerID are known.
+	Missed FactKind = "missed"
 	// Appeared says that a container was seen for the first time.
 	Appeared FactKind = "appeared"
 )
@@ -24,7 +27,7 @@ const (
 // Fact is something that happened once.
 type Fact struct {
 	Kind      FactKind
-	Task      task.Task      // of Began and Ended
+	Task      task.Task      // of Began, Ended and Missed
 	GPU       string         // of Began
 	Container task.Container // of Appeared
 }

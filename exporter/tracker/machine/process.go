@@ -33,7 +33,12 @@ type process struct {
 	// at noticedAt.
 	noticed   bool
 	noticedAt time.Time
-	gone      *task.Mark // it has exited, and waits for its container or a late event
+	// gone: it has exited, which was learned at goneAt, and waits for its container or
+	// a late event. vague: when is not known yet, only that it was before.
+	gone   *task.Mark
+	goneAt time.Time
+	vague  bool
+	unseen bool // it had exited when the first event of it was read
 	// exiting is when it began to exit, if that was told: its end, for the GPU
 	// computes nothing for it any more. closed: its last task ended so. The device
 	// goes on to list it until the driver has taken everything away.
@@ -101,12 +106,12 @@ func (p *process) start(window time.Duration) (task.Mark, bool) {
 // begin opens a task where the process has done GPU work and its container is
 // known; a process that has exited in the meantime is closed at once.
 func (m *Machine) begin(p *process, now time.Time) {
-	b := m.containers[p.Container]
-	if p.open != nil || p.closed || p.Container == "" || b == nil || !p.worked() {
+	b := m.box(p.Container)
+	if p.open != nil || p.closed || p.vague || p.Container == "" || b == nil || !p.worked() {
 		return
 	}
 	var start task.Mark
-	if m.byInterval(b) {
+	if m.byInterval(b) && !p.unseen { // whose launches nobody followed
 		if p.launch == nil {
 			return
 		}
@@ -197,7 +202,7 @@ func (m *Machine) place(p *process) {
 	case o.listed || o.restored:
 		return // off the list: what was known stays
 	default:
-		gpus, reason = m.guess(m.containers[o.ContainerID])
+		gpus, reason = m.guess(m.box(o.ContainerID))
 	}
 	if moved || !slices.Equal(gpus, o.GPUs) || reason != o.GPUReason {
 		o.GPUs, o.GPUReason = gpus, reason

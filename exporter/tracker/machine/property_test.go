@@ -30,7 +30,7 @@ func (c *chaos) input(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "container")
 	pid := rapid.IntRange(1, 4).Draw(t, "pid")
 	p := sensor.Process{PID: pid, Identity: fmt.Sprintf("boot/%d", pid)}
-	switch rapid.IntRange(0, 9).Draw(t, "input") {
+	switch rapid.IntRange(0, 10).Draw(t, "input") {
 	case 0:
 		b := box(name, map[string]string{task.LabelDeadline: "2s", task.LabelRelease: rapid.SampledFrom([]string{"process", "busy"}).Draw(t, "release")})
 		c.m.Container(container.Event{Kind: container.Started, ID: b.ID, Time: c.now, Container: &b}, c.now)
@@ -41,7 +41,7 @@ func (c *chaos) input(t *rapid.T) {
 		c.m.Meet(machine.Subject{Process: p, Container: id(name)})
 	case 3:
 		kind := rapid.SampledFrom([]sensor.Kind{sensor.LibraryOpened, sensor.Init, sensor.ContextMade, sensor.Launched, sensor.WorkDone}).Draw(t, "kind")
-		c.m.Sensor(sensor.Event{PID: pid, Kind: kind, Time: c.now, Source: task.SourceUprobe})
+		c.m.Sensor(p, sensor.Event{PID: pid, Kind: kind, Time: c.now, Source: task.SourceUprobe})
 	case 4:
 		c.m.Exit(sensor.Exit{Process: p, Time: c.now})
 	case 5, 6:
@@ -52,6 +52,11 @@ func (c *chaos) input(t *rapid.T) {
 		c.m.SetDeadline(id(name), task.Seconds(rapid.IntRange(0, 5).Draw(t, "deadline")), c.now)
 	case 9:
 		c.m.Tick(c.now)
+	case 10: // of a process that had this PID before
+		gone := sensor.Process{PID: pid, Identity: fmt.Sprintf("gone/%d", pid)}
+		kind := rapid.SampledFrom([]sensor.Kind{sensor.Init, sensor.ContextMade, sensor.Exiting}).Draw(t, "kind")
+		c.m.MeetGone(machine.Subject{Process: gone, Container: id(name), Started: time.Duration(pid)}, c.now)
+		c.m.Sensor(gone, sensor.Event{PID: pid, Kind: kind, Time: c.now.Add(-time.Second), Source: task.SourceUprobe})
 	}
 }
 

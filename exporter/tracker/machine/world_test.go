@@ -76,7 +76,8 @@ func (w *world) meet(pid int, name string) {
 }
 
 func (w *world) sense(s float64, pid int, kind sensor.Kind) {
-	w.m.Sensor(sensor.Event{PID: pid, Kind: kind, Time: at(s), Source: task.SourceUprobe, ErrorBound: time.Millisecond})
+	of, _ := w.m.Known(pid)
+	w.m.Sensor(of.Process, sensor.Event{PID: pid, Kind: kind, Time: at(s), Source: task.SourceUprobe, ErrorBound: time.Millisecond})
 }
 
 func (w *world) exit(s float64, pid int) {

@@ -1,0 +1,82 @@
+package tracker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/tracker/machine"
+)
+
+// onStart takes an event of the start sensor.
+func (l *loop) onStart(ev sensor.Event) {
+	s, ok := l.owner(ev)
+	if !ok {
+		return
+	}
+	l.m.Sensor(s.Process, ev)
+	l.attend(l.m.Activity(), time.Now())
+	l.trackBusy()
+	l.hurry()
+}
+
+// owner returns the process that an event is of, and has the machine know it. The
+// PID may have changed hands since it was met, and since the event: when the
+// process began says whose it is, and where that is not told, the time does.
+func (l *loop) owner(ev sensor.Event) (machine.Subject, bool) {
+	met, known := l.m.Known(ev.PID)
+	marked := known && ev.Started > 0 && met.Started > 0
+	switch alive := known && l.opt.Exits.Alive(met.Process); {
+	case marked && began(met, ev), alive && !marked:
+		if met.Container == "" && ev.Container != "" {
+			met.Container = ev.Container
+			l.m.Meet(met)
+		}
+		return met, true
+	case alive:
+		return l.late(ev)
+	}
+	now, err := l.resolver.subject(ev.PID)
+	switch {
+	case err == nil && began(now, ev):
+		if now.Container == "" { // it may have left its control group: it is about to end
+			now.Container = ev.Container
+		}
+		l.m.Meet(now)
+		return now, true
+	case err == nil:
+		l.opt.Exits.Forget(now.Process)
+	case !errors.Is(err, sensor.ErrGone):
+		l.log.Warn("a process that uses CUDA cannot be watched", "pid", ev.PID, "err", err)
+		return met, known && !marked
+	}
+	if known && !marked {
+		return met, true
+	}
+	return l.late(ev)
+}
+
+// began reports whether the event can be of this process, which has its PID.
+func began(s machine.Subject, ev sensor.Event) bool {
+	if ev.Started > 0 && s.Started > 0 {
+		return ev.Started.Truncate(StartStep) == s.Started
+	}
+	return !ev.Time.Before(s.Born)
+}
+
+// late returns the process of an event that was read when it had ended: what the
+// event says of it must do. One of the host, or of which nothing is said, is none.
+func (l *loop) late(ev sensor.Event) (machine.Subject, bool) {
+	if ev.Started == 0 {
+		return machine.Subject{}, false
+	}
+	s := machine.Subject{
+		Process:   l.opt.Exits.Gone(ev.PID, ev.Started),
+		Container: ev.Container,
+		Started:   ev.Started.Truncate(StartStep),
+	}
+	if ev.Container != "" {
+		l.m.MeetGone(s, time.Now())
+	}
+	return s, l.m.Met(s.Process)
+}
