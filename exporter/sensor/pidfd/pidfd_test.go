@@ -262,3 +262,20 @@ func BenchmarkExit(b *testing.B) {
 	}
 	b.ReportMetric(float64(median(delays).Microseconds()), "median-µs/exit")
 }
+
+// The name of a process that nobody watched is no other's.
+func TestGone(t *testing.T) {
+	w := newWatcher(t)
+	watched := watch(t, w, start(t).cmd.Process.Pid)
+	names := map[string]bool{watched.Identity: true}
+	for _, started := range []time.Duration{time.Second, time.Second + 1} {
+		gone := w.Gone(watched.PID, started)
+		if gone.PID != watched.PID || gone != w.Gone(watched.PID, started) || w.Alive(gone) {
+			t.Errorf("got %+v", gone)
+		}
+		names[gone.Identity] = true
+	}
+	if len(names) != 3 {
+		t.Errorf("names %v, want three", names)
+	}
+}
