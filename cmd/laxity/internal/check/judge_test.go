@@ -39,7 +39,7 @@ func engine(change func(*engineFacts)) engineFacts {
 const allCaps = 1<<41 - 1
 
 func rights(change func(*rightsFacts)) rightsFacts {
-	f := rightsFacts{caps: allCaps, pidNS: hostPIDNamespace, bpffs: true}
+	f := rightsFacts{caps: allCaps, pidNS: hostPIDNamespace}
 	change(&f)
 	return f
 }
@@ -93,7 +93,6 @@ func TestJudge(t *testing.T) {
 		{"SYS_ADMIN for BPF", rights(func(f *rightsFacts) { f.caps &^= 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON }).judge(), "capabilities", OK, "all"},
 		{"neither", rights(func(f *rightsFacts) { f.caps &^= 1<<unix.CAP_BPF | 1<<unix.CAP_SYS_ADMIN }).judge(), "capabilities", Warn, "CAP_BPF"},
 		{"container", rights(func(f *rightsFacts) { f.pidNS = 1 }).judge(), "PID namespace", Fail, "--pid=host"},
-		{"no bpffs", rights(func(f *rightsFacts) { f.bpffs = false }).judge(), "/sys/fs/bpf", Warn, "mount -t bpf"},
 		{"no pidfd", rights(func(f *rightsFacts) { f.pidfd = errGone }).judge(), "pidfd", Fail, "5.3"},
 
 		{"no uprobes", kernelFacts{sensors: []detect.Finding{{Source: task.SourceUprobe, Err: errGone}}}.judge(), "sensor uprobe", Warn, "busy"},

@@ -18,15 +18,11 @@ type rightsFacts struct {
 	caps  uint64 // effective, a bit each
 	err   error  // of reading them
 	pidNS uint64 // inode of the PID namespace
-	bpffs bool   // /sys/fs/bpf is a BPF file system
 	pidfd error
 }
 
-// Kernel constants: PROC_PID_INIT_INO, BPF_FS_MAGIC.
-const (
-	hostPIDNamespace = 0xEFFFFFFC
-	bpfMagic         = 0xCAFE4A11
-)
+// hostPIDNamespace is the kernel's PROC_PID_INIT_INO.
+const hostPIDNamespace = 0xEFFFFFFC
 
 func gatherRights(proc string) rightsFacts {
 	f := rightsFacts{uid: os.Geteuid()}
@@ -39,8 +35,6 @@ func gatherRights(proc string) rightsFacts {
 	if unix.Stat(filepath.Join(proc, "self", "ns", "pid"), &stat) == nil {
 		f.pidNS = stat.Ino
 	}
-	var fs unix.Statfs_t
-	f.bpffs = unix.Statfs("/sys/fs/bpf", &fs) == nil && uint32(fs.Type) == bpfMagic
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if f.pidfd = err; err == nil {
 		_ = unix.Close(fd)
@@ -100,11 +94,6 @@ func (f rightsFacts) judge() []Finding {
 		out.ok("PID namespace", "the host's")
 	} else {
 		out.add(Fail, "PID namespace", "not the host's", "GPU processes are known by their PIDs on the host; none could be told", "start the container with --pid=host")
-	}
-	if f.bpffs {
-		out.ok("/sys/fs/bpf", "mounted")
-	} else {
-		out.add(Warn, "/sys/fs/bpf", "no BPF file system", "the record of what waits at the launch gate would not outlive the actuator, so there is no gate", "mount -t bpf bpf /sys/fs/bpf; in a container mount it from the host")
 	}
 	if f.pidfd == nil {
 		out.ok("pidfd", "processes can be waited for")
