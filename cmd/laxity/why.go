@@ -80,7 +80,7 @@ func (c *cli) ask(ctx context.Context, base, container string, limit int) (expla
 	if e.State == nil && e.Hold == nil && len(e.Decisions) == 0 {
 		return e, fmt.Errorf("the actuator at %s knows no container %q, and decided nothing about one; `laxity ps --all` lists them", base, container)
 	}
-	e.Now, e.Notes = e.now(), notes(s, e)
+	e.Now, e.Notes = e.now(s.GPUs), notes(s, e)
 	return e, nil
 }
 
@@ -89,12 +89,14 @@ func named(name, id, ref string) bool {
 }
 
 // now says in a line how the container stands.
-func (e explanation) now() string {
+func (e explanation) now(gpus []actuator.GPUState) string {
 	switch s := e.State; {
 	case s == nil:
 		return "it does not run"
 	case s.Standing == "somebody":
 		return "paused, and not by Laxity: whoever paused it unpauses it"
+	case strings.HasPrefix(s.Waits, "waits "): // for whom
+		return s.Waits
 	case s.Waits != "":
 		return "waits: " + s.Waits
 	case e.Hold != nil:
@@ -105,9 +107,17 @@ func (e explanation) now() string {
 		return "runs; it is labelled laxity.pause=never"
 	case s.Tasks == 0:
 		return "runs, and has no GPU task"
-	default:
-		return "runs: it is in turn, or nobody contends"
 	}
+	var turn []string
+	for _, g := range gpus {
+		if slices.Contains(g.Admitted, e.Container) {
+			turn = append(turn, g.UUID)
+		}
+	}
+	if len(turn) > 0 {
+		return "runs: it is in turn on " + strings.Join(turn, ", ")
+	}
+	return "runs: nobody contends for its GPU, or it is in a host phase"
 }
 
 // notes are what else bears on it.

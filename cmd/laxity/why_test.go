@@ -19,9 +19,14 @@ func fakeActuator(t *testing.T) string {
 	t.Helper()
 	id := strings.Repeat("b", 64)
 	s := actuator.State{
-		GPUs:       []actuator.GPUState{{UUID: "GPU-1", Admitted: []string{"trainer-a"}, Line: []string{"trainer-b"}}},
-		Containers: []actuator.ContainerState{{ID: id, Name: "trainer-b", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "waits for trainer-a on GPU-1"}},
-		Holds:      []journal.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
+		GPUs: []actuator.GPUState{{UUID: "GPU-1", Admitted: []string{"trainer-a"}, Line: []string{"trainer-b"}}},
+		Containers: []actuator.ContainerState{
+			{ID: strings.Repeat("a", 64), Name: "trainer-a", Managed: true, Tasks: 1, Standing: plan.Runs},
+			{ID: id, Name: "trainer-b", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "waits for trainer-a on GPU-1"},
+			{ID: strings.Repeat("c", 64), Name: "trainer-c", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "alert Hot asks for it"},
+			{ID: strings.Repeat("d", 64), Name: "trainer-d", Managed: true, Tasks: 1, Standing: plan.Runs},
+		},
+		Holds: []journal.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
 	}
 	all := []decision.Decision{{Kind: decision.Pause, Result: decision.Done, Container: "trainer-b", ContainerID: id, Reason: "waits for trainer-a on GPU-1", Time: time.Now()}}
 	mux := http.NewServeMux()
@@ -47,7 +52,7 @@ func TestWhy(t *testing.T) {
 		if code != 0 {
 			t.Fatal(code, stderr)
 		}
-		for _, want := range []string{"trainer-b waits: waits for trainer-a on GPU-1", "number 1 of 1 in line for GPU-1, where trainer-a may compute", "pause", "done"} {
+		for _, want := range []string{"trainer-b waits for trainer-a on GPU-1\n", "number 1 of 1 in line for GPU-1, where trainer-a may compute", "pause", "done"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is missing in\n%s", want, out)
 			}
@@ -57,6 +62,19 @@ func TestWhy(t *testing.T) {
 	var e explanation
 	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil || len(e.Decisions) != 1 || e.Hold == nil {
 		t.Errorf("%d %v\n%s", code, err, out)
+	}
+}
+
+func TestWhyInALine(t *testing.T) {
+	address := fakeActuator(t)
+	for container, want := range map[string]string{
+		"trainer-a": "trainer-a runs: it is in turn on GPU-1\n",
+		"trainer-c": "trainer-c waits: alert Hot asks for it\n",
+		"trainer-d": "trainer-d runs: nobody contends for its GPU, or it is in a host phase\n",
+	} {
+		if code, out, stderr := laxity("why", address, container); code != 0 || !strings.HasPrefix(out, want) {
+			t.Errorf("%d %s\n%s", code, stderr, out)
+		}
 	}
 }
 
