@@ -98,7 +98,9 @@ func New(o Options) (*Actuator, error) {
 		return nil, errors.Join(err, a.Close())
 	}
 	a.guard = newWatch(o, a.log)
-	a.published.Store(&State{Node: o.Node, DryRun: o.DryRun})
+	before := emptyState()
+	before.Node, before.DryRun = o.Node, o.DryRun
+	a.published.Store(before)
 	a.metrics.SetPresent(a.present)
 	return a, nil
 }

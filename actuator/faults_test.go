@@ -118,6 +118,14 @@ func TestReplayedAlerts(t *testing.T) {
 	b.await("no lease is left", func() bool { return len(b.State().Leases) == 0 })
 }
 
+func TestStateHasNoNull(t *testing.T) {
+	b := newBench(t, nil)
+	b.await("it is ready", func() bool { return b.State().Ready })
+	if _, body := b.get("/api/v1/state"); strings.Contains(body, "null") {
+		t.Errorf("a list that is empty is null: %s", body)
+	}
+}
+
 func TestEndpoints(t *testing.T) {
 	b := newBench(t, nil)
 	b.run("a", "b")

@@ -45,6 +45,14 @@ type State struct {
 	Exemptions []state.Exemption `json:"exemptions"`
 }
 
+// emptyState has no list that is null: who reads it need not tell that from empty.
+func emptyState() *State {
+	return &State{
+		GPUs: []GPUState{}, Containers: []ContainerState{}, Holds: []journal.Hold{},
+		Leases: []state.Lease{}, Exemptions: []state.Exemption{},
+	}
+}
+
 // GPUState is one GPU as the actuator sees it.
 type GPUState struct {
 	UUID        string       `json:"uuid"`

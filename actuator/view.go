@@ -182,12 +182,10 @@ func (l *loop) names(ids []string) []string {
 // publish makes the present state readable by others.
 func (l *loop) publish(now time.Time) {
 	c := l.Config()
-	s := &State{
-		Time: now, Node: l.node(), DryRun: l.o.DryRun, Policy: c.Policy, Share: c.rule().Name(), Arbitrate: c.Arbitrate,
-		GuardianUp: l.guard.up.Load(), Leases: l.book.Leases(), Exemptions: l.book.Exemptions(),
-		Inbox: l.inbox.Len(), Trouble: l.trouble,
-		Drained: l.wished(state.WishDrain, l.node()),
-	}
+	s := emptyState()
+	s.Time, s.Node, s.DryRun, s.Policy, s.Share, s.Arbitrate = now, l.node(), l.o.DryRun, c.Policy, c.rule().Name(), c.Arbitrate
+	s.Leases, s.Exemptions, s.Drained = l.book.Leases(), l.book.Exemptions(), l.wished(state.WishDrain, l.node())
+	s.GuardianUp, s.Inbox, s.Trouble = l.guard.up.Load(), l.inbox.Len(), l.trouble
 	s.MemoryShare, s.MemoryGuard, s.Swap = c.MemoryShare, l.mem.why(), l.mem.swaps != nil
 	s.Breaker = l.breaker.open(now)
 	if !l.tenure.ours() {
