@@ -91,14 +91,14 @@ func (l *loop) takeFetched(f fetched) {
 	if f.err != nil {
 		l.fetchAt = l.o.Now().Add(500 * time.Millisecond)
 		// At a start in one process the exporter may need a moment.
-		if l.trouble != "exporter" && (l.snap != nil || l.o.Now().Sub(l.began) > fairChance) {
-			l.trouble = "exporter"
+		if !l.away && (l.snap != nil || l.o.Now().Sub(l.began) > fairChance) {
+			l.away, l.trouble = true, "no snapshot: "+f.err.Error()
 			l.log.Warn("no snapshot from the exporter; nothing new is held, and what is held is let go when its lease runs out", "err", f.err)
 		}
 		return
 	}
-	if l.trouble == "exporter" {
-		l.trouble = ""
+	if l.away {
+		l.away, l.trouble = false, ""
 		l.log.Info("the exporter answers")
 	}
 	l.take(f.snap)
@@ -112,7 +112,7 @@ func (l *loop) usable(now time.Time) bool {
 	if why != "" && l.trouble == "" && l.snap != nil {
 		l.log.Warn("not acting", "reason", why)
 	}
-	if l.trouble != "exporter" {
+	if !l.away {
 		l.trouble = why
 	}
 	return why == ""

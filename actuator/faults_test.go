@@ -79,6 +79,9 @@ func TestAlertWaitsForTheExporter(t *testing.T) {
 	b.source.set(func() { b.source.err = errors.New("exporter is away") })
 	b.send(contention(webhook.Firing))
 	b.await("the trouble is seen", func() bool { return b.State().Trouble != "" })
+	if code, body := b.get("/-/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "exporter is away") {
+		t.Errorf("it does not say why it is not ready: %d %s", code, body)
+	}
 	if b.State().Inbox != 1 {
 		t.Error("the alert left the inbox without effect")
 	}

@@ -22,6 +22,7 @@ type loop struct {
 	planned time.Time // arrival of the snapshot that a plan is being made of, for the first time
 	began   time.Time // when the loop began
 	trouble string    // why there is no fresh snapshot; said once
+	away    bool      // the trouble is that the exporter does not answer
 
 	fetched  chan fetched
 	fetching bool
