@@ -296,3 +296,39 @@ func TestParked(t *testing.T) {
 	}
 	h.await("it is off the record", func() bool { _, recorded, err := j.Get(id); return !recorded && err == nil })
 }
+
+// A container that was paused as a whole while the gate covers it, and that a person
+// unpauses, is not taken for one that the gate holds or that we let go.
+func TestPersonUnpausesWhatIsGated(t *testing.T) {
+	h := newHouse(t)
+	e, _ := h.enforcer(0)
+	id := h.script("/bin/sh", "-c", "/matmul --n 512 --kernels 1 --host-seconds 2")
+	e.Cover([]gate.Target{h.target(id)})
+	e.Line(nil, map[string][]string{"gpu": {id}}, nil)
+	h.tell(id, func() map[string]gate.View { return view(t, e) })
+	h.await("the gate covers it", func() bool { return view(t, e)[id].Phase == plan.Preparing })
+	hold := journal.Hold{ContainerID: id, Container: "name", Cause: string(plan.Asked), Reason: "test", Since: time.Now(), Until: time.Now().Add(time.Hour), Expires: time.Now().Add(time.Hour)}
+	for _, admitted := range []bool{false, true} {
+		if err := e.Pause(t.Context(), hold); err != nil {
+			t.Fatal(err)
+		}
+		if admitted {
+			e.Line(map[string][]string{"gpu": {id}}, nil, nil)
+		}
+		if s, err := e.Status(t.Context(), id); err != nil || !s.Paused {
+			t.Fatalf("paused as a whole: %+v %v", s, err)
+		}
+		if err := h.engine.ContainerUnpause(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := e.Status(t.Context(), id); err != nil || s.Paused || s.LetGo {
+			t.Errorf("admitted %v, unpaused by a person: %+v %v", admitted, s, err)
+		}
+	}
+	if err := e.Unpause(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := h.ended(id); code != 0 {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+}

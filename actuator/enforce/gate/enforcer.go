@@ -141,10 +141,11 @@ func (e *Enforcer) gated(id string) (*Gate, View, bool) {
 }
 
 // Status implements enforce.Enforcer: who is kept from launching counts as
-// paused. It waits for our own parking and unparking: in the middle of that the
-// engine says one thing and our books another, and our unpause would pass for a
-// person's.
+// paused, unless it was paused as a whole and somebody else has undone that. It waits
+// for our own parking and unparking: in the middle of that the engine says one thing
+// and our books another, and our unpause would pass for a person's.
 func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error) {
+	whole := e.recorded(id) // asked first: whoever parks has its place before its record
 	e.mu.Lock()
 	p := e.parked[id]
 	e.mu.Unlock()
@@ -154,18 +155,22 @@ func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error
 	}
 	s, err := e.Enforcer.Status(ctx, id)
 	_, v, ok := e.gated(id)
-	if err != nil || !ok || s.Paused {
-		return s, err
-	}
-	if v.Admitted {
+	switch {
+	case err != nil || !ok || s.Paused:
+	case whole && e.recorded(id) && (p == nil || !p.unsure.Load()): // a person has unpaused it
+	case v.Admitted:
 		s.LetGo = true
-		return s, nil
+	case p != nil && p.paused.Load(): // the guardian has unpaused it
+	default:
+		s.Paused = true
 	}
-	if p != nil && p.paused.Load() {
-		return s, nil // a person has unpaused it
-	}
-	s.Paused = true
-	return s, nil
+	return s, err
+}
+
+// recorded reports whether the container is on record as paused as a whole.
+func (e *Enforcer) recorded(id string) bool {
+	_, ours, err := e.o.Journal.Get(id)
+	return ours && err == nil
 }
 
 // Pause implements enforce.Enforcer. A container that the policy keeps waiting

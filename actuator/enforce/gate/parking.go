@@ -23,6 +23,7 @@ type parking struct {
 	paused     atomic.Bool
 	hold       journal.Hold
 	refused    bool        // somebody else's pause, or unpause: hands off for this stay
+	unsure     atomic.Bool // our pause failed, and may come yet: it is on record
 	stalled    atomic.Bool // paused while it started up, until the plan ends it
 }
 
@@ -75,7 +76,7 @@ func (e *Enforcer) look(ctx context.Context, g *Gate, parking *sync.WaitGroup) (
 			parking.Go(func() { e.park(ctx, id, since) })
 		case p != nil && p.stalled.Load() && !waits: // the plan's, not ours
 		case p != nil && (next || !waits) && !p.busy():
-			if p.paused.Load() {
+			if p.paused.Load() || p.unsure.Load() {
 				parking.Go(func() { e.note(id, e.unpark(ctx, id)) })
 			} else if !waits {
 				e.mu.Lock()
@@ -89,6 +90,7 @@ func (e *Enforcer) look(ctx context.Context, g *Gate, parking *sync.WaitGroup) (
 
 func (p *parking) reset() {
 	p.refused = false
+	p.unsure.Store(false)
 	p.paused.Store(false)
 	p.stalled.Store(false)
 }
@@ -113,7 +115,7 @@ func (e *Enforcer) forget(view map[string]View) (left bool) {
 			left = true
 			continue
 		}
-		if !p.paused.Load() {
+		if !p.paused.Load() && !p.unsure.Load() {
 			delete(e.parked, id)
 		}
 		p.Unlock()
@@ -170,10 +172,12 @@ func (e *Enforcer) park(ctx context.Context, id string, since time.Time) {
 			p.refused = true
 			return
 		}
+		p.unsure.Store(e.recorded(id))
 		e.o.Logger.Warn("a container that waits at the launch gate cannot be paused", "container", id, "err", err)
 		return
 	}
 	p.hold = h
+	p.unsure.Store(false)
 	p.paused.Store(true)
 }
 
