@@ -77,7 +77,9 @@ type Finder interface {
 //
 // Events of several threads are not in order: order them by Time. A Launched
 // while busy, and a WorkDone while idle, may come; the latter moves the end of
-// the work: the call had really waited for the GPU.
+// the work: the call had really waited for the GPU. A WorkDone may come as late as
+// it takes to find out that a process is idle, some time after the gap that ends a
+// busy interval; its Time is that of the return all the same.
 type BusyTracker interface {
 	// Track begins with the process that has this PID now. It MUST have loaded
 	// libcuda (an Init event came). Tracking a process twice is once.

@@ -18,6 +18,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -25,6 +26,10 @@ import (
 
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
+
+// What Options.Quiet is by default, and at least: a shorter one would have us look
+// more than 500 times a second.
+const defaultQuiet, shortestQuiet = 50 * time.Millisecond, 10 * time.Millisecond
 
 var (
 	// ErrUnsupported means that this machine does not let us probe; the wrapped
@@ -40,6 +45,10 @@ var (
 type Options struct {
 	// Proc is where the host's proc file system is mounted. Empty: /proc.
 	Proc string
+	// Quiet is how long a process must neither launch nor wait for the GPU until it
+	// counts as idle, where that has to be found out (see Track): 10 ms or more. A
+	// shorter one, such as 0, is 50 ms.
+	Quiet time.Duration
 	// OneByOne attaches every function by itself, as kernels before 6.10 need it.
 	OneByOne bool
 }
@@ -55,6 +64,9 @@ type Probe struct {
 	exits    exitProbe
 	reader   *ringbuf.Reader
 	record   ringbuf.Record
+	quiet    time.Duration
+	pending  []Event       // for Next, before those of the reader
+	lookAt   time.Duration // CLOCK_MONOTONIC, for Next: when a look is due; 0: never
 
 	mu       sync.Mutex
 	files    map[cudafile.ID]*attached
@@ -79,8 +91,12 @@ func New(o Options) (*Probe, error) {
 	p := &Probe{
 		finder:   cudafile.Finder{Proc: o.Proc},
 		attacher: newAttacher(o.OneByOne),
+		quiet:    o.Quiet,
 		files:    map[cudafile.ID]*attached{},
 		tracked:  map[int]*tracked{},
+	}
+	if p.quiet < shortestQuiet {
+		p.quiet = defaultQuiet
 	}
 	if err := p.load(); err != nil {
 		return nil, errors.Join(explain("load BPF programs", err), p.free())
@@ -157,9 +173,28 @@ func (p *Probe) Remove(id cudafile.ID) {
 	}
 }
 
-// Next waits for the next event.
+// Next waits for the next event. After Close it returns ErrClosed. As long as nobody
+// calls it no process becomes unwatched, and none is watched again: see Track.
 func (p *Probe) Next() (Event, error) {
-	return nextEvent(p.reader, &p.record)
+	for {
+		if len(p.pending) > 0 {
+			e := p.pending[0]
+			p.pending = p.pending[1:]
+			return e, nil
+		}
+		p.reader.SetDeadline(p.deadline())
+		e, err := nextEvent(p.reader, &p.record)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			p.lookIfDue()
+		case err != nil:
+			return Event{}, err
+		case e.Kind == Launched || e.Kind == fast:
+			p.pending = append(p.pending, p.launched(e)...)
+		default:
+			return e, nil
+		}
+	}
 }
 
 func nextEvent(r *ringbuf.Reader, record *ringbuf.Record) (Event, error) {
@@ -191,6 +226,7 @@ func Each(next func() (Event, error), do func(Event)) error {
 type Stats struct {
 	Files     int    // library files with probes
 	Tracked   int    // processes whose launches are followed
+	Unwatched int    // of these, how many launch so fast that their launches are not watched now
 	Exits     bool   // Exiting is told
 	Detaching int    // probes that are being taken off
 	Lost      uint64 // events that had no room, since the begin
@@ -201,6 +237,11 @@ func (p *Probe) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := Stats{Files: len(p.files), Tracked: len(p.tracked), Exits: p.exits.link != nil, Detaching: int(p.inFlight.Load())}
+	for _, t := range p.tracked {
+		if t.unwatched != nil && t.unwatched.armed == 0 {
+			s.Unwatched++
+		}
+	}
 	if !p.closed {
 		_ = p.maps.lost.Lookup(uint32(0), &s.Lost)
 	}

@@ -20,6 +20,8 @@ const (
 	Leaving                       // begins to destroy or release a context
 	Left                          // is through with that
 	Exiting                       // the last thread of a process that called cuInit begins to exit
+
+	fast // launches fast; told as Launched
 )
 
 // TrapBound is how long the kernel may take from the breakpoint at the function
@@ -28,7 +30,9 @@ const TrapBound = 50 * time.Microsecond
 
 // Event is one thing that one process did.
 type Event struct {
-	PID, TID int // in the host's PID namespace
+	// PID and TID are in the host's PID namespace. TID is 0 for a Done that nobody
+	// saw at its time, see Probe.Track.
+	PID, TID int
 	Kind     Kind
 	// Time is when: at the call for all but Done and Left, there at the return. The
 	// truth is in [Time − ErrorBound, Time].
@@ -43,6 +47,8 @@ type Event struct {
 	// those the outermost three: a container's is among them. Empty where there are
 	// none, and where that is not known.
 	Cgroup string
+
+	at time.Duration // the same as Time, of CLOCK_MONOTONIC
 }
 
 // decode reads what a program has written: see the places in program.go.
@@ -58,6 +64,7 @@ func decode(raw []byte, clocks func() clockPair) (Event, error) {
 		PID:   int(order.Uint32(raw[16:])), TID: int(order.Uint32(raw[20:])),
 		Kind: Kind(order.Uint32(raw[24:])), Execs: order.Uint32(raw[28:]),
 		Cgroup: groups(raw),
+		at:     time.Duration(order.Uint64(raw)),
 	}, nil
 }
 

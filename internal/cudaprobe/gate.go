@@ -3,6 +3,7 @@ package cudaprobe
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -110,8 +111,12 @@ func (g *Gate) attachTo(file *cudafile.File, pid int) (links, error) {
 	if err != nil {
 		return creates, err
 	}
-	others, err := g.probe.trackIn(file, pid)
-	return append(creates, others...), err
+	calls, err := g.probe.attachCalls(file, pid)
+	if err != nil {
+		return append(creates, calls...), err
+	}
+	launches, err := g.probe.attachLaunches(file, pid)
+	return slices.Concat(creates, calls, launches), err
 }
 
 // Back stops the process, from now on, before it creates a context.

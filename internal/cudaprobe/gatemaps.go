@@ -37,7 +37,7 @@ func newGateMaps(pins string) (m gateMaps, err error) {
 	}{
 		{&m.ring, ebpf.MapSpec{Name: "laxity_gate", Type: ebpf.RingBuf, MaxEntries: 256 << 10}},
 		{&m.lost, ebpf.MapSpec{Name: "laxity_glost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
-		{&m.busy, ebpf.MapSpec{Name: "laxity_gbusy", Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 4096}},
+		{&m.busy, ebpf.MapSpec{Name: "laxity_gbusy", Type: ebpf.Hash, KeySize: 4, ValueSize: busySize, MaxEntries: 4096}},
 		{&m.calls, ebpf.MapSpec{Name: "laxity_gcalls", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 16, MaxEntries: 8192}},
 		{&m.admitted, ebpf.MapSpec{Name: "laxity_admit", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 4096}},
 		{&m.back, ebpf.MapSpec{Name: "laxity_back", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 4096}},

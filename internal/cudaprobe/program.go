@@ -28,8 +28,8 @@ const (
 
 // Offsets in the values of the maps busy and calls.
 const (
-	busyLaunched, busyDone  = 0, 8
-	callLaunched, callBegun = 0, 8
+	busyLaunched, busyDone, busyMark, busyFast = 0, 8, 16, 24
+	callLaunched, callBegun                    = 0, 8
 )
 
 // Registers that survive the calls of helpers, and the stack.
@@ -142,14 +142,15 @@ func (b *builder) delete(m *ebpf.Map, keyAt int32) {
 
 // send sends the event, and goes on at "lost" if there is no room.
 func (b *builder) send(kind Kind) {
+	b.output(kind)
+	b.add(asm.JNE.Imm(asm.R0, 0, "lost"), asm.Ja.Label("exit"))
+}
+
+// output puts the event into the buffer. r0 is 0 if there was room.
+func (b *builder) output(kind Kind) {
 	b.add(asm.StoreImm(frame, evKind, int64(kind), asm.Word), asm.LoadMapPtr(asm.R1, b.maps.ring.FD()))
 	b.arg(asm.R2, eventAt)
-	b.add(
-		asm.Mov.Imm(asm.R3, eventSize), asm.Mov.Imm(asm.R4, 0),
-		asm.FnRingbufOutput.Call(),
-		asm.JNE.Imm(asm.R0, 0, "lost"),
-		asm.Ja.Label("exit"),
-	)
+	b.add(asm.Mov.Imm(asm.R3, eventSize), asm.Mov.Imm(asm.R4, 0), asm.FnRingbufOutput.Call())
 }
 
 // lost counts an event that had no room.

@@ -12,8 +12,15 @@ import (
 
 // tracked is one process whose launches are followed.
 type tracked struct {
-	links links
 	pidfd int // tells whether it is still that process
+	// files are those of the driver that it maps. They stay open, for the probes on
+	// launches are put on again and again.
+	files     []*cudafile.File
+	calls     links      // on what synchronises
+	launches  links      // none while unwatched and not armed
+	unwatched *unwatched // nil: every launch is seen
+	trial     bool       // its next launch will count as fast
+	trials    int        // how many there were since it last proved to be
 }
 
 // trackPrograms follow the launches of single processes.
@@ -53,6 +60,20 @@ func (p *Probe) loadTrackPrograms() (*trackPrograms, error) {
 // began. Work launched before Track is not known. Every other process pays
 // nothing. It needs Linux 5.12 (else ErrUnsupported).
 //
+// A launch that is watched costs the process some 0.7 µs. So one that launches fast,
+// 1,024 times within half a second, is not watched any more: that is told as one more
+// Launched, and until its end no Done is told. When half of Options.Quiet has passed
+// since a synchronising call returned, the launches are watched again, in order to find
+// out whether it is idle. If it launches again that is told, after a Done at the last
+// return. If it does not within Quiet of that return, then Done is told, at the time of
+// the return, some ms after Quiet is over. None is told while a synchronising call is
+// under way.
+//
+// Unseen remains work of a process that launched fast, launched after its last
+// synchronising call began and before half of Quiet had passed since that returned, if
+// neither a launch nor such a call follows until Quiet is over. And one that goes on
+// synchronising with nothing launched looks busy for a second more.
+//
 // It follows the process that has this PID now; make sure afterwards that it is
 // the one you meant. Tracking a process twice is once.
 func (p *Probe) Track(pid int) error {
@@ -65,57 +86,76 @@ func (p *Probe) Track(pid int) error {
 		_ = unix.Close(pidfd)
 		return err
 	}
-	defer cudafile.CloseAll(files)
+	t := &tracked{pidfd: pidfd, files: files}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		_ = unix.Close(pidfd)
+		t.close()
 		return ErrClosed
 	}
 	if old := p.tracked[pid]; old != nil {
 		if !ended(old.pidfd) {
-			return unix.Close(pidfd)
+			t.close()
+			return nil
 		}
 		p.untrack(pid) // it was another process
 	}
-	p.tracked[pid] = &tracked{pidfd: pidfd}
-	if err := p.track(pid, files); err != nil {
+	p.tracked[pid] = t
+	if err := p.track(pid, t); err != nil {
 		p.untrack(pid)
 		return err
 	}
 	return nil
 }
 
-func (p *Probe) track(pid int, files []*cudafile.File) (err error) {
+// close lets go of what is not a probe.
+func (t *tracked) close() {
+	_ = unix.Close(t.pidfd)
+	cudafile.CloseAll(t.files)
+}
+
+func (p *Probe) track(pid int, t *tracked) (err error) {
 	if p.perCall == nil {
 		if p.perCall, err = p.loadTrackPrograms(); err != nil {
 			return explain("load BPF programs that follow launches", err)
 		}
 	}
-	if err := p.maps.busy.Put(uint32(pid), busyState{}); err != nil {
+	p.forgetCalls(pid)
+	if err := errors.Join(p.maps.busy.Put(uint32(pid), busyState{}), p.maps.returned.Put(uint32(pid), uint64(0))); err != nil {
 		return fmt.Errorf("track process %d: %w", pid, err)
 	}
-	t := p.tracked[pid]
-	for _, file := range files {
-		l, err := p.trackIn(file, pid)
-		t.links = append(t.links, l...)
-		if err != nil && !errors.Is(err, cudafile.ErrNotDriver) {
-			return explainAttach(fmt.Sprintf("track process %d", pid), err)
-		}
+	if t.calls, err = p.attachIn(pid, t, p.attachCalls); err != nil {
+		return err
 	}
-	if len(t.links) == 0 {
+	if t.launches, err = p.attachIn(pid, t, p.attachLaunches); err != nil {
+		return err
+	}
+	if len(t.calls)+len(t.launches) == 0 {
 		return fmt.Errorf("track process %d: %w", pid, ErrNotLoaded)
 	}
 	return nil
 }
 
-func (p *Probe) trackIn(file *cudafile.File, pid int) (links, error) {
+// attachIn attaches to each file that a tracked process maps, or to none.
+func (p *Probe) attachIn(pid int, t *tracked, attach func(*cudafile.File, int) (links, error)) (all links, err error) {
+	for _, file := range t.files {
+		l, err := attach(file, pid)
+		all = append(all, l...)
+		if err != nil && !errors.Is(err, cudafile.ErrNotDriver) {
+			p.detach(all)
+			return nil, explainAttach(fmt.Sprintf("track process %d", pid), err)
+		}
+	}
+	return all, nil
+}
+
+// attachCalls puts the probes on the calls that synchronise.
+func (p *Probe) attachCalls(file *cudafile.File, pid int) (all links, err error) {
 	functions, err := p.functions(file)
 	if err != nil {
 		return nil, err
 	}
-	var all links
 	for _, want := range []struct {
 		kinds    []cudafile.Kind
 		program  *ebpf.Program
@@ -124,7 +164,6 @@ func (p *Probe) trackIn(file *cudafile.File, pid int) (links, error) {
 		{[]cudafile.Kind{cudafile.Sync, cudafile.AsyncCopy}, p.perCall.begin, false},
 		{[]cudafile.Kind{cudafile.Sync}, p.perCall.syncDone, true},
 		{[]cudafile.Kind{cudafile.AsyncCopy}, p.perCall.copyDone, true},
-		{[]cudafile.Kind{cudafile.Launch}, p.perCall.launch, false},
 	} {
 		var offsets []uint64
 		for _, kind := range want.kinds {
@@ -137,6 +176,15 @@ func (p *Probe) trackIn(file *cudafile.File, pid int) (links, error) {
 		all = append(all, l...)
 	}
 	return all, nil
+}
+
+// attachLaunches puts the probe on launches.
+func (p *Probe) attachLaunches(file *cudafile.File, pid int) (links, error) {
+	functions, err := p.functions(file)
+	if err != nil {
+		return nil, err
+	}
+	return p.attacher.attach(file, p.perCall.launch, functions[cudafile.Launch], pid, false)
 }
 
 // functions of a file that has probes already are known.
@@ -160,8 +208,10 @@ func (p *Probe) untrack(pid int) {
 	t := p.tracked[pid]
 	delete(p.tracked, pid)
 	_ = p.maps.busy.Delete(uint32(pid)) // then the programs do nothing for it
-	_ = unix.Close(t.pidfd)
-	p.detach(t.links)
+	_ = p.maps.returned.Delete(uint32(pid))
+	p.forgetCalls(pid)
+	t.close()
+	p.detach(append(t.calls, t.launches...))
 }
 
 // ended reports whether the process behind a pidfd has ended.

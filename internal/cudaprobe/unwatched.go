@@ -1,0 +1,231 @@
+package cudaprobe
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// maxTrials is how often in a row a process is taken for fast again at its first
+// launch, before it has to prove it: so taking its probe off and putting it on costs a
+// process that has become slow a few ms, and one that is fast pays for few launches.
+const maxTrials = 8
+
+// unwatched is a tracked process that launches fast. Times are of CLOCK_MONOTONIC.
+type unwatched struct {
+	since time.Duration // the launch that showed it
+	armed time.Duration // when its probe was put on again; 0: it is off
+	base  uint64        // launches when it was armed
+	moved bool          // the last look found more
+	due   time.Duration // when to look at it
+}
+
+// launched takes a launch, and returns what is to be told of it.
+func (p *Probe) launched(e Event) (told []Event) {
+	isFast, returned := e.Kind == fast, e.Start
+	e.Kind, e.Start = Launched, 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.tracked[e.PID]
+	if t == nil || p.closed {
+		return []Event{e}
+	}
+	if u := t.unwatched; u != nil && u.armed != 0 && u.armed <= e.at {
+		// All work before may have been done long ago. How long is for others to judge.
+		if returned > u.since && !p.calling(e.PID) {
+			told = append(told, doneAt(e.PID, returned))
+		}
+		t.unwatched = nil
+	}
+	if isFast && !t.trial {
+		t.trials = 0
+	}
+	t.trial = false
+	if isFast {
+		p.unwatch(e, t)
+	}
+	return append(told, e)
+}
+
+// unwatch takes the probe off the launches of a process.
+func (p *Probe) unwatch(e Event, t *tracked) {
+	var state busyState
+	if err := p.maps.busy.Lookup(uint32(e.PID), &state); err != nil || state.Fast != fastNow {
+		return // it was another process with the same PID
+	}
+	p.detach(t.launches)
+	t.launches = nil
+	t.unwatched = &unwatched{since: e.at}
+	p.schedule(t.unwatched, monotonic()+p.quiet/2)
+}
+
+// schedule has a look at a process at a time, or a little later: together with others.
+func (p *Probe) schedule(u *unwatched, at time.Duration) {
+	grain := p.quiet / 8
+	u.due = (at + grain - 1) / grain * grain
+	p.remind(u.due)
+}
+
+func (p *Probe) remind(at time.Duration) {
+	if p.lookAt == 0 || at < p.lookAt {
+		p.lookAt = at
+	}
+}
+
+// deadline is until when the reader may wait: it counts whole milliseconds, and
+// leaves off the rest.
+func (p *Probe) deadline() time.Time {
+	if p.lookAt == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(p.lookAt - monotonic() + time.Millisecond)
+}
+
+// lookIfDue looks at the processes that are due. It is for Next, when all events have
+// been read.
+func (p *Probe) lookIfDue() {
+	if p.lookAt == 0 || monotonic() < p.lookAt {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lookAt = 0
+	if p.closed {
+		return
+	}
+	for pid, t := range p.tracked {
+		switch u := t.unwatched; {
+		case u == nil:
+		case ended(t.pidfd):
+			t.unwatched = nil
+		case u.due <= monotonic():
+			p.look(pid, t)
+		default:
+			p.remind(u.due)
+		}
+	}
+}
+
+func (p *Probe) look(pid int, t *tracked) {
+	v, s, again := p.judge(pid, t.unwatched, false)
+	if v == arm || v == finish {
+		// What is known is read after this: a call that ends meanwhile is seen as one
+		// under way, or by its return.
+		v, s, again = p.judge(pid, t.unwatched, p.calling(pid))
+	}
+	switch v {
+	case arm:
+		p.arm(pid, t)
+		again = monotonic() + p.quiet/2
+	case resume:
+		if t.unwatched.moved {
+			t.unwatched = nil // the event found no room
+			return
+		}
+		t.unwatched.moved, again = true, s.now+p.quiet/2 // its event is about to be read
+	case finish:
+		p.pending = append(p.pending, doneAt(pid, s.returned))
+		t.unwatched = nil
+		return
+	}
+	p.schedule(t.unwatched, again)
+}
+
+// judge reads what the programs know of a process, and decides.
+func (p *Probe) judge(pid int, u *unwatched, calling bool) (v verdict, s sight, again time.Duration) {
+	s = sight{now: monotonic(), since: u.since, armed: u.armed, calling: calling}
+	var state busyState
+	if p.maps.busy.Lookup(uint32(pid), &state) != nil || p.maps.returned.Lookup(uint32(pid), &s.returned) != nil {
+		s.calling = true // nothing is known: look again later
+	}
+	s.launched = state.Launched != u.base
+	v, again = s.decide(p.quiet)
+	return v, s, again
+}
+
+// arm puts the probe on launches again: the next one is told, as after idleness. If
+// that cannot be, the next look tries again.
+func (p *Probe) arm(pid int, t *tracked) {
+	var before busyState
+	began := monotonic()
+	if err := p.maps.busy.Lookup(uint32(pid), &before); err != nil {
+		return
+	}
+	now := busyState{Launched: before.Launched, Done: before.Launched}
+	t.trial = t.trials < maxTrials
+	if t.trial {
+		now.Fast = fastAgain
+		t.trials++
+	}
+	// The programs do not write to it while it says that the process launches fast.
+	if err := p.maps.busy.Put(uint32(pid), now); err != nil {
+		return
+	}
+	launches, err := p.attachIn(pid, t, p.attachLaunches)
+	if err != nil {
+		_ = p.maps.busy.Put(uint32(pid), before)
+		return
+	}
+	t.launches, t.unwatched.armed, t.unwatched.base = launches, began, now.Launched
+}
+
+// calling reports whether a synchronising call of the process is under way. Every
+// call that is noted all the while is found: the kernel holds a lock where it looks.
+func (p *Probe) calling(pid int) bool {
+	calling := false
+	err := p.eachCall(func(k callKey) {
+		// A thread that ended in a call does not return from it.
+		if k.PID == uint32(pid) && unix.Tgkill(pid, int(k.TID), 0) != unix.ESRCH {
+			calling = true
+		}
+	})
+	return calling || err != nil
+}
+
+// forgetCalls forgets the calls of a process that will not be seen to return.
+func (p *Probe) forgetCalls(pid int) {
+	var gone []callKey
+	_ = p.eachCall(func(k callKey) {
+		if k.PID == uint32(pid) {
+			gone = append(gone, k)
+		}
+	})
+	for _, k := range gone {
+		_ = p.maps.calls.Delete(k)
+	}
+}
+
+func (p *Probe) eachCall(do func(callKey)) error {
+	var (
+		cursor ebpf.MapBatchCursor
+		keys   [256]callKey
+		begins [256]callBegin
+	)
+	for {
+		n, err := p.maps.calls.BatchLookup(&cursor, keys[:], begins[:], nil)
+		for _, k := range keys[:n] {
+			do(k)
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// doneAt is the event that a process's work was done at a time.
+func doneAt(pid int, at time.Duration) Event {
+	wall, bound := readClocks().wall(uint64(at))
+	return Event{PID: pid, Kind: Done, Time: wall, ErrorBound: bound + TrapBound, at: at}
+}
+
+// monotonic is the clock that the programs read.
+func monotonic() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // every Linux has it
+	return time.Duration(now.Nano())
+}
