@@ -10,8 +10,8 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/rig"
-	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -30,6 +30,7 @@ type plan struct {
 
 // block is a time during which a program was watched or was not.
 type block struct {
+	phase      int // of the program
 	watched    bool
 	tasks      int     // that the exporter had seen by its end
 	began, end float64 // seconds of CLOCK_MONOTONIC
@@ -44,11 +45,12 @@ type watch struct {
 // starter starts a watch, and returns when it is in effect.
 type starter func(ctx context.Context) (watch, error)
 
-// watchWith starts an exporter for the containers of a rig, and returns when it follows
+// watchWith starts an exporter for one container of a rig, and returns when it follows
 // the program. That its launches are followed shows in the first busy interval that is
 // over.
-func watchWith(ctx context.Context, r *rig.Rig, release string) (watch, error) {
-	e, err := exporter.New(exporter.Options{Device: r.GPU.Device, MaxEnded: 5000, Keep: r.Tenants.Made})
+func watchWith(ctx context.Context, r *rig.Rig, id, release string) (watch, error) {
+	keep := func(c container.Container) bool { return c.ID == id }
+	e, err := exporter.New(exporter.Options{Device: r.GPU.Device, MaxEnded: 5000, Keep: keep})
 	if err != nil {
 		return watch{}, err
 	}
@@ -80,29 +82,32 @@ func follows(s *task.Snapshot, release string) bool {
 	return len(s.Tasks) > 0
 }
 
-// measure runs the program in a container and returns a row for each block and kind of
-// step.
-func measure(ctx context.Context, runner *tenant.Runner, program program, release string, p plan, start starter) ([]bench.Row, error) {
-	s, err := program.start(ctx, runner, release)
-	if err != nil {
-		return nil, err
-	}
+// measure has the program go through its phases, ends it, and returns a row for each
+// block and kind of step.
+func (s subject) measure(ctx context.Context, p plan, start starter) ([]bench.Row, error) {
 	defer s.Remove() //nolint:errcheck // the runner removes it again
-	blocks, err := p.carryOut(ctx, start)
-	if err != nil {
-		return nil, err
+	var blocks []block
+	for phase := range phases(s.release) {
+		if err := s.Signal(ctx, "USR1"); err != nil {
+			return nil, err
+		}
+		found, err := p.carryOut(ctx, phase, start)
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, found...)
 	}
 	taken, err := s.finish(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return rowsOf(release, blocks, taken)
+	return rowsOf(s.release, blocks, taken)
 }
 
 // carryOut lets the blocks pass, every other one watched.
-func (p plan) carryOut(ctx context.Context, start starter) (blocks []block, err error) {
+func (p plan) carryOut(ctx context.Context, phase int, start starter) (blocks []block, err error) {
 	for i := range p.blocks {
-		b := block{watched: i%2 == 1}
+		b := block{phase: phase, watched: i%2 == 1}
 		if b.watched {
 			b.tasks, err = b.passWatched(ctx, p.length, start)
 		} else {

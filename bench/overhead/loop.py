@@ -1,14 +1,18 @@
-"""Takes the steps of steps.py in turn until SIGTERM; then prints when each began and ended."""
+"""Waits for SIGUSR1 and takes the steps of the first phase of steps.py in turn, from the next SIGUSR1 on those of the
+next one, until SIGTERM; then prints when each began and ended."""
 import json
 import signal
 import time
 
-from steps import steps
+from steps import phases
 
-ROUNDS = 40
-PAUSE = 0.1  # seconds; longer than the gap that ends a busy interval
-
+at = -1  # the present phase
 going = True
+
+
+def further(*_):
+    global at
+    at = min(at + 1, len(phases) - 1)
 
 
 def stop(*_):
@@ -16,20 +20,26 @@ def stop(*_):
     going = False
 
 
+for phase in phases:
+    for _ in range(20):
+        for step in phase["steps"].values():
+            step["take"]()
+signal.signal(signal.SIGUSR1, further)
 signal.signal(signal.SIGTERM, stop)
-for _ in range(20):
-    for step in steps.values():
-        step["take"]()
 print(json.dumps({"ready": True}), flush=True)
-times = {name: [] for name in steps}
+times = [{name: [] for name in phase["steps"]} for phase in phases]
+while going and at < 0:
+    time.sleep(0.01)
 while going:
-    for _ in range(ROUNDS):
-        if not going:
+    now = at
+    for _ in range(phases[now]["rounds"]):
+        if not going or at != now:
             break
-        for name, step in steps.items():
+        for name, step in phases[now]["steps"].items():
             began = time.monotonic()
             step["take"]()
-            times[name].append((began, time.monotonic()))
-    time.sleep(PAUSE)
-for name, step in steps.items():
-    print(json.dumps({"loop": name, "launches": step["launches"], "steps": times[name]}), flush=True)
+            times[now][name].append((began, time.monotonic()))
+    time.sleep(phases[now]["pause"])
+for number, phase in enumerate(phases[: at + 1]):
+    for name, step in phase["steps"].items():
+        print(json.dumps({"loop": name, "phase": number, "launches": step["launches"], "steps": times[number][name]}), flush=True)

@@ -30,7 +30,10 @@ def step(seconds):
     return take
 
 
-steps = {"small": {"take": step(0.008), "launches": 10}, "large": {"take": step(0.016), "launches": 2}}
+phases = [
+    {"rounds": 40, "pause": 0.01, "steps": {"small": {"take": step(0.008), "launches": 10}, "large": {"take": step(0.016), "launches": 2}}},
+    {"rounds": 1, "pause": 0.01, "steps": {"paced": {"take": step(0.008), "launches": 10}}},
+]
 `
 
 // A real container, and nobody to watch it but the file.
@@ -59,12 +62,16 @@ func TestProgramIsComparedWithItself(t *testing.T) {
 			},
 		}, os.WriteFile(file, nil, 0o600)
 	}
-	rows, err := measure(t.Context(), r.Tenants, program, "busy", plan{blocks: 5, length: 400 * time.Millisecond}, start)
+	s, err := program.start(t.Context(), r.Tenants, "0", "busy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 10 {
-		t.Fatalf("%d rows, want one for each of 5 blocks and 2 kinds of step", len(rows))
+	rows, err := s.measure(t.Context(), plan{blocks: 5, length: 400 * time.Millisecond}, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 15 {
+		t.Fatalf("%d rows, want one for each of 5 blocks and 3 kinds of step", len(rows))
 	}
 	for _, row := range rows {
 		row["container"] = 0.0
@@ -101,7 +108,7 @@ func TestWatchWith(t *testing.T) {
 				}
 			}()
 			for range 2 {
-				w, err := watchWith(t.Context(), r, release)
+				w, err := watchWith(t.Context(), r, c.ID, release)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -134,16 +141,16 @@ func TestStepsBelongToTheBlockThatHoldsThem(t *testing.T) {
 	blocks := []block{{began: 0, end: 10}, {watched: true, tasks: 3, began: 12, end: 20}}
 	taken := []steps{{Loop: "small", Launches: 5, Steps: [][2]float64{
 		{-1, 1}, {1, 2}, {2, 4}, {9, 11}, {11, 13}, {13, 16}, {19, 21},
-	}}}
+	}}, {Loop: "paced", Phase: 1, Steps: [][2]float64{{2, 3}}}}
 	rows, err := rowsOf("busy", blocks, taken)
 	if err != nil || len(rows) != 2 {
 		t.Fatal(rows, err)
 	}
 	for i, want := range []struct {
-		way          string
-		steps, stepS float64
-	}{{without, 2, 1.5}, {"busy", 1, 3}} {
-		if r := rows[i]; r.Str("way") != want.way || r.Num("steps") != want.steps || r.Num("step_s") != want.stepS {
+		way                string
+		steps, median, low float64
+	}{{without, 2, 1.5, 1.1}, {"busy", 1, 3, 3}} {
+		if r := rows[i]; r.Str("way") != want.way || r.Num("steps") != want.steps || r.Num("step_s") != want.median || r.Num("step_low_s") != want.low {
 			t.Errorf("block %d: %v, want %+v", i, r, want)
 		}
 	}
@@ -162,7 +169,7 @@ func TestFigures(t *testing.T) {
 				way = "busy"
 			}
 			rows = append(rows, bench.Row{"release": "busy", "way": way, "container": float64(container), "block": float64(i),
-				"loop": "small", "launches": 1000.0, "step_s": speed * step / 1000})
+				"loop": "small", "launches": 1000.0, "step_low_s": speed * step / 1000, "step_s": speed * step / 500})
 		}
 	}
 	want := map[string]struct{ value, ratio float64 }{

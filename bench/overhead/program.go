@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -19,8 +21,8 @@ import (
 //go:embed loop.py
 var loop []byte
 
-// startLimit is how long the program may take to its first step: PyTorch alone takes
-// some seconds.
+// startLimit is how long the programs may take to be ready: PyTorch alone takes some
+// seconds.
 const startLimit = 2 * time.Minute
 
 // program is what the containers run.
@@ -41,19 +43,36 @@ func writeProgram(folder, python string, steps []byte) (program, error) {
 }
 
 // subject is the program, running in a container.
-type subject struct{ *tenant.Tenant }
+type subject struct {
+	*tenant.Tenant
+	release string
+}
 
-// start returns when the program takes its steps.
-func (p program) start(ctx context.Context, runner *tenant.Runner, release string) (subject, error) {
+// startAll starts so many containers of each way to be watched, all at once: PyTorch
+// takes its time. They wait until they are measured.
+func (p program) startAll(ctx context.Context, runner *tenant.Runner, containers int) ([]subject, error) {
+	all := make([]subject, containers*len(releases))
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range all {
+		group.Go(func() (err error) {
+			all[i], err = p.start(ctx, runner, fmt.Sprint(i), releases[i%len(releases)])
+			return err
+		})
+	}
+	return all, group.Wait()
+}
+
+// start returns when the program waits.
+func (p program) start(ctx context.Context, runner *tenant.Runner, name, release string) (subject, error) {
 	t, err := runner.StartHost(ctx, tenant.Spec{
-		Name:   fmt.Sprintf("laxity-bench-overhead-%d", os.Getpid()),
+		Name:   fmt.Sprintf("laxity-bench-overhead-%d-%s", os.Getpid(), name),
 		Args:   p.args,
 		Labels: map[string]string{task.LabelRelease: release, task.LabelDeadline: "1s"},
 	}, p.folder)
 	if err != nil {
 		return subject{}, err
 	}
-	s := subject{t}
+	s := subject{t, release}
 	if err := s.await(ctx); err != nil {
 		return s, errors.Join(err, s.Remove())
 	}
@@ -71,9 +90,9 @@ func (s subject) await(ctx context.Context) error {
 		}
 		select {
 		case err := <-ended:
-			return errors.Join(errors.New("the program ended before its first step"), err)
+			return errors.Join(errors.New("the program ended before it was ready"), err)
 		case <-ctx.Done():
-			return fmt.Errorf("the program takes no step: %w", ctx.Err())
+			return fmt.Errorf("the program is not ready: %w", ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -81,8 +100,9 @@ func (s subject) await(ctx context.Context) error {
 
 // steps are those of one kind.
 type steps struct {
-	Ready    bool // this is only the news that the program takes its steps
+	Ready    bool // this is only the news that the program waits
 	Loop     string
+	Phase    int
 	Launches float64      // in each step
 	Steps    [][2]float64 // begin and end of each, seconds of CLOCK_MONOTONIC
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // kinds of step, in the order in which they are shown.
-var kinds = []string{"small", "large"}
+var kinds = []string{"small", "large", "paced"}
 
 // rowsOf arranges the steps by blocks. A step counts for the block that holds all of
 // it; a block without one is an error.
@@ -15,6 +15,9 @@ func rowsOf(release string, blocks []block, taken []steps) ([]bench.Row, error) 
 	var rows []bench.Row
 	for i, b := range blocks {
 		for _, kind := range taken {
+			if kind.Phase != b.phase {
+				continue
+			}
 			var seconds []float64
 			for _, s := range kind.Steps {
 				if s[0] >= b.began && s[1] <= b.end {
@@ -25,7 +28,7 @@ func rowsOf(release string, blocks []block, taken []steps) ([]bench.Row, error) 
 				return nil, fmt.Errorf("no step %q is within a block of %.1f s: make blocks longer (--set ms)", kind.Loop, b.end-b.began)
 			}
 			row := bench.Row{"release": release, "way": without, "block": float64(i), "loop": kind.Loop, "launches": kind.Launches,
-				"steps": float64(len(seconds)), "step_s": bench.Median(seconds)}
+				"steps": float64(len(seconds)), "step_s": bench.Median(seconds), "step_low_s": bench.Quantile(seconds, 0.1)}
 			if b.watched {
 				row["way"], row["tasks_seen"] = release, float64(b.tasks)
 			}
@@ -37,9 +40,14 @@ func rowsOf(release string, blocks []block, taken []steps) ([]bench.Row, error) 
 
 // pair is a watched block and one beside it that was not, of the same process.
 type pair struct {
-	watched, without float64 // their median steps, seconds
+	watched, without blockSteps
 	launches         float64 // in a step
 }
+
+// blockSteps are the lower decile and the median of a block's steps, seconds.
+type blockSteps struct{ low, median float64 }
+
+func stepsOf(r bench.Row) blockSteps { return blockSteps{r.Num("step_low_s"), r.Num("step_s")} }
 
 // pairs of adjacent blocks for one way of watching and one kind of step.
 func pairs(rows []bench.Row, way, loop string) []pair {
@@ -58,7 +66,7 @@ func pairs(rows []bench.Row, way, loop string) []pair {
 		}
 		for _, beside := range []float64{-1, 1} {
 			if other, ok := at[place{p.container, p.block + beside}]; ok && other.Str("way") == without {
-				out = append(out, pair{r.Num("step_s"), other.Num("step_s"), r.Num("launches")})
+				out = append(out, pair{stepsOf(r), stepsOf(other), r.Num("launches")})
 			}
 		}
 	}
@@ -74,10 +82,12 @@ func of(pairs []pair, what func(pair) float64) []float64 {
 	return out
 }
 
-func (p pair) ratio() float64 { return p.watched / p.without }
+func (p pair) ratio() float64 { return p.watched.low / p.without.low }
+
+func (p pair) lowWatched() float64 { return p.watched.low }
 
 // perLaunch is what being watched adds to a launch, microseconds.
-func (p pair) perLaunch() float64 { return 1e6 * (p.watched - p.without) / p.launches }
+func (p pair) perLaunch() float64 { return 1e6 * (p.watched.low - p.without.low) / p.launches }
 
 func figures(rows []bench.Row) []bench.Figure {
 	var out []bench.Figure
@@ -85,7 +95,7 @@ func figures(rows []bench.Row) []bench.Figure {
 		for _, way := range releases {
 			all := pairs(rows, way, loop)
 			out = append(out,
-				bench.Figure{Name: loop + "_step_" + way, Value: 1000 * bench.Median(of(all, func(p pair) float64 { return p.watched })), Unit: "ms",
+				bench.Figure{Name: loop + "_step_" + way, Value: 1000 * bench.Median(of(all, pair.lowWatched)), Unit: "ms",
 					Against: "without Laxity", Ratio: bench.Median(of(all, pair.ratio)), Runs: len(all)},
 				bench.Figure{Name: loop + "_per_launch_" + way + "_us", Value: bench.Median(of(all, pair.perLaunch)), Unit: "µs", Runs: len(all)})
 		}
@@ -94,18 +104,25 @@ func figures(rows []bench.Row) []bench.Figure {
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"LOOP", "WAY", "STEP ms", "WITHOUT ms", "RATIO", "25–75 %", "µs PER LAUNCH", "TASKS SEEN", "PAIRS"}}
+	lines := [][]string{{"LOOP", "WAY", "STEP ms", "WITHOUT ms", "RATIO", "25–75 %", "µs PER LAUNCH", "MEDIAN ms", "WITHOUT ms", "TASKS SEEN", "PAIRS"}}
 	for _, loop := range kinds {
 		for _, way := range releases {
 			all := pairs(rows, way, loop)
+			if len(all) == 0 {
+				continue
+			}
+			ms := func(what func(pair) float64) string { return bench.Number(1000 * bench.Median(of(all, what))) }
 			ratios := of(all, pair.ratio)
 			seen := bench.Median(bench.Column(rows, "tasks_seen", func(r bench.Row) bool { return r.Str("way") == way && r.Str("loop") == loop }))
 			lines = append(lines, []string{loop, way,
-				bench.Number(1000 * bench.Median(of(all, func(p pair) float64 { return p.watched }))),
-				bench.Number(1000 * bench.Median(of(all, func(p pair) float64 { return p.without }))),
+				ms(pair.lowWatched),
+				ms(func(p pair) float64 { return p.without.low }),
 				fmt.Sprintf("%.4f", bench.Median(ratios)),
 				fmt.Sprintf("%.4f–%.4f", bench.Quantile(ratios, 0.25), bench.Quantile(ratios, 0.75)),
-				fmt.Sprintf("%+.3f", bench.Median(of(all, pair.perLaunch))), bench.Number(seen), fmt.Sprint(len(all))})
+				fmt.Sprintf("%+.3f", bench.Median(of(all, pair.perLaunch))),
+				ms(func(p pair) float64 { return p.watched.median }),
+				ms(func(p pair) float64 { return p.without.median }),
+				bench.Number(seen), fmt.Sprint(len(all))})
 		}
 	}
 	return lines
