@@ -16,10 +16,11 @@ accepted an alert that asks for one more pause. That must take effect when docke
 any more all must go on. It is done with live-restore, where containers live on, and without it, where they end with
 dockerd, which starts them again (no person wants anything there). Then, on the machine's engine, the actuator is
 killed with SIGKILL at such a moment; its guardian has to let all go. It is started again and must act on the alert
-that it had accepted. Half as often it is killed with an alert just accepted, started at once, and killed again at a
-random moment of its first 400 ms. At the end Alertmanager's payloads come a thousand times: out of order, each twice,
-half of the resolved never. Stuck is who is paused by the engine's word or by the kernel's. What a person wanted is
-checked against the engine's own events, over the whole run. Docker and processes are real.`
+that it had accepted. Half as often it is killed with an alert just accepted, started at once, and killed again
+at a random moment of its first 400 ms. At the end Alertmanager's payloads come a thousand times: out of order,
+each twice, half of the resolved never; an alert that fires anew after them must take effect. Stuck is who is
+paused by the engine's word or by the kernel's. What a person wanted is checked against the engine's own events,
+over the whole run. Docker and processes are real.`
 
 // Ways of hurting it.
 const (

@@ -169,6 +169,11 @@ func (m *machine) replay(ctx context.Context, count int) (bench.Row, error) {
 		}
 		r["lost"] = s.Inbox
 	}
+	if lost, err := m.ignoresNew(ctx); err != nil {
+		return nil, err
+	} else if lost {
+		r["lost"] = r.Num("lost") + 1
+	}
 	// The resolved that were lost: their leases run out, and all goes on.
 	if m.until(ctx, "all run", func() bool {
 		s, err := m.state(ctx)
@@ -177,4 +182,21 @@ func (m *machine) replay(ctx context.Context, count int) (bench.Row, error) {
 		r["stuck"] = m.stuck(ctx)
 	}
 	return r, errors.Join(m.wronged(ctx, r), m.stop())
+}
+
+// ignoresNew says whether an alert that fires anew after the replay is accepted but
+// not acted on: what the actuator takes for old is in no inbox either.
+func (m *machine) ignoresNew(ctx context.Context) (bool, error) {
+	a := m.wish("worker-1", 1)
+	a.StartsAt = began.Add(24 * time.Hour) // later than all of them
+	accepted, err := m.post(ctx, a)
+	if err != nil || !accepted {
+		return false, err
+	}
+	return m.until(ctx, "an alert that fires anew takes effect", func() bool {
+		s, err := m.state(ctx)
+		return err == nil && slices.ContainsFunc(s.Leases, func(l state.Lease) bool {
+			return l.Fingerprint == a.Fingerprint && l.StartsAt.Equal(a.StartsAt)
+		})
+	}) != nil, nil
 }
