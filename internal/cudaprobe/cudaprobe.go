@@ -73,8 +73,8 @@ type Probe struct {
 	tracked  map[int]*tracked // by PID
 	perCall  *trackPrograms   // loaded by the first Track
 	closed   bool
-	detaches sync.WaitGroup
-	inFlight atomic.Int64 // detachments that have not ended
+	detaches sync.WaitGroup // and attachments of Track that go on
+	inFlight atomic.Int64   // detachments that have not ended
 }
 
 // attached is what holds probes in place.

@@ -18,6 +18,7 @@ type tracked struct {
 	files     []*cudafile.File
 	calls     links      // on what synchronises
 	launches  links      // none while unwatched and not armed
+	arming    *arming    // the probe on launches is being put on again
 	unwatched *unwatched // nil: every launch is seen
 	trial     bool       // its next launch will count as fast
 	trials    int        // how many there were since it last proved to be
@@ -66,7 +67,7 @@ func (p *Probe) loadTrackPrograms() (*trackPrograms, error) {
 // since a synchronising call returned, the launches are watched again, in order to find
 // out whether it is idle. If it launches again that is told, after a Done at the last
 // return. If it does not within Quiet of that return, then Done is told, at the time of
-// the return, some ms after Quiet is over. None is told while a synchronising call is
+// the return, some 10 ms after Quiet is over. None is told while a synchronising call is
 // under way.
 //
 // Unseen remains work of a process that launched fast, launched after its last
@@ -210,7 +211,11 @@ func (p *Probe) untrack(pid int) {
 	_ = p.maps.busy.Delete(uint32(pid)) // then the programs do nothing for it
 	_ = p.maps.returned.Delete(uint32(pid))
 	p.forgetCalls(pid)
-	t.close()
+	if t.arming == nil {
+		t.close()
+	} else { // it still uses the files
+		t.arming.gone = true
+	}
 	p.detach(append(t.calls, t.launches...))
 }
 

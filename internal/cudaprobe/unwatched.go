@@ -6,6 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
 // maxTrials is how often in a row a process is taken for fast again at its first
@@ -16,10 +18,17 @@ const maxTrials = 8
 // unwatched is a tracked process that launches fast. Times are of CLOCK_MONOTONIC.
 type unwatched struct {
 	since time.Duration // the launch that showed it
-	armed time.Duration // when its probe was put on again; 0: it is off
+	from  time.Duration // when its probe began to be put on again; 0: it has not
+	armed time.Duration // when it was on; 0: it is off
 	base  uint64        // launches when it was armed
 	moved bool          // the last look found more
 	due   time.Duration // when to look at it
+}
+
+// arming is a probe that is being put on again, which takes the kernel up to 10 ms.
+type arming struct {
+	unwanted bool // the process has launched fast meanwhile
+	gone     bool // it is not tracked any more
 }
 
 // launched takes a launch, and returns what is to be told of it.
@@ -32,7 +41,7 @@ func (p *Probe) launched(e Event) (told []Event) {
 	if t == nil || p.closed {
 		return []Event{e}
 	}
-	if u := t.unwatched; u != nil && u.armed != 0 && u.armed <= e.at {
+	if u := t.unwatched; u != nil && u.from != 0 && u.from <= e.at {
 		// All work before may have been done long ago. How long is for others to judge.
 		if returned > u.since && !p.calling(e.PID) {
 			told = append(told, doneAt(e.PID, returned))
@@ -57,6 +66,9 @@ func (p *Probe) unwatch(e Event, t *tracked) {
 	}
 	p.detach(t.launches)
 	t.launches = nil
+	if t.arming != nil {
+		t.arming.unwanted = true
+	}
 	t.unwatched = &unwatched{since: e.at}
 	p.schedule(t.unwatched, monotonic()+p.quiet/2)
 }
@@ -109,6 +121,10 @@ func (p *Probe) lookIfDue() {
 }
 
 func (p *Probe) look(pid int, t *tracked) {
+	if t.arming != nil {
+		p.schedule(t.unwatched, monotonic()+p.quiet/4)
+		return
+	}
 	v, s, again := p.judge(pid, t.unwatched, false)
 	if v == arm || v == finish {
 		// What is known is read after this: a call that ends meanwhile is seen as one
@@ -145,12 +161,13 @@ func (p *Probe) judge(pid int, u *unwatched, calling bool) (v verdict, s sight, 
 	return v, s, again
 }
 
-// arm puts the probe on launches again: the next one is told, as after idleness. If
-// that cannot be, the next look tries again.
+// arm begins to put the probe on launches again: the next one is told, as after
+// idleness. If that cannot be, a later look tries again.
 func (p *Probe) arm(pid int, t *tracked) {
 	var before busyState
 	began := monotonic()
-	if err := p.maps.busy.Lookup(uint32(pid), &before); err != nil {
+	attach, err := p.launchProbe(pid, t)
+	if err := errors.Join(err, p.maps.busy.Lookup(uint32(pid), &before)); err != nil {
 		return
 	}
 	now := busyState{Launched: before.Launched, Done: before.Launched}
@@ -163,12 +180,48 @@ func (p *Probe) arm(pid int, t *tracked) {
 	if err := p.maps.busy.Put(uint32(pid), now); err != nil {
 		return
 	}
-	launches, err := p.attachIn(pid, t, p.attachLaunches)
-	if err != nil {
-		_ = p.maps.busy.Put(uint32(pid), before)
-		return
+	a, u := &arming{}, t.unwatched
+	t.arming, u.from, u.base = a, began, now.Launched
+	p.detaches.Go(func() {
+		l, err := attach()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		t.arming = nil
+		switch {
+		case a.gone:
+			p.detach(l)
+			t.close()
+		case a.unwanted, ended(t.pidfd): // then it may be on another process with its PID
+			p.detach(l)
+		case err != nil:
+			_ = p.maps.busy.Put(uint32(pid), before)
+			t.unwatched, u.from = u, 0
+		default:
+			t.launches, u.armed = l, monotonic()
+		}
+	})
+}
+
+// launchProbe returns what puts the probe on launches, in all files or in none.
+func (p *Probe) launchProbe(pid int, t *tracked) (attach func() (links, error), err error) {
+	offsets := make([][]uint64, len(t.files))
+	for i, file := range t.files {
+		functions, err := p.functions(file)
+		if err != nil && !errors.Is(err, cudafile.ErrNotDriver) {
+			return nil, err
+		}
+		offsets[i] = functions[cudafile.Launch]
 	}
-	t.launches, t.unwatched.armed, t.unwatched.base = launches, began, now.Launched
+	return func() (all links, err error) {
+		for i, file := range t.files {
+			l, err := p.attacher.attach(file, p.perCall.launch, offsets[i], pid, false)
+			if err != nil {
+				return nil, errors.Join(err, all.Close())
+			}
+			all = append(all, l...)
+		}
+		return all, nil
+	}, nil
 }
 
 // calling reports whether a synchronising call of the process is under way. Every
