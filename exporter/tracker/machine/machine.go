@@ -36,7 +36,8 @@ type Options struct {
 	UnlistedLimit time.Duration
 	// UnknownLimit is how long a process that has exited waits for what would
 	// make it a task: its container, or a late event. A container that has ended is
-	// remembered for as long. Default 10 s.
+	// remembered for as long, and the engine asked for so long for one that it has
+	// not told of. Default 10 s.
 	UnknownLimit time.Duration
 	// EndLimit is how long a process that had exited when the first event of it was
 	// read waits for the event that says when. Default 1 s.
@@ -259,6 +260,10 @@ func (m *Machine) Tick(now time.Time) {
 			m.discard(p)
 			continue
 		}
+		if p.strangeAt.IsZero() && m.stranger(p) {
+			p.strangeAt = now
+		}
+		p.foreign = !p.strangeAt.IsZero() && now.Sub(p.strangeAt) > m.opt.UnknownLimit
 		m.closeBusy(p, now)
 	}
 	m.forgetOld(now, m.opt.UnknownLimit)
@@ -339,7 +344,8 @@ type Activity struct {
 	// MayStart: a running container may use a GPU.
 	MayStart bool
 	// UnknownContainers counts GPU processes whose container the engine has not
-	// told of yet: a reason to list again.
+	// told of yet: a reason to list again. It does so for UnknownLimit only: the
+	// container may be another engine's, of which this one never tells.
 	UnknownContainers int
 }
 
@@ -359,7 +365,7 @@ func (m *Machine) Activity() Activity {
 		case p.gone == nil && p.touched():
 			a.Candidates++
 		}
-		if p.Container != "" && p.touched() && m.box(p.Container) == nil {
+		if m.stranger(p) && !p.foreign {
 			a.UnknownContainers++
 		}
 	}
@@ -370,6 +376,11 @@ func (m *Machine) Activity() Activity {
 		}
 	}
 	return a
+}
+
+// stranger: it uses CUDA in a container that the engine has not told of.
+func (m *Machine) stranger(p *process) bool {
+	return p.Container != "" && p.touched() && m.box(p.Container) == nil
 }
 
 // setOnce keeps the first mark.

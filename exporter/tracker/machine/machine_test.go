@@ -470,6 +470,33 @@ func TestContainersOfManyProcesses(t *testing.T) {
 	}
 }
 
+// The engine is asked for a container that it has not told of, and not for ever: it
+// may be another engine's.
+func TestContainerOfAnotherEngine(t *testing.T) {
+	w := newWorld(t)
+	w.meet(1, "stranger")
+	w.sense(0, 1, sensor.ContextMade)
+	asked := func(s float64) int {
+		w.m.Tick(at(s))
+		return w.m.Activity().UnknownContainers
+	}
+	for _, tt := range []struct {
+		at   float64
+		want int
+	}{{1, 1}, {10.5, 1}, {11.5, 0}, {60, 0}} {
+		if n := asked(tt.at); n != tt.want {
+			t.Errorf("%v s after it was met the engine is asked for %d containers, want %d", tt.at, n, tt.want)
+		}
+	}
+	w.meet(2, "newcomer")
+	w.sense(61, 2, sensor.ContextMade)
+	if n := asked(61); n != 1 {
+		t.Errorf("the engine is asked for %d containers, want the new one", n)
+	}
+	w.run(62, "stranger", nil)
+	same(t, "start", w.one().Start.Time, at(0))
+}
+
 func TestUnattributed(t *testing.T) {
 	w := newWorld(t)
 	w.meet(1, "")

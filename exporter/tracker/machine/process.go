@@ -39,6 +39,10 @@ type process struct {
 	goneAt time.Time
 	vague  bool
 	unseen bool // it had exited when the first event of it was read
+	// strangeAt is when its container was first found to be one that the engine has
+	// not told of; foreign: it seems to be another engine's.
+	strangeAt time.Time
+	foreign   bool
 	// exiting is when it began to exit, if that was told: its end, for the GPU
 	// computes nothing for it any more. closed: its last task ended so. The device
 	// goes on to list it until the driver has taken everything away.
