@@ -185,14 +185,15 @@ func (c *Collector) readings(p *page) error {
 	return nil
 }
 
-// gpus publishes the GPUs, unless the device does not answer: a stale reading
-// looks like a fresh one.
+// gpus publishes the GPUs, without measurements of those that do not answer: a stale
+// reading looks like a fresh one.
 func gpus(p *page, s *task.Snapshot) {
 	for _, g := range s.GPUs {
 		gpu := newLabel("gpu", g.UUID)
 		p.set(famGPUInfo, 1, newLabel("driver", g.Driver), gpu,
 			newLabel("index", strconv.Itoa(g.Index)), newLabel("name", g.Name))
-		if !s.Health.DeviceUp || g.MemoryTotal == 0 { // or this one of several does not
+		p.set(famGPUUp, flag(s.Health.DeviceUp && g.Error == ""), gpu)
+		if !s.Health.DeviceUp || g.MemoryTotal == 0 {
 			continue
 		}
 		p.set(famGPUMemoryTotal, float64(g.MemoryTotal), gpu)

@@ -171,6 +171,12 @@ func TestGolden(t *testing.T) {
 		"never_read": func() *scene {
 			return newScene(&task.Snapshot{Health: task.Health{Sensor: task.SourceDevice}}, collector.Options{})
 		},
+		"lost_gpu": func() *scene {
+			s := node()
+			s.Health.DeviceError = gpuB + ": GPU is lost"
+			s.GPUs[1].MemoryTotal, s.GPUs[1].Error = 0, "GPU is lost"
+			return newScene(s, collector.Options{})
+		},
 		"two_gpus": func() *scene {
 			s := node()
 			web := box("web", 9)

@@ -78,6 +78,8 @@ var (
 
 	famDeviceUp = gauge("laxity_exporter_device_up",
 		"Whether the GPU device answers (1). While it does not, GPU metrics are absent and tasks are as last seen.")
+	famGPUUp = gauge("laxity_exporter_gpu_up",
+		"Whether this GPU answers (1), and says which processes it has. While it does not, its tasks are as last seen.", "gpu")
 	famEngineUp = gauge("laxity_exporter_engine_up",
 		"Whether the container engine answers (1). While it does not, containers are as last seen.")
 	famSensor = gauge("laxity_exporter_sensor_in_use",

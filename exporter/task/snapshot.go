@@ -37,6 +37,10 @@ type GPU struct {
 	// Utilization is the share of the last sample period in which a kernel ran,
 	// 0–1; NaN where the device does not say (MIG).
 	Utilization Seconds `json:"utilization_ratio"`
+	// Error says why this GPU, or its list of processes, does not answer while others
+	// do; empty when it does. Its tasks are then as last seen, and where the GPU itself
+	// does not answer MemoryTotal is 0.
+	Error string `json:"error,omitempty"`
 }
 
 // Container is one container, as far as scheduling GPUs is concerned.

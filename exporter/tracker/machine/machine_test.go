@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/laxity/laxity/exporter/container"
@@ -468,6 +469,32 @@ func TestContainersOfManyProcesses(t *testing.T) {
 	if s := w.snapshot(); len(s.Tasks) != 2 || len(s.Ended) != 1 {
 		t.Errorf("after one exit: %d unfinished, %d ended", len(s.Tasks), len(s.Ended))
 	}
+}
+
+// One GPU of several that does not answer is told, once.
+func TestGPUThatDoesNotAnswer(t *testing.T) {
+	w := newWorld(t, gpuA, gpuB)
+	w.read(1)
+	w.snapshot()
+	told := func(s float64, want string) {
+		t.Helper()
+		w.read(s)
+		if changed, _ := w.m.Changed(); !changed {
+			t.Error("it is no change")
+		}
+		got := w.snapshot()
+		if got.GPUs[0].Error != "" || got.GPUs[1].Error != want || !got.Health.DeviceUp || strings.Contains(got.Health.DeviceError, gpuB) != (want != "") {
+			t.Errorf("GPUs %+v, health %+v", got.GPUs, got.Health)
+		}
+		w.read(s)
+		if changed, _ := w.m.Changed(); changed {
+			t.Error("the same again is a change")
+		}
+	}
+	w.fail[gpuB] = errDriver
+	told(2, errDriver.Error())
+	delete(w.fail, gpuB)
+	told(3, "")
 }
 
 // The engine is asked for a container that it has not told of, and not for ever: it

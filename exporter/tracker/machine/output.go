@@ -65,10 +65,14 @@ func (m *Machine) Snapshot() *task.Snapshot {
 		s.Health.Unattributed = maps.Clone(m.unattributed)
 	}
 	for _, g := range m.gpus {
-		s.GPUs = append(s.GPUs, task.GPU{
+		out := task.GPU{
 			UUID: g.UUID, Index: g.Index, Parent: g.Parent, Name: g.Name, Driver: g.Driver,
 			MemoryTotal: g.MemoryTotal, MemoryUsed: g.MemoryUsed, Utilization: task.Seconds(g.Utilization),
-		})
+		}
+		if g.ProcessesErr != nil {
+			out.Error = g.ProcessesErr.Error()
+		}
+		s.GPUs = append(s.GPUs, out)
 	}
 	byID := map[string]int{}
 	for _, b := range m.boxes() {
