@@ -52,6 +52,7 @@ NO_COLOR turns colours off; where the output is no terminal there are none.`
 type cli struct {
 	app  *kingpin.Application
 	out  io.Writer
+	err  io.Writer // what is wrong, beside what was asked for
 	log  promslog.Config
 	runs map[string]func(ctx context.Context, log *slog.Logger) error
 	// quiet commands talk to a person: they log warnings only, unless asked.
@@ -86,7 +87,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	}
 
 	c := &cli{
-		app: kingpin.New("laxity", help), out: stdout, runs: map[string]func(context.Context, *slog.Logger) error{},
+		app: kingpin.New("laxity", help), out: stdout, err: stderr, runs: map[string]func(context.Context, *slog.Logger) error{},
 		quiet: map[string]bool{}, endless: map[string]bool{"up": true, "top": true, "guardian": true},
 	}
 	c.register(stdout, stderr)

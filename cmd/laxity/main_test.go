@@ -124,13 +124,17 @@ func serve(t *testing.T, s task.Snapshot) string {
 }
 
 func TestPS(t *testing.T) {
-	url := serve(t, task.Snapshot{Containers: []task.Container{{ID: "1", Name: "web", Spec: task.Spec{Managed: true, Deadline: 9}}},
+	url := serve(t, task.Snapshot{Health: task.Health{DeviceUp: true, EngineError: "no socket"}, Containers: []task.Container{{ID: "1", Name: "web", Spec: task.Spec{Managed: true, Deadline: 9}}},
 		Tasks: []task.Task{{ContainerID: "1", State: task.Paused, GPUs: []string{"GPU-a"}, Deadline: time.Now().Add(time.Minute)}}})
 	code, stdout, stderr := laxity("ps", "--exporter.url="+url)
-	if code != exitOK || !strings.Contains(stdout, "web        9s        paused") {
+	const trouble = "container engine does not answer, containers are as last seen: no socket\n"
+	if code != exitOK || !strings.Contains(stdout, "web        9s        paused") || stderr != trouble {
 		t.Errorf("ps: code %d\n%s%s", code, stdout, stderr)
 	}
-	code, stdout, _ = laxity("ps", "--json", "--exporter.url="+url)
+	code, stdout, stderr = laxity("ps", "--json", "--exporter.url="+url)
+	if stderr != trouble {
+		t.Errorf("ps --json: %q", stderr)
+	}
 	var rows []map[string]any
 	if err := json.Unmarshal([]byte(stdout), &rows); code != exitOK || err != nil || rows[0]["state"] != "paused" {
 		t.Errorf("ps --json: code %d, %v, %s", code, err, stdout)

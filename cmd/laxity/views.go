@@ -34,6 +34,9 @@ task, or of the last one when idle. MEMORY is the GPU memory it holds, LIMIT wha
 begin to hold any), out 4GiB (swapped to the host's memory), lent 1GiB (more than its share).
 LAST is how the last task fared: hit, miss, none (no deadline) or lost.
 
+What is wrong (GPUs or the container engine do not answer, so that facts are old) is said on
+standard error.
+
 LIMIT and NOTE are there when there is something in them; NOTE is the actuator's word, and left
 out where none answers. A narrow terminal leaves out SM, then LAST; --json has everything.`
 
@@ -95,6 +98,7 @@ func (c *cli) addViews() {
 		}
 		rows := view.Rows(s, time.Now(), all)
 		view.AddMemory(rows, memory)
+		fmt.Fprint(c.err, view.Trouble(s, time.Now()))
 		if asJSON {
 			return writeJSON(c.out, rows)
 		}

@@ -149,6 +149,10 @@ func boolCompare(a, b bool) int {
 func Summary(w io.Writer, s *task.Snapshot, now time.Time) error {
 	var b strings.Builder
 	for _, g := range s.GPUs {
+		if g.Error != "" && g.MemoryTotal == 0 {
+			fmt.Fprintf(&b, "GPU %d  %s  tasks %d\n", g.Index, g.Name, len(s.TasksOn(g.UUID)))
+			continue
+		}
 		use := "-"
 		if u := float64(g.Utilization); !math.IsNaN(u) {
 			use = fmt.Sprintf("%.0f%%", 100*u)
@@ -156,13 +160,28 @@ func Summary(w io.Writer, s *task.Snapshot, now time.Time) error {
 		fmt.Fprintf(&b, "GPU %d  %s  use %s  memory %s of %s  tasks %d\n",
 			g.Index, g.Name, use, Bytes(g.MemoryUsed), Bytes(g.MemoryTotal), len(s.TasksOn(g.UUID)))
 	}
-	if !s.Health.DeviceUp {
+	b.WriteString(Trouble(s, now) + "\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Trouble has a line for each thing that is wrong; it is empty when all is well.
+func Trouble(s *task.Snapshot, now time.Time) string {
+	var b strings.Builder
+	switch {
+	case s.Health.DeviceUp:
+		for _, g := range s.GPUs {
+			if g.Error != "" {
+				fmt.Fprintf(&b, "GPU %d does not answer, its tasks are as last seen: %s\n", g.Index, g.Error)
+			}
+		}
+	case s.Time.IsZero():
+		fmt.Fprintf(&b, "GPUs do not answer: %s\n", s.Health.DeviceError)
+	default:
 		fmt.Fprintf(&b, "GPUs do not answer, facts are %s old: %s\n", now.Sub(s.Time).Round(time.Second), s.Health.DeviceError)
 	}
 	if !s.Health.EngineUp {
-		fmt.Fprintf(&b, "container engine does not answer: %s\n", s.Health.EngineError)
+		fmt.Fprintf(&b, "container engine does not answer, containers are as last seen: %s\n", s.Health.EngineError)
 	}
-	b.WriteString("\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

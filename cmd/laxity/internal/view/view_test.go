@@ -119,6 +119,40 @@ idle-with-lab…  9s        idle        -       -    -        4.00GiB  waits
 	}
 }
 
+func TestSummary(t *testing.T) {
+	well := task.Health{DeviceUp: true, EngineUp: true}
+	for _, tt := range []struct {
+		name  string
+		spoil func(s *task.Snapshot)
+		want  string
+	}{
+		{"well", func(*task.Snapshot) {},
+			"GPU 0  H200  use 50%  memory 1.00GiB of 4.00GiB  tasks 3\nGPU 1  H200  use -  memory - of 4.00GiB  tasks 1\n\n"},
+		{"a GPU is lost", func(s *task.Snapshot) {
+			s.GPUs[1] = task.GPU{UUID: "GPU-b", Index: 1, Name: "H200", Error: "GPU is lost"}
+			s.Health.DeviceError = "GPU-b: GPU is lost"
+		}, "GPU 0  H200  use 50%  memory 1.00GiB of 4.00GiB  tasks 3\nGPU 1  H200  tasks 1\nGPU 1 does not answer, its tasks are as last seen: GPU is lost\n\n"},
+		{"the driver hangs", func(s *task.Snapshot) {
+			s.GPUs, s.Health.DeviceUp, s.Health.DeviceError = s.GPUs[:1], false, "it hangs"
+		}, "GPU 0  H200  use 50%  memory 1.00GiB of 4.00GiB  tasks 3\nGPUs do not answer, facts are 3s old: it hangs\n\n"},
+		{"nothing has answered yet", func(s *task.Snapshot) {
+			*s = task.Snapshot{Health: task.Health{DeviceError: "no driver", EngineError: "no engine"}}
+		}, "GPUs do not answer: no driver\ncontainer engine does not answer, containers are as last seen: no engine\n\n"},
+	} {
+		s := snapshot()
+		s.Time, s.Health = now.Add(-3*time.Second), well
+		for i := range s.GPUs {
+			s.GPUs[i].Name, s.GPUs[i].MemoryTotal, s.GPUs[i].Utilization = "H200", 4<<30, task.Seconds(math.NaN())
+		}
+		s.GPUs[0].MemoryUsed, s.GPUs[0].Utilization = 1<<30, 0.5
+		tt.spoil(s)
+		var b strings.Builder
+		if err := view.Summary(&b, s, now); err != nil || b.String() != tt.want {
+			t.Errorf("%s: %v, got:\n%swant:\n%s", tt.name, err, b.String(), tt.want)
+		}
+	}
+}
+
 func TestAllShowsBystanders(t *testing.T) {
 	rows := view.Rows(snapshot(), now, true)
 	if n := len(rows); n != 6 {
