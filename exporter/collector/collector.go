@@ -160,6 +160,7 @@ func health(p *page, s *task.Snapshot, now time.Time) {
 	for i, sensor := range sensors {
 		p.set(famSensor, flag(s.Health.Sensor == sensor), sensorLabels[i])
 	}
+	p.set(famEventsLost, float64(s.Health.EventsLost))
 	reasons := map[string]int{"gone": 0, "host_process": 0, "unknown_container": 0}
 	maps.Copy(reasons, s.Health.Unattributed)
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {

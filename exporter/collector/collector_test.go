@@ -155,7 +155,7 @@ func TestGolden(t *testing.T) {
 		},
 		"trouble": func() *scene {
 			s := node()
-			s.Health = task.Health{DeviceError: "hangs", EngineError: "gone", Sensor: task.SourceUprobe,
+			s.Health = task.Health{DeviceError: "hangs", EngineError: "gone", Sensor: task.SourceUprobe, EventsLost: 7,
 				Unattributed: map[string]int{"host_process": 2}}
 			web := box("web", 9)
 			web.MemoryUsed = map[string]uint64{gpuA: 250}

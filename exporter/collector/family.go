@@ -84,6 +84,8 @@ var (
 		"Whether the container engine answers (1). While it does not, containers are as last seen.")
 	famSensor = gauge("laxity_exporter_sensor_in_use",
 		"How starts of tasks are learned now (1): uprobe, fanotify or device.", "sensor")
+	famEventsLost = counter("laxity_exporter_sensor_events_lost_total",
+		"How often events of the start sensor found no room, because the exporter did not get its turn in time. Starts that are lost so are known by the device's list at best.")
 	famUnattributed = gauge("laxity_exporter_unattributed_processes",
 		"GPU processes that belong to no known container, by reason.", "reason")
 	famInvalid = gauge("laxity_exporter_invalid_labels",

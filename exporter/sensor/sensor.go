@@ -58,6 +58,12 @@ type Starts interface {
 	Run(ctx context.Context, events chan<- Event) error
 }
 
+// Lossy is a Starts whose events may find no room, when nobody takes them in time.
+type Lossy interface {
+	// Lost is how often that was since it began, at least. It may be called at any time.
+	Lost() uint64
+}
+
 // Finder is a Starts that looks for copies of libcuda where a container has them.
 // Files of the host that are mounted into containers need no call.
 type Finder interface {

@@ -78,6 +78,9 @@ type Health struct {
 	// Sensor is how starts are learned now: uprobe, fanotify or device.
 	Sensor       Source `json:"sensor"`
 	SensorReason string `json:"sensor_reason,omitempty"`
+	// EventsLost is how often events of the sensor found no room since the exporter
+	// began, at least: those starts are known by the device's list at best.
+	EventsLost uint64 `json:"sensor_events_lost,omitempty"`
 	// Unattributed counts the GPU processes that belong to no known container,
 	// by reason.
 	Unattributed map[string]int `json:"unattributed,omitempty"`

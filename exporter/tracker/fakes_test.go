@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/laxity/laxity/exporter/device"
@@ -148,6 +149,7 @@ func (c *card) Close() error { return nil }
 type probe struct {
 	events chan sensor.Event
 	err    chan error
+	lost   atomic.Uint64
 
 	mu       sync.Mutex
 	tracked  map[int]bool
@@ -170,6 +172,8 @@ func (p *probe) Run(ctx context.Context, out chan<- sensor.Event) error {
 		}
 	}
 }
+
+func (p *probe) Lost() uint64 { return p.lost.Load() }
 
 func (p *probe) sense(pid int, kind sensor.Kind) {
 	p.events <- sensor.Event{PID: pid, Kind: kind, Time: time.Now(), Source: task.SourceUprobe, ErrorBound: time.Millisecond}

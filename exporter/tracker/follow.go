@@ -4,7 +4,8 @@ import "github.com/laxity/laxity/exporter/sensor"
 
 func (l *loop) onSensor(n sensorNews) {
 	_, busy := n.sensor.(sensor.BusyTracker)
-	l.sensor = n.sensor
+	l.countLost() // of the sensor before
+	l.sensor, l.lostBefore = n.sensor, l.lost
 	l.answered.sensor = true
 	clear(l.tracked)
 	l.m.SensorInUse(n.source, n.reason, busy)
@@ -12,6 +13,14 @@ func (l *loop) onSensor(n sensorNews) {
 		l.discover(c.PID)
 	}
 	l.hurry()
+}
+
+// countLost asks how many events the sensor has lost.
+func (l *loop) countLost() {
+	if s, ok := l.sensor.(sensor.Lossy); ok {
+		l.lost = max(l.lost, l.lostBefore+s.Lost())
+		l.m.SensorLost(l.lost)
+	}
 }
 
 // discover lets the sensor look for a copy of libcuda that only this container

@@ -18,6 +18,7 @@ const (
 	tickEvery     = 100 * time.Millisecond // held and timeouts are looked at this often
 	calmEvery     = 500 * time.Millisecond // the same of tasks that have run on for a while
 	restEvery     = time.Second            // the same while there is nothing to look at
+	lostEvery     = 10 * time.Second       // between looks at how many events the sensor lost
 	unknownRelist = 500 * time.Millisecond // between lists asked for because of an unknown container
 	// A container that has just started may use CUDA, from a copy of the driver
 	// of its own, before any sensor watches that: so long the device is read often.
@@ -45,9 +46,13 @@ type loop struct {
 	relisted  time.Time
 	published time.Time
 	sensor    sensor.Starts
-	tracked   map[int]bool   // by the busy tracker
-	told      task.Health    // what the log was told
-	off       map[int]string // who was off the GPU at the last reading
+	// lost events of all sensors, of those before the present one, and when they were
+	// last counted.
+	lost, lostBefore uint64
+	counted          time.Time
+	tracked          map[int]bool   // by the busy tracker
+	told             task.Health    // what the log was told
+	off              map[int]string // who was off the GPU at the last reading
 
 	swapsFailed bool
 	answered    struct{ device, engine, sensor bool }
@@ -261,6 +266,10 @@ func (l *loop) onTick(now time.Time) {
 	}
 	l.m.Tick(now)
 	l.trackBusy()
+	if now.Sub(l.counted) >= lostEvery {
+		l.counted = now
+		l.countLost()
+	}
 	activity := l.m.Activity()
 	if activity.UnknownContainers > 0 && now.Sub(l.relisted) > unknownRelist {
 		l.relisted = now

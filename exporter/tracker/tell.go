@@ -37,8 +37,16 @@ func (l *loop) tell(f machine.Fact) {
 func (l *loop) tellHealth(h task.Health) {
 	l.tellPart("GPU device", l.told.DeviceUp, h.DeviceUp, l.told.DeviceError, h.DeviceError)
 	l.tellPart("container engine", l.told.EngineUp, h.EngineUp, l.told.EngineError, h.EngineError)
-	if h.Sensor != l.told.Sensor || h.SensorReason != l.told.SensorReason {
+	switch {
+	case h.Sensor == l.told.Sensor && h.SensorReason == l.told.SensorReason:
+	case h.SensorReason == "":
+		l.log.Info("starts are learned by", "sensor", h.Sensor)
+	default:
 		l.log.Info("starts are learned by", "sensor", h.Sensor, "not_by", h.SensorReason)
+	}
+	if n := h.EventsLost - l.told.EventsLost; n > 0 {
+		l.log.Warn("events of the start sensor found no room: those starts are known by the device's list at best; give the exporter more of the processors (--nice)",
+			"sensor", h.Sensor, "lost", n)
 	}
 	l.told = h
 }

@@ -185,6 +185,29 @@ func TestExactStartByTheSensor(t *testing.T) {
 	})
 }
 
+// What sensors lose is told, and adds up over the sensors.
+func TestEventsOfTheSensorThatAreLost(t *testing.T) {
+	withSensor(t, func(b *bench, probe *probe) {
+		lost := func(want uint64) {
+			t.Helper()
+			b.pass(15 * time.Second)
+			if n := b.Snapshot().Health.EventsLost; n != want {
+				t.Errorf("%d events lost, want %d", n, want)
+			}
+		}
+		lost(0)
+		probe.lost.Store(3)
+		lost(3)
+		lost(3)
+		probe.lost.Store(5)
+		probe.err <- errTrouble
+		lost(5)
+		probe.lost.Store(2) // of the next one
+		b.pass(time.Minute)
+		lost(7)
+	})
+}
+
 func TestProcessBeforeItsContainer(t *testing.T) {
 	within(t, func(b *bench) {
 		b.box("other") // something may start

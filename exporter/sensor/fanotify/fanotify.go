@@ -58,6 +58,7 @@ type Sensor struct {
 var (
 	_ sensor.Starts = (*Sensor)(nil)
 	_ sensor.Finder = (*Sensor)(nil)
+	_ sensor.Lossy  = (*Sensor)(nil)
 )
 
 // New begins to watch the host's CUDA driver, if there is one; events are kept
@@ -193,11 +194,13 @@ func (s *Sensor) Discover(pid int) error { return s.libraries.Discover(pid) }
 // Release implements sensor.Finder.
 func (s *Sensor) Release(pid int) { s.libraries.Release(pid) }
 
-// Stats is what the sensor has to do, and what it missed.
+// Lost implements sensor.Lossy: how often the kernel's queue was full.
+func (s *Sensor) Lost() uint64 { return s.lost.Load() }
+
+// Stats is what the sensor has to do.
 type Stats struct {
 	Libraries []string // the files that are watched, as their roots name them
-	Lost      uint64   // times that the kernel's queue was full
 }
 
 // Stats tells the present state.
-func (s *Sensor) Stats() Stats { return Stats{Libraries: s.libraries.Paths(), Lost: s.lost.Load()} }
+func (s *Sensor) Stats() Stats { return Stats{Libraries: s.libraries.Paths()} }

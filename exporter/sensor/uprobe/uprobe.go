@@ -50,6 +50,7 @@ var (
 	_ sensor.Starts      = (*Sensor)(nil)
 	_ sensor.Finder      = (*Sensor)(nil)
 	_ sensor.BusyTracker = (*Sensor)(nil)
+	_ sensor.Lossy       = (*Sensor)(nil)
 )
 
 // New loads the probes and attaches them to the host's CUDA driver, if there is
@@ -85,7 +86,6 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	helpers.Go(func() { s.libraries.Keep(ctx, s.rescan, s.log) })
-	helpers.Go(func() { s.reportLost(ctx) })
 	helpers.Go(func() {
 		<-ctx.Done()
 		if err := s.probe.Close(); err != nil {
@@ -110,24 +110,6 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 	}
 }
 
-// reportLost says when events found no room, for then tasks may be missed.
-func (s *Sensor) reportLost(ctx context.Context) {
-	tick := time.NewTicker(s.rescan)
-	defer tick.Stop()
-	for known := uint64(0); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if lost := s.probe.Stats().Lost; lost > known {
-			s.log.Warn("events of the start sensor found no room: starts are known by the device's list at best; give the exporter more of the processors (--nice)",
-				"lost", lost-known)
-			known = lost
-		}
-	}
-}
-
 // Close gives the probes back without Run, or ends Run.
 func (s *Sensor) Close() error { return s.probe.Close() }
 
@@ -144,17 +126,19 @@ func (s *Sensor) Track(pid int) error { return translate(s.probe.Track(pid)) }
 // Untrack implements sensor.BusyTracker.
 func (s *Sensor) Untrack(pid int) { s.probe.Untrack(pid) }
 
-// Stats is what the sensor has to do, and what it missed.
+// Lost implements sensor.Lossy.
+func (s *Sensor) Lost() uint64 { return s.probe.Stats().Lost }
+
+// Stats is what the sensor has to do.
 type Stats struct {
 	Libraries []string // the files that are watched, as their roots name them
 	Tracked   int      // processes whose launches are followed
-	Lost      uint64   // events that found no room in the buffer
 }
 
 // Stats tells the present state.
 func (s *Sensor) Stats() Stats {
 	probe := s.probe.Stats()
-	return Stats{Libraries: s.libraries.Paths(), Tracked: probe.Tracked, Lost: probe.Lost}
+	return Stats{Libraries: s.libraries.Paths(), Tracked: probe.Tracked}
 }
 
 var kinds = map[cudaprobe.Kind]sensor.Kind{

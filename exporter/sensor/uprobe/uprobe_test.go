@@ -108,6 +108,36 @@ func TestRescanReleasesTheGone(t *testing.T) {
 	}
 }
 
+// While nobody reads, events fill their room; what comes then is counted.
+func TestEventsWithoutRoomAreCounted(t *testing.T) {
+	if !describesTypes() {
+		t.Skip("events are small on this kernel, and their room is long in filling")
+	}
+	built := cudatest.Build(t)
+	s := open(t)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := built.Start(t)
+	p.Open()
+	if err := s.Discover(p.PID); err != nil {
+		t.Fatal(err)
+	}
+	for programs := 1; s.Lost() == 0; programs++ {
+		if programs > 2000 {
+			t.Fatal("none was lost")
+		}
+		p.Call("cuInit")
+		p.Call("cuDevicePrimaryCtxRetain")
+		if lost := s.Lost(); programs == 500 && lost > 0 {
+			t.Errorf("%d events of %d programs had no room", lost, programs)
+		}
+		p.Exec() // the next one, in the same process
+	}
+}
+
 func TestSupported(t *testing.T) {
 	if err := uprobe.Supported(uprobe.Options{}); err != nil && !errors.Is(err, sensor.ErrUnsupported) {
 		t.Error(err)

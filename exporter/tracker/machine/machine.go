@@ -278,6 +278,13 @@ func (m *Machine) SensorInUse(source task.Source, reason string, busy bool) {
 	}
 }
 
+// SensorLost says how often events of the start sensors found no room so far.
+func (m *Machine) SensorLost(total uint64) {
+	if m.health.EventsLost != total {
+		m.health.EventsLost, m.changed = total, true
+	}
+}
+
 // EngineDown says that the container engine does not answer. What was known of
 // its containers stays.
 func (m *Machine) EngineDown(reason string) {
