@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type host struct {
 	states map[int]byte
 	lives  map[int]int // how often a PID was used
 	exits  chan sensor.Exit
+	err    error // of Watch
 }
 
 func newHost() *host {
@@ -37,6 +39,9 @@ func (h *host) start(pid int, containerID string) {
 	h.states[pid] = 'S'
 	h.lives[pid]++
 }
+
+// refuse makes Watch fail; nil ends that.
+func (h *host) refuse(err error) { h.mu.Lock(); defer h.mu.Unlock(); h.err = err }
 
 // started is when the process that has a PID now began.
 func (h *host) started(pid int) time.Duration {
@@ -65,6 +70,9 @@ func (h *host) Watch(pid int) (sensor.Process, error) {
 	defer h.mu.Unlock()
 	if _, ok := h.boxes[pid]; !ok {
 		return sensor.Process{}, sensor.ErrGone
+	}
+	if h.err != nil {
+		return sensor.Process{}, h.err
 	}
 	return h.process(pid), nil
 }
@@ -284,4 +292,23 @@ var errTrouble = errors.New("trouble")
 // always opens the same sensor.
 func always(s sensor.Starts) func() (sensor.Starts, error) {
 	return func() (sensor.Starts, error) { return s, nil }
+}
+
+// paper keeps what is logged.
+type paper struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (p *paper) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(line)
+}
+
+// count returns how many lines say something.
+func (p *paper) count(what string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Count(p.text.String(), what)
 }

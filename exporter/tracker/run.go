@@ -19,6 +19,7 @@ const (
 	calmEvery     = 500 * time.Millisecond // the same of tasks that have run on for a while
 	restEvery     = time.Second            // the same while there is nothing to look at
 	lostEvery     = 10 * time.Second       // between looks at how many events the sensor lost
+	unwatchedRest = 30 * time.Second       // between lines about processes that cannot be watched
 	unknownRelist = 500 * time.Millisecond // between lists asked for because of an unknown container
 	// A container that has just started may use CUDA, from a copy of the driver
 	// of its own, before any sensor watches that: so long the device is read often.
@@ -50,6 +51,7 @@ type loop struct {
 	// last counted.
 	lost, lostBefore uint64
 	counted          time.Time
+	unwatchedAt      time.Time      // when the log was last told of one
 	tracked          map[int]bool   // by the busy tracker
 	told             task.Health    // what the log was told
 	off              map[int]string // who was off the GPU at the last reading
@@ -224,7 +226,7 @@ func (l *loop) meetListed(pid int, now time.Time) {
 		if s, err := l.resolver.subject(pid); err == nil {
 			l.m.Meet(s)
 		} else if !errors.Is(err, sensor.ErrGone) {
-			l.log.Warn("a GPU process cannot be watched", "pid", pid, "err", err)
+			l.unwatched(pid, err)
 		}
 		return
 	}

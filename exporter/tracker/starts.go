@@ -47,7 +47,7 @@ func (l *loop) owner(ev sensor.Event) (machine.Subject, bool) {
 	case err == nil:
 		l.opt.Exits.Forget(now.Process)
 	case !errors.Is(err, sensor.ErrGone):
-		l.log.Warn("a process that uses CUDA cannot be watched", "pid", ev.PID, "err", err)
+		l.unwatched(ev.PID, err)
 		return met, known && !marked
 	}
 	if known && !marked {

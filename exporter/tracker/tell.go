@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"time"
+
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker/machine"
 )
@@ -29,6 +31,15 @@ func (l *loop) tell(f machine.Fact) {
 		}
 		l.discover(f.Container.PID)
 		l.hurry()
+	}
+}
+
+// unwatched tells of a process that uses a GPU and cannot be watched. There may be
+// many, for one reason, and each is tried again at every reading.
+func (l *loop) unwatched(pid int, err error) {
+	if now := time.Now(); now.Sub(l.unwatchedAt) >= unwatchedRest {
+		l.unwatchedAt = now
+		l.log.Warn("a process that uses a GPU cannot be watched: its task is not counted", "pid", pid, "err", err)
 	}
 }
 

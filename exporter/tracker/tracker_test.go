@@ -3,6 +3,7 @@ package tracker_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ type bench struct {
 	card   *card
 	engine *containertest.Fake
 	store  *memory
+	log    paper
 	stop   func()
 }
 
@@ -55,7 +57,7 @@ func withSensor(t *testing.T, f func(b *bench, p *probe)) {
 func (b *bench) start(starts ...tracker.StartSensor) {
 	tr, err := tracker.New(tracker.Options{
 		Node: "n", Device: b.card, Containers: b.engine, Exits: b.host, Processes: b.host,
-		Store: b.store, Starts: starts,
+		Store: b.store, Starts: starts, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -185,6 +187,26 @@ func TestExactStartByTheSensor(t *testing.T) {
 	})
 }
 
+// Processes that cannot be watched are tried again, and do not fill the log.
+func TestProcessesThatCannotBeWatched(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.refuse(errTrouble)
+		for pid := 1; pid <= 20; pid++ {
+			b.host.start(pid, c.ID)
+		}
+		b.card.set(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
+		b.pass(70 * time.Second)
+		if n := b.log.count("cannot be watched"); n < 2 || n > 3 {
+			t.Errorf("%d lines about it in 70 s, want one each half a minute", n)
+		}
+		b.tasks(0)
+		b.host.refuse(nil)
+		b.pass(2 * time.Second)
+		b.tasks(20)
+	})
+}
+
 // What sensors lose is told, and adds up over the sensors.
 func TestEventsOfTheSensorThatAreLost(t *testing.T) {
 	withSensor(t, func(b *bench, probe *probe) {
@@ -205,6 +227,9 @@ func TestEventsOfTheSensorThatAreLost(t *testing.T) {
 		probe.lost.Store(2) // of the next one
 		b.pass(time.Minute)
 		lost(7)
+		if n := b.log.count("found no room"); n != 3 {
+			t.Errorf("%d lines about it, want one each time", n)
+		}
 	})
 }
 
