@@ -149,33 +149,44 @@ func (r *Registry) Paths() []string {
 
 // Keep looks again at the host and at every process now and then, until ctx
 // ends: drivers are upgraded, and programs load copies that were not there when
-// they began. Processes that are gone are released.
+// they began. Processes that are gone are released. The log gets one line for each
+// trouble, not one each time.
 func (r *Registry) Keep(ctx context.Context, every time.Duration, log *slog.Logger) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	var said map[int]string // trouble, by process
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			r.rescan(log)
+			said = r.rescan(log, said)
 		}
 	}
 }
 
-func (r *Registry) rescan(log *slog.Logger) {
+// rescan returns the trouble of each process, of which said was told before.
+func (r *Registry) rescan(log *slog.Logger, said map[int]string) map[int]string {
+	trouble := map[int]string{}
 	if err := r.DiscoverHost(); err != nil {
-		log.Warn("the host's CUDA driver cannot be watched", "err", err)
+		trouble[host] = err.Error()
+		if said[host] != trouble[host] {
+			log.Warn("the host's CUDA driver cannot be watched", "err", err)
+		}
 	}
 	for _, pid := range r.processes() {
 		switch err := r.Discover(pid); {
 		case errors.Is(err, os.ErrNotExist):
 			r.Release(pid)
 		case err != nil:
-			log.Warn("a container's CUDA driver cannot be watched", "pid", pid, "err", err)
+			trouble[pid] = err.Error()
+			if said[pid] != trouble[pid] {
+				log.Warn("a container's CUDA driver cannot be watched", "pid", pid, "err", err)
+			}
 		}
 	}
 	r.drop()
+	return trouble
 }
 
 func (r *Registry) processes() []int {
