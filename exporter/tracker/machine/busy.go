@@ -7,9 +7,10 @@ import (
 )
 
 // byInterval: the tasks of this container are busy intervals. Without a sensor
-// that reports launches a task is the process, whatever the label says.
+// that reports launches a task is the process, whatever the label says; before it
+// is known which sensor there is, no idle server is to pass for a task.
 func (m *Machine) byInterval(b *box) bool {
-	return b.spec.Release == task.ReleaseBusy && m.busyTracking
+	return b.spec.Release == task.ReleaseBusy && (m.busyTracking || !m.sensorChosen)
 }
 
 // launched takes a launch after idle: it opens a busy interval, or keeps the
@@ -38,25 +39,23 @@ func (m *Machine) intervalOver(p *process, now time.Time) bool {
 		!p.launchedAt.After(p.done.Time) && now.Sub(p.done.Time) > m.opt.BusyGap
 }
 
-// closeBusy ends a busy interval after its gap, at the time the work was done.
-func (m *Machine) closeBusy(p *process, now time.Time) {
-	if p.open != nil && m.intervalOver(p, now) {
-		m.end(p, task.Ended, *p.done)
-	}
-}
+// resumeLimit is how long after a restart of the exporter a busy interval of before
+// waits for a launch, which shows that it goes on.
+const resumeLimit = 2 * time.Second
 
-// NextTick returns when Tick has something to do; zero for never.
-func (m *Machine) NextTick() time.Time {
-	var next time.Time
-	for _, p := range m.processes {
-		if p.open == nil || p.launch == nil || p.done == nil {
-			continue
-		}
-		if at := p.done.Time.Add(m.opt.BusyGap + time.Millisecond); next.IsZero() || at.Before(next) {
-			next = at
+// closeBusy ends a busy interval after its gap, at the time the work was done. One
+// of before a restart of which nothing is heard ended while nobody looked, or does
+// nothing but wait for a long kernel: its end is lost.
+func (m *Machine) closeBusy(p *process, now time.Time) {
+	switch o := p.open; {
+	case o == nil:
+	case m.intervalOver(p, now):
+		m.end(p, task.Ended, *p.done)
+	case o.lapse != nil && p.launch == nil && m.busyTracking && now.Sub(o.lapse.Time) > resumeLimit:
+		if b := m.containers[o.ContainerID]; b != nil && m.byInterval(b) {
+			m.end(p, task.Lost, *o.lapse)
 		}
 	}
-	return next
 }
 
 // BusyProcesses returns the PIDs whose launches the sensor should report.

@@ -2,9 +2,11 @@ package machine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/machine"
 )
 
 var busy = map[string]string{task.LabelDeadline: "1s", task.LabelRelease: "busy"}
@@ -34,9 +36,6 @@ func TestBusyIntervals(t *testing.T) {
 	w.m.Tick(at(10.2))
 	w.one()
 	w.sense(10.3, pid, sensor.WorkDone)
-	if next := w.m.NextTick(); next.Before(at(10.35)) || next.After(at(10.36)) {
-		t.Errorf("next tick at +%v, want just past the gap", next.Sub(t0))
-	}
 	w.m.Tick(at(10.34))
 	w.one()
 	w.m.Tick(at(10.36))
@@ -87,4 +86,71 @@ func TestBusyProcesses(t *testing.T) {
 	if pids := w.m.BusyProcesses(); len(pids) != 1 || pids[0] != pid {
 		t.Errorf("launches of %v are to be followed, want only %d", pids, pid)
 	}
+}
+
+// An idle server is no task while the exporter begins, before it knows its sensor.
+func TestIdleServerBeforeTheSensorIsKnown(t *testing.T) {
+	for _, tt := range []struct {
+		source task.Source
+		busy   bool
+		want   int
+	}{{task.SourceUprobe, true, 0}, {task.SourceDevice, false, 1}} {
+		m := machine.New(machine.Options{})
+		w := &world{t: t, m: m, uuids: []string{gpuA}, on: map[string][]int{}, fail: map[string]error{}}
+		w.run(0, web, busy)
+		w.meet(pid, web)
+		w.list(1, gpuA, pid)
+		w.none()
+		m.SensorInUse(tt.source, "", tt.busy)
+		w.read(2)
+		if n := len(w.snapshot().Tasks); n != tt.want {
+			t.Errorf("%d tasks with the sensor %s, want %d", n, tt.source, tt.want)
+		}
+	}
+}
+
+// A restart in the middle of a busy interval.
+func TestRestartOfABusyInterval(t *testing.T) {
+	began := func() *world {
+		w := server(t)
+		w.sense(10, pid, sensor.Launched)
+		w = w.restart(12, pid)
+		w.run(12, web, busy)
+		w.read(12.1)
+		w.m.Tick(at(12.2))
+		same(t, "start", w.one().Start.Time, at(10))
+		return w
+	}
+	t.Run("it goes on", func(t *testing.T) {
+		w := began()
+		w.sense(12.5, pid, sensor.Launched)
+		w.m.Tick(at(15))
+		w.one()
+		w.sense(15.5, pid, sensor.WorkDone)
+		w.m.Tick(at(16))
+		x := w.last()
+		same(t, "start", x.Start.Time, at(10))
+		same(t, "end", x.End.Time, at(15.5))
+		if x.State != task.Ended || x.Outcome() != task.Miss {
+			t.Errorf("task %+v", x)
+		}
+	})
+	t.Run("it ended meanwhile", func(t *testing.T) {
+		w := began()
+		w.m.Tick(at(14.1))
+		x := w.last()
+		if bound := x.End.ErrorBound.Duration(); x.State != task.Lost || !x.End.Time.Equal(at(12)) || bound != time.Second {
+			t.Errorf("task %+v, want it lost between the last sign of the exporter and its return", x)
+		}
+		w.read(15)
+		w.none() // the server is idle
+		w.sense(20, pid, sensor.Launched)
+		same(t, "start of the next", w.one().Start.Time, at(20))
+	})
+	t.Run("launches are not followed any more", func(t *testing.T) {
+		w := began()
+		w.m.SensorInUse(task.SourceDevice, "no BPF", false)
+		w.m.Tick(at(20))
+		same(t, "start", w.one().Start.Time, at(10))
+	})
 }

@@ -100,6 +100,7 @@ type Machine struct {
 	lastReading  time.Time // of the last reading that succeeded
 	health       task.Health
 	unattributed map[string]int
+	sensorChosen bool // it is known how starts are learned
 	busyTracking bool // the start sensor reports launches
 
 	sequence uint64
@@ -272,6 +273,7 @@ func (m *Machine) Tick(now time.Time) {
 // SensorInUse says how starts are learned from now on, and whether the sensor
 // can report launches, which laxity.release=busy needs.
 func (m *Machine) SensorInUse(source task.Source, reason string, busy bool) {
+	m.sensorChosen = true
 	if m.health.Sensor != source || m.health.SensorReason != reason || m.busyTracking != busy {
 		m.health.Sensor, m.health.SensorReason, m.busyTracking = source, reason, busy
 		m.changed = true

@@ -67,6 +67,8 @@ type openTask struct {
 	waited   time.Duration
 	checked  time.Time
 	restored bool // not seen on the device since the exporter came back
+	// lapse is the end of a restored task if it came while the exporter was away.
+	lapse *task.Mark
 }
 
 // touched: it has begun to use CUDA in some way.

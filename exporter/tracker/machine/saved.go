@@ -127,12 +127,11 @@ func (m *Machine) restore(saved Saved, lastAlive time.Time, alive func(int, stri
 	for _, uuid := range o.GPUs {
 		o.told[uuid] = true // counted in the life before
 	}
+	seen := latest(lastAlive, o.Start.Time)
+	o.lapse = &task.Mark{Time: now, Source: task.SourceRestart, ErrorBound: task.SecondsOf(max(0, now.Sub(seen)))}
 	subject, ok := alive(o.PID, saved.Identity)
 	if !ok {
-		p := &process{open: o}
-		seen := latest(lastAlive, o.Start.Time)
-		m.end(p, task.Lost, task.Mark{Time: now, Source: task.SourceRestart,
-			ErrorBound: task.SecondsOf(max(0, now.Sub(seen)))})
+		m.end(&process{open: o}, task.Lost, *o.lapse)
 		return
 	}
 	if subject.Container == "" {
@@ -141,7 +140,7 @@ func (m *Machine) restore(saved Saved, lastAlive time.Time, alive func(int, stri
 	m.Meet(subject)
 	p := m.processes[subject.Identity]
 	p.open = o
-	p.listedAt = latest(lastAlive, o.Start.Time)
+	p.listedAt = seen
 	p.stopped = o.State == task.Held
 	p.noticed = o.State == task.Swapped // until the notices are read
 }
