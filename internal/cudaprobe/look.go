@@ -28,8 +28,8 @@ type sight struct {
 
 // decide says what to do, and when to look again if that is not now.
 //
-// A process is armed half a quiet time after a return, for attaching probes costs
-// some 1 ms, and one that synchronises at every step is not idle in between. It is
+// A process is armed half a quiet time after a return, for attaching probes takes the
+// kernel up to 10 ms, and one that synchronises at every step is not idle in between. It is
 // not said to be idle unless its probe was there for half a quiet time and saw
 // nothing; nor while a call waits for the GPU; nor if no call returned since the last
 // launch that was seen.
