@@ -94,6 +94,15 @@ type BusyTracker interface {
 	Untrack(pid int)
 }
 
+// Knower is a Starts that tells of Exiting: for the processes of which it told a start,
+// and for those that it is told of here.
+type Knower interface {
+	// Know names the process that has this PID now, whose start was not told: it was
+	// before this sensor ran. If it has ended meanwhile, the Exiting of a later process
+	// with this PID may come; Event.Started tells them apart.
+	Know(pid int) error
+}
+
 // Process is a process that is being watched. It is identified by a pidfd, so
 // it is never confused with a later process that got the same PID.
 type Process struct {

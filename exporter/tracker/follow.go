@@ -12,7 +12,27 @@ func (l *loop) onSensor(n sensorNews) {
 	for _, c := range l.Snapshot().Containers {
 		l.discover(c.PID)
 	}
+	l.know(l.m.Processes()...)
 	l.hurry()
+}
+
+// know has the sensor tell exactly when processes end whose start it may not have
+// seen: those of before a restart, and those that the device listed first.
+func (l *loop) know(processes ...sensor.Process) {
+	knower, ok := l.sensor.(sensor.Knower)
+	if !ok || len(processes) == 0 {
+		return
+	}
+	l.later(l.tracks, func() {
+		for _, p := range processes {
+			if !l.opt.Exits.Alive(p) {
+				continue // the PID may be another's
+			}
+			if err := knower.Know(p.PID); err != nil {
+				l.log.Debug("the end of a process will be told late", "pid", p.PID, "err", err)
+			}
+		}
+	})
 }
 
 // countLost asks how many events the sensor has lost.

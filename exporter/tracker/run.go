@@ -225,6 +225,7 @@ func (l *loop) meetListed(pid int, now time.Time) {
 	if !ok {
 		if s, err := l.resolver.subject(pid); err == nil {
 			l.m.Meet(s)
+			l.know(s.Process)
 		} else if !errors.Is(err, sensor.ErrGone) {
 			l.unwatched(pid, err)
 		}

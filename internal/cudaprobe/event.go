@@ -19,7 +19,7 @@ const (
 	Done                          // a synchronising call returned, and nothing is at work
 	Leaving                       // begins to destroy or release a context
 	Left                          // is through with that
-	Exiting                       // the last thread of a process that called cuInit begins to exit
+	Exiting                       // the last thread of a process that is known begins to exit, see Probe.Know
 
 	fast // launches fast; told as Launched
 )

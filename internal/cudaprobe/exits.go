@@ -2,6 +2,7 @@ package cudaprobe
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -30,6 +31,27 @@ func attachExits(m maps, offsets *taskOffsets) (exitProbe, error) {
 		return exitProbe{}, errors.Join(explain("attach to sched_process_exit", err), program.Close())
 	}
 	return exitProbe{program, l}, nil
+}
+
+// Know has the end of a process told (Exiting) that made no call while its library
+// was watched: it called before, or in a file that nobody had found yet. Where ends are
+// not told at all (Stats.Exits) it does nothing.
+//
+// It means the process that has this PID now. If that has ended already, the end of a
+// later process with this PID may be told instead: Event.Start says whose it is.
+func (p *Probe) Know(pid int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return ErrClosed
+	case p.exits.link == nil:
+		return nil
+	}
+	if err := p.maps.known.Put(uint32(pid), uint64(monotonic())); err != nil {
+		return fmt.Errorf("have the end of process %d told: %w", pid, err)
+	}
+	return nil
 }
 
 // Close takes the probe off, if it is there.

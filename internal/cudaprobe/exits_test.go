@@ -1,6 +1,7 @@
 package cudaprobe_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
 
+// The end is told of who made any call that was told, whatever came after it, and of
+// who was named; of nobody else, and once.
 func TestExiting(t *testing.T) {
 	h := watched(t, cudaprobe.Options{})
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
@@ -19,22 +22,85 @@ func TestExiting(t *testing.T) {
 	if !h.Stats().Exits {
 		t.Fatal("Exiting is not told, though the kernel describes its types")
 	}
-	bystander := h.built.Start(t)
-	bystander.Open()
-	p := h.built.Start(t)
-	h.expect(t, p, cudaprobe.InitCalled, p.CallInThread("cuInit"))
-	p.Hold("cuStreamSynchronize") // a second thread, which dies with the process
-	begun := time.Now()
-	for _, pid := range []int{bystander.PID, p.PID} { // the bystander did not call cuInit
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-			t.Fatal(err)
+	for _, tt := range []struct {
+		name  string
+		begin func(p *cudatest.Program)
+		told  bool
+	}{
+		{"called cuInit", func(p *cudatest.Program) {
+			h.expect(t, p, cudaprobe.InitCalled, p.CallInThread("cuInit"))
+		}, true},
+		{"made a context", func(p *cudatest.Program) {
+			h.expect(t, p, cudaprobe.ContextCalled, p.Call("cuCtxCreate_v2"))
+		}, true},
+		{"destroyed one of two contexts", func(p *cudatest.Program) {
+			h.expect(t, p, cudaprobe.ContextCalled, p.Call("cuCtxCreate_v2"))
+			p.Call("cuCtxCreate_v2")
+			p.CallFor("cuStreamSynchronize", 20*time.Millisecond) // some time passes
+			c := p.Call("cuCtxDestroy_v2")
+			h.expect(t, p, cudaprobe.Leaving, c)
+			h.expect(t, p, cudaprobe.Left, c)
+		}, true},
+		{"runs another program", func(p *cudatest.Program) {
+			h.expect(t, p, cudaprobe.InitCalled, p.Call("cuInit"))
+			p.Exec()
+		}, true},
+		{"was named", func(p *cudatest.Program) {
+			for range 2 {
+				if err := h.Know(p.PID); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, true},
+		{"was named and calls", func(p *cudatest.Program) {
+			if err := h.Know(p.PID); err != nil {
+				t.Fatal(err)
+			}
+			h.expect(t, p, cudaprobe.InitCalled, p.Call("cuInit"))
+		}, true},
+		{"did neither", func(*cudatest.Program) {}, false},
+	} {
+		t.Log(tt.name)
+		p := h.built.Start(t)
+		p.Open()
+		tt.begin(p)
+		p.Hold("cuStreamSynchronize") // a second thread, which dies with the process
+		begun := time.Now()
+		end(t, p.PID)
+		if tt.told {
+			e := h.expect(t, p, cudaprobe.Exiting, cudatest.Called{Before: begun, After: time.Now()})
+			if e.Start <= 0 {
+				t.Errorf("nothing says whose end it is: %+v", e)
+			}
 		}
+		h.none(t)
 	}
-	e := h.expect(t, p, cudaprobe.Exiting, cudatest.Called{Before: begun, After: time.Now().Add(patience)})
-	if e.Time.After(time.Now()) {
-		t.Errorf("told to exit at %v, which is yet to come", e.Time)
+}
+
+// end kills a process, and returns when it has ended.
+func end(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	h.none(t)
+	defer unix.Close(fd)
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds())); n != 1 {
+		t.Fatalf("process %d does not end: %v", pid, err)
+	}
+}
+
+func TestKnowAfterClose(t *testing.T) {
+	h := watched(t, cudaprobe.Options{})
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Know(os.Getpid()); !errors.Is(err, cudaprobe.ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
 }
 
 func TestLeavingAContext(t *testing.T) {

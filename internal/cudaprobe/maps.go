@@ -15,6 +15,7 @@ type maps struct {
 	ring  *ebpf.Map // events
 	lost  *ebpf.Map // one counter: events that had no room
 	told  *ebpf.Map // process and kind → when it was told
+	known *ebpf.Map // PID of a process whose end is to be told → since when
 	busy  *ebpf.Map // PID of a tracked process → busyState
 	calls *ebpf.Map // thread → its synchronising call
 	// returned is by the PID of a tracked process when a call returned after which
@@ -49,6 +50,7 @@ func newMaps() (maps, error) {
 		{&m.ring, ebpf.MapSpec{Name: "laxity_events", Type: ebpf.RingBuf, MaxEntries: 1 << 20}},
 		{&m.lost, ebpf.MapSpec{Name: "laxity_lost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
 		{&m.told, ebpf.MapSpec{Name: "laxity_told", Type: ebpf.LRUHash, KeySize: 24, ValueSize: 8, MaxEntries: 8192}},
+		{&m.known, ebpf.MapSpec{Name: "laxity_known", Type: ebpf.LRUHash, KeySize: 4, ValueSize: 8, MaxEntries: 8192}},
 		{&m.busy, ebpf.MapSpec{Name: "laxity_busy", Type: ebpf.Hash, KeySize: 4, ValueSize: busySize, MaxEntries: 4096}},
 		// Not one that drops what is old: a call may wait for an hour.
 		{&m.calls, ebpf.MapSpec{Name: "laxity_calls", Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: 8192}},
@@ -66,7 +68,7 @@ func newMaps() (maps, error) {
 // Close gives them back, those that there are.
 func (m maps) Close() error {
 	var errs []error
-	for _, one := range []*ebpf.Map{m.ring, m.lost, m.told, m.busy, m.calls, m.returned} {
+	for _, one := range []*ebpf.Map{m.ring, m.lost, m.told, m.known, m.busy, m.calls, m.returned} {
 		if one != nil {
 			errs = append(errs, one.Close())
 		}

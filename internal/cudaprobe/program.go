@@ -183,6 +183,7 @@ func first(m maps, t *taskOffsets, kind Kind) asm.Instructions {
 			asm.FnMapUpdateElem.Call(),
 			asm.JEq.Imm(asm.R0, -17, "exit"), // EEXIST
 		)
+		b.update(m.known, evPID, evTime)
 	}
 	if t != nil && t.groups != nil {
 		b.sendGroups(kind)
@@ -217,10 +218,7 @@ func leaving(m maps, t *taskOffsets, kind Kind) asm.Instructions {
 	)
 	b.delete(m.told, keyAt)
 	b.key(Leaving)
-	b.add(asm.LoadMapPtr(asm.R1, m.told.FD()))
-	b.arg(asm.R2, keyAt)
-	b.arg(asm.R3, evTime)
-	b.add(asm.Mov.Imm(asm.R4, int32(ebpf.UpdateAny)), asm.FnMapUpdateElem.Call())
+	b.update(m.told, keyAt, evTime)
 	b.send(Leaving)
 	b.lost()
 	return b.finish()
@@ -245,17 +243,15 @@ func left(m maps, t *taskOffsets) asm.Instructions {
 }
 
 // exiting tells that the last thread of a process begins to exit, for processes
-// whose cuInit was told. It runs for every thread of the machine, at the
-// tracepoint sched_process_exit, which comes before the process lets go of its
-// memory and files. Letting go of a GPU takes the driver some 0.1 s, and only
-// after that does a pidfd tell of the end.
+// that are known: by any call of theirs that was told, or by Know. It runs for every
+// thread of the machine, at the tracepoint sched_process_exit, which comes before
+// the process lets go of its memory and files. Letting go of a GPU takes the driver
+// some 0.1 s, and only after that does a pidfd tell of the end.
 func exiting(m maps, t *taskOffsets) asm.Instructions {
 	b := &builder{maps: m, task: t}
 	b.now()
 	b.who()
-	b.marks()
-	b.key(InitCalled)
-	b.lookup(m.told, keyAt)
+	b.lookup(m.known, evPID)
 	b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
 	b.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(task, asm.R0))
 	b.readKernel(scratch, 8, t.signal)
@@ -265,7 +261,13 @@ func exiting(m maps, t *taskOffsets) asm.Instructions {
 		asm.LoadMem(asm.R1, frame, scratch, asm.Word),
 		asm.JNE.Imm(asm.R1, 0, "exit"), // other threads go on
 	)
-	b.delete(m.told, keyAt)
+	b.delete(m.known, evPID)
+	b.add(asm.JNE.Imm(asm.R0, 0, "exit")) // another thread that exits now was faster
+	b.marks()
+	for _, kind := range []Kind{InitCalled, ContextCalled, Leaving} {
+		b.key(kind)
+		b.delete(m.told, keyAt)
+	}
 	b.send(Exiting)
 	b.lost()
 	return b.finish()

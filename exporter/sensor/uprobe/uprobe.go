@@ -50,6 +50,7 @@ var (
 	_ sensor.Starts      = (*Sensor)(nil)
 	_ sensor.Finder      = (*Sensor)(nil)
 	_ sensor.BusyTracker = (*Sensor)(nil)
+	_ sensor.Knower      = (*Sensor)(nil)
 	_ sensor.Lossy       = (*Sensor)(nil)
 )
 
@@ -125,6 +126,9 @@ func (s *Sensor) Track(pid int) error { return translate(s.probe.Track(pid)) }
 
 // Untrack implements sensor.BusyTracker.
 func (s *Sensor) Untrack(pid int) { s.probe.Untrack(pid) }
+
+// Know implements sensor.Knower.
+func (s *Sensor) Know(pid int) error { return translate(s.probe.Know(pid)) }
 
 // Lost implements sensor.Lossy.
 func (s *Sensor) Lost() uint64 { return s.probe.Stats().Lost }

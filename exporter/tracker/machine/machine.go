@@ -139,6 +139,17 @@ func (m *Machine) Known(pid int) (Subject, bool) {
 	return Subject{}, false
 }
 
+// Processes returns the processes that were met and have not exited, in no order.
+func (m *Machine) Processes() []sensor.Process {
+	var all []sensor.Process
+	for _, p := range m.processes {
+		if p.gone == nil {
+			all = append(all, p.Process)
+		}
+	}
+	return all
+}
+
 // Meet introduces a process, or corrects what is known of one. A new identity
 // under an old PID takes the PID over; the old process ends by its own Exit.
 func (m *Machine) Meet(s Subject) {
