@@ -161,11 +161,12 @@ type probe struct {
 
 	mu       sync.Mutex
 	tracked  map[int]bool
+	known    map[int]bool
 	explored []int
 }
 
 func newProbe() *probe {
-	return &probe{events: make(chan sensor.Event), err: make(chan error, 1), tracked: map[int]bool{}}
+	return &probe{events: make(chan sensor.Event), err: make(chan error, 1), tracked: map[int]bool{}, known: map[int]bool{}}
 }
 
 func (p *probe) Run(ctx context.Context, out chan<- sensor.Event) error {
@@ -209,7 +210,14 @@ func (p *probe) Track(pid int) error {
 }
 func (p *probe) Untrack(pid int)     { p.mu.Lock(); defer p.mu.Unlock(); delete(p.tracked, pid) }
 func (p *probe) tracks(pid int) bool { p.mu.Lock(); defer p.mu.Unlock(); return p.tracked[pid] }
-func (p *probe) Release(int)         {}
+func (p *probe) Know(pid int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known[pid] = true
+	return nil
+}
+func (p *probe) knows(pid int) bool { p.mu.Lock(); defer p.mu.Unlock(); return p.known[pid] }
+func (p *probe) Release(int)        {}
 
 func (p *probe) Discover(pid int) error {
 	p.mu.Lock()

@@ -391,6 +391,52 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// The sensor is told of whom it cannot have seen start, also when it begins anew: its
+// word, not the pidfd's later one, is the end of their tasks.
+func TestEndsOfTasksThatTheSensorDidNotSeeStart(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.card.set(pid)
+		b.pass(time.Second)
+		b.tasks(1)
+		b.stop()
+		p := newProbe()
+		b.start(tracker.StartSensor{Source: task.SourceUprobe, Open: always(p)})
+		b.host.start(pid+1, c.ID)
+		b.card.set(pid, pid+1)
+		b.pass(time.Second)
+		b.tasks(2)
+		for one := range 2 {
+			if !p.knows(pid + one) {
+				t.Errorf("the sensor knows %v, want both processes", p.known)
+			}
+			exiting := time.Now()
+			p.late(0, pid+one, 1, "", sensor.Exiting)
+			b.pass(100 * time.Millisecond)
+			b.host.exit(pid + one)
+			b.pass(time.Millisecond)
+			if x := b.Snapshot().Ended[0]; !x.End.Time.Equal(exiting) || x.End.Source != task.SourceTracepoint {
+				t.Errorf("end %+v, want %v", x.End, exiting)
+			}
+		}
+
+		b.host.start(pid+2, c.ID)
+		b.card.set(pid + 2)
+		b.pass(time.Second)
+		b.tasks(1)
+		clear(p.known)
+		p.err <- errTrouble // what it knew is gone with it
+		b.pass(time.Minute)
+		if !p.knows(pid + 2) {
+			t.Error("a sensor that begins anew is not told of the task that it did not see start")
+		}
+		p.late(0, pid+2, 2, "", sensor.Exiting) // of another process that had this PID
+		b.pass(time.Millisecond)
+		b.tasks(1)
+	})
+}
+
 func TestSetDeadline(t *testing.T) {
 	within(t, func(b *bench) {
 		if _, err := b.SetDeadline(b.t.Context(), "web", time.Second); !errors.Is(err, tracker.ErrUnknownContainer) {
