@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,6 +118,64 @@ func TestWhatRepeatsIsSaidOnce(t *testing.T) {
 	}
 	if count["GPUTaskDeadlineAtRisk ignored"] != 1 || count["GPUContention opened"] != 1 || count["GPUContention renewed"] != 1 {
 		t.Errorf("said: %v", count)
+	}
+}
+
+// standing is an Enforcer that holds without the engine and the record, as the launch
+// gate does.
+type standing struct {
+	journal *journal.Journal
+	mu      sync.Mutex
+	stands  map[string]bool
+}
+
+func (s *standing) stand(id string, stands bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stands[id] = stands
+	return nil
+}
+
+func (*standing) Calls() uint64 { return 0 }
+
+func (s *standing) Pause(_ context.Context, h journal.Hold) error {
+	return s.stand(h.ContainerID, true)
+}
+func (s *standing) Unpause(_ context.Context, id string) error { return s.stand(id, false) }
+func (s *standing) Status(_ context.Context, id string) (enforce.Status, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, recorded, err := s.journal.Get(id)
+	return enforce.Status{Paused: s.stands[id] && !recorded}, err
+}
+
+// A hold at the gate lasts as long as its reason is seen, however often it is renewed.
+func TestHoldWithoutARecordIsRenewed(t *testing.T) {
+	b := newBench(t, func(o *actuator.Options) {
+		edf(o)
+		o.HoldLease = time.Second
+		o.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
+			return &standing{journal: j, stands: map[string]bool{}}, nil
+		}
+	})
+	b.run("a", "b")
+	var first, last journal.Hold
+	b.await("b is held", func() bool {
+		if h := b.State().Holds; len(h) == 1 {
+			first = h[0]
+		}
+		return first.ContainerID == "b"
+	})
+	b.await("its hold was renewed, and looked at", func() bool {
+		h := b.State().Holds
+		if len(h) == 0 {
+			t.Fatalf("b is not held any more: exempt are %+v", b.State().Exemptions)
+		}
+		last = h[0]
+		return last.Expires.Sub(first.Expires) > 2*time.Second
+	})
+	if last.ContainerID != "b" || !last.Since.Equal(first.Since) {
+		t.Errorf("held: %+v, at first %+v", last, first)
 	}
 }
 

@@ -87,7 +87,9 @@ func (l *loop) renew(now time.Time) {
 			continue
 		}
 		if !l.o.DryRun {
-			if err := l.journal.Put(renewed); err != nil {
+			// Who stands at the launch gate is not on record, and must not come onto it: on
+			// record and not paused is whom a person has unpaused.
+			if _, err := l.journal.Renew(renewed); err != nil {
 				l.log.Error("cannot renew a hold; it ends when its lease does", "container", h.Container, "err", err)
 				continue
 			}

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -42,7 +43,11 @@ type Hold struct {
 // Journal is a folder of holds. Its methods may be used by several goroutines
 // and by two processes (actuator and guardian), because each change is one
 // rename or one unlink.
-type Journal struct{ dir string }
+type Journal struct {
+	dir string
+	// removing is held for reading by a Remove, for writing by the last step of a Renew.
+	removing sync.RWMutex
+}
 
 // safeID keeps a container id from naming a file outside the folder.
 var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
@@ -79,12 +84,45 @@ func (j *Journal) Put(h Hold) error {
 	return WriteFile(path, append(b, '\n'))
 }
 
+// Renew replaces a hold that is on record, as Put does. It reports false, and writes
+// nothing, when there is none: a Remove of this process at the same moment prevails.
+func (j *Journal) Renew(h Hold) (renewed bool, err error) {
+	path, err := j.path(h.ContainerID)
+	if err != nil {
+		return false, err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	b, err := json.Marshal(h)
+	if err != nil {
+		return false, err
+	}
+	err = writeFile(path, append(b, '\n'), func(from, to string) error {
+		j.removing.Lock()
+		defer j.removing.Unlock()
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			return errRemoved
+		}
+		return os.Rename(from, to)
+	})
+	if errors.Is(err, errRemoved) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// errRemoved: what is to be renewed has been removed meanwhile.
+var errRemoved = errors.New("removed meanwhile")
+
 // Remove deletes a hold. Removing what is not there is no error.
 func (j *Journal) Remove(id string) error {
 	path, err := j.path(id)
 	if err != nil {
 		return err
 	}
+	j.removing.RLock()
+	defer j.removing.RUnlock()
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -144,7 +182,10 @@ func read(path string) (Hold, error) {
 
 // WriteFile replaces a file so that after a crash there is either the old or
 // the new content, and after its return the new one.
-func WriteFile(path string, content []byte) (err error) {
+func WriteFile(path string, content []byte) error { return writeFile(path, content, os.Rename) }
+
+// writeFile is WriteFile with another last step than a rename.
+func writeFile(path string, content []byte, move func(from, to string) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
 	if err != nil {
 		return fmt.Errorf("journal (is the disk full?): %w", err)
@@ -165,7 +206,7 @@ func WriteFile(path string, content []byte) (err error) {
 	if err = f.Close(); err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err = move(f.Name(), path); err != nil {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(path))

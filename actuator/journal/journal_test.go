@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +47,49 @@ func TestJournal(t *testing.T) {
 	}
 	if holds, err := j.List(); err != nil || len(holds) > 0 {
 		t.Errorf("list %+v %v", holds, err)
+	}
+}
+
+func TestRenew(t *testing.T) {
+	j, err := journal.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Round(0).UTC()
+	h := journal.Hold{ContainerID: "a", Since: now, Expires: now}
+	if renewed, err := j.Renew(h); renewed || err != nil {
+		t.Errorf("what was never on record is renewed: %v %v", renewed, err)
+	}
+	if err := j.Put(h); err != nil {
+		t.Fatal(err)
+	}
+	h.Expires = now.Add(time.Minute)
+	if renewed, err := j.Renew(h); !renewed || err != nil {
+		t.Errorf("renew: %v %v", renewed, err)
+	}
+	if got, ok, err := j.Get("a"); !ok || err != nil || !got.Expires.Equal(h.Expires) {
+		t.Errorf("on record: %+v %v %v", got, ok, err)
+	}
+	// A removal at the same moment prevails.
+	for range 50 {
+		if err := j.Put(h); err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, err := j.Renew(h); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Go(func() {
+			if err := j.Remove("a"); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		if list, err := j.List(); len(list) > 0 || err != nil {
+			t.Fatalf("on record after its removal: %+v %v", list, err)
+		}
 	}
 }
 
