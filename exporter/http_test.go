@@ -112,6 +112,9 @@ func TestFormatsOfMetrics(t *testing.T) {
 			!strings.HasPrefix(body, want.begin) || !strings.HasSuffix(body, want.end) || !strings.Contains(body, "laxity_exporter_device_up") {
 			t.Errorf("asked for %q: %d, %q, %d bytes", accept, w.Code, kind, len(body))
 		}
+		if timing := w.Header().Get("Server-Timing"); want.end != "" && !strings.HasPrefix(timing, "gather;dur=0.") {
+			t.Errorf("asked for %q: Server-Timing %q", accept, timing)
+		}
 	}
 }
 

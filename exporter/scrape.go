@@ -2,9 +2,11 @@ package exporter
 
 import (
 	"bufio"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
@@ -15,7 +17,8 @@ import (
 // scrapeBuffer is how much of a scrape in protobuf is sent at once, bytes.
 const scrapeBuffer = 64 << 10
 
-// serveMetrics answers in text, which it sends in one piece, or in protobuf, which alone
+// serveMetrics says how long it took to make the answer (header Server-Timing), which
+// tells a slow exporter from a slow network or a busy reader. It answers in text, which it sends in one piece, or in protobuf, which alone
 // has native histograms. Nothing is compressed: that takes longer than all the rest of a
 // scrape, and a scrape comes as often as ten times a second, mostly from the same machine.
 func (e *Exporter) serveMetrics() http.Handler {
@@ -31,6 +34,7 @@ func (e *Exporter) serveMetrics() http.Handler {
 			protobuf.ServeHTTP(w, r)
 			return
 		}
+		began := time.Now()
 		text := texts.Get().(*collector.Text)
 		defer texts.Put(text)
 		answer, err := e.metrics.Text(text, kind == expfmt.TypeOpenMetrics)
@@ -40,6 +44,7 @@ func (e *Exporter) serveMetrics() http.Handler {
 		}
 		w.Header().Set("Content-Type", string(format))
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+		w.Header().Set("Server-Timing", fmt.Sprintf("gather;dur=%.3f", 1000*time.Since(began).Seconds()))
 		_, _ = w.Write(answer) // a reader that is gone misses nothing
 	})
 }
