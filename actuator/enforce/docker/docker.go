@@ -286,8 +286,9 @@ func (e *Enforcer) override(pid int, frozen bool) error {
 	return nil
 }
 
-// settled waits until the kernel agrees. Where the freezer cannot be read, the
-// engine's word is taken.
+// settled waits until the kernel agrees with what we asked the engine for. Where the
+// freezer cannot be read, the engine's word is taken; and where the engine says the
+// opposite by then, somebody else has asked for that since, who is not overruled.
 func (e *Enforcer) settled(ctx context.Context, id string, pid int, want bool) (bool, error) {
 	deadline := time.Now().Add(e.o.FreezeTimeout)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
@@ -300,6 +301,9 @@ func (e *Enforcer) settled(ctx context.Context, id string, pid int, want bool) (
 			return true, nil
 		}
 		if time.Now().After(deadline) {
+			if s, _, err := e.inspect(ctx, id); err == nil && s.Paused != want {
+				return true, nil
+			}
 			return false, fmt.Errorf("the kernel's freezer did not follow the engine within %v", e.o.FreezeTimeout)
 		}
 		if err := enforce.Sleep(ctx, wait); err != nil {

@@ -199,6 +199,47 @@ func (r racing) ContainerPause(ctx context.Context, id string) error {
 }
 
 // The record stands before the engine is called.
+// hasty is an engine with a person who undoes each pause and unpause as soon as the
+// engine has carried it out, before we have looked at the kernel.
+type hasty struct{ *enforcetest.Engine }
+
+func (h hasty) ContainerPause(ctx context.Context, id string) error {
+	err := h.Engine.ContainerPause(ctx, id)
+	h.SetPaused(id, false)
+	return err
+}
+
+func (h hasty) ContainerUnpause(ctx context.Context, id string) error {
+	err := h.Engine.ContainerUnpause(ctx, id)
+	h.SetPaused(id, true)
+	return err
+}
+
+func TestPersonUndoesItAtOnce(t *testing.T) {
+	engine := enforcetest.NewEngine()
+	engine.Run("c")
+	e, j := open(t, docker.Options{Engine: hasty{engine}, Freezer: engine, FreezeTimeout: 10 * time.Millisecond})
+	if err := e.Pause(t.Context(), journal.Hold{ContainerID: "c"}); err != nil {
+		t.Errorf("pause: %v", err)
+	}
+	if paused, frozen := engine.Paused("c"); paused || frozen {
+		t.Error("a person's unpause was overruled")
+	}
+	if _, recorded, err := j.Get("c"); !recorded || err != nil {
+		t.Errorf("on record, so that it is seen as a person's: %v %v", recorded, err)
+	}
+	engine.SetPaused("c", true)
+	if err := e.Unpause(t.Context(), "c"); err != nil {
+		t.Errorf("unpause: %v", err)
+	}
+	if paused, frozen := engine.Paused("c"); !paused || !frozen {
+		t.Error("a person's pause was overruled")
+	}
+	if _, recorded, err := j.Get("c"); recorded || err != nil {
+		t.Errorf("still on record: %v", err)
+	}
+}
+
 func TestOnRecordBeforeTheCall(t *testing.T) {
 	engine := enforcetest.NewEngine()
 	engine.Run("c")
