@@ -71,6 +71,18 @@ func watched(t testing.TB, o cudaprobe.Options) *harness {
 	return h
 }
 
+// tracked is watched, with a program of which the launches are followed.
+func tracked(t testing.TB, o cudaprobe.Options) (*harness, *cudatest.Program) {
+	t.Helper()
+	h := watched(t, o)
+	p := h.built.Start(t)
+	p.Open()
+	if err := h.Track(p.PID); err != nil {
+		t.Fatal(err)
+	}
+	return h, p
+}
+
 func (h *harness) addFrom(t testing.TB, pid int) {
 	t.Helper()
 	files, err := cudafile.Finder{}.Mapped(pid)
@@ -241,12 +253,7 @@ func TestTrack(t *testing.T) {
 
 // A copy that is really asynchronous proves nothing; one that waited does.
 func TestTrackAsynchronousCopy(t *testing.T) {
-	h := watched(t, cudaprobe.Options{})
-	p := h.built.Start(t)
-	p.Open()
-	if err := h.Track(p.PID); err != nil {
-		t.Fatal(err)
-	}
+	h, p := tracked(t, cudaprobe.Options{})
 	h.expect(t, p, cudaprobe.Launched, p.Call("cuLaunchKernel"))
 	h.expect(t, p, cudaprobe.Done, p.CallFor("cuMemcpyDtoHAsync_v2", 10*time.Millisecond))
 	h.none(t)
@@ -254,12 +261,7 @@ func TestTrackAsynchronousCopy(t *testing.T) {
 
 // What is launched while a call waits is not done when that call returns.
 func TestTrackLaunchDuringSync(t *testing.T) {
-	h := watched(t, cudaprobe.Options{})
-	p := h.built.Start(t)
-	p.Open()
-	if err := h.Track(p.PID); err != nil {
-		t.Fatal(err)
-	}
+	h, p := tracked(t, cudaprobe.Options{})
 	h.expect(t, p, cudaprobe.Launched, p.Call("cuLaunchKernel"))
 	p.Hold("cuCtxSynchronize")
 	p.Call("cuLaunchKernel")
@@ -270,12 +272,7 @@ func TestTrackLaunchDuringSync(t *testing.T) {
 
 // Another stream that was still at work moves the end.
 func TestTrackSecondSyncThatWaits(t *testing.T) {
-	h := watched(t, cudaprobe.Options{})
-	p := h.built.Start(t)
-	p.Open()
-	if err := h.Track(p.PID); err != nil {
-		t.Fatal(err)
-	}
+	h, p := tracked(t, cudaprobe.Options{})
 	h.expect(t, p, cudaprobe.Launched, p.Call("cuLaunchKernel"))
 	first := h.expect(t, p, cudaprobe.Done, p.Call("cuStreamSynchronize"))
 	second := h.expect(t, p, cudaprobe.Done, p.CallFor("cuStreamSynchronize", 10*time.Millisecond))
@@ -298,12 +295,7 @@ func TestTrackNeedsTheLibrary(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	h := watched(t, cudaprobe.Options{})
-	p := h.built.Start(t)
-	p.Open()
-	if err := h.Track(p.PID); err != nil {
-		t.Fatal(err)
-	}
+	h, p := tracked(t, cudaprobe.Options{})
 	for range 2 {
 		if err := h.Close(); err != nil {
 			t.Error(err)

@@ -96,6 +96,13 @@ func readOnce() clockPair {
 	return clockPair{before.Nano(), wall.Nano(), after.Nano()}
 }
 
+// monotonic is the clock that the programs read.
+func monotonic() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // every Linux has it
+	return time.Duration(now.Nano())
+}
+
 // wall turns a time of the kernel's clock into wall clock time: the latest that
 // it can have been, and by how much it may have been earlier.
 func (c clockPair) wall(monotonic uint64) (time.Time, time.Duration) {

@@ -130,7 +130,7 @@ func (r *Record) Open() error { return r.until.Put(uint32(0), uint64(0)) }
 // Renew lets the gate stop processes for this long from now; later it is open,
 // whether anybody opens it or not. A new gate is open.
 func (r *Record) Renew(d time.Duration) error {
-	return r.until.Put(uint32(0), uint64(readClocks().after)+uint64(max(d, 0)))
+	return r.until.Put(uint32(0), uint64(monotonic()+max(d, 0)))
 }
 
 // Expired reports whether the gate is open because nobody has renewed it.
@@ -139,7 +139,7 @@ func (r *Record) Expired() (bool, error) {
 	if err := r.until.Lookup(uint32(0), &until); err != nil {
 		return false, fmt.Errorf("record of the gate: %w", err)
 	}
-	return until <= uint64(readClocks().before), nil
+	return until <= uint64(monotonic()), nil
 }
 
 // List returns the processes that are on record.

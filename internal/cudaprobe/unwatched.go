@@ -275,10 +275,3 @@ func doneAt(pid int, at time.Duration) Event {
 	wall, bound := readClocks().wall(uint64(at))
 	return Event{PID: pid, Kind: Done, Time: wall, ErrorBound: bound + TrapBound, at: at}
 }
-
-// monotonic is the clock that the programs read.
-func monotonic() time.Duration {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // every Linux has it
-	return time.Duration(now.Nano())
-}

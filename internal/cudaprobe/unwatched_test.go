@@ -26,12 +26,7 @@ func await(t testing.TB, what string, is func() bool) {
 // unwatched is a program that has launched fast, and whose launches are not watched.
 func unwatched(t testing.TB, o cudaprobe.Options) (*harness, *cudatest.Program) {
 	t.Helper()
-	h := watched(t, o)
-	p := h.built.Start(t)
-	p.Open()
-	if err := h.Track(p.PID); err != nil {
-		t.Fatal(err)
-	}
+	h, p := tracked(t, o)
 	h.becomesFast(t, p)
 	return h, p
 }
@@ -153,12 +148,7 @@ func TestOneThatSynchronisesForEver(t *testing.T) {
 }
 
 func TestSlowLaunchesAreWatched(t *testing.T) {
-	h := watched(t, cudaprobe.Options{})
-	p := h.built.Start(t)
-	p.Open()
-	if err := h.Track(p.PID); err != nil {
-		t.Fatal(err)
-	}
+	h, p := tracked(t, cudaprobe.Options{})
 	h.expect(t, p, cudaprobe.Launched, p.Call("cuLaunchKernel"))
 	for range 2 {
 		p.CallTimes("cuLaunchKernel", 1000)
