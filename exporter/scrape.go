@@ -17,8 +17,8 @@ import (
 // scrapeBuffer is how much of a scrape in protobuf is sent at once, bytes.
 const scrapeBuffer = 64 << 10
 
-// serveMetrics says how long it took to make the answer (header Server-Timing), which
-// tells a slow exporter from a slow network or a busy reader. It answers in text, which it sends in one piece, or in protobuf, which alone
+// serveMetrics says of an answer in text how long it took to make (header Server-Timing),
+// which tells a slow exporter from a slow network or a busy reader. It answers in text, which it sends in one piece, or in protobuf, which alone
 // has native histograms. Nothing is compressed: that takes longer than all the rest of a
 // scrape, and a scrape comes as often as ten times a second, mostly from the same machine.
 func (e *Exporter) serveMetrics() http.Handler {

@@ -168,21 +168,21 @@ func (r *Registry) Keep(ctx context.Context, every time.Duration, log *slog.Logg
 // rescan returns the trouble of each process, of which said was told before.
 func (r *Registry) rescan(log *slog.Logger, said map[int]string) map[int]string {
 	trouble := map[int]string{}
-	if err := r.DiscoverHost(); err != nil {
-		trouble[host] = err.Error()
-		if said[host] != trouble[host] {
-			log.Warn("the host's CUDA driver cannot be watched", "err", err)
+	note := func(pid int, err error, message string, args ...any) {
+		trouble[pid] = err.Error()
+		if said[pid] != trouble[pid] {
+			log.Warn(message, append(args, "err", err)...)
 		}
+	}
+	if err := r.DiscoverHost(); err != nil {
+		note(host, err, "the host's CUDA driver cannot be watched")
 	}
 	for _, pid := range r.processes() {
 		switch err := r.Discover(pid); {
 		case errors.Is(err, os.ErrNotExist):
 			r.Release(pid)
 		case err != nil:
-			trouble[pid] = err.Error()
-			if said[pid] != trouble[pid] {
-				log.Warn("a container's CUDA driver cannot be watched", "pid", pid, "err", err)
-			}
+			note(pid, err, "a container's CUDA driver cannot be watched", "pid", pid)
 		}
 	}
 	r.drop()
