@@ -50,7 +50,7 @@ type Options struct {
 type Collector struct {
 	opt    Options
 	counts *counts
-	pages  sync.Pool // of *page
+	spares spares
 	polls  *prometheus.HistogramVec
 
 	mu      sync.Mutex
@@ -75,7 +75,7 @@ func New(opt Options) *Collector {
 	return &Collector{
 		opt:    opt,
 		counts: newCounts(opt.ClassicHistograms, opt.MaxSeries),
-		pages:  sync.Pool{New: func() any { return newPage() }},
+		spares: make(spares, 1),
 		polls:  newHistograms(famPolls, opt.ClassicHistograms, prometheus.ExponentialBuckets(1e-5, 4, 10), "result"),
 		labels: labels{boxes: map[string]*boxLabels{}},
 	}
@@ -109,19 +109,6 @@ func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
 	return c.gather(newPage())
 }
 
-// Transactional is Gather for who can say when it has read the families: their
-// memory is used again then.
-func (c *Collector) Transactional() prometheus.TransactionalGatherer { return transactional{c} }
-
-type transactional struct{ c *Collector }
-
-// Gather implements prometheus.TransactionalGatherer.
-func (t transactional) Gather() (_ []*dto.MetricFamily, done func(), err error) {
-	p := t.c.pages.Get().(*page)
-	families, err := t.c.gather(p)
-	return families, func() { t.c.pages.Put(p) }, err
-}
-
 func (c *Collector) gather(p *page) ([]*dto.MetricFamily, error) {
 	others, err := c.opt.Beside.Gather()
 	if failed := c.fill(p); failed != nil {
@@ -140,10 +127,10 @@ func (c *Collector) fill(p *page) error {
 	health(p, s, now)
 	err := c.readings(p)
 	gpus(p, s)
-	v := viewOf(s, now, c.opt.Retention)
-	c.counts.follow(v, now, c.opt.Retention)
+	p.view.arrange(s, now, c.opt.Retention)
+	c.counts.follow(p.view.containers, now, c.opt.Retention)
 	c.labels.begin()
-	for _, cv := range v.containers {
+	for _, cv := range p.view.containers {
 		cv.publish(p, c.labels.of(cv), s, now)
 		err = errors.Join(err, c.counts.publish(p, cv.id))
 	}
@@ -212,7 +199,4 @@ func flag(b bool) float64 {
 	return 0
 }
 
-var (
-	_ prometheus.Gatherer              = (*Collector)(nil)
-	_ prometheus.TransactionalGatherer = transactional{}
-)
+var _ prometheus.Gatherer = (*Collector)(nil)

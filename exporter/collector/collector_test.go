@@ -316,15 +316,3 @@ func crowd(n int) *scene {
 	}
 	return c
 }
-
-func BenchmarkGather100Containers(b *testing.B) {
-	g := crowd(100).Transactional()
-	b.ReportAllocs()
-	for b.Loop() {
-		_, done, err := g.Gather()
-		if err != nil {
-			b.Fatal(err)
-		}
-		done()
-	}
-}

@@ -3,8 +3,6 @@ package collector_test
 import (
 	"errors"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
@@ -100,53 +97,58 @@ func ordered(t *testing.T, g prometheus.Gatherer) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return gather(t, g), nil })
 }
 
+// answer is the answer in a format, copied.
+func answer(t *testing.T, c *collector.Collector, format expfmt.FormatType) string {
+	t.Helper()
+	text, done, err := c.Answer(expfmt.NewFormat(format))
+	defer done()
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}
+
+// lines are the lines of a text in order: the series of a family have none.
+func lines(text string) string {
+	return strings.Join(slices.Sorted(strings.SplitSeq(text, "\n")), "\n")
+}
+
 // What one scrape wrote is gone from the next, which is written over it.
 func TestPageIsUsedAgain(t *testing.T) {
 	c := crowd(3)
-	g := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		families, done, err := c.Transactional().Gather()
-		text := ordered(t, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, err }))
-		defer done()
-		return text.Gather()
-	})
 	many := c.s
-	format(t, g)
+	answer(t, c.Collector, expfmt.TypeTextPlain)
 	for _, gpu := range []string{gpuA, gpuB} {
 		one := *many
 		one.Containers = []task.Container{box("web", 9)}
 		one.Tasks, one.Ended = []task.Task{begun("web", -1, 8)}, nil
 		one.Tasks[0].GPUs, one.Containers[0].VisibleGPUs = []string{gpu}, []string{gpu}
 		c.s, c.now = &one, at(3600) // the others' counts are gone too
-		got, want := format(t, g), format(t, c)
+		got, want := lines(answer(t, c.Collector, expfmt.TypeTextPlain)), lines(format(t, c))
 		if got != want || strings.Contains(got, `container="c0"`) || !strings.Contains(got, `container="web",gpu="`+gpu) {
 			t.Errorf("used again:\n%s\nnew:\n%s", got, want)
 		}
 	}
 }
 
-// Scrapes of all formats at once, while tasks begin and end.
-func TestScrapesAtOnce(t *testing.T) {
+// Answers in all formats at once, while tasks begin and end.
+func TestAnswersAtOnce(t *testing.T) {
 	c := crowd(20)
-	handler := promhttp.HandlerForTransactional(c.Transactional(), promhttp.HandlerOpts{EnableOpenMetrics: true})
 	var all sync.WaitGroup
-	for _, accept := range []expfmt.FormatType{expfmt.TypeTextPlain, expfmt.TypeOpenMetrics, expfmt.TypeProtoDelim, expfmt.TypeTextPlain} {
+	for _, kind := range []expfmt.FormatType{expfmt.TypeTextPlain, expfmt.TypeOpenMetrics, expfmt.TypeProtoDelim, expfmt.TypeProtoText, expfmt.TypeTextPlain} {
 		all.Go(func() {
 			for range 20 {
-				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
-				r.Header.Set("Accept", string(expfmt.NewFormat(accept)))
-				w := httptest.NewRecorder()
-				handler.ServeHTTP(w, r)
 				families := 0
-				decoder := expfmt.NewDecoder(w.Body, expfmt.ResponseFormat(w.Header()))
+				decoder := expfmt.NewDecoder(strings.NewReader(answer(t, c.Collector, kind)), expfmt.NewFormat(kind))
 				var err error
 				for err == nil {
 					if err = decoder.Decode(&dto.MetricFamily{}); err == nil {
 						families++
 					}
 				}
-				// OpenMetrics has no decoder here.
-				if accept != expfmt.TypeOpenMetrics && (!errors.Is(err, io.EOF) || families < 20) {
-					t.Errorf("%v: %d families, %v", accept, families, err)
+				// OpenMetrics and protobuf for people have no decoder here.
+				if (kind == expfmt.TypeTextPlain || kind == expfmt.TypeProtoDelim) && (!errors.Is(err, io.EOF) || families < 20) {
+					t.Errorf("%v: %d families, %v", kind, families, err)
 				}
 			}
 		})
@@ -159,4 +161,35 @@ func TestScrapesAtOnce(t *testing.T) {
 		}
 	})
 	all.Wait()
+}
+
+// Protobuf, native histograms included, decodes to what was gathered.
+func TestProtobufAnswer(t *testing.T) {
+	c := crowd(3)
+	families, err := c.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := func(f *dto.MetricFamily) string {
+		var series []string // in no order
+		for _, m := range f.GetMetric() {
+			series = append(series, m.String())
+		}
+		slices.Sort(series)
+		return f.GetName() + f.GetHelp() + f.GetType().String() + strings.Join(series, "\n")
+	}
+	text := answer(t, c.Collector, expfmt.TypeProtoDelim)
+	decoder := expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeProtoDelim))
+	for _, want := range families {
+		var got dto.MetricFamily
+		if err := decoder.Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		if whole(&got) != whole(want) {
+			t.Errorf("got\n%v\nwant\n%v", &got, want)
+		}
+	}
+	if err := decoder.Decode(&dto.MetricFamily{}); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last family: %v", err)
+	}
 }

@@ -159,12 +159,12 @@ func (c *counts) drop(id string) {
 	}
 }
 
-// follow brings the counts in line with the containers of the view: known ones
+// follow brings the counts in line with the containers of a view: known ones
 // begin at 0, those gone for longer than the retention vanish.
-func (c *counts) follow(v view, now time.Time, retention time.Duration) {
+func (c *counts) follow(containers []*containerView, now time.Time, retention time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, cv := range v.containers {
+	for _, cv := range containers {
 		if !cv.live {
 			continue
 		}

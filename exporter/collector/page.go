@@ -19,6 +19,8 @@ type page struct {
 	families      []dto.MetricFamily // by family.at
 	cells         [][]cell
 	used          int // cells
+	view          view
+	answer        []byte
 }
 
 // cell is a gauge or a counter with its value.

@@ -10,29 +10,12 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// Text is a scrape's answer in one of the two text formats. It says what package expfmt
+// Text appends families in one of the two text formats. It says what package expfmt
 // says of the same families, byte for byte, in a fraction of the time: expfmt examines
 // every name of every sample, and that was most of a scrape. The names here are known
-// to be valid, and samples have neither times nor exemplars. The zero value is ready.
-type Text struct {
-	buf         []byte
-	openMetrics bool
-}
-
-// Text gathers, and writes what that gives into t in the place of what was there. The
-// bytes belong to t.
-func (c *Collector) Text(t *Text, openMetrics bool) ([]byte, error) {
-	families, done, err := c.Transactional().Gather()
-	defer done()
-	if err != nil {
-		return nil, err
-	}
-	return t.Write(families, openMetrics)
-}
-
-// Write writes families into t in the place of what was there. The bytes belong to t.
-func (t *Text) Write(families []*dto.MetricFamily, openMetrics bool) ([]byte, error) {
-	t.buf, t.openMetrics = t.buf[:0], openMetrics
+// to be valid, and samples have neither times nor exemplars.
+func Text(out []byte, families []*dto.MetricFamily, openMetrics bool) ([]byte, error) {
+	t := text{buf: out, openMetrics: openMetrics}
 	for _, f := range families {
 		if err := t.family(f); err != nil {
 			return nil, err
@@ -44,7 +27,13 @@ func (t *Text) Write(families []*dto.MetricFamily, openMetrics bool) ([]byte, er
 	return t.buf, nil
 }
 
-func (t *Text) family(f *dto.MetricFamily) error {
+// text is an answer in the making.
+type text struct {
+	buf         []byte
+	openMetrics bool
+}
+
+func (t *text) family(f *dto.MetricFamily) error {
 	name := f.GetName()
 	switch f.GetType() {
 	case dto.MetricType_GAUGE:
@@ -80,7 +69,7 @@ func (t *Text) family(f *dto.MetricFamily) error {
 }
 
 // other writes a family as package expfmt does.
-func (t *Text) other(f *dto.MetricFamily) (err error) {
+func (t *text) other(f *dto.MetricFamily) (err error) {
 	out := bytes.NewBuffer(t.buf)
 	if t.openMetrics {
 		_, err = expfmt.MetricFamilyToOpenMetrics(out, f)
@@ -91,7 +80,7 @@ func (t *Text) other(f *dto.MetricFamily) (err error) {
 	return err
 }
 
-func (t *Text) head(name, help, kind string) {
+func (t *text) head(name, help, kind string) {
 	t.add("# HELP ")
 	t.add(name)
 	t.add(" ")
@@ -102,7 +91,7 @@ func (t *Text) head(name, help, kind string) {
 }
 
 // histogram writes the classic buckets: text has no others.
-func (t *Text) histogram(name string, labels []label, h *dto.Histogram) {
+func (t *text) histogram(name string, labels []label, h *dto.Histogram) {
 	complete := false
 	for _, b := range h.GetBucket() {
 		t.bucket(name, labels, b.GetUpperBound(), b.GetCumulativeCount())
@@ -119,7 +108,7 @@ func (t *Text) histogram(name string, labels []label, h *dto.Histogram) {
 	t.add("\n")
 }
 
-func (t *Text) bucket(name string, labels []label, bound float64, count uint64) {
+func (t *text) bucket(name string, labels []label, bound float64, count uint64) {
 	t.add(name)
 	t.add("_bucket")
 	separator := t.labels(labels)
@@ -132,7 +121,7 @@ func (t *Text) bucket(name string, labels []label, bound float64, count uint64) 
 }
 
 // sample writes a sample up to its value.
-func (t *Text) sample(name, suffix string, labels []label) {
+func (t *text) sample(name, suffix string, labels []label) {
 	t.add(name)
 	t.add(suffix)
 	if t.labels(labels) == ',' {
@@ -143,7 +132,7 @@ func (t *Text) sample(name, suffix string, labels []label) {
 
 // labels writes labels without the closing bracket, and returns what stands before a
 // further one.
-func (t *Text) labels(labels []label) (separator byte) {
+func (t *text) labels(labels []label) (separator byte) {
 	separator = '{'
 	for _, l := range labels {
 		t.buf = append(t.buf, separator)
@@ -156,10 +145,10 @@ func (t *Text) labels(labels []label) (separator byte) {
 	return separator
 }
 
-func (t *Text) add(s string) { t.buf = append(t.buf, s...) }
+func (t *text) add(s string) { t.buf = append(t.buf, s...) }
 
 // escaped writes a string with a backslash before what would end it.
-func (t *Text) escaped(s string, quotes bool) {
+func (t *text) escaped(s string, quotes bool) {
 	if strings.IndexByte(s, '\\') < 0 && strings.IndexByte(s, '\n') < 0 && (!quotes || strings.IndexByte(s, '"') < 0) {
 		t.add(s)
 		return
@@ -177,7 +166,7 @@ func (t *Text) escaped(s string, quotes bool) {
 }
 
 // count writes a whole number: plain text knows only floats.
-func (t *Text) count(n uint64) {
+func (t *text) count(n uint64) {
 	if t.openMetrics {
 		t.buf = strconv.AppendUint(t.buf, n, 10)
 		return
@@ -185,7 +174,7 @@ func (t *Text) count(n uint64) {
 	t.float(float64(n))
 }
 
-func (t *Text) float(v float64) {
+func (t *text) float(v float64) {
 	begin := len(t.buf)
 	switch {
 	case v == math.Trunc(v) && math.Abs(v) < 1e6: // where digits and 'g' agree; not NaN, not infinite

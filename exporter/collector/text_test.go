@@ -34,9 +34,10 @@ func byExpfmt(t *testing.T, families []*dto.MetricFamily, openMetrics bool) stri
 
 func compare(t *testing.T, families []*dto.MetricFamily) {
 	t.Helper()
-	var text collector.Text // used twice
+	var got []byte // used twice
 	for _, openMetrics := range []bool{true, false} {
-		got, err := text.Write(families, openMetrics)
+		var err error
+		got, err = collector.Text(got[:0], families, openMetrics)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,15 +102,22 @@ func TestTextOfOddities(t *testing.T) {
 	})
 }
 
-func BenchmarkText100Containers(b *testing.B) {
-	c := crowd(100)
-	var text collector.Text
-	b.ReportAllocs()
-	for b.Loop() {
-		out, err := c.Text(&text, false)
-		if err != nil {
-			b.Fatal(err)
+func BenchmarkAnswer100Containers(b *testing.B) {
+	for _, format := range expfmt.DefaultOpenMetricsAcceptedFormats() {
+		if format == expfmt.FmtProtoText || format == expfmt.FmtProtoCompact {
+			continue // for people
 		}
-		b.SetBytes(int64(len(out)))
+		b.Run(string(format), func(b *testing.B) {
+			c := crowd(100)
+			b.ReportAllocs()
+			for b.Loop() {
+				out, done, err := c.Answer(format)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(len(out)))
+				done()
+			}
+		})
 	}
 }

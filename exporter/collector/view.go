@@ -9,9 +9,14 @@ import (
 )
 
 // view is a snapshot arranged by container, in the order in which the limit on
-// series serves them: those with unfinished tasks first.
+// series serves them: those with unfinished tasks first. Like its page it is written
+// again by each scrape.
 type view struct {
 	containers []*containerView
+	byID       map[string]*containerView
+	byName     map[string]string // container name → id
+	made       []*containerView  // so far, of which used are this scrape's
+	used       int
 }
 
 type containerView struct {
@@ -23,61 +28,85 @@ type containerView struct {
 	ended    []*task.Task    // latest first; not lost ones
 }
 
-// viewOf arranges s. A container that is gone stays for the retention after its
-// last end, unless a new one has its name.
-func viewOf(s *task.Snapshot, now time.Time, retention time.Duration) view {
-	byID := map[string]*containerView{}
-	byName := map[string]string{}
+// gone has the facts of a container that is: none.
+var gone task.Container
+
+// add adds a container; nil facts: one that is gone.
+func (v *view) add(id, name string, facts *task.Container) *containerView {
+	if v.used == len(v.made) {
+		v.made = append(v.made, &containerView{})
+	}
+	c := v.made[v.used]
+	v.used++
+	*c = containerView{id: id, name: name, live: facts != nil, facts: facts,
+		gpus: c.gpus[:0], tasks: c.tasks[:0], ended: c.ended[:0]}
+	if !c.live {
+		c.facts = &gone
+	}
+	v.byID[id], v.byName[name] = c, id
+	return c
+}
+
+// of returns the container of a task, nil where another one has its name.
+func (v *view) of(t *task.Task) *containerView {
+	if c := v.byID[t.ContainerID]; c != nil {
+		return c
+	}
+	if id, taken := v.byName[t.Container]; taken && id != t.ContainerID {
+		return nil
+	}
+	return v.add(t.ContainerID, t.Container, nil)
+}
+
+// arrange arranges s in the place of what was there. A container that is gone stays for
+// the retention after its last end, unless a new one has its name.
+func (v *view) arrange(s *task.Snapshot, now time.Time, retention time.Duration) {
+	v.clear()
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		// Two of one name would spoil the scrape: while the engine's events are
 		// on their way a container and its successor can both be there.
-		delete(byID, byName[c.Name])
-		byID[c.ID] = &containerView{id: c.ID, name: c.Name, live: true, facts: c}
-		byName[c.Name] = c.ID
-	}
-	of := func(t *task.Task) *containerView {
-		if v := byID[t.ContainerID]; v != nil {
-			return v
-		}
-		if id, taken := byName[t.Container]; taken && id != t.ContainerID {
-			return nil
-		}
-		v := &containerView{id: t.ContainerID, name: t.Container, facts: &task.Container{}}
-		byID[v.id], byName[v.name] = v, v.id
-		return v
+		delete(v.byID, v.byName[c.Name])
+		v.add(c.ID, c.Name, c)
 	}
 	for i := range s.Tasks {
 		t := &s.Tasks[i]
-		if v := of(t); v != nil {
-			v.tasks = append(v.tasks, t)
+		if c := v.of(t); c != nil {
+			c.tasks = append(c.tasks, t)
 		}
 	}
 	for i := range s.Ended {
 		t := &s.Ended[i]
-		if byID[t.ContainerID] == nil && now.Sub(t.End.Time) > retention {
+		if v.byID[t.ContainerID] == nil && now.Sub(t.End.Time) > retention {
 			continue
 		}
-		if v := of(t); v != nil && t.State == task.Ended {
-			v.ended = append(v.ended, t)
+		if c := v.of(t); c != nil && t.State == task.Ended {
+			c.ended = append(c.ended, t)
 		}
 	}
-	out := view{}
-	for _, v := range byID {
-		v.gpus = v.allGPUs(s)
-		out.containers = append(out.containers, v)
+	for _, c := range v.byID {
+		c.findGPUs(s)
+		v.containers = append(v.containers, c)
 	}
-	slices.SortFunc(out.containers, func(a, b *containerView) int {
+	slices.SortFunc(v.containers, func(a, b *containerView) int {
 		return cmp.Or(-cmp.Compare(len(a.tasks), len(b.tasks)), cmp.Compare(a.name, b.name))
 	})
-	return out
 }
 
-// allGPUs returns the GPUs on which the container has, had or may have tasks.
-func (v *containerView) allGPUs(s *task.Snapshot) []string {
-	var out []string
-	out = append(out, v.facts.VisibleGPUs...)
-	for _, list := range [][]*task.Task{v.tasks, v.ended} {
+// clear forgets the last scrape and keeps the room that it took.
+func (v *view) clear() {
+	if v.byID == nil {
+		v.byID, v.byName = map[string]*containerView{}, map[string]string{}
+	}
+	clear(v.byID)
+	clear(v.byName)
+	v.containers, v.used = v.containers[:0], 0
+}
+
+// findGPUs finds the GPUs on which the container has, had or may have tasks.
+func (v *containerView) findGPUs(s *task.Snapshot) {
+	out := append(v.gpus[:0], v.facts.VisibleGPUs...)
+	for _, list := range [...][]*task.Task{v.tasks, v.ended} {
 		for _, t := range list {
 			out = append(out, t.GPUs...)
 		}
@@ -89,7 +118,7 @@ func (v *containerView) allGPUs(s *task.Snapshot) []string {
 		out = append(out, s.GPUs[0].UUID)
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	v.gpus = slices.Compact(out)
 }
 
 // publish publishes everything of one container but its counts.
