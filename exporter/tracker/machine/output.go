@@ -3,6 +3,7 @@ package machine
 import (
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
@@ -84,7 +85,9 @@ func (m *Machine) Snapshot() *task.Snapshot {
 			sum(&s.Containers[i], p.on)
 		}
 	}
-	for _, p := range m.openTasks() {
+	open := m.openTasks()
+	s.Tasks = slices.Grow(s.Tasks, len(open))
+	for _, p := range open {
 		t := p.open.Task
 		if len(p.on) > 0 {
 			t.MemoryUsed = make(map[string]uint64, len(p.on))

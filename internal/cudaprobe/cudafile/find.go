@@ -19,14 +19,14 @@ const maxFiles = 16
 // names under which programs load the driver.
 var libraryNames = []string{"libcuda.so.1", "libcuda.so"}
 
-// folders in which distributions, images and NVIDIA's toolkit put the driver.
-var folders = []string{
+// usual is where distributions, images and NVIDIA's toolkit put the driver.
+var usual = candidates([]string{
 	"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
 	"/usr/lib64", "/usr/lib", "/lib64", "/lib", "/usr/local/lib", "/usr/local/lib64",
 	"/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real",
 	"/usr/lib64/nvidia", "/usr/lib/nvidia", "/usr/lib/nvidia-current", "/opt/nvidia/lib64",
 	"/run/opengl-driver/lib", "/usr/lib/wsl/lib",
-}
+})
 
 // Finder looks for files of the driver.
 type Finder struct {
@@ -133,11 +133,10 @@ func parseMap(line string) (span, inode, name string, ok bool) {
 }
 
 func (f Finder) inRoot(found *set, root *os.File, more []string) {
-	for _, name := range append(candidates(folders), candidates(more)...) {
-		f.tryOpen(found, root, name)
-	}
-	for _, name := range cached(root) {
-		f.tryOpen(found, root, name)
+	for _, names := range [...][]string{usual, candidates(more), cached(root)} {
+		for _, name := range names {
+			f.tryOpen(found, root, name)
+		}
 	}
 }
 

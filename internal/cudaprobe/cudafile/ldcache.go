@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,13 +62,14 @@ func parseCache(data []byte) []string {
 	return paths
 }
 
+// stringAt copies nothing but the string: a host's cache has thousands.
 func stringAt(data []byte, offset uint32) string {
 	if uint64(offset) >= uint64(len(data)) {
 		return ""
 	}
-	s, _, found := strings.Cut(string(data[offset:min(len(data), int(offset)+4096)]), "\x00")
+	s, _, found := bytes.Cut(data[offset:min(len(data), int(offset)+4096)], []byte{0})
 	if !found {
 		return ""
 	}
-	return s
+	return string(s)
 }
