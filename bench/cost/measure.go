@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -69,9 +71,22 @@ func (p *process) snapshot(ctx context.Context) (s task.Snapshot, err error) {
 	return s, json.NewDecoder(resp.Body).Decode(&s)
 }
 
+// quiet keeps this program from collecting its garbage until done is called: a pause of
+// the reader is no part of a scrape.
+func quiet() (done func()) {
+	runtime.GC()
+	limit := debug.SetMemoryLimit(1 << 30) // it collects beyond
+	percent := debug.SetGCPercent(-1)
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
+}
+
 // measure lets the exporter work, scraped at this interval, and reads what that
 // took.
 func (p *process) measure(ctx context.Context, interval, every time.Duration) ([]bench.Row, error) {
+	defer quiet()()
 	var rows []bench.Row
 	before, err := bench.ReadUsage(p.PID)
 	if err != nil {
