@@ -15,17 +15,14 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-const (
-	// meetLimit is how long an exporter may take to follow the program.
-	meetLimit = 20 * time.Second
-	// settle is how long after that a block begins.
-	settle = 200 * time.Millisecond
-)
+// meetLimit is how long an exporter may take to follow the program.
+const meetLimit = 20 * time.Second
 
 // plan says how the time of a container is divided.
 type plan struct {
 	blocks int // not watched and watched in turn
 	length time.Duration
+	settle time.Duration // how long a program has been followed when a block begins
 }
 
 // block is a time during which a program was watched or was not.
@@ -109,7 +106,7 @@ func (p plan) carryOut(ctx context.Context, phase int, start starter) (blocks []
 	for i := range p.blocks {
 		b := block{phase: phase, watched: i%2 == 1}
 		if b.watched {
-			b.tasks, err = b.passWatched(ctx, p.length, start)
+			b.tasks, err = b.passWatched(ctx, p, start)
 		} else {
 			err = b.pass(ctx, p.length)
 		}
@@ -121,16 +118,16 @@ func (p plan) carryOut(ctx context.Context, phase int, start starter) (blocks []
 	return blocks, nil
 }
 
-func (b *block) passWatched(ctx context.Context, length time.Duration, start starter) (tasks int, err error) {
+func (b *block) passWatched(ctx context.Context, p plan, start starter) (tasks int, err error) {
 	w, err := start(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer w.stop()
-	if err := wait(ctx, settle); err != nil {
+	if err := wait(ctx, p.settle); err != nil {
 		return 0, err
 	}
-	err = b.pass(ctx, length)
+	err = b.pass(ctx, p.length)
 	return w.tasks(), err
 }
 

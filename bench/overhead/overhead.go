@@ -19,9 +19,9 @@ on 16 numbers and a synchronisation (small: bound by launching), and 40 multipli
 matrices (large); later, every 60 ms, 100 launches (paced: so few a second that each launch is watched,
 see laxity.release=busy). Meanwhile it is watched and not watched in turn, block by block: an exporter is
 started, and stopped again. One process differs from the next by some percent, more than what is
-measured here, so a block is compared with its neighbours in the same process alone; and what else runs on
-the machine only makes steps longer, so the steps of a block that count are its fast ones: the lower
-decile. The ratio is the median over all pairs of adjacent blocks of the ratio of their lower deciles.
+measured here, so a block is compared with its neighbours in the same process alone, and the thread that
+takes the steps stays on one core; what else runs on the machine only makes steps longer, so the steps of
+a block that count are its fast ones: the lower decile. The ratio is the median over all pairs of adjacent blocks of the ratio of their lower deciles.
 Medians are shown beside. The steps during which an exporter starts or stops belong to no block. Several
 containers are watched with laxity.release=process, and as many with laxity.release=busy, one after
 another; all are there from the start, and wait. A task that an exporter has just met is looked at more
@@ -49,7 +49,8 @@ func Experiment() bench.Experiment {
 		Settings: []bench.Setting{
 			{Name: "containers", Means: "containers of each kind of release; 3"},
 			{Name: "blocks", Means: "blocks of each container and phase, the first of them not watched; 5"},
-			{Name: "ms", Means: "how long a block is, milliseconds; 600"},
+			{Name: "ms", Means: "how long a block is, milliseconds; 2000"},
+			{Name: "settle", Means: "how long an exporter has followed the program when a block begins, milliseconds; 200"},
 		},
 		Run: run, Figures: figures, Table: table,
 	}
@@ -98,9 +99,9 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 }
 
 func settings(env bench.Env) (containers int, p plan, err error) {
-	containers, p = 3, plan{blocks: 5, length: 600 * time.Millisecond}
+	containers, p = 3, plan{blocks: 5, length: 2 * time.Second, settle: 200 * time.Millisecond}
 	if env.Quick {
-		containers, p = 1, plan{blocks: 3, length: 500 * time.Millisecond}
+		containers, p.blocks, p.length = 1, 3, 500*time.Millisecond
 	}
 	if containers, err = env.Number("containers", 1, containers); err != nil {
 		return 0, p, err
@@ -108,7 +109,12 @@ func settings(env bench.Env) (containers int, p plan, err error) {
 	if p.blocks, err = env.Number("blocks", 2, p.blocks); err != nil {
 		return 0, p, err
 	}
-	ms, err := env.Number("ms", 1, int(p.length/time.Millisecond))
-	p.length = time.Duration(ms) * time.Millisecond
-	return containers, p, err
+	for name, d := range map[string]*time.Duration{"ms": &p.length, "settle": &p.settle} {
+		ms, err := env.Number(name, 1, int(*d/time.Millisecond))
+		if err != nil {
+			return 0, p, err
+		}
+		*d = time.Duration(ms) * time.Millisecond
+	}
+	return containers, p, nil
 }
