@@ -50,6 +50,9 @@ func Experiment() bench.Experiment {
 func OnTwoGPUs() bench.Experiment {
 	e := Experiment()
 	e.Name, e.Title = "events-2gpus", "The same on two GPUs: which one a task used"
+	e.About += `
+After them, containers of several processes, and of processes on both GPUs: each task's GPUs, and the
+container's memory on each GPU, must be what the program allocates there, with a context for each process.`
 	e.Run = func(ctx context.Context, env bench.Env) ([]bench.Row, error) { return measure(ctx, env, 2) }
 	return e
 }
@@ -108,12 +111,19 @@ func measure(ctx context.Context, env bench.Env, gpus int) ([]bench.Row, error) 
 	case <-ctx.Done():
 	}
 	ended := watched.Snapshot()
+	var shown []bench.Row
+	if gpus > 1 {
+		if shown, err = showShapes(ctx, env, r.Tenants, watched); err != nil {
+			return nil, err
+		}
+	}
 	stop()
 	watchers.Wait()
 	if baselineErr != nil {
 		return nil, baselineErr
 	}
-	return rows(truths, ended, sightings, took)
+	all, err := rows(truths, ended, sightings, took)
+	return append(all, shown...), err
 }
 
 // plan says what the tasks are like.

@@ -125,9 +125,20 @@ func figures(rs []bench.Row) []bench.Figure {
 			}
 		}
 	}
-	return append(out,
+	out = append(out,
 		bench.Figure{Name: "wrong_gpu_tasks", Value: wrong, Unit: "tasks", Runs: n},
 		bench.Figure{Name: "unknown_gpu_tasks", Value: float64(n) - known, Unit: "tasks", Runs: n})
+	right, shown := 0.0, 0
+	for _, r := range rs {
+		if r.Str("kind") == "shape" {
+			shown++
+			right += r.Num("right")
+		}
+	}
+	if shown > 0 {
+		out = append(out, bench.Figure{Name: "several_processes_or_gpus_right", Value: right, Unit: "containers", Runs: shown})
+	}
+	return out
 }
 
 func table(rs []bench.Row) [][]string {
