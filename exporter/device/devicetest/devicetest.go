@@ -18,9 +18,10 @@ import (
 type Rig struct {
 	Device device.Device
 
-	// Occupy makes a process hold a context and bytes of memory on a GPU, visible
-	// in readings at once or soon. It is undone by the function that it returns.
-	Occupy func(t *testing.T, uuid string, bytes uint64) (pid int, release func())
+	// Occupy makes a process hold a context and bytes of memory on one GPU, or on each
+	// of two, visible in readings at once or soon. It is undone by the function that
+	// it returns.
+	Occupy func(t *testing.T, bytes uint64, uuids ...string) (pid int, release func())
 	// Fail makes the process list of one GPU fail, Lose one GPU not answer at all,
 	// Unload the whole driver. Each is undone by the function that it returns.
 	Fail   func(t *testing.T, uuid string) (undo func())
@@ -162,7 +163,7 @@ func testProcesses(t *testing.T, rig Rig) {
 	}
 	const bytes = 256 << 20
 	for _, g := range read(t, rig.Device).GPUs {
-		pid, release := rig.Occupy(t, g.UUID, bytes)
+		pid, release := rig.Occupy(t, bytes, g.UUID)
 		r := await(t, rig.Device, "process appears", func(r device.Reading) bool {
 			now, _ := find(r, g.UUID)
 			p, ok := processOf(now, pid)
@@ -188,16 +189,23 @@ func testTwoGPUs(t *testing.T, rig Rig) {
 	if rig.Occupy == nil || len(gpus) < 2 {
 		t.Skip("needs two GPUs and a process that can be started on them")
 	}
-	a, releaseA := rig.Occupy(t, gpus[0].UUID, 1<<20)
-	defer releaseA()
-	b, releaseB := rig.Occupy(t, gpus[1].UUID, 1<<20)
-	defer releaseB()
-	await(t, rig.Device, "both are listed", func(r device.Reading) bool {
+	const bytes = 256 << 20
+	pid, release := rig.Occupy(t, bytes, gpus[0].UUID, gpus[1].UUID)
+	await(t, rig.Device, "the process is listed on both", func(r device.Reading) bool {
 		first, _ := find(r, gpus[0].UUID)
 		second, _ := find(r, gpus[1].UUID)
-		_, ok1 := processOf(first, a)
-		_, ok2 := processOf(second, b)
-		return ok1 && ok2
+		p, ok1 := processOf(first, pid)
+		q, ok2 := processOf(second, pid)
+		return ok1 && ok2 && p.MemoryUsed >= bytes && q.MemoryUsed >= bytes
+	})
+	release()
+	await(t, rig.Device, "it leaves both", func(r device.Reading) bool {
+		for _, g := range r.GPUs {
+			if _, ok := processOf(g, pid); ok {
+				return false
+			}
+		}
+		return true
 	})
 }
 

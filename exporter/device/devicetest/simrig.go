@@ -28,16 +28,18 @@ func SimRig(gpu *sim.GPU, d device.Device) Rig {
 	pids.Store(1 << 22) // above what Linux gives out
 	return Rig{
 		Device: d,
-		Occupy: func(t *testing.T, uuid string, bytes uint64) (int, func()) {
+		Occupy: func(t *testing.T, bytes uint64, uuids ...string) (int, func()) {
 			t.Helper()
 			pid := int(pids.Add(1))
 			p := gpu.Attach(pid)
-			i := slices.Index(gpu.UUIDs(), uuid)
-			if err := p.Open(context.Background(), i); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := p.Alloc(i, bytes); err != nil {
-				t.Fatal(err)
+			for _, uuid := range uuids {
+				i := slices.Index(gpu.UUIDs(), uuid)
+				if err := p.Open(context.Background(), i); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := p.Alloc(i, bytes); err != nil {
+					t.Fatal(err)
+				}
 			}
 			return pid, p.Detach
 		},

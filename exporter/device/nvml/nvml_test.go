@@ -5,12 +5,16 @@ package nvml
 import (
 	"errors"
 	"math"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/devicetest"
 	"github.com/laxity/laxity/exporter/device/sim"
@@ -44,8 +48,32 @@ func TestConformanceOnARealDriver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return devicetest.Rig{Device: d}
+		return devicetest.Rig{Device: d, Occupy: occupy}
 	})
+}
+
+// occupy runs a CUDA program on these GPUs.
+func occupy(t *testing.T, bytes uint64, uuids ...string) (pid int, release func()) {
+	t.Helper()
+	program, err := workload.Build("")
+	if err != nil {
+		t.Skip("the CUDA program cannot be built:", err)
+	}
+	mib := strconv.FormatUint(bytes>>20, 10)
+	args := []string{"--context-only", "--alloc-extra", mib, "--hold", "3600"}
+	if len(uuids) > 1 {
+		args = append(args, "--more", mib, "--more-device", "1")
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+strings.Join(uuids, ","))
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid, func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	}
 }
 
 func TestOpenSaysWhatToDo(t *testing.T) {
