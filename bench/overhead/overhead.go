@@ -21,11 +21,11 @@ see laxity.release=busy). Meanwhile it is watched and not watched in turn, block
 started, and stopped again. One process differs from the next by some percent, more than what is
 measured here, so a block is compared with its neighbours in the same process alone, and the thread that
 takes the steps stays on one core; what else runs on the machine only makes steps longer, so the steps of
-a block that count are its fast ones: the lower decile. The ratio is the median over all pairs of adjacent blocks of the ratio of their lower deciles.
-Medians are shown beside. The steps during which an exporter starts or stops belong to no block. Several
-containers are watched with laxity.release=process, and as many with laxity.release=busy, one after
-another; all are there from the start, and wait. A task that an exporter has just met is looked at more
-often than later: this is the dear part of its life.`
+a block that count are its fast ones: the lower decile. The ratio is the median over all pairs of adjacent
+blocks of the ratio of their lower deciles. Medians are shown beside. The steps during which an exporter
+starts or stops belong to no block. Several containers are watched with laxity.release=process, and as
+many with laxity.release=busy, one after another; all are there from the start, and wait. A task that an
+exporter has just met is looked at more often than later: this is the dear part of its life.`
 
 // without is the way of the blocks that nobody watches; the others are kinds of release.
 const without = "without"
