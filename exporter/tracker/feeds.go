@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -19,6 +20,9 @@ const (
 	sensorSettle  = 200 * time.Millisecond // a sensor that cannot work says so within this
 	sensorRetry   = 30 * time.Second       // after a sensor failed
 	sensorBacklog = 4096                   // events of the start sensor that may wait
+	// How long a sensor works in the place of a better one that failed and may work
+	// again: at first, and at most after each vain try twice as long.
+	insteadFirst, insteadMost = time.Minute, time.Hour
 )
 
 // reading is one answer of the device.
@@ -110,21 +114,41 @@ type sensorNews struct {
 	reason string // why no better one
 }
 
+// errTimeUp ends the turn of a sensor in whose place a better one may work again.
+var errTimeUp = errors.New("a better sensor is tried again")
+
 // runStarts runs the first sensor that works, and goes back to the first when
-// one that worked fails.
+// one that worked fails, and now and then while a better one may work again.
 func runStarts(ctx context.Context, sensors []StartSensor, events chan<- sensor.Event, out chan<- sensorNews) {
+	instead := insteadFirst
 	for ctx.Err() == nil {
 		var reasons []string
-		hopeless := true
+		hopeless := true // none of those that failed may work again
+		var err error
 		for _, s := range sensors {
-			err := runStart(ctx, s, strings.Join(reasons, "; "), events, out)
+			limit := time.Duration(math.MaxInt64)
+			if !hopeless {
+				limit = instead
+			}
+			began := time.Now()
+			err = runStart(ctx, limit, s, strings.Join(reasons, "; "), events, out)
 			if ctx.Err() != nil {
 				return
+			}
+			if errors.Is(err, errTimeUp) {
+				instead = min(2*instead, insteadMost)
+				break
+			}
+			if time.Since(began) > insteadFirst {
+				instead = insteadFirst // it did work
 			}
 			if !errors.Is(err, sensor.ErrUnsupported) {
 				hopeless = false
 			}
 			reasons = append(reasons, fmt.Sprintf("%s: %v", s.Source, err))
+		}
+		if errors.Is(err, errTimeUp) {
+			continue
 		}
 		if len(reasons) == 0 {
 			reasons = []string{"no start sensor is configured"}
@@ -137,13 +161,15 @@ func runStarts(ctx context.Context, sensors []StartSensor, events chan<- sensor.
 	}
 }
 
-// runStart runs one sensor until it fails. It is announced once it has had the
-// time to say that it cannot work.
-func runStart(ctx context.Context, s StartSensor, reason string, events chan<- sensor.Event, out chan<- sensorNews) error {
+// runStart runs one sensor until it fails, or the limit is over. It is announced once
+// it has had the time to say that it cannot work.
+func runStart(ctx context.Context, limit time.Duration, s StartSensor, reason string, events chan<- sensor.Event, out chan<- sensorNews) error {
 	opened, err := s.Open()
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeUp)
+	defer cancel()
 	failed := make(chan error, 1)
 	go func() { failed <- opened.Run(ctx, events) }()
 	select {
@@ -153,8 +179,11 @@ func runStart(ctx context.Context, s StartSensor, reason string, events chan<- s
 	}
 	send(ctx, out, sensorNews{source: s.Source, sensor: opened, reason: reason})
 	err = <-failed
-	if err == nil && ctx.Err() == nil {
-		err = errors.New("it ended by itself")
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil:
+		return errors.New("it ended by itself")
 	}
 	return err
 }

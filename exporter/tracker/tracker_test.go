@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +185,60 @@ func TestExactStartByTheSensor(t *testing.T) {
 		if h := b.Snapshot().Health; h.Sensor != task.SourceUprobe {
 			t.Errorf("sensor %s half a minute later, want uprobe again", h.Sensor)
 		}
+	})
+}
+
+// A sensor that failed for a while takes over again from the next best one.
+func TestBetterSensorComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		best, second := newProbe(), newProbe()
+		var tries atomic.Int64
+		var broken atomic.Bool
+		b.start(tracker.StartSensor{Source: task.SourceUprobe, Open: func() (sensor.Starts, error) {
+			tries.Add(1)
+			if broken.Load() {
+				return nil, errTrouble
+			}
+			return best, nil
+		}}, tracker.StartSensor{Source: task.SourceFanotify, Open: always(second)})
+		defer b.stop()
+		inUse := func(want task.Source) {
+			t.Helper()
+			if h := b.Snapshot().Health; h.Sensor != want {
+				t.Errorf("sensor %s (%q), want %s", h.Sensor, h.SensorReason, want)
+			}
+		}
+		inUse(task.SourceUprobe)
+
+		broken.Store(true)
+		best.err <- errTrouble
+		b.pass(time.Second)
+		inUse(task.SourceFanotify)
+		b.pass(3 * time.Hour)
+		inUse(task.SourceFanotify)
+		if n := tries.Load(); n < 8 || n > 11 {
+			t.Errorf("the better one was tried %d times in three hours, want seldomer and seldomer, at last once an hour", n)
+		}
+
+		broken.Store(false)
+		b.pass(61 * time.Minute)
+		inUse(task.SourceUprobe)
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		began := time.Now()
+		best.sense(pid, sensor.Init)
+		best.sense(pid, sensor.ContextMade)
+		b.pass(time.Second)
+		if got := b.tasks(1)[0]; !got.Start.Time.Equal(began) {
+			t.Errorf("start %+v, want cuInit's at %v", got.Start, began)
+		}
+
+		best.err <- errTrouble // once, after an hour: it is back at once
+		b.pass(time.Second)
+		inUse(task.SourceFanotify)
+		b.pass(2 * time.Minute)
+		inUse(task.SourceUprobe)
 	})
 }
 
