@@ -21,9 +21,23 @@ func (m *memoryKeeper) why() string {
 	}
 }
 
+// unguarded says why the allocations of a container are not denied; empty: they are.
+func (m *memoryKeeper) unguarded(id string) string {
+	if !m.guarded() {
+		return m.why()
+	}
+	return m.guard.Failures()[id]
+}
+
 // memoryState says what is known and done about one container's memory.
 func (l *loop) memoryState(cs *ContainerState, c task.Container) {
-	if !l.mem.on() || !cs.Managed {
+	if !cs.Managed {
+		return
+	}
+	if c.Spec.GPUMemory > 0 && l.o.MemoryGuard != MemoryOff {
+		cs.MemoryUnguarded = l.mem.unguarded(c.ID)
+	}
+	if !l.mem.on() {
 		return
 	}
 	cs.MemoryWaits = l.mem.barred[c.ID]
@@ -53,6 +67,9 @@ func (l *loop) memoryState(cs *ContainerState, c task.Container) {
 // presentMemory hands the metrics what the state says.
 func presentMemory(p *collector.Present, s *State) {
 	for _, c := range s.Containers {
+		if c.MemoryUnguarded != "" {
+			p.Unguarded = append(p.Unguarded, c.Name)
+		}
 		if c.MemoryWaitGPU != "" {
 			p.Waiting = append(p.Waiting, collector.Waiting{Container: c.Name, GPU: c.MemoryWaitGPU, Seconds: c.MemoryWaitSeconds})
 		}

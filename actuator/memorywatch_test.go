@@ -24,6 +24,19 @@ func (b *memoryBench) pausedFor(id, why string) {
 	})
 }
 
+// unguarded awaits what the state says of whose allocations are not denied.
+func (b *memoryBench) unguarded(want map[string]string) {
+	b.Helper()
+	b.await("the state says whose allocations are not denied", func() bool {
+		for id, why := range want {
+			if got := b.container(id).MemoryUnguarded; (got == "") != (why == "") || !strings.Contains(got, why) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // Where allocations are not guarded, who exceeds its limit is paused, and nobody else.
 func TestLimitsAreWatchedWithoutAGuard(t *testing.T) {
 	b := newMemoryBenchWith(t, &fakeGuard{why: errors.New("no uprobes here")}, false, nil)
@@ -35,6 +48,7 @@ func TestLimitsAreWatchedWithoutAGuard(t *testing.T) {
 	b.holds("b", 401)
 	b.pausedFor("b", "no uprobes here")
 	b.awaitPaused("b", "a", "b", "c")
+	b.unguarded(map[string]string{"a": "no uprobes here", "b": "no uprobes here", "c": ""})
 	// A person's word counts for more.
 	b.must(b.Release(t.Context(), alice, "b"))
 	b.awaitPaused("", "a", "b", "c")
@@ -55,6 +69,7 @@ func TestWhoCannotBeDeniedIsPaused(t *testing.T) {
 	b.decided("that is told", func(d decision.Decision) bool {
 		return d.Kind == decision.Memory && d.Result == decision.Failed && d.ContainerID == "b" && strings.Contains(d.Reason, "tracer")
 	})
+	b.unguarded(map[string]string{"a": "", "b": "tracer"})
 	b.awaitPaused("", "a", "b") // it has not done so yet
 	b.holds("a", 401)           // by less than a context, and guarded
 	b.holds("b", 401)
@@ -87,6 +102,7 @@ func TestNoWatchWhereGuardingIsOff(t *testing.T) {
 	b.source.set(func() {})
 	b.await("it was looked again", func() bool { return b.State().SnapshotSequence > seen+1 })
 	b.awaitPaused("", "a")
+	b.unguarded(map[string]string{"a": ""})
 }
 
 // Those without a limit pay nothing, unless they have a share or are swapped.

@@ -87,6 +87,9 @@ type ContainerState struct {
 	// and how long it has.
 	MemoryWaitGPU     string  `json:"memory_wait_gpu,omitempty"`
 	MemoryWaitSeconds float64 `json:"memory_wait_seconds,omitempty"`
+	// MemoryUnguarded says why its allocations are not denied though it has a limit;
+	// empty: they are, or it has none, or nobody was to (--memory-guard=off).
+	MemoryUnguarded string `json:"memory_unguarded,omitempty"`
 	// MemoryDenied is when it was last refused memory, by GPU.
 	MemoryDenied map[string]time.Time `json:"memory_denied,omitempty"`
 	// Swapped says why it is off its GPUs; empty when it is not. SwapStage is how far

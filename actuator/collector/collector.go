@@ -27,7 +27,9 @@ type Present struct {
 	Memory  []Memory
 	Waiting []Waiting
 	Denied  []Denied
-	Swapped []Swapped
+	// Unguarded are containers with a limit whose allocations are not denied.
+	Unguarded []string
+	Swapped   []Swapped
 }
 
 // Metrics is a prometheus.Collector.

@@ -22,8 +22,9 @@ func present(m *collector.Metrics) {
 			Arbitrated: map[string]bool{"GPU-1": true, "GPU-2": false},
 			Memory: []collector.Memory{{Container: "a", GPU: "GPU-1", Limit: 4, Held: 3, Share: 2, Lent: 1},
 				{Container: "b", GPU: "GPU-1", Held: 1, Share: 2}},
-			Waiting: []collector.Waiting{{Container: "b", GPU: "GPU-1", Seconds: 1.5}},
-			Denied:  []collector.Denied{{Container: "b", GPU: "GPU-1", Time: now}},
+			Waiting:   []collector.Waiting{{Container: "b", GPU: "GPU-1", Seconds: 1.5}},
+			Unguarded: []string{"a"},
+			Denied:    []collector.Denied{{Container: "b", GPU: "GPU-1", Time: now}},
 			Swapped: []collector.Swapped{{Container: "c", GPU: "GPU-1", Bytes: 7}, {Container: "d", GPU: "GPU-1", Bytes: 8, Stuck: true},
 				{Container: "d", GPU: "GPU-2", Bytes: 9, Stuck: true}}}
 	})

@@ -53,6 +53,7 @@ var (
 	shareDesc     = prometheus.NewDesc(namespace+"memory_share_bytes", "GPU memory that the container is entitled to (--memory-share).", perPart, nil)
 	lentDesc      = prometheus.NewDesc(namespace+"memory_lent_bytes", "GPU memory that the container holds above its share.", perPart, nil)
 	waitingDesc   = prometheus.NewDesc(namespace+"memory_waiting_seconds", "How long the oldest allocation of the container that waits has waited. Absent if none does.", perPart, nil)
+	unguardedDesc = prometheus.NewDesc(namespace+"memory_unguarded", "1 for a container with a limit of GPU memory (laxity.gpu-memory) whose allocations are not denied here, as laxity why says: it is only watched, and paused beyond. Absent if they are.", []string{"container"}, nil)
 	deniedDesc    = prometheus.NewDesc(namespace+"memory_denied_timestamp_seconds", "When the container was last refused GPU memory. Absent if it never was.", perPart, nil)
 	swappedDesc   = prometheus.NewDesc(namespace+"memory_swapped_bytes", "GPU memory of a container that is swapped out. Absent if it is not.", perPart, nil)
 	swapStuckDesc = prometheus.NewDesc(namespace+"swap_stuck", "1 for a container whose swap could be neither ended nor undone.", []string{"container"}, nil)
@@ -90,7 +91,7 @@ func (m *memoryMetrics) parts() []prometheus.Collector {
 }
 
 func memoryDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{limitDesc, heldDesc, shareDesc, lentDesc, waitingDesc, deniedDesc, swappedDesc, swapStuckDesc}
+	return []*prometheus.Desc{limitDesc, heldDesc, shareDesc, lentDesc, waitingDesc, deniedDesc, unguardedDesc, swappedDesc, swapStuckDesc}
 }
 
 func collectMemory(p Present, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
@@ -107,6 +108,9 @@ func collectMemory(p Present, gauge func(d *prometheus.Desc, v float64, labels .
 	}
 	for _, x := range p.Denied {
 		gauge(deniedDesc, float64(x.Time.UnixMilli())/1000, x.Container, x.GPU)
+	}
+	for _, container := range p.Unguarded {
+		gauge(unguardedDesc, 1, container)
 	}
 	stuck := map[string]bool{}
 	for _, s := range p.Swapped {
