@@ -31,7 +31,8 @@ const psHelp = `List containers with deadline, state, float, GPU and memory, the
 FLOAT (laxity, slack) is the time to spare before the deadline: of the most urgent unfinished
 task, or of the last one when idle. MEMORY is the GPU memory it holds, LIMIT what it may hold
 (laxity.gpu-memory). NOTE: waits 3s (an allocation of GPU memory waits; waits alone: it may not
-begin to hold any), out 4GiB (swapped to the host's memory), lent 1GiB (more than its share).
+begin to hold any), out 4GiB (swapped to the host's memory), unguarded (its limit is only
+watched: laxity why says why), lent 1GiB (more than its share).
 LAST is how the last task fared: hit, miss, none (no deadline) or lost.
 
 What is wrong (GPUs or the container engine do not answer, so that facts are old) is said on

@@ -19,6 +19,8 @@ type Standing struct {
 	// or why the container may not begin to hold memory.
 	Waits       string  `json:"memory_waits,omitempty"`
 	WaitSeconds float64 `json:"memory_wait_seconds,omitempty"`
+	// Unguarded says why its limit is only watched.
+	Unguarded string `json:"memory_unguarded,omitempty"`
 }
 
 // AddMemory puts into the rows what an actuator says of their containers.
@@ -35,6 +37,7 @@ func AddMemory(rows []Row, containers []actuator.ContainerState) {
 				r.Share, r.Lent, r.Swapped = m.Share, m.Lent, m.Swapped
 			}
 		}
+		r.Unguarded = c.MemoryUnguarded
 		// What waits to begin does so on no GPU in particular.
 		if c.MemoryWaitGPU == "" || c.MemoryWaitGPU == r.GPU || r.GPU == "" {
 			r.Waits, r.WaitSeconds = c.MemoryWaits, c.MemoryWaitSeconds
@@ -43,7 +46,8 @@ func AddMemory(rows []Row, containers []actuator.ContainerState) {
 }
 
 // note is what is unusual about the row's memory, in few letters: a wait before
-// what is swapped out, and that before what is lent.
+// what is swapped out, that before a limit that is only watched, and that before what
+// is lent.
 func (r Row) note() string {
 	switch {
 	case r.Waits != "" && r.WaitSeconds > 0:
@@ -52,6 +56,8 @@ func (r Row) note() string {
 		return "waits"
 	case r.Swapped > 0:
 		return "out " + Bytes(r.Swapped)
+	case r.Unguarded != "":
+		return "unguarded"
 	case r.Lent > 0:
 		return "lent " + Bytes(r.Lent)
 	default:
@@ -60,7 +66,7 @@ func (r Row) note() string {
 }
 
 func noteStyle(r Row) Style {
-	if r.Waits != "" || r.Swapped > 0 {
+	if r.Waits != "" || r.Swapped > 0 || r.Unguarded != "" {
 		return Yellow
 	}
 	return Plain

@@ -119,6 +119,23 @@ idle-with-lab…  9s        idle        -       -    -        4.00GiB  waits
 	}
 }
 
+func TestUnguarded(t *testing.T) {
+	s, _ := memory()
+	rows := view.Rows(s, now, false)
+	view.AddMemory(rows, []actuator.ContainerState{{ID: "4", MemoryUnguarded: "no uprobes here"}})
+	var b strings.Builder
+	if err := view.Table(&b, rows, 80, false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "0    566MiB   4.00GiB  unguarded\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("got:\n%swant a line\n%s", b.String(), want)
+	}
+	text, err := json.Marshal(rows[0])
+	if err != nil || !strings.HasSuffix(string(text), `"memory_unguarded":"no uprobes here"}`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 func TestSummary(t *testing.T) {
 	well := task.Health{DeviceUp: true, EngineUp: true}
 	for _, tt := range []struct {
