@@ -35,6 +35,10 @@ func (m *Machine) Containers(list []container.Container, now time.Time) {
 			m.remove(id, now)
 		}
 	}
+	if !m.listed {
+		m.listed, m.changed = true, true
+		m.trimHistory()
+	}
 }
 
 // Container takes one event of the engine.

@@ -18,19 +18,26 @@ func (h *history) add(t task.Task) {
 	h.tasks = slices.Insert(h.tasks, i, t)
 }
 
-// trim keeps the latest max tasks, and the latest of each container in keep.
-// It returns the ids of those dropped.
-func (h *history) trim(max int, keep func(containerID string) bool) []string {
+// trim keeps the latest max tasks, and besides them the latest of each container that
+// runs, and of the max containers that worked last and are gone: one server with many
+// short tasks must not drive out what others did. It returns the ids of those dropped.
+func (h *history) trim(max int, runs func(containerID string) bool) []string {
 	if len(h.tasks) <= max {
 		return nil
 	}
-	seen := map[string]bool{}
+	seen, gone := map[string]bool{}, 0
 	var dropped []string
 	kept := h.tasks[:0]
 	for i, t := range h.tasks {
-		first := !seen[t.ContainerID]
-		seen[t.ContainerID] = true
-		if i < max || (first && keep(t.ContainerID)) {
+		keep := i < max
+		if !seen[t.ContainerID] {
+			seen[t.ContainerID] = true
+			if !runs(t.ContainerID) {
+				gone++
+			}
+			keep = keep || runs(t.ContainerID) || gone <= max
+		}
+		if keep {
 			kept = append(kept, t)
 			continue
 		}
@@ -41,9 +48,10 @@ func (h *history) trim(max int, keep func(containerID string) bool) []string {
 	return dropped
 }
 
-// trimHistory bounds the history and publishes it anew: readers hold the old one.
+// trimHistory bounds the history and publishes it anew: readers hold the old one. Before
+// the engine has listed its containers any may run.
 func (m *Machine) trimHistory() {
-	dropped := m.history.trim(m.opt.MaxEnded, func(id string) bool { return m.containers[id] != nil })
+	dropped := m.history.trim(m.opt.MaxEnded, func(id string) bool { return !m.listed || m.containers[id] != nil })
 	m.changes.drop(dropped)
 	m.ended = slices.Clone(m.history.tasks)
 }

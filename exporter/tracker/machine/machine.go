@@ -46,7 +46,8 @@ type Options struct {
 	// launched for this long after work was done. Default 50 ms.
 	BusyGap time.Duration
 	// MaxEnded bounds the history of ended tasks. The latest of each running
-	// container is kept on top of it. Default 100.
+	// container is kept on top of it, and that of as many containers that are gone.
+	// Default 100.
 	MaxEnded int
 	// MaxOverrides bounds the deadlines that were set at run time. Default 1000.
 	MaxOverrides int
@@ -92,6 +93,7 @@ type Machine struct {
 	processes  map[string]*process // by identity
 	byPID      map[int]*process    // the latest process with this PID
 	containers map[string]*box     // by id; running or paused ones
+	listed     bool                // the engine has listed its containers
 	late
 	overrides map[string]Override // by container id
 	history   history
