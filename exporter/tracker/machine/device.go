@@ -2,6 +2,7 @@ package machine
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,30 @@ func (m *Machine) Device(r device.Reading, now time.Time) {
 		m.takeListing(p, now)
 	}
 	m.lastReading = now
+	for _, g := range r.GPUs {
+		if g.ProcessesErr == nil {
+			m.listedAt[g.UUID] = now
+		}
+	}
+}
+
+// readable reports whether the lists of all these GPUs were read.
+func (m *Machine) readable(gpus map[string]bool) bool {
+	for uuid := range gpus {
+		at := slices.IndexFunc(m.gpus, func(g device.GPU) bool { return g.UUID == uuid })
+		if at < 0 || m.gpus[at].ProcessesErr != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// hidden reports whether a process of the container may be at work on a GPU whose list
+// could not be read. Not on one that does not answer at all: a context call fails there.
+func (m *Machine) hidden(b *box) bool {
+	return slices.ContainsFunc(m.gpus, func(g device.GPU) bool {
+		return g.ProcessesErr != nil && g.MemoryTotal > 0 && (b == nil || !b.certain || slices.Contains(b.visible, g.UUID))
+	})
 }
 
 func (m *Machine) takeHealth(r device.Reading) {
@@ -151,6 +176,8 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 		p.seen = nil
 	case p.swapped(now):
 		m.updateState(p, now)
+	case o.restored && !m.readable(o.used):
+		// It may be listed where nobody can look.
 	case o.restored:
 		// It left the list while nobody looked: that end was not seen.
 		if len(o.used) > 0 {
@@ -184,9 +211,13 @@ func (p *process) leave(now time.Time) task.Mark {
 
 // firstSight is the start as the device alone can tell it.
 func (m *Machine) firstSight(p *process, now time.Time) task.Mark {
-	bound := math.Inf(1)
-	if !m.lastReading.IsZero() {
-		bound = (now.Sub(m.lastReading) + m.opt.ListLag).Seconds()
+	bound := 0.0
+	for uuid := range p.on {
+		since := math.Inf(1)
+		if last, listed := m.listedAt[uuid]; listed {
+			since = (now.Sub(last) + m.opt.ListLag).Seconds()
+		}
+		bound = max(bound, since)
 	}
 	if !p.Born.IsZero() {
 		bound = min(bound, max(0, now.Sub(p.Born).Seconds()))
@@ -195,10 +226,11 @@ func (m *Machine) firstSight(p *process, now time.Time) task.Mark {
 }
 
 // waitForListing gives a task that was begun by its context call time to show
-// up in the device's list; only time in which it could run counts.
+// up in the device's list; only time in which it could run, and would have been seen,
+// counts.
 func (m *Machine) waitForListing(p *process, now time.Time) {
 	o := p.open
-	if o.State == task.Running && p.launch == nil {
+	if o.State == task.Running && p.launch == nil && !m.hidden(m.box(o.ContainerID)) {
 		o.waited += max(0, now.Sub(o.checked))
 	}
 	o.checked = now

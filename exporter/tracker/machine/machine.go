@@ -99,7 +99,8 @@ type Machine struct {
 	history   history
 
 	gpus         []device.GPU
-	lastReading  time.Time // of the last reading that succeeded
+	lastReading  time.Time            // of the last reading that succeeded
+	listedAt     map[string]time.Time // when the list of a GPU was last read
 	health       task.Health
 	unattributed map[string]int
 	sensorChosen bool // it is known how starts are learned
@@ -123,6 +124,7 @@ func New(opt Options) *Machine {
 		containers: map[string]*box{},
 		late:       newLate(),
 		overrides:  map[string]Override{},
+		listedAt:   map[string]time.Time{},
 		changed:    true,
 		ended:      []task.Task{},
 		health: task.Health{

@@ -226,6 +226,30 @@ func TestNeverListedEndsAfterTheLimit(t *testing.T) {
 	}
 }
 
+// A list that cannot be read says nothing of who is not on it, nor of who came meanwhile.
+func TestListThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, gpuA, gpuB)
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.read(0.5)
+	w.sense(1, pid, sensor.ContextMade)
+	w.fail[gpuA] = errDriver
+	for s := 1.0; s < 30; s++ {
+		w.read(s)
+	}
+	w.one()
+	w.meet(pid+1, web)
+	delete(w.fail, gpuA)
+	w.list(30.5, gpuA, pid, pid+1)
+	tasks := w.snapshot().Tasks
+	if len(tasks) != 2 || tasks[1].Start.Source != task.SourceDevice {
+		t.Fatalf("tasks %+v", tasks)
+	}
+	if b := float64(tasks[1].Start.ErrorBound); math.Abs(b-30.25) > 1e-9 {
+		t.Errorf("error bound %v, want the 30 s for which nobody could see the process, and the list's lag", b)
+	}
+}
+
 func TestSecondTaskOfOneProcess(t *testing.T) {
 	w := newWorld(t)
 	w.run(0, web, nil)

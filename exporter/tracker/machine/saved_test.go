@@ -112,6 +112,36 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// A task is not lost because the list of its GPU cannot be read, or its GPU answers
+// nothing at all, when the exporter comes back.
+func TestRestartWhileItsGPUDoesNotAnswer(t *testing.T) {
+	for name, silence := range map[string]func(w *world){
+		"its list cannot be read":      func(w *world) { w.fail[gpuA] = errDriver },
+		"it is not in the reading yet": func(w *world) { w.uuids = []string{gpuB} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := begun(t)
+			before := w.one()
+			w = w.restart(20, pid)
+			w.run(20, web, nil)
+			silence(w)
+			for s := 21.0; s < 60; s++ {
+				w.read(s)
+			}
+			w.one()
+			w.uuids, w.fail = []string{gpuA, gpuB}, nil
+			w.read(61)
+			if got := w.one(); got.ID != before.ID || !got.Deadline.Equal(before.Deadline) {
+				t.Errorf("after the restart %+v, before it %+v", got, before)
+			}
+			w.list(62, gpuA)
+			if got := w.last(); got.State != task.Ended {
+				t.Errorf("end: %+v", got)
+			}
+		})
+	}
+}
+
 func TestRestartWhilePaused(t *testing.T) {
 	w := begun(t)
 	w.event(3, container.Paused, web)
