@@ -50,7 +50,8 @@ func (m *Machine) Container(ev container.Event, now time.Time) {
 	}
 	switch ev.Kind {
 	case container.Started, container.Renamed:
-		if ev.Container != nil {
+		// One that does not run can be renamed, too.
+		if ev.Container != nil && (ev.Kind == container.Started || m.containers[ev.ID] != nil) {
 			m.put(*ev.Container, at)
 		}
 	case container.Paused, container.Unpaused:

@@ -578,6 +578,13 @@ func TestRename(t *testing.T) {
 	if got := w.one(); got.Container != "api" {
 		t.Errorf("task of %s", got.Container)
 	}
+	// One that does not run does not come to run by it.
+	stopped := box("stopped", nil)
+	stopped.PID = 0
+	w.m.Container(container.Event{Kind: container.Renamed, ID: stopped.ID, Time: at(3), Container: &stopped}, at(3))
+	if s := w.snapshot(); len(s.Containers) != 1 {
+		t.Errorf("containers %+v", s.Containers)
+	}
 }
 
 func TestSnapshotsAreImmutable(t *testing.T) {
