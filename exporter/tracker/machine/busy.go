@@ -34,9 +34,14 @@ func (m *Machine) workDone(p *process, mark task.Mark) {
 }
 
 func (m *Machine) intervalOver(p *process, now time.Time) bool {
-	b := m.containers[p.open.ContainerID]
-	return b != nil && m.byInterval(b) && p.launch != nil && p.done != nil &&
-		!p.launchedAt.After(p.done.Time) && now.Sub(p.done.Time) > m.opt.BusyGap
+	return m.rests(p) && now.Sub(p.done.Time) > m.opt.BusyGap
+}
+
+// rests reports whether the work of an open busy interval is done, as far as is known.
+// A launch within the gap would go on with it.
+func (m *Machine) rests(p *process) bool {
+	b := m.box(p.open.ContainerID)
+	return b != nil && m.byInterval(b) && p.launch != nil && p.done != nil && !p.launchedAt.After(p.done.Time)
 }
 
 // resumeLimit is how long after a restart of the exporter a busy interval of before

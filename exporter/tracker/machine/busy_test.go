@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker/machine"
@@ -54,6 +55,24 @@ func TestBusyIntervals(t *testing.T) {
 	}
 	w.exit(15, pid)
 	same(t, "end by exit", w.last().End.Time, at(15))
+}
+
+// An interval whose process ends within the gap ended when its work was done, too.
+func TestBusyIntervalOfAProcessThatEnds(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"it begins to exit":              func(w *world) { w.sense(10.14, pid, sensor.Exiting) },
+		"it exits":                       func(w *world) { w.exit(10.14, pid) },
+		"its container has ended before": func(w *world) { w.event(10.13, container.Died, web); w.exit(10.14, pid) },
+		"it destroys its context":        func(w *world) { w.list(10.14, gpuA) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := server(t)
+			w.sense(10, pid, sensor.Launched)
+			w.sense(10.1, pid, sensor.WorkDone)
+			end(w)
+			same(t, "end", w.last().End.Time, at(10.1))
+		})
+	}
 }
 
 func TestBusyEventsOutOfOrder(t *testing.T) {

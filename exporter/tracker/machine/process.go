@@ -225,6 +225,9 @@ func (m *Machine) place(p *process) {
 // end closes the open task.
 func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 	o := p.open
+	if state == task.Ended && m.rests(p) && p.done.Time.Before(mark.Time) {
+		mark = *p.done // what ends the process or its context within the gap is not its work
+	}
 	if mark.Time.Before(o.Start.Time) {
 		mark.Time = o.Start.Time // clocks of two sensors may differ by a moment
 	}
