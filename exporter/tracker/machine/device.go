@@ -190,6 +190,7 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 		// It is about to say exactly when it has left.
 	case o.listed:
 		m.end(p, task.Ended, p.leave(now))
+		m.begin(p, now)
 	default:
 		m.waitForListing(p, now)
 	}

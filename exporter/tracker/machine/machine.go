@@ -185,7 +185,7 @@ func (m *Machine) Sensor(of sensor.Process, ev sensor.Event) {
 	case sensor.Init:
 		setOnce(&p.inited, mark) // called several times by one process: the first counts
 	case sensor.ContextMade:
-		setOnce(&p.context, mark)
+		m.contextMade(p, mark)
 	case sensor.Launched:
 		m.launched(p, mark)
 	case sensor.WorkDone:

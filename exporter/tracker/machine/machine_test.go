@@ -267,6 +267,33 @@ func TestSecondTaskOfOneProcess(t *testing.T) {
 	}
 }
 
+// A process that destroys its context and makes another, faster than the device is read.
+func TestSecondTaskBeforeTheListTellsTheEndOfTheFirst(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	w.list(3, gpuA, pid)
+	w.sense(3.01, pid, sensor.Leaving)
+	w.sense(3.05, pid, sensor.Left)
+	w.sense(3.06, pid, sensor.ContextMade)
+	w.one()
+	w.list(3.1, gpuA)
+	s := w.snapshot()
+	if len(s.Tasks) != 1 || len(s.Ended) != 1 {
+		t.Fatalf("unfinished %+v, ended %+v; want one of each", s.Tasks, s.Ended)
+	}
+	same(t, "end of the first", s.Ended[0].End.Time, at(3.05))
+	same(t, "start of the second", s.Tasks[0].Start.Time, at(3.06))
+	// It leaves one of two contexts that the device lists as one.
+	w.list(3.3, gpuA, pid)
+	w.sense(4, pid, sensor.Left)
+	w.sense(4.1, pid, sensor.ContextMade)
+	w.list(5, gpuA, pid)
+	w.list(6, gpuA)
+	same(t, "end of the second", w.last().End.Time, at(6))
+}
+
 func TestShortTaskBeforeItsContainerIsKnown(t *testing.T) {
 	w := newWorld(t)
 	w.read(0.5)

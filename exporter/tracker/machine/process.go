@@ -51,9 +51,12 @@ type process struct {
 	// when it last was. The driver takes some 60 ms for it and lists the process
 	// no more from somewhere in between.
 	leaving, left *task.Mark
-	closed        bool
-	open          *openTask
-	number        int64 // of the last task, in its id
+	// again is its first context call after that, while its task was open: the next
+	// task's, if the device finds that it had left.
+	again  *task.Mark
+	closed bool
+	open   *openTask
+	number int64 // of the last task, in its id
 }
 
 // openTask is the unfinished task of a process.
@@ -85,6 +88,15 @@ func (p *process) forget() {
 	p.opened, p.inited, p.context, p.seen, p.launch, p.done = nil, nil, nil, nil, nil, nil
 	p.launchedAt = time.Time{}
 	p.open = nil
+}
+
+// contextMade takes a context call. One by which a process comes back is known before the
+// device is asked whether it was away.
+func (m *Machine) contextMade(p *process, mark task.Mark) {
+	setOnce(&p.context, mark)
+	if p.open != nil && p.left != nil && !mark.Time.Before(p.left.Time) && (p.again == nil || p.again.Time.Before(p.left.Time)) {
+		p.again = &mark
+	}
 }
 
 // start applies the rule of the design: the cuInit if it was at most window
@@ -256,6 +268,10 @@ func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 	m.changes.close(o.Task)
 	m.changed = true
 	p.forget()
+	if p.again != nil && !p.again.Time.Before(mark.Time) {
+		p.context = p.again
+	}
+	p.again = nil
 }
 
 // tellBegan tells once that the task began on the GPU. It waits for the GPU to
