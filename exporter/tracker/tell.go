@@ -31,6 +31,8 @@ func (l *loop) tell(f machine.Fact) {
 		}
 		l.discover(f.Container.PID)
 		l.hurry()
+	case machine.Moved:
+		l.discover(f.Container.PID)
 	}
 }
 

@@ -414,6 +414,27 @@ func TestEngineTrouble(t *testing.T) {
 	})
 }
 
+// The first process of a container that is restarted while the engine's events do not
+// come: its copy of libcuda is looked for too.
+func TestContainerRestartsUnseen(t *testing.T) {
+	withSensor(t, func(b *bench, probe *probe) {
+		c := b.box("web")
+		b.pass(time.Second)
+		b.engine.Fail(errTrouble)
+		b.pass(time.Second)
+		b.engine.Stop(c.ID)
+		c.PID = pid + 7
+		b.engine.Put(c)
+		b.engine.Fail(nil)
+		b.pass(5 * time.Second)
+		probe.mu.Lock()
+		defer probe.mu.Unlock()
+		if n := len(probe.explored); n == 0 || probe.explored[n-1] != pid+7 {
+			t.Errorf("libcuda was looked for in %v, want the new process too", probe.explored)
+		}
+	})
+}
+
 func TestRestart(t *testing.T) {
 	within(t, func(b *bench) {
 		c := b.box("web")

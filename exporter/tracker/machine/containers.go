@@ -92,10 +92,13 @@ func (m *Machine) put(c container.Container, at time.Time) {
 	if sameContainer(b.Container, c) {
 		return
 	}
-	paused := c.Paused
+	paused, moved := c.Paused, c.PID > 0 && c.PID != b.PID
 	c.Paused = b.Paused
 	m.fill(b, c)
 	m.changed = true
+	if moved {
+		m.facts = append(m.facts, Fact{Kind: Moved, Container: b.published()})
+	}
 	for _, p := range m.processes {
 		if p.open != nil && p.open.ContainerID == b.ID && p.open.Container != b.Name {
 			p.open.Container = b.Name

@@ -23,6 +23,9 @@ const (
 	Missed FactKind = "missed"
 	// Appeared says that a container was seen for the first time.
 	Appeared FactKind = "appeared"
+	// Moved says that a known container has another first process, of whose start no
+	// event told, or that it is known now.
+	Moved FactKind = "moved"
 )
 
 // Fact is something that happened once.
@@ -30,7 +33,7 @@ type Fact struct {
 	Kind      FactKind
 	Task      task.Task      // of Began, Ended and Missed
 	GPU       string         // of Began
-	Container task.Container // of Appeared
+	Container task.Container // of Appeared and Moved
 }
 
 // TakeFacts returns what happened since the last call, in order.
