@@ -222,7 +222,7 @@ func (l *loop) takeSwaps(now time.Time) {
 
 func (l *loop) meetListed(pid int, now time.Time) {
 	s, ok := l.m.Known(pid)
-	if !ok {
+	if !ok || l.m.Exited(s.Process) { // then another may have its PID
 		if s, err := l.resolver.subject(pid); err == nil {
 			l.m.Meet(s)
 			l.know(s.Process)

@@ -604,6 +604,26 @@ func TestBusyIsTrackedWhereAskedFor(t *testing.T) {
 	})
 }
 
+// A PID that is used again within seconds: the process that had it was no task, the one
+// that has it now is, whoever tells of it.
+func TestReusedPIDOfAProcessThatOnlyAsked(t *testing.T) {
+	withSensor(t, func(b *bench, probe *probe) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.pass(time.Second)
+		probe.sense(pid, sensor.Init)
+		b.pass(10 * time.Millisecond)
+		b.host.exit(pid)
+		b.pass(500 * time.Millisecond)
+		b.host.start(pid, c.ID)
+		b.card.set(pid) // its calls were not seen
+		b.pass(2 * time.Second)
+		if s := b.Snapshot(); len(s.Ended) != 0 || len(s.Tasks) != 1 || s.Tasks[0].Start.Source != task.SourceDevice {
+			t.Errorf("unfinished %+v, ended %+v; want one task, which the device told", s.Tasks, s.Ended)
+		}
+	})
+}
+
 func TestShortTaskIsCounted(t *testing.T) {
 	withSensor(t, func(b *bench, probe *probe) {
 		c := b.box("web")

@@ -143,6 +143,13 @@ func (m *Machine) Known(pid int) (Subject, bool) {
 	return Subject{}, false
 }
 
+// Exited reports whether a process that was met has exited, and waits for what may make
+// it a task.
+func (m *Machine) Exited(of sensor.Process) bool {
+	p := m.processes[of.Identity]
+	return p != nil && p.gone != nil
+}
+
 // Processes returns the processes that were met and have not exited, in no order.
 func (m *Machine) Processes() []sensor.Process {
 	var all []sensor.Process
