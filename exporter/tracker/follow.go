@@ -1,6 +1,10 @@
 package tracker
 
-import "github.com/laxity/laxity/exporter/sensor"
+import (
+	"time"
+
+	"github.com/laxity/laxity/exporter/sensor"
+)
 
 func (l *loop) onSensor(n sensorNews) {
 	_, busy := n.sensor.(sensor.BusyTracker)
@@ -65,12 +69,21 @@ func (l *loop) release(id string) {
 	}
 }
 
-func (l *loop) later(queue chan<- func(), job func()) {
+// later reports whether there was room for the job.
+func (l *loop) later(queue chan<- func(), job func()) bool {
 	select {
 	case queue <- job:
+		return true
 	default:
 		l.log.Warn("too many containers and processes start at once: some are followed by the device's list alone")
+		return false
 	}
+}
+
+// following is what became of having the launches of a process followed.
+type following struct {
+	process sensor.Process
+	err     error
 }
 
 // trackBusy has the sensor follow the launches of exactly those processes whose
@@ -80,22 +93,38 @@ func (l *loop) trackBusy() {
 	if !ok {
 		return
 	}
-	want := map[int]bool{}
-	for _, pid := range l.m.BusyProcesses() {
-		want[pid] = true
-		if !l.tracked[pid] {
-			l.tracked[pid] = true
-			l.later(l.tracks, func() {
-				if err := tracker.Track(pid); err != nil {
-					l.log.Warn("busy intervals of a process cannot be followed", "pid", pid, "err", err)
-				}
-			})
+	want := map[int]sensor.Process{}
+	for _, p := range l.m.BusyProcesses() {
+		want[p.PID] = p
+		if l.tracked[p.PID] != p {
+			l.tracked[p.PID] = p
+			if !l.later(l.tracks, func() { l.track(tracker, p) }) {
+				l.m.Followed(p, false, time.Now())
+			}
 		}
 	}
 	for pid := range l.tracked {
-		if !want[pid] {
+		if _, ok := want[pid]; !ok {
 			delete(l.tracked, pid)
 			l.later(l.tracks, func() { tracker.Untrack(pid) })
 		}
 	}
+}
+
+// track is for the worker.
+func (l *loop) track(tracker sensor.BusyTracker, p sensor.Process) {
+	if !l.opt.Exits.Alive(p) {
+		return // the PID may be another's
+	}
+	select {
+	case l.followed <- following{p, tracker.Track(p.PID)}:
+	case <-l.done:
+	}
+}
+
+func (l *loop) onFollowed(f following) {
+	if f.err != nil && l.opt.Exits.Alive(f.process) {
+		l.log.Warn("busy intervals of a process cannot be followed: all of it is one task", "pid", f.process.PID, "err", f.err)
+	}
+	l.m.Followed(f.process, f.err == nil, time.Now())
 }

@@ -51,10 +51,12 @@ type loop struct {
 	// last counted.
 	lost, lostBefore uint64
 	counted          time.Time
-	unwatchedAt      time.Time      // when the log was last told of one
-	tracked          map[int]bool   // by the busy tracker
-	told             task.Health    // what the log was told
-	off              map[int]string // who was off the GPU at the last reading
+	unwatchedAt      time.Time              // when the log was last told of one
+	tracked          map[int]sensor.Process // by the busy tracker
+	followed         chan following         // its answers
+	done             <-chan struct{}        // the loop ends
+	told             task.Health            // what the log was told
+	off              map[int]string         // who was off the GPU at the last reading
 
 	swapsFailed bool
 	answered    struct{ device, engine, sensor bool }
@@ -75,7 +77,9 @@ func (t *Tracker) Run(ctx context.Context) error {
 		poll:     time.NewTimer(0),
 		tick:     time.NewTimer(tickEvery),
 		pace:     tickEvery,
-		tracked:  map[int]bool{},
+		tracked:  map[int]sensor.Process{},
+		followed: make(chan following),
+		done:     ctx.Done(),
 		told:     t.Snapshot().Health,
 	}
 	l.restore()
@@ -95,6 +99,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 			l.onSensor(n)
 		case ev := <-l.starts:
 			l.onStart(ev)
+		case f := <-l.followed:
+			l.onFollowed(f)
 		case x := <-t.opt.Exits.Exits():
 			l.m.Exit(x)
 			l.resolver.forget(x.Process)

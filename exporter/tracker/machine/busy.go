@@ -3,6 +3,7 @@ package machine
 import (
 	"time"
 
+	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -63,13 +64,24 @@ func (m *Machine) closeBusy(p *process, now time.Time) {
 	}
 }
 
-// BusyProcesses returns the PIDs whose launches the sensor should report.
-func (m *Machine) BusyProcesses() []int {
-	var pids []int
-	for pid, p := range m.byPID {
-		if b := m.containers[p.Container]; b != nil && m.byInterval(b) && (p.touched() || len(p.on) > 0) {
-			pids = append(pids, pid)
+// BusyProcesses returns the processes whose launches the sensor should report.
+func (m *Machine) BusyProcesses() []sensor.Process {
+	var all []sensor.Process
+	for _, p := range m.byPID {
+		if b := m.containers[p.Container]; b != nil && m.byInterval(b) && p.gone == nil && (p.touched() || len(p.on) > 0) {
+			all = append(all, p.Process)
 		}
 	}
-	return pids
+	return all
+}
+
+// Followed says whether the sensor reports the launches of a process from now on. If it
+// cannot, all of the process is one task.
+func (m *Machine) Followed(of sensor.Process, can bool, now time.Time) {
+	p := m.processes[of.Identity]
+	if p == nil {
+		return
+	}
+	p.followed, p.unfollowed = can, !can
+	m.begin(p, now)
 }

@@ -102,7 +102,7 @@ func TestBusyProcesses(t *testing.T) {
 	w.run(0, "other", nil)
 	w.meet(pid+1, "other")
 	w.sense(1, pid+1, sensor.ContextMade)
-	if pids := w.m.BusyProcesses(); len(pids) != 1 || pids[0] != pid {
+	if pids := w.m.BusyProcesses(); len(pids) != 1 || pids[0].PID != pid {
 		t.Errorf("launches of %v are to be followed, want only %d", pids, pid)
 	}
 }

@@ -231,6 +231,10 @@ func (m *Machine) Exit(x sensor.Exit) {
 		// that it is counted all the same.
 		p.gone, p.goneAt = &mark, x.Time
 		clear(p.on)
+		if p.context != nil && p.number == 0 && !p.followed {
+			p.unfollowed = true // it was over before its launches could be
+			m.begin(p, x.Time)
+		}
 		return
 	}
 	m.discard(p)

@@ -39,6 +39,8 @@ type process struct {
 	goneAt time.Time
 	vague  bool
 	unseen bool // it had exited when the first event of it was read
+	// followed: its launches are reported. unfollowed: they are not, nor will they be.
+	followed, unfollowed bool
 	// strangeAt is when its container was first found to be one that the engine has
 	// not told of; foreign: it seems to be another engine's.
 	strangeAt time.Time
@@ -129,7 +131,7 @@ func (m *Machine) begin(p *process, now time.Time) {
 		return
 	}
 	var start task.Mark
-	if m.byInterval(b) && !p.unseen { // whose launches nobody followed
+	if m.byInterval(b) && !p.unseen && !p.unfollowed { // whose launches nobody followed
 		if p.launch == nil {
 			return
 		}
