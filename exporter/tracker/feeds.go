@@ -17,6 +17,7 @@ import (
 const (
 	relistEvery   = time.Minute            // lists even when every event came
 	engineRetry   = time.Second            // after the engine did not answer
+	engineLimit   = 20 * time.Second       // for one answer of the engine
 	sensorSettle  = 200 * time.Millisecond // a sensor that cannot work says so within this
 	sensorRetry   = 30 * time.Second       // after a sensor failed
 	sensorBacklog = 4096                   // events of the start sensor that may wait
@@ -71,19 +72,33 @@ func followEngine(ctx context.Context, src container.Source, relist <-chan struc
 	}
 }
 
+var errSilent = fmt.Errorf("%w: it takes calls, and does not answer within %v", container.ErrUnavailable, engineLimit)
+
+// followOnce follows until the stream of events breaks, or the engine does not answer: one
+// that hangs keeps its stream, and only the next list shows it.
 func followOnce(ctx context.Context, src container.Source, relist <-chan struct{}, out chan<- engineNews) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(engineLimit, func() { cancel(errSilent) })
+	defer limit.Stop()
+	failed := func(err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
 	events, err := src.Watch(ctx)
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	tick := time.NewTicker(relistEvery)
 	defer tick.Stop()
 	for {
+		limit.Reset(engineLimit)
 		list, err := src.List(ctx)
+		limit.Stop()
 		if err != nil {
-			return err
+			return failed(err)
 		}
 		if list == nil {
 			list = []container.Container{}
@@ -92,10 +107,10 @@ func followOnce(ctx context.Context, src container.Source, relist <-chan struct{
 		for listed := true; listed; {
 			select {
 			case <-ctx.Done():
-				return ctx.Err()
+				return failed(ctx.Err())
 			case ev, ok := <-events:
 				if !ok {
-					return errors.New("the stream of container events broke off")
+					return failed(errors.New("the stream of container events broke off"))
 				}
 				send(ctx, out, engineNews{event: &ev})
 			case <-relist:

@@ -435,6 +435,62 @@ func TestContainerRestartsUnseen(t *testing.T) {
 	})
 }
 
+// hanging is an engine that may take a call and not answer.
+type hanging struct {
+	containertest.Fake
+	hangs atomic.Bool
+}
+
+func (h *hanging) Watch(ctx context.Context) (<-chan container.Event, error) {
+	h.wait(ctx)
+	return h.Fake.Watch(ctx)
+}
+
+func (h *hanging) List(ctx context.Context) ([]container.Container, error) {
+	h.wait(ctx)
+	return h.Fake.List(ctx)
+}
+
+func (h *hanging) wait(ctx context.Context) {
+	for h.hangs.Load() && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// An engine that hangs does not end its stream of events: that is told all the same, once.
+func TestEngineHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log paper
+		engine := &hanging{}
+		tr, err := tracker.New(tracker.Options{Node: "n", Device: &card{}, Containers: engine, Exits: newHost(), Processes: newHost(),
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = tr.Run(t.Context()) }()
+		healthy := func(after time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if h := tr.Snapshot().Health; h.EngineUp != want {
+				t.Errorf("health %+v", h)
+			}
+		}
+		healthy(5*time.Minute, true)
+		engine.hangs.Store(true)
+		healthy(90*time.Second, false)
+		healthy(10*time.Minute, false)
+		if n := log.count("does not answer within"); n != 1 {
+			t.Errorf("%d lines tell of it, want 1", n)
+		}
+		engine.hangs.Store(false)
+		healthy(5*time.Second, true)
+	})
+}
+
 func TestRestart(t *testing.T) {
 	within(t, func(b *bench) {
 		c := b.box("web")
