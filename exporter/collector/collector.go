@@ -128,7 +128,7 @@ func (c *Collector) fill(p *page) error {
 	err := c.readings(p)
 	gpus(p, s)
 	p.view.arrange(s, now, c.opt.Retention)
-	c.counts.follow(p.view.containers, now, c.opt.Retention)
+	p.dropped += c.counts.follow(p.view.containers, now, c.opt.Retention)
 	c.labels.begin()
 	for _, cv := range p.view.containers {
 		cv.publish(p, c.labels.of(cv), s, now)

@@ -277,6 +277,45 @@ func TestSeriesLimit(t *testing.T) {
 	}
 }
 
+// Counts of containers that are gone make room for those of new ones, and what has no
+// room is told.
+func TestSeriesLimitOfCounts(t *testing.T) {
+	s := node()
+	c := newScene(s, collector.Options{MaxSeries: 200}) // counts of 25 containers
+	run := func(i int) string {
+		x := over(fmt.Sprint("c", i), -2, 8, -1)
+		c.Began(x, gpuA)
+		c.Ended(x)
+		s.Containers = append(s.Containers, box(x.Container, 9))
+		return format(t, c, "gpu_tasks_completed_total")
+	}
+	for i := range 40 { // one after the other
+		s.Containers = nil
+		c.now = at(float64(i))
+		if want := fmt.Sprintf("gpu_tasks_completed_total{container=\"c%d\",gpu=\"GPU-a\",outcome=\"hit\"} 1\n", i); !strings.Contains(run(i), want) {
+			t.Fatalf("container %d is not counted", i)
+		}
+	}
+	if text := format(t, c, "laxity_exporter_series_dropped_total"); !strings.HasSuffix(text, " 0\n") {
+		t.Errorf("nothing was dropped, but %s", text)
+	}
+	s.Containers = nil
+	for i := range 5 {
+		s.Containers = append(s.Containers, box(fmt.Sprint("c", i), 9))
+	}
+	all := count(t, newScene(s, collector.Options{}))
+	limited := format(t, newScene(s, collector.Options{MaxSeries: 16})) // counts of two, and there are five
+	shown := 0
+	for line := range strings.Lines(limited) {
+		if !strings.HasPrefix(line, "#") {
+			shown++
+		}
+	}
+	if want := fmt.Sprintf("laxity_exporter_series_dropped_total %d\n", all-shown); !strings.Contains(limited, want) {
+		t.Errorf("%d series of %d are shown, want %s in\n%s", shown, all, want, limited)
+	}
+}
+
 func TestBadBytes(t *testing.T) {
 	s := node()
 	c := box("web\xff", 9)

@@ -36,6 +36,7 @@ type counts struct {
 	boxes map[string]*box   // by container id
 	names map[string]string // container name → id
 	pairs int               // counts in all boxes
+	last  time.Time         // when the containers were last followed
 	// The histograms carry the container's name, as the metrics do. A new
 	// container of the same name begins anew.
 	duration, tardiness, held *prometheus.HistogramVec
@@ -113,7 +114,7 @@ func (c *counts) observe(n *count, t task.Task, name, gpu string) {
 }
 
 // get returns the count of a container on a GPU, made where it is missing; nil at
-// the limit. A container under the name of an older one takes the name over, and
+// the limit, if all others are of containers that are there. A container under the name of an older one takes the name over, and
 // one that was renamed begins anew.
 func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	name, gpu = valid(name), valid(gpu)
@@ -123,10 +124,10 @@ func (c *counts) get(id, name, gpu string, now time.Time) *count {
 			return n
 		}
 	}
-	if c.pairs >= c.max {
+	if c.pairs >= c.max && !c.makeRoom() {
 		return nil
 	}
-	if b == nil || b.name != name {
+	if b = c.boxes[id]; b == nil || b.name != name {
 		c.drop(id)
 		c.drop(c.names[name])
 		b = &box{name: name, lastSeen: now, counts: map[string]*count{}}
@@ -139,6 +140,18 @@ func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	b.counts[gpu] = n
 	c.pairs++
 	return n
+}
+
+// makeRoom forgets the container that is gone for the longest time.
+func (c *counts) makeRoom() bool {
+	oldest := ""
+	for id, b := range c.boxes {
+		if b.lastSeen.Before(c.last) && (oldest == "" || b.lastSeen.Before(c.boxes[oldest].lastSeen)) {
+			oldest = id
+		}
+	}
+	c.drop(oldest)
+	return oldest != ""
 }
 
 // drop forgets a container and its series.
@@ -160,21 +173,26 @@ func (c *counts) drop(id string) {
 }
 
 // follow brings the counts in line with the containers of a view: known ones
-// begin at 0, those gone for longer than the retention vanish.
-func (c *counts) follow(containers []*containerView, now time.Time, retention time.Duration) {
+// begin at 0, those gone for longer than the retention vanish. It returns how many
+// series there is no room for.
+func (c *counts) follow(containers []*containerView, now time.Time, retention time.Duration) (dropped int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.last = now
+	for _, cv := range containers {
+		if b := c.boxes[cv.id]; b != nil && cv.live {
+			b.lastSeen = now
+		}
+	}
 	for _, cv := range containers {
 		if !cv.live {
 			continue
 		}
 		for _, gpu := range cv.gpus {
-			if gpu != task.UnknownGPU { // as a rule it is learned within a moment
-				c.get(cv.id, cv.name, gpu, now)
+			// Which one it is, is learned within a moment as a rule.
+			if gpu != task.UnknownGPU && c.get(cv.id, cv.name, gpu, now) == nil {
+				dropped += 1 + len(task.Outcomes)
 			}
-		}
-		if b := c.boxes[cv.id]; b != nil {
-			b.lastSeen = now
 		}
 	}
 	for id, b := range c.boxes {
@@ -182,6 +200,7 @@ func (c *counts) follow(containers []*containerView, now time.Time, retention ti
 			c.drop(id)
 		}
 	}
+	return dropped
 }
 
 // publish publishes the counts of one container.
