@@ -28,7 +28,7 @@ var columns = []column{
 	{head: "DEADLINE", cell: func(r Row) string { return deadline(r.Deadline) }},
 	{head: "STATE", cell: stateOf, style: func(r Row) Style { return StateStyle(r.State) }},
 	{head: "FLOAT", cell: floatOf, style: func(r Row) Style { return redIf(r.Float != nil && *r.Float < 0) }},
-	{head: "GPU", cell: gpuName},
+	{head: "GPU", cell: nameOfGPU},
 	{head: "MEMORY", cell: func(r Row) string { return Bytes(r.Memory) }},
 	{head: "LIMIT", cell: func(r Row) string { return unlessZero(r.Limit) }, seldom: true},
 	{head: "NOTE", cell: Row.note, style: noteStyle, seldom: true},
@@ -184,15 +184,11 @@ func Float(f task.Seconds) string {
 	}
 }
 
-func gpuName(r Row) string {
-	switch {
-	case r.GPU == "":
+func nameOfGPU(r Row) string {
+	if r.GPU == "" {
 		return "-"
-	case r.GPUIndex >= 0:
-		return fmt.Sprint(r.GPUIndex)
-	default:
-		return r.GPU
 	}
+	return r.gpuName
 }
 
 func percent(r Row) string {

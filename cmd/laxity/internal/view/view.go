@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,8 +31,10 @@ type Row struct {
 	Last task.Outcome `json:"last_outcome,omitempty"`
 	// GPU is a UUID, task.UnknownGPU, or "" when it has used none.
 	GPU string `json:"gpu,omitempty"`
-	// GPUIndex is the driver's index of GPU, -1 when not known.
+	// GPUIndex is the driver's index of GPU, of its card for a MIG instance; -1 when not
+	// known.
 	GPUIndex int `json:"gpu_index"`
+	gpuName  string
 	// Memory is what it holds on GPU, bytes. SM is its share of the GPU's
 	// multiprocessors, 0–1; nil when not known.
 	Memory uint64   `json:"memory_used_bytes"`
@@ -48,7 +51,7 @@ const Idle = "idle"
 // first. Containers that are neither managed nor have used a GPU are left out
 // unless all is true.
 func Rows(s *task.Snapshot, now time.Time, all bool) []Row {
-	var rows []Row
+	rows := []Row{} // not nil, which JSON would call null
 	for _, c := range s.Containers {
 		found := rowsOf(s, c, now)
 		if len(found) == 0 && (all || c.Spec.Managed) {
@@ -65,6 +68,7 @@ func Rows(s *task.Snapshot, now time.Time, all bool) []Row {
 			cmp.Compare(urgency(a), urgency(b)),
 			cmp.Compare(a.Container, b.Container),
 			cmp.Compare(a.GPUIndex, b.GPUIndex),
+			cmp.Compare(a.gpuName, b.gpuName),
 		)
 	})
 	return rows
@@ -77,7 +81,7 @@ func rowsOf(s *task.Snapshot, c task.Container, now time.Time) []Row {
 	get := func(gpu string) *Row {
 		r, ok := byGPU[gpu]
 		if !ok {
-			r = &Row{State: Idle, GPU: gpu, GPUIndex: -1, Memory: c.MemoryUsed[gpu]}
+			r = &Row{State: Idle, GPU: gpu, GPUIndex: -1, gpuName: gpuName(s, gpu), Memory: c.MemoryUsed[gpu]}
 			if sm, ok := c.SMUtilization[gpu]; ok {
 				r.SM = &sm
 			}
@@ -127,6 +131,25 @@ func rowsOf(s *task.Snapshot, c task.Container, now time.Time) []Row {
 	return rows
 }
 
+// gpuName is what a GPU is called where there is little room: its index, with that of the
+// instance on a card that is cut into several, as NVIDIA_VISIBLE_DEVICES has it; else
+// the begin of its UUID.
+func gpuName(s *task.Snapshot, uuid string) string {
+	const room = len("GPU-01234567")
+	instances := map[int]int{}
+	for _, g := range s.GPUs {
+		name := strconv.Itoa(g.Index)
+		if g.Parent != "" {
+			name += ":" + strconv.Itoa(instances[g.Index])
+			instances[g.Index]++
+		}
+		if g.UUID == uuid {
+			return name
+		}
+	}
+	return uuid[:min(room, len(uuid))]
+}
+
 func urgency(r Row) float64 {
 	if r.Float == nil || r.Tasks == 0 {
 		return math.Inf(1)
@@ -150,15 +173,15 @@ func Summary(w io.Writer, s *task.Snapshot, now time.Time) error {
 	var b strings.Builder
 	for _, g := range s.GPUs {
 		if g.Error != "" && g.MemoryTotal == 0 {
-			fmt.Fprintf(&b, "GPU %d  %s  tasks %d\n", g.Index, g.Name, len(s.TasksOn(g.UUID)))
+			fmt.Fprintf(&b, "GPU %s  %s  tasks %d\n", gpuName(s, g.UUID), g.Name, len(s.TasksOn(g.UUID)))
 			continue
 		}
 		use := "-"
 		if u := float64(g.Utilization); !math.IsNaN(u) {
 			use = fmt.Sprintf("%.0f%%", 100*u)
 		}
-		fmt.Fprintf(&b, "GPU %d  %s  use %s  memory %s of %s  tasks %d\n",
-			g.Index, g.Name, use, Bytes(g.MemoryUsed), Bytes(g.MemoryTotal), len(s.TasksOn(g.UUID)))
+		fmt.Fprintf(&b, "GPU %s  %s  use %s  memory %s of %s  tasks %d\n",
+			gpuName(s, g.UUID), g.Name, use, Bytes(g.MemoryUsed), Bytes(g.MemoryTotal), len(s.TasksOn(g.UUID)))
 	}
 	b.WriteString(Trouble(s, now) + "\n")
 	_, err := io.WriteString(w, b.String())
@@ -172,7 +195,7 @@ func Trouble(s *task.Snapshot, now time.Time) string {
 	case s.Health.DeviceUp:
 		for _, g := range s.GPUs {
 			if g.Error != "" {
-				fmt.Fprintf(&b, "GPU %d does not answer, its tasks are as last seen: %s\n", g.Index, g.Error)
+				fmt.Fprintf(&b, "GPU %s does not answer, its tasks are as last seen: %s\n", gpuName(s, g.UUID), g.Error)
 			}
 		}
 	case s.Time.IsZero():

@@ -170,6 +170,65 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// GPUs of which the exporter knows nothing yet have no index: after a restart while NVML
+// does not answer.
+func TestGPUsThatAreNotKnown(t *testing.T) {
+	const a, b = "GPU-00112233-4455-6677-8899-aabbccddeeff", "MIG-ffeeddcc-bbaa-9988-7766-554433221100"
+	s := &task.Snapshot{
+		Containers: []task.Container{{ID: "1", Name: "trainer-with-a-very-long-name-that-would-not-fit", Spec: task.Spec{Managed: true, Deadline: 9000}}},
+		Tasks:      []task.Task{{ContainerID: "1", GPUs: []string{a, b, task.UnknownGPU}, State: task.Paused, Deadline: now.Add(time.Hour)}},
+	}
+	var out strings.Builder
+	if err := view.Table(&out, view.Rows(s, now, false), 80, false); err != nil {
+		t.Fatal(err)
+	}
+	want := `CONTAINER              DEADLINE  STATE   FLOAT    GPU           MEMORY  SM  LAST
+trainer-with-a-very-…  2h30m0s   paused  +1h0m0s  GPU-00112233  -       -
+trainer-with-a-very-…  2h30m0s   paused  +1h0m0s  MIG-ffeeddcc  -       -
+trainer-with-a-very-…  2h30m0s   paused  +1h0m0s  unknown       -       -
+`
+	if out.String() != want {
+		t.Errorf("got:\n%swant:\n%s", out.String(), want)
+	}
+}
+
+// The instances of a card that is cut into several are told apart.
+func TestMIG(t *testing.T) {
+	s := &task.Snapshot{
+		GPUs: []task.GPU{{UUID: "GPU-a", Index: 0, Name: "H200"},
+			{UUID: "MIG-b", Index: 1, Parent: "GPU-b", Name: "H200 MIG 1g"}, {UUID: "MIG-c", Index: 1, Parent: "GPU-b", Name: "H200 MIG 1g"}},
+		Containers: []task.Container{{ID: "1", Name: "web"}},
+		Tasks:      []task.Task{{ContainerID: "1", GPUs: []string{"MIG-c", "MIG-b", "GPU-a"}, State: task.Running}},
+		Health:     task.Health{DeviceUp: true, EngineUp: true},
+	}
+	for i := range s.GPUs {
+		s.GPUs[i].Utilization = task.Seconds(math.NaN())
+	}
+	var out strings.Builder
+	if err := errors.Join(view.Summary(&out, s, now), view.Table(&out, view.Rows(s, now, false), 80, false)); err != nil {
+		t.Fatal(err)
+	}
+	want := `GPU 0  H200  use -  memory - of -  tasks 1
+GPU 1:0  H200 MIG 1g  use -  memory - of -  tasks 1
+GPU 1:1  H200 MIG 1g  use -  memory - of -  tasks 1
+
+CONTAINER  DEADLINE  STATE    FLOAT  GPU  MEMORY  SM  LAST
+web        -         running  -      0    -       -
+web        -         running  -      1:0  -       -
+web        -         running  -      1:1  -       -
+`
+	if out.String() != want {
+		t.Errorf("got:\n%swant:\n%s", out.String(), want)
+	}
+}
+
+// No containers are an empty list, which a program can read.
+func TestNoRows(t *testing.T) {
+	if text, err := json.Marshal(view.Rows(&task.Snapshot{}, now, true)); err != nil || string(text) != "[]" {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 func TestAllShowsBystanders(t *testing.T) {
 	rows := view.Rows(snapshot(), now, true)
 	if n := len(rows); n != 6 {
