@@ -75,7 +75,11 @@ func (t top) show(ctx context.Context, once bool) error {
 	}
 	memory, err := t.acts.ask(ctx)
 	if err != nil || once {
-		return errors.Join(err, t.draw(s, memory, false))
+		return errors.Join(err, t.draw(s, memory, time.Now(), false))
+	}
+	live := width(t.out) > 0 && !t.asJSON
+	if !live { // what is not shown again and again cannot grow old before the eyes
+		t.source.Trouble = t.tell()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,7 +88,6 @@ func (t top) show(ctx context.Context, once bool) error {
 		return err
 	}
 	standing := t.acts.follow(ctx)
-	live := width(t.out) > 0 && !t.asJSON
 	if live {
 		fmt.Fprint(t.out, "\x1b[?1049h\x1b[?25l") // the other screen, no cursor
 		defer fmt.Fprint(t.out, "\x1b[?25h\x1b[?1049l")
@@ -92,13 +95,14 @@ func (t top) show(ctx context.Context, once bool) error {
 	tick := time.NewTicker(500 * time.Millisecond) // float falls between changes too
 	defer tick.Stop()
 	s = nil
+	heard := time.Now()
 	for {
 		select {
 		case next, ok := <-snapshots:
 			if !ok {
 				return nil
 			}
-			s = next
+			s, heard = next, time.Now()
 		case memory = <-standing:
 			continue
 		case <-tick.C:
@@ -106,13 +110,33 @@ func (t top) show(ctx context.Context, once bool) error {
 				continue
 			}
 		}
-		if err := t.draw(s, memory, live); err != nil {
+		if err := t.draw(s, memory, heard, live); err != nil {
 			return err
 		}
 	}
 }
 
-func (t top) draw(s *task.Snapshot, memory []actuator.ContainerState, live bool) error {
+// tell returns what says on standard error that the exporter does not answer any more,
+// and that it does again: once each time.
+func (t top) tell() func(error) {
+	broken := false
+	return func(err error) {
+		switch {
+		case err != nil && !broken:
+			fmt.Fprintln(t.acts.err, "the exporter does not answer, nothing new is known:", err)
+		case err == nil && broken:
+			fmt.Fprintln(t.acts.err, "the exporter answers again")
+		}
+		broken = err != nil
+	}
+}
+
+// oldAfter is how long nothing is heard of an exporter that answers, and then some: it
+// sends something at least once a second.
+const oldAfter = 3 * time.Second
+
+// draw shows a snapshot, which is the last that was heard, and when it was.
+func (t top) draw(s *task.Snapshot, memory []actuator.ContainerState, heard time.Time, live bool) error {
 	if s == nil {
 		return nil
 	}
@@ -123,6 +147,9 @@ func (t top) draw(s *task.Snapshot, memory []actuator.ContainerState, live bool)
 		return json.NewEncoder(t.out).Encode(rows)
 	}
 	var b strings.Builder
+	if old := now.Sub(heard); live && old > oldAfter {
+		fmt.Fprintf(&b, "the exporter does not answer, all of this is %s old\n", old.Round(time.Second))
+	}
 	if err := view.Summary(&b, s, now); err != nil {
 		return err
 	}
@@ -131,6 +158,9 @@ func (t top) draw(s *task.Snapshot, memory []actuator.ContainerState, live bool)
 	}
 	text := b.String()
 	if live { // home; clear the rest of each line, then the rest of the screen
+		if w, h := size(t.out); w > 0 && h > 0 {
+			text = view.Fit(text, w, h)
+		}
 		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\r\n") + "\x1b[J"
 	}
 	_, err := io.WriteString(t.out, text)

@@ -47,7 +47,9 @@ const topHelp = `Show ps and the GPUs, live. Ctrl-C ends it.
   laxity top --once                       one table, and done
   laxity top --json                       one line of JSON for each change
 
-Where the output is not a terminal, or with --json, a new table or line follows each change.`
+Where the output is not a terminal, or with --json, a new table or line follows each change.
+Of more containers than the terminal has lines the most urgent are shown. While the exporter does
+not answer the last that it said is shown, and how old it is.`
 
 const deadlineHelp = `Change the deadline of a running container's GPU tasks.
 
@@ -139,12 +141,18 @@ func (c *cli) source(exporter string) (*state.HTTP, error) {
 
 // width is that of the terminal; 0, no limit, elsewhere.
 func width(out io.Writer) int {
+	w, _ := size(out)
+	return w
+}
+
+// size is that of the terminal; 0, no limit, elsewhere.
+func size(out io.Writer) (width, height int) {
 	if f, ok := out.(*os.File); ok {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return w
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil {
+			return w, h
 		}
 	}
-	return 0
+	return 0, 0
 }
 
 func (c *cli) setDeadline(ctx context.Context, base, container, deadline string) error {
