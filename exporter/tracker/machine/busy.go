@@ -57,7 +57,7 @@ func (m *Machine) closeBusy(p *process, now time.Time) {
 	case o == nil:
 	case m.intervalOver(p, now):
 		m.end(p, task.Ended, *p.done)
-	case o.lapse != nil && p.launch == nil && m.busyTracking && now.Sub(o.lapse.Time) > resumeLimit:
+	case o.lapse != nil && p.launch == nil && m.busyTracking && !p.unfollowed && now.Sub(o.lapse.Time) > resumeLimit:
 		if b := m.containers[o.ContainerID]; b != nil && m.byInterval(b) {
 			m.end(p, task.Lost, *o.lapse)
 		}

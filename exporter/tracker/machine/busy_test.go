@@ -166,6 +166,15 @@ func TestRestartOfABusyInterval(t *testing.T) {
 		w.sense(20, pid, sensor.Launched)
 		same(t, "start of the next", w.one().Start.Time, at(20))
 	})
+	t.Run("its launches cannot be followed any more", func(t *testing.T) {
+		w := began()
+		of, _ := w.m.Known(pid)
+		w.m.Followed(of.Process, false, at(12.3))
+		w.m.Tick(at(20))
+		same(t, "start", w.one().Start.Time, at(10))
+		w.exit(21, pid)
+		same(t, "end", w.last().End.Time, at(21))
+	})
 	t.Run("launches are not followed any more", func(t *testing.T) {
 		w := began()
 		w.m.SensorInUse(task.SourceDevice, "no BPF", false)
