@@ -71,6 +71,10 @@ type Finder interface {
 	// this process (a container's first one), and watches what it finds from its
 	// return on. Call it when a container starts. No file is no error.
 	Discover(pid int) error
+	// Loaded does so for what this process has loaded only. Call it for one that uses
+	// CUDA and sent no event: it may not be its container's first one, which knows
+	// nothing of its files. It is cheap where they are watched already.
+	Loaded(pid int) error
 	// Release lets go of what only this process needed. Call it when the
 	// container dies: a file that is watched keeps its file system alive.
 	Release(pid int)

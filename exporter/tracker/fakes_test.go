@@ -163,6 +163,7 @@ type probe struct {
 	tracked  map[int]bool
 	known    map[int]bool
 	explored []int
+	loaded   []int
 }
 
 func newProbe() *probe {
@@ -223,6 +224,13 @@ func (p *probe) Discover(pid int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.explored = append(p.explored, pid)
+	return nil
+}
+
+func (p *probe) Loaded(pid int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loaded = append(p.loaded, pid)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/tracker/machine"
 )
 
 func (l *loop) onSensor(n sensorNews) {
@@ -57,6 +58,23 @@ func (l *loop) discover(pid int) {
 	l.later(l.finds, func() {
 		if err := f.Discover(pid); err != nil {
 			l.log.Debug("libcuda of a container was not looked for", "pid", pid, "err", err)
+		}
+	})
+}
+
+// loaded lets the sensor look for the libcuda of a process that uses a GPU, and whose
+// calls it has not seen: those that come after it are to be seen.
+func (l *loop) loaded(s machine.Subject) {
+	f, ok := l.sensor.(sensor.Finder)
+	if !ok || s.Container == "" {
+		return
+	}
+	l.later(l.finds, func() {
+		if !l.opt.Exits.Alive(s.Process) {
+			return // the PID may be another's
+		}
+		if err := f.Loaded(s.PID); err != nil {
+			l.log.Debug("libcuda of a process was not looked for", "pid", s.PID, "err", err)
 		}
 	})
 }

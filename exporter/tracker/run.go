@@ -232,6 +232,7 @@ func (l *loop) meetListed(pid int, now time.Time) {
 		if s, err := l.resolver.subject(pid); err == nil {
 			l.m.Meet(s)
 			l.know(s.Process)
+			l.loaded(s)
 		} else if !errors.Is(err, sensor.ErrGone) {
 			l.unwatched(pid, err)
 		}

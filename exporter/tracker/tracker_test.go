@@ -3,6 +3,7 @@ package tracker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -410,6 +411,27 @@ func TestEngineTrouble(t *testing.T) {
 		b.pass(2 * time.Second)
 		if s := b.Snapshot(); !s.Health.EngineUp || len(s.Containers) != 2 {
 			t.Errorf("after its return: %+v", s)
+		}
+	})
+}
+
+// A process that the device lists, and whose calls nobody saw, has a libcuda that is not
+// watched: it is looked for there, for those that come after.
+func TestLibraryOfAListedProcessIsLookedFor(t *testing.T) {
+	withSensor(t, func(b *bench, probe *probe) {
+		c := b.box("web")
+		for _, p := range []int{pid + 1, pid + 2, pid + 3} {
+			b.host.start(p, c.ID)
+		}
+		b.host.start(pid+4, "") // of no container
+		b.pass(time.Second)
+		probe.sense(pid+1, sensor.Init)
+		b.card.set(pid+1, pid+2, pid+4)
+		b.pass(5 * time.Second)
+		probe.mu.Lock()
+		defer probe.mu.Unlock()
+		if got := fmt.Sprint(probe.loaded); got != fmt.Sprint([]int{pid + 2}) {
+			t.Errorf("libcuda was looked for in %s, want the process of a container that was not seen", got)
 		}
 	})
 }

@@ -191,6 +191,9 @@ func (s *Sensor) Close() error { return errors.Join(s.marks.Close(), s.queue.Clo
 // Discover implements sensor.Finder.
 func (s *Sensor) Discover(pid int) error { return s.libraries.Discover(pid) }
 
+// Loaded implements sensor.Finder.
+func (s *Sensor) Loaded(pid int) error { return s.libraries.Loaded(pid) }
+
 // Release implements sensor.Finder.
 func (s *Sensor) Release(pid int) { s.libraries.Release(pid) }
 

@@ -61,6 +61,36 @@ func (r *Registry) Discover(pid int) error {
 	return r.update(pid, files)
 }
 
+// Loaded watches the files that a process has loaded, if there are any that are not
+// watched. Then they are kept for this process too, until it is gone.
+func (r *Registry) Loaded(pid int) error {
+	files, err := r.finder.Mapped(pid)
+	if err != nil {
+		return err
+	}
+	switch has, fresh := r.knows(pid, files); {
+	case !fresh:
+		cudafile.CloseAll(files)
+		return nil
+	case has: // what it may come to load counts too
+		cudafile.CloseAll(files)
+		return r.Discover(pid)
+	default:
+		return r.update(pid, files)
+	}
+}
+
+// knows reports whether files are kept for a process, and whether any of these is new.
+func (r *Registry) knows(pid int, files []*cudafile.File) (has, fresh bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, file := range files {
+		_, watched := r.files[file.ID]
+		fresh = fresh || !watched && !r.other[file.ID]
+	}
+	return r.users[pid] != nil, fresh
+}
+
 // DiscoverHost looks for the files of the host.
 func (r *Registry) DiscoverHost() error { return r.update(host, r.finder.Host()) }
 

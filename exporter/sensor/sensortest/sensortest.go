@@ -119,6 +119,7 @@ func (r *Running) begins(t testing.TB, p *cudatest.Program, container string) {
 // Conformance runs every rule of sensor.Starts and sensor.Finder.
 func (c Case) Conformance(t *testing.T) {
 	t.Run("HostProcess", c.hostProcess)
+	t.Run("LoadedLibrary", c.loadedLibrary)
 	t.Run("MountedLibrary", c.mountedLibrary)
 	t.Run("CopyInTheImage", c.copyInTheImage)
 	t.Run("ReleasedContainerCanGo", c.releasedContainerCanGo)
@@ -136,6 +137,23 @@ func (c Case) hostProcess(t *testing.T) {
 	}
 	for range 3 {
 		r.begins(t, built.Start(t), "")
+	}
+}
+
+// A library at a place that only its process knows is found when that has loaded it.
+func (c Case) loadedLibrary(t *testing.T) {
+	built := cudatest.Build(t)
+	r := c.Run(t)
+	first := built.Start(t)
+	first.Open()
+	for range 2 {
+		if err := r.Loaded(first.PID); err != nil {
+			t.Fatal(err)
+		}
+		r.begins(t, built.Start(t), "")
+	}
+	if err := r.Loaded(1 << 30); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+		t.Errorf("no process: %v, want os.ErrNotExist", err)
 	}
 }
 

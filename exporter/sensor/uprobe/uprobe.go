@@ -114,9 +114,11 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 // Close gives the probes back without Run, or ends Run.
 func (s *Sensor) Close() error { return s.probe.Close() }
 
-// Discover implements sensor.Finder. It takes any process: call it too for one
-// that a device lists and that sent no event.
+// Discover implements sensor.Finder.
 func (s *Sensor) Discover(pid int) error { return translate(s.libraries.Discover(pid)) }
+
+// Loaded implements sensor.Finder.
+func (s *Sensor) Loaded(pid int) error { return translate(s.libraries.Loaded(pid)) }
 
 // Release implements sensor.Finder.
 func (s *Sensor) Release(pid int) { s.libraries.Release(pid) }
