@@ -169,6 +169,7 @@ func (m *Machine) openWith(p *process, b *box, start task.Mark, now time.Time) {
 		checked: now,
 	}
 	b.worked = true
+	m.changes.begun(p.open.ID)
 	m.place(p)
 	m.updateState(p, now)
 	m.save(p)

@@ -32,6 +32,8 @@ type Changes struct {
 	Ended     map[string]task.Task // by task id: closes the open one
 	Dropped   []string             // ids of ended tasks that left the history
 	Overrides map[string]*Override // by container id; nil removes
+	// fresh are the tasks that began since the last write: of them nothing is stored.
+	fresh map[string]bool
 }
 
 // Empty reports whether there is nothing to write.
@@ -41,6 +43,9 @@ func (c Changes) Empty() bool {
 
 // Merge adds later changes.
 func (c *Changes) Merge(later Changes) {
+	for id := range later.fresh {
+		c.begun(id)
+	}
 	for _, s := range later.Open {
 		c.open(s)
 	}
@@ -51,6 +56,13 @@ func (c *Changes) Merge(later Changes) {
 	for id, o := range later.Overrides {
 		c.override(id, o)
 	}
+}
+
+func (c *Changes) begun(id string) {
+	if c.fresh == nil {
+		c.fresh = map[string]bool{}
+	}
+	c.fresh[id] = true
 }
 
 func (c *Changes) open(s Saved) {
@@ -70,9 +82,14 @@ func (c *Changes) close(t task.Task) {
 
 func (c *Changes) drop(ids []string) {
 	for _, id := range ids {
-		// The open one may still be stored, so a drop is written either way.
 		delete(c.Ended, id)
-		c.Dropped = append(c.Dropped, id)
+		// The open one may still be stored, so a drop is written either way; else changes
+		// that cannot be written would grow for ever.
+		if c.fresh[id] {
+			delete(c.fresh, id)
+		} else {
+			c.Dropped = append(c.Dropped, id)
+		}
 	}
 }
 

@@ -186,3 +186,24 @@ func TestMergeKeepsTheLatest(t *testing.T) {
 		t.Errorf("merged: %d open, %d ended; want the end alone", len(c.Open), len(c.Ended))
 	}
 }
+
+// Changes that wait for a disk that is full do not grow with each task that comes and goes.
+func TestMergedChangesAreBounded(t *testing.T) {
+	w := begun(t)
+	stored := w.one().ID // begun before the disk was full
+	w.m.TakeChanges()
+	var waiting machine.Changes
+	w.exit(3, pid)
+	for i := range 1000 {
+		s := 4 + float64(i)
+		w.meet(pid, web)
+		w.sense(s, pid, sensor.ContextMade)
+		waiting.Merge(w.m.TakeChanges())
+		w.exit(s+0.5, pid)
+		waiting.Merge(w.m.TakeChanges())
+	}
+	if len(waiting.Open) != 0 || len(waiting.Ended) != 100 || len(waiting.Dropped) != 1 || waiting.Dropped[0] != stored {
+		t.Errorf("%d open, %d ended, %d dropped; want the history, and that the one that was stored left it",
+			len(waiting.Open), len(waiting.Ended), len(waiting.Dropped))
+	}
+}
