@@ -13,8 +13,8 @@
 //     initialises it afresh.
 //   - One GPU of several does not answer: it stays in the reading with its
 //     identity, MemoryTotal 0, Utilization NaN and ProcessesErr set, so that its
-//     tasks are not taken for ended. A GPU that never answered has no identity
-//     and is left out.
+//     tasks are not taken for ended. The identity of a GPU that never answered is
+//     unknown-N, with its index; one that we may not use is left out.
 //   - Only the process list fails: ProcessesErr is set.
 //
 // A card in MIG mode is not listed; its instances are. Identities are read again

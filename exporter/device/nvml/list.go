@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -30,6 +31,9 @@ func (r *reader) list(now time.Time) error {
 		}
 		if ret != nvml.SUCCESS && len(found) == 0 {
 			silent++
+			if ret != nvml.ERROR_NO_PERMISSION { // else it is no business of ours
+				found = append(found, unidentified(i, r.driver, ret))
+			}
 		}
 		for _, u := range found {
 			if old := before[u.info.UUID]; old != nil {
@@ -68,6 +72,11 @@ func (r *reader) card(i int) ([]*unit, nvml.Return) {
 		units = append(units, &unit{info: old, lost: ret})
 	}
 	return units, ret
+}
+
+// unidentified is a card that has not answered since this program began.
+func unidentified(i int, driver string, ret nvml.Return) *unit {
+	return &unit{info: device.GPU{UUID: "unknown-" + strconv.Itoa(i), Index: i, Driver: driver}, lost: ret}
 }
 
 // instances returns what work can run on: the card itself, or its MIG instances.

@@ -141,6 +141,44 @@ func TestReloadInitialisesAfresh(t *testing.T) {
 	}
 }
 
+// A GPU that had fallen off the bus before the first reading is told, under a name that
+// says where it is; one that is somebody else's is not.
+func TestGPUThatNeverAnswered(t *testing.T) {
+	opts := sim.Options{Cards: make([]sim.Card, 2)}
+	gpu, err := sim.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := newFake(gpu)
+	first, err := gpu.Device().Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := first.GPUs[1].UUID
+	if err := gpu.Lose(lost); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	d, err := open(lib, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Read(t.Context())
+	if err != nil || len(r.GPUs) != 2 {
+		t.Fatalf("%+v, %v; want both GPUs", r, err)
+	}
+	if g := r.GPUs[1]; g.UUID != "unknown-1" || g.Index != 1 || g.MemoryTotal != 0 || g.ProcessesErr == nil {
+		t.Errorf("of a GPU that never answered: %+v", g)
+	}
+	if err := gpu.Recover(lost); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(identitiesEvery)
+	if r, err := d.Read(t.Context()); err != nil || len(r.GPUs) != 2 || r.GPUs[1].UUID != lost || r.GPUs[1].ProcessesErr != nil {
+		t.Errorf("after its return: %+v, %v", r, err)
+	}
+}
+
 func TestSMUtilization(t *testing.T) {
 	gpu, pid := newSim(t)
 	lib := newFake(gpu)
