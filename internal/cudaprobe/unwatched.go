@@ -270,6 +270,29 @@ func (p *Probe) eachCall(do func(callKey)) error {
 	}
 }
 
+// Idle tells again of each tracked process that its work was done, and when: for who knows
+// that events had no room (Stats.Lost). A process that is at work, or that may be, is not
+// among them.
+func (p *Probe) Idle() (told []Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	for pid, t := range p.tracked {
+		var state busyState
+		var returned time.Duration
+		if t.unwatched != nil || p.maps.returned.Lookup(uint32(pid), &returned) != nil || returned == 0 {
+			continue
+		}
+		// Read after that: work that was launched since shows.
+		if p.maps.busy.Lookup(uint32(pid), &state) == nil && state.Fast != fastNow && state.Launched == state.Done {
+			told = append(told, doneAt(pid, returned))
+		}
+	}
+	return told
+}
+
 // doneAt is the event that a process's work was done at a time.
 func doneAt(pid int, at time.Duration) Event {
 	wall, bound := readClocks().wall(uint64(at))

@@ -30,7 +30,7 @@ type Options struct {
 	// Proc is where the host's proc file system is mounted. Empty: /proc.
 	Proc string
 	// Rescan is how often the host and known containers are searched again for
-	// the driver. 0: every 30 s.
+	// the driver, and it is looked whether events were lost. 0: every 30 s.
 	Rescan time.Duration
 	// Quiet is that of cudaprobe.Options: the gap that ends a busy interval.
 	Quiet time.Duration
@@ -87,6 +87,7 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	helpers.Go(func() { s.libraries.Keep(ctx, s.rescan, s.log) })
+	helpers.Go(func() { s.repeat(ctx, events) })
 	helpers.Go(func() {
 		<-ctx.Done()
 		if err := s.probe.Close(); err != nil {
@@ -107,6 +108,32 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 		case events <- convert(e):
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// repeat tells again who is idle when events have found no room: an idle process calls
+// nothing that would.
+func (s *Sensor) repeat(ctx context.Context, events chan<- sensor.Event) {
+	ticker := time.NewTicker(s.rescan)
+	defer ticker.Stop()
+	for lost := uint64(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := s.Lost()
+		if now == lost {
+			continue
+		}
+		lost = now
+		for _, e := range s.probe.Idle() {
+			select {
+			case events <- convert(e):
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }

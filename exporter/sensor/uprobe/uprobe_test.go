@@ -1,6 +1,7 @@
 package uprobe_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
@@ -135,6 +136,62 @@ func TestEventsWithoutRoomAreCounted(t *testing.T) {
 			t.Errorf("%d events of %d programs had no room", lost, programs)
 		}
 		p.Exec() // the next one, in the same process
+	}
+}
+
+// That a process's work is done is told once, and a server that is idle calls nothing
+// that would tell it again: if that finds no room it is told later.
+func TestWorkDoneWithoutRoomIsToldLater(t *testing.T) {
+	if !describesTypes() {
+		t.Skip("events are small on this kernel, and their room is long in filling")
+	}
+	built := cudatest.Build(t)
+	s := open(t)
+	server, other := built.Start(t), built.Start(t)
+	server.Open()
+	if err := s.Discover(server.PID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Track(server.PID); err != nil {
+		t.Fatal(err)
+	}
+	server.Call("cuLaunchKernel")
+	for s.Lost() == 0 { // nobody reads
+		other.Call("cuInit")
+		other.Call("cuDevicePrimaryCtxRetain")
+		other.Exec()
+		other.Open()
+	}
+	for lost := s.Lost(); s.Lost() == lost; { // small ones have no room, either
+		server.Call("cuLaunchKernel")
+		server.Call("cuStreamSynchronize")
+	}
+	done := server.Call("cuStreamSynchronize")
+	ctx, stop := context.WithCancel(t.Context())
+	events, ended := make(chan sensor.Event), make(chan error, 1)
+	go func() { ended <- s.Run(ctx, events) }()
+	var launched, last sensor.Event
+	for limit := time.After(5 * time.Second); last.Time.IsZero() || last.Time.Before(launched.Time); {
+		select {
+		case e := <-events:
+			switch {
+			case e.PID != server.PID:
+			case e.Kind == sensor.Launched:
+				launched = e
+			case e.Kind == sensor.WorkDone && !e.Time.After(done.After):
+				last = e
+			}
+		case <-limit:
+			t.Fatalf("launched at %v, and done never", launched.Time)
+		}
+	}
+	stop()
+	for over := false; !over; {
+		select {
+		case <-events:
+		case <-ended:
+			over = true
+		}
 	}
 }
 
