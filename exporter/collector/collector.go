@@ -91,10 +91,32 @@ func (c *Collector) Polled(took time.Duration, err error) {
 }
 
 // Began implements tracker.Observer.
-func (c *Collector) Began(t task.Task, gpu string) { c.counts.began(t, gpu, c.opt.Now()) }
+func (c *Collector) Began(t task.Task, gpu string) {
+	if !c.replaced(t) {
+		c.counts.began(t, gpu, c.opt.Now())
+	}
+}
 
 // Ended implements tracker.Observer.
-func (c *Collector) Ended(t task.Task) { c.counts.ended(t, c.opt.Now()) }
+func (c *Collector) Ended(t task.Task) {
+	if !c.replaced(t) {
+		c.counts.ended(t, c.opt.Now())
+	}
+}
+
+// replaced reports whether the container of a task, of which it is told late, is gone, and
+// another one that is there has its name: that one's counts must not begin anew.
+func (c *Collector) replaced(t task.Task) bool {
+	holder := c.counts.holder(t.Container)
+	if holder == "" || holder == t.ContainerID {
+		return false
+	}
+	s := c.opt.Snapshot()
+	there := func(id string) bool {
+		return slices.ContainsFunc(s.Containers, func(c task.Container) bool { return c.ID == id })
+	}
+	return there(holder) && !there(t.ContainerID)
+}
 
 // Describe sends the descriptions of all metrics that a Collector can have.
 func (*Collector) Describe(ch chan<- *prometheus.Desc) {

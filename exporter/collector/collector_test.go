@@ -256,6 +256,26 @@ func TestNewContainerOfTheSameName(t *testing.T) {
 		"gpu_task_last_deadline_hit", "gpu_task_duration_seconds")
 }
 
+// A task of its predecessor that is told late does not take the counts of a container.
+func TestLateTaskOfAPredecessor(t *testing.T) {
+	old := over("web", -20, -11, -10)
+	next := task.Container{ID: id("other"), Name: "web", VisibleGPUs: []string{gpuA}, Spec: task.Spec{Managed: true}}
+	s := node()
+	c := newScene(s, collector.Options{})
+	c.Began(old, gpuA)
+	c.Ended(old)
+	s.Containers = []task.Container{next}
+	begun := begun("web", -1, 8)
+	begun.ContainerID = next.ID
+	c.Began(begun, gpuA)
+	c.Began(old, gpuA)
+	c.Ended(old)
+	text := format(t, c, "gpu_tasks_started_total", "gpu_tasks_completed_total")
+	if !strings.Contains(text, "gpu_tasks_started_total{container=\"web\",gpu=\"GPU-a\"} 1\n") || strings.Contains(text, "\"hit\"} 1") {
+		t.Errorf("of a container that began one task:\n%s", text)
+	}
+}
+
 func TestSeriesLimit(t *testing.T) {
 	s := node()
 	for i := range 100 {

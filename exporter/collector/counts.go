@@ -142,6 +142,13 @@ func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	return n
 }
 
+// holder returns the id of the container that has counts under a name; empty: none.
+func (c *counts) holder(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.names[valid(name)]
+}
+
 // makeRoom forgets the container that is gone for the longest time.
 func (c *counts) makeRoom() bool {
 	oldest := ""
