@@ -45,8 +45,22 @@ func (m *Machine) rests(p *process) bool {
 	return b != nil && m.byInterval(b) && p.launch != nil && p.done != nil && !p.launchedAt.After(p.done.Time)
 }
 
-// resumeLimit is how long after a restart of the exporter a busy interval of before
-// waits for a launch, which shows that it goes on.
+// doubtIntervals forgets what was launched before the present sensor could tell, which
+// starts to count at 0.
+func (m *Machine) doubtIntervals() {
+	for _, p := range m.processes {
+		if p.open == nil {
+			continue
+		}
+		if b := m.box(p.open.ContainerID); b != nil && b.spec.Release == task.ReleaseBusy {
+			p.launch, p.done, p.launchedAt = nil, nil, time.Time{}
+			p.open.doubtful = true
+		}
+	}
+}
+
+// resumeLimit is how long after a restart of the exporter, or of its sensor, a busy
+// interval of before waits for a launch, which shows that it goes on.
 const resumeLimit = 2 * time.Second
 
 // closeBusy ends a busy interval after its gap, at the time the work was done. One

@@ -128,6 +128,43 @@ func TestIdleServerBeforeTheSensorIsKnown(t *testing.T) {
 	}
 }
 
+// The probes are lost in the middle of a busy interval, and had again later: what was
+// launched before that is not known to them.
+func TestProbesAreLostInABusyInterval(t *testing.T) {
+	began := func() *world {
+		w := server(t)
+		w.sense(10, pid, sensor.Launched)
+		w.m.SensorInUse(task.SourceDevice, "trouble", false)
+		w.m.Tick(at(11))
+		w.m.Tick(at(40))
+		w.one()
+		w.m.SensorInUse(task.SourceUprobe, "", true)
+		return w
+	}
+	t.Run("it ended meanwhile", func(t *testing.T) {
+		w := began()
+		w.m.Tick(at(41))
+		w.one()
+		w.m.Tick(at(44))
+		x := w.last()
+		if x.State != task.Lost || !x.End.Time.Equal(at(41)) || x.End.ErrorBound < 30 {
+			t.Errorf("task %+v, end %+v", x, x.End)
+		}
+		w.sense(50, pid, sensor.Launched)
+		same(t, "start of the next", w.one().Start.Time, at(50))
+	})
+	t.Run("it goes on", func(t *testing.T) {
+		w := began()
+		w.sense(40.5, pid, sensor.Launched)
+		w.m.Tick(at(41))
+		w.m.Tick(at(50))
+		same(t, "start", w.one().Start.Time, at(10))
+		w.sense(51, pid, sensor.WorkDone)
+		w.m.Tick(at(52))
+		same(t, "end", w.last().End.Time, at(51))
+	})
+}
+
 // A restart in the middle of a busy interval.
 func TestRestartOfABusyInterval(t *testing.T) {
 	began := func() *world {

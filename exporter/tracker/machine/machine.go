@@ -291,6 +291,10 @@ func (m *Machine) Tick(now time.Time) {
 			p.strangeAt = now
 		}
 		p.foreign = !p.strangeAt.IsZero() && now.Sub(p.strangeAt) > m.opt.UnknownLimit
+		if o := p.open; o != nil && o.doubtful {
+			o.doubtful = false
+			o.lapse = &task.Mark{Time: now, Source: task.SourceRestart, ErrorBound: task.SecondsOf(max(0, now.Sub(o.Start.Time)))}
+		}
 		m.closeBusy(p, now)
 	}
 	m.forgetOld(now, m.opt.UnknownLimit)
@@ -299,6 +303,9 @@ func (m *Machine) Tick(now time.Time) {
 // SensorInUse says how starts are learned from now on, and whether the sensor
 // can report launches, which laxity.release=busy needs.
 func (m *Machine) SensorInUse(source task.Source, reason string, busy bool) {
+	if m.sensorChosen && busy && !m.busyTracking {
+		m.doubtIntervals()
+	}
 	m.sensorChosen = true
 	if m.health.Sensor != source || m.health.SensorReason != reason || m.busyTracking != busy {
 		m.health.Sensor, m.health.SensorReason, m.busyTracking = source, reason, busy

@@ -72,8 +72,10 @@ type openTask struct {
 	waited   time.Duration
 	checked  time.Time
 	restored bool // not seen on the device since the exporter came back
-	// lapse is the end of a restored task if it came while the exporter was away.
-	lapse *task.Mark
+	// lapse is the end of a restored task if it came while the exporter was away, or the
+	// probes on launches were. doubtful: it is, from the next Tick on.
+	lapse    *task.Mark
+	doubtful bool
 }
 
 // touched: it has begun to use CUDA in some way.
