@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -74,7 +75,8 @@ func Rows(s *task.Snapshot, now time.Time, all bool) []Row {
 	return rows
 }
 
-// rowsOf returns one row for each GPU that the container uses or used last.
+// rowsOf returns one row for each GPU that the container uses, or where it holds memory; else
+// that its last task used.
 func rowsOf(s *task.Snapshot, c task.Container, now time.Time) []Row {
 	byGPU := map[string]*Row{}
 	var order []string
@@ -105,12 +107,16 @@ func rowsOf(s *task.Snapshot, c task.Container, now time.Time) []Row {
 			r.Tasks++
 		}
 	}
+	for _, gpu := range slices.Sorted(maps.Keys(c.MemoryUsed)) {
+		get(gpu) // it holds memory there, whether it computes or not
+	}
 	for _, t := range s.Ended { // latest first
 		if t.ContainerID != c.ID {
 			continue
 		}
+		first := len(byGPU) == 0
 		for _, gpu := range t.GPUs {
-			if len(byGPU) > 0 && byGPU[gpu] == nil {
+			if !first && byGPU[gpu] == nil {
 				continue // a GPU of long ago
 			}
 			r := get(gpu)

@@ -192,6 +192,30 @@ trainer-with-a-very-…  2h30m0s   paused  +1h0m0s  unknown       -       -
 	}
 }
 
+// An idle server holds memory (laxity.release=busy), and a task that ended may have used
+// several GPUs: all of them are shown.
+func TestIdleOnSeveralGPUs(t *testing.T) {
+	s := snapshot()
+	s.Tasks = nil
+	s.Containers = []task.Container{{ID: "4", Name: "server", MemoryUsed: map[string]uint64{"GPU-a": 20 << 30, "GPU-b": 1 << 30}},
+		{ID: "5", Name: "done"}, {ID: "6", Name: "fresh", MemoryUsed: map[string]uint64{"GPU-b": 2 << 30}}}
+	s.Ended[0].GPUs = []string{"GPU-a", "GPU-b"}
+	var out strings.Builder
+	if err := view.Table(&out, view.Rows(s, now, false), 80, false); err != nil {
+		t.Fatal(err)
+	}
+	want := `CONTAINER  DEADLINE  STATE  FLOAT   GPU  MEMORY   SM  LAST
+done       -         idle   +2.00s  0    -        -   hit
+done       -         idle   +2.00s  1    -        -   hit
+fresh      -         idle   -       1    2.00GiB  -
+server     -         idle   -2.00s  0    20.0GiB  -   miss
+server     -         idle   -       1    1.00GiB  -
+`
+	if out.String() != want {
+		t.Errorf("got:\n%swant:\n%s", out.String(), want)
+	}
+}
+
 // The instances of a card that is cut into several are told apart.
 func TestMIG(t *testing.T) {
 	s := &task.Snapshot{
