@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -96,7 +97,7 @@ func redIf(bad bool) Style {
 
 // Columns writes lines in aligned columns, two spaces apart. When a line is
 // longer than width (0: no limit), the shrink-th column is cut, with an
-// ellipsis, down to at least eight characters.
+// ellipsis, down to at least eight characters, and then the others, the last first.
 func Columns(w io.Writer, lines [][]string, width, shrink int) error {
 	return Painted(w, lines, width, shrink, false, nil)
 }
@@ -117,8 +118,13 @@ func Painted(w io.Writer, lines [][]string, width, shrink int, paint Palette, st
 	for _, n := range sizes {
 		total += n
 	}
-	if width > 0 && total > width && shrink < len(sizes) {
-		sizes[shrink] = max(8, sizes[shrink]-(total-width))
+	if over := total - width; width > 0 && over > 0 && shrink < len(sizes) {
+		over -= cut(sizes, shrink, over, 8)
+		for i := len(sizes) - 1; i >= 0 && over > 0; i-- {
+			if i != shrink {
+				over -= cut(sizes, i, over, 2)
+			}
+		}
 	}
 	for n, line := range lines {
 		var b strings.Builder
@@ -138,6 +144,13 @@ func Painted(w io.Writer, lines [][]string, width, shrink int, paint Palette, st
 		}
 	}
 	return nil
+}
+
+// cut makes a column narrower, by so much at most and down to least, and says by how much.
+func cut(sizes []int, column, most, least int) int {
+	by := max(0, min(most, sizes[column]-least))
+	sizes[column] -= by
+	return by
 }
 
 func cellStyle(style func(line, column int) Style, line, column int) Style {
@@ -188,7 +201,7 @@ func nameOfGPU(r Row) string {
 	if r.GPU == "" {
 		return "-"
 	}
-	return r.gpuName
+	return cmp.Or(r.gpuName, r.GPU)
 }
 
 func percent(r Row) string {

@@ -136,6 +136,28 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
+// Whatever stands in the columns, no line is longer than the terminal is wide.
+func TestNoLineIsTooLong(t *testing.T) {
+	float := task.Seconds(-5399)
+	row := view.Row{Container: "trainer-of-somebody", Deadline: 5400, State: "swapped", Tasks: 12, Float: &float, Last: task.LostOutcome,
+		GPU: task.UnknownGPU, GPUIndex: -1, Memory: 143771 << 20, Limit: 99 << 30, Standing: view.Standing{Waits: "room", WaitSeconds: 5399}}
+	odd := row
+	odd.Deadline = 1.0 / 3
+	for _, width := range []int{80, 60, 40} {
+		for _, rows := range [][]view.Row{{row}, {row, odd}} {
+			var out strings.Builder
+			if err := view.Table(&out, rows, width, false); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(out.String()) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%d characters, the terminal has %d: %s", n, width, line)
+				}
+			}
+		}
+	}
+}
+
 func TestSummary(t *testing.T) {
 	well := task.Health{DeviceUp: true, EngineUp: true}
 	for _, tt := range []struct {
