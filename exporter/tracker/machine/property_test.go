@@ -30,7 +30,7 @@ func (c *chaos) input(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "container")
 	pid := rapid.IntRange(1, 4).Draw(t, "pid")
 	p := sensor.Process{PID: pid, Identity: fmt.Sprintf("boot/%d", pid)}
-	switch rapid.IntRange(0, 10).Draw(t, "input") {
+	switch rapid.IntRange(0, 12).Draw(t, "input") {
 	case 0:
 		b := box(name, map[string]string{task.LabelDeadline: "2s", task.LabelRelease: rapid.SampledFrom([]string{"process", "busy"}).Draw(t, "release")})
 		c.m.Container(container.Event{Kind: container.Started, ID: b.ID, Time: c.now, Container: &b}, c.now)
@@ -40,7 +40,8 @@ func (c *chaos) input(t *rapid.T) {
 	case 2:
 		c.m.Meet(machine.Subject{Process: p, Container: id(name)})
 	case 3:
-		kind := rapid.SampledFrom([]sensor.Kind{sensor.LibraryOpened, sensor.Init, sensor.ContextMade, sensor.Launched, sensor.WorkDone}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]sensor.Kind{sensor.LibraryOpened, sensor.Init, sensor.ContextMade, sensor.Launched, sensor.WorkDone,
+			sensor.Leaving, sensor.Left, sensor.Exiting}).Draw(t, "kind")
 		c.m.Sensor(p, sensor.Event{PID: pid, Kind: kind, Time: c.now, Source: task.SourceUprobe})
 	case 4:
 		c.m.Exit(sensor.Exit{Process: p, Time: c.now})
@@ -57,6 +58,11 @@ func (c *chaos) input(t *rapid.T) {
 		kind := rapid.SampledFrom([]sensor.Kind{sensor.Init, sensor.ContextMade, sensor.Exiting}).Draw(t, "kind")
 		c.m.MeetGone(machine.Subject{Process: gone, Container: id(name), Started: time.Duration(pid)}, c.now)
 		c.m.Sensor(gone, sensor.Event{PID: pid, Kind: kind, Time: c.now.Add(-time.Second), Source: task.SourceUprobe})
+	case 11:
+		c.m.Followed(p, rapid.Bool().Draw(t, "followed"), c.now)
+	case 12:
+		busy := rapid.Bool().Draw(t, "busy tracking")
+		c.m.SensorInUse(task.SourceUprobe, "", busy)
 	}
 }
 
