@@ -1,10 +1,10 @@
 package tracker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/exporter/sensor"
-	"github.com/laxity/laxity/exporter/tracker/machine"
 )
 
 func (l *loop) onSensor(n sensorNews) {
@@ -18,6 +18,7 @@ func (l *loop) onSensor(n sensorNews) {
 		l.discover(c.PID)
 	}
 	l.know(l.m.Processes()...)
+	l.loaded(l.m.Processes()...)
 	l.hurry()
 }
 
@@ -62,19 +63,28 @@ func (l *loop) discover(pid int) {
 	})
 }
 
-// loaded lets the sensor look for the libcuda of a process that uses a GPU, and whose
-// calls it has not seen: those that come after it are to be seen.
-func (l *loop) loaded(s machine.Subject) {
+// loaded lets the sensor look for the libcuda of processes of containers that use a GPU,
+// and whose calls it may not have seen: those that come after them are to be seen.
+func (l *loop) loaded(processes ...sensor.Process) {
 	f, ok := l.sensor.(sensor.Finder)
-	if !ok || s.Container == "" {
+	if !ok {
+		return
+	}
+	processes = slices.DeleteFunc(processes, func(p sensor.Process) bool {
+		s, met := l.m.Known(p.PID)
+		return !met || s.Container == ""
+	})
+	if len(processes) == 0 {
 		return
 	}
 	l.later(l.finds, func() {
-		if !l.opt.Exits.Alive(s.Process) {
-			return // the PID may be another's
-		}
-		if err := f.Loaded(s.PID); err != nil {
-			l.log.Debug("libcuda of a process was not looked for", "pid", s.PID, "err", err)
+		for _, p := range processes {
+			if !l.opt.Exits.Alive(p) {
+				continue // the PID may be another's
+			}
+			if err := f.Loaded(p.PID); err != nil {
+				l.log.Debug("libcuda of a process was not looked for", "pid", p.PID, "err", err)
+			}
 		}
 	})
 }

@@ -232,7 +232,7 @@ func (l *loop) meetListed(pid int, now time.Time) {
 		if s, err := l.resolver.subject(pid); err == nil {
 			l.m.Meet(s)
 			l.know(s.Process)
-			l.loaded(s)
+			l.loaded(s.Process)
 		} else if !errors.Is(err, sensor.ErrGone) {
 			l.unwatched(pid, err)
 		}

@@ -436,6 +436,25 @@ func TestLibraryOfAListedProcessIsLookedFor(t *testing.T) {
 	})
 }
 
+// So it is for those that were there before the sensor.
+func TestLibraryOfAProcessOfBeforeTheSensorIsLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		c := b.box("web")
+		b.host.start(pid+1, c.ID)
+		b.card.set(pid + 1)
+		p := newProbe()
+		b.start(tracker.StartSensor{Source: task.SourceUprobe, Open: always(p)})
+		b.pass(time.Second)
+		p.mu.Lock()
+		if got := fmt.Sprint(p.loaded); got != fmt.Sprint([]int{pid + 1}) {
+			t.Errorf("libcuda was looked for in %s", got)
+		}
+		p.mu.Unlock()
+		b.stop()
+	})
+}
+
 // The first process of a container that is restarted while the engine's events do not
 // come: its copy of libcuda is looked for too.
 func TestContainerRestartsUnseen(t *testing.T) {
