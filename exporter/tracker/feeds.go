@@ -17,7 +17,7 @@ import (
 const (
 	relistEvery   = time.Minute            // lists even when every event came
 	engineRetry   = time.Second            // after the engine did not answer
-	engineLimit   = 20 * time.Second       // for one answer of the engine
+	engineLimit   = time.Minute            // for one answer of the engine, which may have a thousand containers
 	sensorSettle  = 200 * time.Millisecond // a sensor that cannot work says so within this
 	sensorRetry   = 30 * time.Second       // after a sensor failed
 	sensorBacklog = 4096                   // events of the start sensor that may wait

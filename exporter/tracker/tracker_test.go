@@ -522,7 +522,7 @@ func TestEngineHangs(t *testing.T) {
 		}
 		healthy(5*time.Minute, true)
 		engine.hangs.Store(true)
-		healthy(90*time.Second, false)
+		healthy(130*time.Second, false)
 		healthy(10*time.Minute, false)
 		if n := log.count("does not answer within"); n != 1 {
 			t.Errorf("%d lines tell of it, want 1", n)
