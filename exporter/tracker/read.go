@@ -1,0 +1,92 @@
+package tracker
+
+import (
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/laxity/laxity/exporter/sensor"
+)
+
+func (l *loop) request() {
+	if !l.reading {
+		l.reading = true
+		l.requests <- struct{}{}
+	}
+}
+
+// hurry moves the next reading forward: something happened that it will show.
+func (l *loop) hurry() {
+	at := time.Now().Add(l.opt.FastPoll)
+	if !l.reading && at.Before(l.nextPoll) {
+		l.nextPoll = at
+		l.poll.Reset(l.opt.FastPoll)
+	}
+}
+
+func (l *loop) onReading(r reading) {
+	l.reading = false
+	l.answered.device = true
+	for _, o := range l.opt.Observers {
+		o.Polled(r.took, r.err)
+	}
+	if r.err != nil {
+		l.m.DeviceDown(r.err.Error())
+	} else {
+		for _, g := range r.GPUs {
+			for _, p := range g.Processes {
+				l.meetListed(p.PID, r.done)
+			}
+		}
+		l.takeSwaps(r.done)
+		l.m.Device(r.Reading, r.done)
+	}
+	activity := l.m.Activity()
+	l.attend(activity, time.Now())
+	d := interval(activity, time.Since(l.newcomer) < newcomerFor, r.took, l.opt.FastPoll, l.opt.SlowPoll)
+	l.nextPoll = time.Now().Add(d)
+	l.poll.Reset(d)
+}
+
+// takeSwaps reads who is off the GPU. What was so when the reading began counts as well as
+// what is so now that it is complete: it shows the device at a moment between.
+func (l *loop) takeSwaps(now time.Time) {
+	if l.opt.Swaps == nil {
+		return
+	}
+	off, err := l.opt.Swaps.Swapped()
+	if err != nil && !l.swapsFailed {
+		l.log.Warn("who is swapped off the GPU cannot be read: such a task may count as ended", "err", err)
+	}
+	l.swapsFailed = err != nil
+	both := maps.Clone(off)
+	for pid, id := range l.off {
+		if both == nil {
+			both = map[int]string{}
+		}
+		if _, ok := both[pid]; !ok {
+			both[pid] = id
+		}
+	}
+	l.off = off
+	l.m.Swaps(both, now)
+}
+
+func (l *loop) meetListed(pid int, now time.Time) {
+	s, ok := l.m.Known(pid)
+	if !ok || l.m.Exited(s.Process) { // then another may have its PID
+		if s, err := l.resolver.subject(pid); err == nil {
+			l.m.Meet(s)
+			l.know(s.Process)
+			l.loaded(s.Process)
+		} else if !errors.Is(err, sensor.ErrGone) {
+			l.unwatched(pid, err)
+		}
+		return
+	}
+	if s.Container == "" {
+		if s, found := l.resolver.again(s, now); found {
+			l.m.Meet(s)
+		}
+	}
+}
