@@ -114,8 +114,8 @@ func (c *counts) observe(n *count, t task.Task, name, gpu string) {
 }
 
 // get returns the count of a container on a GPU, made where it is missing; nil at
-// the limit, if all others are of containers that are there. A container under the name of an older one takes the name over, and
-// one that was renamed begins anew.
+// the limit, if all others are of containers that are there. A container under the name
+// of an older one takes the name over, and one that was renamed begins anew.
 func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	name, gpu = valid(name), valid(gpu)
 	b := c.boxes[id]

@@ -105,7 +105,8 @@ func (v *view) clear() {
 
 // findGPUs finds the GPUs on which the container has, had or may have tasks.
 func (v *containerView) findGPUs(s *task.Snapshot) {
-	out := append(v.gpus[:0], v.facts.VisibleGPUs...)
+	out := v.gpus[:0]
+	out = append(out, v.facts.VisibleGPUs...)
 	for _, list := range [...][]*task.Task{v.tasks, v.ended} {
 		for _, t := range list {
 			out = append(out, t.GPUs...)
