@@ -19,6 +19,7 @@ const (
 	lostEvery     = 10 * time.Second       // between looks at how many events the sensor lost
 	unwatchedRest = 30 * time.Second       // between lines about processes that cannot be watched
 	unknownRelist = 500 * time.Millisecond // between lists asked for because of an unknown container
+	jobBacklog    = 4096                   // containers and processes that the sensor may have to look at
 	// A container that has just started may use CUDA, from a copy of the driver
 	// of its own, before any sensor watches that: so long the device is read often.
 	newcomerFor = 3 * time.Second
@@ -69,8 +70,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 		resolver: resolver{exits: t.opt.Exits, processes: t.opt.Processes, doubts: map[string]doubt{}},
 		requests: make(chan struct{}, 1),
 		relist:   make(chan struct{}, 1),
-		finds:    make(chan func(), 1024),
-		tracks:   make(chan func(), 1024),
+		finds:    make(chan func(), jobBacklog),
+		tracks:   make(chan func(), jobBacklog),
 		starts:   make(chan sensor.Event, sensorBacklog),
 		poll:     time.NewTimer(0),
 		tick:     time.NewTimer(tickEvery),
