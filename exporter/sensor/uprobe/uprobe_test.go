@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,6 +70,12 @@ func TestLifeOfATask(t *testing.T) {
 	tracker.Untrack(p.PID)
 }
 
+// watches reports whether the sensor watches this library, whatever the machine has of its
+// own.
+func watches(s *uprobe.Sensor, built cudatest.Built) bool {
+	return slices.Contains(s.Stats().Libraries, built.Library)
+}
+
 // A program loads a copy that was not there when its container began.
 func TestRescanFindsWhatCameLater(t *testing.T) {
 	built := cudatest.Build(t)
@@ -79,7 +86,7 @@ func TestRescanFindsWhatCameLater(t *testing.T) {
 	}
 	p.Open()
 	s := r.Starts.(*uprobe.Sensor)
-	for end := time.Now().Add(30 * time.Second); len(s.Stats().Libraries) == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !watches(s, built); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it was not found")
 		}
@@ -98,11 +105,11 @@ func TestRescanReleasesTheGone(t *testing.T) {
 		if err := r.Discover(p.PID); err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Stats().Libraries) != 1 {
+		if !watches(s, built) {
 			t.Fatalf("%+v", s.Stats())
 		}
 	})
-	for end := time.Now().Add(30 * time.Second); len(s.Stats().Libraries) > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); watches(s, built); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("still watched: %+v", s.Stats())
 		}
