@@ -34,9 +34,20 @@ func (m *Machine) workDone(p *process, mark task.Mark) {
 	}
 }
 
+// intervalOver reports whether an open busy interval has had its gap. Events have the wall
+// clock's time: one that seems to be still to come is of before that clock was set back,
+// and the interval must not stay open until it has caught up.
 func (m *Machine) intervalOver(p *process, now time.Time) bool {
-	return m.rests(p) && now.Sub(p.done.Time) > m.opt.BusyGap
+	if !m.rests(p) {
+		return false
+	}
+	gap := now.Sub(p.done.Time)
+	return gap > m.opt.BusyGap || gap < -clockStep
 }
+
+// clockStep is by how much an event's time is never ahead of the wall clock, unless that
+// was set.
+const clockStep = time.Second
 
 // rests reports whether the work of an open busy interval is done, as far as is known.
 // A launch within the gap would go on with it.

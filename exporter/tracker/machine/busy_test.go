@@ -75,6 +75,25 @@ func TestBusyIntervalOfAProcessThatEnds(t *testing.T) {
 	}
 }
 
+// The wall clock is set back an hour just after an interval's work was done.
+func TestBusyIntervalWhenTheClockIsSetBack(t *testing.T) {
+	w := server(t)
+	w.sense(3610, pid, sensor.Launched)
+	w.sense(3610.1, pid, sensor.WorkDone)
+	w.m.Tick(at(3610.12))
+	w.one()
+	w.m.Tick(at(10.15))
+	same(t, "end", w.last().End.Time, at(3610.1))
+	w.sense(11, pid, sensor.Launched)
+	w.sense(11.5, pid, sensor.WorkDone)
+	w.m.Tick(at(11.6))
+	if ended := w.snapshot().Ended; len(ended) != 2 {
+		t.Errorf("ended %+v, want two", ended)
+	} else {
+		same(t, "end of the next", ended[1].End.Time, at(11.5)) // by the clock it came first
+	}
+}
+
 func TestBusyEventsOutOfOrder(t *testing.T) {
 	w := server(t)
 	w.sense(10, pid, sensor.Launched)
