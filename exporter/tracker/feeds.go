@@ -136,23 +136,23 @@ var errTimeUp = errors.New("a better sensor is tried again")
 // one that worked fails, and now and then while a better one may work again.
 func runStarts(ctx context.Context, sensors []StartSensor, events chan<- sensor.Event, out chan<- sensorNews) {
 	instead := insteadFirst
+again:
 	for ctx.Err() == nil {
 		var reasons []string
 		hopeless := true // none of those that failed may work again
-		var err error
 		for _, s := range sensors {
 			limit := time.Duration(math.MaxInt64)
 			if !hopeless {
 				limit = instead
 			}
 			began := time.Now()
-			err = runStart(ctx, limit, s, strings.Join(reasons, "; "), events, out)
+			err := runStart(ctx, limit, s, strings.Join(reasons, "; "), events, out)
 			if ctx.Err() != nil {
 				return
 			}
 			if errors.Is(err, errTimeUp) {
 				instead = min(2*instead, insteadMost)
-				break
+				continue again
 			}
 			if time.Since(began) > insteadFirst {
 				instead = insteadFirst // it did work
@@ -161,9 +161,6 @@ func runStarts(ctx context.Context, sensors []StartSensor, events chan<- sensor.
 				hopeless = false
 			}
 			reasons = append(reasons, fmt.Sprintf("%s: %v", s.Source, err))
-		}
-		if errors.Is(err, errTimeUp) {
-			continue
 		}
 		if len(reasons) == 0 {
 			reasons = []string{"no start sensor is configured"}

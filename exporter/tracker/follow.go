@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"slices"
 	"time"
 
 	"github.com/laxity/laxity/exporter/sensor"
@@ -17,8 +16,9 @@ func (l *loop) onSensor(n sensorNews) {
 	for _, c := range l.Snapshot().Containers {
 		l.discover(c.PID)
 	}
-	l.know(l.m.Processes()...)
-	l.loaded(l.m.Processes()...)
+	processes := l.m.Processes()
+	l.know(processes...)
+	l.loaded(processes...)
 	l.hurry()
 }
 
@@ -29,16 +29,20 @@ func (l *loop) know(processes ...sensor.Process) {
 	if !ok || len(processes) == 0 {
 		return
 	}
-	l.later(l.tracks, func() {
-		for _, p := range processes {
-			if !l.opt.Exits.Alive(p) {
-				continue // the PID may be another's
-			}
-			if err := knower.Know(p.PID); err != nil {
-				l.log.Debug("the end of a process will be told late", "pid", p.PID, "err", err)
-			}
+	l.later(l.tracks, func() { l.each(processes, knower.Know, "the end of a process will be told late") })
+}
+
+// each is for the workers: it does something with the processes that are there still, and
+// says what it means where that fails.
+func (l *loop) each(processes []sensor.Process, do func(pid int) error, meaning string) {
+	for _, p := range processes {
+		if !l.opt.Exits.Alive(p) {
+			continue // the PID may be another's
 		}
-	})
+		if err := do(p.PID); err != nil {
+			l.log.Debug(meaning, "pid", p.PID, "err", err)
+		}
+	}
 }
 
 // countLost asks how many events the sensor has lost.
@@ -70,23 +74,16 @@ func (l *loop) loaded(processes ...sensor.Process) {
 	if !ok {
 		return
 	}
-	processes = slices.DeleteFunc(processes, func(p sensor.Process) bool {
-		s, met := l.m.Known(p.PID)
-		return !met || s.Container == ""
-	})
-	if len(processes) == 0 {
+	var contained []sensor.Process
+	for _, p := range processes {
+		if s, met := l.m.Known(p.PID); met && s.Container != "" {
+			contained = append(contained, p)
+		}
+	}
+	if len(contained) == 0 {
 		return
 	}
-	l.later(l.finds, func() {
-		for _, p := range processes {
-			if !l.opt.Exits.Alive(p) {
-				continue // the PID may be another's
-			}
-			if err := f.Loaded(p.PID); err != nil {
-				l.log.Debug("libcuda of a process was not looked for", "pid", p.PID, "err", err)
-			}
-		}
-	})
+	l.later(l.finds, func() { l.each(contained, f.Loaded, "libcuda of a process was not looked for") })
 }
 
 func (l *loop) release(id string) {

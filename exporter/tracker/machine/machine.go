@@ -293,7 +293,7 @@ func (m *Machine) Tick(now time.Time) {
 		p.foreign = !p.strangeAt.IsZero() && now.Sub(p.strangeAt) > m.opt.UnknownLimit
 		if o := p.open; o != nil && o.doubtful {
 			o.doubtful = false
-			o.lapse = &task.Mark{Time: now, Source: task.SourceRestart, ErrorBound: task.SecondsOf(max(0, now.Sub(o.Start.Time)))}
+			o.lapse = lapseAfter(o.Start.Time, now)
 		}
 		m.closeBusy(p, now)
 	}

@@ -145,7 +145,7 @@ func (m *Machine) restore(saved Saved, lastAlive time.Time, alive func(int, stri
 		o.told[uuid] = true // counted in the life before
 	}
 	seen := latest(lastAlive, o.Start.Time)
-	o.lapse = &task.Mark{Time: now, Source: task.SourceRestart, ErrorBound: task.SecondsOf(max(0, now.Sub(seen)))}
+	o.lapse = lapseAfter(seen, now)
 	subject, ok := alive(o.PID, saved.Identity)
 	if !ok {
 		m.end(&process{open: o}, task.Lost, *o.lapse)
@@ -160,4 +160,9 @@ func (m *Machine) restore(saved Saved, lastAlive time.Time, alive func(int, stri
 	p.listedAt = seen
 	p.stopped = o.State == task.Held
 	p.noticed = o.State == task.Swapped // until the notices are read
+}
+
+// lapseAfter is the end of a task that came at some time from seen to now.
+func lapseAfter(seen, now time.Time) *task.Mark {
+	return &task.Mark{Time: now, Source: task.SourceRestart, ErrorBound: task.SecondsOf(max(0, now.Sub(seen)))}
 }
