@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/container"
-	"github.com/laxity/laxity/exporter/container/containertest"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
@@ -32,7 +31,7 @@ func (f follower) Track(int) error { return f.track() }
 // withFollower is withSensor for a probe whose Track does something else.
 func withFollower(t *testing.T, track func() error, f func(b *bench, p *probe)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		b := newBench(t)
 		p := newProbe()
 		b.start(tracker.StartSensor{Source: task.SourceUprobe, Open: always(follower{p, track})})
 		f(b, p)

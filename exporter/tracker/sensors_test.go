@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/laxity/laxity/exporter/container/containertest"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
@@ -50,7 +49,7 @@ func TestExactStartByTheSensor(t *testing.T) {
 // A sensor that failed for a while takes over again from the next best one.
 func TestBetterSensorComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		b := newBench(t)
 		best, second := newProbe(), newProbe()
 		var tries atomic.Int64
 		var broken atomic.Bool
@@ -171,7 +170,7 @@ func TestLibraryOfAListedProcessIsLookedFor(t *testing.T) {
 // So it is for those that were there before the sensor.
 func TestLibraryOfAProcessOfBeforeTheSensorIsLookedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		b := newBench(t)
 		c := b.box("web")
 		b.host.start(pid+1, c.ID)
 		b.card.set(pid + 1)

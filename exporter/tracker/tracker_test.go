@@ -30,10 +30,15 @@ type bench struct {
 	stop   func()
 }
 
+// newBench is for use within a bubble.
+func newBench(t *testing.T) *bench {
+	return &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+}
+
 // within runs f in a bubble with a tracker that has no start sensor.
 func within(t *testing.T, f func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		b := newBench(t)
 		b.start()
 		f(b)
 		b.stop()
@@ -44,7 +49,7 @@ func within(t *testing.T, f func(b *bench)) {
 // work and whose second one is p.
 func withSensor(t *testing.T, f func(b *bench, p *probe)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+		b := newBench(t)
 		p := newProbe()
 		b.start(tracker.StartSensor{Source: "broken", Open: always(unsupported{})},
 			tracker.StartSensor{Source: task.SourceUprobe, Open: always(p)})
