@@ -57,6 +57,9 @@ container's memory on each GPU, must be what the program allocates there, with a
 	return e
 }
 
+// numbering has CUDA number the GPUs as NVML does.
+const numbering = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
+
 // truth is one task as it tells of itself.
 type truth struct {
 	name       string
@@ -165,7 +168,7 @@ func one(ctx context.Context, runner *tenant.Runner, p plan, i, kernels int) tru
 		args = append(args, "--destroy")
 	}
 	c, err := runner.Start(ctx, tenant.Spec{Name: t.name, Args: args,
-		Env:    []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, // as NVML numbers them
+		Env:    []string{numbering},
 		Labels: map[string]string{task.LabelDeadline: "10s"}})
 	if err != nil {
 		t.err = err

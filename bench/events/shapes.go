@@ -39,7 +39,7 @@ func showShapes(ctx context.Context, env bench.Env, runner *tenant.Runner, watch
 	var rows []bench.Row
 	for i, s := range shapes {
 		name := fmt.Sprintf("laxity-bench-events-%d-shape-%d", os.Getpid(), i)
-		c, err := runner.Start(ctx, tenant.Spec{Name: name, Args: s.args(), Env: []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}})
+		c, err := runner.Start(ctx, tenant.Spec{Name: name, Args: s.args(), Env: []string{numbering}})
 		if err != nil {
 			return rows, err
 		}
