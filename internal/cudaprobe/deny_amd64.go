@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,15 +30,21 @@ const (
 )
 
 // Deny makes a held call return CUDA_ERROR_OUT_OF_MEMORY, without having run, once
-// its process is continued. The error wraps ErrCannotDeny when that cannot be; the
-// call will run then.
-func (g *MemoryGuard) Deny(c Call) error {
+// its process is continued. alive says whether the process that made the call has not
+// ended: it is called when the thread cannot end any more, so that no other thread that
+// has its number now is ever changed. The error wraps ErrCannotDeny when that cannot be;
+// the call will run then.
+func (g *MemoryGuard) Deny(c Call, alive func() bool) error {
 	done := make(chan error)
 	go func() {
 		// A tracer is a thread. It is not given back: with it ends all that it traces.
 		runtime.LockOSThread()
-		// Before it runs again it must not pass for held any more.
-		done <- c.forge(func() error { return g.maps.inCalls.Delete(uint32(c.TID)) })
+		done <- c.forge(func() error {
+			if !alive() || !isThreadOf(g.proc, c.PID, c.TID) {
+				return errors.New("its process has ended")
+			}
+			return nil
+		}, func() error { return g.end(c) }) // before it runs again it must not pass for held any more
 	}()
 	if err := <-done; err != nil {
 		return fmt.Errorf("%w: thread %d: %w", ErrCannotDeny, c.TID, err)
@@ -43,13 +52,26 @@ func (g *MemoryGuard) Deny(c Call) error {
 	return nil
 }
 
-// forge lets the thread return from the function at whose entry it stands.
-func (c Call) forge(turned func() error) error {
+// isThreadOf reports whether a thread belongs to a process.
+func isThreadOf(proc string, pid, tid int) bool {
+	_, err := os.Stat(filepath.Join(proc, strconv.Itoa(pid), "task", strconv.Itoa(tid)))
+	return err == nil
+}
+
+// forge lets the thread return from the function at whose entry it stands. check runs
+// before it is seized, and once more when its number cannot become another's.
+func (c Call) forge(check, turned func() error) error {
+	if err := check(); err != nil {
+		return err
+	}
 	if err := unix.PtraceSeize(c.TID); err != nil {
 		return fmt.Errorf("seize (is it being traced?): %w", err)
 	}
-	if err := c.interrupt(); err != nil {
+	if err := check(); err != nil {
 		return err // the end of this thread detaches
+	}
+	if err := c.interrupt(); err != nil {
+		return err
 	}
 	err := c.turnBack()
 	if err == nil {

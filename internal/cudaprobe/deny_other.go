@@ -8,4 +8,4 @@ import "errors"
 var ErrCannotDeny = errors.New("the call cannot be denied")
 
 // Deny is for amd64 alone.
-func (g *MemoryGuard) Deny(Call) error { return ErrCannotDeny }
+func (g *MemoryGuard) Deny(Call, func() bool) error { return ErrCannotDeny }

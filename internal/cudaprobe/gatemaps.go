@@ -102,9 +102,8 @@ type HeldProcess struct {
 	Start time.Duration
 }
 
-// Record is the part of a Gate or MemoryGuard that outlives it: which processes it
-// has stopped, and until when it stops any. A process may be on the record of a
-// MemoryGuard more than once.
+// Record is the part of a Gate that outlives it: which processes it has stopped, and
+// until when it stops any.
 type Record struct{ held, until *ebpf.Map }
 
 // OpenRecord opens the record with these pins. The error wraps
@@ -148,13 +147,13 @@ func (r *Record) List() ([]HeldProcess, error) {
 		all   []HeldProcess
 		raw   [heldSize]byte
 		clock = readClocks()
-		key   = make([]byte, r.held.KeySize())
+		key   uint32
 	)
 	entries := r.held.Iterate()
 	for entries.Next(&key, &raw) {
 		at, _ := clock.wall(binary.NativeEndian.Uint64(raw[:]))
 		all = append(all, HeldProcess{
-			PID: int(binary.NativeEndian.Uint32(key)), Since: at, Start: time.Duration(binary.NativeEndian.Uint64(raw[8:])),
+			PID: int(key), Since: at, Start: time.Duration(binary.NativeEndian.Uint64(raw[8:])),
 		})
 	}
 	// A record that changes meanwhile can end the walk early; who needs them all
@@ -165,35 +164,12 @@ func (r *Record) List() ([]HeldProcess, error) {
 	return all, nil
 }
 
-// Forget takes a process off the record. That of a MemoryGuard must be open.
+// Forget takes a process off the record.
 func (r *Record) Forget(pid int) error {
-	if r.held.KeySize() == 4 {
-		return r.forget(uint32(pid))
-	}
-	var errs []error
-	for _, key := range r.holds(pid) {
-		errs = append(errs, r.forget(key))
-	}
-	return errors.Join(errs...)
-}
-
-func (r *Record) forget(key any) error {
-	if err := r.held.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := r.held.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("record of who is stopped: %w", err)
 	}
 	return nil
-}
-
-// holds are the keys of a process on the record of a MemoryGuard.
-func (r *Record) holds(pid int) (keys []holdKey) {
-	var key holdKey
-	var raw [heldSize]byte
-	for entries := r.held.Iterate(); entries.Next(&key, &raw); {
-		if key.PID == uint32(pid) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // RemoveRecord removes the names of a record that nobody needs any more.

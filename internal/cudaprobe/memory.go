@@ -1,64 +1,87 @@
 package cudaprobe
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
-	"golang.org/x/sys/unix"
+	"github.com/cilium/ebpf/rlimit"
 
+	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+const (
+	// Slots is how many budgets a MemoryGuard keeps: one for each container and GPU.
+	Slots = 1024
+	// maxGPUs of one process are told apart.
+	maxGPUs = len(cudabpf.MemoryProcess{}.Slots)
+	// noSlot stands for a GPU that is not known: somebody is asked.
+	noSlot = ^uint32(0)
+	// setShift: a cookie is the function's kind, and above it the set of probes.
+	setShift = 8
 )
 
 // MemoryGuard watches the allocations of chosen processes, in the kernel. Each is
 // counted on a slot; one that the slot's budget covers goes on within some 2 µs.
-// Another one is held: its process is stopped at the entry of the call, on record,
-// and Held is told, until Continue, with or without Deny before.
+// Another one is held: its thread stops itself at the entry of the call, on record,
+// and Held is reported. Package actuator/enforce/stop reads the record and continues
+// the process, with or without Deny before.
 //
-// Its probes belong to this process, as a Gate's do, and the record of whom it has
-// stopped outlives it. It is safe for concurrent use; Next is for one goroutine.
+// Its probes belong to this process; the record of whom it has stopped outlives it.
+// It is safe for concurrent use; Next is for one goroutine.
 type MemoryGuard struct {
-	holder
-	maps     memoryMaps
-	programs memoryPrograms
+	objects  cudabpf.MemoryObjects
+	proc     string
+	finder   cudafile.Finder
+	attacher attacher
+	reader   *ringbuf.Reader
+	buffer   ringbuf.Record
+
+	attaching sync.Mutex // probes are put on one process after the other
+	functions map[cudafile.ID]cudafile.Functions
+	detaches  sync.WaitGroup
+
+	mu        sync.Mutex
+	processes map[int]*guardedProcess
+	sets      uint32 // of probes, given out so far
+	epochs    uint64 // of programs, begun here so far; see cudabpf's memory.h
+	closed    atomic.Bool
 }
 
-// memoryPrograms are put on a process's functions.
-type memoryPrograms struct {
-	allocation, allocated, freed, asked, answered *ebpf.Program
-	makes, made, turns                            *ebpf.Program // of contexts
-	graphCalled, graphDone, graphGone             *ebpf.Program
+// guardedProcess is one process and its one set of probes.
+type guardedProcess struct {
+	links map[cudafile.ID]links // by file of the driver
+	value cudabpf.MemoryProcess // what the kernel's programs know of it
 }
 
-func (p memoryPrograms) Close() error {
-	var errs []error
-	for _, one := range []*ebpf.Program{p.allocation, p.allocated, p.freed, p.asked, p.answered, p.makes, p.made, p.turns, p.graphCalled, p.graphDone, p.graphGone} {
-		if one != nil {
-			errs = append(errs, one.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// NewMemoryGuard loads the programs. It needs Linux 5.15 on amd64; the error wraps
-// ErrUnsupported where that cannot be. A record with the same name is replaced:
-// whoever is on it must have been let go before.
+// NewMemoryGuard loads the programs. It needs Linux 5.15 with its types described
+// (BTF), on amd64; the error wraps ErrUnsupported where that cannot be. A record with the
+// same name is replaced: whoever is on it must have been continued before.
 func NewMemoryGuard(o GateOptions) (*MemoryGuard, error) {
 	if !canGuard {
 		return nil, fmt.Errorf("%w: allocations are guarded on amd64 alone", ErrUnsupported)
 	}
-	g := &MemoryGuard{}
-	g.verb, g.attach, g.leave = "guard", g.attachTo, g.forgetProcess
-	if err := g.begin(o); err != nil {
+	if err := checkNamespace(o.Proc); err != nil {
 		return nil, err
+	}
+	if err := mountBPF(); err != nil {
+		return nil, err
+	}
+	proc := o.Proc
+	if proc == "" {
+		proc = "/proc"
+	}
+	g := &MemoryGuard{
+		proc: proc, finder: cudafile.Finder{Proc: o.Proc}, attacher: newAttacher(o.OneByOne),
+		functions: map[cudafile.ID]cudafile.Functions{}, processes: map[int]*guardedProcess{},
 	}
 	if err := g.load(PinFolder(o.Pins)); err != nil {
 		return nil, errors.Join(explain("load the memory guard's BPF programs", err), g.free())
@@ -66,68 +89,109 @@ func NewMemoryGuard(o GateOptions) (*MemoryGuard, error) {
 	return g, nil
 }
 
-func (g *MemoryGuard) load(pins string) (err error) {
-	if g.maps, err = newMemoryMaps(pins); err != nil {
+func (g *MemoryGuard) load(pins string) error {
+	_ = rlimit.RemoveMemlock() // see newMaps
+	spec, err := cudabpf.LoadMemory()
+	if err != nil {
 		return err
 	}
-	g.Record = &Record{held: g.maps.holds, until: g.maps.until}
-	offsets := kernelOffsets()
-	var errs [11]error
-	load := g.probe.attacher.program
-	g.programs.allocation, errs[0] = load(allocation(g.maps, offsets))
-	g.programs.allocated, errs[1] = load(allocated(g.maps))
-	g.programs.freed, errs[2] = load(freed(g.maps))
-	g.programs.asked, errs[3] = load(asked(g.maps))
-	g.programs.answered, errs[4] = load(answered(g.maps, offsets))
-	g.programs.makes, errs[5] = load(makes(g.maps))
-	g.programs.made, errs[6] = load(made(g.maps))
-	g.programs.turns, errs[7] = load(turns(g.maps))
-	g.programs.graphCalled, errs[8] = load(graphCalled(g.maps))
-	g.programs.graphDone, errs[9] = load(graphDone(g.maps))
-	g.programs.graphGone, errs[10] = load(graphGone(g.maps))
-	if err := errors.Join(errs[:]...); err != nil {
+	for _, program := range spec.Programs {
+		program.AttachType = 0
+		if g.attacher.multi {
+			program.AttachType = ebpf.AttachTraceUprobeMulti
+		}
+	}
+	if err := spec.LoadAndAssign(&g.objects, nil); err != nil {
 		return err
 	}
-	g.weakness = g.keepers.keep(g.maps.maps, g.maps.ifHeld, onThread(g.maps), offsets)
-	g.reader, err = ringbuf.NewReader(g.maps.ring)
+	if err := g.pin(pins); err != nil {
+		return err
+	}
+	g.reader, err = ringbuf.NewReader(g.objects.Events)
 	return err
+}
+
+// pin gives the maps of the record their names. What was there before belongs to one
+// who is dead; his programs, if they still run, keep their maps.
+func (g *MemoryGuard) pin(folder string) error {
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	for name, one := range map[string]*ebpf.Map{
+		cudabpf.MemoryMapHolds: g.objects.Holds, cudabpf.MemoryMapLeases: g.objects.Leases,
+		cudabpf.MemoryMapReleased: g.objects.Released, cudabpf.MemoryMapUntil: g.objects.Until,
+	} {
+		if err := one.Pin(filepath.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Guard watches the allocations of a process from now on. slots are those of the
 // GPUs that it sees, in its order, 1 to 16 of them. context is how many bytes
 // its first context on a GPU counts for; on is the set of those, as bits by their
 // order, on which it has one. A process that has not loaded the driver gives
-// ErrNotLoaded. Doing it twice is once.
+// ErrNotLoaded. Of one that is guarded already only the files of the driver are
+// looked for that it has loaded since; no function ever gets a second set of probes.
+//
+// It means the process that has this PID now; make sure afterwards that it is the one
+// you meant. The probes never follow the PID to another process.
 func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64, on uint32) error {
-	if len(slots) == 0 || len(slots) > maxOrdinals {
-		return fmt.Errorf("guard process %d: it sees %d GPUs; 1 to %d are supported", pid, len(slots), maxOrdinals)
+	if len(slots) == 0 || len(slots) > maxGPUs {
+		return fmt.Errorf("guard process %d: it sees %d GPUs; 1 to %d are supported", pid, len(slots), maxGPUs)
 	}
-	v := guardedValue{Ordinals: uint32(len(slots)), Context: context, Contexts: on}
-	copy(v.Slots[:], slots)
-	return g.take(pid, func() error {
-		g.forgetCalls(pid)
-		g.forgetContexts(pid)
-		g.forgetGraphs(pid)
-		return errors.Join(g.maps.pools.Put(uint32(pid), poolValue{}), g.maps.guarded.Put(uint32(pid), v))
-	})
+	files, err := g.finder.Mapped(pid)
+	if err != nil {
+		return err
+	}
+	defer cudafile.CloseAll(files)
+	g.attaching.Lock()
+	defer g.attaching.Unlock()
+	p, fresh, err := g.enlist(pid, slots, context, on)
+	if err != nil {
+		return fmt.Errorf("guard process %d: %w", pid, err)
+	}
+	err = g.attachAll(pid, p, files, g.wanted)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil && len(p.links) == 0 {
+		err = fmt.Errorf("guard process %d: %w", pid, ErrNotLoaded)
+	}
+	if err != nil && fresh {
+		g.drop(pid, p)
+	}
+	return err
 }
 
-func (g *MemoryGuard) attachTo(file *cudafile.File, pid int) (all links, err error) {
-	calls := slices.Concat(cudafile.Contexts, cudafile.Allocations)
-	infos := []cudafile.Kind{cudafile.MemInfo, cudafile.TotalMem}
-	wanted := []put{
-		{[]cudafile.Kind{cudafile.Free}, g.programs.freed, false},
-		{calls, g.programs.allocated, true}, // before the entries, so that each of those has its return
-		{infos, g.programs.answered, true},
-		{infos, g.programs.asked, false},
-		{calls, g.programs.allocation, false},
+// enlist makes a process known to the programs.
+func (g *MemoryGuard) enlist(pid int, slots []uint32, context uint64, on uint32) (p *guardedProcess, fresh bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed.Load() {
+		return nil, false, ErrClosed
 	}
-	var v guardedValue
-	if err := g.maps.guarded.Lookup(uint32(pid), &v); err == nil && v.Ordinals > 1 {
-		turns := []cudafile.Kind{cudafile.SetContext, cudafile.PushContext, cudafile.PopContext}
-		wanted = append([]put{{cudafile.Contexts, g.programs.made, true}, {cudafile.Contexts, g.programs.makes, false}, {turns, g.programs.turns, false}}, wanted...)
+	if p := g.processes[pid]; p != nil {
+		return p, false, nil
 	}
-	return g.put(file, pid, wanted)
+	const userEpochs = 1 << 32
+	g.sets, g.epochs = g.sets+1, g.epochs+1
+	p = &guardedProcess{links: map[cudafile.ID]links{}}
+	p.value = cudabpf.MemoryProcess{Context: context, Epoch: userEpochs + g.epochs, Set: g.sets, Gpus: uint32(len(slots)), Contexts: on}
+	copy(p.value.Slots[:], slots)
+	err = errors.Join(
+		g.objects.TotalsOf.Put(uint32(pid), cudabpf.MemoryTotals{Epoch: p.value.Epoch}),
+		g.objects.Processes.Put(uint32(pid), p.value),
+	)
+	if err != nil {
+		g.forgetProcess(pid, p)
+		return nil, false, err
+	}
+	g.processes[pid] = p
+	return p, true, nil
 }
 
 // put is a program, and where it belongs.
@@ -137,14 +201,77 @@ type put struct {
 	atReturn bool
 }
 
-// put puts programs on a process's functions, in this order.
-func (g *MemoryGuard) put(file *cudafile.File, pid int, wanted []put) (all links, err error) {
-	functions, err := g.probe.functions(file)
-	if err != nil {
-		return nil, err
+// wanted are the probes of a process. Returns come before entries, so that each entry
+// has its return.
+func (g *MemoryGuard) wanted(p *guardedProcess) []put {
+	calls := slices.Concat(cudafile.Contexts, cudafile.Allocations)
+	infos := []cudafile.Kind{cudafile.MemInfo, cudafile.TotalMem}
+	var all []put
+	if p.value.Gpus > 1 {
+		turns := []cudafile.Kind{cudafile.SetContext, cudafile.PushContext, cudafile.PopContext}
+		all = []put{
+			{cudafile.Contexts, g.objects.ContextReturn, true}, {cudafile.Contexts, g.objects.ContextEntry, false},
+			{turns, g.objects.ContextTurn, false},
+		}
+	}
+	return append(all,
+		put{[]cudafile.Kind{cudafile.Free}, g.objects.FreeEntry, false},
+		put{calls, g.objects.AllocReturn, true},
+		put{infos, g.objects.QuestionReturn, true},
+		put{infos, g.objects.QuestionEntry, false},
+		put{calls, g.objects.AllocEntry, false})
+}
+
+// attachAll puts the probes on the files that have none of this process yet. It is
+// called with attaching held.
+func (g *MemoryGuard) attachAll(pid int, p *guardedProcess, files []*cudafile.File, wanted func(*guardedProcess) []put) error {
+	for _, file := range files {
+		g.mu.Lock()
+		_, done := p.links[file.ID]
+		g.mu.Unlock()
+		if done {
+			continue
+		}
+		all, err := g.attach(file, pid, p.value.Set, wanted(p))
+		if errors.Is(err, cudafile.ErrNotDriver) {
+			continue
+		}
+		if err != nil {
+			g.detach(all)
+			return explainAttach(fmt.Sprintf("guard process %d", pid), err)
+		}
+		g.keep(pid, p, file.ID, all)
+	}
+	return nil
+}
+
+// keep takes links over, or takes them off if the process was dropped meanwhile.
+func (g *MemoryGuard) keep(pid int, p *guardedProcess, id cudafile.ID, all links) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.processes[pid] != p {
+		g.detach(all)
+		return
+	}
+	p.links[id] = append(p.links[id], all...)
+}
+
+func (g *MemoryGuard) attach(file *cudafile.File, pid int, set uint32, wanted []put) (all links, err error) {
+	functions, ok := g.functions[file.ID]
+	if !ok {
+		if functions, err = file.Functions(); err != nil {
+			return nil, err
+		}
+		g.functions[file.ID] = functions
 	}
 	for _, want := range wanted {
-		l, err := g.probe.attacher.attachKinds(file, want.program, functions, want.kinds, pid, want.atReturn)
+		var offsets, cookies []uint64
+		for _, kind := range want.kinds {
+			for _, offset := range functions[kind] {
+				offsets, cookies = append(offsets, offset), append(cookies, uint64(kind)|uint64(set)<<setShift)
+			}
+		}
+		l, err := g.attacher.attachPath(file.Name(), want.program, offsets, cookies, pid, want.atReturn)
 		if err != nil {
 			return all, err
 		}
@@ -156,114 +283,123 @@ func (g *MemoryGuard) put(file *cudafile.File, pid int, wanted []put) (all links
 // Note takes note of what is known of a process: on which GPUs it has a context (as
 // Guard has it), so that another one there takes no memory that is not seen; how much
 // of the peak of its pools has gone back to the driver, bytes; and how many of the
-// contexts that it has made (Pool.Contexts) the ledger shows. While that is not all of
-// them nobody knows how large they are, and its allocations are held.
-func (g *MemoryGuard) Note(pid int, on uint32, trimmed, seen uint64) error {
-	return g.change(pid, func(v *guardedValue) {
+// contexts that it has made (Totals.Contexts) the ledger shows. While that is not all of
+// them nobody knows how large they are, and its allocations are held. epoch is that of
+// the totals by which all this was found out: of a program that another one has replaced
+// since (exec) it does not count.
+func (g *MemoryGuard) Note(pid int, on uint32, trimmed, seen, epoch uint64) error {
+	return g.change(pid, func(v *cudabpf.MemoryProcess) {
+		if v.Epoch != epoch {
+			v.Contexts = 0
+			g.forgetEpoch(v.Epoch)
+		}
 		v.Contexts |= on
-		v.Trimmed = trimmed
-		v.Seen = seen
+		v.Trimmed, v.Seen, v.Epoch = trimmed, seen, epoch
 	})
 }
 
 // change changes what the programs know of a process, if it is guarded.
-func (g *MemoryGuard) change(pid int, how func(*guardedValue)) error {
+func (g *MemoryGuard) change(pid int, how func(*cudabpf.MemoryProcess)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var v guardedValue
-	if g.processes[pid] == nil {
+	p := g.processes[pid]
+	if p == nil {
 		return nil
 	}
-	if err := g.maps.guarded.Lookup(uint32(pid), &v); err != nil {
-		return err
-	}
-	known := v
-	how(&v)
-	if v == known {
+	known := p.value
+	if how(&p.value); p.value == known {
 		return nil
 	}
-	return g.maps.guarded.Put(uint32(pid), v)
+	return g.objects.Processes.Put(uint32(pid), p.value)
 }
 
-// forgetProcess ends it for the programs.
-func (g *MemoryGuard) forgetProcess(pid int) {
-	_ = g.maps.guarded.Delete(uint32(pid)) // then the programs do nothing
-	_ = g.maps.pools.Delete(uint32(pid))
-	_ = g.maps.stopped.Delete(uint32(pid)) // nobody keeps it stopped any more
+// Drop ends the guarding of a process: at once for the process, some 0.1 s later for the
+// probes. It continues nobody, and the record stays.
+func (g *MemoryGuard) Drop(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.processes[pid]; p != nil {
+		g.drop(pid, p)
+	}
+}
+
+func (g *MemoryGuard) drop(pid int, p *guardedProcess) {
+	if g.processes[pid] != p {
+		return
+	}
+	delete(g.processes, pid)
+	g.forgetProcess(pid, p)
+	for _, all := range p.links {
+		g.detach(all)
+	}
+}
+
+// detach takes probes off in the background: the kernel waits there until every CPU has
+// left them, some 0.1 s. Meanwhile they do nothing, as their set does not count.
+func (g *MemoryGuard) detach(all links) {
+	if len(all) > 0 {
+		g.detaches.Go(func() { _ = all.Close() }) // there is nothing to be done about it
+	}
+}
+
+// forgetProcess drops what the programs know of a process. What they keep by epoch goes
+// with the program's last epoch, or as the least recently used.
+func (g *MemoryGuard) forgetProcess(pid int, p *guardedProcess) {
+	totals, err := g.totals(pid)
+	_ = g.objects.Processes.Delete(uint32(pid)) // then the programs do nothing
+	_ = g.objects.TotalsOf.Delete(uint32(pid))
 	g.forgetCalls(pid)
-	forgetOf(g.maps.live, pid)
-	g.forgetGraphs(pid)
-	g.forgetContexts(pid)
+	g.forgetEpoch(p.value.Epoch)
+	if err == nil && totals.Epoch != p.value.Epoch {
+		g.forgetEpoch(totals.Epoch)
+	}
 }
 
-// Continue ends all holds of a process that were made up to the time of the latest
-// of these calls, and continues it. Their verdicts must be carried out before. A
-// later hold keeps it stopped.
-func (g *MemoryGuard) Continue(pid, pidfd int, calls []Call) error {
-	var latest time.Duration
-	for _, c := range calls {
-		latest = max(latest, c.at)
-	}
-	if err := g.maps.released.Put(uint32(pid), uint64(latest)); err != nil {
-		return fmt.Errorf("continue process %d: %w", pid, err)
-	}
-	if err := unix.PidfdSendSignal(pidfd, unix.SIGCONT, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("continue process %d: %w", pid, err) // it stays on record
-	}
-	var errs []error
-	for _, c := range calls {
-		errs = append(errs, g.forget(holdKey{PID: uint32(c.PID), TID: uint32(c.TID), Time: uint64(c.at)}))
-	}
-	return errors.Join(errs...)
-}
-
-// Lost are the holds of a process of whose calls nothing is known: it was dropped, or
-// is guarded anew, since they began or while they did. Nobody can decide about them;
-// they are for Continue.
-func (g *MemoryGuard) Lost(pid int) (lost []Call) {
-	for _, key := range g.holds(pid) {
-		var v callValue
-		if err := g.maps.inCalls.Lookup(key.TID, &v); err != nil || v.Time != key.Time {
-			lost = append(lost, Call{PID: pid, TID: int(key.TID), at: time.Duration(key.Time)})
+// forgetEpoch drops what is kept of one program.
+func (g *MemoryGuard) forgetEpoch(epoch uint64) {
+	for _, m := range []*ebpf.Map{g.objects.Blocks, g.objects.Graphs, g.objects.Nodes, g.objects.Contexts, g.objects.Current} {
+		var key cudabpf.MemoryPlace
+		var old []cudabpf.MemoryPlace
+		var value []byte
+		for entries := m.Iterate(); entries.Next(&key, &value); {
+			if key.Epoch == epoch {
+				old = append(old, key)
+			}
+		}
+		for _, key := range old {
+			_ = m.Delete(key)
 		}
 	}
-	return lost
 }
 
-// Again continues a process once more that was stopped again an instant after its
-// last hold had ended; done is false where it may still come to that. It is to be
-// called after each Continued, and again while it is not done.
-func (g *MemoryGuard) Again(pid, pidfd int, proc string) (done bool, err error) {
-	calls, err := g.Calls()
-	if err != nil {
-		return false, err
-	}
-	if slices.ContainsFunc(calls, func(c Call) bool { return c.PID == pid && c.Held }) {
-		return true, nil
-	}
-	// One that runs must not get a SIGCONT: it may be on its way to its next stop.
-	stat, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return true, nil //nolint:nilerr // it is gone
-	}
-	if _, state, ok := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); !ok || !strings.HasPrefix(state, "T") {
-		return false, nil
-	}
-	if err := unix.PidfdSendSignal(pidfd, unix.SIGCONT, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return true, fmt.Errorf("continue process %d: %w", pid, err)
-	}
-	return true, nil
+// Renew lets the guard stop processes for this long from now; later it is open,
+// whether anybody opens it or not. A new guard is open.
+func (g *MemoryGuard) Renew(d time.Duration) error {
+	return g.objects.Until.Put(uint32(0), uint64(monotonic()+max(d, 0)))
 }
 
-// Close takes all probes off, which takes some 0.1 s, and ends Next. Who is on
-// record stays stopped: let them go before.
+// Close takes all probes off, which takes some 0.1 s, and ends Next. Who is on record
+// stays stopped: continue them before.
 func (g *MemoryGuard) Close() error {
-	if !g.stop() {
+	g.mu.Lock()
+	if g.closed.Swap(true) {
+		g.mu.Unlock()
 		return nil
 	}
+	for pid, p := range g.processes {
+		g.drop(pid, p)
+	}
+	g.mu.Unlock()
+	g.attaching.Lock()   // an attachment under way is undone, not forgotten
+	g.attaching.Unlock() //nolint:staticcheck // it only waits
+	g.detaches.Wait()
 	return g.free()
 }
 
 func (g *MemoryGuard) free() error {
-	return errors.Join(g.holder.free(), g.programs.Close(), g.maps.Close())
+	errs := []error{g.objects.Close()}
+	if g.reader != nil {
+		errs = append(errs, g.reader.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -1,69 +1,98 @@
 package cudaprobe
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
 
+	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// Call is an allocation under way.
+// Call is an allocation, or a question for memory, under way in one thread.
 type Call struct {
 	PID, TID int
 	Kind     cudafile.Kind
 	Bytes    uint64
-	// Slot is the budget that it is on; ok of SlotOf is false where its GPU is not
-	// known.
-	slot uint32
 	// Since is when it was made.
 	Since time.Time
 	// Held: it stands at its entry. Pooled: its pool should have the memory already.
 	Held, Pooled bool
+	// At is Since by the kernel's clock (CLOCK_MONOTONIC). With PID and TID it names the
+	// call, and its hold on the record.
+	At time.Duration
 
-	at                     time.Duration // Since, on the kernel's clock
-	stack, entry, out, ret uint64
+	slot                    uint32
+	epoch                   uint64
+	stack, entry, out, more uint64
 }
 
 // Slot is the budget that the call counts on; ok is false where nobody knows on
 // which GPU it is.
 func (c Call) Slot() (slot uint32, ok bool) { return c.slot, c.slot != noSlot }
 
-func (v callValue) call(tid uint32, clock clockPair) Call {
+// OfGraph reports whether the call adds a node to a graph, which gets its memory when
+// the graph is launched.
+func (c Call) OfGraph() bool {
+	return c.Kind >= cudafile.AddMemNode && c.Kind <= cudafile.AddNodeOnSixth
+}
+
+// Question reports whether the call is no allocation, but a question for how much
+// memory there is, which is answered by Show.
+func (c Call) Question() bool { return c.Kind == cudafile.MemInfo || c.Kind == cudafile.TotalMem }
+
+// Same reports whether two are the same call.
+func (c Call) Same(o Call) bool { return c.PID == o.PID && c.TID == o.TID && c.At == o.At }
+
+func callOf(tid uint32, v cudabpf.MemoryCall, clock clockPair) Call {
 	since, _ := clock.wall(v.Time)
 	return Call{
-		PID: int(v.PID), TID: int(tid), Kind: cudafile.Kind(v.Kind), Bytes: v.Size, slot: v.Slot, Since: since,
-		Held: v.State == callHeld, Pooled: v.State == callFree,
-		at: time.Duration(v.Time), stack: v.Stack, entry: v.Entry, out: v.Out, ret: v.Return,
+		PID: int(v.Pid), TID: int(tid), Kind: cudafile.Kind(v.Kind), Bytes: v.Size, Since: since,
+		Held:   v.State == cudabpf.MemoryCallStateCALL_HELD,
+		Pooled: v.State == cudabpf.MemoryCallStateCALL_FREE,
+		At:     time.Duration(v.Time), slot: v.Slot, epoch: v.Epoch,
+		stack: v.Sp, entry: v.Entry, out: v.Out, more: v.More,
 	}
 }
 
 // Call returns the call that a thread is in; ok is false if it is in none.
 func (g *MemoryGuard) Call(tid int) (c Call, ok bool, err error) {
-	var v callValue
-	err = g.maps.inCalls.Lookup(uint32(tid), &v)
+	var v cudabpf.MemoryCall
+	err = g.objects.Calls.Lookup(uint32(tid), &v)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return Call{}, false, nil
 	}
 	if err != nil {
 		return Call{}, false, fmt.Errorf("call of thread %d: %w", tid, err)
 	}
-	return v.call(uint32(tid), readClocks()), true, nil
+	return callOf(uint32(tid), v, readClocks()), true, nil
 }
 
-// Calls returns all allocations that are under way, those that are held included.
+// Calls returns all calls that are under way, those that are held included.
 func (g *MemoryGuard) Calls() ([]Call, error) {
 	var (
-		all   []Call
-		tid   uint32
-		v     callValue
-		clock = readClocks()
+		all    []Call
+		tid    uint32
+		v      cudabpf.MemoryCall
+		clock  = readClocks()
+		epochs = map[uint32]uint64{}
 	)
-	entries := g.maps.inCalls.Iterate()
+	entries := g.objects.Calls.Iterate()
 	for entries.Next(&tid, &v) {
-		all = append(all, v.call(tid, clock))
+		epoch, ok := epochs[v.Pid]
+		if !ok {
+			totals, _ := g.totals(int(v.Pid)) // of one that is not guarded: 0
+			epoch = totals.Epoch
+			epochs[v.Pid] = epoch
+		}
+		if v.Epoch == epoch { // else of a program that another one has replaced
+			all = append(all, callOf(tid, v, clock))
+		}
 	}
 	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return all, fmt.Errorf("calls under way: %w", err)
@@ -74,73 +103,163 @@ func (g *MemoryGuard) Calls() ([]Call, error) {
 // Grant takes note that a held call will run: it counts as under way. It does not
 // continue the process.
 func (g *MemoryGuard) Grant(c Call) error {
-	var v callValue
-	if err := g.maps.inCalls.Lookup(uint32(c.TID), &v); err != nil || v.Time != uint64(c.at) {
-		return err // its process is gone
+	var v cudabpf.MemoryCall
+	if err := g.objects.Calls.Lookup(uint32(c.TID), &v); err != nil || v.Time != uint64(c.At) || v.Pid != uint32(c.PID) {
+		return nil //nolint:nilerr // its process is gone
 	}
-	v.State = callGranted
-	return g.maps.inCalls.Put(uint32(c.TID), v)
+	v.State = cudabpf.MemoryCallStateCALL_GRANTED
+	return g.objects.Calls.Put(uint32(c.TID), v)
+}
+
+// end ends a call that does not run, or has run.
+func (g *MemoryGuard) end(c Call) error {
+	var v cudabpf.MemoryCall
+	if err := g.objects.Calls.Lookup(uint32(c.TID), &v); err != nil || v.Time != uint64(c.At) || v.Pid != uint32(c.PID) {
+		return nil //nolint:nilerr // it is over
+	}
+	if err := g.objects.Calls.Delete(uint32(c.TID)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return err
+	}
+	return nil
 }
 
 // forgetCalls drops what is known of a process's calls.
 func (g *MemoryGuard) forgetCalls(pid int) {
-	calls, _ := g.Calls() // what is left ends with its threads' next call
-	for _, c := range calls {
-		if c.PID == pid {
-			_ = g.maps.inCalls.Delete(uint32(c.TID))
+	var tid uint32
+	var v cudabpf.MemoryCall
+	var old []uint32
+	for entries := g.objects.Calls.Iterate(); entries.Next(&tid, &v); {
+		if v.Pid == uint32(pid) {
+			old = append(old, tid)
 		}
+	}
+	for _, tid := range old { // what is left ends with its thread's next call
+		_ = g.objects.Calls.Delete(tid)
 	}
 }
 
-// forgetOf drops what a map has of a process, by keys that begin with its PID.
-func forgetOf(m *ebpf.Map, pid int) {
-	var key [2]uint64
-	var value []byte
-	var old [][2]uint64
-	for entries := m.Iterate(); entries.Next(&key, &value); {
-		if key[0] == uint64(pid) {
-			old = append(old, key)
-		}
-	}
-	for _, key := range old {
-		_ = m.Delete(key)
-	}
+// Spent is what a slot's calls came to, since the begin.
+type Spent struct {
+	Bytes  uint64 // of calls that its budget covered, but for those that failed
+	Passed uint64 // calls that went on with nobody asked
+	Opened uint64 // calls beyond the ceiling that passed because the guard was open
 }
 
-// Spent returns what a slot has spent: the bytes of all calls that its budget
-// covered, since the begin, but for those that failed.
-func (g *MemoryGuard) Spent(slot uint32) (bytes, passed, opened uint64, err error) {
-	var v spentValue
-	err = g.maps.spent.Lookup(slot, &v)
-	return v.Spent, v.Passed, v.Opened, err
+// Spent returns what a slot has spent.
+func (g *MemoryGuard) Spent(slot uint32) (Spent, error) {
+	var v cudabpf.MemorySpent
+	err := g.objects.SpentOn.Lookup(slot, &v)
+	return Spent{v.Bytes, v.Passed, v.Opened}, err
+}
+
+// Budget is what the programs go by for one slot.
+type Budget struct {
+	// Ceiling: a call is let through while Spent.Bytes does not pass it.
+	Ceiling uint64
+	// Limit, if it is not 0: processes that ask how much memory there is are held,
+	// for Show.
+	Limit uint64
 }
 
 // SetBudget changes what the programs go by for a slot, at once.
-func (g *MemoryGuard) SetBudget(slot uint32, b Budget) error { return g.maps.budgets.Put(slot, b) }
+func (g *MemoryGuard) SetBudget(slot uint32, b Budget) error {
+	return g.objects.Budgets.Put(slot, cudabpf.MemoryBudget{Ceiling: b.Ceiling, Limit: b.Limit})
+}
 
-// Pool is memory of a process whose use the ledger does not show, bytes.
-type Pool struct {
+// Totals is memory of a process whose use the ledger does not show, bytes.
+type Totals struct {
 	Used    uint64 // given out by its pools
 	Peak    uint64 // at least so much its pools have got from the driver
 	Managed uint64 // of managed memory
 	Graphs  uint64 // that its graphs will get when they are launched
 	// Contexts is how many it has made that were counted before they were there.
 	Contexts uint64
+	// Epoch is another one for each program that runs in a process.
+	Epoch uint64
 }
 
-// PoolOf returns what is known of a process's pools.
-func (g *MemoryGuard) PoolOf(pid int) (Pool, error) {
-	var v poolValue
-	if err := g.maps.pools.Lookup(uint32(pid), &v); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return Pool{}, err
+func (g *MemoryGuard) totals(pid int) (v cudabpf.MemoryTotals, err error) {
+	if err = g.objects.TotalsOf.Lookup(uint32(pid), &v); errors.Is(err, ebpf.ErrKeyNotExist) {
+		err = nil
 	}
+	return v, err
+}
+
+// TotalsOf returns what is known of a process's memory; of one that is not guarded, zero.
+func (g *MemoryGuard) TotalsOf(pid int) (Totals, error) {
+	v, err := g.totals(pid)
 	// A free that overtakes the note of its allocation may leave less than nothing.
-	for _, n := range []*uint64{&v.Used, &v.Managed, &v.Graphs} {
-		if int64(*n) < 0 {
-			*n = 0
+	positive := func(n uint64) uint64 {
+		if int64(n) < 0 {
+			return 0
 		}
+		return n
 	}
-	return v.Pool, nil
+	return Totals{
+		Used: positive(v.Used), Peak: v.Peak, Managed: positive(v.Managed), Graphs: positive(v.Graphs), Contexts: v.Contexts, Epoch: v.Epoch,
+	}, err
+}
+
+// MemoryEvent is what the programs report.
+type MemoryEvent struct {
+	PID, TID int
+	// Slipped: a held call ran to its end, as somebody else continued its process. Else
+	// its thread was stopped.
+	Slipped bool
+}
+
+// Next waits for the next event. After Close it returns ErrClosed. An event may be lost;
+// the record of holds is whole.
+func (g *MemoryGuard) Next() (MemoryEvent, error) {
+	err := g.reader.ReadInto(&g.buffer)
+	switch {
+	case errors.Is(err, ringbuf.ErrClosed), errors.Is(err, os.ErrClosed):
+		return MemoryEvent{}, ErrClosed
+	case err != nil:
+		return MemoryEvent{}, fmt.Errorf("read events: %w", err)
+	}
+	var e cudabpf.MemoryEvent
+	if _, err := binary.Decode(g.buffer.RawSample, binary.NativeEndian, &e); err != nil {
+		return MemoryEvent{}, fmt.Errorf("event of %d bytes: %w", len(g.buffer.RawSample), err)
+	}
+	return MemoryEvent{PID: int(e.Pid), TID: int(e.Tid), Slipped: e.Kind == cudabpf.MemoryEventKindEVENT_SLIPPED}, nil
+}
+
+// FollowGraphs follows what becomes of the memory of a process's graphs, from now on.
+// Nodes that it adds are held until then. The probes for it lie on launches, too: so a
+// process has them once it adds its first such node. Doing it twice is once.
+func (g *MemoryGuard) FollowGraphs(pid int) error {
+	g.attaching.Lock()
+	defer g.attaching.Unlock()
+	g.mu.Lock()
+	p := g.processes[pid]
+	done := p == nil || p.value.Follows != 0
+	g.mu.Unlock()
+	if done {
+		return nil
+	}
+	files, err := g.finder.Mapped(pid)
+	if err != nil {
+		return err
+	}
+	defer cudafile.CloseAll(files)
+	calls := []cudafile.Kind{cudafile.GraphMade, cudafile.GraphRun}
+	for _, file := range files {
+		all, err := g.attach(file, pid, p.value.Set, []put{
+			{calls, g.objects.GraphReturn, true}, // before the entries, so that each of those has its return
+			{calls, g.objects.GraphEntry, false},
+			{[]cudafile.Kind{cudafile.GraphGone}, g.objects.GraphGone, false},
+		})
+		if errors.Is(err, cudafile.ErrNotDriver) {
+			continue
+		}
+		if err != nil {
+			g.detach(all)
+			return explainAttach(fmt.Sprintf("follow the graphs of process %d", pid), err)
+		}
+		g.keep(pid, p, file.ID, all)
+	}
+	return g.change(pid, func(v *cudabpf.MemoryProcess) { v.Follows = 1 })
 }
 
 // families of functions, as the driver names them but for their versions.

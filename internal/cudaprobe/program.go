@@ -134,6 +134,14 @@ func (b *builder) lookup(m *ebpf.Map, keyAt int32) {
 	b.add(asm.FnMapLookupElem.Call())
 }
 
+// update puts a value on the stack into a map.
+func (b *builder) update(m *ebpf.Map, keyAt, valueAt int32) {
+	b.add(asm.LoadMapPtr(asm.R1, m.FD()))
+	b.arg(asm.R2, keyAt)
+	b.arg(asm.R3, valueAt)
+	b.add(asm.Mov.Imm(asm.R4, int32(ebpf.UpdateAny)), asm.FnMapUpdateElem.Call())
+}
+
 func (b *builder) delete(m *ebpf.Map, keyAt int32) {
 	b.add(asm.LoadMapPtr(asm.R1, m.FD()))
 	b.arg(asm.R2, keyAt)

@@ -1,0 +1,172 @@
+package stop
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+)
+
+// End ends holds of one process that is open, and continues it. It carries out the steps
+// of the protocol; when it fails the holds are still on record, for Sweep.
+func (r *Record) End(p *Process, holds []Hold) (stopped bool, err error) {
+	var seen Seen
+	for step := Release; step != Done; step = step.Next(seen) {
+		switch step {
+		case Look:
+			if seen, err = p.Look(); errors.Is(err, errGone) {
+				err = nil // Continue finds nobody
+			}
+		case Continue:
+			err = p.Continue()
+		default:
+			err = r.each(step, holds)
+		}
+		if err != nil {
+			return seen.Stopped, err
+		}
+	}
+	return seen.Stopped, nil
+}
+
+func (r *Record) each(step Step, holds []Hold) error {
+	now := Now()
+	var errs []error
+	for _, h := range holds {
+		switch step {
+		case Release:
+			errs = append(errs, r.Release(h, now))
+		case Mark:
+			errs = append(errs, r.Mark(h, now))
+		case Forget:
+			errs = append(errs, r.Forget(h))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Sweep ends every hold that is overdue, whoever owns it, and forgets those of processes
+// that have ended. It returns how many processes it found stopped though nobody wanted
+// them to stand. proc is where the host's proc file system is mounted.
+func (r *Record) Sweep(proc string, now time.Duration) (strays int, err error) {
+	strays, err = r.endAll(proc, func(h Hold) bool { return h.Overdue(now) })
+	return strays, errors.Join(err, r.Tidy(now-unseen))
+}
+
+// endAll ends the holds that are over, process by process, and forgets those of
+// processes that have ended and those that are through. It returns how many processes
+// were stopped.
+func (r *Record) endAll(proc string, over func(Hold) bool) (stopped int, err error) {
+	holds, err := r.List()
+	byProcess := map[Hold][]Hold{}
+	for _, h := range holds {
+		same := Hold{PID: h.PID, Start: h.Start}
+		byProcess[same] = append(byProcess[same], h)
+	}
+	for process, holds := range byProcess {
+		was, perr := r.endThose(proc, process, holds, over)
+		if err = errors.Join(err, perr); was {
+			stopped++
+		}
+	}
+	return stopped, err
+}
+
+func (r *Record) endThose(proc string, process Hold, holds []Hold, over func(Hold) bool) (stopped bool, err error) {
+	p, err := openProcess(proc, process)
+	if errors.Is(err, errGone) {
+		return false, r.each(Forget, holds)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer p.close()
+	ending, through := toEnd(holds, over)
+	if err := r.each(Forget, through); err != nil || len(ending) == 0 {
+		return false, err
+	}
+	return r.End(p, ending)
+}
+
+// toEnd divides the holds of one process: those that are to be ended, and those that
+// only wait to be forgotten. While one of them is still to stand none is ended, as
+// SIGCONT is for the whole process.
+func toEnd(holds []Hold, over func(Hold) bool) (ending, through []Hold) {
+	for _, h := range holds {
+		switch {
+		case h.Phase == Continued:
+			through = append(through, h)
+		case over(h):
+			ending = append(ending, h)
+		default:
+			return nil, through
+		}
+	}
+	return ending, through
+}
+
+// after is for how long ReleaseAll looks again: a thread that is about to stop itself
+// when the guard is opened is on record a moment later, and undoes it by itself.
+const after = 30 * time.Millisecond
+
+// Options of ReleaseAll. Name is required.
+type Options struct {
+	Name string
+	Proc string // /proc by default
+	// IfExpired does it only if nobody has renewed the guard in time.
+	IfExpired bool
+}
+
+// ReleaseAll opens the guard of this name and continues everybody on its record. It
+// returns when nobody is on record, or when ctx ends, with the number of processes that
+// it found stopped. It needs no guard, and does nothing where there never was one.
+// Doing it twice does no harm.
+func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
+	r, err := open(&o)
+	if r == nil {
+		return 0, err
+	}
+	defer r.Close()
+	if o.IfExpired {
+		if expired, err := r.Expired(Now()); err != nil || !expired {
+			return 0, err
+		}
+	} else if err := r.Open(); err != nil {
+		return 0, err
+	}
+	for opened := Now(); ; {
+		n, err := r.endAll(o.Proc, func(Hold) bool { return true })
+		stopped += n
+		left, lerr := r.List()
+		if err = errors.Join(err, lerr); err != nil || len(left) == 0 && (o.IfExpired || Now()-opened >= after) {
+			return stopped, err
+		}
+		select {
+		case <-ctx.Done():
+			return stopped, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// SweepAll is Sweep of the record of this name, where there is one.
+func SweepAll(o Options) (strays int, err error) {
+	r, err := open(&o)
+	if r == nil {
+		return 0, err
+	}
+	defer r.Close()
+	return r.Sweep(o.Proc, Now())
+}
+
+// open opens the record; nil without an error: there is none.
+func open(o *Options) (*Record, error) {
+	if o.Proc == "" {
+		o.Proc = "/proc"
+	}
+	r, err := OpenRecord(o.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return r, err
+}

@@ -1,0 +1,110 @@
+package stop
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/actuator/enforce/proc"
+)
+
+// Process is one process, opened: whatever becomes of its PID, it is that one.
+type Process struct {
+	PID    int
+	pidfd  int
+	folder string // its folder in the proc file system
+}
+
+// errGone means that a process has ended.
+var errGone = errors.New("the process has ended")
+
+// OpenProcess opens the process of a hold. It returns errGone if that one has ended,
+// also if another process has its PID now.
+func openProcess(folder string, h Hold) (*Process, error) {
+	pidfd, err := unix.PidfdOpen(h.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, errGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open process %d: %w", h.PID, err)
+	}
+	p := Of(folder, h.PID, pidfd)
+	// What is read of the PID is of the process behind the pidfd, if that is still alive
+	// afterwards.
+	s, ok := proc.ReadStat(folder, h.PID)
+	if !ok || !s.Began(h.Start) || p.Ended() {
+		return nil, errors.Join(errGone, p.close())
+	}
+	return p, nil
+}
+
+// Of makes a Process of one that the caller has opened. The caller keeps the pidfd open.
+func Of(folder string, pid, pidfd int) *Process {
+	return &Process{PID: pid, pidfd: pidfd, folder: filepath.Join(folder, strconv.Itoa(pid))}
+}
+
+func (p *Process) close() error { return unix.Close(p.pidfd) }
+
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool { return proc.Ended(p.pidfd) }
+
+// Continue sends SIGCONT. One that has ended needs none.
+func (p *Process) Continue() error {
+	if err := unix.PidfdSendSignal(p.pidfd, unix.SIGCONT, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("continue process %d: %w", p.PID, err)
+	}
+	return nil
+}
+
+// Look says what the kernel says of the process now. The error is errGone if it has ended.
+func (p *Process) Look() (s Seen, err error) {
+	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
+	if err != nil || p.Ended() {
+		return s, errGone
+	}
+	s.StopPending, s.EndPending = pending(string(status))
+	threads, err := os.ReadDir(filepath.Join(p.folder, "task"))
+	if err != nil {
+		return s, errGone
+	}
+	for _, t := range threads {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			continue
+		}
+		one, ok := proc.ReadStat(filepath.Join(p.folder, "task"), tid)
+		s.Stopped = s.Stopped || ok && one.State == 'T'
+		s.Running = s.Running || ok && one.State == 'R'
+	}
+	if p.Ended() {
+		return s, errGone
+	}
+	return s, nil
+}
+
+// pending reads the signals that wait, of /proc/PID/status. Those for the process alone
+// tell of others: the program in the kernel sends its SIGSTOP to the thread.
+func pending(status string) (stop, end bool) {
+	has := func(set uint64, signal syscall.Signal) bool { return set>>(signal-1)&1 != 0 }
+	for line := range strings.Lines(status) {
+		name, value, _ := strings.Cut(line, ":")
+		if name != "ShdPnd" && name != "SigPnd" {
+			continue
+		}
+		set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err != nil {
+			continue
+		}
+		stop = stop || name == "ShdPnd" && has(set, unix.SIGSTOP)
+		for _, signal := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+			end = end || has(set, signal)
+		}
+	}
+	return stop, end
+}

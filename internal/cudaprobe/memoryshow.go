@@ -1,0 +1,45 @@
+package cudaprobe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Show lowers what the driver has answered to a question to these numbers of bytes,
+// where they are less. alive says whether the process that asked has not ended; it is
+// called between opening the PID's memory and writing to it, so that nothing is ever
+// written into another process that has the PID now. It does not continue the process.
+func (g *MemoryGuard) Show(c Call, free, total uint64, alive func() bool) error {
+	memory, err := os.OpenFile(filepath.Join(g.proc, strconv.Itoa(c.PID), "mem"), os.O_RDWR, 0)
+	if err != nil {
+		return errors.Join(fmt.Errorf("memory of process %d: %w", c.PID, err), g.end(c))
+	}
+	defer memory.Close()
+	if !alive() {
+		return g.end(c)
+	}
+	return errors.Join(lower(memory, c.out, free), lower(memory, c.more, total), g.end(c))
+}
+
+// lower writes a number to where a process has a larger one.
+func lower(memory *os.File, address, value uint64) error {
+	if address == 0 {
+		return nil
+	}
+	var word [8]byte
+	if _, err := memory.ReadAt(word[:], int64(address)); err != nil {
+		return fmt.Errorf("read what a process was answered: %w", err)
+	}
+	if binary.NativeEndian.Uint64(word[:]) <= value {
+		return nil
+	}
+	binary.NativeEndian.PutUint64(word[:], value)
+	if _, err := memory.WriteAt(word[:], int64(address)); err != nil {
+		return fmt.Errorf("change what a process was answered: %w", err)
+	}
+	return nil
+}
