@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
@@ -82,7 +83,7 @@ func (s *guardService) Close() error {
 		return nil
 	}
 	s.stop()
-	return errors.Join(<-s.ended, memory.Forget(s.o.Name))
+	return errors.Join(<-s.ended, stop.Remove(s.o.Name))
 }
 
 // Why implements MemoryGuard.

@@ -8,6 +8,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/actuator/guardian"
 	"github.com/laxity/laxity/actuator/journal"
 )
@@ -54,16 +55,20 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 	g, err := guardian.New(guardian.Options{
 		Swaps:    bringBack,
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
-		Gate: func(ctx context.Context, expired bool) (continued int, err error) {
-			for _, name := range []string{gate.Name(o.StateDir), memory.Name(o.StateDir)} {
-				n, lerr := gate.LetGo(ctx, gate.LetGoOptions{Name: name, IfExpired: expired})
-				if lerr == nil && !expired {
-					lerr = gate.Forget(name) // whoever made it is dead; the next one makes a new record
+		Gate: func(ctx context.Context, expired bool) (int, error) {
+			held, err := gate.LetGo(ctx, gate.LetGoOptions{Name: gate.Name(o.StateDir), IfExpired: expired})
+			stopped, serr := stop.ReleaseAll(ctx, stop.Options{Name: memory.Name(o.StateDir), IfExpired: expired})
+			if !expired { // whoever made the records is dead; the next one makes new ones
+				if err == nil {
+					err = gate.Forget(gate.Name(o.StateDir))
 				}
-				continued, err = continued+n, errors.Join(err, lerr)
+				if serr == nil {
+					serr = stop.Remove(memory.Name(o.StateDir))
+				}
 			}
-			return continued, err
+			return held + stopped, errors.Join(err, serr)
 		},
+		Sweep: func() (int, error) { return stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)}) },
 	})
 	if err != nil {
 		return err

@@ -37,6 +37,10 @@ type Options struct {
 	// or only those that nobody has a lease on any more, and returns how many; nil:
 	// nothing stops any.
 	Gate func(ctx context.Context, expired bool) (int, error)
+	// Sweep ends the stops that nobody wants any more, whether an actuator lives or not,
+	// and returns how many processes stood still for that; nil: nothing stops any. It is
+	// called at every Poll.
+	Sweep func() (strays int, err error)
 	// Swaps brings back containers that are off their GPUs, as far as there is room, and
 	// returns how many are left; nil: there are none. What is left is tried again
 	// as long as no actuator lives.
@@ -156,8 +160,22 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 			return r.lock, r.err
 		case <-tick.C:
 			g.openGate(ctx, true)
+			g.sweep()
 			g.expire(ctx)
 		}
+	}
+}
+
+// sweep continues processes that Laxity stopped and that nobody wants to stand.
+func (g *Guardian) sweep() {
+	if g.o.Sweep == nil {
+		return
+	}
+	switch n, err := g.o.Sweep(); {
+	case err != nil:
+		g.o.Logger.Error("cannot sweep for processes that stand still", "err", err)
+	case n > 0:
+		g.o.Logger.Error("continued processes that stood still though nobody wanted them to", "processes", n)
 	}
 }
 
@@ -188,6 +206,7 @@ func (g *Guardian) idle(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
+		g.sweep()
 		if holds, err := g.o.Journal.List(); err != nil || len(holds) > 0 {
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
@@ -191,7 +192,7 @@ func watch(ctx context.Context, d device.Device, pid int, gpu, way string) (func
 	go func() { ended <- g.Run(ctx) }()
 	stop := func() error {
 		cancel()
-		return errors.Join(<-ended, memory.Forget(o.Name))
+		return errors.Join(<-ended, stop.Remove(o.Name))
 	}
 	g.Cover([]memory.Target{target})
 	for deadline := time.Now().Add(10 * time.Second); len(g.View()["bench"].PIDs) == 0; time.Sleep(10 * time.Millisecond) {

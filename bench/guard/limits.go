@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter"
@@ -145,7 +146,7 @@ func (b *bed) prepare(ctx context.Context) error {
 }
 
 // open begins to guard, nobody as yet.
-func (b *bed) open(ctx context.Context) (stop func() error, err error) {
+func (b *bed) open(ctx context.Context) (end func() error, err error) {
 	o := memory.Options{Name: fmt.Sprintf("laxity-bench-limits-%d", os.Getpid()), Container: b.of, Ledger: exporter.Ledger(b.device), Decider: memory.Limit{}}
 	if b.guard, err = memory.New(o); err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func (b *bed) open(ctx context.Context) (stop func() error, err error) {
 	go func() { ended <- b.guard.Run(ctx) }()
 	return func() error {
 		cancel()
-		return errors.Join(<-ended, memory.Forget(o.Name))
+		return errors.Join(<-ended, stop.Remove(o.Name))
 	}, nil
 }
 

@@ -69,8 +69,8 @@ int context_entry(struct pt_regs *ctx)
 	if (!trace(ctx, &t) || t.process->gpus == 1)
 		return 0;
 	m.sp = PT_REGS_SP(ctx);
-	m.out = PT_REGS_PARM1(ctx);
-	m.device = context_device(ctx, t.kind);
+	m.out = t.args.first;
+	m.device = context_device(&t.args, t.kind);
 	m.kind = t.kind;
 	bpf_map_update_elem(&makings, &t.tid, &m, BPF_ANY);
 	return 0;
@@ -120,7 +120,7 @@ int context_turn(struct pt_regs *ctx)
 			*stack >>= 8;
 		return 0;
 	}
-	context = place_of(&t, PT_REGS_PARM1(ctx));
+	context = place_of(&t, t.args.first);
 	device = bpf_map_lookup_elem(&contexts, &context);
 	turn_to(&t, device ? *device + 1 : 0, t.kind == PUSH_CONTEXT);
 	return 0;

@@ -83,15 +83,15 @@ static __always_inline bool is_question(u32 kind) { return kind == MEM_INFO || k
 static __always_inline bool is_context(u32 kind) { return kind >= CONTEXT_ON_SECOND && kind <= CONTEXT_ELSE; }
 
 /* node_params is where the parameters of a node's memory are, in the process. */
-static __always_inline u64 node_params(struct pt_regs *ctx, u32 kind)
+static __always_inline u64 node_params(struct args *a, u32 kind)
 {
 	switch (kind) {
 	case ADD_MEM_NODE:
-		return PT_REGS_PARM5(ctx);
+		return a->fifth;
 	case ADD_NODE_ON_FIFTH:
-		return PT_REGS_PARM5(ctx) + __builtin_offsetof(struct any_node, memory);
+		return a->fifth + __builtin_offsetof(struct any_node, memory);
 	default:
-		return ctx->r9 + __builtin_offsetof(struct any_node, memory);
+		return a->sixth + __builtin_offsetof(struct any_node, memory);
 	}
 }
 

@@ -99,8 +99,8 @@ int graph_entry(struct pt_regs *ctx)
 	if (!trace(ctx, &t))
 		return 0;
 	c.sp = PT_REGS_SP(ctx);
-	c.first = PT_REGS_PARM1(ctx);
-	c.second = PT_REGS_PARM2(ctx);
+	c.first = t.args.first;
+	c.second = t.args.second;
 	c.kind = t.kind;
 	bpf_map_update_elem(&graph_calls, &t.tid, &c, BPF_ANY);
 	return 0;
@@ -141,7 +141,7 @@ int graph_gone(struct pt_regs *ctx)
 	struct traced t;
 	u64 bytes;
 
-	if (trace(ctx, &t) && take_graph(&t, PT_REGS_PARM1(ctx), &bytes))
+	if (trace(ctx, &t) && take_graph(&t, t.args.first, &bytes))
 		add(&t.totals->graphs, -bytes);
 	return 0;
 }

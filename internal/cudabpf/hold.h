@@ -36,6 +36,11 @@ struct {
 	__type(value, struct hold);
 } holds SEC(".maps");
 
+struct release {
+	u64 time;      /* CLOCK_MONOTONIC, ns */
+	u64 continued; /* 1: SIGCONT was sent, or need not be */
+};
+
 /* leases is pinned, and written by the actuator: somebody wants the hold until this
  * time (CLOCK_MONOTONIC, ns). */
 struct {
@@ -52,7 +57,7 @@ struct {
 	__uint(max_entries, 16384);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct hold_key);
-	__type(value, u64); /* when, CLOCK_MONOTONIC, ns */
+	__type(value, struct release);
 } released SEC(".maps");
 
 /* until is pinned. Nobody is stopped later than that (CLOCK_MONOTONIC, ns). */

@@ -22,6 +22,28 @@ struct task_struct {
 	u32 self_exec_id;                 /* how often it has called exec */
 } __attribute__((preserve_access_index));
 
+/* args are the first six arguments of a call. They are read at once, each from its
+ * own place: the verifier refuses a place that is chosen while the program runs. */
+struct args {
+	u64 first, second, third, fourth, fifth, sixth;
+};
+
+static __always_inline void read_args(struct pt_regs *ctx, struct args *a)
+{
+	a->first = PT_REGS_PARM1(ctx);
+	barrier_var(a->first);
+	a->second = PT_REGS_PARM2(ctx);
+	barrier_var(a->second);
+	a->third = PT_REGS_PARM3(ctx);
+	barrier_var(a->third);
+	a->fourth = PT_REGS_PARM4(ctx);
+	barrier_var(a->fourth);
+	a->fifth = PT_REGS_PARM5(ctx);
+	barrier_var(a->fifth);
+	a->sixth = ctx->r9;
+	barrier_var(a->sixth);
+}
+
 #define SIGCONT 18
 #define SIGSTOP 19
 

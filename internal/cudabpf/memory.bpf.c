@@ -98,7 +98,7 @@ static __always_inline void begin_call(struct pt_regs *ctx, struct traced *t, st
 {
 	c->sp = PT_REGS_SP(ctx);
 	c->entry = PT_REGS_IP(ctx);
-	c->out = PT_REGS_PARM1(ctx);
+	c->out = t->args.first;
 	c->time = bpf_ktime_get_ns();
 	c->epoch = t->totals->epoch;
 	c->pid = t->pid;
@@ -113,15 +113,15 @@ int alloc_entry(struct pt_regs *ctx)
 	struct call c = {};
 	struct traced t;
 
-	if (!trace(ctx, &t) || nested(ctx, &t) || !asks(ctx, &t, &r))
+	if (!trace(ctx, &t) || nested(ctx, &t) || !asks(&t.args, &t, &r))
 		return 0;
 	begin_call(ctx, &t, &c);
 	c.size = r.bytes;
 	c.slot = slot_of(&t, on_device(&t, r.device));
 	c.state = pooled(&t, r.bytes) ? CALL_FREE : CALL_SPENT;
 	if (is_node(t.kind)) {
-		c.out = PT_REGS_PARM2(ctx);
-		c.more = node_params(ctx, t.kind);
+		c.out = t.args.second;
+		c.more = node_params(&t.args, t.kind);
 	}
 	bpf_map_update_elem(&calls, &t.tid, &c, BPF_ANY); /* before it is spent: it counts as one or the other */
 	if (c.state == CALL_FREE || spend(&t, &c))
@@ -192,7 +192,7 @@ int free_entry(struct pt_regs *ctx)
 
 	if (!trace(ctx, &t))
 		return 0;
-	key = place_of(&t, PT_REGS_PARM1(ctx));
+	key = place_of(&t, t.args.first);
 	found = bpf_map_lookup_elem(&blocks, &key);
 	if (!found)
 		return 0;
@@ -214,9 +214,9 @@ int question_entry(struct pt_regs *ctx)
 	if (!trace(ctx, &t))
 		return 0;
 	begin_call(ctx, &t, &c);
-	c.more = PT_REGS_PARM2(ctx);
+	c.more = t.args.second;
 	if (t.kind == TOTAL_MEM) {
-		device = PT_REGS_PARM2(ctx);
+		device = t.args.second;
 		c.more = c.out;
 		c.out = 0;
 	}

@@ -16,6 +16,7 @@ struct process {
 	u64 trimmed; /* bytes of its pools' peak that went back to the driver */
 	u64 seen;    /* contexts that the ledger shows */
 	u64 epoch;   /* the program that trimmed, seen and contexts are about */
+	u64 began;   /* when the process started, as /proc has it: 10 ms since boot; 0: any */
 	u32 set;     /* the set of probes that counts: another one is being taken off */
 	u32 gpus;    /* how many it sees */
 	u32 contexts; /* bit set of those on which it has a context */
@@ -151,19 +152,26 @@ struct traced {
 	struct totals *totals;
 	u32 pid, tid;
 	u32 kind;
+	struct args args; /* at an entry */
 };
 
-/* trace fills that in. It returns false where the process is not guarded, or not by
- * this set of probes: a set that is being taken off does nothing. */
+#define TICK 10000000 /* ns: what /proc counts the start of processes in */
+
+/* trace fills that in. It returns false where the process is not guarded (another one
+ * may have its PID), or not by this set of probes: one that is being taken off does
+ * nothing. */
 static __always_inline bool trace(struct pt_regs *ctx, struct traced *to)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx); /* the kind, and the set above it */
 
+	read_args(ctx, &to->args);
 	to->pid = current_tgid();
 	to->tid = current_tid();
 	to->kind = cookie & 0xff;
 	to->process = bpf_map_lookup_elem(&processes, &to->pid);
 	if (!to->process || to->process->set != cookie >> 8)
+		return false;
+	if (to->process->began && to->process->began != current_start() / TICK)
 		return false;
 	to->totals = bpf_map_lookup_elem(&totals_of, &to->pid);
 	if (!to->totals)

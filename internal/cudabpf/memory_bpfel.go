@@ -151,11 +151,18 @@ type MemoryProcess struct {
 	Trimmed  uint64
 	Seen     uint64
 	Epoch    uint64
+	Began    uint64
 	Set      uint32
 	Gpus     uint32
 	Contexts uint32
 	Follows  uint32
 	Slots    [16]uint32
+}
+
+type MemoryRelease struct {
+	_         structs.HostLayout
+	Time      uint64
+	Continued uint64
 }
 
 type MemorySpent struct {

@@ -32,17 +32,17 @@ static __always_inline bool in_device(struct request *r, struct location *l)
 }
 
 /* context_device is the argument by which a context's device is named. */
-static __always_inline u32 context_device(struct pt_regs *ctx, u32 kind)
+static __always_inline u32 context_device(struct args *a, u32 kind)
 {
 	switch (kind) {
 	case CONTEXT_ON_SECOND:
-		return PT_REGS_PARM2(ctx);
+		return a->second;
 	case CONTEXT_ON_THIRD:
-		return PT_REGS_PARM3(ctx);
+		return a->third;
 	case CONTEXT_ON_FOURTH:
-		return PT_REGS_PARM4(ctx);
+		return a->fourth;
 	case CONTEXT_ON_FIFTH:
-		return PT_REGS_PARM5(ctx);
+		return a->fifth;
 	default:
 		return UNKNOWN;
 	}
@@ -50,20 +50,20 @@ static __always_inline u32 context_device(struct pt_regs *ctx, u32 kind)
 
 /* of_context: only the first context on a GPU counts. Every other one shows in the
  * ledger before its size is known. */
-static __always_inline bool of_context(struct pt_regs *ctx, struct traced *t, struct request *r)
+static __always_inline bool of_context(struct args *a, struct traced *t, struct request *r)
 {
 	u32 known = up_to_date(t) ? t->process->contexts : 0;
 
-	r->device = context_device(ctx, t->kind);
+	r->device = context_device(a, t->kind);
 	if (t->process->gpus > 1 && r->device < MAX_GPUS)
 		known &= 1 << (r->device & (MAX_GPUS - 1));
 	r->bytes = t->process->context;
 	return !known;
 }
 
-static __always_inline bool of_node(struct pt_regs *ctx, u32 kind, struct request *r)
+static __always_inline bool of_node(struct args *a, u32 kind, struct request *r)
 {
-	u64 from = node_params(ctx, kind);
+	u64 from = node_params(a, kind);
 	struct mem_node node;
 	u32 type;
 
@@ -79,52 +79,52 @@ static __always_inline bool of_node(struct pt_regs *ctx, u32 kind, struct reques
 	return in_device(r, &node.location);
 }
 
-static __always_inline bool of_array_3d(struct pt_regs *ctx, u32 kind, struct request *r)
+static __always_inline bool of_array_3d(struct args *a, u32 kind, struct request *r)
 {
-	struct array_3d a;
+	struct array_3d d;
 
-	if (bpf_probe_read_user(&a, sizeof(a), (void *)PT_REGS_PARM2(ctx)))
+	if (bpf_probe_read_user(&d, sizeof(d), (void *)a->second))
 		return false;
-	r->bytes = times(times(a.width, a.height), a.depth) * element(a.format, a.channels);
+	r->bytes = times(times(d.width, d.height), d.depth) * element(d.format, d.channels);
 	/* Each level is a quarter of the one above it; of one dimension, a half. */
-	if (kind == MIPMAP && (u32)PT_REGS_PARM3(ctx) > 1)
-		r->bytes += a.height ? r->bytes / 3 : r->bytes;
+	if (kind == MIPMAP && (u32)a->third > 1)
+		r->bytes += d.height ? r->bytes / 3 : r->bytes;
 	return true;
 }
 
 /* asks fills in the request. It returns false if the call takes no memory of a GPU, or
  * fails by itself because its arguments cannot be read. */
-static __always_inline bool asks(struct pt_regs *ctx, struct traced *t, struct request *r)
+static __always_inline bool asks(struct args *a, struct traced *t, struct request *r)
 {
 	struct mem_prop prop;
 	struct array array;
 
 	r->device = UNKNOWN;
 	if (is_context(t->kind))
-		return of_context(ctx, t, r);
+		return of_context(a, t, r);
 	switch (t->kind) {
 	case ALLOC_PITCH:
-		r->bytes = PT_REGS_PARM3(ctx) * PT_REGS_PARM4(ctx);
+		r->bytes = a->third * a->fourth;
 		return true;
 	case MEM_CREATE:
-		r->bytes = PT_REGS_PARM2(ctx);
-		if (bpf_probe_read_user(&prop, sizeof(prop), (void *)PT_REGS_PARM3(ctx)))
+		r->bytes = a->second;
+		if (bpf_probe_read_user(&prop, sizeof(prop), (void *)a->third))
 			return true;
 		return in_device(r, &prop.location);
 	case ARRAY:
-		if (bpf_probe_read_user(&array, sizeof(array), (void *)PT_REGS_PARM2(ctx)))
+		if (bpf_probe_read_user(&array, sizeof(array), (void *)a->second))
 			return false;
 		r->bytes = times(array.width, array.height) * element(array.format, array.channels);
 		return true;
 	case ARRAY_3D:
 	case MIPMAP:
-		return of_array_3d(ctx, t->kind, r);
+		return of_array_3d(a, t->kind, r);
 	case ADD_MEM_NODE:
 	case ADD_NODE_ON_FIFTH:
 	case ADD_NODE_ON_SIXTH:
-		return of_node(ctx, t->kind, r);
+		return of_node(a, t->kind, r);
 	default:
-		r->bytes = PT_REGS_PARM2(ctx);
+		r->bytes = a->second;
 		return true;
 	}
 }

@@ -209,7 +209,7 @@ func nextEvent(r *ringbuf.Reader, record *ringbuf.Record) (Event, error) {
 }
 
 // Each hands on the events that next waits for, until that is closed or fails.
-func Each(next func() (Event, error), do func(Event)) error {
+func Each[E any](next func() (E, error), do func(E)) error {
 	for {
 		e, err := next()
 		if errors.Is(err, ErrClosed) {

@@ -131,18 +131,28 @@ func (g *MemoryGuard) pin(folder string) error {
 	return nil
 }
 
-// Guard watches the allocations of a process from now on. slots are those of the
-// GPUs that it sees, in its order, 1 to 16 of them. context is how many bytes
-// its first context on a GPU counts for; on is the set of those, as bits by their
-// order, on which it has one. A process that has not loaded the driver gives
-// ErrNotLoaded. Of one that is guarded already only the files of the driver are
-// looked for that it has loaded since; no function ever gets a second set of probes.
-//
-// It means the process that has this PID now; make sure afterwards that it is the one
-// you meant. The probes never follow the PID to another process.
-func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64, on uint32) error {
-	if len(slots) == 0 || len(slots) > maxGPUs {
-		return fmt.Errorf("guard process %d: it sees %d GPUs; 1 to %d are supported", pid, len(slots), maxGPUs)
+// Guarded is a process whose allocations are watched.
+type Guarded struct {
+	PID int
+	// Start is when it started, as /proc/PID/stat has it (hundredths of a second since
+	// boot). The programs do nothing in another process that has its PID. 0: not known.
+	Start uint64
+	// Slots of the GPUs that it sees, in its order, 1 to 16 of them.
+	Slots []uint32
+	// Context is how many bytes its first context on a GPU counts for. On is the set of
+	// those, as bits by their order, on which it has one.
+	Context uint64
+	On      uint32
+}
+
+// Guard watches the allocations of a process from now on. A process that has not loaded
+// the driver gives ErrNotLoaded. Of one that is guarded already only the files of the
+// driver are looked for that it has loaded since: no function ever gets a second set of
+// probes.
+func (g *MemoryGuard) Guard(o Guarded) error {
+	pid := o.PID
+	if len(o.Slots) == 0 || len(o.Slots) > maxGPUs {
+		return fmt.Errorf("guard process %d: it sees %d GPUs; 1 to %d are supported", pid, len(o.Slots), maxGPUs)
 	}
 	files, err := g.finder.Mapped(pid)
 	if err != nil {
@@ -151,7 +161,7 @@ func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64, on uint32) 
 	defer cudafile.CloseAll(files)
 	g.attaching.Lock()
 	defer g.attaching.Unlock()
-	p, fresh, err := g.enlist(pid, slots, context, on)
+	p, fresh, err := g.enlist(o)
 	if err != nil {
 		return fmt.Errorf("guard process %d: %w", pid, err)
 	}
@@ -168,29 +178,31 @@ func (g *MemoryGuard) Guard(pid int, slots []uint32, context uint64, on uint32) 
 }
 
 // enlist makes a process known to the programs.
-func (g *MemoryGuard) enlist(pid int, slots []uint32, context uint64, on uint32) (p *guardedProcess, fresh bool, err error) {
+func (g *MemoryGuard) enlist(o Guarded) (p *guardedProcess, fresh bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed.Load() {
 		return nil, false, ErrClosed
 	}
-	if p := g.processes[pid]; p != nil {
+	if p := g.processes[o.PID]; p != nil {
 		return p, false, nil
 	}
 	const userEpochs = 1 << 32
 	g.sets, g.epochs = g.sets+1, g.epochs+1
 	p = &guardedProcess{links: map[cudafile.ID]links{}}
-	p.value = cudabpf.MemoryProcess{Context: context, Epoch: userEpochs + g.epochs, Set: g.sets, Gpus: uint32(len(slots)), Contexts: on}
-	copy(p.value.Slots[:], slots)
+	p.value = cudabpf.MemoryProcess{
+		Context: o.Context, Epoch: userEpochs + g.epochs, Began: o.Start, Set: g.sets, Gpus: uint32(len(o.Slots)), Contexts: o.On,
+	}
+	copy(p.value.Slots[:], o.Slots)
 	err = errors.Join(
-		g.objects.TotalsOf.Put(uint32(pid), cudabpf.MemoryTotals{Epoch: p.value.Epoch}),
-		g.objects.Processes.Put(uint32(pid), p.value),
+		g.objects.TotalsOf.Put(uint32(o.PID), cudabpf.MemoryTotals{Epoch: p.value.Epoch}),
+		g.objects.Processes.Put(uint32(o.PID), p.value),
 	)
 	if err != nil {
-		g.forgetProcess(pid, p)
+		g.forgetProcess(o.PID, p)
 		return nil, false, err
 	}
-	g.processes[pid] = p
+	g.processes[o.PID] = p
 	return p, true, nil
 }
 

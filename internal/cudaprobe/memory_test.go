@@ -4,86 +4,58 @@ import (
 	"errors"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/actuator/enforce/enforcetest/probetest"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
 
 const mib = 1 << 20
 
-// guarded is a memory guard on the stand-in library, and its events.
+// guarded is a memory guard on the stand-in library, its record and its events.
 type guarded struct {
 	*cudaprobe.MemoryGuard
+	record *stop.Record
 	built  cudatest.Built
-	events chan cudaprobe.Event
-	name   string
-
-	mu      sync.Mutex
-	closing bool
+	events chan cudaprobe.MemoryEvent
 }
 
 func newMemoryGuard(t testing.TB, o cudaprobe.Options) *guarded {
 	t.Helper()
 	name := cudatest.RecordName(t)
 	g, err := cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Options: o, Pins: name})
-	if errors.Is(err, cudaprobe.ErrUnsupported) && errors.Is(err, syscall.EPERM) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	probetest.Need(t, err)
 	if err := g.Renew(time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	h := &guarded{MemoryGuard: g, built: cudatest.Build(t), events: make(chan cudaprobe.Event, 1024), name: name}
+	record, err := stop.OpenRecord(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &guarded{MemoryGuard: g, record: record, built: cudatest.Build(t), events: make(chan cudaprobe.MemoryEvent, 1024)}
 	go func() {
 		defer close(h.events)
-		for {
-			e, err := g.Next()
-			if err != nil {
-				return
-			}
-			if e.Kind != cudaprobe.Continued {
-				h.events <- e
-				continue
-			}
-			go h.goOn(e.PID)
-		}
+		_ = cudaprobe.Each(g.Next, func(e cudaprobe.MemoryEvent) { h.events <- e })
 	}()
 	t.Cleanup(func() {
-		h.mu.Lock()
-		h.closing = true
-		h.mu.Unlock()
-		if err := errors.Join(g.Close(), cudaprobe.RemoveRecord(cudaprobe.PinFolder(name))); err != nil {
+		if err := errors.Join(g.Close(), record.Close(), stop.Remove(name)); err != nil {
 			t.Error(err)
 		}
 	})
 	return h
 }
 
-// goOn continues a process that was stopped again too late.
-func (h *guarded) goOn(pid int) {
-	pidfd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return
-	}
-	defer unix.Close(pidfd)
-	for end := time.Now().Add(patience / 15); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		h.mu.Lock()
-		done := h.closing
-		if !done {
-			done, _ = h.Again(pid, pidfd, "/proc") // else its test does not go on
-		}
-		h.mu.Unlock()
-		if done {
-			return
-		}
+// guard guards a program that sees GPUs with these slots.
+func (h *guarded) guard(t testing.TB, p *cudatest.Program, slots []uint32, context uint64, on uint32) {
+	t.Helper()
+	if err := h.Guard(cudaprobe.Guarded{PID: p.PID, Slots: slots, Context: context, On: on}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -92,9 +64,7 @@ func (h *guarded) open(t testing.TB) (p *cudatest.Program, pidfd int) {
 	t.Helper()
 	p = h.built.Start(t)
 	p.Open()
-	if err := h.Guard(p.PID, []uint32{0}, 0, 1); err != nil {
-		t.Fatal(err)
-	}
+	h.guard(t, p, []uint32{0}, 0, 1)
 	pidfd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +85,7 @@ func (h *guarded) held(t testing.TB, p *cudatest.Program) cudaprobe.Call {
 	t.Helper()
 	select {
 	case e := <-h.events:
-		if e.PID != p.PID || e.Kind != cudaprobe.Held {
+		if e.PID != p.PID || e.Slipped {
 			t.Fatalf("got %+v", e)
 		}
 		c, ok, err := h.Call(e.TID)
@@ -132,18 +102,31 @@ func (h *guarded) held(t testing.TB, p *cudatest.Program) cudaprobe.Call {
 // seen says that the ledger shows all contexts that a program has made.
 func (h *guarded) seen(t testing.TB, p *cudatest.Program) {
 	t.Helper()
-	pool, err := h.PoolOf(p.PID)
-	if err := errors.Join(err, h.Note(p.PID, 0, 0, pool.Contexts)); err != nil {
+	pool, err := h.TotalsOf(p.PID)
+	if err := errors.Join(err, h.Note(p.PID, 0, 0, pool.Contexts, pool.Epoch)); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// end ends the hold of a call that was decided about.
 func (h *guarded) end(t testing.TB, pidfd int, c cudaprobe.Call) {
 	t.Helper()
-	if err := h.Continue(c.PID, pidfd, []cudaprobe.Call{c}); err != nil {
+	hold := stop.Hold{PID: c.PID, TID: c.TID, At: c.At}
+	if _, err := h.record.End(stop.Of("/proc", c.PID, pidfd), []stop.Hold{hold}); err != nil {
 		t.Fatal(err)
 	}
 }
+
+func (h *guarded) spent(t testing.TB) cudaprobe.Spent {
+	t.Helper()
+	s, err := h.Spent(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func alive() bool { return true }
 
 var allocators = []string{
 	"cuMemAlloc_v2", "cuMemAlloc_v2_ptds", "cuMemAlloc_v2_ptsz", "cuMemAllocManaged", "cuMemAllocPitch_v2", "cuMemCreate", "cuMemAllocAsync",
@@ -167,24 +150,24 @@ func TestMemoryGrantAndDeny(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				before, _, _, _ := h.Spent(0)
+				before := h.spent(t).Bytes
 				h.budget(t, cudaprobe.Budget{Ceiling: before + 4*mib})
 				if a := p.Alloc(name, mib, 4); a.Result != 0 || a.Count != 4 {
 					t.Fatalf("%s: %+v", name, a)
 				}
-				if spent, _, _, err := h.Spent(0); spent-before != 4*mib || err != nil {
-					t.Fatalf("%s: spent %d, %v", name, spent-before, err)
+				if spent := h.spent(t).Bytes; spent-before != 4*mib {
+					t.Fatalf("%s: spent %d", name, spent-before)
 				}
 				called := p.BeginAlloc(name, mib, 1, 1)
 				c := h.held(t, p)
 				awaitState(t, p.PID, "T")
-				if list, err := h.List(); err != nil || len(list) != 1 || list[0].PID != p.PID {
+				if list, err := h.record.List(); err != nil || len(list) != 1 || list[0].PID != p.PID {
 					t.Fatalf("%s: on record %+v, %v", name, list, err)
 				}
 				if slot, ok := c.Slot(); c.Bytes != mib || slot != 0 || !ok {
 					t.Fatalf("%s: %+v", name, c)
 				}
-				if err := h.Deny(c); err != nil {
+				if err := h.Deny(c, alive); err != nil {
 					t.Fatal(name, err)
 				}
 				h.end(t, pidfd, c)
@@ -200,7 +183,7 @@ func TestMemoryGrantAndDeny(t *testing.T) {
 				if a := called(); a.Result != 0 || a.Count != 1 {
 					t.Fatalf("%s: %+v", name, a)
 				}
-				if list, err := h.List(); err != nil || len(list) != 0 {
+				if list, err := h.record.List(); err != nil || len(list) != 0 {
 					t.Fatalf("%s: on record %+v, %v", name, list, err)
 				}
 				if calls, err := h.Calls(); err != nil || len(calls) != 0 {
@@ -223,7 +206,7 @@ func TestMemoryDenyMany(t *testing.T) {
 			if err := h.Grant(c); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := h.Deny(c); err != nil {
+		} else if err := h.Deny(c, alive); err != nil {
 			t.Fatal(i, err)
 		}
 		h.end(t, pidfd, c)
@@ -235,11 +218,11 @@ func TestMemoryDenyMany(t *testing.T) {
 			t.Fatal(i, a)
 		}
 	}
-	if pool, err := h.PoolOf(p.PID); err != nil || pool.Used != 300*mib || pool.Peak != 300*mib {
+	if pool, err := h.TotalsOf(p.PID); err != nil || pool.Used != 300*mib || pool.Peak != 300*mib {
 		t.Errorf("%+v, %v", pool, err)
 	}
 	p.Free("cuMemFreeAsync", 100)
-	if pool, err := h.PoolOf(p.PID); err != nil || pool.Used != 0 || pool.Peak != 300*mib {
+	if pool, err := h.TotalsOf(p.PID); err != nil || pool.Used != 0 || pool.Peak != 300*mib {
 		t.Errorf("%+v, %v", pool, err)
 	}
 	if a := p.Alloc("cuMemAllocAsync", 3*mib, 100); a.Count != 100 { // its pool has it already
@@ -252,15 +235,13 @@ func TestMemoryAfterAContext(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})
 	p := h.built.Start(t)
 	p.Open()
-	if err := h.Guard(p.PID, []uint32{0}, 10*mib, 0); err != nil {
-		t.Fatal(err)
-	}
+	h.guard(t, p, []uint32{0}, 10*mib, 0)
 	pidfd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(pidfd)
-	before, _, _, _ := h.Spent(0)
+	before := h.spent(t).Bytes
 	h.budget(t, cudaprobe.Budget{Ceiling: before + 100*mib})
 	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Count != 1 {
 		t.Errorf("before it: %+v", a)
@@ -276,8 +257,8 @@ func TestMemoryAfterAContext(t *testing.T) {
 	if a := called(); a.Count != 3 {
 		t.Errorf("once it is seen: %+v", a)
 	}
-	if spent, _, _, err := h.Spent(0); spent-before != 13*mib || err != nil {
-		t.Errorf("spent %d MiB, %v", (spent-before)/mib, err)
+	if spent := h.spent(t).Bytes; spent-before != 13*mib {
+		t.Errorf("spent %d MiB", (spent-before)/mib)
 	}
 }
 
@@ -286,11 +267,11 @@ func TestMemoryAfterAContext(t *testing.T) {
 func TestMemoryOfGraphs(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})
 	p, pidfd := h.open(t)
-	before, _, _, _ := h.Spent(0)
+	before := h.spent(t).Bytes
 	h.budget(t, cudaprobe.Budget{Ceiling: before + 100*mib})
 	want := func(when string, bytes uint64) {
 		t.Helper()
-		if pool, err := h.PoolOf(p.PID); err != nil || pool.Graphs != bytes {
+		if pool, err := h.TotalsOf(p.PID); err != nil || pool.Graphs != bytes {
 			t.Errorf("%s: %d MiB, %v", when, pool.Graphs/mib, err)
 		}
 	}
@@ -323,8 +304,8 @@ func TestMemoryOfGraphs(t *testing.T) {
 	want("another graph", 10*mib)
 	p.Graph("cuGraphDestroy")
 	want("destroyed", 0)
-	if spent, _, _, err := h.Spent(0); spent-before != 12*mib || err != nil {
-		t.Errorf("spent %d MiB, %v", (spent-before)/mib, err)
+	if spent := h.spent(t).Bytes; spent-before != 12*mib {
+		t.Errorf("spent %d MiB", (spent-before)/mib)
 	}
 	for range 2 { // the second graph has the addresses of the first
 		p.Alloc("cuGraphAddNode_v2", 5*mib, 1)
@@ -347,12 +328,11 @@ func TestMemoryOfTheCurrentContext(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})
 	p := h.built.Start(t)
 	p.Open()
-	if err := h.Guard(p.PID, []uint32{0, 1, 2}, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	h.guard(t, p, []uint32{0, 1, 2}, 0, 0)
 	spent := func() (all [3]uint64) {
 		for slot := range all {
-			all[slot], _, _, _ = h.Spent(uint32(slot))
+			spent, _ := h.Spent(uint32(slot))
+			all[slot] = spent.Bytes
 		}
 		return all
 	}
@@ -393,15 +373,19 @@ func TestMemoryOfTheCurrentContext(t *testing.T) {
 	}
 	defer unix.Close(pidfd)
 	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 2) // in threads that have no context
+	var holds []stop.Hold
 	for range 2 {
 		c := h.held(t, p)
 		if slot, known := c.Slot(); known {
 			t.Errorf("it is not known on which GPU, and counts on %d", slot)
 		}
-		if err := h.Deny(c); err != nil {
+		if err := h.Deny(c, alive); err != nil {
 			t.Error(err)
 		}
-		h.end(t, pidfd, c)
+		holds = append(holds, stop.Hold{PID: c.PID, TID: c.TID, At: c.At})
+	}
+	if _, err := h.record.End(stop.Of("/proc", p.PID, pidfd), holds); err != nil {
+		t.Error(err)
 	}
 	called()
 }
@@ -423,7 +407,7 @@ func TestMemoryInfo(t *testing.T) {
 			if !c.Question() {
 				t.Errorf("%+v", c)
 			}
-			if err := h.Show(c, 70*mib, 120*mib); err != nil {
+			if err := h.Show(c, 70*mib, 120*mib, alive); err != nil {
 				t.Error(err)
 			}
 			h.end(t, pidfd, c)
@@ -442,87 +426,154 @@ func TestMemoryInfo(t *testing.T) {
 	}
 }
 
-// A process that is dropped while a call of it is held can be let go all the same.
-func TestMemoryLost(t *testing.T) {
+// A process that is dropped while a call of it is held is continued all the same.
+func TestMemoryDroppedWhileHeld(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})
-	p, pidfd := h.open(t)
-	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
-	h.held(t, p)
-	if lost := h.Lost(p.PID); len(lost) != 0 {
-		t.Errorf("%+v, of which somebody can decide", lost)
-	}
-	h.Drop(p.PID)
-	lost := h.Lost(p.PID)
-	if len(lost) != 1 {
-		t.Fatalf("%+v", lost)
-	}
-	if err := h.Continue(p.PID, pidfd, lost); err != nil {
-		t.Error(err)
-	}
-	if a := called(); a.Count != 1 {
-		t.Errorf("%+v", a)
-	}
-	if lost := h.Lost(p.PID); len(lost) != 0 {
-		t.Errorf("still on record: %+v", lost)
-	}
-}
-
-// Somebody else's SIGCONT lets no held call through.
-func TestMemoryForeignContinue(t *testing.T) {
-	h := newMemoryGuard(t, cudaprobe.Options{})
-	if err := h.Weakness(); err != nil {
-		t.Skip(err)
-	}
 	p, pidfd := h.open(t)
 	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
 	c := h.held(t, p)
-	for range 300 {
-		awaitState(t, p.PID, "T")
-		signal(t, p, syscall.SIGCONT)
-	}
-	if err := h.Deny(c); err != nil {
-		t.Error(err)
+	h.Drop(p.PID)
+	if calls, err := h.Calls(); err != nil || len(calls) != 0 {
+		t.Errorf("%+v, %v", calls, err)
 	}
 	h.end(t, pidfd, c)
-	if a := called(); a.Count != 0 || a.Result != cudatest.OutOfMemory {
-		t.Error(a)
+	if a := called(); a.Count != 1 {
+		t.Errorf("%+v", a)
+	}
+	if holds, err := h.record.List(); err != nil || len(holds) != 0 {
+		t.Errorf("still on record: %+v, %v", holds, err)
 	}
 }
 
-// With nobody to renew it, the guard lets all pass, and its record continues whom
-// it had stopped.
+// A guard that is taken off a process and put on again within a moment holds each call
+// once, and counts it once: the old set of probes does nothing any more.
+func TestMemoryOneSetOfProbesCounts(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, pidfd := h.open(t)
+	h.budget(t, cudaprobe.Budget{Ceiling: h.spent(t).Bytes + 1<<40})
+	for range 20 {
+		h.Drop(p.PID) // its probes are taken off some 0.1 s later
+		h.guard(t, p, []uint32{0}, 0, 1)
+		before := h.spent(t)
+		if a := p.Alloc("cuMemAlloc_v2", mib, 10); a.Count != 10 {
+			t.Fatalf("%+v", a)
+		}
+		if after := h.spent(t); after.Bytes-before.Bytes != 10*mib || after.Passed-before.Passed != 10 {
+			t.Fatalf("10 MiB in 10 calls came to %d bytes in %d", after.Bytes-before.Bytes, after.Passed-before.Passed)
+		}
+		h.budget(t, cudaprobe.Budget{})
+		called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
+		c := h.held(t, p)
+		if holds, err := h.record.List(); err != nil || len(holds) != 1 {
+			t.Fatalf("one call is on record as %+v, %v", holds, err)
+		}
+		if err := h.Grant(c); err != nil {
+			t.Fatal(err)
+		}
+		h.end(t, pidfd, c)
+		if a := called(); a.Count != 1 {
+			t.Fatalf("%+v", a)
+		}
+		h.budget(t, cudaprobe.Budget{Ceiling: h.spent(t).Bytes + 1<<40})
+	}
+}
+
+// Guarding a process again that is guarded puts no second set of probes on it.
+func TestMemoryGuardIsIdempotent(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, _ := h.open(t)
+	before := h.spent(t)
+	h.budget(t, cudaprobe.Budget{Ceiling: before.Bytes + 1<<40})
+	h.guard(t, p, []uint32{0}, 0, 1)
+	p.Alloc("cuMemAlloc_v2", mib, 10)
+	if after := h.spent(t); after.Passed-before.Passed != 10 {
+		t.Errorf("10 calls are counted as %d", after.Passed-before.Passed)
+	}
+}
+
+// A process with the PID of a guarded one, which started at another time, is not touched.
+func TestMemoryOfAnotherProcessWithThePID(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p := h.built.Start(t)
+	p.Open()
+	if err := h.Guard(cudaprobe.Guarded{PID: p.PID, Start: 1, Slots: []uint32{0}, On: 1}); err != nil {
+		t.Fatal(err)
+	}
+	before := h.spent(t)
+	if a := p.Alloc("cuMemAlloc_v2", mib, 3); a.Count != 3 {
+		t.Errorf("%+v", a)
+	}
+	if after := h.spent(t); after != before {
+		t.Errorf("%+v, before it %+v", after, before)
+	}
+}
+
+// What the kernel counted of a program is forgotten when another one replaces it, and
+// the probes stay.
+func TestMemoryAfterExec(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, _ := h.open(t)
+	before := h.spent(t)
+	h.budget(t, cudaprobe.Budget{Ceiling: before.Bytes + 1<<40})
+	p.Alloc("cuMemAllocAsync", mib, 10)
+	old, err := h.TotalsOf(p.PID)
+	if err != nil || old.Used != 10*mib {
+		t.Fatalf("%+v, %v", old, err)
+	}
+	p.Exec()
+	p.Open()
+	p.Alloc("cuMemAllocAsync", mib, 3)
+	now, err := h.TotalsOf(p.PID)
+	if err != nil || now.Used != 3*mib || now.Epoch == old.Epoch {
+		t.Errorf("%+v, %v; the old program had %+v", now, err, old)
+	}
+	if after := h.spent(t); after.Passed-before.Passed != 13 {
+		t.Errorf("13 calls are counted as %d", after.Passed-before.Passed)
+	}
+}
+
+// Somebody else's SIGCONT lets a held call run. That is reported, and the next call is held.
+func TestMemorySlipped(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, _ := h.open(t)
+	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
+	h.held(t, p)
+	awaitState(t, p.PID, "T")
+	signal(t, p, syscall.SIGCONT)
+	if a := called(); a.Count != 1 {
+		t.Errorf("%+v", a)
+	}
+	select {
+	case e := <-h.events:
+		if !e.Slipped || e.PID != p.PID {
+			t.Errorf("%+v", e)
+		}
+	case <-time.After(patience):
+		t.Error("it is not reported")
+	}
+	p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
+	h.held(t, p)
+	awaitState(t, p.PID, "T")
+}
+
+// With nobody to renew it, the guard lets all pass.
 func TestMemoryOpen(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})
 	p, _ := h.open(t)
 	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
 	h.held(t, p)
 	awaitState(t, p.PID, "T")
-	record, err := cudaprobe.OpenRecord(cudaprobe.PinFolder(h.name))
-	if err != nil {
-		t.Fatal(err)
+	if n, err := stop.ReleaseAll(t.Context(), stop.Options{Name: cudatest.RecordName(t)}); n != 1 || err != nil {
+		t.Error(n, err)
 	}
-	defer record.Close()
-	if err := record.Open(); err != nil {
-		t.Fatal(err)
-	}
-	signal(t, p, syscall.SIGCONT)
 	if a := called(); a.Count != 1 {
 		t.Error(a)
-	}
-	if list, err := record.List(); err != nil || len(list) != 1 {
-		t.Error(list, err)
-	}
-	if err := record.Forget(p.PID); err != nil {
-		t.Error(err)
-	}
-	if list, err := record.List(); err != nil || len(list) != 0 {
-		t.Error(list, err)
 	}
 	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Count != 1 {
 		t.Error(a)
 	}
-	if _, _, opened, err := h.Spent(0); opened != 1 || err != nil {
-		t.Error(opened, err)
+	if s := h.spent(t); s.Opened != 1 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -542,7 +593,7 @@ func TestMemoryTraced(t *testing.T) {
 	if err := <-traced; err != nil {
 		t.Skip("cannot trace:", err)
 	}
-	if err := h.Deny(c); !errors.Is(err, cudaprobe.ErrCannotDeny) {
+	if err := h.Deny(c, alive); !errors.Is(err, cudaprobe.ErrCannotDeny) {
 		t.Fatal(err)
 	}
 	free <- struct{}{}

@@ -8,9 +8,6 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
-// counters are what a slot had counted before its container came.
-type counters struct{ passed, opened uint64 }
-
 // calls are the allocations under way; of none where they cannot be read.
 func (g *Guard) calls() []cudaprobe.Call {
 	calls, err := g.kernel.Calls()
@@ -23,9 +20,13 @@ func (g *Guard) calls() []cudaprobe.Call {
 // between shows in the next one of them.
 func (g *Guard) recall() {
 	for pid, p := range g.processes {
-		pool, err := g.kernel.PoolOf(pid)
+		totals, err := g.kernel.TotalsOf(pid)
 		g.note(err)
-		p.graphs, p.made = pool.Graphs, pool.Contexts
+		if p.epoch != 0 && p.epoch != totals.Epoch { // exec: what the old program held is gone
+			p.most, p.seen, p.began = 0, 0, g.o.Now()
+			clear(p.took)
+		}
+		p.epoch, p.graphs, p.made = totals.Epoch, totals.Graphs, totals.Contexts
 	}
 }
 
@@ -141,10 +142,10 @@ func (g *Guard) seen(c *container, gpu int, calls []cudaprobe.Call) uint64 {
 	}
 	if len(c.GPUs) == 1 { // else nobody knows on which one
 		for pid := range c.processes {
-			pool, err := g.kernel.PoolOf(pid)
+			totals, err := g.kernel.TotalsOf(pid)
 			g.note(err)
-			given += pool.Used
-			managed += pool.Managed
+			given += totals.Used
+			managed += totals.Managed
 		}
 	}
 	return sum(max(shown, given), managed, g.promised(c, gpu, calls))
@@ -222,7 +223,7 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 		if g.blind == nil && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
 			p.seen = p.made
 		}
-		g.note(g.kernel.Note(pid, on, trimmed, p.seen))
+		g.note(g.kernel.Note(pid, on, trimmed, p.seen, p.epoch))
 	}
 }
 
@@ -259,10 +260,10 @@ func (g *Guard) over(c *container, calls []cudaprobe.Call) bool {
 // whether that has changed.
 func (g *Guard) count(c *container) (changed bool) {
 	for i, slot := range c.slots {
-		spent, _, _, err := g.kernel.Spent(slot)
+		spent, err := g.kernel.Spent(slot)
 		g.note(err)
-		changed = changed || spent != c.spent[i]
-		c.spent[i] = spent
+		changed = changed || spent.Bytes != c.spent[i]
+		c.spent[i] = spent.Bytes
 	}
 	return changed
 }

@@ -3,12 +3,12 @@ package memory
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
@@ -21,92 +21,31 @@ type question struct {
 	granted bool
 }
 
-// idle is how often containers are looked at that do not allocate.
-const idle = 250 * time.Millisecond
+const (
+	// idle is how often containers are inspected that do not allocate.
+	idle = 250 * time.Millisecond
+	// blink is how long the ledger may be unreadable before allocations pass: a driver
+	// may fail for a moment while processes come and go.
+	blink = 500 * time.Millisecond
+	// soon is how long after calls under way were in somebody's way, or threads that
+	// run, it is tried again.
+	soon = time.Millisecond
+	// halting is how long the threads of a stopped process may take to stop.
+	halting = 50 * time.Millisecond
+)
 
-// blink is how long the ledger may be unreadable before allocations pass: a driver
-// may fail for a moment while processes come and go.
-const blink = 500 * time.Millisecond
-
-// soon is how long after calls under way were in somebody's way it is looked again.
-const soon = time.Millisecond
-
-// onKernel takes note of what the kernel tells; it reports whether somebody has to
-// be answered.
-func (g *Guard) onKernel(e cudaprobe.Event) bool {
+// onKernel handles what the kernel reports; it returns true if somebody may have to be
+// answered. The record says who.
+func (g *Guard) onKernel(e cudaprobe.MemoryEvent) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return false
 	}
-	p := g.processes[e.PID]
-	if p == nil {
-		return false // it was removed at this moment, and let go; else sweep finds it
-	}
-	switch e.Kind {
-	case cudaprobe.Held:
-		g.take(p, e.TID)
-		return true
-	case cudaprobe.Continued:
-		g.restopped[e.PID] = g.o.Now()
-		return true
-	case cudaprobe.Slipped:
+	if p := g.processes[e.PID]; p != nil && e.Slipped {
 		g.fail(p.of, "an allocation that was held ran, as somebody continued its process")
-	case cudaprobe.AskedToEnd: // it cannot, while it is stopped
-		for _, q := range p.pending {
-			q.waits, q.asked = true, time.Time{} // long ago: it is denied now
-		}
-		return true
 	}
-	return false
-}
-
-// take notes a thread's call as held.
-func (g *Guard) take(p *process, tid int) {
-	call, ok, err := g.kernel.Call(tid)
-	g.note(err)
-	if ok && call.Held && p.pending[tid] == nil {
-		p.pending[tid] = &question{call: call, asked: g.o.Now()}
-	}
-}
-
-func (g *Guard) onStart(e cudaprobe.Event) {
-	if e.Kind != cudaprobe.InitCalled {
-		return
-	}
-	id, in, err := g.o.Container(e.PID)
-	if err != nil || !in {
-		return
-	}
-	g.mu.Lock()
-	c := g.containers[id]
-	if p := g.processes[e.PID]; p != nil && !g.closed {
-		g.remove(p) // another process, or a new program in the old one
-	}
-	if c == nil {
-		if g.earlyCount++; g.earlyCount > maxEarly { // they are found all the same, some time later
-			clear(g.early)
-			g.earlyCount = 1
-		}
-		g.early[id] = append(g.early[id], e.PID)
-	}
-	g.mu.Unlock()
-	if c != nil {
-		g.adopt(e.PID, c)
-	}
-}
-
-// maxEarly bounds of how many processes it is remembered that they have called cuInit
-// before anybody said that they are to be guarded.
-const maxEarly = 1024
-
-func (g *Guard) onExit(pid int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if p := g.processes[pid]; p != nil && !g.closed {
-		g.note(g.kernel.Forget(pid))
-		g.remove(p)
-	}
+	return true
 }
 
 // decideAll answers whatever is held, and keeps the budgets true, until ctx ends.
@@ -114,43 +53,41 @@ func (g *Guard) decideAll(ctx context.Context, wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		all := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-wake:
 		case <-g.again:
-			all = true
 		case <-timer.C:
-			all = true
 		}
-		timer.Reset(g.step(ctx, all))
+		timer.Reset(g.step(ctx))
 	}
 }
 
-// step answers, with a ledger that is read anew, and says how soon to look again.
-func (g *Guard) step(ctx context.Context, all bool) (next time.Duration) {
+// step answers, with a ledger that is read anew, and returns how soon to step again.
+func (g *Guard) step(ctx context.Context) (next time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	next = idle
-	if g.closed || len(g.containers) == 0 {
+	if g.closed {
 		return next
 	}
-	if all {
-		g.sweep()
-	}
+	holds := g.listHolds() // before the calls: each hold that can be answered has its call
 	for _, c := range g.containers {
 		g.shut(c)
 	}
 	began := g.o.Now()
 	for _, c := range g.containers {
-		if g.count(c) || len(g.restopped) > 0 {
+		if g.count(c) {
 			next = min(next, g.o.Refresh)
 		}
 	}
 	calls := g.calls()
-	g.recall()
-	g.read(ctx)
+	g.sort(holds, calls)
+	if len(g.containers) > 0 {
+		g.recall()
+		g.read(ctx)
+	}
 	for _, c := range g.containers {
 		g.settle(c, calls)
 	}
@@ -158,21 +95,77 @@ func (g *Guard) step(ctx context.Context, all bool) (next time.Duration) {
 	for _, c := range g.containers {
 		g.refresh(c, calls)
 	}
+	next = min(next, g.answerAll(calls))
+	for _, p := range g.processes {
+		next = min(next, g.end(p))
+	}
+	return next
+}
+
+// listHolds reads the record.
+func (g *Guard) listHolds() []stop.Hold {
+	holds, err := g.record.List()
+	g.note(err)
+	return holds
+}
+
+// sort makes questions of the holds that can be answered. The others count as decided:
+// their calls are over, or were forgotten with a program or a process. Those of processes
+// that nobody guards end at once.
+func (g *Guard) sort(holds []stop.Hold, calls []cudaprobe.Call) {
+	now := stop.Now()
+	foreign := false
+	for _, p := range g.processes {
+		p.keepOnly(holds)
+	}
+	for _, h := range holds {
+		p := g.processes[h.PID]
+		if p == nil || !p.is(h) {
+			foreign = true
+			continue
+		}
+		if h.Phase != stop.Stopped {
+			continue
+		}
+		if h.Lease < now+stop.Lease/2 {
+			g.note(g.record.Renew(h, now+stop.Lease))
+		}
+		if p.decided[h.Key()] || p.pending[h.Key()] != nil {
+			continue
+		}
+		i := slices.IndexFunc(calls, func(c cudaprobe.Call) bool {
+			return c.Held && c.Same(cudaprobe.Call{PID: h.PID, TID: h.TID, At: h.At})
+		})
+		if i < 0 {
+			p.decided[h.Key()] = true
+			continue
+		}
+		p.pending[h.Key()] = &question{call: calls[i], asked: g.o.Now()}
+	}
+	if foreign {
+		_, err := g.record.EndAll(g.o.Proc, func(h stop.Hold) bool {
+			p := g.processes[h.PID]
+			return p == nil || !p.is(h)
+		})
+		g.note(err)
+	}
+}
+
+// answerAll answers the questions, the oldest first.
+func (g *Guard) answerAll(calls []cudaprobe.Call) (next time.Duration) {
+	next = idle
 	for _, q := range g.questions() {
 		p := g.processes[q.call.PID]
-		again := g.answer(p, q, calls)
-		if again > 0 {
+		if again := g.answer(p, q, calls); again > 0 {
 			next = min(next, again)
 			continue
 		}
 		if q.granted { // it is under way from now on, as far as the next answer goes
 			q.call.Held = false
-			calls = append(slices.DeleteFunc(calls, func(c cudaprobe.Call) bool { return c.TID == q.call.TID }), q.call)
+			calls = append(slices.DeleteFunc(slices.Clone(calls), func(c cudaprobe.Call) bool { return c.TID == q.call.TID }), q.call)
 			g.refresh(p.of, calls)
 		}
-		g.goOn(p)
 	}
-	g.unstop()
 	return next
 }
 
@@ -183,7 +176,7 @@ func (g *Guard) questions() (all []*question) {
 			all = append(all, q)
 		}
 	}
-	slices.SortFunc(all, func(a, b *question) int { return a.call.Since.Compare(b.call.Since) })
+	slices.SortFunc(all, func(a, b *question) int { return int(a.call.At - b.call.At) })
 	return all
 }
 
@@ -205,7 +198,10 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 	gpu, held := g.place(p.of, q.call, calls)
 	waited := g.o.Now().Sub(q.asked)
 	answer := Answer{Deny, "it has waited too long"}
-	if !q.waits || waited < g.o.MaxWait {
+	switch {
+	case q.waits && g.askedToEnd(p):
+		answer.Reason = "its process was asked to end, and cannot while it stands"
+	case !q.waits || waited < g.o.MaxWait:
 		if g.unsure(p.of, gpu, q.call.Bytes, held, calls) {
 			return g.o.Refresh
 		}
@@ -229,6 +225,13 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 		g.deny(p, q, answer.Reason)
 	}
 	return 0
+}
+
+// askedToEnd reports whether a signal waits that asks a process to end. It does not get
+// it while it stands.
+func (g *Guard) askedToEnd(p *process) bool {
+	seen, err := p.opened.Look()
+	return err == nil && seen.EndPending
 }
 
 // place finds the GPU of a call, by its index, and what the container holds there.
@@ -265,111 +268,87 @@ func (g *Guard) grant(p *process, q *question) {
 	}
 	g.note(g.kernel.Grant(q.call))
 	q.granted = true
-	g.answered(p, q)
+	p.answered(q)
 }
 
 func (g *Guard) deny(p *process, q *question, reason string) {
-	err := g.kernel.Deny(q.call)
+	err := g.kernel.Deny(q.call, p.alive)
 	if errors.Is(err, cudaprobe.ErrCannotDeny) {
-		g.fail(p.of, err.Error())
+		if p.alive() {
+			g.fail(p.of, err.Error())
+		}
 		g.grant(p, q)
 		return
 	}
 	g.note(err)
 	p.of.stats.Denied++
 	g.o.Logger.Debug("an allocation was denied", "container", p.of.ID, "pid", p.pid, "bytes", q.call.Bytes, "why", reason)
-	g.answered(p, q)
+	p.answered(q)
 }
 
 // show answers a question for memory with the limit and what is left of it.
 func (g *Guard) show(p *process, q *question, calls []cudaprobe.Call) {
 	_, held := g.place(p.of, q.call, calls)
-	g.note(g.kernel.Show(q.call, p.of.Limit-min(held, p.of.Limit), p.of.Limit))
-	g.answered(p, q)
-}
-
-func (g *Guard) answered(p *process, q *question) {
-	delete(p.pending, q.call.TID)
-	p.answered = append(p.answered, q.call)
-}
-
-// goOn continues a process none of whose calls waits any more.
-func (g *Guard) goOn(p *process) {
-	if len(p.pending) > 0 || len(p.answered) == 0 {
-		return
+	if err := g.kernel.Show(q.call, p.of.Limit-min(held, p.of.Limit), p.of.Limit, p.alive); p.alive() {
+		g.note(err)
 	}
-	g.note(g.kernel.Continue(p.pid, p.pidfd, p.answered))
-	p.answered = nil
+	p.answered(q)
 }
 
-// fail counts an allocation that runs though it should not, and tells why.
+// end ends the holds of a process, once all of them are decided about. next is when to
+// try again.
+func (g *Guard) end(p *process) (next time.Duration) {
+	if len(p.pending) > 0 || len(p.decided) == 0 {
+		return idle
+	}
+	seen, err := p.opened.Look()
+	if err != nil {
+		clear(p.decided) // it has ended, and is forgotten with its end
+		return idle
+	}
+	if p.halting.IsZero() {
+		p.halting = g.o.Now()
+	}
+	// A thread that runs may be about to begin another hold, which SIGCONT would end too.
+	if g.o.Now().Sub(p.halting) > halting {
+		seen.Running = false
+	}
+	holds := g.holdsOf(p)
+	if !stop.Ready(holds, func(k stop.Key) bool { return p.decided[k] }, seen) {
+		return soon
+	}
+	_, err = g.record.End(p.opened, holds)
+	g.note(err)
+	clear(p.decided)
+	p.halting = time.Time{}
+	return idle
+}
+
+func (g *Guard) holdsOf(p *process) []stop.Hold {
+	return slices.DeleteFunc(g.listHolds(), func(h stop.Hold) bool { return !p.is(h) })
+}
+
+// endAllOf ends all holds of a process that is not guarded any more.
+func (g *Guard) endAllOf(p *process) {
+	if holds := g.holdsOf(p); len(holds) > 0 {
+		_, err := g.record.End(p.opened, holds)
+		g.note(err)
+	}
+}
+
+// fail counts an allocation that runs though it should not, and reports why.
 func (g *Guard) fail(c *container, why string) {
 	c.stats.FailedOpen++
 	g.o.Logger.Warn("a GPU memory limit may be exceeded", "container", c.ID, "why", why)
 	g.o.Failed(c.ID, why)
 }
 
-// sweep finds holds of which nobody has told, as there was no room for the event, and
-// lets go those about which nobody can decide: their processes were dropped, or are
-// guarded anew because another program runs in them, in the moment in which they began.
-func (g *Guard) sweep() {
-	held, err := g.kernel.List()
-	g.note(err)
-	if len(held) == 0 {
-		return
+// keepOnly drops questions and answers about holds that are not on record any more: the
+// guardian has ended them, or the process has ended.
+func (p *process) keepOnly(holds []stop.Hold) {
+	gone := func(k stop.Key) bool {
+		return !slices.ContainsFunc(holds, func(h stop.Hold) bool { return h.Key() == k && h.Phase == stop.Stopped })
 	}
-	for _, call := range g.calls() {
-		if p := g.processes[call.PID]; p != nil && call.Held {
-			g.take(p, call.TID)
-		}
-	}
-	looked := map[int]bool{} // a process may be on record more than once
-	for _, h := range held {
-		p := g.processes[h.PID]
-		if looked[h.PID] || p != nil && len(p.pending) > 0 {
-			continue // where calls wait it stands still all the same
-		}
-		looked[h.PID] = true
-		switch lost := g.kernel.Lost(h.PID); {
-		case len(lost) == 0:
-		case p != nil:
-			p.answered = append(p.answered, lost...)
-			g.goOn(p)
-		default:
-			g.letGo(h, lost)
-		}
-	}
-}
-
-// letGo ends holds of a process that nobody guards.
-func (g *Guard) letGo(h cudaprobe.HeldProcess, holds []cudaprobe.Call) {
-	pidfd, err := unix.PidfdOpen(h.PID, 0)
-	if err != nil {
-		g.note(g.kernel.Forget(h.PID)) // gone
-		return
-	}
-	defer unix.Close(pidfd)
-	if s, ok := proc.ReadStat(g.o.Proc, h.PID); !ok || !s.Began(h.Start) {
-		g.note(g.kernel.Forget(h.PID)) // another one has its PID
-		return
-	}
-	g.note(g.kernel.Continue(h.PID, pidfd, holds))
-}
-
-// unstop continues those that were stopped again an instant after their holds had
-// ended.
-func (g *Guard) unstop() {
-	const window = 300 * time.Millisecond // a busy machine may not turn to it for a while
-	for pid, since := range g.restopped {
-		p := g.processes[pid]
-		done := p == nil || g.o.Now().Sub(since) > window
-		if !done && len(p.pending) == 0 {
-			var err error
-			done, err = g.kernel.Again(pid, p.pidfd, g.o.Proc)
-			g.note(err)
-		}
-		if done {
-			delete(g.restopped, pid)
-		}
-	}
+	maps.DeleteFunc(p.decided, func(k stop.Key, _ bool) bool { return gone(k) })
+	maps.DeleteFunc(p.pending, func(k stop.Key, _ *question) bool { return gone(k) })
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
@@ -33,7 +34,7 @@ type Stats struct {
 	// Waiting stand at their entry now.
 	Waiting int
 
-	base []counters // by slot
+	base []cudaprobe.Spent // by slot: what was counted before its container came
 }
 
 // View is what the guard knows of one container.
@@ -65,10 +66,10 @@ func (g *Guard) View() map[string]View {
 			if g.usage != nil {
 				v.Held[gpu] = g.held(c, i, calls)
 			}
-			_, passed, opened, err := g.kernel.Spent(c.slots[i])
+			spent, err := g.kernel.Spent(c.slots[i])
 			g.note(err)
-			v.Passed += passed - c.stats.base[i].passed
-			v.FailedOpen += opened - c.stats.base[i].opened
+			v.Passed += spent.Passed - c.stats.base[i].Passed
+			v.FailedOpen += spent.Opened - c.stats.base[i].Opened
 		}
 		for pid, p := range c.processes {
 			if p.guarded {
@@ -132,13 +133,13 @@ func (g *Guard) newContainer(t Target) *container {
 			g.o.Failed(t.ID, "too many limited containers for the memory guard")
 			return nil
 		}
-		spent, passed, opened, err := g.kernel.Spent(slot)
+		spent, err := g.kernel.Spent(slot)
 		g.note(err)
 		c.slots = append(c.slots, slot)
-		c.spent = append(c.spent, spent)
-		c.taken = append(c.taken, taken{spent: spent})
+		c.spent = append(c.spent, spent.Bytes)
+		c.taken = append(c.taken, taken{spent: spent.Bytes})
 		c.open = append(c.open, false)
-		c.stats.base = append(c.stats.base, counters{passed, opened})
+		c.stats.base = append(c.stats.base, spent)
 	}
 	if len(c.GPUs) == 0 {
 		g.o.Failed(t.ID, "nobody knows which GPUs it sees")
@@ -212,49 +213,77 @@ func (g *Guard) watch(files []*cudafile.File) {
 // process is one process of a limited container.
 type process struct {
 	pid, pidfd int
+	start      uint64 // hundredths of a second since boot
+	opened     *stop.Process
 	of         *container
-	guarded    bool              // its probes are there
-	obstacle   string            // why it is not guarded; empty as a rule
-	pending    map[int]*question // by thread: its calls that are held
-	answered   []cudaprobe.Call  // held calls that are decided; they go on together
-	most       uint64            // that the ledger has shown of it, on all GPUs
-	graphs     uint64            // that its graphs will get when they are launched
-	made, seen uint64            // contexts; those that the ledger shows
+	guarded    bool                   // its probes are there
+	obstacle   string                 // why it is not guarded; empty as a rule
+	pending    map[stop.Key]*question // its calls that are held
+	decided    map[stop.Key]bool      // holds that may end; they end together
+	halting    time.Time              // since when that waits for its threads to stop
+	epoch      uint64                 // the program that runs in it, see cudaprobe.Totals
+	most       uint64                 // that the ledger has shown of it, on all GPUs
+	graphs     uint64                 // that its graphs will get when they are launched
+	made, seen uint64                 // contexts; those that the ledger shows
 	// Zero again once the ledger lists it: when it began without a context, and when
 	// it was last granted memory, by the container's GPUs.
 	began time.Time
 	took  []time.Time
 }
 
+// is reports whether a hold is the process's.
+func (p *process) is(h stop.Hold) bool {
+	return h.PID == p.pid && proc.Stat{Start: p.start}.Began(h.Start)
+}
+
+func (p *process) alive() bool { return !proc.Ended(p.pidfd) }
+
+func (p *process) answered(q *question) {
+	k := stop.Key{PID: q.call.PID, TID: q.call.TID, At: q.call.At}
+	delete(p.pending, k)
+	p.decided[k] = true
+}
+
 // adopt guards a process. The process may be any, and gone. Attaching takes a
-// while, so it happens without the lock.
+// while, so it happens without the lock. Of one that is guarded already, only files of
+// the driver are looked for that it has loaded since.
 func (g *Guard) adopt(pid int, c *container) {
 	p, on := g.enlist(pid, c)
 	if p == nil {
 		return
 	}
-	err := g.kernel.Guard(pid, c.slots, g.o.Context, on)
+	err := g.kernel.Guard(cudaprobe.Guarded{PID: pid, Start: p.start, Slots: c.slots, Context: g.o.Context, On: on})
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p.guarded = err == nil; p.guarded {
-		return
+	if g.processes[pid] != p {
+		return // removed meanwhile, and its probes with it
 	}
-	if g.processes[pid] == p {
-		if !proc.Ended(p.pidfd) && !g.closed && !errors.Is(err, cudaprobe.ErrNotLoaded) {
-			g.exclude(p, err.Error())
-			return
-		}
+	switch {
+	case err == nil:
+		p.guarded = true
+	case p.guarded: // it has the probes that it had
+	case p.alive() && !g.closed && !errors.Is(err, cudaprobe.ErrNotLoaded):
+		g.exclude(p, err.Error())
+	default:
 		g.remove(p)
 	}
 }
 
-// enlist makes a process known; nil: it is known, or not one of the container's. on
-// is where it has a context.
+// enlist makes a process known; nil: it is not one of the container's, or must not be
+// guarded. on is where it has a context.
 func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || g.containers[c.ID] != c || g.processes[pid] != nil {
+	if g.closed || g.containers[c.ID] != c {
 		return nil, 0
+	}
+	if p := g.processes[pid]; p != nil && p.alive() {
+		if p.obstacle != "" || p.of != c {
+			return nil, 0
+		}
+		return p, 0
+	} else if p != nil {
+		g.remove(p) // another process has its PID
 	}
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -263,12 +292,16 @@ func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	// What is read of the PID is of the process behind the pidfd, if that is still
 	// alive afterwards.
 	id, in, err := g.o.Container(pid)
+	stat, ok := proc.ReadStat(g.o.Proc, pid)
 	obstacle := proc.Obstacle(g.o.Proc, pid)
-	if err != nil || !in || id != c.ID || proc.Ended(pidfd) || g.exits.Add(pid, pidfd) != nil {
+	if err != nil || !in || id != c.ID || !ok || proc.Ended(pidfd) || g.exits.Add(pid, pidfd) != nil {
 		_ = unix.Close(pidfd)
 		return nil, 0
 	}
-	p = &process{pid: pid, pidfd: pidfd, of: c, pending: map[int]*question{}, took: make([]time.Time, len(c.GPUs))}
+	p = &process{
+		pid: pid, pidfd: pidfd, start: stat.Start, opened: stop.Of(g.o.Proc, pid, pidfd), of: c,
+		pending: map[stop.Key]*question{}, decided: map[stop.Key]bool{}, took: make([]time.Time, len(c.GPUs)),
+	}
 	g.processes[pid], c.processes[pid] = p, p
 	if obstacle != "" {
 		g.exclude(p, obstacle)
@@ -295,12 +328,13 @@ func (g *Guard) remove(p *process) {
 	delete(g.processes, p.pid)
 	delete(p.of.processes, p.pid)
 	g.kernel.Drop(p.pid)
-	// Those of its calls, too, of which nobody has heard yet.
-	if held := g.kernel.Lost(p.pid); len(held) > 0 {
-		g.note(g.kernel.Continue(p.pid, p.pidfd, held))
+	// A hold that begins at this moment is found on the record by the next step.
+	if p.alive() {
+		g.endAllOf(p)
 	}
 	g.exits.Remove(p.pidfd)
 	_ = unix.Close(p.pidfd)
+	notify(g.again)
 }
 
 // note says what should not happen, and what nobody can do anything about.

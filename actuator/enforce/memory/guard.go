@@ -10,6 +10,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
@@ -91,6 +92,7 @@ type Target struct {
 type Guard struct {
 	o      Options
 	kernel *cudaprobe.MemoryGuard
+	record *stop.Record
 	starts *cudaprobe.Probe
 	exits  *proc.Exits
 	again  chan struct{} // somebody wants the waiting ones to be asked about again
@@ -99,9 +101,8 @@ type Guard struct {
 	containers map[string]*container
 	processes  map[int]*process
 	slots      slots
-	early      map[string][]int  // by container that is not covered: PIDs that have called cuInit
-	earlyCount int               // PIDs in it, and that were
-	restopped  map[int]time.Time // PIDs that may have to be continued once more
+	early      map[string][]int // by container that is not covered: PIDs that have called cuInit
+	earlyCount int              // PIDs in it, and that were
 	usage      map[string]task.Usage
 	blind      error     // why the ledger could not be read
 	blinded    time.Time // since when
@@ -118,42 +119,55 @@ func New(o Options) (*Guard, error) {
 	}
 	g := &Guard{
 		o: o, again: make(chan struct{}, 1),
-		containers: map[string]*container{}, processes: map[int]*process{}, restopped: map[int]time.Time{}, early: map[string][]int{},
+		containers: map[string]*container{}, processes: map[int]*process{}, early: map[string][]int{},
 	}
-	if _, err := LetGo(context.Background(), gate.LetGoOptions{Name: o.Name, Proc: o.Proc}); err != nil {
-		return nil, fmt.Errorf("let go what a former guard left: %w", err)
+	if _, err := stop.ReleaseAll(context.Background(), stop.Options{Name: o.Name, Proc: o.Proc}); err != nil {
+		return nil, fmt.Errorf("continue whom a former guard stopped: %w", err)
 	}
-	var err error
-	probes := cudaprobe.Options{Proc: o.Proc}
-	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Options: probes, Pins: o.Name}); err != nil {
-		return nil, err
-	}
-	if g.starts, err = cudaprobe.New(probes); err != nil {
-		return nil, errors.Join(err, g.kernel.Close())
-	}
-	if g.exits, err = proc.NewExits(); err != nil {
-		return nil, errors.Join(err, g.starts.Close(), g.kernel.Close())
+	if err := g.open(); err != nil {
+		return nil, errors.Join(err, g.unload())
 	}
 	g.watch(cudafile.Finder{Proc: o.Proc}.Host())
-	if err := g.kernel.Weakness(); err != nil {
-		o.Logger.Warn("a tenant that continues itself may get one allocation through", "why", err)
-	}
 	return g, nil
+}
+
+func (g *Guard) open() (err error) {
+	probes := cudaprobe.Options{Proc: g.o.Proc}
+	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Options: probes, Pins: g.o.Name}); err != nil {
+		return err
+	}
+	if g.record, err = stop.OpenRecord(g.o.Name); err != nil {
+		return err
+	}
+	if g.starts, err = cudaprobe.New(probes); err != nil {
+		return err
+	}
+	g.exits, err = proc.NewExits()
+	return err
+}
+
+// unload gives back what open has made.
+func (g *Guard) unload() error {
+	var errs []error
+	if g.starts != nil {
+		errs = append(errs, g.starts.Close())
+	}
+	if g.kernel != nil {
+		errs = append(errs, g.kernel.Close())
+	}
+	if g.record != nil {
+		errs = append(errs, g.record.Close())
+	}
+	if g.exits != nil {
+		errs = append(errs, g.exits.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Name is the name of the record of the actuator with this state folder.
 func Name(stateDir string) string { return gate.Name(stateDir) + "-memory" }
 
-// LetGo opens the guard of this name and continues everybody on its record; see
-// gate.LetGo.
-func LetGo(ctx context.Context, o gate.LetGoOptions) (continued int, err error) {
-	return gate.LetGo(ctx, o)
-}
-
-// Forget removes the record of this name. Nobody must be on it.
-func Forget(name string) error { return gate.Forget(name) }
-
-// Run decides until ctx ends. Then it lets everybody go.
+// Run decides until ctx ends. Then it continues everybody.
 func (g *Guard) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
 	var failed [3]error
@@ -162,7 +176,7 @@ func (g *Guard) Run(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
 	for i, loop := range []func() error{
 		func() error {
-			return cudaprobe.Each(g.kernel.Next, func(e cudaprobe.Event) {
+			return cudaprobe.Each(g.kernel.Next, func(e cudaprobe.MemoryEvent) {
 				if g.onKernel(e) {
 					notify(wake)
 				}
@@ -199,14 +213,14 @@ func (g *Guard) Close() error {
 	}
 	g.closed = true
 	g.mu.Unlock()
-	_, err := LetGo(context.Background(), gate.LetGoOptions{Name: g.o.Name, Proc: g.o.Proc})
+	_, err := stop.ReleaseAll(context.Background(), stop.Options{Name: g.o.Name, Proc: g.o.Proc})
 	g.mu.Lock()
 	for _, p := range g.processes {
 		g.remove(p)
 	}
 	g.mu.Unlock()
 	g.looking.Wait()
-	return errors.Join(err, g.starts.Close(), g.kernel.Close(), g.exits.Close())
+	return errors.Join(err, g.unload())
 }
 
 // Renew keeps the guard shut for this long from now. Whoever owns it must call
@@ -216,6 +230,40 @@ func (g *Guard) Renew(d time.Duration) error { return g.kernel.Renew(d) }
 // Reconsider asks the Decider again about all requests that wait.
 func (g *Guard) Reconsider() { notify(g.again) }
 
-// Weakness says why a held allocation may run when somebody else continues its
-// process; nil: it does not.
-func (g *Guard) Weakness() error { return g.kernel.Weakness() }
+// onStart handles a process that calls cuInit. One that is guarded already keeps its
+// probes, also when another program runs in it now (exec): what was counted of the old one
+// is forgotten by the kernel's program.
+func (g *Guard) onStart(e cudaprobe.Event) {
+	if e.Kind != cudaprobe.InitCalled {
+		return
+	}
+	id, in, err := g.o.Container(e.PID)
+	if err != nil || !in {
+		return
+	}
+	g.mu.Lock()
+	c := g.containers[id]
+	if c == nil {
+		if g.earlyCount++; g.earlyCount > maxEarly { // they are found all the same, some time later
+			clear(g.early)
+			g.earlyCount = 1
+		}
+		g.early[id] = append(g.early[id], e.PID)
+	}
+	g.mu.Unlock()
+	if c != nil {
+		g.adopt(e.PID, c)
+	}
+}
+
+// maxEarly bounds of how many processes it is remembered that they have called cuInit
+// before anybody said that they are to be guarded.
+const maxEarly = 1024
+
+func (g *Guard) onExit(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.processes[pid]; p != nil && !g.closed && !p.alive() {
+		g.remove(p)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/probetest"
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 )
@@ -48,7 +49,7 @@ func start(t testing.TB, change func(*memory.Options)) *rig {
 	}
 	var err error
 	r.Guard, err = memory.New(o)
-	probetest.Run(t, r.Guard, err, func() error { return memory.Forget(r.name) })
+	probetest.Run(t, r.Guard, err, func() error { return stop.Remove(r.name) })
 	return r
 }
 

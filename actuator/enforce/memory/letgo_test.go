@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -76,7 +76,7 @@ func TestKilledGuard(t *testing.T) {
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = memory.Forget(filepath.Base(folder)) })
+	t.Cleanup(func() { _ = stop.Remove(filepath.Base(folder)) })
 	await := func(stage string) {
 		t.Helper()
 		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -96,7 +96,7 @@ func TestKilledGuard(t *testing.T) {
 	}
 	_ = other.Wait()
 	killed := time.Now()
-	n, err := memory.LetGo(t.Context(), gate.LetGoOptions{Name: filepath.Base(folder)})
+	n, err := stop.ReleaseAll(t.Context(), stop.Options{Name: filepath.Base(folder)})
 	if n != 1 || err != nil {
 		t.Fatalf("let %d go: %v", n, err)
 	}

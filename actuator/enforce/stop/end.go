@@ -8,25 +8,23 @@ import (
 )
 
 // End ends holds of one process that is open, and continues it. It carries out the steps
-// of the protocol; when it fails the holds are still on record, for Sweep.
+// of the protocol, also when the record cannot be written: SIGCONT does not wait for that.
+// If SIGCONT cannot be sent the holds stay on record, for Sweep.
 func (r *Record) End(p *Process, holds []Hold) (stopped bool, err error) {
 	var seen Seen
 	for step := Release; step != Done; step = step.Next(seen) {
 		switch step {
 		case Look:
-			if seen, err = p.Look(); errors.Is(err, errGone) {
-				err = nil // Continue finds nobody
-			}
+			seen, _ = p.Look() // of one that has ended Continue finds nobody
 		case Continue:
-			err = p.Continue()
+			if cerr := p.Continue(); cerr != nil {
+				return seen.Stopped, errors.Join(err, cerr)
+			}
 		default:
-			err = r.each(step, holds)
-		}
-		if err != nil {
-			return seen.Stopped, err
+			err = errors.Join(err, r.each(step, holds))
 		}
 	}
-	return seen.Stopped, nil
+	return seen.Stopped, err
 }
 
 func (r *Record) each(step Step, holds []Hold) error {
@@ -49,14 +47,14 @@ func (r *Record) each(step Step, holds []Hold) error {
 // that have ended. It returns how many processes it found stopped though nobody wanted
 // them to stand. proc is where the host's proc file system is mounted.
 func (r *Record) Sweep(proc string, now time.Duration) (strays int, err error) {
-	strays, err = r.endAll(proc, func(h Hold) bool { return h.Overdue(now) })
+	strays, err = r.EndAll(proc, func(h Hold) bool { return h.Overdue(now) })
 	return strays, errors.Join(err, r.Tidy(now-unseen))
 }
 
-// endAll ends the holds that are over, process by process, and forgets those of
+// EndAll ends the holds that are over, process by process, opening each, and forgets those of
 // processes that have ended and those that are through. It returns how many processes
 // were stopped.
-func (r *Record) endAll(proc string, over func(Hold) bool) (stopped int, err error) {
+func (r *Record) EndAll(proc string, over func(Hold) bool) (stopped int, err error) {
 	holds, err := r.List()
 	byProcess := map[Hold][]Hold{}
 	for _, h := range holds {
@@ -135,7 +133,7 @@ func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
 		return 0, err
 	}
 	for opened := Now(); ; {
-		n, err := r.endAll(o.Proc, func(Hold) bool { return true })
+		n, err := r.EndAll(o.Proc, func(Hold) bool { return true })
 		stopped += n
 		left, lerr := r.List()
 		if err = errors.Join(err, lerr); err != nil || len(left) == 0 && (o.IfExpired || Now()-opened >= after) {

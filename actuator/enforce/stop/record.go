@@ -62,9 +62,6 @@ func (r *Record) Expired(now time.Duration) (bool, error) {
 	return until <= uint64(now), nil
 }
 
-// release is a value of the map released.
-type release struct{ Time, Continued uint64 }
-
 // List returns the holds on record, the oldest first.
 func (r *Record) List() ([]Hold, error) {
 	var (
@@ -96,7 +93,7 @@ func (r *Record) List() ([]Hold, error) {
 // complete adds what others than the thread have said of a hold.
 func (r *Record) complete(key cudabpf.MemoryHoldKey, h *Hold) error {
 	var lease uint64
-	var ended release
+	var ended cudabpf.MemoryRelease
 	lerr, rerr := r.leases.Lookup(key, &lease), r.released.Lookup(key, &ended)
 	h.Lease = time.Duration(lease)
 	if rerr == nil {
@@ -124,7 +121,7 @@ func (r *Record) Renew(h Hold, until time.Duration) error {
 
 // Release marks a hold as being ended.
 func (r *Record) Release(h Hold, now time.Duration) error {
-	err := r.released.Update(h.key(), release{Time: uint64(now)}, ebpf.UpdateNoExist)
+	err := r.released.Update(h.key(), cudabpf.MemoryRelease{Time: uint64(now)}, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
 		return nil
 	}
@@ -133,7 +130,7 @@ func (r *Record) Release(h Hold, now time.Duration) error {
 
 // Mark marks a hold as continued.
 func (r *Record) Mark(h Hold, now time.Duration) error {
-	return r.released.Put(h.key(), release{Time: uint64(now), Continued: 1})
+	return r.released.Put(h.key(), cudabpf.MemoryRelease{Time: uint64(now), Continued: 1})
 }
 
 // Forget takes a hold off the record. What was said of it goes last.

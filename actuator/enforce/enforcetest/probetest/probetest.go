@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
@@ -33,12 +35,7 @@ type Part interface {
 // the part's making; where the kernel cannot have it the test is skipped.
 func Run(t testing.TB, p Part, err error, forget func() error) {
 	t.Helper()
-	if errors.Is(err, cudaprobe.ErrUnsupported) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	Need(t, err)
 	if err := p.Renew(time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -51,4 +48,17 @@ func Run(t testing.TB, p Part, err error, forget func() error) {
 			t.Error(err)
 		}
 	})
+}
+
+// Need skips the test where the kernel cannot do what err is of. A program that the
+// kernel's verifier refuses is a fault of ours, and fails it.
+func Need(t testing.TB, err error) {
+	t.Helper()
+	_, ours := errors.AsType[*ebpf.VerifierError](err)
+	if errors.Is(err, cudaprobe.ErrUnsupported) && !ours {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
 }
