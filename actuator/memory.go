@@ -34,7 +34,8 @@ type MemoryGuard interface {
 	Failures() map[string]string
 }
 
-// MemoryTarget is a container whose allocations are guarded.
+// MemoryTarget is a container whose allocations are guarded: it asks for that by
+// its limit, or the card is divided among all (see memoryAsked).
 type MemoryTarget struct {
 	ID  string
 	PID int // its first process, in the host's PID namespace
@@ -63,13 +64,6 @@ func (m *memoryKeeper) on() bool { return m.guarded() || m.swaps != nil }
 
 func (m *memoryKeeper) guarded() bool { return m.guard != nil && m.guard.Why() == nil }
 
-// guardsAll reports whether those without a limit are guarded too: where they have
-// a share, and where they are swapped and so wait for memory instead of failing.
-// Elsewhere an allocation of theirs would pay for nothing.
-func (m *memoryKeeper) guardsAll(s allocator.Share) bool {
-	return s == allocator.Fair || s == allocator.Adaptive || m.swaps != nil
-}
-
 // changed gets a value when the ledger has news.
 func (m *memoryKeeper) changed() <-chan struct{} { return m.ledger.Changed() }
 
@@ -95,7 +89,6 @@ func (l *loop) planMemory(in *plan.Input) {
 		return
 	}
 	l.mem.look()
-	in.Guarded = l.mem.guarded()
 	for i := range in.GPUs {
 		in.GPUs[i].Room = l.room(l.snap.GPUs[i])
 	}
@@ -130,7 +123,8 @@ func (l *loop) room(g task.GPU) uint64 {
 
 // memoryOf is what is known of one container's memory.
 func (l *loop) memoryOf(c plan.Container, s task.Container) plan.Memory {
-	m := plan.Memory{Held: maps.Clone(s.MemoryUsed), Needs: map[string]uint64{}}
+	m := plan.Memory{Held: maps.Clone(s.MemoryUsed), Needs: map[string]uint64{}, Asked: l.memoryAsked(s) != ""}
+	m.Guarded = m.Asked && l.mem.guarded()
 	if m.Held == nil {
 		m.Held = map[string]uint64{}
 	}

@@ -34,7 +34,7 @@ func (l *loop) keepMemory(in plan.Input, p plan.Plan, now time.Time) {
 			continue
 		}
 		f.Containers = append(f.Containers, l.ledgerContainer(c, s, ranks[c.ID], p.Barred[c.ID]))
-		if !c.Never && (s.Spec.GPUMemory > 0 || l.mem.guardsAll(f.Share)) {
+		if c.Memory.Asked {
 			targets = append(targets, MemoryTarget{ID: c.ID, PID: s.PID, GPUs: l.gpusSeenBy(s), Limit: s.Spec.GPUMemory})
 		}
 	}
@@ -63,8 +63,7 @@ func (l *loop) gpusSeenBy(c task.Container) []string {
 func (l *loop) ledgerContainer(c plan.Container, s task.Container, rank int, barred string) ledger.Container {
 	out := ledger.Container{
 		ID: c.ID, Name: c.Name, Limit: s.Spec.GPUMemory, GPUs: s.VisibleGPUs, Held: s.MemoryUsed, Barred: barred,
-		Unasked: !c.Never && s.Spec.GPUMemory == 0 && !l.mem.guardsAll(l.Config().MemoryShare),
-		Never:   c.Never || c.Exempt != "", Stays: c.Standing == plan.Somebody, Rank: rank,
+		Never: c.Never || c.Exempt != "", Stays: c.Standing == plan.Somebody, Rank: rank,
 		// One that stands at an allocation cannot be swapped: its threads must run for that.
 		Swappable: c.Memory.Can && c.Memory.Starved == "" && c.Controllable(), Swapped: c.Memory.Out,
 	}

@@ -19,6 +19,11 @@ type Memory struct {
 	// else its limit; of one that is swapped out, what it needs to come back. A GPU
 	// is absent where nobody knows.
 	Needs map[string]uint64
+	// Asked: it asks for its memory to be planned, by a limit, or the card is divided.
+	// It alone may be kept from beginning, and others are swapped out for it alone.
+	// Guarded: its allocations are held at their entry, so that it need not be paused
+	// for that.
+	Asked, Guarded bool
 	// Coming is the task that is about to begin where it has none yet: it stands at
 	// its first allocation.
 	Coming *task.Task
@@ -56,7 +61,8 @@ const MemoryPatience = 10 * time.Second
 // memory decides whose data is on the GPUs: those that hold memory stay, those
 // that come begin while what they are expected to need fits beside it, in the
 // order of the policy, and one is swapped out for another where that is worth
-// more than it costs.
+// more than it costs. Whoever did not ask for that begins at once: it is not kept
+// waiting for what is only expected.
 func (p *planner) memory() {
 	p.barred, p.swap, p.restore = map[string]string{}, map[string]string{}, map[string]string{}
 	left := map[string]int64{} // below 0 where more is expected than there is
@@ -141,7 +147,7 @@ func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 				p.restore[e.ID] = "there is room for it"
 			}
 			continue
-		case !e.Controllable() && !e.Memory.Out: // nobody may keep it from beginning
+		case !e.Memory.Out && !(e.Memory.Asked && e.Controllable()): // nobody may keep it from beginning
 			take(left, need)
 			continue
 		}
@@ -168,7 +174,7 @@ func (p *planner) keepOut(e entry, reason string) {
 		return
 	}
 	p.barred[e.ID] = reason
-	if !p.in.Guarded {
+	if !e.Memory.Guarded {
 		p.waits[e.ID] = Wait{OfMemory, reason}
 	}
 }

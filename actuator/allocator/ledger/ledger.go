@@ -30,7 +30,8 @@ type GPU struct {
 // Container is one container that is decided about.
 type Container struct {
 	ID, Name string
-	// Limit per GPU, bytes; 0: none.
+	// Limit per GPU, bytes; 0: none. Without one nobody is asked about its
+	// allocations, unless cards are divided.
 	Limit uint64
 	// GPUs that it can see, by UUID; empty: not known.
 	GPUs []string
@@ -42,8 +43,6 @@ type Container struct {
 	Rank         int
 	Swappable    bool
 	Swapped      bool
-	// Unasked: it has no limit, and nobody is asked about its allocations.
-	Unasked bool
 }
 
 // Facts are what is decided on.
