@@ -19,7 +19,8 @@
 //
 // Requests are answered in the order of the policy. One that waits may be passed
 // by others for as long as Patience; then nobody who holds nothing yet goes first.
-// A wait is never longer than MaxWait.
+// A wait is never longer than MaxWait: who may not begin until then begins if there
+// is room, everybody else is refused.
 package allocator
 
 import "time"
@@ -70,8 +71,8 @@ type Container struct {
 	Peak  map[string]uint64
 	// Stays: nobody can count on its end (a person paused it).
 	Stays bool
-	// Barred says why it may not begin to hold memory now (it would not fit beside
-	// those that come first); empty: it may.
+	// Barred says why it may not begin to hold memory now (it is not expected to fit
+	// beside those that come first); empty: it may. It counts for MaxWait.
 	Barred string
 	// Rank is its place in the order of the policy: the smaller, the earlier.
 	Rank int
