@@ -146,7 +146,7 @@ func (l *loop) memoryOf(c plan.Container, s task.Container) plan.Memory {
 			m.Needs[g] = max(m.Needs[g], n)
 		}
 	}
-	l.mem.swaps.fill(&m, s.ID)
+	l.mem.swaps.fill(&m, s.ID, l.o.Now(), l.Config().MaxHold)
 	return m
 }
 

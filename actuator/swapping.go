@@ -46,7 +46,7 @@ const (
 const inquire plan.Kind = "ask"
 
 // fill adds what is known of swapping the container.
-func (s *swapKeeper) fill(m *plan.Memory, id string) {
+func (s *swapKeeper) fill(m *plan.Memory, id string, now time.Time, longest time.Duration) {
 	if s == nil {
 		return
 	}
@@ -57,6 +57,7 @@ func (s *swapKeeper) fill(m *plan.Memory, id string) {
 	m.Busy, m.Since = s.busy[id], s.since[id]
 	if r, ok := s.out[id]; ok {
 		m.Out, m.Held, held = true, map[string]uint64{}, 0
+		m.Overdue = now.Sub(r.Since) >= longest
 		// What it is expected to hold counts, too: else there seems to be room for it as
 		// soon as it is out.
 		for g, n := range r.Bytes {

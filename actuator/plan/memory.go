@@ -35,8 +35,9 @@ type Memory struct {
 	// Can: it can be swapped out. Cost is the time to do that and undo it.
 	Can  bool
 	Cost time.Duration
-	// Out: it is swapped out. Busy: it is just being swapped out or in.
-	Out, Busy bool
+	// Out: it is swapped out. Busy: it is just being swapped out or in. Overdue: it has
+	// been out for as long as is allowed.
+	Out, Busy, Overdue bool
 	// Since is when it was last swapped out or in; zero: never.
 	Since time.Time
 	// Evict says why it should be swapped out whatever that costs (others wait in a
@@ -120,7 +121,7 @@ func (p *planner) memoryEntry(c Container) (entry, bool) {
 
 func (p *planner) before(a, b entry) int {
 	must := func(e entry) int { // out, and may not be kept out
-		if e.Memory.Out && (!e.Controllable() || len(e.Tasks) == 0) {
+		if e.Memory.Out && (e.Memory.Overdue || !e.Controllable() || len(e.Tasks) == 0) {
 			return 0
 		}
 		return 1
@@ -159,7 +160,7 @@ func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 		if first == nil {
 			first = &e
 		}
-		if long := !e.Memory.Waits.IsZero() && p.in.Now.Sub(e.Memory.Waits) >= MemoryPatience; behind == "" && (long || !e.Controllable()) {
+		if long := !e.Memory.Waits.IsZero() && p.in.Now.Sub(e.Memory.Waits) >= MemoryPatience; behind == "" && (long || e.Memory.Overdue || !e.Controllable()) {
 			behind = e.Name
 		}
 	}

@@ -49,6 +49,8 @@ func arriving(c *plan.Container) {
 }
 
 func unasked(c *plan.Container)  { c.Memory.Asked, c.Memory.Guarded = false, false }
+func overdue(c *plan.Container)  { c.Memory.Overdue = true }
+func idle(c *plan.Container)     { c.Tasks = nil }
 func evicted(c *plan.Container)  { c.Memory.Evict = "others wait for it in a circle" }
 func exempt(c *plan.Container)   { c.Exempt = "held for long enough" }
 func busy(c *plan.Container)     { c.Memory.Busy = true }
@@ -99,6 +101,9 @@ func TestMemory(t *testing.T) {
 		{"not before", []plan.Container{box("a", 30, 20, out(30)), box("b", 8, 2, holding(20))}, "", ""},
 		{"not beside one that comes first", []plan.Container{box("a", 30, 20, out(30)), box("b", 8, 2, arriving, needing(20))}, "", ""},
 		{"who may not be kept out comes first", []plan.Container{box("a", 30, 20, out(30), exempt), box("b", 8, 2, arriving, needing(20))}, "swap-in a", "b"},
+		{"who is out and late waits for room", []plan.Container{box("a", -1, 20, out(30)), box("b", 0, 60, holding(30), swappable(1))}, "", ""},
+		{"but not longer than is allowed", []plan.Container{box("a", -1, 20, out(30), overdue), box("b", 0, 60, holding(30), swappable(1))}, "swap-out b", ""},
+		{"also without a task", []plan.Container{box("a", 0, 0, out(30), idle, overdue), box("b", 8, 2, holding(30), swappable(1))}, "swap-out b", ""},
 		{"a circle is broken whatever it costs", []plan.Container{box("a", 3, 2, holding(10), swappable(60), evicted)}, "swap-out a", ""},
 		{"but not with what cannot be swapped", []plan.Container{box("a", 3, 2, holding(10), evicted)}, "", ""},
 	} {
@@ -167,6 +172,7 @@ func drawMemory(t *rapid.T, in *plan.Input) {
 		}
 		if c.Standing == plan.Ours && c.Memory.Held == nil && len(m) > 0 && rapid.Bool().Draw(t, "out") {
 			c.Memory.Out, c.Memory.Needs, c.Cause = true, m, plan.OfMemory
+			c.Memory.Overdue = rapid.Bool().Draw(t, "overdue")
 		}
 	}
 }
@@ -221,3 +227,30 @@ func bit(b bool) uint64 {
 }
 
 func sec(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Under memory pressure one is swapped out once: when it is back the card is as full as
+// before. The first in order stays in any case.
+func TestPressureSwapsEachContainerOnce(t *testing.T) {
+	relieve := func(boxes ...plan.Container) string {
+		p := plan.Make(plan.Input{Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(),
+			GPUs: []plan.GPU{{UUID: "g", Room: 40 * gib, Memory: 0.96, Fresh: true, Relieve: true}}, Containers: boxes})
+		var got []string
+		for _, a := range p.Actions {
+			got = append(got, string(a.Kind)+" "+a.ContainerID)
+		}
+		return strings.Join(got, ", ")
+	}
+	a, b, c := box("a", 9, 2, holding(18), swappable(1)), box("b", 12, 2, holding(10), swappable(1)), box("c", 15, 2, holding(10), swappable(1))
+	for _, tt := range []struct {
+		boxes []plan.Container
+		want  string
+	}{
+		{[]plan.Container{a, b, c}, "swap-out c"},
+		{[]plan.Container{a, b, box("c", 15, 2, holding(10), swappable(1), cameBack)}, "swap-out b"},
+		{[]plan.Container{a, box("b", 12, 2, holding(20), swappable(1), cameBack)}, ""},
+	} {
+		if got := relieve(tt.boxes...); got != tt.want {
+			t.Errorf("%q; want %q", got, tt.want)
+		}
+	}
+}
