@@ -192,7 +192,9 @@ func (l *Ledger) Update(f Facts) (again bool) {
 	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool { return l.landed(g, now) })
 	maps.DeleteFunc(l.seen, func(p place, s sight) bool { return l.byID[p.container] == nil || s.at.Before(f.Time.Add(-fresh)) })
 	maps.DeleteFunc(l.pending, func(t thread, p *pending) bool {
-		return l.byID[p.ContainerID] == nil || !l.o.Alive(t.pid, t.tid)
+		c := l.byID[p.ContainerID]
+		asked := c != nil && (c.Limit > 0 || f.Share.Divides()) // else the guard has let it go
+		return !asked || !l.o.Alive(t.pid, t.tid)
 	})
 	maps.DeleteFunc(l.coming, func(id string, _ map[string]uint64) bool { return l.byID[id] == nil })
 	again = l.reviewCeilings(now)

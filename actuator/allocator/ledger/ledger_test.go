@@ -86,6 +86,21 @@ func TestADeadThreadWaitsNoMore(t *testing.T) {
 	}
 }
 
+// When cards are not divided any more, who has no limit is let go by the guard, and waits
+// no more.
+func TestWhoIsNotAskedAnyMoreWaitsNoMore(t *testing.T) {
+	d := newDesk(t)
+	f := d.facts(box("a", 0, 250), box("b", 0, 250))
+	f.Share = allocator.Fair
+	d.Update(f)
+	d.want(d.ask("b", 2, 100, 250), memory.Wait)
+	f.Share = allocator.ByLimit
+	d.Update(f)
+	if w := d.Waiting(); len(w) != 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
 // Memory of a process that the device does not list yet is nobody's for a moment.
 func TestOwnersThatAreNotKnownYet(t *testing.T) {
 	d := newDesk(t)
