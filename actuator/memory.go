@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/laxity/laxity/actuator/allocator"
@@ -123,7 +124,8 @@ func (l *loop) room(g task.GPU) uint64 {
 
 // memoryOf is what is known of one container's memory.
 func (l *loop) memoryOf(c plan.Container, s task.Container) plan.Memory {
-	m := plan.Memory{Held: maps.Clone(s.MemoryUsed), Needs: map[string]uint64{}, Asked: l.memoryAsked(s) != ""}
+	m := plan.Memory{Held: maps.Clone(s.MemoryUsed), Needs: map[string]uint64{}, Asked: l.memoryAsked(s) != "",
+		Returned: strings.HasPrefix(c.Exempt, outForLong)}
 	m.Guarded = m.Asked && l.mem.guarded()
 	if m.Held == nil {
 		m.Held = map[string]uint64{}

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -89,4 +92,27 @@ func TestGuardOffKeepsNobodyFromBeginning(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	b.awaitPaused("", "a", "b")
+}
+
+// Of two that cannot be on the card together neither stands for ever: who was out for
+// --max-hold comes back at the cost of the other one, again and again.
+func TestTwoThatDoNotFitTakeTurns(t *testing.T) {
+	b := newMemoryBench(t, true, func(o *actuator.Options) { o.Config.Policy, o.Config.MaxHold = "edf", time.Second })
+	b.begin("a", 800)
+	b.want(b.allocate("a", 800), memory.Grant)
+	b.begin("b", 800)
+	due := func(i int, in time.Duration) {
+		b.source.set(func() {
+			b.source.tasks[i].Deadline = time.Now().Add(in)
+			b.source.boxes[i].Spec.Deadline, b.source.boxes[i].Spec.Class = 20, task.ClassDeadline
+		})
+	}
+	due(1, 20*time.Second)
+	b.want(b.allocate("b", 800), memory.Grant)
+	due(0, time.Minute)
+	for _, id := range []string{"b", "a"} {
+		b.decided(id+" goes out for the other one", func(d decision.Decision) bool {
+			return d.Kind == decision.SwapOut && d.ContainerID == id && d.Result == decision.Done && strings.Contains(d.Reason, "for as long as is allowed")
+		})
+	}
 }

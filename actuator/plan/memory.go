@@ -38,6 +38,9 @@ type Memory struct {
 	// Out: it is swapped out. Busy: it is just being swapped out or in. Overdue: it has
 	// been out for as long as is allowed.
 	Out, Busy, Overdue bool
+	// Returned: it is exempt because it was out for as long as is allowed. One that is
+	// overdue may have its memory all the same.
+	Returned bool
 	// Since is when it was last swapped out or in; zero: never.
 	Since time.Time
 	// Evict says why it should be swapped out whatever that costs (others wait in a

@@ -50,6 +50,7 @@ func arriving(c *plan.Container) {
 
 func unasked(c *plan.Container)  { c.Memory.Asked, c.Memory.Guarded = false, false }
 func overdue(c *plan.Container)  { c.Memory.Overdue = true }
+func returned(c *plan.Container) { c.Memory.Returned = true }
 func idle(c *plan.Container)     { c.Tasks = nil }
 func evicted(c *plan.Container)  { c.Memory.Evict = "others wait for it in a circle" }
 func exempt(c *plan.Container)   { c.Exempt = "held for long enough" }
@@ -103,6 +104,8 @@ func TestMemory(t *testing.T) {
 		{"who may not be kept out comes first", []plan.Container{box("a", 30, 20, out(30), exempt), box("b", 8, 2, arriving, needing(20))}, "swap-in a", "b"},
 		{"who is out and late waits for room", []plan.Container{box("a", -1, 20, out(30)), box("b", 0, 60, holding(30), swappable(1))}, "", ""},
 		{"but not longer than is allowed", []plan.Container{box("a", -1, 20, out(30), overdue), box("b", 0, 60, holding(30), swappable(1))}, "swap-out b", ""},
+		{"nor if the other was out before", []plan.Container{box("a", -1, 20, out(30), overdue), box("b", 0, 60, holding(30), swappable(1), exempt, returned)}, "swap-out b", ""},
+		{"but a person's word counts", []plan.Container{box("a", -1, 20, out(30), overdue), box("b", 0, 60, holding(30), swappable(1), exempt)}, "", ""},
 		{"also without a task", []plan.Container{box("a", 0, 0, out(30), idle, overdue), box("b", 8, 2, holding(30), swappable(1))}, "swap-out b", ""},
 		{"a circle is broken whatever it costs", []plan.Container{box("a", 3, 2, holding(10), swappable(60), evicted)}, "swap-out a", ""},
 		{"but not with what cannot be swapped", []plan.Container{box("a", 3, 2, holding(10), evicted)}, "", ""},

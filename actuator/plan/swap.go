@@ -116,7 +116,8 @@ func (p *planner) movable(e, v entry) bool {
 	if home.IsZero() && len(v.Tasks) > 0 {
 		home = v.first.Start.Time
 	}
-	return v.Memory.Can && !v.Memory.Busy && v.Memory.Starved == "" && v.Controllable() && !stopped &&
+	may := v.Controllable() || e.Memory.Overdue && v.Memory.Returned && v.Managed && !v.Never && v.Standing != Somebody
+	return may && v.Memory.Can && !v.Memory.Busy && v.Memory.Starved == "" && !stopped &&
 		p.before(e, v) < 0 && p.in.Now.Sub(home) >= stays
 }
 
