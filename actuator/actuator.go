@@ -19,6 +19,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/forward"
+	"github.com/laxity/laxity/actuator/guardian/strays"
 	"github.com/laxity/laxity/actuator/inbox"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/page"
@@ -47,6 +48,7 @@ type Actuator struct {
 	config    atomic.Pointer[Config]
 	published atomic.Pointer[State]
 	snapshot  atomic.Pointer[task.Snapshot]
+	strays    atomic.Uint64 // processes that the guardian has continued, as last read
 
 	page     *page.Page
 	sessions *auth.Sessions // nil without Options.Tokens
@@ -223,12 +225,24 @@ func (a *Actuator) Reload(ctx context.Context) error {
 	return nil
 }
 
+// strayStops is what the guardian has counted; what was read last where that cannot be
+// read now, since a counter must not fall.
+func (a *Actuator) strayStops() uint64 {
+	n, err := strays.Count(a.o.StateDir)
+	if err != nil {
+		a.log.Debug("the count of stray stops is the last one that could be read", "err", err)
+		return a.strays.Load()
+	}
+	a.strays.Store(n)
+	return n
+}
+
 func (a *Actuator) present() collector.Present {
 	s := a.State()
 	p := collector.Present{
 		Breaker: s.Breaker != "", Standby: s.Standby != "",
 		Holds: len(s.Holds), Inbox: a.inbox.Len(), GuardianUp: s.GuardianUp, Ready: s.Ready,
-		Arbitrated: map[string]bool{}, SnapshotTime: s.SnapshotTime,
+		Arbitrated: map[string]bool{}, SnapshotTime: s.SnapshotTime, StrayStops: a.strayStops(),
 	}
 	for _, g := range s.GPUs {
 		p.Arbitrated[g.UUID] = g.Arbitrated

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/allocator/ledger"
+	"github.com/laxity/laxity/exporter/task"
 )
 
 // MemoryMode says whether a part that acts on GPU memory is used.
@@ -65,4 +66,21 @@ func (a *Actuator) newMemoryKeeper() *memoryKeeper {
 		m.swaps = newSwapKeeper(a.swapper)
 	}
 	return m
+}
+
+// memoryAsked says why it is asked about a container's allocations of GPU memory,
+// which may then wait or be refused; empty: they are let alone, and so is the
+// container when memory is short for others. Its labels decide, and --memory-share.
+func (l *loop) memoryAsked(c task.Container) string {
+	share := l.Config().MemoryShare
+	switch {
+	case l.mem.guard == nil || !l.managed(c) || c.Spec.NeverPause:
+		return ""
+	case c.Spec.GPUMemory > 0:
+		return "it has a limit (" + task.LabelGPUMemory + ")"
+	case share.Divides():
+		return fmt.Sprintf("--memory-share=%s divides the card among all containers with a laxity.* label", share)
+	default:
+		return ""
+	}
 }

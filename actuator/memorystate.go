@@ -40,6 +40,9 @@ func (l *loop) memoryState(cs *ContainerState, c task.Container) {
 	if !l.mem.on() {
 		return
 	}
+	if l.mem.guarded() {
+		cs.MemoryAsked = l.memoryAsked(c)
+	}
 	cs.MemoryWaits = l.mem.barred[c.ID]
 	if e, ok := l.mem.waits[c.ID]; ok {
 		cs.MemoryWaits, cs.MemoryWaitGPU, cs.MemoryWaitSeconds = e.Reason, e.Request.GPU, e.Waited.Seconds()

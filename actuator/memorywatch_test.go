@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/laxity/laxity/actuator"
-	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/decision"
 )
 
@@ -103,31 +102,4 @@ func TestNoWatchWhereGuardingIsOff(t *testing.T) {
 	b.await("it was looked again", func() bool { return b.State().SnapshotSequence > seen+1 })
 	b.awaitPaused("", "a")
 	b.unguarded(map[string]string{"a": ""})
-}
-
-// Those without a limit pay nothing, unless they have a share or are swapped.
-func TestWhoIsGuarded(t *testing.T) {
-	for name, test := range map[string]struct {
-		share allocator.Share
-		swap  bool
-		all   bool
-	}{
-		"by limit": {allocator.ByLimit, false, false},
-		"fair":     {allocator.Fair, false, true},
-		"adaptive": {allocator.Adaptive, false, true},
-		"swapped":  {allocator.ByLimit, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newMemoryBench(t, test.swap, func(o *actuator.Options) { o.Config.MemoryShare = test.share })
-			b.run("free")
-			b.await("seen", func() bool { return b.container("free").Managed })
-			b.begin("limited", 400)
-			if b.guard.covers("free") != test.all {
-				t.Errorf("covered: %v", b.guard.covers("free"))
-			}
-			if passes := b.guard.decider.Ceiling("limited", gpu0, 400) == 400; passes != !test.all {
-				t.Errorf("the kernel lets pass what is within the limit: %v", passes)
-			}
-		})
-	}
 }

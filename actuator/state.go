@@ -87,6 +87,9 @@ type ContainerState struct {
 	// and how long it has.
 	MemoryWaitGPU     string  `json:"memory_wait_gpu,omitempty"`
 	MemoryWaitSeconds float64 `json:"memory_wait_seconds,omitempty"`
+	// MemoryAsked says why its allocations of GPU memory are held at their entry and
+	// asked about; empty: they are not.
+	MemoryAsked string `json:"memory_asked,omitempty"`
 	// MemoryUnguarded says why its allocations are not denied though it has a limit;
 	// empty: they are, or it has none, or nobody was to (--memory-guard=off).
 	MemoryUnguarded string `json:"memory_unguarded,omitempty"`

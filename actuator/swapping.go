@@ -46,7 +46,7 @@ const (
 const inquire plan.Kind = "ask"
 
 // fill adds what is known of swapping the container.
-func (s *swapKeeper) fill(m *plan.Memory, id string) {
+func (s *swapKeeper) fill(m *plan.Memory, id string, now time.Time, longest time.Duration) {
 	if s == nil {
 		return
 	}
@@ -57,6 +57,7 @@ func (s *swapKeeper) fill(m *plan.Memory, id string) {
 	m.Busy, m.Since = s.busy[id], s.since[id]
 	if r, ok := s.out[id]; ok {
 		m.Out, m.Held, held = true, map[string]uint64{}, 0
+		m.Overdue = now.Sub(r.Since) >= longest
 		// What it is expected to hold counts, too: else there seems to be room for it as
 		// soon as it is out.
 		for g, n := range r.Bytes {
@@ -102,10 +103,11 @@ func (l *loop) rereadSwaps() {
 // be swapped out: one that was paused cannot be asked.
 const scarce = 0.8
 
-// askSwappable asks, while memory is scarce, who could be swapped out.
+// askSwappable asks, while memory is scarce or somebody is out for want of it, who could
+// be swapped out.
 func (l *loop) askSwappable(ctx context.Context, now time.Time) {
 	s := l.mem.swaps
-	if s == nil || (len(l.mem.waits) == 0 && len(l.mem.barred) == 0 && !l.anyScarce()) {
+	if s == nil || (len(l.mem.waits) == 0 && len(l.mem.barred) == 0 && len(s.out) == 0 && !l.anyScarce()) {
 		return
 	}
 	for _, c := range l.snap.Containers {
@@ -191,6 +193,9 @@ func (l *loop) finishSwap(r result, now time.Time, d *decision.Decision) {
 	l.later(id, now)
 }
 
+// outForLong is how the reason of an exemption begins that overdueSwaps makes.
+const outForLong = "it was swapped out for "
+
 // overdueSwaps brings back what was out for as long as is allowed.
 func (l *loop) overdueSwaps(now time.Time) {
 	if l.mem.swaps == nil {
@@ -201,7 +206,7 @@ func (l *loop) overdueSwaps(now time.Time) {
 			continue
 		}
 		l.exempt(id, nil, now,
-			fmt.Sprintf("it was swapped out for %v, as long as is allowed (--max-hold)", now.Sub(r.Since).Round(time.Second)))
+			fmt.Sprintf("%s%v, as long as is allowed (--max-hold)", outForLong, now.Sub(r.Since).Round(time.Second)))
 	}
 }
 

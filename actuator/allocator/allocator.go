@@ -10,18 +10,17 @@
 // back: the banker's algorithm (Dijkstra 1965), over all GPUs at once. So among
 // containers with claims somebody can always go on.
 //
-// A container without a limit claims the whole card. Two of them have no such
-// order from their first byte on, and making them wait for each other would help
-// nobody. So nobody counts on their end: those with a claim can all end beside
-// what these hold. Among themselves they take what is free, and if they come to
-// wait in a circle, that is seen at once (Coffman 1971) and one is swapped out, or
-// the last in order is told that there is no memory.
+// A container without a limit is not asked, unless cards are divided: it takes what
+// is free. Nobody counts on its end: those with a claim can all end beside what it
+// holds. Whoever comes to wait in a circle all the same is seen at once (Coffman
+// 1971) and one is swapped out, or the last in order is told that there is no memory.
 //
 // # No starvation
 //
 // Requests are answered in the order of the policy. One that waits may be passed
 // by others for as long as Patience; then nobody who holds nothing yet goes first.
-// A wait is never longer than MaxWait.
+// A wait is never longer than MaxWait: who may not begin until then begins if there
+// is room, everybody else is refused.
 package allocator
 
 import "time"
@@ -39,6 +38,9 @@ const (
 	// others, and what it does not use now is lent and called back.
 	Adaptive Share = "adaptive"
 )
+
+// Divides reports whether each active container has a share of the card.
+func (s Share) Divides() bool { return s == Fair || s == Adaptive }
 
 // Shares lists the values of Share.
 var Shares = []string{string(ByLimit), string(Fair), string(Adaptive)}
@@ -58,7 +60,7 @@ type GPU struct {
 type Container struct {
 	ID, Name string
 	// Limit is the most that it may hold on each GPU that it can see, by UUID,
-	// bytes. Without any it claims the whole card wherever it asks.
+	// bytes. Without any it may hold the whole card.
 	Limit map[string]uint64
 	// Held is what it holds on each GPU, by UUID, bytes, contexts included. What was
 	// granted and is not in the ledger yet belongs to it.
@@ -69,8 +71,8 @@ type Container struct {
 	Peak  map[string]uint64
 	// Stays: nobody can count on its end (a person paused it).
 	Stays bool
-	// Barred says why it may not begin to hold memory now (it would not fit beside
-	// those that come first); empty: it may.
+	// Barred says why it may not begin to hold memory now (it is not expected to fit
+	// beside those that come first); empty: it may. It counts for MaxWait.
 	Barred string
 	// Rank is its place in the order of the policy: the smaller, the earlier.
 	Rank int

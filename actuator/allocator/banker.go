@@ -3,7 +3,7 @@ package allocator
 // declared: the most that it will hold on a GPU is known, and its end can be
 // counted on.
 func (b *bank) declared(c *Container) bool {
-	return !c.Never && !c.Stays && (len(c.Limit) > 0 || b.shared())
+	return !c.Never && !c.Stays && (len(c.Limit) > 0 || b.Share.Divides())
 }
 
 // holds reports whether it holds memory of any GPU.
@@ -59,7 +59,7 @@ func (b *bank) free(gpu string) uint64 {
 // share where cards are divided.
 func (b *bank) need(c *Container, gpu string) uint64 {
 	most := min(c.Limit[gpu], b.capacity(gpu))
-	if b.shared() {
+	if b.Share.Divides() {
 		most = b.share(c, gpu)
 	}
 	return sub(most, c.Held[gpu])

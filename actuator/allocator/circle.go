@@ -105,8 +105,8 @@ func (s *State) end() bool {
 func (b *bank) relax(answers []Answer, stuck []int) int {
 	for _, i := range stuck {
 		a := answers[i]
-		fairness := a.Why == Shared || a.Why == Behind || a.Why == Unsafe && b.shared()
-		if fairness && a.Request.Bytes <= b.free(a.Request.GPU) && (b.shared() || b.harms(b.all[a.Request.Container], a.Request) == "") {
+		fairness := a.Why == Shared || a.Why == Behind || a.Why == Unsafe && b.Share.Divides()
+		if fairness && a.Request.Bytes <= b.free(a.Request.GPU) && (b.Share.Divides() || b.harms(b.all[a.Request.Container], a.Request) == "") {
 			return i
 		}
 	}

@@ -85,7 +85,7 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 		return say(Deny, TooLarge, "it would hold %s, and no more than %s can be had on %s", size(after), size(most), r.GPU)
 	}
 	a := b.room(c, r, before)
-	if a.Verdict == Wait && b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait {
+	if a.Verdict == Wait && b.tooLong(r) {
 		return say(Deny, TooLong, "it has waited for %v, as long as is allowed: %s", b.MaxWait, a.Reason)
 	}
 	if a.Verdict == Grant {
@@ -94,6 +94,9 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 	}
 	return a
 }
+
+// tooLong reports whether a request has waited for as long as is allowed.
+func (b *bank) tooLong(r Request) bool { return b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait }
 
 // room grants what may be held, now or later, if there is room now and nobody is
 // harmed.
@@ -105,7 +108,7 @@ func (b *bank) room(c *Container, r Request, before []Answer) Answer {
 	after := add(c.Held[r.GPU], r.Bytes)
 	allowed := b.allowed(c, r.GPU)
 	switch {
-	case c.Barred != "" && !c.holds():
+	case c.Barred != "" && !c.holds() && !b.tooLong(r): // then it begins, if what was expected has not come
 		return say(Wait, Barred, "%s", c.Barred)
 	case after > allowed:
 		return say(Wait, Shared, "it would hold %s, and its share of the card is %s now", size(after), size(allowed))

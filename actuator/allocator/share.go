@@ -22,9 +22,6 @@ func (b *bank) active(gpu string) []string {
 	return on
 }
 
-// shared reports whether cards are divided.
-func (b *bank) shared() bool { return b.Share == Fair || b.Share == Adaptive }
-
 // share is what a container is entitled to of a GPU.
 func (b *bank) share(c *Container, gpu string) uint64 {
 	key := c.ID + " " + gpu
@@ -101,7 +98,7 @@ func (b *bank) calledBack(c *Container, gpu string) uint64 {
 // more than its share and they hold more than theirs: who holds most above it
 // first, until there is room.
 func (b *bank) callBack(answers []Answer) {
-	if !b.shared() {
+	if !b.Share.Divides() {
 		return
 	}
 	leaving := map[string]bool{}
@@ -171,7 +168,7 @@ func Parts(s State) []Part {
 			c := b.all[id]
 			p := Part{Container: id, GPU: g.UUID, Held: c.Held[g.UUID]}
 			switch l, limited := c.Limit[g.UUID]; {
-			case b.shared():
+			case b.Share.Divides():
 				p.Share = b.share(c, g.UUID)
 				p.Lent = sub(p.Held, p.Share)
 			case limited:

@@ -20,7 +20,9 @@ type Present struct {
 	Inbox        int
 	SnapshotTime time.Time // zero when there is none yet
 	GuardianUp   bool
-	Ready        bool
+	// StrayStops is how many processes the guardian's sweeper has continued, ever.
+	StrayStops uint64
+	Ready      bool
 	// Breaker: hands are off. Standby: another actuator acts on this engine.
 	Breaker, Standby bool
 	// Memory, Waiting, Denied and Swapped: each container and GPU once.
@@ -66,6 +68,7 @@ var (
 	inboxDesc      = prometheus.NewDesc(namespace+"inbox_messages", "Notifications that were accepted and did not take effect yet.", nil, nil)
 	ageDesc        = prometheus.NewDesc(namespace+"snapshot_age_seconds", "Time since the exporter confirmed the facts that are acted on. Absent before the first.", nil, nil)
 	guardianDesc   = prometheus.NewDesc(namespace+"guardian_up", "1 while a guardian watches that nothing stays stopped.", nil, nil)
+	strayDesc      = prometheus.NewDesc(namespace+"stray_stops_total", "Processes that the guardian's sweeper found stopped by Laxity though nobody wanted them stopped, and continued.", nil, nil)
 	breakerDesc    = prometheus.NewDesc(namespace+"breaker_open", "1 while nothing is held because there were too many actions, or too many containers stopped.", nil, nil)
 	standbyDesc    = prometheus.NewDesc(namespace+"standby", "1 while another actuator acts on this engine.", nil, nil)
 	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches if it is required.", nil, nil)
@@ -130,7 +133,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, p := range m.parts() {
 		p.Describe(ch)
 	}
-	for _, d := range append(memoryDescs(), holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, readyDesc, breakerDesc, standbyDesc) {
+	for _, d := range append(memoryDescs(), holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, strayDesc, readyDesc, breakerDesc, standbyDesc) {
 		ch <- d
 	}
 }
@@ -151,6 +154,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(holdsDesc, float64(p.Holds))
 	gauge(inboxDesc, float64(p.Inbox))
 	gauge(guardianDesc, bit(p.GuardianUp))
+	ch <- prometheus.MustNewConstMetric(strayDesc, prometheus.CounterValue, float64(p.StrayStops))
 	gauge(readyDesc, bit(p.Ready))
 	gauge(breakerDesc, bit(p.Breaker))
 	gauge(standbyDesc, bit(p.Standby))

@@ -19,6 +19,11 @@ type Memory struct {
 	// else its limit; of one that is swapped out, what it needs to come back. A GPU
 	// is absent where nobody knows.
 	Needs map[string]uint64
+	// Asked: it asks for its memory to be planned, by a limit, or the card is divided.
+	// It alone may be kept from beginning, and others are swapped out for it alone.
+	// Guarded: its allocations are held at their entry, so that it need not be paused
+	// for that.
+	Asked, Guarded bool
 	// Coming is the task that is about to begin where it has none yet: it stands at
 	// its first allocation.
 	Coming *task.Task
@@ -30,8 +35,12 @@ type Memory struct {
 	// Can: it can be swapped out. Cost is the time to do that and undo it.
 	Can  bool
 	Cost time.Duration
-	// Out: it is swapped out. Busy: it is just being swapped out or in.
-	Out, Busy bool
+	// Out: it is swapped out. Busy: it is just being swapped out or in. Overdue: it has
+	// been out for as long as is allowed.
+	Out, Busy, Overdue bool
+	// Returned: it is exempt because it was out for as long as is allowed. One that is
+	// overdue may have its memory all the same.
+	Returned bool
 	// Since is when it was last swapped out or in; zero: never.
 	Since time.Time
 	// Evict says why it should be swapped out whatever that costs (others wait in a
@@ -56,7 +65,8 @@ const MemoryPatience = 10 * time.Second
 // memory decides whose data is on the GPUs: those that hold memory stay, those
 // that come begin while what they are expected to need fits beside it, in the
 // order of the policy, and one is swapped out for another where that is worth
-// more than it costs.
+// more than it costs. Whoever did not ask for that begins at once: it is not kept
+// waiting for what is only expected.
 func (p *planner) memory() {
 	p.barred, p.swap, p.restore = map[string]string{}, map[string]string{}, map[string]string{}
 	left := map[string]int64{} // below 0 where more is expected than there is
@@ -114,7 +124,7 @@ func (p *planner) memoryEntry(c Container) (entry, bool) {
 
 func (p *planner) before(a, b entry) int {
 	must := func(e entry) int { // out, and may not be kept out
-		if e.Memory.Out && (!e.Controllable() || len(e.Tasks) == 0) {
+		if e.Memory.Out && (e.Memory.Overdue || !e.Controllable() || len(e.Tasks) == 0) {
 			return 0
 		}
 		return 1
@@ -141,7 +151,7 @@ func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 				p.restore[e.ID] = "there is room for it"
 			}
 			continue
-		case !e.Controllable() && !e.Memory.Out: // nobody may keep it from beginning
+		case !e.Memory.Out && !(e.Memory.Asked && e.Controllable()): // nobody may keep it from beginning
 			take(left, need)
 			continue
 		}
@@ -153,7 +163,7 @@ func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 		if first == nil {
 			first = &e
 		}
-		if long := !e.Memory.Waits.IsZero() && p.in.Now.Sub(e.Memory.Waits) >= MemoryPatience; behind == "" && (long || !e.Controllable()) {
+		if long := !e.Memory.Waits.IsZero() && p.in.Now.Sub(e.Memory.Waits) >= MemoryPatience; behind == "" && (long || e.Memory.Overdue || !e.Controllable()) {
 			behind = e.Name
 		}
 	}
@@ -168,7 +178,7 @@ func (p *planner) keepOut(e entry, reason string) {
 		return
 	}
 	p.barred[e.ID] = reason
-	if !p.in.Guarded {
+	if !e.Memory.Guarded {
 		p.waits[e.ID] = Wait{OfMemory, reason}
 	}
 }

@@ -42,7 +42,16 @@ func waiting(s float64) func(*plan.Container) {
 	return func(c *plan.Container) { c.Memory.Waits = now.Add(-sec(s)) }
 }
 
-func arriving(c *plan.Container) { c.Standing, c.Cause = plan.Runs, "" }
+// arriving is one that asks for its memory, and holds none yet.
+func arriving(c *plan.Container) {
+	c.Standing, c.Cause = plan.Runs, ""
+	c.Memory.Asked, c.Memory.Guarded = true, true
+}
+
+func unasked(c *plan.Container)  { c.Memory.Asked, c.Memory.Guarded = false, false }
+func overdue(c *plan.Container)  { c.Memory.Overdue = true }
+func returned(c *plan.Container) { c.Memory.Returned = true }
+func idle(c *plan.Container)     { c.Tasks = nil }
 func evicted(c *plan.Container)  { c.Memory.Evict = "others wait for it in a circle" }
 func exempt(c *plan.Container)   { c.Exempt = "held for long enough" }
 func busy(c *plan.Container)     { c.Memory.Busy = true }
@@ -66,6 +75,11 @@ func TestMemory(t *testing.T) {
 		{"who is expected to need more than there is begins alone", []plan.Container{box("a", 9, 2, arriving, needing(50)), box("b", 9.5, 2, arriving, needing(1))}, "", "b"},
 		{"and comes back alone", []plan.Container{box("a", 9, 2, out(50)), box("b", 9.5, 2, arriving, needing(1))}, "swap-in a", "b"},
 
+		{"who did not ask for that begins, whatever it needs", []plan.Container{box("a", 9, 2, holding(30)), box("b", 9.5, 2, arriving, unasked, needing(20))}, "", ""},
+		{"nobody is swapped out for it", []plan.Container{box("a", 30, 20, holding(30), swappable(1)), box("b", 8, 2, arriving, unasked, needing(20))}, "", ""},
+		{"one that waits does not keep it back", []plan.Container{box("a", 9, 2, holding(20), needing(20)),
+			box("b", 9, 2, arriving, needing(25), waiting(11)), box("c", 9.5, 2, arriving, unasked, needing(10))}, "", "b"},
+
 		{"one that would miss its deadline gets another's memory", []plan.Container{box("a", 30, 20, holding(30), swappable(1)), box("b", 8, 2, arriving, needing(20))}, "swap-out a", "b"},
 		{"not if there is time", []plan.Container{box("a", 30, 2, holding(30), swappable(1)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
 		{"not if it is late in any case", []plan.Container{box("a", 30, 20, holding(30), swappable(7)), box("b", 8, 2, arriving, needing(20))}, "", "b"},
@@ -88,11 +102,16 @@ func TestMemory(t *testing.T) {
 		{"not before", []plan.Container{box("a", 30, 20, out(30)), box("b", 8, 2, holding(20))}, "", ""},
 		{"not beside one that comes first", []plan.Container{box("a", 30, 20, out(30)), box("b", 8, 2, arriving, needing(20))}, "", ""},
 		{"who may not be kept out comes first", []plan.Container{box("a", 30, 20, out(30), exempt), box("b", 8, 2, arriving, needing(20))}, "swap-in a", "b"},
+		{"who is out and late waits for room", []plan.Container{box("a", -1, 20, out(30)), box("b", 0, 60, holding(30), swappable(1))}, "", ""},
+		{"but not longer than is allowed", []plan.Container{box("a", -1, 20, out(30), overdue), box("b", 0, 60, holding(30), swappable(1))}, "swap-out b", ""},
+		{"nor if the other was out before", []plan.Container{box("a", -1, 20, out(30), overdue), box("b", 0, 60, holding(30), swappable(1), exempt, returned)}, "swap-out b", ""},
+		{"but a person's word counts", []plan.Container{box("a", -1, 20, out(30), overdue), box("b", 0, 60, holding(30), swappable(1), exempt)}, "", ""},
+		{"also without a task", []plan.Container{box("a", 0, 0, out(30), idle, overdue), box("b", 8, 2, holding(30), swappable(1))}, "swap-out b", ""},
 		{"a circle is broken whatever it costs", []plan.Container{box("a", 3, 2, holding(10), swappable(60), evicted)}, "swap-out a", ""},
 		{"but not with what cannot be swapped", []plan.Container{box("a", 3, 2, holding(10), evicted)}, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := plan.Input{Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(), Guarded: true,
+			in := plan.Input{Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(),
 				GPUs: []plan.GPU{{UUID: "g", Room: 40 * gib}}, Containers: tt.boxes}
 			p := plan.Make(in)
 			var got []string
@@ -108,7 +127,9 @@ func TestMemory(t *testing.T) {
 			if strings.Join(got, ", ") != tt.want || strings.Join(bar, " ") != tt.bar {
 				t.Errorf("%v, barred %v", p.Actions, p.Barred)
 			}
-			in.Guarded = false // then whoever may not begin is paused
+			for i := range tt.boxes { // then whoever may not begin is paused
+				tt.boxes[i].Memory.Guarded = false
+			}
 			for _, a := range plan.Make(in).Actions {
 				if a.Kind == plan.Pause && (a.Cause != plan.OfMemory || p.Barred[a.ContainerID] == "") {
 					t.Errorf("without a guard: %+v", a)
@@ -122,7 +143,6 @@ func TestMemory(t *testing.T) {
 func firstInOrder(c *plan.Container) { c.Tasks[0].Start.Time = epoch.Add(-time.Hour) }
 
 func drawMemory(t *rapid.T, in *plan.Input) {
-	in.Guarded = rapid.Bool().Draw(t, "guarded")
 	for i := range in.GPUs {
 		in.GPUs[i].Relieve = false
 		in.GPUs[i].Room = 40 * gib
@@ -146,6 +166,8 @@ func drawMemory(t *rapid.T, in *plan.Input) {
 		case 2:
 			c.Memory.Needs = m
 		}
+		c.Memory.Asked = rapid.IntRange(0, 3).Draw(t, "asked") > 0
+		c.Memory.Guarded = c.Memory.Asked && rapid.Bool().Draw(t, "guarded")
 		c.Memory.Can = rapid.Bool().Draw(t, "can")
 		c.Memory.Cost = rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 20 * time.Second}).Draw(t, "cost")
 		if rapid.Bool().Draw(t, "waits") {
@@ -153,6 +175,7 @@ func drawMemory(t *rapid.T, in *plan.Input) {
 		}
 		if c.Standing == plan.Ours && c.Memory.Held == nil && len(m) > 0 && rapid.Bool().Draw(t, "out") {
 			c.Memory.Out, c.Memory.Needs, c.Cause = true, m, plan.OfMemory
+			c.Memory.Overdue = rapid.Bool().Draw(t, "overdue")
 		}
 	}
 }
@@ -165,7 +188,7 @@ func TestMemoryProperties(t *testing.T) {
 		drawMemory(t, &in)
 		p := plan.Make(in)
 		for id := range p.Barred {
-			if c := find(in, id); c.Never || !c.Managed || !c.Controllable() || len(c.Memory.Held) > 0 {
+			if c := find(in, id); c.Never || !c.Managed || !c.Controllable() || !c.Memory.Asked || len(c.Memory.Held) > 0 {
 				t.Fatalf("barred: %+v", c)
 			}
 		}
@@ -207,3 +230,30 @@ func bit(b bool) uint64 {
 }
 
 func sec(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Under memory pressure one is swapped out once: when it is back the card is as full as
+// before. The first in order stays in any case.
+func TestPressureSwapsEachContainerOnce(t *testing.T) {
+	relieve := func(boxes ...plan.Container) string {
+		p := plan.Make(plan.Input{Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(),
+			GPUs: []plan.GPU{{UUID: "g", Room: 40 * gib, Memory: 0.96, Fresh: true, Relieve: true}}, Containers: boxes})
+		var got []string
+		for _, a := range p.Actions {
+			got = append(got, string(a.Kind)+" "+a.ContainerID)
+		}
+		return strings.Join(got, ", ")
+	}
+	a, b, c := box("a", 9, 2, holding(18), swappable(1)), box("b", 12, 2, holding(10), swappable(1)), box("c", 15, 2, holding(10), swappable(1))
+	for _, tt := range []struct {
+		boxes []plan.Container
+		want  string
+	}{
+		{[]plan.Container{a, b, c}, "swap-out c"},
+		{[]plan.Container{a, b, box("c", 15, 2, holding(10), swappable(1), cameBack)}, "swap-out b"},
+		{[]plan.Container{a, box("b", 12, 2, holding(20), swappable(1), cameBack)}, ""},
+	} {
+		if got := relieve(tt.boxes...); got != tt.want {
+			t.Errorf("%q; want %q", got, tt.want)
+		}
+	}
+}

@@ -140,9 +140,6 @@ type Input struct {
 	// Startup says when start-ups wait for others, where a launch gate sees them.
 	// Without it: never.
 	Startup *Startup
-	// Guarded: allocations are held at their entry, so that whoever may not begin
-	// need not be paused.
-	Guarded bool
 }
 
 // Kind of an action.

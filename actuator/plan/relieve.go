@@ -54,16 +54,18 @@ func (p *planner) keepRelieved(g GPU) {
 }
 
 // victim is the last in order of those that run on the GPU and were not stopped
-// above, if another one is left.
-func (p *planner) victim(g GPU) (entry, bool) {
-	var running []entry
+// above; never the first. Whoever has been swapped out before and is back stays: the
+// card is as full as before, and it would go out and in for ever.
+func (p *planner) victim(g GPU) (last entry, ok bool) {
+	first := true
 	for _, c := range p.queue {
-		if c.Standing == Runs && p.waits[c.ID].Reason == "" && slices.Contains(c.on, g.UUID) {
-			running = append(running, c)
+		if c.Standing != Runs || p.waits[c.ID].Reason != "" || !slices.Contains(c.on, g.UUID) {
+			continue
 		}
+		if !first && c.Memory.Since.IsZero() {
+			last, ok = c, true
+		}
+		first = false
 	}
-	if len(running) < 2 {
-		return entry{}, false
-	}
-	return running[len(running)-1], true
+	return last, ok
 }

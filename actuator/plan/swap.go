@@ -41,11 +41,11 @@ func (p *planner) swapping() bool {
 		slices.ContainsFunc(p.in.Containers, func(c Container) bool { return c.Memory.Busy })
 }
 
-// makeRoom swaps out those that come last in order, if e can begin then and that
-// is worth it.
+// makeRoom swaps out those that come last in order, if e can begin, or come back,
+// then and that is worth it.
 func (p *planner) makeRoom(e entry, left map[string]int64) {
 	need := p.expected(e.Container)
-	if len(e.Tasks) == 0 || len(need) == 0 {
+	if len(e.Tasks) == 0 && !e.Memory.Overdue || len(need) == 0 {
 		return
 	}
 	all := p.residents(need)
@@ -116,7 +116,8 @@ func (p *planner) movable(e, v entry) bool {
 	if home.IsZero() && len(v.Tasks) > 0 {
 		home = v.first.Start.Time
 	}
-	return v.Memory.Can && !v.Memory.Busy && v.Memory.Starved == "" && v.Controllable() && !stopped &&
+	may := v.Controllable() || e.Memory.Overdue && v.Memory.Returned && v.Managed && !v.Never && v.Standing != Somebody
+	return may && v.Memory.Can && !v.Memory.Busy && v.Memory.Starved == "" && !stopped &&
 		p.before(e, v) < 0 && p.in.Now.Sub(home) >= stays
 }
 
@@ -124,6 +125,9 @@ func (p *planner) movable(e, v entry) bool {
 func (p *planner) worthSwapping(e entry, victims []entry, cost, wait time.Duration, known bool) (string, bool) {
 	if known && wait <= cost {
 		return "", false // its turn comes sooner
+	}
+	if e.Memory.Overdue { // whoever took its memory gives it back, or it would stand for ever
+		return "it was swapped out for as long as is allowed", true
 	}
 	if e.first.Urgent() {
 		slack := e.first.Deadline.Sub(p.in.Now)

@@ -16,13 +16,14 @@ import (
 )
 
 const deadlockAbout = `P5's memory deadlock: two containers each hold 40 % of the card and each want 40 % more, asking
-every 0.1 s until they get it; then they compute for a moment and end. Each has a limit
-(laxity.gpu-memory) of what it holds and wants. A round is stuck if a container has not ended after
-10 s (default) or 60 s (laxity); it is killed then.`
+every 0.1 s until they get it; then they compute for a moment and end. By default they carry no
+label; with laxity each carries laxity.gpu-memory, of what it holds and wants, which is what makes it
+wait. A round is stuck if a container has not ended after 10 s (default) or 60 s (laxity); it is
+killed then.`
 
 const ringAbout = `Three containers hold and want on two GPUs: two hold 40 % of GPU 0 each and want 40 % of GPU 1,
-the other one holds 80 % of GPU 1 and wants 40 % of GPU 0. Each has a limit (laxity.gpu-memory) of
-what it holds and wants on a GPU. Otherwise as deadlock.`
+the other one holds 80 % of GPU 1 and wants 40 % of GPU 0. With laxity each carries
+laxity.gpu-memory, of what it holds and wants on a GPU. Otherwise as deadlock.`
 
 // Deadlock is P5's two containers.
 func Deadlock() bench.Experiment {

@@ -19,9 +19,11 @@ import (
 
 const oversubscribeAbout = `A ballast container leaves 40 GiB of the card. Twelve tasks in containers of their own begin at once;
 together they need three times that (10 GiB each: matrices of 8192², the rest is held). They run by
-each way in turn: default side by side, laxity with limits (laxity.gpu-memory=10.6GiB, which
-includes the context), one after another; where asked for, laxity also with the card divided
-(--memory-share=fair and adaptive). A task that gets CUDA's out-of-memory error ends there.
+each way in turn: default side by side, laxity with limits (each task carries
+laxity.gpu-memory=10.6GiB, which includes the context, and no other label), one after another; where
+asked for, laxity also with the card divided (--memory-share=fair and adaptive, the same label). By
+the other ways they carry no label; the ballast never does. A task that gets CUDA's out-of-memory
+error ends there.
 Makespan is from the first start to the last end; the run time of a task, from its start to its end,
 includes its waits; with one, all tasks count as begun when the first one does. Memory
 use is the mean, over the makespan, of what the tasks hold of the 40 GiB.`

@@ -76,14 +76,14 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		StringsVar(&s.labels)
 	cmd.Flag("hold", "How containers are kept from computing: gate (at their first launch, by uprobes; host phases go on), pause (the whole container, at first sight), or auto (gate where this machine can).").
 		Default(string(actuator.HoldAuto)).EnumVar(&s.hold, actuator.HoldModes...)
-	cmd.Flag("memory-guard", "Whether allocations of GPU memory are held at their entry, by uprobes, so that a container keeps to laxity.gpu-memory, nobody blocks another for ever, and who does not fit waits instead of failing: auto (where this machine can) or off.").
+	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, by uprobes, so that they keep to it, none blocks another for ever, and who does not fit waits instead of failing: auto (where this machine can) or off.").
 		Default(string(actuator.MemoryAuto)).EnumVar(&s.memoryGuard, actuator.MemoryModes...)
-	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit), fair (equally between the active ones), or adaptive (as fair, and what one does not use is lent and called back).").
+	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit; one without is not asked), fair (equally between the active ones), or adaptive (as fair, and what one does not use is lent and called back). fair and adaptive ask about the allocations of all containers with a laxity.* label.").
 		Default(string(allocator.ByLimit)).EnumVar((*string)(&s.config.MemoryShare), allocator.Shares...)
 	cmd.Flag("memory-wait", "Longest time that an allocation waits for memory; then the program gets CUDA's out-of-memory error.").
 		Default(actuator.DefaultMemoryWait.String()).DurationVar(&s.config.MemoryWait)
 	cmd.Flag("device", "The GPUs, for memory guard and swap, as the exporter's flag: auto, nvml, or sim:SOCKET.").Default("auto").StringVar(&s.device)
-	cmd.Flag("swap", "Whether containers are swapped off their GPUs, by CUDA's checkpoints, when their memory is needed: auto (where this machine can) or off.").
+	cmd.Flag("swap", "Whether containers are swapped off their GPUs, by CUDA's checkpoints, when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").
 		Default(string(actuator.MemoryAuto)).EnumVar(&s.swap, actuator.MemoryModes...)
 	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").
 		Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&s.lockDir)

@@ -133,6 +133,9 @@ func notes(s actuator.State, e explanation) []string {
 			out = append(out, "it is not held for its present tasks: "+x.Reason)
 		}
 	}
+	if e.State != nil && e.State.MemoryAsked != "" {
+		out = append(out, "its allocations of GPU memory may wait or be refused: "+e.State.MemoryAsked)
+	}
 	for _, g := range s.GPUs {
 		if i := slices.Index(g.Line, e.Container); i >= 0 {
 			out = append(out, fmt.Sprintf("number %d of %d in line for %s, where %s may compute", i+1, len(g.Line), g.UUID, cmp.Or(strings.Join(g.Admitted, ", "), "nobody")))

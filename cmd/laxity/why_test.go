@@ -23,7 +23,8 @@ func fakeActuator(t *testing.T) string {
 		Containers: []actuator.ContainerState{
 			{ID: strings.Repeat("a", 64), Name: "trainer-a", Managed: true, Tasks: 1, Standing: plan.Runs},
 			{ID: id, Name: "trainer-b", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "waits for trainer-a on GPU-1"},
-			{ID: strings.Repeat("c", 64), Name: "trainer-c", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "alert Hot asks for it"},
+			{ID: strings.Repeat("c", 64), Name: "trainer-c", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "alert Hot asks for it",
+				MemoryAsked: "--memory-share=fair divides the card"},
 			{ID: strings.Repeat("d", 64), Name: "trainer-d", Managed: true, Tasks: 1, Standing: plan.Runs},
 		},
 		Holds: []journal.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
@@ -74,6 +75,17 @@ func TestWhyInALine(t *testing.T) {
 	} {
 		if code, out, stderr := laxity("why", address, container); code != 0 || !strings.HasPrefix(out, want) {
 			t.Errorf("%d %s\n%s", code, stderr, out)
+		}
+	}
+}
+
+// Who is asked about its allocations without a limit of its own reads why.
+func TestWhyAllocationsAreAskedAbout(t *testing.T) {
+	address := fakeActuator(t)
+	for container, want := range map[string]bool{"trainer-c": true, "trainer-b": false} {
+		_, out, _ := laxity("why", address, container)
+		if strings.Contains(out, "allocations of GPU memory may wait or be refused: --memory-share=fair divides the card\n") != want {
+			t.Errorf("%s\n%s", container, out)
 		}
 	}
 }

@@ -46,7 +46,8 @@ func actuator() dashboard {
 			{"What came in, and what failed", []panel{
 				series("Notifications", "By the code of the answer. 503 is repeated by Alertmanager, 4xx is not.", "none", counts("code", "notifications_total")).stacked(),
 				series("Alerts", "By what they asked for and what became of them.", "none", alerts).stacked(),
-				series("Holds that ended against our will", "By reason.", "none", counts("reason", "holds_lost_total")).stacked(),
+				series("Holds that ended against our will", "By reason; and processes that the guardian continued though nobody wanted them stopped, which is a fault of Laxity.", "none",
+					counts("reason", "holds_lost_total"), query{expr: "sum(increase(" + in(m("stray_stops_total")) + "[$__rate_interval]))", legend: "stray stops"}).stacked(),
 				alertsTable().wide(24),
 			}},
 		},

@@ -3,8 +3,6 @@ package ledger
 import (
 	"slices"
 	"time"
-
-	"github.com/laxity/laxity/actuator/allocator"
 )
 
 // Ceiling implements memory.Decider: where all claims on a GPU fit beside each
@@ -25,13 +23,12 @@ func (l *Ledger) Ceiling(containerID, gpu string, limit uint64) uint64 {
 // ample reports whether everybody who may come to a GPU can hold its most there
 // at once.
 //
-// Of one without a limit nobody knows its most. Where it has to ask, others must ask
-// too: what it is granted may not be taken meanwhile. Where it has not, asking keeps
-// no room for anybody: so it counts for what it holds, and a part of the card that it
-// may take before the guard looks again.
+// Of one without a limit nobody knows its most, and it has not to ask: asking others
+// keeps no room for anybody. So it counts for what it holds, and a part of the card
+// that it may take before the guard looks again. Where cards are divided all ask.
 func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
 	me := l.byID[containerID]
-	if me == nil || me.Barred != "" || l.facts.Share == allocator.Fair || l.facts.Share == allocator.Adaptive {
+	if me == nil || me.Barred != "" || l.facts.Share.Divides() {
 		return false
 	}
 	i := slices.IndexFunc(l.facts.GPUs, func(g GPU) bool { return g.UUID == gpu })
@@ -52,8 +49,6 @@ func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
 			most = max(limit, c.Held[gpu])
 		case c.Never:
 			most = max(c.Limit, c.Held[gpu], c.Peak[gpu])
-		case most == 0 && !c.Unasked:
-			return false
 		case most == 0:
 			unasked = true
 		}

@@ -30,7 +30,8 @@ type GPU struct {
 // Container is one container that is decided about.
 type Container struct {
 	ID, Name string
-	// Limit per GPU, bytes; 0: none.
+	// Limit per GPU, bytes; 0: none. Without one nobody is asked about its
+	// allocations, unless cards are divided.
 	Limit uint64
 	// GPUs that it can see, by UUID; empty: not known.
 	GPUs []string
@@ -42,8 +43,6 @@ type Container struct {
 	Rank         int
 	Swappable    bool
 	Swapped      bool
-	// Unasked: it has no limit, and nobody is asked about its allocations.
-	Unasked bool
 }
 
 // Facts are what is decided on.
@@ -193,7 +192,9 @@ func (l *Ledger) Update(f Facts) (again bool) {
 	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool { return l.landed(g, now) })
 	maps.DeleteFunc(l.seen, func(p place, s sight) bool { return l.byID[p.container] == nil || s.at.Before(f.Time.Add(-fresh)) })
 	maps.DeleteFunc(l.pending, func(t thread, p *pending) bool {
-		return l.byID[p.ContainerID] == nil || !l.o.Alive(t.pid, t.tid)
+		c := l.byID[p.ContainerID]
+		asked := c != nil && (c.Limit > 0 || f.Share.Divides()) // else the guard has let it go
+		return !asked || !l.o.Alive(t.pid, t.tid)
 	})
 	maps.DeleteFunc(l.coming, func(id string, _ map[string]uint64) bool { return l.byID[id] == nil })
 	again = l.reviewCeilings(now)

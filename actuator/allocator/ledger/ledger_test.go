@@ -86,6 +86,21 @@ func TestADeadThreadWaitsNoMore(t *testing.T) {
 	}
 }
 
+// When cards are not divided any more, who has no limit is let go by the guard, and waits
+// no more.
+func TestWhoIsNotAskedAnyMoreWaitsNoMore(t *testing.T) {
+	d := newDesk(t)
+	f := d.facts(box("a", 0, 250), box("b", 0, 250))
+	f.Share = allocator.Fair
+	d.Update(f)
+	d.want(d.ask("b", 2, 100, 250), memory.Wait)
+	f.Share = allocator.ByLimit
+	d.Update(f)
+	if w := d.Waiting(); len(w) != 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
 // Memory of a process that the device does not list yet is nobody's for a moment.
 func TestOwnersThatAreNotKnownYet(t *testing.T) {
 	d := newDesk(t)
@@ -136,27 +151,23 @@ func TestCeiling(t *testing.T) {
 	d.want(d.ask("b", 2, 200, 0), memory.Grant) // it holds 10 after all, and can end first
 }
 
-// Beside one without a limit nobody has to ask only where that one does not either, and
-// as long as there is room beside what it holds.
+// Beside one without a limit nobody has to ask as long as there is room beside what it
+// holds.
 func TestCeilingBesideOneWithoutALimit(t *testing.T) {
 	const limit = 300
 	for name, test := range map[string]struct {
-		unasked    bool
 		holds, now uint64 // without a limit: by the snapshot, and by what the guard sees after it
 		want       uint64
 	}{
-		"it has to ask":     {false, 100, 100, 0},
-		"there is room":     {true, 100, 100, limit},
-		"there is little":   {true, 200, 200, 0},
-		"there is none":     {true, 250, 250, 0},
-		"it has just grown": {true, 100, 250, 0},
-		"it has shrunk":     {true, 150, 100, limit},
+		"there is room":     {100, 100, limit},
+		"there is little":   {200, 200, 0},
+		"there is none":     {250, 250, 0},
+		"it has just grown": {100, 250, 0},
+		"it has shrunk":     {150, 100, limit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
-			free := box("free", 0, test.holds)
-			free.Unasked = test.unasked
-			d.Update(d.facts(box("a", limit, 10), free))
+			d.Update(d.facts(box("a", limit, 10), box("free", 0, test.holds)))
 			d.now = d.now.Add(10 * time.Millisecond)
 			d.Look(memory.Sight{At: d.now, Used: map[string]uint64{g0: 50 + test.now}, Held: map[string]map[string]uint64{"a": {g0: 50}}})
 			if c := d.Ceiling("a", g0, limit); c != test.want {

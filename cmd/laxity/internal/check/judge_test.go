@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/sensor/detect"
@@ -122,6 +123,8 @@ func TestJudge(t *testing.T) {
 		{"dry run", acting(func(s *actuator.State) { s.DryRun = true }).judge(), "acting", Warn, "--dry-run"},
 		{"never", acting(func(s *actuator.State) { s.Arbitrate = actuator.Never }).judge(), "acting", Warn, "--arbitrate=auto"},
 		{"limits kept", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "denied"},
+		{"only limits", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "--memory-share=limit"},
+		{"a divided card", acting(func(s *actuator.State) { s.MemoryShare = allocator.Fair }).judge(), "GPU memory", OK, "--memory-share=fair"},
 		{"limits watched", acting(func(s *actuator.State) { s.MemoryGuard = "no CAP_BPF" }).judge(), "GPU memory", Warn, "no CAP_BPF"},
 		{"limits not kept", acting(func(s *actuator.State) { s.MemoryGuard = "off" }).judge(), "GPU memory", OK, "--memory-guard=off"},
 		{"swapping", acting(func(s *actuator.State) { s.Swap = true }).judge(), "swapping", OK, "can be"},

@@ -119,16 +119,20 @@ func (f actuatorFacts) judge() []Finding {
 	} else {
 		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held", "systemctl start laxity-guardian, or --guardian=spawn")
 	}
-	switch s.MemoryGuard {
-	case "":
-		out.ok("GPU memory", "allocations beyond laxity.gpu-memory are denied")
-	case string(actuator.MemoryOff):
+	switch {
+	case s.MemoryGuard == string(actuator.MemoryOff):
 		out.add(OK, "GPU memory", "--memory-guard=off", "laxity.gpu-memory counts only when a node is chosen", "")
-	default:
+	case s.MemoryGuard != "":
 		out.add(Warn, "GPU memory", s.MemoryGuard, limitsWatched, "the memory guard under Kernel says what is missing")
+	case s.MemoryShare.Divides():
+		out.add(OK, "GPU memory", fmt.Sprintf("--memory-share=%s", s.MemoryShare),
+			"allocations of every container with a laxity.* label may wait or be refused, also without laxity.gpu-memory",
+			"--memory-share=limit, where only those with that label are to be asked")
+	default:
+		out.ok("GPU memory", "allocations beyond laxity.gpu-memory are denied; containers without that label are not asked (--memory-share=limit)")
 	}
 	if s.Swap {
-		out.ok("swapping", "containers can be swapped off the GPU")
+		out.ok("swapping", "containers with a laxity.* label can be swapped off the GPU")
 	} else {
 		out.add(OK, "swapping", "no", "containers are only paused, with what they hold in GPU memory", "the actuator's log says why, unless --swap=off does")
 	}
