@@ -10,6 +10,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/actuator/guardian"
+	"github.com/laxity/laxity/actuator/guardian/strays"
 	"github.com/laxity/laxity/actuator/journal"
 )
 
@@ -68,7 +69,10 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 			}
 			return held + stopped, errors.Join(err, serr)
 		},
-		Sweep: func() (int, error) { return stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)}) },
+		Sweep: func() ([]int, error) {
+			found, err := stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)})
+			return found, errors.Join(err, strays.Add(o.StateDir, len(found)))
+		},
 	})
 	if err != nil {
 		return err

@@ -38,9 +38,9 @@ type Options struct {
 	// nothing stops any.
 	Gate func(ctx context.Context, expired bool) (int, error)
 	// Sweep ends the stops that nobody wants any more, whether an actuator lives or not,
-	// and returns how many processes stood still for that; nil: nothing stops any. It is
-	// called at every Poll.
-	Sweep func() (strays int, err error)
+	// and returns the PIDs of the processes that stood still for that; nil: nothing stops
+	// any. It is called at every Poll.
+	Sweep func() (strays []int, err error)
 	// Swaps brings back containers that are off their GPUs, as far as there is room, and
 	// returns how many are left; nil: there are none. What is left is tried again
 	// as long as no actuator lives.
@@ -171,11 +171,12 @@ func (g *Guardian) sweep() {
 	if g.o.Sweep == nil {
 		return
 	}
-	switch n, err := g.o.Sweep(); {
-	case err != nil:
+	strays, err := g.o.Sweep()
+	if len(strays) > 0 {
+		g.o.Logger.Error("continued processes that stood still though nobody wanted them to", "pids", strays)
+	}
+	if err != nil {
 		g.o.Logger.Error("cannot sweep for processes that stand still", "err", err)
-	case n > 0:
-		g.o.Logger.Error("continued processes that stood still though nobody wanted them to", "processes", n)
 	}
 }
 

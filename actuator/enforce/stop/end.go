@@ -44,17 +44,17 @@ func (r *Record) each(step Step, holds []Hold) error {
 }
 
 // Sweep ends every hold that is overdue, whoever owns it, and forgets those of processes
-// that have ended. It returns how many processes it found stopped though nobody wanted
-// them to stand. proc is where the host's proc file system is mounted.
-func (r *Record) Sweep(proc string, now time.Duration) (strays int, err error) {
+// that have ended. It returns the PIDs of processes that it found stopped though nobody
+// wanted them to stand. proc is where the host's proc file system is mounted.
+func (r *Record) Sweep(proc string, now time.Duration) (strays []int, err error) {
 	strays, err = r.EndAll(proc, func(h Hold) bool { return h.Overdue(now) })
 	return strays, errors.Join(err, r.Tidy(now-unseen))
 }
 
 // EndAll ends the holds that are over, process by process, opening each, and forgets those of
-// processes that have ended and those that are through. It returns how many processes
+// processes that have ended and those that are through. It returns the PIDs of those that
 // were stopped.
-func (r *Record) EndAll(proc string, over func(Hold) bool) (stopped int, err error) {
+func (r *Record) EndAll(proc string, over func(Hold) bool) (stopped []int, err error) {
 	holds, err := r.List()
 	byProcess := map[Hold][]Hold{}
 	for _, h := range holds {
@@ -64,7 +64,7 @@ func (r *Record) EndAll(proc string, over func(Hold) bool) (stopped int, err err
 	for process, holds := range byProcess {
 		was, perr := r.endThose(proc, process, holds, over)
 		if err = errors.Join(err, perr); was {
-			stopped++
+			stopped = append(stopped, process.PID)
 		}
 	}
 	return stopped, err
@@ -134,7 +134,7 @@ func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
 	}
 	for opened := Now(); ; {
 		n, err := r.EndAll(o.Proc, func(Hold) bool { return true })
-		stopped += n
+		stopped += len(n)
 		left, lerr := r.List()
 		if err = errors.Join(err, lerr); err != nil || len(left) == 0 && (o.IfExpired || Now()-opened >= after) {
 			return stopped, err
@@ -148,10 +148,10 @@ func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
 }
 
 // SweepAll is Sweep of the record of this name, where there is one.
-func SweepAll(o Options) (strays int, err error) {
+func SweepAll(o Options) (strays []int, err error) {
 	r, err := open(&o)
 	if r == nil {
-		return 0, err
+		return nil, err
 	}
 	defer r.Close()
 	return r.Sweep(o.Proc, Now())
