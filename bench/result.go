@@ -53,10 +53,16 @@ func (e Experiment) FiguresOf(rows []Row) []Figure {
 	return known
 }
 
+// ErrPrinted is what a run returns that printed what it was asked for and has nothing to
+// store.
+var ErrPrinted = errors.New("printed, nothing to store")
+
 // Env is what an experiment may use.
 type Env struct {
 	// Log takes progress, a line each.
 	Log func(format string, args ...any)
+	// Print takes what a person asked to see, where that is no table of rows.
+	Print func(format string, args ...any)
 	// Seed makes random choices repeatable.
 	Seed uint64
 	// Quick asks for the smallest run that still shows something.

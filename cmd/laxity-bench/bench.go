@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
+	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/bench"
@@ -27,12 +29,19 @@ func (c *cli) addExperiments() {
 			env    = bench.Env{Args: map[string]string{}}
 			out    string
 			asJSON bool
+			given  = map[string]*string{}
 		)
 		cmd := c.command(e.Name, e.Title+"\n\n  laxity-bench "+e.Name+"\n\n"+e.About, func(ctx context.Context, _ *slog.Logger) error {
 			began := time.Now()
 			env.NewEngine = newEngine
 			env.Log = func(format string, args ...any) {
 				fmt.Fprintf(c.err, "bench %4.0fs: "+format+"\n", append([]any{time.Since(began).Seconds()}, args...)...)
+			}
+			env.Print = func(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
+			for name, value := range given {
+				if *value != "" && *value != "false" {
+					env.Args[name] = *value
+				}
 			}
 			if err := e.CheckSettings(env.Args); err != nil {
 				return err
@@ -45,8 +54,36 @@ func (c *cli) addExperiments() {
 		cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)
 		cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out)
 		cmd.Flag("set", "A setting, name=value; repeatable. A wrong name lists them.").StringMapVar(&env.Args)
+		for _, s := range e.Settings {
+			if s.Flag {
+				given[s.Name] = settingFlag(cmd, s)
+			}
+		}
 	}
 }
+
+// settingFlag adds a setting as a flag; the value is empty or "false" where it is not
+// given.
+func settingFlag(cmd *kingpin.CmdClause, s bench.Setting) *string {
+	clause := cmd.Flag(s.Name, strings.ToUpper(s.Means[:1])+s.Means[1:]+".")
+	if !s.Switch {
+		return clause.String()
+	}
+	value := new(string)
+	clause.SetValue((*switched)(value))
+	return value
+}
+
+// switched is a flag without a value.
+type switched string
+
+func (s *switched) String() string { return string(*s) }
+
+// Set implements kingpin.Value.
+func (s *switched) Set(value string) error { *s = switched(value); return nil }
+
+// IsBoolFlag tells kingpin that the flag takes no value.
+func (*switched) IsBoolFlag() bool { return true }
 
 func (c *cli) addList() {
 	var out string
@@ -141,6 +178,9 @@ func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, ou
 		return err
 	}
 	rows, err := e.Run(ctx, env)
+	if errors.Is(err, bench.ErrPrinted) && len(rows) == 0 {
+		return nil
+	}
 	if len(rows) == 0 {
 		return errors.Join(err, errors.New("nothing was measured"))
 	}
