@@ -18,7 +18,7 @@ PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build the three programs into bin/
+build: ## Build the programs into bin/
 	@mkdir -p bin
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
@@ -46,10 +46,10 @@ fmt: ## Format the Go code
 	gofmt -w $$(git ls-files '*.go')
 
 docs: ## Make the reference pages in docs/reference from the code
-	LAXITY_DOCS=write go test -count=1 -run '^TestReference' ./docs ./cmd/laxity ./cmd/laxity-exporter ./cmd/laxity-actuator
+	LAXITY_DOCS=write go test -count=1 -run '^TestReference' ./docs ./cmd/laxity ./cmd/laxity-bench ./cmd/laxity-exporter ./cmd/laxity-actuator
 
 bench-report: build ## Write bench/README.md from the stored results in bench/results
-	bin/laxity bench-report
+	bin/laxity-bench report
 
 dashboards: ## Write the Grafana dashboards in dashboards/ from what dashboards/generate says
 	go run ./dashboards/generate

@@ -9,7 +9,7 @@ import (
 )
 
 // Engine is the rules engine of `laxity up` with the repository's rules, as far
-// as experiments use it. cmd/laxity provides it, because nothing else may link
+// as experiments use it. cmd/laxity-bench provides it, because no experiment may link
 // PromQL.
 type Engine interface {
 	// Evaluate gathers, appends and evaluates the rules once. It says how long

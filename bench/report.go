@@ -78,7 +78,7 @@ in the same run. This page and its charts are made from the stored rows in [resu
 
 and a test computes every figure again from its rows. To measure on your own machine:
 
-    make build && bin/laxity bench NAME
+    make build && bin/laxity-bench NAME
 
 Figures of a simulated GPU show that an experiment works, not how fast anything is.
 `
@@ -93,7 +93,7 @@ func Report(w io.Writer, experiments []Experiment, results map[string]Result) er
 		if !ok {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n`laxity bench %s` · %s · %s · commit %s\n\n%s\n\n",
+		fmt.Fprintf(&b, "\n## %s\n\n`laxity-bench %s` · %s · %s · commit %s\n\n%s\n\n",
 			e.Title, e.Name, r.Machine, r.Date.Format("2006-01-02"), r.Commit, e.About)
 		for _, c := range chartsOf(e, r) {
 			fmt.Fprintf(&b, "![%s](%s)\n\n", c.Heading(), path.Join(chartFolder, chartFile(e, c)))

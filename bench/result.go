@@ -3,7 +3,7 @@
 // An Experiment measures Laxity and its alternatives in the same run and keeps
 // what it measured as raw rows; its figures are computed from the rows by a pure
 // function, so that a test can compute them again from what is stored. Run one
-// with `laxity bench NAME`.
+// with `laxity-bench NAME`.
 package bench
 
 import (
@@ -24,7 +24,7 @@ import (
 
 // Experiment is one table or figure.
 type Experiment struct {
-	// Name is the word after `laxity bench`, Title what the table shows.
+	// Name is the word after `laxity-bench`, Title what the table shows.
 	Name, Title string
 	// About says in a few lines what is measured, how, and against what.
 	About string
@@ -53,10 +53,16 @@ func (e Experiment) FiguresOf(rows []Row) []Figure {
 	return known
 }
 
+// ErrPrinted is what a run returns that printed what it was asked for and has nothing to
+// store.
+var ErrPrinted = errors.New("printed, nothing to store")
+
 // Env is what an experiment may use.
 type Env struct {
 	// Log takes progress, a line each.
 	Log func(format string, args ...any)
+	// Print takes what a person asked to see, where that is no table of rows.
+	Print func(format string, args ...any)
 	// Seed makes random choices repeatable.
 	Seed uint64
 	// Quick asks for the smallest run that still shows something.

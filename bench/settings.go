@@ -12,6 +12,10 @@ import (
 type Setting struct {
 	Name  string `json:"name"`
 	Means string `json:"means"` // with its values
+	// Flag: it is a flag of the experiment's command, too. Switch: a flag without a value,
+	// which means true.
+	Flag   bool `json:"flag,omitempty"`
+	Switch bool `json:"-"`
 }
 
 // CheckSettings returns an error that lists the settings if one of args is none of

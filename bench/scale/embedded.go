@@ -14,7 +14,7 @@ import (
 
 func measureEmbedded(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench.Row, err error) {
 	if env.NewEngine == nil {
-		return nil, skipped("this program has no rules engine; use laxity bench")
+		return nil, skipped("this program has no rules engine; use laxity-bench")
 	}
 	before, err := bench.ReadUsage(os.Getpid())
 	if err != nil {

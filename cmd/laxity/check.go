@@ -9,6 +9,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/cmd/laxity/internal/check"
 )
 
@@ -62,7 +63,7 @@ func (c *cli) addCheck() {
 			return err
 		}
 		o.Alertmanager.Client = o.Prometheus.Client
-		w := &check.Writer{Out: c.out, Paint: colours(c.out), Width: width(c.out)}
+		w := &check.Writer{Out: c.out, Paint: view.ColoursOn(c.out), Width: view.Width(c.out)}
 		tell := w.Write
 		if asJSON {
 			tell = func(check.Finding) {}

@@ -42,7 +42,6 @@ func TestCompletion(t *testing.T) {
 		{[]string{""}, []string{"up", "ps", "check", "completion", "run"}, "guardian"},
 		{[]string{"why", ""}, []string{"trainer", "web"}, ""},
 		{[]string{"deadline", ""}, []string{"trainer", "web"}, ""},
-		{[]string{"bench", ""}, []string{"events", "list"}, ""},
 		{[]string{"up", "--policy", ""}, []string{"edf", "llf", "fifo", "p3"}, ""},
 		{[]string{"ps", "--"}, []string{"--json", "--all", "--exporter.url"}, ""},
 		{[]string{"completion", ""}, []string{"bash", "zsh", "fish"}, ""},

@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/common/promslog/flag"
 	"github.com/prometheus/common/version"
+
+	"github.com/laxity/laxity/cmd/internal/usage"
 )
 
 // Exit codes, as documented in --help.
@@ -104,7 +106,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		if len(args) > 0 && c.runs[args[0]] != nil {
 			see += " " + args[0]
 		}
-		fmt.Fprintf(stderr, "laxity: %s; see '%s --help'\n", wrongUsage(args, err), see)
+		fmt.Fprintf(stderr, "laxity: %s; see '%s --help'\n", usage.Wrong(args, err), see)
 		return exitUsage
 	}
 
@@ -132,7 +134,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 // register adds every flag and command.
 func (c *cli) register(stdout, stderr io.Writer) {
 	c.app.UsageWriter(stdout)
-	c.app.UsageTemplate(usageTemplate).UsageFuncs(usageFuncs)
+	usage.Shorten(c.app)
 	c.app.ErrorWriter(stderr)
 	c.app.Version(version.Print("laxity"))
 	c.app.HelpFlag.Short('h')
@@ -144,7 +146,6 @@ func (c *cli) register(stdout, stderr io.Writer) {
 	c.addWhy()
 	c.addPlacement()
 	c.addCheck()
-	c.addBench()
 	c.addCompletion()
 	c.addHidden()
 }

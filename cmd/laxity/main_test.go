@@ -14,7 +14,7 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -59,10 +59,6 @@ func TestUsageNamesTheFlag(t *testing.T) {
 		if _, _, stderr := laxity(tt.args...); stderr != tt.want {
 			t.Errorf("laxity %v: %q; want %q", tt.args, stderr, tt.want)
 		}
-	}
-	code, _, stderr := laxity("bench", "events", "--set", "task=3")
-	if code != exitFailure || !strings.Contains(stderr, `"task"`) || !strings.Contains(stderr, "--set tasks=") {
-		t.Errorf("a setting that does not exist: code %d, %q", code, stderr)
 	}
 }
 

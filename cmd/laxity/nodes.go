@@ -11,7 +11,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 )
 
 const nodesHelp = `List the nodes, the best one first, and why the others would not do.
@@ -110,7 +110,7 @@ func (c *cli) addPlacement() {
 		if asJSON {
 			return writeJSON(c.out, list)
 		}
-		return view.Placements(c.out, list, time.Now(), width(c.out))
+		return view.Placements(c.out, list, time.Now(), view.Width(c.out))
 	}))).Flag("release", "Give this one back.").StringVar(&release)
 	for _, name := range []string{"nodes", "place", "placements"} {
 		c.quiet[name] = true
@@ -130,7 +130,7 @@ func (c *cli) showNodes(n api.Nodes, asJSON bool) error {
 	if asJSON {
 		return writeJSON(c.out, n)
 	}
-	return view.Nodes(c.out, n, width(c.out))
+	return view.Nodes(c.out, n, view.Width(c.out))
 }
 
 func (c *cli) showPlaced(p api.Placed, dry, asJSON bool) error {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/state"
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -77,7 +77,7 @@ func (t top) show(ctx context.Context, once bool) error {
 	if err != nil || once {
 		return errors.Join(err, t.draw(s, memory, time.Now(), false))
 	}
-	live := width(t.out) > 0 && !t.asJSON
+	live := view.Width(t.out) > 0 && !t.asJSON
 	if !live { // what is not shown again and again cannot grow old before the eyes
 		t.source.Trouble = t.tell()
 	}
@@ -153,12 +153,12 @@ func (t top) draw(s *task.Snapshot, memory []actuator.ContainerState, heard time
 	if err := view.Summary(&b, s, now); err != nil {
 		return err
 	}
-	if err := view.Table(&b, rows, width(t.out), colours(t.out)); err != nil {
+	if err := view.Table(&b, rows, view.Width(t.out), view.ColoursOn(t.out)); err != nil {
 		return err
 	}
 	text := b.String()
 	if live { // home; clear the rest of each line, then the rest of the screen
-		if w, h := size(t.out); w > 0 && h > 0 {
+		if w, h := view.Size(t.out); w > 0 && h > 0 {
 			text = view.Fit(text, w, h)
 		}
 		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\r\n") + "\x1b[J"

@@ -19,8 +19,8 @@ import (
 	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/cmd/internal/engine"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
-	"github.com/laxity/laxity/cmd/laxity/internal/engine"
 	"github.com/laxity/laxity/exporter/device"
 )
 

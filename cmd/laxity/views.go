@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -14,10 +13,9 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	"golang.org/x/term"
 
 	"github.com/laxity/laxity/actuator/state"
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -105,7 +103,7 @@ func (c *cli) addViews() {
 		if asJSON {
 			return writeJSON(c.out, rows)
 		}
-		return view.Table(c.out, rows, width(c.out), colours(c.out))
+		return view.Table(c.out, rows, view.Width(c.out), view.ColoursOn(c.out))
 	}))
 	live := c.command("top", topHelp, func(ctx context.Context, _ *slog.Logger) error {
 		source, err := c.source(exporter)
@@ -124,12 +122,6 @@ func (c *cli) addViews() {
 	c.quiet["ps"], c.quiet["top"], c.quiet["deadline"] = true, true, true
 }
 
-// colours says whether to paint what goes to out.
-func colours(out io.Writer) view.Palette {
-	f, ok := out.(*os.File)
-	return view.Colours(ok && term.IsTerminal(int(f.Fd())))
-}
-
 // source reads snapshots of an exporter.
 func (c *cli) source(exporter string) (*state.HTTP, error) {
 	client, err := c.client()
@@ -137,22 +129,6 @@ func (c *cli) source(exporter string) (*state.HTTP, error) {
 		return nil, err
 	}
 	return state.NewHTTP(exporter, client)
-}
-
-// width is that of the terminal; 0, no limit, elsewhere.
-func width(out io.Writer) int {
-	w, _ := size(out)
-	return w
-}
-
-// size is that of the terminal; 0, no limit, elsewhere.
-func size(out io.Writer) (width, height int) {
-	if f, ok := out.(*os.File); ok {
-		if w, h, err := term.GetSize(int(f.Fd())); err == nil {
-			return w, h
-		}
-	}
-	return 0, 0
 }
 
 func (c *cli) setDeadline(ctx context.Context, base, container, deadline string) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/journal"
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 )
 
 const whyHelp = `Say why a container runs or waits now, and what was decided about it, latest last.
@@ -51,7 +51,7 @@ func (c *cli) addWhy() {
 		if asJSON {
 			return writeJSON(c.out, e)
 		}
-		return e.write(c.out, time.Now(), width(c.out))
+		return e.write(c.out, time.Now(), view.Width(c.out))
 	})
 	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
 	cmd.Flag("limit", "Most decisions to show.").Default("20").IntVar(&limit)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
 

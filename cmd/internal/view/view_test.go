@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/laxity/laxity/actuator"
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
 

@@ -1,4 +1,6 @@
-package main
+// Package usage is what our command lines say about themselves: a short list of
+// commands, and which flag a wrong value stands in.
+package usage
 
 import (
 	"regexp"
@@ -8,16 +10,19 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// usageTemplate replaces kingpin's list of all commands with all their texts by one
+// Shorten gives a program the short list of commands.
+func Shorten(app *kingpin.Application) { app.UsageTemplate(listing).UsageFuncs(funcs) }
+
+// listing replaces kingpin's list of all commands with all their texts by one
 // line for each: what a command does and how is told by its own --help.
-var usageTemplate = strings.Replace(kingpin.DefaultUsageTemplate,
+var listing = strings.Replace(kingpin.DefaultUsageTemplate,
 	"Commands:\n{{template \"FormatCommands\" .App}}\n",
-	"Commands:\n{{range .App.FlattenedCommands}}{{if not .Hidden}}  {{printf \"%-12s\" .FullCommand}} {{.Help|First}}\n{{end}}{{end}}\n'laxity COMMAND --help' has examples.\n", 1)
+	"Commands:\n{{range .App.FlattenedCommands}}{{if not .Hidden}}  {{printf \"%-14s\" .FullCommand}} {{.Help|First}}\n{{end}}{{end}}\n'{{.App.Name}} COMMAND --help' has examples.\n", 1)
 
 var notOneOf = regexp.MustCompile(`^enum value must be one of (.*), got '(.*)'$`)
 
-// wrongUsage is what parsing said, with the flag in which a wrong value stands.
-func wrongUsage(args []string, err error) string {
+// Wrong is what parsing said, with the flag in which a wrong value stands.
+func Wrong(args []string, err error) string {
 	m := notOneOf.FindStringSubmatch(err.Error())
 	if m == nil {
 		return err.Error()
@@ -33,7 +38,7 @@ func wrongUsage(args []string, err error) string {
 	return wrong + ": write one of " + strings.Join(choices, ", ")
 }
 
-var usageFuncs = template.FuncMap{
+var funcs = template.FuncMap{
 	"First": func(text string) string {
 		line, _, _ := strings.Cut(text, "\n")
 		return line

@@ -10,76 +10,97 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/experiments"
-	"github.com/laxity/laxity/cmd/laxity/internal/engine"
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/engine"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/rules"
 )
 
-const benchHelp = `Measure Laxity beside its alternatives, in one run, and print a table.
-
-  laxity bench list
-  laxity bench events                     progress on standard error, the table on standard output
-  laxity bench events --quick --out=      the smallest run; nothing is stored
-  laxity bench arbitrate --set ways=default,laxity
-
-Every figure that Laxity claims comes from one of these experiments. The raw rows are stored
-as --out/NAME.json; those of a run that was stopped or failed as NAME.partial.json. Without an
-NVIDIA GPU the simulated one is used: its figures show that the experiment works, not how fast
-anything is.`
-
-func (c *cli) addBench() {
-	var (
-		env   = bench.Env{Args: map[string]string{}}
-		name  string
-		out   string
-		title []string
-		set   = map[string]string{}
-
-		asJSON bool
-	)
-	all := experiments.All()
-	for _, e := range all {
-		title = append(title, fmt.Sprintf("%s: %s", e.Name, e.Title))
-	}
-	cmd := c.command("bench", benchHelp+"\n\nExperiments:\n\n  "+strings.Join(title, "\n  "),
-		func(ctx context.Context, _ *slog.Logger) error {
-			if name == "list" {
-				return c.listExperiments(all, out, asJSON)
-			}
+// addExperiments adds a command for each experiment.
+func (c *cli) addExperiments() {
+	for _, e := range experiments.All() {
+		var (
+			env    = bench.Env{Args: map[string]string{}}
+			out    string
+			asJSON bool
+			given  = map[string]*string{}
+		)
+		cmd := c.command(e.Name, e.Title+"\n\n  laxity-bench "+e.Name+"\n\n"+e.About, func(ctx context.Context, _ *slog.Logger) error {
 			began := time.Now()
-			env.Args, env.NewEngine = set, newBenchEngine
+			env.NewEngine = newEngine
 			env.Log = func(format string, args ...any) {
-				fmt.Fprintf(os.Stderr, "bench %4.0fs: "+format+"\n", append([]any{time.Since(began).Seconds()}, args...)...)
+				fmt.Fprintf(c.err, "bench %4.0fs: "+format+"\n", append([]any{time.Since(began).Seconds()}, args...)...)
 			}
-			e, ok := experiments.Find(name)
-			if !ok {
-				return fmt.Errorf("no experiment %q; laxity bench list has them: %s", name, strings.Join(experiments.Names(), ", "))
+			env.Print = func(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
+			for name, value := range given {
+				if *value != "" && *value != "false" {
+					env.Args[name] = *value
+				}
 			}
-			if err := e.CheckSettings(set); err != nil {
+			if err := e.CheckSettings(env.Args); err != nil {
 				return err
 			}
 			return c.measure(ctx, e, env, out, asJSON)
 		})
-	cmd.Arg("name", "The experiment, or list.").Required().HintOptions(append(experiments.Names(), "list")...).StringVar(&name)
-	cmd.Flag("json", "Print JSON: the list, or the result as it is stored.").BoolVar(&asJSON)
-	cmd.Flag("device", "auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&env.Device, "auto", "nvml", "sim")
-	cmd.Flag("seed", "For random choices.").Default("1").Uint64Var(&env.Seed)
-	cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)
-	cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out)
-	cmd.Flag("set", "An experiment's own setting, name=value; repeatable. A wrong name lists them.").StringMapVar(&set)
-	c.quiet["bench"] = true
+		cmd.Flag("json", "Print the result as JSON, as it is stored.").BoolVar(&asJSON)
+		cmd.Flag("device", "auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&env.Device, "auto", "nvml", "sim")
+		cmd.Flag("seed", "For random choices.").Default("1").Uint64Var(&env.Seed)
+		cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)
+		cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out)
+		cmd.Flag("set", "A setting, name=value; repeatable. A wrong name lists them.").StringMapVar(&env.Args)
+		for _, s := range e.Settings {
+			if s.Flag {
+				given[s.Name] = settingFlag(cmd, s)
+			}
+		}
+	}
+}
 
+// settingFlag adds a setting as a flag; the value is empty or "false" where it is not
+// given.
+func settingFlag(cmd *kingpin.CmdClause, s bench.Setting) *string {
+	clause := cmd.Flag(s.Name, strings.ToUpper(s.Means[:1])+s.Means[1:]+".")
+	if !s.Switch {
+		return clause.String()
+	}
+	value := new(string)
+	clause.SetValue((*switched)(value))
+	return value
+}
+
+// switched is a flag without a value.
+type switched string
+
+func (s *switched) String() string { return string(*s) }
+
+// Set implements kingpin.Value.
+func (s *switched) Set(value string) error { *s = switched(value); return nil }
+
+// IsBoolFlag tells kingpin that the flag takes no value.
+func (*switched) IsBoolFlag() bool { return true }
+
+func (c *cli) addList() {
+	var out string
+	var asJSON bool
+	cmd := c.command("list", "List the experiments, and when each was measured.\n\n  laxity-bench list", func(context.Context, *slog.Logger) error {
+		return c.listExperiments(experiments.All(), out, asJSON)
+	})
+	cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
+	cmd.Flag("out", "Folder of the stored results.").Default("bench/results").StringVar(&out)
+}
+
+func (c *cli) addReport() {
 	var results, folder string
-	report := c.command("bench-report", "Write the page of measurements and its charts from the stored results.",
-		func(context.Context, *slog.Logger) error { return writeReport(results, folder) }).Hidden()
-	report.Flag("results", "Folder of the stored results.").Default("bench/results").StringVar(&results)
-	report.Flag("folder", "Where README.md and charts/ go.").Default("bench").StringVar(&folder)
+	cmd := c.command("report", "Write the page of measurements and its charts from the stored results.\n\n  laxity-bench report",
+		func(context.Context, *slog.Logger) error { return writeReport(results, folder) })
+	cmd.Flag("results", "Folder of the stored results.").Default("bench/results").StringVar(&results)
+	cmd.Flag("folder", "Where README.md and charts/ go.").Default("bench").StringVar(&folder)
 }
 
 func writeReport(results, folder string) error {
@@ -90,7 +111,7 @@ func writeReport(results, folder string) error {
 	return bench.WriteReport(folder, experiments.All(), stored)
 }
 
-// listed is one line of `laxity bench list`.
+// listed is one line of `laxity-bench list`.
 type listed struct {
 	Name     string `json:"name"`
 	Title    string `json:"title"`
@@ -126,7 +147,7 @@ func (c *cli) listExperiments(all []bench.Experiment, results string, asJSON boo
 	if asJSON {
 		return writeJSON(c.out, list)
 	}
-	return view.Painted(c.out, lines, width(c.out), 3, colours(c.out), nil)
+	return view.Painted(c.out, lines, view.Width(c.out), 3, view.ColoursOn(c.out), nil)
 }
 
 // machineOf opens the GPU for a moment: it chooses the device where that is left
@@ -157,6 +178,9 @@ func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, ou
 		return err
 	}
 	rows, err := e.Run(ctx, env)
+	if errors.Is(err, bench.ErrPrinted) && len(rows) == 0 {
+		return nil
+	}
 	if len(rows) == 0 {
 		return errors.Join(err, errors.New("nothing was measured"))
 	}
@@ -184,10 +208,10 @@ func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, ou
 	return errors.Join(err, bench.WriteFigures(c.out, r.Figures))
 }
 
-// benchEngine lends the engine inside this program to experiments.
-type benchEngine struct{ *engine.Engine }
+// lentEngine lends the engine inside this program to experiments.
+type lentEngine struct{ *engine.Engine }
 
-func newBenchEngine(targets []bench.EngineTarget) (bench.Engine, error) {
+func newEngine(targets []bench.EngineTarget) (bench.Engine, error) {
 	o := engine.Options{Rules: rules.FS}
 	for _, t := range targets {
 		o.Targets = append(o.Targets, engine.Target(t))
@@ -196,10 +220,10 @@ func newBenchEngine(targets []bench.EngineTarget) (bench.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return benchEngine{e}, nil
+	return lentEngine{e}, nil
 }
 
-func (e benchEngine) Evaluate(ctx context.Context) (ingest, rules time.Duration, err error) {
+func (e lentEngine) Evaluate(ctx context.Context) (ingest, rules time.Duration, err error) {
 	err = e.Engine.Evaluate(ctx)
 	t := e.Timing()
 	return t.Ingest, t.Rules, err

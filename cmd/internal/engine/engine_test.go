@@ -20,7 +20,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 	querier "github.com/laxity/laxity/actuator/placement/prometheus"
 	"github.com/laxity/laxity/actuator/webhook"
-	"github.com/laxity/laxity/cmd/laxity/internal/engine"
+	"github.com/laxity/laxity/cmd/internal/engine"
 	"github.com/laxity/laxity/rules"
 )
 

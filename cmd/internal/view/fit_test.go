@@ -3,7 +3,7 @@ package view_test
 import (
 	"testing"
 
-	"github.com/laxity/laxity/cmd/laxity/internal/view"
+	"github.com/laxity/laxity/cmd/internal/view"
 )
 
 func TestFit(t *testing.T) {

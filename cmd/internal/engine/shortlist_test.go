@@ -11,7 +11,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/placer"
 	querier "github.com/laxity/laxity/actuator/placement/prometheus"
-	"github.com/laxity/laxity/cmd/laxity/internal/engine"
+	"github.com/laxity/laxity/cmd/internal/engine"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/rules"
 )

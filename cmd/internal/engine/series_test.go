@@ -9,7 +9,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/laxity/laxity/cmd/laxity/internal/engine"
+	"github.com/laxity/laxity/cmd/internal/engine"
 	"github.com/laxity/laxity/exporter/collector"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/rules"
@@ -99,7 +99,7 @@ func TestSeriesOfANode(t *testing.T) {
 	if sum > bound {
 		t.Errorf("%d series of a node; at most %d", sum, bound)
 	}
-	readme, err := os.ReadFile("../../../../rules/README.md")
+	readme, err := os.ReadFile("../../../rules/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

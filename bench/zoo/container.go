@@ -1,0 +1,242 @@
+package zoo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/exporter/device/sim/cuda"
+)
+
+// specimen is one container of a round, while it lives and afterwards.
+type specimen struct {
+	drawn
+	number  int
+	machine *machine
+	id      string
+	name    string
+	folder  string // of its result
+	doomed  bool   // the round kills it
+
+	mu      sync.Mutex
+	pid     int // of its first process; 0 before it runs
+	started time.Time
+	ended   bool
+	end     end
+	// overRestart: it lived while the engine was restarted.
+	overRestart bool
+}
+
+// end is how a container ended.
+type end struct {
+	code    int
+	result  string // its last line; empty: it said nothing
+	conts   int    // SIGCONTs that it saw, where it counts them; else -1
+	seconds float64
+	late    bool // it had not ended in time, and was removed
+	// deaf: the engine was restarted meanwhile, so that its code may be lost.
+	deaf bool
+}
+
+// right reports whether the container ended as its kind means to, with the right result.
+func (e end) right(k kind) bool { return !e.late && e.codeOf(k) && e.resultOf(k) }
+
+func (e end) codeOf(k kind) bool { return e.code == k.code || e.deaf && e.resultOf(k) }
+
+func (e end) resultOf(k kind) bool { return k.silent || strings.HasPrefix(e.result, "right") }
+
+func (e end) String() string {
+	if e.late {
+		return "did not end"
+	}
+	return fmt.Sprintf("status %d, %q, after %.1f s", e.code, e.result, e.seconds)
+}
+
+// simulated kernels take so long, by the program's first argument.
+func kernelSeconds(verb string) string {
+	if verb == "server" {
+		return "0.004"
+	}
+	return "0.02"
+}
+
+// create makes the container of d; it does not run yet.
+func (m *machine) create(ctx context.Context, way string, number int, d drawn) (*specimen, error) {
+	s := &specimen{drawn: d, number: number, machine: m, name: fmt.Sprintf("laxity-%s-%s-%d", m.name, way, number)}
+	s.folder = filepath.Join(m.dir, "results", way+"-"+fmt.Sprint(number))
+	if err := os.MkdirAll(s.folder, 0o777); err != nil { //nolint:gosec // tenants run as anybody
+		return nil, err
+	}
+	if err := os.Chmod(s.folder, 0o777); err != nil { //nolint:gosec // tenants run as anybody
+		return nil, err
+	}
+	host := m.host
+	host.Mounts = append(slices.Clone(host.Mounts), mount.Mount{Type: mount.TypeBind, Source: s.folder, Target: resultsIn})
+	host.Ulimits = []*container.Ulimit{{Name: "core"}}
+	labels := map[string]string{tenant.Label: m.name}
+	for k, v := range d.labels {
+		labels[k] = v
+	}
+	command := append(append(slices.Clone(m.programs[d.kind.from]), d.kind.verb), d.args...)
+	env := append(slices.Clone(m.environ), "ZOO_OUT="+resultsIn+"/result")
+	if m.gpu.Simulated() {
+		command = append(command, "n=8192") // its copies are as slow as those of large matrices
+		env = append(env, cuda.EnvKernelSeconds+"="+kernelSeconds(d.kind.verb))
+	}
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
+	defer cancel()
+	made, err := m.docker.ContainerCreate(making, &container.Config{
+		Image: m.image, Labels: labels, Env: env, Entrypoint: command[:1], Cmd: command[1:], User: d.user,
+	}, &host, nil, nil, s.name)
+	if err != nil {
+		return nil, fmt.Errorf("create container %s: %w", s.name, err)
+	}
+	s.id = made.ID
+	return s, nil
+}
+
+// start starts the container, as soon as there is an engine.
+func (s *specimen) start(ctx context.Context) error {
+	for {
+		err := s.machine.docker.ContainerStart(ctx, s.id, container.StartOptions{})
+		if err == nil {
+			break
+		}
+		if !engineGone(err) {
+			return fmt.Errorf("start container %s: %w", s.name, err)
+		}
+		if err := rest(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.started = time.Now()
+	s.mu.Unlock()
+	c, err := s.machine.docker.ContainerInspect(ctx, s.id)
+	if err == nil && c.State != nil {
+		s.mu.Lock()
+		s.pid = c.State.Pid // 0 when it has ended already
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// engineGone: the engine does not answer now, or not any more.
+func engineGone(err error) bool {
+	return client.IsErrConnectionFailed(err) || strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "connection reset") ||
+		strings.Contains(err.Error(), "shutting down") || strings.Contains(err.Error(), "context canceled") && !errors.Is(err, context.Canceled)
+}
+
+// rest waits; there is no event to wait for while an engine is gone.
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// wait waits for the container's end, over restarts of the engine.
+func (s *specimen) wait(ctx context.Context) error {
+	for {
+		ended, failed := s.machine.docker.ContainerWait(ctx, s.id, container.WaitConditionNotRunning)
+		select {
+		case <-ended:
+			return s.read(ctx)
+		case err := <-failed:
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if client.IsErrNotFound(err) {
+				return err
+			}
+			if err := rest(ctx, 50*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// read asks how the container ended.
+func (s *specimen) read(ctx context.Context) error {
+	c, err := s.machine.docker.ContainerInspect(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	e := end{code: c.State.ExitCode, conts: -1}
+	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
+	finished, ferr := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
+	if err == nil && ferr == nil {
+		e.seconds = finished.Sub(began).Seconds()
+	}
+	text, _ := os.ReadFile(filepath.Join(s.folder, "result")) // absent: it said nothing
+	for line := range bytes.Lines(text) {
+		line := strings.TrimSpace(string(line))
+		if _, err := fmt.Sscanf(line, "conts %d", &e.conts); err == nil {
+			continue
+		}
+		e.result = line
+	}
+	s.mu.Lock()
+	e.deaf = s.overRestart
+	s.end, s.ended = e, true
+	s.mu.Unlock()
+	return nil
+}
+
+// how returns how it ended; false: it has not.
+func (s *specimen) how() (end, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end, s.ended
+}
+
+// process returns the container's first process; 0 while it does not run.
+func (s *specimen) process() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return 0
+	}
+	return s.pid
+}
+
+// said quotes the end of what the container printed.
+func (s *specimen) said() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	logs, err := s.machine.docker.ContainerLogs(ctx, s.id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "5"})
+	if err != nil {
+		return ""
+	}
+	defer logs.Close()
+	var out bytes.Buffer
+	_, _ = stdcopy.StdCopy(&out, &out, logs)
+	text := strings.Join(strings.Fields(out.String()), " ")
+	return text[max(0, len(text)-400):]
+}
+
+// remove ends and removes it, also when the caller's context is over.
+func (s *specimen) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
+	defer cancel()
+	err := s.machine.docker.ContainerRemove(ctx, s.id, container.RemoveOptions{Force: true})
+	if client.IsErrNotFound(err) {
+		err = nil
+	}
+	return errors.Join(err, os.RemoveAll(s.folder))
+}

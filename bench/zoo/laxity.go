@@ -1,0 +1,400 @@
+package zoo
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/daemon"
+)
+
+// laxity is Laxity as it is shipped: `laxity up`, or exporter, actuator and guardian as
+// programs of their own.
+type laxity struct {
+	machine  *machine
+	folder   string // its state
+	services bool
+	flags    []string
+
+	sees, acts string // addresses of exporter and actuator
+	client     http.Client
+
+	mu      sync.Mutex
+	running map[string]*daemon.Process // by program
+	strays  float64                    // of actuators that are gone
+	present float64                    // of the one that runs, as last read
+	failed  []string                   // what did not come up again
+	dead    bool                       // neither actuator nor guardian lives
+	alive   time.Time                  // since when one of them does again
+
+	dying sync.Mutex // one death at a time
+}
+
+// Programs, as keys of running.
+const (
+	upProgram       = "laxity"
+	exporterProgram = "laxity-exporter"
+	actuatorProgram = "laxity-actuator"
+	guardianProgram = "guardian"
+)
+
+// startLaxity starts it for one round.
+func (m *machine) startLaxity(ctx context.Context, services bool, flags []string) (*laxity, error) {
+	l := &laxity{machine: m, services: services, flags: flags, running: map[string]*daemon.Process{}, client: http.Client{Timeout: 2 * time.Second}}
+	var err error
+	if l.folder, err = os.MkdirTemp(m.dir, "laxity-"); err != nil {
+		return nil, err
+	}
+	addresses, err := daemon.FreeAddresses(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	l.sees, l.acts = addresses[0], addresses[1]
+	order := []string{upProgram}
+	if services {
+		order = []string{exporterProgram, guardianProgram, actuatorProgram}
+	}
+	for _, program := range order {
+		if err := l.begin(ctx, program); err != nil {
+			return nil, errors.Join(err, l.stop())
+		}
+	}
+	return l, nil
+}
+
+// stateDir is the actuator's.
+func (l *laxity) stateDir() string { return filepath.Join(l.folder, "state", "actuator") }
+
+// command is the command line of one of the programs.
+func (l *laxity) command(program string) (path string, args []string, ready string, err error) {
+	state, lock, host := filepath.Join(l.folder, "state"), filepath.Join(l.folder, "run"), l.machine.docker.DaemonHost()
+	name := program
+	switch program {
+	case upProgram:
+		args = append([]string{"up", "--device=" + l.machine.gpu.Device, "--docker.host=" + host, "--state-dir=" + state, "--lock-dir=" + lock,
+			"--web.listen-address=" + l.sees, "--actuator.listen-address=" + l.acts, "--log.level=warn"}, l.flags...)
+		ready = l.acts
+	case exporterProgram:
+		args = []string{"--node=zoo", "--device=" + l.machine.gpu.Device, "--docker.host=" + host, "--state-dir=" + filepath.Join(state, "exporter"),
+			"--swap-dir=" + filepath.Join(lock, "swapped"), "--web.listen-address=" + l.sees, "--log.level=warn"}
+		ready = l.sees
+	case actuatorProgram:
+		args = append([]string{"serve", "--node=zoo", "--device=" + l.machine.gpu.Device, "--docker.host=" + host, "--exporter=http://" + l.sees,
+			"--state-dir=" + l.stateDir(), "--lock-dir=" + lock, "--guardian=warn", "--web.listen-address=" + l.acts, "--log.level=warn"}, l.flags...)
+		ready = l.acts
+	case guardianProgram:
+		name = actuatorProgram
+		args = []string{"guardian", "--state-dir=" + l.stateDir(), "--docker.host=" + host}
+	}
+	if given := l.machine.env.Args["laxity"]; given != "" {
+		return filepath.Join(filepath.Dir(given), name), args, ready, nil
+	}
+	path, err = daemon.Program(name)
+	return path, args, ready, err
+}
+
+// begin starts a program and waits until it is ready.
+func (l *laxity) begin(ctx context.Context, program string) error {
+	path, args, ready, err := l.command(program)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(l.stateDir(), 0o755); err != nil { //nolint:gosec // as the programs do
+		return err
+	}
+	// It ends by stop, not with ctx: a round that is interrupted lets go first.
+	p, err := daemon.Begin(context.WithoutCancel(ctx), l.folder, path, args...)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.running[program] = p
+	l.mu.Unlock()
+	return p.Await(ctx, func() bool {
+		if ready == "" {
+			return journal.Taken(journal.GuardianLock(l.stateDir()))
+		}
+		return l.get(ctx, ready, "/-/ready", nil) == nil
+	})
+}
+
+func (l *laxity) process(program string) *daemon.Process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running[program]
+}
+
+// dies kills whom a round wants dead, and starts it again after a while.
+func (l *laxity) dies(ctx context.Context, d death) {
+	l.dying.Lock()
+	defer l.dying.Unlock()
+	var programs []string
+	switch {
+	case !l.services && d.who == guardianDies:
+		_ = kill(l.spawnedGuardian()) // the actuator starts another one
+		return
+	case !l.services:
+		if d.who == bothDie {
+			_ = kill(l.spawnedGuardian())
+		}
+		programs = []string{upProgram}
+	case d.who == exporterDies:
+		programs = []string{exporterProgram}
+	case d.who == guardianDies:
+		programs = []string{guardianProgram}
+	case d.who == actuatorDies:
+		programs = []string{actuatorProgram}
+	case d.who == bothDie:
+		programs = []string{guardianProgram, actuatorProgram}
+	}
+	if d.who == bothDie {
+		l.mu.Lock()
+		l.dead = true
+		l.mu.Unlock()
+		defer func() {
+			l.mu.Lock()
+			l.dead, l.alive = false, time.Now()
+			l.mu.Unlock()
+		}()
+	}
+	for _, program := range programs {
+		if p := l.process(program); p != nil {
+			l.mu.Lock()
+			l.strays, l.present = l.strays+l.present, 0
+			l.mu.Unlock()
+			_ = p.Kill() // it may have ended by itself: it is started again either way
+		}
+	}
+	_ = rest(ctx, d.again) // the round is over: it comes up all the same, to tidy up
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
+	defer cancel()
+	for _, program := range programs {
+		if err := l.begin(ctx, program); err != nil {
+			l.mu.Lock()
+			l.failed = append(l.failed, fmt.Sprintf("%s does not come up after a kill: %v", program, err))
+			l.mu.Unlock()
+		}
+	}
+}
+
+// spawnedGuardian is the guardian that `laxity up` started; 0: there is none.
+func (l *laxity) spawnedGuardian() int {
+	for _, pid := range guardiansOf(l.stateDir()) {
+		return pid
+	}
+	return 0
+}
+
+// guardiansOf finds the guardians of a state folder.
+func guardiansOf(stateDir string) (pids []int) {
+	list, _ := os.ReadDir("/proc")
+	for _, entry := range list {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		b, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		args := strings.Split(string(b), "\x00")
+		if len(args) > 2 && args[1] == "guardian" && strings.Contains(string(b), "--state-dir="+stateDir+"\x00") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func kill(pid int) error {
+	if pid <= 0 {
+		return nil
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// get reads JSON from one of the programs; into may be nil.
+func (l *laxity) get(ctx context.Context, address, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := l.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// reason is what is on record for a container that stands; empty: nothing, or nobody
+// answers. While neither actuator nor guardian lives nobody can let it go.
+func (l *laxity) reason(ctx context.Context, id string) string {
+	if l == nil {
+		return ""
+	}
+	l.mu.Lock()
+	dead := l.dead || time.Since(l.alive) < slack
+	l.mu.Unlock()
+	if dead {
+		return "actuator and guardian are dead"
+	}
+	var s actuator.State
+	if l.get(ctx, l.acts, "/api/v1/state", &s) != nil {
+		return ""
+	}
+	for _, h := range s.Holds {
+		if h.ContainerID == id {
+			return "held: " + h.Reason
+		}
+	}
+	for _, c := range s.Containers {
+		if c.ID != id {
+			continue
+		}
+		switch {
+		case c.Waits != "":
+			return "waits: " + c.Waits
+		case c.MemoryWaits != "":
+			return "waits for memory: " + c.MemoryWaits
+		case c.Swapped != "":
+			return "swapped: " + c.Swapped
+		}
+	}
+	return ""
+}
+
+// tells is what the actuator says about a container, for a person.
+func (l *laxity) tells(s *specimen) string {
+	if l == nil {
+		return "without Laxity"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var state actuator.State
+	if err := l.get(ctx, l.acts, "/api/v1/state", &state); err != nil {
+		return "the actuator does not answer: " + err.Error()
+	}
+	text := "the actuator does not know it"
+	for _, c := range state.Containers {
+		if c.ID == s.id {
+			text = fmt.Sprintf("standing %v, waits %q, memory %q", c.Standing, c.Waits, c.MemoryWaits)
+		}
+	}
+	if state.Trouble+state.Breaker+state.Standby != "" {
+		text += fmt.Sprintf(" (%s %s %s)", state.Trouble, state.Breaker, state.Standby)
+	}
+	var decisions []decision.Decision
+	if l.get(ctx, l.acts, "/api/v1/decisions?limit=3&container="+url.QueryEscape(s.name), &decisions) == nil {
+		for _, d := range decisions {
+			text += fmt.Sprintf("; %s %s %s: %s %s", d.Time.Format("05.000"), d.Kind, d.Result, d.Reason, d.Error)
+		}
+	}
+	return text
+}
+
+// strayMetric counts who was found stopped by us with nobody wanting it.
+const strayMetric = "laxity_actuator_stray_stops_total"
+
+// readStrays notes the counter as it is now. An actuator without it counts none.
+func (l *laxity) readStrays(ctx context.Context) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.acts+"/metrics", nil)
+	if err != nil {
+		return
+	}
+	resp, err := l.client.Do(req)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	sum := 0.0
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 && (f[0] == strayMetric || strings.HasPrefix(f[0], strayMetric+"{")) {
+			n, _ := strconv.ParseFloat(f[1], 64)
+			sum += n
+		}
+	}
+	l.mu.Lock()
+	l.present = sum
+	l.mu.Unlock()
+}
+
+// stop ends it and returns what could not be ended.
+func (l *laxity) stop() error {
+	var errs []error
+	for _, program := range []string{actuatorProgram, upProgram, guardianProgram, exporterProgram} {
+		if p := l.process(program); p != nil {
+			if err := p.Stop(); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// guardianPatience is how long a guardian may live on when nothing is left to watch.
+const guardianPatience = 5 * time.Second
+
+// pins is a pattern of the folders in which an actuator with our state folder keeps
+// what outlives it in the kernel.
+func (l *laxity) pins() string {
+	sum := sha256.Sum256([]byte(l.stateDir()))
+	return "/sys/fs/bpf/laxity-" + hex.EncodeToString(sum[:8]) + "*"
+}
+
+// left returns what it left behind after stop, and takes that away.
+func (l *laxity) left(ctx context.Context) (all []string) {
+	for began := time.Now(); len(guardiansOf(l.stateDir())) > 0; {
+		if time.Since(began) > guardianPatience || rest(ctx, 20*time.Millisecond) != nil {
+			for _, pid := range guardiansOf(l.stateDir()) {
+				all = append(all, fmt.Sprintf("guardian %d lives on", pid))
+				_ = kill(pid)
+			}
+			break
+		}
+	}
+	if j, err := journal.Open(l.stateDir()); err == nil {
+		holds, err := j.List()
+		if err != nil {
+			all = append(all, err.Error())
+		}
+		for _, h := range holds {
+			all = append(all, fmt.Sprintf("a hold of %s: %s", h.Container, h.Reason))
+		}
+	}
+	pins, _ := filepath.Glob(filepath.Join(l.pins(), "*"))
+	for _, p := range pins {
+		all = append(all, "pinned: "+p)
+	}
+	for _, pattern := range []string{filepath.Join(l.folder, "run", "swapped", "*"), filepath.Join(l.stateDir(), "swaps", "*", "*")} {
+		found, _ := filepath.Glob(pattern)
+		for _, f := range found {
+			all = append(all, "left: "+f)
+		}
+	}
+	folders, _ := filepath.Glob(l.pins())
+	for _, f := range folders {
+		_ = os.RemoveAll(f)
+	}
+	_ = os.RemoveAll(l.folder)
+	return all
+}

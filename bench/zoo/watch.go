@@ -1,0 +1,269 @@
+package zoo
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/internal/cgroup"
+)
+
+const (
+	// tick is the time between two looks at the processes; every threadsEvery-th one
+	// goes through all threads, else the first one of a process stands for all: a stop
+	// is the whole process's.
+	tick         = 20 * time.Millisecond
+	threadsEvery = 10
+	// patience is how long a process may stand with nobody giving a reason.
+	patience = time.Second + slack
+	// slack is what asking for a reason takes.
+	slack = 200 * time.Millisecond
+	// askAfter is how long something stands before the actuator is asked for a reason.
+	askAfter = 200 * time.Millisecond
+	// freezing: what runc freezes for a moment by itself does not count.
+	freezing = 100 * time.Millisecond
+)
+
+// trouble is what a watcher found.
+type trouble struct {
+	container int
+	// stray: nobody had a right to stop it at all. Else it stood with no reason.
+	stray bool
+	what  string
+}
+
+// stand is one process, or one frozen container, that stands.
+type stand struct {
+	since    time.Time // it was first seen so
+	reason   time.Time // a reason was last on record, or since
+	seen     time.Time
+	reported bool
+}
+
+// watcher polls the states of all processes of a round's containers.
+type watcher struct {
+	laxity *laxity // who gives reasons
+	all    []*specimen
+
+	groups   map[int]cgroup.Group // by container
+	stands   map[string]*stand    // by container, PID and start time
+	last     time.Time
+	mu       sync.Mutex
+	troubles []trouble
+	told     map[int]bool // containers with a trouble
+	longest  float64      // seconds that anybody stood
+}
+
+func newWatcher(l *laxity, all []*specimen) *watcher {
+	return &watcher{laxity: l, all: all, groups: map[int]cgroup.Group{}, stands: map[string]*stand{}, told: map[int]bool{}}
+}
+
+// run looks until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			w.look(ctx, n%threadsEvery == 0)
+		}
+	}
+}
+
+func (w *watcher) look(ctx context.Context, threads bool) {
+	now := time.Now()
+	gap := now.Sub(w.last) > 10*tick && !w.last.IsZero() // we did not run ourselves: time that nobody saw
+	w.last = now
+	asked := map[int]string{} // container → reason
+	for _, s := range w.all {
+		pid := s.process()
+		if pid == 0 {
+			continue
+		}
+		group, ok := w.groupOf(s)
+		if !ok {
+			continue
+		}
+		if frozen(group) {
+			w.note(ctx, s, "frozen", now, gap, asked)
+		}
+		for _, p := range processesOf(group) {
+			state, start := stateOf(p, threads)
+			if state == 'T' || state == 't' {
+				w.note(ctx, s, fmt.Sprintf("%d %s", p, start), now, gap, asked)
+			}
+		}
+	}
+	for key, st := range w.stands {
+		if st.seen != now {
+			delete(w.stands, key)
+		}
+	}
+}
+
+// groupOf is the control group of a container that runs.
+func (w *watcher) groupOf(s *specimen) (cgroup.Group, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g, ok := w.groups[s.number]; ok {
+		return g, true
+	}
+	g, err := cgroup.Of("/proc", s.process(), "freezer")
+	if err != nil {
+		return g, false
+	}
+	w.groups[s.number] = g
+	return g, true
+}
+
+// note notes that somebody stands, and judges it.
+func (w *watcher) note(ctx context.Context, s *specimen, what string, now time.Time, gap bool, asked map[int]string) {
+	key := fmt.Sprintf("%d %s", s.number, what)
+	st := w.stands[key]
+	if st == nil || gap && now.Sub(st.seen) > 10*tick {
+		st = &stand{since: now, reason: now}
+		w.stands[key] = st
+	}
+	st.seen = now
+	frozen := what == "frozen"
+	stood := now.Sub(st.since)
+	w.mu.Lock()
+	w.longest = max(w.longest, stood.Seconds())
+	w.mu.Unlock()
+	if st.reported || s.kind.stops && !frozen {
+		return
+	}
+	if s.untouchable() {
+		if !frozen || stood > freezing {
+			st.reported = true
+			w.report(s, true, what, stood)
+		}
+		return
+	}
+	if stood < askAfter {
+		return
+	}
+	why, ok := asked[s.number]
+	if !ok {
+		why = w.laxity.reason(ctx, s.id)
+		asked[s.number] = why
+	}
+	if why != "" {
+		st.reason = now
+	} else if now.Sub(st.reason) > patience {
+		st.reported = true
+		w.report(s, false, what, stood)
+	}
+}
+
+func (w *watcher) report(s *specimen, stray bool, what string, stood time.Duration) {
+	text := fmt.Sprintf("container %d (%s, %v) stands for %.2f s (%s): %s", s.number, s.kind.name, labelText(s.labels), stood.Seconds(), what, w.laxity.tells(s))
+	if pid, err := strconv.Atoi(strings.Fields(what)[0]); err == nil {
+		text += "; " + describe(pid)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.told[s.number] { // the first one says it
+		w.told[s.number] = true
+		w.troubles = append(w.troubles, trouble{container: s.number, stray: stray, what: text})
+	}
+}
+
+// found returns what there was until now.
+func (w *watcher) found() (all []trouble, longest float64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.troubles), w.longest
+}
+
+func frozen(g cgroup.Group) bool {
+	if g.V2 {
+		b, _ := os.ReadFile(filepath.Join(g.Dir, "cgroup.events"))
+		return strings.Contains(string(b), "frozen 1")
+	}
+	b, _ := os.ReadFile(filepath.Join(g.Dir, "freezer.state"))
+	return strings.TrimSpace(string(b)) == "FROZEN"
+}
+
+func processesOf(g cgroup.Group) (pids []int) {
+	b, _ := os.ReadFile(filepath.Join(g.Dir, "cgroup.procs")) // gone: it has ended
+	for _, field := range strings.Fields(string(b)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// stateOf reads the state of a process and when it began; with threads T counts if
+// any thread is in it. 0: it is gone.
+func stateOf(pid int, threads bool) (state byte, start string) {
+	state, start = readStat(fmt.Sprintf("/proc/%d/stat", pid))
+	if state == 'T' || state == 't' || !threads {
+		return state, start
+	}
+	list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, t := range list {
+		if of, _ := readStat(fmt.Sprintf("/proc/%d/task/%s/stat", pid, t.Name())); of == 'T' || of == 't' {
+			return of, start
+		}
+	}
+	return state, start
+}
+
+func readStat(path string) (state byte, start string) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, ""
+	}
+	_, after, _ := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
+	f := strings.Fields(after)
+	if len(f) < 20 {
+		return 0, ""
+	}
+	return f[0][0], f[19]
+}
+
+// describe says what a process is doing: name, state and wait channel of its threads.
+func describe(pid int) string {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	text := fmt.Sprintf("PID %d %s:", pid, strings.TrimSpace(string(name)))
+	list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	count := map[string]int{}
+	for _, t := range list {
+		at := fmt.Sprintf("/proc/%d/task/%s/", pid, t.Name())
+		state, _ := readStat(at + "stat")
+		wchan, _ := os.ReadFile(at + "wchan")
+		count[fmt.Sprintf("%c in %s", state, wchan)]++
+	}
+	for what, n := range count {
+		text += fmt.Sprintf(" %d×%s", n, what)
+	}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "SigPnd") || strings.HasPrefix(line, "ShdPnd") || strings.HasPrefix(line, "TracerPid") {
+			text += " " + strings.Join(strings.Fields(line), "")
+		}
+	}
+	return text
+}
+
+func labelText(labels map[string]string) string {
+	var all []string
+	for k, v := range labels {
+		all = append(all, strings.TrimPrefix(k, "laxity.")+"="+v)
+	}
+	slices.Sort(all)
+	if len(all) == 0 {
+		return "no label"
+	}
+	return strings.Join(all, " ")
+}

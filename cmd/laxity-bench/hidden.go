@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/papers"
+	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/device"
+)
+
+// addHidden adds what experiments start: an actuator inside this program starts
+// itself again as its guardian and its checkpoint helper.
+func (c *cli) addHidden() {
+	o := actuator.GuardianOptions{}
+	guardian := c.command("guardian", "Let go what a dead experiment held. Started by an experiment.",
+		func(ctx context.Context, log *slog.Logger) error {
+			o.Logger = log.With("component", "guardian")
+			o.ContainerOf = container.Proc("/proc").OfPID
+			return actuator.RunGuardian(ctx, o)
+		}).Hidden()
+	guardian.Flag("state-dir", "The actuator's.").Required().StringVar(&o.StateDir)
+	guardian.Flag("once", "End when there is nothing to watch.").BoolVar(&o.Once)
+	guardian.Flag("docker.host", "Address of the Docker engine. Default: DOCKER_HOST, else the local socket.").StringVar(&o.DockerHost)
+
+	var helper swaphelper.Options
+	helper.Register(c.command(swaphelper.Name, "Call the CUDA driver's checkpoint API. Started by an experiment.",
+		func(context.Context, *slog.Logger) error { return helper.Run() }))
+
+	var spec string
+	var length time.Duration
+	monitor := c.command("papers-monitor", "Watch as the papers do. Started by `laxity-bench cost`.",
+		func(ctx context.Context, _ *slog.Logger) error { return c.papersMonitor(ctx, spec, length) }).Hidden()
+	monitor.Flag("device", "nvml or sim:SOCKET.").Required().StringVar(&spec)
+	monitor.Flag("for", "How long.").Required().DurationVar(&length)
+}
+
+func (c *cli) papersMonitor(ctx context.Context, spec string, length time.Duration) error {
+	var simulated device.Device
+	if strings.HasPrefix(spec, "sim:") {
+		var err error
+		if simulated, err = exporter.OpenDevice(spec); err != nil {
+			return err
+		}
+		defer simulated.Close()
+	}
+	m, err := papers.New("", simulated)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	began := time.Now()
+	_, passes, err := m.Watch(ctx)
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	usage, err := bench.ReadUsage(os.Getpid())
+	if err != nil {
+		return err
+	}
+	seconds := make([]float64, len(passes))
+	for i, p := range passes {
+		seconds[i] = p.Seconds()
+	}
+	return writeJSON(c.out, map[string]any{
+		"passes_seconds": seconds, "rss_anon_bytes": usage.RSSAnon, "wall_seconds": time.Since(began).Seconds(),
+	})
+}
