@@ -18,13 +18,14 @@ import (
 	"github.com/laxity/laxity/bench/placement"
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
+	"github.com/laxity/laxity/bench/serve"
 	"github.com/laxity/laxity/bench/swap"
 )
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(),
-		scale.Experiment(), policies.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(),
+		scale.Experiment(), policies.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), serve.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}
 }
