@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/bench"
+	nvidia "github.com/laxity/laxity/bench/mps"
 	"github.com/laxity/laxity/bench/rig"
 )
 
@@ -136,13 +137,13 @@ func (m *measurement) one(ctx context.Context, s set, n, run int, way string) er
 	runCtx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	rows, err := m.round(runCtx, s, n, run, way)
-	var no *unavailableError
+	var no *nvidia.UnavailableError
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &no):
-		m.without[way] = no.why
-		m.env.Log("%s: left out: %s", what, no.why)
+		m.without[way] = no.Why
+		m.env.Log("%s: left out: %s", what, no.Why)
 	case err != nil:
 		m.env.Log("%s: left out: %v", what, err)
 	default:
@@ -159,8 +160,3 @@ func (m *measurement) one(ctx context.Context, s set, n, run int, way string) er
 
 // runTimeout ends a run that is stuck.
 const runTimeout = 3 * time.Minute
-
-// unavailableError says that a way cannot be measured on this machine.
-type unavailableError struct{ why string }
-
-func (e *unavailableError) Error() string { return e.why }

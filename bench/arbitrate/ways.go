@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	nvidia "github.com/laxity/laxity/bench/mps"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
@@ -27,6 +28,15 @@ func (m *measurement) prepare(ctx context.Context, s set, way string) (tenant.Sp
 		stop, err := m.startLaxity(ctx, s, way)
 		return tenant.Spec{}, stop, err
 	}
+}
+
+func (m *measurement) startMPS(ctx context.Context) (tenant.Spec, func() error, error) {
+	service, err := nvidia.New(filepath.Join(m.Dir, "mps"))
+	if err != nil {
+		return tenant.Spec{}, nil, err
+	}
+	err = service.Start(ctx, m.Tenants, fmt.Sprintf("laxity-bench-arbitrate-%d-mps", os.Getpid()))
+	return service.Spec(), service.Stop, err
 }
 
 // config of the actuator for a way.

@@ -18,6 +18,7 @@ import (
 	"github.com/laxity/laxity/bench/placement"
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
+	"github.com/laxity/laxity/bench/serve"
 	"github.com/laxity/laxity/bench/swap"
 	"github.com/laxity/laxity/bench/zoo"
 )
@@ -25,7 +26,7 @@ import (
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(),
-		scale.Experiment(), policies.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(),
+		scale.Experiment(), policies.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), serve.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}
 }

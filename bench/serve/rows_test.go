@@ -1,0 +1,89 @@
+package serve
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/laxity/laxity/bench"
+)
+
+// A request counts from when it was due, a step where it ended.
+func TestAWindowHoldsWhatWasDueInIt(t *testing.T) {
+	w := window{beside: 2, from: 10, to: 12}
+	requests := []span{{9, 11}, {10, 10.1}, {11, 11.2}, {11.9, 15}, {12, 12.1}}
+	steps := [][]span{{{9, 10}, {10, 11}, {11, 12}}, {{1, 2}}}
+	r, err := rowOf(w, requests, steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]float64{"requests": 3, "p50_s": 0.2, "most_s": 3.1, "steps_per_s": 1, "fewest_per_s": 0, "beside": 2} {
+		if math.Abs(r.Num(key)-want) > 1e-9 {
+			t.Errorf("%s = %v, want %v", key, r.Num(key), want)
+		}
+	}
+	if _, err := rowOf(w, requests[4:], steps); err == nil {
+		t.Error("no error for a window without a request")
+	}
+	if r, _ := rowOf(window{from: 10, to: 12}, requests, nil); r["steps_per_s"] != nil {
+		t.Error("steps without a trainer")
+	}
+}
+
+func rowsOf(way string, beside int, steps float64, p99 ...float64) (rows []bench.Row) {
+	for i, v := range p99 {
+		r := bench.Row{"way": way, "beside": beside, "run": i + 1, "requests": 100, "p50_s": v / 2, "p90_s": v / 2, "p99_s": v, "most_s": v}
+		if beside > 0 {
+			r["steps_per_s"], r["fewest_per_s"] = steps+float64(i)/10, 0.0
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func TestFiguresCompareWaysOfTheSameRun(t *testing.T) {
+	rows := slices.Concat(
+		rowsOf(timeSliced, 0, 0, 0.001, 0.002, 0.001), rowsOf(timeSliced, 1, 10, 0.004, 0.004, 0.004),
+		rowsOf(laxity, 0, 0, 0.001, 0.001, 0.001), rowsOf(laxity, 1, 9, 0.002, 0.002, 0.003),
+		rowsOf(withMPS, 1, 9, 0.009, 0.009, 0.009))
+	got := map[string]bench.Figure{}
+	for _, f := range Experiment().FiguresOf(rows) {
+		got[f.Name] = f
+	}
+	for name, want := range map[string]float64{
+		"serve1_alone_p99_ms": 1, "serve1_p99_ms": 2, "serve1_p99_vs_alone": 2, "serve1_p99_vs_default": 0.5, "serve1_steps_vs_default": 9.1 / 10.1,
+	} {
+		if f := got[name]; math.Abs(f.Value-want) > 1e-9 || f.Runs != 3 {
+			t.Errorf("%s = %+v, want %v", name, f, want)
+		}
+	}
+	if len(got) != 5 {
+		t.Errorf("figures without rows: %v", got)
+	}
+	lines := table(rows)
+	if len(lines) != 1+5 || lines[1][6] != "none" || lines[4][6] != "0.50 ×" || lines[4][8] != "0.90 ×" {
+		t.Errorf("table: %q", lines)
+	}
+}
+
+func TestParse(t *testing.T) {
+	s, err := parse(bench.Env{Args: map[string]string{"runs": "5", "duration": "8s", "ways": "default,laxity"}})
+	if err != nil || s.runs != 5 || s.duration.Seconds() != 8 || len(s.ways) != 2 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, bad := range []map[string]string{{"runs": "0"}, {"duration": "8"}, {"duration": "-1s"}, {"ways": "magic"}} {
+		if _, err := parse(bench.Env{Args: bad}); err == nil {
+			t.Errorf("%v was taken", bad)
+		}
+	}
+}
+
+func TestALineThatIsNotCompleteYetIsLeftOut(t *testing.T) {
+	spans, err := spansIn("{}\n{\"began\": 1.5, \"ended\": 2.5}\n{\"began\": 2.5, \"en")
+	if err != nil || len(spans) != 1 || spans[0] != (span{1.5, 2.5}) {
+		t.Errorf("%v, %v", spans, err)
+	}
+	if _, err := spansIn("Traceback"); err == nil {
+		t.Error("no error for what is not JSON")
+	}
+}

@@ -1,0 +1,178 @@
+// Package serve measures what a server's requests wait for beside training, and
+// what the training pays for it.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/mps"
+	"github.com/laxity/laxity/bench/rig"
+)
+
+const about = `An inference server (PyTorch, 16 small layers; laxity.release=busy, laxity.deadline=20ms) answers a request
+every 30 ms: alone, beside one trainer and beside four (PyTorch, each fills the GPU; laxity.class=batch). Each
+program is in a container of its own. A request's latency is from when it was due until its answer is on the host,
+so one that waits for the one before it is counted for that, too. Steps are those of all trainers together; fewest
+is the trainer that made the fewest. Ways: default is time slicing without Laxity, laxity is "laxity up" with its
+default flags, always the same with --arbitrate=always (only if asked for), mps is NVIDIA's MPS, mps-priority MPS
+with the server's priority above the trainers', which get 80 % of the threads. In each run all ways are measured in
+turn, in an order that changes; what a program does before it has taken three steps, and half a second more, is left
+out (a program that is held is not waited for longer than --set warmup). Values are medians over the runs, with
+their quartiles; a difference from default is none where the quartiles overlap. On a simulated GPU the programs are
+matrix multiplications, and a request comes 30 ms after the last answer.`
+
+// The ways that are compared.
+const (
+	timeSliced  = "default"
+	laxity      = "laxity"
+	always      = "always"
+	withMPS     = "mps"
+	mpsPriority = "mps-priority"
+)
+
+var (
+	allWays   = []string{timeSliced, laxity, always, withMPS, mpsPriority}
+	usualWays = []string{timeSliced, laxity, withMPS, mpsPriority}
+)
+
+// besides are how many trainers the server has beside it.
+var besides = []int{0, 1, 4}
+
+// Experiment is a server beside training.
+func Experiment() bench.Experiment {
+	return bench.Experiment{
+		Name: "serve", Title: "An inference server beside training", About: about,
+		Settings: []bench.Setting{
+			{Name: "runs", Means: "how often each way is measured; 3"},
+			{Name: "duration", Means: "how long a server is measured in each place, as 5s; 5s"},
+			{Name: "warmup", Means: "how long programs may take to begin; 6s"},
+			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". All but always"},
+			{Name: "verbose", Means: "any value: what laxity up says, to the standard error"},
+		},
+		Run: run, Figures: figures, Table: table,
+	}
+}
+
+// settings are what --set says.
+type settings struct {
+	runs             int
+	duration, warmup time.Duration
+	ways             []string
+	besides          []int
+	verbose          bool
+}
+
+func parse(env bench.Env) (s settings, err error) {
+	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, ways: usualWays, besides: besides, verbose: env.Args["verbose"] != ""}
+	if env.Quick {
+		s.runs, s.duration, s.besides = 1, 2*time.Second, besides[:2]
+	}
+	if s.runs, err = env.Number("runs", 1, s.runs); err != nil {
+		return s, err
+	}
+	for name, to := range map[string]*time.Duration{"duration": &s.duration, "warmup": &s.warmup} {
+		if text, ok := env.Args[name]; ok {
+			if *to, err = time.ParseDuration(text); err != nil || *to <= 0 {
+				return s, fmt.Errorf("--set %s=%s: write a duration such as 5s", name, text)
+			}
+		}
+	}
+	if text, ok := env.Args["ways"]; ok {
+		s.ways = strings.Split(text, ",")
+	}
+	for _, w := range s.ways {
+		if !slices.Contains(allWays, w) {
+			return s, fmt.Errorf("--set ways: no way %q; write some of %s", w, strings.Join(allWays, ","))
+		}
+	}
+	return s, nil
+}
+
+func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
+	how, err := parse(env)
+	if err != nil {
+		return nil, err
+	}
+	r, err := rig.Open(ctx, env, "serve", 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	m := &measurement{Rig: r, env: env, how: how, without: map[string]string{}}
+	if m.programs, err = newPrograms(r); err != nil {
+		return nil, err
+	}
+	if r.GPU.Simulated() {
+		m.without[withMPS], m.without[mpsPriority] = "the simulated GPU has no MPS", "the simulated GPU has no MPS"
+	}
+	for i := range how.runs {
+		found, err := m.run(ctx, 1+i)
+		rows = append(rows, found...)
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// measurement is what all runs use.
+type measurement struct {
+	*rig.Rig
+	env      bench.Env
+	how      settings
+	programs programs
+	without  map[string]string // ways that cannot be measured here, and why
+}
+
+// run measures all ways once. All programs are started before the first way, and
+// wait, so that no start disturbs what is measured.
+func (m *measurement) run(ctx context.Context, number int) (rows []bench.Row, err error) {
+	var sets []*set
+	defer func() {
+		for _, s := range sets {
+			err = errors.Join(err, s.remove())
+		}
+	}()
+	for i := range m.how.ways {
+		way := m.how.ways[(i+number)%len(m.how.ways)] // no way is always first
+		s, err := m.newSet(number, way)
+		if err = m.leaveOut(way, err); err != nil {
+			return nil, err
+		}
+		if s != nil {
+			sets = append(sets, s)
+		}
+	}
+	if err := m.startAll(ctx, sets); err != nil {
+		return nil, err
+	}
+	for _, s := range sets {
+		found, err := m.measure(ctx, s)
+		rows = append(rows, found...)
+		if err = errors.Join(m.leaveOut(s.way, err), s.remove()); err != nil {
+			return rows, err
+		}
+		for _, r := range found {
+			m.env.Log("run %d, %s, beside %v: p50 %s, p99 %s, most %s ms; %s steps a second", number, s.way, r["beside"],
+				bench.Number(1000*r.Num("p50_s")), bench.Number(1000*r.Num("p99_s")), bench.Number(1000*r.Num("most_s")), bench.Number(r.Num("steps_per_s")))
+		}
+	}
+	return rows, nil
+}
+
+// leaveOut takes an error that only says that a way cannot be measured here.
+func (m *measurement) leaveOut(way string, err error) error {
+	var no *mps.UnavailableError
+	if why := m.without[way]; why == "" && errors.As(err, &no) {
+		m.without[way] = no.Why
+		m.env.Log("%s is left out: %s", way, no.Why)
+		return nil
+	}
+	return err
+}

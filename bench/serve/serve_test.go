@@ -1,0 +1,30 @@
+package serve
+
+import (
+	"testing"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+)
+
+// Real containers on a simulated GPU, without Laxity.
+func TestAServerBesideATrainer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs containers for some 8 s")
+	}
+	simtest.Docker(t)
+	simtest.Library(t)
+	env := bench.Env{Device: "sim", Log: t.Logf, Quick: true, Args: map[string]string{"ways": timeSliced, "duration": "1s"}}
+	rows, err := run(t.Context(), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 2 {
+		t.Fatalf("%d rows, want one alone and one beside a trainer: %v", len(rows), rows)
+	}
+	for i, r := range rows {
+		if r.Num("requests") < 5 || r.Num("p50_s") <= 0 || r.Num("most_s") > 1 || (r.Num("steps_per_s") > 1) != (i == 1) {
+			t.Errorf("beside %d: %v", i, r)
+		}
+	}
+}
