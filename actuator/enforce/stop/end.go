@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 )
 
@@ -20,11 +21,21 @@ func (r *Record) End(p *Process, holds []Hold) (stopped bool, err error) {
 			if cerr := p.Continue(); cerr != nil {
 				return seen.Stopped, errors.Join(err, cerr)
 			}
+		case Mark, Forget:
+			err = errors.Join(err, r.each(step, sent(holds)))
 		default:
 			err = errors.Join(err, r.each(step, holds))
 		}
 	}
 	return seen.Stopped, err
+}
+
+// sent is those of the holds that are over after SIGCONT. The others are only marked
+// Released, and stay on record: their threads may send SIGSTOP later, and look for the
+// mark then. Such a thread takes its hold off the record, or was before the mark and is
+// found again.
+func sent(holds []Hold) []Hold {
+	return slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return !h.Sent })
 }
 
 func (r *Record) each(step Step, holds []Hold) error {

@@ -3,7 +3,7 @@ package stop
 import "time"
 
 // Phase is how far a hold has come. It only goes forward.
-type Phase int
+type Phase uint8
 
 // The phases. The thread makes the first two, who ends the hold the others.
 const (
@@ -19,6 +19,7 @@ type Hold struct {
 	At       time.Duration // when it began; with PID and TID it names the hold
 	Start    time.Duration // when the process started, since boot
 	Phase    Phase
+	Sent     bool          // the thread has sent its SIGSTOP, and has looked whether it was released
 	Lease    time.Duration // somebody wants it until then; 0: nobody has looked yet
 	Ending   time.Duration // when it was released; 0: it was not
 }
@@ -65,7 +66,8 @@ type Seen struct {
 }
 
 // Ready reports whether the holds of one process may end together: each is decided
-// about and Stopped, and no thread runs that could begin another one meanwhile.
+// about and Stopped, and no thread runs that could begin another one meanwhile. seen must
+// be older than holds: what began before nobody ran is on the list then.
 func Ready(holds []Hold, decided func(Key) bool, seen Seen) bool {
 	for _, h := range holds {
 		if h.Phase < Stopped || h.Phase == Stopped && !decided(h.Key()) {

@@ -38,8 +38,11 @@ func openProcess(folder string, h Hold) (*Process, error) {
 	// What is read of the PID is of the process behind the pidfd, if that is still alive
 	// afterwards.
 	s, ok := proc.ReadStat(folder, h.PID)
-	if !ok || !s.Began(h.Start) || p.Ended() {
+	switch {
+	case p.Ended() || ok && !s.Began(h.Start):
 		return nil, errors.Join(errGone, p.close())
+	case !ok: // it lives, and its hold must not be forgotten
+		return nil, errors.Join(fmt.Errorf("read when process %d started", h.PID), p.close())
 	}
 	return p, nil
 }
@@ -69,10 +72,21 @@ func (p *Process) Look() (s Seen, err error) {
 		return s, errGone
 	}
 	s.StopPending, s.EndPending = pending(string(status))
-	threads, err := os.ReadDir(filepath.Join(p.folder, "task"))
-	if err != nil {
+	// Twice: a thread that slept when it was read may have run until another one stopped
+	// the process. After that none of them can begin a call.
+	for range 2 {
+		if err := p.lookAtThreads(&s); err != nil {
+			return s, errGone
+		}
+	}
+	if p.Ended() {
 		return s, errGone
 	}
+	return s, nil
+}
+
+func (p *Process) lookAtThreads(s *Seen) error {
+	threads, err := os.ReadDir(filepath.Join(p.folder, "task"))
 	for _, t := range threads {
 		tid, err := strconv.Atoi(t.Name())
 		if err != nil {
@@ -82,10 +96,7 @@ func (p *Process) Look() (s Seen, err error) {
 		s.Stopped = s.Stopped || ok && one.State == 'T'
 		s.Running = s.Running || ok && one.State == 'R'
 	}
-	if p.Ended() {
-		return s, errGone
-	}
-	return s, nil
+	return err
 }
 
 // pending reads the signals that wait, of /proc/PID/status. Those for the process alone

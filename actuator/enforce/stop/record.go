@@ -73,12 +73,19 @@ func (r *Record) List() ([]Hold, error) {
 	entries := r.holds.Iterate()
 	for entries.Next(&key, &value) {
 		h := Hold{PID: int(key.Pid), TID: int(key.Tid), At: time.Duration(key.Time), Start: time.Duration(value.Start), Phase: Phase(value.Phase)}
+		h.Sent = h.Phase == Stopped
 		if seen[h.Key()] { // the record changed meanwhile, and the walk began again
 			continue
 		}
 		seen[h.Key()] = true
 		if err := r.complete(key, &h); err != nil {
 			return all, err
+		}
+		// Who forgets a hold takes away first the hold, then what was said of it.
+		if err := r.holds.Lookup(key, &value); errors.Is(err, ebpf.ErrKeyNotExist) {
+			continue
+		} else if err != nil {
+			return all, fmt.Errorf("record of who is stopped: %w", err)
 		}
 		all = append(all, h)
 	}
