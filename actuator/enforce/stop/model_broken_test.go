@@ -35,6 +35,8 @@ func TestWeakerProtocolBreaksARule(t *testing.T) {
 		{"a list of what is forgotten", variant{tornList: true}, twice, undecided},
 		{"a list from before the look", variant{listBeforeLook: true}, both, undecided},
 		{"threads are read once", variant{lookOnce: true}, both, undecided},
+		{"what late steps leave is not tidied up", variant{neverTidied: true}, twice, kept},
+		{"a mark is written once more", variant{releasedAgain: true}, twice, backwards},
 		{"a pending SIGSTOP is ignored", variant{pendingIgnored: true}, others, lost},
 	} {
 		t.Run(c.name, func(t *testing.T) {

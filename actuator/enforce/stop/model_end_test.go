@@ -101,7 +101,7 @@ func (m *model) release(s *state, e *ender) {
 		if m.secondSender { // one value for a process, which may go back
 			s.latestReleased = h.number
 		}
-		if h.released == 0 {
+		if h.released == 0 || m.releasedAgain {
 			h.released, h.ran = Released, false
 		}
 	}

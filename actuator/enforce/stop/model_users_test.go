@@ -46,10 +46,6 @@ func (m *model) decider(s state) {
 // deciderEnds ends all holds of the process together when they are Ready.
 func (m *model) deciderEnds(s state) {
 	d := &s.decider
-	begin, look, compare := opening, lookingAt, run
-	if m.listBeforeLook {
-		begin, look, compare = listing, opening, lookingAt
-	}
 	last := lookingAt + 2*threads
 	if m.lookOnce {
 		last = lookingAt + threads
@@ -57,7 +53,10 @@ func (m *model) deciderEnds(s state) {
 	switch at := d.at; {
 	case at == idle:
 		if s.decided != 0 {
-			d.at = begin
+			d.at = opening
+			if m.listBeforeLook {
+				d.at = listing
+			}
 			m.add("the decider wants to end holds", -1, s)
 		}
 	case at == opening:
@@ -94,14 +93,14 @@ func (m *model) deciderEnds(s state) {
 			m.add("the decider has listed the holds: they are not ready", -1, s)
 			return
 		}
-		d.list, d.ending, d.at = 0, setOf(holds), compare
+		d.list, d.ending, d.at = 0, setOf(holds), run
 		for _, h := range holds {
 			if h.Phase >= Released {
 				d.through |= 1 << h.TID
 			}
 		}
 		if m.listBeforeLook {
-			d.at = look
+			d.at = opening
 		}
 		m.add("the decider has listed the holds: they are ready", -1, s)
 	default:
@@ -129,7 +128,7 @@ func (m *model) sweeps(s state) {
 		}
 		if m.recorded(&s) != 0 {
 			m.lists(&s, w, "the sweeper begins to list the holds")
-		} else if s.garbage() {
+		} else if s.garbage() && !m.neverTidied {
 			s.forgetRest(allHolds)
 			m.add("the sweeper tidies up", -1, s)
 		}

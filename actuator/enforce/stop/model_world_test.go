@@ -47,6 +47,8 @@ type variant struct {
 	tornList          bool // a list holds what was forgotten while it was made
 	listBeforeLook    bool // Ready gets a list that is older than its look
 	lookOnce          bool // each thread's state is read once
+	neverTidied       bool // what late steps leave behind is not tidied up
+	releasedAgain     bool // a mark that is there is written once more
 	pendingIgnored    bool // SIGCONT though somebody else's SIGSTOP is pending
 }
 
