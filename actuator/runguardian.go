@@ -53,6 +53,7 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 		defer s.close()
 		bringBack = s.resume
 	}
+	began := stop.Now()
 	g, err := guardian.New(guardian.Options{
 		Swaps:    bringBack,
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
@@ -70,7 +71,7 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 			return held + stopped, errors.Join(err, serr)
 		},
 		Sweep: func() ([]int, error) {
-			found, err := stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)})
+			found, err := stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)}, began)
 			return found, errors.Join(err, strays.Add(o.StateDir, len(found)))
 		},
 	})

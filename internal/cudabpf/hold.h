@@ -95,14 +95,15 @@ static __always_inline bool stop_here(struct hold_key *key)
 		bpf_map_delete_elem(&holds, key);
 		return false;
 	}
-	if (bpf_map_lookup_elem(&released, key) || guard_open()) {
-		bpf_send_signal(SIGCONT);
-		bpf_map_delete_elem(&holds, key);
-		return false;
-	}
 	hold.phase = HOLD_STOPPED;
-	bpf_map_update_elem(&holds, key, &hold, BPF_EXIST); /* fails if it was ended since */
-	return true;
+	if (!bpf_map_lookup_elem(&released, key) && !guard_open() && !bpf_map_update_elem(&holds, key, &hold, BPF_EXIST))
+		return true;
+	if (bpf_send_signal(SIGCONT)) { /* it stands, and must be on record: the sweeper finds it */
+		bpf_map_update_elem(&holds, key, &hold, BPF_ANY);
+		return true;
+	}
+	bpf_map_delete_elem(&holds, key);
+	return false;
 }
 
 #endif

@@ -111,7 +111,7 @@ func (h *guarded) seen(t testing.TB, p *cudatest.Program) {
 // end ends the hold of a call that was decided about.
 func (h *guarded) end(t testing.TB, pidfd int, c cudaprobe.Call) {
 	t.Helper()
-	hold := stop.Hold{PID: c.PID, TID: c.TID, At: c.At}
+	hold := stop.Hold{PID: c.PID, TID: c.TID, At: c.At, Sent: true}
 	if _, err := h.record.End(stop.Of("/proc", c.PID, pidfd), []stop.Hold{hold}); err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func TestMemoryOfTheCurrentContext(t *testing.T) {
 		if err := h.Deny(c, alive); err != nil {
 			t.Error(err)
 		}
-		holds = append(holds, stop.Hold{PID: c.PID, TID: c.TID, At: c.At})
+		holds = append(holds, stop.Hold{PID: c.PID, TID: c.TID, At: c.At, Sent: true})
 	}
 	if _, err := h.record.End(stop.Of("/proc", p.PID, pidfd), holds); err != nil {
 		t.Error(err)

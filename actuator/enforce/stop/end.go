@@ -55,17 +55,17 @@ func (r *Record) each(step Step, holds []Hold) error {
 }
 
 // Sweep ends every hold that is overdue, whoever owns it, and forgets those of processes
-// that have ended. It returns the PIDs of processes that it found stopped though nobody
-// wanted them to stand. proc is where the host's proc file system is mounted.
-func (r *Record) Sweep(proc string, now time.Duration) (strays []int, err error) {
-	strays, err = r.EndAll(proc, func(h Hold) bool { return h.Overdue(now) })
-	return strays, errors.Join(err, r.Tidy(now-unseen))
+// that have ended. It returns the last hold of each process that it found stopped though
+// nobody wanted it to stand. proc is where the host's proc file system is mounted.
+func (r *Record) Sweep(proc string, now time.Duration) (stopped []Hold, err error) {
+	stopped, err = r.EndAll(proc, func(h Hold) bool { return h.Overdue(now) })
+	return stopped, errors.Join(err, r.Tidy(now-unseen))
 }
 
 // EndAll ends the holds that are over, process by process, opening each, and forgets those of
-// processes that have ended and those that are through. It returns the PIDs of those that
-// were stopped.
-func (r *Record) EndAll(proc string, over func(Hold) bool) (stopped []int, err error) {
+// processes that have ended and those that are through. It returns the last hold of
+// each process that was stopped.
+func (r *Record) EndAll(proc string, over func(Hold) bool) (stopped []Hold, err error) {
 	holds, err := r.List()
 	byProcess := map[Hold][]Hold{}
 	for _, h := range holds {
@@ -75,7 +75,7 @@ func (r *Record) EndAll(proc string, over func(Hold) bool) (stopped []int, err e
 	for process, holds := range byProcess {
 		was, perr := r.endThose(proc, process, holds, over)
 		if err = errors.Join(err, perr); was {
-			stopped = append(stopped, process.PID)
+			stopped = append(stopped, holds[len(holds)-1])
 		}
 	}
 	return stopped, err
@@ -158,14 +158,22 @@ func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
 	}
 }
 
-// SweepAll is Sweep of the record of this name, where there is one.
-func SweepAll(o Options) (strays []int, err error) {
+// SweepAll is Sweep of the record of this name, where there is one. It returns the PIDs
+// of the strays: processes that stood though nobody wanted them to. Those of a guard that
+// died before since are continued too, and are none: nobody was there to do it.
+func SweepAll(o Options, since time.Duration) (strays []int, err error) {
 	r, err := open(&o)
 	if r == nil {
 		return nil, err
 	}
 	defer r.Close()
-	return r.Sweep(o.Proc, Now())
+	stopped, err := r.Sweep(o.Proc, Now())
+	for _, h := range stopped {
+		if h.At >= since {
+			strays = append(strays, h.PID)
+		}
+	}
+	return strays, err
 }
 
 // open opens the record; nil without an error: there is none.
