@@ -47,7 +47,7 @@ type specimen struct {
 type end struct {
 	code    int
 	result  string // its last line; empty: it said nothing
-	conts   int    // SIGCONTs that it saw, where it counts them; else -1
+	conts   int    // SIGCONTs that its processes saw, where they count them
 	seconds float64
 	late    bool // it had not ended in time, and was removed
 	// unstarted: the engine went down while it started the container, and either cannot
@@ -101,6 +101,9 @@ func (m *machine) create(ctx context.Context, way string, number int, d drawn) (
 	}
 	command := append(append(slices.Clone(m.programs[d.kind.from]), d.kind.verb), d.args...)
 	env := append(slices.Clone(m.environ), "ZOO_OUT="+resultsIn+"/result")
+	if d.countsStops() {
+		env = append(env, "ZOO_CONTS=1")
+	}
 	if m.gpu.Simulated() {
 		command = append(command, "n=8192") // its copies are as slow as those of large matrices
 		env = append(env, cuda.EnvKernelSeconds+"="+kernelSeconds(d.kind.verb))
@@ -159,7 +162,7 @@ var errUnstarted = errors.New("the engine died while it started the container")
 func (s *specimen) neverRan() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end, s.ended = end{unstarted: true, conts: -1}, true
+	s.end, s.ended = end{unstarted: true}, true
 }
 
 // engineGone: the engine does not answer now, or not any more.
@@ -205,7 +208,7 @@ func (s *specimen) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e := end{code: c.State.ExitCode, conts: -1}
+	e := end{code: c.State.ExitCode}
 	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	finished, ferr := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
 	if err == nil && ferr == nil {
@@ -214,7 +217,9 @@ func (s *specimen) read(ctx context.Context) error {
 	text, _ := os.ReadFile(filepath.Join(s.folder, "result")) // absent: it said nothing
 	for line := range bytes.Lines(text) {
 		line := strings.TrimSpace(string(line))
-		if _, err := fmt.Sscanf(line, "conts %d", &e.conts); err == nil {
+		var conts int
+		if _, err := fmt.Sscanf(line, "conts %d", &conts); err == nil {
+			e.conts += conts
 			continue
 		}
 		e.result = line

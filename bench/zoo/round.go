@@ -226,7 +226,7 @@ func late(w *watcher, l *laxity, all []*specimen, bound time.Duration) {
 			}
 		}
 		s.mu.Lock()
-		s.end, s.ended = end{late: true, conts: -1}, true
+		s.end, s.ended = end{late: true}, true
 		s.mu.Unlock()
 		w.mu.Lock()
 		w.troubles = append(w.troubles, trouble{container: s.number, what: text})

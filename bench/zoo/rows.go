@@ -49,7 +49,7 @@ func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 			bad[what][i] = true
 			said = append(said, fmt.Sprintf("%s: container %d (%s %s, %s): %v%s; %s", what, i, d.kind.name, strings.Join(d.args, " "), labelText(d.labels), e, besides(reference, theirs, i), ours.said[i]))
 		}
-		if d.untouchable() && e.conts > 0 && !d.kind.stops {
+		if e.conts > 0 {
 			bad["stray"][i] = true
 			said = append(said, fmt.Sprintf("stray: container %d (%s, %s) was continued %d times", i, d.kind.name, labelText(d.labels), e.conts))
 		}
