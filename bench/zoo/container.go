@@ -32,21 +32,27 @@ type specimen struct {
 	doomed  bool   // the round kills it
 
 	mu      sync.Mutex
-	pid     int // of its first process; 0 before it runs
-	started time.Time
+	pid     int       // of its first process; 0 before it runs
+	calls   time.Time // when the engine was asked to start it
+	started time.Time // when it had
 	ended   bool
 	end     end
 	// overRestart: it lived while the engine was restarted.
 	overRestart bool
+	// shaken: the engine went down in the moment in which it started the container.
+	shaken bool
 }
 
 // end is how a container ended.
 type end struct {
 	code    int
 	result  string // its last line; empty: it said nothing
-	conts   int    // SIGCONTs that it saw, where it counts them; else -1
+	conts   int    // SIGCONTs that its processes saw, where they count them
 	seconds float64
 	late    bool // it had not ended in time, and was removed
+	// unstarted: the engine went down while it started the container, and either cannot
+	// start it any more or has ended it. That is the engine's doing.
+	unstarted bool
 	// deaf: the engine was restarted meanwhile, so that its code may be lost.
 	deaf bool
 }
@@ -59,6 +65,9 @@ func (e end) codeOf(k kind) bool { return e.code == k.code || e.deaf && e.result
 func (e end) resultOf(k kind) bool { return k.silent || strings.HasPrefix(e.result, "right") }
 
 func (e end) String() string {
+	if e.unstarted {
+		return "fell with the engine"
+	}
 	if e.late {
 		return "did not end"
 	}
@@ -75,8 +84,8 @@ func kernelSeconds(verb string) string {
 
 // create makes the container of d; it does not run yet.
 func (m *machine) create(ctx context.Context, way string, number int, d drawn) (*specimen, error) {
-	s := &specimen{drawn: d, number: number, machine: m, name: fmt.Sprintf("laxity-%s-%s-%d", m.name, way, number)}
-	s.folder = filepath.Join(m.dir, "results", way+"-"+fmt.Sprint(number))
+	s := &specimen{drawn: d, number: number, machine: m, name: fmt.Sprintf("laxity-%s-%d-%s-%d", m.name, m.made.Add(1), way, number)}
+	s.folder = filepath.Join(m.dir, "results", s.name)
 	if err := os.MkdirAll(s.folder, 0o777); err != nil { //nolint:gosec // tenants run as anybody
 		return nil, err
 	}
@@ -92,6 +101,9 @@ func (m *machine) create(ctx context.Context, way string, number int, d drawn) (
 	}
 	command := append(append(slices.Clone(m.programs[d.kind.from]), d.kind.verb), d.args...)
 	env := append(slices.Clone(m.environ), "ZOO_OUT="+resultsIn+"/result")
+	if d.countsStops() {
+		env = append(env, "ZOO_CONTS=1")
+	}
 	if m.gpu.Simulated() {
 		command = append(command, "n=8192") // its copies are as slow as those of large matrices
 		env = append(env, cuda.EnvKernelSeconds+"="+kernelSeconds(d.kind.verb))
@@ -110,14 +122,23 @@ func (m *machine) create(ctx context.Context, way string, number int, d drawn) (
 
 // start starts the container, as soon as there is an engine.
 func (s *specimen) start(ctx context.Context) error {
-	for {
+	for tries := 0; ; tries++ {
+		s.mu.Lock()
+		s.calls = time.Now()
+		s.mu.Unlock()
 		err := s.machine.docker.ContainerStart(ctx, s.id, container.StartOptions{})
 		if err == nil {
 			break
 		}
 		if !engineGone(err) {
+			if tries > 0 { // the engine died while it was at it
+				return errUnstarted
+			}
 			return fmt.Errorf("start container %s: %w", s.name, err)
 		}
+		s.mu.Lock()
+		s.shaken = true
+		s.mu.Unlock()
 		if err := rest(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
@@ -132,6 +153,16 @@ func (s *specimen) start(ctx context.Context) error {
 		s.mu.Unlock()
 	}
 	return nil
+}
+
+// errUnstarted is that the engine can start a container no more.
+var errUnstarted = errors.New("the engine died while it started the container")
+
+// neverRan notes that the container was not started.
+func (s *specimen) neverRan() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end, s.ended = end{unstarted: true}, true
 }
 
 // engineGone: the engine does not answer now, or not any more.
@@ -177,7 +208,7 @@ func (s *specimen) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e := end{code: c.State.ExitCode, conts: -1}
+	e := end{code: c.State.ExitCode}
 	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	finished, ferr := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
 	if err == nil && ferr == nil {
@@ -186,13 +217,16 @@ func (s *specimen) read(ctx context.Context) error {
 	text, _ := os.ReadFile(filepath.Join(s.folder, "result")) // absent: it said nothing
 	for line := range bytes.Lines(text) {
 		line := strings.TrimSpace(string(line))
-		if _, err := fmt.Sscanf(line, "conts %d", &e.conts); err == nil {
+		var conts int
+		if _, err := fmt.Sscanf(line, "conts %d", &conts); err == nil {
+			e.conts += conts
 			continue
 		}
 		e.result = line
 	}
 	s.mu.Lock()
 	e.deaf = s.overRestart
+	e.unstarted = s.shaken && !e.right(s.kind)
 	s.end, s.ended = e, true
 	s.mu.Unlock()
 	return nil

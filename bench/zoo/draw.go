@@ -160,6 +160,12 @@ func (d drawn) untouchable() bool {
 	return len(d.labels) == 0 || ok && pause != "allow"
 }
 
+// countsStops: its processes count how often they are let go on, by a handler, which
+// tells also of stops that are too short to be seen. Not all do: others have none.
+func (d drawn) countsStops() bool {
+	return d.untouchable() && d.kind.from == animal && !d.kind.stops && d.after%2 == 0
+}
+
 func (p pool) deaths(r *rand.Rand, of round) (all []death) {
 	for range 1 + r.IntN(2) {
 		d := death{

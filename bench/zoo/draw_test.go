@@ -85,7 +85,7 @@ func TestLimitsAreRoomyEnough(t *testing.T) {
 func TestJudge(t *testing.T) {
 	plain := kind{name: "plain"}
 	crash := kind{name: "crash", code: 139, silent: true}
-	right, odd := end{result: "right 8", conts: -1}, end{code: 1, conts: -1}
+	right, odd := end{result: "right 8"}, end{code: 1}
 	for _, tt := range []struct {
 		name    string
 		k       kind
@@ -117,7 +117,7 @@ func TestRowCountsAContainerOnce(t *testing.T) {
 	r.deaths = nil
 	var ours outcome
 	for range r.containers {
-		ours.ends = append(ours.ends, end{late: true, conts: -1})
+		ours.ends = append(ours.ends, end{late: true})
 		ours.said = append(ours.said, "")
 	}
 	for i := range r.containers {

@@ -245,41 +245,35 @@ func (l *laxity) get(ctx context.Context, address, path string, into any) error 
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// reason is what is on record for a container that stands; empty: nothing, or nobody
-// answers. While neither actuator nor guardian lives nobody can let it go.
-func (l *laxity) reason(ctx context.Context, id string) string {
+// reasons is what is on record for containers that stand, by id; empty: nothing, or
+// nobody answers. all: whoever stands, because neither actuator nor guardian lives, or
+// one of them has just begun to tidy up.
+func (l *laxity) reasons(ctx context.Context) (by map[string]string, all bool) {
+	by = map[string]string{}
 	if l == nil {
-		return ""
+		return by, false
 	}
 	l.mu.Lock()
-	dead := l.dead || time.Since(l.alive) < slack
+	all = l.dead || time.Since(l.alive) < slack
 	l.mu.Unlock()
-	if dead {
-		return "actuator and guardian are dead"
-	}
 	var s actuator.State
 	if l.get(ctx, l.acts, "/api/v1/state", &s) != nil {
-		return ""
-	}
-	for _, h := range s.Holds {
-		if h.ContainerID == id {
-			return "held: " + h.Reason
-		}
+		return by, all
 	}
 	for _, c := range s.Containers {
-		if c.ID != id {
-			continue
-		}
 		switch {
 		case c.Waits != "":
-			return "waits: " + c.Waits
+			by[c.ID] = "waits: " + c.Waits
 		case c.MemoryWaits != "":
-			return "waits for memory: " + c.MemoryWaits
+			by[c.ID] = "waits for memory: " + c.MemoryWaits
 		case c.Swapped != "":
-			return "swapped: " + c.Swapped
+			by[c.ID] = "swapped: " + c.Swapped
 		}
 	}
-	return ""
+	for _, h := range s.Holds {
+		by[h.ContainerID] = "held: " + h.Reason
+	}
+	return by, all
 }
 
 // tells is what the actuator says about a container, for a person.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -36,6 +37,7 @@ type machine struct {
 	host     container.HostConfig
 	environ  []string
 	programs map[string][]string // source → command line
+	made     atomic.Int64        // containers, so that no name comes twice
 }
 
 // cleanup bounds what happens after Ctrl-C.

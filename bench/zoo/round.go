@@ -119,7 +119,12 @@ func (m *machine) live(ctx context.Context, r round, way string, l *laxity, all 
 			if err := rest(ctx, s.after); err != nil {
 				return err
 			}
-			if err := s.start(ctx); err != nil {
+			err := s.start(ctx)
+			if errors.Is(err, errUnstarted) {
+				s.neverRan()
+				return nil
+			}
+			if err != nil {
 				return err
 			}
 			return s.wait(ctx)
@@ -182,14 +187,18 @@ func (m *machine) slay(ctx context.Context, d death, s *specimen) {
 	_ = m.docker.ContainerStop(ctx, s.id, container.StopOptions{Timeout: &patience}) // it may have ended
 }
 
+// startWindow is how long the engine is at a container that it has said to have started.
+const startWindow = 500 * time.Millisecond
+
 // restartEngine ends dockerd and starts it again. What ends meanwhile may lose its
 // status.
 func (m *machine) restartEngine(ctx context.Context, d death, all []*specimen) error {
-	var alive []*specimen
+	down := time.Now()
 	for _, s := range all {
-		if _, ended := s.how(); !ended {
-			alive = append(alive, s)
-		}
+		s.mu.Lock()
+		s.overRestart = !s.ended
+		s.shaken = s.overRestart && !s.calls.IsZero() && (s.started.IsZero() || down.Sub(s.started) < startWindow)
+		s.mu.Unlock()
 	}
 	end := m.engine.Stop
 	if d.who == dockerdDies {
@@ -198,11 +207,6 @@ func (m *machine) restartEngine(ctx context.Context, d death, all []*specimen) e
 	err := end()
 	_ = rest(ctx, d.again)
 	err = errors.Join(err, m.engine.Start(ctx))
-	for _, s := range alive {
-		s.mu.Lock()
-		s.overRestart = true
-		s.mu.Unlock()
-	}
 	return err
 }
 
@@ -222,7 +226,7 @@ func late(w *watcher, l *laxity, all []*specimen, bound time.Duration) {
 			}
 		}
 		s.mu.Lock()
-		s.end, s.ended = end{late: true, conts: -1}, true
+		s.end, s.ended = end{late: true}, true
 		s.mu.Unlock()
 		w.mu.Lock()
 		w.troubles = append(w.troubles, trouble{container: s.number, what: text})

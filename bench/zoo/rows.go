@@ -12,6 +12,7 @@ import (
 // Ways of rows.
 const (
 	aRound        = "round"
+	unplayed      = "unplayed round" // something beside Laxity failed
 	alone, beside = "unlabelled alone", "unlabelled beside"
 )
 
@@ -30,6 +31,7 @@ func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 	}
 	if reference {
 		row["seconds_without"] = theirs.seconds
+		row["ratio"] = ours.seconds / theirs.seconds
 	}
 	bad := map[string]map[int]bool{"stuck": {}, "failed": {}, "wrong": {}, "stray": {}}
 	var said []string
@@ -47,7 +49,7 @@ func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 			bad[what][i] = true
 			said = append(said, fmt.Sprintf("%s: container %d (%s %s, %s): %v%s; %s", what, i, d.kind.name, strings.Join(d.args, " "), labelText(d.labels), e, besides(reference, theirs, i), ours.said[i]))
 		}
-		if d.untouchable() && e.conts > 0 && !d.kind.stops {
+		if e.conts > 0 {
 			bad["stray"][i] = true
 			said = append(said, fmt.Sprintf("stray: container %d (%s, %s) was continued %d times", i, d.kind.name, labelText(d.labels), e.conts))
 		}
@@ -74,7 +76,7 @@ func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 // judge says whether a container was failed or wrong; empty: neither.
 func judge(d drawn, e end, doomed, reference bool, theirs outcome, i int) string {
 	switch {
-	case e.late || doomed: // stuck, or it may end as it likes
+	case e.late || e.unstarted || doomed: // stuck, not there, or it may end as it likes
 		return ""
 	case e.right(d.kind):
 		return ""
@@ -163,6 +165,10 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 	if n > 0 {
 		all = append(all, bench.Figure{Name: "zoo_containers_default_flags", Value: standard, Unit: "containers", Runs: n})
 	}
+	later := bench.Column(rows, "ratio", func(r bench.Row) bool {
+		return r.Str("way") == aRound && r["standard"] == true && r.Str("deaths") == ""
+	})
+	all = append(all, bench.Figure{Name: "zoo_round_time_ratio", Value: bench.Median(later), Unit: "×", Runs: len(later)})
 	for _, way := range []string{alone, beside} {
 		ratios := bench.Column(rows, "ratio", bench.Way(way))
 		name := "zoo_" + strings.ReplaceAll(way, " ", "_") + "_ratio"

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/laxity/laxity/internal/cgroup"
@@ -24,8 +25,11 @@ const (
 	patience = time.Second + slack
 	// slack is what asking for a reason takes.
 	slack = 200 * time.Millisecond
-	// askAfter is how long something stands before the actuator is asked for a reason.
-	askAfter = 200 * time.Millisecond
+	// askEvery is the time between two questions to the actuator, while anybody stands;
+	// what it said counts for askFor.
+	askEvery, askFor = 100 * time.Millisecond, 500 * time.Millisecond
+	// countEvery is the time between two looks at the counter of stray stops.
+	countEvery = time.Second
 	// freezing: what runc freezes for a moment by itself does not count.
 	freezing = 100 * time.Millisecond
 )
@@ -54,10 +58,20 @@ type watcher struct {
 	groups   map[int]cgroup.Group // by container
 	stands   map[string]*stand    // by container, PID and start time
 	last     time.Time
+	standing atomic.Bool
+
 	mu       sync.Mutex
+	answer   answer
 	troubles []trouble
 	told     map[int]bool // containers with a trouble
 	longest  float64      // seconds that anybody stood
+}
+
+// answer is what the actuator said.
+type answer struct {
+	at  time.Time
+	by  map[string]string // reason by container id
+	all bool
 }
 
 func newWatcher(l *laxity, all []*specimen) *watcher {
@@ -66,6 +80,9 @@ func newWatcher(l *laxity, all []*specimen) *watcher {
 
 // run looks until ctx ends.
 func (w *watcher) run(ctx context.Context) {
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	wait.Go(func() { w.ask(ctx) })
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
@@ -73,16 +90,44 @@ func (w *watcher) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			w.look(ctx, n%threadsEvery == 0)
+			w.look(n%threadsEvery == 0)
 		}
 	}
 }
 
-func (w *watcher) look(ctx context.Context, threads bool) {
+// ask keeps the answer fresh while anybody stands. It is no part of look: an actuator
+// that takes its time must not keep us from looking.
+func (w *watcher) ask(ctx context.Context) {
+	if w.laxity == nil {
+		return
+	}
+	for counted := time.Now(); rest(ctx, askEvery) == nil; {
+		if time.Since(counted) > countEvery {
+			w.laxity.readStrays(ctx)
+			counted = time.Now()
+		}
+		if !w.standing.Load() {
+			continue
+		}
+		asked := time.Now()
+		by, all := w.laxity.reasons(ctx)
+		w.mu.Lock()
+		w.answer = answer{at: asked, by: by, all: all}
+		w.mu.Unlock()
+	}
+}
+
+// reasonFor says whether somebody gives a reason for a container to stand.
+func (w *watcher) reasonFor(s *specimen, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return now.Sub(w.answer.at) < askFor && (w.answer.all || w.answer.by[s.id] != "")
+}
+
+func (w *watcher) look(threads bool) {
 	now := time.Now()
 	gap := now.Sub(w.last) > 10*tick && !w.last.IsZero() // we did not run ourselves: time that nobody saw
 	w.last = now
-	asked := map[int]string{} // container → reason
 	for _, s := range w.all {
 		pid := s.process()
 		if pid == 0 {
@@ -93,12 +138,12 @@ func (w *watcher) look(ctx context.Context, threads bool) {
 			continue
 		}
 		if frozen(group) {
-			w.note(ctx, s, "frozen", now, gap, asked)
+			w.note(s, "frozen", now, gap)
 		}
 		for _, p := range processesOf(group) {
 			state, start := stateOf(p, threads)
 			if state == 'T' || state == 't' {
-				w.note(ctx, s, fmt.Sprintf("%d %s", p, start), now, gap, asked)
+				w.note(s, fmt.Sprintf("%d %s", p, start), now, gap)
 			}
 		}
 	}
@@ -107,6 +152,7 @@ func (w *watcher) look(ctx context.Context, threads bool) {
 			delete(w.stands, key)
 		}
 	}
+	w.standing.Store(len(w.stands) > 0)
 }
 
 // groupOf is the control group of a container that runs.
@@ -125,7 +171,7 @@ func (w *watcher) groupOf(s *specimen) (cgroup.Group, bool) {
 }
 
 // note notes that somebody stands, and judges it.
-func (w *watcher) note(ctx context.Context, s *specimen, what string, now time.Time, gap bool, asked map[int]string) {
+func (w *watcher) note(s *specimen, what string, now time.Time, gap bool) {
 	key := fmt.Sprintf("%d %s", s.number, what)
 	st := w.stands[key]
 	if st == nil || gap && now.Sub(st.seen) > 10*tick {
@@ -148,15 +194,7 @@ func (w *watcher) note(ctx context.Context, s *specimen, what string, now time.T
 		}
 		return
 	}
-	if stood < askAfter {
-		return
-	}
-	why, ok := asked[s.number]
-	if !ok {
-		why = w.laxity.reason(ctx, s.id)
-		asked[s.number] = why
-	}
-	if why != "" {
+	if w.reasonFor(s, now) {
 		st.reason = now
 	} else if now.Sub(st.reason) > patience {
 		st.reported = true

@@ -122,15 +122,18 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		r["run"], r["commit"], r["time"] = id, version.Revision, time.Now().UTC().Format(time.RFC3339)
 		rows = append(rows, r)
 	}
-	for i := range p.rounds {
-		if p.most > 0 && time.Since(began) > p.most {
-			break
-		}
+	for i, failed := 0, 0; i < p.rounds && (p.most == 0 || time.Since(began) < p.most); i++ {
 		r := from.draw(env.Seed + uint64(i))
 		row, err := m.both(ctx, r, p.reference > 0 && i%p.reference == 0, i%2 == 1)
 		if err != nil {
-			return rows, err
+			if failed++; ctx.Err() != nil || failed == 3 {
+				return rows, err
+			}
+			add(bench.Row{"way": unplayed, "seed": float64(r.seed), "settings": settingsOf(r), "error": err.Error()})
+			env.Log("round %d (seed %d) could not be played: %v", i+1, r.seed, err)
+			continue
 		}
+		failed = 0
 		add(row)
 		env.Log("%s", progress(i+1, row))
 	}

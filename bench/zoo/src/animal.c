@@ -7,7 +7,8 @@
 // generator that every element of a buffer runs for `iters` steps, `kernels` times; the
 // right result is computed on the host by jumping ahead.
 //
-// The result goes to the file that ZOO_OUT names, one line: "right ..." or "wrong ...".
+// The result goes to the file that ZOO_OUT names, one line: "right ..." or "wrong ...",
+// and before it "conts N", see finish.
 // Exit status: 0 right, 3 wrong, 4 a CUDA call failed, 5 out of memory; a kind that is
 // meant to crash crashes.
 #define _GNU_SOURCE
@@ -84,7 +85,7 @@ DRIVER(DECLARE)
 static struct {
 	long n, iters, kernels, processes, streams, requests, every_ms, load_ms, init_ms, host_ms, seed;
 	const char *library;
-} opt = {.n = 1 << 18, .iters = 200000, .kernels = 8, .processes = 3, .streams = 4, .requests = 40, .every_ms = 20};
+} opt = {.n = 1 << 18, .iters = 1000000, .kernels = 8, .processes = 3, .streams = 4, .requests = 40, .every_ms = 20};
 
 static char **arguments;
 static int simulated; // device memory has no content
@@ -114,7 +115,14 @@ static void say(const char *format, ...) {
 		close(fd);
 }
 
+static volatile sig_atomic_t caught[NSIG];
+static void catch(int number) { caught[number]++; }
+
+// finish ends the process. Where ZOO_CONTS is set, it says how often somebody let the
+// process go on: nobody had a right to stop it.
 static void finish(int code) {
+	if (caught[SIGCONT] && getenv("ZOO_CONTS"))
+		say("conts %d", (int)caught[SIGCONT]);
 	fflush(NULL);
 	_exit(code); // no destructors: a fork shares them
 }
@@ -474,9 +482,6 @@ static void execs(void) {
 	conclude(1, errno);
 }
 
-static volatile sig_atomic_t caught[NSIG];
-static void catch(int number) { caught[number]++; }
-
 // signals has a handler for what others take for granted, and gets many of them.
 static void signals(void) {
 	int all[] = {SIGCONT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGHUP, SIGCHLD, SIGTSTP};
@@ -497,7 +502,6 @@ static void signals(void) {
 	long wrong = work();
 	kill(pid, SIGKILL);
 	reap(pid);
-	say("conts %d", (int)caught[SIGCONT]); // of somebody else's making
 	wrong += !caught[SIGUSR1] + !caught[SIGUSR2] + !caught[SIGALRM];
 	conclude(wrong, opt.n);
 }
@@ -618,6 +622,8 @@ static const struct {
 
 int main(int argc, char **argv) {
 	arguments = argv;
+	if (getenv("ZOO_CONTS"))
+		sigaction(SIGCONT, &(struct sigaction){.sa_handler = catch, .sa_flags = SA_RESTART}, NULL);
 	for (int i = 2; i < argc; i++) {
 		char *value = strchr(argv[i], '=');
 		if (value && !strncmp(argv[i], "library=", 8))

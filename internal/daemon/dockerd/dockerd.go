@@ -4,6 +4,7 @@
 package dockerd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -131,12 +133,26 @@ func (e *Engine) end(by func(*daemon.Process) error) error {
 	return err
 }
 
+// killShims ends those of containers that nobody could remove: a daemon that is killed
+// while it starts a container forgets it.
+func (e *Engine) killShims() {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
+	for _, file := range all {
+		text, _ := os.ReadFile(file) // gone: it has ended
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil && bytes.Contains(text, []byte("containerd-shim")) && bytes.Contains(text, []byte("\x00"+e.socket()+"\x00")) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
 // Close ends all and takes the folders away.
 func (e *Engine) Close() error {
 	errs := []error{e.Stop()}
 	if e.containerd != nil {
 		errs = append(errs, e.containerd.Stop())
 	}
+	e.killShims()
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	lines := strings.Split(string(mounts), "\n")
 	for _, line := range slices.Backward(lines) { // the inner ones first
