@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X $(VPKG).Version=$(VERSION) -X $(VPKG).Revision=$(COMMIT)
 TOOLS   := .tools
 PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 
-.PHONY: help build demo test test-short lint fmt docs bench-report dashboards images deb install-plugin clean
+.PHONY: help build demo test test-short lint fmt docs bench-report dashboards images bpf deb install-plugin clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ deb: build $(TOOLS)/nfpm ## Build the Debian package bin/laxity_VERSION_ARCH.deb
 	arch=$$(go env GOARCH) && \
 	BIN=bin GOARCH=$$arch PACKAGE_VERSION=$$version $(TOOLS)/nfpm package --config package/nfpm.yaml --packager deb --target bin/laxity_$${version}_$$arch.deb
 
+bpf: $(TOOLS)/bpf2go ## Make the BPF objects in internal/cudabpf from their C files; needs clang, llvm and libbpf-dev
+	cd internal/cudabpf && go generate .
+
 install-plugin: build ## Install the CLI as a Docker plugin: docker laxity …
 	install -D -m 755 bin/laxity $(PLUGIN_DIR)/docker-laxity
 
@@ -77,6 +80,9 @@ $(TOOLS)/golangci-lint: tools/go.mod
 	@mkdir -p $(TOOLS)
 	@echo "building golangci-lint (once, some minutes)"
 	cd tools && go build -o ../$(TOOLS)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/bpf2go: tools/go.mod
+	@mkdir -p $(TOOLS)
+	cd tools && go build -o ../$(TOOLS)/bpf2go github.com/cilium/ebpf/cmd/bpf2go
 $(TOOLS)/nfpm: tools/stack/go.mod
 	@mkdir -p $(TOOLS)
 	@echo "building nfpm (once)"

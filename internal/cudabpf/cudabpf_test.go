@@ -1,0 +1,86 @@
+package cudabpf_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/internal/cudabpf"
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+)
+
+// The programs know a function by the same number as package cudafile.
+func TestKindsAreThoseOfCudafile(t *testing.T) {
+	for kind, want := range map[cudabpf.MemoryKind]cudafile.Kind{
+		cudabpf.MemoryKindALLOC: cudafile.Alloc, cudabpf.MemoryKindALLOC_PITCH: cudafile.AllocPitch,
+		cudabpf.MemoryKindALLOC_MANAGED: cudafile.AllocManaged, cudabpf.MemoryKindALLOC_POOL: cudafile.AllocPool,
+		cudabpf.MemoryKindMEM_CREATE: cudafile.MemCreate, cudabpf.MemoryKindARRAY: cudafile.Array,
+		cudabpf.MemoryKindARRAY_3D: cudafile.Array3D, cudabpf.MemoryKindMIPMAP: cudafile.Mipmap,
+		cudabpf.MemoryKindADD_MEM_NODE: cudafile.AddMemNode, cudabpf.MemoryKindADD_NODE_ON_FIFTH: cudafile.AddNodeOnFifth,
+		cudabpf.MemoryKindADD_NODE_ON_SIXTH: cudafile.AddNodeOnSixth, cudabpf.MemoryKindFREE: cudafile.Free,
+		cudabpf.MemoryKindMEM_INFO: cudafile.MemInfo, cudabpf.MemoryKindTOTAL_MEM: cudafile.TotalMem,
+		cudabpf.MemoryKindCONTEXT_ON_SECOND: cudafile.ContextOnSecond, cudabpf.MemoryKindCONTEXT_ON_THIRD: cudafile.ContextOnThird,
+		cudabpf.MemoryKindCONTEXT_ON_FOURTH: cudafile.ContextOnFourth, cudabpf.MemoryKindCONTEXT_ON_FIFTH: cudafile.ContextOnFifth,
+		cudabpf.MemoryKindCONTEXT_ELSE: cudafile.ContextElse, cudabpf.MemoryKindGRAPH_MADE: cudafile.GraphMade,
+		cudabpf.MemoryKindGRAPH_RUN: cudafile.GraphRun, cudabpf.MemoryKindGRAPH_GONE: cudafile.GraphGone,
+		cudabpf.MemoryKindSET_CONTEXT: cudafile.SetContext, cudabpf.MemoryKindPUSH_CONTEXT: cudafile.PushContext,
+		cudabpf.MemoryKindPOP_CONTEXT: cudafile.PopContext,
+	} {
+		if cudafile.Kind(kind) != want {
+			t.Errorf("kind %d is %d in package cudafile", kind, want)
+		}
+	}
+}
+
+// madeWith is the compiler that made the committed objects: Debian 12's. Another one
+// makes other bytes.
+const madeWith = "clang version 14.0.6"
+
+// The committed objects and types are made from the C files beside them.
+func TestGeneratedIsCommitted(t *testing.T) {
+	version, err := exec.CommandContext(t.Context(), "clang", "--version").Output()
+	if err != nil || !strings.Contains(string(version), madeWith) {
+		t.Skipf("needs %s to compare (apt-get install clang llvm libbpf-dev): %v", madeWith, err)
+	}
+	if _, err := os.Stat("/usr/include/bpf/bpf_helpers.h"); err != nil {
+		t.Skip("needs libbpf's headers (apt-get install libbpf-dev)")
+	}
+	dir := t.TempDir()
+	bpf2go := filepath.Join(dir, "bpf2go")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bpf2go, "github.com/cilium/ebpf/cmd/bpf2go")
+	build.Dir = "../../tools"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	copied := filepath.Join(dir, "internal", "cudabpf")
+	if err := os.CopyFS(copied, os.DirFS(".")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".tools"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(bpf2go, filepath.Join(dir, ".tools", "bpf2go")); err != nil {
+		t.Fatal(err)
+	}
+	generate := exec.CommandContext(t.Context(), "go", "generate", "cudabpf.go")
+	generate.Dir = copied
+	if out, err := generate.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"memory_bpfel.go", "memory_bpfel.o"} {
+		made, err := os.ReadFile(filepath.Join(copied, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		committed, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(made, committed) {
+			t.Errorf("%s is not what the C files make: run make bpf", name)
+		}
+	}
+}
