@@ -21,9 +21,6 @@ const (
 	// AskedToEnd: a held process got a signal that asks it to end, which it does
 	// not hear as long as it is stopped.
 	AskedToEnd
-	// Slipped: a call of a MemoryGuard that was held has returned, and has got its
-	// memory, though nobody has granted it: see MemoryGuard.Weakness.
-	Slipped
 	// HeldBack: stopped at the entry of a call that creates a context, and on record.
 	HeldBack
 )

@@ -12,10 +12,10 @@
 //
 // # Nobody stays stopped
 //
-// It is the launch gate's contract: on record first, a lease in the kernel, and
-// LetGo for the guardian. Where a call cannot be denied it runs, and Failed is
-// told, for somebody to pause the container.
+// Package actuator/enforce/stop has the protocol by which processes are continued, and
+// its model. Where a call cannot be denied it runs, and Failed is called, for somebody to
+// pause the container.
 //
-// It imports actuator/enforce/gate and actuator/enforce/proc, internal/cudaprobe
-// and golang.org/x/sys.
+// It imports actuator/enforce/gate, actuator/enforce/proc and actuator/enforce/stop,
+// internal/cudaprobe and golang.org/x/sys.
 package memory
