@@ -1,6 +1,7 @@
 package zoo
 
 import (
+	"os"
 	"reflect"
 	"testing"
 
@@ -133,5 +134,15 @@ func TestRowCountsAContainerOnce(t *testing.T) {
 	}
 	if len(table(rows)) != 2 {
 		t.Errorf("table %v", table(rows))
+	}
+	// What is stored gives the same figures.
+	stored := bench.Result{Name: "zoo", Rows: rows}
+	dir := t.TempDir()
+	if _, err := stored.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := bench.ReadResult(os.DirFS(dir), "zoo.json")
+	if err != nil || !reflect.DeepEqual(Experiment().FiguresOf(again.Rows), Experiment().FiguresOf(rows)) || !reflect.DeepEqual(table(again.Rows), table(rows)) {
+		t.Errorf("%v: stored rows give %v and %v", err, Experiment().FiguresOf(again.Rows), table(again.Rows))
 	}
 }
