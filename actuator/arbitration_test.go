@@ -85,6 +85,35 @@ func TestAnEarlierDeadlinePreempts(t *testing.T) {
 	}
 }
 
+// A server that is late beside a trainer of class batch: its requests are not held, and
+// for a deadline of release process batch is, at once.
+func TestARequestDoesNotWaitBehindBatch(t *testing.T) {
+	b := newBench(t, edf)
+	b.run("trainer")
+	b.await("the trainer is admitted", func() bool { s := b.State(); return len(s.GPUs) == 1 && len(s.GPUs[0].Admitted) == 1 })
+	b.run("server")
+	b.source.set(func() {
+		for i := range b.source.boxes {
+			if b.source.boxes[i].ID == "server" {
+				b.source.boxes[i].Spec.Release = task.ReleaseBusy
+			}
+		}
+	})
+	b.source.due("server", -time.Minute)
+	b.await("the server runs beside it", func() bool {
+		s := b.State()
+		i := slices.IndexFunc(s.Containers, func(c actuator.ContainerState) bool { return c.ID == "server" && c.Beside != "" && c.Waits == "" })
+		return i >= 0 && slices.Equal(s.GPUs[0].Admitted, []string{"name-trainer"})
+	})
+	b.awaitPaused("", "trainer", "server")
+	b.run("task")
+	b.source.due("task", time.Hour)
+	b.awaitPaused("trainer", "trainer", "server", "task")
+	b.decided("why the trainer waits", func(d decision.Decision) bool {
+		return d.Kind == decision.Pause && d.ContainerID == "trainer" && strings.Contains(d.Reason, "tasks with deadlines come before")
+	})
+}
+
 func TestExpedite(t *testing.T) {
 	b := newBench(t, edf)
 	b.run("a")

@@ -41,11 +41,11 @@ type opener interface {
 }
 
 // cover returns the containers that may be held while a GPU is arbitrated; those
-// that use no GPU yet are among them.
+// that use no GPU yet are among them. Launches of servers are not stopped.
 func (l *loop) cover(in plan.Input) []gate.Target {
 	var targets []gate.Target
 	for i, c := range in.Containers {
-		if c.Controllable() && l.anyArbitrated(in) {
+		if c.Controllable() && !c.Server && l.anyArbitrated(in) {
 			targets = append(targets, gate.Target{ID: c.ID, PID: l.snap.Containers[i].PID})
 		}
 	}

@@ -38,7 +38,10 @@ type loop struct {
 	lastAct  map[string]time.Time // by GPU
 	admitted map[string][]string  // by GPU
 	since    map[string]time.Time // by container id: when it was last let run
+	beside   map[string][]string  // by GPU: who runs and takes nobody's turn
 	line     map[string][]string  // by GPU: who waits, in order
+	floor    plan.Floor
+	besideBy map[string]string // by container id: why it runs beside those in turn
 	waits    map[string]plan.Wait
 	phases   <-chan struct{}   // closed when the gate sees something new
 	allowed  map[string]bool   // by container id: on the allow-list

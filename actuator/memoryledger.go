@@ -89,7 +89,7 @@ func rank(in plan.Input) map[string]int {
 			c.Tasks = []task.Task{*c.Memory.Coming}
 		}
 		if len(c.Tasks) > 0 {
-			all = append(all, place{c.ID, c.Job(in.Order, in.Now)})
+			all = append(all, place{c.ID, c.Job(in.Order)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b place) int { return cmp.Or(in.Order.Compare(a.job, b.job), cmp.Compare(a.id, b.id)) })

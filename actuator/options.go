@@ -13,10 +13,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
 	"time"
 
-	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/enforce"
@@ -47,107 +45,6 @@ const (
 	Warn    GuardianMode = "warn"    // say so, and act all the same
 	Spawn   GuardianMode = "spawn"   // start one
 )
-
-// Config is what can be changed while the actuator runs.
-type Config struct {
-	// Policy is one of Policies, Share how many run at once: one of Shares, or
-	// empty for the policy's own.
-	Policy, Share string
-	Arbitrate     Arbitration
-	// MaxHold is the longest that a container is held in one piece.
-	MaxHold time.Duration
-	// Lease is how long an alert counts after it was last seen firing. The
-	// sender must repeat it more often (Alertmanager's repeat_interval).
-	Lease time.Duration
-	// Settle is how long after an action the utilisation shows its effect.
-	Settle time.Duration
-	// BreakerActions bounds pauses and unpauses within a minute, BreakerShare the
-	// share of the managed containers (if there are some) that are stopped at a
-	// time, 0–1. Beyond, everything is let go and nothing is held for a minute.
-	BreakerActions int
-	BreakerShare   float64
-	// MemoryShare is how a GPU's memory is divided: one of allocator.Shares.
-	MemoryShare allocator.Share
-	// MemoryWait is the longest that an allocation waits for memory; then the
-	// program is told that there is none.
-	MemoryWait time.Duration
-}
-
-// Defaults of a Config.
-const (
-	DefaultPolicy  = "edf"
-	DefaultMaxHold = 10 * time.Minute
-	DefaultLease   = 5 * time.Minute
-	DefaultSettle  = 400 * time.Millisecond
-	// DefaultMemoryWait is how long an allocation waits for memory.
-	DefaultMemoryWait = 5 * time.Minute
-	// DefaultLockDir is where a program has its locks if nothing else is said.
-	DefaultLockDir = "/run/laxity"
-	// DefaultBreakerActions lets 300 tasks a minute be held once each.
-	DefaultBreakerActions = 600
-	// DefaultBreakerShare: all at once. Arbitration always lets somebody run, so
-	// that can only be a storm.
-	DefaultBreakerShare = 1.0
-)
-
-func (c Config) withDefaults() Config {
-	if c.Policy == "" {
-		c.Policy = DefaultPolicy
-	}
-	if c.Arbitrate == "" {
-		c.Arbitrate = Auto
-	}
-	if c.MaxHold == 0 {
-		c.MaxHold = DefaultMaxHold
-	}
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
-	if c.Settle == 0 {
-		c.Settle = DefaultSettle
-	}
-	if c.MemoryShare == "" {
-		c.MemoryShare = allocator.ByLimit
-	}
-	if c.MemoryWait == 0 {
-		c.MemoryWait = DefaultMemoryWait
-	}
-	if c.BreakerActions == 0 {
-		c.BreakerActions = DefaultBreakerActions
-	}
-	if c.BreakerShare == 0 {
-		c.BreakerShare = DefaultBreakerShare
-	}
-	return c
-}
-
-// Validate says what is wrong and what to write instead.
-func (c Config) Validate() error {
-	if err := c.validateScheme(); err != nil {
-		return err
-	}
-	switch c.Arbitrate {
-	case Auto, Always, Never:
-	default:
-		return fmt.Errorf("arbitrate is %q; write auto, always or never", c.Arbitrate)
-	}
-	if c.MaxHold < time.Second || c.Lease < time.Second {
-		return fmt.Errorf("max-hold (%v) and lease (%v) must be at least 1s", c.MaxHold, c.Lease)
-	}
-	if c.Settle < 0 {
-		return fmt.Errorf("settle is %v; it cannot be negative", c.Settle)
-	}
-	if !slices.Contains(allocator.Shares, string(c.MemoryShare)) {
-		return fmt.Errorf("memory-share is %q; write one of %v", c.MemoryShare, allocator.Shares)
-	}
-	if c.MemoryWait < time.Second {
-		return fmt.Errorf("memory-wait is %v; it must be at least 1s", c.MemoryWait)
-	}
-	if c.BreakerActions < 1 || !(c.BreakerShare > 0 && c.BreakerShare <= 1) {
-		return fmt.Errorf("breaker: %d actions a minute and a share of %v; write at least 1, and a share above 0 and up to 1", c.BreakerActions, c.BreakerShare)
-	}
-	return nil
-}
 
 // Options of an Actuator. StateDir and Source are required.
 type Options struct {

@@ -10,8 +10,8 @@ import (
 
 // scheme is what a policy's name stands for.
 type scheme struct {
-	// order may look at the clock.
-	order      func(now time.Time) policy.Order
+	// order may look at the clock. late is Config.Late.
+	order      func(now time.Time, late time.Duration) policy.Order
 	preemption *plan.Preemption
 	startup    *plan.Startup
 	// share is how many run at once if Config.Share does not say.
@@ -30,10 +30,15 @@ var schemes = map[string]scheme{
 	"p3": {order: fifo, share: "p3", fixed: true},
 }
 
-func fifo(time.Time) policy.Order { return policy.FIFO{} }
+func fifo(time.Time, time.Duration) policy.Order { return policy.FIFO{} }
 
-func edf(now time.Time) policy.Order { return policy.LateLast{Order: policy.EDF{Now: now}, Now: now} }
-func llf(now time.Time) policy.Order { return policy.LateLast{Order: policy.LLF{Now: now}, Now: now} }
+func edf(now time.Time, late time.Duration) policy.Order {
+	return policy.LateLast{Placer: policy.EDF{Now: now}, Now: now, Late: late}
+}
+
+func llf(now time.Time, late time.Duration) policy.Order {
+	return policy.LateLast{Placer: policy.LLF{Now: now}, Now: now, Late: late}
+}
 
 var rules = map[string]plan.Rule{"one": plan.One{}, "p3": plan.P3{}, "adaptive": plan.Adaptive{}}
 
@@ -56,7 +61,7 @@ func (c Config) rule() plan.Rule {
 // what is true now.
 func (c Config) Input(now time.Time) plan.Input {
 	s := c.scheme()
-	return plan.Input{Now: now, Order: s.order(now), Rule: c.rule(), Preemption: s.preemption, Startup: s.startup}
+	return plan.Input{Now: now, Order: s.order(now, c.Late), Rule: c.rule(), Preemption: s.preemption, Startup: s.startup}
 }
 
 func (c Config) validateScheme() error {

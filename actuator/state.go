@@ -79,6 +79,8 @@ type ContainerState struct {
 	Standing   plan.Standing `json:"standing"`
 	// Waits says why it must not run now; empty when it may.
 	Waits string `json:"waits,omitempty"`
+	// Beside says why it runs though it takes no turn; empty where it takes one.
+	Beside string `json:"beside,omitempty"`
 	// Memory is by GPU; empty where nobody acts on GPU memory. MemoryWaits says what
 	// an allocation of it waits for, or why it may not begin to hold memory.
 	Memory      []MemoryState `json:"memory,omitempty"`

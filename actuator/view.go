@@ -14,6 +14,9 @@ import (
 // makePlan decides on what is true now and sets the actions going.
 func (l *loop) makePlan(ctx context.Context, now time.Time) {
 	in := l.input(now)
+	l.floor.Share = l.Config().BatchFloor
+	in.Beside = l.floor.Grant(in)
+	l.besideBy = in.Beside
 	gated, _ := l.enforcer.(Gate)
 	if gated != nil {
 		gated.Cover(l.cover(in))
@@ -21,11 +24,11 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 	p := plan.Make(in)
 	l.keepMemory(in, p, now)
 	if gated != nil {
-		gated.Line(p.Admitted, p.Line, p.Back) // before all else: somebody may wait for it
+		gated.Line(p.May(), p.Line, p.Back) // before all else: somebody may wait for it
 	}
-	for g, ids := range p.Admitted {
+	for g, ids := range p.May() {
 		for _, id := range ids {
-			if !slices.Contains(l.admitted[g], id) {
+			if !slices.Contains(l.admitted[g], id) && !slices.Contains(l.beside[g], id) {
 				l.since[id] = now
 			}
 		}
@@ -33,7 +36,7 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 	if p.Preempted != "" {
 		l.metrics.Preemptions.Inc()
 	}
-	l.admitted, l.line, l.waits = p.Admitted, p.Line, p.Waits
+	l.admitted, l.beside, l.line, l.waits = p.Admitted, p.Beside, p.Line, p.Waits
 	if !l.arrived.IsZero() {
 		l.metrics.Decision.Observe(l.o.Now().Sub(l.arrived).Seconds())
 		l.planned, l.arrived = l.arrived, time.Time{} // once for each snapshot
@@ -86,6 +89,7 @@ func (l *loop) container(s task.Container, tasks []task.Task, now time.Time) pla
 		Managed: l.managed(s), Never: s.Spec.NeverPause,
 		Standing: l.standing(s, now), Since: l.since[s.ID],
 		Batch: s.Spec.Class == task.ClassBatch, Relative: s.Spec.Deadline.Duration(),
+		Server: server(s),
 	}
 	l.foresee(&c, s, now)
 	if h, ok := l.holds[s.ID]; ok && c.Standing == plan.Ours {
@@ -110,6 +114,11 @@ func (l *loop) container(s task.Container, tasks []task.Task, now time.Time) pla
 		c.Asked = lease.Asks()
 	}
 	return c
+}
+
+// server reports whether the container's tasks are requests whose deadlines count.
+func server(s task.Container) bool {
+	return s.Spec.Release == task.ReleaseBusy && s.Spec.Class != task.ClassBatch
 }
 
 // believe is how long our own unpause counts for more than a snapshot that still
@@ -204,7 +213,7 @@ func (l *loop) publish(now time.Time) {
 		s.GPUs = append(s.GPUs, GPUState{
 			UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Seconds(memoryShare(g)),
 			Tasks: len(l.snap.TasksOn(g.UUID)), Arbitrated: l.arbitrated(g.UUID),
-			Relieve: l.wished(state.WishRelieve, g.UUID), Admitted: l.names(l.admitted[g.UUID]), Line: l.names(l.line[g.UUID]),
+			Relieve: l.wished(state.WishRelieve, g.UUID), Admitted: l.names(slices.Concat(l.admitted[g.UUID], l.beside[g.UUID])), Line: l.names(l.line[g.UUID]),
 		})
 	}
 	for _, c := range l.snap.Containers {
@@ -219,6 +228,9 @@ func (l *loop) containerState(c task.Container, now time.Time) ContainerState {
 		Standing: l.standing(c, now), Waits: l.waits[c.ID].Reason,
 	}
 	cs.Tasks = l.unfinished(c.ID)
+	if cs.Beside = l.besideBy[c.ID]; cs.Managed && server(c) {
+		cs.Beside = "its tasks are requests, which are not held for others, nor others for them"
+	}
 	l.memoryState(&cs, c)
 	return cs
 }

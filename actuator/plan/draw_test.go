@@ -44,6 +44,12 @@ func drawInput(t *rapid.T, maxGPUs int) plan.Input {
 	for i := range n {
 		in.Containers = append(in.Containers, drawContainer(t, i, names))
 	}
+	in.Beside = map[string]string{}
+	for _, c := range in.Containers {
+		if rapid.IntRange(0, 7).Draw(t, "beside") == 0 {
+			in.Beside[c.ID] = "beside"
+		}
+	}
 	for _, g := range names {
 		in.GPUs = append(in.GPUs, plan.GPU{
 			UUID:        g,
@@ -88,6 +94,7 @@ func drawContainer(t *rapid.T, i int, gpus []string) plan.Container {
 // drawUrgency adds what orders, sharing and preemption depend on.
 func drawUrgency(t *rapid.T, c *plan.Container, gpus []string) {
 	c.Batch = rapid.IntRange(0, 5).Draw(t, "batch") == 0
+	c.Server = !c.Batch && rapid.IntRange(0, 5).Draw(t, "server") == 0
 	c.Relative = time.Duration(rapid.IntRange(0, 20).Draw(t, "relative deadline")) * time.Second
 	c.Since = now.Add(-rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute}).Draw(t, "since"))
 	c.Phase = rapid.SampledFrom([]plan.Phase{plan.Unknown, plan.Unknown, plan.Preparing, plan.Preparing, plan.Waiting, plan.Computing, plan.Finishing}).Draw(t, "phase")
@@ -119,9 +126,9 @@ func drawUrgency(t *rapid.T, c *plan.Container, gpus []string) {
 // strict turns the situation into one for the baselines: by start, at once,
 // without a launch gate.
 func strict(in *plan.Input, rule plan.Rule) {
-	in.Order, in.Rule, in.Preemption = policy.FIFO{}, rule, nil
+	in.Order, in.Rule, in.Preemption, in.Beside = policy.FIFO{}, rule, nil, nil
 	for i := range in.Containers {
-		in.Containers[i].Phase = plan.Unknown
+		in.Containers[i].Phase, in.Containers[i].Server = plan.Unknown, false
 	}
 }
 
@@ -181,7 +188,7 @@ func contenders(in plan.Input) []plan.Container {
 		}
 	}
 	slices.SortFunc(out, func(a, b plan.Container) int {
-		return in.Order.Compare(a.Job(in.Order, in.Now), b.Job(in.Order, in.Now))
+		return in.Order.Compare(a.Job(in.Order), b.Job(in.Order))
 	})
 	return out
 }

@@ -13,6 +13,7 @@ import (
 type entry struct {
 	Container
 	first policy.Job
+	place policy.Place
 	on    []string // its GPUs
 	// incumbent: it was admitted on every arbitrated GPU that it uses, and runs.
 	incumbent bool
@@ -32,14 +33,6 @@ type planner struct {
 	barred, swap, restore map[string]string
 	// back: must not create a context yet. The reason, by container id.
 	back map[string]string
-}
-
-// turns is the outcome of asking the rule about one sequence of containers.
-type turns struct {
-	why    map[string]string // for those that may run: the reason
-	refuse map[string]string // for the others
-	taken  map[string][]string
-	line   map[string][]string
 }
 
 // Make makes a plan. It does not change its input, and depends on nothing else.
@@ -62,13 +55,14 @@ func Make(in Input) Plan {
 	p.admitStarts()
 	preempted, by := p.arbitrate()
 	return Plan{
-		Actions: p.actions(), Admitted: p.admitted(), Line: p.turns.line, Waits: p.waits,
+		Actions: p.actions(), Admitted: p.admitted(), Beside: p.turns.beside, Line: p.turns.line, Waits: p.waits,
 		Preempted: preempted, PreemptedBy: by, Barred: p.barred, Back: p.back,
 	}
 }
 
 func (p *planner) entry(c Container) entry {
-	e := entry{Container: c, first: c.Job(p.in.Order, p.in.Now), on: c.gpus()}
+	first := c.Job(p.in.Order)
+	e := entry{Container: c, first: first, place: p.place(first), on: c.gpus()}
 	for _, g := range e.on {
 		if gpu := p.gpus[g]; gpu.Arbitrated {
 			e.incumbent = slices.Contains(gpu.Admitted, c.ID)
@@ -95,7 +89,7 @@ func (p *planner) ask() {
 func (p *planner) arbitrate() (preempted, by string) {
 	var queue []entry
 	for _, e := range p.queue {
-		if _, stopped := p.waits[e.ID]; !stopped { // asked for or relieved: it takes nobody's turn
+		if _, stopped := p.waits[e.ID]; !stopped && !e.Server { // asked for or relieved: it takes nobody's turn
 			queue = append(queue, e)
 		}
 	}
@@ -113,8 +107,13 @@ func (p *planner) arbitrate() (preempted, by string) {
 			}
 		}
 	}
-	for id, reason := range p.turns.refuse {
-		p.waits[id] = Wait{Arbitrate, reason}
+	for _, e := range queue {
+		if reason, refused := p.turns.refuse[e.ID]; refused {
+			p.waits[e.ID] = Wait{Arbitrate, reason + p.precedence(e, queue)}
+			if c, ok := p.displaces(e, queue); ok {
+				preempted, by = e.ID, c.ID
+			}
+		}
 	}
 	for _, e := range p.queue { // they are behind all that wait at a launch
 		for _, g := range e.on {
@@ -124,93 +123,6 @@ func (p *planner) arbitrate() (preempted, by string) {
 		}
 	}
 	return preempted, by
-}
-
-// settle asks the rule until all that keep their turn may: one that the rule
-// takes out again waits in its place like the others.
-func (p *planner) settle(queue, victims []entry) turns {
-	out := map[string]bool{}
-	for _, v := range victims {
-		out[v.ID] = true
-	}
-	for {
-		t := p.open(sequence(queue, p.in.Preemption != nil, out))
-		n := len(out)
-		for _, e := range queue {
-			if _, refused := t.refuse[e.ID]; refused && e.incumbent {
-				out[e.ID] = true
-			}
-		}
-		if len(out) == n {
-			return t
-		}
-	}
-}
-
-// sequence puts those first that run already, if they keep their turn, and those
-// last that do not want the GPU at the moment. Within each group the order of
-// the policy stays. Those in out have lost their turn.
-func sequence(queue []entry, keep bool, out map[string]bool) []entry {
-	group := func(e entry) int {
-		switch {
-		case e.Phase.passive() || e.Memory.Starved != "":
-			return 2
-		case keep && e.incumbent && !out[e.ID]:
-			return 0
-		default:
-			return 1
-		}
-	}
-	seq := slices.Clone(queue)
-	slices.SortStableFunc(seq, func(a, b entry) int {
-		ga, gb := group(a), group(b)
-		if ga == 0 && gb == 0 { // in the order of admission, so that the next plan asks in the same sequence
-			return a.Since.Compare(b.Since)
-		}
-		return cmp.Compare(ga, gb)
-	})
-	return seq
-}
-
-// open asks the rule. A container on several GPUs runs only if each of them
-// takes it. Since the sequence is the same everywhere, the first container that
-// may run at all runs: nobody waits in a circle.
-func (p *planner) open(seq []entry) turns {
-	t := turns{why: map[string]string{}, refuse: map[string]string{}, taken: map[string][]string{}, line: map[string][]string{}}
-	gates := map[string]Gate{}
-	for _, g := range p.in.GPUs {
-		if g.Arbitrated {
-			gates[g.UUID] = p.in.Rule.Open(g)
-		}
-	}
-	for _, e := range seq {
-		reason, reserved := p.reserved[e.ID]
-		ok := !reserved
-		for _, g := range e.on {
-			if gate, arbitrated := gates[g]; arbitrated && ok {
-				ok, reason = gate.May(e.Container) // the last one's reason is as good as any
-				reason += " on " + g
-			}
-		}
-		for _, g := range e.on {
-			gate, arbitrated := gates[g]
-			switch {
-			case !arbitrated:
-			case ok:
-				gate.Take(e.Container)
-				t.taken[g] = append(t.taken[g], e.ID)
-			default:
-				gate.Pass(e.Container)
-				t.line[g] = append(t.line[g], e.ID)
-			}
-		}
-		if ok {
-			t.why[e.ID] = reason
-		} else {
-			t.refuse[e.ID] = reason
-		}
-	}
-	return t
 }
 
 // admitted keeps the order of admission: those of before that still run, then
@@ -276,6 +188,8 @@ func (p *planner) whyGo(c Container) string {
 		return "its labels do not allow it to be held"
 	case len(c.Tasks) == 0:
 		return "it has no unfinished task"
+	case c.Server:
+		return "requests are not held for others"
 	case p.turns.why[c.ID] != "":
 		return p.turns.why[c.ID]
 	default:

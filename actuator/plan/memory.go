@@ -119,7 +119,7 @@ func (p *planner) memoryEntry(c Container) (entry, bool) {
 	if len(c.Tasks) == 0 {
 		return entry{Container: c}, c.Memory.Out
 	}
-	return entry{Container: c, first: c.Job(p.in.Order, p.in.Now), on: c.gpus()}, true
+	return entry{Container: c, first: c.Job(p.in.Order), on: c.gpus()}, true
 }
 
 func (p *planner) before(a, b entry) int {

@@ -10,6 +10,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -115,6 +116,9 @@ type Container struct {
 	// its start; 0: none.
 	Batch    bool
 	Relative time.Duration
+	// Server: its tasks are requests (laxity.release=busy) with a deadline. They are
+	// not held for others, nor others for them: see README.md.
+	Server bool
 	// Expedite says why it is to go to the front; else empty.
 	Expedite string
 	// Estimates are by task id; a task without one has no history.
@@ -140,6 +144,9 @@ type Input struct {
 	// Startup says when start-ups wait for others, where a launch gate sees them.
 	// Without it: never.
 	Startup *Startup
+	// Beside says of containers why they run beside those whose turn it is, by id: see
+	// Floor.
+	Beside map[string]string
 }
 
 // Kind of an action.
@@ -177,6 +184,8 @@ type Plan struct {
 	// Admitted are the containers that may compute on each arbitrated GPU, by
 	// UUID, in the order of admission.
 	Admitted map[string][]string
+	// Beside are those that may compute there besides, and take nobody's turn.
+	Beside map[string][]string
 	// Line are the containers that wait for each arbitrated GPU, by UUID, the next
 	// one first. An enforcer may prepare it.
 	Line map[string][]string
@@ -193,6 +202,16 @@ type Plan struct {
 	// Barred says of those that may not begin to hold GPU memory now why not, by
 	// container id.
 	Barred map[string]string
+}
+
+// May returns the containers that may compute on each arbitrated GPU, by UUID: those
+// whose turn it is, and those beside them.
+func (p Plan) May() map[string][]string {
+	all := maps.Clone(p.Admitted)
+	for g, ids := range p.Beside {
+		all[g] = slices.Concat(all[g], ids)
+	}
+	return all
 }
 
 // Wait is the reason for which a container must not run now.
@@ -230,8 +249,7 @@ func (c Container) taskIDs() []string {
 
 // Job is the first of the container's tasks in order, with what is left to do
 // for all of them: they share the GPU. It must have tasks.
-func (c Container) Job(o policy.Order, now time.Time) policy.Job {
-	jobs := make([]policy.Job, 0, len(c.Tasks))
+func (c Container) Job(o policy.Order) policy.Job {
 	var left, least time.Duration
 	known := true
 	for _, t := range c.Tasks {
@@ -239,14 +257,22 @@ func (c Container) Job(o policy.Order, now time.Time) policy.Job {
 		known = known && ok
 		left, least = left+e.Remaining, least+e.Least
 	}
-	waited := time.Duration(0)
-	if c.Standing == Ours && !c.Since.IsZero() && !c.Phase.passive() {
-		waited = max(0, now.Sub(c.Since))
+	var first policy.Job
+	for i, t := range c.Tasks {
+		j := policy.Job{Task: t, Batch: c.Batch, Remaining: left, Least: least, Known: known, Request: c.Server, Expedited: c.Expedite != ""}
+		if i == 0 || o.Compare(j, first) < 0 {
+			first = j
+		}
 	}
-	for _, t := range c.Tasks {
-		jobs = append(jobs, policy.Job{Task: t, Batch: c.Batch, Remaining: left, Least: least, Known: known, Waited: waited, Expedited: c.Expedite != ""})
+	return first
+}
+
+// waited is how long we have kept the container from computing, in one piece.
+func (c Container) waited(now time.Time) time.Duration {
+	if c.Standing != Ours || c.Cause != Arbitrate || c.Since.IsZero() || c.Phase.passive() {
+		return 0
 	}
-	return policy.Sort(o, jobs)[0]
+	return max(0, now.Sub(c.Since))
 }
 
 // brief reports whether all that the container does takes no longer than d.

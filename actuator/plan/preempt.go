@@ -18,9 +18,6 @@ type Preemption struct {
 	// Quantum is how long everybody on a GPU runs undisturbed after a change
 	// there, so that nothing thrashes; many times Switch.
 	Quantum time.Duration
-	// Turn is the same for one without a deadline: once its patience has got it a
-	// turn, it gets somewhere.
-	Turn time.Duration
 	// Reserve is how long after its start a task that is still preparing (seen by
 	// a launch gate) may keep one with a later deadline from launching what could
 	// not be stopped any more.
@@ -29,7 +26,7 @@ type Preemption struct {
 
 // DefaultPreemption is for pauses through Docker, which take 10–20 ms.
 func DefaultPreemption() *Preemption {
-	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond, Turn: time.Second, Reserve: 5 * time.Second}
+	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond, Reserve: 5 * time.Second}
 }
 
 // challenger is the first in order that waits, with the reason to let it go now.
@@ -57,6 +54,9 @@ func (p *planner) challenge(queue []entry) (challenger, []entry) {
 	known := true
 	var victims []entry
 	for j, e := range queue {
+		if p.yields(e) {
+			continue // it keeps nobody
+		}
 		if _, refused := p.turns.refuse[e.ID]; refused || !e.incumbent || e.Phase.passive() || !p.meet(c, e) {
 			continue
 		}
@@ -83,11 +83,7 @@ func (p *planner) meet(a, b entry) bool {
 
 // settled reports whether the incumbent has run for long enough to be disturbed.
 func (p *planner) settled(e entry) bool {
-	least := p.in.Preemption.Quantum
-	if !e.first.Urgent() {
-		least = max(least, p.in.Preemption.Turn)
-	}
-	return p.in.Now.Sub(e.Since) >= least
+	return p.in.Now.Sub(e.Since) >= p.in.Preemption.Quantum
 }
 
 // worth reports whether c would miss its deadline if it waited, and meets it if

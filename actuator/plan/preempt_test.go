@@ -31,7 +31,8 @@ func box(id string, deadline, needs float64, change ...func(*plan.Container)) pl
 	return c
 }
 
-func runs(c *plan.Container) { c.Standing, c.Cause = plan.Runs, "" }
+func runs(c *plan.Container)  { c.Standing, c.Cause = plan.Runs, "" }
+func batch(c *plan.Container) { c.Batch = true }
 func just(c *plan.Container) {
 	c.Standing, c.Cause, c.Since = plan.Runs, "", now.Add(-100*time.Millisecond)
 }
@@ -69,10 +70,16 @@ func TestPreemption(t *testing.T) {
 			[]plan.Container{box("a", 2, 1.9, runs), box("b", 3, 2.9)}, "a"},
 		{"not within its quantum", "a",
 			[]plan.Container{box("a", 20, 5, just), box("b", 3, 1)}, "a"},
-		{"a batch task gets somewhere before it is stopped", "a",
-			[]plan.Container{box("a", 0, 0, func(c *plan.Container) { runs(c); c.Since = now.Add(-900 * time.Millisecond) }), box("b", 3, 1)}, "a"},
-		{"then it is stopped", "a",
-			[]plan.Container{box("a", 0, 0, runs), box("b", 3, 1)}, "b"},
+		{"a batch task is stopped for a deadline at once", "a",
+			[]plan.Container{box("a", 0, 0, just), box("b", 3, 1)}, "b"},
+		{"also where the deadline could wait", "a",
+			[]plan.Container{box("a", 0, 2, runs), box("b", 300, 1)}, "b"},
+		{"also where it cannot be met any more", "a",
+			[]plan.Container{box("a", 0, 0, runs), box("b", -1, 1)}, "b"},
+		{"class batch is batch, whatever its deadline", "a",
+			[]plan.Container{box("a", 2, 1, runs, batch), box("b", 9, 1)}, "b"},
+		{"among batch whoever runs keeps its turn", "b",
+			[]plan.Container{box("a", 0, 0), box("b", 0, 0, runs)}, "b"},
 		{"batch stops nobody", "a",
 			[]plan.Container{box("a", 9, 5, runs), box("b", 0, 0)}, "a"},
 		{"where nothing is known the earlier deadline goes first", "a",
@@ -133,15 +140,57 @@ func TestAPreemptionSaysWhy(t *testing.T) {
 	}
 }
 
+func TestALateTaskIsToldWhyItWaits(t *testing.T) {
+	p := plan.Make(plan.Input{
+		Now: now, Order: policy.LateLast{Placer: policy.EDF{Now: now}, Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption(),
+		Containers: []plan.Container{box("a", 20, 5, runs), box("missed", -1, 1), box("c", 0, 1)},
+		GPUs:       []plan.GPU{{UUID: "g", Arbitrated: true, Admitted: []string{"a"}}},
+	})
+	for id, want := range map[string]string{
+		"missed": "waits for a on g: its own deadline cannot be met any more, and those that can meet theirs come first",
+		"c":      "waits for a on g: tasks with deadlines come before those without, and before class batch",
+	} {
+		if got := p.Waits[id].Reason; got != want {
+			t.Errorf("%s %q, want %q", id, got, want)
+		}
+	}
+}
+
+// Requests are neither held for others, nor are others for them; what held them before
+// is over.
+func TestRequestsRunBesideAllOthers(t *testing.T) {
+	server := func(c *plan.Container) { c.Server = true }
+	for _, s := range schemes {
+		s.Now, s.GPUs = now, []plan.GPU{{UUID: "g", Arbitrated: true, Utilization: 1, Fresh: true, Admitted: []string{"a"}}}
+		s.Containers = []plan.Container{box("a", 20, 5, runs), box("server", -1, 1, server), box("b", 0, 0, runs, server), box("c", 9, 1)}
+		p := plan.Make(s)
+		for _, id := range []string{"server", "b"} {
+			if w, waits := p.Waits[id]; waits {
+				t.Errorf("%s of %T %T: %v", id, s.Order, s.Rule, w)
+			}
+		}
+		i := slices.IndexFunc(p.Actions, func(a plan.Action) bool { return a.ContainerID == "server" })
+		if i < 0 || p.Actions[i].Kind != plan.Unpause || p.Actions[i].Reason != "requests are not held for others" {
+			t.Errorf("%T: %+v", s.Order, p.Actions)
+		}
+		if may := p.May()["g"]; slices.Contains(may, "server") || !slices.Contains(may, "a") {
+			t.Errorf("%T: turns: %v", s.Order, may)
+		}
+	}
+}
+
 // Whoever is let go has the earliest deadline of those that wait for the GPU and
 // could use it: EDF never inverts two deadlines.
 func TestEDFNeverInverts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t, 1)
 		in.Order, in.Rule, in.Preemption = policy.EDF{Now: now}, plan.One{}, plan.DefaultPreemption()
-		in.GPUs[0].Arbitrated, in.GPUs[0].Relieve = true, false
+		in.GPUs[0].Arbitrated, in.GPUs[0].Relieve, in.Beside = true, false, nil
 		p := plan.Make(in)
 		for _, a := range p.Actions {
+			if find(in, a.ContainerID).Server {
+				continue
+			}
 			if a.Kind != plan.Unpause {
 				continue
 			}
@@ -150,7 +199,7 @@ func TestEDFNeverInverts(t *testing.T) {
 				if !got.Controllable() || len(got.Tasks) == 0 || passive(got) || passive(waits) {
 					continue
 				}
-				if in.Order.Compare(waits.Job(in.Order, now), got.Job(in.Order, now)) < 0 {
+				if in.Order.Compare(waits.Job(in.Order), got.Job(in.Order)) < 0 {
 					t.Fatalf("%s goes before %s", got.ID, waits.ID)
 				}
 			}

@@ -102,7 +102,7 @@ func (p *planner) starters() []entry {
 			}
 			coming := c
 			coming.Tasks = []task.Task{t}
-			e := entry{Container: c, first: coming.Job(p.in.Order, p.in.Now)}
+			e := entry{Container: c, first: coming.Job(p.in.Order)}
 			all = append(all, e)
 		}
 	}

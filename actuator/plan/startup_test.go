@@ -77,7 +77,7 @@ func TestStartups(t *testing.T) {
 		{"on another GPU that is not arbitrated it goes on", []plan.Container{first(), box("b", 20, 5, begins(0), func(c *plan.Container) { c.Tasks[0].GPUs = []string{"h"} })}, ""},
 		{"where its GPU is not known yet it waits", []plan.Container{first(), box("b", 20, 5, begins(0), func(c *plan.Container) { c.Tasks[0].GPUs = []string{task.UnknownGPU} })}, "b"},
 	} {
-		for _, order := range []policy.Order{policy.LateLast{Order: policy.EDF{Now: now}, Now: now}, policy.LateLast{Order: policy.LLF{Now: now}, Now: now}} {
+		for _, order := range []policy.Order{policy.LateLast{Placer: policy.EDF{Now: now}, Now: now}, policy.LateLast{Placer: policy.LLF{Now: now}, Now: now}} {
 			in := plan.Input{Now: now, Order: order, Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Startup: plan.DefaultStartup(),
 				GPUs: []plan.GPU{{UUID: "g", Arbitrated: true}}, Containers: tt.boxes}
 			p := plan.Make(in)
@@ -146,8 +146,8 @@ func TestStartupsAreKeptBackForOneInHaste(t *testing.T) {
 				if len(c.Tasks) == 0 || p.Back[c.ID] != "" || p.Waits[c.ID].Cause != "" && p.Waits[c.ID].Cause != plan.Arbitrate {
 					return false
 				}
-				j := c.Job(in.Order, in.Now)
-				return slices.Contains([]plan.Phase{plan.Preparing, plan.Computing, plan.Finishing}, c.Phase) && j.Urgent() && now.Before(j.Deadline) && (len(w.Tasks) == 0 || !w.Job(in.Order, in.Now).Urgent() || j.Deadline.Before(w.Job(in.Order, in.Now).Deadline))
+				j := c.Job(in.Order)
+				return slices.Contains([]plan.Phase{plan.Preparing, plan.Computing, plan.Finishing}, c.Phase) && j.Urgent() && now.Before(j.Deadline) && (len(w.Tasks) == 0 || !w.Job(in.Order).Urgent() || j.Deadline.Before(w.Job(in.Order).Deadline))
 			}) {
 				t.Fatalf("%s is kept back for nobody: %s", id, p.Back[id])
 			}

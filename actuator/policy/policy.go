@@ -23,8 +23,8 @@ type Job struct {
 	// high; Least is the same, estimated low. Meaningless unless Known.
 	Remaining, Least time.Duration
 	Known            bool
-	// Waited is how long it has been standing still for others, in one piece.
-	Waited time.Duration
+	// Request: it is a request of a server (laxity.release=busy).
+	Request bool
 	// Expedited: somebody asked for it to go to the front.
 	Expedited bool
 }
@@ -54,82 +54,71 @@ func byStart(a, b Job) int {
 	return cmp.Or(a.Start.Time.Compare(b.Start.Time), cmp.Compare(a.PID, b.PID), cmp.Compare(a.ID, b.ID))
 }
 
-// DefaultPatience is how long a batch task waits for tasks with deadlines before
-// it is counted among them.
+// DefaultPatience is how long a task stands still for others in one piece before
+// that is too long.
 const DefaultPatience = 30 * time.Second
 
-// rank puts jobs into groups; within each the order's own key decides.
-type rank int
+// Place is the group of a task. Whoever is in an earlier one comes first, whatever
+// the deadlines; within a group the order's own key decides.
+type Place int
 
+// The places.
 const (
-	expedited rank = iota // asked to the front, and its deadline can still be met
-	timed                 // has a deadline, or has been patient for long enough
-	batch                 // everybody else, by start
+	Expedited Place = iota // asked to the front, and its deadline can still be met
+	OnTime                 // its deadline can be met, or it is a request that is not too late
+	Behind                 // its deadline cannot be met any more
+	Last                   // class batch, or no deadline: by start
 )
 
-// group is what EDF and LLF have in common: tasks without a deadline come after
-// those with one, until they have waited for as long as patience lasts.
-func group(j Job, now time.Time, patience time.Duration) rank {
+// Placer is an Order that has places.
+type Placer interface {
+	Order
+	Place(j Job) Place
+}
+
+// place is what EDF and LLF have in common.
+func place(j Job, now time.Time) Place {
 	switch {
-	case j.Expedited && j.Urgent() && now.Before(j.Deadline):
-		return expedited
-	case j.Urgent(), aged(j, patience):
-		return timed
+	case !j.Urgent():
+		return Last
+	case j.Expedited && now.Before(j.Deadline):
+		return Expedited
 	default:
-		return batch
+		return OnTime
 	}
 }
 
-func aged(j Job, patience time.Duration) bool { return !j.Urgent() && j.Waited >= patience }
-
-// EDF orders by deadline: earliest deadline first.
+// EDF orders by deadline: earliest deadline first, and class batch last.
 type EDF struct {
 	Now time.Time
-	// Patience is DefaultPatience if 0.
-	Patience time.Duration
 }
+
+// Place implements Placer.
+func (e EDF) Place(j Job) Place { return place(j, e.Now) }
 
 // Compare implements Order.
 func (e EDF) Compare(a, b Job) int {
-	p := cmp.Or(e.Patience, DefaultPatience)
-	ra, rb := group(a, e.Now, p), group(b, e.Now, p)
-	if c := cmp.Compare(ra, rb); c != 0 || ra == batch {
+	if c := cmp.Compare(e.Place(a), e.Place(b)); c != 0 || e.Place(a) == Last {
 		return cmp.Or(c, byStart(a, b))
 	}
-	return cmp.Or(e.due(a, p).Compare(e.due(b, p)), byStart(a, b))
-}
-
-// due is the deadline; of a batch task the moment at which its patience ended.
-func (e EDF) due(j Job, patience time.Duration) time.Time {
-	if j.Urgent() {
-		return j.Deadline
-	}
-	return e.Now.Add(patience - j.Waited)
+	return cmp.Or(a.Deadline.Compare(b.Deadline), byStart(a, b))
 }
 
 // LLF orders by laxity: the time that a task can still waste before it must
-// compute without a break to meet its deadline. Least laxity first.
+// compute without a break to meet its deadline. Least laxity first, class batch last.
 type LLF struct {
 	Now time.Time
-	// Patience is DefaultPatience if 0.
-	Patience time.Duration
 }
+
+// Place implements Placer.
+func (l LLF) Place(j Job) Place { return place(j, l.Now) }
 
 // Compare implements Order.
 func (l LLF) Compare(a, b Job) int {
-	p := cmp.Or(l.Patience, DefaultPatience)
-	ra, rb := group(a, l.Now, p), group(b, l.Now, p)
-	if c := cmp.Compare(ra, rb); c != 0 || ra == batch {
+	if c := cmp.Compare(l.Place(a), l.Place(b)); c != 0 || l.Place(a) == Last {
 		return cmp.Or(c, byStart(a, b))
 	}
-	return cmp.Or(cmp.Compare(l.laxity(a, p), l.laxity(b, p)), a.Deadline.Compare(b.Deadline), byStart(a, b))
-}
-
-func (l LLF) laxity(j Job, patience time.Duration) time.Duration {
-	if !j.Urgent() {
-		return patience - j.Waited
-	}
-	return Laxity(j, l.Now)
+	return cmp.Or(cmp.Compare(Laxity(a, l.Now), Laxity(b, l.Now)), a.Deadline.Compare(b.Deadline), byStart(a, b))
 }
 
 // Laxity is deadline − now − remaining time, of a job with a deadline. Of a job
@@ -143,32 +132,40 @@ func Laxity(j Job, now time.Time) time.Duration {
 	return left - j.Remaining
 }
 
-// LateLast orders as Order does, but puts tasks that cannot meet their deadline
-// any more behind those that can: under overload a late task would otherwise make
-// the next one late too, and so on. Tasks without a deadline still come last. Who
-// has waited for as long as patience lasts is not put back.
+// DefaultLate is for how long a request keeps its place once it is late: longer than
+// anything that we do to a server can make it late.
+const DefaultLate = 2 * time.Second
+
+// LateLast orders as Placer does, but puts tasks that cannot meet their deadline any
+// more behind those that can: under overload a late task would otherwise make the next
+// one late too, and so on. A request is not given up like that: its client waits, so
+// it keeps the place of its deadline until it is late by more than Late. Without that
+// bound one overloaded server would come first for ever.
 type LateLast struct {
-	Order
+	Placer
 	Now time.Time
-	// Patience is DefaultPatience if 0.
-	Patience time.Duration
+	// Late is DefaultLate if 0.
+	Late time.Duration
+}
+
+// Place implements Placer.
+func (o LateLast) Place(j Job) Place {
+	if p := o.Placer.Place(j); p == Last || !o.late(j) {
+		return p
+	}
+	return Behind
+}
+
+func (o LateLast) late(j Job) bool {
+	if j.Request {
+		return o.Now.Sub(j.Deadline) > cmp.Or(o.Late, DefaultLate)
+	}
+	return Late(j, o.Now)
 }
 
 // Compare implements Order.
 func (o LateLast) Compare(a, b Job) int {
-	return cmp.Or(cmp.Compare(o.rank(a), o.rank(b)), o.Order.Compare(a, b))
-}
-
-func (o LateLast) rank(j Job) int {
-	p := cmp.Or(o.Patience, DefaultPatience)
-	switch {
-	case group(j, o.Now, p) == batch:
-		return 2
-	case j.Urgent() && j.Waited < p && Late(j, o.Now):
-		return 1
-	default:
-		return 0
-	}
+	return cmp.Or(cmp.Compare(o.Place(a), o.Place(b)), o.Placer.Compare(a, b))
 }
 
 // Late reports whether the job, which has a deadline, has missed it, or needs

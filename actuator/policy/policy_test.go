@@ -31,12 +31,9 @@ func needs(s float64) func(*policy.Job) {
 	}
 }
 
-func waited(s float64) func(*policy.Job) {
-	return func(j *policy.Job) { j.Waited = time.Duration(s * float64(time.Second)) }
-}
-
 func TestOrders(t *testing.T) {
 	isBatch := func(j *policy.Job) { j.Batch = true }
+	request := func(j *policy.Job) { j.Request = true }
 	front := func(j *policy.Job) { j.Expedited = true }
 	pid := func(pid int) func(*policy.Job) { return func(j *policy.Job) { j.PID = pid } }
 	edf, llf := policy.EDF{Now: at(10)}, policy.LLF{Now: at(10)}
@@ -54,8 +51,6 @@ func TestOrders(t *testing.T) {
 			[]string{"missed", "a", "b", "late"}},
 		{"edf: batch last, by start, whatever its label says", edf,
 			[]policy.Job{job("y", 2, 0), job("x", 1, 12, isBatch), job("a", 5, 99)}, []string{"a", "x", "y"}},
-		{"edf: patience ends", edf,
-			[]policy.Job{job("a", 5, 11), job("b", 5, 9), job("patient", 1, 0, waited(30.5))}, []string{"b", "patient", "a"}},
 		{"edf: to the front, as long as it helps", edf,
 			[]policy.Job{job("a", 5, 11), job("front", 5, 20, front), job("gone", 5, 9, front), job("none", 5, 0, front)},
 			[]string{"front", "gone", "a", "none"}},
@@ -65,11 +60,17 @@ func TestOrders(t *testing.T) {
 		{"llf: what is not known has no laxity", llf,
 			[]policy.Job{job("tight", 1, 30, needs(19)), job("unknown", 1, 99), job("lost", 1, 12, needs(5))},
 			[]string{"lost", "unknown", "tight"}},
-		{"late last, before batch", policy.LateLast{Order: edf, Now: at(10)},
+		{"late last, before batch", policy.LateLast{Placer: edf, Now: at(10)},
 			[]policy.Job{job("batch", 0, 0), job("missed", 1, 9), job("hopeless", 1, 11, needs(2.1)), job("tight", 1, 11, needs(1.9)), job("b", 1, 20)},
 			[]string{"tight", "b", "missed", "hopeless", "batch"}},
-		{"late last: patience ends", policy.LateLast{Order: edf, Now: at(10)},
-			[]policy.Job{job("missed", 1, 9, waited(31)), job("b", 1, 20)}, []string{"missed", "b"}},
+		{"a late request keeps the place of its deadline", policy.LateLast{Placer: edf, Now: at(10)},
+			[]policy.Job{job("b", 1, 20), job("request", 1, 8.1, request), job("missed", 1, 9)}, []string{"request", "b", "missed"}},
+		{"until it is too late", policy.LateLast{Placer: edf, Now: at(10)},
+			[]policy.Job{job("b", 1, 20), job("request", 1, 7.9, request), job("missed", 1, 7)}, []string{"b", "missed", "request"}},
+		{"which is a setting", policy.LateLast{Placer: llf, Now: at(10), Late: 5 * time.Second},
+			[]policy.Job{job("b", 1, 20), job("request", 1, 5.1, request)}, []string{"request", "b"}},
+		{"a request of class batch is batch", policy.LateLast{Placer: edf, Now: at(10)},
+			[]policy.Job{job("request", 1, 11, request, isBatch), job("missed", 1, 9)}, []string{"missed", "request"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			first := tt.in[0].ID
@@ -96,7 +97,7 @@ func draw(t *rapid.T, label string) policy.Job {
 	j.Known = rapid.Bool().Draw(t, "known")
 	j.Remaining = time.Duration(rapid.IntRange(0, 4).Draw(t, "remaining")) * time.Second
 	j.Least = j.Remaining / time.Duration(rapid.IntRange(1, 4).Draw(t, "least"))
-	j.Waited = time.Duration(rapid.IntRange(0, 4).Draw(t, "waited")) * 10 * time.Second
+	j.Request = rapid.Bool().Draw(t, "request")
 	return j
 }
 
@@ -109,7 +110,7 @@ func drawUrgent(t *rapid.T, label string) policy.Job {
 
 func orders(now time.Time) []policy.Order {
 	edf, llf := policy.EDF{Now: now}, policy.LLF{Now: now}
-	return []policy.Order{policy.FIFO{}, edf, llf, policy.LateLast{Order: edf, Now: now}, policy.LateLast{Order: llf, Now: now}}
+	return []policy.Order{policy.FIFO{}, edf, llf, policy.LateLast{Placer: edf, Now: now}, policy.LateLast{Placer: llf, Now: now}}
 }
 
 func TestOrdersAreStrict(t *testing.T) {
@@ -148,28 +149,36 @@ func TestNoInversion(t *testing.T) {
 	})
 }
 
-// A batch task that waits comes, sooner or later, before every task that begins
-// after it: nobody starves.
-func TestPatienceEnds(t *testing.T) {
+// Whoever has a deadline comes before class batch, however late it is.
+func TestBatchComesLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := at(float64(rapid.IntRange(0, 1000).Draw(t, "now")))
-		old := job("old", 0, 0, waited(policy.DefaultPatience.Seconds()))
-		young := job("young", 0, 0)
-		young.Start.Time = now
-		young.Deadline = now.Add(time.Duration(rapid.IntRange(1, 1000).Draw(t, "relative deadline, ms")) * time.Millisecond)
-		if (policy.EDF{Now: now}).Compare(old, young) >= 0 {
-			t.Fatal("EDF starves the batch task")
+		a, b := drawUrgent(t, "a"), draw(t, "b")
+		b.Batch = true
+		for _, o := range orders(at(10))[1:] {
+			if o.Compare(a, b) >= 0 {
+				t.Fatalf("%T puts batch first", o)
+			}
 		}
-		young.Remaining, young.Known = 0, true
-		if (policy.LLF{Now: now}).Compare(old, young) >= 0 {
-			t.Fatal("LLF starves the batch task")
+	})
+}
+
+// A request keeps its place by its deadline, late or not, within the bound; only
+// tasks of release process are put back for being late.
+func TestALateRequestKeepsItsPlace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawUrgent(t, "a"), drawUrgent(t, "b")
+		a.Request = true
+		o := policy.LateLast{Placer: policy.EDF{Now: at(10)}, Now: at(10), Late: time.Duration(rapid.IntRange(1, 10).Draw(t, "bound")) * time.Second}
+		tooLate := at(10).Sub(a.Deadline) > o.Late
+		if before := o.Compare(a, b) < 0; a.Deadline.Before(b.Deadline) && !tooLate && !before {
+			t.Fatalf("a request that is late by %v is behind a later deadline", at(10).Sub(a.Deadline))
 		}
 	})
 }
 
 // With LateLast two deadlines are inverted only where the earlier one cannot be
 // met any more.
-func TestOnlyLateTasksArePutBack(t *testing.T) {
+func TestATaskThatCanBeInTimeComesFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawUrgent(t, "a"), drawUrgent(t, "b")
 		if a.Deadline.Equal(b.Deadline) {
@@ -179,10 +188,15 @@ func TestOnlyLateTasksArePutBack(t *testing.T) {
 			a, b = b, a
 		}
 		now := at(10)
-		inverted := policy.LateLast{Order: policy.EDF{Now: now}, Now: now}.Compare(a, b) > 0
-		putBack := policy.Late(a, now) && a.Waited < policy.DefaultPatience && (!policy.Late(b, now) || b.Waited >= policy.DefaultPatience)
-		if inverted != putBack {
-			t.Fatalf("inverted %v, late %v and %v", inverted, policy.Late(a, now), policy.Late(b, now))
+		inverted := policy.LateLast{Placer: policy.EDF{Now: now}, Now: now}.Compare(a, b) > 0
+		late := func(j policy.Job) bool {
+			if j.Request {
+				return now.Sub(j.Deadline) > policy.DefaultLate
+			}
+			return policy.Late(j, now)
+		}
+		if putBack := late(a) && !late(b); inverted != putBack {
+			t.Fatalf("inverted %v, late %v and %v", inverted, late(a), late(b))
 		}
 	})
 }

@@ -20,13 +20,16 @@ func (w *world) decide() {
 	if len(in.Containers) == 0 {
 		return
 	}
+	if w.policy != "order" {
+		in.Beside = w.floor.Grant(in)
+	}
 	p := plan.Make(in)
-	for _, id := range p.Admitted[gpu] {
-		if !slices.Contains(w.held, id) {
+	for _, id := range p.May()[gpu] {
+		if !slices.Contains(w.may, id) {
 			w.of(id).admitted = w.clock()
 		}
 	}
-	w.held = p.Admitted[gpu]
+	w.held, w.may = p.Admitted[gpu], p.May()[gpu]
 	for _, a := range p.Actions {
 		q := w.of(a.ContainerID)
 		if q.change > 0 && !w.gate {
@@ -50,7 +53,7 @@ func (w *world) decide() {
 // admit opens the gate for those that may compute, and closes it for the others.
 func (w *world) admit(in plan.Input) {
 	for _, c := range in.Containers {
-		q, shut := w.of(c.ID), !slices.Contains(w.held, c.ID)
+		q, shut := w.of(c.ID), !slices.Contains(w.may, c.ID)
 		switch {
 		case q.change > 0 || q.closed == shut:
 		case shut:

@@ -90,12 +90,14 @@ type process struct {
 // world is one GPU and its processes, in virtual time.
 type world struct {
 	way
-	now  time.Duration
-	unit *engine.Unit
-	all  []*process
-	plan time.Duration // when the next plan is due
-	last time.Duration // last action
-	held []string      // admitted, in order
+	now   time.Duration
+	unit  *engine.Unit
+	all   []*process
+	plan  time.Duration // when the next plan is due
+	last  time.Duration // last action
+	held  []string      // admitted, in order
+	may   []string      // compute: those, and who runs beside them
+	floor plan.Floor
 }
 
 var epoch = time.Unix(1_700_000_000, 0)

@@ -18,6 +18,8 @@ import (
 type fileConfig struct {
 	Policy      string        `yaml:"policy"`
 	Share       string        `yaml:"share"`
+	Late        time.Duration `yaml:"late"`
+	BatchFloor  float64       `yaml:"batch_floor"`
 	Arbitrate   string        `yaml:"arbitrate"`
 	MemoryShare string        `yaml:"memory_share"`
 	MemoryWait  time.Duration `yaml:"memory_wait"`
@@ -44,11 +46,13 @@ func loadConfig(path string, base actuator.Config) (actuator.Config, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return base, fmt.Errorf("--config.file %s (it may set policy, share, memory_share, memory_wait, arbitrate, max_hold, lease, settle, breaker): %w", path, err)
+		return base, fmt.Errorf("--config.file %s (it may set policy, share, late, batch_floor, memory_share, memory_wait, arbitrate, max_hold, lease, settle, breaker): %w", path, err)
 	}
 	c := base
 	override(&c.Policy, f.Policy)
 	override(&c.Arbitrate, actuator.Arbitration(f.Arbitrate))
+	override(&c.Late, f.Late)
+	override(&c.BatchFloor, f.BatchFloor)
 	override(&c.MaxHold, f.MaxHold)
 	override(&c.MemoryShare, allocator.Share(f.MemoryShare))
 	override(&c.MemoryWait, f.MemoryWait)

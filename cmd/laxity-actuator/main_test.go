@@ -64,10 +64,10 @@ func TestBadFlags(t *testing.T) {
 }
 
 func TestConfigFile(t *testing.T) {
-	base := actuator.Config{Policy: "p3", Arbitrate: actuator.Auto, MaxHold: time.Minute, Lease: time.Minute, BreakerActions: 9, BreakerShare: 1,
+	base := actuator.Config{Policy: "p3", Arbitrate: actuator.Auto, MaxHold: time.Minute, Lease: time.Minute, BreakerActions: 9, BreakerShare: 1, Late: time.Second, BatchFloor: 0.1,
 		MemoryShare: allocator.ByLimit, MemoryWait: time.Minute}
-	got, err := loadConfig(write(t, "policy: fifo\nmax_hold: 30s\nbreaker: {actions: 7}\n"), base)
-	if err != nil || got.Policy != "fifo" || got.BreakerActions != 7 || got.MaxHold != 30*time.Second || got.Lease != time.Minute {
+	got, err := loadConfig(write(t, "policy: fifo\nmax_hold: 30s\nlate: 5s\nbatch_floor: 0.2\nbreaker: {actions: 7}\n"), base)
+	if err != nil || got.Policy != "fifo" || got.BreakerActions != 7 || got.MaxHold != 30*time.Second || got.Lease != time.Minute || got.Late != 5*time.Second || got.BatchFloor != 0.2 {
 		t.Errorf("%+v %v", got, err)
 	}
 	if got, err = loadConfig(write(t, ""), base); err != nil || got != base {

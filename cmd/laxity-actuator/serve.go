@@ -62,6 +62,10 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		EnumVar(&s.config.Share, append([]string{""}, actuator.Shares...)...)
 	cmd.Flag("arbitrate", "When the policy decides: auto (while an alert with action=arbitrate fires), always, never.").
 		Default(string(actuator.Auto)).EnumVar(&s.arbitrate, string(actuator.Auto), string(actuator.Always), string(actuator.Never))
+	cmd.Flag("late", "For how long a request of a server (laxity.release=busy) keeps its place once it is late. Tasks of other releases lose theirs at once.").
+		Default(actuator.DefaultLate.String()).DurationVar(&s.config.Late)
+	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch get while they want it, whoever comes before them. Tasks that cannot meet their deadline any more get as much.").
+		Default(strconv.FormatFloat(actuator.DefaultBatchFloor, 'g', -1, 64)).Float64Var(&s.config.BatchFloor)
 	cmd.Flag("max-hold", "Longest time that a container is held in one piece; then it runs to the end of its task.").
 		Default(actuator.DefaultMaxHold.String()).DurationVar(&s.config.MaxHold)
 	cmd.Flag("lease", "How long an alert counts after it was last seen firing. Alertmanager's repeat_interval must be shorter.").
@@ -87,7 +91,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(string(actuator.MemoryAuto)).EnumVar(&s.swap, actuator.MemoryModes...)
 	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").
 		Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&s.lockDir)
-	cmd.Flag("config.file", "YAML file that overrides policy, share, memory_share, memory_wait, arbitrate, max_hold, lease, settle and breaker, and is read again by SIGHUP or POST /-/reload.").
+	cmd.Flag("config.file", "YAML file that overrides policy, share, late, batch_floor, memory_share, memory_wait, arbitrate, max_hold, lease, settle and breaker, and is read again by SIGHUP or POST /-/reload.").
 		StringVar(&s.configFile)
 	cmd.Flag("dry-run", "Make no mutating call; write the same decisions.").BoolVar(&s.dryRun)
 	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require it and refuse to start.").

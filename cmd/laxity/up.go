@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -65,6 +66,10 @@ func (c *cli) addUp() {
 	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(actuator.DefaultPolicy).EnumVar(&o.Config.Policy, actuator.Policies...)
 	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
 	cmd.Flag("hold", "How a container is kept from computing: gate (at its first kernel launch), pause (the whole container, at first sight), or auto (the gate where it works).").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
+	cmd.Flag("late", "For how long a request of a server (laxity.release=busy) keeps its place once it is late. Tasks of other releases lose theirs at once.").
+		Default(actuator.DefaultLate.String()).DurationVar(&o.Config.Late)
+	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch get while they want it, whoever comes before them. Tasks that cannot meet their deadline any more get as much.").
+		Default(strconv.FormatFloat(actuator.DefaultBatchFloor, 'g', -1, 64)).Float64Var(&o.Config.BatchFloor)
 	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(actuator.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
 	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, so that it is kept and who does not fit waits: auto (where this machine can) or off.").Default(string(actuator.MemoryAuto)).EnumVar((*string)(&o.MemoryGuard), actuator.MemoryModes...)
 	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own; one without is not asked), fair (equally), or adaptive (what one does not use is lent); the last two ask about the allocations of all containers with a laxity.* label.").Default(string(allocator.ByLimit)).EnumVar((*string)(&o.Config.MemoryShare), allocator.Shares...)

@@ -108,6 +108,9 @@ func (e explanation) now(gpus []actuator.GPUState) string {
 	case s.Tasks == 0:
 		return "runs, and has no GPU task"
 	}
+	if e.State.Beside != "" {
+		return "runs beside those whose turn it is: " + e.State.Beside
+	}
 	var turn []string
 	for _, g := range gpus {
 		if slices.Contains(g.Admitted, e.Container) {

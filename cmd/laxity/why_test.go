@@ -26,6 +26,7 @@ func fakeActuator(t *testing.T) string {
 			{ID: strings.Repeat("c", 64), Name: "trainer-c", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "alert Hot asks for it",
 				MemoryAsked: "--memory-share=fair divides the card"},
 			{ID: strings.Repeat("d", 64), Name: "trainer-d", Managed: true, Tasks: 1, Standing: plan.Runs},
+			{ID: strings.Repeat("e", 64), Name: "server", Managed: true, Tasks: 1, Standing: plan.Runs, Beside: "requests are not held"},
 		},
 		Holds: []journal.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
 	}
@@ -71,6 +72,7 @@ func TestWhyInALine(t *testing.T) {
 	for container, want := range map[string]string{
 		"trainer-a": "trainer-a runs: it is in turn on GPU-1\n",
 		"trainer-c": "trainer-c waits: alert Hot asks for it\n",
+		"server":    "server runs beside those whose turn it is: requests are not held\n",
 		"trainer-d": "trainer-d runs: nobody contends for its GPU, or it is in a host phase\n",
 	} {
 		if code, out, stderr := laxity("why", address, container); code != 0 || !strings.HasPrefix(out, want) {

@@ -1,0 +1,237 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+// Floor sees to it that nobody starves. It says who runs beside those whose turn it
+// is, before each plan:
+//
+//   - class batch, and tasks that cannot meet their deadline any more, get a Share of
+//     each GPU's time while they want it, whoever comes before them; one container of
+//     each at a time, the one that has waited longest first;
+//   - who has waited behind others of its own place for as long as sharing the GPU with
+//     them would have cost it (policy.DefaultPatience where nobody knows) runs beside
+//     them from then on.
+//
+// Nobody is held for that: what the floor gives comes from time slicing, as without
+// us. Use one for all plans. The zero value with a Share is ready.
+type Floor struct {
+	// Share of a GPU's time, above 0 and below 1; DefaultFloor if 0.
+	Share float64
+
+	// last is the time of the last plan; of that are: who had tasks, by container id,
+	// and how many computed on each GPU.
+	last      time.Time
+	here      map[string]bool
+	computing map[string]int
+	accounts  map[account]*balance
+	// joined have waited for too long, by container id: for as long as they have tasks.
+	joined map[string]bool
+}
+
+// DefaultFloor is the part of a GPU's time that those get that others come before.
+const DefaultFloor = 0.05
+
+// grain is how much is given in one piece: many times what it takes to pause somebody
+// and let him go again.
+const grain = 250 * time.Millisecond
+
+// deepest is the most that an account may owe: a kernel that was launched runs to its
+// end, however long it takes.
+const deepest = 10 * time.Second
+
+// shortest is the least that somebody waits before it runs beside others.
+const shortest = 2 * time.Second
+
+// unseen is the longest time that counts between two plans.
+const unseen = time.Second
+
+// account is of those in one place on one GPU.
+type account struct {
+	gpu   string
+	place policy.Place
+}
+
+// balance is what an account is owed: time with the GPU to itself. Negative: it had
+// more.
+type balance struct {
+	owed  time.Duration
+	given string // the container that runs beside the others for it
+}
+
+// Grant returns who runs beside others, and why, by container id: Input.Beside. The
+// input must be that of the plan that follows.
+func (f *Floor) Grant(in Input) map[string]string {
+	passed := min(max(0, in.Now.Sub(f.last)), unseen)
+	if f.last.IsZero() {
+		passed = 0
+	}
+	f.last = in.Now
+	if in.Preemption == nil { // P3 as the paper has it
+		return nil
+	}
+	p := &planner{in: in}
+	out := map[string]string{}
+	wanted := map[string][]placed{}
+	seen, numbers := map[account]bool{}, map[string]int{}
+	for _, g := range in.GPUs {
+		if !g.Arbitrated {
+			continue
+		}
+		numbers[g.UUID] = computing(in, g.UUID)
+		all := p.wanting(g.UUID)
+		wanted[g.UUID] = all
+		for _, place := range []policy.Place{policy.Behind, policy.Last} {
+			a := account{g.UUID, place}
+			if !slices.ContainsFunc(all, func(c placed) bool { return c.place == place }) {
+				continue
+			}
+			seen[a] = true
+			if id := f.settle(a, passed, in.Now, all, max(numbers[g.UUID], f.computing[g.UUID])); id != "" {
+				out[id] = fmt.Sprintf("those that come last get %.0f %% of the GPU all the same (--batch-floor)", 100*f.share())
+			}
+		}
+	}
+	for a := range f.accounts {
+		if !seen[a] {
+			delete(f.accounts, a) // nobody wants it: nothing is saved up
+		}
+	}
+	f.join(p, wanted, out)
+	f.computing, f.here = numbers, map[string]bool{}
+	for _, c := range in.Containers {
+		f.here[c.ID] = len(c.Tasks) > 0
+	}
+	return out
+}
+
+func (f *Floor) share() float64 { return cmp.Or(f.Share, DefaultFloor) }
+
+// settle books the time that has passed, and returns who runs for the account. all
+// want the GPU, and so many divide its time among them.
+func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []placed, computing int) string {
+	b := f.accounts[a]
+	if b == nil {
+		b = &balance{}
+		if f.accounts == nil {
+			f.accounts = map[account]*balance{}
+		}
+		f.accounts[a] = b
+	}
+	var members []placed
+	mine, preceded := 0, false
+	for _, c := range all {
+		preceded = preceded || c.place < a.place && f.here[c.ID]
+		if c.place == a.place {
+			members = append(members, c)
+			if f.here[c.ID] && c.computes() {
+				mine++
+			}
+		}
+	}
+	before := b.owed
+	b.owed += time.Duration(f.share() * float64(passed))
+	if mine > 0 {
+		b.owed -= passed * time.Duration(mine) / time.Duration(max(computing, mine))
+	}
+	if !preceded { // what nobody else wanted pays a debt of ours, and makes none
+		b.owed = max(b.owed, min(before, 0))
+	}
+	b.owed = min(max(b.owed, -deepest), 2*grain)
+	if b.owed <= 0 || !slices.ContainsFunc(members, func(c placed) bool { return c.ID == b.given }) {
+		b.given = ""
+	}
+	if b.given == "" && b.owed >= grain && mine == 0 {
+		b.given = slices.MaxFunc(members, func(x, y placed) int { return cmp.Compare(x.waited(now), y.waited(now)) }).ID
+	}
+	return b.given
+}
+
+// join adds those that have waited for too long behind others of their own place.
+func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]string) {
+	joined := map[string]bool{}
+	for _, c := range p.in.Containers {
+		waited := c.waited(p.in.Now)
+		if len(c.Tasks) == 0 || !f.joined[c.ID] && waited == 0 {
+			continue
+		}
+		first := c.Job(p.in.Order)
+		mine, preceded, equals := p.place(first), false, 0
+		for _, g := range c.gpus() {
+			for _, o := range wanted[g] {
+				preceded = preceded || o.place < mine
+				if o.place == mine && o.ID != c.ID {
+					equals++
+				}
+			}
+		}
+		if mine < policy.Behind || !f.joined[c.ID] && waited < p.patience(first, equals) {
+			continue
+		}
+		joined[c.ID] = true
+		if out[c.ID] == "" && !preceded {
+			out[c.ID] = "it has waited for as long as sharing the GPU would have cost it"
+		}
+	}
+	f.joined = joined
+}
+
+// patience is how long a job waits for so many others of its place. One by one they
+// end sooner than side by side, but for one that would have been through long ago: side
+// by side it would have lost as much time to each of them as it needs itself.
+func (p *planner) patience(j policy.Job, others int) time.Duration {
+	if _, ok := p.in.Order.(policy.Placer); !ok || !j.Known { // who asked for the order of starts gets it
+		return policy.DefaultPatience
+	}
+	return min(max(time.Duration(others)*j.Remaining, shortest), policy.DefaultPatience)
+}
+
+// wanting are those that want the GPU now and that the rule decides about.
+func (p *planner) wanting(gpu string) []placed {
+	var all []placed
+	for i := range p.in.Containers {
+		c := &p.in.Containers[i]
+		if c.Controllable() && !c.Server && c.Asked == "" && !c.Phase.passive() && !c.Memory.Out && !c.Memory.Busy && c.Memory.Starved == "" &&
+			slices.Contains(c.gpus(), gpu) {
+			all = append(all, placed{c, p.place(c.Job(p.in.Order))})
+		}
+	}
+	return all
+}
+
+// computing counts those that divide the GPU's time among them, also those that nobody
+// decides about. Of servers some do nothing at the moment: so the part that is booked
+// is rather too small, and what is given rather too much.
+func computing(in Input, gpu string) (n int) {
+	for _, c := range in.Containers {
+		if c.computes() && slices.Contains(c.gpus(), gpu) {
+			n++
+		}
+	}
+	return n
+}
+
+// computes reports whether the container has work on the GPU.
+func (c Container) computes() bool {
+	return c.Phase == Computing || c.Phase == Unknown && c.Standing == Runs
+}
+
+// place of a job. In an order without places all are in one.
+func (p *planner) place(j policy.Job) policy.Place {
+	if o, ok := p.in.Order.(policy.Placer); ok {
+		return o.Place(j)
+	}
+	return policy.Last
+}
+
+// placed is a container that wants a GPU.
+type placed struct {
+	*Container
+	place policy.Place
+}

@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+// turns is the outcome of asking the rule about one sequence of containers.
+type turns struct {
+	why    map[string]string // for those that may run: the reason
+	beside map[string][]string
+	refuse map[string]string // for the others
+	taken  map[string][]string
+	line   map[string][]string
+}
+
+// settle asks the rule until all that keep their turn may: one that the rule
+// takes out again waits in its place like the others.
+func (p *planner) settle(queue, victims []entry) turns {
+	out := map[string]bool{}
+	for _, v := range victims {
+		out[v.ID] = true
+	}
+	for {
+		t := p.open(p.sequence(queue, out))
+		n := len(out)
+		for _, e := range queue {
+			if _, refused := t.refuse[e.ID]; refused && e.incumbent {
+				out[e.ID] = true
+			}
+		}
+		if len(out) == n {
+			return t
+		}
+	}
+}
+
+// sequence puts those first that run already, if they keep their turn, and those
+// last that do not want the GPU at the moment. Class batch keeps its turn among
+// itself only. Within each group the order of the policy stays. Those in out have
+// lost their turn.
+func (p *planner) sequence(queue []entry, out map[string]bool) []entry {
+	const (
+		kept = iota
+		waits
+		keptBatch
+		waitsBatch
+		passive
+	)
+	group := func(e entry) int {
+		g := waits
+		if p.in.Preemption != nil && e.incumbent && !out[e.ID] {
+			g = kept
+		}
+		switch {
+		case e.Phase.passive() || e.Memory.Starved != "":
+			return passive
+		case p.yields(e):
+			return g + keptBatch
+		default:
+			return g
+		}
+	}
+	seq := slices.Clone(queue)
+	slices.SortStableFunc(seq, func(a, b entry) int {
+		ga, gb := group(a), group(b)
+		if ga == gb && (ga == kept || ga == keptBatch) { // in the order of admission, so that the next plan asks in the same sequence
+			return a.Since.Compare(b.Since)
+		}
+		return cmp.Compare(ga, gb)
+	})
+	return seq
+}
+
+// open asks the rule. A container on several GPUs runs only if each of them
+// takes it. Since the sequence is the same everywhere, the first container that
+// may run at all runs: nobody waits in a circle.
+func (p *planner) open(seq []entry) turns {
+	t := turns{why: map[string]string{}, beside: map[string][]string{}, refuse: map[string]string{}, taken: map[string][]string{}, line: map[string][]string{}}
+	gates := map[string]Gate{}
+	for _, g := range p.in.GPUs {
+		if g.Arbitrated {
+			gates[g.UUID] = p.in.Rule.Open(g)
+		}
+	}
+	for _, e := range seq {
+		if why := p.in.Beside[e.ID]; why != "" {
+			t.why[e.ID] = why
+			for _, g := range e.on {
+				if _, arbitrated := gates[g]; arbitrated {
+					t.beside[g] = append(t.beside[g], e.ID)
+				}
+			}
+			continue
+		}
+		reason, reserved := p.reserved[e.ID]
+		ok := !reserved
+		for _, g := range e.on {
+			if gate, arbitrated := gates[g]; arbitrated && ok {
+				ok, reason = gate.May(e.Container) // the last one's reason is as good as any
+				reason += " on " + g
+			}
+		}
+		for _, g := range e.on {
+			gate, arbitrated := gates[g]
+			switch {
+			case !arbitrated:
+			case ok:
+				gate.Take(e.Container)
+				t.taken[g] = append(t.taken[g], e.ID)
+			default:
+				gate.Pass(e.Container)
+				t.line[g] = append(t.line[g], e.ID)
+			}
+		}
+		if ok {
+			t.why[e.ID] = reason
+		} else {
+			t.refuse[e.ID] = reason
+		}
+	}
+	return t
+}
+
+// yields reports whether e gives way to every task with a deadline at once, whether
+// that can wait or not.
+func (p *planner) yields(e entry) bool {
+	return p.in.Preemption != nil && !p.in.Preemption.Never && !e.first.Urgent()
+}
+
+// displaces returns the one with a deadline that has just got the turn of e, which
+// yields.
+func (p *planner) displaces(e entry, queue []entry) (entry, bool) {
+	if !e.incumbent || !p.yields(e) {
+		return entry{}, false
+	}
+	i := slices.IndexFunc(queue, func(c entry) bool {
+		return p.turns.why[c.ID] != "" && !c.incumbent && !p.yields(c) && p.in.Beside[c.ID] == "" && p.meet(c, e)
+	})
+	if i < 0 {
+		return entry{}, false
+	}
+	return queue[i], true
+}
+
+// precedence says, for people, why those before e come before it, where that is not
+// the order of the deadlines; else nothing.
+func (p *planner) precedence(e entry, queue []entry) string {
+	if e.place < policy.Behind {
+		return ""
+	}
+	for _, c := range queue {
+		if c.ID == e.ID || p.turns.why[c.ID] == "" || !p.meet(c, e) || c.place >= e.place {
+			continue
+		}
+		if e.place == policy.Last {
+			return ": tasks with deadlines come before those without, and before class batch"
+		}
+		return ": its own deadline cannot be met any more, and those that can meet theirs come first"
+	}
+	return ""
+}
