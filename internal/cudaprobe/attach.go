@@ -42,18 +42,7 @@ func (a attacher) attach(file *cudafile.File, program *ebpf.Program, offsets []u
 	return a.attachPath(file.Name(), program, offsets, nil, pid, atReturn)
 }
 
-// attachKinds is attach for functions of several kinds, of which the program
-// learns by its cookie.
-func (a attacher) attachKinds(file *cudafile.File, program *ebpf.Program, functions cudafile.Functions, kinds []cudafile.Kind, pid int, atReturn bool) (links, error) {
-	var offsets, cookies []uint64
-	for _, kind := range kinds {
-		for _, offset := range functions[kind] {
-			offsets, cookies = append(offsets, offset), append(cookies, uint64(kind))
-		}
-	}
-	return a.attachPath(file.Name(), program, offsets, cookies, pid, atReturn)
-}
-
+// attachPath is attach by the file's path, with a cookie for each place, if any.
 func (a attacher) attachPath(path string, program *ebpf.Program, offsets, cookies []uint64, pid int, atReturn bool) (links, error) {
 	if len(offsets) == 0 {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// holder is what a Gate and a MemoryGuard have in common: the probes on the chosen
+// holder is the lower half of a Gate: the probes on the chosen
 // processes, the events, and the record of whom they have stopped.
 type holder struct {
 	*Record
@@ -78,26 +78,6 @@ func (h *holder) take(pid int, enter func() error) error {
 	if h.add(pid, one, all) && err != nil {
 		h.drop(pid)
 	}
-	return err
-}
-
-// further puts more probes on a process that was taken.
-func (h *holder) further(pid int, attach func(*cudafile.File, int) (links, error)) error {
-	h.mu.Lock()
-	one := h.processes[pid]
-	h.mu.Unlock()
-	if one == nil {
-		return nil
-	}
-	files, err := h.probe.finder.Mapped(pid)
-	if err != nil {
-		return err
-	}
-	defer cudafile.CloseAll(files)
-	all, err := h.attachAll(files, pid, attach)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.add(pid, one, all)
 	return err
 }
 
