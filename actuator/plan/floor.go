@@ -38,8 +38,7 @@ type Floor struct {
 // DefaultFloor is the part of a GPU's time that those get that others come before.
 const DefaultFloor = 0.05
 
-// grain is how much is given in one piece: many times what it takes to pause somebody
-// and let him go again.
+// grain is how much is given in one piece: many times what a pause and an unpause take.
 const grain = 250 * time.Millisecond
 
 // deepest is the most that an account may owe: a kernel that was launched runs to its

@@ -121,7 +121,7 @@ func difference(c, base cell, key string) string {
 	ours, theirs := c.values(key), base.values(key)
 	v := bench.Median(c.against(base, key))
 	switch {
-	case math.IsNaN(v):
+	case math.IsNaN(v), len(c.rows) > 0 && c.rows[0].Str("way") == timeSliced:
 		return "-"
 	case len(ours) > 1 && bench.Quantile(ours, 0.25) <= bench.Quantile(theirs, 0.75) && bench.Quantile(theirs, 0.25) <= bench.Quantile(ours, 0.75):
 		return "none"

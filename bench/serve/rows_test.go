@@ -61,7 +61,7 @@ func TestFiguresCompareWaysOfTheSameRun(t *testing.T) {
 		t.Errorf("figures without rows: %v", got)
 	}
 	lines := table(rows)
-	if len(lines) != 1+5 || lines[1][6] != "none" || lines[4][6] != "0.50 ×" || lines[4][8] != "0.90 ×" {
+	if len(lines) != 1+5 || lines[1][6] != "-" || lines[2][6] != "none" || lines[4][6] != "0.50 ×" || lines[4][8] != "0.90 ×" {
 		t.Errorf("table: %q", lines)
 	}
 }
