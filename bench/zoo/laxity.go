@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -246,19 +247,12 @@ func (l *laxity) get(ctx context.Context, address, path string, into any) error 
 }
 
 // reasons is what is on record for containers that stand, by id; empty: nothing, or
-// nobody answers. all: whoever stands, because neither actuator nor guardian lives, or
-// one of them has just begun to tidy up.
-func (l *laxity) reasons(ctx context.Context) (by map[string]string, all bool) {
-	by = map[string]string{}
-	if l == nil {
-		return by, false
-	}
-	l.mu.Lock()
-	all = l.dead || time.Since(l.alive) < slack
-	l.mu.Unlock()
+// nobody answers.
+func (l *laxity) reasons(ctx context.Context) map[string]string {
+	by := map[string]string{}
 	var s actuator.State
 	if l.get(ctx, l.acts, "/api/v1/state", &s) != nil {
-		return by, all
+		return by
 	}
 	for _, c := range s.Containers {
 		switch {
@@ -273,7 +267,18 @@ func (l *laxity) reasons(ctx context.Context) (by map[string]string, all bool) {
 	for _, h := range s.Holds {
 		by[h.ContainerID] = "held: " + h.Reason
 	}
-	return by, all
+	return by
+}
+
+// nobodyLives: neither actuator nor guardian does, or one of them has just begun to
+// tidy up. Nobody can let anybody go then.
+func (l *laxity) nobodyLives() bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead || time.Since(l.alive) < slack
 }
 
 // tells is what the actuator says about a container, for a person.
@@ -283,22 +288,27 @@ func (l *laxity) tells(s *specimen) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
+	engine := ""
+	if c, err := s.machine.docker.ContainerInspect(ctx, s.id); err == nil && c.State != nil {
+		engine = fmt.Sprintf("the engine says %s; ", c.State.Status)
+	}
 	var state actuator.State
 	if err := l.get(ctx, l.acts, "/api/v1/state", &state); err != nil {
-		return "the actuator does not answer: " + err.Error()
+		return engine + "the actuator does not answer: " + err.Error()
 	}
-	text := "the actuator does not know it"
+	text := engine + "the actuator does not know it"
 	for _, c := range state.Containers {
 		if c.ID == s.id {
-			text = fmt.Sprintf("standing %v, waits %q, memory %q", c.Standing, c.Waits, c.MemoryWaits)
+			text = engine + fmt.Sprintf("standing %v, waits %q, memory %q", c.Standing, c.Waits, c.MemoryWaits)
 		}
 	}
 	if state.Trouble+state.Breaker+state.Standby != "" {
 		text += fmt.Sprintf(" (%s %s %s)", state.Trouble, state.Breaker, state.Standby)
 	}
 	var decisions []decision.Decision
-	if l.get(ctx, l.acts, "/api/v1/decisions?limit=3&container="+url.QueryEscape(s.name), &decisions) == nil {
-		for _, d := range decisions {
+	if l.get(ctx, l.acts, "/api/v1/decisions?limit=30&container="+url.QueryEscape(s.name), &decisions) == nil {
+		decisions = slices.DeleteFunc(decisions, func(d decision.Decision) bool { return d.Kind == "alert" })
+		for _, d := range decisions[max(0, len(decisions)-5):] {
 			text += fmt.Sprintf("; %s %s %s: %s %s", d.Time.Format("05.000"), d.Kind, d.Result, d.Reason, d.Error)
 		}
 	}

@@ -69,9 +69,8 @@ type watcher struct {
 
 // answer is what the actuator said.
 type answer struct {
-	at  time.Time
-	by  map[string]string // reason by container id
-	all bool
+	at time.Time
+	by map[string]string // reason by container id
 }
 
 func newWatcher(l *laxity, all []*specimen) *watcher {
@@ -110,9 +109,9 @@ func (w *watcher) ask(ctx context.Context) {
 			continue
 		}
 		asked := time.Now()
-		by, all := w.laxity.reasons(ctx)
+		by := w.laxity.reasons(ctx)
 		w.mu.Lock()
-		w.answer = answer{at: asked, by: by, all: all}
+		w.answer = answer{at: asked, by: by}
 		w.mu.Unlock()
 	}
 }
@@ -121,7 +120,7 @@ func (w *watcher) ask(ctx context.Context) {
 func (w *watcher) reasonFor(s *specimen, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return now.Sub(w.answer.at) < askFor && (w.answer.all || w.answer.by[s.id] != "")
+	return w.laxity.nobodyLives() || now.Sub(w.answer.at) < askFor && w.answer.by[s.id] != ""
 }
 
 func (w *watcher) look(threads bool) {
