@@ -82,7 +82,13 @@ func (t torch) start(ctx context.Context, p *seat) (*tenant.Tenant, error) {
 
 func (t torch) waits(ctx context.Context, p *seat) (bool, error) {
 	text, err := p.Stdout(ctx)
-	return text != "", err
+	if text != "" || err != nil {
+		return text != "", err
+	}
+	if _, err := p.PID(ctx); err != nil { // it has ended: Wait says why
+		return false, p.Wait(ctx)
+	}
+	return false, nil
 }
 
 func (t torch) spans(ctx context.Context, p *seat) ([]span, error) {

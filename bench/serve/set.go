@@ -64,10 +64,10 @@ func (s *set) seat(folder string, r role, name string) *seat {
 	seat := &seat{role: r, spec: s.host, begin: filepath.Join(folder, name)}
 	seat.spec.Name = fmt.Sprintf("laxity-bench-serve-%d-%d-%s-%s", os.Getpid(), s.run, s.way, name)
 	seat.spec.Env = append(slices.Clone(s.host.Env), "LAXITY_BEGIN="+seat.begin)
-	switch {
-	case r == server:
+	switch r {
+	case server:
 		seat.spec.Labels = map[string]string{task.LabelRelease: string(task.ReleaseBusy), task.LabelDeadline: "20ms"}
-	default:
+	case trainer:
 		seat.spec.Labels = map[string]string{task.LabelClass: string(task.ClassBatch)}
 	}
 	if s.way == mpsPriority && r == server {
@@ -84,12 +84,12 @@ const atOnce = 8
 
 // startAll starts the programs of all sets, and returns when they wait.
 func (m *measurement) startAll(ctx context.Context, sets []*set) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, starting := errgroup.WithContext(ctx) // which ends with group.Wait
 	group.SetLimit(atOnce)
 	for _, s := range sets {
 		for _, p := range s.seats() {
 			group.Go(func() (err error) {
-				p.Tenant, err = m.programs.start(ctx, p)
+				p.Tenant, err = m.programs.start(starting, p)
 				return err
 			})
 		}
