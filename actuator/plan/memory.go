@@ -151,7 +151,7 @@ func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 				p.restore[e.ID] = "there is room for it"
 			}
 			continue
-		case !e.Memory.Out && !(e.Memory.Asked && e.Controllable()): // nobody may keep it from beginning
+		case !e.Memory.Out && (!e.Memory.Asked || !e.Controllable()): // nobody may keep it from beginning
 			take(left, need)
 			continue
 		}

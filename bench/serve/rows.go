@@ -54,7 +54,8 @@ func cellOf(rows []bench.Row, way string, beside int) cell {
 
 func (c cell) values(key string) []float64 { return bench.Column(c.rows, key, nil) }
 
-func (c cell) median(key string) float64 { return bench.Median(c.values(key)) }
+// p99 is the median over the runs of the 99th percentile of the latencies, seconds.
+func (c cell) p99() float64 { return bench.Median(c.values("p99_s")) }
 
 // against divides, run by run, by another cell's value of the same run.
 func (c cell) against(other cell, key string) (ratios []float64) {
@@ -71,12 +72,12 @@ func (c cell) against(other cell, key string) (ratios []float64) {
 // Laxity.
 func figures(rows []bench.Row) []bench.Figure {
 	alone := cellOf(rows, timeSliced, 0)
-	out := []bench.Figure{{Name: "serve1_alone_p99_ms", Value: 1000 * alone.median("p99_s"), Unit: "ms", Runs: len(alone.rows)}}
+	out := []bench.Figure{{Name: "serve1_alone_p99_ms", Value: 1000 * alone.p99(), Unit: "ms", Runs: len(alone.rows)}}
 	for _, beside := range besides[1:] {
 		ours, theirs := cellOf(rows, laxity, beside), cellOf(rows, timeSliced, beside)
 		name := fmt.Sprintf("serve%d_", beside)
-		p99 := bench.Figure{Name: name + "p99_ms", Value: 1000 * ours.median("p99_s"), Unit: "ms", Runs: len(ours.rows),
-			Against: timeSliced, Ratio: ours.median("p99_s") / theirs.median("p99_s")}
+		p99 := bench.Figure{Name: name + "p99_ms", Value: 1000 * ours.p99(), Unit: "ms", Runs: len(ours.rows),
+			Against: timeSliced, Ratio: ours.p99() / theirs.p99()}
 		ratio := func(what string, other cell, key, against string) bench.Figure {
 			v := bench.Median(ours.against(other, key))
 			return bench.Figure{Name: name + what, Value: v, Unit: "×", Against: against, Ratio: v, Runs: len(ours.rows)}

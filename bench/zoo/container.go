@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
@@ -192,7 +193,7 @@ func (s *specimen) wait(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if client.IsErrNotFound(err) {
+			if cerrdefs.IsNotFound(err) {
 				return err
 			}
 			if err := rest(ctx, 50*time.Millisecond); err != nil {
@@ -269,7 +270,7 @@ func (s *specimen) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
 	err := s.machine.docker.ContainerRemove(ctx, s.id, container.RemoveOptions{Force: true})
-	if client.IsErrNotFound(err) {
+	if cerrdefs.IsNotFound(err) {
 		err = nil
 	}
 	return errors.Join(err, os.RemoveAll(s.folder))

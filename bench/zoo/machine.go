@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
@@ -192,7 +193,7 @@ func (m *machine) close() error {
 		errs = append(errs, m.removeAll(ctx))
 		if m.engine == nil {
 			_, err := m.docker.ImageRemove(ctx, m.image, image.RemoveOptions{Force: true, PruneChildren: true})
-			if !client.IsErrNotFound(err) {
+			if !cerrdefs.IsNotFound(err) {
 				errs = append(errs, err)
 			}
 		}

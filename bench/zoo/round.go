@@ -160,10 +160,10 @@ func (m *machine) deaths(ctx context.Context, r round, way string, l *laxity, al
 			}
 			engines = true
 			todo = append(todo, func() error {
-				if rest(ctx, d.after) != nil {
-					return nil
+				if rest(ctx, d.after) == nil { // else the round is over
+					return m.restartEngine(context.WithoutCancel(ctx), d, all)
 				}
-				return m.restartEngine(context.WithoutCancel(ctx), d, all)
+				return nil
 			})
 		default:
 			todo = append(todo, func() error {

@@ -186,11 +186,12 @@ func table(rows []bench.Row) [][]string {
 	lines := [][]string{{"ROUNDS", "RUNS", "CONTAINERS", "STUCK", "FAILED", "WRONG", "STRAY", "S", "S WITHOUT"}}
 	group := func(r bench.Row) string {
 		name, _, _ := strings.Cut(r.Str("settings"), " --")
-		if r["standard"] == true {
+		switch {
+		case r["standard"] == true:
 			name = "laxity up, default flags"
-		} else if name != "services" {
+		case name != "services":
 			name = "laxity up, other flags"
-		} else {
+		default:
 			name = "three programs, other flags"
 		}
 		if r.Str("deaths") != "" {

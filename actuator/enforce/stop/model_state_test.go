@@ -17,7 +17,7 @@ type place uint8
 const (
 	running place = iota // in user mode
 	asleep               // in a system call of its own
-	// In the kernel's program, at a call:
+	// In the kernel's program, at a call.
 	recording // it is about to write the record
 	sending   // it is about to send SIGSTOP
 	looking   // … to look whether it was released
@@ -106,9 +106,9 @@ type state struct {
 	gone    bool  // the decider has died
 	sweeper ender
 	// What somebody else may still do.
-	stops, conts, kills uint8
-	foreign             bool // his last signal was SIGSTOP
-	continued           bool // he has sent SIGCONT
+	stops, conts uint8
+	foreign      bool // his last signal was SIGSTOP
+	continued    bool // he has sent SIGCONT
 	// Of the broken protocol with a second sender: the latest hold, and released.
 	latest, latestReleased uint8
 }
@@ -126,7 +126,7 @@ func (s *state) listed(e *ender, n int) Hold {
 		l.Lease = present - 1
 	}
 	if h.released != 0 {
-		l.Phase, l.Ending = Phase(h.released), present
+		l.Phase, l.Ending = h.released, present
 		if h.ran || h.phase == 0 { // what was said of a hold that is forgotten is gone, too
 			l.Ending = present - ending
 		}

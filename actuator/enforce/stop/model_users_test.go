@@ -123,7 +123,7 @@ func (m *model) sweeps(s state) {
 	}
 	switch w.at {
 	case idle:
-		if m.noLease && !(s.gone && s.open) {
+		if m.noLease && (!s.gone || !s.open) {
 			return
 		}
 		if m.recorded(&s) != 0 {
