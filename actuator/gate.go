@@ -31,6 +31,9 @@ type Gate interface {
 	// ToLaunch undoes a pause of the whole container and leaves the gate as it is:
 	// the container goes on up to its next launch. It is otherwise as Unpause.
 	ToLaunch(ctx context.Context, id string) error
+	// Drop is told of a hold that ended without an Unpause. What is not held MUST NOT
+	// be paused for waiting: nobody would undo that.
+	Drop(id string)
 }
 
 // opener is an Enforcer that must be opened before it works, once nobody else

@@ -189,6 +189,9 @@ func (l *loop) drop(h *hold, metric, reason string) {
 		}
 	}
 	delete(l.holds, h.ContainerID)
+	if g, ok := l.enforcer.(Gate); ok {
+		g.Drop(h.ContainerID)
+	}
 	l.metrics.Lost.WithLabelValues(metric).Inc()
 	l.decide(decision.Decision{Kind: decision.Hold, Result: decision.Closed, Reason: reason, Container: h.Container,
 		ContainerID: h.ContainerID, GPUs: h.GPUs, Tasks: h.Tasks, Cause: h.Cause})

@@ -43,6 +43,7 @@ type loop struct {
 	floor    plan.Floor
 	besideBy map[string]string // by container id: why it runs beside those in turn
 	waits    map[string]plan.Wait
+	back     map[string]string // by container id: why it must not create a context yet
 	phases   <-chan struct{}   // closed when the gate sees something new
 	allowed  map[string]bool   // by container id: on the allow-list
 	said     map[string]string // what was last decided about something, so that it is said once

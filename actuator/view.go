@@ -1,6 +1,7 @@
 package actuator
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -37,6 +38,7 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 		l.metrics.Preemptions.Inc()
 	}
 	l.admitted, l.beside, l.line, l.waits = p.Admitted, p.Beside, p.Line, p.Waits
+	l.back = p.Back
 	if !l.arrived.IsZero() {
 		l.metrics.Decision.Observe(l.o.Now().Sub(l.arrived).Seconds())
 		l.planned, l.arrived = l.arrived, time.Time{} // once for each snapshot
@@ -122,7 +124,7 @@ func server(s task.Container) bool {
 }
 
 // believe is how long our own unpause counts for more than a snapshot that still
-// says paused.
+// says paused; and as long as the exporter cannot read the engine.
 const believe = 2 * time.Second
 
 // standing says whose doing it is that a container does not run. Where we have
@@ -140,7 +142,7 @@ func (l *loop) standing(c task.Container, now time.Time) plan.Standing {
 	if _, ok := l.holds[c.ID]; ok {
 		return plan.Ours
 	}
-	if t, ok := l.freed[c.ID]; ok && now.Sub(t) < believe {
+	if t, ok := l.freed[c.ID]; ok && (now.Sub(t) < believe || !l.snap.Health.EngineUp) {
 		return plan.Runs
 	}
 	if c.Paused {
@@ -227,6 +229,7 @@ func (l *loop) containerState(c task.Container, now time.Time) ContainerState {
 		ID: c.ID, Name: c.Name, Managed: l.managed(c), NeverPause: c.Spec.NeverPause,
 		Standing: l.standing(c, now), Waits: l.waits[c.ID].Reason,
 	}
+	cs.Waits = cmp.Or(cs.Waits, l.back[c.ID]) // one without a task has no other reason
 	cs.Tasks = l.unfinished(c.ID)
 	if cs.Beside = l.besideBy[c.ID]; cs.Managed && server(c) {
 		cs.Beside = "its tasks are requests, which are not held for others, nor others for them"

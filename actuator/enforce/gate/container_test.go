@@ -265,7 +265,7 @@ func view(t *testing.T, e *gate.Enforcer) map[string]gate.View {
 	return g.View()
 }
 
-// Who waits for more than a moment is paused, is unpaused early when it is soon
+// Who is held and waits for more than a moment is paused, is unpaused early when it is soon
 // in turn, still stands at the gate then, and goes on in its turn.
 func TestParked(t *testing.T) {
 	h := newHouse(t)
@@ -273,7 +273,16 @@ func TestParked(t *testing.T) {
 	id, other := h.script("/bin/sh", "-c", h.matmul()), "another"
 	e.Cover([]gate.Target{h.target(id)})
 	e.Line(nil, map[string][]string{"gpu": {other, id}}, nil)
+	hold := journal.Hold{ContainerID: id, Container: "name", Cause: string(plan.Arbitrate), Reason: "test", Since: time.Now(), Until: time.Now().Add(time.Hour), Expires: time.Now().Add(time.Hour)}
+	pause := func() {
+		t.Helper()
+		if err := e.Pause(t.Context(), hold); err != nil {
+			t.Fatal(err)
+		}
+	}
 	h.tell(id, func() map[string]gate.View { return view(t, e) })
+	h.await("it waits", func() bool { return view(t, e)[id].Phase == plan.Waiting })
+	pause()
 	h.await("it is paused", func() bool { return h.paused(id) })
 	if _, recorded, err := j.Get(id); !recorded || err != nil {
 		t.Fatal("not on record:", err)
@@ -284,6 +293,7 @@ func TestParked(t *testing.T) {
 	if v := view(t, e)[id]; v.Phase != plan.Waiting || v.Admitted {
 		t.Fatalf("undoing the pause let it launch: %+v", v)
 	}
+	pause()
 	h.await("it is paused again", func() bool { return h.paused(id) })
 	e.Line(map[string][]string{"gpu": {other}}, map[string][]string{"gpu": {id}}, nil)
 	h.await("it is unpaused", func() bool { return !h.paused(id) })
@@ -295,6 +305,20 @@ func TestParked(t *testing.T) {
 		t.Errorf("code %d:\n%s", code, out)
 	}
 	h.await("it is off the record", func() bool { _, recorded, err := j.Get(id); return !recorded && err == nil })
+}
+
+// Who waits at the gate, and is not held when the planner stops planning (the exporter
+// does not see the engine any more), goes on.
+func TestNobodyWaitsForALineOfLongAgo(t *testing.T) {
+	h := newHouse(t)
+	e, _ := h.enforcer(0)
+	id := h.script("/bin/sh", "-c", h.matmul())
+	e.Cover([]gate.Target{h.target(id)})
+	e.Line(nil, map[string][]string{"gpu": {id}}, nil)
+	h.tell(id, func() map[string]gate.View { return view(t, e) })
+	if code, out := h.ended(id); code != 0 {
+		t.Errorf("code %d:\n%s", code, out)
+	}
 }
 
 // A container that was paused as a whole while the gate covers it, and that a person

@@ -50,6 +50,8 @@ type Enforcer struct {
 	admitted map[string]bool // by container id: may compute
 	next     map[string]bool // waits, and is soon in turn
 	known    map[string]bool // by the planner: has its place in a line
+	lined    time.Time       // when the planner last said so
+	held     map[string]bool // by the planner's Pause, which has it on record with its reason
 	parked   map[string]*parking
 	changed  chan struct{} // closed by the next change
 	woken    chan struct{} // a container is being parked or unparked
@@ -74,7 +76,7 @@ func NewEnforcer(o EnforcerOptions) *Enforcer {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Enforcer{Enforcer: o.Pauser, o: o, parked: map[string]*parking{}, changed: make(chan struct{}), woken: make(chan struct{}, 1)}
+	return &Enforcer{Enforcer: o.Pauser, o: o, held: map[string]bool{}, parked: map[string]*parking{}, changed: make(chan struct{}), woken: make(chan struct{}, 1)}
 }
 
 // Open begins to gate. It is called while nobody else uses the same name.
@@ -176,6 +178,35 @@ func (e *Enforcer) recorded(id string) bool {
 // Pause implements enforce.Enforcer. A container that the policy keeps waiting
 // goes on up to its next launch.
 func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
+	err := e.pause(ctx, h)
+	if err == nil {
+		e.hold(h.ContainerID, true)
+	}
+	return err
+}
+
+// hold notes whether the planner holds a container.
+func (e *Enforcer) hold(id string, held bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if held {
+		e.held[id] = true
+	} else {
+		delete(e.held, id)
+	}
+}
+
+// Drop ends a hold that the planner has taken off its books: somebody else has
+// unpaused the container, or it has ended.
+func (e *Enforcer) Drop(id string) { e.hold(id, false) }
+
+func (e *Enforcer) isHeld(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.held[id]
+}
+
+func (e *Enforcer) pause(ctx context.Context, h journal.Hold) error {
 	switch plan.Cause(h.Cause) {
 	case plan.Arbitrate:
 		if g := e.found(ctx, h.ContainerID); g != nil && g.Shut(h.ContainerID) == nil {
@@ -220,6 +251,7 @@ func (e *Enforcer) found(ctx context.Context, id string) *Gate {
 
 // Unpause implements enforce.Enforcer.
 func (e *Enforcer) Unpause(ctx context.Context, id string) error {
+	e.hold(id, false) // first: whoever is about to park it looks again
 	g, _, ok := e.gated(id)
 	if !ok {
 		p := e.place(id)
@@ -240,6 +272,7 @@ func (e *Enforcer) ToLaunch(ctx context.Context, id string) error {
 	if !ok {
 		return e.Unpause(ctx, id) // nothing would stop it: the next plan decides anew
 	}
+	e.hold(id, false)
 	g.Forth(id)
 	return e.unpark(ctx, id)
 }
@@ -301,7 +334,7 @@ func (e *Enforcer) Line(admitted, waiting map[string][]string, back map[string]s
 		known[id] = true
 	}
 	e.mu.Lock()
-	e.admitted, e.next, e.known = may, next, known
+	e.admitted, e.next, e.known, e.lined = may, next, known, time.Now()
 	e.mu.Unlock()
 	for id := range back {
 		if _, ok := view[id]; ok {

@@ -13,11 +13,14 @@ import (
 	"github.com/laxity/laxity/actuator/policy"
 )
 
-// A container that waits at the gate for more than a moment is parked: paused as
-// a whole. A parent that looks after its children then stands still too; a shell
-// cannot take a stopped child for suspended, nor leave it orphaned, and nobody in
-// the container can continue it. Who is soon in turn is unparked early, and still
-// stands at the gate.
+// A container that the planner holds, and that waits at the gate for more than a
+// moment, is parked: paused as a whole. A parent that looks after its children then
+// stands still too; a shell cannot take a stopped child for suspended, nor leave it
+// orphaned, and nobody in the container can continue it. Who is soon in turn is
+// unparked early, and still stands at the gate.
+//
+// Whom the planner does not hold is not parked: the planner would take that pause for
+// somebody else's, and nobody would end it before its lease does.
 type parking struct {
 	sync.Mutex // while the engine is asked
 	paused     atomic.Bool
@@ -27,9 +30,10 @@ type parking struct {
 	stalled    atomic.Bool // paused while it started up, until the plan ends it
 }
 
-// strayAfter is how long a container may wait at the gate of which the planner
-// knows nothing. Then it is let go: nobody will decide about it.
-const strayAfter = time.Second
+// strayAfter is how long a container may wait at the gate that the planner neither
+// holds nor has put in line for as long as that. Then it is let go: nobody decides
+// about it, and no reason is on record.
+const strayAfter = 800 * time.Millisecond
 
 // longestBack is how long a container may stand before its context in one piece.
 const longestBack = policy.DefaultPatience
@@ -60,19 +64,20 @@ func (e *Enforcer) look(ctx context.Context, g *Gate, parking *sync.WaitGroup) (
 	for id, v := range view {
 		since, waits := v.Since, v.Phase == plan.Waiting && !v.Admitted
 		e.mu.Lock()
-		next, known, p := e.next[id], e.known[id], e.parked[id]
+		next, held, p := e.next[id], e.held[id], e.parked[id]
+		decided := held || e.known[id] && now.Sub(e.lined) <= strayAfter
 		e.mu.Unlock()
 		if !v.Stands.IsZero() {
 			since, waits, next = v.Stands, true, false
 		}
 		again = again || waits
 		switch {
-		case !v.Stands.IsZero() && (!known && now.Sub(since) > strayAfter || now.Sub(since) > longestBack):
+		case !v.Stands.IsZero() && (!decided && now.Sub(since) > strayAfter || now.Sub(since) > longestBack):
 			g.Forth(id)
-		case waits && !known && now.Sub(since) > strayAfter:
+		case waits && !decided && now.Sub(since) > strayAfter:
 			e.o.Logger.Warn("nobody decides about a container that waits at the launch gate; it is let go", "container", id)
 			e.note(id, g.Admit(id))
-		case waits && known && !next && v.Still && now.Sub(since) > e.o.Moment && (p == nil || !p.busy()):
+		case waits && held && !next && v.Still && now.Sub(since) > e.o.Moment && (p == nil || !p.busy()):
 			parking.Go(func() { e.park(ctx, id, since) })
 		case p != nil && p.stalled.Load() && !waits: // the plan's, not ours
 		case p != nil && (next || !waits) && !p.busy():
@@ -144,7 +149,7 @@ func (e *Enforcer) park(ctx context.Context, id string, since time.Time) {
 	p.Lock()
 	defer p.Unlock()
 	now := time.Now()
-	if p.refused || (p.paused.Load() && p.hold.Expires.Sub(now) > e.o.Lease/2) {
+	if p.refused || !e.isHeld(id) || (p.paused.Load() && p.hold.Expires.Sub(now) > e.o.Lease/2) {
 		return
 	}
 	if _, ours, err := e.o.Journal.Get(id); err != nil || (p.paused.Load() && !ours) {
