@@ -33,6 +33,8 @@ type MemoryGuard interface {
 	// Failures says which of the covered containers may get more than their limits,
 	// by id, and why: an allocation could not be denied, or is not guarded.
 	Failures() map[string]string
+	// Waits says of each container that stands at an allocation why, by id.
+	Waits() map[string]string
 }
 
 // MemoryTarget is a container whose allocations are guarded: it asks for that by

@@ -31,6 +31,7 @@ type fakeGuard struct {
 	waiting []*allocation
 	covered []actuator.MemoryTarget
 	open    map[string]string // containers that may get more than their limits
+	waits   map[string]string
 	why     error
 	closed  bool
 }
@@ -43,6 +44,8 @@ type allocation struct {
 func (g *fakeGuard) Open(context.Context) error { return nil }
 func (g *fakeGuard) Why() error                 { return g.why }
 func (g *fakeGuard) Reconsider()                { go g.ask(nil) }
+
+func (g *fakeGuard) Waits() map[string]string { return g.waits }
 
 func (g *fakeGuard) Failures() map[string]string {
 	g.mu.Lock()

@@ -78,6 +78,14 @@ func TestWhoAsksForNoMemoryIsNotKeptFromBeginning(t *testing.T) {
 	}
 }
 
+// A container that stands at an allocation has a reason, whatever the plan says of it.
+func TestWhoStandsAtAnAllocationHasAReason(t *testing.T) {
+	const why = "its allocation is being decided about"
+	b := newMemoryBenchWith(t, &fakeGuard{waits: map[string]string{"a": why}}, true, nil)
+	b.limited("a", 900)
+	b.await("its reason", func() bool { return b.container("a").MemoryWaits == why })
+}
+
 // With the guard switched off limits keep nobody from beginning.
 func TestGuardOffKeepsNobodyFromBeginning(t *testing.T) {
 	b := newMemoryBench(t, true, func(o *actuator.Options) { o.MemoryGuard = actuator.MemoryOff })

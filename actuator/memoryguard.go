@@ -144,3 +144,11 @@ func (s *guardService) Failures() map[string]string {
 	defer s.failing.Unlock()
 	return maps.Clone(s.failures)
 }
+
+// Waits implements MemoryGuard.
+func (s *guardService) Waits() map[string]string {
+	if g := s.get(); g != nil {
+		return g.Waits()
+	}
+	return nil
+}

@@ -47,6 +47,9 @@ func (l *loop) memoryState(cs *ContainerState, c task.Container) {
 	if e, ok := l.mem.waits[c.ID]; ok {
 		cs.MemoryWaits, cs.MemoryWaitGPU, cs.MemoryWaitSeconds = e.Reason, e.Request.GPU, e.Waited.Seconds()
 	}
+	if cs.MemoryWaits == "" && l.mem.guarded() {
+		cs.MemoryWaits = l.mem.guard.Waits()[c.ID]
+	}
 	cs.MemoryDenied = maps.Clone(l.mem.denied[c.ID])
 	by := map[string]MemoryState{}
 	for g, p := range l.mem.parts[c.ID] {

@@ -17,6 +17,7 @@ type question struct {
 	call  cudaprobe.Call
 	asked time.Time // when it was first seen
 	waits bool      // the Decider has said so
+	why   string    // why it stands, for people
 	// granted: it was decided that the call runs.
 	granted bool
 }
@@ -84,6 +85,7 @@ func (g *Guard) step(ctx context.Context) (next time.Duration) {
 	}
 	calls := g.calls()
 	g.sort(holds, calls)
+	g.publish() // before the ledger is read, which may take its time
 	if len(g.containers) > 0 {
 		g.recall()
 		g.read(ctx)
@@ -99,6 +101,7 @@ func (g *Guard) step(ctx context.Context) (next time.Duration) {
 	for _, p := range g.processes {
 		next = min(next, g.end(p))
 	}
+	g.publish()
 	return next
 }
 
@@ -189,6 +192,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 	}
 	if g.blind != nil || g.usage == nil {
 		if g.o.Now().Sub(g.blinded) < blink {
+			q.why = "nobody can read who holds how much GPU memory"
 			return g.o.Refresh
 		}
 		g.fail(p.of, "the ledger of GPU memory cannot be read")
@@ -203,6 +207,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 		answer.Reason = "its process was asked to end, and cannot while it stands"
 	case !q.waits || waited < g.o.MaxWait:
 		if g.unsure(p.of, gpu, q.call.Bytes, held, calls) {
+			q.why = "it is near its limit, and the GPU does not list all of its processes yet"
 			return g.o.Refresh
 		}
 		answer = g.o.Decider.Decide(Request{
@@ -212,7 +217,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 	}
 	switch {
 	case answer.Verdict == Wait:
-		q.waits = true
+		q.waits, q.why = true, answer.Reason
 		return g.o.Refresh
 	case answer.Verdict == Grant:
 		p.of.stats.Granted++

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -83,6 +84,31 @@ func (g *Guard) View() map[string]View {
 		all[id] = v
 	}
 	return all
+}
+
+// Waits says of each container that stands at an allocation why, by id. Every hold on
+// record has a reason. It never waits for the ledger.
+func (g *Guard) Waits() map[string]string {
+	if waits := g.waits.Load(); waits != nil {
+		return *waits
+	}
+	return nil
+}
+
+// publish makes what Waits returns.
+func (g *Guard) publish() {
+	waits := map[string]string{}
+	for _, p := range g.processes {
+		if len(p.pending) > 0 || len(p.decided) > 0 {
+			waits[p.of.ID] = cmp.Or(waits[p.of.ID], "its allocation is being decided about")
+		}
+	}
+	for _, q := range g.questions() {
+		if q.why != "" {
+			waits[g.processes[q.call.PID].of.ID] = "its allocation waits: " + q.why
+		}
+	}
+	g.waits.Store(&waits)
 }
 
 // Cover says which containers are limited from now on. The processes of those that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/gate"
@@ -96,6 +97,8 @@ type Guard struct {
 	starts *cudaprobe.Probe
 	exits  *proc.Exits
 	again  chan struct{} // somebody wants the waiting ones to be asked about again
+
+	waits atomic.Pointer[map[string]string]
 
 	mu         sync.Mutex
 	containers map[string]*container

@@ -259,6 +259,9 @@ func TestListedLate(t *testing.T) {
 				}
 			}
 			r.waiting(t)
+			if why := r.Waits()["a"]; why == "" {
+				t.Error("it stands without a reason")
+			}
 			if held, err := r.built.Ledger(); err != nil || held[p.PID] > 100*mib {
 				t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
 			}
@@ -401,6 +404,11 @@ func TestWait(t *testing.T) {
 	p := r.join(t, 10*mib)
 	called := p.BeginAlloc("cuMemAlloc_v2", 20*mib, 1, 1)
 	r.waiting(t)
+	for deadline := time.Now().Add(patience); r.Waits()["a"] != "its allocation waits: the script says so"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it stands without a reason: %v", r.Waits())
+		}
+	}
 	s.set(memory.Grant)
 	r.Reconsider()
 	if a := called(); a.Count != 1 {
