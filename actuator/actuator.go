@@ -124,6 +124,11 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer lock.Unlock()
+	// Before anything that takes its time, the guardian's start above all: a former actuator
+	// may have died together with its guardian.
+	if n, err := releaseStopped(ctx, a.o.StateDir, false); err != nil || n > 0 {
+		a.log.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
+	}
 	if err := a.guard.start(ctx); err != nil {
 		return err
 	}

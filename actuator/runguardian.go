@@ -57,19 +57,7 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 	g, err := guardian.New(guardian.Options{
 		Swaps:    bringBack,
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
-		Gate: func(ctx context.Context, expired bool) (int, error) {
-			held, err := gate.LetGo(ctx, gate.LetGoOptions{Name: gate.Name(o.StateDir), IfExpired: expired})
-			stopped, serr := stop.ReleaseAll(ctx, stop.Options{Name: memory.Name(o.StateDir), IfExpired: expired})
-			if !expired { // whoever made the records is dead; the next one makes new ones
-				if err == nil {
-					err = gate.Forget(gate.Name(o.StateDir))
-				}
-				if serr == nil {
-					serr = stop.Remove(memory.Name(o.StateDir))
-				}
-			}
-			return held + stopped, errors.Join(err, serr)
-		},
+		Gate: func(ctx context.Context, expired bool) (int, error) { return releaseStopped(ctx, o.StateDir, expired) },
 		Sweep: func() ([]int, error) {
 			found, err := stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)}, began)
 			return found, errors.Join(err, strays.Add(o.StateDir, len(found)))
@@ -85,4 +73,21 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 		return err
 	}
 	return nil
+}
+
+// releaseStopped continues the processes that an actuator with this state folder left
+// stopped at launches and allocations, or only those that nobody has a lease on any more,
+// and returns how many.
+func releaseStopped(ctx context.Context, stateDir string, expired bool) (int, error) {
+	held, err := gate.LetGo(ctx, gate.LetGoOptions{Name: gate.Name(stateDir), IfExpired: expired})
+	stopped, serr := stop.ReleaseAll(ctx, stop.Options{Name: memory.Name(stateDir), IfExpired: expired})
+	if !expired { // whoever made the records is dead; the next one makes new ones
+		if err == nil {
+			err = gate.Forget(gate.Name(stateDir))
+		}
+		if serr == nil {
+			serr = stop.Remove(memory.Name(stateDir))
+		}
+	}
+	return held + stopped, errors.Join(err, serr)
 }
