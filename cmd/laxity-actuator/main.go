@@ -16,9 +16,11 @@ import (
 	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/internal/priority"
 )
 
 func main() {
+	priority.FewCores()
 	os.Exit(command(os.Args[1:]))
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -32,10 +31,6 @@ const (
 	// 3 MiB, and a collection comes every 6 s at ten scrapes a second, at the runtime's
 	// own pace. GOMEMLIMIT in the environment wins.
 	memoryLimit = 64 << 20
-	// It does one thing at a time, and a scrape while a reading is in the driver.
-	// With more threads every step of a scrape wakes another core up, and each
-	// collection all of them. GOMAXPROCS in the environment wins.
-	maxProcs = 3
 
 	shutdownLimit = 5 * time.Second
 )
@@ -71,9 +66,7 @@ func setRuntime() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(min(maxProcs, runtime.GOMAXPROCS(0)))
-	}
+	priority.FewCores()
 }
 
 // raise says once what came of it: an exporter works without, only later when all

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/cmd/internal/usage"
+	"github.com/laxity/laxity/internal/priority"
 )
 
 // Exit codes, as documented in --help.
@@ -65,7 +66,10 @@ type cli struct {
 	endless map[string]bool
 }
 
-func main() { os.Exit(realMain(os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	priority.FewCores()
+	os.Exit(realMain(os.Args, os.Stdout, os.Stderr))
+}
 
 // realMain is main without the process: it parses, runs one command, and returns the
 // exit code.

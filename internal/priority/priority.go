@@ -1,5 +1,6 @@
-// Package priority lets a daemon run before busy tenants: what watches a node has
-// little to do, and must answer while all of its cores compute.
+// Package priority shares a machine's cores between a daemon and busy tenants: what
+// watches a node has little to do, and must answer while all cores compute, so it goes
+// first, and uses few of them.
 package priority
 
 import (
