@@ -33,7 +33,7 @@ type parking struct {
 // strayAfter is how long a container may wait at the gate that the planner neither
 // holds nor has put in line for as long as that. Then it is let go: nobody decides
 // about it, and no reason is on record.
-const strayAfter = 800 * time.Millisecond
+const strayAfter = 400 * time.Millisecond
 
 // longestBack is how long a container may stand before its context in one piece.
 const longestBack = policy.DefaultPatience
