@@ -63,6 +63,18 @@ type Container struct {
 	// processes together; a GPU for which the device does not say is absent.
 	MemoryUsed    map[string]uint64  `json:"memory_used_bytes,omitempty"`
 	SMUtilization map[string]float64 `json:"sm_utilization_ratio,omitempty"`
+	// Processes are those that use CUDA, by PID: also a server's between two requests,
+	// when it has no task.
+	Processes []Process `json:"processes,omitempty"`
+}
+
+// Process is a process of a container that has begun to use CUDA.
+type Process struct {
+	// PID is in the host's PID namespace. Never a metric label.
+	PID int `json:"pid"`
+	// GPUs holds the UUIDs of the GPUs that list it, sorted; empty before its first context
+	// is listed, which takes some 0.2 s.
+	GPUs []string `json:"gpus,omitempty"`
 }
 
 // Health says which facts can be trusted.

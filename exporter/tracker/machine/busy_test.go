@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -55,6 +56,33 @@ func TestBusyIntervals(t *testing.T) {
 	}
 	w.exit(15, pid)
 	same(t, "end by exit", w.last().End.Time, at(15))
+}
+
+// Who acts on a GPU needs a server's process also when it has no request.
+func TestProcessesThatUseCUDA(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, busy)
+	w.meet(pid, web)
+	check := func(want ...task.Process) {
+		t.Helper()
+		c, _ := w.snapshot().FindContainer(web)
+		if !reflect.DeepEqual(c.Processes, want) {
+			t.Errorf("processes %+v, want %+v", c.Processes, want)
+		}
+	}
+	check()
+	w.sense(1, pid, sensor.Init)
+	w.sense(1, pid, sensor.ContextMade)
+	check(task.Process{PID: pid})
+	w.list(2, gpuA, pid)
+	idle := task.Process{PID: pid, GPUs: []string{gpuA}}
+	check(idle)
+	w.sense(10, pid, sensor.Launched)
+	w.sense(10.1, pid, sensor.WorkDone)
+	w.m.Tick(at(10.3))
+	check(idle)
+	w.exit(11, pid)
+	check()
 }
 
 // An interval whose process ends within the gap ended when its work was done, too.

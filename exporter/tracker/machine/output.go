@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -84,8 +85,8 @@ func (m *Machine) Snapshot() *task.Snapshot {
 		s.Containers = append(s.Containers, b.published())
 	}
 	for _, p := range m.processes {
-		if i, ok := byID[p.Container]; ok && len(p.on) > 0 {
-			sum(&s.Containers[i], p.on)
+		if i, ok := byID[p.Container]; ok {
+			list(&s.Containers[i], p)
 		}
 	}
 	open := m.openTasks()
@@ -101,6 +102,18 @@ func (m *Machine) Snapshot() *task.Snapshot {
 		s.Tasks = append(s.Tasks, t)
 	}
 	return s
+}
+
+// list adds a process, in its place, to those of its container that use CUDA, and what it
+// holds to what they hold.
+func list(c *task.Container, p *process) {
+	sum(c, p.on)
+	if p.gone != nil || !p.worked() && len(p.on) == 0 {
+		return
+	}
+	is := task.Process{PID: p.PID, GPUs: slices.Sorted(maps.Keys(p.on))}
+	i, _ := slices.BinarySearchFunc(c.Processes, is, func(a, b task.Process) int { return cmp.Compare(a.PID, b.PID) })
+	c.Processes = slices.Insert(c.Processes, i, is)
 }
 
 // sum adds what one process holds to its container.
