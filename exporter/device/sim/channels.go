@@ -41,8 +41,9 @@ const (
 	handlesPerUnit = 0x100
 	groupClass     = 0xa06c
 	groupChannels  = 8
-	// scheduled is a group's slice before libcuda sets its own.
-	scheduled = time.Millisecond
+	// scheduled is a group's slice before libcuda sets its own, this long after.
+	scheduled     = time.Millisecond
+	ownSliceAfter = time.Millisecond
 	maxSlice  = 100 * time.Second
 )
 
@@ -69,7 +70,7 @@ func (g *GPU) Groups(ctx context.Context, t Tenant) (list []Group, err error) {
 	err = g.control(ctx, "find", g.opts.Channels.Find, t, func(p *Process) error {
 		for i, u := range g.units {
 			c := p.contexts[u]
-			if c == nil || p.state == ProcessCheckpointed {
+			if c == nil || !c.runs || p.state == ProcessCheckpointed {
 				continue
 			}
 			group := Group{GPU: u.info.UUID, Client: p.client, Subdevice: subdevice + uint32(i)*handlesPerUnit, Handle: c.handle, Class: groupClass}
@@ -171,21 +172,30 @@ func (g *GPU) control(ctx context.Context, name string, cost time.Duration, t Te
 // group finds one of the process's groups. The caller holds mu.
 func (p *Process) group(client, handle uint32) (*unit, *gpuContext, error) {
 	for u, c := range p.contexts {
-		if p.client == client && c.handle == handle && p.state != ProcessCheckpointed {
+		if p.client == client && c.handle == handle && c.runs && p.state != ProcessCheckpointed {
 			return u, c, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("%w: %#x of client %#x", ErrNoGroup, handle, client)
 }
 
-// ownSlice is libcuda setting its own slice, just after the group was scheduled. The
-// caller holds mu.
-func (g *GPU) ownSlice(p *Process, i int) {
-	c := p.contexts[g.units[i]]
-	if c == nil || c.sliced {
-		return
+// schedule makes the group of a process's new context, with the slice that all begin with.
+func (g *GPU) schedule(p *Process, i int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := p.contexts[g.units[i]]; c != nil && !c.runs {
+		c.runs = true
+		g.units[i].engine.SetSlice(time.Now(), c.owner, scheduled)
 	}
-	c.sliced = true
-	g.units[i].engine.SetSlice(time.Now(), c.owner, g.opts.TimeSlice)
-	g.rearm()
+}
+
+// ownSlice is libcuda setting its own slice, just after the group was scheduled.
+func (g *GPU) ownSlice(p *Process, i int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := p.contexts[g.units[i]]; c != nil && !c.sliced {
+		c.sliced = true
+		g.units[i].engine.SetSlice(time.Now(), c.owner, g.opts.TimeSlice)
+		g.rearm()
+	}
 }

@@ -86,14 +86,18 @@ func TestEndWhileOff(t *testing.T) {
 // The group is there before libcuda sets its slice: whoever sets one in between loses it.
 func TestLibcudaSetsItsSliceLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGPU(t, sim.Options{})
+		g := newGPU(t, sim.Options{Channels: sim.ChannelCost{Find: -1, Slice: -1}})
 		p := g.Attach(1)
 		defer p.Exit()
 		opened := make(chan error)
 		go func() { opened <- p.Open(t.Context(), 0) }()
-		time.Sleep(100 * time.Millisecond)
-		group := one(t, g, 1)
 		tenant := sim.Tenant{PID: 1}
+		time.Sleep(100 * time.Millisecond)
+		if list, err := g.Groups(t.Context(), tenant); len(list) != 0 || err != nil {
+			t.Fatalf("groups %v, %v before they are scheduled", list, err)
+		}
+		time.Sleep(99*time.Millisecond + 10*time.Microsecond)
+		group := one(t, g, 1)
 		must(t, g.SetSlice(t.Context(), tenant, group.Client, group.Handle, time.Second))
 		must(t, <-opened)
 		d, err := g.Slice(t.Context(), tenant, group.Client, group.Handle)

@@ -22,6 +22,7 @@ type gpuContext struct {
 	last    uint64                // number of the last kernel
 	flying  map[uint64]*engine.Op // kernels by number, until seen ended
 	handle  uint32                // of its channel group
+	runs    bool                  // the group is scheduled, and can be found
 	sliced  bool                  // libcuda has set the group's slice
 	dying   bool
 	died    time.Time
@@ -52,7 +53,6 @@ func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
 	}
 	p.contexts[u] = c
 	u.contexts = append(u.contexts, c)
-	u.engine.SetSlice(now, c.owner, scheduled)
 	return c, nil
 }
 

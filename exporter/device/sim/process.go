@@ -138,11 +138,13 @@ func (p *Process) openPiece(ctx context.Context, i int) (more bool, err error) {
 	if more {
 		return true, nil
 	}
+	if err := p.sleep(ctx, time.Until(c.ready)-ownSliceAfter); err != nil {
+		return false, err
+	}
+	g.schedule(p, i)
 	if err := p.sleep(ctx, time.Until(c.ready)); err != nil {
 		return false, err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.ownSlice(p, i)
 	return false, nil
 }

@@ -18,20 +18,14 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// Errors that callers act on; Error.Is tells.
-var (
-	ErrNoProcess = errors.New("no such process uses the GPU")
-	ErrNoGroup   = errors.New("no such channel group")
-)
-
 // Error is what the simulated GPU refused with: a code of its protocol and a text.
 type Error struct{ Code, Text string }
 
 func (e Error) Error() string { return "simulated GPU: " + e.Text }
 
-// Is gives the codes their meaning.
+// Is gives the codes the meaning that callers act on.
 func (e Error) Is(target error) bool {
-	return target == ErrNoProcess && e.Code == "process" || target == ErrNoGroup && e.Code == "group"
+	return target == rm.ErrGone && e.Code == "process" || target == rm.ErrChanged && e.Code == "group"
 }
 
 // Manager controls the channels behind one socket. Each call has a connection of its own,
@@ -53,7 +47,7 @@ func (m *Manager) Check(ctx context.Context) error {
 // GPU.
 func (m *Manager) Find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
 	text, err := m.ask(ctx, "groups "+name(p))
-	if errors.Is(err, ErrNoProcess) {
+	if errors.Is(err, rm.ErrGone) {
 		return nil, nil
 	}
 	if err != nil {

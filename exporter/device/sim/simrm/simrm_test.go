@@ -60,7 +60,7 @@ func TestRealProcess(t *testing.T) {
 
 	other := groups[0]
 	other.Start++
-	if err := m.Switch(t.Context(), []rm.Group{other}, false); !errors.Is(err, simrm.ErrNoProcess) {
+	if err := m.Switch(t.Context(), []rm.Group{other}, false); !errors.Is(err, rm.ErrGone) {
 		t.Errorf("another process with this PID: %v", err)
 	}
 	if list, err := m.Find(t.Context(), other.Process); list != nil || err != nil {
@@ -68,7 +68,7 @@ func TestRealProcess(t *testing.T) {
 	}
 	other = groups[0]
 	other.Handle++
-	if err := m.Switch(t.Context(), []rm.Group{other}, false); !errors.Is(err, simrm.ErrNoGroup) {
+	if err := m.Switch(t.Context(), []rm.Group{other}, false); !errors.Is(err, rm.ErrChanged) {
 		t.Errorf("another group: %v", err)
 	}
 }
