@@ -44,7 +44,7 @@ const (
 	// scheduled is a group's slice before libcuda sets its own, this long after.
 	scheduled     = time.Millisecond
 	ownSliceAfter = time.Millisecond
-	maxSlice  = 100 * time.Second
+	maxSlice      = 100 * time.Second
 )
 
 // Group is the compute group of one process on one GPU.
