@@ -56,6 +56,7 @@ type Stat struct {
 	State                  byte // a letter, see proc(5)
 	parent, group, session int
 	Start                  uint64 // when it started, hundredths of a second since boot
+	Exiting                bool   // it is on its way out of the kernel (PF_EXITING)
 }
 
 // ReadStat reads /proc/PID/stat; the name in it may hold anything.
@@ -65,7 +66,11 @@ func ReadStat(proc string, pid int) (s Stat, ok bool) {
 		return s, false
 	}
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	const startField = 19
+	const (
+		flagsField = 6
+		startField = 19
+		exiting    = 0x4 // PF_EXITING of include/linux/sched.h
+	)
 	if len(fields) <= startField {
 		return s, false
 	}
@@ -73,6 +78,8 @@ func ReadStat(proc string, pid int) (s Stat, ok bool) {
 	s.parent, _ = strconv.Atoi(fields[1])
 	s.group, _ = strconv.Atoi(fields[2])
 	s.session, _ = strconv.Atoi(fields[3])
+	flags, _ := strconv.ParseUint(fields[flagsField], 10, 64)
+	s.Exiting = flags&exiting != 0 || s.State == 'Z' || s.State == 'X'
 	s.Start, err = strconv.ParseUint(fields[startField], 10, 64)
 	return s, err == nil
 }

@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// Errors of the checkpoint API.
+// Errors of the checkpoint API and the resource manager.
 var (
 	ErrNoProcess    = errors.New("no such process uses CUDA")
 	ErrState        = errors.New("the process is not in the state for this")
 	ErrNotReady     = errors.New("kernels did not end in time")
 	ErrNotSupported = errors.New("not supported")
+	ErrNotPermitted = errors.New("not permitted")
 )
 
 // CheckpointState is a process's state in the driver's checkpoint API.
@@ -346,8 +347,9 @@ func (g *GPU) Casualties() Casualties {
 	return g.casualties
 }
 
-// FailStep makes a step (lock, checkpoint, restore or unlock) fail with err, for every
-// process and without doing anything; nil makes it work again.
+// FailStep makes a step of the checkpoint API (lock, checkpoint, restore or unlock) or a
+// call on channels (find, slice, setslice or switch) fail with err, for every process
+// and without doing anything; nil makes it work again.
 func (g *GPU) FailStep(name string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -21,6 +21,9 @@ type gpuContext struct {
 	nextPtr uint64
 	last    uint64                // number of the last kernel
 	flying  map[uint64]*engine.Op // kernels by number, until seen ended
+	handle  uint32                // of its channel group
+	runs    bool                  // the group is scheduled, and can be found
+	sliced  bool                  // libcuda has set the group's slice
 	dying   bool
 	died    time.Time
 }
@@ -46,6 +49,7 @@ func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
 	c := &gpuContext{
 		owner: g.owners, pid: p.pid, opened: now, ready: now.Add(g.opts.ContextTime), work: g.opts.ContextShared,
 		allocs: map[uint64]uint64{}, flying: map[uint64]*engine.Op{}, nextPtr: 1 << 40,
+		handle: groupHandle + uint32(i)*handlesPerUnit,
 	}
 	p.contexts[u] = c
 	u.contexts = append(u.contexts, c)

@@ -13,7 +13,7 @@ type faults struct {
 	unloaded bool
 	loads    int              // how often a driver was loaded: a reader of an older one must start afresh
 	hung     chan struct{}    // closed when reads may go on; nil when they do not hang
-	steps    map[string]error // what a step of the checkpoint API fails with
+	steps    map[string]error // what a step of the checkpoint API, or a call on channels, fails with
 }
 
 // HangReads makes every Read block, like a driver call that never returns, until

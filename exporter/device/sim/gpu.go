@@ -12,14 +12,17 @@
 //     some time after the call. The memory is in use at once. So it is with
 //     allocations, where they take time. Part of a creation can be done for one
 //     process at a time (ContextShared).
-//   - Kernels of different processes share a card by time slicing, at a cost; one
-//     process alone pays nothing (sim/engine).
+//   - Kernels of different processes take turns of their time slices, and a switch costs
+//     something; one process alone pays nothing (sim/engine).
+//   - Slices can be set and channels switched off and on from outside, as the resource
+//     manager does it (channels.go, simrm).
 //   - A kernel that was launched runs to its end whether its process is running,
 //     frozen or dead. Transfers are asked for by the tenant piece by piece, so
 //     that a frozen one makes no progress.
 //   - When a process ends, what it had queued is dropped at once. While its kernel
 //     in flight runs on, it stays listed and keeps its memory, as a driver keeps a
-//     context until it can be torn down. Then all of it is free.
+//     context until it can be torn down. Then all of it is free. A kernel that is off
+//     the card ends with its process.
 //   - Memory runs out with an error. Utilisation lags.
 //   - Processes can be locked, checkpointed, restored and unlocked as by the driver's
 //     checkpoint API, by their own threads: a frozen one hangs the call. A restore
@@ -58,12 +61,13 @@ type GPU struct {
 	// creating is taken by whoever the driver works for, of those that create a context.
 	creating chan struct{}
 
-	mu     sync.Mutex
-	units  []*unit
-	procs  map[int]*Process // live ones by PID
-	owners engine.Owner     // last one given
-	timer  *time.Timer      // fires at the next event of any unit; nil before the first
-	faults faults
+	mu      sync.Mutex
+	units   []*unit
+	procs   map[int]*Process // live ones by PID
+	owners  engine.Owner     // last one given
+	clients uint32           // how many were given
+	timer   *time.Timer      // fires at the next event of any unit; nil before the first
+	faults  faults
 
 	casualties Casualties
 }

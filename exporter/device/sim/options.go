@@ -31,14 +31,15 @@ type Options struct {
 	AllocRate     float64       // bytes per second of an allocation; default: it takes no time
 	ReleaseTime   time.Duration // from the end of a process, with which it leaves the list, until its memory is free; default none
 
-	TimeSlice  time.Duration // of one process while several have kernels in flight; default 2 ms
-	SwitchCost time.Duration // lost per slice then; default 300 µs
+	TimeSlice  time.Duration // that a new process has while several have kernels ready; default 2048 µs
+	SwitchCost time.Duration // lost when a kernel is taken off for another one; default 300 µs
 
 	SamplePeriod time.Duration // of utilisation; default 200 ms
 	RiseLag      time.Duration // from a kernel's begin to a full reading; default 300 ms
 	FallLag      time.Duration // from the last kernel's end to a reading of 0; default 770 ms
 
 	Checkpoint CheckpointCost
+	Channels   ChannelCost
 
 	Logger *slog.Logger // default: none
 }
@@ -109,12 +110,15 @@ func (o Options) withDefaults() Options {
 	set(&o.ContextShared, 0)
 	set(&o.ListDelay, 150*time.Millisecond)
 	o.ReleaseTime = max(o.ReleaseTime, 0)
-	set(&o.TimeSlice, 2*time.Millisecond)
+	if o.TimeSlice <= 0 {
+		o.TimeSlice = 2048 * time.Microsecond
+	}
 	set(&o.SwitchCost, 300*time.Microsecond)
 	set(&o.SamplePeriod, 200*time.Millisecond)
 	set(&o.RiseLag, 300*time.Millisecond)
 	set(&o.FallLag, 770*time.Millisecond)
 	o.Checkpoint = o.Checkpoint.withDefaults()
+	o.Channels = o.Channels.withDefaults()
 	if o.Driver == "" {
 		o.Driver = "580.0-sim"
 	}

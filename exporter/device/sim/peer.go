@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +19,8 @@ import (
 // connect.
 type peer struct {
 	PID   int // in this program's PID namespace
+	uid   uint32
+	start uint64 // clock ticks since boot
 	pidfd *os.File
 }
 
@@ -45,7 +50,25 @@ func peerOf(conn net.Conn) (*peer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pidfd of %d: %w", cred.Pid, err)
 	}
-	return &peer{PID: int(cred.Pid), pidfd: os.NewFile(uintptr(fd), "pidfd")}, nil
+	p := &peer{PID: int(cred.Pid), uid: cred.Uid, pidfd: os.NewFile(uintptr(fd), "pidfd")}
+	p.start, err = startOf(p.PID)
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// startOf reads when a process started.
+func startOf(pid int) (uint64, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name may hold anything
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("when process %d started is not in its stat", pid)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
 }
 
 // Wait returns nil once the process has ended (a zombie has), or ctx's error.

@@ -34,17 +34,28 @@ type Process struct {
 	stepping  bool          // a step is under way
 	restoring bool
 	agents    map[*agent]bool
+
+	start  uint64 // clock ticks since boot; 0: not known
+	client uint32 // of the resource manager
 }
 
 // Attach makes pid a tenant, or returns the tenant that it already is. Each
 // Attach is undone by one Detach.
-func (g *GPU) Attach(pid int) *Process {
+func (g *GPU) Attach(pid int) *Process { return g.attach(Tenant{PID: pid}) }
+
+func (g *GPU) attach(t Tenant) *Process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	pid := t.PID
 	p := g.procs[pid]
 	if p == nil {
-		p = &Process{gpu: g, pid: pid, exited: make(chan struct{}), contexts: map[*unit]*gpuContext{}}
+		g.clients++
+		p = &Process{gpu: g, pid: pid, exited: make(chan struct{}), contexts: map[*unit]*gpuContext{},
+			client: firstClient + g.clients}
 		g.procs[pid] = p
+	}
+	if t.Start != 0 {
+		p.start = t.Start
 	}
 	p.refs++
 	return p
@@ -127,7 +138,15 @@ func (p *Process) openPiece(ctx context.Context, i int) (more bool, err error) {
 	if more {
 		return true, nil
 	}
-	return false, p.sleep(ctx, time.Until(c.ready))
+	if err := p.sleep(ctx, time.Until(c.ready)-ownSliceAfter); err != nil {
+		return false, err
+	}
+	g.schedule(p, i)
+	if err := p.sleep(ctx, time.Until(c.ready)); err != nil {
+		return false, err
+	}
+	g.ownSlice(p, i)
+	return false, nil
 }
 
 // hold takes its turn with the driver for as long as a piece of its work takes.

@@ -20,6 +20,7 @@ import (
 //	laxity-sim 1 monitor   → ok
 //	laxity-sim 1 agent     → ok               then the server asks "turn", and the tenant's
 //	                                          thread answers "ok" as soon as it runs
+//	laxity-sim 1 manager   → ok               root in the server's PID namespace only
 //
 // A monitor asks "read" and gets "ok JSON" (see wire.go). A tenant is the process
 // that the kernel names as the socket's peer, whatever it says; all connections
@@ -47,6 +48,16 @@ import (
 //	checkpoint PID         → ok
 //	restore PID            → ok
 //	unlock PID             → ok
+//
+// A manager controls channels, as root does through the resource manager: no tenant may. A
+// process is a PID as the server sees it, and when it started (field 22 of its stat); C
+// and H are a client and a handle, decimal or with 0x:
+//
+//	groups PID START            → ok JSON     see Group
+//	slice PID START C H         → ok MICROSECONDS
+//	setslice PID START C H MICROSECONDS → ok  at once
+//	off PID START C H…          → ok          all these groups, or none
+//	on PID START C H…           → ok
 const (
 	greeting = "laxity-sim"
 	version  = "1"
@@ -76,6 +87,8 @@ func errorCode(err error) string {
 		{ErrState, "state"},
 		{ErrNotReady, "ready"},
 		{ErrNotSupported, "support"},
+		{ErrNoGroup, "group"},
+		{ErrNotPermitted, "permission"},
 	} {
 		if errors.Is(err, c.err) {
 			return c.code

@@ -87,7 +87,7 @@ func (s *session) run(ctx context.Context) error {
 	words := strings.Fields(line)
 	switch {
 	case len(words) != 3 || words[0] != greeting:
-		err = fmt.Errorf("%w: the first line must be %q", errProtocol, greeting+" "+version+" tenant|monitor|agent")
+		err = fmt.Errorf("%w: the first line must be %q", errProtocol, greeting+" "+version+" tenant|monitor|agent|manager")
 	case words[1] != version:
 		err = fmt.Errorf("%w: version %.10q is not spoken here, %s is", errProtocol, words[1], version)
 	case words[2] == "tenant":
@@ -96,8 +96,10 @@ func (s *session) run(ctx context.Context) error {
 		return s.monitor(ctx)
 	case words[2] == "agent":
 		return s.agent(ctx)
+	case words[2] == "manager":
+		return s.manager(ctx)
 	default:
-		err = fmt.Errorf("%w: neither tenant, monitor nor agent: %.20q", errProtocol, words[2])
+		err = fmt.Errorf("%w: neither tenant, monitor, agent nor manager: %.20q", errProtocol, words[2])
 	}
 	return errors.Join(err, s.reply("", err))
 }
@@ -109,7 +111,7 @@ func (s *session) tenant(ctx context.Context) error {
 		return errors.Join(err, s.reply("", err))
 	}
 	defer peer.Close()
-	p := s.gpu.Attach(peer.PID)
+	p := s.gpu.attach(Tenant{PID: peer.PID, Start: peer.start})
 	defer p.Detach()
 	// A call that waits for an unlock must not outlast the server.
 	defer context.AfterFunc(ctx, p.Exit)()

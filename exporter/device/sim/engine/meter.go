@@ -15,12 +15,21 @@ type part struct {
 	share    float64 // 0–1
 }
 
+// grain is how short a part may be: a drawn-out one of many slices stands for them.
+const grain = 10 * time.Millisecond
+
 // Add notes that share of the time from … to was busy. It must not begin before
 // what was added last.
 func (m *Meter) Add(from, to time.Time, share float64) {
-	if n := len(m.parts); n > 0 && m.parts[n-1].share == share && m.parts[n-1].to.Equal(from) {
+	n := len(m.parts)
+	switch {
+	case n > 0 && m.parts[n-1].share == share && m.parts[n-1].to.Equal(from):
 		m.parts[n-1].to = to
-	} else {
+	case n > 0 && to.Sub(m.parts[n-1].from) <= grain:
+		last := &m.parts[n-1]
+		busy := last.share*float64(last.to.Sub(last.from)) + share*float64(to.Sub(from))
+		last.to, last.share = to, busy/float64(to.Sub(last.from))
+	default:
 		m.parts = append(m.parts, part{from, to, share})
 	}
 	old := 0
@@ -89,9 +98,6 @@ func (u *Unit) OwnerUtilization(owner Owner, lag Utilization) float64 {
 	}
 	return 0
 }
-
-// Forget drops the meter of an owner that is gone.
-func (u *Unit) Forget(owner Owner) { delete(u.meter, owner) }
 
 func (u *Unit) meterOf(owner Owner) *Meter {
 	m := u.meter[owner]

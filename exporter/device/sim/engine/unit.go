@@ -2,19 +2,19 @@
 //
 // It is pure: it owns no goroutine, timer or clock. The caller passes the time
 // in, asks Next when something will happen, and calls Advance at that moment
-// (or later: Advance catches up event by event). The same calls at the same
+// (or later: Advance catches up turn by turn). The same calls at the same
 // times always give the same result. It imports the standard library only.
 //
-// The model. Kernels of one owner (a process) run one after another. Kernels of
-// several owners share the unit by time slicing: each gets the same share of
-// the time, less the cost of a context switch per slice; an owner that is alone
-// pays nothing. The sharing is fluid: the slices themselves are not played out,
-// only their sum. Transfers run beside kernels and beside each other: those from
-// and to pageable memory are bound by their process's CPU, not by the bus.
+// The model. Kernels of one owner (a process) run one after another. Owners that
+// have a kernel ready take turns of their slice, in the order in which they came
+// to the unit first. To take the unit from a kernel that has not ended costs a
+// switch, in which nobody computes; from an owner whose kernels have ended it costs
+// nothing, and an owner that is alone pays nothing. An owner that is off, or has no
+// kernel, takes no turn. Transfers run beside kernels and beside each other: those
+// from and to pageable memory are bound by their process's CPU, not by the bus.
 package engine
 
 import (
-	"math"
 	"slices"
 	"time"
 )
@@ -25,7 +25,7 @@ type Owner int64
 // Op is one kernel or one transfer.
 type Op struct {
 	owner   Owner
-	left    float64 // nanoseconds that it still takes with the unit to itself
+	left    time.Duration // that it still takes with the unit to itself
 	done    chan struct{}
 	ended   time.Time
 	dropped bool
@@ -48,38 +48,40 @@ func (o *Op) finish(at time.Time, dropped bool) {
 
 // Unit is one GPU, or one MIG instance. It is not safe for concurrent use.
 type Unit struct {
-	efficiency float64 // share of the time left for work when owners alternate
-	now        time.Time
-	kernels    []*queue // owners with at least one kernel, in order of arrival
-	copies     []*Op
-	meter      map[Owner]*Meter
-	total      Meter
+	slice, switchCost time.Duration
+	now               time.Time
+	ring              []*group // who takes turns, in order of arrival
+	turn              turn
+	copies            []*Op
+	meter             map[Owner]*Meter
+	total             Meter
 }
 
-type queue struct {
+// group is what one owner has on the unit.
+type group struct {
 	owner Owner
-	ops   []*Op // ops[0] is in flight
+	slice time.Duration
+	off   bool
+	ops   []*Op // kernels; ops[0] is in flight
 }
 
-// NewUnit returns an idle unit. Between slices of different owners the unit
-// loses switchCost for each slice of work.
+func (g *group) ready() bool { return !g.off && len(g.ops) > 0 }
+
+// NewUnit returns an idle unit whose owners have this slice at first; 0 is 2048 µs.
 func NewUnit(slice, switchCost time.Duration) *Unit {
-	efficiency := 1.0
-	if slice > 0 && switchCost > 0 {
-		efficiency = float64(slice) / float64(slice+switchCost)
+	if slice <= 0 {
+		slice = 2048 * time.Microsecond
 	}
-	return &Unit{efficiency: efficiency, meter: map[Owner]*Meter{}}
+	return &Unit{slice: slice, switchCost: max(switchCost, 0), meter: map[Owner]*Meter{}}
 }
 
 // Launch queues a kernel that takes alone when it has the unit to itself.
 func (u *Unit) Launch(now time.Time, owner Owner, alone time.Duration) *Op {
 	u.Advance(now)
 	op := newOp(owner, alone)
-	if q := u.queueOf(owner); q != nil {
-		q.ops = append(q.ops, op)
-	} else {
-		u.kernels = append(u.kernels, &queue{owner: owner, ops: []*Op{op}})
-	}
+	g := u.groupOf(owner)
+	g.ops = append(g.ops, op)
+	u.give()
 	return op
 }
 
@@ -93,7 +95,7 @@ func (u *Unit) Copy(now time.Time, owner Owner, length time.Duration) *Op {
 
 // Drop throws away the owner's transfers and the kernels that have not begun.
 // The one in flight stays: a launched kernel cannot be stopped. Busy tells when
-// it is through.
+// it is through. Of an owner that is off all is thrown away.
 func (u *Unit) Drop(now time.Time, owner Owner) {
 	u.Advance(now)
 	u.copies = slices.DeleteFunc(u.copies, func(op *Op) bool {
@@ -102,95 +104,76 @@ func (u *Unit) Drop(now time.Time, owner Owner) {
 		}
 		return op.owner == owner
 	})
-	if q := u.queueOf(owner); q != nil {
-		for _, op := range q.ops[1:] {
+	if g := u.find(owner); g != nil && len(g.ops) > 0 {
+		keep := 1
+		if g.off {
+			keep = 0
+		}
+		for _, op := range g.ops[keep:] {
 			op.finish(now, true)
 		}
-		q.ops = q.ops[:1]
+		g.ops = g.ops[:keep]
 	}
 }
 
 // Reset throws away everything, as when the GPU falls off the bus.
 func (u *Unit) Reset(now time.Time) {
 	u.Advance(now)
-	for _, q := range u.kernels {
-		for _, op := range q.ops {
+	for _, g := range u.ring {
+		for _, op := range g.ops {
 			op.finish(now, true)
 		}
+		g.ops = nil
 	}
 	for _, op := range u.copies {
 		op.finish(now, true)
 	}
-	u.kernels, u.copies = nil, nil
+	u.copies, u.turn = nil, turn{}
 }
 
 // Busy tells whether the owner has a kernel in flight or queued.
-func (u *Unit) Busy(owner Owner) bool { return u.queueOf(owner) != nil }
+func (u *Unit) Busy(owner Owner) bool {
+	g := u.find(owner)
+	return g != nil && len(g.ops) > 0
+}
 
-// Next is when the next op ends if nothing is added, false when all is idle.
+// Next is when the next op ends if nothing is changed, false when none will.
 func (u *Unit) Next() (time.Time, bool) {
-	d, ok := u.untilNext()
+	d, ok := u.untilKernel()
+	for _, op := range u.copies {
+		if !ok || op.left < d {
+			d, ok = op.left, true
+		}
+	}
 	return u.now.Add(d), ok
 }
 
 // Advance moves the unit to now and ends what ended on the way. A time before
 // the last one does nothing.
 func (u *Unit) Advance(now time.Time) {
+	if u.now.IsZero() && u.turn.of == nil && len(u.copies) == 0 {
+		u.now = now
+	}
 	for u.now.Before(now) {
-		step := now.Sub(u.now)
-		if d, ok := u.untilNext(); ok && d < step {
-			step = d
+		step := min(now.Sub(u.now), u.untilTurn())
+		for _, op := range u.copies {
+			step = min(step, op.left)
 		}
 		u.step(step)
 	}
 }
 
-// untilNext rounds up to a nanosecond, so that the op is through by then.
-func (u *Unit) untilNext() (time.Duration, bool) {
-	least := math.Inf(1)
-	rate := u.rate()
-	for _, q := range u.kernels {
-		least = min(least, q.ops[0].left/rate)
-	}
-	for _, op := range u.copies {
-		least = min(least, op.left)
-	}
-	if math.IsInf(least, 1) {
-		return 0, false
-	}
-	const longest = float64(math.MaxInt64 / 4)
-	return time.Duration(math.Ceil(min(max(least, 1), longest))), true
-}
-
-// rate is the work per time that each owner in flight gets.
-func (u *Unit) rate() float64 {
-	if n := len(u.kernels); n > 1 {
-		return u.efficiency / float64(n)
-	}
-	return 1
-}
-
 func (u *Unit) step(d time.Duration) {
 	from, to := u.now, u.now.Add(d)
 	u.now = to
-	if n := len(u.kernels); n > 0 {
+	if g := u.turn.of; g != nil {
 		u.total.Add(from, to, 1)
-		rate := u.rate()
-		for _, q := range u.kernels {
-			u.meterOf(q.owner).Add(from, to, 1/float64(n))
-			q.ops[0].left -= float64(d) * rate
-		}
+		u.meterOf(g.owner).Add(from, to, 1)
+		u.work(d)
 	}
-	u.kernels = slices.DeleteFunc(u.kernels, func(q *queue) bool {
-		if through(q.ops[0]) {
-			q.ops[0].finish(to, false)
-			q.ops = q.ops[1:]
-		}
-		return len(q.ops) == 0
-	})
 	u.copies = slices.DeleteFunc(u.copies, func(op *Op) bool {
-		op.left -= float64(d)
-		if through(op) {
+		op.left -= d
+		if op.left <= 0 {
 			op.finish(to, false)
 			return true
 		}
@@ -198,19 +181,25 @@ func (u *Unit) step(d time.Duration) {
 	})
 }
 
-// through allows for the rounding of floating point: far less than the
-// nanosecond to which Next is rounded.
-func through(op *Op) bool { return op.left <= 1e-3 }
-
+// newOp makes an op that takes at least a nanosecond, so that time goes on.
 func newOp(owner Owner, alone time.Duration) *Op {
-	return &Op{owner: owner, left: float64(max(alone, 0)), done: make(chan struct{})}
+	return &Op{owner: owner, left: max(alone, 1), done: make(chan struct{})}
 }
 
-func (u *Unit) queueOf(owner Owner) *queue {
-	for _, q := range u.kernels {
-		if q.owner == owner {
-			return q
+func (u *Unit) find(owner Owner) *group {
+	for _, g := range u.ring {
+		if g.owner == owner {
+			return g
 		}
 	}
 	return nil
+}
+
+func (u *Unit) groupOf(owner Owner) *group {
+	if g := u.find(owner); g != nil {
+		return g
+	}
+	g := &group{owner: owner, slice: u.slice}
+	u.ring = append(u.ring, g)
+	return g
 }

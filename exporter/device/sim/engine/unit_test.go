@@ -32,7 +32,8 @@ func near(t *testing.T, what string, got, want, tolerance time.Duration) {
 
 func TestKernels(t *testing.T) {
 	const slice, cost = 2 * time.Millisecond, 300 * time.Microsecond
-	switching := float64(slice+cost) / float64(slice)
+	// Two of a second take 499 and 500 turns before the last one of the first.
+	const both = 2*time.Second + 999*cost
 	tests := []struct {
 		name   string
 		begin  []time.Duration // one owner each
@@ -41,9 +42,9 @@ func TestKernels(t *testing.T) {
 	}{
 		{"alone pays nothing", []time.Duration{0}, []time.Duration{time.Second}, []time.Duration{time.Second}},
 		{"two share and pay", []time.Duration{0, 0}, []time.Duration{time.Second, time.Second},
-			[]time.Duration{time.Duration(2e9 * switching), time.Duration(2e9 * switching)}},
+			[]time.Duration{both - slice - cost, both - cost}},
 		{"a short one leaves the rest to the other", []time.Duration{0, 0}, []time.Duration{time.Second, 3 * time.Second},
-			[]time.Duration{time.Duration(2e9 * switching), time.Duration(2e9*switching) + 2*time.Second}},
+			[]time.Duration{both - slice - cost, both - cost + 2*time.Second}},
 		{"one after another", []time.Duration{0, time.Second}, []time.Duration{time.Second, time.Second},
 			[]time.Duration{time.Second, 2 * time.Second}},
 	}
@@ -180,7 +181,7 @@ func TestWorkIsConserved(t *testing.T) {
 			}
 			sum += jobs[i].alone
 		}
-		latest := jobs[len(jobs)-1].begin + time.Duration(float64(sum)*1.2) + time.Millisecond
+		latest := jobs[len(jobs)-1].begin + time.Duration(float64(sum)*1.2) + time.Duration(len(jobs))*400*time.Microsecond
 		if end.Sub(epoch) > latest {
 			t.Fatalf("all ended at %v, want at most %v", end.Sub(epoch), latest)
 		}

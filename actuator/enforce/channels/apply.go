@@ -1,0 +1,298 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/internal/rm"
+)
+
+// Apply carries a standing out, for the groups that are known: it looks for those of
+// processes that it has not seen. It is idempotent. After an error that is not
+// about slices alone nothing of the container is off.
+func (e *Enforcer) Apply(ctx context.Context, t Target, s Standing) (Result, error) {
+	return e.carry(ctx, t, s, false)
+}
+
+// Look is Apply after a new look: it finds groups that were made meanwhile, also those of a
+// container that is off, and reads whether somebody else changed a slice.
+func (e *Enforcer) Look(ctx context.Context, t Target, s Standing) (Result, error) {
+	return e.carry(ctx, t, s, true)
+}
+
+// member is one process of a target.
+type member struct {
+	rm.Process
+	groups []rm.Group
+	state  State
+	result Result
+	err    error
+}
+
+func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) (Result, error) {
+	if s.Slice != 0 && (s.Slice < MinSlice || s.Slice > MaxSlice) {
+		return Result{}, fmt.Errorf("a slice of %v: it must be %v to %v", s.Slice, MinSlice, MaxSlice)
+	}
+	s.Slice = s.Slice.Truncate(time.Microsecond)
+	if s.Lease <= 0 || s.Lease > e.o.MaxOff && !s.Asked {
+		s.Lease = e.o.MaxOff
+	}
+	until := e.o.Now() + s.Lease
+	members := make([]member, len(t.Processes))
+	for i, p := range t.Processes {
+		members[i].Process = p
+	}
+	each(members, func(m *member) { e.meet(ctx, m, fresh) })
+	members, problem := together(members, &s)
+	if len(members) == 0 {
+		return Result{}, ErrGone
+	}
+	each(members, func(m *member) {
+		err := e.work(ctx, m.Process, func(ctx context.Context) error { return e.apply(ctx, t, m, s, until, fresh) })
+		m.err = errors.Join(m.err, err)
+	})
+	r, err := sum(members)
+	err = errors.Join(problem, err)
+	if errors.Is(err, rm.ErrChanged) && !fresh {
+		return e.carry(ctx, t, s, true)
+	}
+	if s.Off && err == nil && len(r.Groups) == 0 {
+		err = ErrNoGroup
+	}
+	if s.Off && err == nil {
+		r.Off, r.Until = true, until
+	} else if s.Off { // some of it off would be worse than none
+		e.letOn(ctx, members, until)
+	}
+	return r, err
+}
+
+// letOn lets processes on again whose standing could not be carried out as a whole, unless
+// a later one has been. It goes on when ctx ends; what it cannot do the end of the
+// lease does.
+func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := e.undoing(ctx)
+		defer cancel()
+		each(members, func(m *member) {
+			_ = e.work(ctx, m.Process, func(ctx context.Context) error {
+				rec, err := e.records.get(m.Process)
+				if err != nil || rec.Until > until {
+					return err
+				}
+				return e.on(ctx, &rec, nil)
+			})
+		})
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// meet finds out about one process.
+func (e *Enforcer) meet(ctx context.Context, m *member, fresh bool) {
+	m.err = e.work(ctx, m.Process, func(ctx context.Context) (err error) {
+		if m.state, err = e.o.State(m.Process); err != nil {
+			return err
+		}
+		if m.state == Gone {
+			return e.remove(m.Process)
+		}
+		if k := e.knownOf(m.Process); k.found && !fresh {
+			m.groups = k.groups
+			return nil
+		}
+		m.groups, err = e.find(ctx, m.Process)
+		return err
+	})
+}
+
+// together returns the processes that are left, and takes Off from the standing if they
+// cannot be off as one.
+func together(members []member, s *Standing) (left []member, problem error) {
+	gpus, seen := map[string]bool{}, map[key]bool{}
+	for _, m := range members {
+		if m.state == Gone || m.state == Exiting || errors.Is(m.err, rm.ErrGone) {
+			continue
+		}
+		// A fork shares its parent's groups.
+		m.groups = slices.DeleteFunc(slices.Clone(m.groups), func(g rm.Group) bool {
+			twice := seen[keyOf(g)]
+			seen[keyOf(g)] = true
+			return twice
+		})
+		for _, g := range m.groups {
+			gpus[g.GPU] = true
+		}
+		left = append(left, m)
+		if s.Off && m.state == Traced {
+			problem = ErrTraced
+		}
+		if s.Off && m.err != nil {
+			problem = m.err
+		}
+	}
+	if s.Off && len(gpus) > 1 {
+		problem = ErrSeveralGPUs
+	}
+	if problem != nil {
+		s.Off = false
+	}
+	return left, problem
+}
+
+func sum(members []member) (r Result, err error) {
+	for _, m := range members {
+		r.Groups = append(r.Groups, m.groups...)
+		r.Changed = append(r.Changed, m.result.Changed...)
+		r.Unsettled = r.Unsettled || m.result.Unsettled
+		if m.err != nil && !errors.Is(m.err, rm.ErrGone) {
+			err = errors.Join(err, fmt.Errorf("channels of process %d: %w", m.PID, m.err))
+		}
+	}
+	return r, err
+}
+
+func each(members []member, f func(*member)) {
+	var wait sync.WaitGroup
+	for i := range members {
+		wait.Go(func() { f(&members[i]) })
+	}
+	wait.Wait()
+}
+
+// apply is Apply for one process, alone.
+func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, until time.Duration, fresh bool) error {
+	rec, err := e.records.get(m.Process)
+	if err != nil {
+		return err
+	}
+	if rec.unreadable {
+		if err := e.restore(ctx, m.Process); err != nil {
+			return err
+		}
+		rec = Record{PID: m.PID, Start: m.Start}
+	}
+	rec.Container, rec.Reason = t.Container, s.Reason
+	if fresh && m.err == nil {
+		if err := e.dropMissing(ctx, &rec, m.groups); err != nil {
+			return err
+		}
+	}
+	if s.Off {
+		return e.off(ctx, &rec, m.groups, until)
+	}
+	for _, g := range m.groups {
+		err = errors.Join(err, e.slice(ctx, &rec, g, s.Slice, fresh, &m.result))
+	}
+	return errors.Join(err, e.on(ctx, &rec, nil))
+}
+
+// off takes groups off that are not off yet, and renews the lease of all.
+func (e *Enforcer) off(ctx context.Context, rec *Record, groups []rm.Group, until time.Duration) error {
+	var more []rm.Group
+	news := map[key]bool{}
+	for _, g := range groups {
+		en := rec.entry(g)
+		if en.Off && !slices.ContainsFunc(g.Channels, func(c uint32) bool { return !slices.Contains(en.Channels, c) }) {
+			continue
+		}
+		more = append(more, g)
+		news[en.key()] = !en.Off
+		en.Off, en.FD, en.Subdevice, en.Channels = true, g.FD, g.Subdevice, slices.Clone(g.Channels)
+	}
+	if len(groups) == 0 && !rec.Off() {
+		return nil
+	}
+	rec.Until = until
+	if err := e.put(*rec); err != nil || len(more) == 0 {
+		return err
+	}
+	err := e.driver().Switch(ctx, more, false)
+	if err == nil {
+		return nil
+	}
+	e.forgetGroups(rec.Process())
+	ctx, cancel := e.undoing(ctx)
+	defer cancel()
+	return errors.Join(err, e.on(ctx, rec, func(en Entry) bool { return news[en.key()] }))
+}
+
+// on lets the groups on again that the record says are off, or some of them, and keeps the
+// record.
+func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) error {
+	p := rec.Process()
+	var groups []rm.Group
+	for _, en := range rec.Groups {
+		if en.Off && (which == nil || which(en)) {
+			groups = append(groups, en.group(p))
+		}
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	err := e.driver().Switch(ctx, groups, true)
+	if errors.Is(err, rm.ErrGone) {
+		return err // the record goes when the process has
+	}
+	on := map[key]bool{}
+	if err == nil {
+		for _, g := range groups {
+			on[keyOf(g)] = true
+		}
+	} else {
+		err = e.onSingly(ctx, p, groups, on)
+	}
+	for i := range rec.Groups {
+		if on[rec.Groups[i].key()] {
+			rec.Groups[i].Off = false
+		}
+	}
+	return errors.Join(err, e.keep(rec))
+}
+
+// onSingly is for groups that could not be let on in one call: some may be gone.
+func (e *Enforcer) onSingly(ctx context.Context, p rm.Process, groups []rm.Group, on map[key]bool) (err error) {
+	e.forgetGroups(p)
+	now, err := e.find(ctx, p)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, g := range groups {
+		at := slices.IndexFunc(now, func(other rm.Group) bool { return keyOf(other) == keyOf(g) })
+		if at >= 0 {
+			g.FD, g.Subdevice = now[at].FD, now[at].Subdevice
+			g.Channels = slices.DeleteFunc(slices.Clone(g.Channels), func(c uint32) bool { return !slices.Contains(now[at].Channels, c) })
+		}
+		if at >= 0 && len(g.Channels) > 0 {
+			if err := e.driver().Switch(ctx, []rm.Group{g}, true); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		on[keyOf(g)] = true
+	}
+	return errors.Join(errs...)
+}
+
+// keep writes the record, or removes it when nothing is left to undo.
+func (e *Enforcer) keep(rec *Record) error {
+	if !slices.ContainsFunc(rec.Groups, func(en Entry) bool { return en.Off }) {
+		rec.Until = 0
+	}
+	rec.Groups = slices.DeleteFunc(rec.Groups, func(en Entry) bool { return !en.Off && en.Slice == 0 })
+	if rec.empty() {
+		e.step("remove")
+		defer e.step("was removed")
+		return e.records.remove(rec.Process())
+	}
+	return e.put(*rec)
+}

@@ -1,0 +1,207 @@
+// Package channels carries out a standing on the GPU itself, through the resource
+// manager: it sets the time slices of containers' processes, and takes their channels
+// off the GPU and lets them on again. It decides nothing.
+//
+// Whatever it changes is on record before (see Record), so that a guardian, a restarted
+// actuator or a person with nothing but the folder can undo it: Restore, RestoreAll,
+// Sweep. The README says the rules and why.
+//
+// The package imports the standard library, golang.org/x/sys, enforce/proc and
+// internal/rm; channelstest holds the conformance suite.
+package channels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/internal/rm"
+)
+
+// Driver is the resource manager: rm.Manager, or simrm.Manager for simulated GPUs. A call
+// SHOULD return soon after ctx ends; one that does not delays nobody but its process.
+// An error MUST wrap rm.ErrGone when the process is gone, and rm.ErrChanged when a group
+// is not what it says. Implementations MUST be safe for concurrent use.
+type Driver interface {
+	// Find returns the compute groups of a process on all GPUs; none when it has none.
+	Find(ctx context.Context, p rm.Process) ([]rm.Group, error)
+	// Slice reads a group's time slice; a group is 1 µs or more.
+	Slice(ctx context.Context, g rm.Group) (time.Duration, error)
+	// SetSlice changes it, 1 µs to 100 s, in whole microseconds, also while it runs.
+	SetSlice(ctx context.Context, g rm.Group, d time.Duration) error
+	// Switch takes all channels of these groups of one process off or on, or none. When
+	// it returns an error, nothing MUST come into effect later.
+	Switch(ctx context.Context, groups []rm.Group, on bool) error
+}
+
+// What callers tell apart; in each case the tenant computes.
+var (
+	// ErrGone: none of the processes is there any more.
+	ErrGone = errors.New("the processes are gone")
+	// ErrSeveralGPUs: a container on several GPUs is never off: its parts would wait for
+	// each other.
+	ErrSeveralGPUs = errors.New("it is on several GPUs, and would have to be off all of them as one")
+	// ErrTraced: a debugger or a profiler is attached.
+	ErrTraced = errors.New("it is being traced")
+	// ErrNoGroup: it has no compute group on a GPU yet.
+	ErrNoGroup = errors.New("it has no channel group on a GPU")
+)
+
+// Limits of a slice, by the resource manager.
+const (
+	MinSlice = time.Microsecond
+	MaxSlice = 100 * time.Second
+)
+
+// Target is whom a standing is for: the processes of one container.
+type Target struct {
+	// Container is its id, for the record.
+	Container string
+	Processes []rm.Process
+}
+
+// Standing is what a plan gives a container.
+type Standing struct {
+	// Slice of each compute group; 0: its own. Not below MinSlice, not above MaxSlice.
+	Slice time.Duration
+	// Off takes its channels off the GPU. Slices stay as they are meanwhile.
+	Off bool
+	// Lease is how long that lasts unless it is renewed by another Apply; 0: Options.MaxOff,
+	// which is also the most unless a person or an alert asked for it (Asked).
+	Lease time.Duration
+	Asked bool
+	// Reason is for the record, for people to read.
+	Reason string
+}
+
+// Result is what became of a standing.
+type Result struct {
+	// Groups are the compute groups that were found.
+	Groups []rm.Group
+	// Off: the channels of all of them are off, until Until on the record's clock.
+	Off   bool
+	Until time.Duration
+	// Unsettled: a group is so new that its program may yet set its own slice, so ours
+	// is not set. Look again after Options.Settle.
+	Unsettled bool
+	// Changed are those whose slice was changed by somebody else after we set it. What it
+	// was changed to counts as its own from now on.
+	Changed []rm.Group
+}
+
+// Options of an Enforcer. Driver and Dir are required.
+type Options struct {
+	Driver Driver
+	// Dir is the folder of the record, on a file system that a reboot empties: a boot
+	// undoes what is on record. It is made if need be.
+	Dir string
+	// MaxOff is the longest lease that nobody asked for; 1 s by default.
+	MaxOff time.Duration
+	// Deadline bounds the calls for one process together; 1 s by default.
+	Deadline time.Duration
+	// Settle is how long a new group's slice must not change before it counts as set by
+	// its own program; 20 ms by default.
+	Settle time.Duration
+	// Now is the clock of the record, which all programs of this machine share: Now of this
+	// package by default.
+	Now func() time.Duration
+	// State says how it stands with a process: StateOf by default.
+	State  func(rm.Process) (State, error)
+	Logger *slog.Logger
+}
+
+// Enforcer carries out standings. It is safe for concurrent use, also beside others with
+// the same folder, in other programs.
+type Enforcer struct {
+	o       Options
+	records records
+	step    func(string) // before and after each write of the record; for tests
+
+	mu    sync.Mutex
+	known map[rm.Process]*known
+	// pruneAt is how many known processes are worth a look for those that are gone.
+	pruneAt int
+}
+
+// New opens the record, and touches nothing.
+func New(o Options) (*Enforcer, error) {
+	if o.Driver == nil || o.Dir == "" {
+		return nil, errors.New("channels: Driver and Dir are required")
+	}
+	if o.MaxOff <= 0 {
+		o.MaxOff = time.Second
+	}
+	if o.Deadline <= 0 {
+		o.Deadline = time.Second
+	}
+	if o.Settle <= 0 {
+		o.Settle = 20 * time.Millisecond
+	}
+	if o.Now == nil {
+		o.Now = Now
+	}
+	if o.State == nil {
+		o.State = StateOf
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	records, err := openRecords(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Enforcer{o: o, records: records, step: func(string) {}, known: map[rm.Process]*known{}}, nil
+}
+
+// Records lists what is on record, the oldest process first.
+func (e *Enforcer) Records() ([]Record, error) { return e.records.list() }
+
+// work runs f for one process, alone in this and all other programs, and waits for it until
+// ctx ends. f goes on then, until its own calls see that ctx has ended.
+func (e *Enforcer) work(ctx context.Context, p rm.Process, f func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(ctx, e.o.Deadline)
+		defer cancel()
+		l, err := e.records.lock(ctx, p.PID)
+		if err != nil {
+			done <- err
+			return
+		}
+		defer l.unlock()
+		done <- f(ctx)
+	}()
+	select {
+	case err, ok := <-done:
+		if !ok {
+			return errors.New("the call was broken off")
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("channels of process %d: the driver has not answered: %w", p.PID, ctx.Err())
+	}
+}
+
+// undoing returns a context for what must be undone, whatever became of ctx.
+func (e *Enforcer) undoing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), e.o.Deadline)
+}
+
+func (e *Enforcer) put(r Record) error {
+	e.step("put")
+	defer e.step("was put")
+	return e.records.put(r)
+}
+
+func (e *Enforcer) remove(p rm.Process) error {
+	e.step("remove")
+	defer e.step("was removed")
+	e.mu.Lock()
+	delete(e.known, p)
+	e.mu.Unlock()
+	return e.records.remove(p)
+}

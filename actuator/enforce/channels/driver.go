@@ -1,0 +1,55 @@
+package channels
+
+import (
+	"context"
+	"time"
+
+	"github.com/laxity/laxity/internal/rm"
+)
+
+// checked is a Driver that makes sure before each call that it is about the process that
+// is meant, and that the process is not on its way out.
+type checked struct {
+	Driver
+	state func(rm.Process) (State, error)
+}
+
+func (e *Enforcer) driver() Driver { return checked{e.o.Driver, e.o.State} }
+
+func (c checked) check(p rm.Process) error {
+	state, err := c.state(p)
+	if err == nil && (state == Gone || state == Exiting) {
+		return rm.ErrGone
+	}
+	return err
+}
+
+func (c checked) Find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
+	if err := c.check(p); err != nil {
+		return nil, err
+	}
+	return c.Driver.Find(ctx, p)
+}
+
+func (c checked) Slice(ctx context.Context, g rm.Group) (time.Duration, error) {
+	if err := c.check(g.Process); err != nil {
+		return 0, err
+	}
+	return c.Driver.Slice(ctx, g)
+}
+
+func (c checked) SetSlice(ctx context.Context, g rm.Group, d time.Duration) error {
+	if err := c.check(g.Process); err != nil {
+		return err
+	}
+	return c.Driver.SetSlice(ctx, g, d)
+}
+
+func (c checked) Switch(ctx context.Context, groups []rm.Group, on bool) error {
+	for _, g := range groups {
+		if err := c.check(g.Process); err != nil {
+			return err
+		}
+	}
+	return c.Driver.Switch(ctx, groups, on)
+}

@@ -1,0 +1,155 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/internal/rm"
+)
+
+// atOnce bounds the processes that are restored at once: the driver has locks of its own.
+const atOnce = 8
+
+// Restore undoes what is on record of these processes: their channels are on, their slices
+// their own.
+func (e *Enforcer) Restore(ctx context.Context, processes ...rm.Process) error {
+	_, err := e.restoreEach(ctx, processes)
+	return err
+}
+
+// RestoreAll undoes all that is on record, whoever put it there. left is how many processes
+// could not be restored; they are still on record, and it can be tried again.
+func (e *Enforcer) RestoreAll(ctx context.Context) (left int, err error) {
+	all, err := e.records.list()
+	if err != nil {
+		return 1, err
+	}
+	processes := make([]rm.Process, 0, len(all))
+	for _, r := range all {
+		processes = append(processes, r.Process())
+	}
+	return e.restoreEach(ctx, processes)
+}
+
+// Sweep lets the channels on whose lease ended more than grace ago, and forgets processes
+// that are gone. It returns how many processes it let on: a living actuator renews or
+// ends its leases itself.
+func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, err error) {
+	all, err := e.records.list()
+	if err != nil {
+		return 0, err
+	}
+	var late []rm.Process
+	for _, r := range all {
+		if e.late(r, grace) {
+			late = append(late, r.Process())
+		} else if state, err := e.o.State(r.Process()); err == nil && state == Gone {
+			late = append(late, r.Process())
+		}
+	}
+	var mu sync.Mutex
+	_, err = e.forEach(ctx, late, func(ctx context.Context, p rm.Process) error {
+		if state, err := e.o.State(p); err == nil && state == Gone {
+			return e.remove(p)
+		}
+		rec, err := e.records.get(p)
+		if err != nil || !e.late(rec, grace) { // it was renewed meanwhile
+			return err
+		}
+		if rec.unreadable {
+			err = e.restore(ctx, p)
+		} else {
+			err = e.on(ctx, &rec, nil)
+		}
+		if err == nil {
+			mu.Lock()
+			swept++
+			mu.Unlock()
+			e.o.Logger.Warn("let channels on whose lease had ended", "pid", p.PID, "container", rec.Container, "reason", rec.Reason)
+		}
+		return err
+	})
+	return swept, err
+}
+
+func (e *Enforcer) late(r Record, grace time.Duration) bool {
+	return r.Off() && r.Until+grace <= e.o.Now()
+}
+
+func (e *Enforcer) restoreEach(ctx context.Context, processes []rm.Process) (left int, err error) {
+	return e.forEach(ctx, processes, e.restore)
+}
+
+// forEach runs f for each process, some at once; none waits for one that hangs.
+func (e *Enforcer) forEach(ctx context.Context, processes []rm.Process, f func(context.Context, rm.Process) error) (left int, err error) {
+	var (
+		wait  sync.WaitGroup
+		mu    sync.Mutex
+		slots = make(chan struct{}, atOnce)
+	)
+	for _, p := range processes {
+		wait.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, e.o.Deadline)
+			defer cancel()
+			if one := e.work(ctx, p, func(ctx context.Context) error { return f(ctx, p) }); one != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				left++
+				err = errors.Join(err, fmt.Errorf("channels of process %d: %w", p.PID, one))
+			}
+		})
+	}
+	wait.Wait()
+	return left, err
+}
+
+// restore undoes what is on record of one process. The caller has its lock.
+func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
+	state, err := e.o.State(p)
+	switch {
+	case err != nil:
+		return err
+	case state == Gone:
+		return e.remove(p)
+	case state == Exiting:
+		return errors.New("it is about to end, and its channels are the driver's")
+	}
+	rec, err := e.records.get(p)
+	if err != nil {
+		return err
+	}
+	if rec.unreadable {
+		return e.restoreUnread(ctx, p)
+	}
+	err = e.on(ctx, &rec, nil)
+	for _, en := range slices.Clone(rec.Groups) { // putting one back may take it off the list
+		at := slices.IndexFunc(rec.Groups, func(other Entry) bool { return other.key() == en.key() && other.Slice != 0 })
+		if at >= 0 {
+			err = errors.Join(err, e.putBack(ctx, &rec, &rec.Groups[at]))
+		}
+	}
+	if state, again := e.o.State(p); err != nil && again == nil && state == Gone {
+		return e.remove(p)
+	}
+	return err
+}
+
+// restoreUnread is for a record that cannot be read: its name says that we touched this
+// process, and nothing says what we did. Slices cannot be put back.
+func (e *Enforcer) restoreUnread(ctx context.Context, p rm.Process) error {
+	groups, err := e.find(ctx, p)
+	if err == nil && len(groups) > 0 {
+		err = e.driver().Switch(ctx, groups, true)
+	}
+	if err != nil {
+		return err
+	}
+	e.o.Logger.Error("the record of a process's channels could not be read; they are on, its slice may not be its own", "pid", p.PID)
+	return e.remove(p)
+}

@@ -1,0 +1,199 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/internal/rm"
+)
+
+// known is what we saw of a process, to ask less. It is nothing that an undo needs.
+type known struct {
+	found  bool
+	groups []rm.Group
+	seen   map[key]seen          // slices before ours
+	set    map[key]time.Duration // slices that we know to be set
+}
+
+// seen is a slice that was read.
+type seen struct {
+	slice   time.Duration
+	since   time.Duration
+	settled bool
+}
+
+// knownOf returns what is known of a process. Only who has its lock may change it.
+func (e *Enforcer) knownOf(p rm.Process) *known {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k := e.known[p]
+	if k == nil {
+		e.prune()
+		k = &known{seen: map[key]seen{}, set: map[key]time.Duration{}}
+		e.known[p] = k
+	}
+	return k
+}
+
+// prune forgets processes that are gone, now and then. The caller holds mu.
+func (e *Enforcer) prune() {
+	if len(e.known) < e.pruneAt {
+		return
+	}
+	for p := range e.known {
+		if state, err := e.o.State(p); err == nil && state == Gone {
+			delete(e.known, p)
+		}
+	}
+	e.pruneAt = 2*len(e.known) + 64
+}
+
+func (e *Enforcer) forgetGroups(p rm.Process) { e.knownOf(p).found = false }
+
+// find looks for the groups of a process.
+func (e *Enforcer) find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
+	groups, err := e.driver().Find(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	k := e.knownOf(p)
+	k.found, k.groups = len(groups) > 0, groups // one without any may have some soon
+	for old := range k.seen {
+		if !slices.ContainsFunc(groups, func(g rm.Group) bool { return keyOf(g) == old }) {
+			delete(k.seen, old)
+			delete(k.set, old)
+		}
+	}
+	return groups, nil
+}
+
+// slice gives a group the slice that its standing asks for.
+func (e *Enforcer) slice(ctx context.Context, rec *Record, g rm.Group, want time.Duration, fresh bool, r *Result) error {
+	at := slices.IndexFunc(rec.Groups, func(en Entry) bool { return en.key() == keyOf(g) && en.Slice != 0 })
+	if at < 0 {
+		if want == 0 && !fresh {
+			return nil
+		}
+		if want == 0 && e.knownOf(g.Process).seen[keyOf(g)].settled {
+			return nil
+		}
+		own, settled, err := e.own(ctx, g)
+		if err != nil || want == 0 {
+			return err
+		}
+		if !settled {
+			r.Unsettled = true
+			return nil
+		}
+		en := rec.entry(g)
+		en.Own = own
+		return e.setSlice(ctx, rec, en, want)
+	}
+	en, k := &rec.Groups[at], e.knownOf(rec.Process())
+	if want == 0 {
+		return e.putBack(ctx, rec, en)
+	}
+	if fresh || k.set[en.key()] != en.Slice {
+		now, err := e.driver().Slice(ctx, g)
+		if err != nil {
+			return err
+		}
+		switch now {
+		case en.Slice:
+			k.set[en.key()] = now
+		case en.Was, en.Own: // ours has not come into effect, or its own is back
+			delete(k.set, en.key())
+		default:
+			delete(k.set, en.key())
+			en.Own = now
+			r.Changed = append(r.Changed, g)
+		}
+	}
+	if k.set[en.key()] == want {
+		return nil
+	}
+	return e.setSlice(ctx, rec, en, want)
+}
+
+// own reads a group's own slice, and says whether it has been so for a while: a program sets
+// its slice just after it has scheduled the group, and would overwrite ours.
+func (e *Enforcer) own(ctx context.Context, g rm.Group) (d time.Duration, settled bool, err error) {
+	k := e.knownOf(g.Process)
+	before, ok := k.seen[keyOf(g)]
+	if d, err = e.driver().Slice(ctx, g); err != nil {
+		return 0, false, err
+	}
+	now := e.o.Now()
+	if !ok || before.slice != d {
+		before = seen{slice: d, since: now, settled: before.settled}
+	}
+	before.settled = before.settled || now-before.since >= e.o.Settle
+	k.seen[keyOf(g)] = before
+	return d, before.settled, nil
+}
+
+// setSlice sets a slice, on record before.
+func (e *Enforcer) setSlice(ctx context.Context, rec *Record, en *Entry, want time.Duration) error {
+	k := e.knownOf(rec.Process())
+	if now := k.set[en.key()]; now != 0 {
+		en.Was = now
+	} else if en.Slice != want && en.Slice != 0 && en.Was == 0 {
+		en.Was = en.Slice
+	}
+	en.Slice = want
+	delete(k.set, en.key())
+	if err := e.put(*rec); err != nil {
+		return err
+	}
+	if err := e.driver().SetSlice(ctx, en.group(rec.Process()), want); err != nil {
+		return err
+	}
+	k.set[en.key()] = want
+	return nil
+}
+
+// putBack gives a group its own slice back, unless somebody else changed it after us.
+func (e *Enforcer) putBack(ctx context.Context, rec *Record, en *Entry) error {
+	p := rec.Process()
+	if err := e.putOwn(ctx, *en, p); err != nil {
+		if errors.Is(err, rm.ErrGone) {
+			return err
+		}
+		groups, again := e.find(ctx, p)
+		if again != nil || slices.ContainsFunc(groups, func(g rm.Group) bool { return keyOf(g) == en.key() }) {
+			return errors.Join(err, again)
+		}
+	}
+	delete(e.knownOf(p).set, en.key())
+	en.Slice, en.Was, en.Own = 0, 0, 0
+	return e.keep(rec)
+}
+
+func (e *Enforcer) putOwn(ctx context.Context, en Entry, p rm.Process) error {
+	now, err := e.driver().Slice(ctx, en.group(p))
+	if err != nil {
+		return err
+	}
+	if now != en.Slice && now != en.Was {
+		return nil
+	}
+	return e.driver().SetSlice(ctx, en.group(p), en.Own)
+}
+
+// dropMissing takes groups off the record that a look has not found.
+func (e *Enforcer) dropMissing(ctx context.Context, rec *Record, groups []rm.Group) error {
+	missing := func(en Entry) bool {
+		return !slices.ContainsFunc(groups, func(g rm.Group) bool { return keyOf(g) == en.key() })
+	}
+	if !slices.ContainsFunc(rec.Groups, missing) {
+		return nil
+	}
+	// They are let on all the same, in case they were overlooked.
+	if err := e.on(ctx, rec, missing); err != nil {
+		return err
+	}
+	rec.Groups = slices.DeleteFunc(rec.Groups, missing)
+	return e.keep(rec)
+}

@@ -1,0 +1,119 @@
+package channels_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
+	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/device/sim/simrm"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/internal/rm"
+)
+
+var gpuNames = []string{"GPU-0", "GPU-1"}
+
+func TestConformanceFake(t *testing.T) {
+	channelstest.Run(t, func(t *testing.T) channelstest.Subject {
+		m, pid := channelstest.NewMachine(), 100
+		m.Start(99, gpuNames[0])
+		t.Cleanup(func() {
+			if wrong := m.Wrong(); len(wrong) > 0 {
+				t.Errorf("calls for processes that were not meant: %v", wrong)
+			}
+		})
+		return channelstest.Subject{
+			Driver: m, State: m.State,
+			Start: func(_ *testing.T, gpus int) rm.Process {
+				pid++
+				return m.Start(pid, gpuNames[:gpus]...)
+			},
+			Computes: func(t *testing.T, p rm.Process) {
+				t.Helper()
+				if m.Off(p) == m.Channels(p) {
+					t.Errorf("it stands")
+				}
+			},
+			Stands: func(t *testing.T, p rm.Process) {
+				t.Helper()
+				if n := m.Off(p); n < m.Channels(p) {
+					t.Errorf("%d of %d channels are off", n, m.Channels(p))
+				}
+			},
+			Kill:     func(_ *testing.T, p rm.Process) { m.Kill(p) },
+			AddGroup: func(_ *testing.T, p rm.Process) { m.AddGroup(p, gpuNames[0]) },
+		}
+	})
+}
+
+func TestConformanceSimulatedGPU(t *testing.T) {
+	channelstest.Run(t, func(t *testing.T) channelstest.Subject {
+		s := simtest.Start(t, sim.Options{ContextTime: 5 * time.Millisecond, ListDelay: -1,
+			Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(100)}}})
+		tenants := map[rm.Process]*simtest.Process{}
+		return channelstest.Subject{
+			Driver: simrm.New(s.Socket),
+			Start: func(t *testing.T, gpus int) rm.Process {
+				if gpus > 1 {
+					t.Skip("the workload uses one GPU")
+				}
+				w := s.StartProcess(t, "--n", "512", "--repeat", "0")
+				w.Await(t, "kernels_end")
+				stat, _ := proc.ReadStat("/proc", w.PID)
+				p := rm.Process{PID: w.PID, Start: stat.Start}
+				tenants[p] = w
+				return p
+			},
+			Computes: func(t *testing.T, p rm.Process) {
+				t.Helper()
+				if s.Off(p.PID) {
+					t.Fatal("it is off")
+				}
+				for began := time.Now(); tenants[p].Await(t, "kernels_end").Time.Before(began); { // others are from before
+				}
+			},
+			Stands: func(t *testing.T, p rm.Process) {
+				t.Helper()
+				if !s.Off(p.PID) {
+					t.Error("it is on")
+				}
+			},
+			Kill: func(t *testing.T, p rm.Process) {
+				_ = syscall.Kill(p.PID, syscall.SIGKILL)
+				_ = tenants[p].Wait(t)
+				began := time.Now()
+				for {
+					r, err := s.Device().Read(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.GPUs[0].MemoryUsed == 0 {
+						return
+					}
+					if time.Since(began) > time.Second {
+						t.Fatalf("%d bytes are left", r.GPUs[0].MemoryUsed)
+					}
+				}
+			},
+		}
+	})
+}
+
+func TestConformanceNVIDIA(t *testing.T) {
+	t.Skip("needs an NVIDIA GPU, and a program that computes on it without end")
+	channelstest.Run(t, func(*testing.T) channelstest.Subject { return channelstest.Subject{} })
+}
+
+func TestOptions(t *testing.T) {
+	m := channelstest.NewMachine()
+	for name, o := range map[string]channels.Options{
+		"no driver": {Dir: t.TempDir()}, "no folder": {Driver: m}, "not a folder": {Driver: m, Dir: "/dev/null"},
+	} {
+		if _, err := channels.New(o); err == nil {
+			t.Errorf("%s: want an error", name)
+		}
+	}
+}
