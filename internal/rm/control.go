@@ -97,9 +97,10 @@ func (f *file) expect(client, object, index, want uint32, what string) error {
 // Switch takes the channels of groups off their GPUs, running kernels too, or lets
 // them run again. Groups may be of several clients and GPUs, but of one process.
 //
-// Off is all or none: if a call is refused, or the caller's context ends first, what was
-// switched is let run again, also after Switch has returned; an error means that nothing
-// stays off. A channel that no longer exists is ErrChanged: find the groups again.
+// Off is all or none: if a call is refused, or the caller's context ends first, all of the
+// groups are let run again, also after Switch has returned, and those too that were off
+// before. All are checked first: a group that is not what it says, or has lost a channel, is
+// ErrChanged, and nothing was switched. Find the groups again.
 //
 // On tries every channel that still exists, whatever fails before it; calling it again
 // does no harm.
@@ -165,9 +166,7 @@ func (m *Manager) switchOff(ctx context.Context, p Process, groups []Group, aban
 			return err
 		}
 	}
-	var tried []Group
 	for fd, of := range byDescriptor(groups) {
-		tried = append(tried, of...)
 		if err = m.with(p, fd, func(f *file) error {
 			for _, b := range batches(of, func(g Group) []uint32 { return g.Channels }) {
 				if ctx.Err() != nil {
@@ -185,7 +184,7 @@ func (m *Manager) switchOff(ctx context.Context, p Process, groups []Group, aban
 	if err == nil && !abandoned() {
 		return nil
 	}
-	if undo := m.switchOn(p, tried); undo != nil && !errors.Is(undo, ErrGone) {
+	if undo := m.switchOn(p, groups); undo != nil && !errors.Is(undo, ErrGone) {
 		err = errors.Join(err, fmt.Errorf("and they could not all be switched on again: %w", undo))
 	}
 	return err

@@ -16,8 +16,9 @@ type ChannelState struct {
 // State reads back whether the channels of a group are on. It does so through objects of
 // our own, which live for the call: the process is not touched. The header marks the
 // control as one for debugging, so a driver may refuse it.
-func (m *Manager) State(ctx context.Context, g Group) (states []ChannelState, err error) {
-	err = m.do(ctx, "state", g.PID, func(context.Context, func() bool) error {
+func (m *Manager) State(ctx context.Context, g Group) ([]ChannelState, error) {
+	var states []ChannelState
+	err := m.do(ctx, "state", g.PID, func(context.Context, func() bool) (err error) {
 		states, err = m.state(g)
 		return err
 	})
