@@ -135,8 +135,8 @@ func (m *Manager) Switch(ctx context.Context, groups []Group, on bool) error {
 
 func (m *Manager) switchOn(p Process, groups []Group) error {
 	var errs []error
-	for fd, of := range byDescriptor(groups) {
-		errs = append(errs, m.with(p, fd, func(f *file) error {
+	for _, of := range byDescriptor(groups) {
+		errs = append(errs, m.with(p, of[0].FD, func(f *file) error {
 			var errs []error
 			for _, b := range batches(of, func(g Group) []uint32 {
 				here, err := f.checkChannels(g)
@@ -152,8 +152,8 @@ func (m *Manager) switchOn(p Process, groups []Group) error {
 }
 
 func (m *Manager) switchOff(ctx context.Context, p Process, groups []Group, abandoned func() bool) (err error) {
-	for fd, of := range byDescriptor(groups) { // all are checked before one is switched
-		if err := m.with(p, fd, func(f *file) error {
+	for _, of := range byDescriptor(groups) { // all are checked before one is switched
+		if err := m.with(p, of[0].FD, func(f *file) error {
 			for _, g := range of {
 				if here, err := f.checkChannels(g); err != nil {
 					return err
@@ -166,8 +166,8 @@ func (m *Manager) switchOff(ctx context.Context, p Process, groups []Group, aban
 			return err
 		}
 	}
-	for fd, of := range byDescriptor(groups) {
-		if err = m.with(p, fd, func(f *file) error {
+	for _, of := range byDescriptor(groups) {
+		if err = m.with(p, of[0].FD, func(f *file) error {
 			for _, b := range batches(of, func(g Group) []uint32 { return g.Channels }) {
 				if ctx.Err() != nil {
 					return ctx.Err()
@@ -190,12 +190,16 @@ func (m *Manager) switchOff(ctx context.Context, p Process, groups []Group, aban
 	return err
 }
 
-func byDescriptor(groups []Group) map[int][]Group {
-	by := map[int][]Group{}
-	for _, g := range groups {
-		by[g.FD] = append(by[g.FD], g)
+// byDescriptor splits groups by descriptor, in order.
+func byDescriptor(groups []Group) (split [][]Group) {
+	sorted := slices.SortedStableFunc(slices.Values(groups), func(a, b Group) int { return cmp.Compare(a.FD, b.FD) })
+	for i, g := range sorted {
+		if i == 0 || g.FD != sorted[i-1].FD {
+			split = append(split, nil)
+		}
+		split[len(split)-1] = append(split[len(split)-1], g)
 	}
-	return by
+	return split
 }
 
 // batch is what one call switches: up to maxDisable channels of one client on one GPU.

@@ -69,8 +69,8 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// calls of Slice, SetSlice, Switch and State, for what all of them must refuse.
-func all(m *rm.Manager, ctx context.Context, g rm.Group) map[string]error {
+// all calls Slice, SetSlice, Switch and State.
+func all(ctx context.Context, m *rm.Manager, g rm.Group) map[string]error {
 	_, slice := m.Slice(ctx, g)
 	_, state := m.State(ctx, g)
 	return map[string]error{
@@ -127,7 +127,7 @@ func TestNothingIsControlledThatIsNotTheGroup(t *testing.T) {
 					t.Error("channels were switched off")
 				}
 			})
-			for call, err := range all(m, t.Context(), g) {
+			for call, err := range all(t.Context(), m, g) {
 				if !slices.Contains(c.not, call) && !errors.Is(err, c.want) {
 					t.Errorf("%s: %v, want %v", call, err, c.want)
 				}
@@ -231,7 +231,7 @@ func TestErrorsHaveNames(t *testing.T) {
 				call.Status, call.Errno = c.status, c.errno
 			}
 		})
-		for call, err := range all(m, t.Context(), g) {
+		for call, err := range all(t.Context(), m, g) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || (c.is != nil && !errors.Is(err, c.is)) {
 				t.Errorf("%s: %v, want %s", call, err, c.want)
 			}

@@ -125,7 +125,7 @@ func parseStat(text string) (Stat, error) {
 	if err != nil {
 		return Stat{}, fmt.Errorf("start time in /proc/PID/stat: %w", err)
 	}
-	dead := strings.Contains("ZXx", fields[state])
+	dead := slices.Contains([]string{"Z", "X", "x"}, fields[state])
 	return Stat{Start: began, Exiting: dead || f&exiting != 0}, nil
 }
 

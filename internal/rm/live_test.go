@@ -336,34 +336,14 @@ func TestLiveRecord(t *testing.T) {
 	}
 	defer f.Close()
 	record := rm.NewRecorder(kernel, f)
-	m := rm.New(record, rm.Options{Gap: 64})
-	ctx := t.Context()
-	if err := m.Mark(ctx); err != nil {
-		t.Fatal(err)
+	for _, result := range tour(t, record, func() (rm.Process, func()) {
+		time.Sleep(30 * time.Millisecond)
+		run, p := liveTenant(t, tenant.Spin, 1)
+		_, _ = record.Stat(p.PID)
+		return p, run.Kill
+	}) {
+		t.Logf("%+v", result)
 	}
-	time.Sleep(30 * time.Millisecond)
-	run, p := liveTenant(t, tenant.Spin, 1)
-	groups, err := m.Find(ctx, p)
-	if err != nil || len(groups) != 1 {
-		t.Fatal(groups, err)
-	}
-	g := groups[0]
-	slice, err := m.Slice(ctx, g)
-	t.Log(slice, err)
-	t.Log(m.SetSlice(ctx, g, 10*time.Millisecond))
-	slice, err = m.Slice(ctx, g)
-	t.Log(slice, err)
-	t.Log(m.Switch(ctx, groups, false))
-	states, err := m.State(ctx, g)
-	t.Logf("%+v %v", states, err)
-	t.Log(m.Switch(ctx, groups, true))
-	changed := g
-	changed.Handle++
-	_, err = m.Slice(ctx, changed)
-	t.Log(err)
-	run.Kill()
-	_, err = m.Find(ctx, p)
-	t.Log(err)
 	if err := record.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
 // search is what is known of the clients of a process, by descriptor.
 type search map[int]*fileSearch
+
+func (s search) descriptors() []int { return slices.Sorted(maps.Keys(s)) }
 
 // fileSearch is what is known of the clients of one descriptor.
 type fileSearch struct {
@@ -106,7 +109,8 @@ func (m *Manager) begin(p Process) (left int, err error) {
 // findClients looks at the next handles over each descriptor, and returns how many are left.
 func (m *Manager) findClients(ctx context.Context, p Process) (left int, err error) {
 	s := m.known(p)
-	for fd, f := range s {
+	for _, fd := range s.descriptors() {
+		f := s[fd]
 		part, ok := f.next(chunk)
 		if !ok {
 			continue
@@ -148,7 +152,9 @@ func (m *Manager) known(p Process) search {
 
 // findGroups reads the objects of all known clients.
 func (m *Manager) findGroups(ctx context.Context, p Process) (groups []Group, err error) {
-	for fd, f := range m.known(p) {
+	s := m.known(p)
+	for _, fd := range s.descriptors() {
+		f := s[fd]
 		if len(f.clients) == 0 {
 			continue
 		}

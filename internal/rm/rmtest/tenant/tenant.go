@@ -70,7 +70,8 @@ func Start(ctx context.Context, dir, kind string, contexts int, most time.Durati
 	if err != nil {
 		return nil, err
 	}
-	t.cmd = exec.Command(program, path, kind, strconv.Itoa(contexts), strconv.FormatFloat(most.Seconds(), 'f', 3, 64))
+	t.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, path, kind, strconv.Itoa(contexts),
+		strconv.FormatFloat(most.Seconds(), 'f', 3, 64))
 	t.cmd.Stderr = &t.stderr
 	if err := t.cmd.Start(); err != nil {
 		return nil, err
