@@ -42,7 +42,7 @@ func ReadTranscript(from io.Reader) (*Replay, error) {
 }
 
 func key(rec rm.Record) string {
-	return fmt.Sprint(rec.Call, rec.PID, rec.FD, rec.Of, rec.Request, rec.In, rec.PIn)
+	return fmt.Sprintf("%s %d %d %d %#x %x %x", rec.Call, rec.PID, rec.FD, rec.Of, rec.Request, rec.In, rec.PIn)
 }
 
 func (r *Replay) answer(rec rm.Record) (rm.Record, error) {

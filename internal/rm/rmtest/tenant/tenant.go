@@ -18,10 +18,16 @@ import (
 	"unsafe"
 
 	"github.com/laxity/laxity/internal/cc"
+	"github.com/laxity/laxity/internal/rm/ptx"
 )
 
 //go:embed src/tenant.c
 var source []byte
+
+// program is the source with the kernels in it.
+func program() []byte {
+	return append([]byte("#define PTX "+strconv.QuoteToASCII(ptx.Text)+"\n"), source...)
+}
 
 // Kinds of a tenant.
 const (
@@ -49,7 +55,7 @@ type Tenant struct {
 // Start builds the program, starts it with a file of its own in dir, and waits until its
 // kernel runs. It has that many contexts, and ends by itself after most.
 func Start(ctx context.Context, dir, kind string, contexts int, most time.Duration) (*Tenant, error) {
-	program, err := cc.Build(ctx, cc.CacheDir(), cc.Target{Name: "tenant", Source: source, Flags: []string{"-ldl"}})
+	path, err := cc.Build(ctx, cc.CacheDir(), cc.Target{Name: "tenant", Source: program(), Flags: []string{"-ldl"}})
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +72,11 @@ func Start(ctx context.Context, dir, kind string, contexts int, most time.Durati
 		return nil, err
 	}
 	t := &Tenant{memory: memory, shared: (*shared)(unsafe.Pointer(&memory[0])), exited: make(chan struct{})}
-	path, err := filepath.Abs(f.Name())
+	file, err := filepath.Abs(f.Name())
 	if err != nil {
 		return nil, err
 	}
-	t.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, path, kind, strconv.Itoa(contexts),
+	t.cmd = exec.CommandContext(context.WithoutCancel(ctx), path, file, kind, strconv.Itoa(contexts),
 		strconv.FormatFloat(most.Seconds(), 'f', 3, 64))
 	t.cmd.Stderr = &t.stderr
 	if err := t.cmd.Start(); err != nil {

@@ -21,41 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char ptx[] =
-	".version 6.0\n.target sm_50\n.address_size 64\n"
-	".visible .entry spin(.param .u64 stop, .param .u64 beat, .param .u64 clocks)\n"
-	"{\n"
-	"	.reg .pred %p<4>;\n	.reg .b32 %r<8>;\n	.reg .b64 %rd<8>;\n"
-	"	ld.param.u64 %rd1, [stop];\n	ld.param.u64 %rd2, [beat];\n	ld.param.u64 %rd3, [clocks];\n"
-	"	cvta.to.global.u64 %rd1, %rd1;\n	cvta.to.global.u64 %rd2, %rd2;\n"
-	"	mov.u32 %r1, %ctaid.x;\n	mov.u32 %r2, %tid.x;\n	or.b32 %r3, %r1, %r2;\n"
-	"	setp.ne.u32 %p1, %r3, 0;\n"
-	"	mov.u32 %r4, 0;\n	mov.u64 %rd4, %clock64;\n"
-	"LOOP:\n"
-	"	ld.volatile.global.u32 %r5, [%rd1];\n"
-	"	setp.ne.u32 %p2, %r5, 0;\n	@%p2 bra DONE;\n"
-	"	@%p1 bra WAIT;\n"
-	"	add.u32 %r4, %r4, 1;\n	st.volatile.global.u32 [%rd2], %r4;\n"
-	"WAIT:\n"
-	"	mov.u64 %rd5, %clock64;\n	sub.u64 %rd6, %rd5, %rd4;\n"
-	"	setp.lt.u64 %p3, %rd6, %rd3;\n	@%p3 bra LOOP;\n"
-	"DONE:\n	ret;\n"
-	"}\n"
-	".visible .entry step(.param .u64 count, .param .u64 beat, .param .u64 clocks)\n"
-	"{\n"
-	"	.reg .pred %p<3>;\n	.reg .b32 %r<6>;\n	.reg .b64 %rd<8>;\n"
-	"	ld.param.u64 %rd1, [count];\n	ld.param.u64 %rd2, [beat];\n	ld.param.u64 %rd3, [clocks];\n"
-	"	cvta.to.global.u64 %rd1, %rd1;\n	cvta.to.global.u64 %rd2, %rd2;\n"
-	"	mov.u32 %r1, %ctaid.x;\n	mov.u32 %r2, %tid.x;\n	or.b32 %r3, %r1, %r2;\n"
-	"	mov.u64 %rd4, %clock64;\n"
-	"LOOP:\n"
-	"	mov.u64 %rd5, %clock64;\n	sub.u64 %rd6, %rd5, %rd4;\n"
-	"	setp.lt.u64 %p1, %rd6, %rd3;\n	@%p1 bra LOOP;\n"
-	"	setp.ne.u32 %p2, %r3, 0;\n	@%p2 bra DONE;\n"
-	"	ld.global.u32 %r4, [%rd1];\n	add.u32 %r4, %r4, 1;\n	st.global.u32 [%rd1], %r4;\n"
-	"	st.volatile.global.u32 [%rd2], %r4;\n"
-	"DONE:\n	ret;\n"
-	"}\n";
+// PTX is given by the compiler's caller: the text of internal/rm/ptx.
+static const char ptx[] = PTX;
 
 // shared is what the test and the tenant tell each other.
 struct shared {
