@@ -135,3 +135,13 @@ func TestSpansWrap(t *testing.T) {
 		}
 	}
 }
+
+func TestMinorOfGPU(t *testing.T) {
+	text := "Model: \t\t NVIDIA H200\nIRQ:   \t\t 86\nGPU UUID: \t GPU-775c3238-4bcb\nBus Type: \t PCIe\nDevice Minor: \t 3\n"
+	if minor, ok := minorOf(text, "GPU-775c3238-4bcb"); minor != "3" || !ok {
+		t.Errorf("minor %q, %v", minor, ok)
+	}
+	if _, ok := minorOf(text, "GPU-775c3238"); ok {
+		t.Error("another GPU's UUID is taken for it")
+	}
+}

@@ -20,6 +20,8 @@ type Kernel interface {
 	Duplicate(pidfd, fd int) (dup int, err error)
 	// Open opens NVIDIA's control device.
 	Open() (fd int, err error)
+	// OpenGPU opens the device of a GPU, by UUID: who makes objects on a GPU has it open.
+	OpenGPU(uuid string) (fd int, err error)
 	// Device says what a descriptor of ours is.
 	Device(fd int) (Device, error)
 	// Ioctl calls the resource manager with arg. Where params has content, the pointer

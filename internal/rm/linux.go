@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -21,6 +22,8 @@ import (
 const (
 	controlDevice = "/dev/nvidiactl"
 	driverVersion = "/proc/driver/nvidia/version"
+	// gpuInformation has a line "GPU UUID:" and one "Device Minor:" for each GPU.
+	gpuInformation = "/proc/driver/nvidia/gpus/*/information"
 )
 
 // System is this machine's kernel. Descriptors of other users' processes need
@@ -205,6 +208,37 @@ func (s *system) Open() (int, error) {
 		return -1, err
 	}
 	return fd, nil
+}
+
+func (s *system) OpenGPU(uuid string) (int, error) {
+	files, err := filepath.Glob(gpuInformation)
+	if err != nil {
+		return -1, err
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return -1, err
+		}
+		if minor, ok := minorOf(string(text), uuid); ok {
+			return unix.Open("/dev/nvidia"+minor, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		}
+	}
+	return -1, fmt.Errorf("no GPU in %s has the UUID %s: %w", gpuInformation, uuid, fs.ErrNotExist)
+}
+
+// minorOf finds the minor of a GPU's device in its information, if it has that UUID.
+func minorOf(information, uuid string) (minor string, ok bool) {
+	for line := range strings.Lines(information) {
+		name, value, _ := strings.Cut(line, ":")
+		switch value = strings.TrimSpace(value); strings.TrimSpace(name) {
+		case "GPU UUID":
+			ok = value == uuid
+		case "Device Minor":
+			minor = value
+		}
+	}
+	return minor, ok && minor != ""
 }
 
 func (s *system) Close(fd int) error { return unix.Close(fd) }

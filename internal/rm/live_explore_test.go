@@ -27,7 +27,7 @@ func TestLiveExplore(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(30 * time.Millisecond)
-	run, err := tenant.Start(ctx, t.TempDir(), tenant.Spin, 2, time.Minute)
+	run, err := tenant.Start(ctx, t.TempDir(), tenant.Options{Kind: tenant.Spin, Contexts: 2, Most: time.Minute, Churn: 3000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +41,13 @@ func TestLiveExplore(t *testing.T) {
 	if err != nil || len(groups) == 0 {
 		t.Fatal(groups, err)
 	}
+	t.Logf("with a gap of %d, groups of two contexts, with 3000 allocations between them: %+v", m.opt.Gap, groups)
 	for fd, f := range m.known(p) {
 		t.Logf("descriptor %d: clients %#x", fd, f.clients)
 		for _, client := range f.clients {
 			if err := m.with(p, fd, func(dup *file) error {
 				device := uint32(0)
-				for h, absent := uint32(objectBase), 0; absent < 4096; h++ {
+				for h, absent := uint32(objectBase), 0; absent < 20000; h++ {
 					class, err := dup.info(client, h, indexClass)
 					if err != nil {
 						if absent++; absent == 1 {
@@ -79,6 +80,11 @@ func TestLiveExplore(t *testing.T) {
 	if err := m.with(p, g.FD, func(dup *file) error { return dup.control(g.Client, g.Subdevice, cmdGPUID, &id) }); err != nil {
 		t.Fatal(err)
 	}
+	card, err := m.kernel.OpenGPU(g.GPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.kernel.Close(card) }()
 	own, err := m.open()
 	if err != nil {
 		t.Fatal(err)

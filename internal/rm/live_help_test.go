@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/internal/cc"
 	"github.com/laxity/laxity/internal/rm"
@@ -48,22 +52,56 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// counter counts the ioctls of a Kernel.
+// counter counts the ioctls of a Kernel, and says what the slow ones waited for.
 type counter struct {
 	rm.Kernel
 	ioctls atomic.Int64
 }
 
 func (c *counter) Ioctl(fd int, request uint32, arg, params []byte) error {
+	const slow = 200 * time.Millisecond
 	c.ioctls.Add(1)
-	return c.Kernel.Ioctl(fd, request, arg, params)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began, thread := time.Now(), unix.Gettid()
+	what := fmt.Sprintf("%#x %x", request, arg[:12])
+	look := time.AfterFunc(slow, func() { waitsFor(what, thread) })
+	err := c.Kernel.Ioctl(fd, request, arg, params)
+	look.Stop()
+	if took := time.Since(began); took > slow {
+		figure("slow call", "%s took %v", what, took)
+	}
+	return err
+}
+
+// waitsFor prints where a thread of ours is in the kernel, and who else uses the driver.
+func waitsFor(what string, thread int) {
+	stack, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stack", thread))
+	fmt.Printf("slow: %s\n%s %v\n", what, stack, err)
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	seen := map[string]bool{}
+	for _, link := range links {
+		pid := strings.Split(link, "/")[2]
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "/dev/nvidia") && !seen[pid] {
+			seen[pid] = true
+			name, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+			fmt.Printf("slow: process %s has %s: %q\n", pid, to, name)
+			tasks, _ := filepath.Glob("/proc/" + pid + "/task/*/stack")
+			for _, task := range tasks {
+				stack, _ := os.ReadFile(task)
+				if strings.Contains(string(stack), "nvidia") {
+					fmt.Printf("slow: %s\n%s", task, stack)
+				}
+			}
+		}
+	}
 }
 
 func liveTenant(t *testing.T, kind string, contexts int) (*tenant.Tenant, rm.Process) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	run, err := tenant.Start(ctx, t.TempDir(), kind, contexts, 2*time.Minute)
+	run, err := tenant.Start(ctx, t.TempDir(), tenant.Options{Kind: kind, Contexts: contexts, Most: 2 * time.Minute})
 	if errors.Is(err, cc.ErrNoCompiler) {
 		t.Skip(err)
 	} else if err != nil {

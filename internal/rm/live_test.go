@@ -114,7 +114,7 @@ func TestLiveSwitch(t *testing.T) {
 }
 
 func TestLiveTwoProcessesAndKill(t *testing.T) {
-	m := rm.New(needGPU(t), rm.Options{})
+	m := rm.New(&counter{Kernel: needGPU(t)}, rm.Options{})
 	ctx := t.Context()
 	if err := m.Mark(ctx); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestLiveTwoProcessesAndKill(t *testing.T) {
 }
 
 func TestLiveFindNew(t *testing.T) {
-	m := rm.New(needGPU(t), rm.Options{})
+	m := rm.New(&counter{Kernel: needGPU(t)}, rm.Options{})
 	ctx := t.Context()
 	var took []time.Duration
 	for range 10 {

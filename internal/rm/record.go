@@ -126,6 +126,14 @@ func (r *Recorder) Open() (int, error) {
 	return v, err
 }
 
+// OpenGPU implements Kernel.
+func (r *Recorder) OpenGPU(uuid string) (int, error) {
+	began := time.Now()
+	v, err := r.kernel.OpenGPU(uuid)
+	r.write(began, Record{Call: "open gpu", Text: uuid, Int: v}, err)
+	return v, err
+}
+
 // Device implements Kernel.
 func (r *Recorder) Device(fd int) (Device, error) {
 	began := time.Now()

@@ -38,6 +38,11 @@ func (m *Manager) state(g Group) (states []ChannelState, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	card, err := m.kernel.OpenGPU(g.GPU)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", g.GPU, err)
+	}
+	defer func() { _ = m.kernel.Close(card) }()
 	own, err := m.open()
 	if err != nil {
 		return nil, err

@@ -4,7 +4,7 @@ package ptx
 
 import _ "embed" // for the text
 
-// Text is the source of the kernels spin(stop, beat *uint32, clocks uint64) and
+// Text is the source of the kernels spin(stop, beat, ended *uint32, clocks uint64) and
 // step(count, beat *uint32, clocks uint64), as cuModuleLoadData takes it.
 //
 //go:embed kernels.ptx

@@ -8,13 +8,14 @@ import (
 
 // Statuses, by nvstatuscodes.h.
 const (
-	StatusInvalidClient       = 0x23
-	StatusInvalidClass        = 0x22
-	StatusInvalidObjectHandle = 0x33
-	StatusInvalidParamStruct  = 0x3a
-	StatusInvalidState        = 0x40
-	StatusNotSupported        = 0x56
-	StatusObjectNotFound      = 0x57
+	StatusInvalidClient           = 0x23
+	StatusInsufficientPermissions = 0x1b
+	StatusInvalidClass            = 0x22
+	StatusInvalidObjectHandle     = 0x33
+	StatusInvalidParamStruct      = 0x3a
+	StatusInvalidState            = 0x40
+	StatusNotSupported            = 0x56
+	StatusObjectNotFound          = 0x57
 )
 
 // Call is an ioctl that a hook sees.
@@ -124,11 +125,22 @@ func (r *RM) alloc(f *file, c *Call, params []byte) (handle, status uint32) {
 	case len(params) != size:
 		return 0, StatusInvalidParamStruct
 	}
-	gpu := parent.gpu
+	on := parent.gpu
 	if c.Cmd == classDevice {
-		gpu = int(le.Uint32(params))
+		if on = int(le.Uint32(params)); !r.openGPU(r.gpus[on]) {
+			return 0, StatusInsufficientPermissions
+		}
 	}
-	return own.add(c.Cmd, c.Object, gpu), 0
+	return own.add(c.Cmd, c.Object, on), 0
+}
+
+func (r *RM) openGPU(uuid string) bool {
+	for _, x := range r.fds {
+		if g, ok := x.(*gpu); ok && g.uuid == uuid {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *RM) control(f *file, c *Call, params []byte) (status uint32) {

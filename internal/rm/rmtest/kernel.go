@@ -101,6 +101,15 @@ func (r *RM) Open() (int, error) {
 	return r.put(&file{clients: map[uint32]*client{}}), nil
 }
 
+// OpenGPU implements rm.Kernel.
+func (r *RM) OpenGPU(uuid string) (int, error) {
+	defer r.count("open gpu")()
+	if !slices.Contains(r.gpus, uuid) {
+		return -1, fs.ErrNotExist
+	}
+	return r.put(&gpu{uuid}), nil
+}
+
 // Device implements rm.Kernel.
 func (r *RM) Device(fd int) (rm.Device, error) {
 	defer r.count("device")()

@@ -115,6 +115,12 @@ func (r *Replay) Open() (int, error) {
 	return rec.Int, err
 }
 
+// OpenGPU implements rm.Kernel.
+func (r *Replay) OpenGPU(uuid string) (int, error) {
+	rec, err := r.answer(rm.Record{Call: "open gpu", Text: uuid})
+	return rec.Int, err
+}
+
 // Device implements rm.Kernel.
 func (r *Replay) Device(fd int) (rm.Device, error) {
 	rec, err := r.answer(rm.Record{Call: "device", FD: fd})

@@ -117,6 +117,9 @@ func (r *RM) files() map[*file]bool {
 // file is an open file of the control device. Its clients live as long as it.
 type file struct{ clients map[uint32]*client }
 
+// gpu is an open file of a GPU's device.
+type gpu struct{ uuid string }
+
 // planted is what a tenant put in the place of the control device.
 type planted struct{ device rm.Device }
 

@@ -52,9 +52,17 @@ type Tenant struct {
 	exited chan struct{}
 }
 
+// Options of a tenant.
+type Options struct {
+	Kind     string        // Spin or Steps
+	Contexts int           // the first computes
+	Most     time.Duration // it ends by itself after that
+	Churn    int           // how often it takes and frees memory before its second context
+}
+
 // Start builds the program, starts it with a file of its own in dir, and waits until its
-// kernel runs. It has that many contexts, and ends by itself after most.
-func Start(ctx context.Context, dir, kind string, contexts int, most time.Duration) (*Tenant, error) {
+// kernel runs.
+func Start(ctx context.Context, dir string, o Options) (*Tenant, error) {
 	path, err := cc.Build(ctx, cc.CacheDir(), cc.Target{Name: "tenant", Source: program(), Flags: []string{"-ldl"}})
 	if err != nil {
 		return nil, err
@@ -76,8 +84,8 @@ func Start(ctx context.Context, dir, kind string, contexts int, most time.Durati
 	if err != nil {
 		return nil, err
 	}
-	t.cmd = exec.CommandContext(context.WithoutCancel(ctx), path, file, kind, strconv.Itoa(contexts),
-		strconv.FormatFloat(most.Seconds(), 'f', 3, 64))
+	t.cmd = exec.CommandContext(context.WithoutCancel(ctx), path, file, o.Kind, strconv.Itoa(o.Contexts),
+		strconv.FormatFloat(o.Most.Seconds(), 'f', 3, 64), strconv.Itoa(o.Churn))
 	t.cmd.Stderr = &t.stderr
 	if err := t.cmd.Start(); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ func TestTenantSaysWhatItLacks(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := Start(ctx, t.TempDir(), Spin, 1, time.Second)
+	_, err := Start(ctx, t.TempDir(), Options{Kind: Spin, Contexts: 1, Most: time.Second})
 	if errors.Is(err, cc.ErrNoCompiler) {
 		t.Skip(err)
 	}

@@ -1,12 +1,13 @@
 // A small tenant of a GPU, for tests on a real one.
 //
-//   tenant SHARED spin|steps [contexts] [seconds]
+//   tenant SHARED spin|steps [contexts] [seconds] [churn]
 //
 // It calls the driver API by dlopen, and needs no toolkit. SHARED is a file that it and
 // the test map: see struct shared. With `spin`, one kernel on all multiprocessors beats
 // a counter in host memory until the test says stop. With `steps`, short kernels, each
 // of which adds 1 to a counter on the device, follow one another. The first context
-// computes; further ones only exist. It ends by itself after that many seconds (60).
+// computes; further ones only exist. Churn is how often it takes memory and gives it back
+// before it makes the second. It ends by itself after that many seconds (60).
 // The result is right if every call returned 0 and, with `steps`, the counter on the
 // device is the number of launches.
 #define _GNU_SOURCE
@@ -44,6 +45,7 @@ typedef uint64_t ptr;
 	X(cuModuleLoadData, (void **, const void *))                                           \
 	X(cuModuleGetFunction, (void **, void *, const char *))                                \
 	X(cuMemAlloc_v2, (ptr *, size_t))                                                      \
+	X(cuMemFree_v2, (ptr))                                                                 \
 	X(cuMemsetD32_v2, (ptr, unsigned, size_t))                                             \
 	X(cuMemcpyDtoH_v2, (void *, ptr, size_t))                                              \
 	X(cuMemHostAlloc, (void **, size_t, unsigned))                                         \
@@ -97,13 +99,18 @@ int main(int argc, char **argv) {
 		fail("libcuda has no " #name, 0);
 	DRIVER(LOAD)
 
-	int device, processors, clock_khz;
+	int device, processors, clock_khz, churn = argc > 5 ? atoi(argv[5]) : 0;
+	ptr at, count;
 	void *first = NULL, *context, *module, *kernel, *stream, *host;
 	CU(cuInit, 0);
 	CU(cuDeviceGet, &device, 0);
 	CU(cuDeviceGetAttribute, &processors, 16, device); // multiprocessors
 	CU(cuDeviceGetAttribute, &clock_khz, 13, device);
 	for (int i = 0; i < contexts; i++) {
+		for (int j = 0; i == 1 && j < churn; j++) {
+			CU(cuMemAlloc_v2, &count, 3 << 20);
+			CU(cuMemFree_v2, count);
+		}
 		CU(cuCtxCreate_v2, &context, 0, device);
 		first = first ? first : context;
 	}
@@ -114,7 +121,6 @@ int main(int argc, char **argv) {
 	CU(cuMemHostAlloc, &host, 4096, 2); // mapped
 	memset(host, 0, 4096);
 	volatile uint32_t *beat = host, *stop = beat + 64;
-	ptr at, count;
 	CU(cuMemHostGetDevicePointer_v2, &at, host, 0);
 	ptr stop_at = at + 256;
 	CU(cuMemAlloc_v2, &count, 4096);
@@ -122,7 +128,7 @@ int main(int argc, char **argv) {
 
 	// The kernel ends by itself, whatever becomes of the test.
 	uint64_t clocks = spin ? (uint64_t)((until - now()) * 1000 * clock_khz) : (uint64_t)clock_khz / 5;
-	void *spin_args[] = {&stop_at, &at, &clocks}, *step_args[] = {&count, &at, &clocks};
+	void *spin_args[] = {&stop_at, &at, &count, &clocks}, *step_args[] = {&count, &at, &clocks};
 	uint32_t launched = 0;
 	do {
 		CU(cuLaunchKernel, kernel, (unsigned)processors, 1, 1, 128, 1, 1, 0, stream, spin ? spin_args : step_args, NULL);
