@@ -1,0 +1,143 @@
+package rm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// file is an open file of the control device: a duplicate, or one of our own.
+type file struct {
+	kernel Kernel
+	fd     int
+	arg    [32]byte // of a control; reused, for a search makes thousands
+	params [16]byte
+}
+
+// control carries out one control with params, a pointer to a structure of abi.go,
+// and fills that with the answer.
+func (f *file) control(client, object, cmd uint32, params any) error {
+	raw, err := binary.Append(make([]byte, 0, binary.Size(params)), le, params)
+	if err != nil {
+		return err
+	}
+	if err := f.rawControl(client, object, cmd, raw); err != nil {
+		return err
+	}
+	_, err = binary.Decode(raw, le, params)
+	return err
+}
+
+func (f *file) rawControl(client, object, cmd uint32, params []byte) error {
+	a := f.arg[:]
+	clear(a)
+	le.PutUint32(a[0:], client)
+	le.PutUint32(a[4:], object)
+	le.PutUint32(a[8:], cmd)
+	le.PutUint32(a[24:], uint32(len(params)))
+	if err := f.kernel.Ioctl(f.fd, request(escControl, len(a)), a, params); err != nil {
+		return fmt.Errorf("control %#x: %w", cmd, err)
+	}
+	if s := Status(le.Uint32(a[28:])); s != 0 {
+		return &controlError{cmd, s}
+	}
+	return nil
+}
+
+// controlError is a control that the resource manager refused. It is made thousands
+// of times by a search, so that its text is made only when somebody reads it.
+type controlError struct {
+	cmd    uint32
+	status Status
+}
+
+func (e *controlError) Error() string { return fmt.Sprintf("control %#x: %v", e.cmd, e.status) }
+func (e *controlError) Unwrap() error { return e.status }
+
+// info asks for the class or the parent of an object.
+func (f *file) info(client, object, index uint32) (uint32, error) {
+	p := f.params[:]
+	clear(p)
+	le.PutUint32(p[0:], object)
+	le.PutUint32(p[4:], index)
+	if err := f.rawControl(client, client, cmdHandleInfo, p); err != nil {
+		return 0, err
+	}
+	return le.Uint32(p[8:]), nil
+}
+
+// alloc makes an object and returns its handle, which the resource manager chooses.
+func (f *file) alloc(root, parent, class uint32, params any) (uint32, error) {
+	a := nvos21{Root: root, Parent: parent, Class: class}
+	var raw []byte
+	if params != nil {
+		raw, _ = binary.Append(nil, le, params) // structures of abi.go have a fixed size
+		a.Size = uint32(len(raw))
+	}
+	arg, _ := binary.Append(nil, le, &a)
+	if err := f.kernel.Ioctl(f.fd, request(escAlloc, len(arg)), arg, raw); err != nil {
+		return 0, fmt.Errorf("make an object of class %#x: %w", class, err)
+	}
+	if _, err := binary.Decode(arg, le, &a); err != nil {
+		return 0, err
+	}
+	if a.Status != 0 {
+		return 0, fmt.Errorf("make an object of class %#x: %w", class, Status(a.Status))
+	}
+	return a.Object, nil
+}
+
+// close also ends the clients that were made through f, if f is the last of its file.
+func (f *file) close() { _ = f.kernel.Close(f.fd) }
+
+// open opens the control device for a client of our own.
+func (m *Manager) open() (*file, error) {
+	fd, err := m.kernel.Open()
+	if err != nil {
+		return nil, fmt.Errorf("open NVIDIA's control device: %w", err)
+	}
+	return &file{kernel: m.kernel, fd: fd}, nil
+}
+
+// alive says whether p runs: nil, or an error that is ErrGone.
+func (m *Manager) alive(p Process) error {
+	stat, err := m.kernel.Stat(p.PID)
+	switch {
+	case errors.Is(err, ErrGone):
+		return fmt.Errorf("%v: %w", p, ErrGone)
+	case err != nil:
+		return err
+	case stat.Start != p.Start:
+		return fmt.Errorf("%v: %w: its PID belongs to another one", p, ErrGone)
+	case stat.Exiting:
+		return fmt.Errorf("%v: %w: it exits", p, ErrGone)
+	}
+	return nil
+}
+
+// with calls use with a duplicate of descriptor fd of p, and closes it. It checks who p
+// is only after it holds the process, so that a PID that was used again is noticed.
+func (m *Manager) with(p Process, fd int, use func(f *file) error) error {
+	pidfd, err := m.kernel.Pidfd(p.PID)
+	if err != nil {
+		return fmt.Errorf("open %v: %w", p, err)
+	}
+	defer func() { _ = m.kernel.Close(pidfd) }()
+	if err := m.alive(p); err != nil {
+		return err
+	}
+	dup, err := m.kernel.Duplicate(pidfd, fd)
+	if err != nil {
+		return fmt.Errorf("duplicate descriptor %d of %v: %w", fd, p, err)
+	}
+	f := &file{kernel: m.kernel, fd: dup}
+	defer f.close()
+	device, err := m.kernel.Device(dup)
+	if err != nil {
+		return fmt.Errorf("look at descriptor %d of %v: %w", fd, p, err)
+	}
+	if !device.control() {
+		return fmt.Errorf("%w: descriptor %d of %v is not NVIDIA's control device", ErrChanged, fd, p)
+	}
+	return use(f)
+}

@@ -1,0 +1,119 @@
+package rm_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/rm/rmtest"
+)
+
+// tour is what TestLiveRecord writes down on a real GPU, and what is replayed. Results
+// are what must be the same again.
+func tour(t *testing.T, kernel rm.Kernel, start func() (rm.Process, func())) (results []any) {
+	t.Helper()
+	ctx := t.Context()
+	note := func(values ...any) {
+		for _, v := range values {
+			if err, ok := v.(error); ok {
+				v = err.Error()
+			}
+			results = append(results, v)
+		}
+	}
+	m := rm.New(kernel, rm.Options{Gap: 64})
+	if err := m.Mark(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p, kill := start()
+	groups, err := m.Find(ctx, p)
+	if err != nil || len(groups) != 1 {
+		t.Fatalf("groups %+v, %v", groups, err)
+	}
+	g := groups[0]
+	note(g.String(), g.GPU, len(g.Channels))
+	slice, err := m.Slice(ctx, g)
+	note(slice, err, m.SetSlice(ctx, g, 10*time.Millisecond))
+	slice, err = m.Slice(ctx, g)
+	note(slice, err, m.Switch(ctx, groups, false))
+	states, err := m.State(ctx, g)
+	note(states, err, m.Switch(ctx, groups, true))
+	states, err = m.State(ctx, g)
+	note(states, err)
+	changed := g
+	changed.Handle++
+	if _, err = m.Slice(ctx, changed); !errors.Is(err, rm.ErrChanged) {
+		t.Errorf("another handle: %v", err)
+	}
+	note(err)
+	kill()
+	if _, err = m.Find(ctx, p); !errors.Is(err, rm.ErrGone) {
+		t.Errorf("after the end: %v", err)
+	}
+	note(err)
+	return results
+}
+
+func TestReplayIsWhatWasRecorded(t *testing.T) {
+	fake := rmtest.New(gpu0)
+	var transcript bytes.Buffer
+	record := rm.NewRecorder(fake, &transcript)
+	recorded := tour(t, record, func() (rm.Process, func()) {
+		fake.Advance(time.Second)
+		p, _ := startTenant(fake, 10)
+		_, _ = record.Stat(10)
+		return p.ID(), p.Kill
+	})
+	if record.Err() != nil {
+		t.Fatal(record.Err())
+	}
+	replay, err := rmtest.ReadTranscript(&transcript)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayed := tour(t, replay, func() (rm.Process, func()) { return replay.Process, func() {} })
+	same(t, replayed, recorded)
+}
+
+func same(t *testing.T, got, want []any) {
+	t.Helper()
+	if a, b := must(jsonOf(got)), must(jsonOf(want)); a != b {
+		t.Errorf("got\n%s, want\n%s", a, b)
+	}
+}
+
+// The transcripts in testdata were written on real GPUs, by
+//
+//	rm.test -test.run LiveRecord -record testdata/NAME.jsonl
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.jsonl")
+	if err != nil || len(files) == 0 {
+		t.Skipf("no transcripts: %v", err)
+	}
+	for _, name := range files {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			replay, err := rmtest.ReadTranscript(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range tour(t, replay, func() (rm.Process, func()) { return replay.Process, func() {} }) {
+				t.Logf("%+v", r)
+			}
+		})
+	}
+}
+
+func jsonOf(v any) (string, error) {
+	text, err := json.MarshalIndent(v, "", " ")
+	return string(text), err
+}

@@ -1,0 +1,9 @@
+// Package subject is the helper process of the self-test on a real GPU: one context, one
+// tiny kernel, through libcuda, which is loaded when it is called. It imports package ptx
+// and the standard library.
+package subject
+
+import "errors"
+
+// ErrFailed: the helper could not work; the reason is in the memory that it shares.
+var ErrFailed = errors.New("the helper of the self-test failed")
