@@ -17,6 +17,7 @@ const (
 	LabelPause     = "laxity.pause"
 	LabelClass     = "laxity.class"
 	LabelRelease   = "laxity.release"
+	LabelShare     = "laxity.share"
 )
 
 // Class says what kind of work a container does.
@@ -47,6 +48,9 @@ type Spec struct {
 	// GPUMemory is the GPU memory it may hold, bytes, contexts included; 0 is
 	// no limit.
 	GPUMemory uint64 `json:"gpu_memory_bytes,omitempty"`
+	// Share of each of its GPUs' time that it is sure of while others want it,
+	// above 0 and at most 1; 0 is no share. Who leaves it unused lends it.
+	Share float64 `json:"share_ratio,omitempty"`
 	// NeverPause: it is never held, paused, swapped or refused memory.
 	NeverPause bool    `json:"never_pause,omitempty"`
 	Class      Class   `json:"class"`
@@ -67,7 +71,7 @@ func (e InvalidLabel) Error() string {
 }
 
 // ParseLabels reads the laxity.* labels among a container's labels. What is
-// invalid takes its safe value (no deadline, no limit, never paused, the
+// invalid takes its safe value (no deadline, no limit, no share, never paused, the
 // default class and release) and is listed, sorted by label.
 func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 	s := Spec{Class: ClassBatch, Release: ReleaseProcess}
@@ -95,6 +99,13 @@ func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 				continue
 			}
 			s.GPUMemory = n
+		case LabelShare:
+			n, err := ParseShare(value)
+			if err != nil {
+				bad(label, value, err.Error())
+				continue
+			}
+			s.Share = n
 		case LabelPause:
 			if value != "allow" && value != "never" {
 				bad(label, value, "write allow or never; until then it counts as never")
@@ -127,7 +138,7 @@ func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 }
 
 // KnownLabels lists every label that ParseLabels reads.
-var KnownLabels = []string{LabelClass, LabelDeadline, LabelGPUMemory, LabelPause, LabelRelease}
+var KnownLabels = []string{LabelClass, LabelDeadline, LabelGPUMemory, LabelPause, LabelRelease, LabelShare}
 
 // MaxDeadline is the longest relative deadline: a hundred years, well inside
 // what time.Duration can add to a date.
@@ -152,6 +163,21 @@ func ParseDeadline(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a deadline: it is longer than 100 years", text)
 	}
 	return d, nil
+}
+
+// ParseShare reads a share of a GPU's time, in percent: 30% or 12.5 %. It must be above
+// 0 and at most 100 %; the result is a ratio. A number without the sign is refused: 0.3
+// and 30 would both be read by somebody as what they did not write.
+func ParseShare(text string) (float64, error) {
+	number, ok := strings.CutSuffix(strings.TrimSpace(text), "%")
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("%q is not a share: write, for example, 30%%", text)
+	}
+	if !(n > 0 && n <= 100) { // so that NaN is refused
+		return 0, fmt.Errorf("%q is not a share: it must be above 0 %% and at most 100 %%", text)
+	}
+	return n / 100, nil
 }
 
 // ParseBytes reads an amount of memory: a number with an optional unit B, K, M,

@@ -25,6 +25,8 @@ func TestParseLabels(t *testing.T) {
 		"bad class":          {map[string]string{"laxity.class": "vip"}, plain, []string{"laxity.class"}},
 		"memory":             {map[string]string{"laxity.gpu-memory": "4GiB"}, with(func(s *task.Spec) { s.GPUMemory = 4 << 30 }), nil},
 		"bad memory":         {map[string]string{"laxity.gpu-memory": "-1"}, plain, []string{"laxity.gpu-memory"}},
+		"share":              {map[string]string{"laxity.share": "30%"}, with(func(s *task.Spec) { s.Share = 0.3 }), nil},
+		"bad share":          {map[string]string{"laxity.share": "30"}, plain, []string{"laxity.share"}},
 		"never pause":        {map[string]string{"laxity.pause": "never"}, with(func(s *task.Spec) { s.NeverPause = true }), nil},
 		"bad pause is never": {map[string]string{"laxity.pause": "maybe"}, with(func(s *task.Spec) { s.NeverPause = true }), []string{"laxity.pause"}},
 		"allow":              {map[string]string{"laxity.pause": "allow"}, plain, nil},
@@ -85,11 +87,25 @@ func TestParseBytes(t *testing.T) {
 	}
 }
 
+func TestParseShare(t *testing.T) {
+	for text, want := range map[string]float64{"30%": 0.3, "12.5 %": 0.125, " 100% ": 1, "0.5%": 0.005} {
+		if got, err := task.ParseShare(text); err != nil || got != want {
+			t.Errorf("ParseShare(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "%", "30", "0.3", "0%", "-5%", "101%", "NaN%", "Inf%", "a third", "30%%"} {
+		if got, err := task.ParseShare(text); err == nil {
+			t.Errorf("ParseShare(%q) = %v, want an error", text, got)
+		}
+	}
+}
+
 // Whatever a user writes, parsing neither panics nor makes a container without
 // laxity labels managed.
 func FuzzParseLabels(f *testing.F) {
 	f.Add("laxity.deadline", "9s")
 	f.Add("laxity.gpu-memory", "1e400GiB")
+	f.Add("laxity.share", "1e-400%")
 	f.Fuzz(func(t *testing.T, label, value string) {
 		s, _ := task.ParseLabels(map[string]string{label: value})
 		if s.Managed != strings.HasPrefix(label, task.LabelPrefix) {
@@ -97,6 +113,9 @@ func FuzzParseLabels(f *testing.F) {
 		}
 		if s.Deadline < 0 || s.Deadline > task.SecondsOf(task.MaxDeadline) {
 			t.Errorf("%q: deadline %v", value, s.Deadline)
+		}
+		if !(s.Share >= 0 && s.Share <= 1) {
+			t.Errorf("%q: share %v", value, s.Share)
 		}
 	})
 }
