@@ -64,6 +64,8 @@ type Options struct {
 	// default this program with the arguments `guardian --state-dir=… --once`.
 	Guardian        GuardianMode
 	GuardianCommand []string
+	// Device is the GPUs as in the exporter's flag, for the guardian; empty: it chooses.
+	Device string
 
 	// DockerHost is the engine's address; DOCKER_HOST or the local socket if empty.
 	DockerHost string
@@ -148,6 +150,9 @@ func (o Options) withDefaults() (Options, error) {
 		o.GuardianCommand = []string{self, "guardian", "--once", "--state-dir=" + o.StateDir}
 		if o.DockerHost != "" {
 			o.GuardianCommand = append(o.GuardianCommand, "--docker.host="+o.DockerHost)
+		}
+		if o.Device != "" {
+			o.GuardianCommand = append(o.GuardianCommand, "--device="+o.Device)
 		}
 	}
 	if err := o.checkHold(); err != nil {

@@ -1,10 +1,12 @@
 package actuator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 
+	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/memory"
@@ -23,7 +25,13 @@ type GuardianOptions struct {
 	// ContainerOf is as in Options. Without it, containers that are off their GPUs stay
 	// there.
 	ContainerOf func(pid int) (id string, ok bool, err error)
-	Logger      *slog.Logger
+	// Channels undoes time slices and lets channels on again; nil: this machine cannot, and
+	// what is on record of them stays.
+	Channels channels.Driver
+	// RunDir is a folder that a reboot empties, the same as the actuator's; DefaultLockDir
+	// if empty.
+	RunDir string
+	Logger *slog.Logger
 }
 
 // RunGuardian is the whole guardian process, for a main to call: it lets go
@@ -34,28 +42,57 @@ type GuardianOptions struct {
 // record: whoever stops a whole group of processes must not take the guardian
 // away before the actuator.
 func RunGuardian(ctx context.Context, o GuardianOptions) error {
-	j, err := journal.Open(o.StateDir)
+	if o.Once {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := o.run(ctx); err != nil && !errors.Is(err, guardian.ErrTaken) {
+		return err
+	}
+	return nil
+}
+
+func (o GuardianOptions) run(ctx context.Context) error {
+	g, closeAll, err := o.open()
 	if err != nil {
 		return err
+	}
+	defer closeAll()
+	return g.Run(ctx)
+}
+
+// open makes the guardian. What it needs is open until closeAll.
+func (o GuardianOptions) open() (g *guardian.Guardian, closeAll func(), err error) {
+	j, err := journal.Open(o.StateDir)
+	if err != nil {
+		return nil, nil, err
 	}
 	engine, err := docker.Dial(o.DockerHost)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer engine.Close()
+	closeAll = func() { _ = engine.Close() }
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
 	e, err := docker.New(docker.Options{Engine: engine, Journal: j})
 	if err != nil {
-		return err
+		return nil, nil, err
+	}
+	undo, err := o.channels()
+	if err != nil {
+		return nil, nil, err
 	}
 	var bringBack func(context.Context) (int, error)
 	if o.ContainerOf != nil {
 		s := &bringer{o: o, log: o.Logger, said: map[string]string{}}
-		defer s.close()
+		closeAll = func() { s.close(); _ = engine.Close() }
 		bringBack = s.resume
 	}
 	began := stop.Now()
-	g, err := guardian.New(guardian.Options{
-		Swaps:    bringBack,
+	g, err = guardian.New(guardian.Options{
+		Swaps: bringBack, Channels: undo,
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
 		Gate: func(ctx context.Context, expired bool) (int, error) { return releaseStopped(ctx, o.StateDir, expired) },
 		Sweep: func() ([]int, error) {
@@ -63,16 +100,16 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 			return found, errors.Join(err, strays.Add(o.StateDir, len(found)))
 		},
 	})
-	if err != nil {
-		return err
+	return g, closeAll, err
+}
+
+// channels opens the record of slices and channels; nil where they cannot be changed.
+func (o GuardianOptions) channels() (guardian.Channels, error) {
+	if o.Channels == nil {
+		return nil, nil //nolint:nilnil // there are none
 	}
-	if o.Once {
-		ctx = context.WithoutCancel(ctx)
-	}
-	if err := g.Run(ctx); err != nil && !errors.Is(err, guardian.ErrTaken) {
-		return err
-	}
-	return nil
+	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger,
+		Dir: channels.Folder(cmp.Or(o.RunDir, DefaultLockDir), o.StateDir)})
 }
 
 // releaseStopped continues the processes that an actuator with this state folder left

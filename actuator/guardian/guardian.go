@@ -45,6 +45,8 @@ type Options struct {
 	// returns how many are left; nil: there are none. What is left is tried again
 	// as long as no actuator lives.
 	Swaps func(ctx context.Context) (left int, err error)
+	// Channels are undone as soon as no actuator lives; nil: nothing changes any.
+	Channels Channels
 	// Once ends the guardian when no actuator lives and nothing is on record;
 	// else it waits for the next actuator.
 	Once bool
@@ -66,6 +68,8 @@ type Guardian struct {
 	o     Options
 	retry map[string]backoff // containers that could not be let go
 	swaps backoff            // while containers are off their GPUs; zero: none is
+	// channels is when those are tried again that could not be restored.
+	channels backoff
 }
 
 type backoff struct {
@@ -108,13 +112,12 @@ func (g *Guardian) Run(ctx context.Context) error {
 		if err != nil {
 			return ignoreEnd(ctx, err)
 		}
-		left, err := g.letGoAll(ctx)
+		left, err := g.undo(ctx)
 		if err != nil {
 			lock.Unlock()
 			return ignoreEnd(ctx, err)
 		}
-		swapped := g.bringBack(ctx)
-		if g.o.Once && left == 0 && swapped == 0 {
+		if g.o.Once && left == 0 {
 			own.Unlock() // before the actuator's: see package journal
 			lock.Unlock()
 			return nil
@@ -149,6 +152,7 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 		l, err := journal.Wait(ctx, journal.ActuatorLock(g.o.StateDir))
 		got <- result{l, err}
 	}()
+	go g.sweepChannels(ctx)
 	tick := time.NewTicker(g.o.Poll)
 	defer tick.Stop()
 	for {
@@ -211,7 +215,7 @@ func (g *Guardian) idle(ctx context.Context) error {
 		if holds, err := g.o.Journal.List(); err != nil || len(holds) > 0 {
 			return nil
 		}
-		if g.swaps.wait > 0 && !g.o.Now().Before(g.swaps.next) {
+		if g.swaps.wait > 0 && !g.o.Now().Before(g.swaps.next) || g.channelsDue() {
 			return nil
 		}
 		if journal.Taken(journal.ActuatorLock(g.o.StateDir)) {

@@ -7,12 +7,14 @@ import (
 	"github.com/prometheus/common/promslog"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/exporter/container"
 )
 
 type guardianCommand struct {
-	name string
-	o    actuator.GuardianOptions
+	name   string
+	device string
+	o      actuator.GuardianOptions
 }
 
 func newGuardianCommand(app *kingpin.Application) *guardianCommand {
@@ -21,6 +23,7 @@ func newGuardianCommand(app *kingpin.Application) *guardianCommand {
 	cmd.Flag("state-dir", "The actuator's --state-dir.").Default(defaultStateDir).StringVar(&g.o.StateDir)
 	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST.").StringVar(&g.o.DockerHost)
 	cmd.Flag("once", "End when no actuator lives and nothing is on record. The actuator starts its own guardian like this.").BoolVar(&g.o.Once)
+	cmd.Flag("device", "The GPUs whose time slices and channels are put right, as the actuator's --device.").Default("auto").StringVar(&g.device)
 	g.name = cmd.FullCommand()
 	return g
 }
@@ -28,5 +31,6 @@ func newGuardianCommand(app *kingpin.Application) *guardianCommand {
 func (g *guardianCommand) run(ctx context.Context) error {
 	g.o.Logger = promslog.New(&promslog.Config{})
 	g.o.ContainerOf = container.Proc("/proc").OfPID
+	g.o.Channels = channeldriver.Open(g.device)
 	return actuator.RunGuardian(ctx, g.o)
 }

@@ -127,7 +127,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	}
 	o := actuator.Options{
 		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
-		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker,
+		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker, Device: s.device,
 		Allow: s.labels, LockDir: s.lockDir,
 		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
 		MemoryGuard: actuator.MemoryMode(s.memoryGuard), Swap: actuator.MemoryMode(s.swap),

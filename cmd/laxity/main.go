@@ -145,6 +145,7 @@ func (c *cli) register(stdout, stderr io.Writer) {
 	flag.AddFlags(c.app, &c.log)
 	c.app.Flag("http.config.file", httpConfigHelp).Envar(httpConfigEnv).StringVar(&c.httpConfig)
 	c.addUp()
+	c.addOff()
 	c.addDemo()
 	c.addViews()
 	c.addWhy()

@@ -239,7 +239,7 @@ func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) 
 		return nil
 	}
 	err := e.driver().Switch(ctx, groups, true)
-	if errors.Is(err, rm.ErrGone) {
+	if errors.Is(err, rm.ErrGone) && !e.alive(p) {
 		return err // the record goes when the process has
 	}
 	on := map[key]bool{}

@@ -159,6 +159,12 @@ func New(o Options) (*Enforcer, error) {
 // Records lists what is on record, the oldest process first.
 func (e *Enforcer) Records() ([]Record, error) { return e.records.list() }
 
+// Pending is how many processes are on record.
+func (e *Enforcer) Pending() (int, error) {
+	list, err := e.records.list()
+	return len(list), err
+}
+
 // work runs f for one process, alone in this and all other programs, and waits for it until
 // ctx ends. f goes on then, until its own calls see that ctx has ended.
 func (e *Enforcer) work(ctx context.Context, p rm.Process, f func(context.Context) error) error {

@@ -16,6 +16,12 @@ type checked struct {
 
 func (e *Enforcer) driver() Driver { return checked{e.o.Driver, e.o.State} }
 
+// alive reports whether a process lives, whatever the driver knows of it.
+func (e *Enforcer) alive(p rm.Process) bool {
+	state, err := e.o.State(p)
+	return err == nil && (state == Lives || state == Traced)
+}
+
 func (c checked) check(p rm.Process) error {
 	state, err := c.state(p)
 	if err == nil && (state == Gone || state == Exiting) {

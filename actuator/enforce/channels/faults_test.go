@@ -27,7 +27,7 @@ func newRig(t *testing.T, o channels.Options) *rig {
 	t.Helper()
 	r := &rig{Machine: channelstest.NewMachine()}
 	r.driver = &channelstest.Faulty{Driver: r.Machine}
-	o.Driver, o.Dir, o.State, o.Settle = r.driver, t.TempDir(), r.Machine.State, time.Nanosecond
+	o.Driver, o.Dir, o.State, o.Settle = r.driver, t.TempDir(), r.State, time.Nanosecond
 	e, err := channels.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,8 @@ package channels
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -94,6 +96,16 @@ func Now() time.Duration {
 	return time.Duration(now.Nano())
 }
 
+// Folder is where the actuator with this state folder has its record, in a folder that a
+// reboot empties, such as /run/laxity.
+func Folder(runDir, stateDir string) string {
+	if abs, err := filepath.Abs(stateDir); err == nil {
+		stateDir = abs
+	}
+	sum := sha256.Sum256([]byte(stateDir))
+	return filepath.Join(runDir, "channels", hex.EncodeToString(sum[:8]))
+}
+
 // records is a folder with a file for each process.
 type records struct{ dir string }
 
@@ -145,11 +157,11 @@ func (r records) get(p rm.Process) (Record, error) {
 		return rec, fmt.Errorf("read the record of channels: %w", err)
 	}
 	var found Record
-	if json.Unmarshal(text, &found) != nil || found.Process() != p {
-		rec.unreadable = true // its name alone says whom we touched
-		return rec, nil
+	if err := json.Unmarshal(text, &found); err == nil && found.Process() == p {
+		return found, nil
 	}
-	return found, nil
+	rec.unreadable = true // its name alone says whom we touched
+	return rec, nil
 }
 
 func (r records) list() ([]Record, error) {

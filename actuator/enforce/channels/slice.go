@@ -158,7 +158,7 @@ func (e *Enforcer) setSlice(ctx context.Context, rec *Record, en *Entry, want ti
 func (e *Enforcer) putBack(ctx context.Context, rec *Record, en *Entry) error {
 	p := rec.Process()
 	if err := e.putOwn(ctx, *en, p); err != nil {
-		if errors.Is(err, rm.ErrGone) {
+		if errors.Is(err, rm.ErrGone) && !e.alive(p) {
 			return err
 		}
 		groups, again := e.find(ctx, p)

@@ -175,7 +175,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	stateDir, logger := filepath.Join(o.StateDir, "actuator"), o.Logger.With("component", "actuator")
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: stateDir, Source: source{s.Exporter},
-		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost,
+		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost, Device: o.Device,
 		MemoryGuard: o.MemoryGuard, Swap: o.Swap,
 		NewSwapper: swaphelper.OpenOptions{
 			StateDir: stateDir, DockerHost: o.DockerHost, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,

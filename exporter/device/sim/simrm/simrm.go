@@ -13,6 +13,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/laxity/laxity/internal/rm"
@@ -31,7 +32,7 @@ func (e Error) Is(target error) bool {
 // Manager controls the channels behind one socket. Each call has a connection of its own,
 // as each call to a real driver has a duplicate of a descriptor of its own: so
 // nothing is kept between calls, and calls do not wait for each other. It is safe for
-// concurrent use.
+// concurrent use. When nobody answers on the socket, its processes use no GPU any more.
 type Manager struct{ socket string }
 
 // New makes one for the simulated GPU behind this unix socket. Nothing is connected yet.
@@ -118,6 +119,10 @@ func name(p rm.Process) string { return fmt.Sprintf("%d %d", p.PID, p.Start) }
 // ask sends one request and returns the text of its answer. It returns when ctx ends.
 func (m *Manager) ask(ctx context.Context, request string) (string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", m.socket)
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+		// All that computed there has ended with it.
+		return "", fmt.Errorf("%w: no simulated GPU answers: %w", rm.ErrGone, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("no simulated GPU answers: %w", err)
 	}

@@ -1,0 +1,108 @@
+package guardian
+
+import (
+	"context"
+	"time"
+)
+
+// Channels are the time slices and the channels that Laxity changes on GPUs; an
+// enforce/channels.Enforcer has them.
+type Channels interface {
+	// Pending is how many processes are on record.
+	Pending() (int, error)
+	// Sweep lets the channels on whose lease ended more than grace ago, and returns of how
+	// many processes.
+	Sweep(ctx context.Context, grace time.Duration) (int, error)
+	// RestoreAll undoes all that is on record, and returns how many processes are left.
+	RestoreAll(ctx context.Context) (left int, err error)
+}
+
+// channelsGrace is how long after the end of a lease a living actuator has to renew or end
+// it itself: leases of channels are short, and so is this.
+const channelsGrace = 100 * time.Millisecond
+
+// sweepChannels looks after the leases of channels until ctx ends. It has a goroutine of its
+// own: a driver that hangs must not keep the guardian from anything else.
+func (g *Guardian) sweepChannels(ctx context.Context) {
+	if g.o.Channels == nil {
+		return
+	}
+	tick := time.NewTicker(g.o.Poll)
+	defer tick.Stop()
+	var failed string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		_, err := g.o.Channels.Sweep(ctx, channelsGrace)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			failed = ""
+		case err.Error() != failed: // once, and not at every look
+			failed = err.Error()
+			g.o.Logger.Error("cannot let channels on whose lease has ended", "err", err)
+		}
+	}
+}
+
+// restoreUntil undoes what is on record, again and again until nothing is left or the
+// engine's part is done.
+func (g *Guardian) restoreUntil(ctx context.Context, done <-chan struct{}) (left int) {
+	for {
+		if left = g.restoreChannels(ctx); left == 0 {
+			return 0
+		}
+		again := time.NewTimer(g.channels.wait)
+		select {
+		case <-again.C:
+		case <-done:
+			again.Stop()
+			return left
+		}
+	}
+}
+
+// restoreChannels undoes what is on record, and returns how many processes are left.
+func (g *Guardian) restoreChannels(ctx context.Context) (left int) {
+	if g.o.Channels == nil {
+		return 0
+	}
+	began, pending := g.o.Now(), g.channelsPending()
+	if pending == 0 {
+		g.channels = backoff{}
+		return 0
+	}
+	left, err := g.o.Channels.RestoreAll(ctx)
+	if err != nil && ctx.Err() == nil {
+		g.o.Logger.Error("cannot undo all that was changed on GPUs; will try again", "processes", left, "err", err)
+	}
+	if left == 0 && err == nil {
+		g.o.Logger.Warn("let channels on and put time slices back", "processes", pending, "took", g.o.Now().Sub(began))
+		g.channels = backoff{}
+		return 0
+	}
+	g.channels.wait = min(max(2*g.channels.wait, 100*time.Millisecond), 5*time.Second)
+	g.channels.next = g.o.Now().Add(g.channels.wait)
+	return max(left, 1)
+}
+
+// channelsPending is how many processes are on record; 1 if that is not known.
+func (g *Guardian) channelsPending() int {
+	if g.o.Channels == nil {
+		return 0
+	}
+	n, err := g.o.Channels.Pending()
+	if err != nil {
+		return 1
+	}
+	return n
+}
+
+// channelsDue reports whether there is something to undo now.
+func (g *Guardian) channelsDue() bool {
+	return !g.o.Now().Before(g.channels.next) && g.channelsPending() > 0
+}
