@@ -34,12 +34,13 @@ const (
 // request is _IOWR('F', number, size).
 func request(number, size int) uint32 { return 3<<30 | uint32(size)<<16 | 'F'<<8 | uint32(number) }
 
-// Classes: cl0041.h, cl0080.h, cl2080.h, cl208f.h, cla06c.h.
+// Classes: cl0041.h, cl0080.h, cl2080.h, cl208f.h, cl900e.h, cla06c.h.
 const (
 	classClient    = 0x41
 	classDevice    = 0x80
 	classSubdevice = 0x2080
 	classDiag      = 0x208f
+	classMPS       = 0x900e // MPS_COMPUTE of cl900e.h
 	classGroup     = 0xa06c
 )
 

@@ -127,6 +127,9 @@ func (m *Manager) with(p Process, fd int, use func(f *file) error) error {
 		return err
 	}
 	dup, err := m.kernel.Duplicate(pidfd, fd)
+	if errors.Is(err, ErrChanged) { // who exits has closed its descriptors
+		err = errors.Join(err, m.alive(p))
+	}
 	if err != nil {
 		return fmt.Errorf("duplicate descriptor %d of %v: %w", fd, p, err)
 	}

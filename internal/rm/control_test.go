@@ -87,6 +87,10 @@ func TestNothingIsControlledThatIsNotTheGroup(t *testing.T) {
 	}{
 		"killed": {func(_ *rmtest.RM, p *rmtest.Process, _ *rm.Group) { p.Kill() }, rm.ErrGone, nil},
 		"exits":  {func(_ *rmtest.RM, p *rmtest.Process, _ *rm.Group) { p.Exit() }, rm.ErrGone, nil},
+		"exits while it is duplicated": {func(_ *rmtest.RM, p *rmtest.Process, g *rm.Group) {
+			p.CloseFile(g.FD)
+			p.Exit()
+		}, rm.ErrGone, nil},
 		"its PID is used again": {func(fake *rmtest.RM, p *rmtest.Process, _ *rm.Group) {
 			p.Kill()
 			fake.Advance(time.Second)

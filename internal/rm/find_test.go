@@ -212,6 +212,15 @@ func TestFindClientThatVanishes(t *testing.T) {
 	found(t, m, p.ID(), other)
 }
 
+func TestFindRefusesMPS(t *testing.T) {
+	fake, m := machine(t)
+	p, g := startTenant(fake, 10)
+	p.ServeMPS(g.Client)
+	if groups, err := m.Find(t.Context(), p.ID()); !errors.Is(err, rm.ErrUnsupported) {
+		t.Errorf("a server of MPS has groups %+v, %v", groups, err)
+	}
+}
+
 func TestFindTellsOfErrors(t *testing.T) {
 	fake, m := machine(t)
 	p, _ := startTenant(fake, 10)

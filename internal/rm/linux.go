@@ -190,6 +190,8 @@ func (s *system) Duplicate(pidfd, fd int) (int, error) {
 		return -1, fmt.Errorf("%w (%w)", ErrGone, err)
 	case errors.Is(err, unix.EBADF):
 		return -1, fmt.Errorf("%w: it closed that descriptor (%w)", ErrChanged, err)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
+		return -1, fmt.Errorf("%w: it needs Linux 5.6 and CAP_SYS_PTRACE (%w)", ErrUnsupported, err)
 	}
 	return dup, err
 }

@@ -225,6 +225,9 @@ func (m *Manager) objects(ctx context.Context, dup *file, client uint32) (found 
 			return nil, err
 		}
 		absent = 0
+		if class == classMPS {
+			return nil, fmt.Errorf("%w: client %#x is of MPS, whose channels are other processes' too", ErrUnsupported, client)
+		}
 		if class != classSubdevice && class != classGroup && !isCompute(class) && !isChannel(class) {
 			continue
 		}

@@ -105,6 +105,11 @@ func (p *Process) Context(handle uint32, gpu int) (g rm.Group) {
 	return g
 }
 
+// ServeMPS makes the object that an MPS server has.
+func (p *Process) ServeMPS(client uint32) {
+	p.rm.lock(func() { p.rm.client(client).add(classMPS, client, 0) })
+}
+
 // AddChannels adds channels to a group, as new streams do.
 func (p *Process) AddChannels(g rm.Group, n int) rm.Group {
 	g.Channels = slices.Clone(g.Channels)

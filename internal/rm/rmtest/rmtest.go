@@ -22,6 +22,7 @@ const (
 	classSubdevice = 0x2080
 	classDiag      = 0x208f
 	classMemory    = 0x40
+	classMPS       = 0x900e
 	classGroup     = 0xa06c
 	classChannel   = 0xc86f
 	classCompute   = 0xcbc0

@@ -5,5 +5,5 @@ package subject
 
 import "errors"
 
-// ErrFailed: the helper could not work; the reason is in the memory that it shares.
+// ErrFailed means that the helper could not work: the reason is in the memory that it shares.
 var ErrFailed = errors.New("the helper of the self-test failed")

@@ -9,7 +9,7 @@
 // computes; further ones only exist. Churn is how often it takes memory and gives it back
 // before it makes the second. It ends by itself after that many seconds (60).
 // The result is right if every call returned 0 and, with `steps`, the counter on the
-// device is the number of launches.
+// device is the number of launches. Contexts are on all GPUs that it sees, in turn.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -38,6 +38,7 @@ struct shared {
 typedef uint64_t ptr;
 #define DRIVER(X)                                                                              \
 	X(cuInit, (unsigned))                                                                  \
+	X(cuDeviceGetCount, (int *))                                                           \
 	X(cuDeviceGet, (int *, int))                                                           \
 	X(cuDeviceGetAttribute, (int *, int, int))                                             \
 	X(cuCtxCreate_v2, (void **, unsigned, int))                                            \
@@ -99,10 +100,11 @@ int main(int argc, char **argv) {
 		fail("libcuda has no " #name, 0);
 	DRIVER(LOAD)
 
-	int device, processors, clock_khz, churn = argc > 5 ? atoi(argv[5]) : 0;
+	int device, devices, processors, clock_khz, churn = argc > 5 ? atoi(argv[5]) : 0;
 	ptr at, count;
 	void *first = NULL, *context, *module, *kernel, *stream, *host;
 	CU(cuInit, 0);
+	CU(cuDeviceGetCount, &devices);
 	CU(cuDeviceGet, &device, 0);
 	CU(cuDeviceGetAttribute, &processors, 16, device); // multiprocessors
 	CU(cuDeviceGetAttribute, &clock_khz, 13, device);
@@ -111,6 +113,7 @@ int main(int argc, char **argv) {
 			CU(cuMemAlloc_v2, &count, 3 << 20);
 			CU(cuMemFree_v2, count);
 		}
+		CU(cuDeviceGet, &device, i % devices);
 		CU(cuCtxCreate_v2, &context, 0, device);
 		first = first ? first : context;
 	}

@@ -1,0 +1,92 @@
+package rm
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The calls of this machine's kernel that need no GPU.
+func TestSystem(t *testing.T) {
+	s := System()
+	child := exec.CommandContext(t.Context(), "cat")
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Skipf("needs cat: %v", err)
+	}
+	pid := child.Process.Pid
+	stat, err := s.Stat(pid)
+	up, upErr := s.Uptime()
+	if err != nil || upErr != nil || stat.Exiting || stat.Start == 0 || uint64(up/tick) < stat.Start {
+		t.Errorf("%+v %v, %v after boot %v", stat, err, up, upErr)
+	}
+	if fds, err := s.Descriptors(pid); err != nil || len(fds) > 0 {
+		t.Errorf("cat has descriptors %v of NVIDIA's control device, %v", fds, err)
+	}
+	pidfd, err := s.Pidfd(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dup, err := s.Duplicate(pidfd, 0)
+	switch {
+	case errors.Is(err, ErrUnsupported):
+		t.Logf("not here: %v", err)
+	case err != nil:
+		t.Error(err)
+	default:
+		if device, err := s.Device(dup); err != nil || device.control() {
+			t.Errorf("a pipe is %+v, %v", device, err)
+		}
+		if err := s.Ioctl(dup, request(escControl, 32), make([]byte, 32), make([]byte, 8)); !errors.Is(err, unix.ENOTTY) {
+			t.Errorf("a pipe answers a control: %v", err)
+		}
+		if err := s.Close(dup); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Duplicate(pidfd, 999); !errors.Is(err, ErrChanged) {
+			t.Errorf("a descriptor that is closed: %v", err)
+		}
+	}
+	_ = stdin.Close()
+	if err := child.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Duplicate(pidfd, 0); !errors.Is(err, ErrGone) {
+		t.Errorf("duplicate of a process that ended: %v", err)
+	}
+	_ = s.Close(pidfd)
+	if _, err := s.Stat(pid); !errors.Is(err, ErrGone) {
+		t.Errorf("stat of a process that ended: %v", err)
+	}
+	if _, err := s.Descriptors(pid); !errors.Is(err, ErrGone) {
+		t.Errorf("descriptors of a process that ended: %v", err)
+	}
+	if _, err := s.Pidfd(pid); !errors.Is(err, ErrGone) {
+		t.Errorf("pidfd of a process that ended: %v", err)
+	}
+}
+
+func TestWithoutADriver(t *testing.T) {
+	if _, err := os.Stat(controlDevice); err == nil {
+		t.Skip("there is a GPU")
+	}
+	m := New(System(), Options{})
+	if err := m.Supported(); !errors.Is(err, ErrUnsupported) || !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := m.Find(t.Context(), Process{PID: os.Getpid()}); !errors.Is(err, ErrUnsupported) {
+		t.Error(err)
+	}
+	if _, err := System().Open(); err == nil {
+		t.Error("a control device that is not there was opened")
+	}
+	if _, err := System().OpenGPU("GPU-0"); err == nil {
+		t.Error("a GPU that is not there was opened")
+	}
+}
