@@ -70,9 +70,11 @@ var pure = map[string][]string{
 	"exporter/sensor":    {"exporter/task"},
 	"actuator/policy":    {"exporter/task"},
 	"actuator/plan":      {"exporter/task", "actuator/policy"},
-	"actuator/estimate":  {"exporter/task"},
-	"actuator/allocator": nil,
-	"actuator/placement": {"exporter/task"},
+	// ladder has no need of package plan: it takes its place where slices can be set.
+	"actuator/plan/ladder": {"exporter/task", "actuator/policy"},
+	"actuator/estimate":    {"exporter/task"},
+	"actuator/allocator":   nil,
+	"actuator/placement":   {"exporter/task"},
 	// decision writes a file, but what is shown are its records.
 	"actuator/page/timeline": {"exporter/task"},
 	"actuator/page/view":     {"exporter/task", "actuator/decision", "actuator/page/timeline", "actuator/placement"},

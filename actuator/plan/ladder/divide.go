@@ -1,0 +1,93 @@
+package ladder
+
+import "time"
+
+const (
+	// long is the slice of the server that comes first: longer than its requests. While it
+	// has none it takes nothing.
+	long = time.Second
+	// short is the slice of the only other one that wants the GPU beside servers: a
+	// request waits no longer than that and a switch. Two of it at once would do nothing
+	// but switch, so nobody has it beside another one of those in line.
+	short = 100 * time.Microsecond
+	// lesser is the slice of those that are not first while a process computes that is not
+	// ours to act on: two thirds of DefaultSlice, so that switches take little more than by default.
+	lesser = DefaultSlice * 2 / 3
+
+	// round is the least time in which each of those with a part gets it once, where that
+	// is left to us: switches then take a few percent. Nobody waits longer than roundMost.
+	round, roundMost = 20 * time.Millisecond, time.Second
+	// above is how much of a round comes before each slice of somebody that was promised
+	// no part: together these slices take a small part of it.
+	above = 100 * time.Millisecond
+)
+
+// rungs is the ladder where nobody was promised a part. Whoever is in a host phase or
+// copies leaves the GPU to the next, so the first ones matter; among the last ones
+// slices as by default do not thrash when they alone want the GPU.
+var rungs = []time.Duration{10 * time.Second, 100 * time.Millisecond, 10 * time.Millisecond}
+
+// divide makes slices for those in line, all of whom may want the GPU at once. All of
+// them and the switches between take no longer than budget, unless it is 0.
+func divide(line []member, budget time.Duration) []time.Duration {
+	least, promised, unpromised := 1.0, false, 0
+	for i, m := range line {
+		if m.part > 0 {
+			least = min(least, m.part)
+		} else if i > 0 && !m.beside {
+			unpromised++
+		}
+		promised = promised || m.part > 0 || m.beside
+	}
+	if !promised && budget == 0 {
+		return ladder(len(line))
+	}
+	switches := time.Duration(len(line)) * SwitchCost
+	whole := max(time.Duration(float64(DefaultSlice)/least), time.Duration(unpromised)*above, round)
+	whole = min(whole, roundMost)
+	if budget > 0 {
+		whole = min(whole, budget-switches)
+	}
+	return apportion(line, whole, DefaultSlice)
+}
+
+func ladder(n int) []time.Duration {
+	all := make([]time.Duration, n)
+	for i := range all {
+		all[i] = DefaultSlice
+		if i < len(rungs) {
+			all[i] = rungs[i]
+		}
+	}
+	return all
+}
+
+// apportion divides the whole: to each its part, at least the least, and what is left
+// to the first and to those that are beside it.
+func apportion(line []member, whole, least time.Duration) []time.Duration {
+	if len(line) == 0 {
+		return nil
+	}
+	all := make([]time.Duration, len(line))
+	first := line[0].place
+	heads, rest := 0, whole
+	head := func(i int) bool { return i == 0 || line[i].beside && line[i].place == first }
+	for i, m := range line {
+		all[i] = time.Duration(m.part * float64(whole))
+		if head(i) {
+			heads++
+		} else {
+			all[i] = max(all[i], least)
+		}
+		rest -= all[i]
+	}
+	for i := range line {
+		if head(i) {
+			all[i] = max(all[i]+max(rest, 0)/time.Duration(heads), least)
+		}
+	}
+	for i := range all { // the interface counts microseconds
+		all[i] = all[i].Round(time.Microsecond)
+	}
+	return all
+}

@@ -1,0 +1,290 @@
+package ladder_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/plan/ladder"
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+func TestEverybodyMayComputeInOrder(t *testing.T) {
+	story(t).
+		At("0s", Task("b", Deadline("20s")), Task("a", Deadline("10s")), Task("c", Deadline("30s")), Task("d", Deadline("40s"))).
+		Expect(Rank("a", "b", "c", "d"), Nobody(Off)).
+		Expect(Slice("a", "10s"), Slice("b", "100ms"), Slice("c", "10ms"), Slice("d", "2048us")).
+		Expect(Says("a", "first in line, slice 10 s"), Says("b", "second in line, slice 100 ms")).
+		At("1s", Gone("a")).
+		Expect(Rank("b", "c", "d"), Slice("b", "10s"), Slice("c", "100ms"))
+}
+
+func TestWhoIsAloneIsLeftAsByDefault(t *testing.T) {
+	s := story(t).At("0s", Task("a", Deadline("10s"))).Expect(Slice("a", "2048us"), Says("a", "alone on the GPU"))
+	if !s.plan.Again.IsZero() {
+		t.Errorf("it wants to plan again at %v", s.plan.Again)
+	}
+	story(t).At("0s", Server("s", "20ms")).Expect(Slice("s", "2048us"))
+}
+
+func TestAServerNeedsNoKnowledgeOfItsRequests(t *testing.T) {
+	story(t).
+		At("0s", Server("s", "20ms"), Task("trainer", Batch)).
+		Expect(Rank("s", "trainer"), Slice("s", "1s"), Slice("trainer", "100us"), Nobody(Off)).
+		Expect(Says("s", "its requests come first, slice 1 s"), Says("trainer", "second in line, after the requests of s, slice 100 µs")).
+		At("1s", Request("s")).
+		Expect(Slice("s", "1s"), Slice("trainer", "100us"), Nobody(Off)).
+		At("1.001s", Done("s")).
+		Expect(Slice("s", "1s"), Slice("trainer", "100us"), Nobody(Off))
+}
+
+func TestBesideAShortDeadlineTrainersTakeTurns(t *testing.T) {
+	story(t).
+		At("0s", Server("s", "20ms"), Task("a", Batch, Fills), Task("b", Batch, Fills), Task("c", Batch, Fills)).
+		Expect(Off("b", "c"), Slice("s", "1s"), Slice("a", "100us")).
+		Expect(Says("a", "its turn beside the requests of s"), Says("b", "off the GPU for 800 ms: requests of s come first, and it is the turn of a")).
+		Until("0.89s", nil).
+		Expect(Off("a", "b"), Slice("c", "100us")).
+		At("0.96s", Gone("s")). // nobody's deadline is short any more
+		Expect(Nobody(Off), Slice("a", "10s"), Slice("b", "100ms"))
+}
+
+// Slices can give what was promised, so nobody is off.
+func TestBesideALongDeadlineNobodyIsOff(t *testing.T) {
+	story(t).
+		At("0s", Server("s", "1s"), Task("a", Batch), Task("b", Batch), Task("c", Batch)).
+		Expect(Nobody(Off), Rank("s", "a", "b", "c"), SliceWithin("a", "85ms", "95ms"), Slice("b", "2048us"))
+}
+
+// Who leaves gaps in its turn has another one beside it.
+func TestGapsAreNotLost(t *testing.T) {
+	s := story(t).At("0s", Server("s", "20ms", Got("0s")), Task("a", Batch, Gaps), Task("b", Batch, Gaps)).
+		Expect(Off("b")).
+		Until("5s", nil)
+	s.Expect(Nobody(Off), Slice("a", "2048us"), Slice("b", "2048us"))
+}
+
+// Nobody knows whether they leave gaps.
+func TestWhoIsNotMeasuredTakesNoTurns(t *testing.T) {
+	story(t).At("0s", Server("s", "20ms"), Task("a", Batch), Task("b", Batch)).
+		Expect(Nobody(Off), Slice("s", "1s"), SliceWithin("a", "2048us", "8ms"), Slice("b", "2048us"))
+}
+
+func TestTheEarlierDeadlineComesFirstAndARequestIsNotBroken(t *testing.T) {
+	story(t).
+		At("0s", Server("slow", "50ms"), Server("fast", "10ms"), Task("trainer", Batch)).
+		Expect(Rank("fast", "slow", "trainer"), Slice("fast", "1s"), Slice("slow", "2500us"), Slice("trainer", "100us"), Nobody(Off)).
+		Expect(Says("slow", "after those of fast; the first of them to get the GPU keeps it for its request, this one for 2.5 ms at most"))
+}
+
+func TestNobodyIsOffForLong(t *testing.T) {
+	s := story(t).At("0s", Server("s", "20ms"))
+	for i := range 20 {
+		Task(fmt.Sprintf("t%02d", i), Batch, Fills)(s)
+	}
+	since := map[string]time.Time{}
+	s.At("0s").Until("20s", func(s *tale) {
+		for id, st := range s.plan.Standings {
+			at, off := since[id]
+			switch {
+			case st.Off && !off:
+				since[id] = s.in.Now
+			case !st.Off:
+				delete(since, id)
+			case s.in.Now.Sub(at) > ladder.DefaultMaxOff || st.Until.Sub(at) > ladder.DefaultMaxOff:
+				t.Fatalf("%s is off since %v, at %v", id, at.Sub(epoch), s.in.Now.Sub(epoch))
+			}
+		}
+	})
+}
+
+// Taking turns costs two calls each: so many would not be bounded.
+func TestTooManyForTurnsAreAllOn(t *testing.T) {
+	s := story(t).At("0s", Server("s", "20ms"))
+	for i := range 30 {
+		Task(fmt.Sprintf("t%02d", i), Batch, Fills)(s)
+	}
+	s.At("0s").Until("1s", nil).Expect(Nobody(Off), Slice("t07", "2048us"))
+}
+
+func TestSharesGiveProportions(t *testing.T) {
+	story(t).
+		At("0s", Task("a", Share(0.1)), Task("b", Share(0.3)), Task("c", Share(0.6))).
+		Expect(Slice("a", "2048us"), Slice("b", "6144us"), Slice("c", "12288us"), Reports("")).
+		Expect(Says("c", "sure of 60 %"))
+}
+
+// A share is the container's: its processes divide it.
+func TestProcessesOfAContainerDivideItsShare(t *testing.T) {
+	story(t).
+		At("0s", Task("a1", In("a"), Share(0.4)), Task("a2", In("a"), Share(0.4)), Task("b", Share(0.6))).
+		Expect(SliceWithin("a1", "3.5ms", "4ms"), SliceWithin("a2", "3.5ms", "4ms"), SliceWithin("b", "11ms", "12ms"), Reports(""))
+}
+
+func TestSharesBeyondTheGPUAreReportedAndCut(t *testing.T) {
+	story(t).
+		At("0s", Task("a", Share(0.9)), Task("b", Share(0.6))).
+		Expect(Reports("shares add up to 150 %"), Reports("cut to 67 %")).
+		Expect(SliceWithin("a", "11ms", "12ms"), SliceWithin("b", "7ms", "8ms"))
+	story(t).
+		At("0s", Task("a", Share(0.97), Deadline("10s")), Task("b", Batch)).
+		Expect(Reports("shares and the batch floor add up to 102 %"))
+}
+
+func TestClassBatchGetsItsFloorFromSlices(t *testing.T) {
+	story(t).
+		At("0s", Task("urgent", Deadline("10s")), Task("b", Batch)).
+		Expect(Rank("urgent", "b"), Nobody(Off), SliceWithin("urgent", "35ms", "40ms"), Slice("b", "2048us")).
+		Expect(Says("b", "comes last and gets 5 % all the same (--batch-floor)")).
+		At("11s"). // its deadline is over: both get a floor from nobody, in order
+		Expect(Rank("urgent", "b"))
+}
+
+// A request that lasts takes the whole card: the floor is given in between.
+func TestWhatGapsDoNotGiveIsGivenInTurns(t *testing.T) {
+	story(t).
+		At("0s", Server("s", "20ms"), Task("b", Batch), Request("s")).
+		Expect(Slice("s", "1s"), Slice("b", "100us")).
+		Until("1s", nil).
+		Expect(SliceWithin("s", "35ms", "40ms"), Slice("b", "2048us"), Says("s", "others are sure of 5 % in between")).
+		At("1.5s", Done("s")).
+		Expect(Slice("s", "1s"), Slice("b", "100us"))
+}
+
+// Requests that follow each other are one busy interval: that is not yet a server that
+// takes the card.
+func TestAServerWithManyRequestsKeepsItsPlace(t *testing.T) {
+	s := story(t).At("0s", Server("s", "20ms", Got("0s")), Task("b", Batch, Got("0s")), Request("s"))
+	for sec := range 5 {
+		s.At(fmt.Sprintf("%ds", sec+1), Change("s", Got(fmt.Sprintf("%dms", 30*(sec+1)))), Change("b", Got(fmt.Sprintf("%dms", 960*(sec+1))))).
+			Expect(Rank("s", "b"), Slice("s", "1s"), Slice("b", "100us"))
+	}
+}
+
+func TestAnOverloadedServerLosesItsPlace(t *testing.T) {
+	s := story(t).At("0s", Server("s", "20ms", Got("0s")), Task("a", Deadline("30s"), Got("0s")), Request("s"))
+	for sec := range 3 {
+		s.At(fmt.Sprintf("%ds", sec+1), Change("s", Got(fmt.Sprintf("%dms", 990*(sec+1)))))
+	}
+	s.Expect(Rank("a", "s"), Says("s", "gets 5 % all the same")).
+		At("4s", Done("s")).
+		Expect(Rank("s", "a"))
+}
+
+func TestOthersPartIsNotOursToTake(t *testing.T) {
+	s := story(t).
+		At("0s", Task("u", Unlabelled), Server("s", "20ms"), Task("a", Deadline("10s"))).
+		Expect(Untouched("u"), Slice("s", "2048us"), SliceWithin("a", "1ms", "2048us"), Nobody(Off)).
+		Expect(Says("s", "no more than by default beside a container that is not ours to act on"))
+	s.At("1s", Change("u", Idle)). // it has a context and does nothing
+					Expect(Slice("s", "1s"), Slice("a", "100us"))
+	story(t).At("0s", Task("n", Never), Task("a", Deadline("10s")), Task("b", Deadline("20s"))).
+		Expect(Untouched("n"), Slice("a", "2048us"), SliceWithin("b", "1ms", "2048us"))
+}
+
+func TestWhoIsOnSeveralGPUsIsNeverOff(t *testing.T) {
+	story(t).
+		At("0s", Server("s", "20ms"), Task("nccl", Batch, OnTwoGPUs), Task("a", Batch, Fills), Task("b", Batch, Fills)).
+		Expect(Off("b"), Slice("nccl", "2048us"), Slice("a", "2048us")). // two that are on must not thrash
+		At("0.1s", Change("nccl", Asked("ann asked for it"))).
+		Expect(Off("b"), Says("nccl", "not off the GPU though somebody asked (ann asked for it): it is on several GPUs"))
+}
+
+func TestWhomSomebodyWantsOffIsOff(t *testing.T) {
+	story(t).Limits(ladder.Limits{MaxHold: time.Minute}).
+		At("0s", Task("a", Deadline("10s")), Task("b", Batch)).
+		At("1s", Change("b", Asked("ann asked for it"))).
+		Expect(Off("b"), Says("b", "off the GPU: ann asked for it"), Says("a", "alone")).
+		Until("60.9s", nil).
+		Expect(Off("b")).
+		Until("61s", nil). // as long as is allowed
+		Expect(Nobody(Off)).
+		At("62s", Change("b", Asked(""))).
+		At("63s", Change("b", Asked("again"))).
+		Expect(Off("b"))
+}
+
+func TestWhereChannelsCannotGoOffSlicesDoWhatTheyCan(t *testing.T) {
+	story(t).Limits(ladder.Limits{NoOff: true}).
+		At("0s", Server("s", "20ms"), Task("a", Batch), Task("b", Batch), Task("c", Batch, Asked("ann"))).
+		Expect(Nobody(Off), Slice("s", "1s"), SliceWithin("a", "2048us", "5ms"), Slice("b", "2048us"))
+}
+
+func TestWhoHasWaitedForLongComputesBesideItsEquals(t *testing.T) {
+	story(t).
+		At("0s", Task("a", Batch), Task("b", Batch)).
+		Expect(Slice("a", "10s"), Slice("b", "100ms")).
+		Until("29.9s", nil).
+		Expect(Slice("b", "100ms")).
+		Until("30s", nil).
+		Expect(SliceWithin("a", "8ms", "11ms"), SliceWithin("b", "8ms", "11ms"), Says("b", "has waited for as long as sharing would have cost it"))
+}
+
+func TestAnOrderStandsForAWhile(t *testing.T) {
+	known := func(left time.Duration) with {
+		return func(_ *tale, c *ladder.Tenant) { c.Job.Known, c.Job.Remaining, c.Job.Least = true, left, left }
+	}
+	story(t).Order(llf).
+		At("0s", Task("a", Deadline("10s"), known(5*time.Second)), Task("b", Deadline("10s"), known(4900*time.Millisecond))).
+		Expect(Rank("a", "b")).
+		At("0.2s", Change("a", known(4800*time.Millisecond))). // b has less laxity now
+		Expect(Rank("a", "b")).
+		Until("0.25s", nil).
+		Expect(Rank("b", "a")).
+		At("0.3s", Task("c", Deadline("1s"))). // who comes is put in its place at once
+		Expect(Rank("c", "b", "a"))
+}
+
+func TestALateTaskGoesBehindAtOnce(t *testing.T) {
+	story(t).
+		At("0s", Task("a", Deadline("1s")), Task("b", Deadline("10s"))).
+		Expect(Rank("a", "b")).
+		At("1.1s").
+		Expect(Rank("b", "a"), Says("a", "gets 5 % all the same"))
+}
+
+func TestOrderOfStarts(t *testing.T) {
+	story(t).Order(func(time.Time) policy.Order { return policy.FIFO{} }).
+		At("0s", Task("a")).
+		At("1s", Task("b", Deadline("1s")), Server("s", "20ms")).
+		Expect(Rank("s", "a", "b")) // requests are held for nobody, whatever the order
+}
+
+func TestChangesAreBounded(t *testing.T) {
+	s := story(t).Limits(ladder.Limits{Calls: 10})
+	s.in.Now = epoch
+	for i := range 40 {
+		Task(fmt.Sprintf("t%02d", i), Deadline(fmt.Sprintf("%ds", 100+i)), Share(0.02))(s)
+	}
+	s.in.Order = s.order(epoch)
+	if n := len(ladder.Make(s.in, ladder.State{}).Changes); n > 10 {
+		t.Errorf("%d changes at once, want at most 10", n)
+	}
+	s.At("0s").Until("10s", nil)
+	if n := len(s.plan.Changes); n > 0 || s.stood["t00"].Slice < 2*ladder.DefaultSlice {
+		t.Errorf("after a while everything stands: %d changes, %v", n, s.stood["t00"])
+	}
+}
+
+// Whoever is put on comes after whoever is taken off: two with short slices never meet.
+func TestChangesAreInOrder(t *testing.T) {
+	s := story(t).At("0s", Server("s", "20ms"), Task("a", Batch, Fills), Task("b", Batch, Fills))
+	s.in.Now = s.plan.Again
+	s.in.Order = s.order(s.in.Now)
+	for i, c := range s.in.Tenants {
+		s.in.Tenants[i].Stands = s.stood[c.ID]
+	}
+	var did string
+	for _, c := range ladder.Make(s.in, s.state).Changes {
+		what := "on"
+		if c.Set {
+			what = "set"
+		} else if c.Standing.Off {
+			what = "off"
+		}
+		did += c.Tenant + " " + what + ", "
+	}
+	if want := "b set, a off, b on, "; did != want {
+		t.Errorf("changes are %q, want %q", did, want)
+	}
+}

@@ -1,0 +1,198 @@
+package ladder
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+// member is a process that takes part in the order.
+type member struct {
+	Tenant
+	place policy.Place
+	part  float64 // of the GPU's time that it is sure of
+	why   string  // of the part
+	// beside: it has waited for so long that it has an equal part of what is left with
+	// the first in line.
+	beside bool
+}
+
+// dwell is how long an order stands before another one of the same processes takes its
+// place: laxities of tasks that wait in turn pass each other again and again.
+const dwell = 250 * time.Millisecond
+
+// planner holds what one call of Make works out.
+type planner struct {
+	in    Input
+	state State // the next one
+	// tops are the servers whose requests come first, the shortest deadline first. line
+	// are the others with tasks, in order.
+	tops, line []member
+	idle       []Tenant // labelled, with nothing to do
+	held       []Tenant // off because somebody asked
+	foreign    int      // processes that are not ours to act on, and compute
+	out        map[string]Standing
+	again      time.Time
+	report     string
+	// half: a server is late by more than the policy allows and nobody measures what it
+	// takes, so the others are sure of half of the GPU.
+	half bool
+}
+
+// asked reports whether somebody wants it off, and that is not over.
+func (p *planner) asked(t Tenant) bool {
+	if t.Asked == "" || t.KeepOn != "" || p.in.Limits.NoOff {
+		delete(p.state.asked, t.ID)
+		return false
+	}
+	if _, ok := p.state.asked[t.ID]; !ok {
+		p.state.asked[t.ID] = p.in.Now
+	}
+	return p.in.Now.Before(p.heldUntil(t))
+}
+
+// heldUntil is the end of a hold that was asked for.
+func (p *planner) heldUntil(t Tenant) time.Time {
+	until := p.state.asked[t.ID].Add(cmp.Or(p.in.Limits.MaxHold, DefaultMaxHold))
+	if !t.AskedUntil.IsZero() && t.AskedUntil.Before(until) {
+		until = t.AskedUntil
+	}
+	return until
+}
+
+// sort tells apart who is to be left alone, who is held, who is a server, and who is in line.
+func (p *planner) sort() {
+	gone := func(id string, _ time.Time) bool {
+		return !slices.ContainsFunc(p.in.Tenants, func(t Tenant) bool { return t.ID == id })
+	}
+	maps.DeleteFunc(p.state.asked, gone)
+	maps.DeleteFunc(p.state.load.demoted, gone)
+	for _, t := range p.in.Tenants {
+		switch {
+		case !t.Labelled || t.Never:
+			if t.Wants != No {
+				p.foreign++
+			}
+		case p.asked(t):
+			p.held = append(p.held, t)
+		case t.Server && !p.late(t):
+			p.tops = append(p.tops, member{Tenant: t, place: policy.OnTime})
+		case t.HasTask:
+			p.line = append(p.line, member{Tenant: t, place: p.place(t.Job)})
+		default:
+			p.idle = append(p.idle, t)
+		}
+	}
+	// By the deadline that each request has, not by that of the present one: the order
+	// then stands, and nobody needs to know when a request came.
+	slices.SortFunc(p.tops, func(a, b member) int {
+		return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), strings.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(p.line, func(a, b member) int {
+		return cmp.Or(p.in.Order.Compare(a.Job, b.Job), strings.Compare(a.ID, b.ID))
+	})
+	p.settle()
+	p.wait()
+}
+
+// place of a job. A server with a deadline comes first in every order; the others of an
+// order without places are in one.
+func (p *planner) place(j policy.Job) policy.Place {
+	if o, ok := p.in.Order.(policy.Placer); ok {
+		return o.Place(j)
+	}
+	if j.Request && j.Urgent() {
+		return policy.OnTime
+	}
+	return policy.Last
+}
+
+// settle keeps the order of before for a while where only the policy's key within a
+// place has changed.
+func (p *planner) settle() {
+	now := p.in.Now
+	ids := make([]string, len(p.line))
+	was := map[string]int{}
+	for i, id := range p.state.line {
+		was[id] = i + 1
+	}
+	same := len(p.line) == len(p.state.line)
+	for i, m := range p.line {
+		ids[i] = m.ID
+		same = same && was[m.ID] > 0
+	}
+	switch {
+	case same && slices.Equal(ids, p.state.line):
+	case same && now.Sub(p.state.lineAt) < dwell:
+		slices.SortStableFunc(p.line, func(a, b member) int {
+			return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(was[a.ID], was[b.ID]))
+		})
+		for i, m := range p.line {
+			ids[i] = m.ID
+		}
+		p.wake(p.state.lineAt.Add(dwell))
+		p.state.line = ids
+	default:
+		p.state.line, p.state.lineAt = ids, now
+	}
+}
+
+// wait notes who has been behind others of its place, and since when.
+func (p *planner) wait() {
+	now := p.in.Now
+	behind := map[string]time.Time{}
+	for i, m := range p.line {
+		if i == 0 || p.line[i-1].place != m.place {
+			continue // the first of its place
+		}
+		since, ok := p.state.behind[m.ID]
+		if !ok {
+			since = now
+		}
+		behind[m.ID] = since
+		equals := 0
+		for _, o := range p.line {
+			if o.place == m.place {
+				equals++
+			}
+		}
+		until := since.Add(p.patience(m.Job, equals-1))
+		if p.line[i].beside = m.place >= policy.Behind && !now.Before(until); m.place >= policy.Behind && now.Before(until) {
+			p.wake(until)
+		}
+	}
+	p.state.behind = behind
+}
+
+// shortest is the least that somebody waits before it computes beside others.
+const shortest = 2 * time.Second
+
+// patience is how long a job waits for so many others of its place: for as long as
+// sharing with them would have cost it.
+func (p *planner) patience(j policy.Job, others int) time.Duration {
+	if _, ok := p.in.Order.(policy.Placer); !ok || !j.Known { // who asked for the order of starts gets it
+		return policy.DefaultPatience
+	}
+	return min(max(time.Duration(others)*j.Remaining, shortest), policy.DefaultPatience)
+}
+
+// wake asks for another plan at t, or before.
+func (p *planner) wake(t time.Time) {
+	if p.again.IsZero() || t.Before(p.again) {
+		p.again = t
+	}
+}
+
+// clone copies what a plan changes in place.
+func (s State) clone() State {
+	s.behind = maps.Clone(s.behind)
+	if s.asked = maps.Clone(s.asked); s.asked == nil {
+		s.asked = map[string]time.Time{}
+	}
+	s.turn, s.load = s.turn.clone(), s.load.clone()
+	return s
+}

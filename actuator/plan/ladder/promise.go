@@ -1,0 +1,110 @@
+package ladder
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+// Cut cuts shares and the floor in proportion where they add up to more than 1, and
+// reports that. It does not change its argument.
+func Cut(shares map[string]float64, floor float64) (cut map[string]float64, cutFloor float64, report string) {
+	sum := floor
+	for _, id := range slices.Sorted(maps.Keys(shares)) { // the same sum each time
+		sum += shares[id]
+	}
+	if sum <= 1+1e-9 {
+		return shares, floor, ""
+	}
+	cut = map[string]float64{}
+	for id, s := range shares {
+		cut[id] = s / sum
+	}
+	what := "shares"
+	if floor > 0 {
+		what = "shares and the batch floor"
+	}
+	return cut, floor / sum, fmt.Sprintf("%s add up to %.0f %% of the GPU's time: each is cut to %.0f %% of it", what, 100*sum, 100/sum)
+}
+
+// tail is what is kept for those who have a deadline and were promised no part, where
+// the promised parts leave nothing: a slice must be something.
+const tail = 0.02
+
+// promise gives everybody in line the part of the GPU's time that it is sure of: its
+// share; or, where somebody of an earlier place comes before it, an equal part of the floor.
+func (p *planner) promise() {
+	shares := map[string]float64{}
+	heads := map[string]int{} // processes in line, by container
+	for _, m := range slices.Concat(p.tops, p.line) {
+		if m.Share > 0 {
+			shares[m.Container] = m.Share
+		}
+	}
+	preceded, floors := map[policy.Place]int{}, 0.0
+	first := policy.Last + 1
+	if len(p.tops) > 0 {
+		first = policy.OnTime
+	}
+	for _, m := range p.line {
+		heads[m.Container]++
+		first = min(first, m.place)
+		if m.Share == 0 && m.place >= policy.Behind && m.place > first {
+			if preceded[m.place]++; preceded[m.place] == 1 {
+				floors += p.floor()
+			}
+		}
+	}
+	shares, cutFloor, report := Cut(shares, floors)
+	p.report = report
+	floor := p.floor()
+	if floors > 0 {
+		floor *= cutFloor / floors
+	}
+	sum, others := 0.0, false
+	for i := range p.line {
+		m := &p.line[i]
+		switch {
+		case m.Share > 0:
+			m.part = shares[m.Container] / float64(heads[m.Container])
+			m.why = fmt.Sprintf("sure of %s", percent(shares[m.Container]))
+		case preceded[m.place] > 0:
+			m.part = floor / float64(preceded[m.place])
+			m.why = fmt.Sprintf("comes last and gets %s all the same (--batch-floor)", percent(floor))
+			if preceded[m.place] > 1 {
+				m.why = fmt.Sprintf("one of %d that come last and get %s all the same (--batch-floor)", preceded[m.place], percent(floor))
+			}
+		default:
+			others = true
+		}
+		sum += m.part
+	}
+	if others && sum > 1-tail {
+		for i := range p.line {
+			p.line[i].part *= (1 - tail) / sum
+		}
+	}
+}
+
+func (p *planner) floor() float64 {
+	if p.in.Floor == 0 {
+		return DefaultFloor
+	}
+	return p.in.Floor
+}
+
+// sure adds up the parts that those in line are sure of.
+func (p *planner) sure() float64 {
+	sum := 0.0
+	for _, m := range p.line {
+		sum += m.part
+	}
+	if p.half {
+		return max(sum, 0.5)
+	}
+	return sum
+}
+
+func percent(part float64) string { return fmt.Sprintf("%.3g %%", 100*part) }

@@ -1,0 +1,279 @@
+package ladder
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// leastTurn is how long a turn is at least: taking one off the GPU and putting the next
+// one on costs some 2 ms of it.
+const leastTurn = 50 * time.Millisecond
+
+// gaps is how much of a turn may be left unused by all who are on in it: with more,
+// others are on as well.
+const gaps = 0.15
+
+// turn is who is on the GPU of those that take turns.
+type turn struct {
+	on           []string
+	began, until time.Time
+	off          map[string]time.Time // since when the others are off
+	own          map[string]time.Time // when the last turn began that each had not only to fill gaps
+	// got is what each process had got when the turn began. appetite is the part of the
+	// time that was left to it in its turn that each made use of, 0–1.
+	got      map[string]time.Duration
+	appetite map[string]float64
+	// owed is what each was promised and has not had in the turns before.
+	owed map[string]time.Duration
+	// useful is the part of the turn before in which somebody computed, 0–1; 0: not known.
+	useful float64
+}
+
+func (t turn) clone() turn {
+	t.off, t.got, t.appetite, t.owed = maps.Clone(t.off), maps.Clone(t.got), maps.Clone(t.appetite), maps.Clone(t.owed)
+	t.own = maps.Clone(t.own)
+	if t.off == nil {
+		t.off, t.own = map[string]time.Time{}, map[string]time.Time{}
+	}
+	if t.appetite == nil {
+		t.appetite = map[string]float64{}
+	}
+	if t.owed == nil {
+		t.owed = map[string]time.Duration{}
+	}
+	return t
+}
+
+// takeTurns says who of those that want the GPU is on now. Who must stay on, is; so is
+// whose GPU time nobody measures: it may leave gaps that nobody else could use. The
+// others take turns, each as long as its part says, and none is off for longer than
+// MaxOff. Who leaves gaps in its turn has others beside it, as far as these fill them.
+func (p *planner) takeTurns(wanting []member) map[string]bool {
+	on := map[string]bool{}
+	var moving []member
+	for _, m := range wanting {
+		if m.KeepOn != "" || !m.Measured || p.in.Limits.NoOff {
+			on[m.ID] = true
+		} else {
+			moving = append(moving, m)
+		}
+	}
+	t := &p.state.turn
+	maps.DeleteFunc(t.off, func(id string, _ time.Time) bool { return !has(moving, id) })
+	maps.DeleteFunc(t.own, func(id string, _ time.Time) bool { return !has(moving, id) })
+	maps.DeleteFunc(t.appetite, func(id string, _ float64) bool { return !has(moving, id) })
+	maps.DeleteFunc(t.owed, func(id string, _ time.Duration) bool { return !has(moving, id) })
+	// Each of them goes off and on once in the longest time that one may be off.
+	if calls := 2 * float64(len(moving)) / p.maxOff().Seconds(); len(moving) < 2 || calls > 0.8*p.rate() {
+		for _, m := range moving {
+			on[m.ID] = true
+		}
+		t.on, t.off, t.own = nil, map[string]time.Time{}, map[string]time.Time{}
+		return on
+	}
+	if p.over(moving) {
+		p.nextTurn(moving)
+	}
+	for _, m := range moving {
+		on[m.ID] = slices.Contains(t.on, m.ID)
+		if _, waits := t.off[m.ID]; !on[m.ID] && !waits { // it has just come
+			t.off[m.ID] = p.in.Now
+		}
+	}
+	p.wake(t.until)
+	return on
+}
+
+func has(all []member, id string) bool {
+	return slices.ContainsFunc(all, func(m member) bool { return m.ID == id })
+}
+
+// over reports whether the present turn is over, and another one may begin.
+func (p *planner) over(moving []member) bool {
+	t := p.state.turn
+	left := len(t.on) == 0 || slices.ContainsFunc(t.on, func(id string) bool { return !has(moving, id) })
+	if !left && p.in.Now.Before(t.until) {
+		return false
+	}
+	if wait := p.state.bucket.until(float64(len(t.on)+1), p.rate()); !left && wait > 0 {
+		p.state.turn.until = p.in.Now.Add(wait) // too many calls: it lasts longer
+		return false
+	}
+	return true
+}
+
+// nextTurn begins a turn: of the one whose last turn is longest ago, and of those that
+// fill its gaps. These keep their place in the line.
+func (p *planner) nextTurn(moving []member) {
+	t, now := &p.state.turn, p.in.Now
+	p.taste(moving)
+	for _, id := range t.on {
+		t.off[id] = now
+	}
+	lengths := p.lengths(moving)
+	queue := slices.SortedStableFunc(slices.Values(moving), func(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) })
+	most := p.maxOff()
+	// So many at once that everybody has a turn of a useful length in time.
+	atOnce := (len(moving)*int(leastTurn) + int(most) - 1) / int(most)
+	t.on, t.began = nil, now
+	var length time.Duration
+	idle := 1.0
+	for _, m := range queue {
+		since, waits := t.off[m.ID]
+		overdue := waits && now.Sub(since) > most-leastTurn/2
+		if len(t.on) >= max(atOnce, 1) && !overdue && idle <= gaps {
+			continue
+		}
+		if t.on = append(t.on, m.ID); len(t.on) == 1 {
+			t.own[m.ID] = now
+			length = p.length(m, lengths[m.ID])
+			if m.ID == moving[0].ID { // what is left is for the first in line
+				length = max(length, lengths[m.ID])
+			}
+		}
+		idle *= 1 - p.appetite(m.ID)
+	}
+	for _, id := range t.on {
+		delete(t.off, id)
+	}
+	latest, before := now.Add(length), time.Duration(0)
+	for _, m := range queue { // each of the others is to have its turn in time
+		if since, waits := t.off[m.ID]; waits {
+			if last := since.Add(most - before); last.Before(latest) {
+				latest = last
+			}
+			before += lengths[m.ID]
+		}
+	}
+	t.until = now.Add(max(latest.Sub(now), min(leastTurn, most/2)))
+	slices.Sort(t.on)
+	t.got = map[string]time.Duration{}
+	for _, o := range p.in.Tenants {
+		if o.Measured {
+			t.got[o.ID] = o.Got
+		}
+	}
+}
+
+// lengths of turns: all of them together end before anybody is off for too long.
+func (p *planner) lengths(moving []member) map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for i, d := range apportion(p.beyond(moving), p.maxOff()*9/10, min(leastTurn, p.maxOff()/2)) {
+		all[moving[i].ID] = d
+	}
+	return all
+}
+
+// length of the turn of one that has been promised a part and begins it now: as long as
+// it takes to get what it is owed, of which requests take some, and what it is owed for
+// that time itself. Others have the usual length.
+func (p *planner) length(m member, usual time.Duration) time.Duration {
+	owed, known := p.state.turn.owed[m.ID]
+	if m.part == 0 || !known {
+		return usual
+	}
+	used, _ := p.used(p.tops)
+	useful := cmp.Or(p.state.turn.useful, 1)
+	return min(time.Duration(float64(owed)/max(useful-used-m.part*useful, 0.1)), p.maxOff()*19/20)
+}
+
+// beyond scales the parts up, as parts of what requests leave.
+func (p *planner) beyond(line []member) []member {
+	used, known := p.used(p.tops)
+	if len(p.tops) == 0 || !known {
+		return slices.Clone(line)
+	}
+	used /= cmp.Or(p.state.turn.useful, 1)
+	used = min(math.Ceil(10*used)/10, 0.9) // in steps, so that slices do not change all the time
+	scaled, sum := slices.Clone(line), 0.0
+	for i := range scaled {
+		scaled[i].part /= 1 - used
+		sum += scaled[i].part
+	}
+	for i := range scaled {
+		scaled[i].part /= max(1, sum)
+	}
+	return scaled
+}
+
+func (p *planner) maxOff() time.Duration { return cmp.Or(p.in.Limits.MaxOff, DefaultMaxOff) }
+
+// appetite is 1 where nobody knows.
+func (p *planner) appetite(id string) float64 { return cmp.Or(p.state.turn.appetite[id], 1) }
+
+// spent is what switches may take of the time of a turn. What is idle beyond that is gaps.
+const spent = 0.25
+
+// taste notes how much of their turn those made use of that had it, and what everybody is owed.
+func (p *planner) taste(moving []member) {
+	t := &p.state.turn
+	took := p.in.Now.Sub(t.began)
+	if len(t.on) == 0 || took <= 0 {
+		return
+	}
+	var all time.Duration
+	whole := true // all of those that compute are measured
+	for _, o := range p.in.Tenants {
+		before, ok := t.got[o.ID]
+		if whole = whole && (ok && o.Measured || o.Wants == No); ok {
+			all += o.Got - before
+		}
+	}
+	useful := all
+	if !whole {
+		useful = took
+	}
+	t.useful = min(max(float64(useful)/float64(took), 0.5), 1)
+	for _, m := range moving {
+		before, ok := t.got[m.ID]
+		if !ok {
+			continue
+		}
+		got := m.Got - before
+		most := time.Duration(3 * m.part * float64(p.maxOff()))
+		t.owed[m.ID] = min(max(t.owed[m.ID]+time.Duration(m.part*float64(useful))-got, 0), most)
+		if whole && took >= min(leastTurn, p.maxOff()/2) && slices.Contains(t.on, m.ID) {
+			t.appetite[m.ID] = p.tasted(m.ID, got, all, took)
+		}
+	}
+}
+
+// tasted is the appetite of one that got so much in a turn, and all together so much.
+func (p *planner) tasted(id string, got, all, took time.Duration) float64 {
+	was := p.appetite(id)
+	left := float64(took-all) > spent*float64(took)
+	now := min(max(float64(got)/max(float64(took-all+got), 1), 0.05), 1)
+	switch {
+	case left && len(p.state.turn.on) == 1:
+		return now
+	case left:
+		return min(was, now)
+	case len(p.state.turn.on) == 1:
+		return 1
+	default: // nobody can tell whose gaps were filled: see some time what it does alone
+		return min(1.02*was, 1)
+	}
+}
+
+// back says when the off one expects its next turn.
+func (p *planner) back(id string, moving map[string]time.Duration) time.Time {
+	t := p.state.turn
+	ids := slices.SortedFunc(maps.Keys(t.off), func(a, b string) int {
+		return cmp.Or(t.own[a].Compare(t.own[b]), strings.Compare(a, b))
+	})
+	at := t.until
+	for _, o := range ids {
+		if o == id {
+			break
+		}
+		at = at.Add(moving[o])
+	}
+	if latest := t.off[id].Add(p.maxOff()); at.After(latest) {
+		at = latest
+	}
+	return at
+}

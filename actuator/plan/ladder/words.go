@@ -1,0 +1,89 @@
+package ladder
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// why says in plain words what somebody in line has.
+func (p *planner) why(m member, s Standing, wants bool, wanting []member) string {
+	slice := "slice " + written(s.Slice)
+	if m.why != "" && s.Slice != short {
+		slice = m.why + ", " + slice
+	}
+	if m.Asked != "" && m.KeepOn != "" {
+		slice += "; not off the GPU though somebody asked (" + m.Asked + "): " + m.KeepOn
+	}
+	switch {
+	case s.Off:
+		return p.whyOff(m, wanting)
+	case !wants:
+		return "it does not want the GPU at the moment, " + slice
+	case p.foreign > 0:
+		return ordinal(s.Rank) + " in line, " + slice + ": no more than by default beside a container that is not ours to act on"
+	case len(p.tops) == 0 && len(p.line) == 1:
+		return "alone on the GPU, slice as by default"
+	case len(p.tops) > 0 && len(p.state.turn.on) > 0:
+		return fmt.Sprintf("its turn beside the requests of %s, %s", p.tops[0].Name, slice)
+	case len(p.tops) > 0:
+		return fmt.Sprintf("%s in line, after the requests of %s, %s", ordinal(s.Rank), p.tops[0].Name, slice)
+	case m.beside:
+		return ordinal(s.Rank) + " in line, and beside the first: it has waited for as long as sharing would have cost it, " + slice
+	default:
+		return ordinal(s.Rank) + " in line, " + slice
+	}
+}
+
+func (p *planner) whyOff(m member, wanting []member) string {
+	var turn []string
+	var moving []member
+	for _, o := range wanting {
+		if o.KeepOn == "" && o.Measured {
+			moving = append(moving, o)
+		}
+		for _, id := range p.state.turn.on {
+			if id == o.ID {
+				turn = append(turn, o.Name)
+			}
+		}
+	}
+	d := p.back(m.ID, p.lengths(moving)).Sub(p.state.turn.off[m.ID])
+	return fmt.Sprintf("off the GPU for %s: requests of %s come first, and it is the turn of %s",
+		written(d.Round(time.Millisecond)), p.tops[0].Name, strings.Join(turn, ", "))
+}
+
+func (p *planner) whyTop(i int, s Standing) string {
+	slice := "slice " + written(s.Slice)
+	switch {
+	case p.foreign > 0:
+		return ordinal(s.Rank) + " in line, " + slice + ": no more than by default beside a container that is not ours to act on"
+	case len(p.tops)+len(p.line) == 1:
+		return "alone on the GPU, slice as by default"
+	case i == 0:
+		return "its requests come first, " + slice
+	default:
+		return fmt.Sprintf("its requests come after those of %s; the first of them to get the GPU keeps it for its request, this one for %s at most", p.tops[0].Name, written(s.Slice))
+	}
+}
+
+// written writes a duration as a person does: 100 ms, 2.5 ms, 1 s.
+func written(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%.3g s", d.Seconds())
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%.3g ms", float64(d)/float64(time.Millisecond))
+	default:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	}
+}
+
+var ordinals = []string{"", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"}
+
+func ordinal(n int) string {
+	if n < len(ordinals) {
+		return ordinals[n]
+	}
+	return fmt.Sprintf("number %d", n)
+}
