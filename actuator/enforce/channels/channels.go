@@ -96,7 +96,7 @@ type Result struct {
 type Options struct {
 	Driver Driver
 	// Dir is the folder of the record, on a file system that a reboot empties: a boot
-	// undoes what is on record. It is made if need be.
+	// undoes what is on record. It is made when it is needed first.
 	Dir string
 	// MaxOff is the longest lease that nobody asked for; 1 s by default.
 	MaxOff time.Duration
