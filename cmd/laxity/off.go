@@ -16,7 +16,10 @@ const offHelp = `Undo by hand all that Laxity did to containers here, with nothi
 
 Whatever is paused, held, swapped off its GPU, off the GPU or has another time slice goes on
 as if Laxity had never been. What a person paused stays paused. No program of Laxity has to
-run; an actuator that runs must be stopped first.`
+run; an actuator that runs must be stopped first.
+
+  sudo laxity off
+  sudo laxity off --state-dir=/srv/laxity`
 
 func (c *cli) addOff() {
 	var (

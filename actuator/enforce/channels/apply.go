@@ -52,8 +52,11 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 		return Result{}, ErrGone
 	}
 	each(members, func(m *member) {
-		err := e.work(ctx, m.Process, func(ctx context.Context) error { return e.apply(ctx, t, m, s, until, fresh) })
-		m.err = errors.Join(m.err, err)
+		now := *m
+		result, err := work(ctx, e, m.Process, func(ctx context.Context) (Result, error) {
+			return e.apply(ctx, t, now, s, until, fresh)
+		})
+		m.result, m.err = result, errors.Join(m.err, err)
 	})
 	r, err := sum(members)
 	err = errors.Join(problem, err)
@@ -81,7 +84,7 @@ func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Durat
 		ctx, cancel := e.undoing(ctx)
 		defer cancel()
 		each(members, func(m *member) {
-			_ = e.work(ctx, m.Process, func(ctx context.Context) error {
+			_ = e.alone(ctx, m.Process, func(ctx context.Context) error {
 				rec, err := e.records.get(m.Process)
 				if err != nil || rec.Until > until {
 					return err
@@ -98,20 +101,23 @@ func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Durat
 
 // meet finds out about one process.
 func (e *Enforcer) meet(ctx context.Context, m *member, fresh bool) {
-	m.err = e.work(ctx, m.Process, func(ctx context.Context) (err error) {
-		if m.state, err = e.o.State(m.Process); err != nil {
-			return err
+	p := m.Process
+	*m, m.err = work(ctx, e, p, func(ctx context.Context) (m member, err error) {
+		m.Process = p
+		if m.state, err = e.o.State(p); err != nil {
+			return m, err
 		}
 		if m.state == Gone {
-			return e.remove(m.Process)
+			return m, e.remove(p)
 		}
-		if k := e.knownOf(m.Process); k.found && !fresh {
+		if k := e.knownOf(p); k.found && !fresh {
 			m.groups = k.groups
-			return nil
+			return m, nil
 		}
-		m.groups, err = e.find(ctx, m.Process)
-		return err
+		m.groups, err = e.find(ctx, p)
+		return m, err
 	})
+	m.Process = p
 }
 
 // together returns the processes that are left, and takes Off from the standing if they
@@ -169,30 +175,30 @@ func each(members []member, f func(*member)) {
 }
 
 // apply is Apply for one process, alone.
-func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, until time.Duration, fresh bool) error {
+func (e *Enforcer) apply(ctx context.Context, t Target, m member, s Standing, until time.Duration, fresh bool) (r Result, err error) {
 	rec, err := e.records.get(m.Process)
 	if err != nil {
-		return err
+		return r, err
 	}
 	if rec.unreadable {
 		if err := e.restore(ctx, m.Process); err != nil {
-			return err
+			return r, err
 		}
 		rec = Record{PID: m.PID, Start: m.Start}
 	}
 	rec.Container, rec.Reason = t.Container, s.Reason
 	if fresh && m.err == nil {
 		if err := e.dropMissing(ctx, &rec, m.groups); err != nil {
-			return err
+			return r, err
 		}
 	}
 	if s.Off {
-		return e.off(ctx, &rec, m.groups, until)
+		return r, e.off(ctx, &rec, m.groups, until)
 	}
 	for _, g := range m.groups {
-		err = errors.Join(err, e.slice(ctx, &rec, g, s.Slice, fresh, &m.result))
+		err = errors.Join(err, e.slice(ctx, &rec, g, s.Slice, fresh, &r))
 	}
-	return errors.Join(err, e.on(ctx, &rec, nil))
+	return r, errors.Join(err, e.on(ctx, &rec, nil))
 }
 
 // off takes groups off that are not off yet, and renews the lease of all.

@@ -13,7 +13,6 @@ package channels
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -96,7 +95,7 @@ type Result struct {
 type Options struct {
 	Driver Driver
 	// Dir is the folder of the record, on a file system that a reboot empties: a boot
-	// undoes what is on record. It is made if need be.
+	// undoes what is on record. It is made when it is needed first.
 	Dir string
 	// MaxOff is the longest lease that nobody asked for; 1 s by default.
 	MaxOff time.Duration
@@ -119,6 +118,8 @@ type Enforcer struct {
 	o       Options
 	records records
 	step    func(string) // before and after each write of the record; for tests
+
+	lanes lanes
 
 	mu    sync.Mutex
 	known map[rm.Process]*known
@@ -163,33 +164,6 @@ func (e *Enforcer) Records() ([]Record, error) { return e.records.list() }
 func (e *Enforcer) Pending() (int, error) {
 	list, err := e.records.list()
 	return len(list), err
-}
-
-// work runs f for one process, alone in this and all other programs, and waits for it until
-// ctx ends. f goes on then, until its own calls see that ctx has ended.
-func (e *Enforcer) work(ctx context.Context, p rm.Process, f func(context.Context) error) error {
-	done := make(chan error, 1)
-	go func() {
-		defer close(done)
-		ctx, cancel := context.WithTimeout(ctx, e.o.Deadline)
-		defer cancel()
-		l, err := e.records.lock(ctx, p.PID)
-		if err != nil {
-			done <- err
-			return
-		}
-		defer l.unlock()
-		done <- f(ctx)
-	}()
-	select {
-	case err, ok := <-done:
-		if !ok {
-			return errors.New("the call was broken off")
-		}
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("channels of process %d: the driver has not answered: %w", p.PID, ctx.Err())
-	}
 }
 
 // undoing returns a context for what must be undone, whatever became of ctx.

@@ -3,9 +3,11 @@ package channels_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os/exec"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -310,4 +312,53 @@ func TestStateOf(t *testing.T) {
 	state(p, channels.Lives, channels.Traced)
 	check(t, cmd.Process.Kill(), nil)
 	_ = cmd.Wait()
+}
+
+// Actuator and guardian act on the same processes at the same time, as two programs do.
+func TestManyAtOnce(t *testing.T) {
+	m, dir := channelstest.NewMachine(), t.TempDir()
+	var processes []rm.Process
+	for pid := 1; pid <= 3; pid++ {
+		processes = append(processes, m.Start(pid, gpuNames[0]))
+	}
+	var all []*channels.Enforcer
+	for range 2 {
+		e, err := channels.New(channels.Options{Driver: m, Dir: dir, State: m.State, Settle: time.Nanosecond, MaxOff: time.Millisecond, Deadline: time.Minute})
+		check(t, err, nil)
+		all = append(all, e)
+	}
+	var wait sync.WaitGroup
+	for n := range 6 {
+		wait.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(n), 0)) //nolint:gosec // not a secret
+			for range 200 {
+				e, p := all[n%2], processes[random.IntN(len(processes))]
+				var err error
+				switch random.IntN(5) {
+				case 0:
+					_, err = e.Apply(t.Context(), target(p), takeOff)
+				case 1:
+					_, err = e.Look(t.Context(), target(p), channels.Standing{Slice: time.Duration(1+random.IntN(9)) * time.Millisecond})
+				case 2:
+					_, err = e.Apply(t.Context(), target(p), channels.Standing{})
+				case 3:
+					_, err = e.Sweep(t.Context(), 0)
+				default:
+					err = e.Restore(t.Context(), p)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if left, err := all[0].RestoreAll(t.Context()); left != 0 || err != nil {
+		t.Fatalf("%d left, %v", left, err)
+	}
+	for _, p := range processes {
+		if n, s := m.Off(p), m.Slices(p); n != 0 || s[0] != channelstest.OwnSlice {
+			t.Errorf("%d channels are off, slices %v", n, s)
+		}
+	}
 }

@@ -21,7 +21,12 @@ const retryLock = time.Millisecond
 
 // lock waits for the right to act on a process until ctx ends.
 func (r records) lock(ctx context.Context, pid int) (*lock, error) {
-	f, err := os.OpenFile(filepath.Join(r.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := r.openLock()
+	if errors.Is(err, os.ErrNotExist) {
+		if err = r.make(); err == nil {
+			f, err = r.openLock()
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock channels: %w", err)
 	}
@@ -48,6 +53,21 @@ func (r records) lock(ctx context.Context, pid int) (*lock, error) {
 			return nil, fmt.Errorf("channels of process %d: another call for it has not ended: %w", pid, ctx.Err())
 		}
 	}
+}
+
+// make makes the folder, which is nobody else's. Those above it may be others' too.
+func (r records) make() error {
+	if err := os.MkdirAll(filepath.Dir(r.dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(r.dir, 0o700); !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func (r records) openLock() (*os.File, error) {
+	return os.OpenFile(filepath.Join(r.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 }
 
 func (l *lock) unlock() { l.file.Close() }

@@ -111,9 +111,10 @@ type records struct{ dir string }
 
 const suffix = ".json"
 
+// openRecords makes nothing: the folder is made when there is something to put in it.
 func openRecords(dir string) (records, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return records{}, fmt.Errorf("make the folder of the channels' record: %w", err)
+	if stat, err := os.Stat(dir); err == nil && !stat.IsDir() {
+		return records{}, fmt.Errorf("the channels' record: %s is not a folder", dir)
 	}
 	return records{dir}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/laxity/laxity/internal/rm"
@@ -51,7 +52,7 @@ func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, e
 			late = append(late, r.Process())
 		}
 	}
-	var mu sync.Mutex
+	var let atomic.Int64
 	_, err = e.forEach(ctx, late, func(ctx context.Context, p rm.Process) error {
 		if state, err := e.o.State(p); err == nil && state == Gone {
 			return e.remove(p)
@@ -66,14 +67,12 @@ func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, e
 			err = e.on(ctx, &rec, nil)
 		}
 		if err == nil {
-			mu.Lock()
-			swept++
-			mu.Unlock()
+			let.Add(1)
 			e.o.Logger.Warn("let channels on whose lease had ended", "pid", p.PID, "container", rec.Container, "reason", rec.Reason)
 		}
 		return err
 	})
-	return swept, err
+	return int(let.Load()), err
 }
 
 func (e *Enforcer) late(r Record, grace time.Duration) bool {
@@ -97,7 +96,7 @@ func (e *Enforcer) forEach(ctx context.Context, processes []rm.Process, f func(c
 			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(ctx, e.o.Deadline)
 			defer cancel()
-			if one := e.work(ctx, p, func(ctx context.Context) error { return f(ctx, p) }); one != nil {
+			if one := e.alone(ctx, p, func(ctx context.Context) error { return f(ctx, p) }); one != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				left++

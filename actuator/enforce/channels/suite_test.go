@@ -51,55 +51,84 @@ func TestConformanceFake(t *testing.T) {
 
 func TestConformanceSimulatedGPU(t *testing.T) {
 	channelstest.Run(t, func(t *testing.T) channelstest.Subject {
-		s := simtest.Start(t, sim.Options{ContextTime: 5 * time.Millisecond, ListDelay: -1,
-			Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(100)}}})
-		tenants := map[rm.Process]*simtest.Process{}
-		return channelstest.Subject{
-			Driver: simrm.New(s.Socket),
-			Start: func(t *testing.T, gpus int) rm.Process {
-				if gpus > 1 {
-					t.Skip("the workload uses one GPU")
-				}
-				w := s.StartProcess(t, "--n", "512", "--repeat", "0")
-				w.Await(t, "kernels_end")
-				stat, _ := proc.ReadStat("/proc", w.PID)
-				p := rm.Process{PID: w.PID, Start: stat.Start}
-				tenants[p] = w
-				return p
-			},
-			Computes: func(t *testing.T, p rm.Process) {
-				t.Helper()
-				if s.Off(p.PID) {
-					t.Fatal("it is off")
-				}
-				for began := time.Now(); tenants[p].Await(t, "kernels_end").Time.Before(began); { // others are from before
-				}
-			},
-			Stands: func(t *testing.T, p rm.Process) {
-				t.Helper()
-				if !s.Off(p.PID) {
-					t.Error("it is on")
-				}
-			},
-			Kill: func(t *testing.T, p rm.Process) {
-				_ = syscall.Kill(p.PID, syscall.SIGKILL)
-				_ = tenants[p].Wait(t)
-				began := time.Now()
-				for {
-					r, err := s.Device().Read(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					if r.GPUs[0].MemoryUsed == 0 {
-						return
-					}
-					if time.Since(began) > time.Second {
-						t.Fatalf("%d bytes are left", r.GPUs[0].MemoryUsed)
-					}
-				}
-			},
-		}
+		s := quickServer(t)
+		return simulated(s, func(t *testing.T) *simtest.Tenant {
+			w := s.StartProcess(t, "--n", "512", "--repeat", "0")
+			return &w.Tenant
+		})
 	})
+}
+
+func TestConformanceContainers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts 20 containers")
+	}
+	docker := simtest.Docker(t)
+	image := simtest.Image(t, docker)
+	channelstest.Run(t, func(t *testing.T) channelstest.Subject {
+		s := quickServer(t)
+		return simulated(s, func(t *testing.T) *simtest.Tenant {
+			c := s.StartContainer(t, docker, simtest.Spec{Image: image, Args: []string{"--n", "512", "--repeat", "0"}})
+			return &c.Tenant
+		})
+	})
+}
+
+func quickServer(t *testing.T) *simtest.Server {
+	t.Helper()
+	return simtest.Start(t, sim.Options{ContextTime: 5 * time.Millisecond, ListDelay: -1,
+		Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(100)}}})
+}
+
+func simulated(s *simtest.Server, start func(*testing.T) *simtest.Tenant) channelstest.Subject {
+	tenants := map[rm.Process]*simtest.Tenant{}
+	return channelstest.Subject{
+		Driver: simrm.New(s.Socket),
+		Start: func(t *testing.T, gpus int) rm.Process {
+			if gpus > 1 {
+				t.Skip("the workload uses one GPU")
+			}
+			w := start(t)
+			w.Await(t, "kernels_end")
+			stat, _ := proc.ReadStat("/proc", w.PID)
+			p := rm.Process{PID: w.PID, Start: stat.Start}
+			tenants[p] = w
+			return p
+		},
+		Computes: func(t *testing.T, p rm.Process) {
+			t.Helper()
+			if s.Off(p.PID) {
+				t.Fatal("it is off")
+			}
+			for began := time.Now(); tenants[p].Await(t, "kernels_end").Time.Before(began); { // others are from before
+			}
+		},
+		Stands: func(t *testing.T, p rm.Process) {
+			t.Helper()
+			if !s.Off(p.PID) {
+				t.Error("it is on")
+			}
+		},
+		Kill: func(t *testing.T, p rm.Process) {
+			t.Helper()
+			_ = syscall.Kill(p.PID, syscall.SIGKILL)
+			began := time.Now()
+			for used := uint64(1); used > 0; {
+				r, err := s.Device().Read(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if used = r.GPUs[0].MemoryUsed; used > 0 && time.Since(began) > time.Second {
+					t.Fatalf("%d bytes are left", used)
+				}
+			}
+			for state, err := channels.StateOf(p); state != channels.Gone; state, err = channels.StateOf(p) {
+				if err != nil || time.Since(began) > 10*time.Second {
+					t.Fatalf("state %v, %v", state, err)
+				}
+			}
+		},
+	}
 }
 
 func TestConformanceNVIDIA(t *testing.T) {

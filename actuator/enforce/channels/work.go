@@ -1,0 +1,97 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/laxity/laxity/internal/rm"
+)
+
+// work runs f for one process, alone in this and all other programs, and waits for it until
+// ctx ends. f goes on then, until its own calls see that ctx has ended, and what it
+// returns reaches nobody: it must change nothing that its caller can see.
+func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.Context) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(ctx, e.o.Deadline)
+		defer cancel()
+		var a answer
+		leave, err := e.lanes.enter(ctx, p.PID)
+		if err != nil {
+			done <- answer{err: err}
+			return
+		}
+		defer leave()
+		l, err := e.records.lock(ctx, p.PID)
+		if err != nil {
+			done <- answer{err: err}
+			return
+		}
+		defer l.unlock()
+		a.value, a.err = f(ctx)
+		done <- a
+	}()
+	var none T
+	select {
+	case a, ok := <-done:
+		if !ok {
+			return none, errors.New("the call was broken off")
+		}
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, fmt.Errorf("the driver has not answered: %w", ctx.Err())
+	}
+}
+
+// alone is work that returns nothing else.
+func (e *Enforcer) alone(ctx context.Context, p rm.Process, f func(context.Context) error) error {
+	_, err := work(ctx, e, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
+}
+
+// lanes let one call at a time through for each PID, in this program.
+type lanes struct {
+	mu  sync.Mutex
+	all map[int]*lane
+}
+
+type lane struct {
+	turn  chan struct{} // has a token while somebody has the turn
+	users int
+}
+
+// enter waits for its turn until ctx ends.
+func (l *lanes) enter(ctx context.Context, pid int) (leave func(), err error) {
+	l.mu.Lock()
+	if l.all == nil {
+		l.all = map[int]*lane{}
+	}
+	own := l.all[pid]
+	if own == nil {
+		own = &lane{turn: make(chan struct{}, 1)}
+		l.all[pid] = own
+	}
+	own.users++
+	l.mu.Unlock()
+	drop := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(l.all, pid)
+		}
+	}
+	select {
+	case own.turn <- struct{}{}:
+		return func() { <-own.turn; drop() }, nil
+	case <-ctx.Done():
+		drop()
+		return nil, fmt.Errorf("channels of process %d: another call for it has not ended: %w", pid, ctx.Err())
+	}
+}
