@@ -17,6 +17,8 @@ const (
 	tick = 10 * time.Millisecond
 	// maxMarks bounds what a Manager remembers of the counter of client handles.
 	maxMarks = 256
+	// maxSearches is how many processes are known before those that are gone are dropped.
+	maxSearches = 256
 )
 
 // mark is where the counter of client handles stood.

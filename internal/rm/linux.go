@@ -146,8 +146,9 @@ func (s *system) Descriptors(pid int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// The link leads to the open file itself, whatever its path in that container.
-		device, err := s.device(unix.AT_FDCWD, dir+"/"+e.Name(), 0)
+		// The link leads to the open file itself, whatever its path in that container. A file
+		// server that hangs is not asked.
+		device, err := s.device(unix.AT_FDCWD, dir+"/"+e.Name(), unix.AT_STATX_DONT_SYNC)
 		if err == nil && device.control() {
 			fds = append(fds, fd)
 		}

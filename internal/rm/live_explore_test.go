@@ -2,6 +2,7 @@ package rm
 
 import (
 	"flag"
+	"math/bits"
 	"os"
 	"testing"
 	"time"
@@ -13,6 +14,12 @@ var explore = flag.Bool("explore", false, "try on a real GPU what nothing here r
 
 // childHandle is NV0000_CTRL_CMD_CLIENT_GET_CHILD_HANDLE_PARAMS of ctrl0000client.h.
 type childHandle struct{ Parent, Class, Object uint32 }
+
+// allocatedChannels is NV2080_CTRL_FIFO_GET_ALLOCATED_CHANNELS_PARAMS of ctrl2080fifo.h.
+type allocatedChannels struct {
+	Runlist uint32
+	Mask    [4096 / 32]uint32
+}
 
 // TestLiveExplore tells what the driver does with calls that nothing here relies on: the
 // objects of a client, its first child of a class, and whether a client of our own may
@@ -76,6 +83,20 @@ func TestLiveExplore(t *testing.T) {
 		}
 	}
 	g := groups[0]
+	if err := m.with(p, g.FD, func(dup *file) error {
+		for runlist := range uint32(4) {
+			ask := allocatedChannels{Runlist: runlist}
+			err := dup.control(g.Client, g.Subdevice, 0x20801119, &ask)
+			n := 0
+			for _, word := range ask.Mask {
+				n += bits.OnesCount32(word)
+			}
+			t.Logf("run list %d has %d channels: %v", runlist, n, err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 	var id gpuID
 	if err := m.with(p, g.FD, func(dup *file) error { return dup.control(g.Client, g.Subdevice, cmdGPUID, &id) }); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package rm_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -208,14 +209,13 @@ func TestLiveRecord(t *testing.T) {
 	}
 	defer f.Close()
 	record := rm.NewRecorder(kernel, f)
-	for _, result := range tour(t, record, func() (rm.Process, func()) {
+	results := tour(t, record, true, func() (rm.Process, func()) {
 		time.Sleep(30 * time.Millisecond)
 		run, p := liveTenant(t, tenant.Spin, 1)
 		_, _ = record.Stat(p.PID)
 		return p, run.Kill
-	}) {
-		t.Logf("%+v", result)
-	}
+	})
+	fmt.Print(lines(results))
 	if err := record.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -100,10 +100,26 @@ func (m *Manager) begin(p Process) (left int, err error) {
 		s[fd] = f
 		left += size(f.todo)
 	}
+	m.remember(p, s)
+	return left, nil
+}
+
+// remember keeps what is known of p, and drops what is known of processes that are gone.
+func (m *Manager) remember(p Process, s search) {
 	m.mu.Lock()
 	m.searches[p] = s
+	var all []Process
+	if len(m.searches) > maxSearches {
+		all = slices.Collect(maps.Keys(m.searches))
+	}
 	m.mu.Unlock()
-	return left, nil
+	for _, p := range all {
+		if errors.Is(m.alive(p), ErrGone) {
+			m.mu.Lock()
+			delete(m.searches, p)
+			m.mu.Unlock()
+		}
+	}
 }
 
 // findClients looks at the next handles over each descriptor, and returns how many are left.

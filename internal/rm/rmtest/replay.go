@@ -41,6 +41,18 @@ func ReadTranscript(from io.Reader) (*Replay, error) {
 	return r, lines.Err()
 }
 
+// Has says whether the transcript has a call of this name.
+func (r *Replay) Has(call string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, all := range r.answers {
+		if all[0].Call == call {
+			return true
+		}
+	}
+	return false
+}
+
 func key(rec rm.Record) string {
 	return fmt.Sprintf("%s %d %d %d %#x %x %x", rec.Call, rec.PID, rec.FD, rec.Of, rec.Request, rec.In, rec.PIn)
 }

@@ -122,6 +122,20 @@ func (t *Tenant) Kill() {
 	<-t.exited
 }
 
+// End ends the process while its kernel is under way: by a signal, or, where that is 0, by
+// exit() or at once by _exit(). It does not wait.
+func (t *Tenant) End(signal syscall.Signal, atOnce bool) error {
+	switch {
+	case signal != 0:
+		return t.cmd.Process.Signal(signal)
+	case atOnce:
+		t.shared.Stop.Store(3)
+	default:
+		t.shared.Stop.Store(2)
+	}
+	return nil
+}
+
 // Stop lets the program end by itself, and says whether its result is right.
 func (t *Tenant) Stop(ctx context.Context) error {
 	t.shared.Stop.Store(1)

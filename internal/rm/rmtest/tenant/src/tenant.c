@@ -28,7 +28,7 @@ static const char ptx[] = PTX;
 // shared is what the test and the tenant tell each other.
 struct shared {
 	_Atomic uint32_t ready;  // the kernel has been launched
-	_Atomic uint32_t stop;   // set by the test
+	_Atomic uint32_t stop;   // set by the test: 1 end the kernel, 2 exit(), 3 _exit() beside it
 	_Atomic uint32_t beat;   // copied from the GPU's counter without pause
 	_Atomic uint32_t result; // 1 right, 2 wrong
 	_Atomic uint32_t steps;  // launches
@@ -139,6 +139,10 @@ int main(int argc, char **argv) {
 		shared->ready = 1;
 		for (;;) { // the host side runs on, whatever happens on the GPU
 			shared->beat = *beat;
+			if (shared->stop == 2)
+				exit(0);
+			if (shared->stop == 3)
+				_exit(0);
 			if (shared->stop || now() > until)
 				*stop = 1;
 			int state = cuStreamQuery(stream);
