@@ -225,6 +225,7 @@ func (l *loop) letGoAll() error {
 	for len(l.flying) > 0 {
 		l.finish(<-l.results) // each ends by its timeout
 	}
+	l.settleChannels()
 	err := l.resumeAll(ctx)
 	swapped := err
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {

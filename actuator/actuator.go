@@ -42,6 +42,7 @@ type Actuator struct {
 	forward   *forward.Forwarder // nil without Options.Peers
 
 	ledger      *ledger.Ledger
+	channels    Channels        // nil: none
 	memoryGuard MemoryGuard     // nil: none
 	swapper     enforce.Swapper // nil: none
 
@@ -77,6 +78,9 @@ func New(o Options) (*Actuator, error) {
 	}
 	if o.DryRun {
 		a.enforcer = &enforce.Dry{Real: a.enforcer}
+	}
+	if a.channels, err = o.NewChannels(); err != nil {
+		return nil, err
 	}
 	if a.inbox, err = inbox.Open(filepath.Join(o.StateDir, "inbox.db"), o.InboxSize); err != nil {
 		return nil, err
@@ -129,6 +133,7 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	if n, err := releaseStopped(ctx, a.o.StateDir, false); err != nil || n > 0 {
 		a.log.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
 	}
+	a.restoreChannels(ctx, "a former actuator left")
 	if err := a.guard.start(ctx); err != nil {
 		return err
 	}

@@ -1,10 +1,12 @@
 package actuator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/journal"
@@ -15,37 +17,57 @@ type HoldMode string
 
 // The ways to hold.
 const (
-	HoldAuto  HoldMode = "auto"  // by the launch gate where it works, else by pausing
-	HoldGate  HoldMode = "gate"  // by the launch gate; an error where it does not work
-	HoldPause HoldMode = "pause" // by pausing at first sight
+	HoldAuto     HoldMode = "auto"     // by channels where they work, else by the launch gate, else by pausing
+	HoldChannels HoldMode = "channels" // by time slices, and channels off and on; an error where that does not work
+	HoldGate     HoldMode = "gate"     // by the launch gate; an error where it does not work
+	HoldPause    HoldMode = "pause"    // by pausing at first sight
 )
 
 // HoldModes lists the values of HoldMode.
-var HoldModes = []string{string(HoldAuto), string(HoldGate), string(HoldPause)}
+var HoldModes = []string{string(HoldAuto), string(HoldChannels), string(HoldGate), string(HoldPause)}
+
+// Channels reports whether channels are wanted.
+func (h HoldMode) Channels() bool { return h == "" || h == HoldAuto || h == HoldChannels }
 
 func (o *Options) checkHold() error {
 	switch o.Hold {
 	case "":
 		o.Hold = HoldAuto
-	case HoldAuto, HoldGate, HoldPause:
+	case HoldAuto, HoldChannels, HoldGate, HoldPause:
 	default:
 		return fmt.Errorf("hold is %q; write one of %v", o.Hold, HoldModes)
 	}
 	if o.Hold == HoldGate && o.ContainerOf == nil {
 		return errors.New("actuator: a launch gate needs ContainerOf")
 	}
+	if o.Hold == HoldChannels && o.ChannelDriver == nil {
+		return fmt.Errorf("time slices and channels cannot be controlled here (--hold=auto works without): %s", cmp.Or(o.NoChannels, "this program was not given a way to"))
+	}
 	return nil
 }
 
+// byChannels reports whether the time of GPUs is divided by channels.
+func (o Options) byChannels() bool {
+	return o.ChannelDriver != nil && o.Hold.Channels() && !o.DryRun
+}
+
+// newChannels opens what divides the time of GPUs; nil where nothing does.
+func (o Options) newChannels() (Channels, error) {
+	if !o.byChannels() {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return channels.New(channels.Options{Driver: o.ChannelDriver, Dir: channels.Folder(DefaultLockDir, o.StateDir), Logger: o.Logger})
+}
+
 // newEnforcer makes what holds containers: Docker's pause, and before it the
-// launch gate.
+// launch gate where channels do not do its work.
 func (o Options) newEnforcer(j *journal.Journal) (enforce.Enforcer, error) {
 	engine, err := docker.Dial(o.DockerHost)
 	if err != nil {
 		return nil, err
 	}
 	pauser, err := docker.New(docker.Options{Engine: engine, Journal: j})
-	if err != nil || o.Hold == HoldPause || o.ContainerOf == nil || o.DryRun {
+	if err != nil || o.Hold == HoldPause || o.byChannels() || o.ContainerOf == nil || o.DryRun {
 		return pauser, err
 	}
 	return gate.NewEnforcer(gate.EnforcerOptions{

@@ -53,6 +53,7 @@ type loop struct {
 	breaker   breaker
 	tenure    *tenure
 	mem       *memoryKeeper
+	channels  *channelKeeper // nil: nothing is divided
 
 	saveFailed bool
 }
@@ -95,6 +96,7 @@ func newLoop(a *Actuator) *loop {
 		history:  a.openHistory(),
 		tenure:   newTenure(a.o.LockDir, a.enforcer),
 		mem:      a.newMemoryKeeper(),
+		channels: newChannelKeeper(a.channels),
 	}
 }
 
@@ -126,6 +128,9 @@ func (l *loop) run(ctx context.Context) {
 			r.done <- r.do(l)
 		case <-l.phases:
 		case <-l.mem.changed():
+		case <-l.channels.awake():
+		case r := <-l.channels.done():
+			l.finishDivide(r)
 		case <-tick.C:
 		}
 		l.step(ctx)
@@ -150,6 +155,7 @@ func (l *loop) step(ctx context.Context) {
 		l.askSwappable(ctx, now)
 	} else {
 		l.blindMemory()
+		l.channels.blind(l, ctx)
 	}
 	l.expire(ctx, now)
 	l.inspectHolds(ctx, now)

@@ -18,6 +18,7 @@ import (
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/journal"
@@ -87,6 +88,12 @@ type Options struct {
 	// ThreadAlive reports whether a thread exists that waits for memory; by /proc by
 	// default.
 	ThreadAlive func(pid, tid int) bool
+	// ChannelDriver controls time slices and channels on this machine's GPUs, and was shown
+	// to work; nil: nothing does, and NoChannels says why. NewChannels replaces what
+	// carries out with it; nil, without an error, is none.
+	ChannelDriver channels.Driver
+	NoChannels    string
+	NewChannels   func() (Channels, error)
 	// NewEnforcer replaces the Docker engine, and the launch gate.
 	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
 
@@ -160,6 +167,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := o.checkMemory(); err != nil {
 		return o, err
+	}
+	if o.NewChannels == nil {
+		o.NewChannels = o.newChannels
 	}
 	if o.NewEnforcer == nil {
 		o.NewEnforcer = o.newEnforcer

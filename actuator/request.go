@@ -117,7 +117,7 @@ func (l *loop) askRelease(who, ref string) error {
 	switch standing := l.standing(c, now); {
 	case standing == plan.Somebody:
 		return fmt.Errorf("container %s was paused by somebody else: docker unpause %s", c.Name, c.Name)
-	case standing == plan.Runs && !asked && !waits:
+	case standing == plan.Runs && !asked && !waits && !l.channels.acts(c.ID):
 		return fmt.Errorf("container %s is not kept from computing", c.Name)
 	}
 	for _, lease := range l.book.Leases() {

@@ -20,6 +20,8 @@ type scheme struct {
 	fixed bool
 	// expedites: a task can be moved to the front.
 	expedites bool
+	// pauses: who waits is paused, also where slices would do.
+	pauses bool
 }
 
 var schemes = map[string]scheme{
@@ -27,7 +29,7 @@ var schemes = map[string]scheme{
 	"llf":  {order: llf, preemption: plan.DefaultPreemption(), startup: plan.DefaultStartup(), share: "adaptive", expedites: true},
 	"fifo": {order: fifo, preemption: &plan.Preemption{Never: true}, share: "one"},
 	// As the paper has it: whoever started first runs, at once.
-	"p3": {order: fifo, share: "p3", fixed: true},
+	"p3": {order: fifo, share: "p3", fixed: true, pauses: true},
 }
 
 func fifo(time.Time, time.Duration) policy.Order { return policy.FIFO{} }

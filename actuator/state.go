@@ -23,7 +23,11 @@ type State struct {
 	MemoryShare allocator.Share `json:"memory_share"`
 	MemoryGuard string          `json:"memory_guard,omitempty"`
 	Swap        bool            `json:"swap"`
-	Arbitrate   Arbitration     `json:"arbitrate"`
+	// Hold is how containers are kept from computing now: channels, gate or pause. NoChannels
+	// says why not by channels; empty: it is, or nobody wanted it.
+	Hold       HoldMode    `json:"hold"`
+	NoChannels string      `json:"no_channels,omitempty"`
+	Arbitrate  Arbitration `json:"arbitrate"`
 	// Ready: the actuator can act now. If not, Trouble says why.
 	Ready      bool   `json:"ready"`
 	Trouble    string `json:"trouble,omitempty"`
@@ -67,6 +71,9 @@ type GPUState struct {
 	// which it let them; Line those that wait, the next one first.
 	Admitted []string `json:"admitted"`
 	Line     []string `json:"line"`
+	// Order names the containers by who comes first where the time is divided by slices;
+	// empty where it is not.
+	Order []string `json:"order,omitempty"`
 }
 
 // ContainerState is one container as the actuator sees it.
@@ -81,6 +88,12 @@ type ContainerState struct {
 	Waits string `json:"waits,omitempty"`
 	// Beside says why it runs though it takes no turn; empty where it takes one.
 	Beside string `json:"beside,omitempty"`
+	// Order says where it stands on its GPU where the time is divided by slices, and why:
+	// "second in line, slice 100 ms". Off: its channels are off the GPU. SliceSeconds is
+	// its time slice; 0: its own.
+	Order        string  `json:"order,omitempty"`
+	Off          bool    `json:"off,omitempty"`
+	SliceSeconds float64 `json:"slice_seconds,omitempty"`
 	// Memory is by GPU; empty where nobody acts on GPU memory. MemoryWaits says what
 	// an allocation of it waits for, or why it may not begin to hold memory.
 	Memory      []MemoryState `json:"memory,omitempty"`

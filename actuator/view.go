@@ -15,6 +15,7 @@ import (
 // makePlan decides on what is true now and sets the actions going.
 func (l *loop) makePlan(ctx context.Context, now time.Time) {
 	in := l.input(now)
+	l.divide(ctx, in)
 	l.floor.Share = l.Config().BatchFloor
 	in.Beside = l.floor.Grant(in)
 	l.besideBy = in.Beside
@@ -64,7 +65,7 @@ func (l *loop) input(now time.Time) plan.Input {
 			Utilization: float64(g.Utilization),
 			Memory:      memoryShare(g),
 			Fresh:       l.fresh(g.UUID, c.Settle),
-			Arbitrated:  l.arbitrated(g.UUID),
+			Arbitrated:  l.arbitrated(g.UUID) && !l.divides(),
 			Relieve:     l.wished(state.WishRelieve, g.UUID),
 			Admitted:    l.admitted[g.UUID],
 		})
@@ -198,6 +199,7 @@ func (l *loop) publish(now time.Time) {
 	s.Leases, s.Exemptions, s.Drained = l.book.Leases(), l.book.Exemptions(), l.wished(state.WishDrain, l.node())
 	s.GuardianUp, s.Inbox, s.Trouble = l.guard.up.Load(), l.inbox.Len(), l.trouble
 	s.MemoryShare, s.MemoryGuard, s.Swap = c.MemoryShare, l.mem.why(), l.mem.swaps != nil
+	s.Hold, s.NoChannels = l.holdNow(), l.o.NoChannels
 	s.Breaker = l.breaker.open(now)
 	if !l.tenure.ours() {
 		s.Standby = l.tenure.why
@@ -216,6 +218,7 @@ func (l *loop) publish(now time.Time) {
 			UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Seconds(memoryShare(g)),
 			Tasks: len(l.snap.TasksOn(g.UUID)), Arbitrated: l.arbitrated(g.UUID),
 			Relieve: l.wished(state.WishRelieve, g.UUID), Admitted: l.names(slices.Concat(l.admitted[g.UUID], l.beside[g.UUID])), Line: l.names(l.line[g.UUID]),
+			Order: l.names(l.channels.order(g.UUID)),
 		})
 	}
 	for _, c := range l.snap.Containers {
@@ -234,6 +237,7 @@ func (l *loop) containerState(c task.Container, now time.Time) ContainerState {
 	if cs.Beside = l.besideBy[c.ID]; cs.Managed && server(c) {
 		cs.Beside = "its tasks are requests, which are not held for others, nor others for them"
 	}
+	l.orderState(&cs)
 	l.memoryState(&cs, c)
 	return cs
 }

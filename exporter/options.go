@@ -39,7 +39,7 @@ type Options struct {
 	// DeviceTimeout is how long a reading may take before the device counts as
 	// not answering. Default 2 s.
 	DeviceTimeout time.Duration
-	// BusyGap closes a busy interval (laxity.release=busy). Default 50 ms.
+	// BusyGap closes a busy interval (laxity.release=busy). Default 10 ms.
 	BusyGap time.Duration
 	// MaxEnded bounds the history of ended tasks. Default 100.
 	MaxEnded int

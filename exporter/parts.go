@@ -64,7 +64,7 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 // list alone. A sensor that was asked for by name has to work.
 func (e *Exporter) startSensors() ([]tracker.StartSensor, error) {
 	var sensors []tracker.StartSensor
-	for _, s := range detect.Sensors(detect.Options{Proc: e.opt.Proc, Quiet: e.opt.BusyGap, Log: e.log}) {
+	for _, s := range detect.Sensors(detect.Options{Proc: e.opt.Proc, Log: e.log}) {
 		switch e.opt.Sensor {
 		case "", "auto":
 		case string(s.Source):

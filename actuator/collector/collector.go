@@ -54,6 +54,11 @@ type Metrics struct {
 	// Exemptions counts the holds that ended against our will, by reason.
 	Lost *prometheus.CounterVec
 
+	// Changes counts slices set and restored, and channels switched off and on.
+	Changes *prometheus.CounterVec
+	// channelCall observes the calls to the resource manager, by kind.
+	channelCall *prometheus.HistogramVec
+
 	memoryMetrics
 
 	present atomic.Pointer[func() Present]
@@ -83,7 +88,12 @@ func New() *Metrics {
 		Alerts:   counter("alerts_total", "Alerts by what they asked for and what became of them.", "action", "result"),
 		Webhooks: counter("notifications_total", "Notifications received by HTTP, by the code of the answer.", "code"),
 		Actions:  counter("actions_total", "Pauses and unpauses by result.", "kind", "result"),
-		Lost:     counter("holds_lost_total", "Holds that ended without our unpausing, by reason.", "reason"),
+		Changes:  counter("channel_changes_total", "Time slices set and put back (slice, restore), and channels taken off the GPU and let on again (off, on).", "kind"),
+		channelCall: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: namespace + "channel_call_seconds", Help: "Time of calls to the GPU driver's resource manager, by what they do.",
+			Buckets: []float64{.0001, .0005, .001, .002, .005, .01, .05, .1, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
+		}, []string{"call"}),
+		Lost: counter("holds_lost_total", "Holds that ended without our unpausing, by reason.", "reason"),
 		ActionSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: namespace + "action_duration_seconds", Help: "Time to carry an action out, the check of the kernel's freezer included.",
 			Buckets: []float64{.005, .01, .02, .05, .1, .25, .5, 1, 5}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
@@ -108,6 +118,9 @@ func New() *Metrics {
 			m.Actions.WithLabelValues(kind, result)
 		}
 	}
+	for _, kind := range []string{"slice", "off", "on", "restore"} {
+		m.Changes.WithLabelValues(kind)
+	}
 	for _, reason := range []string{"person", "guardian", "gone"} {
 		m.Lost.WithLabelValues(reason)
 	}
@@ -117,6 +130,11 @@ func New() *Metrics {
 	return m
 }
 
+// ChannelCalled takes note of a call to the resource manager.
+func (m *Metrics) ChannelCalled(call string, took time.Duration, _ error) {
+	m.channelCall.WithLabelValues(call).Observe(took.Seconds())
+}
+
 // SetPresent says where the present values come from.
 func (m *Metrics) SetPresent(f func() Present) { m.present.Store(&f) }
 
@@ -124,7 +142,7 @@ func (m *Metrics) SetPresent(f func() Present) { m.present.Store(&f) }
 func (m *Metrics) SetClock(now func() time.Time) { m.now = now }
 
 func (m *Metrics) parts() []prometheus.Collector {
-	own := []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost, m.Latency, m.Preemptions, m.BreakerTrips}
+	own := []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost, m.Changes, m.channelCall, m.Latency, m.Preemptions, m.BreakerTrips}
 	return append(own, m.memoryMetrics.parts()...)
 }
 

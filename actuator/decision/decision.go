@@ -29,6 +29,7 @@ const (
 	Request Kind = "request" // what became of what a person asked for
 	Service Kind = "service" // about the actuator itself
 	Memory  Kind = "memory"  // an allocation of GPU memory, or what was lent of it
+	Order   Kind = "order"   // who comes first on a GPU, by slices and by channels off and on
 	SwapOut Kind = "swap-out"
 	SwapIn  Kind = "swap-in"
 )

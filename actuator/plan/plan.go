@@ -259,12 +259,19 @@ func (c Container) Job(o policy.Order) policy.Job {
 	}
 	var first policy.Job
 	for i, t := range c.Tasks {
-		j := policy.Job{Task: t, Batch: c.Batch, Remaining: left, Least: least, Known: known, Request: c.Server, Expedited: c.Expedite != ""}
+		j := c.JobOf(t)
+		j.Remaining, j.Least, j.Known = left, least, known
 		if i == 0 || o.Compare(j, first) < 0 {
 			first = j
 		}
 	}
 	return first
+}
+
+// JobOf is one of the container's tasks, with what is left to do for it.
+func (c Container) JobOf(t task.Task) policy.Job {
+	e, known := c.Estimates[t.ID]
+	return policy.Job{Task: t, Batch: c.Batch, Remaining: e.Remaining, Least: e.Least, Known: known, Request: c.Server, Expedited: c.Expedite != ""}
 }
 
 // waited is how long we have kept the container from computing, in one piece.

@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
 
+	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/internal/priority"
 )
@@ -58,6 +59,7 @@ func command(args []string) int {
 	app, c := application()
 	var helper swaphelper.Options
 	helper.Register(app.Command(swaphelper.Name, "Call the CUDA driver's checkpoint API for the actuator, which starts it."))
+	app.Command(channeldriver.HelperName, channeldriver.HelperMeans).Hidden()
 	chosen, err := app.Parse(args)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "laxity-actuator: %v\nTry laxity-actuator --help\n", err)
@@ -74,6 +76,8 @@ func command(args []string) int {
 		err = c.health.run(ctx)
 	case c.token.name:
 		err = c.token.run()
+	case channeldriver.HelperName:
+		err = channeldriver.Help()
 	case swaphelper.Name:
 		err = helper.Run()
 	default:

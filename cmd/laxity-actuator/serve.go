@@ -23,7 +23,9 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/auth"
+	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
@@ -78,7 +80,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(strconv.FormatFloat(actuator.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
 	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").
 		StringsVar(&s.labels)
-	cmd.Flag("hold", "How containers are kept from computing: gate (at their first launch, by uprobes; host phases go on), pause (the whole container, at first sight), or auto (gate where this machine can).").
+	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), gate (at their first launch, by uprobes), pause (the whole container, at first sight), or auto (channels where a self-test shows that they work, else the gate, else pause).").
 		Default(string(actuator.HoldAuto)).EnumVar(&s.hold, actuator.HoldModes...)
 	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, by uprobes, so that they keep to it, none blocks another for ever, and who does not fit waits instead of failing: auto (where this machine can) or off.").
 		Default(string(actuator.MemoryAuto)).EnumVar(&s.memoryGuard, actuator.MemoryModes...)
@@ -131,7 +133,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 		Allow: s.labels, LockDir: s.lockDir,
 		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
 		MemoryGuard: actuator.MemoryMode(s.memoryGuard), Swap: actuator.MemoryMode(s.swap),
-		Tokens: tokens, AllowRemote: authenticated, Logger: logger,
+		Tokens: tokens, AllowRemote: authenticated, Logger: logger, Metrics: collector.New(),
 	}
 	o.NewSwapper = swaphelper.OpenOptions{StateDir: s.stateDir, DockerHost: s.docker, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open
 	if s.configFile != "" {
@@ -149,6 +151,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 	keepLabels, err := s.cluster.open(&o, places)
 	if err != nil {
 		return err
+	}
+	if o.Hold.Channels() && !o.DryRun {
+		o.ChannelDriver, o.NoChannels = channeldriver.Prove(ctx, channeldriver.ProveOptions{Device: s.device, StateDir: s.stateDir, Observe: o.Metrics.ChannelCalled})
 	}
 	if a, err = actuator.New(o); err != nil {
 		return err

@@ -88,7 +88,7 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 	app.Flag("poll.slow", "Longest time between two readings: while nothing happens.").
 		Default("1s").DurationVar(&o.SlowPoll)
 	app.Flag("busy.gap", "A busy interval (label laxity.release=busy) ends when nothing was launched for this long after work was done.").
-		Default("50ms").DurationVar(&o.BusyGap)
+		Default("10ms").DurationVar(&o.BusyGap)
 	app.Flag("history.tasks", "How many ended tasks are kept; the last one of each running container always is.").
 		Default("100").IntVar(&o.MaxEnded)
 	app.Flag("series.retention", "How long the last task and the counts of a container that is gone stay in /metrics. The rules look back 10m.").

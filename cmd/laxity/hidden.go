@@ -25,6 +25,8 @@ func (c *cli) addHidden() {
 	guardian.Flag("device", "The actuator's.").Default("auto").StringVar(&gpus)
 	addDockerHost(guardian, &o.DockerHost)
 
+	c.command(channeldriver.HelperName, channeldriver.HelperMeans, func(context.Context, *slog.Logger) error { return channeldriver.Help() }).Hidden()
+
 	var helper swaphelper.Options
 	helper.Register(c.command(swaphelper.Name, "Call the CUDA driver's checkpoint API. Started by laxity up itself.",
 		func(context.Context, *slog.Logger) error { return helper.Run() }))

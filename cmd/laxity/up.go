@@ -65,7 +65,7 @@ func (c *cli) addUp() {
 	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, actuator.Shares...)...)
 	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(actuator.DefaultPolicy).EnumVar(&o.Config.Policy, actuator.Policies...)
 	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
-	cmd.Flag("hold", "How a container is kept from computing: gate (at its first kernel launch), pause (the whole container, at first sight), or auto (the gate where it works).").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
+	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), gate (at their first launch, by uprobes), pause (the whole container, at first sight), or auto (channels where a self-test shows that they work, else the gate, else pause).").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
 	cmd.Flag("late", "For how long a request of a server (laxity.release=busy) keeps its place once it is late. Tasks of other releases lose theirs at once.").
 		Default(actuator.DefaultLate.String()).DurationVar(&o.Config.Late)
 	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch get while they want it, whoever comes before them. Tasks that cannot meet their deadline any more get as much.").

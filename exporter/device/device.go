@@ -49,6 +49,8 @@ type GPU struct {
 	Parent string // UUID of the card, for a MIG instance; else empty
 	Name   string
 	Driver string // driver version
+	// Exclusive: its compute mode is not the default, so that a process may keep others off.
+	Exclusive bool
 	// MemoryTotal and MemoryUsed are bytes; what the driver keeps for itself is in
 	// neither. Both are 0 where the GPU does not
 	// answer at all (it fell off the bus); then ProcessesErr is set too, and only

@@ -3,17 +3,30 @@
 package channeldriver
 
 import (
+	"os"
 	"strings"
 
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/exporter/device/sim/simrm"
+	"github.com/laxity/laxity/internal/rm"
 )
 
-// Open returns the driver of a device (as in `laxity up --device`); nil where channels cannot
-// be controlled. It calls nobody yet.
+// control is the resource manager's device.
+const control = "/dev/nvidiactl"
+
+// Open returns the driver of a device (as in `laxity up --device`) for who undoes what is on
+// record; nil where nothing can be. It calls nobody yet.
 func Open(device string) channels.Driver {
 	if socket, ok := strings.CutPrefix(device, "sim:"); ok {
 		return simrm.New(socket)
 	}
-	return nil
+	if _, err := os.Stat(control); err != nil || device == "sim" {
+		return nil
+	}
+	kernel := rm.System()
+	var proven []string // whoever made the record has shown it
+	if version, err := kernel.Driver(); err == nil {
+		proven = append(proven, version)
+	}
+	return rm.New(kernel, rm.Options{Proven: proven})
 }

@@ -153,6 +153,11 @@ func (d *fakeDevice) GetName() (string, nvml.Return) {
 	return g.Name, ret
 }
 
+func (d *fakeDevice) GetComputeMode() (nvml.ComputeMode, nvml.Return) {
+	_, ret := d.state()
+	return nvml.COMPUTEMODE_DEFAULT, ret
+}
+
 func (d *fakeDevice) GetMigMode() (int, int, nvml.Return) {
 	_, ret := d.state()
 	if len(d.instances()) > 0 {

@@ -65,6 +65,8 @@ func (r *reader) card(i int) ([]*unit, nvml.Return) {
 		info.Name, ret = handle.GetName()
 	}
 	if ret == nvml.SUCCESS {
+		mode, ret := handle.GetComputeMode()
+		info.Exclusive = ret == nvml.SUCCESS && mode != nvml.COMPUTEMODE_DEFAULT
 		return (&unit{handle: handle, info: info}).instances(), nvml.SUCCESS
 	}
 	var units []*unit

@@ -8,7 +8,6 @@ package detect
 import (
 	"io"
 	"log/slog"
-	"time"
 
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/sensor/fanotify"
@@ -46,9 +45,7 @@ type Starts interface {
 type Options struct {
 	// Proc is where the host's proc file system is mounted. Empty: /proc.
 	Proc string
-	// Quiet is the gap that ends a busy interval. 0: 50 ms.
-	Quiet time.Duration
-	Log   *slog.Logger // nil: nothing is logged
+	Log  *slog.Logger // nil: nothing is logged
 }
 
 // Sensor is one that exists, whether it works here or not.
@@ -62,7 +59,7 @@ type Sensor struct {
 // Sensors returns the sensors for starts, the best first.
 func Sensors(o Options) []Sensor {
 	return []Sensor{
-		{task.SourceUprobe, func() (Starts, error) { return uprobe.New(uprobe.Options{Proc: o.Proc, Quiet: o.Quiet, Log: o.Log}) }},
+		{task.SourceUprobe, func() (Starts, error) { return uprobe.New(uprobe.Options{Proc: o.Proc, Log: o.Log}) }},
 		{task.SourceFanotify, func() (Starts, error) { return fanotify.New(fanotify.Options{Proc: o.Proc, Log: o.Log}) }},
 	}
 }

@@ -32,8 +32,6 @@ type Options struct {
 	// Rescan is how often the host and known containers are searched again for
 	// the driver, and it is looked whether events were lost. 0: every 30 s.
 	Rescan time.Duration
-	// Quiet is that of cudaprobe.Options: the gap that ends a busy interval.
-	Quiet time.Duration
 	// Log gets a line when a file cannot be watched. Nil: nothing.
 	Log *slog.Logger
 }
@@ -58,7 +56,7 @@ var (
 // one; events are kept for Run from here on. The error wraps
 // sensor.ErrUnsupported where the kernel does not let us.
 func New(o Options) (*Sensor, error) {
-	probe, err := cudaprobe.New(cudaprobe.Options{Proc: o.Proc, Quiet: o.Quiet})
+	probe, err := cudaprobe.New(cudaprobe.Options{Proc: o.Proc})
 	if err != nil {
 		return nil, translate(err)
 	}

@@ -43,7 +43,8 @@ type Options struct {
 	// read waits for the event that says when. Default 1 s.
 	EndLimit time.Duration
 	// BusyGap closes a busy interval (laxity.release=busy) when nothing was
-	// launched for this long after work was done. Default 50 ms.
+	// launched for this long after work was done. Default 10 ms: less than what
+	// is between two requests as a rule.
 	BusyGap time.Duration
 	// MaxEnded bounds the history of ended tasks. The latest of each running
 	// container is kept on top of it, and that of as many containers that are gone.
@@ -64,7 +65,7 @@ func (o *Options) setDefaults() {
 	def(&o.UnlistedLimit, 10*time.Second)
 	def(&o.UnknownLimit, 10*time.Second)
 	def(&o.EndLimit, time.Second)
-	def(&o.BusyGap, 50*time.Millisecond)
+	def(&o.BusyGap, 10*time.Millisecond)
 	if o.MaxEnded <= 0 {
 		o.MaxEnded = 100
 	}

@@ -40,7 +40,7 @@ func newWorld(t *testing.T, uuids ...string) *world {
 	if len(uuids) == 0 {
 		uuids = []string{gpuA}
 	}
-	w := &world{t: t, m: machine.New(machine.Options{Node: "n"}), uuids: uuids,
+	w := &world{t: t, m: machine.New(machine.Options{Node: "n", BusyGap: 50 * time.Millisecond}), uuids: uuids,
 		on: map[string][]int{}, fail: map[string]error{}}
 	w.m.SensorInUse(task.SourceUprobe, "", true)
 	return w

@@ -21,9 +21,11 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/engine"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
@@ -173,9 +175,11 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 		return nil, err
 	}
 	stateDir, logger := filepath.Join(o.StateDir, "actuator"), o.Logger.With("component", "actuator")
+	driver, unproven := o.proveChannels(metrics, stateDir)
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: stateDir, Source: source{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost, Device: o.Device,
+		ChannelDriver: driver, NoChannels: unproven,
 		MemoryGuard: o.MemoryGuard, Swap: o.Swap,
 		NewSwapper: swaphelper.OpenOptions{
 			StateDir: stateDir, DockerHost: o.DockerHost, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,
@@ -186,6 +190,14 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 		Ranking: s.Places.Overview,
 		Logger:  logger,
 	})
+}
+
+// proveChannels opens what controls channels, unless nobody wants it.
+func (o Options) proveChannels(m *collector.Metrics, stateDir string) (channels.Driver, string) {
+	if !o.Hold.Channels() || o.DryRun {
+		return nil, ""
+	}
+	return channeldriver.Prove(context.Background(), channeldriver.ProveOptions{Device: o.Device, StateDir: stateDir, Observe: m.ChannelCalled})
 }
 
 // noticesIn is the folder in which the exporter is told of swaps: it must be, though

@@ -1,0 +1,69 @@
+package actuator
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/laxity/laxity/actuator/enforce/gate"
+)
+
+// holdNow is how containers are kept from computing.
+func (l *loop) holdNow() HoldMode {
+	switch e, _ := l.enforcer.(*gate.Enforcer); {
+	case l.divides():
+		return HoldChannels
+	case e != nil:
+		if g, _ := e.Gate(); g != nil {
+			return HoldGate
+		}
+	}
+	return HoldPause
+}
+
+// order lists the containers on a GPU by who comes first.
+func (k *channelKeeper) order(gpu string) (ids []string) {
+	if k == nil || k.gpus[gpu] == nil {
+		return nil
+	}
+	standings := k.gpus[gpu].plan.Standings
+	pids := slices.SortedFunc(maps.Keys(standings), func(a, b string) int {
+		return cmp.Or(cmp.Compare(standings[a].Rank, standings[b].Rank), cmp.Compare(a, b))
+	})
+	for _, pid := range pids {
+		t := k.tenants[pid]
+		if t != nil && standings[pid].Rank > 0 && !slices.Contains(ids, t.container) {
+			ids = append(ids, t.container)
+		}
+	}
+	return ids
+}
+
+// acts reports whether something of the container is not its own.
+func (k *channelKeeper) acts(container string) bool {
+	if k == nil {
+		return false
+	}
+	for _, t := range k.tenants {
+		if t.container == container && t.changed() {
+			return true
+		}
+	}
+	return false
+}
+
+// orderState says where a container stands: of several processes, the first in line.
+func (l *loop) orderState(s *ContainerState) {
+	if l.channels == nil {
+		return
+	}
+	rank := 0
+	for id, t := range l.channels.tenants {
+		is, planned := l.channels.gpus[t.gpu].plan.Standings[id]
+		if t.container != s.ID || !planned || s.Order != "" && is.Rank >= rank {
+			continue
+		}
+		rank = is.Rank
+		s.Order, s.Off, s.SliceSeconds = is.Reason, t.stands.Off, t.stands.Slice.Seconds()
+	}
+}
