@@ -116,6 +116,8 @@ func (p *planner) nextTurn(moving []member) {
 	}
 	lengths := p.lengths(moving)
 	queue := slices.SortedStableFunc(slices.Values(moving), func(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) })
+	// Gaps are for whom most is owed.
+	slices.SortStableFunc(queue[1:], func(a, b member) int { return cmp.Compare(t.owed[b.ID], t.owed[a.ID]) })
 	most := p.maxOff()
 	// So many at once that everybody has a turn of a useful length in time.
 	atOnce := (len(moving)*int(leastTurn) + int(most) - 1) / int(most)
@@ -140,6 +142,7 @@ func (p *planner) nextTurn(moving []member) {
 	for _, id := range t.on {
 		delete(t.off, id)
 	}
+	slices.SortStableFunc(queue, func(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) })
 	latest, before := now.Add(length), time.Duration(0)
 	for _, m := range queue { // each of the others is to have its turn in time
 		if since, waits := t.off[m.ID]; waits {
