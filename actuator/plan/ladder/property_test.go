@@ -73,6 +73,11 @@ func checkDraw(t *testing.T, number int) {
 	if wrong := with.kept(mine.got, 0.85); !with.crowdedOut() && wrong != "" {
 		fail("%s", wrong)
 	}
+	for _, a := range with.actors {
+		if a.overdue > 1 {
+			fail("%s was off for too long %d times", a.tenant.ID, a.overdue)
+		}
+	}
 	if *windows != "" && !with.crowdedOut() {
 		fail("%s", *windows)
 	}
