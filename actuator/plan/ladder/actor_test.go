@@ -33,6 +33,7 @@ type actor struct {
 	waits, takes   []time.Duration
 	offSince       time.Duration
 	until          time.Duration // then it is put on without another plan
+	overdue        int           // how often it was put on because no plan did so in time
 	leaves         int           // how often its work on the GPU was through
 	fresh          bool          // its latest request came while it had none
 	carried        int           // calls that had been carried out then
@@ -62,7 +63,10 @@ func (a *actor) goesOn() time.Duration {
 
 // happen takes the actor on. It reports whether a task began or ended.
 func (a *actor) happen(now time.Duration) bool {
-	a.off = a.off && now < a.until
+	if a.off && now >= a.until {
+		a.off = false
+		a.overdue++
+	}
 	if a.every > 0 {
 		return a.serve(now)
 	}

@@ -19,6 +19,8 @@ func draw(number int, planned bool) *world {
 			s.tenant.Deadline = uniform(r, 100*ms, 2*time.Second)
 		case chance(0.1):
 			s.service = s.every * 6 / 5 // more than there is
+		case chance(0.12):
+			s.service = s.every * 9 / 10
 		}
 		all = append(all, at(s, uniform(r, 0, 100*ms)))
 	}

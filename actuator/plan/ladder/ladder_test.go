@@ -151,6 +151,19 @@ func TestWhatGapsDoNotGiveIsGivenInTurns(t *testing.T) {
 		Expect(Slice("s", "1s"), Slice("b", "100us"))
 }
 
+// The same where it is measured, however short the requests are.
+func TestGapsThatAreTooShortAreNotEnough(t *testing.T) {
+	story(t).
+		At("0s", Server("s", "20ms", Got("0s")), Task("b", Batch, Got("0s"))).
+		Expect(Slice("s", "1s"), Slice("b", "100us")).
+		At("1s", Change("s", Got("970ms")), Change("b", Got("10ms"))).
+		Expect(SliceWithin("s", "35ms", "40ms"), Slice("b", "2048us")).
+		At("2s", Change("s", Got("1900ms")), Change("b", Got("60ms"))). // it takes all that it may
+		Expect(SliceWithin("s", "35ms", "40ms"), Slice("b", "2048us")).
+		At("3s", Change("s", Got("2500ms")), Change("b", Got("400ms"))).
+		Expect(Slice("s", "1s"), Slice("b", "100us"))
+}
+
 // Requests that follow each other are one busy interval: that is not yet a server that
 // takes the card.
 func TestAServerWithManyRequestsKeepsItsPlace(t *testing.T) {
@@ -254,7 +267,7 @@ func TestChangesAreBounded(t *testing.T) {
 	s := story(t).Limits(ladder.Limits{Calls: 10})
 	s.in.Now = epoch
 	for i := range 40 {
-		Task(fmt.Sprintf("t%02d", i), Deadline(fmt.Sprintf("%ds", 100+i)), Share(0.02))(s)
+		Task(fmt.Sprintf("t%02d", i), Deadline(fmt.Sprintf("%ds", 100+i)), Share(0.01+0.0005*float64(i)))(s)
 	}
 	s.in.Order = s.order(epoch)
 	if n := len(ladder.Make(s.in, ladder.State{}).Changes); n > 10 {

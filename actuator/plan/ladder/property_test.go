@@ -15,21 +15,24 @@ const (
 	over    = 8 * time.Second
 )
 
+// draws is how many worlds are drawn; fewer with -short, and under the race detector.
+var draws = 10_000
+
 // Ten thousand draws of servers, trainers, tasks, shares and others' containers, each
 // run with the plan and as by default.
 func TestProperties(t *testing.T) {
 	const parts = 4
-	draws, from := 10_000, 0
+	from, to := 0, draws
 	if testing.Short() {
-		draws = 300
+		to = 300
 	}
 	if one, err := strconv.Atoi(os.Getenv("DRAW")); err == nil { // look at one again
-		from, draws = one, one+1
+		from, to = one, one+1
 	}
 	for part := range parts {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
-			for i := from + part; i < draws; i += parts {
+			for i := from + part; i < to; i += parts {
 				checkDraw(t, i)
 			}
 		})
@@ -72,6 +75,11 @@ func checkDraw(t *testing.T, number int) {
 	}
 	if wrong := with.kept(mine.got, 0.85); !with.crowdedOut() && wrong != "" {
 		fail("%s", wrong)
+	}
+	for _, a := range with.actors {
+		if a.overdue > 1 {
+			fail("%s was off for too long %d times", a.tenant.ID, a.overdue)
+		}
 	}
 	if *windows != "" && !with.crowdedOut() {
 		fail("%s", *windows)

@@ -13,6 +13,10 @@ import (
 // one on costs some 2 ms of it.
 const leastTurn = 50 * time.Millisecond
 
+// ahead is how long before it must be on again the turn of one begins at the latest: calls
+// take a while, and who carries plans out puts it on when its time is over.
+const ahead = 20 * time.Millisecond
+
 // gaps is how much of a turn may be left unused by all who are on in it: with more,
 // others are on as well.
 const gaps = 0.15
@@ -116,6 +120,8 @@ func (p *planner) nextTurn(moving []member) {
 	}
 	lengths := p.lengths(moving)
 	queue := slices.SortedStableFunc(slices.Values(moving), func(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) })
+	// Gaps are for whom most is owed.
+	slices.SortStableFunc(queue[1:], func(a, b member) int { return cmp.Compare(t.owed[b.ID], t.owed[a.ID]) })
 	most := p.maxOff()
 	// So many at once that everybody has a turn of a useful length in time.
 	atOnce := (len(moving)*int(leastTurn) + int(most) - 1) / int(most)
@@ -137,17 +143,20 @@ func (p *planner) nextTurn(moving []member) {
 		}
 		idle *= 1 - p.appetite(m.ID)
 	}
+	owner := t.on[0]
 	for _, id := range t.on {
 		delete(t.off, id)
 	}
+	slices.SortStableFunc(queue, func(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) })
 	latest, before := now.Add(length), time.Duration(0)
 	for _, m := range queue { // each of the others is to have its turn in time
-		if since, waits := t.off[m.ID]; waits {
-			if last := since.Add(most - before); last.Before(latest) {
-				latest = last
-			}
-			before += lengths[m.ID]
+		if m.ID == owner {
+			continue
 		}
+		if since, waits := t.off[m.ID]; waits && since.Add(most-ahead-before).Before(latest) {
+			latest = since.Add(most - ahead - before)
+		}
+		before += lengths[m.ID]
 	}
 	t.until = now.Add(max(latest.Sub(now), min(leastTurn, most/2)))
 	slices.Sort(t.on)
