@@ -101,23 +101,17 @@ func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Durat
 
 // meet finds out about one process.
 func (e *Enforcer) meet(ctx context.Context, m *member, fresh bool) {
-	p := m.Process
-	*m, m.err = work(ctx, e, p, func(ctx context.Context) (m member, err error) {
-		m.Process = p
-		if m.state, err = e.o.State(p); err != nil {
-			return m, err
-		}
-		if m.state == Gone {
-			return m, e.remove(p)
-		}
-		if k := e.knownOf(p); k.found && !fresh {
-			m.groups = k.groups
-			return m, nil
-		}
-		m.groups, err = e.find(ctx, p)
-		return m, err
-	})
-	m.Process = p
+	if m.state, m.err = e.o.State(m.Process); m.err != nil {
+		return
+	}
+	if m.state == Gone {
+		m.err = e.forget(ctx, m.Process)
+		return
+	}
+	var found bool
+	if m.groups, found = e.groupsOf(m.Process); !found || fresh {
+		m.groups, m.err = e.find(ctx, m.Process)
+	}
 }
 
 // together returns the processes that are left, and takes Off from the standing if they
@@ -188,6 +182,7 @@ func (e *Enforcer) apply(ctx context.Context, t Target, m member, s Standing, un
 	}
 	rec.Container, rec.Reason = t.Container, s.Reason
 	if fresh && m.err == nil {
+		e.knownOf(m.Process).forgetMissing(m.groups)
 		if err := e.dropMissing(ctx, &rec, m.groups); err != nil {
 			return r, err
 		}

@@ -250,6 +250,34 @@ func TestHungCallDelaysNobody(t *testing.T) {
 	}
 }
 
+// The search for the groups of an old process outlasts its callers, and is made once.
+func TestLongSearchEndsOnce(t *testing.T) {
+	r := newRig(t, channels.Options{})
+	p := r.Start(1, gpuNames[0])
+	began, release := make(chan struct{}), make(chan struct{})
+	r.driver.Before = func(ctx context.Context, call string) error {
+		if call == "find" {
+			close(began) // a second one would panic
+			<-release
+			return ctx.Err()
+		}
+		return nil
+	}
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := r.Apply(ctx, target(p), takeOff)
+		check(t, err, context.DeadlineExceeded)
+		cancel()
+	}
+	<-began
+	close(release)
+	_, err := r.Apply(t.Context(), target(p), takeOff)
+	check(t, err, nil)
+	if n := r.Off(p); n != 8 {
+		t.Errorf("%d channels are off", n)
+	}
+}
+
 // A fork has its parent's descriptors, and so the same groups.
 func TestForkSharesGroups(t *testing.T) {
 	r := newRig(t, channels.Options{})
