@@ -18,6 +18,7 @@ import (
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/journal"
@@ -66,6 +67,10 @@ type Options struct {
 	GuardianCommand []string
 	// Device is the GPUs as in the exporter's flag, for the guardian; empty: it chooses.
 	Device string
+	// Channels controls time slices and channels of processes; nil: this machine cannot. What
+	// is changed is on record below RunDir, as in GuardianOptions.
+	Channels channels.Driver
+	RunDir   string
 
 	// DockerHost is the engine's address; DOCKER_HOST or the local socket if empty.
 	DockerHost string

@@ -24,6 +24,7 @@ import (
 	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
@@ -128,7 +129,8 @@ func (s *serveCommand) run(ctx context.Context) error {
 	o := actuator.Options{
 		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
 		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker, Device: s.device,
-		Allow: s.labels, LockDir: s.lockDir,
+		Channels: channeldriver.Open(s.device),
+		Allow:    s.labels, LockDir: s.lockDir,
 		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
 		MemoryGuard: actuator.MemoryMode(s.memoryGuard), Swap: actuator.MemoryMode(s.swap),
 		Tokens: tokens, AllowRemote: authenticated, Logger: logger,

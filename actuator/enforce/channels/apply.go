@@ -12,8 +12,8 @@ import (
 )
 
 // Apply carries a standing out, for the groups that are known: it looks for those of
-// processes that it has not seen. It is idempotent. After an error that is not
-// about slices alone nothing of the container is off.
+// processes that it has not seen. It is idempotent. With an error the container is off if
+// the result says so, and only its slices could not be set; else nothing of it is off.
 func (e *Enforcer) Apply(ctx context.Context, t Target, s Standing) (Result, error) {
 	return e.carry(ctx, t, s, false)
 }
@@ -31,6 +31,7 @@ type member struct {
 	state  State
 	result Result
 	err    error
+	slices error // why slices could not be set
 }
 
 func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) (Result, error) {
@@ -53,14 +54,15 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	}
 	each(members, func(m *member) {
 		now := *m
-		result, err := work(ctx, e, m.Process, func(ctx context.Context) (Result, error) {
-			return e.apply(ctx, t, now, s, until, fresh)
+		after, err := work(ctx, e, m.Process, func(ctx context.Context) (member, error) {
+			err := e.apply(ctx, t, &now, s, until, fresh)
+			return now, err
 		})
-		m.result, m.err = result, errors.Join(m.err, err)
+		m.result, m.slices, m.err = after.result, after.slices, errors.Join(m.err, err)
 	})
-	r, err := sum(members)
+	r, slices, err := sum(members)
 	err = errors.Join(problem, err)
-	if errors.Is(err, rm.ErrChanged) && !fresh {
+	if errors.Is(errors.Join(err, slices), rm.ErrChanged) && !fresh {
 		return e.carry(ctx, t, s, true)
 	}
 	if s.Off && err == nil && len(r.Groups) == 0 {
@@ -71,7 +73,7 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	} else if s.Off { // some of it off would be worse than none
 		e.letOn(ctx, members, until)
 	}
-	return r, err
+	return r, errors.Join(err, slices)
 }
 
 // letOn lets processes on again whose standing could not be carried out as a whole, unless
@@ -148,7 +150,7 @@ func together(members []member, s *Standing) (left []member, problem error) {
 	return left, problem
 }
 
-func sum(members []member) (r Result, err error) {
+func sum(members []member) (r Result, slices, err error) {
 	for _, m := range members {
 		r.Groups = append(r.Groups, m.groups...)
 		r.Changed = append(r.Changed, m.result.Changed...)
@@ -156,8 +158,11 @@ func sum(members []member) (r Result, err error) {
 		if m.err != nil && !errors.Is(m.err, rm.ErrGone) {
 			err = errors.Join(err, fmt.Errorf("channels of process %d: %w", m.PID, m.err))
 		}
+		if m.slices != nil && !errors.Is(m.slices, rm.ErrGone) {
+			slices = errors.Join(slices, fmt.Errorf("slices of process %d: %w", m.PID, m.slices))
+		}
 	}
-	return r, err
+	return r, slices, err
 }
 
 func each(members []member, f func(*member)) {
@@ -169,14 +174,14 @@ func each(members []member, f func(*member)) {
 }
 
 // apply is Apply for one process, alone.
-func (e *Enforcer) apply(ctx context.Context, t Target, m member, s Standing, until time.Duration, fresh bool) (r Result, err error) {
+func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, until time.Duration, fresh bool) error {
 	rec, err := e.records.get(m.Process)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if rec.unreadable {
 		if err := e.restore(ctx, m.Process); err != nil {
-			return r, err
+			return err
 		}
 		rec = Record{PID: m.PID, Start: m.Start}
 	}
@@ -184,16 +189,23 @@ func (e *Enforcer) apply(ctx context.Context, t Target, m member, s Standing, un
 	if fresh && m.err == nil {
 		e.knownOf(m.Process).forgetMissing(m.groups)
 		if err := e.dropMissing(ctx, &rec, m.groups); err != nil {
-			return r, err
+			return err
+		}
+	}
+	if s.Off { // first: somebody waits for that
+		if err := e.off(ctx, &rec, m.groups, until); err != nil {
+			return err
+		}
+	}
+	if !s.Off || s.Slice != 0 {
+		for _, g := range m.groups {
+			m.slices = errors.Join(m.slices, e.slice(ctx, &rec, g, s.Slice, fresh, &m.result))
 		}
 	}
 	if s.Off {
-		return r, e.off(ctx, &rec, m.groups, until)
+		return nil
 	}
-	for _, g := range m.groups {
-		err = errors.Join(err, e.slice(ctx, &rec, g, s.Slice, fresh, &r))
-	}
-	return r, errors.Join(err, e.on(ctx, &rec, nil))
+	return e.on(ctx, &rec, nil)
 }
 
 // off takes groups off that are not off yet, and renews the lease of all.
@@ -213,8 +225,12 @@ func (e *Enforcer) off(ctx context.Context, rec *Record, groups []rm.Group, unti
 		return nil
 	}
 	rec.Until = until
-	if err := e.put(*rec); err != nil || len(more) == 0 {
+	if err := e.put(*rec); err != nil {
 		return err
+	}
+	e.waitLease(rec.Process(), until)
+	if len(more) == 0 {
+		return nil
 	}
 	err := e.driver().Switch(ctx, more, false)
 	if err == nil {

@@ -67,12 +67,14 @@ type Target struct {
 
 // Standing is what a plan gives a container.
 type Standing struct {
-	// Slice of each compute group; 0: its own. Not below MinSlice, not above MaxSlice.
+	// Slice of each compute group; 0: its own, and while it is off the one that it has. Not
+	// below MinSlice, not above MaxSlice.
 	Slice time.Duration
-	// Off takes its channels off the GPU. Slices stay as they are meanwhile.
+	// Off takes its channels off the GPU.
 	Off bool
-	// Lease is how long that lasts unless it is renewed by another Apply; 0: Options.MaxOff,
-	// which is also the most unless a person or an alert asked for it (Asked).
+	// Lease is how long that lasts unless it is renewed by another Apply: then the channels
+	// are let on again by themselves. 0: Options.MaxOff, which is also the most unless a
+	// person or an alert asked for it (Asked).
 	Lease time.Duration
 	Asked bool
 	// Reason is for the record, for people to read.
@@ -113,6 +115,8 @@ type Options struct {
 	// Now is the clock of the record, which all programs of this machine share: Now of this
 	// package by default.
 	Now func() time.Duration
+	// After runs f once after d, unless it is stopped before: time.AfterFunc by default.
+	After func(d time.Duration, f func()) (stop func())
 	// State says how it stands with a process: StateOf by default.
 	State  func(rm.Process) (State, error)
 	Logger *slog.Logger
@@ -130,6 +134,7 @@ type Enforcer struct {
 	mu       sync.Mutex
 	known    map[rm.Process]*known
 	searches map[rm.Process]*search
+	leases   map[rm.Process]func() // stop what waits for the ends of leases
 	// pruneAt is how many known processes are worth a look for those that are gone.
 	pruneAt int
 }
@@ -154,6 +159,12 @@ func New(o Options) (*Enforcer, error) {
 	if o.Now == nil {
 		o.Now = Now
 	}
+	if o.After == nil {
+		o.After = func(d time.Duration, f func()) func() {
+			t := time.AfterFunc(d, f)
+			return func() { t.Stop() }
+		}
+	}
 	if o.State == nil {
 		o.State = StateOf
 	}
@@ -164,7 +175,7 @@ func New(o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Enforcer{o: o, records: records, step: func(string) {}, known: map[rm.Process]*known{}, searches: map[rm.Process]*search{}}, nil
+	return &Enforcer{o: o, records: records, step: func(string) {}, known: map[rm.Process]*known{}, searches: map[rm.Process]*search{}, leases: map[rm.Process]func(){}}, nil
 }
 
 // Records lists what is on record, the oldest process first.

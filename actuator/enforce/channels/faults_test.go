@@ -100,6 +100,21 @@ func TestFailedSliceIsSetAgain(t *testing.T) {
 	}
 }
 
+// A slice that cannot be set is no reason to let somebody on.
+func TestFailedSliceLeavesOff(t *testing.T) {
+	r := newRig(t, channels.Options{})
+	p := r.Start(1, gpuNames[0])
+	_, err := r.Apply(t.Context(), target(p), channels.Standing{Slice: time.Second})
+	check(t, err, nil)
+	r.driver.After = once("setslice")
+	res, err := r.Apply(t.Context(), target(p), channels.Standing{Off: true, Slice: time.Second})
+	check(t, err, errDriver)
+	if !res.Off || r.Off(p) != 8 {
+		t.Errorf("result %+v, %d channels are off", res, r.Off(p))
+	}
+	check(t, r.Restore(t.Context(), p), nil)
+}
+
 // finds less than there is, for one time.
 type overlooks struct {
 	channels.Driver
@@ -351,7 +366,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	var all []*channels.Enforcer
 	for range 2 {
-		e, err := channels.New(channels.Options{Driver: m, Dir: dir, State: m.State, Settle: time.Nanosecond, MaxOff: time.Millisecond, Deadline: time.Minute})
+		e, err := channels.New(channels.Options{Driver: m, Dir: dir, State: m.State, Settle: time.Nanosecond, MaxOff: time.Millisecond, Deadline: time.Minute,
+			After: func(time.Duration, func()) func() { return func() {} }})
 		check(t, err, nil)
 		all = append(all, e)
 	}

@@ -53,12 +53,23 @@ func (m *Machine) Start(pid int, gpus ...string) rm.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last++
-	p := &process{Process: rm.Process{PID: pid, Start: m.last}}
-	m.procs[pid] = p
+	return m.adopt(rm.Process{PID: pid, Start: m.last}, gpus)
+}
+
+// Adopt is Start for a process that there is.
+func (m *Machine) Adopt(p rm.Process, gpus ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.adopt(p, gpus)
+}
+
+func (m *Machine) adopt(named rm.Process, gpus []string) rm.Process {
+	p := &process{Process: named}
+	m.procs[named.PID] = p
 	for _, gpu := range gpus {
 		p.add(gpu)
 	}
-	return p.Process
+	return named
 }
 
 func (p *process) add(gpu string) {

@@ -39,6 +39,8 @@ type bench struct {
 	Subject
 	dir string
 	now atomic.Int64
+	// ends are what waits for the ends of leases.
+	ends []func()
 }
 
 // Run runs the suite. fresh is called once for each test.
@@ -51,6 +53,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		"a tenant's own change":     changed,
 		"a lease ends":              lease,
 		"a lease is renewed":        renewed,
+		"a lease ends by itself":    endsByItself,
 		"gone while off":            goneWhileOff,
 		"a PID used again":          usedAgain,
 		"the actuator is dead":      dead,
@@ -72,6 +75,10 @@ func (b *bench) enforcer() *channels.Enforcer {
 	b.Helper()
 	e, err := channels.New(channels.Options{Driver: b.Driver, Dir: b.dir, State: b.State,
 		Deadline: 20 * time.Second, Settle: 20 * time.Millisecond,
+		After: func(_ time.Duration, f func()) func() {
+			b.ends = append(b.ends, f)
+			return func() {}
+		},
 		Now: func() time.Duration { return time.Duration(b.now.Load()) }})
 	b.check(err, nil)
 	return e
@@ -180,7 +187,13 @@ func slice(b *bench) {
 	if got := b.slices(p); got[0] != time.Second {
 		b.Errorf("slices %v while off", got)
 	}
-	_, err := e.Apply(b.ctx(), of(p), channels.Standing{})
+	r, err := e.Apply(b.ctx(), of(p), channels.Standing{Off: true, Slice: time.Millisecond})
+	b.check(err, nil)
+	if got := b.slices(p); !r.Off || got[0] != time.Millisecond {
+		b.Errorf("slices %v, result %+v: want another slice while off", got, r)
+	}
+	b.Stands(b.T, p)
+	_, err = e.Apply(b.ctx(), of(p), channels.Standing{})
 	b.check(err, nil)
 	if got := b.slices(p); !slices.Equal(got, own) {
 		b.Errorf("slices %v, want its own %v back", got, own)
@@ -265,6 +278,20 @@ func renewed(b *bench) {
 	}
 	b.Stands(b.T, p)
 	b.check(e.Restore(b.ctx(), p), nil)
+}
+
+func endsByItself(b *bench) {
+	p, e := b.Start(b.T, 1), b.enforcer()
+	b.takeOff(e, of(p))
+	b.pass(time.Second)
+	b.takeOff(e, of(p)) // renewed as it ends
+	b.ends[0]()
+	b.Stands(b.T, p)
+	b.pass(time.Second)
+	b.ends[1]()
+	b.Computes(b.T, p)
+	b.recorded(e, 0)
+	b.ends[1]() // nothing is left of it
 }
 
 func goneWhileOff(b *bench) {

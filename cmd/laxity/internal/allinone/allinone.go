@@ -24,6 +24,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/engine"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
@@ -176,6 +177,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: stateDir, Source: source{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost, Device: o.Device,
+		Channels:    channeldriver.Open(o.Device),
 		MemoryGuard: o.MemoryGuard, Swap: o.Swap,
 		NewSwapper: swaphelper.OpenOptions{
 			StateDir: stateDir, DockerHost: o.DockerHost, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,
