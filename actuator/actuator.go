@@ -133,7 +133,7 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	if n, err := releaseStopped(ctx, a.o.StateDir, false); err != nil || n > 0 {
 		a.log.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
 	}
-	a.restoreChannels(ctx, "a former actuator left")
+	a.restoreChannels(ctx)
 	if err := a.guard.start(ctx); err != nil {
 		return err
 	}

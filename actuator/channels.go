@@ -98,22 +98,6 @@ func (k *channelKeeper) done() <-chan divideResult {
 	return k.results
 }
 
-// restoreChannels puts back what is on record; what cannot be put back stays on it, and
-// the guardian goes on.
-func (a *Actuator) restoreChannels(ctx context.Context, whose string) {
-	if a.channels == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
-	defer cancel()
-	if left, err := a.channels.RestoreAll(ctx); err != nil || left > 0 {
-		a.log.Warn("cannot put back all time slices and channels that "+whose, "processes", left, "err", err)
-	}
-}
-
-// restoreTimeout bounds the restoring at the start and at the end.
-const restoreTimeout = 5 * time.Second
-
 // divides reports whether the time of GPUs is divided by channels: then arbitration
 // pauses nobody. The paper's policy pauses.
 func (l *loop) divides() bool { return l.channels != nil && !l.Config().scheme().pauses }
@@ -331,6 +315,9 @@ func (l *loop) finishDivide(r divideResult) {
 	}
 }
 
+// restoreTimeout bounds the restoring at the end.
+const restoreTimeout = 5 * time.Second
+
 // settleChannels waits for what is under way, then puts everything back.
 func (l *loop) settleChannels() {
 	if l.channels == nil {
@@ -339,7 +326,11 @@ func (l *loop) settleChannels() {
 	for l.channels.busy() {
 		l.finishDivide(<-l.channels.results) // each call ends by its timeout
 	}
-	l.restoreChannels(context.Background(), "this one set")
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
+	defer cancel()
+	if left, err := l.channels.do.RestoreAll(ctx); err != nil || left > 0 {
+		l.log.Warn("cannot put back all time slices and channels; the guardian goes on", "processes", left, "err", err)
+	}
 }
 
 // later waits before the next try, each time for longer.

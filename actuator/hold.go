@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/laxity/laxity/actuator/enforce"
-	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/journal"
@@ -40,7 +39,7 @@ func (o *Options) checkHold() error {
 	if o.Hold == HoldGate && o.ContainerOf == nil {
 		return errors.New("actuator: a launch gate needs ContainerOf")
 	}
-	if o.Hold == HoldChannels && o.ChannelDriver == nil {
+	if o.Hold == HoldChannels && !o.byChannels() && !o.DryRun {
 		return fmt.Errorf("time slices and channels cannot be controlled here (--hold=auto works without): %s", cmp.Or(o.NoChannels, "this program was not given a way to"))
 	}
 	return nil
@@ -48,7 +47,7 @@ func (o *Options) checkHold() error {
 
 // byChannels reports whether the time of GPUs is divided by channels.
 func (o Options) byChannels() bool {
-	return o.ChannelDriver != nil && o.Hold.Channels() && !o.DryRun
+	return o.Channels != nil && o.NoChannels == "" && o.Hold.Channels() && !o.DryRun
 }
 
 // newChannels opens what divides the time of GPUs; nil where nothing does.
@@ -56,7 +55,7 @@ func (o Options) newChannels() (Channels, error) {
 	if !o.byChannels() {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	return channels.New(channels.Options{Driver: o.ChannelDriver, Dir: channels.Folder(DefaultLockDir, o.StateDir), Logger: o.Logger})
+	return openChannels(o.Channels, o.RunDir, o.StateDir, o.Logger)
 }
 
 // newEnforcer makes what holds containers: Docker's pause, and before it the

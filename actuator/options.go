@@ -67,6 +67,10 @@ type Options struct {
 	GuardianCommand []string
 	// Device is the GPUs as in the exporter's flag, for the guardian; empty: it chooses.
 	Device string
+	// Channels controls time slices and channels of processes; nil: this machine cannot. What
+	// is changed is on record below RunDir, as in GuardianOptions.
+	Channels channels.Driver
+	RunDir   string
 
 	// DockerHost is the engine's address; DOCKER_HOST or the local socket if empty.
 	DockerHost string
@@ -88,12 +92,11 @@ type Options struct {
 	// ThreadAlive reports whether a thread exists that waits for memory; by /proc by
 	// default.
 	ThreadAlive func(pid, tid int) bool
-	// ChannelDriver controls time slices and channels on this machine's GPUs, and was shown
-	// to work; nil: nothing does, and NoChannels says why. NewChannels replaces what
-	// carries out with it; nil, without an error, is none.
-	ChannelDriver channels.Driver
-	NoChannels    string
-	NewChannels   func() (Channels, error)
+	// NoChannels says why Channels is only used to undo: it was not shown to work here, say.
+	// Empty: it divides the time of GPUs. NewChannels replaces what carries that out; nil,
+	// without an error, is none.
+	NoChannels  string
+	NewChannels func() (Channels, error)
 	// NewEnforcer replaces the Docker engine, and the launch gate.
 	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
 

@@ -1,7 +1,6 @@
 package actuator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -80,7 +79,7 @@ func (o GuardianOptions) open() (g *guardian.Guardian, closeAll func(), err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	undo, err := o.channels()
+	undo, err := openChannels(o.Channels, o.RunDir, o.StateDir, o.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,25 +90,20 @@ func (o GuardianOptions) open() (g *guardian.Guardian, closeAll func(), err erro
 		bringBack = s.resume
 	}
 	began := stop.Now()
-	g, err = guardian.New(guardian.Options{
-		Swaps: bringBack, Channels: undo,
+	options := guardian.Options{
+		Swaps:    bringBack,
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
 		Gate: func(ctx context.Context, expired bool) (int, error) { return releaseStopped(ctx, o.StateDir, expired) },
 		Sweep: func() ([]int, error) {
 			found, err := stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)}, began)
 			return found, errors.Join(err, strays.Add(o.StateDir, len(found)))
 		},
-	})
-	return g, closeAll, err
-}
-
-// channels opens the record of slices and channels; nil where they cannot be changed.
-func (o GuardianOptions) channels() (guardian.Channels, error) {
-	if o.Channels == nil {
-		return nil, nil //nolint:nilnil // there are none
 	}
-	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger,
-		Dir: channels.Folder(cmp.Or(o.RunDir, DefaultLockDir), o.StateDir)})
+	if undo != nil {
+		options.Channels = undo
+	}
+	g, err = guardian.New(options)
+	return g, closeAll, err
 }
 
 // releaseStopped continues the processes that an actuator with this state folder left

@@ -1,7 +1,8 @@
 // Package guardian lets go what an actuator left stopped. It runs in a process
 // of its own, does nothing while a healthy actuator lives, and unpauses
-// everything on record as soon as that one is gone, however it died. What was swapped
-// off its GPU comes back as soon as there is room.
+// everything on record as soon as that one is gone, however it died. Channels that are off
+// a GPU are let on and time slices put back, in the same second; what was swapped off its
+// GPU comes back as soon as there is room.
 //
 // It imports the standard library, actuator/journal and actuator/enforce: what
 // must work when everything else has failed stays small.

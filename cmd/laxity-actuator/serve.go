@@ -130,7 +130,8 @@ func (s *serveCommand) run(ctx context.Context) error {
 	o := actuator.Options{
 		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
 		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker, Device: s.device,
-		Allow: s.labels, LockDir: s.lockDir,
+		Channels: channeldriver.Open(s.device),
+		Allow:    s.labels, LockDir: s.lockDir,
 		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
 		MemoryGuard: actuator.MemoryMode(s.memoryGuard), Swap: actuator.MemoryMode(s.swap),
 		Tokens: tokens, AllowRemote: authenticated, Logger: logger, Metrics: collector.New(),
@@ -152,9 +153,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.Hold.Channels() && !o.DryRun {
-		o.ChannelDriver, o.NoChannels = channeldriver.Prove(ctx, channeldriver.ProveOptions{Device: s.device, StateDir: s.stateDir, Observe: o.Metrics.ChannelCalled})
-	}
+	o.Channels, o.NoChannels = channeldriver.Prove(ctx, channeldriver.ProveOptions{
+		Device: s.device, StateDir: s.stateDir, Wanted: o.Hold.Channels() && !o.DryRun, Observe: o.Metrics.ChannelCalled,
+	})
 	if a, err = actuator.New(o); err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // Apply carries a standing out, for the groups that are known: it looks for those of
-// processes that it has not seen. It is idempotent. After an error that is not
-// about slices alone nothing of the container is off.
+// processes that it has not seen. It is idempotent. With an error the container is off if
+// the result says so, and only its slices could not be set; else nothing of it is off.
 func (e *Enforcer) Apply(ctx context.Context, t Target, s Standing) (Result, error) {
 	return e.carry(ctx, t, s, false)
 }
@@ -31,6 +31,7 @@ type member struct {
 	state  State
 	result Result
 	err    error
+	slices error // why slices could not be set
 }
 
 func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) (Result, error) {
@@ -53,14 +54,15 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	}
 	each(members, func(m *member) {
 		now := *m
-		result, err := work(ctx, e, m.Process, func(ctx context.Context) (Result, error) {
-			return e.apply(ctx, t, now, s, until, fresh)
+		after, err := work(ctx, e, m.Process, func(ctx context.Context) (member, error) {
+			err := e.apply(ctx, t, &now, s, until, fresh)
+			return now, err
 		})
-		m.result, m.err = result, errors.Join(m.err, err)
+		m.result, m.slices, m.err = after.result, after.slices, errors.Join(m.err, err)
 	})
-	r, err := sum(members)
+	r, slices, err := sum(members)
 	err = errors.Join(problem, err)
-	if errors.Is(err, rm.ErrChanged) && !fresh {
+	if errors.Is(errors.Join(err, slices), rm.ErrChanged) && !fresh {
 		return e.carry(ctx, t, s, true)
 	}
 	if s.Off && err == nil && len(r.Groups) == 0 {
@@ -71,7 +73,7 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	} else if s.Off { // some of it off would be worse than none
 		e.letOn(ctx, members, until)
 	}
-	return r, err
+	return r, errors.Join(err, slices)
 }
 
 // letOn lets processes on again whose standing could not be carried out as a whole, unless
@@ -101,23 +103,17 @@ func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Durat
 
 // meet finds out about one process.
 func (e *Enforcer) meet(ctx context.Context, m *member, fresh bool) {
-	p := m.Process
-	*m, m.err = work(ctx, e, p, func(ctx context.Context) (m member, err error) {
-		m.Process = p
-		if m.state, err = e.o.State(p); err != nil {
-			return m, err
-		}
-		if m.state == Gone {
-			return m, e.remove(p)
-		}
-		if k := e.knownOf(p); k.found && !fresh {
-			m.groups = k.groups
-			return m, nil
-		}
-		m.groups, err = e.find(ctx, p)
-		return m, err
-	})
-	m.Process = p
+	if m.state, m.err = e.o.State(m.Process); m.err != nil {
+		return
+	}
+	if m.state == Gone {
+		m.err = e.forget(ctx, m.Process)
+		return
+	}
+	var found bool
+	if m.groups, found = e.groupsOf(m.Process); !found || fresh {
+		m.groups, m.err = e.find(ctx, m.Process)
+	}
 }
 
 // together returns the processes that are left, and takes Off from the standing if they
@@ -154,7 +150,7 @@ func together(members []member, s *Standing) (left []member, problem error) {
 	return left, problem
 }
 
-func sum(members []member) (r Result, err error) {
+func sum(members []member) (r Result, slices, err error) {
 	for _, m := range members {
 		r.Groups = append(r.Groups, m.groups...)
 		r.Changed = append(r.Changed, m.result.Changed...)
@@ -162,8 +158,11 @@ func sum(members []member) (r Result, err error) {
 		if m.err != nil && !errors.Is(m.err, rm.ErrGone) {
 			err = errors.Join(err, fmt.Errorf("channels of process %d: %w", m.PID, m.err))
 		}
+		if m.slices != nil && !errors.Is(m.slices, rm.ErrGone) {
+			slices = errors.Join(slices, fmt.Errorf("slices of process %d: %w", m.PID, m.slices))
+		}
 	}
-	return r, err
+	return r, slices, err
 }
 
 func each(members []member, f func(*member)) {
@@ -175,130 +174,36 @@ func each(members []member, f func(*member)) {
 }
 
 // apply is Apply for one process, alone.
-func (e *Enforcer) apply(ctx context.Context, t Target, m member, s Standing, until time.Duration, fresh bool) (r Result, err error) {
+func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, until time.Duration, fresh bool) error {
 	rec, err := e.records.get(m.Process)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if rec.unreadable {
 		if err := e.restore(ctx, m.Process); err != nil {
-			return r, err
+			return err
 		}
 		rec = Record{PID: m.PID, Start: m.Start}
 	}
 	rec.Container, rec.Reason = t.Container, s.Reason
 	if fresh && m.err == nil {
+		e.knownOf(m.Process).forgetMissing(m.groups)
 		if err := e.dropMissing(ctx, &rec, m.groups); err != nil {
-			return r, err
+			return err
+		}
+	}
+	if s.Off { // first: somebody waits for that
+		if err := e.off(ctx, &rec, m.groups, until); err != nil {
+			return err
+		}
+	}
+	if !s.Off || s.Slice != 0 {
+		for _, g := range m.groups {
+			m.slices = errors.Join(m.slices, e.slice(ctx, &rec, g, s.Slice, fresh, &m.result))
 		}
 	}
 	if s.Off {
-		return r, e.off(ctx, &rec, m.groups, until)
-	}
-	for _, g := range m.groups {
-		err = errors.Join(err, e.slice(ctx, &rec, g, s.Slice, fresh, &r))
-	}
-	return r, errors.Join(err, e.on(ctx, &rec, nil))
-}
-
-// off takes groups off that are not off yet, and renews the lease of all.
-func (e *Enforcer) off(ctx context.Context, rec *Record, groups []rm.Group, until time.Duration) error {
-	var more []rm.Group
-	news := map[key]bool{}
-	for _, g := range groups {
-		en := rec.entry(g)
-		if en.Off && !slices.ContainsFunc(g.Channels, func(c uint32) bool { return !slices.Contains(en.Channels, c) }) {
-			continue
-		}
-		more = append(more, g)
-		news[en.key()] = !en.Off
-		en.Off, en.FD, en.Subdevice, en.Channels = true, g.FD, g.Subdevice, slices.Clone(g.Channels)
-	}
-	if len(groups) == 0 && !rec.Off() {
 		return nil
 	}
-	rec.Until = until
-	if err := e.put(*rec); err != nil || len(more) == 0 {
-		return err
-	}
-	err := e.driver().Switch(ctx, more, false)
-	if err == nil {
-		return nil
-	}
-	e.forgetGroups(rec.Process())
-	ctx, cancel := e.undoing(ctx)
-	defer cancel()
-	return errors.Join(err, e.on(ctx, rec, func(en Entry) bool { return news[en.key()] }))
-}
-
-// on lets the groups on again that the record says are off, or some of them, and keeps the
-// record.
-func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) error {
-	p := rec.Process()
-	var groups []rm.Group
-	for _, en := range rec.Groups {
-		if en.Off && (which == nil || which(en)) {
-			groups = append(groups, en.group(p))
-		}
-	}
-	if len(groups) == 0 {
-		return nil
-	}
-	err := e.driver().Switch(ctx, groups, true)
-	if errors.Is(err, rm.ErrGone) && !e.alive(p) {
-		return err // the record goes when the process has
-	}
-	on := map[key]bool{}
-	if err == nil {
-		for _, g := range groups {
-			on[keyOf(g)] = true
-		}
-	} else {
-		err = e.onSingly(ctx, p, groups, on)
-	}
-	for i := range rec.Groups {
-		if on[rec.Groups[i].key()] {
-			rec.Groups[i].Off = false
-		}
-	}
-	return errors.Join(err, e.keep(rec))
-}
-
-// onSingly is for groups that could not be let on in one call: some may be gone.
-func (e *Enforcer) onSingly(ctx context.Context, p rm.Process, groups []rm.Group, on map[key]bool) (err error) {
-	e.forgetGroups(p)
-	now, err := e.find(ctx, p)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, g := range groups {
-		at := slices.IndexFunc(now, func(other rm.Group) bool { return keyOf(other) == keyOf(g) })
-		if at >= 0 {
-			g.FD, g.Subdevice = now[at].FD, now[at].Subdevice
-			g.Channels = slices.DeleteFunc(slices.Clone(g.Channels), func(c uint32) bool { return !slices.Contains(now[at].Channels, c) })
-		}
-		if at >= 0 && len(g.Channels) > 0 {
-			if err := e.driver().Switch(ctx, []rm.Group{g}, true); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-		}
-		on[keyOf(g)] = true
-	}
-	return errors.Join(errs...)
-}
-
-// keep writes the record, or removes it when nothing is left to undo.
-func (e *Enforcer) keep(rec *Record) error {
-	if !slices.ContainsFunc(rec.Groups, func(en Entry) bool { return en.Off }) {
-		rec.Until = 0
-	}
-	rec.Groups = slices.DeleteFunc(rec.Groups, func(en Entry) bool { return !en.Off && en.Slice == 0 })
-	if rec.empty() {
-		e.step("remove")
-		defer e.step("was removed")
-		return e.records.remove(rec.Process())
-	}
-	return e.put(*rec)
+	return e.on(ctx, &rec, nil)
 }

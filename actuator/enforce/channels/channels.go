@@ -23,13 +23,16 @@ import (
 // Driver is the resource manager: rm.Manager, or simrm.Manager for simulated GPUs. A call
 // SHOULD return soon after ctx ends; one that does not delays nobody but its process.
 // An error MUST wrap rm.ErrGone when the process is gone, and rm.ErrChanged when a group
-// is not what it says. Implementations MUST be safe for concurrent use.
+// is not what it says. Calls for one process MUST come into effect in the order in which
+// they were made, also those that their callers gave up. Implementations MUST be safe
+// for concurrent use.
 type Driver interface {
 	// Find returns the compute groups of a process on all GPUs; none when it has none.
 	Find(ctx context.Context, p rm.Process) ([]rm.Group, error)
 	// Slice reads a group's time slice; a group is 1 µs or more.
 	Slice(ctx context.Context, g rm.Group) (time.Duration, error)
-	// SetSlice changes it, 1 µs to 100 s, in whole microseconds, also while it runs.
+	// SetSlice changes it, 1 µs to 100 s, in whole microseconds, also while it runs. When it
+	// returns an error, it may have come into effect.
 	SetSlice(ctx context.Context, g rm.Group, d time.Duration) error
 	// Switch takes all channels of these groups of one process off or on, or none. When
 	// it returns an error, nothing MUST come into effect later.
@@ -64,12 +67,14 @@ type Target struct {
 
 // Standing is what a plan gives a container.
 type Standing struct {
-	// Slice of each compute group; 0: its own. Not below MinSlice, not above MaxSlice.
+	// Slice of each compute group; 0: its own, and while it is off the one that it has. Not
+	// below MinSlice, not above MaxSlice.
 	Slice time.Duration
-	// Off takes its channels off the GPU. Slices stay as they are meanwhile.
+	// Off takes its channels off the GPU.
 	Off bool
-	// Lease is how long that lasts unless it is renewed by another Apply; 0: Options.MaxOff,
-	// which is also the most unless a person or an alert asked for it (Asked).
+	// Lease is how long that lasts unless it is renewed by another Apply: then the channels
+	// are let on again by themselves. 0: Options.MaxOff, which is also the most unless a
+	// person or an alert asked for it (Asked).
 	Lease time.Duration
 	Asked bool
 	// Reason is for the record, for people to read.
@@ -101,12 +106,17 @@ type Options struct {
 	MaxOff time.Duration
 	// Deadline bounds the calls for one process together; 1 s by default.
 	Deadline time.Duration
+	// FindDeadline bounds a search for a process's groups; 30 s by default. It goes on when
+	// a caller gives up, and a later one gets its result.
+	FindDeadline time.Duration
 	// Settle is how long a new group's slice must not change before it counts as set by
 	// its own program; 20 ms by default.
 	Settle time.Duration
 	// Now is the clock of the record, which all programs of this machine share: Now of this
 	// package by default.
 	Now func() time.Duration
+	// After runs f once after d, unless it is stopped before: time.AfterFunc by default.
+	After func(d time.Duration, f func()) (stop func())
 	// State says how it stands with a process: StateOf by default.
 	State  func(rm.Process) (State, error)
 	Logger *slog.Logger
@@ -121,8 +131,10 @@ type Enforcer struct {
 
 	lanes lanes
 
-	mu    sync.Mutex
-	known map[rm.Process]*known
+	mu       sync.Mutex
+	known    map[rm.Process]*known
+	searches map[rm.Process]*search
+	leases   map[rm.Process]func() // stop what waits for the ends of leases
 	// pruneAt is how many known processes are worth a look for those that are gone.
 	pruneAt int
 }
@@ -138,11 +150,20 @@ func New(o Options) (*Enforcer, error) {
 	if o.Deadline <= 0 {
 		o.Deadline = time.Second
 	}
+	if o.FindDeadline <= 0 {
+		o.FindDeadline = 30 * time.Second
+	}
 	if o.Settle <= 0 {
 		o.Settle = 20 * time.Millisecond
 	}
 	if o.Now == nil {
 		o.Now = Now
+	}
+	if o.After == nil {
+		o.After = func(d time.Duration, f func()) func() {
+			t := time.AfterFunc(d, f)
+			return func() { t.Stop() }
+		}
 	}
 	if o.State == nil {
 		o.State = StateOf
@@ -154,7 +175,7 @@ func New(o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Enforcer{o: o, records: records, step: func(string) {}, known: map[rm.Process]*known{}}, nil
+	return &Enforcer{o: o, records: records, step: func(string) {}, known: map[rm.Process]*known{}, searches: map[rm.Process]*search{}, leases: map[rm.Process]func(){}}, nil
 }
 
 // Records lists what is on record, the oldest process first.
@@ -175,6 +196,14 @@ func (e *Enforcer) put(r Record) error {
 	e.step("put")
 	defer e.step("was put")
 	return e.records.put(r)
+}
+
+// forget takes a process that is gone off the record, if it is there.
+func (e *Enforcer) forget(ctx context.Context, p rm.Process) error {
+	if !e.records.has(p) {
+		return nil
+	}
+	return e.alone(ctx, p, func(context.Context) error { return e.remove(p) })
 }
 
 func (e *Enforcer) remove(p rm.Process) error {

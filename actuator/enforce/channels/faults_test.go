@@ -3,18 +3,11 @@ package channels_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"os/exec"
-	"runtime"
-	"slices"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
-	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/internal/rm"
 )
 
@@ -98,6 +91,21 @@ func TestFailedSliceIsSetAgain(t *testing.T) {
 	if more := r.Calls()[calls:]; len(more) != 0 {
 		t.Errorf("a standing that is carried out already took the calls %v", more)
 	}
+}
+
+// A slice that cannot be set is no reason to let somebody on.
+func TestFailedSliceLeavesOff(t *testing.T) {
+	r := newRig(t, channels.Options{})
+	p := r.Start(1, gpuNames[0])
+	_, err := r.Apply(t.Context(), target(p), channels.Standing{Slice: time.Second})
+	check(t, err, nil)
+	r.driver.After = once("setslice")
+	res, err := r.Apply(t.Context(), target(p), channels.Standing{Off: true, Slice: time.Second})
+	check(t, err, errDriver)
+	if !res.Off || r.Off(p) != 8 {
+		t.Errorf("result %+v, %d channels are off", res, r.Off(p))
+	}
+	check(t, r.Restore(t.Context(), p), nil)
 }
 
 // finds less than there is, for one time.
@@ -208,48 +216,6 @@ func TestTracedAndExitingAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A driver that hangs for one process delays neither the caller nor the others.
-func TestHungCallDelaysNobody(t *testing.T) {
-	r := newRig(t, channels.Options{Deadline: 50 * time.Millisecond})
-	hung, other := r.Start(1, gpuNames[0]), r.Start(2, gpuNames[0])
-	for _, p := range []rm.Process{hung, other} {
-		_, err := r.Apply(t.Context(), target(p), channels.Standing{})
-		check(t, err, nil)
-	}
-	began, release := make(chan struct{}), make(chan struct{})
-	var first = true
-	r.driver.Before = func(_ context.Context, call string) error {
-		if call == "switch" && first {
-			first = false
-			close(began)
-			<-release // whatever its context says
-		}
-		return nil
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { _, err := r.Apply(ctx, target(hung), takeOff); done <- err }()
-	<-began
-	cancel()
-	check(t, <-done, context.Canceled)
-	_, err := r.Apply(t.Context(), target(other), takeOff)
-	check(t, err, nil)
-	left, err := r.RestoreAll(t.Context())
-	check(t, err, context.DeadlineExceeded)
-	if left != 1 || r.Off(other) != 0 {
-		t.Errorf("%d left, %d channels of the other are off", left, r.Off(other))
-	}
-	close(release)
-	for left, err = r.RestoreAll(t.Context()); left != 0; left, err = r.RestoreAll(t.Context()) {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-	}
-	if n := r.Off(hung); n != 0 {
-		t.Errorf("%d channels are off", n)
-	}
-}
-
 // A fork has its parent's descriptors, and so the same groups.
 func TestForkSharesGroups(t *testing.T) {
 	r := newRig(t, channels.Options{})
@@ -275,90 +241,4 @@ func (f forked) Find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
 		list[i].Process = p
 	}
 	return list, err
-}
-
-func TestStateOf(t *testing.T) {
-	runtime.LockOSThread() // who traces is a thread
-	defer runtime.UnlockOSThread()
-	begin := func(attr *syscall.SysProcAttr) (*exec.Cmd, rm.Process) {
-		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
-		cmd.SysProcAttr = attr
-		check(t, cmd.Start(), nil)
-		stat, _ := proc.ReadStat("/proc", cmd.Process.Pid)
-		return cmd, rm.Process{PID: cmd.Process.Pid, Start: stat.Start}
-	}
-	state := func(p rm.Process, want ...channels.State) {
-		t.Helper()
-		for {
-			got, err := channels.StateOf(p)
-			check(t, err, nil)
-			if got == want[len(want)-1] {
-				return
-			}
-			if !slices.Contains(want, got) {
-				t.Fatalf("state %v, want %v", got, want)
-			}
-		}
-	}
-	cmd, p := begin(nil)
-	state(p, channels.Lives)
-	state(rm.Process{PID: p.PID, Start: p.Start - 1}, channels.Gone)
-	check(t, cmd.Process.Kill(), nil)
-	state(p, channels.Lives, channels.Exiting, channels.Gone) // a zombie holds nothing
-	_ = cmd.Wait()
-	state(p, channels.Gone)
-
-	cmd, p = begin(&syscall.SysProcAttr{Ptrace: true})
-	state(p, channels.Lives, channels.Traced)
-	check(t, cmd.Process.Kill(), nil)
-	_ = cmd.Wait()
-}
-
-// Actuator and guardian act on the same processes at the same time, as two programs do.
-func TestManyAtOnce(t *testing.T) {
-	m, dir := channelstest.NewMachine(), t.TempDir()
-	var processes []rm.Process
-	for pid := 1; pid <= 3; pid++ {
-		processes = append(processes, m.Start(pid, gpuNames[0]))
-	}
-	var all []*channels.Enforcer
-	for range 2 {
-		e, err := channels.New(channels.Options{Driver: m, Dir: dir, State: m.State, Settle: time.Nanosecond, MaxOff: time.Millisecond, Deadline: time.Minute})
-		check(t, err, nil)
-		all = append(all, e)
-	}
-	var wait sync.WaitGroup
-	for n := range 6 {
-		wait.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(n), 0)) //nolint:gosec // not a secret
-			for range 200 {
-				e, p := all[n%2], processes[random.IntN(len(processes))]
-				var err error
-				switch random.IntN(5) {
-				case 0:
-					_, err = e.Apply(t.Context(), target(p), takeOff)
-				case 1:
-					_, err = e.Look(t.Context(), target(p), channels.Standing{Slice: time.Duration(1+random.IntN(9)) * time.Millisecond})
-				case 2:
-					_, err = e.Apply(t.Context(), target(p), channels.Standing{})
-				case 3:
-					_, err = e.Sweep(t.Context(), 0)
-				default:
-					err = e.Restore(t.Context(), p)
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wait.Wait()
-	if left, err := all[0].RestoreAll(t.Context()); left != 0 || err != nil {
-		t.Fatalf("%d left, %v", left, err)
-	}
-	for _, p := range processes {
-		if n, s := m.Off(p), m.Slices(p); n != 0 || s[0] != channelstest.OwnSlice {
-			t.Errorf("%d channels are off, slices %v", n, s)
-		}
-	}
 }

@@ -147,6 +147,11 @@ func (r records) remove(p rm.Process) error {
 	return nil
 }
 
+func (r records) has(p rm.Process) bool {
+	_, err := os.Stat(r.path(p))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // get returns an empty record where there is none.
 func (r records) get(p rm.Process) (Record, error) {
 	rec := Record{PID: p.PID, Start: p.Start}

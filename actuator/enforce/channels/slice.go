@@ -3,6 +3,7 @@ package channels
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,10 +12,12 @@ import (
 
 // known is what we saw of a process, to ask less. It is nothing that an undo needs.
 type known struct {
+	// Guarded by the enforcer's mu.
 	found  bool
 	groups []rm.Group
-	seen   map[key]seen          // slices before ours
-	set    map[key]time.Duration // slices that we know to be set
+	// Of who has the process's lock.
+	seen map[key]seen          // slices before ours
+	set  map[key]time.Duration // slices that we know to be set
 }
 
 // seen is a slice that was read.
@@ -24,7 +27,7 @@ type seen struct {
 	settled bool
 }
 
-// knownOf returns what is known of a process. Only who has its lock may change it.
+// knownOf returns what is known of a process.
 func (e *Enforcer) knownOf(p rm.Process) *known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,28 +48,19 @@ func (e *Enforcer) prune() {
 	for p := range e.known {
 		if state, err := e.o.State(p); err == nil && state == Gone {
 			delete(e.known, p)
+			delete(e.searches, p)
 		}
 	}
 	e.pruneAt = 2*len(e.known) + 64
 }
 
-func (e *Enforcer) forgetGroups(p rm.Process) { e.knownOf(p).found = false }
-
-// find looks for the groups of a process.
-func (e *Enforcer) find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
-	groups, err := e.driver().Find(ctx, p)
-	if err != nil {
-		return nil, err
+// forgetMissing forgets slices of groups that are no more: others may get their handles.
+func (k *known) forgetMissing(groups []rm.Group) {
+	gone := func(old key) bool {
+		return !slices.ContainsFunc(groups, func(g rm.Group) bool { return keyOf(g) == old })
 	}
-	k := e.knownOf(p)
-	k.found, k.groups = len(groups) > 0, groups // one without any may have some soon
-	for old := range k.seen {
-		if !slices.ContainsFunc(groups, func(g rm.Group) bool { return keyOf(g) == old }) {
-			delete(k.seen, old)
-			delete(k.set, old)
-		}
-	}
-	return groups, nil
+	maps.DeleteFunc(k.seen, func(old key, _ seen) bool { return gone(old) })
+	maps.DeleteFunc(k.set, func(old key, _ time.Duration) bool { return gone(old) })
 }
 
 // slice gives a group the slice that its standing asks for.

@@ -1,6 +1,7 @@
 package channels_test
 
 import (
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -131,11 +132,6 @@ func simulated(s *simtest.Server, start func(*testing.T) *simtest.Tenant) channe
 	}
 }
 
-func TestConformanceNVIDIA(t *testing.T) {
-	t.Skip("needs an NVIDIA GPU, and a program that computes on it without end")
-	channelstest.Run(t, func(*testing.T) channelstest.Subject { return channelstest.Subject{} })
-}
-
 func TestOptions(t *testing.T) {
 	m := channelstest.NewMachine()
 	for name, o := range map[string]channels.Options{
@@ -143,6 +139,39 @@ func TestOptions(t *testing.T) {
 	} {
 		if _, err := channels.New(o); err == nil {
 			t.Errorf("%s: want an error", name)
+		}
+	}
+}
+
+// What a standing costs besides the driver's calls: record, lock, and two looks at /proc for
+// each call.
+func BenchmarkOffAndOn(b *testing.B) {
+	dir := "/dev/shm" // a file system in memory, as /run is
+	if _, err := os.Stat(dir); err != nil {
+		dir = ""
+	}
+	dir, err := os.MkdirTemp(dir, "laxity-test-")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	m := channelstest.NewMachine()
+	p := m.Start(os.Getpid(), gpuNames[0])
+	e, err := channels.New(channels.Options{Driver: m, Dir: dir, State: func(p rm.Process) (channels.State, error) {
+		if _, err := channels.StateOf(p); err != nil { // as dear as a real one
+			return channels.Lives, err
+		}
+		return m.State(p)
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	t := channels.Target{Processes: []rm.Process{p}}
+	for b.Loop() {
+		for _, off := range []bool{true, false} {
+			if _, err := e.Apply(b.Context(), t, channels.Standing{Off: off}); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }

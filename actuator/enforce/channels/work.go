@@ -17,6 +17,10 @@ func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.
 		value T
 		err   error
 	}
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err // begin nothing that nobody waits for
+	}
 	done := make(chan answer, 1)
 	go func() {
 		defer close(done)
@@ -38,7 +42,6 @@ func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.
 		a.value, a.err = f(ctx)
 		done <- a
 	}()
-	var none T
 	select {
 	case a, ok := <-done:
 		if !ok {

@@ -3,8 +3,6 @@ package channelstest
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -39,6 +37,8 @@ type bench struct {
 	Subject
 	dir string
 	now atomic.Int64
+	// ends are what waits for the ends of leases.
+	ends []func()
 }
 
 // Run runs the suite. fresh is called once for each test.
@@ -51,6 +51,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		"a tenant's own change":     changed,
 		"a lease ends":              lease,
 		"a lease is renewed":        renewed,
+		"a lease ends by itself":    endsByItself,
 		"gone while off":            goneWhileOff,
 		"a PID used again":          usedAgain,
 		"the actuator is dead":      dead,
@@ -72,6 +73,10 @@ func (b *bench) enforcer() *channels.Enforcer {
 	b.Helper()
 	e, err := channels.New(channels.Options{Driver: b.Driver, Dir: b.dir, State: b.State,
 		Deadline: 20 * time.Second, Settle: 20 * time.Millisecond,
+		After: func(_ time.Duration, f func()) func() {
+			b.ends = append(b.ends, f)
+			return func() {}
+		},
 		Now: func() time.Duration { return time.Duration(b.now.Load()) }})
 	b.check(err, nil)
 	return e
@@ -180,7 +185,13 @@ func slice(b *bench) {
 	if got := b.slices(p); got[0] != time.Second {
 		b.Errorf("slices %v while off", got)
 	}
-	_, err := e.Apply(b.ctx(), of(p), channels.Standing{})
+	r, err := e.Apply(b.ctx(), of(p), channels.Standing{Off: true, Slice: time.Millisecond})
+	b.check(err, nil)
+	if got := b.slices(p); !r.Off || got[0] != time.Millisecond {
+		b.Errorf("slices %v, result %+v: want another slice while off", got, r)
+	}
+	b.Stands(b.T, p)
+	_, err = e.Apply(b.ctx(), of(p), channels.Standing{})
 	b.check(err, nil)
 	if got := b.slices(p); !slices.Equal(got, own) {
 		b.Errorf("slices %v, want its own %v back", got, own)
@@ -267,128 +278,16 @@ func renewed(b *bench) {
 	b.check(e.Restore(b.ctx(), p), nil)
 }
 
-func goneWhileOff(b *bench) {
+func endsByItself(b *bench) {
 	p, e := b.Start(b.T, 1), b.enforcer()
 	b.takeOff(e, of(p))
-	b.Kill(b.T, p)
-	_, err := e.Apply(b.ctx(), of(p), off)
-	b.check(err, channels.ErrGone)
-	b.recorded(e, 0)
-	b.check(e.Restore(b.ctx(), p), nil)
-	other := b.Start(b.T, 1)
-	b.takeOff(e, of(other))
-	b.Kill(b.T, other)
-	left, err := e.RestoreAll(b.ctx())
-	b.check(err, nil)
-	if left != 0 {
-		b.Errorf("%d are left", left)
-	}
-	b.recorded(e, 0)
-}
-
-func usedAgain(b *bench) {
-	p, e := b.Start(b.T, 1), b.enforcer()
-	former := rm.Process{PID: p.PID, Start: p.Start - 1}
-	_, err := e.Apply(b.ctx(), of(former), off)
-	b.check(err, channels.ErrGone)
-	b.Computes(b.T, p)
-	b.takeOff(e, of(former, p)) // who is left counts
+	b.pass(time.Second)
+	b.takeOff(e, of(p)) // renewed as it ends
+	b.ends[0]()
 	b.Stands(b.T, p)
-	b.check(e.Restore(b.ctx(), former), nil)
-	b.Stands(b.T, p)
-	b.check(e.Restore(b.ctx(), p), nil)
-	b.Computes(b.T, p)
-}
-
-func dead(b *bench) {
-	p, held, e := b.Start(b.T, 1), b.Start(b.T, 1), b.enforcer()
-	own := b.slices(p)
-	b.set(e, p, time.Second)
-	b.takeOff(e, of(held))
-	left, err := b.enforcer().RestoreAll(b.ctx())
-	b.check(err, nil)
-	if got := b.slices(p); left != 0 || !slices.Equal(got, own) {
-		b.Errorf("%d left, slices %v; want %v", left, got, own)
-	}
-	b.Computes(b.T, held)
-	b.recorded(e, 0)
-}
-
-func unreadable(b *bench) {
-	p, e := b.Start(b.T, 1), b.enforcer()
-	b.takeOff(e, of(p))
-	files, err := filepath.Glob(filepath.Join(b.dir, "*.json"))
-	b.check(err, nil)
-	b.check(os.WriteFile(files[0], []byte(`{"pid":`), 0o600), nil)
-	b.recorded(e, 1)
-	left, err := b.enforcer().RestoreAll(b.ctx())
-	b.check(err, nil)
-	if left != 0 {
-		b.Errorf("%d left", left)
-	}
+	b.pass(time.Second)
+	b.ends[1]()
 	b.Computes(b.T, p)
 	b.recorded(e, 0)
-}
-
-func severalGPUs(b *bench) {
-	p, e := b.Start(b.T, 2), b.enforcer()
-	_, err := e.Apply(b.ctx(), of(p), off)
-	b.check(err, channels.ErrSeveralGPUs)
-	b.Computes(b.T, p)
-	b.recorded(e, 0)
-}
-
-func newGroup(b *bench) {
-	if b.AddGroup == nil {
-		b.Skip("this subject cannot make a process use its GPU by another group while it is off")
-	}
-	p, e := b.Start(b.T, 1), b.enforcer()
-	b.takeOff(e, of(p))
-	b.AddGroup(b.T, p)
-	b.Computes(b.T, p)
-	r, err := e.Look(b.ctx(), of(p), off)
-	b.check(err, nil)
-	if !r.Off || len(r.Groups) != 2 {
-		b.Errorf("result %+v", r)
-	}
-	b.Stands(b.T, p)
-	b.check(e.Restore(b.ctx(), p), nil)
-	b.Computes(b.T, p)
-}
-
-func noRecord(b *bench) {
-	p, e := b.Start(b.T, 1), b.enforcer()
-	groups, err := b.Driver.Find(b.ctx(), p)
-	b.check(err, nil)
-	b.check(b.Driver.Switch(b.ctx(), groups, false), nil) // a debugger's doing, say
-	left, err := e.RestoreAll(b.ctx())
-	b.check(errors.Join(err, e.Restore(b.ctx(), p)), nil)
-	n, err := e.Sweep(b.ctx(), 0)
-	b.check(err, nil)
-	_, err = e.Look(b.ctx(), of(p), channels.Standing{})
-	b.check(err, nil)
-	if left != 0 || n != 0 {
-		b.Errorf("%d left, %d swept", left, n)
-	}
-	b.Stands(b.T, p)
-	b.check(b.Driver.Switch(b.ctx(), groups, true), nil)
-}
-
-func several(b *bench) {
-	all := []rm.Process{b.Start(b.T, 1), b.Start(b.T, 1), b.Start(b.T, 1)}
-	e := b.enforcer()
-	r := b.takeOff(e, of(all[:2]...))
-	if len(r.Groups) != 2 {
-		b.Errorf("result %+v", r)
-	}
-	for _, p := range all[:2] {
-		b.Stands(b.T, p)
-	}
-	b.Computes(b.T, all[2])
-	b.recorded(e, 2)
-	b.check(e.Restore(b.ctx(), all...), nil)
-	for _, p := range all {
-		b.Computes(b.T, p)
-	}
-	b.recorded(e, 0)
+	b.ends[1]() // nothing is left of it
 }

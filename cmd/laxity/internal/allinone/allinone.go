@@ -179,7 +179,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: stateDir, Source: source{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost, Device: o.Device,
-		ChannelDriver: driver, NoChannels: unproven,
+		Channels: driver, NoChannels: unproven,
 		MemoryGuard: o.MemoryGuard, Swap: o.Swap,
 		NewSwapper: swaphelper.OpenOptions{
 			StateDir: stateDir, DockerHost: o.DockerHost, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,
@@ -192,12 +192,12 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	})
 }
 
-// proveChannels opens what controls channels, unless nobody wants it.
+// proveChannels opens what controls channels; where nobody wants that, or it is not shown
+// to work, for undoing alone.
 func (o Options) proveChannels(m *collector.Metrics, stateDir string) (channels.Driver, string) {
-	if !o.Hold.Channels() || o.DryRun {
-		return nil, ""
-	}
-	return channeldriver.Prove(context.Background(), channeldriver.ProveOptions{Device: o.Device, StateDir: stateDir, Observe: m.ChannelCalled})
+	return channeldriver.Prove(context.Background(), channeldriver.ProveOptions{
+		Device: o.Device, StateDir: stateDir, Wanted: o.Hold.Channels() && !o.DryRun, Observe: m.ChannelCalled,
+	})
 }
 
 // noticesIn is the folder in which the exporter is told of swaps: it must be, though

@@ -1,0 +1,45 @@
+package channels
+
+import (
+	"context"
+	"time"
+
+	"github.com/laxity/laxity/internal/rm"
+)
+
+// waitLease sees to it that a process is let on when its lease ends, whatever its caller
+// does until then. The guardian does the same for an actuator that hangs.
+func (e *Enforcer) waitLease(p rm.Process, until time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if stop := e.leases[p]; stop != nil {
+		stop()
+	}
+	e.leases[p] = e.o.After(until-e.o.Now(), func() { e.endLease(p) })
+}
+
+func (e *Enforcer) endLease(p rm.Process) {
+	if !e.records.has(p) {
+		e.forgetLease(p)
+		return
+	}
+	ctx, cancel := e.undoing(context.Background())
+	defer cancel()
+	err := e.alone(ctx, p, func(ctx context.Context) error {
+		rec, err := e.records.get(p)
+		if err != nil || !e.late(rec, 0) { // renewed, or on
+			return err
+		}
+		e.forgetLease(p)
+		return e.on(ctx, &rec, nil)
+	})
+	if err != nil {
+		e.o.Logger.Error("cannot let channels on whose lease has ended; the guardian tries again", "pid", p.PID, "err", err)
+	}
+}
+
+func (e *Enforcer) forgetLease(p rm.Process) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.leases, p)
+}
