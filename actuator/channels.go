@@ -31,6 +31,7 @@ type channelKeeper struct {
 	gpus map[string]*divided
 	// tenants are by id, as ladder.Tenant.ID.
 	tenants map[string]*tenant
+	used    usage
 	// wake fires when a plan asked to be made again.
 	wake    *time.Timer
 	results chan divideResult
@@ -77,7 +78,7 @@ func newChannelKeeper(do Channels) *channelKeeper {
 	}
 	k := &channelKeeper{
 		do: do, gpus: map[string]*divided{}, tenants: map[string]*tenant{},
-		wake: time.NewTimer(time.Hour), results: make(chan divideResult, 16),
+		used: usage{}, wake: time.NewTimer(time.Hour), results: make(chan divideResult, 16),
 	}
 	k.wake.Stop()
 	return k
@@ -342,11 +343,14 @@ func (t *tenant) later(now time.Time, first, most time.Duration) {
 // tenantsOf lists the processes on each GPU.
 func (l *loop) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 	all := map[string][]ladder.Tenant{}
+	l.channels.used.measure(l.snap)
 	for i, c := range l.snap.Containers {
 		p := in.Containers[i]
 		for _, u := range l.users(c, p.Tasks) {
 			for _, gpu := range u.gpus {
-				all[gpu] = append(all[gpu], l.tenant(c, p, u, in.Now))
+				t := l.tenant(c, p, u, in.Now)
+				l.channels.used.tell(&t, gpu, len(c.Processes), in.Now)
+				all[gpu] = append(all[gpu], t)
 			}
 		}
 	}
