@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,19 @@ type member struct {
 	slices error // why slices could not be set
 }
 
+// membersOf are a target's processes, each once. The oldest comes first: what a fork shares
+// with its parent counts as the parent's.
+func membersOf(t Target) []member {
+	processes := slices.SortedFunc(slices.Values(t.Processes), func(a, b rm.Process) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	})
+	var members []member
+	for _, p := range slices.Compact(processes) {
+		members = append(members, member{Process: p})
+	}
+	return members
+}
+
 func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) (Result, error) {
 	if s.Slice != 0 && (s.Slice < MinSlice || s.Slice > MaxSlice) {
 		return Result{}, fmt.Errorf("a slice of %v: it must be %v to %v", s.Slice, MinSlice, MaxSlice)
@@ -42,16 +56,13 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	if s.Lease <= 0 || s.Lease > e.o.MaxOff && !s.Asked {
 		s.Lease = e.o.MaxOff
 	}
-	until := e.o.Now() + s.Lease
-	members := make([]member, len(t.Processes))
-	for i, p := range t.Processes {
-		members[i].Process = p
-	}
+	asked, members := s, membersOf(t)
 	each(members, func(m *member) { e.meet(ctx, m, fresh) })
 	members, problem := together(members, &s)
 	if len(members) == 0 {
 		return Result{}, ErrGone
 	}
+	until := e.o.Now() + s.Lease
 	each(members, func(m *member) {
 		now := *m
 		after, err := work(ctx, e, m.Process, func(ctx context.Context) (member, error) {
@@ -63,7 +74,7 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	r, slices, err := sum(members)
 	err = errors.Join(problem, err)
 	if errors.Is(errors.Join(err, slices), rm.ErrChanged) && !fresh {
-		return e.carry(ctx, t, s, true)
+		return e.carry(ctx, t, asked, true)
 	}
 	if s.Off && err == nil && len(r.Groups) == 0 {
 		err = ErrNoGroup

@@ -221,8 +221,13 @@ func TestForkSharesGroups(t *testing.T) {
 	r := newRig(t, channels.Options{})
 	p, child := r.Start(1, gpuNames[0]), r.Start(2)
 	r.driver.Driver = forked{r.Machine, p, child}
-	res, err := r.Apply(t.Context(), target(p, child), takeOff)
+	_, err := r.Look(t.Context(), target(p, child, p), takeOff)
 	check(t, err, nil)
+	res, err := r.Look(t.Context(), target(child, p), takeOff) // in another order
+	check(t, err, nil)
+	if n := r.Off(p); n != 8 {
+		t.Errorf("%d channels are off", n)
+	}
 	list, err := r.Records()
 	check(t, err, nil)
 	if len(res.Groups) != 1 || len(list) != 1 {
