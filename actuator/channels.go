@@ -284,6 +284,9 @@ func (c *call) carryOut(ctx context.Context, do Channels) {
 		return
 	}
 	r, err := do.Apply(ctx, c.target, channels.Standing{Slice: c.stands.Slice, Off: c.stands.Off, Lease: c.lease, Reason: c.stands.Reason})
+	if err == nil && len(r.Groups) == 0 { // its context is yet to come
+		err = channels.ErrNoGroup
+	}
 	c.unsettled, c.err = r.Unsettled, err
 }
 

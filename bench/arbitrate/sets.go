@@ -39,20 +39,20 @@ func (s set) highest() int { return s.counts[len(s.counts)-1] }
 
 func (s set) ways() []string {
 	if s.due != nil {
-		return []string{timeSliced, p3, fifo, edf, llf, mps}
+		return []string{timeSliced, p3, fifo, edf, llf, gate, mps}
 	}
 	if s.name == "idle" {
-		return []string{timeSliced, p3, laxity, mps}
+		return []string{timeSliced, p3, laxity, gate, mps}
 	}
-	return []string{timeSliced, p3, laxity, mps, oneByOne}
+	return []string{timeSliced, p3, laxity, gate, mps, oneByOne}
 }
 
 func sets() []set {
 	large := kind{n: 16384, kernels: 2, host: 0.55}
 	return []set{
-		{name: "large", kinds: []kind{large}, counts: []int{1, 3, 5}},
+		{name: "large", kinds: []kind{large}, counts: []int{1, 3, 5, 8}},
 		{name: "middle", kinds: []kind{{n: 8192, kernels: 4, host: 0.3}}, counts: []int{1, 5, 10}},
-		{name: "small", kinds: []kind{{n: 4096, kernels: 4, host: 0.1}}, counts: []int{1, 10, 20}},
+		{name: "small", kinds: []kind{{n: 4096, kernels: 4, host: 0.1}}, counts: []int{1, 10, 12, 20}},
 		{name: "idle", kinds: []kind{{n: 4096, kernels: 1, host: 0.12, repeat: 40}}, counts: []int{5}, asShipped: true},
 		{name: "deadlines", kinds: []kind{large}, counts: []int{8}, due: inShuffledOrder},
 		{name: "mixed", counts: []int{60}, due: atRandom, kinds: []kind{

@@ -17,6 +17,7 @@ const (
 	timeSliced = "default"
 	p3         = "p3"
 	laxity     = "laxity"
+	gate       = "gate"
 	mps        = "mps"
 	oneByOne   = "one"
 	fifo       = "fifo"
@@ -24,7 +25,7 @@ const (
 	llf        = "llf"
 )
 
-var allWays = []string{timeSliced, p3, laxity, fifo, edf, llf, mps, oneByOne}
+var allWays = []string{timeSliced, p3, laxity, gate, fifo, edf, llf, mps, oneByOne}
 
 // settings are what `--set` says.
 type settings struct {
@@ -32,16 +33,20 @@ type settings struct {
 	ways    []string // empty: all
 	repeats int
 	limit   time.Duration // after it no run begins
-	policy  string        // of the way laxity; empty: the actuator's default
-	share   string        // of the gated ways; empty: the policy's own
+	policy  string        // of the ways laxity and gate; empty: the actuator's default
+	hold    string        // of all but gate and p3
+	share   string        // where tasks wait: empty: the policy's own
 	verbose bool          // the actuator's log to the standard error
 	earlier []bench.Row
 }
 
-func (s settings) wants(way string) bool { return len(s.ways) == 0 || slices.Contains(s.ways, way) }
+// wants reports whether a way is measured: gate only if asked for.
+func (s settings) wants(way string) bool {
+	return len(s.ways) == 0 && way != gate || slices.Contains(s.ways, way)
+}
 
 func parse(env bench.Env) (settings, error) {
-	s := settings{sets: sets(), repeats: 3, limit: 8 * time.Minute, policy: fifo}
+	s := settings{sets: sets(), repeats: 3, limit: 8 * time.Minute, policy: fifo, hold: "auto"}
 	if env.Quick {
 		s.repeats = 1
 		s.sets = slices.DeleteFunc(s.sets, func(t set) bool { return t.name != "small" && t.name != "deadlines" })
@@ -67,6 +72,8 @@ func parse(env bench.Env) (settings, error) {
 			s.limit, err = time.ParseDuration(value)
 		case "policy":
 			s.policy = value
+		case "hold":
+			s.hold = value
 		case "share":
 			s.share = value
 		case "verbose":
@@ -94,11 +101,14 @@ func parse(env bench.Env) (settings, error) {
 func (s *settings) count(which string) error {
 	for i, t := range s.sets {
 		at := map[string]int{"lowest": 0, "middle": len(t.counts) / 2, "highest": len(t.counts) - 1}
+		n, number := strconv.Atoi(which)
 		switch place, ok := at[which]; {
+		case number == nil && slices.Contains(t.counts, n):
+			s.sets[i].counts = []int{n}
 		case ok:
 			s.sets[i].counts = t.counts[place : place+1]
 		case which != "" && which != "all":
-			return fmt.Errorf("--set counts=%s: write lowest, middle, highest or all", which)
+			return fmt.Errorf("--set counts=%s: write lowest, middle, highest, all, or a number that each set has", which)
 		}
 	}
 	return nil

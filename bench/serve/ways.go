@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-
-	"github.com/laxity/laxity/bench/tenant"
-	"github.com/laxity/laxity/internal/daemon"
 )
 
 // way is one that is set up.
@@ -36,37 +32,16 @@ func (m *measurement) begin(ctx context.Context, s *set) (way, error) {
 	}
 }
 
-// up runs `laxity up` with its default flags, and these. The state folder of a way
-// stays over the runs, so that it learns as a daemon does.
+// up runs `laxity up` with its default flags, and these.
 func (m *measurement) up(ctx context.Context, s *set, flags ...string) (stop func() error, err error) {
-	program, err := daemon.Program("laxity")
-	if err != nil {
-		return nil, err
-	}
-	addresses, err := daemon.FreeAddresses(ctx, 2)
-	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(m.Dir, "up-"+s.way)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	args := append([]string{
-		"up", "--device=" + m.GPU.Device, "--state-dir=" + filepath.Join(dir, "state"), "--lock-dir=" + filepath.Join(dir, "lock"),
-		"--containers.label=" + tenant.Label + "=" + m.Name,
-		"--web.listen-address=" + addresses[0], "--actuator.listen-address=" + addresses[1],
-	}, flags...)
-	if m.env.DockerHost != "" {
-		args = append(args, "--docker.host="+m.env.DockerHost)
-	}
-	d, err := daemon.Start(ctx, dir, addresses[1], program, args...)
+	end, err := m.Up(ctx, m.env, s.way, flags...)
 	if err != nil {
 		return nil, err
 	}
 	return func() error {
-		err := d.Stop()
+		said, err := end()
 		if m.how.verbose {
-			m.env.Log("laxity up:\n%s", d.Said())
+			m.env.Log("laxity up:\n%s", said)
 		}
 		return err
 	}, nil
