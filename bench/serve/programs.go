@@ -19,14 +19,6 @@ import (
 	"github.com/laxity/laxity/bench/tenant"
 )
 
-// role is what a program does.
-type role string
-
-const (
-	server  role = "server"
-	trainer role = "trainer"
-)
-
 // span is a request, from when it was due, or a step of a trainer. Unix seconds.
 type span struct{ Began, Ended float64 }
 
@@ -52,7 +44,7 @@ func newPrograms(r *rig.Rig) (programs, error) {
 	if err := os.Mkdir(t.folder, 0o755); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"begin.py", "server.py", "trainer.py"} {
+	for _, name := range []string{"begin.py", "server.py", "decode.py", "trainer.py"} {
 		text, err := torchPrograms.ReadFile(name)
 		if err != nil {
 			return nil, err
@@ -115,13 +107,16 @@ func spansIn(text string) (all []span, err error) {
 }
 
 // multiplications are matrix multiplications on a simulated GPU: a request of 0.9 ms,
-// a step of 30 kernels of 3 ms.
+// a step of 30 kernels of 3 ms. A token is a request that comes at once.
 type multiplications struct{ rig *rig.Rig }
 
 func (m multiplications) start(ctx context.Context, p *seat) (*tenant.Tenant, error) {
 	n, kernels, gap := 2048, 30, "0"
-	if p.role == server {
+	switch p.role {
+	case server:
 		n, kernels, gap = 1352, 1, "0.03"
+	case decode:
+		n, kernels = 1352, 1
 	}
 	spec, folder := p.spec, filepath.Dir(p.begin)
 	spec.Mounts = append(spec.Mounts, mount.Mount{Type: mount.TypeBind, Source: folder, Target: folder, ReadOnly: true})

@@ -8,8 +8,30 @@ import (
 	"github.com/laxity/laxity/bench"
 )
 
-// rowOf is what was measured in a window: the requests that were due in it, and the
-// steps of each trainer that ended in it.
+// rowsIn is what was measured in a window, a row for each program that answers: the requests
+// that were due in it, and the steps of all trainers that ended in it.
+func rowsIn(w window, seats []*seat, spans [][]span) (rows []bench.Row, err error) {
+	var steps [][]span
+	for i, p := range seats[:w.begun] {
+		if p.role == trainer {
+			steps = append(steps, spans[i])
+		}
+	}
+	for i, p := range seats[:w.begun] {
+		if !p.role.answers() {
+			continue
+		}
+		row, err := rowOf(w, spans[i], steps)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		row["who"] = p.name
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// rowOf is what one program was measured to do in a window. beside counts the others.
 func rowOf(w window, requests []span, trainers [][]span) (bench.Row, error) {
 	var took []float64
 	for _, r := range requests {
@@ -18,9 +40,9 @@ func rowOf(w window, requests []span, trainers [][]span) (bench.Row, error) {
 		}
 	}
 	if len(took) == 0 {
-		return nil, fmt.Errorf("no request within %.1f s beside %d", w.to-w.from, w.beside)
+		return nil, fmt.Errorf("no request within %.1f s beside %d", w.to-w.from, w.begun-1)
 	}
-	row := bench.Row{"beside": w.beside, "time": w.from, "requests": len(took), "p50_s": bench.Median(took),
+	row := bench.Row{"beside": w.begun - 1, "time": w.from, "requests": len(took), "p50_s": bench.Median(took),
 		"p90_s": bench.Quantile(took, 0.9), "p99_s": bench.Quantile(took, 0.99), "most_s": bench.Quantile(took, 1)}
 	if len(trainers) == 0 {
 		return row, nil
@@ -39,13 +61,13 @@ func rowOf(w window, requests []span, trainers [][]span) (bench.Row, error) {
 	return row, nil
 }
 
-// cell is one way in one place, over the runs.
+// cell is one program by one way in one place, over the runs.
 type cell struct{ rows []bench.Row }
 
-func cellOf(rows []bench.Row, way string, beside int) cell {
+func cellOf(rows []bench.Row, who, way string, beside int) cell {
 	var c cell
 	for _, r := range rows {
-		if r.Str("way") == way && r.Num("beside") == float64(beside) {
+		if r.Str("who") == who && r.Str("way") == way && r.Num("beside") == float64(beside) {
 			c.rows = append(c.rows, r)
 		}
 	}
@@ -68,39 +90,61 @@ func (c cell) against(other cell, key string) (ratios []float64) {
 	return ratios
 }
 
-// figures compare Laxity as shipped with default, and with a server alone without
-// Laxity.
-func figures(rows []bench.Row) []bench.Figure {
-	alone := cellOf(rows, timeSliced, 0)
-	out := []bench.Figure{{Name: "serve1_alone_p99_ms", Value: 1000 * alone.p99(), Unit: "ms", Runs: len(alone.rows)}}
-	for _, beside := range besides[1:] {
-		ours, theirs := cellOf(rows, laxity, beside), cellOf(rows, timeSliced, beside)
-		name := fmt.Sprintf("serve%d_", beside)
-		p99 := bench.Figure{Name: name + "p99_ms", Value: 1000 * ours.p99(), Unit: "ms", Runs: len(ours.rows),
-			Against: timeSliced, Ratio: ours.p99() / theirs.p99()}
-		ratio := func(what string, other cell, key, against string) bench.Figure {
-			v := bench.Median(ours.against(other, key))
-			return bench.Figure{Name: name + what, Value: v, Unit: "×", Against: against, Ratio: v, Runs: len(ours.rows)}
-		}
-		out = append(out, p99,
-			ratio("p99_vs_alone", alone, "p99_s", "alone"),
-			ratio("p99_vs_default", theirs, "p99_s", timeSliced),
-			ratio("steps_vs_default", theirs, "steps_per_s", timeSliced))
+// figures compare Laxity as shipped with default, and with the same program alone without
+// Laxity: a server and its trainers serve1_, serve4_; each of two servers and a trainer
+// two_…; a decode loop and a trainer decode_.
+func figures(rows []bench.Row) (out []bench.Figure) {
+	alone := func(who string) cell { return cellOf(rows, who, timeSliced, 0) }
+	if c := alone("server"); len(c.rows) > 0 {
+		out = append(out, bench.Figure{Name: "serve1_alone_p99_ms", Value: 1000 * c.p99(), Unit: "ms", Runs: len(c.rows)})
 	}
+	out = slices.Concat(out, compare("serve1", rows, "server", 1, alone("server")), compare("serve4", rows, "server", 4, alone("server")),
+		compare("two_10ms", rows, "server-10ms", 2, alone("server-10ms")),
+		compare("two_50ms", rows, "server-50ms", 2, alone("server-10ms")), // the same program, which is alone first
+		compare("decode", rows, "decode", 1, alone("decode")))
 	return out
 }
 
+func compare(name string, rows []bench.Row, who string, beside int, alone cell) []bench.Figure {
+	ours, theirs := cellOf(rows, who, laxity, beside), cellOf(rows, who, timeSliced, beside)
+	if len(ours.rows) == 0 {
+		return nil
+	}
+	ratio := func(what string, other cell, key, against string) bench.Figure {
+		v := bench.Median(ours.against(other, key))
+		return bench.Figure{Name: name + what, Value: v, Unit: "×", Against: against, Ratio: v, Runs: len(ours.rows)}
+	}
+	return []bench.Figure{
+		{Name: name + "_p99_ms", Value: 1000 * ours.p99(), Unit: "ms", Runs: len(ours.rows), Against: timeSliced, Ratio: ours.p99() / theirs.p99()},
+		ratio("_p99_vs_alone", alone, "p99_s", "alone"),
+		ratio("_p99_vs_default", theirs, "p99_s", timeSliced),
+		ratio("_steps_vs_default", theirs, "steps_per_s", timeSliced),
+	}
+}
+
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"BESIDE", "WAY", "P50 ms", "P90", "P99", "MOST", "P99 VS DEFAULT", "STEPS/s", "VS DEFAULT", "FEWEST/s", "RUNS"}}
-	for _, beside := range besides {
+	lines := [][]string{{"WHO", "BESIDE", "WAY", "P50 ms", "P90", "P99", "MOST", "P99 VS DEFAULT", "STEPS/s", "VS DEFAULT", "FEWEST/s", "RUNS"}}
+	for _, scene := range scenes {
+		for _, p := range scene.parts {
+			if p.role.answers() {
+				lines = append(lines, linesOf(rows, p.name, scene)...)
+			}
+		}
+	}
+	return lines
+}
+
+// linesOf is the table's part for one program.
+func linesOf(rows []bench.Row, who string, in scene) (lines [][]string) {
+	for _, begun := range in.begun {
 		for _, way := range allWays {
-			c, base := cellOf(rows, way, beside), cellOf(rows, timeSliced, beside)
+			c, base := cellOf(rows, who, way, begun-1), cellOf(rows, who, timeSliced, begun-1)
 			if len(c.rows) == 0 {
 				continue
 			}
 			of := func(key string, unit float64) string { return spread(c.values(key), unit) }
 			lines = append(lines, []string{
-				fmt.Sprint(beside), way, of("p50_s", 1000), of("p90_s", 1000), of("p99_s", 1000), of("most_s", 1000),
+				who, fmt.Sprint(begun - 1), way, of("p50_s", 1000), of("p90_s", 1000), of("p99_s", 1000), of("most_s", 1000),
 				difference(c, base, "p99_s"), of("steps_per_s", 1), difference(c, base, "steps_per_s"), of("fewest_per_s", 1), fmt.Sprint(len(c.rows)),
 			})
 		}

@@ -10,7 +10,7 @@ import (
 
 // A request counts from when it was due, a step where it ended.
 func TestAWindowHoldsWhatWasDueInIt(t *testing.T) {
-	w := window{beside: 2, from: 10, to: 12}
+	w := window{begun: 3, from: 10, to: 12}
 	requests := []span{{9, 11}, {10, 10.1}, {11, 11.2}, {11.9, 15}, {12, 12.1}}
 	steps := [][]span{{{9, 10}, {10, 11}, {11, 12}}, {{1, 2}}}
 	r, err := rowOf(w, requests, steps)
@@ -25,14 +25,14 @@ func TestAWindowHoldsWhatWasDueInIt(t *testing.T) {
 	if _, err := rowOf(w, requests[4:], steps); err == nil {
 		t.Error("no error for a window without a request")
 	}
-	if r, _ := rowOf(window{from: 10, to: 12}, requests, nil); r["steps_per_s"] != nil {
+	if r, _ := rowOf(window{begun: 1, from: 10, to: 12}, requests, nil); r["steps_per_s"] != nil {
 		t.Error("steps without a trainer")
 	}
 }
 
 func rowsOf(way string, beside int, steps float64, p99 ...float64) (rows []bench.Row) {
 	for i, v := range p99 {
-		r := bench.Row{"way": way, "beside": beside, "run": i + 1, "requests": 100, "p50_s": v / 2, "p90_s": v / 2, "p99_s": v, "most_s": v}
+		r := bench.Row{"who": "server", "way": way, "beside": beside, "run": i + 1, "requests": 100, "p50_s": v / 2, "p90_s": v / 2, "p99_s": v, "most_s": v}
 		if beside > 0 {
 			r["steps_per_s"], r["fewest_per_s"] = steps+float64(i)/10, 0.0
 		}
@@ -61,7 +61,7 @@ func TestFiguresCompareWaysOfTheSameRun(t *testing.T) {
 		t.Errorf("figures without rows: %v", got)
 	}
 	lines := table(rows)
-	if len(lines) != 1+5 || lines[1][6] != "-" || lines[2][6] != "none" || lines[4][6] != "0.50 ×" || lines[4][8] != "0.90 ×" {
+	if len(lines) != 1+5 || lines[1][7] != "-" || lines[2][7] != "none" || lines[4][7] != "0.50 ×" || lines[4][9] != "0.90 ×" {
 		t.Errorf("table: %q", lines)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -41,15 +43,14 @@ var (
 	usualWays = []string{timeSliced, laxity, withMPS, mpsPriority}
 )
 
-// besides are how many trainers the server has beside it.
-var besides = []int{0, 1, 4}
-
 // Experiment is a server beside training.
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "serve", Title: "An inference server beside training", About: about,
 		Settings: []bench.Setting{
 			{Name: "runs", Means: "how often each way is measured; 3"},
+			{Name: "scene", Means: "server; two: a server with a deadline of 10 ms and one with 50, and a trainer; decode: a decode loop of an LLM's shape with CUDA graphs, and a trainer. One a run; server"},
+			{Name: "add", Means: "a stored result whose rows are kept besides: of another scene"},
 			{Name: "duration", Means: "how long a server is measured in each place, as 5s; 5s"},
 			{Name: "warmup", Means: "how long programs may take to begin; 6s"},
 			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". All but always"},
@@ -64,14 +65,27 @@ type settings struct {
 	runs             int
 	duration, warmup time.Duration
 	ways             []string
-	besides          []int
+	scene            scene
+	earlier          []bench.Row
 	verbose          bool
 }
 
 func parse(env bench.Env) (s settings, err error) {
-	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, ways: usualWays, besides: besides, verbose: env.Args["verbose"] != ""}
+	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, ways: usualWays, scene: scenes[0], verbose: env.Args["verbose"] != ""}
+	if name, ok := env.Args["scene"]; ok {
+		if s.scene, err = sceneCalled(name); err != nil {
+			return s, err
+		}
+	}
+	if path := env.Args["add"]; path != "" {
+		stored, err := bench.ReadResult(os.DirFS(filepath.Dir(path)), filepath.Base(path))
+		if err != nil {
+			return s, fmt.Errorf("--set add=%s: %w", path, err)
+		}
+		s.earlier = stored.Rows
+	}
 	if env.Quick {
-		s.runs, s.duration, s.besides = 1, 2*time.Second, besides[:2]
+		s.runs, s.duration, s.scene.begun = 1, 2*time.Second, s.scene.begun[:2]
 	}
 	if s.runs, err = env.Number("runs", 1, s.runs); err != nil {
 		return s, err
@@ -111,14 +125,26 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if r.GPU.Simulated() {
 		m.without[withMPS], m.without[mpsPriority] = "the simulated GPU has no MPS", "the simulated GPU has no MPS"
 	}
+	rows = how.earlier
+	first := 1 + lastRun(rows, how.scene.name)
 	for i := range how.runs {
-		found, err := m.run(ctx, 1+i)
+		found, err := m.run(ctx, first+i)
 		rows = append(rows, found...)
 		if err != nil {
 			return rows, err
 		}
 	}
 	return rows, nil
+}
+
+// lastRun is the number of a scene's last run.
+func lastRun(rows []bench.Row, scene string) (last int) {
+	for _, r := range rows {
+		if r.Str("scene") == scene {
+			last = max(last, int(r.Num("run")))
+		}
+	}
+	return last
 }
 
 // measurement is what all runs use.
@@ -159,7 +185,7 @@ func (m *measurement) run(ctx context.Context, number int) (rows []bench.Row, er
 			return rows, err
 		}
 		for _, r := range found {
-			m.env.Log("run %d, %s, beside %v: p50 %s, p99 %s, most %s ms; %s steps a second", number, s.way, r["beside"],
+			m.env.Log("run %d, %s, %s beside %v: p50 %s, p99 %s, most %s ms; %s steps a second", number, s.way, r["who"], r["beside"],
 				bench.Number(1000*r.Num("p50_s")), bench.Number(1000*r.Num("p99_s")), bench.Number(1000*r.Num("most_s")), bench.Number(r.Num("steps_per_s")))
 		}
 	}

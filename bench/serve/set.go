@@ -14,28 +14,24 @@ import (
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/mps"
 	"github.com/laxity/laxity/bench/tenant"
-	"github.com/laxity/laxity/exporter/task"
 )
 
 // set is a server and its trainers, for one way in one run.
 type set struct {
-	way      string
-	run      int
-	host     tenant.Spec  // what all of its containers need besides
-	mps      *mps.Service // nil: none
-	server   *seat
-	trainers []*seat
+	way   string
+	run   int
+	host  tenant.Spec  // what all of its containers need besides
+	mps   *mps.Service // nil: none
+	seats []*seat
 }
 
 // seat is a program in a container. It waits until it is told to begin.
 type seat struct {
 	*tenant.Tenant
+	part
 	spec  tenant.Spec
-	role  role
 	begin string // the file that tells it
 }
-
-func (s *set) seats() []*seat { return append([]*seat{s.server}, s.trainers...) }
 
 // newSet prepares a set; it is nil where the way cannot be measured here.
 func (m *measurement) newSet(run int, way string) (s *set, err error) {
@@ -53,27 +49,21 @@ func (m *measurement) newSet(run int, way string) (s *set, err error) {
 	if err := errors.Join(os.Mkdir(folder, 0o755), os.Chmod(folder, 0o755)); err != nil {
 		return nil, err
 	}
-	s.server = s.seat(folder, server, "server")
-	for i := range slices.Max(m.how.besides) {
-		s.trainers = append(s.trainers, s.seat(folder, trainer, fmt.Sprintf("trainer-%d", i+1)))
+	for _, p := range m.how.scene.parts[:slices.Max(m.how.scene.begun)] {
+		s.seats = append(s.seats, s.seat(folder, p))
 	}
 	return s, nil
 }
 
-func (s *set) seat(folder string, r role, name string) *seat {
-	seat := &seat{role: r, spec: s.host, begin: filepath.Join(folder, name)}
-	seat.spec.Name = fmt.Sprintf("laxity-bench-serve-%d-%d-%s-%s", os.Getpid(), s.run, s.way, name)
+func (s *set) seat(folder string, p part) *seat {
+	seat := &seat{part: p, spec: s.host, begin: filepath.Join(folder, p.name)}
+	seat.spec.Name = fmt.Sprintf("laxity-bench-serve-%d-%d-%s-%s", os.Getpid(), s.run, s.way, p.name)
 	seat.spec.Env = append(slices.Clone(s.host.Env), "LAXITY_BEGIN="+seat.begin)
-	switch r {
-	case server:
-		seat.spec.Labels = map[string]string{task.LabelRelease: string(task.ReleaseBusy), task.LabelDeadline: "20ms"}
-	case trainer:
-		seat.spec.Labels = map[string]string{task.LabelClass: string(task.ClassBatch)}
-	}
-	if s.way == mpsPriority && r == server {
+	seat.spec.Labels = p.labels
+	if s.way == mpsPriority && p.role.answers() {
 		seat.spec.Env = append(seat.spec.Env, "CUDA_MPS_CLIENT_PRIORITY=0")
 	}
-	if s.way == mpsPriority && r == trainer {
+	if s.way == mpsPriority && p.role == trainer {
 		seat.spec.Env = append(seat.spec.Env, "CUDA_MPS_CLIENT_PRIORITY=1", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80")
 	}
 	return seat
@@ -87,7 +77,7 @@ func (m *measurement) startAll(ctx context.Context, sets []*set) error {
 	group, starting := errgroup.WithContext(ctx) // which ends with group.Wait
 	group.SetLimit(atOnce)
 	for _, s := range sets {
-		for _, p := range s.seats() {
+		for _, p := range s.seats {
 			group.Go(func() (err error) {
 				p.Tenant, err = m.programs.start(starting, p)
 				return err
@@ -98,7 +88,7 @@ func (m *measurement) startAll(ctx context.Context, sets []*set) error {
 		return err
 	}
 	for _, s := range sets {
-		for _, p := range s.seats() {
+		for _, p := range s.seats {
 			if err := m.until(ctx, startLimit, func() (bool, error) { return m.programs.waits(ctx, p) }); err != nil {
 				return fmt.Errorf("%s is not ready: %w", p.Name, err)
 			}
@@ -152,7 +142,7 @@ func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 // remove removes the containers. It may be called again.
 func (s *set) remove() error {
 	var group errgroup.Group
-	for _, p := range s.seats() {
+	for _, p := range s.seats {
 		if p.Tenant != nil {
 			group.Go(p.Remove)
 		}
@@ -160,9 +150,9 @@ func (s *set) remove() error {
 	return group.Wait()
 }
 
-// window is a time during which a server is measured.
+// window is a time during which the first programs of a scene are measured.
 type window struct {
-	beside   int
+	begun    int
 	from, to float64 // Unix seconds
 }
 
@@ -185,55 +175,49 @@ func (m *measurement) measure(ctx context.Context, s *set) (_ []bench.Row, err e
 		return nil, fmt.Errorf("way %s: %w", s.way, err)
 	}
 	end := windows[len(windows)-1].to
-	err = m.until(ctx, answerLimit, func() (bool, error) {
-		spans, err := m.programs.spans(ctx, s.server)
-		return len(spans) > 0 && spans[len(spans)-1].Began >= end, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("way %s: the server answers no more: %w", s.way, err)
-	}
-	requests, err := m.programs.spans(ctx, s.server)
-	if err != nil {
-		return nil, err
-	}
-	var steps [][]span
-	for _, t := range s.trainers {
-		found, err := m.programs.spans(ctx, t)
+	spans := make([][]span, len(s.seats))
+	for i, p := range s.seats {
+		err := m.until(ctx, answerLimit, func() (_ bool, err error) {
+			spans[i], err = m.programs.spans(ctx, p)
+			found := spans[i]
+			return !p.role.answers() || len(found) > 0 && found[len(found)-1].Began >= end, err
+		})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("way %s: %s answers no more: %w", s.way, p.name, err)
 		}
-		steps = append(steps, found)
 	}
 	var rows []bench.Row
 	for _, w := range windows {
-		row, err := rowOf(w, requests, steps[:w.beside])
+		found, err := rowsIn(w, s.seats, spans)
 		if err != nil {
 			return nil, fmt.Errorf("way %s: %w", s.way, err)
 		}
-		row["way"], row["run"] = s.way, s.run
-		rows = append(rows, row)
+		for _, r := range found {
+			r["way"], r["run"], r["scene"] = s.way, s.run, m.how.scene.name
+		}
+		rows = append(rows, found...)
 	}
 	return rows, nil
 }
 
 // windows lets the programs begin, place by place.
 func (m *measurement) windows(ctx context.Context, s *set) (all []window, err error) {
-	begun := 0 // programs
-	for _, beside := range m.how.besides {
-		for _, p := range s.seats()[begun : 1+beside] {
+	before := 0
+	for _, begun := range m.how.scene.begun {
+		for _, p := range s.seats[before:begun] {
 			if err := p.tell(); err != nil {
 				return nil, err
 			}
 		}
-		begun = 1 + beside
-		err := m.until(ctx, m.how.warmup, func() (bool, error) { return m.warm(ctx, s.seats()[:begun]) })
+		before = begun
+		err := m.until(ctx, m.how.warmup, func() (bool, error) { return m.warm(ctx, s.seats[:begun]) })
 		if err != nil && !errors.Is(err, errTooLate) { // who is held is not waited for
 			return nil, err
 		}
 		if err := pass(ctx, settle); err != nil {
 			return nil, err
 		}
-		w := window{beside: beside, from: unix(time.Now())}
+		w := window{begun: begun, from: unix(time.Now())}
 		if err := pass(ctx, m.how.duration); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,61 @@
+package serve
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// role is what a program does.
+type role string
+
+const (
+	server  role = "server"
+	decode  role = "decode" // a server, too: each token is a request
+	trainer role = "trainer"
+)
+
+// answers reports whether it is the program whose latency counts.
+func (r role) answers() bool { return r != trainer }
+
+// part is one program of a scene.
+type part struct {
+	name   string
+	role   role
+	labels map[string]string
+}
+
+// scene is what is measured together: its programs begin one after another, and a window is
+// measured when so many of them have.
+type scene struct {
+	name  string
+	parts []part
+	begun []int
+}
+
+func request(deadline string) map[string]string {
+	return map[string]string{task.LabelRelease: string(task.ReleaseBusy), task.LabelDeadline: deadline}
+}
+
+func trainers(n int) (all []part) {
+	for i := range n {
+		all = append(all, part{fmt.Sprintf("trainer-%d", i+1), trainer, map[string]string{task.LabelClass: string(task.ClassBatch)}})
+	}
+	return all
+}
+
+var scenes = []scene{
+	{"server", append([]part{{"server", server, request("20ms")}}, trainers(4)...), []int{1, 2, 5}},
+	{"two", append([]part{{"server-10ms", server, request("10ms")}, {"server-50ms", server, request("50ms")}}, trainers(1)...), []int{1, 2, 3}},
+	{"decode", append([]part{{"decode", decode, request("20ms")}}, trainers(1)...), []int{1, 2}},
+}
+
+// sceneCalled returns a scene by its name.
+func sceneCalled(name string) (scene, error) {
+	i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == name })
+	if i < 0 {
+		return scene{}, fmt.Errorf("--set scene=%s: write server, two or decode", name)
+	}
+	return scenes[i], nil
+}
