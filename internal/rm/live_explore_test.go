@@ -49,9 +49,10 @@ func TestLiveExplore(t *testing.T) {
 		t.Fatal(groups, err)
 	}
 	t.Logf("with a gap of %d, groups of two contexts, with 3000 allocations between them: %+v", m.opt.Gap, groups)
-	for fd, f := range m.known(p) {
-		t.Logf("descriptor %d: clients %#x", fd, f.clients)
-		for _, client := range f.clients {
+	for fd, f := range m.known(p).files {
+		for _, c := range f.clients {
+			client := c.handle
+			t.Logf("descriptor %d: client %#x", fd, client)
 			if err := m.with(p, fd, func(dup *file) error {
 				device := uint32(0)
 				for h, absent := uint32(objectBase), 0; absent < 20000; h++ {
