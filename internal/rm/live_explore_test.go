@@ -116,6 +116,11 @@ func TestLiveExplore(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a subdevice of our own: %v", err)
 	}
+	// If these differ, one call over a client of our own says of a handle whether any process has it.
+	_, err = own.info(g.Client, g.Client, indexClass)
+	t.Logf("asked over another file, a client that exists: %v", err)
+	_, err = own.info(root+0x1000, root+0x1000, indexClass)
+	t.Logf("asked over another file, a client that does not: %v", err)
 	d := disable{Disable: 1, Count: uint32(len(g.Channels))}
 	for i, channel := range g.Channels {
 		d.Clients[i], d.Channels[i] = g.Client, channel
