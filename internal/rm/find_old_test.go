@@ -199,6 +199,34 @@ func TestClientHandleUsedAgain(t *testing.T) {
 	}
 }
 
+// After a wrap a handle may be taken: the client is then above the counter.
+func TestClientThatWasMovedUp(t *testing.T) {
+	fake, m := machine(t)
+	others := fake.Start(9)
+	for fd := range 3 {
+		others.OpenFile(fd)
+	}
+	fake.SkipClients(0x100000 - 3)
+	if err := m.Mark(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fake.Advance(time.Second)
+	p, g := startTenant(fake, 10)
+	if g.Client < 0xc1d00400 {
+		t.Fatalf("it has client %#x: this test tests nothing", g.Client)
+	}
+	for tries := 1; ; tries++ {
+		groups, err := m.Find(t.Context(), p.ID())
+		if err == nil && len(groups) == 1 {
+			break
+		}
+		if err != nil || tries == 10 {
+			t.Fatalf("after %d searches: %+v, %v", tries, groups, err)
+		}
+		fake.Advance(50 * time.Millisecond)
+	}
+}
+
 // A daemon that has seen a process without the device knows that its clients are younger.
 func TestFindOldProcessThatOpensTheDeviceLater(t *testing.T) {
 	fake := rmtest.New(gpu0)

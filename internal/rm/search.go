@@ -140,7 +140,8 @@ func (s *search) newFile(tips []uint32) *fileSearch {
 		f.later(spans(s.here, s.here))
 	} else {
 		f.later(spans(from.handle, s.here))
-		f.rest = spans(s.here, from.handle)
+		// After a wrap, where a handle is taken the client gets one that is 0x400 higher, or more.
+		f.rest = slices.Concat([]span{{s.here, min(s.here+4*0x400, clientMax)}}, spans(s.here, from.handle))
 	}
 	return f
 }
