@@ -104,7 +104,8 @@ func TestUnfinishedFindReturnsWhatItHas(t *testing.T) {
 		t.Errorf("all handles were asked for in %v", took)
 	}
 	before := fake.Calls("ioctl")
-	late := p.Context(p.NewClient(4), 0) // a client that is made now is found at once
+	late := p.Context(p.NewClient(4), 0) // a client that is made now is found by the next mark
+	fake.Advance(25 * time.Millisecond)
 	found(t, m, p.ID(), g, late)
 	if n := fake.Calls("ioctl") - before; n > reading+2*again {
 		t.Errorf("%d ioctls for a new client", n)
@@ -192,6 +193,7 @@ func TestClientHandleUsedAgain(t *testing.T) {
 	p.OpenEmpty(5)
 	finish(t, fake, m, p.ID())
 	mine := p.Context(p.NewClient(5), 0)
+	fake.Advance(25 * time.Millisecond)
 	found(t, m, p.ID(), mine)
 	_, results := finish(t, fake, m, other.ID())
 	if got := results[len(results)-1]; len(got) != 1 || got[0].Client != theirs.Client {
@@ -242,6 +244,7 @@ func TestFindOldProcessThatOpensTheDeviceLater(t *testing.T) {
 	before := fake.Calls("ioctl")
 	found(t, m, p.ID()) // no client yet
 	g := p.Context(p.NewClient(5), 0)
+	fake.Advance(25 * time.Millisecond)
 	found(t, m, p.ID(), g)
 	if n := fake.Calls("ioctl") - before; n > 2*512+reading {
 		t.Errorf("%d ioctls", n)

@@ -10,6 +10,9 @@ import (
 const (
 	// tick is what field 22 of /proc/PID/stat counts: USER_HZ is 100 on Linux.
 	tick = 10 * time.Millisecond
+	// markAgain is how old a mark may be for descriptors that were there when it was made. Each
+	// takes the locks of all GPUs, for 0.1 to 0.2 ms.
+	markAgain = 25 * time.Millisecond
 	// maxMarks bounds what a Manager remembers of the counter of client handles.
 	maxMarks = 256
 )
