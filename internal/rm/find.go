@@ -19,7 +19,7 @@ import (
 // one for each client handle, newest first, until each descriptor of the control device
 // has its client, of a process that is younger than a Mark for each handle since; then
 // Options.Gap and some 200 for each client found. A later Find asks for what it knows, and
-// for the objects that follow: about 75 for a client with one group. See README.md for what
+// for the objects that follow: about 100 for a client of libcuda with one group. See README.md for what
 // that misses, and until when.
 func (m *Manager) Find(ctx context.Context, p Process) ([]Group, error) {
 	groups, err := m.find(ctx, p)

@@ -18,7 +18,7 @@ const (
 	saved = 16384
 	// reading is what the objects of a client with one context cost, the first time.
 	reading = 2048 + 100
-	again   = 64 + 20
+	again   = 64 + 20 // objects behind the last one, and what is known
 )
 
 // finish asks again every 50 ms until the search has ended, and returns how long that took
@@ -265,6 +265,13 @@ func TestForkOfAnOldProcessIsFoundByItsParent(t *testing.T) {
 	if n := fake.Calls("ioctl") - before; n > 512+reading {
 		t.Errorf("%d ioctls", n)
 	}
+}
+
+func TestObjectThatWasOvertakenIsFound(t *testing.T) {
+	fake, m := machine(t)
+	p, g := startTenant(fake, 10)
+	found(t, m, p.ID(), g)
+	found(t, m, p.ID(), p.FillHole(g, g.Subdevice+2))
 }
 
 // What a cheap look misses is found within ten seconds.

@@ -14,6 +14,9 @@ const (
 	// gapAgain is how many absent handles in a row end a look for new objects of a client whose
 	// objects have been read. libcuda's handles count up.
 	gapAgain = 64
+	// maxHoles is how many absent handles below the last object are asked for again: threads
+	// make objects in another order than that of their handles.
+	maxHoles = 64
 	// readEvery is how old what is known of a client's objects may be before all of them are
 	// read again.
 	readEvery = 10 * time.Second
@@ -24,6 +27,7 @@ type client struct {
 	handle  uint32
 	objects []object // of the classes that lead to a compute group
 	top     uint32   // above all objects that were seen; 0: none was looked for
+	holes   []uint32 // the last absent handles below
 	read    time.Duration
 	gpus    map[uint32]string // UUID by subdevice
 }
@@ -109,10 +113,13 @@ func (m *Manager) look(ctx context.Context, dup *file, c *client, now time.Durat
 			return err
 		}
 		if same {
+			if err := c.readHoles(dup); err != nil {
+				return err
+			}
 			return c.readOn(ctx, dup, gapAgain)
 		}
 	}
-	c.objects, c.top, c.gpus = nil, objectBase, nil
+	c.objects, c.top, c.holes, c.gpus = nil, objectBase, nil, nil
 	if err := c.readOn(ctx, dup, m.opt.Gap); err != nil {
 		c.top = 0
 		return err
@@ -145,28 +152,62 @@ func (c *client) readOn(ctx context.Context, dup *file, gap int) error {
 		if h%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		class, err := dup.info(c.handle, h, indexClass)
-		if status := Status(0); errors.As(err, &status) {
-			absent++
-			continue
-		} else if err != nil {
+		there, err := c.readObject(dup, h)
+		if err != nil {
 			return err
 		}
-		absent = 0
-		if class == classMPS {
-			return fmt.Errorf("%w: client %#x is of MPS, whose channels are other processes' too", ErrUnsupported, c.handle)
+		if !there {
+			absent++
+			continue
 		}
-		if class == classSubdevice || class == classGroup || isCompute(class) || isChannel(class) {
-			parent, err := dup.info(c.handle, h, indexParent)
-			if status := Status(0); err != nil && !errors.As(err, &status) {
-				return err
-			} else if err == nil { // else it was freed between the two
-				c.objects = append(c.objects, object{h, class, parent})
-			}
+		for hole := max(c.top, h-maxHoles); hole < h; hole++ {
+			c.holes = append(c.holes, hole)
 		}
-		c.top = h + 1
+		c.holes = c.holes[max(0, len(c.holes)-maxHoles):]
+		c.top, absent = h+1, 0
 	}
 	return nil
+}
+
+// readHoles reads the objects that there are meanwhile at handles that had none.
+func (c *client) readHoles(dup *file) error {
+	var left []uint32
+	for _, h := range c.holes {
+		there, err := c.readObject(dup, h)
+		if err != nil {
+			return err
+		}
+		if !there {
+			left = append(left, h)
+		}
+	}
+	c.holes = left
+	slices.SortFunc(c.objects, func(a, b object) int { return cmp.Compare(a.handle, b.handle) })
+	return nil
+}
+
+// readObject notes the object with this handle, if there is one and it is of a class that matters.
+func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
+	class, err := dup.info(c.handle, h, indexClass)
+	if status := Status(0); errors.As(err, &status) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	if class == classMPS {
+		return true, fmt.Errorf("%w: client %#x is of MPS, whose channels are other processes' too", ErrUnsupported, c.handle)
+	}
+	if class != classSubdevice && class != classGroup && !isCompute(class) && !isChannel(class) {
+		return true, nil
+	}
+	parent, err := dup.info(c.handle, h, indexParent)
+	if status := Status(0); errors.As(err, &status) {
+		return true, nil // freed between the two
+	} else if err != nil {
+		return true, err
+	}
+	c.objects = append(c.objects, object{h, class, parent})
+	return true, nil
 }
 
 // gpu is the UUID of the GPU of a group.

@@ -134,6 +134,17 @@ func (p *Process) AddChannels(g rm.Group, n int) rm.Group {
 	return g
 }
 
+// FillHole makes a channel of a group at a handle that was skipped, as a thread does that was
+// overtaken.
+func (p *Process) FillHole(g rm.Group, handle uint32) rm.Group {
+	g.Channels = slices.Sorted(slices.Values(append([]uint32{handle}, g.Channels...)))
+	p.rm.lock(func() {
+		c := p.rm.client(g.Client)
+		c.objects[handle] = &object{class: classChannel, parent: g.Handle, gpu: c.objects[g.Handle].gpu}
+	})
+	return g
+}
+
 // Free frees an object and what is below it.
 func (p *Process) Free(client, handle uint32) {
 	p.rm.lock(func() { p.rm.client(client).free(handle) })
