@@ -115,16 +115,13 @@ func TestSpansWrap(t *testing.T) {
 		low, high uint32
 		want      int
 	}{{5, 9, 4}, {clientMax - 2, 3, 5}, {7, 7, clientMax}, {0, 0, clientMax}, {3, 0, clientMax - 3}} {
-		s := &fileSearch{todo: spans(c.low, c.high)}
-		if got := size(s.todo); got != c.want {
+		todo := spans(c.low, c.high)
+		if got := size(todo); got != c.want {
 			t.Errorf("from %d to %d are %d handles, want %d", c.low, c.high, got, c.want)
 		}
 		seen := 0
-		for last := c.high; ; seen++ {
-			part, ok := s.next(1)
-			if !ok {
-				break
-			}
+		for last := c.high; len(todo) > 0; seen++ {
+			part := cut(&todo, 1)
 			if want := (last + clientMax - 1) % clientMax; part.low != want {
 				t.Fatalf("from %d to %d: %d follows %d", c.low, c.high, part.low, last)
 			}

@@ -49,9 +49,10 @@ func TestLiveExplore(t *testing.T) {
 		t.Fatal(groups, err)
 	}
 	t.Logf("with a gap of %d, groups of two contexts, with 3000 allocations between them: %+v", m.opt.Gap, groups)
-	for fd, f := range m.known(p) {
-		t.Logf("descriptor %d: clients %#x", fd, f.clients)
-		for _, client := range f.clients {
+	for fd, f := range m.known(p).files {
+		for _, c := range f.clients {
+			client := c.handle
+			t.Logf("descriptor %d: client %#x", fd, client)
 			if err := m.with(p, fd, func(dup *file) error {
 				device := uint32(0)
 				for h, absent := uint32(objectBase), 0; absent < 20000; h++ {
@@ -115,6 +116,11 @@ func TestLiveExplore(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a subdevice of our own: %v", err)
 	}
+	// If these differ, one call over a client of our own says of a handle whether any process has it.
+	_, err = own.info(g.Client, g.Client, indexClass)
+	t.Logf("asked over another file, a client that exists: %v", err)
+	_, err = own.info(root+0x1000, root+0x1000, indexClass)
+	t.Logf("asked over another file, a client that does not: %v", err)
 	d := disable{Disable: 1, Count: uint32(len(g.Channels))}
 	for i, channel := range g.Channels {
 		d.Clients[i], d.Channels[i] = g.Client, channel

@@ -99,9 +99,14 @@ func waitsFor(what string, thread int) {
 
 func liveTenant(t *testing.T, kind string, contexts int) (*tenant.Tenant, rm.Process) {
 	t.Helper()
+	return startLive(t, tenant.Options{Kind: kind, Contexts: contexts, Most: 2 * time.Minute})
+}
+
+func startLive(t *testing.T, o tenant.Options) (*tenant.Tenant, rm.Process) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	run, err := tenant.Start(ctx, t.TempDir(), tenant.Options{Kind: kind, Contexts: contexts, Most: 2 * time.Minute})
+	run, err := tenant.Start(ctx, t.TempDir(), o)
 	if errors.Is(err, cc.ErrNoCompiler) {
 		t.Skip(err)
 	} else if err != nil {

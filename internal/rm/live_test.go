@@ -1,7 +1,6 @@
 package rm_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -181,20 +180,6 @@ func TestLiveFindNew(t *testing.T) {
 		run.Kill()
 	}
 	figure("find new processes", "%s", spread(took))
-}
-
-func TestLiveOldProcess(t *testing.T) {
-	count := &counter{Kernel: needGPU(t)}
-	_, p := liveTenant(t, tenant.Spin, 1)
-	m := rm.New(count, rm.Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	began := time.Now()
-	groups, err := m.Find(ctx, p)
-	figure("find an old process", "%v, %d ioctls, %d groups %v", time.Since(began).Round(time.Millisecond), count.ioctls.Load(), len(groups), err)
-	if err != nil || len(groups) != 1 {
-		t.Errorf("an old process has groups %+v, %v", groups, err)
-	}
 }
 
 // TestLiveRecord writes the transcript that the tests elsewhere replay.

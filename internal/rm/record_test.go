@@ -134,6 +134,36 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// A recorded process is found again with a few calls, with the same groups.
+func TestTranscriptIsFoundAgain(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.jsonl")
+	if err != nil || len(files) == 0 {
+		t.Skipf("no transcripts: %v", err)
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		replay, err := rmtest.ReadTranscript(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := &counter{Kernel: replay}
+		m := rm.New(count, rm.Options{Gap: 64})
+		if err := m.Mark(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first := must(m.Find(t.Context(), replay.Process))
+		count.ioctls.Store(0)
+		found(t, m, replay.Process, first...)
+		if n := count.ioctls.Load(); len(first) != 1 || n > 110 {
+			t.Errorf("%s: %d groups, found again with %d ioctls", name, len(first), n)
+		}
+	}
+}
+
 func jsonOf(v any) (string, error) {
 	text, err := json.MarshalIndent(v, "", " ")
 	return string(text), err

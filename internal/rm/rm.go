@@ -34,6 +34,8 @@ var (
 	ErrChanged = errors.New("the channel group has changed")
 	// ErrUnsupported: this driver, or this system, cannot do it.
 	ErrUnsupported = errors.New("not supported here")
+	// ErrUnfinished: the search for a process's clients has not ended. See Find.
+	ErrUnfinished = errors.New("the search has not ended")
 )
 
 // Process is one process: a PID alone may be used again.
@@ -68,11 +70,14 @@ func (g Group) String() string {
 type Options struct {
 	// Workers bounds the calls under way at once. 0: 8.
 	Workers int
-	// Timeout ends a call of a caller whose context has no earlier deadline; Find
-	// of an old process excepted. 0: 2 s.
+	// Timeout ends a call of a caller whose context has no earlier deadline, and of Find each
+	// of its steps. 0: 2 s.
 	Timeout time.Duration
 	// Gap is how many absent handles in a row end the search for a client's objects. 0: 2048.
 	Gap int
+	// SearchRate bounds the client handles that all searches together ask for, in a second; up
+	// to 16384 more after a rest. 0: 100,000, which take some 0.3 s of one core.
+	SearchRate int
 	// Proven names driver versions outside Branches that a self-test has shown to work.
 	Proven []string
 	// Observe is told of each call that ran on a worker: what, and how long it took. It
@@ -87,12 +92,14 @@ type Manager struct {
 	opt    Options
 	slots  chan struct{}
 
-	mu       sync.Mutex
-	driver   error // why the driver is not supported
-	asked    bool
-	marks    []mark
-	searches map[Process]search
-	queues   map[int]*queue
+	mu        sync.Mutex
+	driver    error // why the driver is not supported
+	asked     bool
+	marks     []*mark
+	searches  map[Process]*search
+	clients   map[Process][]uint32 // of all processes, by handle
+	searching allowance
+	queues    map[int]*queue
 }
 
 // New returns a Manager that works through kernel; see System.
@@ -106,12 +113,17 @@ func New(kernel Kernel, opt Options) *Manager {
 	if opt.Gap <= 0 {
 		opt.Gap = 2048
 	}
+	if opt.SearchRate <= 0 {
+		opt.SearchRate = 100_000
+	}
 	return &Manager{
-		kernel:   kernel,
-		opt:      opt,
-		slots:    make(chan struct{}, opt.Workers),
-		searches: map[Process]search{},
-		queues:   map[int]*queue{},
+		kernel:    kernel,
+		opt:       opt,
+		slots:     make(chan struct{}, opt.Workers),
+		searches:  map[Process]*search{},
+		clients:   map[Process][]uint32{},
+		searching: allowance{rate: opt.SearchRate, left: saved},
+		queues:    map[int]*queue{},
 	}
 }
 

@@ -1,32 +1,59 @@
 package rm
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
-// search is what is known of the clients of a process, by descriptor.
-type search map[int]*fileSearch
+const (
+	// maxSearches is how many processes are known before those that are gone are dropped.
+	maxSearches = 256
+	// maxTips bounds how many clients of others a new descriptor is asked for.
+	maxTips = 256
+)
 
-func (s search) descriptors() []int { return slices.Sorted(maps.Keys(s)) }
+// search is what is known of a process.
+type search struct {
+	files map[int]*fileSearch // by descriptor
+	// born is where the counter stood before the process began, if that is known.
+	born *mark
+	// seen is where it stood before its descriptors were looked at last: the clients of later
+	// ones are above.
+	seen *mark
+	here uint32 // where it stands
+}
 
-// fileSearch is what is known of the clients of one descriptor.
+func (s *search) descriptors() []int { return slices.Sorted(maps.Keys(s.files)) }
+
+// fileSearch is what is known of one descriptor. libcuda makes one client for each file.
 type fileSearch struct {
-	todo    []span // the next one first
-	upTo    uint32 // where the counter stood when todo last grew
-	clients []uint32
-	gpus    map[[2]uint32]string // UUID by client and subdevice
+	upTo    uint32   // handles from here on are new
+	news    []span   // handles to be asked for in any case, the next ones first
+	todo    []span   // those to be asked for as long as there is no client
+	rest    []span   // and those where a client is hardly to be expected
+	tips    []uint32 // clients of other files: a fork's are its parent's
+	clients []*client
+}
+
+// next is the list that the next handles come from; nil when there are none.
+func (f *fileSearch) next(dig bool) *[]span {
+	switch {
+	case len(f.news) > 0:
+		return &f.news
+	case len(f.todo) > 0 && (dig || len(f.clients) == 0):
+		return &f.todo
+	case len(f.rest) > 0 && dig:
+		return &f.rest
+	}
+	return nil
 }
 
 // span is a range of client handles, as offsets from clientBase: from high down to low.
 type span struct{ low, high uint32 } // [low, high)
 
-// spans are the handles from low up to high, which may have wrapped, latest first.
+// spans are the handles from low up to high, which may have wrapped, latest first. All of
+// them where low is high.
 func spans(low, high uint32) []span {
 	if low < high {
 		return []span{{low, high}}
@@ -45,67 +72,124 @@ func size(s []span) (n int) {
 	return n
 }
 
-// next cuts up to n handles off the front of todo.
-func (s *fileSearch) next(n uint32) (span, bool) {
-	if len(s.todo) == 0 {
-		return span{}, false
+// cut cuts up to n handles off the front.
+func cut(list *[]span, n uint32) span {
+	first := &(*list)[0]
+	part := span{max(first.low, first.high-min(n, first.high)), first.high}
+	if first.high = part.low; first.high == first.low {
+		*list = (*list)[1:]
 	}
-	first := &s.todo[0]
-	cut := span{max(first.low, first.high-min(n, first.high)), first.high}
-	if first.high = cut.low; first.high == first.low {
-		s.todo = s.todo[1:]
-	}
-	return cut, true
+	return part
 }
 
-// begin notes which handles have to be looked at, and returns how many.
-func (m *Manager) begin(p Process) (left int, err error) {
+// begin notes which handles have to be asked for.
+func (m *Manager) begin(p Process) error {
 	if err := m.alive(p); err != nil {
-		return 0, err
+		return err
 	}
+	before := m.latest()
 	fds, err := m.kernel.Descriptors(p.PID)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	m.mu.Lock()
-	s := m.searches[p]
-	m.mu.Unlock()
+	s := m.known(p)
 	if s == nil {
-		s = search{}
+		if len(fds) == 0 && before == nil {
+			return nil
+		}
+		s = &search{files: map[int]*fileSearch{}, born: m.before(p)}
 	}
-	for fd := range s {
+	for fd := range s.files {
 		if !slices.Contains(fds, fd) {
-			delete(s, fd)
+			delete(s.files, fd)
 		}
 	}
-	if len(fds) == 0 {
-		return 0, nil // as most processes: nothing to remember
+	here := before
+	if stale, err := m.stale(s, fds, here); err != nil {
+		return err
+	} else if stale {
+		if here, err = m.mark(); err != nil {
+			return err
+		}
 	}
-	from, known := m.before(p) // before our own client makes a new mark
-	here, err := m.mark()
-	if err != nil {
-		return 0, err
+	if here != nil {
+		s.here = here.handle
 	}
 	for _, fd := range fds {
-		f := s[fd]
-		switch {
-		case f == nil && known:
-			f = &fileSearch{todo: spans(from.handle, here.handle)}
-		case f == nil:
-			f = &fileSearch{todo: spans(here.handle, here.handle)}
-		case f.upTo != here.handle:
-			f.todo = append(spans(f.upTo, here.handle), f.todo...)
+		f := s.files[fd]
+		if f == nil {
+			f = s.newFile(m.tips())
+			s.files[fd] = f
+		} else if f.upTo != s.here {
+			f.later(spans(f.upTo, s.here))
 		}
-		f.upTo = here.handle
-		s[fd] = f
-		left += size(f.todo)
+		f.upTo = s.here
 	}
+	s.seen = before
 	m.remember(p, s)
-	return left, nil
+	return nil
+}
+
+// stale says whether a new mark is needed: for a new descriptor always, for one that still has
+// no client unless the last mark is of just now, as many searches may go on at once.
+func (m *Manager) stale(s *search, fds []int, last *mark) (bool, error) {
+	needed := false
+	for _, fd := range fds {
+		f := s.files[fd]
+		if f == nil || last == nil {
+			return true, nil
+		}
+		needed = needed || len(f.clients) == 0
+	}
+	if !needed {
+		return false, nil
+	}
+	now, err := m.kernel.Uptime()
+	return now-last.at >= markAgain, err
+}
+
+// newFile begins the search for the clients of a descriptor.
+func (s *search) newFile(tips []uint32) *fileSearch {
+	from := s.seen
+	if from == nil {
+		from = s.born
+	}
+	f := &fileSearch{tips: tips}
+	if from == nil {
+		f.later(spans(s.here, s.here))
+	} else {
+		f.later(spans(from.handle, s.here))
+		// After a wrap, where a handle is taken the client gets one that is 0x400 higher, or more.
+		f.rest = slices.Concat([]span{{s.here, min(s.here+4*0x400, clientMax)}}, spans(s.here, from.handle))
+	}
+	return f
+}
+
+// later adds handles that were given out later than all that are known. Those of them that
+// were given out last are asked for even where there is a client: a second one is rare.
+func (f *fileSearch) later(handles []span) {
+	older := &f.todo
+	if len(f.clients) > 0 {
+		older = &f.rest
+	}
+	*older = slices.Concat(handles, f.news, *older)
+	f.news = []span{cut(older, chunk)}
+}
+
+// tips are the clients that are known of all processes.
+func (m *Manager) tips() (all []uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, handles := range m.clients {
+		all = append(all, handles...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[max(0, len(all)-maxTips):]
 }
 
 // remember keeps what is known of p, and drops what is known of processes that are gone.
-func (m *Manager) remember(p Process, s search) {
+func (m *Manager) remember(p Process, s *search) {
 	m.mu.Lock()
 	m.searches[p] = s
 	var all []Process
@@ -115,178 +199,21 @@ func (m *Manager) remember(p Process, s search) {
 	m.mu.Unlock()
 	for _, p := range all {
 		if errors.Is(m.alive(p), ErrGone) {
-			m.mu.Lock()
-			delete(m.searches, p)
-			m.mu.Unlock()
+			m.forget(p)
 		}
 	}
 }
 
-// findClients looks at the next handles over each descriptor, and returns how many are left.
-func (m *Manager) findClients(ctx context.Context, p Process) (left int, err error) {
-	s := m.known(p)
-	for _, fd := range s.descriptors() {
-		f := s[fd]
-		part, ok := f.next(chunk)
-		if !ok {
-			continue
-		}
-		err := m.with(p, fd, func(dup *file) error {
-			for h := part.high; h > part.low; h-- {
-				if h%256 == 0 && ctx.Err() != nil {
-					f.todo = append([]span{{part.low, h}}, f.todo...)
-					return ctx.Err()
-				}
-				client := clientBase + h - 1
-				_, err := dup.info(client, client, indexClass)
-				if status := Status(0); err != nil && !errors.As(err, &status) {
-					return err
-				} else if err == nil && !slices.Contains(f.clients, client) {
-					f.clients = append(f.clients, client)
-				}
-			}
-			return nil
-		})
-		switch {
-		case errors.Is(err, ErrChanged):
-			delete(s, fd) // closed since, or another file
-		case err != nil:
-			return 0, err
-		default:
-			left += size(f.todo)
-		}
-	}
-	return left, nil
+func (m *Manager) forget(p Process) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.searches, p)
+	delete(m.clients, p)
 }
 
-// known is what is known of p. Only steps of its search may use it.
-func (m *Manager) known(p Process) search {
+// known is what is known of p; nil if nothing is. Only steps of its search may use it.
+func (m *Manager) known(p Process) *search {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.searches[p]
-}
-
-// findGroups reads the objects of all known clients.
-func (m *Manager) findGroups(ctx context.Context, p Process) (groups []Group, err error) {
-	s := m.known(p)
-	for _, fd := range s.descriptors() {
-		f := s[fd]
-		if len(f.clients) == 0 {
-			continue
-		}
-		err := m.with(p, fd, func(dup *file) error {
-			f.clients = slices.DeleteFunc(f.clients, func(client uint32) bool {
-				_, err := dup.info(client, client, indexClass)
-				status := Status(0)
-				return errors.As(err, &status)
-			})
-			for _, client := range f.clients {
-				objects, err := m.objects(ctx, dup, client)
-				if err != nil {
-					return err
-				}
-				for _, g := range groupsOf(objects) {
-					g.Process, g.FD, g.Client = p, fd, client
-					if g.GPU, err = f.gpu(dup, g); err != nil {
-						return fmt.Errorf("ask for the GPU of %v: %w", g, err)
-					}
-					groups = append(groups, g)
-				}
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, ErrChanged) {
-			return nil, err
-		}
-	}
-	slices.SortFunc(groups, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Handle, b.Handle), cmp.Compare(a.FD, b.FD))
-	})
-	// Two descriptors may stand for one open file.
-	return slices.CompactFunc(groups, func(a, b Group) bool { return a.Client == b.Client && a.Handle == b.Handle }), nil
-}
-
-// gpu is the UUID of the GPU of a group.
-func (s *fileSearch) gpu(dup *file, g Group) (string, error) {
-	key := [2]uint32{g.Client, g.Subdevice}
-	if g.Subdevice == 0 || s.gpus[key] != "" {
-		return s.gpus[key], nil
-	}
-	var id gid
-	if err := dup.control(g.Client, g.Subdevice, cmdGID, &id); err != nil {
-		return "", err
-	}
-	uuid, _, _ := strings.Cut(string(id.Data[:min(int(id.Length), len(id.Data))]), "\x00")
-	if s.gpus == nil {
-		s.gpus = map[[2]uint32]string{}
-	}
-	s.gpus[key] = uuid
-	return uuid, nil
-}
-
-// object is one object of a client, of the classes that lead to a compute group.
-type object struct{ handle, class, parent uint32 }
-
-// objects reads a client's objects, until m.opt.Gap handles in a row have none.
-func (m *Manager) objects(ctx context.Context, dup *file, client uint32) (found []object, err error) {
-	for h, absent := uint32(objectBase), 0; absent < m.opt.Gap && h >= objectBase; h++ {
-		if h%256 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		class, err := dup.info(client, h, indexClass)
-		if status := Status(0); errors.As(err, &status) {
-			absent++
-			continue
-		} else if err != nil {
-			return nil, err
-		}
-		absent = 0
-		if class == classMPS {
-			return nil, fmt.Errorf("%w: client %#x is of MPS, whose channels are other processes' too", ErrUnsupported, client)
-		}
-		if class != classSubdevice && class != classGroup && !isCompute(class) && !isChannel(class) {
-			continue
-		}
-		parent, err := dup.info(client, h, indexParent)
-		if status := Status(0); errors.As(err, &status) {
-			continue // freed between the two
-		} else if err != nil {
-			return nil, err
-		}
-		found = append(found, object{h, class, parent})
-	}
-	return found, nil
-}
-
-// groupsOf finds the channel groups of which a channel has a compute object, with all
-// of their channels and the subdevice of their device.
-func groupsOf(objects []object) (groups []Group) {
-	byHandle := map[uint32]object{}
-	for _, o := range objects {
-		byHandle[o.handle] = o
-	}
-	computes := map[uint32]bool{} // by handle of the group
-	for _, o := range objects {
-		if isCompute(o.class) {
-			if channel := byHandle[o.parent]; isChannel(channel.class) {
-				computes[channel.parent] = true
-			}
-		}
-	}
-	for _, group := range objects {
-		if group.class != classGroup || !computes[group.handle] {
-			continue
-		}
-		g := Group{Handle: group.handle, Class: group.class}
-		for _, o := range objects {
-			switch {
-			case isChannel(o.class) && o.parent == group.handle:
-				g.Channels = append(g.Channels, o.handle)
-			case o.class == classSubdevice && o.parent == group.parent && g.Subdevice == 0:
-				g.Subdevice = o.handle
-			}
-		}
-		groups = append(groups, g)
-	}
-	return groups
 }

@@ -33,7 +33,12 @@ type member struct {
 	result Result
 	err    error
 	slices error // why slices could not be set
+	// unfinished: the search for its groups goes on, and there may be more.
+	unfinished bool
 }
+
+// unknown: nothing is known of its groups yet.
+func (m *member) unknown() bool { return m.unfinished && len(m.groups) == 0 }
 
 // membersOf are a target's processes, each once. The oldest comes first: what a fork shares
 // with its parent counts as the parent's.
@@ -76,7 +81,7 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	if errors.Is(errors.Join(err, slices), rm.ErrChanged) && !fresh {
 		return e.carry(ctx, t, asked, true)
 	}
-	if s.Off && err == nil && len(r.Groups) == 0 {
+	if (s.Off || s.Slice != 0) && err == nil && len(r.Groups) == 0 {
 		err = ErrNoGroup
 	}
 	if s.Off && err == nil {
@@ -121,10 +126,7 @@ func (e *Enforcer) meet(ctx context.Context, m *member, fresh bool) {
 		m.err = e.forget(ctx, m.Process)
 		return
 	}
-	var found bool
-	if m.groups, found = e.groupsOf(m.Process); !found || fresh {
-		m.groups, m.err = e.find(ctx, m.Process)
-	}
+	e.look(ctx, m, fresh)
 }
 
 // together returns the processes that are left, and takes Off from the standing if they
@@ -148,6 +150,9 @@ func together(members []member, s *Standing) (left []member, problem error) {
 		if s.Off && m.state == Traced {
 			problem = ErrTraced
 		}
+		if s.Off && m.unknown() {
+			problem = fmt.Errorf("%w yet: %w", ErrNoGroup, rm.ErrUnfinished)
+		}
 		if s.Off && m.err != nil {
 			problem = m.err
 		}
@@ -165,7 +170,7 @@ func sum(members []member) (r Result, slices, err error) {
 	for _, m := range members {
 		r.Groups = append(r.Groups, m.groups...)
 		r.Changed = append(r.Changed, m.result.Changed...)
-		r.Unsettled = r.Unsettled || m.result.Unsettled
+		r.Unsettled = r.Unsettled || m.result.Unsettled || m.unknown()
 		if m.err != nil && !errors.Is(m.err, rm.ErrGone) {
 			err = errors.Join(err, fmt.Errorf("channels of process %d: %w", m.PID, m.err))
 		}
@@ -197,7 +202,7 @@ func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, u
 		rec = Record{PID: m.PID, Start: m.Start}
 	}
 	rec.Container, rec.Reason = t.Container, s.Reason
-	if fresh && m.err == nil {
+	if fresh && m.err == nil && !m.unfinished {
 		e.knownOf(m.Process).forgetMissing(m.groups)
 		if err := e.dropMissing(ctx, &rec, m.groups); err != nil {
 			return err

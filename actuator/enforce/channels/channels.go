@@ -27,7 +27,8 @@ import (
 // they were made, also those that their callers gave up. Implementations MUST be safe
 // for concurrent use.
 type Driver interface {
-	// Find returns the compute groups of a process on all GPUs; none when it has none.
+	// Find returns the compute groups of a process on all GPUs; none when it has none. With
+	// an error that wraps rm.ErrUnfinished there may be more: called again it goes on.
 	Find(ctx context.Context, p rm.Process) ([]rm.Group, error)
 	// Slice reads a group's time slice; a group is 1 µs or more.
 	Slice(ctx context.Context, g rm.Group) (time.Duration, error)
@@ -48,7 +49,8 @@ var (
 	ErrSeveralGPUs = errors.New("it is on several GPUs, and would have to be off all of them as one")
 	// ErrTraced: a debugger or a profiler is attached.
 	ErrTraced = errors.New("it is being traced")
-	// ErrNoGroup: it has no compute group on a GPU yet.
+	// ErrNoGroup: it has no compute group on a GPU yet, or none that is known while the search
+	// goes on. Try again soon.
 	ErrNoGroup = errors.New("it has no channel group on a GPU")
 )
 
@@ -89,7 +91,8 @@ type Result struct {
 	Off   bool
 	Until time.Duration
 	// Unsettled: a group is so new that its program may yet set its own slice, so ours
-	// is not set. Look again after Options.Settle.
+	// is not set; or nothing is known yet of the groups of a process. Apply it again after
+	// Options.Settle.
 	Unsettled bool
 	// Changed are those whose slice was changed by somebody else after we set it. What it
 	// was changed to counts as its own from now on.
@@ -107,7 +110,7 @@ type Options struct {
 	// Deadline bounds the calls for one process together; 1 s by default.
 	Deadline time.Duration
 	// FindDeadline bounds a search for a process's groups; 30 s by default. It goes on when
-	// a caller gives up, and a later one gets its result.
+	// its callers have what it found at once, or give up, and later ones get its result.
 	FindDeadline time.Duration
 	// Settle is how long a new group's slice must not change before it counts as set by
 	// its own program; 20 ms by default.

@@ -143,8 +143,8 @@ func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
 // process, and nothing says what we did. Slices cannot be put back.
 func (e *Enforcer) restoreUnread(ctx context.Context, p rm.Process) error {
 	groups, err := e.find(ctx, p)
-	if err == nil && len(groups) > 0 {
-		err = e.driver().Switch(ctx, groups, true)
+	if (err == nil || errors.Is(err, rm.ErrUnfinished)) && len(groups) > 0 {
+		err = errors.Join(err, e.driver().Switch(ctx, groups, true))
 	}
 	if err != nil {
 		return err

@@ -13,8 +13,9 @@ import (
 // known is what we saw of a process, to ask less. It is nothing that an undo needs.
 type known struct {
 	// Guarded by the enforcer's mu.
-	found  bool
-	groups []rm.Group
+	found      bool
+	unfinished bool // there may be more
+	groups     []rm.Group
 	// Of who has the process's lock.
 	seen map[key]seen          // slices before ours
 	set  map[key]time.Duration // slices that we know to be set

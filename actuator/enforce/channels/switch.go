@@ -80,17 +80,18 @@ func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) 
 func (e *Enforcer) onSingly(ctx context.Context, p rm.Process, groups []rm.Group, on map[key]bool) (err error) {
 	e.forgetGroups(p)
 	now, err := e.find(ctx, p)
-	if err != nil {
+	unfinished := errors.Is(err, rm.ErrUnfinished)
+	if err != nil && !unfinished {
 		return err
 	}
 	var errs []error
 	for _, g := range groups {
-		at := slices.IndexFunc(now, func(other rm.Group) bool { return keyOf(other) == keyOf(g) })
-		if at >= 0 {
-			g.FD, g.Subdevice = now[at].FD, now[at].Subdevice
-			g.Channels = slices.DeleteFunc(slices.Clone(g.Channels), func(c uint32) bool { return !slices.Contains(now[at].Channels, c) })
+		is, found := groupOf(now, keyOf(g))
+		if found {
+			g.FD, g.Subdevice = is.FD, is.Subdevice
+			g.Channels = slices.DeleteFunc(slices.Clone(g.Channels), func(c uint32) bool { return !slices.Contains(is.Channels, c) })
 		}
-		if at >= 0 && len(g.Channels) > 0 {
+		if (found || unfinished) && len(g.Channels) > 0 {
 			if err := e.driver().Switch(ctx, []rm.Group{g}, true); err != nil {
 				errs = append(errs, err)
 				continue

@@ -62,12 +62,24 @@ func (p *Process) CloseFile(fd int) { p.rm.lock(func() { delete(p.fds, fd) }) }
 
 // OpenFile opens the control device and makes a client, as cuInit does.
 func (p *Process) OpenFile(fd int) (handle uint32) {
-	p.rm.lock(func() {
-		f := &file{clients: map[uint32]*client{}}
-		p.fds[fd] = f
-		handle = p.rm.newClient(f)
-	})
+	p.OpenEmpty(fd)
+	return p.NewClient(fd)
+}
+
+// OpenEmpty opens the control device, and makes no client yet.
+func (p *Process) OpenEmpty(fd int) {
+	p.rm.lock(func() { p.fds[fd] = &file{clients: map[uint32]*client{}} })
+}
+
+// NewClient makes a client over an open file.
+func (p *Process) NewClient(fd int) (handle uint32) {
+	p.rm.lock(func() { handle = p.rm.newClient(p.fds[fd].(*file)) })
 	return handle
+}
+
+// SkipObjects counts n object handles on, as memory does that is taken and given back.
+func (p *Process) SkipObjects(client uint32, n int) {
+	p.rm.lock(func() { p.rm.client(client).next += uint32(n) })
 }
 
 // Context makes a context on a GPU with a client of the process: a compute group with 8
@@ -118,6 +130,17 @@ func (p *Process) AddChannels(g rm.Group, n int) rm.Group {
 		for range n {
 			g.Channels = append(g.Channels, c.add(classChannel, g.Handle, c.objects[g.Handle].gpu))
 		}
+	})
+	return g
+}
+
+// FillHole makes a channel of a group at a handle that was skipped, as a thread does that was
+// overtaken.
+func (p *Process) FillHole(g rm.Group, handle uint32) rm.Group {
+	g.Channels = slices.Sorted(slices.Values(append([]uint32{handle}, g.Channels...)))
+	p.rm.lock(func() {
+		c := p.rm.client(g.Client)
+		c.objects[handle] = &object{class: classChannel, parent: g.Handle, gpu: c.objects[g.Handle].gpu}
 	})
 	return g
 }

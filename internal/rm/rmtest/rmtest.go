@@ -145,10 +145,10 @@ func (c *client) add(class, parent uint32, gpu int) uint32 {
 
 // newClient makes a client over f.
 func (r *RM) newClient(f *file) uint32 {
-	for r.client(clientBase+r.counter) != nil {
-		r.counter = (r.counter + 1) % clientMax
-	}
 	h := clientBase + r.counter
+	for r.client(h) != nil { // as rs_server.c does: the next one of the same bucket
+		h = clientBase + (h-clientBase+0x400)%clientMax
+	}
 	r.counter = (r.counter + 1) % clientMax
 	r.ever[h] = true
 	f.clients[h] = &client{next: objectBase, objects: map[uint32]*object{h: {class: classClient}}}

@@ -107,7 +107,7 @@ func Run(ctx context.Context, m *rm.Manager, driver string, card Card, start fun
 		if ctx.Err() != nil {
 			return r, fmt.Errorf("%w: %w", ErrUntested, ctx.Err())
 		}
-		if err != nil || len(found) == 0 {
+		if err != nil && !errors.Is(err, rm.ErrUnfinished) || len(found) == 0 {
 			r.Reason = fmt.Sprintf("the channel groups of a process of our own are not found: %v", orNone(err))
 			return r, nil
 		}

@@ -37,8 +37,8 @@ const (
 
 // shared is struct shared of tenant.c.
 type shared struct {
-	Ready, Stop, Beat, Result, Steps atomic.Uint32
-	Error                            [108]byte
+	Ready, Stop, Beat, Result, Steps, Begin atomic.Uint32
+	Error                                   [104]byte
 }
 
 const sharedSize = 128
@@ -58,10 +58,11 @@ type Options struct {
 	Contexts int           // the first computes
 	Most     time.Duration // it ends by itself after that
 	Churn    int           // how often it takes and frees memory before its second context
+	Late     bool          // it makes its first call only after Begin
 }
 
 // Start builds the program, starts it with a file of its own in dir, and waits until its
-// kernel runs.
+// kernel runs, unless it is to be late.
 func Start(ctx context.Context, dir string, o Options) (*Tenant, error) {
 	path, err := cc.Build(ctx, cc.CacheDir(), cc.Target{Name: "tenant", Source: program(), Flags: []string{"-ldl"}})
 	if err != nil {
@@ -84,8 +85,12 @@ func Start(ctx context.Context, dir string, o Options) (*Tenant, error) {
 	if err != nil {
 		return nil, err
 	}
+	late := 0
+	if o.Late {
+		late = 1
+	}
 	t.cmd = exec.CommandContext(context.WithoutCancel(ctx), path, file, o.Kind, strconv.Itoa(o.Contexts),
-		strconv.FormatFloat(o.Most.Seconds(), 'f', 3, 64), strconv.Itoa(o.Churn))
+		strconv.FormatFloat(o.Most.Seconds(), 'f', 3, 64), strconv.Itoa(o.Churn), strconv.Itoa(late))
 	t.cmd.Stderr = &t.stderr
 	if err := t.cmd.Start(); err != nil {
 		return nil, err
@@ -94,17 +99,33 @@ func Start(ctx context.Context, dir string, o Options) (*Tenant, error) {
 		_ = t.cmd.Wait()
 		close(t.exited)
 	}()
+	if o.Late {
+		return t, nil
+	}
+	if err := t.running(ctx); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Begin lets a late one make its context, and waits until its kernel runs.
+func (t *Tenant) Begin(ctx context.Context) error {
+	t.shared.Begin.Store(1)
+	return t.running(ctx)
+}
+
+func (t *Tenant) running(ctx context.Context) error {
 	for t.shared.Ready.Load() == 0 || t.Beat() == 0 {
 		select {
 		case <-ctx.Done():
 			t.Kill()
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-t.exited:
-			return nil, fmt.Errorf("the tenant ended: %v: %s", t.cmd.ProcessState, t.stderr.String())
+			return fmt.Errorf("the tenant ended: %v: %s", t.cmd.ProcessState, t.stderr.String())
 		case <-time.After(time.Millisecond):
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // PID of the process.

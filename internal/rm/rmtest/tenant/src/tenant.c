@@ -1,13 +1,14 @@
 // A small tenant of a GPU, for tests on a real one.
 //
-//   tenant SHARED spin|steps [contexts] [seconds] [churn]
+//   tenant SHARED spin|steps [contexts] [seconds] [churn] [late]
 //
 // It calls the driver API by dlopen, and needs no toolkit. SHARED is a file that it and
 // the test map: see struct shared. With `spin`, one kernel on all multiprocessors beats
 // a counter in host memory until the test says stop. With `steps`, short kernels, each
 // of which adds 1 to a counter on the device, follow one another. The first context
 // computes; further ones only exist. Churn is how often it takes memory and gives it back
-// before it makes the second. It ends by itself after that many seconds (60).
+// before it makes the second. Late (1) means that it waits before its first call, as a program
+// that is older than its context, until the test says begin. It ends by itself after that many seconds (60).
 // The result is right if every call returned 0 and, with `steps`, the counter on the
 // device is the number of launches. Contexts are on all GPUs that it sees, in turn.
 #define _GNU_SOURCE
@@ -32,7 +33,8 @@ struct shared {
 	_Atomic uint32_t beat;   // copied from the GPU's counter without pause
 	_Atomic uint32_t result; // 1 right, 2 wrong
 	_Atomic uint32_t steps;  // launches
-	char error[108];
+	_Atomic uint32_t begin;  // set by the test
+	char error[104];
 };
 
 typedef uint64_t ptr;
@@ -101,6 +103,8 @@ int main(int argc, char **argv) {
 	DRIVER(LOAD)
 
 	int device, devices, processors, clock_khz, churn = argc > 5 ? atoi(argv[5]) : 0;
+	while (argc > 6 && atoi(argv[6]) && !shared->begin)
+		usleep(1000);
 	ptr at, count;
 	void *first = NULL, *context, *module, *kernel, *stream, *host;
 	CU(cuInit, 0);

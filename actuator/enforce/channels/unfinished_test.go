@@ -1,0 +1,147 @@
+package channels_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
+	"github.com/laxity/laxity/internal/rm"
+)
+
+// searching is a driver whose searches take several calls: it has found this many groups so
+// far, and the others are found when it has ended.
+type searching struct {
+	channels.Driver
+	has   atomic.Int64
+	ended atomic.Bool
+	finds atomic.Int64
+}
+
+func (s *searching) Find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
+	s.finds.Add(1)
+	list, err := s.Driver.Find(ctx, p)
+	if err != nil || s.ended.Load() {
+		return list, err
+	}
+	return list[:s.has.Load()], rm.ErrUnfinished
+}
+
+// searchRig is a rig with a process that has two groups.
+func searchRig(t *testing.T) (*rig, *searching, rm.Process) {
+	t.Helper()
+	r := newRig(t, channels.Options{})
+	s := &searching{Driver: r.Machine}
+	r.driver.Driver = s
+	p := r.Start(1, gpuNames[0])
+	r.AddGroup(p, gpuNames[0])
+	return r, s, p
+}
+
+func TestWhatAnUnfinishedSearchHasFoundCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, s, p := searchRig(t)
+		s.has.Store(1)
+		second := channels.Standing{Slice: time.Second}
+		began := time.Now()
+		for range 2 { // the first one looks whether its program sets a slice
+			_, err := r.Apply(t.Context(), target(p), second)
+			check(t, err, nil)
+		}
+		if got := r.Slices(p); got[0] != time.Second || got[1] != channelstest.OwnSlice || time.Since(began) != 0 {
+			t.Errorf("after %v the slices are %v", time.Since(began), got)
+		}
+		s.ended.Store(true)
+		time.Sleep(time.Second) // the search ends by itself
+		finds := s.finds.Load()
+		for range 2 {
+			_, err := r.Apply(t.Context(), target(p), second)
+			check(t, err, nil)
+		}
+		if got := r.Slices(p); got[1] != time.Second || s.finds.Load() != finds {
+			t.Errorf("slices %v, and %d more searches", got, s.finds.Load()-finds)
+		}
+	})
+}
+
+func TestNothingFoundYetIsNoGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, s, p := searchRig(t)
+		for _, standing := range []channels.Standing{{Slice: time.Second}, takeOff} {
+			_, err := r.Apply(t.Context(), target(p), standing)
+			check(t, err, channels.ErrNoGroup)
+		}
+		if list, err := r.Records(); len(list) > 0 || err != nil {
+			t.Errorf("on record: %+v, %v", list, err)
+		}
+		s.ended.Store(true)
+		time.Sleep(time.Second)
+		_, err := r.Apply(t.Context(), target(p), takeOff)
+		check(t, err, nil)
+		if n := r.Off(p); n != 16 {
+			t.Errorf("%d channels are off", n)
+		}
+		check(t, r.Restore(t.Context(), p), nil)
+		time.Sleep(2 * time.Second) // the lease's timer
+	})
+}
+
+// A caller whose time is over before the driver has answered at all tries again soon.
+func TestSearchWithoutAnAnswerIsNoGroup(t *testing.T) {
+	r, s, p := searchRig(t)
+	s.ended.Store(true)
+	release := make(chan struct{})
+	r.driver.Before = func(_ context.Context, call string) error {
+		if call == "find" {
+			<-release
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := r.Apply(ctx, target(p), channels.Standing{Slice: time.Second})
+	check(t, err, channels.ErrNoGroup)
+	close(release)
+	_, err = r.Apply(t.Context(), target(p), channels.Standing{Slice: time.Second})
+	check(t, err, nil)
+}
+
+// A new actuator's search may not have found yet what is on record.
+func TestUnfinishedLookForgetsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, s, p := searchRig(t)
+		s.ended.Store(true)
+		for range 2 {
+			_, err := r.Apply(t.Context(), target(p), channels.Standing{Slice: time.Second})
+			check(t, err, nil)
+		}
+		s.ended.Store(false)
+		s.has.Store(1)
+		_, err := r.Look(t.Context(), target(p), channels.Standing{Slice: time.Second})
+		check(t, err, nil)
+		list, err := r.Records()
+		check(t, err, nil)
+		if len(list) != 1 || len(list[0].Groups) != 2 {
+			t.Errorf("on record: %+v", list)
+		}
+		s.ended.Store(true)
+		time.Sleep(time.Second)
+		check(t, r.Restore(t.Context(), p), nil)
+		if got := r.Slices(p); got[0] != channelstest.OwnSlice || got[1] != channelstest.OwnSlice {
+			t.Errorf("slices %v", got)
+		}
+	})
+}
+
+// A process that has not made its context yet has no slice to set, and is not done.
+func TestSliceOfNoGroupIsNotSet(t *testing.T) {
+	r := newRig(t, channels.Options{})
+	p := r.Start(1)
+	_, err := r.Apply(t.Context(), target(p), channels.Standing{Slice: time.Second})
+	check(t, err, channels.ErrNoGroup)
+	_, err = r.Apply(t.Context(), target(p), channels.Standing{})
+	check(t, err, nil)
+}

@@ -1,0 +1,102 @@
+package rm
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// round is what came of asking once for the next handles of each descriptor.
+type round struct {
+	asked int
+	found bool // a client
+	open  int  // descriptors with handles that must still be asked for
+	left  int  // how many that are
+}
+
+// round asks for the next handles of each descriptor; with dig also for those where a
+// client is not likely.
+func (m *Manager) round(ctx context.Context, p Process, dig bool) (r round, err error) {
+	s := m.known(p)
+	if s == nil {
+		return r, nil
+	}
+	for _, fd := range s.descriptors() {
+		f := s.files[fd]
+		asked, found, err := m.ask(ctx, p, s, fd, dig)
+		r.asked, r.found = r.asked+asked, r.found || found
+		if errors.Is(err, ErrChanged) {
+			delete(s.files, fd) // closed since, or another file
+			continue
+		} else if err != nil {
+			return r, err
+		}
+		if f.next(false) != nil {
+			r.open++
+			if r.left += size(f.news); len(f.clients) == 0 {
+				r.left += size(f.todo)
+			}
+		}
+	}
+	return r, nil
+}
+
+// ask asks for up to chunk handles of one descriptor.
+func (m *Manager) ask(ctx context.Context, p Process, s *search, fd int, dig bool) (asked int, found bool, err error) {
+	f := s.files[fd]
+	list := f.next(dig)
+	if list == nil {
+		return 0, false, nil
+	}
+	now, err := m.kernel.Uptime()
+	if err != nil {
+		return 0, false, err
+	}
+	first := (*list)[0]
+	m.mu.Lock()
+	n := m.searching.take(now, int(min(chunk, first.high-first.low)), below(s.here, first.high) >= fresh)
+	m.mu.Unlock()
+	if n == 0 {
+		return 0, false, nil
+	}
+	part := cut(list, uint32(n))
+	err = m.with(p, fd, func(dup *file) error {
+		is := func(handle uint32) error {
+			_, err := dup.info(handle, handle, indexClass)
+			if status := Status(0); err != nil && !errors.As(err, &status) {
+				return err
+			} else if err == nil && f.add(handle) {
+				found = true
+			}
+			return nil
+		}
+		for ; len(f.tips) > 0; f.tips = f.tips[1:] {
+			if err := is(f.tips[0]); err != nil {
+				return err
+			}
+		}
+		for ; part.high > part.low; part.high-- {
+			if part.high%256 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := is(clientBase + part.high - 1); err != nil {
+				return err
+			}
+			asked++
+		}
+		return nil
+	})
+	if part.high > part.low {
+		*list = append([]span{part}, *list...)
+	}
+	return asked, found, err
+}
+
+// add notes a client, and says whether it is new.
+func (f *fileSearch) add(handle uint32) bool {
+	if slices.ContainsFunc(f.clients, func(c *client) bool { return c.handle == handle }) {
+		return false
+	}
+	f.clients = append(f.clients, &client{handle: handle})
+	return true
+}

@@ -1,0 +1,261 @@
+package rm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// gapAgain is how many absent handles in a row end a look for new objects of a client whose
+	// objects have been read. libcuda's handles count up.
+	gapAgain = 64
+	// maxHoles is how many absent handles below the last object are asked for again: threads
+	// make objects in another order than that of their handles.
+	maxHoles = 64
+	// readEvery is how old what is known of a client's objects may be before all of them are
+	// read again.
+	readEvery = 10 * time.Second
+)
+
+// client is what is known of a client of a process.
+type client struct {
+	handle  uint32
+	objects []object // of the classes that lead to a compute group
+	top     uint32   // above all objects that were seen; 0: none was looked for
+	holes   []uint32 // the last absent handles below
+	read    time.Duration
+	gpus    map[uint32]string // UUID by subdevice
+}
+
+// object is one object of a client.
+type object struct{ handle, class, parent uint32 }
+
+// findGroups reads the groups of all known clients. Lost: a descriptor has no client any
+// more, so that it may stand for another file now.
+func (m *Manager) findGroups(ctx context.Context, p Process) (groups []Group, lost bool, err error) {
+	s := m.known(p)
+	if s == nil {
+		return nil, false, nil
+	}
+	now, err := m.kernel.Uptime()
+	if err != nil {
+		return nil, false, err
+	}
+	var handles []uint32
+	for _, fd := range s.descriptors() {
+		f := s.files[fd]
+		if len(f.clients) == 0 {
+			continue
+		}
+		err := m.with(p, fd, func(dup *file) error {
+			return m.groupsOver(ctx, dup, f, now, func(g Group) {
+				g.Process, g.FD = p, fd
+				groups = append(groups, g)
+			})
+		})
+		if errors.Is(err, ErrChanged) || err == nil && len(f.clients) == 0 {
+			// Whatever it is now may have been there for as long as the process.
+			delete(s.files, fd)
+			s.seen, lost = nil, true
+			continue
+		} else if err != nil {
+			return nil, false, err
+		}
+		for _, c := range f.clients {
+			handles = append(handles, c.handle)
+		}
+	}
+	m.mu.Lock()
+	if m.clients[p] = handles; len(handles) == 0 {
+		delete(m.clients, p)
+	}
+	m.mu.Unlock()
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Handle, b.Handle), cmp.Compare(a.FD, b.FD))
+	})
+	// Two descriptors may stand for one open file.
+	return slices.CompactFunc(groups, func(a, b Group) bool { return a.Client == b.Client && a.Handle == b.Handle }), lost, nil
+}
+
+// groupsOver tells of the groups of a descriptor's clients, and drops clients that are gone.
+func (m *Manager) groupsOver(ctx context.Context, dup *file, f *fileSearch, now time.Duration, tell func(Group)) error {
+	f.clients = slices.DeleteFunc(f.clients, func(c *client) bool {
+		_, err := dup.info(c.handle, c.handle, indexClass)
+		status := Status(0)
+		return errors.As(err, &status)
+	})
+	for _, c := range f.clients {
+		if err := m.look(ctx, dup, c, now); err != nil {
+			return err
+		}
+		for _, g := range groupsOf(c.objects) {
+			g.Client = c.handle
+			var err error
+			if g.GPU, err = c.gpu(dup, g); err != nil {
+				return fmt.Errorf("ask for the GPU of %v: %w", g, err)
+			}
+			tell(g)
+		}
+	}
+	return nil
+}
+
+// look brings what is known of a client's objects up to date.
+func (m *Manager) look(ctx context.Context, dup *file, c *client, now time.Duration) error {
+	if c.top != 0 && now-c.read < readEvery {
+		same, err := c.same(dup)
+		if err != nil {
+			return err
+		}
+		if same {
+			if err := c.readHoles(dup); err != nil {
+				return err
+			}
+			return c.readOn(ctx, dup, gapAgain)
+		}
+	}
+	c.objects, c.top, c.holes, c.gpus = nil, objectBase, nil, nil
+	if err := c.readOn(ctx, dup, m.opt.Gap); err != nil {
+		c.top = 0
+		return err
+	}
+	c.read = now
+	return nil
+}
+
+// same says whether the groups that are known are there, with all that makes them up.
+func (c *client) same(dup *file) (bool, error) {
+	for _, g := range groupsOf(c.objects) {
+		for _, want := range c.objects {
+			if want.handle != g.Handle && want.handle != g.Subdevice && !slices.Contains(g.Channels, want.handle) {
+				continue
+			}
+			class, err := dup.info(c.handle, want.handle, indexClass)
+			if status := Status(0); errors.As(err, &status) || err == nil && class != want.class {
+				return false, nil
+			} else if err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// readOn reads the objects from c.top on, until gap handles in a row have none.
+func (c *client) readOn(ctx context.Context, dup *file, gap int) error {
+	for h, absent := c.top, 0; absent < gap && h >= objectBase; h++ {
+		if h%256 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		there, err := c.readObject(dup, h)
+		if err != nil {
+			return err
+		}
+		if !there {
+			absent++
+			continue
+		}
+		for hole := max(c.top, h-maxHoles); hole < h; hole++ {
+			c.holes = append(c.holes, hole)
+		}
+		c.holes = c.holes[max(0, len(c.holes)-maxHoles):]
+		c.top, absent = h+1, 0
+	}
+	return nil
+}
+
+// readHoles reads the objects that there are meanwhile at handles that had none.
+func (c *client) readHoles(dup *file) error {
+	var left []uint32
+	for _, h := range c.holes {
+		there, err := c.readObject(dup, h)
+		if err != nil {
+			return err
+		}
+		if !there {
+			left = append(left, h)
+		}
+	}
+	c.holes = left
+	slices.SortFunc(c.objects, func(a, b object) int { return cmp.Compare(a.handle, b.handle) })
+	return nil
+}
+
+// readObject notes the object with this handle, if there is one and it is of a class that matters.
+func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
+	class, err := dup.info(c.handle, h, indexClass)
+	if status := Status(0); errors.As(err, &status) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	if class == classMPS {
+		return true, fmt.Errorf("%w: client %#x is of MPS, whose channels are other processes' too", ErrUnsupported, c.handle)
+	}
+	if class != classSubdevice && class != classGroup && !isCompute(class) && !isChannel(class) {
+		return true, nil
+	}
+	parent, err := dup.info(c.handle, h, indexParent)
+	if status := Status(0); errors.As(err, &status) {
+		return true, nil // freed between the two
+	} else if err != nil {
+		return true, err
+	}
+	c.objects = append(c.objects, object{h, class, parent})
+	return true, nil
+}
+
+// gpu is the UUID of the GPU of a group.
+func (c *client) gpu(dup *file, g Group) (string, error) {
+	if g.Subdevice == 0 || c.gpus[g.Subdevice] != "" {
+		return c.gpus[g.Subdevice], nil
+	}
+	var id gid
+	if err := dup.control(c.handle, g.Subdevice, cmdGID, &id); err != nil {
+		return "", err
+	}
+	uuid, _, _ := strings.Cut(string(id.Data[:min(int(id.Length), len(id.Data))]), "\x00")
+	if c.gpus == nil {
+		c.gpus = map[uint32]string{}
+	}
+	c.gpus[g.Subdevice] = uuid
+	return uuid, nil
+}
+
+// groupsOf finds the channel groups of which a channel has a compute object, with all
+// of their channels and the subdevice of their device.
+func groupsOf(objects []object) (groups []Group) {
+	byHandle := map[uint32]object{}
+	for _, o := range objects {
+		byHandle[o.handle] = o
+	}
+	computes := map[uint32]bool{} // by handle of the group
+	for _, o := range objects {
+		if isCompute(o.class) {
+			if channel := byHandle[o.parent]; isChannel(channel.class) {
+				computes[channel.parent] = true
+			}
+		}
+	}
+	for _, group := range objects {
+		if group.class != classGroup || !computes[group.handle] {
+			continue
+		}
+		g := Group{Handle: group.handle, Class: group.class}
+		for _, o := range objects {
+			switch {
+			case isChannel(o.class) && o.parent == group.handle:
+				g.Channels = append(g.Channels, o.handle)
+			case o.class == classSubdevice && o.parent == group.parent && g.Subdevice == 0:
+				g.Subdevice = o.handle
+			}
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
