@@ -59,8 +59,8 @@ func TestDrawHasEverything(t *testing.T) {
 	if standard*3 < containers {
 		t.Errorf("%d of %d containers are under default flags; want a third", standard, containers)
 	}
-	want := []string{"unlabelled", "soon", "300ms", tenantKilled, tenantStopped, exporterDies, actuatorDies, guardianDies, bothDie, dockerdDies, dockerdStops,
-		"--policy=p3", "--arbitrate=never", "--memory-guard=off", "--swap=off", "--hold=pause"}
+	want := []string{"unlabelled", "soon", "300ms", tenantKilled, tenantStopped, exporterDies, actuatorDies, guardianDies, bothDie, laxityEnds, dockerdDies, dockerdStops,
+		"--policy=p3", "--arbitrate=never", "--memory-guard=off", "--swap=off", "--hold=pause", "--hold=channels"}
 	for _, k := range kinds {
 		want = append(want, k.name)
 	}

@@ -101,7 +101,7 @@ func (l *laxity) command(program string) (path string, args []string, ready stri
 		ready = l.acts
 	case guardianProgram:
 		name = actuatorProgram
-		args = []string{"guardian", "--state-dir=" + l.stateDir(), "--docker.host=" + host}
+		args = []string{"guardian", "--state-dir=" + l.stateDir(), "--docker.host=" + host, "--device=" + l.machine.gpu.Device}
 	}
 	if given := l.machine.env.Args["laxity"]; given != "" {
 		return filepath.Join(filepath.Dir(given), name), args, ready, nil
@@ -141,8 +141,8 @@ func (l *laxity) process(program string) *daemon.Process {
 	return l.running[program]
 }
 
-// dies kills whom a round wants dead, and starts it again after a while.
-func (l *laxity) dies(ctx context.Context, d death) {
+// dies ends whom a round wants dead, and starts it again after a while.
+func (l *laxity) dies(ctx context.Context, d death, all []*specimen) {
 	l.dying.Lock()
 	defer l.dying.Unlock()
 	var programs []string
@@ -159,7 +159,7 @@ func (l *laxity) dies(ctx context.Context, d death) {
 		programs = []string{exporterProgram}
 	case d.who == guardianDies:
 		programs = []string{guardianProgram}
-	case d.who == actuatorDies:
+	case d.who == actuatorDies || d.who == laxityEnds:
 		programs = []string{actuatorProgram}
 	case d.who == bothDie:
 		programs = []string{guardianProgram, actuatorProgram}
@@ -179,19 +179,31 @@ func (l *laxity) dies(ctx context.Context, d death) {
 			l.mu.Lock()
 			l.strays, l.present = l.strays+l.present, 0
 			l.mu.Unlock()
+			if d.who == laxityEnds {
+				if err := p.Stop(); err != nil {
+					l.fail("%s: %v", program, err)
+				}
+				continue
+			}
 			_ = p.Kill() // it may have ended by itself: it is started again either way
 		}
 	}
+	l.undone(ctx, d, all)
 	_ = rest(ctx, d.again) // the round is over: it comes up all the same, to tidy up
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer cancel()
 	for _, program := range programs {
 		if err := l.begin(ctx, program); err != nil {
-			l.mu.Lock()
-			l.failed = append(l.failed, fmt.Sprintf("%s does not come up after a kill: %v", program, err))
-			l.mu.Unlock()
+			l.fail("%s does not come up after a kill: %v", program, err)
 		}
 	}
+}
+
+// fail notes something that has to do with no container.
+func (l *laxity) fail(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = append(l.failed, fmt.Sprintf(format, args...))
 }
 
 // spawnedGuardian is the guardian that `laxity up` started; 0: there is none.
@@ -262,6 +274,8 @@ func (l *laxity) reasons(ctx context.Context) map[string]string {
 			by[c.ID] = "waits for memory: " + c.MemoryWaits
 		case c.Swapped != "":
 			by[c.ID] = "swapped: " + c.Swapped
+		case c.Off && c.Order != "":
+			by[c.ID] = c.Order
 		}
 	}
 	for _, h := range s.Holds {
@@ -385,6 +399,9 @@ func (l *laxity) left(ctx context.Context) (all []string) {
 			all = append(all, fmt.Sprintf("a hold of %s: %s", h.Container, h.Reason))
 		}
 	}
+	for _, f := range l.recorded() {
+		all = append(all, "channels on record: "+f)
+	}
 	pins, _ := filepath.Glob(filepath.Join(l.pins(), "*"))
 	for _, p := range pins {
 		all = append(all, "pinned: "+p)
@@ -399,6 +416,7 @@ func (l *laxity) left(ctx context.Context) (all []string) {
 	for _, f := range folders {
 		_ = os.RemoveAll(f)
 	}
+	_ = os.RemoveAll(l.channelRecords())
 	_ = os.RemoveAll(l.folder)
 	return all
 }

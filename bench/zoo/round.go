@@ -25,6 +25,7 @@ type outcome struct {
 	strays   float64
 	seconds  float64 // from the first start to the last end
 	longest  float64 // that anybody stood, seconds
+	off      float64 // that anybody's channels were off, seconds
 }
 
 // play runs the round, with Laxity beside it or without. Containers that have not
@@ -72,7 +73,7 @@ func (m *machine) play(ctx context.Context, r round, way string, bound time.Dura
 	late(w, l, all, bound)
 	stopWatching()
 	watch.Wait()
-	out.troubles, out.longest = w.found()
+	out.troubles, out.longest, out.off = w.found()
 	for _, s := range all {
 		e, _ := s.how()
 		out.ends = append(out.ends, e)
@@ -168,7 +169,7 @@ func (m *machine) deaths(ctx context.Context, r round, way string, l *laxity, al
 		default:
 			todo = append(todo, func() error {
 				if rest(ctx, d.after) == nil {
-					l.dies(ctx, d)
+					l.dies(ctx, d, all)
 				}
 				return nil
 			})

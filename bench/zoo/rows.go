@@ -20,7 +20,7 @@ const (
 func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 	row := bench.Row{
 		"way": aRound, "seed": float64(r.seed), "standard": r.standard, "settings": settingsOf(r), "containers": len(r.containers),
-		"seconds": ours.seconds, "longest_stand": ours.longest, "kinds": kindsOf(r),
+		"seconds": ours.seconds, "longest_stand": ours.longest, "longest_off": ours.off, "kinds": kindsOf(r),
 	}
 	if len(r.deaths) > 0 {
 		var all []string
