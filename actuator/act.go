@@ -56,6 +56,9 @@ func (l *loop) begin(ctx context.Context, now time.Time, a plan.Action) {
 	}
 	c := l.Config()
 	swaps := a.Kind == plan.SwapOut || a.Kind == plan.SwapIn
+	if swaps && !l.channels.setAside(a.ContainerID, now) {
+		return // a checkpoint waits for what its channels do: they are on before
+	}
 	if swaps {
 		l.mem.swaps.busy[a.ContainerID] = true
 		l.breaker.acts = append(l.breaker.acts, now)

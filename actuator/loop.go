@@ -155,7 +155,7 @@ func (l *loop) step(ctx context.Context) {
 		l.askSwappable(ctx, now)
 	} else {
 		l.blindMemory()
-		l.channels.blind(l, ctx)
+		l.blind(ctx, now)
 	}
 	l.expire(ctx, now)
 	l.inspectHolds(ctx, now)
