@@ -149,6 +149,9 @@ func labels(r *rand.Rand, k kind) map[string]string {
 	if r.IntN(4) == 0 || strings.Contains(k.name, "server") {
 		m[gpu.LabelRelease] = pick(r, "busy", "busy", "process", "sometimes")
 	}
+	if strings.Contains(k.name, "server") && r.IntN(2) == 0 { // one beside whom others take turns
+		m[gpu.LabelDeadline], m[gpu.LabelRelease] = pick(r, "20ms", "60ms"), "busy"
+	}
 	if r.IntN(6) == 0 {
 		m[gpu.LabelPause] = pick(r, "allow", "never", "perhaps")
 	}

@@ -124,7 +124,7 @@ func TestRowCountsAContainerOnce(t *testing.T) {
 	for i := range r.containers {
 		ours.troubles = append(ours.troubles, trouble{container: i, what: "stands"}, trouble{container: i, what: "has not ended"})
 	}
-	ours.left, ours.strays = []string{"a pin"}, 2
+	ours.left, ours.counts.strays = []string{"a pin"}, 2
 	rows := []bench.Row{rowOf(r, ours, outcome{}, false)}
 	for _, f := range figures(rows) {
 		want := map[string]float64{"zoo_containers": float64(len(r.containers)), "zoo_stuck": float64(len(r.containers)), "zoo_stray": 3}

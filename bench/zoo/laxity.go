@@ -38,8 +38,8 @@ type laxity struct {
 
 	mu      sync.Mutex
 	running map[string]*daemon.Process // by program
-	strays  float64                    // of actuators that are gone
-	present float64                    // of the one that runs, as last read
+	before  counts                     // of actuators that are gone
+	present counts                     // of the one that runs, as last read
 	failed  []string                   // what did not come up again
 	dead    bool                       // neither actuator nor guardian lives
 	alive   time.Time                  // since when one of them does again
@@ -177,7 +177,7 @@ func (l *laxity) dies(ctx context.Context, d death, all []*specimen) {
 	for _, program := range programs {
 		if p := l.process(program); p != nil {
 			l.mu.Lock()
-			l.strays, l.present = l.strays+l.present, 0
+			l.before, l.present = l.counted(), counts{}
 			l.mu.Unlock()
 			if d.who == laxityEnds {
 				if err := p.Stop(); err != nil {
@@ -329,11 +329,23 @@ func (l *laxity) tells(s *specimen) string {
 	return text
 }
 
-// strayMetric counts who was found stopped by us with nobody wanting it.
-const strayMetric = "laxity_actuator_stray_stops_total"
+// strayMetric counts who was found stopped by us with nobody wanting it, changesMetric the
+// time slices and channels that were changed.
+const (
+	strayMetric   = "laxity_actuator_stray_stops_total"
+	changesMetric = "laxity_actuator_channel_changes_total"
+)
 
-// readStrays notes the counter as it is now. An actuator without it counts none.
-func (l *laxity) readStrays(ctx context.Context) {
+// counts are what the actuator counts.
+type counts struct{ strays, changes float64 }
+
+// counted is so much until now. The caller holds mu, or nobody else counts.
+func (l *laxity) counted() counts {
+	return counts{l.before.strays + l.present.strays, l.before.changes + l.present.changes}
+}
+
+// count notes the counters as they are now. An actuator without them counts nothing.
+func (l *laxity) count(ctx context.Context) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.acts+"/metrics", nil)
 	if err != nil {
 		return
@@ -344,11 +356,18 @@ func (l *laxity) readStrays(ctx context.Context) {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
-	sum := 0.0
+	var sum counts
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 2 && (f[0] == strayMetric || strings.HasPrefix(f[0], strayMetric+"{")) {
-			n, _ := strconv.ParseFloat(f[1], 64)
-			sum += n
+		f := strings.Fields(line)
+		if len(f) != 2 {
+			continue
+		}
+		n, _ := strconv.ParseFloat(f[1], 64)
+		switch name, _, _ := strings.Cut(f[0], "{"); name {
+		case strayMetric:
+			sum.strays += n
+		case changesMetric:
+			sum.changes += n
 		}
 	}
 	l.mu.Lock()

@@ -22,7 +22,7 @@ type outcome struct {
 	said     []string // of each container that did not end as it should
 	troubles []trouble
 	left     []string // what Laxity left behind
-	strays   float64
+	counts   counts
 	seconds  float64 // from the first start to the last end
 	longest  float64 // that anybody stood, seconds
 	off      float64 // that anybody's channels were off, seconds
@@ -52,12 +52,12 @@ func (m *machine) play(ctx context.Context, r round, way string, bound time.Dura
 		defer func() {
 			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 			defer cancel()
-			l.readStrays(stopping)
+			l.count(stopping)
 			if err := l.stop(); err != nil {
 				out.left = append(out.left, err.Error())
 			}
 			out.left = append(append(out.left, l.left(stopping)...), l.failed...)
-			out.strays = l.strays + l.present
+			out.counts = l.counted()
 		}()
 	}
 	if err != nil {

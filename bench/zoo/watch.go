@@ -28,7 +28,7 @@ const (
 	// askEvery is the time between two questions to the actuator, while anybody stands;
 	// what it said counts for askFor.
 	askEvery, askFor = 100 * time.Millisecond, 500 * time.Millisecond
-	// countEvery is the time between two looks at the counter of stray stops.
+	// countEvery is the time between two looks at the counters.
 	countEvery = time.Second
 	// freezing: what runc freezes for a moment by itself does not count.
 	freezing = 100 * time.Millisecond
@@ -103,7 +103,7 @@ func (w *watcher) ask(ctx context.Context) {
 	}
 	for counted := time.Now(); rest(ctx, askEvery) == nil; {
 		if time.Since(counted) > countEvery {
-			w.laxity.readStrays(ctx)
+			w.laxity.count(ctx)
 			counted = time.Now()
 		}
 		if !w.standing.Load() {
