@@ -215,8 +215,7 @@ func (l *loop) finishUnpause(r result, now time.Time, d *decision.Decision) {
 // later keeps a failing action from being tried again at once.
 func (l *loop) later(id string, now time.Time) {
 	b := l.retry[id]
-	b.wait = min(max(2*b.wait, 250*time.Millisecond), 5*time.Second)
-	b.next = now.Add(b.wait)
+	b.later(now, 250*time.Millisecond, 5*time.Second)
 	l.retry[id] = b
 }
 

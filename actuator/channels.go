@@ -16,6 +16,7 @@ import (
 // Channels divides the time of GPUs: channels.Enforcer.
 type Channels interface {
 	Apply(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
+	Look(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
 	Restore(ctx context.Context, processes ...rm.Process) error
 	RestoreAll(ctx context.Context) (left int, err error)
 }
@@ -103,7 +104,14 @@ func (l *loop) divide(ctx context.Context, in plan.Input) {
 		if d.plan.Report != "" {
 			l.decideOnce("order/"+gpu, decision.Decision{Kind: decision.Order, Result: decision.Ignored, Reason: d.plan.Report, GPUs: []string{gpu}})
 		}
-		l.carryOutChanges(ctx, gpu, slices.Concat(k.putBack(gpu, d.plan, now), d.plan.Changes))
+		changes := k.putBack(gpu, d.plan, now)
+		for _, c := range d.plan.Changes {
+			changes = append(changes, change{c.Tenant, kindOf(c), c.Standing})
+		}
+		if len(changes) == 0 {
+			changes = k.lookAgain(gpu, now)
+		}
+		l.carryOutChanges(ctx, gpu, changes)
 	}
 	k.forget(tenants)
 	k.sleep(now)
@@ -125,14 +133,30 @@ func (l *loop) blind(ctx context.Context, now time.Time) {
 }
 
 // putBack are the changes that put back those whom the plan gives no standing (any more).
-func (k *channelKeeper) putBack(gpu string, p ladder.Plan, now time.Time) (changes []ladder.Change) {
+func (k *channelKeeper) putBack(gpu string, p ladder.Plan, now time.Time) (changes []change) {
 	for _, id := range slices.Sorted(maps.Keys(k.tenants)) {
 		t := k.tenants[id]
 		if _, stands := p.Standings[id]; !stands && t.gpu == gpu && t.changed() && t.due(now) {
-			changes = append(changes, ladder.Change{Tenant: id})
+			changes = append(changes, change{tenant: id, kind: restore})
 		}
 	}
 	return changes
+}
+
+// lookAgain is a look at the one on the GPU that is due for it first, if any: it may have made
+// contexts since, or changed its slice.
+func (k *channelKeeper) lookAgain(gpu string, now time.Time) []change {
+	first := ""
+	for id, t := range k.tenants {
+		if t.gpu == gpu && t.changed() && !t.doubtful && !t.gone && t.due(now) && !now.Before(t.look.next) &&
+			(first == "" || t.look.next.Before(k.tenants[first].look.next)) {
+			first = id
+		}
+	}
+	if first == "" {
+		return nil
+	}
+	return []change{{tenant: first, kind: lookAt}}
 }
 
 // forget drops who is not listed any more, once all is its own.
@@ -179,8 +203,11 @@ func (k *channelKeeper) sleep(now time.Time) {
 		}
 	}
 	for _, t := range k.tenants {
-		if !t.due(now) {
+		switch {
+		case !t.due(now):
 			by(t.retry.next)
+		case t.changed() && !k.gpu(t.gpu).busy:
+			by(t.look.next)
 		}
 	}
 	if !again.IsZero() {

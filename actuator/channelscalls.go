@@ -25,6 +25,8 @@ type outcome struct {
 	err    error
 	// unsettled: its own program may yet set the slice.
 	unsettled bool
+	// own: it had set a slice of its own since.
+	own bool
 }
 
 // call is one change on its way.
@@ -33,46 +35,52 @@ type call struct {
 	target channels.Target
 }
 
+// change is what is to be done to one process.
+type change struct {
+	tenant, kind string
+	standing     ladder.Standing // of slice, off and on
+}
+
 // Kinds of changes, as the metric has them.
 const (
-	setSlice   = "slice"
-	switchOff  = "off"
-	switchOn   = "on"
-	restoreAll = "restore" // on, and its own slice
+	setSlice  = "slice"
+	switchOff = "off"
+	switchOn  = "on"
+	restore   = "restore" // on, and its own slice
+	lookAt    = "look"    // it stands as before, new contexts as well
 )
 
 func kindOf(c ladder.Change) string {
 	switch {
 	case c.Set:
 		return setSlice
-	case c.Switch && c.Standing.Off:
+	case c.Standing.Off:
 		return switchOff
-	case c.Switch:
-		return switchOn
 	default:
-		return restoreAll
+		return switchOn
 	}
 }
 
 // after is how somebody stands after a change. A slice as by default is its own one.
-func after(s ladder.Standing, c ladder.Change) ladder.Standing {
-	switch {
-	case c.Set && c.Standing.Slice == ladder.DefaultSlice:
-		s.Slice = 0
-	case c.Set:
-		s.Slice = c.Standing.Slice
-	case c.Switch:
-		s.Off, s.Until = c.Standing.Off, c.Standing.Until
-	default:
+func after(s ladder.Standing, c change) ladder.Standing {
+	switch c.kind {
+	case setSlice:
+		if s.Slice = c.standing.Slice; s.Slice == ladder.DefaultSlice {
+			s.Slice = 0
+		}
+	case switchOff, switchOn:
+		s.Off, s.Until = c.standing.Off, c.standing.Until
+	case restore:
 		return ladder.Standing{}
+	case lookAt:
+		return s
 	}
-	s.Rank, s.Reason = c.Standing.Rank, c.Standing.Reason
+	s.Rank, s.Reason = c.standing.Rank, c.standing.Reason
 	return s
 }
 
-// carryOutChanges does so beside the loop, one after another. A change that neither sets
-// nor switches puts a process's own slice back.
-func (l *loop) carryOutChanges(ctx context.Context, gpu string, changes []ladder.Change) {
+// carryOutChanges does so beside the loop, one after another.
+func (l *loop) carryOutChanges(ctx context.Context, gpu string, changes []change) {
 	if len(changes) == 0 || l.o.DryRun {
 		return
 	}
@@ -81,14 +89,14 @@ func (l *loop) carryOutChanges(ctx context.Context, gpu string, changes []ladder
 	calls := make([]call, len(changes))
 	at := map[*tenant]ladder.Standing{} // in the middle of the changes
 	for i, c := range changes {
-		t := k.tenants[c.Tenant]
+		t := k.tenants[c.tenant]
 		s, ok := at[t]
 		if !ok {
 			s = t.stands
 		}
 		at[t] = after(s, c)
 		calls[i] = call{
-			outcome: outcome{tenant: t, kind: kindOf(c), stands: at[t]},
+			outcome: outcome{tenant: t, kind: c.kind, stands: at[t]},
 			target:  channels.Target{Container: t.container, Processes: []rm.Process{t.process}},
 		}
 	}
@@ -115,7 +123,7 @@ const callTimeout = time.Second
 func (c *call) carryOut(ctx context.Context, do Channels, now func() time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if c.kind == restoreAll {
+	if c.kind == restore {
 		c.err = do.Restore(ctx, c.target.Processes...)
 		return
 	}
@@ -123,11 +131,15 @@ func (c *call) carryOut(ctx context.Context, do Channels, now func() time.Time) 
 	if s.Off {
 		s.Lease = max(c.stands.Until.Sub(now()), time.Millisecond)
 	}
-	r, err := do.Apply(ctx, c.target, s)
+	apply := do.Apply
+	if c.kind == lookAt {
+		apply = do.Look
+	}
+	r, err := apply(ctx, c.target, s)
 	if err == nil && len(r.Groups) == 0 {
 		err = channels.ErrNoGroup
 	}
-	c.unsettled, c.err = r.Unsettled, err
+	c.unsettled, c.own, c.err = r.Unsettled, len(r.Changed) > 0, err
 }
 
 const (
@@ -136,6 +148,9 @@ const (
 	againSoon, againLate = 25 * time.Millisecond, 200 * time.Millisecond
 	// The same after a call that failed.
 	failedSoon, failedLate = 250 * time.Millisecond, 5 * time.Second
+	// How soon it is looked for new contexts, at first and at most. It takes up to 50 ms of the
+	// driver's time.
+	lookSoon, lookLate = 500 * time.Millisecond, 10 * time.Second
 )
 
 // finishDivide takes note of what came of a GPU's changes.
@@ -146,28 +161,36 @@ func (l *loop) finishDivide(r divideResult) {
 		t := c.tenant
 		matter := fmt.Sprintf("%s/%d/order", t.container, t.process.PID)
 		switch {
-		case errors.Is(c.err, channels.ErrGone) && c.kind == restoreAll:
-			t.later(now, againSoon, againLate) // until it has ended: then it is off the record, too
+		case errors.Is(c.err, channels.ErrGone) && c.kind == restore:
+			t.retry.later(now, againSoon, againLate) // until it has ended: then it is off the record, too
 		case errors.Is(c.err, channels.ErrGone):
 			t.gone = true
 		case errors.Is(c.err, channels.ErrNoGroup):
 			t.stands = ladder.Standing{}
-			t.later(now, againSoon, againLate)
+			t.retry.later(now, againSoon, againLate)
 		case c.err == nil && c.unsettled:
 			t.stands.Off, t.stands.Until = c.stands.Off, c.stands.Until
-			t.later(now, againSoon, againLate)
+			t.retry.later(now, againSoon, againLate)
 		case c.err != nil:
 			t.doubtful = true
-			t.later(now, failedSoon, failedLate)
+			t.retry.later(now, failedSoon, failedLate)
 			l.decideOnce(matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: "what was changed of it is put back, and it is tried again later",
 				Error: c.err.Error(), Container: t.name, ContainerID: t.container, GPUs: []string{r.gpu}})
-		default:
+		case c.kind == lookAt:
+			t.look.later(now, lookSoon, lookLate)
+		case c.kind == restore: // what fails again and again is put back in between
 			t.stands, t.doubtful = c.stands, false
-			if c.kind != restoreAll { // one that fails again and again is put back in between
-				t.retry = backoff{}
-				delete(l.said, matter)
-			}
 			l.metrics.Changes.WithLabelValues(c.kind).Inc()
+		default:
+			if t.stands, t.retry = c.stands, (backoff{}); t.look.wait == 0 {
+				t.look.later(now, lookSoon, lookLate)
+			}
+			delete(l.said, matter)
+			l.metrics.Changes.WithLabelValues(c.kind).Inc()
+		}
+		if c.own {
+			l.decideOnce(matter+"/own", decision.Decision{Kind: decision.Order, Result: decision.Ignored, Reason: "it changed its own time slice; the one by the order is set again, and at the end its own one",
+				Container: t.name, ContainerID: t.container, GPUs: []string{r.gpu}})
 		}
 	}
 }

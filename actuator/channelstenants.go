@@ -25,6 +25,8 @@ type tenant struct {
 	doubtful bool
 	// retry is when it is tried again after a call failed; until then it is left as it is.
 	retry backoff
+	// look is when it is looked at for contexts that it made since.
+	look backoff
 }
 
 // changed reports whether something is, or may be, not its own.
@@ -34,12 +36,6 @@ func (t *tenant) changed() bool {
 
 // due reports whether it may be acted on again.
 func (t *tenant) due(now time.Time) bool { return !now.Before(t.retry.next) }
-
-// later waits before the next try, each time for longer.
-func (t *tenant) later(now time.Time, first, most time.Duration) {
-	t.retry.wait = min(max(2*t.retry.wait, first), most)
-	t.retry.next = now.Add(t.retry.wait)
-}
 
 // tenantsOf lists the processes on each GPU.
 func (l *loop) tenantsOf(in plan.Input) map[string][]ladder.Tenant {

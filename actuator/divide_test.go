@@ -266,7 +266,7 @@ func TestSlicesArePutBack(t *testing.T) {
 func TestReleasedIsLeftAsItIs(t *testing.T) {
 	v := newDivider(t, nil)
 	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
-	v.awaitSlice(a, 10*time.Second)
+	v.await("it is known to be first", func() bool { s := v.state().Containers; return len(s) > 1 && s[0].SliceSeconds == 10 })
 	if err := v.Release(t.Context(), "somebody", "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -486,4 +486,24 @@ func TestTurnsBesideAServer(t *testing.T) {
 	}
 	v.source.end("s")
 	v.await("all are on", func() bool { busy(); return v.Off(a)+v.Off(b) == 0 && v.slices(a, 10*time.Second) })
+}
+
+// TestNewContextsAndSlicesAreFound: of a process that stands already.
+func TestNewContextsAndSlicesAreFound(t *testing.T) {
+	v := newDivider(t, hourly)
+	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
+	v.awaitSlice(a, 10*time.Second)
+	v.awaitSlice(b, 100*time.Millisecond)
+	v.AddGroup(a, gpu0)
+	v.awaitSlice(a, 10*time.Second)
+	v.Own(b, 7*time.Millisecond)
+	v.awaitSlice(b, 100*time.Millisecond)
+	v.decided("it is told", func(d decision.Decision) bool {
+		return d.Kind == decision.Order && d.ContainerID == "b" && d.Result == decision.Ignored
+	})
+	if err := v.stop(); err != nil {
+		t.Fatal(err)
+	}
+	v.awaitOwn(a)
+	v.awaitSlice(b, 7*time.Millisecond)
 }
