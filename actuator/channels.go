@@ -168,7 +168,7 @@ func (k *channelKeeper) forget(listed map[string][]ladder.Tenant) {
 		}
 	}
 	maps.DeleteFunc(k.tenants, func(id string, t *tenant) bool {
-		return !present[id] && !t.changed() && !k.gpu(t.gpu).busy
+		return !present[id] && !t.changed()
 	})
 }
 

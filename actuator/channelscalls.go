@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/actuator/decision"
@@ -15,7 +17,8 @@ import (
 // divideResult is what came of a GPU's changes.
 type divideResult struct {
 	gpu     string
-	changes []outcome
+	tenants []*tenant // the loop's: all that were to be changed
+	changes []outcome // those that were made
 }
 
 type outcome struct {
@@ -94,14 +97,14 @@ func (l *loop) carryOutChanges(ctx context.Context, gpu string, changes []change
 		if !ok {
 			s = t.stands
 		}
-		at[t] = after(s, c)
+		at[t], t.flying = after(s, c), true
 		calls[i] = call{
 			outcome: outcome{tenant: t, kind: c.kind, stands: at[t]},
 			target:  channels.Target{Container: t.container, Processes: []rm.Process{t.process}},
 		}
 	}
 	go func() {
-		r := divideResult{gpu: gpu}
+		r := divideResult{gpu: gpu, tenants: slices.Collect(maps.Keys(at))}
 		failed := map[*tenant]bool{}
 		for _, c := range calls {
 			if failed[c.tenant] || ctx.Err() != nil { // at the end everything is put back
@@ -157,6 +160,9 @@ const (
 func (l *loop) finishDivide(r divideResult) {
 	now := l.o.Now()
 	l.channels.gpus[r.gpu].busy = false
+	for _, t := range r.tenants {
+		t.flying = false
+	}
 	for _, c := range r.changes {
 		t := c.tenant
 		matter := fmt.Sprintf("%s/%d/order", t.container, t.process.PID)

@@ -23,6 +23,8 @@ type tenant struct {
 	gone bool
 	// doubtful: a call failed, so that it is not known how it stands. It is put back first.
 	doubtful bool
+	// flying: a change of it is being carried out.
+	flying bool
 	// retry is when it is tried again after a call failed; until then it is left as it is.
 	retry backoff
 	// look is when it is looked at for contexts that it made since.
@@ -31,7 +33,7 @@ type tenant struct {
 
 // changed reports whether something is, or may be, not its own.
 func (t *tenant) changed() bool {
-	return t.doubtful || t.stands.Off || t.stands.Slice != 0
+	return t.flying || t.doubtful || t.stands.Off || t.stands.Slice != 0
 }
 
 // due reports whether it may be acted on again.

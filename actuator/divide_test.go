@@ -14,6 +14,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
+	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
@@ -87,11 +88,16 @@ type divider struct {
 	live map[int]rm.Process
 }
 
-func newDivider(t *testing.T, change func(*actuator.Options)) *divider {
-	t.Helper()
-	v := &divider{run: t.TempDir(), live: map[int]rm.Process{}, driver: &driver{
+// benchless is one whose bench is still to be made, with options.
+func benchless(t *testing.T) *divider {
+	return &divider{run: t.TempDir(), live: map[int]rm.Process{}, driver: &driver{
 		Machine: channelstest.NewMachine(), called: map[int]bool{}, fails: map[int]error{}, hangs: map[int]bool{}, freed: make(chan struct{}),
 	}}
+}
+
+func newDivider(t *testing.T, change func(*actuator.Options)) *divider {
+	t.Helper()
+	v := benchless(t)
 	v.bench = newBench(t, func(o *actuator.Options) {
 		v.options(o)
 		if change != nil {
@@ -506,4 +512,27 @@ func TestNewContextsAndSlicesAreFound(t *testing.T) {
 	}
 	v.awaitOwn(a)
 	v.awaitSlice(b, 7*time.Millisecond)
+}
+
+// TestAllIsItsOwnBeforeACheckpoint: it waits for what the channels do.
+func TestAllIsItsOwnBeforeACheckpoint(t *testing.T) {
+	v := benchless(t)
+	b := newMemoryBench(t, true, func(o *actuator.Options) { v.options(o); o.Config.Policy = "edf" })
+	v.bench = b.bench
+	first := v.process(101, gpu0)
+	v.process(102, gpu0)
+	var found atomic.Value
+	b.swapper.suspending = func(string) { found.Store(v.Slices(first)) }
+	b.begin("a", 800)
+	b.want(b.allocate("a", 800), memory.Grant)
+	b.begin("b", 800)
+	v.awaitSlice(first, 10*time.Second)
+	b.source.set(func() {
+		b.source.tasks[1].Deadline = time.Now().Add(20 * time.Second)
+		b.source.boxes[1].Spec.Deadline, b.source.boxes[1].Spec.Class = 20, task.ClassDeadline
+	})
+	b.want(b.allocate("b", 600), memory.Grant)
+	if is, _ := found.Load().([]time.Duration); !slices.Equal(is, []time.Duration{channelstest.OwnSlice}) {
+		t.Errorf("its slices were %v when it was swapped out", is)
+	}
 }
