@@ -56,6 +56,9 @@ func (l *loop) begin(ctx context.Context, now time.Time, a plan.Action) {
 	}
 	c := l.Config()
 	swaps := a.Kind == plan.SwapOut || a.Kind == plan.SwapIn
+	if swaps && !l.channels.setAside(a.ContainerID, now) {
+		return // a checkpoint waits for what its channels do: they are on before
+	}
 	if swaps {
 		l.mem.swaps.busy[a.ContainerID] = true
 		l.breaker.acts = append(l.breaker.acts, now)
@@ -212,8 +215,7 @@ func (l *loop) finishUnpause(r result, now time.Time, d *decision.Decision) {
 // later keeps a failing action from being tried again at once.
 func (l *loop) later(id string, now time.Time) {
 	b := l.retry[id]
-	b.wait = min(max(2*b.wait, 250*time.Millisecond), 5*time.Second)
-	b.next = now.Add(b.wait)
+	b.later(now, 250*time.Millisecond, 5*time.Second)
 	l.retry[id] = b
 }
 

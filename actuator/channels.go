@@ -2,24 +2,21 @@ package actuator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce/channels"
-	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/plan/ladder"
-	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/rm"
 )
 
 // Channels divides the time of GPUs: channels.Enforcer.
 type Channels interface {
 	Apply(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
+	Look(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
 	Restore(ctx context.Context, processes ...rm.Process) error
 	RestoreAll(ctx context.Context) (left int, err error)
 }
@@ -29,9 +26,13 @@ type Channels interface {
 type channelKeeper struct {
 	do   Channels
 	gpus map[string]*divided
-	// tenants are by id, as ladder.Tenant.ID.
+	// tenants are by PID, which is ladder.Tenant.ID: those that the snapshot lists, and those
+	// of whom something is not their own yet.
 	tenants map[string]*tenant
-	used    usage
+	// aside are containers, by id, that are left alone until then: one is about to be
+	// swapped out.
+	aside map[string]time.Time
+	used  usage
 	// wake fires when a plan asked to be made again.
 	wake    *time.Timer
 	results chan divideResult
@@ -45,46 +46,19 @@ type divided struct {
 	busy bool
 }
 
-// tenant is a process on a GPU.
-type tenant struct {
-	process         rm.Process
-	gpu             string
-	container, name string
-	stands          ladder.Standing
-	// retry is when it is tried again after a call failed; until then it is left as it is.
-	retry backoff
-}
-
-// changed reports whether something is not its own.
-func (t *tenant) changed() bool { return t.stands.Off || t.stands.Slice != 0 }
-
-// divideResult is what came of a GPU's changes.
-type divideResult struct {
-	gpu     string
-	changes []outcome
-}
-
-type outcome struct {
-	id, kind string
-	stands   ladder.Standing // if it succeeds
-	err      error
-	// unsettled: its own program may yet set the slice.
-	unsettled bool
-}
-
 func newChannelKeeper(do Channels) *channelKeeper {
 	if do == nil {
 		return nil
 	}
 	k := &channelKeeper{
-		do: do, gpus: map[string]*divided{}, tenants: map[string]*tenant{},
+		do: do, gpus: map[string]*divided{}, tenants: map[string]*tenant{}, aside: map[string]time.Time{},
 		used: usage{}, wake: time.NewTimer(time.Hour), results: make(chan divideResult, 16),
 	}
 	k.wake.Stop()
 	return k
 }
 
-// awake and results are for the loop's select; nil without a keeper.
+// awake and done are for the loop's select; nil without a keeper.
 func (k *channelKeeper) awake() <-chan time.Time {
 	if k == nil {
 		return nil
@@ -105,66 +79,97 @@ func (l *loop) divides() bool { return l.channels != nil && !l.Config().scheme()
 
 // divide makes a plan for each GPU and sets its changes going.
 func (l *loop) divide(ctx context.Context, in plan.Input) {
-	if l.channels == nil {
+	k, now := l.channels, in.Now
+	if k == nil {
 		return
 	}
-	k, now := l.channels, in.Now
-	tenants, present := l.tenantsOf(in), map[string]bool{}
+	maps.DeleteFunc(k.aside, func(_ string, until time.Time) bool { return !now.Before(until) })
+	tenants := l.tenantsOf(in)
 	for _, g := range l.snap.GPUs {
-		for _, t := range tenants[g.UUID] {
-			present[t.ID] = true
-		}
-		d := k.gpu(g.UUID)
+		k.gpu(g.UUID)
+	}
+	acts := l.divides() && l.handsOff(now) == ""
+	for gpu, d := range k.gpus {
 		if d.busy {
 			continue
 		}
 		d.plan = ladder.Plan{}
-		if l.divides() && l.arbitrated(g.UUID) && l.handsOff(now) == "" {
+		if acts && l.arbitrated(gpu) {
 			d.plan = ladder.Make(ladder.Input{
-				Now: now, Order: in.Order, Floor: l.Config().BatchFloor, Tenants: tenants[g.UUID],
+				Now: now, Order: in.Order, Floor: l.Config().BatchFloor, Tenants: tenants[gpu],
 				Limits: ladder.Limits{MaxHold: l.Config().MaxHold},
 			}, d.state)
 		}
 		d.state = d.plan.State
 		if d.plan.Report != "" {
-			l.decideOnce("order/"+g.UUID, decision.Decision{Kind: decision.Order, Result: decision.Ignored, Reason: d.plan.Report, GPUs: []string{g.UUID}})
+			l.decideOnce("order/"+gpu, decision.Decision{Kind: decision.Order, Result: decision.Ignored, Reason: d.plan.Report, GPUs: []string{gpu}})
 		}
-		l.carryOutChanges(ctx, g.UUID, slices.Concat(l.undone(tenants[g.UUID], d.plan), d.plan.Changes))
+		changes := k.putBack(gpu, d.plan, now)
+		for _, c := range d.plan.Changes {
+			changes = append(changes, change{c.Tenant, kindOf(c), c.Standing})
+		}
+		if len(changes) == 0 {
+			changes = k.lookAgain(gpu, now)
+		}
+		l.carryOutChanges(ctx, gpu, changes)
 	}
-	maps.DeleteFunc(k.tenants, func(id string, _ *tenant) bool { return !present[id] })
+	k.forget(tenants)
 	k.sleep(now)
 }
 
-// blind restores everybody when nothing is known for certain any more: who is first
+// blind puts everything back when nothing is known for certain any more: who is first
 // then, nobody can say.
-func (k *channelKeeper) blind(l *loop, ctx context.Context) {
+func (l *loop) blind(ctx context.Context, now time.Time) {
+	k := l.channels
 	if k == nil {
 		return
 	}
 	for gpu, d := range k.gpus {
-		if d.busy {
-			continue
+		if !d.busy {
+			d.state, d.plan = ladder.State{}, ladder.Plan{}
+			l.carryOutChanges(ctx, gpu, k.putBack(gpu, d.plan, now))
 		}
-		var changes []ladder.Change
-		for id, t := range k.tenants {
-			if t.gpu == gpu && t.changed() {
-				changes = append(changes, ladder.Change{Tenant: id})
-			}
-		}
-		d.state, d.plan = ladder.State{}, ladder.Plan{}
-		l.carryOutChanges(ctx, gpu, changes)
 	}
 }
 
-// undone are the changes that put back those whom the plan gives no standing any more.
-func (l *loop) undone(tenants []ladder.Tenant, p ladder.Plan) (changes []ladder.Change) {
-	for _, t := range tenants {
-		is := l.channels.tenants[t.ID]
-		if _, stands := p.Standings[t.ID]; !stands && is != nil && is.changed() && l.o.Now().After(is.retry.next) {
-			changes = append(changes, ladder.Change{Tenant: t.ID})
+// putBack are the changes that put back those whom the plan gives no standing (any more).
+func (k *channelKeeper) putBack(gpu string, p ladder.Plan, now time.Time) (changes []change) {
+	for _, id := range slices.Sorted(maps.Keys(k.tenants)) {
+		t := k.tenants[id]
+		if _, stands := p.Standings[id]; !stands && t.gpu == gpu && t.changed() && t.due(now) {
+			changes = append(changes, change{tenant: id, kind: restore})
 		}
 	}
 	return changes
+}
+
+// lookAgain is a look at the one on the GPU that is due for it first, if any: it may have made
+// contexts since, or changed its slice.
+func (k *channelKeeper) lookAgain(gpu string, now time.Time) []change {
+	first := ""
+	for id, t := range k.tenants {
+		if t.gpu == gpu && t.changed() && !t.doubtful && !t.gone && t.due(now) && !now.Before(t.look.next) &&
+			(first == "" || t.look.next.Before(k.tenants[first].look.next)) {
+			first = id
+		}
+	}
+	if first == "" {
+		return nil
+	}
+	return []change{{tenant: first, kind: lookAt}}
+}
+
+// forget drops who is not listed any more, once all is its own.
+func (k *channelKeeper) forget(listed map[string][]ladder.Tenant) {
+	present := map[string]bool{}
+	for _, tenants := range listed {
+		for _, t := range tenants {
+			present[t.ID] = true
+		}
+	}
+	maps.DeleteFunc(k.tenants, func(id string, t *tenant) bool {
+		return !present[id] && !t.changed()
+	})
 }
 
 func (k *channelKeeper) gpu(uuid string) *divided {
@@ -183,7 +188,8 @@ func (k *channelKeeper) busy() bool {
 	return false
 }
 
-// sleep sets the timer for the next plan that is to be made though nothing happens.
+// sleep sets the timer for the next plan that is to be made though nothing happens. The end
+// of changes under way wakes the loop by itself.
 func (k *channelKeeper) sleep(now time.Time) {
 	var again time.Time
 	by := func(t time.Time) {
@@ -192,11 +198,16 @@ func (k *channelKeeper) sleep(now time.Time) {
 		}
 	}
 	for _, d := range k.gpus {
-		by(d.plan.Again)
+		if !d.busy {
+			by(d.plan.Again)
+		}
 	}
 	for _, t := range k.tenants {
-		if t.retry.next.After(now) {
+		switch {
+		case !t.due(now):
 			by(t.retry.next)
+		case t.changed() && !k.gpu(t.gpu).busy:
+			by(t.look.next)
 		}
 	}
 	if !again.IsZero() {
@@ -204,228 +215,15 @@ func (k *channelKeeper) sleep(now time.Time) {
 	}
 }
 
-// callTimeout bounds one change. A call that hangs is the driver's.
-const callTimeout = time.Second
-
-// carryOutChanges does so beside the loop, one after another. A change that neither sets
-// nor switches puts a process's own slice back.
-func (l *loop) carryOutChanges(ctx context.Context, gpu string, changes []ladder.Change) {
-	if len(changes) == 0 || l.o.DryRun {
-		return
+// setAside leaves a container alone for a moment, and reports whether all of it is its own
+// already.
+func (k *channelKeeper) setAside(container string, now time.Time) bool {
+	if k == nil {
+		return true
 	}
-	k, now := l.channels, l.o.Now()
-	k.gpu(gpu).busy = true
-	calls := make([]call, len(changes))
-	at := map[string]ladder.Standing{} // in the middle of the changes
-	for i, c := range changes {
-		t := k.tenants[c.Tenant]
-		s, ok := at[c.Tenant]
-		if !ok {
-			s = t.stands
-		}
-		if s = after(s, c); s.Off {
-			calls[i].lease = max(s.Until.Sub(now), time.Millisecond)
-		}
-		at[c.Tenant] = s
-		calls[i].outcome = outcome{id: c.Tenant, kind: kindOf(c), stands: s}
-		calls[i].target = channels.Target{Container: t.container, Processes: []rm.Process{t.process}}
-	}
-	ctx = context.WithoutCancel(ctx) // a shutdown must not cut a change in the middle
-	go func() {
-		r := divideResult{gpu: gpu}
-		for _, c := range calls {
-			c.carryOut(ctx, k.do)
-			r.changes = append(r.changes, c.outcome)
-		}
-		k.results <- r
-	}()
+	k.aside[container] = now.Add(asideFor)
+	return !k.acts(container)
 }
 
-// after is how somebody stands after a change.
-func after(s ladder.Standing, c ladder.Change) ladder.Standing {
-	switch {
-	case c.Set:
-		s.Slice = c.Standing.Slice
-	case c.Switch:
-		s.Off, s.Until = c.Standing.Off, c.Standing.Until
-	default:
-		return ladder.Standing{}
-	}
-	s.Rank, s.Reason = c.Standing.Rank, c.Standing.Reason
-	return s
-}
-
-func kindOf(c ladder.Change) string {
-	switch {
-	case c.Set:
-		return "slice"
-	case c.Switch && c.Standing.Off:
-		return "off"
-	case c.Switch:
-		return "on"
-	default:
-		return "restore"
-	}
-}
-
-// call is one change on its way.
-type call struct {
-	outcome
-	target channels.Target
-	lease  time.Duration
-}
-
-// carryOut runs beside the loop and touches nothing of it.
-func (c *call) carryOut(ctx context.Context, do Channels) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if c.kind == "restore" {
-		c.err = do.Restore(ctx, c.target.Processes...)
-		return
-	}
-	r, err := do.Apply(ctx, c.target, channels.Standing{Slice: c.stands.Slice, Off: c.stands.Off, Lease: c.lease, Reason: c.stands.Reason})
-	if err == nil && len(r.Groups) == 0 { // its context is yet to come
-		err = channels.ErrNoGroup
-	}
-	c.unsettled, c.err = r.Unsettled, err
-}
-
-// How soon a process that has no channels yet, or whose slice may yet change, is looked
-// at again, at first and at most.
-const againSoon, againLate = 25 * time.Millisecond, 500 * time.Millisecond
-
-// finishDivide takes note of what came of a GPU's changes.
-func (l *loop) finishDivide(r divideResult) {
-	k, now := l.channels, l.o.Now()
-	k.gpus[r.gpu].busy = false
-	for _, c := range r.changes {
-		t := k.tenants[c.id]
-		if t == nil {
-			continue // it has ended
-		}
-		switch {
-		case errors.Is(c.err, channels.ErrGone):
-			delete(k.tenants, c.id)
-		case errors.Is(c.err, channels.ErrNoGroup), c.err == nil && c.unsettled:
-			t.later(now, againSoon, againLate)
-		case c.err != nil:
-			t.later(now, 250*time.Millisecond, 5*time.Second)
-			l.decideOnce(c.id+"/order", decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: "it is left as it is",
-				Error: c.err.Error(), Container: t.name, ContainerID: t.container, GPUs: []string{r.gpu}})
-		default:
-			t.stands, t.retry = c.stands, backoff{}
-			l.metrics.Changes.WithLabelValues(c.kind).Inc()
-		}
-	}
-}
-
-// restoreTimeout bounds the restoring at the end.
-const restoreTimeout = 5 * time.Second
-
-// settleChannels waits for what is under way, then puts everything back.
-func (l *loop) settleChannels() {
-	if l.channels == nil {
-		return
-	}
-	for l.channels.busy() {
-		l.finishDivide(<-l.channels.results) // each call ends by its timeout
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
-	defer cancel()
-	if left, err := l.channels.do.RestoreAll(ctx); err != nil || left > 0 {
-		l.log.Warn("cannot put back all time slices and channels; the guardian goes on", "processes", left, "err", err)
-	}
-}
-
-// later waits before the next try, each time for longer.
-func (t *tenant) later(now time.Time, first, most time.Duration) {
-	t.retry.wait = min(max(2*t.retry.wait, first), most)
-	t.retry.next = now.Add(t.retry.wait)
-}
-
-// tenantsOf lists the processes on each GPU.
-func (l *loop) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
-	all := map[string][]ladder.Tenant{}
-	l.channels.used.measure(l.snap)
-	for i, c := range l.snap.Containers {
-		p := in.Containers[i]
-		for _, u := range l.users(c, p.Tasks) {
-			for _, gpu := range u.gpus {
-				t := l.tenant(c, p, u, in.Now)
-				l.channels.used.tell(&t, gpu, len(c.Processes), in.Now)
-				all[gpu] = append(all[gpu], t)
-			}
-		}
-	}
-	for gpu, n := range l.snap.Health.Unattributed {
-		for i := range n {
-			all[gpu] = append(all[gpu], ladder.Tenant{ID: fmt.Sprintf("host/%d", i), Name: "a process of the host"})
-		}
-	}
-	return all
-}
-
-// user is a process of a container that uses GPUs.
-type user struct {
-	pid  int
-	gpus []string
-	task *task.Task // its unfinished one; nil: it has none
-}
-
-// users are the container's processes that use CUDA, those whose task has just begun
-// among them.
-func (l *loop) users(c task.Container, tasks []task.Task) []user {
-	var all []user
-	for _, p := range c.Processes {
-		all = append(all, user{pid: p.PID, gpus: p.GPUs})
-	}
-	for i, t := range tasks {
-		at := slices.IndexFunc(all, func(u user) bool { return u.pid == t.PID })
-		if at < 0 {
-			at = len(all)
-			all = append(all, user{pid: t.PID})
-		}
-		u := &all[at]
-		u.task = &tasks[i]
-		if len(u.gpus) == 0 && t.GPUs[0] != task.UnknownGPU {
-			u.gpus = t.GPUs
-		}
-		if len(u.gpus) == 0 && len(l.snap.GPUs) == 1 {
-			u.gpus = []string{l.snap.GPUs[0].UUID}
-		}
-	}
-	return all
-}
-
-// tenant is one process as the plan sees it.
-func (l *loop) tenant(c task.Container, p plan.Container, u user, now time.Time) ladder.Tenant {
-	k := l.channels
-	t := ladder.Tenant{
-		ID: fmt.Sprint(u.pid), Container: c.ID, Name: c.Name, Labelled: p.Managed, Never: p.Never,
-		Server: p.Server && c.Spec.Deadline > 0, Deadline: c.Spec.Deadline.Duration(), Share: c.Spec.Share,
-	}
-	if u.task != nil {
-		t.HasTask, t.Job, t.Wants = true, p.JobOf(*u.task), ladder.Unknown
-	} else {
-		t.Wants = ladder.No
-	}
-	if p.Standing != plan.Runs { // paused, or swapped out
-		t.Wants = ladder.No
-	}
-	if p.Expedite != "" {
-		t.Job.Expedited = true
-	}
-	switch known := k.tenants[t.ID]; {
-	case !t.Labelled || t.Never:
-	case p.Exempt != "", len(u.gpus) > 1: // on several GPUs: its slices would have to be one order
-		t.Labelled = false
-	case known != nil && known.container == c.ID:
-		t.Stands, t.Labelled = known.stands, !known.retry.next.After(now)
-	default:
-		s, ok := proc.ReadStat("/proc", u.pid)
-		if t.Labelled = ok; ok {
-			k.tenants[t.ID] = &tenant{process: rm.Process{PID: u.pid, Start: s.Start}, gpu: u.gpus[0], container: c.ID, name: c.Name}
-		}
-	}
-	return t
-}
+// asideFor is for how long: what it is set aside for has begun by then, or is asked for again.
+const asideFor = time.Second

@@ -59,7 +59,7 @@ func (l *loop) orderState(s *ContainerState) {
 	}
 	rank := 0
 	for id, t := range l.channels.tenants {
-		is, planned := l.channels.gpus[t.gpu].plan.Standings[id]
+		is, planned := l.channels.gpu(t.gpu).plan.Standings[id]
 		if t.container != s.ID || !planned || s.Order != "" && is.Rank >= rank {
 			continue
 		}

@@ -77,6 +77,12 @@ type backoff struct {
 	wait time.Duration
 }
 
+// later waits before the next try, each time for longer.
+func (b *backoff) later(now time.Time, first, most time.Duration) {
+	b.wait = min(max(2*b.wait, first), most)
+	b.next = now.Add(b.wait)
+}
+
 func newLoop(a *Actuator) *loop {
 	return &loop{
 		Actuator: a,
@@ -155,7 +161,7 @@ func (l *loop) step(ctx context.Context) {
 		l.askSwappable(ctx, now)
 	} else {
 		l.blindMemory()
-		l.channels.blind(l, ctx)
+		l.blind(ctx, now)
 	}
 	l.expire(ctx, now)
 	l.inspectHolds(ctx, now)

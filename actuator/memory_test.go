@@ -104,6 +104,8 @@ type fakeSwapper struct {
 
 	mu  sync.Mutex
 	out map[string]enforce.Swapped
+	// suspending is called before a container is swapped out; may be nil.
+	suspending func(id string)
 }
 
 func (s *fakeSwapper) Can(_ context.Context, id string) error {
@@ -118,6 +120,9 @@ func (s *fakeSwapper) Suspend(_ context.Context, id, name, reason string) (enfor
 	defer s.mu.Unlock()
 	if s.b.isPaused(id) {
 		return enforce.SwapResult{}, errors.New("frozen: it cannot be locked")
+	}
+	if s.suspending != nil {
+		s.suspending(id)
 	}
 	bytes := s.b.held(id)
 	s.out[id] = enforce.Swapped{ContainerID: id, Container: name, Reason: reason, Bytes: map[string]uint64{gpu0: bytes}, Since: time.Now(), Stage: enforce.Suspended}

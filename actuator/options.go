@@ -20,6 +20,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/page/view"
@@ -92,6 +93,8 @@ type Options struct {
 	// ThreadAlive reports whether a thread exists that waits for memory; by /proc by
 	// default.
 	ThreadAlive func(pid, tid int) bool
+	// StartOf returns when a process started, in clock ticks since boot; by /proc by default.
+	StartOf func(pid int) (start uint64, lives bool)
 	// NoChannels says why Channels is only used to undo: it was not shown to work here, say.
 	// Empty: it divides the time of GPUs. NewChannels replaces what carries that out; nil,
 	// without an error, is none.
@@ -189,6 +192,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.StartOf == nil {
+		o.StartOf = func(pid int) (uint64, bool) { s, ok := proc.ReadStat("/proc", pid); return s.Start, ok }
 	}
 	return o, nil
 }

@@ -27,6 +27,7 @@ type GPU struct {
 	Device string        // for exporter.Options
 	Socket string        // of the simulated GPU; empty on a real one
 	Reader device.Device // of the simulated GPU; nil on a real one
+	Sim    *sim.GPU      // itself; nil on a real one
 	stop   func() error
 }
 
@@ -98,7 +99,7 @@ func (env Env) OpenGPU(ctx context.Context, dir string, count int) (*GPU, error)
 		cancel()
 		return nil, errors.Join(fmt.Errorf("simulated GPU: %w", err), <-ended)
 	}
-	return &GPU{Device: "sim:" + socket, Socket: socket, Reader: reader, stop: func() error {
+	return &GPU{Device: "sim:" + socket, Socket: socket, Reader: reader, Sim: gpu, stop: func() error {
 		cancel()
 		return errors.Join(reader.Close(), <-ended)
 	}}, nil

@@ -121,6 +121,9 @@ func New() *Metrics {
 	for _, kind := range []string{"slice", "off", "on", "restore"} {
 		m.Changes.WithLabelValues(kind)
 	}
+	for _, call := range []string{"find", "slice", "set slice", "off", "on"} { // as internal/rm calls them
+		m.channelCall.WithLabelValues(call)
+	}
 	for _, reason := range []string{"person", "guardian", "gone"} {
 		m.Lost.WithLabelValues(reason)
 	}

@@ -32,6 +32,8 @@ func present(m *collector.Metrics) {
 	m.Actions.WithLabelValues("pause", "done").Add(2)
 	m.ActionSeconds.WithLabelValues("pause").Observe(0.015)
 	m.Decision.Observe(0.0002)
+	m.Changes.WithLabelValues("off").Inc()
+	m.ChannelCalled("channels off", 1200*time.Microsecond, nil)
 	m.Allocations.WithLabelValues("GPU-1", "deny", "limit").Inc()
 	m.AllocationWait.WithLabelValues("grant").Observe(0.5)
 	m.SwapBytes.WithLabelValues("swap-out").Add(1e9)

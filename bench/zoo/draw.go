@@ -38,6 +38,7 @@ const (
 	actuatorDies  = "actuator"  // with `laxity up`: all of it
 	guardianDies  = "guardian"  //
 	bothDie       = "both"      // actuator and guardian
+	laxityEnds    = "end"       // the actuator is asked to; with `laxity up`: all of it
 	dockerdDies   = "dockerd"   // SIGKILL
 	dockerdStops  = "dockerd-r" // a restart as by an upgrade
 )
@@ -98,7 +99,7 @@ func flags(r *rand.Rand, services bool) []string {
 		"--memory-guard=" + pick(r, "auto", "auto", "off"),
 		"--swap=" + pick(r, "auto", "off"),
 		"--memory-share=" + pick(r, "limit", "limit", "fair", "adaptive"),
-		"--hold=" + pick(r, "auto", "auto", "auto", "pause"),
+		"--hold=" + pick(r, "auto", "auto", "channels", "pause"),
 	}
 	arbitrate := pick(r, "auto", "always", "never")
 	if services && arbitrate == "auto" {
@@ -137,13 +138,19 @@ func labels(r *rand.Rand, k kind) map[string]string {
 		return m
 	}
 	if r.IntN(4) > 0 {
-		m[gpu.LabelDeadline] = pick(r, "300ms", "1s", "3s", "9s", "30s", "5", "30s", "soon", "-3s", "0")
+		m[gpu.LabelDeadline] = pick(r, "20ms", "60ms", "300ms", "1s", "3s", "9s", "30s", "5", "30s", "soon", "-3s", "0")
+	}
+	if r.IntN(5) == 0 {
+		m[gpu.LabelShare] = pick(r, "10%", "30%", "60%", "half", "0")
 	}
 	if r.IntN(4) == 0 {
 		m[gpu.LabelClass] = pick(r, "batch", "deadline", "gold")
 	}
 	if r.IntN(4) == 0 || strings.Contains(k.name, "server") {
 		m[gpu.LabelRelease] = pick(r, "busy", "busy", "process", "sometimes")
+	}
+	if strings.Contains(k.name, "server") && r.IntN(2) == 0 { // one beside whom others take turns
+		m[gpu.LabelDeadline], m[gpu.LabelRelease] = pick(r, "20ms", "60ms"), "busy"
 	}
 	if r.IntN(6) == 0 {
 		m[gpu.LabelPause] = pick(r, "allow", "never", "perhaps")
@@ -173,7 +180,7 @@ func (p pool) deaths(r *rand.Rand, of round) (all []death) {
 			again: time.Duration(r.Int64N(int64(1200 * time.Millisecond))),
 			whom:  r.IntN(len(of.containers)),
 		}
-		who := []string{tenantKilled, tenantStopped, exporterDies, actuatorDies, actuatorDies, guardianDies, bothDie}
+		who := []string{tenantKilled, tenantStopped, exporterDies, actuatorDies, actuatorDies, guardianDies, bothDie, laxityEnds}
 		if p.dockerd {
 			who = append(who, dockerdDies, dockerdStops)
 		}

@@ -59,8 +59,8 @@ func TestDrawHasEverything(t *testing.T) {
 	if standard*3 < containers {
 		t.Errorf("%d of %d containers are under default flags; want a third", standard, containers)
 	}
-	want := []string{"unlabelled", "soon", "300ms", tenantKilled, tenantStopped, exporterDies, actuatorDies, guardianDies, bothDie, dockerdDies, dockerdStops,
-		"--policy=p3", "--arbitrate=never", "--memory-guard=off", "--swap=off", "--hold=pause"}
+	want := []string{"unlabelled", "soon", "300ms", tenantKilled, tenantStopped, exporterDies, actuatorDies, guardianDies, bothDie, laxityEnds, dockerdDies, dockerdStops,
+		"--policy=p3", "--arbitrate=never", "--memory-guard=off", "--swap=off", "--hold=pause", "--hold=channels"}
 	for _, k := range kinds {
 		want = append(want, k.name)
 	}
@@ -124,7 +124,7 @@ func TestRowCountsAContainerOnce(t *testing.T) {
 	for i := range r.containers {
 		ours.troubles = append(ours.troubles, trouble{container: i, what: "stands"}, trouble{container: i, what: "has not ended"})
 	}
-	ours.left, ours.strays = []string{"a pin"}, 2
+	ours.left, ours.counts.strays = []string{"a pin"}, 2
 	rows := []bench.Row{rowOf(r, ours, outcome{}, false)}
 	for _, f := range figures(rows) {
 		want := map[string]float64{"zoo_containers": float64(len(r.containers)), "zoo_stuck": float64(len(r.containers)), "zoo_stray": 3}

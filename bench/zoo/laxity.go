@@ -38,8 +38,8 @@ type laxity struct {
 
 	mu      sync.Mutex
 	running map[string]*daemon.Process // by program
-	strays  float64                    // of actuators that are gone
-	present float64                    // of the one that runs, as last read
+	before  counts                     // of actuators that are gone
+	present counts                     // of the one that runs, as last read
 	failed  []string                   // what did not come up again
 	dead    bool                       // neither actuator nor guardian lives
 	alive   time.Time                  // since when one of them does again
@@ -101,7 +101,7 @@ func (l *laxity) command(program string) (path string, args []string, ready stri
 		ready = l.acts
 	case guardianProgram:
 		name = actuatorProgram
-		args = []string{"guardian", "--state-dir=" + l.stateDir(), "--docker.host=" + host}
+		args = []string{"guardian", "--state-dir=" + l.stateDir(), "--docker.host=" + host, "--device=" + l.machine.gpu.Device}
 	}
 	if given := l.machine.env.Args["laxity"]; given != "" {
 		return filepath.Join(filepath.Dir(given), name), args, ready, nil
@@ -141,8 +141,8 @@ func (l *laxity) process(program string) *daemon.Process {
 	return l.running[program]
 }
 
-// dies kills whom a round wants dead, and starts it again after a while.
-func (l *laxity) dies(ctx context.Context, d death) {
+// dies ends whom a round wants dead, and starts it again after a while.
+func (l *laxity) dies(ctx context.Context, d death, all []*specimen) {
 	l.dying.Lock()
 	defer l.dying.Unlock()
 	var programs []string
@@ -159,7 +159,7 @@ func (l *laxity) dies(ctx context.Context, d death) {
 		programs = []string{exporterProgram}
 	case d.who == guardianDies:
 		programs = []string{guardianProgram}
-	case d.who == actuatorDies:
+	case d.who == actuatorDies || d.who == laxityEnds:
 		programs = []string{actuatorProgram}
 	case d.who == bothDie:
 		programs = []string{guardianProgram, actuatorProgram}
@@ -177,21 +177,33 @@ func (l *laxity) dies(ctx context.Context, d death) {
 	for _, program := range programs {
 		if p := l.process(program); p != nil {
 			l.mu.Lock()
-			l.strays, l.present = l.strays+l.present, 0
+			l.before, l.present = l.counted(), counts{}
 			l.mu.Unlock()
+			if d.who == laxityEnds {
+				if err := p.Stop(); err != nil {
+					l.fail("%s: %v", program, err)
+				}
+				continue
+			}
 			_ = p.Kill() // it may have ended by itself: it is started again either way
 		}
 	}
+	l.undone(ctx, d, all)
 	_ = rest(ctx, d.again) // the round is over: it comes up all the same, to tidy up
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer cancel()
 	for _, program := range programs {
 		if err := l.begin(ctx, program); err != nil {
-			l.mu.Lock()
-			l.failed = append(l.failed, fmt.Sprintf("%s does not come up after a kill: %v", program, err))
-			l.mu.Unlock()
+			l.fail("%s does not come up after a kill: %v", program, err)
 		}
 	}
+}
+
+// fail notes something that has to do with no container.
+func (l *laxity) fail(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = append(l.failed, fmt.Sprintf(format, args...))
 }
 
 // spawnedGuardian is the guardian that `laxity up` started; 0: there is none.
@@ -262,6 +274,8 @@ func (l *laxity) reasons(ctx context.Context) map[string]string {
 			by[c.ID] = "waits for memory: " + c.MemoryWaits
 		case c.Swapped != "":
 			by[c.ID] = "swapped: " + c.Swapped
+		case c.Off && c.Order != "":
+			by[c.ID] = c.Order
 		}
 	}
 	for _, h := range s.Holds {
@@ -315,11 +329,23 @@ func (l *laxity) tells(s *specimen) string {
 	return text
 }
 
-// strayMetric counts who was found stopped by us with nobody wanting it.
-const strayMetric = "laxity_actuator_stray_stops_total"
+// strayMetric counts who was found stopped by us with nobody wanting it, changesMetric the
+// time slices and channels that were changed.
+const (
+	strayMetric   = "laxity_actuator_stray_stops_total"
+	changesMetric = "laxity_actuator_channel_changes_total"
+)
 
-// readStrays notes the counter as it is now. An actuator without it counts none.
-func (l *laxity) readStrays(ctx context.Context) {
+// counts are what the actuator counts.
+type counts struct{ strays, changes float64 }
+
+// counted is so much until now. The caller holds mu, or nobody else counts.
+func (l *laxity) counted() counts {
+	return counts{l.before.strays + l.present.strays, l.before.changes + l.present.changes}
+}
+
+// count notes the counters as they are now. An actuator without them counts nothing.
+func (l *laxity) count(ctx context.Context) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.acts+"/metrics", nil)
 	if err != nil {
 		return
@@ -330,11 +356,18 @@ func (l *laxity) readStrays(ctx context.Context) {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
-	sum := 0.0
+	var sum counts
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 2 && (f[0] == strayMetric || strings.HasPrefix(f[0], strayMetric+"{")) {
-			n, _ := strconv.ParseFloat(f[1], 64)
-			sum += n
+		f := strings.Fields(line)
+		if len(f) != 2 {
+			continue
+		}
+		n, _ := strconv.ParseFloat(f[1], 64)
+		switch name, _, _ := strings.Cut(f[0], "{"); name {
+		case strayMetric:
+			sum.strays += n
+		case changesMetric:
+			sum.changes += n
 		}
 	}
 	l.mu.Lock()
@@ -385,6 +418,9 @@ func (l *laxity) left(ctx context.Context) (all []string) {
 			all = append(all, fmt.Sprintf("a hold of %s: %s", h.Container, h.Reason))
 		}
 	}
+	for _, f := range l.recorded() {
+		all = append(all, "channels on record: "+f)
+	}
 	pins, _ := filepath.Glob(filepath.Join(l.pins(), "*"))
 	for _, p := range pins {
 		all = append(all, "pinned: "+p)
@@ -399,6 +435,7 @@ func (l *laxity) left(ctx context.Context) (all []string) {
 	for _, f := range folders {
 		_ = os.RemoveAll(f)
 	}
+	_ = os.RemoveAll(l.channelRecords())
 	_ = os.RemoveAll(l.folder)
 	return all
 }

@@ -22,9 +22,10 @@ type outcome struct {
 	said     []string // of each container that did not end as it should
 	troubles []trouble
 	left     []string // what Laxity left behind
-	strays   float64
+	counts   counts
 	seconds  float64 // from the first start to the last end
 	longest  float64 // that anybody stood, seconds
+	off      float64 // that anybody's channels were off, seconds
 }
 
 // play runs the round, with Laxity beside it or without. Containers that have not
@@ -51,12 +52,12 @@ func (m *machine) play(ctx context.Context, r round, way string, bound time.Dura
 		defer func() {
 			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 			defer cancel()
-			l.readStrays(stopping)
+			l.count(stopping)
 			if err := l.stop(); err != nil {
 				out.left = append(out.left, err.Error())
 			}
 			out.left = append(append(out.left, l.left(stopping)...), l.failed...)
-			out.strays = l.strays + l.present
+			out.counts = l.counted()
 		}()
 	}
 	if err != nil {
@@ -72,7 +73,7 @@ func (m *machine) play(ctx context.Context, r round, way string, bound time.Dura
 	late(w, l, all, bound)
 	stopWatching()
 	watch.Wait()
-	out.troubles, out.longest = w.found()
+	out.troubles, out.longest, out.off = w.found()
 	for _, s := range all {
 		e, _ := s.how()
 		out.ends = append(out.ends, e)
@@ -168,7 +169,7 @@ func (m *machine) deaths(ctx context.Context, r round, way string, l *laxity, al
 		default:
 			todo = append(todo, func() error {
 				if rest(ctx, d.after) == nil {
-					l.dies(ctx, d)
+					l.dies(ctx, d, all)
 				}
 				return nil
 			})

@@ -20,7 +20,7 @@ const (
 func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 	row := bench.Row{
 		"way": aRound, "seed": float64(r.seed), "standard": r.standard, "settings": settingsOf(r), "containers": len(r.containers),
-		"seconds": ours.seconds, "longest_stand": ours.longest, "kinds": kindsOf(r),
+		"seconds": ours.seconds, "longest_stand": ours.longest, "longest_off": ours.off, "channel_changes": ours.counts.changes, "kinds": kindsOf(r),
 	}
 	if len(r.deaths) > 0 {
 		var all []string
@@ -57,12 +57,12 @@ func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 	for what, containers := range bad {
 		row[what] = len(containers)
 	}
-	row["stray"] = len(bad["stray"]) + len(ours.left) + int(ours.strays)
+	row["stray"] = len(bad["stray"]) + len(ours.left) + int(ours.counts.strays)
 	for _, l := range ours.left {
 		said = append(said, "stray: "+l)
 	}
-	if ours.strays > 0 {
-		said = append(said, fmt.Sprintf("stray: %s is %v", strayMetric, ours.strays))
+	if ours.counts.strays > 0 {
+		said = append(said, fmt.Sprintf("stray: %s is %v", strayMetric, ours.counts.strays))
 	}
 	if odd := oddWithout(r, theirs, reference); len(odd) > 0 {
 		row["odd_without"] = odd
@@ -164,6 +164,11 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 	standard, n := sum(rows, "containers", func(r bench.Row) bool { return r.Str("way") == aRound && r["standard"] == true })
 	if n > 0 {
 		all = append(all, bench.Figure{Name: "zoo_containers_default_flags", Value: standard, Unit: "containers", Runs: n})
+	}
+	if total, n := sum(rows, "channel_changes", bench.Way(aRound)); n > 0 {
+		off := bench.Column(rows, "longest_off", func(r bench.Row) bool { return r["longest_off"] != nil })
+		all = append(all, bench.Figure{Name: "zoo_channel_changes", Value: total, Unit: "changes", Runs: n},
+			bench.Figure{Name: "zoo_longest_off_seconds", Value: slices.Max(off), Unit: "s", Runs: n})
 	}
 	later := bench.Column(rows, "ratio", func(r bench.Row) bool {
 		return r.Str("way") == aRound && r["standard"] == true && r.Str("deaths") == ""

@@ -28,7 +28,7 @@ const (
 	// askEvery is the time between two questions to the actuator, while anybody stands;
 	// what it said counts for askFor.
 	askEvery, askFor = 100 * time.Millisecond, 500 * time.Millisecond
-	// countEvery is the time between two looks at the counter of stray stops.
+	// countEvery is the time between two looks at the counters.
 	countEvery = time.Second
 	// freezing: what runc freezes for a moment by itself does not count.
 	freezing = 100 * time.Millisecond
@@ -65,6 +65,7 @@ type watcher struct {
 	troubles []trouble
 	told     map[int]bool // containers with a trouble
 	longest  float64      // seconds that anybody stood
+	off      float64      // seconds that anybody's channels were off
 }
 
 // answer is what the actuator said.
@@ -102,7 +103,7 @@ func (w *watcher) ask(ctx context.Context) {
 	}
 	for counted := time.Now(); rest(ctx, askEvery) == nil; {
 		if time.Since(counted) > countEvery {
-			w.laxity.readStrays(ctx)
+			w.laxity.count(ctx)
 			counted = time.Now()
 		}
 		if !w.standing.Load() {
@@ -144,6 +145,7 @@ func (w *watcher) look(threads bool) {
 			if state == 'T' || state == 't' {
 				w.note(s, fmt.Sprintf("%d %s", p, start), now, gap)
 			}
+			w.lookAtChannels(s, p, start, now, gap)
 		}
 	}
 	for key, st := range w.stands {
@@ -161,13 +163,15 @@ func (w *watcher) groupOf(s *specimen) (cgroup.Group, bool) {
 	if g, ok := w.groups[s.number]; ok {
 		return g, true
 	}
-	g, err := cgroup.Of("/proc", s.process(), "freezer")
+	g, err := groupOf(s)
 	if err != nil {
 		return g, false
 	}
 	w.groups[s.number] = g
 	return g, true
 }
+
+func groupOf(s *specimen) (cgroup.Group, error) { return cgroup.Of("/proc", s.process(), "freezer") }
 
 // note notes that somebody stands, and judges it.
 func (w *watcher) note(s *specimen, what string, now time.Time, gap bool) {
@@ -178,12 +182,16 @@ func (w *watcher) note(s *specimen, what string, now time.Time, gap bool) {
 		w.stands[key] = st
 	}
 	st.seen = now
-	frozen := what == "frozen"
+	frozen, off := what == "frozen", isOff(what)
 	stood := now.Sub(st.since)
+	longest := &w.longest
+	if off {
+		longest = &w.off
+	}
 	w.mu.Lock()
-	w.longest = max(w.longest, stood.Seconds())
+	*longest = max(*longest, stood.Seconds())
 	w.mu.Unlock()
-	if st.reported || s.kind.stops && !frozen {
+	if st.reported || s.kind.stops && !frozen && !off {
 		return
 	}
 	if s.untouchable() {
@@ -203,8 +211,10 @@ func (w *watcher) note(s *specimen, what string, now time.Time, gap bool) {
 
 func (w *watcher) report(s *specimen, stray bool, what string, stood time.Duration) {
 	text := fmt.Sprintf("container %d (%s, %v) stands for %.2f s (%s): %s", s.number, s.kind.name, labelText(s.labels), stood.Seconds(), what, w.laxity.tells(s))
-	if pid, err := strconv.Atoi(strings.Fields(what)[0]); err == nil {
-		text += "; " + describe(pid)
+	if fields := strings.Fields(what); len(fields) > 1 {
+		if pid, err := strconv.Atoi(fields[len(fields)-2]); err == nil {
+			text += "; " + describe(pid)
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,10 +225,10 @@ func (w *watcher) report(s *specimen, stray bool, what string, stood time.Durati
 }
 
 // found returns what there was until now.
-func (w *watcher) found() (all []trouble, longest float64) {
+func (w *watcher) found() (all []trouble, longest, off float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.troubles), w.longest
+	return slices.Clone(w.troubles), w.longest, w.off
 }
 
 func frozen(g cgroup.Group) bool {

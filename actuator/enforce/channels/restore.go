@@ -117,7 +117,7 @@ func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
 	case state == Gone:
 		return e.remove(p)
 	case state == Exiting:
-		return errors.New("it is about to end, and its channels are the driver's")
+		return fmt.Errorf("%w in a moment: its channels are the driver's", ErrGone)
 	}
 	rec, err := e.records.get(p)
 	if err != nil {

@@ -55,6 +55,11 @@ func (p *planner) changes() []Change {
 		if !ours {
 			continue
 		}
+		if t.Later {
+			want.Slice, want.Off, want.Until = t.Stands.slice(), t.Stands.Off, t.Stands.Until
+			p.out[t.ID] = want
+			continue
+		}
 		if want.Off != t.Stands.Off {
 			u := usual
 			switch {

@@ -12,7 +12,7 @@ const (
 	short = 100 * time.Microsecond
 	// lesser is the slice of those that are not first while a process computes that is not
 	// ours to act on: two thirds of DefaultSlice, so that switches take little more than by default.
-	lesser = DefaultSlice * 2 / 3
+	lesser = DefaultSlice * 2 / 3 / time.Microsecond * time.Microsecond
 
 	// round is the least time in which each of those with a part gets it once, where that
 	// is left to us: switches then take a few percent. Nobody waits longer than roundMost.

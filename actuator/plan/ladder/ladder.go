@@ -63,6 +63,9 @@ type Tenant struct {
 	// long as it is said). Else empty.
 	Asked      string
 	AskedUntil time.Time
+	// Later: it is left as it stands in this plan, since it cannot be changed yet: it has no
+	// channels so far, say. The others stand as if it could.
+	Later bool
 	// Stands is what is in force now, as far as it is on record.
 	Stands Standing
 }

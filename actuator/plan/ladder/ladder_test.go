@@ -301,3 +301,20 @@ func TestChangesAreInOrder(t *testing.T) {
 		t.Errorf("changes are %q, want %q", did, want)
 	}
 }
+
+// Who has no channels yet is left as it is, without a call and without counting as one, and
+// the others stand as if it were there.
+func TestWhoCannotBeChangedYetIsLeftAsItStands(t *testing.T) {
+	s := story(t)
+	Task("a", Deadline("100s"))(s)
+	Task("b", Deadline("200s"))(s)
+	s.in.Now, s.in.Order = epoch, s.order(epoch)
+	s.in.Tenants[0].Later = true
+	p := ladder.Make(s.in, ladder.State{})
+	if len(p.Changes) != 1 || p.Changes[0].Tenant != "b" || p.Standings["b"].Slice != 100*ms {
+		t.Errorf("changes %+v", p.Changes)
+	}
+	if a := p.Standings["a"]; a.Rank != 1 || a.Slice != ladder.DefaultSlice || a.Off {
+		t.Errorf("%+v", a)
+	}
+}

@@ -144,6 +144,21 @@ func (g *GPU) Off(pid int) bool {
 	return false
 }
 
+// Sliced is a slice that somebody else than a tenant's own program has set for one of its
+// groups; 0: none. As Off, it is for who checks the others.
+func (g *GPU) Sliced(pid int) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.procs[pid]; p != nil {
+		for u, c := range p.contexts {
+			if d := u.engine.Slice(c.owner); c.runs && d != scheduled && d != g.opts.TimeSlice {
+				return d
+			}
+		}
+	}
+	return 0
+}
+
 // control is what is the same for all calls: what they take, and whom they are for.
 func (g *GPU) control(ctx context.Context, name string, cost time.Duration, t Tenant, run func(*Process) error) error {
 	if cost > 0 {
