@@ -51,8 +51,10 @@ type tenant struct {
 	gpu             string
 	container, name string
 	stands          ladder.Standing
-	// retry is when it is tried again after a call failed; until then it is left as it is.
+	// retry is when it is tried again after a call failed; until then it is left as it is,
+	// and left says why.
 	retry backoff
+	left  string
 }
 
 // changed reports whether something is not its own.
@@ -305,12 +307,14 @@ func (l *loop) finishDivide(r divideResult) {
 			delete(k.tenants, c.id)
 		case errors.Is(c.err, channels.ErrNoGroup), c.err == nil && c.unsettled:
 			t.later(now, againSoon, againLate)
+			t.left = "it has only just begun to use the GPU"
 		case c.err != nil:
 			t.later(now, 250*time.Millisecond, 5*time.Second)
+			t.left = c.err.Error()
 			l.decideOnce(c.id+"/order", decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: "it is left as it is",
 				Error: c.err.Error(), Container: t.name, ContainerID: t.container, GPUs: []string{r.gpu}})
 		default:
-			t.stands, t.retry = c.stands, backoff{}
+			t.stands, t.retry, t.left = c.stands, backoff{}, ""
 			l.metrics.Changes.WithLabelValues(c.kind).Inc()
 		}
 	}
