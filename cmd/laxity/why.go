@@ -145,7 +145,7 @@ func notes(s actuator.State, e explanation) []string {
 	}
 	for _, g := range s.GPUs {
 		if len(g.Order) > 1 && slices.Contains(g.Order, e.Container) {
-			out = append(out, fmt.Sprintf("order on %s: %s; all of them may compute but who is off, the first ones first", g.UUID, strings.Join(g.Order, ", ")))
+			out = append(out, fmt.Sprintf("in line on %s, the first one first: %s", g.UUID, strings.Join(g.Order, ", ")))
 		}
 	}
 	if why := s.NoChannels; why != "" && contended(s, e) {

@@ -79,8 +79,8 @@ func TestWhyInALine(t *testing.T) {
 	for container, want := range map[string]string{
 		"trainer-a": "trainer-a runs: it is in turn on GPU-1\n",
 		"trainer-c": "trainer-c waits: alert Hot asks for it\n",
-		"second":    "second runs: second in line, slice 100 ms\n  order on GPU-2: web, second, third; all of them may compute but who is off, the first ones first\n",
-		"third":     "third is held: off the GPU for 40 ms: requests of web come first, and it is the turn of second\n  order on GPU-2: web, second, third;",
+		"second":    "second runs: second in line, slice 100 ms\n  in line on GPU-2, the first one first: web, second, third\n",
+		"third":     "third is held: off the GPU for 40 ms: requests of web come first, and it is the turn of second\n  in line on GPU-2, the first one first: web, second, third",
 		"web":       "web runs: its requests come first, slice 1 s\n",
 		"server":    "server runs beside those whose turn it is: requests are not held\n",
 		"trainer-d": "trainer-d runs: nobody contends for its GPU, or it is in a host phase\n",
