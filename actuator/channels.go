@@ -42,6 +42,8 @@ type channelKeeper struct {
 type divided struct {
 	state ladder.State
 	plan  ladder.Plan
+	// until is how long the order stands though nobody asks for it any more.
+	until time.Time
 	// busy: changes are being carried out. No plan is made meanwhile.
 	busy bool
 }
@@ -77,6 +79,11 @@ func (k *channelKeeper) done() <-chan divideResult {
 // pauses nobody. The paper's policy pauses.
 func (l *loop) divides() bool { return l.channels != nil && !l.Config().scheme().pauses }
 
+// lingers is how long an order stands after the contention was last seen. Servers that
+// compute now and then contend now and then: their slices would be set and put back all the
+// time, and each first request would find none. Slices cost nothing while nobody contends.
+const lingers = 30 * time.Second
+
 // divide makes a plan for each GPU and sets its changes going.
 func (l *loop) divide(ctx context.Context, in plan.Input) {
 	k, now := l.channels, in.Now
@@ -94,7 +101,10 @@ func (l *loop) divide(ctx context.Context, in plan.Input) {
 			continue
 		}
 		d.plan = ladder.Plan{}
-		if acts && l.arbitrated(gpu) {
+		if l.arbitrated(gpu) {
+			d.until = now.Add(lingers)
+		}
+		if acts && l.Config().Arbitrate != Never && now.Before(d.until) {
 			d.plan = ladder.Make(ladder.Input{
 				Now: now, Order: in.Order, Floor: l.Config().BatchFloor, Tenants: tenants[gpu],
 				Limits: ladder.Limits{MaxHold: l.Config().MaxHold},

@@ -156,6 +156,10 @@ const (
 	lookSoon, lookLate = 500 * time.Millisecond, 10 * time.Second
 )
 
+// justBegun says why somebody is left as it is that has no channels yet, or whose own
+// program may yet set its slice.
+const justBegun = "it has only just begun to use the GPU"
+
 // finishDivide takes note of what came of a GPU's changes.
 func (l *loop) finishDivide(r divideResult) {
 	now := l.o.Now()
@@ -172,13 +176,13 @@ func (l *loop) finishDivide(r divideResult) {
 		case errors.Is(c.err, channels.ErrGone):
 			t.gone = true
 		case errors.Is(c.err, channels.ErrNoGroup):
-			t.stands = ladder.Standing{}
+			t.stands, t.left = ladder.Standing{}, justBegun
 			t.retry.later(now, againSoon, againLate)
 		case c.err == nil && c.unsettled:
-			t.stands.Off, t.stands.Until = c.stands.Off, c.stands.Until
+			t.stands.Off, t.stands.Until, t.left = c.stands.Off, c.stands.Until, justBegun
 			t.retry.later(now, againSoon, againLate)
 		case c.err != nil:
-			t.doubtful = true
+			t.doubtful, t.left = true, c.err.Error()
 			t.retry.later(now, failedSoon, failedLate)
 			l.decideOnce(matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: "what was changed of it is put back, and it is tried again later",
 				Error: c.err.Error(), Container: t.name, ContainerID: t.container, GPUs: []string{r.gpu}})
@@ -188,7 +192,7 @@ func (l *loop) finishDivide(r divideResult) {
 			t.stands, t.doubtful = c.stands, false
 			l.metrics.Changes.WithLabelValues(c.kind).Inc()
 		default:
-			if t.stands, t.retry = c.stands, (backoff{}); t.look.wait == 0 {
+			if t.stands, t.retry, t.left = c.stands, (backoff{}), ""; t.look.wait == 0 {
 				t.look.later(now, lookSoon, lookLate)
 			}
 			delete(l.said, matter)

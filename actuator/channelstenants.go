@@ -25,8 +25,10 @@ type tenant struct {
 	doubtful bool
 	// flying: a change of it is being carried out.
 	flying bool
-	// retry is when it is tried again after a call failed; until then it is left as it is.
+	// retry is when it is tried again after a call failed; until then it is left as it is,
+	// and left says why.
 	retry backoff
+	left  string
 	// look is when it is looked at for contexts that it made since.
 	look backoff
 }

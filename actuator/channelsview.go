@@ -66,4 +66,24 @@ func (l *loop) orderState(s *ContainerState) {
 		rank = is.Rank
 		s.Order, s.Off, s.SliceSeconds = is.Reason, t.stands.Off, t.stands.Slice.Seconds()
 	}
+	if s.Order == "" && l.divides() && s.Managed && !s.NeverPause {
+		s.Order = l.leftAlone(s)
+	}
+}
+
+// leftAlone says why a container is left as it is on a GPU whose time is divided; empty
+// where there is nothing to say.
+func (l *loop) leftAlone(s *ContainerState) string {
+	for _, t := range l.channels.tenants {
+		if t.container == s.ID && t.left != "" {
+			return "left as it is: " + t.left
+		}
+	}
+	c, _ := l.snap.FindContainer(s.ID)
+	for _, p := range c.Processes {
+		if len(p.GPUs) > 1 && slices.ContainsFunc(p.GPUs, l.arbitrated) {
+			return "left as it is: it computes on several GPUs"
+		}
+	}
+	return ""
 }

@@ -53,6 +53,9 @@ func (o Options) byChannels() bool {
 // newChannels opens what divides the time of GPUs; nil where nothing does.
 func (o Options) newChannels() (Channels, error) {
 	if !o.byChannels() {
+		if o.NoChannels != "" {
+			o.Logger.Warn("time slices and channels cannot be controlled: tasks wait at the launch gate, or are paused where that does not work", "reason", o.NoChannels)
+		}
 		return nil, nil //nolint:nilnil // there is none
 	}
 	return openChannels(o.Channels, o.RunDir, o.StateDir, o.Logger)

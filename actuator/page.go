@@ -43,7 +43,7 @@ func (a *Actuator) pageFacts() view.Facts {
 	}
 	f.Decisions, _ = a.decisions.Last(0)
 	for _, g := range s.GPUs {
-		f.GPUs[g.UUID] = view.Arbitration{Open: g.Arbitrated, Relieve: g.Relieve, Admitted: g.Admitted, Line: g.Line}
+		f.GPUs[g.UUID] = view.Arbitration{Open: g.Arbitrated, Relieve: g.Relieve, Admitted: g.Admitted, Line: g.Line, Order: g.Order}
 	}
 	until := map[string]time.Time{}
 	for _, h := range s.Holds {
@@ -58,7 +58,7 @@ func (a *Actuator) pageFacts() view.Facts {
 	for _, c := range s.Containers {
 		f.Standings[c.ID] = view.Standing{
 			Managed: c.Managed, Ours: c.Standing == plan.Ours, Somebody: c.Standing == plan.Somebody,
-			Waits: c.Waits, Until: until[c.ID], Asked: asked[c.ID],
+			Waits: c.Waits, Order: c.Order, Off: c.Off, Until: until[c.ID], Asked: asked[c.ID],
 		}
 	}
 	return f

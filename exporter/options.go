@@ -30,6 +30,9 @@ type Options struct {
 	// SwapDir is where it is told which tasks are swapped off the GPU; package swaps
 	// says how. Default swaps.DefaultDir.
 	SwapDir string
+	// HoldDir is where it is told which tasks are kept off the GPU by its channels; package
+	// holds says how. Default holds.DefaultDir.
+	HoldDir string
 	// Proc is the host's proc file system. Default /proc.
 	Proc string
 
@@ -69,4 +72,5 @@ type Parts struct {
 	Processes  tracker.Processes
 	Starts     []tracker.StartSensor
 	Swaps      tracker.Swaps
+	Holds      tracker.Holds
 }

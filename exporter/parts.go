@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/nvml"
 	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/holds"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/sensor/detect"
 	"github.com/laxity/laxity/exporter/sensor/pidfd"
@@ -56,6 +57,9 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 	}
 	if t.Swaps = p.Swaps; t.Swaps == nil {
 		t.Swaps = swaps.Dir(cmp.Or(e.opt.SwapDir, swaps.DefaultDir))
+	}
+	if t.Holds = p.Holds; t.Holds == nil {
+		t.Holds = holds.Dir(cmp.Or(e.opt.HoldDir, holds.DefaultDir))
 	}
 	return e.openStore(t)
 }

@@ -72,7 +72,8 @@ func scene() view.Facts {
 	f := view.Facts{
 		Window: 5 * time.Minute, Deadlines: true, Snapshot: s, Standings: map[string]view.Standing{},
 		Service: view.Service{Node: "n1", Ready: true, Policy: "edf", Share: "adaptive", Arbitrate: "auto", GuardianUp: true, Inbox: 1},
-		GPUs:    map[string]view.Arbitration{gpuA: {Open: true, Admitted: []string{"web", hostile}, Line: []string{"held", "paused"}}},
+		GPUs:    map[string]view.Arbitration{gpuA: {Open: true, Admitted: []string{"web", hostile}, Line: []string{"held", "paused"}},
+			gpuB: {Open: true, Order: []string{hostile, "batch"}}},
 		Decisions: []decision.Decision{
 			{Sequence: 1, Time: at(-30), Kind: decision.Pause, Result: decision.Done, Reason: "waits behind web on " + gpuA, Container: "paused", GPUs: []string{gpuA}},
 			{Sequence: 2, Time: at(-20), Kind: decision.Unpause, Result: decision.Failed, Reason: "first in order", Error: "engine: " + hostile, Container: "web"},
@@ -93,6 +94,7 @@ func scene() view.Facts {
 		f.Standings[c.ID] = view.Standing{Managed: c.Spec.Managed}
 	}
 	f.Standings["id-held"] = view.Standing{Managed: true, Ours: true, Waits: "waits for web on " + gpuA, Until: at(600)}
+	f.Standings["id-batch"] = view.Standing{Managed: true, Off: true, Order: "off the GPU for 40 ms: requests of " + hostile + " come first"}
 	f.Standings["id-paused"] = view.Standing{Managed: true, Ours: true, Waits: "alice asks for it", Until: at(500), Asked: "alice"}
 	f.Standings["id-swapped"] = view.Standing{Managed: true, Somebody: true}
 	return f

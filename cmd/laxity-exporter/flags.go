@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/holds"
 	"github.com/laxity/laxity/exporter/swaps"
 )
 
@@ -81,6 +82,8 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		Default("/var/lib/laxity/exporter").StringVar(&o.StateDir)
 	app.Flag("swap-dir", "Folder in which whoever swaps a task off the GPU leaves a notice, so that it does not count as ended; the actuator's --lock-dir with swapped after it.").
 		Default(swaps.DefaultDir).StringVar(&o.SwapDir)
+	app.Flag("hold-dir", "Folder in which whoever takes the channels of a task off the GPU keeps a record of it, so that it counts as held: channels below /run/laxity, where the actuator has its own.").
+		Default(holds.DefaultDir).StringVar(&o.HoldDir)
 	app.Flag("proc", "Where the host's proc file system is mounted; in a container with --pid=host it is /proc as well.").
 		Default("/proc").StringVar(&o.Proc)
 	app.Flag("poll.fast", "Shortest time between two readings of the GPUs: while a task may start or end and only the GPU's list can tell.").

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
@@ -15,8 +16,9 @@ import (
 
 const checkHelp = `Examine this machine: does what Laxity needs work here?
 
-Looks at the GPU driver, Docker, permissions, what the kernel can, and the chain from Prometheus
-to the actuator. Each finding says what it means and what to do. Nothing is changed.
+Looks at the GPU driver, control of time slices and channels, Docker, permissions, what the kernel
+can, and the chain from Prometheus to the actuator. Each finding says what it means and what to
+do. Nothing is changed.
 
   sudo laxity check
   sudo laxity check --device=sim                                       without a GPU
@@ -49,6 +51,7 @@ func (c *cli) addCheck() {
 		given  []func()
 
 		prometheus string
+		state      []string
 	)
 	cmd := c.command("check", checkHelp, func(ctx context.Context, _ *slog.Logger) error {
 		for _, note := range given {
@@ -67,6 +70,9 @@ func (c *cli) addCheck() {
 		tell := w.Write
 		if asJSON {
 			tell = func(check.Finding) {}
+		}
+		for _, dir := range state {
+			o.StateDirs = append(o.StateDirs, filepath.Join(dir, "actuator"))
 		}
 		o.Swap = func(ctx context.Context) error { return checkSwap(ctx, o.Device) }
 		all := check.Run(ctx, o, tell)
@@ -95,6 +101,7 @@ func (c *cli) addCheck() {
 		given = append(given, func() { a.Given = byUser || env != "" && os.Getenv(env) != "" })
 	}
 	cmd.Flag("device", "The GPUs, as in laxity up: auto, nvml, sim or sim:SOCKET.").Default("auto").StringVar(&o.Device)
+	cmd.Flag("state-dir", "The --state-dir of laxity up, or the folder above that of laxity-actuator, where self-tests are remembered; repeatable.").Default(defaultStateDir()).StringsVar(&state)
 	addDockerHost(cmd, &o.DockerHost)
 	address("exporter.url", "LAXITY_EXPORTER_URL", defaultExporter, "Address of the exporter (or of laxity up).", &o.Exporter)
 	address("actuator.url", "LAXITY_ACTUATOR_URL", defaultActuator, "Address of the actuator (or of laxity up's).", &o.Actuator)

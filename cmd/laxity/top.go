@@ -15,8 +15,8 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// memorySource asks an actuator how containers stand with GPU memory.
-type memorySource struct {
+// standingSource asks an actuator how containers stand.
+type standingSource struct {
 	*cli
 	url string
 	// must: somebody gave the address, so that no answer is an error.
@@ -24,20 +24,20 @@ type memorySource struct {
 }
 
 // ask returns nothing where nobody answers in time.
-func (m *memorySource) ask(ctx context.Context) ([]actuator.ContainerState, error) {
+func (a *standingSource) ask(ctx context.Context) (actuator.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var s actuator.State
-	err := m.getJSON(ctx, strings.TrimRight(m.url, "/")+"/api/v1/state", &s)
-	if err != nil && m.must {
-		return nil, err
+	err := a.getJSON(ctx, strings.TrimRight(a.url, "/")+"/api/v1/state", &s)
+	if err != nil && a.must {
+		return actuator.State{}, err
 	}
-	return s.Containers, nil
+	return s, nil
 }
 
 // follow asks once a second until ctx ends. What it does not get it leaves out.
-func (m *memorySource) follow(ctx context.Context) <-chan []actuator.ContainerState {
-	out := make(chan []actuator.ContainerState)
+func (a *standingSource) follow(ctx context.Context) <-chan actuator.State {
+	out := make(chan actuator.State)
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
@@ -47,7 +47,7 @@ func (m *memorySource) follow(ctx context.Context) <-chan []actuator.ContainerSt
 			case <-ctx.Done():
 				return
 			}
-			answer, _ := m.ask(ctx) // it answered once, or nobody asked for it by address
+			answer, _ := a.ask(ctx) // it answered once, or nobody asked for it by address
 			select {
 			case out <- answer:
 			case <-ctx.Done():
@@ -61,7 +61,7 @@ func (m *memorySource) follow(ctx context.Context) <-chan []actuator.ContainerSt
 // top shows rows again and again.
 type top struct {
 	source      *state.HTTP
-	acts        *memorySource
+	acts        *standingSource
 	out         io.Writer
 	all, asJSON bool
 }
@@ -73,9 +73,9 @@ func (t top) show(ctx context.Context, once bool) error {
 	if err != nil {
 		return err
 	}
-	memory, err := t.acts.ask(ctx)
+	standing, err := t.acts.ask(ctx)
 	if err != nil || once {
-		return errors.Join(err, t.draw(s, memory, time.Now(), false))
+		return errors.Join(err, t.draw(s, standing, time.Now(), false))
 	}
 	live := view.Width(t.out) > 0 && !t.asJSON
 	if !live { // what is not shown again and again cannot grow old before the eyes
@@ -87,7 +87,7 @@ func (t top) show(ctx context.Context, once bool) error {
 	if err != nil {
 		return err
 	}
-	standing := t.acts.follow(ctx)
+	standings := t.acts.follow(ctx)
 	if live {
 		fmt.Fprint(t.out, "\x1b[?1049h\x1b[?25l") // the other screen, no cursor
 		defer fmt.Fprint(t.out, "\x1b[?25h\x1b[?1049l")
@@ -103,14 +103,14 @@ func (t top) show(ctx context.Context, once bool) error {
 				return nil
 			}
 			s, heard = next, time.Now()
-		case memory = <-standing:
+		case standing = <-standings:
 			continue
 		case <-tick.C:
 			if !live {
 				continue
 			}
 		}
-		if err := t.draw(s, memory, heard, live); err != nil {
+		if err := t.draw(s, standing, heard, live); err != nil {
 			return err
 		}
 	}
@@ -136,13 +136,13 @@ func (t top) tell() func(error) {
 const oldAfter = 3 * time.Second
 
 // draw shows a snapshot, which is the last that was heard, and when it was.
-func (t top) draw(s *task.Snapshot, memory []actuator.ContainerState, heard time.Time, live bool) error {
+func (t top) draw(s *task.Snapshot, standing actuator.State, heard time.Time, live bool) error {
 	if s == nil {
 		return nil
 	}
 	now := time.Now()
 	rows := view.Rows(s, now, t.all)
-	view.AddMemory(rows, memory)
+	view.AddState(rows, standing)
 	if t.asJSON {
 		return json.NewEncoder(t.out).Encode(rows)
 	}

@@ -99,7 +99,7 @@ func TestTopOnATerminal(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- top{source, &memorySource{cli: c, url: "http://127.0.0.1:1"}, screen, false, false}.show(ctx, false)
+		done <- top{source, &standingSource{cli: c, url: "http://127.0.0.1:1"}, screen, false, false}.show(ctx, false)
 	}()
 	next := func(text string) string {
 		t.Helper()
@@ -135,7 +135,7 @@ func TestTopOnATerminal(t *testing.T) {
 // Where top follows changes only, silence would pass for peace.
 func TestTopTellsThatNothingNewIsKnown(t *testing.T) {
 	var said strings.Builder
-	tell := top{acts: &memorySource{cli: &cli{err: &said}}}.tell()
+	tell := top{acts: &standingSource{cli: &cli{err: &said}}}.tell()
 	broken := errors.New("connection refused")
 	for _, err := range []error{nil, broken, broken, nil, nil, broken} {
 		tell(err)

@@ -27,17 +27,20 @@ const psHelp = `List containers with deadline, state, float, GPU and memory, the
   laxity ps --exporter.url=http://gpu-2:9870       another machine
 
 FLOAT (laxity, slack) is the time to spare before the deadline: of the most urgent unfinished
-task, or of the last one when idle. MEMORY is the GPU memory it holds, LIMIT what it may hold
-(laxity.gpu-memory). NOTE: waits 3s (an allocation of GPU memory waits; waits alone: it may not
-begin to hold any), out 4GiB (swapped to the host's memory), unguarded (its limit is only
-watched: laxity why says why), lent 1GiB (more than its share).
-LAST is how the last task fared: hit, miss, none (no deadline) or lost.
+task, or of the last one when idle. STATE held: it is kept off the GPU, its host side may run on.
+ORDER, where the time of the GPU is divided by slices: 2nd 100ms (second in line, with a time
+slice of 100 ms), off: web (off the GPU for a moment, web comes first); laxity why has it in
+words. MEMORY is the GPU memory it holds, LIMIT what it may hold (laxity.gpu-memory). NOTE: waits
+3s (an allocation of GPU memory waits; waits alone: it may not begin to hold any), out 4GiB
+(swapped to the host's memory), unguarded (its limit is only watched: laxity why says why), lent
+1GiB (more than its share). LAST is how the last task fared: hit, miss, none (no deadline) or lost.
 
 What is wrong (GPUs or the container engine do not answer, so that facts are old) is said on
 standard error.
 
-LIMIT and NOTE are there when there is something in them; NOTE is the actuator's word, and left
-out where none answers. A narrow terminal leaves out SM, then LAST; --json has everything.`
+ORDER, LIMIT and NOTE are there when there is something in them; ORDER and NOTE are the
+actuator's word, and left out where none answers. A narrow terminal leaves out SM, then LAST;
+--json has everything.`
 
 const topHelp = `Show ps and the GPUs, live. Ctrl-C ends it.
 
@@ -71,7 +74,7 @@ func (c *cli) addViews() {
 		once     bool
 		deadline string
 		target   string
-		acts     memorySource
+		acts     standingSource
 	)
 	flags := func(cmd *kingpin.CmdClause) {
 		cmd.Flag("exporter.url", "Address of the exporter (or of laxity up).").Default(defaultExporter).Envar("LAXITY_EXPORTER_URL").StringVar(&exporter)
@@ -80,7 +83,7 @@ func (c *cli) addViews() {
 		flags(cmd)
 		cmd.Flag("all", "Also containers without laxity labels and GPU tasks.").Short('a').BoolVar(&all)
 		cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
-		cmd.Flag("actuator.url", "Address of the actuator (or of laxity up), which knows who waits for GPU memory; it need not run.").
+		cmd.Flag("actuator.url", "Address of the actuator (or of laxity up), which knows the order on each GPU and who waits for GPU memory; it need not run.").
 			Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").IsSetByUser(&acts.must).StringVar(&acts.url)
 	}
 	acts.cli = c
@@ -93,12 +96,12 @@ func (c *cli) addViews() {
 		if err != nil {
 			return err
 		}
-		memory, err := acts.ask(ctx)
+		standing, err := acts.ask(ctx)
 		if err != nil {
 			return err
 		}
 		rows := view.Rows(s, time.Now(), all)
-		view.AddMemory(rows, memory)
+		view.AddState(rows, standing)
 		fmt.Fprint(c.err, view.Trouble(s, time.Now()))
 		if asJSON {
 			return writeJSON(c.out, rows)

@@ -105,6 +105,10 @@ func (e explanation) now(gpus []actuator.GPUState) string {
 		return "runs; it is only observed (no laxity.* label, or not on the allow-list)"
 	case s.NeverPause:
 		return "runs; it is labelled laxity.pause=never"
+	case s.Off:
+		return "is held: " + s.Order
+	case s.Order != "":
+		return "runs: " + s.Order
 	case s.Tasks == 0:
 		return "runs, and has no GPU task"
 	}
@@ -140,11 +144,26 @@ func notes(s actuator.State, e explanation) []string {
 		out = append(out, "its allocations of GPU memory may wait or be refused: "+e.State.MemoryAsked)
 	}
 	for _, g := range s.GPUs {
+		if len(g.Order) > 1 && slices.Contains(g.Order, e.Container) {
+			out = append(out, fmt.Sprintf("in line on %s, the first one first: %s", g.UUID, strings.Join(g.Order, ", ")))
+		}
+	}
+	if why := s.NoChannels; why != "" && contended(s, e) {
+		out = append(out, "a kernel that runs is not stopped, and GPU time is not divided by share, for channels cannot be controlled here: "+why)
+	}
+	for _, g := range s.GPUs {
 		if i := slices.Index(g.Line, e.Container); i >= 0 {
 			out = append(out, fmt.Sprintf("number %d of %d in line for %s, where %s may compute", i+1, len(g.Line), g.UUID, cmp.Or(strings.Join(g.Admitted, ", "), "nobody")))
 		}
 	}
 	return out
+}
+
+// contended reports whether the container waits, or others do for it.
+func contended(s actuator.State, e explanation) bool {
+	return e.State != nil && e.State.Waits != "" || slices.ContainsFunc(s.GPUs, func(g actuator.GPUState) bool {
+		return len(g.Line) > 0 && slices.Contains(slices.Concat(g.Admitted, g.Line), e.Container)
+	})
 }
 
 func (e explanation) write(w io.Writer, now time.Time, columns int) error {

@@ -59,7 +59,7 @@ var (
 	famDuration  = histogram("gpu_task_duration_seconds", "Time from start to end of ended GPU tasks.", containerGPU...)
 	famTardiness = histogram("gpu_task_tardiness_seconds", "How far past their deadlines GPU tasks ended; 0 for those in time.", containerGPU...)
 	famHeld      = histogram("gpu_task_held_seconds",
-		"How long ended GPU tasks had stood still: held at the gate, or their container paused. Absent until one has.", containerGPU...)
+		"How long ended GPU tasks had stood still: held (their channels off the GPU, or stopped), or their container paused. Absent until one has.", containerGPU...)
 
 	famContainerDeadline = gauge("gpu_container_deadline_seconds",
 		"Deadline of each GPU task of the container, counted from its start.", "container")

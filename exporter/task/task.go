@@ -22,7 +22,8 @@ const (
 	Candidate State = "candidate"
 	// Running: the process holds a CUDA context, or the device lists it.
 	Running State = "running"
-	// Held: stopped at its first kernel launch by the gate.
+	// Held: kept off the GPU, its container not paused: its channels are off, its host side
+	// runs on; or it is stopped at a launch or an allocation.
 	Held State = "held"
 	// Paused: its container is frozen.
 	Paused State = "paused"

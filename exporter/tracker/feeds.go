@@ -122,6 +122,20 @@ func followOnce(ctx context.Context, src container.Source, relist <-chan struct{
 	}
 }
 
+// holdNews says which processes are off the GPU.
+type holdNews struct {
+	off map[int]time.Duration
+	at  time.Time
+}
+
+func (l *loop) followHolds(ctx context.Context) {
+	l.opt.Holds.Follow(ctx, func(off map[int]time.Duration, at time.Time) {
+		send(ctx, l.holds, holdNews{off, at})
+	}, func(err error) {
+		l.log.Warn("who is kept off the GPU cannot be read: such a task counts as running", "err", err)
+	})
+}
+
 // sensorNews says which start sensor works now; sensor is nil when none does.
 type sensorNews struct {
 	source task.Source

@@ -37,6 +37,7 @@ type loop struct {
 	finds     chan func()   // Discover and Release
 	tracks    chan func()   // Track and Untrack
 	starts    chan sensor.Event
+	holds     chan holdNews
 	poll      *time.Timer
 	tick      *time.Timer
 	nextPoll  time.Time
@@ -73,6 +74,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 		finds:    make(chan func(), jobBacklog),
 		tracks:   make(chan func(), jobBacklog),
 		starts:   make(chan sensor.Event, sensorBacklog),
+		holds:    make(chan holdNews),
 		poll:     time.NewTimer(0),
 		tick:     time.NewTimer(tickEvery),
 		pace:     tickEvery,
@@ -96,6 +98,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 			l.onEngine(n)
 		case n := <-sensors:
 			l.onSensor(n)
+		case n := <-l.holds:
+			l.m.Off(n.off, n.at)
 		case ev := <-l.starts:
 			l.onStart(ev)
 		case f := <-l.followed:
@@ -126,6 +130,9 @@ func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-c
 	wg.Go(func() { readDevice(feeds, l.opt.Device, l.requests, readings) })
 	wg.Go(func() { followEngine(feeds, l.opt.Containers, l.relist, engine) })
 	wg.Go(func() { runStarts(feeds, l.opt.Starts, l.starts, sensors) })
+	if l.opt.Holds != nil {
+		wg.Go(func() { l.followHolds(feeds) })
+	}
 	wg.Go(func() { work(feeds, l.finds) })
 	wg.Go(func() { work(feeds, l.tracks) })
 	wg.Go(func() { l.journal.run(writing) })

@@ -50,6 +50,14 @@ type Swaps interface {
 	Swapped() (map[int]string, error)
 }
 
+// Holds tells which processes are kept off the GPU while their host side runs on.
+type Holds interface {
+	// Follow tells all of them at once and after each change until ctx ends, by PID the
+	// time since boot at which each began, and when that was seen. warn gets what does not
+	// work; it goes on trying.
+	Follow(ctx context.Context, tell func(off map[int]time.Duration, at time.Time), warn func(error))
+}
+
 // Store keeps the machine's state over a restart.
 type Store interface {
 	Load() (machine.State, error)
@@ -89,6 +97,7 @@ type Options struct {
 	Starts    []StartSensor
 	Store     Store // nil: nothing survives a restart
 	Swaps     Swaps // nil: nobody swaps
+	Holds     Holds // nil: nobody is kept off the GPU
 	Observers []Observer
 	Logger    *slog.Logger
 

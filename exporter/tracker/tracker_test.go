@@ -26,13 +26,14 @@ type bench struct {
 	card   *card
 	engine *containertest.Fake
 	store  *memory
+	offs   offs
 	log    paper
 	stop   func()
 }
 
 // newBench is for use within a bubble.
 func newBench(t *testing.T) *bench {
-	return &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory()}
+	return &bench{t: t, host: newHost(), card: &card{}, engine: &containertest.Fake{}, store: newMemory(), offs: make(offs)}
 }
 
 // within runs f in a bubble with a tracker that has no start sensor.
@@ -58,10 +59,24 @@ func withSensor(t *testing.T, f func(b *bench, p *probe)) {
 	})
 }
 
+// offs tells who is off the GPU.
+type offs chan map[int]time.Duration
+
+func (o offs) Follow(ctx context.Context, tell func(map[int]time.Duration, time.Time), _ func(error)) {
+	for {
+		select {
+		case off := <-o:
+			tell(off, time.Now())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 func (b *bench) start(starts ...tracker.StartSensor) {
 	tr, err := tracker.New(tracker.Options{
 		Node: "n", Device: b.card, Containers: b.engine, Exits: b.host, Processes: b.host,
-		Store: b.store, Starts: starts, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Store: b.store, Holds: b.offs, Starts: starts, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -178,6 +193,28 @@ func TestHeldAndPaused(t *testing.T) {
 			if got := b.tasks(1)[0]; got.State != step.want {
 				t.Errorf("state %s, want %s", got.State, step.want)
 			}
+		}
+	})
+}
+
+func TestTurnsOnTheGPU(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.box("web")
+		b.host.start(pid, c.ID)
+		b.card.set(pid)
+		b.pass(time.Second)
+		off := map[int]time.Duration{pid: b.host.started(pid)}
+		for range 10 {
+			b.offs <- off
+			b.pass(210 * time.Millisecond)
+			if got := b.tasks(1)[0]; got.State != task.Held {
+				t.Errorf("state %s 210 ms after it went off, want %s", got.State, task.Held)
+			}
+			b.offs <- nil
+			b.pass(300 * time.Millisecond)
+		}
+		if got := b.tasks(1)[0]; got.State != task.Running || got.HeldSeconds < 2.0999 || got.HeldSeconds > 2.1001 {
+			t.Errorf("%s, held for %v s", got.State, got.HeldSeconds)
 		}
 	})
 }

@@ -84,7 +84,7 @@ func (b *builder) gpus() []GPU {
 		a := b.f.GPUs[d.UUID]
 		g := GPU{
 			UUID: d.UUID, Name: strings.TrimSpace(gpuName(d) + " " + d.Name), Use: meter(float64(d.Utilization), false), Tasks: len(b.f.Snapshot.TasksOn(d.UUID)),
-			Arbitrated: a.Open, Turn: a.Admitted, Waiting: a.Line,
+			Arbitrated: a.Open, Turn: a.Admitted, Waiting: a.Line, Order: a.Order,
 		}
 		g.Memory = Meter{Text: "not known"}
 		if d.MemoryTotal > 0 {
@@ -92,6 +92,8 @@ func (b *builder) gpus() []GPU {
 			g.MemoryText = placement.Bytes(d.MemoryUsed) + " of " + placement.Bytes(d.MemoryTotal)
 		}
 		switch {
+		case len(a.Order) > 1:
+			g.Arbitration = "arbitrated: all may compute, by slices of time"
 		case a.Open:
 			g.Arbitration = "arbitrated: the policy decides who computes"
 		case g.Tasks > 1:
@@ -164,7 +166,7 @@ func (b *builder) container(c task.Container, st Standing) (row Container, float
 	}
 	b.showState(&row, c, st, urgent)
 	row.CanPause = b.f.May && st.Managed && !c.Spec.NeverPause && !st.Somebody && st.Asked == ""
-	row.CanLetGo = b.f.May && !st.Somebody && (st.Ours || st.Waits != "" || st.Asked != "")
+	row.CanLetGo = b.f.May && !st.Somebody && (st.Ours || st.Off || st.Waits != "" || st.Asked != "")
 	row.CanDeadline = b.f.May && b.f.Deadlines && st.Managed
 	return row, float, urgent != nil || last != nil
 }
@@ -210,8 +212,13 @@ func (b *builder) showState(row *Container, c task.Container, st Standing, urgen
 		row.State, row.StateClass = "paused by somebody else", string(task.Paused)
 	case st.Ours && row.StateClass == string(task.Running):
 		row.Notes = append(row.Notes, "stops where it launches next")
+	case st.Off && row.StateClass == string(task.Running):
+		row.State, row.StateClass = string(task.Held), string(task.Held) // the snapshot may be older
 	case st.Ours && row.StateClass == "idle", st.Ours && c.Paused:
 		row.State, row.StateClass = "paused", string(task.Paused)
+	}
+	if row.Why == "" {
+		row.Why = st.Order
 	}
 	if row.Why == "" && urgent != nil && b.inTurn(c.Name, urgent.GPUs) {
 		row.Why = "in turn"

@@ -51,6 +51,9 @@ type Arbitration struct {
 	Open, Relieve bool
 	// Admitted may compute, Line waits; names, the first one first.
 	Admitted, Line []string
+	// Order names the containers by who comes first where the time of the GPU is divided by
+	// slices; else empty.
+	Order []string
 }
 
 // Standing is how a container stands with the actuator.
@@ -60,6 +63,10 @@ type Standing struct {
 	Ours, Somebody bool
 	// Waits says why it must not run now; else empty.
 	Waits string
+	// Order says where it stands in line, and why, where the time of its GPU is divided by
+	// slices; else empty. Off: its channels are off the GPU.
+	Order string
+	Off   bool
 	// Until is when our hold ends at the latest; zero without one.
 	Until time.Time
 	// Asked says who asked for its pause by this page; else empty.
@@ -149,6 +156,8 @@ type GPU struct {
 	Arbitration   string
 	Arbitrated    bool
 	Turn, Waiting []string
+	// Order is who comes first where all may compute.
+	Order         []string
 	Tasks         int
 	Now           string // where now lies on the line
 	Ticks         []Tick

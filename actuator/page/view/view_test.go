@@ -85,6 +85,25 @@ func row(p Page, name string) (r Container) {
 	return r
 }
 
+func TestOrderOnAGPU(t *testing.T) {
+	f := facts(running("1", "web", -3, 1), running("2", "first", -3, 9), running("3", "second", -3, 0))
+	managed := task.Spec{Managed: true}
+	f.GPUs = map[string]Arbitration{"GPU-a": {Open: true, Order: []string{"web", "first", "second"}}}
+	add(&f, "web", managed, Standing{Managed: true, Order: "its requests come first, slice 1 s"})
+	add(&f, "first", managed, Standing{Managed: true, Order: "its turn beside the requests of web, slice 100 µs"})
+	add(&f, "second", managed, Standing{Managed: true, Off: true, Order: "off the GPU for 40 ms: requests of web come first, and it is the turn of first"})
+	p := Build(f)
+	if g := p.GPUs[0]; g.Arbitration != "arbitrated: all may compute, by slices of time" || strings.Join(g.Order, " ") != "web first second" {
+		t.Errorf("%+v", g)
+	}
+	if r := row(p, "first"); r.State != "running" || r.Why != "its turn beside the requests of web, slice 100 µs" || r.CanLetGo {
+		t.Errorf("%+v", r)
+	}
+	if r := row(p, "second"); r.State != "held" || r.StateClass != "held" || !strings.HasPrefix(r.Why, "off the GPU for 40 ms: requests of web") || !r.CanLetGo {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestContainers(t *testing.T) {
 	f := facts(running("1", "soon", -3, 1), running("2", "later", -3, 9), running("3", "endless", -3, 0), running("4", "stranger", -1, 0))
 	managed := task.Spec{Managed: true, Class: task.ClassDeadline}

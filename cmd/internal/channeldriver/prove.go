@@ -41,10 +41,10 @@ const (
 
 // Prove opens the driver for an actuator, which must know that it works: on each GPU here a
 // self-test shows that, or has done so before for this driver and card. Else it says why
-// not, and what it returns is for undoing alone, as Open. It works until the program ends.
+// not, and what it returns is for undoing alone, as Open; and so it is where it is not wanted. It works until the program ends.
 func Prove(ctx context.Context, o ProveOptions) (channels.Driver, string) {
 	if !o.Wanted {
-		return Open(o.Device), "nobody asked for it"
+		return Open(o.Device), ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()

@@ -30,6 +30,7 @@ var columns = []column{
 	{head: "STATE", cell: stateOf, style: func(r Row) Style { return StateStyle(r.State) }},
 	{head: "FLOAT", cell: floatOf, style: func(r Row) Style { return redIf(r.Float != nil && *r.Float < 0) }},
 	{head: "GPU", cell: nameOfGPU},
+	{head: "ORDER", cell: Row.order, style: orderStyle, seldom: true},
 	{head: "MEMORY", cell: func(r Row) string { return Bytes(r.Memory) }},
 	{head: "LIMIT", cell: func(r Row) string { return unlessZero(r.Limit) }, seldom: true},
 	{head: "NOTE", cell: Row.note, style: noteStyle, seldom: true},

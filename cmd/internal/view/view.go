@@ -43,6 +43,7 @@ type Row struct {
 	// Limit is what it may hold of GPU (laxity.gpu-memory), bytes; 0 without a limit.
 	Limit uint64 `json:"memory_limit_bytes,omitempty"`
 	Standing
+	Order
 }
 
 // Idle is the state of a container without unfinished tasks.

@@ -136,11 +136,47 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
+// What a GPU's order says is told in 80 characters, besides who holds memory.
+func TestOrder(t *testing.T) {
+	s := snapshot()
+	s.Containers = append(s.Containers, task.Container{ID: "6", Name: "batch", Spec: task.Spec{Managed: true}, MemoryUsed: map[string]uint64{"GPU-a": 1 << 30}})
+	s.Tasks = append(s.Tasks, task.Task{ContainerID: "6", GPUs: []string{"GPU-a"}, State: task.Running})
+	rows := view.Rows(s, now, false)
+	state := actuator.State{
+		GPUs: []actuator.GPUState{{UUID: "GPU-a", Order: []string{"web", "trainer-with-a-very-long-name-that-would-not-fit", "batch"}}, {UUID: "GPU-b"}},
+		Containers: []actuator.ContainerState{
+			{ID: "4", Order: "its requests come first, slice 1 s", SliceSeconds: 1},
+			{ID: "3", Order: "its turn beside the requests of web, slice 100 µs", SliceSeconds: 100e-6},
+			{ID: "6", Order: "off the GPU for 40 ms: requests of web come first", Off: true, SliceSeconds: 2048e-6},
+		},
+	}
+	view.AddState(rows, state)
+	var b strings.Builder
+	if err := view.Table(&b, rows, 80, false); err != nil {
+		t.Fatal(err)
+	}
+	want := `CONTAINER       DEADLINE  STATE       FLOAT   GPU  ORDER      MEMORY   SM   LAST
+web             9s        paused (2)  -1.00s  0    1st 1s     566MiB   -    miss
+batch           -         held        -       0    off: web   1.00GiB  -
+trainer-with-…  -         running     -       0    2nd 100µs  1.00GiB  50%
+trainer-with-…  -         running     -       1               566MiB   -
+done            9s        idle        +2.00s  1               -        -    hit
+idle-with-lab…  9s        idle        -       -               -        -
+`
+	if b.String() != want {
+		t.Errorf("got:\n%swant:\n%s", b.String(), want)
+	}
+	text, err := json.Marshal(rows[1])
+	if want := `"rank":3,"slice_seconds":0.002048,"off":true,"order_reason":"off the GPU for 40 ms: requests of web come first"}`; err != nil || !strings.HasSuffix(string(text), want) {
+		t.Errorf("%s, %v; want it to end with %s", text, err, want)
+	}
+}
+
 // Whatever stands in the columns, no line is longer than the terminal is wide.
 func TestNoLineIsTooLong(t *testing.T) {
 	float := task.Seconds(-5399)
 	row := view.Row{Container: "trainer-of-somebody", Deadline: 5400, State: "swapped", Tasks: 12, Float: &float, Last: task.LostOutcome,
-		GPU: task.UnknownGPU, GPUIndex: -1, Memory: 143771 << 20, Limit: 99 << 30, Standing: view.Standing{Waits: "room", WaitSeconds: 5399}}
+		GPU: task.UnknownGPU, GPUIndex: -1, Memory: 143771 << 20, Limit: 99 << 30, Standing: view.Standing{Waits: "room", WaitSeconds: 5399}, Order: view.Order{Rank: 112, Slice: 2048e-6}}
 	odd := row
 	odd.Deadline = 1.0 / 3
 	for _, width := range []int{80, 60, 40} {

@@ -97,6 +97,7 @@ type Machine struct {
 	listed     bool                // the engine has listed its containers
 	late
 	overrides map[string]Override // by container id
+	off       map[int]time.Duration
 	history   history
 
 	gpus         []device.GPU
@@ -171,6 +172,7 @@ func (m *Machine) Meet(s Subject) {
 		m.processes[s.Identity] = p
 	}
 	p.Subject = s
+	p.off = m.isOff(p)
 	m.byPID[s.PID] = p
 }
 

@@ -29,6 +29,8 @@ type process struct {
 	listedAt time.Time // the last reading that listed it
 	stopped  bool
 	lookedAt time.Time // when stopped was last read
+	// off: its channels are off the GPU.
+	off bool
 	// noticed: somebody says that it is being swapped off the GPU, or is off it; last
 	// at noticedAt.
 	noticed   bool
@@ -72,6 +74,8 @@ type openTask struct {
 	waited   time.Duration
 	checked  time.Time
 	restored bool // not seen on the device since the exporter came back
+	// turnAt is when it last went off the GPU or on so that readers were woken.
+	turnAt time.Time
 	// lapse is the end of a restored task if it came while the exporter was away, or the
 	// probes on launches were. doubtful: it is, from the next Tick on.
 	lapse    *task.Mark

@@ -30,7 +30,7 @@ func (c *chaos) input(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "container")
 	pid := rapid.IntRange(1, 4).Draw(t, "pid")
 	p := sensor.Process{PID: pid, Identity: fmt.Sprintf("boot/%d", pid)}
-	switch rapid.IntRange(0, 12).Draw(t, "input") {
+	switch rapid.IntRange(0, 13).Draw(t, "input") {
 	case 0:
 		b := box(name, map[string]string{task.LabelDeadline: "2s", task.LabelRelease: rapid.SampledFrom([]string{"process", "busy"}).Draw(t, "release")})
 		c.m.Container(container.Event{Kind: container.Started, ID: b.ID, Time: c.now, Container: &b}, c.now)
@@ -63,6 +63,12 @@ func (c *chaos) input(t *rapid.T) {
 	case 12:
 		busy := rapid.Bool().Draw(t, "busy tracking")
 		c.m.SensorInUse(task.SourceUprobe, "", busy)
+	case 13:
+		off := map[int]time.Duration{}
+		if rapid.Bool().Draw(t, "off") {
+			off[pid] = 0
+		}
+		c.m.Off(off, c.now)
 	}
 }
 

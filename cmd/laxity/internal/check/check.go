@@ -56,6 +56,8 @@ type Options struct {
 	Exporter, Actuator, Prometheus, Alertmanager Address
 	// NodesFile is a nodes.yaml; empty: none.
 	NodesFile string
+	// StateDirs are those of actuators, which remember self-tests there.
+	StateDirs []string
 	// Swap says whether containers can be swapped off a GPU here; it is asked where
 	// there is an NVIDIA GPU. Nil: not examined.
 	Swap func(context.Context) error
@@ -82,6 +84,7 @@ func Run(ctx context.Context, o Options, tell func(Finding)) []Finding {
 	device := gatherDevice(ctx, o.Device)
 	for _, area := range []func() []Finding{
 		device.judge,
+		func() []Finding { return gatherChannels(device, o.StateDirs).judge() },
 		func() []Finding { return gatherEngine(ctx, o.DockerHost).judge(device.nvidia()) },
 		func() []Finding { return gatherRights(o.Proc).judge() },
 		func() []Finding { return gatherKernel(o.Proc, swap(ctx, o, device)...).judge() },

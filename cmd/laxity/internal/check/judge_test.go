@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/sensor/detect"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/rm/selftest"
 )
 
 var (
@@ -35,6 +37,11 @@ func engine(change func(*engineFacts)) engineFacts {
 		Runtimes: map[string]system.RuntimeWithStatus{"nvidia": {}}}}
 	change(&f)
 	return f
+}
+
+// card is one with this result of a self-test.
+func card(r selftest.Result) channelsFacts {
+	return channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1"), tested: true, result: r}}}
 }
 
 const allCaps = 1<<41 - 1
@@ -89,6 +96,14 @@ func TestJudge(t *testing.T) {
 		{"rootless", engine(func(f *engineFacts) { f.info.SecurityOptions = []string{"name=seccomp", "name=rootless"} }).judge(false), "rootless", Fail, "docker.sock"},
 		{"no runtime", engine(func(f *engineFacts) { f.info.Runtimes = nil }).judge(true), "NVIDIA runtime", Warn, "nvidia-ctk"},
 
+		{"channels without a GPU", channelsFacts{spec: "auto"}.judge(), "here", Skip, "no NVIDIA GPU"},
+		{"channels of a simulated GPU", channelsFacts{spec: "sim:/x"}.judge(), "simulated GPU", OK, "slices"},
+		{"channels without the device", channelsFacts{spec: "auto", control: errGone, cards: []cardFacts{{}}}.judge(), "here", Warn, "launch gate"},
+		{"channels not tested", channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1")}}}.judge(), "GPU 0", OK, "not tested yet"},
+		{"channels not readable", channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1"), err: fs.ErrPermission}}}.judge(), "GPU 0", Skip, "sudo"},
+		{"channels proven", card(selftest.Result{Switch: true, Slices: true, Off: 800 * time.Microsecond}).judge(), "GPU 0", OK, "off in 0.8 ms"},
+		{"channels do not work", card(selftest.Result{Switch: true, Reason: "slices are inert"}).judge(), "GPU 0", Warn, "slices are inert"},
+
 		{"root", rights(func(*rightsFacts) {}).judge(), "capabilities", OK, "all"},
 		{"a user", rights(func(f *rightsFacts) { f.caps, f.uid = 0, 1000 }).judge(), "capabilities", Warn, "sudo"},
 		{"SYS_ADMIN for BPF", rights(func(f *rightsFacts) { f.caps &^= 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON }).judge(), "capabilities", OK, "all"},
@@ -123,6 +138,9 @@ func TestJudge(t *testing.T) {
 		{"dry run", acting(func(s *actuator.State) { s.DryRun = true }).judge(), "acting", Warn, "--dry-run"},
 		{"never", acting(func(s *actuator.State) { s.Arbitrate = actuator.Never }).judge(), "acting", Warn, "--arbitrate=auto"},
 		{"limits kept", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "denied"},
+		{"by channels", acting(func(s *actuator.State) { s.Hold = actuator.HoldChannels }).judge(), "holding", OK, "slices"},
+		{"by pause, as wanted", acting(func(s *actuator.State) { s.Hold = actuator.HoldPause }).judge(), "holding", OK, "--hold"},
+		{"by the gate instead", acting(func(s *actuator.State) { s.Hold, s.NoChannels = actuator.HoldGate, "driver 470" }).judge(), "holding", Warn, "driver 470"},
 		{"only limits", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "--memory-share=limit"},
 		{"a divided card", acting(func(s *actuator.State) { s.MemoryShare = allocator.Fair }).judge(), "GPU memory", OK, "--memory-share=fair"},
 		{"limits watched", acting(func(s *actuator.State) { s.MemoryGuard = "no CAP_BPF" }).judge(), "GPU memory", Warn, "no CAP_BPF"},

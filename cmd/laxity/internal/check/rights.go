@@ -60,7 +60,7 @@ var wantedCaps = []struct {
 	lost  string
 	admin bool // CAP_SYS_ADMIN does as well
 }{
-	{unix.CAP_SYS_PTRACE, "SYS_PTRACE", "which driver library a container uses cannot be seen", false},
+	{unix.CAP_SYS_PTRACE, "SYS_PTRACE", "which driver library a container uses cannot be seen, and its channels cannot be controlled", false},
 	{unix.CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH", "files of containers that belong to other users cannot be read", false},
 	{unix.CAP_BPF, "BPF", "no probes: tasks are seen by polling, and paused at first sight", true},
 	{unix.CAP_PERFMON, "PERFMON", "no probes: tasks are seen by polling, and paused at first sight", true},

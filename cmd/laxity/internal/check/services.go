@@ -119,6 +119,7 @@ func (f actuatorFacts) judge() []Finding {
 	} else {
 		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held", "systemctl start laxity-guardian, or --guardian=spawn")
 	}
+	holding(&out, s)
 	switch {
 	case s.MemoryGuard == string(actuator.MemoryOff):
 		out.add(OK, "GPU memory", "--memory-guard=off", "laxity.gpu-memory counts only when a node is chosen", "")

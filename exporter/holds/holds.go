@@ -1,0 +1,225 @@
+// Package holds reads which processes are kept off the GPU, their host side running on:
+// whoever takes their channels off (the actuator does) keeps a record of it.
+//
+// A record is a file of any name that ends in .json, in a folder of its writer's within the
+// folder of all. It is written before the first channel goes off, replaced by a rename, and
+// removed after the last one is on again:
+//
+//	{"pid":123,"start":456,"groups":[{"off":true},{}]}
+//
+// with a PID of the host, and the process's start as field 22 of /proc/PID/stat has it. The
+// process is off while any of its groups is. What else is in it is its writer's.
+package holds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// DefaultDir is where the folders of records are unless something else is said.
+const DefaultDir = "/run/laxity/channels"
+
+// Dir is the folder of the folders of records. One that does not exist has none.
+type Dir string
+
+const (
+	suffix = ".json"
+	// tick is the unit of a record's start: USER_HZ, on every architecture that NVIDIA
+	// supports.
+	tick = 10 * time.Millisecond
+	// again is how soon a folder that is not there, or cannot be watched, is tried again.
+	again = time.Second
+)
+
+type record struct {
+	PID    int    `json:"pid"`
+	Start  uint64 `json:"start"`
+	Groups []struct {
+		Off bool `json:"off"`
+	} `json:"groups"`
+}
+
+// process is one that is off.
+type process struct {
+	pid     int
+	started time.Duration
+}
+
+// Follow tells which processes are off the GPU, by PID the time since boot at which each
+// began: at once, and after each change until ctx ends, with the moment at which it was
+// seen. It calls tell from one goroutine, and tells changes that come together as one.
+// warn is told once of each row of failures; what is not known counts as on.
+func (d Dir) Follow(ctx context.Context, tell func(off map[int]time.Duration, at time.Time), warn func(error)) {
+	f := follower{dir: string(d), tell: tell, warn: warn}
+	for ctx.Err() == nil {
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // nobody has been off yet
+		}
+		f.failed(err)
+		f.off = nil
+		f.settle(time.Now())
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
+}
+
+// follower is one call of Follow.
+type follower struct {
+	dir  string
+	tell func(map[int]time.Duration, time.Time)
+	warn func(error)
+
+	watch   *watch
+	folders map[int32]string   // by watch descriptor
+	off     map[string]process // by the record's path
+	told    map[int]time.Duration
+	first   bool // something was told
+	failing bool
+}
+
+// errGone: the folder of all was removed.
+var errGone = fmt.Errorf("the folder of who is off the GPU: %w", fs.ErrNotExist)
+
+// follow works until something fails.
+func (f *follower) follow(ctx context.Context) (err error) {
+	w, err := openWatch()
+	if err != nil {
+		return err
+	}
+	f.watch, f.folders = w, map[int32]string{}
+	stop := context.AfterFunc(ctx, func() { _ = w.Close() })
+	defer func() {
+		if stop() {
+			err = errors.Join(err, w.Close())
+		}
+	}()
+	if err := w.addRoot(f.dir); err != nil {
+		return err
+	}
+	if err := f.scan(); err != nil {
+		return err
+	}
+	f.settle(time.Now())
+	for {
+		events, err := w.read()
+		if err != nil {
+			return err
+		}
+		at := time.Now()
+		for _, e := range events {
+			if err := f.take(e); err != nil {
+				return err
+			}
+		}
+		f.settle(at)
+	}
+}
+
+// take takes one event.
+func (f *follower) take(e event) error {
+	folder, known := f.folders[e.watch]
+	switch {
+	case e.gone && known:
+		delete(f.folders, e.watch)
+		maps.DeleteFunc(f.off, func(path string, _ process) bool { return filepath.Dir(path) == folder })
+		return nil
+	case e.gone && e.watch == f.watch.root:
+		return errGone
+	case !known: // of the root, or events were lost
+		return f.scan()
+	case strings.HasSuffix(e.name, suffix):
+		f.look(filepath.Join(folder, e.name))
+	}
+	return nil
+}
+
+// scan reads everything anew.
+func (f *follower) scan() error {
+	f.off, f.failing = map[string]process{}, false
+	folders, err := os.ReadDir(f.dir)
+	if err != nil {
+		return fmt.Errorf("read who is off the GPU: %w", err)
+	}
+	for _, d := range folders {
+		if !d.IsDir() {
+			continue
+		}
+		folder := filepath.Join(f.dir, d.Name())
+		id, err := f.watch.addFolder(folder) // before it is read, so that nothing falls between
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		f.folders[id] = folder
+		records, err := os.ReadDir(folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("read who is off the GPU: %w", err)
+		}
+		for _, r := range records {
+			if strings.HasSuffix(r.Name(), suffix) {
+				f.look(filepath.Join(folder, r.Name()))
+			}
+		}
+	}
+	return nil
+}
+
+// look reads one record.
+func (f *follower) look(path string) {
+	delete(f.off, path)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var r record
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		f.failed(fmt.Errorf("a record of who is off the GPU: %w", err))
+		return
+	}
+	for _, g := range r.Groups {
+		if g.Off {
+			f.off[path] = process{r.PID, time.Duration(r.Start) * tick} //nolint:gosec // ticks since boot fit
+			return
+		}
+	}
+}
+
+// settle tells what changed. Of two processes with one PID the older one has ended.
+func (f *follower) settle(at time.Time) {
+	off := map[int]time.Duration{}
+	for _, p := range f.off {
+		off[p.pid] = max(off[p.pid], p.started)
+	}
+	if f.first && maps.Equal(off, f.told) {
+		return
+	}
+	f.told, f.first = off, true
+	f.tell(off, at)
+}
+
+// failed warns once until all is well again.
+func (f *follower) failed(err error) {
+	if err != nil && !f.failing {
+		f.warn(err)
+	}
+	f.failing = err != nil
+}
