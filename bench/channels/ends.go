@@ -77,7 +77,7 @@ func (m *measurement) endAll(ctx context.Context, all []end) (rows []bench.Row, 
 		}
 	}()
 	for range all {
-		s, err := m.create(ctx, work{name: "ends", kernel: endKernel, kernels: endless, mib: 256})
+		s, err := m.create(ctx, work{name: "ends", kernel: endKernel, mib: 256})
 		if err != nil {
 			return nil, err
 		}
@@ -117,6 +117,9 @@ func (m *measurement) endOne(ctx context.Context, e end, s *subject) (bench.Row,
 	if err := m.until(ctx, startLimit, listed); err != nil {
 		return nil, fmt.Errorf("it is not listed on the GPU: %w", err)
 	}
+	if err := m.compute(ctx, s); err != nil {
+		return nil, err
+	}
 	if _, err := m.enforcer.Apply(ctx, s.target(), channels.Standing{Off: true, Reason: "it is to end while it is off"}); err != nil {
 		return nil, err
 	}
@@ -136,6 +139,16 @@ func (m *measurement) endOne(ctx context.Context, e end, s *subject) (bench.Row,
 	pending, perr := m.enforcer.Pending()
 	r["on_record"] = pending
 	return r, errors.Join(err, perr)
+}
+
+// compute lets a program that waits launch kernels, and waits until one runs.
+func (m *measurement) compute(ctx context.Context, s *subject) error {
+	was := s.Beat.Load()
+	s.Launch.Store(endless)
+	if m.GPU.Simulated() { // which does not show that it runs
+		return pass(ctx, 5*time.Millisecond)
+	}
+	return m.until(ctx, startLimit, func() bool { return s.Beat.Load() != was || s.gone() })
 }
 
 // memory returns how much of the GPU's is used, bytes, and how much of that by a process.

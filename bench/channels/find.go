@@ -47,6 +47,9 @@ func (m *measurement) finding(ctx context.Context) (rows []bench.Row, err error)
 			}
 		}
 	}
+	if len(old) == 0 {
+		return rows, nil
+	}
 	for _, batch := range []struct {
 		way      string
 		subjects []*subject
@@ -123,7 +126,7 @@ func (m *measurement) findOld(ctx context.Context, way string, old []*subject) (
 	for i, s := range old {
 		all.Go(func() {
 			groups, err := d.Find(ctx, s.process)
-			rows[i] = bench.Row{"way": way, "find_s": time.Since(began).Seconds(), "found": err == nil && len(groups) > 0}
+			rows[i] = bench.Row{"way": way, "find_s": time.Since(began).Seconds(), "missed": err != nil || len(groups) == 0}
 			if err != nil {
 				rows[i]["error"] = err.Error()
 			}

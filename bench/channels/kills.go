@@ -136,7 +136,11 @@ func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []ten
 	if err := m.until(ctx, startLimit, touched); err != nil {
 		return nil, fmt.Errorf("laxity up orders nobody: %w\n%s", err, u.process.Said())
 	}
-	_ = m.until(ctx, offMost, func() bool { return u.off() > 0 }) // or slices alone are undone
+	// Where nobody is ever off, slices alone are undone.
+	if u.patient && m.until(ctx, offMost, func() bool { return u.off() > 0 }) != nil {
+		u.patient = false
+		m.env.Log("kills: nobody is off within %v; from now on it is not waited for", offMost)
+	}
 	moment := time.Duration(m.random.Int64N(int64(window)))
 	if err := pass(ctx, moment); err != nil {
 		return nil, err

@@ -70,10 +70,14 @@ var times = []timed{
 // counted are the figures of things that happened so often, most of which must not.
 var counted = []struct{ name, key, part, way, unit string }{
 	{"kernel_moved_while_off", "moved", partSwitch, byChannels, "times"},
+	{"kernel_calls_failed", "failed", partSwitch, byChannels, "calls"},
 	{"kernel_stuck", "stuck", partSwitch, byChannels, "times"},
 	{"kernel_wrong", "wrong", partSwitch, "", "containers"},
 	{"paused_kernels_that_ran_on", "ran_on", partSwitch, byPause, "kernels"},
 	{"startups_kernel_moved_while_off", "moved", partStartups, switched, "times"},
+	{"startups_kernel_calls_failed", "failed", partStartups, switched, "calls"},
+	{"startups_kernel_stuck", "stuck", partStartups, switched, "times"},
+	{"find_old_missed", "missed", partFind, "", "processes"},
 	{"ends_stuck", "stuck", partEnds, "", "tenants"},
 	{"ends_memory_kept", "kept", partEnds, "", "tenants"},
 	{"ends_left_on_record", "on_record", partEnds, "", "processes"},
@@ -142,6 +146,7 @@ func table(rows []bench.Row) [][]string {
 		add(partStartups, "a container's program → its first kernel's end", "start_s", way)
 	}
 	add(partFind, "context → its channels are found", "find_s", newOne)
+	add(partFind, "the search", "search_s", newOne)
 	for _, way := range []string{again, oldOne, oldOnes} {
 		add(partFind, "the search", "find_s", way)
 	}
@@ -164,6 +169,7 @@ func table(rows []bench.Row) [][]string {
 	return out
 }
 
+// note is a line without numbers.
 func note(part, text string) []string { return []string{part, text, "", "", "", "", "", "", ""} }
 
 // charts shows how long it takes until a kernel has stopped, and until it goes on.

@@ -18,7 +18,7 @@ func TestFigures(t *testing.T) {
 		{"part": "startups", "way": switched, "start_s": 1.1}, {"part": "startups", "way": switched, "start_s": 1.3},
 		{"part": "startups", "way": unswitched, "start_s": 1.0},
 		{"part": "find", "way": newOne, "find_s": 0.01, "calls": 100}, {"part": "find", "way": newOne, "find_s": 0.03, "calls": 300},
-		{"part": "find", "way": oldOne, "find_s": 8.0, "calls": 1e6, "found": true},
+		{"part": "find", "way": oldOne, "find_s": 8.0, "calls": 1e6, "missed": false},
 		{"part": "ends", "way": "exit()", "gone_s": 0.1, "free_s": 0.2, "kept": false, "stuck": false, "on_record": 0},
 		{"part": "ends", "way": "SIGKILL", "gone_s": 0.3, "free_s": 0.4, "kept": true, "stuck": false, "on_record": 1},
 		{"part": "kills", "way": killedOne, "off": 2, "undone_s": 0.3, "stuck": false, "wrong": false},
@@ -30,7 +30,7 @@ func TestFigures(t *testing.T) {
 		"kernel_off_median_ms": {2, 0.005}, "kernel_off_p99_ms": {2.98, 2.98 / 400}, "kernel_off_call_median_ms": {2, 0.1}, "kernel_on_median_ms": {1.5, 0},
 		"kernel_on_call_median_ms": {2, 0.1}, "kernel_moved_while_off": {1, 0}, "kernel_stuck": {0, 0}, "kernel_wrong": {1, 0}, "paused_kernels_that_ran_on": {1, 0},
 		"startups_mean_s": {1.2, 1.2}, "startups_kernel_off_p99_ms": {5, 0}, "startups_kernel_moved_while_off": {0, 0},
-		"find_new_median_ms": {20, 0}, "find_new_calls": {200, 0}, "find_old_ms": {8000, 0}, "find_old_calls": {1e6, 0},
+		"find_new_median_ms": {20, 0}, "find_new_calls": {200, 0}, "find_old_ms": {8000, 0}, "find_old_calls": {1e6, 0}, "find_old_missed": {0, 0},
 		"ends_gone_max_ms": {300, 0}, "ends_memory_free_median_ms": {300, 0}, "ends_memory_kept": {1, 0}, "ends_left_on_record": {1, 0}, "ends_stuck": {0, 0},
 		"kills_undone_max_ms": {300, 0}, "kills_both_undone_after_start_max_ms": {500, 0}, "kills_stuck": {1, 0}, "kills_wrong": {1, 0}, "kills_with_somebody_off": {1, 0},
 	}

@@ -23,10 +23,11 @@ type up struct {
 	dir     string
 	process *daemon.Process // nil: none runs
 	record  *channels.Enforcer
+	patient bool // somebody has been off each time so far
 }
 
 func (m *measurement) newUp() (u *up, err error) {
-	u = &up{m: m, dir: filepath.Join(m.Dir, "up")}
+	u = &up{m: m, dir: filepath.Join(m.Dir, "up"), patient: true}
 	if u.program, err = daemon.Program("laxity"); err != nil {
 		return nil, err
 	}
