@@ -41,7 +41,7 @@ type tenantOfKills struct {
 
 // kills kills a laxity up that takes turns among three containers beside a server.
 func (m *measurement) kills(ctx context.Context) (rows []bench.Row, err error) {
-	u, err := m.newUp()
+	u, err := m.newUp(ctx)
 	if err != nil {
 		return nil, errCannot{err.Error()}
 	}
@@ -62,13 +62,7 @@ func (m *measurement) kills(ctx context.Context) (rows []bench.Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	serving, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() { // requests
-		for pass(serving, every) == nil {
-			tenants[0].Launch.Add(1)
-		}
-	}()
+	defer serve(ctx, tenants[0].subject)()
 	for i, until := 0, time.Now().Add(m.how.limit); i < m.how.kills && time.Now().Before(until); i++ {
 		way := killedOne
 		if i%2 == 1 {
@@ -81,7 +75,6 @@ func (m *measurement) kills(ctx context.Context) (rows []bench.Row, err error) {
 		rows = append(rows, r)
 		m.progress("kills", i+1, m.how.kills)
 	}
-	stop()
 	for _, t := range tenants {
 		err := m.finish(ctx, t.subject)
 		rows = append(rows, bench.Row{"way": "results", "wrong": err != nil, "compared": !m.GPU.Simulated()})
@@ -126,6 +119,19 @@ func (m *measurement) crowd(ctx context.Context) (all []tenantOfKills, err error
 	return all, nil
 }
 
+// serve sends a server requests, until stop.
+func serve(ctx context.Context, s *subject) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pass(ctx, every) == nil {
+			s.Launch.Add(1)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
 // kill starts laxity up, kills it at a random moment, and says how long it took until everybody
 // was on with its own slice: from the kill, or from the next start if its guardian died too.
 func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []tenantOfKills) (bench.Row, error) {
@@ -158,7 +164,7 @@ func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []ten
 	}
 	_ = u.process.Kill()
 	if way == killedBoth {
-		if err := m.until(ctx, undoneMost, func() bool { return !journal.Taken(journal.GuardianLock(u.stateDir())) }); err != nil {
+		if err := m.until(ctx, undoneMost, func() bool { return !journal.Taken(journal.GuardianLock(u.state)) }); err != nil {
 			return nil, fmt.Errorf("the guardian is not dead: %w", err)
 		}
 		r["left"], _ = u.record.Pending()

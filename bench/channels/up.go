@@ -12,62 +12,52 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/journal"
-	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/internal/daemon"
 )
 
 // up is a real `laxity up`, which is started and killed again and again.
 type up struct {
 	m       *measurement
-	program string
-	dir     string
 	process *daemon.Process // nil: none runs
 	record  *channels.Enforcer
-	patient bool // somebody has been off each time so far
+	state   string // the actuator's folder
+	patient bool   // somebody has been off each time so far
 }
 
-func (m *measurement) newUp() (u *up, err error) {
-	u = &up{m: m, dir: filepath.Join(m.Dir, "up"), patient: true}
-	if u.program, err = daemon.Program("laxity"); err != nil {
+func (m *measurement) newUp(ctx context.Context) (*up, error) {
+	u := &up{m: m, patient: true}
+	c, err := u.command(ctx, "never")
+	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(u.dir, 0o700); err != nil {
-		return nil, err
-	}
+	u.state = c.StateDir()
 	// It is only read here.
-	u.record, err = channels.New(channels.Options{Driver: m.driver, Dir: channels.Folder(actuator.DefaultLockDir, u.stateDir())})
+	u.record, err = channels.New(channels.Options{Driver: m.driver, Dir: channels.Folder(actuator.DefaultLockDir, u.state)})
 	return u, err
 }
 
-func (u *up) stateDir() string { return filepath.Join(u.dir, "state", "actuator") }
-
-func (u *up) args(arbitrate string, addresses []string) []string {
-	args := []string{"up", "--device=" + u.m.GPU.Device, "--state-dir=" + filepath.Join(u.dir, "state"), "--lock-dir=" + filepath.Join(u.dir, "lock"),
-		"--containers.label=" + tenant.Label + "=" + u.m.Name, "--hold=channels", "--memory-guard=off", "--swap=off", "--arbitrate=" + arbitrate,
-		"--web.listen-address=" + addresses[0], "--actuator.listen-address=" + addresses[1]}
-	if u.m.env.DockerHost != "" {
-		args = append(args, "--docker.host="+u.m.env.DockerHost)
-	}
-	return args
+func (u *up) command(ctx context.Context, arbitrate string) (rig.Command, error) {
+	return u.m.UpCommand(ctx, u.m.env, "killed", "--hold=channels", "--memory-guard=off", "--swap=off", "--arbitrate="+arbitrate)
 }
 
 // start starts it and waits until it is ready.
-func (u *up) start(ctx context.Context, arbitrate string) (err error) {
-	addresses, err := daemon.FreeAddresses(ctx, 2)
+func (u *up) start(ctx context.Context, arbitrate string) error {
+	c, err := u.command(ctx, arbitrate)
 	if err != nil {
 		return err
 	}
-	u.process, err = daemon.Start(ctx, u.dir, addresses[1], u.program, u.args(arbitrate, addresses)...)
+	u.process, err = daemon.Start(ctx, c.Dir, c.Address, c.Program, c.Args...)
 	return err
 }
 
 // begin does not wait.
-func (u *up) begin(ctx context.Context, arbitrate string) (err error) {
-	addresses, err := daemon.FreeAddresses(ctx, 2)
+func (u *up) begin(ctx context.Context, arbitrate string) error {
+	c, err := u.command(ctx, arbitrate)
 	if err != nil {
 		return err
 	}
-	u.process, err = daemon.Begin(ctx, u.dir, u.program, u.args(arbitrate, addresses)...)
+	u.process, err = daemon.Begin(ctx, c.Dir, c.Program, c.Args...)
 	return err
 }
 
@@ -77,7 +67,7 @@ func (u *up) stop(ctx context.Context) error {
 		u.process = nil
 		_ = p.Stop() // it may have been killed
 	}
-	err := u.m.until(context.WithoutCancel(ctx), undoneMost, func() bool { return !journal.Taken(journal.GuardianLock(u.stateDir())) })
+	err := u.m.until(context.WithoutCancel(ctx), undoneMost, func() bool { return !journal.Taken(journal.GuardianLock(u.state)) })
 	if err != nil {
 		return fmt.Errorf("a guardian does not end: %w", err)
 	}
@@ -114,7 +104,7 @@ func (u *up) guardians() (pids []int) {
 			continue
 		}
 		words := bytes.Split(bytes.TrimRight(line, "\x00"), []byte{0})
-		if len(words) > 1 && string(words[1]) == "guardian" && strings.Contains(string(line), u.stateDir()) {
+		if len(words) > 1 && string(words[1]) == "guardian" && strings.Contains(string(line), u.state) {
 			pids = append(pids, pid)
 		}
 	}
