@@ -8,6 +8,7 @@ import (
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/arbitrate"
 	"github.com/laxity/laxity/bench/chain"
+	"github.com/laxity/laxity/bench/channels"
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/faults"
@@ -26,7 +27,7 @@ import (
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(),
-		scale.Experiment(), policies.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), serve.Experiment(),
+		scale.Experiment(), policies.Experiment(), channels.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), serve.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}
 }

@@ -11,31 +11,50 @@ import (
 	"github.com/laxity/laxity/internal/daemon"
 )
 
-// Up runs `laxity up` for this rig's containers, with these flags besides, and returns
-// when it is ready. stop ends it, once everybody is let go, and returns what it said. The
-// state folder of a way stays over the runs, so that it learns as a daemon does.
-func (r *Rig) Up(ctx context.Context, env bench.Env, way string, flags ...string) (stop func() (said string, err error), err error) {
-	program, err := daemon.Program("laxity")
-	if err != nil {
-		return nil, err
+// Command is a `laxity up`.
+type Command struct {
+	Program string
+	Dir     string // exists
+	Address string // of the actuator
+	Args    []string
+}
+
+// StateDir is the actuator's.
+func (c Command) StateDir() string { return filepath.Join(c.Dir, "state", "actuator") }
+
+// UpCommand is a `laxity up` for this rig's containers, with these flags besides. The state folder
+// of a way stays over the runs, so that it learns as a daemon does.
+func (r *Rig) UpCommand(ctx context.Context, env bench.Env, way string, flags ...string) (c Command, err error) {
+	if c.Program, err = daemon.Program("laxity"); err != nil {
+		return c, err
 	}
 	addresses, err := daemon.FreeAddresses(ctx, 2)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	dir := filepath.Join(r.Dir, "up-"+way)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	c.Dir, c.Address = filepath.Join(r.Dir, "up-"+way), addresses[1]
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return c, err
 	}
-	args := append([]string{
-		"up", "--device=" + r.GPU.Device, "--state-dir=" + filepath.Join(dir, "state"), "--lock-dir=" + filepath.Join(dir, "lock"),
+	c.Args = append([]string{
+		"up", "--device=" + r.GPU.Device, "--state-dir=" + filepath.Join(c.Dir, "state"), "--lock-dir=" + filepath.Join(c.Dir, "lock"),
 		"--containers.label=" + tenant.Label + "=" + r.Name,
 		"--web.listen-address=" + addresses[0], "--actuator.listen-address=" + addresses[1],
 	}, flags...)
 	if env.DockerHost != "" {
-		args = append(args, "--docker.host="+env.DockerHost)
+		c.Args = append(c.Args, "--docker.host="+env.DockerHost)
 	}
-	d, err := daemon.Start(ctx, dir, addresses[1], program, args...)
+	return c, nil
+}
+
+// Up runs UpCommand, and returns when it is ready. stop ends it, once everybody is let go, and
+// returns what it said.
+func (r *Rig) Up(ctx context.Context, env bench.Env, way string, flags ...string) (stop func() (said string, err error), err error) {
+	c, err := r.UpCommand(ctx, env, way, flags...)
+	if err != nil {
+		return nil, err
+	}
+	d, err := daemon.Start(ctx, c.Dir, c.Address, c.Program, c.Args...)
 	if err != nil {
 		return nil, fmt.Errorf("way %s: %w", way, err)
 	}

@@ -27,6 +27,9 @@ import (
 // Label marks every container that a Runner makes; its value is the runner's.
 const Label = "com.github.laxity.tenant"
 
+// programPath is where Spec.Program is in a container.
+const programPath = "/program"
+
 // Runner makes tenants that all use the same GPUs.
 type Runner struct {
 	docker *client.Client
@@ -95,6 +98,9 @@ type Spec struct {
 	Labels map[string]string // laxity.* and others
 	Args   []string          // of the workload; see matmul --help
 	Env    []string
+	// Program is a file of this machine that runs in place of the workload, with Args. It may
+	// link to libc, libdl, libm and libpthread.
+	Program string
 	// Mounts are added to those that every tenant has. IPC is Docker's --ipc;
 	// empty is the engine's default.
 	Mounts []mount.Mount
@@ -129,6 +135,10 @@ func (r *Runner) start(ctx context.Context, s Spec, config *container.Config, ho
 
 func (r *Runner) create(ctx context.Context, s Spec, config *container.Config, host container.HostConfig) (*Tenant, error) {
 	host.Mounts = slices.Concat(host.Mounts, s.Mounts)
+	if s.Program != "" {
+		config.Entrypoint = []string{programPath}
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: s.Program, Target: programPath, ReadOnly: true})
+	}
 	host.IpcMode = container.IpcMode(s.IPC)
 	if s.Restarts {
 		host.RestartPolicy.Name, config.StopSignal = container.RestartPolicyAlways, "SIGKILL"
@@ -185,6 +195,22 @@ func (t *Tenant) Wait(ctx context.Context) error {
 func (t *Tenant) Signal(ctx context.Context, name string) error {
 	if err := t.runner.docker.ContainerKill(ctx, t.ID, name); err != nil {
 		return fmt.Errorf("signal to container %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// Pause freezes the tenant's processes.
+func (t *Tenant) Pause(ctx context.Context) error {
+	if err := t.runner.docker.ContainerPause(ctx, t.ID); err != nil {
+		return fmt.Errorf("pause container %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// Unpause lets them go on.
+func (t *Tenant) Unpause(ctx context.Context) error {
+	if err := t.runner.docker.ContainerUnpause(ctx, t.ID); err != nil {
+		return fmt.Errorf("unpause container %s: %w", t.Name, err)
 	}
 	return nil
 }

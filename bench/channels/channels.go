@@ -1,0 +1,227 @@
+// Package channels measures the mechanism of channel control by itself: how soon a running
+// kernel stops and goes on, how soon channels are found, and that nothing stays behind
+// when tenants or Laxity end.
+package channels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/rig"
+	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/device/sim/simrm"
+	"github.com/laxity/laxity/internal/rm"
+)
+
+const about = `Order on a GPU rests on one act: a tenant's channels are taken off the GPU and put on again, from
+outside, while its host side runs on. Here that act is measured by itself. A container runs a kernel of 10 s
+that writes a counter into memory which the experiment reads: the counter's last move after the decision is when the
+kernel really stopped, and its first move after the next decision when it went on. A decision goes the way of the product:
+put on record, the process checked, then the call. Each kernel is a fixed amount of work, and every thread's result is
+compared with the CPU's. In turns with it, Docker's pause: it freezes the container's host side, so that a
+kernel which was launched runs to its end. Then the same switching while eight containers start, and their start-ups with
+it and without it, in turns (a kernel that waits for its slice has stopped already, which counts as 0). How long it takes to find the channels of a process: a new one, from the moment that it has a
+context; an old one after a restart of Laxity, which remembers nothing; five old ones at once. What becomes of a
+tenant that ends while it is off, in seven ways: its process must go and its memory be free. At last a laxity up that
+divides the GPU is killed at random moments, alone or with its guardian: then everybody must be on with its own
+slice. On a simulated GPU, whose kernels have no content, the counter is that of kernels of 1 ms.`
+
+// The parts, in their order.
+const (
+	partSwitch   = "switch"
+	partStartups = "startups"
+	partFind     = "find"
+	partEnds     = "ends"
+	partKills    = "kills"
+	partPause    = "pause"
+)
+
+var allParts = []string{partSwitch, partStartups, partFind, partEnds, partKills, partPause}
+
+// Experiment is the measurement of channel control.
+func Experiment() bench.Experiment {
+	return bench.Experiment{
+		Name: "channels", Title: "Channel control: a running kernel off the GPU and on again", About: about,
+		Settings: settingList(), Run: run, Figures: figures, Table: table, Charts: charts,
+	}
+}
+
+// measurement is one run of the experiment.
+type measurement struct {
+	*rig.Rig
+	env      bench.Env
+	how      settings
+	random   *rand.Rand
+	program  string
+	folder   string // of the memory that is shared with the containers
+	driver   driver
+	enforcer *channels.Enforcer
+	reader   device.Device
+	count    int // of subjects
+}
+
+// driver is the resource manager, and how often it was asked.
+type driver interface {
+	channels.Driver
+	// Mark lets a search for processes that start later begin here.
+	Mark(ctx context.Context) error
+}
+
+// errCannot is why a part cannot be measured here.
+type errCannot struct{ why string }
+
+func (e errCannot) Error() string { return e.why }
+
+// startLimit is how long a container may take to start or to end.
+const startLimit = time.Minute
+
+func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
+	m := &measurement{env: env, random: rand.New(rand.NewPCG(env.Seed, 0))} //nolint:gosec // not a secret
+	if m.how, err = readSettings(env); err != nil {
+		return nil, err
+	}
+	if err := m.open(ctx); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	var failed []error
+	for _, p := range []struct {
+		name string
+		do   func(context.Context) ([]bench.Row, error)
+	}{{partSwitch, m.switching}, {partStartups, m.startups}, {partFind, m.finding}, {partEnds, m.ends}, {partKills, m.kills}} {
+		wanted := slices.Contains(m.how.parts, p.name) || p.name == partSwitch && slices.Contains(m.how.parts, partPause)
+		if !wanted || ctx.Err() != nil {
+			continue
+		}
+		env.Log("%s", p.name)
+		more, err := p.do(ctx)
+		for _, r := range more {
+			r["part"] = p.name
+		}
+		rows = append(rows, more...)
+		var cannot errCannot
+		switch {
+		case errors.As(err, &cannot):
+			env.Log("%s: cannot be measured here: %s", p.name, cannot.why)
+			rows = append(rows, bench.Row{"part": p.name, "cannot": cannot.why})
+		case err != nil:
+			rows = append(rows, bench.Row{"part": p.name, "failed": err.Error()})
+			failed = append(failed, fmt.Errorf("part %s: %w", p.name, err))
+		}
+	}
+	return rows, errors.Join(append(failed, ctx.Err())...)
+}
+
+func (m *measurement) open(ctx context.Context) (err error) {
+	if m.Rig, err = rig.Open(ctx, m.env, "channels", 1); err != nil {
+		return err
+	}
+	if m.program, err = buildProgram(ctx); err != nil {
+		return err
+	}
+	// Memory that a GPU may write to, so not a file on a disk.
+	if m.folder, err = os.MkdirTemp("/dev/shm", "laxity-bench-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(m.folder, 0o755); err != nil { //nolint:gosec // tenants may run as anybody
+		return err
+	}
+	if m.driver, _, err = m.openDriver(); err != nil {
+		return err
+	}
+	if m.reader, err = exporter.OpenDevice(m.GPU.Device); err != nil {
+		return err
+	}
+	m.enforcer, err = channels.New(channels.Options{Driver: m.driver, Dir: filepath.Join(m.Dir, "record")})
+	return err
+}
+
+// openDriver opens a driver that remembers nothing. calls counts those of the system's
+// calls that ask the resource manager; nil: they are not known.
+func (m *measurement) openDriver() (d driver, calls *atomic.Int64, err error) {
+	if socket, ok := strings.CutPrefix(m.GPU.Device, "sim:"); ok {
+		return unmarked{simrm.New(socket)}, nil, nil
+	}
+	kernel := &counter{Kernel: rm.System()}
+	version, err := kernel.Driver()
+	if err != nil {
+		return nil, nil, fmt.Errorf("the version of NVIDIA's driver: %w", err)
+	}
+	return rm.New(kernel, rm.Options{Proven: []string{version}}), &kernel.calls, nil
+}
+
+// unmarked is a driver whose searches need no mark.
+type unmarked struct{ channels.Driver }
+
+func (unmarked) Mark(context.Context) error { return nil }
+
+// counter counts the calls to the resource manager.
+type counter struct {
+	rm.Kernel
+	calls atomic.Int64
+}
+
+func (c *counter) Ioctl(fd int, request uint32, arg, params []byte) error {
+	c.calls.Add(1)
+	return c.Kernel.Ioctl(fd, request, arg, params)
+}
+
+func (m *measurement) close() error {
+	var errs []error
+	if m.enforcer != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err := m.enforcer.RestoreAll(ctx)
+		errs = append(errs, err)
+	}
+	if m.reader != nil {
+		errs = append(errs, m.reader.Close())
+	}
+	if m.Rig != nil {
+		errs = append(errs, m.Close())
+	}
+	if m.folder != "" {
+		errs = append(errs, os.RemoveAll(m.folder))
+	}
+	return errors.Join(errs...)
+}
+
+// poll is how often something is looked at whose moment counts to a millisecond.
+const poll = 300 * time.Microsecond
+
+// errLate is what until returns after its limit.
+var errLate = errors.New("it takes too long")
+
+// until looks again and again whether something holds, up to a limit.
+func (m *measurement) until(ctx context.Context, limit time.Duration, holds func() bool) error {
+	for deadline := time.Now().Add(limit); !holds(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: more than %v", errLate, limit)
+		}
+		if err := pass(ctx, poll); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass lets time pass, unless ctx ends.
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

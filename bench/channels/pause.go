@@ -1,0 +1,79 @@
+package channels
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/bench"
+)
+
+const (
+	// pauseKernel is how long the kernel takes that a pause finds running: it is waited for.
+	pauseKernel = 500 * time.Millisecond
+	// pauseFor is how long the container is paused: long enough for that kernel's end.
+	pauseFor = pauseKernel + 200*time.Millisecond
+	// goesOnAfter is how soon after it a program that was waiting for its kernel says that it
+	// has ended, if it ended meanwhile.
+	goesOnAfter = pauseKernel / 4
+)
+
+// pauser is a container that is paused by the engine.
+type pauser struct {
+	*subject
+	m *measurement
+}
+
+// newPauser starts it; it launches nothing yet.
+func (m *measurement) newPauser(ctx context.Context) (*pauser, error) {
+	s, err := m.start(ctx, work{name: "paused", kernel: pauseKernel})
+	if err != nil {
+		return nil, err
+	}
+	return &pauser{s, m}, nil
+}
+
+// pause pauses the container while its kernel runs. The other one is off meanwhile, so that
+// this kernel has the GPU alone.
+func (p *pauser) pause(ctx context.Context, other *subject) (bench.Row, error) {
+	hold := channels.Standing{Off: true, Asked: true, Lease: 10 * time.Second, Reason: "a pause is measured"}
+	if _, err := p.m.enforcer.Apply(ctx, other.target(), hold); err != nil {
+		return nil, err
+	}
+	w := p.m.follow(p.subject)
+	defer w.end()
+	done := p.Done.Load()
+	p.Launch.Add(1)
+	// Somewhere in the first half of the kernel. A simulated one does not show that it began.
+	if p.Direct.Load() != 0 {
+		if err := p.m.until(ctx, startLimit, func() bool { _, ok := w.movedFirst(); return ok }); err != nil {
+			return nil, fmt.Errorf("the kernel to be paused: %w", err)
+		}
+	}
+	if err := pass(ctx, 20*time.Millisecond+time.Duration(p.m.random.Int64N(int64(pauseKernel/4)))); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := p.Pause(ctx); err != nil {
+		return nil, err
+	}
+	r := bench.Row{"way": byPause, "off_call_s": time.Since(began).Seconds()}
+	if err := pass(ctx, pauseFor); err != nil {
+		return nil, err
+	}
+	if p.Direct.Load() != 0 { // the GPU itself moves the counter
+		r["off_s"] = max(w.movedLast().Sub(began), 0).Seconds()
+	}
+	began = time.Now()
+	if err := p.Unpause(ctx); err != nil {
+		return nil, err
+	}
+	r["on_call_s"] = time.Since(began).Seconds()
+	r["ran_on"] = p.m.until(ctx, goesOnAfter, func() bool { return p.Done.Load() > done }) == nil
+	if err := p.m.until(ctx, startLimit, func() bool { return p.Done.Load() > done }); err != nil {
+		return nil, fmt.Errorf("the kernel that was paused: %w", err)
+	}
+	_, err := p.m.enforcer.Apply(ctx, other.target(), channels.Standing{})
+	return r, err
+}
