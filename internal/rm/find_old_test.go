@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,7 +120,7 @@ func TestFiveOldProcessesShareOneRate(t *testing.T) {
 	for pid := range 5 {
 		p, g := startTenant(fake, 10+pid)
 		old, groups = append(old, p), append(groups, g)
-		fake.SkipClients(0x10000)
+		fake.SkipClients(0x4000)
 	}
 	fake.Advance(time.Minute)
 	m := rm.New(fake, rm.Options{})
@@ -150,9 +151,33 @@ func TestFiveOldProcessesShareOneRate(t *testing.T) {
 		p.Kill()
 		fake.Advance(50 * time.Millisecond)
 	}
-	if took > 16*time.Second { // 0x10000 × (1 + 2 + 3 + 4 + 5) handles
+	if took > 4*time.Second { // 0x4000 × (1 + 2 + 3 + 4 + 5) handles
 		t.Errorf("the last was found after %v", took)
 	}
+}
+
+func TestSearchesAtOnceFindTheirOwn(t *testing.T) {
+	fake := rmtest.New(gpu0)
+	m := rm.New(fake, rm.Options{})
+	var all sync.WaitGroup
+	for pid := 10; pid < 18; pid++ {
+		p, g := startTenant(fake, pid)
+		fake.SkipClients(100)
+		all.Go(func() {
+			for tries := 0; ; tries++ {
+				got, err := m.Find(t.Context(), p.ID())
+				if err == nil && reflect.DeepEqual(got, []rm.Group{g}) {
+					return
+				}
+				if err != nil && !errors.Is(err, rm.ErrUnfinished) || tries == 100 {
+					t.Errorf("%v: %+v, %v", p.ID(), got, err)
+					return
+				}
+				fake.Advance(time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestFindGoesOnWhereItWasBroken(t *testing.T) {
