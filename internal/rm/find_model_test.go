@@ -33,7 +33,7 @@ func TestFindProperties(t *testing.T) {
 					rt.Fatal(err)
 				}
 			case what == "others":
-				fake.SkipClients(rapid.SampledFrom([]int{1, 300, 5000, 0x40000}).Draw(rt, "clients"))
+				fake.SkipClients(rapid.SampledFrom([]int{1, 300, 5000, 0x8000}).Draw(rt, "clients"))
 			default:
 				if _, err := m.Find(t.Context(), rapid.SampledFrom(all).Draw(rt, "of").ID()); err != nil && !errors.Is(err, rm.ErrUnfinished) {
 					rt.Fatal(err)

@@ -112,49 +112,6 @@ func TestUnfinishedFindReturnsWhatItHas(t *testing.T) {
 	}
 }
 
-func TestFiveOldProcessesShareOneRate(t *testing.T) {
-	fake := rmtest.New(gpu0)
-	var old []*rmtest.Process
-	var groups []rm.Group
-	for pid := range 5 {
-		p, g := startTenant(fake, 10+pid)
-		old, groups = append(old, p), append(groups, g)
-		fake.SkipClients(0x10000)
-	}
-	fake.Advance(time.Minute)
-	m := rm.New(fake, rm.Options{})
-	early, first := startTenant(fake, 20)
-	found(t, m, early.ID(), first) // nobody has used anything yet
-	left, took, before := len(old), time.Duration(0), fake.Calls("ioctl")
-	for done := map[int]bool{}; left > 0; took += 50 * time.Millisecond {
-		for i, p := range old {
-			got, err := m.Find(t.Context(), p.ID())
-			switch {
-			case done[i]:
-			case err == nil && reflect.DeepEqual(got, groups[i:i+1]):
-				done[i] = true
-				left--
-			case !errors.Is(err, rm.ErrUnfinished):
-				t.Fatalf("process %d after %v: %+v, %v", i, took, got, err)
-			}
-		}
-		// Beside the handles there are our own clients and the objects.
-		most := int(took.Seconds()*rate) + saved + len(old)*reading + int(took/(50*time.Millisecond)+1)*len(old)*again
-		if n := fake.Calls("ioctl") - before; n > most {
-			t.Fatalf("%d ioctls in %v, want at most %d", n, took, most)
-		}
-		// Others that come meanwhile are found at once.
-		p, g := startTenant(fake, 100+int(took/time.Millisecond))
-		found(t, m, p.ID(), g)
-		before += reading + 512
-		p.Kill()
-		fake.Advance(50 * time.Millisecond)
-	}
-	if took > 16*time.Second { // 0x10000 × (1 + 2 + 3 + 4 + 5) handles
-		t.Errorf("the last was found after %v", took)
-	}
-}
-
 func TestFindGoesOnWhereItWasBroken(t *testing.T) {
 	fake := rmtest.New(gpu0)
 	p, g := startTenant(fake, 10)
