@@ -59,6 +59,18 @@ func changed(all []*specimen) (found []string) {
 	return found
 }
 
+// worthIt is how long an end waits for a moment in which there is something to put back.
+const worthIt = 2 * time.Second
+
+// awaitChanged waits for such a moment.
+func awaitChanged(ctx context.Context, all []*specimen) {
+	for began := time.Now(); len(changed(all)) == 0 && time.Since(began) < worthIt; {
+		if rest(ctx, tick) != nil {
+			return
+		}
+	}
+}
+
 // channelRecords is the folder in which the actuator has what it changed of channels.
 func (l *laxity) channelRecords() string {
 	return channels.Folder(actuator.DefaultLockDir, l.stateDir())

@@ -174,6 +174,9 @@ func (l *laxity) dies(ctx context.Context, d death, all []*specimen) {
 			l.mu.Unlock()
 		}()
 	}
+	if d.who == laxityEnds {
+		awaitChanged(ctx, all)
+	}
 	for _, program := range programs {
 		if p := l.process(program); p != nil {
 			l.mu.Lock()
