@@ -1,9 +1,10 @@
 package actuator_test
 
 import (
+	"errors"
 	"os"
-	"os/exec"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
 	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/rm"
 )
@@ -40,48 +43,172 @@ func TestStartLetsChannelsOn(t *testing.T) {
 	}
 }
 
-// The state says of everybody where it stands, or why it is left as it is.
-func TestStateSaysTheOrder(t *testing.T) {
-	m := channelstest.NewMachine()
-	b := newBench(t, func(o *actuator.Options) {
-		o.Channels, o.RunDir = m, t.TempDir()
-		o.Config.Arbitrate = actuator.Always
+// TestFirstGetsTheLongSlice: nobody is paused, the order is told, and who is alone has its own.
+func TestFirstGetsTheLongSlice(t *testing.T) {
+	v := newDivider(t, func(o *actuator.Options) { o.Config.Arbitrate = actuator.Auto })
+	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
+	v.send(contention(webhook.Firing))
+	v.awaitSlice(a, 10*time.Second)
+	v.awaitSlice(b, 100*time.Millisecond)
+	v.await("the state says so", func() bool {
+		s := v.state()
+		return slices.Equal(s.GPUs[0].Order, []string{"name-a", "name-b"}) &&
+			s.Containers[1].Order == "second in line, slice 100 ms" && s.Containers[1].SliceSeconds == 0.1 && s.Hold == actuator.HoldChannels
 	})
-	const gpu1 = "GPU-1"
-	b.source.set(func() { b.source.gpus = append(b.source.gpus, task.GPU{UUID: gpu1, MemoryTotal: 100}) })
-	begin := func(id string, gpus ...string) {
-		sleeper := exec.CommandContext(t.Context(), "sleep", "1000")
-		if err := sleeper.Start(); err != nil {
+	v.source.end("a")
+	v.awaitOwn(a, b)
+	v.awaitNothingOnRecord()
+	if calls := v.engine.Calls(); len(calls) > 0 {
+		t.Errorf("the engine was asked for %v", calls)
+	}
+}
+
+// TestSlicesArePutBack: whatever the reason for which nobody is first any more.
+func TestSlicesArePutBack(t *testing.T) {
+	var ahead atomic.Int64
+	var guardian *journal.Lock
+	watched := func(o *actuator.Options) {
+		var err error
+		if guardian, err = journal.TryLock(journal.GuardianLock(o.StateDir)); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() })
-		pid := sleeper.Process.Pid
-		stat, _ := proc.ReadStat("/proc", pid)
-		m.Adopt(rm.Process{PID: pid, Start: stat.Start}, gpus[0])
-		b.source.set(func() {
-			n := time.Duration(len(b.source.boxes))
-			b.source.boxes = append(b.source.boxes, task.Container{ID: id, Name: id, Spec: task.Spec{Managed: true, Deadline: 100},
-				Processes: []task.Process{{PID: pid, GPUs: gpus}}})
-			b.source.tasks = append(b.source.tasks, task.Task{ID: id, PID: pid, Container: id, ContainerID: id, GPUs: gpus, State: task.Running,
-				Start: task.Mark{Time: time.Now()}, Deadline: time.Now().Add((100 + n) * time.Second)})
-		})
+		o.Guardian = actuator.Require
 	}
-	says := func(id, want string) {
-		t.Helper()
-		b.await(id+": "+want, func() bool {
-			for _, c := range b.State().Containers {
-				if c.ID == id {
-					return c.Order == want
-				}
+	for name, tt := range map[string]struct {
+		with func(*actuator.Options)
+		do   func(v *divider)
+	}{
+		"its task ended": {nil, func(v *divider) { v.source.end("a"); v.source.end("b") }},
+		"the containers are gone from the list though they live": {nil, func(v *divider) {
+			v.source.set(func() { v.source.boxes, v.source.tasks = nil, nil })
+		}},
+		"the exporter cannot read the GPUs": {nil, func(v *divider) { v.source.set(func() { v.source.health.DeviceUp = false }) }},
+		"the exporter is gone": {nil, func(v *divider) {
+			v.source.set(func() { v.source.err = errors.New("it is gone") })
+			ahead.Store(int64(time.Minute))
+		}},
+		"the actuator ends": {nil, func(v *divider) {
+			if err := v.stop(); err != nil {
+				t.Error(err)
 			}
-			return false
+		}},
+		"no guardian watches": {watched, func(*divider) { guardian.Unlock(); ahead.Store(int64(2 * time.Second)) }},
+		"the breaker opens": {func(o *actuator.Options) { o.Config.BreakerActions = 1 }, func(v *divider) {
+			v.source.set(func() {
+				v.source.boxes = append(v.source.boxes, task.Container{ID: "c", Name: "c", Spec: task.Spec{Managed: true}})
+			})
+			v.engine.Run("c")
+			v.await("c is known", func() bool { return len(v.state().Containers) == 3 })
+			_ = v.Pause(t.Context(), "somebody", "c")
+			v.awaitPaused("c", "c")
+			_ = v.Release(t.Context(), "somebody", "c")
+			v.await("hands off", func() bool { return v.state().Breaker != "" })
+		}},
+		"another policy pauses": {func(o *actuator.Options) {
+			o.Load = func() (actuator.Config, error) { return actuator.Config{Policy: "p3", Arbitrate: actuator.Never}, nil }
+		}, func(v *divider) {
+			if err := v.Reload(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ahead.Store(0)
+			v := newDivider(t, func(o *actuator.Options) {
+				o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				if tt.with != nil {
+					tt.with(o)
+				}
+			})
+			a, b := v.begin("a", gpu0), v.begin("b", gpu0)
+			v.awaitSlice(a, 10*time.Second)
+			v.awaitSlice(b, 100*time.Millisecond)
+			tt.do(v)
+			v.awaitOwn(a, b)
+			v.awaitNothingOnRecord()
+			if wrong := v.Wrong(); len(wrong) > 0 {
+				t.Error(wrong)
+			}
 		})
 	}
-	begin("a", gpu0)
-	begin("b", gpu0)
-	says("a", "first in line, slice 10 s")
-	says("b", "second in line, slice 100 ms")
-	b.await("the GPU's order", func() bool { return slices.Equal(b.State().GPUs[0].Order, []string{"a", "b"}) })
-	begin("c", gpu0, gpu1)
-	says("c", "left as it is: it computes on several GPUs")
+}
+
+// TestReleasedIsLeftAsItIs for as long as its present tasks last.
+func TestReleasedIsLeftAsItIs(t *testing.T) {
+	v := newDivider(t, nil)
+	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
+	v.await("it is known to be first", func() bool { s := v.state().Containers; return len(s) > 1 && s[0].SliceSeconds == 10 })
+	if err := v.Release(t.Context(), "somebody", "a"); err != nil {
+		t.Fatal(err)
+	}
+	v.awaitOwn(a, b) // b alone is ours, and has no more than by default beside a
+	v.await("the state says so", func() bool { return v.state().Containers[0].Order == "" && v.state().Containers[1].Order != "" })
+	v.source.end("a")
+	v.await("the exemption ends", func() bool { return len(v.state().Exemptions) == 0 })
+	v.source.set(func() {
+		v.source.tasks = append(v.source.tasks, task.Task{ID: "second", PID: a.PID, ContainerID: "a", Container: "name-a",
+			GPUs: []string{gpu0}, State: task.Running, Start: task.Mark{Time: time.Now()}})
+	})
+	v.awaitSlice(b, 10*time.Second)
+	v.awaitSlice(a, 100*time.Millisecond)
+}
+
+// TestOthersAreNeverTouched: no call is made for who has no label, says never, or is on
+// several GPUs.
+func TestOthersAreNeverTouched(t *testing.T) {
+	v := newDivider(t, nil)
+	v.source.set(func() { v.source.gpus = append(v.source.gpus, task.GPU{UUID: gpu1}) })
+	v.process(201, gpu0)
+	v.process(202, gpu0)
+	v.process(203, gpu0)
+	v.process(204, gpu1)
+	v.source.set(func() {
+		v.source.boxes = []task.Container{
+			{ID: "unlabelled", Processes: []task.Process{{PID: 201, GPUs: []string{gpu0}}}},
+			{ID: "never", Spec: task.Spec{Managed: true, NeverPause: true}, Processes: []task.Process{{PID: 202, GPUs: []string{gpu0}}}},
+			{ID: "several", Spec: task.Spec{Managed: true}, Processes: []task.Process{{PID: 203, GPUs: []string{gpu0}}, {PID: 204, GPUs: []string{gpu1}}}},
+		}
+		for _, c := range v.source.boxes {
+			for _, p := range c.Processes {
+				v.source.tasks = append(v.source.tasks, task.Task{ID: "task-" + c.ID, PID: p.PID, ContainerID: c.ID, GPUs: p.GPUs, State: task.Running})
+			}
+		}
+	})
+	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
+	v.awaitSlice(b, 1365*time.Microsecond)
+	v.awaitOwn(a)
+	for pid := 201; pid < 205; pid++ {
+		if v.wasCalled(pid) {
+			t.Errorf("process %d was touched", pid)
+		}
+	}
+}
+
+// TestWhoPausesDoesNotDivide: the paper's policy, and --hold=pause.
+func TestWhoPausesDoesNotDivide(t *testing.T) {
+	for name, with := range map[string]func(*actuator.Options){
+		"p3":         func(o *actuator.Options) { o.Config.Policy = "p3" },
+		"hold=pause": func(o *actuator.Options) { o.Hold, o.NewChannels = actuator.HoldPause, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newDivider(t, with)
+			v.source.set(func() { v.source.gpus[0].Utilization = 1 })
+			v.begin("a", gpu0)
+			v.begin("b", gpu0)
+			v.awaitPaused("b", "a", "b")
+			if calls := v.Calls(); len(calls) > 0 {
+				t.Errorf("%v", calls)
+			}
+		})
+	}
+}
+
+func TestDryRunDividesNothing(t *testing.T) {
+	v := newDivider(t, func(o *actuator.Options) { o.DryRun = true })
+	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
+	v.await("it is planned", func() bool { return len(v.state().Containers) == 2 && v.state().Containers[1].Order != "" })
+	v.awaitOwn(a, b)
+	if v.wasCalled(a.PID) || v.wasCalled(b.PID) {
+		t.Error("something was called")
+	}
 }
