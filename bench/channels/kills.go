@@ -21,7 +21,7 @@ const (
 
 const (
 	// window is in which a kill falls after somebody is off: several turns begin in it.
-	window = 300 * time.Millisecond
+	window = 500 * time.Millisecond
 	// offMost is how long to wait for that. Nobody is off before the exporter has measured for a while.
 	offMost = 5 * time.Second
 	// undoneMost is how long the undoing may take before somebody counts as stuck.
@@ -68,7 +68,11 @@ func (m *measurement) kills(ctx context.Context) (rows []bench.Row, err error) {
 		if i%2 == 1 {
 			way = killedBoth
 		}
-		r, err := m.kill(ctx, u, way, tenants)
+		least := len(tenants)
+		if i%4 >= 2 { // while it only begins to order them
+			least = 1
+		}
+		r, err := m.kill(ctx, u, way, tenants, least)
 		if err != nil {
 			return rows, fmt.Errorf("kill %d: %w", i+1, err)
 		}
@@ -132,15 +136,16 @@ func serve(ctx context.Context, s *subject) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// kill starts laxity up, kills it at a random moment, and says how long it took until everybody
-// was on with its own slice: from the kill, or from the next start if its guardian died too.
-func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []tenantOfKills) (bench.Row, error) {
+// kill starts laxity up, kills it at a random moment after it has at least so many on record, and
+// says how long it took until everybody was on with its own slice: from the kill, or from the next
+// start if its guardian died too.
+func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []tenantOfKills, least int) (bench.Row, error) {
 	if err := u.start(ctx, "always"); err != nil {
 		return nil, err
 	}
-	touched := func() bool { n, err := u.record.Pending(); return err == nil && n > 0 }
-	if err := m.until(ctx, startLimit, touched); err != nil {
-		return nil, fmt.Errorf("laxity up orders nobody: %w\n%s", err, u.process.Said())
+	ordered := func() bool { n, err := u.record.Pending(); return err == nil && n >= least }
+	if err := m.until(ctx, startLimit, ordered); err != nil {
+		return nil, fmt.Errorf("laxity up does not order %d of %d: %w\n%s", least, len(tenants), err, u.process.Said())
 	}
 	// Where nobody is ever off, slices alone are undone.
 	if u.patient && m.until(ctx, offMost, func() bool { return u.off() > 0 }) != nil {
@@ -155,7 +160,7 @@ func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []ten
 	if err != nil {
 		return nil, err
 	}
-	r := bench.Row{"way": way, "moment": moment.Seconds(), "off": u.off(), "on_record": pending}
+	r := bench.Row{"way": way, "moment": moment.Seconds(), "off": u.off(), "left": pending}
 	began := time.Now()
 	if way == killedBoth {
 		for _, pid := range u.guardians() {

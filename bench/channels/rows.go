@@ -19,6 +19,11 @@ func of(rows []bench.Row, part, way string) (out []bench.Row) {
 	return out
 }
 
+// undone are the kills of a way that left something to undo.
+func undone(rows []bench.Row, way string) []bench.Row {
+	return slices.DeleteFunc(of(rows, partKills, way), func(r bench.Row) bool { return !(r.Num("left") > 0) })
+}
+
 // known are the numbers under key that were measured.
 func known(rows []bench.Row, key string) []float64 {
 	return slices.DeleteFunc(bench.Column(rows, key, nil), math.IsNaN)
@@ -87,7 +92,11 @@ var counted = []struct{ name, key, part, way, unit string }{
 
 func figures(rows []bench.Row) (all []bench.Figure) {
 	for _, t := range times {
-		ours := known(of(rows, t.part, t.way), t.key)
+		from := of(rows, t.part, t.way)
+		if t.part == partKills {
+			from = undone(rows, t.way)
+		}
+		ours := known(from, t.key)
 		f := bench.Figure{Name: t.name, Value: 1e3 * bench.Quantile(ours, t.q), Unit: "ms", Runs: len(ours)}
 		if theirs := known(of(rows, t.part, t.against), t.key); t.against != "" && len(theirs) > 0 {
 			f.Against, f.Ratio = t.against, f.Value/(1e3*bench.Quantile(theirs, t.q))
@@ -126,7 +135,11 @@ func killsThatMet(rows []bench.Row) (n, runs int) {
 func table(rows []bench.Row) [][]string {
 	out := [][]string{{"PART", "MEASURED", "WAY", "N", "Q1 ms", "MEDIAN ms", "Q3 ms", "P99 ms", "MAX ms"}}
 	add := func(part, title, key, way string) {
-		v := known(of(rows, part, way), key)
+		from := of(rows, part, way)
+		if part == partKills {
+			from = undone(rows, way)
+		}
+		v := known(from, key)
 		if len(v) == 0 {
 			return
 		}

@@ -21,8 +21,9 @@ func TestFigures(t *testing.T) {
 		{"part": "find", "way": oldOne, "find_s": 8.0, "calls": 1e6, "missed": false},
 		{"part": "ends", "way": "exit()", "gone_s": 0.1, "free_s": 0.2, "kept": false, "stuck": false, "on_record": 0},
 		{"part": "ends", "way": "SIGKILL", "gone_s": 0.3, "free_s": 0.4, "kept": true, "stuck": false, "on_record": 1},
-		{"part": "kills", "way": killedOne, "off": 2, "undone_s": 0.3, "stuck": false, "wrong": false},
-		{"part": "kills", "way": killedBoth, "off": 0, "undone_s": 0.5, "stuck": true, "wrong": false},
+		{"part": "kills", "way": killedOne, "off": 2, "left": 4, "undone_s": 0.3, "stuck": false, "wrong": false},
+		{"part": "kills", "way": killedBoth, "off": 0, "left": 1, "undone_s": 0.5, "stuck": true, "wrong": false},
+		{"part": "kills", "way": killedOne, "off": 0, "left": 0, "undone_s": 9.0, "stuck": false, "wrong": false}, // there was nothing to undo
 		{"part": "kills", "way": "results", "wrong": true},
 	}
 	type want struct{ value, ratio float64 }
