@@ -4,11 +4,13 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
 	"github.com/laxity/laxity/actuator/enforce/proc"
@@ -131,6 +133,34 @@ func TestSlicesArePutBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOrderOutlivesTheContention: a server's next request finds it, half a minute long.
+func TestOrderOutlivesTheContention(t *testing.T) {
+	var ahead atomic.Int64
+	v := newDivider(t, func(o *actuator.Options) {
+		o.Config.Arbitrate, o.Config.Policy = actuator.Auto, "edf"
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
+	v.source.set(func() {
+		v.source.boxes[0].Spec.Deadline, v.source.boxes[0].Spec.Release = 3600, task.ReleaseBusy
+		v.source.tasks[0].Deadline = time.Now().Add(time.Hour) // it is not late
+		v.source.boxes[0].Processes = []task.Process{{PID: a.PID, GPUs: []string{gpu0}}}
+	})
+	v.send(contention(webhook.Firing))
+	v.awaitSlice(a, time.Second)
+	v.source.end("a") // its request is over
+	v.send(contention(webhook.Resolved))
+	v.decided("the contention is over", func(d decision.Decision) bool { return strings.Contains(d.Reason, "resolved and confirmed") })
+	looked := v.state().SnapshotSequence
+	v.source.set(func() {})
+	v.await("it looks again", func() bool { return v.state().SnapshotSequence > looked })
+	if !v.slices(a, time.Second) {
+		t.Errorf("its slices are %v", v.Slices(a))
+	}
+	ahead.Store(int64(time.Minute))
+	v.awaitOwn(a, b)
 }
 
 // TestReleasedIsLeftAsItIs for as long as its present tasks last.
