@@ -198,10 +198,16 @@ func (k *channelKeeper) busy() bool {
 	return false
 }
 
-// sleep sets the timer for the next plan that is to be made though nothing happens. The end
-// of changes under way wakes the loop by itself.
+// sleep sets the timer for the next plan that is to be made though nothing happens.
 func (k *channelKeeper) sleep(now time.Time) {
-	var again time.Time
+	if again := k.next(now); !again.IsZero() {
+		k.wake.Reset(max(again.Sub(now), time.Millisecond))
+	}
+}
+
+// next is when that is; zero: there is no need. The end of changes under way wakes the loop
+// by itself.
+func (k *channelKeeper) next(now time.Time) (again time.Time) {
 	by := func(t time.Time) {
 		if !t.IsZero() && (again.IsZero() || t.Before(again)) {
 			again = t
@@ -220,9 +226,7 @@ func (k *channelKeeper) sleep(now time.Time) {
 			by(t.look.next)
 		}
 	}
-	if !again.IsZero() {
-		k.wake.Reset(max(again.Sub(now), time.Millisecond))
-	}
+	return again
 }
 
 // setAside leaves a container alone for a moment, and reports whether all of it is its own

@@ -177,6 +177,7 @@ func (l *laxity) dies(ctx context.Context, d death, all []*specimen) {
 	if d.who == laxityEnds {
 		awaitChanged(ctx, all)
 	}
+	l.count(ctx)
 	for _, program := range programs {
 		if p := l.process(program); p != nil {
 			l.mu.Lock()

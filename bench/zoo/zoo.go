@@ -25,11 +25,13 @@ servers, exec, signal handlers, programs that stop and continue themselves, that
 libcuda of their own. Each checks its own result. Labels are random, none and invalid ones included. Half of the rounds are
 under the default flags of laxity up, the others under random policies, arbitration, memory guard, memory shares and swap, as
 laxity up or as three programs. In two of five rounds somebody dies: a tenant, the exporter, the actuator, the guardian, both,
-dockerd. The same draw runs without Laxity in the same minute, the two in turns.
+dockerd; or Laxity is asked to end in the middle. The same draw runs without Laxity in the same minute, the two in turns.
 
-A watcher polls all processes: stuck is a container that has not ended in time, or that stood for more than a second with no
-reason on record; failed has another exit status than without Laxity, wrong another result; stray is a container without a
-label (or with pause=never) that stood at all, and what is left behind when Laxity has ended. A round follows from its seed.`
+A watcher polls all processes: stuck is a container that has not ended in time, or that stood, or was off its GPU, for more
+than a second with no reason on record; failed has another exit status than without Laxity, wrong another result; stray is a
+container without a label (or with pause=never) that stood at all, was off, or had a time slice that is not its own, and what is
+left behind when Laxity has ended: a record, or a slice of a process that lives on. Who is off and whose slice is not its own
+the simulated GPU says; no driver does. A round follows from its seed.`
 
 // settings are flags of the command.
 var settings = []bench.Setting{
