@@ -112,6 +112,9 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		}
 		rows = append(rows, more...)
 		var cannot errCannot
+		if errors.Is(err, rm.ErrUnsupported) {
+			err = errCannot{err.Error()}
+		}
 		switch {
 		case errors.As(err, &cannot):
 			env.Log("%s: cannot be measured here: %s", p.name, cannot.why)

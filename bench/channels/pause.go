@@ -2,6 +2,7 @@ package channels
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,11 +37,15 @@ func (m *measurement) newPauser(ctx context.Context) (*pauser, error) {
 
 // pause pauses the container while its kernel runs. The other one is off meanwhile, so that
 // this kernel has the GPU alone.
-func (p *pauser) pause(ctx context.Context, other *subject) (bench.Row, error) {
+func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err error) {
 	hold := channels.Standing{Off: true, Asked: true, Lease: 10 * time.Second, Reason: "a pause is measured"}
 	if _, err := p.m.enforcer.Apply(ctx, other.target(), hold); err != nil {
 		return nil, err
 	}
+	defer func() {
+		_, onErr := p.m.enforcer.Apply(context.WithoutCancel(ctx), other.target(), channels.Standing{})
+		err = errors.Join(err, onErr)
+	}()
 	w := p.m.follow(p.subject)
 	defer w.end()
 	done := p.Done.Load()
@@ -74,6 +79,5 @@ func (p *pauser) pause(ctx context.Context, other *subject) (bench.Row, error) {
 	if err := p.m.until(ctx, startLimit, func() bool { return p.Done.Load() > done }); err != nil {
 		return nil, fmt.Errorf("the kernel that was paused: %w", err)
 	}
-	_, err := p.m.enforcer.Apply(ctx, other.target(), channels.Standing{})
-	return r, err
+	return r, nil
 }

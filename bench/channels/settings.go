@@ -23,7 +23,7 @@ type counts struct {
 }
 
 var (
-	fullCounts  = counts{cycles: 1000, pauses: 20, rounds: 5, starting: 8, news: 20, old: 5, ends: 100, kills: 200}
+	fullCounts  = counts{cycles: 1000, pauses: 20, rounds: 6, starting: 8, news: 20, old: 5, ends: 100, kills: 200}
 	quickCounts = counts{cycles: 20, pauses: 2, rounds: 1, starting: 2, news: 1, old: 2, ends: 7, kills: 2}
 )
 

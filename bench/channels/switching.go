@@ -84,8 +84,8 @@ func (m *measurement) switching(ctx context.Context) (rows []bench.Row, err erro
 		if paused < pauses && (i+1)*pauses >= (paused+1)*max(cycles, pauses) {
 			paused++
 			r, err := p.pause(ctx, a)
-			if err != nil {
-				return rows, err
+			if err != nil { // the alternative may be missing here
+				r, pauses = bench.Row{"way": byPause, "cannot": err.Error()}, 0
 			}
 			rows = append(rows, r)
 		}
@@ -94,8 +94,9 @@ func (m *measurement) switching(ctx context.Context) (rows []bench.Row, err erro
 		way string
 		*subject
 	}{{byChannels, a}, {byPause, p.subject}} {
+		direct := s.Direct.Load() != 0 // the GPU itself moved the counter
 		err := m.finish(ctx, s.subject)
-		r := bench.Row{"way": s.way, "kernels": int(s.Done.Load()), "wrong": err != nil, "compared": !m.GPU.Simulated()}
+		r := bench.Row{"way": s.way, "kernels": int(s.Done.Load()), "wrong": err != nil, "compared": !m.GPU.Simulated(), "direct": direct}
 		if err != nil {
 			r["error"] = err.Error()
 		}
