@@ -318,3 +318,34 @@ func TestWhoCannotBeChangedYetIsLeftAsItStands(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// A turn may be late, for want of calls; its time off the GPU is over all the same, and is
+// not renewed.
+func TestWhoWasOffForASecondIsOnThoughItsTurnIsLate(t *testing.T) {
+	s := story(t).Limits(ladder.Limits{Calls: 5})
+	s.At("0s", Server("s", "20ms"), Task("a", Batch, Fills), Task("b", Batch, Fills))
+	off := "a"
+	if !s.stood[off].Off {
+		off = "b"
+	}
+	until, state := s.stood[off].Until, s.state
+	s.in.Now = s.plan.Again.Add(-ms)
+	s.in.Order = s.order(s.in.Now)
+	for i := range s.in.Tenants {
+		s.in.Tenants[i].Stands = ladder.Standing{Slice: 5 * ms}
+	}
+	for range 10 { // calls that fail use the bucket up
+		state = ladder.Make(s.in, state).State
+	}
+	for i, c := range s.in.Tenants {
+		s.in.Tenants[i].Stands = s.stood[c.ID]
+	}
+	s.in.Now = s.plan.Again
+	if p := ladder.Make(s.in, state); !p.Standings[off].Off || p.Again.After(until) {
+		t.Errorf("a turn that is not late: %+v, again %v", p.Standings[off], p.Again.Sub(epoch))
+	}
+	s.in.Now = until
+	if p := ladder.Make(s.in, state); p.Standings[off].Off {
+		t.Errorf("it stands %+v", p.Standings[off])
+	}
+}

@@ -86,9 +86,12 @@ func (p *planner) servers(full bool) {
 		switch {
 		case !wants:
 			s.Slice = DefaultSlice
-		case !isOn:
-			s.Slice, s.Off = m.Stands.slice(), true
-			s.Until = p.state.turn.off[m.ID].Add(p.maxOff())
+		case !isOn && p.in.Now.Before(p.offUntil(m)):
+			s.Slice, s.Off, s.Until = m.Stands.slice(), true, p.offUntil(m)
+			p.wake(s.Until)
+		case !isOn: // it has been off for as long as it may, and its turn is late
+			s.Slice = DefaultSlice
+			together += s.Slice
 		default:
 			together += s.Slice
 		}
@@ -97,6 +100,9 @@ func (p *planner) servers(full bool) {
 	}
 	p.top(full, together, here)
 }
+
+// offUntil is when one that is off in turns has been so for as long as it may.
+func (p *planner) offUntil(m member) time.Time { return p.state.turn.off[m.ID].Add(p.maxOff()) }
 
 // budget is how long a request may wait for the others: a tenth of the shortest deadline.
 func (p *planner) budget() time.Duration {
