@@ -143,12 +143,12 @@ func (m *measurement) endOne(ctx context.Context, e end, s *subject) (bench.Row,
 
 // compute lets a program that waits launch kernels, and waits until one runs.
 func (m *measurement) compute(ctx context.Context, s *subject) error {
-	was := s.Beat.Load()
+	beat, launched := s.Beat.Load(), s.Launched.Load()
 	s.Launch.Store(endless)
-	if m.GPU.Simulated() { // which does not show that it runs
-		return pass(ctx, 5*time.Millisecond)
-	}
-	return m.until(ctx, startLimit, func() bool { return s.Beat.Load() != was || s.gone() })
+	return m.until(ctx, startLimit, func() bool {
+		// A simulated kernel beats when it ends.
+		return s.Launched.Load() != launched && (m.GPU.Simulated() || s.Beat.Load() != beat) || s.gone()
+	})
 }
 
 // memory returns how much of the GPU's is used, bytes, and how much of that by a process.

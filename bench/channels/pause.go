@@ -16,8 +16,8 @@ const (
 	// pauseFor is how long the container is paused: long enough for that kernel's end.
 	pauseFor = pauseKernel + 200*time.Millisecond
 	// goesOnAfter is how soon after it a program that was waiting for its kernel says that it
-	// has ended, if it ended meanwhile.
-	goesOnAfter = pauseKernel / 4
+	// has ended, if it ended meanwhile: less than what was left of it.
+	goesOnAfter = pauseKernel / 2
 )
 
 // pauser is a container that is paused by the engine.
@@ -48,14 +48,16 @@ func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err er
 	}()
 	w := p.m.follow(p.subject)
 	defer w.end()
-	done := p.Done.Load()
+	done, launched := p.Done.Load(), p.Launched.Load()
 	p.Launch.Add(1)
-	// Somewhere in the first half of the kernel. A simulated one does not show that it began.
-	if p.Direct.Load() != 0 {
-		if err := p.m.until(ctx, startLimit, func() bool { _, ok := w.movedFirst(); return ok }); err != nil {
-			return nil, fmt.Errorf("the kernel to be paused: %w", err)
-		}
+	runs := func() bool {
+		_, moved := w.movedFirst()
+		return p.Launched.Load() != launched && (moved || p.Direct.Load() == 0)
 	}
+	if err := p.m.until(ctx, startLimit, runs); err != nil {
+		return nil, fmt.Errorf("the kernel to be paused: %w", err)
+	}
+	// Somewhere in its first third.
 	if err := pass(ctx, 20*time.Millisecond+time.Duration(p.m.random.Int64N(int64(pauseKernel/4)))); err != nil {
 		return nil, err
 	}

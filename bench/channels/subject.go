@@ -46,9 +46,10 @@ const (
 
 // shared is struct shared of beats.c.
 type shared struct {
-	Ready, Stop, Beat, Result, Done, Launch, Micros, Direct atomic.Uint32
-	Began, Context, First                                   atomic.Uint64 // nanoseconds since boot
-	Error                                                   [72]byte
+	Ready, Stop, Beat, Result, Done, Launch, Micros, Direct, Launched atomic.Uint32
+	_                                                                 uint32
+	Began, Context, First                                             atomic.Uint64 // nanoseconds since boot
+	Error                                                             [64]byte
 }
 
 const sharedSize = 4096

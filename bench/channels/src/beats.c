@@ -36,9 +36,10 @@ struct shared {
 	_Atomic uint32_t launch; // kernels that are wanted
 	_Atomic uint32_t micros; // how long the next one is to take alone
 	_Atomic uint32_t direct; // the GPU itself writes beat
+	_Atomic uint32_t launched;
 	// Nanoseconds since boot: when this program began, had a context, and its first kernel's end.
 	_Atomic uint64_t began, context, first;
-	char error[72];
+	char error[64];
 };
 
 typedef uint64_t ptr;
@@ -134,6 +135,7 @@ static void await(void) {
 static void launch(uint32_t steps) {
 	void *args[] = {&out, &beat_at, &steps};
 	CU(cuLaunchKernel, kernel, (unsigned)processors, 1, 1, THREADS, 1, 1, 0, stream, args, NULL);
+	shared->launched++;
 	await();
 }
 
