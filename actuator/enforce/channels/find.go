@@ -62,14 +62,13 @@ func (e *Enforcer) await(ctx context.Context, p rm.Process, s *search, until cha
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
-	case isClosed(s.done):
-		if e.searches[p] == s {
-			delete(e.searches, p)
-		}
-		return s.groups, s.err
-	case !isClosed(s.began):
+	if !isClosed(s.began) && !isClosed(s.done) {
 		return nil, fmt.Errorf("its channel groups: %w: %w", rm.ErrUnfinished, ctx.Err())
+	}
+	// Whoever has the result of one that has come to its end has it for the last time, also
+	// where that end is not told yet: the next look is a new one.
+	if (isClosed(s.done) || !errors.Is(s.err, rm.ErrUnfinished)) && e.searches[p] == s {
+		delete(e.searches, p)
 	}
 	return s.groups, s.err
 }
