@@ -1,6 +1,10 @@
 package ladder
 
-import "time"
+import (
+	"time"
+
+	"github.com/laxity/laxity/actuator/policy"
+)
 
 const (
 	// long is the slice of the server that comes first: longer than its requests. While it
@@ -40,7 +44,7 @@ func divide(line []member, budget time.Duration) []time.Duration {
 		promised = promised || m.part > 0 || m.beside
 	}
 	if !promised && budget == 0 {
-		return ladder(len(line))
+		return ladder(line)
 	}
 	switches := time.Duration(len(line)) * SwitchCost
 	whole := max(time.Duration(float64(DefaultSlice)/least), time.Duration(unpromised)*above, round)
@@ -51,11 +55,14 @@ func divide(line []member, budget time.Duration) []time.Duration {
 	return apportion(line, whole, DefaultSlice)
 }
 
-func ladder(n int) []time.Duration {
-	all := make([]time.Duration, n)
+// ladder of slices. Where the first one's deadline can be met, the others have slices as by
+// default: a program that waits for each of its kernels gives the GPU away after each,
+// and would wait for the second's whole slice every time.
+func ladder(line []member) []time.Duration {
+	all := make([]time.Duration, len(line))
 	for i := range all {
 		all[i] = DefaultSlice
-		if i < len(rungs) {
+		if i == 0 || i < len(rungs) && line[0].place > policy.OnTime {
 			all[i] = rungs[i]
 		}
 	}

@@ -13,10 +13,20 @@ func TestEverybodyMayComputeInOrder(t *testing.T) {
 	story(t).
 		At("0s", Task("b", Deadline("20s")), Task("a", Deadline("10s")), Task("c", Deadline("30s")), Task("d", Deadline("40s"))).
 		Expect(Rank("a", "b", "c", "d"), Nobody(Off)).
-		Expect(Slice("a", "10s"), Slice("b", "100ms"), Slice("c", "10ms"), Slice("d", "2048us")).
-		Expect(Says("a", "first in line, slice 10 s"), Says("b", "second in line, slice 100 ms")).
+		Expect(Slice("a", "10s"), Slice("b", "2048us"), Slice("c", "2048us"), Slice("d", "2048us")).
+		Expect(Says("a", "first in line, slice 10 s"), Says("b", "second in line, slice 2.05 ms")).
 		At("1s", Gone("a")).
-		Expect(Rank("b", "c", "d"), Slice("b", "10s"), Slice("c", "100ms"))
+		Expect(Rank("b", "c", "d"), Slice("b", "10s"), Slice("c", "2048us"))
+}
+
+// A program that waits for each of its kernels gives the GPU away after each. One with a
+// deadline gets it back as soon as by default; among batch the second is served well.
+func TestOnlyAmongBatchTheSecondHasALongSlice(t *testing.T) {
+	story(t).
+		At("0s", Task("a", Batch), Task("b", Batch), Task("c", Batch), Task("d", Batch)).
+		Expect(Slice("a", "10s"), Slice("b", "100ms"), Slice("c", "10ms"), Slice("d", "2048us")).
+		At("1s", Task("urgent", Deadline("10s"))).
+		Expect(Rank("urgent", "a", "b", "c", "d"), Nobody(Off), SliceWithin("a", "2048us", "5ms"))
 }
 
 func TestWhoIsAloneIsLeftAsByDefault(t *testing.T) {
