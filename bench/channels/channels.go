@@ -213,19 +213,9 @@ func (m *measurement) until(ctx context.Context, limit time.Duration, holds func
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%w: more than %v", errLate, limit)
 		}
-		if err := pass(ctx, poll); err != nil {
+		if err := bench.Pass(ctx, poll); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// pass lets time pass, unless ctx ends.
-func pass(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

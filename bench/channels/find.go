@@ -98,7 +98,7 @@ func (m *measurement) findNew(ctx context.Context, d driver, calls *atomic.Int64
 		if time.Since(asked) > findMost {
 			return nil, nil, fmt.Errorf("the channels of %s are not found", s.Name)
 		}
-		if err := pass(ctx, poll); err != nil {
+		if err := bench.Pass(ctx, poll); err != nil {
 			return nil, nil, err
 		}
 	}

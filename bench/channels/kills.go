@@ -129,7 +129,7 @@ func serve(ctx context.Context, s *subject) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for pass(ctx, every) == nil {
+		for bench.Pass(ctx, every) == nil {
 			s.Launch.Add(1)
 		}
 	}()
@@ -153,7 +153,7 @@ func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []ten
 		m.env.Log("kills: nobody is off within %v; from now on it is not waited for", offMost)
 	}
 	moment := time.Duration(m.random.Int64N(int64(window)))
-	if err := pass(ctx, moment); err != nil {
+	if err := bench.Pass(ctx, moment); err != nil {
 		return nil, err
 	}
 	pending, err := u.record.Pending()

@@ -58,7 +58,7 @@ func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err er
 		return nil, fmt.Errorf("the kernel to be paused: %w", err)
 	}
 	// Somewhere in its first third.
-	if err := pass(ctx, 20*time.Millisecond+time.Duration(p.m.random.Int64N(int64(pauseKernel/4)))); err != nil {
+	if err := bench.Pass(ctx, 20*time.Millisecond+time.Duration(p.m.random.Int64N(int64(pauseKernel/4)))); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -66,7 +66,7 @@ func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err er
 		return nil, err
 	}
 	r := bench.Row{"way": byPause, "off_call_s": time.Since(began).Seconds()}
-	if err := pass(ctx, pauseFor); err != nil {
+	if err := bench.Pass(ctx, pauseFor); err != nil {
 		return nil, err
 	}
 	if p.Direct.Load() != 0 { // the GPU itself moves the counter

@@ -122,7 +122,7 @@ func (m *measurement) progress(what string, n, of int) {
 // cycle takes a kernel off and on once. Times are in seconds, from each decision on.
 func (m *measurement) cycle(ctx context.Context, s *subject, w *watch) (bench.Row, error) {
 	// The moment within a slice, and in what the driver does, is to be any.
-	if err := pass(ctx, 2*time.Millisecond+time.Duration(m.random.Int64N(int64(5*time.Millisecond)))); err != nil {
+	if err := bench.Pass(ctx, 2*time.Millisecond+time.Duration(m.random.Int64N(int64(5*time.Millisecond)))); err != nil {
 		return nil, err
 	}
 	r := bench.Row{"way": byChannels}
@@ -130,11 +130,11 @@ func (m *measurement) cycle(ctx context.Context, s *subject, w *watch) (bench.Ro
 	_, offErr := m.enforcer.Apply(ctx, s.target(), channels.Standing{Off: true, Reason: "it is measured how soon"})
 	called := time.Now()
 	r["off_call_s"] = called.Sub(began).Seconds()
-	if err := pass(ctx, settled); err != nil {
+	if err := bench.Pass(ctx, settled); err != nil {
 		return nil, err
 	}
 	last, stood := w.movedLast(), s.Beat.Load()
-	if err := pass(ctx, stands); err != nil {
+	if err := bench.Pass(ctx, stands); err != nil {
 		return nil, err
 	}
 	if offErr == nil {

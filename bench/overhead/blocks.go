@@ -124,7 +124,7 @@ func (b *block) passWatched(ctx context.Context, p plan, start starter) (tasks i
 		return 0, err
 	}
 	defer w.stop()
-	if err := wait(ctx, p.settle); err != nil {
+	if err := bench.Pass(ctx, p.settle); err != nil {
 		return 0, err
 	}
 	err = b.pass(ctx, p.length)
@@ -133,19 +133,9 @@ func (b *block) passWatched(ctx context.Context, p plan, start starter) (tasks i
 
 func (b *block) pass(ctx context.Context, length time.Duration) error {
 	b.began = monotonic()
-	err := wait(ctx, length)
+	err := bench.Pass(ctx, length)
 	b.end = monotonic()
 	return err
-}
-
-// wait lets time pass, unless ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // monotonic is the clock that the program reads too, seconds.

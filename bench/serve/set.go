@@ -112,19 +112,9 @@ func (m *measurement) until(ctx context.Context, limit time.Duration, holds func
 		if time.Now().After(deadline) {
 			return errTooLate
 		}
-		if err := pass(ctx, 50*time.Millisecond); err != nil {
+		if err := bench.Pass(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-// pass lets time pass, unless ctx ends.
-func pass(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -214,11 +204,11 @@ func (m *measurement) windows(ctx context.Context, s *set) (all []window, err er
 		if err != nil && !errors.Is(err, errTooLate) { // who is held is not waited for
 			return nil, err
 		}
-		if err := pass(ctx, settle); err != nil {
+		if err := bench.Pass(ctx, settle); err != nil {
 			return nil, err
 		}
 		w := window{begun: begun, from: unix(time.Now())}
-		if err := pass(ctx, m.how.duration); err != nil {
+		if err := bench.Pass(ctx, m.how.duration); err != nil {
 			return nil, err
 		}
 		w.to = unix(time.Now())
