@@ -1,0 +1,151 @@
+package access
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Options of a Guard. The zero value lets clients of this machine act.
+type Options struct {
+	// Tokens, if there are any, are what every change needs one of.
+	Tokens *Tokens
+	// Web is what the web server asks of clients; nil is nothing.
+	Web *WebConfig
+	// Hosts are names of this machine besides localhost and its host name.
+	Hosts []string
+	// Refuse answers who is refused; with the error as plain text by default.
+	Refuse func(w http.ResponseWriter, r *http.Request, code int, err error)
+	Logger *slog.Logger
+	// Now is the clock, time.Now by default.
+	Now func() time.Time
+}
+
+// Guard decides who may read and who may act. Every program that answers by HTTP
+// has one: All around its handlers, Change around those that change something.
+// It is safe for concurrent use.
+type Guard struct {
+	o       Options
+	origins *http.CrossOriginProtection
+	reads   *clients
+	changes *clients
+	streams chan struct{} // strangers who watch
+}
+
+// New makes a Guard.
+func New(o Options) *Guard {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Refuse == nil {
+		o.Refuse = func(w http.ResponseWriter, _ *http.Request, code int, err error) { http.Error(w, err.Error(), code) }
+	}
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.Refuse(w, r, http.StatusForbidden, errOtherSite)
+	}))
+	return &Guard{
+		o: o, origins: origins,
+		reads: newClients(requestsPerSecond, requestsBurst), changes: newClients(changesPerSecond, changesBurst),
+		streams: make(chan struct{}, maxStreams),
+	}
+}
+
+// All is around every handler. It refuses everybody once the web configuration
+// has lost what it demanded (503). Of those who do not prove who they are it refuses
+// who asks for a name that is not this machine's (421) and who asks too often (429);
+// others at the same address are not kept out by that.
+func (g *Guard) All(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch err := g.o.Web.Check(); {
+		case err != nil:
+			g.o.Logger.Error("nobody is let in", "err", err)
+			g.o.Refuse(w, r, http.StatusServiceUnavailable, err)
+		case Loopback(r.RemoteAddr) && !ownHost(r.Host, g.o.Hosts) && !g.Authenticated(r):
+			g.o.Logger.Debug("refused a name that is not this machine's", "host", r.Host, "path", r.URL.Path)
+			g.o.Refuse(w, r, http.StatusMisdirectedRequest, ErrHost)
+		case !g.reads.allow(r.RemoteAddr, g.o.Now()) && !g.Authenticated(r):
+			w.Header().Set("Retry-After", "1")
+			g.o.Refuse(w, r, http.StatusTooManyRequests, errTooOften)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// Change is around handlers that change something, within All: only those pass who
+// may act, and no web page of another site. Beyond the rate the answer is 503,
+// which Alertmanager repeats.
+func (g *Guard) Change(next http.Handler) http.Handler {
+	next = g.origins.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := g.Check(r)
+		switch {
+		case errors.Is(err, ErrNotHere):
+			g.o.Logger.Warn("refused a client that is not on this machine", "remote", r.RemoteAddr, "host", r.Host, "path", r.URL.Path)
+			g.o.Refuse(w, r, http.StatusForbidden, err)
+		case errors.Is(err, ErrDenied):
+			w.Header().Add("WWW-Authenticate", "Bearer")
+			w.Header().Add("WWW-Authenticate", `Basic realm="laxity", charset="UTF-8"`)
+			g.o.Refuse(w, r, http.StatusUnauthorized, err)
+		case err != nil:
+			g.o.Logger.Error("nobody is let in", "err", err)
+			g.o.Refuse(w, r, http.StatusServiceUnavailable, errCannotCheck)
+		case !g.changes.allow(r.RemoteAddr, g.o.Now()):
+			w.Header().Set("Retry-After", "1")
+			g.o.Refuse(w, r, http.StatusServiceUnavailable, errTooOften)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// Streams is around handlers that go on for ever with ?watch=1, within All: strangers
+// have some of them (503 beyond), so that they do not take up all connections.
+func (g *Guard) Streams(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" || g.Authenticated(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		select {
+		case g.streams <- struct{}{}:
+			defer func() { <-g.streams }()
+			next.ServeHTTP(w, r)
+		default:
+			g.o.Refuse(w, r, http.StatusServiceUnavailable, errTooMany)
+		}
+	})
+}
+
+var errOtherSite = errors.New("a web page of another site asks for this")
+
+var errCannotCheck = errors.New("who may act cannot be checked now; see this program's log")
+
+// Check says why a request may not act: ErrDenied, ErrNotHere, or that it cannot
+// be told now. nil: it may.
+func (g *Guard) Check(r *http.Request) error {
+	if err := g.o.Web.Check(); err != nil {
+		return err
+	}
+	switch {
+	case g.o.Tokens != nil:
+		return g.o.Tokens.Check(r)
+	case g.o.Web.Demands().Everybody(): // the web server has asked
+		return nil
+	case !fromHere(r):
+		return ErrNotHere
+	default:
+		return nil
+	}
+}
+
+// Authenticated reports whether somebody proved who they are; being on this
+// machine proves nothing.
+func (g *Guard) Authenticated(r *http.Request) bool {
+	return (g.o.Tokens != nil || g.o.Web.Demands().Everybody()) && g.Check(r) == nil
+}

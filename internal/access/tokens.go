@@ -1,0 +1,125 @@
+// Package access says who may act by HTTP, in one place for every program: bearer
+// tokens in a file, sessions of people who signed in with one, what a web
+// configuration asks of clients, and the guard that handlers stand behind.
+//
+// It is a leaf: it imports the standard library, a YAML reader and a rate limiter.
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Tokens are the bearer tokens in a file, one a line; empty lines and lines that
+// begin with # do not count. The file is read for every request that brings a
+// token, so that a token can be changed without a restart.
+type Tokens struct{ path string }
+
+// minimum length of a token: what is shorter can be guessed.
+const minimum = 16
+
+// OpenTokens checks the file.
+func OpenTokens(path string) (*Tokens, error) {
+	_, err := ReadTokens(path)
+	return TokensIn(path), err
+}
+
+// TokensIn are those in a file that will be there before the first request.
+func TokensIn(path string) *Tokens { return &Tokens{path: path} }
+
+// ReadTokens returns the tokens in a file, at least one.
+func ReadTokens(path string) ([]string, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("bearer tokens: %w", err)
+	}
+	var all []string
+	for line := range strings.Lines(string(raw)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || line[0] == '#':
+		case len(line) < minimum:
+			return nil, fmt.Errorf("bearer tokens: a token in %s is shorter than %d characters; make one with `openssl rand -hex 32`", path, minimum)
+		default:
+			all = append(all, line)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("bearer tokens: %s holds no token; write one on a line", path)
+	}
+	return all, nil
+}
+
+// WriteToken puts a new token into a file of this mode, after the comments. The
+// file takes the place of an old one in one step: nobody reads half a token.
+func WriteToken(path string, mode fs.FileMode, comments ...string) error {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".token-") // 0600
+	if err != nil {
+		return err
+	}
+	for _, line := range comments {
+		fmt.Fprintln(f, "# "+line)
+	}
+	_, err = fmt.Fprintln(f, hex.EncodeToString(secret))
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// ErrDenied means that the request has no valid token.
+var ErrDenied = errors.New("a token is needed: send `Authorization: Bearer TOKEN` (in Alertmanager: http_config.authorization), or the token as password")
+
+// Check reports whether the request brings one of the tokens: as a bearer token,
+// or as the password of any user, for programs that know only passwords. Every
+// token is compared, in constant time. A file that cannot be read lets nobody in.
+func (t *Tokens) Check(r *http.Request) error {
+	_, got, ok := r.BasicAuth()
+	if !ok {
+		var kind string
+		kind, got, ok = strings.Cut(r.Header.Get("Authorization"), " ")
+		ok = ok && strings.EqualFold(kind, "Bearer")
+	}
+	if !ok {
+		return ErrDenied
+	}
+	known, err := t.knows(sha256.Sum256([]byte(strings.TrimSpace(got))))
+	if err != nil {
+		return err
+	}
+	if !known {
+		return ErrDenied
+	}
+	return nil
+}
+
+// knows reports whether one of the tokens has this hash.
+func (t *Tokens) knows(have [32]byte) (bool, error) {
+	all, err := ReadTokens(t.path)
+	if err != nil {
+		return false, err
+	}
+	match := 0
+	for _, token := range all {
+		want := sha256.Sum256([]byte(token))
+		match |= subtle.ConstantTimeCompare(have[:], want[:])
+	}
+	return match == 1, nil
+}

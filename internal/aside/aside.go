@@ -1,0 +1,73 @@
+// Package aside puts files beside their place that cannot be read, so that a damaged file
+// keeps no program from starting, and people still have it.
+//
+// It imports the standard library only.
+package aside
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// mark stands between a file's name and the time at which it was put aside.
+const mark = ".damaged-"
+
+// Damaged says that a file was put aside, and why; it is an error for people.
+type Damaged struct {
+	Path, To string
+	Err      error
+}
+
+func (d *Damaged) Error() string {
+	return fmt.Sprintf("%s cannot be read (%v): it was put aside as %s, and begins anew", d.Path, d.Err, filepath.Base(d.To))
+}
+
+func (d *Damaged) Unwrap() error { return d.Err }
+
+// Put renames what is at path, a file or a folder, to path.damaged-TIME, and returns a
+// *Damaged that says so. Where it cannot be renamed the error is why not, with what to do.
+func Put(path string, why error) (damaged *Damaged, err error) {
+	to := path + mark + time.Now().UTC().Format("20060102T150405.000Z")
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		to = fmt.Sprintf("%s%s%s-%d", path, mark, time.Now().UTC().Format("20060102T150405.000Z"), n)
+	}
+	if err := os.Rename(path, to); err != nil {
+		return nil, fmt.Errorf("%s cannot be read (%w) and not be put aside (move it away, or choose another --state-dir): %w", path, why, err)
+	}
+	return &Damaged{Path: path, To: to, Err: why}, nil
+}
+
+// Of returns the names of what was put aside in the places of these files and folders,
+// without their paths.
+func Of(paths ...string) (names []string) {
+	for _, path := range paths {
+		for _, name := range List(filepath.Dir(path)) {
+			if strings.HasPrefix(name, filepath.Base(path)+mark) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// List returns the names of what was put aside in these folders, without their paths.
+func List(dirs ...string) (names []string) {
+	for _, dir := range dirs {
+		found, err := filepath.Glob(filepath.Join(dir, "*"+mark+"*"))
+		if err != nil {
+			continue // a folder's name is no pattern; nobody starts for it
+		}
+		for _, f := range found {
+			names = append(names, filepath.Base(f))
+		}
+	}
+	return names
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package boltfile_test
+
+const race = false

@@ -1,0 +1,89 @@
+// Package webserver makes the HTTP server of every program: with a timeout for
+// each thing that a client can be slow at, and a bound on connections that keeps
+// nobody out.
+//
+// It is a leaf: it imports the standard library only.
+package webserver
+
+import (
+	"container/list"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	idleTimeout   = 2 * time.Minute // longer than a scrape interval
+	maxHeader     = 64 << 10        // bytes
+	// MaxConns bounds the connections at a time.
+	MaxConns = 512
+)
+
+// New makes a server. Beyond MaxConns the connection that has been idle for the
+// longest makes room for a new one; a new one is closed where all are at work.
+// Handlers that stream set their own deadlines with http.ResponseController.
+func New(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12},
+		ConnState:         newConns(MaxConns).changed,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// conns are the open connections; those that wait for a request are in line, who
+// has waited for the longest first.
+type conns struct {
+	max int
+
+	mu    sync.Mutex
+	line  *list.List                 // of net.Conn
+	waits map[net.Conn]*list.Element // nil: at work
+}
+
+func newConns(most int) *conns {
+	return &conns{max: most, line: list.New(), waits: map[net.Conn]*list.Element{}}
+}
+
+// changed is http.Server's ConnState.
+func (c *conns) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.waits[conn]; e != nil {
+		c.line.Remove(e)
+	}
+	switch state {
+	case http.StateNew:
+		if len(c.waits) >= c.max && !c.makeRoom() {
+			go conn.Close() // the server sees it end, and forgets it
+		}
+		c.waits[conn] = c.line.PushBack(conn)
+	case http.StateIdle:
+		c.waits[conn] = c.line.PushBack(conn)
+	case http.StateActive:
+		c.waits[conn] = nil
+	case http.StateClosed, http.StateHijacked:
+		delete(c.waits, conn)
+	}
+}
+
+// makeRoom closes the connection that has waited for the longest, if one waits.
+func (c *conns) makeRoom() bool {
+	e := c.line.Front()
+	if e == nil {
+		return false
+	}
+	conn := c.line.Remove(e).(net.Conn)
+	delete(c.waits, conn)
+	go conn.Close() // a TLS connection says goodbye first; its goroutine in the server ends with it
+	return true
+}

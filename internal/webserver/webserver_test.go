@@ -1,0 +1,109 @@
+package webserver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/internal/webserver"
+)
+
+// start serves h and returns its address.
+func start(t *testing.T, h http.Handler) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := webserver.New(h, slog.New(slog.DiscardHandler))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-ended })
+	return l.Addr().String()
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(context.Background(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// ask sends a request over the connection and reads the answer.
+func ask(c net.Conn) (int, error) {
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}
+
+var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+
+// Whoever opens connections and leaves them keeps nobody out: the oldest of them
+// makes room.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	address := start(t, hello)
+	used := dial(t, address) // idle after its first request
+	if code, err := ask(used); code != http.StatusOK {
+		t.Fatal(code, err)
+	}
+	var silent []net.Conn
+	for range webserver.MaxConns {
+		silent = append(silent, dial(t, address))
+	}
+	if code, err := ask(dial(t, address)); code != http.StatusOK {
+		t.Fatalf("a new client beside %d idle ones: %d %v", len(silent), code, err)
+	}
+	// The server may have seen the first silent one before it was through with used's request.
+	_, one := ask(used)
+	if _, other := ask(silent[0]); one == nil && other == nil {
+		t.Error("the connections that were idle for the longest are still there")
+	}
+	if code, err := ask(silent[len(silent)-1]); code != http.StatusOK {
+		t.Errorf("the youngest idle connection was closed: %d %v", code, err)
+	}
+}
+
+// A connection at work is not closed for a new one.
+func TestConnectionsAtWorkStay(t *testing.T) {
+	begun, end := make(chan struct{}, webserver.MaxConns), make(chan struct{})
+	address := start(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end }))
+	codes := make(chan int, webserver.MaxConns)
+	for range webserver.MaxConns {
+		c := dial(t, address)
+		go func() { code, _ := ask(c); codes <- code }()
+		<-begun
+	}
+	if _, err := ask(dial(t, address)); err == nil {
+		t.Error("there is room for more than the bound")
+	}
+	close(end)
+	for range webserver.MaxConns {
+		if code := <-codes; code != http.StatusOK {
+			t.Fatalf("a connection at work ended with %d", code)
+		}
+	}
+}
+
+func TestEveryWaitHasAnEnd(t *testing.T) {
+	s := webserver.New(hello, slog.New(slog.DiscardHandler))
+	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 {
+		t.Errorf("%+v", s)
+	}
+}
