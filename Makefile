@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X $(VPKG).Version=$(VERSION) -X $(VPKG).Revision=$(COMMIT)
 TOOLS   := .tools
 PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 
-.PHONY: help build demo test test-short lint fmt docs bench-report dashboards images bpf deb install-plugin clean
+.PHONY: help build demo test test-short fuzz lint fmt docs bench-report dashboards images bpf deb install-plugin clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ build: ## Build the programs into bin/
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 demo: build ## Run three containers with deadlines on one GPU (simulated if there is none), with Laxity and without
-	@bin/laxity demo
+	@bin/laxity demo --hold=pause
 
 test: build $(TOOLS)/gotestsum ## Run every test, under the race detector; needs Docker, gets Prometheus where it can
 	@test/get-prometheus.sh
@@ -37,6 +37,10 @@ test: build $(TOOLS)/gotestsum ## Run every test, under the race detector; needs
 
 test-short: ## Run the tests that need neither Docker nor Prometheus
 	go test -short ./...
+
+FUZZ_TIME ?= 20s
+fuzz: ## Feed made-up input to every reader of what others write, FUZZ_TIME (20s) each; not part of make test
+	@FUZZ_TIME=$(FUZZ_TIME) test/fuzz.sh
 
 lint: $(TOOLS)/golangci-lint ## Check formatting, go vet and golangci-lint
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt these:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -55,7 +59,7 @@ dashboards: ## Write the Grafana dashboards in dashboards/ from what dashboards/
 	go run ./dashboards/generate
 
 images: ## Build the images of the stack in compose/, from this checkout
-	compose/build.sh --sim
+	LAXITY_LDFLAGS='$(LDFLAGS)' compose/build.sh --sim
 
 # A version that begins with a digit, as Debian wants it.
 deb: build $(TOOLS)/nfpm ## Build the Debian package bin/laxity_VERSION_ARCH.deb

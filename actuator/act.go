@@ -95,7 +95,7 @@ func (l *loop) carryOut(ctx context.Context, a plan.Action, r *result) {
 			_, r.recorded, _ = l.journal.Get(a.ContainerID)
 		}
 	case plan.Unpause:
-		r.err = l.unpause(ctx, a)
+		r.err = l.enforcer.Unpause(ctx, a.ContainerID)
 	case plan.SwapOut:
 		if r.err = l.stillTrue(a); r.err == nil {
 			r.swap, r.err = l.swap(ctx, a)
@@ -107,14 +107,6 @@ func (l *loop) carryOut(ctx context.Context, a plan.Action, r *result) {
 	default:
 		r.status, r.err = l.enforcer.Status(ctx, a.ContainerID)
 	}
-}
-
-// unpause lets a container go, or as far as its next launch.
-func (l *loop) unpause(ctx context.Context, a plan.Action) error {
-	if g, ok := l.enforcer.(Gate); ok && a.ToLaunch {
-		return g.ToLaunch(ctx, a.ContainerID)
-	}
-	return l.enforcer.Unpause(ctx, a.ContainerID)
 }
 
 // stillTrue checks a pause's precondition against the youngest snapshot. How the

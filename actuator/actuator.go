@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/allocator/ledger"
-	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
@@ -26,6 +25,7 @@ import (
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
 )
 
 // Actuator is made by New and does nothing before Run.
@@ -52,7 +52,8 @@ type Actuator struct {
 	strays    atomic.Uint64 // processes that the guardian has continued, as last read
 
 	page     *page.Page
-	sessions *auth.Sessions // nil without Options.Tokens
+	access   *access.Guard
+	sessions *access.Sessions // nil without tokens
 	reloads  chan reload
 	asks     chan ask
 	stop     sync.Once
@@ -73,6 +74,9 @@ func New(o Options) (*Actuator, error) {
 	if a.journal, err = journal.Open(o.StateDir); err != nil {
 		return nil, err
 	}
+	if err := a.journal.Trouble(); err != nil {
+		a.log.Error("the record of holds was damaged, or cannot be written; then nobody is paused", "err", err)
+	}
 	if a.enforcer, err = o.NewEnforcer(a.journal); err != nil {
 		return nil, err
 	}
@@ -82,10 +86,14 @@ func New(o Options) (*Actuator, error) {
 	if a.channels, err = o.NewChannels(); err != nil {
 		return nil, err
 	}
-	if a.inbox, err = inbox.Open(filepath.Join(o.StateDir, "inbox.db"), o.InboxSize); err != nil {
+	var damaged error
+	if a.inbox, damaged, err = inbox.Open(filepath.Join(o.StateDir, "inbox.db"), inbox.Bounds{Messages: o.InboxSize, Bytes: o.InboxBytes}); err != nil {
 		return nil, err
 	}
-	if a.book, err = state.OpenBook(filepath.Join(o.StateDir, "leases.json")); err != nil {
+	if damaged != nil {
+		a.log.Error("notifications that waited are lost; alerts that still fire are sent again", "err", damaged)
+	}
+	if a.book, err = state.OpenBook(filepath.Join(o.StateDir, "leases.json"), o.Now()); err != nil {
 		a.log.Error("starting without the leases of before", "err", err)
 	}
 	if a.decisions, err = decision.Open(decision.Options{Path: filepath.Join(o.StateDir, "decisions.jsonl")}); err != nil {
@@ -97,9 +105,7 @@ func New(o Options) (*Actuator, error) {
 	if err := a.openMemory(); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	if o.Tokens != nil {
-		a.sessions = auth.NewSessions(o.Tokens, o.Now)
-	}
+	a.openAccess()
 	if err := a.openPage(); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -133,18 +139,13 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	if n, err := releaseStopped(ctx, a.o.StateDir, false); err != nil || n > 0 {
 		a.log.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
 	}
+	warnOfLacks(a.o.Lacks, a.log)
 	a.restoreChannels(ctx)
 	if err := a.guard.start(ctx); err != nil {
 		return err
 	}
 	defer a.runForward(ctx)()
 	defer a.runPage(ctx)()
-	if e, ok := a.enforcer.(opener); ok {
-		if err := e.Open(ctx); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, e.Close()) }()
-	}
 	if a.memoryGuard != nil {
 		if err := a.memoryGuard.Open(ctx); err != nil {
 			return err
@@ -189,7 +190,7 @@ func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
 	}
 	err = a.inbox.Put(payload, a.o.Now())
 	if errors.Is(err, inbox.ErrFull) {
-		return fmt.Errorf("%w (%d messages)", webhook.ErrFull, a.o.InboxSize)
+		return fmt.Errorf("%w (%d messages, %d bytes)", webhook.ErrFull, a.o.InboxSize, a.o.InboxBytes)
 	}
 	return err
 }
@@ -250,9 +251,9 @@ func (a *Actuator) strayStops() uint64 {
 func (a *Actuator) present() collector.Present {
 	s := a.State()
 	p := collector.Present{
-		Breaker: s.Breaker != "", Standby: s.Standby != "",
+		PauseInstead: s.NoChannels != "", Breaker: s.Breaker != "", Standby: s.Standby != "",
 		Holds: len(s.Holds), Inbox: a.inbox.Len(), GuardianUp: s.GuardianUp, Ready: s.Ready,
-		Arbitrated: map[string]bool{}, SnapshotTime: s.SnapshotTime, StrayStops: a.strayStops(),
+		Arbitrated: map[string]bool{}, PutAside: len(s.PutAside), SnapshotTime: s.SnapshotTime, StrayStops: a.strayStops(),
 	}
 	for _, g := range s.GPUs {
 		p.Arbitrated[g.UUID] = g.Arbitrated

@@ -16,9 +16,9 @@ import (
 )
 
 // consume lets the messages take effect that came in before the present snapshot
-// was asked for. A message leaves the inbox once its leases are on disk; if we
+// was asked for, of which last was the last. A message leaves the inbox once its leases are on disk; if we
 // die in between, it comes again and changes nothing.
-func (l *loop) consume(before time.Time) {
+func (l *loop) consume(last uint64) {
 	for {
 		e, ok, err := l.inbox.Peek()
 		if err != nil {
@@ -26,7 +26,7 @@ func (l *loop) consume(before time.Time) {
 			l.fetchAt = l.o.Now().Add(time.Second)
 			return
 		}
-		if !ok || e.Received.After(before) {
+		if !ok || e.ID > last {
 			return
 		}
 		var m webhook.Message
@@ -37,9 +37,7 @@ func (l *loop) consume(before time.Time) {
 			l.decide(decision.Decision{Kind: decision.Alert, Result: decision.Failed,
 				Reason: fmt.Sprintf("the sender left out %d alerts; set max_alerts to 0 in Alertmanager's webhook_config", m.TruncatedAlerts)})
 		}
-		for _, a := range m.Alerts {
-			l.alert(a, e.Received)
-		}
+		l.alerts(m.Alerts, earlier(e.Received, l.o.Now()))
 		if err := l.book.Save(); err != nil {
 			l.log.Error("cannot keep what alerts ask for; they stay in the inbox", "err", err)
 			l.fetchAt = l.o.Now().Add(time.Second)
@@ -53,9 +51,36 @@ func (l *loop) consume(before time.Time) {
 	}
 }
 
-// alert decides what becomes of one alert.
-func (l *loop) alert(a webhook.Alert, received time.Time) {
-	result, reason, target := l.judge(a, received)
+// earlier returns the moment t, read from disk, with the monotonic clock, so that ages
+// counted from it stay right when the wall clock is set; now, if that has been set back since t.
+func earlier(t, now time.Time) time.Time { return now.Add(min(0, t.Sub(now))) }
+
+// maxTold bounds the decisions on record about one message, besides those that open
+// something: a message can hold 22,000 alerts.
+const maxTold = 256
+
+// alerts decides what becomes of each alert of a message.
+func (l *loop) alerts(all []webhook.Alert, received time.Time) {
+	told := 0
+	for _, a := range all {
+		a = a.Shortened()
+		result, reason, target := l.judge(a, received)
+		l.metrics.Alerts.WithLabelValues(known(a.Action()), string(result)).Inc()
+		if result != decision.Opened {
+			if told++; told > maxTold {
+				continue
+			}
+		}
+		l.tell(a, result, reason, target)
+	}
+	if told > maxTold {
+		l.decide(decision.Decision{Kind: decision.Alert, Result: decision.Ignored,
+			Reason: fmt.Sprintf("what became of %d more alerts of the same message is not told one by one; laxity_actuator_alerts_total counts them", told-maxTold)})
+	}
+}
+
+// tell puts on record what became of an alert.
+func (l *loop) tell(a webhook.Alert, result decision.Result, reason, target string) {
 	d := decision.Decision{
 		Kind: decision.Alert, Result: result, Reason: reason, Node: a.Labels["node"],
 		Alert: a.Name(), Status: a.Status, Fingerprint: a.Fingerprint, Container: a.Labels["container"],
@@ -64,7 +89,6 @@ func (l *loop) alert(a webhook.Alert, received time.Time) {
 		d.GPUs = []string{target}
 	}
 	l.decideOnce("alert/"+a.Action()+"/"+a.Fingerprint+"/"+a.Status, d)
-	l.metrics.Alerts.WithLabelValues(known(a.Action()), string(result)).Inc()
 }
 
 // known keeps what a sender writes out of the metrics' labels.
@@ -99,7 +123,7 @@ func (l *loop) judge(a webhook.Alert, received time.Time) (r decision.Result, re
 		a.StartsAt = received
 	}
 	if a.Fingerprint == "" {
-		a.Fingerprint = fingerprint(a.Labels)
+		a.Fingerprint = webhook.Short(fingerprint(a.Labels))
 	}
 	if a.Status == webhook.Resolved {
 		if l.book.Resolve(wish, a.Fingerprint, a.StartsAt, received) {
@@ -117,6 +141,9 @@ func (l *loop) judge(a webhook.Alert, received time.Time) (r decision.Result, re
 	}
 	if !lease.Expires.After(l.o.Now()) {
 		return decision.Ignored, "it waited in the inbox for longer than its lease", target
+	}
+	if full := l.book.Room(lease); full != "" {
+		return decision.Ignored, full, target
 	}
 	opened, stale := l.book.Fire(lease)
 	switch {

@@ -9,21 +9,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/api/types/system"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/laxity/laxity/actuator"
-	"github.com/laxity/laxity/actuator/auth"
+	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
 )
 
 func edf(o *actuator.Options) {
@@ -150,61 +153,63 @@ func TestWhatRepeatsIsSaidOnce(t *testing.T) {
 	}
 }
 
-// standing is an Enforcer that holds without the engine and the record, as the launch
-// gate does.
-type standing struct {
-	journal *journal.Journal
-	mu      sync.Mutex
-	stands  map[string]bool
-}
-
-func (s *standing) stand(id string, stands bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stands[id] = stands
-	return nil
-}
-
-func (*standing) Calls() uint64 { return 0 }
-
-func (s *standing) Pause(_ context.Context, h journal.Hold) error {
-	return s.stand(h.ContainerID, true)
-}
-func (s *standing) Unpause(_ context.Context, id string) error { return s.stand(id, false) }
-func (s *standing) Status(_ context.Context, id string) (enforce.Status, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, recorded, err := s.journal.Get(id)
-	return enforce.Status{Paused: s.stands[id] && !recorded}, err
-}
-
-// A hold at the gate lasts as long as its reason is seen, however often it is renewed.
-func TestHoldWithoutARecordIsRenewed(t *testing.T) {
+// An exporter that cannot read the engine says of whom we have let go meanwhile that it
+// is paused. That is nobody else's pause.
+func TestWhomWeLetGoRunsThoughTheExporterIsBlind(t *testing.T) {
+	var later atomic.Int64
 	b := newBench(t, func(o *actuator.Options) {
-		edf(o)
-		o.HoldLease = time.Second
-		o.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
-			return &standing{journal: j, stands: map[string]bool{}}, nil
-		}
+		o.HoldLease = 100 * time.Millisecond
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	})
 	b.run("a", "b")
-	var first, last journal.Hold
-	b.await("b is held", func() bool {
-		if h := b.State().Holds; len(h) == 1 {
-			first = h[0]
-		}
-		return first.ContainerID == "b"
+	b.send(contention("firing"))
+	b.awaitPaused("b", "a", "b")
+	b.source.set(func() {
+		b.source.health.EngineUp = false
+		b.source.paused = func(id string) bool { return id == "b" }
 	})
-	b.await("its hold was renewed, and looked at", func() bool {
-		h := b.State().Holds
-		if len(h) == 0 {
-			t.Fatalf("b is not held any more: exempt are %+v", b.State().Exemptions)
+	b.decided("its lease ran out", func(d decision.Decision) bool { return d.Kind == decision.Unpause && d.ContainerID == "b" })
+	b.awaitPaused("", "a", "b")
+	later.Store(int64(time.Hour))
+	b.await("an hour is over", func() bool { return b.State().Time.After(time.Now().Add(time.Minute)) })
+	for _, c := range b.State().Containers {
+		if c.Standing != plan.Runs {
+			t.Errorf("%s: %s", c.ID, c.Standing)
 		}
-		last = h[0]
-		return last.Expires.Sub(first.Expires) > 2*time.Second
+	}
+}
+
+// With pauses a container counts from its use of GPU memory on.
+func TestAContainerCountsFromItsUseOfGPUMemory(t *testing.T) {
+	b := newBench(t, nil)
+	b.run("a", "b")
+	b.source.set(func() { b.source.tasks[1].Start.Time = time.Now().Add(time.Hour) })
+	b.send(contention(webhook.Firing))
+	b.await("a is admitted, and b takes no part", func() bool {
+		s := b.State()
+		return len(s.GPUs) == 1 && slices.Equal(s.GPUs[0].Admitted, []string{"name-a"}) && len(s.GPUs[0].Line) == 0
 	})
-	if last.ContainerID != "b" || !last.Since.Equal(first.Since) {
-		t.Errorf("held: %+v, at first %+v", last, first)
+	b.awaitPaused("", "a", "b")
+	b.source.set(func() { b.source.tasks[1].MemoryUsed = map[string]uint64{gpu0: 1} })
+	b.awaitPaused("b", "a", "b")
+}
+
+// Where channels cannot be controlled who waits is paused, and that is told.
+func TestWithoutChannelsWhoWaitsIsPaused(t *testing.T) {
+	m := collector.New()
+	b := newBench(t, func(o *actuator.Options) { o.NoChannels, o.Metrics = "driver 470", m })
+	b.run("a", "b")
+	b.send(contention(webhook.Firing))
+	b.awaitPaused("b", "a", "b")
+	if s := b.State(); s.Hold != actuator.HoldPause || s.NoChannels != "driver 470" {
+		t.Errorf("holds by %s: %q", s.Hold, s.NoChannels)
+	}
+	want := strings.NewReader(`# HELP laxity_actuator_pause_instead 1 while who waits is paused because time slices and channels cannot be controlled here, though --hold asks for them.
+# TYPE laxity_actuator_pause_instead gauge
+laxity_actuator_pause_instead 1
+`)
+	if err := testutil.CollectAndCompare(m, want, "laxity_actuator_pause_instead"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -295,14 +300,14 @@ func TestBearerTokens(t *testing.T) {
 	if err := os.WriteFile(path, []byte("0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := auth.OpenTokens(path)
+	tokens, err := access.OpenTokens(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBench(t, func(o *actuator.Options) { o.Tokens = tokens })
+	b := newBench(t, func(o *actuator.Options) { o.Access.Tokens = tokens })
 	post := func(remote, token string) int {
 		req := httptest.NewRequest(http.MethodPost, "/api/v1/alerts", strings.NewReader(`{"version":"4","alerts":[]}`))
-		req.RemoteAddr = remote
+		req.RemoteAddr, req.Host = remote, "localhost:9871"
 		req.Header.Set("Authorization", "Bearer "+token)
 		rec := httptest.NewRecorder()
 		b.Handler().ServeHTTP(rec, req)

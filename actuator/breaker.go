@@ -27,8 +27,7 @@ const (
 	fullFor = 2 * time.Second
 )
 
-// count takes note of what the engine was asked for; calls is the sum so far. A
-// stop at the launch gate is none: tasks that launch often make many.
+// count takes note of what the engine was asked for; calls is the sum so far.
 func (b *breaker) count(now time.Time, calls uint64) {
 	for len(b.acts) > 0 && now.Sub(b.acts[0]) > time.Minute {
 		b.acts = b.acts[1:]

@@ -3,6 +3,7 @@ package actuator_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -241,5 +242,39 @@ func TestDryRunDividesNothing(t *testing.T) {
 	v.awaitOwn(a, b)
 	if v.wasCalled(a.PID) || v.wasCalled(b.PID) {
 		t.Error("something was called")
+	}
+}
+
+// TestDamagedRecordOfChannelsKeepsNobodyFromStarting: what lies in the place of the folder, or of
+// a record, is put aside, and told.
+func TestDamagedRecordOfChannelsKeepsNobodyFromStarting(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"the folder is a file": func(dir string) error {
+			return errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.WriteFile(dir, nil, 0o600))
+		},
+		"the folder above is a file": func(dir string) error { return os.WriteFile(filepath.Dir(dir), nil, 0o600) },
+		"a record is a folder": func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, "999999999-1.json", "in"), 0o700) // of a process that has ended
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newDivider(t, nil)
+			if err := v.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(channels.Folder(v.run, v.dir)); err != nil {
+				t.Fatal(err)
+			}
+			v.restart(v.options)
+			a, b := v.begin("a", gpu0), v.begin("b", gpu0)
+			v.awaitSlice(a, 10*time.Second)
+			v.awaitSlice(b, 100*time.Millisecond)
+			if s := v.state(); len(s.PutAside) != 1 {
+				t.Errorf("told %v", s.PutAside)
+			}
+			if _, metrics := v.get("/metrics"); !strings.Contains(metrics, "laxity_actuator_files_put_aside 1") {
+				t.Error("no metric")
+			}
+		})
 	}
 }

@@ -169,6 +169,8 @@ func (l *loop) finishDivide(r divideResult) {
 	}
 	for _, c := range r.changes {
 		t := c.tenant
+		l.log.Debug("order carried out", "gpu", r.gpu, "container", t.name, "pid", t.process.PID, "change", c.kind,
+			"slice", c.stands.Slice, "off", c.stands.Off, "reason", c.stands.Reason, "unsettled", c.unsettled, "err", c.err)
 		matter := fmt.Sprintf("%s/%d/order", t.container, t.process.PID)
 		switch {
 		case errors.Is(c.err, channels.ErrGone) && c.kind == restore:

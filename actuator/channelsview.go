@@ -4,19 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-
-	"github.com/laxity/laxity/actuator/enforce/gate"
 )
 
 // holdNow is how containers are kept from computing.
 func (l *loop) holdNow() HoldMode {
-	switch e, _ := l.enforcer.(*gate.Enforcer); {
-	case l.divides():
+	if l.divides() {
 		return HoldChannels
-	case e != nil:
-		if g, _ := e.Gate(); g != nil {
-			return HoldGate
-		}
 	}
 	return HoldPause
 }

@@ -35,12 +35,52 @@ func (l *loop) watch(ctx context.Context) <-chan *task.Snapshot {
 	return out
 }
 
+// formerFor is for how long a snapshot of a run of the exporter that has ended may come late.
+const formerFor = 10 * time.Second
+
+// formerRun is the exporter's run before the present one.
+type formerRun struct {
+	name string
+	left time.Time // when the first snapshot of the next one came
+}
+
+// older reports whether s was made before the present snapshot. What the wall clocks of
+// exporter and actuator say does not matter.
+func (l *loop) older(s *task.Snapshot, now time.Time) bool {
+	switch {
+	case l.snap == nil:
+		return false
+	case s.Run != l.snap.Run:
+		return s.Run == l.former.name && now.Sub(l.former.left) < formerFor
+	case s.Sequence != l.snap.Sequence:
+		return s.Sequence < l.snap.Sequence
+	default: // the same facts, confirmed earlier
+		return s.Time.Before(l.snap.Time)
+	}
+}
+
+// ours returns the snapshot with all times by our own clock, the monotonic one included.
+func ours(s *task.Snapshot, now time.Time) *task.Snapshot {
+	own := s.At(now)
+	if own.Age = s.Age; !s.Time.IsZero() {
+		own.Time = now.Add(-s.Age.Duration())
+	}
+	return own
+}
+
 // take makes s the present snapshot unless it is older than that.
 func (l *loop) take(s *task.Snapshot) {
-	if s == nil || (l.snap != nil && s.Time.Before(l.snap.Time)) {
+	if s == nil {
 		return
 	}
-	l.snap, l.arrived = s, l.o.Now()
+	now := l.o.Now()
+	if s = ours(s, now); l.older(s, now) {
+		return
+	}
+	if l.snap != nil && s.Run != l.snap.Run {
+		l.former = formerRun{l.snap.Run, now}
+	}
+	l.snap, l.arrived = s, now
 	l.snapshot.Store(s)
 	l.history.Observe(s)
 	l.page.Observe(s)
@@ -71,6 +111,7 @@ func (l *loop) refresh(ctx context.Context, now time.Time) {
 		return
 	}
 	l.fetching, l.asked = true, now
+	last := l.inbox.Last()
 	l.fetchAt = now.Add(l.o.Tick / 2)
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -79,7 +120,7 @@ func (l *loop) refresh(ctx context.Context, now time.Time) {
 		if err == nil && s == nil {
 			err = fmt.Errorf("the source has no snapshot yet")
 		}
-		l.fetched <- fetched{snap: s, began: now, err: err}
+		l.fetched <- fetched{snap: s, inbox: last, err: err}
 	}()
 }
 
@@ -103,7 +144,7 @@ func (l *loop) takeFetched(f fetched) {
 	}
 	l.take(f.snap)
 	l.fetchAt = time.Time{} // what came in meanwhile needs another one
-	l.consume(f.began)
+	l.consume(f.inbox)
 }
 
 // usable reports whether the snapshot may be acted on.

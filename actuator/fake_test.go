@@ -38,6 +38,9 @@ type fakeSource struct {
 	watchers []chan *task.Snapshot
 	paused   func(id string) bool // what the engine says
 	err      error
+	name     string        // of its run
+	ahead    time.Duration // its wall clock, of ours
+	age      task.Seconds  // of its facts
 }
 
 var _ state.Source = (*fakeSource)(nil)
@@ -51,7 +54,8 @@ func newSource() *fakeSource {
 }
 
 func (s *fakeSource) snapshot() *task.Snapshot {
-	snap := &task.Snapshot{Sequence: s.seq, Time: time.Now(), Node: "here", Health: s.health}
+	// As it is read from JSON: without a monotonic clock.
+	snap := &task.Snapshot{Run: s.name, Sequence: s.seq, Time: time.Now().Round(0).Add(s.ahead), Age: s.age, Node: "here", Health: s.health}
 	snap.GPUs = append(snap.GPUs, s.gpus...)
 	snap.Tasks = append(snap.Tasks, s.tasks...)
 	snap.Ended = append(snap.Ended, s.ended...)

@@ -8,13 +8,20 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/enforcetest"
+	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
 )
 
@@ -70,6 +77,52 @@ func TestPauseThatComesAfterAllDoubt(t *testing.T) {
 	if b.isPaused("b") {
 		t.Error("it is stuck")
 	}
+}
+
+// Actuator and guardian died at once. The next actuator lets go each container on record,
+// though it has no facts and no guardian, and with a record that cannot be read.
+func TestStartUndoesWhatIsOnRecord(t *testing.T) {
+	b := newBench(t, nil)
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(b.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"whole", "damaged"} {
+		b.engine.Run(id)
+		h := enforcetest.HoldOf(id)
+		h.Expires = time.Now().Add(time.Hour)
+		if err := j.Put(h); err != nil {
+			t.Fatal(err)
+		}
+		b.engine.SetPaused(id, true)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "holds", "damaged.json"), []byte("\x00\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.source.set(func() { b.source.err = errors.New("no facts") })
+	b.restart(nil)
+	b.awaitPaused("", "whole", "damaged")
+	b.await("nothing is on record", func() bool { holds, err := j.List(); return err == nil && len(holds) == 0 })
+}
+
+// The same of a container that is off its GPU.
+func TestStartBringsBackWhatIsSwappedOut(t *testing.T) {
+	b := newMemoryBench(t, true, nil)
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.run("a")
+	b.swapper.out["a"] = enforce.Swapped{ContainerID: "a", Container: "name-a", Bytes: map[string]uint64{gpu0: 500}, Since: time.Now(), Stage: enforce.Suspended}
+	b.engine.SetPaused("a", true)
+	b.restart(func(o *actuator.Options) {
+		o.Metrics = collector.New()
+		o.NewSwapper = func() (enforce.Swapper, error) { return b.swapper, nil }
+		o.NewMemoryGuard = func(d memory.Decider) (actuator.MemoryGuard, error) { return &fakeGuard{decider: d}, nil }
+	})
+	b.await("it is back", func() bool { return b.held("a") == 500 && !b.isPaused("a") })
 }
 
 func TestAlertWaitsForTheExporter(t *testing.T) {
@@ -166,7 +219,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	b := newBench(t, nil)
 	post := func(remote, origin string) int {
 		req := httptest.NewRequest(http.MethodPost, "/api/v1/alerts", strings.NewReader(`{"version":"4","alerts":[]}`))
-		req.RemoteAddr = remote
+		req.RemoteAddr, req.Host = remote, "localhost:9871"
 		if origin != "" {
 			req.Header.Set("Origin", origin)
 		}

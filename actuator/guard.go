@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/sandbox"
 )
 
 // watch sees to it that a guardian watches us.
@@ -24,7 +25,8 @@ type watch struct {
 	log     *slog.Logger
 
 	up       atomic.Bool
-	next     time.Time // of the next look
+	next     time.Time      // of the next look
+	lacks    []sandbox.Lack // the guardian's
 	spawned  time.Time
 	starting atomic.Bool
 }
@@ -115,6 +117,10 @@ func (w *watch) look(now time.Time) {
 	was := w.up.Load()
 	up := journal.Taken(journal.GuardianLock(w.dir))
 	w.up.Store(up)
+	w.lacks = nil
+	if up {
+		w.lacks = readLacks(w.dir)
+	}
 	switch {
 	case up && !was:
 		w.log.Info("a guardian watches")

@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/aside"
 )
 
 // historyEvery is how often what was learned is written to disk, at most: losing
@@ -32,6 +33,11 @@ func (a *Actuator) openHistory() *estimate.Book {
 			return b
 		}
 	}
+	if damaged, aerr := aside.Put(a.historyPath(), err); aerr != nil {
+		err = aerr
+	} else {
+		err = damaged
+	}
 	a.log.Warn("the history of tasks begins anew", "err", err)
 	return estimate.New()
 }
@@ -51,25 +57,13 @@ func (l *loop) keepHistory(now time.Time, atOnce bool) {
 	}
 }
 
-// learnStarts takes note of how far the tasks of a container have got.
-func (l *loop) learnStarts(tasks []task.Task, phase plan.Phase, now time.Time) {
-	for _, t := range tasks {
-		switch phase {
-		case plan.Preparing:
-			l.history.Starting(t.ID)
-		case plan.Waiting, plan.Computing:
-			l.history.Launched(t, now)
-		}
-	}
-}
-
 // foresee says what history has to say about a container.
 func (l *loop) foresee(c *plan.Container, s task.Container, now time.Time) {
-	kind := estimate.Kind{Image: s.Image, Command: s.Command}
+	kind := estimate.Kind{Image: s.Image, CommandID: s.CommandID}
 	c.Estimates = map[string]plan.Estimate{}
 	for _, t := range c.Tasks {
 		if e, ok := l.history.Remaining(t, kind, now); ok {
-			c.Estimates[t.ID] = plan.Estimate{Remaining: e.Remaining, Least: e.Least, Total: e.Total, Startup: e.Startup, Crowded: e.Crowded}
+			c.Estimates[t.ID] = plan.Estimate{Remaining: e.Remaining, Least: e.Least, Total: e.Total}
 		}
 	}
 	demand, ok := l.history.Demand(kind)

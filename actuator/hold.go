@@ -2,12 +2,10 @@ package actuator
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/docker"
-	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/journal"
 )
 
@@ -16,14 +14,13 @@ type HoldMode string
 
 // The ways to hold.
 const (
-	HoldAuto     HoldMode = "auto"     // by channels where they work, else by the launch gate, else by pausing
+	HoldAuto     HoldMode = "auto"     // by channels where they work, else by pausing
 	HoldChannels HoldMode = "channels" // by time slices, and channels off and on; an error where that does not work
-	HoldGate     HoldMode = "gate"     // by the launch gate; an error where it does not work
-	HoldPause    HoldMode = "pause"    // by pausing at first sight
+	HoldPause    HoldMode = "pause"    // by pausing
 )
 
 // HoldModes lists the values of HoldMode.
-var HoldModes = []string{string(HoldAuto), string(HoldChannels), string(HoldGate), string(HoldPause)}
+var HoldModes = []string{string(HoldAuto), string(HoldChannels), string(HoldPause)}
 
 // Channels reports whether channels are wanted.
 func (h HoldMode) Channels() bool { return h == "" || h == HoldAuto || h == HoldChannels }
@@ -32,12 +29,9 @@ func (o *Options) checkHold() error {
 	switch o.Hold {
 	case "":
 		o.Hold = HoldAuto
-	case HoldAuto, HoldChannels, HoldGate, HoldPause:
+	case HoldAuto, HoldChannels, HoldPause:
 	default:
 		return fmt.Errorf("hold is %q; write one of %v", o.Hold, HoldModes)
-	}
-	if o.Hold == HoldGate && o.ContainerOf == nil {
-		return errors.New("actuator: a launch gate needs ContainerOf")
 	}
 	if o.Hold == HoldChannels && !o.byChannels() && !o.DryRun {
 		return fmt.Errorf("time slices and channels cannot be controlled here (--hold=auto works without): %s", cmp.Or(o.NoChannels, "this program was not given a way to"))
@@ -54,26 +48,18 @@ func (o Options) byChannels() bool {
 func (o Options) newChannels() (Channels, error) {
 	if !o.byChannels() {
 		if o.NoChannels != "" {
-			o.Logger.Warn("time slices and channels cannot be controlled: tasks wait at the launch gate, or are paused where that does not work", "reason", o.NoChannels)
+			o.Logger.Warn("time slices and channels cannot be controlled: who waits is paused", "reason", o.NoChannels)
 		}
 		return nil, nil //nolint:nilnil // there is none
 	}
 	return openChannels(o.Channels, o.RunDir, o.StateDir, o.Logger)
 }
 
-// newEnforcer makes what holds containers: Docker's pause, and before it the
-// launch gate where channels do not do its work.
+// newEnforcer makes what pauses containers.
 func (o Options) newEnforcer(j *journal.Journal) (enforce.Enforcer, error) {
 	engine, err := docker.Dial(o.DockerHost)
 	if err != nil {
 		return nil, err
 	}
-	pauser, err := docker.New(docker.Options{Engine: engine, Journal: j})
-	if err != nil || o.Hold == HoldPause || o.byChannels() || o.ContainerOf == nil || o.DryRun {
-		return pauser, err
-	}
-	return gate.NewEnforcer(gate.EnforcerOptions{
-		Gate:   gate.Options{Name: gate.Name(o.StateDir), Container: o.ContainerOf, Logger: o.Logger},
-		Pauser: pauser, Journal: j, Required: o.Hold == HoldGate, Longest: o.Config.MaxHold, Logger: o.Logger,
-	}), nil
+	return docker.New(docker.Options{Engine: engine, Journal: j})
 }

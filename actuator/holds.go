@@ -28,6 +28,9 @@ func (l *loop) adopt(ctx context.Context) {
 	}
 	now := l.o.Now()
 	for _, h := range holds {
+		h.Since = earlier(h.Since, now)
+		h.Expires = now.Add(min(h.Expires.Sub(now), l.o.HoldLease))
+		h.Until = now.Add(min(h.Until.Sub(now), l.Config().MaxHold))
 		kept := h.Expires.After(now) && l.guard.mayHold() && l.leaseOf(h)
 		if kept {
 			s, err := l.enforcer.Status(ctx, h.ContainerID)
@@ -87,8 +90,6 @@ func (l *loop) renew(now time.Time) {
 			continue
 		}
 		if !l.o.DryRun {
-			// Who stands at the launch gate is not on record, and must not come onto it: on
-			// record and not paused is whom a person has unpaused.
 			if _, err := l.journal.Renew(renewed); err != nil {
 				l.log.Error("cannot renew a hold; it ends when its lease does", "container", h.Container, "err", err)
 				continue
@@ -155,8 +156,6 @@ func (l *loop) looked(r result, now time.Time) {
 	switch {
 	case !ok, r.err != nil && !gone:
 		return
-	case r.err == nil && r.status.LetGo:
-		return // the plan that let it go is still being carried out
 	case r.err == nil && r.status.Paused:
 		h.doubtful = false // on record and stopped: a hold like any other
 		return
@@ -189,9 +188,6 @@ func (l *loop) drop(h *hold, metric, reason string) {
 		}
 	}
 	delete(l.holds, h.ContainerID)
-	if g, ok := l.enforcer.(Gate); ok {
-		g.Drop(h.ContainerID)
-	}
 	l.metrics.Lost.WithLabelValues(metric).Inc()
 	l.decide(decision.Decision{Kind: decision.Hold, Result: decision.Closed, Reason: reason, Container: h.Container,
 		ContainerID: h.ContainerID, GPUs: h.GPUs, Tasks: h.Tasks, Cause: h.Cause})

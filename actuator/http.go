@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"strconv"
+	"time"
 
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/webhook"
@@ -28,54 +29,20 @@ func (a *Actuator) Handler() http.Handler {
 	alerts := webhook.Handler(a, a.log, func(code int) {
 		a.metrics.Webhooks.WithLabelValues(strconv.Itoa(code)).Inc()
 	})
-	mux := http.NewServeMux()
-	mux.Handle("POST /api/v1/alerts", a.mutating(forward.Mark(alerts)))
-	mux.Handle("POST /-/reload", a.mutating(http.HandlerFunc(a.serveReload)))
-	mux.HandleFunc("GET /api/v1/state", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.State()) })
-	mux.HandleFunc("GET /api/v1/decisions", a.serveDecisions)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
-	mux.HandleFunc("GET /-/ready", a.serveReady)
-	a.page.Register(mux)
+	r := chi.NewRouter()
+	r.Use(a.access.All, middleware.GetHead)
+	r.Handle("POST /api/v1/alerts", a.access.Change(forward.Mark(alerts)))
+	r.Handle("POST /-/reload", a.access.Change(http.HandlerFunc(a.serveReload)))
+	r.HandleFunc("GET /api/v1/state", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.State()) })
+	r.Handle("GET /api/v1/decisions", a.access.Streams(http.HandlerFunc(a.serveDecisions)))
+	r.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	r.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
+	r.HandleFunc("GET /-/ready", a.serveReady)
+	a.page.Register(r)
 	for _, mount := range a.o.Mount {
-		mount(mux, a.mutating)
+		mount(r, a.access.Change)
 	}
-	return mux
-}
-
-// mutating keeps strangers out where nobody has to authenticate: clients of
-// other machines, and web pages of other sites in a browser on this one.
-func (a *Actuator) mutating(next http.Handler) http.Handler {
-	next = http.NewCrossOriginProtection().Handler(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a.o.Tokens != nil {
-			if err := a.o.Tokens.Check(r); err != nil {
-				if !errors.Is(err, auth.ErrDenied) {
-					a.log.Error("cannot check bearer tokens; nobody is let in", "err", err)
-				}
-				a.metrics.Webhooks.WithLabelValues("401").Inc()
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				http.Error(w, auth.ErrDenied.Error(), http.StatusUnauthorized)
-				return
-			}
-		} else if err := fromHere(r); err != nil && !a.o.AllowRemote {
-			a.log.Warn("refused a client that is not on this machine", "remote", r.RemoteAddr, "host", r.Host, "path", r.URL.Path)
-			http.Error(w, err.Error(), http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// loopback reports whether the peer is this machine. A unix socket's is empty
-// or @.
-func loopback(remote string) bool {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return remote == "" || remote == "@"
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return r
 }
 
 func (a *Actuator) serveReload(w http.ResponseWriter, r *http.Request) {
@@ -132,15 +99,20 @@ func (a *Actuator) serveDecisions(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, out)
 }
 
+// streamWriteLimit ends the stream of a reader that does not read.
+const streamWriteLimit = 10 * time.Second
+
 func (a *Actuator) streamDecisions(w http.ResponseWriter, r *http.Request, after uint64, wanted func(decision.Decision) bool) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	flush := http.NewResponseController(w)
+	_ = flush.SetReadDeadline(time.Time{}) // the server's is for the request; not every server has one
 	_ = flush.Flush()
 	enc := json.NewEncoder(w)
 	for d := range a.decisions.Watch(r.Context(), after) {
 		if !wanted(d) {
 			continue
 		}
+		_ = flush.SetWriteDeadline(time.Now().Add(streamWriteLimit))
 		if enc.Encode(d) != nil || flush.Flush() != nil {
 			return
 		}

@@ -18,6 +18,7 @@ type loop struct {
 	*Actuator
 
 	snap    *task.Snapshot
+	former  formerRun
 	arrived time.Time
 	planned time.Time // arrival of the snapshot that a plan is being made of, for the first time
 	began   time.Time // when the loop began
@@ -43,8 +44,6 @@ type loop struct {
 	floor    plan.Floor
 	besideBy map[string]string // by container id: why it runs beside those in turn
 	waits    map[string]plan.Wait
-	back     map[string]string // by container id: why it must not create a context yet
-	phases   <-chan struct{}   // closed when the gate sees something new
 	allowed  map[string]bool   // by container id: on the allow-list
 	said     map[string]string // what was last decided about something, so that it is said once
 
@@ -56,6 +55,8 @@ type loop struct {
 	channels  *channelKeeper // nil: nothing is divided
 
 	saveFailed bool
+	putAside   []string // as last looked for
+	asideAt    time.Time
 }
 
 type hold struct {
@@ -68,7 +69,7 @@ type hold struct {
 
 type fetched struct {
 	snap  *task.Snapshot
-	began time.Time
+	inbox uint64 // the last message that had come in when it was asked for
 	err   error
 }
 
@@ -132,7 +133,6 @@ func (l *loop) run(ctx context.Context) {
 			close(r.done)
 		case r := <-l.asks:
 			r.done <- r.do(l)
-		case <-l.phases:
 		case <-l.mem.changed():
 		case <-l.channels.awake():
 		case r := <-l.channels.done():

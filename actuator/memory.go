@@ -157,7 +157,7 @@ func (l *loop) memoryOf(c plan.Container, s task.Container) plan.Memory {
 // need is the most that a container is expected to hold on one GPU: what its
 // like held, else its limit; 0: nobody knows.
 func (l *loop) need(s task.Container) uint64 {
-	n, known := l.history.Memory(estimate.Kind{Image: s.Image, Command: s.Command})
+	n, known := l.history.Memory(estimate.Kind{Image: s.Image, CommandID: s.CommandID})
 	switch {
 	case known && s.Spec.GPUMemory > 0:
 		return min(n, s.Spec.GPUMemory)

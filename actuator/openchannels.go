@@ -15,7 +15,12 @@ func openChannels(driver channels.Driver, runDir, stateDir string, log *slog.Log
 		return nil, nil //nolint:nilnil // there are none
 	}
 	return channels.New(channels.Options{Driver: driver, Logger: log,
-		Dir: channels.Folder(cmp.Or(runDir, DefaultLockDir), stateDir)})
+		Dir: channelsDir(runDir, stateDir)})
+}
+
+// channelsDir is where the record is of slices and channels.
+func channelsDir(runDir, stateDir string) string {
+	return channels.Folder(cmp.Or(runDir, DefaultLockDir), stateDir)
 }
 
 // restoreChannels undoes what a former actuator left on GPUs. It is called with the

@@ -15,7 +15,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/laxity/laxity/actuator/auth"
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
@@ -26,6 +27,8 @@ import (
 	"github.com/laxity/laxity/actuator/page/view"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/sandbox"
 )
 
 // Arbitration says when the policy decides who runs on a GPU.
@@ -78,7 +81,7 @@ type Options struct {
 	// Hold says how containers are kept from computing; HoldAuto by default.
 	Hold HoldMode
 	// ContainerOf returns the id of the container that a process of this machine
-	// belongs to. Without it there is no launch gate.
+	// belongs to. Without it there is no memory guard.
 	ContainerOf func(pid int) (id string, ok bool, err error)
 	// MemoryGuard says whether allocations of GPU memory are guarded, Swap whether
 	// containers are swapped off their GPUs; both Auto by default: where this machine can.
@@ -100,7 +103,9 @@ type Options struct {
 	// without an error, is none.
 	NoChannels  string
 	NewChannels func() (Channels, error)
-	// NewEnforcer replaces the Docker engine, and the launch gate.
+	// Lacks are what this process's sandbox keeps from it, for people to read.
+	Lacks []sandbox.Lack
+	// NewEnforcer replaces the Docker engine.
 	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
 
 	// Allow restricts what is ever acted on to containers with one of these labels.
@@ -109,13 +114,13 @@ type Options struct {
 	// others stand by. Empty: nobody else is expected.
 	LockDir string
 
-	// Tokens, if there are any, are what every change by HTTP needs one of.
-	Tokens *auth.Tokens
-	// AllowRemote lets clients that are not on this machine post alerts. Set it
-	// only where they have to authenticate.
-	AllowRemote bool
-	// InboxSize bounds the alerts that wait; 1000 messages by default.
-	InboxSize int
+	// Access says who may act by HTTP; by default clients of this machine. Its Refuse,
+	// Logger and Now are the actuator's.
+	Access access.Options
+	// InboxSize bounds the notifications that wait, InboxBytes what they take on the
+	// disk; 1000 and 32 MiB by default.
+	InboxSize  int
+	InboxBytes int64
 	// MaxSnapshotAge is how old a snapshot may be to act on; 10 s by default.
 	MaxSnapshotAge time.Duration
 	// HoldLease is how long a hold lasts after its reason was last seen; the
@@ -130,7 +135,7 @@ type Options struct {
 	Ranking func(context.Context) view.Ranking
 	// Mount adds other parts' requests to the handler; those that change something
 	// they pass through guard, as the actuator does its own.
-	Mount []func(mux *http.ServeMux, guard func(http.Handler) http.Handler)
+	Mount []func(r chi.Router, guard func(http.Handler) http.Handler)
 
 	Logger  *slog.Logger
 	Metrics *collector.Metrics
@@ -181,6 +186,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.NewEnforcer = o.newEnforcer
 	}
 	setDefault(&o.InboxSize, 1000)
+	setDefault(&o.InboxBytes, 32<<20)
 	setDefault(&o.MaxSnapshotAge, 10*time.Second)
 	setDefault(&o.HoldLease, 30*time.Second)
 	setDefault(&o.Tick, 100*time.Millisecond)

@@ -75,6 +75,9 @@ func (l *loop) askPause(who, ref string) error {
 		Wish: state.WishPause, Target: id, By: who, Fingerprint: requestOf(id),
 		StartsAt: now, Opened: now, Expires: now.Add(l.Config().MaxHold),
 	}
+	if full := l.book.Room(lease); full != "" {
+		return errors.New(full)
+	}
 	opened, _ := l.book.Fire(lease)
 	if err := l.book.Save(); err != nil {
 		l.book.Close(lease)

@@ -7,12 +7,13 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/docker"
-	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/actuator/guardian"
 	"github.com/laxity/laxity/actuator/guardian/strays"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/priority"
+	"github.com/laxity/laxity/internal/sandbox"
 )
 
 // GuardianOptions of RunGuardian.
@@ -30,12 +31,16 @@ type GuardianOptions struct {
 	// RunDir is a folder that a reboot empties, the same as the actuator's; DefaultLockDir
 	// if empty.
 	RunDir string
+	// Lacks are what this process's sandbox keeps from it: the actuator tells them.
+	Lacks  []sandbox.Lack
 	Logger *slog.Logger
 }
 
 // RunGuardian is the whole guardian process, for a main to call: it lets go
 // through Docker what an actuator with the same state folder left paused. A
-// second guardian of one folder ends at once, without an error.
+// second guardian of one folder ends at once, without an error. What cannot be let go is
+// tried again for as long as the guardian lives; if it is ended before, the error wraps
+// guardian.ErrLeft.
 //
 // With Once it outlives the end of ctx until no actuator lives and nothing is on
 // record: whoever stops a whole group of processes must not take the guardian
@@ -51,19 +56,32 @@ func RunGuardian(ctx context.Context, o GuardianOptions) error {
 }
 
 func (o GuardianOptions) run(ctx context.Context) error {
+	if err := priority.Outlive(guardianScore); err != nil {
+		o.Logger.Warn("when memory runs short the kernel may kill the guardian before others (it needs CAP_SYS_RESOURCE to say otherwise)", "err", err)
+	}
 	g, closeAll, err := o.open()
 	if err != nil {
 		return err
 	}
 	defer closeAll()
+	if err := o.keepLacks(); err != nil {
+		o.Logger.Warn("cannot say what the guardian lacks", "err", err) // which is less than what it does
+	}
 	return g.Run(ctx)
 }
+
+// guardianScore is the guardian's oom_score_adj, as its unit has it: what must let go when all
+// else has been killed is among the last to be.
+const guardianScore = -900
 
 // open makes the guardian. What it needs is open until closeAll.
 func (o GuardianOptions) open() (g *guardian.Guardian, closeAll func(), err error) {
 	j, err := journal.Open(o.StateDir)
 	if err != nil {
 		return nil, nil, err
+	}
+	if err := j.Trouble(); err != nil {
+		o.Logger.Error("the record of holds was damaged, or cannot be written", "err", err)
 	}
 	engine, err := docker.Dial(o.DockerHost)
 	if err != nil {
@@ -93,7 +111,7 @@ func (o GuardianOptions) open() (g *guardian.Guardian, closeAll func(), err erro
 	options := guardian.Options{
 		Swaps:    bringBack,
 		StateDir: o.StateDir, Journal: j, Enforcer: e, Logger: o.Logger, Once: o.Once,
-		Gate: func(ctx context.Context, expired bool) (int, error) { return releaseStopped(ctx, o.StateDir, expired) },
+		Release: func(ctx context.Context, expired bool) (int, error) { return releaseStopped(ctx, o.StateDir, expired) },
 		Sweep: func() ([]int, error) {
 			found, err := stop.SweepAll(stop.Options{Name: memory.Name(o.StateDir)}, began)
 			return found, errors.Join(err, strays.Add(o.StateDir, len(found)))
@@ -107,18 +125,12 @@ func (o GuardianOptions) open() (g *guardian.Guardian, closeAll func(), err erro
 }
 
 // releaseStopped continues the processes that an actuator with this state folder left
-// stopped at launches and allocations, or only those that nobody has a lease on any more,
-// and returns how many.
+// stopped at allocations, or only those that nobody has a lease on any more, and returns
+// how many.
 func releaseStopped(ctx context.Context, stateDir string, expired bool) (int, error) {
-	held, err := gate.LetGo(ctx, gate.LetGoOptions{Name: gate.Name(stateDir), IfExpired: expired})
-	stopped, serr := stop.ReleaseAll(ctx, stop.Options{Name: memory.Name(stateDir), IfExpired: expired})
-	if !expired { // whoever made the records is dead; the next one makes new ones
-		if err == nil {
-			err = gate.Forget(gate.Name(stateDir))
-		}
-		if serr == nil {
-			serr = stop.Remove(memory.Name(stateDir))
-		}
+	stopped, err := stop.ReleaseAll(ctx, stop.Options{Name: memory.Name(stateDir), IfExpired: expired})
+	if err == nil && !expired { // whoever made the record is dead; the next one makes a new one
+		err = stop.Remove(memory.Name(stateDir))
 	}
-	return held + stopped, errors.Join(err, serr)
+	return stopped, err
 }

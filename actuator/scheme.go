@@ -13,7 +13,6 @@ type scheme struct {
 	// order may look at the clock. late is Config.Late.
 	order      func(now time.Time, late time.Duration) policy.Order
 	preemption *plan.Preemption
-	startup    *plan.Startup
 	// share is how many run at once if Config.Share does not say.
 	share string
 	// fixed: no other share goes with it.
@@ -25,8 +24,8 @@ type scheme struct {
 }
 
 var schemes = map[string]scheme{
-	"edf":  {order: edf, preemption: plan.DefaultPreemption(), startup: plan.DefaultStartup(), share: "adaptive", expedites: true},
-	"llf":  {order: llf, preemption: plan.DefaultPreemption(), startup: plan.DefaultStartup(), share: "adaptive", expedites: true},
+	"edf":  {order: edf, preemption: plan.DefaultPreemption(), share: "adaptive", expedites: true},
+	"llf":  {order: llf, preemption: plan.DefaultPreemption(), share: "adaptive", expedites: true},
 	"fifo": {order: fifo, preemption: &plan.Preemption{Never: true}, share: "one"},
 	// As the paper has it: whoever started first runs, at once.
 	"p3": {order: fifo, share: "p3", fixed: true, pauses: true},
@@ -63,7 +62,7 @@ func (c Config) rule() plan.Rule {
 // what is true now.
 func (c Config) Input(now time.Time) plan.Input {
 	s := c.scheme()
-	return plan.Input{Now: now, Order: s.order(now, c.Late), Rule: c.rule(), Preemption: s.preemption, Startup: s.startup}
+	return plan.Input{Now: now, Order: s.order(now, c.Late), Rule: c.rule(), Preemption: s.preemption}
 }
 
 func (c Config) validateScheme() error {

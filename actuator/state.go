@@ -9,6 +9,7 @@ import (
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/sandbox"
 )
 
 // State is what GET /api/v1/state answers.
@@ -23,7 +24,7 @@ type State struct {
 	MemoryShare allocator.Share `json:"memory_share"`
 	MemoryGuard string          `json:"memory_guard,omitempty"`
 	Swap        bool            `json:"swap"`
-	// Hold is how containers are kept from computing now: channels, gate or pause. NoChannels
+	// Hold is how containers are kept from computing now: channels or pause. NoChannels
 	// says why not by channels; empty: it is, or nobody wanted it.
 	Hold       HoldMode    `json:"hold"`
 	NoChannels string      `json:"no_channels,omitempty"`
@@ -32,6 +33,10 @@ type State struct {
 	Ready      bool   `json:"ready"`
 	Trouble    string `json:"trouble,omitempty"`
 	GuardianUp bool   `json:"guardian_up"`
+	// PutAside names the files of the state folder that could not be read and were put aside.
+	PutAside []string `json:"put_aside,omitempty"`
+	// Lacks are what their sandboxes (unit, container) keep from actuator and guardian.
+	Lacks []sandbox.Lack `json:"lacks,omitempty"`
 	// Breaker says why hands are off for a while; Standby why another one acts.
 	Breaker string `json:"breaker,omitempty"`
 	Standby string `json:"standby,omitempty"`

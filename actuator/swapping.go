@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -90,8 +91,13 @@ func (l *loop) rereadSwaps() {
 		l.log.Error("cannot read which containers are swapped out", "err", err)
 		return
 	}
+	was, now := maps.Clone(s.out), l.o.Now()
 	clear(s.out)
 	for _, r := range list {
+		r.Since = earlier(r.Since, now)
+		if old, out := was[r.ContainerID]; out {
+			r.Since = old.Since // not the record's: the wall clock may have been set
+		}
 		s.out[r.ContainerID] = r
 		if s.since[r.ContainerID].IsZero() {
 			s.since[r.ContainerID] = r.Since

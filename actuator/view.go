@@ -1,15 +1,16 @@
 package actuator
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/aside"
 )
 
 // makePlan decides on what is true now and sets the actions going.
@@ -19,15 +20,8 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 	l.floor.Share = l.Config().BatchFloor
 	in.Beside = l.floor.Grant(in)
 	l.besideBy = in.Beside
-	gated, _ := l.enforcer.(Gate)
-	if gated != nil {
-		gated.Cover(l.cover(in))
-	}
 	p := plan.Make(in)
 	l.keepMemory(in, p, now)
-	if gated != nil {
-		gated.Line(p.May(), p.Line, p.Back) // before all else: somebody may wait for it
-	}
 	for g, ids := range p.May() {
 		for _, id := range ids {
 			if !slices.Contains(l.admitted[g], id) && !slices.Contains(l.beside[g], id) {
@@ -39,7 +33,6 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 		l.metrics.Preemptions.Inc()
 	}
 	l.admitted, l.beside, l.line, l.waits = p.Admitted, p.Beside, p.Line, p.Waits
-	l.back = p.Back
 	if !l.arrived.IsZero() {
 		l.metrics.Decision.Observe(l.o.Now().Sub(l.arrived).Seconds())
 		l.planned, l.arrived = l.arrived, time.Time{} // once for each snapshot
@@ -55,10 +48,6 @@ func (l *loop) makePlan(ctx context.Context, now time.Time) {
 func (l *loop) input(now time.Time) plan.Input {
 	c := l.Config()
 	in := c.Input(now)
-	var phases map[string]plan.Phase
-	if g, ok := l.enforcer.(Gate); ok {
-		phases, l.phases = g.Phases()
-	}
 	for _, g := range l.snap.GPUs {
 		in.GPUs = append(in.GPUs, plan.GPU{
 			UUID:        g.UUID,
@@ -77,10 +66,7 @@ func (l *loop) input(now time.Time) plan.Input {
 		}
 	}
 	for _, s := range l.snap.Containers {
-		l.learnStarts(tasks[s.ID], phases[s.ID], now)
-		p := l.container(s, tasks[s.ID], now)
-		p.Phase = phases[s.ID]
-		in.Containers = append(in.Containers, p)
+		in.Containers = append(in.Containers, l.container(s, tasks[s.ID], now))
 	}
 	l.planMemory(&in)
 	return in
@@ -91,8 +77,7 @@ func (l *loop) container(s task.Container, tasks []task.Task, now time.Time) pla
 		ID: s.ID, Name: s.Name, Tasks: tasks,
 		Managed: l.managed(s), Never: s.Spec.NeverPause,
 		Standing: l.standing(s, now), Since: l.since[s.ID],
-		Batch: s.Spec.Class == task.ClassBatch, Relative: s.Spec.Deadline.Duration(),
-		Server: server(s),
+		Batch: s.Spec.Class == task.ClassBatch, Server: server(s), NoMemory: useNoMemory(tasks, now),
 	}
 	l.foresee(&c, s, now)
 	if h, ok := l.holds[s.ID]; ok && c.Standing == plan.Ours {
@@ -117,6 +102,22 @@ func (l *loop) container(s task.Container, tasks []task.Task, now time.Time) pla
 		c.Asked = lease.Asks()
 	}
 	return c
+}
+
+// listed is how long after its start the device lists a task at the latest, if it lists any.
+const listed = time.Second
+
+// useNoMemory reports whether none of the tasks uses GPU memory yet, as paper P3 has
+// it. Where the device does not say, they do after a moment.
+func useNoMemory(tasks []task.Task, now time.Time) bool {
+	return len(tasks) > 0 && !slices.ContainsFunc(tasks, func(t task.Task) bool {
+		for _, bytes := range t.MemoryUsed {
+			if bytes > 0 {
+				return true
+			}
+		}
+		return now.Sub(t.Start.Time) >= listed
+	})
 }
 
 // server reports whether the container's tasks are requests whose deadlines count.
@@ -191,6 +192,19 @@ func (l *loop) names(ids []string) []string {
 	return out
 }
 
+// asideEvery is how often the folders of state and channels are looked through for what was put aside.
+const asideEvery = 10 * time.Second
+
+// lookAside names what was put aside: by this program, its guardian, or a former one.
+func (l *loop) lookAside(now time.Time) []string {
+	if l.asideAt.IsZero() || now.Sub(l.asideAt) >= asideEvery {
+		names := slices.Concat(aside.List(l.o.StateDir), channels.PutAside(channelsDir(l.o.RunDir, l.o.StateDir)))
+		slices.Sort(names)
+		l.asideAt, l.putAside = now, slices.Compact(names) // both folders may be one
+	}
+	return l.putAside
+}
+
 // publish makes the present state readable by others.
 func (l *loop) publish(now time.Time) {
 	c := l.Config()
@@ -199,7 +213,9 @@ func (l *loop) publish(now time.Time) {
 	s.Leases, s.Exemptions, s.Drained = l.book.Leases(), l.book.Exemptions(), l.wished(state.WishDrain, l.node())
 	s.GuardianUp, s.Inbox, s.Trouble = l.guard.up.Load(), l.inbox.Len(), l.trouble
 	s.MemoryShare, s.MemoryGuard, s.Swap = c.MemoryShare, l.mem.why(), l.mem.swaps != nil
+	s.PutAside = l.lookAside(now)
 	s.Hold, s.NoChannels = l.holdNow(), l.o.NoChannels
+	s.Lacks = slices.Concat(l.o.Lacks, l.guard.lacks)
 	s.Breaker = l.breaker.open(now)
 	if !l.tenure.ours() {
 		s.Standby = l.tenure.why
@@ -232,7 +248,6 @@ func (l *loop) containerState(c task.Container, now time.Time) ContainerState {
 		ID: c.ID, Name: c.Name, Managed: l.managed(c), NeverPause: c.Spec.NeverPause,
 		Standing: l.standing(c, now), Waits: l.waits[c.ID].Reason,
 	}
-	cs.Waits = cmp.Or(cs.Waits, l.back[c.ID]) // one without a task has no other reason
 	cs.Tasks = l.unfinished(c.ID)
 	if cs.Beside = l.besideBy[c.ID]; cs.Managed && server(c) {
 		cs.Beside = "its tasks are requests, which are not held for others, nor others for them"

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -13,5 +14,23 @@ func Pass(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// ErrTooLate is what Until returns after its limit.
+var ErrTooLate = errors.New("it takes too long")
+
+// Until asks 20 times a second whether something holds, up to a limit.
+func Until(ctx context.Context, limit time.Duration, holds func() (bool, error)) error {
+	for deadline := time.Now().Add(limit); ; {
+		if ok, err := holds(); ok || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return ErrTooLate
+		}
+		if err := Pass(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
 	}
 }

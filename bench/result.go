@@ -204,6 +204,15 @@ func Quantile(values []float64, q float64) float64 {
 // Median is the 0.5-quantile.
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
 
+// Spread writes the median of values in a unit with their quartiles; the median alone of less than two.
+func Spread(values []float64, unit float64) string {
+	at := func(q float64) string { return Number(unit * Quantile(values, q)) }
+	if len(values) < 2 || math.IsNaN(Median(values)) {
+		return at(0.5)
+	}
+	return fmt.Sprintf("%s (%s–%s)", at(0.5), at(0.25), at(0.75))
+}
+
 // Mean is the arithmetic mean; NaN without values. NaN values are left out.
 func Mean(values []float64) float64 {
 	sum, n := 0.0, 0

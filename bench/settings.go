@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Setting is one thing that `--set NAME=VALUE` says to an experiment.
@@ -52,4 +53,17 @@ func (env Env) Number(name string, least, fallback int) (int, error) {
 		return 0, fmt.Errorf("--set %s=%s: write a whole number from %d on", name, text, least)
 	}
 	return n, nil
+}
+
+// Duration returns a setting that is a duration above 0; fallback if it is not set.
+func (env Env) Duration(name string, fallback time.Duration) (time.Duration, error) {
+	text, ok := env.Args[name]
+	if !ok {
+		return fallback, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("--set %s=%s: write a duration such as 5s", name, text)
+	}
+	return d, nil
 }

@@ -53,7 +53,8 @@ installed() {
 	exit 1
 }
 
-go build -trimpath -o "$bin/" ./cmd/laxity-exporter ./cmd/laxity-actuator
+# LAXITY_LDFLAGS writes the version into the programs; `make images` gives it.
+go build -trimpath -ldflags "${LAXITY_LDFLAGS:-}" -o "$bin/" ./cmd/laxity-exporter ./cmd/laxity-actuator
 root laxity "$bin/laxity-exporter" "$bin/laxity-actuator"
 image laxity
 

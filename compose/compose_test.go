@@ -32,6 +32,8 @@ type service struct {
 	Environment map[string]string
 	Restart     string
 	CapAdd      []string `yaml:"cap_add"`
+	PID         string   `yaml:"pid"`
+	Cgroup      string
 	Security    []string `yaml:"security_opt"`
 	Healthcheck struct{ Test []string }
 }
@@ -172,7 +174,7 @@ func TestComposeConfig(t *testing.T) {
 		args           []string
 		says, saysNone []string
 	}{
-		"GPU": {nil, []string{"--device=auto", "runtime: nvidia", "grafana"}, []string{"simgpu", "tenant"}},
+		"GPU": {[]string{"-f", "gpu.yaml"}, []string{"--device=auto", "runtime: nvidia", "NVIDIA_DRIVER_CAPABILITIES: compute,utility", "grafana"}, []string{"simgpu", "tenant"}},
 		"sim": {[]string{"--profile=sim"}, []string{"--device=sim:/run/laxity-sim/gpu.sock", "simgpu:", "tenant-a:"}, []string{"runtime: nvidia", "grafana:"}},
 	} {
 		t.Run(name, func(t *testing.T) {

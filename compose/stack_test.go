@@ -137,8 +137,6 @@ func statusOf(t *testing.T, pid int, field string) string {
 // up starts what does not run, and waits until every health check has passed.
 func (s *stackRun) up() {
 	s.Helper()
-	// Five containers: the two that are next in line are held by the gate alone; those
-	// behind them are paused by Docker too.
 	if out, err := s.try("up", "--detach", "--wait", "--wait-timeout=150", "--scale=tenant-c=3"); err != nil {
 		s.Fatalf("docker compose up: %v\n%s", err, out)
 	}
@@ -222,9 +220,8 @@ type alerts struct {
 const contention = prometheusURL + `/api/v1/query?query=ALERTS%7Balertname%3D%22GPUContention%22,alertstate%3D%22firing%22%7D`
 
 // The stack as users start it without a GPU: containers contend for one, Prometheus
-// and Alertmanager say so, the actuator holds all but one at their launches and
-// pauses those that wait long; when all but one are stopped, the alert is resolved
-// and nothing is held.
+// and Alertmanager say so, the actuator pauses all but one; when all but one are
+// stopped, the alert is resolved and nothing is held.
 func TestStack(t *testing.T) {
 	s := startStack(t) // every health check has passed
 	for _, step := range []struct {
@@ -253,9 +250,8 @@ func (s *stackRun) in(t *testing.T) *stackRun {
 func (s *stackRun) arbitrated(t *testing.T) {
 	s = s.in(t)
 	paused, unpaused := s.docker.Events(t.Context(), events.ListOptions{Filters: filters.NewArgs(filters.Arg("event", "pause"), filters.Arg("event", "unpause"))})
-	// For the moment before it is paused as a whole a task is held at its launch.
-	snap := until(s, "a task was held at its launch", exporterURL+"/api/v1/tasks", func(v task.Snapshot) bool {
-		return slices.ContainsFunc(append(v.Tasks, v.Ended...), func(k task.Task) bool { return k.HeldSeconds > 0 })
+	snap := until(s, "a task was paused", exporterURL+"/api/v1/tasks", func(v task.Snapshot) bool {
+		return slices.ContainsFunc(append(v.Tasks, v.Ended...), func(k task.Task) bool { return k.State == task.Paused || k.PausedSeconds > 0 })
 	})
 	for _, c := range snap.Containers { // or it would act on another engine's
 		if !strings.HasPrefix(c.Name, "laxity-test-") {

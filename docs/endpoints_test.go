@@ -87,8 +87,7 @@ func endpoints(t *testing.T) (all []endpoint) {
 			}
 			var handler bytes.Buffer
 			_ = printer.Fprint(&handler, set, call.Args[1])
-			// The exporter's own guard is within the handler.
-			if regexp.MustCompile(`\b(mutating|guard|serveAction)\(|serveDeadline`).Match(handler.Bytes()) {
+			if regexp.MustCompile(`\b(Change|guard|serveAction)\(`).Match(handler.Bytes()) {
 				e.guarded = "yes"
 			}
 			all = append(all, e)
@@ -101,7 +100,7 @@ func endpoints(t *testing.T) (all []endpoint) {
 func TestReferenceOfEndpoints(t *testing.T) {
 	found := endpoints(t)
 	var b strings.Builder
-	b.WriteString("# Endpoints\n\nGuarded ones take a bearer token or a password where one is configured, and else only clients of the\nsame machine; never a web page of another site. Forms of the live page are taken from that page alone. See [security](../security.md).\n")
+	b.WriteString("# Endpoints\n\nGuarded ones take a token or a password where one is configured (`laxity up` makes a token), and else only\nclients of the same machine; never a web page of another site. Forms of the live page are taken from that page alone. See [security](../security.md).\n")
 	for _, program := range []string{"Exporter", "Actuator"} {
 		port := map[string]int{"Exporter": 9870, "Actuator": 9871}[program]
 		fmt.Fprintf(&b, "\n## %s, port %d\n\n| endpoint | guarded | meaning |\n|---|---|---|\n", program, port)

@@ -22,14 +22,13 @@ const (
 // PUT /api/v1/containers/{id}/deadline. It answers with the container as it is
 // then, once the change is on disk.
 func (e *Exporter) serveDeadline(w http.ResponseWriter, r *http.Request) {
-	if !e.opt.RemoteChanges && !fromHere(r) {
-		refuse(w, http.StatusForbidden, "deadlines are changed from this machine only",
-			"call it on the node itself, or give the exporter a --web.config.file with basic_auth_users or client certificates")
-		return
-	}
 	relative, err := readDeadline(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error(), deadlineHint)
+		return
+	}
+	if err := e.opt.Limits.CheckDeadline(relative); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error(), deadlineHint)
 		return
 	}
 	c, err := e.tracker.SetDeadline(r.Context(), r.PathValue("id"), relative)
@@ -47,9 +46,12 @@ func (e *Exporter) serveDeadline(w http.ResponseWriter, r *http.Request) {
 }
 
 // SetDeadline changes the relative deadline of a running container, by name or id;
-// 0 is back to its label's. An error that is not tracker.ErrUnknownContainer means
-// that the change holds and could not be stored.
+// 0 is back to its label's. An error that wraps neither tracker.ErrUnknownContainer
+// nor task.ErrLimit means that the change holds and could not be stored.
 func (e *Exporter) SetDeadline(ctx context.Context, container string, relative time.Duration) error {
+	if err := e.opt.Limits.CheckDeadline(relative); err != nil {
+		return err
+	}
 	_, err := e.tracker.SetDeadline(ctx, container, relative)
 	return err
 }

@@ -47,7 +47,7 @@ func New(opt Options) (_ *Exporter, err error) {
 	}()
 	topt := tracker.Options{
 		Node: opt.Node, Logger: opt.Logger,
-		FastPoll: opt.FastPoll, SlowPoll: opt.SlowPoll, BusyGap: opt.BusyGap, MaxEnded: opt.MaxEnded,
+		FastPoll: opt.FastPoll, SlowPoll: opt.SlowPoll, BusyGap: opt.BusyGap, MaxEnded: opt.MaxEnded, Limits: opt.Limits,
 	}
 	if err := e.openParts(&topt); err != nil {
 		return nil, err

@@ -2,14 +2,16 @@ package exporter
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
 )
 
 const (
@@ -22,19 +24,23 @@ const (
 
 // Handler serves /metrics, the API, health and the landing page.
 func (e *Exporter) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", e.serveMetrics())
-	mux.HandleFunc("GET /api/v1/tasks", e.serveTasks)
-	mux.HandleFunc("PUT /api/v1/containers/{id}/deadline", e.serveDeadline)
-	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) {
+	o := e.opt.Access
+	o.Logger, o.Refuse = e.log, refuseClient
+	guard := access.New(o)
+	r := chi.NewRouter()
+	r.Use(guard.All, middleware.GetHead)
+	r.Handle("GET /metrics", e.serveMetrics())
+	r.Handle("GET /api/v1/tasks", guard.Streams(http.HandlerFunc(e.serveTasks)))
+	r.Handle("PUT /api/v1/containers/{id}/deadline", guard.Change(http.HandlerFunc(e.serveDeadline)))
+	r.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("Laxity exporter is healthy.\n"))
 	})
-	mux.HandleFunc("GET /-/ready", e.serveReady)
-	mux.Handle("GET /{$}", landingPage())
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	r.HandleFunc("GET /-/ready", e.serveReady)
+	r.Handle("GET /", landingPage())
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, r.URL.Path+" is not here", "see / for what is")
 	})
-	return mux
+	return r
 }
 
 func landingPage() http.Handler {
@@ -70,7 +76,7 @@ func (e *Exporter) serveTasks(w http.ResponseWriter, r *http.Request) {
 	switch v := r.URL.Query().Get("watch"); v {
 	case "", "0", "false":
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(e.Snapshot())
+		_ = json.NewEncoder(w).Encode(e.Snapshot().At(time.Now()))
 	case "1", "true":
 		e.streamTasks(w, r)
 	default:
@@ -82,12 +88,13 @@ func (e *Exporter) serveTasks(w http.ResponseWriter, r *http.Request) {
 // every heartbeat.
 func (e *Exporter) streamTasks(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
+	_ = out.SetReadDeadline(time.Time{}) // the server's is for the request; not every server has one
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies would hold lines back
 	enc := json.NewEncoder(w)
 	write := func(s *task.Snapshot) bool {
 		_ = out.SetWriteDeadline(time.Now().Add(writeLimit)) // not every server can
-		return enc.Encode(s) == nil && out.Flush() == nil
+		return enc.Encode(s.At(time.Now())) == nil && out.Flush() == nil
 	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -120,13 +127,16 @@ func refuse(w http.ResponseWriter, status int, problem, hint string) {
 	}{problem, hint})
 }
 
-// fromHere reports whether the request comes from this machine, and not from a
-// web page that a browser on it happens to show.
-func fromHere(r *http.Request) bool {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback() && r.Header.Get("Origin") == ""
+// refuseClient answers whom the guard refuses.
+func refuseClient(w http.ResponseWriter, _ *http.Request, code int, err error) {
+	refuse(w, code, err.Error(), refusals[code])
+}
+
+// refusals say what to do about each.
+var refusals = map[int]string{
+	http.StatusUnauthorized:       "send the token, which laxity does with --token.file",
+	http.StatusForbidden:          "call it on the node itself, or give the exporter a --web.bearer-token-file, or a --web.config.file with basic_auth_users or client certificates",
+	http.StatusMisdirectedRequest: "start the exporter with --web.allowed-host=NAME if this name is its own",
+	http.StatusTooManyRequests:    "ask less often",
+	http.StatusServiceUnavailable: "see the exporter's log",
 }

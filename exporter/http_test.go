@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/laxity/laxity/exporter/container/containertest"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
 )
 
 // api is an exporter on a simulated GPU and an engine in memory.
@@ -51,7 +54,7 @@ func serve(t *testing.T, change func(*exporter.Options)) *api {
 // call makes a request from this machine.
 func (a *api) call(method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.RemoteAddr = "127.0.0.1:4711"
+	r.RemoteAddr, r.Host = "127.0.0.1:4711", "localhost:9870"
 	for _, c := range change {
 		c(r)
 	}
@@ -123,6 +126,9 @@ func TestDeadlineRequests(t *testing.T) {
 	path := "/api/v1/containers/web/deadline"
 	remote := func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" }
 	page := func(r *http.Request) { r.Header.Set("Origin", "https://example.org") }
+	proxy := func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }
+	forwarded := func(r *http.Request) { r.Header.Set("Forwarded", "for=192.0.2.1") }
+	rebound := func(r *http.Request) { r.Host = "evil.example:9870" }
 	tests := []struct {
 		name, path, body string
 		change           func(*http.Request)
@@ -145,8 +151,14 @@ func TestDeadlineRequests(t *testing.T) {
 		{"no such container", "/api/v1/containers/nobody/deadline", `{"deadline":"5s"}`, nil, 404, 9},
 		{"from another machine", path, `{"deadline":"5s"}`, remote, 403, 9},
 		{"from a web page", path, `{"deadline":"5s"}`, page, 403, 9},
+		{"through a proxy", path, `{"deadline":"5s"}`, proxy, 403, 9},
+		{"through another proxy", path, `{"deadline":"5s"}`, forwarded, 403, 9},
+		{"by another's name", path, `{"deadline":"5s"}`, rebound, 421, 9},
+		{"shorter than allowed", path, `{"deadline":"99ms"}`, nil, 422, 9},
+		{"as short as allowed", path, `{"deadline":"100ms"}`, nil, 200, 0.1},
+		{"back to the label again", path, `{"deadline":null}`, nil, 200, 9},
 	}
-	a := serve(t, nil)
+	a := serve(t, func(o *exporter.Options) { o.Limits.MinDeadline = 100 * time.Millisecond })
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var change []func(*http.Request)
@@ -169,8 +181,55 @@ func TestDeadlineRequests(t *testing.T) {
 	}
 }
 
+// A deadline is changed by who has a token, where there is one: not by whoever is
+// on this machine.
+func TestDeadlineNeedsTheToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := serve(t, func(o *exporter.Options) { o.Access.Tokens = access.TokensIn(path) })
+	for header, want := range map[string]int{"": 401, "Bearer 0123456789abcdeF": 401, "Bearer 0123456789abcdef": 200} {
+		w := a.call("PUT", "/api/v1/containers/web/deadline", `{"deadline":"5s"}`, func(r *http.Request) { r.Header.Set("Authorization", header) })
+		if w.Code != want {
+			t.Errorf("%q: %d %s", header, w.Code, w.Body)
+		}
+	}
+	if w := a.call("GET", "/api/v1/tasks", ""); w.Code != 200 {
+		t.Errorf("reading needs no token: %d", w.Code)
+	}
+}
+
+// A command line may hold a password: nothing of it is in what anybody may read.
+func TestCommandLinesAreNotTold(t *testing.T) {
+	a := serve(t, nil)
+	for name, command := range map[string]string{"one": "train --password=hunter2", "same": "train --password=hunter2", "other": "train --password=swordfish"} {
+		a.engine.Put(container.Container{Name: name, Image: "img", Command: command, Labels: deadline9s})
+	}
+	s := a.await("the containers", func(s *task.Snapshot) bool { return len(s.Containers) == 4 })
+	for _, path := range []string{"/api/v1/tasks", "/metrics", "/"} {
+		if body := a.call("GET", path, "").Body.String(); strings.Contains(body, "train") || strings.Contains(body, "hunter2") {
+			t.Errorf("%s tells a command line", path)
+		}
+	}
+	id := func(name string) string { c, _ := s.FindContainer(name); return c.CommandID }
+	if id("one") == "" || id("one") != id("same") || id("one") == id("other") || id("web") != "" {
+		t.Errorf("equal command lines cannot be told from others: %q %q %q %q", id("one"), id("same"), id("other"), id("web"))
+	}
+}
+
 func TestDeadlineFromAfarWhereClientsAreAuthenticated(t *testing.T) {
-	a := serve(t, func(o *exporter.Options) { o.RemoteChanges = true })
+	a := serve(t, func(o *exporter.Options) {
+		path := filepath.Join(t.TempDir(), "web.yml")
+		if err := os.WriteFile(path, []byte("basic_auth_users: {alice: hash}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		web, err := access.OpenWebConfig(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Access.Web = web
+	})
 	w := a.call("PUT", "/api/v1/containers/web/deadline", `{"deadline":"5s"}`, func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" })
 	if w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)

@@ -7,7 +7,9 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
+	"github.com/laxity/laxity/internal/access"
 )
 
 // Options are what an Exporter is made of. The zero value watches the GPUs of
@@ -54,9 +56,12 @@ type Options struct {
 	// RuntimeMetrics adds metrics of this process (CPU, memory, open files).
 	RuntimeMetrics bool
 
-	// RemoteChanges lets other machines change deadlines. Set it only where the
-	// server authenticates its clients; else only this machine may.
-	RemoteChanges bool
+	// Limits bound what a container may claim, by label or at run time.
+	Limits task.Limits
+
+	// Access says who may change deadlines by HTTP; by default clients of this
+	// machine. Its Refuse and Logger are the exporter's.
+	Access access.Options
 
 	Logger *slog.Logger
 	// Parts replaces what would be made from the options above; for tests and

@@ -66,6 +66,7 @@ func contents(t *testing.T, deb string) {
 		`-rwxr-xr-x root/root .* \./usr/bin/laxity\n`, `-rwxr-xr-x root/root .* \./usr/bin/laxity-exporter\n`, `-rwxr-xr-x root/root .* \./usr/bin/laxity-actuator\n`,
 		` \./usr/libexec/docker/cli-plugins/docker-laxity -> /usr/bin/laxity\n`,
 		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/laxity-guardian\.service\n`,
+		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/laxity-devices\.service\n`, ` \./usr/share/laxity/systemd/before-linux-6\.10\.conf\n`,
 		`-rw-r--r-- root/root .* \./usr/share/laxity/rules/alerts\.yml\n`, `\./usr/share/laxity/dashboards/fleet\.json\n`, `\./usr/share/doc/laxity/copyright\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(list) {
@@ -137,13 +138,19 @@ func install(t *testing.T, deb string) {
 	}
 }
 
+var shipped = []string{"laxity-devices.service", "laxity-exporter.service", "laxity-guardian.service", "laxity-actuator.service"}
+
 // units: systemd accepts them, and finds little to complain about.
 func units(t *testing.T, deb string) {
 	analyze := need(t, "systemd-analyze", "systemd is needed")
 	root := t.TempDir()
 	run(t, nil, "dpkg-deb", "--extract", deb, root)
 	folder := filepath.Join(root, "usr/lib/systemd/system")
-	for _, unit := range []string{"laxity-exporter.service", "laxity-guardian.service", "laxity-actuator.service"} {
+	// NVIDIA's, which systemd wants to see.
+	if err := os.WriteFile(filepath.Join(root, "usr/bin/nvidia-modprobe"), []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	for _, unit := range shipped {
 		path := filepath.Join(folder, unit)
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -156,7 +163,7 @@ func units(t *testing.T, deb string) {
 		}
 	}
 	env := []string{"SYSTEMD_UNIT_PATH=" + folder + ":/usr/lib/systemd/system:/lib/systemd/system"}
-	for _, unit := range []string{"laxity-exporter.service", "laxity-guardian.service", "laxity-actuator.service"} {
+	for _, unit := range shipped {
 		out := run(t, env, analyze, "verify", "--man=no", filepath.Join(folder, unit))
 		for line := range strings.Lines(out) {
 			if strings.Contains(line, "laxity") && !strings.Contains(line, "docker.service") {
@@ -164,10 +171,9 @@ func units(t *testing.T, deb string) {
 			}
 		}
 	}
-	out := run(t, env, analyze, "security", "--offline=yes", "--threshold=45", "--no-pager", filepath.Join(folder, "laxity-guardian.service"))
-	t.Log(lastLine(out))
-	for _, unit := range []string{"laxity-exporter.service", "laxity-actuator.service"} {
-		t.Log(lastLine(run(t, env, analyze, "security", "--offline=yes", "--threshold=60", "--no-pager", filepath.Join(folder, unit))))
+	// What systemd counts as exposed: it may become less.
+	for unit, most := range map[string]string{"laxity-exporter.service": "32", "laxity-actuator.service": "35", "laxity-guardian.service": "28"} {
+		t.Log(lastLine(run(t, env, analyze, "security", "--offline=yes", "--threshold="+most, "--no-pager", filepath.Join(folder, unit))))
 	}
 }
 

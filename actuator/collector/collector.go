@@ -23,6 +23,10 @@ type Present struct {
 	// StrayStops is how many processes the guardian's sweeper has continued, ever.
 	StrayStops uint64
 	Ready      bool
+	// PutAside is how many files of the state folder could not be read and were put aside.
+	PutAside int
+	// PauseInstead: who waits is paused because channels cannot be controlled here.
+	PauseInstead bool
 	// Breaker: hands are off. Standby: another actuator acts on this engine.
 	Breaker, Standby bool
 	// Memory, Waiting, Denied and Swapped: each container and GPU once.
@@ -74,9 +78,11 @@ var (
 	ageDesc        = prometheus.NewDesc(namespace+"snapshot_age_seconds", "Time since the exporter confirmed the facts that are acted on. Absent before the first.", nil, nil)
 	guardianDesc   = prometheus.NewDesc(namespace+"guardian_up", "1 while a guardian watches that nothing stays stopped.", nil, nil)
 	strayDesc      = prometheus.NewDesc(namespace+"stray_stops_total", "Processes that the guardian's sweeper found stopped by Laxity though nobody wanted them stopped, and continued.", nil, nil)
+	insteadDesc    = prometheus.NewDesc(namespace+"pause_instead", "1 while who waits is paused because time slices and channels cannot be controlled here, though --hold asks for them.", nil, nil)
 	breakerDesc    = prometheus.NewDesc(namespace+"breaker_open", "1 while nothing is held because there were too many actions, or too many containers stopped.", nil, nil)
 	standbyDesc    = prometheus.NewDesc(namespace+"standby", "1 while another actuator acts on this engine.", nil, nil)
 	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches if it is required.", nil, nil)
+	asideDesc      = prometheus.NewDesc(namespace+"files_put_aside", "Files of the state folder, and of the record of channels, that could not be read, and lie beside their place until somebody removes them.", nil, nil)
 )
 
 // New makes the metrics with every known series at 0.
@@ -154,7 +160,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, p := range m.parts() {
 		p.Describe(ch)
 	}
-	for _, d := range append(memoryDescs(), holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, strayDesc, readyDesc, breakerDesc, standbyDesc) {
+	for _, d := range append(memoryDescs(), holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, strayDesc, readyDesc, insteadDesc, asideDesc, breakerDesc, standbyDesc) {
 		ch <- d
 	}
 }
@@ -177,6 +183,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(guardianDesc, bit(p.GuardianUp))
 	ch <- prometheus.MustNewConstMetric(strayDesc, prometheus.CounterValue, float64(p.StrayStops))
 	gauge(readyDesc, bit(p.Ready))
+	gauge(asideDesc, float64(p.PutAside))
+	gauge(insteadDesc, bit(p.PauseInstead))
 	gauge(breakerDesc, bit(p.Breaker))
 	gauge(standbyDesc, bit(p.Standby))
 	collectMemory(p, gauge)

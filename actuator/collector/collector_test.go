@@ -18,7 +18,7 @@ func present(m *collector.Metrics) {
 	now := time.Unix(1000, 0)
 	m.SetClock(func() time.Time { return now })
 	m.SetPresent(func() collector.Present {
-		return collector.Present{Holds: 2, Inbox: 1, GuardianUp: true, StrayStops: 3, Ready: true, SnapshotTime: now.Add(-250 * time.Millisecond),
+		return collector.Present{Holds: 2, Inbox: 1, GuardianUp: true, StrayStops: 3, Ready: true, PauseInstead: true, SnapshotTime: now.Add(-250 * time.Millisecond),
 			Arbitrated: map[string]bool{"GPU-1": true, "GPU-2": false},
 			Memory: []collector.Memory{{Container: "a", GPU: "GPU-1", Limit: 4, Held: 3, Share: 2, Lent: 1},
 				{Container: "b", GPU: "GPU-1", Held: 1, Share: 2}},

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/laxity/laxity/internal/aside"
 )
 
 // Kind is what was decided about.
@@ -118,7 +120,7 @@ type Log struct {
 	changed chan struct{} // closed and replaced by each Add
 }
 
-// Open opens the file for appending.
+// Open opens the file for appending. Where that cannot be done what is there is put aside.
 func Open(o Options) (*Log, error) {
 	if o.Keep <= 0 {
 		o.Keep = 1000
@@ -127,6 +129,13 @@ func Open(o Options) (*Log, error) {
 		o.MaxBytes = 8 << 20
 	}
 	l := &Log{o: o, changed: make(chan struct{})}
+	err := l.open()
+	if err == nil {
+		return l, nil
+	}
+	if _, aerr := aside.Put(o.Path, err); aerr != nil {
+		return nil, aerr
+	}
 	return l, l.open()
 }
 

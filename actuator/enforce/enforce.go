@@ -32,9 +32,6 @@ type Status struct {
 	Paused  bool // the engine or the kernel's freezer says so
 	// Verified: the kernel's freezer was read and agrees with the engine.
 	Verified bool
-	// LetGo: it runs because it was let go by us, though its hold may not be
-	// closed yet. Nobody else's doing is to be read from that.
-	LetGo bool
 	// Started is when its first process began; zero where that is not known.
 	Started time.Time
 	// Labels are the container's.

@@ -35,7 +35,7 @@ func Decode(raw []byte) (*Book, error) {
 			continue
 		}
 		h.Runs = slices.DeleteFunc(h.Runs[max(0, len(h.Runs)-maxRuns):], func(r run) bool {
-			return !(r.Seconds >= 0) || math.IsInf(r.Seconds, 0) || !(r.Use <= 1) || !(r.Mean <= 1) || !(r.Startup >= 0 && r.Startup <= r.Seconds)
+			return !(r.Seconds >= 0) || math.IsInf(r.Seconds, 0) || !(r.Use <= 1) || !(r.Mean <= 1)
 		})
 		b.clock = max(b.clock, h.Last)
 		b.kinds[h.Kind] = h

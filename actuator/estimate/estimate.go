@@ -32,7 +32,7 @@ const lowQuantile = 0.1
 
 // Kind is what tasks have in common that are expected to last alike.
 type Kind struct {
-	Image, Command string
+	Image, CommandID string
 }
 
 // run is one ended task.
@@ -46,10 +46,6 @@ type run struct {
 	Use float64 `json:"use"`
 	// Mean is the mean utilisation over that time; negative likewise.
 	Mean float64 `json:"mean"`
-	// Startup is what of Seconds it took to its first launch; 0: not known. Crowded:
-	// another task ran for a good part of that.
-	Startup float64 `json:"startup,omitempty"`
-	Crowded bool    `json:"crowded,omitempty"`
 }
 
 type history struct {
@@ -68,9 +64,6 @@ type watched struct {
 	busy, seen    float64 // integral of the utilisation while it ran alone, and the time, seconds
 	looks, shared int     // snapshots in which it ran, and in which it ran beside others
 	memory        uint64  // the most that it held on one GPU, bytes
-	starting      bool    // it was seen before its first launch
-	startup       float64 // as in run
-	crowded       bool
 }
 
 // Book is what was learned. Make one with New or Decode.
@@ -109,7 +102,7 @@ func (b *Book) Observe(s *task.Snapshot) {
 	}
 	kinds := map[string]Kind{}
 	for _, c := range s.Containers {
-		kinds[c.ID] = Kind{c.Image, c.Command}
+		kinds[c.ID] = Kind{c.Image, c.CommandID}
 	}
 	present := map[string]bool{}
 	for _, t := range s.Tasks {
@@ -170,6 +163,9 @@ func (b *Book) look(s *task.Snapshot) {
 	}
 }
 
+// beside reports whether others ran for a good part of the time.
+func (w *watched) beside() bool { return w.looks > 0 && float64(w.shared) > 0.2*float64(w.looks) }
+
 // end files an ended task. One that was lost, or of whose container nothing is
 // known, teaches nothing.
 func (b *Book) end(t task.Task) {
@@ -196,7 +192,7 @@ func (b *Book) end(t task.Task) {
 	case use < saturating: // a phase may be missing, and be the one that computes
 		use = -1
 	}
-	h.Runs = append(h.Runs, run{Seconds: t.Ran(time.Time{}).Seconds(), Shared: w.beside(), Use: use, Mean: mean, Startup: w.startup, Crowded: w.crowded})
+	h.Runs = append(h.Runs, run{Seconds: t.Ran(time.Time{}).Seconds(), Shared: w.beside(), Use: use, Mean: mean})
 	h.Runs = h.Runs[max(0, len(h.Runs)-maxRuns):]
 	h.remember(w.memory)
 	b.changed = true
@@ -211,10 +207,6 @@ type Length struct {
 	// Remaining is how long it still runs, estimated high; Least is the same,
 	// estimated low. Total is its whole length, estimated high.
 	Remaining, Least, Total time.Duration
-	// Startup is what is left of it until its first launch, estimated high; 0: it has
-	// launched, or nobody knows. Crowded is how much longer that took, in all, beside
-	// others; 0 where not known.
-	Startup, Crowded time.Duration
 }
 
 // Remaining estimates how long the task runs. It reports false where there is no
@@ -224,7 +216,7 @@ func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool)
 	if h == nil || len(h.Runs) == 0 {
 		return l, false
 	}
-	all := undisturbed(h.lengths)
+	all := h.undisturbed()
 	ran := t.Ran(now).Seconds()
 	whole, least := at(quantile, all), 0.0
 	// Runs beside others say nothing of how short a task can be: it would be given
@@ -232,9 +224,7 @@ func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool)
 	if longer := above(ran, h.lengths(false)); len(longer) > 0 {
 		least = at(lowQuantile, longer) - ran
 	}
-	l = Length{Remaining: seconds(left(quantile, ran, all)), Least: seconds(least), Total: seconds(max(whole, ran))}
-	h.byLaunch(&l, b.tasks[t.ID], ran)
-	return l, true
+	return Length{Remaining: seconds(left(quantile, ran, all)), Least: seconds(least), Total: seconds(max(whole, ran))}, true
 }
 
 // left is what is left of a length after it has lasted for ran. Longer than ever:
@@ -264,6 +254,19 @@ func (h *history) lengths(shared bool) []float64 {
 		if r.Shared == shared {
 			out = append(out, r.Seconds)
 		}
+	}
+	return out
+}
+
+// few is how many runs that were undisturbed are too few to go by alone.
+const few = 3
+
+// undisturbed are the lengths without others, with those beside others where they are
+// too few.
+func (h *history) undisturbed() []float64 {
+	out := h.lengths(false)
+	if len(out) < few {
+		out = append(out, h.lengths(true)...)
 	}
 	return out
 }

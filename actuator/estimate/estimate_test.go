@@ -14,7 +14,7 @@ import (
 
 var (
 	t0   = time.Unix(1_700_000_000, 0)
-	kind = estimate.Kind{Image: "train", Command: "python a.py"}
+	kind = estimate.Kind{Image: "train", CommandID: "python a.py"}
 )
 
 func at(s float64) time.Time { return t0.Add(time.Duration(s * float64(time.Second))) }
@@ -30,7 +30,7 @@ func newWorld() *world {
 	w := &world{b: estimate.New()}
 	w.snap = task.Snapshot{Health: task.Health{DeviceUp: true}, GPUs: []task.GPU{{UUID: "g"}}}
 	for i, k := range []estimate.Kind{kind, {Image: "other"}} {
-		w.snap.Containers = append(w.snap.Containers, task.Container{ID: fmt.Sprint(i), Image: k.Image, Command: k.Command})
+		w.snap.Containers = append(w.snap.Containers, task.Container{ID: fmt.Sprint(i), Image: k.Image, CommandID: k.CommandID})
 	}
 	return w
 }
@@ -214,7 +214,7 @@ func TestBounded(t *testing.T) {
 	w := newWorld()
 	w.snap.Time = t0
 	for i := range 700 {
-		w.snap.Containers[0].Command = fmt.Sprint(i)
+		w.snap.Containers[0].CommandID = fmt.Sprint(i)
 		w.snap.Ended = nil
 		w.alone(1, 1)
 	}
@@ -223,7 +223,7 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d bytes", len(raw))
 	}
 	for i, want := range map[int]bool{0: false, 699: true} {
-		if _, ok := w.b.Remaining(task.Task{}, estimate.Kind{Image: "train", Command: fmt.Sprint(i)}, t0); ok != want {
+		if _, ok := w.b.Remaining(task.Task{}, estimate.Kind{Image: "train", CommandID: fmt.Sprint(i)}, t0); ok != want {
 			t.Errorf("kind %d is known: %v", i, ok)
 		}
 	}

@@ -99,9 +99,12 @@ func New(o Options) (*Forwarder, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	q, err := openQueue(o.Path, o.MaxAlerts)
+	q, damaged, err := openQueue(o.Path, o.MaxAlerts)
 	if err != nil {
 		return nil, err
+	}
+	if damaged != nil {
+		o.Logger.Error("alerts that waited for other nodes are lost; those that still fire come again", "err", damaged)
 	}
 	return &Forwarder{o: o, queue: q, metrics: newMetrics(q), wake: make(chan struct{}, 1), active: map[string]bool{}}, nil
 }

@@ -275,7 +275,7 @@ func TestLatestWins(t *testing.T) {
 	run := 0
 	rapid.Check(t, func(t *rapid.T) {
 		run++
-		q, err := openQueue(filepath.Join(dir, fmt.Sprint(run)), 100)
+		q, _, err := openQueue(filepath.Join(dir, fmt.Sprint(run)), 100)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package forward
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/internal/boltfile"
 )
 
 // queue keeps on disk, for each node, the latest state of each alert: so that a
@@ -24,19 +24,25 @@ type queue struct {
 
 var root = []byte("alerts")
 
-func openQueue(path string, max int) (*queue, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second})
-	if err != nil {
-		return nil, fmt.Errorf("open the queue %s (does another actuator use it?): %w", path, err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(root)
-		return err
+func openQueue(path string, max int) (q *queue, damaged, err error) {
+	db, damaged, err := boltfile.Open(path, func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(root)
+		if err != nil {
+			return err
+		}
+		return b.ForEachBucket(func(node []byte) error {
+			return b.Bucket(node).ForEach(func(k, v []byte) error {
+				if err := json.Unmarshal(v, &item{}); err != nil {
+					return fmt.Errorf("entry %q of node %s is damaged: %w", k, node, err)
+				}
+				return nil
+			})
+		})
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare the queue %s: %w", path, err), db.Close())
+		return nil, damaged, fmt.Errorf("the queue (does another actuator use it?): %w", err)
 	}
-	return &queue{db: db, max: max}, nil
+	return &queue{db: db, max: max}, damaged, nil
 }
 
 // put keeps all of them or none. When it returns nil, they are on disk.

@@ -29,7 +29,6 @@ func (g *Guardian) sweepChannels(ctx context.Context) {
 	}
 	tick := time.NewTicker(g.o.Poll)
 	defer tick.Stop()
-	var failed string
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,15 +36,10 @@ func (g *Guardian) sweepChannels(ctx context.Context) {
 		case <-tick.C:
 		}
 		_, err := g.o.Channels.Sweep(ctx, channelsGrace)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err == nil:
-			failed = ""
-		case err.Error() != failed: // once, and not at every look
-			failed = err.Error()
-			g.o.Logger.Error("cannot let channels on whose lease has ended", "err", err)
 		}
+		g.trouble("cannot let channels on whose lease has ended; will try again", err)
 	}
 }
 
@@ -77,16 +71,15 @@ func (g *Guardian) restoreChannels(ctx context.Context) (left int) {
 		return 0
 	}
 	left, err := g.o.Channels.RestoreAll(ctx)
-	if err != nil && ctx.Err() == nil {
-		g.o.Logger.Error("cannot undo all that was changed on GPUs; will try again", "processes", left, "err", err)
+	if ctx.Err() == nil {
+		g.trouble("cannot undo all that was changed on GPUs; will try again", err, "processes", left)
 	}
 	if left == 0 && err == nil {
 		g.o.Logger.Warn("let channels on and put time slices back", "processes", pending, "took", g.o.Now().Sub(began))
 		g.channels = backoff{}
 		return 0
 	}
-	g.channels.wait = min(max(2*g.channels.wait, 100*time.Millisecond), 5*time.Second)
-	g.channels.next = g.o.Now().Add(g.channels.wait)
+	g.channels.later(g.o.Now(), 100*time.Millisecond, 5*time.Second)
 	return max(left, 1)
 }
 

@@ -118,7 +118,7 @@ func TestUndoesChannelsWhileTheEngineIsDown(t *testing.T) {
 }
 
 func TestHungSweepKeepsNobody(t *testing.T) {
-	p, g := newPost(t), &gpu{hangs: make(chan struct{}), swept: make(chan struct{})}
+	p, g := newPost(t), &gpu{hangs: make(chan struct{}), swept: make(chan struct{}, 1)} // it sweeps but once
 	defer close(g.hangs)
 	lock := p.actuator()
 	p.hold(time.Now().Add(time.Hour), "a")

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce"
@@ -34,10 +35,10 @@ type Options struct {
 	Journal  *journal.Journal
 	Enforcer enforce.Enforcer
 	Logger   *slog.Logger
-	// Gate lets go the processes that are stopped at their launches and allocations,
-	// or only those that nobody has a lease on any more, and returns how many; nil:
-	// nothing stops any.
-	Gate func(ctx context.Context, expired bool) (int, error)
+	// Release continues the processes that are stopped at their allocations, or only
+	// those that nobody has a lease on any more, and returns how many; nil: nothing
+	// stops any.
+	Release func(ctx context.Context, expired bool) (int, error)
 	// Sweep ends the stops that nobody wants any more, whether an actuator lives or not,
 	// and returns the PIDs of the processes that stood still for that; nil: nothing stops
 	// any. It is called at every Poll.
@@ -57,9 +58,16 @@ type Options struct {
 	// Grace is how long after the end of a lease a living actuator has to end
 	// it itself; 1 s by default.
 	Grace time.Duration
+	// Lease is the longest that a lease lasts from when it is renewed; 1 min by default.
+	// One that seems to last longer was written before the wall clock was set back.
+	Lease time.Duration
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
 }
+
+// ErrLeft means that the guardian was ended while no actuator lived and something was still
+// on record. The next guardian or actuator undoes it; so does `laxity off`.
+var ErrLeft = errors.New("something is still on record and could not be let go")
 
 // ErrTaken means that another guardian watches this state folder.
 var ErrTaken = errors.New("another guardian is watching")
@@ -68,15 +76,64 @@ var ErrTaken = errors.New("another guardian is watching")
 type Guardian struct {
 	o     Options
 	retry map[string]backoff // containers that could not be let go
-	swaps backoff            // while containers are off their GPUs; zero: none is
-	// channels is when those are tried again that could not be restored.
-	channels backoff
+	// leases are those on record when expire last looked, by container.
+	leases map[string]lease
+	swaps  backoff // while containers are off their GPUs; zero: none is
+	// channels is when those are tried again that could not be restored, stopped the same of
+	// processes that are stopped at allocations.
+	channels, stopped backoff
+	left              int // what the last undo left
+	// records is when those are tried again that cannot be taken off the record though
+	// their containers run.
+	records backoff
+
+	mu   sync.Mutex // of what follows
+	told map[string]told
+	runs map[string]bool // by container: it runs, and its record cannot be removed
 }
+
+// told is what the log was last told about a matter, and when.
+type told struct {
+	what string
+	at   time.Time
+}
+
+// tellAgain is how often the log is told of a trouble that lasts.
+const tellAgain = time.Minute
+
+// trouble tells the log of an error, once a minute while it lasts; nil: it is over.
+func (g *Guardian) trouble(matter string, err error, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil {
+		delete(g.told, matter)
+		return
+	}
+	now, last := g.o.Now(), g.told[matter]
+	if last.what == err.Error() && now.Sub(last.at) < tellAgain {
+		return
+	}
+	g.told[matter] = told{err.Error(), now}
+	g.o.Logger.Error(matter, append(args, "err", err)...)
+}
+
+// lease is when a hold's lease ends: as its record says it, by the wall clock of then, and by
+// our own clock, which nobody sets.
+type lease struct{ recorded, ends time.Time }
 
 type backoff struct {
 	next time.Time
 	wait time.Duration
 }
+
+// later waits before the next try, each time for longer.
+func (b *backoff) later(now time.Time, first, most time.Duration) {
+	b.wait = min(max(2*b.wait, first), most)
+	b.next = now.Add(b.wait)
+}
+
+// due reports whether there is something to try again, and now.
+func (b *backoff) due(now time.Time) bool { return b.wait > 0 && !now.Before(b.next) }
 
 // New checks the options and fills in the defaults.
 func New(o Options) (*Guardian, error) {
@@ -89,15 +146,19 @@ func New(o Options) (*Guardian, error) {
 	if o.Grace <= 0 {
 		o.Grace = time.Second
 	}
+	if o.Lease <= 0 {
+		o.Lease = time.Minute
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Guardian{o: o, retry: map[string]backoff{}}, nil
+	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, told: map[string]told{}, runs: map[string]bool{}}, nil
 }
 
 // Run watches until ctx ends, or with Once until there is nothing to watch.
 // When ctx ends while an actuator lives, nothing is let go: that actuator sees
-// that it is no longer watched.
+// that it is no longer watched. When it ends while none does, the error wraps ErrLeft if
+// something is still on record.
 func (g *Guardian) Run(ctx context.Context) error {
 	own, err := journal.LockWithin(ctx, journal.GuardianLock(g.o.StateDir), time.Second)
 	if errors.Is(err, journal.ErrLocked) {
@@ -113,21 +174,29 @@ func (g *Guardian) Run(ctx context.Context) error {
 		if err != nil {
 			return ignoreEnd(ctx, err)
 		}
-		left, err := g.undo(ctx)
+		g.left, err = g.undo(ctx)
 		if err != nil {
 			lock.Unlock()
-			return ignoreEnd(ctx, err)
+			return g.end(ctx, err)
 		}
-		if g.o.Once && left == 0 {
+		if g.o.Once && g.left == 0 {
 			own.Unlock() // before the actuator's: see package journal
 			lock.Unlock()
 			return nil
 		}
 		lock.Unlock()
 		if err := g.idle(ctx); err != nil {
-			return ignoreEnd(ctx, err)
+			return g.end(ctx, err)
 		}
 	}
+}
+
+// end is what Run returns when it ends while no actuator lives.
+func (g *Guardian) end(ctx context.Context, err error) error {
+	if g.left > 0 {
+		return errors.Join(fmt.Errorf("%w: %d containers or processes; start laxity-actuator guardian, or run laxity off", ErrLeft, g.left), ignoreEnd(ctx, err))
+	}
+	return ignoreEnd(ctx, err)
 }
 
 func ignoreEnd(ctx context.Context, err error) error {
@@ -164,7 +233,7 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 			}
 			return r.lock, r.err
 		case <-tick.C:
-			g.openGate(ctx, true)
+			g.release(ctx, true)
 			g.sweep()
 			g.expire(ctx)
 		}
@@ -180,24 +249,41 @@ func (g *Guardian) sweep() {
 	if len(strays) > 0 {
 		g.o.Logger.Error("continued processes that stood still though nobody wanted them to", "pids", strays)
 	}
-	if err != nil {
-		g.o.Logger.Error("cannot sweep for processes that stand still", "err", err)
-	}
+	g.trouble("cannot sweep for processes that stand still", err)
 }
 
-// openGate lets the processes go that are stopped at their launches and allocations. With expired
-// only if a living actuator has not renewed its lease on them.
-func (g *Guardian) openGate(ctx context.Context, expired bool) {
-	if g.o.Gate == nil {
-		return
+// release continues the processes that are stopped at their allocations. With expired
+// only if a living actuator has not renewed its lease on them. It reports whether that is done.
+func (g *Guardian) release(ctx context.Context, expired bool) bool {
+	if g.o.Release == nil {
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	switch n, err := g.o.Gate(ctx, expired); {
-	case err != nil:
-		g.o.Logger.Error("cannot open the launch gate and the memory guard", "err", err)
-	case n > 0:
-		g.o.Logger.Warn("let processes go that were stopped at their launches or allocations", "processes", n, "lease_ran_out", expired)
+	n, err := g.o.Release(ctx, expired)
+	if n > 0 {
+		g.o.Logger.Warn("continued processes that were stopped at their allocations", "processes", n, "lease_ran_out", expired)
+	}
+	g.trouble("cannot continue the processes that are stopped at their allocations; will try again", err)
+	return err == nil
+}
+
+// releaseUntil is release for an actuator that is gone, again and again until it is done or
+// the engine's part is. It returns how much is left.
+func (g *Guardian) releaseUntil(ctx context.Context, done <-chan struct{}) (left int) {
+	for {
+		if g.release(ctx, false) {
+			g.stopped = backoff{}
+			return 0
+		}
+		g.stopped.later(g.o.Now(), 50*time.Millisecond, 5*time.Second)
+		again := time.NewTimer(g.stopped.wait)
+		select {
+		case <-again.C:
+		case <-done:
+			again.Stop()
+			return 1
+		}
 	}
 }
 
@@ -213,10 +299,10 @@ func (g *Guardian) idle(ctx context.Context) error {
 		case <-tick.C:
 		}
 		g.sweep()
-		if holds, err := g.o.Journal.List(); err != nil || len(holds) > 0 {
+		if holds, err := g.o.Journal.List(); g.records.wait == 0 && err != nil || len(holds) > g.running() || g.records.due(g.o.Now()) {
 			return nil
 		}
-		if g.swaps.wait > 0 && !g.o.Now().Before(g.swaps.next) || g.channelsDue() {
+		if g.swaps.due(g.o.Now()) || g.stopped.due(g.o.Now()) || g.channelsDue() {
 			return nil
 		}
 		if journal.Taken(journal.ActuatorLock(g.o.StateDir)) {
@@ -233,29 +319,27 @@ func (g *Guardian) bringBack(ctx context.Context) (left int) {
 		return 0
 	}
 	left, err := g.o.Swaps(ctx)
+	g.trouble("cannot bring back what is off its GPU; will try again", err)
 	if err != nil {
-		g.o.Logger.Error("cannot bring back what is off its GPU", "err", err)
 		left = max(left, 1)
 	}
 	if left == 0 {
 		g.swaps = backoff{}
 		return 0
 	}
-	g.swaps.wait = min(max(2*g.swaps.wait, 500*time.Millisecond), 30*time.Second)
-	g.swaps.next = g.o.Now().Add(g.swaps.wait)
+	g.swaps.later(g.o.Now(), 500*time.Millisecond, 30*time.Second)
 	return left
 }
 
 // letGoAll lets everything on record go, and does not give up: it returns when
 // nothing is left, or when ctx ends. It is called with the actuator's lock held.
 func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
-	g.openGate(ctx, false)
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		holds, err := g.o.Journal.List()
-		if err != nil {
-			g.o.Logger.Error("cannot read the journal", "err", err)
-		}
+		g.trouble("cannot read the journal; will try again", err)
 		if err == nil && len(holds) == 0 {
+			g.records = backoff{}
+			g.forget()
 			return 0, nil
 		}
 		// All at once: the engine takes its time for each.
@@ -267,12 +351,17 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 		for range holds {
 			ok = <-done && ok
 		}
+		if n := g.running(); n > 0 && err == nil && n >= len(holds) {
+			// Nobody stands still for these: an actuator may begin.
+			g.records.later(g.o.Now(), 500*time.Millisecond, 30*time.Second)
+			return n, nil
+		}
 		if ok {
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			return len(holds), ctx.Err()
+			return max(len(holds), 1), ctx.Err()
 		case <-time.After(wait):
 		}
 	}
@@ -281,7 +370,16 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 // letGo reports whether the container is off the record.
 func (g *Guardian) letGo(ctx context.Context, h journal.Hold, why string) bool {
 	started := g.o.Now()
+	if g.isRunning(h.ContainerID) { // whoever has paused it since is not us
+		err := g.o.Journal.Remove(h.ContainerID)
+		g.trouble("cannot take a container off the record; it runs", err, "container", h.Container)
+		return err == nil && g.setRunning(h.ContainerID, false)
+	}
 	err := g.o.Enforcer.Unpause(ctx, h.ContainerID)
+	if errors.Is(err, journal.ErrNotWritable) {
+		g.trouble("cannot take a container off the record; it runs", err, "container", h.Container)
+		return !g.setRunning(h.ContainerID, true)
+	}
 	if err != nil && !errors.Is(err, enforce.ErrForeign) {
 		g.o.Logger.Error("cannot let a container go; will try again", "container", h.Container, "err", err)
 		return false
@@ -300,12 +398,13 @@ func (g *Guardian) expire(ctx context.Context) {
 		return // said when it matters
 	}
 	now := g.o.Now()
+	g.see(holds, now)
 	for _, h := range holds {
-		if now.Before(h.Expires.Add(g.o.Grace)) || now.Before(g.retry[h.ContainerID].next) {
+		if now.Before(g.leases[h.ContainerID].ends.Add(g.o.Grace)) || now.Before(g.retry[h.ContainerID].next) {
 			continue
 		}
 		// Read again: it may have been renewed since List.
-		if again, ok, err := g.o.Journal.Get(h.ContainerID); err == nil && (!ok || again.Expires.After(h.Expires)) {
+		if again, ok, err := g.o.Journal.Get(h.ContainerID); err == nil && (!ok || !again.Expires.Equal(h.Expires)) {
 			continue
 		}
 		if g.letGo(ctx, h, "its lease ran out and the actuator did not end it") {
@@ -313,8 +412,48 @@ func (g *Guardian) expire(ctx context.Context) {
 			continue
 		}
 		b := g.retry[h.ContainerID]
-		b.wait = min(max(2*b.wait, 200*time.Millisecond), 5*time.Second)
-		b.next = now.Add(b.wait)
+		b.later(now, 200*time.Millisecond, 5*time.Second)
 		g.retry[h.ContainerID] = b
 	}
+}
+
+// see takes note of the leases on record. The wall clock is asked once for each renewal.
+func (g *Guardian) see(holds []journal.Hold, now time.Time) {
+	seen := make(map[string]lease, len(holds))
+	for _, h := range holds {
+		l, known := g.leases[h.ContainerID]
+		if !known || !l.recorded.Equal(h.Expires) {
+			l = lease{recorded: h.Expires, ends: now.Add(min(h.Expires.Sub(now), g.o.Lease))}
+		}
+		seen[h.ContainerID] = l
+	}
+	g.leases = seen
+}
+
+// setRunning notes whether a container runs whose record cannot be removed. It returns true.
+func (g *Guardian) setRunning(id string, runs bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if delete(g.runs, id); runs {
+		g.runs[id] = true
+	}
+	return true
+}
+
+func (g *Guardian) isRunning(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.runs[id]
+}
+
+func (g *Guardian) running() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.runs)
+}
+
+func (g *Guardian) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.runs)
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
 	"github.com/laxity/laxity/actuator/guardian"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/journal/journaltest"
 )
 
 type post struct {
@@ -166,6 +169,26 @@ func TestEndsLeasesOfAnActuatorThatHangs(t *testing.T) {
 	}
 }
 
+// The actuator hangs, and the wall clock was set back: the end of its leases seems far away.
+func TestEndsLeasesThoughTheClockWasSetBack(t *testing.T) {
+	p := newPost(t)
+	p.actuator()
+	p.hold(time.Now().Add(time.Hour), "a")
+	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer,
+		Logger: slog.New(slog.DiscardHandler), Poll: 5 * time.Millisecond, Grace: 50 * time.Millisecond, Lease: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { ended <- g.Run(ctx) }()
+	p.awaitAllGone("a")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUnreadableRecordIsLetGo(t *testing.T) {
 	p := newPost(t)
 	lock := p.actuator()
@@ -176,6 +199,38 @@ func TestUnreadableRecordIsLetGo(t *testing.T) {
 	p.watch(true)
 	lock.Unlock()
 	p.awaitAllGone("a")
+}
+
+// A record that cannot be written keeps nobody paused and no actuator from starting; it is
+// cleared once that is possible again.
+func TestReadOnlyRecordWedgesNobody(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	p.hold(time.Now().Add(time.Hour), "a", "b")
+	writable := journaltest.ReadOnly(t, filepath.Join(p.dir, "holds"))
+	done := p.watch(true)
+	lock.Unlock()
+	p.await("both run", func() bool {
+		a, _ := p.engine.Paused("a")
+		b, _ := p.engine.Paused("b")
+		return !a && !b
+	})
+	next := p.actuator() // it may begin
+	p.engine.SetPaused("a", true)
+	next.Unlock() // a person's pause is not undone, though the record is still there
+	if len(done) > 0 {
+		t.Fatalf("it ended as if all were well: %v", <-done)
+	}
+	writable()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if paused, _ := p.engine.Paused("a"); !paused {
+		t.Error("a person's pause was undone")
+	}
+	if holds, err := p.journal.List(); err != nil || len(holds) > 0 {
+		t.Errorf("%v %v", holds, err)
+	}
 }
 
 func TestContainerGone(t *testing.T) {
@@ -208,6 +263,120 @@ func TestLatePause(t *testing.T) {
 	p.engine.SetPaused("a", true)
 	p.awaitAllGone("a")
 }
+
+// stopped are processes that are stopped at their allocations, and a kernel that does not give
+// them back at once.
+type stopped struct {
+	left, fails, tries int
+	tried              chan struct{}
+}
+
+func (s *stopped) release(_ context.Context, expired bool) (int, error) {
+	if expired {
+		return 0, nil
+	}
+	defer func() { s.tried <- struct{}{} }()
+	if s.tries++; s.tries <= s.fails {
+		return 0, errors.New("the record cannot be read")
+	}
+	n := s.left
+	s.left = 0
+	return n, nil
+}
+
+func (p *post) release(s *stopped) (end context.CancelFunc, done <-chan error) {
+	p.Helper()
+	s.tried = make(chan struct{}, 1000)
+	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Once: true, Release: s.release,
+		Logger: slog.New(slog.DiscardHandler), Poll: 5 * time.Millisecond})
+	if err != nil {
+		p.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.Cleanup(cancel)
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	return cancel, ended
+}
+
+func TestTriesStoppedProcessesAgain(t *testing.T) {
+	p, s := newPost(t), &stopped{left: 2, fails: 3}
+	_, done := p.release(s)
+	if err := <-done; err != nil || s.left != 0 || s.tries != 4 {
+		t.Errorf("%v, %d left after %d tries", err, s.left, s.tries)
+	}
+}
+
+func TestSaysWhatIsLeft(t *testing.T) {
+	p, s := newPost(t), &stopped{left: 2, fails: 1 << 30}
+	end, done := p.release(s)
+	<-s.tried
+	<-s.tried // it does not give up
+	end()
+	if err := <-done; !errors.Is(err, guardian.ErrLeft) {
+		t.Errorf("it ended as if all were well: %v", err)
+	}
+}
+
+func TestSaysThatContainersAreLeft(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	p.hold(time.Now().Add(time.Hour), "a")
+	calls := make(chan string, 1000)
+	p.engine.FailWith(func(call, _ string) error { calls <- call; return context.DeadlineExceeded })
+	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Unlock()
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- g.Run(ctx) }()
+	<-calls
+	end()
+	if err := <-done; !errors.Is(err, guardian.ErrLeft) {
+		t.Errorf("it ended as if all were well: %v", err)
+	}
+}
+
+func TestTroubleIsToldOnceAMinute(t *testing.T) {
+	p := newPost(t)
+	p.actuator()
+	var lines atomic.Int64
+	swept := make(chan struct{}, 1000)
+	now := atomic.Int64{}
+	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Poll: time.Millisecond,
+		Now:   func() time.Time { return time.Unix(now.Load(), 0) },
+		Sweep: func() ([]int, error) { swept <- struct{}{}; return nil, errors.New("no record") },
+		Logger: slog.New(slog.NewTextHandler(writer(func(b []byte) {
+			if strings.Contains(string(b), "no record") {
+				lines.Add(1)
+			}
+		}), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { _ = g.Run(ctx) }()
+	for range 10 {
+		<-swept
+	}
+	if n := lines.Load(); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+	now.Store(61)
+	for range 10 {
+		<-swept
+	}
+	if n := lines.Load(); n != 2 {
+		t.Errorf("told %d times after a minute", n)
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
 func TestOnlyOneGuardian(t *testing.T) {
 	p := newPost(t)

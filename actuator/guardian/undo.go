@@ -36,14 +36,15 @@ func (g *Guardian) Undo(ctx context.Context) error {
 // undo undoes what is on record, and returns how much of it is left. What is stopped or
 // paused is tried until it goes, or ctx ends. The caller holds the actuator's lock.
 func (g *Guardian) undo(ctx context.Context) (left int, err error) {
-	done, channels := make(chan struct{}), make(chan int, 1)
+	done, channels, stopped := make(chan struct{}), make(chan int, 1), make(chan int, 1)
 	// At once: the engine takes its time, and so may a driver.
 	go func() { channels <- g.restoreUntil(ctx, done) }()
+	go func() { stopped <- g.releaseUntil(ctx, done) }()
 	held, err := g.letGoAll(ctx)
 	close(done)
-	off := <-channels
+	left = held + <-channels + <-stopped
 	if err != nil {
-		return held + off, err
+		return left, err
 	}
-	return held + off + g.bringBack(ctx), nil
+	return left + g.bringBack(ctx), nil
 }

@@ -9,13 +9,22 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/laxity/laxity/internal/boltfile"
 )
 
 // ErrFull means that there is no room; it may be tried again.
 var ErrFull = errors.New("inbox is full")
+
+// Bounds of an inbox: messages, and bytes of their payloads.
+type Bounds struct {
+	Messages int
+	Bytes    int64
+}
 
 // Entry is one message with the time at which it was accepted.
 type Entry struct {
@@ -27,49 +36,81 @@ type Entry struct {
 // Inbox is safe for concurrent use.
 type Inbox struct {
 	db    *bbolt.DB
-	max   int
+	most  Bounds
 	ready chan struct{}
+
+	mu   sync.Mutex
+	held Bounds
 }
 
 var bucket = []byte("messages")
 
-// Open opens or makes the file, for at most max messages.
-func Open(path string, max int) (*Inbox, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second})
-	if err != nil {
-		return nil, fmt.Errorf("open inbox %s (does another actuator use it?): %w", path, err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(bucket)
-		return err
+// Open opens or makes the file. One that cannot be read is put aside, and damaged says so:
+// alerts that still fire are sent again.
+func Open(path string, most Bounds) (in *Inbox, damaged, err error) {
+	in = &Inbox{most: most, ready: make(chan struct{}, 1)}
+	in.db, damaged, err = boltfile.Open(path, func(tx *bbolt.Tx) error {
+		in.held = Bounds{} // a damaged file was counted in part
+		b, err := tx.CreateBucketIfNotExists(bucket)
+		if err != nil {
+			return err
+		}
+		return b.ForEach(func(k, v []byte) error {
+			if len(k) != 8 || len(v) < 8 {
+				return fmt.Errorf("entry %x is damaged", k)
+			}
+			in.add(1, len(v))
+			return nil
+		})
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare inbox: %w", err), db.Close())
+		return nil, damaged, fmt.Errorf("inbox (does another actuator use it?): %w", err)
 	}
-	in := &Inbox{db: db, max: max, ready: make(chan struct{}, 1)}
 	in.signal()
-	return in, nil
+	return in, damaged, nil
 }
 
 // Put keeps the message. When it returns nil, the message is on disk.
 func (in *Inbox) Put(payload []byte, received time.Time) error {
+	value := append(binary.BigEndian.AppendUint64(nil, uint64(received.UnixNano())), payload...)
+	// Room is taken before the write, so that those who write at once do not all see
+	// the same room.
+	if !in.take(len(value)) {
+		return fmt.Errorf("inbox: %w", ErrFull)
+	}
 	err := in.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucket)
-		if count(b) >= in.max {
-			return ErrFull
-		}
 		id, err := b.NextSequence()
 		if err != nil {
 			return err
 		}
-		value := binary.BigEndian.AppendUint64(nil, uint64(received.UnixNano()))
-		return b.Put(binary.BigEndian.AppendUint64(nil, id), append(value, payload...))
+		return b.Put(binary.BigEndian.AppendUint64(nil, id), value)
 	})
 	if err != nil {
+		in.add(-1, -len(value))
 		return fmt.Errorf("inbox: %w", err)
 	}
 	in.signal()
 	return nil
+}
+
+// take makes room for a message, or reports that there is none.
+func (in *Inbox) take(size int) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.held.Messages >= in.most.Messages || in.held.Bytes+int64(size) > in.most.Bytes {
+		return false
+	}
+	in.held.Messages++
+	in.held.Bytes += int64(size)
+	return true
+}
+
+func (in *Inbox) add(messages, bytes int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.held.Messages += messages
+	in.held.Bytes += int64(bytes)
 }
 
 // Peek returns the oldest message, without taking it out.
@@ -78,9 +119,6 @@ func (in *Inbox) Peek() (e Entry, ok bool, err error) {
 		k, v := tx.Bucket(bucket).Cursor().First()
 		if k == nil {
 			return nil
-		}
-		if len(k) != 8 || len(v) < 8 {
-			return fmt.Errorf("entry %x is damaged; remove the inbox file", k)
 		}
 		ok = true
 		e = Entry{
@@ -98,22 +136,36 @@ func (in *Inbox) Peek() (e Entry, ok bool, err error) {
 
 // Remove takes a message out, after it took effect. Unknown ids are ignored.
 func (in *Inbox) Remove(id uint64) error {
+	messages, bytes := 0, 0
 	err := in.db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucket).Delete(binary.BigEndian.AppendUint64(nil, id))
+		b, key := tx.Bucket(bucket), binary.BigEndian.AppendUint64(nil, id)
+		if v := b.Get(key); v != nil {
+			messages, bytes = 1, len(v)
+		}
+		return b.Delete(key)
 	})
 	if err != nil {
 		return fmt.Errorf("inbox: %w", err)
 	}
+	in.add(-messages, -bytes)
 	return nil
 }
 
-// Len counts the messages. It is 0 after Close.
-func (in *Inbox) Len() (n int) {
+// Last returns the id of the message that came in last, taken out or not; 0: none ever, or
+// closed.
+func (in *Inbox) Last() (id uint64) {
 	_ = in.db.View(func(tx *bbolt.Tx) error {
-		n = count(tx.Bucket(bucket))
+		id = tx.Bucket(bucket).Sequence()
 		return nil
 	})
-	return n
+	return id
+}
+
+// Len counts the messages.
+func (in *Inbox) Len() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.held.Messages
 }
 
 // Ready has a value when something may have come in.
@@ -128,12 +180,3 @@ func (in *Inbox) signal() {
 
 // Close closes the file.
 func (in *Inbox) Close() error { return in.db.Close() }
-
-// count is by cursor, because Stats walks every page; the queue is short.
-func count(b *bbolt.Bucket) (n int) {
-	c := b.Cursor()
-	for k, _ := c.First(); k != nil; k, _ = c.Next() {
-		n++
-	}
-	return n
-}

@@ -11,9 +11,11 @@ import (
 	"github.com/laxity/laxity/actuator/inbox"
 )
 
+var three = inbox.Bounds{Messages: 3, Bytes: 1 << 20}
+
 func TestInbox(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inbox.db")
-	in, err := inbox.Open(path, 3)
+	in, _, err := inbox.Open(path, three)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +29,7 @@ func TestInbox(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	<-in.Ready()
-	if _, err := inbox.Open(path, 3); err == nil || !strings.Contains(err.Error(), "another actuator") {
+	if _, _, err := inbox.Open(path, three); err == nil || !strings.Contains(err.Error(), "another actuator") {
 		t.Errorf("opened twice: %v", err)
 	}
 
@@ -41,7 +43,7 @@ func TestInbox(t *testing.T) {
 	if err := in.Put(nil, now); err == nil {
 		t.Error("a closed inbox took a message")
 	}
-	if in, err = inbox.Open(path, 3); err != nil {
+	if in, _, err = inbox.Open(path, three); err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
@@ -60,5 +62,39 @@ func TestInbox(t *testing.T) {
 	}
 	if _, ok, err := in.Peek(); ok || err != nil {
 		t.Errorf("not empty: %v %v", ok, err)
+	}
+}
+
+// Few large messages fill the disk as many small ones do: bytes are bounded too, over
+// a restart, and room comes back with what is removed.
+func TestBytesAreBounded(t *testing.T) {
+	path, most := filepath.Join(t.TempDir(), "inbox.db"), inbox.Bounds{Messages: 1000, Bytes: 10_000}
+	in, _, err := inbox.Open(path, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(size int) error { return in.Put(make([]byte, size), time.Now()) }
+	if err := errors.Join(put(4000), put(4000)); err != nil {
+		t.Fatalf("within the bound: %v", err)
+	}
+	if err := put(4000); !errors.Is(err, inbox.ErrFull) {
+		t.Errorf("beyond the bound: %v", err)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if in, _, err = inbox.Open(path, most); err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := put(4000); !errors.Is(err, inbox.ErrFull) || in.Len() != 2 {
+		t.Errorf("beyond the bound after a restart: %v, %d messages", err, in.Len())
+	}
+	e, _, err := in.Peek()
+	if err := errors.Join(err, in.Remove(e.ID), in.Remove(e.ID), put(4000)); err != nil {
+		t.Errorf("no room for as much as was removed: %v", err)
+	}
+	if err := put(20_000); !errors.Is(err, inbox.ErrFull) {
+		t.Errorf("larger than all: %v", err)
 	}
 }

@@ -3,7 +3,7 @@
 // it goes on. It also holds the two lock files by which actuator and guardian
 // learn of each other's life and death.
 //
-// It imports the standard library only, so that the guardian, which must work
+// It imports the standard library and internal/aside only, so that the guardian, which must work
 // when everything else has failed, stays small.
 package journal
 
@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/laxity/laxity/internal/aside"
 )
 
 // Hold is the record of one container that we paused, or are about to pause.
@@ -44,7 +46,8 @@ type Hold struct {
 // and by two processes (actuator and guardian), because each change is one
 // rename or one unlink.
 type Journal struct {
-	dir string
+	dir     string
+	trouble error
 	// removing is held for reading by a Remove, for writing by the last step of a Renew.
 	removing sync.RWMutex
 }
@@ -54,14 +57,66 @@ var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 const suffix = ".json"
 
-// Open makes the folder STATEDIR/holds if it is missing.
+// ErrNotWritable means that the folder of holds cannot be changed: nobody can be put on record,
+// nor be taken off.
+var ErrNotWritable = errors.New("the record of holds cannot be written")
+
+// Open makes the folder STATEDIR/holds if it is missing. Something else in its place, or a
+// folder that cannot be written, is put aside; what can be read of its records is kept. Where
+// that fails too, the record can be read only: Trouble says so.
 func Open(stateDir string) (*Journal, error) {
 	dir := filepath.Join(stateDir, "holds")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	j := &Journal{dir: dir}
+	why := usable(dir)
+	if why == nil {
+		return j, nil
+	}
+	if _, err := os.Lstat(dir); err != nil {
+		return nil, fmt.Errorf("make the holds journal (choose a writable --state-dir): %w", why)
+	}
+	damaged, err := aside.Put(dir, why)
+	if err != nil {
+		if s, serr := os.Stat(dir); serr != nil || !s.IsDir() {
+			return nil, err
+		}
+		j.trouble = fmt.Errorf("%w: %w", ErrNotWritable, err)
+		return j, nil
+	}
+	if err := usable(dir); err != nil {
 		return nil, fmt.Errorf("make the holds journal (choose a writable --state-dir): %w", err)
 	}
-	return &Journal{dir: dir}, nil
+	j.trouble = errors.Join(damaged, j.takeOver(damaged.To))
+	return j, nil
 }
+
+// usable makes the folder if it is missing, and tries to write there.
+func usable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".tmp-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// takeOver puts the holds of another folder on record. The name of a record that cannot be
+// read is enough to let its container go.
+func (j *Journal) takeOver(dir string) error {
+	if s, err := os.Stat(dir); err != nil || !s.IsDir() {
+		return err
+	}
+	holds, err := (&Journal{dir: dir}).List()
+	errs := []error{err}
+	for _, h := range holds {
+		errs = append(errs, j.Put(h))
+	}
+	return errors.Join(errs...)
+}
+
+// Trouble says what was wrong with the folder when it was opened; nil: nothing.
+func (j *Journal) Trouble() error { return j.trouble }
 
 func (j *Journal) path(id string) (string, error) {
 	if !safeID.MatchString(id) {
@@ -123,8 +178,9 @@ func (j *Journal) Remove(id string) error {
 	}
 	j.removing.RLock()
 	defer j.removing.RUnlock()
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("journal: %w", err)
+	// A record may be a folder, if somebody made it one.
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("journal: %w: %w", ErrNotWritable, err)
 	}
 	// Not synced: a record that comes back after a power cut names a container
 	// that runs, and letting that go again does nothing.

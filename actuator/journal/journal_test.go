@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/journal/journaltest"
 )
 
 func TestJournal(t *testing.T) {
@@ -109,6 +110,75 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	}
 	if _, err := journal.Open(file); err == nil || !strings.Contains(err.Error(), "--state-dir") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestFileInPlaceOfTheRecord(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "holds"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trouble := j.Trouble(); trouble == nil || !strings.Contains(trouble.Error(), "put aside as holds.damaged-") {
+		t.Errorf("told %v", trouble)
+	}
+	if err := j.Put(journal.Hold{ContainerID: "a"}); err != nil {
+		t.Error(err)
+	}
+	if j, err = journal.Open(dir); err != nil || j.Trouble() != nil {
+		t.Errorf("the next start: %v %v", err, j.Trouble())
+	}
+}
+
+// A folder that cannot be written, as root knows it: it is mounted so, and cannot be put aside.
+func TestRecordThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	j, err := journal.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Put(journal.Hold{ContainerID: "a", Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	journaltest.ReadOnly(t, filepath.Join(dir, "holds"))
+	if j, err = journal.Open(dir); err != nil {
+		t.Fatal("it keeps somebody from starting:", err)
+	}
+	if trouble := j.Trouble(); !errors.Is(trouble, journal.ErrNotWritable) {
+		t.Errorf("told %v", trouble)
+	}
+	if holds, err := j.List(); err != nil || len(holds) != 1 || holds[0].Reason != "r" {
+		t.Errorf("%v %v", holds, err)
+	}
+	if err := j.Remove("a"); !errors.Is(err, journal.ErrNotWritable) {
+		t.Errorf("removed: %v", err)
+	}
+	if err := j.Put(journal.Hold{ContainerID: "b"}); err == nil {
+		t.Error("put on record")
+	}
+}
+
+// A folder that its owner may not write is put aside, and its holds are taken over.
+func TestRecordWithoutRights(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	dir := t.TempDir()
+	j, err := journal.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(j.Put(journal.Hold{ContainerID: "a", Reason: "r"}), os.Chmod(filepath.Join(dir, "holds"), 0o500)); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = journal.Open(dir); err != nil || j.Trouble() == nil {
+		t.Fatal(err)
+	}
+	if h, ok, err := j.Get("a"); !ok || err != nil || h.Reason != "r" {
+		t.Errorf("%+v %v %v", h, ok, err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/chromium"
 )
@@ -311,7 +313,7 @@ func acts(t *testing.T, b *chromium.Browser) {
 func comesBack(t *testing.T, b *chromium.Browser) {
 	s, other := newStage(t), newStage(t)
 	other.version = "another"
-	var serving atomic.Pointer[http.ServeMux]
+	var serving atomic.Pointer[chi.Mux]
 	serving.Store(muxOf(s))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serving.Load().ServeHTTP(w, r) }))
 	p := b.Open(server.URL+"/?window=1m", chromium.Look{})
@@ -333,8 +335,8 @@ func comesBack(t *testing.T, b *chromium.Browser) {
 	}
 }
 
-func muxOf(s *stage) *http.ServeMux {
-	mux := http.NewServeMux()
+func muxOf(s *stage) *chi.Mux {
+	mux := chi.NewRouter()
 	s.Register(mux)
 	return mux
 }

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/actuator/page/timeline"
 	"github.com/laxity/laxity/actuator/page/view"
 	"github.com/laxity/laxity/exporter/task"
@@ -156,15 +158,19 @@ func (p *Page) Changed() { p.hub.changed() }
 // Run remembers what the snapshots say, until ctx ends; then it ends the streams.
 func (p *Page) Run(ctx context.Context) {
 	defer close(p.ended)
-	var last uint64
+	type version struct {
+		run      string
+		sequence uint64
+	}
+	var last version
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case s := <-p.snapshots:
 			p.history.Observe(s)
-			if s.Sequence != last {
-				last = s.Sequence
+			if now := (version{s.Run, s.Sequence}); now != last {
+				last = now
 				p.Changed()
 			}
 		}
@@ -172,8 +178,8 @@ func (p *Page) Run(ctx context.Context) {
 }
 
 // Register mounts the page at / and what belongs to it.
-func (p *Page) Register(mux *http.ServeMux) {
-	mux.Handle("GET /{$}", secured(p.servePage))
+func (p *Page) Register(mux chi.Router) {
+	mux.Handle("GET /", secured(p.servePage))
 	mux.Handle("GET /events", secured(p.serveEvents))
 	mux.Handle("GET /assets/{name}", secured(p.serveAsset))
 	mux.Handle("POST /actions/pause", secured(p.serveAction("pause", p.pause)))

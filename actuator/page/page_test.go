@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/page/timeline"
 	"github.com/laxity/laxity/actuator/page/view"
@@ -135,7 +137,7 @@ func (s *stage) serve(t testing.TB) *httptest.Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
-	mux := http.NewServeMux()
+	mux := chi.NewRouter()
 	s.Register(mux)
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() { cancel(); <-done; server.Close() })
@@ -324,7 +326,7 @@ func TestActions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			s.access, s.refuse = Access{May: c.may, Who: "alice", Why: "Nobody may."}, c.refuse
-			mux := http.NewServeMux()
+			mux := chi.NewRouter()
 			s.Register(mux)
 			r := httptest.NewRequest(http.MethodPost, page+c.path, strings.NewReader(c.form.Encode()))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -460,7 +462,7 @@ func TestEvents(t *testing.T) {
 // The server's limits for a request do not end a stream.
 func TestEventsOutliveTheRequest(t *testing.T) {
 	s := newStage(t)
-	mux := http.NewServeMux()
+	mux := chi.NewRouter()
 	s.Register(mux)
 	server := httptest.NewUnstartedServer(mux)
 	const limit = 500 * time.Millisecond // a busy machine reads and answers a request in less

@@ -12,8 +12,7 @@ import (
 //
 //   - those of which it was learned how much of the GPU they use run together
 //     while the sum fits (paper P2, Fig. 4);
-//   - without a launch gate, those that leave the GPU idle for most of their time
-//     are never held: a pause would keep them from their host phases too, which is
+//   - those that leave the GPU idle for most of their time are never held: a pause would keep them from their host phases too, which is
 //     more than it could win (paper P3's open problem of the small tasks);
 //   - of the others nobody is stopped before the GPU is seen to be full, and then
 //     all but the first are; they are let go again one after another, each time
@@ -51,15 +50,15 @@ const (
 )
 
 // Open implements Rule.
-func (a Adaptive) Open(g GPU) Gate {
+func (a Adaptive) Open(g GPU) Admission {
 	brief := a.Brief
 	if brief == 0 {
 		brief = DefaultBrief
 	}
-	return &adaptiveGate{gpu: g, brief: brief, known: true}
+	return &adaptiveAdmission{gpu: g, brief: brief, known: true}
 }
 
-type adaptiveGate struct {
+type adaptiveAdmission struct {
 	gpu     GPU
 	brief   time.Duration
 	sum     float64 // of what those taken use, where known
@@ -69,7 +68,7 @@ type adaptiveGate struct {
 	added   string  // the one of unknown use that was let go by this plan
 }
 
-func (g *adaptiveGate) May(c Container) (bool, string) {
+func (g *adaptiveAdmission) May(c Container) (bool, string) {
 	admitted := slices.Contains(g.gpu.Admitted, c.ID) && c.Standing == Runs
 	demand, known := c.Demand[g.gpu.UUID]
 	switch {
@@ -86,17 +85,17 @@ func (g *adaptiveGate) May(c Container) (bool, string) {
 	case g.known && known:
 		return true, fmt.Sprintf("together they want %.0f %% of the GPU", 100*(g.sum+demand))
 	}
-	return g.unknown(c, admitted)
+	return g.unknown(c)
 }
 
 // free reports whether the container is not to be held at all.
-func (g *adaptiveGate) free(c Container) bool {
+func (g *adaptiveAdmission) free(c Container) bool {
 	mean, known := c.Mean[g.gpu.UUID]
-	return c.Phase == Unknown && (c.brief(g.brief) || known && mean < mostly)
+	return c.brief(g.brief) || known && mean < mostly
 }
 
 // unknown decides where it was not learned yet how much is wanted.
-func (g *adaptiveGate) unknown(c Container, admitted bool) (bool, string) {
+func (g *adaptiveAdmission) unknown(c Container) (bool, string) {
 	u := g.gpu.Utilization
 	use := fmt.Sprintf("utilisation is %.0f %%", 100*u)
 	switch {
@@ -104,10 +103,6 @@ func (g *adaptiveGate) unknown(c Container, admitted bool) (bool, string) {
 		return false, fmt.Sprintf("waits for %s: the GPU does not say how much it is used", g.taken)
 	case u >= busy:
 		return false, fmt.Sprintf("waits for %s: %s", g.taken, use)
-	case c.Phase != Unknown && (!admitted || c.Phase.passive()):
-		// The gate holds it at its launch, and lets it go in no time when the other
-		// is through: that costs less than to find out.
-		return false, "waits for " + g.taken
 	case c.Standing == Runs:
 		return true, use
 	case u > half:
@@ -121,7 +116,7 @@ func (g *adaptiveGate) unknown(c Container, admitted bool) (bool, string) {
 	}
 }
 
-func (g *adaptiveGate) Take(c Container) {
+func (g *adaptiveAdmission) Take(c Container) {
 	if g.free(c) {
 		return // it takes nobody's turn
 	}
@@ -136,7 +131,7 @@ func (g *adaptiveGate) Take(c Container) {
 	}
 }
 
-func (g *adaptiveGate) Pass(c Container) {
+func (g *adaptiveAdmission) Pass(c Container) {
 	if g.waiting == "" {
 		g.waiting = c.Name
 	}

@@ -49,10 +49,6 @@ func TestAdaptive(t *testing.T) {
 			[]plan.Container{box("a", 0, 0, runs), box("b", 0, 0, runs), box("c", 0, 0)}, "a b"},
 		{"a GPU that does not say: one at a time", math.NaN(), true, "a",
 			[]plan.Container{box("a", 0, 0, runs), box("b", 0, 0)}, "a"},
-		{"stopped at a launch: somebody is on the GPU", 0.1, true, "a",
-			[]plan.Container{box("a", 0, 0, runs, phase(plan.Computing)), box("b", 0, 0, phase(plan.Waiting))}, "a"},
-		{"the gate holds brief ones too: that costs nothing", 0.1, true, "a",
-			[]plan.Container{box("a", 0, 0, runs, phase(plan.Computing)), box("b", 0, 0.1, phase(plan.Waiting))}, "a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for i := range tt.boxes {

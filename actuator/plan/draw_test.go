@@ -28,8 +28,8 @@ var schemes = []plan.Input{
 	{Order: policy.EDF{Now: now}, Rule: plan.P3{}, Preemption: plan.DefaultPreemption()},
 	{Order: policy.LLF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption()},
 	{Order: policy.LLF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption()},
-	{Order: policy.EDF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Startup: plan.DefaultStartup()},
-	{Order: policy.LLF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(), Startup: plan.DefaultStartup()},
+	{Order: policy.EDF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption()},
+	{Order: policy.LLF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption()},
 }
 
 // drawInput makes any situation at all, reasonable or not.
@@ -72,7 +72,7 @@ func drawContainer(t *rapid.T, i int, gpus []string) plan.Container {
 		Standing: rapid.SampledFrom([]plan.Standing{plan.Runs, plan.Runs, plan.Ours, plan.Ours, plan.Somebody}).Draw(t, "standing"),
 	}
 	if c.Standing == plan.Ours {
-		c.Cause = rapid.SampledFrom([]plan.Cause{plan.Arbitrate, plan.Arbitrate, plan.Start, plan.Relieve, plan.Asked}).Draw(t, "cause")
+		c.Cause = rapid.SampledFrom([]plan.Cause{plan.Arbitrate, plan.Arbitrate, plan.Relieve, plan.Asked}).Draw(t, "cause")
 	}
 	if rapid.IntRange(0, 7).Draw(t, "exempt") == 0 {
 		c.Exempt = "exempt"
@@ -95,9 +95,8 @@ func drawContainer(t *rapid.T, i int, gpus []string) plan.Container {
 func drawUrgency(t *rapid.T, c *plan.Container, gpus []string) {
 	c.Batch = rapid.IntRange(0, 5).Draw(t, "batch") == 0
 	c.Server = !c.Batch && rapid.IntRange(0, 5).Draw(t, "server") == 0
-	c.Relative = time.Duration(rapid.IntRange(0, 20).Draw(t, "relative deadline")) * time.Second
+	c.NoMemory = rapid.IntRange(0, 7).Draw(t, "no memory") == 0
 	c.Since = now.Add(-rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute}).Draw(t, "since"))
-	c.Phase = rapid.SampledFrom([]plan.Phase{plan.Unknown, plan.Unknown, plan.Preparing, plan.Preparing, plan.Waiting, plan.Computing, plan.Finishing}).Draw(t, "phase")
 	if rapid.IntRange(0, 7).Draw(t, "expedite") == 0 {
 		c.Expedite = "expedite"
 	}
@@ -117,18 +116,16 @@ func drawUrgency(t *rapid.T, c *plan.Container, gpus []string) {
 		}
 		if rapid.Bool().Draw(t, "has history") {
 			left := rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second}).Draw(t, "remaining")
-			c.Estimates[c.Tasks[i].ID] = plan.Estimate{Remaining: left, Least: rapid.SampledFrom([]time.Duration{0, left / 2, left}).Draw(t, "least"), Total: 2 * left,
-				Startup: rapid.SampledFrom([]time.Duration{0, left / 2}).Draw(t, "start-up"), Crowded: rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "crowded")}
+			c.Estimates[c.Tasks[i].ID] = plan.Estimate{Remaining: left, Least: rapid.SampledFrom([]time.Duration{0, left / 2, left}).Draw(t, "least"), Total: 2 * left}
 		}
 	}
 }
 
-// strict turns the situation into one for the baselines: by start, at once,
-// without a launch gate.
+// strict turns the situation into one for the baselines: by start, at once.
 func strict(in *plan.Input, rule plan.Rule) {
 	in.Order, in.Rule, in.Preemption, in.Beside = policy.FIFO{}, rule, nil, nil
 	for i := range in.Containers {
-		in.Containers[i].Phase, in.Containers[i].Server = plan.Unknown, false
+		in.Containers[i].Server, in.Containers[i].NoMemory = false, false
 	}
 }
 
@@ -183,7 +180,7 @@ func on(c plan.Container, gpu string) bool {
 func contenders(in plan.Input) []plan.Container {
 	var out []plan.Container
 	for _, c := range in.Containers {
-		if c.Controllable() && len(c.Tasks) > 0 && c.Asked == "" {
+		if c.Controllable() && len(c.Tasks) > 0 && c.Asked == "" && !c.NoMemory {
 			out = append(out, c)
 		}
 	}

@@ -196,7 +196,7 @@ func (p *planner) wanting(gpu string) []placed {
 	var all []placed
 	for i := range p.in.Containers {
 		c := &p.in.Containers[i]
-		if c.Controllable() && !c.Server && c.Asked == "" && !c.Phase.passive() && !c.Memory.Out && !c.Memory.Busy && c.Memory.Starved == "" &&
+		if c.Controllable() && !c.Server && !c.NoMemory && c.Asked == "" && !c.Memory.Out && !c.Memory.Busy && c.Memory.Starved == "" &&
 			slices.Contains(c.gpus(), gpu) {
 			all = append(all, placed{c, p.place(c.Job(p.in.Order))})
 		}
@@ -216,10 +216,8 @@ func computing(in Input, gpu string) (n int) {
 	return n
 }
 
-// computes reports whether the container has work on the GPU.
-func (c Container) computes() bool {
-	return c.Phase == Computing || c.Phase == Unknown && c.Standing == Runs
-}
+// computes reports whether the container may have work on the GPU.
+func (c Container) computes() bool { return c.Standing == Runs && !c.NoMemory }
 
 // place of a job. In an order without places all are in one.
 func (p *planner) place(j policy.Job) policy.Place {

@@ -26,18 +26,14 @@ type planner struct {
 	queue []entry // those with unfinished tasks that can be held, in order
 	waits map[string]Wait
 	turns turns
-	// reserved says why somebody lets another one go first.
-	reserved map[string]string
 	// barred: may not begin to hold memory. swap, restore: to be swapped out or in.
 	// The reason, by container id.
 	barred, swap, restore map[string]string
-	// back: must not create a context yet. The reason, by container id.
-	back map[string]string
 }
 
 // Make makes a plan. It does not change its input, and depends on nothing else.
 func Make(in Input) Plan {
-	p := &planner{in: in, gpus: map[string]GPU{}, waits: map[string]Wait{}, back: map[string]string{}}
+	p := &planner{in: in, gpus: map[string]GPU{}, waits: map[string]Wait{}}
 	for _, g := range in.GPUs {
 		p.gpus[g.UUID] = g
 	}
@@ -52,11 +48,10 @@ func Make(in Input) Plan {
 	p.ask()
 	p.relieve()
 	p.memory()
-	p.admitStarts()
 	preempted, by := p.arbitrate()
 	return Plan{
 		Actions: p.actions(), Admitted: p.admitted(), Beside: p.turns.beside, Line: p.turns.line, Waits: p.waits,
-		Preempted: preempted, PreemptedBy: by, Barred: p.barred, Back: p.back,
+		Preempted: preempted, PreemptedBy: by, Barred: p.barred,
 	}
 }
 
@@ -89,11 +84,10 @@ func (p *planner) ask() {
 func (p *planner) arbitrate() (preempted, by string) {
 	var queue []entry
 	for _, e := range p.queue {
-		if _, stopped := p.waits[e.ID]; !stopped && !e.Server { // asked for or relieved: it takes nobody's turn
+		if _, stopped := p.waits[e.ID]; !stopped && !e.Server && !e.NoMemory { // asked for or relieved: it takes nobody's turn
 			queue = append(queue, e)
 		}
 	}
-	p.reserved = p.reserve(queue)
 	p.turns = p.settle(queue, nil)
 	if c, victims := p.challenge(queue); len(victims) > 0 {
 		t := p.settle(queue, victims)
@@ -112,13 +106,6 @@ func (p *planner) arbitrate() (preempted, by string) {
 			p.waits[e.ID] = Wait{Arbitrate, reason + p.precedence(e, queue)}
 			if c, ok := p.displaces(e, queue); ok {
 				preempted, by = e.ID, c.ID
-			}
-		}
-	}
-	for _, e := range p.queue { // they are behind all that wait at a launch
-		for _, g := range e.on {
-			if p.back[e.ID] != "" && p.gpus[g].Arbitrated {
-				p.turns.line[g] = append(p.turns.line[g], e.ID)
 			}
 		}
 	}
@@ -156,9 +143,6 @@ func (p *planner) actions() []Action {
 	}
 	for _, c := range p.in.Containers {
 		w, stop := p.waits[c.ID]
-		// It does not want the GPU at the moment, and is stopped where it does: its
-		// host phases are nobody's loss.
-		passes := w.Cause == Arbitrate && c.Phase.passive()
 		switch {
 		case c.Memory.Busy:
 		case p.swap[c.ID] != "":
@@ -166,11 +150,8 @@ func (p *planner) actions() []Action {
 		case p.restore[c.ID] != "":
 			add(c, SwapIn, OfMemory, p.restore[c.ID])
 		case c.Memory.Out:
-		case stop && c.Standing == Runs && !passes:
+		case stop && c.Standing == Runs:
 			add(c, Pause, w.Cause, w.Reason)
-		case passes && c.Standing == Ours && (c.Cause == Arbitrate || c.Cause == Start):
-			add(c, Unpause, c.Cause, "it goes on up to its next launch")
-			acts[len(acts)-1].ToLaunch = true
 		case !stop && c.Standing == Ours:
 			add(c, Unpause, c.Cause, p.whyGo(c))
 		}

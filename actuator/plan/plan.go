@@ -28,25 +28,6 @@ const (
 	Somebody Standing = "somebody" // it is paused, and not by us
 )
 
-// Phase is what a container does on the GPU, where a launch gate sees it.
-// Without one it is Unknown, and the container counts as computing from its
-// first context to its end.
-type Phase string
-
-// The phases. A container that is Preparing or Finishing takes nobody's turn, and
-// is not held, but for a host phase of one with an earlier deadline (Startup): the
-// gate stops it where it launches (again).
-const (
-	Unknown   Phase = ""
-	Preparing Phase = "preparing" // has not launched yet: host phase, copy in
-	Waiting   Phase = "waiting"   // stopped at a launch
-	Computing Phase = "computing" // its launches are on the GPU
-	Finishing Phase = "finishing" // its launches are through: copy out, host phase
-)
-
-// passive: it does not want the GPU at the moment.
-func (p Phase) passive() bool { return p == Preparing || p == Finishing }
-
 // Cause is why a container is held. Each cause has its own way of ending.
 type Cause string
 
@@ -56,7 +37,6 @@ const (
 	Relieve   Cause = "relieve"   // the GPU's memory is nearly full
 	Asked     Cause = "pause"     // an alert asked for this container to be paused
 	OfMemory  Cause = "memory"    // its GPU memory is needed, or there is none for it
-	Start     Cause = "start"     // one with an earlier deadline is starting up, or about to end
 )
 
 // GPU is one GPU as far as planning goes.
@@ -88,9 +68,6 @@ type Estimate struct {
 	Remaining, Least time.Duration
 	// Total is how long it computes in all, estimated high.
 	Total time.Duration
-	// Startup is what is left until its first launch, estimated high; 0: not known.
-	// Crowded is how much longer that took, in all, beside others that started.
-	Startup, Crowded time.Duration
 }
 
 // Container is one container with what stands for and against holding it.
@@ -112,13 +89,14 @@ type Container struct {
 	// Asked says why somebody wants this container paused; else empty.
 	Asked string
 
-	// Batch: its class is batch. Relative is the deadline of each of its tasks, after
-	// its start; 0: none.
-	Batch    bool
-	Relative time.Duration
+	// Batch: its class is batch.
+	Batch bool
 	// Server: its tasks are requests (laxity.release=busy) with a deadline. They are
 	// not held for others, nor others for them: see README.md.
 	Server bool
+	// NoMemory: none of its tasks uses GPU memory yet. It is not held for others, nor others
+	// for it.
+	NoMemory bool
 	// Expedite says why it is to go to the front; else empty.
 	Expedite string
 	// Estimates are by task id; a task without one has no history.
@@ -127,7 +105,6 @@ type Container struct {
 	// runs alone, Mean the same over its whole length, 0–1; a GPU is absent where
 	// that was not learned yet.
 	Demand, Mean map[string]float64
-	Phase        Phase
 	Memory       Memory
 }
 
@@ -141,9 +118,6 @@ type Input struct {
 	// Preemption says when one that runs is stopped for one that comes before it
 	// in order. Without it: always, at once, as P3 does.
 	Preemption *Preemption
-	// Startup says when start-ups wait for others, where a launch gate sees them.
-	// Without it: never.
-	Startup *Startup
 	// Beside says of containers why they run beside those whose turn it is, by id: see
 	// Floor.
 	Beside map[string]string
@@ -173,9 +147,6 @@ type Action struct {
 	// be unfinished.
 	Standing Standing
 	Tasks    []string
-	// ToLaunch of an Unpause: the container must not launch yet. The launch gate
-	// stops it there.
-	ToLaunch bool
 }
 
 // Plan is what to do, and what to hand in again as GPU.Admitted.
@@ -195,10 +166,6 @@ type Plan struct {
 	// Preempted is the container that was stopped for another by this plan, and
 	// for which one; empty if none.
 	Preempted, PreemptedBy string
-	// Back says of those that must not create a context yet why not, by container
-	// id; those without a task among them have no action. A launch gate stops them
-	// there.
-	Back map[string]string
 	// Barred says of those that may not begin to hold GPU memory now why not, by
 	// container id.
 	Barred map[string]string
@@ -276,7 +243,7 @@ func (c Container) JobOf(t task.Task) policy.Job {
 
 // waited is how long we have kept the container from computing, in one piece.
 func (c Container) waited(now time.Time) time.Duration {
-	if c.Standing != Ours || c.Cause != Arbitrate || c.Since.IsZero() || c.Phase.passive() {
+	if c.Standing != Ours || c.Cause != Arbitrate || c.Since.IsZero() {
 		return 0
 	}
 	return max(0, now.Sub(c.Since))

@@ -40,11 +40,6 @@ func TestNoDeadlockOnSeveralGPUs(t *testing.T) {
 		for i := range in.GPUs {
 			in.GPUs[i].Relieve = false
 		}
-		for i := range in.Containers { // whoever is about to launch may keep a GPU idle
-			if in.Containers[i].Phase == plan.Preparing {
-				in.Containers[i].Phase = plan.Computing
-			}
-		}
 		after := apply(t, in, plan.Make(in))
 		could := contenders(after)
 		if len(could) > 0 && !slices.ContainsFunc(could, func(c plan.Container) bool { return c.Standing == plan.Runs }) {
@@ -59,25 +54,6 @@ func TestNoDeadlockOnSeveralGPUs(t *testing.T) {
 			}
 			if onlyHere && !runs {
 				t.Fatalf("%s: nobody runs on %s: %+v", in.Rule.Name(), g.UUID, could)
-			}
-		}
-	})
-}
-
-// With a launch gate nobody is held in a host phase for somebody else's turn.
-func TestHostPhasesAreNotHeld(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		in := drawInput(t, 2)
-		p := plan.Make(in)
-		after := apply(t, in, p)
-		for _, c := range after.Containers {
-			w, waits := p.Waits[c.ID]
-			if passive(c) && c.Standing == plan.Ours && waits && w.Cause == plan.Arbitrate && c.Cause == plan.Arbitrate {
-				t.Fatalf("held: %+v", c)
-			}
-			i := slices.IndexFunc(p.Actions, func(a plan.Action) bool { return a.ContainerID == c.ID })
-			if i >= 0 && p.Actions[i].ToLaunch != (waits && w.Cause == plan.Arbitrate && p.Actions[i].Kind == plan.Unpause) {
-				t.Fatalf("%+v of one that waits for %+v", p.Actions[i], w)
 			}
 		}
 	})
@@ -221,4 +197,18 @@ func TestThePressureIsRelievedOneByOneDownToOne(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A container counts from its use of GPU memory on: before, it is neither held nor takes
+// anybody's turn.
+func TestWhoUsesNoGPUMemoryYetIsNotHeld(t *testing.T) {
+	for _, s := range schemes {
+		s.Now, s.GPUs = now, []plan.GPU{{UUID: "g", Arbitrated: true, Utilization: 1, Fresh: true}}
+		s.Containers = []plan.Container{box("coming", 1, 1, runs), box("a", 20, 5, runs)}
+		s.Containers[0].NoMemory = true
+		p := plan.Make(s)
+		if w, waits := p.Waits["coming"]; waits || !slices.Equal(p.Admitted["g"], []string{"a"}) {
+			t.Errorf("%T %T: %+v, admitted %v", s.Order, s.Rule, w, p.Admitted)
+		}
+	}
 }

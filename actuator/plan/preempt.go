@@ -18,15 +18,11 @@ type Preemption struct {
 	// Quantum is how long everybody on a GPU runs undisturbed after a change
 	// there, so that nothing thrashes; many times Switch.
 	Quantum time.Duration
-	// Reserve is how long after its start a task that is still preparing (seen by
-	// a launch gate) may keep one with a later deadline from launching what could
-	// not be stopped any more.
-	Reserve time.Duration
 }
 
 // DefaultPreemption is for pauses through Docker, which take 10–20 ms.
 func DefaultPreemption() *Preemption {
-	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond, Reserve: 5 * time.Second}
+	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond}
 }
 
 // challenger is the first in order that waits, with the reason to let it go now.
@@ -44,7 +40,7 @@ func (p *planner) challenge(queue []entry) (challenger, []entry) {
 	}
 	i := slices.IndexFunc(queue, func(e entry) bool {
 		_, waits := p.turns.refuse[e.ID]
-		return waits && !e.Phase.passive()
+		return waits
 	})
 	if i < 0 || !queue[i].first.Urgent() {
 		return challenger{}, nil
@@ -57,7 +53,7 @@ func (p *planner) challenge(queue []entry) (challenger, []entry) {
 		if p.yields(e) {
 			continue // it keeps nobody
 		}
-		if _, refused := p.turns.refuse[e.ID]; refused || !e.incumbent || e.Phase.passive() || !p.meet(c, e) {
+		if _, refused := p.turns.refuse[e.ID]; refused || !e.incumbent || !p.meet(c, e) {
 			continue
 		}
 		if !p.settled(e) {

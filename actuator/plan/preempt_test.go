@@ -38,19 +38,6 @@ func just(c *plan.Container) {
 }
 func expedite(c *plan.Container) { c.Expedite = "asked" }
 
-// atLeast is the low estimate, seconds.
-func atLeast(s float64) func(*plan.Container) {
-	return func(c *plan.Container) {
-		e := c.Estimates[c.Tasks[0].ID]
-		e.Least = time.Duration(s * float64(time.Second))
-		c.Estimates[c.Tasks[0].ID] = e
-	}
-}
-
-func starting(c *plan.Container) { c.Tasks[0].Start.Time = now.Add(-time.Second) }
-
-func phase(p plan.Phase) func(*plan.Container) { return func(c *plan.Container) { c.Phase = p } }
-
 func TestPreemption(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -90,24 +77,6 @@ func TestPreemption(t *testing.T) {
 			[]plan.Container{box("a", 4, 2, runs), box("b", 6, 5, expedite), box("c", 5, 1)}, "a"},
 		{"expedited: worth it where the other has time", "a",
 			[]plan.Container{box("a", 20, 5, runs), box("b", 6, 5, expedite), box("c", 5, 1)}, "b"},
-		{"gate: who is still preparing takes nobody's turn", "",
-			[]plan.Container{box("a", 2, 1, runs, phase(plan.Preparing)), box("b", 9, 1, phase(plan.Waiting))}, "b"},
-		{"gate: who is about to launch goes before one that would make it miss", "",
-			[]plan.Container{box("a", 2, 1.5, phase(plan.Preparing), starting), box("b", 9, 1, phase(plan.Waiting))}, "a"},
-		{"gate: also one that is thought to be late, while it may yet be in time", "",
-			[]plan.Container{box("a", 2, 2.5, phase(plan.Preparing), starting, atLeast(1)), box("b", 9, 1, phase(plan.Waiting))}, "a"},
-		{"gate: not one that is late in any case", "",
-			[]plan.Container{box("a", 2, 2.5, phase(plan.Preparing), starting, atLeast(2.1)), box("b", 9, 1, phase(plan.Waiting))}, "b"},
-		{"gate: not if there is time for both", "",
-			[]plan.Container{box("a", 3, 1.5, phase(plan.Preparing), starting), box("b", 9, 1, phase(plan.Waiting))}, "b"},
-		{"gate: also if that may move the miss, for the order is the deadlines'", "",
-			[]plan.Container{box("a", 2, 1.5, phase(plan.Preparing), starting), box("b", 2.2, 1, phase(plan.Waiting))}, "a"},
-		{"gate: where nothing is known the order decides, for a moment", "",
-			[]plan.Container{box("a", 2, 0, phase(plan.Preparing), starting), box("b", 9, 0, phase(plan.Waiting))}, "a"},
-		{"gate: the next goes once the work on the GPU is done", "a",
-			[]plan.Container{box("a", 2, 1, runs, phase(plan.Finishing)), box("b", 9, 1, phase(plan.Waiting))}, "b"},
-		{"gate: nobody else wants the GPU", "",
-			[]plan.Container{box("a", 2, 1, phase(plan.Preparing)), box("b", 9, 1, phase(plan.Finishing))}, "a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := plan.Input{
@@ -121,7 +90,7 @@ func TestPreemption(t *testing.T) {
 			if len(p.Admitted["g"])+len(p.Line["g"]) != len(tt.boxes) {
 				t.Errorf("in line: %v", p.Line)
 			}
-			if moved := tt.admitted != "" && tt.running != tt.admitted && tt.boxes[0].Phase == plan.Unknown; moved != (p.Preempted != "") {
+			if moved := tt.admitted != "" && tt.running != tt.admitted; moved != (p.Preempted != "") {
 				t.Errorf("preempted %q by %q", p.Preempted, p.PreemptedBy)
 			}
 		})
@@ -188,7 +157,7 @@ func TestEDFNeverInverts(t *testing.T) {
 		in.GPUs[0].Arbitrated, in.GPUs[0].Relieve, in.Beside = true, false, nil
 		p := plan.Make(in)
 		for _, a := range p.Actions {
-			if find(in, a.ContainerID).Server {
+			if c := find(in, a.ContainerID); c.Server || c.NoMemory {
 				continue
 			}
 			if a.Kind != plan.Unpause {
@@ -196,7 +165,7 @@ func TestEDFNeverInverts(t *testing.T) {
 			}
 			for _, id := range p.Line["g0"] {
 				got, waits := find(in, a.ContainerID), find(in, id)
-				if !got.Controllable() || len(got.Tasks) == 0 || passive(got) || passive(waits) {
+				if !got.Controllable() || len(got.Tasks) == 0 {
 					continue
 				}
 				if in.Order.Compare(waits.Job(in.Order), got.Job(in.Order)) < 0 {
@@ -206,8 +175,6 @@ func TestEDFNeverInverts(t *testing.T) {
 		}
 	})
 }
-
-func passive(c plan.Container) bool { return c.Phase == plan.Preparing || c.Phase == plan.Finishing }
 
 func find(in plan.Input, id string) plan.Container {
 	return in.Containers[slices.IndexFunc(in.Containers, func(c plan.Container) bool { return c.ID == id })]

@@ -37,7 +37,7 @@ func (p *planner) keepRelieved(g GPU) {
 		return
 	}
 	here := func(c entry) bool {
-		return p.waits[c.ID].Reason == "" && slices.Contains(c.on, g.UUID)
+		return !c.NoMemory && p.waits[c.ID].Reason == "" && slices.Contains(c.on, g.UUID)
 	}
 	// Somebody who is not held for memory runs, or comes in turn.
 	others := slices.ContainsFunc(p.queue, func(c entry) bool { return c.Cause != Relieve && here(c) })
@@ -59,7 +59,7 @@ func (p *planner) keepRelieved(g GPU) {
 func (p *planner) victim(g GPU) (last entry, ok bool) {
 	first := true
 	for _, c := range p.queue {
-		if c.Standing != Runs || p.waits[c.ID].Reason != "" || !slices.Contains(c.on, g.UUID) {
+		if c.NoMemory || c.Standing != Runs || p.waits[c.ID].Reason != "" || !slices.Contains(c.on, g.UUID) {
 			continue
 		}
 		if !first && c.Memory.Since.IsZero() {

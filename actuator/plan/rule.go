@@ -9,13 +9,13 @@ import (
 type Rule interface {
 	Name() string
 	// Open begins the decision about one GPU.
-	Open(g GPU) Gate
+	Open(g GPU) Admission
 }
 
-// Gate decides about one GPU: it is asked about the containers in their order.
+// Admission decides about one GPU: it is asked about the containers in their order.
 // After each May exactly one of Take and Pass follows; Pass alone where another
 // GPU of the container has refused already.
-type Gate interface {
+type Admission interface {
 	// May says whether the container may run beside those taken so far, and why
 	// or why not. It MUST say yes as long as none is taken.
 	May(c Container) (bool, string)
@@ -33,19 +33,19 @@ type One struct{}
 func (One) Name() string { return "one" }
 
 // Open implements Rule.
-func (One) Open(GPU) Gate { return &oneGate{} }
+func (One) Open(GPU) Admission { return &oneAdmission{} }
 
-type oneGate struct{ taken string }
+type oneAdmission struct{ taken string }
 
-func (g *oneGate) May(Container) (bool, string) {
+func (g *oneAdmission) May(Container) (bool, string) {
 	if g.taken == "" {
 		return true, "first in order"
 	}
 	return false, "waits for " + g.taken
 }
 
-func (g *oneGate) Take(c Container) { g.taken = c.Name }
-func (g *oneGate) Pass(Container)   {}
+func (g *oneAdmission) Take(c Container) { g.taken = c.Name }
+func (g *oneAdmission) Pass(Container)   {}
 
 // P3 is Algorithm 2 of paper P3:
 //
@@ -67,16 +67,16 @@ func (P3) Name() string { return "p3" }
 const memoryFull = 0.95
 
 // Open implements Rule.
-func (P3) Open(g GPU) Gate { return &p3Gate{gpu: g} }
+func (P3) Open(g GPU) Admission { return &p3Admission{gpu: g} }
 
-type p3Gate struct {
+type p3Admission struct {
 	gpu     GPU
 	taken   string // the first one taken
 	waiting string // the first one that waits
 	added   string // the one let go by this plan
 }
 
-func (g *p3Gate) May(c Container) (bool, string) {
+func (g *p3Admission) May(c Container) (bool, string) {
 	if g.taken == "" {
 		return true, "first in order"
 	}
@@ -107,7 +107,7 @@ func (g *p3Gate) May(c Container) (bool, string) {
 	}
 }
 
-func (g *p3Gate) Take(c Container) {
+func (g *p3Admission) Take(c Container) {
 	if g.taken == "" {
 		g.taken = c.Name
 	}
@@ -116,7 +116,7 @@ func (g *p3Gate) Take(c Container) {
 	}
 }
 
-func (g *p3Gate) Pass(c Container) {
+func (g *p3Admission) Pass(c Container) {
 	if g.waiting == "" {
 		g.waiting = c.Name
 	}

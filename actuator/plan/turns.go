@@ -38,7 +38,7 @@ func (p *planner) settle(queue, victims []entry) turns {
 }
 
 // sequence puts those first that run already, if they keep their turn, and those
-// last that do not want the GPU at the moment. Class batch keeps its turn among
+// last that have no memory there to compute with. Class batch keeps its turn among
 // itself only. Within each group the order of the policy stays. Those in out have
 // lost their turn.
 func (p *planner) sequence(queue []entry, out map[string]bool) []entry {
@@ -47,7 +47,7 @@ func (p *planner) sequence(queue []entry, out map[string]bool) []entry {
 		waits
 		keptBatch
 		waitsBatch
-		passive
+		starved
 	)
 	group := func(e entry) int {
 		g := waits
@@ -55,8 +55,8 @@ func (p *planner) sequence(queue []entry, out map[string]bool) []entry {
 			g = kept
 		}
 		switch {
-		case e.Phase.passive() || e.Memory.Starved != "":
-			return passive
+		case e.Memory.Starved != "":
+			return starved
 		case p.yields(e):
 			return g + keptBatch
 		default:
@@ -79,39 +79,38 @@ func (p *planner) sequence(queue []entry, out map[string]bool) []entry {
 // may run at all runs: nobody waits in a circle.
 func (p *planner) open(seq []entry) turns {
 	t := turns{why: map[string]string{}, beside: map[string][]string{}, refuse: map[string]string{}, taken: map[string][]string{}, line: map[string][]string{}}
-	gates := map[string]Gate{}
+	admissions := map[string]Admission{}
 	for _, g := range p.in.GPUs {
 		if g.Arbitrated {
-			gates[g.UUID] = p.in.Rule.Open(g)
+			admissions[g.UUID] = p.in.Rule.Open(g)
 		}
 	}
 	for _, e := range seq {
 		if why := p.in.Beside[e.ID]; why != "" {
 			t.why[e.ID] = why
 			for _, g := range e.on {
-				if _, arbitrated := gates[g]; arbitrated {
+				if _, arbitrated := admissions[g]; arbitrated {
 					t.beside[g] = append(t.beside[g], e.ID)
 				}
 			}
 			continue
 		}
-		reason, reserved := p.reserved[e.ID]
-		ok := !reserved
+		reason, ok := "", true
 		for _, g := range e.on {
-			if gate, arbitrated := gates[g]; arbitrated && ok {
-				ok, reason = gate.May(e.Container) // the last one's reason is as good as any
+			if a, arbitrated := admissions[g]; arbitrated && ok {
+				ok, reason = a.May(e.Container) // the last one's reason is as good as any
 				reason += " on " + g
 			}
 		}
 		for _, g := range e.on {
-			gate, arbitrated := gates[g]
+			a, arbitrated := admissions[g]
 			switch {
 			case !arbitrated:
 			case ok:
-				gate.Take(e.Container)
+				a.Take(e.Container)
 				t.taken[g] = append(t.taken[g], e.ID)
 			default:
-				gate.Pass(e.Container)
+				a.Pass(e.Container)
 				t.line[g] = append(t.line[g], e.ID)
 			}
 		}

@@ -178,7 +178,7 @@ func (w *world) of(id string) *tenant {
 
 func (w *world) input() plan.Input {
 	now := clock(w.now)
-	in := plan.Input{Now: now, Rule: w.rule, Preemption: plan.DefaultPreemption(), Startup: plan.DefaultStartup()}
+	in := plan.Input{Now: now, Rule: w.rule, Preemption: plan.DefaultPreemption()}
 	in.Order = policy.LateLast{Placer: policy.EDF{Now: now}, Now: now}
 	if w.llf {
 		in.Order = policy.LateLast{Placer: policy.LLF{Now: now}, Now: now}

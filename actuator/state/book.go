@@ -1,16 +1,19 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/aside"
 )
 
 // Wish is what an alert asks for.
@@ -36,7 +39,9 @@ type Lease struct {
 	Fingerprint string    `json:"fingerprint"`
 	StartsAt    time.Time `json:"starts_at"`
 	Opened      time.Time `json:"opened"`
-	Expires     time.Time `json:"expires"`
+	// Renewed is when it was last asked for.
+	Renewed time.Time `json:"renewed"`
+	Expires time.Time `json:"expires"`
 	// Resolved: the sender says that it is over; it lasts until the snapshot
 	// confirms it, or to its end. ResolvedAt is when that was received.
 	Resolved   bool      `json:"resolved,omitempty"`
@@ -105,17 +110,23 @@ type bookData struct {
 
 // OpenBook reads the file, or starts an empty book if there is none. A file that
 // cannot be read is put aside with an error that says so; the book is then empty
-// and usable: alerts that still fire open their leases again.
-func OpenBook(path string) (*Book, error) {
+// and usable: alerts that still fire open their leases again. Where the wall clock has been
+// set back since, what was written later than now counts as written now.
+func OpenBook(path string, now time.Time) (*Book, error) {
 	b := &Book{path: path}
 	raw, err := os.ReadFile(path)
 	if err == nil {
-		if err = json.Unmarshal(raw, &b.d); err != nil {
-			err = fmt.Errorf("the leases in %s cannot be read, they were put aside as .bad: %w", path, errors.Join(err, os.Rename(path, path+".bad")))
-			b.d = bookData{}
-		}
-	} else if errors.Is(err, fs.ErrNotExist) {
+		err = json.Unmarshal(raw, &b.d)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		err = nil
+	case err != nil:
+		b.d = bookData{}
+		damaged, aerr := aside.Put(path, err)
+		if err = aerr; err == nil {
+			err = damaged
+		}
 	}
 	if b.d.Leases == nil {
 		b.d.Leases = map[string]Lease{}
@@ -126,7 +137,30 @@ func OpenBook(path string) (*Book, error) {
 	if b.d.Tombstones == nil {
 		b.d.Tombstones = map[string]tombstone{}
 	}
+	b.d.toldAt(now)
 	return b, err
+}
+
+// toldAt gives what was read from disk the monotonic clock, which now has: so leases last as
+// long as they should however the wall clock is set.
+func (d bookData) toldAt(now time.Time) {
+	ago := func(t time.Time) time.Time { return now.Add(min(0, t.Sub(now))) }
+	for k, l := range d.Leases {
+		l.Expires = now.Add(min(l.Expires.Sub(now), l.Expires.Sub(l.Renewed)))
+		l.Opened, l.Renewed = ago(l.Opened), ago(l.Renewed)
+		if !l.ResolvedAt.IsZero() {
+			l.ResolvedAt = ago(l.ResolvedAt)
+		}
+		d.Leases[k] = l
+	}
+	for k, t := range d.Tombstones {
+		t.At = ago(t.At)
+		d.Tombstones[k] = t
+	}
+	for k, e := range d.Exempt {
+		e.Since = ago(e.Since)
+		d.Exempt[k] = e
+	}
 }
 
 // Save writes the book if it changed.
@@ -153,6 +187,7 @@ func key(w Wish, fingerprint string) string { return string(w) + "/" + fingerpri
 // was seen a moment ago, and changed nothing.
 func (b *Book) Fire(l Lease) (opened, stale bool) {
 	k := key(l.Wish, l.Fingerprint)
+	l.Renewed = l.Opened
 	if t, ok := b.d.Tombstones[k]; ok && t.ends(l) {
 		return false, true
 	}
@@ -174,6 +209,33 @@ func (b *Book) Fire(l Lease) (opened, stale bool) {
 	return !ok, false
 }
 
+// Bounds of the leases that can be open: of one wish for one target, and in all. An
+// alert for each rule that may ask is some; more is a sender that went wrong.
+const (
+	maxLeasesEach = 16
+	maxLeases     = 1024
+)
+
+// Room says why the lease cannot be opened; "" if it can, or is open already.
+func (b *Book) Room(l Lease) string {
+	if _, open := b.d.Leases[key(l.Wish, l.Fingerprint)]; open {
+		return ""
+	}
+	if len(b.d.Leases) >= maxLeases {
+		return fmt.Sprintf("%d leases are open, which is the most", maxLeases)
+	}
+	same := 0
+	for _, other := range b.d.Leases {
+		if other.Wish == l.Wish && other.Target == l.Target {
+			same++
+		}
+	}
+	if same >= maxLeasesEach {
+		return fmt.Sprintf("%d leases ask for the same already, which is the most", maxLeasesEach)
+	}
+	return ""
+}
+
 // Resolve marks a lease as resolved by its sender, as it was received at. It reports
 // whether there was one; either way the resolve is remembered.
 func (b *Book) Resolve(w Wish, fingerprint string, startsAt, at time.Time) bool {
@@ -190,7 +252,7 @@ func (b *Book) Resolve(w Wish, fingerprint string, startsAt, at time.Time) bool 
 		return true
 	}
 	if t := b.d.Tombstones[k]; !t.StartsAt.After(startsAt) {
-		b.d.Tombstones[k] = tombstone{StartsAt: startsAt, At: at}
+		b.bury(k, tombstone{StartsAt: startsAt, At: at})
 	}
 	return false
 }
@@ -200,7 +262,7 @@ func (b *Book) Close(l Lease) {
 	k := key(l.Wish, l.Fingerprint)
 	delete(b.d.Leases, k)
 	if l.Resolved && !b.d.Tombstones[k].StartsAt.After(l.StartsAt) {
-		b.d.Tombstones[k] = tombstone{StartsAt: l.StartsAt, At: l.ResolvedAt}
+		b.bury(k, tombstone{StartsAt: l.StartsAt, At: l.ResolvedAt})
 	}
 	b.dirty = true
 }
@@ -258,6 +320,14 @@ func (b *Book) Forgive(id string) {
 	b.dirty = true
 }
 
+// bury remembers a resolve.
+func (b *Book) bury(k string, t tombstone) {
+	b.d.Tombstones[k] = t
+	if len(b.d.Tombstones) > 2*maxTombstones { // one message may resolve thousands
+		b.forgetOldest()
+	}
+}
+
 // Sweep forgets old tombstones, and the oldest beyond the bound.
 func (b *Book) Sweep(now time.Time) {
 	for k, t := range b.d.Tombstones {
@@ -266,14 +336,20 @@ func (b *Book) Sweep(now time.Time) {
 			b.dirty = true
 		}
 	}
-	for len(b.d.Tombstones) > maxTombstones {
-		oldest := ""
-		for k, t := range b.d.Tombstones {
-			if oldest == "" || t.At.Before(b.d.Tombstones[oldest].At) {
-				oldest = k
-			}
-		}
-		delete(b.d.Tombstones, oldest)
-		b.dirty = true
+	b.forgetOldest()
+}
+
+// forgetOldest keeps maxTombstones.
+func (b *Book) forgetOldest() {
+	over := len(b.d.Tombstones) - maxTombstones
+	if over <= 0 {
+		return
 	}
+	keys := slices.SortedFunc(maps.Keys(b.d.Tombstones), func(x, y string) int {
+		return cmp.Or(b.d.Tombstones[x].At.Compare(b.d.Tombstones[y].At), strings.Compare(x, y))
+	})
+	for _, k := range keys[:over] {
+		delete(b.d.Tombstones, k)
+	}
+	b.dirty = true
 }

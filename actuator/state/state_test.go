@@ -119,7 +119,7 @@ func lease(starts, expires int) state.Lease {
 func open(t *testing.T) (*state.Book, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "leases.json")
-	b, err := state.OpenBook(path)
+	b, err := state.OpenBook(path, t0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestBookLeases(t *testing.T) {
 	}
 
 	// It survives a restart.
-	b, err := state.OpenBook(path)
+	b, err := state.OpenBook(path, t0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,13 +220,90 @@ func TestLeaseOverIsNoResolve(t *testing.T) {
 	}
 }
 
+// The wall clock was set back while nobody ran: a lease lasts no longer than if it were
+// renewed now.
+func TestBookOfBeforeTheClockWasSetBack(t *testing.T) {
+	b, path := open(t)
+	b.Fire(lease(0, 300))
+	renewed := lease(0, 3900)
+	renewed.Opened = at(3600)
+	b.Fire(renewed)
+	if err := b.Save(); err != nil {
+		t.Fatal(err)
+	}
+	for now, want := range map[int]int{3700: 3900, 3600: 3900, 0: 300, -7200: -6900} {
+		b, err := state.OpenBook(path, at(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := b.Leases()[0]; !l.Expires.Equal(at(want)) || l.Opened.After(at(now)) {
+			t.Errorf("read after %d s: it expires at %v, opened at %v; want %v", now, l.Expires, l.Opened, at(want))
+		}
+	}
+}
+
+// A sender cannot open leases without end: of one wish for one target, or in all.
+func TestLeasesAreBounded(t *testing.T) {
+	b, _ := open(t)
+	fire := func(target, fingerprint string) bool {
+		l := lease(0, 100)
+		l.Target, l.Fingerprint = target, fingerprint
+		if b.Room(l) != "" {
+			return false
+		}
+		b.Fire(l)
+		return true
+	}
+	for i := range 16 {
+		if !fire("g", fmt.Sprint(i)) {
+			t.Fatalf("no room for %d of one target", i)
+		}
+	}
+	if fire("g", "one more") {
+		t.Error("a target may have any number of leases")
+	}
+	if !fire("g", "3") {
+		t.Error("an open lease cannot be renewed")
+	}
+	n := 16
+	for fire(fmt.Sprint("gpu ", n), fmt.Sprint("other ", n)) {
+		n++
+	}
+	if n != 1024 {
+		t.Errorf("%d leases in all", n)
+	}
+	b.Close(b.Leases()[0])
+	if !fire("another", "another") {
+		t.Error("no room though one was closed")
+	}
+}
+
+// One message can resolve thousands of alerts that never fired.
+func TestTombstonesAreBounded(t *testing.T) {
+	b, path := open(t)
+	for i := range 100_000 {
+		b.Resolve(state.WishPause, fmt.Sprint(i), at(0), at(0).Add(time.Duration(i)))
+	}
+	if err := b.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() > 2<<20 {
+		t.Errorf("they take %d bytes on the disk, %v", info.Size(), err)
+	}
+	l := lease(0, 10)
+	l.Wish, l.Fingerprint = state.WishPause, "99999"
+	if _, stale := b.Fire(l); !stale {
+		t.Error("the youngest resolve was forgotten")
+	}
+}
+
 func TestBookExemptions(t *testing.T) {
 	b, path := open(t)
 	b.Exempt(state.Exemption{ContainerID: "c", Tasks: []string{"t"}, Reason: "r"})
 	if err := b.Save(); err != nil {
 		t.Fatal(err)
 	}
-	b, _ = state.OpenBook(path)
+	b, _ = state.OpenBook(path, t0)
 	if e, ok := b.Exemption("c"); !ok || e.Reason != "r" || len(b.Exemptions()) != 1 {
 		t.Errorf("%+v %v", e, ok)
 	}
@@ -241,8 +318,8 @@ func TestDamagedBook(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b, err := state.OpenBook(path)
-	if err == nil || !strings.Contains(err.Error(), ".bad") {
+	b, err := state.OpenBook(path, t0)
+	if err == nil || !strings.Contains(err.Error(), ".damaged-") {
 		t.Errorf("error %v", err)
 	}
 	if opened, _ := b.Fire(lease(0, 10)); !opened {
@@ -251,7 +328,7 @@ func TestDamagedBook(t *testing.T) {
 	if err := b.Save(); err != nil {
 		t.Error(err)
 	}
-	if _, err := state.OpenBook(path); err != nil {
+	if _, err := state.OpenBook(path, t0); err != nil {
 		t.Error(err)
 	}
 }
@@ -261,7 +338,7 @@ func TestDamagedBook(t *testing.T) {
 func TestAnyOrderEndsResolved(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		b, err := state.OpenBook(filepath.Join(dir, "none"))
+		b, err := state.OpenBook(filepath.Join(dir, "none"), t0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,12 +10,15 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -66,6 +69,33 @@ func (a Alert) Action() string {
 		return v
 	}
 	return a.Annotations["action"]
+}
+
+// maxText bounds a text of an alert that is kept, bytes.
+const maxText = 256
+
+// Short returns the text, or if it is too long its begin and a hash of it all: what a
+// sender writes is kept for as long as a lease lasts, and told to people.
+func Short(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	h := sha256.Sum256([]byte(text))
+	return strings.ToValidUTF8(text[:maxText/2], "") + "…" + hex.EncodeToString(h[:16])
+}
+
+// Shortened is the alert with what of it is kept and told, shortened.
+func (a Alert) Shortened() Alert {
+	a.Fingerprint = Short(a.Fingerprint)
+	short := make(map[string]string, len(a.Labels))
+	for name, v := range a.Labels {
+		short[name] = Short(v)
+	}
+	a.Labels = short
+	if v, ok := a.Annotations["action"]; ok { // the only one that is read
+		a.Annotations = map[string]string{"action": Short(v)}
+	}
+	return a
 }
 
 // ErrFull means that the message cannot be accepted now; the sender should

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/laxity/laxity/actuator/webhook"
 )
@@ -87,16 +88,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(payload))
-	f.Add([]byte(`{"version":"4","alerts":[{}]}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := webhook.Parse(b)
-		if err == nil && m.Validate() != nil {
-			t.Error("taken and not valid")
+func TestLongTextsAreShortened(t *testing.T) {
+	long := strings.Repeat("é", 1<<20)
+	a := webhook.Alert{Fingerprint: long, Labels: map[string]string{"alertname": long, "gpu": "g"}, Annotations: map[string]string{"action": long, "other": long}}.Shortened()
+	for _, text := range []string{a.Fingerprint, a.Name(), a.Annotations["action"]} {
+		if len(text) > 256 || !utf8.ValidString(text) {
+			t.Errorf("%d bytes are kept", len(text))
 		}
-		if err != nil && !errors.Is(err, webhook.ErrInvalid) {
-			t.Errorf("error of another kind: %v", err)
-		}
-	})
+	}
+	if a.Labels["gpu"] != "g" || webhook.Short(long) == webhook.Short(long+"x") {
+		t.Error("short ones change, or long ones cannot be told apart")
+	}
 }

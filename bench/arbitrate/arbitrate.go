@@ -25,7 +25,7 @@ kernels of 8192², each kernel waited for, that arrive at random and want 0.8 of
 arrivals do not depend on the engine.
 Each set runs by each way in turn: default is time slicing, p3 the paper's algorithm by Docker
 pause, laxity time slices in order (first come, first served; in idle the default policy), fifo, edf
-and llf the same with these policies, gate the launch gate (only if asked for), mps NVIDIA's MPS, one is one after another. All times are those
+and llf the same with these policies, mps NVIDIA's MPS, one is one after another. All times are those
 that the programs stamp themselves; with one, a task counts as begun when the first one of its set
 does. Makespan is from the first start to the last end; hits are those of the worst run, in mixed
 the share of all.`
@@ -40,8 +40,8 @@ func Experiment() bench.Experiment {
 			{Name: "counts", Means: "of a set's numbers of tasks the lowest, middle, highest, one by its number, or all; all"},
 			{Name: "repeats", Means: "runs of each; 3"},
 			{Name: "limit", Means: "how long after the start another run may begin; 8m"},
-			{Name: "policy", Means: "of the ways laxity and gate; fifo"},
-			{Name: "hold", Means: "of all ways but p3 and gate, as laxity up has it; auto"},
+			{Name: "policy", Means: "of the way laxity; fifo"},
+			{Name: "hold", Means: "of all ways but p3, as laxity up has it; auto"},
 			{Name: "share", Means: "how many compute at once where the others are held: one, p3 or adaptive; the policy's own"},
 			{Name: "verbose", Means: "any value: the actuator's log on the standard error"},
 			{Name: "add", Means: "a stored result whose rows are kept besides"},

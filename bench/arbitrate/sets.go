@@ -39,12 +39,12 @@ func (s set) highest() int { return s.counts[len(s.counts)-1] }
 
 func (s set) ways() []string {
 	if s.due != nil {
-		return []string{timeSliced, p3, fifo, edf, llf, gate, mps}
+		return []string{timeSliced, p3, fifo, edf, llf, mps}
 	}
 	if s.name == "idle" {
-		return []string{timeSliced, p3, laxity, gate, mps}
+		return []string{timeSliced, p3, laxity, mps}
 	}
-	return []string{timeSliced, p3, laxity, gate, mps, oneByOne}
+	return []string{timeSliced, p3, laxity, mps, oneByOne}
 }
 
 func sets() []set {

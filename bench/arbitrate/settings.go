@@ -17,7 +17,6 @@ const (
 	timeSliced = "default"
 	p3         = "p3"
 	laxity     = "laxity"
-	gate       = "gate"
 	mps        = "mps"
 	oneByOne   = "one"
 	fifo       = "fifo"
@@ -25,7 +24,7 @@ const (
 	llf        = "llf"
 )
 
-var allWays = []string{timeSliced, p3, laxity, gate, fifo, edf, llf, mps, oneByOne}
+var allWays = []string{timeSliced, p3, laxity, fifo, edf, llf, mps, oneByOne}
 
 // settings are what `--set` says.
 type settings struct {
@@ -33,16 +32,15 @@ type settings struct {
 	ways    []string // empty: all
 	repeats int
 	limit   time.Duration // after it no run begins
-	policy  string        // of the ways laxity and gate; empty: the actuator's default
-	hold    string        // of all but gate and p3
+	policy  string        // of the way laxity; empty: the actuator's default
+	hold    string        // of all but p3
 	share   string        // where tasks wait: empty: the policy's own
-	verbose bool          // the actuator's log to the standard error
 	earlier []bench.Row
 }
 
-// wants reports whether a way is measured: gate only if asked for.
+// wants reports whether a way is measured.
 func (s settings) wants(way string) bool {
-	return len(s.ways) == 0 && way != gate || slices.Contains(s.ways, way)
+	return len(s.ways) == 0 || slices.Contains(s.ways, way)
 }
 
 func parse(env bench.Env) (settings, error) {
@@ -76,9 +74,7 @@ func parse(env bench.Env) (settings, error) {
 			s.hold = value
 		case "share":
 			s.share = value
-		case "verbose":
-			s.verbose = true
-		default: // counts and add, below: they need the others
+		default: // counts and add, below: they need the others; verbose is the rig's
 		}
 		if err != nil {
 			return s, fmt.Errorf("--set %s=%s: %w", name, value, err)

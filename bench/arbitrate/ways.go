@@ -18,7 +18,7 @@ func (m *measurement) prepare(ctx context.Context, s set, way string) (tenant.Sp
 	case mps:
 		return m.startMPS(ctx)
 	default:
-		stop, err := m.startLaxity(ctx, s, way)
+		stop, err := m.Up(ctx, m.env, way, m.flags(s, way)...)
 		return tenant.Spec{}, stop, err
 	}
 }
@@ -32,33 +32,16 @@ func (m *measurement) startMPS(ctx context.Context) (tenant.Spec, func() error, 
 	return service.Spec(), service.Stop, err
 }
 
-// startLaxity runs `laxity up` until stop, which returns once everything is let go.
-func (m *measurement) startLaxity(ctx context.Context, s set, way string) (stop func() error, err error) {
-	end, err := m.Up(ctx, m.env, way, m.flags(s, way)...)
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		said, err := end()
-		if m.how.verbose {
-			m.env.Log("laxity up:\n%s", said)
-		}
-		return err
-	}, nil
-}
-
 // flags of `laxity up` for a way.
 func (m *measurement) flags(s set, way string) []string {
 	policy, hold, share := way, m.how.hold, m.how.share
 	switch way {
 	case p3:
 		hold, share = "pause", ""
-	case gate:
-		policy, hold = m.how.policy, "gate"
 	case laxity:
 		policy = m.how.policy
 	}
-	if (way == laxity || way == gate) && s.asShipped {
+	if way == laxity && s.asShipped {
 		policy, share = "", ""
 	}
 	flags := []string{"--arbitrate=always", "--hold=" + hold}

@@ -26,25 +26,20 @@ import (
 const about = `One container computes without end; another one starts a GPU task and has to wait, again and
 again. By way of the alert: the exporter's metrics, a stock Prometheus that scrapes and evaluates
 every 100 ms, a stock Alertmanager, the actuator's webhook. The fast way is the stream of snapshots,
-under an arbitration that is open: there the container is paused at first sight, or held at
-its first launch and then, unless it is next in line, handed over to a pause. The clocks are the program's own, for its cuInit
-and its launch, and the Docker engine's, for its pause event.`
+under an arbitration that is open. Either way the container is paused from its use of GPU memory on,
+which the device lists some 0.15 s after its context is made. The clocks are the program's own, for its cuInit, and the Docker
+engine's, for its pause event.`
 
 // way is one way from a task to a pause.
 type way struct {
-	name            string
-	arbitrate, hold string // of the actuator
-	monitored       bool
-	from            string // event of the program from which on time counts
-	// line is how many containers wait already. The next ones in line stand at the
-	// gate and are not paused, so that their turn need not wait for Docker.
-	line int
+	name      string
+	arbitrate string // of the actuator
+	monitored bool
 }
 
 var ways = []way{
-	{"alert: Prometheus, Alertmanager", "auto", "pause", true, "init", 0},
-	{"fast: pause at first sight", "always", "pause", false, "init", 0},
-	{"fast: launch gate, then pause", "always", "gate", false, "launch", 2},
+	{"alert: Prometheus, Alertmanager", "auto", true},
+	{"fast: the stream of snapshots", "always", false},
 }
 
 // Experiment is the latency of the chain.
@@ -112,19 +107,14 @@ func (m *measurement) run(ctx context.Context, samples int) (rows []bench.Row, e
 			return nil, err
 		}
 	}
-	for i := range 1 + m.way.line {
-		resident, err := m.start(ctx, "resident-"+strconv.Itoa(i), "--kernels", "100000")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, resident.Remove()) }()
-		if err := m.quiet(ctx, 1+i); err != nil {
-			return nil, err
-		}
+	resident, err := m.start(ctx, "resident", "--kernels", "100000")
+	if err != nil {
+		return nil, err
 	}
+	defer func() { err = errors.Join(err, resident.Remove()) }()
 	m.env.Log("%s: %d samples", m.way.name, samples)
 	for i := range samples + 1 {
-		if err := m.quiet(ctx, 1+m.way.line); err != nil {
+		if err := m.quiet(ctx); err != nil {
 			return rows, err
 		}
 		took, err := m.sample(ctx, i)
@@ -138,10 +128,10 @@ func (m *measurement) run(ctx context.Context, samples int) (rows []bench.Row, e
 	return rows, nil
 }
 
-// quiet waits until there are so many tasks and no alert is open.
-func (m *measurement) quiet(ctx context.Context, tasks int) error {
-	return m.stack.until(ctx, fmt.Sprintf("%d tasks, no alert open, nobody paused", tasks), func(s actuator.State) bool {
-		return len(s.GPUs) == 1 && s.GPUs[0].Tasks == tasks && len(s.Leases) == 0
+// quiet waits until only the resident task is there and no alert is open.
+func (m *measurement) quiet(ctx context.Context) error {
+	return m.stack.until(ctx, "one task, no alert open", func(s actuator.State) bool {
+		return len(s.GPUs) == 1 && s.GPUs[0].Tasks == 1 && len(s.Leases) == 0
 	})
 }
 
@@ -152,11 +142,8 @@ func (m *measurement) sample(ctx context.Context, i int) (took time.Duration, er
 	name := m.name(strconv.Itoa(i))
 	messages, failed := m.docker.Events(ctx, events.ListOptions{Filters: filters.NewArgs(
 		filters.Arg("type", "container"), filters.Arg("container", name), filters.Arg("event", "pause"))})
-	args := []string{"--kernels", "1"}
-	if m.way.from == "init" {
-		args = append(args, "--host-seconds", "5") // it is paused before its launch
-	}
-	late, err := m.start(ctx, strconv.Itoa(i), args...)
+	// Its host phase is long: it is paused before its launch.
+	late, err := m.start(ctx, strconv.Itoa(i), "--kernels", "1", "--host-seconds", "5")
 	if err != nil {
 		return 0, err
 	}
@@ -170,18 +157,18 @@ func (m *measurement) sample(ctx context.Context, i int) (took time.Duration, er
 	}
 }
 
-// began is the moment from which on time counts.
+// began is the moment from which on time counts: the program's cuInit.
 func (m *measurement) began(ctx context.Context, t *tenant.Tenant) (time.Time, error) {
 	said, err := t.Timeline(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
 	for _, e := range said {
-		if e.Name == m.way.from {
+		if e.Name == "init" {
 			return e.Time, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("container %s was paused before its event %q", t.Name, m.way.from)
+	return time.Time{}, fmt.Errorf("container %s was paused before its cuInit", t.Name)
 }
 
 func (m *measurement) name(suffix string) string {
@@ -197,7 +184,7 @@ func (m *measurement) start(ctx context.Context, suffix string, args ...string) 
 
 func figures(rows []bench.Row) []bench.Figure {
 	var out []bench.Figure
-	for i, name := range []string{"chain_latency", "fast_latency", "gate_to_pause"} {
+	for i, name := range []string{"chain_latency", "fast_latency"} {
 		v := bench.Column(rows, "seconds", func(r bench.Row) bool { return r.Str("way") == ways[i].name })
 		for _, q := range []struct {
 			name string
@@ -215,11 +202,11 @@ func figures(rows []bench.Row) []bench.Figure {
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"WAY", "FROM", "MEDIAN ms", "p95", "MAX", "SAMPLES"}}
+	lines := [][]string{{"WAY", "MEDIAN ms", "p95", "MAX", "SAMPLES"}}
 	for _, w := range ways {
 		v := bench.Column(rows, "seconds", func(r bench.Row) bool { return r.Str("way") == w.name })
 		of := func(q float64) string { return bench.Number(1000 * bench.Quantile(v, q)) }
-		lines = append(lines, []string{w.name, w.from, of(0.5), of(0.95), of(1), strconv.Itoa(len(v))})
+		lines = append(lines, []string{w.name, of(0.5), of(0.95), of(1), strconv.Itoa(len(v))})
 	}
 	return lines
 }

@@ -71,7 +71,7 @@ func (s *stack) laxity(ctx context.Context, gpu *bench.GPU, label string, w way)
 	}
 	// One at a time, in the order of their starts: whoever comes second is held.
 	return s.start(ctx, s.actuator, actuator, "serve", "--node=local", "--exporter=http://"+s.exporter,
-		"--policy=fifo", "--share=one", "--arbitrate="+w.arbitrate, "--hold="+w.hold, "--containers.label="+label,
+		"--policy=fifo", "--share=one", "--arbitrate="+w.arbitrate, "--hold=pause", "--containers.label="+label,
 		"--state-dir="+filepath.Join(s.dir, "actuator"), "--lock-dir="+filepath.Join(s.dir, "lock"), "--web.listen-address="+s.actuator)
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/faults"
-	"github.com/laxity/laxity/bench/gate"
 	"github.com/laxity/laxity/bench/guard"
 	"github.com/laxity/laxity/bench/memory"
 	"github.com/laxity/laxity/bench/overhead"
@@ -20,6 +19,7 @@ import (
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
 	"github.com/laxity/laxity/bench/serve"
+	"github.com/laxity/laxity/bench/shares"
 	"github.com/laxity/laxity/bench/swap"
 	"github.com/laxity/laxity/bench/zoo"
 )
@@ -27,7 +27,7 @@ import (
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(),
-		scale.Experiment(), policies.Experiment(), channels.Experiment(), gate.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), serve.Experiment(),
+		scale.Experiment(), policies.Experiment(), channels.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), serve.Experiment(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}
 }

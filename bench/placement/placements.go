@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
 	"github.com/laxity/laxity/actuator/placement/prometheus"
@@ -129,7 +131,7 @@ func placeWith(c *cluster, way string) (place func(ctx context.Context, id strin
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	mux := http.NewServeMux()
+	mux := chi.NewRouter()
 	svc.Register(mux, nil)
 	server := httptest.NewServer(mux)
 	client, err := api.NewClient(server.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}})

@@ -6,13 +6,10 @@ import (
 	"time"
 )
 
-// job is one task: a process that makes a context, with a host phase, a copy in,
+// job is one task: a process with a host phase, a copy in,
 // kernels one after another (with a pause of the host between them), and a copy out.
 type job struct {
-	arrive time.Duration
-	// open is what the driver does for its context. It does so for all processes by
-	// turns, as the one thing of a start-up that several at once make longer.
-	open               time.Duration
+	arrive             time.Duration
 	host, in, gap, out time.Duration
 	kernel             time.Duration
 	kernels            int
@@ -21,11 +18,8 @@ type job struct {
 
 // alone is how long the job takes with the GPU to itself.
 func (j job) alone() time.Duration {
-	return j.startup() + j.computing() + time.Duration(j.kernels-1)*j.gap + j.out
+	return j.host + j.in + j.computing() + time.Duration(j.kernels-1)*j.gap + j.out
 }
-
-// startup is how long the job alone takes to its first launch.
-func (j job) startup() time.Duration { return j.open + j.host + j.in }
 
 func (j job) computing() time.Duration { return time.Duration(j.kernels) * j.kernel }
 
@@ -43,26 +37,13 @@ func large() job {
 	return job{host: ms(1000), in: ms(210), kernel: ms(3220), kernels: 1, out: ms(560)}
 }
 
-// opening is large with the part of the start-up that several at once make longer:
-// one that took 1.7 s took 0.9–1.5 s more beside seven others on an H200.
-func opening() job {
-	j := large()
-	j.open, j.host = ms(200), ms(800)
-	return j
-}
-
 // deadlines is the set: eight large tasks at once, the i-th with a
 // deadline that leaves it 10 % and half a second after i−1 others, in shuffled
 // order.
-func deadlines(r *rand.Rand) []job { return eight(r, large()) }
-
-// crowd is the same where starting at once costs something.
-func crowd(r *rand.Rand) []job { return eight(r, opening()) }
-
-func eight(r *rand.Rand, one job) []job {
+func deadlines(r *rand.Rand) []job {
 	jobs := make([]job, 8)
 	for i := range jobs {
-		j := one
+		j := large()
 		j.deadline = time.Duration(1.1*float64(j.alone()+time.Duration(i)*j.computing())) + ms(500)
 		jobs[i] = j
 	}
@@ -128,7 +109,7 @@ func feasible(r *rand.Rand) []job {
 	}
 	slices.SortFunc(jobs, func(a, b job) int { return int(a.arrive - b.arrive) })
 	order := r.Perm(len(jobs))
-	for i, e := range simulate(jobs, way{policy: "order", gate: true, order: order}) {
+	for i, e := range simulate(jobs, way{policy: "order", order: order}) {
 		jobs[i].deadline = e - jobs[i].arrive + 2*longest + ms(300)
 	}
 	return jobs

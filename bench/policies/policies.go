@@ -1,5 +1,5 @@
-// Package policies compares the policies, and the two ways of holding a task, on
-// a GPU that is simulated in virtual time: the real plan and the real orders, no
+// Package policies compares the policies, where who waits is paused, on a GPU that
+// is simulated in virtual time: the real plan and the real orders, no
 // container, no wall clock. It is what CI can measure; what a real GPU makes of
 // it is another experiment's.
 package policies
@@ -14,31 +14,25 @@ import (
 )
 
 const about = `Virtual time, simulated GPU (time slicing as measured on an H200), the actuator's own plan and
-policies. "pause" stops a container at first sight and lets the next one go when the task ends;
-"gate" stops it at its first kernel launch and lets the next one go when the kernels are through.
+policies. Who waits is paused by Docker once its task is seen, and the next one goes when a task ends.
 Sets: deadlines = 8 large tasks in shuffled order, the deadline of the i-th 1.1 × (time alone +
 (i−1) × kernel time) + 0.5 s; mixed = 60 tasks of sizes 1:10, random arrivals, load 0.8, deadline
-4 × time alone + 1 s; crowd = deadlines where the driver makes contexts by turns, 0.2 s of each start-up,
-"starts at once" being without start-up admission; small = 20 tasks of 90 ms of kernels; idle = 5 tasks that use 13 % of the
+4 × time alone + 1 s; small = 20 tasks of 90 ms of kernels; idle = 5 tasks that use 13 % of the
 GPU each (P2, Fig. 4); random = sets of 2–8 random tasks all of whose deadlines can be met.`
 
 // Experiment is the simulated comparison of policies.
 func Experiment() bench.Experiment {
 	return bench.Experiment{
-		Name: "policies", Title: "Policies and ways of holding, simulated", About: about,
+		Name: "policies", Title: "Policies where who waits is paused, simulated", About: about,
 		Run: run, Figures: figures, Table: table,
 	}
 }
 
 var (
 	none = way{policy: "none"}
-	ways = []way{
-		none, {policy: "fifo"}, {policy: "p3"}, {policy: "edf"}, {policy: "llf"},
-		{policy: "fifo", gate: true}, {policy: "edf", gate: true}, {policy: "llf", gate: true},
-		{policy: "edf", gate: true, blind: true},
-		{policy: "edf", gate: true, crowd: true}, {policy: "llf", gate: true, crowd: true},
-	}
-	edfGate, fifoGate = way{policy: "edf", gate: true}, way{policy: "fifo", gate: true}
+	fifo = way{policy: "fifo"}
+	edf  = way{policy: "edf"}
+	ways = []way{none, fifo, {policy: "p3"}, edf, {policy: "llf"}}
 )
 
 // set is a kind of workload.
@@ -49,7 +43,6 @@ type set struct {
 
 var sets = []set{
 	{"deadlines", deadlines},
-	{"crowd", crowd},
 	{"mixed", func(r *rand.Rand) []job { return mixed(r, 60, 0.8) }},
 	{"small", small},
 	{"idle", idle},
@@ -79,7 +72,7 @@ func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 		}
 		jobs := feasible(rand.New(rand.NewPCG(env.Seed, uint64(1000+i)))) //nolint:gosec // not a secret
 		rows = append(rows, bench.Row{"set": "random", "run": i, "tasks": len(jobs),
-			"edf_hits": hits(jobs, simulate(jobs, edfGate)), "fifo_hits": hits(jobs, simulate(jobs, fifoGate)), "none_hits": hits(jobs, simulate(jobs, none))})
+			"edf_hits": hits(jobs, simulate(jobs, edf)), "fifo_hits": hits(jobs, simulate(jobs, fifo)), "none_hits": hits(jobs, simulate(jobs, none))})
 	}
 	return rows, nil
 }
@@ -138,12 +131,10 @@ func figures(rows []bench.Row) []bench.Figure {
 	for _, w := range ways {
 		s := summarize(rows, "deadlines", w.name())
 		add("sim_deadline_hits_worst_of_8: "+w.name(), "tasks", s.worst, 0, "", s.runs)
-		s = summarize(rows, "crowd", w.name())
-		add("sim_crowd_hits_worst_of_8: "+w.name(), "tasks", s.worst, 0, "", s.runs)
 	}
 	for _, set := range []string{"deadlines", "mixed", "small", "idle"} {
 		base := summarize(rows, set, none.name())
-		s := summarize(rows, set, edfGate.name())
+		s := summarize(rows, set, edf.name())
 		add("sim_makespan_"+set, "s", s.makespan, base.makespan, "default time slicing", s.runs)
 		add("sim_turnaround_"+set, "s", s.turnaround, base.turnaround, "default time slicing", s.runs)
 	}
@@ -176,7 +167,7 @@ func table(rows []bench.Row) [][]string {
 				continue
 			}
 			hit, worst := "", ""
-			if s.name == "deadlines" || s.name == "crowd" || s.name == "mixed" {
+			if s.name == "deadlines" || s.name == "mixed" {
 				hit, worst = fmt.Sprintf("%.0f of %.0f", m.hits, m.tasks), fmt.Sprintf("%.0f of %.0f", m.worst, m.perRun)
 			}
 			lines = append(lines, []string{s.name, w.name(), hit, worst,
@@ -195,7 +186,7 @@ func table(rows []bench.Row) [][]string {
 		if all > 0 {
 			name := way
 			if way != "none" {
-				name += ", gate"
+				name += ", pause"
 			}
 			lines = append(lines, []string{"random", name, fmt.Sprintf("%.0f of %.0f", got, all), "", "", "", "", ""})
 		}

@@ -47,9 +47,13 @@ func (r *Rig) UpCommand(ctx context.Context, env bench.Env, way string, flags ..
 	return c, nil
 }
 
-// Up runs UpCommand, and returns when it is ready. stop ends it, once everybody is let go, and
-// returns what it said.
-func (r *Rig) Up(ctx context.Context, env bench.Env, way string, flags ...string) (stop func() (said string, err error), err error) {
+// Up runs UpCommand, and returns when it is ready. stop ends it, once everybody is let go, and with the
+// setting verbose logs what it said.
+func (r *Rig) Up(ctx context.Context, env bench.Env, way string, flags ...string) (stop func() error, err error) {
+	verbose := env.Args["verbose"] != ""
+	if verbose {
+		flags = append(flags, "--log.level=debug")
+	}
 	c, err := r.UpCommand(ctx, env, way, flags...)
 	if err != nil {
 		return nil, err
@@ -58,8 +62,11 @@ func (r *Rig) Up(ctx context.Context, env bench.Env, way string, flags ...string
 	if err != nil {
 		return nil, fmt.Errorf("way %s: %w", way, err)
 	}
-	return func() (string, error) {
+	return func() error {
 		err := d.Stop()
-		return d.Said(), err
+		if verbose {
+			env.Log("laxity up:\n%s", d.Said())
+		}
+		return err
 	}, nil
 }

@@ -25,7 +25,7 @@ func decisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.
 		return nil, err
 	}
 	defer os.RemoveAll(dir) // a temporary folder
-	l, err := ledger.Open(filepath.Join(dir, "placements.db"))
+	l, _, err := ledger.Open(filepath.Join(dir, "placements.db"), time.Now())
 	if err != nil {
 		return nil, err
 	}

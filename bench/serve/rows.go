@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/program"
 )
 
 // rowsIn is what was measured in a window, a row for each program that answers: the requests
 // that were due in it, and the steps of all trainers that ended in it.
-func rowsIn(w window, seats []*seat, spans [][]span) (rows []bench.Row, err error) {
-	var steps [][]span
+func rowsIn(w window, seats []*seat, spans [][]program.Span) (rows []bench.Row, err error) {
+	var steps [][]program.Span
 	for i, p := range seats[:w.begun] {
 		if p.role == trainer {
 			steps = append(steps, spans[i])
@@ -32,7 +33,7 @@ func rowsIn(w window, seats []*seat, spans [][]span) (rows []bench.Row, err erro
 }
 
 // rowOf is what one program was measured to do in a window. beside counts the others.
-func rowOf(w window, requests []span, trainers [][]span) (bench.Row, error) {
+func rowOf(w window, requests []program.Span, trainers [][]program.Span) (bench.Row, error) {
 	var took []float64
 	for _, r := range requests {
 		if r.Began >= w.from && r.Began < w.to {
@@ -142,7 +143,7 @@ func linesOf(rows []bench.Row, who string, in scene) (lines [][]string) {
 			if len(c.rows) == 0 {
 				continue
 			}
-			of := func(key string, unit float64) string { return spread(c.values(key), unit) }
+			of := func(key string, unit float64) string { return bench.Spread(c.values(key), unit) }
 			lines = append(lines, []string{
 				who, fmt.Sprint(begun - 1), way, of("p50_s", 1000), of("p90_s", 1000), of("p99_s", 1000), of("most_s", 1000),
 				difference(c, base, "p99_s"), of("steps_per_s", 1), difference(c, base, "steps_per_s"), of("fewest_per_s", 1), fmt.Sprint(len(c.rows)),
@@ -150,15 +151,6 @@ func linesOf(rows []bench.Row, who string, in scene) (lines [][]string) {
 		}
 	}
 	return lines
-}
-
-// spread is a median with its quartiles.
-func spread(values []float64, unit float64) string {
-	at := func(q float64) string { return bench.Number(unit * bench.Quantile(values, q)) }
-	if len(values) < 2 || math.IsNaN(bench.Median(values)) {
-		return at(0.5)
-	}
-	return fmt.Sprintf("%s (%s–%s)", at(0.5), at(0.25), at(0.75))
 }
 
 // difference is the median ratio to default; none where the quartiles overlap.

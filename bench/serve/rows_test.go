@@ -6,13 +6,21 @@ import (
 	"testing"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/program"
 )
+
+func spansOf(all ...[2]float64) (spans []program.Span) {
+	for _, s := range all {
+		spans = append(spans, program.Span{Began: s[0], Ended: s[1]})
+	}
+	return spans
+}
 
 // A request counts from when it was due, a step where it ended.
 func TestAWindowHoldsWhatWasDueInIt(t *testing.T) {
 	w := window{begun: 3, from: 10, to: 12}
-	requests := []span{{9, 11}, {10, 10.1}, {11, 11.2}, {11.9, 15}, {12, 12.1}}
-	steps := [][]span{{{9, 10}, {10, 11}, {11, 12}}, {{1, 2}}}
+	requests := spansOf([2]float64{9, 11}, [2]float64{10, 10.1}, [2]float64{11, 11.2}, [2]float64{11.9, 15}, [2]float64{12, 12.1})
+	steps := [][]program.Span{spansOf([2]float64{9, 10}, [2]float64{10, 11}, [2]float64{11, 12}), spansOf([2]float64{1, 2})}
 	r, err := rowOf(w, requests, steps)
 	if err != nil {
 		t.Fatal(err)
@@ -75,15 +83,5 @@ func TestParse(t *testing.T) {
 		if _, err := parse(bench.Env{Args: bad}); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
-	}
-}
-
-func TestALineThatIsNotCompleteYetIsLeftOut(t *testing.T) {
-	spans, err := spansIn("{}\n{\"began\": 1.5, \"ended\": 2.5}\n{\"began\": 2.5, \"en")
-	if err != nil || len(spans) != 1 || spans[0] != (span{1.5, 2.5}) {
-		t.Errorf("%v, %v", spans, err)
-	}
-	if _, err := spansIn("Traceback"); err == nil {
-		t.Error("no error for what is not JSON")
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/mps"
+	"github.com/laxity/laxity/bench/program"
 	"github.com/laxity/laxity/bench/rig"
 )
 
@@ -67,11 +68,10 @@ type settings struct {
 	ways             []string
 	scene            scene
 	earlier          []bench.Row
-	verbose          bool
 }
 
 func parse(env bench.Env) (s settings, err error) {
-	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, ways: usualWays, scene: scenes[0], verbose: env.Args["verbose"] != ""}
+	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, ways: usualWays, scene: scenes[0]}
 	if name, ok := env.Args["scene"]; ok {
 		if s.scene, err = sceneCalled(name); err != nil {
 			return s, err
@@ -91,10 +91,8 @@ func parse(env bench.Env) (s settings, err error) {
 		return s, err
 	}
 	for name, to := range map[string]*time.Duration{"duration": &s.duration, "warmup": &s.warmup} {
-		if text, ok := env.Args[name]; ok {
-			if *to, err = time.ParseDuration(text); err != nil || *to <= 0 {
-				return s, fmt.Errorf("--set %s=%s: write a duration such as 5s", name, text)
-			}
+		if *to, err = env.Duration(name, *to); err != nil {
+			return s, err
 		}
 	}
 	if text, ok := env.Args["ways"]; ok {
@@ -119,7 +117,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	m := &measurement{Rig: r, env: env, how: how, without: map[string]string{}}
-	if m.programs, err = newPrograms(r); err != nil {
+	if m.programs, err = program.Open(r, torchPrograms); err != nil {
 		return nil, err
 	}
 	if r.GPU.Simulated() {
@@ -152,7 +150,7 @@ type measurement struct {
 	*rig.Rig
 	env      bench.Env
 	how      settings
-	programs programs
+	programs *program.Set
 	without  map[string]string // ways that cannot be measured here, and why
 }
 
@@ -175,7 +173,7 @@ func (m *measurement) run(ctx context.Context, number int) (rows []bench.Row, er
 			sets = append(sets, s)
 		}
 	}
-	if err := m.startAll(ctx, sets); err != nil {
+	if err := startAll(ctx, sets); err != nil {
 		return nil, err
 	}
 	for _, s := range sets {

@@ -19,10 +19,10 @@ func nothing() error { return nil }
 func (m *measurement) begin(ctx context.Context, s *set) (way, error) {
 	switch s.way {
 	case laxity:
-		release, err := m.up(ctx, s)
+		release, err := m.Up(ctx, m.env, s.way)
 		return way{release, nothing}, err
 	case always:
-		release, err := m.up(ctx, s, "--arbitrate=always")
+		release, err := m.Up(ctx, m.env, s.way, "--arbitrate=always")
 		return way{release, nothing}, err
 	case withMPS, mpsPriority:
 		err := s.mps.Start(ctx, m.Tenants, fmt.Sprintf("laxity-bench-serve-%d-%d-%s", os.Getpid(), s.run, s.way))
@@ -30,19 +30,4 @@ func (m *measurement) begin(ctx context.Context, s *set) (way, error) {
 	default:
 		return way{nothing, nothing}, nil
 	}
-}
-
-// up runs `laxity up` with its default flags, and these.
-func (m *measurement) up(ctx context.Context, s *set, flags ...string) (stop func() error, err error) {
-	end, err := m.Up(ctx, m.env, s.way, flags...)
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		said, err := end()
-		if m.how.verbose {
-			m.env.Log("laxity up:\n%s", said)
-		}
-		return err
-	}, nil
 }

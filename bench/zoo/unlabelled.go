@@ -14,8 +14,8 @@ import (
 const blockOf = 5
 
 // unlabelled measures how long a program without a label runs, with Laxity and without
-// it, alone and beside two labelled ones, in pairs.
-func (m *machine) unlabelled(ctx context.Context, from pool, pairs int, add func(bench.Row)) error {
+// it, alone or beside two labelled ones, in pairs.
+func (m *machine) unlabelled(ctx context.Context, from pool, places []string, pairs int, add func(bench.Row)) error {
 	subject := drawn{kind: kinds[1], args: []string{"kernels=16", "host=300"}}
 	for _, k := range from.kinds {
 		if k.verb == "matmul" {
@@ -26,7 +26,7 @@ func (m *machine) unlabelled(ctx context.Context, from pool, pairs int, add func
 		{kind: kind{name: "endless", from: animal, verb: "endless"}, args: []string{"kernels=4"}, labels: map[string]string{gpu.LabelDeadline: "30s"}},
 		{kind: kind{name: "endless", from: animal, verb: "endless"}, args: []string{"kernels=8"}, labels: map[string]string{gpu.LabelClass: "batch"}},
 	}
-	for _, way := range []string{alone, beside} {
+	for _, way := range places {
 		var others []drawn
 		if way == beside {
 			others = company

@@ -40,6 +40,7 @@ var settings = []bench.Setting{
 	{Name: "containers", Means: "containers of each round; 4 to 10", Flag: true},
 	{Name: "reference", Means: "which rounds also run without Laxity: all, or N for every N-th, 0 for none; all", Flag: true},
 	{Name: "unlabelled", Means: "pairs of runs of an unlabelled program with and without Laxity, alone and beside others; 0", Flag: true},
+	{Name: "unlabelled-in", Means: "where that is measured: alone, beside (others) or both; both", Flag: true},
 	{Name: "programs-only", Means: "run each program once alone, without Laxity, print what came of it, and store nothing", Flag: true, Switch: true},
 	{Name: "add", Means: "a stored result whose rows come before these: several runs make one result", Flag: true},
 	{Name: "laxity", Means: "path of the laxity program; the others are beside it; default: beside this one, or on PATH", Flag: true},
@@ -58,6 +59,7 @@ func Experiment() bench.Experiment {
 // plan is what the settings ask for.
 type plan struct {
 	rounds, containers, reference, pairs int
+	places                               []string      // of the pairs
 	most                                 time.Duration // 0: no bound
 	programsOnly                         bool
 	earlier                              []bench.Row
@@ -87,6 +89,16 @@ func planOf(env bench.Env) (p plan, err error) {
 		if p.reference, err = strconv.Atoi(text); err != nil || p.reference < 0 {
 			return p, fmt.Errorf("--reference=%s: write all, or a whole number", text)
 		}
+	}
+	switch text := env.Args["unlabelled-in"]; text {
+	case "", "both":
+		p.places = []string{alone, beside}
+	case "alone":
+		p.places = []string{alone}
+	case "beside":
+		p.places = []string{beside}
+	default:
+		return p, fmt.Errorf("--unlabelled-in=%s: write alone, beside or both", text)
 	}
 	p.programsOnly = env.Args["programs-only"] == "true"
 	if path := env.Args["add"]; path != "" {
@@ -140,7 +152,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		env.Log("%s", progress(i+1, row))
 	}
 	if p.pairs > 0 {
-		err = m.unlabelled(ctx, from, p.pairs, add)
+		err = m.unlabelled(ctx, from, p.places, p.pairs, add)
 	}
 	return rows, err
 }

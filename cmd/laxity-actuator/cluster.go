@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-chi/chi/v5"
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce/docker"
@@ -42,8 +43,8 @@ func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run f
 	}
 	r := ranker{places}
 	if c.kubernetes {
-		o.Mount = append(o.Mount, func(mux *http.ServeMux, _ func(http.Handler) http.Handler) {
-			mux.Handle("/api/v1/kubernetes/", kubernetes.Handler(r, o.Logger))
+		o.Mount = append(o.Mount, func(mux chi.Router, guard func(http.Handler) http.Handler) {
+			kubernetes.Register(mux, guard, r, o.Logger)
 		})
 	}
 	if !c.swarm {
@@ -57,7 +58,7 @@ func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run f
 	if err != nil {
 		return nil, err
 	}
-	o.Mount = append(o.Mount, func(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
+	o.Mount = append(o.Mount, func(mux chi.Router, guard func(http.Handler) http.Handler) {
 		mux.Handle("POST /api/v1/swarm/services", guard(s.Handler(func(req *http.Request, want placement.Request) (placement.Ranking, error) {
 			return r.Rank(req.Context(), want)
 		})))

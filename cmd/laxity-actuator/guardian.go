@@ -9,6 +9,7 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/internal/sandbox"
 )
 
 type guardianCommand struct {
@@ -31,6 +32,7 @@ func newGuardianCommand(app *kingpin.Application) *guardianCommand {
 func (g *guardianCommand) run(ctx context.Context) error {
 	g.o.Logger = promslog.New(&promslog.Config{})
 	g.o.ContainerOf = container.Proc("/proc").OfPID
-	g.o.Channels = channeldriver.Open(g.device)
+	g.o.Channels = channeldriver.Later(g.device)
+	g.o.Lacks = sandbox.Check(sandbox.Guardian(actuator.DefaultLockDir, g.o.StateDir))
 	return actuator.RunGuardian(ctx, g.o)
 }

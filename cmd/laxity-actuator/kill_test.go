@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -40,6 +43,64 @@ func TestKilledAtRandomMoments(t *testing.T) {
 			if n.docker.Paused(id) {
 				t.Fatalf("kill %d: %.12s is stuck", i, id)
 			}
+		}
+	}
+}
+
+// killBoth kills actuator and guardian at once: what they hold stands as it is.
+func (n *node) killBoth() {
+	n.Helper()
+	var guardian int
+	log := n.log.String()
+	i := strings.LastIndex(log, "guardian started")
+	if i < 0 {
+		n.Fatal(log)
+	}
+	if _, err := fmt.Sscanf(log[i:], `guardian started" pid=%d`, &guardian); err != nil {
+		n.Fatal(err, log)
+	}
+	// Stopped first, so that neither sees the other's end.
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range []int{guardian, n.cmd.Process.Pid} {
+			if err := syscall.Kill(pid, signal); err != nil {
+				n.Fatal(err)
+			}
+		}
+	}
+	_ = n.cmd.Wait()
+	n.await("the guardian is dead", func() bool { return !journal.Taken(journal.GuardianLock(n.dir)) })
+}
+
+// Actuator and guardian are killed at once, by a shortage of memory for instance. Whoever
+// starts next undoes what they left before anything else.
+func TestWhoStartsNextUndoesWhatBothLeft(t *testing.T) {
+	n := newNode(t)
+	n.tenant()
+	b := n.tenant()
+	for name, next := range map[string]func(){
+		"an actuator that holds nobody": func() { n.start("--arbitrate=never") },
+		"a guardian": func() {
+			if out, err := exec.Command(n.binary, "guardian", "--once", "--state-dir="+n.dir).CombinedOutput(); err != nil { //nolint:gosec // our own program
+				t.Errorf("%v\n%s", err, out)
+			}
+		},
+	} {
+		n.start()
+		n.contention(webhook.Firing)
+		n.awaitPaused(b, true)
+		n.killBoth()
+		if !n.docker.Paused(b) || n.onRecord() != 1 {
+			t.Fatal("somebody let it go: this tests nothing")
+		}
+		next()
+		n.awaitPaused(b, false)
+		n.await("nothing is on record after "+name, func() bool { return n.onRecord() == 0 })
+		if name != "a guardian" {
+			if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			_ = n.cmd.Wait()
+			n.await("its guardian has ended", func() bool { return !journal.Taken(journal.GuardianLock(n.dir)) })
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/internal/plain"
 	"github.com/laxity/laxity/internal/priority"
 )
 
@@ -32,7 +33,8 @@ go what it paused when it ends, and a guardian does so when it is killed.
   laxity-actuator --dry-run                       decide, and pause nothing
   laxity-actuator guardian                        as a unit of its own, with --guardian=require above
 
-Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do), 2 wrong usage.`
+Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do; of the
+guardian also: ended before it could let everything go), 2 wrong usage.`
 
 // commands are what the program can do.
 type commands struct {
@@ -62,7 +64,7 @@ func command(args []string) int {
 	app.Command(channeldriver.HelperName, channeldriver.HelperMeans).Hidden()
 	chosen, err := app.Parse(args)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "laxity-actuator: %v\nTry laxity-actuator --help\n", err)
+		fmt.Fprintf(plain.NewWriter(os.Stderr), "laxity-actuator: %v\nTry laxity-actuator --help\n", err)
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -84,7 +86,7 @@ func command(args []string) int {
 		err = c.serve.run(ctx)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "laxity-actuator:", err)
+		fmt.Fprintln(plain.NewWriter(os.Stderr), "laxity-actuator:", err)
 		return 1
 	}
 	return 0

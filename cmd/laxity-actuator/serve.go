@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,13 +21,15 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
-	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/sandbox"
+	"github.com/laxity/laxity/internal/webserver"
 )
 
 // defaultStateDir is where the state is kept if nothing else is said.
@@ -36,12 +37,14 @@ const defaultStateDir = "/var/lib/laxity/actuator"
 
 type serveCommand struct {
 	exporter, node, stateDir, docker, guardian string
+	exporterToken                              string
 	configFile                                 string
 	config                                     actuator.Config
 	arbitrate                                  string
 	dryRun                                     bool
 	listen                                     []string
 	webConfig, tokenFile                       string
+	hosts                                      []string
 	lockDir, hold                              string
 	memoryGuard, swap, device                  string
 	labels                                     []string
@@ -54,6 +57,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	s := &serveCommand{log: &promslog.Config{}}
 	cmd := app.Command("serve", "Act (the default).").Default()
 	cmd.Flag("exporter", "Address of the laxity-exporter of this node.").Default("http://127.0.0.1:9870").StringVar(&s.exporter)
+	cmd.Flag("exporter.token-file", "File with the exporter's token (its --web.bearer-token-file), for changing deadlines on the page.").StringVar(&s.exporterToken)
 	cmd.Flag("node", "Name of this node, as alerts have it in their label node. Default: what the exporter says.").StringVar(&s.node)
 	cmd.Flag("state-dir", "Folder on a local disk for what must survive a crash: holds, leases, inbox, decisions. The guardian needs the same.").
 		Default(defaultStateDir).StringVar(&s.stateDir)
@@ -80,7 +84,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(strconv.FormatFloat(actuator.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
 	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").
 		StringsVar(&s.labels)
-	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), gate (at their first launch, by uprobes), pause (the whole container, at first sight), or auto (channels where a self-test shows that they work, else the gate, else pause).").
+	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), pause (the whole container, by its engine), or auto (channels where a self-test shows that they work, else pause).").
 		Default(string(actuator.HoldAuto)).EnumVar(&s.hold, actuator.HoldModes...)
 	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, by uprobes, so that they keep to it, none blocks another for ever, and who does not fit waits instead of failing: auto (where this machine can) or off.").
 		Default(string(actuator.MemoryAuto)).EnumVar(&s.memoryGuard, actuator.MemoryModes...)
@@ -103,6 +107,8 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	cmd.Flag("web.config.file", "TLS and basic auth, as in Prometheus's exporter-toolkit.").StringVar(&s.webConfig)
 	cmd.Flag("web.bearer-token-file", "File of tokens, one a line; every change by HTTP needs one (Authorization: Bearer TOKEN). It is read anew for each request.").
 		StringVar(&s.tokenFile)
+	cmd.Flag("web.allowed-host", "Name of this machine by which clients on it may ask, besides localhost and the host name; may be repeated. Other names are refused where nobody authenticates, for a web page can have its own name point here.").
+		StringsVar(&s.hosts)
 	s.placement.register(cmd)
 	s.cluster.register(cmd)
 	flag.AddFlags(app, s.log)
@@ -119,11 +125,15 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tokens, authenticated, err := s.authentication()
+	who, err := s.authentication()
 	if err != nil {
 		return err
 	}
-	source, err := state.NewHTTP(s.exporter, nil)
+	var client *http.Client
+	if s.exporterToken != "" {
+		client = &http.Client{Transport: access.Bearer{Path: s.exporterToken}}
+	}
+	source, err := state.NewHTTP(s.exporter, client)
 	if err != nil {
 		return fmt.Errorf("--exporter: %w", err)
 	}
@@ -134,7 +144,10 @@ func (s *serveCommand) run(ctx context.Context) error {
 		Allow:    s.labels, LockDir: s.lockDir,
 		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
 		MemoryGuard: actuator.MemoryMode(s.memoryGuard), Swap: actuator.MemoryMode(s.swap),
-		Tokens: tokens, AllowRemote: authenticated, Logger: logger, Metrics: collector.New(),
+		Access: who, Logger: logger, Metrics: collector.New(),
+	}
+	if !o.DryRun {
+		o.Lacks = sandbox.Check(sandbox.Actuator(actuator.DefaultLockDir, s.stateDir))
 	}
 	o.NewSwapper = swaphelper.OpenOptions{StateDir: s.stateDir, DockerHost: s.docker, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open
 	if s.configFile != "" {
@@ -156,6 +169,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 	o.Channels, o.NoChannels = channeldriver.Prove(ctx, channeldriver.ProveOptions{
 		Device: s.device, StateDir: s.stateDir, Wanted: o.Hold.Channels() && !o.DryRun, Observe: o.Metrics.ChannelCalled,
 	})
+	if o.NoChannels != "" {
+		o.NoChannels = sandbox.Explain(o.NoChannels, o.Lacks)
+	}
 	if a, err = actuator.New(o); err != nil {
 		return err
 	}
@@ -167,24 +183,12 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return list.Reload()
 	}
 	defer background(ctx, logger, keepLabels, followFile(s.placement.nodes, nodesEvery, reread, logger))()
-	return s.serve(ctx, a, authenticated, logger)
+	return s.serve(ctx, a, who.Tokens != nil || who.Web.Demands().Everybody(), logger)
 }
 
-// authentication says what clients need, and whether every one that changes
-// something needs it.
-func (s *serveCommand) authentication() (*auth.Tokens, bool, error) {
-	web, err := auth.ReadWebConfig(s.webConfig)
-	if err != nil || s.tokenFile == "" {
-		return nil, web.Everybody(), err
-	}
-	if web.Passwords {
-		return nil, false, errors.New("--web.bearer-token-file and basic_auth_users exclude each other: a request has one Authorization; choose one (client certificates go with both)")
-	}
-	tokens, err := auth.OpenTokens(s.tokenFile)
-	if err != nil {
-		return nil, false, fmt.Errorf("--web.bearer-token-file: %w", err)
-	}
-	return tokens, true, nil
+// authentication says what clients need.
+func (s *serveCommand) authentication() (access.Options, error) {
+	return access.Files{WebConfig: s.webConfig, Tokens: s.tokenFile, Hosts: s.hosts}.Open()
 }
 
 // serve runs the actuator, its web server and the reload signal until one ends.
@@ -194,14 +198,8 @@ func (s *serveCommand) serve(ctx context.Context, a *actuator.Actuator, authenti
 	if !authenticated {
 		warnOfRemote(s.listen, logger)
 	}
-	server := &http.Server{
-		Handler:           a.Handler(),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12},
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-	}
+	server := webserver.New(a.Handler(), logger)
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	systemd := false
 	flags := &web.FlagConfig{WebListenAddresses: &s.listen, WebSystemdSocket: &systemd, WebConfigFile: &s.webConfig}
 

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/dockerproxy"
 )
 
@@ -153,7 +153,7 @@ func TestToken(t *testing.T) {
 	if i, err := os.Stat(path); err != nil || i.Mode().Perm() != 0o440 || len(first) != 64 {
 		t.Errorf("%v %v %d", i, err, len(first))
 	}
-	tokens, err := auth.OpenTokens(path)
+	tokens, err := access.OpenTokens(path)
 	if err != nil {
 		t.Fatal(err)
 	}

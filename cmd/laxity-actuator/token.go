@@ -1,16 +1,15 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/laxity/laxity/internal/access"
 )
 
 type tokenCommand struct {
@@ -38,22 +37,5 @@ func (k *tokenCommand) run() error {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return err
-	}
-	// A new file takes the place of the old one: nobody reads half a token.
-	f, err := os.CreateTemp(filepath.Dir(k.file), ".token-")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(f, hex.EncodeToString(secret))
-	err = errors.Join(err, f.Chmod(fs.FileMode(mode)), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), k.file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return access.WriteToken(k.file, fs.FileMode(mode))
 }

@@ -107,7 +107,9 @@ func postTo(c *http.Client, address string, change func(*http.Request)) int {
 func TestPasswords(t *testing.T) {
 	n := newNode(t)
 	// The hash of "test", as in exporter-toolkit's documentation.
-	n.launch("--web.config.file=" + write(t, "basic_auth_users: {alice: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay}"))
+	const users = "basic_auth_users: {alice: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay}"
+	file := write(t, users)
+	n.launch("--web.config.file=" + file)
 	with := func(password string) int {
 		return postTo(http.DefaultClient, "http://"+n.address, func(r *http.Request) { r.SetBasicAuth("alice", password) })
 	}
@@ -117,6 +119,21 @@ func TestPasswords(t *testing.T) {
 	}
 	if code := postTo(http.DefaultClient, "http://"+n.address, nil); code != http.StatusUnauthorized {
 		t.Errorf("without a password: %d", code)
+	}
+	// Without its users the file opens nothing, to nobody; with them all is as before.
+	for _, text := range []string{"", "basic_auth_users: {}"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := postTo(http.DefaultClient, "http://"+n.address, nil); code != http.StatusServiceUnavailable {
+			t.Errorf("the web configuration became %q, and an alert without a password gets %d", text, code)
+		}
+		if code := with("test"); code != http.StatusServiceUnavailable {
+			t.Errorf("the web configuration became %q, and alice gets %d", text, code)
+		}
+	}
+	if err := os.WriteFile(file, []byte(users), 0o600); err != nil || with("test") != http.StatusOK {
+		t.Errorf("the users are back, and alice is not let in: %v", err)
 	}
 }
 

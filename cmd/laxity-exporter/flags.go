@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
-	"go.yaml.in/yaml/v3"
 
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/holds"
 	"github.com/laxity/laxity/exporter/swaps"
@@ -34,6 +34,8 @@ type config struct {
 	nice     int
 	log      promslog.Config
 	web      *web.FlagConfig
+	tokens   string
+	hosts    []string
 }
 
 // parse reads the flags. done is true when --help or --version has answered.
@@ -64,6 +66,10 @@ func application(cfg *config) *kingpin.Application {
 		Default("-10").IntVar(&cfg.nice)
 	promslogflag.AddFlags(app, &cfg.log)
 	cfg.web = kingpinflag.AddFlags(app, defaultAddress)
+	app.Flag("web.bearer-token-file", "File of tokens, one a line; who changes a deadline by HTTP needs one (Authorization: Bearer TOKEN), on this machine too. It is read anew for each request.").
+		StringVar(&cfg.tokens)
+	app.Flag("web.allowed-host", "Name of this machine by which clients on it may ask, besides localhost and the host name; may be repeated. Other names are refused where nobody authenticates, for a web page can have its own name point here.").
+		StringsVar(&cfg.hosts)
 	return app
 }
 
@@ -92,6 +98,7 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		Default("1s").DurationVar(&o.SlowPoll)
 	app.Flag("busy.gap", "A busy interval (label laxity.release=busy) ends when nothing was launched for this long after work was done.").
 		Default("10ms").DurationVar(&o.BusyGap)
+	usage.Limits(app, &o.Limits)
 	app.Flag("history.tasks", "How many ended tasks are kept; the last one of each running container always is.").
 		Default("100").IntVar(&o.MaxEnded)
 	app.Flag("series.retention", "How long the last task and the counts of a container that is gone stay in /metrics. The rules look back 10m.").
@@ -116,27 +123,5 @@ func check(o exporter.Options) error {
 	case o.BusyGap <= 0 || o.Retention <= 0:
 		return errors.New("--busy.gap and --series.retention must be longer than 0")
 	}
-	return nil
-}
-
-// authenticates reports whether the web configuration makes clients prove who
-// they are: only then may other machines change deadlines.
-func authenticates(file string) (bool, error) {
-	if file == "" {
-		return false, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return false, fmt.Errorf("--web.config.file: %w", err)
-	}
-	var cfg struct {
-		Users map[string]string `yaml:"basic_auth_users"`
-		TLS   struct {
-			ClientAuth string `yaml:"client_auth_type"`
-		} `yaml:"tls_server_config"`
-	}
-	if err := yaml.Unmarshal(text, &cfg); err != nil {
-		return false, fmt.Errorf("--web.config.file %s: %w", file, err)
-	}
-	return len(cfg.Users) > 0 || cfg.TLS.ClientAuth == "RequireAndVerifyClientCert", nil
+	return o.Limits.Validate()
 }

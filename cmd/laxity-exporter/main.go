@@ -20,7 +20,10 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/plain"
 	"github.com/laxity/laxity/internal/priority"
+	"github.com/laxity/laxity/internal/webserver"
 )
 
 const (
@@ -47,7 +50,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	cfg, done, err := parse(args, stdout, stderr)
 	if done || err != nil {
 		if err != nil {
-			fmt.Fprintf(stderr, "laxity-exporter: %v; see --help\n", err)
+			fmt.Fprintf(plain.NewWriter(stderr), "laxity-exporter: %v; see --help\n", err)
 			return exitUsage
 		}
 		return 0
@@ -56,7 +59,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	log := promslog.New(&cfg.log)
 	raise(cfg.nice, log)
 	if err := serve(ctx, cfg, log); err != nil {
-		fmt.Fprintf(stderr, "laxity-exporter: %v\n", err)
+		fmt.Fprintf(plain.NewWriter(stderr), "laxity-exporter: %v\n", err)
 		return exitFailure
 	}
 	return 0
@@ -84,23 +87,18 @@ func raise(nice int, log *slog.Logger) {
 
 // serve runs the exporter and its web server until ctx ends or one of them fails.
 func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
-	authenticated, err := authenticates(*cfg.web.WebConfigFile)
-	if err != nil {
+	var err error
+	if cfg.exporter.Access, err = (access.Files{WebConfig: *cfg.web.WebConfigFile, Tokens: cfg.tokens, Hosts: cfg.hosts}).Open(); err != nil {
 		return err
 	}
 	cfg.exporter.Logger = log
-	cfg.exporter.RemoteChanges = authenticated
 	e, err := exporter.New(cfg.exporter)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{
-		Handler:           e.Handler(),
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	server := webserver.New(e.Handler(), log)
 	var g run.Group
 	g.Add(func() error { return e.Run(ctx) }, func(error) { cancel() })
 	g.Add(func() error {

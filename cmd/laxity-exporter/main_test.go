@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,24 +42,6 @@ func TestUsage(t *testing.T) {
 				t.Errorf("exit code %d, want %d; %q, want %q in it", code, tt.code, out.String(), tt.want)
 			}
 		})
-	}
-}
-
-func TestAuthenticates(t *testing.T) {
-	for text, want := range map[string]bool{
-		"": false,
-		"tls_server_config:\n  cert_file: a\n  key_file: b\n":                             false,
-		"tls_server_config:\n  client_auth_type: RequireAndVerifyClientCert\n":            true,
-		"tls_server_config:\n  client_auth_type: RequestClientCert\n":                     false,
-		"basic_auth_users:\n  alice: $2y$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRST\n": true,
-	} {
-		file := filepath.Join(t.TempDir(), "web.yml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := authenticates(file); err != nil || got != want {
-			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
-		}
 	}
 }
 

@@ -62,7 +62,7 @@ func (c *cli) addCheck() {
 			return err
 		}
 		o.Actuator.Client = o.Exporter.Client
-		if o.Prometheus.Client, err = httpClient(prometheus); err != nil {
+		if o.Prometheus.Client, err = httpClient(prometheus, ""); err != nil {
 			return err
 		}
 		o.Alertmanager.Client = o.Prometheus.Client

@@ -15,11 +15,11 @@ const httpConfigEnv = "LAXITY_HTTP_CONFIG"
 
 const httpConfigHelp = "Credentials and TLS towards exporter and actuator: an http_config of Prometheus (authorization, basic_auth, tls_config)."
 
-// httpClient reads an http_config file; without one it authenticates nowhere. Its
+// httpClient reads an http_config file; without one it brings laxity up its token. Its
 // clients have no overall timeout: streams go on.
-func httpClient(file string) (*http.Client, error) {
+func httpClient(file, token string) (*http.Client, error) {
 	if file == "" {
-		return &http.Client{}, nil
+		return &http.Client{Transport: withToken{token, http.DefaultTransport}}, nil
 	}
 	c, _, err := config.LoadHTTPConfigFile(file)
 	if err != nil {
@@ -32,14 +32,16 @@ func httpClient(file string) (*http.Client, error) {
 	return client, nil
 }
 
-// client is that of the flag --http.config.file, which every command has.
-func (c *cli) client() (*http.Client, error) { return httpClient(c.httpConfig) }
+// client is that of the flags --http.config.file and --token.file, which every command has.
+func (c *cli) client() (*http.Client, error) { return httpClient(c.httpConfig, c.tokenFile) }
 
 // clientFromEnv is for what is not parsed here.
-func clientFromEnv() (*http.Client, error) { return httpClient(os.Getenv(httpConfigEnv)) }
+func clientFromEnv() (*http.Client, error) {
+	return httpClient(os.Getenv(httpConfigEnv), defaultTokenFile())
+}
 
 // errDenied says what to do about an answer of 401.
-var errDenied = errors.New("authentication is needed: --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + httpConfigEnv + ")")
+var errDenied = errors.New("authentication is needed: of laxity up be who started it (sudo?), or name its token by --token.file; else --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + tokenEnv + ", " + httpConfigEnv + ")")
 
 // denied adds the hint to the error of an answer.
 func denied(code int, err error) error {

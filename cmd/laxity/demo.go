@@ -15,7 +15,7 @@ const demoHelp = `Run three containers with deadlines on one GPU, without Laxity
 
   laxity demo
   laxity demo --policy=p3                 the paper's algorithm
-  laxity demo --hold=pause                without the launch gate
+  laxity demo --hold=pause                who waits is paused as a whole
   laxity demo --json | jq .with.hits
 
 Needs Docker and a C compiler; no registry, and no GPU: without one it uses a simulated GPU
@@ -35,7 +35,7 @@ func (c *cli) addDemo() {
 	})
 	cmd.Flag("device", "The GPU: auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&o.Device, "auto", "nvml", "sim")
 	cmd.Flag("policy", "How the actuator orders tasks.").Default("edf").EnumVar(&o.Policy, actuator.Policies...)
-	cmd.Flag("hold", "How a container is kept from computing: channels, gate, pause, or auto.").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
+	cmd.Flag("hold", "How a container is kept from computing: channels, pause, or auto.").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
 	addDockerHost(cmd, &o.DockerHost)
 	cmd.Flag("metrics-file", "Write all metrics, as they are at the end, to this file.").StringVar(&o.MetricsFile)
 	cmd.Flag("json", "Print the results only, as JSON.").BoolVar(&asJSON)

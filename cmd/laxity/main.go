@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/cmd/internal/usage"
+	"github.com/laxity/laxity/internal/plain"
 	"github.com/laxity/laxity/internal/priority"
 )
 
@@ -62,6 +63,8 @@ type cli struct {
 	quiet map[string]bool
 	// httpConfig is the file with credentials towards exporter and actuator.
 	httpConfig string
+	// tokenFile is that of laxity up.
+	tokenFile string
 	// endless commands run until they are stopped: that is not an interruption.
 	endless map[string]bool
 }
@@ -92,6 +95,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 
+	stdout, stderr = plain.NewWriter(stdout), plain.NewWriter(stderr)
 	c := &cli{
 		app: kingpin.New("laxity", help), out: stdout, err: stderr, runs: map[string]func(context.Context, *slog.Logger) error{},
 		quiet: map[string]bool{}, endless: map[string]bool{"up": true, "top": true, "guardian": true},
@@ -110,7 +114,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		if len(args) > 0 && c.runs[args[0]] != nil {
 			see += " " + args[0]
 		}
-		fmt.Fprintf(stderr, "laxity: %s; see '%s --help'\n", usage.Wrong(args, err), see)
+		fmt.Fprintf(stderr, "laxity: %s; see '%s --help'\n", plain.Line(usage.Wrong(args, err)), see)
 		return exitUsage
 	}
 
@@ -144,6 +148,7 @@ func (c *cli) register(stdout, stderr io.Writer) {
 	c.app.HelpFlag.Short('h')
 	flag.AddFlags(c.app, &c.log)
 	c.app.Flag("http.config.file", httpConfigHelp).Envar(httpConfigEnv).StringVar(&c.httpConfig)
+	c.app.Flag("token.file", tokenHelp).Envar(tokenEnv).Default(defaultTokenFile()).StringVar(&c.tokenFile)
 	c.addUp()
 	c.addOff()
 	c.addDemo()

@@ -20,7 +20,7 @@ import (
 
 // The programs that `laxity up` starts are itself: here that is this test.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "guardian" || os.Args[1] == swaphelper.Name) {
+	if len(os.Args) > 1 && (os.Args[1] == "guardian" || os.Args[1] == "up" || os.Args[1] == swaphelper.Name) {
 		main()
 	}
 	os.Exit(m.Run())

@@ -12,6 +12,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
 	"github.com/laxity/laxity/cmd/internal/view"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 const nodesHelp = `List the nodes, the best one first, and why the others would not do.
@@ -141,7 +142,7 @@ func (c *cli) showPlaced(p api.Placed, dry, asJSON bool) error {
 		return c.showNodes(p.Ranking, false)
 	}
 	for _, one := range p.Placements {
-		fmt.Fprintf(c.out, "%s  node %s  GPU %s  until %s\n", one.ID, one.Node, one.GPU, one.Expires.Format(time.TimeOnly))
+		fmt.Fprintf(c.out, "%s  node %s  GPU %s  until %s\n", plain.Line(one.ID), plain.Line(one.Node), plain.Line(one.GPU), one.Expires.Format(time.TimeOnly))
 	}
 	return nil
 }

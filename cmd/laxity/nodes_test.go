@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/common/model"
 
 	"github.com/laxity/laxity/actuator/placement/api"
@@ -38,7 +38,7 @@ func placing(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	mux := http.NewServeMux()
+	mux := chi.NewRouter()
 	s.Register(mux, nil)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

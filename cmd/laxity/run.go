@@ -15,6 +15,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/placement/api"
 	"github.com/laxity/laxity/cmd/laxity/internal/run"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 const defaultActuator = "http://127.0.0.1:9871"
@@ -71,8 +72,10 @@ func (c *cli) addRun() {
 // runDocker is `laxity run` and `laxity create`. Options are docker's global ones,
 // which the plugin was given.
 func runDocker(command string, args, options []string, stdout, stderr io.Writer) int {
+	// What docker prints is the container's and goes as it is; what we say does not.
+	own := plain.NewWriter(stderr)
 	fail := func(err error) int {
-		fmt.Fprintf(stderr, "laxity: %v\n", err)
+		fmt.Fprintf(own, "laxity: %v\n", err)
 		return run.ExitFailed
 	}
 	spec, err := run.Parse(command, args)
@@ -101,7 +104,7 @@ func runDocker(command string, args, options []string, stdout, stderr io.Writer)
 	}
 	code, err := r.Run(context.Background(), spec)
 	if err != nil {
-		fmt.Fprintf(stderr, "laxity: %v\n", refused(err))
+		fmt.Fprintf(own, "laxity: %v\n", refused(err))
 		return max(code, 1)
 	}
 	return code

@@ -13,6 +13,7 @@ import (
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // standingSource asks an actuator how containers stand.
@@ -89,8 +90,9 @@ func (t top) show(ctx context.Context, once bool) error {
 	}
 	standings := t.acts.follow(ctx)
 	if live {
-		fmt.Fprint(t.out, "\x1b[?1049h\x1b[?25l") // the other screen, no cursor
-		defer fmt.Fprint(t.out, "\x1b[?25h\x1b[?1049l")
+		screen := plain.Unwrap(t.out)
+		fmt.Fprint(screen, "\x1b[?1049h\x1b[?25l") // the other screen, no cursor
+		defer fmt.Fprint(screen, "\x1b[?25h\x1b[?1049l")
 	}
 	tick := time.NewTicker(500 * time.Millisecond) // float falls between changes too
 	defer tick.Stop()
@@ -150,19 +152,19 @@ func (t top) draw(s *task.Snapshot, standing actuator.State, heard time.Time, li
 	if old := now.Sub(heard); live && old > oldAfter {
 		fmt.Fprintf(&b, "the exporter does not answer, all of this is %s old\n", old.Round(time.Second))
 	}
-	if err := view.Summary(&b, s, now); err != nil {
+	if err := view.Summary(&b, s); err != nil {
 		return err
 	}
 	if err := view.Table(&b, rows, view.Width(t.out), view.ColoursOn(t.out)); err != nil {
 		return err
 	}
-	text := b.String()
+	text := plain.Text(b.String())
 	if live { // home; clear the rest of each line, then the rest of the screen
 		if w, h := view.Size(t.out); w > 0 && h > 0 {
 			text = view.Fit(text, w, h)
 		}
 		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\r\n") + "\x1b[J"
 	}
-	_, err := io.WriteString(t.out, text)
+	_, err := io.WriteString(plain.Unwrap(t.out), text)
 	return err
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/oklog/run"
@@ -18,11 +19,13 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
-	"github.com/laxity/laxity/actuator/auth"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/cmd/internal/engine"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/webserver"
 )
 
 const upHelp = `Run exporter, rules engine and actuator in this process, for one machine.
@@ -32,7 +35,13 @@ those with at least one laxity.* label so that deadlines are met. Ctrl-C lets ev
 
   docker run -d --gpus all --label laxity.deadline=9s IMAGE
   sudo laxity up
-  laxity ps`
+  laxity ps
+
+It listens on this machine alone. Who is on it may read; who changes something needs the token
+that each start writes to the file token in --state-dir, for its owner (and --token.group) alone.
+laxity deadline, run and the like read it there; the page takes it at Sign in; other programs
+send it as bearer token or as password. With --web.config.file that makes clients authenticate
+there is no token, and who authenticates may act.`
 
 func (c *cli) addUp() {
 	var (
@@ -41,17 +50,33 @@ func (c *cli) addUp() {
 		address   string
 		arbitrate string
 		hold      string
+		files     access.Files
+		group     string
 	)
-	cmd := c.command("up", upHelp, func(ctx context.Context, log *slog.Logger) error {
+	cmd := c.command("up", upHelp, func(ctx context.Context, log *slog.Logger) (err error) {
 		o.Logger = log
 		o.Config.Arbitrate = actuator.Arbitration(arbitrate)
 		o.Hold = actuator.HoldMode(hold)
-		demands, err := auth.ReadWebConfig(*exporters.WebConfigFile)
+		files.WebConfig = *exporters.WebConfigFile
+		if o.Access, err = files.Open(); err != nil {
+			return err
+		}
+		if !o.Access.Web.Demands().Everybody() {
+			o.Access.Tokens = access.TokensIn(tokenFile(o.StateDir))
+		}
+		stack, err := open(o)
 		if err != nil {
 			return err
 		}
-		o.AllowRemote = demands.Everybody()
-		return up(ctx, o, exporters, address, log)
+		if o.Access.Tokens != nil { // only now: who runs on this state folder already has its own
+			path, addresses := tokenFile(o.StateDir), append(slices.Clone(*exporters.WebListenAddresses), address)
+			if err := writeToken(path, group, addresses); err != nil {
+				return errors.Join(err, stack.Close())
+			}
+			defer removeToken(path, log)
+			fmt.Fprint(c.err, howToAct(path, address, addresses[0]))
+		}
+		return up(ctx, stack, exporters, address, log)
 	})
 	cmd.Flag("node", "Name of this machine in metrics and snapshots. Default: the host name.").StringVar(&o.Node)
 	cmd.Flag("device", "The GPUs: auto or nvml for NVIDIA's, sim for a simulated one in this process, or sim:SOCKET for one elsewhere.").Default("auto").StringVar(&o.Device)
@@ -65,7 +90,7 @@ func (c *cli) addUp() {
 	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, actuator.Shares...)...)
 	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(actuator.DefaultPolicy).EnumVar(&o.Config.Policy, actuator.Policies...)
 	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
-	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), gate (at their first launch, by uprobes), pause (the whole container, at first sight), or auto (channels where a self-test shows that they work, else the gate, else pause).").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
+	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), pause (the whole container, by its engine), or auto (channels where a self-test shows that they work, else pause).").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
 	cmd.Flag("late", "For how long a request of a server (laxity.release=busy) keeps its place once it is late. Tasks of other releases lose theirs at once.").
 		Default(actuator.DefaultLate.String()).DurationVar(&o.Config.Late)
 	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch get while they want it, whoever comes before them. Tasks that cannot meet their deadline any more get as much.").
@@ -77,18 +102,22 @@ func (c *cli) addUp() {
 	cmd.Flag("ranking", "How a new container's node is chosen: paper or predictive (laxity nodes --help).").Default(string(placement.Paper)).EnumVar((*string)(&o.Ranking), placement.Methods...)
 	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes.").StringVar(&o.NodesFile)
 	cmd.Flag("dry-run", "Decide and record, but pause nothing.").BoolVar(&o.DryRun)
-	exporters = kingpinflag.AddFlags(cmd, ":9870")
+	usage.Limits(cmd, &o.Limits)
+	exporters = kingpinflag.AddFlags(cmd, "127.0.0.1:9870")
+	cmd.Flag("web.allowed-host", "Name of this machine by which clients on it may ask, besides localhost and the host name; may be repeated.").StringsVar(&files.Hosts)
+	cmd.Flag("token.group", "Group whose members may read the token too, and so act.").StringVar(&group)
 	cmd.Flag("actuator.listen-address", "Address of the actuator's API and page.").Default("127.0.0.1:9871").StringVar(&address)
 }
 
-func up(ctx context.Context, o allinone.Options, flags *web.FlagConfig, address string, log *slog.Logger) error {
+func open(o allinone.Options) (*allinone.Stack, error) {
 	stack, err := allinone.New(o)
 	if errors.Is(err, device.ErrUnavailable) {
-		return fmt.Errorf("%w; to try Laxity without a GPU: laxity up --device=sim, or laxity demo", err)
+		err = fmt.Errorf("%w; to try Laxity without a GPU: laxity up --device=sim, or laxity demo", err)
 	}
-	if err != nil {
-		return err
-	}
+	return stack, err
+}
+
+func up(ctx context.Context, stack *allinone.Stack, flags *web.FlagConfig, address string, log *slog.Logger) error {
 	if stack.Socket != "" {
 		log.Info("simulated GPU: mount its folder into tenants and set LAXITY_SIM_SOCKET", "socket", stack.Socket)
 	}
@@ -97,7 +126,7 @@ func up(ctx context.Context, o allinone.Options, flags *web.FlagConfig, address 
 	g.Add(func() error { return stack.Run(stackCtx) }, func(error) { stop() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) {})
 	serve := func(h http.Handler, f *web.FlagConfig) {
-		server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+		server := webserver.New(h, log)
 		g.Add(func() error {
 			if err := web.ListenAndServe(server, f, log); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("listen on %v (choose another address with --web.listen-address or --actuator.listen-address): %w", *f.WebListenAddresses, err)
@@ -110,6 +139,24 @@ func up(ctx context.Context, o allinone.Options, flags *web.FlagConfig, address 
 	second.WebListenAddresses, second.WebSystemdSocket = &[]string{address}, new(bool)
 	serve(stack.Actuator.Handler(), &second)
 	return g.Run()
+}
+
+// howToAct says where the token is and what to do with it, without telling it: what
+// is printed ends up in logs.
+func howToAct(token, actuator, exporter string) string {
+	return fmt.Sprintf(`Watch:  http://%[2]s/
+Act:    Sign in at http://%[2]s/login with the token in %[1]s
+        sudo laxity deadline CONTAINER 5s
+        curl -u "laxity:$(sudo grep -v '^#' %[1]s)" -X PUT -d '{"deadline":"5s"}' http://%[3]s/api/v1/containers/CONTAINER/deadline
+`, token, dialable(actuator), dialable(exporter))
+}
+
+// dialable is where a browser on this machine finds a listen address.
+func dialable(address string) string {
+	if host, port, err := net.SplitHostPort(address); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		return net.JoinHostPort("localhost", port)
+	}
+	return address
 }
 
 // defaultStateDir is the system's for root, the user's for others.

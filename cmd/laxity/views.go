@@ -102,7 +102,7 @@ func (c *cli) addViews() {
 		}
 		rows := view.Rows(s, time.Now(), all)
 		view.AddState(rows, standing)
-		fmt.Fprint(c.err, view.Trouble(s, time.Now()))
+		fmt.Fprint(c.err, view.Trouble(s))
 		if asJSON {
 			return writeJSON(c.out, rows)
 		}
@@ -165,5 +165,5 @@ func (c *cli) setDeadline(ctx context.Context, base, container, deadline string)
 	if err := json.NewDecoder(resp.Body).Decode(&refused); err != nil || refused.Error == "" {
 		return denied(resp.StatusCode, fmt.Errorf("the exporter answers %s", resp.Status))
 	}
-	return fmt.Errorf("%s: %s", refused.Error, refused.Hint)
+	return denied(resp.StatusCode, fmt.Errorf("%s: %s", refused.Error, refused.Hint))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/cmd/internal/view"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 const whyHelp = `Say why a container runs or waits now, and what was decided about it, latest last.
@@ -149,7 +150,7 @@ func notes(s actuator.State, e explanation) []string {
 		}
 	}
 	if why := s.NoChannels; why != "" && contended(s, e) {
-		out = append(out, "a kernel that runs is not stopped, and GPU time is not divided by share, for channels cannot be controlled here: "+why)
+		out = append(out, "who waits is paused, a kernel that runs is not stopped, and GPU time is not divided by share, for channels cannot be controlled here: "+why)
 	}
 	for _, g := range s.GPUs {
 		if i := slices.Index(g.Line, e.Container); i >= 0 {
@@ -168,12 +169,12 @@ func contended(s actuator.State, e explanation) bool {
 
 func (e explanation) write(w io.Writer, now time.Time, columns int) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", e.Container, e.Now)
+	fmt.Fprintf(&b, "%s %s\n", plain.Line(e.Container), plain.Line(e.Now))
 	if e.Hold != nil {
 		fmt.Fprintf(&b, "  held for %v, %v at most\n", now.Sub(e.Hold.Since).Round(time.Millisecond), e.Hold.Until.Sub(e.Hold.Since))
 	}
 	for _, n := range e.Notes {
-		fmt.Fprintf(&b, "  %s\n", n)
+		fmt.Fprintf(&b, "  %s\n", plain.Line(n))
 	}
 	if len(e.Decisions) > 0 {
 		lines := [][]string{{"TIME", "DECISION", "RESULT", "WHY"}}

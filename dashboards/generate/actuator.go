@@ -21,14 +21,14 @@ func actuator() dashboard {
 				stat("Guardians", "That see to it that nothing stays stopped.", "none", zeroIsBad, query{expr: "sum(" + in(m("guardian_up")) + ")"}),
 				stat("Breakers open", "Nothing is held there for a minute: too many actions, or too many containers stopped.", "none", anyIsBad, query{expr: "sum(" + in(m("breaker_open")) + ")"}),
 				stat("Stand by", "Another actuator acts on their engine.", "none", anyIsWarning, query{expr: "sum(" + in(m("standby")) + ")"}),
-				stat("Containers held", "Paused, or stopped at their launch.", "none", nil, query{expr: "sum(" + in(m("holds")) + ")"}),
+				stat("Containers held", "Paused by the actuator.", "none", nil, query{expr: "sum(" + in(m("holds")) + ")"}),
 				stat("Alerts that wait", "Accepted, and did not take effect yet.", "none", []object{step(nil, "green"), step(10, "orange"), step(100, "red")}, query{expr: "sum(" + in(m("inbox_messages")) + ")"}),
 			}},
 			{"What it does", []panel{
 				timeline("Arbitration", "When the policy decided who runs on a GPU.", object{
 					"0": object{"text": "free", "color": "transparent", "index": 0}, "1": object{"text": "arbitrated", "color": "orange", "index": 1},
 				}, query{expr: "max by (node, gpu) (" + in(m("arbitration_open")) + ")", legend: "{{node}} {{gpu}}"}),
-				series("Containers held", "Paused, or stopped at their launch.", "none", query{expr: per("sum", "holds"), legend: "{{node}}"}).to("laxity-node", "node"),
+				series("Containers held", "Paused by the actuator.", "none", query{expr: per("sum", "holds"), legend: "{{node}}"}).to("laxity-node", "node"),
 				series("Actions", "Pauses and unpauses by result.", "none", actions).stacked(),
 				series("Preemptions and breaker", "Containers stopped for one with an earlier deadline; how often everything was let go.", "none",
 					query{expr: "sum(increase(" + in(m("preemptions_total")) + "[$__rate_interval]))", legend: "preemptions"},

@@ -17,7 +17,7 @@ func container() dashboard {
 				stat("Deadline", "Of each task, from its start. The least of the chosen containers.", "s", nil, query{expr: "min(" + in("gpu_container_deadline_seconds", c) + ")"}),
 				hitsNow(c),
 				stat("Last task's float", "Time that the latest ended task had to spare when it ended; the least of the chosen containers.", "s", negativeIsRed, query{expr: "min(" + in("gpu_task_last_float_seconds", c) + ")"}),
-				stat("Tasks that wait", "Held at their launch, paused or swapped.", "none", nil, query{expr: waiting(c)}),
+				stat("Tasks that wait", "Held off the GPU or at an allocation, paused or swapped.", "none", nil, query{expr: waiting(c)}),
 				stat("GPU memory", "What all processes of the chosen containers hold.", "bytes", nil, query{expr: "sum(" + in("gpu_container_memory_used_bytes", c) + ")"}),
 			}},
 			{"Tasks", []panel{

@@ -12,7 +12,7 @@ func fleet() dashboard {
 					query{expr: "sum(" + in("node:provisionable:bool") + ")", legend: "provisionable"}, query{expr: "count(" + in("node:provisionable:bool") + ")", legend: "known"}),
 				stat("Unfinished tasks", "Tasks that run or wait, on all of these nodes.", "none", nil, query{expr: "sum(" + in("gpu_tasks") + ")"}),
 				stat("GPUs contended", "GPUs with more than one unfinished task.", "none", anyIsWarning, query{expr: "count(" + tasks() + " > 1) or vector(0)"}),
-				stat("Tasks that wait", "Held at their launch, paused or swapped.", "none", nil, query{expr: waiting()}),
+				stat("Tasks that wait", "Held off the GPU or at an allocation, paused or swapped.", "none", nil, query{expr: waiting()}),
 				hitsNow(),
 				stat("Alerts firing", "Of all severities.", "none", anyIsBad, query{expr: "count(" + in("ALERTS", `alertstate="firing"`, `severity!="info"`) + ") or vector(0)"}),
 			}},

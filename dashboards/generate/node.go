@@ -15,7 +15,7 @@ func node() dashboard {
 				stat("Takes a container", "1: one of its GPUs is provisionable. laxity nodes says why not.", "bool_yes_no", zeroIsBad, query{expr: in("node:provisionable:bool"), legend: "{{node}}"}),
 				stat("GPUs", "GPUs and MIG instances.", "none", nil, query{expr: "count(" + in("gpu_info", gpu) + ")"}),
 				stat("Unfinished tasks", "Tasks that run or wait.", "none", nil, query{expr: "sum(" + in("gpu_tasks", gpu) + ")"}),
-				stat("Tasks that wait", "Held at their launch, paused or swapped.", "none", nil, query{expr: waiting(gpu)}),
+				stat("Tasks that wait", "Held off the GPU or at an allocation, paused or swapped.", "none", nil, query{expr: waiting(gpu)}),
 				hitsNow(gpu),
 				stat("Free memory", "Of all its GPUs.", "bytes", nil, query{expr: "sum(" + in("node_gpu:memory_free:bytes", gpu) + ")"}),
 			}},

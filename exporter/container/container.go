@@ -71,4 +71,6 @@ type Source interface {
 }
 
 // Spec reads the laxity.* labels.
-func (c Container) Spec() (task.Spec, []task.InvalidLabel) { return task.ParseLabels(c.Labels) }
+func (c Container) Spec(most task.Limits) (task.Spec, []task.InvalidLabel) {
+	return most.ParseLabels(c.Labels)
+}

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -191,13 +192,16 @@ func (f *follower) look(path string) {
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}
+	if err == nil && (r.PID <= 0 || r.Start > math.MaxInt64/uint64(tick)) {
+		err = fmt.Errorf("%s names no process", path)
+	}
 	if err != nil {
 		f.failed(fmt.Errorf("a record of who is off the GPU: %w", err))
 		return
 	}
 	for _, g := range r.Groups {
 		if g.Off {
-			f.off[path] = process{r.PID, time.Duration(r.Start) * tick} //nolint:gosec // ticks since boot fit
+			f.off[path] = process{r.PID, time.Duration(r.Start) * tick} //nolint:gosec // see above
 			return
 		}
 	}

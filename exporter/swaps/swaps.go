@@ -35,6 +35,16 @@ type notice struct {
 	} `json:"processes"`
 }
 
+// whole reports whether it names its container, and nothing that is no process.
+func (n notice) whole() bool {
+	for _, p := range n.Processes {
+		if p.PID <= 0 {
+			return false
+		}
+	}
+	return n.ContainerID != ""
+}
+
 // Swapped returns the ids of the containers of the processes on notice, by PID. Notices that
 // cannot be read are an error, beside the others.
 func (d Dir) Swapped() (map[int]string, error) {
@@ -54,6 +64,9 @@ func (d Dir) Swapped() (map[int]string, error) {
 		var n notice
 		if err == nil {
 			err = json.Unmarshal(text, &n)
+		}
+		if err == nil && !n.whole() {
+			err = errors.New("it names no container, or no process")
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("notice of a swap %s: %w", e.Name(), err))

@@ -1,6 +1,8 @@
 package task
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"time"
 )
@@ -8,11 +10,17 @@ import (
 // Snapshot is everything one node knew at one moment. It is immutable once
 // published: readers share it, writers make a new one.
 type Snapshot struct {
-	// Sequence grows with every change; equal sequences mean equal facts. It
-	// starts anew with the exporter.
+	// Run names the run of the exporter; opaque, compare only.
+	Run string `json:"run"`
+	// Sequence grows with every change; equal sequences of one run mean equal facts. It
+	// starts anew with the exporter. What is older is told by Run and Sequence alone: the
+	// wall clock may be set at any time.
 	Sequence uint64 `json:"sequence"`
-	// Time is when the facts were last confirmed by the device.
+	// Time is when the facts were last confirmed by the device, by the exporter's wall
+	// clock; Age is how long ago that was when the snapshot was sent, whatever was done to
+	// that clock.
 	Time time.Time `json:"time"`
+	Age  Seconds   `json:"age_seconds"`
 	Node string    `json:"node,omitempty"`
 
 	GPUs       []GPU       `json:"gpus"`
@@ -45,10 +53,12 @@ type GPU struct {
 
 // Container is one container, as far as scheduling GPUs is concerned.
 type Container struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Image   string `json:"image"`
-	Command string `json:"command,omitempty"`
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Image string `json:"image"`
+	// CommandID is the same for equal command lines. It is a hash: they may hold
+	// passwords, and snapshots are for everybody.
+	CommandID string `json:"command_id,omitempty"`
 	// PID is its first process in the host's PID namespace; 0 when not running.
 	PID int `json:"pid,omitempty"`
 	// Paused is what the engine says.
@@ -128,4 +138,13 @@ func (s *Snapshot) FindGPU(uuid string) (GPU, bool) {
 		return GPU{}, false
 	}
 	return s.GPUs[i], true
+}
+
+// CommandID names a command line without telling it; "" for none.
+func CommandID(command string) string {
+	if command == "" {
+		return ""
+	}
+	h := sha256.Sum256([]byte(command))
+	return hex.EncodeToString(h[:4])
 }

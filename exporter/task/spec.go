@@ -1,6 +1,7 @@
 package task
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -70,10 +71,51 @@ func (e InvalidLabel) Error() string {
 	return fmt.Sprintf("label %s=%q is invalid: %s", e.Label, e.Value, e.Hint)
 }
 
-// ParseLabels reads the laxity.* labels among a container's labels. What is
-// invalid takes its safe value (no deadline, no limit, no share, never paused, the
-// default class and release) and is listed, sorted by label.
+// Limits bound what a container may claim of others. The zero value bounds nothing.
+type Limits struct {
+	// MinDeadline is the shortest relative deadline; 0 is any.
+	MinDeadline time.Duration
+	// MaxShare is the largest share of a GPU's time, above 0 and at most 1; 0 is any.
+	MaxShare float64
+}
+
+// ErrLimit means that a claim is beyond the limits.
+var ErrLimit = errors.New("beyond the limit of this node")
+
+// Validate says what is wrong and what to write instead.
+func (l Limits) Validate() error {
+	if l.MinDeadline < 0 || !(l.MaxShare >= 0 && l.MaxShare <= 1) {
+		return fmt.Errorf("deadline.min is %v and share.max %v; write a duration from 0 on, and a share above 0 and up to 1", l.MinDeadline, l.MaxShare)
+	}
+	return nil
+}
+
+// CheckDeadline returns an error that wraps ErrLimit for a deadline that is too
+// short; 0 is none.
+func (l Limits) CheckDeadline(d time.Duration) error {
+	if d > 0 && d < l.MinDeadline {
+		return fmt.Errorf("%w: a deadline of %v is shorter than %v (--deadline.min)", ErrLimit, d, l.MinDeadline)
+	}
+	return nil
+}
+
+func (l Limits) checkShare(share float64) error {
+	if l.MaxShare > 0 && share > l.MaxShare {
+		return fmt.Errorf("%w: a share of %.4g %% is larger than %.4g %% (--share.max)", ErrLimit, 100*share, 100*l.MaxShare)
+	}
+	return nil
+}
+
+// ParseLabels is Limits.ParseLabels without limits.
 func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
+	return Limits{}.ParseLabels(labels)
+}
+
+// ParseLabels reads the laxity.* labels among a container's labels. What is
+// invalid or beyond the limits takes its safe value (no deadline, no limit, no
+// share, never paused, the default class and release) and is listed, sorted by
+// label.
+func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 	s := Spec{Class: ClassBatch, Release: ReleaseProcess}
 	var invalid []InvalidLabel
 	bad := func(label, value, hint string) {
@@ -87,6 +129,9 @@ func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 		switch label {
 		case LabelDeadline:
 			d, err := ParseDeadline(value)
+			if err == nil {
+				err = l.CheckDeadline(d)
+			}
 			if err != nil {
 				bad(label, value, err.Error())
 				continue
@@ -101,6 +146,9 @@ func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 			s.GPUMemory = n
 		case LabelShare:
 			n, err := ParseShare(value)
+			if err == nil {
+				err = l.checkShare(n)
+			}
 			if err != nil {
 				bad(label, value, err.Error())
 				continue

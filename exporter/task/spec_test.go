@@ -1,6 +1,8 @@
 package task_test
 
 import (
+	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +57,45 @@ func TestParseLabels(t *testing.T) {
 	}
 }
 
+// A claim beyond the limits is reported as a label that cannot be read, and counts as
+// none.
+func TestLimits(t *testing.T) {
+	l := task.Limits{MinDeadline: 100 * time.Millisecond, MaxShare: 0.3}
+	for name, tc := range map[string]struct {
+		labels  map[string]string
+		want    task.Spec
+		invalid int
+	}{
+		"within":             {map[string]string{"laxity.deadline": "100ms", "laxity.share": "30%"}, task.Spec{Deadline: 0.1, Share: 0.3, Class: task.ClassDeadline}, 0},
+		"too short":          {map[string]string{"laxity.deadline": "99ms", "laxity.share": "30%"}, task.Spec{Share: 0.3, Class: task.ClassBatch}, 1},
+		"too large":          {map[string]string{"laxity.deadline": "1s", "laxity.share": "31%"}, task.Spec{Deadline: 1, Class: task.ClassDeadline}, 1},
+		"neither":            {map[string]string{"laxity.deadline": "1ns", "laxity.share": "100%"}, task.Spec{Class: task.ClassBatch}, 2},
+		"nothing is limited": {map[string]string{"laxity.gpu-memory": "1GiB"}, task.Spec{GPUMemory: 1 << 30, Class: task.ClassBatch}, 0},
+	} {
+		tc.want.Managed, tc.want.Release = true, task.ReleaseProcess
+		got, invalid := l.ParseLabels(tc.labels)
+		if got != tc.want || len(invalid) != tc.invalid {
+			t.Errorf("%s: %+v, %v", name, got, invalid)
+		}
+		for _, bad := range invalid {
+			if !strings.Contains(bad.Hint, "--deadline.min") && !strings.Contains(bad.Hint, "--share.max") {
+				t.Errorf("%s: %v does not name the limit", name, bad)
+			}
+		}
+	}
+	if err := l.CheckDeadline(99 * time.Millisecond); !errors.Is(err, task.ErrLimit) {
+		t.Errorf("at run time: %v", err)
+	}
+	if l.CheckDeadline(0) != nil || l.CheckDeadline(time.Second) != nil {
+		t.Error("none, or a long one, is refused")
+	}
+	for _, bad := range []task.Limits{{MinDeadline: -1}, {MaxShare: -0.1}, {MaxShare: 1.1}, {MaxShare: math.NaN()}} {
+		if bad.Validate() == nil {
+			t.Errorf("%+v was taken", bad)
+		}
+	}
+}
+
 func TestParseDeadline(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"9s": 9 * time.Second, "250ms": 250 * time.Millisecond, "9": 9 * time.Second,
@@ -98,24 +139,4 @@ func TestParseShare(t *testing.T) {
 			t.Errorf("ParseShare(%q) = %v, want an error", text, got)
 		}
 	}
-}
-
-// Whatever a user writes, parsing neither panics nor makes a container without
-// laxity labels managed.
-func FuzzParseLabels(f *testing.F) {
-	f.Add("laxity.deadline", "9s")
-	f.Add("laxity.gpu-memory", "1e400GiB")
-	f.Add("laxity.share", "1e-400%")
-	f.Fuzz(func(t *testing.T, label, value string) {
-		s, _ := task.ParseLabels(map[string]string{label: value})
-		if s.Managed != strings.HasPrefix(label, task.LabelPrefix) {
-			t.Errorf("%q: Managed = %v", label, s.Managed)
-		}
-		if s.Deadline < 0 || s.Deadline > task.SecondsOf(task.MaxDeadline) {
-			t.Errorf("%q: deadline %v", value, s.Deadline)
-		}
-		if !(s.Share >= 0 && s.Share <= 1) {
-			t.Errorf("%q: share %v", value, s.Share)
-		}
-	})
 }

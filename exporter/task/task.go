@@ -23,7 +23,7 @@ const (
 	// Running: the process holds a CUDA context, or the device lists it.
 	Running State = "running"
 	// Held: kept off the GPU, its container not paused: its channels are off, its host side
-	// runs on; or it is stopped at a launch or an allocation.
+	// runs on; or it is stopped at an allocation.
 	Held State = "held"
 	// Paused: its container is frozen.
 	Paused State = "paused"

@@ -10,6 +10,7 @@ package tracker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"time"
@@ -111,6 +112,8 @@ type Options struct {
 	// BusyGap and MaxEnded are those of machine.Options.
 	BusyGap  time.Duration
 	MaxEnded int
+	// Limits bound what containers may claim.
+	Limits task.Limits
 }
 
 func (o *Options) setDefaults() {
@@ -150,7 +153,7 @@ func New(opt Options) (*Tracker, error) {
 	case opt.Exits == nil || opt.Processes == nil:
 		return nil, errors.New("tracker: no way to watch processes")
 	}
-	m := machine.New(machine.Options{Node: opt.Node, BusyGap: opt.BusyGap, MaxEnded: opt.MaxEnded})
+	m := machine.New(machine.Options{Node: opt.Node, Run: rand.Text(), BusyGap: opt.BusyGap, MaxEnded: opt.MaxEnded, Limits: opt.Limits})
 	return &Tracker{
 		opt:     opt,
 		machine: m,

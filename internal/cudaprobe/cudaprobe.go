@@ -7,8 +7,8 @@
 // kernel, so that a process that calls a function a million times a second sends
 // no million events.
 //
-// The exporter's start sensor is made of it; the actuator's gate and memory guard
-// find files and functions the same way. It therefore imports neither: only
+// The exporter's start sensor is made of it; the actuator's memory guard
+// finds files and functions the same way. It therefore imports neither: only
 // cilium/ebpf, golang.org/x/sys and the standard library.
 package cudaprobe
 
@@ -323,7 +323,10 @@ func explain(what string, err error) error {
 	}
 	switch {
 	case refused(err):
-		hint = "run as root with CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN"
+		hint = "run as root with CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN, which many kernels before 6.10 want for probes"
+		if filtered() {
+			hint += "; a system call filter is on, which must let bpf and perf_event_open through"
+		}
 		if mode := lockdown(); mode != "" {
 			hint += "; kernel lockdown is on: " + mode
 		}

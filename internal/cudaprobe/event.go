@@ -104,7 +104,9 @@ func monotonic() time.Duration {
 }
 
 // wall turns a time of the kernel's clock into wall clock time: the latest that
-// it can have been, and by how much it may have been earlier.
+// it can have been, and by how much it may have been earlier. It has a reading of Go's
+// monotonic clock too, so that its age stays right when the wall clock is set.
 func (c clockPair) wall(monotonic uint64) (time.Time, time.Duration) {
-	return time.Unix(0, c.real-c.before+int64(monotonic)), time.Duration(c.after - c.before)
+	now := time.Now()
+	return now.Add(time.Unix(0, c.real-c.before+int64(monotonic)).Sub(now)), time.Duration(c.after - c.before)
 }

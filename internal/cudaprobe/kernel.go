@@ -30,6 +30,12 @@ func checkNamespace(proc string) error {
 	return nil
 }
 
+// filtered reports whether this process has a system call filter (seccomp).
+func filtered() bool {
+	status, err := os.ReadFile("/proc/self/status")
+	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
+}
+
 // lockdown returns the kernel's lockdown mode, "" for none.
 func lockdown() string {
 	data, err := os.ReadFile("/sys/kernel/security/lockdown")
@@ -50,7 +56,6 @@ type taskOffsets struct {
 	leader int32 // group_leader: the process's main thread
 	start  int32 // start_boottime: nanoseconds since boot
 	execs  int32 // self_exec_id: how often it has called exec
-	tgid   int32 // the process's PID
 	signal int32 // signal: what the threads of a process share
 	live   int32 // in that: how many of them have not begun to exit
 	groups *groupOffsets
@@ -68,7 +73,7 @@ func kernelOffsets() *taskOffsets {
 		return nil
 	}
 	var o taskOffsets
-	for name, to := range map[string]*int32{"group_leader": &o.leader, "start_boottime": &o.start, "self_exec_id": &o.execs, "tgid": &o.tgid, "signal": &o.signal} {
+	for name, to := range map[string]*int32{"group_leader": &o.leader, "start_boottime": &o.start, "self_exec_id": &o.execs, "signal": &o.signal} {
 		offset, ok := memberOffset(task.Members, name)
 		if !ok {
 			return nil

@@ -20,7 +20,7 @@ type maps struct {
 	calls *ebpf.Map // thread → its synchronising call
 	// returned is by the PID of a tracked process when a call returned after which
 	// nothing was at work, as far as is known. It is apart from busy, which user space
-	// writes as a whole: a return at that moment must not be lost. Nil: not noted.
+	// writes as a whole: a return at that moment must not be lost.
 	returned *ebpf.Map
 }
 

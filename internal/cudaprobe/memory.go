@@ -29,6 +29,13 @@ const (
 	setShift = 8
 )
 
+// GuardOptions say where a MemoryGuard keeps its record.
+type GuardOptions struct {
+	Options
+	// Pins is the name of the folder for the record, below /sys/fs/bpf.
+	Pins string
+}
+
 // MemoryGuard watches the allocations of chosen processes, in the kernel. Each is
 // counted on a slot; one that the slot's budget covers goes on within some 2 µs.
 // Another one is held: its thread stops itself at the entry of the call, on record,
@@ -65,7 +72,7 @@ type guardedProcess struct {
 // NewMemoryGuard loads the programs. It needs Linux 5.15 with its types described
 // (BTF), on amd64; the error wraps ErrUnsupported where that cannot be. A record with the
 // same name is replaced: whoever is on it must have been continued before.
-func NewMemoryGuard(o GateOptions) (*MemoryGuard, error) {
+func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 	if !canGuard {
 		return nil, fmt.Errorf("%w: allocations are guarded on amd64 alone", ErrUnsupported)
 	}

@@ -2,7 +2,9 @@ package cudaprobe_test
 
 import (
 	"errors"
+	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,7 +31,7 @@ type guarded struct {
 func newMemoryGuard(t testing.TB, o cudaprobe.Options) *guarded {
 	t.Helper()
 	name := cudatest.RecordName(t)
-	g, err := cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Options: o, Pins: name})
+	g, err := cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Options: o, Pins: name})
 	probetest.Need(t, err)
 	if err := g.Renew(time.Hour); err != nil {
 		t.Fatal(err)
@@ -124,6 +126,33 @@ func (h *guarded) spent(t testing.TB) cudaprobe.Spent {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func signal(t testing.TB, p *cudatest.Program, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(p.PID, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state is the letter in /proc/PID/stat.
+func state(t testing.TB, pid int) string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return "X"
+	}
+	s := string(data)
+	return s[strings.LastIndex(s, ")")+2:][:1]
+}
+
+func awaitState(t testing.TB, pid int, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); state(t, pid) != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is %s, want %s", pid, state(t, pid), want)
+		}
+	}
 }
 
 func alive() bool { return true }
@@ -372,19 +401,17 @@ func TestMemoryOfTheCurrentContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(pidfd)
-	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 2) // in threads that have no context
-	var holds []stop.Hold
-	for range 2 {
-		c := h.held(t, p)
-		if slot, known := c.Slot(); known {
-			t.Errorf("it is not known on which GPU, and counts on %d", slot)
-		}
-		if err := h.Deny(c, alive); err != nil {
-			t.Error(err)
-		}
-		holds = append(holds, stop.Hold{PID: c.PID, TID: c.TID, At: c.At, Sent: true})
+	// One thread: the stop of the first of two would keep the other from its allocation.
+	called := p.BeginAllocInThread("cuMemAlloc_v2", mib, 1)
+	c := h.held(t, p)
+	if slot, known := c.Slot(); known {
+		t.Errorf("it is not known on which GPU, and counts on %d", slot)
 	}
-	if _, err := h.record.End(stop.Of("/proc", p.PID, pidfd), holds); err != nil {
+	if err := h.Deny(c, alive); err != nil {
+		t.Error(err)
+	}
+	hold := stop.Hold{PID: c.PID, TID: c.TID, At: c.At, Sent: true}
+	if _, err := h.record.End(stop.Of("/proc", p.PID, pidfd), []stop.Hold{hold}); err != nil {
 		t.Error(err)
 	}
 	called()

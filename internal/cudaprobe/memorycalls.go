@@ -218,9 +218,14 @@ func (g *MemoryGuard) Next() (MemoryEvent, error) {
 	case err != nil:
 		return MemoryEvent{}, fmt.Errorf("read events: %w", err)
 	}
+	return decodeMemory(g.buffer.RawSample)
+}
+
+// decodeMemory reads what a program has written.
+func decodeMemory(raw []byte) (MemoryEvent, error) {
 	var e cudabpf.MemoryEvent
-	if _, err := binary.Decode(g.buffer.RawSample, binary.NativeEndian, &e); err != nil {
-		return MemoryEvent{}, fmt.Errorf("event of %d bytes: %w", len(g.buffer.RawSample), err)
+	if _, err := binary.Decode(raw, binary.NativeEndian, &e); err != nil {
+		return MemoryEvent{}, fmt.Errorf("event of %d bytes: %w", len(raw), err)
 	}
 	return MemoryEvent{PID: int(e.Pid), TID: int(e.Tid), Slipped: e.Kind == cudabpf.MemoryEventKindEVENT_SLIPPED}, nil
 }

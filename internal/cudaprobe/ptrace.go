@@ -1,6 +1,7 @@
 package cudaprobe
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -18,6 +19,11 @@ func CheckTrace() error {
 	}
 	if data[0].Effective&(1<<unix.CAP_SYS_PTRACE) == 0 {
 		return fmt.Errorf("%w: a call is denied by ptrace, which needs CAP_SYS_PTRACE (run as root, or --cap-add SYS_PTRACE)", ErrUnsupported)
+	}
+	// No process has this number: only who refuses the call itself says EPERM.
+	const nobody = 1<<22 + 1
+	if err := unix.PtraceSeize(nobody); errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("%w: a call is denied by ptrace, which a system call filter refuses (SystemCallFilter= of the unit, or the container's seccomp profile)", ErrUnsupported)
 	}
 	// Yama's strictest mode allows nobody to trace.
 	if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(scope)) == "3" {

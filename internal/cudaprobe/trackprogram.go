@@ -174,9 +174,6 @@ func done(m maps, mustWait bool) asm.Instructions {
 
 // noteReturn notes the time of the event as that of the last return, if it is.
 func (b *builder) noteReturn() {
-	if b.maps.returned == nil {
-		return
-	}
 	b.lookup(b.maps.returned, evPID)
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, "noted"),

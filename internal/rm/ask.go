@@ -3,8 +3,13 @@ package rm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 )
+
+// maxClients bounds the clients of a descriptor, each of which costs Options.Gap calls and
+// more to read. libcuda makes one; a program can make as many as there are handles.
+const maxClients = 64
 
 // round is what came of asking once for the next handles of each descriptor.
 type round struct {
@@ -65,9 +70,13 @@ func (m *Manager) ask(ctx context.Context, p Process, s *search, fd int, dig boo
 			_, err := dup.info(handle, handle, indexClass)
 			if status := Status(0); err != nil && !errors.As(err, &status) {
 				return err
-			} else if err == nil && f.add(handle) {
-				found = true
+			} else if err != nil || f.has(handle) {
+				return nil //nolint:nilerr // a status says that it is none of this file's clients
 			}
+			if len(f.clients) == maxClients {
+				return fmt.Errorf("%w: descriptor %d of %v has more than %d clients", ErrUnsupported, fd, p, maxClients)
+			}
+			f.clients, found = append(f.clients, &client{handle: handle}), true
 			return nil
 		}
 		for ; len(f.tips) > 0; f.tips = f.tips[1:] {
@@ -92,11 +101,7 @@ func (m *Manager) ask(ctx context.Context, p Process, s *search, fd int, dig boo
 	return asked, found, err
 }
 
-// add notes a client, and says whether it is new.
-func (f *fileSearch) add(handle uint32) bool {
-	if slices.ContainsFunc(f.clients, func(c *client) bool { return c.handle == handle }) {
-		return false
-	}
-	f.clients = append(f.clients, &client{handle: handle})
-	return true
+// has says whether the client is known.
+func (f *fileSearch) has(handle uint32) bool {
+	return slices.ContainsFunc(f.clients, func(c *client) bool { return c.handle == handle })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -23,7 +24,7 @@ func (m *Manager) Slice(ctx context.Context, g Group) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the slice of %v: %w", g, err)
 	}
-	return time.Duration(slice.Micros) * time.Microsecond, nil
+	return time.Duration(min(slice.Micros, math.MaxInt64/1000)) * time.Microsecond, nil
 }
 
 // SetSlice sets the time slice of a group, in microseconds; it takes effect at once, also

@@ -50,14 +50,15 @@ func (m *Manager) find(ctx context.Context, p Process) (groups []Group, err erro
 			continue
 		}
 		if searched || now.found {
+			var all []Group // of its own: a step that was given up may write to it yet
 			lost := false
 			if err := step(func(ctx context.Context) (err error) {
-				groups, lost, err = m.findGroups(ctx, p)
+				all, lost, err = m.findGroups(ctx, p)
 				return err
 			}); err != nil {
 				return nil, err
 			}
-			searched = false
+			groups, searched = all, false
 			if lost {
 				if err := step(func(context.Context) error { return m.begin(p) }); err != nil {
 					return nil, err

@@ -213,3 +213,33 @@ func TestUnknownDriverIsRefused(t *testing.T) {
 		t.Errorf("without a driver: %v", err)
 	}
 }
+
+// A program that makes objects without end costs us no more than a bounded look at it.
+func TestFindRefusesWhoHasTooMuch(t *testing.T) {
+	for name, grow := range map[string]func(*rmtest.Process, rm.Group){
+		"clients": func(p *rmtest.Process, _ rm.Group) {
+			for range 100 {
+				p.NewClient(5)
+			}
+		},
+		"objects": func(p *rmtest.Process, g rm.Group) { p.AddChannels(g, 1<<16) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake, m := machine(t)
+			p, g := startTenant(fake, 10)
+			grow(p, g)
+			for range 2 {
+				before := fake.Calls("ioctl")
+				if groups, err := m.Find(t.Context(), p.ID()); !errors.Is(err, rm.ErrUnsupported) {
+					t.Errorf("%d groups, %v", len(groups), err)
+				}
+				if n := fake.Calls("ioctl") - before; n > 200_000 {
+					t.Errorf("it took %d ioctls", n)
+				}
+				fake.Advance(time.Second)
+			}
+			other, theirs := startTenant(fake, 11)
+			found(t, m, other.ID(), theirs)
+		})
+	}
+}

@@ -17,6 +17,9 @@ const (
 	// maxHoles is how many absent handles below the last object are asked for again: threads
 	// make objects in another order than that of their handles.
 	maxHoles = 64
+	// maxObjects bounds the objects of a client that are kept. A context has some 40 of them,
+	// and a stream three.
+	maxObjects = 1 << 16
 	// readEvery is how old what is known of a client's objects may be before all of them are
 	// read again.
 	readEvery = 10 * time.Second
@@ -206,6 +209,9 @@ func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
 	} else if err != nil {
 		return true, err
 	}
+	if len(c.objects) == maxObjects {
+		return true, fmt.Errorf("%w: client %#x has more than %d channels and the like", ErrUnsupported, c.handle, maxObjects)
+	}
 	c.objects = append(c.objects, object{h, class, parent})
 	return true, nil
 }
@@ -220,6 +226,9 @@ func (c *client) gpu(dup *file, g Group) (string, error) {
 		return "", err
 	}
 	uuid, _, _ := strings.Cut(string(id.Data[:min(int(id.Length), len(id.Data))]), "\x00")
+	if !strings.HasPrefix(uuid, "GPU-") {
+		return "", fmt.Errorf("%w: the UUID of its GPU is %.64q", ErrUnsupported, uuid)
+	}
 	if c.gpus == nil {
 		c.gpus = map[uint32]string{}
 	}

@@ -103,9 +103,9 @@ func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Durat
 		defer cancel()
 		each(members, func(m *member) {
 			_ = e.alone(ctx, m.Process, func(ctx context.Context) error {
-				rec, err := e.records.get(m.Process)
-				if err != nil || rec.Until > until {
-					return err
+				rec := e.records.get(m.Process)
+				if rec.Until > until {
+					return nil
 				}
 				return e.on(ctx, &rec, nil)
 			})
@@ -191,11 +191,8 @@ func each(members []member, f func(*member)) {
 
 // apply is Apply for one process, alone.
 func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, until time.Duration, fresh bool) error {
-	rec, err := e.records.get(m.Process)
-	if err != nil {
-		return err
-	}
-	if rec.unreadable {
+	rec := e.records.get(m.Process)
+	if rec.damaged != nil {
 		if err := e.restore(ctx, m.Process); err != nil {
 			return err
 		}

@@ -6,8 +6,8 @@
 // actuator or a person with nothing but the folder can undo it: Restore, RestoreAll,
 // Sweep. The README says the rules and why.
 //
-// The package imports the standard library, golang.org/x/sys, enforce/proc and
-// internal/rm; channelstest holds the conformance suite.
+// The package imports the standard library, golang.org/x/sys, enforce/proc, internal/aside
+// and internal/rm; channelstest holds the conformance suite.
 package channels
 
 import (
@@ -142,7 +142,8 @@ type Enforcer struct {
 	pruneAt int
 }
 
-// New opens the record, and touches nothing.
+// New opens the record, and touches nobody. What is no folder in the place of Options.Dir is put
+// aside (see PutAside).
 func New(o Options) (*Enforcer, error) {
 	if o.Driver == nil || o.Dir == "" {
 		return nil, errors.New("channels: Driver and Dir are required")
@@ -174,8 +175,8 @@ func New(o Options) (*Enforcer, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	records, err := openRecords(o.Dir)
-	if err != nil {
+	records := records{o.Dir, o.Logger}
+	if err := records.open(); err != nil {
 		return nil, err
 	}
 	return &Enforcer{o: o, records: records, step: func(string) {}, known: map[rm.Process]*known{}, searches: map[rm.Process]*search{}, leases: map[rm.Process]func(){}}, nil
@@ -209,11 +210,12 @@ func (e *Enforcer) forget(ctx context.Context, p rm.Process) error {
 	return e.alone(ctx, p, func(context.Context) error { return e.remove(p) })
 }
 
+// remove takes a process off the record, of which nothing is left to undo.
 func (e *Enforcer) remove(p rm.Process) error {
 	e.step("remove")
 	defer e.step("was removed")
 	e.mu.Lock()
 	delete(e.known, p)
 	e.mu.Unlock()
-	return e.records.remove(p)
+	return e.records.remove(p, e.records.get(p).damaged)
 }

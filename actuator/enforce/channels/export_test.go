@@ -1,4 +1,15 @@
 package channels
 
+import "context"
+
 // OnStep calls f before and after each write of the record.
 func (e *Enforcer) OnStep(f func(string)) { e.step = f }
+
+// Lock takes the right to act on one process, and returns what gives it back.
+func (e *Enforcer) Lock(ctx context.Context, pid int) (unlock func(), err error) {
+	l, err := e.records.lock(ctx, pid)
+	if err != nil {
+		return nil, err
+	}
+	return l.unlock, nil
+}

@@ -3,6 +3,7 @@ package channels_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,9 +21,14 @@ type rig struct {
 
 func newRig(t *testing.T, o channels.Options) *rig {
 	t.Helper()
+	return newRigIn(t, t.TempDir(), o)
+}
+
+func newRigIn(t *testing.T, dir string, o channels.Options) *rig {
+	t.Helper()
 	r := &rig{Machine: channelstest.NewMachine()}
 	r.driver = &channelstest.Faulty{Driver: r.Machine}
-	o.Driver, o.Dir, o.State, o.Settle = r.driver, t.TempDir(), r.State, time.Nanosecond
+	o.Driver, o.Dir, o.State, o.Settle = r.driver, dir, r.State, time.Nanosecond
 	e, err := channels.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -42,12 +48,11 @@ func check(t *testing.T, err, want error) {
 
 var takeOff = channels.Standing{Off: true}
 
-// once fails the first call of this name.
+// once fails the first call of this name. Processes are worked on in parallel, so calls are too.
 func once(name string) func(string) error {
-	failed := false
+	var failed atomic.Bool
 	return func(call string) error {
-		if call == name && !failed {
-			failed = true
+		if call == name && failed.CompareAndSwap(false, true) {
 			return errDriver
 		}
 		return nil

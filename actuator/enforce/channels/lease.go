@@ -26,9 +26,9 @@ func (e *Enforcer) endLease(p rm.Process) {
 	ctx, cancel := e.undoing(context.Background())
 	defer cancel()
 	err := e.alone(ctx, p, func(ctx context.Context) error {
-		rec, err := e.records.get(p)
-		if err != nil || !e.late(rec, 0) { // renewed, or on
-			return err
+		rec := e.records.get(p)
+		if !e.late(rec, 0) { // renewed, or on
+			return nil
 		}
 		e.forgetLease(p)
 		return e.on(ctx, &rec, nil)

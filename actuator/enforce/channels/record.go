@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/internal/aside"
 	"github.com/laxity/laxity/internal/rm"
 )
 
@@ -32,7 +34,8 @@ type Record struct {
 	Until  time.Duration `json:"until,omitempty"`
 	Groups []Entry       `json:"groups"`
 
-	unreadable bool
+	// damaged says why it cannot be read: then its name alone says whom we touched.
+	damaged error
 }
 
 // Entry is one channel group on record.
@@ -58,11 +61,11 @@ func (r Record) Process() rm.Process { return rm.Process{PID: r.PID, Start: r.St
 
 // Off reports whether any of its channels may be off.
 func (r Record) Off() bool {
-	return r.unreadable || slices.ContainsFunc(r.Groups, func(e Entry) bool { return e.Off })
+	return r.damaged != nil || slices.ContainsFunc(r.Groups, func(e Entry) bool { return e.Off })
 }
 
 func (r Record) empty() bool {
-	return !r.unreadable && !slices.ContainsFunc(r.Groups, func(e Entry) bool { return e.Off || e.Slice != 0 })
+	return r.damaged == nil && !slices.ContainsFunc(r.Groups, func(e Entry) bool { return e.Off || e.Slice != 0 })
 }
 
 // key names a group within its process.
@@ -107,20 +110,61 @@ func Folder(runDir, stateDir string) string {
 }
 
 // records is a folder with a file for each process.
-type records struct{ dir string }
+type records struct {
+	dir string
+	log *slog.Logger
+}
 
 const suffix = ".json"
 
-// openRecords makes nothing: the folder is made when there is something to put in it.
-func openRecords(dir string) (records, error) {
-	if stat, err := os.Stat(dir); err == nil && !stat.IsDir() {
-		return records{}, fmt.Errorf("the channels' record: %s is not a folder", dir)
+// open puts aside what is in the place of the folder, or of the one above it, which other
+// actuators share, and is no folder. It makes nothing: the folder is made when there is
+// something to put in it.
+func (r records) open() error {
+	for _, dir := range []string{filepath.Dir(r.dir), r.dir} {
+		stat, err := os.Lstat(dir)
+		if err != nil {
+			continue // nothing is there
+		}
+		if mode := stat.Mode(); !mode.IsDir() && !mode.IsRegular() && mode.Type() != fs.ModeSymlink {
+			return fmt.Errorf("the record of channels: %s is a device or the like (move it away, or choose another folder)", dir)
+		}
+		if stat, err := os.Stat(dir); err == nil && stat.IsDir() {
+			continue
+		}
+		if err := r.putAside(dir, errNoFolder); err != nil {
+			return err
+		}
 	}
-	return records{dir}, nil
+	return nil
 }
 
+// PutAside names what was put aside of the record in this folder (see Folder), without paths.
+func PutAside(dir string) []string {
+	return slices.Concat(aside.Of(filepath.Dir(dir), dir), aside.List(dir))
+}
+
+var (
+	errNoFolder = errors.New("it is no folder")
+	errNoFile   = errors.New("it is no file")
+)
+
+func (r records) putAside(path string, why error) error {
+	damaged, err := aside.Put(path, why)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another program was faster
+	}
+	if err != nil {
+		return fmt.Errorf("the record of channels: %w", err)
+	}
+	r.log.Error("the record of channels is damaged", "err", damaged)
+	return nil
+}
+
+func fileName(p rm.Process) string { return fmt.Sprintf("%d-%d%s", p.PID, p.Start, suffix) }
+
 func (r records) path(p rm.Process) string {
-	return filepath.Join(r.dir, fmt.Sprintf("%d-%d%s", p.PID, p.Start, suffix))
+	return filepath.Join(r.dir, fileName(p))
 }
 
 // put replaces a record, which is complete at once. It is not synced to a disk: it has to
@@ -131,7 +175,8 @@ func (r records) put(rec Record) error {
 		return err
 	}
 	path := r.path(rec.Process())
-	if err := os.WriteFile(path+".tmp", append(text, '\n'), 0o600); err != nil {
+	write := func() error { return os.WriteFile(path+".tmp", append(text, '\n'), 0o600) }
+	if err := r.despite(path+".tmp", write); err != nil {
 		return fmt.Errorf("put channels on record (is the folder full?): %w", err)
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {
@@ -140,7 +185,24 @@ func (r records) put(rec Record) error {
 	return nil
 }
 
-func (r records) remove(p rm.Process) error {
+// despite does something with a file; a folder in its place is put aside.
+func (r records) despite(path string, do func() error) error {
+	err := do()
+	if stat, serr := os.Stat(path); err == nil || serr != nil || !stat.IsDir() {
+		return err
+	}
+	if err := r.putAside(path, errNoFile); err != nil {
+		return err
+	}
+	return do()
+}
+
+// remove takes a process off the record, of which nothing is left to undo. A record that
+// cannot be read is put aside.
+func (r records) remove(p rm.Process, damaged error) error {
+	if damaged != nil {
+		return r.putAside(r.path(p), damaged)
+	}
 	if err := os.Remove(r.path(p)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("take channels off the record: %w", err)
 	}
@@ -152,22 +214,60 @@ func (r records) has(p rm.Process) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// get returns an empty record where there is none.
-func (r records) get(p rm.Process) (Record, error) {
+// get returns an empty record where there is none, and one that is damaged where nothing of
+// it is known but its name.
+func (r records) get(p rm.Process) Record {
 	rec := Record{PID: p.PID, Start: p.Start}
 	text, err := os.ReadFile(r.path(p))
 	if errors.Is(err, fs.ErrNotExist) {
-		return rec, nil
-	}
-	if err != nil {
-		return rec, fmt.Errorf("read the record of channels: %w", err)
+		return rec
 	}
 	var found Record
-	if err := json.Unmarshal(text, &found); err == nil && found.Process() == p {
-		return found, nil
+	if err == nil {
+		err = json.Unmarshal(text, &found)
 	}
-	rec.unreadable = true // its name alone says whom we touched
-	return rec, nil
+	if err == nil {
+		err = found.whole(p)
+	}
+	if err != nil {
+		rec.damaged = err
+		return rec
+	}
+	return found
+}
+
+// whole returns why a record of p is damaged though it can be decoded; nil if it is not. Part
+// of what it says could be wrong too: so nothing of it is believed.
+func (r Record) whole(p rm.Process) error {
+	if r.Process() != p {
+		return fmt.Errorf("it is of process %d, started at %d", r.PID, r.Start)
+	}
+	ours := func(d time.Duration) bool { return d == 0 || MinSlice <= d && d <= MaxSlice }
+	for i, e := range r.Groups {
+		switch {
+		case !ours(e.Slice), !ours(e.Was), !ours(e.Own), e.FD < 0:
+			return fmt.Errorf("descriptor %d has slices of %v, %v and %v", e.FD, e.Slice, e.Was, e.Own)
+		case slices.ContainsFunc(r.Groups[:i], func(other Entry) bool { return other.key() == e.key() }):
+			return fmt.Errorf("group %#x is in it twice", e.Handle)
+		}
+	}
+	return nil
+}
+
+// names lists the files of the folder.
+func (r records) names() ([]string, error) {
+	dir, err := os.Open(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+// none reports that nobody is on record.
+func (r records) none() bool {
+	names, err := r.names()
+	return err == nil && !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) })
 }
 
 func (r records) list() ([]Record, error) {
@@ -184,11 +284,7 @@ func (r records) list() ([]Record, error) {
 		if !ok {
 			continue
 		}
-		rec, err := r.get(p)
-		if err != nil {
-			return nil, err
-		}
-		if !rec.empty() { // it was there when the folder was read, and may be gone by now
+		if rec := r.get(p); !rec.empty() { // it was there when the folder was read, and may be gone by now
 			all = append(all, rec)
 		}
 	}
@@ -206,5 +302,6 @@ func processOf(name string) (p rm.Process, ok bool) {
 	var errPID, errStart error
 	p.PID, errPID = strconv.Atoi(pid)
 	p.Start, errStart = strconv.ParseUint(start, 10, 64)
-	return p, errPID == nil && errStart == nil
+	// As path writes it: another name's record could not be found again.
+	return p, errPID == nil && errStart == nil && p.PID > 0 && name == fileName(p)
 }

@@ -57,11 +57,12 @@ func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, e
 		if state, err := e.o.State(p); err == nil && state == Gone {
 			return e.remove(p)
 		}
-		rec, err := e.records.get(p)
-		if err != nil || !e.late(rec, grace) { // it was renewed meanwhile
-			return err
+		rec := e.records.get(p)
+		if !e.late(rec, grace) { // it was renewed meanwhile
+			return nil
 		}
-		if rec.unreadable {
+		var err error
+		if rec.damaged != nil {
 			err = e.restore(ctx, p)
 		} else {
 			err = e.on(ctx, &rec, nil)
@@ -119,11 +120,8 @@ func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
 	case state == Exiting:
 		return fmt.Errorf("%w in a moment: its channels are the driver's", ErrGone)
 	}
-	rec, err := e.records.get(p)
-	if err != nil {
-		return err
-	}
-	if rec.unreadable {
+	rec := e.records.get(p)
+	if rec.damaged != nil {
 		return e.restoreUnread(ctx, p)
 	}
 	err = e.on(ctx, &rec, nil)

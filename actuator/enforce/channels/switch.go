@@ -111,7 +111,7 @@ func (e *Enforcer) keep(rec *Record) error {
 	if rec.empty() {
 		e.step("remove")
 		defer e.step("was removed")
-		return e.records.remove(rec.Process())
+		return e.records.remove(rec.Process(), nil)
 	}
 	return e.put(*rec)
 }

@@ -38,8 +38,10 @@ func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.
 			done <- answer{err: err}
 			return
 		}
-		defer l.unlock()
-		a.value, a.err = f(ctx)
+		a.value, a.err = func() (T, error) {
+			defer l.unlock() // before the caller goes on
+			return f(ctx)
+		}()
 		done <- a
 	}()
 	select {

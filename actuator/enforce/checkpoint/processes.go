@@ -31,7 +31,7 @@ type Stat struct {
 	// Start is when it began, in clock ticks since the boot; with the PID it names
 	// the process.
 	Start uint64
-	// Stopped: it is stopped by a signal, as at the launch gate. Its threads cannot
+	// Stopped: it is stopped by a signal, as at an allocation. Its threads cannot
 	// lock it.
 	Stopped bool
 	// Traced: a debugger is attached.

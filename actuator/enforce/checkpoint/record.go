@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/internal/aside"
 )
 
 // Record is what must be known to bring a container back after a crash.
@@ -34,17 +35,52 @@ type Process struct {
 	Bytes map[string]uint64 `json:"bytes,omitempty"`
 }
 
-// records is a folder of records, one file for each container.
-type records struct{ dir string }
+// maxBytes is more than any process holds on a GPU: a damaged record must not wait for room
+// that no GPU has.
+const maxBytes = 1 << 50
+
+// whole returns why a record of container id is damaged though it can be decoded; nil if it
+// is not. What it names is written to, removed and woken, so a part of it is not believed.
+func (rec Record) whole(id string) error {
+	switch {
+	case rec.ContainerID != id:
+		return errors.New("it is of another container")
+	case !slices.Contains([]enforce.SwapStage{enforce.Suspending, enforce.Suspended, enforce.Resuming, enforce.Stuck}, rec.Stage):
+		return fmt.Errorf("its stage is %q", rec.Stage)
+	case rec.Notice != "" && (!filepath.IsAbs(rec.Notice) || filepath.Base(rec.Notice) != noticeName(id)):
+		return fmt.Errorf("its notice is %q", rec.Notice)
+	}
+	for _, p := range rec.Processes {
+		if p.PID <= 0 || p.Start == 0 {
+			return fmt.Errorf("it names process %d, started at %d", p.PID, p.Start)
+		}
+		for uuid, b := range p.Bytes {
+			if b > maxBytes {
+				return fmt.Errorf("process %d holds %d bytes on %s", p.PID, b, uuid)
+			}
+		}
+	}
+	return nil
+}
+
+// records is a folder of records, one file for each container. notices is where the exporter
+// is told of them; it may be empty.
+type records struct{ dir, notices string }
 
 var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
-func openRecords(stateDir string) (records, error) {
+func openRecords(stateDir, notices string) (records, error) {
 	dir := Folder(stateDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	err := os.MkdirAll(dir, 0o700)
+	if s, serr := os.Stat(dir); err != nil && serr == nil && !s.IsDir() { // something else in its place
+		if _, err = aside.Put(dir, err); err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+	}
+	if err != nil {
 		return records{}, fmt.Errorf("make the folder of swaps (choose a writable --state-dir): %w", err)
 	}
-	return records{dir}, nil
+	return records{dir, notices}, nil
 }
 
 // Folder is where swaps are on record.
@@ -96,6 +132,15 @@ type noticeProcess struct {
 	Start uint64 `json:"start_ticks"`
 }
 
+func noticeName(id string) string { return id + ".json" }
+
+func (r records) notice(id string) string {
+	if r.notices == "" {
+		return ""
+	}
+	return filepath.Join(r.notices, noticeName(id))
+}
+
 func (rec Record) publish() error {
 	n := notice{ContainerID: rec.ContainerID}
 	for _, p := range rec.Processes {
@@ -137,13 +182,13 @@ func (r records) get(id string) (Record, bool, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &rec)
 	}
-	if err == nil && rec.ContainerID != id {
-		err = errors.New("it is of another container")
+	if err == nil {
+		err = rec.whole(id)
 	}
 	if err != nil {
 		// The name alone is enough to bring the container back: its processes say
 		// what state they are in.
-		rec = Record{Swapped: enforce.Swapped{ContainerID: id, Container: id, Stage: enforce.Suspending,
+		rec = Record{Notice: r.notice(id), Swapped: enforce.Swapped{ContainerID: id, Container: id, Stage: enforce.Suspending,
 			Error: fmt.Sprintf("record cannot be read: %v", err)}}
 	}
 	return rec, true, nil

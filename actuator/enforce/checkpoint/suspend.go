@@ -35,7 +35,7 @@ func (s *Swapper) Suspend(ctx context.Context, id, container, reason string) (en
 	if err != nil {
 		return result, err
 	}
-	rec := Record{Processes: processes, Notice: s.notice(id), Swapped: enforce.Swapped{
+	rec := Record{Processes: processes, Notice: s.records.notice(id), Swapped: enforce.Swapped{
 		ContainerID: id, Container: container, Reason: reason, Bytes: sum(processes),
 		Since: s.o.Now(), Stage: enforce.Suspending,
 	}}

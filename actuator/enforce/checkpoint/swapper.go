@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -91,7 +90,7 @@ func New(o Options) (*Swapper, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	r, err := openRecords(o.StateDir)
+	r, err := openRecords(o.StateDir, o.NoticeDir)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +216,7 @@ func (s *Swapper) inspect(ctx context.Context, pid int, gpus []GPU) (*Process, e
 		if len(held) == 0 {
 			return nil, nil //nolint:nilnil // it holds nothing, and cannot take anything
 		}
-		return nil, cannot("process %d is stopped by a signal, at the launch gate perhaps: it has to be let go first", pid)
+		return nil, cannot("process %d is stopped by a signal, at an allocation perhaps: it has to be let go first", pid)
 	}
 	state, err := s.state(ctx, pid)
 	switch {
@@ -314,13 +313,6 @@ func (s *Swapper) limit(p Process) time.Duration {
 		bytes += b
 	}
 	return s.o.StepTimeout + time.Duration(float64(bytes)/float64(s.o.MinRate)*float64(time.Second))
-}
-
-func (s *Swapper) notice(id string) string {
-	if s.o.NoticeDir == "" {
-		return ""
-	}
-	return filepath.Join(s.o.NoticeDir, id+".json")
 }
 
 // gpus reads the memory of the GPUs.

@@ -36,9 +36,10 @@ type Freezer interface {
 	// Frozen says whether the kernel has frozen the container, or returns an error
 	// where that cannot be read.
 	Frozen(pid int) (bool, error)
-	// Set freezes or thaws the container behind the engine's back; for one of which
-	// the engine has lost track.
-	Set(pid int, frozen bool) error
+	// Set freezes or thaws the container with this id behind the engine's back; for one of
+	// which the engine has lost track. pid is one of its processes: the error says so where
+	// that is in no control group of the container's, and nothing is done.
+	Set(id string, pid int, frozen bool) error
 }
 
 // Options of an Enforcer. Engine and Journal are required.
@@ -193,7 +194,7 @@ func (e *Enforcer) freeze(ctx context.Context, id string, pid int, ours bool) er
 			_ = e.call(ctx, id, e.o.Engine.ContainerUnpause) // puts the engine's mind right
 			return false, fmt.Errorf("the engine says paused, the kernel says it runs")
 		case forgotten(err):
-			if err := e.override(pid, true); err != nil {
+			if err := e.override(id, pid, true); err != nil {
 				return false, err
 			}
 		default:
@@ -261,7 +262,7 @@ func (e *Enforcer) thaw(ctx context.Context, id string, pid int) error {
 			if err := e.call(ctx, id, e.o.Engine.ContainerPause); err == nil || !forgotten(err) {
 				return false, fmt.Errorf("the engine says not paused, the kernel says it is stopped")
 			}
-			if err := e.override(pid, false); err != nil {
+			if err := e.override(id, pid, false); err != nil {
 				return false, err
 			}
 		default:
@@ -278,8 +279,8 @@ func (e *Enforcer) thaw(ctx context.Context, id string, pid int) error {
 func forgotten(err error) bool { return is(err, "cannot pause a paused container") }
 
 // override does what the engine cannot do any more.
-func (e *Enforcer) override(pid int, frozen bool) error {
-	if err := e.o.Freezer.Set(pid, frozen); err != nil {
+func (e *Enforcer) override(id string, pid int, frozen bool) error {
+	if err := e.o.Freezer.Set(id, pid, frozen); err != nil {
 		return fmt.Errorf("the engine has lost track of a pause that it was killed in, and the kernel's freezer cannot be set "+
 			"(run Laxity with write access to /sys/fs/cgroup, or restart the container): %w", err)
 	}

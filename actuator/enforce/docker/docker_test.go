@@ -329,8 +329,8 @@ func TestFreezerNeverFollows(t *testing.T) {
 
 type stuck struct{}
 
-func (stuck) Frozen(int) (bool, error) { return false, nil }
-func (stuck) Set(int, bool) error      { return nil }
+func (stuck) Frozen(int) (bool, error)    { return false, nil }
+func (stuck) Set(string, int, bool) error { return nil }
 
 func TestUnreachableEngine(t *testing.T) {
 	c, err := docker.Dial("tcp://127.0.0.1:1")
@@ -376,5 +376,5 @@ func TestCallsThatAProxyMustAllow(t *testing.T) {
 
 type unreadableFreezer struct{}
 
-func (unreadableFreezer) Frozen(int) (bool, error) { return false, errors.New("not here") }
-func (unreadableFreezer) Set(int, bool) error      { return errors.New("not here") }
+func (unreadableFreezer) Frozen(int) (bool, error)    { return false, errors.New("not here") }
+func (unreadableFreezer) Set(string, int, bool) error { return errors.New("not here") }

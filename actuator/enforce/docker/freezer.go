@@ -2,6 +2,7 @@ package docker
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,19 +33,42 @@ func (k Kernel) Frozen(pid int) (bool, error) {
 }
 
 // Set implements Freezer.
-func (k Kernel) Set(pid int, frozen bool) error {
+func (k Kernel) Set(id string, pid int, frozen bool) error {
 	g, err := cgroup.Of(k.Proc, pid, "freezer")
 	if err != nil {
 		return err
+	}
+	dir, err := containers(g, id)
+	if err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
 	}
 	file, state := "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}[frozen]
 	if g.V2 {
 		file, state = "cgroup.freeze", map[bool]string{true: "1", false: "0"}[frozen]
 	}
-	f, err := os.OpenFile(filepath.Join(g.Dir, file), os.O_WRONLY, 0)
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(state)
 	return errors.Join(err, f.Close())
+}
+
+// containers returns the folder of the container's own control group: the process may be in
+// one below. The outermost that is named like it counts, for a container names those below
+// its own as it likes. A PID that was used again is in none.
+func containers(g cgroup.Group, id string) (string, error) {
+	below, err := filepath.Rel(g.Root, g.Dir)
+	if err != nil {
+		return "", err
+	}
+	dir := g.Root
+	for name := range strings.SplitSeq(below, string(filepath.Separator)) {
+		dir = filepath.Join(dir, name)
+		name = strings.TrimSuffix(name, ".scope")
+		if i := strings.LastIndexAny(name, "-:"); name[i+1:] == id && !strings.HasSuffix(name[:i+1], "conmon-") {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("its control group %s is not container %.12s's", g.Dir, id)
 }

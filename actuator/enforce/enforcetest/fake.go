@@ -173,7 +173,7 @@ func (e *Engine) Frozen(pid int) (bool, error) {
 }
 
 // Set implements docker.Freezer.
-func (e *Engine) Set(pid int, frozen bool) error {
+func (e *Engine) Set(_ string, pid int, frozen bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b, ok := e.pids[pid]

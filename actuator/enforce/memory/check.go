@@ -20,7 +20,7 @@ func Check() error {
 		return err
 	}
 	name := fmt.Sprintf("laxity-check-memory-%d", os.Getpid())
-	g, err := cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Pins: name})
+	g, err := cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Pins: name})
 	if err != nil {
 		return err
 	}

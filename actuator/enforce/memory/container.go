@@ -210,14 +210,16 @@ func (g *Guard) look(fresh []*container) {
 		g.watch(files)
 	}
 	// After watch, so that no start falls in between.
-	for pid := range proc.Loaded(g.o.Proc) {
+	ours := func(pid int) (*container, bool) {
 		id, in, err := g.o.Container(pid)
-		if err != nil || !in {
-			continue
+		i := slices.IndexFunc(fresh, func(c *container) bool { return c.ID == id })
+		if err != nil || !in || i < 0 {
+			return nil, false
 		}
-		if i := slices.IndexFunc(fresh, func(c *container) bool { return c.ID == id }); i >= 0 {
-			g.adopt(pid, fresh[i])
-		}
+		return fresh[i], true
+	}
+	if err := (proc.Search[*container]{Proc: g.o.Proc, Of: ours}).Loaded(g.adopt); err != nil {
+		g.o.Logger.Warn("cannot look at all processes", "err", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -2,14 +2,16 @@ package memory
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/exporter/task"
@@ -136,7 +138,7 @@ func New(o Options) (*Guard, error) {
 
 func (g *Guard) open() (err error) {
 	probes := cudaprobe.Options{Proc: g.o.Proc}
-	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Options: probes, Pins: g.o.Name}); err != nil {
+	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Options: probes, Pins: g.o.Name}); err != nil {
 		return err
 	}
 	if g.record, err = stop.OpenRecord(g.o.Name); err != nil {
@@ -168,7 +170,13 @@ func (g *Guard) unload() error {
 }
 
 // Name is the name of the record of the actuator with this state folder.
-func Name(stateDir string) string { return gate.Name(stateDir) + "-memory" }
+func Name(stateDir string) string {
+	if abs, err := filepath.Abs(stateDir); err == nil {
+		stateDir = abs
+	}
+	sum := sha256.Sum256([]byte(stateDir))
+	return "laxity-" + hex.EncodeToString(sum[:8]) + "-memory"
+}
 
 // Run decides until ctx ends. Then it continues everybody.
 func (g *Guard) Run(ctx context.Context) error {

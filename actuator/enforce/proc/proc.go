@@ -1,12 +1,11 @@
 // Package proc is what the enforcers that stop single processes read of them in
 // the proc file system, and how they hear of their ends.
 //
-// It imports the standard library and golang.org/x/sys.
+// It imports internal/memorymap, the standard library and golang.org/x/sys.
 package proc
 
 import (
 	"bytes"
-	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -88,27 +87,6 @@ func ReadStat(proc string, pid int) (s Stat, ok bool) {
 // nanoseconds since boot elsewhere; 0 is not known, and true.
 func (s Stat) Began(at time.Duration) bool {
 	return at == 0 || uint64(at/(10*time.Millisecond)) == s.Start
-}
-
-// Loaded walks through the processes that have loaded a library with the name of
-// the driver.
-func Loaded(proc string) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		names, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
-		if err != nil {
-			return
-		}
-		for _, name := range names {
-			pid, err := strconv.Atoi(filepath.Base(name))
-			if err != nil {
-				continue
-			}
-			maps, err := os.ReadFile(filepath.Join(name, "maps"))
-			if err == nil && bytes.Contains(maps, []byte("/libcuda.so")) && !yield(pid) {
-				return
-			}
-		}
-	}
 }
 
 // Ended reports whether the process behind a pidfd has ended.

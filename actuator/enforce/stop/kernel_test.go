@@ -37,7 +37,7 @@ type held struct {
 func hold(t *testing.T) *held {
 	t.Helper()
 	h := &held{name: cudatest.RecordName(t), ended: make(chan cudatest.Allocated, 1)}
-	guard, err := cudaprobe.NewMemoryGuard(cudaprobe.GateOptions{Pins: h.name})
+	guard, err := cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Pins: h.name})
 	probetest.Need(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(guard.Close(), stop.Remove(h.name)); err != nil {

@@ -210,11 +210,9 @@ func (b *builder) showState(row *Container, c task.Container, st Standing, urgen
 	switch {
 	case st.Somebody:
 		row.State, row.StateClass = "paused by somebody else", string(task.Paused)
-	case st.Ours && row.StateClass == string(task.Running):
-		row.Notes = append(row.Notes, "stops where it launches next")
 	case st.Off && row.StateClass == string(task.Running):
 		row.State, row.StateClass = string(task.Held), string(task.Held) // the snapshot may be older
-	case st.Ours && row.StateClass == "idle", st.Ours && c.Paused:
+	case st.Ours && row.StateClass == string(task.Running), st.Ours && row.StateClass == "idle", st.Ours && c.Paused:
 		row.State, row.StateClass = "paused", string(task.Paused)
 	}
 	if row.Why == "" {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
@@ -52,7 +54,7 @@ func known() *source {
 func serve(t *testing.T, s *source, ids ...string) (*httptest.Server, *api.Client) {
 	t.Helper()
 	dir := t.TempDir()
-	l, err := ledger.Open(filepath.Join(dir, "placements.db"))
+	l, _, err := ledger.Open(filepath.Join(dir, "placements.db"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func serve(t *testing.T, s *source, ids ...string) (*httptest.Server, *api.Clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
+	mux := chi.NewRouter()
 	api.NewServer(api.Options{Placer: p, Nodes: list, Local: func() string { return "a" }, Now: now}).Register(mux, nil)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/placer"
@@ -57,7 +59,7 @@ func NewServer(o Options) *Server {
 // {"error": …}, and with no room {"ranking": …}: 400 for what cannot be read, 404
 // for an unknown node or promise, 409 when there is no room now, 422 when no GPU
 // will ever do, 503 when the facts cannot be had.
-func (s *Server) Register(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
+func (s *Server) Register(mux chi.Router, guard func(http.Handler) http.Handler) {
 	if guard == nil {
 		guard = func(h http.Handler) http.Handler { return h }
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"pgregory.net/rapid"
 
 	"github.com/laxity/laxity/actuator/placement"
@@ -58,7 +60,9 @@ func fleet() []placement.Node {
 func post(t *testing.T, r Ranker, path string, body []byte) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Handler(r, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/"+path, bytes.NewReader(body)))
+	mux := chi.NewRouter()
+	Register(mux, func(h http.Handler) http.Handler { return h }, r, slog.New(slog.DiscardHandler))
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/"+path, bytes.NewReader(body)))
 	return w
 }
 
@@ -195,4 +199,54 @@ func TestFilterAndPrioritizeAgree(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Questions are large: nobody's is read who may not ask, nor more than two at a time.
+func TestQuestionsAreGuarded(t *testing.T) {
+	guarded := 0
+	refuse := func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { guarded++; w.WriteHeader(http.StatusUnauthorized) })
+	}
+	for _, path := range []string{"filter", "prioritize"} {
+		mux := chi.NewRouter()
+		Register(mux, refuse, &ranker{}, slog.New(slog.DiscardHandler))
+		body := strings.NewReader("{}")
+		w := httptest.NewRecorder()
+		if mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/"+path, body)); w.Code != http.StatusUnauthorized || body.Len() != 2 {
+			t.Errorf("%s: %d, and %d bytes are left", path, w.Code, body.Len())
+		}
+	}
+	if guarded != 2 {
+		t.Errorf("%d of 2 were guarded", guarded)
+	}
+}
+
+func TestFewQuestionsAtATime(t *testing.T) {
+	mux := chi.NewRouter()
+	Register(mux, func(h http.Handler) http.Handler { return h }, &ranker{}, slog.New(slog.DiscardHandler))
+	ask := func(body io.Reader) int {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/filter", body))
+		return w.Code
+	}
+	var writers []*io.PipeWriter
+	answered := make(chan int, maxQuestions)
+	for range maxQuestions {
+		r, w := io.Pipe()
+		go func() { answered <- ask(r) }()
+		if _, err := io.WriteString(w, "{"); err != nil { // it is being read
+			t.Fatal(err)
+		}
+		writers = append(writers, w)
+	}
+	if code := ask(strings.NewReader("{}")); code != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d", code)
+	}
+	for _, w := range writers {
+		_ = w.Close()
+		<-answered
+	}
+	if code := ask(strings.NewReader("{}")); code == http.StatusServiceUnavailable {
+		t.Errorf("the others are answered, and one more is not: %d", code)
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/actuator/placement"
 )
 
@@ -17,24 +19,42 @@ type Ranker interface {
 	Rank(ctx context.Context, req placement.Request) (placement.Ranking, error)
 }
 
-// maxBytes bounds a question: 5,000 nodes, described in full, take 100 MB.
-const maxBytes = 256 << 20
+const (
+	// maxBytes bounds a question: 5,000 nodes, described in full, take 100 MB.
+	maxBytes = 128 << 20
+	// maxQuestions bounds those that are read at a time; a scheduler asks one after
+	// another.
+	maxQuestions = 2
+)
 
-// Handler answers POST …/filter and …/prioritize. What is wrong with a pod, or
-// with our knowledge, is in the answer, which is 200 all the same for filter: so
-// that the scheduler shows it as an event of the pod. prioritize has no place for
-// an error; there it is a 4xx or 503, at which the scheduler prefers no node.
-func Handler(ranker Ranker, logger *slog.Logger) http.Handler {
-	x := extender{ranker, logger}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /api/v1/kubernetes/filter", x.filter)
-	mux.HandleFunc("POST /api/v1/kubernetes/prioritize", x.prioritize)
-	return mux
+// Register mounts POST …/filter and …/prioritize behind guard: questions are large,
+// and the answers tell who runs where. What is wrong with a pod, or with our
+// knowledge, is in the answer, which is 200 all the same for filter: so that the
+// scheduler shows it as an event of the pod. prioritize has no place for an error;
+// there it is a 4xx or 503, at which the scheduler prefers no node.
+func Register(r chi.Router, guard func(http.Handler) http.Handler, ranker Ranker, logger *slog.Logger) {
+	x := extender{ranker, logger, make(chan struct{}, maxQuestions)}
+	r.Handle("POST /api/v1/kubernetes/filter", guard(x.one(x.filter)))
+	r.Handle("POST /api/v1/kubernetes/prioritize", guard(x.one(x.prioritize)))
 }
 
 type extender struct {
 	ranker Ranker
 	log    *slog.Logger
+	slots  chan struct{} // who is answered
+}
+
+// one answers one question in each slot, and 503 beyond.
+func (x extender) one(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case x.slots <- struct{}{}:
+			defer func() { <-x.slots }()
+			next(w, r)
+		default:
+			http.Error(w, "other questions are being answered; ask again", http.StatusServiceUnavailable)
+		}
+	})
 }
 
 func (x extender) filter(w http.ResponseWriter, r *http.Request) {

@@ -1,13 +1,12 @@
 // Package ledger keeps what was promised to containers: on which GPU of which
 // node, how much memory, until when. What Apply accepted survives a crash.
 //
-// It is an adapter of bbolt; of ours it imports placement and exporter/task.
+// It is an adapter of bbolt; of ours it imports placement, internal/boltfile and exporter/task.
 package ledger
 
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/boltfile"
 )
 
 // State is how far a placement has come.
@@ -73,31 +73,39 @@ type Ledger struct {
 
 var bucket = []byte("placements")
 
-// Open opens or makes the file.
-func Open(path string) (*Ledger, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second})
-	if err != nil {
-		return nil, fmt.Errorf("open placements %s (does another actuator use it?): %w", path, err)
-	}
-	l := &Ledger{db: db, entries: map[string]Entry{}}
-	err = db.Update(func(tx *bbolt.Tx) error {
+// Open opens or makes the file. One that cannot be read is put aside, and damaged says so:
+// the promises in it are forgotten. Where the wall clock has been set back, a promise ends no
+// later than if it had been made now.
+func Open(path string, now time.Time) (l *Ledger, damaged, err error) {
+	l = &Ledger{entries: map[string]Entry{}}
+	l.db, damaged, err = boltfile.Open(path, func(tx *bbolt.Tx) error {
+		clear(l.entries)
 		b, err := tx.CreateBucketIfNotExists(bucket)
 		if err != nil {
 			return err
 		}
 		return b.ForEach(func(k, v []byte) error {
 			var e Entry
-			if err := json.Unmarshal(v, &e); err != nil {
-				return fmt.Errorf("placement %s: %w", k, err)
+			if err := json.Unmarshal(v, &e); err != nil || e.ID != string(k) {
+				return fmt.Errorf("placement %q is damaged: %w", k, err)
 			}
-			l.entries[e.ID] = e
+			l.entries[e.ID] = e.toldAt(now)
 			return nil
 		})
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read placements %s: %w", path, err), db.Close())
+		return nil, damaged, fmt.Errorf("placements (does another actuator use them?): %w", err)
 	}
-	return l, nil
+	return l, damaged, nil
+}
+
+// toldAt gives what was read from disk the monotonic clock, which now has.
+func (e Entry) toldAt(now time.Time) Entry {
+	if !e.Expires.IsZero() {
+		e.Expires = now.Add(min(e.Expires.Sub(now), e.Expires.Sub(e.Made)))
+	}
+	e.Made = now.Add(min(0, e.Made.Sub(now)))
+	return e
 }
 
 // Change is a set of entries to keep, new or changed, and of ids to forget.

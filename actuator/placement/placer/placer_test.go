@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -148,7 +149,7 @@ func start(t interface {
 	Fatal(...any)
 }, method placement.Method, nodes ...placement.Node) (*world, *placer.Placer) {
 	w := &world{now: time.Unix(1_800_000_000, 0), nodes: nodes, tenants: map[string]placer.Tenant{}, history: map[string]task.Seconds{}}
-	l, err := ledger.Open(filepath.Join(t.TempDir(), "placements.db"))
+	l, _, err := ledger.Open(filepath.Join(t.TempDir(), "placements.db"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,24 +354,25 @@ func TestPredictiveCountsPromisedWork(t *testing.T) {
 
 func TestPromisesSurviveACrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "placements.db")
-	l, err := ledger.Open(path)
+	now := time.Unix(1, 0).UTC()
+	l, _, err := ledger.Open(path, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := ledger.Entry{ID: "x", Node: "a", GPU: "GPU-a", Memory: 5, Deadline: 9, State: ledger.Created, Container: "c", Made: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC()}
+	e := ledger.Entry{ID: "x", Node: "a", GPU: "GPU-a", Memory: 5, Deadline: 9, State: ledger.Created, Container: "c", Made: now, Expires: time.Unix(2, 0).UTC()}
 	if err := l.Apply(ledger.Change{Keep: []ledger.Entry{e, {ID: "y"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Apply(ledger.Change{Forget: []string{"y"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ledger.Open(path); err == nil {
+	if _, _, err := ledger.Open(path, now); err == nil {
 		t.Error("two have it open at once")
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = ledger.Open(path); err != nil {
+	if l, _, err = ledger.Open(path, now); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
@@ -457,3 +459,35 @@ type host struct {
 func (h *host) TempDir() string   { return h.dir }
 func (h *host) Cleanup(f func())  { *h.cleanups = append(*h.cleanups, f) }
 func (h *host) Fatal(args ...any) { h.t.Fatal(args...) }
+
+// A file that cannot be read keeps nobody from starting, and a clock that was set back makes
+// no promise last longer.
+func TestPromisesOfADamagedFileAndOfLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "placements.db")
+	now := time.Unix(7200, 0).UTC()
+	l, _, err := ledger.Open(path, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := ledger.Entry{ID: "x", State: ledger.Assumed, Made: now, Expires: now.Add(time.Minute)}
+	if err := errors.Join(l.Apply(ledger.Change{Keep: []ledger.Entry{e}}), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	back := now.Add(-time.Hour)
+	if l, _, err = ledger.Open(path, back); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := l.Get("x"); !got.Expires.Equal(back.Add(time.Minute)) || got.Made.After(back) {
+		t.Errorf("%+v", got)
+	}
+	if err := errors.Join(l.Close(), os.WriteFile(path, []byte("garbage"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	l, damaged, err := ledger.Open(path, now)
+	if err != nil || damaged == nil {
+		t.Fatalf("%v, told %v", err, damaged)
+	}
+	if err := errors.Join(l.Apply(ledger.Change{Keep: []ledger.Entry{e}}), l.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
@@ -64,9 +66,12 @@ func New(o Options) (*Service, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder (choose another with --state-dir): %w", err)
 	}
-	l, err := ledger.Open(filepath.Join(o.StateDir, "placements.db"))
+	l, damaged, err := ledger.Open(filepath.Join(o.StateDir, "placements.db"), o.Now())
 	if err != nil {
 		return nil, err
+	}
+	if damaged != nil && o.Logger != nil {
+		o.Logger.Error("the promises of before are lost", "err", damaged)
 	}
 	source := prometheus.NewSource(o.Querier)
 	p, err := placer.New(placer.Options{
@@ -79,7 +84,7 @@ func New(o Options) (*Service, error) {
 }
 
 // Register mounts the API and the page /placements; see api.Server.Register.
-func (s *Service) Register(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
+func (s *Service) Register(mux chi.Router, guard func(http.Handler) http.Handler) {
 	api.NewServer(api.Options{Placer: s.placer, Nodes: s.nodes, Local: s.o.Local, Logger: s.o.Logger, Now: s.o.Now}).Register(mux, guard)
 	mux.HandleFunc("GET /placements", s.page)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/common/model"
 
 	"github.com/laxity/laxity/actuator/placement/api"
@@ -44,7 +45,7 @@ func open(t *testing.T, dir string, f *facts) (*service.Service, *httptest.Serve
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
+	mux := chi.NewRouter()
 	s.Register(mux, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Stranger") != "" {

@@ -32,6 +32,7 @@ type actor struct {
 	busy, quiet    time.Duration   // since when the present interval lasts; since when nothing is queued
 	waits, takes   []time.Duration
 	offSince       time.Duration
+	reading        reading
 	until          time.Duration // then it is put on without another plan
 	overdue        int           // how often it was put on because no plan did so in time
 	leaves         int           // how often its work on the GPU was through

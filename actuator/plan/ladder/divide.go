@@ -32,8 +32,9 @@ const (
 var rungs = []time.Duration{10 * time.Second, 100 * time.Millisecond, 10 * time.Millisecond}
 
 // divide makes slices for those in line, all of whom may want the GPU at once. All of
-// them and the switches between take no longer than budget, unless it is 0.
-func divide(line []member, budget time.Duration) []time.Duration {
+// them and the switches between take no longer than budget, unless it is 0. Where nobody is
+// promised a part, second is the slice of the second.
+func divide(line []member, budget, second time.Duration) []time.Duration {
 	least, promised, unpromised := 1.0, false, 0
 	for i, m := range line {
 		if m.part > 0 {
@@ -44,7 +45,7 @@ func divide(line []member, budget time.Duration) []time.Duration {
 		promised = promised || m.part > 0 || m.beside
 	}
 	if !promised && budget == 0 {
-		return ladder(line)
+		return ladder(line, second)
 	}
 	switches := time.Duration(len(line)) * SwitchCost
 	whole := max(time.Duration(float64(DefaultSlice)/least), time.Duration(unpromised)*above, round)
@@ -55,18 +56,50 @@ func divide(line []member, budget time.Duration) []time.Duration {
 	return apportion(line, whole, DefaultSlice)
 }
 
-// ladder of slices. Where the first one's deadline can be met, the others have slices as by
-// default: a program that waits for each of its kernels gives the GPU away after each,
-// and would wait for the second's whole slice every time.
-func ladder(line []member) []time.Duration {
+// ladder of slices; second is that of the second in line.
+func ladder(line []member, second time.Duration) []time.Duration {
 	all := make([]time.Duration, len(line))
 	for i := range all {
-		all[i] = DefaultSlice
-		if i == 0 || i < len(rungs) && line[0].place > policy.OnTime {
+		switch all[i] = DefaultSlice; {
+		case i == 1:
+			all[i] = second
+		case i == 0 || i < len(rungs) && line[0].place > policy.OnTime:
 			all[i] = rungs[i]
 		}
 	}
 	return all
+}
+
+const (
+	// fills is the part of the time that the first in line uses, at least, if it gives the GPU
+	// away seldom.
+	fills = 0.9
+	// lent is the slice of the second in line then.
+	lent = 64 * time.Millisecond
+)
+
+// second is the slice of the second in line. A program that waits for each of its kernels
+// gives the GPU away after each, and waits for the second's whole slice every time. One with
+// a deadline that can be met is not to wait for longer than by default then; so the second
+// has a long slice only while the first fills the GPU. It counts when the first is in a host
+// phase: what it leaves is then for the second, that is next, and not for all alike.
+func (p *planner) second() time.Duration {
+	if len(p.line) == 0 {
+		return 0
+	}
+	first, l := p.line[0], &p.state.load
+	if first.place > policy.OnTime {
+		return rungs[1]
+	}
+	use, measured := l.use[first.ID]
+	switch {
+	case measured && use >= fills && !l.waits[first.ID]:
+		l.lent = first.ID
+		return lent
+	case l.lent == first.ID && use < fills:
+		l.lent, l.waits[first.ID] = "", true
+	}
+	return DefaultSlice
 }
 
 // apportion divides the whole: to each its part, at least the least, and what is left

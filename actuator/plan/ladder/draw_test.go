@@ -53,6 +53,7 @@ func draw(number int, planned bool) *world {
 	w := newWorld(planned, all...)
 	w.floor = []float64{0.05, 0.1, 0.2}[r.IntN(3)]
 	w.measured = chance(0.8)
+	w.lags = true
 	if chance(0.3) {
 		w.order = llf
 	}

@@ -49,7 +49,7 @@ func (w *world) mostCalls() int {
 	return most
 }
 
-// watchWindows looks at each two seconds: the floor is kept in it. It returns what is wrong,
+// watchWindows looks at each four seconds: the floor is kept in it. It returns what is wrong,
 // once the world has run.
 func (w *world) watchWindows() *string {
 	wrong := new(string)
@@ -61,13 +61,13 @@ func (w *world) watchWindows() *string {
 		}
 		now := w.figures().got
 		history = append(history, now)
-		if n := len(history); n > 20 && *wrong == "" {
+		if n := len(history); n > 40 && *wrong == "" {
 			got := map[string]time.Duration{}
 			for id, d := range now {
-				got[id] = d - history[n-21][id]
+				got[id] = d - history[n-41][id]
 			}
-			// What gaps do not give is given within a second: in two seconds that of one.
-			*wrong = w.kept(got, 0.45)
+			// What gaps do not give is given within a second: the device tells it a second later: in four seconds that of 1.2.
+			*wrong = w.kept(got, 0.3)
 		}
 	}
 	return wrong
@@ -104,8 +104,9 @@ func (w *world) kept(got map[string]time.Duration, part float64) string {
 	return ""
 }
 
-// sharesKept looks at whether everybody with a share has had it, within three points.
-func (w *world) sharesKept(f figures) string {
+// sharesKept looks at whether everybody with a share has had it, within so many times three
+// points, or six beside servers.
+func (w *world) sharesKept(f figures, times float64) string {
 	for _, a := range w.actors {
 		t := a.tenant
 		if !w.measured || !t.Labelled || t.Never || t.KeepOn != "" && a.every == 0 || a.service > a.every {
@@ -114,8 +115,9 @@ func (w *world) sharesKept(f figures) string {
 	}
 	within := 0.03
 	if slices.ContainsFunc(w.actors, func(a *actor) bool { return a.every > 0 }) {
-		within = 0.05 // in turns, of which requests and those who fill gaps take some
+		within = 0.06 // in turns, of which requests and those who fill gaps take some
 	}
+	within *= times
 	for _, a := range w.actors {
 		if part, got := w.share(a), f.got[a.tenant.ID].Seconds()/f.useful.Seconds(); part > 0 && a.fills() && got < part-within {
 			return fmt.Sprintf("%s had %.1f %% of what all had, its share is %.0f %%", a.tenant.ID, 100*got, 100*part)

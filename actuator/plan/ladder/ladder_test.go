@@ -19,6 +19,20 @@ func TestEverybodyMayComputeInOrder(t *testing.T) {
 		Expect(Rank("b", "c", "d"), Slice("b", "10s"), Slice("c", "2048us"))
 }
 
+// While the first fills the GPU the second has a long slice: what the first leaves at its end is
+// for the one that is next. A first one that waits for that has no such second any more.
+func TestTheSecondHasWhatALongKernelLeaves(t *testing.T) {
+	s := story(t).
+		At("0s", Task("a", Deadline("10s"), Got("0s")), Task("b", Deadline("20s"), Got("0s")), Task("c", Deadline("30s"), Got("0s"))).
+		Expect(Slice("b", "2048us"), Slice("c", "2048us")).
+		At("1s", Change("a", Got("980ms"))).
+		Expect(Slice("a", "10s"), Slice("b", "64ms"), Slice("c", "2048us"))
+	s.At("2s", Change("a", Got("1400ms")), Change("b", Got("560ms"))).
+		Expect(Slice("b", "2048us")).
+		At("3s", Change("a", Got("2390ms"))).
+		Expect(Slice("b", "2048us"))
+}
+
 // A program that waits for each of its kernels gives the GPU away after each. One with a
 // deadline gets it back as soon as by default; among batch the second is served well.
 func TestOnlyAmongBatchTheSecondHasALongSlice(t *testing.T) {
@@ -70,7 +84,7 @@ func TestBesideALongDeadlineNobodyIsOff(t *testing.T) {
 func TestGapsAreNotLost(t *testing.T) {
 	s := story(t).At("0s", Server("s", "20ms", Got("0s")), Task("a", Batch, Gaps), Task("b", Batch, Gaps)).
 		Expect(Off("b")).
-		Until("5s", nil)
+		Until("9s", nil)
 	s.Expect(Nobody(Off), Slice("a", "2048us"), Slice("b", "2048us"))
 }
 

@@ -2,6 +2,7 @@ package ladder
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/actuator/policy"
@@ -14,6 +15,9 @@ const window = time.Second
 // whether it still does.
 const demotion = 10 * time.Second
 
+// chance is for how long it then keeps its place whatever it does: what it uses shows later.
+const chance = 2 * window
+
 // load is what each process had of the GPU.
 type load struct {
 	at  time.Time                // begin of the present window
@@ -23,12 +27,28 @@ type load struct {
 	full bool
 	// demoted are the servers that have lost their place, since when.
 	demoted map[string]time.Time
+	// steady are the servers that compute without a break, since when; gappy are those that
+	// do not after all, until when that is not tried again.
+	steady, gappy map[string]time.Time
+	// lent is the first in line for as long as the second has a long slice beside it. waits
+	// are those that had to wait for that, and get no such second any more.
+	lent  string
+	waits map[string]bool
+	// weights are what the parts of those with a share are multiplied by, so that they get them.
+	weights map[string]float64
 }
 
 func (l load) clone() load {
-	l.demoted = maps.Clone(l.demoted)
-	if l.demoted == nil {
-		l.demoted = map[string]time.Time{}
+	if l.waits = maps.Clone(l.waits); l.waits == nil {
+		l.waits = map[string]bool{}
+	}
+	if l.weights = maps.Clone(l.weights); l.weights == nil {
+		l.weights = map[string]float64{}
+	}
+	for _, m := range []*map[string]time.Time{&l.demoted, &l.steady, &l.gappy} {
+		if *m = maps.Clone(*m); *m == nil {
+			*m = map[string]time.Time{}
+		}
 	}
 	return l
 }
@@ -63,18 +83,33 @@ func (p *planner) late(t Tenant) bool {
 		delete(l.demoted, t.ID)
 		return false
 	}
-	since, lost := l.demoted[t.ID]
-	if lost && p.in.Now.Sub(since) < demotion {
-		p.wake(since.Add(demotion))
-		return true
+	if since, lost := l.demoted[t.ID]; lost {
+		back := since.Add(demotion)
+		again := back.Add(chance)
+		switch {
+		case p.in.Now.Before(back):
+			p.wake(back)
+			return true
+		case p.in.Now.Before(again):
+			p.wake(again)
+			return false
+		}
+		delete(l.demoted, t.ID)
 	}
-	delete(l.demoted, t.ID)
-	if lost || l.use[t.ID] <= 0.5 { // it gets another chance
+	if l.use[t.ID] <= 0.5 || !p.rivals(t) {
 		return false
 	}
 	l.demoted[t.ID] = p.in.Now
 	p.wake(p.in.Now.Add(demotion))
 	return true
+}
+
+// rivals reports whether somebody else on the GPU has a claim that a server without a break
+// would take: work with a deadline. Class batch has its floor, and no more beside a server.
+func (p *planner) rivals(t Tenant) bool {
+	return slices.ContainsFunc(p.in.Tenants, func(o Tenant) bool {
+		return o.ID != t.ID && o.Labelled && !o.Never && (o.Server || o.HasTask && p.place(o.Job) < policy.Last)
+	})
 }
 
 // full reports whether requests leave those in line less than these are sure of, for a

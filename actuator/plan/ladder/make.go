@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,9 @@ func Make(in Input, before State) Plan {
 	p.sort()
 	p.promise()
 	p.hold()
+	if closed {
+		p.weigh()
+	}
 	p.servers(p.full(closed))
 	if len(p.tops)+len(p.line) > 1 { // places change as deadlines pass
 		p.wake(in.Now.Add(window))
@@ -44,12 +48,18 @@ func (p *planner) servers(full bool) {
 	on := map[string]bool{}
 	each := time.Duration(len(wanting)) * (DefaultSlice + SwitchCost)
 	turns := len(p.tops) > 0 && len(wanting) > 1 && each > budget
+	length, visits := time.Duration(0), false
+	if len(wanting) > 0 && p.steady() {
+		length, visits = p.visit(wanting, on)
+	}
 	switch {
+	case visits:
 	case turns:
 		if on = p.takeTurns(wanting); len(p.state.turn.on) > 0 {
 			break
 		}
 		// Nobody may be off. Then requests wait for some of their deadline.
+		p.report = cmp.Or(p.report, p.whyNoTurns(wanting))
 		turns, budget = false, max(each, 5*budget)
 	default:
 		p.state.turn = turn{}.clone()
@@ -69,7 +79,9 @@ func (p *planner) servers(full bool) {
 	case len(p.tops) == 0 && len(p.line) == 1:
 		sizes = []time.Duration{DefaultSlice}
 	case len(p.tops) == 0:
-		sizes = divide(p.line, 0)
+		sizes = divide(p.weighted(), 0, p.second())
+	case visits:
+		sizes = slices.Repeat([]time.Duration{length}, len(p.line))
 	case turns || here < 2:
 		size := DefaultSlice
 		if here == 1 && !full {
@@ -77,7 +89,7 @@ func (p *planner) servers(full bool) {
 		}
 		sizes = slices.Repeat([]time.Duration{size}, len(p.line))
 	default:
-		sizes = divide(p.beyond(p.line), budget)
+		sizes = divide(p.beyond(p.line), budget, 0)
 	}
 	together := time.Duration(0)
 	for i, m := range p.line {
@@ -98,7 +110,7 @@ func (p *planner) servers(full bool) {
 		s.Reason = p.why(m, s, wants, wanting)
 		p.out[m.ID] = s
 	}
-	p.top(full, together, here)
+	p.top(full, visits, together, here)
 }
 
 // offUntil is when one that is off in turns has been so for as long as it may.
@@ -114,7 +126,7 @@ func (p *planner) budget() time.Duration {
 
 // top gives the servers their slices. Those in line that are on have so much together,
 // and are so many.
-func (p *planner) top(full bool, together time.Duration, here int) {
+func (p *planner) top(full, visits bool, together time.Duration, here int) {
 	for i, m := range p.tops {
 		s := Standing{Rank: i + 1, Slice: long}
 		others := ""
@@ -123,6 +135,9 @@ func (p *planner) top(full bool, together time.Duration, here int) {
 			s.Slice = DefaultSlice
 		case len(p.tops)+len(p.line) == 1:
 			s.Slice = DefaultSlice
+		case visits: // alone on the GPU; a visitor is not to wait for a long kernel
+			s.Slice = DefaultSlice
+			others = "; others are off but for visits"
 		case full:
 			sure := p.sure()
 			all := time.Duration(float64(together)*(1-sure)/sure) - time.Duration(here+len(p.tops))*SwitchCost

@@ -71,6 +71,10 @@ func (p *planner) sort() {
 	}
 	maps.DeleteFunc(p.state.asked, gone)
 	maps.DeleteFunc(p.state.load.demoted, gone)
+	maps.DeleteFunc(p.state.load.weights, func(id string, _ float64) bool { return gone(id, time.Time{}) })
+	maps.DeleteFunc(p.state.load.waits, func(id string, _ bool) bool { return gone(id, time.Time{}) })
+	maps.DeleteFunc(p.state.load.steady, gone)
+	maps.DeleteFunc(p.state.load.gappy, gone)
 	for _, t := range p.in.Tenants {
 		switch {
 		case !t.Labelled || t.Never:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 )
 
 const (
-	settled = 3 * time.Second // from here on figures count
-	over    = 8 * time.Second
+	settled = 16 * time.Second // from here on figures count
+	over    = 22 * time.Second
 )
 
 // draws is how many worlds are drawn; fewer with -short, and under the race detector.
@@ -29,17 +30,25 @@ func TestProperties(t *testing.T) {
 	if one, err := strconv.Atoi(os.Getenv("DRAW")); err == nil { // look at one again
 		from, to = one, one+1
 	}
-	for part := range parts {
-		t.Run(fmt.Sprint(part), func(t *testing.T) {
-			t.Parallel()
-			for i := from + part; i < to; i += parts {
-				checkDraw(t, i)
-			}
-		})
+	var astray atomic.Int64
+	t.Run("draws", func(t *testing.T) {
+		for part := range parts {
+			t.Run(fmt.Sprint(part), func(t *testing.T) {
+				t.Parallel()
+				for i := from + part; i < to; i += parts {
+					checkDraw(t, i, &astray)
+				}
+			})
+		}
+	})
+	if n, most := astray.Load(), int64(1+(to-from)/1000); n > most {
+		t.Errorf("%d draws of %d are farther from shares or from default's useful time than most are, want at most %d", n, to-from, most)
 	}
 }
 
-func checkDraw(t *testing.T, number int) {
+// checkDraw looks at one draw. astray counts those that are farther from what is to hold than
+// most: turns begin in them while figures are taken.
+func checkDraw(t *testing.T, number int, astray *atomic.Int64) {
 	t.Helper()
 	with := draw(number, true)
 	windows := with.watchWindows()
@@ -56,7 +65,7 @@ func checkDraw(t *testing.T, number int) {
 		fail("somebody was off for %v", with.longest)
 	}
 	// Bursts that happen to fall together in one of the two leave it with less to do.
-	if tenth := def.useful / 10; mine.useful < def.useful-tenth && mine.lost > def.lost+tenth {
+	if most := def.useful / 5; mine.useful < def.useful-most && mine.lost > def.lost+most {
 		fail("useful time is %.3f of default's", mine.useful.Seconds()/def.useful.Seconds())
 	}
 	if most := seconds/(ladder.DefaultSlice*2/3+ladder.SwitchCost).Seconds() + 2*float64(mine.leaves); float64(mine.switches) > most {
@@ -70,10 +79,14 @@ func checkDraw(t *testing.T, number int) {
 			fail("%s, which is not ours to act on, has %.3f of default", a.tenant.ID, mine.got[a.tenant.ID].Seconds()/def.got[a.tenant.ID].Seconds())
 		}
 	}
-	if wrong := with.sharesKept(mine); !with.crowdedOut() && wrong != "" {
+	if wrong := with.sharesKept(mine, 4); !with.crowdedOut() && wrong != "" {
 		fail("%s", wrong)
 	}
-	if wrong := with.kept(mine.got, 0.85); !with.crowdedOut() && wrong != "" {
+	less := def.useful * 3 / 20
+	if with.sharesKept(mine, 1) != "" && !with.crowdedOut() || mine.useful < def.useful-less && mine.lost > def.lost+less {
+		astray.Add(1)
+	}
+	if wrong := with.kept(mine.got, 0.55); !with.crowdedOut() && wrong != "" {
 		fail("%s", wrong)
 	}
 	for _, a := range with.actors {

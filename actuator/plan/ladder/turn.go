@@ -27,19 +27,40 @@ type turn struct {
 	began, until time.Time
 	off          map[string]time.Time // since when the others are off
 	own          map[string]time.Time // when the last turn began that each had not only to fill gaps
-	// got is what each process had got when the turn began. appetite is the part of the
-	// time that was left to it in its turn that each made use of, 0–1.
-	got      map[string]time.Duration
+	// got is what each process had got when the turn began.
+	got   map[string]time.Duration
+	since time.Time // when turns began
+	// tasting is what was seen since the appetites were worked out. appetite is the part of the
+	// time that was left to it in its turns that each made use of, 0–1.
+	tasting  tasting
 	appetite map[string]float64
 	// owed is what each was promised and has not had in the turns before.
 	owed map[string]time.Duration
+	// visits: nobody is on between turns (visit.go).
+	visits bool
 	// useful is the part of the turn before in which somebody computed, 0–1; 0: not known.
 	useful float64
 }
 
+// tasting is since when, what each process had got then, and for how long each has been on
+// since; alone: with nobody else of those that take turns.
+type tasting struct {
+	began     time.Time
+	got       map[string]time.Duration
+	on, alone map[string]time.Duration
+}
+
+// tasteFor is for how long that is seen before it says something: the device's utilisation is
+// a second old and more, and a turn much shorter.
+const tasteFor = 4 * time.Second
+
+// stale is for how long after turns began the utilisation still tells of the time before.
+const stale = 2 * time.Second
+
 func (t turn) clone() turn {
 	t.off, t.got, t.appetite, t.owed = maps.Clone(t.off), maps.Clone(t.got), maps.Clone(t.appetite), maps.Clone(t.owed)
 	t.own = maps.Clone(t.own)
+	t.tasting.on, t.tasting.alone = maps.Clone(t.tasting.on), maps.Clone(t.tasting.alone)
 	if t.off == nil {
 		t.off, t.own = map[string]time.Time{}, map[string]time.Time{}
 	}
@@ -67,10 +88,10 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 		}
 	}
 	t := &p.state.turn
-	maps.DeleteFunc(t.off, func(id string, _ time.Time) bool { return !has(moving, id) })
-	maps.DeleteFunc(t.own, func(id string, _ time.Time) bool { return !has(moving, id) })
-	maps.DeleteFunc(t.appetite, func(id string, _ float64) bool { return !has(moving, id) })
-	maps.DeleteFunc(t.owed, func(id string, _ time.Duration) bool { return !has(moving, id) })
+	if t.visits { // what was on beside a server without a break says nothing of appetites
+		t.visits, t.on = false, nil
+	}
+	t.keep(moving)
 	// Each of them goes off and on once in the longest time that one may be off.
 	if calls := 2 * float64(len(moving)) / p.maxOff().Seconds(); len(moving) < 2 || calls > 0.8*p.rate() {
 		for _, m := range moving {
@@ -90,6 +111,15 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	}
 	p.wake(t.until)
 	return on
+}
+
+// keep forgets everybody but those.
+func (t *turn) keep(moving []member) {
+	gone := func(id string) bool { return !has(moving, id) }
+	maps.DeleteFunc(t.off, func(id string, _ time.Time) bool { return gone(id) })
+	maps.DeleteFunc(t.own, func(id string, _ time.Time) bool { return gone(id) })
+	maps.DeleteFunc(t.appetite, func(id string, _ float64) bool { return gone(id) })
+	maps.DeleteFunc(t.owed, func(id string, _ time.Duration) bool { return gone(id) })
 }
 
 func has(all []member, id string) bool {
@@ -217,54 +247,85 @@ func (p *planner) appetite(id string) float64 { return cmp.Or(p.state.turn.appet
 // spent is what switches may take of the time of a turn. What is idle beyond that is gaps.
 const spent = 0.25
 
-// taste notes how much of their turn those made use of that had it, and what everybody is owed.
+// taste notes what everybody is owed at the end of a turn, and now and then how much of their
+// turns those made use of that had them.
 func (p *planner) taste(moving []member) {
 	t := &p.state.turn
 	took := p.in.Now.Sub(t.began)
 	if len(t.on) == 0 || took <= 0 {
 		return
 	}
-	var all time.Duration
-	whole := true // all of those that compute are measured
-	for _, o := range p.in.Tenants {
-		before, ok := t.got[o.ID]
-		if whole = whole && (ok && o.Measured || o.Wants == No); ok {
-			all += o.Got - before
-		}
-	}
+	all, whole := p.gained(t.got)
 	useful := all
 	if !whole {
 		useful = took
 	}
 	t.useful = min(max(float64(useful)/float64(took), 0.5), 1)
 	for _, m := range moving {
-		before, ok := t.got[m.ID]
-		if !ok {
-			continue
+		if before, ok := t.got[m.ID]; ok {
+			most := time.Duration(3 * m.part * float64(p.maxOff()))
+			t.owed[m.ID] = min(max(t.owed[m.ID]+time.Duration(m.part*float64(useful))-m.Got+before, 0), most)
 		}
-		got := m.Got - before
-		most := time.Duration(3 * m.part * float64(p.maxOff()))
-		t.owed[m.ID] = min(max(t.owed[m.ID]+time.Duration(m.part*float64(useful))-got, 0), most)
-		if whole && took >= min(leastTurn, p.maxOff()/2) && slices.Contains(t.on, m.ID) {
-			t.appetite[m.ID] = p.tasted(m.ID, got, all, took)
+	}
+	if t.since.IsZero() {
+		t.since = t.began
+	}
+	if p.in.Now.Sub(t.since) < stale {
+		return
+	}
+	if t.tasting.began.IsZero() {
+		t.tasting = tasting{began: t.began, got: t.got, on: map[string]time.Duration{}, alone: map[string]time.Duration{}}
+	}
+	for _, id := range t.on {
+		if t.tasting.on[id] += took; len(t.on) == 1 {
+			t.tasting.alone[id] += took
 		}
+	}
+	if p.in.Now.Sub(t.tasting.began) >= tasteFor {
+		if whole {
+			p.tasted(moving)
+		}
+		t.tasting = tasting{}
 	}
 }
 
-// tasted is the appetite of one that got so much in a turn, and all together so much.
-func (p *planner) tasted(id string, got, all, took time.Duration) float64 {
-	was := p.appetite(id)
+// gained is what all processes got since then, and whether that is all of those that compute.
+func (p *planner) gained(since map[string]time.Duration) (all time.Duration, whole bool) {
+	whole = true
+	for _, o := range p.in.Tenants {
+		before, ok := since[o.ID]
+		if whole = whole && (ok && o.Measured || o.Wants == No); ok {
+			all += o.Got - before
+		}
+	}
+	return all, whole
+}
+
+// tasted works out the appetites.
+func (p *planner) tasted(moving []member) {
+	t := &p.state.turn
+	took := p.in.Now.Sub(t.tasting.began)
+	all, _ := p.gained(t.tasting.got)
 	left := float64(took-all) > spent*float64(took)
-	now := min(max(float64(got)/max(float64(took-all+got), 1), 0.05), 1)
-	switch {
-	case left && len(p.state.turn.on) == 1:
-		return now
-	case left:
-		return min(was, now)
-	case len(p.state.turn.on) == 1:
-		return 1
-	default: // nobody can tell whose gaps were filled: see some time what it does alone
-		return min(1.02*was, 1)
+	requests := 0.0 // the part of the time that they took
+	for _, m := range p.tops {
+		if before, ok := t.tasting.got[m.ID]; ok {
+			requests += float64(m.Got-before) / float64(took)
+		}
+	}
+	for _, m := range moving {
+		before, ok := t.tasting.got[m.ID]
+		on, was := t.tasting.on[m.ID], p.appetite(m.ID)
+		switch {
+		case !ok || on == 0:
+		case !left && t.tasting.alone[m.ID] == on:
+			t.appetite[m.ID] = 1
+		case t.tasting.alone[m.ID] < on*4/5: // nobody can tell whose gaps were filled: see some time what it does alone
+			t.appetite[m.ID] = min(1.1*was, 1)
+		case left:
+			is := float64(m.Got-before) / max(float64(on)*(1-requests), 1)
+			t.appetite[m.ID] = min(max(is, 0.05), 1)
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ func (p *planner) why(m member, s Standing, wants bool, wanting []member) string
 		slice += "; not off the GPU though somebody asked (" + m.Asked + "): " + m.KeepOn
 	}
 	switch {
+	case s.Off && p.state.turn.visits:
+		return p.whyAway()
 	case s.Off:
 		return p.whyOff(m, wanting)
 	case !wants:
@@ -24,6 +26,8 @@ func (p *planner) why(m member, s Standing, wants bool, wanting []member) string
 		return ordinal(s.Rank) + " in line, " + slice + ": no more than by default beside a container that is not ours to act on"
 	case len(p.tops) == 0 && len(p.line) == 1:
 		return "alone on the GPU, slice as by default"
+	case len(p.tops) > 0 && len(p.state.turn.on) > 0 && p.state.turn.visits:
+		return fmt.Sprintf("its visit beside %s, which computes without a break, %s", p.tops[0].Name, slice)
 	case len(p.tops) > 0 && len(p.state.turn.on) > 0:
 		return fmt.Sprintf("its turn beside the requests of %s, %s", p.tops[0].Name, slice)
 	case len(p.tops) > 0:
@@ -51,6 +55,25 @@ func (p *planner) whyOff(m member, wanting []member) string {
 	d := p.back(m.ID, p.lengths(moving)).Sub(p.state.turn.off[m.ID])
 	return fmt.Sprintf("off the GPU for %s: requests of %s come first, and it is the turn of %s",
 		written(d.Round(time.Millisecond)), p.tops[0].Name, strings.Join(turn, ", "))
+}
+
+// whyNoTurns says why those who want the GPU do not take turns beside short deadlines.
+func (p *planner) whyNoTurns(wanting []member) string {
+	reason := "there are too many of them"
+	for _, m := range wanting {
+		switch {
+		case p.in.Limits.NoOff:
+			reason = "channels cannot be taken off here"
+		case m.KeepOn != "":
+			reason = m.Name + " must stay on: " + m.KeepOn
+		case !m.Measured:
+			reason = "the GPU time of " + m.Name + " is not measured"
+		default:
+			continue
+		}
+		break
+	}
+	return fmt.Sprintf("requests of %s wait for %d others, which take no turns: %s", p.tops[0].Name, len(wanting), reason)
 }
 
 func (p *planner) whyTop(i int, s Standing) string {

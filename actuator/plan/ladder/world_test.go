@@ -31,6 +31,7 @@ type world struct {
 	floor    float64
 	limits   ladder.Limits
 	measured bool
+	lags     bool // GPU time is known as a device's utilisation tells it
 
 	state   ladder.State
 	plan    ladder.Plan
@@ -225,6 +226,9 @@ func (w *world) input() ladder.Input {
 			t.Stands.Until = epoch.Add(a.until)
 		}
 		t.Got, t.Measured = a.got, w.measured
+		if w.lags {
+			t.Got = a.reading.of(w.now, a.got)
+		}
 		begin := a.arrive
 		t.HasTask = true
 		if a.every > 0 {
@@ -239,6 +243,24 @@ func (w *world) input() ladder.Input {
 		in.Tenants = append(in.Tenants, t)
 	}
 	return in
+}
+
+// reading is how a device tells GPU time: once a second the part of the second before,
+// which counts from then on.
+type reading struct {
+	at, told time.Duration
+	got, sum time.Duration
+	part     float64
+}
+
+func (r *reading) of(now, got time.Duration) time.Duration {
+	r.sum += time.Duration(r.part * float64(now-r.told))
+	r.told = now
+	if d := now - r.at; d >= time.Second {
+		r.part = min((got-r.got).Seconds()/d.Seconds(), 1)
+		r.at, r.got = now, got
+	}
+	return r.sum
 }
 
 func newWorld(planned bool, actors ...*actor) *world {

@@ -168,7 +168,7 @@ static void load_driver(void) {
 static struct {
 	long n, kernels, repeat, block, device, extra, processes, runs, more, more_device;
 	double host, gap, hold, more_after;
-	int host_busy, sync_each, verify, init_only, context_only, primary, destroy;
+	int host_busy, sync_each, resident, verify, init_only, context_only, primary, destroy;
 } opt = {.more_device = -1, .n = 4096, .kernels = 2, .repeat = 1, .block = 16, .processes = 1, .runs = 1};
 
 static const char usage[] =
@@ -182,6 +182,7 @@ static const char usage[] =
 	"  --repeat R        tasks, one after another, in this process; 0: for ever (1)\n"
 	"  --gap S           seconds without GPU work between two tasks (0)\n"
 	"  --sync-each       wait for each kernel before the next launch\n"
+	"  --resident        copy the matrices in before the first task only, and no result out\n"
 	"  --device D        number of the GPU (0)\n"
 	"  --block B         threads per block: B×B, 1–32 (16)\n"
 	"  --alloc-extra M   hold M MiB more of GPU memory (0)\n"
@@ -200,6 +201,7 @@ static const char usage[] =
 	"\n"
 	"Environment: with LAXITY_BEGIN it waits for that file, which holds a moment in Unix seconds, and begins\n"
 	"LAXITY_AFTER seconds after that moment; so tasks begin on time however long their containers take to start.\n"
+	"Between two tasks it stands while the file LAXITY_REST is there.\n"
 	"\n"
 	"Events: start, init, context, holds, asks and has (--more), then for each task host_begin, host_end, copyin_begin, copyin_end,\n"
 	"launch (the first), kernels_end, copyout_begin, copyout_end, then exit; error when a call fails.\n"
@@ -236,6 +238,7 @@ static void parse(int argc, char **argv) {
 		{"n", 1, 0, 'n'},	      {"kernels", 1, 0, 'k'},	  {"host-seconds", 1, 0, 's'},
 		{"host-busy", 0, 0, 'b'},     {"repeat", 1, 0, 'r'},	  {"gap", 1, 0, 'g'},
 		{"sync-each", 0, 0, 'e'},     {"device", 1, 0, 'd'},	  {"block", 1, 0, 'B'},
+		{"resident", 0, 0, 'S'},
 		{"alloc-extra", 1, 0, 'x'},   {"verify", 0, 0, 'v'},	  {"primary", 0, 0, 'p'},
 		{"more", 1, 0, 'm'},	      {"more-after", 1, 0, 'a'},	  {"more-device", 1, 0, 'M'},
 		{"hold", 1, 0, 'H'},	      {"destroy", 0, 0, 'D'},	  {"init-only", 0, 0, 'i'},
@@ -253,6 +256,7 @@ static void parse(int argc, char **argv) {
 		case 'r': opt.repeat = integer(name, optarg, 0, 1000000000); break;
 		case 'g': opt.gap = duration(name, optarg); break;
 		case 'e': opt.sync_each = 1; break;
+		case 'S': opt.resident = 1; break;
 		case 'd': opt.device = integer(name, optarg, 0, 1023); break;
 		case 'B': opt.block = integer(name, optarg, 1, 32); break;
 		case 'x': opt.extra = integer(name, optarg, 0, 1 << 20); break;
@@ -368,8 +372,9 @@ struct buffers {
 	CUdeviceptr da, db, dc;
 };
 
-static void run_task(long number, CUfunction function, struct buffers *m, int computes) {
-	unsigned n = (unsigned)opt.n, blocks = (unsigned)((opt.n + opt.block - 1) / opt.block), block = (unsigned)opt.block;
+// prepare is the host phase and the copy to the GPU.
+static void prepare(long number, struct buffers *m) {
+	unsigned n = (unsigned)opt.n;
 	size_t bytes = (size_t)n * n * sizeof(float);
 	double begin = now_of(CLOCK_MONOTONIC);
 	event("host_begin", ",\"task\":%ld", number);
@@ -382,6 +387,13 @@ static void run_task(long number, CUfunction function, struct buffers *m, int co
 	CHECK(cuMemcpyHtoD_v2, m->da, m->a, bytes);
 	CHECK(cuMemcpyHtoD_v2, m->db, m->b, bytes);
 	event("copyin_end", ",\"task\":%ld", number);
+}
+
+static void run_task(long number, CUfunction function, struct buffers *m, int computes) {
+	unsigned n = (unsigned)opt.n, blocks = (unsigned)((opt.n + opt.block - 1) / opt.block), block = (unsigned)opt.block;
+	size_t bytes = (size_t)n * n * sizeof(float);
+	if (!opt.resident || number == 0)
+		prepare(number, m);
 
 	void *params[] = {&m->da, &m->db, &m->dc, &n};
 	for (long k = 0; k < opt.kernels; k++) {
@@ -393,6 +405,8 @@ static void run_task(long number, CUfunction function, struct buffers *m, int co
 	}
 	CHECK(cuCtxSynchronize);
 	event("kernels_end", ",\"task\":%ld", number);
+	if (opt.resident && !opt.verify)
+		return;
 	event("copyout_begin", ",\"task\":%ld", number);
 	CHECK(cuMemcpyDtoH_v2, m->c, m->dc, bytes);
 	event("copyout_end", ",\"task\":%ld", number);
@@ -418,6 +432,13 @@ static void allocate(struct buffers *m) {
 	CHECK(cuMemAlloc_v2, &m->dc, bytes);
 }
 
+// await_rest stands, with the context, while there is a file that tells it to rest.
+static void await_rest(void) {
+	const char *path = getenv("LAXITY_REST");
+	while (path && !access(path, F_OK))
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
 static void run_tasks(int computes) {
 	CUmodule module;
 	CUfunction function;
@@ -428,6 +449,7 @@ static void run_tasks(int computes) {
 	for (long i = 0; !opt.repeat || i < opt.repeat; i++) {
 		if (i > 0)
 			spend(opt.gap, 0.005, 0);
+		await_rest();
 		run_task(i, function, &m, computes);
 	}
 	CHECK(cuMemFree_v2, m.da);

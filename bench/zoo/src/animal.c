@@ -341,6 +341,9 @@ static void streams(void) {
 		CU(cuEventCreate, &event[s], 2);
 		at[s] = buffer(host);
 	}
+	// A copy from pageable memory may return before the last part of it is on the GPU, and
+	// these streams do not wait for it.
+	CU(cuCtxSynchronize);
 	for (long k = 0; k < opt.kernels; k++)
 		for (long s = 0; s < opt.streams; s++)
 			launch(function, at[s], stream[s]);

@@ -8,12 +8,13 @@ import (
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // Nodes writes the ranking: the summary, then a line for each node, with the GPU
 // that a container would get or the reasons why none.
 func Nodes(w io.Writer, n api.Nodes, width int) error {
-	if _, err := fmt.Fprintf(w, "%s  (ranking: %s)\n\n", n.Summary, n.Ranking); err != nil {
+	if _, err := fmt.Fprintf(w, "%s  (ranking: %s)\n\n", plain.Line(n.Summary), plain.Line(string(n.Ranking))); err != nil {
 		return err
 	}
 	lines := [][]string{{"NODE", "CANDIDATE", "GPU", "FREE", "RESERVED", "FLOAT", "WHY NOT"}}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // column is one of the table of rows.
@@ -72,7 +73,7 @@ func narrowest(shown []column, rows []Row) int {
 	for i, c := range shown {
 		n := utf8.RuneCountInString(c.head)
 		for _, r := range rows {
-			n = max(n, utf8.RuneCountInString(c.cell(r)))
+			n = max(n, utf8.RuneCountInString(plain.Line(c.cell(r))))
 		}
 		if i == 0 {
 			n = min(n, nameWidth)
@@ -107,11 +108,15 @@ func Columns(w io.Writer, lines [][]string, width, shrink int) error {
 // lines are counted from the one after it.
 func Painted(w io.Writer, lines [][]string, width, shrink int, paint Palette, style func(line, column int) Style) error {
 	var sizes []int
-	for _, line := range lines {
+	lines = slices.Clone(lines)
+	for n, line := range lines {
+		lines[n] = slices.Clone(line)
 		for i, cell := range line {
 			if i == len(sizes) {
 				sizes = append(sizes, 0)
 			}
+			cell = plain.Line(cell)
+			lines[n][i] = cell
 			sizes[i] = max(sizes[i], utf8.RuneCountInString(cell))
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // ColoursOn says whether to paint what goes to out.
 func ColoursOn(out io.Writer) Palette {
-	f, ok := out.(*os.File)
+	f, ok := plain.Unwrap(out).(*os.File)
 	return Colours(ok && term.IsTerminal(int(f.Fd())))
 }
 
@@ -21,7 +23,7 @@ func Width(out io.Writer) int {
 
 // Size is that of the terminal, in characters; 0, no limit, elsewhere.
 func Size(out io.Writer) (width, height int) {
-	if f, ok := out.(*os.File); ok {
+	if f, ok := plain.Unwrap(out).(*os.File); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil {
 			return w, h
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // Row is one container on one GPU.
@@ -154,7 +155,7 @@ func gpuName(s *task.Snapshot, uuid string) string {
 			return name
 		}
 	}
-	return uuid[:min(room, len(uuid))]
+	return plain.Line(uuid[:min(room, len(uuid))])
 }
 
 func urgency(r Row) float64 {
@@ -176,11 +177,11 @@ func boolCompare(a, b bool) int {
 }
 
 // Summary writes a line for each GPU, and one for each thing that is wrong.
-func Summary(w io.Writer, s *task.Snapshot, now time.Time) error {
+func Summary(w io.Writer, s *task.Snapshot) error {
 	var b strings.Builder
 	for _, g := range s.GPUs {
 		if g.Error != "" && g.MemoryTotal == 0 {
-			fmt.Fprintf(&b, "GPU %s  %s  tasks %d\n", gpuName(s, g.UUID), g.Name, len(s.TasksOn(g.UUID)))
+			fmt.Fprintf(&b, "GPU %s  %s  tasks %d\n", gpuName(s, g.UUID), plain.Line(g.Name), len(s.TasksOn(g.UUID)))
 			continue
 		}
 		use := "-"
@@ -188,30 +189,30 @@ func Summary(w io.Writer, s *task.Snapshot, now time.Time) error {
 			use = fmt.Sprintf("%.0f%%", 100*u)
 		}
 		fmt.Fprintf(&b, "GPU %s  %s  use %s  memory %s of %s  tasks %d\n",
-			gpuName(s, g.UUID), g.Name, use, Bytes(g.MemoryUsed), Bytes(g.MemoryTotal), len(s.TasksOn(g.UUID)))
+			gpuName(s, g.UUID), plain.Line(g.Name), use, Bytes(g.MemoryUsed), Bytes(g.MemoryTotal), len(s.TasksOn(g.UUID)))
 	}
-	b.WriteString(Trouble(s, now) + "\n")
+	b.WriteString(Trouble(s) + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // Trouble has a line for each thing that is wrong; it is empty when all is well.
-func Trouble(s *task.Snapshot, now time.Time) string {
+func Trouble(s *task.Snapshot) string {
 	var b strings.Builder
 	switch {
 	case s.Health.DeviceUp:
 		for _, g := range s.GPUs {
 			if g.Error != "" {
-				fmt.Fprintf(&b, "GPU %s does not answer, its tasks are as last seen: %s\n", gpuName(s, g.UUID), g.Error)
+				fmt.Fprintf(&b, "GPU %s does not answer, its tasks are as last seen: %s\n", gpuName(s, g.UUID), plain.Line(g.Error))
 			}
 		}
 	case s.Time.IsZero():
-		fmt.Fprintf(&b, "GPUs do not answer: %s\n", s.Health.DeviceError)
+		fmt.Fprintf(&b, "GPUs do not answer: %s\n", plain.Line(s.Health.DeviceError))
 	default:
-		fmt.Fprintf(&b, "GPUs do not answer, facts are %s old: %s\n", now.Sub(s.Time).Round(time.Second), s.Health.DeviceError)
+		fmt.Fprintf(&b, "GPUs do not answer, facts are %s old: %s\n", s.Age.Duration().Round(time.Second), plain.Line(s.Health.DeviceError))
 	}
 	if !s.Health.EngineUp {
-		fmt.Fprintf(&b, "container engine does not answer, containers are as last seen: %s\n", s.Health.EngineError)
+		fmt.Fprintf(&b, "container engine does not answer, containers are as last seen: %s\n", plain.Line(s.Health.EngineError))
 	}
 	return b.String()
 }

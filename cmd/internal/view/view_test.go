@@ -208,7 +208,7 @@ func TestSummary(t *testing.T) {
 			s.Health.DeviceError = "GPU-b: GPU is lost"
 		}, "GPU 0  H200  use 50%  memory 1.00GiB of 4.00GiB  tasks 3\nGPU 1  H200  tasks 1\nGPU 1 does not answer, its tasks are as last seen: GPU is lost\n\n"},
 		{"the driver hangs", func(s *task.Snapshot) {
-			s.GPUs, s.Health.DeviceUp, s.Health.DeviceError = s.GPUs[:1], false, "it hangs"
+			s.GPUs, s.Health.DeviceUp, s.Health.DeviceError, s.Age = s.GPUs[:1], false, "it hangs", 3
 		}, "GPU 0  H200  use 50%  memory 1.00GiB of 4.00GiB  tasks 3\nGPUs do not answer, facts are 3s old: it hangs\n\n"},
 		{"nothing has answered yet", func(s *task.Snapshot) {
 			*s = task.Snapshot{Health: task.Health{DeviceError: "no driver", EngineError: "no engine"}}
@@ -222,7 +222,7 @@ func TestSummary(t *testing.T) {
 		s.GPUs[0].MemoryUsed, s.GPUs[0].Utilization = 1<<30, 0.5
 		tt.spoil(s)
 		var b strings.Builder
-		if err := view.Summary(&b, s, now); err != nil || b.String() != tt.want {
+		if err := view.Summary(&b, s); err != nil || b.String() != tt.want {
 			t.Errorf("%s: %v, got:\n%swant:\n%s", tt.name, err, b.String(), tt.want)
 		}
 	}
@@ -287,7 +287,7 @@ func TestMIG(t *testing.T) {
 		s.GPUs[i].Utilization = task.Seconds(math.NaN())
 	}
 	var out strings.Builder
-	if err := errors.Join(view.Summary(&out, s, now), view.Table(&out, view.Rows(s, now, false), 80, false)); err != nil {
+	if err := errors.Join(view.Summary(&out, s), view.Table(&out, view.Rows(s, now, false), 80, false)); err != nil {
 		t.Fatal(err)
 	}
 	want := `GPU 0  H200  use -  memory - of -  tasks 1

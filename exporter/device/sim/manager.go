@@ -48,7 +48,7 @@ func (p *peer) mayManage() error {
 		return fmt.Errorf("%w: %w", ErrNotPermitted, err)
 	}
 	if theirs != own || p.uid != 0 && p.uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("%w: only root on the host manages channels", ErrNotPermitted)
+		return fmt.Errorf("%w: only root on the host acts on other processes", ErrNotPermitted)
 	}
 	return nil
 }

@@ -40,8 +40,9 @@ import (
 //	query I NUMBER         → ok 0|1           1: they have ended
 //	copy I in|out BYTES    → ok               after all kernels before it (blocks)
 //
-// A tenant may use the checkpoint API on any other, by its PID as the server sees it. All
-// of these block, as the driver does:
+// A tenant may use the checkpoint API on itself, and root in the server's PID namespace
+// on any other, by its PID as the server sees it; the driver asks for as much. All of
+// these block, as the driver does:
 //
 //	state PID              → ok STATE         0 running, 1 locked, 2 checkpointed, 3 failed
 //	lock PID MILLISECONDS  → ok               0: no limit
@@ -97,8 +98,9 @@ func errorCode(err error) string {
 	return "internal"
 }
 
-// answer carries out one request of a tenant.
-func answer(ctx context.Context, p *Process, line string) (string, error) {
+// answer carries out one request of a tenant; mayManage says why it may not act on
+// others.
+func answer(ctx context.Context, p *Process, line string, mayManage error) (string, error) {
 	words := strings.Fields(line)
 	if len(words) == 0 {
 		return "", fmt.Errorf("%w: empty line", errProtocol)
@@ -114,43 +116,48 @@ func answer(ctx context.Context, p *Process, line string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %.20q is not a number", errProtocol, words[1])
 	}
+	if cmd.process && i != p.pid && mayManage != nil {
+		return "", mayManage
+	}
 	return cmd.run(ctx, p, i, words[2:])
 }
 
 type command struct {
-	args int // after the number of the GPU
+	args int // after the first number
 	run  func(ctx context.Context, p *Process, i int, args []string) (string, error)
+	// process: the first number is a PID, not a GPU.
+	process bool
 }
 
 var commands = map[string]command{
-	"device": {0, func(_ context.Context, p *Process, i int, _ []string) (string, error) { return p.gpu.describe(i) }},
-	"open":   {0, runOpen},
-	"close":  {0, func(_ context.Context, p *Process, i int, _ []string) (string, error) { return "", p.Close(i) }},
-	"alloc":  {1, withNumber(runAlloc)},
-	"free": {1, withNumber(func(_ context.Context, p *Process, i int, address uint64) (string, error) {
+	"device": {args: 0, run: func(_ context.Context, p *Process, i int, _ []string) (string, error) { return p.gpu.describe(i) }},
+	"open":   {args: 0, run: runOpen},
+	"close":  {args: 0, run: func(_ context.Context, p *Process, i int, _ []string) (string, error) { return "", p.Close(i) }},
+	"alloc":  {args: 1, run: withNumber(runAlloc)},
+	"free": {args: 1, run: withNumber(func(_ context.Context, p *Process, i int, address uint64) (string, error) {
 		return "", p.Free(i, address)
 	})},
-	"memory": {0, runMemory},
-	"launch": {1, runLaunch},
-	"launchns": {1, withNumber(func(_ context.Context, p *Process, i int, ns uint64) (string, error) {
+	"memory": {args: 0, run: runMemory},
+	"launch": {args: 1, run: runLaunch},
+	"launchns": {args: 1, run: withNumber(func(_ context.Context, p *Process, i int, ns uint64) (string, error) {
 		return number(p.LaunchFor(i, seconds(float64(ns)/1e9)))
 	})},
-	"sync": {1, withNumber(func(ctx context.Context, p *Process, i int, n uint64) (string, error) {
+	"sync": {args: 1, run: withNumber(func(ctx context.Context, p *Process, i int, n uint64) (string, error) {
 		return "", p.Sync(ctx, i, n)
 	})},
-	"query": {1, withNumber(runQuery)},
-	"copy":  {2, runCopy},
+	"query": {args: 1, run: withNumber(runQuery)},
+	"copy":  {args: 2, run: runCopy},
 
-	"state": {0, func(_ context.Context, p *Process, pid int, _ []string) (string, error) {
+	"state": {args: 0, process: true, run: func(_ context.Context, p *Process, pid int, _ []string) (string, error) {
 		state, err := p.gpu.CheckpointState(pid)
 		return strconv.Itoa(int(state)), err
 	}},
-	"lock": {1, withNumber(func(ctx context.Context, p *Process, pid int, ms uint64) (string, error) {
+	"lock": {args: 1, process: true, run: withNumber(func(ctx context.Context, p *Process, pid int, ms uint64) (string, error) {
 		return "", p.gpu.Lock(ctx, pid, time.Duration(ms)*time.Millisecond)
 	})},
-	"checkpoint": {0, runStep((*GPU).Checkpoint)},
-	"restore":    {0, runStep((*GPU).Restore)},
-	"unlock":     {0, runStep((*GPU).Unlock)},
+	"checkpoint": {args: 0, process: true, run: runStep((*GPU).Checkpoint)},
+	"restore":    {args: 0, process: true, run: runStep((*GPU).Restore)},
+	"unlock":     {args: 0, process: true, run: runStep((*GPU).Unlock)},
 }
 
 func runStep(f func(*GPU, context.Context, int) error) func(context.Context, *Process, int, []string) (string, error) {

@@ -116,6 +116,7 @@ func (s *session) tenant(ctx context.Context) error {
 	// A call that waits for an unlock must not outlast the server.
 	defer context.AfterFunc(ctx, p.Exit)()
 
+	mayManage := peer.mayManage()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go s.follow(ctx, peer, p)
@@ -127,7 +128,7 @@ func (s *session) tenant(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		text, err := answer(ctx, p, line)
+		text, err := answer(ctx, p, line, mayManage)
 		if err := s.reply(text, err); err != nil {
 			return err
 		}

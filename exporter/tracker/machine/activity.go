@@ -8,7 +8,7 @@ import (
 )
 
 // youngFor is how long after a task began, or changed its state, it is likely to
-// change it again soon: the gate stops it at its first launch, or lets it go.
+// change it again soon: who comes is often paused, and those before it let go.
 const youngFor = 10 * time.Second
 
 // Look returns the processes with an unfinished task of which it is due to see

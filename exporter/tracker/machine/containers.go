@@ -110,8 +110,8 @@ func (m *Machine) put(c container.Container, at time.Time) {
 
 func (m *Machine) fill(b *box, c container.Container) {
 	b.Container = c
-	b.spec, b.invalid = c.Spec()
-	if o, ok := m.overrides[c.ID]; ok {
+	b.spec, b.invalid = c.Spec(m.opt.Limits)
+	if o, ok := m.overrides[c.ID]; ok && m.opt.Limits.CheckDeadline(o.Deadline.Duration()) == nil {
 		b.override(o.Deadline)
 	}
 	b.visible, b.certain = m.visible(c.GPUs)
@@ -285,7 +285,7 @@ func (m *Machine) guess(b *box) (gpus []string, reason string) {
 
 func (b *box) published() task.Container {
 	return task.Container{
-		ID: b.ID, Name: b.Name, Image: b.Image, Command: b.Command, PID: b.PID,
+		ID: b.ID, Name: b.Name, Image: b.Image, CommandID: task.CommandID(b.Command), PID: b.PID,
 		Paused: b.Paused, Spec: b.spec, Invalid: b.invalid, VisibleGPUs: b.visible,
 	}
 }

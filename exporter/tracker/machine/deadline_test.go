@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/sensor"
@@ -88,5 +89,18 @@ func TestOverridesAreBounded(t *testing.T) {
 	}
 	if kept != 2 {
 		t.Errorf("%d run-time deadlines kept, want 2", kept)
+	}
+}
+
+// A deadline of before the limit was set does not outlive a restart.
+func TestLimitHoldsForStoredDeadlines(t *testing.T) {
+	for limit, want := range map[time.Duration]task.Seconds{0: 0.05, 50 * time.Millisecond: 0.05, 100 * time.Millisecond: 9} {
+		w := newWorld(t)
+		w.m = machine.New(machine.Options{Limits: task.Limits{MinDeadline: limit}})
+		w.m.Restore(machine.State{Overrides: map[string]machine.Override{id(web): {Deadline: 0.05, Set: at(0)}}}, func(int, string) (machine.Subject, bool) { return machine.Subject{}, false }, at(0))
+		w.run(1, web, map[string]string{task.LabelDeadline: "9s"})
+		if d := w.snapshot().Containers[0].Spec.Deadline; d != want {
+			t.Errorf("with a limit of %v: %v, want %v", limit, d, want)
+		}
 	}
 }

@@ -22,6 +22,8 @@ import (
 // Options are the machine's constants. Zero values take the defaults.
 type Options struct {
 	Node string
+	// Run names this run of the exporter in snapshots.
+	Run string
 	// InitWindow: a cuInit at most this long before the context call is the
 	// start of the task; an older one was an availability check. Default 2 s.
 	InitWindow time.Duration
@@ -52,6 +54,8 @@ type Options struct {
 	MaxEnded int
 	// MaxOverrides bounds the deadlines that were set at run time. Default 1000.
 	MaxOverrides int
+	// Limits bound what containers may claim.
+	Limits task.Limits
 }
 
 func (o *Options) setDefaults() {

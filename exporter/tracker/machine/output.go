@@ -57,6 +57,7 @@ func (m *Machine) Snapshot() *task.Snapshot {
 	m.sequence++
 	m.changed, m.measured = false, false
 	s := &task.Snapshot{
+		Run:        m.opt.Run,
 		Sequence:   m.sequence,
 		Time:       m.lastReading,
 		Node:       m.opt.Node,

@@ -3,7 +3,7 @@
 //
 // It is a small key-value file (bbolt): a write is one transaction, so that a
 // crash leaves the state before or after it and nothing between. It imports
-// bbolt and tracker/machine, whose types it stores as JSON.
+// bbolt, internal/boltfile and tracker/machine, whose types it stores as JSON.
 package store
 
 import (
@@ -15,10 +15,10 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/internal/boltfile"
 )
 
 var (
@@ -39,7 +39,7 @@ type File struct {
 }
 
 // Open opens dir/tasks.db and makes both where they are missing. A file that
-// cannot be read (cut off, or of another version) is moved aside, and the
+// cannot be read (damaged, or of another version) is put aside, and the
 // reason is returned as aside: history is worth less than an exporter that
 // starts. err says what to do.
 func Open(dir string) (f *File, aside error, err error) {
@@ -47,52 +47,27 @@ func Open(dir string) (f *File, aside error, err error) {
 		return nil, nil, fmt.Errorf("state folder: %w: choose another with --state-dir", err)
 	}
 	path := filepath.Join(dir, "tasks.db")
-	f, err = open(path)
+	db, aside, err := boltfile.Open(path, prepare)
 	switch {
-	case err == nil:
-		return f, nil, nil
-	case errors.Is(err, berrors.ErrTimeout):
+	case errors.Is(err, boltfile.ErrInUse):
 		return nil, nil, fmt.Errorf("%s is in use: is another exporter running? Stop it, or choose another --state-dir", path)
-	case errors.Is(err, os.ErrPermission):
-		return nil, nil, fmt.Errorf("%w: run as the user who owns it, or choose another --state-dir", err)
+	case err != nil:
+		return nil, aside, err
 	}
-	broken := path + ".broken"
-	if rerr := os.Rename(path, broken); rerr != nil {
-		return nil, nil, fmt.Errorf("%s cannot be read (%w) and not be moved aside: %w", path, err, rerr)
-	}
-	aside = fmt.Errorf("%s could not be read (%w); it was moved to %s and the history begins anew", path, err, broken)
-	f, err = open(path)
-	return f, aside, err
+	return &File{db: db}, aside, nil
 }
 
-func open(path string) (_ *File, err error) {
-	defer func() {
-		// bbolt panics on some kinds of damage.
-		if r := recover(); r != nil {
-			err = fmt.Errorf("damaged: %v", r)
+func prepare(tx *bolt.Tx) error {
+	for _, name := range [][]byte{bucketOpen, bucketEnded, bucketOverrides, bucketMeta} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
 		}
-	}()
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: 2 * time.Second, FreelistType: bolt.FreelistMapType})
-	if err != nil {
-		return nil, err
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{bucketOpen, bucketEnded, bucketOverrides, bucketMeta} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
-		meta := tx.Bucket(bucketMeta)
-		if v := meta.Get(keyVersion); v != nil && string(v) != version {
-			return fmt.Errorf("version %q, this program writes %s", v, version)
-		}
-		return meta.Put(keyVersion, []byte(version))
-	})
-	if err != nil {
-		_ = db.Close()
-		return nil, err
+	meta := tx.Bucket(bucketMeta)
+	if v := meta.Get(keyVersion); v != nil && string(v) != version {
+		return fmt.Errorf("version %q, this program writes %s", v, version)
 	}
-	return &File{db: db}, nil
+	return meta.Put(keyVersion, []byte(version))
 }
 
 // Close lets go of the file.

@@ -6,7 +6,7 @@
 // holds: nothing that is found there is trusted. No link leads out of its root,
 // nothing but regular files is opened, and what is read of a file is bounded.
 //
-// It imports the standard library and golang.org/x/sys.
+// It imports internal/memorymap, the standard library and golang.org/x/sys.
 package cudafile
 
 import (

@@ -11,10 +11,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/laxity/laxity/internal/memorymap"
 )
 
 // maxFiles bounds how many files one process or root may make us look at.
 const maxFiles = 16
+
+// maxTries bounds how many files of one memory map are tried to be opened.
+const maxTries = 64
 
 // names under which programs load the driver.
 var libraryNames = []string{"libcuda.so.1", "libcuda.so"}
@@ -50,11 +55,11 @@ func (f Finder) Host() []*File {
 }
 
 // Container returns the files that a process may come to load, and those that it
-// has loaded: in its root, in what is mounted there, and in its memory map. The
-// error is about the process as a whole; no file is no error.
+// has loaded: in its root, in what is mounted there, and in its memory map, as far as
+// that is read. The error is about the process as a whole; no file is no error.
 func (f Finder) Container(pid int) ([]*File, error) {
 	var found set
-	if err := f.mapped(&found, pid); err != nil {
+	if err := f.mapped(&found, pid); err != nil && !errors.Is(err, memorymap.ErrTooLarge) {
 		return nil, err
 	}
 	root, err := openRoot(f.of(pid, "root"))
@@ -67,25 +72,24 @@ func (f Finder) Container(pid int) ([]*File, error) {
 	return found.files, nil
 }
 
-// Mapped returns the files that a process has loaded.
+// Mapped returns the files that a process has loaded. The error wraps
+// memorymap.ErrTooLarge where its map is too long to be read to its end, and the part
+// that was read names none.
 func (f Finder) Mapped(pid int) ([]*File, error) {
 	var found set
 	err := f.mapped(&found, pid)
+	if errors.Is(err, memorymap.ErrTooLarge) && len(found.files) > 0 {
+		err = nil
+	}
 	return found.files, err
 }
 
 func (f Finder) mapped(found *set, pid int) error {
-	maps, err := os.Open(f.of(pid, "maps"))
-	if err != nil {
-		return fmt.Errorf("memory map of process %d: %w", pid, err)
-	}
-	defer maps.Close()
 	seen := map[string]bool{}
-	lines := bufio.NewScanner(maps)
-	for lines.Scan() && !found.full() {
-		span, inode, name, ok := parseMap(lines.Text())
+	err := memorymap.Default.Search(f.of(pid, "maps"), "/libcuda.so", func(line []byte) bool {
+		span, inode, name, ok := parseMap(string(line))
 		if !ok || seen[inode+name] || !strings.HasPrefix(path.Base(name), "libcuda.so") {
-			continue
+			return true
 		}
 		seen[inode+name] = true
 		// The link in map_files leads to the very file that is mapped, also when it
@@ -97,8 +101,9 @@ func (f Finder) mapped(found *set, pid int) error {
 		if err == nil {
 			found.add(file)
 		}
-	}
-	if err := lines.Err(); err != nil {
+		return !found.full() && len(seen) < maxTries
+	})
+	if err != nil {
 		return fmt.Errorf("memory map of process %d: %w", pid, err)
 	}
 	return nil

@@ -52,7 +52,7 @@ func Build(t testing.TB) Built {
 	return b
 }
 
-// RecordName is a name for a gate or guard that no other test has at the same time: it
+// RecordName is a name for a guard that no other test has at the same time: it
 // is that of a folder of pinned maps.
 func RecordName(t testing.TB) string {
 	return "laxity-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ".", "-").Replace(t.Name())) + "-" + strconv.Itoa(os.Getpid())

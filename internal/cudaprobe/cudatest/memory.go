@@ -33,11 +33,22 @@ func (p *Program) Alloc(name string, bytes uint64, times int) Allocated {
 // returned waits for their end.
 func (p *Program) BeginAlloc(name string, bytes uint64, times, threads int) func() Allocated {
 	p.t.Helper()
-	line := fmt.Sprintf("alloc %s %d %d", name, bytes, times)
 	if threads > 1 {
-		line = fmt.Sprintf("threads %s %d %d %d", name, bytes, times, threads)
+		return p.beginThreads(name, bytes, times, threads)
 	}
-	p.say(line)
+	p.say(fmt.Sprintf("alloc %s %d %d", name, bytes, times))
+	return func() Allocated { p.t.Helper(); return p.allocated() }
+}
+
+// BeginAllocInThread is BeginAlloc in one new thread, which has no current context.
+func (p *Program) BeginAllocInThread(name string, bytes uint64, times int) func() Allocated {
+	p.t.Helper()
+	return p.beginThreads(name, bytes, times, 1)
+}
+
+func (p *Program) beginThreads(name string, bytes uint64, times, threads int) func() Allocated {
+	p.t.Helper()
+	p.say(fmt.Sprintf("threads %s %d %d %d", name, bytes, times, threads))
 	return func() Allocated { p.t.Helper(); return p.allocated() }
 }
 

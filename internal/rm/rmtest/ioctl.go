@@ -127,7 +127,10 @@ func (r *RM) alloc(f *file, c *Call, params []byte) (handle, status uint32) {
 	}
 	on := parent.gpu
 	if c.Cmd == classDevice {
-		if on = int(le.Uint32(params)); !r.openGPU(r.gpus[on]) {
+		switch on = int(le.Uint32(params)); {
+		case on >= len(r.gpus):
+			return 0, StatusInvalidParamStruct
+		case !r.openGPU(r.gpus[on]):
 			return 0, StatusInsufficientPermissions
 		}
 	}

@@ -1,4 +1,4 @@
-// Package probetest holds what tests of the launch gate and of the memory guard share.
+// Package probetest holds what tests of the memory guard and of its kernel part share.
 package probetest
 
 import (
@@ -16,7 +16,7 @@ import (
 // Members says which process is in which container: PID → id.
 type Members struct{ sync.Map }
 
-// Of is as gate and guard want it.
+// Of is as the guard wants it.
 func (m *Members) Of(pid int) (id string, ok bool, err error) {
 	v, ok := m.Load(pid)
 	if ok {
@@ -25,7 +25,7 @@ func (m *Members) Of(pid int) (id string, ok bool, err error) {
 	return id, ok, nil
 }
 
-// Part is a gate or a guard.
+// Part is what runs, a guard for instance.
 type Part interface {
 	Renew(lease time.Duration) error
 	Run(ctx context.Context) error

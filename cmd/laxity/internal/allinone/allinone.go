@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
@@ -24,6 +25,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/engine"
@@ -32,6 +34,7 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/rules"
 )
 
@@ -63,8 +66,10 @@ type Options struct {
 	Sim sim.Options
 	// OnAlert is told of every notification, before the actuator; may be nil.
 	OnAlert func(webhook.Alert)
-	// Alerts and changes from other machines: only where they authenticate.
-	AllowRemote bool
+	// Limits bound what a container may claim.
+	Limits task.Limits
+	// Access says who may act by HTTP, at the exporter and at the actuator.
+	Access access.Options
 	// LockDir and Allow are as in actuator.Options.
 	LockDir string
 	Allow   actuator.Allow
@@ -114,7 +119,7 @@ func New(o Options) (_ *Stack, err error) {
 		Node: o.Node, Device: o.Device, Sensor: o.Sensor, Keep: o.Keep, DockerHost: o.DockerHost,
 		SwapDir:  actuator.NoticeDir(o.noticesIn()),
 		StateDir: filepath.Join(o.StateDir, "exporter"), RuntimeMetrics: true,
-		RemoteChanges: o.AllowRemote, Logger: o.Logger.With("component", "exporter"),
+		Access: o.Access, Limits: o.Limits, Logger: o.Logger.With("component", "exporter"),
 	}); err != nil {
 		return nil, err
 	}
@@ -185,8 +190,8 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 			StateDir: stateDir, DockerHost: o.DockerHost, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,
 		}.Open,
 		Hold: o.Hold, ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(o.Device),
-		LockDir: o.LockDir, Allow: o.Allow, AllowRemote: o.AllowRemote, Metrics: metrics,
-		Mount:   []func(*http.ServeMux, func(http.Handler) http.Handler){s.Places.Register},
+		LockDir: o.LockDir, Allow: o.Allow, Access: o.Access, Metrics: metrics,
+		Mount:   []func(chi.Router, func(http.Handler) http.Handler){s.Places.Register},
 		Ranking: s.Places.Overview,
 		Logger:  logger,
 	})
@@ -261,9 +266,20 @@ func (l late) Query(ctx context.Context, expr string, at time.Time) (model.Vecto
 // deadlines.
 type source struct{ e *exporter.Exporter }
 
-func (s source) Snapshot(context.Context) (*task.Snapshot, error) { return s.e.Snapshot(), nil }
+func (s source) Snapshot(context.Context) (*task.Snapshot, error) {
+	return s.e.Snapshot().At(time.Now()), nil
+}
 
-func (s source) Watch(ctx context.Context) (<-chan *task.Snapshot, error) { return s.e.Watch(ctx), nil }
+func (s source) Watch(ctx context.Context) (<-chan *task.Snapshot, error) {
+	out := make(chan *task.Snapshot, 1)
+	go func() {
+		defer close(out)
+		for next := range s.e.Watch(ctx) {
+			state.Latest(out, next.At(time.Now()))
+		}
+	}()
+	return out, nil
+}
 
 func (s source) SetDeadline(ctx context.Context, containerID string, relative time.Duration) error {
 	return s.e.SetDeadline(ctx, containerID, relative)

@@ -18,7 +18,7 @@ import (
 const controlDevice = "/dev/nvidiactl"
 
 // instead is what happens where channels cannot be controlled.
-const instead = "tasks wait at the launch gate instead, and where that does not work either their container is paused: a kernel that runs cannot be stopped, and GPU time is not divided by share"
+const instead = "who waits is paused instead, its host side too: a kernel that runs cannot be stopped, and GPU time is not divided by share"
 
 // channelsFacts are what is known of control of channels.
 type channelsFacts struct {
@@ -103,11 +103,9 @@ func holding(out *findings, s actuator.State) {
 		out.ok("holding", "by time slices, and channels off and on")
 	case s.Hold == "": // of before it said so
 	case s.NoChannels == "":
-		out.add(OK, "holding", "by "+holds[s.Hold]+", as --hold or --policy has it", "", "")
+		out.add(OK, "holding", "by pauses, as --hold or --policy has it", "", "")
 	default:
-		out.add(Warn, "holding", "by "+holds[s.Hold]+", for channels cannot be controlled: "+s.NoChannels,
+		out.add(Warn, "holding", "by pauses, for channels cannot be controlled: "+s.NoChannels,
 			"a kernel that runs cannot be stopped, and GPU time is not divided by share", "see Slices and channels above")
 	}
 }
-
-var holds = map[actuator.HoldMode]string{actuator.HoldGate: "the launch gate", actuator.HoldPause: "a pause of the container"}

@@ -19,6 +19,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor/detect"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/rm/selftest"
+	"github.com/laxity/laxity/internal/sandbox"
 )
 
 var (
@@ -98,7 +99,7 @@ func TestJudge(t *testing.T) {
 
 		{"channels without a GPU", channelsFacts{spec: "auto"}.judge(), "here", Skip, "no NVIDIA GPU"},
 		{"channels of a simulated GPU", channelsFacts{spec: "sim:/x"}.judge(), "simulated GPU", OK, "slices"},
-		{"channels without the device", channelsFacts{spec: "auto", control: errGone, cards: []cardFacts{{}}}.judge(), "here", Warn, "launch gate"},
+		{"channels without the device", channelsFacts{spec: "auto", control: errGone, cards: []cardFacts{{}}}.judge(), "here", Warn, "paused instead"},
 		{"channels not tested", channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1")}}}.judge(), "GPU 0", OK, "not tested yet"},
 		{"channels not readable", channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1"), err: fs.ErrPermission}}}.judge(), "GPU 0", Skip, "sudo"},
 		{"channels proven", card(selftest.Result{Switch: true, Slices: true, Off: 800 * time.Microsecond}).judge(), "GPU 0", OK, "off in 0.8 ms"},
@@ -113,8 +114,7 @@ func TestJudge(t *testing.T) {
 
 		{"no uprobes", kernelFacts{sensors: []detect.Finding{{Source: task.SourceUprobe, Err: errGone}}}.judge(), "sensor uprobe", Warn, "busy"},
 		{"no ends", kernelFacts{sensors: []detect.Finding{{Source: task.SourcePidfd, Err: errGone}}}.judge(), "sensor pidfd", Fail, "does not start"},
-		{"no gate", kernelFacts{others: []ability{{"launch gate", "paused at first sight", errGone}}}.judge(), "launch gate", Warn, "first sight"},
-		{"weak gate", kernelFacts{weakness: errGone}.judge(), "launch gate, strength", Warn, "exception"},
+		{"no memory guard", kernelFacts{others: []ability{{"memory guard", limitsWatched, errGone}}}.judge(), "memory guard", Warn, "is watched"},
 		{"no swapping", kernelFacts{others: swap(t.Context(), Options{Swap: func(context.Context) error { return errGone }}, deviceFacts{gpus: []device.GPU{gpu("580.1")}})}.judge(), "swapping", Warn, "never swapped"},
 		{"lockdown", kernelFacts{lockdown: "integrity"}.judge(), "release", Warn, "Secure Boot"},
 
@@ -122,7 +122,7 @@ func TestJudge(t *testing.T) {
 		{"exporter away where it was said to be", exporterFacts{at: given, err: errGone}.judge(), "running", Fail, "refused"},
 		{"exporter well", snapshot(func(*task.Snapshot) {}).judge(), "GPUs", OK, "answer"},
 		{"device down", snapshot(func(s *task.Snapshot) { s.Health.DeviceUp = false }).judge(), "GPUs", Fail, "nvidia-smi"},
-		{"stale", snapshot(func(s *task.Snapshot) { s.Time = now.Add(-time.Minute) }).judge(), "GPUs", Fail, "1m0s"},
+		{"stale", snapshot(func(s *task.Snapshot) { s.Age = 60 }).judge(), "GPUs", Fail, "1m0s"},
 		{"clock ahead", snapshot(func(s *task.Snapshot) { s.Time = now.Add(time.Minute) }).judge(), "GPUs", Warn, "NTP"},
 		{"engine down", snapshot(func(s *task.Snapshot) { s.Health.EngineUp = false }).judge(), "containers", Fail, "socket"},
 		{"polling", snapshot(func(s *task.Snapshot) { s.Health.Sensor = task.SourceDevice }).judge(), "sensor", Warn, "Permissions"},
@@ -134,19 +134,23 @@ func TestJudge(t *testing.T) {
 		{"actuator well", acting(func(*actuator.State) {}).judge(), "acting", OK, "ready"},
 		{"standby", acting(func(s *actuator.State) { s.Standby = "other" }).judge(), "acting", Warn, "stands by"},
 		{"breaker", acting(func(s *actuator.State) { s.Breaker = "storm" }).judge(), "acting", Warn, "--breaker.actions"},
+		{"a damaged file", acting(func(s *actuator.State) { s.PutAside = []string{"inbox.db.damaged-1"} }).judge(), "state", Warn, "inbox.db.damaged-1"},
 		{"not ready", acting(func(s *actuator.State) { s.Ready, s.Trouble = false, "no exporter" }).judge(), "acting", Fail, "no exporter"},
 		{"dry run", acting(func(s *actuator.State) { s.DryRun = true }).judge(), "acting", Warn, "--dry-run"},
 		{"never", acting(func(s *actuator.State) { s.Arbitrate = actuator.Never }).judge(), "acting", Warn, "--arbitrate=auto"},
 		{"limits kept", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "denied"},
 		{"by channels", acting(func(s *actuator.State) { s.Hold = actuator.HoldChannels }).judge(), "holding", OK, "slices"},
 		{"by pause, as wanted", acting(func(s *actuator.State) { s.Hold = actuator.HoldPause }).judge(), "holding", OK, "--hold"},
-		{"by the gate instead", acting(func(s *actuator.State) { s.Hold, s.NoChannels = actuator.HoldGate, "driver 470" }).judge(), "holding", Warn, "driver 470"},
+		{"by pause instead", acting(func(s *actuator.State) { s.Hold, s.NoChannels = actuator.HoldPause, "driver 470" }).judge(), "holding", Warn, "driver 470"},
 		{"only limits", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "--memory-share=limit"},
 		{"a divided card", acting(func(s *actuator.State) { s.MemoryShare = allocator.Fair }).judge(), "GPU memory", OK, "--memory-share=fair"},
 		{"limits watched", acting(func(s *actuator.State) { s.MemoryGuard = "no CAP_BPF" }).judge(), "GPU memory", Warn, "no CAP_BPF"},
 		{"limits not kept", acting(func(s *actuator.State) { s.MemoryGuard = "off" }).judge(), "GPU memory", OK, "--memory-guard=off"},
 		{"swapping", acting(func(s *actuator.State) { s.Swap = true }).judge(), "swapping", OK, "can be"},
 		{"no swapping", acting(func(*actuator.State) {}).judge(), "swapping", OK, "--swap=off"},
+		{"the guardian's unit is too tight", acting(func(s *actuator.State) {
+			s.Lacks = []sandbox.Lack{{Of: "guardian", What: "pidfd_getfd is refused", Fix: "SystemCallFilter=pidfd_getfd"}}
+		}).judge(), "sandbox of the guardian", Warn, "SystemCallFilter="},
 		{"no guardian", acting(func(s *actuator.State) { s.GuardianUp = false }).judge(), "guardian", Warn, "--guardian=spawn"},
 
 		{"no nodes", nodesFacts{}.judge(), "nodes.yaml", Skip, "--nodes.file"},

@@ -7,7 +7,6 @@ import (
 	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 
-	"github.com/laxity/laxity/actuator/enforce/gate"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/exporter/sensor/detect"
 )
@@ -29,7 +28,6 @@ type kernelFacts struct {
 	lockdown string // "", none, integrity or confidentiality
 	sensors  []detect.Finding
 	others   []ability
-	weakness error // of a gate that works
 }
 
 func gatherKernel(proc string, more ...ability) kernelFacts {
@@ -42,11 +40,8 @@ func gatherKernel(proc string, more ...ability) kernelFacts {
 		f.lockdown = lockdown(string(text))
 	}
 	f.sensors = detect.All(proc)
-	weakness, gateErr := gate.Check()
-	f.weakness = weakness
 	f.others = []ability{
 		{"many probes at once", "probes are set one by one: 0.1–0.3 s for a new driver library, nothing else", features.HaveBPFLinkUprobeMulti()},
-		{"launch gate", "a container is paused at first sight instead of held at its first launch: its host phase stands still too", gateErr},
 		{"memory guard", limitsWatched, memory.Check()},
 	}
 	f.others = append(f.others, more...)
@@ -89,9 +84,6 @@ func (f kernelFacts) judge() []Finding {
 	}
 	for _, a := range f.others {
 		judgeAbility(&out, Warn, a, "works here")
-	}
-	if f.weakness != nil {
-		out.add(Warn, "launch gate, strength", f.weakness.Error(), "the gate holds, with this exception", "")
 	}
 	return out.list
 }

@@ -62,9 +62,9 @@ var wantedCaps = []struct {
 }{
 	{unix.CAP_SYS_PTRACE, "SYS_PTRACE", "which driver library a container uses cannot be seen, and its channels cannot be controlled", false},
 	{unix.CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH", "files of containers that belong to other users cannot be read", false},
-	{unix.CAP_BPF, "BPF", "no probes: tasks are seen by polling, and paused at first sight", true},
-	{unix.CAP_PERFMON, "PERFMON", "no probes: tasks are seen by polling, and paused at first sight", true},
-	{unix.CAP_KILL, "KILL", "what waits at the launch gate could not be let go", false},
+	{unix.CAP_BPF, "BPF", "no probes: tasks are seen by polling, and limits of GPU memory are only watched", true},
+	{unix.CAP_PERFMON, "PERFMON", "no probes: tasks are seen by polling, and limits of GPU memory are only watched", true},
+	{unix.CAP_KILL, "KILL", "what stands at an allocation could not be continued", false},
 }
 
 func (f rightsFacts) judge() []Finding {

@@ -41,13 +41,13 @@ func (f exporterFacts) judge() []Finding {
 	}
 	s := f.snap
 	out.ok("running", fmt.Sprintf("node %s, %d GPUs, %d containers, %d unfinished tasks, at %s", s.Node, len(s.GPUs), len(s.Containers), len(s.Tasks), f.at.URL))
-	switch age := f.now.Sub(s.Time); {
+	switch age, ahead := s.Age.Duration(), s.Time.Sub(f.now); {
 	case !s.Health.DeviceUp:
 		out.add(Fail, "GPUs", s.Health.DeviceError, "its facts are those last seen, and nobody acts on them", "see what nvidia-smi and dmesg say on that machine")
 	case age > staleAfter:
-		out.add(Fail, "GPUs", fmt.Sprintf("its facts are %v old", age.Round(time.Second)), "rules and actuator act on nothing older than 10s", "compare the clocks of both machines; see the exporter's log")
-	case age < -time.Second:
-		out.add(Warn, "GPUs", fmt.Sprintf("its clock is %v ahead of this machine's", -age.Round(time.Millisecond)), "deadlines are compared across machines", "run NTP on both")
+		out.add(Fail, "GPUs", fmt.Sprintf("its facts are %v old", age.Round(time.Second)), "rules and actuator act on nothing older than 10s", "see the exporter's log")
+	case ahead > time.Second:
+		out.add(Warn, "GPUs", fmt.Sprintf("its clock is %v ahead of this machine's", ahead.Round(time.Millisecond)), "deadlines are compared across machines", "run NTP on both")
 	default:
 		out.ok("GPUs", "answer")
 	}
@@ -118,6 +118,12 @@ func (f actuatorFacts) judge() []Finding {
 		out.ok("guardian", "watches")
 	} else {
 		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held", "systemctl start laxity-guardian, or --guardian=spawn")
+	}
+	if len(s.PutAside) > 0 {
+		out.add(Warn, "state", "could not be read and was put aside: "+strings.Join(s.PutAside, ", "), "what stood there was lost: alerts come again, promises of placement do not", "see the disk (dmesg), then remove these files from the state folder")
+	}
+	for _, l := range s.Lacks {
+		out.add(Warn, "sandbox of the "+l.Of, l.What, l.Means, l.Fix)
 	}
 	holding(&out, s)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/laxity/laxity/cmd/internal/view"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // Writer prints findings as they come, under a heading for each area.
@@ -33,8 +34,9 @@ func (w *Writer) Write(f Finding) {
 			fmt.Fprintln(w.Out)
 		}
 		w.area = f.Area
-		fmt.Fprintln(w.Out, w.Paint.Paint(view.Bold, f.Area))
+		fmt.Fprintln(w.Out, w.Paint.Paint(view.Bold, plain.Line(f.Area)))
 	}
+	f.Name = plain.Line(f.Name)
 	level := string(f.Level)
 	if f.Level == Fail {
 		level = "FAIL"
@@ -64,6 +66,7 @@ func (w *Writer) wrap(hang, text string) {
 	}
 	room, column := max(width-indent-len(hang), 30), 0
 	for i, word := range strings.Fields(text) {
+		word = plain.Line(word)
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:

@@ -109,7 +109,7 @@ func (d *demo) chooseDevice() error {
 			return err
 		}
 		d.o.Device = allinone.DeviceSim
-		d.say.line("No NVIDIA GPU here: using the SIMULATED GPU. Containers, pauses, rules and alerts are real.")
+		d.say.line("No NVIDIA GPU here: using the SIMULATED GPU. Containers, rules and alerts are real.")
 	case "nvml", allinone.DeviceSim:
 	default:
 		return fmt.Errorf("--device=%s: write auto, nvml or sim", d.o.Device)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // teller prints what happens, one line at a time, from several goroutines.
@@ -40,7 +41,7 @@ func (t *teller) happened(at time.Time, who, what string) {
 	if t.begun.IsZero() {
 		return
 	}
-	fmt.Fprintf(t.out, "%7.2fs  %-9s %s\n", max(0, at.Sub(t.begun).Seconds()), strings.TrimPrefix(who, t.prefix), what)
+	fmt.Fprintf(t.out, "%7.2fs  %-9s %s\n", max(0, at.Sub(t.begun).Seconds()), plain.Line(strings.TrimPrefix(who, t.prefix)), plain.Line(what))
 }
 
 // alert tells of an alert when it begins and when it ends, not of its repeats.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // follower waits for the container's id, which docker writes to the cid file once
@@ -65,6 +66,6 @@ func (f *follower) tell(ctx context.Context, what string, ask func(context.Conte
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := ask(ctx); err != nil {
-		fmt.Fprintf(f.runner.Stderr, "laxity: %s: %v\n", what, err)
+		fmt.Fprintf(plain.NewWriter(f.runner.Stderr), "laxity: %s: %v\n", what, err)
 	}
 }

@@ -1,6 +1,7 @@
 package simrm_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -106,12 +107,18 @@ func TestNoTenantMayManage(t *testing.T) {
 		}
 		conn.Close()
 	}
+	other, err := net.Dial("unix", s.Socket) // this process is the tenant to act on
+	must(t, err)
+	t.Cleanup(func() { other.Close() })
+	if said, err := say(other, "laxity-sim 1 tenant", "open 0"); err != nil || len(said) != 2 || said[1] != "ok" {
+		t.Fatal(said, err)
+	}
 	docker := simtest.Docker(t)
 	self, err := os.Executable()
 	must(t, err)
 	created, err := docker.ContainerCreate(t.Context(), &container.Config{
 		Image: simtest.Image(t, docker), Entrypoint: []string{"/self", "-test.run=^$"},
-		Env: []string{"LAXITY_TEST_MANAGE=/sim/gpu.sock"},
+		Env: []string{"LAXITY_TEST_MANAGE=/sim/gpu.sock", fmt.Sprintf("LAXITY_TEST_OTHER=%d", os.Getpid())},
 	}, &container.HostConfig{Binds: []string{self + ":/self:ro", s.Socket[:strings.LastIndexByte(s.Socket, '/')] + ":/sim"}, NetworkMode: "none"}, nil, nil, "")
 	must(t, err)
 	t.Cleanup(func() {
@@ -135,10 +142,45 @@ const refused = 77
 func TestMain(m *testing.M) {
 	if socket := os.Getenv("LAXITY_TEST_MANAGE"); socket != "" {
 		var e simrm.Error
-		if err := simrm.New(socket).Check(context.Background()); errors.As(err, &e) && e.Code == "permission" {
-			os.Exit(refused)
+		if err := simrm.New(socket).Check(context.Background()); !errors.As(err, &e) || e.Code != "permission" {
+			os.Exit(1)
 		}
-		os.Exit(1)
+		os.Exit(actOn(socket, os.Getenv("LAXITY_TEST_OTHER")))
 	}
 	os.Exit(m.Run())
+}
+
+// actOn tries each step of the checkpoint API on another tenant, and on itself.
+func actOn(socket, other string) (code int) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return 2
+	}
+	defer conn.Close()
+	said, err := say(conn, "laxity-sim 1 tenant", "state "+other, "lock "+other+" 1000", "checkpoint "+other, "restore "+other, "unlock "+other)
+	if err != nil || len(said) != 6 || said[0] != "ok 1" {
+		return 3
+	}
+	for i, answer := range said[1:] {
+		if !strings.HasPrefix(answer, "err permission") {
+			return 10 + i
+		}
+	}
+	return refused
+}
+
+// say sends lines and returns the answers.
+func say(conn net.Conn, lines ...string) (answers []string, err error) {
+	from := bufio.NewReader(conn)
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(conn, line); err != nil {
+			return answers, err
+		}
+		answer, err := from.ReadString('\n')
+		if err != nil {
+			return answers, err
+		}
+		answers = append(answers, strings.TrimSpace(answer))
+	}
+	return answers, nil
 }

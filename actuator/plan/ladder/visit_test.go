@@ -1,0 +1,105 @@
+package ladder_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// decoder makes one token after another: each takes so long on the GPU and, before the next
+// one, on the host.
+func decoder(token, host time.Duration) *actor {
+	a := labelled("decode")
+	a.tenant.Server, a.tenant.Deadline, a.tenant.Job.Request = true, 20*ms, true
+	a.tenant.Job.Task = task.Task{ID: "decode"}
+	a.phases, a.endless = []phase{{true, token}, {false, host}}, true
+	return a
+}
+
+// between notes how long each step of an actor took, from settled on.
+func (w *world) between(a *actor) *[]time.Duration {
+	all, leaves, last := new([]time.Duration), 0, time.Duration(0)
+	w.watch = func() {
+		if a.leaves > leaves {
+			if leaves = a.leaves; last > settled {
+				*all = append(*all, w.now-last)
+			}
+			last = w.now
+		}
+	}
+	return all
+}
+
+// A decode loop leaves the GPU for some microseconds after each token. Whoever is on beside
+// it takes a slice there, so it is alone but for visits.
+func TestADecodeLoopIsAloneButForVisits(t *testing.T) {
+	const token, host = 800 * time.Microsecond, 30 * time.Microsecond
+	for _, n := range []int{1, 3} {
+		d := decoder(token, host)
+		all := []*actor{d}
+		for i := range n {
+			all = append(all, trainer([]string{"a", "b", "c"}[i], 40*ms, 0))
+		}
+		w := newWorld(true, all...)
+		steps := w.between(d)
+		f := w.measureRun()
+		if w.err != "" {
+			t.Error(w.err)
+		}
+		if p := quantile(*steps, 0.99); p > (token+host)*12/10 {
+			t.Errorf("beside %d: p99 between tokens is %v, alone %v", n, p, token+host)
+		}
+		if most := quantile(*steps, 1); most > 15*ms {
+			t.Errorf("beside %d: a token took %v", n, most)
+		}
+		var others time.Duration
+		for _, a := range all[1:] {
+			others += f.got[a.tenant.ID]
+		}
+		if part := others.Seconds() / (over - settled).Seconds(); part < 0.04 || part > 0.08 {
+			t.Errorf("beside %d: the others had %.1f %% of the GPU, want the floor, 5 %%", n, 100*part)
+		}
+		if calls := w.mostCalls(); calls > 25 {
+			t.Errorf("beside %d: %d calls within a second", n, calls)
+		}
+		if w.longest > time.Second {
+			t.Errorf("beside %d: one was off for %v", n, w.longest)
+		}
+	}
+}
+
+// A server whose requests pass for one interval, and that leaves a third of the GPU idle,
+// has others beside it again.
+func TestAServerWithGapsIsNotAlone(t *testing.T) {
+	s, b := server("s", 5*ms, 10*ms, 6*ms), trainer("b", 40*ms, 0)
+	w := newWorld(true, s, b)
+	w.run(30 * time.Second)
+	before := b.got
+	w.run(60 * time.Second)
+	if w.err != "" {
+		t.Error(w.err)
+	}
+	if part := (b.got - before).Seconds() / 30; part < 0.15 {
+		t.Errorf("the trainer had %.1f %% of the GPU in the last half of a minute", 100*part)
+	}
+}
+
+// Four trainers that fill the GPU take turns beside a server for as long as it lasts, though
+// a turn is much shorter than what the device's utilisation tells of.
+func TestFourTrainersTakeTurns(t *testing.T) {
+	all := []*actor{server("s", 20*ms, 30*ms, time.Millisecond)}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		all = append(all, at(trainer(id, 80*ms, 0), time.Second))
+	}
+	w := newWorld(true, all...)
+	w.lags = true
+	w.run(25 * time.Second)
+	if w.err != "" {
+		t.Error(w.err)
+	}
+	from := len(all[0].waits) - 600
+	if p := quantile(all[0].waits[from:], 0.99); p > time.Millisecond {
+		t.Errorf("p99 of a request's wait is %v", p)
+	}
+}

@@ -1,0 +1,72 @@
+package ladder
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	// gain is how much of what is missing of a share is made up for in a second: little, since
+	// the device's utilisation is a second old and more.
+	gain = 0.3
+	// weightMost is what a part is multiplied by at most, and divided by.
+	weightMost = 4
+	// closeEnough is the difference from a share that is left alone.
+	closeEnough = 0.005
+	// idlesBelow is the part of its share under which a process does not want it, for all that
+	// is known: it is not given more for that.
+	idlesBelow = 1.0 / 3
+)
+
+// weigh corrects the parts of those with a share by what they got in the window before. A
+// program that waits for its kernels leaves the rest of its slice at each one's end, so that
+// slices in the proportion of the shares give less to those with the longest ones.
+func (p *planner) weigh() {
+	l := &p.state.load
+	all := 0.0
+	for _, m := range p.line {
+		use, measured := l.use[m.ID]
+		if !measured {
+			return
+		}
+		all += use
+	}
+	if len(p.tops) > 0 || len(p.line) < 2 || all < 0.5 {
+		return
+	}
+	for _, m := range p.line {
+		got := l.use[m.ID] / all
+		if m.Share == 0 || m.part == 0 || got < m.part*idlesBelow || math.Abs(got-m.part) < closeEnough {
+			continue
+		}
+		w := p.weight(m.ID) * math.Pow(m.part/got, gain)
+		l.weights[m.ID] = min(max(w, 1.0/weightMost), weightMost)
+	}
+}
+
+func (p *planner) weight(id string) float64 {
+	if w, ok := p.state.load.weights[id]; ok {
+		return w
+	}
+	return 1
+}
+
+// weighted is the line with the parts that slices are made of. Those of shares add up to what
+// they did, so that the floor of the others stays.
+func (p *planner) weighted() []member {
+	line := slices.Clone(p.line)
+	was, is := 0.0, 0.0
+	for i, m := range line {
+		if m.Share > 0 {
+			was += m.part
+			line[i].part *= p.weight(m.ID)
+			is += line[i].part
+		}
+	}
+	for i, m := range line {
+		if m.Share > 0 && is > 0 {
+			line[i].part *= was / is
+		}
+	}
+	return line
+}

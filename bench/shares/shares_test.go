@@ -1,0 +1,53 @@
+package shares
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+)
+
+// Real containers on a simulated GPU, and a real `laxity up`.
+func TestSharesOfASimulatedGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs containers for some 25 s")
+	}
+	simtest.Docker(t)
+	simtest.Library(t)
+	bin := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "laxity"), "../../cmd/laxity").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	// Long steps: whoever waits for its step gives the rest of its slice away, and the simulated GPU of this
+	// test, which looks for races, lets it wait longer.
+	rows, err := run(t.Context(), bench.Env{Device: "sim", Log: t.Logf, Quick: true, Args: map[string]string{"kernels": "20", "duration": "4s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 2*2*len(asked) + 3; len(rows) != want {
+		t.Fatalf("%d rows, want %d: two ways in two windows, and three turns: %v", len(rows), want, rows)
+	}
+	for _, r := range rows {
+		if idle := resting(r); idle != (r.Num("steps") == 0) {
+			t.Errorf("steps of %v", r)
+		}
+		if r["commit"] == nil || r["settings"] == "" || r.Num("run") != 1 || !(r.Num("time") > 0) {
+			t.Errorf("where it comes from is missing: %v", r)
+		}
+	}
+	found := map[string]float64{}
+	for _, f := range Experiment().FiguresOf(rows) {
+		found[f.Name] = f.Value
+	}
+	if len(found) != 6 {
+		t.Errorf("figures: %v", found)
+	}
+	// By default each has a third, 26.7 points away. A short window says no more than that shares act.
+	if n := found["share_error_points"]; n > 18 {
+		t.Errorf("the shares are missed by %.1f points", n)
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/laxity/laxity/internal/access"
+)
+
+// tokenEnv names the token file for what has no flag for it.
+const tokenEnv = "LAXITY_TOKEN_FILE"
+
+const tokenHelp = "The token that laxity up writes at its start, by default the file token in its --state-dir. It is sent to the addresses in it and nowhere else."
+
+// tokenFile is where laxity up writes the token.
+func tokenFile(stateDir string) string { return filepath.Join(stateDir, "token") }
+
+// defaultTokenFile is what commands read.
+func defaultTokenFile() string {
+	return cmp.Or(os.Getenv(tokenEnv), tokenFile(defaultStateDir()))
+}
+
+// tokenFor begins the line of a token file that says whom it is for.
+const tokenFor = "for "
+
+// writeToken makes a new token for these listen addresses, readable by its owner
+// alone, or by a group too. Each start has another: who got the last one, from a
+// program that took our port while we were away, has nothing.
+func writeToken(path, group string, addresses []string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := access.WriteToken(path, 0o600, "The token of a laxity up that runs.", tokenFor+strings.Join(addresses, " ")); err != nil {
+		return fmt.Errorf("write the token: %w", err)
+	}
+	if group == "" {
+		return nil
+	}
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return fmt.Errorf("--token.group: %w", err)
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return fmt.Errorf("--token.group: %w", err)
+	}
+	return errors.Join(os.Chown(path, -1, gid), os.Chmod(path, 0o640))
+}
+
+// removeToken takes back a token that counts no more.
+func removeToken(path string, log *slog.Logger) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("the token of this run is still there", "err", err)
+	}
+}
+
+// withToken sends the token of a file with requests to the addresses in it.
+type withToken struct {
+	path string
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. Without a token the request goes as it is,
+// and what needs one is refused.
+func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	if token, ok := tokenOf(t.path, r.URL); ok && r.Header.Get("Authorization") == "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return t.next.RoundTrip(r)
+}
+
+// tokenOf reads the token for an address.
+func tokenOf(path string, to *url.URL) (string, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	meant, token := false, ""
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		switch line := strings.TrimSpace(lines.Text()); {
+		case strings.HasPrefix(line, "# "+tokenFor):
+			for _, address := range strings.Fields(strings.TrimPrefix(line, "# "+tokenFor)) {
+				meant = meant || means(to, address)
+			}
+		case line != "" && line[0] != '#':
+			token = cmp.Or(token, line)
+		}
+	}
+	return token, meant && token != ""
+}
+
+// means reports whether a request goes to a listen address of this machine.
+func means(to *url.URL, address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || to.Port() != port {
+		return false
+	}
+	asked := to.Hostname()
+	if asked == host {
+		return true
+	}
+	local := func(name string) bool {
+		ip := net.ParseIP(name)
+		return name == "localhost" || ip != nil && ip.IsLoopback()
+	}
+	ip := net.ParseIP(host)
+	return local(asked) && (host == "" || local(host) || ip != nil && ip.IsUnspecified())
+}

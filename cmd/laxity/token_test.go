@@ -1,0 +1,60 @@
+package main
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/laxity/laxity/internal/access"
+)
+
+// The token goes to the program that wrote it, and to nobody who happens to listen
+// elsewhere.
+func TestTokenGoesToItsOwnAddresses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := writeToken(path, "", []string{"127.0.0.1:9870", ":9871", "192.0.2.1:9872"}); err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]bool{
+		"http://127.0.0.1:9870/x": true, "http://localhost:9870": true, "http://[::1]:9870": true,
+		"http://localhost:9871": true, "http://127.0.0.1:9871": true, "https://192.0.2.1:9872": true,
+		"http://127.0.0.1:9872": false, "http://127.0.0.1:9873": false, "http://127.0.0.1": false,
+		"http://192.0.2.1:9870": false, "http://192.0.2.1:9871": false, "http://gpu-2:9871": false, "http://localhost.evil.example:9870": false,
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token, ok := tokenOf(path, u); ok != want || ok && len(token) != 64 {
+			t.Errorf("%s: %v", address, ok)
+		}
+	}
+	if _, ok := tokenOf(filepath.Join(t.TempDir(), "none"), &url.URL{Host: "127.0.0.1:9870"}); ok {
+		t.Error("a token out of nothing")
+	}
+}
+
+func TestEveryStartHasAnotherToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "token")
+	seen := map[string]bool{}
+	for range 3 {
+		if err := writeToken(path, "", []string{"127.0.0.1:9870"}); err != nil {
+			t.Fatal(err)
+		}
+		tokens, err := access.ReadTokens(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[tokens[0]] = true
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v %v", info, err)
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d tokens of 3", len(seen))
+	}
+	if writeToken(path, "no-such-group-here", nil) == nil {
+		t.Error("a group that does not exist was taken")
+	}
+}

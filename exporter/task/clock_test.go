@@ -1,0 +1,81 @@
+package task_test
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// setClock returns the time as it would have been read at the same moment with the wall clock
+// d later: its monotonic reading stays. The first word of a time.Time with one holds the
+// seconds above its 30 bits of nanoseconds.
+func setClock(t *testing.T, at time.Time, d time.Duration) time.Time {
+	t.Helper()
+	moved := at
+	*(*uint64)(unsafe.Pointer(&moved)) += uint64(int64(d/time.Second)) << 30
+	if moved.Sub(at) != 0 || moved.Round(0).Sub(at.Round(0)) != d {
+		t.Fatal("time.Time is made in another way now")
+	}
+	return moved
+}
+
+// A task began, the wall clock was set, and now its times are sent.
+func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
+	for _, set := range []time.Duration{-time.Hour, 0, time.Hour} {
+		before := time.Now()
+		start := before.Add(-20 * time.Second)
+		end := task.Mark{Time: before.Add(-5 * time.Second)}
+		s := &task.Snapshot{Time: before.Add(-2 * time.Second), Tasks: []task.Task{
+			{Start: task.Mark{Time: start}, Deadline: start.Add(30 * time.Second), StateSince: start},
+			{Start: task.Mark{Time: start}},
+		}, Ended: []task.Task{{Start: task.Mark{Time: start}, End: &end}}}
+		now := setClock(t, before, set)
+		sent := s.At(now)
+		if got := sent.Age.Duration(); got != 2*time.Second {
+			t.Errorf("set by %v: age %v", set, got)
+		}
+		for name, tt := range map[string]struct {
+			at   time.Time
+			want time.Duration
+		}{
+			"confirmed":   {sent.Time, -2 * time.Second},
+			"start":       {sent.Tasks[0].Start.Time, -20 * time.Second},
+			"deadline":    {sent.Tasks[0].Deadline, 10 * time.Second},
+			"state since": {sent.Tasks[0].StateSince, -20 * time.Second},
+			"end":         {sent.Ended[0].End.Time, -5 * time.Second},
+		} {
+			if wall, mono := tt.at.Round(0).Sub(now.Round(0)), tt.at.Sub(now); wall != tt.want || mono != tt.want {
+				t.Errorf("set by %v: %s is %v from now by the wall clock and %v by the monotonic one, want %v", set, name, wall, mono, tt.want)
+			}
+		}
+		if !sent.Tasks[1].Deadline.IsZero() || !sent.Tasks[1].StateSince.IsZero() {
+			t.Error("a time that was not known is known now")
+		}
+		if !s.Tasks[0].Start.Time.Equal(start) || !s.Ended[0].End.Time.Equal(end.Time) {
+			t.Error("the original was changed")
+		}
+	}
+}
+
+// Who reads a snapshot gives its times the monotonic clock: what is done to the wall clock
+// afterwards does not move them.
+func TestTimesThatWereReadKeepTheirDistance(t *testing.T) {
+	now := time.Now()
+	read := &task.Snapshot{Time: now.Round(0), Tasks: []task.Task{{Deadline: now.Round(0).Add(9 * time.Second)}}}
+	own := read.At(now)
+	if !own.Tasks[0].Deadline.Round(0).Equal(read.Tasks[0].Deadline) {
+		t.Errorf("the deadline moved to %v", own.Tasks[0].Deadline)
+	}
+	later := setClock(t, now, -time.Hour)
+	if got := own.Tasks[0].Float(later).Duration(); got != 9*time.Second {
+		t.Errorf("float %v after the clock was set back, want 9s", got)
+	}
+}
+
+func TestNothingConfirmedHasNoAge(t *testing.T) {
+	if s := (&task.Snapshot{}).At(time.Now()); s.Age != 0 || !s.Time.IsZero() {
+		t.Errorf("age %v, time %v", s.Age, s.Time)
+	}
+}

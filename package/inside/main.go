@@ -1,0 +1,169 @@
+// Command inside is what the tests of units and stack run beside them, and in their sandboxes.
+// It is not part of what one installs.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/device/sim/simrm"
+	"github.com/laxity/laxity/internal/rm"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	err := do(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "inside:", err)
+		os.Exit(1)
+	}
+}
+
+func do(ctx context.Context, args []string) error {
+	commands := map[string]func(context.Context, []string) error{
+		"gpu": gpu, "engine": engine, "hold": hold, "slice": slice, "get": get, "sleep": sleep, "actuator": probe, "guardian": probe, "exporter": probe,
+	}
+	if f := commands[args[0]]; f != nil {
+		return f(ctx, args)
+	}
+	return fmt.Errorf("there is no command %s", args[0])
+}
+
+// gpu SOCKET serves a simulated GPU.
+func gpu(ctx context.Context, args []string) error {
+	g, err := sim.New(sim.Options{})
+	if err != nil {
+		return err
+	}
+	l, err := sim.Listen(ctx, args[1])
+	if err != nil {
+		return err
+	}
+	if err := g.Serve(ctx, l); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// engine SOCKET is a Docker engine that has no containers.
+func engine(ctx context.Context, args []string) error {
+	answer := func(value any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Api-Version", "1.41")
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(value)
+		}
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]; path {
+		case "info":
+			answer(map[string]string{"ID": "laxity-test", "Name": "laxity-test"})(w, r)
+		case "events":
+			w.Header().Set("Content-Type", "application/json")
+			w.(http.Flusher).Flush() //nolint:forcetypeassert // net/http's is one
+			<-r.Context().Done()
+		case "json": // /containers/json
+			answer([]string{})(w, r)
+		default:
+			answer(map[string]string{"ApiVersion": "1.41"})(w, r)
+		}
+	})}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", args[1])
+	if err != nil {
+		return err
+	}
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// target reads SOCKET and PID of the arguments.
+func target(args []string) (*simrm.Manager, rm.Process, error) {
+	pid, err := strconv.Atoi(args[2])
+	if err != nil {
+		return nil, rm.Process{}, err
+	}
+	stat, err := rm.System().Stat(pid)
+	return simrm.New(args[1]), rm.Process{PID: pid, Start: stat.Start}, err
+}
+
+// hold SOCKET PID sets a process's time slice as an actuator does, on record, and dies.
+func hold(ctx context.Context, args []string) error {
+	driver, p, err := target(args)
+	if err != nil {
+		return err
+	}
+	e, err := channels.New(channels.Options{Driver: driver, Dir: channels.Folder("/run/laxity", "/var/lib/laxity/actuator")})
+	if err != nil {
+		return err
+	}
+	for {
+		r, err := e.Look(ctx, channels.Target{Processes: []rm.Process{p}}, channels.Standing{Slice: 333 * time.Microsecond})
+		if err == nil && !r.Unsettled {
+			return nil
+		}
+		if err != nil && !errors.Is(err, channels.ErrNoGroup) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// slice SOCKET PID prints it.
+func slice(ctx context.Context, args []string) error {
+	driver, p, err := target(args)
+	if err != nil {
+		return err
+	}
+	groups, err := driver.Find(ctx, p)
+	if err != nil || len(groups) == 0 {
+		return fmt.Errorf("%d groups: %w", len(groups), err)
+	}
+	s, err := driver.Slice(ctx, groups[0])
+	fmt.Print(s)
+	return err
+}
+
+// sleep is a program to look into.
+func sleep(ctx context.Context, _ []string) error {
+	<-ctx.Done()
+	return nil
+}
+
+// get URL prints what is there.
+func get(ctx context.Context, args []string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, args[1], nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	_, err = io.Copy(os.Stdout, answer.Body)
+	return err
+}
