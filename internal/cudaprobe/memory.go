@@ -12,7 +12,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
@@ -76,7 +75,7 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 	if !canGuard {
 		return nil, fmt.Errorf("%w: allocations are guarded on amd64 alone", ErrUnsupported)
 	}
-	if err := checkNamespace(o.Proc); err != nil {
+	if err := checkKernel(o.Proc); err != nil {
 		return nil, err
 	}
 	if err := mountBPF(); err != nil {
@@ -97,18 +96,8 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 }
 
 func (g *MemoryGuard) load(pins string) error {
-	_ = rlimit.RemoveMemlock() // see newMaps
-	spec, err := cudabpf.LoadMemory()
+	err := g.attacher.load(cudabpf.LoadMemory, &g.objects, nil)
 	if err != nil {
-		return err
-	}
-	for _, program := range spec.Programs {
-		program.AttachType = 0
-		if g.attacher.multi {
-			program.AttachType = ebpf.AttachTraceUprobeMulti
-		}
-	}
-	if err := spec.LoadAndAssign(&g.objects, nil); err != nil {
 		return err
 	}
 	if err := g.pin(pins); err != nil {
@@ -211,13 +200,6 @@ func (g *MemoryGuard) enlist(o Guarded) (p *guardedProcess, fresh bool, err erro
 	}
 	g.processes[o.PID] = p
 	return p, true, nil
-}
-
-// put is a program, and where it belongs.
-type put struct {
-	kinds    []cudafile.Kind
-	program  *ebpf.Program
-	atReturn bool
 }
 
 // wanted are the probes of a process. Returns come before entries, so that each entry
