@@ -144,7 +144,6 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	if err := a.guard.start(ctx); err != nil {
 		return err
 	}
-	defer a.runForward(ctx)()
 	defer a.runPage(ctx)()
 	if a.memoryGuard != nil {
 		if err := a.memoryGuard.Open(ctx); err != nil {
@@ -166,7 +165,7 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 // Again, it does nothing.
 func (a *Actuator) Close() (err error) {
 	a.stop.Do(func() {
-		err = errors.Join(a.closeForward(), a.inbox.Close(), a.decisions.Close())
+		err = errors.Join(a.inbox.Close(), a.decisions.Close())
 		if s, ok := a.swapper.(io.Closer); ok { // its helper is a process
 			err = errors.Join(err, s.Close())
 		}
@@ -174,16 +173,24 @@ func (a *Actuator) Close() (err error) {
 	return err
 }
 
-// Receive keeps a notification durably. When it returns nil, the message takes
-// effect sooner or later, whatever happens to this process.
+// Receive keeps a notification durably, and passes on what is about other nodes. When
+// it returns nil, the message takes effect sooner or later, whatever happens to this
+// process. A repeat of what was taken before an error changes nothing.
 func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	m, rest, err := a.takeForward(ctx, m)
-	if err != nil || !rest {
+	own, others, err := a.split(ctx, m)
+	if err != nil {
 		return err
 	}
+	if len(own.Alerts) > 0 || own.TruncatedAlerts > 0 || len(others) == 0 {
+		err = a.keep(own) // first: what happens here waits for no other node
+	}
+	return errors.Join(err, a.pass(ctx, m, others))
+}
+
+func (a *Actuator) keep(m webhook.Message) error {
 	payload, err := json.Marshal(m)
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ usual ` + "`process_*`" + ` of its own process.
 `
 
 func TestReferenceOfMetrics(t *testing.T) {
-	f, err := forward.New(forward.Options{Path: filepath.Join(t.TempDir(), "queue"), Directory: &nodes.File{}})
+	f, err := forward.New(forward.Options{Directory: &nodes.File{}})
 	if err != nil {
 		t.Fatal(err)
 	}
