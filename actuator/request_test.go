@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/state"
@@ -326,22 +328,27 @@ func TestPageActs(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := browser.Open(server.URL+"/", chromium.Look{})
 	t.Cleanup(func() { p.Go("about:blank") })
+	do := func(what string) {
+		t.Helper()
+		_, err := chromium.Eval[chromedp.Void](p, what)
+		b.must(err)
+	}
 	await := func(what string) {
 		t.Helper()
-		b.must(p.Await(t.Context(), what))
+		b.must(p.Await(what))
 	}
 	await(`document.getElementById("containers").textContent.includes("name-a")`)
-	p.WhileLoading(func() { b.must(p.Eval(`[...document.links].find((a) => a.textContent === "Sign in").click()`, nil)) })
+	p.WhileLoading(func() { do(`[...document.links].find((a) => a.textContent === "Sign in").click()`) })
 	p.WhileLoading(func() {
-		b.must(p.Eval(`document.getElementById("token").value = "0123456789abcdef"; document.querySelector("button").click()`, nil))
+		do(`document.getElementById("token").value = "0123456789abcdef"; document.querySelector("button").click()`)
 	})
 	const button = `document.querySelector("[aria-label='%']")`
 	await(strings.Replace(button, "%", "Pause name-a", 1))
-	b.must(p.Eval(strings.Replace(button, "%", "Pause name-a", 1)+".click()", nil))
+	do(strings.Replace(button, "%", "Pause name-a", 1) + ".click()")
 	b.awaitPaused("a", "a", "b")
 	await(strings.Replace(button, "%", "Let name-a go", 1))
 	await(`document.getElementById("decisions").textContent.includes("asked by somebody with a token")`)
-	b.must(p.Eval(strings.Replace(button, "%", "Let name-a go", 1)+".click()", nil))
+	do(strings.Replace(button, "%", "Let name-a go", 1) + ".click()")
 	b.awaitPaused("", "a", "b")
 	await(`document.getElementById("containers").querySelector("tr[data-key=a] .state").textContent === "running"`)
 	for _, problem := range p.Problems() {
