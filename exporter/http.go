@@ -2,11 +2,13 @@ package exporter
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
@@ -20,6 +22,8 @@ const (
 	heartbeat = time.Second
 	// writeLimit ends the stream of a reader that does not read.
 	writeLimit = 10 * time.Second
+	// maxScrapes bounds the memory that those who scrape at once take; 503 beyond.
+	maxScrapes = 16
 )
 
 // Handler serves /metrics, the API, health and the landing page.
@@ -41,6 +45,15 @@ func (e *Exporter) Handler() http.Handler {
 		refuse(w, http.StatusNotFound, r.URL.Path+" is not here", "see / for what is")
 	})
 	return r
+}
+
+// serveMetrics answers in the format that the reader asks for, of which protobuf alone has
+// native histograms. What cannot be gathered is logged and counted, and all the rest is sent.
+func (e *Exporter) serveMetrics() http.Handler {
+	return promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
+		Registry: e.registry, EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes,
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelError),
+	})
 }
 
 func landingPage() http.Handler {
