@@ -27,6 +27,7 @@ var means = map[string]map[string]string{
 			"answered once the change is on disk",
 		"GET /-/healthy": "200 while the process lives",
 		"GET /-/ready":   "200 once GPUs and containers have been read, else 503",
+		profiles:         "profiles of the program (`go tool pprof`), for clients on the same machine alone",
 	},
 	"Actuator": {
 		"GET /":                                 "for people: the live page, `?window=1m|5m|15m`, `&still=1` without updates",
@@ -58,21 +59,27 @@ var means = map[string]map[string]string{
 	},
 }
 
+// profiles is what webserver.Profiler registers.
+const profiles = "GET /debug/pprof/"
+
 // endpoint is one that the code registers.
 type endpoint struct{ program, pattern, guarded string }
 
 var patternOf = regexp.MustCompile(`^(GET|PUT|POST|DELETE|PATCH) /`)
 
-// endpoints reads them from the calls of Handle and HandleFunc.
+// endpoints reads them from the calls of Handle, HandleFunc and webserver.Profiler.
 func endpoints(t *testing.T) (all []endpoint) {
 	t.Helper()
 	visit(t, func(path string, set *token.FileSet, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
-			if !ok || len(call.Args) != 2 {
+			if !ok || len(call.Args) < 2 {
 				return true
 			}
 			f, ok := call.Fun.(*ast.SelectorExpr)
+			if ok && f.Sel.Name == "Profiler" {
+				all = append(all, endpoint{program: programOf(path), pattern: profiles, guarded: "yes"})
+			}
 			lit, isText := call.Args[0].(*ast.BasicLit)
 			if !ok || !isText || f.Sel.Name != "Handle" && f.Sel.Name != "HandleFunc" {
 				return true
@@ -81,10 +88,7 @@ func endpoints(t *testing.T) (all []endpoint) {
 			if err != nil || !patternOf.MatchString(pattern) {
 				return true
 			}
-			e := endpoint{program: "Actuator", pattern: strings.Replace(pattern, "{$}", "", 1)}
-			if strings.HasPrefix(path, "exporter/") {
-				e.program = "Exporter"
-			}
+			e := endpoint{program: programOf(path), pattern: strings.Replace(pattern, "{$}", "", 1)}
 			var handler bytes.Buffer
 			_ = printer.Fprint(&handler, set, call.Args[1])
 			if regexp.MustCompile(`\b(Change|guard|serveAction)\(`).Match(handler.Bytes()) {
@@ -95,6 +99,14 @@ func endpoints(t *testing.T) (all []endpoint) {
 		})
 	}, "exporter", "actuator", "cmd/laxity-actuator", "cmd/laxity-exporter")
 	return all
+}
+
+// programOf says whose the file is.
+func programOf(path string) string {
+	if strings.HasPrefix(path, "exporter/") {
+		return "Exporter"
+	}
+	return "Actuator"
 }
 
 func TestReferenceOfEndpoints(t *testing.T) {

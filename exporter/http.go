@@ -6,14 +6,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/webserver"
 )
 
 const (
@@ -26,13 +25,13 @@ const (
 	maxScrapes = 16
 )
 
-// Handler serves /metrics, the API, health and the landing page.
+// Handler serves /metrics, the API, health, profiles and the landing page.
 func (e *Exporter) Handler() http.Handler {
 	o := e.opt.Access
-	o.Logger, o.Refuse = e.log, refuseClient
+	o.Logger, o.Refuse = e.log, refuseRequest
 	guard := access.New(o)
-	r := chi.NewRouter()
-	r.Use(guard.All, middleware.GetHead)
+	r := webserver.Router(e.log, refuseRequest)
+	r.Use(guard.All)
 	r.Handle("GET /metrics", e.serveMetrics())
 	r.Handle("GET /api/v1/tasks", guard.Streams(http.HandlerFunc(e.serveTasks)))
 	r.Handle("PUT /api/v1/containers/{id}/deadline", guard.Change(http.HandlerFunc(e.serveDeadline)))
@@ -41,9 +40,7 @@ func (e *Exporter) Handler() http.Handler {
 	})
 	r.HandleFunc("GET /-/ready", e.serveReady)
 	r.Handle("GET /", landingPage())
-	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, r.URL.Path+" is not here", "see / for what is")
-	})
+	webserver.Profiler(r, guard.Change, refuseRequest)
 	return r
 }
 
@@ -67,6 +64,7 @@ func landingPage() http.Handler {
 			{Address: "api/v1/tasks", Text: "Tasks", Description: "the present snapshot as JSON; ?watch=1 streams it"},
 			{Address: "-/healthy", Text: "Healthy"},
 			{Address: "-/ready", Text: "Ready"},
+			{Address: "debug/pprof/", Text: "Profiles", Description: "of this program, for clients on this machine that may act"},
 		},
 	})
 	if err != nil { // the template is the toolkit's own
@@ -140,8 +138,8 @@ func refuse(w http.ResponseWriter, status int, problem, hint string) {
 	}{problem, hint})
 }
 
-// refuseClient answers whom the guard refuses.
-func refuseClient(w http.ResponseWriter, _ *http.Request, code int, err error) {
+// refuseRequest answers whom the guard refuses, and what the router does not serve.
+func refuseRequest(w http.ResponseWriter, _ *http.Request, code int, err error) {
 	refuse(w, code, err.Error(), refusals[code])
 }
 
@@ -149,6 +147,8 @@ func refuseClient(w http.ResponseWriter, _ *http.Request, code int, err error) {
 var refusals = map[int]string{
 	http.StatusUnauthorized:       "send the token, which laxity does with --token.file",
 	http.StatusForbidden:          "call it on the node itself, or give the exporter a --web.bearer-token-file, or a --web.config.file with basic_auth_users or client certificates",
+	http.StatusNotFound:           "see / for what is",
+	http.StatusMethodNotAllowed:   "the header Allow says what it takes",
 	http.StatusMisdirectedRequest: "start the exporter with --web.allowed-host=NAME if this name is its own",
 	http.StatusTooManyRequests:    "ask less often",
 	http.StatusServiceUnavailable: "see the exporter's log",

@@ -25,7 +25,7 @@ func Router(log *slog.Logger, refuse Refuse) chi.Router {
 	r := chi.NewRouter()
 	r.Use(panicsTo(log), middleware.Recoverer, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, q *http.Request) {
-		refuse(w, q, http.StatusNotFound, fmt.Errorf("%s is not here; see / for what is", q.URL.Path))
+		refuse(w, q, http.StatusNotFound, fmt.Errorf("%s is not here", q.URL.Path))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, q *http.Request) {
 		for _, m := range methods {
@@ -33,7 +33,7 @@ func Router(log *slog.Logger, refuse Refuse) chi.Router {
 				w.Header().Add("Allow", m)
 			}
 		}
-		refuse(w, q, http.StatusMethodNotAllowed, fmt.Errorf("%s does not take %s; see the header Allow", q.URL.Path, q.Method))
+		refuse(w, q, http.StatusMethodNotAllowed, fmt.Errorf("%s does not take %s", q.URL.Path, q.Method))
 	})
 	return r
 }
