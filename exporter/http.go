@@ -19,8 +19,6 @@ const (
 	// heartbeat is the longest silence on a watched stream: a reader that hears
 	// nothing for longer knows that the connection is dead.
 	heartbeat = time.Second
-	// writeLimit ends the stream of a reader that does not read.
-	writeLimit = 10 * time.Second
 	// maxScrapes bounds the memory that those who scrape at once take; 503 beyond.
 	maxScrapes = 16
 )
@@ -98,15 +96,9 @@ func (e *Exporter) serveTasks(w http.ResponseWriter, r *http.Request) {
 // streamTasks writes one snapshot a line: at once, on every change, and at least
 // every heartbeat.
 func (e *Exporter) streamTasks(w http.ResponseWriter, r *http.Request) {
-	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // the server's is for the request; not every server has one
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies would hold lines back
-	enc := json.NewEncoder(w)
-	write := func(s *task.Snapshot) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(writeLimit)) // not every server can
-		return enc.Encode(s.At(time.Now())) == nil && out.Flush() == nil
-	}
+	lines := json.NewEncoder(webserver.NewStream(w))
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	changes := e.Watch(r.Context())
@@ -121,7 +113,7 @@ func (e *Exporter) streamTasks(w http.ResponseWriter, r *http.Request) {
 		case <-beat.C:
 			s = e.Snapshot()
 		}
-		if !write(s) {
+		if lines.Encode(s.At(time.Now())) != nil {
 			return
 		}
 		beat.Reset(heartbeat)

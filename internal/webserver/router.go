@@ -42,7 +42,7 @@ func Router(log *slog.Logger, refuse Refuse) chi.Router {
 var methods = []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete}
 
 // Profiler mounts net/http/pprof at /debug/pprof/, for clients of this machine that pass guard,
-// which says who may act. Others get 403 by refuse.
+// which says who may act, and for no web page of another site. Others get 403 by refuse.
 func Profiler(r chi.Router, guard func(http.Handler) http.Handler, refuse Refuse) {
 	r.With(guard, local(refuse)).Mount("/debug", middleware.Profiler())
 }
@@ -52,7 +52,8 @@ var errNotLocal = errors.New("only clients on this machine may read profiles")
 func local(refuse Refuse) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !access.Loopback(r.RemoteAddr) {
+			// A browser adds its user's password to what any site has it get.
+			if site := r.Header.Get("Sec-Fetch-Site"); !access.Loopback(r.RemoteAddr) || site != "" && site != "none" && site != "same-origin" {
 				refuse(w, r, http.StatusForbidden, errNotLocal)
 				return
 			}

@@ -59,19 +59,23 @@ func TestProfilerIsLocal(t *testing.T) {
 	r := webserver.Router(slog.New(slog.DiscardHandler), refuse)
 	webserver.Profiler(r, guard, refuse)
 	for _, tt := range []struct {
-		path, remote, authorization string
-		code                        int
+		path, remote, authorization, site string
+		code                              int
 	}{
-		{"/debug/pprof/", "127.0.0.1:4711", "yes", 200},
-		{"/debug/pprof/heap", "[::1]:4711", "yes", 200},
-		{"/debug/pprof/heap", "192.0.2.1:4711", "yes", 403},
-		{"/debug/pprof/heap", "127.0.0.1:4711", "", 401},
-		{"/debug/vars", "192.0.2.1:4711", "yes", 403},
-		{"/debug/nowhere", "127.0.0.1:4711", "yes", 404},
+		{"/debug/pprof/", "127.0.0.1:4711", "yes", "", 200},
+		{"/debug/pprof/heap", "[::1]:4711", "yes", "", 200},
+		{"/debug/pprof/heap", "192.0.2.1:4711", "yes", "", 403},
+		{"/debug/pprof/heap", "127.0.0.1:4711", "", "", 401},
+		{"/debug/vars", "192.0.2.1:4711", "yes", "", 403},
+		{"/debug/pprof/heap", "127.0.0.1:4711", "yes", "none", 200},
+		{"/debug/pprof/heap", "127.0.0.1:4711", "yes", "cross-site", 403},
+		{"/debug/pprof/heap", "127.0.0.1:4711", "yes", "same-site", 403},
+		{"/debug/nowhere", "127.0.0.1:4711", "yes", "", 404},
 	} {
 		q := httptest.NewRequest("GET", tt.path, nil)
 		q.RemoteAddr = tt.remote
 		q.Header.Set("Authorization", tt.authorization)
+		q.Header.Set("Sec-Fetch-Site", tt.site)
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, q)
 		if w.Code != tt.code {
