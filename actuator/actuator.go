@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/allocator/ledger"
+	"github.com/laxity/laxity/actuator/api"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
@@ -51,12 +52,11 @@ type Actuator struct {
 	snapshot  atomic.Pointer[task.Snapshot]
 	strays    atomic.Uint64 // processes that the guardian has continued, as last read
 
-	page     *page.Page
-	access   *access.Guard
-	sessions *access.Sessions // nil without tokens
-	reloads  chan reload
-	asks     chan ask
-	stop     sync.Once
+	page    *page.Page
+	access  *access.Guard
+	reloads chan reload
+	asks    chan ask
+	stop    sync.Once
 }
 
 // New opens the files in the state folder. Alerts can be received from then on;
@@ -217,13 +217,10 @@ type reload struct {
 	done   chan struct{}
 }
 
-// ErrNothingToReload means that there is no configuration file.
-var ErrNothingToReload = errors.New("nothing to reload: start with --config.file to be able to")
-
 // Reload reads the configuration again. A bad one changes nothing.
 func (a *Actuator) Reload(ctx context.Context) error {
 	if a.o.Load == nil {
-		return ErrNothingToReload
+		return api.ErrNothingToReload
 	}
 	c, err := a.o.Load()
 	if err != nil {

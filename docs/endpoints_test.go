@@ -36,9 +36,8 @@ var means = map[string]map[string]string{
 		"POST /actions/pause":                   "a form of the live page: keep this container from computing",
 		"POST /actions/release":                 "a form of the live page: let this container go",
 		"POST /actions/deadline":                "a form of the live page: change this container's deadline",
-		"GET /login":                            "for people: where they sign in with a token (`--web.bearer-token-file`)",
-		"POST /login":                           "exchange a token for a session's cookie",
-		"POST /logout":                          "end the session",
+		"GET /login":                            "for people: the browser asks for the password (any user name, a token), then leads to the page",
+		profiles:                                "profiles of the program (`go tool pprof`), for clients on the same machine alone",
 		"GET /metrics":                          "for Prometheus",
 		"POST /api/v1/alerts":                   "Alertmanager's webhook, version 4; 2xx means durably accepted",
 		"GET /api/v1/state":                     "who is admitted, who waits, holds, leases, and whether it can act",
@@ -91,7 +90,7 @@ func endpoints(t *testing.T) (all []endpoint) {
 			e := endpoint{program: programOf(path), pattern: strings.Replace(pattern, "{$}", "", 1)}
 			var handler bytes.Buffer
 			_ = printer.Fprint(&handler, set, call.Args[1])
-			if regexp.MustCompile(`\b(Change|guard|serveAction)\(`).Match(handler.Bytes()) {
+			if regexp.MustCompile(`\b(Change|guard)\(`).Match(handler.Bytes()) {
 				e.guarded = "yes"
 			}
 			all = append(all, e)
@@ -112,7 +111,7 @@ func programOf(path string) string {
 func TestReferenceOfEndpoints(t *testing.T) {
 	found := endpoints(t)
 	var b strings.Builder
-	b.WriteString("# Endpoints\n\nGuarded ones take a token or a password where one is configured (`laxity up` makes a token), and else only\nclients of the same machine; never a web page of another site. Forms of the live page are taken from that page alone. See [security](../security.md).\n")
+	b.WriteString("# Endpoints\n\nGuarded ones take a token or a password where one is configured (`laxity up` makes a token), and else only\nclients of the same machine; never a web page of another site. See [security](../security.md).\n")
 	for _, program := range []string{"Exporter", "Actuator"} {
 		port := map[string]int{"Exporter": 9870, "Actuator": 9871}[program]
 		fmt.Fprintf(&b, "\n## %s, port %d\n\n| endpoint | guarded | meaning |\n|---|---|---|\n", program, port)

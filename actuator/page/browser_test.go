@@ -18,7 +18,6 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"github.com/go-chi/chi/v5"
 
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/chromium"
@@ -135,7 +134,7 @@ func still(t *testing.T, b *chromium.Browser) {
 		}
 	}
 	p.WhileLoading(func() {
-		do(t, p, `[...document.links].find((a) => a.textContent === "Go on").click()`)
+		do(t, p, `[...document.links].find((a) => a.textContent === "Resume live updates").click()`)
 	})
 	await(t, p, `document.getElementById("link").textContent === "Live"`)
 }
@@ -228,7 +227,7 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 		reached[got] = true
 		check(t, chromium.Do(p, chromedp.KeyEvent(kb.Tab)))
 	}
-	for _, must := range []string{"1 min", "Hold still", "The same as a table", "Pause web", "Let held go", "Deadline of web, empty for its label's", "Set the deadline of web", "ask for a certain container"} {
+	for _, must := range []string{"1 min", "Pause live updates", "The same as a table", "Pause web", "Let held go", "Deadline of web, empty for its label's", "Set the deadline of web", "ask for a certain container"} {
 		if !reached[must] {
 			t.Errorf("%q is not reached by keyboard", must)
 		}
@@ -276,28 +275,23 @@ func names(t *testing.T, b *chromium.Browser) {
 	}
 }
 
-// A form tells in place what became of it; signing in and out is by pages.
+// The browser asks for the password; then a form tells in place what became of it.
 func acts(t *testing.T, b *chromium.Browser) {
 	s := newStage(t)
-	s.access = Access{Login: true, Why: "To act, sign in."}
+	s.who = ""
 	server := s.serve(t)
-	p := b.Open(server.URL+"/", chromium.Look{})
-	if n := eval[int](t, p, `document.querySelectorAll("main button, main form").length`); n != 0 {
-		t.Errorf("%d buttons for one who may not act", n)
+	signIn := func(password string) *chromium.Page {
+		p := b.Open(server.URL+"/", chromium.Look{User: "anybody", Password: password})
+		if n := eval[int](t, p, `document.querySelectorAll("main button, main form").length`); n != 0 {
+			t.Errorf("%d buttons for one who may not act", n)
+		}
+		p.WhileLoading(func() { do(t, p, `[...document.links].find((a) => a.textContent === "Sign in").click()`) })
+		return p
 	}
-	p.WhileLoading(func() {
-		do(t, p, `[...document.links].find((a) => a.textContent === "Sign in").click()`)
-	})
-	enter := func(token string) {
-		p.WhileLoading(func() {
-			do(t, p, `document.getElementById("token").value = "`+token+`"; document.querySelector("button").click()`)
-		})
+	if got := eval[string](t, signIn("wrong"), `document.body.textContent`); !strings.Contains(got, "a token is needed") {
+		t.Errorf("wrong password: %q", got)
 	}
-	enter("wrong")
-	if got := eval[string](t, p, `document.querySelector("[role=alert]").textContent`); !strings.Contains(got, hostile) {
-		t.Errorf("wrong token: %q", got)
-	}
-	enter("right")
+	p := signIn("right")
 	await(t, p, `document.getElementById("link").textContent === "Live"`)
 	do(t, p, `{
 		const f = document.querySelector("[aria-label='Set the deadline of web']").form;
@@ -310,14 +304,8 @@ func acts(t *testing.T, b *chromium.Browser) {
 	if got := eval[string](t, p, `document.getElementById("said").textContent`); got != "Not done: no: "+hostile {
 		t.Errorf("refused: %q", got)
 	}
-	if s.done() != "deadline 1m30s id-web by token, release id-held by token" {
+	if s.done() != "deadline 1m30s id-web by token holder, release id-held by token holder" {
 		t.Errorf("asked %q", s.done())
-	}
-	p.WhileLoading(func() {
-		do(t, p, `[...document.querySelectorAll("button")].find((a) => a.textContent === "Sign out").click()`)
-	})
-	if n := eval[int](t, p, `document.querySelectorAll("main button").length`); n != 0 {
-		t.Error("signed out, and buttons are left")
 	}
 }
 
@@ -326,9 +314,9 @@ func acts(t *testing.T, b *chromium.Browser) {
 func comesBack(t *testing.T, b *chromium.Browser) {
 	s, other := newStage(t), newStage(t)
 	other.version = "another"
-	var serving atomic.Pointer[chi.Mux]
-	serving.Store(muxOf(s))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serving.Load().ServeHTTP(w, r) }))
+	var serving atomic.Value
+	serving.Store(s.Router())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serving.Load().(http.Handler).ServeHTTP(w, r) }))
 	p := b.Open(server.URL+"/?window=1m", chromium.Look{})
 	t.Cleanup(func() { p.Go("about:blank"); server.Close() })
 	await(t, p, `document.documentElement.dataset.updates > 0`)
@@ -340,16 +328,10 @@ func comesBack(t *testing.T, b *chromium.Browser) {
 		t.Error("it was reloaded though the same still serves there")
 	}
 	p.WhileLoading(func() {
-		serving.Store(muxOf(other))
+		serving.Store(other.Router())
 		server.CloseClientConnections()
 	})
 	if got := eval[string](t, p, `document.body.dataset.version`); got != "another" {
 		t.Errorf("version %s", got)
 	}
-}
-
-func muxOf(s *stage) *chi.Mux {
-	mux := chi.NewRouter()
-	s.Register(mux)
-	return mux
 }
