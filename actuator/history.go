@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/estimate"
-	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/aside"
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // historyEvery is how often what was learned is written to disk, at most: losing
@@ -50,7 +50,7 @@ func (l *loop) keepHistory(now time.Time, atOnce bool) {
 	l.historyAt = now.Add(historyEvery)
 	raw, err := l.history.Encode()
 	if err == nil {
-		err = journal.WriteFile(l.historyPath(), raw)
+		err = replace.File(l.historyPath(), raw, 0o600)
 	}
 	if err != nil {
 		l.log.Error("the history of tasks is not on disk", "err", err)

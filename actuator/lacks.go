@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/replace"
 	"github.com/laxity/laxity/internal/sandbox"
 )
 
@@ -34,7 +35,7 @@ func (o GuardianOptions) keepLacks() error {
 	if err != nil {
 		return err
 	}
-	return journal.WriteFile(lacksFile(o.StateDir), append(text, '\n'))
+	return replace.File(lacksFile(o.StateDir), append(text, '\n'), 0o600)
 }
 
 // readLacks returns what a guardian wrote; one that cannot be read says nothing.

@@ -15,6 +15,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // SwapOptions of OpenSwapper. StateDir, ContainerOf and Helper are required.
@@ -67,7 +68,7 @@ func OpenSwapper(o SwapOptions) (*Swap, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := journal.WriteFile(helperFile(o.StateDir), append(line, '\n')); err != nil {
+	if err := replace.File(helperFile(o.StateDir), append(line, '\n'), 0o600); err != nil {
 		return nil, err
 	}
 	engine, err := docker.Dial(o.DockerHost)

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/internal/aside"
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // Wish is what an alert asks for.
@@ -172,7 +172,7 @@ func (b *Book) Save() error {
 	if err != nil {
 		return err
 	}
-	if err := journal.WriteFile(b.path, raw); err != nil {
+	if err := replace.File(b.path, raw, 0o600); err != nil {
 		return fmt.Errorf("keep the leases: %w", err)
 	}
 	b.dirty = false
