@@ -12,8 +12,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -69,6 +71,10 @@ func Refuse(answered func(code int)) webserver.Refuse {
 	}
 }
 
+// timeout bounds what waits for others: nodes, Prometheus, the actuator's own loop. What
+// streams has none.
+const timeout = 30 * time.Second
+
 type server struct{ Options }
 
 // Router makes the router.
@@ -76,17 +82,20 @@ func Router(o Options) chi.Router {
 	s, refuse := server{o}, Refuse(o.Answered)
 	r := webserver.Router(o.Logger, refuse)
 	r.Use(o.Guard.All)
-	r.Handle("POST /api/v1/alerts", o.Guard.Change(forward.Mark(webhook.Handler(o.Actuator, o.Logger, o.Answered))))
-	r.Handle("POST /-/reload", o.Guard.Change(http.HandlerFunc(s.reload)))
+	r.Group(func(r chi.Router) {
+		r.Use(middleware.Timeout(timeout))
+		r.Handle("POST /api/v1/alerts", o.Guard.Change(forward.Mark(webhook.Handler(o.Actuator, o.Logger, o.Answered))))
+		r.Handle("POST /-/reload", o.Guard.Change(http.HandlerFunc(s.reload)))
+		for _, mount := range o.Mount {
+			mount(r, o.Guard.Change)
+		}
+	})
 	r.HandleFunc("GET /api/v1/state", s.state)
 	r.Handle("GET /api/v1/decisions", o.Guard.Streams(http.HandlerFunc(s.decisions)))
 	r.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	r.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
 	r.HandleFunc("GET /-/ready", s.ready)
 	webserver.Profiler(r, o.Guard.Change, refuse)
-	for _, mount := range o.Mount {
-		r.Group(func(r chi.Router) { mount(r, o.Guard.Change) })
-	}
 	r.Mount("/", o.Page)
 	return r
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,12 +25,17 @@ import (
 type fake struct {
 	ready, reload, receive error
 	passedOn               bool
+	until                  time.Time // the last call's
 }
 
-func (f *fake) Ready() error                 { return f.ready }
-func (f *fake) Reload(context.Context) error { return f.reload }
+func (f *fake) Ready() error { return f.ready }
+func (f *fake) Reload(ctx context.Context) error {
+	f.until, _ = ctx.Deadline()
+	return f.reload
+}
 func (f *fake) Receive(ctx context.Context, _ webhook.Message) error {
 	f.passedOn = forward.Marked(ctx)
+	f.until, _ = ctx.Deadline()
 	return f.receive
 }
 
@@ -111,6 +117,19 @@ func TestAnswers(t *testing.T) {
 		}
 		if c.code == http.StatusMethodNotAllowed && w.Header().Get("Allow") == "" {
 			t.Errorf("%s: no header Allow", name)
+		}
+	}
+}
+
+// Whatever asks others is given up some time.
+func TestWaitsEnd(t *testing.T) {
+	f := &fake{}
+	r, _, _ := router(t, f)
+	before := time.Now()
+	for _, path := range []string{"/api/v1/alerts", "/-/reload"} {
+		f.until = time.Time{}
+		if ask(r, here, "POST", path, nothing); f.until.Before(before) || f.until.After(time.Now().Add(timeout)) {
+			t.Errorf("%s waits until %v", path, f.until)
 		}
 	}
 }
