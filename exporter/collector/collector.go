@@ -130,7 +130,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.dropped.Describe(ch)
 }
 
-// Collect implements prometheus.Collector: all of it is of one snapshot.
+// Collect implements prometheus.Collector. Gauges are all of one snapshot; counts are as the
+// tracker has told them by now.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
