@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/allocator/ledger"
+	"github.com/laxity/laxity/actuator/api"
 	"github.com/laxity/laxity/actuator/arbiter"
 	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
@@ -51,10 +52,9 @@ type Actuator struct {
 	putAside []string      // as last looked for
 	asideAt  time.Time
 
-	page     *page.Page
-	access   *access.Guard
-	sessions *access.Sessions // nil without tokens
-	stop     sync.Once
+	page   *page.Page
+	access *access.Guard
+	stop   sync.Once
 }
 
 // New opens the files in the state folder. Alerts can be received from then on;
@@ -164,7 +164,6 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	if err := a.watch.Start(ctx); err != nil {
 		return err
 	}
-	defer a.runForward(ctx)()
 	defer a.runPage(ctx)()
 	if a.memoryGuard != nil {
 		if err := a.memoryGuard.Open(ctx); err != nil {
@@ -202,7 +201,7 @@ func (a *Actuator) undoFormer(ctx context.Context) {
 // Again, it does nothing.
 func (a *Actuator) Close() (err error) {
 	a.stop.Do(func() {
-		err = errors.Join(a.closeForward(), a.inbox.Close(), a.decisions.Close())
+		err = errors.Join(a.inbox.Close(), a.decisions.Close())
 		if s, ok := a.swapper.(io.Closer); ok { // its helper is a process
 			err = errors.Join(err, s.Close())
 		}
@@ -210,16 +209,24 @@ func (a *Actuator) Close() (err error) {
 	return err
 }
 
-// Receive keeps a notification durably. When it returns nil, the message takes
-// effect sooner or later, whatever happens to this process.
+// Receive keeps a notification durably, and passes on what is about other nodes. When
+// it returns nil, the message takes effect sooner or later, whatever happens to this
+// process. A repeat of what was taken before an error changes nothing.
 func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	m, rest, err := a.takeForward(ctx, m)
-	if err != nil || !rest {
+	own, others, err := a.split(ctx, m)
+	if err != nil {
 		return err
 	}
+	if len(own.Alerts) > 0 || own.TruncatedAlerts > 0 || len(others) == 0 {
+		err = a.keep(own) // first: what happens here waits for no other node
+	}
+	return errors.Join(err, a.pass(ctx, m, others))
+}
+
+func (a *Actuator) keep(m webhook.Message) error {
 	payload, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -253,13 +260,10 @@ func (a *Actuator) SetDeadline(ctx context.Context, who, container string, relat
 	return a.arbiter.SetDeadline(ctx, who, container, relative)
 }
 
-// ErrNothingToReload means that there is no configuration file.
-var ErrNothingToReload = errors.New("nothing to reload: start with --config.file to be able to")
-
 // Reload reads the configuration again. A bad one changes nothing.
 func (a *Actuator) Reload(ctx context.Context) error {
 	if a.o.Load == nil {
-		return ErrNothingToReload
+		return api.ErrNothingToReload
 	}
 	c, err := a.o.Load()
 	if err == nil {

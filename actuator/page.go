@@ -13,11 +13,7 @@ import (
 
 // openPage makes the live page.
 func (a *Actuator) openPage() (err error) {
-	o := page.Options{Facts: a.pageFacts, Access: a.pageAccess, Actor: a, Ranking: a.o.Ranking, Logger: a.log, Now: a.o.Now}
-	if a.sessions != nil {
-		o.Sessions = a.sessions
-	}
-	a.page, err = page.New(o)
+	a.page, err = page.New(page.Options{Facts: a.pageFacts, Guard: a.access, Actor: a, Ranking: a.o.Ranking, Logger: a.log, Now: a.o.Now})
 	return err
 }
 

@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/internal/aside"
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // readFile reads what was kept in a file. One that is missing is begun anew; so is one that
@@ -41,7 +41,7 @@ func (a *Arbiter) saveLeases() error {
 	}
 	raw, err := a.leases.Encode()
 	if err == nil {
-		err = journal.WriteFile(a.leasesPath(), raw)
+		err = replace.File(a.leasesPath(), raw, 0o600)
 	}
 	if err != nil {
 		err = fmt.Errorf("keep the leases: %w", err)
@@ -69,7 +69,7 @@ func (a *Arbiter) saveHistory(atOnce bool) {
 	a.historyAt = now.Add(historyEvery)
 	raw, err := a.history.Encode()
 	if err == nil {
-		err = journal.WriteFile(a.historyPath(), raw)
+		err = replace.File(a.historyPath(), raw, 0o600)
 	}
 	if err != nil {
 		a.log.Error("the history of tasks is not on disk", "err", err)

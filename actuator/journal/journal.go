@@ -3,8 +3,8 @@
 // it goes on. It also holds the two lock files by which actuator and guardian
 // learn of each other's life and death.
 //
-// It imports the standard library, actuator/enforce and internal/aside only, so that the guardian, which must work
-// when everything else has failed, stays small.
+// It imports the standard library, actuator/enforce, internal/aside and internal/replace only, so
+// that the guardian, which must work when everything else has failed, stays small.
 package journal
 
 import (
@@ -21,6 +21,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/internal/aside"
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // Journal is a folder of holds. Its methods may be used by several goroutines
@@ -117,7 +118,7 @@ func (j *Journal) Put(h enforce.Hold) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(path, append(b, '\n'))
+	return replace.File(path, append(b, '\n'), 0o600)
 }
 
 // Renew replaces a hold that is on record, as Put does. It reports false, and writes
@@ -134,13 +135,13 @@ func (j *Journal) Renew(h enforce.Hold) (renewed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = writeFile(path, append(b, '\n'), func(from, to string) error {
+	err = replace.FileBy(path, append(b, '\n'), 0o600, func(rename func() error) error {
 		j.removing.Lock()
 		defer j.removing.Unlock()
-		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			return errRemoved
 		}
-		return os.Rename(from, to)
+		return rename()
 	})
 	if errors.Is(err, errRemoved) {
 		return false, nil
@@ -215,41 +216,4 @@ func read(path string) (enforce.Hold, error) {
 	}
 	var h enforce.Hold
 	return h, json.Unmarshal(b, &h)
-}
-
-// WriteFile replaces a file so that after a crash there is either the old or
-// the new content, and after its return the new one.
-func WriteFile(path string, content []byte) error { return writeFile(path, content, os.Rename) }
-
-// writeFile is WriteFile with another last step than a rename.
-func writeFile(path string, content []byte, move func(from, to string) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return fmt.Errorf("journal (is the disk full?): %w", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-			err = fmt.Errorf("journal (is the disk full?): %w", err)
-		}
-	}()
-	if _, err = f.Write(content); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = move(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

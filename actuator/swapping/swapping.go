@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // Options of Open. StateDir, ContainerOf and Helper are required.
@@ -63,7 +64,7 @@ func Open(o Options) (*Swap, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := journal.WriteFile(HelperFile(o.StateDir), append(line, '\n')); err != nil {
+	if err := replace.File(HelperFile(o.StateDir), append(line, '\n'), 0o600); err != nil {
 		return nil, err
 	}
 	engine, err := docker.Dial(o.DockerHost)

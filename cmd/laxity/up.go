@@ -41,8 +41,8 @@ those with at least one laxity.* label so that deadlines are met. Ctrl-C lets ev
 
 It listens on this machine alone. Who is on it may read; who changes something needs the token
 that each start writes to the file token in --state-dir, for its owner (and --token.group) alone.
-laxity deadline, run and the like read it there; the page takes it at Sign in; other programs
-send it as bearer token or as password. With --web.config.file that makes clients authenticate
+laxity deadline, run and the like read it there; a browser asks for it as the password of any
+user at Sign in; other programs send it as bearer token or as password. With --web.config.file that makes clients authenticate
 there is no token, and who authenticates may act.`
 
 func (c *cli) addUp() {
@@ -147,7 +147,7 @@ func up(ctx context.Context, stack *allinone.Stack, flags *web.FlagConfig, addre
 // is printed ends up in logs.
 func howToAct(token, actuator, exporter string) string {
 	return fmt.Sprintf(`Watch:  http://%[2]s/
-Act:    Sign in at http://%[2]s/login with the token in %[1]s
+Act:    Sign in at http://%[2]s/login with any user name; the password is the token in %[1]s
         sudo laxity deadline CONTAINER 5s
         curl -u "laxity:$(sudo grep -v '^#' %[1]s)" -X PUT -d '{"deadline":"5s"}' http://%[3]s/api/v1/containers/CONTAINER/deadline
 `, token, dialable(actuator), dialable(exporter))

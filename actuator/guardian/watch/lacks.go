@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/replace"
 	"github.com/laxity/laxity/internal/sandbox"
 )
 
@@ -31,7 +32,7 @@ func KeepLacks(stateDir string, lacks []sandbox.Lack) error {
 	if err != nil {
 		return err
 	}
-	return journal.WriteFile(lacksFile(stateDir), append(text, '\n'))
+	return replace.File(lacksFile(stateDir), append(text, '\n'), 0o600)
 }
 
 // ReadLacks returns what a guardian wrote; one that cannot be read says nothing.
