@@ -27,6 +27,7 @@ var means = map[string]map[string]string{
 			"answered once the change is on disk",
 		"GET /-/healthy": "200 while the process lives",
 		"GET /-/ready":   "200 once GPUs and containers have been read, else 503",
+		profiles:         "profiles of the program (`go tool pprof`), for clients on the same machine alone",
 	},
 	"Actuator": {
 		"GET /":                                 "for people: the live page, `?window=1m|5m|15m`, `&still=1` without updates",
@@ -35,9 +36,8 @@ var means = map[string]map[string]string{
 		"POST /actions/pause":                   "a form of the live page: keep this container from computing",
 		"POST /actions/release":                 "a form of the live page: let this container go",
 		"POST /actions/deadline":                "a form of the live page: change this container's deadline",
-		"GET /login":                            "for people: where they sign in with a token (`--web.bearer-token-file`)",
-		"POST /login":                           "exchange a token for a session's cookie",
-		"POST /logout":                          "end the session",
+		"GET /login":                            "for people: the browser asks for the password (any user name, a token), then leads to the page",
+		profiles:                                "profiles of the program (`go tool pprof`), for clients on the same machine alone",
 		"GET /metrics":                          "for Prometheus",
 		"POST /api/v1/alerts":                   "Alertmanager's webhook, version 4; 2xx means durably accepted",
 		"GET /api/v1/state":                     "who is admitted, who waits, holds, leases, and whether it can act",
@@ -58,21 +58,27 @@ var means = map[string]map[string]string{
 	},
 }
 
+// profiles is what webserver.Profiler registers.
+const profiles = "GET /debug/pprof/"
+
 // endpoint is one that the code registers.
 type endpoint struct{ program, pattern, guarded string }
 
 var patternOf = regexp.MustCompile(`^(GET|PUT|POST|DELETE|PATCH) /`)
 
-// endpoints reads them from the calls of Handle and HandleFunc.
+// endpoints reads them from the calls of Handle, HandleFunc and webserver.Profiler.
 func endpoints(t *testing.T) (all []endpoint) {
 	t.Helper()
 	visit(t, func(path string, set *token.FileSet, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
-			if !ok || len(call.Args) != 2 {
+			if !ok || len(call.Args) < 2 {
 				return true
 			}
 			f, ok := call.Fun.(*ast.SelectorExpr)
+			if ok && f.Sel.Name == "Profiler" {
+				all = append(all, endpoint{program: programOf(path), pattern: profiles, guarded: "yes"})
+			}
 			lit, isText := call.Args[0].(*ast.BasicLit)
 			if !ok || !isText || f.Sel.Name != "Handle" && f.Sel.Name != "HandleFunc" {
 				return true
@@ -81,13 +87,10 @@ func endpoints(t *testing.T) (all []endpoint) {
 			if err != nil || !patternOf.MatchString(pattern) {
 				return true
 			}
-			e := endpoint{program: "Actuator", pattern: strings.Replace(pattern, "{$}", "", 1)}
-			if strings.HasPrefix(path, "exporter/") {
-				e.program = "Exporter"
-			}
+			e := endpoint{program: programOf(path), pattern: strings.Replace(pattern, "{$}", "", 1)}
 			var handler bytes.Buffer
 			_ = printer.Fprint(&handler, set, call.Args[1])
-			if regexp.MustCompile(`\b(Change|guard|serveAction)\(`).Match(handler.Bytes()) {
+			if regexp.MustCompile(`\b(Change|guard)\(`).Match(handler.Bytes()) {
 				e.guarded = "yes"
 			}
 			all = append(all, e)
@@ -97,10 +100,18 @@ func endpoints(t *testing.T) (all []endpoint) {
 	return all
 }
 
+// programOf says whose the file is.
+func programOf(path string) string {
+	if strings.HasPrefix(path, "exporter/") {
+		return "Exporter"
+	}
+	return "Actuator"
+}
+
 func TestReferenceOfEndpoints(t *testing.T) {
 	found := endpoints(t)
 	var b strings.Builder
-	b.WriteString("# Endpoints\n\nGuarded ones take a token or a password where one is configured (`laxity up` makes a token), and else only\nclients of the same machine; never a web page of another site. Forms of the live page are taken from that page alone. See [security](../security.md).\n")
+	b.WriteString("# Endpoints\n\nGuarded ones take a token or a password where one is configured (`laxity up` makes a token), and else only\nclients of the same machine; never a web page of another site. See [security](../security.md).\n")
 	for _, program := range []string{"Exporter", "Actuator"} {
 		port := map[string]int{"Exporter": 9870, "Actuator": 9871}[program]
 		fmt.Fprintf(&b, "\n## %s, port %d\n\n| endpoint | guarded | meaning |\n|---|---|---|\n", program, port)

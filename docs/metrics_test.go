@@ -84,11 +84,11 @@ const metricsHead = `# Metrics
 Labels: ` + "`container`" + ` is a container's name, ` + "`gpu`" + ` a UUID; never a PID or a command line. A series without a value
 is absent, not 0; counts are 0. Prometheus adds the target's labels, ` + "`node`" + ` among them. Histograms are
 native ones; the exporter adds classic buckets with ` + "`--histograms.classic`" + `. Besides these, the exporter has the
-usual ` + "`process_*`" + ` of its own process.
+usual ` + "`process_*`, `go_*` and `promhttp_*`" + ` of itself.
 `
 
 func TestReferenceOfMetrics(t *testing.T) {
-	f, err := forward.New(forward.Options{Path: filepath.Join(t.TempDir(), "queue"), Directory: &nodes.File{}})
+	f, err := forward.New(forward.Options{Directory: &nodes.File{}})
 	if err != nil {
 		t.Fatal(err)
 	}

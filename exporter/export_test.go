@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"log/slog"
 	"net/http"
 	"testing"
 
@@ -10,5 +11,5 @@ import (
 // MetricsHandler serves what a collector has, as a daemon does.
 func MetricsHandler(tb testing.TB, c *collector.Collector) http.Handler {
 	tb.Helper()
-	return (&Exporter{metrics: c}).serveMetrics()
+	return (&Exporter{log: slog.New(slog.DiscardHandler), registry: collector.NewRegistry(c, true)}).serveMetrics()
 }

@@ -21,11 +21,11 @@ import (
 
 // Exporter observes one node.
 type Exporter struct {
-	opt     Options
-	log     *slog.Logger
-	tracker *tracker.Tracker
-	metrics *collector.Collector
-	closers []io.Closer // in the order of their making
+	opt      Options
+	log      *slog.Logger
+	tracker  *tracker.Tracker
+	registry *prometheus.Registry
+	closers  []io.Closer // in the order of their making
 }
 
 // New makes an exporter. Nothing runs yet, but devices and files are open: call
@@ -52,14 +52,14 @@ func New(opt Options) (_ *Exporter, err error) {
 	if err := e.openParts(&topt); err != nil {
 		return nil, err
 	}
-	e.metrics = collector.New(collector.Options{
+	metrics := collector.New(collector.Options{
 		// The tracker is made with the collector as its observer, and read by it
 		// only when scraped, which is later.
 		Snapshot:  func() *task.Snapshot { return e.tracker.Snapshot() },
 		Retention: opt.Retention, MaxSeries: opt.MaxSeries, ClassicHistograms: opt.ClassicHistograms,
-		Beside: collector.Program(opt.RuntimeMetrics),
 	})
-	topt.Observers = []tracker.Observer{e.metrics}
+	e.registry = collector.NewRegistry(metrics, opt.RuntimeMetrics)
+	topt.Observers = []tracker.Observer{metrics}
 	if e.tracker, err = tracker.New(topt); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (e *Exporter) Close() error {
 }
 
 // Gatherer returns the metrics that /metrics serves.
-func (e *Exporter) Gatherer() prometheus.Gatherer { return e.metrics }
+func (e *Exporter) Gatherer() prometheus.Gatherer { return e.registry }
 
 // Snapshot returns the latest snapshot; never nil. It costs one atomic load.
 func (e *Exporter) Snapshot() *task.Snapshot { return e.tracker.Snapshot() }

@@ -2,33 +2,34 @@ package exporter
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/webserver"
 )
 
 const (
 	// heartbeat is the longest silence on a watched stream: a reader that hears
 	// nothing for longer knows that the connection is dead.
 	heartbeat = time.Second
-	// writeLimit ends the stream of a reader that does not read.
-	writeLimit = 10 * time.Second
+	// maxScrapes bounds the memory that those who scrape at once take; 503 beyond.
+	maxScrapes = 16
 )
 
-// Handler serves /metrics, the API, health and the landing page.
+// Handler serves /metrics, the API, health, profiles and the landing page.
 func (e *Exporter) Handler() http.Handler {
 	o := e.opt.Access
-	o.Logger, o.Refuse = e.log, refuseClient
+	o.Logger, o.Refuse = e.log, refuseRequest
 	guard := access.New(o)
-	r := chi.NewRouter()
-	r.Use(guard.All, middleware.GetHead)
+	r := webserver.Router(e.log, refuseRequest)
+	r.Use(guard.All)
 	r.Handle("GET /metrics", e.serveMetrics())
 	r.Handle("GET /api/v1/tasks", guard.Streams(http.HandlerFunc(e.serveTasks)))
 	r.Handle("PUT /api/v1/containers/{id}/deadline", guard.Change(http.HandlerFunc(e.serveDeadline)))
@@ -37,10 +38,17 @@ func (e *Exporter) Handler() http.Handler {
 	})
 	r.HandleFunc("GET /-/ready", e.serveReady)
 	r.Handle("GET /", landingPage())
-	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, r.URL.Path+" is not here", "see / for what is")
-	})
+	webserver.Profiler(r, guard.Change, refuseRequest)
 	return r
+}
+
+// serveMetrics answers in the format that the reader asks for, of which protobuf alone has
+// native histograms. What cannot be gathered is logged and counted, and all the rest is sent.
+func (e *Exporter) serveMetrics() http.Handler {
+	return promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
+		Registry: e.registry, EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes,
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelError),
+	})
 }
 
 func landingPage() http.Handler {
@@ -54,6 +62,7 @@ func landingPage() http.Handler {
 			{Address: "api/v1/tasks", Text: "Tasks", Description: "the present snapshot as JSON; ?watch=1 streams it"},
 			{Address: "-/healthy", Text: "Healthy"},
 			{Address: "-/ready", Text: "Ready"},
+			{Address: "debug/pprof/", Text: "Profiles", Description: "of this program, for clients on this machine that may act"},
 		},
 	})
 	if err != nil { // the template is the toolkit's own
@@ -87,15 +96,9 @@ func (e *Exporter) serveTasks(w http.ResponseWriter, r *http.Request) {
 // streamTasks writes one snapshot a line: at once, on every change, and at least
 // every heartbeat.
 func (e *Exporter) streamTasks(w http.ResponseWriter, r *http.Request) {
-	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // the server's is for the request; not every server has one
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies would hold lines back
-	enc := json.NewEncoder(w)
-	write := func(s *task.Snapshot) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(writeLimit)) // not every server can
-		return enc.Encode(s.At(time.Now())) == nil && out.Flush() == nil
-	}
+	lines := json.NewEncoder(webserver.NewStream(w))
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	changes := e.Watch(r.Context())
@@ -110,7 +113,7 @@ func (e *Exporter) streamTasks(w http.ResponseWriter, r *http.Request) {
 		case <-beat.C:
 			s = e.Snapshot()
 		}
-		if !write(s) {
+		if lines.Encode(s.At(time.Now())) != nil {
 			return
 		}
 		beat.Reset(heartbeat)
@@ -127,8 +130,8 @@ func refuse(w http.ResponseWriter, status int, problem, hint string) {
 	}{problem, hint})
 }
 
-// refuseClient answers whom the guard refuses.
-func refuseClient(w http.ResponseWriter, _ *http.Request, code int, err error) {
+// refuseRequest answers whom the guard refuses, and what the router does not serve.
+func refuseRequest(w http.ResponseWriter, _ *http.Request, code int, err error) {
 	refuse(w, code, err.Error(), refusals[code])
 }
 
@@ -136,6 +139,8 @@ func refuseClient(w http.ResponseWriter, _ *http.Request, code int, err error) {
 var refusals = map[int]string{
 	http.StatusUnauthorized:       "send the token, which laxity does with --token.file",
 	http.StatusForbidden:          "call it on the node itself, or give the exporter a --web.bearer-token-file, or a --web.config.file with basic_auth_users or client certificates",
+	http.StatusNotFound:           "see / for what is",
+	http.StatusMethodNotAllowed:   "the header Allow says what it takes",
 	http.StatusMisdirectedRequest: "start the exporter with --web.allowed-host=NAME if this name is its own",
 	http.StatusTooManyRequests:    "ask less often",
 	http.StatusServiceUnavailable: "see the exporter's log",

@@ -53,7 +53,7 @@ type Options struct {
 	Retention         time.Duration
 	MaxSeries         int
 	ClassicHistograms bool
-	// RuntimeMetrics adds metrics of this process (CPU, memory, open files).
+	// RuntimeMetrics adds metrics of this process and of its Go runtime: process_*, go_*.
 	RuntimeMetrics bool
 
 	// Limits bound what a container may claim, by label or at run time.

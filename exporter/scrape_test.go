@@ -13,9 +13,9 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// BenchmarkScrape is one whole scrape over HTTP, client included, of a node with
+// BenchmarkScrape100Containers is one whole scrape over HTTP, client included, of a node with
 // 100 containers that run one task each and have ended another.
-func BenchmarkScrape(b *testing.B) {
+func BenchmarkScrape100Containers(b *testing.B) {
 	const gpu = "GPU-00000000-0000-0000-0000-000000000000"
 	now := time.Now()
 	s := &task.Snapshot{
@@ -32,24 +32,29 @@ func BenchmarkScrape(b *testing.B) {
 		t.State, t.End = task.Ended, &task.Mark{Time: now}
 		s.Ended = append(s.Ended, t)
 	}
-	col := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Beside: collector.Program(true)})
+	col := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }})
 	for i := range s.Tasks {
 		col.Began(s.Tasks[i], gpu)
 		col.Ended(s.Ended[i])
 	}
 	server := httptest.NewServer(exporter.MetricsHandler(b, col))
 	defer server.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		resp, err := http.Get(server.URL)
-		if err != nil {
-			b.Fatal(err)
-		}
-		n, err := io.Copy(io.Discard, resp.Body)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.SetBytes(n)
-		resp.Body.Close()
+	for encoding, transport := range map[string]*http.Transport{"gzip": {}, "identity": {DisableCompression: true}} {
+		b.Run(encoding, func(b *testing.B) {
+			client := &http.Client{Transport: transport}
+			b.ReportAllocs()
+			for b.Loop() {
+				resp, err := client.Get(server.URL)
+				if err != nil {
+					b.Fatal(err)
+				}
+				n, err := io.Copy(io.Discard, resp.Body)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(n)
+				resp.Body.Close()
+			}
+		})
 	}
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"pgregory.net/rapid"
 
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/nodes"
@@ -27,55 +28,62 @@ func (d directory) Find(node string) (nodes.Node, bool) {
 	return nodes.Node{Name: node, Actuator: address}, ok
 }
 
-func alert(name, node, status string, startsAt int64) webhook.Alert {
+func alert(name, node, status string) webhook.Alert {
 	return webhook.Alert{Status: status, Labels: map[string]string{"alertname": name, "node": node, "action": "pause"},
-		StartsAt: time.Unix(startsAt, 0).UTC(), Fingerprint: name + node}
+		StartsAt: time.Unix(1, 0).UTC(), Fingerprint: name + node}
 }
 
 func notification(alerts ...webhook.Alert) webhook.Message {
 	return webhook.Message{Version: webhook.Version, Status: webhook.Firing, Receiver: "laxity", ExternalURL: "http://am", Alerts: alerts}
 }
 
-// journal collects decisions.
-type journal struct {
+// told collects decisions, as one line each.
+type told struct {
 	mu  sync.Mutex
-	all []decision.Decision
+	all []string
 }
 
-func (j *journal) decide(d decision.Decision) {
+func (j *told) decide(d decision.Decision) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.all = append(j.all, d)
+	j.all = append(j.all, fmt.Sprintf("%s %s %s %s", d.Kind, d.Result, d.Node, d.Alert))
 }
 
-func (j *journal) String() string {
+func (j *told) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var b strings.Builder
-	for _, d := range j.all {
-		fmt.Fprintf(&b, "%s %s %s %s %s\n", d.Kind, d.Result, d.Node, d.Alert, d.Reason)
-	}
-	return b.String()
+	slices.Sort(j.all)
+	return strings.Join(j.all, "\n")
 }
 
 func open(t *testing.T, o Options) *Forwarder {
 	t.Helper()
-	if o.Path == "" {
-		o.Path = filepath.Join(t.TempDir(), "forward.db")
-	}
 	f, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
 
-func TestTake(t *testing.T) {
+// pass is what the actuator does with a message.
+func pass(t *testing.T, f *Forwarder, m webhook.Message) error {
+	t.Helper()
+	_, others, err := f.Split(t.Context(), "a", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Pass(t.Context(), m, others)
+}
+
+func count(f *Forwarder, result string) float64 {
+	return testutil.ToFloat64(f.alerts.WithLabelValues(result))
+}
+
+func TestSplit(t *testing.T) {
 	f := open(t, Options{Directory: directory{"a": "http://a", "b": "http://b", "c": ""}})
-	m := notification(alert("x", "a", webhook.Firing, 1), alert("x", "b", webhook.Firing, 1), alert("x", "c", webhook.Firing, 1),
-		alert("x", "stranger", webhook.Firing, 1), alert("x", "", webhook.Firing, 1))
-	rest, err := f.Take(t.Context(), "a", m)
+	m := notification(alert("x", "a", webhook.Firing), alert("x", "b", webhook.Firing), alert("x", "c", webhook.Firing),
+		alert("x", "stranger", webhook.Firing), alert("x", "", webhook.Firing))
+	rest, others, err := f.Split(t.Context(), "a", m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,253 +94,112 @@ func TestTake(t *testing.T) {
 	if got := strings.Join(kept, ","); got != "a,c,stranger," || rest.Receiver != "laxity" {
 		t.Errorf("kept here: %s", got)
 	}
-	if n, _ := f.queue.nodes(); len(n) != 1 || n[0] != "b" {
-		t.Errorf("waits for %v", n)
+	if len(others) != 1 || len(others["b"]) != 1 {
+		t.Errorf("to be passed on: %v", others)
 	}
-	if _, err := f.Take(t.Context(), "", m); !errors.Is(err, ErrUnnamed) {
+	if _, _, err := f.Split(t.Context(), "", m); !errors.Is(err, ErrUnnamed) {
 		t.Errorf("without a name: %v", err)
 	}
 }
 
-func TestQueueIsBounded(t *testing.T) {
-	f := open(t, Options{Directory: directory{"b": "http://b"}, MaxAlerts: 2})
-	for i := range 3 {
-		_, err := f.Take(t.Context(), "a", notification(alert(fmt.Sprint(i), "b", webhook.Firing, 1)))
-		if (i == 2) != errors.Is(err, webhook.ErrFull) {
-			t.Errorf("%d: %v", i, err)
-		}
+// Nodes are asked at the same time, and one that does not take its alerts keeps no
+// other from them; the sender is told to repeat.
+func TestPassToAllNodesAtOnce(t *testing.T) {
+	var all sync.WaitGroup // a node answers once all have been asked
+	all.Add(3)
+	b, c := &receiver{}, &receiver{}
+	serve := func(h http.Handler) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			all.Done()
+			all.Wait()
+			h.ServeHTTP(w, r)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
 	}
-	if _, err := f.Take(t.Context(), "a", notification(alert("1", "b", webhook.Resolved, 1))); err != nil {
-		t.Errorf("news of what waits needs no room: %v", err)
+	var log told
+	f := open(t, Options{Decide: log.decide, Directory: directory{
+		"b": serve(b.handler()), "c": serve(c.handler()),
+		"d": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", http.StatusServiceUnavailable) })),
+	}})
+	m := notification(alert("x", "b", webhook.Firing), alert("y", "b", webhook.Resolved), alert("x", "c", webhook.Firing), alert("x", "d", webhook.Firing))
+	m.TruncatedAlerts = 3
+	if err := pass(t, f, m); err == nil || !strings.Contains(err.Error(), "node d") || strings.Contains(err.Error(), "node b") {
+		t.Errorf("error %v", err)
+	}
+	if len(b.got.Alerts) != 2 || len(c.got.Alerts) != 1 || c.got.Receiver != "laxity" || c.got.TruncatedAlerts != 0 || !b.marked {
+		t.Errorf("b got %+v\nc got %+v", b.got, c.got)
+	}
+	if got := log.String(); got != "alert forwarded b x\nalert forwarded b y\nalert forwarded c x" {
+		t.Errorf("decisions:\n%s", got)
+	}
+	if count(f, delivered) != 3 || count(f, failed) != 1 || count(f, refused) != 0 {
+		t.Errorf("counted %v delivered, %v failed", count(f, delivered), count(f, failed))
+	}
+}
+
+// A node that never answers is given up in time for the sender to get its answer.
+func TestPassEndsInTime(t *testing.T) {
+	end := make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	defer hangs.Close()
+	defer close(end)
+	f := open(t, Options{Directory: directory{"b": hangs.URL}})
+	f.sender.timeout = 20 * time.Millisecond
+	if err := pass(t, f, notification(alert("x", "b", webhook.Firing))); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
 	}
 }
 
 // A message that was passed on is not passed on again, whatever the lists say:
 // here two actuators that each take the other for node x's.
 func TestNoCircles(t *testing.T) {
-	a := open(t, Options{Directory: directory{"x": "http://b"}})
-	b := open(t, Options{Directory: directory{"x": "http://a"}})
-	var sent int
-	reached := make(chan webhook.Message, 1)
-	a.o.Send = func(ctx context.Context, _ nodes.Node, m webhook.Message) error {
-		sent++
-		rest, err := b.Take(context.WithValue(ctx, markKey{}, true), "b", m)
-		reached <- rest
-		return err
-	}
-	b.o.Send = func(context.Context, nodes.Node, webhook.Message) error {
-		t.Error("b passes it on again")
-		return nil
-	}
-	if _, err := a.Take(t.Context(), "a", notification(alert("x", "x", webhook.Firing, 1))); err != nil {
+	back := &receiver{}
+	origin := httptest.NewServer(back.handler())
+	defer origin.Close()
+	b := open(t, Options{Directory: directory{"x": origin.URL}})
+	kept := 0
+	server := httptest.NewServer(Mark(webhook.Handler(receive(func(ctx context.Context, m webhook.Message) error {
+		rest, others, err := b.Split(ctx, "b", m)
+		kept = len(rest.Alerts)
+		return errors.Join(err, b.Pass(ctx, m, others))
+	}), slog.New(slog.DiscardHandler), nil)))
+	defer server.Close()
+	if err := pass(t, open(t, Options{Directory: directory{"x": server.URL}}), notification(alert("x", "x", webhook.Firing))); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = a.Run(ctx) })
-	running.Go(func() { _ = b.Run(ctx) })
-	if rest := <-reached; len(rest.Alerts) != 1 {
-		t.Errorf("b keeps %+v", rest.Alerts)
-	}
-	cancel()
-	running.Wait()
-	if n := b.queue.len(); n != 0 || sent != 1 {
-		t.Errorf("%d wait at b, %d sent", n, sent)
+	if kept != 1 || len(back.got.Alerts) != 0 {
+		t.Errorf("b keeps %d, and %+v came back", kept, back.got)
 	}
 }
 
-// A node that is away is tried again, later and later, said once, and no reason
-// for others to wait.
-func TestRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log journal
-		begin := time.Now()
-		var tries []time.Duration
-		var mu sync.Mutex
-		got := map[string][]time.Duration{}
-		f := open(t, Options{Directory: directory{"b": "http://b", "c": "http://c"}, Decide: log.decide,
-			Send: func(_ context.Context, to nodes.Node, m webhook.Message) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if to.Name == "b" {
-					if tries = append(tries, time.Since(begin)); len(tries) < 6 {
-						return errors.New("connection refused")
-					}
-				}
-				for range m.Alerts {
-					got[to.Name] = append(got[to.Name], time.Since(begin))
-				}
-				return nil
-			}})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- f.Run(ctx) }()
-		if _, err := f.Take(ctx, "a", notification(alert("x", "b", webhook.Firing, 1), alert("y", "c", webhook.Firing, 1))); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(3 * time.Second)
-		if v := testutil.ToFloat64(f.metrics.away.WithLabelValues("b")); v != 1 || testutil.CollectAndCount(f.metrics.away) != 1 {
-			t.Errorf("unreachable{b} = %v", v)
-		}
-		time.Sleep(4 * time.Minute)
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if len(got["c"]) != 1 || got["c"][0] > 0 || len(got["b"]) != 1 {
-			t.Errorf("delivered: %v", got)
-		}
-		for i := 2; i < len(tries); i++ {
-			if tries[i]-tries[i-1] <= tries[i-1]-tries[i-2] {
-				t.Errorf("tries at %v: the waits do not grow", tries)
-			}
-		}
-		text := log.String()
-		if strings.Count(text, "service failed b") != 1 || strings.Count(text, "takes alerts again") != 1 || strings.Count(text, "forwarded b x") != 1 || len(log.all) != 4 {
-			t.Errorf("decisions:\n%s", text)
-		}
-		if f.queue.len() != 0 || testutil.CollectAndCount(f.metrics.away) != 0 {
-			t.Errorf("%d wait", f.queue.len())
-		}
-	})
-}
-
-// What nobody took while it mattered is dropped, and that is on record.
-func TestExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log journal
-		f := open(t, Options{Directory: directory{"b": "http://b"}, Decide: log.decide, MaxAge: time.Minute,
-			Send: func(context.Context, nodes.Node, webhook.Message) error { return errors.New("away") }})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- f.Run(ctx) }()
-		if _, err := f.Take(ctx, "a", notification(alert("x", "b", webhook.Firing, 1))); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(3 * time.Minute)
-		cancel()
-		<-done
-		if f.queue.len() != 0 || !strings.Contains(log.String(), "alert failed b x not passed on") {
-			t.Errorf("%d wait\n%s", f.queue.len(), log.String())
-		}
-	})
-}
-
+// What the other actuator will never take is no reason to repeat.
 func TestRefusedForGood(t *testing.T) {
-	var log journal
-	dropped := make(chan struct{})
-	f := open(t, Options{Directory: directory{"b": "http://b"},
-		Decide: func(d decision.Decision) { log.decide(d); close(dropped) },
-		Send: func(context.Context, nodes.Node, webhook.Message) error {
-			return fmt.Errorf("%w: 400", ErrRefused)
-		}})
-	if _, err := f.Take(t.Context(), "a", notification(alert("x", "b", webhook.Firing, 1))); err != nil {
-		t.Fatal(err)
+	server := httptest.NewServer((&receiver{err: webhook.ErrInvalid}).handler())
+	defer server.Close()
+	var log told
+	f := open(t, Options{Directory: directory{"b": server.URL}, Decide: log.decide})
+	if err := pass(t, f, notification(alert("x", "b", webhook.Firing))); err != nil {
+		t.Errorf("to be repeated: %v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- f.Run(ctx) }()
-	<-dropped
-	cancel()
-	<-done
-	if !strings.Contains(log.String(), "refuses it") {
-		t.Error(log.String())
+	if got := log.String(); got != "alert failed b x" || count(f, refused) != 1 {
+		t.Errorf("decisions: %s", got)
 	}
 }
 
-// What was accepted before a crash is delivered after it.
-func TestSurvivesARestart(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "forward.db")
-	f := open(t, Options{Path: path, Directory: directory{"b": "http://b"}})
-	if _, err := f.Take(t.Context(), "a", notification(alert("x", "b", webhook.Firing, 1))); err != nil {
-		t.Fatal(err)
+func TestDryRunSendsNothing(t *testing.T) {
+	r := &receiver{}
+	server := httptest.NewServer(r.handler())
+	defer server.Close()
+	var log told
+	if err := pass(t, open(t, Options{Directory: directory{"b": server.URL}, Decide: log.decide, DryRun: true}), notification(alert("x", "b", webhook.Firing))); err != nil {
+		t.Error(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan webhook.Message, 1)
-	f = open(t, Options{Path: path, Directory: directory{"b": "http://b"}, Send: func(_ context.Context, _ nodes.Node, m webhook.Message) error {
-		got <- m
-		return nil
-	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- f.Run(ctx) }()
-	m := <-got
-	cancel()
-	<-done
-	if err := m.Validate(); err != nil || m.Status != webhook.Firing || m.Receiver != "laxity" || m.CommonLabels["node"] != "b" || len(m.Alerts) != 1 {
-		t.Errorf("%+v %v", m, err)
+	if got := log.String(); len(r.got.Alerts) != 0 || got != "alert dry-run b x" {
+		t.Errorf("sent %+v, decisions %s", r.got, got)
 	}
 }
 
-// Whatever comes in whatever order: the queue has for each alert the one of its
-// states that no other supersedes.
-func TestLatestWins(t *testing.T) {
-	dir := t.TempDir()
-	run := 0
-	rapid.Check(t, func(t *rapid.T) {
-		run++
-		q, _, err := openQueue(filepath.Join(dir, fmt.Sprint(run)), 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer q.close() // a test's
-		last := map[string]webhook.Alert{}
-		for i := range rapid.IntRange(1, 12).Draw(t, "notifications") {
-			a := alert(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), "b",
-				rapid.SampledFrom([]string{webhook.Firing, webhook.Resolved}).Draw(t, "status"), int64(rapid.IntRange(1, 3).Draw(t, "start")))
-			if err := q.put(map[string][]webhook.Alert{"b": {a}}, webhook.Message{}, time.Unix(int64(i), 0)); err != nil {
-				t.Fatal(err)
-			}
-			old, ok := last[a.Fingerprint]
-			if !ok || a.StartsAt.After(old.StartsAt) || a.StartsAt.Equal(old.StartsAt) && a.Status == webhook.Resolved {
-				last[a.Fingerprint] = a
-			}
-		}
-		items, err := q.pending("b", 10)
-		if err != nil || len(items) != len(last) {
-			t.Fatalf("%d wait, %d alerts, %v", len(items), len(last), err)
-		}
-		for _, i := range items {
-			if want := last[i.Key]; i.Alert.Status != want.Status || !i.Alert.StartsAt.Equal(want.StartsAt) {
-				t.Fatalf("%s: %s %v waits, want %s %v", i.Key, i.Alert.Status, i.Alert.StartsAt, want.Status, want.StartsAt)
-			}
-		}
-	})
-}
+type receive func(ctx context.Context, m webhook.Message) error
 
-// News that comes while the old state is being delivered stays.
-func TestNewsDuringDelivery(t *testing.T) {
-	f := open(t, Options{Directory: directory{"b": "http://b"}})
-	if _, err := f.Take(t.Context(), "a", notification(alert("x", "b", webhook.Firing, 1))); err != nil {
-		t.Fatal(err)
-	}
-	items, err := f.queue.pending("b", 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Take(t.Context(), "a", notification(alert("x", "b", webhook.Resolved, 1))); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.queue.remove("b", items); err != nil {
-		t.Fatal(err)
-	}
-	if items, _ = f.queue.pending("b", 10); len(items) != 1 || items[0].Alert.Status != webhook.Resolved {
-		t.Errorf("%+v", items)
-	}
-}
-
-func TestMessage(t *testing.T) {
-	a, b := alert("x", "b", webhook.Resolved, 1), alert("y", "b", webhook.Firing, 1)
-	a.Annotations = map[string]string{"summary": "s"}
-	m := message("b", []item{{Alert: a}, {Alert: b}})
-	if m.Status != webhook.Firing || fmt.Sprint(m.CommonLabels) != "map[action:pause node:b]" || len(m.CommonAnnotations) != 0 || m.Validate() != nil {
-		t.Errorf("%+v", m)
-	}
-	if m := message("b", []item{{Alert: a}}); m.Status != webhook.Resolved {
-		t.Errorf("status %s", m.Status)
-	}
-}
+func (r receive) Receive(ctx context.Context, m webhook.Message) error { return r(ctx, m) }

@@ -21,7 +21,7 @@ const Header = "Laxity-Forwarded"
 
 type markKey struct{}
 
-// Mark keeps the header of a request in its context, where Take finds it.
+// Mark keeps the header of a request in its context, where Split finds it.
 func Mark(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(Header) != "" {
@@ -34,11 +34,13 @@ func Mark(next http.Handler) http.Handler {
 // Marked reports whether the message of this context was passed on already.
 func Marked(ctx context.Context) bool { return ctx.Value(markKey{}) != nil }
 
-// timeout bounds one delivery.
-const timeout = 10 * time.Second
+// timeout bounds one delivery: Alertmanager waits for 10 s, and repeats.
+const timeout = 2 * time.Second
 
 // sender posts messages, on connections that it keeps.
 type sender struct {
+	timeout time.Duration
+
 	mu      sync.Mutex
 	clients map[string]client // by node
 }
@@ -47,6 +49,8 @@ type client struct {
 	of   nodes.Node
 	http *http.Client
 }
+
+func newSender() *sender { return &sender{timeout: timeout, clients: map[string]client{}} }
 
 func (s *sender) client(to nodes.Node) (*http.Client, error) {
 	s.mu.Lock()
@@ -68,7 +72,7 @@ func (s *sender) client(to nodes.Node) (*http.Client, error) {
 }
 
 func (s *sender) send(ctx context.Context, to nodes.Node, m webhook.Message) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	c, err := s.client(to)
 	if err != nil {

@@ -21,6 +21,10 @@ import (
 // an actuator that got the latter and finds the former taken is watched by a
 // guardian that stays.
 
+// This is flock(2) by hand: github.com/gofrs/flock keeps its file to itself, so that it
+// cannot be given a high descriptor (see last), and with a context it polls, where Wait
+// sleeps in the kernel.
+
 // ErrLocked means that another process holds the lock.
 var ErrLocked = errors.New("locked by another process")
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,7 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-chi/chi/v5"
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/chromium"
@@ -42,13 +46,19 @@ func check(t *testing.T, err error) {
 
 func eval[T any](t *testing.T, p *chromium.Page, expression string) (v T) {
 	t.Helper()
-	check(t, p.Eval(expression, &v))
+	v, err := chromium.Eval[T](p, expression)
+	check(t, err)
 	return v
+}
+
+func do(t *testing.T, p *chromium.Page, expression string) {
+	t.Helper()
+	eval[chromedp.Void](t, p, expression)
 }
 
 func await(t *testing.T, p *chromium.Page, expression string) {
 	t.Helper()
-	check(t, p.Await(t.Context(), expression))
+	check(t, p.Await(expression))
 }
 
 // ours fails the test if the page asked anything of another host, or if the
@@ -72,12 +82,12 @@ func live(t *testing.T, b *chromium.Browser) {
 	server := s.serve(t)
 	p := b.Open(server.URL+"/?window=1m", chromium.Look{})
 	await(t, p, `document.getElementById("link").textContent === "Live"`)
-	check(t, p.Eval(`
+	do(t, p, `
 		window.same = "not reloaded";
 		document.querySelector("#gpus details").open = true;
 		const input = document.querySelector("#containers input[name=deadline]");
 		window.input = input; window.row = input.closest("tr").getAttribute("data-key");
-		input.focus(); input.value = "12s"`, nil))
+		input.focus(); input.value = "12s"`)
 	s.change(func() {
 		snap := *s.facts.Snapshot
 		snap.Containers = append([]task.Container{{ID: "id-0", Name: "a-newcomer", Spec: task.Spec{Managed: true}}}, snap.Containers...)
@@ -124,7 +134,7 @@ func still(t *testing.T, b *chromium.Browser) {
 		}
 	}
 	p.WhileLoading(func() {
-		check(t, p.Eval(`[...document.links].find((a) => a.textContent === "Go on").click()`, nil))
+		do(t, p, `[...document.links].find((a) => a.textContent === "Resume live updates").click()`)
 	})
 	await(t, p, `document.getElementById("link").textContent === "Live"`)
 }
@@ -147,7 +157,7 @@ func withoutScript(t *testing.T, b *chromium.Browser) {
 	}
 	p.Go(server.URL + "/?still=1")
 	p.WhileLoading(func() {
-		check(t, p.Eval(`document.querySelector("button[aria-label='Pause web']").click()`, nil))
+		do(t, p, `document.querySelector("button[aria-label='Pause web']").click()`)
 	})
 	if got := eval[string](t, p, `location.pathname + document.querySelector("[role=status]").textContent`); !strings.HasPrefix(got, "/The container is being paused") || s.done() != "pause id-web by alice" {
 		t.Errorf("%q, asked %q", got, s.done())
@@ -155,12 +165,12 @@ func withoutScript(t *testing.T, b *chromium.Browser) {
 	s.refuse = fmt.Errorf("the guardian is away")
 	p.Go(server.URL + "/?still=1")
 	p.WhileLoading(func() {
-		check(t, p.Eval(`document.querySelector("button[aria-label='Pause web']").click()`, nil))
+		do(t, p, `document.querySelector("button[aria-label='Pause web']").click()`)
 	})
 	if got := eval[string](t, p, `document.querySelector("[role=alert]").textContent + getComputedStyle(document.querySelector("main")).maxWidth`); !strings.Contains(got, "guardian is away") || strings.Contains(got, "none") {
 		t.Errorf("refused: %q", got)
 	}
-	p.WhileLoading(func() { check(t, p.Eval(`document.links[0].click()`, nil)) })
+	p.WhileLoading(func() { do(t, p, `document.links[0].click()`) })
 	if got := eval[string](t, p, `location.pathname`); got != "/" {
 		t.Errorf("back leads to %s", got)
 	}
@@ -199,7 +209,7 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 	p := b.Open(s.serve(t).URL+"/?window=1m", chromium.Look{})
 	await(t, p, `document.getElementById("link").textContent === "Live"`)
 	const where = `(() => { const e = document.activeElement; return e.getAttribute("aria-label") || e.textContent })()`
-	check(t, p.Press("Tab", 9, ""))
+	check(t, chromium.Do(p, chromedp.KeyEvent(kb.Tab)))
 	if got := eval[string](t, p, where+` + document.activeElement.getBoundingClientRect().top`); !strings.HasPrefix(got, "Skip") || strings.Contains(got, "-") {
 		t.Errorf("first comes %q", got)
 	}
@@ -211,13 +221,13 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 			t.Errorf("one does not see that one is at %q", got)
 		}
 		if got == "Pause web" {
-			check(t, p.Press("Enter", 13, "\r"))
+			check(t, chromium.Do(p, chromedp.KeyEvent(kb.Enter)))
 			await(t, p, `document.getElementById("said").textContent.includes("Asked for")`)
 		}
 		reached[got] = true
-		check(t, p.Press("Tab", 9, ""))
+		check(t, chromium.Do(p, chromedp.KeyEvent(kb.Tab)))
 	}
-	for _, must := range []string{"1 min", "Hold still", "The same as a table", "Pause web", "Let held go", "Deadline of web, empty for its label's", "Set the deadline of web", "ask for a certain container"} {
+	for _, must := range []string{"1 min", "Pause live updates", "The same as a table", "Pause web", "Let held go", "Deadline of web, empty for its label's", "Set the deadline of web", "ask for a certain container"} {
 		if !reached[must] {
 			t.Errorf("%q is not reached by keyboard", must)
 		}
@@ -232,18 +242,20 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 func names(t *testing.T, b *chromium.Browser) {
 	s := newStage(t)
 	p := b.Open(s.serve(t).URL+"/?still=1", chromium.Look{Width: 360, Height: 740, Mobile: true})
-	type value struct{ Value json.RawMessage }
-	var tree struct {
-		Nodes []struct {
-			Ignored    bool
-			Role, Name value
-		}
-	}
-	check(t, p.Call("Accessibility.getFullAXTree", nil, &tree))
+	tree, err := chromium.Run(p, func(ctx context.Context, t *chromedp.Target) ([]*accessibility.Node, error) {
+		r, err := cdp.Call(ctx, t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+		return r.Nodes, err
+	})
+	check(t, err)
 	count := map[string]int{}
-	for _, n := range tree.Nodes {
-		var role, name string
-		_, _ = json.Unmarshal(n.Role.Value, &role), json.Unmarshal(n.Name.Value, &name)
+	for _, n := range tree {
+		text := func(v *accessibility.Value) (s string) {
+			if v != nil {
+				_ = json.Unmarshal(v.Value, &s)
+			}
+			return s
+		}
+		role, name := text(n.Role), text(n.Name)
 		if n.Ignored {
 			continue
 		}
@@ -263,48 +275,37 @@ func names(t *testing.T, b *chromium.Browser) {
 	}
 }
 
-// A form tells in place what became of it; signing in and out is by pages.
+// The browser asks for the password; then a form tells in place what became of it.
 func acts(t *testing.T, b *chromium.Browser) {
 	s := newStage(t)
-	s.access = Access{Login: true, Why: "To act, sign in."}
+	s.who = ""
 	server := s.serve(t)
-	p := b.Open(server.URL+"/", chromium.Look{})
-	if n := eval[int](t, p, `document.querySelectorAll("main button, main form").length`); n != 0 {
-		t.Errorf("%d buttons for one who may not act", n)
+	signIn := func(password string) *chromium.Page {
+		p := b.Open(server.URL+"/", chromium.Look{User: "anybody", Password: password})
+		if n := eval[int](t, p, `document.querySelectorAll("main button, main form").length`); n != 0 {
+			t.Errorf("%d buttons for one who may not act", n)
+		}
+		p.WhileLoading(func() { do(t, p, `[...document.links].find((a) => a.textContent === "Sign in").click()`) })
+		return p
 	}
-	p.WhileLoading(func() {
-		check(t, p.Eval(`[...document.links].find((a) => a.textContent === "Sign in").click()`, nil))
-	})
-	enter := func(token string) {
-		p.WhileLoading(func() {
-			check(t, p.Eval(`document.getElementById("token").value = "`+token+`"; document.querySelector("button").click()`, nil))
-		})
+	if got := eval[string](t, signIn("wrong"), `document.body.textContent`); !strings.Contains(got, "a token is needed") {
+		t.Errorf("wrong password: %q", got)
 	}
-	enter("wrong")
-	if got := eval[string](t, p, `document.querySelector("[role=alert]").textContent`); !strings.Contains(got, hostile) {
-		t.Errorf("wrong token: %q", got)
-	}
-	enter("right")
+	p := signIn("right")
 	await(t, p, `document.getElementById("link").textContent === "Live"`)
-	check(t, p.Eval(`{
+	do(t, p, `{
 		const f = document.querySelector("[aria-label='Set the deadline of web']").form;
 		f.deadline.value = "1m30s"; f.requestSubmit();
-	}`, nil))
+	}`)
 	await(t, p, `document.getElementById("said").textContent === "The deadline is 1m30s now."`)
 	s.change(func() { s.refuse = fmt.Errorf("no: %s", hostile) })
-	check(t, p.Eval(`document.querySelector("[aria-label='Let held go']").click()`, nil))
+	do(t, p, `document.querySelector("[aria-label='Let held go']").click()`)
 	await(t, p, `document.getElementById("said").className === "said bad"`)
 	if got := eval[string](t, p, `document.getElementById("said").textContent`); got != "Not done: no: "+hostile {
 		t.Errorf("refused: %q", got)
 	}
-	if s.done() != "deadline 1m30s id-web by token, release id-held by token" {
+	if s.done() != "deadline 1m30s id-web by token holder, release id-held by token holder" {
 		t.Errorf("asked %q", s.done())
-	}
-	p.WhileLoading(func() {
-		check(t, p.Eval(`[...document.querySelectorAll("button")].find((a) => a.textContent === "Sign out").click()`, nil))
-	})
-	if n := eval[int](t, p, `document.querySelectorAll("main button").length`); n != 0 {
-		t.Error("signed out, and buttons are left")
 	}
 }
 
@@ -313,13 +314,13 @@ func acts(t *testing.T, b *chromium.Browser) {
 func comesBack(t *testing.T, b *chromium.Browser) {
 	s, other := newStage(t), newStage(t)
 	other.version = "another"
-	var serving atomic.Pointer[chi.Mux]
-	serving.Store(muxOf(s))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serving.Load().ServeHTTP(w, r) }))
+	var serving atomic.Value
+	serving.Store(s.Router())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serving.Load().(http.Handler).ServeHTTP(w, r) }))
 	p := b.Open(server.URL+"/?window=1m", chromium.Look{})
 	t.Cleanup(func() { p.Go("about:blank"); server.Close() })
 	await(t, p, `document.documentElement.dataset.updates > 0`)
-	check(t, p.Eval(`window.same = true`, nil))
+	do(t, p, `window.same = true`)
 	server.CloseClientConnections()
 	s.change(func() { s.facts.Service.Drained = true })
 	await(t, p, `document.getElementById("link").textContent === "Live" && document.getElementById("status").textContent.includes("drained")`)
@@ -327,16 +328,10 @@ func comesBack(t *testing.T, b *chromium.Browser) {
 		t.Error("it was reloaded though the same still serves there")
 	}
 	p.WhileLoading(func() {
-		serving.Store(muxOf(other))
+		serving.Store(other.Router())
 		server.CloseClientConnections()
 	})
 	if got := eval[string](t, p, `document.body.dataset.version`); got != "another" {
 		t.Errorf("version %s", got)
 	}
-}
-
-func muxOf(s *stage) *chi.Mux {
-	mux := chi.NewRouter()
-	s.Register(mux)
-	return mux
 }

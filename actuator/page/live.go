@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/page/view"
+	"github.com/laxity/laxity/internal/webserver"
 )
 
 const (
@@ -18,8 +19,6 @@ const (
 	latest  = time.Second
 	// heartbeat keeps a silent stream open through proxies.
 	heartbeat = 15 * time.Second
-	// writeLimit ends the stream of a reader that does not read.
-	writeLimit = 10 * time.Second
 	// maxReaders bounds the streams.
 	maxReaders = 256
 )
@@ -143,20 +142,18 @@ func difference(old, f map[string]string) map[string]string {
 // serveEvents streams the sections that changed, first all. A slow reader misses
 // what is overtaken, and is dropped when it reads nothing at all.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
-	s, leave, ok := p.hub.join(variant{window: window(r.URL.Query().Get("window")), may: p.access(r).May})
+	s, leave, ok := p.hub.join(variant{window: window(r.URL.Query().Get("window")), may: p.o.Guard.Check(r) == nil})
 	if !ok {
 		http.Error(w, "too many look at this page already", http.StatusServiceUnavailable)
 		return
 	}
 	defer leave()
-	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // the server's is for the request; not every server has one
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies would hold it back
+	stream := webserver.NewStream(w)
 	write := func(format string, args ...any) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(writeLimit))
-		_, err := fmt.Fprintf(w, format, args...)
-		return err == nil && out.Flush() == nil
+		_, err := fmt.Fprintf(stream, format, args...)
+		return err == nil
 	}
 	if !write("retry: 1000\nevent: hello\ndata: %s\n\n", p.version) {
 		return

@@ -1,6 +1,6 @@
 // Package page is the live page of the actuator: what its GPUs and containers do
 // and why, as server-rendered HTML and SVG that keeps itself up to date, and for
-// those who may, buttons that act. New → Run, Register.
+// those who may, buttons that act. New → Run, Router.
 //
 // It serves; what is shown is made in package view, when tasks stood still is
 // remembered in package timeline.
@@ -28,20 +28,20 @@ import (
 	"github.com/laxity/laxity/actuator/page/timeline"
 	"github.com/laxity/laxity/actuator/page/view"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
 )
 
 //go:embed html assets
 var files embed.FS
 
-// Access is what one who looks may do.
-type Access struct {
-	// May act. Who is the name under which what is done is recorded.
-	May bool
-	Who string
-	// Why says why not; a sentence for people.
-	Why string
-	// Login: one can sign in. Session: one has, and can sign out.
-	Login, Session bool
+// Guard says who may act: access.Guard.
+type Guard interface {
+	// Change is around handlers that change something; it refuses who may not act.
+	Change(next http.Handler) http.Handler
+	// Check says why a request may not act; nil: it may.
+	Check(r *http.Request) error
+	// Who names who sends a request that may act.
+	Who(r *http.Request) string
 }
 
 // Actor carries out what a person asks for. Containers are full ids; the errors
@@ -55,21 +55,13 @@ type Actor interface {
 	SetDeadline(ctx context.Context, who, container string, relative time.Duration) error
 }
 
-// Sessions lets people sign in.
-type Sessions interface {
-	SignIn(w http.ResponseWriter, r *http.Request, token string) error
-	SignOut(w http.ResponseWriter, r *http.Request)
-}
-
-// Options of a Page. Facts and Access are required.
+// Options of a Page. Facts, Guard and Actor are required.
 type Options struct {
 	// Facts returns what is true now; the page itself fills in Now, Window, May,
 	// Tasks and Ranking.
-	Facts  func() view.Facts
-	Access func(*http.Request) Access
-	// Actor may be nil: then nobody acts. So may Sessions: nobody signs in.
-	Actor    Actor
-	Sessions Sessions
+	Facts func() view.Facts
+	Guard Guard
+	Actor Actor
 	// Ranking asks for the ranking of the nodes; nil is no placement. It may take
 	// its time: at most one call is under way, and none while nobody looks.
 	Ranking func(context.Context) view.Ranking
@@ -94,8 +86,8 @@ var sections = []string{"status", "gpus", "containers", "nodes", "decisions"}
 
 // New makes a Page.
 func New(o Options) (*Page, error) {
-	if o.Facts == nil || o.Access == nil {
-		return nil, errors.New("page: Facts and Access are required")
+	if o.Facts == nil || o.Guard == nil || o.Actor == nil {
+		return nil, errors.New("page: Facts, Guard and Actor are required")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -177,22 +169,25 @@ func (p *Page) Run(ctx context.Context) {
 	}
 }
 
-// Register mounts the page at / and what belongs to it.
-func (p *Page) Register(mux chi.Router) {
-	mux.Handle("GET /", secured(p.servePage))
-	mux.Handle("GET /events", secured(p.serveEvents))
-	mux.Handle("GET /assets/{name}", secured(p.serveAsset))
-	mux.Handle("POST /actions/pause", secured(p.serveAction("pause", p.pause)))
-	mux.Handle("POST /actions/release", secured(p.serveAction("release", p.release)))
-	mux.Handle("POST /actions/deadline", secured(p.serveAction("deadline", p.deadline)))
-	mux.Handle("GET /login", secured(p.serveLogin))
-	mux.Handle("POST /login", secured(p.serveSignIn))
-	mux.Handle("POST /logout", secured(p.serveSignOut))
+// Router serves the page and what belongs to it, to be mounted at /.
+func (p *Page) Router() chi.Router {
+	r := chi.NewRouter()
+	r.Use(secured)
+	r.HandleFunc("GET /", p.servePage)
+	r.HandleFunc("GET /events", p.serveEvents)
+	r.HandleFunc("GET /assets/{name}", p.serveAsset)
+	// A browser that is refused here asks its user for a password, which it then sends
+	// with all requests.
+	r.Handle("GET /login", p.o.Guard.Change(http.HandlerFunc(home)))
+	r.Handle("POST /actions/pause", p.o.Guard.Change(p.action("pause", p.pause)))
+	r.Handle("POST /actions/release", p.o.Guard.Change(p.action("release", p.release)))
+	r.Handle("POST /actions/deadline", p.o.Guard.Change(p.action("deadline", p.deadline)))
+	return r
 }
 
 // secured sets what a browser must keep to: nothing comes from elsewhere, nothing
 // goes elsewhere, and no other page may show this one in a frame.
-func secured(next http.HandlerFunc) http.Handler {
+func secured(next http.Handler) http.Handler {
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -203,7 +198,7 @@ func secured(next http.HandlerFunc) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		next(w, r)
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -255,7 +250,7 @@ type section struct {
 // document is the page around its sections.
 type document struct {
 	Page     view.Page
-	Access   Access
+	Visitor  visitor
 	Sections []section
 	Version  string
 	Events   string
@@ -283,8 +278,8 @@ var notices = map[string]string{
 
 func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	access := p.access(r)
-	v := variant{window: window(q.Get("window")), may: access.May}
+	who := p.visitor(r)
+	v := variant{window: window(q.Get("window")), may: who.May}
 	p.ranking.await(r.Context(), p.o.Now())
 	shown := view.Build(p.facts(v))
 	rendered, err := p.sections(shown)
@@ -296,7 +291,7 @@ func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
 	now := p.o.Now()
 	minutes := fmt.Sprintf("%dm", v.window/time.Minute)
 	d := document{
-		Page: shown, Access: access, Version: p.version, Events: "events?window=" + minutes, Window: minutes,
+		Page: shown, Visitor: who, Version: p.version, Events: "events?window=" + minutes, Window: minutes,
 		Still: q.Get("still") == "1", Clock: now.Format("15:04:05"), Zone: now.Format("MST, UTC-07:00"), Notice: notices[q.Get("done")],
 	}
 	for _, name := range sections {
@@ -326,13 +321,29 @@ func window(text string) time.Duration {
 	return d
 }
 
-func (p *Page) access(r *http.Request) Access {
-	a := p.o.Access(r)
-	if p.o.Actor == nil {
-		a.May = false
+// visitor is what one who looks may do.
+type visitor struct {
+	// May act. Who is the name under which what is done is recorded.
+	May bool
+	Who string
+	// Why says why not; a sentence for people. Login: a password would help.
+	Why   string
+	Login bool
+}
+
+func (p *Page) visitor(r *http.Request) visitor {
+	err := p.o.Guard.Check(r)
+	switch {
+	case err == nil:
+		return visitor{May: true, Who: p.o.Guard.Who(r)}
+	case errors.Is(err, access.ErrDenied):
+		return visitor{Login: true, Why: "To act, sign in with any user name, and a token as the password."}
+	case errors.Is(err, access.ErrNotHere):
+		return visitor{Why: "Only a browser on this machine, by the address localhost, may act without authentication."}
+	default:
+		p.o.Logger.Error("nobody is let in", "err", err)
+		return visitor{Why: "Who may act cannot be checked now; see the actuator's log."}
 	}
-	a.Login = a.Login && p.o.Sessions != nil
-	return a
 }
 
 var assetTypes = map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}

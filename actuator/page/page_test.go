@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -20,13 +21,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/page/timeline"
 	"github.com/laxity/laxity/actuator/page/view"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -108,7 +108,7 @@ type stage struct {
 	mu     sync.Mutex
 	facts  view.Facts
 	now    time.Time
-	access Access
+	who    string // who looks; empty: who may not act
 	asked  []string
 	refuse error
 	looked atomic.Int64
@@ -116,11 +116,10 @@ type stage struct {
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	s := &stage{facts: scene(), now: t0, access: Access{May: true, Who: "alice"}}
+	s := &stage{facts: scene(), now: t0, who: "alice"}
 	p, err := New(Options{
-		Facts:  func() view.Facts { s.looked.Add(1); s.mu.Lock(); defer s.mu.Unlock(); return s.facts },
-		Access: func(*http.Request) Access { s.mu.Lock(); defer s.mu.Unlock(); return s.access },
-		Actor:  s, Sessions: s,
+		Facts: func() view.Facts { s.looked.Add(1); s.mu.Lock(); defer s.mu.Unlock(); return s.facts },
+		Guard: s, Actor: s,
 		Ranking: func(context.Context) view.Ranking { s.mu.Lock(); defer s.mu.Unlock(); return s.facts.Ranking },
 		Now:     func() time.Time { s.mu.Lock(); defer s.mu.Unlock(); return s.now },
 	})
@@ -137,9 +136,7 @@ func (s *stage) serve(t testing.TB) *httptest.Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
-	mux := chi.NewRouter()
-	s.Register(mux)
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(s.Router())
 	t.Cleanup(func() { cancel(); <-done; server.Close() })
 	return server
 }
@@ -165,20 +162,31 @@ func (s *stage) SetDeadline(_ context.Context, who, c string, d time.Duration) e
 	return s.act("deadline "+d.String(), who, c)
 }
 
-func (s *stage) SignIn(_ http.ResponseWriter, _ *http.Request, token string) error {
+func (s *stage) Who(*http.Request) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if token != "right" {
-		return fmt.Errorf("no: %s", hostile)
+	return cmp.Or(s.who, "token holder")
+}
+
+// Check lets those who type the password act, too.
+func (s *stage) Check(r *http.Request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, password, _ := r.BasicAuth(); s.who == "" && password != "right" {
+		return access.ErrDenied
 	}
-	s.access = Access{May: true, Who: "token", Session: true}
 	return nil
 }
 
-func (s *stage) SignOut(http.ResponseWriter, *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.access = Access{Login: true}
+func (s *stage) Change(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.Check(r); err != nil {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *stage) done() string {
@@ -192,8 +200,8 @@ func (s *stage) done() string {
 func TestGolden(t *testing.T) {
 	s := newStage(t)
 	server := s.serve(t)
-	for name, may := range map[string]bool{"acts": true, "reads": false} {
-		s.access = Access{May: may, Who: hostile, Why: "Nobody may."}
+	for name, who := range map[string]string{"acts": hostile, "reads": ""} {
+		s.who = who
 		got := fetch(t, server.URL+"/")
 		got = strings.ReplaceAll(got, s.version, "VERSION")
 		if strings.Contains(got, "<script>alert") || strings.Contains(got, `"x")`) {
@@ -212,8 +220,8 @@ func TestGolden(t *testing.T) {
 		if got != string(want) {
 			t.Errorf("the page is not what %s says; look at it, then go test -update. First difference:\n%s", path, firstDifference(got, string(want)))
 		}
-		if acts := strings.Contains(got, "<button"); acts != may {
-			t.Errorf("may act: %v, and buttons: %v", may, acts)
+		if acts := strings.Contains(got, "<button"); acts != (who != "") {
+			t.Errorf("%q looks, and buttons: %v", who, acts)
 		}
 	}
 }
@@ -286,7 +294,6 @@ func TestMarkup(t *testing.T) {
 }
 
 func TestActions(t *testing.T) {
-	const page = "http://laxity.example:9871"
 	form := func(kv ...string) url.Values {
 		v := url.Values{}
 		for i := 0; i+1 < len(kv); i += 2 {
@@ -295,48 +302,36 @@ func TestActions(t *testing.T) {
 		return v
 	}
 	for name, c := range map[string]struct {
-		path, origin, site, accept string
-		form                       url.Values
-		may                        bool
-		refuse                     error
-		code                       int
-		asked, said                string
+		path, accept string
+		form         url.Values
+		stranger     bool
+		refuse       error
+		code         int
+		asked, said  string
 	}{
-		"pause":              {path: "/actions/pause", origin: page, may: true, form: form("container", "id-web"), code: 200, asked: "pause id-web by alice"},
-		"release":            {path: "/actions/release", origin: page, site: "same-origin", may: true, form: form("container", "id-web"), code: 200, asked: "release id-web by alice"},
-		"deadline":           {path: "/actions/deadline", origin: page, may: true, form: form("container", "x", "deadline", " 9s "), code: 200, asked: "deadline 9s x by alice"},
-		"label's deadline":   {path: "/actions/deadline", origin: page, may: true, form: form("container", "x", "deadline", ""), code: 200, asked: "deadline 0s x by alice"},
-		"no deadline":        {path: "/actions/deadline", origin: page, may: true, form: form("container", "x", "deadline", "soon"), code: 409, said: "is not a deadline"},
-		"no script":          {path: "/actions/pause", origin: page, may: true, accept: "text/html", form: form("container", "x"), code: 303, asked: "pause x by alice"},
-		"refused":            {path: "/actions/pause", origin: page, may: true, refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "Not done: because of " + hostile},
-		"refused, no script": {path: "/actions/pause", origin: page, may: true, accept: "text/html", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "because of &lt;script&gt;"},
-		"may not":            {path: "/actions/pause", origin: page, form: form("container", "x"), code: 403, said: "Nobody may"},
-		"another site":       {path: "/actions/pause", origin: "https://evil.example", may: true, form: form("container", "x"), code: 403},
-		"another port":       {path: "/actions/pause", origin: "http://laxity.example:80", may: true, form: form("container", "x"), code: 403},
-		"same site":          {path: "/actions/pause", origin: page, site: "same-site", may: true, form: form("container", "x"), code: 403},
-		"a sandboxed frame":  {path: "/actions/pause", origin: "null", may: true, form: form("container", "x"), code: 403},
-		"no browser":         {path: "/actions/pause", may: true, form: form("container", "x"), code: 403},
-		"too large":          {path: "/actions/pause", origin: page, may: true, form: form("container", strings.Repeat("x", 5000)), code: 400},
-		"another site login": {path: "/login", origin: "https://evil.example", form: form("token", "right"), code: 403},
-		"wrong token":        {path: "/login", origin: page, form: form("token", "wrong"), code: 401, said: "no: &lt;script&gt;"},
-		"login":              {path: "/login", origin: page, form: form("token", "right"), code: 303},
-		"logout":             {path: "/logout", origin: page, code: 303},
-		"another's logout":   {path: "/logout", origin: "https://evil.example", code: 403},
+		"pause":              {path: "pause", form: form("container", "id-web"), code: 200, asked: "pause id-web by alice"},
+		"release":            {path: "release", form: form("container", "id-web"), code: 200, asked: "release id-web by alice"},
+		"deadline":           {path: "deadline", form: form("container", "x", "deadline", " 9s "), code: 200, asked: "deadline 9s x by alice"},
+		"label's deadline":   {path: "deadline", form: form("container", "x", "deadline", ""), code: 200, asked: "deadline 0s x by alice"},
+		"no deadline":        {path: "deadline", form: form("container", "x", "deadline", "soon"), code: 409, said: "is not a deadline"},
+		"no script":          {path: "pause", accept: "text/html", form: form("container", "x"), code: 303, asked: "pause x by alice"},
+		"refused":            {path: "pause", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "Not done: because of " + hostile},
+		"refused, no script": {path: "pause", accept: "text/html", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "because of &lt;script&gt;"},
+		"may not pause":      {path: "pause", stranger: true, form: form("container", "x"), code: 401, said: "a token is needed"},
+		"may not release":    {path: "release", stranger: true, form: form("container", "x"), code: 401},
+		"may not set":        {path: "deadline", stranger: true, form: form("container", "x", "deadline", "9s"), code: 401},
+		"too large":          {path: "pause", form: form("container", strings.Repeat("x", 5000)), code: 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
-			s.access, s.refuse = Access{May: c.may, Who: "alice", Why: "Nobody may."}, c.refuse
-			mux := chi.NewRouter()
-			s.Register(mux)
-			r := httptest.NewRequest(http.MethodPost, page+c.path, strings.NewReader(c.form.Encode()))
-			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			for header, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site, "Accept": c.accept} {
-				if value != "" {
-					r.Header.Set(header, value)
-				}
+			if s.refuse = c.refuse; c.stranger {
+				s.who = ""
 			}
+			r := httptest.NewRequest(http.MethodPost, "/actions/"+c.path, strings.NewReader(c.form.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Accept", c.accept)
 			w := httptest.NewRecorder()
-			mux.ServeHTTP(w, r)
+			s.Router().ServeHTTP(w, r)
 			if w.Code != c.code || s.done() != c.asked || !strings.Contains(w.Body.String(), c.said) {
 				t.Errorf("%d, asked %q, said %s", w.Code, s.done(), w.Body)
 			}
@@ -462,9 +457,7 @@ func TestEvents(t *testing.T) {
 // The server's limits for a request do not end a stream.
 func TestEventsOutliveTheRequest(t *testing.T) {
 	s := newStage(t)
-	mux := chi.NewRouter()
-	s.Register(mux)
-	server := httptest.NewUnstartedServer(mux)
+	server := httptest.NewUnstartedServer(s.Router())
 	const limit = 500 * time.Millisecond // a busy machine reads and answers a request in less
 	server.Config.ReadTimeout, server.Config.WriteTimeout = limit, limit
 	server.Start()

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -103,11 +102,10 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 			return rows, ctx.Err()
 		}
 		start := time.Now()
-		gather, err := p.scrape(ctx, &body)
-		if err != nil {
+		if err := p.scrape(ctx, &body); err != nil {
 			return rows, err
 		}
-		rows = append(rows, bench.Row{"way": laxity, "kind": "scrape", "scrape_ms": 1000 * time.Since(start).Seconds(), "gather_ms": gather})
+		rows = append(rows, bench.Row{"way": laxity, "kind": "scrape", "scrape_ms": 1000 * time.Since(start).Seconds()})
 	}
 	wall := time.Since(began)
 	after, err := bench.ReadUsage(p.PID)
@@ -134,25 +132,16 @@ func (p *process) get(ctx context.Context, path string) (*http.Response, error) 
 }
 
 // scrape returns when the last byte of the answer is in body, in the place of what was
-// there, with the part of that time that the exporter says it took to make the answer,
-// milliseconds.
-func (p *process) scrape(ctx context.Context, body *bytes.Buffer) (gather float64, err error) {
+// there.
+func (p *process) scrape(ctx context.Context, body *bytes.Buffer) error {
 	resp, err := p.get(ctx, "/metrics")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer resp.Body.Close()
 	body.Reset()
-	if _, err := body.ReadFrom(resp.Body); err != nil {
-		return 0, err
-	}
-	const what = "gather;dur="
-	timing := resp.Header.Get("Server-Timing")
-	gather, err = strconv.ParseFloat(strings.TrimPrefix(timing, what), 64)
-	if err != nil {
-		return 0, fmt.Errorf("the exporter says Server-Timing: %s, want %s and milliseconds", timing, what)
-	}
-	return gather, nil
+	_, err = body.ReadFrom(resp.Body)
+	return err
 }
 
 // metric adds up the samples of one name.

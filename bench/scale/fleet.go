@@ -106,7 +106,7 @@ func textOf(node string, families []*dto.MetricFamily) ([]byte, error) {
 
 func familiesOf(random *rand.Rand, now time.Time) ([]*dto.MetricFamily, error) {
 	s := snapshotOf(random, now)
-	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return now }, Beside: collector.Program(true)})
+	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return now }})
 	for _, t := range s.Tasks {
 		c.Began(t, t.GPUs[0])
 	}
@@ -115,7 +115,7 @@ func familiesOf(random *rand.Rand, now time.Time) ([]*dto.MetricFamily, error) {
 		c.Ended(t)
 	}
 	c.Polled(time.Millisecond, nil)
-	return c.Gather()
+	return collector.NewRegistry(c, true).Gather()
 }
 
 // snapshotOf makes one node up: two containers on each GPU, most with deadlines;

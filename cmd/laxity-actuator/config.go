@@ -10,8 +10,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/config"
 )
 
 // fileConfig is what --config.file may say.
@@ -34,7 +34,7 @@ type fileConfig struct {
 
 // loadConfig reads the file over what the flags say. Without a file it is what
 // the flags say.
-func loadConfig(path string, base actuator.Config) (actuator.Config, error) {
+func loadConfig(path string, base config.Config) (config.Config, error) {
 	if path == "" {
 		return base, nil
 	}
@@ -50,7 +50,7 @@ func loadConfig(path string, base actuator.Config) (actuator.Config, error) {
 	}
 	c := base
 	override(&c.Policy, f.Policy)
-	override(&c.Arbitrate, actuator.Arbitration(f.Arbitrate))
+	override(&c.Arbitrate, config.Arbitration(f.Arbitrate))
 	override(&c.Late, f.Late)
 	override(&c.BatchFloor, f.BatchFloor)
 	override(&c.MaxHold, f.MaxHold)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/papers"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
@@ -20,13 +20,13 @@ import (
 // addHidden adds what experiments start: an actuator inside this program starts
 // itself again as its guardian and its checkpoint helper.
 func (c *cli) addHidden() {
-	o, gpus := actuator.GuardianOptions{}, ""
+	o, gpus := undo.Options{}, ""
 	guardian := c.command("guardian", "Let go what a dead experiment held. Started by an experiment.",
 		func(ctx context.Context, log *slog.Logger) error {
 			o.Logger = log.With("component", "guardian")
 			o.ContainerOf = container.Proc("/proc").OfPID
 			o.Channels = channeldriver.Open(gpus)
-			return actuator.RunGuardian(ctx, o)
+			return undo.Guard(ctx, o)
 		}).Hidden()
 	guardian.Flag("state-dir", "The actuator's.").Required().StringVar(&o.StateDir)
 	guardian.Flag("once", "End when there is nothing to watch.").BoolVar(&o.Once)

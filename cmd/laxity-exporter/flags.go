@@ -103,11 +103,11 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		Default("100").IntVar(&o.MaxEnded)
 	app.Flag("series.retention", "How long the last task and the counts of a container that is gone stay in /metrics. The rules look back 10m.").
 		Default("15m").DurationVar(&o.Retention)
-	app.Flag("series.limit", "Largest number of series in one scrape; what is beyond is dropped and counted.").
+	app.Flag("series.limit", "Largest number of series in one scrape, besides process_* and go_*; what is beyond is dropped and counted.").
 		Default("20000").IntVar(&o.MaxSeries)
 	app.Flag("histograms.classic", "Add classic buckets to the native histograms, for a Prometheus that does not scrape native ones.").
 		BoolVar(&o.ClassicHistograms)
-	app.Flag("runtime-metrics", "Publish processor time, memory and open files of this process.").
+	app.Flag("runtime-metrics", "Publish metrics of this process and of its Go runtime: process_* and go_*.").
 		Default("true").BoolVar(&o.RuntimeMetrics)
 }
 

@@ -30,9 +30,8 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 
-	// The daemon shares a machine with the tenants. With 100 containers its live heap is
-	// 3 MiB, and a collection comes every 6 s at ten scrapes a second, at the runtime's
-	// own pace. GOMEMLIMIT in the environment wins.
+	// The daemon shares a machine with the tenants. With 100 containers its live heap is a
+	// few MiB, which the runtime collects at its own pace. GOMEMLIMIT in the environment wins.
 	memoryLimit = 64 << 20
 
 	shutdownLimit = 5 * time.Second

@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter/container"
@@ -12,13 +12,13 @@ import (
 
 // addHidden adds what other commands start, not people.
 func (c *cli) addHidden() {
-	o, gpus := actuator.GuardianOptions{}, ""
+	o, gpus := undo.Options{}, ""
 	guardian := c.command("guardian", "Let go what a dead laxity up held. Started by laxity up itself.",
 		func(ctx context.Context, log *slog.Logger) error {
 			o.Logger = log.With("component", "guardian")
 			o.ContainerOf = container.Proc("/proc").OfPID
 			o.Channels = channeldriver.Open(gpus)
-			return actuator.RunGuardian(ctx, o)
+			return undo.Guard(ctx, o)
 		}).Hidden()
 	guardian.Flag("state-dir", "The actuator's.").Required().StringVar(&o.StateDir)
 	guardian.Flag("once", "End when there is nothing to watch.").BoolVar(&o.Once)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func placing(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	mux := chi.NewRouter()
-	s.Register(mux, nil)
+	s.Register(mux, func(h http.Handler) http.Handler { return h })
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return "--actuator.url=" + server.URL

@@ -112,6 +112,8 @@ func TestUpIsClosedToOthersOnThisMachine(t *testing.T) {
 	}{
 		{"POST", u.actuator, "/api/v1/alerts", `{"version":"4","alerts":[]}`, 200},
 		{"POST", u.actuator, "/-/reload", "", 404},
+		{"POST", u.actuator, "/actions/pause", "container=web", 409},
+		{"GET", u.actuator, "/debug/pprof/cmdline", "", 200},
 		{"POST", u.actuator, "/api/v1/placements", `{"dry_run":true}`, 0},
 		{"PUT", u.exporter, "/api/v1/containers/web/deadline", `{"deadline":"5s"}`, 404},
 	} {
@@ -123,9 +125,6 @@ func TestUpIsClosedToOthersOnThisMachine(t *testing.T) {
 		if code := u.ask(c.method, c.address, c.path, c.body, "Bearer "+tokens[0]); code == http.StatusUnauthorized || c.passed != 0 && code != c.passed {
 			t.Errorf("%s %s with the token: %d", c.method, c.path, code)
 		}
-	}
-	if code := u.ask("POST", u.actuator, "/actions/pause", "container=web", ""); code != http.StatusForbidden {
-		t.Errorf("a form without the token: %d", code)
 	}
 	for address, path := range map[string]string{u.exporter: "/api/v1/tasks", u.actuator: "/api/v1/state"} {
 		if code := u.ask("GET", address, path, "", ""); code != http.StatusOK {

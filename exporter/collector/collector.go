@@ -5,14 +5,10 @@
 // the series of what is gone are gone; counts and histograms are fed by the
 // tracker (Began, Ended, Polled). It imports exporter/task and client_golang.
 //
-// It is a Gatherer and no prometheus.Collector: a registry sends each series
-// through a channel, and hashes and sorts all of them to find doubles, which was
-// most of what a scrape cost. That names, labels and help are consistent is checked
-// by the tests instead. Families come by name, their series in no fixed order.
+// NewRegistry registers it beside the metrics of the program itself.
 package collector
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,7 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/collectors/version"
 
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -33,29 +30,27 @@ type Options struct {
 	// gone stay: a rule that looks back must find them, also when the container
 	// ended with its task. Default 15 minutes (the rules look back 10).
 	Retention time.Duration
-	// MaxSeries bounds the series of one scrape. Default 20,000.
+	// MaxSeries bounds the series that Collect sends, but for how many it left out.
+	// Default 20,000.
 	MaxSeries int
 	// ClassicHistograms adds classic buckets to the native histograms, for
 	// Prometheus servers that do not scrape native ones.
 	ClassicHistograms bool
-	// Beside has the metrics that are gathered with the collector's own, and their
-	// names are others; nil: none. They do not count towards MaxSeries.
-	Beside prometheus.Gatherer
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
 
-// Collector implements prometheus.Gatherer and tracker.Observer. It is safe for
+// Collector implements prometheus.Collector and tracker.Observer. It is safe for
 // concurrent use.
 type Collector struct {
-	opt    Options
-	counts *counts
-	spares spares
-	polls  *prometheus.HistogramVec
+	opt     Options
+	counts  *counts
+	polls   *prometheus.HistogramVec
+	dropped prometheus.Counter
 
-	mu      sync.Mutex
-	labels  labels
-	dropped float64
+	// mu lets one scrape go on at a time, so that none follows an older snapshot than the
+	// one before: it would bring back the counts of containers that are gone.
+	mu sync.Mutex
 }
 
 // New returns a collector.
@@ -66,19 +61,26 @@ func New(opt Options) *Collector {
 	if opt.MaxSeries <= 0 {
 		opt.MaxSeries = 20_000
 	}
-	if opt.Beside == nil {
-		opt.Beside = prometheus.Gatherers{}
-	}
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
 	return &Collector{
-		opt:    opt,
-		counts: newCounts(opt.ClassicHistograms, opt.MaxSeries),
-		spares: make(spares, 1),
-		polls:  newHistograms(famPolls, opt.ClassicHistograms, prometheus.ExponentialBuckets(1e-5, 4, 10), "result"),
-		labels: labels{boxes: map[string]*boxLabels{}},
+		opt:     opt,
+		counts:  newCounts(opt.ClassicHistograms, opt.MaxSeries),
+		polls:   newPolls(opt.ClassicHistograms),
+		dropped: newDropped(),
 	}
+}
+
+// NewRegistry returns a registry with the collector and the program's version, and with
+// what client_golang tells of its process and Go runtime if runtime is set.
+func NewRegistry(c *Collector, runtime bool) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(c, version.NewCollector("laxity_exporter"))
+	if runtime {
+		r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	return r
 }
 
 // Polled implements tracker.Observer.
@@ -118,98 +120,80 @@ func (c *Collector) replaced(t task.Task) bool {
 	return there(holder) && !there(t.ContainerID)
 }
 
-// Describe sends the descriptions of all metrics that a Collector can have.
-func (*Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, f := range families {
-		ch <- prometheus.NewDesc(f.name, f.help, f.labels, nil)
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range descs {
+		ch <- d
 	}
+	c.counts.describe(ch)
+	c.polls.Describe(ch)
+	c.dropped.Describe(ch)
 }
 
-// Gather implements prometheus.Gatherer. Labels and histograms of what it returns are
-// shared with later gatherings: they are to be read only.
-func (c *Collector) Gather() ([]*dto.MetricFamily, error) {
-	return c.gather(newPage())
-}
-
-func (c *Collector) gather(p *page) ([]*dto.MetricFamily, error) {
-	others, err := c.opt.Beside.Gather()
-	if failed := c.fill(p); failed != nil {
-		err = errors.Join(err, failed)
-	}
-	return p.sorted(others), err
-}
-
-// fill writes everything on the page.
-func (c *Collector) fill(p *page) error {
+// Collect implements prometheus.Collector. Gauges are all of one snapshot; counts are as the
+// tracker has told them by now.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, now := c.opt.Snapshot(), c.opt.Now()
-	p.clear(c.opt.MaxSeries)
+	out := &scrape{ch: ch, left: c.opt.MaxSeries}
 	// The exporter's own health comes first: it must survive the limit.
-	health(p, s, now)
-	err := c.readings(p)
-	gpus(p, s)
-	p.view.arrange(s, now, c.opt.Retention)
-	p.dropped += c.counts.follow(p.view.containers, now, c.opt.Retention)
-	c.labels.begin()
-	for _, cv := range p.view.containers {
-		cv.publish(p, c.labels.of(cv), s, now)
-		err = errors.Join(err, c.counts.publish(p, cv.id))
+	health(out, s, now)
+	c.readings(out)
+	gpus(out, s)
+	containers := arrange(s, now, c.opt.Retention)
+	out.dropped += c.counts.follow(containers, now, c.opt.Retention)
+	for _, v := range containers {
+		v.publish(out, s, now)
+		c.counts.publish(out, v.id)
 	}
-	c.labels.end()
-	c.dropped += float64(p.dropped)
-	p.left = 1 // how many were dropped always has room
-	p.set(famDropped, c.dropped)
-	return err
+	c.dropped.Add(float64(out.dropped))
+	ch <- c.dropped
 }
 
-func health(p *page, s *task.Snapshot, now time.Time) {
-	p.set(famDeviceUp, flag(s.Health.DeviceUp))
-	p.set(famEngineUp, flag(s.Health.EngineUp))
-	for i, sensor := range sensors {
-		p.set(famSensor, flag(s.Health.Sensor == sensor), sensorLabels[i])
+// sensors are the values of the label sensor.
+var sensors = []task.Source{task.SourceUprobe, task.SourceFanotify, task.SourceDevice}
+
+func health(out *scrape, s *task.Snapshot, now time.Time) {
+	out.gauge(deviceUp, flag(s.Health.DeviceUp))
+	out.gauge(engineUp, flag(s.Health.EngineUp))
+	for _, sensor := range sensors {
+		out.gauge(sensorInUse, flag(s.Health.Sensor == sensor), string(sensor))
 	}
-	p.set(famEventsLost, float64(s.Health.EventsLost))
+	out.counter(eventsLost, float64(s.Health.EventsLost))
 	reasons := map[string]int{"gone": 0, "host_process": 0, "unknown_container": 0}
 	maps.Copy(reasons, s.Health.Unattributed)
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		p.set(famUnattributed, float64(reasons[reason]), newLabel("reason", reason))
+		out.gauge(unattributed, float64(reasons[reason]), reason)
 	}
 	if !s.Time.IsZero() {
-		p.set(famAge, max(0, now.Sub(s.Time).Seconds()))
+		out.gauge(snapshotAge, max(0, now.Sub(s.Time).Seconds()))
 	}
 }
 
-// readings publishes how long the device took.
-func (c *Collector) readings(p *page) error {
+// readings sends how long the device took.
+func (c *Collector) readings(out *scrape) {
 	ch := make(chan prometheus.Metric, 2) // success, error
 	c.polls.Collect(ch)
 	close(ch)
 	for m := range ch {
-		out := &dto.Metric{}
-		if err := m.Write(out); err != nil {
-			return err
-		}
-		p.put(famPolls, out)
+		out.send(m)
 	}
-	return nil
 }
 
-// gpus publishes the GPUs, without measurements of those that do not answer: a stale
+// gpus sends the GPUs, without measurements of those that do not answer: a stale
 // reading looks like a fresh one.
-func gpus(p *page, s *task.Snapshot) {
+func gpus(out *scrape, s *task.Snapshot) {
 	for _, g := range s.GPUs {
-		gpu := newLabel("gpu", g.UUID)
-		p.set(famGPUInfo, 1, newLabel("driver", g.Driver), gpu,
-			newLabel("index", strconv.Itoa(g.Index)), newLabel("name", g.Name))
-		p.set(famGPUUp, flag(s.Health.DeviceUp && g.Error == ""), gpu)
+		out.gauge(gpuInfo, 1, g.UUID, strconv.Itoa(g.Index), g.Name, g.Driver)
+		out.gauge(gpuUp, flag(s.Health.DeviceUp && g.Error == ""), g.UUID)
 		if !s.Health.DeviceUp || g.MemoryTotal == 0 {
 			continue
 		}
-		p.set(famGPUMemoryTotal, float64(g.MemoryTotal), gpu)
-		p.set(famGPUMemoryUsed, float64(g.MemoryUsed), gpu)
+		out.gauge(gpuMemoryTotal, float64(g.MemoryTotal), g.UUID)
+		out.gauge(gpuMemoryUsed, float64(g.MemoryUsed), g.UUID)
 		if u := float64(g.Utilization); u == u { // NaN: the driver does not say
-			p.set(famGPUUtilization, u, gpu)
+			out.gauge(gpuUtilization, u, g.UUID)
 		}
 	}
 }
@@ -221,4 +205,4 @@ func flag(b bool) float64 {
 	return 0
 }
 
-var _ prometheus.Gatherer = (*Collector)(nil)
+var _ prometheus.Collector = (*Collector)(nil)

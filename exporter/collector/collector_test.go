@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,9 +70,11 @@ func over(name string, start, deadline, end float64) task.Task {
 	return t
 }
 
-// scene is a collector, its snapshot, and its clock.
+// scene is a collector with its registry, its snapshot, and its clock. The registry is
+// pedantic: it looks at names, help and labels as described, and for doubles.
 type scene struct {
 	*collector.Collector
+	*prometheus.Registry
 	s   *task.Snapshot
 	now time.Time
 }
@@ -80,14 +83,18 @@ func newScene(s *task.Snapshot, opt collector.Options) *scene {
 	c := &scene{s: s, now: t0}
 	opt.Snapshot = func() *task.Snapshot { return c.s }
 	opt.Now = func() time.Time { return c.now }
-	c.Collector = collector.New(opt)
+	c.Collector, c.Registry = collector.New(opt), prometheus.NewPedanticRegistry()
+	c.MustRegister(c.Collector)
 	return c
 }
 
 // format renders one scrape, or some of its metrics.
 func format(t *testing.T, g prometheus.Gatherer, metrics ...string) string {
 	t.Helper()
-	families := gather(t, g)
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out strings.Builder
 	for _, f := range families {
 		if len(metrics) > 0 && !slices.Contains(metrics, f.GetName()) {
@@ -113,7 +120,7 @@ func golden(t *testing.T, g prometheus.Gatherer, name string, metrics ...string)
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := testutil.GatherAndCompare(ordered(t, g), f, metrics...); err != nil {
+	if err := testutil.GatherAndCompare(g, f, metrics...); err != nil {
 		t.Error(err)
 	}
 	problems, err := testutil.GatherAndLint(g)
@@ -357,6 +364,65 @@ func TestPolled(t *testing.T) {
 	golden(t, c, "polled", "laxity_exporter_poll_duration_seconds")
 }
 
+// A scrape shows one snapshot, whatever comes while it goes on.
+func TestScrapeShowsOneSnapshot(t *testing.T) {
+	worlds := []*task.Snapshot{node(), node()}
+	for i, s := range worlds {
+		name := fmt.Sprint("web", i)
+		s.Containers = []task.Container{box(name, 9)}
+		s.Tasks = []task.Task{begun(name, -1, 8)}
+	}
+	asked := 0
+	c := collector.New(collector.Options{Now: func() time.Time { return t0 }, Snapshot: func() *task.Snapshot {
+		asked++
+		return worlds[asked%2]
+	}})
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	for range 4 {
+		text := format(t, r, "gpu_container_deadline_seconds", "gpu_tasks", "gpu_task_float_seconds")
+		if zero, one := strings.Contains(text, "web0"), strings.Contains(text, "web1"); zero == one {
+			t.Errorf("a scrape of two snapshots:\n%s", text)
+		}
+	}
+}
+
+// Scrapes at once, while tasks begin and end.
+func TestScrapesAtOnce(t *testing.T) {
+	c := crowd(20)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 20 {
+				if families, err := c.Gather(); err != nil || len(families) < 20 {
+					t.Errorf("%d families, %v", len(families), err)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for i := range 200 {
+			c.Polled(time.Millisecond, nil)
+			c.Began(c.s.Tasks[i%20], gpuA)
+			c.Ended(c.s.Ended[i%20])
+		}
+	})
+	all.Wait()
+}
+
+// What the program tells of itself stands beside the collector's metrics.
+func TestRegistry(t *testing.T) {
+	c := collector.New(collector.Options{Snapshot: node})
+	for _, runtime := range []bool{true, false} {
+		text := format(t, collector.NewRegistry(c, runtime))
+		for name, want := range map[string]bool{"gpu_info": true, "laxity_exporter_build_info": true, "process_cpu_seconds_total": runtime, "go_goroutines": runtime} {
+			if strings.Contains(text, "# TYPE "+name+" ") != want {
+				t.Errorf("runtime %v: %s is there: %v", runtime, name, !want)
+			}
+		}
+	}
+}
+
 // crowd is a node with n containers that run one task each and have ended another.
 func crowd(n int) *scene {
 	s := node()
@@ -374,4 +440,14 @@ func crowd(n int) *scene {
 		c.Ended(s.Ended[i])
 	}
 	return c
+}
+
+func BenchmarkGather100Containers(b *testing.B) {
+	c := crowd(100)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -18,11 +18,10 @@ const seriesPerPair = 8
 // count is what happened to one container on one GPU since the exporter began, or since the
 // container came.
 type count struct {
-	labels    pair // and outcomes
 	started   float64
 	completed map[task.Outcome]float64
 	// nil until something was observed
-	duration, tardiness, held *series
+	duration, tardiness, held prometheus.Histogram
 	// unheld counts the ended tasks that did not stand still, before the first that
 	// did; held is nil until then: most containers never have one.
 	unheld int
@@ -50,18 +49,20 @@ type box struct {
 }
 
 func newCounts(classic bool, maxSeries int) *counts {
-	seconds := []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600, 1800, 3600}
-	vec := func(f *family) *prometheus.HistogramVec {
-		return newHistograms(f, classic, seconds, "container", "gpu")
-	}
 	return &counts{
 		max:       max(1, maxSeries/seriesPerPair),
 		boxes:     map[string]*box{},
 		names:     map[string]string{},
-		duration:  vec(famDuration),
-		tardiness: vec(famTardiness),
-		held:      vec(famHeld),
+		duration:  newDurations(classic),
+		tardiness: newTardiness(classic),
+		held:      newHeld(classic),
 	}
+}
+
+func (c *counts) describe(ch chan<- *prometheus.Desc) {
+	c.duration.Describe(ch)
+	c.tardiness.Describe(ch)
+	c.held.Describe(ch)
 }
 
 func (c *counts) began(t task.Task, gpu string, now time.Time) {
@@ -90,27 +91,31 @@ func (c *counts) ended(t task.Task, now time.Time) {
 
 func (c *counts) observe(n *count, t task.Task, name, gpu string) {
 	if n.duration == nil {
-		n.duration = newSeries(c.duration, name, gpu)
+		n.duration = histogram(c.duration, name, gpu)
 	}
-	n.duration.observe(t.Duration(time.Time{}).Seconds())
+	n.duration.Observe(t.Duration(time.Time{}).Seconds())
 	switch still := float64(t.HeldSeconds + t.PausedSeconds + t.SwappedSeconds); {
 	case n.held == nil && still == 0:
 		n.unheld++
 	case n.held == nil:
-		n.held = newSeries(c.held, name, gpu)
+		n.held = histogram(c.held, name, gpu)
 		for range n.unheld {
-			n.held.observe(0)
+			n.held.Observe(0)
 		}
-		n.held.observe(still)
+		n.held.Observe(still)
 	default:
-		n.held.observe(still)
+		n.held.Observe(still)
 	}
 	if t.HasDeadline() {
 		if n.tardiness == nil {
-			n.tardiness = newSeries(c.tardiness, name, gpu)
+			n.tardiness = histogram(c.tardiness, name, gpu)
 		}
-		n.tardiness.observe(t.Tardiness().Seconds())
+		n.tardiness.Observe(t.Tardiness().Seconds())
 	}
+}
+
+func histogram(of *prometheus.HistogramVec, name, gpu string) prometheus.Histogram {
+	return of.WithLabelValues(name, gpu).(prometheus.Histogram)
 }
 
 // get returns the count of a container on a GPU, made where it is missing; nil at
@@ -133,10 +138,7 @@ func (c *counts) get(id, name, gpu string, now time.Time) *count {
 		b = &box{name: name, lastSeen: now, counts: map[string]*count{}}
 		c.boxes[id], c.names[name] = b, id
 	}
-	n := &count{
-		labels:    newPair(newLabel("container", name), newLabel("gpu", gpu), outcomeLabels),
-		completed: map[task.Outcome]float64{},
-	}
+	n := &count{completed: map[task.Outcome]float64{}}
 	b.counts[gpu] = n
 	c.pairs++
 	return n
@@ -210,33 +212,24 @@ func (c *counts) follow(containers []*containerView, now time.Time, retention ti
 	return dropped
 }
 
-// publish publishes the counts of one container.
-func (c *counts) publish(p *page, id string) error {
+// publish sends the counts of one container.
+func (c *counts) publish(s *scrape, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.boxes[id]
 	if b == nil {
-		return nil
+		return
 	}
 	for _, gpu := range slices.Sorted(maps.Keys(b.counts)) {
 		n := b.counts[gpu]
-		p.set(famStarted, n.started, n.labels.alone...)
-		for i, o := range task.Outcomes {
-			p.set(famCompleted, n.completed[o], n.labels.and[i]...)
+		s.counter(tasksStarted, n.started, b.name, gpu)
+		for _, o := range task.Outcomes {
+			s.counter(tasksCompleted, n.completed[o], b.name, gpu, string(o))
 		}
-		for _, h := range []struct {
-			*family
-			*series
-		}{{famDuration, n.duration}, {famHeld, n.held}, {famTardiness, n.tardiness}} {
-			if h.series == nil {
-				continue
+		for _, h := range []prometheus.Histogram{n.duration, n.held, n.tardiness} {
+			if h != nil {
+				s.send(h)
 			}
-			m, err := h.metric()
-			if err != nil {
-				return err
-			}
-			p.put(h.family, m)
 		}
 	}
-	return nil
 }

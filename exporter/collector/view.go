@@ -2,21 +2,17 @@ package collector
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// view is a snapshot arranged by container, in the order in which the limit on
-// series serves them: those with unfinished tasks first. Like its page it is written
-// again by each scrape.
+// view is a snapshot arranged by container.
 type view struct {
-	containers []*containerView
-	byID       map[string]*containerView
-	byName     map[string]string // container name → id
-	made       []*containerView  // so far, of which used are this scrape's
-	used       int
+	byID   map[string]*containerView
+	byName map[string]string // container name → id
 }
 
 type containerView struct {
@@ -28,20 +24,11 @@ type containerView struct {
 	ended    []*task.Task    // latest first; not lost ones
 }
 
-// gone has the facts of a container that is: none.
-var gone task.Container
-
 // add adds a container; nil facts: one that is gone.
 func (v *view) add(id, name string, facts *task.Container) *containerView {
-	if v.used == len(v.made) {
-		v.made = append(v.made, &containerView{})
-	}
-	c := v.made[v.used]
-	v.used++
-	*c = containerView{id: id, name: name, live: facts != nil, facts: facts,
-		gpus: c.gpus[:0], tasks: c.tasks[:0], ended: c.ended[:0]}
+	c := &containerView{id: id, name: name, live: facts != nil, facts: facts}
 	if !c.live {
-		c.facts = &gone
+		c.facts = &task.Container{}
 	}
 	v.byID[id], v.byName[name] = c, id
 	return c
@@ -58,13 +45,14 @@ func (v *view) of(t *task.Task) *containerView {
 	return v.add(t.ContainerID, t.Container, nil)
 }
 
-// arrange arranges s in the place of what was there. A container that is gone stays for
-// the retention after its last end, unless a new one has its name.
-func (v *view) arrange(s *task.Snapshot, now time.Time, retention time.Duration) {
-	v.clear()
+// arrange returns the containers of a snapshot in the order in which the limit on series
+// serves them: those with unfinished tasks first. A container that is gone stays for the
+// retention after its last end, unless a new one has its name.
+func arrange(s *task.Snapshot, now time.Time, retention time.Duration) []*containerView {
+	v := view{byID: map[string]*containerView{}, byName: map[string]string{}}
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		// Two of one name would spoil the scrape: while the engine's events are
+		// Two of one name would be doubles: while the engine's events are
 		// on their way a container and its successor can both be there.
 		delete(v.byID, v.byName[c.Name])
 		v.add(c.ID, c.Name, c)
@@ -84,29 +72,19 @@ func (v *view) arrange(s *task.Snapshot, now time.Time, retention time.Duration)
 			c.ended = append(c.ended, t)
 		}
 	}
-	for _, c := range v.byID {
+	containers := slices.Collect(maps.Values(v.byID))
+	for _, c := range containers {
 		c.findGPUs(s)
-		v.containers = append(v.containers, c)
 	}
-	slices.SortFunc(v.containers, func(a, b *containerView) int {
+	slices.SortFunc(containers, func(a, b *containerView) int {
 		return cmp.Or(-cmp.Compare(len(a.tasks), len(b.tasks)), cmp.Compare(a.name, b.name))
 	})
-}
-
-// clear forgets the last scrape and keeps the room that it took.
-func (v *view) clear() {
-	if v.byID == nil {
-		v.byID, v.byName = map[string]*containerView{}, map[string]string{}
-	}
-	clear(v.byID)
-	clear(v.byName)
-	v.containers, v.used = v.containers[:0], 0
+	return containers
 }
 
 // findGPUs finds the GPUs on which the container has, had or may have tasks.
 func (v *containerView) findGPUs(s *task.Snapshot) {
-	out := v.gpus[:0]
-	out = append(out, v.facts.VisibleGPUs...)
+	out := slices.Clone(v.facts.VisibleGPUs)
 	for _, list := range [...][]*task.Task{v.tasks, v.ended} {
 		for _, t := range list {
 			out = append(out, t.GPUs...)
@@ -122,50 +100,49 @@ func (v *containerView) findGPUs(s *task.Snapshot) {
 	v.gpus = slices.Compact(out)
 }
 
-// publish publishes everything of one container but its counts.
-func (v *containerView) publish(p *page, labels *boxLabels, s *task.Snapshot, now time.Time) {
+// publish sends everything of one container but its counts.
+func (v *containerView) publish(out *scrape, s *task.Snapshot, now time.Time) {
 	if v.live && (v.facts.Spec.Managed || len(v.gpus) > 0) {
-		p.set(famContainerInfo, 1, labels.info...)
+		out.gauge(containerInfo, 1, v.name, v.id, v.facts.Image, string(v.facts.Spec.Class))
 		if n := len(v.facts.Invalid); n > 0 {
-			p.set(famInvalid, float64(n), labels.container...)
+			out.gauge(invalidLabels, float64(n), v.name)
 		}
 		if d := v.facts.Spec.Deadline; d > 0 {
-			p.set(famContainerDeadline, float64(d), labels.container...)
+			out.gauge(containerDeadline, float64(d), v.name)
 		}
 	}
 	for _, gpu := range v.gpus {
-		on := labels.on(gpu)
 		if v.live || len(v.tasks) > 0 {
-			v.states(p, gpu, on)
-			v.urgent(p, gpu, on.alone, now)
+			v.states(out, gpu)
+			v.urgent(out, gpu, now)
 		}
-		v.last(p, gpu, on.alone)
+		v.last(out, gpu)
 		if !s.Health.DeviceUp {
 			continue
 		}
 		if m, ok := v.facts.MemoryUsed[gpu]; ok {
-			p.set(famContainerMemory, float64(m), on.alone...)
+			out.gauge(containerMemory, float64(m), v.name, gpu)
 		}
 		if u, ok := v.facts.SMUtilization[gpu]; ok {
-			p.set(famContainerSM, u, on.alone...)
+			out.gauge(containerSM, u, v.name, gpu)
 		}
 	}
 }
 
-func (v *containerView) states(p *page, gpu string, on pair) {
-	for i, state := range task.UnfinishedStates {
+func (v *containerView) states(out *scrape, gpu string) {
+	for _, state := range task.UnfinishedStates {
 		n := 0
 		for _, t := range v.tasks {
 			if t.State == state && slices.Contains(t.GPUs, gpu) {
 				n++
 			}
 		}
-		p.set(famTasks, float64(n), on.and[i]...)
+		out.gauge(tasks, float64(n), v.name, gpu, string(state))
 	}
 }
 
-// urgent publishes the unfinished task with the least float, or the oldest.
-func (v *containerView) urgent(p *page, gpu string, labels []label, now time.Time) {
+// urgent sends the unfinished task with the least float, or the oldest.
+func (v *containerView) urgent(out *scrape, gpu string, now time.Time) {
 	var t *task.Task
 	for _, u := range v.tasks {
 		if slices.Contains(u.GPUs, gpu) && (t == nil || u.Float(now) < t.Float(now)) {
@@ -175,25 +152,25 @@ func (v *containerView) urgent(p *page, gpu string, labels []label, now time.Tim
 	if t == nil {
 		return
 	}
-	p.set(famStart, unixSeconds(t.Start.Time), labels...)
+	out.gauge(taskStart, unixSeconds(t.Start.Time), v.name, gpu)
 	if t.HasDeadline() {
-		p.set(famDeadline, unixSeconds(t.Deadline), labels...)
-		p.set(famFloat, float64(t.Float(now)), labels...)
+		out.gauge(taskDeadline, unixSeconds(t.Deadline), v.name, gpu)
+		out.gauge(taskFloat, float64(t.Float(now)), v.name, gpu)
 	}
 }
 
-func (v *containerView) last(p *page, gpu string, labels []label) {
+func (v *containerView) last(out *scrape, gpu string) {
 	i := slices.IndexFunc(v.ended, func(t *task.Task) bool { return slices.Contains(t.GPUs, gpu) })
 	if i < 0 {
 		return
 	}
 	t := v.ended[i]
-	p.set(famLastStart, unixSeconds(t.Start.Time), labels...)
-	p.set(famLastEnd, unixSeconds(t.End.Time), labels...)
+	out.gauge(lastStart, unixSeconds(t.Start.Time), v.name, gpu)
+	out.gauge(lastEnd, unixSeconds(t.End.Time), v.name, gpu)
 	if t.HasDeadline() {
-		p.set(famLastDeadline, unixSeconds(t.Deadline), labels...)
-		p.set(famLastFloat, float64(t.Float(t.End.Time)), labels...)
-		p.set(famLastHit, flag(t.Outcome() == task.Hit), labels...)
+		out.gauge(lastDeadline, unixSeconds(t.Deadline), v.name, gpu)
+		out.gauge(lastFloat, float64(t.Float(t.End.Time)), v.name, gpu)
+		out.gauge(lastHit, flag(t.Outcome() == task.Hit), v.name, gpu)
 	}
 }
 

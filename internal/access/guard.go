@@ -149,3 +149,18 @@ func (g *Guard) Check(r *http.Request) error {
 func (g *Guard) Authenticated(r *http.Request) bool {
 	return (g.o.Tokens != nil || g.o.Web.Demands().Everybody()) && g.Check(r) == nil
 }
+
+// Who names who sends a request that may act, for people.
+func (g *Guard) Who(r *http.Request) string {
+	switch name, _, ok := r.BasicAuth(); {
+	case g.o.Tokens != nil: // what else a client says of itself is not checked
+		return "token holder"
+	case !g.o.Web.Demands().Everybody():
+		return "local user"
+	case ok:
+		return name
+	case r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
+		return r.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	return "authenticated user"
+}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,12 +85,19 @@ func TestWhoMayActAndRead(t *testing.T) {
 		"proxy, Via":             {nobody, asked{headers: headers("Via", "1.1 proxy")}, 403, ok},
 		"proxy, host alone":      {nobody, asked{headers: headers("X-Forwarded-Host", "gpu-1")}, 403, ok},
 		"another site":           {nobody, asked{headers: headers("Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")}, 403, ok},
+		"another port":           {nobody, asked{headers: headers("Origin", "http://localhost:80", "Sec-Fetch-Site", "same-site")}, 403, ok},
+		"sandboxed frame":        {nobody, asked{headers: headers("Origin", "null", "Sec-Fetch-Site", "cross-site")}, 403, ok},
+		"old browser":            {nobody, asked{headers: headers("Origin", "http://localhost:9871")}, ok, ok},
+		"old browser, elsewhere": {nobody, asked{headers: headers("Origin", "https://evil.example")}, 403, ok},
+		"old browser, port":      {nobody, asked{headers: headers("Origin", "http://localhost:80")}, 403, ok},
+		"old browser, frame":     {nobody, asked{headers: headers("Origin", "null")}, 403, ok},
 		"own page":               {nobody, asked{headers: headers("Origin", "http://localhost:9871", "Sec-Fetch-Site", "same-origin")}, ok, ok},
 		"local without token":    {token, asked{}, 401, ok},
 		"local with token":       {token, asked{headers: headers("Authorization", "Bearer "+first)}, ok, ok},
 		"token as password":      {token, asked{headers: headers("Authorization", basic("laxity", first))}, ok, ok},
 		"remote with token":      {token, asked{remote: "192.0.2.1:5", host: "gpu-1:9871", headers: headers("Authorization", "Bearer "+first)}, ok, ok},
 		"token, another site":    {token, asked{headers: headers("Authorization", basic("x", first), "Sec-Fetch-Site", "cross-site")}, 403, ok},
+		"token, other port":      {token, asked{headers: headers("Authorization", basic("x", first), "Origin", "http://localhost:80", "Sec-Fetch-Site", "same-site")}, 403, ok},
 		"web server asked":       {web, asked{remote: "192.0.2.1:5", host: "gpu-1:9871"}, ok, ok},
 	} {
 		g := access.New(c.o)
@@ -173,6 +181,69 @@ func TestStrangersTakeNothingFromTheRate(t *testing.T) {
 	}
 	if c := code(g.All(g.Change(done)), asked{headers: headers("Authorization", "Bearer "+first)}.request(http.MethodPost)); c != http.StatusNoContent {
 		t.Errorf("the right token after 5000 wrong requests: %d", c)
+	}
+}
+
+// Anybody can send wrong tokens; that must not keep those out who have the right one.
+func TestWrongTokensLockNobodyOut(t *testing.T) {
+	tokens, err := access.OpenTokens(write(t, first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := access.New(access.Options{Tokens: tokens})
+	h := g.All(g.Change(done))
+	for _, wrong := range []string{"Bearer guess", basic("laxity", "guess")} {
+		for range 1000 {
+			if c := code(h, asked{headers: headers("Authorization", wrong)}.request(http.MethodPost)); c != http.StatusUnauthorized {
+				t.Fatalf("%s: %d", wrong, c)
+			}
+		}
+	}
+	for _, right := range []string{"Bearer " + first, basic("laxity", first)} {
+		if c := code(h, asked{headers: headers("Authorization", right)}.request(http.MethodPost)); c != http.StatusNoContent {
+			t.Errorf("the right token after 2000 wrong ones: %d", c)
+		}
+	}
+}
+
+// A browser asks its user for what is missing, and tells it to nobody but us.
+func TestBrowserIsAskedForThePassword(t *testing.T) {
+	tokens, err := access.OpenTokens(write(t, first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	access.New(access.Options{Tokens: tokens}).Change(done).ServeHTTP(w, asked{}.request(http.MethodGet))
+	if got := strings.Join(w.Header().Values("WWW-Authenticate"), "; "); w.Code != http.StatusUnauthorized || !strings.Contains(got, `Basic realm="laxity"`) {
+		t.Errorf("%d, asks for %s", w.Code, got)
+	}
+}
+
+// What is put on record about who asks is no more than what was checked.
+func TestWho(t *testing.T) {
+	tokens, err := access.OpenTokens(write(t, first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	passwords, err := access.OpenWebConfig(write(t, "basic_auth_users: {alice: secret}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := headers("Authorization", basic("alice", first))
+	for _, c := range []struct {
+		o    access.Options
+		asks asked
+		want string
+	}{
+		{access.Options{}, asked{}, "local user"},
+		{access.Options{}, asked{headers: alice}, "local user"},
+		{access.Options{Tokens: tokens}, asked{headers: alice}, "token holder"},
+		{access.Options{Web: passwords}, asked{headers: alice}, "alice"},
+		{access.Options{Web: passwords}, asked{}, "authenticated user"},
+	} {
+		if got := access.New(c.o).Who(c.asks.request(http.MethodPost)); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
 }
 

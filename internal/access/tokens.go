@@ -1,8 +1,9 @@
 // Package access says who may act by HTTP, in one place for every program: bearer
-// tokens in a file, sessions of people who signed in with one, what a web
-// configuration asks of clients, and the guard that handlers stand behind.
+// tokens in a file, what a web configuration asks of clients, and the guard that
+// handlers stand behind.
 //
-// It is a leaf: it imports the standard library, a YAML reader and a rate limiter.
+// It is a leaf: it imports the standard library, internal/replace, a YAML reader and a
+// rate limiter.
 package access
 
 import (
@@ -15,8 +16,9 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // Tokens are the bearer tokens in a file, one a line; empty lines and lines that
@@ -66,22 +68,12 @@ func WriteToken(path string, mode fs.FileMode, comments ...string) error {
 	if _, err := rand.Read(secret); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".token-") // 0600
-	if err != nil {
-		return err
-	}
+	var text strings.Builder
 	for _, line := range comments {
-		fmt.Fprintln(f, "# "+line)
+		fmt.Fprintln(&text, "# "+line)
 	}
-	_, err = fmt.Fprintln(f, hex.EncodeToString(secret))
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	fmt.Fprintln(&text, hex.EncodeToString(secret))
+	return replace.File(path, []byte(text.String()), mode)
 }
 
 // ErrDenied means that the request has no valid token.
@@ -100,26 +92,17 @@ func (t *Tokens) Check(r *http.Request) error {
 	if !ok {
 		return ErrDenied
 	}
-	known, err := t.knows(sha256.Sum256([]byte(strings.TrimSpace(got))))
+	all, err := ReadTokens(t.path)
 	if err != nil {
 		return err
 	}
-	if !known {
-		return ErrDenied
-	}
-	return nil
-}
-
-// knows reports whether one of the tokens has this hash.
-func (t *Tokens) knows(have [32]byte) (bool, error) {
-	all, err := ReadTokens(t.path)
-	if err != nil {
-		return false, err
-	}
-	match := 0
+	have, match := sha256.Sum256([]byte(strings.TrimSpace(got))), 0
 	for _, token := range all {
 		want := sha256.Sum256([]byte(token))
 		match |= subtle.ConstantTimeCompare(have[:], want[:])
 	}
-	return match == 1, nil
+	if match != 1 {
+		return ErrDenied
+	}
+	return nil
 }

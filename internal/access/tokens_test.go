@@ -11,6 +11,8 @@ import (
 	"github.com/laxity/laxity/internal/access"
 )
 
+const first, second = "0123456789abcdef-one", "0123456789abcdef-two"
+
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")

@@ -1,57 +1,43 @@
-// Package chromium drives a headless Chromium for tests, by its DevTools protocol
-// over a pair of pipes: no library, no port.
+// Package chromium opens pages in a headless Chromium, for tests, by chromedp: with the
+// looks, the credentials and the complaints of a browser that tests of pages ask for.
 package chromium
 
 import (
-	"bufio"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
 )
 
 // names under which Chromium is installed.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
+// timeout bounds one command; a browser that starts on a busy machine takes seconds.
+const timeout = 60 * time.Second
+
 // Browser is a running Chromium.
 type Browser struct {
 	t   testing.TB
-	in  io.Writer
-	err chan error // why the reading ended; one value
-
-	mu      sync.Mutex
-	last    int
-	waiting map[int]chan answer
-	pages   map[string]*Page // by session
-}
-
-type answer struct {
-	Result json.RawMessage
-	Error  *struct{ Message string }
-}
-
-// message is anything that Chromium says.
-type message struct {
-	ID        int             `json:"id"`
-	Method    string          `json:"method"`
-	SessionID string          `json:"sessionId"`
-	Params    json.RawMessage `json:"params"`
-	Result    json.RawMessage `json:"result"`
-	Error     *struct{ Message string }
+	ctx context.Context
 }
 
 // Start starts a browser that ends with the test; the test is skipped where there
-// is none. args are added to its command line.
-func Start(t testing.TB, args ...string) *Browser {
+// is none.
+func Start(t testing.TB) *Browser {
 	t.Helper()
 	path := ""
 	for _, name := range names {
@@ -63,178 +49,66 @@ func Start(t testing.TB, args ...string) *Browser {
 	if path == "" {
 		t.Skipf("needs Chromium: none of %v is installed", names)
 	}
-	profile := t.TempDir()
-	cmd := exec.CommandContext(context.Background(), path, append([]string{
-		"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-default-browser-check",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars",
-		"--user-data-dir=" + profile, "--remote-debugging-pipe",
-	}, args...)...)
-	log, err := os.Create(filepath.Join(profile, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has children
-	cmd.Env = append(os.Environ(), "HOME="+profile)
-	theirIn, ourOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ourIn, theirOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // descriptors 3 and 4
-	if err := cmd.Start(); err != nil {
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)
+	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(end)
+	ctx, end = chromedp.NewContext(ctx)
+	t.Cleanup(end)
+	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start %s: %v", path, err)
 	}
-	_, _ = theirIn.Close(), theirOut.Close()
-	b := &Browser{t: t, in: ourOut, err: make(chan error, 1), waiting: map[int]chan answer{}, pages: map[string]*Page{}}
-	go b.read(ourIn)
-	t.Cleanup(func() {
-		_ = b.call("", "Browser.close", nil, nil)
-		_ = ourOut.Close()
-		kill := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // it says nothing that matters
-		kill.Stop()
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what of its children is left
-		_, _ = ourIn.Close(), log.Close()
-		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() && testing.Verbose() {
-			t.Logf("chromium: %s", said)
-		}
-		removeAll(t, profile)
-	})
-	return b
-}
-
-// removeAll removes the profile: children of the browser may still write to it
-// for a moment after it has ended.
-func removeAll(t testing.TB, dir string) {
-	err := os.RemoveAll(dir)
-	for range 50 {
-		if err == nil {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-		err = os.RemoveAll(dir)
-	}
-	t.Logf("remove the browser's profile: %v", err)
-}
-
-func (b *Browser) read(from io.Reader) {
-	r := bufio.NewReaderSize(from, 1<<20)
-	for {
-		raw, err := r.ReadBytes(0)
-		if err != nil {
-			b.err <- fmt.Errorf("chromium ended: %w", err)
-			return
-		}
-		var m message
-		if err := json.Unmarshal(raw[:len(raw)-1], &m); err != nil {
-			b.err <- err
-			return
-		}
-		b.mu.Lock()
-		if m.ID != 0 {
-			if ch := b.waiting[m.ID]; ch != nil {
-				ch <- answer{m.Result, m.Error}
-				delete(b.waiting, m.ID)
-			}
-		} else if p := b.pages[m.SessionID]; p != nil {
-			p.event(m)
-		}
-		b.mu.Unlock()
-	}
-}
-
-// callTimeout bounds one command; a browser that starts on a busy machine takes
-// seconds.
-const callTimeout = 60 * time.Second
-
-func (b *Browser) call(session, method string, params, result any) error {
-	if params == nil {
-		params = struct{}{}
-	}
-	b.mu.Lock()
-	b.last++
-	id := b.last
-	ch := make(chan answer, 1)
-	b.waiting[id] = ch
-	raw, err := json.Marshal(struct {
-		ID        int    `json:"id"`
-		Method    string `json:"method"`
-		SessionID string `json:"sessionId,omitempty"`
-		Params    any    `json:"params"`
-	}{id, method, session, params})
-	if err == nil {
-		_, err = b.in.Write(append(raw, 0))
-	}
-	b.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	select {
-	case a := <-ch:
-		switch {
-		case a.Error != nil:
-			return fmt.Errorf("%s: %s", method, a.Error.Message)
-		case result != nil:
-			return json.Unmarshal(a.Result, result)
-		}
-		return nil
-	case err := <-b.err:
-		b.err <- err
-		return err
-	case <-time.After(callTimeout):
-		return fmt.Errorf("%s: no answer within %v", method, callTimeout)
-	}
+	return &Browser{t, ctx}
 }
 
 // Look is how a page is looked at.
 type Look struct {
-	Width, Height int // CSS pixels; 1280 × 900 by default
+	Width, Height int64 // CSS pixels; 1280 × 900 by default
 	Mobile, Dark  bool
 	NoScript      bool
+	// User and Password are what a person types when the browser asks. Where they are
+	// wrong the person cancels.
+	User, Password string
 }
 
 // Page is one tab.
 type Page struct {
-	b       *Browser
-	session string
+	b   *Browser
+	ctx context.Context
 
 	mu       sync.Mutex
 	requests []string
 	problems []string
-	loaded   chan struct{} // closed by the next load event
+	asked    map[string]bool // for a password, by address
+	loaded   chan struct{}   // closed by the next load event
 }
 
 // Open makes a tab, in a context of its own, and goes to the address.
 func (b *Browser) Open(address string, look Look) *Page {
 	b.t.Helper()
-	must := func(err error) {
-		b.t.Helper()
-		if err != nil {
-			b.t.Fatal(err)
-		}
+	ctx, end := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	b.t.Cleanup(end)
+	p := &Page{b: b, ctx: ctx, asked: map[string]bool{}, loaded: make(chan struct{})}
+	p.must(chromedp.Do(ctx)) // the tab lives as long as the context of its first call
+	p.must(chromedp.Listen(ctx, func(event any) { p.event(event, look) }))
+	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	p.must(err)
+	if look.Password != "" {
+		_, err = chromedp.Call(ctx, fetch.Enable, fetch.EnableParams{HandleAuthRequests: new(true)})
+		p.must(err)
 	}
-	var made struct{ BrowserContextID, TargetID, SessionID string }
-	must(b.call("", "Target.createBrowserContext", nil, &made))
-	must(b.call("", "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": made.BrowserContextID}, &made))
-	must(b.call("", "Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &made))
-	p := &Page{b: b, session: made.SessionID, loaded: make(chan struct{})}
-	b.mu.Lock()
-	b.pages[p.session] = p
-	b.mu.Unlock()
-	for _, domain := range []string{"Page", "Runtime", "Network", "Log", "Accessibility"} {
-		must(p.Call(domain+".enable", nil, nil))
-	}
-	p.Look(look)
+	p.look(look)
 	p.Go(address)
 	return p
 }
 
-// Look changes how the page is looked at.
-func (p *Page) Look(look Look) {
+func (p *Page) must(err error) {
+	p.b.t.Helper()
+	if err != nil {
+		p.b.t.Fatal(err)
+	}
+}
+
+func (p *Page) look(look Look) {
 	p.b.t.Helper()
 	if look.Width == 0 {
 		look.Width, look.Height = 1280, 900
@@ -243,56 +117,79 @@ func (p *Page) Look(look Look) {
 	if look.Dark {
 		scheme = "dark"
 	}
-	for method, params := range map[string]any{
-		"Emulation.setDeviceMetricsOverride":   map[string]any{"width": look.Width, "height": look.Height, "deviceScaleFactor": 1, "mobile": look.Mobile},
-		"Emulation.setEmulatedMedia":           map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}},
-		"Emulation.setScriptExecutionDisabled": map[string]any{"value": look.NoScript},
-	} {
-		if err := p.Call(method, params, nil); err != nil {
-			p.b.t.Fatal(err)
-		}
+	options := []chromedp.EmulateViewportOption{chromedp.EmulateScale(1)}
+	if look.Mobile {
+		options = append(options, chromedp.EmulateMobile)
 	}
+	p.must(chromedp.Do(p.ctx, chromedp.EmulateViewport(look.Width, look.Height, options...)))
+	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	p.must(err)
+	_, err = chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: look.NoScript})
+	p.must(err)
 }
 
-// event takes note of what the page says; the browser's reader calls it.
-func (p *Page) event(m message) {
+// event takes note of what the page says.
+func (p *Page) event(event any, look Look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch m.Method {
-	case "Page.loadEventFired":
+	switch e := event.(type) {
+	case *page.EventLoadEventFired:
 		close(p.loaded)
 		p.loaded = make(chan struct{})
-	case "Network.requestWillBeSent":
-		var e struct{ Request struct{ URL string } }
-		if json.Unmarshal(m.Params, &e) == nil {
-			p.requests = append(p.requests, e.Request.URL)
-		}
-	case "Runtime.exceptionThrown":
-		p.problems = append(p.problems, string(m.Params))
-	case "Log.entryAdded":
-		var e struct {
-			Entry struct{ Level, Text, URL string }
-		}
-		if json.Unmarshal(m.Params, &e) == nil && (e.Entry.Level == "error" || e.Entry.Level == "warning") {
+	case *network.EventRequestWillBeSent:
+		p.requests = append(p.requests, e.Request.URL)
+	case *runtime.EventExceptionThrown:
+		p.problems = append(p.problems, fmt.Sprintf("%s: %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception))
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
 			p.problems = append(p.problems, e.Entry.Text+" "+e.Entry.URL)
 		}
+	case *fetch.EventRequestPaused:
+		go p.answer(func() error {
+			_, err := chromedp.Call(p.ctx, fetch.ContinueRequest, fetch.ContinueRequestParams{RequestID: e.RequestID})
+			return err
+		})
+	case *fetch.EventAuthRequired:
+		answer := &fetch.AuthChallengeResponse{Response: fetch.AuthChallengeResponseResponseCancelAuth}
+		if !p.asked[e.Request.URL] {
+			answer = &fetch.AuthChallengeResponse{Response: fetch.AuthChallengeResponseResponseProvideCredentials, Username: look.User, Password: look.Password}
+		}
+		p.asked[e.Request.URL] = true
+		go p.answer(func() error {
+			_, err := chromedp.Call(p.ctx, fetch.ContinueWithAuth, fetch.ContinueWithAuthParams{RequestID: e.RequestID, AuthChallengeResponse: answer})
+			return err
+		})
 	}
 }
 
-// Call sends a command of the DevTools protocol to the page.
-func (p *Page) Call(method string, params, result any) error {
-	return p.b.call(p.session, method, params, result)
+// answer tells the browser how a request goes on; it may be gone by now.
+func (p *Page) answer(do func() error) {
+	if err := do(); err != nil && p.ctx.Err() == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.requests = append(p.requests, fmt.Sprintf("(not answered: %v)", err))
+	}
 }
 
 // Go goes to the address and waits until it is loaded.
 func (p *Page) Go(address string) {
 	p.b.t.Helper()
-	p.WhileLoading(func() {
-		var r struct{ ErrorText string }
-		if err := p.Call("Page.navigate", map[string]any{"url": address}, &r); err != nil || r.ErrorText != "" {
-			p.b.t.Fatalf("go to %s: %v %s", address, err, r.ErrorText)
-		}
-	})
+	p.must(Do(p, chromedp.Navigate(address)))
+}
+
+// Do carries steps of chromedp out.
+func Do(p *Page, steps ...chromedp.Action[chromedp.Void]) error {
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
+	defer cancel()
+	return chromedp.Do(ctx, steps...)
+}
+
+// Run carries a step of chromedp out, and returns its result.
+func Run[T any](p *Page, step chromedp.Action[T]) (T, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
+	defer cancel()
+	return chromedp.Run(ctx, step)
 }
 
 // WhileLoading does something that loads a page, and waits until it is loaded.
@@ -304,74 +201,32 @@ func (p *Page) WhileLoading(do func()) {
 	do()
 	select {
 	case <-loaded:
-	case <-time.After(callTimeout):
+	case <-time.After(timeout):
 		p.b.t.Fatal("the page did not load")
 	}
 }
 
 // Eval returns the value of a JavaScript expression, which may be a promise. It
 // works where the page's own scripts do not run.
-func (p *Page) Eval(expression string, result any) error {
-	var r struct {
-		Result           struct{ Value json.RawMessage }
-		ExceptionDetails *struct {
-			Text      string
-			Exception struct{ Description string }
-		}
-	}
-	err := p.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true, "userGesture": true}, &r)
-	if err != nil {
-		return err
-	}
-	if r.ExceptionDetails != nil {
-		return errors.New(r.ExceptionDetails.Text + " " + r.ExceptionDetails.Exception.Description)
-	}
-	if result == nil || len(r.Result.Value) == 0 {
-		return nil
-	}
-	return json.Unmarshal(r.Result.Value, result)
+func Eval[T any](p *Page, expression string) (T, error) {
+	return Run(p, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise, func(e *runtime.EvaluateParams) { e.UserGesture = new(true) }))
 }
 
-// Await waits until a JavaScript expression is true, looking at each change of
-// the document.
-func (p *Page) Await(ctx context.Context, expression string) error {
-	limit := callTimeout
-	if d, ok := ctx.Deadline(); ok {
-		limit = time.Until(d)
-	}
-	var ok bool
-	err := p.Eval(fmt.Sprintf(`new Promise((done) => {
-		const test = () => { try { return Boolean(%s) } catch (e) { return false } };
-		if (test()) return done(true);
-		const watch = new MutationObserver(() => { if (test()) { watch.disconnect(); done(true) } });
-		watch.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
-		setTimeout(() => done(test()), %d);
-	})`, expression, limit.Milliseconds()), &ok)
-	if err == nil && !ok {
-		err = fmt.Errorf("waited in vain until %s", expression)
+// Await waits until a JavaScript expression is true.
+func (p *Page) Await(expression string) error {
+	err := Do(p, chromedp.Poll[chromedp.Void](`(() => { try { return Boolean(`+expression+`) } catch (e) { return false } })()`,
+		chromedp.WithPollingTimeout(timeout)))
+	if err != nil {
+		err = fmt.Errorf("waited in vain until %s: %w", expression, err)
 	}
 	return err
-}
-
-// Press presses and lets go a key, as "Tab" or "Enter".
-func (p *Page) Press(key string, code int, text string) error {
-	for _, kind := range []string{"keyDown", "keyUp"} {
-		params := map[string]any{"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code}
-		if kind == "keyDown" && text != "" {
-			params["text"] = text
-		}
-		if err := p.Call("Input.dispatchKeyEvent", params, nil); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Requests are the addresses that the page asked for, since it was opened.
 func (p *Page) Requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string(nil), p.requests...)
+	return slices.Clone(p.requests)
 }
 
 // Problems are the exceptions, errors and warnings, among them violations of the
@@ -379,21 +234,11 @@ func (p *Page) Requests() []string {
 func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string(nil), p.problems...)
+	return slices.Clone(p.problems)
 }
 
 // Screenshot writes all of the page, not only what fits the window, as PNG.
 func (p *Page) Screenshot(path string) error {
-	var shot struct{ Data string }
-	if err := p.Call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true}, &shot); err != nil {
-		return err
-	}
-	raw, err := base64.StdEncoding.DecodeString(shot.Data)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, raw, 0o644)
+	raw, err := Run(p, chromedp.FullScreenshot(100))
+	return errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, raw, 0o644))
 }

@@ -1,8 +1,6 @@
-// Package webserver makes the HTTP server of every program: with a timeout for
-// each thing that a client can be slow at, and a bound on connections that keeps
-// nobody out.
-//
-// It is a leaf: it imports the standard library only.
+// Package webserver makes the HTTP server of every program, with a timeout for
+// each thing that a client can be slow at and a bound on connections that keeps
+// nobody out, and its router.
 package webserver
 
 import (
@@ -18,6 +16,7 @@ import (
 const (
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
+	answerTimeout = time.Minute
 	idleTimeout   = 2 * time.Minute // longer than a scrape interval
 	maxHeader     = 64 << 10        // bytes
 	// MaxConns bounds the connections at a time.
@@ -26,12 +25,14 @@ const (
 
 // New makes a server. Beyond MaxConns the connection that has been idle for the
 // longest makes room for a new one; a new one is closed where all are at work.
-// Handlers that stream set their own deadlines with http.ResponseController.
+// An answer must be sent within a minute of its request's header. Handlers that stream set
+// their own deadlines with http.ResponseController.
 func New(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       bodyTimeout,
+		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12},

@@ -103,7 +103,7 @@ func TestConnectionsAtWorkStay(t *testing.T) {
 
 func TestEveryWaitHasAnEnd(t *testing.T) {
 	s := webserver.New(hello, slog.New(slog.DiscardHandler))
-	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 {
+	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -55,14 +55,11 @@ func NewServer(o Options) *Server {
 //	PUT    /api/v1/placements/{id}/container  {"container_id": …}, once it is
 //	DELETE /api/v1/placements/{id}
 //
-// What changes something goes through guard; nil is no guard. Errors are
+// What changes something goes through guard. Errors are
 // {"error": …}, and with no room {"ranking": …}: 400 for what cannot be read, 404
 // for an unknown node or promise, 409 when there is no room now, 422 when no GPU
 // will ever do, 503 when the facts cannot be had.
 func (s *Server) Register(mux chi.Router, guard func(http.Handler) http.Handler) {
-	if guard == nil {
-		guard = func(h http.Handler) http.Handler { return h }
-	}
 	mux.HandleFunc("GET /api/v1/nodes", s.nodes)
 	mux.HandleFunc("GET /api/v1/placements", s.list)
 	mux.Handle("POST /api/v1/placements", guard(http.HandlerFunc(s.place)))

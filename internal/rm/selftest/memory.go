@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // Recall reads the result for this driver and card from a file of Remember's; found is
@@ -35,13 +36,7 @@ func Remember(path string, r Result) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return fmt.Errorf("remember the self-test: %w", err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(append(text, '\n'))
-	if err := errors.Join(err, tmp.Close(), os.Chmod(tmp.Name(), 0o644), os.Rename(tmp.Name(), path)); err != nil {
+	if err := replace.File(path, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("remember the self-test: %w", err)
 	}
 	return nil

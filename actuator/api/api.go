@@ -1,0 +1,174 @@
+// Package api is the actuator's HTTP API: the one router, on which alerts come in, what
+// is known and was decided goes out, and the live page and placement are mounted. One
+// guard, access.Guard, says who may act.
+//
+// It imports the actuator's small packages webhook, forward and decision.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/forward"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/webserver"
+)
+
+// Actuator is what the API serves.
+type Actuator interface {
+	webhook.Receiver
+	// Ready says why it cannot act; nil: it can.
+	Ready() error
+	// Reload reads the configuration again. It returns ErrNothingToReload where there
+	// is none; a bad one changes nothing.
+	Reload(ctx context.Context) error
+}
+
+// ErrNothingToReload means that there is no configuration file.
+var ErrNothingToReload = errors.New("nothing to reload: start with --config.file to be able to")
+
+// Decisions is the log of what was decided and why: *decisionlog.Log.
+type Decisions interface {
+	Last(after uint64) (all []decision.Decision, next <-chan struct{})
+	Watch(ctx context.Context, after uint64) <-chan decision.Decision
+}
+
+// Options of a router. All but Mount are required.
+type Options struct {
+	Guard     *access.Guard
+	Actuator  Actuator
+	State     func() any // of the actuator, as JSON
+	Decisions Decisions
+	Metrics   prometheus.Gatherer
+	// Page is the live page, at /.
+	Page http.Handler
+	// Mount adds other parts' routes; those that change something pass through guard.
+	Mount []func(r chi.Router, guard func(http.Handler) http.Handler)
+	// Answered is told the status of each answer to a notification.
+	Answered func(code int)
+	Logger   *slog.Logger
+}
+
+// Refuse answers a request that is not served, in one form. It is the Guard's, too.
+func Refuse(answered func(code int)) webserver.Refuse {
+	return func(w http.ResponseWriter, r *http.Request, code int, err error) {
+		if r.URL.Path == "/api/v1/alerts" {
+			answered(code)
+		}
+		http.Error(w, err.Error(), code)
+	}
+}
+
+// timeout bounds what waits for others: nodes, Prometheus, the actuator's own loop. What
+// streams has none.
+const timeout = 30 * time.Second
+
+type server struct{ Options }
+
+// Router makes the router.
+func Router(o Options) chi.Router {
+	s, refuse := server{o}, Refuse(o.Answered)
+	r := webserver.Router(o.Logger, refuse)
+	r.Use(o.Guard.All)
+	r.Group(func(r chi.Router) {
+		r.Use(middleware.Timeout(timeout))
+		r.Handle("POST /api/v1/alerts", o.Guard.Change(forward.Mark(webhook.Handler(o.Actuator, o.Logger, o.Answered))))
+		r.Handle("POST /-/reload", o.Guard.Change(http.HandlerFunc(s.reload)))
+		for _, mount := range o.Mount {
+			mount(r, o.Guard.Change)
+		}
+	})
+	r.HandleFunc("GET /api/v1/state", s.state)
+	r.Handle("GET /api/v1/decisions", o.Guard.Streams(http.HandlerFunc(s.decisions)))
+	r.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	r.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
+	r.HandleFunc("GET /-/ready", s.ready)
+	webserver.Profiler(r, o.Guard.Change, refuse)
+	r.Mount("/", o.Page)
+	return r
+}
+
+func (s server) reload(w http.ResponseWriter, r *http.Request) {
+	switch err := s.Actuator.Reload(r.Context()); {
+	case errors.Is(err, ErrNothingToReload):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		s.Logger.Error("not reloaded", "err", err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+func (s server) ready(w http.ResponseWriter, _ *http.Request) {
+	if err := s.Actuator.Ready(); err != nil {
+		http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ready\n"))
+}
+
+func (s server) state(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.State()) }
+
+// decisions answers ?container=NAME&after=SEQUENCE&limit=N, oldest first; with ?watch=1
+// as newline-delimited JSON that goes on.
+func (s server) decisions(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	after, err := number(q.Get("after"))
+	limit, err2 := number(q.Get("limit"))
+	if err = errors.Join(err, err2); err != nil {
+		http.Error(w, "after and limit must be whole numbers: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	wanted := func(d decision.Decision) bool {
+		c := q.Get("container")
+		return c == "" || d.About(c)
+	}
+	if q.Get("watch") == "1" {
+		s.watch(w, r, after, wanted)
+		return
+	}
+	all, _ := s.Decisions.Last(after)
+	out := []decision.Decision{}
+	for _, d := range all {
+		if wanted(d) {
+			out = append(out, d)
+		}
+	}
+	if limit > 0 && uint64(len(out)) > limit {
+		out = out[uint64(len(out))-limit:]
+	}
+	writeJSON(w, out)
+}
+
+func (s server) watch(w http.ResponseWriter, r *http.Request, after uint64, wanted func(decision.Decision) bool) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	lines := json.NewEncoder(webserver.NewStream(w))
+	for d := range s.Decisions.Watch(r.Context(), after) {
+		if wanted(d) && lines.Encode(d) != nil {
+			return
+		}
+	}
+}
+
+func number(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return strconv.ParseUint(text, 10, 64)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}

@@ -1,0 +1,56 @@
+package webserver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/internal/webserver"
+)
+
+// silent waits: time itself is what is tested.
+func silent(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// The server's limits for a request do not end a stream, whichever version of HTTP it
+// is, and however long it is silent.
+func TestStreamOutlivesTheRequest(t *testing.T) {
+	const limit = 500 * time.Millisecond // a busy machine greets and reads a request in less
+	for _, http2 := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := webserver.NewStream(w)
+			for n := range 2 {
+				if _, err := fmt.Fprintln(s, n); err != nil {
+					t.Error(err)
+				}
+				if n == 0 {
+					silent(r.Context(), 2*limit)
+				}
+			}
+		}))
+		server.EnableHTTP2 = http2
+		server.Config.ReadTimeout, server.Config.WriteTimeout = limit, limit
+		server.StartTLS()
+		resp, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(resp.Body)
+		n := 0
+		for ; lines.Scan(); n++ {
+		}
+		if n != 2 || lines.Err() != nil || resp.ProtoMajor != map[bool]int{false: 1, true: 2}[http2] {
+			t.Errorf("HTTP/%d: %d lines, %v", resp.ProtoMajor, n, lines.Err())
+		}
+		_ = resp.Body.Close()
+		server.Close()
+	}
+}
