@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
@@ -27,9 +28,10 @@ func newAttacher(oneByOne bool) attacher {
 }
 
 // load gives programs and maps to the kernel, the programs in the form that attach needs,
-// and puts them into a struct that bpf2go has made for them. Maps of these names are
-// shared: they take the place of their own.
-func (a attacher) load(spec func() (*ebpf.CollectionSpec, error), to any, shared map[string]*ebpf.Map) error {
+// and puts them into a struct that bpf2go has made for them. types is what is known of the
+// kernel's types by now: reading them takes some 10 ms and a few MiB. Maps of these names
+// are shared: they take the place of their own.
+func (a attacher) load(spec func() (*ebpf.CollectionSpec, error), to any, types *btf.Cache, shared map[string]*ebpf.Map) error {
 	// Before Linux 5.11 maps count as locked memory. Where that limit may not be
 	// raised it may still be high enough.
 	_ = rlimit.RemoveMemlock()
@@ -42,7 +44,7 @@ func (a attacher) load(spec func() (*ebpf.CollectionSpec, error), to any, shared
 			program.AttachType = ebpf.AttachTraceUprobeMulti
 		}
 	}
-	return s.LoadAndAssign(to, &ebpf.CollectionOptions{MapReplacements: shared})
+	return s.LoadAndAssign(to, &ebpf.CollectionOptions{Cache: types, MapReplacements: shared})
 }
 
 // attach puts a program on functions of a file, given by their offsets. pid

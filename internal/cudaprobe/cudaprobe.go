@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
@@ -86,7 +87,8 @@ type attached struct {
 
 // New loads the programs. The error wraps ErrUnsupported where that cannot be.
 func New(o Options) (*Probe, error) {
-	if err := checkKernel(o.Proc); err != nil {
+	types := btf.NewCache()
+	if err := checkKernel(o.Proc, types); err != nil {
 		return nil, err
 	}
 	p := &Probe{
@@ -99,19 +101,19 @@ func New(o Options) (*Probe, error) {
 	if p.quiet < shortestQuiet {
 		p.quiet = defaultQuiet
 	}
-	if err := p.load(); err != nil {
+	if err := p.load(types); err != nil {
 		return nil, errors.Join(explain("load BPF programs", err), p.free())
 	}
 	return p, nil
 }
 
-func (p *Probe) load() error {
-	err := p.attacher.load(cudabpf.LoadStarts, &p.starts, nil)
+func (p *Probe) load(types *btf.Cache) error {
+	err := p.attacher.load(cudabpf.LoadStarts, &p.starts, types, nil)
 	if err != nil {
 		return err
 	}
 	// Without it ends are told by others only, later: no reason to fail.
-	if err := p.attachExits(); err != nil && !errors.Is(err, ErrUnsupported) {
+	if err := p.attachExits(types); err != nil && !errors.Is(err, ErrUnsupported) {
 		return err
 	}
 	p.reader, err = ringbuf.NewReader(p.starts.Events)

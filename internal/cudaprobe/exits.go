@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/laxity/laxity/internal/cudabpf"
@@ -17,8 +18,8 @@ type exitProbe struct {
 }
 
 // attachExits needs the scheduler's tracepoints.
-func (p *Probe) attachExits() (err error) {
-	err = p.attacher.load(cudabpf.LoadExits, &p.exits.objects, map[string]*ebpf.Map{
+func (p *Probe) attachExits(types *btf.Cache) (err error) {
+	err = p.attacher.load(cudabpf.LoadExits, &p.exits.objects, types, map[string]*ebpf.Map{
 		cudabpf.ExitsMapEvents: p.starts.Events, cudabpf.ExitsMapLost: p.starts.Lost,
 		cudabpf.ExitsMapTold: p.starts.Told, cudabpf.ExitsMapKnown: p.starts.Known,
 	})

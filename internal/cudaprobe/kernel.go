@@ -16,11 +16,11 @@ const hostPIDNamespace = 0xEFFFFFFC
 
 // checkKernel makes sure of what the programs need, and whose lack the kernel would not
 // tell of.
-func checkKernel(proc string) error {
+func checkKernel(proc string, types *btf.Cache) error {
 	if err := checkNamespace(proc); err != nil {
 		return err
 	}
-	return checkTypes(btf.LoadKernelSpec)
+	return checkTypes(types.Kernel)
 }
 
 // checkNamespace makes sure that the PIDs that BPF tells are ours: it tells those

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/laxity/laxity/internal/cudabpf"
@@ -75,7 +76,8 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 	if !canGuard {
 		return nil, fmt.Errorf("%w: allocations are guarded on amd64 alone", ErrUnsupported)
 	}
-	if err := checkKernel(o.Proc); err != nil {
+	types := btf.NewCache()
+	if err := checkKernel(o.Proc, types); err != nil {
 		return nil, err
 	}
 	if err := mountBPF(); err != nil {
@@ -89,14 +91,14 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 		proc: proc, finder: cudafile.Finder{Proc: o.Proc}, attacher: newAttacher(o.OneByOne),
 		functions: map[cudafile.ID]cudafile.Functions{}, processes: map[int]*guardedProcess{},
 	}
-	if err := g.load(PinFolder(o.Pins)); err != nil {
+	if err := g.load(types, PinFolder(o.Pins)); err != nil {
 		return nil, errors.Join(explain("load the memory guard's BPF programs", err), g.free())
 	}
 	return g, nil
 }
 
-func (g *MemoryGuard) load(pins string) error {
-	err := g.attacher.load(cudabpf.LoadMemory, &g.objects, nil)
+func (g *MemoryGuard) load(types *btf.Cache, pins string) error {
+	err := g.attacher.load(cudabpf.LoadMemory, &g.objects, types, nil)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type tracked struct {
 // loadLaunches loads the programs that follow launches.
 func (p *Probe) loadLaunches() error {
 	var o cudabpf.LaunchesObjects
-	err := p.attacher.load(cudabpf.LoadLaunches, &o, map[string]*ebpf.Map{
+	err := p.attacher.load(cudabpf.LoadLaunches, &o, nil, map[string]*ebpf.Map{
 		cudabpf.LaunchesMapEvents: p.starts.Events, cudabpf.LaunchesMapLost: p.starts.Lost,
 	})
 	if err != nil {
