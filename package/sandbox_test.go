@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/actuator"
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 	"github.com/laxity/laxity/internal/sandbox"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 const (

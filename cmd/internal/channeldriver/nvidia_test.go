@@ -11,11 +11,11 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
 	"github.com/laxity/laxity/actuator/enforce/proc"
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 // patience is how long a real tenant may take for its next kernel.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/devicetest"
 	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 func TestConformanceOnASimulatedDriver(t *testing.T) {
