@@ -2,7 +2,7 @@
 // ones in memory, for /api/v1/decisions and `laxity why`, and all of them in a
 // bounded file.
 //
-// It imports the standard library only.
+// It imports internal/aside and the standard library only.
 package decision
 
 import (

@@ -2,8 +2,8 @@
 // there, in Alertmanager's own format: so one webhook address serves a fleet.
 //
 // What Take kept is on disk; Run delivers it and tries again until it is taken or
-// too old to matter. It imports the actuator's small packages webhook, decision
-// and nodes, bbolt for the queue and client_golang for its metrics.
+// too old to matter. It imports actuator/webhook, actuator/decision,
+// actuator/nodes, internal/boltfile, bbolt, client_golang and the standard library.
 package forward
 
 import (

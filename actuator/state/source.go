@@ -2,8 +2,8 @@
 // exporter's snapshot, and keeps the leases that alerts opened. An alert is a
 // trigger, never the truth.
 //
-// It imports the standard library, exporter/task and the actuator's own small
-// packages only.
+// It imports the standard library, exporter/task, actuator/journal and internal/aside
+// only.
 package state
 
 import (

@@ -3,7 +3,7 @@
 // A scrape reads the latest snapshot and nothing else: it never waits for a
 // driver or a container engine. Gauges are set anew for every scrape, so that
 // the series of what is gone are gone; counts and histograms are fed by the
-// tracker (Began, Ended, Polled). It imports exporter/task and client_golang.
+// tracker (Began, Ended, Polled). Of ours it imports exporter/task.
 //
 // It is a Gatherer and no prometheus.Collector: a registry sends each series
 // through a channel, and hashes and sorts all of them to find doubles, which was

@@ -2,7 +2,7 @@
 // tokens in a file, sessions of people who signed in with one, what a web
 // configuration asks of clients, and the guard that handlers stand behind.
 //
-// It is a leaf: it imports the standard library, a YAML reader and a rate limiter.
+// It is a leaf: it imports the standard library, go.yaml.in/yaml and golang.org/x/time.
 package access
 
 import (

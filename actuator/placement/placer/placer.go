@@ -2,7 +2,7 @@
 // promises them what they need, so that two of the same moment never share what
 // only one can have. Options → New → Run.
 //
-// It imports placement, ledger and exporter/task, and no technology.
+// It imports the standard library, actuator/placement, actuator/placement/ledger and exporter/task.
 package placer
 
 import (

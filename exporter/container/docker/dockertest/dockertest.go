@@ -3,7 +3,7 @@
 // libraries that they need. Everything that it makes begins with Prefix, and is
 // gone when the test ends.
 //
-// For tests only. It imports the Docker client and the standard library.
+// For tests only. It imports the Docker client, containerd/errdefs and the standard library.
 package dockertest
 
 import (
