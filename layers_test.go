@@ -69,7 +69,7 @@ func within(path, room string) bool { return path == room || strings.HasPrefix(p
 func forTests(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
 		return strings.HasSuffix(part, "test") && part != "selftest" // which programs run at their start
-	})
+	}) || path == "internal/chromium"
 }
 
 // enforcers are siblings: each carries out one thing, and none knows another. What two of

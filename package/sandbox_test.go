@@ -14,6 +14,7 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/sandbox"
 	"github.com/laxity/laxity/internal/workload"
 )
@@ -55,7 +56,7 @@ func TestUnits(t *testing.T) {
 func inside(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("a systemd of one's own needs root")
+		needtest.Root.Skip(t, "a systemd of one's own needs root")
 	}
 	need(t, "gcc", "it compiles the simulated GPU's library and a program that computes on it")
 	dir := t.TempDir()

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // names under which Chromium is installed.
@@ -61,7 +63,7 @@ func Start(t testing.TB, args ...string) *Browser {
 		}
 	}
 	if path == "" {
-		t.Skipf("needs Chromium: none of %v is installed", names)
+		needtest.Chromium.Skipf(t, "needs Chromium: none of %v is installed", names)
 	}
 	profile := t.TempDir()
 	cmd := exec.CommandContext(context.Background(), path, append([]string{

@@ -109,7 +109,7 @@ func same(t *testing.T, got, want []any) {
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.jsonl")
 	if err != nil || len(files) == 0 {
-		t.Skipf("no transcripts: %v", err)
+		t.Fatalf("no transcripts: %v", err)
 	}
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestTranscripts(t *testing.T) {
 func TestTranscriptIsFoundAgain(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.jsonl")
 	if err != nil || len(files) == 0 {
-		t.Skipf("no transcripts: %v", err)
+		t.Fatalf("no transcripts: %v", err)
 	}
 	for _, name := range files {
 		f, err := os.Open(name)

@@ -21,6 +21,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // fleet is several Docker engines on this machine, each in a network and UTS
@@ -45,11 +46,11 @@ type engine struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("a swarm of several engines on one machine needs root")
+		needtest.Root.Skip(t, "a swarm of several engines on one machine needs root")
 	}
 	for _, program := range []string{"ip", "dockerd", "nsenter", "unshare", "hostname"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("no program %s here", program)
+			needtest.Namespaces.Skipf(t, "no program %s here", program)
 		}
 	}
 	if testing.Short() {
@@ -66,7 +67,7 @@ func newFleet(t *testing.T) *fleet {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	f.hub = f.prefix + "-hub"
 	if err := f.namespace(f.hub); err != nil {
-		t.Skipf("no network namespaces here: %v", err)
+		needtest.Namespaces.Skipf(t, "no network namespaces here: %v", err)
 	}
 	f.must("ip", "-n", f.hub, "link", "add", "br0", "type", "bridge")
 	f.must("ip", "-n", f.hub, "link", "set", "br0", "up")
@@ -139,7 +140,7 @@ func (f *fleet) start(i int) *engine {
 		select {
 		case <-e.ended:
 			said, _ := os.ReadFile(log.Name())
-			f.t.Skipf("dockerd does not run in a namespace here: %s", said[max(0, len(said)-600):])
+			needtest.Namespaces.Skipf(f.t, "dockerd does not run in a namespace here: %s", said[max(0, len(said)-600):])
 		default:
 		}
 		_, err := e.Ping(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func TestKindsOf(t *testing.T) {
@@ -210,7 +211,7 @@ func TestMappedAndRemoved(t *testing.T) {
 	}
 	defer cudafile.CloseAll(files)
 	if len(files) != 1 {
-		t.Skipf("%d files: the kernel does not give map_files to us", len(files))
+		needtest.Root.Skipf(t, "%d files: the kernel does not give map_files to us", len(files))
 	}
 	if _, err := files[0].Functions(); err != nil {
 		t.Error("not the file that is mapped:", err)
