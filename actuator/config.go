@@ -62,6 +62,10 @@ const (
 // maxFloor leaves half of the time for those that come first.
 const maxFloor = 0.5
 
+// DefaultConfig is what a program begins with to which flags say something else: a zero is
+// then what somebody wrote, which Validate refuses, and not what was left out.
+func DefaultConfig() Config { return Config{}.withDefaults() }
+
 func (c Config) withDefaults() Config {
 	if c.Policy == "" {
 		c.Policy = DefaultPolicy
@@ -109,7 +113,7 @@ func (c Config) Validate() error {
 	default:
 		return fmt.Errorf("arbitrate is %q; write auto, always or never", c.Arbitrate)
 	}
-	if c.Late < 0 {
+	if c.Late <= 0 {
 		return fmt.Errorf("late is %v; it must be longer than 0", c.Late)
 	}
 	if !(c.BatchFloor > 0 && c.BatchFloor <= maxFloor) {
@@ -118,8 +122,8 @@ func (c Config) Validate() error {
 	if c.MaxHold < time.Second || c.Lease < time.Second {
 		return fmt.Errorf("max-hold (%v) and lease (%v) must be at least 1s", c.MaxHold, c.Lease)
 	}
-	if c.Settle < 0 {
-		return fmt.Errorf("settle is %v; it cannot be negative", c.Settle)
+	if c.Settle <= 0 {
+		return fmt.Errorf("settle is %v; it must be longer than 0", c.Settle)
 	}
 	if !slices.Contains(allocator.Shares, string(c.MemoryShare)) {
 		return fmt.Errorf("memory-share is %q; write one of %v", c.MemoryShare, allocator.Shares)

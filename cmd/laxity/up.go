@@ -45,7 +45,7 @@ there is no token, and who authenticates may act.`
 
 func (c *cli) addUp() {
 	var (
-		o         = allinone.Options{}
+		o         = allinone.Options{Config: actuator.DefaultConfig()}
 		exporters *web.FlagConfig
 		address   string
 		arbitrate string
@@ -57,6 +57,9 @@ func (c *cli) addUp() {
 		o.Logger = log
 		o.Config.Arbitrate = actuator.Arbitration(arbitrate)
 		o.Hold = actuator.HoldMode(hold)
+		if err := o.Config.Validate(); err != nil {
+			return err
+		}
 		files.WebConfig = *exporters.WebConfigFile
 		if o.Access, err = files.Open(); err != nil {
 			return err
