@@ -52,8 +52,8 @@ func TestNodesAndPlace(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"nodes"}, exitOK, "1/1 nodes  (ranking: paper)"},
-		{[]string{"nodes", "--gpu-memory=6GiB", "--ranking=predictive"}, exitOK, "gpu-1"},
+		{[]string{"nodes"}, exitOK, "1/1 nodes  (ranking: predictive)"},
+		{[]string{"nodes", "--gpu-memory=6GiB", "--ranking=paper"}, exitOK, "gpu-1"},
 		{[]string{"place", "--dry-run", "--gpu-memory=6GiB"}, exitOK, "yes"},
 		{[]string{"placements"}, exitOK, "PLACEMENT"},
 		{[]string{"place", "--deadline=9s", "--gpu-memory=6GiB"}, exitOK, "node gpu-1  GPU GPU-a"},

@@ -34,7 +34,7 @@ const (
 type Options struct {
 	Source Source
 	Ledger *ledger.Ledger
-	// Method is Paper by default.
+	// Method is placement.DefaultMethod by default.
 	Method placement.Method
 	// TTL is how long a promise waits for the next step: the container's creation,
 	// then its first task. DefaultTTL if 0.
