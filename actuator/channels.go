@@ -157,7 +157,8 @@ func (k *channelKeeper) putBack(gpu string, p ladder.Plan, now time.Time) (chang
 // contexts since, or changed its slice.
 func (k *channelKeeper) lookAgain(gpu string, now time.Time) []change {
 	first := ""
-	for id, t := range k.tenants {
+	for _, id := range slices.Sorted(maps.Keys(k.tenants)) {
+		t := k.tenants[id]
 		if t.gpu == gpu && t.changed() && !t.doubtful && !t.gone && t.due(now) && !now.Before(t.look.next) &&
 			(first == "" || t.look.next.Before(k.tenants[first].look.next)) {
 			first = id
