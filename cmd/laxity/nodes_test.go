@@ -18,7 +18,10 @@ import (
 // oneNode is a Prometheus that knows one idle node.
 type oneNode struct{}
 
-func (oneNode) Query(context.Context, string, time.Time) (model.Vector, error) {
+func (oneNode) Query(_ context.Context, expr string, _ time.Time) (model.Vector, error) {
+	if strings.Contains(expr, "image:") { // how long tasks of an image took: nobody knows
+		return nil, nil
+	}
 	var v model.Vector
 	for name, value := range map[string]float64{"node:fresh:bool": 1, "node_gpu:provisionable:bool": 1, "node_gpu:open:bool": 1,
 		"node_gpu:memory_free:bytes": 8 << 30, "gpu_memory_total_bytes": 8 << 30} {
