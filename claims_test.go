@@ -14,7 +14,7 @@ import (
 // A package may say in its comment what it imports: "It imports the standard library,
 // exporter/task and golang.org/x/sys." Packages of ours go by their path below the module,
 // others by the start of theirs or by a name below. "Of ours it imports …" says nothing of
-// the others. "It is a leaf" says that it imports none of ours.
+// the others, and "pure packages" are those in pure_test.go. "It is a leaf" says that it imports none of ours.
 var (
 	claim   = regexp.MustCompile(`(?:^|[.:;] )([Ii]t|The package|[Oo]f ours it) imports ([^:;]+?)(?:\.(?: |$)|[:;]|$)`)
 	leaf    = regexp.MustCompile(`\bis a leaf\b`)
@@ -23,6 +23,9 @@ var (
 )
 
 const standardLibrary = "the standard library"
+
+// purePackages stands for any of those in pure_test.go.
+const purePackages = "pure packages"
 
 // named are the names that comments may use for what others wrote.
 var named = map[string]string{
@@ -42,6 +45,7 @@ type claims struct {
 	ours       []string // paths below the module
 	others     []string // what their paths begin with
 	onlyOfOurs bool     // it says nothing of others
+	anyPure    bool     // it names the pure ones as a whole
 }
 
 // readClaims finds what a comment says; nil where it says nothing, and the words that are
@@ -61,6 +65,8 @@ func readClaims(comment string, isOurs func(string) bool) (c *claims, unknown []
 		name, _, _ = strings.Cut(strings.TrimPrefix(name, "only "), " for ")
 		switch {
 		case name == standardLibrary:
+		case name == purePackages:
+			c.anyPure = true
 		case isOurs(name):
 			c.ours = append(c.ours, name)
 		case named[name] != "":
@@ -110,7 +116,7 @@ func (c *claims) compare(imports []string, standard map[string]bool) (problems [
 		}
 		if to, isOurs := strings.CutPrefix(imp, module+"/"); isOurs {
 			used[to] = true
-			if !slices.Contains(c.ours, to) {
+			if !slices.Contains(c.ours, to) && !(c.anyPure && slices.Contains(pure, to)) {
 				problems = append(problems, "it imports "+to)
 			}
 			continue

@@ -14,15 +14,19 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/allocator/ledger"
+	"github.com/laxity/laxity/actuator/arbiter"
+	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
-	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/decision/decisionlog"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/forward"
-	"github.com/laxity/laxity/actuator/guardian/strays"
+	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/inbox"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/page"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
@@ -33,29 +37,23 @@ type Actuator struct {
 	o         Options
 	log       *slog.Logger
 	journal   *journal.Journal
-	enforcer  enforce.Enforcer
 	inbox     *inbox.Inbox
-	book      *state.Book
-	decisions *decision.Log
+	decisions *decisionlog.Log
 	metrics   *collector.Metrics
-	guard     *watch
+	watch     *watch.Watch
 	forward   *forward.Forwarder // nil without Options.Peers
 
-	ledger      *ledger.Ledger
-	channels    Channels        // nil: none
-	memoryGuard MemoryGuard     // nil: none
-	swapper     enforce.Swapper // nil: none
+	memoryGuard arbiter.MemoryGuard // nil: none
+	swapper     enforce.Swapper     // nil: none
+	arbiter     *arbiter.Arbiter
 
-	config    atomic.Pointer[Config]
-	published atomic.Pointer[State]
-	snapshot  atomic.Pointer[task.Snapshot]
-	strays    atomic.Uint64 // processes that the guardian has continued, as last read
+	strays   atomic.Uint64 // processes that the guardian has continued, as last read
+	putAside []string      // as last looked for
+	asideAt  time.Time
 
 	page     *page.Page
 	access   *access.Guard
 	sessions *access.Sessions // nil without tokens
-	reloads  chan reload
-	asks     chan ask
 	stop     sync.Once
 }
 
@@ -69,52 +67,77 @@ func New(o Options) (*Actuator, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder (choose another with --state-dir): %w", err)
 	}
-	a := &Actuator{o: o, log: o.Logger, metrics: o.Metrics, reloads: make(chan reload), asks: make(chan ask)}
-	a.config.Store(&o.Config)
-	if a.journal, err = journal.Open(o.StateDir); err != nil {
+	a := &Actuator{o: o, log: o.Logger, metrics: o.Metrics}
+	if err := a.openFiles(); err != nil {
 		return nil, err
+	}
+	if err := a.openParts(); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	a.metrics.SetPresent(a.present)
+	return a, nil
+}
+
+// openFiles opens what is kept on disk. A damaged file is put aside and told.
+func (a *Actuator) openFiles() (err error) {
+	o := a.o
+	if a.journal, err = journal.Open(o.StateDir); err != nil {
+		return err
 	}
 	if err := a.journal.Trouble(); err != nil {
 		a.log.Error("the record of holds was damaged, or cannot be written; then nobody is paused", "err", err)
 	}
-	if a.enforcer, err = o.NewEnforcer(a.journal); err != nil {
-		return nil, err
-	}
-	if o.DryRun {
-		a.enforcer = &enforce.Dry{Real: a.enforcer}
-	}
-	if a.channels, err = o.NewChannels(); err != nil {
-		return nil, err
-	}
 	var damaged error
 	if a.inbox, damaged, err = inbox.Open(filepath.Join(o.StateDir, "inbox.db"), inbox.Bounds{Messages: o.InboxSize, Bytes: o.InboxBytes}); err != nil {
-		return nil, err
+		return err
 	}
 	if damaged != nil {
 		a.log.Error("notifications that waited are lost; alerts that still fire are sent again", "err", damaged)
 	}
-	if a.book, err = state.OpenBook(filepath.Join(o.StateDir, "leases.json"), o.Now()); err != nil {
-		a.log.Error("starting without the leases of before", "err", err)
+	if a.decisions, err = decisionlog.Open(decisionlog.Options{Path: filepath.Join(o.StateDir, "decisions.jsonl")}); err != nil {
+		return errors.Join(err, a.inbox.Close())
 	}
-	if a.decisions, err = decision.Open(decision.Options{Path: filepath.Join(o.StateDir, "decisions.jsonl")}); err != nil {
-		return nil, errors.Join(err, a.inbox.Close())
+	return nil
+}
+
+// openParts makes the parts that the arbiter acts through, and those who look at it.
+func (a *Actuator) openParts() error {
+	o := a.o
+	enforcer, err := o.NewEnforcer(a.journal)
+	if err != nil {
+		return err
+	}
+	if o.DryRun {
+		enforcer = &enforce.Dry{Real: enforcer}
+	}
+	divider, err := o.NewChannels()
+	if err != nil {
+		return err
+	}
+	gpuMemory := ledger.New(ledger.Options{Now: o.Now, Alive: o.ThreadAlive})
+	if a.memoryGuard, err = o.newMemoryGuard(gpuMemory); err != nil {
+		return err
+	}
+	if a.swapper, err = o.newSwapper(); err != nil {
+		return err
 	}
 	if err := a.openForward(); err != nil {
-		return nil, errors.Join(err, a.inbox.Close(), a.decisions.Close())
+		return err
 	}
-	if err := a.openMemory(); err != nil {
-		return nil, errors.Join(err, a.Close())
+	a.watch = watch.New(watch.Options{Mode: o.Guardian, Command: o.GuardianCommand, StateDir: o.StateDir, Off: o.DryRun, Logger: a.log})
+	options := arbiter.Options{
+		Core: core.Options{
+			Node: o.Node, Config: o.Config, Allow: o.Allow, DryRun: o.DryRun, NoChannels: o.NoChannels, LimitsOff: o.MemoryGuard == config.MemoryOff,
+			MaxSnapshotAge: o.MaxSnapshotAge, HoldLease: o.HoldLease,
+		},
+		StateDir: o.StateDir, Source: o.Source, Enforcer: enforcer, Journal: a.journal, Channels: divider, Swapper: a.swapper, MemoryGuard: a.memoryGuard,
+		Ledger: gpuMemory, Guardian: a.watch, Leader: arbiter.NewLeader(o.LockDir, enforcer), Inbox: a.inbox,
+		Decisions: a.decisions, Metrics: a.metrics, Complete: a.complete, StartOf: o.StartOf, Now: o.Now, Tick: o.Tick, Logger: a.log,
+		Observe: func(s *task.Snapshot) { a.page.Observe(s) }, Changed: func() { a.page.Changed() },
 	}
+	a.arbiter = arbiter.New(options)
 	a.openAccess()
-	if err := a.openPage(); err != nil {
-		return nil, errors.Join(err, a.Close())
-	}
-	a.guard = newWatch(o, a.log)
-	before := emptyState()
-	before.Node, before.DryRun = o.Node, o.DryRun
-	a.published.Store(before)
-	a.metrics.SetPresent(a.present)
-	return a, nil
+	return a.openPage()
 }
 
 // startWait is how long a starting actuator waits for a guardian that still
@@ -134,14 +157,11 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer lock.Unlock()
-	// Before anything that takes its time, the guardian's start above all: a former actuator
-	// may have died together with its guardian.
-	if n, err := releaseStopped(ctx, a.o.StateDir, false); err != nil || n > 0 {
-		a.log.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
+	a.undoFormer(ctx)
+	for _, l := range a.o.Lacks {
+		a.log.Warn("the actuator's sandbox keeps from it what it needs", "what", l.What, "means", l.Means, "fix", l.Fix)
 	}
-	warnOfLacks(a.o.Lacks, a.log)
-	a.restoreChannels(ctx)
-	if err := a.guard.start(ctx); err != nil {
+	if err := a.watch.Start(ctx); err != nil {
 		return err
 	}
 	defer a.runForward(ctx)()
@@ -152,14 +172,30 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, a.memoryGuard.Close()) }()
 	}
-	l := newLoop(a)
-	l.rereadSwaps()
-	l.tenure.begin(ctx)
-	l.tellTenure()
-	defer l.tenure.release()
-	l.adopt(ctx)
-	l.run(ctx)
-	return l.letGoAll()
+	return a.arbiter.Run(ctx)
+}
+
+// undoFormer undoes what a former actuator left, before anything that takes its time, the
+// guardian's start above all: both may have died together. It is called with the actuator's
+// lock held, before anything is changed. What it cannot undo the guardian tries again when
+// this actuator ends; what is off its GPU goes on at the end of its lease.
+func (a *Actuator) undoFormer(ctx context.Context) {
+	if n, err := undo.ReleaseStopped(ctx, a.o.StateDir, false); err != nil || n > 0 {
+		a.log.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
+	}
+	e, err := a.o.openChannels()
+	if e == nil {
+		if err != nil {
+			a.log.Error("cannot read what a former actuator left on GPUs", "err", err)
+		}
+		return
+	}
+	n, err := e.Pending()
+	if n == 0 && err == nil {
+		return
+	}
+	left, err := e.RestoreAll(ctx)
+	a.log.Warn("let channels on and put time slices back that a former actuator left", "processes", n, "left", left, "err", err)
 }
 
 // Close closes the files, for when Run was never called; Run does it at its end.
@@ -196,18 +232,25 @@ func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
 }
 
 // Decisions returns the log of what was decided and why.
-func (a *Actuator) Decisions() *decision.Log { return a.decisions }
+func (a *Actuator) Decisions() *decisionlog.Log { return a.decisions }
 
 // State returns what the actuator knows and does at the moment. Never nil; it
 // must not be changed.
-func (a *Actuator) State() *State { return a.published.Load() }
+func (a *Actuator) State() *state.State { return a.arbiter.State() }
 
-// Config returns the present configuration.
-func (a *Actuator) Config() Config { return *a.config.Load() }
+// Pause, Release and SetDeadline do what a person, who, asks for: see package arbiter.
+func (a *Actuator) Pause(ctx context.Context, who, container string) error {
+	return a.arbiter.Pause(ctx, who, container)
+}
 
-type reload struct {
-	config Config
-	done   chan struct{}
+// Release lets a container go: see Pause.
+func (a *Actuator) Release(ctx context.Context, who, container string) error {
+	return a.arbiter.Release(ctx, who, container)
+}
+
+// SetDeadline changes a container's relative deadline: see Pause.
+func (a *Actuator) SetDeadline(ctx context.Context, who, container string, relative time.Duration) error {
+	return a.arbiter.SetDeadline(ctx, who, container, relative)
 }
 
 // ErrNothingToReload means that there is no configuration file.
@@ -219,45 +262,12 @@ func (a *Actuator) Reload(ctx context.Context) error {
 		return ErrNothingToReload
 	}
 	c, err := a.o.Load()
+	if err == nil {
+		c = c.WithDefaults()
+		err = c.Validate()
+	}
 	if err != nil {
 		return fmt.Errorf("the old configuration stays: %w", err)
 	}
-	c = c.withDefaults()
-	if err := c.Validate(); err != nil {
-		return fmt.Errorf("the old configuration stays: %w", err)
-	}
-	r := reload{config: c, done: make(chan struct{})}
-	select {
-	case a.reloads <- r:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	<-r.done
-	return nil
-}
-
-// strayStops is what the guardian has counted; what was read last where that cannot be
-// read now, since a counter must not fall.
-func (a *Actuator) strayStops() uint64 {
-	n, err := strays.Count(a.o.StateDir)
-	if err != nil {
-		a.log.Debug("the count of stray stops is the last one that could be read", "err", err)
-		return a.strays.Load()
-	}
-	a.strays.Store(n)
-	return n
-}
-
-func (a *Actuator) present() collector.Present {
-	s := a.State()
-	p := collector.Present{
-		PauseInstead: s.NoChannels != "", Breaker: s.Breaker != "", Standby: s.Standby != "",
-		Holds: len(s.Holds), Inbox: a.inbox.Len(), GuardianUp: s.GuardianUp, Ready: s.Ready,
-		Arbitrated: map[string]bool{}, PutAside: len(s.PutAside), SnapshotTime: s.SnapshotTime, StrayStops: a.strayStops(),
-	}
-	for _, g := range s.GPUs {
-		p.Arbitrated[g.UUID] = g.Arbitrated
-	}
-	presentMemory(&p, s)
-	return p
+	return a.arbiter.Configure(ctx, c)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
@@ -256,7 +257,7 @@ func TestDryRunDecidesAndTouchesNothing(t *testing.T) {
 }
 
 func TestNeverArbitrates(t *testing.T) {
-	b := newBench(t, func(o *actuator.Options) { o.Config.Arbitrate = actuator.Never })
+	b := newBench(t, func(o *actuator.Options) { o.Config.Arbitrate = config.Never })
 	b.run("a", "b")
 	b.send(contention(webhook.Firing))
 	b.decided("arbitration is off", func(d decision.Decision) bool { return strings.Contains(d.Reason, "arbitration is off") })
@@ -266,7 +267,7 @@ func TestNeverArbitrates(t *testing.T) {
 }
 
 func TestAlwaysArbitratesWithoutAnAlert(t *testing.T) {
-	b := newBench(t, func(o *actuator.Options) { o.Config.Arbitrate = actuator.Always })
+	b := newBench(t, func(o *actuator.Options) { o.Config.Arbitrate = config.Always })
 	b.run("a", "b")
 	b.awaitPaused("b", "a", "b")
 }

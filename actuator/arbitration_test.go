@@ -17,20 +17,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
 )
 
 func edf(o *actuator.Options) {
-	o.Config = actuator.Config{Policy: "edf", Share: "one", Arbitrate: actuator.Always}
+	o.Config = config.Config{Policy: "edf", Share: "one", Arbitrate: config.Always}
 }
 
 // due gives the tasks of a container a deadline from now.
@@ -105,7 +108,7 @@ func TestARequestDoesNotWaitBehindBatch(t *testing.T) {
 	b.source.due("server", -time.Minute)
 	b.await("the server runs beside it", func() bool {
 		s := b.State()
-		i := slices.IndexFunc(s.Containers, func(c actuator.ContainerState) bool { return c.ID == "server" && c.Beside != "" && c.Waits == "" })
+		i := slices.IndexFunc(s.Containers, func(c state.Container) bool { return c.ID == "server" && c.Beside != "" && c.Waits == "" })
 		return i >= 0 && slices.Equal(s.GPUs[0].Admitted, []string{"name-trainer"})
 	})
 	b.awaitPaused("", "trainer", "server")
@@ -201,7 +204,7 @@ func TestWithoutChannelsWhoWaitsIsPaused(t *testing.T) {
 	b.run("a", "b")
 	b.send(contention(webhook.Firing))
 	b.awaitPaused("b", "a", "b")
-	if s := b.State(); s.Hold != actuator.HoldPause || s.NoChannels != "driver 470" {
+	if s := b.State(); s.Hold != config.HoldPause || s.NoChannels != "driver 470" {
 		t.Errorf("holds by %s: %q", s.Hold, s.NoChannels)
 	}
 	want := strings.NewReader(`# HELP laxity_actuator_pause_instead 1 while who waits is paused because time slices and channels cannot be controlled here, though --hold asks for them.
@@ -251,7 +254,7 @@ func TestOfTwoOnOneEngineOneActs(t *testing.T) {
 	locks := t.TempDir()
 	first := newBench(t, nil)
 	on := func(o *actuator.Options) {
-		o.LockDir, o.Config.Arbitrate = locks, actuator.Always
+		o.LockDir, o.Config.Arbitrate = locks, config.Always
 		o.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
 			return docker.New(docker.Options{Engine: named{first.engine}, Journal: j, Freezer: first.engine})
 		}
@@ -277,8 +280,8 @@ func TestOfTwoOnOneEngineOneActs(t *testing.T) {
 
 func TestAllowList(t *testing.T) {
 	b := newBench(t, func(o *actuator.Options) {
-		o.Allow = actuator.Allow{"team=ml", "share"}
-		o.Config.Arbitrate = actuator.Always
+		o.Allow = core.Allow{"team=ml", "share"}
+		o.Config.Arbitrate = config.Always
 	})
 	for id, labels := range map[string]map[string]string{"a": {"team": "ml"}, "b": {"team": "web"}, "c": {"share": "yes"}, "d": nil} {
 		b.engine.Run(id)

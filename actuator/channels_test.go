@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
 	"github.com/laxity/laxity/actuator/enforce/proc"
+	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
@@ -48,7 +50,7 @@ func TestStartLetsChannelsOn(t *testing.T) {
 
 // TestFirstGetsTheLongSlice: nobody is paused, the order is told, and who is alone has its own.
 func TestFirstGetsTheLongSlice(t *testing.T) {
-	v := newDivider(t, func(o *actuator.Options) { o.Config.Arbitrate = actuator.Auto })
+	v := newDivider(t, func(o *actuator.Options) { o.Config.Arbitrate = config.Auto })
 	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
 	v.send(contention(webhook.Firing))
 	v.awaitSlice(a, 10*time.Second)
@@ -56,7 +58,7 @@ func TestFirstGetsTheLongSlice(t *testing.T) {
 	v.await("the state says so", func() bool {
 		s := v.state()
 		return slices.Equal(s.GPUs[0].Order, []string{"name-a", "name-b"}) &&
-			s.Containers[1].Order == "second in line, slice 100 ms" && s.Containers[1].SliceSeconds == 0.1 && s.Hold == actuator.HoldChannels
+			s.Containers[1].Order == "second in line, slice 100 ms" && s.Containers[1].SliceSeconds == 0.1 && s.Hold == config.HoldChannels
 	})
 	v.source.end("a")
 	v.awaitOwn(a, b)
@@ -75,7 +77,7 @@ func TestSlicesArePutBack(t *testing.T) {
 		if guardian, err = journal.TryLock(journal.GuardianLock(o.StateDir)); err != nil {
 			t.Fatal(err)
 		}
-		o.Guardian = actuator.Require
+		o.Guardian = watch.Require
 	}
 	for name, tt := range map[string]struct {
 		with func(*actuator.Options)
@@ -108,7 +110,7 @@ func TestSlicesArePutBack(t *testing.T) {
 			v.await("hands off", func() bool { return v.state().Breaker != "" })
 		}},
 		"another policy pauses": {func(o *actuator.Options) {
-			o.Load = func() (actuator.Config, error) { return actuator.Config{Policy: "p3", Arbitrate: actuator.Never}, nil }
+			o.Load = func() (config.Config, error) { return config.Config{Policy: "p3", Arbitrate: config.Never}, nil }
 		}, func(v *divider) {
 			if err := v.Reload(t.Context()); err != nil {
 				t.Error(err)
@@ -140,7 +142,7 @@ func TestSlicesArePutBack(t *testing.T) {
 func TestOrderOutlivesTheContention(t *testing.T) {
 	var ahead atomic.Int64
 	v := newDivider(t, func(o *actuator.Options) {
-		o.Config.Arbitrate, o.Config.Policy = actuator.Auto, "edf"
+		o.Config.Arbitrate, o.Config.Policy = config.Auto, "edf"
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
 	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
@@ -220,7 +222,7 @@ func TestOthersAreNeverTouched(t *testing.T) {
 func TestWhoPausesDoesNotDivide(t *testing.T) {
 	for name, with := range map[string]func(*actuator.Options){
 		"p3":         func(o *actuator.Options) { o.Config.Policy = "p3" },
-		"hold=pause": func(o *actuator.Options) { o.Hold, o.NewChannels = actuator.HoldPause, nil },
+		"hold=pause": func(o *actuator.Options) { o.Hold, o.NewChannels = config.HoldPause, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newDivider(t, with)

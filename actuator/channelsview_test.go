@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
 	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/exporter/task"
@@ -18,7 +19,7 @@ func TestStateSaysTheOrder(t *testing.T) {
 	m := channelstest.NewMachine()
 	b := newBench(t, func(o *actuator.Options) {
 		o.Channels, o.RunDir = m, t.TempDir()
-		o.Config.Arbitrate = actuator.Always
+		o.Config.Arbitrate = config.Always
 	})
 	const gpu1 = "GPU-1"
 	b.source.set(func() { b.source.gpus = append(b.source.gpus, task.GPU{UUID: gpu1, MemoryTotal: 100}) })

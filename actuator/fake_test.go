@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
+	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/journal"
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -43,7 +45,7 @@ type fakeSource struct {
 	age      task.Seconds  // of its facts
 }
 
-var _ state.Source = (*fakeSource)(nil)
+var _ source.Source = (*fakeSource)(nil)
 
 func newSource() *fakeSource {
 	return &fakeSource{
@@ -97,7 +99,7 @@ func (s *fakeSource) set(change func()) {
 	change()
 	s.seq++
 	for _, ch := range s.watchers {
-		state.Latest(ch, s.snapshot())
+		source.Latest(ch, s.snapshot())
 	}
 }
 
@@ -147,8 +149,8 @@ func newBench(t *testing.T, change func(*actuator.Options)) *bench {
 
 func (b *bench) options() actuator.Options {
 	return actuator.Options{
-		StateDir: b.dir, Source: b.source, Guardian: actuator.Warn, Tick: 5 * time.Millisecond,
-		Config: actuator.Config{Policy: "fifo"},
+		StateDir: b.dir, Source: b.source, Guardian: watch.Warn, Tick: 5 * time.Millisecond,
+		Config: config.Config{Policy: "fifo"},
 		Logger: slog.New(slog.NewTextHandler(testWriter{b.T}, nil)),
 		NewEnforcer: func(j *journal.Journal) (enforce.Enforcer, error) {
 			return docker.New(docker.Options{Engine: b.engine, Journal: j, Freezer: b.engine})

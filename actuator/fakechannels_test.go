@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/arbiter"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/internal/rm"
 )
 
@@ -101,9 +104,9 @@ func newDivider(t *testing.T, change func(*actuator.Options)) *divider {
 }
 
 func (v *divider) options(o *actuator.Options) {
-	o.Channels, o.RunDir, o.Config.Arbitrate = v.driver, v.run, actuator.Always
+	o.Channels, o.RunDir, o.Config.Arbitrate = v.driver, v.run, config.Always
 	dir := o.StateDir
-	o.NewChannels = func() (actuator.Channels, error) {
+	o.NewChannels = func() (arbiter.Channels, error) {
 		return channels.New(channels.Options{Driver: v.driver, Dir: channels.Folder(v.run, dir), State: v.State})
 	}
 	o.StartOf = func(pid int) (uint64, bool) {
@@ -118,7 +121,7 @@ func (v *divider) options(o *actuator.Options) {
 func (v *divider) State(p rm.Process) (channels.State, error) { return v.driver.State(p) }
 
 // state is the actuator's.
-func (v *divider) state() *actuator.State { return v.bench.State() }
+func (v *divider) state() *state.State { return v.bench.State() }
 
 // process starts one with this PID and a channel group on each of these GPUs.
 func (v *divider) process(pid int, gpus ...string) rm.Process {

@@ -16,12 +16,16 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/arbiter"
 	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 )
 
@@ -120,7 +124,7 @@ func TestStartBringsBackWhatIsSwappedOut(t *testing.T) {
 	b.restart(func(o *actuator.Options) {
 		o.Metrics = collector.New()
 		o.NewSwapper = func() (enforce.Swapper, error) { return b.swapper, nil }
-		o.NewMemoryGuard = func(d memory.Decider) (actuator.MemoryGuard, error) { return &fakeGuard{decider: d}, nil }
+		o.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { return &fakeGuard{decider: d}, nil }
 	})
 	b.await("it is back", func() bool { return b.held("a") == 500 && !b.isPaused("a") })
 }
@@ -193,7 +197,7 @@ func TestEndpoints(t *testing.T) {
 		t.Errorf("page: %d\n%s", code, body)
 	}
 	code, body := b.get("/api/v1/state")
-	var s actuator.State
+	var s state.State
 	if err := json.Unmarshal([]byte(body), &s); code != 200 || err != nil || len(s.Holds) != 1 || !s.GPUs[0].Arbitrated {
 		t.Errorf("state: %d %v\n%s", code, err, body)
 	}
@@ -241,30 +245,30 @@ func TestStrangersAreRefused(t *testing.T) {
 }
 
 func TestReload(t *testing.T) {
-	next := actuator.Config{Policy: "p3"}
-	b := newBench(t, func(o *actuator.Options) { o.Load = func() (actuator.Config, error) { return next, nil } })
-	if err := b.Reload(context.Background()); err != nil || b.Config().Policy != "p3" {
-		t.Fatalf("%v %+v", err, b.Config())
+	next := config.Config{Policy: "p3"}
+	b := newBench(t, func(o *actuator.Options) { o.Load = func() (config.Config, error) { return next, nil } })
+	if err := b.Reload(context.Background()); err != nil || b.State().Policy != "p3" {
+		t.Fatalf("%v %+v", err, b.State())
 	}
 	next.Policy = "best"
-	if err := b.Reload(context.Background()); err == nil || b.Config().Policy != "p3" {
-		t.Fatalf("a bad one was taken: %v %+v", err, b.Config())
+	if err := b.Reload(context.Background()); err == nil || b.State().Policy != "p3" {
+		t.Fatalf("a bad one was taken: %v %+v", err, b.State())
 	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []actuator.Options{
 		{},
-		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{Policy: "best"}},
-		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{Arbitrate: "maybe"}},
-		{StateDir: t.TempDir(), Source: newSource(), Config: actuator.Config{MaxHold: time.Millisecond}},
+		{StateDir: t.TempDir(), Source: newSource(), Config: config.Config{Policy: "best"}},
+		{StateDir: t.TempDir(), Source: newSource(), Config: config.Config{Arbitrate: "maybe"}},
+		{StateDir: t.TempDir(), Source: newSource(), Config: config.Config{MaxHold: time.Millisecond}},
 		{StateDir: t.TempDir(), Source: newSource(), Guardian: "angel"},
 	} {
 		if _, err := actuator.New(o); err == nil {
 			t.Errorf("taken: %+v", o)
 		}
 	}
-	a, err := actuator.New(actuator.Options{StateDir: t.TempDir(), Source: newSource(), Guardian: actuator.Require})
+	a, err := actuator.New(actuator.Options{StateDir: t.TempDir(), Source: newSource(), Guardian: watch.Require})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,12 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/arbiter"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -29,7 +31,7 @@ type fakeGuard struct {
 
 	mu      sync.Mutex
 	waiting []*allocation
-	covered []actuator.MemoryTarget
+	covered []memory.Target
 	open    map[string]string // containers that may get more than their limits
 	waits   map[string]string
 	why     error
@@ -70,7 +72,7 @@ func (g *fakeGuard) Close() error {
 	return nil
 }
 
-func (g *fakeGuard) Cover(targets []actuator.MemoryTarget) {
+func (g *fakeGuard) Cover(targets []memory.Target) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.covered = targets
@@ -79,7 +81,7 @@ func (g *fakeGuard) Cover(targets []actuator.MemoryTarget) {
 func (g *fakeGuard) covers(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.covered, func(t actuator.MemoryTarget) bool { return t.ID == id })
+	return slices.ContainsFunc(g.covered, func(t memory.Target) bool { return t.ID == id })
 }
 
 func (g *fakeGuard) ask(more *allocation) {
@@ -178,7 +180,7 @@ func newMemoryBenchWith(t *testing.T, guard *fakeGuard, swap bool, change func(*
 	b.bench = newBench(t, func(o *actuator.Options) {
 		o.ThreadAlive = func(int, int) bool { return true }
 		o.Metrics = b.metrics
-		o.NewMemoryGuard = func(d memory.Decider) (actuator.MemoryGuard, error) { b.guard.decider = d; return b.guard, nil }
+		o.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { b.guard.decider = d; return b.guard, nil }
 		if swap {
 			o.NewSwapper = func() (enforce.Swapper, error) { return b.swapper, nil }
 		}
@@ -252,7 +254,7 @@ func (b *memoryBench) want(answer <-chan memory.Answer, v memory.Verdict) {
 	}
 }
 
-func (b *memoryBench) still(answer <-chan memory.Answer, id string) actuator.ContainerState {
+func (b *memoryBench) still(answer <-chan memory.Answer, id string) state.Container {
 	b.Helper()
 	b.await(id+" waits for memory", func() bool { return b.container(id).MemoryWaitGPU != "" })
 	select {
@@ -263,13 +265,13 @@ func (b *memoryBench) still(answer <-chan memory.Answer, id string) actuator.Con
 	return b.container(id)
 }
 
-func (b *memoryBench) container(id string) actuator.ContainerState {
+func (b *memoryBench) container(id string) state.Container {
 	for _, c := range b.State().Containers {
 		if c.ID == id {
 			return c
 		}
 	}
-	return actuator.ContainerState{}
+	return state.Container{}
 }
 
 // end is the end of a container: its memory is free.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/exporter/task"
@@ -88,7 +89,7 @@ func TestWhoStandsAtAnAllocationHasAReason(t *testing.T) {
 
 // With the guard switched off limits keep nobody from beginning.
 func TestGuardOffKeepsNobodyFromBeginning(t *testing.T) {
-	b := newMemoryBench(t, true, func(o *actuator.Options) { o.MemoryGuard = actuator.MemoryOff })
+	b := newMemoryBench(t, true, func(o *actuator.Options) { o.MemoryGuard = config.MemoryOff })
 	b.limited("a", 900)
 	b.holds("a", 800)
 	b.limited("b", 900)

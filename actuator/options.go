@@ -1,9 +1,9 @@
-// Package actuator acts: it takes alerts in, looks at what is true, and pauses
-// and unpauses containers so that those that share a GPU do not slow each other
-// down. Options → New → Run.
+// Package actuator acts: it takes alerts in, looks at what is true, and decides whose work the
+// GPU does, so that containers that share it do not ruin each other's response times. Options
+// → New → Run.
 //
-// It wires the packages below it and holds the one loop that changes anything;
-// what to do is decided in package plan, which is pure.
+// It only wires the packages below it: arbiter/core decides, arbiter runs it, enforce carries
+// out.
 package actuator
 
 import (
@@ -17,38 +17,22 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/laxity/laxity/actuator/arbiter"
+	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/forward"
+	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/page/view"
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/sandbox"
-)
-
-// Arbitration says when the policy decides who runs on a GPU.
-type Arbitration string
-
-// The ways of arbitration.
-const (
-	Auto   Arbitration = "auto"   // while an alert asks for it
-	Always Arbitration = "always" // all the time, without an alert
-	Never  Arbitration = "never"  // never; alerts that ask for it are only recorded
-)
-
-// GuardianMode says what to do when no guardian watches.
-type GuardianMode string
-
-// The guardian modes.
-const (
-	Require GuardianMode = "require" // refuse to start; hold nothing while it is away
-	Warn    GuardianMode = "warn"    // say so, and act all the same
-	Spawn   GuardianMode = "spawn"   // start one
 )
 
 // Options of an Actuator. StateDir and Source are required.
@@ -58,40 +42,40 @@ type Options struct {
 	// StateDir keeps journal, inbox, leases, decisions and locks. It must be on a
 	// local disk, and the guardian must be given the same.
 	StateDir string
-	Source   state.Source
-	Config   Config
+	Source   source.Source
+	Config   config.Config
 	// Load reads the configuration again, for Reload; nil if there is none.
-	Load func() (Config, error)
+	Load func() (config.Config, error)
 	// DryRun makes no mutating call and writes the same decisions.
 	DryRun bool
 
-	// Guardian is Spawn by default. GuardianCommand is what Spawn starts; by
+	// Guardian is watch.Spawn by default. GuardianCommand is what it starts; by
 	// default this program with the arguments `guardian --state-dir=… --once`.
-	Guardian        GuardianMode
+	Guardian        watch.Mode
 	GuardianCommand []string
 	// Device is the GPUs as in the exporter's flag, for the guardian; empty: it chooses.
 	Device string
 	// Channels controls time slices and channels of processes; nil: this machine cannot. What
-	// is changed is on record below RunDir, as in GuardianOptions.
+	// is changed is on record below RunDir, as in undo.Options.
 	Channels channels.Driver
 	RunDir   string
 
 	// DockerHost is the engine's address; DOCKER_HOST or the local socket if empty.
 	DockerHost string
-	// Hold says how containers are kept from computing; HoldAuto by default.
-	Hold HoldMode
+	// Hold says how containers are kept from computing; config.HoldAuto by default.
+	Hold config.HoldMode
 	// ContainerOf returns the id of the container that a process of this machine
 	// belongs to. Without it there is no memory guard.
 	ContainerOf func(pid int) (id string, ok bool, err error)
 	// MemoryGuard says whether allocations of GPU memory are guarded, Swap whether
 	// containers are swapped off their GPUs; both Auto by default: where this machine can.
-	MemoryGuard, Swap MemoryMode
+	MemoryGuard, Swap config.MemoryMode
 	// OpenMemoryLedger opens what says how much GPU memory each process holds now.
 	// Without it no allocations are guarded.
 	OpenMemoryLedger func() (task.Ledger, error)
 	// NewMemoryGuard and NewSwapper replace those of this machine; nil, without an
 	// error, is none.
-	NewMemoryGuard func(memory.Decider) (MemoryGuard, error)
+	NewMemoryGuard func(memory.Decider) (arbiter.MemoryGuard, error)
 	NewSwapper     func() (enforce.Swapper, error)
 	// ThreadAlive reports whether a thread exists that waits for memory; by /proc by
 	// default.
@@ -102,14 +86,14 @@ type Options struct {
 	// Empty: it divides the time of GPUs. NewChannels replaces what carries that out; nil,
 	// without an error, is none.
 	NoChannels  string
-	NewChannels func() (Channels, error)
+	NewChannels func() (arbiter.Channels, error)
 	// Lacks are what this process's sandbox keeps from it, for people to read.
 	Lacks []sandbox.Lack
 	// NewEnforcer replaces the Docker engine.
 	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
 
 	// Allow restricts what is ever acted on to containers with one of these labels.
-	Allow Allow
+	Allow core.Allow
 	// LockDir is where actuators on one engine find each other; one acts, the
 	// others stand by. Empty: nobody else is expected.
 	LockDir string
@@ -149,18 +133,18 @@ func (o Options) withDefaults() (Options, error) {
 	if o.StateDir == "" || o.Source == nil {
 		return o, errors.New("actuator: StateDir and Source are required")
 	}
-	o.Config = o.Config.withDefaults()
+	o.Config = o.Config.WithDefaults()
 	if err := errors.Join(o.Config.Validate(), o.Allow.Validate()); err != nil {
 		return o, err
 	}
 	switch o.Guardian {
 	case "":
-		o.Guardian = Spawn
-	case Require, Warn, Spawn:
+		o.Guardian = watch.Spawn
+	case watch.Require, watch.Warn, watch.Spawn:
 	default:
 		return o, fmt.Errorf("guardian is %q; write require, warn or spawn", o.Guardian)
 	}
-	if len(o.GuardianCommand) == 0 && o.Guardian == Spawn {
+	if len(o.GuardianCommand) == 0 && o.Guardian == watch.Spawn {
 		self, err := os.Executable()
 		if err != nil {
 			return o, fmt.Errorf("find this program, to start the guardian: %w", err)
@@ -198,6 +182,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.RunDir == "" {
+		o.RunDir = enforce.RunDir
 	}
 	if o.StartOf == nil {
 		o.StartOf = func(pid int) (uint64, bool) { s, ok := proc.ReadStat("/proc", pid); return s.Start, ok }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/page"
 	"github.com/laxity/laxity/actuator/page/view"
 	"github.com/laxity/laxity/actuator/plan"
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/source"
 )
 
 // openPage makes the live page.
@@ -31,14 +32,14 @@ func (a *Actuator) runPage(ctx context.Context) (stop func()) {
 // pageFacts is what is published, in the page's terms.
 func (a *Actuator) pageFacts() view.Facts {
 	s := a.State()
-	_, deadlines := a.o.Source.(state.DeadlineSetter)
+	_, deadlines := a.o.Source.(source.DeadlineSetter)
 	f := view.Facts{
 		Service: view.Service{
 			Node: s.Node, Ready: s.Ready, Policy: s.Policy, Share: s.Share, Arbitrate: string(s.Arbitrate),
 			Trouble: s.Trouble, Standby: s.Standby, Breaker: s.Breaker,
 			DryRun: s.DryRun, GuardianUp: s.GuardianUp, Drained: s.Drained, Inbox: s.Inbox,
 		},
-		Deadlines: deadlines, Snapshot: a.snapshot.Load(),
+		Deadlines: deadlines, Snapshot: a.arbiter.Snapshot(),
 		GPUs: map[string]view.Arbitration{}, Standings: map[string]view.Standing{},
 	}
 	f.Decisions, _ = a.decisions.Last(0)
@@ -51,7 +52,7 @@ func (a *Actuator) pageFacts() view.Facts {
 	}
 	asked := map[string]string{}
 	for _, l := range s.Leases {
-		if l.Wish == state.WishPause && l.By != "" {
+		if l.Wish == lease.Pause && l.By != "" {
 			asked[l.Target] = l.By
 		}
 	}

@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/arbiter"
 	"github.com/laxity/laxity/actuator/decision"
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/chromium"
@@ -127,7 +128,7 @@ func TestPersonIsRefused(t *testing.T) {
 			t.Errorf("letting %q go: %v", id, err)
 		}
 	}
-	if err := b.SetDeadline(t.Context(), alice, "a", time.Second); !errors.Is(err, actuator.ErrNoDeadlines) {
+	if err := b.SetDeadline(t.Context(), alice, "a", time.Second); !errors.Is(err, arbiter.ErrNoDeadlines) {
 		t.Errorf("a deadline: %v", err)
 	}
 	b.source.set(func() { b.source.health.DeviceUp = false })
@@ -148,7 +149,7 @@ type setter struct {
 
 func (s setter) SetDeadline(_ context.Context, id string, d time.Duration) error { return s.set(id, d) }
 
-var _ state.DeadlineSetter = setter{}
+var _ source.DeadlineSetter = setter{}
 
 func TestPersonChangesDeadline(t *testing.T) {
 	got := map[string]time.Duration{}
@@ -196,7 +197,7 @@ func TestDeadlineByHTTP(t *testing.T) {
 		}
 	}))
 	defer exporter.Close()
-	h, err := state.NewHTTP(exporter.URL+"/", nil)
+	h, err := source.NewHTTP(exporter.URL+"/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -251,8 +251,8 @@ func TestAlertmanagerIsFastAndRepeats(t *testing.T) {
 	if act.Receiver != "actuator" || !act.Continue || !slices.Equal(act.Matchers, []string{`action=~".+"`}) {
 		t.Errorf("alerts with an action must go to the actuator and on to people: %+v", act)
 	}
-	if act.RepeatInterval <= 0 || act.RepeatInterval > actuator.DefaultLease/2 {
-		t.Errorf("alerts are repeated every %v; the actuator's lease is %v, and one repeat may be lost", act.RepeatInterval, actuator.DefaultLease)
+	if act.RepeatInterval <= 0 || act.RepeatInterval > config.DefaultLease/2 {
+		t.Errorf("alerts are repeated every %v; the actuator's lease is %v, and one repeat may be lost", act.RepeatInterval, config.DefaultLease)
 	}
 	w := c.Receivers[0].Webhooks
 	if len(w) != 1 || !w[0].SendResolved || w[0].MaxAlerts != 0 || !strings.HasSuffix(w[0].URL, ":9871/api/v1/alerts") {

@@ -21,9 +21,9 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/client"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
+	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/daemon/dockerd"
@@ -383,9 +383,9 @@ func (s *stackRun) resolved(t *testing.T) {
 	s = s.in(t)
 	s.run("stop", "tenant-b", "tenant-c")
 	until(s, "the alert is resolved", contention, func(a alerts) bool { return len(a.Data.Result) == 0 })
-	until(s, "nothing is arbitrated or held", actuatorURL+"/api/v1/state", func(v actuator.State) bool {
+	until(s, "nothing is arbitrated or held", actuatorURL+"/api/v1/state", func(v state.State) bool {
 		// A deadline that was missed keeps others: the node is drained for ten minutes.
-		arbitrate := slices.ContainsFunc(v.Leases, func(l state.Lease) bool { return l.Wish == state.WishArbitrate })
+		arbitrate := slices.ContainsFunc(v.Leases, func(l lease.Lease) bool { return l.Wish == lease.Arbitrate })
 		return len(v.Holds) == 0 && !arbitrate && len(v.GPUs) == 1 && !v.GPUs[0].Arbitrated
 	})
 	until(s, "tenant-a goes on", exporterURL+"/api/v1/tasks", func(v task.Snapshot) bool {

@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/sandbox"
@@ -316,7 +317,7 @@ func (m *machine) ready(url string) bool {
 
 const actuatorURL = "http://127.0.0.1:9871"
 
-func (m *machine) state() (s actuator.State) {
+func (m *machine) state() (s state.State) {
 	m.Helper()
 	if err := json.Unmarshal([]byte(m.do("/laxity/inside", "get", actuatorURL+"/api/v1/state")), &s); err != nil {
 		m.Fatal(err)
@@ -328,7 +329,7 @@ func daemons(m *machine) {
 	m.do("systemctl", "start", "laxity-exporter", "laxity-actuator") // which requires the guardian
 	m.until("the exporter is ready", func() bool { return m.ready("http://127.0.0.1:9870/-/ready") })
 	m.until("the actuator is ready", func() bool { return m.ready(actuatorURL + "/-/ready") })
-	if s := m.state(); !s.GuardianUp || len(s.Lacks) > 0 || s.NoChannels != "" || s.Hold != actuator.HoldChannels {
+	if s := m.state(); !s.GuardianUp || len(s.Lacks) > 0 || s.NoChannels != "" || s.Hold != config.HoldChannels {
 		m.Errorf("guardian %v, holds by %s (%s), lacks %v", s.GuardianUp, s.Hold, s.NoChannels, s.Lacks)
 	}
 }
@@ -369,10 +370,10 @@ func tight(m *machine) {
 	m.do("systemctl", "daemon-reload")
 	m.do("systemctl", "start", "laxity-actuator")
 	m.until("the actuator is ready", func() bool { return m.ready(actuatorURL + "/-/ready") })
-	var s actuator.State
+	var s state.State
 	m.until("it tells of the guardian, too", func() bool {
 		s = m.state()
-		return slices.ContainsFunc(s.Lacks, func(l sandbox.Lack) bool { return l.Of == "guardian" })
+		return slices.ContainsFunc(s.Lacks, func(l state.Lack) bool { return l.Of == "guardian" })
 	})
 	for _, want := range []struct{ of, what, fix string }{
 		{"actuator", "ptrace is refused", "SystemCallFilter=ptrace in laxity-actuator.service"},
@@ -381,7 +382,7 @@ func tight(m *machine) {
 		{"guardian", "pidfd_getfd is refused", "SystemCallFilter=pidfd_getfd in laxity-guardian.service"},
 		{"guardian", "cannot write to /sys/fs/bpf", "no ProtectKernelTunables="},
 	} {
-		if !slices.ContainsFunc(s.Lacks, func(l sandbox.Lack) bool {
+		if !slices.ContainsFunc(s.Lacks, func(l state.Lack) bool {
 			return l.Of == want.of && strings.Contains(l.What, want.what) && strings.Contains(l.Fix, want.fix)
 		}) {
 			m.Errorf("nobody says %v, but: %v", want, s.Lacks)

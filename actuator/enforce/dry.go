@@ -3,8 +3,6 @@ package enforce
 import (
 	"context"
 	"sync"
-
-	"github.com/laxity/laxity/actuator/journal"
 )
 
 // Dry is an Enforcer that makes no mutating call: it remembers what it would
@@ -39,7 +37,7 @@ func (d *Dry) Status(ctx context.Context, id string) (Status, error) {
 }
 
 // Pause implements Enforcer.
-func (d *Dry) Pause(ctx context.Context, h journal.Hold) error {
+func (d *Dry) Pause(ctx context.Context, h Hold) error {
 	d.mu.Lock()
 	ours := d.paused[h.ContainerID]
 	d.mu.Unlock()

@@ -2,15 +2,13 @@
 // engine is enforce/docker; enforcetest holds the conformance suite that every
 // adapter runs, and a fake.
 //
-// It imports the standard library and actuator/journal only.
+// It imports the standard library only.
 package enforce
 
 import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/laxity/laxity/actuator/journal"
 )
 
 // Errors that callers act on.
@@ -49,7 +47,7 @@ type Enforcer interface {
 	// be stopped. It MUST return ErrForeign, and leave no record, when the
 	// container is paused already and there is no record of ours. Pausing what
 	// we have paused renews the record and does nothing else.
-	Pause(ctx context.Context, h journal.Hold) error
+	Pause(ctx context.Context, h Hold) error
 	// Unpause lets the container go on and removes the record afterwards. It
 	// MUST return ErrForeign and do nothing when there is no record. A container
 	// that is gone, or that somebody else unpaused, is a success: the record is

@@ -368,7 +368,7 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 }
 
 // letGo reports whether the container is off the record.
-func (g *Guardian) letGo(ctx context.Context, h journal.Hold, why string) bool {
+func (g *Guardian) letGo(ctx context.Context, h enforce.Hold, why string) bool {
 	started := g.o.Now()
 	if g.isRunning(h.ContainerID) { // whoever has paused it since is not us
 		err := g.o.Journal.Remove(h.ContainerID)
@@ -418,7 +418,7 @@ func (g *Guardian) expire(ctx context.Context) {
 }
 
 // see takes note of the leases on record. The wall clock is asked once for each renewal.
-func (g *Guardian) see(holds []journal.Hold, now time.Time) {
+func (g *Guardian) see(holds []enforce.Hold, now time.Time) {
 	seen := make(map[string]lease, len(holds))
 	for _, h := range holds {
 		l, known := g.leases[h.ContainerID]

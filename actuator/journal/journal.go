@@ -3,7 +3,7 @@
 // it goes on. It also holds the two lock files by which actuator and guardian
 // learn of each other's life and death.
 //
-// It imports the standard library and internal/aside only, so that the guardian, which must work
+// It imports the standard library, actuator/enforce and internal/aside only, so that the guardian, which must work
 // when everything else has failed, stays small.
 package journal
 
@@ -18,29 +18,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/internal/aside"
 )
-
-// Hold is the record of one container that we paused, or are about to pause.
-type Hold struct {
-	ContainerID string `json:"container_id"`
-	Container   string `json:"container"`
-	// Cause is what kind of reason it is, as package plan names it.
-	Cause  string   `json:"cause"`
-	Reason string   `json:"reason"`
-	GPUs   []string `json:"gpus,omitempty"`
-	// Tasks are the ids of the container's unfinished tasks when it was paused.
-	Tasks []string `json:"tasks,omitempty"`
-	// Since is when the record was written, just before the container stopped.
-	Since time.Time `json:"since"`
-	// Expires is when the guardian lets go even while an actuator lives. The
-	// actuator moves it on while it sees the reason, never beyond Until.
-	Expires time.Time `json:"expires"`
-	// Until is Since + the longest hold that is allowed (--max-hold).
-	Until time.Time `json:"until"`
-}
 
 // Journal is a folder of holds. Its methods may be used by several goroutines
 // and by two processes (actuator and guardian), because each change is one
@@ -127,7 +108,7 @@ func (j *Journal) path(id string) (string, error) {
 
 // Put writes or replaces a hold. When it returns nil the record survives a
 // crash of this process and of the machine.
-func (j *Journal) Put(h Hold) error {
+func (j *Journal) Put(h enforce.Hold) error {
 	path, err := j.path(h.ContainerID)
 	if err != nil {
 		return err
@@ -141,7 +122,7 @@ func (j *Journal) Put(h Hold) error {
 
 // Renew replaces a hold that is on record, as Put does. It reports false, and writes
 // nothing, when there is none: a Remove of this process at the same moment prevails.
-func (j *Journal) Renew(h Hold) (renewed bool, err error) {
+func (j *Journal) Renew(h enforce.Hold) (renewed bool, err error) {
 	path, err := j.path(h.ContainerID)
 	if err != nil {
 		return false, err
@@ -188,14 +169,14 @@ func (j *Journal) Remove(id string) error {
 }
 
 // Get returns the hold of one container.
-func (j *Journal) Get(id string) (Hold, bool, error) {
+func (j *Journal) Get(id string) (enforce.Hold, bool, error) {
 	path, err := j.path(id)
 	if err != nil {
-		return Hold{}, false, err
+		return enforce.Hold{}, false, err
 	}
 	h, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Hold{}, false, nil
+		return enforce.Hold{}, false, nil
 	}
 	return h, err == nil, err
 }
@@ -203,12 +184,12 @@ func (j *Journal) Get(id string) (Hold, bool, error) {
 // List returns every hold, oldest first. A record that cannot be read is
 // returned all the same, with the id that its file name gives and expired long
 // since: the name alone is enough to let the container go.
-func (j *Journal) List() ([]Hold, error) {
+func (j *Journal) List() ([]enforce.Hold, error) {
 	entries, err := os.ReadDir(j.dir)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	var holds []Hold
+	var holds []enforce.Hold
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), suffix)
 		if !ok || !safeID.MatchString(id) {
@@ -219,20 +200,20 @@ func (j *Journal) List() ([]Hold, error) {
 		case errors.Is(err, fs.ErrNotExist): // removed since ReadDir
 			continue
 		case err != nil || h.ContainerID != id:
-			h = Hold{ContainerID: id, Container: id, Reason: fmt.Sprintf("record cannot be read: %v", err)}
+			h = enforce.Hold{ContainerID: id, Container: id, Reason: fmt.Sprintf("record cannot be read: %v", err)}
 		}
 		holds = append(holds, h)
 	}
-	slices.SortStableFunc(holds, func(a, b Hold) int { return a.Since.Compare(b.Since) })
+	slices.SortStableFunc(holds, func(a, b enforce.Hold) int { return a.Since.Compare(b.Since) })
 	return holds, nil
 }
 
-func read(path string) (Hold, error) {
+func read(path string) (enforce.Hold, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return Hold{}, err
+		return enforce.Hold{}, err
 	}
-	var h Hold
+	var h enforce.Hold
 	return h, json.Unmarshal(b, &h)
 }
 

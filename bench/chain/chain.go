@@ -16,7 +16,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/client"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
@@ -130,7 +130,7 @@ func (m *measurement) run(ctx context.Context, samples int) (rows []bench.Row, e
 
 // quiet waits until only the resident task is there and no alert is open.
 func (m *measurement) quiet(ctx context.Context) error {
-	return m.stack.until(ctx, "one task, no alert open", func(s actuator.State) bool {
+	return m.stack.until(ctx, "one task, no alert open", func(s state.State) bool {
 		return len(s.GPUs) == 1 && s.GPUs[0].Tasks == 1 && len(s.Leases) == 0
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/internal/daemon"
 	"github.com/laxity/laxity/rules"
@@ -120,7 +120,7 @@ func (s *stack) close() error {
 }
 
 // until waits until the actuator's state is as wanted.
-func (s *stack) until(ctx context.Context, what string, wanted func(actuator.State) bool) error {
+func (s *stack) until(ctx context.Context, what string, wanted func(state.State) bool) error {
 	const limit = time.Minute
 	var last string
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
@@ -138,7 +138,7 @@ func (s *stack) until(ctx context.Context, what string, wanted func(actuator.Sta
 	return fmt.Errorf("not within %v: %s; at last %s", limit, what, last)
 }
 
-func describe(s actuator.State, err error) string {
+func describe(s state.State, err error) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -152,7 +152,7 @@ func describe(s actuator.State, err error) string {
 	return text
 }
 
-func (s *stack) state(ctx context.Context) (state actuator.State, err error) {
+func (s *stack) state(ctx context.Context) (state state.State, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.actuator+"/api/v1/state", nil)
 	if err != nil {
 		return state, err

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/bench/rig"
@@ -33,7 +33,7 @@ func (m *measurement) newUp(ctx context.Context) (*up, error) {
 	}
 	u.state = c.StateDir()
 	// It is only read here.
-	u.record, err = channels.New(channels.Options{Driver: m.driver, Dir: channels.Folder(actuator.DefaultLockDir, u.state)})
+	u.record, err = channels.New(channels.Options{Driver: m.driver, Dir: channels.Folder(enforce.RunDir, u.state)})
 	return u, err
 }
 

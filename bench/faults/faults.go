@@ -80,7 +80,7 @@ func hurtActuator(ctx context.Context, env bench.Env, kills, starts, payloads in
 	if err := m.open(ctx, false); err != nil {
 		return nil, err
 	}
-	if err := m.people(ctx, lease); err != nil {
+	if err := m.people(ctx, longLease); err != nil {
 		return nil, err
 	}
 	for _, fault := range []struct {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/bench"
 )
@@ -24,7 +24,7 @@ const startWindow = 400 * time.Millisecond
 // An alert must count until the next actuator runs; where its resolved is lost it counts for
 // the short lease.
 const (
-	lease      = 20 * time.Second
+	longLease  = 20 * time.Second
 	shortLease = 2 * time.Second
 )
 
@@ -80,7 +80,7 @@ func (m *machine) killEarly(ctx context.Context, number int) (bench.Row, error) 
 	if err := m.murder(); err != nil {
 		return nil, err
 	}
-	if err := m.begin(ctx, lease); err != nil {
+	if err := m.begin(ctx, longLease); err != nil {
 		return nil, err
 	}
 	moment := time.Duration(m.random.Int64N(int64(startWindow)))
@@ -102,7 +102,7 @@ func (m *machine) killEarly(ctx context.Context, number int) (bench.Row, error) 
 
 // recover starts the actuator again, which must know of the alert, and ends that.
 func (m *machine) recover(ctx context.Context, r bench.Row, a webhook.Alert) error {
-	if err := m.start(ctx, lease); err != nil {
+	if err := m.start(ctx, longLease); err != nil {
 		return err
 	}
 	accepted := r["accepted"] == true
@@ -123,7 +123,7 @@ func (m *machine) recover(ctx context.Context, r bench.Row, a webhook.Alert) err
 
 func (m *machine) knows(ctx context.Context, fingerprint string) bool {
 	s, err := m.state(ctx)
-	return err == nil && slices.ContainsFunc(s.Leases, func(l state.Lease) bool { return l.Fingerprint == fingerprint && !l.Resolved })
+	return err == nil && slices.ContainsFunc(s.Leases, func(l lease.Lease) bool { return l.Fingerprint == fingerprint && !l.Resolved })
 }
 
 // replay sends payloads out of order and twice, some of them never resolved.
@@ -195,7 +195,7 @@ func (m *machine) ignoresNew(ctx context.Context) (bool, error) {
 	}
 	return m.until(ctx, "an alert that fires anew takes effect", func() bool {
 		s, err := m.state(ctx)
-		return err == nil && slices.ContainsFunc(s.Leases, func(l state.Lease) bool {
+		return err == nil && slices.ContainsFunc(s.Leases, func(l lease.Lease) bool {
 			return l.Fingerprint == a.Fingerprint && l.StartsAt.Equal(a.StartsAt)
 		})
 	}) != nil, nil

@@ -15,9 +15,9 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/rig"
@@ -215,7 +215,7 @@ func (m *machine) post(ctx context.Context, a webhook.Alert) (accepted bool, err
 	return resp.StatusCode == http.StatusOK, resp.Body.Close()
 }
 
-func (m *machine) state(ctx context.Context) (s actuator.State, err error) {
+func (m *machine) state(ctx context.Context) (s state.State, err error) {
 	return s, m.get(ctx, m.acts, "/api/v1/state", &s)
 }
 

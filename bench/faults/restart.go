@@ -37,7 +37,7 @@ func restartLease(live bool) time.Duration {
 	if live {
 		return 8 * time.Second
 	}
-	return lease
+	return longLease
 }
 
 // restarts ends the Docker engine and starts it again, so often, with live-restore

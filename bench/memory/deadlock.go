@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 )
@@ -98,7 +98,7 @@ func runDeadlock(ctx context.Context, env bench.Env, shape string, gpus int) (ro
 		}
 		rows = append(rows, more)
 	}
-	stop, err := r.laxity(ctx, actuator.Config{Arbitrate: actuator.Always, MemoryWait: stuckWith})
+	stop, err := r.laxity(ctx, config.Config{Arbitrate: config.Always, MemoryWait: stuckWith})
 	if err != nil {
 		return rows, err
 	}

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 )
@@ -145,7 +145,7 @@ func (r *rig) oversubscribeRound(ctx context.Context, count int, way string, rep
 	ctx, cancel := context.WithTimeout(ctx, allTimeout)
 	defer cancel()
 	if share, ok := memoryShares[way]; ok {
-		stop, err := r.laxity(ctx, actuator.Config{Arbitrate: actuator.Always, MemoryWait: allTimeout, MemoryShare: share})
+		stop, err := r.laxity(ctx, config.Config{Arbitrate: config.Always, MemoryWait: allTimeout, MemoryShare: share})
 		if err != nil {
 			return nil, err
 		}

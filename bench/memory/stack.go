@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/bench"
 	benchrig "github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
@@ -80,13 +82,13 @@ const readyTimeout = 20 * time.Second
 
 // laxity runs exporter and actuator in this process until stop, which returns once
 // everything is let go. The state folder stays over the rounds.
-func (r *rig) laxity(ctx context.Context, config actuator.Config) (stop func() error, err error) {
+func (r *rig) laxity(ctx context.Context, config config.Config) (stop func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	if r.env.Args["verbose"] != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	state := filepath.Join(r.Dir, "actuator")
-	e, err := exporter.New(exporter.Options{Node: "bench", Device: r.GPU.Device, Keep: r.Tenants.Made, SwapDir: actuator.NoticeDir(r.Dir), Logger: log})
+	e, err := exporter.New(exporter.Options{Node: "bench", Device: r.GPU.Device, Keep: r.Tenants.Made, SwapDir: swapping.NoticeDir(r.Dir), Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +150,8 @@ func (r *rig) swapper(ctx context.Context, state string, log *slog.Logger) (enfo
 	if err != nil || r.env.Args["swap"] == "off" {
 		return nil, err
 	}
-	s, err := actuator.OpenSwapper(actuator.SwapOptions{
-		StateDir: state, Helper: []string{self, "checkpoint-helper", "--device=" + r.GPU.Device}, NoticeDir: actuator.NoticeDir(r.Dir),
+	s, err := swapping.Open(swapping.Options{
+		StateDir: state, Helper: []string{self, "checkpoint-helper", "--device=" + r.GPU.Device}, NoticeDir: swapping.NoticeDir(r.Dir),
 		ContainerOf: container.Proc("/proc").OfPID, Logger: log,
 	})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/policy"
 	"github.com/laxity/laxity/exporter/task"
@@ -53,7 +53,7 @@ func (w *world) input() plan.Input {
 	if w.policy == "order" {
 		in = plan.Input{Now: now, Order: given(w.order), Rule: plan.One{}, Preemption: &plan.Preemption{Never: true}}
 	} else {
-		in = actuator.Config{Policy: w.policy}.Input(now)
+		in = config.Config{Policy: w.policy}.Input(now)
 	}
 	in.GPUs = []plan.GPU{{
 		UUID: gpu, Arbitrated: true, Admitted: w.held, Utilization: w.unit.Utilization(lag), Memory: 0.1,

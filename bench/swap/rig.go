@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/bench"
 	benchrig "github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
@@ -26,7 +26,7 @@ import (
 type rig struct {
 	*benchrig.Rig
 	env  bench.Env
-	swap *actuator.Swap
+	swap *swapping.Swap
 	made int
 }
 
@@ -45,7 +45,7 @@ func newRig(ctx context.Context, env bench.Env, name string) (_ *rig, err error)
 	if err != nil {
 		return r, err
 	}
-	r.swap, err = actuator.OpenSwapper(actuator.SwapOptions{
+	r.swap, err = swapping.Open(swapping.Options{
 		StateDir: filepath.Join(r.Dir, "state"), Helper: []string{self, "checkpoint-helper", "--device=" + r.GPU.Device},
 		ContainerOf: container.Proc("/proc").OfPID,
 	})

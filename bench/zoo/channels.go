@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/bench"
@@ -74,7 +74,7 @@ func awaitChanged(ctx context.Context, all []*specimen) {
 
 // channelRecords is the folder in which the actuator has what it changed of channels.
 func (l *laxity) channelRecords() string {
-	return channels.Folder(actuator.DefaultLockDir, l.stateDir())
+	return channels.Folder(enforce.RunDir, l.stateDir())
 }
 
 // recorded lists what is on record there.

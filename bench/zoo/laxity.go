@@ -19,9 +19,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/internal/daemon"
 )
@@ -267,7 +267,7 @@ func (l *laxity) get(ctx context.Context, address, path string, into any) error 
 // nobody answers.
 func (l *laxity) reasons(ctx context.Context) map[string]string {
 	by := map[string]string{}
-	var s actuator.State
+	var s state.State
 	if l.get(ctx, l.acts, "/api/v1/state", &s) != nil {
 		return by
 	}
@@ -311,7 +311,7 @@ func (l *laxity) tells(s *specimen) string {
 	if c, err := s.machine.docker.ContainerInspect(ctx, s.id); err == nil && c.State != nil {
 		engine = fmt.Sprintf("the engine says %s; ", c.State.Status)
 	}
-	var state actuator.State
+	var state state.State
 	if err := l.get(ctx, l.acts, "/api/v1/state", &state); err != nil {
 		return engine + "the actuator does not answer: " + err.Error()
 	}

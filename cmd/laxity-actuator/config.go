@@ -10,22 +10,22 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/config"
 )
 
 // fileConfig is what --config.file may say; nil where it says nothing.
 type fileConfig struct {
-	Policy      *string               `yaml:"policy"`
-	Share       *string               `yaml:"share"`
-	Late        *time.Duration        `yaml:"late"`
-	BatchFloor  *float64              `yaml:"batch_floor"`
-	Arbitrate   *actuator.Arbitration `yaml:"arbitrate"`
-	MemoryShare *allocator.Share      `yaml:"memory_share"`
-	MemoryWait  *time.Duration        `yaml:"memory_wait"`
-	MaxHold     *time.Duration        `yaml:"max_hold"`
-	Lease       *time.Duration        `yaml:"lease"`
-	Settle      *time.Duration        `yaml:"settle"`
+	Policy      *string             `yaml:"policy"`
+	Share       *string             `yaml:"share"`
+	Late        *time.Duration      `yaml:"late"`
+	BatchFloor  *float64            `yaml:"batch_floor"`
+	Arbitrate   *config.Arbitration `yaml:"arbitrate"`
+	MemoryShare *allocator.Share    `yaml:"memory_share"`
+	MemoryWait  *time.Duration      `yaml:"memory_wait"`
+	MaxHold     *time.Duration      `yaml:"max_hold"`
+	Lease       *time.Duration      `yaml:"lease"`
+	Settle      *time.Duration      `yaml:"settle"`
 	Breaker     struct {
 		Actions *int     `yaml:"actions"`
 		Share   *float64 `yaml:"share"`
@@ -34,7 +34,7 @@ type fileConfig struct {
 
 // loadConfig reads the file over what the flags say. Without a file it is what
 // the flags say.
-func loadConfig(path string, base actuator.Config) (actuator.Config, error) {
+func loadConfig(path string, base config.Config) (config.Config, error) {
 	if path == "" {
 		return base, nil
 	}

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/internal/needtest"
 )
@@ -110,8 +110,8 @@ func TestReplayedPayloads(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	n.await("every payload took effect", func() bool { return get[actuator.State](n, "/api/v1/state").Inbox == 0 })
-	n.await("the leases are over", func() bool { return len(get[actuator.State](n, "/api/v1/state").Leases) == 0 })
+	n.await("every payload took effect", func() bool { return get[state.State](n, "/api/v1/state").Inbox == 0 })
+	n.await("the leases are over", func() bool { return len(get[state.State](n, "/api/v1/state").Leases) == 0 })
 	for _, id := range ids {
 		n.awaitPaused(id, false)
 	}
@@ -146,7 +146,7 @@ func TestTwoActuatorsOnOneEngine(t *testing.T) {
 	second.start()
 	second.contention(webhook.Firing)
 	second.await("it stands by", func() bool {
-		return strings.Contains(get[actuator.State](second, "/api/v1/state").Standby, "another actuator acts on this engine")
+		return strings.Contains(get[state.State](second, "/api/v1/state").Standby, "another actuator acts on this engine")
 	})
 	for _, d := range get[[]decision.Decision](second, "/api/v1/decisions") {
 		if d.Kind == decision.Pause || d.Kind == decision.Unpause {
@@ -156,7 +156,7 @@ func TestTwoActuatorsOnOneEngine(t *testing.T) {
 	if err := first.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	second.await("it takes over", func() bool { return get[actuator.State](second, "/api/v1/state").Standby == "" })
+	second.await("it takes over", func() bool { return get[state.State](second, "/api/v1/state").Standby == "" })
 	second.await("and acts", func() bool { return second.onRecord() == 1 })
 	second.awaitPaused(b, true)
 }

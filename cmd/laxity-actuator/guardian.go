@@ -6,7 +6,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/promslog"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/internal/sandbox"
@@ -15,7 +16,7 @@ import (
 type guardianCommand struct {
 	name   string
 	device string
-	o      actuator.GuardianOptions
+	o      undo.Options
 }
 
 func newGuardianCommand(app *kingpin.Application) *guardianCommand {
@@ -33,6 +34,6 @@ func (g *guardianCommand) run(ctx context.Context) error {
 	g.o.Logger = promslog.New(&promslog.Config{})
 	g.o.ContainerOf = container.Proc("/proc").OfPID
 	g.o.Channels = channeldriver.Later(g.device)
-	g.o.Lacks = sandbox.Check(sandbox.Guardian(actuator.DefaultLockDir, g.o.StateDir))
-	return actuator.RunGuardian(ctx, g.o)
+	g.o.Lacks = sandbox.Check(sandbox.Guardian(enforce.RunDir, g.o.StateDir))
+	return undo.Guard(ctx, g.o)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 )
 
@@ -69,7 +69,7 @@ func TestBadFlags(t *testing.T) {
 }
 
 func TestConfigFile(t *testing.T) {
-	base := actuator.Config{Policy: "p3", Arbitrate: actuator.Auto, MaxHold: time.Minute, Lease: time.Minute, Settle: time.Second, BreakerActions: 9, BreakerShare: 1, Late: time.Second, BatchFloor: 0.1,
+	base := config.Config{Policy: "p3", Arbitrate: config.Auto, MaxHold: time.Minute, Lease: time.Minute, Settle: time.Second, BreakerActions: 9, BreakerShare: 1, Late: time.Second, BatchFloor: 0.1,
 		MemoryShare: allocator.ByLimit, MemoryWait: time.Minute}
 	got, err := loadConfig(write(t, "policy: fifo\nmax_hold: 30s\nlate: 5s\nbatch_floor: 0.2\nbreaker: {actions: 7}\n"), base)
 	if err != nil || got.Policy != "fifo" || got.BreakerActions != 7 || got.MaxHold != 30*time.Second || got.Lease != time.Minute || got.Late != 5*time.Second || got.BatchFloor != 0.2 {

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/prometheus/common/config"
+	promconfig "github.com/prometheus/common/config"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/actuator/placement/prometheus"
@@ -41,15 +42,15 @@ func (p *placementFlags) open(o *actuator.Options, local func() string) (*servic
 	if p.prometheus == "" {
 		return nil, nil
 	}
-	http := config.DefaultHTTPClientConfig
+	http := promconfig.DefaultHTTPClientConfig
 	if p.prometheusConfig != "" {
-		c, _, err := config.LoadHTTPConfigFile(p.prometheusConfig)
+		c, _, err := promconfig.LoadHTTPConfigFile(p.prometheusConfig)
 		if err != nil {
 			return nil, fmt.Errorf("--prometheus.config.file: %w", err)
 		}
 		http = *c
 	}
-	rt, err := config.NewRoundTripperFromConfig(http, "laxity-placement")
+	rt, err := promconfig.NewRoundTripperFromConfig(http, "laxity-placement")
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus.config.file: %w", err)
 	}
@@ -66,7 +67,7 @@ func (p *placementFlags) open(o *actuator.Options, local func() string) (*servic
 	}
 	o.Mount, o.Ranking = append(o.Mount, s.Register), s.Overview
 	load, base := o.Load, o.Config
-	o.Load = func() (actuator.Config, error) {
+	o.Load = func() (config.Config, error) {
 		if err := s.Reload(); err != nil {
 			return base, err
 		}

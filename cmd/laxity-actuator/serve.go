@@ -22,7 +22,11 @@ import (
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/collector"
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/guardian/watch"
+	"github.com/laxity/laxity/actuator/policy/profile"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
@@ -39,7 +43,7 @@ type serveCommand struct {
 	exporter, node, stateDir, docker, guardian string
 	exporterToken                              string
 	configFile                                 string
-	config                                     actuator.Config
+	config                                     config.Config
 	arbitrate                                  string
 	dryRun                                     bool
 	listen                                     []string
@@ -63,45 +67,45 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(defaultStateDir).StringVar(&s.stateDir)
 	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST. Default: DOCKER_HOST, or the local socket.").StringVar(&s.docker)
 	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start), or p3 (by start, as many as fill the GPU).").
-		Default(actuator.DefaultPolicy).EnumVar(&s.config.Policy, actuator.Policies...)
+		Default(config.DefaultPolicy).EnumVar(&s.config.Policy, profile.Names...)
 	cmd.Flag("share", "How many run at once: one, p3 (as many as fill the GPU), or adaptive (those that do not slow each other down). Default: the policy's own; adaptive for edf and llf, one for fifo.").
-		EnumVar(&s.config.Share, append([]string{""}, actuator.Shares...)...)
+		EnumVar(&s.config.Share, append([]string{""}, profile.Shares...)...)
 	cmd.Flag("arbitrate", "When the policy decides: auto (while an alert with action=arbitrate fires), always, never.").
-		Default(string(actuator.Auto)).EnumVar(&s.arbitrate, string(actuator.Auto), string(actuator.Always), string(actuator.Never))
+		Default(string(config.Auto)).EnumVar(&s.arbitrate, string(config.Auto), string(config.Always), string(config.Never))
 	cmd.Flag("late", "For how long a request of a server (laxity.release=busy) keeps its place once it is late. Tasks of other releases lose theirs at once.").
-		Default(actuator.DefaultLate.String()).DurationVar(&s.config.Late)
+		Default(config.DefaultLate.String()).DurationVar(&s.config.Late)
 	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch get while they want it, whoever comes before them. Tasks that cannot meet their deadline any more get as much.").
-		Default(strconv.FormatFloat(actuator.DefaultBatchFloor, 'g', -1, 64)).Float64Var(&s.config.BatchFloor)
+		Default(strconv.FormatFloat(config.DefaultBatchFloor, 'g', -1, 64)).Float64Var(&s.config.BatchFloor)
 	cmd.Flag("max-hold", "Longest time that a container is held in one piece; then it runs to the end of its task.").
-		Default(actuator.DefaultMaxHold.String()).DurationVar(&s.config.MaxHold)
+		Default(config.DefaultMaxHold.String()).DurationVar(&s.config.MaxHold)
 	cmd.Flag("lease", "How long an alert counts after it was last seen firing. Alertmanager's repeat_interval must be shorter.").
-		Default(actuator.DefaultLease.String()).DurationVar(&s.config.Lease)
+		Default(config.DefaultLease.String()).DurationVar(&s.config.Lease)
 	cmd.Flag("settle", "How long after a pause or unpause the GPU's utilisation shows its effect.").
-		Default(actuator.DefaultSettle.String()).DurationVar(&s.config.Settle)
+		Default(config.DefaultSettle.String()).DurationVar(&s.config.Settle)
 	cmd.Flag("breaker.actions", "Most pauses and unpauses within a minute. Beyond, everything is let go and nothing is held for a minute.").
-		Default(strconv.Itoa(actuator.DefaultBreakerActions)).IntVar(&s.config.BreakerActions)
+		Default(strconv.Itoa(config.DefaultBreakerActions)).IntVar(&s.config.BreakerActions)
 	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) at which the same happens when so many are stopped at a time.").
-		Default(strconv.FormatFloat(actuator.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
+		Default(strconv.FormatFloat(config.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
 	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").
 		StringsVar(&s.labels)
 	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), pause (the whole container, by its engine), or auto (channels where a self-test shows that they work, else pause).").
-		Default(string(actuator.HoldAuto)).EnumVar(&s.hold, actuator.HoldModes...)
+		Default(string(config.HoldAuto)).EnumVar(&s.hold, config.HoldModes...)
 	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, by uprobes, so that they keep to it, none blocks another for ever, and who does not fit waits instead of failing: auto (where this machine can) or off.").
-		Default(string(actuator.MemoryAuto)).EnumVar(&s.memoryGuard, actuator.MemoryModes...)
+		Default(string(config.MemoryAuto)).EnumVar(&s.memoryGuard, config.MemoryModes...)
 	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit; one without is not asked), fair (equally between the active ones), or adaptive (as fair, and what one does not use is lent and called back). fair and adaptive ask about the allocations of all containers with a laxity.* label.").
 		Default(string(allocator.ByLimit)).EnumVar((*string)(&s.config.MemoryShare), allocator.Shares...)
 	cmd.Flag("memory-wait", "Longest time that an allocation waits for memory; then the program gets CUDA's out-of-memory error.").
-		Default(actuator.DefaultMemoryWait.String()).DurationVar(&s.config.MemoryWait)
+		Default(config.DefaultMemoryWait.String()).DurationVar(&s.config.MemoryWait)
 	cmd.Flag("device", "The GPUs, for memory guard and swap, as the exporter's flag: auto, nvml, or sim:SOCKET.").Default("auto").StringVar(&s.device)
 	cmd.Flag("swap", "Whether containers are swapped off their GPUs, by CUDA's checkpoints, when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").
-		Default(string(actuator.MemoryAuto)).EnumVar(&s.swap, actuator.MemoryModes...)
+		Default(string(config.MemoryAuto)).EnumVar(&s.swap, config.MemoryModes...)
 	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").
-		Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&s.lockDir)
+		Default(enforce.RunDir).Envar("LAXITY_LOCK_DIR").StringVar(&s.lockDir)
 	cmd.Flag("config.file", "YAML file that overrides policy, share, late, batch_floor, memory_share, memory_wait, arbitrate, max_hold, lease, settle and breaker, and is read again by SIGHUP or POST /-/reload.").
 		StringVar(&s.configFile)
 	cmd.Flag("dry-run", "Make no mutating call; write the same decisions.").BoolVar(&s.dryRun)
 	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require it and refuse to start.").
-		Default(string(actuator.Spawn)).EnumVar(&s.guardian, string(actuator.Spawn), string(actuator.Warn), string(actuator.Require))
+		Default(string(watch.Spawn)).EnumVar(&s.guardian, string(watch.Spawn), string(watch.Warn), string(watch.Require))
 	cmd.Flag("web.listen-address", "Address to listen on; may be repeated. Alerts are taken from other machines only if they have to authenticate: --web.config.file or --web.bearer-token-file.").
 		Default("127.0.0.1:9871").StringsVar(&s.listen)
 	cmd.Flag("web.config.file", "TLS and basic auth, as in Prometheus's exporter-toolkit.").StringVar(&s.webConfig)
@@ -117,11 +121,11 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 
 func (s *serveCommand) run(ctx context.Context) error {
 	logger := promslog.New(s.log)
-	s.config.Arbitrate = actuator.Arbitration(s.arbitrate)
+	s.config.Arbitrate = config.Arbitration(s.arbitrate)
 	if err := s.config.Validate(); err != nil {
 		return err
 	}
-	config, err := loadConfig(s.configFile, s.config)
+	settings, err := loadConfig(s.configFile, s.config)
 	if err != nil {
 		return err
 	}
@@ -133,25 +137,25 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if s.exporterToken != "" {
 		client = &http.Client{Transport: access.Bearer{Path: s.exporterToken}}
 	}
-	source, err := state.NewHTTP(s.exporter, client)
+	facts, err := source.NewHTTP(s.exporter, client)
 	if err != nil {
 		return fmt.Errorf("--exporter: %w", err)
 	}
 	o := actuator.Options{
-		Node: s.node, StateDir: s.stateDir, Source: source, Config: config, DryRun: s.dryRun,
-		Guardian: actuator.GuardianMode(s.guardian), DockerHost: s.docker, Device: s.device,
+		Node: s.node, StateDir: s.stateDir, Source: facts, Config: settings, DryRun: s.dryRun,
+		Guardian: watch.Mode(s.guardian), DockerHost: s.docker, Device: s.device,
 		Channels: channeldriver.Open(s.device),
 		Allow:    s.labels, LockDir: s.lockDir,
-		Hold: actuator.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
-		MemoryGuard: actuator.MemoryMode(s.memoryGuard), Swap: actuator.MemoryMode(s.swap),
+		Hold: config.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
+		MemoryGuard: config.MemoryMode(s.memoryGuard), Swap: config.MemoryMode(s.swap),
 		Access: who, Logger: logger, Metrics: collector.New(),
 	}
 	if !o.DryRun {
-		o.Lacks = sandbox.Check(sandbox.Actuator(actuator.DefaultLockDir, s.stateDir))
+		o.Lacks = sandbox.Check(sandbox.Actuator(enforce.RunDir, s.stateDir))
 	}
 	o.NewSwapper = swaphelper.OpenOptions{StateDir: s.stateDir, DockerHost: s.docker, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open
 	if s.configFile != "" {
-		o.Load = func() (actuator.Config, error) { return loadConfig(s.configFile, s.config) }
+		o.Load = func() (config.Config, error) { return loadConfig(s.configFile, s.config) }
 	}
 	var a *actuator.Actuator
 	places, err := s.placement.open(&o, func() string { return a.State().Node })

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
 )
 
@@ -31,7 +31,7 @@ func TestFromAlertToPauseAndBack(t *testing.T) {
 	n.await("it is off the record", func() bool { return n.onRecord() == 0 })
 
 	n.contention(webhook.Resolved)
-	n.await("the lease is closed", func() bool { return len(get[actuator.State](n, "/api/v1/state").Leases) == 0 })
+	n.await("the lease is closed", func() bool { return len(get[state.State](n, "/api/v1/state").Leases) == 0 })
 	for _, d := range get[[]decision.Decision](n, "/api/v1/decisions") {
 		if d.Kind == decision.Pause || d.Kind == decision.Unpause {
 			t.Logf("%s %s %.1f ms: %s", d.Kind, d.Result, 1000*d.Seconds, d.Reason)
@@ -98,7 +98,7 @@ func TestPeopleAreRespected(t *testing.T) {
 	n.awaitPaused(b, true)
 	n.docker.SetPaused(t, b, false)
 	n.await("it is noticed", func() bool {
-		e := get[actuator.State](n, "/api/v1/state").Exemptions
+		e := get[state.State](n, "/api/v1/state").Exemptions
 		return len(e) == 1 && e[0].ContainerID == b
 	})
 	if n.docker.Paused(b) || !n.docker.Paused(c) {
@@ -123,7 +123,7 @@ func TestGuardianIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.await("another one is started", func() bool { return strings.Count(n.log.String(), "guardian started") == 2 })
-	n.await("it watches", func() bool { return get[actuator.State](n, "/api/v1/state").GuardianUp })
+	n.await("it watches", func() bool { return get[state.State](n, "/api/v1/state").GuardianUp })
 }
 
 func TestDockerUnreachable(t *testing.T) {

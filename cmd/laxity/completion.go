@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/source"
 )
 
 const completionHelp = `Print a script that lets a shell complete commands, flags and containers' names.
@@ -80,7 +80,7 @@ func containers(base *string) func() []string {
 		if err != nil {
 			return nil
 		}
-		source, err := state.NewHTTP(address, client)
+		source, err := source.NewHTTP(address, client)
 		if err != nil {
 			return nil
 		}

@@ -7,7 +7,8 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/policy/profile"
 	"github.com/laxity/laxity/cmd/laxity/internal/demo"
 )
 
@@ -26,7 +27,7 @@ func (c *cli) addDemo() {
 	o := demo.Options{}
 	asJSON, hold := false, ""
 	cmd := c.command("demo", demoHelp, func(ctx context.Context, log *slog.Logger) error {
-		o.Out, o.Logger, o.Hold = c.out, log, actuator.HoldMode(hold)
+		o.Out, o.Logger, o.Hold = c.out, log, config.HoldMode(hold)
 		if asJSON {
 			o.Out = io.Discard
 			o.JSON = func(r demo.Results) error { return writeJSON(c.out, r) }
@@ -34,8 +35,8 @@ func (c *cli) addDemo() {
 		return demo.Run(ctx, o)
 	})
 	cmd.Flag("device", "The GPU: auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&o.Device, "auto", "nvml", "sim")
-	cmd.Flag("policy", "How the actuator orders tasks.").Default("edf").EnumVar(&o.Policy, actuator.Policies...)
-	cmd.Flag("hold", "How a container is kept from computing: channels, pause, or auto.").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
+	cmd.Flag("policy", "How the actuator orders tasks.").Default("edf").EnumVar(&o.Policy, profile.Names...)
+	cmd.Flag("hold", "How a container is kept from computing: channels, pause, or auto.").Default(string(config.HoldAuto)).EnumVar(&hold, config.HoldModes...)
 	addDockerHost(cmd, &o.DockerHost)
 	cmd.Flag("metrics-file", "Write all metrics, as they are at the end, to this file.").StringVar(&o.MetricsFile)
 	cmd.Flag("json", "Print the results only, as JSON.").BoolVar(&asJSON)

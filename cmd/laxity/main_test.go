@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
@@ -145,8 +145,8 @@ func TestPSWithMemory(t *testing.T) {
 		Tasks:      []task.Task{{ContainerID: "1", State: task.Running, GPUs: []string{"GPU-a"}}}})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/state", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(actuator.State{Containers: []actuator.ContainerState{{ID: "1", MemoryWaits: "another holds it",
-			MemoryWaitGPU: "GPU-a", MemoryWaitSeconds: 3, Memory: []actuator.MemoryState{{GPU: "GPU-a", Share: 1 << 30, Lent: 1 << 30}}}}})
+		_ = json.NewEncoder(w).Encode(state.State{Containers: []state.Container{{ID: "1", MemoryWaits: "another holds it",
+			MemoryWaitGPU: "GPU-a", MemoryWaitSeconds: 3, Memory: []state.Memory{{GPU: "GPU-a", Share: 1 << 30, Lent: 1 << 30}}}}})
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/exporter/container"
 )
@@ -23,7 +23,7 @@ run; an actuator that runs must be stopped first.
 
 func (c *cli) addOff() {
 	var (
-		o     actuator.GuardianOptions
+		o     undo.Options
 		state []string
 		gpus  string
 	)
@@ -34,7 +34,7 @@ func (c *cli) addOff() {
 		var errs []error
 		for _, dir := range state {
 			o.StateDir = filepath.Join(dir, "actuator")
-			if err := actuator.Off(ctx, o); err != nil {
+			if err := undo.Off(ctx, o); err != nil {
 				errs = append(errs, err)
 				continue
 			}

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -25,10 +25,10 @@ func TestStrangersCannotDriveTheTerminal(t *testing.T) {
 		Tasks:      []task.Task{{ContainerID: "0123456789abcdef", GPUs: []string{evil}, State: task.State(evil)}},
 		Health:     task.Health{DeviceError: evil, EngineError: evil},
 	}
-	state := actuator.State{
+	state := state.State{
 		Trouble: evil, Breaker: evil,
-		Containers: []actuator.ContainerState{{ID: "0123456789abcdef", Name: evil, Waits: evil, MemoryAsked: evil, Order: evil, Off: true}},
-		GPUs:       []actuator.GPUState{{UUID: evil, Order: []string{evil}, Line: []string{evil}, Admitted: []string{evil}}},
+		Containers: []state.Container{{ID: "0123456789abcdef", Name: evil, Waits: evil, MemoryAsked: evil, Order: evil, Off: true}},
+		GPUs:       []state.GPU{{UUID: evil, Order: []string{evil}, Line: []string{evil}, Admitted: []string{evil}}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any

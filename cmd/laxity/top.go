@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
@@ -25,20 +25,20 @@ type standingSource struct {
 }
 
 // ask returns nothing where nobody answers in time.
-func (a *standingSource) ask(ctx context.Context) (actuator.State, error) {
+func (a *standingSource) ask(ctx context.Context) (state.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	var s actuator.State
+	var s state.State
 	err := a.getJSON(ctx, strings.TrimRight(a.url, "/")+"/api/v1/state", &s)
 	if err != nil && a.must {
-		return actuator.State{}, err
+		return state.State{}, err
 	}
 	return s, nil
 }
 
 // follow asks once a second until ctx ends. What it does not get it leaves out.
-func (a *standingSource) follow(ctx context.Context) <-chan actuator.State {
-	out := make(chan actuator.State)
+func (a *standingSource) follow(ctx context.Context) <-chan state.State {
+	out := make(chan state.State)
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
@@ -61,7 +61,7 @@ func (a *standingSource) follow(ctx context.Context) <-chan actuator.State {
 
 // top shows rows again and again.
 type top struct {
-	source      *state.HTTP
+	source      *source.HTTP
 	acts        *standingSource
 	out         io.Writer
 	all, asJSON bool
@@ -138,7 +138,7 @@ func (t top) tell() func(error) {
 const oldAfter = 3 * time.Second
 
 // draw shows a snapshot, which is the last that was heard, and when it was.
-func (t top) draw(s *task.Snapshot, standing actuator.State, heard time.Time, live bool) error {
+func (t top) draw(s *task.Snapshot, standing state.State, heard time.Time, live bool) error {
 	if s == nil {
 		return nil
 	}

@@ -17,9 +17,11 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/policy/profile"
 	"github.com/laxity/laxity/cmd/internal/engine"
 	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
@@ -45,7 +47,7 @@ there is no token, and who authenticates may act.`
 
 func (c *cli) addUp() {
 	var (
-		o         = allinone.Options{Config: actuator.DefaultConfig()}
+		o         = allinone.Options{Config: config.DefaultConfig()}
 		exporters *web.FlagConfig
 		address   string
 		arbitrate string
@@ -55,8 +57,8 @@ func (c *cli) addUp() {
 	)
 	cmd := c.command("up", upHelp, func(ctx context.Context, log *slog.Logger) (err error) {
 		o.Logger = log
-		o.Config.Arbitrate = actuator.Arbitration(arbitrate)
-		o.Hold = actuator.HoldMode(hold)
+		o.Config.Arbitrate = config.Arbitration(arbitrate)
+		o.Hold = config.HoldMode(hold)
 		if err := o.Config.Validate(); err != nil {
 			return err
 		}
@@ -88,20 +90,20 @@ func (c *cli) addUp() {
 	cmd.Flag("state-dir", "Folder for what must survive a restart: deadlines, history, holds.").Default(defaultStateDir()).StringVar(&o.StateDir)
 	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&o.RuleFiles)
 	cmd.Flag("interval", "Time between evaluations of the rules.").Default(engine.DefaultInterval.String()).DurationVar(&o.Interval)
-	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").Default(actuator.DefaultLockDir).Envar("LAXITY_LOCK_DIR").StringVar(&o.LockDir)
+	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").Default(enforce.RunDir).Envar("LAXITY_LOCK_DIR").StringVar(&o.LockDir)
 	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").StringsVar((*[]string)(&o.Allow))
-	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, actuator.Shares...)...)
-	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(actuator.DefaultPolicy).EnumVar(&o.Config.Policy, actuator.Policies...)
+	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, profile.Shares...)...)
+	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(config.DefaultPolicy).EnumVar(&o.Config.Policy, profile.Names...)
 	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
-	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), pause (the whole container, by its engine), or auto (channels where a self-test shows that they work, else pause).").Default(string(actuator.HoldAuto)).EnumVar(&hold, actuator.HoldModes...)
+	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), pause (the whole container, by its engine), or auto (channels where a self-test shows that they work, else pause).").Default(string(config.HoldAuto)).EnumVar(&hold, config.HoldModes...)
 	cmd.Flag("late", "For how long a request of a server (laxity.release=busy) keeps its place once it is late. Tasks of other releases lose theirs at once.").
-		Default(actuator.DefaultLate.String()).DurationVar(&o.Config.Late)
+		Default(config.DefaultLate.String()).DurationVar(&o.Config.Late)
 	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch get while they want it, whoever comes before them. Tasks that cannot meet their deadline any more get as much.").
-		Default(strconv.FormatFloat(actuator.DefaultBatchFloor, 'g', -1, 64)).Float64Var(&o.Config.BatchFloor)
-	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(actuator.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
-	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, so that it is kept and who does not fit waits: auto (where this machine can) or off.").Default(string(actuator.MemoryAuto)).EnumVar((*string)(&o.MemoryGuard), actuator.MemoryModes...)
+		Default(strconv.FormatFloat(config.DefaultBatchFloor, 'g', -1, 64)).Float64Var(&o.Config.BatchFloor)
+	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(config.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
+	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, so that it is kept and who does not fit waits: auto (where this machine can) or off.").Default(string(config.MemoryAuto)).EnumVar((*string)(&o.MemoryGuard), config.MemoryModes...)
 	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own; one without is not asked), fair (equally), or adaptive (what one does not use is lent); the last two ask about the allocations of all containers with a laxity.* label.").Default(string(allocator.ByLimit)).EnumVar((*string)(&o.Config.MemoryShare), allocator.Shares...)
-	cmd.Flag("swap", "Whether containers are swapped off their GPUs when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").Default(string(actuator.MemoryAuto)).EnumVar((*string)(&o.Swap), actuator.MemoryModes...)
+	cmd.Flag("swap", "Whether containers are swapped off their GPUs when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").Default(string(config.MemoryAuto)).EnumVar((*string)(&o.Swap), config.MemoryModes...)
 	cmd.Flag("ranking", "How a new container's node is chosen: predictive or paper (laxity nodes --help).").Default(string(placement.DefaultMethod)).EnumVar((*string)(&o.Ranking), placement.Methods...)
 	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes.").StringVar(&o.NodesFile)
 	cmd.Flag("dry-run", "Decide and record, but pause nothing.").BoolVar(&o.DryRun)

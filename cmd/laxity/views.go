@@ -14,7 +14,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -126,12 +126,12 @@ func (c *cli) addViews() {
 }
 
 // source reads snapshots of an exporter.
-func (c *cli) source(exporter string) (*state.HTTP, error) {
+func (c *cli) source(exporter string) (*source.HTTP, error) {
 	client, err := c.client()
 	if err != nil {
 		return nil, err
 	}
-	return state.NewHTTP(exporter, client)
+	return source.NewHTTP(exporter, client)
 }
 
 func (c *cli) setDeadline(ctx context.Context, base, container, deadline string) error {

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
-	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/internal/plain"
 )
@@ -30,12 +30,12 @@ Exit code 1: the actuator knows no such container, or does not answer.`
 
 // explanation is what `laxity why --json` prints.
 type explanation struct {
-	Container string                   `json:"container"`
-	Now       string                   `json:"now"`
-	State     *actuator.ContainerState `json:"state,omitempty"`
-	Hold      *journal.Hold            `json:"hold,omitempty"`
-	Notes     []string                 `json:"notes,omitempty"`
-	Decisions []decision.Decision      `json:"decisions"`
+	Container string              `json:"container"`
+	Now       string              `json:"now"`
+	State     *state.Container    `json:"state,omitempty"`
+	Hold      *enforce.Hold       `json:"hold,omitempty"`
+	Notes     []string            `json:"notes,omitempty"`
+	Decisions []decision.Decision `json:"decisions"`
 }
 
 func (c *cli) addWhy() {
@@ -63,7 +63,7 @@ func (c *cli) addWhy() {
 
 // ask puts together what the actuator knows of the container.
 func (c *cli) ask(ctx context.Context, base, container string, limit int) (explanation, error) {
-	var s actuator.State
+	var s state.State
 	e := explanation{Container: container, Decisions: []decision.Decision{}}
 	if err := c.getJSON(ctx, base+"/api/v1/state", &s); err != nil {
 		return e, err
@@ -72,10 +72,10 @@ func (c *cli) ask(ctx context.Context, base, container string, limit int) (expla
 	if err := c.getJSON(ctx, base+"/api/v1/decisions?"+q.Encode(), &e.Decisions); err != nil {
 		return e, err
 	}
-	if i := slices.IndexFunc(s.Containers, func(c actuator.ContainerState) bool { return named(c.Name, c.ID, container) }); i >= 0 {
+	if i := slices.IndexFunc(s.Containers, func(c state.Container) bool { return named(c.Name, c.ID, container) }); i >= 0 {
 		e.State, e.Container = &s.Containers[i], s.Containers[i].Name
 	}
-	if i := slices.IndexFunc(s.Holds, func(h journal.Hold) bool { return named(h.Container, h.ContainerID, container) }); i >= 0 {
+	if i := slices.IndexFunc(s.Holds, func(h enforce.Hold) bool { return named(h.Container, h.ContainerID, container) }); i >= 0 {
 		e.Hold = &s.Holds[i]
 	}
 	if e.State == nil && e.Hold == nil && len(e.Decisions) == 0 {
@@ -90,7 +90,7 @@ func named(name, id, ref string) bool {
 }
 
 // now says in a line how the container stands.
-func (e explanation) now(gpus []actuator.GPUState) string {
+func (e explanation) now(gpus []state.GPU) string {
 	switch s := e.State; {
 	case s == nil:
 		return "it does not run"
@@ -129,7 +129,7 @@ func (e explanation) now(gpus []actuator.GPUState) string {
 }
 
 // notes are what else bears on it.
-func notes(s actuator.State, e explanation) []string {
+func notes(s state.State, e explanation) []string {
 	var out []string
 	for _, why := range []string{s.Trouble, s.Breaker, s.Standby} {
 		if why != "" {
@@ -161,8 +161,8 @@ func notes(s actuator.State, e explanation) []string {
 }
 
 // contended reports whether the container waits, or others do for it.
-func contended(s actuator.State, e explanation) bool {
-	return e.State != nil && e.State.Waits != "" || slices.ContainsFunc(s.GPUs, func(g actuator.GPUState) bool {
+func contended(s state.State, e explanation) bool {
+	return e.State != nil && e.State.Waits != "" || slices.ContainsFunc(s.GPUs, func(g state.GPU) bool {
 		return len(g.Line) > 0 && slices.Contains(slices.Concat(g.Admitted, g.Line), e.Container)
 	})
 }

@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/decision"
-	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/state"
 )
 
 // fakeActuator answers as one that holds trainer-b for trainer-a.
 func fakeActuator(t *testing.T) string {
 	t.Helper()
 	id := strings.Repeat("b", 64)
-	s := actuator.State{
-		GPUs: []actuator.GPUState{{UUID: "GPU-1", Admitted: []string{"trainer-a"}, Line: []string{"trainer-b"}},
+	s := state.State{
+		GPUs: []state.GPU{{UUID: "GPU-1", Admitted: []string{"trainer-a"}, Line: []string{"trainer-b"}},
 			{UUID: "GPU-2", Order: []string{"web", "second", "third"}}},
 		NoChannels: "the self-test failed",
-		Containers: []actuator.ContainerState{
+		Containers: []state.Container{
 			{ID: strings.Repeat("a", 64), Name: "trainer-a", Managed: true, Tasks: 1, Standing: plan.Runs},
 			{ID: id, Name: "trainer-b", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "waits for trainer-a on GPU-1"},
 			{ID: strings.Repeat("c", 64), Name: "trainer-c", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "alert Hot asks for it",
@@ -34,7 +34,7 @@ func fakeActuator(t *testing.T) string {
 			{ID: strings.Repeat("8", 64), Name: "web", Managed: true, Standing: plan.Runs, Order: "its requests come first, slice 1 s"},
 			{ID: strings.Repeat("e", 64), Name: "server", Managed: true, Tasks: 1, Standing: plan.Runs, Beside: "requests are not held"},
 		},
-		Holds: []journal.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
+		Holds: []enforce.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
 	}
 	all := []decision.Decision{{Kind: decision.Pause, Result: decision.Done, Container: "trainer-b", ContainerID: id, Reason: "waits for trainer-a on GPU-1", Time: time.Now()}}
 	mux := http.NewServeMux()

@@ -3,6 +3,8 @@ package ledger
 import (
 	"slices"
 	"time"
+
+	"github.com/laxity/laxity/actuator/allocator/facts"
 )
 
 // Ceiling implements memory.Decider: where all claims on a GPU fit beside each
@@ -31,7 +33,7 @@ func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
 	if me == nil || me.Barred != "" || l.facts.Share.Divides() {
 		return false
 	}
-	i := slices.IndexFunc(l.facts.GPUs, func(g GPU) bool { return g.UUID == gpu })
+	i := slices.IndexFunc(l.facts.GPUs, func(g facts.GPU) bool { return g.UUID == gpu })
 	if i < 0 {
 		return false
 	}

@@ -5,7 +5,8 @@
 // one that is not guarded; what was granted since and cannot be in either yet; and
 // what it may take without asking (its ceiling), since nobody tells of that.
 //
-// It imports the standard library, actuator/allocator and actuator/enforce/memory.
+// It imports the standard library, actuator/allocator, actuator/allocator/facts and
+// actuator/enforce/memory.
 package ledger
 
 import (
@@ -17,44 +18,9 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/allocator/facts"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 )
-
-// GPU is one card of a snapshot, in bytes.
-type GPU struct {
-	UUID string
-	// Total is what it has, Used what is in use by whomever.
-	Total, Used uint64
-}
-
-// Container is one container that is decided about.
-type Container struct {
-	ID, Name string
-	// Limit per GPU, bytes; 0: none. Without one nobody is asked about its
-	// allocations, unless cards are divided.
-	Limit uint64
-	// GPUs that it can see, by UUID; empty: not known.
-	GPUs []string
-	// Held is what the snapshot says, Peak the most that its like held, by UUID.
-	Held, Peak map[string]uint64
-	// See allocator.Container.
-	Never, Stays bool
-	Barred       string
-	Rank         int
-	Swappable    bool
-	Swapped      bool
-}
-
-// Facts are what is decided on.
-type Facts struct {
-	// Time is when the GPUs were read.
-	Time       time.Time
-	GPUs       []GPU
-	Containers []Container
-	Share      allocator.Share
-	// See allocator.State.
-	MaxWait, Patience time.Duration
-}
 
 // Options of a Ledger.
 type Options struct {
@@ -73,8 +39,8 @@ type Ledger struct {
 	changed chan struct{}
 
 	mu       sync.Mutex
-	facts    Facts
-	byID     map[string]*Container
+	facts    facts.Facts
+	byID     map[string]*facts.Container
 	serial   uint64
 	pending  map[thread]*pending
 	granted  []grant // in flight: nothing that was seen can have it yet
@@ -87,7 +53,7 @@ type Ledger struct {
 	evict    map[string]string
 	refused  map[string]time.Time // who was refused memory to end a circle, by container id
 	others   map[string][]foreign // by GPU, of the last ownerLag
-	events   []Event
+	events   []facts.Event
 	decided  time.Time // when all that waits was last decided about; zero: something changed since
 }
 
@@ -135,15 +101,6 @@ type ceiling struct {
 	until time.Time
 }
 
-// Event is something that people may want to know: a denial, a wait, its end.
-type Event struct {
-	allocator.Answer
-	// Function of the driver that asked.
-	Function string
-	// Waited is how long it had waited.
-	Waited time.Duration
-}
-
 var _ memory.Decider = (*Ledger)(nil)
 
 // New returns a ledger that knows nothing, and grants everything, until the first
@@ -162,7 +119,7 @@ func New(o Options) *Ledger {
 		}
 	}
 	return &Ledger{
-		o: o, changed: make(chan struct{}, 1), byID: map[string]*Container{}, pending: map[thread]*pending{},
+		o: o, changed: make(chan struct{}, 1), byID: map[string]*facts.Container{}, pending: map[thread]*pending{},
 		seen: map[place]sight{}, promised: map[string]uint64{}, ceilings: map[place]ceiling{}, coming: map[string]map[string]uint64{}, evict: map[string]string{}, refused: map[string]time.Time{}, others: map[string][]foreign{},
 	}
 }
@@ -180,10 +137,10 @@ func (l *Ledger) tell() {
 
 // Update replaces the facts. It reports whether the guard should ask again about
 // what it holds.
-func (l *Ledger) Update(f Facts) (again bool) {
+func (l *Ledger) Update(f facts.Facts) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.facts, l.byID, l.decided = f, map[string]*Container{}, time.Time{}
+	l.facts, l.byID, l.decided = f, map[string]*facts.Container{}, time.Time{}
 	for i := range f.Containers {
 		l.byID[f.Containers[i].ID] = &f.Containers[i]
 	}
@@ -347,7 +304,7 @@ func (l *Ledger) saw(r memory.Request, now time.Time) {
 // nobody holds it any more.
 func (l *Ledger) holdBack(p *pending, now time.Time) {
 	used, known := l.used[p.GPU]
-	i := slices.IndexFunc(l.facts.GPUs, func(g GPU) bool { return g.UUID == p.GPU })
+	i := slices.IndexFunc(l.facts.GPUs, func(g facts.GPU) bool { return g.UUID == p.GPU })
 	if !known || i < 0 || p.answer.Verdict != allocator.Grant || p.answer.Why == allocator.Never ||
 		(l.facts.MaxWait > 0 && now.Sub(p.Since) >= l.facts.MaxWait) {
 		return
@@ -385,7 +342,7 @@ func (l *Ledger) settle(t thread, p *pending, now time.Time) {
 			return
 		}
 	}
-	l.events = append(l.events, Event{Answer: p.answer, Function: p.Function, Waited: max(0, now.Sub(p.Since))})
+	l.events = append(l.events, facts.Event{Answer: p.answer, Function: p.Function, Waited: max(0, now.Sub(p.Since))})
 	l.events = l.events[max(0, len(l.events)-maxEvents):]
 	l.tell()
 }
@@ -431,7 +388,7 @@ type foreign struct {
 }
 
 // unowned is what is in use of a GPU by others than those who are decided about.
-func (l *Ledger) unowned(g GPU) uint64 {
+func (l *Ledger) unowned(g facts.GPU) uint64 {
 	var ours uint64
 	for _, c := range l.facts.Containers {
 		ours += c.Held[g.UUID]
@@ -441,7 +398,7 @@ func (l *Ledger) unowned(g GPU) uint64 {
 
 // gone is the least of that within ownerLag: what is there for a moment only has an
 // owner who was not known yet.
-func (l *Ledger) gone(g GPU) uint64 {
+func (l *Ledger) gone(g facts.GPU) uint64 {
 	least := l.unowned(g)
 	for _, f := range l.others[g.UUID] {
 		least = min(least, f.bytes)
@@ -461,7 +418,7 @@ const reservePart = 512
 
 // held is what a container holds of a GPU, rather too much than too little: nobody
 // tells of what it takes up to its ceiling.
-func (l *Ledger) held(c Container, gpu string) uint64 {
+func (l *Ledger) held(c facts.Container, gpu string) uint64 {
 	n := l.known(c, gpu)
 	at := place{c.ID, gpu}
 	if top, ok := l.ceilings[at]; ok && n > 0 && !l.asks(at) {
@@ -471,7 +428,7 @@ func (l *Ledger) held(c Container, gpu string) uint64 {
 }
 
 // known is what a container was seen to hold of a GPU, and what was granted to it since.
-func (l *Ledger) known(c Container, gpu string) uint64 {
+func (l *Ledger) known(c facts.Container, gpu string) uint64 {
 	at := place{c.ID, gpu}
 	n := c.Held[gpu]
 	if s, ok := l.seen[at]; ok && s.at.After(l.facts.Time) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/allocator/facts"
 	"github.com/laxity/laxity/actuator/allocator/ledger"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 )
@@ -27,17 +28,17 @@ func newDesk(t *testing.T) *desk {
 }
 
 // facts of a card of 512 MB, of which one is reserved, and of these containers.
-func (d *desk) facts(boxes ...ledger.Container) ledger.Facts {
+func (d *desk) facts(boxes ...facts.Container) facts.Facts {
 	var used uint64
 	for _, b := range boxes {
 		used += b.Held[g0]
 	}
-	return ledger.Facts{Time: d.now, GPUs: []ledger.GPU{{UUID: g0, Total: 512, Used: used}}, Containers: boxes,
+	return facts.Facts{Time: d.now, GPUs: []facts.GPU{{UUID: g0, Total: 512, Used: used}}, Containers: boxes,
 		MaxWait: time.Minute, Patience: time.Second}
 }
 
-func box(id string, limit, held uint64) ledger.Container {
-	return ledger.Container{ID: id, Name: id, Limit: limit, Held: map[string]uint64{g0: held}}
+func box(id string, limit, held uint64) facts.Container {
+	return facts.Container{ID: id, Name: id, Limit: limit, Held: map[string]uint64{g0: held}}
 }
 
 func (d *desk) ask(id string, pid int, bytes, held uint64) memory.Answer {
@@ -299,7 +300,7 @@ func TestEvict(t *testing.T) {
 // out as soon as it does not stand at an allocation any more.
 func TestWhoWasRefusedIsSwappedOut(t *testing.T) {
 	d := newDesk(t)
-	facts := func() ledger.Facts {
+	facts := func() facts.Facts {
 		a, b := box("a", 450, 210), box("b", 450, 210)
 		b.Rank, b.Swappable = 1, true
 		return d.facts(a, b)

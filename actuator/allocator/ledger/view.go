@@ -7,20 +7,21 @@ import (
 	"slices"
 
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/allocator/facts"
 )
 
 // Waiting lists the requests that wait, the oldest first.
-func (l *Ledger) Waiting() []Event {
+func (l *Ledger) Waiting() []facts.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.o.Now()
-	var out []Event
+	var out []facts.Event
 	for _, p := range l.pending {
 		if p.asked {
-			out = append(out, Event{Answer: p.answer, Function: p.Function, Waited: max(0, now.Sub(p.Since))})
+			out = append(out, facts.Event{Answer: p.answer, Function: p.Function, Waited: max(0, now.Sub(p.Since))})
 		}
 	}
-	slices.SortFunc(out, func(a, b Event) int {
+	slices.SortFunc(out, func(a, b facts.Event) int {
 		return cmp.Or(a.Request.Since.Compare(b.Request.Since), cmp.Compare(a.Request.ID, b.Request.ID))
 	})
 	return out
@@ -34,7 +35,7 @@ func (l *Ledger) Evict() map[string]string {
 }
 
 // Events returns what has happened since the last call.
-func (l *Ledger) Events() []Event {
+func (l *Ledger) Events() []facts.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.events

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce"
-	"github.com/laxity/laxity/actuator/journal"
 )
 
 // rounds bounds how often processes are looked for that came while others were being
@@ -176,7 +175,7 @@ func (s *Swapper) unlessGone(p Process, err error) error {
 
 func (s *Swapper) pause(ctx context.Context, rec Record) error {
 	now := s.o.Now()
-	err := s.o.Pauser.Pause(ctx, journal.Hold{ContainerID: rec.ContainerID, Container: rec.Container, Cause: "swap",
+	err := s.o.Pauser.Pause(ctx, enforce.Hold{ContainerID: rec.ContainerID, Container: rec.Container, Cause: "swap",
 		Reason: rec.Reason, Since: now, Expires: now, Until: now})
 	if err != nil {
 		return fmt.Errorf("pause: %w", err)

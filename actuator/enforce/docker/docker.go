@@ -125,7 +125,7 @@ func (e *Enforcer) inspect(ctx context.Context, id string) (enforce.Status, int,
 }
 
 // Pause implements enforce.Enforcer.
-func (e *Enforcer) Pause(ctx context.Context, h journal.Hold) error {
+func (e *Enforcer) Pause(ctx context.Context, h enforce.Hold) error {
 	_, ours, err := e.o.Journal.Get(h.ContainerID)
 	if err != nil {
 		return err

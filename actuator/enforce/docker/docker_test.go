@@ -219,7 +219,7 @@ func TestPersonUndoesItAtOnce(t *testing.T) {
 	engine := enforcetest.NewEngine()
 	engine.Run("c")
 	e, j := open(t, docker.Options{Engine: hasty{engine}, Freezer: engine, FreezeTimeout: 10 * time.Millisecond})
-	if err := e.Pause(t.Context(), journal.Hold{ContainerID: "c"}); err != nil {
+	if err := e.Pause(t.Context(), enforce.Hold{ContainerID: "c"}); err != nil {
 		t.Errorf("pause: %v", err)
 	}
 	if paused, frozen := engine.Paused("c"); paused || frozen {

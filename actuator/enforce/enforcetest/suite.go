@@ -50,9 +50,9 @@ func ctxOf(t *testing.T) context.Context {
 }
 
 // HoldOf makes a hold of a container as the actuator does.
-func HoldOf(id string) journal.Hold {
+func HoldOf(id string) enforce.Hold {
 	now := time.Now()
-	return journal.Hold{ContainerID: id, Container: "name", Cause: "arbitrate", Reason: "test",
+	return enforce.Hold{ContainerID: id, Container: "name", Cause: "arbitrate", Reason: "test",
 		Since: now, Expires: now.Add(time.Minute), Until: now.Add(time.Hour)}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
 	"github.com/laxity/laxity/exporter"
@@ -17,7 +17,7 @@ import (
 
 // The exporter reads what the actuator writes, where it writes it.
 func TestExporterLearnsWhoIsOff(t *testing.T) {
-	if d := filepath.Dir(channels.Folder(actuator.DefaultLockDir, t.TempDir())); d != holds.DefaultDir {
+	if d := filepath.Dir(channels.Folder(enforce.RunDir, t.TempDir())); d != holds.DefaultDir {
 		t.Errorf("the actuator has its records in %s, the exporter looks in %s", d, holds.DefaultDir)
 	}
 	stat, err := exporter.NewProcesses("/proc").Stat(os.Getpid())

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
@@ -97,7 +97,7 @@ func TestActuatorIsKilled(t *testing.T) {
 	guard := func() <-chan error {
 		done := make(chan error, 1)
 		go func() {
-			done <- actuator.RunGuardian(context.Background(), actuator.GuardianOptions{StateDir: dir, Once: true,
+			done <- undo.Guard(context.Background(), undo.Options{StateDir: dir, Once: true,
 				Channels: channeldriver.Open(device), RunDir: dir, Logger: slog.New(slog.DiscardHandler)})
 		}()
 		return done

@@ -8,7 +8,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/exporter/container"
 )
@@ -18,7 +18,7 @@ const Name = "guardian"
 
 // Options are the command's flags.
 type Options struct {
-	o      actuator.GuardianOptions
+	o      undo.Options
 	device string
 }
 
@@ -36,5 +36,5 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	o.o.Logger = log.With("component", Name)
 	o.o.ContainerOf = container.Proc("/proc").OfPID
 	o.o.Channels = channeldriver.Open(o.device)
-	return actuator.RunGuardian(ctx, o.o)
+	return undo.Guard(ctx, o.o)
 }

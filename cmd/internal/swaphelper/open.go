@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/exporter/container"
 )
 
@@ -30,8 +30,8 @@ func (o OpenOptions) Open() (enforce.Swapper, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := actuator.OpenSwapper(actuator.SwapOptions{
-		StateDir: o.StateDir, DockerHost: o.DockerHost, Helper: command, NoticeDir: actuator.NoticeDir(o.LockDir),
+	s, err := swapping.Open(swapping.Options{
+		StateDir: o.StateDir, DockerHost: o.DockerHost, Helper: command, NoticeDir: swapping.NoticeDir(o.LockDir),
 		ContainerOf: container.Proc("/proc").OfPID, Logger: o.Logger,
 	})
 	if err != nil {

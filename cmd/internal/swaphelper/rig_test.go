@@ -15,9 +15,9 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint/checkpointtest"
 	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	observed "github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim"
@@ -49,7 +49,7 @@ type rig struct {
 	docker *client.Client
 	image  string
 	dir    string
-	swap   *actuator.Swap
+	swap   *swapping.Swap
 }
 
 func options() sim.Options {
@@ -70,15 +70,15 @@ func newRig(t *testing.T, o sim.Options) *rig {
 	return r
 }
 
-func (r *rig) swapOptions() actuator.SwapOptions {
+func (r *rig) swapOptions() swapping.Options {
 	self, _ := os.Executable()
-	return actuator.SwapOptions{StateDir: r.dir, Helper: []string{self, swaphelper.Name, "--device=sim:" + r.Socket},
+	return swapping.Options{StateDir: r.dir, Helper: []string{self, swaphelper.Name, "--device=sim:" + r.Socket},
 		ContainerOf: observed.Proc("/proc").OfPID, NoticeDir: filepath.Join(r.dir, "swapped")}
 }
 
-func (r *rig) open(t *testing.T) *actuator.Swap {
+func (r *rig) open(t *testing.T) *swapping.Swap {
 	t.Helper()
-	s, err := actuator.OpenSwapper(r.swapOptions())
+	s, err := swapping.Open(r.swapOptions())
 	check(t, err, nil)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -178,7 +178,7 @@ func TestConformance(t *testing.T) {
 // suspendAndDie is an actuator that is killed while, or after, it suspends.
 func suspendAndDie(dir string) {
 	r := &rig{dir: dir, Server: &simtest.Server{Socket: os.Getenv("LAXITY_TEST_SOCKET")}}
-	s, err := actuator.OpenSwapper(r.swapOptions())
+	s, err := swapping.Open(r.swapOptions())
 	if err != nil {
 		panic(err)
 	}

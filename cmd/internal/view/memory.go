@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
 )
 
 // Standing is how a container stands with GPU memory; the actuator knows it. All of
@@ -24,10 +24,10 @@ type Standing struct {
 }
 
 // AddMemory puts into the rows what an actuator says of their containers.
-func AddMemory(rows []Row, containers []actuator.ContainerState) {
+func AddMemory(rows []Row, containers []state.Container) {
 	for i := range rows {
 		r := &rows[i]
-		at := slices.IndexFunc(containers, func(c actuator.ContainerState) bool { return c.ID == r.ContainerID })
+		at := slices.IndexFunc(containers, func(c state.Container) bool { return c.ID == r.ContainerID })
 		if at < 0 {
 			continue
 		}

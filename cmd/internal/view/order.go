@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -24,12 +24,12 @@ type Order struct {
 }
 
 // AddState puts into the rows what an actuator says of their containers.
-func AddState(rows []Row, s actuator.State) {
+func AddState(rows []Row, s state.State) {
 	AddMemory(rows, s.Containers)
 	for i := range rows {
 		r := &rows[i]
-		c := slices.IndexFunc(s.Containers, func(c actuator.ContainerState) bool { return c.ID == r.ContainerID })
-		g := slices.IndexFunc(s.GPUs, func(g actuator.GPUState) bool { return g.UUID == r.GPU })
+		c := slices.IndexFunc(s.Containers, func(c state.Container) bool { return c.ID == r.ContainerID })
+		g := slices.IndexFunc(s.GPUs, func(g state.GPU) bool { return g.UUID == r.GPU })
 		if c < 0 || g < 0 {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -67,18 +67,18 @@ idle-with-label            9s        idle        -       -    -        -
 
 // memory is how containers of the snapshot stand when all their memory is limited,
 // lent, waited for and swapped.
-func memory() (*task.Snapshot, []actuator.ContainerState) {
+func memory() (*task.Snapshot, []state.Container) {
 	s := snapshot()
 	for i := range s.Containers {
 		if c := &s.Containers[i]; c.Name != "done" {
 			c.Spec.GPUMemory = 4 << 30
 		}
 	}
-	return s, []actuator.ContainerState{
+	return s, []state.Container{
 		{ID: "1", MemoryWaits: "web comes back first"},
 		{ID: "3", MemoryWaits: "1 GiB is missing", MemoryWaitGPU: "GPU-b", MemoryWaitSeconds: 61.2,
-			Memory: []actuator.MemoryState{{GPU: "GPU-a", Share: 512 << 20, Lent: 512 << 20}, {GPU: "GPU-b", Share: 1 << 30}}},
-		{ID: "4", Memory: []actuator.MemoryState{{GPU: "GPU-a", Share: 2 << 30, Swapped: 1500 << 20}}},
+			Memory: []state.Memory{{GPU: "GPU-a", Share: 512 << 20, Lent: 512 << 20}, {GPU: "GPU-b", Share: 1 << 30}}},
+		{ID: "4", Memory: []state.Memory{{GPU: "GPU-a", Share: 2 << 30, Swapped: 1500 << 20}}},
 		{ID: "of another node"},
 	}
 }
@@ -122,7 +122,7 @@ idle-with-lab…  9s        idle        -       -    -        4.00GiB  waits
 func TestUnguarded(t *testing.T) {
 	s, _ := memory()
 	rows := view.Rows(s, now, false)
-	view.AddMemory(rows, []actuator.ContainerState{{ID: "4", MemoryUnguarded: "no uprobes here"}})
+	view.AddMemory(rows, []state.Container{{ID: "4", MemoryUnguarded: "no uprobes here"}})
 	var b strings.Builder
 	if err := view.Table(&b, rows, 80, false); err != nil {
 		t.Fatal(err)
@@ -142,9 +142,9 @@ func TestOrder(t *testing.T) {
 	s.Containers = append(s.Containers, task.Container{ID: "6", Name: "batch", Spec: task.Spec{Managed: true}, MemoryUsed: map[string]uint64{"GPU-a": 1 << 30}})
 	s.Tasks = append(s.Tasks, task.Task{ContainerID: "6", GPUs: []string{"GPU-a"}, State: task.Running})
 	rows := view.Rows(s, now, false)
-	state := actuator.State{
-		GPUs: []actuator.GPUState{{UUID: "GPU-a", Order: []string{"web", "trainer-with-a-very-long-name-that-would-not-fit", "batch"}}, {UUID: "GPU-b"}},
-		Containers: []actuator.ContainerState{
+	state := state.State{
+		GPUs: []state.GPU{{UUID: "GPU-a", Order: []string{"web", "trainer-with-a-very-long-name-that-would-not-fit", "batch"}}, {UUID: "GPU-b"}},
+		Containers: []state.Container{
 			{ID: "4", Order: "its requests come first, slice 1 s", SliceSeconds: 1},
 			{ID: "3", Order: "its turn beside the requests of web, slice 100 µs", SliceSeconds: 100e-6},
 			{ID: "6", Order: "off the GPU for 40 ms: requests of web come first", Off: true, SliceSeconds: 2048e-6},

@@ -21,11 +21,14 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
-	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/actuator/source"
+	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/engine"
@@ -52,13 +55,13 @@ type Options struct {
 	RuleFiles []string
 	// Interval is the time between evaluations of the rules.
 	Interval time.Duration
-	Config   actuator.Config
+	Config   config.Config
 	// Load reads the actuator's configuration again, for its Reload; may be nil.
-	Load   func() (actuator.Config, error)
+	Load   func() (config.Config, error)
 	DryRun bool
-	Hold   actuator.HoldMode // default auto
+	Hold   config.HoldMode // default auto
 	// MemoryGuard and Swap are as in actuator.Options; auto by default.
-	MemoryGuard, Swap actuator.MemoryMode
+	MemoryGuard, Swap config.MemoryMode
 	// Ranking is how a new container's node is chosen; NodesFile the nodes.yaml.
 	Ranking   placement.Method
 	NodesFile string
@@ -72,7 +75,7 @@ type Options struct {
 	Access access.Options
 	// LockDir and Allow are as in actuator.Options.
 	LockDir string
-	Allow   actuator.Allow
+	Allow   core.Allow
 	Logger  *slog.Logger
 }
 
@@ -117,7 +120,7 @@ func New(o Options) (_ *Stack, err error) {
 	}
 	if s.Exporter, err = exporter.New(exporter.Options{
 		Node: o.Node, Device: o.Device, Sensor: o.Sensor, Keep: o.Keep, DockerHost: o.DockerHost,
-		SwapDir:  actuator.NoticeDir(o.noticesIn()),
+		SwapDir:  swapping.NoticeDir(o.noticesIn()),
 		StateDir: filepath.Join(o.StateDir, "exporter"), RuntimeMetrics: true,
 		Access: o.Access, Limits: o.Limits, Logger: o.Logger.With("component", "exporter"),
 	}); err != nil {
@@ -182,7 +185,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	stateDir, logger := filepath.Join(o.StateDir, "actuator"), o.Logger.With("component", "actuator")
 	driver, unproven := o.proveChannels(metrics, stateDir)
 	return actuator.New(actuator.Options{
-		Node: o.Node, StateDir: stateDir, Source: source{s.Exporter},
+		Node: o.Node, StateDir: stateDir, Source: exporterSource{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost, Device: o.Device,
 		Channels: driver, NoChannels: unproven,
 		MemoryGuard: o.MemoryGuard, Swap: o.Swap,
@@ -262,25 +265,25 @@ func (l late) Query(ctx context.Context, expr string, at time.Time) (model.Vecto
 	return l.s.Engine.Query(ctx, expr, at)
 }
 
-// source gives the actuator the exporter's snapshots, and the exporter its
+// exporterSource gives the actuator the exporter's snapshots, and the exporter its
 // deadlines.
-type source struct{ e *exporter.Exporter }
+type exporterSource struct{ e *exporter.Exporter }
 
-func (s source) Snapshot(context.Context) (*task.Snapshot, error) {
+func (s exporterSource) Snapshot(context.Context) (*task.Snapshot, error) {
 	return s.e.Snapshot().At(time.Now()), nil
 }
 
-func (s source) Watch(ctx context.Context) (<-chan *task.Snapshot, error) {
+func (s exporterSource) Watch(ctx context.Context) (<-chan *task.Snapshot, error) {
 	out := make(chan *task.Snapshot, 1)
 	go func() {
 		defer close(out)
 		for next := range s.e.Watch(ctx) {
-			state.Latest(out, next.At(time.Now()))
+			source.Latest(out, next.At(time.Now()))
 		}
 	}()
 	return out, nil
 }
 
-func (s source) SetDeadline(ctx context.Context, containerID string, relative time.Duration) error {
+func (s exporterSource) SetDeadline(ctx context.Context, containerID string, relative time.Duration) error {
 	return s.e.SetDeadline(ctx, containerID, relative)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/exporter/device/sim"
@@ -28,7 +28,7 @@ func TestOverItsLimitIsPaused(t *testing.T) {
 	within, beyond := run("600"), run("1600")
 
 	s := open(t, image, func(o *allinone.Options) {
-		o.Config.Arbitrate, o.Device, o.Swap = actuator.Never, "sim:"+gpu.Socket, actuator.MemoryOff
+		o.Config.Arbitrate, o.Device, o.Swap = config.Never, "sim:"+gpu.Socket, config.MemoryOff
 	})
 	decisions := s.Actuator.Decisions().Watch(t.Context(), 0)
 	told := false

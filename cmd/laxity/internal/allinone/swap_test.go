@@ -11,8 +11,9 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/actuatortest"
+	"github.com/laxity/laxity/actuator/arbiter/core"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
@@ -50,7 +51,7 @@ func TestFullCardIsSwapped(t *testing.T) {
 	docker := simtest.Docker(t)
 	image := simtest.Image(t, docker)
 	s := open(t, image, func(o *allinone.Options) {
-		o.Config.Arbitrate, o.Device, o.MemoryGuard, o.Sim = actuator.Never, allinone.DeviceSim, actuator.MemoryOff, smallCard
+		o.Config.Arbitrate, o.Device, o.MemoryGuard, o.Sim = config.Never, allinone.DeviceSim, config.MemoryOff, smallCard
 	})
 	gpu := &simtest.Server{Socket: s.Socket}
 	run := func(labels map[string]string) *simtest.Container {
@@ -95,8 +96,8 @@ func open(t *testing.T, value string, change func(*allinone.Options)) *allinone.
 	o := allinone.Options{
 		Node: "local", Sensor: "device", StateDir: dir, LockDir: t.TempDir(),
 		Keep:  func(c observed.Container) bool { return c.Labels[label] == value },
-		Allow: actuator.Allow{label + "=" + value}, Interval: 200 * time.Millisecond,
-		Hold: actuator.HoldPause, Logger: slog.New(slog.DiscardHandler),
+		Allow: core.Allow{label + "=" + value}, Interval: 200 * time.Millisecond,
+		Hold: config.HoldPause, Logger: slog.New(slog.DiscardHandler),
 	}
 	change(&o)
 	s, err := allinone.New(o)

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 )
 
@@ -151,8 +151,8 @@ func (f alertmanagerFacts) judgeConfig(out *findings) {
 				out.add(Fail, "receiver", found+", send_resolved: false", "holds end only when their leases do", "send_resolved: true")
 			case w.MaxAlerts > 0:
 				out.add(Warn, "receiver", fmt.Sprintf("%s, max_alerts: %d", found, w.MaxAlerts), "a truncated notification loses alerts", "max_alerts: 0")
-			case time.Duration(repeat) >= actuator.DefaultLease:
-				out.add(Warn, "receiver", fmt.Sprintf("%s, repeat_interval: %s", found, repeat), fmt.Sprintf("an alert's lease (--lease, %v) ends before it is repeated", actuator.DefaultLease), "repeat_interval: 1m on its route, "+example)
+			case time.Duration(repeat) >= config.DefaultLease:
+				out.add(Warn, "receiver", fmt.Sprintf("%s, repeat_interval: %s", found, repeat), fmt.Sprintf("an alert's lease (--lease, %v) ends before it is repeated", config.DefaultLease), "repeat_interval: 1m on its route, "+example)
 			default:
 				out.ok("receiver", found)
 			}

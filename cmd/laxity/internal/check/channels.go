@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/internal/rm/selftest"
 )
@@ -97,9 +98,9 @@ func millis(d time.Duration) string {
 
 // holding says how a running actuator keeps containers from computing, and what it does
 // not do for want of what.
-func holding(out *findings, s actuator.State) {
+func holding(out *findings, s state.State) {
 	switch {
-	case s.Hold == actuator.HoldChannels:
+	case s.Hold == config.HoldChannels:
 		out.ok("holding", "by time slices, and channels off and on")
 	case s.Hold == "": // of before it said so
 	case s.NoChannels == "":

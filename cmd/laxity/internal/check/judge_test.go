@@ -12,14 +12,14 @@ import (
 	"github.com/docker/docker/api/types/system"
 	"golang.org/x/sys/unix"
 
-	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/nodes"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/sensor/detect"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/rm/selftest"
-	"github.com/laxity/laxity/internal/sandbox"
 )
 
 var (
@@ -59,8 +59,8 @@ func snapshot(change func(*task.Snapshot)) exporterFacts {
 	return exporterFacts{at: at, snap: s, now: now}
 }
 
-func acting(change func(*actuator.State)) actuatorFacts {
-	f := actuatorFacts{at: at, state: actuator.State{Ready: true, GuardianUp: true}}
+func acting(change func(*state.State)) actuatorFacts {
+	f := actuatorFacts{at: at, state: state.State{Ready: true, GuardianUp: true}}
 	change(&f.state)
 	return f
 }
@@ -131,27 +131,27 @@ func TestJudge(t *testing.T) {
 		}).judge(), "labels", Warn, "write 9s"},
 
 		{"actuator away", actuatorFacts{at: at, err: errGone}.judge(), "running", Skip, "laxity up"},
-		{"actuator well", acting(func(*actuator.State) {}).judge(), "acting", OK, "ready"},
-		{"standby", acting(func(s *actuator.State) { s.Standby = "other" }).judge(), "acting", Warn, "stands by"},
-		{"breaker", acting(func(s *actuator.State) { s.Breaker = "storm" }).judge(), "acting", Warn, "--breaker.actions"},
-		{"a damaged file", acting(func(s *actuator.State) { s.PutAside = []string{"inbox.db.damaged-1"} }).judge(), "state", Warn, "inbox.db.damaged-1"},
-		{"not ready", acting(func(s *actuator.State) { s.Ready, s.Trouble = false, "no exporter" }).judge(), "acting", Fail, "no exporter"},
-		{"dry run", acting(func(s *actuator.State) { s.DryRun = true }).judge(), "acting", Warn, "--dry-run"},
-		{"never", acting(func(s *actuator.State) { s.Arbitrate = actuator.Never }).judge(), "acting", Warn, "--arbitrate=auto"},
-		{"limits kept", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "denied"},
-		{"by channels", acting(func(s *actuator.State) { s.Hold = actuator.HoldChannels }).judge(), "holding", OK, "slices"},
-		{"by pause, as wanted", acting(func(s *actuator.State) { s.Hold = actuator.HoldPause }).judge(), "holding", OK, "--hold"},
-		{"by pause instead", acting(func(s *actuator.State) { s.Hold, s.NoChannels = actuator.HoldPause, "driver 470" }).judge(), "holding", Warn, "driver 470"},
-		{"only limits", acting(func(*actuator.State) {}).judge(), "GPU memory", OK, "--memory-share=limit"},
-		{"a divided card", acting(func(s *actuator.State) { s.MemoryShare = allocator.Fair }).judge(), "GPU memory", OK, "--memory-share=fair"},
-		{"limits watched", acting(func(s *actuator.State) { s.MemoryGuard = "no CAP_BPF" }).judge(), "GPU memory", Warn, "no CAP_BPF"},
-		{"limits not kept", acting(func(s *actuator.State) { s.MemoryGuard = "off" }).judge(), "GPU memory", OK, "--memory-guard=off"},
-		{"swapping", acting(func(s *actuator.State) { s.Swap = true }).judge(), "swapping", OK, "can be"},
-		{"no swapping", acting(func(*actuator.State) {}).judge(), "swapping", OK, "--swap=off"},
-		{"the guardian's unit is too tight", acting(func(s *actuator.State) {
-			s.Lacks = []sandbox.Lack{{Of: "guardian", What: "pidfd_getfd is refused", Fix: "SystemCallFilter=pidfd_getfd"}}
+		{"actuator well", acting(func(*state.State) {}).judge(), "acting", OK, "ready"},
+		{"standby", acting(func(s *state.State) { s.Standby = "other" }).judge(), "acting", Warn, "stands by"},
+		{"breaker", acting(func(s *state.State) { s.Breaker = "storm" }).judge(), "acting", Warn, "--breaker.actions"},
+		{"a damaged file", acting(func(s *state.State) { s.PutAside = []string{"inbox.db.damaged-1"} }).judge(), "state", Warn, "inbox.db.damaged-1"},
+		{"not ready", acting(func(s *state.State) { s.Ready, s.Trouble = false, "no exporter" }).judge(), "acting", Fail, "no exporter"},
+		{"dry run", acting(func(s *state.State) { s.DryRun = true }).judge(), "acting", Warn, "--dry-run"},
+		{"never", acting(func(s *state.State) { s.Arbitrate = config.Never }).judge(), "acting", Warn, "--arbitrate=auto"},
+		{"limits kept", acting(func(*state.State) {}).judge(), "GPU memory", OK, "denied"},
+		{"by channels", acting(func(s *state.State) { s.Hold = config.HoldChannels }).judge(), "holding", OK, "slices"},
+		{"by pause, as wanted", acting(func(s *state.State) { s.Hold = config.HoldPause }).judge(), "holding", OK, "--hold"},
+		{"by pause instead", acting(func(s *state.State) { s.Hold, s.NoChannels = config.HoldPause, "driver 470" }).judge(), "holding", Warn, "driver 470"},
+		{"only limits", acting(func(*state.State) {}).judge(), "GPU memory", OK, "--memory-share=limit"},
+		{"a divided card", acting(func(s *state.State) { s.MemoryShare = allocator.Fair }).judge(), "GPU memory", OK, "--memory-share=fair"},
+		{"limits watched", acting(func(s *state.State) { s.MemoryGuard = "no CAP_BPF" }).judge(), "GPU memory", Warn, "no CAP_BPF"},
+		{"limits not kept", acting(func(s *state.State) { s.MemoryGuard = "off" }).judge(), "GPU memory", OK, "--memory-guard=off"},
+		{"swapping", acting(func(s *state.State) { s.Swap = true }).judge(), "swapping", OK, "can be"},
+		{"no swapping", acting(func(*state.State) {}).judge(), "swapping", OK, "--swap=off"},
+		{"the guardian's unit is too tight", acting(func(s *state.State) {
+			s.Lacks = []state.Lack{{Of: "guardian", What: "pidfd_getfd is refused", Fix: "SystemCallFilter=pidfd_getfd"}}
 		}).judge(), "sandbox of the guardian", Warn, "SystemCallFilter="},
-		{"no guardian", acting(func(s *actuator.State) { s.GuardianUp = false }).judge(), "guardian", Warn, "--guardian=spawn"},
+		{"no guardian", acting(func(s *state.State) { s.GuardianUp = false }).judge(), "guardian", Warn, "--guardian=spawn"},
 
 		{"no nodes", nodesFacts{}.judge(), "nodes.yaml", Skip, "--nodes.file"},
 		{"bad nodes", nodesFacts{file: "n.yaml", err: errGone}.judge(), "nodes.yaml", Fail, "refused"},

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -22,7 +23,7 @@ type exporterFacts struct {
 
 func gatherExporter(ctx context.Context, at Address) exporterFacts {
 	f := exporterFacts{at: at}
-	source, err := state.NewHTTP(at.URL, at.client())
+	source, err := source.NewHTTP(at.URL, at.client())
 	if err == nil {
 		f.snap, err = source.Snapshot(ctx)
 	}
@@ -83,7 +84,7 @@ func (f exporterFacts) labels(out *findings) {
 type actuatorFacts struct {
 	at    Address
 	err   error
-	state actuator.State
+	state state.State
 }
 
 func gatherActuator(ctx context.Context, at Address) actuatorFacts {
@@ -109,7 +110,7 @@ func (f actuatorFacts) judge() []Finding {
 		out.add(Fail, "acting", "not ready: "+orUnknown(s.Trouble), "nothing new is held", "see the actuator's log; it needs the exporter (--exporter) and, if it is required, a guardian")
 	case s.DryRun:
 		out.add(Warn, "acting", "--dry-run", "it decides and pauses nothing", "leave --dry-run out when its decisions are what you want")
-	case s.Arbitrate == actuator.Never:
+	case s.Arbitrate == config.Never:
 		out.add(Warn, "acting", "--arbitrate=never", "it observes contention and leaves it", "--arbitrate=auto")
 	default:
 		out.ok("acting", "ready")
@@ -127,7 +128,7 @@ func (f actuatorFacts) judge() []Finding {
 	}
 	holding(&out, s)
 	switch {
-	case s.MemoryGuard == string(actuator.MemoryOff):
+	case s.MemoryGuard == string(config.MemoryOff):
 		out.add(OK, "GPU memory", "--memory-guard=off", "laxity.gpu-memory counts only when a node is chosen", "")
 	case s.MemoryGuard != "":
 		out.add(Warn, "GPU memory", s.MemoryGuard, limitsWatched, "the memory guard under Kernel says what is missing")

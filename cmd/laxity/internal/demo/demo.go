@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/exporter"
@@ -27,7 +27,7 @@ type Options struct {
 	Device     string // auto, nvml or sim
 	DockerHost string
 	Policy     string // of the actuator; default edf
-	Hold       actuator.HoldMode
+	Hold       config.HoldMode
 	Out        io.Writer
 	// JSON, if not nil, takes the results.
 	JSON func(Results) error
@@ -53,7 +53,7 @@ type demo struct {
 	stack  *allinone.Stack
 	runner *tenant.Runner
 	n      int
-	config chan actuator.Config // the configuration that Reload finds, one at a time
+	config chan config.Config // the configuration that Reload finds, one at a time
 	say    *teller
 }
 
@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Policy == "" {
 		o.Policy = "edf"
 	}
-	d := &demo{o: o, start: time.Now(), say: &teller{out: o.Out}, config: make(chan actuator.Config, 1)}
+	d := &demo{o: o, start: time.Now(), say: &teller{out: o.Out}, config: make(chan config.Config, 1)}
 	if err := d.chooseDevice(); err != nil {
 		return err
 	}
@@ -129,10 +129,10 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 		Keep: func(c container.Container) bool { return c.Labels[tenant.Label] == name },
 		Node: "demo", Device: d.o.Device, DockerHost: d.o.DockerHost, StateDir: dir,
 		Sim:     sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(simScale)}}},
-		Config:  actuator.Config{Policy: d.o.Policy, Arbitrate: actuator.Never},
+		Config:  config.Config{Policy: d.o.Policy, Arbitrate: config.Never},
 		Hold:    d.o.Hold,
-		Swap:    actuator.MemoryOff, // the three fit beside each other
-		Load:    func() (actuator.Config, error) { return <-d.config, nil },
+		Swap:    config.MemoryOff, // the three fit beside each other
+		Load:    func() (config.Config, error) { return <-d.config, nil },
 		OnAlert: d.say.alert, Logger: d.o.Logger,
 	})
 	if err != nil {
@@ -164,11 +164,11 @@ func (d *demo) show(ctx context.Context) error {
 	d.say.line("One task alone takes about %.1fs: %d matrix multiplications (n=%d), %.1fs of them on the GPU.",
 		size.alone, size.kernels, d.n, size.kernelTotal)
 
-	without, err := d.round(ctx, "Without Laxity (arbitration off)", actuator.Never, size)
+	without, err := d.round(ctx, "Without Laxity (arbitration off)", config.Never, size)
 	if err != nil {
 		return err
 	}
-	with, err := d.round(ctx, "With Laxity (policy "+d.o.Policy+")", actuator.Auto, size)
+	with, err := d.round(ctx, "With Laxity (policy "+d.o.Policy+")", config.Auto, size)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -23,7 +23,7 @@ func TestDemo(t *testing.T) {
 	defer cancel()
 	var out strings.Builder
 	var results *Results
-	err := Run(ctx, Options{Device: "sim", Policy: "fifo", Hold: actuator.HoldPause, Out: &out, Logger: slog.New(slog.DiscardHandler),
+	err := Run(ctx, Options{Device: "sim", Policy: "fifo", Hold: config.HoldPause, Out: &out, Logger: slog.New(slog.DiscardHandler),
 		JSON: func(r Results) error { results = &r; return nil }})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -19,9 +19,9 @@ var names = [tasks]string{"red", "green", "blue"}
 
 // round runs the three tasks at once and returns what became of them, as the
 // exporter saw it.
-func (d *demo) round(ctx context.Context, title string, arbitrate actuator.Arbitration, z size) (Round, error) {
+func (d *demo) round(ctx context.Context, title string, arbitrate config.Arbitration, z size) (Round, error) {
 	d.say.line("\n%s", title)
-	d.config <- actuator.Config{Policy: d.o.Policy, Arbitrate: arbitrate}
+	d.config <- config.Config{Policy: d.o.Policy, Arbitrate: arbitrate}
 	if err := d.stack.Actuator.Reload(ctx); err != nil {
 		return Round{}, err
 	}

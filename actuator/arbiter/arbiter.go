@@ -1,0 +1,232 @@
+// Package arbiter runs the core: one goroutine hands events in (snapshots, alerts, what persons
+// ask for, the ends of actions) and has the effects carried out (package core). Calls to
+// engine, GPU driver and exporter happen in other goroutines, and their answers come back as
+// events, so nothing that hangs stops a decision.
+package arbiter
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/laxity/laxity/actuator/allocator/ledger"
+	"github.com/laxity/laxity/actuator/arbiter/core"
+	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/decision/decisionlog"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/estimate"
+	"github.com/laxity/laxity/actuator/inbox"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/lease"
+	"github.com/laxity/laxity/actuator/source"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Options of an Arbiter. All are required but Channels, Swapper, MemoryGuard and Guardian.
+type Options struct {
+	// Core is without Leases, History, Divides, Swaps and FetchEvery, which New sets.
+	Core core.Options
+	// StateDir keeps leases and the history of tasks.
+	StateDir string
+
+	Source      source.Source
+	Enforcer    enforce.Enforcer
+	Journal     *journal.Journal
+	Channels    Channels        // nil: the time of GPUs is not divided
+	Swapper     enforce.Swapper // nil: nobody is swapped
+	MemoryGuard MemoryGuard     // nil: allocations are not guarded
+	Ledger      *ledger.Ledger
+	// Guardian says whether a guardian watches; nil: none is needed.
+	Guardian Guardian
+	// Leader is who acts on the engine; see NewLeader.
+	Leader *Leader
+	Inbox  *inbox.Inbox
+
+	Decisions *decisionlog.Log
+	Metrics   *collector.Metrics
+	// Observe sees each new snapshot; Changed is called when the decisions, or what is
+	// known, changed. Both may be nil.
+	Observe func(*task.Snapshot)
+	Changed func()
+	// Complete adds to a state what the arbiter does not know; may be nil.
+	Complete func(*state.State)
+	// StartOf returns when a process started, in clock ticks since boot.
+	StartOf func(pid int) (start uint64, lives bool)
+
+	Now    func() time.Time
+	Tick   time.Duration
+	Logger *slog.Logger
+}
+
+// Guardian sees to it that a guardian watches.
+type Guardian interface {
+	// Look is called before each step; it MUST NOT block for longer than a file takes.
+	Look(now time.Time)
+	// Up reports whether one watches; MayHold, whether containers may be held now.
+	Up() bool
+	MayHold() bool
+}
+
+// Arbiter is made by New and decides while Run runs.
+type Arbiter struct {
+	o      Options
+	log    *slog.Logger
+	core   *core.Core
+	config atomic.Pointer[config.Config]
+
+	leases    *lease.Book
+	history   *estimate.Book
+	historyAt time.Time // not written before
+	unsaved   bool      // the leases could not be written
+
+	snapshot  atomic.Pointer[task.Snapshot]
+	published atomic.Pointer[state.State]
+
+	asks     chan ask
+	fetched  chan fetched
+	finished chan core.Result
+	divided  chan divided
+	wake     *time.Timer
+}
+
+// New reads what was kept of a former run. Its State is that of one that has not begun.
+func New(o Options) *Arbiter {
+	a := &Arbiter{
+		o: o, log: o.Logger, asks: make(chan ask), fetched: make(chan fetched, 1),
+		finished: make(chan core.Result, 64), divided: make(chan divided, 16), wake: time.NewTimer(time.Hour),
+	}
+	a.wake.Stop()
+	a.leases = readFile(a, a.leasesPath(), "starting without the leases of before", lease.New,
+		func(raw []byte) (*lease.Book, error) { return lease.Decode(raw, o.Now()) })
+	a.history = readFile(a, a.historyPath(), "the history of tasks begins anew", estimate.New, estimate.Decode)
+	o.Core.Leases, o.Core.History = a.leases, a.history
+	o.Core.Divides, o.Core.Swaps, o.Core.FetchEvery = o.Channels != nil, o.Swapper != nil, o.Tick/2
+	a.o = o
+	a.config.Store(&o.Core.Config)
+	before := state.New()
+	before.Node, before.DryRun = o.Core.Node, o.Core.DryRun
+	a.published.Store(before)
+	return a
+}
+
+func (a *Arbiter) leasesPath() string  { return filepath.Join(a.o.StateDir, "leases.json") }
+func (a *Arbiter) historyPath() string { return filepath.Join(a.o.StateDir, "history.json") }
+
+// State is what is known and done at the moment. Never nil; it must not be changed.
+func (a *Arbiter) State() *state.State { return a.published.Load() }
+
+// Snapshot is the present one, with all times by our own clock; nil before the first.
+func (a *Arbiter) Snapshot() *task.Snapshot { return a.snapshot.Load() }
+
+// Config is the present configuration.
+func (a *Arbiter) Config() config.Config { return *a.config.Load() }
+
+// Run decides until ctx ends, then lets everything go. The error says what is still on
+// record; a guardian goes on with that.
+func (a *Arbiter) Run(ctx context.Context) error {
+	a.core = core.New(a.o.Core, a.o.Now())
+	a.core.Look(a.o.Now(), a.around())
+	a.readSwaps()
+	a.o.Leader.begin(ctx)
+	a.reportLeader()
+	defer a.o.Leader.release()
+	a.adopt(ctx)
+	a.loop(ctx)
+	return a.letAllGo()
+}
+
+func (a *Arbiter) loop(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tick := time.NewTicker(a.o.Tick)
+	defer tick.Stop()
+	stream := watch(ctx, a.o.Source)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-stream:
+			a.take(s)
+		case f := <-a.fetched:
+			a.takeFetched(ctx, f)
+		case r := <-a.finished:
+			a.finish(r)
+		case d := <-a.divided:
+			a.core.Divided(a.o.Now(), d.gpu, d.results)
+		case r := <-a.asks:
+			r.done <- r.do(ctx)
+		case <-a.o.Inbox.Ready():
+			a.core.Refetch() // the snapshot must be younger than the alert
+		case won := <-a.o.Leader.won:
+			a.o.Leader.take(won)
+			a.reportLeader()
+		case <-a.o.Ledger.Changed():
+		case <-a.wake.C:
+		case <-tick.C:
+		}
+		a.carryOut(ctx)
+		a.step(ctx)
+	}
+}
+
+// step has the core decide on what is true now.
+func (a *Arbiter) step(ctx context.Context) {
+	now := a.o.Now()
+	if a.o.Guardian != nil {
+		a.o.Guardian.Look(now)
+	}
+	a.o.Leader.tryAgain(ctx, now)
+	a.core.Step(now, a.around())
+	a.carryOut(ctx)
+	_ = a.saveLeases()
+	a.saveHistory(false)
+	a.publish()
+}
+
+// around reads what is true beside the facts.
+func (a *Arbiter) around() core.Around {
+	r := core.Around{MayHold: true, Inbox: a.o.Inbox.Len(), EngineCalls: a.o.Enforcer.Calls()}
+	if g := a.o.Guardian; g != nil {
+		r.GuardianUp, r.MayHold = g.Up(), g.MayHold()
+	}
+	if g := a.o.MemoryGuard; g != nil {
+		r.Guard = &core.Guard{}
+		if err := g.Why(); err != nil {
+			r.Guard.Why = err.Error()
+		} else {
+			r.Guard.Failures, r.Guard.Waits = g.Failures(), g.Waits()
+		}
+	}
+	if r.Guard != nil && r.Guard.Why == "" || a.o.Swapper != nil {
+		r.Ledger = core.Ledger{Parts: a.o.Ledger.Parts(), Waiting: a.o.Ledger.Waiting(), Evict: a.o.Ledger.Evict()}
+	}
+	return r
+}
+
+// publish makes the present state readable by others.
+func (a *Arbiter) publish() {
+	s := a.core.State()
+	if a.o.Complete != nil {
+		a.o.Complete(s)
+	}
+	a.published.Store(s)
+}
+
+func (a *Arbiter) reportLeader() {
+	l := a.o.Leader
+	if l.alone() {
+		return
+	}
+	a.core.Lead(a.o.Now(), l.leads(), l.why)
+}
+
+// decide puts a decision on record that the core did not take.
+func (a *Arbiter) decide(ctx context.Context, d decision.Decision) {
+	a.core.Decide(a.o.Now(), d)
+	a.carryOut(ctx)
+}

@@ -1,0 +1,68 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/laxity/laxity/actuator/plan"
+)
+
+// Allow is a list of Docker labels, key or key=value. A container that carries none of them is
+// only observed. An empty list allows every container.
+type Allow []string
+
+// Validate says what is wrong and what to write instead.
+func (a Allow) Validate() error {
+	for _, label := range a {
+		if key, _, _ := strings.Cut(label, "="); key == "" {
+			return fmt.Errorf("containers.label %q has no key; write key or key=value", label)
+		}
+	}
+	return nil
+}
+
+// Allows reports whether a container with these labels may be acted on.
+func (a Allow) Allows(labels map[string]string) bool {
+	for _, label := range a {
+		key, value, exact := strings.Cut(label, "=")
+		if got, ok := labels[key]; ok && (!exact || got == value) {
+			return true
+		}
+	}
+	return len(a) == 0
+}
+
+// denied reports whether the container is known not to be on the allow-list.
+func (k *Core) denied(id string) bool {
+	allowed, known := k.allowed[id]
+	return known && !allowed
+}
+
+// learnLabels asks the engine about containers of which it is not known yet whether they are
+// on the allow-list.
+func (k *Core) learnLabels() {
+	if len(k.o.Allow) == 0 {
+		return
+	}
+	present := map[string]bool{}
+	for _, c := range k.facts.snap.Containers {
+		present[c.ID] = true
+		if _, known := k.allowed[c.ID]; !known && c.Spec.Managed {
+			k.begin(plan.Action{Kind: Inspect, ContainerID: c.ID, Container: c.Name})
+		}
+	}
+	maps.DeleteFunc(k.allowed, func(id string, _ bool) bool { return !present[id] })
+}
+
+// onLabels handles the labels that the engine told.
+func (k *Core) onLabels(r Result) {
+	if len(k.o.Allow) == 0 {
+		return
+	}
+	if r.Err != nil {
+		k.holds.later(r.ContainerID, k.now)
+		return
+	}
+	k.allowed[r.ContainerID] = k.o.Allow.Allows(r.Status.Labels)
+}

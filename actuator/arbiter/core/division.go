@@ -1,0 +1,224 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/plan/ladder"
+)
+
+// division is how the time of GPUs is divided by slices and by channels off and on. Nobody is
+// paused for others on a GPU that is divided. A nil one divides nothing.
+type division struct {
+	gpus map[string]*divided
+	// tenants are by PID, which is ladder.Tenant.ID: those that the snapshot lists, and those
+	// of whom something is not their own yet.
+	tenants map[string]*tenant
+	// aside are containers, by id, that are left alone until then: one is about to be swapped
+	// out.
+	aside map[string]time.Time
+	usage usage
+}
+
+// divided is what is known of one GPU's division.
+type divided struct {
+	state ladder.State
+	plan  ladder.Plan
+	// until is how long the order stands though nobody asks for it any more.
+	until time.Time
+	// calls are the changes under way. No plan is made meanwhile.
+	calls []call
+}
+
+// call is one change under way.
+type call struct {
+	tenant *tenant
+	Change
+}
+
+func (d *divided) busy() bool { return len(d.calls) > 0 }
+
+func newDivision() *division {
+	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, aside: map[string]time.Time{}, usage: usage{}}
+}
+
+// divides reports whether the time of GPUs is divided by channels: then arbitration pauses
+// nobody. The paper's policy pauses.
+func (k *Core) divides() bool { return k.division != nil && !k.config.Profile().Pauses }
+
+// lingers is how long an order stands after the contention was last seen. Servers that compute
+// now and then contend now and then: their slices would be set and put back all the time, and
+// each first request would find none. Slices cost nothing while nobody contends.
+const lingers = 30 * time.Second
+
+// divide makes a plan for each GPU and sets its changes going.
+func (k *Core) divide(in plan.Input) {
+	v, now := k.division, k.now
+	if v == nil {
+		return
+	}
+	maps.DeleteFunc(v.aside, func(_ string, until time.Time) bool { return !now.Before(until) })
+	tenants := k.tenantsOf(in)
+	for _, g := range k.facts.snap.GPUs {
+		v.gpu(g.UUID)
+	}
+	acts := k.divides() && k.handsOff() == "" && k.config.Arbitrate != config.Never
+	for _, gpu := range slices.Sorted(maps.Keys(v.gpus)) {
+		d := v.gpus[gpu]
+		if d.busy() {
+			continue
+		}
+		d.plan = ladder.Plan{}
+		if k.arbitrated(gpu) {
+			d.until = now.Add(lingers)
+		}
+		if acts && now.Before(d.until) {
+			d.plan = ladder.Make(ladder.Input{
+				Now: now, Order: in.Order, Floor: k.config.BatchFloor, Tenants: tenants[gpu],
+				Limits: ladder.Limits{MaxHold: k.config.MaxHold},
+			}, d.state)
+		}
+		d.state = d.plan.State
+		if d.plan.Report != "" {
+			k.decideOnce("order/"+gpu, decision.Decision{Kind: decision.Order, Result: decision.Ignored, Reason: d.plan.Report, GPUs: []string{gpu}})
+		}
+		changes := v.putBack(gpu, d.plan, now)
+		for _, c := range d.plan.Changes {
+			changes = append(changes, wanted{c.Tenant, kindOf(c), c.Standing})
+		}
+		if len(changes) == 0 {
+			changes = v.lookAgain(gpu, now)
+		}
+		k.change(gpu, changes)
+	}
+	v.forget(tenants)
+	k.out.Wake = v.next(now)
+}
+
+// putAllBack puts everything back when nothing is known for certain any more: who is first
+// then, nobody can say.
+func (k *Core) putAllBack() {
+	v := k.division
+	if v == nil {
+		return
+	}
+	for _, gpu := range slices.Sorted(maps.Keys(v.gpus)) {
+		if d := v.gpus[gpu]; !d.busy() {
+			d.state, d.plan = ladder.State{}, ladder.Plan{}
+			k.change(gpu, v.putBack(gpu, d.plan, k.now))
+		}
+	}
+}
+
+// putBack are the changes that put back those whom the plan gives no standing (any more).
+func (v *division) putBack(gpu string, p ladder.Plan, now time.Time) (changes []wanted) {
+	for _, id := range slices.Sorted(maps.Keys(v.tenants)) {
+		t := v.tenants[id]
+		if _, stands := p.Standings[id]; !stands && t.gpu == gpu && t.changed() && t.due(now) {
+			changes = append(changes, wanted{tenant: id, kind: Restore})
+		}
+	}
+	return changes
+}
+
+// lookAgain is a look at the one on the GPU that is due for it first, if any: it may have made
+// contexts since, or changed its slice.
+func (v *division) lookAgain(gpu string, now time.Time) []wanted {
+	first := ""
+	for _, id := range slices.Sorted(maps.Keys(v.tenants)) {
+		t := v.tenants[id]
+		if t.gpu == gpu && t.changed() && !t.doubtful && !t.gone && t.due(now) && !now.Before(t.look.next) &&
+			(first == "" || t.look.next.Before(v.tenants[first].look.next)) {
+			first = id
+		}
+	}
+	if first == "" {
+		return nil
+	}
+	return []wanted{{tenant: first, kind: Look}}
+}
+
+// forget drops who is not listed any more, once all is its own.
+func (v *division) forget(listed map[string][]ladder.Tenant) {
+	present := map[string]bool{}
+	for _, tenants := range listed {
+		for _, t := range tenants {
+			present[t.ID] = true
+		}
+	}
+	maps.DeleteFunc(v.tenants, func(id string, t *tenant) bool { return !present[id] && !t.changed() })
+}
+
+func (v *division) gpu(uuid string) *divided {
+	if v.gpus[uuid] == nil {
+		v.gpus[uuid] = &divided{}
+	}
+	return v.gpus[uuid]
+}
+
+// Dividing reports whether changes are under way on a GPU.
+func (k *Core) Dividing() bool {
+	if k.division == nil {
+		return false
+	}
+	for _, d := range k.division.gpus {
+		if d.busy() {
+			return true
+		}
+	}
+	return false
+}
+
+// next is when the next plan is to be made though nothing happens; zero: there is no need. The
+// end of changes under way is an event by itself.
+func (v *division) next(now time.Time) (again time.Time) {
+	by := func(t time.Time) {
+		if !t.IsZero() && (again.IsZero() || t.Before(again)) {
+			again = t
+		}
+	}
+	for _, d := range v.gpus {
+		if !d.busy() {
+			by(d.plan.Again)
+		}
+	}
+	for _, t := range v.tenants {
+		switch {
+		case !t.due(now):
+			by(t.retry.next)
+		case t.changed() && !v.gpu(t.gpu).busy():
+			by(t.look.next)
+		}
+	}
+	return again
+}
+
+// setAside leaves a container alone for a moment, and reports whether all of it is its own
+// already.
+func (v *division) setAside(container string, now time.Time) bool {
+	if v == nil {
+		return true
+	}
+	v.aside[container] = now.Add(asideFor)
+	return !v.acts(container)
+}
+
+// asideFor is for how long: what it is set aside for has begun by then, or is asked for again.
+const asideFor = time.Second
+
+// acts reports whether something of the container is not its own.
+func (v *division) acts(container string) bool {
+	if v == nil {
+		return false
+	}
+	for _, t := range v.tenants {
+		if t.container == container && t.changed() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,23 @@
+package core
+
+import (
+	"time"
+
+	"github.com/laxity/laxity/actuator/decision"
+)
+
+// leadership is the right to act on the engine: of several actuators one has it.
+type leadership struct {
+	leads bool
+	why   string // not; for people
+}
+
+// Lead takes note of who acts on the engine: we do, or another one, and why.
+func (k *Core) Lead(now time.Time, leads bool, why string) {
+	k.now, k.leadership = now, leadership{leads, why}
+	d := decision.Decision{Kind: decision.Service, Result: decision.Done, Reason: "this actuator acts on the engine"}
+	if !leads {
+		d.Result, d.Reason, d.Error = decision.Failed, "nothing is held", why
+	}
+	k.decideOnce("leadership", d)
+}

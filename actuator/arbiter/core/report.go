@@ -1,0 +1,193 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/lease"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// State is what is known and done now, for others to read. Its list of holds is in the order of
+// the containers' ids.
+func (k *Core) State() *state.State {
+	c, f := k.config, &k.facts
+	s := state.New()
+	s.Time, s.Node, s.DryRun, s.Policy, s.Share, s.Arbitrate = k.now, k.node(), k.o.DryRun, c.Policy, c.Profile().Rule().Name(), c.Arbitrate
+	s.Leases, s.Exemptions, s.Drained = k.leases.Leases(), k.leases.Exemptions(), k.wished(lease.Drain, k.node())
+	s.GuardianUp, s.Inbox, s.Trouble = k.around.GuardianUp, k.around.Inbox, f.trouble
+	s.MemoryShare, s.MemoryGuard, s.Swap = c.MemoryShare, k.memory.why(), k.memory.swaps != nil
+	s.Hold, s.NoChannels = config.HoldPause, k.o.NoChannels
+	if k.divides() {
+		s.Hold = config.HoldChannels
+	}
+	s.Breaker = k.breaker.open(k.now)
+	if !k.leadership.leads {
+		s.Standby = k.leadership.why
+	}
+	s.Ready = f.snap != nil && f.trouble == "" && k.around.MayHold && s.Standby == ""
+	for _, id := range slices.Sorted(maps.Keys(k.holds.byID)) {
+		s.Holds = append(s.Holds, k.holds.byID[id].Hold)
+	}
+	if f.snap == nil {
+		return s
+	}
+	s.SnapshotSequence, s.SnapshotTime = f.snap.Sequence, f.snap.Time
+	for _, g := range f.snap.GPUs {
+		s.GPUs = append(s.GPUs, k.gpuState(g))
+	}
+	for _, c := range f.snap.Containers {
+		s.Containers = append(s.Containers, k.containerState(c))
+	}
+	return s
+}
+
+func (k *Core) gpuState(g task.GPU) state.GPU {
+	t := &k.turns
+	return state.GPU{
+		UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Seconds(memoryShare(g)),
+		Tasks: len(k.facts.snap.TasksOn(g.UUID)), Arbitrated: k.arbitrated(g.UUID), Relieve: k.wished(lease.Relieve, g.UUID),
+		Admitted: k.names(slices.Concat(t.admitted[g.UUID], t.beside[g.UUID])), Line: k.names(t.queue[g.UUID]),
+		Order: k.names(k.division.order(g.UUID)),
+	}
+}
+
+// names says which containers these ids are, for people.
+func (k *Core) names(ids []string) []string {
+	out := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if c, ok := k.facts.snap.FindContainer(id); ok {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+func (k *Core) containerState(c task.Container) state.Container {
+	s := state.Container{
+		ID: c.ID, Name: c.Name, Managed: k.managed(c), NeverPause: c.Spec.NeverPause,
+		Standing: k.standing(c), Waits: k.turns.waits[c.ID].Reason, Tasks: k.unfinished(c.ID),
+	}
+	if s.Beside = k.turns.besideBy[c.ID]; s.Managed && server(c) {
+		s.Beside = "its tasks are requests, which are not held for others, nor others for them"
+	}
+	k.orderState(&s)
+	k.memoryState(&s, c)
+	return s
+}
+
+// order lists the containers on a GPU by who comes first.
+func (v *division) order(gpu string) (ids []string) {
+	if v == nil || v.gpus[gpu] == nil {
+		return nil
+	}
+	standings := v.gpus[gpu].plan.Standings
+	pids := slices.SortedFunc(maps.Keys(standings), func(a, b string) int {
+		return cmp.Or(cmp.Compare(standings[a].Rank, standings[b].Rank), cmp.Compare(a, b))
+	})
+	for _, pid := range pids {
+		t := v.tenants[pid]
+		if t != nil && standings[pid].Rank > 0 && !slices.Contains(ids, t.container) {
+			ids = append(ids, t.container)
+		}
+	}
+	return ids
+}
+
+// orderState says where a container stands: of several processes, the first in line.
+func (k *Core) orderState(s *state.Container) {
+	v := k.division
+	if v == nil {
+		return
+	}
+	rank := 0
+	for id, t := range v.tenants {
+		is, planned := v.gpu(t.gpu).plan.Standings[id]
+		if t.container != s.ID || !planned || s.Order != "" && is.Rank >= rank {
+			continue
+		}
+		rank = is.Rank
+		s.Order, s.Off, s.SliceSeconds = is.Reason, t.stands.Off, t.stands.Slice.Seconds()
+	}
+	if s.Order == "" && k.divides() && s.Managed && !s.NeverPause {
+		s.Order = k.leftAlone(s)
+	}
+}
+
+// leftAlone says why a container is left as it is on a GPU whose time is divided; empty where
+// there is nothing to say.
+func (k *Core) leftAlone(s *state.Container) string {
+	for _, t := range k.division.tenants {
+		if t.container == s.ID && t.left != "" {
+			return "left as it is: " + t.left
+		}
+	}
+	c, _ := k.facts.snap.FindContainer(s.ID)
+	for _, p := range c.Processes {
+		if len(p.GPUs) > 1 && slices.ContainsFunc(p.GPUs, k.arbitrated) {
+			return "left as it is: it computes on several GPUs"
+		}
+	}
+	return ""
+}
+
+// why says why allocations are not guarded; empty: they are.
+func (m *memory) why() string {
+	if m.guard == nil {
+		return string(config.MemoryOff)
+	}
+	return m.guard.Why
+}
+
+// unguarded says why the allocations of a container are not denied; empty: they are.
+func (m *memory) unguarded(id string) string {
+	if !m.guarded() {
+		return m.why()
+	}
+	return m.guard.Failures[id]
+}
+
+// memoryState says what is known and done about one container's memory.
+func (k *Core) memoryState(s *state.Container, c task.Container) {
+	m := k.memory
+	if !s.Managed {
+		return
+	}
+	if c.Spec.GPUMemory > 0 && !k.o.LimitsOff {
+		s.MemoryUnguarded = m.unguarded(c.ID)
+	}
+	if !m.on() {
+		return
+	}
+	if m.guarded() {
+		s.MemoryAsked = k.memoryAsked(c)
+	}
+	s.MemoryWaits = m.barred[c.ID]
+	if e, ok := m.waits[c.ID]; ok {
+		s.MemoryWaits, s.MemoryWaitGPU, s.MemoryWaitSeconds = e.Reason, e.Request.GPU, e.Waited.Seconds()
+	}
+	if s.MemoryWaits == "" && m.guarded() {
+		s.MemoryWaits = m.guard.Waits[c.ID]
+	}
+	s.MemoryDenied = maps.Clone(m.denied[c.ID])
+	by := map[string]state.Memory{}
+	for g, p := range m.parts[c.ID] {
+		by[g] = state.Memory{GPU: g, Limit: c.Spec.GPUMemory, Held: p.Held, Share: p.Share, Lent: p.Lent}
+	}
+	if m.swaps != nil {
+		if r, ok := m.swaps.out[c.ID]; ok {
+			s.Swapped, s.SwapStage = r.Reason, r.Stage
+			for g, n := range r.Bytes {
+				is := by[g]
+				is.GPU, is.Limit, is.Swapped = g, c.Spec.GPUMemory, n
+				by[g] = is
+			}
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(by)) {
+		s.Memory = append(s.Memory, by[g])
+	}
+}

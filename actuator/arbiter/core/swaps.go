@@ -1,0 +1,186 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/estimate"
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// swaps are the containers that are off their GPUs, with their memory in the host's.
+type swaps struct {
+	rates estimate.Swaps
+	out   map[string]enforce.Swapped // on record, by container id
+	busy  map[string]bool
+	since map[string]time.Time // of the last swap
+	can   map[string]ability
+}
+
+// ability is what the swapper last said of a container.
+type ability struct {
+	err error
+	at  time.Time
+}
+
+func newSwaps() *swaps {
+	return &swaps{out: map[string]enforce.Swapped{}, busy: map[string]bool{}, since: map[string]time.Time{}, can: map[string]ability{}}
+}
+
+// askAgain is how long an answer counts whether a container can be swapped.
+const askAgain = 5 * time.Second
+
+// fill adds what is known of swapping the container.
+func (s *swaps) fill(m *plan.Memory, id string, now time.Time, longest time.Duration) {
+	if s == nil {
+		return
+	}
+	var held uint64
+	for _, n := range m.Held {
+		held += n
+	}
+	m.Busy, m.Since = s.busy[id], s.since[id]
+	if r, ok := s.out[id]; ok {
+		m.Out, m.Held, held = true, map[string]uint64{}, 0
+		m.Overdue = now.Sub(r.Since) >= longest
+		// What it is expected to hold counts, too: else there seems to be room for it as
+		// soon as it is out.
+		for g, n := range r.Bytes {
+			m.Needs[g] = max(m.Needs[g], n)
+			held += n
+		}
+	}
+	a, known := s.can[id]
+	m.Can = known && a.err == nil
+	m.Cost = s.rates.Cost(held)
+}
+
+// isOut reports whether the container is swapped out by us, or on the way.
+func (s *swaps) isOut(id string) bool {
+	if s == nil {
+		return false
+	}
+	_, out := s.out[id]
+	return out || s.busy[id]
+}
+
+// Swapped takes what is on record, which another actuator may have left.
+func (k *Core) Swapped(now time.Time, list []enforce.Swapped) {
+	k.now = now
+	s := k.memory.swaps
+	was := maps.Clone(s.out)
+	clear(s.out)
+	for _, r := range list {
+		r.Since = Earlier(r.Since, now)
+		if old, out := was[r.ContainerID]; out {
+			r.Since = old.Since // not the record's: the wall clock may have been set
+		}
+		s.out[r.ContainerID] = r
+		if s.since[r.ContainerID].IsZero() {
+			s.since[r.ContainerID] = r.Since
+		}
+	}
+}
+
+// scarce is the share of a card in use from which on it is good to know who could
+// be swapped out: one that was paused cannot be asked.
+const scarce = 0.8
+
+// askSwappable asks, while memory is scarce or somebody is out for want of it, who could
+// be swapped out.
+func (k *Core) askSwappable() {
+	s := k.memory.swaps
+	if s == nil || (len(k.memory.waits) == 0 && len(k.memory.barred) == 0 && len(s.out) == 0 && !k.anyScarce()) {
+		return
+	}
+	for _, c := range k.facts.snap.Containers {
+		if a := s.can[c.ID]; !k.managed(c) || c.Spec.NeverPause || c.Paused || s.isOut(c.ID) || len(c.MemoryUsed) == 0 || k.now.Sub(a.at) < askAgain {
+			continue
+		}
+		k.begin(plan.Action{Kind: AskSwap, ContainerID: c.ID, Container: c.Name})
+	}
+	for id := range s.can {
+		if _, ok := k.facts.snap.FindContainer(id); !ok {
+			delete(s.can, id)
+			delete(s.since, id)
+		}
+	}
+}
+
+func (k *Core) anyScarce() bool {
+	return slices.ContainsFunc(k.facts.snap.GPUs, func(g task.GPU) bool { return memoryShare(g) >= scarce })
+}
+
+// onAskedSwap handles the swapper's answer whether a container can be swapped out.
+func (k *Core) onAskedSwap(r Result) {
+	if errors.Is(r.Err, enforce.ErrBusy) || errors.Is(r.Err, enforce.ErrGone) {
+		return
+	}
+	k.memory.swaps.can[r.ContainerID] = ability{r.Err, k.now}
+	if r.Err != nil {
+		k.decideOnce(r.ContainerID+"/swap", decision.Decision{Kind: decision.Memory, Result: decision.Ignored, Error: r.Err.Error(),
+			Reason: "it cannot be swapped out", Container: r.Container, ContainerID: r.ContainerID})
+	}
+}
+
+// onSwapped handles the end of a swap.
+func (k *Core) onSwapped(r Result, d *decision.Decision) {
+	s, id := k.memory.swaps, r.ContainerID
+	delete(s.busy, id)
+	direction := string(r.Kind)
+	if r.Kind == plan.SwapOut && r.Standing == plan.Ours {
+		delete(k.holds.byID, id) // it was let go for that
+	}
+	if r.SwappedKnown {
+		k.Swapped(k.now, r.Swapped)
+	}
+	switch {
+	case r.Err == nil:
+		s.since[id] = k.now
+		delete(k.holds.retry, id)
+		for _, n := range r.Swap.Bytes {
+			d.Bytes += n
+		}
+		k.count(SwapBytes, float64(d.Bytes), direction)
+		k.count(SwapSeconds, r.Swap.Seconds(), direction)
+		if r.Kind == plan.SwapOut {
+			s.rates.Out(d.Bytes, time.Duration(r.Swap.CheckpointSeconds*float64(time.Second)))
+		} else {
+			s.rates.In(d.Bytes, time.Duration(r.Swap.RestoreSeconds*float64(time.Second)))
+			k.holds.freed[id] = k.now
+		}
+		return
+	case errors.Is(r.Err, enforce.ErrNoRoom), errors.Is(r.Err, enforce.ErrBusy), errors.Is(r.Err, enforce.ErrGone), errors.Is(r.Err, enforce.ErrForeign):
+		d.Result, d.Error = decision.Ignored, r.Err.Error()
+	case errors.Is(r.Err, enforce.ErrCannotSwap): // that may be of this moment only: an allocation is just being denied
+		d.Result, d.Error = decision.Ignored, r.Err.Error()
+		s.can[id] = ability{r.Err, k.now.Add(askAgain)}
+	default: // not to be tried again at once, and said
+		d.Result, d.Error = decision.Failed, r.Err.Error()
+		s.can[id] = ability{r.Err, k.now.Add(time.Minute)}
+	}
+	k.holds.later(id, k.now)
+}
+
+// outForLong is how the reason of an exemption begins that endLongSwaps makes.
+const outForLong = "it was swapped out for "
+
+// endLongSwaps brings back what was out for as long as is allowed.
+func (k *Core) endLongSwaps() {
+	if k.memory.swaps == nil {
+		return
+	}
+	for id, r := range k.memory.swaps.out {
+		if _, exempt := k.leases.Exemption(id); exempt || k.now.Sub(r.Since) < k.config.MaxHold {
+			continue
+		}
+		k.exempt(id, nil,
+			fmt.Sprintf("%s%v, as long as is allowed (--max-hold)", outForLong, k.now.Sub(r.Since).Round(time.Second)))
+	}
+}

@@ -1,0 +1,110 @@
+package arbiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/laxity/laxity/actuator/arbiter/core"
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/plan"
+)
+
+// letAllGo ends the arbiter: it waits for what is under way, then lets everything go that is
+// on record.
+func (a *Arbiter) letAllGo() error {
+	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
+	defer cancel()
+	for a.core.UnderWay() > 0 {
+		a.finish(<-a.finished) // each ends by its timeout
+	}
+	a.restoreChannels()
+	swapped := a.bringAllBack(ctx)
+	var err error
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if err = a.letGo(ctx); err == nil || ctx.Err() != nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	a.tell(a.core.Effects())
+	_ = a.saveLeases()
+	a.saveHistory(true)
+	a.publish()
+	if err = errors.Join(err, swapped); err != nil {
+		return fmt.Errorf("containers are still paused and on record; the guardian goes on letting them go: %w", err)
+	}
+	return nil
+}
+
+// restoreTimeout bounds the restoring at the end.
+const restoreTimeout = 5 * time.Second
+
+// restoreChannels waits for the changes under way, then puts everything back.
+func (a *Arbiter) restoreChannels() {
+	if a.o.Channels == nil {
+		return
+	}
+	for a.core.Dividing() {
+		d := <-a.divided // each call ends by its timeout
+		a.core.Divided(a.o.Now(), d.gpu, d.results)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
+	defer cancel()
+	if left, err := a.o.Channels.RestoreAll(ctx); err != nil || left > 0 {
+		a.log.Warn("cannot put back all time slices and channels; the guardian goes on", "processes", left, "err", err)
+	}
+}
+
+// letGo unpauses each container on record once.
+func (a *Arbiter) letGo(ctx context.Context) error {
+	holds, err := a.o.Journal.List()
+	if err != nil {
+		return err
+	}
+	if a.o.Core.DryRun {
+		holds = append(holds, a.core.Holds()...)
+	}
+	for _, h := range holds {
+		action := plan.Action{Kind: plan.Unpause, ContainerID: h.ContainerID, Container: h.Container, Cause: plan.Cause(h.Cause),
+			Reason: "the actuator ends", GPUs: h.GPUs, Tasks: h.Tasks}
+		a.core.Begin(action)
+		go func() {
+			r := core.Result{Action: core.Action{Action: action}, Started: a.o.Now()}
+			r.Err = a.o.Enforcer.Unpause(ctx, action.ContainerID)
+			a.finished <- r
+		}()
+	}
+	for range holds {
+		r := <-a.finished
+		if !errors.Is(r.Err, enforce.ErrForeign) {
+			err = errors.Join(err, r.Err)
+		}
+		a.finish(r)
+	}
+	return err
+}
+
+// bringAllBack brings back everything that is swapped out.
+func (a *Arbiter) bringAllBack(ctx context.Context) error {
+	if a.o.Swapper == nil {
+		return nil
+	}
+	list, err := a.o.Swapper.Swapped()
+	for _, s := range list {
+		result, serr := a.o.Swapper.Resume(ctx, s.ContainerID, nil)
+		d := decision.Decision{Kind: decision.SwapIn, Result: decision.Done, Reason: "the actuator ends", Container: s.Container,
+			ContainerID: s.ContainerID, Cause: string(plan.OfMemory), Seconds: result.Seconds()}
+		if serr != nil {
+			d.Result, d.Error = decision.Failed, serr.Error()
+			err = errors.Join(err, fmt.Errorf("container %s stays swapped out: %w", s.Container, serr))
+		}
+		a.core.Decide(a.o.Now(), d)
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package arbiter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/laxity/laxity/actuator/arbiter/core"
+	"github.com/laxity/laxity/actuator/source"
+	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// watch passes the stream of snapshots on, and opens it again when it ends.
+func watch(ctx context.Context, from source.Source) <-chan *task.Snapshot {
+	out := make(chan *task.Snapshot)
+	go func() {
+		for ctx.Err() == nil {
+			in, err := from.Watch(ctx)
+			for err == nil {
+				s, ok := <-in
+				if !ok {
+					break
+				}
+				select {
+				case out <- s:
+				case <-ctx.Done():
+					return
+				}
+			}
+			select { // a source that ends at once must not make us spin
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}()
+	return out
+}
+
+// take hands a snapshot in.
+func (a *Arbiter) take(s *task.Snapshot) {
+	if s == nil {
+		return
+	}
+	starts := map[int]uint64{}
+	if a.o.Channels != nil {
+		for _, pid := range core.PIDs(s) {
+			if start, lives := a.o.StartOf(pid); lives {
+				starts[pid] = start
+			}
+		}
+	}
+	own := a.core.Snapshot(a.o.Now(), s, starts)
+	if own == nil {
+		return
+	}
+	a.snapshot.Store(own)
+	if a.o.Observe != nil {
+		a.o.Observe(own)
+	}
+}
+
+// fetched is the exporter's answer.
+type fetched struct {
+	snap  *task.Snapshot
+	inbox uint64 // the last message that had come in when it was asked for
+	err   error
+}
+
+const fetchTimeout = 5 * time.Second
+
+// fetch asks the exporter for a snapshot, beside.
+func (a *Arbiter) fetch(ctx context.Context) {
+	last := a.o.Inbox.Last()
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+		defer cancel()
+		s, err := a.o.Source.Snapshot(ctx)
+		if err == nil && s == nil {
+			err = errors.New("the source has no snapshot yet")
+		}
+		a.fetched <- fetched{snap: s, inbox: last, err: err}
+	}()
+}
+
+func (a *Arbiter) takeFetched(ctx context.Context, f fetched) {
+	if f.err == nil {
+		a.take(f.snap)
+	}
+	a.core.Fetched(a.o.Now(), f.err)
+	if f.err == nil {
+		a.consume(ctx, f.inbox)
+	}
+}
+
+// consume lets the messages take effect that came in before the present snapshot was asked for, of
+// which last was the last. A message leaves the inbox once its leases are on disk; if we die in
+// between, it comes again and changes nothing.
+func (a *Arbiter) consume(ctx context.Context, last uint64) {
+	for {
+		e, ok, err := a.o.Inbox.Peek()
+		if err != nil {
+			a.log.Error("cannot read the inbox", "err", err)
+			a.core.Postpone(a.o.Now())
+			return
+		}
+		if !ok || e.ID > last {
+			return
+		}
+		var m webhook.Message
+		if err := json.Unmarshal(e.Payload, &m); err != nil {
+			a.core.Unreadable(a.o.Now(), err)
+		}
+		a.core.Alerts(a.o.Now(), messageOf(m, e.Received))
+		a.carryOut(ctx)
+		err = a.saveLeases()
+		if err == nil {
+			err = a.o.Inbox.Remove(e.ID)
+		}
+		if err != nil {
+			a.log.Error("cannot keep what alerts ask for; they stay in the inbox", "err", err)
+			a.core.Postpone(a.o.Now())
+			return
+		}
+	}
+}
+
+// messageOf is a notification as the core reads it: with short texts.
+func messageOf(m webhook.Message, received time.Time) core.Message {
+	out := core.Message{Truncated: m.TruncatedAlerts, Received: received}
+	for _, w := range m.Alerts {
+		w = w.Shortened()
+		a := core.Alert{
+			Name: w.Name(), Action: w.Action(), Fingerprint: w.Fingerprint, Labels: w.Labels,
+			Resolved: w.Status == webhook.Resolved, StartsAt: w.StartsAt,
+		}
+		if a.Fingerprint == "" {
+			a.Fingerprint = webhook.Short(core.Fingerprint(w.Labels))
+		}
+		out.Alerts = append(out.Alerts, a)
+	}
+	return out
+}

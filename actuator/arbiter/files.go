@@ -1,0 +1,77 @@
+package arbiter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/aside"
+)
+
+// readFile reads what was kept in a file. One that is missing is begun anew; so is one that
+// cannot be read, which is put aside and told.
+func readFile[T any](a *Arbiter, path, told string, anew func() T, decode func([]byte) (T, error)) T {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return anew()
+	}
+	if err == nil {
+		var v T
+		if v, err = decode(raw); err == nil {
+			return v
+		}
+	}
+	if damaged, aerr := aside.Put(path, err); aerr != nil {
+		err = aerr
+	} else {
+		err = damaged
+	}
+	a.log.Error(told, "err", err)
+	return anew()
+}
+
+// saveLeases writes the leases if they changed.
+func (a *Arbiter) saveLeases() error {
+	if !a.leases.Changed() {
+		a.unsaved = false
+		return nil
+	}
+	raw, err := a.leases.Encode()
+	if err == nil {
+		err = journal.WriteFile(a.leasesPath(), raw)
+	}
+	if err != nil {
+		err = fmt.Errorf("keep the leases: %w", err)
+		if !a.unsaved {
+			a.log.Error("leases are not on disk; alerts stay in the inbox until they are", "err", err)
+		}
+		a.unsaved = true
+		return err
+	}
+	a.leases.Written()
+	a.unsaved = false
+	return nil
+}
+
+// historyEvery is how often what was learned is written to disk, at most: losing the last
+// seconds of it costs nothing.
+const historyEvery = 10 * time.Second
+
+// saveHistory writes what was learned.
+func (a *Arbiter) saveHistory(atOnce bool) {
+	now := a.o.Now()
+	if !a.history.Changed() || (!atOnce && now.Before(a.historyAt)) {
+		return
+	}
+	a.historyAt = now.Add(historyEvery)
+	raw, err := a.history.Encode()
+	if err == nil {
+		err = journal.WriteFile(a.historyPath(), raw)
+	}
+	if err != nil {
+		a.log.Error("the history of tasks is not on disk", "err", err)
+	}
+}

@@ -1,0 +1,143 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/laxity/laxity/actuator/enforce/stop"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/cudaprobe"
+)
+
+// guardLease is for how long allocations are held after Cover was last called.
+const guardLease = 5 * time.Second
+
+// Service is the memory guard of this machine, where it can have one: else Why says why not.
+type Service struct {
+	o       Options
+	open    func() (task.Ledger, error)
+	log     *slog.Logger
+	stop    context.CancelFunc
+	ended   chan error
+	running sync.RWMutex
+	guard   *Guard // nil: there is none, and why says why
+	why     error
+
+	failing  sync.Mutex
+	failures map[string]string // by container id
+}
+
+// NewService returns a service that guards nothing until Open. o is as for New; its Ledger and
+// Failed are set by the service, and open opens the ledger.
+func NewService(o Options, open func() (task.Ledger, error)) *Service {
+	s := &Service{o: o, open: open, log: o.Logger, failures: map[string]string{}, why: errors.New("the memory guard was not opened")}
+	s.o.Failed = s.failed
+	return s
+}
+
+// Open implements arbiter.MemoryGuard.
+func (s *Service) Open(ctx context.Context) error {
+	g, err := s.make()
+	s.running.Lock()
+	s.guard, s.why = g, err
+	s.running.Unlock()
+	if err != nil {
+		s.log.Warn("allocations of GPU memory are not guarded on this machine", "why", err)
+		return nil
+	}
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.ended = make(chan error, 1)
+	go func() { s.ended <- g.Run(ctx) }()
+	s.log.Info("allocations of GPU memory are guarded", "record", s.o.Name)
+	return nil
+}
+
+func (s *Service) make() (*Guard, error) {
+	ledger, err := s.open()
+	if err != nil {
+		return nil, fmt.Errorf("ledger of GPU memory: %w", err)
+	}
+	if err := cudaprobe.CheckTrace(); err != nil {
+		return nil, err
+	}
+	s.o.Ledger = ledger
+	return New(s.o)
+}
+
+// Close implements arbiter.MemoryGuard: it lets everybody go.
+func (s *Service) Close() error {
+	if s.stop == nil {
+		return nil
+	}
+	s.stop()
+	return errors.Join(<-s.ended, stop.Remove(s.o.Name))
+}
+
+// Why implements arbiter.MemoryGuard.
+func (s *Service) Why() error {
+	s.running.RLock()
+	defer s.running.RUnlock()
+	return s.why
+}
+
+func (s *Service) get() *Guard {
+	s.running.RLock()
+	defer s.running.RUnlock()
+	return s.guard
+}
+
+// Cover implements arbiter.MemoryGuard.
+func (s *Service) Cover(targets []Target) {
+	g := s.get()
+	if g == nil {
+		return
+	}
+	s.keepFailures(targets)
+	g.Cover(targets)
+	if err := g.Renew(guardLease); err != nil {
+		s.log.Error("the memory guard opens", "err", err)
+	}
+}
+
+// Reconsider implements arbiter.MemoryGuard.
+func (s *Service) Reconsider() {
+	if g := s.get(); g != nil {
+		g.Reconsider()
+	}
+}
+
+func (s *Service) failed(id, why string) {
+	s.failing.Lock()
+	defer s.failing.Unlock()
+	s.failures[id] = why
+}
+
+// keepFailures forgets those of containers that are gone.
+func (s *Service) keepFailures(targets []Target) {
+	s.failing.Lock()
+	defer s.failing.Unlock()
+	maps.DeleteFunc(s.failures, func(id string, _ string) bool {
+		return !slices.ContainsFunc(targets, func(t Target) bool { return t.ID == id })
+	})
+}
+
+// Failures implements arbiter.MemoryGuard.
+func (s *Service) Failures() map[string]string {
+	s.failing.Lock()
+	defer s.failing.Unlock()
+	return maps.Clone(s.failures)
+}
+
+// Waits implements arbiter.MemoryGuard.
+func (s *Service) Waits() map[string]string {
+	if g := s.get(); g != nil {
+		return g.Waits()
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+// Package watch sees to it that a guardian watches an actuator: it looks for one, and starts one
+// where that is wanted.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/sandbox"
+)
+
+// Mode says what to do when no guardian watches.
+type Mode string
+
+// The modes.
+const (
+	Require Mode = "require" // refuse to start; hold nothing while it is away
+	Warn    Mode = "warn"    // say so, and act all the same
+	Spawn   Mode = "spawn"   // start one
+)
+
+// Options of a Watch.
+type Options struct {
+	Mode Mode
+	// Command is what Spawn starts.
+	Command []string
+	// StateDir is the actuator's, and the guardian's.
+	StateDir string
+	// Off: nothing is ever held, so nobody needs to watch.
+	Off    bool
+	Logger *slog.Logger
+}
+
+// Watch sees to it that a guardian watches us. Look is called by one goroutine.
+type Watch struct {
+	o   Options
+	log *slog.Logger
+
+	up       atomic.Bool
+	next     time.Time      // of the next look
+	lacks    []sandbox.Lack // the guardian's
+	spawned  time.Time
+	starting atomic.Bool
+}
+
+const (
+	watchEvery = time.Second
+	spawnWait  = 10 * time.Second
+)
+
+// New returns a watch that has not looked yet.
+func New(o Options) *Watch { return &Watch{o: o, log: o.Logger} }
+
+// Up reports whether a guardian watched when it was last looked.
+func (w *Watch) Up() bool { return w.up.Load() }
+
+// Lacks are what the guardian's sandbox keeps from it.
+func (w *Watch) Lacks() []sandbox.Lack { return w.lacks }
+
+// MayHold reports whether containers may be held now.
+func (w *Watch) MayHold() bool { return w.o.Off || w.o.Mode != Require || w.up.Load() }
+
+// Start is called once, with the actuator's lock held. Only then may a guardian
+// be started: one that ends by itself ends while the lock is free.
+func (w *Watch) Start(ctx context.Context) error {
+	if w.o.Off {
+		return nil
+	}
+	w.up.Store(journal.Taken(journal.GuardianLock(w.o.StateDir)))
+	if w.up.Load() {
+		return nil
+	}
+	switch w.o.Mode {
+	case Require:
+		return fmt.Errorf("no guardian watches %s; start `laxity-actuator guardian --state-dir=%s` first, or use --guardian=spawn", w.o.StateDir, w.o.StateDir)
+	case Warn:
+		w.log.Warn("no guardian watches: if this process is killed, containers that it paused stay paused", "state_dir", w.o.StateDir)
+		return nil
+	}
+	if err := w.spawn(); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(spawnWait)
+	for !journal.Taken(journal.GuardianLock(w.o.StateDir)) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the guardian did not come up within %v; its log is %s", spawnWait, w.logPath())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	w.up.Store(true)
+	return nil
+}
+
+func (w *Watch) logPath() string { return filepath.Join(w.o.StateDir, "guardian.log") }
+
+// spawn starts a guardian in a session of its own, so that neither Ctrl-C nor
+// the end of our terminal takes it along.
+func (w *Watch) spawn() error {
+	out, err := os.OpenFile(w.logPath(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("guardian's log: %w", err)
+	}
+	defer out.Close()
+	cmd := exec.Command(w.o.Command[0], w.o.Command[1:]...) //nolint:noctx // it must outlive us
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the guardian: %w", err)
+	}
+	w.log.Info("guardian started", "pid", cmd.Process.Pid, "log", w.logPath())
+	w.starting.Store(true)
+	go func() {
+		err := cmd.Wait() // so that it is no zombie
+		w.starting.Store(false)
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			w.log.Warn("the guardian ended", "err", err, "log", w.logPath())
+		}
+	}()
+	return nil
+}
+
+// Look looks once a second, and starts a guardian again if one is to be had.
+func (w *Watch) Look(now time.Time) {
+	if w.o.Off || now.Before(w.next) {
+		return
+	}
+	w.next = now.Add(watchEvery)
+	was := w.up.Load()
+	up := journal.Taken(journal.GuardianLock(w.o.StateDir))
+	w.up.Store(up)
+	w.lacks = nil
+	if up {
+		w.lacks = ReadLacks(w.o.StateDir)
+	}
+	switch {
+	case up && !was:
+		w.log.Info("a guardian watches")
+	case !up && was:
+		w.log.Warn("the guardian is gone: what is paused now stays paused if this process is killed", "mode", string(w.o.Mode))
+	}
+	if !up && w.o.Mode == Spawn && !w.starting.Load() && now.Sub(w.spawned) > watchEvery {
+		w.spawned = now
+		if err := w.spawn(); err != nil {
+			w.log.Error("cannot start a guardian", "err", err)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+// Package state is what the actuator knows and does at the moment, as GET /api/v1/state
+// answers it: for programs, people and metrics.
+//
+// Pure: it imports the standard library, pure packages and actuator/enforce only, of which it
+// takes types.
+package state
+
+import (
+	"time"
+
+	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/lease"
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// State is what GET /api/v1/state answers.
+type State struct {
+	Time   time.Time `json:"time"`
+	Node   string    `json:"node"`
+	DryRun bool      `json:"dry_run"`
+	Policy string    `json:"policy"`
+	Share  string    `json:"share"`
+	// MemoryShare is how GPU memory is divided; MemoryGuard says why allocations are not
+	// guarded ("off", or what this machine lacks), empty: they are.
+	MemoryShare allocator.Share `json:"memory_share"`
+	MemoryGuard string          `json:"memory_guard,omitempty"`
+	Swap        bool            `json:"swap"`
+	// Hold is how containers are kept from computing now: channels or pause. NoChannels
+	// says why not by channels; empty: it is, or nobody wanted it.
+	Hold       config.HoldMode    `json:"hold"`
+	NoChannels string             `json:"no_channels,omitempty"`
+	Arbitrate  config.Arbitration `json:"arbitrate"`
+	// Ready: the actuator can act now. If not, Trouble says why.
+	Ready      bool   `json:"ready"`
+	Trouble    string `json:"trouble,omitempty"`
+	GuardianUp bool   `json:"guardian_up"`
+	// PutAside names the files of the state folder that could not be read and were put aside.
+	PutAside []string `json:"put_aside,omitempty"`
+	// Lacks are what their sandboxes (unit, container) keep from actuator and guardian.
+	Lacks []Lack `json:"lacks,omitempty"`
+	// Breaker says why hands are off for a while; Standby why another one acts.
+	Breaker string `json:"breaker,omitempty"`
+	Standby string `json:"standby,omitempty"`
+	// Drained: an alert asked for no new placements on this node.
+	Drained bool `json:"drained"`
+	// Inbox counts the notifications that did not take effect yet.
+	Inbox            int       `json:"inbox"`
+	SnapshotSequence uint64    `json:"snapshot_sequence"`
+	SnapshotTime     time.Time `json:"snapshot_time,omitzero"`
+
+	GPUs       []GPU             `json:"gpus"`
+	Containers []Container       `json:"containers"`
+	Holds      []enforce.Hold    `json:"holds"`
+	Leases     []lease.Lease     `json:"leases"`
+	Exemptions []lease.Exemption `json:"exemptions"`
+}
+
+// New returns an empty state. No list of it is null: who reads it need not tell that from empty.
+func New() *State {
+	return &State{
+		GPUs: []GPU{}, Containers: []Container{}, Holds: []enforce.Hold{},
+		Leases: []lease.Lease{}, Exemptions: []lease.Exemption{},
+	}
+}
+
+// GPU is one GPU as the actuator sees it.
+type GPU struct {
+	UUID        string       `json:"uuid"`
+	Name        string       `json:"name"`
+	Utilization task.Seconds `json:"utilization_ratio"`
+	Memory      task.Seconds `json:"memory_used_ratio"`
+	// Tasks counts the unfinished ones.
+	Tasks      int  `json:"tasks"`
+	Arbitrated bool `json:"arbitrated"`
+	Relieve    bool `json:"relieve"`
+	// Admitted names the containers that the policy lets run, in the order in
+	// which it let them; Line those that wait, the next one first.
+	Admitted []string `json:"admitted"`
+	Line     []string `json:"line"`
+	// Order names the containers by who comes first where the time is divided by slices;
+	// empty where it is not.
+	Order []string `json:"order,omitempty"`
+}
+
+// Container is one container as the actuator sees it.
+type Container struct {
+	ID         string        `json:"id"`
+	Name       string        `json:"name"`
+	Managed    bool          `json:"managed"`
+	NeverPause bool          `json:"never_pause,omitempty"`
+	Tasks      int           `json:"tasks"`
+	Standing   plan.Standing `json:"standing"`
+	// Waits says why it must not run now; empty when it may.
+	Waits string `json:"waits,omitempty"`
+	// Beside says why it runs though it takes no turn; empty where it takes one.
+	Beside string `json:"beside,omitempty"`
+	// Order says where it stands on its GPU where the time is divided by slices, and why:
+	// "second in line, slice 100 ms". Off: its channels are off the GPU. SliceSeconds is
+	// its time slice; 0: its own.
+	Order        string  `json:"order,omitempty"`
+	Off          bool    `json:"off,omitempty"`
+	SliceSeconds float64 `json:"slice_seconds,omitempty"`
+	// Memory is by GPU; empty where nobody acts on GPU memory. MemoryWaits says what
+	// an allocation of it waits for, or why it may not begin to hold memory.
+	Memory      []Memory `json:"memory,omitempty"`
+	MemoryWaits string   `json:"memory_waits,omitempty"`
+	// MemoryWaitGPU and MemoryWaitSeconds are of an allocation that waits: on which GPU,
+	// and how long it has.
+	MemoryWaitGPU     string  `json:"memory_wait_gpu,omitempty"`
+	MemoryWaitSeconds float64 `json:"memory_wait_seconds,omitempty"`
+	// MemoryAsked says why its allocations of GPU memory are held at their entry and
+	// asked about; empty: they are not.
+	MemoryAsked string `json:"memory_asked,omitempty"`
+	// MemoryUnguarded says why its allocations are not denied though it has a limit;
+	// empty: they are, or it has none, or nobody was to (--memory-guard=off).
+	MemoryUnguarded string `json:"memory_unguarded,omitempty"`
+	// MemoryDenied is when it was last refused memory, by GPU.
+	MemoryDenied map[string]time.Time `json:"memory_denied,omitempty"`
+	// Swapped says why it is off its GPUs; empty when it is not. SwapStage is how far
+	// that has come (see enforce.SwapStage).
+	Swapped   string            `json:"swapped,omitempty"`
+	SwapStage enforce.SwapStage `json:"swap_stage,omitempty"`
+}
+
+// Memory is what a container holds of one GPU, in bytes.
+type Memory struct {
+	GPU string `json:"gpu"`
+	// Limit is its own; absent without one. Share is what it is entitled to, Lent what
+	// it holds above that.
+	Limit uint64 `json:"limit_bytes,omitempty"`
+	Held  uint64 `json:"held_bytes"`
+	Share uint64 `json:"share_bytes"`
+	Lent  uint64 `json:"lent_bytes,omitempty"`
+	// Swapped is what it needs to come back.
+	Swapped uint64 `json:"swapped_bytes,omitempty"`
+}
+
+// Lack is something that a program's sandbox keeps from it: see internal/sandbox.
+type Lack struct {
+	Of    string `json:"of"`
+	What  string `json:"what"`
+	Means string `json:"means"`
+	Fix   string `json:"fix"`
+}

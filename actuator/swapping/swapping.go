@@ -1,0 +1,90 @@
+// Package swapping puts together what swaps containers off their GPUs: the checkpoint helper, the
+// engine that freezes them, and the records of both.
+package swapping
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/journal"
+)
+
+// Options of Open. StateDir, ContainerOf and Helper are required.
+type Options struct {
+	StateDir   string
+	DockerHost string
+	// Helper is the command line of the checkpoint helper.
+	Helper []string
+	// ContainerOf returns the id of the container that a process of this machine belongs to.
+	ContainerOf func(pid int) (id string, ok bool, err error)
+	// NoticeDir is where the exporter reads which processes are off the GPU; empty: it
+	// is not told.
+	NoticeDir string
+	Logger    *slog.Logger
+}
+
+// NoticeDir is where the exporter is told of swaps by default: in the folder of locks,
+// which actuator and exporter share.
+func NoticeDir(lockDir string) string {
+	if lockDir == "" {
+		return ""
+	}
+	return filepath.Join(lockDir, "swapped")
+}
+
+// Swap is a Swapper with its helper.
+type Swap struct {
+	*checkpoint.Swapper
+	Helper *checkpoint.Helper
+	engine interface{ Close() error }
+}
+
+// Close ends the helper. What is swapped stays so, on record.
+func (s *Swap) Close() error { return errors.Join(s.Helper.Close(), s.engine.Close()) }
+
+// Open makes what swaps containers off their GPUs. How the helper is started goes
+// on record, for the guardian. The helper itself is started by its first use.
+func Open(o Options) (*Swap, error) {
+	if o.StateDir == "" || len(o.Helper) == 0 || o.ContainerOf == nil {
+		return nil, errors.New("swapping needs StateDir, Helper and ContainerOf")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	j, err := journal.Open(checkpoint.PauseJournal(o.StateDir))
+	if err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(o.Helper)
+	if err != nil {
+		return nil, err
+	}
+	if err := journal.WriteFile(HelperFile(o.StateDir), append(line, '\n')); err != nil {
+		return nil, err
+	}
+	engine, err := docker.Dial(o.DockerHost)
+	if err != nil {
+		return nil, err
+	}
+	pauser, err := docker.New(docker.Options{Engine: engine, Journal: j})
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	helper := checkpoint.NewHelper(checkpoint.HelperOptions{Command: o.Helper, Logger: o.Logger})
+	s, err := checkpoint.New(checkpoint.Options{
+		StateDir: o.StateDir, Driver: helper, Memory: helper, Pauser: pauser, NoticeDir: o.NoticeDir,
+		Processes: &checkpoint.Proc{Path: "/proc", ContainerOf: o.ContainerOf}, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	return &Swap{Swapper: s, Helper: helper, engine: engine}, nil
+}
+
+// HelperFile is where the command line of the helper is on record, for whoever brings back what
+// a dead actuator swapped out. It is not called *.json, as the records are.
+func HelperFile(stateDir string) string { return filepath.Join(checkpoint.Folder(stateDir), "helper") }
