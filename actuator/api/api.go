@@ -64,7 +64,7 @@ type Options struct {
 // Refuse answers a request that is not served, in one form. It is the Guard's, too.
 func Refuse(answered func(code int)) webserver.Refuse {
 	return func(w http.ResponseWriter, r *http.Request, code int, err error) {
-		if r.URL.Path == "/api/v1/alerts" {
+		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/alerts" {
 			answered(code)
 		}
 		http.Error(w, err.Error(), code)
