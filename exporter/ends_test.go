@@ -15,6 +15,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor/uprobe"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // knowing is the start sensor, and tells whom it was told of.
@@ -39,7 +40,7 @@ func newSlowExits(t *testing.T, by time.Duration) slowExits {
 	t.Helper()
 	w, err := pidfd.New()
 	if err != nil {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	s := slowExits{w, make(chan sensor.Exit, 100)}
 	done := make(chan struct{})
@@ -66,7 +67,7 @@ func (s slowExits) Exits() <-chan sensor.Exit { return s.late }
 func TestEndsAreExactAfterARestart(t *testing.T) {
 	needUprobes(t)
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
-		t.Skip("this kernel does not describe its types (BTF): ends are told by pidfd alone")
+		needtest.BPF.Skip(t, "this kernel does not describe its types (BTF): ends are told by pidfd alone")
 	}
 	docker := simtest.Docker(t)
 	gpu := simtest.Start(t, sim.Options{})

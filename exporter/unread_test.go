@@ -22,6 +22,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // run is one life of a program that uses CUDA.
@@ -61,7 +62,7 @@ func play(t *testing.T, built cudatest.Built, group string, works bool) run {
 func TestTasksThatEndBeforeTheirEventsAreRead(t *testing.T) {
 	needUprobes(t)
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
-		t.Skip("this kernel does not describe its types (BTF): only what lives is counted")
+		needtest.BPF.Skip(t, "this kernel does not describe its types (BTF): only what lives is counted")
 	}
 	id := containertest.ID(t.Name() + rand.Text())
 	group := "/sys/fs/cgroup/devices" // cgroup v1
@@ -70,7 +71,7 @@ func TestTasksThatEndBeforeTheirEventsAreRead(t *testing.T) {
 	}
 	group = filepath.Join(group, id)
 	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Skip("needs to make control groups:", err)
+		needtest.Cgroup.Skip(t, "needs to make control groups:", err)
 	}
 	t.Cleanup(func() {
 		if err := os.Remove(group); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor/sensortest"
 	"github.com/laxity/laxity/exporter/sensor/uprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 var conformance = sensortest.Case{
@@ -37,7 +38,7 @@ func open(t testing.TB) *uprobe.Sensor {
 	t.Helper()
 	s, err := uprobe.New(uprobe.Options{Rescan: 50 * time.Millisecond})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func TestRescanReleasesTheGone(t *testing.T) {
 // While nobody reads, events fill their room; what comes then is counted.
 func TestEventsWithoutRoomAreCounted(t *testing.T) {
 	if !describesTypes() {
-		t.Skip("events are small on this kernel, and their room is long in filling")
+		needtest.BPF.Skip(t, "events are small on this kernel, and their room is long in filling")
 	}
 	built := cudatest.Build(t)
 	s := open(t)
@@ -150,7 +151,7 @@ func TestEventsWithoutRoomAreCounted(t *testing.T) {
 // that would tell it again: if that finds no room it is told later.
 func TestWorkDoneWithoutRoomIsToldLater(t *testing.T) {
 	if !describesTypes() {
-		t.Skip("events are small on this kernel, and their room is long in filling")
+		needtest.BPF.Skip(t, "events are small on this kernel, and their room is long in filling")
 	}
 	built := cudatest.Build(t)
 	s := open(t)
