@@ -1,8 +1,6 @@
 // Package api is the actuator's HTTP API: the one router, on which alerts come in, what
 // is known and was decided goes out, and the live page and placement are mounted. One
 // guard, access.Guard, says who may act.
-//
-// It imports the actuator's small packages webhook, forward and decision.
 package api
 
 import (
