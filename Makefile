@@ -11,9 +11,10 @@ COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 VPKG    := github.com/prometheus/common/version
 LDFLAGS := -s -w -X $(VPKG).Version=$(VERSION) -X $(VPKG).Revision=$(COMMIT)
 TOOLS   := .tools
+RERUNS  := $(TOOLS)/reruns.txt
 PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 
-.PHONY: help build demo test test-short fuzz lint fmt docs bench-report dashboards images bpf deb install-plugin clean
+.PHONY: help build demo test flaky test-short fuzz lint fmt docs bench-report dashboards images bpf deb install-plugin clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,9 +32,14 @@ test: build $(TOOLS)/gotestsum ## Run every test, under the race detector; needs
 	@$(MAKE) --no-print-directory $(TOOLS)/nfpm || echo "no nfpm: the test of the package will skip"
 	@# Real containers share two cores with the compiler here, so that an event can come too
 	@# late once: up to five tests that failed get one more try at the end, and both are told.
+	@# CI fails for those that are not in test/flaky.txt (make flaky).
+	@rm -f $(RERUNS)
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --rerun-fails=1 --rerun-fails-max-failures=5 \
-		--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --packages=./... -- -race -timeout 20m
+		--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS) --packages=./... -- -race -timeout 20m
 	cd actuator/placement/kubernetes/published && go test ./...  # a module of its own: Kubernetes' published types
+
+flaky: ## Fail if a test of the last make test passed only when it was run again, unless test/flaky.txt says why
+	@go run ./test/flaky $(RERUNS) test/flaky.txt
 
 test-short: ## Run the tests that need neither Docker nor Prometheus
 	go test -short ./...

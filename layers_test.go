@@ -1,5 +1,6 @@
-// Package laxity_test checks the rules of the house: which package may import
-// which. The rules stand here, so that breaking one breaks the build.
+// Package laxity_test checks the rules of the house: which package may import which
+// (layers_test.go), that each imports what its comment says (claims_test.go), and that pure
+// ones are (pure_test.go). The rules stand here, so that breaking one breaks the build.
 package laxity_test
 
 import (
@@ -16,17 +17,19 @@ const module = "github.com/laxity/laxity"
 
 // pkg is what `go list -json` says of one package.
 type pkg struct {
-	ImportPath string
-	Standard   bool
-	Imports    []string
-	Deps       []string
+	ImportPath, Dir   string
+	Standard          bool
+	GoFiles, CgoFiles []string
+	Imports, Deps     []string
+	// TestImports are what its tests import.
+	TestImports, XTestImports []string
 }
 
 func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/") }
 
 func list(t *testing.T) (ours []pkg, standard map[string]bool) {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,GoFiles,CgoFiles,Imports,Deps,TestImports,XTestImports", "./...")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -62,50 +65,83 @@ func list(t *testing.T) (ours []pkg, standard map[string]bool) {
 
 func within(path, room string) bool { return path == room || strings.HasPrefix(path, room+"/") }
 
-// pure packages import the standard library and the listed packages of ours.
-var pure = map[string][]string{
-	"exporter/task":      nil,
-	"exporter/device":    nil,
-	"exporter/container": {"exporter/task"},
-	"exporter/sensor":    {"exporter/task"},
-	"actuator/policy":    {"exporter/task"},
-	"actuator/plan":      {"exporter/task", "actuator/policy"},
-	// ladder has no need of package plan: it takes its place where slices can be set.
-	"actuator/plan/ladder": {"exporter/task", "actuator/policy"},
-	"actuator/estimate":    {"exporter/task"},
-	"actuator/allocator":   nil,
-	"actuator/placement":   {"exporter/task"},
-	// decision writes a file, but what is shown are its records.
-	"actuator/page/timeline": {"exporter/task"},
-	"actuator/page/view":     {"exporter/task", "actuator/decision", "actuator/page/timeline", "actuator/placement"},
-	"rules":                  nil,
-	"dashboards":             nil,
+// forTests holds where the name says that it serves tests: exporter/device/devicetest.
+func forTests(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
+		return strings.HasSuffix(part, "test") && part != "selftest" // which programs run at their start
+	}) || path == "internal/chromium"
+}
+
+// enforcers are siblings: each carries out one thing, and none knows another. What two of
+// them need is in a package of its own: proc, stop.
+var enforcers = []string{"actuator/enforce/channels", "actuator/enforce/checkpoint", "actuator/enforce/docker", "actuator/enforce/memory"}
+
+// forbidden says why one package of ours must not import another; "" if it may.
+func forbidden(from, to string) string {
+	sibling := func(path string) int {
+		return slices.IndexFunc(enforcers, func(e string) bool { return within(path, e) })
+	}
+	switch {
+	case within(from, "exporter") && within(to, "actuator"):
+		return "the exporter observes and never knows the actuator"
+	case within(from, "actuator") && within(to, "exporter") && to != "exporter/task":
+		return "the actuator borrows only exporter/task"
+	case within(from, "internal") && !within(to, "internal"):
+		return "internal packages are leaves"
+	case within(to, "bench") && !within(from, "bench") && !within(from, "cmd"):
+		return "what is measured knows nothing of the experiments"
+	case within(to, "cmd") && !within(from, "cmd"):
+		return "programs are on top"
+	case sibling(from) >= 0 && sibling(to) >= 0 && sibling(from) != sibling(to) && !forTests(from):
+		return "an enforcer knows no other one"
+	case forTests(to) && !forTests(from):
+		return "it is for tests"
+	}
+	return ""
 }
 
 func TestLayers(t *testing.T) {
-	ours, standard := list(t)
+	ours, _ := list(t)
 	for _, p := range ours {
-		if allowed, ok := pure[p.rel()]; ok {
-			for _, imp := range p.Imports {
-				if !standard[imp] && !slices.Contains(allowed, strings.TrimPrefix(imp, module+"/")) {
-					t.Errorf("%s is pure: it may import the standard library and %v, not %s", p.rel(), allowed, imp)
+		for _, imp := range p.Imports {
+			if to, isOurs := strings.CutPrefix(imp, module+"/"); isOurs {
+				if why := forbidden(p.rel(), to); why != "" {
+					t.Errorf("%s imports %s: %s", p.rel(), to, why)
 				}
 			}
 		}
-		for _, imp := range p.Imports {
-			to, isOurs := strings.CutPrefix(imp, module+"/")
-			if !isOurs {
-				continue
+		// Tests may borrow from a side, not from above.
+		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
+			to := strings.TrimPrefix(imp, module+"/")
+			if (within(to, "bench") || within(to, "cmd")) && !within(p.rel(), "bench") && !within(p.rel(), "cmd") {
+				t.Errorf("a test of %s imports %s: what is measured knows nothing of the experiments, nor of programs", p.rel(), to)
 			}
-			from := p.rel()
-			switch {
-			case within(from, "exporter") && within(to, "actuator"):
-				t.Errorf("%s imports %s: the exporter observes and never knows the actuator", from, to)
-			case within(from, "actuator") && within(to, "exporter") && to != "exporter/task":
-				t.Errorf("%s imports %s: the actuator borrows only exporter/task", from, to)
-			case within(from, "internal") && (within(to, "exporter") || within(to, "actuator")):
-				t.Errorf("%s imports %s: internal packages are leaves", from, to)
-			}
+		}
+	}
+}
+
+func TestForbidden(t *testing.T) {
+	for _, tc := range []struct {
+		from, to string
+		allowed  bool
+	}{
+		{"exporter/tracker", "exporter/task", true},
+		{"exporter/tracker", "actuator/plan", false},
+		{"exporter/device/sim/tenant", "bench/tenant", false},
+		{"actuator", "exporter/task", true},
+		{"actuator", "exporter/collector", false},
+		{"internal/rm", "actuator/enforce", false},
+		{"internal/rm", "internal/plain", true},
+		{"actuator/enforce/memory", "actuator/enforce/stop", true},
+		{"actuator/enforce/memory", "actuator/enforce/docker", false},
+		{"actuator/enforce/checkpoint/libcuda", "actuator/enforce/checkpoint", true},
+		{"actuator/enforce/checkpoint/checkpointtest", "actuator/enforce/docker", true},
+		{"actuator/enforce/checkpoint", "actuator/enforce/enforcetest", false},
+		{"cmd/laxity", "bench/tenant", true},
+		{"bench/cost", "cmd/internal/view", false},
+	} {
+		if why := forbidden(tc.from, tc.to); (why == "") != tc.allowed {
+			t.Errorf("%s imports %s: %q", tc.from, tc.to, why)
 		}
 	}
 }

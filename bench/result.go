@@ -7,6 +7,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/laxity/laxity/bench/chart"
@@ -118,19 +120,27 @@ type Figure struct {
 	Runs int `json:"runs"`
 }
 
-// Result is one run of an experiment, as it is stored.
+// Result is one run of an experiment.
 type Result struct {
 	Name    string    `json:"name"`
 	Machine string    `json:"machine"`
 	Commit  string    `json:"commit"`
 	Date    time.Time `json:"date"`
 	Seed    uint64    `json:"seed"`
-	Rows    []Row     `json:"rows"`
+	Rows    []Row     `json:"rows,omitempty"` // stored in a file of their own
 	Figures []Figure  `json:"figures"`
 }
 
-// Write stores the result as dir/NAME.json.
+// rowsFile is where the rows lie of a result that is stored as NAME.json.
+func rowsFile(name string) string { return strings.TrimSuffix(name, ".json") + ".csv.gz" }
+
+// Write stores the result as dir/NAME.json, and its rows beside it as NAME.csv.gz.
 func (r Result) Write(dir string) (path string, err error) {
+	var rows bytes.Buffer
+	if err := writeRows(&rows, r.Rows); err != nil {
+		return "", fmt.Errorf("rows of %s: %w", r.Name, err)
+	}
+	r.Rows = nil
 	b, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return "", fmt.Errorf("result of %s: %w", r.Name, err)
@@ -139,10 +149,13 @@ func (r Result) Write(dir string) (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(dir, r.Name+".json")
+	if err := os.WriteFile(rowsFile(path), rows.Bytes(), 0o644); err != nil {
+		return "", err
+	}
 	return path, os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// ReadResult reads a stored result.
+// ReadResult reads a stored result, NAME.json, with its rows.
 func ReadResult(fsys fs.FS, name string) (Result, error) {
 	b, err := fs.ReadFile(fsys, name)
 	if err != nil {
@@ -151,6 +164,14 @@ func ReadResult(fsys fs.FS, name string) (Result, error) {
 	var r Result
 	if err := json.Unmarshal(b, &r); err != nil {
 		return Result{}, fmt.Errorf("%s: %w", name, err)
+	}
+	rows, err := fsys.Open(rowsFile(name))
+	if err != nil {
+		return Result{}, err
+	}
+	defer rows.Close()
+	if r.Rows, err = readRows(rows); err != nil {
+		return Result{}, fmt.Errorf("%s: %w", rowsFile(name), err)
 	}
 	return r, nil
 }

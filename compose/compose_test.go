@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 type service struct {
@@ -205,7 +206,7 @@ func TestPrometheusAndAlertmanagerAcceptTheirFiles(t *testing.T) {
 		t.Run(program, func(t *testing.T) {
 			path, err := exec.LookPath(program)
 			if err != nil {
-				t.Skipf("%s is not installed (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager)", program)
+				needtest.Prometheus.Skipf(t, "%s is not installed (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager)", program)
 			}
 			if out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil {
 				t.Errorf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)

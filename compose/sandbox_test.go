@@ -26,6 +26,7 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/sandbox"
 )
 
@@ -53,7 +54,7 @@ func newProbing(t *testing.T) *probing {
 	t.Cleanup(func() { _ = p.docker.Close() })
 	version, err := p.docker.ServerVersion(t.Context())
 	if err != nil {
-		t.Skipf("needs a Docker engine: %v", err)
+		needtest.Docker.Skipf(t, "needs a Docker engine: %v", err)
 	}
 	major, _, _ := strings.Cut(version.Version, ".")
 	n, err := strconv.Atoi(major)
@@ -186,7 +187,7 @@ func (p *probing) device() string {
 	p.Helper()
 	path := filepath.Join(p.TempDir(), "nvidiactl")
 	if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(195, 255))); err != nil {
-		p.Skipf("no device files can be made here: %v", err)
+		needtest.Root.Skipf(p, "no device files can be made here: %v", err)
 	}
 	return path
 }

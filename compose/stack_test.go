@@ -27,6 +27,7 @@ import (
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/daemon/dockerd"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // patience is how long a test waits for an event before it gives up. No test
@@ -42,7 +43,7 @@ func composeProgram(t *testing.T) []string {
 			return program
 		}
 	}
-	t.Skip("Docker Compose 2 is not here (make .tools/docker-compose builds it): the stack was only read")
+	needtest.Compose.Skip(t, "Docker Compose 2 is not here (make .tools/docker-compose builds it): the stack was only read")
 	return nil
 }
 
@@ -64,7 +65,7 @@ func startStack(t *testing.T) *stackRun {
 	s := &stackRun{T: t, compose: append(composeProgram(t), "--progress=quiet", "--project-name=laxity-test", "--file=compose.yaml", "--profile=sim")}
 	for _, p := range [][]string{{"prometheus"}, {"promtool"}, {"amtool"}, {"prometheus-alertmanager", "alertmanager"}} {
 		if !slices.ContainsFunc(p, func(name string) bool { _, err := exec.LookPath(name); return err == nil }) {
-			t.Skipf("%s is not installed (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager): the stack was not run", p[0])
+			needtest.Prometheus.Skipf(t, "%s is not installed (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager): the stack was not run", p[0])
 		}
 	}
 	s.daemon = realdocker.NewDaemon(t)

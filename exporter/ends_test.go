@@ -14,6 +14,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor/uprobe"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // knowing is the start sensor, and tells whom it was told of.
@@ -38,7 +39,7 @@ func newSlowExits(t *testing.T, by time.Duration) slowExits {
 	t.Helper()
 	w, err := pidfd.New()
 	if err != nil {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	s := slowExits{w, make(chan sensor.Exit, 100)}
 	done := make(chan struct{})

@@ -17,7 +17,7 @@ func TestStat(t *testing.T) {
 	before := time.Now()
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
-		t.Skipf("needs sleep: %v", err)
+		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })

@@ -16,6 +16,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/sensor/uprobe"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/priority"
 )
 
@@ -29,7 +30,7 @@ func only(t *testing.T) (label map[string]string, keep func(container.Container)
 func needUprobes(t *testing.T) {
 	t.Helper()
 	if err := uprobe.Supported(uprobe.Options{}); err != nil {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // run is one life of a program that uses CUDA.
@@ -67,7 +68,7 @@ func TestTasksThatEndBeforeTheirEventsAreRead(t *testing.T) {
 	}
 	group = filepath.Join(group, id)
 	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Skip("needs to make control groups:", err)
+		needtest.Cgroup.Skip(t, "needs to make control groups:", err)
 	}
 	t.Cleanup(func() {
 		if err := os.Remove(group); err != nil {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // patience is how long a test waits for an event before it gives up. No test passes by
@@ -87,13 +89,13 @@ type machine struct {
 func startMachine(t *testing.T, dir string) *machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("a systemd of one's own needs root")
+		needtest.Root.Skip(t, "a systemd of one's own needs root")
 	}
 	for _, program := range []string{"/usr/lib/systemd/systemd", "unshare", "nsenter", "pivot_root", "systemctl"} {
 		need(t, program, "Debian and Ubuntu: apt-get install systemd util-linux")
 	}
 	if link, err := os.Readlink("/lib"); err != nil || link != "usr/lib" {
-		t.Skip("the programs of this machine are not all below /usr")
+		needtest.Systemd.Skip(t, "the programs of this machine are not all below /usr")
 	}
 	m := &machine{T: t, dir: dir, group: controlGroup(t), log: &bytes.Buffer{}}
 	m.cmd = exec.Command("sh", "-c", boot, "sh", t.TempDir(), dir, m.group)
@@ -107,7 +109,7 @@ func startMachine(t *testing.T, dir string) *machine {
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-failed:
-			t.Skipf("no systemd can be had here: %s", m.log)
+			needtest.Systemd.Skipf(t, "no systemd can be had here: %s", m.log)
 		default:
 		}
 		if m.pid = child(m.cmd.Process.Pid); m.pid != 0 {
@@ -134,11 +136,11 @@ func controlGroup(t *testing.T) string {
 		}
 		group := filepath.Join(f[1], "laxity-test-"+strconv.Itoa(os.Getpid()))
 		if err := os.Mkdir(group, 0o755); err != nil {
-			t.Skipf("systemd needs a control group of its own: %v", err)
+			needtest.Cgroup.Skipf(t, "systemd needs a control group of its own: %v", err)
 		}
 		return group
 	}
-	t.Skip("this machine has no control groups of version 2 mounted")
+	needtest.Cgroup.Skip(t, "this machine has no control groups of version 2 mounted")
 	return ""
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // need returns the program's path, or skips the test with the reason.
@@ -18,7 +20,7 @@ func need(t *testing.T, name, how string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("%s is not here (%s)", name, how)
+		needtest.Nfpm.Skipf(t, "%s is not here (%s)", name, how)
 	}
 	return path
 }
@@ -84,7 +86,7 @@ func contents(t *testing.T, deb string) {
 // install goes through a package's life below another root, with its scripts.
 func install(t *testing.T, deb string) {
 	if os.Geteuid() != 0 {
-		t.Skip("dpkg below another root needs root")
+		needtest.Root.Skip(t, "dpkg below another root needs root")
 	}
 	root := t.TempDir()
 	admin := filepath.Join(root, "var/lib/dpkg")

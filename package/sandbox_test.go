@@ -14,9 +14,10 @@ import (
 
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/state"
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/sandbox"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 const (
@@ -56,7 +57,7 @@ func TestUnits(t *testing.T) {
 func inside(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("a systemd of one's own needs root")
+		needtest.Root.Skip(t, "a systemd of one's own needs root")
 	}
 	need(t, "gcc", "it compiles the simulated GPU's library and a program that computes on it")
 	dir := t.TempDir()

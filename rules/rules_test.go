@@ -17,6 +17,7 @@ import (
 
 	actuator "github.com/laxity/laxity/actuator/collector"
 	exporter "github.com/laxity/laxity/exporter/collector"
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/rules"
 )
 
@@ -25,7 +26,7 @@ import (
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("promtool is not installed (Debian and Ubuntu: apt-get install prometheus; elsewhere it comes with Prometheus): the rules' unit tests did not run")
+		needtest.Prometheus.Skip(t, "promtool is not installed (Debian and Ubuntu: apt-get install prometheus; elsewhere it comes with Prometheus): the rules' unit tests did not run")
 	}
 	tests, err := filepath.Glob("tests/*.yml")
 	if err != nil || len(tests) == 0 {

@@ -1,7 +1,7 @@
 // Package config holds the settings that decisions depend on.
 //
-// Pure: it imports the standard library, actuator/allocator, plan, policy and policy/profile
-// only.
+// Pure: it imports the standard library, actuator/allocator, actuator/plan, actuator/policy and
+// actuator/policy/profile only.
 package config
 
 import (
@@ -75,6 +75,10 @@ const (
 // maxFloor leaves half of the time for those that come first.
 const maxFloor = 0.5
 
+// DefaultConfig is what a program begins with to which flags say something else: a zero is
+// then what somebody wrote, which Validate refuses, and not what was left out.
+func DefaultConfig() Config { return Config{}.WithDefaults() }
+
 // WithDefaults fills in what is not set.
 func (c Config) WithDefaults() Config {
 	if c.Policy == "" {
@@ -123,7 +127,7 @@ func (c Config) Validate() error {
 	default:
 		return fmt.Errorf("arbitrate is %q; write auto, always or never", c.Arbitrate)
 	}
-	if c.Late < 0 {
+	if c.Late <= 0 {
 		return fmt.Errorf("late is %v; it must be longer than 0", c.Late)
 	}
 	if !(c.BatchFloor > 0 && c.BatchFloor <= maxFloor) {
@@ -132,8 +136,8 @@ func (c Config) Validate() error {
 	if c.MaxHold < time.Second || c.Lease < time.Second {
 		return fmt.Errorf("max-hold (%v) and lease (%v) must be at least 1s", c.MaxHold, c.Lease)
 	}
-	if c.Settle < 0 {
-		return fmt.Errorf("settle is %v; it cannot be negative", c.Settle)
+	if c.Settle <= 0 {
+		return fmt.Errorf("settle is %v; it must be longer than 0", c.Settle)
 	}
 	if !slices.Contains(allocator.Shares, string(c.MemoryShare)) {
 		return fmt.Errorf("memory-share is %q; write one of %v", c.MemoryShare, allocator.Shares)

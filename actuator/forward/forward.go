@@ -2,8 +2,8 @@
 // there, in Alertmanager's own format: so one webhook address serves a fleet.
 //
 // It keeps nothing: Pass returns an error where a node did not take its alerts, the
-// webhook answers 503, and Alertmanager repeats. It imports the actuator's small
-// packages webhook, decision and nodes, and client_golang for its metric.
+// webhook answers 503, and Alertmanager repeats. It imports actuator/webhook, actuator/decision,
+// actuator/nodes, client_golang for its metric, and the standard library.
 package forward
 
 import (

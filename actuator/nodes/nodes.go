@@ -2,9 +2,8 @@
 // its actuator and of its Docker engine. Placement reads it to know where to
 // create a container, forwarding to know who acts on a node.
 //
-// It imports the standard library, a YAML reader and prometheus/common's HTTP
-// client configuration, so that authentication and TLS are written as in
-// Prometheus.
+// It imports the standard library, go.yaml.in/yaml and prometheus/common. The HTTP client
+// configuration is the latter's, so that authentication and TLS are written as in Prometheus.
 package nodes
 
 import (

@@ -111,7 +111,7 @@ func TestRank(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := placement.Rank(tc.nodes, tc.request, now)
+			r := placement.Paper.Rank(tc.nodes, tc.request, now)
 			if got := names(r); got != tc.candidates {
 				t.Errorf("candidates = %q, want %q", got, tc.candidates)
 			}
@@ -157,7 +157,7 @@ func TestRankHoldsForAnyFacts(t *testing.T) {
 		}), 0, 8, func(n placement.Node) string { return n.Name }).Draw(t, "nodes")
 		req := placement.Request{Deadline: task.Seconds(rapid.Float64Range(0, 100).Draw(t, "deadline")), GPUMemory: bytes.Draw(t, "need")}
 
-		r := placement.Rank(nodes, req, now)
+		r := placement.Paper.Rank(nodes, req, now)
 		if len(r) != len(nodes) {
 			t.Fatalf("%d verdicts on %d nodes", len(r), len(nodes))
 		}
@@ -179,7 +179,7 @@ func TestRankHoldsForAnyFacts(t *testing.T) {
 			}
 		}
 		slices.Reverse(nodes)
-		again := placement.Rank(nodes, req, now)
+		again := placement.Paper.Rank(nodes, req, now)
 		for i := range r {
 			if again[i].Node.Name != r[i].Node.Name || again[i].GPU != r[i].GPU {
 				t.Fatalf("the order of the facts matters: %s, %s", again[i].Node.Name, r[i].Node.Name)

@@ -114,11 +114,11 @@ func TestReserve(t *testing.T) {
 		placement.Claim{Node: "a", GPU: "GPU-a", Memory: 4 * gib, Work: work},
 		placement.Claim{Node: "a", GPU: "GPU-other", Memory: 4 * gib},
 		placement.Claim{Node: "z", GPU: "GPU-a", Memory: 4 * gib})
-	r := placement.Rank(nodes, placement.Request{GPUMemory: 20 * gib}, now)
+	r := placement.Paper.Rank(nodes, placement.Request{GPUMemory: 20 * gib}, now)
 	if got := r.Summary(); got != "0/2 nodes: 2 GPU memory short (need 20GiB, free 12GiB − 4GiB reserved)" {
 		t.Error(got)
 	}
-	if got := names(placement.Rank(nodes, placement.Request{GPUMemory: gib}, now)); got != "b/GPU-b a/GPU-a" {
+	if got := names(placement.Paper.Rank(nodes, placement.Request{GPUMemory: gib}, now)); got != "b/GPU-b a/GPU-a" {
 		t.Errorf("what is promised does not count: %s", got)
 	}
 	// 4 s are due in 9 s already: 6 more do not fit.
@@ -128,7 +128,7 @@ func TestReserve(t *testing.T) {
 	// Among equals, the one with fewer promises.
 	nodes = []placement.Node{open("a", 10), open("b", 10)}
 	placement.Reserve(nodes, placement.Claim{Node: "a", GPU: "GPU-a"})
-	if got := names(placement.Rank(nodes, placement.Request{}, now)); got != "b/GPU-b a/GPU-a" {
+	if got := names(placement.Paper.Rank(nodes, placement.Request{}, now)); got != "b/GPU-b a/GPU-a" {
 		t.Errorf("promises without memory do not count: %s", got)
 	}
 	if largest, node := placement.Largest([]placement.Node{{Name: "x", GPUs: []placement.GPU{{MemoryTotal: 5}, {MemoryTotal: 7}}}}); largest != 7 || node != "x" {
@@ -138,21 +138,33 @@ func TestReserve(t *testing.T) {
 
 func TestOnlyTheNodeThatIsAskedFor(t *testing.T) {
 	nodes := []placement.Node{idle("a", 80), idle("b", 10)}
-	if got := names(placement.Rank(nodes, placement.Request{Node: "b"}, now)); got != "b/GPU-b" {
+	if got := names(placement.Paper.Rank(nodes, placement.Request{Node: "b"}, now)); got != "b/GPU-b" {
 		t.Error(got)
 	}
-	if r := placement.Rank(nodes, placement.Request{Node: "z"}, now); len(r) != 0 {
+	if r := placement.Paper.Rank(nodes, placement.Request{Node: "z"}, now); len(r) != 0 {
 		t.Errorf("ranking = %v", r)
 	}
 }
 
 func TestParseMethod(t *testing.T) {
-	for text, want := range map[string]placement.Method{"": placement.Paper, "paper": placement.Paper, "predictive": placement.Predictive} {
+	for text, want := range map[string]placement.Method{"": placement.Predictive, "paper": placement.Paper, "predictive": placement.Predictive} {
 		if got, err := placement.ParseMethod(text); err != nil || got != want {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
 	if _, err := placement.ParseMethod("best"); err == nil {
 		t.Error("a method that does not exist was read")
+	}
+}
+
+// A deadline that was missed in the past closes no idle node, unless somebody asks for the
+// paper's ranking.
+func TestAPastMissClosesNoIdleNode(t *testing.T) {
+	missed := open("a", 80)
+	missed.GPUs[0].Provisionable = false
+	for method, want := range map[placement.Method]string{placement.DefaultMethod: "a/GPU-a", placement.Paper: ""} {
+		if got := names(method.Rank([]placement.Node{missed}, placement.Request{Deadline: 9}, now)); got != want {
+			t.Errorf("%s: candidates %q, want %q", method, got, want)
+		}
 	}
 }

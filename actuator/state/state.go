@@ -1,7 +1,8 @@
 // Package state is what the actuator knows and does at the moment, as GET /api/v1/state
 // answers it: for programs, people and metrics.
 //
-// Pure: it imports the standard library, exporter/task and the types of the decisions only.
+// Pure: it imports the standard library, pure packages and actuator/enforce only, of which it
+// takes types.
 package state
 
 import (

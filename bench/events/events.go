@@ -16,9 +16,9 @@ import (
 	"github.com/laxity/laxity/bench/papers"
 	"github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 const about = `Containers with one GPU task each start at random times, a few at once. Each task stamps the

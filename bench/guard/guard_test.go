@@ -12,6 +12,7 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // standIn is the device of the stand-in library.
@@ -31,7 +32,7 @@ func (standIn) Close() error { return nil }
 // The experiment works on the stand-in: a limit holds, and all ways are measured.
 func TestOnTheStandIn(t *testing.T) {
 	if err := memory.Check(); errors.Is(err, cudaprobe.ErrUnsupported) {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	_, _ = syscall.Setsid() // the guard lets alone what runs under a shell with job control
 	b := cudatest.Build(t)

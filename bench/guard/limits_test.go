@@ -18,12 +18,13 @@ import (
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // What the driver's own calls get on the stand-in, whose contexts take 64 MiB.
 func TestLimitsOnTheStandIn(t *testing.T) {
 	if err := memory.Check(); errors.Is(err, cudaprobe.ErrUnsupported) {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	_, _ = syscall.Setsid() // the guard lets alone what runs under a shell with job control
 	stand := cudatest.Build(t)

@@ -7,6 +7,7 @@ import (
 	"github.com/laxity/laxity/actuator/actuatortest"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func TestMain(m *testing.M) { actuatortest.Main(m, nil) }
@@ -32,7 +33,7 @@ func env(t *testing.T, memory uint64, args map[string]string) bench.Env {
 func skipUnguarded(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, errNotGuarded) {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // slowerWhileWatched are steps that take a quarter longer while a file says so.
@@ -43,7 +44,7 @@ func TestProgramIsComparedWithItself(t *testing.T) {
 	}
 	const python = "/usr/bin/python3" // of a folder that containers of the host's programs have
 	if _, err := os.Stat(python); err != nil {
-		t.Skip("needs python3:", err)
+		needtest.Python.Skip(t, "needs python3:", err)
 	}
 	r := openRig(t)
 	program, err := writeProgram(r.Dir, python, []byte(slowerWhileWatched))

@@ -119,7 +119,7 @@ func placeWith(c *cluster, way string) (place func(ctx context.Context, id strin
 			if err != nil {
 				return "", err
 			}
-			best, _ := placement.Rank(nodes, placement.Request{GPUMemory: memory}, time.Now()).Best()
+			best, _ := placement.Paper.Rank(nodes, placement.Request{GPUMemory: memory}, time.Now()).Best()
 			return best.GPU, nil
 		}, func() {}, nil
 	}
@@ -127,12 +127,12 @@ func placeWith(c *cluster, way string) (place func(ctx context.Context, id strin
 	if err != nil {
 		return nil, nil, err
 	}
-	svc, err := service.New(service.Options{StateDir: dir, Querier: c})
+	svc, err := service.New(service.Options{StateDir: dir, Querier: c, Method: placement.Paper})
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	mux := chi.NewRouter()
-	svc.Register(mux, nil)
+	svc.Register(mux, func(h http.Handler) http.Handler { return h }) // nobody else is there
 	server := httptest.NewServer(mux)
 	client, err := api.NewClient(server.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}})
 	stop = func() {

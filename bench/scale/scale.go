@@ -171,7 +171,7 @@ func explanations(ctx context.Context, s sizing, source *prometheus.Source) ([]b
 			rows = append(rows, bench.Row{"kind": "explained", "error": err.Error()})
 			return rows, nil //nolint:nilerr // it is in the row
 		}
-		r := placement.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 4 << 30}, time.Now())
+		r := placement.Paper.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 4 << 30}, time.Now())
 		rows = append(rows, bench.Row{"kind": "explained", "seconds": time.Since(begin).Seconds(), "listed": float64(len(r))})
 	}
 	return rows, nil

@@ -1,5 +1,5 @@
 // Package tenant runs containers that do GPU work, for the demonstration and the
-// experiments: the CUDA workload of bench/workload on a real or a simulated GPU.
+// experiments: the CUDA workload of internal/workload on a real or a simulated GPU.
 package tenant
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 
-	"github.com/laxity/laxity/bench/workload"
 	observed "github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 	simtenant "github.com/laxity/laxity/exporter/device/sim/tenant"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 // Label marks every container that a Runner makes; its value is the runner's.

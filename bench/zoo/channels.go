@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/bench"
 )
 
 // What is off the GPU, and whose time slice is not its own, the simulated GPU says. No
@@ -65,7 +66,7 @@ const worthIt = 2 * time.Second
 // awaitChanged waits for such a moment.
 func awaitChanged(ctx context.Context, all []*specimen) {
 	for began := time.Now(); len(changed(all)) == 0 && time.Since(began) < worthIt; {
-		if rest(ctx, tick) != nil {
+		if bench.Pass(ctx, tick) != nil {
 			return
 		}
 	}
@@ -113,7 +114,7 @@ func (l *laxity) undone(ctx context.Context, d death, all []*specimen) {
 			}
 			return
 		}
-		if rest(ctx, tick) != nil {
+		if bench.Pass(ctx, tick) != nil {
 			return // the round is over
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 
+	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 )
@@ -140,7 +141,7 @@ func (s *specimen) start(ctx context.Context) error {
 		s.mu.Lock()
 		s.shaken = true
 		s.mu.Unlock()
-		if err := rest(ctx, 100*time.Millisecond); err != nil {
+		if err := bench.Pass(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -172,16 +173,6 @@ func engineGone(err error) bool {
 		strings.Contains(err.Error(), "shutting down") || strings.Contains(err.Error(), "context canceled") && !errors.Is(err, context.Canceled)
 }
 
-// rest waits; there is no event to wait for while an engine is gone.
-func rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // wait waits for the container's end, over restarts of the engine.
 func (s *specimen) wait(ctx context.Context) error {
 	for {
@@ -196,7 +187,7 @@ func (s *specimen) wait(ctx context.Context) error {
 			if cerrdefs.IsNotFound(err) {
 				return err
 			}
-			if err := rest(ctx, 50*time.Millisecond); err != nil {
+			if err := bench.Pass(ctx, 50*time.Millisecond); err != nil {
 				return err
 			}
 		}

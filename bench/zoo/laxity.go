@@ -22,6 +22,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/internal/daemon"
 )
 
@@ -193,7 +194,7 @@ func (l *laxity) dies(ctx context.Context, d death, all []*specimen) {
 		}
 	}
 	l.undone(ctx, d, all)
-	_ = rest(ctx, d.again) // the round is over: it comes up all the same, to tidy up
+	_ = bench.Pass(ctx, d.again) // the round is over: it comes up all the same, to tidy up
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer cancel()
 	for _, program := range programs {
@@ -405,7 +406,7 @@ func (l *laxity) pins() string {
 // left returns what it left behind after stop, and takes that away.
 func (l *laxity) left(ctx context.Context) (all []string) {
 	for began := time.Now(); len(guardiansOf(l.stateDir())) > 0; {
-		if time.Since(began) > guardianPatience || rest(ctx, 20*time.Millisecond) != nil {
+		if time.Since(began) > guardianPatience || bench.Pass(ctx, 20*time.Millisecond) != nil {
 			for _, pid := range guardiansOf(l.stateDir()) {
 				all = append(all, fmt.Sprintf("guardian %d lives on", pid))
 				_ = kill(pid)

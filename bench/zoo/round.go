@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+
+	"github.com/laxity/laxity/bench"
 )
 
 // Ways of a round.
@@ -117,7 +119,7 @@ func (m *machine) live(ctx context.Context, r round, way string, l *laxity, all 
 	var todo []func() error
 	for _, s := range all {
 		todo = append(todo, func() error {
-			if err := rest(ctx, s.after); err != nil {
+			if err := bench.Pass(ctx, s.after); err != nil {
 				return err
 			}
 			err := s.start(ctx)
@@ -149,7 +151,7 @@ func (m *machine) deaths(ctx context.Context, r round, way string, l *laxity, al
 		switch {
 		case d.ofTenant():
 			todo = append(todo, func() error {
-				if rest(ctx, d.after) == nil {
+				if bench.Pass(ctx, d.after) == nil {
 					m.slay(ctx, d, all[d.whom])
 				}
 				return nil
@@ -161,14 +163,14 @@ func (m *machine) deaths(ctx context.Context, r round, way string, l *laxity, al
 			}
 			engines = true
 			todo = append(todo, func() error {
-				if rest(ctx, d.after) == nil { // else the round is over
+				if bench.Pass(ctx, d.after) == nil { // else the round is over
 					return m.restartEngine(context.WithoutCancel(ctx), d, all)
 				}
 				return nil
 			})
 		default:
 			todo = append(todo, func() error {
-				if rest(ctx, d.after) == nil {
+				if bench.Pass(ctx, d.after) == nil {
 					l.dies(ctx, d, all)
 				}
 				return nil
@@ -206,7 +208,7 @@ func (m *machine) restartEngine(ctx context.Context, d death, all []*specimen) e
 		end = m.engine.Kill
 	}
 	err := end()
-	_ = rest(ctx, d.again)
+	_ = bench.Pass(ctx, d.again)
 	err = errors.Join(err, m.engine.Start(ctx))
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/internal/cgroup"
 )
 
@@ -101,7 +102,7 @@ func (w *watcher) ask(ctx context.Context) {
 	if w.laxity == nil {
 		return
 	}
-	for counted := time.Now(); rest(ctx, askEvery) == nil; {
+	for counted := time.Now(); bench.Pass(ctx, askEvery) == nil; {
 		if time.Since(counted) > countEvery {
 			w.laxity.count(ctx)
 			counted = time.Now()

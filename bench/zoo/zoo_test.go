@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/internal/cc"
 	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // visitors is how many containers the test plays with, firstSeed its first round's.
@@ -27,7 +28,7 @@ func TestNobodyIsHarmed(t *testing.T) {
 	}
 	simtest.Docker(t)
 	if err := cudaprobe.Check(cudaprobe.Options{}); err != nil {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	began, bin := time.Now(), t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "../../cmd/laxity", "../../cmd/laxity-exporter", "../../cmd/laxity-actuator").CombinedOutput(); err != nil {
@@ -36,7 +37,7 @@ func TestNobodyIsHarmed(t *testing.T) {
 	env := bench.Env{Device: "sim", Log: t.Logf, Args: map[string]string{"laxity": filepath.Join(bin, "laxity")}}
 	m, err := open(t.Context(), env)
 	if errors.Is(err, cc.ErrNoCompiler) {
-		t.Skip(err)
+		needtest.Compiler.Skip(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -14,21 +14,21 @@ import (
 	"github.com/laxity/laxity/actuator/config"
 )
 
-// fileConfig is what --config.file may say.
+// fileConfig is what --config.file may say; nil where it says nothing.
 type fileConfig struct {
-	Policy      string        `yaml:"policy"`
-	Share       string        `yaml:"share"`
-	Late        time.Duration `yaml:"late"`
-	BatchFloor  float64       `yaml:"batch_floor"`
-	Arbitrate   string        `yaml:"arbitrate"`
-	MemoryShare string        `yaml:"memory_share"`
-	MemoryWait  time.Duration `yaml:"memory_wait"`
-	MaxHold     time.Duration `yaml:"max_hold"`
-	Lease       time.Duration `yaml:"lease"`
-	Settle      time.Duration `yaml:"settle"`
+	Policy      *string             `yaml:"policy"`
+	Share       *string             `yaml:"share"`
+	Late        *time.Duration      `yaml:"late"`
+	BatchFloor  *float64            `yaml:"batch_floor"`
+	Arbitrate   *config.Arbitration `yaml:"arbitrate"`
+	MemoryShare *allocator.Share    `yaml:"memory_share"`
+	MemoryWait  *time.Duration      `yaml:"memory_wait"`
+	MaxHold     *time.Duration      `yaml:"max_hold"`
+	Lease       *time.Duration      `yaml:"lease"`
+	Settle      *time.Duration      `yaml:"settle"`
 	Breaker     struct {
-		Actions int     `yaml:"actions"`
-		Share   float64 `yaml:"share"`
+		Actions *int     `yaml:"actions"`
+		Share   *float64 `yaml:"share"`
 	} `yaml:"breaker"`
 }
 
@@ -50,11 +50,11 @@ func loadConfig(path string, base config.Config) (config.Config, error) {
 	}
 	c := base
 	override(&c.Policy, f.Policy)
-	override(&c.Arbitrate, config.Arbitration(f.Arbitrate))
+	override(&c.Arbitrate, f.Arbitrate)
 	override(&c.Late, f.Late)
 	override(&c.BatchFloor, f.BatchFloor)
 	override(&c.MaxHold, f.MaxHold)
-	override(&c.MemoryShare, allocator.Share(f.MemoryShare))
+	override(&c.MemoryShare, f.MemoryShare)
 	override(&c.MemoryWait, f.MemoryWait)
 	override(&c.Lease, f.Lease)
 	override(&c.Settle, f.Settle)
@@ -67,9 +67,8 @@ func loadConfig(path string, base config.Config) (config.Config, error) {
 	return c, nil
 }
 
-func override[T comparable](to *T, v T) {
-	var zero T
-	if v != zero {
-		*to = v
+func override[T any](to, v *T) {
+	if v != nil {
+		*to = *v
 	}
 }

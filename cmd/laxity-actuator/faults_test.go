@@ -13,6 +13,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // The Docker daemon is stopped, and killed, while containers are held: nobody
@@ -55,7 +56,7 @@ func TestBehindASocketProxy(t *testing.T) {
 	n := newNode(t)
 	socket, ok := strings.CutPrefix(n.docker.DaemonHost(), "unix://")
 	if !ok {
-		t.Skipf("the engine is not at a unix socket but at %s", n.docker.DaemonHost())
+		needtest.Docker.Skipf(t, "the engine is not at a unix socket but at %s", n.docker.DaemonHost())
 	}
 	p := startProxy(t, n.binary, "actuator", socket)
 	n.tenant()

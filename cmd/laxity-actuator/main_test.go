@@ -46,6 +46,11 @@ func TestBadFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--exporter=nowhere"},
 		{"--max-hold=1ms"},
+		{"--late=0"},
+		{"--settle=0"},
+		{"--batch-floor=0"},
+		{"--config.file=" + write(t, "late: 0s")},
+		{"--config.file=" + write(t, "batch_floor: 0")},
 		{"--config.file=" + filepath.Join(dir, "missing")},
 		{"--config.file=" + write(t, "policy: best")},
 		{"--config.file=" + write(t, "polizy: fifo")},
@@ -64,7 +69,7 @@ func TestBadFlags(t *testing.T) {
 }
 
 func TestConfigFile(t *testing.T) {
-	base := config.Config{Policy: "p3", Arbitrate: config.Auto, MaxHold: time.Minute, Lease: time.Minute, BreakerActions: 9, BreakerShare: 1, Late: time.Second, BatchFloor: 0.1,
+	base := config.Config{Policy: "p3", Arbitrate: config.Auto, MaxHold: time.Minute, Lease: time.Minute, Settle: time.Second, BreakerActions: 9, BreakerShare: 1, Late: time.Second, BatchFloor: 0.1,
 		MemoryShare: allocator.ByLimit, MemoryWait: time.Minute}
 	got, err := loadConfig(write(t, "policy: fifo\nmax_hold: 30s\nlate: 5s\nbatch_floor: 0.2\nbreaker: {actions: 7}\n"), base)
 	if err != nil || got.Policy != "fifo" || got.BreakerActions != 7 || got.MaxHold != 30*time.Second || got.Lease != time.Minute || got.Late != 5*time.Second || got.BatchFloor != 0.2 {

@@ -29,8 +29,8 @@ func (p *placementFlags) register(cmd *kingpin.CmdClause) {
 	cmd.Flag("prometheus.url", "Prometheus that records rules/recording.yml, or what speaks its query API (Thanos, Mimir). With it this actuator ranks nodes and places containers: /api/v1/nodes, /api/v1/placements. One actuator of a cluster should.").
 		StringVar(&p.prometheus)
 	cmd.Flag("prometheus.config.file", "TLS and authorization towards it, as an http_config of Prometheus.").StringVar(&p.prometheusConfig)
-	cmd.Flag("ranking", "How nodes are ranked: paper (most free memory among those whose float is above the new deadline) or predictive (where every deadline still holds, with the most time to spare).").
-		Default(string(placement.Paper)).EnumVar(&p.ranking, placement.Methods...)
+	cmd.Flag("ranking", "How nodes are ranked: predictive (where every deadline still holds, with the most time to spare) or paper (most free memory among those whose float is above the new deadline).").
+		Default(string(placement.DefaultMethod)).EnumVar(&p.ranking, placement.Methods...)
 	cmd.Flag("placement.ttl", "How long a reservation waits for its container, and then for the container's first task.").
 		Default(placer.DefaultTTL.String()).DurationVar(&p.ttl)
 	cmd.Flag("nodes.file", "nodes.yaml, or a file_sd file: for each node the addresses of its exporter, actuator and Docker engine. Alerts about another node are passed on to its actuator. Read again when it changes.").StringVar(&p.nodes)

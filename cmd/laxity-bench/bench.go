@@ -48,7 +48,7 @@ func (c *cli) addExperiments() {
 			}
 			return c.measure(ctx, e, env, out, asJSON)
 		})
-		cmd.Flag("json", "Print the result as JSON, as it is stored.").BoolVar(&asJSON)
+		cmd.Flag("json", "Print the result as JSON, with its rows.").BoolVar(&asJSON)
 		cmd.Flag("device", "auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&env.Device, "auto", "nvml", "sim")
 		cmd.Flag("seed", "For random choices.").Default("1").Uint64Var(&env.Seed)
 		cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)

@@ -7,31 +7,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/papers"
-	"github.com/laxity/laxity/cmd/internal/channeldriver"
+	"github.com/laxity/laxity/cmd/internal/guardian"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
-	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
 )
 
 // addHidden adds what experiments start: an actuator inside this program starts
 // itself again as its guardian and its checkpoint helper.
 func (c *cli) addHidden() {
-	o, gpus := undo.Options{}, ""
-	guardian := c.command("guardian", "Let go what a dead experiment held. Started by an experiment.",
-		func(ctx context.Context, log *slog.Logger) error {
-			o.Logger = log.With("component", "guardian")
-			o.ContainerOf = container.Proc("/proc").OfPID
-			o.Channels = channeldriver.Open(gpus)
-			return undo.Guard(ctx, o)
-		}).Hidden()
-	guardian.Flag("state-dir", "The actuator's.").Required().StringVar(&o.StateDir)
-	guardian.Flag("once", "End when there is nothing to watch.").BoolVar(&o.Once)
-	guardian.Flag("device", "The actuator's.").Default("auto").StringVar(&gpus)
-	guardian.Flag("docker.host", "Address of the Docker engine. Default: DOCKER_HOST, else the local socket.").StringVar(&o.DockerHost)
+	var guard guardian.Options
+	guard.Register(c.command(guardian.Name, "Let go what a dead experiment held. Started by an experiment.", guard.Run))
 
 	var helper swaphelper.Options
 	helper.Register(c.command(swaphelper.Name, "Call the CUDA driver's checkpoint API. Started by an experiment.",

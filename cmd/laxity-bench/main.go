@@ -37,10 +37,10 @@ const help = `Measure Laxity beside its alternatives, in one run, and print a ta
   laxity-bench arbitrate --set ways=default,laxity
   laxity-bench report
 
-Every figure that Laxity claims comes from one of these experiments. The raw rows are stored
-as --out/NAME.json; those of a run that was stopped or failed as NAME.partial.json. Without an
-NVIDIA GPU the simulated one is used: its figures show that the experiment works, not how fast
-anything is.
+Every figure that Laxity claims comes from one of these experiments. A result is stored as
+--out/NAME.json, its raw rows beside it as NAME.csv.gz; those of a run that was stopped or
+failed as NAME.partial. Without an NVIDIA GPU the simulated one is used: its figures show that
+the experiment works, not how fast anything is.
 
 Exit codes: 0 done, 1 failed (the last line on standard error says why), 2 wrong usage, 130
 stopped by Ctrl-C before it was done; what was measured until then is stored.`

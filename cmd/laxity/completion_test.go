@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // completed asks for the words that may come next. Kingpin writes them to the
@@ -103,7 +104,7 @@ func TestScripts(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			path, err := exec.LookPath(shell)
 			if err != nil {
-				t.Skipf("%s is not installed", shell)
+				needtest.Need(shell).Skipf(t, "%s is not installed", shell)
 			}
 			code, script, stderr := laxity("completion", shell)
 			if code != exitOK {

@@ -19,12 +19,12 @@ const nodesHelp = `List the nodes, the best one first, and why the others would 
 
   laxity nodes                                  for a container without a deadline
   laxity nodes --deadline 9s --gpu-memory 4GiB  for one with these
-  laxity nodes --deadline 9s --estimate 3s --ranking predictive
+  laxity nodes --deadline 9s --estimate 3s --ranking paper
 
-Two rankings. paper: among the nodes where no deadline was missed within 10 minutes, with GPU
-use and memory below 100 % and a float above the new deadline, the most free GPU memory first.
-predictive: the GPUs on which every deadline would still hold with the new task's run time on
-top of the work that is there, the one that leaves the new task the most time first.`
+Two rankings. predictive: the GPUs on which every deadline would still hold with the new task's
+run time on top of the work that is there, the one that leaves the new task the most time first.
+paper: among the nodes where no deadline was missed within 10 minutes, with GPU use and memory
+below 100 % and a float above the new deadline, the most free GPU memory first.`
 
 const placeHelp = `Reserve a GPU for a container, or with --dry-run say which one it would be and why.
 

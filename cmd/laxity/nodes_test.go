@@ -19,7 +19,10 @@ import (
 // oneNode is a Prometheus that knows one idle node.
 type oneNode struct{}
 
-func (oneNode) Query(context.Context, string, time.Time) (model.Vector, error) {
+func (oneNode) Query(_ context.Context, expr string, _ time.Time) (model.Vector, error) {
+	if strings.Contains(expr, "image:") { // how long tasks of an image took: nobody knows
+		return nil, nil
+	}
 	var v model.Vector
 	for name, value := range map[string]float64{"node:fresh:bool": 1, "node_gpu:provisionable:bool": 1, "node_gpu:open:bool": 1,
 		"node_gpu:memory_free:bytes": 8 << 30, "gpu_memory_total_bytes": 8 << 30} {
@@ -53,8 +56,8 @@ func TestNodesAndPlace(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"nodes"}, exitOK, "1/1 nodes  (ranking: paper)"},
-		{[]string{"nodes", "--gpu-memory=6GiB", "--ranking=predictive"}, exitOK, "gpu-1"},
+		{[]string{"nodes"}, exitOK, "1/1 nodes  (ranking: predictive)"},
+		{[]string{"nodes", "--gpu-memory=6GiB", "--ranking=paper"}, exitOK, "gpu-1"},
 		{[]string{"place", "--dry-run", "--gpu-memory=6GiB"}, exitOK, "yes"},
 		{[]string{"placements"}, exitOK, "PLACEMENT"},
 		{[]string{"place", "--deadline=9s", "--gpu-memory=6GiB"}, exitOK, "node gpu-1  GPU GPU-a"},

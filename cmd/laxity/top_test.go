@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // terminal returns a terminal of this size, and what is shown on it, frame by frame.
@@ -23,7 +24,7 @@ func terminal(t *testing.T, width, height uint16) (*os.File, <-chan string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("no terminals here:", err)
+		needtest.Terminal.Skip(t, "no terminals here:", err)
 	}
 	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
 	if err == nil {

@@ -47,7 +47,7 @@ there is no token, and who authenticates may act.`
 
 func (c *cli) addUp() {
 	var (
-		o         = allinone.Options{}
+		o         = allinone.Options{Config: config.DefaultConfig()}
 		exporters *web.FlagConfig
 		address   string
 		arbitrate string
@@ -59,6 +59,9 @@ func (c *cli) addUp() {
 		o.Logger = log
 		o.Config.Arbitrate = config.Arbitration(arbitrate)
 		o.Hold = config.HoldMode(hold)
+		if err := o.Config.Validate(); err != nil {
+			return err
+		}
 		files.WebConfig = *exporters.WebConfigFile
 		if o.Access, err = files.Open(); err != nil {
 			return err
@@ -101,7 +104,7 @@ func (c *cli) addUp() {
 	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, so that it is kept and who does not fit waits: auto (where this machine can) or off.").Default(string(config.MemoryAuto)).EnumVar((*string)(&o.MemoryGuard), config.MemoryModes...)
 	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own; one without is not asked), fair (equally), or adaptive (what one does not use is lent); the last two ask about the allocations of all containers with a laxity.* label.").Default(string(allocator.ByLimit)).EnumVar((*string)(&o.Config.MemoryShare), allocator.Shares...)
 	cmd.Flag("swap", "Whether containers are swapped off their GPUs when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").Default(string(config.MemoryAuto)).EnumVar((*string)(&o.Swap), config.MemoryModes...)
-	cmd.Flag("ranking", "How a new container's node is chosen: paper or predictive (laxity nodes --help).").Default(string(placement.Paper)).EnumVar((*string)(&o.Ranking), placement.Methods...)
+	cmd.Flag("ranking", "How a new container's node is chosen: predictive or paper (laxity nodes --help).").Default(string(placement.DefaultMethod)).EnumVar((*string)(&o.Ranking), placement.Methods...)
 	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes.").StringVar(&o.NodesFile)
 	cmd.Flag("dry-run", "Decide and record, but pause nothing.").BoolVar(&o.DryRun)
 	usage.Limits(cmd, &o.Limits)

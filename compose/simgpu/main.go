@@ -15,10 +15,10 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 // builtLibrary is where build.sh puts the library into the image.

@@ -3,7 +3,7 @@
 // A scrape reads the latest snapshot and nothing else: it never waits for a
 // driver or a container engine. Gauges are set anew for every scrape, so that
 // the series of what is gone are gone; counts and histograms are fed by the
-// tracker (Began, Ended, Polled). It imports exporter/task and client_golang.
+// tracker (Began, Ended, Polled). Of ours it imports exporter/task.
 //
 // NewRegistry registers it beside the metrics of the program itself.
 package collector

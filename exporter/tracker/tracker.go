@@ -5,7 +5,8 @@
 // keeps them over a restart. This package is the loop around both: one goroutine
 // owns the machine, and feeds around it wait for the outside, so that nothing
 // that hangs out there (a driver, the engine, the disk) holds it up. It imports
-// the interfaces of device, container and sensor, never an adapter.
+// the standard library, exporter/task, exporter/tracker/machine, exporter/device,
+// exporter/container and exporter/sensor. The last three are interfaces; it knows no adapter.
 package tracker
 
 import (

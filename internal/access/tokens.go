@@ -2,8 +2,8 @@
 // tokens in a file, what a web configuration asks of clients, and the guard that
 // handlers stand behind.
 //
-// It is a leaf: it imports the standard library, internal/replace, a YAML reader and a
-// rate limiter.
+// It is a leaf: it imports the standard library, internal/replace, go.yaml.in/yaml and
+// golang.org/x/time.
 package access
 
 import (

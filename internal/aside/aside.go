@@ -32,12 +32,13 @@ func (d *Damaged) Unwrap() error { return d.Err }
 // Put renames what is at path, a file or a folder, to path.damaged-TIME, and returns a
 // *Damaged that says so. Where it cannot be renamed the error is why not, with what to do.
 func Put(path string, why error) (damaged *Damaged, err error) {
-	to := path + mark + time.Now().UTC().Format("20060102T150405.000Z")
+	first := path + mark + time.Now().UTC().Format("20060102T150405.000Z")
+	to := first
 	for n := 2; ; n++ {
 		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		to = fmt.Sprintf("%s%s%s-%d", path, mark, time.Now().UTC().Format("20060102T150405.000Z"), n)
+		to = fmt.Sprintf("%s-%d", first, n)
 	}
 	if err := os.Rename(path, to); err != nil {
 		return nil, fmt.Errorf("%s cannot be read (%w) and not be put aside (move it away, or choose another --state-dir): %w", path, why, err)

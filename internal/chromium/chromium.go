@@ -21,6 +21,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // names under which Chromium is installed.
@@ -47,7 +49,7 @@ func Start(t testing.TB) *Browser {
 		}
 	}
 	if path == "" {
-		t.Skipf("needs Chromium: none of %v is installed", names)
+		needtest.Chromium.Skipf(t, "needs Chromium: none of %v is installed", names)
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)
 	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)

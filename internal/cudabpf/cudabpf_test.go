@@ -13,6 +13,7 @@ import (
 
 	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // The programs know a function by the same number as package cudafile.
@@ -46,10 +47,10 @@ const madeWith = "clang version 14.0.6"
 func TestGeneratedIsCommitted(t *testing.T) {
 	version, err := exec.CommandContext(t.Context(), "clang", "--version").Output()
 	if err != nil || !strings.Contains(string(version), madeWith) {
-		t.Skipf("needs %s to compare (apt-get install clang llvm libbpf-dev): %v", madeWith, err)
+		needtest.Clang.Skipf(t, "needs %s to compare (apt-get install clang llvm libbpf-dev): %v", madeWith, err)
 	}
 	if _, err := os.Stat("/usr/include/bpf/bpf_helpers.h"); err != nil {
-		t.Skip("needs libbpf's headers (apt-get install libbpf-dev)")
+		needtest.Clang.Skip(t, "needs libbpf's headers (apt-get install libbpf-dev)")
 	}
 	dir := t.TempDir()
 	bpf2go := filepath.Join(dir, "bpf2go")

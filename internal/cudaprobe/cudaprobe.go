@@ -10,8 +10,8 @@
 // for the memory guard 5.15.
 //
 // The exporter's start sensor is made of it; the actuator's memory guard
-// finds files and functions the same way. It therefore imports neither: only
-// internal/cudabpf, cilium/ebpf, golang.org/x/sys and the standard library.
+// finds files and functions the same way. It knows neither: it imports cilium/ebpf,
+// internal/cudabpf, internal/cudaprobe/cudafile, golang.org/x/sys and the standard library.
 package cudaprobe
 
 import (

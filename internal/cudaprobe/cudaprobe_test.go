@@ -12,6 +12,7 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 const patience = 30 * time.Second
@@ -47,7 +48,7 @@ func deaf(t testing.TB, o cudaprobe.Options) *harness {
 	t.Helper()
 	p, err := cudaprobe.New(o)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	if err != nil { // a program that the kernel does not take is our mistake
 		t.Fatal(err)

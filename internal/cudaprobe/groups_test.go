@@ -12,6 +12,7 @@ import (
 
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // hierarchies are where an engine of this machine may put its containers.
@@ -31,7 +32,7 @@ func group(t *testing.T, dir string, names ...string) string {
 	for _, name := range names {
 		made := filepath.Join(dir, name)
 		if err := os.Mkdir(made, 0o755); err != nil {
-			t.Skip("needs to make control groups:", err)
+			needtest.Cgroup.Skip(t, "needs to make control groups:", err)
 		}
 		t.Cleanup(func() {
 			if err := os.Remove(made); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 const mib = 1 << 20
@@ -618,7 +619,7 @@ func TestMemoryTraced(t *testing.T) {
 	}()
 	defer close(free)
 	if err := <-traced; err != nil {
-		t.Skip("cannot trace:", err)
+		needtest.Tracing.Skip(t, "cannot trace:", err)
 	}
 	if err := h.Deny(c, alive); !errors.Is(err, cudaprobe.ErrCannotDeny) {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/priority"
 )
 
@@ -104,7 +105,7 @@ func TestRaise(t *testing.T) {
 		t.Skip("the test does not run with nice value 0")
 	}
 	if _, err := run(t, -1, false); err != nil {
-		t.Skip("may not raise priorities here")
+		needtest.Root.Skip(t, "may not raise priorities here")
 	}
 	for nice, want := range map[int]string{-10: "-10", -1: "-1", 5: "0"} {
 		for _, session := range []bool{false, true} {
@@ -128,7 +129,7 @@ func TestRaise(t *testing.T) {
 
 func TestNotPermitted(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("takes root, to become somebody else")
+		needtest.Root.Skip(t, "takes root, to become somebody else")
 	}
 	out, err := run(t, -10, true, nobody+"=1")
 	var exit *exec.ExitError

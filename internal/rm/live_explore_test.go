@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/rm/rmtest/tenant"
 )
 
@@ -26,7 +27,7 @@ type allocatedChannels struct {
 // switch another's channels off, over no duplicate at all.
 func TestLiveExplore(t *testing.T) {
 	if _, err := os.Stat(controlDevice); err != nil || !*explore {
-		t.Skipf("needs a GPU of NVIDIA and -explore: %v", err)
+		needtest.GPU.Skipf(t, "needs a GPU of NVIDIA and -explore: %v", err)
 	}
 	m := New(System(), Options{})
 	ctx := t.Context()

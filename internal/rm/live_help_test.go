@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/internal/cc"
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/rm"
 	"github.com/laxity/laxity/internal/rm/rmtest/tenant"
 )
@@ -31,7 +32,7 @@ var (
 func needGPU(t *testing.T) rm.Kernel {
 	t.Helper()
 	if _, err := os.Stat("/dev/nvidiactl"); err != nil {
-		t.Skipf("needs a GPU of NVIDIA: %v", err)
+		needtest.GPU.Skipf(t, "needs a GPU of NVIDIA: %v", err)
 	}
 	return rm.System()
 }
@@ -108,7 +109,7 @@ func startLive(t *testing.T, o tenant.Options) (*tenant.Tenant, rm.Process) {
 	defer cancel()
 	run, err := tenant.Start(ctx, t.TempDir(), o)
 	if errors.Is(err, cc.ErrNoCompiler) {
-		t.Skip(err)
+		needtest.GPU.Skip(t, err)
 	} else if err != nil {
 		t.Fatal(err)
 	}

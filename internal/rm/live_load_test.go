@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/rm"
 	"github.com/laxity/laxity/internal/rm/rmtest/tenant"
 )
@@ -95,7 +96,7 @@ func TestLiveStartups(t *testing.T) {
 func TestLiveTwoGPUs(t *testing.T) {
 	needGPU(t)
 	if _, err := os.Stat("/dev/nvidia1"); err != nil {
-		t.Skipf("needs two GPUs: %v", err)
+		needtest.GPUs.Skipf(t, "needs two GPUs: %v", err)
 	}
 	m := rm.New(rm.System(), rm.Options{})
 	ctx := t.Context()

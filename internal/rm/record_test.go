@@ -100,16 +100,16 @@ func same(t *testing.T, got, want []any) {
 	}
 }
 
-// The transcripts in testdata were written on real GPUs, by
+// eachTranscript replays the transcripts in testdata. They were written on real GPUs, by
 //
 //	rm.test -test.v -test.run LiveRecord -record NAME.jsonl
 //
 // and NAME.want is what that test printed: the results there. State's calls are no part of
 // the first one.
-func TestTranscripts(t *testing.T) {
+func eachTranscript(t *testing.T, do func(t *testing.T, name string, replay *rmtest.Replay)) {
 	files, err := filepath.Glob("testdata/*.jsonl")
 	if err != nil || len(files) == 0 {
-		t.Skipf("no transcripts: %v", err)
+		t.Fatalf("no transcripts: %v", err)
 	}
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
@@ -122,34 +122,27 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := tour(t, replay, replay.Has("open gpu"), func() (rm.Process, func()) { return replay.Process, func() {} })
-			want, err := os.ReadFile(strings.TrimSuffix(name, "jsonl") + "want")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if text := lines(got); text != string(want) {
-				t.Errorf("got\n%s, want\n%s", text, want)
-			}
+			do(t, name, replay)
 		})
 	}
 }
 
+func TestTranscripts(t *testing.T) {
+	eachTranscript(t, func(t *testing.T, name string, replay *rmtest.Replay) {
+		got := tour(t, replay, replay.Has("open gpu"), func() (rm.Process, func()) { return replay.Process, func() {} })
+		want, err := os.ReadFile(strings.TrimSuffix(name, "jsonl") + "want")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := lines(got); text != string(want) {
+			t.Errorf("got\n%s, want\n%s", text, want)
+		}
+	})
+}
+
 // A recorded process is found again with a few calls, with the same groups.
 func TestTranscriptIsFoundAgain(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.jsonl")
-	if err != nil || len(files) == 0 {
-		t.Skipf("no transcripts: %v", err)
-	}
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		replay, err := rmtest.ReadTranscript(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachTranscript(t, func(t *testing.T, _ string, replay *rmtest.Replay) {
 		count := &counter{Kernel: replay}
 		m := rm.New(count, rm.Options{Gap: 64})
 		if err := m.Mark(t.Context()); err != nil {
@@ -159,9 +152,9 @@ func TestTranscriptIsFoundAgain(t *testing.T) {
 		count.ioctls.Store(0)
 		found(t, m, replay.Process, first...)
 		if n := count.ioctls.Load(); len(first) != 1 || n > 110 {
-			t.Errorf("%s: %d groups, found again with %d ioctls", name, len(first), n)
+			t.Errorf("%d groups, found again with %d ioctls", len(first), n)
 		}
-	}
+	})
 }
 
 func jsonOf(v any) (string, error) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -168,12 +169,7 @@ func judge(n Needs, t tried) []Lack {
 // judgeDevices: the resource manager's device is needed in any case; those of the cards for
 // the self-test, for NVML and for swapping.
 func judgeDevices(n Needs, t tried, add func(what, means, fix string)) {
-	names := make([]string, 0, len(t.devices))
-	for name := range t.devices {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(t.devices)) {
 		err := t.devices[name]
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 			continue // it is there, and may be opened; whatever else is wrong is not the sandbox's

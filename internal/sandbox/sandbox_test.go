@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 const enough = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_KILL | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON
@@ -66,7 +68,7 @@ func TestJudge(t *testing.T) {
 // Root without a sandbox is refused no call.
 func TestCheckOutsideOfASandbox(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		needtest.Root.Skip(t, "needs root")
 	}
 	if text, err := os.ReadFile("/proc/self/status"); err != nil || strings.Contains(string(text), "Seccomp:\t2") {
 		t.Skipf("this process has a system call filter (%v)", err)

@@ -91,7 +91,7 @@ func (s *stack) nodes(ctx context.Context) (placement.Ranking, error) {
 	if err != nil {
 		return nil, err
 	}
-	return placement.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 1 << 20}, time.Now()), nil
+	return placement.Paper.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 1 << 20}, time.Now()), nil
 }
 
 func (s *stack) fetch(ctx context.Context, url string, into any) error {

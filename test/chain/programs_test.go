@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/internal/daemon"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // patience is how long a test waits for an event before it gives up. No test
@@ -24,7 +25,7 @@ func program(t *testing.T, names ...string) string {
 			return path
 		}
 	}
-	t.Skipf("%s is not installed (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager): the real chain was not tested", names[0])
+	needtest.Prometheus.Skipf(t, "%s is not installed (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager): the real chain was not tested", names[0])
 	return ""
 }
 

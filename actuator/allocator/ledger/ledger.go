@@ -5,7 +5,7 @@
 // one that is not guarded; what was granted since and cannot be in either yet; and
 // what it may take without asking (its ceiling), since nobody tells of that.
 //
-// It imports the standard library, actuator/allocator, allocator/facts and
+// It imports the standard library, actuator/allocator, actuator/allocator/facts and
 // actuator/enforce/memory.
 package ledger
 

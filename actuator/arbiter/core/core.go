@@ -6,7 +6,7 @@
 // from all that is true. Effects takes out what is to be done, in the order in which it has to be. Package
 // arbiter carries it out and brings the answers back.
 //
-// Pure: it imports the standard library, exporter/task and the actuator's pure packages only. It
+// Pure: it imports the standard library, pure packages and actuator/enforce only, of which it takes types. It
 // reads neither clock nor disk and starts no goroutine: the same events make the same effects.
 package core
 

@@ -6,7 +6,7 @@
 // actuator or a person with nothing but the folder can undo it: Restore, RestoreAll,
 // Sweep. The README says the rules and why.
 //
-// The package imports the standard library, golang.org/x/sys, enforce/proc, internal/aside
+// The package imports the standard library, golang.org/x/sys, actuator/enforce/proc, internal/aside
 // and internal/rm; channelstest holds the conformance suite.
 package channels
 

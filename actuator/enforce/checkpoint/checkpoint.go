@@ -11,7 +11,8 @@
 // included: that can lose the process, and has hung hosts
 // (NVIDIA/cuda-checkpoint issue 53).
 //
-// The package imports the standard library, enforce, journal and internal/cgroup.
+// The package imports the standard library, actuator/enforce, internal/aside
+// and internal/cgroup.
 // checkpointtest holds the conformance suite; libcuda is the driver library by cgo,
 // for the helper alone.
 package checkpoint

@@ -92,7 +92,7 @@ func TestStat(t *testing.T) {
 	p := &checkpoint.Proc{Path: "/proc"}
 	cmd := exec.CommandContext(t.Context(), "sleep", "60")
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
 	s, err := p.Stat(pid)

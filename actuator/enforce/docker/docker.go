@@ -4,8 +4,8 @@
 // The Docker calls it makes, for an allow-list on a socket proxy:
 // GET /_ping, GET /info (once, for its id), GET /containers/ID/json, POST /containers/ID/pause and /unpause.
 //
-// It is an adapter: it imports the Docker client and the packages whose
-// interface it implements.
+// It is an adapter: it imports the Docker client, containerd/errdefs, actuator/enforce,
+// actuator/journal, internal/cgroup and the standard library.
 package docker
 
 import (

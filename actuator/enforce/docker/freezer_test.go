@@ -7,9 +7,11 @@ import (
 	"testing"
 )
 
-func TestKernelOfBothVersions(t *testing.T) {
-	dir := t.TempDir()
-	write := func(path, text string) {
+// bothVersions is a folder like /proc whose machine has control groups of both versions, in
+// v1 and v2.
+func bothVersions(t *testing.T) (dir string, write func(path, text string)) {
+	dir = t.TempDir()
+	write = func(path, text string) {
 		path = filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -19,6 +21,11 @@ func TestKernelOfBothVersions(t *testing.T) {
 		}
 	}
 	write("self/mountinfo", "1 1 0:1 / "+dir+"/v2 rw - cgroup2 cgroup2 rw\n1 1 0:1 / "+dir+"/v1 rw - cgroup cgroup rw,freezer\n")
+	return dir, write
+}
+
+func TestKernelOfBothVersions(t *testing.T) {
+	dir, write := bothVersions(t)
 	write("7/cgroup", "0::/x\n")
 	write("8/cgroup", "3:freezer:/x\n0::/x\n")
 	for _, c := range []struct {
@@ -62,17 +69,7 @@ func TestKernelSetsTheContainersOwnGroup(t *testing.T) {
 				{"0::" + tt.group + "\n", "v2", "cgroup.freeze", "1", "0"},
 				{"3:freezer:" + tt.group + "\n0::/x\n", "v1", "freezer.state", "FROZEN", "THAWED"},
 			} {
-				dir := t.TempDir()
-				write := func(path, text string) {
-					path = filepath.Join(dir, path)
-					if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
-				write("self/mountinfo", "1 1 0:1 / "+dir+"/v2 rw - cgroup2 cgroup2 rw\n1 1 0:1 / "+dir+"/v1 rw - cgroup cgroup rw,freezer\n")
+				dir, write := bothVersions(t)
 				write("7/cgroup", v.cgroup)
 				write(filepath.Join(v.root, tt.group, v.file), "")
 				if tt.want != "" {

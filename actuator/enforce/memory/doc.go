@@ -16,6 +16,6 @@
 // its model. Where a call cannot be denied it runs, and Failed is called, for somebody to
 // pause the container.
 //
-// It imports actuator/enforce/proc and actuator/enforce/stop,
-// internal/cudaprobe and golang.org/x/sys.
+// It imports actuator/enforce/proc, actuator/enforce/stop, exporter/task, internal/cudaprobe,
+// internal/cudaprobe/cudafile, golang.org/x/sys and the standard library.
 package memory

@@ -17,6 +17,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // guardFolder names a folder for a guard that this program is to be.
@@ -126,7 +127,7 @@ func TestTracedFailsOpen(t *testing.T) {
 		_ = unix.PtraceDetach(p.PID)
 	}()
 	if err := <-traced; err != nil {
-		t.Skip("cannot trace:", err)
+		needtest.Tracing.Skip(t, "cannot trace:", err)
 	}
 	s.set(memory.Deny)
 	r.Reconsider()

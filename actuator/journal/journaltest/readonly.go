@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // ReadOnly makes a folder one that cannot be written, not even by root, until the returned
@@ -12,7 +14,7 @@ import (
 func ReadOnly(t *testing.T, dir string) (writable func()) {
 	t.Helper()
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
-		t.Skipf("mounting a folder read-only takes CAP_SYS_ADMIN: %v", err)
+		needtest.Namespaces.Skipf(t, "mounting a folder read-only takes CAP_SYS_ADMIN: %v", err)
 	}
 	mounted := true
 	writable = func() {

@@ -1,8 +1,8 @@
 // Package view turns what the actuator knows into what the page shows: words,
 // classes and coordinates, and no markup.
 //
-// Pure: it imports the standard library, exporter/task and, of the actuator,
-// packages that are pure or hold records only.
+// Pure: it imports the standard library, exporter/task, actuator/decision, actuator/lease,
+// actuator/plan, actuator/state, actuator/page/timeline and actuator/placement only.
 package view
 
 import (

@@ -1,6 +1,6 @@
 // Package api serves ranking and placement by HTTP: what it answers, and the
-// client that asks. It imports package placement and those below it, package
-// nodes, and the standard library.
+// client that asks. It imports actuator/nodes, actuator/placement,
+// actuator/placement/ledger, actuator/placement/placer, exporter/task, chi and the standard library.
 package api
 
 import (

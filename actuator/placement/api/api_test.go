@@ -72,7 +72,7 @@ func serve(t *testing.T, s *source, ids ...string) (*httptest.Server, *api.Clien
 		next = nil
 	}
 	now := func() time.Time { return time.Unix(1_800_000_000, 0) }
-	p, err := placer.New(placer.Options{Source: s, Ledger: l, Now: now, NewID: next})
+	p, err := placer.New(placer.Options{Source: s, Ledger: l, Method: placement.Paper, Now: now, NewID: next})
 	if err != nil {
 		t.Fatal(err)
 	}

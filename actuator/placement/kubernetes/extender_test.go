@@ -36,7 +36,7 @@ type ranker struct {
 
 func (r *ranker) Rank(_ context.Context, req placement.Request) (placement.Ranking, error) {
 	r.asked++
-	return placement.Rank(r.nodes, req, now), r.err
+	return placement.Paper.Rank(r.nodes, req, now), r.err
 }
 
 func gpu(uuid string, free uint64) placement.GPU {
@@ -165,7 +165,7 @@ func TestFilterAndPrioritizeAgree(t *testing.T) {
 			nodes, names = append(nodes, n), append(names, n.Name)
 		}
 		asked := rapid.Permutation(names).Draw(t, "asked")[:rapid.IntRange(0, len(names)).Draw(t, "count")]
-		ranking := placement.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 10 << 30}, now)
+		ranking := placement.Paper.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 10 << 30}, now)
 		args := Args{Pod: &Pod{}, NodeNames: &asked}
 		f, err := filter(args, ranking)
 		if err != nil {

@@ -1,7 +1,7 @@
 // Package ledger keeps what was promised to containers: on which GPU of which
 // node, how much memory, until when. What Apply accepted survives a crash.
 //
-// It is an adapter of bbolt; of ours it imports placement, internal/boltfile and exporter/task.
+// It is an adapter of bbolt; of ours it imports actuator/placement, internal/boltfile and exporter/task.
 package ledger
 
 import (

@@ -2,7 +2,7 @@
 // promises them what they need, so that two of the same moment never share what
 // only one can have. Options → New → Run.
 //
-// It imports placement, ledger and exporter/task, and no technology.
+// It imports the standard library, actuator/placement, actuator/placement/ledger and exporter/task.
 package placer
 
 import (
@@ -34,7 +34,7 @@ const (
 type Options struct {
 	Source Source
 	Ledger *ledger.Ledger
-	// Method is Paper by default.
+	// Method is placement.DefaultMethod by default.
 	Method placement.Method
 	// TTL is how long a promise waits for the next step: the container's creation,
 	// then its first task. DefaultTTL if 0.

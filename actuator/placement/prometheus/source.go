@@ -1,8 +1,8 @@
 // Package prometheus gets the nodes' facts from the series that the recording
 // rules write, by PromQL: from a Prometheus server, from whatever answers its
 // query API (Thanos, Mimir, a federating Prometheus), or from the engine inside
-// `laxity up`. It imports prometheus/common for the model, and client_golang for
-// the HTTP client.
+// `laxity up`. It imports actuator/placement, actuator/placement/placer, exporter/task,
+// prometheus/common for the model, client_golang for the HTTP client, and the standard library.
 package prometheus
 
 import (

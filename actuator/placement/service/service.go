@@ -29,7 +29,7 @@ type Options struct {
 	StateDir string
 	// Querier is a Prometheus server, or the engine in this process.
 	Querier prometheus.Querier
-	// Method is how nodes are ranked; Paper by default.
+	// Method is how nodes are ranked; placement.DefaultMethod by default.
 	Method placement.Method
 	// TTL as in placer.Options.
 	TTL time.Duration

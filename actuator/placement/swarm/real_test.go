@@ -21,6 +21,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // fleet is several Docker engines on this machine, each in a network and UTS
@@ -45,11 +46,11 @@ type engine struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("a swarm of several engines on one machine needs root")
+		needtest.Root.Skip(t, "a swarm of several engines on one machine needs root")
 	}
 	for _, program := range []string{"ip", "dockerd", "nsenter", "unshare", "hostname"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("no program %s here", program)
+			needtest.Namespaces.Skipf(t, "no program %s here", program)
 		}
 	}
 	if testing.Short() {
@@ -66,7 +67,7 @@ func newFleet(t *testing.T) *fleet {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	f.hub = f.prefix + "-hub"
 	if err := f.namespace(f.hub); err != nil {
-		t.Skipf("no network namespaces here: %v", err)
+		needtest.Namespaces.Skipf(t, "no network namespaces here: %v", err)
 	}
 	f.must("ip", "-n", f.hub, "link", "add", "br0", "type", "bridge")
 	f.must("ip", "-n", f.hub, "link", "set", "br0", "up")
@@ -139,7 +140,7 @@ func (f *fleet) start(i int) *engine {
 		select {
 		case <-e.ended:
 			said, _ := os.ReadFile(log.Name())
-			f.t.Skipf("dockerd does not run in a namespace here: %s", said[max(0, len(said)-600):])
+			needtest.Namespaces.Skipf(f.t, "dockerd does not run in a namespace here: %s", said[max(0, len(said)-600):])
 		default:
 		}
 		_, err := e.Ping(ctx)
@@ -342,7 +343,7 @@ func TestRealSwarm(t *testing.T) {
 	})
 
 	req := placement.Request{Deadline: 9, GPUMemory: 30 << 30}
-	placed, err := s.Place(t.Context(), service("placed"), req, placement.Rank(src.nodes, req, now))
+	placed, err := s.Place(t.Context(), service("placed"), req, placement.Paper.Rank(src.nodes, req, now))
 	if err != nil || placed.Node != "gpu-2" {
 		t.Fatalf("placed on %+v, %v", placed, err)
 	}
@@ -370,7 +371,7 @@ func TestRealSwarm(t *testing.T) {
 			t.Errorf("the movable service runs on %s", at)
 		}
 	}
-	p, err := s.Place(t.Context(), service("again"), placement.Request{Deadline: 9, GPUMemory: 15 << 30}, placement.Rank(src.nodes, req, now))
+	p, err := s.Place(t.Context(), service("again"), placement.Request{Deadline: 9, GPUMemory: 15 << 30}, placement.Paper.Rank(src.nodes, req, now))
 	if !errors.Is(err, ErrNoNode) {
 		t.Errorf("30 GiB are nowhere but on the dead node: %+v %v", p, err)
 	}

@@ -3,7 +3,7 @@
 // creates services on the node that the ranking chooses.
 //
 // Which labels change is decided in labels.go, which is pure. The rest is an
-// adapter of the Docker client; it imports package placement.
+// adapter of the Docker client; of ours it imports actuator/placement and exporter/task.
 package swarm
 
 import (

@@ -158,7 +158,7 @@ func TestPlace(t *testing.T) {
 	spec.TaskTemplate.ContainerSpec = &swarm.ContainerSpec{Image: "img", Env: []string{"A=1", "NVIDIA_VISIBLE_DEVICES=all"}}
 	spec.TaskTemplate.Placement = &swarm.Placement{Constraints: []string{"node.labels.zone==a"}}
 	f.nodes[1].Status.State = swarm.NodeStateDown // b is the best, and dead
-	p, err := s.Place(t.Context(), spec, req, placement.Rank(src.nodes, req, *now))
+	p, err := s.Place(t.Context(), spec, req, placement.Paper.Rank(src.nodes, req, *now))
 	if err != nil || p.Node != "a" || p.GPU != "GPU-a" || p.ID != "s1" {
 		t.Fatalf("%+v %v", p, err)
 	}
@@ -176,7 +176,7 @@ func TestPlace(t *testing.T) {
 		t.Error("what was given is changed")
 	}
 	req.GPUMemory = 1 << 40
-	if _, err := s.Place(t.Context(), spec, req, placement.Rank(src.nodes, req, *now)); !errors.Is(err, ErrNoNode) || !strings.Contains(err.Error(), "0/3 nodes") {
+	if _, err := s.Place(t.Context(), spec, req, placement.Paper.Rank(src.nodes, req, *now)); !errors.Is(err, ErrNoNode) || !strings.Contains(err.Error(), "0/3 nodes") {
 		t.Errorf("too large: %v", err)
 	}
 	two := uint64(2)
@@ -192,7 +192,7 @@ func TestPlace(t *testing.T) {
 func TestHandler(t *testing.T) {
 	f, src, s, now := make3(t)
 	rank := func(_ *http.Request, req placement.Request) (placement.Ranking, error) {
-		return placement.Rank(src.nodes, req, *now), src.err
+		return placement.Paper.Rank(src.nodes, req, *now), src.err
 	}
 	const service = `"service":{"Name":"infer","TaskTemplate":{"ContainerSpec":{"Image":"img"}}}`
 	for name, tc := range map[string]struct {

@@ -6,7 +6,7 @@
 // and floors make proportions of it, and somebody is off only where slices cannot give
 // what was promised. README.md tells the rules, and how the arbiter calls it.
 //
-// Pure: it imports the standard library, exporter/task and actuator/policy only. A plan
+// Pure: it imports the standard library and actuator/policy only. A plan
 // that is carried out and made again at the same moment changes nothing.
 package ladder
 

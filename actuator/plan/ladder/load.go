@@ -1,7 +1,6 @@
 package ladder
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -39,18 +38,17 @@ type load struct {
 }
 
 func (l load) clone() load {
-	if l.waits = maps.Clone(l.waits); l.waits == nil {
-		l.waits = map[string]bool{}
-	}
-	if l.weights = maps.Clone(l.weights); l.weights == nil {
-		l.weights = map[string]float64{}
-	}
-	for _, m := range []*map[string]time.Time{&l.demoted, &l.steady, &l.gappy} {
-		if *m = maps.Clone(*m); *m == nil {
-			*m = map[string]time.Time{}
-		}
-	}
+	l.waits, l.weights = copied(l.waits), copied(l.weights)
+	l.demoted, l.steady, l.gappy = copied(l.demoted), copied(l.steady), copied(l.gappy)
 	return l
+}
+
+func (l load) forget(gone func(id string) bool) {
+	forget(l.waits, gone)
+	forget(l.weights, gone)
+	forget(l.demoted, gone)
+	forget(l.steady, gone)
+	forget(l.gappy, gone)
 }
 
 // measure closes the window when it is over. It reports whether it did.

@@ -66,15 +66,11 @@ func (p *planner) heldUntil(t Tenant) time.Time {
 
 // sort tells apart who is to be left alone, who is held, who is a server, and who is in line.
 func (p *planner) sort() {
-	gone := func(id string, _ time.Time) bool {
+	gone := func(id string) bool {
 		return !slices.ContainsFunc(p.in.Tenants, func(t Tenant) bool { return t.ID == id })
 	}
-	maps.DeleteFunc(p.state.asked, gone)
-	maps.DeleteFunc(p.state.load.demoted, gone)
-	maps.DeleteFunc(p.state.load.weights, func(id string, _ float64) bool { return gone(id, time.Time{}) })
-	maps.DeleteFunc(p.state.load.waits, func(id string, _ bool) bool { return gone(id, time.Time{}) })
-	maps.DeleteFunc(p.state.load.steady, gone)
-	maps.DeleteFunc(p.state.load.gappy, gone)
+	forget(p.state.asked, gone)
+	p.state.load.forget(gone)
 	for _, t := range p.in.Tenants {
 		switch {
 		case !t.Labelled || t.Never:
@@ -191,12 +187,23 @@ func (p *planner) wake(t time.Time) {
 	}
 }
 
+// copied is a copy that can be written to.
+func copied[V any](m map[string]V) map[string]V {
+	if m == nil {
+		return map[string]V{}
+	}
+	return maps.Clone(m)
+}
+
+// forget removes those that are gone.
+func forget[V any](m map[string]V, gone func(id string) bool) {
+	maps.DeleteFunc(m, func(id string, _ V) bool { return gone(id) })
+}
+
 // clone copies what a plan changes in place.
 func (s State) clone() State {
 	s.behind = maps.Clone(s.behind)
-	if s.asked = maps.Clone(s.asked); s.asked == nil {
-		s.asked = map[string]time.Time{}
-	}
+	s.asked = copied(s.asked)
 	s.turn, s.load = s.turn.clone(), s.load.clone()
 	return s
 }

@@ -58,18 +58,9 @@ const tasteFor = 4 * time.Second
 const stale = 2 * time.Second
 
 func (t turn) clone() turn {
-	t.off, t.got, t.appetite, t.owed = maps.Clone(t.off), maps.Clone(t.got), maps.Clone(t.appetite), maps.Clone(t.owed)
-	t.own = maps.Clone(t.own)
+	t.got = maps.Clone(t.got)
+	t.off, t.own, t.appetite, t.owed = copied(t.off), copied(t.own), copied(t.appetite), copied(t.owed)
 	t.tasting.on, t.tasting.alone = maps.Clone(t.tasting.on), maps.Clone(t.tasting.alone)
-	if t.off == nil {
-		t.off, t.own = map[string]time.Time{}, map[string]time.Time{}
-	}
-	if t.appetite == nil {
-		t.appetite = map[string]float64{}
-	}
-	if t.owed == nil {
-		t.owed = map[string]time.Duration{}
-	}
 	return t
 }
 
@@ -103,12 +94,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	if p.over(moving) {
 		p.nextTurn(moving)
 	}
-	for _, m := range moving {
-		on[m.ID] = slices.Contains(t.on, m.ID)
-		if _, waits := t.off[m.ID]; !on[m.ID] && !waits { // it has just come
-			t.off[m.ID] = p.in.Now
-		}
-	}
+	t.mark(moving, on, p.in.Now)
 	p.wake(t.until)
 	return on
 }
@@ -116,11 +102,29 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 // keep forgets everybody but those.
 func (t *turn) keep(moving []member) {
 	gone := func(id string) bool { return !has(moving, id) }
-	maps.DeleteFunc(t.off, func(id string, _ time.Time) bool { return gone(id) })
-	maps.DeleteFunc(t.own, func(id string, _ time.Time) bool { return gone(id) })
-	maps.DeleteFunc(t.appetite, func(id string, _ float64) bool { return gone(id) })
-	maps.DeleteFunc(t.owed, func(id string, _ time.Duration) bool { return gone(id) })
+	forget(t.off, gone)
+	forget(t.own, gone)
+	forget(t.appetite, gone)
+	forget(t.owed, gone)
 }
+
+// mark adds which of those are on now, and notes since when the others are off.
+func (t *turn) mark(moving []member, on map[string]bool, now time.Time) {
+	for _, m := range moving {
+		if on[m.ID] = slices.Contains(t.on, m.ID); on[m.ID] {
+			delete(t.off, m.ID)
+		} else if _, waits := t.off[m.ID]; !waits {
+			t.off[m.ID] = now
+		}
+	}
+}
+
+// queue puts those first whose last turn of their own is longest ago.
+func (t *turn) queue(moving []member) []member {
+	return slices.SortedStableFunc(slices.Values(moving), t.longestAgo)
+}
+
+func (t *turn) longestAgo(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) }
 
 func has(all []member, id string) bool {
 	return slices.ContainsFunc(all, func(m member) bool { return m.ID == id })
@@ -149,7 +153,7 @@ func (p *planner) nextTurn(moving []member) {
 		t.off[id] = now
 	}
 	lengths := p.lengths(moving)
-	queue := slices.SortedStableFunc(slices.Values(moving), func(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) })
+	queue := t.queue(moving)
 	// Gaps are for whom most is owed.
 	slices.SortStableFunc(queue[1:], func(a, b member) int { return cmp.Compare(t.owed[b.ID], t.owed[a.ID]) })
 	most := p.maxOff()
@@ -177,7 +181,7 @@ func (p *planner) nextTurn(moving []member) {
 	for _, id := range t.on {
 		delete(t.off, id)
 	}
-	slices.SortStableFunc(queue, func(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) })
+	slices.SortStableFunc(queue, t.longestAgo)
 	latest, before := now.Add(length), time.Duration(0)
 	for _, m := range queue { // each of the others is to have its turn in time
 		if m.ID == owner {

@@ -13,12 +13,12 @@ const (
 	// steadyAfter is for how long a server computes without a break, at least, until it counts
 	// as one that goes on: a decode loop makes one token after another.
 	steadyAfter = 50 * time.Millisecond
-	// steadyUse is the part of the GPU's time that such a server takes of what visits leave, at
-	// least: a switch after each kernel hides that as long as others are on beside it.
-	// steadyTry is what it takes beside others, at least.
+	// steadyTry is the part of the GPU's time that such a server takes beside others, at least.
 	steadyTry = 0.2
+	// steadyUse is the part that it takes of what visits leave, at least: a switch after each
+	// kernel hides that as long as others are on beside it.
+	steadyUse = 0.8
 	// steadyKnown is after how long alone the device's utilisation, which lags, shows it.
-	steadyUse   = 0.8
 	steadyKnown = 4 * time.Second
 	// gappyFor is for how long it is not tried again with one that left the GPU idle.
 	gappyFor = time.Minute
@@ -90,13 +90,7 @@ func (p *planner) visit(wanting []member, on map[string]bool) (length time.Durat
 			t.on, t.until = nil, now.Add(every-length-arrival)
 		}
 	}
-	for _, m := range wanting {
-		if on[m.ID] = slices.Contains(t.on, m.ID); on[m.ID] {
-			delete(t.off, m.ID)
-		} else if _, waits := t.off[m.ID]; !waits {
-			t.off[m.ID] = now
-		}
-	}
+	t.mark(wanting, on, now)
 	p.wake(t.until)
 	return length, true
 }
@@ -106,7 +100,7 @@ func (p *planner) visit(wanting []member, on map[string]bool) (length time.Durat
 func (p *planner) visitors(wanting []member, every time.Duration) (ids []string) {
 	t := &p.state.turn
 	atOnce := 1 + int(time.Duration(len(wanting))*every/(p.maxOff()*9/10))
-	queue := slices.SortedStableFunc(slices.Values(wanting), func(a, b member) int { return t.own[a.ID].Compare(t.own[b.ID]) })
+	queue := t.queue(wanting)
 	for _, m := range queue[:min(atOnce, len(queue))] {
 		ids, t.own[m.ID] = append(ids, m.ID), p.in.Now
 	}

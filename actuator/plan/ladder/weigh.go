@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -45,10 +46,7 @@ func (p *planner) weigh() {
 }
 
 func (p *planner) weight(id string) float64 {
-	if w, ok := p.state.load.weights[id]; ok {
-		return w
-	}
-	return 1
+	return cmp.Or(p.state.load.weights[id], 1)
 }
 
 // weighted is the line with the parts that slices are made of. Those of shares add up to what

@@ -11,11 +11,12 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/enforce/channels/channelstest"
 	"github.com/laxity/laxity/actuator/enforce/proc"
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/rm"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 // patience is how long a real tenant may take for its next kernel.
@@ -31,7 +32,7 @@ func startReal(t *testing.T) (rm.Process, *real) {
 	t.Helper()
 	program, err := workload.Build("")
 	if err != nil {
-		t.Skip(err)
+		needtest.GPU.Skip(t, err)
 	}
 	w := &real{cmd: exec.CommandContext(context.Background(), program, "--n", "2048", "--repeat", "0"), events: make(chan workload.Event, 1<<20)}
 	w.cmd.Stderr = os.Stderr
@@ -90,11 +91,11 @@ func (w *real) stands(t *testing.T) {
 func TestConformanceNVIDIA(t *testing.T) {
 	driver := channeldriver.Open("nvml")
 	if driver == nil {
-		t.Skip("internal/rm is not there yet, or this machine has no NVIDIA GPU")
+		needtest.GPU.Skip(t, "internal/rm is not there yet, or this machine has no NVIDIA GPU")
 	}
 	gpus, err := exporter.OpenDevice("nvml")
 	if err != nil {
-		t.Skipf("needs an NVIDIA GPU: %v", err)
+		needtest.GPU.Skipf(t, "needs an NVIDIA GPU: %v", err)
 	}
 	defer gpus.Close()
 	channelstest.Run(t, func(*testing.T) channelstest.Subject {

@@ -532,7 +532,7 @@ func TestPlacementReadsTheEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	best, ok := placement.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 60}, n.Now()).Best()
+	best, ok := placement.Paper.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 60}, n.Now()).Best()
 	if !ok || best.Node.Name != "a" || best.GPU != "0" || best.Node.MemoryFree != 60 {
 		t.Errorf("best = %+v, %v", best, ok)
 	}
@@ -542,7 +542,7 @@ func TestPlacementReadsTheEngine(t *testing.T) {
 	if nodes, err = querier.NewSource(e).Nodes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := placement.Rank(nodes, placement.Request{}, n.Now()).Summary(); s != "0/1 nodes: 1 stale (its GPU driver does not answer)" {
+	if s := placement.Paper.Rank(nodes, placement.Request{}, n.Now()).Summary(); s != "0/1 nodes: 1 stale (its GPU driver does not answer)" {
 		t.Error(s)
 	}
 }

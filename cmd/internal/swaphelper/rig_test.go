@@ -22,6 +22,7 @@ import (
 	observed "github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // TestMain is the helper process too, and the actuator of TestActuatorIsKilled.
@@ -60,7 +61,7 @@ func options() sim.Options {
 func newRig(t *testing.T, o sim.Options) *rig {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("reading other processes' memory limits needs root")
+		needtest.Root.Skip(t, "reading other processes' memory limits needs root")
 	}
 	r := &rig{Server: simtest.Start(t, o), docker: simtest.Docker(t)}
 	r.image = simtest.Image(t, r.docker)

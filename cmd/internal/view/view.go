@@ -1,5 +1,5 @@
 // Package view turns snapshots into what a person reads in a terminal: the rows
-// of `laxity ps` and `laxity top`. It is pure: text in columns, no terminal.
+// of `laxity ps` and `laxity top`, in columns as wide as the terminal.
 package view
 
 import (

@@ -20,5 +20,5 @@
 // A card in MIG mode is not listed; its instances are. Identities are read again
 // every ten seconds, so that MIG instances may come and go.
 //
-// The package imports device, go-nvml and the standard library.
+// The package imports exporter/device, go-nvml and the standard library.
 package nvml

@@ -14,10 +14,11 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/devicetest"
 	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/internal/needtest"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 func TestConformanceOnASimulatedDriver(t *testing.T) {
@@ -43,7 +44,7 @@ func TestConformanceOnARealDriver(t *testing.T) {
 	devicetest.Run(t, func(t *testing.T) devicetest.Rig {
 		d, err := Open()
 		if errors.Is(err, device.ErrUnavailable) {
-			t.Skip(err)
+			needtest.GPU.Skip(t, err)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func occupy(t *testing.T, bytes uint64, uuids ...string) (pid int, release func(
 	t.Helper()
 	program, err := workload.Build("")
 	if err != nil {
-		t.Skip("the CUDA program cannot be built:", err)
+		needtest.Compiler.Skip(t, "the CUDA program cannot be built:", err)
 	}
 	mib := strconv.FormatUint(bytes>>20, 10)
 	args := []string{"--context-only", "--alloc-extra", mib, "--hold", "3600"}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 const gib = 1 << 30
@@ -155,7 +156,7 @@ func TestAProcessWithoutCUDAIsNone(t *testing.T) {
 	s := simtest.Start(t, fastCheckpoint())
 	cmd := exec.CommandContext(t.Context(), "sleep", "60")
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		needtest.Compiler.Skip(t, err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	_, err := s.CheckpointState(cmd.Process.Pid)

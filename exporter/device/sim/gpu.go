@@ -30,7 +30,7 @@
 //
 // Nothing is computed: memory on these cards has a size and no content.
 //
-// The package imports device, sim/engine, the standard library and
+// The package imports exporter/device, exporter/device/sim/engine, the standard library and
 // golang.org/x/sys.
 package sim
 

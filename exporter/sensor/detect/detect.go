@@ -1,8 +1,8 @@
 // Package detect finds out which sensors work on this machine, and lists those for
 // starts with the best one first: uprobes, else fanotify, else polling the device.
 //
-// It imports exporter/sensor and its adapters, exporter/task, and the standard
-// library.
+// It imports exporter/sensor, exporter/sensor/fanotify, exporter/sensor/pidfd and
+// exporter/sensor/uprobe, exporter/task and the standard library.
 package detect
 
 import (

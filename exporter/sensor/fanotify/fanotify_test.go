@@ -8,6 +8,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor/fanotify"
 	"github.com/laxity/laxity/exporter/sensor/sensortest"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func TestConformance(t *testing.T) {
@@ -15,7 +16,7 @@ func TestConformance(t *testing.T) {
 		Open: func(t testing.TB) sensortest.Starts {
 			s, err := fanotify.New(fanotify.Options{})
 			if errors.Is(err, sensor.ErrUnsupported) {
-				t.Skip(err)
+				needtest.Fanotify.Skip(t, err)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -74,7 +74,7 @@ func run(t testing.TB, cmd *exec.Cmd) *process {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skip("needs a program of this machine:", err)
+		t.Fatal(err)
 	}
 	p := &process{t, cmd, stdin}
 	t.Cleanup(func() {
@@ -113,7 +113,7 @@ func startGroup(t testing.TB, count int) *group {
 		cmd := exec.Command("cat")
 		cmd.Stdin = r
 		if err := cmd.Start(); err != nil {
-			t.Skip("needs so many processes:", err)
+			t.Fatal(err)
 		}
 		g.commands = append(g.commands, cmd)
 	}
@@ -134,7 +134,7 @@ func newWatcher(t testing.TB) *pidfd.Watcher {
 	t.Helper()
 	w, err := pidfd.New()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {

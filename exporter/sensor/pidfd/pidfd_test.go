@@ -12,6 +12,7 @@ import (
 
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/sensor/pidfd"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func TestExit(t *testing.T) {
@@ -107,7 +108,7 @@ func TestReusedPID(t *testing.T) {
 		first.end()
 		first.reap()
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, first.pid()-1), 0); err != nil {
-			t.Skip("cannot choose the next PID:", err)
+			needtest.Root.Skip(t, "cannot choose the next PID:", err)
 		}
 		second := start(t)
 		if second.pid() != first.pid() {
@@ -202,7 +203,7 @@ func TestClose(t *testing.T) {
 	files := openFiles(t)
 	w, err := pidfd.New()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	watch(t, w, running.pid())
 	watch(t, w, ended.pid())

@@ -3,7 +3,7 @@
 // sensor.BusyTracker, for processes that ask for it.
 //
 // It imports exporter/container, exporter/sensor, exporter/sensor/libraries,
-// exporter/task, internal/cudaprobe and the standard library.
+// exporter/task, internal/cudaprobe, internal/cudaprobe/cudafile and the standard library.
 package uprobe
 
 import (

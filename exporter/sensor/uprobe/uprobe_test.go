@@ -14,6 +14,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor/sensortest"
 	"github.com/laxity/laxity/exporter/sensor/uprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 var conformance = sensortest.Case{
@@ -29,7 +30,7 @@ func open(t testing.TB) *uprobe.Sensor {
 	t.Helper()
 	s, err := uprobe.New(uprobe.Options{Rescan: 50 * time.Millisecond})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -3,8 +3,8 @@
 // time; nothing here reads a clock, a file or a socket, so that each rule of a
 // task's life can be tested as a table.
 //
-// It imports the standard library, exporter/task and the plain types of device,
-// container and sensor.
+// It imports the standard library, exporter/task, exporter/device, exporter/container and
+// exporter/sensor. Of the last three it takes plain types only.
 //
 // Inputs are methods (Device, Containers, Container, Sensor, Exit, …). Outputs
 // are taken after each input: Snapshot, TakeFacts (what began and ended) and

@@ -3,7 +3,7 @@
 //
 // It is a small key-value file (bbolt): a write is one transaction, so that a
 // crash leaves the state before or after it and nothing between. It imports
-// bbolt, internal/boltfile and tracker/machine, whose types it stores as JSON.
+// bbolt, exporter/task, internal/boltfile, exporter/tracker/machine and the standard library.
 package store
 
 import (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func TestKindsOf(t *testing.T) {
@@ -210,7 +211,7 @@ func TestMappedAndRemoved(t *testing.T) {
 	}
 	defer cudafile.CloseAll(files)
 	if len(files) != 1 {
-		t.Skipf("%d files: the kernel does not give map_files to us", len(files))
+		needtest.Root.Skipf(t, "%d files: the kernel does not give map_files to us", len(files))
 	}
 	if _, err := files[0].Functions(); err != nil {
 		t.Error("not the file that is mapped:", err)
@@ -282,10 +283,24 @@ func TestFunctionsOfBadFiles(t *testing.T) {
 	}
 }
 
+// The host's root is that of process 1. Our own is looked at as well, which this machine may
+// have a driver in.
 func TestHost(t *testing.T) {
-	files := cudafile.Finder{}.Host()
-	defer cudafile.CloseAll(files)
-	t.Log("this machine has", paths(files))
+	host := func(proc string) []string {
+		files := cudafile.Finder{Proc: proc}.Host()
+		defer cudafile.CloseAll(files)
+		return paths(files)
+	}
+	root, proc := t.TempDir(), t.TempDir()
+	put(t, root+"/usr/lib64/libcuda.so.1", []byte("a driver"))
+	if err := os.Mkdir(proc+"/1", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link(t, root, proc+"/1/root")
+	want := append([]string{"/usr/lib64/libcuda.so.1"}, host(t.TempDir())...)
+	if got := host(proc); !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
 }
 
 // fakeProc makes a folder like /proc with one process, 7.

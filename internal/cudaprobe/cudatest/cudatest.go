@@ -2,7 +2,7 @@
 // a program that calls it on demand and says when. It needs a C compiler, and
 // skips the test where there is none.
 //
-// For tests only. It imports the standard library.
+// For tests only. It imports internal/needtest and the standard library.
 package cudatest
 
 import (
@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 //go:embed testdata/*.c testdata/*.h
@@ -70,7 +72,7 @@ func compile(t testing.TB, args ...string) {
 		}
 		return
 	}
-	t.Skip("needs a C compiler (cc, gcc or clang) for the stand-in of libcuda")
+	needtest.Compiler.Skip(t, "needs a C compiler (cc, gcc or clang) for the stand-in of libcuda")
 }
 
 // Program is a running program that calls the library.

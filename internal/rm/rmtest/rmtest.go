@@ -1,6 +1,6 @@
 // Package rmtest is a resource manager in memory, with processes that use it: what
 // package rm's tests run against where there is no GPU. Its numbers are those of an
-// H200 with driver 580. It imports package rm and the standard library.
+// H200 with driver 580. It imports internal/rm and the standard library.
 package rmtest
 
 import (

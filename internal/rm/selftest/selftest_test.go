@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/rm"
 	"github.com/laxity/laxity/internal/rm/rmtest"
 	"github.com/laxity/laxity/internal/rm/selftest"
@@ -218,7 +219,7 @@ func TestHelperSaysWhatItLacks(t *testing.T) {
 
 func TestLiveSelfTest(t *testing.T) {
 	if _, err := os.Stat("/dev/nvidiactl"); err != nil {
-		t.Skipf("needs a GPU of NVIDIA: %v", err)
+		needtest.GPU.Skipf(t, "needs a GPU of NVIDIA: %v", err)
 	}
 	t.Setenv(asHelper, "1")
 	version, err := rm.System().Driver()

@@ -1,7 +1,7 @@
 // Package channelstest has what tests of channels need: the conformance suite (Run), and a
 // machine in memory whose processes have channel groups (Machine).
 //
-// It imports enforce/channels, internal/rm and the standard library.
+// It imports actuator/enforce/channels, internal/rm and the standard library.
 package channelstest
 
 import (

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // Members says which process is in which container: PID → id.
@@ -56,7 +57,7 @@ func Need(t testing.TB, err error) {
 	t.Helper()
 	_, ours := errors.AsType[*ebpf.VerifierError](err)
 	if errors.Is(err, cudaprobe.ErrUnsupported) && !ours {
-		t.Skip(err)
+		needtest.BPF.Skip(t, err)
 	}
 	if err != nil {
 		t.Fatalf("%+v", err)

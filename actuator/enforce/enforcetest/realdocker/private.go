@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/laxity/laxity/internal/daemon/dockerd"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // NewDaemon starts a Docker engine that belongs to one test, whose containers live
@@ -12,7 +13,7 @@ func NewDaemon(t *testing.T, args ...string) *dockerd.Engine {
 	t.Helper()
 	e, err := dockerd.New(t.Context(), append([]string{dockerd.LiveRestore}, args...)...)
 	if err != nil {
-		t.Skip(err)
+		needtest.Docker.Skip(t, err)
 	}
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

@@ -20,6 +20,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // Prefix of everything that tests make on the engine.
@@ -62,13 +64,13 @@ func At(t *testing.T, host string) *Engine {
 	}
 	c, err := client.NewClientWithOpts(opts...)
 	if err != nil {
-		t.Skipf("no Docker client: %v", err)
+		needtest.Docker.Skipf(t, "no Docker client: %v", err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if _, err := c.Ping(ctx); err != nil {
-		t.Skipf("needs a Docker engine: %v", err)
+		needtest.Docker.Skipf(t, "needs a Docker engine: %v", err)
 	}
 	e := &Engine{Client: c, image: Prefix + "sleep-" + random()}
 	e.build(t)

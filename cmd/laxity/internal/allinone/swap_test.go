@@ -21,6 +21,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // The programs that an actuator starts are itself: here that is this test.
@@ -45,7 +46,7 @@ const (
 // out, to the last byte; when the other has ended it comes back and goes on.
 func TestFullCardIsSwapped(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("reading other processes' memory limits needs root")
+		needtest.Root.Skip(t, "reading other processes' memory limits needs root")
 	}
 	docker := simtest.Docker(t)
 	image := simtest.Image(t, docker)

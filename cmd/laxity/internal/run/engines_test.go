@@ -22,6 +22,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 const socket = "/var/run/docker.sock"
@@ -30,7 +31,7 @@ const socket = "/var/run/docker.sock"
 // command; the engine at the other end is the one of this machine.
 func TestWaysToAnEngine(t *testing.T) {
 	if c, err := net.Dial("unix", socket); err != nil {
-		t.Skipf("needs a Docker engine at %s: %v", socket, err)
+		needtest.Docker.Skipf(t, "needs a Docker engine at %s: %v", socket, err)
 	} else {
 		_ = c.Close()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // An engine on another machine, over TLS: a real dockerd that demands a
@@ -24,7 +25,7 @@ func TestAnEngineOverTLS(t *testing.T) {
 	d := realdocker.NewDaemon(t, "--host="+way.Host, "--tlsverify", "--tlscacert="+way.CAFile, "--tlscert="+way.CertFile, "--tlskey="+way.KeyFile)
 	in := fmt.Sprintf("nsenter --net=/proc/%d/ns/net ", d.PID())
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", in+"ip link set lo up").CombinedOutput(); err != nil {
-		t.Skipf("its loopback cannot be used: %v: %s", err, out)
+		needtest.Namespaces.Skipf(t, "its loopback cannot be used: %v: %s", err, out)
 	}
 	img := image(t)
 	copyImage(t, img, d.Host)
@@ -58,7 +59,7 @@ func TestAnEngineOverTLS(t *testing.T) {
 // `docker system dial-stdio` at the other end.
 func TestAnEngineOverSSH(t *testing.T) {
 	if c, err := net.Dial("unix", socket); err != nil {
-		t.Skipf("needs a Docker engine at %s: %v", socket, err)
+		needtest.Docker.Skipf(t, "needs a Docker engine at %s: %v", socket, err)
 	} else {
 		_ = c.Close()
 	}
@@ -103,11 +104,11 @@ func sshd(t *testing.T, dir string) (port string) {
 	t.Helper()
 	program, err := exec.LookPath("sshd")
 	if err != nil {
-		t.Skip("no sshd here (Debian and Ubuntu: apt-get install openssh-server)")
+		needtest.SSH.Skip(t, "no sshd here (Debian and Ubuntu: apt-get install openssh-server)")
 	}
 	ssh, err := exec.LookPath("ssh")
 	if err != nil || os.Geteuid() != 0 {
-		t.Skip("needs ssh, and root for sshd")
+		needtest.SSH.Skip(t, "needs ssh, and root for sshd")
 	}
 	for _, key := range []string{"host", "user"} {
 		if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput(); err != nil {
@@ -152,7 +153,7 @@ func sshd(t *testing.T, dir string) (port string) {
 		}
 		if time.Now().After(deadline) {
 			b, _ := os.ReadFile(log.Name())
-			t.Skipf("sshd does not come up here: %s", b)
+			needtest.SSH.Skipf(t, "sshd does not come up here: %s", b)
 		}
 	}
 	inPath(t, dir, "ssh", fmt.Sprintf(`exec %s -F none -i %s/user -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=%s/known "$@"`, ssh, dir, dir))

@@ -19,6 +19,7 @@ import (
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement/api"
 	"github.com/laxity/laxity/cmd/laxity/internal/run"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 const gpu = "GPU-00000000-0000-0000-0000-000000000001"
@@ -115,7 +116,7 @@ var prefix = sync.OnceValue(func() string {
 func image(t *testing.T) string {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "docker", "version").CombinedOutput(); err != nil {
-		t.Skipf("needs a Docker engine: %v: %s", err, out)
+		needtest.Docker.Skipf(t, "needs a Docker engine: %v: %s", err, out)
 	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")

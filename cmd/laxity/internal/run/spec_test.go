@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/laxity/laxity/cmd/laxity/internal/run"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func TestParse(t *testing.T) {
@@ -82,7 +83,7 @@ func TestParseRefuses(t *testing.T) {
 // whether rightly.
 func TestDockerHasTheFlagsThatAreKnown(t *testing.T) {
 	if _, err := exec.LookPath("docker"); err != nil {
-		t.Skip("no docker command to compare with")
+		needtest.Docker.Skip(t, "no docker command to compare with")
 	}
 	flag := regexp.MustCompile(`^\s+(?:-(\w), |    )--([\w-]+)(?: (\S+))?(?:\s{2,}|$)`)
 	for _, command := range []string{"run", "create"} {

@@ -3,7 +3,8 @@
 // libraries that they need. Everything that it makes begins with Prefix, and is
 // gone when the test ends.
 //
-// For tests only. It imports the Docker client and the standard library.
+// For tests only. It imports the Docker client, containerd/errdefs, internal/needtest and the
+// standard library.
 package dockertest
 
 import (
@@ -20,6 +21,8 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // Prefix begins the name of every container and image that a test makes.
@@ -36,7 +39,7 @@ func Client(t testing.TB) *client.Client {
 		_, err = c.Ping(t.Context())
 	}
 	if err != nil {
-		t.Skip("needs a Docker engine:", err)
+		needtest.Docker.Skip(t, "needs a Docker engine:", err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -49,7 +52,7 @@ func Image(t testing.TB, c *client.Client, programs []string, files map[string]s
 	t.Helper()
 	root, err := archive(t.Context(), programs, files)
 	if err != nil {
-		t.Skip("cannot make an image of local programs:", err)
+		needtest.Docker.Skip(t, "cannot make an image of local programs:", err)
 	}
 	name := UniqueName()
 	answer, err := c.ImageImport(t.Context(), image.ImportSource{Source: root, SourceName: "-"}, name, image.ImportOptions{})

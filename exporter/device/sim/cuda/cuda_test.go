@@ -14,6 +14,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/internal/cc"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func TestSymbols(t *testing.T) {
@@ -217,7 +218,7 @@ func TestThreadsStreamsAndFork(t *testing.T) {
 		Name: "api", Source: []byte(api), Flags: []string{"-w", "-pthread", "-ldl"},
 	})
 	if err != nil {
-		t.Skip(err)
+		needtest.Compiler.Skip(t, err)
 	}
 	s := simtest.Start(t, sim.Options{ContextTime: -1, ListDelay: -1, Cards: []sim.Card{{Speed: sim.H200().Faster(100)}}})
 	if err := s.StartCommand(t, exec.Command(program)).Wait(t); err != nil {
@@ -229,7 +230,7 @@ func TestBuildIsKept(t *testing.T) {
 	dir := t.TempDir()
 	first, err := cuda.Build(dir)
 	if err != nil {
-		t.Skip(err)
+		needtest.Compiler.Skip(t, err)
 	}
 	second, err := cuda.Build(dir)
 	if err != nil || first != second {

@@ -14,6 +14,7 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/laxity/laxity/exporter/device/sim/tenant"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // Docker returns a client of the engine of this machine; the test is skipped
@@ -28,7 +29,7 @@ func Docker(t testing.TB) *client.Client {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if _, err := cli.Ping(ctx); err != nil {
-		t.Skipf("needs a Docker engine: %v", err)
+		needtest.Docker.Skipf(t, "needs a Docker engine: %v", err)
 	}
 	return cli
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 // patience is how long a test waits for an event before it gives up. No test
@@ -84,7 +84,7 @@ type Process struct {
 	err     error
 }
 
-// StartProcess runs the workload (bench/workload, see matmul --help) with args on
+// StartProcess runs the workload (internal/workload, see matmul --help) with args on
 // s's GPUs. It is killed when the test ends.
 func (s *Server) StartProcess(t testing.TB, args ...string) *Process {
 	t.Helper()

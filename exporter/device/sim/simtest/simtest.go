@@ -14,6 +14,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 	"github.com/laxity/laxity/internal/cc"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // Server is a simulated GPU that answers on a socket.
@@ -99,7 +100,7 @@ func Library(t testing.TB) string {
 func skipWithoutCompiler(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, cc.ErrNoCompiler) {
-		t.Skip(err)
+		needtest.Compiler.Skip(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -22,8 +22,8 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
 
-	"github.com/laxity/laxity/bench/workload"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 // Where a container finds them.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/internal/cc"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func TestTenantSaysWhatItLacks(t *testing.T) {
@@ -19,7 +20,7 @@ func TestTenantSaysWhatItLacks(t *testing.T) {
 	defer cancel()
 	_, err := Start(ctx, t.TempDir(), Options{Kind: Spin, Contexts: 1, Most: time.Second})
 	if errors.Is(err, cc.ErrNoCompiler) {
-		t.Skip(err)
+		needtest.Compiler.Skip(t, err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "tenant:") {
 		t.Errorf("without a GPU: %v", err)

@@ -1,5 +1,5 @@
 // Package subject is the helper process of the self-test on a real GPU: one context, one
-// tiny kernel, through libcuda, which is loaded when it is called. It imports package ptx
+// tiny kernel, through libcuda, which is loaded when it is called. It imports internal/rm/ptx
 // and the standard library.
 package subject
 
