@@ -103,14 +103,14 @@ func (a *Actuator) openFiles() (err error) {
 // openParts makes the parts that the arbiter acts through, and those who look at it.
 func (a *Actuator) openParts() error {
 	o := a.o
-	enforcer, err := o.NewEnforcer(a.journal)
+	enforcer, err := o.newEnforcer(a.journal)
 	if err != nil {
 		return err
 	}
 	if o.DryRun {
 		enforcer = &enforce.Dry{Real: enforcer}
 	}
-	divider, err := o.NewChannels()
+	divider, err := o.newChannels()
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@
 package actuator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,17 +158,12 @@ func (o Options) withDefaults() (Options, error) {
 			o.GuardianCommand = append(o.GuardianCommand, "--device="+o.Device)
 		}
 	}
+	o.RunDir = cmp.Or(o.RunDir, enforce.RunDir)
 	if err := o.checkHold(); err != nil {
 		return o, err
 	}
 	if err := o.checkMemory(); err != nil {
 		return o, err
-	}
-	if o.NewChannels == nil {
-		o.NewChannels = o.newChannels
-	}
-	if o.NewEnforcer == nil {
-		o.NewEnforcer = o.newEnforcer
 	}
 	setDefault(&o.InboxSize, 1000)
 	setDefault(&o.InboxBytes, 32<<20)
@@ -182,9 +178,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.RunDir == "" {
-		o.RunDir = enforce.RunDir
 	}
 	if o.StartOf == nil {
 		o.StartOf = func(pid int) (uint64, bool) { s, ok := proc.ReadStat("/proc", pid); return s.Start, ok }

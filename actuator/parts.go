@@ -34,6 +34,9 @@ func (o Options) byChannels() bool {
 
 // newChannels opens what divides the time of GPUs; nil where nothing does.
 func (o Options) newChannels() (arbiter.Channels, error) {
+	if o.NewChannels != nil {
+		return o.NewChannels()
+	}
 	if !o.byChannels() {
 		if o.NoChannels != "" {
 			o.Logger.Warn("time slices and channels cannot be controlled: who waits is paused", "reason", o.NoChannels)
@@ -45,6 +48,9 @@ func (o Options) newChannels() (arbiter.Channels, error) {
 
 // newEnforcer makes what pauses containers.
 func (o Options) newEnforcer(j *journal.Journal) (enforce.Enforcer, error) {
+	if o.NewEnforcer != nil {
+		return o.NewEnforcer(j)
+	}
 	engine, err := docker.Dial(o.DockerHost)
 	if err != nil {
 		return nil, err
