@@ -66,8 +66,8 @@ func TestTheEarliestDeadlineIsNext(t *testing.T) {
 	}
 	// With nothing known the earlier deadline preempts; a has the earliest.
 	b.awaitPaused("b c d", "a", "b", "c", "d")
-	b.await("they are in line", func() bool {
-		return slices.Equal(b.State().GPUs[0].Line, []string{"name-c", "name-d", "name-b"})
+	b.await("they are in the queue", func() bool {
+		return slices.Equal(b.State().GPUs[0].Queue, []string{"name-c", "name-d", "name-b"})
 	})
 	b.source.end("a")
 	b.awaitPaused("b d", "a", "b", "c", "d")
@@ -190,14 +190,14 @@ func TestAContainerCountsFromItsUseOfGPUMemory(t *testing.T) {
 	b.send(contention(webhook.Firing))
 	b.await("a is admitted, and b takes no part", func() bool {
 		s := b.State()
-		return len(s.GPUs) == 1 && slices.Equal(s.GPUs[0].Admitted, []string{"name-a"}) && len(s.GPUs[0].Line) == 0
+		return len(s.GPUs) == 1 && slices.Equal(s.GPUs[0].Admitted, []string{"name-a"}) && len(s.GPUs[0].Queue) == 0
 	})
 	b.awaitPaused("", "a", "b")
 	b.source.set(func() { b.source.tasks[1].MemoryUsed = map[string]uint64{gpu0: 1} })
 	b.awaitPaused("b", "a", "b")
 }
 
-// Where channels cannot be controlled who waits is paused, and that is told.
+// Where channels cannot be controlled containers that wait are paused, and that is reported.
 func TestWithoutChannelsWhoWaitsIsPaused(t *testing.T) {
 	m := collector.New()
 	b := newBench(t, func(o *actuator.Options) { o.NoChannels, o.Metrics = "driver 470", m })
@@ -207,7 +207,7 @@ func TestWithoutChannelsWhoWaitsIsPaused(t *testing.T) {
 	if s := b.State(); s.Hold != config.HoldPause || s.NoChannels != "driver 470" {
 		t.Errorf("holds by %s: %q", s.Hold, s.NoChannels)
 	}
-	want := strings.NewReader(`# HELP laxity_actuator_pause_instead 1 while who waits is paused because time slices and channels cannot be controlled here, though --hold asks for them.
+	want := strings.NewReader(`# HELP laxity_actuator_pause_instead 1 while containers that wait are paused because time slices and channels cannot be controlled here, though --hold asks for them.
 # TYPE laxity_actuator_pause_instead gauge
 laxity_actuator_pause_instead 1
 `)

@@ -58,7 +58,7 @@ func TestFirstGetsTheLongSlice(t *testing.T) {
 	v.await("the state says so", func() bool {
 		s := v.state()
 		return slices.Equal(s.GPUs[0].Order, []string{"name-a", "name-b"}) &&
-			s.Containers[1].Order == "second in line, slice 100 ms" && s.Containers[1].SliceSeconds == 0.1 && s.Hold == config.HoldChannels
+			s.Containers[1].Order == "second in the queue, slice 100 ms" && s.Containers[1].SliceSeconds == 0.1 && s.Hold == config.HoldChannels
 	})
 	v.source.end("a")
 	v.awaitOwn(a, b)

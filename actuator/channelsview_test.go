@@ -53,8 +53,8 @@ func TestStateSaysTheOrder(t *testing.T) {
 	}
 	begin("a", gpu0)
 	begin("b", gpu0)
-	says("a", "first in line, slice 10 s")
-	says("b", "second in line, slice 100 ms")
+	says("a", "first in the queue, slice 10 s")
+	says("b", "second in the queue, slice 100 ms")
 	b.await("the GPU's order", func() bool { return slices.Equal(b.State().GPUs[0].Order, []string{"a", "b"}) })
 	begin("c", gpu0, gpu1)
 	says("c", "left as it is: it computes on several GPUs")

@@ -40,7 +40,7 @@ func (a *Actuator) pageFacts() view.Facts {
 	}
 	f.Decisions, _ = a.decisions.Last(0)
 	for _, g := range s.GPUs {
-		f.GPUs[g.UUID] = view.Arbitration{Open: g.Arbitrated, Relieve: g.Relieve, Admitted: g.Admitted, Line: g.Line, Order: g.Order}
+		f.GPUs[g.UUID] = view.Arbitration{Open: g.Arbitrated, Relieve: g.Relieve, Admitted: g.Admitted, Queue: g.Queue, Order: g.Order}
 	}
 	until := map[string]time.Time{}
 	for _, h := range s.Holds {

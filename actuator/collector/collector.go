@@ -25,7 +25,7 @@ type Present struct {
 	Ready      bool
 	// PutAside is how many files of the state folder could not be read and were put aside.
 	PutAside int
-	// PauseInstead: who waits is paused because channels cannot be controlled here.
+	// PauseInstead: containers that wait are paused because channels cannot be controlled here.
 	PauseInstead bool
 	// Breaker: hands are off. Standby: another actuator acts on this engine.
 	Breaker, Standby bool
@@ -78,7 +78,7 @@ var (
 	ageDesc        = prometheus.NewDesc(namespace+"snapshot_age_seconds", "Time since the exporter confirmed the facts that are acted on. Absent before the first.", nil, nil)
 	guardianDesc   = prometheus.NewDesc(namespace+"guardian_up", "1 while a guardian watches that nothing stays stopped.", nil, nil)
 	strayDesc      = prometheus.NewDesc(namespace+"stray_stops_total", "Processes that the guardian's sweeper found stopped by Laxity though nobody wanted them stopped, and continued.", nil, nil)
-	insteadDesc    = prometheus.NewDesc(namespace+"pause_instead", "1 while who waits is paused because time slices and channels cannot be controlled here, though --hold asks for them.", nil, nil)
+	insteadDesc    = prometheus.NewDesc(namespace+"pause_instead", "1 while containers that wait are paused because time slices and channels cannot be controlled here, though --hold asks for them.", nil, nil)
 	breakerDesc    = prometheus.NewDesc(namespace+"breaker_open", "1 while nothing is held because there were too many actions, or too many containers stopped.", nil, nil)
 	standbyDesc    = prometheus.NewDesc(namespace+"standby", "1 while another actuator acts on this engine.", nil, nil)
 	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches if it is required.", nil, nil)

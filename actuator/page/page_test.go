@@ -74,7 +74,7 @@ func scene() view.Facts {
 	f := view.Facts{
 		Window: 5 * time.Minute, Deadlines: true, Snapshot: s, Standings: map[string]view.Standing{},
 		Service: view.Service{Node: "n1", Ready: true, Policy: "edf", Share: "adaptive", Arbitrate: "auto", GuardianUp: true, Inbox: 1},
-		GPUs: map[string]view.Arbitration{gpuA: {Open: true, Admitted: []string{"web", hostile}, Line: []string{"held", "paused"}},
+		GPUs: map[string]view.Arbitration{gpuA: {Open: true, Admitted: []string{"web", hostile}, Queue: []string{"held", "paused"}},
 			gpuB: {Open: true, Order: []string{hostile, "batch"}}},
 		Decisions: []decision.Decision{
 			{Sequence: 1, Time: at(-30), Kind: decision.Pause, Result: decision.Done, Reason: "waits behind web on " + gpuA, Container: "paused", GPUs: []string{gpuA}},

@@ -100,7 +100,7 @@ func TestThoseBesideTakeNobodysTurn(t *testing.T) {
 		Containers: []plan.Container{box("first", 9, 0, runs), box("a", 0, 0), box("b", 0, 0)},
 		GPUs:       []plan.GPU{{UUID: "g", Arbitrated: true, Admitted: []string{"first"}}},
 	})
-	if !slices.Equal(p.Admitted["g"], []string{"first"}) || !slices.Equal(p.May()["g"], []string{"first", "a"}) || !slices.Equal(p.Line["g"], []string{"b"}) {
+	if !slices.Equal(p.Admitted["g"], []string{"first"}) || !slices.Equal(p.May()["g"], []string{"first", "a"}) || !slices.Equal(p.Queue["g"], []string{"b"}) {
 		t.Errorf("%+v", p)
 	}
 	if len(p.Actions) != 1 || p.Actions[0].Kind != plan.Unpause || p.Actions[0].Reason != "its part" {

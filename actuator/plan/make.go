@@ -50,7 +50,7 @@ func Make(in Input) Plan {
 	p.memory()
 	preempted, by := p.arbitrate()
 	return Plan{
-		Actions: p.actions(), Admitted: p.admitted(), Beside: p.turns.beside, Line: p.turns.line, Waits: p.waits,
+		Actions: p.actions(), Admitted: p.admitted(), Beside: p.turns.beside, Queue: p.turns.queue, Waits: p.waits,
 		Preempted: preempted, PreemptedBy: by, Barred: p.barred,
 	}
 }

@@ -87,8 +87,8 @@ func TestPreemption(t *testing.T) {
 			if got := strings.Join(p.Admitted["g"], " "); got != tt.running {
 				t.Errorf("admitted %q, want %q: %+v", got, tt.running, p)
 			}
-			if len(p.Admitted["g"])+len(p.Line["g"]) != len(tt.boxes) {
-				t.Errorf("in line: %v", p.Line)
+			if len(p.Admitted["g"])+len(p.Queue["g"]) != len(tt.boxes) {
+				t.Errorf("in the queue: %v", p.Queue)
 			}
 			if moved := tt.admitted != "" && tt.running != tt.admitted; moved != (p.Preempted != "") {
 				t.Errorf("preempted %q by %q", p.Preempted, p.PreemptedBy)
@@ -163,7 +163,7 @@ func TestEDFNeverInverts(t *testing.T) {
 			if a.Kind != plan.Unpause {
 				continue
 			}
-			for _, id := range p.Line["g0"] {
+			for _, id := range p.Queue["g0"] {
 				got, waits := find(in, a.ContainerID), find(in, id)
 				if !got.Controllable() || len(got.Tasks) == 0 {
 					continue

@@ -84,7 +84,7 @@ func (b *builder) gpus() []GPU {
 		a := b.f.GPUs[d.UUID]
 		g := GPU{
 			UUID: d.UUID, Name: strings.TrimSpace(gpuName(d) + " " + d.Name), Use: meter(float64(d.Utilization), false), Tasks: len(b.f.Snapshot.TasksOn(d.UUID)),
-			Arbitrated: a.Open, Turn: a.Admitted, Waiting: a.Line, Order: a.Order,
+			Arbitrated: a.Open, Turn: a.Admitted, Waiting: a.Queue, Order: a.Order,
 		}
 		g.Memory = Meter{Text: "not known"}
 		if d.MemoryTotal > 0 {
