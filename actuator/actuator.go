@@ -141,17 +141,17 @@ func (a *Actuator) openParts() error {
 }
 
 // startWait is how long a starting actuator waits for a guardian that still
-// lets go of what a former one left.
+// releases what a former one left.
 const startWait = 15 * time.Second
 
-// Run acts until ctx ends, then lets everything go that it paused. It returns
+// Run acts until ctx ends, then releases everything that it paused. It returns
 // nil after a clean end; an error if it could not begin, or if containers are
-// still on record, which the guardian then lets go.
+// still on record, which the guardian then releases.
 func (a *Actuator) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.Close()) }()
 	lock, err := journal.LockWithin(ctx, journal.ActuatorLock(a.o.StateDir), startWait)
 	if errors.Is(err, journal.ErrLocked) {
-		return fmt.Errorf("another actuator uses %s, or its guardian still lets containers go (is Docker running?): %w", a.o.StateDir, err)
+		return fmt.Errorf("another actuator uses %s, or its guardian still releases containers (is Docker running?): %w", a.o.StateDir, err)
 	}
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (a *Actuator) undoFormer(ctx context.Context) {
 		return
 	}
 	left, err := e.RestoreAll(ctx)
-	a.log.Warn("let channels on and put time slices back that a former actuator left", "processes", n, "left", left, "err", err)
+	a.log.Warn("switched channels on and restored time slices, which a former actuator had left", "processes", n, "left", left, "err", err)
 }
 
 // Close closes the files, for when Run was never called; Run does it at its end.
@@ -250,7 +250,7 @@ func (a *Actuator) Pause(ctx context.Context, who, container string) error {
 	return a.arbiter.Pause(ctx, who, container)
 }
 
-// Release lets a container go: see Pause.
+// Release releases a container: see Pause.
 func (a *Actuator) Release(ctx context.Context, who, container string) error {
 	return a.arbiter.Release(ctx, who, container)
 }

@@ -39,9 +39,9 @@ func edf(o *actuator.Options) {
 // due gives the tasks of a container a deadline from now.
 func (s *fakeSource) due(id string, in time.Duration) {
 	s.set(func() {
-		for i := range s.boxes {
-			if s.boxes[i].ID == id {
-				s.boxes[i].Spec.Class = task.ClassDeadline
+		for i := range s.containers {
+			if s.containers[i].ID == id {
+				s.containers[i].Spec.Class = task.ClassDeadline
 			}
 		}
 		for i := range s.tasks {
@@ -99,9 +99,9 @@ func TestARequestDoesNotWaitBehindBatch(t *testing.T) {
 	b.await("the trainer is admitted", func() bool { s := b.State(); return len(s.GPUs) == 1 && len(s.GPUs[0].Admitted) == 1 })
 	b.run("server")
 	b.source.set(func() {
-		for i := range b.source.boxes {
-			if b.source.boxes[i].ID == "server" {
-				b.source.boxes[i].Spec.Release = task.ReleaseBusy
+		for i := range b.source.containers {
+			if b.source.containers[i].ID == "server" {
+				b.source.containers[i].Spec.Release = task.ReleaseBusy
 			}
 		}
 	})
@@ -156,7 +156,7 @@ func TestWhatRepeatsIsSaidOnce(t *testing.T) {
 	}
 }
 
-// An exporter that cannot read the engine says of whom we have let go meanwhile that it
+// An exporter that cannot read the engine says of whom we have released meanwhile that it
 // is paused. That is nobody else's pause.
 func TestWhomWeLetGoRunsThoughTheExporterIsBlind(t *testing.T) {
 	var later atomic.Int64
@@ -358,7 +358,7 @@ func TestHistoryOutlivesARestart(t *testing.T) {
 	b := newBench(t, edf)
 	b.engine.Run("a")
 	b.source.set(func() {
-		b.source.boxes = []task.Container{{ID: "a", Name: "name-a", Image: "train"}}
+		b.source.containers = []task.Container{{ID: "a", Name: "name-a", Image: "train"}}
 		b.source.tasks = []task.Task{{ID: "t", ContainerID: "a", GPUs: []string{gpu0}, State: task.Running, Start: task.Mark{Time: epoch}}}
 	})
 	b.await("seen", func() bool { return b.State().SnapshotSequence >= 1 })

@@ -57,7 +57,7 @@ func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 		}
 	case plan.SwapIn:
 		r.Swap, r.Err = a.o.Swapper.Resume(ctx, id, func(need map[string]uint64) error { return a.o.Ledger.Reserve(id, need) })
-		a.o.Ledger.Back(id)
+		a.o.Ledger.Release(id)
 	case core.AskSwap:
 		r.Err = a.o.Swapper.Can(ctx, id)
 	default:
@@ -65,12 +65,12 @@ func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 	}
 }
 
-// swapOut carries a swap out. What we hold is let go first: a frozen process can neither be
+// swapOut carries a swap out. What we hold is released first: a frozen process can neither be
 // locked nor checkpointed.
 func (a *Arbiter) swapOut(ctx context.Context, action core.Action) (enforce.SwapResult, error) {
 	if action.Standing == plan.Ours {
 		if err := a.o.Enforcer.Unpause(ctx, action.ContainerID); err != nil && !errors.Is(err, enforce.ErrForeign) {
-			return enforce.SwapResult{}, fmt.Errorf("let it go before it is swapped out: %w", err)
+			return enforce.SwapResult{}, fmt.Errorf("release before swapping out: %w", err)
 		}
 	}
 	return a.o.Swapper.Suspend(ctx, action.ContainerID, action.Container, action.Reason)
@@ -118,7 +118,7 @@ func (a *Arbiter) readSwaps() {
 }
 
 // adopt takes over what a former actuator left on record, where the lease it rests on is still
-// open and a guardian watches; everything else is let go by the first step.
+// open and a guardian watches; everything else is released by the first step.
 func (a *Arbiter) adopt(ctx context.Context) {
 	if a.o.Core.DryRun {
 		return // what is on record is another's

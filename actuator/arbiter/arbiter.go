@@ -126,7 +126,7 @@ func (a *Arbiter) Snapshot() *task.Snapshot { return a.snapshot.Load() }
 // Config is the present configuration.
 func (a *Arbiter) Config() config.Config { return *a.config.Load() }
 
-// Run decides until ctx ends, then lets everything go. The error says what is still on
+// Run decides until ctx ends, then releases everything. The error says what is still on
 // record; a guardian goes on with that.
 func (a *Arbiter) Run(ctx context.Context) error {
 	a.core = core.New(a.o.Core, a.o.Now())
@@ -137,7 +137,7 @@ func (a *Arbiter) Run(ctx context.Context) error {
 	defer a.o.Leader.release()
 	a.adopt(ctx)
 	a.loop(ctx)
-	return a.letAllGo()
+	return a.releaseAndClose()
 }
 
 func (a *Arbiter) loop(ctx context.Context) {

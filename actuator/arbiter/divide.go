@@ -76,13 +76,13 @@ func (a *Arbiter) change(ctx context.Context, c core.Change) (r core.ChangeResul
 // MemoryGuard holds allocations of GPU memory at their entry, and asks a memory.Decider what
 // becomes of them.
 type MemoryGuard interface {
-	// Open begins to guard where this machine can; Close lets everybody go.
+	// Open begins to guard where this machine can; Close releases everybody.
 	Open(ctx context.Context) error
 	Close() error
 	// Why says why nothing is guarded on this machine; nil: it works.
 	Why() error
 	// Cover is told which containers to guard; all others are let alone. A guard that does not
-	// hear of it for a while lets everybody go.
+	// hear of it for a while releases everybody.
 	Cover(targets []memory.Target)
 	// Reconsider makes it ask again about every allocation that waits, and about ceilings. It
 	// MUST NOT block.

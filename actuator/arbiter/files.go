@@ -13,7 +13,7 @@ import (
 
 // readFile reads what was kept in a file. One that is missing is begun anew; so is one that
 // cannot be read, which is put aside and told.
-func readFile[T any](a *Arbiter, path, told string, anew func() T, decode func([]byte) (T, error)) T {
+func readFile[T any](a *Arbiter, path, message string, anew func() T, decode func([]byte) (T, error)) T {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return anew()
@@ -29,7 +29,7 @@ func readFile[T any](a *Arbiter, path, told string, anew func() T, decode func([
 	} else {
 		err = damaged
 	}
-	a.log.Error(told, "err", err)
+	a.log.Error(message, "err", err)
 	return anew()
 }
 

@@ -107,7 +107,7 @@ func (l *Leader) tryAgain(ctx context.Context, now time.Time) {
 	}()
 }
 
-// release gives the right up, once everything is let go.
+// release gives the right up, once everything is released.
 func (l *Leader) release() {
 	if l.busy { // a try under way may have got it
 		l.take(<-l.won)

@@ -57,7 +57,7 @@ func (a *Arbiter) Pause(ctx context.Context, who, container string) error {
 	})
 }
 
-// Release lets a container go that we keep from computing, whatever the cause, and does not
+// Release releases a container that we keep from computing, whatever the cause, and does not
 // hold it again for its present tasks.
 func (a *Arbiter) Release(ctx context.Context, who, container string) error {
 	return a.inLoop(ctx, func(context.Context) error {

@@ -51,7 +51,7 @@ type Metrics struct {
 	// that it made necessary, by kind.
 	Latency *prometheus.HistogramVec
 	// Preemptions counts the tasks stopped for one with an earlier deadline,
-	// BreakerTrips how often everything was let go because of too many actions.
+	// BreakerTrips how often everything was released because of too many actions.
 	Preemptions, BreakerTrips prometheus.Counter
 	// Decision observes seconds from a snapshot's arrival to the plan.
 	Decision prometheus.Histogram
@@ -94,7 +94,7 @@ func New() *Metrics {
 		Alerts:   counter("alerts_total", "Alerts by what they asked for and what became of them.", "action", "result"),
 		Webhooks: counter("notifications_total", "Notifications received by HTTP, by the code of the answer.", "code"),
 		Actions:  counter("actions_total", "Pauses and unpauses by result.", "kind", "result"),
-		Changes:  counter("channel_changes_total", "Time slices set and put back (slice, restore), and channels taken off the GPU and let on again (off, on).", "kind"),
+		Changes:  counter("channel_changes_total", "Time slices set and put back (slice, restore), and channels taken off the GPU and switched on again (off, on).", "kind"),
 		channelCall: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: namespace + "channel_call_seconds", Help: "Time of calls to the GPU driver's resource manager, by what they do.",
 			Buckets: []float64{.0001, .0005, .001, .002, .005, .01, .05, .1, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
@@ -113,7 +113,7 @@ func New() *Metrics {
 			Buckets: []float64{.005, .01, .02, .05, .1, .25, .5, 1, 5}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
 		}, []string{"kind"}),
 		Preemptions:   prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "preemptions_total", Help: "Containers that were stopped for one with an earlier deadline."}),
-		BreakerTrips:  prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "breaker_trips_total", Help: "How often everything was let go because of too many actions, or too many containers stopped."}),
+		BreakerTrips:  prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "breaker_trips_total", Help: "How often everything was released because of too many actions, or too many containers stopped."}),
 		memoryMetrics: newMemoryMetrics(),
 		now:           time.Now,
 	}

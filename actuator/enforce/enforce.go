@@ -14,7 +14,7 @@ import (
 // Errors that callers act on.
 var (
 	// ErrGone means that the container does not exist or does not run any more. There is
-	// nothing to pause and nothing to let go.
+	// nothing to pause and nothing to release.
 	ErrGone = errors.New("container is gone")
 	// ErrForeign means that the container's pause is not ours. Somebody else paused it, or
 	// there is no record that we did.
@@ -36,7 +36,7 @@ type Status struct {
 	Labels map[string]string
 }
 
-// Enforcer pauses containers and lets them go. Implementations MUST be safe for
+// Enforcer pauses containers and releases them. Implementations MUST be safe for
 // concurrent use; callers do not act on one container twice at a time.
 type Enforcer interface {
 	// Status MUST read the present state, and return ErrGone for a container

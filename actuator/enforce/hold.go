@@ -14,7 +14,7 @@ type Hold struct {
 	Tasks []string `json:"tasks,omitempty"`
 	// Since is when the record was written, just before the container stopped.
 	Since time.Time `json:"since"`
-	// Expires is when the guardian lets go even while an actuator lives. The
+	// Expires is when the guardian releases even while an actuator lives. The
 	// actuator moves it on while it sees the reason, never beyond Until.
 	Expires time.Time `json:"expires"`
 	// Until is Since + the longest hold that is allowed (--max-hold).

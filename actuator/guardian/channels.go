@@ -10,7 +10,7 @@ import (
 type Channels interface {
 	// Pending is how many processes are on record.
 	Pending() (int, error)
-	// Sweep lets the channels on whose lease ended more than grace ago, and returns of how
+	// Sweep switches on the channels whose lease ended more than grace ago, and returns of how
 	// many processes.
 	Sweep(ctx context.Context, grace time.Duration) (int, error)
 	// RestoreAll undoes all that is on record, and returns how many processes are left.
@@ -39,7 +39,7 @@ func (g *Guardian) sweepChannels(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		g.trouble("cannot let channels on whose lease has ended; will try again", err)
+		g.trouble("cannot switch on channels whose lease has ended; will try again", err)
 	}
 }
 
@@ -75,7 +75,7 @@ func (g *Guardian) restoreChannels(ctx context.Context) (left int) {
 		g.trouble("cannot undo all that was changed on GPUs; will try again", err, "processes", left)
 	}
 	if left == 0 && err == nil {
-		g.o.Logger.Warn("let channels on and put time slices back", "processes", pending, "took", g.o.Now().Sub(began))
+		g.o.Logger.Warn("switched channels on and restored time slices", "processes", pending, "took", g.o.Now().Sub(began))
 		g.channels = backoff{}
 		return 0
 	}

@@ -1,7 +1,7 @@
-// Package guardian lets go what an actuator left stopped. It runs in a process
+// Package guardian releases what an actuator left stopped. It runs in a process
 // of its own, does nothing while a healthy actuator lives, and unpauses
 // everything on record as soon as that one is gone, however it died. Channels that are off
-// a GPU are let on and time slices put back, in the same second; what was swapped off its
+// a GPU are switched on and time slices put back, in the same second; what was swapped off its
 // GPU comes back as soon as there is room.
 //
 // It imports the standard library, actuator/journal and actuator/enforce: what
@@ -10,11 +10,11 @@
 // # Who acts when
 //
 // The actuator holds actuator.lock all its life. The guardian blocks in the
-// kernel on that lock; getting it means that no actuator lives. It lets go with
+// kernel on that lock; getting it means that no actuator lives. It releases with
 // the lock in its hands, so a new actuator waits until that is done (see package
 // journal for the order of the locks). While an actuator lives, the guardian
 // acts only on holds whose lease ran out some time ago: an actuator that is well
-// renews or ends them long before. Letting go twice does no harm.
+// renews or ends them long before. Releasing twice does no harm.
 package guardian
 
 import (
@@ -67,7 +67,7 @@ type Options struct {
 
 // ErrLeft means that the guardian was ended while no actuator lived and something was still
 // on record. The next guardian or actuator undoes it; so does `laxity off`.
-var ErrLeft = errors.New("something is still on record and could not be let go")
+var ErrLeft = errors.New("something is still on record and could not be released")
 
 // ErrTaken means that another guardian watches this state folder.
 var ErrTaken = errors.New("another guardian is watching")
@@ -75,7 +75,7 @@ var ErrTaken = errors.New("another guardian is watching")
 // Guardian is made by New.
 type Guardian struct {
 	o     Options
-	retry map[string]backoff // containers that could not be let go
+	retry map[string]backoff // containers that could not be released
 	// leases are those on record when expire last looked, by container.
 	leases map[string]lease
 	swaps  backoff // while containers are off their GPUs; zero: none is
@@ -87,33 +87,33 @@ type Guardian struct {
 	// their containers run.
 	records backoff
 
-	mu   sync.Mutex // of what follows
-	told map[string]told
-	runs map[string]bool // by container: it runs, and its record cannot be removed
+	mu         sync.Mutex // of what follows
+	lastLogged map[string]logged
+	runs       map[string]bool // by container: it runs, and its record cannot be removed
 }
 
-// told is what the log was last told about a matter, and when.
-type told struct {
+// logged is the last error that was logged about a matter, and when.
+type logged struct {
 	what string
 	at   time.Time
 }
 
-// tellAgain is how often the log is told of a trouble that lasts.
-const tellAgain = time.Minute
+// logAgain is how often an error that lasts is logged.
+const logAgain = time.Minute
 
-// trouble tells the log of an error, once a minute while it lasts; nil: it is over.
+// trouble logs an error, once a minute while it lasts; nil ends it.
 func (g *Guardian) trouble(matter string, err error, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {
-		delete(g.told, matter)
+		delete(g.lastLogged, matter)
 		return
 	}
-	now, last := g.o.Now(), g.told[matter]
-	if last.what == err.Error() && now.Sub(last.at) < tellAgain {
+	now, last := g.o.Now(), g.lastLogged[matter]
+	if last.what == err.Error() && now.Sub(last.at) < logAgain {
 		return
 	}
-	g.told[matter] = told{err.Error(), now}
+	g.lastLogged[matter] = logged{err.Error(), now}
 	g.o.Logger.Error(matter, append(args, "err", err)...)
 }
 
@@ -152,11 +152,11 @@ func New(o Options) (*Guardian, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, told: map[string]told{}, runs: map[string]bool{}}, nil
+	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, lastLogged: map[string]logged{}, runs: map[string]bool{}}, nil
 }
 
 // Run watches until ctx ends, or with Once until there is nothing to watch.
-// When ctx ends while an actuator lives, nothing is let go: that actuator sees
+// When ctx ends while an actuator lives, nothing is released: that actuator sees
 // that it is no longer watched. When it ends while none does, the error wraps ErrLeft if
 // something is still on record.
 func (g *Guardian) Run(ctx context.Context) error {
@@ -233,7 +233,7 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 			}
 			return r.lock, r.err
 		case <-tick.C:
-			g.release(ctx, true)
+			g.continueStopped(ctx, true)
 			g.sweep()
 			g.expire(ctx)
 		}
@@ -252,9 +252,9 @@ func (g *Guardian) sweep() {
 	g.trouble("cannot sweep for processes that stand still", err)
 }
 
-// release continues the processes that are stopped at their allocations. With expired
+// continueStopped continues the processes that are stopped at their allocations. With expired
 // only if a living actuator has not renewed its lease on them. It reports whether that is done.
-func (g *Guardian) release(ctx context.Context, expired bool) bool {
+func (g *Guardian) continueStopped(ctx context.Context, expired bool) bool {
 	if g.o.Release == nil {
 		return true
 	}
@@ -268,11 +268,11 @@ func (g *Guardian) release(ctx context.Context, expired bool) bool {
 	return err == nil
 }
 
-// releaseUntil is release for an actuator that is gone, again and again until it is done or
+// continueStoppedUntil is continueStopped for an actuator that is gone, again and again until it is done or
 // the engine's part is. It returns how much is left.
-func (g *Guardian) releaseUntil(ctx context.Context, done <-chan struct{}) (left int) {
+func (g *Guardian) continueStoppedUntil(ctx context.Context, done <-chan struct{}) (left int) {
 	for {
-		if g.release(ctx, false) {
+		if g.continueStopped(ctx, false) {
 			g.stopped = backoff{}
 			return 0
 		}
@@ -331,9 +331,9 @@ func (g *Guardian) bringBack(ctx context.Context) (left int) {
 	return left
 }
 
-// letGoAll lets everything on record go, and does not give up: it returns when
+// releaseAll lets everything on record go, and does not give up: it returns when
 // nothing is left, or when ctx ends. It is called with the actuator's lock held.
-func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
+func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		holds, err := g.o.Journal.List()
 		g.trouble("cannot read the journal; will try again", err)
@@ -345,7 +345,7 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 		// All at once: the engine takes its time for each.
 		done := make(chan bool, len(holds))
 		for _, h := range holds {
-			go func() { done <- g.letGo(ctx, h, "the actuator is gone") }()
+			go func() { done <- g.release(ctx, h, "the actuator is gone") }()
 		}
 		ok := err == nil
 		for range holds {
@@ -367,8 +367,8 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 	}
 }
 
-// letGo reports whether the container is off the record.
-func (g *Guardian) letGo(ctx context.Context, h enforce.Hold, why string) bool {
+// release reports whether the container is off the record.
+func (g *Guardian) release(ctx context.Context, h enforce.Hold, why string) bool {
 	started := g.o.Now()
 	if g.isRunning(h.ContainerID) { // whoever has paused it since is not us
 		err := g.o.Journal.Remove(h.ContainerID)
@@ -381,15 +381,15 @@ func (g *Guardian) letGo(ctx context.Context, h enforce.Hold, why string) bool {
 		return !g.setRunning(h.ContainerID, true)
 	}
 	if err != nil && !errors.Is(err, enforce.ErrForeign) {
-		g.o.Logger.Error("cannot let a container go; will try again", "container", h.Container, "err", err)
+		g.o.Logger.Error("cannot release a container; will try again", "container", h.Container, "err", err)
 		return false
 	}
-	g.o.Logger.Warn("let a container go", "container", h.Container, "why", why,
+	g.o.Logger.Warn("released a container", "container", h.Container, "why", why,
 		"held_for", started.Sub(h.Since), "took", g.o.Now().Sub(started))
 	return true
 }
 
-// expire lets go the holds whose lease ran out though an actuator lives: it
+// expire releases the holds whose lease ran out though an actuator lives: it
 // hangs, or lost its way. One look is cheap: a readdir of a folder that is
 // nearly always empty.
 func (g *Guardian) expire(ctx context.Context) {
@@ -407,7 +407,7 @@ func (g *Guardian) expire(ctx context.Context) {
 		if again, ok, err := g.o.Journal.Get(h.ContainerID); err == nil && (!ok || !again.Expires.Equal(h.Expires)) {
 			continue
 		}
-		if g.letGo(ctx, h, "its lease ran out and the actuator did not end it") {
+		if g.release(ctx, h, "its lease ran out and the actuator did not end it") {
 			delete(g.retry, h.ContainerID)
 			continue
 		}

@@ -28,7 +28,7 @@ func (g *Guardian) Undo(ctx context.Context) error {
 	defer lock.Unlock()
 	left, err := g.undo(ctx)
 	if err == nil && left > 0 {
-		err = fmt.Errorf("%d containers or processes could not be let go; the log says why", left)
+		err = fmt.Errorf("%d containers or processes could not be released; the log says why", left)
 	}
 	return err
 }
@@ -39,8 +39,8 @@ func (g *Guardian) undo(ctx context.Context) (left int, err error) {
 	done, channels, stopped := make(chan struct{}), make(chan int, 1), make(chan int, 1)
 	// At once: the engine takes its time, and so may a driver.
 	go func() { channels <- g.restoreUntil(ctx, done) }()
-	go func() { stopped <- g.releaseUntil(ctx, done) }()
-	held, err := g.letGoAll(ctx)
+	go func() { stopped <- g.continueStoppedUntil(ctx, done) }()
+	held, err := g.releaseAll(ctx)
 	close(done)
 	left = held + <-channels + <-stopped
 	if err != nil {

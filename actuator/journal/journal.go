@@ -165,7 +165,7 @@ func (j *Journal) Remove(id string) error {
 		return fmt.Errorf("journal: %w: %w", ErrNotWritable, err)
 	}
 	// Not synced: a record that comes back after a power cut names a container
-	// that runs, and letting that go again does nothing.
+	// that runs, and releasing that again does nothing.
 	return nil
 }
 
@@ -184,7 +184,7 @@ func (j *Journal) Get(id string) (enforce.Hold, bool, error) {
 
 // List returns every hold, oldest first. A record that cannot be read is
 // returned all the same, with the id that its file name gives and expired long
-// since: the name alone is enough to let the container go.
+// since: the name alone is enough to release the container.
 func (j *Journal) List() ([]enforce.Hold, error) {
 	entries, err := os.ReadDir(j.dir)
 	if err != nil {

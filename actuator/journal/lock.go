@@ -78,7 +78,7 @@ func last(f *os.File) *os.File {
 func TryLock(path string) (*Lock, error) { return flock(path, syscall.LOCK_EX|syscall.LOCK_NB) }
 
 // LockWithin takes the lock, or returns ErrLocked after d. The wait rides out a
-// guardian that is letting go of what a former actuator left, and the instants
+// guardian that is releasing what a former actuator left, and the instants
 // in which somebody probes the lock.
 func LockWithin(ctx context.Context, path string, d time.Duration) (*Lock, error) {
 	deadline := time.Now().Add(d)

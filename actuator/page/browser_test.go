@@ -227,7 +227,7 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 		reached[got] = true
 		check(t, chromium.Do(p, chromedp.KeyEvent(kb.Tab)))
 	}
-	for _, must := range []string{"1 min", "Pause live updates", "The same as a table", "Pause web", "Let held go", "Deadline of web, empty for its label's", "Set the deadline of web", "ask for a certain container"} {
+	for _, must := range []string{"1 min", "Pause live updates", "The same as a table", "Pause web", "Release held", "Deadline of web, empty for its label's", "Set the deadline of web", "ask for a certain container"} {
 		if !reached[must] {
 			t.Errorf("%q is not reached by keyboard", must)
 		}
@@ -299,7 +299,7 @@ func acts(t *testing.T, b *chromium.Browser) {
 	}`)
 	await(t, p, `document.getElementById("said").textContent === "The deadline is 1m30s now."`)
 	s.change(func() { s.refuse = fmt.Errorf("no: %s", hostile) })
-	do(t, p, `document.querySelector("[aria-label='Let held go']").click()`)
+	do(t, p, `document.querySelector("[aria-label='Release held']").click()`)
 	await(t, p, `document.getElementById("said").className === "said bad"`)
 	if got := eval[string](t, p, `document.getElementById("said").textContent`); got != "Not done: no: "+hostile {
 		t.Errorf("refused: %q", got)

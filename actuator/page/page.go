@@ -47,7 +47,7 @@ type Guard interface {
 // Actor carries out what a person asks for. Containers are full ids; the errors
 // are sentences for people.
 type Actor interface {
-	// Pause holds the container until it is let go, or as long as is allowed.
+	// Pause holds the container until it is released, or as long as is allowed.
 	Pause(ctx context.Context, who, container string) error
 	// Release lets the container run to the end of its present tasks.
 	Release(ctx context.Context, who, container string) error
@@ -225,7 +225,7 @@ func (p *Page) frame(v variant) map[string]string {
 		p.o.Logger.Error("the page cannot be rendered", "err", err)
 		return nil
 	}
-	f["latest"] = shown.Said
+	f["latest"] = shown.Latest
 	return f
 }
 
@@ -272,7 +272,7 @@ func (d document) Href(window string, still bool) string {
 // notices are what a form without a script is answered with.
 var notices = map[string]string{
 	"pause":    "The container is being paused; see the last decisions.",
-	"release":  "The container is being let go; see the last decisions.",
+	"release":  "The container is being released; see the last decisions.",
 	"deadline": "The deadline is changed.",
 }
 

@@ -156,7 +156,7 @@ func (p *planner) actions() []Action {
 			add(c, Unpause, c.Cause, p.whyGo(c))
 		}
 	}
-	// Let go first: it must never wait behind a pause.
+	// Release first: it must never wait behind a pause.
 	slices.SortStableFunc(acts, func(a, b Action) int { return strings.Compare(string(b.Kind), string(a.Kind)) })
 	return acts
 }

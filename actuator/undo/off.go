@@ -28,7 +28,7 @@ func Off(ctx context.Context, o Options) error {
 	defer closeAll()
 	switch err := g.Undo(ctx); {
 	case errors.Is(err, guardian.ErrActuator):
-		return fmt.Errorf("%w with the state folder %s: stop it first, it lets everything go itself", ErrActuatorLives, o.StateDir)
+		return fmt.Errorf("%w with the state folder %s: stop it first, it releases everything itself", ErrActuatorLives, o.StateDir)
 	default:
 		return err
 	}

@@ -32,7 +32,7 @@ type Options struct {
 	// Without it, containers that are off their GPUs stay
 	// there.
 	ContainerOf func(pid int) (id string, ok bool, err error)
-	// Channels undoes time slices and lets channels on again; nil: this machine cannot, and
+	// Channels undoes time slices and switches channels on again; nil: this machine cannot, and
 	// what is on record of them stays.
 	Channels channels.Driver
 	// RunDir is a folder that a reboot empties, the same as the actuator's; enforce.RunDir
@@ -43,9 +43,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Guard is the whole guardian process, for a main to call: it lets go
+// Guard is the whole guardian process, for a main to call: it releases
 // through Docker what an actuator with the same state folder left paused. A
-// second guardian of one folder ends at once, without an error. What cannot be let go is
+// second guardian of one folder ends at once, without an error. What cannot be released is
 // tried again for as long as the guardian lives; if it is ended before, the error wraps
 // guardian.ErrLeft.
 //
@@ -80,7 +80,7 @@ func (o Options) run(ctx context.Context) error {
 	return g.Run(ctx)
 }
 
-// guardianScore is the guardian's oom_score_adj, as its unit has it: what must let go when all
+// guardianScore is the guardian's oom_score_adj, as its unit has it: what must act when all
 // else has been killed is among the last to be.
 const guardianScore = -900
 
@@ -113,7 +113,7 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	}
 	var bringBack func(context.Context) (int, error)
 	if o.ContainerOf != nil {
-		s := &bringer{o: o, log: o.Logger, said: map[string]string{}}
+		s := &bringer{o: o, log: o.Logger, lastLogged: map[string]string{}}
 		closeAll = func() { s.close(); _ = engine.Close() }
 		bringBack = s.resume
 	}

@@ -28,12 +28,12 @@ func newDesk(t *testing.T) *desk {
 }
 
 // facts of a card of 512 MB, of which one is reserved, and of these containers.
-func (d *desk) facts(boxes ...facts.Container) facts.Facts {
+func (d *desk) facts(containers ...facts.Container) facts.Facts {
 	var used uint64
-	for _, b := range boxes {
+	for _, b := range containers {
 		used += b.Held[g0]
 	}
-	return facts.Facts{Time: d.now, GPUs: []facts.GPU{{UUID: g0, Total: 512, Used: used}}, Containers: boxes,
+	return facts.Facts{Time: d.now, GPUs: []facts.GPU{{UUID: g0, Total: 512, Used: used}}, Containers: containers,
 		MaxWait: time.Minute, Patience: time.Second}
 }
 
@@ -87,7 +87,7 @@ func TestADeadThreadWaitsNoMore(t *testing.T) {
 	}
 }
 
-// When cards are not divided any more, who has no limit is let go by the guard, and waits
+// When cards are not divided any more, who has no limit is released by the guard, and waits
 // no more.
 func TestWhoIsNotAskedAnyMoreWaitsNoMore(t *testing.T) {
 	d := newDesk(t)
@@ -275,7 +275,7 @@ func TestReserve(t *testing.T) {
 		t.Error(err)
 	}
 	d.want(d.ask("a", 1, 50, 100), memory.Wait)
-	d.Back("b")
+	d.Release("b")
 	d.want(d.ask("a", 3, 50, 100), memory.Wait) // it is there, and not seen yet
 	d.now = d.now.Add(time.Second)
 	d.dead[1], d.dead[3] = true, true

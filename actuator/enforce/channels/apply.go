@@ -92,7 +92,7 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	return r, errors.Join(err, slices)
 }
 
-// letOn lets processes on again whose standing could not be carried out as a whole, unless
+// letOn switches processes on again whose standing could not be carried out as a whole, unless
 // a later one has been. It goes on when ctx ends; what it cannot do the end of the
 // lease does.
 func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Duration) {

@@ -1,6 +1,6 @@
 // Package channels carries out a standing on the GPU itself, through the resource
 // manager: it sets the time slices of containers' processes, and takes their channels
-// off the GPU and lets them on again. It decides nothing.
+// off the GPU and switches them on again. It decides nothing.
 //
 // Whatever it changes is on record before (see Record), so that a guardian, a restarted
 // actuator or a person with nothing but the folder can undo it: Restore, RestoreAll,
@@ -75,7 +75,7 @@ type Standing struct {
 	// Off takes its channels off the GPU.
 	Off bool
 	// Lease is how long that lasts unless it is renewed by another Apply: then the channels
-	// are let on again by themselves. 0: Options.MaxOff, which is also the most unless a
+	// are switched on again by themselves. 0: Options.MaxOff, which is also the most unless a
 	// person or an alert asked for it (Asked).
 	Lease time.Duration
 	Asked bool

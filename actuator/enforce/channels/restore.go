@@ -36,7 +36,7 @@ func (e *Enforcer) RestoreAll(ctx context.Context) (left int, err error) {
 	return e.restoreEach(ctx, processes)
 }
 
-// Sweep lets the channels on whose lease ended more than grace ago, and forgets processes
+// Sweep switches on the channels whose lease ended more than grace ago, and forgets processes
 // that are gone. It returns how many processes it let on: a living actuator renews or
 // ends its leases itself.
 func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, err error) {
@@ -69,7 +69,7 @@ func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, e
 		}
 		if err == nil {
 			let.Add(1)
-			e.o.Logger.Warn("let channels on whose lease had ended", "pid", p.PID, "container", rec.Container, "reason", rec.Reason)
+			e.o.Logger.Warn("switched on channels whose lease had ended", "pid", p.PID, "container", rec.Container, "reason", rec.Reason)
 		}
 		return err
 	})

@@ -185,7 +185,7 @@ func (e *Enforcer) dropMissing(ctx context.Context, rec *Record, groups []rm.Gro
 	if !slices.ContainsFunc(rec.Groups, missing) {
 		return nil
 	}
-	// They are let on all the same, in case they were overlooked.
+	// They are switched on all the same, in case they were overlooked.
 	if err := e.on(ctx, rec, missing); err != nil {
 		return err
 	}

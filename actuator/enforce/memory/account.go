@@ -45,9 +45,9 @@ func (g *Guard) read(ctx context.Context) {
 	g.blind, g.usage = nil, usage
 }
 
-// tell tells the Decider what is held. began is when calls, or what comes before
+// report tells the Decider what is held. began is when calls, or what comes before
 // them, were begun to be read.
-func (g *Guard) tell(began time.Time, calls []cudaprobe.Call) {
+func (g *Guard) report(began time.Time, calls []cudaprobe.Call) {
 	if g.blind != nil || g.usage == nil {
 		return
 	}

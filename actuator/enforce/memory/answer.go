@@ -93,7 +93,7 @@ func (g *Guard) step(ctx context.Context) (next time.Duration) {
 	for _, c := range g.containers {
 		g.settle(c, calls)
 	}
-	g.tell(began, calls)
+	g.report(began, calls)
 	for _, c := range g.containers {
 		g.refresh(c, calls)
 	}

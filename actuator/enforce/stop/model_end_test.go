@@ -124,7 +124,7 @@ func (m *model) sent(e *ender) (set uint8) {
 // excuses says which calls may run undecided by this SIGCONT. The sweeper's: those that
 // it ends, as their time is over or the guard open, and those that it could not know. The
 // decider's: those that somebody has released before, and any when it is late: somebody
-// else has let the holds go that it ends, as they were overdue.
+// else has released the holds that it ends, as they were overdue.
 func (m *model) excuses(s *state, e *ender, sweeper bool) {
 	excused := e.through
 	if sweeper && e.over {

@@ -34,7 +34,7 @@ func Build(f Facts) Page {
 		p.LeftOut = max(0, len(p.Containers)-maxContainers)
 		p.Containers = p.Containers[:min(len(p.Containers), maxContainers)]
 	}
-	p.Decisions, p.Said = b.decisions()
+	p.Decisions, p.Latest = b.decisions()
 	return p
 }
 
@@ -166,7 +166,7 @@ func (b *builder) container(c task.Container, st Standing) (row Container, float
 	}
 	b.showState(&row, c, st, urgent)
 	row.CanPause = b.f.May && st.Managed && !c.Spec.NeverPause && !st.Somebody && st.Asked == ""
-	row.CanLetGo = b.f.May && !st.Somebody && (st.Ours || st.Off || st.Waits != "" || st.Asked != "")
+	row.CanRelease = b.f.May && !st.Somebody && (st.Ours || st.Off || st.Waits != "" || st.Asked != "")
 	row.CanDeadline = b.f.May && b.f.Deadlines && st.Managed
 	return row, float, urgent != nil || last != nil
 }
@@ -312,7 +312,7 @@ func (b *builder) placement() Placement {
 }
 
 // decisions are the last ones, latest first, and the latest in one sentence.
-func (b *builder) decisions() (rows []Decision, said string) {
+func (b *builder) decisions() (rows []Decision, latest string) {
 	all := b.f.Decisions
 	for _, d := range slices.Backward(all[max(0, len(all)-maxDecisions):]) {
 		row := Decision{Time: when(d.Time, b.f.Now), Stamp: d.Time.Format(time.RFC3339Nano), What: string(d.Kind) + " " + string(d.Result),
@@ -334,7 +334,7 @@ func (b *builder) decisions() (rows []Decision, said string) {
 		rows = append(rows, row)
 	}
 	if len(rows) > 0 {
-		said = strings.TrimSpace(rows[0].What + " " + rows[0].About + ": " + rows[0].Why)
+		latest = strings.TrimSpace(rows[0].What + " " + rows[0].About + ": " + rows[0].Why)
 	}
-	return rows, said
+	return rows, latest
 }

@@ -106,8 +106,8 @@ type Page struct {
 	LeftOut   int
 	Placement Placement
 	Decisions []Decision
-	// Said is the latest decision in a sentence, for those who listen.
-	Said string
+	// Latest is the latest decision in a sentence, for those who listen.
+	Latest string
 }
 
 // Tone is what a colour means; it is never the only sign of it.
@@ -247,7 +247,7 @@ type Container struct {
 	Where            string
 	Why              string
 	CanPause         bool
-	CanLetGo         bool
+	CanRelease       bool
 	CanDeadline      bool
 }
 
