@@ -55,30 +55,30 @@ type refused struct{ Problem, Version string }
 
 func (p *Page) refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
 	if !wantsPage(r) {
-		answer(w, code, "Not done: "+why)
+		answer(w, code, "Failed: "+why)
 		return
 	}
 	p.render(w, code, "refused.html", refused{why, p.version})
 }
 
 func (p *Page) pause(ctx context.Context, who string, form url.Values) (string, error) {
-	return "Asked for; it is being paused.", p.o.Actor.Pause(ctx, who, form.Get("container"))
+	return "Pause requested.", p.o.Actor.Pause(ctx, who, form.Get("container"))
 }
 
 func (p *Page) release(ctx context.Context, who string, form url.Values) (string, error) {
-	return "Asked for; it is being released, to the end of its present tasks.", p.o.Actor.Release(ctx, who, form.Get("container"))
+	return "Release requested; the container is not held again for its present tasks.", p.o.Actor.Release(ctx, who, form.Get("container"))
 }
 
 func (p *Page) deadline(ctx context.Context, who string, form url.Values) (string, error) {
 	text := strings.TrimSpace(form.Get("deadline"))
 	var relative time.Duration
-	message := "The deadline is its label's again."
+	message := "The deadline is now the label's."
 	if text != "" {
 		var err error
 		if relative, err = task.ParseDeadline(text); err != nil {
 			return "", err
 		}
-		message = "The deadline is " + relative.String() + " now."
+		message = "The deadline is now " + relative.String() + "."
 	}
 	return message, p.o.Actor.SetDeadline(ctx, who, form.Get("container"), relative)
 }

@@ -144,7 +144,7 @@ func difference(old, f map[string]string) map[string]string {
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	s, leave, ok := p.hub.join(variant{window: window(r.URL.Query().Get("window")), may: p.o.Guard.Check(r) == nil})
 	if !ok {
-		http.Error(w, "too many look at this page already", http.StatusServiceUnavailable)
+		http.Error(w, "too many readers of this page", http.StatusServiceUnavailable)
 		return
 	}
 	defer leave()

@@ -315,7 +315,7 @@ func TestActions(t *testing.T) {
 		"label's deadline":   {path: "deadline", form: form("container", "x", "deadline", ""), code: 200, asked: "deadline 0s x by alice"},
 		"no deadline":        {path: "deadline", form: form("container", "x", "deadline", "soon"), code: 409, said: "is not a deadline"},
 		"no script":          {path: "pause", accept: "text/html", form: form("container", "x"), code: 303, asked: "pause x by alice"},
-		"refused":            {path: "pause", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "Not done: because of " + hostile},
+		"refused":            {path: "pause", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "Failed: because of " + hostile},
 		"refused, no script": {path: "pause", accept: "text/html", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "because of &lt;script&gt;"},
 		"may not pause":      {path: "pause", stranger: true, form: form("container", "x"), code: 401, said: "a token is needed"},
 		"may not release":    {path: "release", stranger: true, form: form("container", "x"), code: 401},

@@ -219,13 +219,13 @@ func (b *builder) showState(row *Container, c task.Container, st Standing, urgen
 		row.Why = st.Order
 	}
 	if row.Why == "" && urgent != nil && b.inTurn(c.Name, urgent.GPUs) {
-		row.Why = "in turn"
+		row.Why = "may compute now"
 	}
 	if st.Asked != "" && st.Waits == "" {
-		row.Notes = append(row.Notes, "pause asked for by "+st.Asked)
+		row.Notes = append(row.Notes, "pause requested by "+st.Asked)
 	}
 	if st.Ours && !st.Until.IsZero() {
-		row.Notes = append(row.Notes, "goes on by "+when(st.Until, b.f.Now)+" at the latest")
+		row.Notes = append(row.Notes, "hold ends by "+when(st.Until, b.f.Now))
 	}
 	switch {
 	case !st.Managed:
@@ -304,7 +304,7 @@ func (b *builder) placement() Placement {
 			row.Deadline = seconds(float64(e.Deadline))
 		}
 		if !e.Expires.IsZero() {
-			row.Ends = "at " + when(e.Expires, b.f.Now) + " unless it goes on"
+			row.Ends = "at " + when(e.Expires, b.f.Now) + " unless it is renewed"
 		}
 		p.Reservations = append(p.Reservations, row)
 	}

@@ -122,7 +122,7 @@ func TestContainers(t *testing.T) {
 	if got := strings.Join(order, " "); got != "soon later endless stranger idle never" || p.Others != 1 {
 		t.Errorf("order %s, and %d others", got, p.Others)
 	}
-	if r := row(p, "later"); r.Why != "waits for soon on GPU 0" || r.State != "paused" || strings.Join(r.Notes, "; ") != "goes on by 12:01:00 at the latest" || !r.CanRelease || !r.CanPause {
+	if r := row(p, "later"); r.Why != "waits for soon on GPU 0" || r.State != "paused" || strings.Join(r.Notes, "; ") != "hold ends by 12:01:00" || !r.CanRelease || !r.CanPause {
 		t.Errorf("%+v", r)
 	}
 	if r := row(p, "soon"); r.CanPause || !r.CanRelease || r.Tone != OK || r.Float != "1.0 s" {
