@@ -14,7 +14,7 @@ import (
 // Channels divides the time of GPUs: channels.Enforcer.
 type Channels interface {
 	Apply(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
-	Look(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
+	Inspect(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
 	Restore(ctx context.Context, processes ...rm.Process) error
 	RestoreAll(ctx context.Context) (left int, err error)
 }
@@ -61,7 +61,7 @@ func (a *Arbiter) change(ctx context.Context, c core.Change) (r core.ChangeResul
 		}
 		apply := a.o.Channels.Apply
 		if c.Kind == core.Look {
-			apply = a.o.Channels.Look
+			apply = a.o.Channels.Inspect
 		}
 		res, err := apply(ctx, channels.Target{Container: c.ContainerID, Processes: []rm.Process{p}}, s)
 		if err == nil && len(res.Groups) == 0 {

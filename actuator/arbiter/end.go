@@ -12,8 +12,8 @@ import (
 	"github.com/laxity/laxity/actuator/plan"
 )
 
-// releaseAndClose ends the arbiter: it waits for what is under way, then releases everything that is
-// on record.
+// releaseAndClose ends the arbiter: it waits for actions under way, then releases everything on
+// record.
 func (a *Arbiter) releaseAndClose() error {
 	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func (a *Arbiter) releaseAndClose() error {
 // restoreTimeout bounds the restoring at the end.
 const restoreTimeout = 5 * time.Second
 
-// restoreChannels waits for the changes under way, then puts everything back.
+// restoreChannels waits for the changes under way, then restores all slices and channels.
 func (a *Arbiter) restoreChannels() {
 	if a.o.Channels == nil {
 		return
@@ -90,7 +90,7 @@ func (a *Arbiter) releaseAll(ctx context.Context) error {
 	return err
 }
 
-// bringAllBack brings back everything that is swapped out.
+// bringAllBack swaps in everything that is swapped out.
 func (a *Arbiter) bringAllBack(ctx context.Context) error {
 	if a.o.Swapper == nil {
 		return nil

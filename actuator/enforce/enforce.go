@@ -48,7 +48,7 @@ type Enforcer interface {
 	// container is paused already and there is no record of ours. Pausing what
 	// we have paused renews the record and does nothing else.
 	Pause(ctx context.Context, h Hold) error
-	// Unpause lets the container go on and removes the record afterwards. It
+	// Unpause continues the container and then removes the record. It
 	// MUST return ErrForeign and do nothing when there is no record. A container
 	// that is gone, or that somebody else unpaused, is a success: the record is
 	// removed. A pause that the engine is only about to carry out MUST NOT find it

@@ -17,12 +17,12 @@ type Channels interface {
 	RestoreAll(ctx context.Context) (left int, err error)
 }
 
-// channelsGrace is how long after the end of a lease a living actuator has to renew or end
-// it itself: leases of channels are short, and so is this.
+// channelsGrace is how long a living actuator has, after the end of a lease, to renew or end it
+// itself. It is short, as the leases of channels are.
 const channelsGrace = 100 * time.Millisecond
 
-// sweepChannels looks after the leases of channels until ctx ends. It has a goroutine of its
-// own: a driver that hangs must not keep the guardian from anything else.
+// sweepChannels ends expired leases of channels until ctx ends. It has its own goroutine, so that a
+// driver that hangs delays nothing else.
 func (g *Guardian) sweepChannels(ctx context.Context) {
 	if g.o.Channels == nil {
 		return
@@ -43,8 +43,7 @@ func (g *Guardian) sweepChannels(ctx context.Context) {
 	}
 }
 
-// restoreUntil undoes what is on record, again and again until nothing is left or the
-// engine's part is done.
+// restoreUntil retries restoreChannels until nothing is left or done is closed.
 func (g *Guardian) restoreUntil(ctx context.Context, done <-chan struct{}) (left int) {
 	for {
 		if left = g.restoreChannels(ctx); left == 0 {

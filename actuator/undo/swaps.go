@@ -16,7 +16,7 @@ import (
 	"github.com/laxity/laxity/actuator/swapping"
 )
 
-// bringer brings back for the guardian what a dead actuator left off its GPUs.
+// bringer swaps in, for the guardian, the containers that a dead actuator left swapped out.
 type bringer struct {
 	o          Options
 	swap       *swapping.Swap // opened when there is something on record

@@ -173,9 +173,9 @@ func (l *Ledger) landed(g grant, now time.Time) bool {
 	}
 }
 
-// Look implements memory.Decider: what the guard sees has all that it was granted
+// Observe implements memory.Decider: what the guard sees has all that it was granted
 // before.
-func (l *Ledger) Look(s memory.Sight) {
+func (l *Ledger) Observe(s memory.Sight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, on := range s.Held {

@@ -43,8 +43,7 @@ func (e *Enforcer) off(ctx context.Context, rec *Record, groups []rm.Group, unti
 	return errors.Join(err, e.on(ctx, rec, func(en Entry) bool { return news[en.key()] }))
 }
 
-// on switches the groups on again that the record says are off, or some of them, and keeps the
-// record.
+// on switches on the groups that are off by the record, or some of them, and writes the record.
 func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) error {
 	p := rec.Process()
 	var groups []rm.Group

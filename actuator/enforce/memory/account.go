@@ -62,7 +62,7 @@ func (g *Guard) report(began time.Time, calls []cudaprobe.Call) {
 			s.Used[gpu] = sum(s.Used[gpu], g.promised(c, i, calls))
 		}
 	}
-	g.o.Decider.Look(s)
+	g.o.Decider.Observe(s)
 }
 
 // held is what a container holds on one of its GPUs: what is seen, but at least
