@@ -157,7 +157,9 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer lock.Unlock()
-	a.undoFormer(ctx)
+	// Before anything that takes its time, the guardian's start above all: a former actuator may
+	// have died together with its guardian.
+	undo.Former(ctx, undo.Options{StateDir: a.o.StateDir, RunDir: a.o.RunDir, Channels: a.o.Channels, Logger: a.log})
 	for _, l := range a.o.Lacks {
 		a.log.Warn("the actuator's sandbox keeps from it what it needs", "what", l.What, "means", l.Means, "fix", l.Fix)
 	}
@@ -172,29 +174,6 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, a.memoryGuard.Close()) }()
 	}
 	return a.arbiter.Run(ctx)
-}
-
-// undoFormer undoes what a former actuator left. It runs first, before the guardian is even
-// started, because both may have died together. The caller holds the actuator's lock and has
-// changed nothing. The guardian retries what it cannot undo when this actuator ends; channels
-// that are off are switched on when their lease ends.
-func (a *Actuator) undoFormer(ctx context.Context) {
-	if n, err := undo.ReleaseStopped(ctx, a.o.StateDir, false); err != nil || n > 0 {
-		a.log.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
-	}
-	e, err := a.o.openChannels()
-	if e == nil {
-		if err != nil {
-			a.log.Error("cannot read what a former actuator left on GPUs", "err", err)
-		}
-		return
-	}
-	n, err := e.Pending()
-	if n == 0 && err == nil {
-		return
-	}
-	left, err := e.RestoreAll(ctx)
-	a.log.Warn("switched channels on and restored time slices, which a former actuator had left", "processes", n, "left", left, "err", err)
 }
 
 // Close closes the files if Run is not called; Run closes them itself. Close is idempotent.
@@ -243,8 +222,8 @@ func (a *Actuator) Decisions() *decisionlog.Log { return a.decisions }
 // State returns what the actuator knows and does now. It is never nil, and read-only.
 func (a *Actuator) State() *state.State { return a.arbiter.State() }
 
-// Pause, Release and SetDeadline carry out the request of the person named who; see package
-// arbiter.
+// Pause carries out the request of the person named who, as Release and SetDeadline do: see
+// package arbiter.
 func (a *Actuator) Pause(ctx context.Context, who, container string) error {
 	return a.arbiter.Pause(ctx, who, container)
 }

@@ -138,7 +138,7 @@ func TestWaitsEnd(t *testing.T) {
 func TestWhatWasPassedOnIsMarked(t *testing.T) {
 	f := &fake{}
 	r, _, _ := router(t, f)
-	q := httptest.NewRequest("POST", "http://localhost:9871/api/v1/alerts", strings.NewReader(nothing))
+	q := httptest.NewRequest(http.MethodPost, "http://localhost:9871/api/v1/alerts", strings.NewReader(nothing))
 	q.RemoteAddr = here
 	q.Header.Set(forward.Header, "1")
 	if r.ServeHTTP(httptest.NewRecorder(), q); !f.passedOn {
