@@ -39,7 +39,7 @@ type Present struct {
 
 // Metrics is a prometheus.Collector.
 type Metrics struct {
-	// Alerts counts by what was asked for and what became of it.
+	// Alerts counts by action and result.
 	Alerts *prometheus.CounterVec
 	// Webhooks counts notifications by HTTP code.
 	Webhooks *prometheus.CounterVec
@@ -138,7 +138,7 @@ func New() *Metrics {
 	return m
 }
 
-// ChannelCalled takes note of a call to the resource manager.
+// ChannelCalled observes a call to the resource manager.
 func (m *Metrics) ChannelCalled(call string, took time.Duration, _ error) {
 	m.channelCall.WithLabelValues(call).Observe(took.Seconds())
 }

@@ -29,16 +29,16 @@ type Directory interface {
 // ErrRefused means that the other actuator will never take this message.
 var ErrRefused = errors.New("refused for good")
 
-// ErrUnnamed means that this node's own name is not known yet, so that nobody can
-// say which alerts are about another one.
+// ErrUnnamed means that this node's name is not known yet, nor therefore which alerts are about
+// other nodes.
 var ErrUnnamed = errors.New("the name of this node is not known yet: start with --node, or wait for the exporter")
 
 // Options of a Forwarder. Directory is required.
 type Options struct {
 	Directory Directory
-	// Decide is told which alerts were passed on, and which were refused for good.
+	// Decide receives a decision for the alerts passed on, and for those refused for good.
 	Decide func(decision.Decision)
-	// DryRun sends nothing and says what would have been passed on.
+	// DryRun sends nothing and reports what would have been passed on.
 	DryRun bool
 	Logger *slog.Logger
 	Now    func() time.Time

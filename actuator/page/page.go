@@ -63,7 +63,7 @@ type Options struct {
 	Guard Guard
 	Actor Actor
 	// Ranking asks for the ranking of the nodes; nil is no placement. It may take
-	// its time: at most one call is under way, and none while nobody looks.
+	// its time: at most one call is under way, and none without readers.
 	Ranking func(context.Context) view.Ranking
 	Logger  *slog.Logger
 	Now     func() time.Time
@@ -129,7 +129,7 @@ func fingerprint() (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:12], err
 }
 
-// Observe takes note of a snapshot. It does not block; there must be one caller.
+// Observe adds a snapshot to the history. It does not block; there must be one caller.
 func (p *Page) Observe(s *task.Snapshot) {
 	for {
 		select {
@@ -202,7 +202,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// variant is what differs between those who look; all others see the same.
+// variant is what differs between readers; those of one variant see the same.
 type variant struct {
 	window time.Duration
 	may    bool

@@ -150,10 +150,10 @@ func (o Options) openChannels() (*channels.Enforcer, error) {
 	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger, Dir: channels.Folder(cmp.Or(o.RunDir, enforce.RunDir), o.StateDir)})
 }
 
-// Former undoes what a former actuator left stopped, off a GPU or with other time slices. An
-// actuator that starts calls it with its lock held, before anything is changed. What cannot be
-// undone the guardian tries again when this actuator ends; what is off its GPU goes on at the
-// end of its lease.
+// Former undoes what a former actuator left: stopped processes, channels that are off, changed
+// time slices. A starting actuator calls it with its lock held, before it changes anything. The
+// guardian retries what Former cannot undo when this actuator ends; channels that are off are
+// switched on when their lease ends.
 func Former(ctx context.Context, o Options) {
 	if n, err := ReleaseStopped(ctx, o.StateDir, false); err != nil || n > 0 {
 		o.Logger.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
@@ -170,5 +170,5 @@ func Former(ctx context.Context, o Options) {
 		return
 	}
 	left, err := e.RestoreAll(ctx)
-	o.Logger.Warn("let channels on and put time slices back that a former actuator left", "processes", n, "left", left, "err", err)
+	o.Logger.Warn("switched channels on and restored time slices, which a former actuator had left", "processes", n, "left", left, "err", err)
 }
