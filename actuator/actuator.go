@@ -48,8 +48,8 @@ type Actuator struct {
 	swapper     enforce.Swapper     // nil: none
 	arbiter     *arbiter.Arbiter
 
-	strays   atomic.Uint64 // processes that the guardian has continued, as last read
-	putAside []string      // as last looked for
+	strays   atomic.Uint64 // processes that the guardian continued, as last read
+	putAside []string      // as last listed
 	asideAt  time.Time
 
 	page   *page.Page
@@ -78,7 +78,7 @@ func New(o Options) (*Actuator, error) {
 	return a, nil
 }
 
-// openFiles opens what is kept on disk. A damaged file is put aside and told.
+// openFiles opens the files of the state folder. A damaged file is put aside and reported.
 func (a *Actuator) openFiles() (err error) {
 	o := a.o
 	if a.journal, err = journal.Open(o.StateDir); err != nil {
@@ -100,7 +100,7 @@ func (a *Actuator) openFiles() (err error) {
 	return nil
 }
 
-// openParts makes the parts that the arbiter acts through, and those who look at it.
+// openParts makes what the arbiter acts through, and what shows its state.
 func (a *Actuator) openParts() error {
 	o := a.o
 	enforcer, err := o.newEnforcer(a.journal)
@@ -140,18 +140,18 @@ func (a *Actuator) openParts() error {
 	return a.openPage()
 }
 
-// startWait is how long a starting actuator waits for a guardian that still
-// lets go of what a former one left.
+// startWait is how long a starting actuator waits for a guardian that still releases the
+// holds of a former actuator.
 const startWait = 15 * time.Second
 
-// Run acts until ctx ends, then lets everything go that it paused. It returns
-// nil after a clean end; an error if it could not begin, or if containers are
-// still on record, which the guardian then lets go.
+// Run acts until ctx ends, then releases everything that it paused. It returns
+// nil after a clean end, and an error if it could not begin or if containers are still on
+// record. The guardian then releases these.
 func (a *Actuator) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.Close()) }()
 	lock, err := journal.LockWithin(ctx, journal.ActuatorLock(a.o.StateDir), startWait)
 	if errors.Is(err, journal.ErrLocked) {
-		return fmt.Errorf("another actuator uses %s, or its guardian still lets containers go (is Docker running?): %w", a.o.StateDir, err)
+		return fmt.Errorf("another actuator uses %s, or its guardian still releases containers (is Docker running?): %w", a.o.StateDir, err)
 	}
 	if err != nil {
 		return err
@@ -176,8 +176,7 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	return a.arbiter.Run(ctx)
 }
 
-// Close closes the files, for when Run was never called; Run does it at its end.
-// Again, it does nothing.
+// Close closes the files if Run is not called; Run closes them itself. Close is idempotent.
 func (a *Actuator) Close() (err error) {
 	a.stop.Do(func() {
 		err = errors.Join(a.inbox.Close(), a.decisions.Close())
@@ -188,9 +187,9 @@ func (a *Actuator) Close() (err error) {
 	return err
 }
 
-// Receive keeps a notification durably, and passes on what is about other nodes. When
-// it returns nil, the message takes effect sooner or later, whatever happens to this
-// process. A repeat of what was taken before an error changes nothing.
+// Receive stores a notification durably and passes on the alerts of other nodes. When it
+// returns nil, the message takes effect even if this process dies. Receive is idempotent:
+// Alertmanager may repeat a message after an error.
 func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
 	if err := m.Validate(); err != nil {
 		return err
@@ -200,7 +199,7 @@ func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
 		return err
 	}
 	if len(own.Alerts) > 0 || own.TruncatedAlerts > 0 || len(others) == 0 {
-		err = a.keep(own) // first: what happens here waits for no other node
+		err = a.keep(own) // first: this node does not wait for others
 	}
 	return errors.Join(err, a.pass(ctx, m, others))
 }
@@ -220,16 +219,16 @@ func (a *Actuator) keep(m webhook.Message) error {
 // Decisions returns the log of what was decided and why.
 func (a *Actuator) Decisions() *decisionlog.Log { return a.decisions }
 
-// State returns what the actuator knows and does at the moment. Never nil; it
-// must not be changed.
+// State returns what the actuator knows and does now. It is never nil, and read-only.
 func (a *Actuator) State() *state.State { return a.arbiter.State() }
 
-// Pause does what a person, who, asks for, as Release and SetDeadline do: see package arbiter.
+// Pause carries out the request of the person named who, as Release and SetDeadline do: see
+// package arbiter.
 func (a *Actuator) Pause(ctx context.Context, who, container string) error {
 	return a.arbiter.Pause(ctx, who, container)
 }
 
-// Release lets a container go: see Pause.
+// Release releases a container: see Pause.
 func (a *Actuator) Release(ctx context.Context, who, container string) error {
 	return a.arbiter.Release(ctx, who, container)
 }

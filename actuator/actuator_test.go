@@ -48,7 +48,7 @@ func TestResolvedIsNotBelievedWithoutTheSnapshot(t *testing.T) {
 	b.decided("resolved seen", func(d decision.Decision) bool { return d.Status == webhook.Resolved })
 	b.source.set(func() {})
 	if b.await("handled", func() bool { return b.State().Inbox == 0 }); !b.isPaused("b") {
-		t.Error("let go though two tasks contend")
+		t.Error("released though two tasks contend")
 	}
 	b.source.end("a")
 	b.awaitPaused("", "a", "b")
@@ -156,8 +156,8 @@ func TestOnlyManagedContainersAreTouched(t *testing.T) {
 	b := newBench(t, nil)
 	b.run("a", "plain", "never", "b")
 	b.source.set(func() {
-		b.source.boxes[1].Spec.Managed = false
-		b.source.boxes[2].Spec.NeverPause = true
+		b.source.containers[1].Spec.Managed = false
+		b.source.containers[2].Spec.NeverPause = true
 	})
 	b.send(contention(webhook.Firing),
 		alert(webhook.Firing, "User", "pause", "container", "name-plain"),
@@ -198,7 +198,7 @@ func TestRelieve(t *testing.T) {
 	b.send(fire)
 	b.await("handled", func() bool { return b.State().Inbox == 0 })
 	if !b.isPaused("c") {
-		t.Error("let go at 92 %")
+		t.Error("released at 92 %")
 	}
 	b.source.set(func() { b.source.gpus[0].MemoryUsed = 80 })
 	b.awaitPaused("", "a", "b", "c")

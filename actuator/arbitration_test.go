@@ -39,9 +39,9 @@ func edf(o *actuator.Options) {
 // due gives the tasks of a container a deadline from now.
 func (s *fakeSource) due(id string, in time.Duration) {
 	s.set(func() {
-		for i := range s.boxes {
-			if s.boxes[i].ID == id {
-				s.boxes[i].Spec.Class = task.ClassDeadline
+		for i := range s.containers {
+			if s.containers[i].ID == id {
+				s.containers[i].Spec.Class = task.ClassDeadline
 			}
 		}
 		for i := range s.tasks {
@@ -66,8 +66,8 @@ func TestTheEarliestDeadlineIsNext(t *testing.T) {
 	}
 	// With nothing known the earlier deadline preempts; a has the earliest.
 	b.awaitPaused("b c d", "a", "b", "c", "d")
-	b.await("they are in line", func() bool {
-		return slices.Equal(b.State().GPUs[0].Line, []string{"name-c", "name-d", "name-b"})
+	b.await("they are in the queue", func() bool {
+		return slices.Equal(b.State().GPUs[0].Queue, []string{"name-c", "name-d", "name-b"})
 	})
 	b.source.end("a")
 	b.awaitPaused("b d", "a", "b", "c", "d")
@@ -99,9 +99,9 @@ func TestARequestDoesNotWaitBehindBatch(t *testing.T) {
 	b.await("the trainer is admitted", func() bool { s := b.State(); return len(s.GPUs) == 1 && len(s.GPUs[0].Admitted) == 1 })
 	b.run("server")
 	b.source.set(func() {
-		for i := range b.source.boxes {
-			if b.source.boxes[i].ID == "server" {
-				b.source.boxes[i].Spec.Release = task.ReleaseBusy
+		for i := range b.source.containers {
+			if b.source.containers[i].ID == "server" {
+				b.source.containers[i].Spec.Release = task.ReleaseBusy
 			}
 		}
 	})
@@ -156,7 +156,7 @@ func TestWhatRepeatsIsSaidOnce(t *testing.T) {
 	}
 }
 
-// An exporter that cannot read the engine says of whom we have let go meanwhile that it
+// An exporter that cannot read the engine says of whom we have released meanwhile that it
 // is paused. That is nobody else's pause.
 func TestWhomWeLetGoRunsThoughTheExporterIsBlind(t *testing.T) {
 	var later atomic.Int64
@@ -190,14 +190,14 @@ func TestAContainerCountsFromItsUseOfGPUMemory(t *testing.T) {
 	b.send(contention(webhook.Firing))
 	b.await("a is admitted, and b takes no part", func() bool {
 		s := b.State()
-		return len(s.GPUs) == 1 && slices.Equal(s.GPUs[0].Admitted, []string{"name-a"}) && len(s.GPUs[0].Line) == 0
+		return len(s.GPUs) == 1 && slices.Equal(s.GPUs[0].Admitted, []string{"name-a"}) && len(s.GPUs[0].Queue) == 0
 	})
 	b.awaitPaused("", "a", "b")
 	b.source.set(func() { b.source.tasks[1].MemoryUsed = map[string]uint64{gpu0: 1} })
 	b.awaitPaused("b", "a", "b")
 }
 
-// Where channels cannot be controlled who waits is paused, and that is told.
+// Where channels cannot be controlled containers that wait are paused, and that is reported.
 func TestWithoutChannelsWhoWaitsIsPaused(t *testing.T) {
 	m := collector.New()
 	b := newBench(t, func(o *actuator.Options) { o.NoChannels, o.Metrics = "driver 470", m })
@@ -207,7 +207,7 @@ func TestWithoutChannelsWhoWaitsIsPaused(t *testing.T) {
 	if s := b.State(); s.Hold != config.HoldPause || s.NoChannels != "driver 470" {
 		t.Errorf("holds by %s: %q", s.Hold, s.NoChannels)
 	}
-	want := strings.NewReader(`# HELP laxity_actuator_pause_instead 1 while who waits is paused because time slices and channels cannot be controlled here, though --hold asks for them.
+	want := strings.NewReader(`# HELP laxity_actuator_pause_instead 1 while containers that wait are paused because time slices and channels cannot be controlled here, though --hold asks for them.
 # TYPE laxity_actuator_pause_instead gauge
 laxity_actuator_pause_instead 1
 `)
@@ -358,7 +358,7 @@ func TestHistoryOutlivesARestart(t *testing.T) {
 	b := newBench(t, edf)
 	b.engine.Run("a")
 	b.source.set(func() {
-		b.source.boxes = []task.Container{{ID: "a", Name: "name-a", Image: "train"}}
+		b.source.containers = []task.Container{{ID: "a", Name: "name-a", Image: "train"}}
 		b.source.tasks = []task.Task{{ID: "t", ContainerID: "a", GPUs: []string{gpu0}, State: task.Running, Start: task.Mark{Time: epoch}}}
 	})
 	b.await("seen", func() bool { return b.State().SnapshotSequence >= 1 })

@@ -23,7 +23,7 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// An actuator that starts lets on whom a former one left off its GPU, with no guardian.
+// An actuator that starts switches on whom a former one left off its GPU, with no guardian.
 func TestStartLetsChannelsOn(t *testing.T) {
 	m, run := channelstest.NewMachine(), t.TempDir()
 	stat, _ := proc.ReadStat("/proc", os.Getpid())
@@ -58,7 +58,7 @@ func TestFirstGetsTheLongSlice(t *testing.T) {
 	v.await("the state says so", func() bool {
 		s := v.state()
 		return slices.Equal(s.GPUs[0].Order, []string{"name-a", "name-b"}) &&
-			s.Containers[1].Order == "second in line, slice 100 ms" && s.Containers[1].SliceSeconds == 0.1 && s.Hold == config.HoldChannels
+			s.Containers[1].Order == "second in the queue, slice 100 ms" && s.Containers[1].SliceSeconds == 0.1 && s.Hold == config.HoldChannels
 	})
 	v.source.end("a")
 	v.awaitOwn(a, b)
@@ -85,7 +85,7 @@ func TestSlicesArePutBack(t *testing.T) {
 	}{
 		"its task ended": {nil, func(v *divider) { v.source.end("a"); v.source.end("b") }},
 		"the containers are gone from the list though they live": {nil, func(v *divider) {
-			v.source.set(func() { v.source.boxes, v.source.tasks = nil, nil })
+			v.source.set(func() { v.source.containers, v.source.tasks = nil, nil })
 		}},
 		"the exporter cannot read the GPUs": {nil, func(v *divider) { v.source.set(func() { v.source.health.DeviceUp = false }) }},
 		"the exporter is gone": {nil, func(v *divider) {
@@ -100,7 +100,7 @@ func TestSlicesArePutBack(t *testing.T) {
 		"no guardian watches": {watched, func(*divider) { guardian.Unlock(); ahead.Store(int64(2 * time.Second)) }},
 		"the breaker opens": {func(o *actuator.Options) { o.Config.BreakerActions = 1 }, func(v *divider) {
 			v.source.set(func() {
-				v.source.boxes = append(v.source.boxes, task.Container{ID: "c", Name: "c", Spec: task.Spec{Managed: true}})
+				v.source.containers = append(v.source.containers, task.Container{ID: "c", Name: "c", Spec: task.Spec{Managed: true}})
 			})
 			v.engine.Run("c")
 			v.await("c is known", func() bool { return len(v.state().Containers) == 3 })
@@ -147,9 +147,9 @@ func TestOrderOutlivesTheContention(t *testing.T) {
 	})
 	a, b := v.begin("a", gpu0), v.begin("b", gpu0)
 	v.source.set(func() {
-		v.source.boxes[0].Spec.Deadline, v.source.boxes[0].Spec.Release = 3600, task.ReleaseBusy
+		v.source.containers[0].Spec.Deadline, v.source.containers[0].Spec.Release = 3600, task.ReleaseBusy
 		v.source.tasks[0].Deadline = time.Now().Add(time.Hour) // it is not late
-		v.source.boxes[0].Processes = []task.Process{{PID: a.PID, GPUs: []string{gpu0}}}
+		v.source.containers[0].Processes = []task.Process{{PID: a.PID, GPUs: []string{gpu0}}}
 	})
 	v.send(contention(webhook.Firing))
 	long := func() bool { is := v.Slices(a); return len(is) == 1 && is[0] > 10*time.Millisecond }
@@ -197,12 +197,12 @@ func TestOthersAreNeverTouched(t *testing.T) {
 	v.process(203, gpu0)
 	v.process(204, gpu1)
 	v.source.set(func() {
-		v.source.boxes = []task.Container{
+		v.source.containers = []task.Container{
 			{ID: "unlabelled", Processes: []task.Process{{PID: 201, GPUs: []string{gpu0}}}},
 			{ID: "never", Spec: task.Spec{Managed: true, NeverPause: true}, Processes: []task.Process{{PID: 202, GPUs: []string{gpu0}}}},
 			{ID: "several", Spec: task.Spec{Managed: true}, Processes: []task.Process{{PID: 203, GPUs: []string{gpu0}}, {PID: 204, GPUs: []string{gpu1}}}},
 		}
-		for _, c := range v.source.boxes {
+		for _, c := range v.source.containers {
 			for _, p := range c.Processes {
 				v.source.tasks = append(v.source.tasks, task.Task{ID: "task-" + c.ID, PID: p.PID, ContainerID: c.ID, GPUs: p.GPUs, State: task.Running})
 			}

@@ -79,7 +79,7 @@ func TestHangingCallDelaysItsOwnGPUOnly(t *testing.T) {
 	c, d := v.process(201, gpu1), v.process(202, gpu1)
 	v.source.set(func() {
 		for i, id := range []string{"c", "d"} {
-			v.source.boxes = append(v.source.boxes, task.Container{ID: id, Name: "name-" + id, Spec: task.Spec{Managed: true}})
+			v.source.containers = append(v.source.containers, task.Container{ID: id, Name: "name-" + id, Spec: task.Spec{Managed: true}})
 			v.source.tasks = append(v.source.tasks, task.Task{ID: "task-" + id, PID: 201 + i, ContainerID: id, GPUs: []string{gpu1},
 				State: task.Running, Start: task.Mark{Time: epoch.Add(time.Duration(i) * time.Second)}})
 		}
@@ -138,10 +138,10 @@ func TestTurnsBesideAServer(t *testing.T) {
 	s, a, b := v.begin("s", gpu0), v.begin("a", gpu0), v.begin("b", gpu0)
 	busy := func() {
 		v.source.set(func() {
-			v.source.boxes[0].Spec.Release, v.source.boxes[0].Spec.Deadline = task.ReleaseBusy, task.Seconds(0.02)
+			v.source.containers[0].Spec.Release, v.source.containers[0].Spec.Deadline = task.ReleaseBusy, task.Seconds(0.02)
 			for i, p := range []rm.Process{a, b} {
-				v.source.boxes[i+1].SMUtilization = map[string]float64{gpu0: 0.48}
-				v.source.boxes[i+1].Processes = []task.Process{{PID: p.PID, GPUs: []string{gpu0}}}
+				v.source.containers[i+1].SMUtilization = map[string]float64{gpu0: 0.48}
+				v.source.containers[i+1].Processes = []task.Process{{PID: p.PID, GPUs: []string{gpu0}}}
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func TestAllIsItsOwnBeforeACheckpoint(t *testing.T) {
 	v.awaitSlice(first, 10*time.Second)
 	b.source.set(func() {
 		b.source.tasks[1].Deadline = time.Now().Add(20 * time.Second)
-		b.source.boxes[1].Spec.Deadline, b.source.boxes[1].Spec.Class = 20, task.ClassDeadline
+		b.source.containers[1].Spec.Deadline, b.source.containers[1].Spec.Class = 20, task.ClassDeadline
 	})
 	b.want(b.allocate("b", 600), memory.Grant)
 	if is, _ := found.Load().([]time.Duration); !slices.Equal(is, []time.Duration{channelstest.OwnSlice}) {

@@ -33,8 +33,8 @@ func TestStateSaysTheOrder(t *testing.T) {
 		stat, _ := proc.ReadStat("/proc", pid)
 		m.Adopt(rm.Process{PID: pid, Start: stat.Start}, gpus[0])
 		b.source.set(func() {
-			n := time.Duration(len(b.source.boxes))
-			b.source.boxes = append(b.source.boxes, task.Container{ID: id, Name: id, Spec: task.Spec{Managed: true, Deadline: 100},
+			n := time.Duration(len(b.source.containers))
+			b.source.containers = append(b.source.containers, task.Container{ID: id, Name: id, Spec: task.Spec{Managed: true, Deadline: 100},
 				Processes: []task.Process{{PID: pid, GPUs: gpus}}})
 			b.source.tasks = append(b.source.tasks, task.Task{ID: id, PID: pid, Container: id, ContainerID: id, GPUs: gpus, State: task.Running,
 				Start: task.Mark{Time: time.Now()}, Deadline: time.Now().Add((100 + n) * time.Second)})
@@ -53,8 +53,8 @@ func TestStateSaysTheOrder(t *testing.T) {
 	}
 	begin("a", gpu0)
 	begin("b", gpu0)
-	says("a", "first in line, slice 10 s")
-	says("b", "second in line, slice 100 ms")
+	says("a", "first in the queue, slice 10 s")
+	says("b", "second in the queue, slice 100 ms")
 	b.await("the GPU's order", func() bool { return slices.Equal(b.State().GPUs[0].Order, []string{"a", "b"}) })
 	begin("c", gpu0, gpu1)
 	says("c", "left as it is: it computes on several GPUs")

@@ -30,19 +30,19 @@ const gpu0 = "GPU-0"
 
 // fakeSource is an exporter in memory. Every reading confirms the facts anew.
 type fakeSource struct {
-	mu       sync.Mutex
-	seq      uint64
-	gpus     []task.GPU
-	boxes    []task.Container
-	tasks    []task.Task
-	ended    []task.Task
-	health   task.Health
-	watchers []chan *task.Snapshot
-	paused   func(id string) bool // what the engine says
-	err      error
-	name     string        // of its run
-	ahead    time.Duration // its wall clock, of ours
-	age      task.Seconds  // of its facts
+	mu         sync.Mutex
+	seq        uint64
+	gpus       []task.GPU
+	containers []task.Container
+	tasks      []task.Task
+	ended      []task.Task
+	health     task.Health
+	watchers   []chan *task.Snapshot
+	paused     func(id string) bool // what the engine says
+	err        error
+	name       string        // of its run
+	ahead      time.Duration // its wall clock, of ours
+	age        task.Seconds  // of its facts
 }
 
 var _ source.Source = (*fakeSource)(nil)
@@ -61,7 +61,7 @@ func (s *fakeSource) snapshot() *task.Snapshot {
 	snap.GPUs = append(snap.GPUs, s.gpus...)
 	snap.Tasks = append(snap.Tasks, s.tasks...)
 	snap.Ended = append(snap.Ended, s.ended...)
-	for _, c := range s.boxes {
+	for _, c := range s.containers {
 		c.Paused = s.paused(c.ID)
 		snap.Containers = append(snap.Containers, c)
 	}
@@ -108,8 +108,8 @@ var epoch = time.Now().Add(-time.Minute)
 // start adds a managed container with one task, younger than those before.
 func (s *fakeSource) start(id string) {
 	s.set(func() {
-		n := len(s.boxes) + 1
-		s.boxes = append(s.boxes, task.Container{ID: id, Name: "name-" + id, Spec: task.Spec{Managed: true}})
+		n := len(s.containers) + 1
+		s.containers = append(s.containers, task.Container{ID: id, Name: "name-" + id, Spec: task.Spec{Managed: true}})
 		s.tasks = append(s.tasks, task.Task{
 			ID: "task-" + id, PID: 100 + n, Container: "name-" + id, ContainerID: id, GPUs: []string{gpu0},
 			State: task.Running, Start: task.Mark{Time: epoch.Add(time.Duration(n) * time.Second)},
@@ -126,7 +126,9 @@ func (s *fakeSource) end(id string) {
 
 func (s *fakeSource) remove(id string) {
 	s.end(id)
-	s.set(func() { s.boxes = slices.DeleteFunc(s.boxes, func(c task.Container) bool { return c.ID == id }) })
+	s.set(func() {
+		s.containers = slices.DeleteFunc(s.containers, func(c task.Container) bool { return c.ID == id })
+	})
 }
 
 // bench is an actuator on fakes.

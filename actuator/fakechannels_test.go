@@ -141,7 +141,7 @@ func (v *divider) kill(p rm.Process) {
 
 // begin starts a container with one process and one task on GPU 0.
 func (v *divider) begin(id string, gpus ...string) rm.Process {
-	p := v.process(101+len(v.source.boxes), gpus...)
+	p := v.process(101+len(v.source.containers), gpus...)
 	v.engine.Run(id)
 	v.source.start(id)
 	return p

@@ -75,7 +75,7 @@ func TestPauseThatComesAfterAllDoubt(t *testing.T) {
 	b.send(contention(webhook.Firing))
 	b.decided("of a failed pause", func(d decision.Decision) bool { return d.Kind == decision.Pause && d.Result == decision.Failed })
 	later.Store(int64(time.Minute / 4)) // beyond all doubt, and within its lease
-	b.decided("it is let go", func(d decision.Decision) bool {
+	b.decided("it is released", func(d decision.Decision) bool {
 		return d.Kind == decision.Unpause && d.Result == decision.Done && strings.Contains(d.Reason, "its pause had failed")
 	})
 	if b.isPaused("b") {
@@ -83,7 +83,7 @@ func TestPauseThatComesAfterAllDoubt(t *testing.T) {
 	}
 }
 
-// Actuator and guardian died at once. The next actuator lets go each container on record,
+// Actuator and guardian died at once. The next actuator releases each container on record,
 // though it has no facts and no guardian, and with a record that cannot be read.
 func TestStartUndoesWhatIsOnRecord(t *testing.T) {
 	b := newBench(t, nil)

@@ -195,7 +195,7 @@ func newMemoryBenchWith(t *testing.T, guard *fakeGuard, swap bool, change func(*
 // begin starts a container with a limit.
 func (b *memoryBench) begin(id string, limit uint64) {
 	b.run(id)
-	b.source.set(func() { b.source.boxes[len(b.source.boxes)-1].Spec.GPUMemory = limit })
+	b.source.set(func() { b.source.containers[len(b.source.containers)-1].Spec.GPUMemory = limit })
 	b.await(id+" is guarded", func() bool { return b.guard.covers(id) })
 }
 
@@ -203,11 +203,11 @@ func (b *memoryBench) begin(id string, limit uint64) {
 func (b *memoryBench) holds(id string, bytes uint64) {
 	b.source.set(func() {
 		var sum uint64
-		for i := range b.source.boxes {
-			if b.source.boxes[i].ID == id {
-				b.source.boxes[i].MemoryUsed = map[string]uint64{gpu0: bytes}
+		for i := range b.source.containers {
+			if b.source.containers[i].ID == id {
+				b.source.containers[i].MemoryUsed = map[string]uint64{gpu0: bytes}
 			}
-			sum += b.source.boxes[i].MemoryUsed[gpu0]
+			sum += b.source.containers[i].MemoryUsed[gpu0]
 		}
 		b.source.gpus[0].MemoryUsed = sum
 	})
@@ -216,7 +216,7 @@ func (b *memoryBench) holds(id string, bytes uint64) {
 func (b *memoryBench) held(id string) uint64 {
 	b.source.mu.Lock()
 	defer b.source.mu.Unlock()
-	for _, c := range b.source.boxes {
+	for _, c := range b.source.containers {
 		if c.ID == id {
 			return c.MemoryUsed[gpu0]
 		}
@@ -328,7 +328,7 @@ func TestNeverIsNeverRefused(t *testing.T) {
 	b.begin("a", 900)
 	b.want(b.allocate("a", 900), memory.Grant)
 	b.run("never")
-	b.source.set(func() { b.source.boxes[1].Spec.NeverPause = true; b.source.boxes[1].Spec.GPUMemory = 10 })
+	b.source.set(func() { b.source.containers[1].Spec.NeverPause = true; b.source.containers[1].Spec.GPUMemory = 10 })
 	b.await("seen", func() bool { return b.container("never").NeverPause })
 	b.want(b.allocate("never", 500), memory.Grant)
 	b.await("it is let alone", func() bool { return !b.guard.covers("never") })
@@ -372,7 +372,7 @@ func TestSwapForADeadline(t *testing.T) {
 	b.begin("b", 800)
 	b.source.set(func() {
 		b.source.tasks[1].Deadline = time.Now().Add(20 * time.Second)
-		b.source.boxes[1].Spec.Deadline, b.source.boxes[1].Spec.Class = 20, task.ClassDeadline
+		b.source.containers[1].Spec.Deadline, b.source.containers[1].Spec.Class = 20, task.ClassDeadline
 	})
 	first := b.allocate("b", 600)
 	b.want(first, memory.Grant)

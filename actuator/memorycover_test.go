@@ -18,7 +18,7 @@ import (
 func (b *memoryBench) neighbour(id string) {
 	b.run(id)
 	b.source.set(func() {
-		s := &b.source.boxes[len(b.source.boxes)-1].Spec
+		s := &b.source.containers[len(b.source.containers)-1].Spec
 		s.Deadline, s.Class = 60, task.ClassDeadline
 	})
 	b.await(id+" is seen", func() bool { return b.container(id).Managed })
@@ -42,8 +42,8 @@ func TestWhoIsAskedAboutItsAllocations(t *testing.T) {
 			b.neighbour("neighbour")
 			b.run("unlabelled", "never")
 			b.source.set(func() {
-				b.source.boxes[1].Spec = task.Spec{}
-				b.source.boxes[2].Spec.NeverPause, b.source.boxes[2].Spec.GPUMemory = true, 10
+				b.source.containers[1].Spec = task.Spec{}
+				b.source.containers[2].Spec.NeverPause, b.source.containers[2].Spec.GPUMemory = true, 10
 			})
 			b.await("the labels are seen", func() bool { return !b.container("unlabelled").Managed && b.container("never").NeverPause })
 			b.begin("limited", 400)
@@ -113,7 +113,7 @@ func TestTwoThatDoNotFitTakeTurns(t *testing.T) {
 	due := func(i int, in time.Duration) {
 		b.source.set(func() {
 			b.source.tasks[i].Deadline = time.Now().Add(in)
-			b.source.boxes[i].Spec.Deadline, b.source.boxes[i].Spec.Class = 20, task.ClassDeadline
+			b.source.containers[i].Spec.Deadline, b.source.containers[i].Spec.Class = 20, task.ClassDeadline
 		})
 	}
 	due(1, 20*time.Second)

@@ -13,7 +13,7 @@ import (
 // limited starts a container whose allocations need not be guarded.
 func (b *memoryBench) limited(id string, limit uint64) {
 	b.run(id)
-	b.source.set(func() { b.source.boxes[len(b.source.boxes)-1].Spec.GPUMemory = limit })
+	b.source.set(func() { b.source.containers[len(b.source.containers)-1].Spec.GPUMemory = limit })
 }
 
 func (b *memoryBench) pausedFor(id, why string) {

@@ -39,7 +39,7 @@ func (o Options) newChannels() (arbiter.Channels, error) {
 	}
 	if !o.byChannels() {
 		if o.NoChannels != "" {
-			o.Logger.Warn("time slices and channels cannot be controlled: who waits is paused", "reason", o.NoChannels)
+			o.Logger.Warn("time slices and channels cannot be controlled: containers that wait are paused", "reason", o.NoChannels)
 		}
 		return nil, nil //nolint:nilnil // there is none
 	}

@@ -52,22 +52,22 @@ func TestPersonPausesAndLetsGo(t *testing.T) {
 	b.decided("why", func(d decision.Decision) bool {
 		return d.Kind == decision.Pause && d.Reason == "alice asks for it" && d.Cause == "pause"
 	})
-	// Again it is only renewed; let go, it runs.
+	// Again it is only renewed; released, it runs.
 	b.must(b.Pause(t.Context(), alice, "name-a"))
 	b.requested(decision.Renewed, "to be paused")
 	b.must(b.Release(t.Context(), alice, "a"))
 	b.awaitPaused("", "a", "b")
-	b.requested(decision.Done, "let go")
+	b.requested(decision.Done, "released")
 	b.await("no lease is left", func() bool { return len(b.State().Leases) == 0 })
 	if err := b.Release(t.Context(), alice, "b"); err == nil || !strings.Contains(err.Error(), "not kept from computing") {
-		t.Errorf("letting go what runs: %v", err)
+		t.Errorf("releasing what runs: %v", err)
 	}
 	// Who changes their mind is obeyed though the tasks are the same.
 	b.must(b.Pause(t.Context(), alice, "a"))
 	b.awaitPaused("a", "a", "b")
 }
 
-// What a person lets go is not held again for its present tasks, whoever asks.
+// What a person releases is not held again for its present tasks, whoever asks.
 func TestPersonLetsGoWhatTheActuatorHolds(t *testing.T) {
 	b := newBench(t, nil)
 	b.run("a", "b")
@@ -82,7 +82,7 @@ func TestPersonLetsGoWhatTheActuatorHolds(t *testing.T) {
 	if got := b.engine.Calls(); len(got) != n {
 		t.Errorf("acted again: %v", got)
 	}
-	if e := b.State().Exemptions; len(e) != 1 || e[0].Reason != "alice let it go" {
+	if e := b.State().Exemptions; len(e) != 1 || e[0].Reason != "alice released it" {
 		t.Errorf("exemptions: %+v", e)
 	}
 }
@@ -116,8 +116,8 @@ func TestPersonIsRefused(t *testing.T) {
 	b.run("a", "plain", "never", "others")
 	b.engine.SetPaused("others", true)
 	b.source.set(func() {
-		b.source.boxes[1].Spec.Managed = false
-		b.source.boxes[2].Spec.NeverPause = true
+		b.source.containers[1].Spec.Managed = false
+		b.source.containers[2].Spec.NeverPause = true
 	})
 	b.await("seen", func() bool { return b.State().SnapshotSequence >= b.source.seq })
 	for id, want := range map[string]string{"plain": "only observed", "never": "laxity.pause=never", "others": "not by Laxity", "nobody": "no running container", "": "no label"} {
@@ -127,7 +127,7 @@ func TestPersonIsRefused(t *testing.T) {
 	}
 	for id, want := range map[string]string{"others": "docker unpause name-others", "nobody": "no running container"} {
 		if err := b.Release(t.Context(), alice, id); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("letting %q go: %v", id, err)
+			t.Errorf("releasing %q: %v", id, err)
 		}
 	}
 	if err := b.SetDeadline(t.Context(), alice, "a", time.Second); !errors.Is(err, arbiter.ErrNoDeadlines) {
@@ -160,7 +160,7 @@ func TestPersonChangesDeadline(t *testing.T) {
 		o.Source = setter{b0(o), func(id string, d time.Duration) error { got[id] = d; return refuse }}
 	})
 	b.run("a", "plain")
-	b.source.set(func() { b.source.boxes[0].Spec.Deadline = 9; b.source.boxes[1].Spec.Managed = false })
+	b.source.set(func() { b.source.containers[0].Spec.Deadline = 9; b.source.containers[1].Spec.Managed = false })
 	b.await("seen", func() bool { return b.State().SnapshotSequence >= b.source.seq })
 	b.must(b.SetDeadline(t.Context(), alice, "a", 5*time.Second))
 	b.requested(decision.Done, "deadline 5s, was 9s")
@@ -347,9 +347,9 @@ func TestPageActs(t *testing.T) {
 	await(strings.Replace(button, "%", "Pause name-a", 1))
 	do(strings.Replace(button, "%", "Pause name-a", 1) + ".click()")
 	b.awaitPaused("a", "a", "b")
-	await(strings.Replace(button, "%", "Let name-a go", 1))
+	await(strings.Replace(button, "%", "Release name-a", 1))
 	await(`document.getElementById("decisions").textContent.includes("asked by token holder")`)
-	do(strings.Replace(button, "%", "Let name-a go", 1) + ".click()")
+	do(strings.Replace(button, "%", "Release name-a", 1) + ".click()")
 	b.awaitPaused("", "a", "b")
 	await(`document.getElementById("containers").querySelector("tr[data-key=a] .state").textContent === "running"`)
 	for _, problem := range p.Problems() {

@@ -348,7 +348,7 @@ func waits(v task.Snapshot) bool {
 	return slices.ContainsFunc(v.Tasks, func(k task.Task) bool { return k.State == task.Held || k.State == task.Paused })
 }
 
-// killed: the guardian lets go of everybody at once, Docker starts the actuator
+// killed: the guardian releases everybody at once, Docker starts the actuator
 // again, and it arbitrates again.
 func (s *stackRun) killed(t *testing.T) {
 	s = s.in(t)
@@ -367,7 +367,7 @@ func (s *stackRun) killed(t *testing.T) {
 	took := time.Since(at)
 	t.Logf("%v after the actuator was killed the exporter shows nobody held or paused", took.Round(time.Millisecond))
 	if took > 2*time.Second { // the guardian's promise is 1 s; the rest is this machine
-		t.Errorf("letting go took %v", took)
+		t.Errorf("releasing took %v", took)
 	}
 	dead, failed := s.docker.ContainerWait(t.Context(), id, container.WaitConditionNotRunning)
 	select {

@@ -34,7 +34,7 @@ var means = map[string]map[string]string{
 		"GET /events":                           "the sections of the live page that changed, as server-sent events",
 		"GET /assets/{name}":                    "its style, script and icon",
 		"POST /actions/pause":                   "a form of the live page: keep this container from computing",
-		"POST /actions/release":                 "a form of the live page: let this container go",
+		"POST /actions/release":                 "a form of the live page: release this container",
 		"POST /actions/deadline":                "a form of the live page: change this container's deadline",
 		"GET /login":                            "for people: the browser asks for the password (any user name, a token), then leads to the page",
 		profiles:                                "profiles of the program (`go tool pprof`), for clients on the same machine alone",

@@ -120,7 +120,7 @@ func TestPatience(t *testing.T) {
 }
 
 func TestParts(t *testing.T) {
-	boxes := []allocator.Container{box("a", 0, 20, 10), box("b", 1, 0, 50), box("c", 2, 0, 5), box("idle", 3, 0, 0)}
+	containers := []allocator.Container{box("a", 0, 20, 10), box("b", 1, 0, 50), box("c", 2, 0, 5), box("idle", 3, 0, 0)}
 	for _, tt := range []struct {
 		share allocator.Share
 		want  map[string][2]uint64 // share, lent
@@ -129,7 +129,7 @@ func TestParts(t *testing.T) {
 		{allocator.Fair, map[string][2]uint64{"a": {20, 0}, "b": {33, 17}, "c": {33, 0}}},
 		{allocator.Adaptive, map[string][2]uint64{"a": {20, 0}, "b": {40, 10}, "c": {40, 0}}},
 	} {
-		parts := allocator.Parts(allocator.State{GPUs: card(100), Containers: boxes, Share: tt.share})
+		parts := allocator.Parts(allocator.State{GPUs: card(100), Containers: containers, Share: tt.share})
 		if len(parts) != 3 {
 			t.Errorf("%s: %+v", tt.share, parts)
 		}

@@ -22,14 +22,14 @@ const (
 
 func swaps(k plan.Kind) bool { return k == plan.SwapOut || k == plan.SwapIn }
 
-// act carries an action out, beside.
+// act starts an action in a goroutine of its own.
 func (a *Arbiter) act(ctx context.Context, action core.Action) {
 	limit := actionTimeout
 	if swaps(action.Kind) {
 		limit = swapTimeout
 	}
 	go func() {
-		// Not ctx: a shutdown must not cut an action in the middle. It waits.
+		// Not ctx: a shutdown waits for actions and does not interrupt them.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		r := core.Result{Action: action, Started: a.o.Now()}
@@ -38,7 +38,7 @@ func (a *Arbiter) act(ctx context.Context, action core.Action) {
 	}()
 }
 
-// enforce runs beside the loop and touches nothing of it.
+// enforce carries an action out. It runs outside the loop and shares no state with it.
 func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 	id := r.ContainerID
 	switch r.Kind {
@@ -57,7 +57,7 @@ func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 		}
 	case plan.SwapIn:
 		r.Swap, r.Err = a.o.Swapper.Resume(ctx, id, func(need map[string]uint64) error { return a.o.Ledger.Reserve(id, need) })
-		a.o.Ledger.Back(id)
+		a.o.Ledger.Release(id)
 	case core.AskSwap:
 		r.Err = a.o.Swapper.Can(ctx, id)
 	default:
@@ -65,19 +65,19 @@ func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 	}
 }
 
-// swapOut carries a swap out. What we hold is let go first: a frozen process can neither be
+// swapOut carries a swap out. What we hold is released first: a frozen process can neither be
 // locked nor checkpointed.
 func (a *Arbiter) swapOut(ctx context.Context, action core.Action) (enforce.SwapResult, error) {
 	if action.Standing == plan.Ours {
 		if err := a.o.Enforcer.Unpause(ctx, action.ContainerID); err != nil && !errors.Is(err, enforce.ErrForeign) {
-			return enforce.SwapResult{}, fmt.Errorf("let it go before it is swapped out: %w", err)
+			return enforce.SwapResult{}, fmt.Errorf("release before swapping out: %w", err)
 		}
 	}
 	return a.o.Swapper.Suspend(ctx, action.ContainerID, action.Container, action.Reason)
 }
 
-// stillTrue checks an action's precondition against the youngest snapshot. How the container
-// stands, the enforcer checks at the engine.
+// stillTrue checks an action's precondition against the latest snapshot. The enforcer checks the
+// container's state at the engine.
 func (a *Arbiter) stillTrue(action core.Action) error {
 	s := a.snapshot.Load()
 	for _, id := range action.Tasks {
@@ -88,7 +88,7 @@ func (a *Arbiter) stillTrue(action core.Action) error {
 	return nil
 }
 
-// finish hands the end of an action in, with what is on record now.
+// finish reports the end of an action to the core, with the present record.
 func (a *Arbiter) finish(r core.Result) {
 	switch {
 	case r.Kind == core.Inspect:
@@ -104,7 +104,7 @@ func (a *Arbiter) finish(r core.Result) {
 	a.core.Finished(a.o.Now(), r)
 }
 
-// readSwaps takes what is on record of swaps, which another actuator may have left.
+// readSwaps reads the record of swaps, which another actuator may have left.
 func (a *Arbiter) readSwaps() {
 	if a.o.Swapper == nil {
 		return
@@ -117,8 +117,8 @@ func (a *Arbiter) readSwaps() {
 	a.core.Swapped(a.o.Now(), list)
 }
 
-// adopt takes over what a former actuator left on record, where the lease it rests on is still
-// open and a guardian watches; everything else is let go by the first step.
+// adopt takes over the holds of a former actuator whose lease is still open, if a guardian
+// watches. The first step releases all others.
 func (a *Arbiter) adopt(ctx context.Context) {
 	if a.o.Core.DryRun {
 		return // what is on record is another's

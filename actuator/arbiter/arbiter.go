@@ -1,7 +1,7 @@
-// Package arbiter runs the core: one goroutine hands events in (snapshots, alerts, what persons
-// ask for, the ends of actions) and has the effects carried out (package core). Calls to
-// engine, GPU driver and exporter happen in other goroutines, and their answers come back as
-// events, so nothing that hangs stops a decision.
+// Package arbiter runs the core. One goroutine passes events to it (snapshots, alerts, requests
+// of people, the ends of actions) and starts its effects (package core). Calls to engine, GPU
+// driver and exporter run in other goroutines, and their answers come back as events: a call
+// that hangs delays no decision.
 package arbiter
 
 import (
@@ -38,12 +38,12 @@ type Options struct {
 	Enforcer    enforce.Enforcer
 	Journal     *journal.Journal
 	Channels    Channels        // nil: the time of GPUs is not divided
-	Swapper     enforce.Swapper // nil: nobody is swapped
+	Swapper     enforce.Swapper // nil: nothing is swapped
 	MemoryGuard MemoryGuard     // nil: allocations are not guarded
 	Ledger      *ledger.Ledger
-	// Guardian says whether a guardian watches; nil: none is needed.
+	// Guardian reports whether a guardian watches; nil: none is needed.
 	Guardian Guardian
-	// Leader is who acts on the engine; see NewLeader.
+	// Leader is the right to act on the engine; see NewLeader.
 	Leader *Leader
 	Inbox  *inbox.Inbox
 
@@ -63,10 +63,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Guardian sees to it that a guardian watches.
+// Guardian keeps a guardian running.
 type Guardian interface {
-	// Look is called before each step; it MUST NOT block for longer than a file takes.
-	Look(now time.Time)
+	// Check is called before each step; it MUST NOT block for longer than a file takes.
+	Check(now time.Time)
 	// Up reports whether one watches; MayHold, whether containers may be held now.
 	Up() bool
 	MayHold() bool
@@ -94,7 +94,7 @@ type Arbiter struct {
 	wake     *time.Timer
 }
 
-// New reads what was kept of a former run. Its State is that of one that has not begun.
+// New reads the files of a former run. Its State is not ready before Run.
 func New(o Options) *Arbiter {
 	a := &Arbiter{
 		o: o, log: o.Logger, asks: make(chan ask), fetched: make(chan fetched, 1),
@@ -117,7 +117,7 @@ func New(o Options) *Arbiter {
 func (a *Arbiter) leasesPath() string  { return filepath.Join(a.o.StateDir, "leases.json") }
 func (a *Arbiter) historyPath() string { return filepath.Join(a.o.StateDir, "history.json") }
 
-// State is what is known and done at the moment. Never nil; it must not be changed.
+// State is what the actuator knows and does now. It is never nil, and read-only.
 func (a *Arbiter) State() *state.State { return a.published.Load() }
 
 // Snapshot is the present one, with all times by our own clock; nil before the first.
@@ -126,18 +126,18 @@ func (a *Arbiter) Snapshot() *task.Snapshot { return a.snapshot.Load() }
 // Config is the present configuration.
 func (a *Arbiter) Config() config.Config { return *a.config.Load() }
 
-// Run decides until ctx ends, then lets everything go. The error says what is still on
+// Run decides until ctx ends, then releases everything. The error says what is still on
 // record; a guardian goes on with that.
 func (a *Arbiter) Run(ctx context.Context) error {
 	a.core = core.New(a.o.Core, a.o.Now())
-	a.core.Look(a.o.Now(), a.around())
+	a.core.Advance(a.o.Now(), a.around())
 	a.readSwaps()
 	a.o.Leader.begin(ctx)
 	a.reportLeader()
 	defer a.o.Leader.release()
 	a.adopt(ctx)
 	a.loop(ctx)
-	return a.letAllGo()
+	return a.releaseAndClose()
 }
 
 func (a *Arbiter) loop(ctx context.Context) {
@@ -178,7 +178,7 @@ func (a *Arbiter) loop(ctx context.Context) {
 func (a *Arbiter) step(ctx context.Context) {
 	now := a.o.Now()
 	if a.o.Guardian != nil {
-		a.o.Guardian.Look(now)
+		a.o.Guardian.Check(now)
 	}
 	a.o.Leader.tryAgain(ctx, now)
 	a.core.Step(now, a.around())

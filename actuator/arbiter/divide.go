@@ -14,28 +14,28 @@ import (
 // Channels divides the time of GPUs: channels.Enforcer.
 type Channels interface {
 	Apply(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
-	Look(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
+	Inspect(ctx context.Context, t channels.Target, s channels.Standing) (channels.Result, error)
 	Restore(ctx context.Context, processes ...rm.Process) error
 	RestoreAll(ctx context.Context) (left int, err error)
 }
 
-// divided is how the changes on a GPU came out.
+// divided is the result of the changes on a GPU.
 type divided struct {
 	gpu     string
 	results []core.ChangeResult
 }
 
-// divide carries the changes on one GPU out, one after another, beside.
+// divide carries out the changes on one GPU, one after another, in a goroutine.
 func (a *Arbiter) divide(ctx context.Context, d core.Division) {
 	go func() {
 		out := divided{gpu: d.GPU}
 		failed := map[core.Process]bool{}
 		for _, c := range d.Changes {
-			if failed[c.Process] || ctx.Err() != nil { // at the end everything is put back
+			if failed[c.Process] || ctx.Err() != nil { // the end restores everything
 				out.results = append(out.results, core.ChangeResult{Skipped: true})
 				continue
 			}
-			// A shutdown must not cut a change in the middle.
+			// A shutdown must not interrupt a change.
 			r := a.change(context.WithoutCancel(ctx), c)
 			failed[c.Process] = r.Err != nil
 			out.results = append(out.results, r)
@@ -44,10 +44,10 @@ func (a *Arbiter) divide(ctx context.Context, d core.Division) {
 	}()
 }
 
-// callTimeout bounds one change. A call that hangs is the driver's.
+// callTimeout bounds one change; the driver may hang.
 const callTimeout = time.Second
 
-// change runs beside the loop and touches nothing of it.
+// change carries out one change. It runs outside the loop and shares no state with it.
 func (a *Arbiter) change(ctx context.Context, c core.Change) (r core.ChangeResult) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -61,7 +61,7 @@ func (a *Arbiter) change(ctx context.Context, c core.Change) (r core.ChangeResul
 		}
 		apply := a.o.Channels.Apply
 		if c.Kind == core.Look {
-			apply = a.o.Channels.Look
+			apply = a.o.Channels.Inspect
 		}
 		res, err := apply(ctx, channels.Target{Container: c.ContainerID, Processes: []rm.Process{p}}, s)
 		if err == nil && len(res.Groups) == 0 {
@@ -73,23 +73,23 @@ func (a *Arbiter) change(ctx context.Context, c core.Change) (r core.ChangeResul
 	return r
 }
 
-// MemoryGuard holds allocations of GPU memory at their entry, and asks a memory.Decider what
-// becomes of them.
+// MemoryGuard stops allocations of GPU memory at their entry, and asks a memory.Decider whether to
+// grant them.
 type MemoryGuard interface {
-	// Open begins to guard where this machine can; Close lets everybody go.
+	// Open begins to guard if this machine can; Close releases every process.
 	Open(ctx context.Context) error
 	Close() error
-	// Why says why nothing is guarded on this machine; nil: it works.
+	// Why returns why nothing is guarded on this machine, or nil.
 	Why() error
-	// Cover is told which containers to guard; all others are let alone. A guard that does not
-	// hear of it for a while lets everybody go.
+	// Cover sets which containers are guarded. Without a call for a while the guard releases
+	// every process.
 	Cover(targets []memory.Target)
-	// Reconsider makes it ask again about every allocation that waits, and about ceilings. It
-	// MUST NOT block.
+	// Reconsider makes the guard ask again about every waiting allocation and every ceiling.
+	// It MUST NOT block.
 	Reconsider()
-	// Failures says which of the covered containers may get more than their limits, by id, and
-	// why: an allocation could not be denied, or is not guarded.
+	// Failures returns the covered containers that may exceed their limits, by id, and why: an
+	// allocation could not be denied, or is not guarded.
 	Failures() map[string]string
-	// Waits says of each container that stands at an allocation why, by id.
+	// Waits returns why a container's allocation waits, by the container's id.
 	Waits() map[string]string
 }

@@ -14,7 +14,7 @@ import (
 // beside.
 func (a *Arbiter) carryOut(ctx context.Context) {
 	for e := a.core.Effects(); !e.Empty(); e = a.core.Effects() {
-		a.tell(e)
+		a.report(e)
 		a.keepRecord(e)
 		if e.Memory != nil {
 			a.updateMemory(*e.Memory)
@@ -37,8 +37,8 @@ func (a *Arbiter) carryOut(ctx context.Context) {
 	}
 }
 
-// tell puts decisions on record and writes the log and the metrics.
-func (a *Arbiter) tell(e core.Effects) {
+// report puts decisions on record and writes the log and the metrics.
+func (a *Arbiter) report(e core.Effects) {
 	for _, d := range e.Decisions {
 		d = a.o.Decisions.Add(d)
 		a.logDecision(d)

@@ -12,9 +12,9 @@ import (
 	"github.com/laxity/laxity/actuator/plan"
 )
 
-// letAllGo ends the arbiter: it waits for what is under way, then lets everything go that is
-// on record.
-func (a *Arbiter) letAllGo() error {
+// releaseAndClose ends the arbiter: it waits for actions under way, then releases everything on
+// record.
+func (a *Arbiter) releaseAndClose() error {
 	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
 	defer cancel()
 	for a.core.UnderWay() > 0 {
@@ -24,7 +24,7 @@ func (a *Arbiter) letAllGo() error {
 	swapped := a.bringAllBack(ctx)
 	var err error
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if err = a.letGo(ctx); err == nil || ctx.Err() != nil {
+		if err = a.releaseAll(ctx); err == nil || ctx.Err() != nil {
 			break
 		}
 		select {
@@ -32,12 +32,12 @@ func (a *Arbiter) letAllGo() error {
 		case <-time.After(wait):
 		}
 	}
-	a.tell(a.core.Effects())
+	a.report(a.core.Effects())
 	_ = a.saveLeases()
 	a.saveHistory(true)
 	a.publish()
 	if err = errors.Join(err, swapped); err != nil {
-		return fmt.Errorf("containers are still paused and on record; the guardian goes on letting them go: %w", err)
+		return fmt.Errorf("containers are still paused and on record; the guardian goes on releasing them: %w", err)
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (a *Arbiter) letAllGo() error {
 // restoreTimeout bounds the restoring at the end.
 const restoreTimeout = 5 * time.Second
 
-// restoreChannels waits for the changes under way, then puts everything back.
+// restoreChannels waits for the changes under way, then restores all slices and channels.
 func (a *Arbiter) restoreChannels() {
 	if a.o.Channels == nil {
 		return
@@ -61,8 +61,8 @@ func (a *Arbiter) restoreChannels() {
 	}
 }
 
-// letGo unpauses each container on record once.
-func (a *Arbiter) letGo(ctx context.Context) error {
+// releaseAll unpauses each container on record once.
+func (a *Arbiter) releaseAll(ctx context.Context) error {
 	holds, err := a.o.Journal.List()
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (a *Arbiter) letGo(ctx context.Context) error {
 	return err
 }
 
-// bringAllBack brings back everything that is swapped out.
+// bringAllBack swaps in everything that is swapped out.
 func (a *Arbiter) bringAllBack(ctx context.Context) error {
 	if a.o.Swapper == nil {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/laxity/laxity/internal/replace"
 )
 
-// readFile reads what was kept in a file. One that is missing is begun anew; so is one that
-// cannot be read, which is put aside and told.
-func readFile[T any](a *Arbiter, path, told string, anew func() T, decode func([]byte) (T, error)) T {
+// readFile decodes a file. It returns anew() if the file is missing or damaged; it puts a damaged
+// file aside and logs that.
+func readFile[T any](a *Arbiter, path, message string, anew func() T, decode func([]byte) (T, error)) T {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return anew()
@@ -29,7 +29,7 @@ func readFile[T any](a *Arbiter, path, told string, anew func() T, decode func([
 	} else {
 		err = damaged
 	}
-	a.log.Error(told, "err", err)
+	a.log.Error(message, "err", err)
 	return anew()
 }
 
@@ -56,11 +56,11 @@ func (a *Arbiter) saveLeases() error {
 	return nil
 }
 
-// historyEvery is how often what was learned is written to disk, at most: losing the last
-// seconds of it costs nothing.
+// historyEvery is the least time between two writes of the history. Losing its last seconds costs
+// nothing.
 const historyEvery = 10 * time.Second
 
-// saveHistory writes what was learned.
+// saveHistory writes the history of tasks.
 func (a *Arbiter) saveHistory(atOnce bool) {
 	now := a.o.Now()
 	if !a.history.Changed() || (!atOnce && now.Before(a.historyAt)) {

@@ -12,10 +12,10 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 )
 
-// Named is an engine that has a name of its own. Of several actuators on one engine, whatever
-// their state folders, one acts.
+// Named is an engine with an identity. Of several actuators on one engine only one acts, whatever
+// their state folders.
 type Named interface {
-	// Engine returns what tells the engine from all others.
+	// Engine returns a name that no other engine has.
 	Engine(ctx context.Context) (string, error)
 }
 
@@ -25,13 +25,13 @@ type Leader struct {
 	dir    string // of the locks; empty: nobody else is expected
 	engine Named
 	lock   *journal.Lock
-	why    string // we do not lead, for people
+	why    string // why we do not lead, for people
 	next   time.Time
 	busy   bool
 	won    chan attempt
 }
 
-// attempt is how a try to lead came out.
+// attempt is the result of a try to lead.
 type attempt struct {
 	lock *journal.Lock
 	err  error
@@ -52,7 +52,7 @@ func NewLeader(dir string, engine any) *Leader {
 	return &Leader{dir: dir, engine: named, won: make(chan attempt, 1), why: "it is not known yet whether another actuator acts on this engine"}
 }
 
-// alone reports whether nobody else is expected.
+// alone reports whether no other actuator is expected.
 func (l *Leader) alone() bool { return l.dir == "" }
 
 // leads reports whether we may act.
@@ -95,7 +95,7 @@ func (l *Leader) take(t attempt) {
 	}
 }
 
-// tryAgain tries beside as long as somebody else acts; won has how that came out.
+// tryAgain tries in a goroutine while another actuator acts, and sends the result on won.
 func (l *Leader) tryAgain(ctx context.Context, now time.Time) {
 	if l.leads() || l.busy || now.Before(l.next) {
 		return
@@ -107,7 +107,7 @@ func (l *Leader) tryAgain(ctx context.Context, now time.Time) {
 	}()
 }
 
-// release gives the right up, once everything is let go.
+// release ends our leadership, after everything is released.
 func (l *Leader) release() {
 	if l.busy { // a try under way may have got it
 		l.take(<-l.won)

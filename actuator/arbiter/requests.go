@@ -12,13 +12,13 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// ask is what the loop is asked to do between two steps.
+// ask is a function that the loop runs between two steps.
 type ask struct {
 	do   func(ctx context.Context) error
 	done chan error
 }
 
-// inLoop has the loop do something, and waits for it.
+// inLoop runs a function in the loop and waits for it.
 func (a *Arbiter) inLoop(ctx context.Context, do func(ctx context.Context) error) error {
 	r := ask{do: do, done: make(chan error, 1)}
 	select {
@@ -34,7 +34,7 @@ func (a *Arbiter) inLoop(ctx context.Context, do func(ctx context.Context) error
 	}
 }
 
-// Configure takes a new configuration, which must be valid.
+// Configure applies a new configuration, which must be valid.
 func (a *Arbiter) Configure(ctx context.Context, c config.Config) error {
 	return a.inLoop(ctx, func(context.Context) error {
 		a.config.Store(&c)
@@ -44,9 +44,9 @@ func (a *Arbiter) Configure(ctx context.Context, c config.Config) error {
 	})
 }
 
-// Pause keeps a container from computing because a person, who, asks for it. It is a lease like
-// an alert's: until it is released, or for Config.MaxHold. When it returns nil the lease is on
-// disk; the container is paused in a moment.
+// Pause holds a container at the request of the person named who. The request is a lease, like an
+// alert's: it ends by Release, or after Config.MaxHold. When Pause returns nil the lease is on
+// disk, and the container is paused soon after.
 func (a *Arbiter) Pause(ctx context.Context, who, container string) error {
 	return a.inLoop(ctx, func(context.Context) error {
 		kept, err := a.core.AskPause(a.o.Now(), who, container)
@@ -57,8 +57,8 @@ func (a *Arbiter) Pause(ctx context.Context, who, container string) error {
 	})
 }
 
-// Release lets a container go that we keep from computing, whatever the cause, and does not
-// hold it again for its present tasks.
+// Release releases a container that we hold, whatever the cause. It is not held again for its
+// present tasks.
 func (a *Arbiter) Release(ctx context.Context, who, container string) error {
 	return a.inLoop(ctx, func(context.Context) error {
 		kept, err := a.core.AskRelease(a.o.Now(), who, container)
@@ -73,7 +73,7 @@ func (a *Arbiter) Release(ctx context.Context, who, container string) error {
 // ErrNoDeadlines means that the source of the snapshots cannot change deadlines.
 var ErrNoDeadlines = errors.New("deadlines cannot be changed here: this actuator knows no exporter that does")
 
-// SetDeadline has the exporter change the relative deadline of a container; 0 is back to its
+// SetDeadline makes the exporter change the relative deadline of a container; 0 restores its
 // label's.
 func (a *Arbiter) SetDeadline(ctx context.Context, who, container string, relative time.Duration) error {
 	setter, ok := a.o.Source.(source.DeadlineSetter)
@@ -91,7 +91,7 @@ func (a *Arbiter) SetDeadline(ctx context.Context, who, container string, relati
 	} else if err = setter.SetDeadline(ctx, c.ID, relative); err != nil {
 		d.Result, d.Error = decision.Failed, err.Error()
 	}
-	// On record even if who asked is gone by now.
+	// Recorded even if the client has disconnected.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	return errors.Join(err, a.inLoop(ctx, func(ctx context.Context) error { a.decide(ctx, d); return nil }))

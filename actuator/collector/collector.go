@@ -24,7 +24,7 @@ type Present struct {
 	Ready      bool
 	// PutAside is how many files of the state folder could not be read and were put aside.
 	PutAside int
-	// PauseInstead: who waits is paused because channels cannot be controlled here.
+	// PauseInstead: containers that wait are paused because channels cannot be controlled here.
 	PauseInstead bool
 	// Breaker: hands are off. Standby: another actuator acts on this engine.
 	Breaker, Standby bool
@@ -39,7 +39,7 @@ type Present struct {
 
 // Metrics is a prometheus.Collector.
 type Metrics struct {
-	// Alerts counts by what was asked for and what became of it.
+	// Alerts counts by action and result.
 	Alerts *prometheus.CounterVec
 	// Webhooks counts notifications by HTTP code.
 	Webhooks *prometheus.CounterVec
@@ -50,7 +50,7 @@ type Metrics struct {
 	// that it made necessary, by kind.
 	Latency *prometheus.HistogramVec
 	// Preemptions counts the tasks stopped for one with an earlier deadline,
-	// BreakerTrips how often everything was let go because of too many actions.
+	// BreakerTrips how often everything was released because of too many actions.
 	Preemptions, BreakerTrips prometheus.Counter
 	// Decision observes seconds from a snapshot's arrival to the plan.
 	Decision prometheus.Histogram
@@ -77,7 +77,7 @@ var (
 	ageDesc        = prometheus.NewDesc(namespace+"snapshot_age_seconds", "Time since the exporter confirmed the facts that are acted on. Absent before the first.", nil, nil)
 	guardianDesc   = prometheus.NewDesc(namespace+"guardian_up", "1 while a guardian watches that nothing stays stopped.", nil, nil)
 	strayDesc      = prometheus.NewDesc(namespace+"stray_stops_total", "Processes that the guardian's sweeper found stopped by Laxity though nobody wanted them stopped, and continued.", nil, nil)
-	insteadDesc    = prometheus.NewDesc(namespace+"pause_instead", "1 while who waits is paused because time slices and channels cannot be controlled here, though --hold asks for them.", nil, nil)
+	insteadDesc    = prometheus.NewDesc(namespace+"pause_instead", "1 while containers that wait are paused because time slices and channels cannot be controlled here, though --hold asks for them.", nil, nil)
 	breakerDesc    = prometheus.NewDesc(namespace+"breaker_open", "1 while nothing is held because there were too many actions, or too many containers stopped.", nil, nil)
 	standbyDesc    = prometheus.NewDesc(namespace+"standby", "1 while another actuator acts on this engine.", nil, nil)
 	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches if it is required.", nil, nil)
@@ -93,7 +93,7 @@ func New() *Metrics {
 		Alerts:   counter("alerts_total", "Alerts by what they asked for and what became of them.", "action", "result"),
 		Webhooks: counter("notifications_total", "Notifications received by HTTP, by the code of the answer.", "code"),
 		Actions:  counter("actions_total", "Pauses and unpauses by result.", "kind", "result"),
-		Changes:  counter("channel_changes_total", "Time slices set and put back (slice, restore), and channels taken off the GPU and let on again (off, on).", "kind"),
+		Changes:  counter("channel_changes_total", "Time slices set and put back (slice, restore), and channels taken off the GPU and switched on again (off, on).", "kind"),
 		channelCall: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: namespace + "channel_call_seconds", Help: "Time of calls to the GPU driver's resource manager, by what they do.",
 			Buckets: []float64{.0001, .0005, .001, .002, .005, .01, .05, .1, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
@@ -112,7 +112,7 @@ func New() *Metrics {
 			Buckets: []float64{.005, .01, .02, .05, .1, .25, .5, 1, 5}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
 		}, []string{"kind"}),
 		Preemptions:   prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "preemptions_total", Help: "Containers that were stopped for one with an earlier deadline."}),
-		BreakerTrips:  prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "breaker_trips_total", Help: "How often everything was let go because of too many actions, or too many containers stopped."}),
+		BreakerTrips:  prometheus.NewCounter(prometheus.CounterOpts{Name: namespace + "breaker_trips_total", Help: "How often everything was released because of too many actions, or too many containers stopped."}),
 		memoryMetrics: newMemoryMetrics(),
 		now:           time.Now,
 	}
@@ -138,7 +138,7 @@ func New() *Metrics {
 	return m
 }
 
-// ChannelCalled takes note of a call to the resource manager.
+// ChannelCalled observes a call to the resource manager.
 func (m *Metrics) ChannelCalled(call string, took time.Duration, _ error) {
 	m.channelCall.WithLabelValues(call).Observe(took.Seconds())
 }

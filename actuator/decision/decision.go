@@ -16,7 +16,7 @@ const (
 	Alert   Kind = "alert"   // what became of an alert
 	Lease   Kind = "lease"   // a lease closed
 	Pause   Kind = "pause"   // a container was to be paused
-	Unpause Kind = "unpause" // a container was to be let go
+	Unpause Kind = "unpause" // a container was to be released
 	Hold    Kind = "hold"    // a hold ended without our unpausing
 	Request Kind = "request" // what became of what a person asked for
 	Service Kind = "service" // about the actuator itself

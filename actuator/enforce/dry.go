@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Dry is an Enforcer that makes no mutating call: it remembers what it would
-// have done, so that the decisions that follow are the same.
+// Dry is an Enforcer that changes nothing. It records what it would have done, so that the
+// following decisions are the same.
 type Dry struct {
 	// Real is asked for the state of what Dry did not touch. Only its Status is
 	// called.

@@ -14,7 +14,7 @@ import (
 // Errors that callers act on.
 var (
 	// ErrGone means that the container does not exist or does not run any more. There is
-	// nothing to pause and nothing to let go.
+	// nothing to pause and nothing to release.
 	ErrGone = errors.New("container is gone")
 	// ErrForeign means that the container's pause is not ours. Somebody else paused it, or
 	// there is no record that we did.
@@ -36,7 +36,7 @@ type Status struct {
 	Labels map[string]string
 }
 
-// Enforcer pauses containers and lets them go. Implementations MUST be safe for
+// Enforcer pauses containers and releases them. Implementations MUST be safe for
 // concurrent use; callers do not act on one container twice at a time.
 type Enforcer interface {
 	// Status MUST read the present state, and return ErrGone for a container
@@ -48,7 +48,7 @@ type Enforcer interface {
 	// container is paused already and there is no record of ours. Pausing what
 	// we have paused renews the record and does nothing else.
 	Pause(ctx context.Context, h Hold) error
-	// Unpause lets the container go on and removes the record afterwards. It
+	// Unpause continues the container and then removes the record. It
 	// MUST return ErrForeign and do nothing when there is no record. A container
 	// that is gone, or that somebody else unpaused, is a success: the record is
 	// removed. A pause that the engine is only about to carry out MUST NOT find it

@@ -6,7 +6,7 @@ import "time"
 type Hold struct {
 	ContainerID string `json:"container_id"`
 	Container   string `json:"container"`
-	// Cause is what kind of reason it is, as package plan names it.
+	// Cause is the kind of the reason, a plan.Cause.
 	Cause  string   `json:"cause"`
 	Reason string   `json:"reason"`
 	GPUs   []string `json:"gpus,omitempty"`
@@ -14,13 +14,13 @@ type Hold struct {
 	Tasks []string `json:"tasks,omitempty"`
 	// Since is when the record was written, just before the container stopped.
 	Since time.Time `json:"since"`
-	// Expires is when the guardian lets go even while an actuator lives. The
-	// actuator moves it on while it sees the reason, never beyond Until.
+	// Expires is when the guardian releases the container even while an actuator lives. The
+	// actuator renews it while it sees the reason, never beyond Until.
 	Expires time.Time `json:"expires"`
-	// Until is Since + the longest hold that is allowed (--max-hold).
+	// Until is Since + --max-hold, the longest hold allowed.
 	Until time.Time `json:"until"`
 }
 
-// RunDir is where records are that a boot undoes, and the locks by which programs find each
-// other, if nothing else is said.
+// RunDir is the default folder of records that a reboot undoes, and of the locks by which
+// programs find each other.
 const RunDir = "/run/laxity"

@@ -7,7 +7,8 @@ import (
 )
 
 // Errors of a Swapper that callers act on, beside ErrGone, ErrForeign and
-// ErrUnavailable. What wraps ErrCannotSwap is said once and is no failure.
+// ErrUnavailable. An error that wraps ErrCannotSwap is logged once
+// and is not a failure.
 var (
 	// ErrCannotSwap means that this container, as it is now, cannot be swapped; the
 	// error's text says why. Nothing was stopped.
@@ -20,12 +21,11 @@ var (
 	ErrNoRoom = errors.New("no room on the GPU")
 	// ErrBusy means that the container is just being suspended or resumed.
 	ErrBusy = errors.New("a swap of it is under way")
-	// ErrUndone means that a suspend failed, and what it had done was undone: the container
-	// runs, and nothing is on record.
+	// ErrUndone means that a suspend failed and was undone: the container runs, and nothing is
+	// on record.
 	ErrUndone = errors.New("undone")
-	// ErrStuck means that a swap could be neither ended nor undone now. The container
-	// is on record with what is left of it, its memory image is kept, and Resume may
-	// be tried again.
+	// ErrStuck means that a swap could be neither finished nor undone now. The container stays
+	// on record, its memory image is kept, and Resume may be called again.
 	ErrStuck = errors.New("stuck in the middle")
 )
 
@@ -52,7 +52,7 @@ type Swapped struct {
 	ContainerID string `json:"container_id"`
 	Container   string `json:"container"`
 	Reason      string `json:"reason"`
-	// Bytes is what has to have room on each GPU, by UUID, for it to come back.
+	// Bytes is the memory that it needs on each GPU, by UUID, to be swapped in.
 	Bytes map[string]uint64 `json:"bytes"`
 	Since time.Time         `json:"since"`
 	// Stage is suspending, suspended, resuming or stuck. Only a suspended one is frozen

@@ -29,16 +29,16 @@ type Directory interface {
 // ErrRefused means that the other actuator will never take this message.
 var ErrRefused = errors.New("refused for good")
 
-// ErrUnnamed means that this node's own name is not known yet, so that nobody can
-// say which alerts are about another one.
+// ErrUnnamed means that this node's name is not known yet, nor therefore which alerts are about
+// other nodes.
 var ErrUnnamed = errors.New("the name of this node is not known yet: start with --node, or wait for the exporter")
 
 // Options of a Forwarder. Directory is required.
 type Options struct {
 	Directory Directory
-	// Decide is told which alerts were passed on, and which were refused for good.
+	// Decide receives a decision for the alerts passed on, and for those refused for good.
 	Decide func(decision.Decision)
-	// DryRun sends nothing and says what would have been passed on.
+	// DryRun sends nothing and reports what would have been passed on.
 	DryRun bool
 	Logger *slog.Logger
 	Now    func() time.Time
@@ -123,7 +123,7 @@ func (f *Forwarder) Pass(ctx context.Context, m webhook.Message, others map[stri
 // deliver sends one message. It returns nil when a repeat cannot help.
 func (f *Forwarder) deliver(ctx context.Context, node string, m webhook.Message) error {
 	if f.o.DryRun {
-		f.tell(node, m, decision.DryRun, "would be passed on to the actuator of node "+node, 0, nil)
+		f.report(node, m, decision.DryRun, "would be passed on to the actuator of node "+node, 0, nil)
 		return nil
 	}
 	begin := f.o.Now()
@@ -136,12 +136,12 @@ func (f *Forwarder) deliver(ctx context.Context, node string, m webhook.Message)
 	switch {
 	case err == nil:
 		f.count(delivered, m)
-		f.tell(node, m, decision.Forwarded, "passed on to the actuator of node "+node, took, nil)
+		f.report(node, m, decision.Forwarded, "passed on to the actuator of node "+node, took, nil)
 		return nil
 	case errors.Is(err, ErrRefused):
 		f.count(refused, m)
 		f.o.Logger.Error("alerts are lost: the actuator of another node refuses them", "node", node, "alerts", len(m.Alerts), "err", err)
-		f.tell(node, m, decision.Failed, "the actuator of node "+node+" refuses it", took, err)
+		f.report(node, m, decision.Failed, "the actuator of node "+node+" refuses it", took, err)
 		return nil
 	default:
 		f.count(failed, m)
@@ -156,7 +156,7 @@ func (f *Forwarder) count(result string, m webhook.Message) {
 // maxTold bounds the decisions on record about one message: it can hold 22,000 alerts.
 const maxTold = 256
 
-func (f *Forwarder) tell(node string, m webhook.Message, r decision.Result, reason string, took time.Duration, err error) {
+func (f *Forwarder) report(node string, m webhook.Message, r decision.Result, reason string, took time.Duration, err error) {
 	for _, a := range m.Alerts[:min(len(m.Alerts), maxTold)] {
 		a = a.Shortened()
 		d := decision.Decision{Time: f.o.Now(), Kind: decision.Alert, Result: r, Reason: reason, Node: node, Seconds: took.Seconds(),

@@ -93,8 +93,8 @@ func (s *sender) send(ctx context.Context, to nodes.Node, m webhook.Message) err
 		return fmt.Errorf("%w; is laxity-actuator running there, and is its address in the list of nodes right?", err)
 	}
 	defer resp.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
-	text := strings.TrimSpace(string(said))
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
+	text := strings.TrimSpace(string(answer))
 	switch code := resp.StatusCode; {
 	case code/100 == 2:
 		return nil

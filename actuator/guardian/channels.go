@@ -10,19 +10,19 @@ import (
 type Channels interface {
 	// Pending is how many processes are on record.
 	Pending() (int, error)
-	// Sweep lets the channels on whose lease ended more than grace ago, and returns of how
+	// Sweep switches on the channels whose lease ended more than grace ago, and returns of how
 	// many processes.
 	Sweep(ctx context.Context, grace time.Duration) (int, error)
 	// RestoreAll undoes all that is on record, and returns how many processes are left.
 	RestoreAll(ctx context.Context) (left int, err error)
 }
 
-// channelsGrace is how long after the end of a lease a living actuator has to renew or end
-// it itself: leases of channels are short, and so is this.
+// channelsGrace is how long a living actuator has, after the end of a lease, to renew or end it
+// itself. It is short, as the leases of channels are.
 const channelsGrace = 100 * time.Millisecond
 
-// sweepChannels looks after the leases of channels until ctx ends. It has a goroutine of its
-// own: a driver that hangs must not keep the guardian from anything else.
+// sweepChannels ends expired leases of channels until ctx ends. It has its own goroutine, so that a
+// driver that hangs delays nothing else.
 func (g *Guardian) sweepChannels(ctx context.Context) {
 	if g.o.Channels == nil {
 		return
@@ -39,12 +39,11 @@ func (g *Guardian) sweepChannels(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		g.trouble("cannot let channels on whose lease has ended; will try again", err)
+		g.trouble("cannot switch on channels whose lease has ended; will try again", err)
 	}
 }
 
-// restoreUntil undoes what is on record, again and again until nothing is left or the
-// engine's part is done.
+// restoreUntil retries restoreChannels until nothing is left or done is closed.
 func (g *Guardian) restoreUntil(ctx context.Context, done <-chan struct{}) (left int) {
 	for {
 		if left = g.restoreChannels(ctx); left == 0 {
@@ -75,7 +74,7 @@ func (g *Guardian) restoreChannels(ctx context.Context) (left int) {
 		g.trouble("cannot undo all that was changed on GPUs; will try again", err, "processes", left)
 	}
 	if left == 0 && err == nil {
-		g.o.Logger.Warn("let channels on and put time slices back", "processes", pending, "took", g.o.Now().Sub(began))
+		g.o.Logger.Warn("switched channels on and restored time slices", "processes", pending, "took", g.o.Now().Sub(began))
 		g.channels = backoff{}
 		return 0
 	}

@@ -1,20 +1,19 @@
-// Package guardian lets go what an actuator left stopped. It runs in a process
-// of its own, does nothing while a healthy actuator lives, and unpauses
-// everything on record as soon as that one is gone, however it died. Channels that are off
-// a GPU are let on and time slices put back, in the same second; what was swapped off its
-// GPU comes back as soon as there is room.
+// Package guardian releases what an actuator left stopped. It runs in a process of its own and
+// does nothing while a healthy actuator lives. Within a second of the actuator's death, however
+// it died, the guardian unpauses every container on record, continues every process that Laxity
+// stopped, switches channels on and restores time slices. It swaps containers in when their GPU
+// has room.
 //
 // It imports the standard library, actuator/journal and actuator/enforce: what
 // must work when everything else has failed stays small.
 //
 // # Who acts when
 //
-// The actuator holds actuator.lock all its life. The guardian blocks in the
-// kernel on that lock; getting it means that no actuator lives. It lets go with
-// the lock in its hands, so a new actuator waits until that is done (see package
-// journal for the order of the locks). While an actuator lives, the guardian
-// acts only on holds whose lease ran out some time ago: an actuator that is well
-// renews or ends them long before. Letting go twice does no harm.
+// The actuator holds actuator.lock while it lives. The guardian blocks in the kernel on that
+// lock; once it has the lock, no actuator lives. It keeps the lock while it releases, so that a
+// new actuator waits for it (package journal has the order of the locks). While an actuator
+// lives, the guardian acts only on holds whose lease ended at least Options.Grace ago: a healthy
+// actuator renews or ends them before. Releasing is idempotent.
 package guardian
 
 import (
@@ -35,39 +34,37 @@ type Options struct {
 	Journal  *journal.Journal
 	Enforcer enforce.Enforcer
 	Logger   *slog.Logger
-	// Release continues the processes that are stopped at their allocations, or only
-	// those that nobody has a lease on any more, and returns how many; nil: nothing
-	// stops any.
+	// Release continues the processes that are stopped at their allocations, with expired
+	// only those whose lease ran out, and returns how many; nil: nothing stops any.
 	Release func(ctx context.Context, expired bool) (int, error)
-	// Sweep ends the stops that nobody wants any more, whether an actuator lives or not,
-	// and returns the PIDs of the processes that stood still for that; nil: nothing stops
-	// any. It is called at every Poll.
+	// Sweep continues every process that Laxity stopped and nothing wants stopped any more,
+	// and returns their PIDs; nil: nothing stops any. The guardian calls it at every Poll,
+	// also while an actuator lives.
 	Sweep func() (strays []int, err error)
-	// Swaps brings back containers that are off their GPUs, as far as there is room, and
-	// returns how many are left; nil: there are none. What is left is tried again
-	// as long as no actuator lives.
+	// Swaps swaps containers in, as far as there is room, and returns how many are left; nil:
+	// there are none. The guardian retries while no actuator lives.
 	Swaps func(ctx context.Context) (left int, err error)
 	// Channels are undone as soon as no actuator lives; nil: nothing changes any.
 	Channels Channels
 	// Once ends the guardian when no actuator lives and nothing is on record;
 	// else it waits for the next actuator.
 	Once bool
-	// Poll is how often it looks for expired leases, and for an actuator when
-	// none lives; 100 ms by default.
+	// Poll is how often the guardian checks for expired leases, and for an actuator when none
+	// lives; 100 ms by default.
 	Poll time.Duration
-	// Grace is how long after the end of a lease a living actuator has to end
-	// it itself; 1 s by default.
+	// Grace is how long a living actuator has, after the end of a lease, to end it itself; 1 s
+	// by default.
 	Grace time.Duration
 	// Lease is the longest that a lease lasts from when it is renewed; 1 min by default.
-	// One that seems to last longer was written before the wall clock was set back.
+	// A longer one was written before the wall clock was set back.
 	Lease time.Duration
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
 }
 
-// ErrLeft means that the guardian was ended while no actuator lived and something was still
-// on record. The next guardian or actuator undoes it; so does `laxity off`.
-var ErrLeft = errors.New("something is still on record and could not be let go")
+// ErrLeft means that the guardian ended while no actuator lived and something was still on
+// record. The next guardian or actuator undoes it, or `laxity off`.
+var ErrLeft = errors.New("something is still on record and could not be released")
 
 // ErrTaken means that another guardian watches this state folder.
 var ErrTaken = errors.New("another guardian is watching")
@@ -75,50 +72,48 @@ var ErrTaken = errors.New("another guardian is watching")
 // Guardian is made by New.
 type Guardian struct {
 	o     Options
-	retry map[string]backoff // containers that could not be let go
-	// leases are those on record when expire last looked, by container.
+	retry map[string]backoff // containers that could not be released
+	// leases are those on record at the last call of expire, by container.
 	leases map[string]lease
 	swaps  backoff // while containers are off their GPUs; zero: none is
-	// channels is when those are tried again that could not be restored, stopped the same of
-	// processes that are stopped at allocations.
+	// channels is when to retry channels that could not be restored, stopped when to retry
+	// processes that could not be continued.
 	channels, stopped backoff
 	left              int // what the last undo left
-	// records is when those are tried again that cannot be taken off the record though
-	// their containers run.
+	// records is when to retry records that could not be removed though their containers run.
 	records backoff
 
-	mu   sync.Mutex // of what follows
-	told map[string]told
-	runs map[string]bool // by container: it runs, and its record cannot be removed
+	mu         sync.Mutex // of what follows
+	lastLogged map[string]logged
+	runs       map[string]bool // by container: it runs, and its record cannot be removed
 }
 
-// told is what the log was last told about a matter, and when.
-type told struct {
+// logged is the last error that was logged about a matter, and when.
+type logged struct {
 	what string
 	at   time.Time
 }
 
-// tellAgain is how often the log is told of a trouble that lasts.
-const tellAgain = time.Minute
+// logAgain is how often an error that lasts is logged.
+const logAgain = time.Minute
 
-// trouble tells the log of an error, once a minute while it lasts; nil: it is over.
+// trouble logs an error, once a minute while it lasts; nil ends it.
 func (g *Guardian) trouble(matter string, err error, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {
-		delete(g.told, matter)
+		delete(g.lastLogged, matter)
 		return
 	}
-	now, last := g.o.Now(), g.told[matter]
-	if last.what == err.Error() && now.Sub(last.at) < tellAgain {
+	now, last := g.o.Now(), g.lastLogged[matter]
+	if last.what == err.Error() && now.Sub(last.at) < logAgain {
 		return
 	}
-	g.told[matter] = told{err.Error(), now}
+	g.lastLogged[matter] = logged{err.Error(), now}
 	g.o.Logger.Error(matter, append(args, "err", err)...)
 }
 
-// lease is when a hold's lease ends: as its record says it, by the wall clock of then, and by
-// our own clock, which nobody sets.
+// lease is when a hold's lease ends: recorded by the wall clock, ends by our monotonic clock.
 type lease struct{ recorded, ends time.Time }
 
 type backoff struct {
@@ -152,13 +147,12 @@ func New(o Options) (*Guardian, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, told: map[string]told{}, runs: map[string]bool{}}, nil
+	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, lastLogged: map[string]logged{}, runs: map[string]bool{}}, nil
 }
 
-// Run watches until ctx ends, or with Once until there is nothing to watch.
-// When ctx ends while an actuator lives, nothing is let go: that actuator sees
-// that it is no longer watched. When it ends while none does, the error wraps ErrLeft if
-// something is still on record.
+// Run watches until ctx ends, or with Once until there is nothing to watch. If ctx ends while an
+// actuator lives, Run releases nothing: that actuator notices that it is no longer watched. If
+// none lives, the error wraps ErrLeft while something is on record.
 func (g *Guardian) Run(ctx context.Context) error {
 	own, err := journal.LockWithin(ctx, journal.GuardianLock(g.o.StateDir), time.Second)
 	if errors.Is(err, journal.ErrLocked) {
@@ -206,7 +200,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// wait blocks until no actuator lives, and looks after expired leases meanwhile.
+// wait blocks until no actuator lives, and ends expired leases meanwhile.
 func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 	if l, err := journal.TryLock(journal.ActuatorLock(g.o.StateDir)); !errors.Is(err, journal.ErrLocked) {
 		return l, err
@@ -233,28 +227,28 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 			}
 			return r.lock, r.err
 		case <-tick.C:
-			g.release(ctx, true)
+			g.continueStopped(ctx, true)
 			g.sweep()
 			g.expire(ctx)
 		}
 	}
 }
 
-// sweep continues processes that Laxity stopped and that nobody wants to stand.
+// sweep continues every process that Laxity stopped and nothing wants stopped.
 func (g *Guardian) sweep() {
 	if g.o.Sweep == nil {
 		return
 	}
 	strays, err := g.o.Sweep()
 	if len(strays) > 0 {
-		g.o.Logger.Error("continued processes that stood still though nobody wanted them to", "pids", strays)
+		g.o.Logger.Error("continued processes that Laxity had stopped and nothing wanted stopped", "pids", strays)
 	}
-	g.trouble("cannot sweep for processes that stand still", err)
+	g.trouble("cannot sweep for stopped processes", err)
 }
 
-// release continues the processes that are stopped at their allocations. With expired
-// only if a living actuator has not renewed its lease on them. It reports whether that is done.
-func (g *Guardian) release(ctx context.Context, expired bool) bool {
+// continueStopped continues the processes that are stopped at their allocations, with expired only
+// those whose lease a living actuator did not renew. It reports success.
+func (g *Guardian) continueStopped(ctx context.Context, expired bool) bool {
 	if g.o.Release == nil {
 		return true
 	}
@@ -268,11 +262,11 @@ func (g *Guardian) release(ctx context.Context, expired bool) bool {
 	return err == nil
 }
 
-// releaseUntil is release for an actuator that is gone, again and again until it is done or
-// the engine's part is. It returns how much is left.
-func (g *Guardian) releaseUntil(ctx context.Context, done <-chan struct{}) (left int) {
+// continueStoppedUntil retries continueStopped, after an actuator's death, until it succeeds or
+// done is closed. It returns 1 if something is left.
+func (g *Guardian) continueStoppedUntil(ctx context.Context, done <-chan struct{}) (left int) {
 	for {
-		if g.release(ctx, false) {
+		if g.continueStopped(ctx, false) {
 			g.stopped = backoff{}
 			return 0
 		}
@@ -311,15 +305,15 @@ func (g *Guardian) idle(ctx context.Context) error {
 	}
 }
 
-// bringBack tries once to bring back what is off its GPU; when that may be tried again is
-// longer and longer, up to half a minute: each try thaws a container that is stuck.
-// The actuator's lock is not kept meanwhile, because room may never come.
+// bringBack tries once to swap containers in, and sets when to retry: ever later, up to half a
+// minute, since each try thaws a stuck container. The guardian does not keep the actuator's lock
+// between tries, because room may never come.
 func (g *Guardian) bringBack(ctx context.Context) (left int) {
 	if g.o.Swaps == nil {
 		return 0
 	}
 	left, err := g.o.Swaps(ctx)
-	g.trouble("cannot bring back what is off its GPU; will try again", err)
+	g.trouble("cannot swap containers in; will try again", err)
 	if err != nil {
 		left = max(left, 1)
 	}
@@ -331,9 +325,9 @@ func (g *Guardian) bringBack(ctx context.Context) (left int) {
 	return left
 }
 
-// letGoAll lets everything on record go, and does not give up: it returns when
-// nothing is left, or when ctx ends. It is called with the actuator's lock held.
-func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
+// releaseAll releases everything on record. It retries until nothing is left or ctx ends. The
+// caller holds the actuator's lock.
+func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		holds, err := g.o.Journal.List()
 		g.trouble("cannot read the journal; will try again", err)
@@ -342,17 +336,17 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 			g.forget()
 			return 0, nil
 		}
-		// All at once: the engine takes its time for each.
+		// All at once: each takes the engine some time.
 		done := make(chan bool, len(holds))
 		for _, h := range holds {
-			go func() { done <- g.letGo(ctx, h, "the actuator is gone") }()
+			go func() { done <- g.release(ctx, h, "the actuator is gone") }()
 		}
 		ok := err == nil
 		for range holds {
 			ok = <-done && ok
 		}
 		if n := g.running(); n > 0 && err == nil && n >= len(holds) {
-			// Nobody stands still for these: an actuator may begin.
+			// All of these run: an actuator may begin.
 			g.records.later(g.o.Now(), 500*time.Millisecond, 30*time.Second)
 			return n, nil
 		}
@@ -367,10 +361,10 @@ func (g *Guardian) letGoAll(ctx context.Context) (left int, err error) {
 	}
 }
 
-// letGo reports whether the container is off the record.
-func (g *Guardian) letGo(ctx context.Context, h enforce.Hold, why string) bool {
+// release releases one container, and reports whether its record is removed.
+func (g *Guardian) release(ctx context.Context, h enforce.Hold, why string) bool {
 	started := g.o.Now()
-	if g.isRunning(h.ContainerID) { // whoever has paused it since is not us
+	if g.isRunning(h.ContainerID) { // if it is paused now, we did not do that
 		err := g.o.Journal.Remove(h.ContainerID)
 		g.trouble("cannot take a container off the record; it runs", err, "container", h.Container)
 		return err == nil && g.setRunning(h.ContainerID, false)
@@ -381,21 +375,20 @@ func (g *Guardian) letGo(ctx context.Context, h enforce.Hold, why string) bool {
 		return !g.setRunning(h.ContainerID, true)
 	}
 	if err != nil && !errors.Is(err, enforce.ErrForeign) {
-		g.o.Logger.Error("cannot let a container go; will try again", "container", h.Container, "err", err)
+		g.o.Logger.Error("cannot release a container; will try again", "container", h.Container, "err", err)
 		return false
 	}
-	g.o.Logger.Warn("let a container go", "container", h.Container, "why", why,
+	g.o.Logger.Warn("released a container", "container", h.Container, "why", why,
 		"held_for", started.Sub(h.Since), "took", g.o.Now().Sub(started))
 	return true
 }
 
-// expire lets go the holds whose lease ran out though an actuator lives: it
-// hangs, or lost its way. One look is cheap: a readdir of a folder that is
-// nearly always empty.
+// expire releases the holds whose lease ran out though an actuator lives, because that hangs or
+// has a bug. It is cheap: a readdir of a folder that is nearly always empty.
 func (g *Guardian) expire(ctx context.Context) {
 	holds, err := g.o.Journal.List()
 	if err != nil {
-		return // said when it matters
+		return // releaseAll logs it when it matters
 	}
 	now := g.o.Now()
 	g.see(holds, now)
@@ -407,7 +400,7 @@ func (g *Guardian) expire(ctx context.Context) {
 		if again, ok, err := g.o.Journal.Get(h.ContainerID); err == nil && (!ok || !again.Expires.Equal(h.Expires)) {
 			continue
 		}
-		if g.letGo(ctx, h, "its lease ran out and the actuator did not end it") {
+		if g.release(ctx, h, "its lease ran out and the actuator did not end it") {
 			delete(g.retry, h.ContainerID)
 			continue
 		}
@@ -417,7 +410,7 @@ func (g *Guardian) expire(ctx context.Context) {
 	}
 }
 
-// see takes note of the leases on record. The wall clock is asked once for each renewal.
+// see remembers the leases on record. It reads the wall clock once for each renewal.
 func (g *Guardian) see(holds []enforce.Hold, now time.Time) {
 	seen := make(map[string]lease, len(holds))
 	for _, h := range holds {
@@ -430,7 +423,7 @@ func (g *Guardian) see(holds []enforce.Hold, now time.Time) {
 	g.leases = seen
 }
 
-// setRunning notes whether a container runs whose record cannot be removed. It returns true.
+// setRunning sets whether a container runs though its record cannot be removed. It returns true.
 func (g *Guardian) setRunning(id string, runs bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -45,8 +45,8 @@ type Inbox struct {
 
 var bucket = []byte("messages")
 
-// Open opens or makes the file. One that cannot be read is put aside, and damaged says so:
-// alerts that still fire are sent again.
+// Open opens or makes the file. It puts a damaged file aside, and damaged says so; Alertmanager
+// repeats the alerts that still fire.
 func Open(path string, most Bounds) (in *Inbox, damaged, err error) {
 	in = &Inbox{most: most, ready: make(chan struct{}, 1)}
 	in.db, damaged, err = boltfile.Open(path, func(tx *bbolt.Tx) error {
@@ -73,8 +73,7 @@ func Open(path string, most Bounds) (in *Inbox, damaged, err error) {
 // Put keeps the message. When it returns nil, the message is on disk.
 func (in *Inbox) Put(payload []byte, received time.Time) error {
 	value := append(binary.BigEndian.AppendUint64(nil, uint64(received.UnixNano())), payload...)
-	// Room is taken before the write, so that those who write at once do not all see
-	// the same room.
+	// Reserved before the write, so that concurrent writers do not count the same room.
 	if !in.take(len(value)) {
 		return fmt.Errorf("inbox: %w", ErrFull)
 	}

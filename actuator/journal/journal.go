@@ -1,7 +1,6 @@
-// Package journal keeps on record what Laxity has stopped: one small JSON file
-// for each held container, written before the container stops and removed after
-// it goes on. It also holds the two lock files by which actuator and guardian
-// learn of each other's life and death.
+// Package journal records which containers Laxity paused: one small JSON file for each,
+// written before the container stops and removed after it continues. The package also has the
+// two lock files by which actuator and guardian notice each other's death.
 //
 // It imports the standard library, actuator/enforce, internal/aside and internal/replace only, so
 // that the guardian, which must work when everything else has failed, stays small.
@@ -39,8 +38,8 @@ var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 const suffix = ".json"
 
-// ErrNotWritable means that the folder of holds cannot be changed: nobody can be put on record,
-// nor be taken off.
+// ErrNotWritable means that the folder of holds cannot be changed: records can be neither added
+// nor removed.
 var ErrNotWritable = errors.New("the record of holds cannot be written")
 
 // Open makes the folder STATEDIR/holds if it is missing. Something else in its place, or a
@@ -97,7 +96,7 @@ func (j *Journal) takeOver(dir string) error {
 	return errors.Join(errs...)
 }
 
-// Trouble says what was wrong with the folder when it was opened; nil: nothing.
+// Trouble returns what was wrong with the folder when it was opened, or nil.
 func (j *Journal) Trouble() error { return j.trouble }
 
 func (j *Journal) path(id string) (string, error) {
@@ -149,10 +148,10 @@ func (j *Journal) Renew(h enforce.Hold) (renewed bool, err error) {
 	return err == nil, err
 }
 
-// errRemoved: what is to be renewed has been removed meanwhile.
+// errRemoved: the record to renew was removed meanwhile.
 var errRemoved = errors.New("removed meanwhile")
 
-// Remove deletes a hold. Removing what is not there is no error.
+// Remove deletes a hold's record. It is idempotent.
 func (j *Journal) Remove(id string) error {
 	path, err := j.path(id)
 	if err != nil {
@@ -160,12 +159,12 @@ func (j *Journal) Remove(id string) error {
 	}
 	j.removing.RLock()
 	defer j.removing.RUnlock()
-	// A record may be a folder, if somebody made it one.
+	// Another program may have made a folder of this name.
 	if err := os.RemoveAll(path); err != nil {
 		return fmt.Errorf("journal: %w: %w", ErrNotWritable, err)
 	}
-	// Not synced: a record that comes back after a power cut names a container
-	// that runs, and letting that go again does nothing.
+	// Not synced: a record that reappears after a power cut names a container that runs, and
+	// releasing it again does nothing.
 	return nil
 }
 
@@ -184,7 +183,7 @@ func (j *Journal) Get(id string) (enforce.Hold, bool, error) {
 
 // List returns every hold, oldest first. A record that cannot be read is
 // returned all the same, with the id that its file name gives and expired long
-// since: the name alone is enough to let the container go.
+// since: the name alone is enough to release the container.
 func (j *Journal) List() ([]enforce.Hold, error) {
 	entries, err := os.ReadDir(j.dir)
 	if err != nil {

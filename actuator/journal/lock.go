@@ -77,9 +77,8 @@ func last(f *os.File) *os.File {
 // TryLock takes the lock or returns ErrLocked at once.
 func TryLock(path string) (*Lock, error) { return flock(path, syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// LockWithin takes the lock, or returns ErrLocked after d. The wait rides out a
-// guardian that is letting go of what a former actuator left, and the instants
-// in which somebody probes the lock.
+// LockWithin takes the lock, or returns ErrLocked after d. It waits for a guardian that releases
+// a former actuator's holds, and for programs that call Taken.
 func LockWithin(ctx context.Context, path string, d time.Duration) (*Lock, error) {
 	deadline := time.Now().Add(d)
 	for {
@@ -122,8 +121,7 @@ func Wait(ctx context.Context, path string) (*Lock, error) {
 	}
 }
 
-// Taken reports whether some process holds the lock. It looks by trying, for an
-// instant, a shared lock.
+// Taken reports whether a process holds the lock. It tries to take a shared lock for a moment.
 func Taken(path string) bool {
 	l, err := flock(path, syscall.LOCK_SH|syscall.LOCK_NB)
 	if l != nil {

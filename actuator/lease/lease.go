@@ -1,5 +1,5 @@
 // Package lease keeps what is asked for and for how long: an alert, or a person, opens a
-// lease, and a container that a person let go is exempt for its present tasks.
+// lease, and a container that a person released is exempt for its present tasks.
 //
 // Pure: it imports the standard library only, and reads neither clock nor disk.
 package lease

@@ -27,13 +27,13 @@ func (p *Page) action(name string, do func(ctx context.Context, who string, form
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 		defer cancel()
-		said, err := do(ctx, p.o.Guard.Who(r), r.PostForm)
+		message, err := do(ctx, p.o.Guard.Who(r), r.PostForm)
 		if err != nil {
 			p.refuse(w, r, http.StatusConflict, err.Error())
 			return
 		}
 		if !wantsPage(r) {
-			answer(w, http.StatusOK, said)
+			answer(w, http.StatusOK, message)
 			return
 		}
 		w.Header().Set("Location", "../?done="+name)
@@ -55,32 +55,32 @@ type refused struct{ Problem, Version string }
 
 func (p *Page) refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
 	if !wantsPage(r) {
-		answer(w, code, "Not done: "+why)
+		answer(w, code, "Failed: "+why)
 		return
 	}
 	p.render(w, code, "refused.html", refused{why, p.version})
 }
 
 func (p *Page) pause(ctx context.Context, who string, form url.Values) (string, error) {
-	return "Asked for; it is being paused.", p.o.Actor.Pause(ctx, who, form.Get("container"))
+	return "Pause requested.", p.o.Actor.Pause(ctx, who, form.Get("container"))
 }
 
 func (p *Page) release(ctx context.Context, who string, form url.Values) (string, error) {
-	return "Asked for; it is being let go, to the end of its present tasks.", p.o.Actor.Release(ctx, who, form.Get("container"))
+	return "Release requested; the container is not held again for its present tasks.", p.o.Actor.Release(ctx, who, form.Get("container"))
 }
 
 func (p *Page) deadline(ctx context.Context, who string, form url.Values) (string, error) {
 	text := strings.TrimSpace(form.Get("deadline"))
 	var relative time.Duration
-	said := "The deadline is its label's again."
+	message := "The deadline is now the label's."
 	if text != "" {
 		var err error
 		if relative, err = task.ParseDeadline(text); err != nil {
 			return "", err
 		}
-		said = "The deadline is " + relative.String() + " now."
+		message = "The deadline is now " + relative.String() + "."
 	}
-	return said, p.o.Actor.SetDeadline(ctx, who, form.Get("container"), relative)
+	return message, p.o.Actor.SetDeadline(ctx, who, form.Get("container"), relative)
 }
 
 func home(w http.ResponseWriter, _ *http.Request) {

@@ -159,7 +159,7 @@ func withoutScript(t *testing.T, b *chromium.Browser) {
 	p.WhileLoading(func() {
 		do(t, p, `document.querySelector("button[aria-label='Pause web']").click()`)
 	})
-	if got := eval[string](t, p, `location.pathname + document.querySelector("[role=status]").textContent`); !strings.HasPrefix(got, "/The container is being paused") || s.done() != "pause id-web by alice" {
+	if got := eval[string](t, p, `location.pathname + document.querySelector("[role=status]").textContent`); !strings.HasPrefix(got, "/Pause requested") || s.done() != "pause id-web by alice" {
 		t.Errorf("%q, asked %q", got, s.done())
 	}
 	s.refuse = fmt.Errorf("the guardian is away")
@@ -222,12 +222,12 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 		}
 		if got == "Pause web" {
 			check(t, chromium.Do(p, chromedp.KeyEvent(kb.Enter)))
-			await(t, p, `document.getElementById("said").textContent.includes("Asked for")`)
+			await(t, p, `document.getElementById("answer").textContent.includes("requested")`)
 		}
 		reached[got] = true
 		check(t, chromium.Do(p, chromedp.KeyEvent(kb.Tab)))
 	}
-	for _, must := range []string{"1 min", "Pause live updates", "The same as a table", "Pause web", "Let held go", "Deadline of web, empty for its label's", "Set the deadline of web", "ask for a certain container"} {
+	for _, must := range []string{"1 min", "Pause live updates", "The same as a table", "Pause web", "Release held", "Deadline of web, empty for the label", "Set the deadline of web", "rank for another container"} {
 		if !reached[must] {
 			t.Errorf("%q is not reached by keyboard", must)
 		}
@@ -297,11 +297,11 @@ func acts(t *testing.T, b *chromium.Browser) {
 		const f = document.querySelector("[aria-label='Set the deadline of web']").form;
 		f.deadline.value = "1m30s"; f.requestSubmit();
 	}`)
-	await(t, p, `document.getElementById("said").textContent === "The deadline is 1m30s now."`)
+	await(t, p, `document.getElementById("answer").textContent === "The deadline is now 1m30s."`)
 	s.change(func() { s.refuse = fmt.Errorf("no: %s", hostile) })
-	do(t, p, `document.querySelector("[aria-label='Let held go']").click()`)
-	await(t, p, `document.getElementById("said").className === "said bad"`)
-	if got := eval[string](t, p, `document.getElementById("said").textContent`); got != "Not done: no: "+hostile {
+	do(t, p, `document.querySelector("[aria-label='Release held']").click()`)
+	await(t, p, `document.getElementById("answer").className === "answer bad"`)
+	if got := eval[string](t, p, `document.getElementById("answer").textContent`); got != "Failed: no: "+hostile {
 		t.Errorf("refused: %q", got)
 	}
 	if s.done() != "deadline 1m30s id-web by token holder, release id-held by token holder" {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// soonest and latest are the times between two renderings while somebody looks:
-	// changes in between are shown together, and time goes on without any.
+	// soonest and latest bound the time between two renderings while there are readers.
+	// Changes in between are rendered together.
 	soonest = 250 * time.Millisecond
 	latest  = time.Second
 	// heartbeat keeps a silent stream open through proxies.
@@ -23,8 +23,7 @@ const (
 	maxReaders = 256
 )
 
-// hub renders for all who look at the same variant once. Nobody looks: it does
-// nothing at all.
+// hub renders each variant once for all of its readers, and nothing without readers.
 type hub struct {
 	render func(variant) map[string]string
 
@@ -33,7 +32,7 @@ type hub struct {
 	readers int
 }
 
-// show is one variant that somebody looks at.
+// show is one variant with readers.
 type show struct {
 	readers int
 	stop    context.CancelFunc
@@ -89,7 +88,7 @@ func (h *hub) changed() {
 	}
 }
 
-// run renders until nobody looks any more.
+// run renders until there are no readers.
 func (h *hub) run(ctx context.Context, v variant, s *show) {
 	for {
 		s.publish(h.render(v))
@@ -109,7 +108,7 @@ func (h *hub) run(ctx context.Context, v variant, s *show) {
 	}
 }
 
-// publish tells the readers, if anything is different.
+// publish wakes the readers if a section changed.
 func (s *show) publish(f map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +143,7 @@ func difference(old, f map[string]string) map[string]string {
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	s, leave, ok := p.hub.join(variant{window: window(r.URL.Query().Get("window")), may: p.o.Guard.Check(r) == nil})
 	if !ok {
-		http.Error(w, "too many look at this page already", http.StatusServiceUnavailable)
+		http.Error(w, "too many readers of this page", http.StatusServiceUnavailable)
 		return
 	}
 	defer leave()

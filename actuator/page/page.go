@@ -47,7 +47,7 @@ type Guard interface {
 // Actor carries out what a person asks for. Containers are full ids; the errors
 // are sentences for people.
 type Actor interface {
-	// Pause holds the container until it is let go, or as long as is allowed.
+	// Pause holds the container until it is released, or as long as is allowed.
 	Pause(ctx context.Context, who, container string) error
 	// Release lets the container run to the end of its present tasks.
 	Release(ctx context.Context, who, container string) error
@@ -63,7 +63,7 @@ type Options struct {
 	Guard Guard
 	Actor Actor
 	// Ranking asks for the ranking of the nodes; nil is no placement. It may take
-	// its time: at most one call is under way, and none while nobody looks.
+	// its time: at most one call is under way, and none without readers.
 	Ranking func(context.Context) view.Ranking
 	Logger  *slog.Logger
 	Now     func() time.Time
@@ -129,7 +129,7 @@ func fingerprint() (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:12], err
 }
 
-// Observe takes note of a snapshot. It does not block; there must be one caller.
+// Observe adds a snapshot to the history. It does not block; there must be one caller.
 func (p *Page) Observe(s *task.Snapshot) {
 	for {
 		select {
@@ -202,7 +202,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// variant is what differs between those who look; all others see the same.
+// variant is what differs between readers; those of one variant see the same.
 type variant struct {
 	window time.Duration
 	may    bool
@@ -222,10 +222,10 @@ func (p *Page) frame(v variant) map[string]string {
 	shown := view.Build(p.facts(v))
 	f, err := p.sections(shown)
 	if err != nil { // a template that fails is a fault of ours
-		p.o.Logger.Error("the page cannot be rendered", "err", err)
+		p.o.Logger.Error("cannot render the page", "err", err)
 		return nil
 	}
-	f["latest"] = shown.Said
+	f["latest"] = shown.Latest
 	return f
 }
 
@@ -269,11 +269,11 @@ func (d document) Href(window string, still bool) string {
 	return "./?" + q.Encode()
 }
 
-// notices are what a form without a script is answered with.
+// notices answer a form that was sent without the script.
 var notices = map[string]string{
-	"pause":    "The container is being paused; see the last decisions.",
-	"release":  "The container is being let go; see the last decisions.",
-	"deadline": "The deadline is changed.",
+	"pause":    "Pause requested; see the last decisions.",
+	"release":  "Release requested; see the last decisions.",
+	"deadline": "Deadline changed.",
 }
 
 func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
@@ -284,7 +284,7 @@ func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
 	shown := view.Build(p.facts(v))
 	rendered, err := p.sections(shown)
 	if err != nil {
-		p.o.Logger.Error("the page cannot be rendered", "err", err)
+		p.o.Logger.Error("cannot render the page", "err", err)
 		http.Error(w, "the page cannot be rendered; see the actuator's log", http.StatusInternalServerError)
 		return
 	}
@@ -303,7 +303,7 @@ func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
 func (p *Page) render(w http.ResponseWriter, code int, name string, data any) {
 	var b bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&b, name, data); err != nil {
-		p.o.Logger.Error("the page cannot be rendered", "err", err)
+		p.o.Logger.Error("cannot render the page", "err", err)
 		http.Error(w, "the page cannot be rendered; see the actuator's log", http.StatusInternalServerError)
 		return
 	}
@@ -312,7 +312,7 @@ func (p *Page) render(w http.ResponseWriter, code int, name string, data any) {
 	_, _ = b.WriteTo(w) // the reader is gone if this fails
 }
 
-// window reads a length of the time line; what is not offered is the default.
+// window parses the length of the time line; the default if it is not one of view.Windows.
 func window(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil || !slices.Contains(view.Windows, d) {
@@ -321,12 +321,12 @@ func window(text string) time.Duration {
 	return d
 }
 
-// visitor is what one who looks may do.
+// visitor says what the reader may do.
 type visitor struct {
-	// May act. Who is the name under which what is done is recorded.
+	// May act. Who is the name that decisions record.
 	May bool
 	Who string
-	// Why says why not; a sentence for people. Login: a password would help.
+	// Why says why not, in a sentence. Login: a password would help.
 	Why   string
 	Login bool
 }
@@ -337,12 +337,12 @@ func (p *Page) visitor(r *http.Request) visitor {
 	case err == nil:
 		return visitor{May: true, Who: p.o.Guard.Who(r)}
 	case errors.Is(err, access.ErrDenied):
-		return visitor{Login: true, Why: "To act, sign in with any user name, and a token as the password."}
+		return visitor{Login: true, Why: "To act, sign in: any user name, a token as the password."}
 	case errors.Is(err, access.ErrNotHere):
 		return visitor{Why: "Only a browser on this machine, by the address localhost, may act without authentication."}
 	default:
-		p.o.Logger.Error("nobody is let in", "err", err)
-		return visitor{Why: "Who may act cannot be checked now; see the actuator's log."}
+		p.o.Logger.Error("cannot check who may act", "err", err)
+		return visitor{Why: "The actuator cannot check now who may act; see its log."}
 	}
 }
 

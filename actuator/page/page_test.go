@@ -74,7 +74,7 @@ func scene() view.Facts {
 	f := view.Facts{
 		Window: 5 * time.Minute, Deadlines: true, Snapshot: s, Standings: map[string]view.Standing{},
 		Service: view.Service{Node: "n1", Ready: true, Policy: "edf", Share: "adaptive", Arbitrate: "auto", GuardianUp: true, Inbox: 1},
-		GPUs: map[string]view.Arbitration{gpuA: {Open: true, Admitted: []string{"web", hostile}, Line: []string{"held", "paused"}},
+		GPUs: map[string]view.Arbitration{gpuA: {Open: true, Admitted: []string{"web", hostile}, Queue: []string{"held", "paused"}},
 			gpuB: {Open: true, Order: []string{hostile, "batch"}}},
 		Decisions: []decision.Decision{
 			{Sequence: 1, Time: at(-30), Kind: decision.Pause, Result: decision.Done, Reason: "waits behind web on " + gpuA, Container: "paused", GPUs: []string{gpuA}},
@@ -111,14 +111,14 @@ type stage struct {
 	who    string // who looks; empty: who may not act
 	asked  []string
 	refuse error
-	looked atomic.Int64
+	reads  atomic.Int64
 }
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
 	s := &stage{facts: scene(), now: t0, who: "alice"}
 	p, err := New(Options{
-		Facts: func() view.Facts { s.looked.Add(1); s.mu.Lock(); defer s.mu.Unlock(); return s.facts },
+		Facts: func() view.Facts { s.reads.Add(1); s.mu.Lock(); defer s.mu.Unlock(); return s.facts },
 		Guard: s, Actor: s,
 		Ranking: func(context.Context) view.Ranking { s.mu.Lock(); defer s.mu.Unlock(); return s.facts.Ranking },
 		Now:     func() time.Time { s.mu.Lock(); defer s.mu.Unlock(); return s.now },
@@ -195,7 +195,7 @@ func (s *stage) done() string {
 	return strings.Join(s.asked, ", ")
 }
 
-// The whole page, as it was looked at and found right. Nothing of what others name
+// The whole page, as it was reads at and found right. Nothing of what others name
 // gets out of its place.
 func TestGolden(t *testing.T) {
 	s := newStage(t)
@@ -315,7 +315,7 @@ func TestActions(t *testing.T) {
 		"label's deadline":   {path: "deadline", form: form("container", "x", "deadline", ""), code: 200, asked: "deadline 0s x by alice"},
 		"no deadline":        {path: "deadline", form: form("container", "x", "deadline", "soon"), code: 409, said: "is not a deadline"},
 		"no script":          {path: "pause", accept: "text/html", form: form("container", "x"), code: 303, asked: "pause x by alice"},
-		"refused":            {path: "pause", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "Not done: because of " + hostile},
+		"refused":            {path: "pause", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "Failed: because of " + hostile},
 		"refused, no script": {path: "pause", accept: "text/html", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "because of &lt;script&gt;"},
 		"may not pause":      {path: "pause", stranger: true, form: form("container", "x"), code: 401, said: "a token is needed"},
 		"may not release":    {path: "release", stranger: true, form: form("container", "x"), code: 401},
@@ -421,7 +421,7 @@ func TestEvents(t *testing.T) {
 	if d := e.next(); len(d) != 1 || !strings.Contains(d["status"], "drained") {
 		t.Errorf("then %v", d)
 	}
-	begun := s.looked.Load()
+	begun := s.reads.Load()
 	var many []*events
 	for range 50 {
 		m := listen(t, server.URL+"/events?window=1m")
@@ -435,7 +435,7 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	// Without sharing it would have been 50 more at least.
-	if n := s.looked.Load() - begun; n > 40 {
+	if n := s.reads.Load() - begun; n > 40 {
 		t.Errorf("rendered %d times for 51 readers of one change", n)
 	}
 	for _, m := range append(many, e) {

@@ -15,11 +15,11 @@ import (
 //   - those that leave the GPU idle for most of their time are never held: a pause would keep them from their host phases too, which is
 //     more than it could win (paper P3's open problem of the small tasks);
 //   - of the others nobody is stopped before the GPU is seen to be full, and then
-//     all but the first are; they are let go again one after another, each time
+//     all but the first are; they are released again one after another, each time
 //     with a fresh sample, while half of the GPU is idle;
 //   - what is shorter than holding it would cost is never held.
 //
-// Nobody is let go past one that waits, except for the brief ones: a gap in the
+// Nobody is released past one that waits, except for the brief ones: a gap in the
 // use of the GPU is no reason to turn the order around.
 type Adaptive struct {
 	// Brief is the length of a task (by history) up to which it is not held;
@@ -45,7 +45,7 @@ const (
 	// wins: N tasks one after another end at (N+1)/2 × their length on the average,
 	// N at once after N × (1 + the loss by switching) × the part that computes.
 	mostly = 0.5
-	// crowded is the share of the memory above which nobody is let go.
+	// crowded is the share of the memory above which nobody is released.
 	crowded = memoryFull
 )
 
@@ -65,7 +65,7 @@ type adaptiveAdmission struct {
 	known   bool    // of all that were taken it is
 	taken   string  // the first one taken
 	waiting string  // the first one that waits
-	added   string  // the one of unknown use that was let go by this plan
+	added   string  // the one of unknown use that was released by this plan
 }
 
 func (g *adaptiveAdmission) May(c Container) (bool, string) {

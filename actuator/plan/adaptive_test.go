@@ -20,18 +20,18 @@ func mean(share float64) func(*plan.Container) {
 
 func TestAdaptive(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
-		use      float64
-		fresh    bool
-		admitted string
-		boxes    []plan.Container
-		running  string
+		name       string
+		use        float64
+		fresh      bool
+		admitted   string
+		containers []plan.Container
+		running    string
 	}{
 		{"together they leave some idle", 1, true, "a",
 			[]plan.Container{box("a", 0, 0, runs, wants(.3)), box("b", 0, 0, wants(.3)), box("c", 0, 0, wants(.3))}, "a b c"},
 		{"saturating ones go one at a time, whatever the GPU says", 0.1, true, "a",
 			[]plan.Container{box("a", 0, 0, runs, wants(1)), box("b", 0, 0, wants(1))}, "a"},
-		{"nobody is let go past one that waits", 0.3, true, "a",
+		{"nobody is released past one that waits", 0.3, true, "a",
 			[]plan.Container{box("a", 0, 0, runs, wants(.6)), box("b", 0, 0, wants(.6)), box("c", 0, 0, wants(.3))}, "a"},
 		{"except what is brief", 1, true, "a",
 			[]plan.Container{box("a", 0, 0, runs, wants(1)), box("b", 0, 0, wants(.6)), box("c", 0, 0.2)}, "a c"},
@@ -43,7 +43,7 @@ func TestAdaptive(t *testing.T) {
 			[]plan.Container{box("a", 0, 0, runs), box("b", 0, 0, runs), box("c", 0, 0, runs)}, "a"},
 		{"and stay so while it is more than half used", 0.6, true, "a",
 			[]plan.Container{box("a", 0, 0, runs), box("b", 0, 0), box("c", 0, 0)}, "a"},
-		{"below that one is let go", 0.4, true, "a",
+		{"below that one is released", 0.4, true, "a",
 			[]plan.Container{box("a", 0, 0, runs), box("b", 0, 0), box("c", 0, 0)}, "a b"},
 		{"not before a sample shows what the last one does", 0.4, false, "a b",
 			[]plan.Container{box("a", 0, 0, runs), box("b", 0, 0, runs), box("c", 0, 0)}, "a b"},
@@ -51,11 +51,11 @@ func TestAdaptive(t *testing.T) {
 			[]plan.Container{box("a", 0, 0, runs), box("b", 0, 0)}, "a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for i := range tt.boxes {
-				tt.boxes[i].Tasks[0].Start.Time = epoch.Add(time.Duration(i))
+			for i := range tt.containers {
+				tt.containers[i].Tasks[0].Start.Time = epoch.Add(time.Duration(i))
 			}
 			p := plan.Make(plan.Input{
-				Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(), Containers: tt.boxes,
+				Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(), Containers: tt.containers,
 				GPUs: []plan.GPU{{UUID: "g", Arbitrated: true, Utilization: tt.use, Fresh: tt.fresh, Admitted: strings.Fields(tt.admitted)}},
 			})
 			if got := strings.Join(p.Admitted["g"], " "); got != tt.running {

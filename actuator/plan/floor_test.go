@@ -12,15 +12,15 @@ import (
 
 // pass lets seconds pass with a plan every 100 ms, and returns how long each container
 // ran beside others, by id.
-func pass(f *plan.Floor, seconds float64, boxes ...plan.Container) map[string]time.Duration {
+func pass(f *plan.Floor, seconds float64, containers ...plan.Container) map[string]time.Duration {
 	const every = 100 * time.Millisecond
 	ran := map[string]time.Duration{}
 	for at := time.Duration(0); at < time.Duration(seconds*float64(time.Second)); at += every {
-		in := plan.Input{Now: now.Add(at), Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Containers: boxes,
+		in := plan.Input{Now: now.Add(at), Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Containers: containers,
 			Order: policy.LateLast{Placer: policy.EDF{Now: now}, Now: now}, GPUs: []plan.GPU{{UUID: "g", Arbitrated: true}}}
 		beside := f.Grant(in)
-		for i := range boxes {
-			b := &boxes[i]
+		for i := range containers {
+			b := &containers[i]
 			if b.Cause == plan.Asked || b.ID == "first" {
 				continue
 			}
@@ -38,10 +38,10 @@ func begun(c *plan.Container) { c.Since = now }
 
 func TestBatchRunsBesideADeadlineForItsFloor(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		share float64
-		boxes []plan.Container
-		want  map[string]float64 // of the time, beside one other: twice what it gets
+		name       string
+		share      float64
+		containers []plan.Container
+		want       map[string]float64 // of the time, beside one other: twice what it gets
 	}{
 		{"its share, of a GPU that two divide", 0.1, []plan.Container{box("first", 999, 0, runs), box("a", 0, 0, begun)}, map[string]float64{"a": 0.2}},
 		{"by default 5 %", 0, []plan.Container{box("first", 999, 0, runs), box("a", 0, 0, begun)}, map[string]float64{"a": 0.1}},
@@ -50,8 +50,8 @@ func TestBatchRunsBesideADeadlineForItsFloor(t *testing.T) {
 		{"not who waits for an earlier deadline", 0.1, []plan.Container{box("first", 9, 0, runs), box("a", 99, 0, begun)}, map[string]float64{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ran := pass(&plan.Floor{Share: tt.share}, 100, tt.boxes...)
-			for _, b := range tt.boxes {
+			ran := pass(&plan.Floor{Share: tt.share}, 100, tt.containers...)
+			for _, b := range tt.containers {
 				if got := ran[b.ID].Seconds() / 100; math.Abs(got-tt.want[b.ID]) > 0.04 {
 					t.Errorf("%s ran for %.2f of the time, want %.2f", b.ID, got, tt.want[b.ID])
 				}
@@ -64,16 +64,16 @@ func TestBatchRunsBesideADeadlineForItsFloor(t *testing.T) {
 // those of its own place, but not beside a deadline.
 func TestWhoHasWaitedForLongRunsBesideItsEquals(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		boxes []plan.Container
-		want  float64 // seconds that a runs, of 40
+		name       string
+		containers []plan.Container
+		want       float64 // seconds that a runs, of 40
 	}{
 		{"a stranger after 30 s", []plan.Container{box("first", 0, 0, runs), box("a", 0, 0, begun)}, 10},
 		{"a short one once sharing would have cost it as much", []plan.Container{box("first", 0, 0, runs), box("a", 0, 5, begun), box("b", 0, 0, begun)}, 30},
 		{"a late one beside another", []plan.Container{box("first", -2, 0, runs), box("a", -1, 5, begun)}, 35},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := pass(&plan.Floor{}, 40, tt.boxes...)["a"].Seconds(); math.Abs(got-tt.want) > 0.5 {
+			if got := pass(&plan.Floor{}, 40, tt.containers...)["a"].Seconds(); math.Abs(got-tt.want) > 0.5 {
 				t.Errorf("it runs for %.1f s, want %.1f", got, tt.want)
 			}
 		})
@@ -100,7 +100,7 @@ func TestThoseBesideTakeNobodysTurn(t *testing.T) {
 		Containers: []plan.Container{box("first", 9, 0, runs), box("a", 0, 0), box("b", 0, 0)},
 		GPUs:       []plan.GPU{{UUID: "g", Arbitrated: true, Admitted: []string{"first"}}},
 	})
-	if !slices.Equal(p.Admitted["g"], []string{"first"}) || !slices.Equal(p.May()["g"], []string{"first", "a"}) || !slices.Equal(p.Line["g"], []string{"b"}) {
+	if !slices.Equal(p.Admitted["g"], []string{"first"}) || !slices.Equal(p.May()["g"], []string{"first", "a"}) || !slices.Equal(p.Queue["g"], []string{"b"}) {
 		t.Errorf("%+v", p)
 	}
 	if len(p.Actions) != 1 || p.Actions[0].Kind != plan.Unpause || p.Actions[0].Reason != "its part" {

@@ -50,7 +50,7 @@ func Make(in Input) Plan {
 	p.memory()
 	preempted, by := p.arbitrate()
 	return Plan{
-		Actions: p.actions(), Admitted: p.admitted(), Beside: p.turns.beside, Line: p.turns.line, Waits: p.waits,
+		Actions: p.actions(), Admitted: p.admitted(), Beside: p.turns.beside, Queue: p.turns.queue, Waits: p.waits,
 		Preempted: preempted, PreemptedBy: by, Barred: p.barred,
 	}
 }
@@ -156,7 +156,7 @@ func (p *planner) actions() []Action {
 			add(c, Unpause, c.Cause, p.whyGo(c))
 		}
 	}
-	// Let go first: it must never wait behind a pause.
+	// Release first: it must never wait behind a pause.
 	slices.SortStableFunc(acts, func(a, b Action) int { return strings.Compare(string(b.Kind), string(a.Kind)) })
 	return acts
 }

@@ -111,7 +111,7 @@ func (p *planner) comers() []entry {
 	return out
 }
 
-// memoryEntry is the container as it stands in line for memory.
+// memoryEntry is the container as it stands in the queue for memory.
 func (p *planner) memoryEntry(c Container) (entry, bool) {
 	if len(c.Tasks) == 0 && c.Memory.Coming != nil {
 		c.Tasks = []task.Task{*c.Memory.Coming}

@@ -59,10 +59,10 @@ func cameBack(c *plan.Container) { c.Memory.Since = now.Add(-time.Second) }
 
 func TestMemory(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		boxes []plan.Container
-		want  string // actions
-		bar   string // ids
+		name       string
+		containers []plan.Container
+		want       string // actions
+		bar        string // ids
 	}{
 		{"those that fit begin", []plan.Container{box("a", 9, 2, holding(20), needing(20)), box("b", 9, 2, arriving, needing(15))}, "", ""},
 		{"what is expected counts, not what is held", []plan.Container{box("a", 9, 2, holding(5), needing(30)), box("b", 9, 2, arriving, needing(15))}, "", "b"},
@@ -112,14 +112,14 @@ func TestMemory(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := plan.Input{Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(),
-				GPUs: []plan.GPU{{UUID: "g", Room: 40 * gib}}, Containers: tt.boxes}
+				GPUs: []plan.GPU{{UUID: "g", Room: 40 * gib}}, Containers: tt.containers}
 			p := plan.Make(in)
 			var got []string
 			for _, a := range p.Actions {
 				got = append(got, string(a.Kind)+" "+a.ContainerID)
 			}
 			var bar []string
-			for _, c := range tt.boxes {
+			for _, c := range tt.containers {
 				if p.Barred[c.ID] != "" {
 					bar = append(bar, c.ID)
 				}
@@ -127,8 +127,8 @@ func TestMemory(t *testing.T) {
 			if strings.Join(got, ", ") != tt.want || strings.Join(bar, " ") != tt.bar {
 				t.Errorf("%v, barred %v", p.Actions, p.Barred)
 			}
-			for i := range tt.boxes { // then whoever may not begin is paused
-				tt.boxes[i].Memory.Guarded = false
+			for i := range tt.containers { // then whoever may not begin is paused
+				tt.containers[i].Memory.Guarded = false
 			}
 			for _, a := range plan.Make(in).Actions {
 				if a.Kind == plan.Pause && (a.Cause != plan.OfMemory || p.Barred[a.ContainerID] == "") {
@@ -234,9 +234,9 @@ func sec(s float64) time.Duration { return time.Duration(s * float64(time.Second
 // Under memory pressure one is swapped out once: when it is back the card is as full as
 // before. The first in order stays in any case.
 func TestPressureSwapsEachContainerOnce(t *testing.T) {
-	relieve := func(boxes ...plan.Container) string {
+	relieve := func(containers ...plan.Container) string {
 		p := plan.Make(plan.Input{Now: now, Order: policy.EDF{Now: now}, Rule: plan.Adaptive{}, Preemption: plan.DefaultPreemption(),
-			GPUs: []plan.GPU{{UUID: "g", Room: 40 * gib, Memory: 0.96, Fresh: true, Relieve: true}}, Containers: boxes})
+			GPUs: []plan.GPU{{UUID: "g", Room: 40 * gib, Memory: 0.96, Fresh: true, Relieve: true}}, Containers: containers})
 		var got []string
 		for _, a := range p.Actions {
 			got = append(got, string(a.Kind)+" "+a.ContainerID)
@@ -245,14 +245,14 @@ func TestPressureSwapsEachContainerOnce(t *testing.T) {
 	}
 	a, b, c := box("a", 9, 2, holding(18), swappable(1)), box("b", 12, 2, holding(10), swappable(1)), box("c", 15, 2, holding(10), swappable(1))
 	for _, tt := range []struct {
-		boxes []plan.Container
-		want  string
+		containers []plan.Container
+		want       string
 	}{
 		{[]plan.Container{a, b, c}, "swap-out c"},
 		{[]plan.Container{a, b, box("c", 15, 2, holding(10), swappable(1), cameBack)}, "swap-out b"},
 		{[]plan.Container{a, box("b", 12, 2, holding(20), swappable(1), cameBack)}, ""},
 	} {
-		if got := relieve(tt.boxes...); got != tt.want {
+		if got := relieve(tt.containers...); got != tt.want {
 			t.Errorf("%q; want %q", got, tt.want)
 		}
 	}

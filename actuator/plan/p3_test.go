@@ -100,7 +100,7 @@ func TestFIFOStory(t *testing.T) {
 	s.step(true, 0, 10, "c1")
 	s.step(true, 0, 10, "c1")
 	s.end("c2")
-	s.step(true, 0, 10, "c1") // c2 ended while it was paused: it is let go, and uses no GPU
+	s.step(true, 0, 10, "c1") // c2 ended while it was paused: it is released, and uses no GPU
 	s.end("c1")
 	s.step(false, 100, 10, "c3")
 }

@@ -2,7 +2,7 @@
 // true now into actions: pause this container, let that one go, each with its
 // reason and with what must still be true when it is carried out.
 //
-// It decides who may compute and who is next in line, not how the others are
+// It decides who may compute and who is next in the queue, not how the others are
 // kept from it: that is the enforcer's.
 //
 // Pure: it imports the standard library, exporter/task and actuator/policy
@@ -157,9 +157,9 @@ type Plan struct {
 	Admitted map[string][]string
 	// Beside are those that may compute there besides, and take nobody's turn.
 	Beside map[string][]string
-	// Line are the containers that wait for each arbitrated GPU, by UUID, the next
+	// Queue are the containers that wait for each arbitrated GPU, by UUID, the next
 	// one first. An enforcer may prepare it.
-	Line map[string][]string
+	Queue map[string][]string
 	// Waits says why each container that must not run must not, whether it is
 	// stopped already or not; by container id.
 	Waits map[string]Wait

@@ -124,12 +124,12 @@ func TestP3LetsGoOneAfterAnotherInOrder(t *testing.T) {
 			}
 			let++
 			if i > 0 && (!in.GPUs[0].Fresh || in.GPUs[0].Memory > 0.95) {
-				t.Fatalf("let go without a fresh sample, or with the memory full: %+v", a)
+				t.Fatalf("released without a fresh sample, or with the memory full: %+v", a)
 			}
 			after := apply(t, in, p)
 			for _, earlier := range contenders(after)[:i] {
 				if earlier.Standing != plan.Runs {
-					t.Fatalf("%s was let go before %s", a.ContainerID, earlier.ID)
+					t.Fatalf("%s was released before %s", a.ContainerID, earlier.ID)
 				}
 			}
 		}

@@ -13,7 +13,7 @@ import (
 type Preemption struct {
 	// Never: whoever runs keeps its turn until its end.
 	Never bool
-	// Switch is what it takes to stop one and let another go.
+	// Switch is what it takes to pause one and unpause another.
 	Switch time.Duration
 	// Quantum is how long everybody on a GPU runs undisturbed after a change
 	// there, so that nothing thrashes; many times Switch.
@@ -25,13 +25,13 @@ func DefaultPreemption() *Preemption {
 	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond}
 }
 
-// challenger is the first in order that waits, with the reason to let it go now.
+// challenger is the first in order that waits, with the reason to release it now.
 type challenger struct {
 	entry
 	why string
 }
 
-// challenge finds whom the first that waits may be let go in place of: those
+// challenge finds whom the first that waits may be released in place of: those
 // that run on its GPUs and come after it in order, if it would otherwise miss
 // its deadline, can still meet it, and nobody loses as much by it.
 func (p *planner) challenge(queue []entry) (challenger, []entry) {

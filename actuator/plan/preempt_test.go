@@ -40,10 +40,10 @@ func expedite(c *plan.Container) { c.Expedite = "asked" }
 
 func TestPreemption(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
-		admitted string
-		boxes    []plan.Container
-		running  string // may compute after the plan
+		name       string
+		admitted   string
+		containers []plan.Container
+		running    string // may compute after the plan
 	}{
 		{"the running one keeps its turn while the earlier deadline can wait", "a",
 			[]plan.Container{box("a", 20, 2, runs), box("b", 10, 1)}, "a"},
@@ -80,15 +80,15 @@ func TestPreemption(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := plan.Input{
-				Now: now, Order: policy.EDF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Containers: tt.boxes,
+				Now: now, Order: policy.EDF{Now: now}, Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Containers: tt.containers,
 				GPUs: []plan.GPU{{UUID: "g", Arbitrated: true, Utilization: 1, Admitted: strings.Fields(tt.admitted)}},
 			}
 			p := plan.Make(in)
 			if got := strings.Join(p.Admitted["g"], " "); got != tt.running {
 				t.Errorf("admitted %q, want %q: %+v", got, tt.running, p)
 			}
-			if len(p.Admitted["g"])+len(p.Line["g"]) != len(tt.boxes) {
-				t.Errorf("in line: %v", p.Line)
+			if len(p.Admitted["g"])+len(p.Queue["g"]) != len(tt.containers) {
+				t.Errorf("in the queue: %v", p.Queue)
 			}
 			if moved := tt.admitted != "" && tt.running != tt.admitted; moved != (p.Preempted != "") {
 				t.Errorf("preempted %q by %q", p.Preempted, p.PreemptedBy)
@@ -148,7 +148,7 @@ func TestRequestsRunBesideAllOthers(t *testing.T) {
 	}
 }
 
-// Whoever is let go has the earliest deadline of those that wait for the GPU and
+// Whoever is released has the earliest deadline of those that wait for the GPU and
 // could use it: EDF never inverts two deadlines.
 func TestEDFNeverInverts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -163,7 +163,7 @@ func TestEDFNeverInverts(t *testing.T) {
 			if a.Kind != plan.Unpause {
 				continue
 			}
-			for _, id := range p.Line["g0"] {
+			for _, id := range p.Queue["g0"] {
 				got, waits := find(in, a.ContainerID), find(in, id)
 				if !got.Controllable() || len(got.Tasks) == 0 {
 					continue

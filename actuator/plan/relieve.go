@@ -6,7 +6,7 @@ import (
 )
 
 // Memory pressure begins and ends at different shares, so that a container is
-// not let go by the effect of its own pause.
+// not released by the effect of its own pause.
 const (
 	PressureBegins = 0.95
 	PressureEnds   = 0.90

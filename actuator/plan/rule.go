@@ -51,9 +51,9 @@ func (g *oneAdmission) Pass(Container)   {}
 //
 //   - nothing admitted yet: the first container is kept, the others are paused at
 //     once, because nobody knows how much each will use;
-//   - below 100 % utilisation they are let go one after another, in order;
+//   - below 100 % utilisation they are released one after another, in order;
 //   - at 100 % every container behind the first is paused (again);
-//   - above 95 % of the memory the last one admitted is paused, and none is let go;
+//   - above 95 % of the memory the last one admitted is paused, and none is released;
 //   - the first in order always runs, so when a task is finished the next one goes.
 //
 // "One after another" needs a sample of the utilisation that shows the effect of
@@ -73,7 +73,7 @@ type p3Admission struct {
 	gpu     GPU
 	taken   string // the first one taken
 	waiting string // the first one that waits
-	added   string // the one let go by this plan
+	added   string // the one released by this plan
 }
 
 func (g *p3Admission) May(c Container) (bool, string) {

@@ -13,7 +13,7 @@ type turns struct {
 	beside map[string][]string
 	refuse map[string]string // for the others
 	taken  map[string][]string
-	line   map[string][]string
+	queue  map[string][]string
 }
 
 // settle asks the rule until all that keep their turn may: one that the rule
@@ -78,7 +78,7 @@ func (p *planner) sequence(queue []entry, out map[string]bool) []entry {
 // takes it. Since the sequence is the same everywhere, the first container that
 // may run at all runs: nobody waits in a circle.
 func (p *planner) open(seq []entry) turns {
-	t := turns{why: map[string]string{}, beside: map[string][]string{}, refuse: map[string]string{}, taken: map[string][]string{}, line: map[string][]string{}}
+	t := turns{why: map[string]string{}, beside: map[string][]string{}, refuse: map[string]string{}, taken: map[string][]string{}, queue: map[string][]string{}}
 	admissions := map[string]Admission{}
 	for _, g := range p.in.GPUs {
 		if g.Arbitrated {
@@ -111,7 +111,7 @@ func (p *planner) open(seq []entry) turns {
 				t.taken[g] = append(t.taken[g], e.ID)
 			default:
 				a.Pass(e.Container)
-				t.line[g] = append(t.line[g], e.ID)
+				t.queue[g] = append(t.queue[g], e.ID)
 			}
 		}
 		if ok {

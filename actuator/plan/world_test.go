@@ -18,7 +18,7 @@ import (
 const (
 	pausing = 0.02 // a pause or an unpause takes effect
 	ticking = 0.5  // between two plans where nothing happens
-	// preempting is the longest that stopping one and letting another go takes.
+	// preempting is the longest that stopping one and releasing another takes.
 	preempting = 3 * pausing
 )
 

@@ -102,7 +102,7 @@ func (h *HTTP) Watch(ctx context.Context) (<-chan *task.Snapshot, error) {
 			if ctx.Err() != nil {
 				return
 			}
-			h.tell(err)
+			h.report(err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(wait):
@@ -128,14 +128,14 @@ func (h *HTTP) stream(ctx context.Context, out chan *task.Snapshot) (n int, err 
 			return n, fmt.Errorf("snapshot stream of %s: %w", h.base, err)
 		}
 		if n++; n == 1 {
-			h.tell(nil)
+			h.report(nil)
 		}
 		Latest(out, &s)
 	}
 	return n, errors.Join(errors.New("the exporter's snapshot stream ended"), lines.Err())
 }
 
-func (h *HTTP) tell(err error) {
+func (h *HTTP) report(err error) {
 	if h.Trouble != nil {
 		h.Trouble(err)
 	}

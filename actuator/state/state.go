@@ -77,9 +77,9 @@ type GPU struct {
 	Arbitrated bool `json:"arbitrated"`
 	Relieve    bool `json:"relieve"`
 	// Admitted names the containers that the policy lets run, in the order in
-	// which it let them; Line those that wait, the next one first.
+	// which it let them; Queue those that wait, the next one first.
 	Admitted []string `json:"admitted"`
-	Line     []string `json:"line"`
+	Queue    []string `json:"queue"`
 	// Order names the containers by who comes first where the time is divided by slices;
 	// empty where it is not.
 	Order []string `json:"order,omitempty"`
@@ -98,7 +98,7 @@ type Container struct {
 	// Beside says why it runs though it takes no turn; empty where it takes one.
 	Beside string `json:"beside,omitempty"`
 	// Order says where it stands on its GPU where the time is divided by slices, and why:
-	// "second in line, slice 100 ms". Off: its channels are off the GPU. SliceSeconds is
+	// "second in the queue, slice 100 ms". Off: its channels are off the GPU. SliceSeconds is
 	// its time slice; 0: its own.
 	Order        string  `json:"order,omitempty"`
 	Off          bool    `json:"off,omitempty"`

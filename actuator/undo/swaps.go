@@ -16,12 +16,12 @@ import (
 	"github.com/laxity/laxity/actuator/swapping"
 )
 
-// bringer brings back for the guardian what a dead actuator left off its GPUs.
+// bringer swaps in, for the guardian, the containers that a dead actuator left swapped out.
 type bringer struct {
-	o    Options
-	swap *swapping.Swap // opened when there is something on record
-	log  *slog.Logger
-	said map[string]string // the last error, by container
+	o          Options
+	swap       *swapping.Swap // opened when there is something on record
+	log        *slog.Logger
+	lastLogged map[string]string // the last error, by container
 }
 
 // resume tries each container on record once and returns how many are left.
@@ -44,10 +44,10 @@ func (s *bringer) resume(ctx context.Context) (left int, err error) {
 		switch {
 		case err == nil || errors.Is(err, enforce.ErrForeign) && !s.still(c.ContainerID):
 			s.log.Warn("brought a container back onto its GPU", "container", c.Container, "why", "the actuator is gone", "took", time.Since(began))
-			delete(s.said, c.ContainerID)
+			delete(s.lastLogged, c.ContainerID)
 			continue
-		case s.said[c.ContainerID] != err.Error():
-			s.said[c.ContainerID] = err.Error()
+		case s.lastLogged[c.ContainerID] != err.Error():
+			s.lastLogged[c.ContainerID] = err.Error()
 			s.log.Error("cannot bring a container back onto its GPU now; what was in its GPU memory is kept", "container", c.Container, "err", err)
 		}
 		left++

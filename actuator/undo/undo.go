@@ -1,6 +1,6 @@
 // Package undo undoes all that an actuator left: pauses, stops at allocations, swaps, time slices
-// and channels. Its ways in are the guardian's process (Guard) and `laxity off` (Off); both work
-// with nothing but the state folder.
+// and channels. The guardian's process calls Guard, and `laxity off` calls Off; both need only
+// the state folder.
 package undo
 
 import (
@@ -29,29 +29,26 @@ type Options struct {
 	// Once ends the guardian when no actuator lives and nothing is on record.
 	Once bool
 	// ContainerOf returns the id of the container that a process of this machine belongs to.
-	// Without it, containers that are off their GPUs stay
-	// there.
+	// Without it, swapped containers stay swapped.
 	ContainerOf func(pid int) (id string, ok bool, err error)
-	// Channels undoes time slices and lets channels on again; nil: this machine cannot, and
-	// what is on record of them stays.
+	// Channels restores time slices and switches channels on. nil: this machine cannot, and
+	// their records stay.
 	Channels channels.Driver
 	// RunDir is a folder that a reboot empties, the same as the actuator's; enforce.RunDir
 	// if empty.
 	RunDir string
-	// Lacks are what this process's sandbox keeps from it: the actuator tells them.
+	// Lacks are the rights that this process's sandbox withholds; the actuator reports them.
 	Lacks  []sandbox.Lack
 	Logger *slog.Logger
 }
 
-// Guard is the whole guardian process, for a main to call: it lets go
-// through Docker what an actuator with the same state folder left paused. A
-// second guardian of one folder ends at once, without an error. What cannot be let go is
-// tried again for as long as the guardian lives; if it is ended before, the error wraps
-// guardian.ErrLeft.
+// Guard runs a whole guardian process. It releases through Docker the containers that an
+// actuator with the same state folder left paused. A second guardian of the folder ends at
+// once, without an error. Guard retries what it cannot release until ctx ends; then the error
+// wraps guardian.ErrLeft.
 //
-// With Once it outlives the end of ctx until no actuator lives and nothing is on
-// record: whoever stops a whole group of processes must not take the guardian
-// away before the actuator.
+// With Once it ignores the end of ctx until no actuator lives and nothing is on record: a
+// signal to a whole process group must not end the guardian before the actuator.
 func Guard(ctx context.Context, o Options) error {
 	if o.Once {
 		ctx = context.WithoutCancel(ctx)
@@ -75,16 +72,16 @@ func (o Options) run(ctx context.Context) error {
 		o.Logger.Warn("the guardian's sandbox keeps from it what it needs", "what", l.What, "means", l.Means, "fix", l.Fix)
 	}
 	if err := watch.KeepLacks(o.StateDir, o.Lacks); err != nil {
-		o.Logger.Warn("cannot say what the guardian lacks", "err", err) // which is less than what it does
+		o.Logger.Warn("cannot say what the guardian lacks", "err", err) // go on: releasing matters more
 	}
 	return g.Run(ctx)
 }
 
-// guardianScore is the guardian's oom_score_adj, as its unit has it: what must let go when all
-// else has been killed is among the last to be.
+// guardianScore is the guardian's oom_score_adj, the same as in its unit: the kernel kills it
+// among the last, since it must act after the others died.
 const guardianScore = -900
 
-// open makes the guardian. What it needs is open until closeAll.
+// open makes the guardian and opens what it needs, until closeAll.
 func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	j, err := journal.Open(o.StateDir)
 	if err != nil {
@@ -113,7 +110,7 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	}
 	var bringBack func(context.Context) (int, error)
 	if o.ContainerOf != nil {
-		s := &bringer{o: o, log: o.Logger, said: map[string]string{}}
+		s := &bringer{o: o, log: o.Logger, lastLogged: map[string]string{}}
 		closeAll = func() { s.close(); _ = engine.Close() }
 		bringBack = s.resume
 	}
@@ -134,12 +131,11 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	return g, closeAll, err
 }
 
-// ReleaseStopped continues the processes that an actuator with this state folder left
-// stopped at allocations, or only those that nobody has a lease on any more, and returns
-// how many.
+// ReleaseStopped continues the processes that an actuator with this state folder left stopped
+// at allocations, and returns how many. With expired only those whose lease ran out.
 func ReleaseStopped(ctx context.Context, stateDir string, expired bool) (int, error) {
 	stopped, err := stop.ReleaseAll(ctx, stop.Options{Name: memory.Name(stateDir), IfExpired: expired})
-	if err == nil && !expired { // whoever made the record is dead; the next one makes a new one
+	if err == nil && !expired { // its actuator is dead; the next one makes a new record
 		err = stop.Remove(memory.Name(stateDir))
 	}
 	return stopped, err
@@ -154,10 +150,10 @@ func (o Options) openChannels() (*channels.Enforcer, error) {
 	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger, Dir: channels.Folder(cmp.Or(o.RunDir, enforce.RunDir), o.StateDir)})
 }
 
-// Former undoes what a former actuator left stopped, off a GPU or with other time slices. An
-// actuator that starts calls it with its lock held, before anything is changed. What cannot be
-// undone the guardian tries again when this actuator ends; what is off its GPU goes on at the
-// end of its lease.
+// Former undoes what a former actuator left: stopped processes, channels that are off, changed
+// time slices. A starting actuator calls it with its lock held, before it changes anything. The
+// guardian retries what Former cannot undo when this actuator ends; channels that are off are
+// switched on when their lease ends.
 func Former(ctx context.Context, o Options) {
 	if n, err := ReleaseStopped(ctx, o.StateDir, false); err != nil || n > 0 {
 		o.Logger.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
@@ -174,5 +170,5 @@ func Former(ctx context.Context, o Options) {
 		return
 	}
 	left, err := e.RestoreAll(ctx)
-	o.Logger.Warn("let channels on and put time slices back that a former actuator left", "processes", n, "left", left, "err", err)
+	o.Logger.Warn("switched channels on and restored time slices, which a former actuator had left", "processes", n, "left", left, "err", err)
 }

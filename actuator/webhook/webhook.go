@@ -63,7 +63,7 @@ type Alert struct {
 func (a Alert) Name() string { return a.Labels["alertname"] }
 
 // Action is what the alert asks for: its label `action`, or an annotation of
-// that name; empty for an alert that only tells people.
+// that name; empty for an alert that only notifies people.
 func (a Alert) Action() string {
 	if v := a.Labels["action"]; v != "" {
 		return v
@@ -74,8 +74,8 @@ func (a Alert) Action() string {
 // maxText bounds a text of an alert that is kept, bytes.
 const maxText = 256
 
-// Short returns the text, or if it is too long its begin and a hash of it all: what a
-// sender writes is kept for as long as a lease lasts, and told to people.
+// Short returns the text; of a text longer than maxText its beginning and a hash of the whole. A
+// sender's text is kept as long as its lease, and shown to people.
 func Short(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -84,7 +84,7 @@ func Short(text string) string {
 	return strings.ToValidUTF8(text[:maxText/2], "") + "…" + hex.EncodeToString(h[:16])
 }
 
-// Shortened is the alert with what of it is kept and told, shortened.
+// Shortened returns the alert with its texts shortened by Short.
 func (a Alert) Shortened() Alert {
 	a.Fingerprint = Short(a.Fingerprint)
 	short := make(map[string]string, len(a.Labels))
@@ -141,7 +141,7 @@ type Receiver interface {
 
 // Handler answers POST with 200 after the message is durably accepted, 400 for
 // what is not version 4, 413 for what is too large, 503 when it cannot be
-// accepted now. observe is told the code of each answer; it may be nil.
+// accepted now. observe receives the code of each answer; it may be nil.
 func Handler(r Receiver, logger *slog.Logger, observe func(code int)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		code, err := accept(w, req, r)

@@ -41,7 +41,7 @@ func (m *measurement) long(ctx context.Context, kernel time.Duration) (*subject,
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.enforcer.Look(ctx, s.target(), channels.Standing{}); err != nil { // it is found once
+	if _, err := m.enforcer.Inspect(ctx, s.target(), channels.Standing{}); err != nil { // it is found once
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil

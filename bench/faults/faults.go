@@ -15,7 +15,7 @@ of its own, is restarted: by turns by SIGTERM and SIGKILL, at a random moment of
 accepted an alert that asks for one more pause. That must take effect when dockerd is back; when no alert counts
 any more all must go on. It is done with live-restore, where containers live on, and without it, where they end with
 dockerd, which starts them again (no person wants anything there). Then, on the machine's engine, the actuator is
-killed with SIGKILL at such a moment; its guardian has to let all go. It is started again and must act on the alert
+killed with SIGKILL at such a moment; its guardian has to release all. It is started again and must act on the alert
 that it had accepted. Half as often it is killed with an alert just accepted, started at once, and killed again
 at a random moment of its first 400 ms. At the end Alertmanager's payloads come a thousand times: out of order,
 each twice, half of the resolved never; an alert that fires anew after them must take effect. Stuck is who is

@@ -188,7 +188,7 @@ func (m *machine) paused(ctx context.Context, t *tenant.Tenant) bool {
 	return c.State.Paused || err == nil && frozen
 }
 
-// stuck counts those whom nobody will let go.
+// stuck counts those whom nobody will release.
 func (m *machine) stuck(ctx context.Context) (n int) {
 	for _, t := range m.workers {
 		if m.paused(ctx, t) {

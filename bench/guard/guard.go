@@ -55,7 +55,7 @@ func Experiment() bench.Experiment {
 // asking is a Decider that is asked about every call. Contexts are granted.
 type asking struct{ memory.Answer }
 
-func (asking) Look(memory.Sight) {}
+func (asking) Observe(memory.Sight) {}
 
 func (asking) Ceiling(string, string, uint64) uint64 { return 0 }
 

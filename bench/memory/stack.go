@@ -81,7 +81,7 @@ func (r *rig) read(ctx context.Context) (device.Reading, error) {
 const readyTimeout = 20 * time.Second
 
 // laxity runs exporter and actuator in this process until stop, which returns once
-// everything is let go. The state folder stays over the rounds.
+// everything is released. The state folder stays over the rounds.
 func (r *rig) laxity(ctx context.Context, config config.Config) (stop func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	if r.env.Args["verbose"] != "" {
@@ -101,7 +101,7 @@ func (r *rig) laxity(ctx context.Context, config config.Config) (stop func() err
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	partCtx := context.WithoutCancel(ctx) // what is held is let go through both, also after Ctrl-C
+	partCtx := context.WithoutCancel(ctx) // what is held is released through both, also after Ctrl-C
 	exporterCtx, stopExporter := context.WithCancel(partCtx)
 	actuatorCtx, stopActuator := context.WithCancel(partCtx)
 	exporterEnded, actuatorEnded := make(chan error, 1), make(chan error, 1)

@@ -1,4 +1,4 @@
-// Package policies compares the policies, where who waits is paused, on a GPU that
+// Package policies compares the policies, where containers that wait are paused, on a GPU that
 // is simulated in virtual time: the real plan and the real orders, no
 // container, no wall clock. It is what CI can measure; what a real GPU makes of
 // it is another experiment's.
@@ -23,7 +23,7 @@ GPU each (P2, Fig. 4); random = sets of 2–8 random tasks all of whose deadline
 // Experiment is the simulated comparison of policies.
 func Experiment() bench.Experiment {
 	return bench.Experiment{
-		Name: "policies", Title: "Policies where who waits is paused, simulated", About: about,
+		Name: "policies", Title: "Policies where containers that wait are paused, simulated", About: about,
 		Run: run, Figures: figures, Table: table,
 	}
 }

@@ -47,7 +47,7 @@ func (r *Rig) UpCommand(ctx context.Context, env bench.Env, way string, flags ..
 	return c, nil
 }
 
-// Up runs UpCommand, and returns when it is ready. stop ends it, once everybody is let go, and with the
+// Up runs UpCommand, and returns when it is ready. stop ends it, once everybody is released, and with the
 // setting verbose logs what it said.
 func (r *Rig) Up(ctx context.Context, env bench.Env, way string, flags ...string) (stop func() error, err error) {
 	verbose := env.Args["verbose"] != ""

@@ -120,7 +120,7 @@ func (l *laxity) begin(ctx context.Context, program string) error {
 	if err := os.MkdirAll(l.stateDir(), 0o755); err != nil { //nolint:gosec // as the programs do
 		return err
 	}
-	// It ends by stop, not with ctx: a round that is interrupted lets go first.
+	// It ends by stop, not with ctx: a round that is interrupted releases first.
 	p, err := daemon.Begin(context.WithoutCancel(ctx), l.folder, path, args...)
 	if err != nil {
 		return err
@@ -290,7 +290,7 @@ func (l *laxity) reasons(ctx context.Context) map[string]string {
 }
 
 // nobodyLives: neither actuator nor guardian does, or one of them has just begun to
-// tidy up. Nobody can let anybody go then.
+// tidy up. Nobody can release anybody then.
 func (l *laxity) nobodyLives() bool {
 	if l == nil {
 		return false

@@ -66,7 +66,7 @@ func TestBehindASocketProxy(t *testing.T) {
 	n.awaitPaused(b, true)
 	n.clear()
 	n.awaitPaused(b, false)
-	// Whoever has it on record needs the proxy to let it go.
+	// Whoever has it on record needs the proxy to release it.
 	n.await("nobody is on record", func() bool { return n.onRecord() == 0 })
 	if log := p.stop(); strings.Contains(log, "denied") {
 		t.Errorf("calls that are not listed: %s", log)

@@ -90,7 +90,7 @@ func TestWhoStartsNextUndoesWhatBothLeft(t *testing.T) {
 		n.awaitPaused(b, true)
 		n.killBoth()
 		if !n.docker.Paused(b) || n.onRecord() != 1 {
-			t.Fatal("somebody let it go: this tests nothing")
+			t.Fatal("somebody released it: this tests nothing")
 		}
 		next()
 		n.awaitPaused(b, false)

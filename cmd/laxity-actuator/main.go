@@ -1,6 +1,6 @@
 // Command laxity-actuator acts on a node: it takes Alertmanager's notifications
 // in, looks at what the exporter says is true, and pauses and unpauses the
-// containers that share a GPU. Its subcommand guardian lets everything go that
+// containers that share a GPU. Its subcommand guardian releases everything that
 // an actuator left paused; docker-proxy, health and token are what a stack of
 // services needs around the two.
 package main
@@ -34,7 +34,7 @@ go what it paused when it ends, and a guardian does so when it is killed.
   laxity-actuator guardian                        as a unit of its own, with --guardian=require above
 
 Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do; of the
-guardian also: ended before it could let everything go), 2 wrong usage.`
+guardian also: ended before it could release everything), 2 wrong usage.`
 
 // commands are what the program can do.
 type commands struct {

@@ -82,7 +82,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(config.DefaultLease.String()).DurationVar(&s.config.Lease)
 	cmd.Flag("settle", "How long after a pause or unpause the GPU's utilisation shows its effect.").
 		Default(config.DefaultSettle.String()).DurationVar(&s.config.Settle)
-	cmd.Flag("breaker.actions", "Most pauses and unpauses within a minute. Beyond, everything is let go and nothing is held for a minute.").
+	cmd.Flag("breaker.actions", "Most pauses and unpauses within a minute. Beyond, everything is released and nothing is held for a minute.").
 		Default(strconv.Itoa(config.DefaultBreakerActions)).IntVar(&s.config.BreakerActions)
 	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) at which the same happens when so many are stopped at a time.").
 		Default(strconv.FormatFloat(config.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)

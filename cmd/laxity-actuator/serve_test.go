@@ -83,7 +83,7 @@ func TestStoppedActuatorLetsGo(t *testing.T) {
 		t.Errorf("exit: %v", err)
 	}
 	if n.docker.Paused(b) || n.onRecord() != 0 {
-		t.Error("it did not let go")
+		t.Error("it released nothing")
 	}
 	n.await("its guardian has ended", func() bool { return !journal.Taken(journal.GuardianLock(n.dir)) })
 }

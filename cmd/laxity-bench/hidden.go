@@ -19,7 +19,7 @@ import (
 // itself again as its guardian and its checkpoint helper.
 func (c *cli) addHidden() {
 	var guard guardian.Options
-	guard.Register(c.command(guardian.Name, "Let go what a dead experiment held. Started by an experiment.", guard.Run))
+	guard.Register(c.command(guardian.Name, "Release what a dead experiment held. Started by an experiment.", guard.Run))
 
 	var helper swaphelper.Options
 	helper.Register(c.command(swaphelper.Name, "Call the CUDA driver's checkpoint API. Started by an experiment.",

@@ -16,7 +16,7 @@ const demoHelp = `Run three containers with deadlines on one GPU, without Laxity
 
   laxity demo
   laxity demo --policy=p3                 the paper's algorithm
-  laxity demo --hold=pause                who waits is paused as a whole
+  laxity demo --hold=pause                containers that wait are paused as a whole
   laxity demo --json | jq .with.hits
 
 Needs Docker and a C compiler; no registry, and no GPU: without one it uses a simulated GPU

@@ -12,7 +12,7 @@ import (
 // addHidden adds what other commands start, not people.
 func (c *cli) addHidden() {
 	var guard guardian.Options
-	guard.Register(c.command(guardian.Name, "Let go what a dead laxity up held. Started by laxity up itself.", guard.Run))
+	guard.Register(c.command(guardian.Name, "Release what a dead laxity up held. Started by laxity up itself.", guard.Run))
 
 	c.command(channeldriver.HelperName, channeldriver.HelperMeans, func(context.Context, *slog.Logger) error { return channeldriver.Help() }).Hidden()
 

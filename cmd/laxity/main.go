@@ -120,7 +120,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The second Ctrl-C ends the process at once; the guardian lets go what was held.
+	// The second Ctrl-C ends the process at once; the guardian releases what was held.
 	context.AfterFunc(ctx, stop)
 	c.log.Writer = stderr
 	if c.quiet[command] && !levelChosen {

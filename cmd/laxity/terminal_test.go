@@ -28,7 +28,7 @@ func TestStrangersCannotDriveTheTerminal(t *testing.T) {
 	state := state.State{
 		Trouble: evil, Breaker: evil,
 		Containers: []state.Container{{ID: "0123456789abcdef", Name: evil, Waits: evil, MemoryAsked: evil, Order: evil, Off: true}},
-		GPUs:       []state.GPU{{UUID: evil, Order: []string{evil}, Line: []string{evil}, Admitted: []string{evil}}},
+		GPUs:       []state.GPU{{UUID: evil, Order: []string{evil}, Queue: []string{evil}, Admitted: []string{evil}}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any

@@ -33,7 +33,7 @@ import (
 const upHelp = `Run exporter, rules engine and actuator in this process, for one machine.
 
 Watches the GPU tasks of all containers of the Docker engine here, and pauses and unpauses
-those with at least one laxity.* label so that deadlines are met. Ctrl-C lets everything go.
+those with at least one laxity.* label so that deadlines are met. Ctrl-C releases everything.
 
   docker run -d --gpus all --label laxity.deadline=9s IMAGE
   sudo laxity up

@@ -28,8 +28,8 @@ const psHelp = `List containers with deadline, state, float, GPU and memory, the
 
 FLOAT (laxity, slack) is the time to spare before the deadline: of the most urgent unfinished
 task, or of the last one when idle. STATE held: it is kept off the GPU, its host side may run on.
-ORDER, where the time of the GPU is divided by slices: 2nd 100ms (second in line, with a time
-slice of 100 ms), off: web (off the GPU for a moment, web comes first); laxity why has it in
+ORDER, where the time of the GPU is divided by slices: 2nd 100ms (second in the queue, time
+slice 100 ms), off: web (off the GPU for a moment, web comes first); laxity why has it in
 words. MEMORY is the GPU memory it holds, LIMIT what it may hold (laxity.gpu-memory). NOTE: waits
 3s (an allocation of GPU memory waits; waits alone: it may not begin to hold any), out 4GiB
 (swapped to the host's memory), unguarded (its limit is only watched: laxity why says why), lent

@@ -146,15 +146,15 @@ func notes(s state.State, e explanation) []string {
 	}
 	for _, g := range s.GPUs {
 		if len(g.Order) > 1 && slices.Contains(g.Order, e.Container) {
-			out = append(out, fmt.Sprintf("in line on %s, the first one first: %s", g.UUID, strings.Join(g.Order, ", ")))
+			out = append(out, fmt.Sprintf("queue of %s, the first one first: %s", g.UUID, strings.Join(g.Order, ", ")))
 		}
 	}
 	if why := s.NoChannels; why != "" && contended(s, e) {
-		out = append(out, "who waits is paused, a kernel that runs is not stopped, and GPU time is not divided by share, for channels cannot be controlled here: "+why)
+		out = append(out, "containers that wait are paused, running kernels are not stopped, and GPU time is not divided by share, because channels cannot be controlled here: "+why)
 	}
 	for _, g := range s.GPUs {
-		if i := slices.Index(g.Line, e.Container); i >= 0 {
-			out = append(out, fmt.Sprintf("number %d of %d in line for %s, where %s may compute", i+1, len(g.Line), g.UUID, cmp.Or(strings.Join(g.Admitted, ", "), "nobody")))
+		if i := slices.Index(g.Queue, e.Container); i >= 0 {
+			out = append(out, fmt.Sprintf("number %d of %d in the queue for %s, where %s may compute", i+1, len(g.Queue), g.UUID, cmp.Or(strings.Join(g.Admitted, ", "), "nobody")))
 		}
 	}
 	return out
@@ -163,7 +163,7 @@ func notes(s state.State, e explanation) []string {
 // contended reports whether the container waits, or others do for it.
 func contended(s state.State, e explanation) bool {
 	return e.State != nil && e.State.Waits != "" || slices.ContainsFunc(s.GPUs, func(g state.GPU) bool {
-		return len(g.Line) > 0 && slices.Contains(slices.Concat(g.Admitted, g.Line), e.Container)
+		return len(g.Queue) > 0 && slices.Contains(slices.Concat(g.Admitted, g.Queue), e.Container)
 	})
 }
 

@@ -19,7 +19,7 @@ func fakeActuator(t *testing.T) string {
 	t.Helper()
 	id := strings.Repeat("b", 64)
 	s := state.State{
-		GPUs: []state.GPU{{UUID: "GPU-1", Admitted: []string{"trainer-a"}, Line: []string{"trainer-b"}},
+		GPUs: []state.GPU{{UUID: "GPU-1", Admitted: []string{"trainer-a"}, Queue: []string{"trainer-b"}},
 			{UUID: "GPU-2", Order: []string{"web", "second", "third"}}},
 		NoChannels: "the self-test failed",
 		Containers: []state.Container{
@@ -28,7 +28,7 @@ func fakeActuator(t *testing.T) string {
 			{ID: strings.Repeat("c", 64), Name: "trainer-c", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "alert Hot asks for it",
 				MemoryAsked: "--memory-share=fair divides the card"},
 			{ID: strings.Repeat("d", 64), Name: "trainer-d", Managed: true, Tasks: 1, Standing: plan.Runs},
-			{ID: strings.Repeat("f", 64), Name: "second", Managed: true, Tasks: 1, Standing: plan.Runs, Order: "second in line, slice 100 ms", SliceSeconds: 0.1},
+			{ID: strings.Repeat("f", 64), Name: "second", Managed: true, Tasks: 1, Standing: plan.Runs, Order: "second in the queue, slice 100 ms", SliceSeconds: 0.1},
 			{ID: strings.Repeat("9", 64), Name: "third", Managed: true, Tasks: 1, Standing: plan.Runs, Off: true,
 				Order: "off the GPU for 40 ms: requests of web come first, and it is the turn of second"},
 			{ID: strings.Repeat("8", 64), Name: "web", Managed: true, Standing: plan.Runs, Order: "its requests come first, slice 1 s"},
@@ -60,8 +60,8 @@ func TestWhy(t *testing.T) {
 		if code != 0 {
 			t.Fatal(code, stderr)
 		}
-		for _, want := range []string{"trainer-b waits for trainer-a on GPU-1\n", "number 1 of 1 in line for GPU-1, where trainer-a may compute", "pause", "done",
-			"who waits is paused, a kernel that runs is not stopped, and GPU time is not divided by share, for channels cannot be controlled here: the self-test failed\n"} {
+		for _, want := range []string{"trainer-b waits for trainer-a on GPU-1\n", "number 1 of 1 in the queue for GPU-1, where trainer-a may compute", "pause", "done",
+			"containers that wait are paused, running kernels are not stopped, and GPU time is not divided by share, because channels cannot be controlled here: the self-test failed\n"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is missing in\n%s", want, out)
 			}
@@ -79,8 +79,8 @@ func TestWhyInALine(t *testing.T) {
 	for container, want := range map[string]string{
 		"trainer-a": "trainer-a runs: it is in turn on GPU-1\n",
 		"trainer-c": "trainer-c waits: alert Hot asks for it\n",
-		"second":    "second runs: second in line, slice 100 ms\n  in line on GPU-2, the first one first: web, second, third\n",
-		"third":     "third is held: off the GPU for 40 ms: requests of web come first, and it is the turn of second\n  in line on GPU-2, the first one first: web, second, third",
+		"second":    "second runs: second in the queue, slice 100 ms\n  queue of GPU-2, the first one first: web, second, third\n",
+		"third":     "third is held: off the GPU for 40 ms: requests of web come first, and it is the turn of second\n  queue of GPU-2, the first one first: web, second, third",
 		"web":       "web runs: its requests come first, slice 1 s\n",
 		"server":    "server runs beside those whose turn it is: requests are not held\n",
 		"trainer-d": "trainer-d runs: nobody contends for its GPU, or it is in a host phase\n",

@@ -30,7 +30,7 @@ func actuator() dashboard {
 				}, query{expr: "max by (node, gpu) (" + in(m("arbitration_open")) + ")", legend: "{{node}} {{gpu}}"}),
 				series("Containers held", "Paused by the actuator.", "none", query{expr: per("sum", "holds"), legend: "{{node}}"}).to("laxity-node", "node"),
 				series("Actions", "Pauses and unpauses by result.", "none", actions).stacked(),
-				series("Preemptions and breaker", "Containers stopped for one with an earlier deadline; how often everything was let go.", "none",
+				series("Preemptions and breaker", "Containers stopped for one with an earlier deadline; how often everything was released.", "none",
 					query{expr: "sum(increase(" + in(m("preemptions_total")) + "[$__rate_interval]))", legend: "preemptions"},
 					query{expr: "sum(increase(" + in(m("breaker_trips_total")) + "[$__rate_interval]))", legend: "breaker trips"}).stacked(),
 			}},

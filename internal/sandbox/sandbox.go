@@ -41,7 +41,7 @@ func Explain(reason string, lacks []Lack) string {
 type Needs struct {
 	// Of is the program, Unit its systemd unit.
 	Of, Unit string
-	// Memory: it guards GPU memory, by probes, and refuses allocations. Else it only lets go
+	// Memory: it guards GPU memory, by probes, and refuses allocations. Else it only releases
 	// whom another one left stopped.
 	Memory bool
 	// Folders that it writes to.
@@ -88,7 +88,7 @@ type tried struct {
 const (
 	noChannels = "time slices cannot be set, and channels of a GPU not be switched"
 	noMemory   = "laxity.gpu-memory is only watched: no allocation is refused"
-	noLetGo    = "whom another actuator left stopped cannot be let go"
+	noLetGo    = "whom another actuator left stopped cannot be released"
 	noProbes   = "there are no probes on CUDA's functions"
 )
 

@@ -114,7 +114,7 @@ func hold(ctx context.Context, args []string) error {
 		return err
 	}
 	for {
-		r, err := e.Look(ctx, channels.Target{Processes: []rm.Process{p}}, channels.Standing{Slice: 333 * time.Microsecond})
+		r, err := e.Inspect(ctx, channels.Target{Processes: []rm.Process{p}}, channels.Standing{Slice: 333 * time.Microsecond})
 		if err == nil && !r.Unsettled {
 			return nil
 		}

@@ -70,7 +70,7 @@ const growthPart = 16
 // grown is what the guard saw in use of a GPU beyond what is known to be held there:
 // what those took that are not asked about, since the snapshot.
 func (l *Ledger) grown(gpu string) uint64 {
-	if !l.looked.After(l.facts.Time) {
+	if !l.lastSight.After(l.facts.Time) {
 		return 0
 	}
 	var known uint64

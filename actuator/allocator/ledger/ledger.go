@@ -38,23 +38,23 @@ type Ledger struct {
 	o       Options
 	changed chan struct{}
 
-	mu       sync.Mutex
-	facts    facts.Facts
-	byID     map[string]*facts.Container
-	serial   uint64
-	pending  map[thread]*pending
-	granted  []grant // in flight: nothing that was seen can have it yet
-	seen     map[place]sight
-	looked   time.Time         // when the guard last looked
-	used     map[string]uint64 // what it saw in use then, by GPU
-	promised map[string]uint64 // what was granted since, by GPU
-	ceilings map[place]ceiling
-	coming   map[string]map[string]uint64 // being swapped in: what it needs, by container id and GPU
-	evict    map[string]string
-	refused  map[string]time.Time // who was refused memory to end a circle, by container id
-	others   map[string][]foreign // by GPU, of the last ownerLag
-	events   []facts.Event
-	decided  time.Time // when all that waits was last decided about; zero: something changed since
+	mu        sync.Mutex
+	facts     facts.Facts
+	byID      map[string]*facts.Container
+	serial    uint64
+	pending   map[thread]*pending
+	granted   []grant // in flight: nothing that was seen can have it yet
+	seen      map[place]sight
+	lastSight time.Time         // when the guard last looked
+	used      map[string]uint64 // what it saw in use then, by GPU
+	promised  map[string]uint64 // what was granted since, by GPU
+	ceilings  map[place]ceiling
+	coming    map[string]map[string]uint64 // being swapped in: what it needs, by container id and GPU
+	evict     map[string]string
+	refused   map[string]time.Time // who was refused memory to end a circle, by container id
+	others    map[string][]foreign // by GPU, of the last ownerLag
+	events    []facts.Event
+	decided   time.Time // when all that waits was last decided about; zero: something changed since
 }
 
 // stale is how long an answer counts while nothing changes: a guard asks again
@@ -128,7 +128,7 @@ func New(o Options) *Ledger {
 // guard should ask again.
 func (l *Ledger) Changed() <-chan struct{} { return l.changed }
 
-func (l *Ledger) tell() {
+func (l *Ledger) notify() {
 	select {
 	case l.changed <- struct{}{}:
 	default:
@@ -150,7 +150,7 @@ func (l *Ledger) Update(f facts.Facts) (again bool) {
 	maps.DeleteFunc(l.seen, func(p place, s sight) bool { return l.byID[p.container] == nil || s.at.Before(f.Time.Add(-fresh)) })
 	maps.DeleteFunc(l.pending, func(t thread, p *pending) bool {
 		c := l.byID[p.ContainerID]
-		asked := c != nil && (c.Limit > 0 || f.Share.Divides()) // else the guard has let it go
+		asked := c != nil && (c.Limit > 0 || f.Share.Divides()) // else the guard has released it
 		return !asked || !l.o.Alive(t.pid, t.tid)
 	})
 	maps.DeleteFunc(l.coming, func(id string, _ map[string]uint64) bool { return l.byID[id] == nil })
@@ -173,9 +173,9 @@ func (l *Ledger) landed(g grant, now time.Time) bool {
 	}
 }
 
-// Look implements memory.Decider: what the guard sees has all that it was granted
+// Observe implements memory.Decider: what the guard sees has all that it was granted
 // before.
-func (l *Ledger) Look(s memory.Sight) {
+func (l *Ledger) Observe(s memory.Sight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, on := range s.Held {
@@ -198,7 +198,7 @@ func (l *Ledger) Look(s memory.Sight) {
 	if !maps.Equal(l.used, s.Used) {
 		l.decided = time.Time{}
 	}
-	l.looked, l.used = s.At, s.Used
+	l.lastSight, l.used = s.At, s.Used
 	clear(l.promised)
 }
 
@@ -273,7 +273,7 @@ func (l *Ledger) Decide(r memory.Request) memory.Answer {
 	if p.asked && p.answer.Verdict == allocator.Wait && p.Held == r.Held && !l.decided.IsZero() && now.Sub(l.decided) < stale {
 		return memory.Answer{Verdict: memory.Wait, Reason: p.answer.Reason}
 	}
-	if c, ok := l.ceilings[place{r.ContainerID, r.GPU}]; ok && !c.until.Before(l.looked) && !l.looked.IsZero() {
+	if c, ok := l.ceilings[place{r.ContainerID, r.GPU}]; ok && !c.until.Before(l.lastSight) && !l.lastSight.IsZero() {
 		return memory.Answer{Verdict: memory.Wait, Reason: "it is being read what it took before it had to ask"}
 	}
 	p.Request = r
@@ -286,7 +286,7 @@ func (l *Ledger) Decide(r memory.Request) memory.Answer {
 	l.holdBack(p, now)
 	l.settle(t, p, now)
 	if other || len(l.evict) != evicted {
-		l.tell()
+		l.notify()
 	}
 	return memory.Answer{Verdict: verdicts[p.answer.Verdict], Reason: p.answer.Reason}
 }
@@ -344,7 +344,7 @@ func (l *Ledger) settle(t thread, p *pending, now time.Time) {
 	}
 	l.events = append(l.events, facts.Event{Answer: p.answer, Function: p.Function, Waited: max(0, now.Sub(p.Since))})
 	l.events = l.events[max(0, len(l.events)-maxEvents):]
-	l.tell()
+	l.notify()
 }
 
 // maxEvents bounds what is kept for Events.

@@ -28,12 +28,12 @@ func newDesk(t *testing.T) *desk {
 }
 
 // facts of a card of 512 MB, of which one is reserved, and of these containers.
-func (d *desk) facts(boxes ...facts.Container) facts.Facts {
+func (d *desk) facts(containers ...facts.Container) facts.Facts {
 	var used uint64
-	for _, b := range boxes {
+	for _, b := range containers {
 		used += b.Held[g0]
 	}
-	return facts.Facts{Time: d.now, GPUs: []facts.GPU{{UUID: g0, Total: 512, Used: used}}, Containers: boxes,
+	return facts.Facts{Time: d.now, GPUs: []facts.GPU{{UUID: g0, Total: 512, Used: used}}, Containers: containers,
 		MaxWait: time.Minute, Patience: time.Second}
 }
 
@@ -87,7 +87,7 @@ func TestADeadThreadWaitsNoMore(t *testing.T) {
 	}
 }
 
-// When cards are not divided any more, who has no limit is let go by the guard, and waits
+// When cards are not divided any more, who has no limit is released by the guard, and waits
 // no more.
 func TestWhoIsNotAskedAnyMoreWaitsNoMore(t *testing.T) {
 	d := newDesk(t)
@@ -170,7 +170,7 @@ func TestCeilingBesideOneWithoutALimit(t *testing.T) {
 			d := newDesk(t)
 			d.Update(d.facts(box("a", limit, 10), box("free", 0, test.holds)))
 			d.now = d.now.Add(10 * time.Millisecond)
-			d.Look(memory.Sight{At: d.now, Used: map[string]uint64{g0: 50 + test.now}, Held: map[string]map[string]uint64{"a": {g0: 50}}})
+			d.Observe(memory.Sight{At: d.now, Used: map[string]uint64{g0: 50 + test.now}, Held: map[string]map[string]uint64{"a": {g0: 50}}})
 			if c := d.Ceiling("a", g0, limit); c != test.want {
 				t.Errorf("it may have %d without asking; want %d", c, test.want)
 			}
@@ -184,7 +184,7 @@ func TestItsOwnCeilingIsNotHeld(t *testing.T) {
 	d := newDesk(t)
 	look := func() {
 		d.now = d.now.Add(10 * time.Millisecond)
-		d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 10}}})
+		d.Observe(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 10}}})
 		d.now = d.now.Add(10 * time.Millisecond)
 	}
 	d.Update(d.facts(box("a", 300, 10)))
@@ -208,8 +208,8 @@ func TestGrantsInFlight(t *testing.T) {
 		"a snapshot that does not show it": {func(*desk) {}, memory.Wait},
 		"a snapshot that shows it":         {func(d *desk) { d.Update(d.facts(box("a", 400, 200), box("b", 400, 10))) }, memory.Wait},
 		"it asks again, and holds less":    {func(d *desk) { d.ask("a", 1, 1, 10) }, memory.Grant},
-		"the guard sees less":              {func(d *desk) { d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 10}}}) }, memory.Grant},
-		"the guard sees nothing of it":     {func(d *desk) { d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"b": {g0: 10}}}) }, memory.Wait},
+		"the guard sees less":              {func(d *desk) { d.Observe(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 10}}}) }, memory.Grant},
+		"the guard sees nothing of it":     {func(d *desk) { d.Observe(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"b": {g0: 10}}}) }, memory.Wait},
 		"its thread is dead":               {func(d *desk) { d.dead[1] = true; d.Update(d.facts(box("a", 400, 10), box("b", 400, 10))) }, memory.Grant},
 		"long ago": {func(d *desk) {
 			d.now = d.now.Add(10 * time.Second)
@@ -236,7 +236,7 @@ func TestGrantsInFlight(t *testing.T) {
 func TestThreadsOfOneContainer(t *testing.T) {
 	d := newDesk(t)
 	d.Update(d.facts(box("a", 300, 0), box("b", 400, 0)))
-	d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 0}, "b": {g0: 0}}})
+	d.Observe(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 0}, "b": {g0: 0}}})
 	for i := range uint64(3) { // the guard knows what it was granted before
 		d.want(d.ask("a", 1+int(i), 100, 100*i), memory.Grant)
 	}
@@ -249,7 +249,7 @@ func TestWaitsUntilTheCardHasRoom(t *testing.T) {
 	d.Update(d.facts(box("a", 300, 0)))
 	look := func(used uint64) {
 		d.now = d.now.Add(10 * time.Millisecond)
-		d.Look(memory.Sight{At: d.now, Used: map[string]uint64{g0: used}, Held: map[string]map[string]uint64{"a": {g0: 0}}})
+		d.Observe(memory.Sight{At: d.now, Used: map[string]uint64{g0: used}, Held: map[string]map[string]uint64{"a": {g0: 0}}})
 	}
 	look(400)
 	a := d.ask("a", 1, 200, 0)
@@ -275,7 +275,7 @@ func TestReserve(t *testing.T) {
 		t.Error(err)
 	}
 	d.want(d.ask("a", 1, 50, 100), memory.Wait)
-	d.Back("b")
+	d.Release("b")
 	d.want(d.ask("a", 3, 50, 100), memory.Wait) // it is there, and not seen yet
 	d.now = d.now.Add(time.Second)
 	d.dead[1], d.dead[3] = true, true
@@ -324,7 +324,7 @@ func TestWhoWasRefusedIsSwappedOut(t *testing.T) {
 	gone := facts()
 	gone.Containers[1].Held, gone.Containers[1].Swapped, gone.GPUs[0].Used = nil, true, 210
 	d.Update(gone)
-	d.Look(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 210}, "b": {g0: 0}}})
+	d.Observe(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 210}, "b": {g0: 0}}})
 	d.want(d.Decide(memory.Request{ContainerID: "a", PID: 1, TID: 1, GPU: g0, Bytes: 200, Held: 210, Since: began}), memory.Grant)
 	d.now = d.now.Add(time.Minute)
 	d.Update(facts())

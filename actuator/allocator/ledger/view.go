@@ -62,7 +62,7 @@ func (l *Ledger) Parts() []allocator.Part {
 }
 
 // Reserve sets memory aside for a container that is about to be swapped in. It
-// returns an error where there is no room for it now. Back ends it, however the
+// returns an error where there is no room for it now. Release ends it, however the
 // swap came out.
 func (l *Ledger) Reserve(containerID string, need map[string]uint64) error {
 	l.mu.Lock()
@@ -83,8 +83,8 @@ func (l *Ledger) Reserve(containerID string, need map[string]uint64) error {
 	return nil
 }
 
-// Back ends what Reserve began: from the next reading on the device tells.
-func (l *Ledger) Back(containerID string) {
+// Release ends what Reserve began: from the next reading on the device tells.
+func (l *Ledger) Release(containerID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.o.Now()

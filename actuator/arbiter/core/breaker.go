@@ -9,7 +9,7 @@ import (
 )
 
 // breaker keeps a fault of ours, or a storm of alerts, from turning into a storm of pauses:
-// beyond its bounds everything is let go, and nothing is held for a while.
+// beyond its bounds everything is released, and nothing is held for a while.
 type breaker struct {
 	acts  []time.Time // pauses and unpauses of the last minute, oldest first
 	calls uint64      // counted so far
@@ -85,6 +85,6 @@ func (k *Core) guardBounds() {
 	if b.judge(k.now, k.config, len(k.holds.byID), managed) {
 		k.count(BreakerTrips, 1)
 		k.decide(decision.Decision{Kind: decision.Service, Result: decision.Failed,
-			Reason: fmt.Sprintf("%s; everything is let go, and nothing is held for %v", b.why, breakerRest)})
+			Reason: fmt.Sprintf("%s; everything is released, and nothing is held for %v", b.why, breakerRest)})
 	}
 }

@@ -83,13 +83,13 @@ func New(o Options, now time.Time) *Core {
 	return k
 }
 
-// Look takes what is true beside the facts, before anything is asked of the core. Step does so,
+// Advance takes what is true beside the facts, before anything is asked of the core. Step does so,
 // too.
-func (k *Core) Look(now time.Time, a Around) { k.now, k.around = now, a }
+func (k *Core) Advance(now time.Time, a Around) { k.now, k.around = now, a }
 
 // Step decides what is to be done now. It is cheap when that is nothing.
 func (k *Core) Step(now time.Time, a Around) {
-	k.Look(now, a)
+	k.Advance(now, a)
 	k.memory.guard = a.Guard
 	k.refresh()
 	k.endLongHolds()

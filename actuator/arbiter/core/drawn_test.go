@@ -17,15 +17,15 @@ import (
 // becomes of a call depends on the seed and on which call of its kind it is for its subject,
 // so that two programs that decide alike see alike.
 type drawn struct {
-	seed     uint64
-	rng      *rand.Rand
-	now      time.Time
-	sequence uint64
-	gpus     []task.GPU
-	boxes    []task.Container
-	tasks    []task.Task
-	ended    []task.Task
-	serial   int
+	seed       uint64
+	rng        *rand.Rand
+	now        time.Time
+	sequence   uint64
+	gpus       []task.GPU
+	containers []task.Container
+	tasks      []task.Task
+	ended      []task.Task
+	serial     int
 
 	engine  map[string]*drawnBox
 	out     map[string]enforce.Swapped
@@ -65,7 +65,7 @@ type stimuli struct {
 	alerts    []drawnAlert
 	pause     string // a person asks
 	release   string
-	guardian  string // lets it go
+	guardian  string // releases it
 	configure int    // 0: no; else which
 	stream    bool   // the snapshot comes by the stream
 	requests  []drawnRequest
@@ -93,10 +93,10 @@ func (w *drawn) chance(name string, n uint64) bool {
 func (w *drawn) one(n int) bool { return w.rng.IntN(n) == 0 }
 
 func (w *drawn) pick() (task.Container, bool) {
-	if len(w.boxes) == 0 {
+	if len(w.containers) == 0 {
 		return task.Container{}, false
 	}
-	return w.boxes[w.rng.IntN(len(w.boxes))], true
+	return w.containers[w.rng.IntN(len(w.containers))], true
 }
 
 // turn lets time pass and things happen.
@@ -106,11 +106,11 @@ func (w *drawn) turn() (s stimuli) {
 		w.now = w.now.Add(time.Duration(w.rng.IntN(40)) * time.Second)
 	}
 	changed := false
-	if len(w.boxes) < 6 && w.one(8) {
+	if len(w.containers) < 6 && w.one(8) {
 		w.begin()
 		changed = true
 	}
-	for _, c := range slices.Clone(w.boxes) {
+	for _, c := range slices.Clone(w.containers) {
 		if w.engine[c.ID].paused {
 			continue
 		}
@@ -199,7 +199,7 @@ func (w *drawn) begin() {
 	if w.one(3) {
 		c.Spec.GPUMemory = uint64(100+w.rng.IntN(500)) << 20
 	}
-	w.boxes = append(w.boxes, c)
+	w.containers = append(w.containers, c)
 	w.engine[id] = &drawnBox{started: w.now}
 }
 
@@ -211,10 +211,10 @@ func (w *drawn) task(c task.Container) {
 		t.Deadline = w.now.Add(c.Spec.Deadline.Duration())
 	}
 	w.tasks = append(w.tasks, t)
-	i := slices.IndexFunc(w.boxes, func(b task.Container) bool { return b.ID == c.ID })
-	if !slices.ContainsFunc(w.boxes[i].Processes, func(p task.Process) bool { return p.PID == t.PID }) {
-		w.boxes[i].Processes = append(slices.Clone(w.boxes[i].Processes), task.Process{PID: t.PID, GPUs: c.VisibleGPUs})
-		slices.SortFunc(w.boxes[i].Processes, func(a, b task.Process) int { return cmp.Compare(a.PID, b.PID) })
+	i := slices.IndexFunc(w.containers, func(b task.Container) bool { return b.ID == c.ID })
+	if !slices.ContainsFunc(w.containers[i].Processes, func(p task.Process) bool { return p.PID == t.PID }) {
+		w.containers[i].Processes = append(slices.Clone(w.containers[i].Processes), task.Process{PID: t.PID, GPUs: c.VisibleGPUs})
+		slices.SortFunc(w.containers[i].Processes, func(a, b task.Process) int { return cmp.Compare(a.PID, b.PID) })
 	}
 }
 
@@ -226,7 +226,7 @@ func (w *drawn) end(i int) {
 }
 
 func (w *drawn) remove(id string) {
-	w.boxes = slices.DeleteFunc(w.boxes, func(c task.Container) bool { return c.ID == id })
+	w.containers = slices.DeleteFunc(w.containers, func(c task.Container) bool { return c.ID == id })
 	w.waiting = slices.DeleteFunc(w.waiting, func(r drawnRequest) bool { return r.container == id })
 	delete(w.engine, id)
 	delete(w.out, id)
@@ -237,8 +237,8 @@ func (w *drawn) measure() {
 	for i := range w.gpus {
 		w.gpus[i].Utilization, w.gpus[i].MemoryUsed = task.Seconds(float64(w.rng.IntN(11))/10), 10<<20
 	}
-	for i := range w.boxes {
-		c := &w.boxes[i]
+	for i := range w.containers {
+		c := &w.containers[i]
 		used, sm := map[string]uint64{}, map[string]float64{}
 		for _, g := range c.VisibleGPUs {
 			held := c.MemoryUsed[g]
@@ -287,7 +287,7 @@ func (w *drawn) alert() drawnAlert {
 func (w *drawn) snapshot() *task.Snapshot {
 	s := &task.Snapshot{Run: "run", Sequence: w.sequence, Time: w.now, Node: "here", Health: task.Health{DeviceUp: true, EngineUp: !w.down}}
 	s.GPUs, s.Tasks, s.Ended = slices.Clone(w.gpus), slices.Clone(w.tasks), slices.Clone(w.ended)
-	for _, c := range w.boxes {
+	for _, c := range w.containers {
 		c.Paused = w.engine[c.ID].paused
 		s.Containers = append(s.Containers, c)
 	}
@@ -296,7 +296,7 @@ func (w *drawn) snapshot() *task.Snapshot {
 
 // start is as in Options.StartOf.
 func (w *drawn) start(pid int) (uint64, bool) {
-	return uint64(pid) * 7, slices.ContainsFunc(w.boxes, func(c task.Container) bool { return c.PID/1000 == pid/1000 })
+	return uint64(pid) * 7, slices.ContainsFunc(w.containers, func(c task.Container) bool { return c.PID/1000 == pid/1000 })
 }
 
 var errDrawn = errors.New("drawn fault")
@@ -365,8 +365,8 @@ func (w *drawn) suspend(id, name, reason string) (enforce.SwapResult, error) {
 	if b.paused {
 		return enforce.SwapResult{}, errDrawn
 	}
-	i := slices.IndexFunc(w.boxes, func(c task.Container) bool { return c.ID == id })
-	bytes := w.boxes[i].MemoryUsed
+	i := slices.IndexFunc(w.containers, func(c task.Container) bool { return c.ID == id })
+	bytes := w.containers[i].MemoryUsed
 	w.out[id] = enforce.Swapped{ContainerID: id, Container: name, Reason: reason, Bytes: bytes, Since: w.now, Stage: enforce.Suspended}
 	b.paused = true
 	return enforce.SwapResult{Bytes: bytes, Processes: 1, CheckpointSeconds: 0.5}, nil

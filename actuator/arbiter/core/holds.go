@@ -68,8 +68,8 @@ func (k *Core) adopted(h enforce.Hold) enforce.Hold {
 }
 
 // Adopt takes over a hold that a former actuator left on record. With kept, its reason is still
-// seen and the container is paused; else the first step lets it go. As a rule there is nothing
-// to adopt: a guardian has let it all go.
+// seen and the container is paused; else the first step releases it. As a rule there is nothing
+// to adopt: a guardian has released it all.
 func (k *Core) Adopt(now time.Time, h enforce.Hold, kept bool) {
 	k.now = now
 	h = k.adopted(h)
@@ -77,7 +77,7 @@ func (k *Core) Adopt(now time.Time, h enforce.Hold, kept bool) {
 		GPUs: h.GPUs, Cause: h.Cause, Reason: "a former actuator paused it and the reason still holds"}
 	if !kept {
 		h.Expires = now
-		d.Result, d.Reason = decision.Closed, "a former actuator paused it; it is let go"
+		d.Result, d.Reason = decision.Closed, "a former actuator paused it; it is released"
 	}
 	k.holds.byID[h.ContainerID] = &hold{Hold: h}
 	k.decide(d)
@@ -103,7 +103,7 @@ func (k *Core) Holds() (all []enforce.Hold) {
 	return all
 }
 
-// endLongHolds exempts what was held as long as is allowed, so that the next plan lets it go
+// endLongHolds exempts what was held as long as is allowed, so that the next plan releases it
 // and does not hold it again.
 func (k *Core) endLongHolds() {
 	for id, h := range k.holds.byID {
@@ -147,7 +147,7 @@ func (k *Core) NotRenewed(r Renewal, err error) {
 	k.log(slog.LevelError, "cannot renew a hold; it ends when its lease does", "container", r.Hold.Container, "err", err)
 }
 
-// expireHolds lets go what nothing has renewed, whatever the plan says or cannot say.
+// expireHolds releases what nothing has renewed, whatever the plan says or cannot say.
 func (k *Core) expireHolds() {
 	for _, h := range k.holds.byID {
 		if k.now.Before(h.Expires) {
@@ -202,15 +202,15 @@ func (k *Core) onInspected(r Result) {
 		h.doubtful = false // on record and stopped: a hold like any other
 	case h.doubtful && !gone:
 		if k.now.Sub(h.Since) >= doubt {
-			h.Expires = k.now // the next step lets it go, which waits for a pause that comes late
+			h.Expires = k.now // the next step releases it, which waits for a pause that comes late
 		}
 	case gone:
 		k.drop(h, "gone", "the container ended or was removed while it was paused")
 	case r.Status.Started.After(h.Since):
 		k.drop(h, "gone", "the container was started again while it was paused")
 	case !r.OnRecord && !k.o.DryRun:
-		k.exempt(h.ContainerID, h.Tasks, "the guardian let it go")
-		k.drop(h, "guardian", "the guardian let it go")
+		k.exempt(h.ContainerID, h.Tasks, "the guardian released it")
+		k.drop(h, "guardian", "the guardian released it")
 	default:
 		k.exempt(h.ContainerID, h.Tasks, "a person unpaused it")
 		k.drop(h, "person", "a person unpaused it; it is not paused again for this task")

@@ -173,14 +173,14 @@ func (r *replay) carryOut(a core.Action) core.Result {
 	case a.Kind == plan.SwapOut:
 		if a.Standing == plan.Ours {
 			if err := r.w.unpause(id); err != nil && !errors.Is(err, enforce.ErrForeign) {
-				res.Err = fmt.Errorf("let it go before it is swapped out: %w", err)
+				res.Err = fmt.Errorf("release before swapping out: %w", err)
 				break
 			}
 		}
 		res.Swap, res.Err = r.w.suspend(id, a.Container, a.Reason)
 	case a.Kind == plan.SwapIn:
 		res.Swap, res.Err = r.w.resume(id, func(need map[string]uint64) error { return r.ledger.Reserve(id, need) })
-		r.ledger.Back(id)
+		r.ledger.Release(id)
 	default:
 		res.Status, res.Err = r.w.status(id)
 		if r.dry != nil && res.Err == nil && r.dry.paused[id] {

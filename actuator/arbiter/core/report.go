@@ -50,7 +50,7 @@ func (k *Core) gpuState(g task.GPU) state.GPU {
 	return state.GPU{
 		UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Seconds(memoryShare(g)),
 		Tasks: len(k.facts.snap.TasksOn(g.UUID)), Arbitrated: k.arbitrated(g.UUID), Relieve: k.wished(lease.Relieve, g.UUID),
-		Admitted: k.names(slices.Concat(t.admitted[g.UUID], t.beside[g.UUID])), Line: k.names(t.queue[g.UUID]),
+		Admitted: k.names(slices.Concat(t.admitted[g.UUID], t.beside[g.UUID])), Queue: k.names(t.queue[g.UUID]),
 		Order: k.names(k.division.order(g.UUID)),
 	}
 }
@@ -97,7 +97,7 @@ func (v *division) order(gpu string) (ids []string) {
 	return ids
 }
 
-// orderState says where a container stands: of several processes, the first in line.
+// orderState says where a container stands: of several processes, the first in the queue.
 func (k *Core) orderState(s *state.Container) {
 	v := k.division
 	if v == nil {

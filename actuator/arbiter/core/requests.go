@@ -45,7 +45,7 @@ func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error,
 	}
 	opened, _ := k.leases.Fire(l)
 	d := decision.Decision{Kind: decision.Request, Result: decision.Renewed, By: who, Container: c.Name, ContainerID: c.ID, Cause: string(lease.Pause),
-		Reason: fmt.Sprintf("to be paused until it is let go, or for %v", k.config.MaxHold)}
+		Reason: fmt.Sprintf("to be paused until it is released, or for %v", k.config.MaxHold)}
 	if opened {
 		d.Result = decision.Opened
 	}
@@ -59,7 +59,7 @@ func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error,
 	}, nil
 }
 
-// AskRelease lets a container go that we keep from computing because a person, who, asks for
+// AskRelease releases a container that we keep from computing because a person, who, asks for
 // it, whatever the cause was; it is not held again for its present tasks. The caller writes the
 // leases to disk, and hands how that came out to kept.
 func (k *Core) AskRelease(now time.Time, who, ref string) (kept func(error), err error) {
@@ -83,10 +83,10 @@ func (k *Core) AskRelease(now time.Time, who, ref string) (kept func(error), err
 			k.leases.Close(l)
 		}
 	}
-	k.exempt(c.ID, nil, who+" let it go")
+	k.exempt(c.ID, nil, who+" released it")
 	return func(err error) {
 		d := decision.Decision{Kind: decision.Request, Result: decision.Done, By: who, Container: c.Name, ContainerID: c.ID,
-			Reason: "let go, and not held again for its present tasks"}
+			Reason: "released, and not held again for its present tasks"}
 		if err != nil {
 			d.Error = "this is forgotten by a restart: " + err.Error()
 		}

@@ -31,16 +31,16 @@ type chapter struct {
 // teller tells a story to a core.
 type teller struct {
 	*testing.T
-	core   *core.Core
-	began  time.Time
-	now    time.Time
-	around core.Around
-	boxes  []task.Container
-	tasks  []task.Task
-	away   bool
-	action core.Action
-	hold   enforce.Hold
-	said   []string
+	core       *core.Core
+	began      time.Time
+	now        time.Time
+	around     core.Around
+	containers []task.Container
+	tasks      []task.Task
+	away       bool
+	action     core.Action
+	hold       enforce.Hold
+	said       []string
 }
 
 func (s story) tell(t *testing.T) {
@@ -74,7 +74,7 @@ func (s story) tell(t *testing.T) {
 func (d *teller) facts() {
 	s := &task.Snapshot{Run: "r", Time: d.now, Health: task.Health{DeviceUp: true, EngineUp: true},
 		GPUs: []task.GPU{{UUID: "GPU-0", MemoryTotal: 100, MemoryUsed: 10, Utilization: 1}}}
-	s.Containers, s.Tasks = slices.Clone(d.boxes), slices.Clone(d.tasks)
+	s.Containers, s.Tasks = slices.Clone(d.containers), slices.Clone(d.tasks)
 	d.core.Snapshot(d.now, s, nil)
 }
 
@@ -110,8 +110,8 @@ func (d *teller) listen() {
 }
 
 func (d *teller) box(name string) *task.Container {
-	i := slices.IndexFunc(d.boxes, func(c task.Container) bool { return c.Name == name })
-	return &d.boxes[i]
+	i := slices.IndexFunc(d.containers, func(c task.Container) bool { return c.Name == name })
+	return &d.containers[i]
 }
 
 // What can happen.
@@ -119,7 +119,7 @@ func (d *teller) box(name string) *task.Container {
 // begins starts a container with a task on the GPU.
 func begins(name string) func(*teller) {
 	return func(d *teller) {
-		d.boxes = append(d.boxes, task.Container{ID: "id-" + name, Name: name, Spec: task.Spec{Managed: true}})
+		d.containers = append(d.containers, task.Container{ID: "id-" + name, Name: name, Spec: task.Spec{Managed: true}})
 		d.tasks = append(d.tasks, task.Task{ID: "task of " + name, ContainerID: "id-" + name, Container: name, GPUs: []string{"GPU-0"},
 			State: task.Running, Start: task.Mark{Time: d.now}, MemoryUsed: map[string]uint64{"GPU-0": 1}})
 	}
@@ -231,7 +231,7 @@ func TestStoryOfAPersonWhoUnpauses(t *testing.T) {
 			"hold closed other: a person unpaused it; it is not paused again for this task")},
 		{"5s", nil, nothing},
 		{"6s", ends("other"), nothing},
-		{"7s", func(d *teller) { d.boxes = d.boxes[:1]; begins("other")(d) }, says("→ pause other: waits for trainer on GPU-0")},
+		{"7s", func(d *teller) { d.containers = d.containers[:1]; begins("other")(d) }, says("→ pause other: waits for trainer on GPU-0")},
 	}.tell(t)
 }
 
@@ -286,18 +286,18 @@ func TestStoryOfAnExporterThatGoes(t *testing.T) {
 	}.tell(t)
 }
 
-// A person has a container paused, and lets it go.
+// A person has a container paused, and releases it.
 func TestStoryOfARequest(t *testing.T) {
 	story{
 		{"0s", begins("trainer"), nothing},
 		{"1s", asks("ann", "pause", "trainer"), says(
-			"request opened trainer: to be paused until it is let go, or for 10m0s",
+			"request opened trainer: to be paused until it is released, or for 10m0s",
 			"→ pause trainer: ann asks for it")},
 		{"1.1s", done, says("pause done trainer: ann asks for it")},
 		{"2s", asks("bob", "release", "trainer"), says(
-			"request done trainer: let go, and not held again for its present tasks",
-			"→ unpause trainer: bob let it go")},
-		{"2.1s", done, says("unpause done trainer: bob let it go")},
+			"request done trainer: released, and not held again for its present tasks",
+			"→ unpause trainer: bob released it")},
+		{"2.1s", done, says("unpause done trainer: bob released it")},
 		{"3s", asks("bob", "release", "trainer"), says("answer: container trainer is not kept from computing")},
 	}.tell(t)
 }

@@ -135,7 +135,7 @@ func (k *Core) onSwapped(r Result, d *decision.Decision) {
 	delete(s.busy, id)
 	direction := string(r.Kind)
 	if r.Kind == plan.SwapOut && r.Standing == plan.Ours {
-		delete(k.holds.byID, id) // it was let go for that
+		delete(k.holds.byID, id) // it was released for that
 	}
 	if r.SwappedKnown {
 		k.Swapped(k.now, r.Swapped)

@@ -55,7 +55,7 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 		for _, u := range users {
 			for _, gpu := range u.gpus {
 				t := k.tenant(c, p, u, ours)
-				v.usage.tell(&t, gpu, len(c.Processes), k.now)
+				v.usage.report(&t, gpu, len(c.Processes), k.now)
 				all[gpu] = append(all[gpu], t)
 			}
 		}

@@ -51,7 +51,7 @@ func (k *Core) plan() {
 	if p.Preempted != "" {
 		k.count(Preemptions, 1)
 	}
-	t.admitted, t.beside, t.queue, t.waits = p.Admitted, p.Beside, p.Line, p.Waits
+	t.admitted, t.beside, t.queue, t.waits = p.Admitted, p.Beside, p.Queue, p.Waits
 	f := &k.facts
 	if !f.arrived.IsZero() { // once for each snapshot
 		k.out.Planned, f.planned, f.arrived = f.arrived, f.arrived, time.Time{}

@@ -55,9 +55,9 @@ func (u usage) measure(s *task.Snapshot) {
 	}
 }
 
-// tell adds to one of a container's processes what is known of its use. Nothing says which
+// report adds to one of a container's processes what is known of its use. Nothing says which
 // of several it was, so each has had an equal part.
-func (u usage) tell(t *ladder.Tenant, gpu string, processes int, now time.Time) {
+func (u usage) report(t *ladder.Tenant, gpu string, processes int, now time.Time) {
 	is := u[usedBy{t.Container, gpu}]
 	if is == nil {
 		return

@@ -39,7 +39,7 @@ type Log struct {
 	changed chan struct{} // closed and replaced by each Add
 }
 
-// Open opens the file for appending. Where that cannot be done what is there is put aside.
+// Open opens the file for appending. If that fails it puts the file aside.
 func Open(o Options) (*Log, error) {
 	if o.Keep <= 0 {
 		o.Keep = 1000
@@ -74,8 +74,8 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Add numbers the decision and keeps it. A file that cannot be written does not
-// stop anything: Err tells of it.
+// Add numbers the decision and stores it. It does not fail if the file cannot be written; Err
+// returns that error.
 func (l *Log) Add(d decision.Decision) decision.Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// Apply carries a standing out, for the groups that are known: it looks for those of
-// processes that it has not seen. It is idempotent. With an error the container is off if
-// the result says so, and only its slices could not be set; else nothing of it is off.
+// Apply carries a standing out for the known groups; it searches for the groups of new processes.
+// It is idempotent. After an error the container is off only if the result says so, and then
+// just its slices could not be set.
 func (e *Enforcer) Apply(ctx context.Context, t Target, s Standing) (Result, error) {
 	return e.carry(ctx, t, s, false)
 }
 
-// Look is Apply after a new look: it finds groups that were made meanwhile, also those of a
-// container that is off, and reads whether somebody else changed a slice.
-func (e *Enforcer) Look(ctx context.Context, t Target, s Standing) (Result, error) {
+// Inspect is Apply after a new search. It finds groups made since, also of a container that is off,
+// and slices that another program changed.
+func (e *Enforcer) Inspect(ctx context.Context, t Target, s Standing) (Result, error) {
 	return e.carry(ctx, t, s, true)
 }
 
@@ -86,15 +86,15 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	}
 	if s.Off && err == nil {
 		r.Off, r.Until = true, until
-	} else if s.Off { // some of it off would be worse than none
+	} else if s.Off { // a container that is off in part only waits for its own other part
 		e.letOn(ctx, members, until)
 	}
 	return r, errors.Join(err, slices)
 }
 
-// letOn lets processes on again whose standing could not be carried out as a whole, unless
-// a later one has been. It goes on when ctx ends; what it cannot do the end of the
-// lease does.
+// letOn switches processes on whose standing could be carried out only in part, unless a later
+// standing was. The end of ctx does not stop it. The end of the lease switches on what it
+// cannot.
 func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -117,7 +117,7 @@ func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Durat
 	}
 }
 
-// meet finds out about one process.
+// meet finds the groups of one process.
 func (e *Enforcer) meet(ctx context.Context, m *member, fresh bool) {
 	if m.state, m.err = e.o.State(m.Process); m.err != nil {
 		return
@@ -205,7 +205,7 @@ func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, u
 			return err
 		}
 	}
-	if s.Off { // first: somebody waits for that
+	if s.Off { // first: another container waits for that
 		if err := e.off(ctx, &rec, m.groups, until); err != nil {
 			return err
 		}

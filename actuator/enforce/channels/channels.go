@@ -1,10 +1,10 @@
 // Package channels carries out a standing on the GPU itself, through the resource
 // manager: it sets the time slices of containers' processes, and takes their channels
-// off the GPU and lets them on again. It decides nothing.
+// off the GPU and switches them on again. It decides nothing.
 //
-// Whatever it changes is on record before (see Record), so that a guardian, a restarted
-// actuator or a person with nothing but the folder can undo it: Restore, RestoreAll,
-// Sweep. The README says the rules and why.
+// It records each change before making it (see Record). So a guardian, a restarted actuator or a
+// person can undo it with the folder alone: Restore, RestoreAll, Sweep. The README has the rules
+// and their reasons.
 //
 // The package imports the standard library, golang.org/x/sys, actuator/enforce/proc, internal/aside
 // and internal/rm; channelstest holds the conformance suite.
@@ -21,7 +21,7 @@ import (
 )
 
 // Driver is the resource manager: rm.Manager, or simrm.Manager for simulated GPUs. A call
-// SHOULD return soon after ctx ends; one that does not delays nobody but its process.
+// SHOULD return soon after ctx ends; one that does not delays its own process only.
 // An error MUST wrap rm.ErrGone when the process is gone, and rm.ErrChanged when a group
 // is not what it says. Calls for one process MUST come into effect in the order in which
 // they were made, also those that their callers gave up. Implementations MUST be safe
@@ -40,9 +40,9 @@ type Driver interface {
 	Switch(ctx context.Context, groups []rm.Group, on bool) error
 }
 
-// What callers tell apart; in each case the tenant computes.
+// Errors that callers distinguish. In each case the tenant computes.
 var (
-	// ErrGone: none of the processes is there any more.
+	// ErrGone: all of the processes have ended.
 	ErrGone = errors.New("the processes are gone")
 	// ErrSeveralGPUs: a container on several GPUs is never off: its parts would wait for
 	// each other.
@@ -60,7 +60,7 @@ const (
 	MaxSlice = 100 * time.Second
 )
 
-// Target is whom a standing is for: the processes of one container.
+// Target is the processes of one container, which a standing is for.
 type Target struct {
 	// Container is its id, for the record.
 	Container string
@@ -75,7 +75,7 @@ type Standing struct {
 	// Off takes its channels off the GPU.
 	Off bool
 	// Lease is how long that lasts unless it is renewed by another Apply: then the channels
-	// are let on again by themselves. 0: Options.MaxOff, which is also the most unless a
+	// are switched on again by themselves. 0: Options.MaxOff, which is also the most unless a
 	// person or an alert asked for it (Asked).
 	Lease time.Duration
 	Asked bool
@@ -83,7 +83,7 @@ type Standing struct {
 	Reason string
 }
 
-// Result is what became of a standing.
+// Result is the outcome of applying a standing.
 type Result struct {
 	// Groups are the compute groups that were found.
 	Groups []rm.Group
@@ -94,16 +94,16 @@ type Result struct {
 	// is not set; or nothing is known yet of the groups of a process. Apply it again after
 	// Options.Settle.
 	Unsettled bool
-	// Changed are those whose slice was changed by somebody else after we set it. What it
-	// was changed to counts as its own from now on.
+	// Changed are groups whose slice another program changed after we set it. The new slice
+	// counts as the group's own from now on.
 	Changed []rm.Group
 }
 
 // Options of an Enforcer. Driver and Dir are required.
 type Options struct {
 	Driver Driver
-	// Dir is the folder of the record, on a file system that a reboot empties: a boot
-	// undoes what is on record. It is made when it is needed first.
+	// Dir is the folder of the record, on a file system that a reboot empties, since a reboot
+	// undoes all changes. It is made when first needed.
 	Dir string
 	// MaxOff is the longest lease that nobody asked for; 1 s by default.
 	MaxOff time.Duration
@@ -120,7 +120,7 @@ type Options struct {
 	Now func() time.Duration
 	// After runs f once after d, unless it is stopped before: time.AfterFunc by default.
 	After func(d time.Duration, f func()) (stop func())
-	// State says how it stands with a process: StateOf by default.
+	// State returns the state of a process: StateOf by default.
 	State  func(rm.Process) (State, error)
 	Logger *slog.Logger
 }
@@ -142,8 +142,8 @@ type Enforcer struct {
 	pruneAt int
 }
 
-// New opens the record, and touches nobody. What is no folder in the place of Options.Dir is put
-// aside (see PutAside).
+// New opens the record and changes no process. If Options.Dir is not a folder it is put aside (see
+// PutAside).
 func New(o Options) (*Enforcer, error) {
 	if o.Driver == nil || o.Dir == "" {
 		return nil, errors.New("channels: Driver and Dir are required")
@@ -191,7 +191,7 @@ func (e *Enforcer) Pending() (int, error) {
 	return len(list), err
 }
 
-// undoing returns a context for what must be undone, whatever became of ctx.
+// undoing returns a context for undoing, which the end of ctx does not end.
 func (e *Enforcer) undoing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), e.o.Deadline)
 }
@@ -202,7 +202,7 @@ func (e *Enforcer) put(r Record) error {
 	return e.records.put(r)
 }
 
-// forget takes a process that is gone off the record, if it is there.
+// forget removes the record of a process that has ended, if there is one.
 func (e *Enforcer) forget(ctx context.Context, p rm.Process) error {
 	if !e.records.has(p) {
 		return nil
@@ -210,7 +210,7 @@ func (e *Enforcer) forget(ctx context.Context, p rm.Process) error {
 	return e.alone(ctx, p, func(context.Context) error { return e.remove(p) })
 }
 
-// remove takes a process off the record, of which nothing is left to undo.
+// remove removes the record of a process with nothing left to undo.
 func (e *Enforcer) remove(p rm.Process) error {
 	e.step("remove")
 	defer e.step("was removed")

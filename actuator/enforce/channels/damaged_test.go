@@ -49,7 +49,7 @@ func TestWhatIsNoFolderIsPutAside(t *testing.T) {
 	}
 }
 
-// A record that cannot be read, whatever it is, lets its process on by its name, is put aside
+// A record that cannot be read, whatever it is, switches its process on by its name, is put aside
 // then and not before, and keeps nobody else's from being undone.
 func TestDamagedRecordIsPutAsideOnceUndone(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{

@@ -135,7 +135,7 @@ func TestOverlookedGroupIsLetOn(t *testing.T) {
 	_, err := r.Apply(t.Context(), target(p), takeOff)
 	check(t, err, nil)
 	o.less = true
-	_, err = r.Look(t.Context(), target(p), takeOff)
+	_, err = r.Inspect(t.Context(), target(p), takeOff)
 	check(t, err, channels.ErrNoGroup)
 	if n := r.Off(p); n != 0 {
 		t.Errorf("%d channels are off and forgotten", n)
@@ -171,7 +171,7 @@ func TestStreamsMadeWhileOff(t *testing.T) {
 	_, err := r.Apply(t.Context(), target(p), takeOff)
 	check(t, err, nil)
 	r.AddChannel(p)
-	_, err = r.Look(t.Context(), target(p), takeOff)
+	_, err = r.Inspect(t.Context(), target(p), takeOff)
 	check(t, err, nil)
 	if n := r.Off(p); n != 9 {
 		t.Errorf("%d channels are off, want all 9", n)
@@ -226,9 +226,9 @@ func TestForkSharesGroups(t *testing.T) {
 	r := newRig(t, channels.Options{})
 	p, child := r.Start(1, gpuNames[0]), r.Start(2)
 	r.driver.Driver = forked{r.Machine, p, child}
-	_, err := r.Look(t.Context(), target(p, child, p), takeOff)
+	_, err := r.Inspect(t.Context(), target(p, child, p), takeOff)
 	check(t, err, nil)
-	res, err := r.Look(t.Context(), target(child, p), takeOff) // in another order
+	res, err := r.Inspect(t.Context(), target(child, p), takeOff) // in another order
 	check(t, err, nil)
 	if n := r.Off(p); n != 8 {
 		t.Errorf("%d channels are off", n)

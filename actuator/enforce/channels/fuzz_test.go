@@ -11,7 +11,7 @@ import (
 )
 
 // Whatever stands in a record, its process is on record by the name of the file, and an undo
-// lets on all of it or leaves it on record; others are undone, and nobody else is touched.
+// switches on all of it or leaves it on record; others are undone, and nobody else is touched.
 func FuzzRecord(f *testing.F) {
 	for _, seed := range []string{"", "{", "null", "[]", "\x00\xff", "=", // = is the record as it is
 		`{"pid":1,"start":START}`, `{"pid":2,"start":START,"groups":[{"off":true}]}`, `{"pid":1,"start":START,"groups":[null]}`,

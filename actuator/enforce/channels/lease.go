@@ -7,8 +7,8 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// waitLease sees to it that a process is let on when its lease ends, whatever its caller
-// does until then. The guardian does the same for an actuator that hangs.
+// waitLease switches a process on when its lease ends, whatever its caller does until then. The
+// guardian does the same for an actuator that hangs.
 func (e *Enforcer) waitLease(p rm.Process, until time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -34,7 +34,7 @@ func (e *Enforcer) endLease(p rm.Process) {
 		return e.on(ctx, &rec, nil)
 	})
 	if err != nil {
-		e.o.Logger.Error("cannot let channels on whose lease has ended; the guardian tries again", "pid", p.PID, "err", err)
+		e.o.Logger.Error("cannot switch on channels whose lease has ended; the guardian tries again", "pid", p.PID, "err", err)
 	}
 }
 

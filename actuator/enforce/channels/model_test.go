@@ -272,7 +272,7 @@ func (w *world) ops() map[string]func(*rapid.T) {
 		}),
 		"look": op(func() {
 			t, s := w.target(), standing()
-			w.act(func(a *actuator) { _, _ = a.Look(ctx, t, s) })
+			w.act(func(a *actuator) { _, _ = a.Inspect(ctx, t, s) })
 		}),
 		"restore": op(func() {
 			t := w.target()

@@ -15,15 +15,15 @@ import (
 // atOnce bounds the processes that are restored at once: the driver has locks of its own.
 const atOnce = 8
 
-// Restore undoes what is on record of these processes: their channels are on, their slices
-// their own.
+// Restore undoes what is on record of these processes: it switches their channels on and restores
+// their own slices.
 func (e *Enforcer) Restore(ctx context.Context, processes ...rm.Process) error {
 	_, err := e.restoreEach(ctx, processes)
 	return err
 }
 
-// RestoreAll undoes all that is on record, whoever put it there. left is how many processes
-// could not be restored; they are still on record, and it can be tried again.
+// RestoreAll undoes all that is on record, of any actuator. left is how many processes could not be
+// restored; they stay on record, and RestoreAll may be called again.
 func (e *Enforcer) RestoreAll(ctx context.Context) (left int, err error) {
 	all, err := e.records.list()
 	if err != nil {
@@ -36,9 +36,9 @@ func (e *Enforcer) RestoreAll(ctx context.Context) (left int, err error) {
 	return e.restoreEach(ctx, processes)
 }
 
-// Sweep lets the channels on whose lease ended more than grace ago, and forgets processes
-// that are gone. It returns how many processes it let on: a living actuator renews or
-// ends its leases itself.
+// Sweep switches on the channels whose lease ended more than grace ago, and forgets processes
+// that are gone. It returns how many processes it switched on. A living actuator renews
+// or ends its leases itself.
 func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, err error) {
 	all, err := e.records.list()
 	if err != nil {
@@ -69,7 +69,7 @@ func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, e
 		}
 		if err == nil {
 			let.Add(1)
-			e.o.Logger.Warn("let channels on whose lease had ended", "pid", p.PID, "container", rec.Container, "reason", rec.Reason)
+			e.o.Logger.Warn("switched on channels whose lease had ended", "pid", p.PID, "container", rec.Container, "reason", rec.Reason)
 		}
 		return err
 	})
@@ -137,8 +137,8 @@ func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
 	return err
 }
 
-// restoreUnread is for a record that cannot be read: its name says that we touched this
-// process, and nothing says what we did. Slices cannot be put back.
+// restoreUnread is for a damaged record: its name is the process, its content is lost. It
+// switches the channels on; slices cannot be restored.
 func (e *Enforcer) restoreUnread(ctx context.Context, p rm.Process) error {
 	groups, err := e.find(ctx, p)
 	if (err == nil || errors.Is(err, rm.ErrUnfinished)) && len(groups) > 0 {

@@ -10,13 +10,13 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// known is what we saw of a process, to ask less. It is nothing that an undo needs.
+// known caches what we read of a process. Undoing does not need it.
 type known struct {
 	// Guarded by the enforcer's mu.
 	found      bool
 	unfinished bool // there may be more
 	groups     []rm.Group
-	// Of who has the process's lock.
+	// Guarded by the process's lock.
 	seen map[key]seen          // slices before ours
 	set  map[key]time.Duration // slices that we know to be set
 }
@@ -55,7 +55,7 @@ func (e *Enforcer) prune() {
 	e.pruneAt = 2*len(e.known) + 64
 }
 
-// forgetMissing forgets slices of groups that are no more: others may get their handles.
+// forgetMissing forgets the slices of groups that were destroyed: new groups may get their handles.
 func (k *known) forgetMissing(groups []rm.Group) {
 	gone := func(old key) bool {
 		return !slices.ContainsFunc(groups, func(g rm.Group) bool { return keyOf(g) == old })
@@ -149,7 +149,7 @@ func (e *Enforcer) setSlice(ctx context.Context, rec *Record, en *Entry, want ti
 	return nil
 }
 
-// putBack gives a group its own slice back, unless somebody else changed it after us.
+// putBack restores a group's own slice, unless another program changed it after us.
 func (e *Enforcer) putBack(ctx context.Context, rec *Record, en *Entry) error {
 	p := rec.Process()
 	if err := e.putOwn(ctx, *en, p); err != nil {
@@ -177,7 +177,7 @@ func (e *Enforcer) putOwn(ctx context.Context, en Entry, p rm.Process) error {
 	return e.driver().SetSlice(ctx, en.group(p), en.Own)
 }
 
-// dropMissing takes groups off the record that a look has not found.
+// dropMissing removes groups from the record that a search did not find.
 func (e *Enforcer) dropMissing(ctx context.Context, rec *Record, groups []rm.Group) error {
 	missing := func(en Entry) bool {
 		return !slices.ContainsFunc(groups, func(g rm.Group) bool { return keyOf(g) == en.key() })
@@ -185,7 +185,7 @@ func (e *Enforcer) dropMissing(ctx context.Context, rec *Record, groups []rm.Gro
 	if !slices.ContainsFunc(rec.Groups, missing) {
 		return nil
 	}
-	// They are let on all the same, in case they were overlooked.
+	// They are switched on all the same, in case they were overlooked.
 	if err := e.on(ctx, rec, missing); err != nil {
 		return err
 	}

@@ -43,8 +43,7 @@ func (e *Enforcer) off(ctx context.Context, rec *Record, groups []rm.Group, unti
 	return errors.Join(err, e.on(ctx, rec, func(en Entry) bool { return news[en.key()] }))
 }
 
-// on lets the groups on again that the record says are off, or some of them, and keeps the
-// record.
+// on switches on the groups that are off by the record, or some of them, and writes the record.
 func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) error {
 	p := rec.Process()
 	var groups []rm.Group
@@ -76,7 +75,7 @@ func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) 
 	return errors.Join(err, e.keep(rec))
 }
 
-// onSingly is for groups that could not be let on in one call: some may be gone.
+// onSingly is for groups that could not be switched on in one call: some may be gone.
 func (e *Enforcer) onSingly(ctx context.Context, p rm.Process, groups []rm.Group, on map[key]bool) (err error) {
 	e.forgetGroups(p)
 	now, err := e.find(ctx, p)

@@ -120,7 +120,7 @@ func TestUnfinishedLookForgetsNothing(t *testing.T) {
 		}
 		s.ended.Store(false)
 		s.has.Store(1)
-		_, err := r.Look(t.Context(), target(p), channels.Standing{Slice: time.Second})
+		_, err := r.Inspect(t.Context(), target(p), channels.Standing{Slice: time.Second})
 		check(t, err, nil)
 		list, err := r.Records()
 		check(t, err, nil)

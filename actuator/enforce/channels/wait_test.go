@@ -108,7 +108,7 @@ func TestManyAtOnce(t *testing.T) {
 				case 0:
 					_, err = e.Apply(t.Context(), target(p), takeOff)
 				case 1:
-					_, err = e.Look(t.Context(), target(p), channels.Standing{Slice: time.Duration(1+random.IntN(9)) * time.Millisecond})
+					_, err = e.Inspect(t.Context(), target(p), channels.Standing{Slice: time.Duration(1+random.IntN(9)) * time.Millisecond})
 				case 2:
 					_, err = e.Apply(t.Context(), target(p), channels.Standing{})
 				case 3:

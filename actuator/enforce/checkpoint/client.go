@@ -176,7 +176,7 @@ func (h *Helper) send(ctx context.Context, r request) (*worker, <-chan answer, u
 	}
 }
 
-// drop lets go of a worker, if it is still ours.
+// drop releases a worker, if it is still ours.
 func (h *Helper) drop(w *worker) {
 	h.mu.Lock()
 	if h.worker == w {

@@ -216,7 +216,7 @@ func (s *Swapper) inspect(ctx context.Context, pid int, gpus []GPU) (*Process, e
 		if len(held) == 0 {
 			return nil, nil //nolint:nilnil // it holds nothing, and cannot take anything
 		}
-		return nil, cannot("process %d is stopped by a signal, at an allocation perhaps: it has to be let go first", pid)
+		return nil, cannot("process %d is stopped by a signal, at an allocation perhaps: it has to be released first", pid)
 	}
 	state, err := s.state(ctx, pid)
 	switch {

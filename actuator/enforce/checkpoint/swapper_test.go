@@ -95,7 +95,7 @@ func TestCan(t *testing.T) {
 	}{
 		"it can":         {func(*checkpointtest.Machine, int) {}, nil, ""},
 		"traced":         {func(m *checkpointtest.Machine, p int) { m.SetStat(p, func(s *checkpoint.Stat) { s.Traced = true }) }, enforce.ErrCannotSwap, "debugger"},
-		"at a stop":      {func(m *checkpointtest.Machine, p int) { m.SetStat(p, func(s *checkpoint.Stat) { s.Stopped = true }) }, enforce.ErrCannotSwap, "let go first"},
+		"at a stop":      {func(m *checkpointtest.Machine, p int) { m.SetStat(p, func(s *checkpoint.Stat) { s.Stopped = true }) }, enforce.ErrCannotSwap, "released first"},
 		"locked":         {func(m *checkpointtest.Machine, p int) { m.SetState(p, checkpoint.Locked) }, enforce.ErrCannotSwap, "somebody else"},
 		"failed":         {func(m *checkpointtest.Machine, p int) { m.SetState(p, checkpoint.Failed) }, enforce.ErrCannotSwap, "failed"},
 		"no host memory": {func(m *checkpointtest.Machine, _ int) { m.SetHost(100 * mib) }, enforce.ErrNoHostMemory, "it needs 100 MiB"},

@@ -155,7 +155,7 @@ func (e *Enforcer) Pause(ctx context.Context, h enforce.Hold) error {
 }
 
 // takeBack ends a pause that went wrong. The record stays if the container may
-// be stopped all the same; whoever holds the record lets it go later.
+// be stopped all the same; whoever holds the record releases it later.
 func (e *Enforcer) takeBack(id string, cause error) error {
 	if errors.Is(cause, enforce.ErrForeign) || errors.Is(cause, enforce.ErrGone) {
 		return errors.Join(cause, e.o.Journal.Remove(id))
@@ -169,7 +169,7 @@ func (e *Enforcer) takeBack(id string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*e.o.CallTimeout)
 	defer cancel()
 	if err := e.Unpause(ctx, id); err != nil {
-		return fmt.Errorf("%w (letting it go again failed too, it stays on record: %w)", cause, err)
+		return fmt.Errorf("%w (releasing it again failed too, it stays on record: %w)", cause, err)
 	}
 	return cause
 }

@@ -311,7 +311,7 @@ func TestUnansweredPauseStaysOnRecord(t *testing.T) {
 	}
 }
 
-// A kernel that never follows: bounded, and the container is let go again.
+// A kernel that never follows: bounded, and the container is released again.
 func TestFreezerNeverFollows(t *testing.T) {
 	engine := enforcetest.NewEngine()
 	engine.Run("c")

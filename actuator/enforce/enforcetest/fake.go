@@ -16,14 +16,14 @@ import (
 // uses, and the engine's faults at will. It is also the kernel's freezer.
 type Engine struct {
 	mu         sync.Mutex
-	containers map[string]*box
-	pids       map[int]*box
+	containers map[string]*containerState
+	pids       map[int]*containerState
 	calls      []string
 	fail       func(call, id string) error
 	changed    chan struct{}
 }
 
-type box struct {
+type containerState struct {
 	pid            int
 	started        time.Time
 	paused, frozen bool
@@ -32,13 +32,13 @@ type box struct {
 
 // NewEngine makes an empty engine.
 func NewEngine() *Engine {
-	return &Engine{containers: map[string]*box{}, pids: map[int]*box{}, changed: make(chan struct{})}
+	return &Engine{containers: map[string]*containerState{}, pids: map[int]*containerState{}, changed: make(chan struct{})}
 }
 
 // Run starts a container, again if it is there.
 func (e *Engine) Run(id string) {
 	e.change(func() {
-		b := &box{pid: 1000 + len(e.pids), started: time.Now()}
+		b := &containerState{pid: 1000 + len(e.pids), started: time.Now()}
 		e.containers[id], e.pids[b.pid] = b, b
 	})
 }
@@ -105,7 +105,7 @@ func (e *Engine) failure(call, id string) error {
 	return fail(call, id)
 }
 
-func (e *Engine) find(id string) (*box, error) {
+func (e *Engine) find(id string) (*containerState, error) {
 	b, ok := e.containers[id]
 	if !ok {
 		return nil, fmt.Errorf("No such container: %s: %w", id, errdefs.ErrNotFound) //nolint:staticcheck // the engine's words

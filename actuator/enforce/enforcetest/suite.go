@@ -160,7 +160,7 @@ func crashBefore(t *testing.T, s Subject) {
 }
 
 // Whoever asked for the pause died, long after it wrote the record, and the engine
-// carries it out when others let the container go already.
+// carries it out when others released the container already.
 func latePause(t *testing.T, s Subject) {
 	id := s.Run(t)
 	h := HoldOf(id)

@@ -45,9 +45,9 @@ func (g *Guard) read(ctx context.Context) {
 	g.blind, g.usage = nil, usage
 }
 
-// tell tells the Decider what is held. began is when calls, or what comes before
+// report tells the Decider what is held. began is when calls, or what comes before
 // them, were begun to be read.
-func (g *Guard) tell(began time.Time, calls []cudaprobe.Call) {
+func (g *Guard) report(began time.Time, calls []cudaprobe.Call) {
 	if g.blind != nil || g.usage == nil {
 		return
 	}
@@ -62,7 +62,7 @@ func (g *Guard) tell(began time.Time, calls []cudaprobe.Call) {
 			s.Used[gpu] = sum(s.Used[gpu], g.promised(c, i, calls))
 		}
 	}
-	g.o.Decider.Look(s)
+	g.o.Decider.Observe(s)
 }
 
 // held is what a container holds on one of its GPUs: what is seen, but at least

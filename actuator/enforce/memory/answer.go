@@ -93,7 +93,7 @@ func (g *Guard) step(ctx context.Context) (next time.Duration) {
 	for _, c := range g.containers {
 		g.settle(c, calls)
 	}
-	g.tell(began, calls)
+	g.report(began, calls)
 	for _, c := range g.containers {
 		g.refresh(c, calls)
 	}
@@ -235,7 +235,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 // askedToEnd reports whether a signal waits that asks a process to end. It does not get
 // it while it stands.
 func (g *Guard) askedToEnd(p *process) bool {
-	seen, err := p.opened.Look()
+	seen, err := p.opened.Inspect()
 	return err == nil && seen.EndPending
 }
 
@@ -306,7 +306,7 @@ func (g *Guard) end(p *process) (next time.Duration) {
 	if len(p.pending) > 0 || len(p.decided) == 0 {
 		return idle
 	}
-	seen, err := p.opened.Look()
+	seen, err := p.opened.Inspect()
 	if err != nil {
 		clear(p.decided) // it has ended, and is forgotten with its end
 		return idle

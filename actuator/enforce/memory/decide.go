@@ -74,9 +74,9 @@ type Sight struct {
 // Decider decides about requests. Its methods are called one after the other, MUST
 // NOT block (processes stand still meanwhile), and MUST NOT call the Guard.
 type Decider interface {
-	// Look is told what was seen, each time before requests are decided about. A
+	// Observe is told what was seen, each time before requests are decided about. A
 	// container whose Ceiling was 0 before At has got nothing since without a grant.
-	Look(Sight)
+	Observe(Sight)
 	// Decide answers a request. A granted request counts as held from then on.
 	Decide(Request) Answer
 	// Ceiling is up to how many bytes a container may hold on a GPU without
@@ -100,8 +100,8 @@ func (Limit) Decide(r Request) Answer {
 	return Answer{Deny, fmt.Sprintf("holds %d of %d bytes, and wants %d more", r.Held, r.Limit, r.Bytes)}
 }
 
-// Look implements Decider.
-func (Limit) Look(Sight) {}
+// Observe implements Decider.
+func (Limit) Observe(Sight) {}
 
 // Ceiling implements Decider.
 func (Limit) Ceiling(_, _ string, limit uint64) uint64 {

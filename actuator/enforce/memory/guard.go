@@ -116,7 +116,7 @@ type Guard struct {
 }
 
 // New loads the guard, which begins to work with Run and the first Renew. Whoever
-// was left stopped by a guard of this name before is let go. The error wraps
+// was left stopped by a guard of this name before is released. The error wraps
 // cudaprobe.ErrUnsupported where this machine cannot guard: limits can only be watched then.
 func New(o Options) (*Guard, error) {
 	if err := o.defaults(); err != nil {

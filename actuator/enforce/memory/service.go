@@ -70,7 +70,7 @@ func (s *Service) make() (*Guard, error) {
 	return New(s.o)
 }
 
-// Close implements arbiter.MemoryGuard: it lets everybody go.
+// Close implements arbiter.MemoryGuard: it releases everybody.
 func (s *Service) Close() error {
 	if s.stop == nil {
 		return nil

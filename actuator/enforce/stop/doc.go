@@ -34,7 +34,7 @@
 //     (Sweep), whoever lives: so nobody stands still for long whom nobody wants to.
 //   - A SIGSTOP that somebody else sent meanwhile is pending while the process stands.
 //     SIGCONT would throw it away; so the process is left to him. It is lost if it comes
-//     between Look and Continue, or in the moment in which the thread stops itself, or is
+//     between Inspect and Continue, or in the moment in which the thread stops itself, or is
 //     sent to one thread alone.
 //   - Several holds of a process end together, when all are decided and no thread of it
 //     runs: SIGCONT is for the whole process. It is looked for threads that run before the

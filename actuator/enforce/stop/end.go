@@ -15,8 +15,8 @@ func (r *Record) End(p *Process, holds []Hold) (stopped bool, err error) {
 	var seen Seen
 	for step := Release; step != Done; step = step.Next(seen) {
 		switch step {
-		case Look:
-			seen, _ = p.Look() // of one that has ended Continue finds nobody
+		case Inspect:
+			seen, _ = p.Inspect() // of one that has ended Continue finds nobody
 		case Continue:
 			if cerr := p.Continue(); cerr != nil {
 				return seen.Stopped, errors.Join(err, cerr)

@@ -83,16 +83,16 @@ type Step int
 // The steps, in their order.
 const (
 	Release  Step = iota // mark the holds Released
-	Look                 // is somebody else's SIGSTOP pending? Then Continue is left out
+	Inspect              // is somebody else's SIGSTOP pending? Then Continue is left out
 	Continue             // SIGCONT to the process
 	Mark                 // mark the holds Continued
 	Forget               // take them off the record
 	Done
 )
 
-// Next is the step after this one. seen is what Look saw, and matters to it alone.
+// Next is the step after this one. seen is what Inspect saw, and matters to it alone.
 func (s Step) Next(seen Seen) Step {
-	if s == Look && seen.StopPending {
+	if s == Inspect && seen.StopPending {
 		return Mark
 	}
 	return s + 1

@@ -100,9 +100,9 @@ func TestProcessIsLeftToWhoeverElseStopsIt(t *testing.T) {
 		seen Seen
 		want []Step
 	}{
-		{"nobody else", Seen{Stopped: true}, []Step{Release, Look, Continue, Mark, Forget}},
-		{"somebody else's SIGSTOP waits", Seen{Stopped: true, StopPending: true}, []Step{Release, Look, Mark, Forget}},
-		{"it is asked to end", Seen{Stopped: true, EndPending: true}, []Step{Release, Look, Continue, Mark, Forget}},
+		{"nobody else", Seen{Stopped: true}, []Step{Release, Inspect, Continue, Mark, Forget}},
+		{"somebody else's SIGSTOP waits", Seen{Stopped: true, StopPending: true}, []Step{Release, Inspect, Mark, Forget}},
+		{"it is asked to end", Seen{Stopped: true, EndPending: true}, []Step{Release, Inspect, Continue, Mark, Forget}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []Step

@@ -6,7 +6,7 @@ const afterwards = Done
 // first is the first step of End.
 func (m *model) first() stage {
 	if m.continueFirst {
-		return run + stage(Look)
+		return run + stage(Inspect)
 	}
 	return run + stage(Release)
 }
@@ -15,9 +15,9 @@ func (m *model) first() stage {
 func (m *model) after(step Step, pending bool) Step {
 	switch {
 	case m.forgetFirst:
-		return map[Step]Step{Release: Look, Look: Forget, Forget: afterwards, afterwards: Continue, Continue: Mark, Mark: Done + 1}[step]
+		return map[Step]Step{Release: Inspect, Inspect: Forget, Forget: afterwards, afterwards: Continue, Continue: Mark, Mark: Done + 1}[step]
 	case m.continueFirst:
-		return map[Step]Step{Look: Continue, Continue: Release, Release: Mark, Mark: Forget, Forget: afterwards, afterwards: Done + 1}[step]
+		return map[Step]Step{Inspect: Continue, Continue: Release, Release: Mark, Mark: Forget, Forget: afterwards, afterwards: Done + 1}[step]
 	case step == afterwards:
 		return Done + 1
 	}
@@ -41,7 +41,7 @@ func (m *model) ends(s *state, e *ender, sweeper bool) {
 			rule, why = touched, "the decider writes its answer into another process, which has the PID now"
 		}
 		m.release(s, e)
-	case Look:
+	case Inspect:
 		what = " looks for a SIGSTOP of somebody else"
 		e.pending = s.life == alive && s.shared
 		e.at = run + stage(m.after(step, e.pending))
@@ -51,7 +51,7 @@ func (m *model) ends(s *state, e *ender, sweeper bool) {
 		case e.open == strangers:
 			rule, why = touched, "SIGCONT is sent to another process, which has the PID now"
 		case e.pending && s.shared && s.life == alive:
-			rule, why = lost, "somebody else's SIGSTOP was pending at Look, and is thrown away"
+			rule, why = lost, "somebody else's SIGSTOP was pending at Inspect, and is thrown away"
 		default:
 			m.excuses(s, e, sweeper)
 			s.sigcont()
@@ -124,7 +124,7 @@ func (m *model) sent(e *ender) (set uint8) {
 // excuses says which calls may run undecided by this SIGCONT. The sweeper's: those that
 // it ends, as their time is over or the guard open, and those that it could not know. The
 // decider's: those that somebody has released before, and any when it is late: somebody
-// else has let the holds go that it ends, as they were overdue.
+// else has released the holds that it ends, as they were overdue.
 func (m *model) excuses(s *state, e *ender, sweeper bool) {
 	excused := e.through
 	if sweeper && e.over {

@@ -90,7 +90,7 @@ type ender struct {
 	at                          stage
 	open                        handle
 	list, sent, ending, through uint8 // sets of holds
-	pending                     bool  // somebody else's SIGSTOP was, at Look
+	pending                     bool  // somebody else's SIGSTOP was, at Inspect
 	over                        bool  // the time of those that it ends is over, or the guard open
 }
 

@@ -11,7 +11,7 @@ const (
 	touched   rule = "nobody else's process is touched"
 	forever   rule = "nobody stands for ever whom we stopped"
 	again     rule = "nobody stops for a hold after its SIGCONT"
-	lost      rule = "a SIGSTOP of somebody else that is pending at Look is not lost"
+	lost      rule = "a SIGSTOP of somebody else that is pending at Inspect is not lost"
 	undecided rule = "no call runs undecided without a reason"
 	kept      rule = "the record is empty in the end"
 )

@@ -65,8 +65,8 @@ func (p *Process) Continue() error {
 	return nil
 }
 
-// Look says what the kernel says of the process now. The error is errGone if it has ended.
-func (p *Process) Look() (s Seen, err error) {
+// Inspect says what the kernel says of the process now. The error is errGone if it has ended.
+func (p *Process) Inspect() (s Seen, err error) {
 	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
 	if err != nil || p.Ended() {
 		return s, errGone

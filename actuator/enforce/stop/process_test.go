@@ -48,7 +48,7 @@ func await(t *testing.T, p *Process, what string, right func(Seen) bool) {
 	var seen Seen
 	for range 2000 {
 		var err error
-		if seen, err = p.Look(); err != nil {
+		if seen, err = p.Inspect(); err != nil {
 			t.Fatal(err)
 		}
 		if right(seen) {
@@ -86,7 +86,7 @@ func TestProcessThatHasEndedNeedsNothing(t *testing.T) {
 	c, h := sleeper(t)
 	p := opened(t, h)
 	end(c)
-	if _, err := p.Look(); !errors.Is(err, errGone) {
+	if _, err := p.Inspect(); !errors.Is(err, errGone) {
 		t.Errorf("look: %v", err)
 	}
 	if err := p.Continue(); err != nil {

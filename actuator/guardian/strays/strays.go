@@ -1,6 +1,6 @@
-// Package strays counts the processes that the guardian's sweeper found stopped by
-// Laxity though nobody wanted them stopped, and continued. The count stands in the
-// state folder, so that it survives guardian and actuator.
+// Package strays counts the processes that Laxity stopped, that nothing wanted stopped any more,
+// and that the guardian's sweeper continued. The count is kept in the state folder, so that it
+// survives guardian and actuator.
 //
 // It imports the standard library only, like the guardian's other packages.
 package strays
@@ -18,8 +18,7 @@ import (
 // between processes, and needs neither a lock nor a second file.
 const name = "strays"
 
-// Add counts n processes more. It does not wait for the disk: a count that a power cut
-// takes is no loss to anybody who stands still.
+// Add adds n. It does not wait for the disk: losing a count to a power cut stops no process.
 func Add(stateDir string, n int) error {
 	if n <= 0 {
 		return nil
@@ -35,7 +34,7 @@ func Add(stateDir string, n int) error {
 	return nil
 }
 
-// Count returns how many there were.
+// Count returns the sum of what was added.
 func Count(stateDir string) (uint64, error) {
 	s, err := os.Stat(filepath.Join(stateDir, name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,8 +12,8 @@ import (
 	"github.com/laxity/laxity/internal/sandbox"
 )
 
-// lacksFile is where a guardian says what its sandbox keeps from it: it answers to nobody,
-// and its actuator tells it.
+// lacksFile is where a guardian writes which rights its sandbox withholds. The guardian has no
+// API; its actuator reports them.
 func lacksFile(stateDir string) string { return filepath.Join(stateDir, "guardian-lacks.json") }
 
 // KeepLacks writes what a guardian that begins lacks, and nothing where it lacks nothing or
@@ -35,7 +35,7 @@ func KeepLacks(stateDir string, lacks []sandbox.Lack) error {
 	return replace.File(lacksFile(stateDir), append(text, '\n'), 0o600)
 }
 
-// ReadLacks returns what a guardian wrote; one that cannot be read says nothing.
+// ReadLacks returns what a guardian wrote; nothing if the file cannot be read.
 func ReadLacks(stateDir string) (all []sandbox.Lack) {
 	text, err := os.ReadFile(lacksFile(stateDir))
 	if err != nil || json.Unmarshal(text, &all) != nil {

@@ -22,7 +22,7 @@ func TestGuardianSaysWhatItLacks(t *testing.T) {
 		if got := ReadLacks(dir); !slices.Equal(got, lacks) {
 			t.Errorf("%v, want %v", got, lacks)
 		}
-		w.Look(time.Now().Add(time.Hour))
+		w.Check(time.Now().Add(time.Hour))
 		if len(w.Lacks()) != 0 {
 			t.Errorf("%v of a guardian that is gone", w.Lacks())
 		}

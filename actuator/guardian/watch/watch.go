@@ -1,5 +1,4 @@
-// Package watch sees to it that a guardian watches an actuator: it looks for one, and starts one
-// where that is wanted.
+// Package watch checks that a guardian watches the actuator, and starts one if so configured.
 package watch
 
 import (
@@ -24,7 +23,7 @@ type Mode string
 // The modes.
 const (
 	Require Mode = "require" // refuse to start; hold nothing while it is away
-	Warn    Mode = "warn"    // say so, and act all the same
+	Warn    Mode = "warn"    // report it, and act
 	Spawn   Mode = "spawn"   // start one
 )
 
@@ -35,18 +34,18 @@ type Options struct {
 	Command []string
 	// StateDir is the actuator's, and the guardian's.
 	StateDir string
-	// Off: nothing is ever held, so nobody needs to watch.
+	// Off: nothing is ever held, so no guardian is needed.
 	Off    bool
 	Logger *slog.Logger
 }
 
-// Watch sees to it that a guardian watches us. Look is called by one goroutine.
+// Watch keeps a guardian running. One goroutine calls Check.
 type Watch struct {
 	o   Options
 	log *slog.Logger
 
 	up       atomic.Bool
-	next     time.Time      // of the next look
+	next     time.Time      // of the next check
 	lacks    []sandbox.Lack // the guardian's
 	spawned  time.Time
 	starting atomic.Bool
@@ -57,20 +56,20 @@ const (
 	spawnWait  = 10 * time.Second
 )
 
-// New returns a watch that has not looked yet.
+// New returns a watch; call Start first.
 func New(o Options) *Watch { return &Watch{o: o, log: o.Logger} }
 
-// Up reports whether a guardian watched when it was last looked.
+// Up reports whether a guardian watched at the last check.
 func (w *Watch) Up() bool { return w.up.Load() }
 
-// Lacks are what the guardian's sandbox keeps from it.
+// Lacks are the rights that the guardian's sandbox withholds.
 func (w *Watch) Lacks() []sandbox.Lack { return w.lacks }
 
 // MayHold reports whether containers may be held now.
 func (w *Watch) MayHold() bool { return w.o.Off || w.o.Mode != Require || w.up.Load() }
 
-// Start is called once, with the actuator's lock held. Only then may a guardian
-// be started: one that ends by itself ends while the lock is free.
+// Start is called once, with the actuator's lock held: a guardian started while that lock is free
+// may end at once.
 func (w *Watch) Start(ctx context.Context) error {
 	if w.o.Off {
 		return nil
@@ -106,8 +105,8 @@ func (w *Watch) Start(ctx context.Context) error {
 
 func (w *Watch) logPath() string { return filepath.Join(w.o.StateDir, "guardian.log") }
 
-// spawn starts a guardian in a session of its own, so that neither Ctrl-C nor
-// the end of our terminal takes it along.
+// spawn starts a guardian in a session of its own, so that neither Ctrl-C nor the end of our
+// terminal ends it.
 func (w *Watch) spawn() error {
 	out, err := os.OpenFile(w.logPath(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -124,7 +123,7 @@ func (w *Watch) spawn() error {
 	w.log.Info("guardian started", "pid", cmd.Process.Pid, "log", w.logPath())
 	w.starting.Store(true)
 	go func() {
-		err := cmd.Wait() // so that it is no zombie
+		err := cmd.Wait() // reaps it
 		w.starting.Store(false)
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -134,8 +133,8 @@ func (w *Watch) spawn() error {
 	return nil
 }
 
-// Look looks once a second, and starts a guardian again if one is to be had.
-func (w *Watch) Look(now time.Time) {
+// Check checks once a second, and restarts the guardian with Spawn.
+func (w *Watch) Check(now time.Time) {
 	if w.o.Off || now.Before(w.next) {
 		return
 	}

@@ -1,10 +1,10 @@
-// Keeps the page up to date: the server sends sections that changed, as HTML; they
-// are put in without touching what did not change, so that focus, selection and
-// what is being typed stay. Without this script the page reloads itself.
+// Keeps the page current. The server sends each section that changed, as HTML. Elements that
+// did not change stay in place, so focus, selection and typed text are kept. Without this
+// script the page reloads itself.
 "use strict";
 (() => {
   const link = document.getElementById("link");
-  const said = document.getElementById("said");
+  const answered = document.getElementById("answer");
   const parser = new DOMParser();
 
   const key = (n) => n.nodeType === Node.ELEMENT_NODE ? n.tagName + "|" + (n.id || n.getAttribute("data-key") || "") : n.nodeType;
@@ -76,22 +76,22 @@
   addEventListener("pagehide", () => events.close());
   addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
 
-  // A form that acts does so without leaving the page.
+  // Forms that act are sent without leaving the page.
   document.addEventListener("submit", async (e) => {
     const form = e.target;
     if (!form.getAttribute("action").startsWith("actions/")) return;
     e.preventDefault();
-    const tell = (text, bad) => {
-      said.className = bad ? "said bad" : "said";
-      said.textContent = text;
+    const report = (text, bad) => {
+      answered.className = bad ? "answer bad" : "answer";
+      answered.textContent = text;
     };
     try {
       const answer = await fetch(form.action, {
         method: "POST", body: new URLSearchParams(new FormData(form)), headers: { Accept: "text/plain" }, redirect: "error",
       });
-      tell((await answer.text()).trim(), !answer.ok);
+      report((await answer.text()).trim(), !answer.ok);
     } catch (err) {
-      tell("The actuator did not answer: " + err.message, true);
+      report("The actuator did not answer: " + err.message, true);
     }
   });
 })();

@@ -34,7 +34,7 @@ func Build(f Facts) Page {
 		p.LeftOut = max(0, len(p.Containers)-maxContainers)
 		p.Containers = p.Containers[:min(len(p.Containers), maxContainers)]
 	}
-	p.Decisions, p.Said = b.decisions()
+	p.Decisions, p.Latest = b.decisions()
 	return p
 }
 
@@ -84,7 +84,7 @@ func (b *builder) gpus() []GPU {
 		a := b.f.GPUs[d.UUID]
 		g := GPU{
 			UUID: d.UUID, Name: strings.TrimSpace(gpuName(d) + " " + d.Name), Use: meter(float64(d.Utilization), false), Tasks: len(b.f.Snapshot.TasksOn(d.UUID)),
-			Arbitrated: a.Open, Turn: a.Admitted, Waiting: a.Line, Order: a.Order,
+			Arbitrated: a.Open, Turn: a.Admitted, Waiting: a.Queue, Order: a.Order,
 		}
 		g.Memory = Meter{Text: "not known"}
 		if d.MemoryTotal > 0 {
@@ -166,7 +166,7 @@ func (b *builder) container(c task.Container, st Standing) (row Container, float
 	}
 	b.showState(&row, c, st, urgent)
 	row.CanPause = b.f.May && st.Managed && !c.Spec.NeverPause && !st.Somebody && st.Asked == ""
-	row.CanLetGo = b.f.May && !st.Somebody && (st.Ours || st.Off || st.Waits != "" || st.Asked != "")
+	row.CanRelease = b.f.May && !st.Somebody && (st.Ours || st.Off || st.Waits != "" || st.Asked != "")
 	row.CanDeadline = b.f.May && b.f.Deadlines && st.Managed
 	return row, float, urgent != nil || last != nil
 }
@@ -219,13 +219,13 @@ func (b *builder) showState(row *Container, c task.Container, st Standing, urgen
 		row.Why = st.Order
 	}
 	if row.Why == "" && urgent != nil && b.inTurn(c.Name, urgent.GPUs) {
-		row.Why = "in turn"
+		row.Why = "may compute now"
 	}
 	if st.Asked != "" && st.Waits == "" {
-		row.Notes = append(row.Notes, "pause asked for by "+st.Asked)
+		row.Notes = append(row.Notes, "pause requested by "+st.Asked)
 	}
 	if st.Ours && !st.Until.IsZero() {
-		row.Notes = append(row.Notes, "goes on by "+when(st.Until, b.f.Now)+" at the latest")
+		row.Notes = append(row.Notes, "hold ends by "+when(st.Until, b.f.Now))
 	}
 	switch {
 	case !st.Managed:
@@ -304,7 +304,7 @@ func (b *builder) placement() Placement {
 			row.Deadline = seconds(float64(e.Deadline))
 		}
 		if !e.Expires.IsZero() {
-			row.Ends = "at " + when(e.Expires, b.f.Now) + " unless it goes on"
+			row.Ends = "at " + when(e.Expires, b.f.Now) + " unless it is renewed"
 		}
 		p.Reservations = append(p.Reservations, row)
 	}
@@ -312,7 +312,7 @@ func (b *builder) placement() Placement {
 }
 
 // decisions are the last ones, latest first, and the latest in one sentence.
-func (b *builder) decisions() (rows []Decision, said string) {
+func (b *builder) decisions() (rows []Decision, latest string) {
 	all := b.f.Decisions
 	for _, d := range slices.Backward(all[max(0, len(all)-maxDecisions):]) {
 		row := Decision{Time: when(d.Time, b.f.Now), Stamp: d.Time.Format(time.RFC3339Nano), What: string(d.Kind) + " " + string(d.Result),
@@ -334,7 +334,7 @@ func (b *builder) decisions() (rows []Decision, said string) {
 		rows = append(rows, row)
 	}
 	if len(rows) > 0 {
-		said = strings.TrimSpace(rows[0].What + " " + rows[0].About + ": " + rows[0].Why)
+		latest = strings.TrimSpace(rows[0].What + " " + rows[0].About + ": " + rows[0].Why)
 	}
-	return rows, said
+	return rows, latest
 }

@@ -22,7 +22,7 @@ func FactsOf(s *state.State, snapshot *task.Snapshot, decisions []decision.Decis
 		GPUs: map[string]Arbitration{}, Standings: map[string]Standing{},
 	}
 	for _, g := range s.GPUs {
-		f.GPUs[g.UUID] = Arbitration{Open: g.Arbitrated, Relieve: g.Relieve, Admitted: g.Admitted, Line: g.Line, Order: g.Order}
+		f.GPUs[g.UUID] = Arbitration{Open: g.Arbitrated, Relieve: g.Relieve, Admitted: g.Admitted, Queue: g.Queue, Order: g.Order}
 	}
 	until := map[string]time.Time{}
 	for _, h := range s.Holds {

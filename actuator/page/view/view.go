@@ -49,8 +49,8 @@ type Service struct {
 // Arbitration is what the actuator does about a GPU.
 type Arbitration struct {
 	Open, Relieve bool
-	// Admitted may compute, Line waits; names, the first one first.
-	Admitted, Line []string
+	// Admitted may compute, Queue waits; names, the first one first.
+	Admitted, Queue []string
 	// Order names the containers by who comes first where the time of the GPU is divided by
 	// slices; else empty.
 	Order []string
@@ -63,7 +63,7 @@ type Standing struct {
 	Ours, Somebody bool
 	// Waits says why it must not run now; else empty.
 	Waits string
-	// Order says where it stands in line, and why, where the time of its GPU is divided by
+	// Order says where it stands in the queue, and why, where the time of its GPU is divided by
 	// slices; else empty. Off: its channels are off the GPU.
 	Order string
 	Off   bool
@@ -106,8 +106,8 @@ type Page struct {
 	LeftOut   int
 	Placement Placement
 	Decisions []Decision
-	// Said is the latest decision in a sentence, for those who listen.
-	Said string
+	// Latest is the latest decision in a sentence, for those who listen.
+	Latest string
 }
 
 // Tone is what a colour means; it is never the only sign of it.
@@ -247,7 +247,7 @@ type Container struct {
 	Where            string
 	Why              string
 	CanPause         bool
-	CanLetGo         bool
+	CanRelease       bool
 	CanDeadline      bool
 }
 

@@ -96,10 +96,10 @@ func TestOrderOnAGPU(t *testing.T) {
 	if g := p.GPUs[0]; g.Arbitration != "arbitrated: all may compute, by slices of time" || strings.Join(g.Order, " ") != "web first second" {
 		t.Errorf("%+v", g)
 	}
-	if r := row(p, "first"); r.State != "running" || r.Why != "its turn beside the requests of web, slice 100 µs" || r.CanLetGo {
+	if r := row(p, "first"); r.State != "running" || r.Why != "its turn beside the requests of web, slice 100 µs" || r.CanRelease {
 		t.Errorf("%+v", r)
 	}
-	if r := row(p, "second"); r.State != "held" || r.StateClass != "held" || !strings.HasPrefix(r.Why, "off the GPU for 40 ms: requests of web") || !r.CanLetGo {
+	if r := row(p, "second"); r.State != "held" || r.StateClass != "held" || !strings.HasPrefix(r.Why, "off the GPU for 40 ms: requests of web") || !r.CanRelease {
 		t.Errorf("%+v", r)
 	}
 }
@@ -122,16 +122,16 @@ func TestContainers(t *testing.T) {
 	if got := strings.Join(order, " "); got != "soon later endless stranger idle never" || p.Others != 1 {
 		t.Errorf("order %s, and %d others", got, p.Others)
 	}
-	if r := row(p, "later"); r.Why != "waits for soon on GPU 0" || r.State != "paused" || strings.Join(r.Notes, "; ") != "goes on by 12:01:00 at the latest" || !r.CanLetGo || !r.CanPause {
+	if r := row(p, "later"); r.Why != "waits for soon on GPU 0" || r.State != "paused" || strings.Join(r.Notes, "; ") != "hold ends by 12:01:00" || !r.CanRelease || !r.CanPause {
 		t.Errorf("%+v", r)
 	}
-	if r := row(p, "soon"); r.CanPause || !r.CanLetGo || r.Tone != OK || r.Float != "1.0 s" {
+	if r := row(p, "soon"); r.CanPause || !r.CanRelease || r.Tone != OK || r.Float != "1.0 s" {
 		t.Errorf("%+v", r)
 	}
-	if r := row(p, "endless"); r.State != "paused by somebody else" || r.CanPause || r.CanLetGo || r.FloatWord != "no deadline" {
+	if r := row(p, "endless"); r.State != "paused by somebody else" || r.CanPause || r.CanRelease || r.FloatWord != "no deadline" {
 		t.Errorf("%+v", r)
 	}
-	if r := row(p, "never"); r.CanPause || r.CanLetGo {
+	if r := row(p, "never"); r.CanPause || r.CanRelease {
 		t.Errorf("%+v", r)
 	}
 	if r := row(p, "stranger"); r.CanPause || r.CanDeadline || r.Notes[0] != "observed only" {
@@ -142,7 +142,7 @@ func TestContainers(t *testing.T) {
 	}
 	f.May = false
 	for _, c := range Build(f).Containers {
-		if c.CanPause || c.CanLetGo || c.CanDeadline {
+		if c.CanPause || c.CanRelease || c.CanDeadline {
 			t.Errorf("%s: one who may not act can", c.Name)
 		}
 	}

@@ -105,5 +105,5 @@ func (s *Service) Explain(ctx context.Context, req placer.Request) (placement.Ra
 // Reload reads nodes.yaml again. A bad one changes nothing.
 func (s *Service) Reload() error { return s.nodes.Reload() }
 
-// Close lets go of the files, when Run is not called. Again, it does nothing.
+// Close releases the files, when Run is not called. Again, it does nothing.
 func (s *Service) Close() error { return s.close() }

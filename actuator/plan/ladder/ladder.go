@@ -72,7 +72,7 @@ type Tenant struct {
 
 // Standing is what the plan gives a process.
 type Standing struct {
-	// Rank is its place in the line, from 1; 0: it is in no line.
+	// Rank is its place in the queue, from 1; 0: it is in no queue.
 	Rank int
 	// Slice of each of its compute groups, also of one that is off: it counts when it is
 	// on again. In the input 0 is DefaultSlice: nobody has set one.
@@ -151,11 +151,11 @@ type Plan struct {
 
 // State is what a plan has to know of the ones before. The zero value begins.
 type State struct {
-	line   []string             // the last order of those in line
-	lineAt time.Time            // since when
-	behind map[string]time.Time // since when each has been behind others of its place
-	turn   turn
-	asked  map[string]time.Time // since when each has been off because somebody asked
-	bucket bucket
-	load   load
+	queue   []string             // the last order of those in the queue
+	queueAt time.Time            // since when
+	behind  map[string]time.Time // since when each has been behind others of its place
+	turn    turn
+	asked   map[string]time.Time // since when each has been off because somebody asked
+	bucket  bucket
+	load    load
 }

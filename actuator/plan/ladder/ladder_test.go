@@ -14,7 +14,7 @@ func TestEverybodyMayComputeInOrder(t *testing.T) {
 		At("0s", Task("b", Deadline("20s")), Task("a", Deadline("10s")), Task("c", Deadline("30s")), Task("d", Deadline("40s"))).
 		Expect(Rank("a", "b", "c", "d"), Nobody(Off)).
 		Expect(Slice("a", "10s"), Slice("b", "2048us"), Slice("c", "2048us"), Slice("d", "2048us")).
-		Expect(Says("a", "first in line, slice 10 s"), Says("b", "second in line, slice 2.05 ms")).
+		Expect(Says("a", "first in the queue, slice 10 s"), Says("b", "second in the queue, slice 2.05 ms")).
 		At("1s", Gone("a")).
 		Expect(Rank("b", "c", "d"), Slice("b", "10s"), Slice("c", "2048us"))
 }
@@ -55,7 +55,7 @@ func TestAServerNeedsNoKnowledgeOfItsRequests(t *testing.T) {
 	story(t).
 		At("0s", Server("s", "20ms"), Task("trainer", Batch)).
 		Expect(Rank("s", "trainer"), Slice("s", "1s"), Slice("trainer", "100us"), Nobody(Off)).
-		Expect(Says("s", "its requests come first, slice 1 s"), Says("trainer", "second in line, after the requests of s, slice 100 µs")).
+		Expect(Says("s", "its requests come first, slice 1 s"), Says("trainer", "second in the queue, after the requests of s, slice 100 µs")).
 		At("1s", Request("s")).
 		Expect(Slice("s", "1s"), Slice("trainer", "100us"), Nobody(Off)).
 		At("1.001s", Done("s")).

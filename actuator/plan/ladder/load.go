@@ -29,7 +29,7 @@ type load struct {
 	// steady are the servers that compute without a break, since when; gappy are those that
 	// do not after all, until when that is not tried again.
 	steady, gappy map[string]time.Time
-	// lent is the first in line for as long as the second has a long slice beside it. waits
+	// lent is the first in the queue for as long as the second has a long slice beside it. waits
 	// are those that had to wait for that, and get no such second any more.
 	lent  string
 	waits map[string]bool
@@ -110,7 +110,7 @@ func (p *planner) rivals(t Tenant) bool {
 	})
 }
 
-// full reports whether requests leave those in line less than these are sure of, for a
+// full reports whether requests leave those in the queue less than these are sure of, for a
 // window; closed: a window has just ended. Where that is not measured, a server that has
 // been busy for that long counts as one that does.
 func (p *planner) full(closed bool) bool {
@@ -119,17 +119,17 @@ func (p *planner) full(closed bool) bool {
 		p.half = p.half || m.HasTask && !m.Measured && p.place(m.Job) > policy.OnTime
 	}
 	sure := p.sure()
-	if len(p.tops) == 0 || len(p.line) == 0 || sure == 0 {
+	if len(p.tops) == 0 || len(p.queue) == 0 || sure == 0 {
 		l.full = false
 		return false
 	}
 	tops, known := p.used(p.tops)
-	line, also := p.used(p.line)
+	queue, also := p.used(p.queue)
 	switch {
 	case !known || !also:
 		l.full = p.busy()
 	case closed && !l.full:
-		l.full = line < 0.9*sure && tops > 0.5*(1-sure)
+		l.full = queue < 0.9*sure && tops > 0.5*(1-sure)
 	case closed:
 		l.full = tops >= 0.9*(1-sure) // else they would leave that by themselves
 	}

@@ -19,7 +19,7 @@ func Make(in Input, before State) Plan {
 		p.weigh()
 	}
 	p.servers(p.full(closed))
-	if len(p.tops)+len(p.line) > 1 { // places change as deadlines pass
+	if len(p.tops)+len(p.queue) > 1 { // places change as deadlines pass
 		p.wake(in.Now.Add(window))
 	}
 	for _, t := range p.idle {
@@ -37,11 +37,11 @@ func (p *planner) hold() {
 	}
 }
 
-// servers gives everybody its slice: those whose requests come first, and those in line.
+// servers gives everybody its slice: those whose requests come first, and those in the queue.
 func (p *planner) servers(full bool) {
-	wanting := p.line
+	wanting := p.queue
 	if len(p.tops) > 0 { // who is known to be busy elsewhere takes nobody's turn
-		wanting = slices.DeleteFunc(slices.Clone(p.line), func(m member) bool { return m.Wants == No })
+		wanting = slices.DeleteFunc(slices.Clone(p.queue), func(m member) bool { return m.Wants == No })
 	}
 	budget := p.budget()
 	var sizes []time.Duration
@@ -76,23 +76,23 @@ func (p *planner) servers(full bool) {
 	switch {
 	case p.foreign > 0:
 		sizes = p.modest()
-	case len(p.tops) == 0 && len(p.line) == 1:
+	case len(p.tops) == 0 && len(p.queue) == 1:
 		sizes = []time.Duration{DefaultSlice}
 	case len(p.tops) == 0:
 		sizes = divide(p.weighted(), 0, p.second())
 	case visits:
-		sizes = slices.Repeat([]time.Duration{length}, len(p.line))
+		sizes = slices.Repeat([]time.Duration{length}, len(p.queue))
 	case turns || here < 2:
 		size := DefaultSlice
 		if here == 1 && !full {
 			size = short
 		}
-		sizes = slices.Repeat([]time.Duration{size}, len(p.line))
+		sizes = slices.Repeat([]time.Duration{size}, len(p.queue))
 	default:
-		sizes = divide(p.beyond(p.line), budget, 0)
+		sizes = divide(p.beyond(p.queue), budget, 0)
 	}
 	together := time.Duration(0)
-	for i, m := range p.line {
+	for i, m := range p.queue {
 		s := Standing{Rank: len(p.tops) + i + 1, Slice: sizes[i]}
 		isOn, wants := on[m.ID]
 		switch {
@@ -124,7 +124,7 @@ func (p *planner) budget() time.Duration {
 	return max(p.tops[0].Deadline/10-time.Duration(p.foreign)*(DefaultSlice+SwitchCost), time.Microsecond)
 }
 
-// top gives the servers their slices. Those in line that are on have so much together,
+// top gives the servers their slices. Those in the queue that are on have so much together,
 // and are so many.
 func (p *planner) top(full, visits bool, together time.Duration, here int) {
 	for i, m := range p.tops {
@@ -133,7 +133,7 @@ func (p *planner) top(full, visits bool, together time.Duration, here int) {
 		switch {
 		case p.foreign > 0:
 			s.Slice = DefaultSlice
-		case len(p.tops)+len(p.line) == 1:
+		case len(p.tops)+len(p.queue) == 1:
 			s.Slice = DefaultSlice
 		case visits: // alone on the GPU; a visitor is not to wait for a long kernel
 			s.Slice = DefaultSlice
@@ -151,15 +151,15 @@ func (p *planner) top(full, visits bool, together time.Duration, here int) {
 	}
 }
 
-// modest makes slices for those in line while somebody computes whose part is not ours:
+// modest makes slices for those in the queue while somebody computes whose part is not ours:
 // each no longer than by default, so that nobody waits longer for its turn.
 func (p *planner) modest() []time.Duration {
 	most := 0.0
-	for _, m := range p.line {
+	for _, m := range p.queue {
 		most = max(most, m.part)
 	}
-	all := make([]time.Duration, len(p.line))
-	for i, m := range p.line {
+	all := make([]time.Duration, len(p.queue))
+	for i, m := range p.queue {
 		all[i] = lesser
 		switch {
 		case i == 0 && len(p.tops) == 0:

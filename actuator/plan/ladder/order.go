@@ -17,7 +17,7 @@ type member struct {
 	part  float64 // of the GPU's time that it is sure of
 	why   string  // of the part
 	// beside: it has waited for so long that it has an equal part of what is left with
-	// the first in line.
+	// the first in the queue.
 	beside bool
 }
 
@@ -29,15 +29,15 @@ const dwell = 250 * time.Millisecond
 type planner struct {
 	in    Input
 	state State // the next one
-	// tops are the servers whose requests come first, the shortest deadline first. line
+	// tops are the servers whose requests come first, the shortest deadline first. queue
 	// are the others with tasks, in order.
-	tops, line []member
-	idle       []Tenant // labelled, with nothing to do
-	held       []Tenant // off because somebody asked
-	foreign    int      // processes that are not ours to act on, and compute
-	out        map[string]Standing
-	again      time.Time
-	report     string
+	tops, queue []member
+	idle        []Tenant // labelled, with nothing to do
+	held        []Tenant // off because somebody asked
+	foreign     int      // processes that are not ours to act on, and compute
+	out         map[string]Standing
+	again       time.Time
+	report      string
 	// half: a server is late by more than the policy allows and nobody measures what it
 	// takes, so the others are sure of half of the GPU.
 	half bool
@@ -64,7 +64,7 @@ func (p *planner) heldUntil(t Tenant) time.Time {
 	return until
 }
 
-// sort tells apart who is to be left alone, who is held, who is a server, and who is in line.
+// sort tells apart who is to be left alone, who is held, who is a server, and who is in the queue.
 func (p *planner) sort() {
 	gone := func(id string) bool {
 		return !slices.ContainsFunc(p.in.Tenants, func(t Tenant) bool { return t.ID == id })
@@ -82,7 +82,7 @@ func (p *planner) sort() {
 		case t.Server && !p.late(t):
 			p.tops = append(p.tops, member{Tenant: t, place: policy.OnTime})
 		case t.HasTask:
-			p.line = append(p.line, member{Tenant: t, place: p.place(t.Job)})
+			p.queue = append(p.queue, member{Tenant: t, place: p.place(t.Job)})
 		default:
 			p.idle = append(p.idle, t)
 		}
@@ -92,7 +92,7 @@ func (p *planner) sort() {
 	slices.SortFunc(p.tops, func(a, b member) int {
 		return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), strings.Compare(a.ID, b.ID))
 	})
-	slices.SortFunc(p.line, func(a, b member) int {
+	slices.SortFunc(p.queue, func(a, b member) int {
 		return cmp.Or(p.in.Order.Compare(a.Job, b.Job), strings.Compare(a.ID, b.ID))
 	})
 	p.settle()
@@ -115,29 +115,29 @@ func (p *planner) place(j policy.Job) policy.Place {
 // place has changed.
 func (p *planner) settle() {
 	now := p.in.Now
-	ids := make([]string, len(p.line))
+	ids := make([]string, len(p.queue))
 	was := map[string]int{}
-	for i, id := range p.state.line {
+	for i, id := range p.state.queue {
 		was[id] = i + 1
 	}
-	same := len(p.line) == len(p.state.line)
-	for i, m := range p.line {
+	same := len(p.queue) == len(p.state.queue)
+	for i, m := range p.queue {
 		ids[i] = m.ID
 		same = same && was[m.ID] > 0
 	}
 	switch {
-	case same && slices.Equal(ids, p.state.line):
-	case same && now.Sub(p.state.lineAt) < dwell:
-		slices.SortStableFunc(p.line, func(a, b member) int {
+	case same && slices.Equal(ids, p.state.queue):
+	case same && now.Sub(p.state.queueAt) < dwell:
+		slices.SortStableFunc(p.queue, func(a, b member) int {
 			return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(was[a.ID], was[b.ID]))
 		})
-		for i, m := range p.line {
+		for i, m := range p.queue {
 			ids[i] = m.ID
 		}
-		p.wake(p.state.lineAt.Add(dwell))
-		p.state.line = ids
+		p.wake(p.state.queueAt.Add(dwell))
+		p.state.queue = ids
 	default:
-		p.state.line, p.state.lineAt = ids, now
+		p.state.queue, p.state.queueAt = ids, now
 	}
 }
 
@@ -145,8 +145,8 @@ func (p *planner) settle() {
 func (p *planner) wait() {
 	now := p.in.Now
 	behind := map[string]time.Time{}
-	for i, m := range p.line {
-		if i == 0 || p.line[i-1].place != m.place {
+	for i, m := range p.queue {
+		if i == 0 || p.queue[i-1].place != m.place {
 			continue // the first of its place
 		}
 		since, ok := p.state.behind[m.ID]
@@ -155,13 +155,13 @@ func (p *planner) wait() {
 		}
 		behind[m.ID] = since
 		equals := 0
-		for _, o := range p.line {
+		for _, o := range p.queue {
 			if o.place == m.place {
 				equals++
 			}
 		}
 		until := since.Add(p.patience(m.Job, equals-1))
-		if p.line[i].beside = m.place >= policy.Behind && !now.Before(until); m.place >= policy.Behind && now.Before(until) {
+		if p.queue[i].beside = m.place >= policy.Behind && !now.Before(until); m.place >= policy.Behind && now.Before(until) {
 			p.wake(until)
 		}
 	}

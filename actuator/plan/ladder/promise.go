@@ -33,12 +33,12 @@ func Cut(shares map[string]float64, floor float64) (cut map[string]float64, cutF
 // the promised parts leave nothing: a slice must be something.
 const tail = 0.02
 
-// promise gives everybody in line the part of the GPU's time that it is sure of: its
+// promise gives everybody in the queue the part of the GPU's time that it is sure of: its
 // share; or, where somebody of an earlier place comes before it, an equal part of the floor.
 func (p *planner) promise() {
 	shares := map[string]float64{}
-	heads := map[string]int{} // processes in line, by container
-	for _, m := range slices.Concat(p.tops, p.line) {
+	heads := map[string]int{} // processes in the queue, by container
+	for _, m := range slices.Concat(p.tops, p.queue) {
 		if m.Share > 0 {
 			shares[m.Container] = m.Share
 		}
@@ -48,7 +48,7 @@ func (p *planner) promise() {
 	if len(p.tops) > 0 {
 		first = policy.OnTime
 	}
-	for _, m := range p.line {
+	for _, m := range p.queue {
 		heads[m.Container]++
 		first = min(first, m.place)
 		if m.Share == 0 && m.place >= policy.Behind && m.place > first {
@@ -64,8 +64,8 @@ func (p *planner) promise() {
 		floor *= cutFloor / floors
 	}
 	sum, others := 0.0, false
-	for i := range p.line {
-		m := &p.line[i]
+	for i := range p.queue {
+		m := &p.queue[i]
 		switch {
 		case m.Share > 0:
 			m.part = shares[m.Container] / float64(heads[m.Container])
@@ -82,8 +82,8 @@ func (p *planner) promise() {
 		sum += m.part
 	}
 	if others && sum > 1-tail {
-		for i := range p.line {
-			p.line[i].part *= (1 - tail) / sum
+		for i := range p.queue {
+			p.queue[i].part *= (1 - tail) / sum
 		}
 	}
 }
@@ -95,10 +95,10 @@ func (p *planner) floor() float64 {
 	return p.in.Floor
 }
 
-// sure adds up the parts that those in line are sure of.
+// sure adds up the parts that those in the queue are sure of.
 func (p *planner) sure() float64 {
 	sum := 0.0
-	for _, m := range p.line {
+	for _, m := range p.queue {
 		sum += m.part
 	}
 	if p.half {

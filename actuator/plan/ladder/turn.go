@@ -145,7 +145,7 @@ func (p *planner) over(moving []member) bool {
 }
 
 // nextTurn begins a turn: of the one whose last turn is longest ago, and of those that
-// fill its gaps. These keep their place in the line.
+// fill its gaps. These keep their place in the queue.
 func (p *planner) nextTurn(moving []member) {
 	t, now := &p.state.turn, p.in.Now
 	p.taste(moving)
@@ -171,7 +171,7 @@ func (p *planner) nextTurn(moving []member) {
 		if t.on = append(t.on, m.ID); len(t.on) == 1 {
 			t.own[m.ID] = now
 			length = p.length(m, lengths[m.ID])
-			if m.ID == moving[0].ID { // what is left is for the first in line
+			if m.ID == moving[0].ID { // what is left is for the first in the queue
 				length = max(length, lengths[m.ID])
 			}
 		}
@@ -225,14 +225,14 @@ func (p *planner) length(m member, usual time.Duration) time.Duration {
 }
 
 // beyond scales the parts up, as parts of what requests leave.
-func (p *planner) beyond(line []member) []member {
+func (p *planner) beyond(queue []member) []member {
 	used, known := p.used(p.tops)
 	if len(p.tops) == 0 || !known {
-		return slices.Clone(line)
+		return slices.Clone(queue)
 	}
 	used /= cmp.Or(p.state.turn.useful, 1)
 	used = min(math.Ceil(10*used)/10, 0.9) // in steps, so that slices do not change all the time
-	scaled, sum := slices.Clone(line), 0.0
+	scaled, sum := slices.Clone(queue), 0.0
 	for i := range scaled {
 		scaled[i].part /= 1 - used
 		sum += scaled[i].part

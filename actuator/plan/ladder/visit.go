@@ -63,7 +63,7 @@ func (p *planner) steady() bool {
 // visit adds who of those that want the GPU is on now beside servers that compute without a
 // break, and says how long a visit is; false: that is not possible. A visitor has the GPU for
 // the whole of it, so that few steps of the servers wait, and visits come as often as all of
-// those in line are sure of together.
+// those in the queue are sure of together.
 func (p *planner) visit(wanting []member, on map[string]bool) (length time.Duration, possible bool) {
 	sure := p.sure()
 	every := time.Duration(4 / p.rate() * float64(time.Second)) // two calls a visit: half of what is allowed
@@ -116,5 +116,5 @@ func (p *planner) whyAway() string {
 			busy = append(busy, m.Name)
 		}
 	}
-	return fmt.Sprintf("off the GPU between visits: %s computes without a break and comes first; those in line are sure of %s", strings.Join(busy, ", "), percent(p.sure()))
+	return fmt.Sprintf("off the GPU between visits: %s computes without a break and comes first; those in the queue are sure of %s", strings.Join(busy, ", "), percent(p.sure()))
 }

@@ -25,17 +25,17 @@ const (
 func (p *planner) weigh() {
 	l := &p.state.load
 	all := 0.0
-	for _, m := range p.line {
+	for _, m := range p.queue {
 		use, measured := l.use[m.ID]
 		if !measured {
 			return
 		}
 		all += use
 	}
-	if len(p.tops) > 0 || len(p.line) < 2 || all < 0.5 {
+	if len(p.tops) > 0 || len(p.queue) < 2 || all < 0.5 {
 		return
 	}
-	for _, m := range p.line {
+	for _, m := range p.queue {
 		got := l.use[m.ID] / all
 		if m.Share == 0 || m.part == 0 || got < m.part*idlesBelow || math.Abs(got-m.part) < closeEnough {
 			continue
@@ -49,22 +49,22 @@ func (p *planner) weight(id string) float64 {
 	return cmp.Or(p.state.load.weights[id], 1)
 }
 
-// weighted is the line with the parts that slices are made of. Those of shares add up to what
+// weighted is the queue with the parts that slices are made of. Those of shares add up to what
 // they did, so that the floor of the others stays.
 func (p *planner) weighted() []member {
-	line := slices.Clone(p.line)
+	queue := slices.Clone(p.queue)
 	was, is := 0.0, 0.0
-	for i, m := range line {
+	for i, m := range queue {
 		if m.Share > 0 {
 			was += m.part
-			line[i].part *= p.weight(m.ID)
-			is += line[i].part
+			queue[i].part *= p.weight(m.ID)
+			is += queue[i].part
 		}
 	}
-	for i, m := range line {
+	for i, m := range queue {
 		if m.Share > 0 && is > 0 {
-			line[i].part *= was / is
+			queue[i].part *= was / is
 		}
 	}
-	return line
+	return queue
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// why says in plain words what somebody in line has.
+// why says in plain words what somebody in the queue has.
 func (p *planner) why(m member, s Standing, wants bool, wanting []member) string {
 	slice := "slice " + written(s.Slice)
 	if m.why != "" && s.Slice != short {
@@ -23,19 +23,19 @@ func (p *planner) why(m member, s Standing, wants bool, wanting []member) string
 	case !wants:
 		return "it does not want the GPU at the moment, " + slice
 	case p.foreign > 0:
-		return ordinal(s.Rank) + " in line, " + slice + ": no more than by default beside a container that is not ours to act on"
-	case len(p.tops) == 0 && len(p.line) == 1:
+		return ordinal(s.Rank) + " in the queue, " + slice + ": no more than by default beside a container that is not ours to act on"
+	case len(p.tops) == 0 && len(p.queue) == 1:
 		return "alone on the GPU, slice as by default"
 	case len(p.tops) > 0 && len(p.state.turn.on) > 0 && p.state.turn.visits:
 		return fmt.Sprintf("its visit beside %s, which computes without a break, %s", p.tops[0].Name, slice)
 	case len(p.tops) > 0 && len(p.state.turn.on) > 0:
 		return fmt.Sprintf("its turn beside the requests of %s, %s", p.tops[0].Name, slice)
 	case len(p.tops) > 0:
-		return fmt.Sprintf("%s in line, after the requests of %s, %s", ordinal(s.Rank), p.tops[0].Name, slice)
+		return fmt.Sprintf("%s in the queue, after the requests of %s, %s", ordinal(s.Rank), p.tops[0].Name, slice)
 	case m.beside:
-		return ordinal(s.Rank) + " in line, and beside the first: it has waited for as long as sharing would have cost it, " + slice
+		return ordinal(s.Rank) + " in the queue, and beside the first: it has waited for as long as sharing would have cost it, " + slice
 	default:
-		return ordinal(s.Rank) + " in line, " + slice
+		return ordinal(s.Rank) + " in the queue, " + slice
 	}
 }
 
@@ -80,8 +80,8 @@ func (p *planner) whyTop(i int, s Standing) string {
 	slice := "slice " + written(s.Slice)
 	switch {
 	case p.foreign > 0:
-		return ordinal(s.Rank) + " in line, " + slice + ": no more than by default beside a container that is not ours to act on"
-	case len(p.tops)+len(p.line) == 1:
+		return ordinal(s.Rank) + " in the queue, " + slice + ": no more than by default beside a container that is not ours to act on"
+	case len(p.tops)+len(p.queue) == 1:
 		return "alone on the GPU, slice as by default"
 	case i == 0:
 		return "its requests come first, " + slice

@@ -23,7 +23,7 @@ type Profile struct {
 	Fixed bool
 	// Expedites: a task can be moved to the front.
 	Expedites bool
-	// Pauses: who waits is paused, also where slices would do.
+	// Pauses: containers that wait are paused, also where slices would do.
 	Pauses bool
 }
 

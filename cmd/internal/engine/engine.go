@@ -100,7 +100,7 @@ type Engine struct {
 }
 
 // New opens the database and loads the rules. A rules file that does not parse
-// is an error that names file and line. Close, or Run, lets go of everything.
+// is an error that names file and line. Close, or Run, releases everything.
 func New(opts Options) (*Engine, error) {
 	opts = withDefaults(opts)
 	if len(opts.Targets) == 0 {

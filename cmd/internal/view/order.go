@@ -10,16 +10,16 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Order is how a container stands in line for GPU, where its time is divided by slices; the
+// Order is how a container stands in the queue for GPU, where its time is divided by slices; the
 // actuator knows it. All of it is empty elsewhere.
 type Order struct {
-	// Rank is its place in line, from 1. Slice is its time slice, 0 its own. Off: it is off
+	// Rank is its place in the queue, from 1. Slice is its time slice, 0 its own. Off: it is off
 	// the GPU. Reason says all that in words.
 	Rank   int          `json:"rank,omitempty"`
 	Slice  task.Seconds `json:"slice_seconds,omitempty"`
 	Off    bool         `json:"off,omitempty"`
 	Reason string       `json:"order_reason,omitempty"`
-	// first is who is first in line.
+	// first is who is first in the queue.
 	first string
 }
 

@@ -92,7 +92,7 @@ func newGroup(b *bench) {
 	b.takeOff(e, of(p))
 	b.AddGroup(b.T, p)
 	b.Computes(b.T, p)
-	r, err := e.Look(b.ctx(), of(p), off)
+	r, err := e.Inspect(b.ctx(), of(p), off)
 	b.check(err, nil)
 	if !r.Off || len(r.Groups) != 2 {
 		b.Errorf("result %+v", r)
@@ -111,7 +111,7 @@ func noRecord(b *bench) {
 	b.check(errors.Join(err, e.Restore(b.ctx(), p)), nil)
 	n, err := e.Sweep(b.ctx(), 0)
 	b.check(err, nil)
-	_, err = e.Look(b.ctx(), of(p), channels.Standing{})
+	_, err = e.Inspect(b.ctx(), of(p), channels.Standing{})
 	b.check(err, nil)
 	if left != 0 || n != 0 {
 		b.Errorf("%d left, %d swept", left, n)

@@ -139,7 +139,7 @@ func (b *bench) slices(p rm.Process) (list []time.Duration) {
 func (b *bench) set(e *channels.Enforcer, p rm.Process, d time.Duration) {
 	b.Helper()
 	s := channels.Standing{Slice: d}
-	_, err := e.Look(b.ctx(), of(p), s)
+	_, err := e.Inspect(b.ctx(), of(p), s)
 	b.check(err, nil)
 	b.pass(20 * time.Millisecond)
 	r, err := e.Apply(b.ctx(), of(p), s)
@@ -221,12 +221,12 @@ func changed(b *bench) {
 	groups, err := b.Driver.Find(b.ctx(), p)
 	b.check(err, nil)
 	b.check(b.Driver.SetSlice(b.ctx(), groups[0], 3*time.Millisecond), nil)
-	r, err := e.Look(b.ctx(), of(p), channels.Standing{Slice: time.Second})
+	r, err := e.Inspect(b.ctx(), of(p), channels.Standing{Slice: time.Second})
 	b.check(err, nil)
 	if got := b.slices(p); len(r.Changed) != 1 || got[0] != time.Second {
 		b.Errorf("slices %v, result %+v: want it told, and ours again", got, r)
 	}
-	r, err = e.Look(b.ctx(), of(p), channels.Standing{Slice: time.Second})
+	r, err = e.Inspect(b.ctx(), of(p), channels.Standing{Slice: time.Second})
 	if err != nil || len(r.Changed) != 0 {
 		b.Errorf("told twice: %+v, %v", r, err)
 	}

@@ -213,7 +213,7 @@ func (o Options) proveChannels(m *collector.Metrics, stateDir string) (channels.
 func (o Options) noticesIn() string { return cmp.Or(o.LockDir, o.StateDir) }
 
 // Run runs all parts until ctx ends or one of them fails, then ends the others.
-// The actuator lets go what it held before Run returns.
+// The actuator releases what it held before Run returns.
 func (s *Stack) Run(ctx context.Context) error {
 	var g run.Group
 	add := func(name string, part func(context.Context) error) {
@@ -237,7 +237,7 @@ func (s *Stack) Run(ctx context.Context) error {
 	return err
 }
 
-// Close lets go of what New opened, when Run was not called.
+// Close releases what New opened, when Run was not called.
 func (s *Stack) Close() error {
 	var errs []error
 	if s.Engine != nil {

@@ -19,7 +19,7 @@ import (
 const controlDevice = "/dev/nvidiactl"
 
 // instead is what happens where channels cannot be controlled.
-const instead = "who waits is paused instead, its host side too: a kernel that runs cannot be stopped, and GPU time is not divided by share"
+const instead = "containers that wait are paused instead, their host side too: a kernel that runs cannot be stopped, and GPU time is not divided by share"
 
 // channelsFacts are what is known of control of channels.
 type channelsFacts struct {

@@ -105,7 +105,7 @@ func (f actuatorFacts) judge() []Finding {
 	case s.Standby != "":
 		out.add(Warn, "acting", s.Standby, "it stands by: another actuator acts on this engine, or the engine cannot be asked which one it is", "stop one of two, unless that is wanted; see Docker above")
 	case s.Breaker != "":
-		out.add(Warn, "acting", s.Breaker, "the breaker is open: everything was let go and nothing is held for a minute", "see laxity_actuator_actions_total and --breaker.actions")
+		out.add(Warn, "acting", s.Breaker, "the breaker is open: everything was released and nothing is held for a minute", "see laxity_actuator_actions_total and --breaker.actions")
 	case !s.Ready:
 		out.add(Fail, "acting", "not ready: "+orUnknown(s.Trouble), "nothing new is held", "see the actuator's log; it needs the exporter (--exporter) and, if it is required, a guardian")
 	case s.DryRun:
