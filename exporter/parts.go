@@ -99,9 +99,9 @@ func (e *Exporter) openDevice(t *tracker.Options, d device.Device) error {
 			return err
 		}
 	}
-	guard := device.NewGuard(d, e.opt.DeviceTimeout)
-	e.closers = append(e.closers, guard)
-	t.Device = guard
+	timed := device.WithTimeout(d, e.opt.DeviceTimeout)
+	e.closers = append(e.closers, timed)
+	t.Device = timed
 	return nil
 }
 

@@ -38,11 +38,11 @@ guardian also: ended before it could let everything go), 2 wrong usage.`
 
 // commands are what the program can do.
 type commands struct {
-	serve  *serveCommand
-	guard  *guardianCommand
-	proxy  *dockerProxyCommand
-	health *healthCommand
-	token  *tokenCommand
+	serve    *serveCommand
+	guardian *guardianCommand
+	proxy    *dockerProxyCommand
+	health   *healthCommand
+	token    *tokenCommand
 }
 
 // application has every command and flag.
@@ -70,8 +70,8 @@ func command(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch chosen {
-	case c.guard.name:
-		err = c.guard.run(ctx)
+	case c.guardian.name:
+		err = c.guardian.run(ctx)
 	case c.proxy.name:
 		err = c.proxy.run(ctx)
 	case c.health.name:

@@ -18,8 +18,8 @@ import (
 // addHidden adds what experiments start: an actuator inside this program starts
 // itself again as its guardian and its checkpoint helper.
 func (c *cli) addHidden() {
-	var guard guardian.Options
-	guard.Register(c.command(guardian.Name, "Let go what a dead experiment held. Started by an experiment.", guard.Run))
+	var g guardian.Options
+	g.Register(c.command(guardian.Name, "Let go what a dead experiment held. Started by an experiment.", g.Run))
 
 	var helper swaphelper.Options
 	helper.Register(c.command(swaphelper.Name, "Call the CUDA driver's checkpoint API. Started by an experiment.",

@@ -11,8 +11,8 @@ import (
 
 // addHidden adds what other commands start, not people.
 func (c *cli) addHidden() {
-	var guard guardian.Options
-	guard.Register(c.command(guardian.Name, "Let go what a dead laxity up held. Started by laxity up itself.", guard.Run))
+	var g guardian.Options
+	g.Register(c.command(guardian.Name, "Let go what a dead laxity up held. Started by laxity up itself.", g.Run))
 
 	c.command(channeldriver.HelperName, channeldriver.HelperMeans, func(context.Context, *slog.Logger) error { return channeldriver.Help() }).Hidden()
 

@@ -31,18 +31,18 @@ type count struct {
 type counts struct {
 	max int
 
-	mu    sync.Mutex
-	boxes map[string]*box   // by container id
-	names map[string]string // container name → id
-	pairs int               // counts in all boxes
-	last  time.Time         // when the containers were last followed
+	mu         sync.Mutex
+	containers map[string]*containerCounts // by container id
+	names      map[string]string           // container name → id
+	pairs      int                         // counts in all containers
+	last       time.Time                   // when the containers were last followed
 	// The histograms carry the container's name, as the metrics do. A new
 	// container of the same name begins anew.
 	duration, tardiness, held *prometheus.HistogramVec
 }
 
-// box is one container.
-type box struct {
+// containerCounts is one container.
+type containerCounts struct {
 	name     string
 	lastSeen time.Time
 	counts   map[string]*count // by GPU
@@ -50,12 +50,12 @@ type box struct {
 
 func newCounts(classic bool, maxSeries int) *counts {
 	return &counts{
-		max:       max(1, maxSeries/seriesPerPair),
-		boxes:     map[string]*box{},
-		names:     map[string]string{},
-		duration:  newDurations(classic),
-		tardiness: newTardiness(classic),
-		held:      newHeld(classic),
+		max:        max(1, maxSeries/seriesPerPair),
+		containers: map[string]*containerCounts{},
+		names:      map[string]string{},
+		duration:   newDurations(classic),
+		tardiness:  newTardiness(classic),
+		held:       newHeld(classic),
 	}
 }
 
@@ -85,7 +85,7 @@ func (c *counts) ended(t task.Task, now time.Time) {
 		if t.State == task.Lost {
 			continue // when it ended is not known
 		}
-		c.observe(n, t, c.boxes[t.ContainerID].name, gpu)
+		c.observe(n, t, c.containers[t.ContainerID].name, gpu)
 	}
 }
 
@@ -123,7 +123,7 @@ func histogram(of *prometheus.HistogramVec, name, gpu string) prometheus.Histogr
 // of an older one takes the name over, and one that was renamed begins anew.
 func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	name, gpu = valid(name), valid(gpu)
-	b := c.boxes[id]
+	b := c.containers[id]
 	if b != nil && b.name == name {
 		if n := b.counts[gpu]; n != nil {
 			return n
@@ -132,11 +132,11 @@ func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	if c.pairs >= c.max && !c.makeRoom() {
 		return nil
 	}
-	if b = c.boxes[id]; b == nil || b.name != name {
+	if b = c.containers[id]; b == nil || b.name != name {
 		c.drop(id)
 		c.drop(c.names[name])
-		b = &box{name: name, lastSeen: now, counts: map[string]*count{}}
-		c.boxes[id], c.names[name] = b, id
+		b = &containerCounts{name: name, lastSeen: now, counts: map[string]*count{}}
+		c.containers[id], c.names[name] = b, id
 	}
 	n := &count{completed: map[task.Outcome]float64{}}
 	b.counts[gpu] = n
@@ -154,8 +154,8 @@ func (c *counts) holder(name string) string {
 // makeRoom forgets the container that is gone for the longest time.
 func (c *counts) makeRoom() bool {
 	oldest := ""
-	for id, b := range c.boxes {
-		if b.lastSeen.Before(c.last) && (oldest == "" || b.lastSeen.Before(c.boxes[oldest].lastSeen)) {
+	for id, b := range c.containers {
+		if b.lastSeen.Before(c.last) && (oldest == "" || b.lastSeen.Before(c.containers[oldest].lastSeen)) {
 			oldest = id
 		}
 	}
@@ -165,7 +165,7 @@ func (c *counts) makeRoom() bool {
 
 // drop forgets a container and its series.
 func (c *counts) drop(id string) {
-	b := c.boxes[id]
+	b := c.containers[id]
 	if b == nil {
 		return
 	}
@@ -175,7 +175,7 @@ func (c *counts) drop(id string) {
 		c.held.DeleteLabelValues(b.name, gpu)
 	}
 	c.pairs -= len(b.counts)
-	delete(c.boxes, id)
+	delete(c.containers, id)
 	if c.names[b.name] == id {
 		delete(c.names, b.name)
 	}
@@ -189,7 +189,7 @@ func (c *counts) follow(containers []*containerView, now time.Time, retention ti
 	defer c.mu.Unlock()
 	c.last = now
 	for _, cv := range containers {
-		if b := c.boxes[cv.id]; b != nil && cv.live {
+		if b := c.containers[cv.id]; b != nil && cv.live {
 			b.lastSeen = now
 		}
 	}
@@ -204,7 +204,7 @@ func (c *counts) follow(containers []*containerView, now time.Time, retention ti
 			}
 		}
 	}
-	for id, b := range c.boxes {
+	for id, b := range c.containers {
 		if now.Sub(b.lastSeen) > retention {
 			c.drop(id)
 		}
@@ -216,7 +216,7 @@ func (c *counts) follow(containers []*containerView, now time.Time, retention ti
 func (c *counts) publish(s *scrape, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := c.boxes[id]
+	b := c.containers[id]
 	if b == nil {
 		return
 	}

@@ -23,13 +23,13 @@ var ErrUnavailable = errors.New("GPU device unavailable")
 type Device interface {
 	// Read returns the present state of every GPU.
 	//
-	// It MUST NOT report a GPU as having no processes because the query failed:
-	// it sets GPU.ProcessesErr instead. A GPU that does not answer MUST stay in the
-	// Reading while others do, so that its tasks are not taken for ended. A card in
-	// MIG mode MUST NOT be listed beside its instances. It MUST return an error, and no Reading,
-	// when the device as a whole does not answer. After an error a later Read
-	// MUST try afresh (a driver may have been reloaded in between). It need not
-	// return when ctx ends while a driver call hangs; callers guard themselves.
+	// It MUST NOT report a GPU as having no processes because the query failed: it sets
+	// GPU.ProcessesErr instead. A GPU that does not answer MUST stay in the Reading while
+	// others do, so that its tasks are not taken for ended. A card in MIG mode MUST NOT be
+	// listed beside its instances. It MUST return an error, and no Reading, when the device
+	// as a whole does not answer. After an error a later Read MUST try afresh (a driver may
+	// have been reloaded in between). It need not return when ctx ends while a driver call
+	// hangs; callers use WithTimeout.
 	Read(ctx context.Context) (Reading, error)
 	// Close lets go of the driver. Afterwards Read MUST return an error, and
 	// Close again MUST do nothing.

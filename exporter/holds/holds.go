@@ -58,8 +58,8 @@ type process struct {
 // began: at once, and after each change until ctx ends, with the moment at which it was
 // seen. It calls tell from one goroutine, and tells changes that come together as one.
 // warn is told once of each row of failures; what is not known counts as on.
-func (d Dir) Follow(ctx context.Context, tell func(off map[int]time.Duration, at time.Time), warn func(error)) {
-	f := follower{dir: string(d), tell: tell, warn: warn}
+func (d Dir) Follow(ctx context.Context, report func(off map[int]time.Duration, at time.Time), warn func(error)) {
+	f := follower{dir: string(d), report: report, warn: warn}
 	for ctx.Err() == nil {
 		err := f.follow(ctx)
 		if ctx.Err() != nil {
@@ -80,16 +80,16 @@ func (d Dir) Follow(ctx context.Context, tell func(off map[int]time.Duration, at
 
 // follower is one call of Follow.
 type follower struct {
-	dir  string
-	tell func(map[int]time.Duration, time.Time)
-	warn func(error)
+	dir    string
+	report func(map[int]time.Duration, time.Time)
+	warn   func(error)
 
-	watch   *watch
-	folders map[int32]string   // by watch descriptor
-	off     map[string]process // by the record's path
-	told    map[int]time.Duration
-	first   bool // something was told
-	failing bool
+	watch    *watch
+	folders  map[int32]string   // by watch descriptor
+	off      map[string]process // by the record's path
+	reported map[int]time.Duration
+	first    bool // something was told
+	failing  bool
 }
 
 // errGone: the folder of all was removed.
@@ -143,7 +143,7 @@ func (f *follower) take(e event) error {
 	case !known: // of the root, or events were lost
 		return f.scan()
 	case strings.HasSuffix(e.name, suffix):
-		f.look(filepath.Join(folder, e.name))
+		f.inspect(filepath.Join(folder, e.name))
 	}
 	return nil
 }
@@ -174,15 +174,15 @@ func (f *follower) scan() error {
 		}
 		for _, r := range records {
 			if strings.HasSuffix(r.Name(), suffix) {
-				f.look(filepath.Join(folder, r.Name()))
+				f.inspect(filepath.Join(folder, r.Name()))
 			}
 		}
 	}
 	return nil
 }
 
-// look reads one record.
-func (f *follower) look(path string) {
+// inspect reads one record.
+func (f *follower) inspect(path string) {
 	delete(f.off, path)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -213,11 +213,11 @@ func (f *follower) settle(at time.Time) {
 	for _, p := range f.off {
 		off[p.pid] = max(off[p.pid], p.started)
 	}
-	if f.first && maps.Equal(off, f.told) {
+	if f.first && maps.Equal(off, f.reported) {
 		return
 	}
-	f.told, f.first = off, true
-	f.tell(off, at)
+	f.reported, f.first = off, true
+	f.report(off, at)
 }
 
 // failed warns once until all is well again.

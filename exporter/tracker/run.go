@@ -55,7 +55,7 @@ type loop struct {
 	tracked          map[int]sensor.Process // by the busy tracker
 	followed         chan following         // its answers
 	done             <-chan struct{}        // the loop ends
-	told             task.Health            // what the log was told
+	reported         task.Health            // what the log was told
 	off              map[int]string         // who was off the GPU at the last reading
 
 	swapsFailed bool
@@ -81,7 +81,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 		tracked:  map[int]sensor.Process{},
 		followed: make(chan following),
 		done:     ctx.Done(),
-		told:     t.Snapshot().Health,
+		reported: t.Snapshot().Health,
 	}
 	l.restore()
 
@@ -192,7 +192,7 @@ func (l *loop) onEngine(n engineNews) {
 // onTick looks at what no event tells: whether a process is stopped, and what is
 // due by time alone.
 func (l *loop) onTick(now time.Time) {
-	for _, p := range l.m.Look(now, calmEvery) {
+	for _, p := range l.m.ToInspect(now, calmEvery) {
 		if stat, err := l.opt.Processes.Stat(p.PID); err == nil {
 			l.m.Stopped(p.Identity, stat.State == 'T', now)
 		}
@@ -219,7 +219,7 @@ func (l *loop) onTick(now time.Time) {
 // settle hands on what the machine made of the last input.
 func (l *loop) settle(now time.Time) {
 	for _, f := range l.m.TakeFacts() {
-		l.tell(f)
+		l.report(f)
 	}
 	if c := l.m.TakeChanges(); !c.Empty() {
 		l.journal.put(c, nil)
@@ -229,7 +229,7 @@ func (l *loop) settle(now time.Time) {
 		s := l.m.Snapshot()
 		l.published = now
 		l.board.publish(s)
-		l.tellHealth(s.Health)
+		l.reportHealth(s.Health)
 	} else if !measured { // else its measurements are not those of the last reading
 		l.board.confirm(l.m.Confirmed())
 	}

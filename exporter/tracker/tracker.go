@@ -57,7 +57,7 @@ type Holds interface {
 	// Follow tells all of them at once and after each change until ctx ends, by PID the
 	// time since boot at which each began, and when that was seen. warn gets what does not
 	// work; it goes on trying.
-	Follow(ctx context.Context, tell func(off map[int]time.Duration, at time.Time), warn func(error))
+	Follow(ctx context.Context, report func(off map[int]time.Duration, at time.Time), warn func(error))
 }
 
 // Store keeps the machine's state over a restart.
@@ -90,7 +90,7 @@ type StartSensor struct {
 // are needed, the rest may be left out.
 type Options struct {
 	Node       string
-	Device     device.Device // must not hang: guard a real one (device.Guard)
+	Device     device.Device // must not hang: a real one needs device.WithTimeout
 	Containers container.Source
 	Exits      sensor.Exits
 	Processes  Processes

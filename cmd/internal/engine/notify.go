@@ -38,18 +38,18 @@ func firing(groups []*rules.Group) []webhook.Alert {
 	return active
 }
 
-// ledger knows which alerts were notified as firing, by fingerprint.
-type ledger map[string]*entry
+// notifications are the alerts that were last notified as firing, by fingerprint.
+type notifications map[string]*entry
 
 type entry struct {
-	alert    webhook.Alert
-	notified time.Time
+	alert webhook.Alert
+	at    time.Time
 }
 
 // update takes the alerts that fire at now, and returns those to notify: new
 // ones, ones last notified resend ago or earlier, and, as resolved, those that
 // fire no more.
-func (l ledger) update(now time.Time, active []webhook.Alert, resend time.Duration) (due []webhook.Alert) {
+func (l notifications) update(now time.Time, active []webhook.Alert, resend time.Duration) (due []webhook.Alert) {
 	fires := make(map[string]bool, len(active))
 	for _, a := range active {
 		fires[a.Fingerprint] = true
@@ -58,11 +58,11 @@ func (l ledger) update(now time.Time, active []webhook.Alert, resend time.Durati
 		case e == nil:
 			e = &entry{}
 			l[a.Fingerprint] = e
-		case now.Sub(e.notified) < resend:
+		case now.Sub(e.at) < resend:
 			e.alert = a
 			continue
 		}
-		e.alert, e.notified = a, now
+		e.alert, e.at = a, now
 		due = append(due, a)
 	}
 	for fingerprint, e := range l {

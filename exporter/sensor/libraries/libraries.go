@@ -184,23 +184,23 @@ func (r *Registry) Paths() []string {
 func (r *Registry) Keep(ctx context.Context, every time.Duration, log *slog.Logger) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	var said map[int]string // trouble, by process
+	var logged map[int]string // trouble, by process
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			said = r.rescan(log, said)
+			logged = r.rescan(log, logged)
 		}
 	}
 }
 
-// rescan returns the trouble of each process, of which said was told before.
-func (r *Registry) rescan(log *slog.Logger, said map[int]string) map[int]string {
+// rescan returns the trouble of each process, of which logged was told before.
+func (r *Registry) rescan(log *slog.Logger, logged map[int]string) map[int]string {
 	trouble := map[int]string{}
 	note := func(pid int, err error, message string, args ...any) {
 		trouble[pid] = err.Error()
-		if said[pid] != trouble[pid] {
+		if logged[pid] != trouble[pid] {
 			log.Warn(message, append(args, "err", err)...)
 		}
 	}

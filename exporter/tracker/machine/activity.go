@@ -14,11 +14,11 @@ const youngFor = 10 * time.Second
 // Look returns the processes with an unfinished task of which it is due to see
 // whether they are stopped: those that are, or that are young, at every call, the
 // others once in calm. It notes that they are looked at now.
-func (m *Machine) Look(now time.Time, calm time.Duration) []sensor.Process {
+func (m *Machine) ToInspect(now time.Time, calm time.Duration) []sensor.Process {
 	var due []sensor.Process
 	for _, p := range m.processes {
-		if p.open != nil && (p.restless(now) || now.Sub(p.lookedAt) >= calm) {
-			p.lookedAt = now
+		if p.open != nil && (p.restless(now) || now.Sub(p.inspectedAt) >= calm) {
+			p.inspectedAt = now
 			due = append(due, p.Process)
 		}
 	}
@@ -100,5 +100,5 @@ func (m *Machine) Activity() Activity {
 
 // stranger: it uses CUDA in a container that the engine has not told of.
 func (m *Machine) stranger(p *process) bool {
-	return p.Container != "" && p.touched() && m.box(p.Container) == nil
+	return p.Container != "" && p.touched() && m.container(p.Container) == nil
 }

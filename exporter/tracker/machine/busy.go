@@ -10,7 +10,7 @@ import (
 // byInterval: the tasks of this container are busy intervals. Without a sensor
 // that reports launches a task is the process, whatever the label says; before it
 // is known which sensor there is, no idle server is to pass for a task.
-func (m *Machine) byInterval(b *box) bool {
+func (m *Machine) byInterval(b *containerState) bool {
 	return b.spec.Release == task.ReleaseBusy && (m.busyTracking || !m.sensorChosen)
 }
 
@@ -52,7 +52,7 @@ const clockStep = time.Second
 // rests reports whether the work of an open busy interval is done, as far as is known.
 // A launch within the gap would go on with it.
 func (m *Machine) rests(p *process) bool {
-	b := m.box(p.open.ContainerID)
+	b := m.container(p.open.ContainerID)
 	return b != nil && m.byInterval(b) && p.launch != nil && p.done != nil && !p.launchedAt.After(p.done.Time)
 }
 
@@ -63,7 +63,7 @@ func (m *Machine) doubtIntervals() {
 		if p.open == nil {
 			continue
 		}
-		if b := m.box(p.open.ContainerID); b != nil && b.spec.Release == task.ReleaseBusy {
+		if b := m.container(p.open.ContainerID); b != nil && b.spec.Release == task.ReleaseBusy {
 			p.launch, p.done, p.launchedAt = nil, nil, time.Time{}
 			p.open.doubtful = true
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // box is a container with what its labels and run-time changes ask for.
-type box struct {
+type containerState struct {
 	container.Container
 	spec     task.Spec
 	invalid  []task.InvalidLabel
@@ -79,7 +79,7 @@ func (m *Machine) engineUp() {
 func (m *Machine) put(c container.Container, at time.Time) {
 	b := m.containers[c.ID]
 	if b == nil {
-		b = &box{}
+		b = &containerState{}
 		m.containers[c.ID] = b
 		delete(m.left, c.ID)
 		b.Paused, b.pausedAt = c.Paused, at
@@ -108,7 +108,7 @@ func (m *Machine) put(c container.Container, at time.Time) {
 	m.setPaused(b, paused, at)
 }
 
-func (m *Machine) fill(b *box, c container.Container) {
+func (m *Machine) fill(b *containerState, c container.Container) {
 	b.Container = c
 	b.spec, b.invalid = c.Spec(m.opt.Limits)
 	if o, ok := m.overrides[c.ID]; ok && m.opt.Limits.CheckDeadline(o.Deadline.Duration()) == nil {
@@ -118,7 +118,7 @@ func (m *Machine) fill(b *box, c container.Container) {
 }
 
 // adopt gives the processes that were seen before their container their task.
-func (m *Machine) adopt(b *box, now time.Time) {
+func (m *Machine) adopt(b *containerState, now time.Time) {
 	for _, p := range m.processes {
 		if p.Container == b.ID {
 			m.begin(p, now)
@@ -135,7 +135,7 @@ func (m *Machine) remove(id string, now time.Time) {
 	}
 }
 
-func (m *Machine) setPaused(b *box, paused bool, at time.Time) {
+func (m *Machine) setPaused(b *containerState, paused bool, at time.Time) {
 	if b.Paused == paused {
 		return
 	}
@@ -160,7 +160,7 @@ type Override struct {
 }
 
 // override puts a deadline in place of the label's. The default class follows.
-func (b *box) override(d task.Seconds) {
+func (b *containerState) override(d task.Seconds) {
 	b.spec.Deadline = d
 	if _, ok := b.Labels[task.LabelClass]; !ok {
 		b.spec.Class = task.ClassDeadline
@@ -266,7 +266,7 @@ func (m *Machine) resolveVisible() {
 }
 
 // guess names the only GPU that a container can see.
-func (m *Machine) guess(b *box) (gpus []string, reason string) {
+func (m *Machine) guess(b *containerState) (gpus []string, reason string) {
 	switch {
 	case len(m.gpus) == 0:
 		reason = "the device has not been read yet"
@@ -283,15 +283,15 @@ func (m *Machine) guess(b *box) (gpus []string, reason string) {
 	return []string{task.UnknownGPU}, reason
 }
 
-func (b *box) published() task.Container {
+func (b *containerState) published() task.Container {
 	return task.Container{
 		ID: b.ID, Name: b.Name, Image: b.Image, CommandID: task.CommandID(b.Command), PID: b.PID,
 		Paused: b.Paused, Spec: b.spec, Invalid: b.invalid, VisibleGPUs: b.visible,
 	}
 }
 
-func (m *Machine) boxes() []*box {
-	return slices.SortedFunc(maps.Values(m.containers), func(a, b *box) int {
+func (m *Machine) sortedContainers() []*containerState {
+	return slices.SortedFunc(maps.Values(m.containers), func(a, b *containerState) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 }

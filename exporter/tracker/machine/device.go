@@ -59,7 +59,7 @@ func (m *Machine) readable(gpus map[string]bool) bool {
 
 // hidden reports whether a process of the container may be at work on a GPU whose list
 // could not be read. Not on one that does not answer at all: a context call fails there.
-func (m *Machine) hidden(b *box) bool {
+func (m *Machine) hidden(b *containerState) bool {
 	return slices.ContainsFunc(m.gpus, func(g device.GPU) bool {
 		return g.ProcessesErr != nil && g.MemoryTotal > 0 && (b == nil || !b.certain || slices.Contains(b.visible, g.UUID))
 	})
@@ -231,7 +231,7 @@ func (m *Machine) firstSight(p *process, now time.Time) task.Mark {
 // counts.
 func (m *Machine) waitForListing(p *process, now time.Time) {
 	o := p.open
-	if o.State == task.Running && p.launch == nil && !m.hidden(m.box(o.ContainerID)) {
+	if o.State == task.Running && p.launch == nil && !m.hidden(m.container(o.ContainerID)) {
 		o.waited += max(0, now.Sub(o.checked))
 	}
 	o.checked = now

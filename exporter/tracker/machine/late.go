@@ -16,7 +16,7 @@ type late struct {
 
 // departed is a container that has ended.
 type departed struct {
-	*box
+	*containerState
 	at time.Time
 }
 
@@ -54,11 +54,11 @@ func (l *late) counted(p *process) {
 }
 
 // box returns a container that runs, or that did a moment ago; nil for any other.
-func (m *Machine) box(id string) *box {
+func (m *Machine) container(id string) *containerState {
 	if b := m.containers[id]; b != nil {
 		return b
 	}
-	return m.left[id].box
+	return m.left[id].containerState
 }
 
 // MeetGone introduces a process that had exited when the first event of it was

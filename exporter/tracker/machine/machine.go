@@ -95,10 +95,10 @@ type Subject struct {
 type Machine struct {
 	opt Options
 
-	processes  map[string]*process // by identity
-	byPID      map[int]*process    // the latest process with this PID
-	containers map[string]*box     // by id; running or paused ones
-	listed     bool                // the engine has listed its containers
+	processes  map[string]*process        // by identity
+	byPID      map[int]*process           // the latest process with this PID
+	containers map[string]*containerState // by id; running or paused ones
+	listed     bool                       // the engine has listed its containers
 	late
 	overrides map[string]Override // by container id
 	off       map[int]time.Duration
@@ -127,7 +127,7 @@ func New(opt Options) *Machine {
 		opt:        opt,
 		processes:  map[string]*process{},
 		byPID:      map[int]*process{},
-		containers: map[string]*box{},
+		containers: map[string]*containerState{},
 		late:       newLate(),
 		overrides:  map[string]Override{},
 		listedAt:   map[string]time.Time{},

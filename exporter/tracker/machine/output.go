@@ -81,7 +81,7 @@ func (m *Machine) Snapshot() *task.Snapshot {
 		s.GPUs = append(s.GPUs, out)
 	}
 	byID := map[string]int{}
-	for _, b := range m.boxes() {
+	for _, b := range m.sortedContainers() {
 		byID[b.ID] = len(s.Containers)
 		s.Containers = append(s.Containers, b.published())
 	}

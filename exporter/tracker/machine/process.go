@@ -25,10 +25,10 @@ type process struct {
 	launch, done *task.Mark
 	launchedAt   time.Time // the latest launch after idle
 	// on says which GPUs list it, as far as they could be asked.
-	on       map[string]use
-	listedAt time.Time // the last reading that listed it
-	stopped  bool
-	lookedAt time.Time // when stopped was last read
+	on          map[string]use
+	listedAt    time.Time // the last reading that listed it
+	stopped     bool
+	inspectedAt time.Time // when stopped was last read
 	// off: its channels are off the GPU.
 	off bool
 	// noticed: somebody says that it is being swapped off the GPU, or is off it; last
@@ -66,9 +66,9 @@ type process struct {
 // openTask is the unfinished task of a process.
 type openTask struct {
 	task.Task
-	listed bool            // the device has listed it
-	used   map[string]bool // every GPU that ever listed it
-	told   map[string]bool // GPUs for which Began was told
+	listed   bool            // the device has listed it
+	used     map[string]bool // every GPU that ever listed it
+	reported map[string]bool // GPUs whose Began was reported
 	// waited sums up how long a healthy device did not list a task that was
 	// free to run; checked is when it was last added to.
 	waited   time.Duration
@@ -132,7 +132,7 @@ func (p *process) start(window time.Duration) (task.Mark, bool) {
 // begin opens a task where the process has done GPU work and its container is
 // known; a process that has exited in the meantime is closed at once.
 func (m *Machine) begin(p *process, now time.Time) {
-	b := m.box(p.Container)
+	b := m.container(p.Container)
 	if p.open != nil || p.closed || p.vague || p.Container == "" || b == nil || !p.worked() {
 		return
 	}
@@ -155,7 +155,7 @@ func (m *Machine) begin(p *process, now time.Time) {
 	}
 }
 
-func (m *Machine) openWith(p *process, b *box, start task.Mark, now time.Time) {
+func (m *Machine) openWith(p *process, b *containerState, start task.Mark, now time.Time) {
 	// The start makes the id of a second task of one process its own, also when
 	// the clock has not moved on.
 	p.number = max(p.number+1, start.Time.UnixMicro())
@@ -170,9 +170,9 @@ func (m *Machine) openWith(p *process, b *box, start task.Mark, now time.Time) {
 			Deadline:    deadline(start.Time, b.spec.Deadline),
 			StateSince:  start.Time,
 		},
-		used:    map[string]bool{},
-		told:    map[string]bool{},
-		checked: now,
+		used:     map[string]bool{},
+		reported: map[string]bool{},
+		checked:  now,
 	}
 	b.worked = true
 	m.changes.begun(p.open.ID)
@@ -229,7 +229,7 @@ func (m *Machine) place(p *process) {
 	case o.listed || o.restored:
 		return // off the list: what was known stays
 	default:
-		gpus, reason = m.guess(m.box(o.ContainerID))
+		gpus, reason = m.guess(m.container(o.ContainerID))
 	}
 	if moved || !slices.Equal(gpus, o.GPUs) || reason != o.GPUReason {
 		o.GPUs, o.GPUReason = gpus, reason
@@ -238,7 +238,7 @@ func (m *Machine) place(p *process) {
 	}
 	for _, uuid := range gpus {
 		if uuid != task.UnknownGPU {
-			m.tellBegan(o, uuid)
+			m.reportBegan(o, uuid)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 		slices.Sort(o.GPUs)
 	}
 	for _, uuid := range o.GPUs {
-		m.tellBegan(o, uuid)
+		m.reportBegan(o, uuid)
 	}
 	m.facts = append(m.facts, Fact{Kind: Ended, Task: o.Task})
 	m.history.add(o.Task)
@@ -283,13 +283,13 @@ func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 	p.again = nil
 }
 
-// tellBegan tells once that the task began on the GPU. It waits for the GPU to
+// reportBegan tells once that the task began on the GPU. It waits for the GPU to
 // be known, so that the counts carry the right label.
-func (m *Machine) tellBegan(o *openTask, uuid string) {
-	if o.told[uuid] {
+func (m *Machine) reportBegan(o *openTask, uuid string) {
+	if o.reported[uuid] {
 		return
 	}
-	o.told[uuid] = true
+	o.reported[uuid] = true
 	m.facts = append(m.facts, Fact{Kind: Began, Task: o.Task, GPU: uuid})
 }
 

@@ -137,12 +137,12 @@ func (m *Machine) Restore(s State, alive func(pid int, identity string) (Subject
 }
 
 func (m *Machine) restore(saved Saved, lastAlive time.Time, alive func(int, string) (Subject, bool), now time.Time) {
-	o := &openTask{Task: saved.Task.At(now), used: map[string]bool{}, told: map[string]bool{}, checked: now, restored: true}
+	o := &openTask{Task: saved.Task.At(now), used: map[string]bool{}, reported: map[string]bool{}, checked: now, restored: true}
 	for _, uuid := range saved.Used {
 		o.used[uuid] = true
 	}
 	for _, uuid := range o.GPUs {
-		o.told[uuid] = true // counted in the life before
+		o.reported[uuid] = true // counted in the life before
 	}
 	seen := latest(lastAlive, o.Start.Time)
 	o.lapse = lapseAfter(seen, now)

@@ -30,10 +30,10 @@ func gatherDevice(ctx context.Context, spec string) deviceFacts {
 		f.err = err
 		return f
 	}
-	guard := device.NewGuard(d, 10*time.Second)
-	defer guard.Close()
+	timed := device.WithTimeout(d, 10*time.Second)
+	defer timed.Close()
 	began := time.Now()
-	r, err := guard.Read(ctx)
+	r, err := timed.Read(ctx)
 	f.gpus, f.err, f.took = r.GPUs, err, time.Since(began)
 	return f
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // tell hands a fact to the observers and the log.
-func (l *loop) tell(f machine.Fact) {
+func (l *loop) report(f machine.Fact) {
 	switch f.Kind {
 	case machine.Began:
 		l.log.Debug("task began", "container", f.Task.Container, "pid", f.Task.PID, "gpu", f.GPU,
@@ -45,26 +45,26 @@ func (l *loop) unwatched(pid int, err error) {
 	}
 }
 
-// tellHealth writes one line when something fails, changes its reason, or works
+// reportHealth writes one line when something fails, changes its reason, or works
 // again, and none while it stays as it is.
-func (l *loop) tellHealth(h task.Health) {
-	l.tellPart("GPU device", l.told.DeviceUp, h.DeviceUp, l.told.DeviceError, h.DeviceError)
-	l.tellPart("container engine", l.told.EngineUp, h.EngineUp, l.told.EngineError, h.EngineError)
+func (l *loop) reportHealth(h task.Health) {
+	l.reportPart("GPU device", l.reported.DeviceUp, h.DeviceUp, l.reported.DeviceError, h.DeviceError)
+	l.reportPart("container engine", l.reported.EngineUp, h.EngineUp, l.reported.EngineError, h.EngineError)
 	switch {
-	case h.Sensor == l.told.Sensor && h.SensorReason == l.told.SensorReason:
+	case h.Sensor == l.reported.Sensor && h.SensorReason == l.reported.SensorReason:
 	case h.SensorReason == "":
 		l.log.Info("starts are learned by", "sensor", h.Sensor)
 	default:
 		l.log.Info("starts are learned by", "sensor", h.Sensor, "not_by", h.SensorReason)
 	}
-	if n := h.EventsLost - l.told.EventsLost; n > 0 {
+	if n := h.EventsLost - l.reported.EventsLost; n > 0 {
 		l.log.Warn("events of the start sensor found no room: those starts are known by the device's list at best; give the exporter more of the processors (--nice)",
 			"sensor", h.Sensor, "lost", n)
 	}
-	l.told = h
+	l.reported = h
 }
 
-func (l *loop) tellPart(what string, was, is bool, old, reason string) {
+func (l *loop) reportPart(what string, was, is bool, old, reason string) {
 	switch {
 	case is && reason == "" && (!was || old != ""):
 		l.log.Info(what + " answers")
