@@ -140,7 +140,7 @@ func TestEventsOfTheSensorThatAreLost(t *testing.T) {
 		probe.lost.Store(2) // of the next one
 		b.pass(time.Minute)
 		lost(7)
-		if n := b.log.count("found no room"); n != 3 {
+		if n := b.log.count("dropped events"); n != 3 {
 			t.Errorf("%d lines about it, want one each time", n)
 		}
 	})
