@@ -116,7 +116,7 @@ func (c *claims) compare(imports []string, standard map[string]bool) (problems [
 		}
 		if to, isOurs := strings.CutPrefix(imp, module+"/"); isOurs {
 			used[to] = true
-			if !slices.Contains(c.ours, to) && !(c.anyPure && slices.Contains(pure, to)) {
+			if !slices.Contains(c.ours, to) && (!c.anyPure || !slices.Contains(pure, to)) {
 				problems = append(problems, "it imports "+to)
 			}
 			continue

@@ -157,7 +157,9 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer lock.Unlock()
-	a.undoFormer(ctx)
+	// Before anything that takes its time, the guardian's start above all: a former actuator may
+	// have died together with its guardian.
+	undo.Former(ctx, undo.Options{StateDir: a.o.StateDir, RunDir: a.o.RunDir, Channels: a.o.Channels, Logger: a.log})
 	for _, l := range a.o.Lacks {
 		a.log.Warn("the actuator's sandbox keeps from it what it needs", "what", l.What, "means", l.Means, "fix", l.Fix)
 	}
@@ -172,29 +174,6 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, a.memoryGuard.Close()) }()
 	}
 	return a.arbiter.Run(ctx)
-}
-
-// undoFormer undoes what a former actuator left, before anything that takes its time, the
-// guardian's start above all: both may have died together. It is called with the actuator's
-// lock held, before anything is changed. What it cannot undo the guardian tries again when
-// this actuator ends; what is off its GPU goes on at the end of its lease.
-func (a *Actuator) undoFormer(ctx context.Context) {
-	if n, err := undo.ReleaseStopped(ctx, a.o.StateDir, false); err != nil || n > 0 {
-		a.log.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
-	}
-	e, err := a.o.openChannels()
-	if e == nil {
-		if err != nil {
-			a.log.Error("cannot read what a former actuator left on GPUs", "err", err)
-		}
-		return
-	}
-	n, err := e.Pending()
-	if n == 0 && err == nil {
-		return
-	}
-	left, err := e.RestoreAll(ctx)
-	a.log.Warn("let channels on and put time slices back that a former actuator left", "processes", n, "left", left, "err", err)
 }
 
 // Close closes the files, for when Run was never called; Run does it at its end.
@@ -245,7 +224,7 @@ func (a *Actuator) Decisions() *decisionlog.Log { return a.decisions }
 // must not be changed.
 func (a *Actuator) State() *state.State { return a.arbiter.State() }
 
-// Pause, Release and SetDeadline do what a person, who, asks for: see package arbiter.
+// Pause does what a person, who, asks for, as Release and SetDeadline do: see package arbiter.
 func (a *Actuator) Pause(ctx context.Context, who, container string) error {
 	return a.arbiter.Pause(ctx, who, container)
 }

@@ -3,7 +3,6 @@ package actuator_test
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,16 +49,22 @@ func TestRestartedExporterIsHeard(t *testing.T) {
 // A notification that came in before the clock was set back takes effect now, not an hour
 // later, and its lease is not an hour longer.
 func TestAlertOfBeforeTheClockWasSetBack(t *testing.T) {
-	var later atomic.Int64
-	later.Store(int64(time.Hour))
-	b := newBench(t, func(o *actuator.Options) {
-		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
-	})
-	b.source.set(func() { b.source.err = errors.New("not yet") })
+	b := newBench(t, nil)
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	o := b.options()
+	o.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	before, err := actuator.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = before.Receive(t.Context(), webhook.Message{Version: "4", Alerts: []webhook.Alert{contention(webhook.Firing)}})
+	if err = errors.Join(err, before.Close()); err != nil {
+		t.Fatal(err)
+	}
 	b.run("a", "b")
-	b.send(contention(webhook.Firing))
-	later.Store(0)
-	b.source.set(func() { b.source.err = nil })
+	b.restart(nil)
 	b.decided("of the alert", func(d decision.Decision) bool { return d.Kind == decision.Alert && d.Result == decision.Opened })
 	b.await("the lease is in the state", func() bool { return len(b.State().Leases) == 1 })
 	if l := b.State().Leases[0]; time.Until(l.Expires) > 6*time.Minute {

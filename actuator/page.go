@@ -2,12 +2,9 @@ package actuator
 
 import (
 	"context"
-	"time"
 
-	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/page"
 	"github.com/laxity/laxity/actuator/page/view"
-	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/source"
 )
 
@@ -27,36 +24,7 @@ func (a *Actuator) runPage(ctx context.Context) (stop func()) {
 
 // pageFacts is what is published, in the page's terms.
 func (a *Actuator) pageFacts() view.Facts {
-	s := a.State()
 	_, deadlines := a.o.Source.(source.DeadlineSetter)
-	f := view.Facts{
-		Service: view.Service{
-			Node: s.Node, Ready: s.Ready, Policy: s.Policy, Share: s.Share, Arbitrate: string(s.Arbitrate),
-			Trouble: s.Trouble, Standby: s.Standby, Breaker: s.Breaker,
-			DryRun: s.DryRun, GuardianUp: s.GuardianUp, Drained: s.Drained, Inbox: s.Inbox,
-		},
-		Deadlines: deadlines, Snapshot: a.arbiter.Snapshot(),
-		GPUs: map[string]view.Arbitration{}, Standings: map[string]view.Standing{},
-	}
-	f.Decisions, _ = a.decisions.Last(0)
-	for _, g := range s.GPUs {
-		f.GPUs[g.UUID] = view.Arbitration{Open: g.Arbitrated, Relieve: g.Relieve, Admitted: g.Admitted, Line: g.Line, Order: g.Order}
-	}
-	until := map[string]time.Time{}
-	for _, h := range s.Holds {
-		until[h.ContainerID] = h.Until
-	}
-	asked := map[string]string{}
-	for _, l := range s.Leases {
-		if l.Wish == lease.Pause && l.By != "" {
-			asked[l.Target] = l.By
-		}
-	}
-	for _, c := range s.Containers {
-		f.Standings[c.ID] = view.Standing{
-			Managed: c.Managed, Ours: c.Standing == plan.Ours, Somebody: c.Standing == plan.Somebody,
-			Waits: c.Waits, Order: c.Order, Off: c.Off, Until: until[c.ID], Asked: asked[c.ID],
-		}
-	}
-	return f
+	decisions, _ := a.decisions.Last(0)
+	return view.FactsOf(a.State(), a.arbiter.Snapshot(), decisions, deadlines)
 }

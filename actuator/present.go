@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/collector"
-	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/guardian/strays"
 	"github.com/laxity/laxity/actuator/state"
@@ -43,36 +42,7 @@ func (a *Actuator) strayStops() uint64 {
 }
 
 func (a *Actuator) present() collector.Present {
-	s := a.State()
-	p := collector.Present{
-		PauseInstead: s.NoChannels != "", Breaker: s.Breaker != "", Standby: s.Standby != "",
-		Holds: len(s.Holds), Inbox: a.inbox.Len(), GuardianUp: s.GuardianUp, Ready: s.Ready,
-		Arbitrated: map[string]bool{}, PutAside: len(s.PutAside), SnapshotTime: s.SnapshotTime, StrayStops: a.strayStops(),
-	}
-	for _, g := range s.GPUs {
-		p.Arbitrated[g.UUID] = g.Arbitrated
-	}
-	presentMemory(&p, s)
+	p := collector.PresentOf(a.State())
+	p.Inbox, p.StrayStops = a.inbox.Len(), a.strayStops()
 	return p
-}
-
-// presentMemory hands the metrics what the state says.
-func presentMemory(p *collector.Present, s *state.State) {
-	for _, c := range s.Containers {
-		if c.MemoryUnguarded != "" {
-			p.Unguarded = append(p.Unguarded, c.Name)
-		}
-		if c.MemoryWaitGPU != "" {
-			p.Waiting = append(p.Waiting, collector.Waiting{Container: c.Name, GPU: c.MemoryWaitGPU, Seconds: c.MemoryWaitSeconds})
-		}
-		for g, t := range c.MemoryDenied {
-			p.Denied = append(p.Denied, collector.Denied{Container: c.Name, GPU: g, Time: t})
-		}
-		for _, m := range c.Memory {
-			p.Memory = append(p.Memory, collector.Memory{Container: c.Name, GPU: m.GPU, Limit: m.Limit, Held: m.Held, Share: m.Share, Lent: m.Lent})
-			if c.Swapped != "" {
-				p.Swapped = append(p.Swapped, collector.Swapped{Container: c.Name, GPU: m.GPU, Bytes: m.Swapped, Stuck: c.SwapStage == enforce.Stuck})
-			}
-		}
-	}
 }

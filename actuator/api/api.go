@@ -1,8 +1,6 @@
 // Package api is the actuator's HTTP API: the one router, on which alerts come in, what
 // is known and was decided goes out, and the live page and placement are mounted. One
 // guard, access.Guard, says who may act.
-//
-// It imports the actuator's small packages webhook, forward and decision.
 package api
 
 import (
@@ -64,7 +62,7 @@ type Options struct {
 // Refuse answers a request that is not served, in one form. It is the Guard's, too.
 func Refuse(answered func(code int)) webserver.Refuse {
 	return func(w http.ResponseWriter, r *http.Request, code int, err error) {
-		if r.URL.Path == "/api/v1/alerts" {
+		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/alerts" {
 			answered(code)
 		}
 		http.Error(w, err.Error(), code)

@@ -113,7 +113,7 @@ func TestAnswers(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
-		if c.path == "/api/v1/alerts" && codes[c.code] != 1 {
+		if want := map[bool]int{true: 1}[c.method+c.path == "POST/api/v1/alerts"]; codes[c.code] != want {
 			t.Errorf("%s: counted %v", name, codes)
 		}
 		if c.code == http.StatusMethodNotAllowed && w.Header().Get("Allow") == "" {
@@ -138,7 +138,7 @@ func TestWaitsEnd(t *testing.T) {
 func TestWhatWasPassedOnIsMarked(t *testing.T) {
 	f := &fake{}
 	r, _, _ := router(t, f)
-	q := httptest.NewRequest("POST", "http://localhost:9871/api/v1/alerts", strings.NewReader(nothing))
+	q := httptest.NewRequest(http.MethodPost, "http://localhost:9871/api/v1/alerts", strings.NewReader(nothing))
 	q.RemoteAddr = here
 	q.Header.Set(forward.Header, "1")
 	if r.ServeHTTP(httptest.NewRecorder(), q); !f.passedOn {

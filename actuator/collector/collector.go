@@ -1,7 +1,6 @@
 // Package collector holds the actuator's own metrics, laxity_actuator_*.
 //
-// It imports client_golang and the standard library only; the actuator hands it
-// numbers. No label is ever a PID or a command line; what is about a container is
+// It imports client_golang, actuator/state, actuator/enforce and the standard library only. No label is ever a PID or a command line; what is about a container is
 // there only while that container is.
 package collector
 

@@ -153,3 +153,26 @@ func (o Options) openChannels() (*channels.Enforcer, error) {
 	}
 	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger, Dir: channels.Folder(cmp.Or(o.RunDir, enforce.RunDir), o.StateDir)})
 }
+
+// Former undoes what a former actuator left stopped, off a GPU or with other time slices. An
+// actuator that starts calls it with its lock held, before anything is changed. What cannot be
+// undone the guardian tries again when this actuator ends; what is off its GPU goes on at the
+// end of its lease.
+func Former(ctx context.Context, o Options) {
+	if n, err := ReleaseStopped(ctx, o.StateDir, false); err != nil || n > 0 {
+		o.Logger.Warn("continued processes that a former actuator left stopped", "processes", n, "err", err)
+	}
+	e, err := o.openChannels()
+	if e == nil {
+		if err != nil {
+			o.Logger.Error("cannot read what a former actuator left on GPUs", "err", err)
+		}
+		return
+	}
+	n, err := e.Pending()
+	if n == 0 && err == nil {
+		return
+	}
+	left, err := e.RestoreAll(ctx)
+	o.Logger.Warn("let channels on and put time slices back that a former actuator left", "processes", n, "left", left, "err", err)
+}

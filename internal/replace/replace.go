@@ -1,8 +1,6 @@
 // Package replace writes files so that whoever reads one, after a crash too, finds all of
 // the old content or all of the new. By renameio, which does not see to it that the rename
 // itself is on the disk; this package does.
-//
-// It is a leaf: it imports the standard library and renameio.
 package replace
 
 import (

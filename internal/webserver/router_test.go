@@ -72,7 +72,7 @@ func TestProfilerIsLocal(t *testing.T) {
 		{"/debug/pprof/heap", "127.0.0.1:4711", "yes", "same-site", 403},
 		{"/debug/nowhere", "127.0.0.1:4711", "yes", "", 404},
 	} {
-		q := httptest.NewRequest("GET", tt.path, nil)
+		q := httptest.NewRequest(http.MethodGet, tt.path, nil)
 		q.RemoteAddr = tt.remote
 		q.Header.Set("Authorization", tt.authorization)
 		q.Header.Set("Sec-Fetch-Site", tt.site)

@@ -135,10 +135,13 @@ func (w *drawn) turn() (s stimuli) {
 		}
 	}
 	if c, ok := w.pick(); ok {
-		switch b := w.engine[c.ID]; {
-		case w.one(60):
+		b := w.engine[c.ID]
+		pause := w.one(60)
+		release := !pause && w.one(60)
+		switch {
+		case pause:
 			s.pause = c.Name
-		case w.one(60):
+		case release:
 			s.release = c.Name
 		case w.one(60) && b.paused: // a person unpauses
 			b.paused, changed = false, true

@@ -1,8 +1,8 @@
 // Package view turns what the actuator knows into what the page shows: words,
 // classes and coordinates, and no markup.
 //
-// Pure: it imports the standard library, exporter/task, actuator/decision,
-// actuator/page/timeline and actuator/placement. Of decision it takes records only.
+// Pure: it imports the standard library, exporter/task, actuator/decision, actuator/lease,
+// actuator/plan, actuator/state, actuator/page/timeline and actuator/placement only.
 package view
 
 import (

@@ -1,6 +1,6 @@
 // Package selftest finds out whether package rm's controls work with this driver on a
 // card: a helper process of our own runs a tiny kernel, whose channels are switched off
-// and on, and whose slice is set. It imports internal/rm, golang.org/x/sys
+// and on, and whose slice is set. It imports internal/replace, internal/rm, golang.org/x/sys
 // and the standard library.
 package selftest
 
