@@ -99,8 +99,8 @@ type Engine struct {
 	timing        Timing
 }
 
-// New opens the database and loads the rules. A rules file that does not parse
-// is an error that names file and line. Close, or Run, lets go of everything.
+// New opens the database and loads the rules. A rules file that does not parse is an error
+// that names file and line. Close, or Run, closes everything.
 func New(opts Options) (*Engine, error) {
 	opts = withDefaults(opts)
 	if len(opts.Targets) == 0 {
@@ -182,7 +182,7 @@ func dbOptions(retention time.Duration, temporary bool) *tsdb.Options {
 	o.StripeSize = 1 << 10
 	o.HeadChunksWriteQueueSize = 0
 	if temporary {
-		o.WALSegmentSize = -1 // nobody will read it
+		o.WALSegmentSize = -1 // nothing reads it
 	}
 	return o
 }

@@ -108,7 +108,7 @@ func (o *outbox) put(alerts ...webhook.Alert) {
 	}
 }
 
-// back returns an alert that could not be delivered, unless there is news of it.
+// back puts back an alert that could not be delivered, unless a later status waits already.
 func (o *outbox) back(a webhook.Alert) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,7 +156,7 @@ func (o *outbox) deliver(ctx context.Context, notify func(context.Context, webho
 		if ctx.Err() != nil {
 			return
 		}
-		if failures == 0 { // once for a row of failures
+		if failures == 0 { // once for a series of failures
 			logger.Warn("The actuator did not accept an alert; it will be sent again", "alert", a.Name(), "err", err)
 		}
 		wait := retryWaits[min(failures, len(retryWaits)-1)]
