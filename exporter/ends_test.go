@@ -1,7 +1,6 @@
 package exporter_test
 
 import (
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -66,9 +65,6 @@ func (s slowExits) Exits() <-chan sensor.Exit { return s.late }
 // when their process begins to exit all the same.
 func TestEndsAreExactAfterARestart(t *testing.T) {
 	needUprobes(t)
-	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
-		needtest.BPF.Skip(t, "this kernel does not describe its types (BTF): ends are told by pidfd alone")
-	}
 	docker := simtest.Docker(t)
 	gpu := simtest.Start(t, sim.Options{})
 	image := simtest.Image(t, docker)

@@ -1,9 +1,19 @@
 // Package cudabpf holds the BPF programs that run in the kernel, written in C, and
-// the Go types of what they share with user space. The objects are committed, so
-// neither a build nor a run needs a compiler; `make bpf` makes them again (it needs
-// clang and libbpf's headers).
+// the Go types of what they share with user space. One file is one object: starts and
+// exits of processes and launches on the GPU for the exporter, memory for the actuator's
+// guard. The objects are committed, so neither a build nor a run needs a compiler;
+// `make bpf` makes them again (it needs clang and libbpf's headers).
+//
+// The programs find the fields of the kernel's types when they are loaded (CO-RE): so
+// they need a kernel that describes its types (BTF), and Linux 5.8 (starts, exits),
+// 5.12 (launches) or 5.15 (memory). Those of memory read a call's arguments, as amd64
+// passes them; the others run on every little-endian processor.
 //
 // It imports cilium/ebpf only.
 package cudabpf
 
-//go:generate ../../.tools/bpf2go -go-package cudabpf -target bpfel -no-strip=false -cflags "-O2 -mcpu=v3 -D__TARGET_ARCH_x86 -I/usr/include/x86_64-linux-gnu -Wall -Werror" -type process -type totals -type call -type spent -type budget -type event -type hold -type hold_key -type release -type place -type kind -type call_state -type event_kind -type hold_phase Memory memory.bpf.c
+//go:generate -command bpf2go ../../.tools/bpf2go -go-package cudabpf -target bpfel -no-strip=false -cflags "-O2 -mcpu=v3 -D__TARGET_ARCH_x86 -I/usr/include/x86_64-linux-gnu -Wall -Werror"
+//go:generate bpf2go -type event -type event_kind -type event_in_groups -type groups Starts starts.bpf.c
+//go:generate bpf2go Exits exits.bpf.c
+//go:generate bpf2go -type pace Launches launches.bpf.c
+//go:generate bpf2go -type process -type totals -type call -type spent -type budget -type event -type hold -type hold_key -type release -type place -type kind -type call_state -type event_kind -type hold_phase Memory memory.bpf.c

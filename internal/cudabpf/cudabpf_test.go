@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
 	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 	"github.com/laxity/laxity/internal/needtest"
@@ -71,17 +74,78 @@ func TestGeneratedIsCommitted(t *testing.T) {
 	if out, err := generate.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"memory_bpfel.go", "memory_bpfel.o"} {
-		made, err := os.ReadFile(filepath.Join(copied, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		committed, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(made, committed) {
-			t.Errorf("%s is not what the C files make: run make bpf", name)
+	sources, err := filepath.Glob("*.bpf.c")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no C files: %v", err)
+	}
+	for _, source := range sources {
+		for _, suffix := range []string{"_bpfel.go", "_bpfel.o"} {
+			name := strings.TrimSuffix(source, ".bpf.c") + suffix
+			made, err := os.ReadFile(filepath.Join(copied, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			committed, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(made, committed) {
+				t.Errorf("%s is not what the C files make: run make bpf", name)
+			}
 		}
 	}
+}
+
+// kernel is a release of Linux.
+type kernel struct{ major, minor int }
+
+func (k kernel) before(o kernel) bool {
+	return k.major < o.major || k.major == o.major && k.minor < o.minor
+}
+
+// The oldest kernel that an object needs is the one that the package and the README state.
+func TestObjectsNeedTheStatedKernel(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		load func() (*ebpf.CollectionSpec, error)
+		want kernel
+	}{
+		{"starts", cudabpf.LoadStarts, kernel{5, 8}},
+		{"exits", cudabpf.LoadExits, kernel{5, 8}},
+		{"launches", cudabpf.LoadLaunches, kernel{5, 12}},
+		{"memory", cudabpf.LoadMemory, kernel{5, 15}},
+	} {
+		spec, err := tt.load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got kernel
+		for _, program := range spec.Programs {
+			for _, ins := range program.Instructions {
+				if needs := neededBy(t, ins); got.before(needs) {
+					got = needs
+				}
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s needs Linux %d.%d, want %d.%d", tt.name, got.major, got.minor, tt.want.major, tt.want.minor)
+		}
+	}
+}
+
+// neededBy is the kernel that came first with an instruction, as include/uapi/linux/bpf.h
+// and its history have it.
+func neededBy(t *testing.T, ins asm.Instruction) kernel {
+	t.Helper()
+	switch {
+	case ins.IsBuiltinCall() && ins.Constant == int64(asm.FnGetAttachCookie):
+		return kernel{5, 15}
+	case ins.IsBuiltinCall() && ins.Constant > int64(asm.FnRingbufQuery):
+		t.Fatalf("%v: say here which kernel has it", ins)
+	case ins.IsBuiltinCall() && ins.Constant >= int64(asm.FnRingbufOutput):
+		return kernel{5, 8}
+	case ins.OpCode.Class().IsStore() && ins.OpCode.Mode() == asm.AtomicMode && ins.Constant != 0: // not a plain addition
+		return kernel{5, 12}
+	}
+	return kernel{}
 }

@@ -16,11 +16,26 @@ typedef __u32 u32;
 typedef __u64 u64;
 typedef __s64 s64;
 
+#define KERNEL_TYPE __attribute__((preserve_access_index))
+
+struct atomic {
+	int counter;
+} KERNEL_TYPE;
+
+/* signal_struct is what the threads of a process share. */
+struct signal_struct {
+	struct atomic live; /* how many of them have not begun to exit */
+} KERNEL_TYPE;
+
+struct css_set;
+
 struct task_struct {
 	struct task_struct *group_leader; /* the process's main thread */
 	u64 start_boottime;               /* nanoseconds since boot */
 	u32 self_exec_id;                 /* how often it has called exec */
-} __attribute__((preserve_access_index));
+	struct signal_struct *signal;
+	struct css_set *cgroups;
+} KERNEL_TYPE;
 
 /* args are the first six arguments of a call. They are read at once, each from its
  * own place: the verifier refuses a place that is chosen while the program runs. */
@@ -46,6 +61,10 @@ static __always_inline void read_args(struct pt_regs *ctx, struct args *a)
 
 #define SIGCONT 18
 #define SIGSTOP 19
+
+/* READ_ONCE and WRITE_ONCE go to memory, here and now. */
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
 
 static __always_inline u32 current_tgid(void) { return bpf_get_current_pid_tgid() >> 32; }
 static __always_inline u32 current_tid(void) { return bpf_get_current_pid_tgid(); }

@@ -5,6 +5,9 @@
 #include "cuda.h"
 #include "hold.h"
 
+#define RING_BYTES (256 << 10)
+#include "ring.h"
+
 #define SLOTS 1024        /* budgets: one for each container and GPU */
 #define MAX_GPUS 16       /* that are told apart in one process */
 #define UNKNOWN ((u32)-1) /* a GPU or slot that nobody knows: somebody is asked */
@@ -90,38 +93,6 @@ struct place {
 	u64 at; /* a pointer, a handle, or a thread */
 };
 
-#define HASH(name, flags, size, K, V)               \
-	struct {                                    \
-		__uint(type, BPF_MAP_TYPE_HASH);    \
-		__uint(map_flags, flags);           \
-		__uint(max_entries, size);          \
-		__type(key, K);                     \
-		__type(value, V);                   \
-	} name SEC(".maps")
-
-#define LRU(name, size, K, V)                       \
-	struct {                                    \
-		__uint(type, BPF_MAP_TYPE_LRU_HASH); \
-		__uint(max_entries, size);          \
-		__type(key, K);                     \
-		__type(value, V);                   \
-	} name SEC(".maps")
-
-#define ARRAY_OF(name, size, V)                     \
-	struct {                                    \
-		__uint(type, BPF_MAP_TYPE_ARRAY);   \
-		__uint(max_entries, size);          \
-		__type(key, u32);                   \
-		__type(value, V);                   \
-	} name SEC(".maps")
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 256 << 10);
-} events SEC(".maps");
-
-ARRAY_OF(lost, 1, u64); /* events that had no room */
-
 HASH(processes, 0, 4096, u32, struct process);
 HASH(totals_of, 0, 4096, u32, struct totals);
 HASH(calls, BPF_F_NO_PREALLOC, 16384, u32, struct call); /* by thread */
@@ -194,14 +165,8 @@ static __always_inline u64 read_user(u64 from)
 static __always_inline void report(struct traced *t, u32 kind)
 {
 	struct event e = { .time = bpf_ktime_get_ns(), .pid = t->pid, .tid = t->tid, .kind = kind };
-	u32 zero = 0;
-	u64 *count;
 
-	if (!bpf_ringbuf_output(&events, &e, sizeof(e), 0))
-		return;
-	count = bpf_map_lookup_elem(&lost, &zero);
-	if (count)
-		add(count, 1);
+	send(&e, sizeof(e));
 }
 
 #endif

@@ -7,9 +7,10 @@ import (
 	"os"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
@@ -26,13 +27,24 @@ func newAttacher(oneByOne bool) attacher {
 	return attacher{multi: !oneByOne && err == nil && version >= fixed && features.HaveBPFLinkUprobeMulti() == nil}
 }
 
-// program loads a program in the form that attach needs.
-func (a attacher) program(code asm.Instructions) (*ebpf.Program, error) {
-	spec := &ebpf.ProgramSpec{Type: ebpf.Kprobe, License: license, Instructions: code}
-	if a.multi {
-		spec.AttachType = ebpf.AttachTraceUprobeMulti
+// load gives programs and maps to the kernel, the programs in the form that attach needs,
+// and puts them into a struct that bpf2go has made for them. types is what is known of the
+// kernel's types by now: reading them takes some 10 ms and a few MiB. Maps of these names
+// are shared: they take the place of their own.
+func (a attacher) load(spec func() (*ebpf.CollectionSpec, error), to any, types *btf.Cache, shared map[string]*ebpf.Map) error {
+	// Before Linux 5.11 maps count as locked memory. Where that limit may not be
+	// raised it may still be high enough.
+	_ = rlimit.RemoveMemlock()
+	s, err := spec()
+	if err != nil {
+		return err
 	}
-	return ebpf.NewProgram(spec)
+	for _, program := range s.Programs {
+		if program.Type == ebpf.Kprobe && a.multi {
+			program.AttachType = ebpf.AttachTraceUprobeMulti
+		}
+	}
+	return s.LoadAndAssign(to, &ebpf.CollectionOptions{Cache: types, MapReplacements: shared})
 }
 
 // attach puts a program on functions of a file, given by their offsets. pid
@@ -40,6 +52,25 @@ func (a attacher) program(code asm.Instructions) (*ebpf.Program, error) {
 // the file, now or later. atReturn: when the function returns.
 func (a attacher) attach(file *cudafile.File, program *ebpf.Program, offsets []uint64, pid int, atReturn bool) (links, error) {
 	return a.attachPath(file.Name(), program, offsets, nil, pid, atReturn)
+}
+
+// put is a program, and where it belongs.
+type put struct {
+	kinds    []cudafile.Kind
+	program  *ebpf.Program
+	atReturn bool
+}
+
+// attachEach is attach for several programs. On an error it returns what is attached.
+func (a attacher) attachEach(file *cudafile.File, functions cudafile.Functions, pid int, wanted []put) (all links, err error) {
+	for _, want := range wanted {
+		l, err := a.attach(file, want.program, functions.Of(want.kinds...), pid, want.atReturn)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, l...)
+	}
+	return all, nil
 }
 
 // attachPath is attach by the file's path, with a cookie for each place, if any.

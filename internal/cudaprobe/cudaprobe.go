@@ -2,10 +2,12 @@
 // uprobes on the functions of its library: one BPF program for every process and
 // container that maps the same file, nothing asked of any of them.
 //
-// The programs are written with cilium/ebpf's assembler: no C compiler is needed
-// to build them or to run them. What is told and what is not is decided in the
+// The programs are package cudabpf's. What is told and what is not is decided in the
 // kernel, so that a process that calls a function a million times a second sends
 // no million events.
+//
+// They need Linux 5.8 with its types described (BTF); to follow launches (Track) 5.12,
+// for the memory guard 5.15.
 //
 // The exporter's start sensor is made of it; the actuator's memory guard
 // finds files and functions the same way. It knows neither: it imports cilium/ebpf,
@@ -21,9 +23,11 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
@@ -58,9 +62,7 @@ type Options struct {
 type Probe struct {
 	finder   cudafile.Finder
 	attacher attacher
-	maps     maps
-	always   map[cudafile.Kind]*ebpf.Program
-	left     *ebpf.Program // at the return from destroying a context
+	starts   cudabpf.StartsObjects
 	exits    exitProbe
 	reader   *ringbuf.Reader
 	record   ringbuf.Record
@@ -70,8 +72,8 @@ type Probe struct {
 
 	mu       sync.Mutex
 	files    map[cudafile.ID]*attached
-	tracked  map[int]*tracked // by PID
-	perCall  *trackPrograms   // loaded by the first Track
+	tracked  map[int]*tracked         // by PID
+	launches *cudabpf.LaunchesObjects // loaded by the first Track
 	closed   bool
 	detaches sync.WaitGroup // and attachments of Track that go on
 	inFlight atomic.Int64   // detachments that have not ended
@@ -85,7 +87,8 @@ type attached struct {
 
 // New loads the programs. The error wraps ErrUnsupported where that cannot be.
 func New(o Options) (*Probe, error) {
-	if err := checkNamespace(o.Proc); err != nil {
+	types := btf.NewCache()
+	if err := checkKernel(o.Proc, types); err != nil {
 		return nil, err
 	}
 	p := &Probe{
@@ -98,32 +101,22 @@ func New(o Options) (*Probe, error) {
 	if p.quiet < shortestQuiet {
 		p.quiet = defaultQuiet
 	}
-	if err := p.load(); err != nil {
+	if err := p.load(types); err != nil {
 		return nil, errors.Join(explain("load BPF programs", err), p.free())
 	}
 	return p, nil
 }
 
-func (p *Probe) load() error {
-	var err error
-	if p.maps, err = newMaps(); err != nil {
-		return err
-	}
-	offsets := kernelOffsets()
-	p.always = map[cudafile.Kind]*ebpf.Program{}
-	for kind, code := range alwaysPrograms(p.maps, offsets) {
-		if p.always[kind], err = p.attacher.program(code); err != nil {
-			return err
-		}
-	}
-	if p.left, err = p.attacher.program(left(p.maps, offsets)); err != nil {
+func (p *Probe) load(types *btf.Cache) error {
+	err := p.attacher.load(cudabpf.LoadStarts, &p.starts, types, nil)
+	if err != nil {
 		return err
 	}
 	// Without it ends are told by others only, later: no reason to fail.
-	if p.exits, err = attachExits(p.maps, offsets); err != nil && !errors.Is(err, ErrUnsupported) {
+	if err := p.attachExits(types); err != nil && !errors.Is(err, ErrUnsupported) {
 		return err
 	}
-	p.reader, err = ringbuf.NewReader(p.maps.ring)
+	p.reader, err = ringbuf.NewReader(p.starts.Events)
 	return err
 }
 
@@ -144,22 +137,17 @@ func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	a := &attached{functions: functions}
-	for kind, program := range p.always {
-		l, err := p.attacher.attach(file, program, functions[kind], 0, false)
-		if err != nil {
-			p.detach(a.links)
-			return false, explainAttach("attach to "+file.Path, err)
-		}
-		a.links = append(a.links, l...)
-	}
-	l, err := p.attacher.attach(file, p.left, functions[cudafile.ContextGone], 0, true)
+	l, err := p.attacher.attachEach(file, functions, 0, []put{
+		{[]cudafile.Kind{cudafile.Init}, p.starts.InitEntry, false},
+		{[]cudafile.Kind{cudafile.Context}, p.starts.ContextEntry, false},
+		{[]cudafile.Kind{cudafile.ContextGone}, p.starts.LeaveEntry, false},
+		{[]cudafile.Kind{cudafile.ContextGone}, p.starts.LeaveReturn, true},
+	})
 	if err != nil {
-		p.detach(a.links)
+		p.detach(l)
 		return false, explainAttach("attach to "+file.Path, err)
 	}
-	a.links = append(a.links, l...)
-	p.files[file.ID] = a
+	p.files[file.ID] = &attached{links: l, functions: functions}
 	return true, nil
 }
 
@@ -189,7 +177,7 @@ func (p *Probe) Next() (Event, error) {
 			p.lookIfDue()
 		case err != nil:
 			return Event{}, err
-		case e.Kind == Launched || e.Kind == fast:
+		case e.Kind == Launched || e.Kind == launchedFast:
 			p.pending = append(p.pending, p.launched(e)...)
 		default:
 			return e, nil
@@ -243,7 +231,7 @@ func (p *Probe) Stats() Stats {
 		}
 	}
 	if !p.closed {
-		_ = p.maps.lost.Lookup(uint32(0), &s.Lost)
+		_ = p.starts.Lost.Lookup(uint32(0), &s.Lost)
 	}
 	return s
 }
@@ -275,16 +263,10 @@ func (p *Probe) free() error {
 	if p.reader != nil {
 		errs = append(errs, p.reader.Close())
 	}
-	for _, program := range p.always {
-		errs = append(errs, program.Close())
+	if p.launches != nil {
+		errs = append(errs, p.launches.Close())
 	}
-	if p.left != nil {
-		errs = append(errs, p.left.Close())
-	}
-	if p.perCall != nil {
-		errs = append(errs, p.perCall.Close())
-	}
-	return errors.Join(append(errs, p.maps.Close())...)
+	return errors.Join(append(errs, p.starts.Close())...)
 }
 
 // detach takes probes off in the background: the kernel waits there until every
@@ -308,11 +290,21 @@ func Check(o Options) error {
 		return err
 	}
 	defer p.Close()
-	l, err := p.attacher.toSelf(p.always[cudafile.Init])
+	l, err := p.attacher.toSelf(p.starts.InitEntry)
 	if err != nil {
 		return explain("attach a uprobe", err)
 	}
 	return l.Close()
+}
+
+// CheckTrack says in the same way whether launches can be followed.
+func CheckTrack(o Options) error {
+	p, err := New(o)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return p.loadLaunches()
 }
 
 // explain wraps what the kernel refused with ErrUnsupported, and a hint.

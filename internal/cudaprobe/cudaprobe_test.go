@@ -314,8 +314,10 @@ func TestClose(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
-			if err := cudaprobe.Check(o); err != nil && !errors.Is(err, cudaprobe.ErrUnsupported) {
-				t.Error(err)
+			for _, check := range []func(cudaprobe.Options) error{cudaprobe.Check, cudaprobe.CheckTrack} {
+				if err := check(o); err != nil && !errors.Is(err, cudaprobe.ErrUnsupported) {
+					t.Error(err)
+				}
 			}
 		})
 	}

@@ -1,27 +1,31 @@
 package cudaprobe
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/cudabpf"
 )
 
 // Kind is what a process did.
 type Kind uint32
 
-// What a process did, as the probes tell it.
+// What a process did, as the programs tell it.
 const (
-	InitCalled    Kind = iota + 1 // cuInit, for the first time
-	ContextCalled                 // creates or retains a context, for the first time
-	Launched                      // launches, while nothing else was at work
-	Done                          // a synchronising call returned, and nothing is at work
-	Leaving                       // begins to destroy or release a context
-	Left                          // is through with that
-	Exiting                       // the last thread of a process that is known begins to exit, see Probe.Know
+	InitCalled    = Kind(cudabpf.StartsEventKindINIT_CALLED)    // cuInit, for the first time
+	ContextCalled = Kind(cudabpf.StartsEventKindCONTEXT_CALLED) // creates or retains a context, for the first time
+	Launched      = Kind(cudabpf.StartsEventKindLAUNCHED)       // launches, while nothing else was at work
+	Done          = Kind(cudabpf.StartsEventKindDONE)           // a synchronising call returned, and nothing is at work
+	Leaving       = Kind(cudabpf.StartsEventKindLEAVING)        // begins to destroy or release a context
+	Left          = Kind(cudabpf.StartsEventKindLEFT)           // is through with that
+	Exiting       = Kind(cudabpf.StartsEventKindEXITING)        // the last thread of a process that is known begins to exit, see Probe.Know
 
-	fast // launches fast; told as Launched
+	launchedFast = Kind(cudabpf.StartsEventKindLAUNCHED_FAST) // told as Launched
 )
 
 // TrapBound is how long the kernel may take from the breakpoint at the function
@@ -39,7 +43,7 @@ type Event struct {
 	Time       time.Time
 	ErrorBound time.Duration
 	// Start is when the process started, since boot, and Execs how often it had
-	// called exec. Both are 0 for Launched and Done, and where not known.
+	// called exec. Both are 0 for Launched and Done.
 	Start time.Duration
 	Execs uint32
 	// Cgroup is, of InitCalled and ContextCalled, the path of the control group that
@@ -48,24 +52,49 @@ type Event struct {
 	// none, and where that is not known.
 	Cgroup string
 
-	at time.Duration // the same as Time, of CLOCK_MONOTONIC
+	at       time.Duration // the same as Time, of CLOCK_MONOTONIC
+	returned time.Duration // of Launched, as at: see cudabpf's event.h
 }
 
-// decode reads what a program has written: see the places in program.go.
+// decode reads what a program has written: an event, and behind it the names of control
+// groups where the program knows them.
 func decode(raw []byte, clocks func() clockPair) (Event, error) {
-	if len(raw) < eventSize {
-		return Event{}, fmt.Errorf("event of %d bytes, want %d", len(raw), eventSize)
+	var e cudabpf.StartsEvent
+	n, err := binary.Decode(raw, binary.NativeEndian, &e)
+	if err != nil {
+		return Event{}, fmt.Errorf("event of %d bytes: %w", len(raw), err)
 	}
-	order := binary.NativeEndian
-	at, bound := clocks().wall(order.Uint64(raw))
+	var g cudabpf.StartsGroups
+	if len(raw) >= n+binary.Size(g) {
+		if _, err := binary.Decode(raw[n:], binary.NativeEndian, &g); err != nil {
+			return Event{}, fmt.Errorf("control groups of an event: %w", err)
+		}
+	}
+	at, bound := clocks().wall(e.Time)
 	return Event{
 		Time: at, ErrorBound: bound + TrapBound,
-		Start: time.Duration(order.Uint64(raw[8:])),
-		PID:   int(order.Uint32(raw[16:])), TID: int(order.Uint32(raw[20:])),
-		Kind: Kind(order.Uint32(raw[24:])), Execs: order.Uint32(raw[28:]),
-		Cgroup: groups(raw),
-		at:     time.Duration(order.Uint64(raw)),
+		Start: time.Duration(e.Start),
+		PID:   int(e.Pid), TID: int(e.Tid), Kind: Kind(e.Kind), Execs: e.Exec,
+		Cgroup: path(g),
+		at:     time.Duration(e.Time), returned: time.Duration(e.Returned),
 	}, nil
+}
+
+// path is the names of control groups, the outermost first. A name that had no room makes
+// it empty: what is cut off may be the id.
+func path(g cudabpf.StartsGroups) string {
+	const slots = uint32(len(g.Names))
+	var all strings.Builder
+	for n := g.Count; n > 0 && g.Count-n < slots-1; n-- { // the outermost was written last
+		slot := g.Names[(n-1)%slots]
+		name, _, _ := bytes.Cut(slot[:], []byte{0})
+		if len(name) >= len(slot)-1 {
+			return ""
+		}
+		all.WriteByte('/')
+		all.Write(name)
+	}
+	return all.String()
 }
 
 // clockPair is the wall clock, read between two readings of the clock that BPF

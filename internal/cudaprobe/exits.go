@@ -5,32 +5,32 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/laxity/laxity/internal/cudabpf"
 )
 
 // exitProbe tells of Exiting, for every file and process at once.
 type exitProbe struct {
-	program *ebpf.Program
+	objects cudabpf.ExitsObjects
 	link    link.Link
 }
 
-// attachExits needs the kernel's description of its types (offsets not nil) and
-// its scheduler's tracepoints.
-func attachExits(m maps, offsets *taskOffsets) (exitProbe, error) {
-	if offsets == nil {
-		return exitProbe{}, ErrUnsupported
-	}
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.RawTracepoint, License: license, Instructions: exiting(m, offsets),
+// attachExits needs the scheduler's tracepoints.
+func (p *Probe) attachExits(types *btf.Cache) (err error) {
+	err = p.attacher.load(cudabpf.LoadExits, &p.exits.objects, types, map[string]*ebpf.Map{
+		cudabpf.ExitsMapEvents: p.starts.Events, cudabpf.ExitsMapLost: p.starts.Lost,
+		cudabpf.ExitsMapTold: p.starts.Told, cudabpf.ExitsMapKnown: p.starts.Known,
 	})
 	if err != nil {
-		return exitProbe{}, explain("load the program for exits", err)
+		return explain("load the program for exits", err)
 	}
-	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_exit", Program: program})
+	p.exits.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_exit", Program: p.exits.objects.ThreadExit})
 	if err != nil {
-		return exitProbe{}, errors.Join(explain("attach to sched_process_exit", err), program.Close())
+		return explain("attach to sched_process_exit", err)
 	}
-	return exitProbe{program, l}, nil
+	return nil
 }
 
 // Know has the end of a process told (Exiting) that made no call while its library
@@ -48,16 +48,16 @@ func (p *Probe) Know(pid int) error {
 	case p.exits.link == nil:
 		return nil
 	}
-	if err := p.maps.known.Put(uint32(pid), uint64(monotonic())); err != nil {
+	if err := p.starts.Known.Put(uint32(pid), uint64(monotonic())); err != nil {
 		return fmt.Errorf("have the end of process %d told: %w", pid, err)
 	}
 	return nil
 }
 
 // Close takes the probe off, if it is there.
-func (e exitProbe) Close() error {
+func (e *exitProbe) Close() error {
 	if e.link == nil {
-		return nil
+		return e.objects.Close()
 	}
-	return errors.Join(e.link.Close(), e.program.Close())
+	return errors.Join(e.link.Close(), e.objects.Close())
 }

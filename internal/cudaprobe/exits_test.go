@@ -10,18 +10,14 @@ import (
 
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
-	"github.com/laxity/laxity/internal/needtest"
 )
 
 // The end is told of who made any call that was told, whatever came after it, and of
 // who was named; of nobody else, and once.
 func TestExiting(t *testing.T) {
 	h := watched(t, cudaprobe.Options{})
-	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
-		needtest.BPF.Skip(t, "this kernel does not describe its types (BTF): ends are told by pidfd alone")
-	}
 	if !h.Stats().Exits {
-		t.Fatal("Exiting is not told, though the kernel describes its types")
+		t.Fatal("Exiting is not told")
 	}
 	for _, tt := range []struct {
 		name  string

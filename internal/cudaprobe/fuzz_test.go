@@ -12,19 +12,25 @@ import (
 // Whatever lies in the ring buffer, an event is what its bytes say, or an error where there
 // are too few of them.
 func FuzzEvent(f *testing.F) {
-	whole := make([]byte, groupedSize)
-	for i, word := range []uint64{1, 2, 3<<32 | 4, 5<<32 | 6} {
-		binary.NativeEndian.PutUint64(whole[8*i:], word)
-	}
-	for _, tally := range []uint32{1, nameSlots - 1, nameSlots, 1 << 31, 1<<32 - 1} {
-		raw := bytes.Clone(whole)
-		binary.NativeEndian.PutUint32(raw[tallyAt:], tally)
-		for slot := range nameSlots {
-			copy(raw[namesAt+slot*nameSize:], strings.Repeat("a", nameLeast+slot))
+	event := cudabpf.StartsEvent{Time: 1, Start: 2, Returned: 3, Pid: 4, Tid: 5, Kind: cudabpf.StartsEventKindLEFT, Exec: 6}
+	eventSize := binary.Size(event)
+	encode := func(g cudabpf.StartsGroups) []byte {
+		raw, err := binary.Append(nil, binary.NativeEndian, cudabpf.StartsEventInGroups{Event: event, Groups: g})
+		if err != nil {
+			f.Fatal(err)
 		}
-		f.Add(raw)
+		return raw
 	}
-	for _, seed := range [][]byte{nil, whole[:eventSize-1], whole[:eventSize], whole[:groupedSize-1], bytes.Repeat([]byte{0xff}, groupedSize+8)} {
+	var groups cudabpf.StartsGroups
+	whole := encode(groups)
+	for i := range groups.Names {
+		copy(groups.Names[i][:], strings.Repeat("a", 64+i))
+	}
+	slots := uint32(len(groups.Names))
+	for _, groups.Count = range []uint32{1, slots - 1, slots, 1 << 31, 1<<32 - 1} {
+		f.Add(encode(groups))
+	}
+	for _, seed := range [][]byte{nil, whole[:eventSize-1], whole[:eventSize], whole[:len(whole)-1], bytes.Repeat([]byte{0xff}, len(whole)+8)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -36,12 +42,12 @@ func FuzzEvent(f *testing.F) {
 			return
 		}
 		order := binary.NativeEndian
-		if uint32(e.PID) != order.Uint32(raw[16:]) || uint32(e.TID) != order.Uint32(raw[20:]) || uint32(e.Kind) != order.Uint32(raw[24:]) || e.ErrorBound < TrapBound {
+		if uint32(e.PID) != order.Uint32(raw[24:]) || uint32(e.TID) != order.Uint32(raw[28:]) || uint32(e.Kind) != order.Uint32(raw[32:]) || e.ErrorBound < TrapBound {
 			t.Errorf("%+v of %x", e, raw[:eventSize])
 		}
 		// A name that could hold no container's id is as good as none; one more would be of a
 		// group that the container made.
-		if len(e.Cgroup) > (nameSlots-1)*nameSize || strings.Contains(e.Cgroup, "\x00") {
+		if len(e.Cgroup) > (len(groups.Names)-1)*len(groups.Names[0]) || strings.Contains(e.Cgroup, "\x00") {
 			t.Errorf("control group %q", e.Cgroup)
 		}
 	})

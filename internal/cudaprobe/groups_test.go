@@ -54,9 +54,6 @@ func (h *harness) startIn(t *testing.T, dir string) *cudatest.Program {
 }
 
 func TestEventNamesItsControlGroups(t *testing.T) {
-	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
-		needtest.BPF.Skip(t, "this kernel does not describe its types (BTF)")
-	}
 	h := watched(t, cudaprobe.Options{})
 	parent := "laxity-test-" + strconv.Itoa(os.Getpid())
 	outer, inner := strings.Repeat("0123456789abcdef", 4), strings.Repeat("fedcba9876543210", 4)

@@ -14,6 +14,15 @@ import (
 // kernel (PROC_PID_INIT_INO).
 const hostPIDNamespace = 0xEFFFFFFC
 
+// checkKernel makes sure of what the programs need, and whose lack the kernel would not
+// tell of.
+func checkKernel(proc string, types *btf.Cache) error {
+	if err := checkNamespace(proc); err != nil {
+		return err
+	}
+	return checkTypes(types.Kernel)
+}
+
 // checkNamespace makes sure that the PIDs that BPF tells are ours: it tells those
 // of the first PID namespace, whatever namespace the caller is in.
 func checkNamespace(proc string) error {
@@ -50,61 +59,11 @@ func lockdown() string {
 	return ""
 }
 
-// taskOffsets are the places in the kernel's struct task_struct of what tells
-// processes apart.
-type taskOffsets struct {
-	leader int32 // group_leader: the process's main thread
-	start  int32 // start_boottime: nanoseconds since boot
-	execs  int32 // self_exec_id: how often it has called exec
-	signal int32 // signal: what the threads of a process share
-	live   int32 // in that: how many of them have not begun to exit
-	groups *groupOffsets
-}
-
-// kernelOffsets reads them from the kernel's own description of its types. nil:
-// it has none (CONFIG_DEBUG_INFO_BTF), and events are not filtered.
-func kernelOffsets() *taskOffsets {
-	spec, err := btf.LoadKernelSpec()
-	if err != nil {
-		return nil
+// checkTypes makes sure that the kernel describes its types: the programs find in that
+// where it keeps what tells processes apart.
+func checkTypes(load func() (*btf.Spec, error)) error {
+	if _, err := load(); err != nil {
+		return fmt.Errorf("%w: the kernel does not describe its types (BTF): it must be built with CONFIG_DEBUG_INFO_BTF, as those of Debian 11, Ubuntu 20.10, RHEL 9 and later are: %w", ErrUnsupported, err)
 	}
-	var task *btf.Struct
-	if err := spec.TypeByName("task_struct", &task); err != nil {
-		return nil
-	}
-	var o taskOffsets
-	for name, to := range map[string]*int32{"group_leader": &o.leader, "start_boottime": &o.start, "self_exec_id": &o.execs, "signal": &o.signal} {
-		offset, ok := memberOffset(task.Members, name)
-		if !ok {
-			return nil
-		}
-		*to = int32(offset)
-	}
-	var shared *btf.Struct
-	if err := spec.TypeByName("signal_struct", &shared); err != nil {
-		return nil
-	}
-	live, ok := memberOffset(shared.Members, "live") // an atomic_t: one int
-	if !ok {
-		return nil
-	}
-	o.live = int32(live)
-	o.groups = readGroupOffsets(spec)
-	return &o
-}
-
-// memberOffset looks into nameless structs too, which kernels with a randomised
-// layout have.
-func memberOffset(members []btf.Member, name string) (uint32, bool) {
-	for _, m := range members {
-		if m.Name == name {
-			return m.Offset.Bytes(), true
-		}
-		if inner, ok := m.Type.(*btf.Struct); ok && m.Name == "" {
-			if offset, ok := memberOffset(inner.Members, name); ok {
-				return m.Offset.Bytes() + offset, true
-			}
-		}
-	}
-	return 0, false
+	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/ringbuf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
@@ -76,7 +76,8 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 	if !canGuard {
 		return nil, fmt.Errorf("%w: allocations are guarded on amd64 alone", ErrUnsupported)
 	}
-	if err := checkNamespace(o.Proc); err != nil {
+	types := btf.NewCache()
+	if err := checkKernel(o.Proc, types); err != nil {
 		return nil, err
 	}
 	if err := mountBPF(); err != nil {
@@ -90,25 +91,15 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 		proc: proc, finder: cudafile.Finder{Proc: o.Proc}, attacher: newAttacher(o.OneByOne),
 		functions: map[cudafile.ID]cudafile.Functions{}, processes: map[int]*guardedProcess{},
 	}
-	if err := g.load(PinFolder(o.Pins)); err != nil {
+	if err := g.load(types, PinFolder(o.Pins)); err != nil {
 		return nil, errors.Join(explain("load the memory guard's BPF programs", err), g.free())
 	}
 	return g, nil
 }
 
-func (g *MemoryGuard) load(pins string) error {
-	_ = rlimit.RemoveMemlock() // see newMaps
-	spec, err := cudabpf.LoadMemory()
+func (g *MemoryGuard) load(types *btf.Cache, pins string) error {
+	err := g.attacher.load(cudabpf.LoadMemory, &g.objects, types, nil)
 	if err != nil {
-		return err
-	}
-	for _, program := range spec.Programs {
-		program.AttachType = 0
-		if g.attacher.multi {
-			program.AttachType = ebpf.AttachTraceUprobeMulti
-		}
-	}
-	if err := spec.LoadAndAssign(&g.objects, nil); err != nil {
 		return err
 	}
 	if err := g.pin(pins); err != nil {
@@ -211,13 +202,6 @@ func (g *MemoryGuard) enlist(o Guarded) (p *guardedProcess, fresh bool, err erro
 	}
 	g.processes[o.PID] = p
 	return p, true, nil
-}
-
-// put is a program, and where it belongs.
-type put struct {
-	kinds    []cudafile.Kind
-	program  *ebpf.Program
-	atReturn bool
 }
 
 // wanted are the probes of a process. Returns come before entries, so that each entry

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
@@ -24,35 +25,17 @@ type tracked struct {
 	trials    int        // how many there were since it last proved to be
 }
 
-// trackPrograms follow the launches of single processes.
-type trackPrograms struct {
-	launch   *ebpf.Program
-	begin    *ebpf.Program // of a synchronising call
-	syncDone *ebpf.Program // its return
-	copyDone *ebpf.Program // the return of a copy that may or may not have waited
-}
-
-func (t *trackPrograms) Close() error {
-	var errs []error
-	for _, p := range []*ebpf.Program{t.launch, t.begin, t.syncDone, t.copyDone} {
-		if p != nil {
-			errs = append(errs, p.Close())
-		}
+// loadLaunches loads the programs that follow launches.
+func (p *Probe) loadLaunches() error {
+	var o cudabpf.LaunchesObjects
+	err := p.attacher.load(cudabpf.LoadLaunches, &o, nil, map[string]*ebpf.Map{
+		cudabpf.LaunchesMapEvents: p.starts.Events, cudabpf.LaunchesMapLost: p.starts.Lost,
+	})
+	if err != nil {
+		return explain("load BPF programs that follow launches (Linux 5.12)", err)
 	}
-	return errors.Join(errs...)
-}
-
-func (p *Probe) loadTrackPrograms() (*trackPrograms, error) {
-	t := &trackPrograms{}
-	var errs [4]error
-	t.launch, errs[0] = p.attacher.program(launch(p.maps))
-	t.begin, errs[1] = p.attacher.program(begin(p.maps))
-	t.syncDone, errs[2] = p.attacher.program(done(p.maps, false))
-	t.copyDone, errs[3] = p.attacher.program(done(p.maps, true))
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, errors.Join(err, t.Close())
-	}
-	return t, nil
+	p.launches = &o
+	return nil
 }
 
 // Track begins to follow the launches of one process, which must have loaded the
@@ -102,6 +85,12 @@ func (p *Probe) Track(pid int) error {
 		}
 		p.untrack(pid) // it was another process
 	}
+	if p.launches == nil {
+		if err := p.loadLaunches(); err != nil {
+			t.close()
+			return fmt.Errorf("track process %d: %w", pid, err)
+		}
+	}
 	p.tracked[pid] = t
 	if err := p.track(pid, t); err != nil {
 		p.untrack(pid)
@@ -117,13 +106,8 @@ func (t *tracked) close() {
 }
 
 func (p *Probe) track(pid int, t *tracked) (err error) {
-	if p.perCall == nil {
-		if p.perCall, err = p.loadTrackPrograms(); err != nil {
-			return explain("load BPF programs that follow launches", err)
-		}
-	}
 	p.forgetCalls(pid)
-	if err := errors.Join(p.maps.busy.Put(uint32(pid), busyState{}), p.maps.returned.Put(uint32(pid), uint64(0))); err != nil {
+	if err := errors.Join(p.launches.BusyOf.Put(uint32(pid), cudabpf.LaunchesBusy{}), p.launches.Returned.Put(uint32(pid), uint64(0))); err != nil {
 		return fmt.Errorf("track process %d: %w", pid, err)
 	}
 	if t.calls, err = p.attachIn(pid, t, p.attachCalls); err != nil {
@@ -152,31 +136,16 @@ func (p *Probe) attachIn(pid int, t *tracked, attach func(*cudafile.File, int) (
 }
 
 // attachCalls puts the probes on the calls that synchronise.
-func (p *Probe) attachCalls(file *cudafile.File, pid int) (all links, err error) {
+func (p *Probe) attachCalls(file *cudafile.File, pid int) (links, error) {
 	functions, err := p.functions(file)
 	if err != nil {
 		return nil, err
 	}
-	for _, want := range []struct {
-		kinds    []cudafile.Kind
-		program  *ebpf.Program
-		atReturn bool
-	}{
-		{[]cudafile.Kind{cudafile.Sync, cudafile.AsyncCopy}, p.perCall.begin, false},
-		{[]cudafile.Kind{cudafile.Sync}, p.perCall.syncDone, true},
-		{[]cudafile.Kind{cudafile.AsyncCopy}, p.perCall.copyDone, true},
-	} {
-		var offsets []uint64
-		for _, kind := range want.kinds {
-			offsets = append(offsets, functions[kind]...)
-		}
-		l, err := p.attacher.attach(file, want.program, offsets, pid, want.atReturn)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, l...)
-	}
-	return all, nil
+	return p.attacher.attachEach(file, functions, pid, []put{
+		{[]cudafile.Kind{cudafile.Sync, cudafile.AsyncCopy}, p.launches.WaitEntry, false},
+		{[]cudafile.Kind{cudafile.Sync}, p.launches.SyncReturn, true},
+		{[]cudafile.Kind{cudafile.AsyncCopy}, p.launches.CopyReturn, true},
+	})
 }
 
 // attachLaunches puts the probe on launches.
@@ -185,7 +154,7 @@ func (p *Probe) attachLaunches(file *cudafile.File, pid int) (links, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.attacher.attach(file, p.perCall.launch, functions[cudafile.Launch], pid, false)
+	return p.attacher.attach(file, p.launches.LaunchEntry, functions[cudafile.Launch], pid, false)
 }
 
 // functions of a file that has probes already are known.
@@ -208,8 +177,8 @@ func (p *Probe) Untrack(pid int) {
 func (p *Probe) untrack(pid int) {
 	t := p.tracked[pid]
 	delete(p.tracked, pid)
-	_ = p.maps.busy.Delete(uint32(pid)) // then the programs do nothing for it
-	_ = p.maps.returned.Delete(uint32(pid))
+	_ = p.launches.BusyOf.Delete(uint32(pid)) // then the programs do nothing for it
+	_ = p.launches.Returned.Delete(uint32(pid))
 	p.forgetCalls(pid)
 	if t.arming == nil {
 		t.close()

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
@@ -33,8 +34,8 @@ type arming struct {
 
 // launched takes a launch, and returns what is to be told of it.
 func (p *Probe) launched(e Event) (told []Event) {
-	isFast, returned := e.Kind == fast, e.Start
-	e.Kind, e.Start = Launched, 0
+	isFast, returned := e.Kind == launchedFast, e.returned
+	e.Kind, e.returned = Launched, 0
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.tracked[e.PID]
@@ -60,8 +61,8 @@ func (p *Probe) launched(e Event) (told []Event) {
 
 // unwatch takes the probe off the launches of a process.
 func (p *Probe) unwatch(e Event, t *tracked) {
-	var state busyState
-	if err := p.maps.busy.Lookup(uint32(e.PID), &state); err != nil || state.Fast != fastNow {
+	var state cudabpf.LaunchesBusy
+	if err := p.launches.BusyOf.Lookup(uint32(e.PID), &state); err != nil || state.Pace != cudabpf.LaunchesPaceFAST {
 		return // it was another process with the same PID
 	}
 	p.detach(t.launches)
@@ -152,8 +153,8 @@ func (p *Probe) look(pid int, t *tracked) {
 // judge reads what the programs know of a process, and decides.
 func (p *Probe) judge(pid int, u *unwatched, calling bool) (v verdict, s sight, again time.Duration) {
 	s = sight{now: monotonic(), since: u.since, armed: u.armed, calling: calling}
-	var state busyState
-	if p.maps.busy.Lookup(uint32(pid), &state) != nil || p.maps.returned.Lookup(uint32(pid), &s.returned) != nil {
+	var state cudabpf.LaunchesBusy
+	if p.launches.BusyOf.Lookup(uint32(pid), &state) != nil || p.launches.Returned.Lookup(uint32(pid), &s.returned) != nil {
 		s.calling = true // nothing is known: look again later
 	}
 	s.launched = state.Launched != u.base
@@ -164,20 +165,20 @@ func (p *Probe) judge(pid int, u *unwatched, calling bool) (v verdict, s sight, 
 // arm begins to put the probe on launches again: the next one is told, as after
 // idleness. If that cannot be, a later look tries again.
 func (p *Probe) arm(pid int, t *tracked) {
-	var before busyState
+	var before cudabpf.LaunchesBusy
 	began := monotonic()
 	attach, err := p.launchProbe(pid, t)
-	if err := errors.Join(err, p.maps.busy.Lookup(uint32(pid), &before)); err != nil {
+	if err := errors.Join(err, p.launches.BusyOf.Lookup(uint32(pid), &before)); err != nil {
 		return
 	}
-	now := busyState{Launched: before.Launched, Done: before.Launched}
+	now := cudabpf.LaunchesBusy{Launched: before.Launched, Done: before.Launched}
 	t.trial = t.trials < maxTrials
 	if t.trial {
-		now.Fast = fastAgain
+		now.Pace = cudabpf.LaunchesPaceFAST_AGAIN
 		t.trials++
 	}
 	// The programs do not write to it while it says that the process launches fast.
-	if err := p.maps.busy.Put(uint32(pid), now); err != nil {
+	if err := p.launches.BusyOf.Put(uint32(pid), now); err != nil {
 		return
 	}
 	a, u := &arming{}, t.unwatched
@@ -194,7 +195,7 @@ func (p *Probe) arm(pid int, t *tracked) {
 		case a.unwanted, ended(t.pidfd): // then it may be on another process with its PID
 			p.detach(l)
 		case err != nil:
-			_ = p.maps.busy.Put(uint32(pid), before)
+			_ = p.launches.BusyOf.Put(uint32(pid), before)
 			t.unwatched, u.from = u, 0
 		default:
 			t.launches, u.armed = l, monotonic()
@@ -214,7 +215,7 @@ func (p *Probe) launchProbe(pid int, t *tracked) (attach func() (links, error), 
 	}
 	return func() (all links, err error) {
 		for i, file := range t.files {
-			l, err := p.attacher.attach(file, p.perCall.launch, offsets[i], pid, false)
+			l, err := p.attacher.attach(file, p.launches.LaunchEntry, offsets[i], pid, false)
 			if err != nil {
 				return nil, errors.Join(err, all.Close())
 			}
@@ -228,9 +229,9 @@ func (p *Probe) launchProbe(pid int, t *tracked) (attach func() (links, error), 
 // call that is noted all the while is found: the kernel holds a lock where it looks.
 func (p *Probe) calling(pid int) bool {
 	calling := false
-	err := p.eachCall(func(k callKey) {
+	err := p.eachCall(func(k cudabpf.LaunchesThread) {
 		// A thread that ended in a call does not return from it.
-		if k.PID == uint32(pid) && unix.Tgkill(pid, int(k.TID), 0) != unix.ESRCH {
+		if k.Pid == uint32(pid) && unix.Tgkill(pid, int(k.Tid), 0) != unix.ESRCH {
 			calling = true
 		}
 	})
@@ -239,25 +240,25 @@ func (p *Probe) calling(pid int) bool {
 
 // forgetCalls forgets the calls of a process that will not be seen to return.
 func (p *Probe) forgetCalls(pid int) {
-	var gone []callKey
-	_ = p.eachCall(func(k callKey) {
-		if k.PID == uint32(pid) {
+	var gone []cudabpf.LaunchesThread
+	_ = p.eachCall(func(k cudabpf.LaunchesThread) {
+		if k.Pid == uint32(pid) {
 			gone = append(gone, k)
 		}
 	})
 	for _, k := range gone {
-		_ = p.maps.calls.Delete(k)
+		_ = p.launches.Waits.Delete(k)
 	}
 }
 
-func (p *Probe) eachCall(do func(callKey)) error {
+func (p *Probe) eachCall(do func(cudabpf.LaunchesThread)) error {
 	var (
 		cursor ebpf.MapBatchCursor
-		keys   [256]callKey
-		begins [256]callBegin
+		keys   [256]cudabpf.LaunchesThread
+		begins [256]cudabpf.LaunchesWaiting
 	)
 	for {
-		n, err := p.maps.calls.BatchLookup(&cursor, keys[:], begins[:], nil)
+		n, err := p.launches.Waits.BatchLookup(&cursor, keys[:], begins[:], nil)
 		for _, k := range keys[:n] {
 			do(k)
 		}
@@ -280,13 +281,13 @@ func (p *Probe) Idle() (told []Event) {
 		return nil
 	}
 	for pid, t := range p.tracked {
-		var state busyState
+		var state cudabpf.LaunchesBusy
 		var returned time.Duration
-		if t.unwatched != nil || p.maps.returned.Lookup(uint32(pid), &returned) != nil || returned == 0 {
+		if t.unwatched != nil || p.launches.Returned.Lookup(uint32(pid), &returned) != nil || returned == 0 {
 			continue
 		}
 		// Read after that: work that was launched since shows.
-		if p.maps.busy.Lookup(uint32(pid), &state) == nil && state.Fast != fastNow && state.Launched == state.Done {
+		if p.launches.BusyOf.Lookup(uint32(pid), &state) == nil && state.Pace != cudabpf.LaunchesPaceFAST && state.Launched == state.Done {
 			told = append(told, doneAt(pid, returned))
 		}
 	}

@@ -80,6 +80,11 @@ func Supported(o Options) error {
 	return translate(cudaprobe.Check(cudaprobe.Options{Proc: o.Proc}))
 }
 
+// CanTrack says in the same way whether launches can be followed here (Track).
+func CanTrack(o Options) error {
+	return translate(cudaprobe.CheckTrack(cudaprobe.Options{Proc: o.Proc}))
+}
+
 // Run implements sensor.Starts. It may run once: all probes are gone afterwards.
 func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 	ctx, cancel := context.WithCancel(ctx)

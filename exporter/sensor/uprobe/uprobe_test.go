@@ -3,7 +3,6 @@ package uprobe_test
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -24,14 +23,7 @@ var conformance = sensortest.Case{
 	Begin: func(p *cudatest.Program) cudatest.Called {
 		return p.Call("cuInit")
 	},
-	Names: describesTypes(),
-}
-
-// describesTypes reports whether the kernel says where it keeps what tells
-// processes and containers apart.
-func describesTypes() bool {
-	_, err := os.Stat("/sys/kernel/btf/vmlinux")
-	return err == nil
+	Names: true,
 }
 
 func open(t testing.TB) *uprobe.Sensor {
@@ -119,9 +111,6 @@ func TestRescanReleasesTheGone(t *testing.T) {
 
 // While nobody reads, events fill their room; what comes then is counted.
 func TestEventsWithoutRoomAreCounted(t *testing.T) {
-	if !describesTypes() {
-		needtest.BPF.Skip(t, "events are small on this kernel, and their room is long in filling")
-	}
 	built := cudatest.Build(t)
 	s := open(t)
 	t.Cleanup(func() {
@@ -150,9 +139,6 @@ func TestEventsWithoutRoomAreCounted(t *testing.T) {
 // That a process's work is done is told once, and a server that is idle calls nothing
 // that would tell it again: if that finds no room it is told later.
 func TestWorkDoneWithoutRoomIsToldLater(t *testing.T) {
-	if !describesTypes() {
-		needtest.BPF.Skip(t, "events are small on this kernel, and their room is long in filling")
-	}
 	built := cudatest.Build(t)
 	s := open(t)
 	server, other := built.Start(t), built.Start(t)

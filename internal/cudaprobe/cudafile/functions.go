@@ -134,6 +134,14 @@ func KindsOf(name string) (kinds []Kind) {
 // begin, sorted, each once: their entries, or a little behind (see probePlace).
 type Functions map[Kind][]uint64
 
+// Of returns the offsets of all functions of some kinds.
+func (f Functions) Of(kinds ...Kind) (offsets []uint64) {
+	for _, kind := range kinds {
+		offsets = append(offsets, f[kind]...)
+	}
+	return offsets
+}
+
 // Functions reads which of the functions the file has. The error wraps
 // ErrNotDriver if it has no cuInit, or is no shared library.
 func (f *File) Functions() (Functions, error) {

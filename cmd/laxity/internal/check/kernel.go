@@ -9,6 +9,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/exporter/sensor/detect"
+	"github.com/laxity/laxity/exporter/sensor/uprobe"
 )
 
 // ability is something that a kernel, a driver or a permission allows or not.
@@ -42,6 +43,7 @@ func gatherKernel(proc string, more ...ability) kernelFacts {
 	f.sensors = detect.All(proc)
 	f.others = []ability{
 		{"many probes at once", "probes are set one by one: 0.1–0.3 s for a new driver library, nothing else", features.HaveBPFLinkUprobeMulti()},
+		{"launches", "a server (laxity.release=busy) counts as one task, from its first context to its end", uprobe.CanTrack(uprobe.Options{Proc: proc})},
 		{"memory guard", limitsWatched, memory.Check()},
 	}
 	f.others = append(f.others, more...)
@@ -60,7 +62,7 @@ func lockdown(text string) string {
 
 // sensorLost is what happens without a sensor, by its name.
 var sensorLost = map[string]string{
-	"uprobe":   "starts are seen by the next best way, with a larger error; servers (laxity.release=busy) count as one task",
+	"uprobe":   "starts are seen by the next best way, with a larger error; a task that is over before it is looked at is not counted; servers (laxity.release=busy) count as one task",
 	"fanotify": "where uprobes do not work either, starts are seen 0.1–0.5 s late, in the GPU's list of processes",
 	"pidfd":    "the exporter does not start",
 }

@@ -70,9 +70,10 @@ func TestAnEngineOverSSH(t *testing.T) {
 	if r := do(t, a, "--rm", "--network=none", img, "exit", "5"); r.code != 5 || r.err != nil || len(a.bound["p1"]) != 64 || len(a.released) != 1 {
 		t.Errorf("%d, %v, bound %v, released %v: %s", r.code, r.err, a.bound, a.released, r)
 	}
-	// A machine that does not answer: docker says so, and the place is given back.
+	// A machine that does not answer: docker says so, and the place is given back. What else it
+	// says depends on whether ssh has ended before docker writes to it.
 	a = &actuator{next: []api.Placement{{ID: "p1", Node: "gpu-2", GPU: gpu, Simulated: true, Docker: nodes.Docker{Host: "ssh://root@127.0.0.1:1"}}}}
-	if r := do(t, a, "--rm", "--network=none", img, "exit", "5"); r.code != 125 || len(a.bound) != 0 || len(a.released) != 1 || !strings.Contains(r.String(), "ssh") {
+	if r := do(t, a, "--rm", "--network=none", img, "exit", "5"); r.code != 125 || len(a.bound) != 0 || len(a.released) != 1 || !strings.Contains(r.String(), "error during connect") {
 		t.Errorf("nobody there: %d, bound %v, released %v: %s", r.code, a.bound, a.released, r)
 	}
 }
