@@ -118,8 +118,8 @@ func TestTaskOfAContainer(t *testing.T) {
 
 	c.Pause(t)
 	s = e.await("a paused task", inState(c.ID, task.Paused))
-	if box, ok := s.FindContainer(c.ID); !ok || !box.Paused {
-		t.Errorf("container: %+v", box)
+	if container, ok := s.FindContainer(c.ID); !ok || !container.Paused {
+		t.Errorf("container: %+v", container)
 	}
 	c.Unpause(t)
 	e.await("the task running again", inState(c.ID, task.Running))

@@ -1,6 +1,6 @@
-// Package exporter observes: it wires device, container engine and sensors to
-// the tracker, and the tracker's snapshots to metrics and an HTTP API. It acts
-// on nothing and knows nothing of who acts.
+// Package exporter observes: it connects device, container engine and sensors to the tracker,
+// and the tracker's snapshots to metrics and an HTTP API. It acts on nothing, and knows
+// nothing of the actuator.
 //
 // It is the one package under exporter/ that imports the adapters.
 package exporter
@@ -25,11 +25,11 @@ type Exporter struct {
 	log      *slog.Logger
 	tracker  *tracker.Tracker
 	registry *prometheus.Registry
-	closers  []io.Closer // in the order of their making
+	closers  []io.Closer // in the order in which they were made
 }
 
-// New makes an exporter. Nothing runs yet, but devices and files are open: call
-// Run, which closes them, or Close. An error says what to do.
+// New makes an exporter. Nothing runs yet, but devices and files are open. Call Run, which
+// closes them in the end, or Close. An error says what to do.
 func New(opt Options) (_ *Exporter, err error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
@@ -53,8 +53,8 @@ func New(opt Options) (_ *Exporter, err error) {
 		return nil, err
 	}
 	metrics := collector.New(collector.Options{
-		// The tracker is made with the collector as its observer, and read by it
-		// only when scraped, which is later.
+		// The tracker needs the collector as its observer. The collector reads the tracker
+		// only at a scrape, which is later.
 		Snapshot:  func() *task.Snapshot { return e.tracker.Snapshot() },
 		Retention: opt.Retention, MaxSeries: opt.MaxSeries, ClassicHistograms: opt.ClassicHistograms,
 	})
@@ -66,13 +66,13 @@ func New(opt Options) (_ *Exporter, err error) {
 	return e, nil
 }
 
-// Run observes until ctx ends, then stores what is known, lets go of everything
-// that New opened, and returns. It can be called once.
+// Run observes until ctx ends. Then it stores what is known, closes everything that New
+// opened, and returns. Call it once.
 func (e *Exporter) Run(ctx context.Context) error {
 	return errors.Join(e.tracker.Run(ctx), e.Close())
 }
 
-// Close lets go of what New opened. After Run there is nothing left to close.
+// Close closes what New opened. After Run there is nothing left to close.
 func (e *Exporter) Close() error {
 	var errs []error
 	for i := len(e.closers) - 1; i >= 0; i-- {

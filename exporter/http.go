@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// heartbeat is the longest silence on a watched stream: a reader that hears
-	// nothing for longer knows that the connection is dead.
+	// heartbeat is the longest silence on a watched stream. A reader that gets nothing for
+	// longer knows that the connection is dead.
 	heartbeat = time.Second
-	// maxScrapes bounds the memory that those who scrape at once take; 503 beyond.
+	// maxScrapes bounds how many scrapes run at once, and thus their memory. Others get 503.
 	maxScrapes = 16
 )
 
@@ -42,8 +42,8 @@ func (e *Exporter) Handler() http.Handler {
 	return r
 }
 
-// serveMetrics answers in the format that the reader asks for, of which protobuf alone has
-// native histograms. What cannot be gathered is logged and counted, and all the rest is sent.
+// serveMetrics answers in the format that the reader asks for. Only protobuf has native
+// histograms. It logs and counts what it cannot gather, and sends the rest.
 func (e *Exporter) serveMetrics() http.Handler {
 	return promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
 		Registry: e.registry, EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes,
@@ -120,7 +120,7 @@ func (e *Exporter) streamTasks(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers with what is wrong and what to do.
+// refuse answers with an error: what is wrong, and what to do.
 func refuse(w http.ResponseWriter, status int, problem, hint string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -130,17 +130,18 @@ func refuse(w http.ResponseWriter, status int, problem, hint string) {
 	}{problem, hint})
 }
 
-// refuseRequest answers whom the guard refuses, and what the router does not serve.
+// refuseRequest answers requests that access.Guard refuses, or that the router does not
+// serve.
 func refuseRequest(w http.ResponseWriter, _ *http.Request, code int, err error) {
 	refuse(w, code, err.Error(), refusals[code])
 }
 
-// refusals say what to do about each.
+// refusals say what to do, by status.
 var refusals = map[int]string{
-	http.StatusUnauthorized:       "send the token, which laxity does with --token.file",
+	http.StatusUnauthorized:       "send the token (laxity --token.file=FILE does that)",
 	http.StatusForbidden:          "call it on the node itself, or give the exporter a --web.bearer-token-file, or a --web.config.file with basic_auth_users or client certificates",
-	http.StatusNotFound:           "see / for what is",
-	http.StatusMethodNotAllowed:   "the header Allow says what it takes",
+	http.StatusNotFound:           "see / for the list of pages",
+	http.StatusMethodNotAllowed:   "use a method of the header Allow",
 	http.StatusMisdirectedRequest: "start the exporter with --web.allowed-host=NAME if this name is its own",
 	http.StatusTooManyRequests:    "ask less often",
 	http.StatusServiceUnavailable: "see the exporter's log",

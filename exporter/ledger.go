@@ -8,8 +8,9 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// OpenLedger returns what opens the ledger of a device, named as in OpenDevice. It is
-// opened apart from the exporter's: it must tell of this very moment.
+// OpenLedger returns a function that opens the ledger of a device, named as in OpenDevice.
+// The ledger opens its own device, not the exporter's: it must read the memory at this very
+// moment.
 func OpenLedger(spec string) func() (task.Ledger, error) {
 	return func() (task.Ledger, error) {
 		d, err := OpenDevice(spec)
@@ -20,7 +21,7 @@ func OpenLedger(spec string) func() (task.Ledger, error) {
 	}
 }
 
-// Ledger reads a device.
+// Ledger returns the ledger of a device.
 func Ledger(d device.Device) task.Ledger {
 	return func(ctx context.Context) (map[string]task.Usage, error) {
 		reading, err := d.Read(ctx)

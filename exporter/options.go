@@ -21,19 +21,19 @@ type Options struct {
 	Device string
 	// DockerHost is the engine's address; empty: DOCKER_HOST, else the usual socket.
 	DockerHost string
-	// Keep, if not nil, says which containers exist for this exporter.
+	// Keep, if not nil, selects the containers that this exporter watches.
 	Keep func(container.Container) bool
-	// Sensor is how starts are learned: auto (the best that works), uprobe,
-	// fanotify, or device for the device's list alone. Default auto.
+	// Sensor is how starts are learned: auto (the best sensor that works), uprobe, fanotify,
+	// or device (the device's list alone). Default auto.
 	Sensor string
 	// StateDir keeps unfinished tasks, history and deadlines over a restart.
 	// Empty: nothing survives.
 	StateDir string
-	// SwapDir is where it is told which tasks are swapped off the GPU; package swaps
-	// says how. Default swaps.DefaultDir.
+	// SwapDir is the folder of notices of swapped tasks (package swaps). Default
+	// swaps.DefaultDir.
 	SwapDir string
-	// HoldDir is where it is told which tasks are kept off the GPU by its channels; package
-	// holds says how. Default holds.DefaultDir.
+	// HoldDir is the folder of records of tasks whose channels are off the GPU (package
+	// holds). Default holds.DefaultDir.
 	HoldDir string
 	// Proc is the host's proc file system. Default /proc.
 	Proc string
@@ -64,12 +64,12 @@ type Options struct {
 	Access access.Options
 
 	Logger *slog.Logger
-	// Parts replaces what would be made from the options above; for tests and
+	// Parts replaces parts that New would make from the options above. It is for tests, and
 	// for programs that have a part already.
 	Parts Parts
 }
 
-// Parts are the adapters. Those that are nil are made from Options.
+// Parts are the adapters. New makes those that are nil from Options.
 type Parts struct {
 	Device     device.Device
 	Containers container.Source

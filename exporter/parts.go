@@ -21,7 +21,7 @@ import (
 	"github.com/laxity/laxity/exporter/tracker/store"
 )
 
-// openParts fills in the adapters that Options.Parts does not give.
+// openParts makes the adapters that Options.Parts does not give.
 func (e *Exporter) openParts(t *tracker.Options) error {
 	p := e.opt.Parts
 	if err := e.openDevice(t, p.Device); err != nil {
@@ -64,8 +64,9 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 	return e.openStore(t)
 }
 
-// startSensors returns the sensors to try, the best first; none for the device's
-// list alone. A sensor that was asked for by name has to work.
+// startSensors returns the sensors to try, the best first. It returns none where the device's
+// list alone is to be used. It returns an error if a sensor that was chosen by name does not
+// work.
 func (e *Exporter) startSensors() ([]tracker.StartSensor, error) {
 	var sensors []tracker.StartSensor
 	for _, s := range detect.Sensors(detect.Options{Proc: e.opt.Proc, Log: e.log}) {
@@ -74,7 +75,7 @@ func (e *Exporter) startSensors() ([]tracker.StartSensor, error) {
 		case string(s.Source):
 			opened, err := s.Open()
 			if err != nil {
-				return nil, fmt.Errorf("the sensor that was asked for does not work here (auto takes the best that does): %w", err)
+				return nil, fmt.Errorf("the chosen sensor does not work here (auto takes the best one that does): %w", err)
 			}
 			if err := opened.Close(); err != nil {
 				return nil, err
@@ -99,9 +100,9 @@ func (e *Exporter) openDevice(t *tracker.Options, d device.Device) error {
 			return err
 		}
 	}
-	guard := device.NewGuard(d, e.opt.DeviceTimeout)
-	e.closers = append(e.closers, guard)
-	t.Device = guard
+	timed := device.WithTimeout(d, e.opt.DeviceTimeout)
+	e.closers = append(e.closers, timed)
+	t.Device = timed
 	return nil
 }
 
@@ -114,16 +115,16 @@ func (e *Exporter) openStore(t *tracker.Options) error {
 		return err
 	}
 	if aside != nil {
-		e.log.Warn("the stored state was given up", "err", aside)
+		e.log.Warn("the stored state cannot be used and was moved aside", "err", aside)
 	}
 	e.closers = append(e.closers, file)
 	t.Store = file
 	return nil
 }
 
-// OpenDevice opens the GPUs that spec names: auto or nvml for those of this
-// machine, sim:SOCKET for simulated ones. The error wraps device.ErrUnavailable
-// where there are none, and says what to do.
+// OpenDevice opens the GPUs that spec names: auto or nvml for those of this machine,
+// sim:SOCKET for simulated ones. Where there are none, the error wraps device.ErrUnavailable
+// and says what to do.
 func OpenDevice(spec string) (device.Device, error) {
 	if socket, ok := strings.CutPrefix(spec, "sim:"); ok {
 		if socket == "" {

@@ -21,11 +21,11 @@ type guardianCommand struct {
 
 func newGuardianCommand(app *kingpin.Application) *guardianCommand {
 	g := &guardianCommand{}
-	cmd := app.Command("guardian", "Wait for the actuator's end, whatever its cause, and unpause at once what it left paused.")
+	cmd := app.Command("guardian", "Wait for the actuator's end, whatever its cause, and release at once what it left held.")
 	cmd.Flag("state-dir", "The actuator's --state-dir.").Default(defaultStateDir).StringVar(&g.o.StateDir)
 	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST.").StringVar(&g.o.DockerHost)
 	cmd.Flag("once", "End when no actuator lives and nothing is on record. The actuator starts its own guardian like this.").BoolVar(&g.o.Once)
-	cmd.Flag("device", "The GPUs whose time slices and channels are put right, as the actuator's --device.").Default("auto").StringVar(&g.device)
+	cmd.Flag("device", "The GPUs whose time slices and channels the guardian restores, as the actuator's --device.").Default("auto").StringVar(&g.device)
 	g.name = cmd.FullCommand()
 	return g
 }

@@ -26,23 +26,23 @@ func main() {
 	os.Exit(command(os.Args[1:]))
 }
 
-const help = `Decides which container may use a GPU now. It pauses only containers with a laxity.* label, lets
-go what it paused when it ends, and a guardian does so when it is killed.
+const help = `Decides which container may use a GPU now. It holds only containers with a laxity.* label. It
+releases them when it ends. If it is killed, a guardian releases them.
 
   laxity-actuator --exporter=http://127.0.0.1:9870
-  laxity-actuator --dry-run                       decide, and pause nothing
-  laxity-actuator guardian                        as a unit of its own, with --guardian=require above
+  laxity-actuator --dry-run                       decide, and change nothing
+  laxity-actuator guardian                        as a unit of its own; start the first with --guardian=require
 
 Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do; of the
 guardian also: ended before it could release everything), 2 wrong usage.`
 
 // commands are what the program can do.
 type commands struct {
-	serve  *serveCommand
-	guard  *guardianCommand
-	proxy  *dockerProxyCommand
-	health *healthCommand
-	token  *tokenCommand
+	serve    *serveCommand
+	guardian *guardianCommand
+	proxy    *dockerProxyCommand
+	health   *healthCommand
+	token    *tokenCommand
 }
 
 // application has every command and flag.
@@ -70,8 +70,8 @@ func command(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch chosen {
-	case c.guard.name:
-		err = c.guard.run(ctx)
+	case c.guardian.name:
+		err = c.guardian.run(ctx)
 	case c.proxy.name:
 		err = c.proxy.run(ctx)
 	case c.health.name:

@@ -61,57 +61,57 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	s := &serveCommand{log: &promslog.Config{}}
 	cmd := app.Command("serve", "Act (the default).").Default()
 	cmd.Flag("exporter", "Address of the laxity-exporter of this node.").Default("http://127.0.0.1:9870").StringVar(&s.exporter)
-	cmd.Flag("exporter.token-file", "File with the exporter's token (its --web.bearer-token-file), for changing deadlines on the page.").StringVar(&s.exporterToken)
-	cmd.Flag("node", "Name of this node, as alerts have it in their label node. Default: what the exporter says.").StringVar(&s.node)
-	cmd.Flag("state-dir", "Folder on a local disk for what must survive a crash: holds, leases, inbox, decisions. The guardian needs the same.").
+	cmd.Flag("exporter.token-file", "File with the exporter's token (its --web.bearer-token-file). The page needs it to change deadlines.").StringVar(&s.exporterToken)
+	cmd.Flag("node", "Name of this node, as in the label node of alerts. Default: the exporter's.").StringVar(&s.node)
+	cmd.Flag("state-dir", "Folder on a local disk for what must survive a crash: holds, leases, inbox, decisions. Give the guardian the same one.").
 		Default(defaultStateDir).StringVar(&s.stateDir)
 	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST. Default: DOCKER_HOST, or the local socket.").StringVar(&s.docker)
-	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start), or p3 (by start, as many as fill the GPU).").
+	cmd.Flag("policy", "Who comes first on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start), or p3 (by start, as many as fill the GPU).").
 		Default(config.DefaultPolicy).EnumVar(&s.config.Policy, profile.Names...)
 	cmd.Flag("share", "How many run at once: one, p3 (as many as fill the GPU), or adaptive (those that do not slow each other down). Default: the policy's own; adaptive for edf and llf, one for fifo.").
 		EnumVar(&s.config.Share, append([]string{""}, profile.Shares...)...)
 	cmd.Flag("arbitrate", "When the policy decides: auto (while an alert with action=arbitrate fires), always, never.").
 		Default(string(config.Auto)).EnumVar(&s.arbitrate, string(config.Auto), string(config.Always), string(config.Never))
-	cmd.Flag("late", "For how long a request of a server (laxity.release=busy) keeps its place once it is late. Tasks of other releases lose theirs at once.").
+	cmd.Flag("late", "How long a request of a server (laxity.release=busy) keeps its place after its deadline. Other tasks lose theirs at once.").
 		Default(config.DefaultLate.String()).DurationVar(&s.config.Late)
-	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch get while they want it, whoever comes before them. Tasks that cannot meet their deadline any more get as much.").
+	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch always get while they want it. Tasks that cannot meet their deadline any more get as much.").
 		Default(strconv.FormatFloat(config.DefaultBatchFloor, 'g', -1, 64)).Float64Var(&s.config.BatchFloor)
-	cmd.Flag("max-hold", "Longest time that a container is held in one piece; then it runs to the end of its task.").
+	cmd.Flag("max-hold", "Longest time that a container is held without a break. After it the container runs to the end of its task.").
 		Default(config.DefaultMaxHold.String()).DurationVar(&s.config.MaxHold)
 	cmd.Flag("lease", "How long an alert counts after it was last seen firing. Alertmanager's repeat_interval must be shorter.").
 		Default(config.DefaultLease.String()).DurationVar(&s.config.Lease)
 	cmd.Flag("settle", "How long after a pause or unpause the GPU's utilisation shows its effect.").
 		Default(config.DefaultSettle.String()).DurationVar(&s.config.Settle)
-	cmd.Flag("breaker.actions", "Most pauses and unpauses within a minute. Beyond, everything is released and nothing is held for a minute.").
+	cmd.Flag("breaker.actions", "Most pauses and unpauses within a minute. Beyond it the actuator releases everything and holds nothing for a minute.").
 		Default(strconv.Itoa(config.DefaultBreakerActions)).IntVar(&s.config.BreakerActions)
-	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) at which the same happens when so many are stopped at a time.").
+	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) that may be stopped at a time. At this share the breaker does the same.").
 		Default(strconv.FormatFloat(config.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
-	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").
+	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; repeatable. Default: all with a laxity.* label.").
 		StringsVar(&s.labels)
-	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), pause (the whole container, by its engine), or auto (channels where a self-test shows that they work, else pause).").
+	cmd.Flag("hold", "How to hold containers: channels (time slices, and channels of the GPU off and on; the host side runs on), pause (the engine pauses the whole container), or auto (channels where a self-test shows that they work, otherwise pause).").
 		Default(string(config.HoldAuto)).EnumVar(&s.hold, config.HoldModes...)
-	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, by uprobes, so that they keep to it, none blocks another for ever, and who does not fit waits instead of failing: auto (where this machine can) or off.").
+	cmd.Flag("memory-guard", "Guard the allocations of containers with laxity.gpu-memory by uprobes: auto (where this machine can) or off. Then each keeps to its limit, none blocks another for ever, and an allocation that does not fit waits instead of failing.").
 		Default(string(config.MemoryAuto)).EnumVar(&s.memoryGuard, config.MemoryModes...)
-	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit; one without is not asked), fair (equally between the active ones), or adaptive (as fair, and what one does not use is lent and called back). fair and adaptive ask about the allocations of all containers with a laxity.* label.").
+	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit; one without a limit is not guarded), fair (equally between the active ones), or adaptive (as fair, but it lends what one does not use, and calls it back). fair and adaptive guard the allocations of all containers with a laxity.* label.").
 		Default(string(allocator.ByLimit)).EnumVar((*string)(&s.config.MemoryShare), allocator.Shares...)
-	cmd.Flag("memory-wait", "Longest time that an allocation waits for memory; then the program gets CUDA's out-of-memory error.").
+	cmd.Flag("memory-wait", "Longest time that an allocation waits for memory. After it the program gets CUDA's out-of-memory error.").
 		Default(config.DefaultMemoryWait.String()).DurationVar(&s.config.MemoryWait)
-	cmd.Flag("device", "The GPUs, for memory guard and swap, as the exporter's flag: auto, nvml, or sim:SOCKET.").Default("auto").StringVar(&s.device)
-	cmd.Flag("swap", "Whether containers are swapped off their GPUs, by CUDA's checkpoints, when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").
+	cmd.Flag("device", "The GPUs, for memory guard and swap, as in the exporter's flag: auto, nvml, or sim:SOCKET.").Default("auto").StringVar(&s.device)
+	cmd.Flag("swap", "Swap containers off their GPUs, by CUDA's checkpoints, when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").
 		Default(string(config.MemoryAuto)).EnumVar(&s.swap, config.MemoryModes...)
-	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").
+	cmd.Flag("lock-dir", "Folder in which the actuators of one engine find each other. One acts, the others stand by.").
 		Default(enforce.RunDir).Envar("LAXITY_LOCK_DIR").StringVar(&s.lockDir)
-	cmd.Flag("config.file", "YAML file that overrides policy, share, late, batch_floor, memory_share, memory_wait, arbitrate, max_hold, lease, settle and breaker, and is read again by SIGHUP or POST /-/reload.").
+	cmd.Flag("config.file", "YAML file that overrides policy, share, late, batch_floor, memory_share, memory_wait, arbitrate, max_hold, lease, settle and breaker. SIGHUP and POST /-/reload read it again.").
 		StringVar(&s.configFile)
-	cmd.Flag("dry-run", "Make no mutating call; write the same decisions.").BoolVar(&s.dryRun)
-	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require it and refuse to start.").
+	cmd.Flag("dry-run", "Decide and record, but change nothing.").BoolVar(&s.dryRun)
+	cmd.Flag("guardian", "What to do when no guardian watches: spawn one, warn and go on, or require one and refuse to start.").
 		Default(string(watch.Spawn)).EnumVar(&s.guardian, string(watch.Spawn), string(watch.Warn), string(watch.Require))
-	cmd.Flag("web.listen-address", "Address to listen on; may be repeated. Alerts are taken from other machines only if they have to authenticate: --web.config.file or --web.bearer-token-file.").
+	cmd.Flag("web.listen-address", "Address to listen on; repeatable. The actuator accepts alerts from other machines only if clients must authenticate: --web.config.file or --web.bearer-token-file.").
 		Default("127.0.0.1:9871").StringsVar(&s.listen)
 	cmd.Flag("web.config.file", "TLS and basic auth, as in Prometheus's exporter-toolkit.").StringVar(&s.webConfig)
-	cmd.Flag("web.bearer-token-file", "File of tokens, one a line; every change by HTTP needs one (Authorization: Bearer TOKEN). It is read anew for each request.").
+	cmd.Flag("web.bearer-token-file", "File of tokens, one a line. Requests that change something need one of them (Authorization: Bearer TOKEN). The actuator reads the file at each request.").
 		StringVar(&s.tokenFile)
-	cmd.Flag("web.allowed-host", "Name of this machine by which clients on it may ask, besides localhost and the host name; may be repeated. Other names are refused where nobody authenticates, for a web page can have its own name point here.").
+	cmd.Flag("web.allowed-host", "Name of this machine that clients on it may use, besides localhost and the host name; repeatable. Without authentication the actuator refuses other names, because a web page can point its own name here.").
 		StringsVar(&s.hosts)
 	s.placement.register(cmd)
 	s.cluster.register(cmd)

@@ -15,11 +15,11 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 )
 
-// addHidden adds what experiments start: an actuator inside this program starts
-// itself again as its guardian and its checkpoint helper.
+// addHidden adds the commands that experiments start. An actuator inside this program starts
+// the program again as its guardian and its checkpoint helper.
 func (c *cli) addHidden() {
-	var guard guardian.Options
-	guard.Register(c.command(guardian.Name, "Release what a dead experiment held. Started by an experiment.", guard.Run))
+	var g guardian.Options
+	g.Register(c.command(guardian.Name, "Release what a dead experiment held. Started by an experiment.", g.Run))
 
 	var helper swaphelper.Options
 	helper.Register(c.command(swaphelper.Name, "Call the CUDA driver's checkpoint API. Started by an experiment.",

@@ -28,7 +28,7 @@ processes of all containers, and read access to the Docker socket.
 Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do), 2 wrong usage.`
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	exporter exporter.Options
 	nice     int
@@ -51,7 +51,7 @@ func parse(args []string, stdout, stderr io.Writer) (cfg *config, done bool, err
 		return nil, true, nil
 	}
 	if cfg.nice < -20 || cfg.nice > 19 {
-		return nil, false, fmt.Errorf("--nice=%d: want -20 to 19", cfg.nice)
+		return nil, false, fmt.Errorf("--nice=%d: write a number from -20 to 19", cfg.nice)
 	}
 	return cfg, false, check(cfg.exporter)
 }
@@ -62,13 +62,13 @@ func application(cfg *config) *kingpin.Application {
 	app.HelpFlag.Short('h')
 	app.Version(version.Print("laxity-exporter"))
 	addFlags(app, &cfg.exporter)
-	app.Flag("nice", "Nice value (-20 to 19, the lowest goes first) that this process takes if it may, to answer beside busy tenants; 0 leaves it as it is. In a container or a unit with a CPU weight, that weight counts instead.").
+	app.Flag("nice", "Nice value of this process, -20 to 19: a low one lets it answer beside busy tenants. 0 leaves it as it is. It needs the right to lower it. In a container or a unit with a CPU weight, that weight counts instead.").
 		Default("-10").IntVar(&cfg.nice)
 	promslogflag.AddFlags(app, &cfg.log)
 	cfg.web = kingpinflag.AddFlags(app, defaultAddress)
-	app.Flag("web.bearer-token-file", "File of tokens, one a line; who changes a deadline by HTTP needs one (Authorization: Bearer TOKEN), on this machine too. It is read anew for each request.").
+	app.Flag("web.bearer-token-file", "File of tokens, one a line. Requests that change a deadline need one of them (Authorization: Bearer TOKEN), also from this machine. The exporter reads the file at each request.").
 		StringVar(&cfg.tokens)
-	app.Flag("web.allowed-host", "Name of this machine by which clients on it may ask, besides localhost and the host name; may be repeated. Other names are refused where nobody authenticates, for a web page can have its own name point here.").
+	app.Flag("web.allowed-host", "Name of this machine that clients on it may use, besides localhost and the host name; repeatable. Without authentication the exporter refuses other names, because a web page can point its own name here.").
 		StringsVar(&cfg.hosts)
 	return app
 }
@@ -76,34 +76,34 @@ func application(cfg *config) *kingpin.Application {
 func addFlags(app *kingpin.Application, o *exporter.Options) {
 	host, _ := os.Hostname()
 	app.Flag("node", "Name of this machine in snapshots.").Default(host).StringVar(&o.Node)
-	app.Flag("device", "Where the GPUs are: auto and nvml are NVIDIA's of this machine; sim:SOCKET are simulated ones behind a unix socket.").
+	app.Flag("device", "The GPUs: auto and nvml are the NVIDIA GPUs of this machine; sim:SOCKET are simulated ones behind a unix socket.").
 		Default("auto").PlaceHolder("auto|nvml|sim:SOCKET").StringVar(&o.Device)
 	app.Flag("device.timeout", "How long one reading of the GPUs may take before the driver counts as hanging.").
 		Default("2s").DurationVar(&o.DeviceTimeout)
-	app.Flag("sensor", "How starts of tasks are learned: auto takes the most exact way that works here; uprobe and fanotify watch the CUDA driver library; device polls the GPU's list of processes.").
+	app.Flag("sensor", "How the exporter learns when tasks start: uprobe and fanotify watch the CUDA driver library; device polls the GPU's list of processes; auto takes the most exact one that works here.").
 		Default("auto").StringVar(&o.Sensor)
 	app.Flag("docker.host", "Address of the Docker engine, such as unix:///var/run/docker.sock. Default: DOCKER_HOST, else the usual socket.").
 		StringVar(&o.DockerHost)
 	app.Flag("state-dir", "Folder that keeps unfinished tasks, history and changed deadlines over a restart. Empty: nothing is kept.").
 		Default("/var/lib/laxity/exporter").StringVar(&o.StateDir)
-	app.Flag("swap-dir", "Folder in which whoever swaps a task off the GPU leaves a notice, so that it does not count as ended; the actuator's --lock-dir with swapped after it.").
+	app.Flag("swap-dir", "Folder with a notice of each swapped task, so that it does not count as ended: the folder swapped in the actuator's --lock-dir.").
 		Default(swaps.DefaultDir).StringVar(&o.SwapDir)
-	app.Flag("hold-dir", "Folder in which whoever takes the channels of a task off the GPU keeps a record of it, so that it counts as held: channels below /run/laxity, where the actuator has its own.").
+	app.Flag("hold-dir", "Folder with a record of each task whose channels are off the GPU, so that it counts as held. The actuator has its own in channels below /run/laxity.").
 		Default(holds.DefaultDir).StringVar(&o.HoldDir)
-	app.Flag("proc", "Where the host's proc file system is mounted; in a container with --pid=host it is /proc as well.").
+	app.Flag("proc", "Where the host's proc file system is mounted. In a container with --pid=host it is /proc too.").
 		Default("/proc").StringVar(&o.Proc)
-	app.Flag("poll.fast", "Shortest time between two readings of the GPUs: while a task may start or end and only the GPU's list can tell.").
+	app.Flag("poll.fast", "Shortest time between two readings of the GPUs. It counts while a task may start or end and only the GPU's list would show it.").
 		Default("20ms").DurationVar(&o.FastPoll)
-	app.Flag("poll.slow", "Longest time between two readings: while nothing happens.").
+	app.Flag("poll.slow", "Longest time between two readings of the GPUs. It counts while nothing happens.").
 		Default("1s").DurationVar(&o.SlowPoll)
 	app.Flag("busy.gap", "A busy interval (label laxity.release=busy) ends when nothing was launched for this long after work was done.").
 		Default("10ms").DurationVar(&o.BusyGap)
 	usage.Limits(app, &o.Limits)
-	app.Flag("history.tasks", "How many ended tasks are kept; the last one of each running container always is.").
+	app.Flag("history.tasks", "How many ended tasks the exporter keeps. It always keeps the last one of each running container.").
 		Default("100").IntVar(&o.MaxEnded)
-	app.Flag("series.retention", "How long the last task and the counts of a container that is gone stay in /metrics. The rules look back 10m.").
+	app.Flag("series.retention", "How long the last task and the counts of a container stay in /metrics after it is gone. The rules need 10m.").
 		Default("15m").DurationVar(&o.Retention)
-	app.Flag("series.limit", "Largest number of series in one scrape, besides process_* and go_*; what is beyond is dropped and counted.").
+	app.Flag("series.limit", "Largest number of series in one scrape, besides process_* and go_*. The exporter drops and counts the others.").
 		Default("20000").IntVar(&o.MaxSeries)
 	app.Flag("histograms.classic", "Add classic buckets to the native histograms, for a Prometheus that does not scrape native ones.").
 		BoolVar(&o.ClassicHistograms)
@@ -111,7 +111,7 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		Default("true").BoolVar(&o.RuntimeMetrics)
 }
 
-// check refuses values that cannot be honoured.
+// check refuses values with which the exporter cannot work.
 func check(o exporter.Options) error {
 	switch {
 	case o.FastPoll <= 0 || o.SlowPoll <= 0 || o.DeviceTimeout <= 0:

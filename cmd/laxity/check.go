@@ -16,17 +16,18 @@ import (
 
 const checkHelp = `Examine this machine: does what Laxity needs work here?
 
-Looks at the GPU driver, control of time slices and channels, Docker, permissions, what the kernel
-can, and the chain from Prometheus to the actuator. Each finding says what it means and what to
-do. Nothing is changed.
+Examines the GPU driver, control of time slices and channels, Docker, permissions, what the kernel
+can do, and the chain from Prometheus to the actuator. Each finding says what it means and what to
+do. It changes nothing.
 
   sudo laxity check
   sudo laxity check --device=sim                                       without a GPU
   sudo laxity check --prometheus.url=http://prom:9090 --alertmanager.url=http://am:9093
-  sudo laxity check --send-test-alert                                  is the way to the actuator open?
+  sudo laxity check --send-test-alert                                  does an alert reach the actuator?
   sudo laxity check --json | jq '.[] | select(.level == "fail")'
 
-What does not answer at its default address is skipped; at an address that you give it fails.
+check skips a program that does not answer at its default address. At an address that you give,
+no answer is a failure.
 
 Exit codes: 0 nothing fails (there may be warnings), 3 something fails.`
 
@@ -41,7 +42,7 @@ func checkSwap(ctx context.Context, device string) error {
 	return errors.Join(err, helper.Close())
 }
 
-// errFindings is the end of a command that worked and found something amiss.
+// errFindings is the error of a check that ran and found a failure.
 var errFindings = errors.New("something fails")
 
 func (c *cli) addCheck() {
@@ -67,15 +68,15 @@ func (c *cli) addCheck() {
 		}
 		o.Alertmanager.Client = o.Prometheus.Client
 		w := &check.Writer{Out: c.out, Paint: view.ColoursOn(c.out), Width: view.Width(c.out)}
-		tell := w.Write
+		report := w.Write
 		if asJSON {
-			tell = func(check.Finding) {}
+			report = func(check.Finding) {}
 		}
 		for _, dir := range state {
 			o.StateDirs = append(o.StateDirs, filepath.Join(dir, "actuator"))
 		}
 		o.Swap = func(ctx context.Context) error { return checkSwap(ctx, o.Device) }
-		all := check.Run(ctx, o, tell)
+		all := check.Run(ctx, o, report)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

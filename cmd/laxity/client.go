@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-// httpConfigEnv names the file where no flag does; laxity run has no other way.
+// httpConfigEnv names the file where no flag does. laxity run has no such flag.
 const httpConfigEnv = "LAXITY_HTTP_CONFIG"
 
-const httpConfigHelp = "Credentials and TLS towards exporter and actuator: an http_config of Prometheus (authorization, basic_auth, tls_config)."
+const httpConfigHelp = "File with credentials and TLS settings for exporter and actuator: an http_config of Prometheus (authorization, basic_auth, tls_config)."
 
-// httpClient reads an http_config file; without one it brings laxity up its token. Its
-// clients have no overall timeout: streams go on.
+// httpClient reads an http_config file. Without one it sends laxity up its token. Its clients
+// have no overall timeout, because streams go on.
 func httpClient(file, token string) (*http.Client, error) {
 	if file == "" {
 		return &http.Client{Transport: withToken{token, http.DefaultTransport}}, nil
@@ -35,13 +35,13 @@ func httpClient(file, token string) (*http.Client, error) {
 // client is that of the flags --http.config.file and --token.file, which every command has.
 func (c *cli) client() (*http.Client, error) { return httpClient(c.httpConfig, c.tokenFile) }
 
-// clientFromEnv is for what is not parsed here.
+// clientFromEnv is for commands whose flags are not parsed here.
 func clientFromEnv() (*http.Client, error) {
 	return httpClient(os.Getenv(httpConfigEnv), defaultTokenFile())
 }
 
-// errDenied says what to do about an answer of 401.
-var errDenied = errors.New("authentication is needed: of laxity up be who started it (sudo?), or name its token by --token.file; else --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + tokenEnv + ", " + httpConfigEnv + ")")
+// errDenied says what to do after an answer of 401.
+var errDenied = errors.New("authentication is needed: for laxity up be the user who started it (sudo?), or name its token with --token.file; otherwise write --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + tokenEnv + ", " + httpConfigEnv + ")")
 
 // denied adds the hint to the error of an answer.
 func denied(code int, err error) error {

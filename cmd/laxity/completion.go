@@ -20,9 +20,9 @@ const completionHelp = `Print a script that lets a shell complete commands, flag
   laxity completion zsh > "${fpath[1]}/_laxity"
   laxity completion fish > ~/.config/fish/completions/laxity.fish
 
-Behind laxity run and laxity create docker completes its own flags and images.`
+After laxity run and laxity create docker completes its own flags and images.`
 
-// completionScripts all ask the program itself, with the words so far.
+// completionScripts call the program itself with the words so far.
 var completionScripts = map[string]string{
 	"bash": `_laxity() {
     local cur="${COMP_WORDS[COMP_CWORD]}"
@@ -68,8 +68,8 @@ func (c *cli) addCompletion() {
 // completionPatience bounds what a person waits for after the Tab key.
 const completionPatience = 500 * time.Millisecond
 
-// containers names those that the exporter knows; none where it does not answer.
-// What was given on the command line is in base, and the default if that is empty.
+// containers returns the names of the containers that the exporter knows, or none where it
+// does not answer. base is the address from the command line; empty means the default.
 func containers(base *string) func() []string {
 	return func() []string {
 		address := *base
@@ -101,8 +101,8 @@ func containers(base *string) func() []string {
 // runFlags are those of laxity run and create that are not docker's.
 var runFlags = []string{"deadline", "gpu-memory", "estimate", "node", "gpu-request", "actuator.url"}
 
-// withoutOwn leaves out our own flags and their values, which docker does not know.
-// The last word is the one that is being written.
+// withoutOwn removes our own flags and their values, which docker does not know. The last
+// word is the one being typed.
 func withoutOwn(words []string) []string {
 	if len(words) == 0 {
 		return []string{""}
@@ -121,8 +121,8 @@ func withoutOwn(words []string) []string {
 	return append(rest, words[len(words)-1])
 }
 
-// completeRun completes the words behind laxity run and laxity create: our own
-// flags, and what docker itself says about its own.
+// completeRun completes the words after laxity run and laxity create: our own flags, and
+// docker's, which docker completes.
 func completeRun(out io.Writer, command string, words []string) {
 	current := ""
 	if len(words) > 0 {
@@ -136,12 +136,12 @@ func completeRun(out io.Writer, command string, words []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*completionPatience)
 	defer cancel()
 	words = withoutOwn(words)
-	said, err := exec.CommandContext(ctx, "docker", append([]string{"__completeNoDesc", command}, words...)...).Output()
+	completions, err := exec.CommandContext(ctx, "docker", append([]string{"__completeNoDesc", command}, words...)...).Output()
 	if err != nil {
 		return
 	}
-	for line := range strings.Lines(string(said)) {
-		if !strings.HasPrefix(line, ":") { // the last line says how to go on
+	for line := range strings.Lines(string(completions)) {
+		if !strings.HasPrefix(line, ":") { // the last line is a directive to the shell
 			fmt.Fprint(out, line)
 		}
 	}

@@ -80,12 +80,12 @@ func TestWithoutOwn(t *testing.T) {
 // What is completed behind run is what its help tells.
 func TestRunFlagsAreThoseOfTheHelp(t *testing.T) {
 	_, own, _ := strings.Cut(runHelp, "Flags besides docker's:")
-	var told []string
+	var reported []string
 	for _, m := range regexp.MustCompile(`(?m)^  --([a-z.-]+)`).FindAllStringSubmatch(own, -1) {
-		told = append(told, m[1])
+		reported = append(reported, m[1])
 	}
-	if !slices.Equal(slices.Sorted(slices.Values(told)), slices.Sorted(slices.Values(runFlags))) {
-		t.Errorf("the help tells %q, completed are %q", told, runFlags)
+	if !slices.Equal(slices.Sorted(slices.Values(reported)), slices.Sorted(slices.Values(runFlags))) {
+		t.Errorf("the help tells %q, completed are %q", reported, runFlags)
 	}
 }
 

@@ -16,12 +16,11 @@ const demoHelp = `Run three containers with deadlines on one GPU, without Laxity
 
   laxity demo
   laxity demo --policy=p3                 the paper's algorithm
-  laxity demo --hold=pause                containers that wait are paused as a whole
+  laxity demo --hold=pause                pause whole containers
   laxity demo --json | jq .with.hits
 
-Needs Docker and a C compiler; no registry, and no GPU: without one it uses a simulated GPU
-and says so. Takes about half a minute. What it makes is removed again,
-also after Ctrl-C.`
+Needs Docker and a C compiler, but no registry and no GPU: without a GPU it simulates one
+and says so. Takes about half a minute. It removes what it made, also after Ctrl-C.`
 
 func (c *cli) addDemo() {
 	o := demo.Options{}
@@ -36,7 +35,7 @@ func (c *cli) addDemo() {
 	})
 	cmd.Flag("device", "The GPU: auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&o.Device, "auto", "nvml", "sim")
 	cmd.Flag("policy", "How the actuator orders tasks.").Default("edf").EnumVar(&o.Policy, profile.Names...)
-	cmd.Flag("hold", "How a container is kept from computing: channels, pause, or auto.").Default(string(config.HoldAuto)).EnumVar(&hold, config.HoldModes...)
+	cmd.Flag("hold", "How to hold containers: channels, pause, or auto.").Default(string(config.HoldAuto)).EnumVar(&hold, config.HoldModes...)
 	addDockerHost(cmd, &o.DockerHost)
 	cmd.Flag("metrics-file", "Write all metrics, as they are at the end, to this file.").StringVar(&o.MetricsFile)
 	cmd.Flag("json", "Print the results only, as JSON.").BoolVar(&asJSON)

@@ -9,10 +9,10 @@ import (
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 )
 
-// addHidden adds what other commands start, not people.
+// addHidden adds commands that other commands start, not people.
 func (c *cli) addHidden() {
-	var guard guardian.Options
-	guard.Register(c.command(guardian.Name, "Release what a dead laxity up held. Started by laxity up itself.", guard.Run))
+	var g guardian.Options
+	g.Register(c.command(guardian.Name, "Release what a dead laxity up held. Started by laxity up itself.", g.Run))
 
 	c.command(channeldriver.HelperName, channeldriver.HelperMeans, func(context.Context, *slog.Logger) error { return channeldriver.Help() }).Hidden()
 

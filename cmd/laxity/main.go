@@ -56,16 +56,16 @@ NO_COLOR turns colours off; where the output is no terminal there are none.`
 type cli struct {
 	app  *kingpin.Application
 	out  io.Writer
-	err  io.Writer // what is wrong, beside what was asked for
+	err  io.Writer // errors and warnings, beside the output
 	log  promslog.Config
 	runs map[string]func(ctx context.Context, log *slog.Logger) error
-	// quiet commands talk to a person: they log warnings only, unless asked.
+	// quiet commands have a person as reader: by default they log warnings only.
 	quiet map[string]bool
-	// httpConfig is the file with credentials towards exporter and actuator.
+	// httpConfig is the file with credentials for exporter and actuator.
 	httpConfig string
 	// tokenFile is that of laxity up.
 	tokenFile string
-	// endless commands run until they are stopped: that is not an interruption.
+	// endless commands run until they are stopped, so stopping them is not an interruption.
 	endless map[string]bool
 }
 
@@ -124,7 +124,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	context.AfterFunc(ctx, stop)
 	c.log.Writer = stderr
 	if c.quiet[command] && !levelChosen {
-		_ = c.log.Level.Set("warn") // a level that exists
+		_ = c.log.Level.Set("warn") // a valid level: Set cannot fail
 	}
 	switch err := c.runs[command](ctx, promslog.New(&c.log)); {
 	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil && c.endless[command]:

@@ -15,26 +15,26 @@ import (
 	"github.com/laxity/laxity/internal/plain"
 )
 
-const nodesHelp = `List the nodes, the best one first, and why the others would not do.
+const nodesHelp = `List the nodes, the best one first, and why Laxity would not take the others.
 
   laxity nodes                                  for a container without a deadline
   laxity nodes --deadline 9s --gpu-memory 4GiB  for one with these
   laxity nodes --deadline 9s --estimate 3s --ranking paper
 
-Two rankings. predictive: the GPUs on which every deadline would still hold with the new task's
-run time on top of the work that is there, the one that leaves the new task the most time first.
-paper: among the nodes where no deadline was missed within 10 minutes, with GPU use and memory
+There are two rankings. predictive takes the GPUs on which every deadline would still hold with the
+new task's run time added to the present work, the one that leaves the new task the most time first.
+paper takes the nodes where no deadline was missed within 10 minutes, with GPU use and memory
 below 100 % and a float above the new deadline, the most free GPU memory first.`
 
-const placeHelp = `Reserve a GPU for a container, or with --dry-run say which one it would be and why.
+const placeHelp = `Reserve a GPU for a container. With --dry-run, say which one it would be and why.
 
   laxity place --dry-run --deadline 9s --gpu-memory 4GiB
   laxity place --deadline 9s --gpu-memory 4GiB --count 3
 
-laxity run does this by itself; place is for programs that create containers on their own. They
+laxity run does this itself. place is for programs that create containers on their own. They
 report the container (PUT /api/v1/placements/ID/container), or the reservation expires.`
 
-const placementsHelp = `List the reservations, or give one back.
+const placementsHelp = `List the reservations, or cancel one.
 
   laxity placements
   laxity placements --json
@@ -59,7 +59,7 @@ func (c *cli) addPlacement() {
 		cmd.Flag("deadline", "Deadline of each GPU task after its start: 9s, 250ms.").StringVar((*string)(&wanted.Deadline))
 		cmd.Flag("gpu-memory", "GPU memory that it may hold: 4GiB.").StringVar((*string)(&wanted.GPUMemory))
 		cmd.Flag("estimate", "How long one of its tasks takes, for the predictive ranking.").StringVar((*string)(&wanted.Estimate))
-		cmd.Flag("image", "Its image: what its last tasks took stands in for --estimate.").StringVar(&wanted.Image)
+		cmd.Flag("image", "Its image. Without --estimate the run time of its last tasks counts.").StringVar(&wanted.Image)
 		cmd.Flag("node", "Only this node.").StringVar(&wanted.Node)
 		return actuator(cmd)
 	}
@@ -97,7 +97,7 @@ func (c *cli) addPlacement() {
 		return c.showPlaced(placed, wanted.DryRun, asJSON)
 	})))
 	ranking(place)
-	place.Flag("count", "How many containers: all find a place, or none.").Default("1").IntVar(&count)
+	place.Flag("count", "How many containers. All get a place, or none.").Default("1").IntVar(&count)
 	place.Flag("dry-run", "Reserve nothing.").BoolVar(&wanted.DryRun)
 
 	actuator(c.command("placements", placementsHelp, ask(func(ctx context.Context, client *api.Client) error {
@@ -112,7 +112,7 @@ func (c *cli) addPlacement() {
 			return writeJSON(c.out, list)
 		}
 		return view.Placements(c.out, list, time.Now(), view.Width(c.out))
-	}))).Flag("release", "Give this one back.").StringVar(&release)
+	}))).Flag("release", "Cancel this reservation.").StringVar(&release)
 	for _, name := range []string{"nodes", "place", "placements"} {
 		c.quiet[name] = true
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 )
 
-const offHelp = `Undo by hand all that Laxity did to containers here, with nothing of it running.
+const offHelp = `Undo everything that Laxity did to the containers here. No program of Laxity has to run.
 
-Whatever is paused, held, swapped off its GPU, off the GPU or has another time slice goes on
-as if Laxity had never been. What a person paused stays paused. No program of Laxity has to
-run; an actuator that runs must be stopped first.
+It continues every container that Laxity paused, held or swapped, switches its channels on and
+restores its time slice. A container that a person paused stays paused. Stop a running actuator
+first.
 
   sudo laxity off
   sudo laxity off --state-dir=/srv/laxity`
@@ -38,7 +38,7 @@ func (c *cli) addOff() {
 				errs = append(errs, err)
 				continue
 			}
-			fmt.Fprintf(c.out, "Nothing is held any more by what has its state in %s.\n", o.StateDir)
+			fmt.Fprintf(c.out, "Nothing is held: everything on record in %s is released.\n", o.StateDir)
 		}
 		return errors.Join(errs...)
 	})

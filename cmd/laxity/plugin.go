@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/common/version"
 )
 
-// asPlugin tells whether the program was started by the Docker CLI, as
-// `docker-laxity OPTIONS laxity ARGS`. It returns docker's own options (--context,
-// -H …) and the arguments proper; nil when Docker asks for the plugin's metadata.
+// asPlugin reports whether the Docker CLI started the program, as `docker-laxity OPTIONS
+// laxity ARGS`. It returns docker's own options (--context, -H …) and the arguments proper;
+// nil when Docker asks for the plugin's metadata.
 func asPlugin(name string, args []string) (plugin bool, options, rest []string) {
 	if name != "docker-laxity" {
 		return false, nil, args
@@ -26,7 +26,7 @@ func asPlugin(name string, args []string) (plugin bool, options, rest []string) 
 	return true, options, args
 }
 
-// pluginMetadata is what the Docker CLI asks of every plugin.
+// pluginMetadata is what the Docker CLI requests from every plugin.
 func pluginMetadata() string {
 	b, _ := json.Marshal(map[string]string{
 		"SchemaVersion":    "0.1.0",

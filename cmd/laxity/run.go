@@ -58,21 +58,21 @@ first task as long as the actuator's --placement.ttl says.`
 
 var dockerHelp = map[string]string{"run": runHelp, "create": createHelp}
 
-// addRun makes run and create known to --help; realMain sends them to runDocker,
-// because their flags are docker's.
+// addRun adds run and create to --help. realMain sends them to runDocker, because their flags
+// are docker's.
 func (c *cli) addRun() {
 	for _, name := range []string{"run", "create"} {
 		cmd := c.command(name, dockerHelp[name], func(context.Context, *slog.Logger) error {
-			return fmt.Errorf("write laxity %s first, its flags behind it", name)
+			return fmt.Errorf("write laxity %s first, and its flags after it", name)
 		})
 		cmd.Arg("args", "As of docker "+name+".").Strings()
 	}
 }
 
-// runDocker is `laxity run` and `laxity create`. Options are docker's global ones,
-// which the plugin was given.
+// runDocker is `laxity run` and `laxity create`. options are docker's global ones, which the
+// plugin got.
 func runDocker(command string, args, options []string, stdout, stderr io.Writer) int {
-	// What docker prints is the container's and goes as it is; what we say does not.
+	// The container's output goes through as it is. Our own is made plain.
 	own := plain.NewWriter(stderr)
 	fail := func(err error) int {
 		fmt.Fprintf(own, "laxity: %v\n", err)
@@ -110,9 +110,8 @@ func runDocker(command string, args, options []string, stdout, stderr io.Writer)
 	return code
 }
 
-// fromTerminal reports whether the terminal has sent this signal to all of its
-// foreground processes, docker among them: a second one would be taken for
-// impatience.
+// fromTerminal reports whether the terminal sent this signal to all of its foreground
+// processes, docker among them. Docker would take a second one for impatience.
 func fromTerminal(s os.Signal) bool {
 	if s != os.Interrupt && s != syscall.SIGQUIT {
 		return false
@@ -126,8 +125,8 @@ func fromTerminal(s os.Signal) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// followPlugin turns the end of the docker command that started this plugin into
-// a signal: it closes the socket when it is told to end and has no terminal.
+// followPlugin sends a signal when the docker command that started this plugin ends. That
+// command closes the socket when it gets a signal and has no terminal.
 func followPlugin(socket string, signals chan<- os.Signal) {
 	if socket == "" {
 		return
@@ -140,6 +139,6 @@ func followPlugin(socket string, signals chan<- os.Signal) {
 	_, _ = io.Copy(io.Discard, c)
 	select {
 	case signals <- syscall.SIGTERM:
-	default: // enough are on their way
+	default: // enough signals are on their way
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/laxity/laxity/internal/access"
 )
 
-// tokenEnv names the token file for what has no flag for it.
+// tokenEnv names the token file for commands that have no flag for it.
 const tokenEnv = "LAXITY_TOKEN_FILE"
 
-const tokenHelp = "The token that laxity up writes at its start, by default the file token in its --state-dir. It is sent to the addresses in it and nowhere else."
+const tokenHelp = "File with the token that laxity up writes at its start, by default the file token in its --state-dir. The token is sent to the addresses in the file and nowhere else."
 
 // tokenFile is where laxity up writes the token.
 func tokenFile(stateDir string) string { return filepath.Join(stateDir, "token") }
@@ -32,17 +32,17 @@ func defaultTokenFile() string {
 	return cmp.Or(os.Getenv(tokenEnv), tokenFile(defaultStateDir()))
 }
 
-// tokenFor begins the line of a token file that says whom it is for.
+// tokenFor begins the line of a token file that names the addresses it is for.
 const tokenFor = "for "
 
-// writeToken makes a new token for these listen addresses, readable by its owner
-// alone, or by a group too. Each start has another: who got the last one, from a
-// program that took our port while we were away, has nothing.
+// writeToken makes a new token for these listen addresses, readable by its owner alone, or by
+// a group too. Each start makes a new one: while we were away another program may have taken
+// our port and received the old one.
 func writeToken(path, group string, addresses []string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := access.WriteToken(path, 0o600, "The token of a laxity up that runs.", tokenFor+strings.Join(addresses, " ")); err != nil {
+	if err := access.WriteToken(path, 0o600, "The token of a running laxity up.", tokenFor+strings.Join(addresses, " ")); err != nil {
 		return fmt.Errorf("write the token: %w", err)
 	}
 	if group == "" {
@@ -59,21 +59,21 @@ func writeToken(path, group string, addresses []string) error {
 	return errors.Join(os.Chown(path, -1, gid), os.Chmod(path, 0o640))
 }
 
-// removeToken takes back a token that counts no more.
+// removeToken removes a token that is no longer valid.
 func removeToken(path string, log *slog.Logger) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("the token of this run is still there", "err", err)
+		log.Warn("the token of this run could not be removed", "err", err)
 	}
 }
 
-// withToken sends the token of a file with requests to the addresses in it.
+// withToken adds the token of a file to requests to the addresses in that file.
 type withToken struct {
 	path string
 	next http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. Without a token the request goes as it is,
-// and what needs one is refused.
+// RoundTrip implements http.RoundTripper. Without a token the request goes as it is, and the
+// server refuses it if it needs one.
 func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	if token, ok := tokenOf(t.path, r.URL); ok && r.Header.Get("Authorization") == "" {
 		r = r.Clone(r.Context())
@@ -103,7 +103,7 @@ func tokenOf(path string, to *url.URL) (string, bool) {
 	return token, meant && token != ""
 }
 
-// means reports whether a request goes to a listen address of this machine.
+// means reports whether a URL is this listen address of this machine.
 func means(to *url.URL, address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || to.Port() != port {

@@ -16,15 +16,15 @@ import (
 	"github.com/laxity/laxity/internal/plain"
 )
 
-// standingSource asks an actuator how containers stand.
+// standingSource asks an actuator which containers run and which wait.
 type standingSource struct {
 	*cli
 	url string
-	// must: somebody gave the address, so that no answer is an error.
+	// must: a person gave the address, so no answer is an error.
 	must bool
 }
 
-// ask returns nothing where nobody answers in time.
+// ask returns the zero State where nobody answers in time.
 func (a *standingSource) ask(ctx context.Context) (state.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -36,7 +36,7 @@ func (a *standingSource) ask(ctx context.Context) (state.State, error) {
 	return s, nil
 }
 
-// follow asks once a second until ctx ends. What it does not get it leaves out.
+// follow asks once a second until ctx ends. It skips answers that do not come.
 func (a *standingSource) follow(ctx context.Context) <-chan state.State {
 	out := make(chan state.State)
 	go func() {
@@ -48,7 +48,7 @@ func (a *standingSource) follow(ctx context.Context) <-chan state.State {
 			case <-ctx.Done():
 				return
 			}
-			answer, _ := a.ask(ctx) // it answered once, or nobody asked for it by address
+			answer, _ := a.ask(ctx) // it answered once, or no person gave its address
 			select {
 			case out <- answer:
 			case <-ctx.Done():
@@ -69,7 +69,7 @@ type top struct {
 
 // show follows the snapshots until ctx ends, or shows the first.
 func (t top) show(ctx context.Context, once bool) error {
-	// A wrong address is an error now, not silence.
+	// A wrong address is an error at once, not silence.
 	s, err := t.source.Snapshot(ctx)
 	if err != nil {
 		return err
@@ -79,8 +79,8 @@ func (t top) show(ctx context.Context, once bool) error {
 		return errors.Join(err, t.draw(s, standing, time.Now(), false))
 	}
 	live := view.Width(t.out) > 0 && !t.asJSON
-	if !live { // what is not shown again and again cannot grow old before the eyes
-		t.source.Trouble = t.tell()
+	if !live { // only what is shown again and again grows old on the screen
+		t.source.Trouble = t.reportTrouble()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -94,7 +94,7 @@ func (t top) show(ctx context.Context, once bool) error {
 		fmt.Fprint(screen, "\x1b[?1049h\x1b[?25l") // the other screen, no cursor
 		defer fmt.Fprint(screen, "\x1b[?25h\x1b[?1049l")
 	}
-	tick := time.NewTicker(500 * time.Millisecond) // float falls between changes too
+	tick := time.NewTicker(500 * time.Millisecond) // float changes between snapshots too
 	defer tick.Stop()
 	s = nil
 	heard := time.Now()
@@ -118,14 +118,14 @@ func (t top) show(ctx context.Context, once bool) error {
 	}
 }
 
-// tell returns what says on standard error that the exporter does not answer any more,
-// and that it does again: once each time.
-func (t top) tell() func(error) {
+// reportTrouble returns a function that prints on standard error when the exporter stops
+// answering, and when it answers again, once each.
+func (t top) reportTrouble() func(error) {
 	broken := false
 	return func(err error) {
 		switch {
 		case err != nil && !broken:
-			fmt.Fprintln(t.acts.err, "the exporter does not answer, nothing new is known:", err)
+			fmt.Fprintln(t.acts.err, "the exporter does not answer; what you see is old:", err)
 		case err == nil && broken:
 			fmt.Fprintln(t.acts.err, "the exporter answers again")
 		}
@@ -133,11 +133,11 @@ func (t top) tell() func(error) {
 	}
 }
 
-// oldAfter is how long nothing is heard of an exporter that answers, and then some: it
-// sends something at least once a second.
+// oldAfter is when a snapshot counts as old. An exporter that answers sends one at least once
+// a second.
 const oldAfter = 3 * time.Second
 
-// draw shows a snapshot, which is the last that was heard, and when it was.
+// draw shows the latest snapshot, which arrived at heard.
 func (t top) draw(s *task.Snapshot, standing state.State, heard time.Time, live bool) error {
 	if s == nil {
 		return nil
@@ -150,7 +150,7 @@ func (t top) draw(s *task.Snapshot, standing state.State, heard time.Time, live 
 	}
 	var b strings.Builder
 	if old := now.Sub(heard); live && old > oldAfter {
-		fmt.Fprintf(&b, "the exporter does not answer, all of this is %s old\n", old.Round(time.Second))
+		fmt.Fprintf(&b, "the exporter does not answer; all of this is %s old\n", old.Round(time.Second))
 	}
 	if err := view.Summary(&b, s); err != nil {
 		return err

@@ -123,7 +123,7 @@ func TestTopOnATerminal(t *testing.T) {
 		t.Errorf("frame:\n%s", frame)
 	}
 	silent.Store(true)
-	next("the exporter does not answer, all of this is 4s old")
+	next("the exporter does not answer; all of this is 4s old")
 	silent.Store(false)
 	for strings.Contains(next("c00"), "does not answer") {
 	}
@@ -134,15 +134,15 @@ func TestTopOnATerminal(t *testing.T) {
 }
 
 // Where top follows changes only, silence would pass for peace.
-func TestTopTellsThatNothingNewIsKnown(t *testing.T) {
-	var said strings.Builder
-	tell := top{acts: &standingSource{cli: &cli{err: &said}}}.tell()
+func TestTopReportsAnExporterThatDoesNotAnswer(t *testing.T) {
+	var printed strings.Builder
+	report := top{acts: &standingSource{cli: &cli{err: &printed}}}.reportTrouble()
 	broken := errors.New("connection refused")
 	for _, err := range []error{nil, broken, broken, nil, nil, broken} {
-		tell(err)
+		report(err)
 	}
-	want := "the exporter does not answer, nothing new is known: connection refused\n"
-	if got := said.String(); got != want+"the exporter answers again\n"+want {
-		t.Errorf("said:\n%s", got)
+	want := "the exporter does not answer; what you see is old: connection refused\n"
+	if got := printed.String(); got != want+"the exporter answers again\n"+want {
+		t.Errorf("printed:\n%s", got)
 	}
 }

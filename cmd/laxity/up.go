@@ -39,11 +39,11 @@ those with at least one laxity.* label so that deadlines are met. Ctrl-C release
   sudo laxity up
   laxity ps
 
-It listens on this machine alone. Who is on it may read; who changes something needs the token
-that each start writes to the file token in --state-dir, for its owner (and --token.group) alone.
-laxity deadline, run and the like read it there; a browser asks for it as the password of any
-user at Sign in; other programs send it as bearer token or as password. With --web.config.file that makes clients authenticate
-there is no token, and who authenticates may act.`
+It listens on this machine alone. Everybody on it may read. Requests that change something need
+a token. Each start writes a new one to the file token in --state-dir, readable by its owner
+(and --token.group) alone. laxity deadline, run and the like read it there. A browser asks for it
+as the password of any user at Sign in. Other programs send it as bearer token or as password.
+If --web.config.file makes clients authenticate, there is no token, and they may act.`
 
 func (c *cli) addUp() {
 	var (
@@ -73,7 +73,7 @@ func (c *cli) addUp() {
 		if err != nil {
 			return err
 		}
-		if o.Access.Tokens != nil { // only now: who runs on this state folder already has its own
+		if o.Access.Tokens != nil { // only now: another laxity up on this state folder has a token of its own
 			path, addresses := tokenFile(o.StateDir), append(slices.Clone(*exporters.WebListenAddresses), address)
 			if err := writeToken(path, group, addresses); err != nil {
 				return errors.Join(err, stack.Close())
@@ -85,32 +85,32 @@ func (c *cli) addUp() {
 	})
 	cmd.Flag("node", "Name of this machine in metrics and snapshots. Default: the host name.").StringVar(&o.Node)
 	cmd.Flag("device", "The GPUs: auto or nvml for NVIDIA's, sim for a simulated one in this process, or sim:SOCKET for one elsewhere.").Default("auto").StringVar(&o.Device)
-	cmd.Flag("sensor", "How starts of tasks are seen: auto (the most exact that works here), uprobe, fanotify, or device (its process list alone).").Default("auto").StringVar(&o.Sensor)
+	cmd.Flag("sensor", "How starts of tasks are learned: auto (the most exact way that works here), uprobe, fanotify, or device (the GPU's process list alone).").Default("auto").StringVar(&o.Sensor)
 	addDockerHost(cmd, &o.DockerHost)
 	cmd.Flag("state-dir", "Folder for what must survive a restart: deadlines, history, holds.").Default(defaultStateDir()).StringVar(&o.StateDir)
 	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&o.RuleFiles)
 	cmd.Flag("interval", "Time between evaluations of the rules.").Default(engine.DefaultInterval.String()).DurationVar(&o.Interval)
-	cmd.Flag("lock-dir", "Folder in which actuators on one engine find each other: one acts, the others stand by.").Default(enforce.RunDir).Envar("LAXITY_LOCK_DIR").StringVar(&o.LockDir)
-	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; may be repeated. Default: all with a laxity.* label.").StringsVar((*[]string)(&o.Allow))
+	cmd.Flag("lock-dir", "Folder in which the actuators of one engine find each other. One acts, the others stand by.").Default(enforce.RunDir).Envar("LAXITY_LOCK_DIR").StringVar(&o.LockDir)
+	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; repeatable. Default: all with a laxity.* label.").StringsVar((*[]string)(&o.Allow))
 	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, profile.Shares...)...)
-	cmd.Flag("policy", "Who is in turn on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(config.DefaultPolicy).EnumVar(&o.Config.Policy, profile.Names...)
-	cmd.Flag("arbitrate", "When: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
-	cmd.Flag("hold", "How containers are kept from computing: channels (time slices, and channels of the GPU off and on; their host side runs on), pause (the whole container, by its engine), or auto (channels where a self-test shows that they work, else pause).").Default(string(config.HoldAuto)).EnumVar(&hold, config.HoldModes...)
-	cmd.Flag("late", "For how long a request of a server (laxity.release=busy) keeps its place once it is late. Tasks of other releases lose theirs at once.").
+	cmd.Flag("policy", "Who comes first on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(config.DefaultPolicy).EnumVar(&o.Config.Policy, profile.Names...)
+	cmd.Flag("arbitrate", "When the policy decides: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
+	cmd.Flag("hold", "How to hold containers: channels (time slices, and channels of the GPU off and on; the host side runs on), pause (the engine pauses the whole container), or auto (channels where a self-test shows that they work, otherwise pause).").Default(string(config.HoldAuto)).EnumVar(&hold, config.HoldModes...)
+	cmd.Flag("late", "How long a request of a server (laxity.release=busy) keeps its place after its deadline. Other tasks lose theirs at once.").
 		Default(config.DefaultLate.String()).DurationVar(&o.Config.Late)
-	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch get while they want it, whoever comes before them. Tasks that cannot meet their deadline any more get as much.").
+	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch always get while they want it. Tasks that cannot meet their deadline any more get as much.").
 		Default(strconv.FormatFloat(config.DefaultBatchFloor, 'g', -1, 64)).Float64Var(&o.Config.BatchFloor)
-	cmd.Flag("max-hold", "The longest that a container is held in one piece.").Default(config.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
-	cmd.Flag("memory-guard", "Whether allocations of containers with laxity.gpu-memory are held at their entry, so that it is kept and who does not fit waits: auto (where this machine can) or off.").Default(string(config.MemoryAuto)).EnumVar((*string)(&o.MemoryGuard), config.MemoryModes...)
-	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own; one without is not asked), fair (equally), or adaptive (what one does not use is lent); the last two ask about the allocations of all containers with a laxity.* label.").Default(string(allocator.ByLimit)).EnumVar((*string)(&o.Config.MemoryShare), allocator.Shares...)
-	cmd.Flag("swap", "Whether containers are swapped off their GPUs when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").Default(string(config.MemoryAuto)).EnumVar((*string)(&o.Swap), config.MemoryModes...)
+	cmd.Flag("max-hold", "Longest time that a container is held without a break.").Default(config.DefaultMaxHold.String()).DurationVar(&o.Config.MaxHold)
+	cmd.Flag("memory-guard", "Guard the allocations of containers with laxity.gpu-memory: auto (where this machine can) or off. Then each keeps to its limit, and an allocation that does not fit waits.").Default(string(config.MemoryAuto)).EnumVar((*string)(&o.MemoryGuard), config.MemoryModes...)
+	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit; one without a limit is not guarded), fair (equally), or adaptive (it lends what one does not use). fair and adaptive guard the allocations of all containers with a laxity.* label.").Default(string(allocator.ByLimit)).EnumVar((*string)(&o.Config.MemoryShare), allocator.Shares...)
+	cmd.Flag("swap", "Swap containers off their GPUs when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").Default(string(config.MemoryAuto)).EnumVar((*string)(&o.Swap), config.MemoryModes...)
 	cmd.Flag("ranking", "How a new container's node is chosen: predictive or paper (laxity nodes --help).").Default(string(placement.DefaultMethod)).EnumVar((*string)(&o.Ranking), placement.Methods...)
 	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes.").StringVar(&o.NodesFile)
-	cmd.Flag("dry-run", "Decide and record, but pause nothing.").BoolVar(&o.DryRun)
+	cmd.Flag("dry-run", "Decide and record, but change nothing.").BoolVar(&o.DryRun)
 	usage.Limits(cmd, &o.Limits)
 	exporters = kingpinflag.AddFlags(cmd, "127.0.0.1:9870")
-	cmd.Flag("web.allowed-host", "Name of this machine by which clients on it may ask, besides localhost and the host name; may be repeated.").StringsVar(&files.Hosts)
-	cmd.Flag("token.group", "Group whose members may read the token too, and so act.").StringVar(&group)
+	cmd.Flag("web.allowed-host", "Name of this machine that clients on it may use, besides localhost and the host name; repeatable.").StringsVar(&files.Hosts)
+	cmd.Flag("token.group", "Group whose members may read the token, and so may act.").StringVar(&group)
 	cmd.Flag("actuator.listen-address", "Address of the actuator's API and page.").Default("127.0.0.1:9871").StringVar(&address)
 }
 
@@ -124,7 +124,7 @@ func open(o allinone.Options) (*allinone.Stack, error) {
 
 func up(ctx context.Context, stack *allinone.Stack, flags *web.FlagConfig, address string, log *slog.Logger) error {
 	if stack.Socket != "" {
-		log.Info("simulated GPU: mount its folder into tenants and set LAXITY_SIM_SOCKET", "socket", stack.Socket)
+		log.Info("the GPU is simulated: mount the socket's folder into containers and set LAXITY_SIM_SOCKET", "socket", stack.Socket)
 	}
 	var g run.Group
 	stackCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -146,8 +146,8 @@ func up(ctx context.Context, stack *allinone.Stack, flags *web.FlagConfig, addre
 	return g.Run()
 }
 
-// howToAct says where the token is and what to do with it, without telling it: what
-// is printed ends up in logs.
+// howToAct says where the token is and what to do with it. It does not print the token:
+// output ends up in logs.
 func howToAct(token, actuator, exporter string) string {
 	return fmt.Sprintf(`Watch:  http://%[2]s/
 Act:    Sign in at http://%[2]s/login with any user name; the password is the token in %[1]s
@@ -156,7 +156,7 @@ Act:    Sign in at http://%[2]s/login with any user name; the password is the to
 `, token, dialable(actuator), dialable(exporter))
 }
 
-// dialable is where a browser on this machine finds a listen address.
+// dialable returns the address at which a browser on this machine finds a listen address.
 func dialable(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		return net.JoinHostPort("localhost", port)
@@ -164,7 +164,7 @@ func dialable(address string) string {
 	return address
 }
 
-// defaultStateDir is the system's for root, the user's for others.
+// defaultStateDir is the system's folder for root, the user's own for others.
 func defaultStateDir() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/laxity"

@@ -31,7 +31,7 @@ func free(t *testing.T) string {
 type ups struct {
 	*testing.T
 	exporter, actuator, token string
-	said                      []string // until it is ready
+	printed                   []string // until it is ready
 	stop                      func()
 }
 
@@ -42,7 +42,7 @@ func startUp(t *testing.T, flags ...string) *ups {
 	u.token = tokenFile(dir)
 	cmd := exec.Command(os.Args[0], append([]string{"up", "--device=sim", "--sensor=device", "--hold=pause", "--memory-guard=off", "--swap=off", "--state-dir=" + dir, "--lock-dir=" + t.TempDir(),
 		"--docker.host=unix://" + filepath.Join(dir, "none.sock"), "--web.listen-address=" + u.exporter, "--actuator.listen-address=" + u.actuator}, flags...)...)
-	said, err := cmd.StderrPipe()
+	printed, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,12 +51,12 @@ func startUp(t *testing.T, flags ...string) *ups {
 	}
 	u.stop = func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() }
 	t.Cleanup(u.stop)
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(printed)
 	for listening := 0; listening < 2; {
 		if !lines.Scan() {
-			t.Fatalf("it ended: %s", strings.Join(u.said, "\n"))
+			t.Fatalf("it ended: %s", strings.Join(u.printed, "\n"))
 		}
-		u.said = append(u.said, lines.Text())
+		u.printed = append(u.printed, lines.Text())
 		if strings.Contains(lines.Text(), "Listening on") {
 			listening++
 		}
@@ -103,8 +103,8 @@ func TestUpIsClosedToOthersOnThisMachine(t *testing.T) {
 	if err != nil || len(tokens) != 1 || len(tokens[0]) < 64 {
 		t.Fatal(tokens, err)
 	}
-	if said := strings.Join(u.said, "\n"); !strings.Contains(said, u.token) || !strings.Contains(said, "http://"+u.actuator+"/login") || strings.Contains(said, tokens[0]) {
-		t.Errorf("it says %q; want where the token is, and not the token", said)
+	if printed := strings.Join(u.printed, "\n"); !strings.Contains(printed, u.token) || !strings.Contains(printed, "http://"+u.actuator+"/login") || strings.Contains(printed, tokens[0]) {
+		t.Errorf("it says %q; want where the token is, and not the token", printed)
 	}
 	for _, c := range []struct {
 		method, address, path, body string

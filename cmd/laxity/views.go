@@ -63,7 +63,7 @@ and ends with the container.`
 
 const defaultExporter = "http://127.0.0.1:9870"
 
-// exporterFromEnv is where the exporter is if no flag says it.
+// exporterFromEnv is the exporter's address where no flag gives it.
 func exporterFromEnv() string { return cmp.Or(os.Getenv("LAXITY_EXPORTER_URL"), defaultExporter) }
 
 func (c *cli) addViews() {
@@ -81,9 +81,9 @@ func (c *cli) addViews() {
 	}
 	tables := func(cmd *kingpin.CmdClause) {
 		flags(cmd)
-		cmd.Flag("all", "Also containers without laxity labels and GPU tasks.").Short('a').BoolVar(&all)
+		cmd.Flag("all", "Show also containers without laxity labels and GPU tasks.").Short('a').BoolVar(&all)
 		cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
-		cmd.Flag("actuator.url", "Address of the actuator (or of laxity up), which knows the order on each GPU and who waits for GPU memory; it need not run.").
+		cmd.Flag("actuator.url", "Address of the actuator (or of laxity up), which knows the order on each GPU and which containers wait for GPU memory. It need not run.").
 			Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").IsSetByUser(&acts.must).StringVar(&acts.url)
 	}
 	acts.cli = c
@@ -116,7 +116,7 @@ func (c *cli) addViews() {
 		return top{source, &acts, c.out, all, asJSON}.show(ctx, once)
 	})
 	tables(live)
-	live.Flag("once", "Show the present and end.").BoolVar(&once)
+	live.Flag("once", "Show the present state and end.").BoolVar(&once)
 	set := c.command("deadline", deadlineHelp,
 		func(ctx context.Context, _ *slog.Logger) error { return c.setDeadline(ctx, exporter, target, deadline) })
 	flags(set)
@@ -125,7 +125,7 @@ func (c *cli) addViews() {
 	c.quiet["ps"], c.quiet["top"], c.quiet["deadline"] = true, true, true
 }
 
-// source reads snapshots of an exporter.
+// source returns a reader of an exporter's snapshots.
 func (c *cli) source(exporter string) (*source.HTTP, error) {
 	client, err := c.client()
 	if err != nil {

@@ -61,7 +61,7 @@ func (c *cli) addWhy() {
 	c.quiet["why"] = true
 }
 
-// ask puts together what the actuator knows of the container.
+// ask collects what the actuator knows of the container.
 func (c *cli) ask(ctx context.Context, base, container string, limit int) (explanation, error) {
 	var s state.State
 	e := explanation{Container: container, Decisions: []decision.Decision{}}
@@ -89,13 +89,13 @@ func named(name, id, ref string) bool {
 	return name == ref || id == ref || len(ref) >= 12 && strings.HasPrefix(id, ref)
 }
 
-// now says in a line how the container stands.
+// now says in one line whether the container runs or waits.
 func (e explanation) now(gpus []state.GPU) string {
 	switch s := e.State; {
 	case s == nil:
-		return "it does not run"
+		return "does not run"
 	case s.Standing == "somebody":
-		return "paused, and not by Laxity: whoever paused it unpauses it"
+		return "paused, but not by Laxity: a person has to unpause it"
 	case strings.HasPrefix(s.Waits, "waits "): // for whom
 		return s.Waits
 	case s.Waits != "":
@@ -111,7 +111,7 @@ func (e explanation) now(gpus []state.GPU) string {
 	case s.Order != "":
 		return "runs: " + s.Order
 	case s.Tasks == 0:
-		return "runs, and has no GPU task"
+		return "runs; it has no GPU task"
 	}
 	if e.State.Beside != "" {
 		return "runs beside those whose turn it is: " + e.State.Beside
@@ -128,7 +128,7 @@ func (e explanation) now(gpus []state.GPU) string {
 	return "runs: nobody contends for its GPU, or it is in a host phase"
 }
 
-// notes are what else bears on it.
+// notes are further facts that matter for the container.
 func notes(s state.State, e explanation) []string {
 	var out []string
 	for _, why := range []string{s.Trouble, s.Breaker, s.Standby} {
@@ -150,7 +150,7 @@ func notes(s state.State, e explanation) []string {
 		}
 	}
 	if why := s.NoChannels; why != "" && contended(s, e) {
-		out = append(out, "containers that wait are paused, running kernels are not stopped, and GPU time is not divided by share, because channels cannot be controlled here: "+why)
+		out = append(out, "containers that wait are paused, a running kernel is not stopped, and GPU time is not divided by share, because channels cannot be controlled here: "+why)
 	}
 	for _, g := range s.GPUs {
 		if i := slices.Index(g.Queue, e.Container); i >= 0 {
@@ -160,7 +160,7 @@ func notes(s state.State, e explanation) []string {
 	return out
 }
 
-// contended reports whether the container waits, or others do for it.
+// contended reports whether the container waits, or others wait for it.
 func contended(s state.State, e explanation) bool {
 	return e.State != nil && e.State.Waits != "" || slices.ContainsFunc(s.GPUs, func(g state.GPU) bool {
 		return len(g.Queue) > 0 && slices.Contains(slices.Concat(g.Admitted, g.Queue), e.Container)
@@ -194,7 +194,7 @@ func (e explanation) write(w io.Writer, now time.Time, columns int) error {
 	return err
 }
 
-// getJSON asks the actuator.
+// getJSON gets an answer of the actuator.
 func (c *cli) getJSON(ctx context.Context, address string, v any) error {
 	client, err := c.client()
 	if err != nil {

@@ -61,7 +61,7 @@ func TestWhy(t *testing.T) {
 			t.Fatal(code, stderr)
 		}
 		for _, want := range []string{"trainer-b waits for trainer-a on GPU-1\n", "number 1 of 1 in the queue for GPU-1, where trainer-a may compute", "pause", "done",
-			"containers that wait are paused, running kernels are not stopped, and GPU time is not divided by share, because channels cannot be controlled here: the self-test failed\n"} {
+			"containers that wait are paused, a running kernel is not stopped, and GPU time is not divided by share, because channels cannot be controlled here: the self-test failed\n"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is missing in\n%s", want, out)
 			}

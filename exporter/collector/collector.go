@@ -1,9 +1,9 @@
 // Package collector turns task.Snapshots into Prometheus metrics.
 //
-// A scrape reads the latest snapshot and nothing else: it never waits for a
-// driver or a container engine. Gauges are set anew for every scrape, so that
-// the series of what is gone are gone; counts and histograms are fed by the
-// tracker (Began, Ended, Polled). Of ours it imports exporter/task.
+// A scrape reads the latest snapshot and nothing else: it never waits for a driver or a
+// container engine. It sends gauges anew at every scrape, so that series vanish together with
+// what they describe. The tracker feeds counts and histograms (Began, Ended, Polled). Of ours
+// it imports exporter/task.
 //
 // NewRegistry registers it beside the metrics of the program itself.
 package collector
@@ -26,12 +26,12 @@ import (
 type Options struct {
 	// Snapshot returns the latest snapshot; never nil.
 	Snapshot func() *task.Snapshot
-	// Retention is how long the last task and the counts of a container that is
-	// gone stay: a rule that looks back must find them, also when the container
-	// ended with its task. Default 15 minutes (the rules look back 10).
+	// Retention is how long the last task and the counts of a container stay after it is
+	// gone. A rule with a range must find them, also when the container ended with its task.
+	// Default 15 minutes (the rules' ranges are up to 10).
 	Retention time.Duration
-	// MaxSeries bounds the series that Collect sends, but for how many it left out.
-	// Default 20,000.
+	// MaxSeries bounds the series that Collect sends. The one that counts the dropped series
+	// is always sent. Default 20,000.
 	MaxSeries int
 	// ClassicHistograms adds classic buckets to the native histograms, for
 	// Prometheus servers that do not scrape native ones.
@@ -48,8 +48,8 @@ type Collector struct {
 	polls   *prometheus.HistogramVec
 	dropped prometheus.Counter
 
-	// mu lets one scrape go on at a time, so that none follows an older snapshot than the
-	// one before: it would bring back the counts of containers that are gone.
+	// mu admits one scrape at a time. A scrape with an older snapshot than the scrape before
+	// it would bring back the counts of containers that are gone.
 	mu sync.Mutex
 }
 
@@ -72,8 +72,8 @@ func New(opt Options) *Collector {
 	}
 }
 
-// NewRegistry returns a registry with the collector and the program's version, and with
-// what client_golang tells of its process and Go runtime if runtime is set.
+// NewRegistry returns a registry with the collector and the program's version. With runtime
+// it also has client_golang's metrics of the process and the Go runtime.
 func NewRegistry(c *Collector, runtime bool) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(c, version.NewCollector("laxity_exporter"))
@@ -106,8 +106,8 @@ func (c *Collector) Ended(t task.Task) {
 	}
 }
 
-// replaced reports whether the container of a task, of which it is told late, is gone, and
-// another one that is there has its name: that one's counts must not begin anew.
+// replaced reports whether the container of a late task is gone and a running one has its
+// name. The counts of the running one must not begin anew.
 func (c *Collector) replaced(t task.Task) bool {
 	holder := c.counts.holder(t.Container)
 	if holder == "" || holder == t.ContainerID {
@@ -130,14 +130,14 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.dropped.Describe(ch)
 }
 
-// Collect implements prometheus.Collector. Gauges are all of one snapshot; counts are as the
-// tracker has told them by now.
+// Collect implements prometheus.Collector. All gauges are of one snapshot. Counts have what
+// the tracker has reported by now.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, now := c.opt.Snapshot(), c.opt.Now()
 	out := &scrape{ch: ch, left: c.opt.MaxSeries}
-	// The exporter's own health comes first: it must survive the limit.
+	// The exporter's own health comes first: the limit on series must not drop it.
 	health(out, s, now)
 	c.readings(out)
 	gpus(out, s)
@@ -181,8 +181,8 @@ func (c *Collector) readings(out *scrape) {
 	}
 }
 
-// gpus sends the GPUs, without measurements of those that do not answer: a stale
-// reading looks like a fresh one.
+// gpus sends the GPUs. It leaves out the measurements of a GPU that does not answer: nobody
+// can tell an old reading from a fresh one.
 func gpus(out *scrape, s *task.Snapshot) {
 	for _, g := range s.GPUs {
 		out.gauge(gpuInfo, 1, g.UUID, strconv.Itoa(g.Index), g.Name, g.Driver)

@@ -46,7 +46,7 @@ func node() *task.Snapshot {
 	}
 }
 
-func box(name string, deadline task.Seconds) task.Container {
+func withDeadline(name string, deadline task.Seconds) task.Container {
 	c := task.Container{ID: id(name), Name: name, Image: "img:1", VisibleGPUs: []string{gpuA},
 		Spec: task.Spec{Managed: true, Deadline: deadline, Class: task.ClassBatch}}
 	if deadline > 0 {
@@ -136,16 +136,16 @@ func TestGolden(t *testing.T) {
 	tests := map[string]func() *scene{
 		"idle": func() *scene {
 			s := node()
-			s.Containers = []task.Container{box("web", 9), {ID: id("db"), Name: "db"}}
+			s.Containers = []task.Container{withDeadline("web", 9), {ID: id("db"), Name: "db"}}
 			return newScene(s, collector.Options{})
 		},
 		"working": func() *scene {
 			s := node()
-			web := box("web", 9)
+			web := withDeadline("web", 9)
 			web.MemoryUsed = map[string]uint64{gpuA: 250}
 			web.SMUtilization = map[string]float64{gpuA: 0.25}
 			web.Invalid = []task.InvalidLabel{{Label: task.LabelPause, Value: "maybe"}}
-			s.Containers = []task.Container{web, box("batch", 0)}
+			s.Containers = []task.Container{web, withDeadline("batch", 0)}
 			paused := begun("web", -2, 7)
 			paused.State = task.Paused
 			s.Tasks = []task.Task{begun("web", -3, 6), paused, begun("batch", -1, 0)}
@@ -164,7 +164,7 @@ func TestGolden(t *testing.T) {
 			s := node()
 			s.Health = task.Health{DeviceError: "hangs", EngineError: "gone", Sensor: task.SourceUprobe, EventsLost: 7,
 				Unattributed: map[string]int{"host_process": 2}}
-			web := box("web", 9)
+			web := withDeadline("web", 9)
 			web.MemoryUsed = map[string]uint64{gpuA: 250}
 			s.Containers = []task.Container{web}
 			s.Tasks = []task.Task{begun("web", -30, -21)}
@@ -186,7 +186,7 @@ func TestGolden(t *testing.T) {
 		},
 		"two_gpus": func() *scene {
 			s := node()
-			web := box("web", 9)
+			web := withDeadline("web", 9)
 			web.VisibleGPUs = []string{gpuA, gpuB}
 			s.Containers = []task.Container{web}
 			both := begun("web", -3, 6)
@@ -207,7 +207,7 @@ func TestGolden(t *testing.T) {
 
 func TestClassicHistograms(t *testing.T) {
 	s := node()
-	s.Containers = []task.Container{box("web", 9)}
+	s.Containers = []task.Container{withDeadline("web", 9)}
 	s.Ended = []task.Task{over("web", -20, -11, -12.5)}
 	c := newScene(s, collector.Options{ClassicHistograms: true})
 	c.Ended(s.Ended[0])
@@ -251,7 +251,7 @@ func TestContainerThatIsGone(t *testing.T) {
 
 func TestNewContainerOfTheSameName(t *testing.T) {
 	s := node()
-	s.Containers = []task.Container{box("web", 9)}
+	s.Containers = []task.Container{withDeadline("web", 9)}
 	s.Ended = []task.Task{over("web", -20, -11, -10)}
 	c := newScene(s, collector.Options{})
 	c.Began(s.Ended[0], gpuA)
@@ -286,7 +286,7 @@ func TestLateTaskOfAPredecessor(t *testing.T) {
 func TestSeriesLimit(t *testing.T) {
 	s := node()
 	for i := range 100 {
-		s.Containers = append(s.Containers, box(fmt.Sprint("c", i), 9))
+		s.Containers = append(s.Containers, withDeadline(fmt.Sprint("c", i), 9))
 	}
 	s.Tasks = []task.Task{begun("c99", -1, 8)}
 	c := newScene(s, collector.Options{MaxSeries: 200})
@@ -313,7 +313,7 @@ func TestSeriesLimitOfCounts(t *testing.T) {
 		x := over(fmt.Sprint("c", i), -2, 8, -1)
 		c.Began(x, gpuA)
 		c.Ended(x)
-		s.Containers = append(s.Containers, box(x.Container, 9))
+		s.Containers = append(s.Containers, withDeadline(x.Container, 9))
 		return format(t, c, "gpu_tasks_completed_total")
 	}
 	for i := range 40 { // one after the other
@@ -328,7 +328,7 @@ func TestSeriesLimitOfCounts(t *testing.T) {
 	}
 	s.Containers = nil
 	for i := range 5 {
-		s.Containers = append(s.Containers, box(fmt.Sprint("c", i), 9))
+		s.Containers = append(s.Containers, withDeadline(fmt.Sprint("c", i), 9))
 	}
 	all := count(t, newScene(s, collector.Options{}))
 	limited := format(t, newScene(s, collector.Options{MaxSeries: 16})) // counts of two, and there are five
@@ -345,7 +345,7 @@ func TestSeriesLimitOfCounts(t *testing.T) {
 
 func TestBadBytes(t *testing.T) {
 	s := node()
-	c := box("web\xff", 9)
+	c := withDeadline("web\xff", 9)
 	c.Image = "\xfe"
 	s.Containers = []task.Container{c}
 	s.GPUs[0].Name = "\xff"
@@ -369,7 +369,7 @@ func TestScrapeShowsOneSnapshot(t *testing.T) {
 	worlds := []*task.Snapshot{node(), node()}
 	for i, s := range worlds {
 		name := fmt.Sprint("web", i)
-		s.Containers = []task.Container{box(name, 9)}
+		s.Containers = []task.Container{withDeadline(name, 9)}
 		s.Tasks = []task.Task{begun(name, -1, 8)}
 	}
 	asked := 0
@@ -428,7 +428,7 @@ func crowd(n int) *scene {
 	s := node()
 	for i := range n {
 		name := fmt.Sprint("c", i)
-		b := box(name, 9)
+		b := withDeadline(name, 9)
 		b.MemoryUsed, b.SMUtilization = map[string]uint64{gpuA: 1}, map[string]float64{gpuA: 0.01}
 		s.Containers = append(s.Containers, b)
 		s.Tasks = append(s.Tasks, begun(name, -1, 8))

@@ -11,19 +11,19 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// seriesPerPair is roughly what one container on one GPU costs in counts and
-// histograms; with it the limit on series also bounds memory.
+// seriesPerPair is about how many counts and histograms one container on one GPU has. With it
+// the limit on series also bounds memory.
 const seriesPerPair = 8
 
-// count is what happened to one container on one GPU since the exporter began, or since the
-// container came.
+// count has the counters and histograms of one container on one GPU, since the exporter or
+// the container began.
 type count struct {
 	started   float64
 	completed map[task.Outcome]float64
 	// nil until something was observed
 	duration, tardiness, held prometheus.Histogram
-	// unheld counts the ended tasks that did not stand still, before the first that
-	// did; held is nil until then: most containers never have one.
+	// unheld counts the tasks that ended without having been held, paused or swapped, before
+	// the first that was. Until then held is nil: most containers never need it.
 	unheld int
 }
 
@@ -31,18 +31,18 @@ type count struct {
 type counts struct {
 	max int
 
-	mu    sync.Mutex
-	boxes map[string]*box   // by container id
-	names map[string]string // container name → id
-	pairs int               // counts in all boxes
-	last  time.Time         // when the containers were last followed
+	mu         sync.Mutex
+	containers map[string]*containerCounts // by container id
+	names      map[string]string           // container name → id
+	pairs      int                         // counts in all containers
+	last       time.Time                   // when follow was last called
 	// The histograms carry the container's name, as the metrics do. A new
 	// container of the same name begins anew.
 	duration, tardiness, held *prometheus.HistogramVec
 }
 
-// box is one container.
-type box struct {
+// containerCounts are the counts of one container.
+type containerCounts struct {
 	name     string
 	lastSeen time.Time
 	counts   map[string]*count // by GPU
@@ -50,12 +50,12 @@ type box struct {
 
 func newCounts(classic bool, maxSeries int) *counts {
 	return &counts{
-		max:       max(1, maxSeries/seriesPerPair),
-		boxes:     map[string]*box{},
-		names:     map[string]string{},
-		duration:  newDurations(classic),
-		tardiness: newTardiness(classic),
-		held:      newHeld(classic),
+		max:        max(1, maxSeries/seriesPerPair),
+		containers: map[string]*containerCounts{},
+		names:      map[string]string{},
+		duration:   newDurations(classic),
+		tardiness:  newTardiness(classic),
+		held:       newHeld(classic),
 	}
 }
 
@@ -85,7 +85,7 @@ func (c *counts) ended(t task.Task, now time.Time) {
 		if t.State == task.Lost {
 			continue // when it ended is not known
 		}
-		c.observe(n, t, c.boxes[t.ContainerID].name, gpu)
+		c.observe(n, t, c.containers[t.ContainerID].name, gpu)
 	}
 }
 
@@ -118,12 +118,12 @@ func histogram(of *prometheus.HistogramVec, name, gpu string) prometheus.Histogr
 	return of.WithLabelValues(name, gpu).(prometheus.Histogram)
 }
 
-// get returns the count of a container on a GPU, made where it is missing; nil at
-// the limit, if all others are of containers that are there. A container under the name
-// of an older one takes the name over, and one that was renamed begins anew.
+// get returns the count of a container on a GPU, and makes it where it is missing. At the
+// limit it returns nil, unless it can forget a container that is gone. A container with the
+// name of an older one takes the name over. A renamed container begins anew.
 func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	name, gpu = valid(name), valid(gpu)
-	b := c.boxes[id]
+	b := c.containers[id]
 	if b != nil && b.name == name {
 		if n := b.counts[gpu]; n != nil {
 			return n
@@ -132,11 +132,11 @@ func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	if c.pairs >= c.max && !c.makeRoom() {
 		return nil
 	}
-	if b = c.boxes[id]; b == nil || b.name != name {
+	if b = c.containers[id]; b == nil || b.name != name {
 		c.drop(id)
 		c.drop(c.names[name])
-		b = &box{name: name, lastSeen: now, counts: map[string]*count{}}
-		c.boxes[id], c.names[name] = b, id
+		b = &containerCounts{name: name, lastSeen: now, counts: map[string]*count{}}
+		c.containers[id], c.names[name] = b, id
 	}
 	n := &count{completed: map[task.Outcome]float64{}}
 	b.counts[gpu] = n
@@ -144,18 +144,18 @@ func (c *counts) get(id, name, gpu string, now time.Time) *count {
 	return n
 }
 
-// holder returns the id of the container that has counts under a name; empty: none.
+// holder returns the id of the container that has counts under a name; "" if none has.
 func (c *counts) holder(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.names[valid(name)]
 }
 
-// makeRoom forgets the container that is gone for the longest time.
+// makeRoom forgets the container that has been gone for longest.
 func (c *counts) makeRoom() bool {
 	oldest := ""
-	for id, b := range c.boxes {
-		if b.lastSeen.Before(c.last) && (oldest == "" || b.lastSeen.Before(c.boxes[oldest].lastSeen)) {
+	for id, b := range c.containers {
+		if b.lastSeen.Before(c.last) && (oldest == "" || b.lastSeen.Before(c.containers[oldest].lastSeen)) {
 			oldest = id
 		}
 	}
@@ -165,7 +165,7 @@ func (c *counts) makeRoom() bool {
 
 // drop forgets a container and its series.
 func (c *counts) drop(id string) {
-	b := c.boxes[id]
+	b := c.containers[id]
 	if b == nil {
 		return
 	}
@@ -175,21 +175,21 @@ func (c *counts) drop(id string) {
 		c.held.DeleteLabelValues(b.name, gpu)
 	}
 	c.pairs -= len(b.counts)
-	delete(c.boxes, id)
+	delete(c.containers, id)
 	if c.names[b.name] == id {
 		delete(c.names, b.name)
 	}
 }
 
-// follow brings the counts in line with the containers of a view: known ones
-// begin at 0, those gone for longer than the retention vanish. It returns how many
-// series there is no room for.
+// follow brings the counts in line with the containers. Those of a new container begin at 0.
+// Those of a container that has been gone for longer than the retention vanish. It returns
+// how many series have no room.
 func (c *counts) follow(containers []*containerView, now time.Time, retention time.Duration) (dropped int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = now
 	for _, cv := range containers {
-		if b := c.boxes[cv.id]; b != nil && cv.live {
+		if b := c.containers[cv.id]; b != nil && cv.live {
 			b.lastSeen = now
 		}
 	}
@@ -198,13 +198,13 @@ func (c *counts) follow(containers []*containerView, now time.Time, retention ti
 			continue
 		}
 		for _, gpu := range cv.gpus {
-			// Which one it is, is learned within a moment as a rule.
+			// An unknown GPU is known a moment later, as a rule.
 			if gpu != task.UnknownGPU && c.get(cv.id, cv.name, gpu, now) == nil {
 				dropped += 1 + len(task.Outcomes)
 			}
 		}
 	}
-	for id, b := range c.boxes {
+	for id, b := range c.containers {
 		if now.Sub(b.lastSeen) > retention {
 			c.drop(id)
 		}
@@ -216,7 +216,7 @@ func (c *counts) follow(containers []*containerView, now time.Time, retention ti
 func (c *counts) publish(s *scrape, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := c.boxes[id]
+	b := c.containers[id]
 	if b == nil {
 		return
 	}

@@ -15,8 +15,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
-// container and gpu are the labels of everything that belongs to a task. Never a
-// PID, never a command line: the one has no bound, the other leaks secrets.
+// containerGPU are the labels of everything that belongs to a task. A PID is never a label,
+// because PIDs are unbounded. Nor is a command line, because it may hold secrets.
 var containerGPU = []string{"container", "gpu"}
 
 var (

@@ -24,7 +24,7 @@ type containerView struct {
 	ended    []*task.Task    // latest first; not lost ones
 }
 
-// add adds a container; nil facts: one that is gone.
+// add adds a container. With nil facts it is one that is gone.
 func (v *view) add(id, name string, facts *task.Container) *containerView {
 	c := &containerView{id: id, name: name, live: facts != nil, facts: facts}
 	if !c.live {
@@ -34,7 +34,7 @@ func (v *view) add(id, name string, facts *task.Container) *containerView {
 	return c
 }
 
-// of returns the container of a task, nil where another one has its name.
+// of returns the container of a task, or nil where another container has its name.
 func (v *view) of(t *task.Task) *containerView {
 	if c := v.byID[t.ContainerID]; c != nil {
 		return c
@@ -52,8 +52,8 @@ func arrange(s *task.Snapshot, now time.Time, retention time.Duration) []*contai
 	v := view{byID: map[string]*containerView{}, byName: map[string]string{}}
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		// Two of one name would be doubles: while the engine's events are
-		// on their way a container and its successor can both be there.
+		// Two containers of one name would give duplicate series. While the engine's events
+		// are on their way, a container and its successor can both be there.
 		delete(v.byID, v.byName[c.Name])
 		v.add(c.ID, c.Name, c)
 	}
@@ -82,7 +82,7 @@ func arrange(s *task.Snapshot, now time.Time, retention time.Duration) []*contai
 	return containers
 }
 
-// findGPUs finds the GPUs on which the container has, had or may have tasks.
+// findGPUs fills in the GPUs on which the container has, had or may have tasks.
 func (v *containerView) findGPUs(s *task.Snapshot) {
 	out := slices.Clone(v.facts.VisibleGPUs)
 	for _, list := range [...][]*task.Task{v.tasks, v.ended} {
@@ -100,7 +100,7 @@ func (v *containerView) findGPUs(s *task.Snapshot) {
 	v.gpus = slices.Compact(out)
 }
 
-// publish sends everything of one container but its counts.
+// publish sends all metrics of one container but its counts.
 func (v *containerView) publish(out *scrape, s *task.Snapshot, now time.Time) {
 	if v.live && (v.facts.Spec.Managed || len(v.gpus) > 0) {
 		out.gauge(containerInfo, 1, v.name, v.id, v.facts.Image, string(v.facts.Spec.Class))
@@ -146,7 +146,7 @@ func (v *containerView) urgent(out *scrape, gpu string, now time.Time) {
 	var t *task.Task
 	for _, u := range v.tasks {
 		if slices.Contains(u.GPUs, gpu) && (t == nil || u.Float(now) < t.Float(now)) {
-			t = u // tasks come oldest first
+			t = u // tasks are in order, oldest first
 		}
 	}
 	if t == nil {
@@ -174,6 +174,6 @@ func (v *containerView) last(out *scrape, gpu string) {
 	}
 }
 
-// unixSeconds is a time as Prometheus has it, to the microsecond: a float64 holds no
-// more of a present-day date.
+// unixSeconds converts a time to Prometheus's form, to the microsecond. A float64 holds no
+// more digits of a present-day date.
 func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

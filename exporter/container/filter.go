@@ -2,8 +2,8 @@ package container
 
 import "context"
 
-// Filtered is a Source of only those containers for which Keep is true. What
-// happens to the others is not told of, as if they did not exist.
+// Filtered is a Source of the containers for which Keep is true. It does not report the
+// others.
 type Filtered struct {
 	Source
 	Keep func(Container) bool
@@ -24,8 +24,8 @@ func (f Filtered) List(ctx context.Context) ([]Container, error) {
 	return kept, nil
 }
 
-// Watch implements Source. Only events that bring a container along can be
-// filtered; the others name containers that the reader does not know, or does.
+// Watch implements Source. It filters only events that carry a container. The reader ignores
+// other events of a container that it does not know.
 func (f Filtered) Watch(ctx context.Context) (<-chan Event, error) {
 	all, err := f.Source.Watch(ctx)
 	if err != nil {

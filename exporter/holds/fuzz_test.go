@@ -25,24 +25,24 @@ func FuzzRecord(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var told map[int]time.Duration
+		var reported map[int]time.Duration
 		warned := 0
-		w := follower{off: map[string]process{}, tell: func(off map[int]time.Duration, _ time.Time) { told = off }, warn: func(error) { warned++ }}
+		w := follower{off: map[string]process{}, report: func(off map[int]time.Duration, _ time.Time) { reported = off }, warn: func(error) { warned++ }}
 		for range 2 { // an event, and another one
-			w.look(path)
-			w.look(other)
+			w.inspect(path)
+			w.inspect(other)
 		}
 		w.settle(time.Time{})
-		if told[1] < tick {
-			t.Errorf("told %v", told)
+		if reported[1] < tick {
+			t.Errorf("reported %v", reported)
 		}
-		for pid, started := range told {
+		for pid, started := range reported {
 			if pid <= 0 || started < 0 {
 				t.Errorf("process %d, started %v after boot", pid, started)
 			}
 		}
-		if pids := slices.Collect(maps.Keys(told)); len(pids) > 2 || warned > 1 {
-			t.Errorf("told %v, warned %d times", pids, warned)
+		if pids := slices.Collect(maps.Keys(reported)); len(pids) > 2 || warned > 1 {
+			t.Errorf("reported %v, warned %d times", pids, warned)
 		}
 	})
 }

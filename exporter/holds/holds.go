@@ -1,14 +1,15 @@
-// Package holds reads which processes are kept off the GPU, their host side running on:
-// whoever takes their channels off (the actuator does) keeps a record of it.
+// Package holds reads which processes are held: their channels are off the GPU, and their
+// host side runs on. The actuator takes channels off, and keeps a record of each such
+// process.
 //
-// A record is a file of any name that ends in .json, in a folder of its writer's within the
-// folder of all. It is written before the first channel goes off, replaced by a rename, and
-// removed after the last one is on again:
+// A record is a file whose name ends in .json. Each writer has a folder of its own within one
+// root folder. The writer writes the record before the first channel goes off, replaces it by
+// a rename, and removes it after the last channel is on again:
 //
 //	{"pid":123,"start":456,"groups":[{"off":true},{}]}
 //
 // with a PID of the host, and the process's start as field 22 of /proc/PID/stat has it. The
-// process is off while any of its groups is. What else is in it is its writer's.
+// process is off while any of its groups is off. The writer may add other fields.
 package holds
 
 import (
@@ -25,10 +26,11 @@ import (
 	"time"
 )
 
-// DefaultDir is where the folders of records are unless something else is said.
+// DefaultDir is the default root folder.
 const DefaultDir = "/run/laxity/channels"
 
-// Dir is the folder of the folders of records. One that does not exist has none.
+// Dir is the root folder, with the folders of records. A root that does not exist has no
+// records.
 type Dir string
 
 const (
@@ -36,7 +38,7 @@ const (
 	// tick is the unit of a record's start: USER_HZ, on every architecture that NVIDIA
 	// supports.
 	tick = 10 * time.Millisecond
-	// again is how soon a folder that is not there, or cannot be watched, is tried again.
+	// again is how soon Follow tries a folder again that does not exist or cannot be watched.
 	again = time.Second
 )
 
@@ -48,25 +50,25 @@ type record struct {
 	} `json:"groups"`
 }
 
-// process is one that is off.
+// process is a process that is off.
 type process struct {
 	pid     int
 	started time.Duration
 }
 
-// Follow tells which processes are off the GPU, by PID the time since boot at which each
-// began: at once, and after each change until ctx ends, with the moment at which it was
-// seen. It calls tell from one goroutine, and tells changes that come together as one.
-// warn is told once of each row of failures; what is not known counts as on.
-func (d Dir) Follow(ctx context.Context, tell func(off map[int]time.Duration, at time.Time), warn func(error)) {
-	f := follower{dir: string(d), tell: tell, warn: warn}
+// Follow calls report with the processes that are off the GPU, at once and after each change,
+// until ctx ends. off has the start of each, since boot, by PID; at is when that was seen. It
+// calls report from one goroutine, and once for changes that come together. It calls warn
+// once for each series of failures. A process whose record cannot be read counts as on.
+func (d Dir) Follow(ctx context.Context, report func(off map[int]time.Duration, at time.Time), warn func(error)) {
+	f := follower{dir: string(d), report: report, warn: warn}
 	for ctx.Err() == nil {
 		err := f.follow(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // nobody has been off yet
+			err = nil // nothing has been off yet
 		}
 		f.failed(err)
 		f.off = nil
@@ -80,20 +82,20 @@ func (d Dir) Follow(ctx context.Context, tell func(off map[int]time.Duration, at
 
 // follower is one call of Follow.
 type follower struct {
-	dir  string
-	tell func(map[int]time.Duration, time.Time)
-	warn func(error)
+	dir    string
+	report func(map[int]time.Duration, time.Time)
+	warn   func(error)
 
-	watch   *watch
-	folders map[int32]string   // by watch descriptor
-	off     map[string]process // by the record's path
-	told    map[int]time.Duration
-	first   bool // something was told
-	failing bool
+	watch    *watch
+	folders  map[int32]string   // by watch descriptor
+	off      map[string]process // by the record's path
+	reported map[int]time.Duration
+	first    bool // report was called
+	failing  bool
 }
 
-// errGone: the folder of all was removed.
-var errGone = fmt.Errorf("the folder of who is off the GPU: %w", fs.ErrNotExist)
+// errGone: the root folder was removed.
+var errGone = fmt.Errorf("the folder of the records of held processes: %w", fs.ErrNotExist)
 
 // follow works until something fails.
 func (f *follower) follow(ctx context.Context) (err error) {
@@ -130,7 +132,7 @@ func (f *follower) follow(ctx context.Context) (err error) {
 	}
 }
 
-// take takes one event.
+// take handles one event.
 func (f *follower) take(e event) error {
 	folder, known := f.folders[e.watch]
 	switch {
@@ -143,24 +145,24 @@ func (f *follower) take(e event) error {
 	case !known: // of the root, or events were lost
 		return f.scan()
 	case strings.HasSuffix(e.name, suffix):
-		f.look(filepath.Join(folder, e.name))
+		f.inspect(filepath.Join(folder, e.name))
 	}
 	return nil
 }
 
-// scan reads everything anew.
+// scan reads all records anew.
 func (f *follower) scan() error {
 	f.off, f.failing = map[string]process{}, false
 	folders, err := os.ReadDir(f.dir)
 	if err != nil {
-		return fmt.Errorf("read who is off the GPU: %w", err)
+		return fmt.Errorf("read the records of held processes: %w", err)
 	}
 	for _, d := range folders {
 		if !d.IsDir() {
 			continue
 		}
 		folder := filepath.Join(f.dir, d.Name())
-		id, err := f.watch.addFolder(folder) // before it is read, so that nothing falls between
+		id, err := f.watch.addFolder(folder) // before it is read, so that no change is missed
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -170,19 +172,19 @@ func (f *follower) scan() error {
 		f.folders[id] = folder
 		records, err := os.ReadDir(folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("read who is off the GPU: %w", err)
+			return fmt.Errorf("read the records of held processes: %w", err)
 		}
 		for _, r := range records {
 			if strings.HasSuffix(r.Name(), suffix) {
-				f.look(filepath.Join(folder, r.Name()))
+				f.inspect(filepath.Join(folder, r.Name()))
 			}
 		}
 	}
 	return nil
 }
 
-// look reads one record.
-func (f *follower) look(path string) {
+// inspect reads one record.
+func (f *follower) inspect(path string) {
 	delete(f.off, path)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -196,7 +198,7 @@ func (f *follower) look(path string) {
 		err = fmt.Errorf("%s names no process", path)
 	}
 	if err != nil {
-		f.failed(fmt.Errorf("a record of who is off the GPU: %w", err))
+		f.failed(fmt.Errorf("a record of a held process: %w", err))
 		return
 	}
 	for _, g := range r.Groups {
@@ -207,20 +209,20 @@ func (f *follower) look(path string) {
 	}
 }
 
-// settle tells what changed. Of two processes with one PID the older one has ended.
+// settle reports changes. Of two processes with one PID the older one has ended.
 func (f *follower) settle(at time.Time) {
 	off := map[int]time.Duration{}
 	for _, p := range f.off {
 		off[p.pid] = max(off[p.pid], p.started)
 	}
-	if f.first && maps.Equal(off, f.told) {
+	if f.first && maps.Equal(off, f.reported) {
 		return
 	}
-	f.told, f.first = off, true
-	f.tell(off, at)
+	f.reported, f.first = off, true
+	f.report(off, at)
 }
 
-// failed warns once until all is well again.
+// failed warns once until everything works again.
 func (f *follower) failed(err error) {
 	if err != nil && !f.failing {
 		f.warn(err)

@@ -21,10 +21,10 @@ const (
 
 // board is a folder of records, and who follows it.
 type board struct {
-	t    testing.TB
-	dir  string
-	told chan map[int]time.Duration
-	errs chan error
+	t        testing.TB
+	dir      string
+	reported chan map[int]time.Duration
+	errs     chan error
 }
 
 func follow(t testing.TB, dir string) board {
@@ -33,7 +33,7 @@ func follow(t testing.TB, dir string) board {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		holds.Dir(dir).Follow(ctx, func(off map[int]time.Duration, _ time.Time) { b.told <- off }, func(err error) { b.errs <- err })
+		holds.Dir(dir).Follow(ctx, func(off map[int]time.Duration, _ time.Time) { b.reported <- off }, func(err error) { b.errs <- err })
 	}()
 	t.Cleanup(func() { stop(); <-ended })
 	return b
@@ -73,14 +73,14 @@ func (b board) expect(pairs ...int) {
 	var last map[int]time.Duration
 	for {
 		select {
-		case last = <-b.told:
+		case last = <-b.reported:
 			if maps.Equal(last, want) {
 				return
 			}
 		case err := <-b.errs:
 			b.t.Fatal(err)
 		case <-time.After(20 * time.Second):
-			b.t.Fatalf("told last: %v, want %v", last, want)
+			b.t.Fatalf("reported last: %v, want %v", last, want)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestUnreadableRecordIsToldOnce(t *testing.T) {
 	b.expect(7, 100)
 }
 
-// What a turn costs the exporter: a record that is replaced, seen and told.
+// What a turn costs the exporter: a record that is replaced, seen and reported.
 func BenchmarkTurn(b *testing.B) {
 	x := board{t: b, dir: b.TempDir()}
 	x.make("one")
@@ -149,6 +149,6 @@ func BenchmarkTurn(b *testing.B) {
 		} else {
 			x.put("one", on, 7, 100)
 		}
-		<-x.told
+		<-x.reported
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is asked of the folder of all, and of a folder of records: the latter's files come
-// by renames, so that what is being written wakes nobody.
+// What inotify reports of the root, and of a folder of records. Records arrive by renames, so
+// a file that is being written wakes nobody.
 const (
 	ofRoot   = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 	ofFolder = unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE | unix.IN_ONLYDIR
@@ -23,7 +23,7 @@ type watch struct {
 	buf  [16 << 10]byte
 }
 
-// event is one of inotify's. gone: what was watched is.
+// event is an inotify event. gone: the watched folder is gone.
 type event struct {
 	watch int32
 	gone  bool
@@ -33,7 +33,7 @@ type event struct {
 func openWatch() (*watch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("watch who is off the GPU: inotify: %w", err)
+		return nil, fmt.Errorf("watch the records of held processes: inotify: %w", err)
 	}
 	return &watch{file: os.NewFile(uintptr(fd), "inotify")}, nil //nolint:gosec // a descriptor
 }
@@ -59,7 +59,7 @@ func (w *watch) add(dir string, mask uint32) (int32, error) {
 		err = errCall
 	}
 	if err != nil {
-		return 0, fmt.Errorf("watch who is off the GPU: %s: %w", dir, err)
+		return 0, fmt.Errorf("watch the records of held processes: %s: %w", dir, err)
 	}
 	return int32(id), nil //nolint:gosec // the kernel's are 32 bits
 }
@@ -68,7 +68,7 @@ func (w *watch) add(dir string, mask uint32) (int32, error) {
 func (w *watch) read() ([]event, error) {
 	n, err := w.file.Read(w.buf[:])
 	if err != nil {
-		return nil, fmt.Errorf("watch who is off the GPU: %w", err)
+		return nil, fmt.Errorf("watch the records of held processes: %w", err)
 	}
 	var all []event
 	for b := w.buf[:n]; len(b) >= unix.SizeofInotifyEvent; {

@@ -1,9 +1,9 @@
-// Package sensor tells when GPU work starts and ends, as exactly as the machine
-// allows, with nothing asked of the tenant.
+// Package sensor reports when GPU work starts and ends, as exactly as the machine allows. It
+// asks nothing of the tenant.
 //
-// Exits (pidfd) says when a process ended. Starts (uprobes on libcuda, or
-// fanotify on the file) says when a process first used CUDA. Where neither can
-// be had the tracker falls back to polling the device.
+// Exits (pidfd) reports when a process ended. Starts (uprobes on libcuda, or fanotify on the
+// file) reports when a process first used CUDA. Where no Starts works, the tracker polls the
+// device.
 package sensor
 
 import (
@@ -17,8 +17,8 @@ import (
 // ErrGone means that the process has exited (a zombie counts as exited).
 var ErrGone = errors.New("process is gone")
 
-// ErrUnsupported means that this machine cannot run the sensor; the wrapped
-// text says why and what would help. It is a state, not a bug.
+// ErrUnsupported means that this machine cannot run the sensor. The wrapped text says why and
+// what would help. It is a property of the machine, not a bug.
 var ErrUnsupported = errors.New("sensor not supported here")
 
 // Kind is what a process did.
@@ -32,8 +32,8 @@ const (
 	Launched      Kind = "launch"   // first kernel launch after idle (busy tracking only)
 	WorkDone      Kind = "workdone" // a synchronising call returned (busy tracking only)
 	Leaving       Kind = "leaving"  // it begins to destroy or release a context
-	Left          Kind = "left"     // it is through with that: if the device lists it no more, it ended here
-	Exiting       Kind = "exiting"  // its last thread begins to exit; an Exit follows once the driver has let go
+	Left          Kind = "left"     // that call has returned: if the device no longer lists the process, its task ended here
+	Exiting       Kind = "exiting"  // its last thread begins to exit; an Exit follows once the driver has freed what it held
 )
 
 // Event is one thing that one process did.
@@ -43,11 +43,11 @@ type Event struct {
 	Time       time.Time
 	Source     task.Source
 	ErrorBound time.Duration // the event happened in [Time − ErrorBound, Time]
-	// Started is when the process began, since boot; 0 where the sensor cannot tell.
+	// Started is when the process began, since boot; 0 where the sensor does not know.
 	Started time.Duration
-	// Container is the id of the container that the process was in, for who reads
-	// the event when the process has ended. Empty for one of the host, for kinds that
-	// tell of no start (Init and ContextMade do), and where the sensor cannot tell.
+	// Container is the id of the process's container, for a reader who gets the event after
+	// the process has ended. It is empty for a process of the host, for kinds that report no
+	// start (Init and ContextMade do), and where the sensor does not know it.
 	Container string
 }
 
@@ -58,52 +58,53 @@ type Starts interface {
 	Run(ctx context.Context, events chan<- Event) error
 }
 
-// Lossy is a Starts whose events may find no room, when nobody takes them in time.
+// Lossy is a Starts that drops events for which it has no room, when nobody takes them in
+// time.
 type Lossy interface {
-	// Lost is how often that was since it began, at least. It may be called at any time.
+	// Lost returns the least number of events that it dropped since it began. It may be
+	// called at any time.
 	Lost() uint64
 }
 
-// Finder is a Starts that looks for copies of libcuda where a container has them.
-// Files of the host that are mounted into containers need no call.
+// Finder is a Starts that finds the copies of libcuda in containers. Files of the host that
+// are mounted into containers need no call.
 type Finder interface {
-	// Discover looks for libcuda in the root, the mounts and the memory map of
-	// this process (a container's first one), and watches what it finds from its
-	// return on. Call it when a container starts. No file is no error.
+	// Discover searches the root, the mounts and the memory map of this process (a
+	// container's first one) for libcuda. When it returns, it watches what it found. Call it
+	// when a container starts. Finding no file is no error.
 	Discover(pid int) error
-	// Loaded does so for what this process has loaded only. Call it for one that uses
-	// CUDA and sent no event: it may not be its container's first one, which knows
-	// nothing of its files. It is cheap where they are watched already.
+	// Loaded does the same for the files that this process has loaded, and no others. Call it
+	// for a process that uses CUDA and sent no event: the container's first process may not
+	// show this one's files. It is cheap where they are watched already.
 	Loaded(pid int) error
-	// Release lets go of what only this process needed. Call it when the
-	// container dies: a file that is watched keeps its file system alive.
+	// Release stops watching what only this process needed. Call it when the container dies:
+	// a watched file keeps its file system alive.
 	Release(pid int)
 }
 
-// BusyTracker is a Starts that can follow the GPU work of single processes:
-// Launched at the first launch after idle, and WorkDone when a synchronising
-// call returned and nothing had been launched since that call began. Processes
-// that are not tracked pay nothing.
+// BusyTracker is a Starts that can follow the GPU work of single processes. It sends Launched
+// at the first launch after idle, and WorkDone when a synchronising call returned and nothing
+// had been launched since that call began. A process that is not tracked pays nothing.
 //
-// Events of several threads are not in order: order them by Time. A Launched
-// while busy, and a WorkDone while idle, may come; the latter moves the end of
-// the work: the call had really waited for the GPU. A WorkDone may come as late as
-// it takes to find out that a process is idle, some time after the gap that ends a
-// busy interval; its Time is that of the return all the same.
+// Events of several threads are not in order: order them by Time. A Launched may come while
+// the process is busy. A WorkDone may come while it is idle: it moves the end of the work,
+// because the call had really waited for the GPU. A WorkDone may come some time after the gap
+// that ends a busy interval, as it takes that long to find out that a process is idle. Its
+// Time is still that of the return.
 type BusyTracker interface {
-	// Track begins with the process that has this PID now. It MUST have loaded
-	// libcuda (an Init event came). Tracking a process twice is once.
+	// Track begins to follow the process that has this PID now. The process MUST have loaded
+	// libcuda (an Init event came). Track is idempotent.
 	Track(pid int) error
-	// Untrack ends it, also for a process that has exited.
+	// Untrack stops following the process. The process may have exited.
 	Untrack(pid int)
 }
 
-// Knower is a Starts that tells of Exiting: for the processes of which it told a start,
-// and for those that it is told of here.
+// Knower is a Starts that reports Exiting: for the processes whose start it reported, and for
+// those named by Know.
 type Knower interface {
-	// Know names the process that has this PID now, whose start was not told: it was
-	// before this sensor ran. If it has ended meanwhile, the Exiting of a later process
-	// with this PID may come; Event.Started tells them apart.
+	// Know names the process that has this PID now and started before this sensor ran. If
+	// that process has ended by then, the Exiting of a later process with this PID may come.
+	// Event.Started differs between the two.
 	Know(pid int) error
 }
 
@@ -123,16 +124,15 @@ type Exit struct {
 	ErrorBound time.Duration
 }
 
-// Exits watches processes for their end.
+// Exits reports the ends of the processes that it watches.
 type Exits interface {
-	// Watch begins to watch the process that has this PID now. What the caller
-	// reads of /proc/PID before Watch returns may belong to another process;
-	// what it reads after Watch, followed by a true Alive, belongs to this one.
-	// It returns ErrGone when there is no such process. Watching one process
-	// twice is one watch.
+	// Watch begins to watch the process that has this PID now. What the caller reads of
+	// /proc/PID before Watch returns may belong to another process; what it reads after
+	// Watch, followed by a true Alive, belongs to this one. It returns ErrGone when there is
+	// no such process. Watching one process twice makes one watch.
 	Watch(pid int) (Process, error)
-	// Gone names a process that had exited before it could be watched, by what told
-	// of it: its PID, and when it began, since boot. Nothing is watched.
+	// Gone returns the Process for one that had exited before it could be watched: pid is its
+	// PID, started is when it began, since boot. Gone watches nothing.
 	Gone(pid int, started time.Duration) Process
 	// Alive reports whether the process has not exited.
 	Alive(p Process) bool

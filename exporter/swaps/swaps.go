@@ -1,14 +1,14 @@
-// Package swaps reads which processes are off the GPU without having ended: whoever
-// checkpoints a container (the actuator does) leaves a notice in a folder.
+// Package swaps reads which processes are swapped: off the GPU, but not ended. The actuator
+// checkpoints containers, and leaves a notice in a folder for each.
 //
 // A notice is a file NAME.json, written before the first process leaves the GPU and removed
 // after the last one is back:
 //
 //	{"container_id":"…","processes":[{"pid":123,"start_ticks":456}]}
 //
-// with PIDs of the host, and the processes' start as field 22 of /proc/PID/stat has it. It
-// must be complete at once (written elsewhere and renamed). It is
-// believed for processes that live, that are of this container, and that the device
+// with PIDs of the host, and the processes' start as field 22 of /proc/PID/stat has it. Its
+// writer must write it elsewhere and rename it, so that it is always complete. The exporter
+// believes it for processes that live, that belong to this container, and that the device
 // does not list.
 package swaps
 
@@ -22,10 +22,10 @@ import (
 	"strings"
 )
 
-// DefaultDir is where notices are unless something else is said.
+// DefaultDir is the default folder of notices.
 const DefaultDir = "/run/laxity/swapped"
 
-// Dir is a folder of notices. One that does not exist has none.
+// Dir is a folder of notices. A folder that does not exist has no notices.
 type Dir string
 
 type notice struct {
@@ -35,7 +35,7 @@ type notice struct {
 	} `json:"processes"`
 }
 
-// whole reports whether it names its container, and nothing that is no process.
+// whole reports whether the notice names its container, and only PIDs above 0.
 func (n notice) whole() bool {
 	for _, p := range n.Processes {
 		if p.PID <= 0 {
@@ -45,8 +45,8 @@ func (n notice) whole() bool {
 	return n.ContainerID != ""
 }
 
-// Swapped returns the ids of the containers of the processes on notice, by PID. Notices that
-// cannot be read are an error, beside the others.
+// Swapped returns the container id of each swapped process, by PID. For notices that it
+// cannot read it returns an error, together with those it can read.
 func (d Dir) Swapped() (map[int]string, error) {
 	entries, err := os.ReadDir(string(d))
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 && err == nil {
@@ -59,7 +59,7 @@ func (d Dir) Swapped() (map[int]string, error) {
 		}
 		text, err := os.ReadFile(filepath.Join(string(d), e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was removed meanwhile
+			continue // it was removed in the meantime
 		}
 		var n notice
 		if err == nil {

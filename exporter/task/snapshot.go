@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Snapshot is everything one node knew at one moment. It is immutable once
-// published: readers share it, writers make a new one.
+// Snapshot is everything one node knew at one moment. It is immutable once published: readers
+// share it.
 type Snapshot struct {
 	// Run names the run of the exporter; opaque, compare only.
 	Run string `json:"run"`
 	// Sequence grows with every change; equal sequences of one run mean equal facts. It
-	// starts anew with the exporter. What is older is told by Run and Sequence alone: the
-	// wall clock may be set at any time.
+	// starts anew with the exporter. Compare Run and Sequence to learn which of two snapshots
+	// is older, never Time: the wall clock may be set at any time.
 	Sequence uint64 `json:"sequence"`
-	// Time is when the facts were last confirmed by the device, by the exporter's wall
-	// clock; Age is how long ago that was when the snapshot was sent, whatever was done to
-	// that clock.
+	// Time is when the device last confirmed the facts, by the exporter's wall clock. Age is
+	// how long ago that was when the snapshot was sent. Setting the wall clock does not
+	// change Age.
 	Time time.Time `json:"time"`
 	Age  Seconds   `json:"age_seconds"`
 	Node string    `json:"node,omitempty"`
@@ -27,7 +27,7 @@ type Snapshot struct {
 	Containers []Container `json:"containers"`
 	// Tasks holds the unfinished ones, oldest start first.
 	Tasks []Task `json:"tasks"`
-	// Ended holds the latest ended and lost ones, latest end first, bounded.
+	// Ended holds the latest ended and lost ones, latest end first. Their number is bounded.
 	Ended  []Task `json:"ended"`
 	Health Health `json:"health"`
 }
@@ -45,9 +45,9 @@ type GPU struct {
 	// Utilization is the share of the last sample period in which a kernel ran,
 	// 0–1; NaN where the device does not say (MIG).
 	Utilization Seconds `json:"utilization_ratio"`
-	// Error says why this GPU, or its list of processes, does not answer while others
-	// do; empty when it does. Its tasks are then as last seen, and where the GPU itself
-	// does not answer MemoryTotal is 0.
+	// Error says why this GPU, or its list of processes, does not answer while others do;
+	// empty when it does. The GPU's tasks are then as last seen. If the GPU itself does not
+	// answer, MemoryTotal is 0.
 	Error string `json:"error,omitempty"`
 }
 
@@ -56,12 +56,12 @@ type Container struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Image string `json:"image"`
-	// CommandID is the same for equal command lines. It is a hash: they may hold
-	// passwords, and snapshots are for everybody.
+	// CommandID is the same for equal command lines. It is a hash, because a command line may
+	// hold passwords and everybody may read snapshots.
 	CommandID string `json:"command_id,omitempty"`
 	// PID is its first process in the host's PID namespace; 0 when not running.
 	PID int `json:"pid,omitempty"`
-	// Paused is what the engine says.
+	// Paused is whether the engine has paused it.
 	Paused bool `json:"paused"`
 	// Spec is what its labels and run-time changes ask for.
 	Spec Spec `json:"spec"`
@@ -69,12 +69,12 @@ type Container struct {
 	Invalid []InvalidLabel `json:"invalid_labels,omitempty"`
 	// VisibleGPUs holds the UUIDs that it can see; empty when not known.
 	VisibleGPUs []string `json:"visible_gpus,omitempty"`
-	// MemoryUsed (bytes) and SMUtilization (0–1) are by GPU UUID, all its
-	// processes together; a GPU for which the device does not say is absent.
+	// MemoryUsed (bytes) and SMUtilization (0–1) are sums over all its processes, by GPU
+	// UUID. A GPU for which the device gives no value is absent.
 	MemoryUsed    map[string]uint64  `json:"memory_used_bytes,omitempty"`
 	SMUtilization map[string]float64 `json:"sm_utilization_ratio,omitempty"`
-	// Processes are those that use CUDA, by PID: also a server's between two requests,
-	// when it has no task.
+	// Processes are those that use CUDA, sorted by PID. A server's process is among them also
+	// between two requests, when it has no task.
 	Processes []Process `json:"processes,omitempty"`
 }
 
@@ -82,8 +82,8 @@ type Container struct {
 type Process struct {
 	// PID is in the host's PID namespace. Never a metric label.
 	PID int `json:"pid"`
-	// GPUs holds the UUIDs of the GPUs that list it, sorted; empty before its first context
-	// is listed, which takes some 0.2 s.
+	// GPUs holds the UUIDs of the GPUs that list it, sorted. It is empty until the device
+	// lists its first context, which takes about 0.2 s.
 	GPUs []string `json:"gpus,omitempty"`
 }
 
@@ -100,8 +100,8 @@ type Health struct {
 	// Sensor is how starts are learned now: uprobe, fanotify or device.
 	Sensor       Source `json:"sensor"`
 	SensorReason string `json:"sensor_reason,omitempty"`
-	// EventsLost is how often events of the sensor found no room since the exporter
-	// began, at least: those starts are known by the device's list at best.
+	// EventsLost is the least number of events that the sensor dropped for want of room since
+	// the exporter began. Those starts are known from the device's list at best.
 	EventsLost uint64 `json:"sensor_events_lost,omitempty"`
 	// Unattributed counts the GPU processes that belong to no known container,
 	// by reason.
@@ -140,7 +140,7 @@ func (s *Snapshot) FindGPU(uuid string) (GPU, bool) {
 	return s.GPUs[i], true
 }
 
-// CommandID names a command line without telling it; "" for none.
+// CommandID returns a hash of a command line; "" for an empty one.
 func CommandID(command string) string {
 	if command == "" {
 		return ""

@@ -49,8 +49,8 @@ type Spec struct {
 	// GPUMemory is the GPU memory it may hold, bytes, contexts included; 0 is
 	// no limit.
 	GPUMemory uint64 `json:"gpu_memory_bytes,omitempty"`
-	// Share of each of its GPUs' time that it is sure of while others want it,
-	// above 0 and at most 1; 0 is no share. Who leaves it unused lends it.
+	// Share is the part of each of its GPUs' time that it is sure of while others want it,
+	// above 0 and at most 1; 0 is no share. Time that it leaves unused goes to others.
 	Share float64 `json:"share_ratio,omitempty"`
 	// NeverPause: it is never held, paused, swapped or refused memory.
 	NeverPause bool    `json:"never_pause,omitempty"`
@@ -111,10 +111,9 @@ func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 	return Limits{}.ParseLabels(labels)
 }
 
-// ParseLabels reads the laxity.* labels among a container's labels. What is
-// invalid or beyond the limits takes its safe value (no deadline, no limit, no
-// share, never paused, the default class and release) and is listed, sorted by
-// label.
+// ParseLabels reads the laxity.* labels among a container's labels. A label that is invalid
+// or beyond the limits takes its safe value (no deadline, no limit, no share, never paused,
+// the default class and release). The list has these labels, sorted.
 func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 	s := Spec{Class: ClassBatch, Release: ReleaseProcess}
 	var invalid []InvalidLabel
@@ -159,7 +158,7 @@ func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 				bad(label, value, "write allow or never; until then it counts as never")
 			}
 			s.NeverPause = value != "allow"
-		case LabelClass, LabelRelease: // read below: their default needs the deadline
+		case LabelClass, LabelRelease: // read below: their defaults depend on the deadline
 		default:
 			bad(label, value, "no such label; known are "+strings.Join(KnownLabels, ", "))
 		}
@@ -213,9 +212,9 @@ func ParseDeadline(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseShare reads a share of a GPU's time, in percent: 30% or 12.5 %. It must be above
-// 0 and at most 100 %; the result is a ratio. A number without the sign is refused: 0.3
-// and 30 would both be read by somebody as what they did not write.
+// ParseShare reads a share of a GPU's time, in percent: 30% or 12.5 %. It must be above 0 and
+// at most 100 %; the result is a ratio. It refuses a number without the sign: some readers
+// would take 0.3 for 30 %, others for 0.3 %.
 func ParseShare(text string) (float64, error) {
 	number, ok := strings.CutSuffix(strings.TrimSpace(text), "%")
 	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)

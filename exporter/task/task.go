@@ -22,16 +22,16 @@ const (
 	Candidate State = "candidate"
 	// Running: the process holds a CUDA context, or the device lists it.
 	Running State = "running"
-	// Held: kept off the GPU, its container not paused: its channels are off, its host side
-	// runs on; or it is stopped at an allocation.
+	// Held: we keep it off the GPU, and its container is not paused. Either its channels are
+	// off and its host side runs on, or it is stopped at an allocation.
 	Held State = "held"
 	// Paused: its container is frozen.
 	Paused State = "paused"
-	// Swapped: checkpointed off the GPU, and not ended.
+	// Swapped: it is checkpointed off the GPU, and has not ended.
 	Swapped State = "swapped"
 	// Ended: the process exited, or it left a healthy device while alive.
 	Ended State = "ended"
-	// Lost: its end was not seen (exporter down, host rebooted).
+	// Lost: nobody saw its end (exporter down, host rebooted).
 	Lost State = "lost"
 )
 
@@ -58,14 +58,13 @@ const (
 	SourceFanotify Source = "fanotify" // an open of the libcuda file
 	SourceDevice   Source = "device"   // the device's process list (NVML), by polling
 	SourcePidfd    Source = "pidfd"    // the process's exit, by pidfd
-	// SourceTracepoint: the process began to exit, by the scheduler's tracepoint;
-	// the driver may hold its memory for some 0.1 s more.
+	// SourceTracepoint: the process began to exit, by the scheduler's tracepoint. The driver
+	// may hold its memory for about 0.1 s more.
 	SourceTracepoint Source = "tracepoint"
 	SourceRestart    Source = "restart" // found missing when the exporter came back
 )
 
-// Mark is a moment with what is known about its precision: the event happened
-// in [Time − ErrorBound, Time].
+// Mark is a moment and its precision: the event happened in [Time − ErrorBound, Time].
 type Mark struct {
 	Time       time.Time `json:"time"`
 	Source     Source    `json:"source"`
@@ -99,8 +98,8 @@ type Task struct {
 	Deadline time.Time `json:"deadline,omitzero"`
 	// MemoryUsed is the GPU memory it holds on each GPU, bytes, by UUID.
 	MemoryUsed map[string]uint64 `json:"memory_used_bytes,omitempty"`
-	// HeldSeconds, PausedSeconds and SwappedSeconds say how long it stood still, in
-	// stays that are over: the present one began at StateSince.
+	// HeldSeconds, PausedSeconds and SwappedSeconds add up how long it was in these states.
+	// They do not count the present state, which began at StateSince.
 	HeldSeconds    Seconds `json:"held_seconds"`
 	PausedSeconds  Seconds `json:"paused_seconds"`
 	SwappedSeconds Seconds `json:"swapped_seconds,omitempty"`
@@ -166,7 +165,7 @@ func (t Task) Duration(now time.Time) time.Duration {
 func (t Task) Ran(now time.Time) time.Duration {
 	d := t.Duration(now) - t.HeldSeconds.Duration() - t.PausedSeconds.Duration() - t.SwappedSeconds.Duration()
 	if t.End == nil && t.State != Running && !t.StateSince.IsZero() {
-		d -= max(0, now.Sub(t.StateSince)) // the present stay is not counted yet
+		d -= max(0, now.Sub(t.StateSince)) // the sums do not count the present state
 	}
 	return max(0, d)
 }

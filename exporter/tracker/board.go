@@ -9,7 +9,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// board shows the latest snapshot to any number of readers.
+// board gives the latest snapshot to any number of readers.
 type board struct {
 	current atomic.Pointer[task.Snapshot]
 
@@ -38,7 +38,7 @@ func (b *board) publish(s *task.Snapshot) {
 	}
 }
 
-// confirm notes that the same facts were found again. Readers are not woken.
+// confirm notes that the device reported the same facts again. It does not wake readers.
 func (b *board) confirm(at time.Time) {
 	s := *b.current.Load()
 	if s.Time.Before(at) {

@@ -16,7 +16,7 @@ import (
 
 func TestProcessBeforeItsContainer(t *testing.T) {
 	within(t, func(b *bench) {
-		b.box("other") // something may start
+		b.newContainer("other") // something may start
 		id := containertest.ID("web")
 		b.host.start(pid, id)
 		b.card.set(pid)
@@ -25,7 +25,7 @@ func TestProcessBeforeItsContainer(t *testing.T) {
 		if u := b.Snapshot().Health.Unattributed; u[machine.UnknownContainer] != 1 {
 			t.Errorf("unattributed: %v", u)
 		}
-		b.box("web")
+		b.newContainer("web")
 		b.pass(time.Millisecond)
 		b.tasks(1)
 	})
@@ -33,7 +33,7 @@ func TestProcessBeforeItsContainer(t *testing.T) {
 
 func TestHostProcessThatJoinsAContainer(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, "")
 		b.card.set(pid)
 		b.pass(100 * time.Millisecond)
@@ -41,7 +41,7 @@ func TestHostProcessThatJoinsAContainer(t *testing.T) {
 			t.Errorf("unattributed: %v", u)
 		}
 		b.host.mu.Lock()
-		b.host.boxes[pid] = c.ID
+		b.host.containers[pid] = c.ID
 		b.host.mu.Unlock()
 		b.pass(2 * time.Second)
 		b.tasks(1)
@@ -50,7 +50,7 @@ func TestHostProcessThatJoinsAContainer(t *testing.T) {
 
 func TestEngineTrouble(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.card.set(pid)
 		b.pass(time.Second)
@@ -62,7 +62,7 @@ func TestEngineTrouble(t *testing.T) {
 			t.Errorf("health %+v, containers %+v; want the ones last seen", s.Health, s.Containers)
 		}
 		b.engine.Fail(nil)
-		b.box("later")
+		b.newContainer("later")
 		b.pass(2 * time.Second)
 		if s := b.Snapshot(); !s.Health.EngineUp || len(s.Containers) != 2 {
 			t.Errorf("after its return: %+v", s)
@@ -74,7 +74,7 @@ func TestEngineTrouble(t *testing.T) {
 // come: its copy of libcuda is looked for too.
 func TestContainerRestartsUnseen(t *testing.T) {
 	withSensor(t, func(b *bench, probe *probe) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.pass(time.Second)
 		b.engine.Fail(errTrouble)
 		b.pass(time.Second)

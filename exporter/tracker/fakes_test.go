@@ -20,22 +20,22 @@ import (
 // host plays the kernel: processes, their containers and their ends. It is
 // Processes and sensor.Exits.
 type host struct {
-	mu     sync.Mutex
-	boxes  map[int]string // container of each PID; "" for a host process
-	states map[int]byte
-	lives  map[int]int // how often a PID was used
-	exits  chan sensor.Exit
-	err    error // of Watch
+	mu         sync.Mutex
+	containers map[int]string // container of each PID; "" for a host process
+	states     map[int]byte
+	lives      map[int]int // how often a PID was used
+	exits      chan sensor.Exit
+	err        error // of Watch
 }
 
 func newHost() *host {
-	return &host{boxes: map[int]string{}, states: map[int]byte{}, lives: map[int]int{}, exits: make(chan sensor.Exit, 100)}
+	return &host{containers: map[int]string{}, states: map[int]byte{}, lives: map[int]int{}, exits: make(chan sensor.Exit, 100)}
 }
 
 func (h *host) start(pid int, containerID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.boxes[pid] = containerID
+	h.containers[pid] = containerID
 	h.states[pid] = 'S'
 	h.lives[pid]++
 }
@@ -57,7 +57,7 @@ func (h *host) signal(pid int, state byte) {
 func (h *host) exit(pid int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.boxes, pid)
+	delete(h.containers, pid)
 	h.exits <- sensor.Exit{Process: h.process(pid), Time: time.Now(), ErrorBound: time.Millisecond}
 }
 
@@ -68,7 +68,7 @@ func (h *host) process(pid int) sensor.Process {
 func (h *host) Watch(pid int) (sensor.Process, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, ok := h.boxes[pid]; !ok {
+	if _, ok := h.containers[pid]; !ok {
 		return sensor.Process{}, sensor.ErrGone
 	}
 	if h.err != nil {
@@ -80,7 +80,7 @@ func (h *host) Watch(pid int) (sensor.Process, error) {
 func (h *host) Alive(p sensor.Process) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, ok := h.boxes[p.PID]
+	_, ok := h.containers[p.PID]
 	return ok && h.process(p.PID) == p
 }
 
@@ -94,7 +94,7 @@ func (h *host) Exits() <-chan sensor.Exit { return h.exits }
 func (h *host) OfPID(pid int) (string, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	id, ok := h.boxes[pid]
+	id, ok := h.containers[pid]
 	if !ok {
 		return "", false, fs.ErrNotExist
 	}
@@ -104,7 +104,7 @@ func (h *host) OfPID(pid int) (string, bool, error) {
 func (h *host) Stat(pid int) (tracker.Stat, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, ok := h.boxes[pid]; !ok {
+	if _, ok := h.containers[pid]; !ok {
 		return tracker.Stat{}, fs.ErrNotExist
 	}
 	return tracker.Stat{State: h.states[pid], Started: h.started(pid)}, nil

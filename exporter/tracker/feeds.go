@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	relistEvery   = time.Minute            // lists even when every event came
+	relistEvery   = time.Minute            // even when every event arrived
 	engineRetry   = time.Second            // after the engine did not answer
-	engineLimit   = time.Minute            // for one answer of the engine, which may have a thousand containers
-	sensorSettle  = 200 * time.Millisecond // a sensor that cannot work says so within this
+	engineLimit   = time.Minute            // for one answer of an engine, which may have a thousand containers
+	sensorSettle  = 200 * time.Millisecond // within this time a sensor reports that it cannot work
 	sensorRetry   = 30 * time.Second       // after a sensor failed
 	sensorBacklog = 4096                   // events of the start sensor that may wait
-	// How long a sensor works in the place of a better one that failed and may work
-	// again: at first, and at most after each vain try twice as long.
+	// How long a sensor replaces a better one that failed and may work again: at first
+	// insteadFirst, then twice as long after each vain try, up to insteadMost.
 	insteadFirst, insteadMost = time.Minute, time.Hour
 )
 
@@ -34,7 +34,7 @@ type reading struct {
 	err  error
 }
 
-// readDevice reads once for each request.
+// readDevice reads the device once for each request.
 func readDevice(ctx context.Context, d device.Device, requests <-chan struct{}, out chan<- reading) {
 	for {
 		select {
@@ -53,7 +53,7 @@ func readDevice(ctx context.Context, d device.Device, requests <-chan struct{}, 
 	}
 }
 
-// engineNews is a complete list, one event, or the engine's failure.
+// engineNews is a complete list of containers, one event, or the engine's failure.
 type engineNews struct {
 	list  []container.Container
 	event *container.Event
@@ -72,10 +72,10 @@ func followEngine(ctx context.Context, src container.Source, relist <-chan struc
 	}
 }
 
-var errSilent = fmt.Errorf("%w: it takes calls, and does not answer within %v", container.ErrUnavailable, engineLimit)
+var errSilent = fmt.Errorf("%w: it accepts calls, but does not answer within %v", container.ErrUnavailable, engineLimit)
 
-// followOnce follows until the stream of events breaks, or the engine does not answer: one
-// that hangs keeps its stream, and only the next list shows it.
+// followOnce follows until the stream of events breaks, or the engine does not answer. An
+// engine that hangs keeps its stream open: only the next list shows that it hangs.
 func followOnce(ctx context.Context, src container.Source, relist <-chan struct{}, out chan<- engineNews) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -110,7 +110,7 @@ func followOnce(ctx context.Context, src container.Source, relist <-chan struct{
 				return failed(ctx.Err())
 			case ev, ok := <-events:
 				if !ok {
-					return failed(errors.New("the stream of container events broke off"))
+					return failed(errors.New("the stream of container events broke"))
 				}
 				send(ctx, out, engineNews{event: &ev})
 			case <-relist:
@@ -132,7 +132,7 @@ func (l *loop) followHolds(ctx context.Context) {
 	l.opt.Holds.Follow(ctx, func(off map[int]time.Duration, at time.Time) {
 		send(ctx, l.holds, holdNews{off, at})
 	}, func(err error) {
-		l.log.Warn("who is kept off the GPU cannot be read: such a task counts as running", "err", err)
+		l.log.Warn("the records of held tasks cannot be read: held tasks count as running", "err", err)
 	})
 }
 
@@ -140,20 +140,20 @@ func (l *loop) followHolds(ctx context.Context) {
 type sensorNews struct {
 	source task.Source
 	sensor sensor.Starts
-	reason string // why no better one
+	reason string // why no better sensor works
 }
 
-// errTimeUp ends the turn of a sensor in whose place a better one may work again.
+// errTimeUp stops a sensor so that a better one is tried again.
 var errTimeUp = errors.New("a better sensor is tried again")
 
-// runStarts runs the first sensor that works, and goes back to the first when
-// one that worked fails, and now and then while a better one may work again.
+// runStarts runs the first sensor that works. It begins with the first one again when a
+// sensor that worked fails, and from time to time while a better one may work again.
 func runStarts(ctx context.Context, sensors []StartSensor, events chan<- sensor.Event, out chan<- sensorNews) {
 	instead := insteadFirst
 again:
 	for ctx.Err() == nil {
 		var reasons []string
-		hopeless := true // none of those that failed may work again
+		hopeless := true // no sensor that failed may work again
 		for _, s := range sensors {
 			limit := time.Duration(math.MaxInt64)
 			if !hopeless {
@@ -187,8 +187,8 @@ again:
 	}
 }
 
-// runStart runs one sensor until it fails, or the limit is over. It is announced once
-// it has had the time to say that it cannot work.
+// runStart runs one sensor until it fails or the limit is over. It announces the sensor once
+// the time is over in which a sensor reports that it cannot work.
 func runStart(ctx context.Context, limit time.Duration, s StartSensor, reason string, events chan<- sensor.Event, out chan<- sensorNews) error {
 	opened, err := s.Open()
 	if err != nil {
@@ -214,8 +214,8 @@ func runStart(ctx context.Context, limit time.Duration, s StartSensor, reason st
 	return err
 }
 
-// work does jobs off the loop, in their order: they read files and attach probes,
-// and a tenant chooses how many.
+// work runs jobs in their order, outside the loop: they read files and attach probes, and a
+// tenant decides how many there are.
 func work(ctx context.Context, jobs <-chan func()) {
 	for {
 		select {

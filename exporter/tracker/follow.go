@@ -29,15 +29,15 @@ func (l *loop) know(processes ...sensor.Process) {
 	if !ok || len(processes) == 0 {
 		return
 	}
-	l.later(l.tracks, func() { l.each(processes, knower.Know, "the end of a process will be told late") })
+	l.later(l.tracks, func() { l.each(processes, knower.Know, "the end of a process will be reported late") })
 }
 
-// each is for the workers: it does something with the processes that are there still, and
-// says what it means where that fails.
+// each calls do for the processes that still live, and logs meaning where do fails. It runs
+// on the workers.
 func (l *loop) each(processes []sensor.Process, do func(pid int) error, meaning string) {
 	for _, p := range processes {
 		if !l.opt.Exits.Alive(p) {
-			continue // the PID may be another's
+			continue // the PID may be another process's
 		}
 		if err := do(p.PID); err != nil {
 			l.log.Debug(meaning, "pid", p.PID, "err", err)
@@ -45,7 +45,7 @@ func (l *loop) each(processes []sensor.Process, do func(pid int) error, meaning 
 	}
 }
 
-// countLost asks how many events the sensor has lost.
+// countLost counts the events that the sensors have lost.
 func (l *loop) countLost() {
 	if s, ok := l.sensor.(sensor.Lossy); ok {
 		l.lost = max(l.lost, l.lostBefore+s.Lost())
@@ -53,8 +53,9 @@ func (l *loop) countLost() {
 	}
 }
 
-// discover lets the sensor look for a copy of libcuda that only this container
-// has. It works off the loop; when too many wait, the device's list remains.
+// discover has the sensor search for a copy of libcuda that only this container has. The
+// search runs outside the loop. When too many searches wait, the container is followed by the
+// device's list alone.
 func (l *loop) discover(pid int) {
 	f, ok := l.sensor.(sensor.Finder)
 	if !ok || pid <= 0 {
@@ -62,13 +63,13 @@ func (l *loop) discover(pid int) {
 	}
 	l.later(l.finds, func() {
 		if err := f.Discover(pid); err != nil {
-			l.log.Debug("libcuda of a container was not looked for", "pid", pid, "err", err)
+			l.log.Debug("libcuda of a container was not searched for", "pid", pid, "err", err)
 		}
 	})
 }
 
-// loaded lets the sensor look for the libcuda of processes of containers that use a GPU,
-// and whose calls it may not have seen: those that come after them are to be seen.
+// loaded has the sensor search for the libcuda of processes that use a GPU and whose calls it
+// may have missed, so that it sees the calls of later processes.
 func (l *loop) loaded(processes ...sensor.Process) {
 	f, ok := l.sensor.(sensor.Finder)
 	if !ok {
@@ -83,7 +84,7 @@ func (l *loop) loaded(processes ...sensor.Process) {
 	if len(contained) == 0 {
 		return
 	}
-	l.later(l.finds, func() { l.each(contained, f.Loaded, "libcuda of a process was not looked for") })
+	l.later(l.finds, func() { l.each(contained, f.Loaded, "libcuda of a process was not searched for") })
 }
 
 func (l *loop) release(id string) {
@@ -94,25 +95,25 @@ func (l *loop) release(id string) {
 	}
 }
 
-// later reports whether there was room for the job.
+// later queues a job for a worker. It reports whether there was room.
 func (l *loop) later(queue chan<- func(), job func()) bool {
 	select {
 	case queue <- job:
 		return true
 	default:
-		l.log.Warn("too many containers and processes start at once: some are followed by the device's list alone")
+		l.log.Warn("too many containers and processes start at once: some of them are followed by the device's list alone")
 		return false
 	}
 }
 
-// following is what became of having the launches of a process followed.
+// following is the result of a call to follow the launches of a process.
 type following struct {
 	process sensor.Process
 	err     error
 }
 
-// trackBusy has the sensor follow the launches of exactly those processes whose
-// container asks for it: each costs the tenant something.
+// trackBusy has the sensor follow the launches of exactly those processes whose container
+// asks for it, because following costs the tenant time.
 func (l *loop) trackBusy() {
 	tracker, ok := l.sensor.(sensor.BusyTracker)
 	if !ok {
@@ -136,7 +137,7 @@ func (l *loop) trackBusy() {
 	}
 }
 
-// track is for the worker.
+// track runs on the worker.
 func (l *loop) track(tracker sensor.BusyTracker, p sensor.Process) {
 	if !l.opt.Exits.Alive(p) {
 		return // the PID may be another's
@@ -149,7 +150,7 @@ func (l *loop) track(tracker sensor.BusyTracker, p sensor.Process) {
 
 func (l *loop) onFollowed(f following) {
 	if f.err != nil && l.opt.Exits.Alive(f.process) {
-		l.log.Warn("busy intervals of a process cannot be followed: all of it is one task", "pid", f.process.PID, "err", f.err)
+		l.log.Warn("busy intervals of a process cannot be followed: the whole process is one task", "pid", f.process.PID, "err", f.err)
 	}
 	l.m.Followed(f.process, f.err == nil, time.Now())
 }

@@ -12,14 +12,15 @@ import (
 const (
 	// journalPause lets changes that come together share one write.
 	journalPause = 10 * time.Millisecond
-	// aliveEvery bounds the error of ends that nobody saw.
+	// aliveEvery is how often the store notes that the exporter runs. It bounds the error of
+	// ends that nobody saw.
 	aliveEvery = 10 * time.Second
 	// retryWrite is the pause after a failed write.
 	retryWrite = time.Second
 )
 
-// journal writes changes to the store off the tracker's path: a slow disk delays
-// what is durable, never what is seen.
+// journal writes changes to the store in a goroutine of its own. A slow disk delays what is
+// stored, never what is seen.
 type journal struct {
 	store Store
 	log   *slog.Logger
@@ -36,7 +37,7 @@ func newJournal(store Store, log *slog.Logger) *journal {
 	return &journal{store: store, log: log, wake: make(chan struct{}, 1)}
 }
 
-// put adds changes; stored, if not nil, gets the result of their write.
+// put adds changes. If stored is not nil, it gets the result of the write.
 func (j *journal) put(c machine.Changes, stored chan<- error) {
 	if j.store == nil {
 		if stored != nil {
@@ -56,14 +57,14 @@ func (j *journal) put(c machine.Changes, stored chan<- error) {
 	}
 }
 
-// unfinished says whether there are tasks whose end could be missed.
+// unfinished notes whether there are tasks whose end the exporter could miss.
 func (j *journal) unfinished(open bool) {
 	j.mu.Lock()
 	j.open = open
 	j.mu.Unlock()
 }
 
-// run writes until ctx ends, and then what is left.
+// run writes until ctx ends, and then writes what is left.
 func (j *journal) run(ctx context.Context) {
 	if j.store == nil {
 		return
@@ -88,7 +89,7 @@ func (j *journal) run(ctx context.Context) {
 	}
 }
 
-// write writes what is pending. It returns how long to wait before the next.
+// write writes what is pending. It returns how long to wait before the next write.
 func (j *journal) write(always bool) time.Duration {
 	j.mu.Lock()
 	changes, waiters, open := j.pending, j.waiters, j.open
@@ -103,13 +104,13 @@ func (j *journal) write(always bool) time.Duration {
 	}
 	if err == nil {
 		if j.failing {
-			j.log.Info("state is written again")
+			j.log.Info("the state is written again")
 		}
 		j.failing = false
 		return journalPause
 	}
 	if !j.failing {
-		j.log.Error("state cannot be written: tasks and deadlines would not survive a restart", "err", err)
+		j.log.Error("the state cannot be written: after a restart its tasks and deadlines would be unknown", "err", err)
 	}
 	j.failing = true
 	j.mu.Lock()

@@ -10,18 +10,18 @@ import (
 const (
 	// mediumPolls is how many times longer than the fast interval the medium one is.
 	mediumPolls = 5
-	// A reading takes longer the more processes there are: 0.3 ms with one on an
-	// H200, 24 ms with 100. So the pause after it is at least so many times as
-	// long: up to a tenth of a core while only the device can tell something, half
-	// a percent while somebody waits for its turn, which may depend on the
-	// utilisation, a fifth of that otherwise.
+	// The more processes there are, the longer a reading takes: 0.3 ms with one on an H200,
+	// 24 ms with 100. So the pause after a reading is at least so many times as long.
+	// Readings take up to a tenth of a core while only the device shows something, half a
+	// percent while a task waits for its turn, which may depend on the utilisation, and a
+	// fifth of that otherwise.
 	fastRest, waitingRest, rest = 10, 200, 1000
 )
 
-// interval is the time until the next reading of the device, when the last one
-// took so long. Fast while only the device can tell that a task begins, ends or
-// where it is; slow when nothing happens and something better tells that it
-// begins; never so often that reading costs more than it may.
+// interval is the time until the next reading of the device; took is how long the last one
+// took. It is fast while only the device shows that a task begins or ends, or where it is. It
+// is slow while nothing happens and a sensor would report a start. It is never so short that
+// readings cost more than they may.
 func interval(a machine.Activity, newcomer bool, took, fast, slow time.Duration) time.Duration {
 	quick := min(max(fast, fastRest*took), slow)
 	switch {
@@ -38,8 +38,8 @@ func interval(a machine.Activity, newcomer bool, took, fast, slow time.Duration)
 	}
 }
 
-// ticks is the time until the next tick: long when it would find nothing, for
-// there is no task and no process that may make one.
+// ticks is the time until the next tick. It is long when there is no task, and no process
+// that may make one.
 func (l *loop) ticks(a machine.Activity, now time.Time) time.Duration {
 	switch {
 	case len(l.tracked)+a.Candidates+a.UnknownContainers > 0 || l.m.Restless(now):
@@ -51,7 +51,7 @@ func (l *loop) ticks(a machine.Activity, now time.Time) time.Duration {
 	}
 }
 
-// attend brings the next tick forward when there is something to look at.
+// attend brings the next tick forward when there is something to inspect.
 func (l *loop) attend(a machine.Activity, now time.Time) {
 	if d := l.ticks(a, now); d < l.pace {
 		l.pace = d

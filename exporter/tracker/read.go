@@ -15,7 +15,7 @@ func (l *loop) request() {
 	}
 }
 
-// hurry moves the next reading forward: something happened that it will show.
+// hurry brings the next reading forward, because it will show what just happened.
 func (l *loop) hurry() {
 	at := time.Now().Add(l.opt.FastPoll)
 	if !l.reading && at.Before(l.nextPoll) {
@@ -48,15 +48,15 @@ func (l *loop) onReading(r reading) {
 	l.poll.Reset(d)
 }
 
-// takeSwaps reads who is off the GPU. What was so when the reading began counts as well as
-// what is so now that it is complete: it shows the device at a moment between.
+// takeSwaps reads which processes are swapped. It counts those at the beginning of the
+// reading and those now: the reading shows the device at a moment in between.
 func (l *loop) takeSwaps(now time.Time) {
 	if l.opt.Swaps == nil {
 		return
 	}
 	off, err := l.opt.Swaps.Swapped()
 	if err != nil && !l.swapsFailed {
-		l.log.Warn("who is swapped off the GPU cannot be read: such a task may count as ended", "err", err)
+		l.log.Warn("the notices of swapped tasks cannot be read: a swapped task may count as ended", "err", err)
 	}
 	l.swapsFailed = err != nil
 	both := maps.Clone(off)
@@ -74,7 +74,7 @@ func (l *loop) takeSwaps(now time.Time) {
 
 func (l *loop) meetListed(pid int, now time.Time) {
 	s, ok := l.m.Known(pid)
-	if !ok || l.m.Exited(s.Process) { // then another may have its PID
+	if !ok || l.m.Exited(s.Process) { // then another process may have its PID
 		if s, err := l.resolver.subject(pid); err == nil {
 			l.m.Meet(s)
 			l.know(s.Process)

@@ -9,14 +9,14 @@ import (
 	"github.com/laxity/laxity/exporter/tracker/machine"
 )
 
-// A host process may be a container's that has not been moved to its cgroup yet:
-// it is looked at again after a while, and ever less often.
+// A process that seems to be the host's may be a container's that has not been moved to its
+// cgroup yet. The resolver inspects it again after a while, and then less and less often.
 const (
 	firstDoubt = 200 * time.Millisecond
 	lastDoubt  = 10 * time.Second
 )
 
-// resolver learns who has a PID without mistaking one process for another.
+// resolver finds out which process has a PID, without mistaking one process for another.
 type resolver struct {
 	exits     sensor.Exits
 	processes Processes
@@ -28,8 +28,8 @@ type doubt struct {
 	wait time.Duration
 }
 
-// subject watches the process that has this PID now, reads its container, and
-// then makes sure that it was that process all along.
+// subject watches the process that has this PID now, reads its container, and then checks
+// that the process still lives, so that both belong together.
 func (r *resolver) subject(pid int) (machine.Subject, error) {
 	p, err := r.exits.Watch(pid)
 	if err != nil {
@@ -41,7 +41,8 @@ func (r *resolver) subject(pid int) (machine.Subject, error) {
 		r.exits.Forget(p)
 		return machine.Subject{}, err
 	}
-	// Without it the error bound is wider, and the time alone says whose events are.
+	// Without its start the error bound is wider, and only the time shows which process an
+	// event belongs to.
 	if stat, err := r.processes.Stat(pid); err == nil {
 		s.Born, s.Started = stat.Born, stat.Started
 	}
@@ -52,8 +53,8 @@ func (r *resolver) subject(pid int) (machine.Subject, error) {
 	return s, nil
 }
 
-// again looks once more at a host process when it is time to. It reports whether
-// it turned out to be a container's.
+// again inspects a host process once more when that is due. It reports whether the process
+// belongs to a container.
 func (r *resolver) again(s machine.Subject, now time.Time) (machine.Subject, bool) {
 	d, known := r.doubts[s.Identity]
 	if known && now.Before(d.next) {

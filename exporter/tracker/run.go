@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	tickEvery     = 100 * time.Millisecond // held and timeouts are looked at this often
-	calmEvery     = 500 * time.Millisecond // the same of tasks that have run on for a while
-	restEvery     = time.Second            // the same while there is nothing to look at
-	lostEvery     = 10 * time.Second       // between looks at how many events the sensor lost
-	unwatchedRest = 30 * time.Second       // between lines about processes that cannot be watched
+	tickEvery     = 100 * time.Millisecond // how often stopped processes and timeouts are inspected
+	calmEvery     = 500 * time.Millisecond // the same for tasks that have not changed for a while
+	restEvery     = time.Second            // the same while there is nothing to inspect
+	lostEvery     = 10 * time.Second       // between counts of the events that the sensor lost
+	unwatchedRest = 30 * time.Second       // between log lines about processes that cannot be watched
 	unknownRelist = 500 * time.Millisecond // between lists asked for because of an unknown container
-	jobBacklog    = 4096                   // containers and processes that the sensor may have to look at
-	// A container that has just started may use CUDA, from a copy of the driver
-	// of its own, before any sensor watches that: so long the device is read often.
+	jobBacklog    = 4096                   // containers and processes that wait for the sensor
+	// A new container may use CUDA from its own copy of the driver before any sensor watches
+	// that copy. For so long the device is read often.
 	newcomerFor = 3 * time.Second
 )
 
-// loop is what the tracker's goroutine owns besides the machine.
+// loop is the state that the tracker's goroutine owns, besides the machine.
 type loop struct {
 	*Tracker
 	m        *machine.Machine
@@ -47,15 +47,15 @@ type loop struct {
 	relisted  time.Time
 	published time.Time
 	sensor    sensor.Starts
-	// lost events of all sensors, of those before the present one, and when they were
-	// last counted.
+	// Lost events of all sensors, those of the sensors before the present one, and when they
+	// were last counted.
 	lost, lostBefore uint64
 	counted          time.Time
-	unwatchedAt      time.Time              // when the log was last told of one
+	unwatchedAt      time.Time              // when unwatched last logged
 	tracked          map[int]sensor.Process // by the busy tracker
 	followed         chan following         // its answers
 	done             <-chan struct{}        // the loop ends
-	told             task.Health            // what the log was told
+	reported         task.Health            // what reportHealth last logged
 	off              map[int]string         // who was off the GPU at the last reading
 
 	swapsFailed bool
@@ -81,7 +81,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 		tracked:  map[int]sensor.Process{},
 		followed: make(chan following),
 		done:     ctx.Done(),
-		told:     t.Snapshot().Health,
+		reported: t.Snapshot().Health,
 	}
 	l.restore()
 
@@ -119,8 +119,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 	}
 }
 
-// feed starts everything that waits for the outside. stop ends it, and returns
-// when what the loop left is written.
+// feed starts the goroutines that wait for device, engine, sensors and disk. stop ends them,
+// and returns when the journal has written what the loop left.
 func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-chan sensorNews, func()) {
 	readings, engine, sensors := make(chan reading), make(chan engineNews), make(chan sensorNews)
 	feeds, stop := context.WithCancel(ctx)
@@ -143,7 +143,7 @@ func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-c
 	}
 }
 
-// restore brings back what was stored before a restart.
+// restore loads what was stored before a restart.
 func (l *loop) restore() {
 	if l.opt.Store == nil {
 		return
@@ -189,10 +189,10 @@ func (l *loop) onEngine(n engineNews) {
 	}
 }
 
-// onTick looks at what no event tells: whether a process is stopped, and what is
-// due by time alone.
+// onTick inspects what no event reports: whether a process is stopped, and what is due by
+// time alone.
 func (l *loop) onTick(now time.Time) {
-	for _, p := range l.m.Look(now, calmEvery) {
+	for _, p := range l.m.ToInspect(now, calmEvery) {
 		if stat, err := l.opt.Processes.Stat(p.PID); err == nil {
 			l.m.Stopped(p.Identity, stat.State == 'T', now)
 		}
@@ -216,10 +216,10 @@ func (l *loop) onTick(now time.Time) {
 	l.tick.Reset(l.pace)
 }
 
-// settle hands on what the machine made of the last input.
+// settle passes on what the machine made of the last input.
 func (l *loop) settle(now time.Time) {
 	for _, f := range l.m.TakeFacts() {
-		l.tell(f)
+		l.report(f)
 	}
 	if c := l.m.TakeChanges(); !c.Empty() {
 		l.journal.put(c, nil)
@@ -229,8 +229,8 @@ func (l *loop) settle(now time.Time) {
 		s := l.m.Snapshot()
 		l.published = now
 		l.board.publish(s)
-		l.tellHealth(s.Health)
-	} else if !measured { // else its measurements are not those of the last reading
+		l.reportHealth(s.Health)
+	} else if !measured { // otherwise its measurements are not those of the last reading
 		l.board.confirm(l.m.Confirmed())
 	}
 	if l.answered.device && l.answered.engine && l.answered.sensor {

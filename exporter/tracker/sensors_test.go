@@ -15,7 +15,7 @@ import (
 
 func TestExactStartByTheSensor(t *testing.T) {
 	withSensor(t, func(b *bench, probe *probe) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.pass(time.Second)
 		if h := b.Snapshot().Health; h.Sensor != task.SourceUprobe || !strings.Contains(h.SensorReason, "no BPF here") {
@@ -82,7 +82,7 @@ func TestBetterSensorComesBack(t *testing.T) {
 		broken.Store(false)
 		b.pass(61 * time.Minute)
 		inUse(task.SourceUprobe)
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		began := time.Now()
 		best.sense(pid, sensor.Init)
@@ -103,7 +103,7 @@ func TestBetterSensorComesBack(t *testing.T) {
 // Processes that cannot be watched are tried again, and do not fill the log.
 func TestProcessesThatCannotBeWatched(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.refuse(errTrouble)
 		for pid := 1; pid <= 20; pid++ {
 			b.host.start(pid, c.ID)
@@ -140,7 +140,7 @@ func TestEventsOfTheSensorThatAreLost(t *testing.T) {
 		probe.lost.Store(2) // of the next one
 		b.pass(time.Minute)
 		lost(7)
-		if n := b.log.count("found no room"); n != 3 {
+		if n := b.log.count("dropped events"); n != 3 {
 			t.Errorf("%d lines about it, want one each time", n)
 		}
 	})
@@ -150,7 +150,7 @@ func TestEventsOfTheSensorThatAreLost(t *testing.T) {
 // watched: it is looked for there, for those that come after.
 func TestLibraryOfAListedProcessIsLookedFor(t *testing.T) {
 	withSensor(t, func(b *bench, probe *probe) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		for _, p := range []int{pid + 1, pid + 2, pid + 3} {
 			b.host.start(p, c.ID)
 		}
@@ -171,7 +171,7 @@ func TestLibraryOfAListedProcessIsLookedFor(t *testing.T) {
 func TestLibraryOfAProcessOfBeforeTheSensorIsLookedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid+1, c.ID)
 		b.card.set(pid + 1)
 		p := newProbe()
@@ -190,7 +190,7 @@ func TestLibraryOfAProcessOfBeforeTheSensorIsLookedFor(t *testing.T) {
 // word, not the pidfd's later one, is the end of their tasks.
 func TestEndsOfTasksThatTheSensorDidNotSeeStart(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.card.set(pid)
 		b.pass(time.Second)

@@ -20,9 +20,9 @@ func (l *loop) onStart(ev sensor.Event) {
 	l.hurry()
 }
 
-// owner returns the process that an event is of, and has the machine know it. The
-// PID may have changed hands since it was met, and since the event: when the
-// process began says whose it is, and where that is not told, the time does.
+// owner returns the process that an event belongs to, and introduces it to the machine. Since
+// the process was met, or since the event, the PID may have gone to another process. The
+// start of the process in the event decides. If the event has none, its time decides.
 func (l *loop) owner(ev sensor.Event) (machine.Subject, bool) {
 	met, known := l.m.Known(ev.PID)
 	marked := known && ev.Started > 0 && met.Started > 0
@@ -39,7 +39,7 @@ func (l *loop) owner(ev sensor.Event) (machine.Subject, bool) {
 	now, err := l.resolver.subject(ev.PID)
 	switch {
 	case err == nil && began(now, ev):
-		if now.Container == "" { // it may have left its control group: it is about to end
+		if now.Container == "" { // it may have left its cgroup, because it is about to end
 			now.Container = ev.Container
 		}
 		l.m.Meet(now)
@@ -56,7 +56,7 @@ func (l *loop) owner(ev sensor.Event) (machine.Subject, bool) {
 	return l.late(ev)
 }
 
-// began reports whether the event can be of this process, which has its PID.
+// began reports whether the event can belong to this process, which has the same PID.
 func began(s machine.Subject, ev sensor.Event) bool {
 	if ev.Started > 0 && s.Started > 0 {
 		return ev.Started.Truncate(StartStep) == s.Started
@@ -64,8 +64,9 @@ func began(s machine.Subject, ev sensor.Event) bool {
 	return !ev.Time.Before(s.Born)
 }
 
-// late returns the process of an event that was read when it had ended: what the
-// event says of it must do. One of the host, or of which nothing is said, is none.
+// late returns the process of an event that was read after the process had ended. It knows
+// only what the event says. It returns false for a process of the host and for one whose
+// container the event does not name.
 func (l *loop) late(ev sensor.Event) (machine.Subject, bool) {
 	if ev.Started == 0 {
 		return machine.Subject{}, false

@@ -32,7 +32,7 @@ func TestEventsOfTheGone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			withSensor(t, func(b *bench, probe *probe) {
-				c := b.box("web")
+				c := b.newContainer("web")
 				b.pass(time.Second)
 				read := time.Now()
 				began := read.Add(-time.Second)
@@ -89,11 +89,11 @@ func TestEventsOfTheGoneAmongOthers(t *testing.T) {
 		{"its container is told later", func(b *bench, p *probe) {
 			life(p, 1, containertest.ID("web"))
 			b.pass(5 * time.Second)
-			b.box("web")
+			b.newContainer("web")
 		}, 0, 1},
 		{"its container is never told", func(_ *bench, p *probe) { life(p, 1, containertest.ID("web")) }, 0, 0},
 		{"its container has ended too", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.pass(time.Second)
 			b.engine.Stop(c.ID)
 			b.engine.Remove(c.ID)
@@ -101,20 +101,20 @@ func TestEventsOfTheGoneAmongOthers(t *testing.T) {
 			life(p, 1, c.ID)
 		}, 0, 1},
 		{"its container ended long ago", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.pass(time.Second)
 			b.engine.Stop(c.ID)
 			b.pass(time.Minute)
 			life(p, 1, c.ID)
 		}, 0, 0},
 		{"the PID is another's, of the host", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.host.lives[pid] = 1
 			b.host.start(pid, "") // its second life
 			life(p, 1, c.ID)
 		}, 0, 1},
 		{"the PID is another's, that is known and at work", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.host.lives[pid] = 1
 			b.host.start(pid, c.ID)
 			b.card.set(pid)
@@ -123,7 +123,7 @@ func TestEventsOfTheGoneAmongOthers(t *testing.T) {
 			life(p, 1, c.ID)
 		}, 1, 1},
 		{"the PID is another's, that begins later", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.host.lives[pid] = 1
 			b.host.start(pid, c.ID)
 			life(p, 1, c.ID)
@@ -131,12 +131,12 @@ func TestEventsOfTheGoneAmongOthers(t *testing.T) {
 			p.late(0, pid, 2, c.ID, sensor.ContextMade)
 		}, 1, 1},
 		{"the PID was two short ones'", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			life(p, 1, c.ID)
 			life(p, 2, c.ID)
 		}, 0, 2},
 		{"the PID was another's, that has just ended", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.host.start(pid, c.ID)
 			p.late(0, pid, 1, c.ID, sensor.Init)
 			b.pass(time.Millisecond)
@@ -145,7 +145,7 @@ func TestEventsOfTheGoneAmongOthers(t *testing.T) {
 			life(p, 2, c.ID)
 		}, 0, 1},
 		{"it was counted by the device's list", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.host.start(pid, c.ID)
 			b.card.set(pid)
 			b.pass(time.Second)
@@ -156,7 +156,7 @@ func TestEventsOfTheGoneAmongOthers(t *testing.T) {
 			life(p, 1, c.ID)
 		}, 0, 1},
 		{"it ends between its events", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.host.start(pid, c.ID)
 			p.late(0, pid, 1, c.ID, sensor.Init)
 			b.pass(time.Millisecond)
@@ -166,7 +166,7 @@ func TestEventsOfTheGoneAmongOthers(t *testing.T) {
 			p.late(0, pid, 1, c.ID, sensor.Exiting)
 		}, 0, 1},
 		{"it has left its control group, and not ended", func(b *bench, p *probe) {
-			c := b.box("web")
+			c := b.newContainer("web")
 			b.host.start(pid, "")
 			p.late(0, pid, 1, c.ID, sensor.ContextMade)
 			b.pass(time.Millisecond)

@@ -1,12 +1,12 @@
-// Package tracker turns what the device, the container engine and the sensors
-// say into task.Snapshots.
+// Package tracker turns the reports of the device, the container engine and the sensors into
+// task.Snapshots.
 //
-// The rules of a task's life are in tracker/machine, which is pure; tracker/store
-// keeps them over a restart. This package is the loop around both: one goroutine
-// owns the machine, and feeds around it wait for the outside, so that nothing
-// that hangs out there (a driver, the engine, the disk) holds it up. It imports
-// the standard library, exporter/task, exporter/tracker/machine, exporter/device,
-// exporter/container and exporter/sensor. The last three are interfaces; it knows no adapter.
+// The rules of a task's life are in tracker/machine, which is pure; tracker/store keeps them
+// over a restart. This package is the loop around both: one goroutine owns the machine. Other
+// goroutines wait for the driver, the engine and the disk, so that none of these can block it
+// when it hangs. It imports the standard library, exporter/task, exporter/tracker/machine,
+// exporter/device, exporter/container and exporter/sensor. The last three are interfaces; it
+// knows no adapter.
 package tracker
 
 import (
@@ -26,7 +26,7 @@ import (
 // ErrUnknownContainer means that no running container has this name or id.
 var ErrUnknownContainer = errors.New("no such running container")
 
-// Processes reads what the kernel says of processes.
+// Processes reads the kernel's facts about processes.
 type Processes interface {
 	// OfPID returns the id of the container of a process; ok is false for a
 	// process of the host. The error wraps fs.ErrNotExist when it is gone.
@@ -34,30 +34,31 @@ type Processes interface {
 	Stat(pid int) (Stat, error)
 }
 
-// StartStep is the unit in which the kernel tells when a process began: 100 a
-// second on every architecture that NVIDIA supports.
+// StartStep is the unit of the kernel's start times of processes: 100 a second on every
+// architecture that NVIDIA supports.
 const StartStep = 10 * time.Millisecond
 
-// Stat is what the kernel says of one process.
+// Stat has the kernel's facts about one process.
 type Stat struct {
 	State   byte          // a letter: T is stopped by a signal
 	Started time.Duration // since boot, rounded down to whole StartSteps
 	Born    time.Time     // the same by the clock
 }
 
-// Swaps tells which processes are, or may be, off the GPU without having ended.
+// Swaps knows which processes are, or may be, swapped: off the GPU without having ended.
 type Swaps interface {
-	// Swapped returns the ids of their containers by PID. What cannot be read is an
-	// error, beside the rest.
+	// Swapped returns the ids of their containers by PID. For what it cannot read it returns
+	// an error, together with the rest.
 	Swapped() (map[int]string, error)
 }
 
-// Holds tells which processes are kept off the GPU while their host side runs on.
+// Holds knows which processes are held: their channels are off the GPU, and their host side
+// runs on.
 type Holds interface {
-	// Follow tells all of them at once and after each change until ctx ends, by PID the
-	// time since boot at which each began, and when that was seen. warn gets what does not
-	// work; it goes on trying.
-	Follow(ctx context.Context, tell func(off map[int]time.Duration, at time.Time), warn func(error))
+	// Follow calls report with all of them, at once and after each change, until ctx ends.
+	// off has the start of each, since boot, by PID; at is when it was seen. Follow calls
+	// warn with what does not work, and goes on trying.
+	Follow(ctx context.Context, report func(off map[int]time.Duration, at time.Time), warn func(error))
 }
 
 // Store keeps the machine's state over a restart.
@@ -67,48 +68,46 @@ type Store interface {
 	Save(c machine.Changes, alive time.Time) error
 }
 
-// Observer is told what happens once. It is called by the tracker's goroutine
-// and MUST return at once.
+// Observer gets what happens once. The tracker's goroutine calls it: it MUST return at once.
 type Observer interface {
-	// Began: a task began on a GPU; a task on several GPUs is told for each.
+	// Began: a task began on a GPU. A task on several GPUs is reported for each.
 	Began(t task.Task, gpu string)
 	// Ended: a task ended or was lost.
 	Ended(t task.Task)
-	// Polled: the device was read, which took so long.
+	// Polled: a reading of the device took so long.
 	Polled(took time.Duration, err error)
 }
 
 // StartSensor is one way to learn starts.
 type StartSensor struct {
 	Source task.Source // what it is called in metrics
-	// Open makes the sensor ready, each time that it is to run. The error wraps
+	// Open makes the sensor ready, each time before it runs. The error wraps
 	// sensor.ErrUnsupported where it cannot work.
 	Open func() (sensor.Starts, error)
 }
 
-// Options are what a Tracker is made of. Device, Containers, Exits and Processes
-// are needed, the rest may be left out.
+// Options are what a Tracker is made of. Device, Containers, Exits and Processes are needed;
+// the rest is optional.
 type Options struct {
 	Node       string
-	Device     device.Device // must not hang: guard a real one (device.Guard)
+	Device     device.Device // must not hang: a real one needs device.WithTimeout
 	Containers container.Source
 	Exits      sensor.Exits
 	Processes  Processes
-	// Starts are tried in this order; without one that works the device's list
-	// is polled.
+	// Starts are tried in this order. Where none works, the tracker polls the device's list.
 	Starts    []StartSensor
 	Store     Store // nil: nothing survives a restart
-	Swaps     Swaps // nil: nobody swaps
-	Holds     Holds // nil: nobody is kept off the GPU
+	Swaps     Swaps // nil: nothing is swapped
+	Holds     Holds // nil: nothing is held
 	Observers []Observer
 	Logger    *slog.Logger
 
-	// FastPoll is the time between readings of the device while a task may start
-	// or end and only the device can tell; SlowPoll, while nothing happens.
-	// Defaults 20 ms and 1 s.
+	// FastPoll is the time between readings of the device while a task may start or end and
+	// only the device would show it. SlowPoll is the time while nothing happens. Defaults 20
+	// ms and 1 s.
 	FastPoll, SlowPoll time.Duration
-	// MeasureEvery is how often a snapshot is published at most when only
-	// measurements changed (memory, utilisation). Default 100 ms.
+	// MeasureEvery is the shortest time between two snapshots when only measurements changed
+	// (memory, utilisation). Default 100 ms.
 	MeasureEvery time.Duration
 	// BusyGap and MaxEnded are those of machine.Options.
 	BusyGap  time.Duration
@@ -175,10 +174,10 @@ func (t *Tracker) Watch(ctx context.Context) <-chan *task.Snapshot { return t.bo
 // Ready is closed once device, engine and start sensor have answered or failed.
 func (t *Tracker) Ready() <-chan struct{} { return t.ready }
 
-// SetDeadline changes the relative deadline of the running container with this
-// name or id (12 digits are enough), for its unfinished tasks and the next ones;
-// 0 goes back to the label. It returns when the change is stored. The error
-// wraps ErrUnknownContainer when there is no such container.
+// SetDeadline changes the relative deadline of the running container with this name or id (12
+// digits are enough), for its unfinished tasks and the next ones; 0 restores the label's. It
+// returns when the change is stored. The error wraps ErrUnknownContainer if there is no such
+// container.
 func (t *Tracker) SetDeadline(ctx context.Context, ref string, relative time.Duration) (task.Container, error) {
 	c, ok := t.Snapshot().FindContainer(ref)
 	if !ok {

@@ -62,11 +62,11 @@ func withSensor(t *testing.T, f func(b *bench, p *probe)) {
 // offs tells who is off the GPU.
 type offs chan map[int]time.Duration
 
-func (o offs) Follow(ctx context.Context, tell func(map[int]time.Duration, time.Time), _ func(error)) {
+func (o offs) Follow(ctx context.Context, report func(map[int]time.Duration, time.Time), _ func(error)) {
 	for {
 		select {
 		case off := <-o:
-			tell(off, time.Now())
+			report(off, time.Now())
 		case <-ctx.Done():
 			return
 		}
@@ -100,7 +100,7 @@ func (b *bench) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func (b *bench) box(name string) container.Container {
+func (b *bench) newContainer(name string) container.Container {
 	return b.engine.Put(container.Container{Name: name, Image: "img", PID: pid,
 		Labels: map[string]string{task.LabelDeadline: "9s"}})
 }
@@ -116,7 +116,7 @@ func (b *bench) tasks(want int) []task.Task {
 
 func TestPollingAlone(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.pass(time.Second)
 		began := time.Now()
@@ -147,7 +147,7 @@ func TestPollsSlowlyWhenIdle(t *testing.T) {
 		if n := b.card.count() - reads; n > 11 {
 			t.Errorf("%d readings in 10 idle seconds, want one a second", n)
 		}
-		b.box("web")
+		b.newContainer("web")
 		reads = b.card.count()
 		b.pass(time.Second)
 		if n := b.card.count() - reads; n < 40 {
@@ -158,7 +158,7 @@ func TestPollsSlowlyWhenIdle(t *testing.T) {
 
 func TestPollsSlowlyWithABetterSensor(t *testing.T) {
 	withSensor(t, func(b *bench, _ *probe) {
-		b.box("web")
+		b.newContainer("web")
 		reads := b.card.count()
 		b.pass(time.Second)
 		if n := b.card.count() - reads; n < 40 {
@@ -175,7 +175,7 @@ func TestPollsSlowlyWithABetterSensor(t *testing.T) {
 
 func TestHeldAndPaused(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.card.set(pid)
 		b.pass(time.Second)
@@ -199,7 +199,7 @@ func TestHeldAndPaused(t *testing.T) {
 
 func TestTurnsOnTheGPU(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.card.set(pid)
 		b.pass(time.Second)
@@ -223,7 +223,7 @@ func TestTurnsOnTheGPU(t *testing.T) {
 // whoever told of its start.
 func TestHeldIsSeenAtOnceAfterIdleTime(t *testing.T) {
 	held := func(b *bench, start func()) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.pass(time.Minute)
 		start()
@@ -240,7 +240,7 @@ func TestHeldIsSeenAtOnceAfterIdleTime(t *testing.T) {
 
 func TestDeviceTroubleEndsNothing(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.card.set(pid)
 		b.pass(time.Second)
@@ -267,7 +267,7 @@ func TestDeviceTroubleEndsNothing(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	within(t, func(b *bench) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.host.start(pid+1, c.ID)
 		b.card.set(pid, pid+1)
@@ -280,7 +280,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.stop()
-		delete(b.host.boxes, pid+1) // it ends while nobody watches
+		delete(b.host.containers, pid+1) // it ends while nobody watches
 		b.card.set(pid)
 		b.start()
 		b.pass(time.Second)
@@ -302,7 +302,7 @@ func TestSetDeadline(t *testing.T) {
 		if _, err := b.SetDeadline(b.t.Context(), "web", time.Second); !errors.Is(err, tracker.ErrUnknownContainer) {
 			t.Errorf("error %v", err)
 		}
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.pass(time.Second)
 		got, err := b.SetDeadline(b.t.Context(), c.ID[:12], 5*time.Second)
 		if err != nil || got.Spec.Deadline != 5 || got.Name != "web" {
@@ -328,7 +328,7 @@ func TestWatchIsLatestWins(t *testing.T) {
 		ctx, cancel := context.WithCancel(b.t.Context())
 		ch := b.Watch(ctx)
 		for _, name := range []string{"a", "b", "c"} { // nobody reads
-			b.box(name)
+			b.newContainer(name)
 			b.pass(time.Second)
 		}
 		if s := <-ch; len(s.Containers) != 3 {
@@ -349,7 +349,7 @@ func TestWatchIsLatestWins(t *testing.T) {
 
 func TestConfirmingIsNoChange(t *testing.T) {
 	within(t, func(b *bench) {
-		b.box("web")
+		b.newContainer("web")
 		b.pass(time.Second)
 		first := b.Snapshot()
 		b.pass(time.Second)
@@ -363,7 +363,7 @@ func TestConfirmingIsNoChange(t *testing.T) {
 func TestBusyIsTrackedWhereAskedFor(t *testing.T) {
 	withSensor(t, func(b *bench, probe *probe) {
 		c := b.engine.Put(container.Container{Name: "server", PID: pid, Labels: map[string]string{task.LabelRelease: "busy"}})
-		other := b.box("batch")
+		other := b.newContainer("batch")
 		b.host.start(pid, c.ID)
 		b.host.start(pid+1, other.ID)
 		b.pass(time.Second)
@@ -392,7 +392,7 @@ func TestBusyIsTrackedWhereAskedFor(t *testing.T) {
 // that has it now is, whoever tells of it.
 func TestReusedPIDOfAProcessThatOnlyAsked(t *testing.T) {
 	withSensor(t, func(b *bench, probe *probe) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.pass(time.Second)
 		probe.sense(pid, sensor.Init)
@@ -410,7 +410,7 @@ func TestReusedPIDOfAProcessThatOnlyAsked(t *testing.T) {
 
 func TestShortTaskIsCounted(t *testing.T) {
 	withSensor(t, func(b *bench, probe *probe) {
-		c := b.box("web")
+		c := b.newContainer("web")
 		b.host.start(pid, c.ID)
 		b.pass(time.Second)
 		probe.sense(pid, sensor.Init)

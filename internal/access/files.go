@@ -12,7 +12,7 @@ type Files struct {
 	Hosts     []string // --web.allowed-host
 }
 
-// Open reads the files; those that are not named ask nothing of anybody.
+// Open reads the files. A file that is not named makes no demand.
 func (f Files) Open() (Options, error) {
 	web, err := OpenWebConfig(f.WebConfig)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 
 // Options of a Guard. The zero value lets clients of this machine act.
 type Options struct {
-	// Tokens, if there are any, are what every change needs one of.
+	// Tokens, if not nil: every change needs one of them.
 	Tokens *Tokens
-	// Web is what the web server asks of clients; nil is nothing.
+	// Web has the demands of the web server on clients; nil means none.
 	Web *WebConfig
 	// Hosts are names of this machine besides localhost and its host name.
 	Hosts []string
-	// Refuse answers who is refused; with the error as plain text by default.
+	// Refuse answers refused requests. The default sends the error as plain text.
 	Refuse func(w http.ResponseWriter, r *http.Request, code int, err error)
 	Logger *slog.Logger
 	// Now is the clock, time.Now by default.
@@ -30,7 +30,7 @@ type Guard struct {
 	origins *http.CrossOriginProtection
 	reads   *clients
 	changes *clients
-	streams chan struct{} // strangers who watch
+	streams chan struct{} // streams of clients that are not authenticated
 }
 
 // New makes a Guard.
@@ -55,10 +55,10 @@ func New(o Options) *Guard {
 	}
 }
 
-// All is around every handler. It refuses everybody once the web configuration
-// has lost what it demanded (503). Of those who do not prove who they are it refuses
-// who asks for a name that is not this machine's (421) and who asks too often (429);
-// others at the same address are not kept out by that.
+// All is around every handler. It refuses every request once the web configuration no longer
+// demands what it demanded at the start (503). Of clients that do not authenticate it refuses
+// those that use a name that is not this machine's (421), and those that ask too often (429).
+// Authenticated clients at the same address are not affected.
 func (g *Guard) All(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch err := g.o.Web.Check(); {
@@ -77,9 +77,9 @@ func (g *Guard) All(next http.Handler) http.Handler {
 	})
 }
 
-// Change is around handlers that change something, within All: only those pass who
-// may act, and no web page of another site. Beyond the rate the answer is 503,
-// which Alertmanager repeats.
+// Change is around handlers that change something, within All. Only clients that may act
+// pass, and no web page of another site. Beyond the rate the answer is 503, which
+// Alertmanager repeats.
 func (g *Guard) Change(next http.Handler) http.Handler {
 	next = g.origins.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,8 +126,8 @@ var errOtherSite = errors.New("a web page of another site asks for this")
 
 var errCannotCheck = errors.New("who may act cannot be checked now; see this program's log")
 
-// Check says why a request may not act: ErrDenied, ErrNotHere, or that it cannot
-// be told now. nil: it may.
+// Check returns nil for a request that may act. Otherwise it returns ErrDenied, ErrNotHere,
+// or why it cannot decide now.
 func (g *Guard) Check(r *http.Request) error {
 	if err := g.o.Web.Check(); err != nil {
 		return err
@@ -144,13 +144,13 @@ func (g *Guard) Check(r *http.Request) error {
 	}
 }
 
-// Authenticated reports whether somebody proved who they are; being on this
-// machine proves nothing.
+// Authenticated reports whether the client authenticated. Being on this machine is no
+// authentication.
 func (g *Guard) Authenticated(r *http.Request) bool {
 	return (g.o.Tokens != nil || g.o.Web.Demands().Everybody()) && g.Check(r) == nil
 }
 
-// Who names who sends a request that may act, for people.
+// Who names the sender of a request that may act, for people.
 func (g *Guard) Who(r *http.Request) string {
 	switch name, _, ok := r.BasicAuth(); {
 	case g.o.Tokens != nil: // what else a client says of itself is not checked

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Errors of those who are refused where nobody has to authenticate.
+// Errors for refused clients where no client has to authenticate.
 var (
 	ErrNotHere = errors.New("only clients on this machine, not through a proxy, may do this without authentication; " +
 		"start this program with --web.bearer-token-file, or --web.config.file that sets basic_auth_users or client certificates")
@@ -27,8 +27,8 @@ func Loopback(remote string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// proxied reports whether a request says that it came through a proxy: then its
-// peer is the proxy, and nothing is known about the client.
+// proxied reports whether a request has headers of a proxy. Then its peer is the proxy, and
+// the client is unknown.
 func proxied(h http.Header) bool {
 	for name := range h {
 		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(proxyHeaders, name) {

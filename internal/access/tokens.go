@@ -26,7 +26,7 @@ import (
 // token, so that a token can be changed without a restart.
 type Tokens struct{ path string }
 
-// minimum length of a token: what is shorter can be guessed.
+// minimum length of a token: a shorter one can be guessed.
 const minimum = 16
 
 // OpenTokens checks the file.
@@ -35,7 +35,7 @@ func OpenTokens(path string) (*Tokens, error) {
 	return TokensIn(path), err
 }
 
-// TokensIn are those in a file that will be there before the first request.
+// TokensIn returns the tokens of a file that will exist before the first request.
 func TokensIn(path string) *Tokens { return &Tokens{path: path} }
 
 // ReadTokens returns the tokens in a file, at least one.
@@ -79,9 +79,9 @@ func WriteToken(path string, mode fs.FileMode, comments ...string) error {
 // ErrDenied means that the request has no valid token.
 var ErrDenied = errors.New("a token is needed: send `Authorization: Bearer TOKEN` (in Alertmanager: http_config.authorization), or the token as password")
 
-// Check reports whether the request brings one of the tokens: as a bearer token,
-// or as the password of any user, for programs that know only passwords. Every
-// token is compared, in constant time. A file that cannot be read lets nobody in.
+// Check reports whether the request brings one of the tokens: as a bearer token, or as the
+// password of any user, for programs that know only passwords. It compares with every token,
+// in constant time. If the file cannot be read, it admits no client.
 func (t *Tokens) Check(r *http.Request) error {
 	_, got, ok := r.BasicAuth()
 	if !ok {

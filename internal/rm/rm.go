@@ -211,7 +211,7 @@ func (m *Manager) do(ctx context.Context, call string, pid int, work func(ctx co
 	go func() {
 		defer leave()
 		began := time.Now()
-		err := guard(func() error { return work(ctx, abandoned) })
+		err := recovered(func() error { return work(ctx, abandoned) })
 		if m.opt.Observe != nil {
 			m.opt.Observe(call, time.Since(began), err)
 		}
@@ -229,8 +229,8 @@ func (m *Manager) do(ctx context.Context, call string, pid int, work func(ctx co
 	return <-done // work is about to return, and its result holds
 }
 
-// guard turns a panic of a worker into an error: nobody else would catch it.
-func guard(work func() error) (err error) {
+// recovered turns a panic of a worker into an error: nobody else would catch it.
+func recovered(work func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("rm: panic: %v\n%s", r, debug.Stack())

@@ -31,19 +31,19 @@ func TestExporterLearnsWhoIsOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan map[int]time.Duration)
+	reported := make(chan map[int]time.Duration)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go holds.Dir(filepath.Join(run, "channels")).Follow(ctx, func(off map[int]time.Duration, _ time.Time) {
 		select {
-		case told <- off:
+		case reported <- off:
 		case <-ctx.Done():
 		}
 	}, func(err error) { t.Error(err) })
 	want := func(off bool) {
 		t.Helper()
 		for {
-			if is := <-told; off && is[p.PID] == stat.Started || !off && len(is) == 0 {
+			if is := <-reported; off && is[p.PID] == stat.Started || !off && len(is) == 0 {
 				return
 			}
 		}

@@ -24,9 +24,9 @@ type ProveOptions struct {
 	Device string
 	// StateDir is where results of self-tests are remembered.
 	StateDir string
-	// Wanted: somebody is to be ordered by channels. Else nothing is tested.
+	// Wanted: the actuator is to hold by channels. Without it nothing is tested.
 	Wanted bool
-	// Observe is told of each call to the resource manager; may be nil.
+	// Observe gets each call to the resource manager; may be nil.
 	Observe func(call string, took time.Duration, err error)
 }
 

@@ -91,22 +91,22 @@ type Engine struct {
 	db      *tsdb.DB
 	tempDir string
 
-	mu      sync.Mutex // serialises evaluations and reloads
-	targets []*target
-	groups  []*rules.Group
-	ledger  ledger
-	last    atomic.Int64 // the latest timestamp written, Unix milliseconds
-	timing  Timing
+	mu            sync.Mutex // serialises evaluations and reloads
+	targets       []*target
+	groups        []*rules.Group
+	notifications notifications
+	last          atomic.Int64 // the latest timestamp written, Unix milliseconds
+	timing        Timing
 }
 
-// New opens the database and loads the rules. A rules file that does not parse
-// is an error that names file and line. Close, or Run, releases everything.
+// New opens the database and loads the rules. A rules file that does not parse is an error
+// that names file and line. Close, or Run, closes everything.
 func New(opts Options) (*Engine, error) {
 	opts = withDefaults(opts)
 	if len(opts.Targets) == 0 {
 		return nil, errors.New("engine: no target: give at least one gatherer")
 	}
-	e := &Engine{opts: opts, parser: parser.NewParser(parser.Options{}), outbox: newOutbox(), ledger: ledger{}}
+	e := &Engine{opts: opts, parser: parser.NewParser(parser.Options{}), outbox: newOutbox(), notifications: notifications{}}
 	for _, t := range opts.Targets {
 		e.targets = append(e.targets, newTarget(t))
 	}
@@ -164,7 +164,7 @@ func (e *Engine) open() (err error) {
 	})
 	e.rules = rules.ManagerOptions{
 		QueryFunc:  rules.EngineQueryFunc(e.promql, e.db),
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, // the ledger reads the rules' states instead
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, // notifications are made from the rules' states instead
 		Appendable: e.db,
 		Queryable:  e.db,
 		Logger:     e.opts.Logger,
@@ -182,7 +182,7 @@ func dbOptions(retention time.Duration, temporary bool) *tsdb.Options {
 	o.StripeSize = 1 << 10
 	o.HeadChunksWriteQueueSize = 0
 	if temporary {
-		o.WALSegmentSize = -1 // nobody will read it
+		o.WALSegmentSize = -1 // nothing reads it
 	}
 	return o
 }
@@ -243,7 +243,7 @@ func (e *Engine) Evaluate(ctx context.Context) error {
 	}
 	e.timing.Rules = time.Since(begin) - e.timing.Ingest
 	if ctx.Err() == nil { // else an interrupted evaluation would look like resolved alerts
-		e.outbox.put(e.ledger.update(ts, firing(e.groups), e.opts.Resend)...)
+		e.outbox.put(e.notifications.update(ts, firing(e.groups), e.opts.Resend)...)
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// troubles passes on warnings and errors alone: what the storage reports of itself
-// besides (that a new folder holds no log yet) is news to nobody.
+// troubles passes on warnings and errors only. The storage also logs what nobody needs, such
+// as that a new folder has no log yet.
 type troubles struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

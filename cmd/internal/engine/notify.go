@@ -38,18 +38,18 @@ func firing(groups []*rules.Group) []webhook.Alert {
 	return active
 }
 
-// ledger knows which alerts were notified as firing, by fingerprint.
-type ledger map[string]*entry
+// notifications are the alerts that were last notified as firing, by fingerprint.
+type notifications map[string]*entry
 
 type entry struct {
-	alert    webhook.Alert
-	notified time.Time
+	alert webhook.Alert
+	at    time.Time
 }
 
 // update takes the alerts that fire at now, and returns those to notify: new
 // ones, ones last notified resend ago or earlier, and, as resolved, those that
 // fire no more.
-func (l ledger) update(now time.Time, active []webhook.Alert, resend time.Duration) (due []webhook.Alert) {
+func (l notifications) update(now time.Time, active []webhook.Alert, resend time.Duration) (due []webhook.Alert) {
 	fires := make(map[string]bool, len(active))
 	for _, a := range active {
 		fires[a.Fingerprint] = true
@@ -58,11 +58,11 @@ func (l ledger) update(now time.Time, active []webhook.Alert, resend time.Durati
 		case e == nil:
 			e = &entry{}
 			l[a.Fingerprint] = e
-		case now.Sub(e.notified) < resend:
+		case now.Sub(e.at) < resend:
 			e.alert = a
 			continue
 		}
-		e.alert, e.notified = a, now
+		e.alert, e.at = a, now
 		due = append(due, a)
 	}
 	for fingerprint, e := range l {
@@ -108,7 +108,7 @@ func (o *outbox) put(alerts ...webhook.Alert) {
 	}
 }
 
-// back returns an alert that could not be delivered, unless there is news of it.
+// back puts back an alert that could not be delivered, unless a later status waits already.
 func (o *outbox) back(a webhook.Alert) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,7 +156,7 @@ func (o *outbox) deliver(ctx context.Context, notify func(context.Context, webho
 		if ctx.Err() != nil {
 			return
 		}
-		if failures == 0 { // once for a row of failures
+		if failures == 0 { // once for a series of failures
 			logger.Warn("The actuator did not accept an alert; it will be sent again", "alert", a.Name(), "err", err)
 		}
 		wait := retryWaits[min(failures, len(retryWaits)-1)]

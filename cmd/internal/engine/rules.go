@@ -87,7 +87,7 @@ func (p parsedRules) groups(opts rules.ManagerOptions, interval time.Duration) (
 			g := byKey[rules.GroupKey(name, rg.Name)]
 			alerts := g.AlertingRules()
 			for _, r := range alerts {
-				r.SetRestored(true) // until told so, a rule writes no ALERTS series
+				r.SetRestored(true) // without this a rule writes no ALERTS series
 			}
 			if len(alerts) == 0 {
 				recording = append(recording, g)

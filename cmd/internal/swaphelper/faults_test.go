@@ -127,13 +127,13 @@ func TestGuardianWaitsForRoom(t *testing.T) {
 	check(t, err, nil)
 	_, err = p.Alloc(0, free)
 	check(t, err, nil)
-	said := make(chan struct{}, 100)
+	lines := make(chan struct{}, 100)
 	done := make(chan error, 1)
 	go func() {
 		done <- undo.Guard(context.Background(), undo.Options{StateDir: r.dir, Once: true,
-			ContainerOf: r.swapOptions().ContainerOf, Logger: slog.New(tell{said})})
+			ContainerOf: r.swapOptions().ContainerOf, Logger: slog.New(logged{lines})})
 	}()
-	<-said // that it cannot
+	<-lines // that it cannot
 	for range 100 {
 		if s := r.state(t, c.PID); s != sim.ProcessCheckpointed || !r.frozen(t, c.ID) {
 			t.Fatalf("state %d", s)
@@ -145,13 +145,13 @@ func TestGuardianWaitsForRoom(t *testing.T) {
 	r.unharmed(t)
 }
 
-// tell reports errors that are logged.
-type tell struct{ said chan struct{} }
+// logged reports errors that are logged.
+type logged struct{ lines chan struct{} }
 
-func (h tell) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
-func (h tell) Handle(context.Context, slog.Record) error    { h.said <- struct{}{}; return nil }
-func (h tell) WithAttrs([]slog.Attr) slog.Handler           { return h }
-func (h tell) WithGroup(string) slog.Handler                { return h }
+func (h logged) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+func (h logged) Handle(context.Context, slog.Record) error    { h.lines <- struct{}{}; return nil }
+func (h logged) WithAttrs([]slog.Attr) slog.Handler           { return h }
+func (h logged) WithGroup(string) slog.Handler                { return h }
 
 // The card has room for the container and the reserve, and no more; the times are random.
 func TestRandomTimes(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 )
 
-// OpenOptions of a Swapper. StateDir is the actuator's own, LockDir is where the
-// exporter is told of swaps.
+// OpenOptions of a Swapper. StateDir is the actuator's own, LockDir has the folder of the
+// notices of swaps.
 type OpenOptions struct {
 	StateDir, DockerHost, LockDir string
 	// Device is as in `laxity up --device`.

@@ -1,5 +1,5 @@
-// Package usage is what our command lines say about themselves: a short list of
-// commands, and which flag a wrong value stands in.
+// Package usage has the usage texts of our command lines: a short list of commands, and which
+// flag has a wrong value.
 package usage
 
 import (
@@ -13,15 +13,15 @@ import (
 // Shorten gives a program the short list of commands.
 func Shorten(app *kingpin.Application) { app.UsageTemplate(listing).UsageFuncs(funcs) }
 
-// listing replaces kingpin's list of all commands with all their texts by one
-// line for each: what a command does and how is told by its own --help.
+// listing has one line for each command, in place of kingpin's list with all texts. A
+// command's own --help has the details.
 var listing = strings.Replace(kingpin.DefaultUsageTemplate,
 	"Commands:\n{{template \"FormatCommands\" .App}}\n",
 	"Commands:\n{{range .App.FlattenedCommands}}{{if not .Hidden}}  {{printf \"%-14s\" .FullCommand}} {{.Help|First}}\n{{end}}{{end}}\n'{{.App.Name}} COMMAND --help' has examples.\n", 1)
 
 var notOneOf = regexp.MustCompile(`^enum value must be one of (.*), got '(.*)'$`)
 
-// Wrong is what parsing said, with the flag in which a wrong value stands.
+// Wrong returns the parser's error, with the flag that has the wrong value.
 func Wrong(args []string, err error) string {
 	m := notOneOf.FindStringSubmatch(err.Error())
 	if m == nil {

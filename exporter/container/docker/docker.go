@@ -20,8 +20,8 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 )
 
-// inspectTimeout bounds the look at one container: one that hangs in the engine
-// must not blind us for the others.
+// inspectTimeout bounds the inspection of one container: one that hangs in the engine must
+// not hide the others.
 const inspectTimeout = 5 * time.Second
 
 // maxInspects bounds how many containers are inspected at once. The engine
@@ -63,7 +63,7 @@ func New(o Options) (*Engine, error) {
 	return &Engine{client: c, log: log}, nil
 }
 
-// Close lets the connections to the engine go.
+// Close closes the connections to the engine.
 func (e *Engine) Close() error { return e.client.Close() }
 
 // List returns every running or paused container. The engine's list has neither
@@ -96,7 +96,7 @@ func (e *Engine) List(ctx context.Context) ([]container.Container, error) {
 	}
 	containers := make([]container.Container, 0, len(found))
 	for _, c := range found {
-		if c != nil { // else it ended or was removed since it was listed
+		if c != nil { // otherwise it ended or was removed since it was listed
 			containers = append(containers, *c)
 		}
 	}
@@ -106,7 +106,7 @@ func (e *Engine) List(ctx context.Context) ([]container.Container, error) {
 // errStuck means that the engine did not describe one container in time.
 var errStuck = errors.New("the engine does not answer for this container")
 
-// inspect returns nil for a container that does not run any more.
+// inspect returns nil for a container that no longer runs.
 func (e *Engine) inspect(ctx context.Context, id string) (*container.Container, error) {
 	bounded, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()

@@ -13,27 +13,26 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 )
 
-// Rig is a device under test and what the suite may do to the machine behind it.
-// A function that is nil cannot be done there; the tests that need it are skipped.
+// Rig is a device under test, with what the suite may do to the machine behind it. The suite
+// skips the tests that need a nil function.
 type Rig struct {
 	Device device.Device
 
-	// Occupy makes a process hold a context and bytes of memory on one GPU, or on each
-	// of two, visible in readings at once or soon. It is undone by the function that
-	// it returns.
+	// Occupy makes a process hold a context and bytes of memory on one GPU, or on each of
+	// two, visible in readings at once or soon. The function that it returns undoes this.
 	Occupy func(t *testing.T, bytes uint64, uuids ...string) (pid int, release func())
-	// Fail makes the process list of one GPU fail, Lose one GPU not answer at all,
-	// Unload the whole driver. Each is undone by the function that it returns.
+	// Fail makes the process list of one GPU fail. Lose stops one GPU from answering. Unload
+	// unloads the whole driver. The function that each returns undoes this.
 	Fail   func(t *testing.T, uuid string) (undo func())
 	Lose   func(t *testing.T, uuid string) (undo func())
 	Unload func(t *testing.T) (undo func())
 }
 
-// patience is how long the suite waits for something to show in a reading.
+// patience is how long the suite waits until a reading shows something.
 const patience = 20 * time.Second
 
-// Run checks every MUST of device.Device, and what is common to all adapters.
-// newRig returns a fresh rig; it may skip.
+// Run checks every MUST of device.Device, and what all adapters have in common. newRig
+// returns a new rig; it may skip the test.
 func Run(t *testing.T, newRig func(t *testing.T) Rig) {
 	tests := []struct {
 		name string
@@ -67,7 +66,7 @@ func read(t *testing.T, d device.Device) device.Reading {
 	return r
 }
 
-// await reads until ok.
+// await reads until ok returns true.
 func await(t *testing.T, d device.Device, what string, ok func(device.Reading) bool) device.Reading {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
@@ -167,7 +166,7 @@ func testProcesses(t *testing.T, rig Rig) {
 		r := await(t, rig.Device, "process appears", func(r device.Reading) bool {
 			now, _ := find(r, g.UUID)
 			p, ok := processOf(now, pid)
-			// One reading may take the memory just before the process comes.
+			// A reading may take the memory just before the process appears.
 			return ok && p.MemoryUsed >= bytes && now.MemoryUsed >= g.MemoryUsed+bytes
 		})
 		for _, other := range r.GPUs {
@@ -265,7 +264,7 @@ func testLost(t *testing.T, rig Rig) {
 		t.Skip("needs two GPUs, of which one can be lost")
 	}
 	undo := rig.Lose(t, gpus[0].UUID)
-	for range 2 { // before and after the adapter looked for it again
+	for range 2 { // before and after the adapter searched for it again
 		r := read(t, rig.Device)
 		g, ok := find(r, gpus[0].UUID)
 		if !ok || g.Index != gpus[0].Index || g.Parent != gpus[0].Parent || g.Name == "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 )
 
-// list finds the cards and MIG instances. What it knew of a unit that is still
-// there (the time of its last samples) is kept.
+// list finds the cards and MIG instances. It keeps what it knew of a unit that is still there
+// (the time of its last samples).
 func (r *reader) list(now time.Time) error {
 	count, ret := r.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
@@ -31,7 +31,7 @@ func (r *reader) list(now time.Time) error {
 		}
 		if ret != nvml.SUCCESS && len(found) == 0 {
 			silent++
-			if ret != nvml.ERROR_NO_PERMISSION { // else it is no business of ours
+			if ret != nvml.ERROR_NO_PERMISSION { // without permission it is not ours to use
 				found = append(found, unidentified(i, r.driver, ret))
 			}
 		}
@@ -53,8 +53,8 @@ func (r *reader) list(now time.Time) error {
 	return nil
 }
 
-// card returns what work can run on of the i-th card. Where the card does not
-// answer it is what was known before, if anything, and why.
+// card returns the units of the i-th card that work can run on. Where the card does not
+// answer it returns the units known before, if any, and why it does not answer.
 func (r *reader) card(i int) ([]*unit, nvml.Return) {
 	info := device.GPU{Index: i, Driver: r.driver}
 	handle, ret := r.lib.DeviceGetHandleByIndex(i)
@@ -81,7 +81,7 @@ func unidentified(i int, driver string, ret nvml.Return) *unit {
 	return &unit{info: device.GPU{UUID: "unknown-" + strconv.Itoa(i), Index: i, Driver: driver}, lost: ret}
 }
 
-// instances returns what work can run on: the card itself, or its MIG instances.
+// instances returns the units that work can run on: the card itself, or its MIG instances.
 func (u *unit) instances() []*unit {
 	mode, _, ret := u.handle.GetMigMode()
 	if ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {

@@ -19,8 +19,8 @@ const (
 	relistAfter     = time.Second // after a GPU did not answer
 )
 
-// needed are the youngest of the functions that are called here. Calling one that
-// the library lacks would end the process.
+// needed are the newest NVML functions that this package calls. A call of a function that the
+// library lacks would end the process.
 var needed = []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetProcessUtilization"}
 
 // reader is the device.Device of this package.
@@ -48,7 +48,7 @@ func open(lib nvml.Interface, now func() time.Time) (device.Device, error) {
 	return r, nil
 }
 
-// Read implements device.Device. A driver call is not interrupted by ctx.
+// Read implements device.Device. ctx does not interrupt a driver call.
 func (r *reader) Read(context.Context) (device.Reading, error) {
 	if r.closed {
 		return device.Reading{}, errors.New("NVML: read after Close")
@@ -94,8 +94,8 @@ func (r *reader) start() error {
 	return nil
 }
 
-// stop lets go of the driver, so that it can be unloaded. What Shutdown answers
-// does not matter: a driver that is gone cannot be shut down.
+// stop releases the driver, so that it can be unloaded. It ignores the answer of Shutdown,
+// because a driver that is gone cannot be shut down.
 func (r *reader) stop() {
 	if r.ready {
 		r.ready = false
@@ -133,7 +133,7 @@ func (r *reader) read() (device.Reading, error) {
 	return reading, nil
 }
 
-// gone tells whether NVML as a whole, not one GPU, is out of order.
+// gone reports whether NVML as a whole has failed, not one GPU.
 func gone(ret nvml.Return) bool {
 	switch ret {
 	case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_LIB_RM_VERSION_MISMATCH,
@@ -143,8 +143,7 @@ func gone(ret nvml.Return) bool {
 	return false
 }
 
-// failed wraps device.ErrUnavailable where there is no driver to be had, and says
-// what to do.
+// failed wraps device.ErrUnavailable where there is no driver, and says what to do.
 func failed(what string, ret nvml.Return) error {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:

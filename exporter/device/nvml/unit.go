@@ -12,8 +12,8 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 )
 
-// smInterval is how often per-process utilisation is asked for: the call takes
-// milliseconds, the others microseconds.
+// smInterval is how often per-process utilisation is read: that call takes milliseconds, the
+// others microseconds.
 const smInterval = time.Second
 
 // notAvailable is how NVML says that it does not know a process's memory.
@@ -27,8 +27,8 @@ type unit struct {
 	sm     samples
 }
 
-// read returns the unit's state. When it is not SUCCESS the unit did not answer,
-// and the state says so.
+// read returns the unit's state. If the result is not SUCCESS the unit did not answer, and
+// the state says so.
 func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
 	gpu := u.info
 	gpu.Utilization = math.NaN()
@@ -58,8 +58,8 @@ func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
 	return gpu, nvml.SUCCESS
 }
 
-// memoryOf leaves out what the driver keeps for itself, where it can tell: nobody can
-// have that, and it is in use by nobody. So a full card is full.
+// memoryOf leaves out the memory that the driver keeps for itself, where NVML reports it. No
+// process can have that memory, so a card without it counts as full.
 func memoryOf(handle nvml.Device) (total, used uint64, ret nvml.Return) {
 	info, ret := handle.GetMemoryInfo_v2()
 	if ret == nvml.SUCCESS {
@@ -75,7 +75,7 @@ func memoryOf(handle nvml.Device) (total, used uint64, ret nvml.Return) {
 	return old.Total, old.Used, ret
 }
 
-// processes has one entry per PID; the driver may list several contexts of one.
+// processes returns one entry per PID. The driver may list several contexts of one process.
 func (u *unit) processes(list []nvml.ProcessInfo) []device.Process {
 	var out []device.Process
 	at := map[int]int{}
@@ -94,8 +94,8 @@ func (u *unit) processes(list []nvml.ProcessInfo) []device.Process {
 	return out
 }
 
-// samples is the per-process utilisation of one card. Each card has its own last
-// time stamp: one for all would drop samples.
+// samples is the per-process utilisation of one card. Each card has its own last time stamp:
+// a common one would drop samples.
 type samples struct {
 	asked time.Time
 	last  uint64             // time stamp of the newest sample seen, µs
@@ -114,7 +114,7 @@ func (s *samples) refresh(handle nvml.Device, now time.Time) {
 		return
 	}
 	s.asked = now
-	if s.last == 0 { // else the driver returns all that it still has, of processes long gone
+	if s.last == 0 { // otherwise the driver returns all samples that it still has, of processes long gone
 		s.last = uint64(now.Add(-smInterval).UnixMicro())
 	}
 	list, ret := handle.GetProcessUtilization(s.last)

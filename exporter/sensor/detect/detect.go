@@ -16,15 +16,14 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Finding is whether one sensor works here.
+// Finding says whether one sensor works on this machine.
 type Finding struct {
 	Source task.Source
 	Sees   string // what it sees, for people
-	Err    error  // nil: it works; else why not, and what would help
+	Err    error  // nil: it works; otherwise why not, and what would help
 }
 
-// All tries every sensor, the best first. It takes some 0.2 s, and leaves nothing
-// behind.
+// All tries every sensor, the best first. It takes about 0.2 s and leaves nothing behind.
 func All(proc string) []Finding {
 	return []Finding{
 		{task.SourceUprobe, "starts and GPU work, exactly", uprobe.Supported(uprobe.Options{Proc: proc})},
@@ -33,8 +32,8 @@ func All(proc string) []Finding {
 	}
 }
 
-// Starts is what the sensors for starts have in common. Those that can follow GPU
-// work are sensor.BusyTracker too.
+// Starts is what the sensors for starts have in common. Those that can follow GPU work also
+// implement sensor.BusyTracker.
 type Starts interface {
 	sensor.Starts
 	sensor.Finder
@@ -48,11 +47,11 @@ type Options struct {
 	Log  *slog.Logger // nil: nothing is logged
 }
 
-// Sensor is one that exists, whether it works here or not.
+// Sensor is one of the sensors for starts, whether it works on this machine or not.
 type Sensor struct {
 	Source task.Source
-	// Open makes it ready, each time anew. The error wraps sensor.ErrUnsupported
-	// where this machine cannot run it.
+	// Open makes a new one ready each time. The error wraps sensor.ErrUnsupported where this
+	// machine cannot run it.
 	Open func() (Starts, error)
 }
 

@@ -1,8 +1,8 @@
-// Package fanotify is sensor.Starts by the kernel's notification of file opens:
-// it tells when a process opens libcuda, which is its first step to the GPU. For
-// machines that allow no uprobes. It says less (some programs load the library
-// and never use it, and what a process that has it does is not seen), and needs
-// CAP_SYS_ADMIN, Linux 5.1 and nothing else.
+// Package fanotify is sensor.Starts by the kernel's notification of file opens: it reports
+// when a process opens libcuda, which is its first step to the GPU. It is for machines that
+// allow no uprobes. It reports less than they do: some programs load the library and never
+// use it, and it does not see what a process does with the library. It needs CAP_SYS_ADMIN,
+// Linux 5.1 and nothing else.
 //
 // It imports exporter/sensor, exporter/sensor/libraries, exporter/task,
 // internal/cudaprobe/cudafile, golang.org/x/sys and the standard library.
@@ -29,8 +29,8 @@ import (
 
 const (
 	defaultRescan = 30 * time.Second
-	// WakeBound is how long the kernel and the Go runtime may take from the open
-	// to our looking at the clock: the event has no time of its own.
+	// WakeBound is how long the kernel and the Go runtime may take from the open until we
+	// read the clock. The event has no time of its own.
 	WakeBound = 5 * time.Millisecond
 )
 
@@ -45,7 +45,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Sensor tells which processes open the CUDA driver.
+// Sensor reports which processes open the CUDA driver.
 type Sensor struct {
 	queue     *os.File
 	marks     *marks
@@ -61,9 +61,8 @@ var (
 	_ sensor.Lossy  = (*Sensor)(nil)
 )
 
-// New begins to watch the host's CUDA driver, if there is one; events are kept
-// for Run from here on. The error wraps sensor.ErrUnsupported where the kernel
-// does not let us.
+// New begins to watch the host's CUDA driver, if there is one. From then on it keeps events
+// for Run. The error wraps sensor.ErrUnsupported where the kernel refuses.
 func New(o Options) (*Sensor, error) {
 	queue, err := open()
 	if err != nil {
@@ -83,8 +82,8 @@ func New(o Options) (*Sensor, error) {
 	return s, nil
 }
 
-// Supported says whether this machine can do it; nil if so, else an error that
-// wraps sensor.ErrUnsupported with the reason.
+// Supported returns nil where this machine can run the sensor, otherwise an error that wraps
+// sensor.ErrUnsupported and gives the reason.
 func Supported() error {
 	queue, err := open()
 	if err != nil {
@@ -107,7 +106,7 @@ func open() (*os.File, error) {
 	}
 }
 
-// Run implements sensor.Starts. It may run once: nothing is watched afterwards.
+// Run implements sensor.Starts. Call it once: when it returns, nothing is watched any more.
 func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
@@ -128,7 +127,7 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 
 func (s *Sensor) read(ctx context.Context, events chan<- sensor.Event) error {
 	buffer := make([]byte, 4096)
-	looked := time.Now() // the queue was empty
+	emptyAt := time.Now() // the queue was empty
 	for {
 		begin := time.Now()
 		n, err := s.queue.Read(buffer)
@@ -142,7 +141,7 @@ func (s *Sensor) read(ctx context.Context, events chan<- sensor.Event) error {
 		for _, pid := range s.parse(buffer[:n]) {
 			e := sensor.Event{
 				PID: pid, Kind: sensor.LibraryOpened, Time: now,
-				Source: task.SourceFanotify, ErrorBound: WakeBound + begin.Sub(looked),
+				Source: task.SourceFanotify, ErrorBound: WakeBound + begin.Sub(emptyAt),
 			}
 			select {
 			case events <- e:
@@ -150,13 +149,13 @@ func (s *Sensor) read(ctx context.Context, events chan<- sensor.Event) error {
 				return ctx.Err()
 			}
 		}
-		if n < len(buffer)/2 { // else more may have been waiting
-			looked = now
+		if n < len(buffer)/2 { // otherwise more events may have waited
+			emptyAt = now
 		}
 	}
 }
 
-// parse returns who opened a file, ourselves left out.
+// parse returns the PIDs of the processes that opened a file, without our own.
 func (s *Sensor) parse(data []byte) []int {
 	const (
 		size              = 24 // of struct fanotify_event_metadata
@@ -168,7 +167,7 @@ func (s *Sensor) parse(data []byte) []int {
 	for len(data) >= size {
 		length := int(order.Uint32(data))
 		if length < size || length > len(data) || data[atVersion] != unix.FANOTIFY_METADATA_VERSION {
-			break // another kernel's format: it says so only here
+			break // another kernel's format: only this field shows it
 		}
 		if fd := int32(order.Uint32(data[atFile:])); fd >= 0 {
 			_ = unix.Close(int(fd))
@@ -185,7 +184,7 @@ func (s *Sensor) parse(data []byte) []int {
 	return pids
 }
 
-// Close ends it, with or without Run.
+// Close ends the sensor, whether Run was called or not.
 func (s *Sensor) Close() error { return errors.Join(s.marks.Close(), s.queue.Close()) }
 
 // Discover implements sensor.Finder.
@@ -197,13 +196,13 @@ func (s *Sensor) Loaded(pid int) error { return s.libraries.Loaded(pid) }
 // Release implements sensor.Finder.
 func (s *Sensor) Release(pid int) { s.libraries.Release(pid) }
 
-// Lost implements sensor.Lossy: how often the kernel's queue was full.
+// Lost implements sensor.Lossy: it counts how often the kernel's queue was full.
 func (s *Sensor) Lost() uint64 { return s.lost.Load() }
 
-// Stats is what the sensor has to do.
+// Stats describes the sensor's work.
 type Stats struct {
 	Libraries []string // the files that are watched, as their roots name them
 }
 
-// Stats tells the present state.
+// Stats returns the present state.
 func (s *Sensor) Stats() Stats { return Stats{Libraries: s.libraries.Paths()} }

@@ -11,8 +11,8 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// marks are the files that the queue tells of; it is a libraries.Watcher. Each is
-// kept open, for only an open file can be unmarked.
+// marks are the files whose opens the queue reports. It is a libraries.Watcher. It keeps each
+// file open, because only an open file can be unmarked.
 type marks struct {
 	queue *os.File
 
@@ -39,18 +39,18 @@ func (m *marks) Watch(file *cudafile.File) error {
 	return nil
 }
 
-// Unwatch takes the mark off again.
+// Unwatch removes the mark.
 func (m *marks) Unwatch(id cudafile.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if file := m.files[id]; file != nil {
 		delete(m.files, id)
-		_ = m.mark(unix.FAN_MARK_REMOVE, file) // it ends with the file in any case
+		_ = m.mark(unix.FAN_MARK_REMOVE, file) // the mark ends with the file in any case
 		_ = file.Close()
 	}
 }
 
-// Close lets go of the files; their marks end with the queue.
+// Close closes the files. Their marks end with the queue.
 func (m *marks) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package libraries keeps account of which files of the CUDA driver are in use,
-// and by which containers, for the sensors that watch such files.
+// Package libraries records which files of the CUDA driver are in use, and by which
+// containers. The sensors that watch such files need it.
 //
 // It imports internal/cudaprobe/cudafile and the standard library.
 package libraries
@@ -15,15 +15,14 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// Watcher begins and ends to watch one file. Watch must not keep the file, which
-// is closed afterwards. An error of Watch that wraps cudafile.ErrNotDriver is for
-// ever: the file is not offered again.
+// Watcher watches files. Watch must not keep the file: the caller closes it afterwards. After
+// an error that wraps cudafile.ErrNotDriver, Watch is never called for this file again.
 type Watcher interface {
 	Watch(file *cudafile.File) error
 	Unwatch(id cudafile.ID)
 }
 
-// Registry is the account. It is safe for concurrent use.
+// Registry is this record. It is safe for concurrent use.
 type Registry struct {
 	finder  cudafile.Finder
 	watcher Watcher
@@ -31,16 +30,16 @@ type Registry struct {
 	mu    sync.Mutex
 	users map[int]map[cudafile.ID]bool // process → its files; 0 is the host
 	files map[cudafile.ID]string       // watched → where it was found
-	idle  map[cudafile.ID]bool         // watched, and nobody used it at the last rescan
-	other map[cudafile.ID]bool         // looked at, and not the driver
+	idle  map[cudafile.ID]bool         // watched, and no process used it at the last rescan
+	other map[cudafile.ID]bool         // inspected, and not the driver
 }
 
 const host = 0
 
-// maxOther bounds what is remembered of files that are not the driver.
+// maxOther bounds how many files are remembered that are not the driver.
 const maxOther = 1024
 
-// New makes an empty account.
+// New makes an empty registry.
 func New(proc string, w Watcher) *Registry {
 	return &Registry{
 		finder: cudafile.Finder{Proc: proc}, watcher: w,
@@ -51,8 +50,8 @@ func New(proc string, w Watcher) *Registry {
 	}
 }
 
-// Discover looks for the files of a process and watches them. It replaces what
-// was known of this process.
+// Discover finds the files of a process and watches them. They replace those that were known
+// of this process.
 func (r *Registry) Discover(pid int) error {
 	files, err := r.finder.Container(pid)
 	if err != nil {
@@ -61,8 +60,8 @@ func (r *Registry) Discover(pid int) error {
 	return r.update(pid, files)
 }
 
-// Loaded watches the files that a process has loaded, if there are any that are not
-// watched. Then they are kept for this process too, until it is gone.
+// Loaded watches the files that a process has loaded, unless all of them are watched already.
+// The registry keeps them for this process until it is gone.
 func (r *Registry) Loaded(pid int) error {
 	files, err := r.finder.Mapped(pid)
 	if err != nil {
@@ -72,7 +71,7 @@ func (r *Registry) Loaded(pid int) error {
 	case !fresh:
 		cudafile.CloseAll(files)
 		return nil
-	case has: // what it may come to load counts too
+	case has: // the files that it may load later count too
 		cudafile.CloseAll(files)
 		return r.Discover(pid)
 	default:
@@ -91,7 +90,7 @@ func (r *Registry) knows(pid int, files []*cudafile.File) (has, fresh bool) {
 	return r.users[pid] != nil, fresh
 }
 
-// DiscoverHost looks for the files of the host.
+// DiscoverHost finds the files of the host and watches them.
 func (r *Registry) DiscoverHost() error { return r.update(host, r.finder.Host()) }
 
 func (r *Registry) update(user int, files []*cudafile.File) error {
@@ -130,9 +129,9 @@ func (r *Registry) watch(file *cudafile.File) error {
 	return nil
 }
 
-// drop lets go of files that nobody uses and nobody used when it was last called.
-// The same file is often needed again at once, by the next container of an image
-// or with the same mount, which may call CUDA before Discover has come to it.
+// drop stops watching the files that no process uses now, and that none used at the last
+// call. The next container of the same image or mount often needs the same file at once, and
+// may call CUDA before Discover reaches it.
 func (r *Registry) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,14 +158,14 @@ func (r *Registry) used(id cudafile.ID) bool {
 	return false
 }
 
-// Release ends what only this process needed, once Keep has looked twice.
+// Release stops watching what only this process needed, once Keep has rescanned twice.
 func (r *Registry) Release(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.users, pid)
 }
 
-// Paths tells where the watched files were found, in no order.
+// Paths returns where the watched files were found, in no order.
 func (r *Registry) Paths() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,30 +176,29 @@ func (r *Registry) Paths() []string {
 	return paths
 }
 
-// Keep looks again at the host and at every process now and then, until ctx
-// ends: drivers are upgraded, and programs load copies that were not there when
-// they began. Processes that are gone are released. The log gets one line for each
-// trouble, not one each time.
+// Keep inspects the host and every process again at this interval until ctx ends: people
+// upgrade drivers, and programs load copies that were not there when they began. It releases
+// processes that are gone. It logs each trouble once, not at every rescan.
 func (r *Registry) Keep(ctx context.Context, every time.Duration, log *slog.Logger) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	var said map[int]string // trouble, by process
+	var logged map[int]string // trouble, by process
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			said = r.rescan(log, said)
+			logged = r.rescan(log, logged)
 		}
 	}
 }
 
-// rescan returns the trouble of each process, of which said was told before.
-func (r *Registry) rescan(log *slog.Logger, said map[int]string) map[int]string {
+// rescan returns the trouble of each process. It does not log again what is in logged.
+func (r *Registry) rescan(log *slog.Logger, logged map[int]string) map[int]string {
 	trouble := map[int]string{}
 	note := func(pid int, err error, message string, args ...any) {
 		trouble[pid] = err.Error()
-		if said[pid] != trouble[pid] {
+		if logged[pid] != trouble[pid] {
 			log.Warn(message, append(args, "err", err)...)
 		}
 	}

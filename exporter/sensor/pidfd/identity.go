@@ -34,11 +34,10 @@ func explainOpen(pid int, err error) error {
 	return fmt.Errorf("process %d: %w", pid, err)
 }
 
-// startMark tells the process behind a pidfd from every other one of this boot
-// that had, or will have, its PID. Since Linux 6.9 a pidfd is a file of pidfs,
-// and its inode number is given to no other process until the next boot. Before,
-// the start time must do: it has steps of 10 ms, so that a PID that is reused
-// within one step gets the same mark.
+// startMark distinguishes the process behind a pidfd from every other process of this boot
+// that had, or will have, its PID. Since Linux 6.9 a pidfd is a file of pidfs, and no other
+// process gets its inode number until the next boot. Older kernels have only the start time.
+// It has steps of 10 ms: a PID that is reused within one step gets the same mark.
 func startMark(fd, pid int) (string, error) {
 	var system unix.Statfs_t
 	if err := unix.Fstatfs(fd, &system); err == nil && system.Type == unix.PID_FS_MAGIC {

@@ -15,8 +15,8 @@ const (
 	batch     = 128
 )
 
-// arm asks epoll for one event. What comes back is the token and not the file
-// descriptor, whose number may belong to another process by then.
+// arm asks epoll for one event. Epoll returns the token, not the file descriptor: by then its
+// number may belong to another process.
 func (w *Watcher) arm(fd int, token uint64) error {
 	event := unix.EpollEvent{
 		Events: unix.EPOLLIN | unix.EPOLLONESHOT,
@@ -28,11 +28,11 @@ func (w *Watcher) arm(fd int, token uint64) error {
 	return nil
 }
 
-// wait takes the ends that epoll tells, and stamps them. It never waits for a
-// reader, so that the stamps stay true.
+// wait takes the ends that epoll reports and adds the time. It never waits for a reader, so
+// that the times stay true.
 func (w *Watcher) wait() {
 	events := make([]unix.EpollEvent, batch)
-	looked := time.Now() // everything that ended before is taken
+	emptyAt := time.Now() // all earlier ends are taken
 	for {
 		begin := time.Now()
 		n, err := unix.EpollWait(w.epoll, events, -1)
@@ -43,11 +43,11 @@ func (w *Watcher) wait() {
 			return // the epoll instance is ours: only Close can make it invalid
 		}
 		now := time.Now()
-		if !w.take(events[:n], now, WakeBound+begin.Sub(looked)) {
+		if !w.take(events[:n], now, WakeBound+begin.Sub(emptyAt)) {
 			return
 		}
-		if n < len(events) { // else more may have been waiting
-			looked = now
+		if n < len(events) { // otherwise more ends may have waited
+			emptyAt = now
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (w *Watcher) take(events []unix.EpollEvent, now time.Time, bound time.Durat
 	return true
 }
 
-// deliver hands the ends over, one after the other.
+// deliver sends the ends to the reader, one after the other.
 func (w *Watcher) deliver() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,12 +25,12 @@ import (
 	"github.com/laxity/laxity/exporter/sensor"
 )
 
-// WakeBound is how long the kernel and the Go runtime may take from the end of a
-// process to our looking at the clock. It is 0.1 ms at the median; the bound
-// leaves room for a busy machine, and is not a promise for an overloaded one.
+// WakeBound is how long the kernel and the Go runtime may take from the end of a process
+// until we read the clock. The median is 0.1 ms. The bound leaves room for a busy machine; it
+// is no promise for an overloaded one.
 const WakeBound = 5 * time.Millisecond
 
-// Watcher watches processes for their end.
+// Watcher reports the ends of the processes that it watches.
 type Watcher struct {
 	boot  string
 	epoll int
@@ -42,8 +42,8 @@ type Watcher struct {
 	byToken   map[uint64]*watch
 	byID      map[string]*watch
 	lastToken uint64
-	pending   []*watch // ended, not yet handed over, in order
-	current   *watch   // being handed over now
+	pending   []*watch // ended, not delivered yet, in order
+	current   *watch   // being delivered now
 	closed    bool
 
 	running sync.WaitGroup
@@ -56,7 +56,7 @@ type watch struct {
 	token   uint64
 	exit    sensor.Exit
 	stopped bool
-	cancel  chan struct{} // closed by stop: its exit is not handed over any more
+	cancel  chan struct{} // closed by stop: its exit is not delivered any more
 }
 
 // stop is called with the lock held.
@@ -69,8 +69,8 @@ func (e *watch) stop() {
 
 var _ sensor.Exits = (*Watcher)(nil)
 
-// New starts to wait. The error wraps sensor.ErrUnsupported where the kernel has
-// no pidfd (before 5.3), or a seccomp filter forbids it.
+// New starts to wait for ends. The error wraps sensor.ErrUnsupported where the kernel has no
+// pidfd (before 5.3), or a seccomp filter forbids it.
 func New() (*Watcher, error) {
 	if err := Supported(); err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func New() (*Watcher, error) {
 	return w, nil
 }
 
-// Supported says whether this machine can do it; nil if so, else an error that
-// wraps sensor.ErrUnsupported with the reason.
+// Supported returns nil where this machine can run the watcher, otherwise an error that wraps
+// sensor.ErrUnsupported and gives the reason.
 func Supported() error {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	switch {
@@ -141,12 +141,12 @@ func (w *Watcher) Watch(pid int) (sensor.Process, error) {
 	return process, w.add(process, fd)
 }
 
-// Gone implements sensor.Exits. The mark is none that Watch gives.
+// Gone implements sensor.Exits. Watch never gives this mark.
 func (w *Watcher) Gone(pid int, started time.Duration) sensor.Process {
 	return sensor.Process{PID: pid, Identity: fmt.Sprintf("%s:%d:b%d", w.boot, pid, started.Nanoseconds())}
 }
 
-// add takes over fd.
+// add watches the process behind fd, and closes fd in the end.
 func (w *Watcher) add(p sensor.Process, fd int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,8 +167,7 @@ func (w *Watcher) add(p sensor.Process, fd int) error {
 	return nil
 }
 
-// Alive implements sensor.Exits. A process that is not watched, or no more, is
-// not alive.
+// Alive implements sensor.Exits. A process that is not watched is not alive.
 func (w *Watcher) Alive(p sensor.Process) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +175,7 @@ func (w *Watcher) Alive(p sensor.Process) bool {
 	return ok && !ended(entry.fd)
 }
 
-// Forget implements sensor.Exits. It may be called for what is not watched.
+// Forget implements sensor.Exits. It may be called for a process that is not watched.
 func (w *Watcher) Forget(p sensor.Process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +197,7 @@ func (w *Watcher) Forget(p sensor.Process) {
 	}
 }
 
-// Watched is how many processes are being watched.
+// Watched returns how many processes are watched.
 func (w *Watcher) Watched() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,7 +227,7 @@ func (w *Watcher) Close() error {
 	return errors.Join(err, unix.Close(w.epoll), unix.Close(w.wake))
 }
 
-// drop ends a watch; closing the file descriptor takes it out of epoll.
+// drop ends a watch. Closing the file descriptor removes it from epoll.
 func (w *Watcher) drop(entry *watch) {
 	delete(w.byToken, entry.token)
 	delete(w.byID, entry.process.Identity)

@@ -1,6 +1,6 @@
-// Package sensortest is the conformance suite of the sensors that tell starts: a
-// program that calls a stand-in for the CUDA driver runs on the host and in real
-// containers, which map the host's file or a copy in their image.
+// Package sensortest is the conformance suite of the sensors for starts. A program that calls
+// a stand-in for the CUDA driver runs on the host and in real containers, which map the
+// host's file or a copy in their image.
 //
 // For tests only.
 package sensortest
@@ -34,7 +34,7 @@ type Starts interface {
 type Case struct {
 	// Open opens it, or skips the test.
 	Open func(t testing.TB) Starts
-	// Kind is the first that it tells of a process, and Begin makes a process do it.
+	// Kind is the first event that it reports of a process. Begin makes a process do it.
 	Kind  sensor.Kind
 	Begin func(*cudatest.Program) cudatest.Called
 	// Names says that such an event names its container.
@@ -75,7 +75,7 @@ func (r *Running) Stop(t testing.TB) {
 	}
 }
 
-// Next returns the next event of one process; others may send events too.
+// Next returns the next event of one process. Events of other processes are dropped.
 func (r *Running) Next(t testing.TB, pid int) sensor.Event {
 	t.Helper()
 	timeout := time.After(patience)
@@ -140,7 +140,7 @@ func (c Case) hostProcess(t *testing.T) {
 	}
 }
 
-// A library at a place that only its process knows is found when that has loaded it.
+// A library at a place that only its process knows is found once the process has loaded it.
 func (c Case) loadedLibrary(t *testing.T) {
 	built := cudatest.Build(t)
 	r := c.Run(t)
@@ -157,8 +157,8 @@ func (c Case) loadedLibrary(t *testing.T) {
 	}
 }
 
-// A library that is mounted is one file for all: who finds it in one container
-// sees the next ones from their first moment.
+// A mounted library is one file for all containers. A sensor that found it in one container
+// sees the next containers from their first moment.
 func (c Case) mountedLibrary(t *testing.T) {
 	h := newHost(t)
 	r := c.Run(t)
@@ -183,8 +183,8 @@ func (c Case) copyInTheImage(t *testing.T) {
 	}
 }
 
-// Watching a file keeps its file system; a container must be removable all the
-// same, and gone when it is released.
+// A watched file keeps its file system alive. A container must be removable all the same, and
+// its files gone once it is released.
 func (c Case) releasedContainerCanGo(t *testing.T) {
 	h := newHost(t)
 	r := c.Run(t)

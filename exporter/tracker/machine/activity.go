@@ -7,25 +7,25 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// youngFor is how long after a task began, or changed its state, it is likely to
-// change it again soon: who comes is often paused, and those before it let go.
+// youngFor is how long a task is likely to change its state soon after it began or last
+// changed it: a newcomer is often paused, and the tasks before it are released.
 const youngFor = 10 * time.Second
 
-// Look returns the processes with an unfinished task of which it is due to see
-// whether they are stopped: those that are, or that are young, at every call, the
-// others once in calm. It notes that they are looked at now.
-func (m *Machine) Look(now time.Time, calm time.Duration) []sensor.Process {
+// ToInspect returns the processes with an unfinished task that the caller must now check for
+// state T (stopped by a signal). It returns stopped and young ones at every call, the others
+// once in calm. It notes that they are inspected now.
+func (m *Machine) ToInspect(now time.Time, calm time.Duration) []sensor.Process {
 	var due []sensor.Process
 	for _, p := range m.processes {
-		if p.open != nil && (p.restless(now) || now.Sub(p.lookedAt) >= calm) {
-			p.lookedAt = now
+		if p.open != nil && (p.restless(now) || now.Sub(p.inspectedAt) >= calm) {
+			p.inspectedAt = now
 			due = append(due, p.Process)
 		}
 	}
 	return due
 }
 
-// Restless reports whether Look finds a process that it returns at every call.
+// Restless reports whether there is a process that ToInspect returns at every call.
 func (m *Machine) Restless(now time.Time) bool {
 	for _, p := range m.processes {
 		if p.open != nil && p.restless(now) {
@@ -50,7 +50,7 @@ func (m *Machine) Unfinished() int {
 	return n
 }
 
-// Activity says what may happen soon; the tracker chooses its polling by it.
+// Activity says what may happen soon. The tracker chooses its polling interval by it.
 type Activity struct {
 	DeviceUp   bool
 	Sensor     task.Source
@@ -63,9 +63,9 @@ type Activity struct {
 	Candidates int
 	// MayStart: a running container may use a GPU.
 	MayStart bool
-	// UnknownContainers counts GPU processes whose container the engine has not
-	// told of yet: a reason to list again. It does so for UnknownLimit only: the
-	// container may be another engine's, of which this one never tells.
+	// UnknownContainers counts GPU processes whose container the engine has not reported yet:
+	// a reason to list the containers again. It counts a process for UnknownLimit only: the
+	// container may be another engine's, which this engine never reports.
 	UnknownContainers int
 }
 
@@ -98,7 +98,8 @@ func (m *Machine) Activity() Activity {
 	return a
 }
 
-// stranger: it uses CUDA in a container that the engine has not told of.
+// stranger reports whether the process uses CUDA in a container that the engine has not
+// reported.
 func (m *Machine) stranger(p *process) bool {
-	return p.Container != "" && p.touched() && m.box(p.Container) == nil
+	return p.Container != "" && p.touched() && m.container(p.Container) == nil
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// byInterval: the tasks of this container are busy intervals. Without a sensor
-// that reports launches a task is the process, whatever the label says; before it
-// is known which sensor there is, no idle server is to pass for a task.
-func (m *Machine) byInterval(b *box) bool {
+// byInterval reports whether the tasks of this container are busy intervals. Without a sensor
+// that reports launches a task is the process, whatever the label says. Until the sensor is
+// known the label counts, so that an idle server does not count as a task.
+func (m *Machine) byInterval(b *containerState) bool {
 	return b.spec.Release == task.ReleaseBusy && (m.busyTracking || !m.sensorChosen)
 }
 
-// launched takes a launch after idle: it opens a busy interval, or keeps the
-// present one open when it comes within the gap. Events of several threads come
-// out of order, so only their times count.
+// launched takes a launch after idle. It opens a busy interval, or keeps the present one open
+// if it comes within the gap. Events of several threads come in no order, so only their times
+// count.
 func (m *Machine) launched(p *process, mark task.Mark) {
 	if p.open != nil && m.intervalOver(p, mark.Time) {
 		m.end(p, task.Ended, *p.done)
@@ -34,9 +34,9 @@ func (m *Machine) workDone(p *process, mark task.Mark) {
 	}
 }
 
-// intervalOver reports whether an open busy interval has had its gap. Events have the wall
-// clock's time: one that seems to be still to come is of before that clock was set back,
-// and the interval must not stay open until it has caught up.
+// intervalOver reports whether the gap after an open busy interval is over. Events have the
+// wall clock's time: an event in the future came before that clock was set back. The interval
+// must not stay open until the clock has caught up.
 func (m *Machine) intervalOver(p *process, now time.Time) bool {
 	if !m.rests(p) {
 		return false
@@ -45,38 +45,37 @@ func (m *Machine) intervalOver(p *process, now time.Time) bool {
 	return gap > m.opt.BusyGap || gap < -clockStep
 }
 
-// clockStep is by how much an event's time is never ahead of the wall clock, unless that
-// was set.
+// clockStep is more than an event's time is ever ahead of the wall clock, unless somebody set
+// that clock.
 const clockStep = time.Second
 
-// rests reports whether the work of an open busy interval is done, as far as is known.
-// A launch within the gap would go on with it.
+// rests reports whether the work of an open busy interval is done, as far as is known. A
+// launch within the gap would continue the interval.
 func (m *Machine) rests(p *process) bool {
-	b := m.box(p.open.ContainerID)
+	b := m.container(p.open.ContainerID)
 	return b != nil && m.byInterval(b) && p.launch != nil && p.done != nil && !p.launchedAt.After(p.done.Time)
 }
 
-// doubtIntervals forgets what was launched before the present sensor could tell, which
-// starts to count at 0.
+// doubtIntervals forgets the launches before the present sensor, which starts to count at 0.
 func (m *Machine) doubtIntervals() {
 	for _, p := range m.processes {
 		if p.open == nil {
 			continue
 		}
-		if b := m.box(p.open.ContainerID); b != nil && b.spec.Release == task.ReleaseBusy {
+		if b := m.container(p.open.ContainerID); b != nil && b.spec.Release == task.ReleaseBusy {
 			p.launch, p.done, p.launchedAt = nil, nil, time.Time{}
 			p.open.doubtful = true
 		}
 	}
 }
 
-// resumeLimit is how long after a restart of the exporter, or of its sensor, a busy
-// interval of before waits for a launch, which shows that it goes on.
+// resumeLimit is how long an older busy interval waits after a restart of the exporter, or of
+// its sensor, for a launch that shows that it goes on.
 const resumeLimit = 2 * time.Second
 
-// closeBusy ends a busy interval after its gap, at the time the work was done. One
-// of before a restart of which nothing is heard ended while nobody looked, or does
-// nothing but wait for a long kernel: its end is lost.
+// closeBusy ends a busy interval after its gap, at the time when its work was done. An
+// interval from before a restart that sends no event ended while the exporter was away, or
+// only waits for a long kernel. It is lost.
 func (m *Machine) closeBusy(p *process, now time.Time) {
 	switch o := p.open; {
 	case o == nil:
@@ -100,8 +99,8 @@ func (m *Machine) BusyProcesses() []sensor.Process {
 	return all
 }
 
-// Followed says whether the sensor reports the launches of a process from now on. If it
-// cannot, all of the process is one task.
+// Followed notes whether the sensor reports the launches of a process from now on. If it
+// cannot, the whole process is one task.
 func (m *Machine) Followed(of sensor.Process, can bool, now time.Time) {
 	p := m.processes[of.Identity]
 	if p == nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// box is a container with what its labels and run-time changes ask for.
-type box struct {
+// containerState is a container and its settings (labels plus run-time changes).
+type containerState struct {
 	container.Container
 	spec     task.Spec
 	invalid  []task.InvalidLabel
 	visible  []string // UUIDs; nil when not known
 	certain  bool     // visible is complete
 	pausedAt time.Time
-	worked   bool // it had a task
+	worked   bool // it has had a task
 }
 
 // Containers takes the complete list of running and paused containers.
@@ -50,7 +50,7 @@ func (m *Machine) Container(ev container.Event, now time.Time) {
 	}
 	switch ev.Kind {
 	case container.Started, container.Renamed:
-		// One that does not run can be renamed, too.
+		// A container that does not run can be renamed, too.
 		if ev.Container != nil && (ev.Kind == container.Started || m.containers[ev.ID] != nil) {
 			m.put(*ev.Container, at)
 		}
@@ -79,7 +79,7 @@ func (m *Machine) engineUp() {
 func (m *Machine) put(c container.Container, at time.Time) {
 	b := m.containers[c.ID]
 	if b == nil {
-		b = &box{}
+		b = &containerState{}
 		m.containers[c.ID] = b
 		delete(m.left, c.ID)
 		b.Paused, b.pausedAt = c.Paused, at
@@ -108,7 +108,7 @@ func (m *Machine) put(c container.Container, at time.Time) {
 	m.setPaused(b, paused, at)
 }
 
-func (m *Machine) fill(b *box, c container.Container) {
+func (m *Machine) fill(b *containerState, c container.Container) {
 	b.Container = c
 	b.spec, b.invalid = c.Spec(m.opt.Limits)
 	if o, ok := m.overrides[c.ID]; ok && m.opt.Limits.CheckDeadline(o.Deadline.Duration()) == nil {
@@ -117,8 +117,8 @@ func (m *Machine) fill(b *box, c container.Container) {
 	b.visible, b.certain = m.visible(c.GPUs)
 }
 
-// adopt gives the processes that were seen before their container their task.
-func (m *Machine) adopt(b *box, now time.Time) {
+// adopt begins the tasks of the processes that were seen before their container.
+func (m *Machine) adopt(b *containerState, now time.Time) {
 	for _, p := range m.processes {
 		if p.Container == b.ID {
 			m.begin(p, now)
@@ -135,7 +135,7 @@ func (m *Machine) remove(id string, now time.Time) {
 	}
 }
 
-func (m *Machine) setPaused(b *box, paused bool, at time.Time) {
+func (m *Machine) setPaused(b *containerState, paused bool, at time.Time) {
 	if b.Paused == paused {
 		return
 	}
@@ -159,18 +159,18 @@ type Override struct {
 	Set      time.Time    `json:"set"`
 }
 
-// override puts a deadline in place of the label's. The default class follows.
-func (b *box) override(d task.Seconds) {
+// override replaces the label's deadline. The default class changes with it.
+func (b *containerState) override(d task.Seconds) {
 	b.spec.Deadline = d
 	if _, ok := b.Labels[task.LabelClass]; !ok {
 		b.spec.Class = task.ClassDeadline
 	}
 }
 
-// SetDeadline changes the relative deadline of a container, seconds; 0 goes back
-// to its label. It holds for the container's next tasks and for its unfinished
-// ones, counted from their start: who changes a deadline while a task runs wants
-// it to count now. It returns the container as it is then; false for an unknown one.
+// SetDeadline changes the relative deadline of a container, seconds; 0 goes back to its
+// label. It is valid for the container's next tasks, and for its unfinished ones from their
+// start: a person who changes a deadline while a task runs wants it to count now. It returns
+// the changed container; false for an unknown one.
 func (m *Machine) SetDeadline(id string, relative task.Seconds, now time.Time) (task.Container, bool) {
 	b := m.containers[id]
 	if b == nil {
@@ -196,8 +196,8 @@ func (m *Machine) SetDeadline(id string, relative task.Seconds, now time.Time) (
 	return b.published(), true
 }
 
-// trimOverrides forgets the oldest overrides of containers that do not run: a
-// container removed while the exporter was down leaves its one behind.
+// trimOverrides forgets the oldest overrides of containers that do not run: the override of a
+// container that was removed while the exporter was down remains.
 func (m *Machine) trimOverrides() {
 	for len(m.overrides) > m.opt.MaxOverrides {
 		oldest := ""
@@ -214,8 +214,8 @@ func (m *Machine) trimOverrides() {
 	}
 }
 
-// visible resolves what the engine wrote about a container's GPUs to UUIDs. It
-// reports whether the answer is complete.
+// visible resolves the engine's names of a container's GPUs to UUIDs. It reports whether the
+// result is complete.
 func (m *Machine) visible(given []string) ([]string, bool) {
 	if len(given) == 0 || len(m.gpus) == 0 {
 		return nil, false
@@ -234,7 +234,7 @@ func (m *Machine) visible(given []string) ([]string, bool) {
 }
 
 // matching returns the GPUs that one entry names: "all", a UUID, an index, or
-// "card:instance". A card that is cut into MIG instances stands for its instances.
+// "card:instance". The name of a card with MIG instances means its instances.
 func (m *Machine) matching(want string) []string {
 	var out []string
 	cards := map[string]bool{}
@@ -265,8 +265,9 @@ func (m *Machine) resolveVisible() {
 	}
 }
 
-// guess names the only GPU that a container can see.
-func (m *Machine) guess(b *box) (gpus []string, reason string) {
+// guess returns the GPU of a container that can see only one, otherwise the reason why the
+// GPU is unknown.
+func (m *Machine) guess(b *containerState) (gpus []string, reason string) {
 	switch {
 	case len(m.gpus) == 0:
 		reason = "the device has not been read yet"
@@ -283,15 +284,15 @@ func (m *Machine) guess(b *box) (gpus []string, reason string) {
 	return []string{task.UnknownGPU}, reason
 }
 
-func (b *box) published() task.Container {
+func (b *containerState) published() task.Container {
 	return task.Container{
 		ID: b.ID, Name: b.Name, Image: b.Image, CommandID: task.CommandID(b.Command), PID: b.PID,
 		Paused: b.Paused, Spec: b.spec, Invalid: b.invalid, VisibleGPUs: b.visible,
 	}
 }
 
-func (m *Machine) boxes() []*box {
-	return slices.SortedFunc(maps.Values(m.containers), func(a, b *box) int {
+func (m *Machine) sortedContainers() []*containerState {
+	return slices.SortedFunc(maps.Values(m.containers), func(a, b *containerState) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 }

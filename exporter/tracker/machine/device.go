@@ -20,8 +20,8 @@ const (
 // Reasons lists them all, for metrics that show zeros.
 var Reasons = []string{GoneProcess, HostProcess, UnknownContainer}
 
-// DeviceDown says that the device as a whole did not answer. Nothing ends by
-// it: the lists are those last seen.
+// DeviceDown notes that the device as a whole did not answer. No task ends for that: the
+// lists last seen count.
 func (m *Machine) DeviceDown(reason string) {
 	if m.health.DeviceUp || m.health.DeviceError != reason {
 		m.health.DeviceUp, m.health.DeviceError = false, reason
@@ -29,8 +29,8 @@ func (m *Machine) DeviceDown(reason string) {
 	}
 }
 
-// Device takes a reading; now is when it was complete. Processes on it that
-// exist must have been met before.
+// Device takes a reading, which was complete at now. Its processes that still exist must have
+// been met before.
 func (m *Machine) Device(r device.Reading, now time.Time) {
 	m.takeHealth(r)
 	m.takeGPUs(r.GPUs)
@@ -57,9 +57,9 @@ func (m *Machine) readable(gpus map[string]bool) bool {
 	return true
 }
 
-// hidden reports whether a process of the container may be at work on a GPU whose list
-// could not be read. Not on one that does not answer at all: a context call fails there.
-func (m *Machine) hidden(b *box) bool {
+// hidden reports whether a process of the container may work on a GPU whose list could not be
+// read. A GPU that does not answer at all does not count: a context call fails there.
+func (m *Machine) hidden(b *containerState) bool {
 	return slices.ContainsFunc(m.gpus, func(g device.GPU) bool {
 		return g.ProcessesErr != nil && g.MemoryTotal > 0 && (b == nil || !b.certain || slices.Contains(b.visible, g.UUID))
 	})
@@ -79,7 +79,7 @@ func (m *Machine) takeHealth(r device.Reading) {
 	}
 }
 
-// takeGPUs tells changes of the GPUs themselves from changes of measurements.
+// takeGPUs notes whether the GPUs themselves changed, or only measurements.
 func (m *Machine) takeGPUs(gpus []device.GPU) {
 	same := len(gpus) == len(m.gpus)
 	for i := 0; same && i < len(gpus); i++ {
@@ -97,8 +97,8 @@ func (m *Machine) takeGPUs(gpus []device.GPU) {
 	}
 }
 
-// takeLists brings every process's listing up to date. A GPU whose list could
-// not be read, or that is missing from the reading, keeps what it last said.
+// takeLists brings every process's listing up to date. A GPU whose list could not be read, or
+// that is missing from the reading, keeps its last list.
 func (m *Machine) takeLists(gpus []device.GPU, now time.Time) {
 	unattributed := map[string]int{}
 	counted := map[int]bool{}
@@ -153,7 +153,7 @@ func (m *Machine) whyUnattributed(p *process) string {
 	}
 }
 
-// takeListing begins, moves or ends the task of one process by its listing.
+// takeListing begins, moves or ends the task of one process, as the device's lists say.
 func (m *Machine) takeListing(p *process, now time.Time) {
 	if len(p.on) > 0 {
 		if p.seen == nil {
@@ -177,9 +177,9 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 	case p.swapped(now):
 		m.updateState(p, now)
 	case o.restored && !m.readable(o.used):
-		// It may be listed where nobody can look.
+		// It may be on a list that could not be read.
 	case o.restored:
-		// It left the list while nobody looked: that end was not seen.
+		// It left the list while the exporter was away: nobody saw that end.
 		if len(o.used) > 0 {
 			m.end(p, task.Lost, task.Mark{Time: now, Source: task.SourceRestart,
 				ErrorBound: task.SecondsOf(now.Sub(p.listedAt))})
@@ -187,7 +187,7 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 		}
 		o.restored = false
 	case o.listed && p.leaving != nil && now.Sub(p.leaving.Time) < leaveLimit:
-		// It is about to say exactly when it has left.
+		// An event is about to say exactly when it left.
 	case o.listed:
 		m.end(p, task.Ended, p.leave(now))
 		m.begin(p, now)
@@ -196,13 +196,13 @@ func (m *Machine) takeListing(p *process, now time.Time) {
 	}
 }
 
-// leaveLimit is how long the end of a task may wait for the end of the call that
-// destroys its context.
+// leaveLimit is how long the end of a task waits for the return of the call that destroys its
+// context.
 const leaveLimit = 2 * time.Second
 
-// leave is the end of a process that the device lists no more: when it was
-// through with destroying a context, if it did that since it was last listed;
-// else now, or up to one reading earlier.
+// leave returns the end of the task of a process that the device no longer lists. If the
+// process destroyed a context since it was last listed, that is when that call returned.
+// Otherwise it is now, or up to one reading earlier.
 func (p *process) leave(now time.Time) task.Mark {
 	if p.left != nil && !p.left.Time.Before(p.listedAt) {
 		return *p.left
@@ -210,7 +210,7 @@ func (p *process) leave(now time.Time) task.Mark {
 	return task.Mark{Time: now, Source: task.SourceDevice, ErrorBound: task.SecondsOf(now.Sub(p.listedAt))}
 }
 
-// firstSight is the start as the device alone can tell it.
+// firstSight is the start as the device alone shows it.
 func (m *Machine) firstSight(p *process, now time.Time) task.Mark {
 	bound := 0.0
 	for uuid := range p.on {
@@ -226,12 +226,11 @@ func (m *Machine) firstSight(p *process, now time.Time) task.Mark {
 	return task.Mark{Time: now, Source: task.SourceDevice, ErrorBound: task.Seconds(bound)}
 }
 
-// waitForListing gives a task that was begun by its context call time to show
-// up in the device's list; only time in which it could run, and would have been seen,
-// counts.
+// waitForListing gives a task that began with its context call time to appear in the device's
+// list. Only time in which it could run, and in which the list would have shown it, counts.
 func (m *Machine) waitForListing(p *process, now time.Time) {
 	o := p.open
-	if o.State == task.Running && p.launch == nil && !m.hidden(m.box(o.ContainerID)) {
+	if o.State == task.Running && p.launch == nil && !m.hidden(m.container(o.ContainerID)) {
 		o.waited += max(0, now.Sub(o.checked))
 	}
 	o.checked = now

@@ -18,9 +18,9 @@ func (h *history) add(t task.Task) {
 	h.tasks = slices.Insert(h.tasks, i, t)
 }
 
-// trim keeps the latest max tasks, and besides them the latest of each container that
-// runs, and of the max containers that worked last and are gone: one server with many
-// short tasks must not drive out what others did. It returns the ids of those dropped.
+// trim keeps the latest max tasks. It also keeps the latest task of each running container,
+// and of the max containers that worked last and are gone: one server with many short tasks
+// must not push out the tasks of others. It returns the ids of the dropped tasks.
 func (h *history) trim(max int, runs func(containerID string) bool) []string {
 	if len(h.tasks) <= max {
 		return nil
@@ -48,8 +48,8 @@ func (h *history) trim(max int, runs func(containerID string) bool) []string {
 	return dropped
 }
 
-// trimHistory bounds the history and publishes it anew: readers hold the old one. Before
-// the engine has listed its containers any may run.
+// trimHistory bounds the history and publishes a new copy, because readers hold the old one.
+// Before the engine has listed its containers, any of them may run.
 func (m *Machine) trimHistory() {
 	dropped := m.history.trim(m.opt.MaxEnded, func(id string) bool { return !m.listed || m.containers[id] != nil })
 	m.changes.drop(dropped)

@@ -50,7 +50,7 @@ func TestHistoryOfContainersThatRunSurvives(t *testing.T) {
 	}
 	m.Restore(s, nil, at(10))
 	m.Snapshot()
-	m.Containers([]container.Container{box("rare", nil), box("server", nil)}, at(11))
+	m.Containers([]container.Container{newContainer("rare", nil), newContainer("server", nil)}, at(11))
 	var ids []string
 	for _, x := range m.Snapshot().Ended {
 		ids = append(ids, x.ID)

@@ -2,13 +2,13 @@ package machine
 
 import "time"
 
-// turnsEvery bounds for each task how often its going off the GPU and on again is made
-// durable and wakes the readers of snapshots: where tasks take turns that may be many
-// times a second. What comes in between is in the next snapshot.
+// turnsEvery bounds how often a task that goes off the GPU or on again is stored and wakes
+// the readers of snapshots. Tasks that take turns may do so many times a second. Changes in
+// between are in the next snapshot.
 const turnsEvery = time.Second
 
-// Off takes which processes are off the GPU, by PID the time since boot at which each
-// began, as it was seen at a moment.
+// Off takes the processes whose channels were off the GPU at the time at. off has the start
+// of each, since boot, by PID.
 func (m *Machine) Off(off map[int]time.Duration, at time.Time) {
 	m.off = off
 	for _, p := range m.processes {

@@ -6,21 +6,21 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// late is what is kept for events that are read when what they are of has ended:
-// the exporter may get its turn late on a busy machine, and what comes from the
-// kernel, the engine and the device is in no order among each other.
+// late keeps what is needed for events that are read after their process or container has
+// ended. On a busy machine the exporter may get the processor late, and events of kernel,
+// engine and device come in no order among each other.
 type late struct {
 	left map[string]departed // containers that ended, by id
-	had  map[mark]time.Time  // processes that had a task and ended: since when, as far as Tick knows
+	had  map[mark]time.Time  // processes that had a task and ended, and when Tick first saw that
 }
 
 // departed is a container that has ended.
 type departed struct {
-	*box
+	*containerState
 	at time.Time
 }
 
-// mark tells a process from all others of this boot, whoever told of it.
+// mark distinguishes a process from all others of this boot, whatever reported it.
 type mark struct {
 	pid     int
 	started time.Duration
@@ -45,26 +45,26 @@ func (l *late) forgetOld(now time.Time, limit time.Duration) {
 	}
 }
 
-// counted notes that a process ended, so that an event of it that comes later
-// does not count its task again.
+// counted notes that a process ended, so that a late event of it does not count its task
+// again.
 func (l *late) counted(p *process) {
 	if p.number > 0 && p.Started > 0 {
 		l.had[mark{p.PID, p.Started}] = time.Time{}
 	}
 }
 
-// box returns a container that runs, or that did a moment ago; nil for any other.
-func (m *Machine) box(id string) *box {
+// container returns a container that runs or ended a moment ago; nil for any other.
+func (m *Machine) container(id string) *containerState {
 	if b := m.containers[id]; b != nil {
 		return b
 	}
-	return m.left[id].box
+	return m.left[id].containerState
 }
 
-// MeetGone introduces a process that had exited when the first event of it was
-// read, which is now. Its task is counted when an event says that there was one
-// and, if that comes soon, another says when it ended. It does not take over the
-// PID, which may be another process's by now. One that had a task is not met again.
+// MeetGone introduces a process that had exited before its first event was read, at now. Its
+// task is counted once an event shows that there was one. It waits for the event that says
+// when it ended, but not for long. The process does not take over its PID, which may be
+// another's by now. A process that had a task is not met again.
 func (m *Machine) MeetGone(s Subject, now time.Time) {
 	if _, had := m.had[mark{s.PID, s.Started}]; had || m.processes[s.Identity] != nil {
 		return

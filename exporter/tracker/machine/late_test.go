@@ -31,7 +31,7 @@ func TestEachProcessThatEndedIsCountedOnce(t *testing.T) {
 		if rapid.Bool().Draw(t, "busy") {
 			labels[task.LabelRelease] = "busy"
 		}
-		c := box(web, labels)
+		c := newContainer(web, labels)
 		engine := []container.Event{{Kind: container.Started, ID: c.ID, Container: &c}, {Kind: container.Died, ID: c.ID}, {Kind: container.Removed, ID: c.ID}}
 		var left []*short
 		want := 0

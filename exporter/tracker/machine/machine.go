@@ -1,7 +1,6 @@
-// Package machine is the tracker's core: it turns what device, container engine
-// and sensors say into tasks, as a pure state machine. Every input carries its
-// time; nothing here reads a clock, a file or a socket, so that each rule of a
-// task's life can be tested as a table.
+// Package machine is the tracker's core: a pure state machine that turns the reports of
+// device, container engine and sensors into tasks. Every input carries its time. Nothing here
+// reads a clock, a file or a socket, so that tables can test each rule of a task's life.
 //
 // It imports the standard library, exporter/task, exporter/device, exporter/container and
 // exporter/sensor. Of the last three it takes plain types only.
@@ -27,30 +26,28 @@ type Options struct {
 	// InitWindow: a cuInit at most this long before the context call is the
 	// start of the task; an older one was an availability check. Default 2 s.
 	InitWindow time.Duration
-	// ListLag is how late the device's process list is at most; it widens the
-	// error bound of starts that only the list told. Default 250 ms (125–210 ms
-	// were measured with NVML).
+	// ListLag is how late the device's process list is at most. It widens the error bound of
+	// starts that are known from the list alone. Default 250 ms (125–210 ms were measured
+	// with NVML).
 	ListLag time.Duration
-	// UnlistedLimit ends a task whose context call was seen but which a healthy
-	// device never listed: the call failed, or the context was gone before the
-	// device was asked. Without it a failed context call would look like a
-	// running task until the process exits. Default 10 s.
+	// UnlistedLimit ends a task whose context call was seen but which a healthy device never
+	// listed: the call failed, or the context was gone before the device was read. Without
+	// this limit a failed context call would count as a running task until the process exits.
+	// Default 10 s.
 	UnlistedLimit time.Duration
-	// UnknownLimit is how long a process that has exited waits for what would
-	// make it a task: its container, or a late event. A container that has ended is
-	// remembered for as long, and the engine asked for so long for one that it has
-	// not told of. Default 10 s.
+	// UnknownLimit is how long a process that has exited waits for what would make it a task:
+	// its container, or a late event. The machine remembers an ended container for as long.
+	// The tracker asks the engine for an unknown container for as long. Default 10 s.
 	UnknownLimit time.Duration
-	// EndLimit is how long a process that had exited when the first event of it was
-	// read waits for the event that says when. Default 1 s.
+	// EndLimit is how long a process that had exited before its first event was read waits
+	// for the event that says when. Default 1 s.
 	EndLimit time.Duration
-	// BusyGap closes a busy interval (laxity.release=busy) when nothing was
-	// launched for this long after work was done. Default 10 ms: less than what
-	// is between two requests as a rule.
+	// BusyGap closes a busy interval (laxity.release=busy) when nothing was launched for this
+	// long after work was done. Default 10 ms, which is less than the usual pause between two
+	// requests.
 	BusyGap time.Duration
-	// MaxEnded bounds the history of ended tasks. The latest of each running
-	// container is kept on top of it, and that of as many containers that are gone.
-	// Default 100.
+	// MaxEnded bounds the history of ended tasks. The latest task of each running container
+	// is kept besides, and that of as many containers that are gone. Default 100.
 	MaxEnded int
 	// MaxOverrides bounds the deadlines that were set at run time. Default 1000.
 	MaxOverrides int
@@ -86,8 +83,8 @@ type Subject struct {
 	Container string
 	// Born is when the process began; zero where it is not known.
 	Born time.Time
-	// Started is the same since boot, in steps that tell processes with this PID
-	// apart; 0 where it is not known.
+	// Started is the same since boot, in steps in which two processes with this PID differ; 0
+	// where it is not known.
 	Started time.Duration
 }
 
@@ -95,10 +92,10 @@ type Subject struct {
 type Machine struct {
 	opt Options
 
-	processes  map[string]*process // by identity
-	byPID      map[int]*process    // the latest process with this PID
-	containers map[string]*box     // by id; running or paused ones
-	listed     bool                // the engine has listed its containers
+	processes  map[string]*process        // by identity
+	byPID      map[int]*process           // the latest process with this PID
+	containers map[string]*containerState // by id; running or paused ones
+	listed     bool                       // the engine has listed its containers
 	late
 	overrides map[string]Override // by container id
 	off       map[int]time.Duration
@@ -114,7 +111,7 @@ type Machine struct {
 
 	sequence uint64
 	changed  bool // a fact changed since the last snapshot
-	measured bool // only a measurement did
+	measured bool // only a measurement changed
 	facts    []Fact
 	changes  Changes
 	ended    []task.Task // published form of history; replaced, never edited
@@ -127,7 +124,7 @@ func New(opt Options) *Machine {
 		opt:        opt,
 		processes:  map[string]*process{},
 		byPID:      map[int]*process{},
-		containers: map[string]*box{},
+		containers: map[string]*containerState{},
 		late:       newLate(),
 		overrides:  map[string]Override{},
 		listedAt:   map[string]time.Time{},
@@ -149,8 +146,8 @@ func (m *Machine) Known(pid int) (Subject, bool) {
 	return Subject{}, false
 }
 
-// Exited reports whether a process that was met has exited, and waits for what may make
-// it a task.
+// Exited reports whether a process that was met has exited and waits for what may make it a
+// task.
 func (m *Machine) Exited(of sensor.Process) bool {
 	p := m.processes[of.Identity]
 	return p != nil && p.gone != nil
@@ -167,8 +164,8 @@ func (m *Machine) Processes() []sensor.Process {
 	return all
 }
 
-// Meet introduces a process, or corrects what is known of one. A new identity
-// under an old PID takes the PID over; the old process ends by its own Exit.
+// Meet introduces a process, or corrects what is known of it. A new identity under an old PID
+// takes the PID over. The old process ends with its own Exit.
 func (m *Machine) Meet(s Subject) {
 	p := m.processes[s.Identity]
 	if p == nil {
@@ -233,13 +230,13 @@ func (m *Machine) Exit(x sensor.Exit) {
 	case p.open != nil:
 		m.end(p, task.Ended, mark)
 	case p.Container != "" && p.touched():
-		// A short task can be over before the engine tells of its container, or
-		// before the event of its context call arrives. It stays for a while, so
-		// that it is counted all the same.
+		// A short task can be over before the engine reports its container, or before the
+		// event of its context call arrives. The process stays for a while, so that the task
+		// is counted.
 		p.gone, p.goneAt = &mark, x.Time
 		clear(p.on)
 		if p.context != nil && p.number == 0 && !p.followed {
-			p.unfollowed = true // it was over before its launches could be
+			p.unfollowed = true // it ended before the sensor could follow its launches
 			m.begin(p, x.Time)
 		}
 		return
@@ -247,8 +244,8 @@ func (m *Machine) Exit(x sensor.Exit) {
 	m.discard(p)
 }
 
-// exiting takes that a process begins to exit. It is remembered until the exit
-// itself, so that what the device lists meanwhile is no new task.
+// exiting notes that a process begins to exit. The machine remembers that until the exit
+// itself, so that the device's list does not make a new task in between.
 func (m *Machine) exiting(p *process, mark task.Mark) {
 	if p.exiting != nil {
 		return
@@ -272,7 +269,7 @@ func (m *Machine) discard(p *process) {
 	m.counted(p)
 }
 
-// Stopped says whether a process is stopped by a signal (state T).
+// Stopped notes whether a process is stopped by a signal (state T).
 func (m *Machine) Stopped(identity string, stopped bool, now time.Time) {
 	if p := m.processes[identity]; p != nil && p.stopped != stopped {
 		p.stopped = stopped
@@ -307,8 +304,8 @@ func (m *Machine) Tick(now time.Time) {
 	m.forgetOld(now, m.opt.UnknownLimit)
 }
 
-// SensorInUse says how starts are learned from now on, and whether the sensor
-// can report launches, which laxity.release=busy needs.
+// SensorInUse notes how starts are learned from now on, and whether the sensor can report
+// launches, which laxity.release=busy needs.
 func (m *Machine) SensorInUse(source task.Source, reason string, busy bool) {
 	if m.sensorChosen && busy && !m.busyTracking {
 		m.doubtIntervals()
@@ -320,15 +317,15 @@ func (m *Machine) SensorInUse(source task.Source, reason string, busy bool) {
 	}
 }
 
-// SensorLost says how often events of the start sensors found no room so far.
+// SensorLost notes how many events the start sensors have dropped for want of room so far.
 func (m *Machine) SensorLost(total uint64) {
 	if m.health.EventsLost != total {
 		m.health.EventsLost, m.changed = total, true
 	}
 }
 
-// EngineDown says that the container engine does not answer. What was known of
-// its containers stays.
+// EngineDown notes that the container engine does not answer. Its containers stay as they
+// were last known.
 func (m *Machine) EngineDown(reason string) {
 	if m.health.EngineUp || m.health.EngineError != reason {
 		m.health.EngineUp, m.health.EngineError = false, reason

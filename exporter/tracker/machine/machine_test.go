@@ -347,7 +347,7 @@ func TestStatesAndTheirTimes(t *testing.T) {
 
 func TestTaskOfAPausedContainer(t *testing.T) {
 	w := newWorld(t)
-	c := box(web, nil)
+	c := newContainer(web, nil)
 	c.Paused = true
 	w.m.Containers([]container.Container{c}, at(0))
 	w.meet(pid, web)
@@ -413,14 +413,14 @@ func TestRename(t *testing.T) {
 	w.run(0, web, nil)
 	w.meet(pid, web)
 	w.sense(1, pid, sensor.ContextMade)
-	c := box(web, map[string]string{task.LabelDeadline: "9s"})
+	c := newContainer(web, map[string]string{task.LabelDeadline: "9s"})
 	c.Name = "api"
 	w.m.Container(container.Event{Kind: container.Renamed, ID: c.ID, Time: at(2), Container: &c}, at(2))
 	if got := w.one(); got.Container != "api" {
 		t.Errorf("task of %s", got.Container)
 	}
 	// One that does not run does not come to run by it.
-	stopped := box("stopped", nil)
+	stopped := newContainer("stopped", nil)
 	stopped.PID = 0
 	w.m.Container(container.Event{Kind: container.Renamed, ID: stopped.ID, Time: at(3), Container: &stopped}, at(3))
 	if s := w.snapshot(); len(s.Containers) != 1 {

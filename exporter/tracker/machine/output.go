@@ -10,22 +10,22 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// FactKind is what a fact tells.
+// FactKind is what a fact reports.
 type FactKind string
 
 const (
-	// Began says that a task began on GPU. Told once for each GPU of a task, as soon as
+	// Began says that a task began on GPU. It comes once for each GPU of a task, as soon as
 	// that GPU is known, and at the end at the latest (GPU is then "unknown").
 	Began FactKind = "began"
 	// Ended says that a task ended or was lost; its GPUs are all that it ever used.
 	Ended FactKind = "ended"
-	// Missed says that a process worked and ended, and that the engine never told of its
-	// container; of the task only PID and ContainerID are known.
+	// Missed says that a process worked and ended, and that the engine never reported its
+	// container. Of the task only PID and ContainerID are known.
 	Missed FactKind = "missed"
 	// Appeared says that a container was seen for the first time.
 	Appeared FactKind = "appeared"
-	// Moved says that a known container has another first process, of whose start no
-	// event told, or that it is known now.
+	// Moved says that a known container has another first process, whose start no event
+	// reported, or that this process is known now.
 	Moved FactKind = "moved"
 )
 
@@ -44,15 +44,14 @@ func (m *Machine) TakeFacts() []Fact {
 	return f
 }
 
-// Changed reports whether a fact of the snapshot changed since it was last
-// built; measured, whether measurements (memory, utilisation) did.
+// Changed reports whether a fact of the snapshot changed since it was last built, and whether
+// measurements (memory, utilisation) did.
 func (m *Machine) Changed() (changed, measured bool) { return m.changed, m.measured }
 
 // Confirmed returns when the device last confirmed the facts.
 func (m *Machine) Confirmed() time.Time { return m.lastReading }
 
-// Snapshot builds the present state under a new sequence number. It shares
-// nothing that changes later.
+// Snapshot builds the present state under a new sequence number. Nothing in it changes later.
 func (m *Machine) Snapshot() *task.Snapshot {
 	m.sequence++
 	m.changed, m.measured = false, false
@@ -81,7 +80,7 @@ func (m *Machine) Snapshot() *task.Snapshot {
 		s.GPUs = append(s.GPUs, out)
 	}
 	byID := map[string]int{}
-	for _, b := range m.boxes() {
+	for _, b := range m.sortedContainers() {
 		byID[b.ID] = len(s.Containers)
 		s.Containers = append(s.Containers, b.published())
 	}
@@ -105,8 +104,8 @@ func (m *Machine) Snapshot() *task.Snapshot {
 	return s
 }
 
-// list adds a process, in its place, to those of its container that use CUDA, and what it
-// holds to what they hold.
+// list adds a process to those of its container that use CUDA, in order of PID, and adds its
+// memory and utilisation to theirs.
 func list(c *task.Container, p *process) {
 	sum(c, p.on)
 	if p.gone != nil || !p.worked() && len(p.on) == 0 {
@@ -117,7 +116,7 @@ func list(c *task.Container, p *process) {
 	c.Processes = slices.Insert(c.Processes, i, is)
 }
 
-// sum adds what one process holds to its container.
+// sum adds the memory and utilisation of one process to its container.
 func sum(c *task.Container, on map[string]use) {
 	for uuid, u := range on {
 		if c.MemoryUsed == nil {

@@ -14,7 +14,7 @@ import (
 
 func TestPlace(t *testing.T) {
 	with := func(gpus ...string) container.Container {
-		c := box(web, nil)
+		c := newContainer(web, nil)
 		c.GPUs = gpus
 		return c
 	}
@@ -84,7 +84,7 @@ func TestMIGInstances(t *testing.T) {
 		{UUID: gpuA, Index: 0}, {UUID: gpuB, Index: 1},
 		{UUID: "MIG-1", Index: 1, Parent: gpuB},
 	}}, at(0))
-	c := box(web, nil)
+	c := newContainer(web, nil)
 	c.GPUs = []string{"1"} // the card, which stands for its instances
 	w.m.Containers([]container.Container{c}, at(0))
 	w.meet(pid, web)

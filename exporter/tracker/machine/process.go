@@ -18,45 +18,45 @@ type use struct {
 // process is one process that touched CUDA or that the device listed.
 type process struct {
 	Subject
-	// What was seen since it came, or since its last task ended.
+	// Events since the process was met, or since its last task ended.
 	opened, inited, context *task.Mark
 	seen                    *task.Mark // the device's first sight
 	// launch and done bound a busy interval (laxity.release=busy).
 	launch, done *task.Mark
 	launchedAt   time.Time // the latest launch after idle
-	// on says which GPUs list it, as far as they could be asked.
-	on       map[string]use
-	listedAt time.Time // the last reading that listed it
-	stopped  bool
-	lookedAt time.Time // when stopped was last read
+	// on has the GPUs that list it, as far as they could be read.
+	on          map[string]use
+	listedAt    time.Time // the last reading that listed it
+	stopped     bool
+	inspectedAt time.Time // when stopped was last read
 	// off: its channels are off the GPU.
 	off bool
-	// noticed: somebody says that it is being swapped off the GPU, or is off it; last
-	// at noticedAt.
+	// noticed: a notice says that it is swapped, or is being swapped; last at noticedAt.
 	noticed   bool
 	noticedAt time.Time
-	// gone: it has exited, which was learned at goneAt, and waits for its container or
-	// a late event. vague: when is not known yet, only that it was before.
+	// gone: it exited, which was learned at goneAt, and waits for its container or a late
+	// event. vague: it is not known yet when it exited, only that it was before goneAt.
 	gone   *task.Mark
 	goneAt time.Time
 	vague  bool
-	unseen bool // it had exited when the first event of it was read
-	// followed: its launches are reported. unfollowed: they are not, nor will they be.
+	unseen bool // it had exited before its first event was read
+	// followed: the sensor reports its launches. unfollowed: the sensor does not, and will
+	// not.
 	followed, unfollowed bool
-	// strangeAt is when its container was first found to be one that the engine has
-	// not told of; foreign: it seems to be another engine's.
+	// strangeAt is when we first found that the engine has not reported its container.
+	// foreign: the container seems to be another engine's.
 	strangeAt time.Time
 	foreign   bool
-	// exiting is when it began to exit, if that was told: its end, for the GPU
-	// computes nothing for it any more. closed: its last task ended so. The device
-	// goes on to list it until the driver has taken everything away.
+	// exiting is when it began to exit, if an event reported that. This is its end: the GPU
+	// computes nothing for it any more. closed: its last task ended so. The device lists it
+	// until the driver has freed what it held.
 	exiting *task.Mark
-	// leaving is when it began to destroy a context, until it is through, and left
-	// when it last was. The driver takes some 60 ms for it and lists the process
-	// no more from somewhere in between.
+	// leaving is when it began the call that destroys a context, until that returns. left is
+	// when the last such call returned. The driver takes about 60 ms for it, and drops the
+	// process from its list at some moment in between.
 	leaving, left *task.Mark
-	// again is its first context call after that, while its task was open: the next
-	// task's, if the device finds that it had left.
+	// again is its first context call after left, while its task was open. It belongs to the
+	// next task if the device shows that the process had left.
 	again  *task.Mark
 	closed bool
 	open   *openTask
@@ -66,40 +66,40 @@ type process struct {
 // openTask is the unfinished task of a process.
 type openTask struct {
 	task.Task
-	listed bool            // the device has listed it
-	used   map[string]bool // every GPU that ever listed it
-	told   map[string]bool // GPUs for which Began was told
-	// waited sums up how long a healthy device did not list a task that was
-	// free to run; checked is when it was last added to.
+	listed   bool            // the device has listed it
+	used     map[string]bool // every GPU that ever listed it
+	reported map[string]bool // GPUs whose Began was reported
+	// waited is how long a healthy device did not list a task that was free to run. checked
+	// is when waited was last brought up to date.
 	waited   time.Duration
 	checked  time.Time
 	restored bool // not seen on the device since the exporter came back
-	// turnAt is when it last went off the GPU or on so that readers were woken.
+	// turnAt is when it last went off the GPU or on and readers were woken for it.
 	turnAt time.Time
-	// lapse is the end of a restored task if it came while the exporter was away, or the
-	// probes on launches were. doubtful: it is, from the next Tick on.
+	// lapse is the end of a restored task if it ended while the exporter, or its probes on
+	// launches, were away. doubtful: the next Tick sets lapse.
 	lapse    *task.Mark
 	doubtful bool
 }
 
-// touched: it has begun to use CUDA in some way.
+// touched reports whether it has begun to use CUDA in some way.
 func (p *process) touched() bool {
 	return p.opened != nil || p.inited != nil || p.worked()
 }
 
-// worked: it did GPU work, or holds a context, so that it is a task.
+// worked reports whether it did GPU work or holds a context, so that it is a task.
 func (p *process) worked() bool { return p.context != nil || p.seen != nil || p.launch != nil }
 
-// forget clears what belonged to the task that ended, so that a context made
-// later by the same process is a new task with its own start.
+// forget clears the events of the task that ended. A later context of the same process is a
+// new task with its own start.
 func (p *process) forget() {
 	p.opened, p.inited, p.context, p.seen, p.launch, p.done = nil, nil, nil, nil, nil, nil
 	p.launchedAt = time.Time{}
 	p.open = nil
 }
 
-// contextMade takes a context call. One by which a process comes back is known before the
-// device is asked whether it was away.
+// contextMade takes a context call. The call with which a process comes back may arrive
+// before the device has shown that the process was away.
 func (m *Machine) contextMade(p *process, mark task.Mark) {
 	setOnce(&p.context, mark)
 	if p.open != nil && p.left != nil && !mark.Time.Before(p.left.Time) && (p.again == nil || p.again.Time.Before(p.left.Time)) {
@@ -107,10 +107,10 @@ func (m *Machine) contextMade(p *process, mark task.Mark) {
 	}
 }
 
-// start applies the rule of the design: the cuInit if it was at most window
-// before the context call, else the context call, else the device's first
-// sight. An open of the library stands in for a cuInit that no sensor saw: a
-// program that loads it lazily does so in its first CUDA call.
+// start returns the start of the task. That is the cuInit if it came at most window before
+// the context call, else the context call, else the device's first sight. An open of the
+// library counts as a cuInit that no sensor saw: a program that loads it lazily does so in
+// its first CUDA call.
 func (p *process) start(window time.Duration) (task.Mark, bool) {
 	at := p.context
 	if at == nil {
@@ -129,10 +129,10 @@ func (p *process) start(window time.Duration) (task.Mark, bool) {
 	return *at, true
 }
 
-// begin opens a task where the process has done GPU work and its container is
-// known; a process that has exited in the meantime is closed at once.
+// begin opens a task if the process has done GPU work and its container is known. If the
+// process has exited in the meantime, it ends the task at once.
 func (m *Machine) begin(p *process, now time.Time) {
-	b := m.box(p.Container)
+	b := m.container(p.Container)
 	if p.open != nil || p.closed || p.vague || p.Container == "" || b == nil || !p.worked() {
 		return
 	}
@@ -155,9 +155,8 @@ func (m *Machine) begin(p *process, now time.Time) {
 	}
 }
 
-func (m *Machine) openWith(p *process, b *box, start task.Mark, now time.Time) {
-	// The start makes the id of a second task of one process its own, also when
-	// the clock has not moved on.
+func (m *Machine) openWith(p *process, b *containerState, start task.Mark, now time.Time) {
+	// Each task of one process gets an id of its own, also when the clock has not moved on.
 	p.number = max(p.number+1, start.Time.UnixMicro())
 	p.open = &openTask{
 		Task: task.Task{
@@ -170,9 +169,9 @@ func (m *Machine) openWith(p *process, b *box, start task.Mark, now time.Time) {
 			Deadline:    deadline(start.Time, b.spec.Deadline),
 			StateSince:  start.Time,
 		},
-		used:    map[string]bool{},
-		told:    map[string]bool{},
-		checked: now,
+		used:     map[string]bool{},
+		reported: map[string]bool{},
+		checked:  now,
 	}
 	b.worked = true
 	m.changes.begun(p.open.ID)
@@ -189,8 +188,8 @@ func deadline(start time.Time, relative task.Seconds) time.Time {
 	return start.Add(relative.Duration())
 }
 
-// refine corrects a start that only the device told when the exact event comes
-// later than the device's list: the list can overtake the event on its way.
+// refine corrects a start that is known from the device's list alone, when the exact event
+// comes after the list.
 func (m *Machine) refine(p *process) {
 	if p.open == nil || p.open.Start.Source != task.SourceDevice || p.open.restored || p.context == nil {
 		return
@@ -211,7 +210,7 @@ func (m *Machine) refine(p *process) {
 	m.changed = true
 }
 
-// place sets the GPUs of the open task: the device's, else the only one that
+// place sets the GPUs of the open task: those that the device lists, else the only one that
 // the container can see, else unknown with a reason.
 func (m *Machine) place(p *process) {
 	o := p.open
@@ -227,9 +226,9 @@ func (m *Machine) place(p *process) {
 		slices.Sort(gpus)
 		o.listed, o.restored = true, false
 	case o.listed || o.restored:
-		return // off the list: what was known stays
+		return // off the list: the known GPUs stay
 	default:
-		gpus, reason = m.guess(m.box(o.ContainerID))
+		gpus, reason = m.guess(m.container(o.ContainerID))
 	}
 	if moved || !slices.Equal(gpus, o.GPUs) || reason != o.GPUReason {
 		o.GPUs, o.GPUReason = gpus, reason
@@ -238,7 +237,7 @@ func (m *Machine) place(p *process) {
 	}
 	for _, uuid := range gpus {
 		if uuid != task.UnknownGPU {
-			m.tellBegan(o, uuid)
+			m.reportBegan(o, uuid)
 		}
 	}
 }
@@ -254,8 +253,8 @@ func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 	}
 	o.stay(mark.Time)
 	o.State, o.StateSince, o.End = state, mark.Time, &mark
-	// A busy interval ends when its work was done, which is learned later: what
-	// it waited in between is not its own.
+	// A busy interval ended when its work was done, which we learn later. Waiting in between
+	// does not belong to it.
 	life := task.SecondsOf(mark.Time.Sub(o.Start.Time))
 	o.HeldSeconds = min(o.HeldSeconds, life)
 	o.PausedSeconds = min(o.PausedSeconds, life-o.HeldSeconds)
@@ -269,7 +268,7 @@ func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 		slices.Sort(o.GPUs)
 	}
 	for _, uuid := range o.GPUs {
-		m.tellBegan(o, uuid)
+		m.reportBegan(o, uuid)
 	}
 	m.facts = append(m.facts, Fact{Kind: Ended, Task: o.Task})
 	m.history.add(o.Task)
@@ -283,13 +282,13 @@ func (m *Machine) end(p *process, state task.State, mark task.Mark) {
 	p.again = nil
 }
 
-// tellBegan tells once that the task began on the GPU. It waits for the GPU to
-// be known, so that the counts carry the right label.
-func (m *Machine) tellBegan(o *openTask, uuid string) {
-	if o.told[uuid] {
+// reportBegan reports once that the task began on the GPU. Its callers wait until the GPU is
+// known, so that the counts carry the right label.
+func (m *Machine) reportBegan(o *openTask, uuid string) {
+	if o.reported[uuid] {
 		return
 	}
-	o.told[uuid] = true
+	o.reported[uuid] = true
 	m.facts = append(m.facts, Fact{Kind: Began, Task: o.Task, GPU: uuid})
 }
 

@@ -32,7 +32,7 @@ func (c *chaos) input(t *rapid.T) {
 	p := sensor.Process{PID: pid, Identity: fmt.Sprintf("boot/%d", pid)}
 	switch rapid.IntRange(0, 13).Draw(t, "input") {
 	case 0:
-		b := box(name, map[string]string{task.LabelDeadline: "2s", task.LabelRelease: rapid.SampledFrom([]string{"process", "busy"}).Draw(t, "release")})
+		b := newContainer(name, map[string]string{task.LabelDeadline: "2s", task.LabelRelease: rapid.SampledFrom([]string{"process", "busy"}).Draw(t, "release")})
 		c.m.Container(container.Event{Kind: container.Started, ID: b.ID, Time: c.now, Container: &b}, c.now)
 	case 1:
 		kind := rapid.SampledFrom([]container.EventKind{container.Died, container.Removed, container.Paused, container.Unpaused}).Draw(t, "kind")

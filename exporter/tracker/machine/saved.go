@@ -7,7 +7,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Saved is an unfinished task as it survives a restart.
+// Saved is an unfinished task as the store keeps it over a restart.
 type Saved struct {
 	Identity string    `json:"identity"`
 	Task     task.Task `json:"task"`
@@ -15,7 +15,7 @@ type Saved struct {
 	Used []string `json:"used,omitempty"`
 }
 
-// State is everything that survives a restart.
+// State is everything that the store keeps over a restart.
 type State struct {
 	Open      []Saved
 	Ended     []task.Task
@@ -32,7 +32,7 @@ type Changes struct {
 	Ended     map[string]task.Task // by task id: closes the open one
 	Dropped   []string             // ids of ended tasks that left the history
 	Overrides map[string]*Override // by container id; nil removes
-	// fresh are the tasks that began since the last write: of them nothing is stored.
+	// fresh are the tasks that began since the last write: the store has nothing of them.
 	fresh map[string]bool
 }
 
@@ -83,8 +83,8 @@ func (c *Changes) close(t task.Task) {
 func (c *Changes) drop(ids []string) {
 	for _, id := range ids {
 		delete(c.Ended, id)
-		// The open one may still be stored, so a drop is written either way; else changes
-		// that cannot be written would grow for ever.
+		// The store may still have the open one, so the drop is written in any case.
+		// Otherwise changes would grow for ever while they cannot be written.
 		if c.fresh[id] {
 			delete(c.fresh, id)
 		} else {
@@ -117,9 +117,9 @@ func (m *Machine) TakeChanges() Changes {
 	return c
 }
 
-// Restore takes what was saved before a restart. alive returns the process of
-// this identity if it still lives. Such a task goes on with its start and its
-// deadline; the others are lost.
+// Restore takes what was saved before a restart. alive returns the process of this identity
+// if it still lives. Its task goes on with its start and its deadline. The other tasks are
+// lost.
 func (m *Machine) Restore(s State, alive func(pid int, identity string) (Subject, bool), now time.Time) {
 	for id, o := range s.Overrides {
 		m.overrides[id] = o
@@ -137,12 +137,12 @@ func (m *Machine) Restore(s State, alive func(pid int, identity string) (Subject
 }
 
 func (m *Machine) restore(saved Saved, lastAlive time.Time, alive func(int, string) (Subject, bool), now time.Time) {
-	o := &openTask{Task: saved.Task.At(now), used: map[string]bool{}, told: map[string]bool{}, checked: now, restored: true}
+	o := &openTask{Task: saved.Task.At(now), used: map[string]bool{}, reported: map[string]bool{}, checked: now, restored: true}
 	for _, uuid := range saved.Used {
 		o.used[uuid] = true
 	}
 	for _, uuid := range o.GPUs {
-		o.told[uuid] = true // counted in the life before
+		o.reported[uuid] = true // counted before the restart
 	}
 	seen := latest(lastAlive, o.Start.Time)
 	o.lapse = lapseAfter(seen, now)
@@ -162,7 +162,7 @@ func (m *Machine) restore(saved Saved, lastAlive time.Time, alive func(int, stri
 	p.noticed = o.State == task.Swapped // until the notices are read
 }
 
-// lapseAfter is the end of a task that came at some time from seen to now.
+// lapseAfter returns the end of a task that ended at some time between seen and now.
 func lapseAfter(seen, now time.Time) *task.Mark {
 	return &task.Mark{Time: now, Source: task.SourceRestart, ErrorBound: task.SecondsOf(max(0, now.Sub(seen)))}
 }

@@ -151,7 +151,7 @@ func TestRestartWhilePaused(t *testing.T) {
 	if got := w.one(); got.State != task.Paused {
 		t.Errorf("state %s", got.State)
 	}
-	c := box(web, map[string]string{task.LabelDeadline: "9s"})
+	c := newContainer(web, map[string]string{task.LabelDeadline: "9s"})
 	w.m.Containers([]container.Container{c}, at(23)) // unpaused meanwhile
 	if got := w.one(); got.State != task.Running || got.PausedSeconds != 20 {
 		t.Errorf("state %s after %v s of pause, want running after 20", got.State, got.PausedSeconds)

@@ -6,9 +6,9 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// updateState makes swapped, paused, held or running of what is known. Paused covers
-// held: a container that is frozen hides whether its process is also stopped, and is
-// not on the GPU either.
+// updateState sets the state to swapped, paused, held or running. Paused comes before held: a
+// frozen container does not show whether its process is also stopped, and is not on the GPU
+// either.
 func (m *Machine) updateState(p *process, at time.Time) {
 	if m.enter(p, at) {
 		m.save(p)
@@ -16,7 +16,7 @@ func (m *Machine) updateState(p *process, at time.Time) {
 	}
 }
 
-// enter changes the state, and reports whether it was another one.
+// enter sets the state, and reports whether it changed.
 func (m *Machine) enter(p *process, at time.Time) bool {
 	if p.open == nil {
 		return false
@@ -31,7 +31,7 @@ func (m *Machine) enter(p *process, at time.Time) bool {
 	case b == nil && p.open.State == task.Paused:
 		return false // after a restart, before the engine has answered
 	}
-	// Swapped covers paused: what is off the GPU is frozen besides.
+	// Swapped comes before paused: a swapped container is frozen too.
 	if p.swapped(at) {
 		want = task.Swapped
 	}
@@ -45,7 +45,7 @@ func (m *Machine) enter(p *process, at time.Time) bool {
 	return true
 }
 
-// stay adds the stay in the present state, until at, to its sum.
+// stay adds the time in the present state, until at, to the sum of that state.
 func (o *openTask) stay(at time.Time) {
 	d := task.SecondsOf(max(0, at.Sub(o.StateSince)))
 	switch o.State {

@@ -6,12 +6,12 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// swapGrace is how long after a swap a process may take to be listed again.
+// swapGrace is how long the device may take to list a process again after it was swapped in.
 const swapGrace = 2 * time.Second
 
-// Swaps takes which processes are on notice as being, or as being brought, off the GPU: the
-// ids of their containers by PID. It comes before the reading that may not list
-// them any more.
+// Swaps takes the processes that have a notice: they are swapped, or are being swapped out or
+// in. off has the ids of their containers by PID. Call it before the reading that may not
+// list them any more.
 func (m *Machine) Swaps(off map[int]string, now time.Time) {
 	for _, p := range m.processes {
 		id, noticed := off[p.PID]
@@ -23,8 +23,8 @@ func (m *Machine) Swaps(off map[int]string, now time.Time) {
 	}
 }
 
-// swapped reports whether a process that the device does not list was checkpointed, or
-// was just restored: it has not ended.
+// swapped reports whether a process that the device does not list is swapped, or was restored
+// a moment ago. Then it has not ended.
 func (p *process) swapped(now time.Time) bool {
 	if p.open == nil || len(p.on) > 0 || len(p.open.used) == 0 {
 		return false

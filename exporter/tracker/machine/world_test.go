@@ -50,7 +50,7 @@ func id(name string) string { return strings.Repeat("0", 64-len(name)) + name }
 
 func identity(pid int) string { return "boot/" + string(rune('A'+pid%26)) }
 
-func box(name string, labels map[string]string) container.Container {
+func newContainer(name string, labels map[string]string) container.Container {
 	return container.Container{ID: id(name), Name: name, Image: "img", Labels: labels, PID: pid}
 }
 
@@ -59,7 +59,7 @@ func (w *world) run(s float64, name string, labels map[string]string) {
 	if labels == nil {
 		labels = map[string]string{task.LabelDeadline: "9s"}
 	}
-	c := box(name, labels)
+	c := newContainer(name, labels)
 	w.m.Container(container.Event{Kind: container.Started, ID: c.ID, Time: at(s), Container: &c}, at(s))
 }
 

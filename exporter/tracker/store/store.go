@@ -1,9 +1,9 @@
-// Package store keeps on disk what the tracker must not forget over a restart:
-// unfinished tasks, the history of ended ones, and deadlines set at run time.
+// Package store keeps on disk what must survive a restart of the tracker: unfinished tasks,
+// the history of ended ones, and deadlines set at run time.
 //
-// It is a small key-value file (bbolt): a write is one transaction, so that a
-// crash leaves the state before or after it and nothing between. It imports
-// bbolt, exporter/task, internal/boltfile, exporter/tracker/machine and the standard library.
+// It is a small key-value file (bbolt). A write is one transaction: after a crash the file
+// has the state before it or after it. It imports bbolt, exporter/task, internal/boltfile,
+// exporter/tracker/machine and the standard library.
 package store
 
 import (
@@ -38,10 +38,9 @@ type File struct {
 	db *bolt.DB
 }
 
-// Open opens dir/tasks.db and makes both where they are missing. A file that
-// cannot be read (damaged, or of another version) is put aside, and the
-// reason is returned as aside: history is worth less than an exporter that
-// starts. err says what to do.
+// Open opens dir/tasks.db, and makes the folder and the file where they are missing. It moves
+// a file aside that it cannot read (damaged, or of another version), and returns the reason
+// as aside: an exporter that starts is worth more than history. err says what to do.
 func Open(dir string) (f *File, aside error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("state folder: %w: choose another with --state-dir", err)
@@ -70,11 +69,11 @@ func prepare(tx *bolt.Tx) error {
 	return meta.Put(keyVersion, []byte(version))
 }
 
-// Close lets go of the file.
+// Close closes the file.
 func (f *File) Close() error { return f.db.Close() }
 
-// Load returns everything that is stored. An entry that cannot be read is left
-// out and named in err; the rest is good.
+// Load returns everything that is stored. It leaves out an entry that it cannot read, and
+// names it in err; the rest is valid.
 func (f *File) Load() (machine.State, error) {
 	s := machine.State{Overrides: map[string]machine.Override{}}
 	var errs []error

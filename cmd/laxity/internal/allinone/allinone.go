@@ -1,6 +1,5 @@
-// Package allinone is Laxity for one machine in one process: exporter, rules
-// engine and actuator, wired as they are on a fleet, with function calls in the
-// place of HTTP.
+// Package allinone is Laxity for one machine in one process: exporter, rules engine and
+// actuator, connected as on a fleet, but by function calls instead of HTTP.
 package allinone
 
 import (
@@ -46,8 +45,8 @@ type Options struct {
 	Node   string // default: the host name
 	Device string // as in exporter.Options, or "sim": a simulated GPU in this process
 	Sensor string // as in exporter.Options
-	// Keep, if not nil, says which containers are watched and acted on; the others
-	// are left alone.
+	// Keep, if not nil, selects the containers that are watched and acted on. The others are
+	// left alone.
 	Keep       func(container.Container) bool
 	DockerHost string
 	StateDir   string
@@ -65,9 +64,9 @@ type Options struct {
 	// Ranking is how a new container's node is chosen; NodesFile the nodes.yaml.
 	Ranking   placement.Method
 	NodesFile string
-	// Sim says what the simulated GPU is like, with Device "sim".
+	// Sim describes the simulated GPU, with Device "sim".
 	Sim sim.Options
-	// OnAlert is told of every notification, before the actuator; may be nil.
+	// OnAlert gets every notification before the actuator does; may be nil.
 	OnAlert func(webhook.Alert)
 	// Limits bound what a container may claim.
 	Limits task.Limits
@@ -79,7 +78,7 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Stack is the wired parts. Its fields may be used while Run runs.
+// Stack has the connected parts. Its fields may be used while Run runs.
 type Stack struct {
 	Exporter *exporter.Exporter
 	Engine   *engine.Engine
@@ -87,7 +86,7 @@ type Stack struct {
 	Places   *service.Service
 	// Socket is that of the simulated GPU; empty without one.
 	Socket string
-	// Metrics are all parts' together.
+	// Metrics are the metrics of all parts.
 	Metrics prometheus.Gatherer
 
 	stopSim func() error
@@ -164,7 +163,7 @@ func (s *Stack) openSim(o Options) error {
 	if err != nil {
 		return fmt.Errorf("%w (choose a shorter --state-dir?)", err)
 	}
-	// It works before Run, as a driver does: the exporter looks at it in New.
+	// It must work before Run, as a driver does, because the exporter reads it in New.
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- gpu.Serve(ctx, listener) }()
@@ -200,20 +199,20 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	})
 }
 
-// proveChannels opens what controls channels; where nobody wants that, or it is not shown
-// to work, for undoing alone.
+// proveChannels opens the driver of channels. Where channels are not wanted, or not proven to
+// work, it opens it only for undoing what is on record.
 func (o Options) proveChannels(m *collector.Metrics, stateDir string) (channels.Driver, string) {
 	return channeldriver.Prove(context.Background(), channeldriver.ProveOptions{
 		Device: o.Device, StateDir: stateDir, Wanted: o.Hold.Channels() && !o.DryRun, Observe: m.ChannelCalled,
 	})
 }
 
-// noticesIn is the folder in which the exporter is told of swaps: it must be, though
-// there need be no folder of locks.
+// noticesIn is the folder of the notices of swaps. It must exist, also where there is no
+// folder of locks.
 func (o Options) noticesIn() string { return cmp.Or(o.LockDir, o.StateDir) }
 
-// Run runs all parts until ctx ends or one of them fails, then ends the others.
-// The actuator releases what it held before Run returns.
+// Run runs all parts until ctx ends or one of them fails, then ends the others. The actuator
+// releases what it held before Run returns.
 func (s *Stack) Run(ctx context.Context) error {
 	var g run.Group
 	add := func(name string, part func(context.Context) error) {
@@ -237,7 +236,7 @@ func (s *Stack) Run(ctx context.Context) error {
 	return err
 }
 
-// Close releases what New opened, when Run was not called.
+// Close closes what New opened, if Run was not called.
 func (s *Stack) Close() error {
 	var errs []error
 	if s.Engine != nil {
@@ -258,15 +257,15 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
-// late asks the engine, which is made after those that ask it.
+// late passes queries to the rules engine, which is made after the parts that query it.
 type late struct{ s *Stack }
 
 func (l late) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	return l.s.Engine.Query(ctx, expr, at)
 }
 
-// exporterSource gives the actuator the exporter's snapshots, and the exporter its
-// deadlines.
+// exporterSource gives the actuator the exporter's snapshots, and passes changed deadlines to
+// the exporter.
 type exporterSource struct{ e *exporter.Exporter }
 
 func (s exporterSource) Snapshot(context.Context) (*task.Snapshot, error) {

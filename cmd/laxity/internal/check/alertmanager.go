@@ -74,7 +74,7 @@ func sendTestAlert(ctx context.Context, alertmanager, actuator Address) (time.Du
 	began := time.Now()
 	alert := map[string]any{
 		"labels":      map[string]string{"alertname": name, "action": testAction},
-		"annotations": map[string]string{"summary": "A test by laxity check; nothing is to be done."},
+		"annotations": map[string]string{"summary": "A test by laxity check; do nothing."},
 		"startsAt":    began, "endsAt": began.Add(10 * time.Second),
 	}
 	if err := fetch(ctx, alertmanager, "/api/v2/alerts", []any{alert}, nil); err != nil {
@@ -116,7 +116,7 @@ func (f alertmanagerFacts) judge() []Finding {
 	case f.sendErr != nil:
 		out.add(Fail, "test alert", f.sendErr.Error(), "whether alerts reach the actuator is not known", "")
 	case f.arrived == 0:
-		out.add(Fail, "test alert", "the actuator did not see it within 15 s", "alerts do not reach the actuator", "mend what fails above first; then a route with matchers action=~\".+\" to its webhook, as in compose/alertmanager.yml, with its token or password; Alertmanager's log says what the actuator answers")
+		out.add(Fail, "test alert", "the actuator did not see it within 15 s", "alerts do not reach the actuator", "fix the failures above first; then add a route with matchers action=~\".+\" to its webhook, as in compose/alertmanager.yml, with its token or password; Alertmanager's log says what the actuator answers")
 	default:
 		out.ok("test alert", fmt.Sprintf("reached the actuator after %d ms", f.arrived.Milliseconds()))
 	}

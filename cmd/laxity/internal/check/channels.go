@@ -19,7 +19,7 @@ import (
 const controlDevice = "/dev/nvidiactl"
 
 // instead is what happens where channels cannot be controlled.
-const instead = "containers that wait are paused instead, their host side too: a kernel that runs cannot be stopped, and GPU time is not divided by share"
+const instead = "containers that wait are paused instead, host side included: a running kernel cannot be stopped, and GPU time is not divided by share"
 
 // channelsFacts are what is known of control of channels.
 type channelsFacts struct {
@@ -36,8 +36,8 @@ type cardFacts struct {
 	err    error // of reading what earlier self-tests showed
 }
 
-// gatherChannels looks at what earlier self-tests have shown. Nothing is tested: that
-// computes on the card.
+// gatherChannels reads the results of earlier self-tests. It tests nothing: that computes on
+// the card.
 func gatherChannels(d deviceFacts, stateDirs []string) channelsFacts {
 	f := channelsFacts{spec: d.spec}
 	if d.spec == "sim" || !d.nvidia() {
@@ -65,7 +65,7 @@ func (f channelsFacts) judge() []Finding {
 		out.ok("simulated GPU", "its time can be divided by slices, and tasks taken off it and put on again")
 		return out.list
 	case len(f.cards) == 0:
-		out.add(Skip, "here", "there is no NVIDIA GPU here that could be asked", "", "")
+		out.add(Skip, "here", "there is no NVIDIA GPU here", "", "")
 		return out.list
 	case f.control != nil:
 		out.add(Warn, "here", f.control.Error(), instead, "in a container give it the device "+controlDevice)
@@ -86,7 +86,7 @@ func (c cardFacts) judge(out *findings) {
 		out.add(Warn, name, fmt.Sprintf("%s: the self-test of %s failed: %s", on, r.At.Format(time.DateOnly), r.Reason), instead,
 			"it is tested anew when the driver changes")
 	case errors.Is(c.err, fs.ErrPermission):
-		out.add(Skip, name, fmt.Sprintf("%s: what self-tests have shown cannot be read: %v", on, c.err), "", "sudo laxity check")
+		out.add(Skip, name, fmt.Sprintf("%s: the results of self-tests cannot be read: %v", on, c.err), "", "sudo laxity check")
 	default:
 		out.add(OK, name, on+": not tested yet", "laxity up and laxity-actuator test it when they start (0.1 s of the card, 2 GiB of free memory), and remember the result; where it fails "+instead, "")
 	}
@@ -96,17 +96,17 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 }
 
-// holding says how a running actuator keeps containers from computing, and what it does
-// not do for want of what.
+// holding says how a running actuator holds containers, and what it does not do for want of
+// what.
 func holding(out *findings, s state.State) {
 	switch {
 	case s.Hold == config.HoldChannels:
 		out.ok("holding", "by time slices, and channels off and on")
-	case s.Hold == "": // of before it said so
+	case s.Hold == "": // an older actuator, which does not report it
 	case s.NoChannels == "":
 		out.add(OK, "holding", "by pauses, as --hold or --policy has it", "", "")
 	default:
-		out.add(Warn, "holding", "by pauses, for channels cannot be controlled: "+s.NoChannels,
-			"a kernel that runs cannot be stopped, and GPU time is not divided by share", "see Slices and channels above")
+		out.add(Warn, "holding", "by pauses, because channels cannot be controlled: "+s.NoChannels,
+			"a running kernel cannot be stopped, and GPU time is not divided by share", "see Slices and channels above")
 	}
 }

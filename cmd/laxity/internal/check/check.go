@@ -77,9 +77,9 @@ func (f *findings) add(l Level, name, found, means, fix string) {
 
 func (f *findings) ok(name, found string) { f.add(OK, name, found, "", "") }
 
-// Run examines one area after the other and tells each finding as it comes. It
+// Run examines one area after the other and reports each finding as it comes. It
 // takes some seconds, and more where something does not answer.
-func Run(ctx context.Context, o Options, tell func(Finding)) []Finding {
+func Run(ctx context.Context, o Options, report func(Finding)) []Finding {
 	var all []Finding
 	device := gatherDevice(ctx, o.Device)
 	for _, area := range []func() []Finding{
@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options, tell func(Finding)) []Finding {
 			break
 		}
 		for _, f := range area() {
-			tell(f)
+			report(f)
 			all = append(all, f)
 		}
 	}

@@ -30,10 +30,10 @@ func gatherDevice(ctx context.Context, spec string) deviceFacts {
 		f.err = err
 		return f
 	}
-	guard := device.NewGuard(d, 10*time.Second)
-	defer guard.Close()
+	timed := device.WithTimeout(d, 10*time.Second)
+	defer timed.Close()
 	began := time.Now()
-	r, err := guard.Read(ctx)
+	r, err := timed.Read(ctx)
 	f.gpus, f.err, f.took = r.GPUs, err, time.Since(began)
 	return f
 }
@@ -52,17 +52,17 @@ func (f deviceFacts) judge() []Finding {
 	out := findings{area: "GPU"}
 	switch {
 	case f.spec == "sim":
-		out.add(Skip, "driver", "a simulated GPU inside laxity up was asked for (--device=sim)", "", "")
+		out.add(Skip, "driver", "the GPU is simulated inside laxity up (--device=sim)", "", "")
 		return out.list
 	case errors.Is(f.err, device.ErrUnavailable):
-		out.add(Fail, "driver", f.err.Error(), "there is no GPU to share, or its driver cannot be asked",
+		out.add(Fail, "driver", f.err.Error(), "there is no GPU to share, or its driver does not answer",
 			"see above; to try Laxity without a GPU: laxity demo, or laxity up --device=sim")
 		return out.list
 	case f.err != nil:
 		out.add(Fail, "driver", f.err.Error(), "the GPUs cannot be read", "see what nvidia-smi and dmesg (XID errors) say")
 		return out.list
 	case len(f.gpus) == 0:
-		out.add(Fail, "driver", "it answers and lists no GPU", "there is nothing to observe",
+		out.add(Fail, "driver", "it answers, but lists no GPU", "there is nothing to observe",
 			"see what nvidia-smi -L says; in a container, start it with --gpus all")
 		return out.list
 	}
@@ -74,7 +74,7 @@ func (f deviceFacts) judge() []Finding {
 			out.add(Fail, name, fmt.Sprintf("%s: its processes cannot be listed: %v", g.Name, g.ProcessesErr),
 				"its tasks are not seen", "see dmesg for XID errors; a GPU that fell off the bus needs a reset or a reboot")
 		case g.Parent != "":
-			out.add(OK, name, fmt.Sprintf("%s, MIG instance %s", g.Name, g.UUID), "the driver tells no utilisation of MIG instances; they are arbitrated one by one", "")
+			out.add(OK, name, fmt.Sprintf("%s, MIG instance %s", g.Name, g.UUID), "the driver reports no utilisation of MIG instances; each instance is arbitrated alone", "")
 		default:
 			out.ok(name, fmt.Sprintf("%s, %s, %.0f GiB", g.Name, g.UUID, float64(g.MemoryTotal)/(1<<30)))
 		}
@@ -92,7 +92,7 @@ func (f deviceFacts) driver(out *findings) {
 	case major < driverNeeded:
 		out.add(Fail, "driver", found, fmt.Sprintf("NVML before %d cannot list processes as Laxity needs them", driverNeeded), fmt.Sprintf("install %d or later", driverNeeded))
 	case major < driverCheckpoint:
-		out.add(Warn, "driver", found, "tasks cannot be swapped out (checkpointed) by this driver", fmt.Sprintf("install %d or later, or leave it: pausing works", driverCheckpoint))
+		out.add(Warn, "driver", found, "tasks cannot be swapped out (checkpointed) by this driver", fmt.Sprintf("install %d or later; without it pausing still works", driverCheckpoint))
 	default:
 		out.ok("driver", found)
 	}

@@ -39,8 +39,8 @@ func fetch(ctx context.Context, at Address, path string, body, v any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
-		return fmt.Errorf("%s answers %s: %s", req.URL, resp.Status, bytes.TrimSpace(said))
+		answer, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
+		return fmt.Errorf("%s answers %s: %s", req.URL, resp.Status, bytes.TrimSpace(answer))
 	}
 	if v == nil {
 		return nil

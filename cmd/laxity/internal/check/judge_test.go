@@ -244,7 +244,7 @@ func TestEffective(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	got := Summary([]Finding{{Level: OK}, {Level: Warn}, {Level: Warn}, {Level: Fail}})
-	if got != "1 ok, 2 warnings, 1 failure, 0 not examined; what fails has to be mended first" {
+	if got != "1 ok, 2 warnings, 1 failure, 0 not examined; fix the failures first" {
 		t.Error(got)
 	}
 	if Failed([]Finding{{Level: Warn}, {Level: Skip}}) || !Failed([]Finding{{Level: Fail}}) {

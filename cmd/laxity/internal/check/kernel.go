@@ -75,7 +75,7 @@ func (f kernelFacts) judge() []Finding {
 	default:
 		out.add(Warn, "release", "Linux "+f.release+", lockdown "+f.lockdown,
 			"BPF programs may not write to a process's memory (integrity), or read the kernel's (confidentiality)",
-			"lockdown comes with Secure Boot; what it forbids is told below")
+			"lockdown comes with Secure Boot; see below what it forbids")
 	}
 	for _, s := range f.sensors {
 		level := Warn

@@ -76,7 +76,7 @@ func (f nodesFacts) judge() []Finding {
 		case a.actuator != nil:
 			out.add(Fail, n.Name, "actuator: "+a.actuator.Error(), "alerts about it cannot be passed on", "start laxity-actuator there; check address and http_config")
 		case n.Exporter == "" && n.Actuator == "" && !n.Docker.Known():
-			out.add(Warn, n.Name, "no address at all", "the entry is of no use", "give it exporter, actuator and docker")
+			out.add(Warn, n.Name, "no address at all", "the entry has no effect", "give it exporter, actuator and docker")
 		case !n.Docker.Known():
 			out.add(Warn, n.Name, "no Docker engine", "laxity run cannot create a container there", "docker: {host: ssh://user@"+n.Name+"} or {context: NAME}")
 		default:

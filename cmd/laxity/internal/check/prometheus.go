@@ -62,15 +62,15 @@ func gatherPrometheus(ctx context.Context, at Address) (f prometheusFacts) {
 		return f
 	}
 	f.targets = scraped.Data.ActiveTargets
-	var told struct {
+	var answer struct {
 		Data struct {
 			Active []struct{} `json:"activeAlertmanagers"`
 		}
 	}
-	if f.err = fetch(ctx, at, "/api/v1/alertmanagers", nil, &told); f.err != nil {
+	if f.err = fetch(ctx, at, "/api/v1/alertmanagers", nil, &answer); f.err != nil {
 		return f
 	}
-	f.alertmanagers = len(told.Data.Active)
+	f.alertmanagers = len(answer.Data.Active)
 	f.ours, f.err = ownRules()
 	return f
 }
@@ -175,7 +175,7 @@ func (f prometheusFacts) judgeTargets(out *findings) {
 		case len(down) > 0:
 			out.add(Fail, job, fmt.Sprintf("%d of %d targets are down: %s", len(down), up+len(down), shortList(down)), "these nodes are not seen", "start it there, or take the target out")
 		case nameless > 0:
-			out.add(Fail, job, fmt.Sprintf("%d of %d targets have no label node", nameless, up), "the rules tell nodes apart by it", "relabel_configs as in compose/prometheus.yml")
+			out.add(Fail, job, fmt.Sprintf("%d of %d targets have no label node", nameless, up), "the rules distinguish nodes by it", "relabel_configs as in compose/prometheus.yml")
 		default:
 			out.ok(job, fmt.Sprintf("%d targets up", up))
 		}

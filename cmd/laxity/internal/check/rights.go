@@ -64,7 +64,7 @@ var wantedCaps = []struct {
 	{unix.CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH", "files of containers that belong to other users cannot be read", false},
 	{unix.CAP_BPF, "BPF", "no probes: tasks are seen by polling, and limits of GPU memory are only watched", true},
 	{unix.CAP_PERFMON, "PERFMON", "no probes: tasks are seen by polling, and limits of GPU memory are only watched", true},
-	{unix.CAP_KILL, "KILL", "what stands at an allocation could not be continued", false},
+	{unix.CAP_KILL, "KILL", "processes stopped at an allocation could not be continued", false},
 }
 
 func (f rightsFacts) judge() []Finding {
@@ -93,7 +93,7 @@ func (f rightsFacts) judge() []Finding {
 	if f.pidNS == hostPIDNamespace {
 		out.ok("PID namespace", "the host's")
 	} else {
-		out.add(Fail, "PID namespace", "not the host's", "GPU processes are known by their PIDs on the host; none could be told", "start the container with --pid=host")
+		out.add(Fail, "PID namespace", "not the host's", "GPU processes are known by their PIDs on the host; none could be found", "start the container with --pid=host")
 	}
 	if f.pidfd == nil {
 		out.ok("pidfd", "processes can be waited for")

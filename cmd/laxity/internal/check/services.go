@@ -44,7 +44,7 @@ func (f exporterFacts) judge() []Finding {
 	out.ok("running", fmt.Sprintf("node %s, %d GPUs, %d containers, %d unfinished tasks, at %s", s.Node, len(s.GPUs), len(s.Containers), len(s.Tasks), f.at.URL))
 	switch age, ahead := s.Age.Duration(), s.Time.Sub(f.now); {
 	case !s.Health.DeviceUp:
-		out.add(Fail, "GPUs", s.Health.DeviceError, "its facts are those last seen, and nobody acts on them", "see what nvidia-smi and dmesg say on that machine")
+		out.add(Fail, "GPUs", s.Health.DeviceError, "its facts are old, and the actuator does not act on them", "see what nvidia-smi and dmesg say on that machine")
 	case age > staleAfter:
 		out.add(Fail, "GPUs", fmt.Sprintf("its facts are %v old", age.Round(time.Second)), "rules and actuator act on nothing older than 10s", "see the exporter's log")
 	case ahead > time.Second:
@@ -105,13 +105,13 @@ func (f actuatorFacts) judge() []Finding {
 	case s.Standby != "":
 		out.add(Warn, "acting", s.Standby, "it stands by: another actuator acts on this engine, or the engine cannot be asked which one it is", "stop one of two, unless that is wanted; see Docker above")
 	case s.Breaker != "":
-		out.add(Warn, "acting", s.Breaker, "the breaker is open: everything was released and nothing is held for a minute", "see laxity_actuator_actions_total and --breaker.actions")
+		out.add(Warn, "acting", s.Breaker, "the breaker is open: everything was released, and nothing is held for a minute", "see laxity_actuator_actions_total and --breaker.actions")
 	case !s.Ready:
 		out.add(Fail, "acting", "not ready: "+orUnknown(s.Trouble), "nothing new is held", "see the actuator's log; it needs the exporter (--exporter) and, if it is required, a guardian")
 	case s.DryRun:
 		out.add(Warn, "acting", "--dry-run", "it decides and pauses nothing", "leave --dry-run out when its decisions are what you want")
 	case s.Arbitrate == config.Never:
-		out.add(Warn, "acting", "--arbitrate=never", "it observes contention and leaves it", "--arbitrate=auto")
+		out.add(Warn, "acting", "--arbitrate=never", "it observes contention, but does not act on it", "--arbitrate=auto")
 	default:
 		out.ok("acting", "ready")
 	}
@@ -121,7 +121,7 @@ func (f actuatorFacts) judge() []Finding {
 		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held", "systemctl start laxity-guardian, or --guardian=spawn")
 	}
 	if len(s.PutAside) > 0 {
-		out.add(Warn, "state", "could not be read and was put aside: "+strings.Join(s.PutAside, ", "), "what stood there was lost: alerts come again, promises of placement do not", "see the disk (dmesg), then remove these files from the state folder")
+		out.add(Warn, "state", "could not be read and was put aside: "+strings.Join(s.PutAside, ", "), "its content was lost: alerts come again, reservations do not", "see the disk (dmesg), then remove these files from the state folder")
 	}
 	for _, l := range s.Lacks {
 		out.add(Warn, "sandbox of the "+l.Of, l.What, l.Means, l.Fix)

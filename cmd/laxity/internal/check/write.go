@@ -98,9 +98,9 @@ func Summary(all []Finding) string {
 	s := fmt.Sprintf("%d ok, %s, %s, %d not examined", count[OK], plural(count[Warn], "warning"), plural(count[Fail], "failure"), count[Skip])
 	switch {
 	case count[Fail] > 0:
-		return s + "; what fails has to be mended first"
+		return s + "; fix the failures first"
 	case count[Warn] > 0:
-		return s + "; it works, within what the warnings say"
+		return s + "; it works, with less where a warning says so"
 	default:
 		return s
 	}

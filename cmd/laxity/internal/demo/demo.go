@@ -42,7 +42,7 @@ const (
 	simN, gpuN    = 256, 8192 // matrices; the simulated GPU is slowed to match
 	simScale      = 512       // its size that takes as long as 16384 on an H200
 	hostSeconds   = 0.3
-	kernelSeconds = 2.4 // aimed at, per task
+	kernelSeconds = 2.4 // wanted, per task
 	maxKernels    = 200
 )
 
@@ -53,12 +53,12 @@ type demo struct {
 	stack  *allinone.Stack
 	runner *tenant.Runner
 	n      int
-	config chan config.Config // the configuration that Reload finds, one at a time
+	config chan config.Config // the configuration that Reload reads, one at a time
 	say    *teller
 }
 
-// Run shows the main job and prints it as it goes. Everything that it made is
-// removed again, also when ctx ends in the middle.
+// Run shows the main job and prints what happens. It removes everything that it made, also
+// when ctx ends early.
 func Run(ctx context.Context, o Options) (err error) {
 	if o.Policy == "" {
 		o.Policy = "edf"
@@ -125,13 +125,13 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 	d.say.line("Starting exporter, rules engine and actuator in this process, and building the containers' image ...")
 	name := fmt.Sprintf("demo-%d", os.Getpid())
 	d.stack, err = allinone.New(allinone.Options{
-		// What else runs on this machine is none of the demo's business.
+		// The demo leaves other containers of this machine alone.
 		Keep: func(c container.Container) bool { return c.Labels[tenant.Label] == name },
 		Node: "demo", Device: d.o.Device, DockerHost: d.o.DockerHost, StateDir: dir,
 		Sim:     sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(simScale)}}},
 		Config:  config.Config{Policy: d.o.Policy, Arbitrate: config.Never},
 		Hold:    d.o.Hold,
-		Swap:    config.MemoryOff, // the three fit beside each other
+		Swap:    config.MemoryOff, // the three tasks fit into the memory together
 		Load:    func() (config.Config, error) { return <-d.config, nil },
 		OnAlert: d.say.alert, Logger: d.o.Logger,
 	})
@@ -188,7 +188,7 @@ func (d *demo) show(ctx context.Context) error {
 	return nil
 }
 
-// size is what one task is made of, seconds.
+// size has the lengths of one task's parts, seconds.
 type size struct {
 	kernels            int
 	alone, kernelTotal float64
@@ -202,8 +202,8 @@ func (d *demo) args(kernels int) []string {
 	}
 }
 
-// calibrate runs a short task alone and works out how many kernels make the
-// wanted length on this GPU.
+// calibrate runs a short task alone, and computes how many kernels make a task of the wanted
+// length on this GPU.
 func (d *demo) calibrate(ctx context.Context) (size, error) {
 	const probe = 2
 	t, err := d.runner.Start(ctx, tenant.Spec{Name: d.name("alone"), Args: d.args(probe)})

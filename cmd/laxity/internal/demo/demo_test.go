@@ -33,7 +33,7 @@ func TestDemo(t *testing.T) {
 		"task ended", "Ranking of the nodes", "deadlines hit", "makespan", "mean turnaround",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("nothing was said of %q:\n%s", want, out.String())
+			t.Errorf("nothing was printed of %q:\n%s", want, out.String())
 		}
 	}
 	for _, d := range results.Without.Tasks {
@@ -64,7 +64,7 @@ func TestDemoInterrupted(t *testing.T) {
 	out := &until{text: "task started", then: cancel}
 	err := Run(ctx, Options{Device: "sim", Out: out, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(out.String(), "stopped") {
-		t.Errorf("interrupted, it returned %v and said:\n%s", err, out.String())
+		t.Errorf("interrupted, it returned %v and printed:\n%s", err, out.String())
 	}
 	if left, err := leftovers(t.Context(), docker); err != nil || len(left) > 0 {
 		t.Errorf("the demo left behind %v (%v)", left, err)

@@ -11,15 +11,15 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// happening is one thing that a person who watches would say.
+// happening is one event in a person's words.
 type happening struct {
 	at        time.Time
 	container string
 	what      string
 }
 
-// narrate says what happened to tasks between two snapshots, in order of time.
-// prev may be nil. Only containers for which ours is true are told of.
+// narrate returns what happened to tasks between two snapshots, in order of time. prev may be
+// nil. It reports only containers for which ours is true.
 func narrate(prev, next *task.Snapshot, ours func(name string) bool) []happening {
 	before := map[string]task.Task{}
 	if prev != nil {
@@ -27,31 +27,31 @@ func narrate(prev, next *task.Snapshot, ours func(name string) bool) []happening
 			before[t.ID] = t
 		}
 	}
-	var told []happening
+	var happened []happening
 	for _, t := range slices.Concat(next.Tasks, next.Ended) {
 		if !ours(t.Container) {
 			continue
 		}
 		old, known := before[t.ID]
 		if !known {
-			told = append(told, happening{t.Start.Time, t.Container, started(t)})
+			happened = append(happened, happening{t.Start.Time, t.Container, started(t)})
 		}
 		if known && old.State == t.State || !known && t.State == task.Running {
 			continue
 		}
 		switch t.State {
 		case task.Running:
-			told = append(told, happening{t.StateSince, t.Container, "runs again"})
+			happened = append(happened, happening{t.StateSince, t.Container, "runs again"})
 		case task.Held, task.Paused, task.Swapped:
-			told = append(told, happening{t.StateSince, t.Container, string(t.State)})
+			happened = append(happened, happening{t.StateSince, t.Container, string(t.State)})
 		case task.Ended:
-			told = append(told, happening{t.End.Time, t.Container, ended(t)})
+			happened = append(happened, happening{t.End.Time, t.Container, ended(t)})
 		case task.Lost:
-			told = append(told, happening{t.End.Time, t.Container, "lost: its end was not seen"})
+			happened = append(happened, happening{t.End.Time, t.Container, "lost: its end was not seen"})
 		}
 	}
-	slices.SortStableFunc(told, func(a, b happening) int { return a.at.Compare(b.at) })
-	return told
+	slices.SortStableFunc(happened, func(a, b happening) int { return a.at.Compare(b.at) })
+	return happened
 }
 
 func started(t task.Task) string {

@@ -19,7 +19,7 @@ type Results struct {
 	With    Round   `json:"with"`
 }
 
-// Round is what became of the tasks of one round.
+// Round has the results of the tasks of one round.
 type Round struct {
 	Title string `json:"title"`
 	Tasks []Done `json:"tasks"`

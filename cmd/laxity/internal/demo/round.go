@@ -17,8 +17,7 @@ import (
 // names of the three tenants: the first has the earliest deadline.
 var names = [tasks]string{"red", "green", "blue"}
 
-// round runs the three tasks at once and returns what became of them, as the
-// exporter saw it.
+// round runs the three tasks at once and returns their results, as the exporter saw them.
 func (d *demo) round(ctx context.Context, title string, arbitrate config.Arbitration, z size) (Round, error) {
 	d.say.line("\n%s", title)
 	d.config <- config.Config{Policy: d.o.Policy, Arbitrate: arbitrate}
@@ -30,12 +29,12 @@ func (d *demo) round(ctx context.Context, title string, arbitrate config.Arbitra
 	defer stop()
 	ours := func(name string) bool { return strings.HasPrefix(name, prefix) }
 	d.say.begin(prefix)
-	told, ended := d.tell(watchCtx, ours)
+	printed, ended := d.report(watchCtx, ours)
 
 	deadlines := map[string]task.Seconds{}
 	var running errgroup.Group
 	for i, name := range names {
-		// Enough for the work of those before it and a third more.
+		// Enough for the work of the tasks before it, and a third more.
 		deadline := time.Duration((float64(i) + 1.3) * z.alone * float64(time.Second)).Round(100 * time.Millisecond)
 		deadlines[name] = task.SecondsOf(deadline)
 		t, err := d.runner.Start(ctx, tenant.Spec{
@@ -60,14 +59,14 @@ func (d *demo) round(ctx context.Context, title string, arbitrate config.Arbitra
 	}
 	d.rank(ctx, "Ranking of the nodes after it")
 	stop()
-	<-told
+	<-printed
 	return newRound(title, d.stack.Exporter.Snapshot(), prefix, deadlines)
 }
 
-// tell says what happens to our tasks until ctx ends. ended is closed when as
-// many tasks as there are tenants have ended and none is unfinished.
-func (d *demo) tell(ctx context.Context, ours func(string) bool) (told, ended chan struct{}) {
-	told, ended = make(chan struct{}), make(chan struct{})
+// report prints what happens to our tasks until ctx ends. ended is closed when as many tasks as
+// there are tenants have ended and none is unfinished.
+func (d *demo) report(ctx context.Context, ours func(string) bool) (printed, ended chan struct{}) {
+	printed, ended = make(chan struct{}), make(chan struct{})
 	snapshots := d.stack.Exporter.Watch(ctx)
 	first := d.stack.Actuator.Decisions()
 	past, _ := first.Last(0)
@@ -77,7 +76,7 @@ func (d *demo) tell(ctx context.Context, ours func(string) bool) (told, ended ch
 	}
 	decisions := first.Watch(ctx, last)
 	go func() {
-		defer close(told)
+		defer close(printed)
 		var prev *task.Snapshot
 		ranked, done := false, false
 		for snapshots != nil || decisions != nil {
@@ -111,7 +110,7 @@ func (d *demo) tell(ctx context.Context, ours func(string) bool) (told, ended ch
 			}
 		}
 	}()
-	return told, ended
+	return printed, ended
 }
 
 func count(s *task.Snapshot, ours func(string) bool) (unfinished, finished int) {
@@ -128,7 +127,7 @@ func count(s *task.Snapshot, ours func(string) bool) (unfinished, finished int) 
 	return unfinished, finished
 }
 
-// rank prints the ranking, by the query that a person can type.
+// rank prints the ranking, with a query that a person can type.
 func (d *demo) rank(ctx context.Context, title string) {
 	const query = "sort_desc(node:rank:score)"
 	now := time.Now()

@@ -16,8 +16,8 @@ import (
 type teller struct {
 	mu     sync.Mutex
 	out    io.Writer
-	begun  time.Time // zero: nothing but line is printed
-	prefix string    // of our containers' names, left out in print
+	begun  time.Time // zero: only line prints
+	prefix string    // of our containers' names; not printed
 	alerts map[string]bool
 }
 
@@ -44,7 +44,7 @@ func (t *teller) happened(at time.Time, who, what string) {
 	fmt.Fprintf(t.out, "%7.2fs  %-9s %s\n", max(0, at.Sub(t.begun).Seconds()), plain.Line(strings.TrimPrefix(who, t.prefix)), plain.Line(what))
 }
 
-// alert tells of an alert when it begins and when it ends, not of its repeats.
+// alert prints when an alert begins and when it ends, not its repeats.
 func (t *teller) alert(a webhook.Alert) {
 	container := a.Labels["container"]
 	t.mu.Lock()

@@ -11,16 +11,16 @@ import (
 	"github.com/laxity/laxity/internal/plain"
 )
 
-// follower waits for the container's id, which docker writes to the cid file once
-// the container is created, and tells the actuator. Until then it renews the
-// promise: the image may have to be pulled.
+// follower waits for the container's id and reports it to the actuator. Docker writes the id
+// to the cid file once the container is created. Until then the follower renews the
+// reservation, because docker may have to pull the image.
 type follower struct {
 	runner  *Runner
 	promise api.Placement
 	cidFile string
 	done    chan struct{} // docker has ended
 	ended   chan struct{} // so has the follower
-	id      string        // to be read after ended
+	id      string        // read it after ended
 }
 
 const (
@@ -42,7 +42,7 @@ func (f *follower) follow(ctx context.Context) {
 		case <-tick.C:
 			f.read(ctx)
 		case <-renewal.C:
-			f.tell(ctx, "the reservation was lost while the container was created", func(ctx context.Context) error {
+			f.report(ctx, "the reservation was lost while the container was created", func(ctx context.Context) error {
 				return f.runner.Placements.Check(ctx, f.promise.ID)
 			})
 		}
@@ -56,13 +56,13 @@ func (f *follower) read(ctx context.Context) {
 		return
 	}
 	f.id = id
-	f.tell(ctx, "the reservation is not confirmed", func(ctx context.Context) error {
+	f.report(ctx, "the reservation is not confirmed", func(ctx context.Context) error {
 		return f.runner.Placements.Bind(ctx, f.promise.ID, id)
 	})
 }
 
-// tell says what went wrong and goes on: the container runs, reserved or not.
-func (f *follower) tell(ctx context.Context, what string, ask func(context.Context) error) {
+// report prints what went wrong and goes on: the container runs, reserved or not.
+func (f *follower) report(ctx context.Context, what string, ask func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := ask(ctx); err != nil {

@@ -21,7 +21,7 @@ import (
 // ExitFailed is the exit code when no container ran, as Docker's own.
 const ExitFailed = 125
 
-// Placements is what of an actuator is needed here.
+// Placements are the calls to an actuator that Runner needs.
 type Placements interface {
 	Place(ctx context.Context, w api.Wanted) (api.Placed, error)
 	Check(ctx context.Context, id string) error
@@ -29,7 +29,7 @@ type Placements interface {
 	Release(ctx context.Context, id string) error
 }
 
-// Runner carries out a Spec.
+// Runner runs a Spec.
 type Runner struct {
 	// Docker is the docker command with its global options: {"docker"}.
 	Docker     []string
@@ -37,18 +37,18 @@ type Runner struct {
 	Stdin      io.Reader
 	Stdout     io.Writer
 	Stderr     io.Writer
-	// Signals are handed on to docker, unless Received says that the terminal has
-	// given docker the same one; may be nil.
+	// Signals are passed on to docker, unless Received reports that the terminal has sent
+	// docker the same one; may be nil.
 	Signals  <-chan os.Signal
 	Received func(os.Signal) bool
 }
 
-// attempts is how often a node is chosen anew when the chosen one fills up before
-// the container is created.
+// attempts is how often a node is chosen, in case the chosen one fills up before the
+// container is created.
 const attempts = 3
 
-// Run places and runs. The code is docker's; an error comes with ExitFailed and
-// means that nothing was made, or that it was removed again.
+// Run places and runs. The code is docker's; an error comes with ExitFailed and means that no
+// container exists: it was not created, or was removed again.
 func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
 	if s.Node == Local {
 		return r.attached(r.commandLine(s, nil, s.CIDFile))
@@ -60,7 +60,8 @@ func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
 	return r.placed(ctx, s, p, engine)
 }
 
-// place gets a promise and the way to the engine of its node.
+// place reserves a GPU, and returns the reservation and docker's options for the engine of
+// its node.
 func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []string, err error) {
 	w := api.Wanted{
 		Deadline: api.Text(s.Labels[task.LabelDeadline]), GPUMemory: api.Text(s.Labels[task.LabelGPUMemory]),
@@ -85,7 +86,7 @@ func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []s
 		if engine, err = r.engine(p); err != nil {
 			return p, nil, errors.Join(err, r.release(ctx, p))
 		}
-		// Right before the creation: much may have happened since the answer.
+		// Check right before the creation, because much may have happened since the answer.
 		if err = r.Placements.Check(ctx, p.ID); err == nil {
 			return p, engine, nil
 		}
@@ -97,7 +98,7 @@ func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []s
 	return p, nil, fmt.Errorf("the chosen node filled up %d times before the container was created: %w", attempts, err)
 }
 
-// engine is docker with the options that lead to the node.
+// engine returns docker with the options that select the node.
 func (r *Runner) engine(p api.Placement) ([]string, error) {
 	d := p.Docker
 	switch {
@@ -115,7 +116,7 @@ func (r *Runner) engine(p api.Placement) ([]string, error) {
 	}
 }
 
-// placed creates the container of a promise and follows it.
+// placed creates the container of a reservation and follows it.
 func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []string) (int, error) {
 	cidFile := s.CIDFile
 	if cidFile == "" {
@@ -133,7 +134,7 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 	code, err := r.attached(append(slices.Clone(engine), r.commandLine(s, &p, cidFile)[len(r.Docker):]...))
 	close(f.done)
 	<-f.ended
-	// The user may have left by now; what is promised is given back all the same.
+	// Cancel the reservation also if the user has left by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	if f.id == "" { // docker says why on standard error
@@ -141,7 +142,7 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 	}
 	switch state := r.state(ctx, engine, f.id); {
 	case state == "created" && !s.Create:
-		// It never ran: docker run would leave it behind.
+		// It never ran. docker run would leave it behind.
 		return code, errors.Join(err, r.remove(ctx, engine, f.id), r.release(ctx, p))
 	case state == "exited" || state == "dead" || state == "":
 		return code, errors.Join(err, r.release(ctx, p))
@@ -150,7 +151,7 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 	}
 }
 
-// commandLine is docker, its options, the command, what Laxity adds, and what the
+// commandLine consists of docker, its options, the command, what Laxity adds, and what the
 // user wrote.
 func (r *Runner) commandLine(s Spec, p *api.Placement, cidFile string) []string {
 	line := slices.Clone(r.Docker)
@@ -183,9 +184,9 @@ func (r *Runner) commandLine(s Spec, p *api.Placement, cidFile string) []string 
 	return append(append(line, s.Image), s.Args...)
 }
 
-// attached runs docker to its end, with signals handed on.
+// attached runs docker to its end, and passes signals on.
 func (r *Runner) attached(line []string) (int, error) {
-	// Not ctx, which would kill it: docker is told by signal, and ends by itself.
+	// Not ctx, which would kill docker: it gets a signal, and ends by itself.
 	cmd := exec.CommandContext(context.Background(), line[0], line[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Stdin, r.Stdout, r.Stderr
 	if err := cmd.Start(); err != nil {
@@ -233,7 +234,7 @@ func (r *Runner) release(ctx context.Context, p api.Placement) error {
 	return nil
 }
 
-// state is the engine's word for the container's; "" when it is gone.
+// state returns the container's state in the engine's words; "" when it is gone.
 func (r *Runner) state(ctx context.Context, engine []string, id string) string {
 	args := append(slices.Clone(engine[1:]), "container", "inspect", "--format", "{{.State.Status}}", id)
 	out, err := exec.CommandContext(ctx, engine[0], args...).Output()

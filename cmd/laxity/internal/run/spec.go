@@ -1,7 +1,7 @@
-// Package run is `laxity run` and `laxity create`: it reads the arguments of
-// `docker run` as Docker would, has a node chosen, and starts the real docker
-// there with what Laxity adds. It never talks to an engine itself, so every flag,
-// context and credential of the user's docker works.
+// Package run is `laxity run` and `laxity create`: it reads the arguments of `docker run` as
+// Docker does, asks the actuator for a node, and starts the real docker there with what
+// Laxity adds. It never talks to an engine itself, so every flag, context and credential of
+// the user's docker works.
 package run
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Nodes that are no names.
+// Values of --node that name no node.
 const (
 	Auto  = "auto"  // the actuator chooses
 	Local = "local" // docker as it is configured here, no actuator needed
 )
 
-// Spec is what a command line asks for.
+// Spec is a parsed command line.
 type Spec struct {
 	// Create makes the container without starting it.
 	Create bool
@@ -29,17 +29,17 @@ type Spec struct {
 	// Node is Auto, Local or a name; Estimate the run time, as text; Actuator its
 	// address, empty for the default.
 	Node, Estimate, Actuator string
-	// NoGPURequest leaves it to the flags how the container gets its GPU.
+	// NoGPURequest: docker's own flags decide how the container gets its GPU.
 	NoGPURequest bool
 	// Flags are Docker's, as they were, without laxity.* labels and --cidfile.
 	Flags []string
 	Image string
 	Args  []string
-	// CIDFile is the user's own; Detach: -d is there.
+	// CIDFile is the user's own. Detach: -d was given.
 	CIDFile string
 	Detach  bool
-	// ByHand is the flag that gives the container GPUs whatever the placement says;
-	// empty without one.
+	// ByHand is the flag that gives the container GPUs without regard to the placement; empty
+	// if there is none.
 	ByHand string
 	// Help was asked for: nothing else is set.
 	Help bool
@@ -49,8 +49,8 @@ type Spec struct {
 // gets.
 const visibleGPUs = "NVIDIA_VISIBLE_DEVICES"
 
-// switches are the flags of docker run and create that take no value; all others
-// do. A test compares them with the docker that is installed.
+// switches are the flags of docker run and create that take no value. All others take one. A
+// test compares them with the installed docker.
 var switches = []string{
 	"detach", "disable-content-trust", "help", "init", "interactive", "no-healthcheck", "oom-kill-disable",
 	"privileged", "publish-all", "quiet", "read-only", "rm", "sig-proxy", "tty", "use-api-socket",
@@ -59,7 +59,7 @@ var switches = []string{
 // shortSwitches are those of one letter.
 const shortSwitches = "diPqt"
 
-// Parse reads the arguments behind `run` or `create`.
+// Parse reads the arguments after `run` or `create`.
 func Parse(command string, args []string) (Spec, error) {
 	s := Spec{Create: command == "create", Node: Auto, Labels: map[string]string{}}
 	p := parser{spec: &s, rest: args}
@@ -221,9 +221,9 @@ func (p *parser) set(name, value string) error {
 	return nil
 }
 
-// byHand notes the ways besides --privileged in which docker, its NVIDIA runtime
-// and CDI give GPUs to a container. A value that stands in an --env-file does not
-// count: the one that is added here goes before it.
+// byHand notes the ways besides --privileged in which docker, its NVIDIA runtime and CDI give
+// GPUs to a container. A value in an --env-file does not count, because the variable that we
+// add overrides it.
 func (s *Spec) byHand(name, value string) {
 	key, _, _ := strings.Cut(value, "=")
 	switch {

@@ -11,12 +11,11 @@ import (
 // ErrNotAnswering means that a driver call has not returned for too long.
 var ErrNotAnswering = errors.New("device does not answer")
 
-// Guard stands before a Device whose driver may hang: Read returns within the
-// limit, whatever the driver does. At most one call is inside the driver at any
-// time, so that a hanging driver costs one goroutine and no more. When the call
-// returns at last its result, which is old by then, is dropped, and the next
-// Read asks afresh.
-type Guard struct {
+// Timed is a Device whose Read returns within the limit, whatever the driver does. At most
+// one call is inside the driver at any time, so that a hanging driver costs one goroutine and
+// no more. When that call returns, its result is old: Timed drops it, and the next Read calls
+// the driver again.
+type Timed struct {
 	device Device
 	limit  time.Duration
 
@@ -32,22 +31,22 @@ type call struct {
 	err    error
 }
 
-// NewGuard guards d. limit is how long one Read may take; 0 takes 2 s.
-func NewGuard(d Device, limit time.Duration) *Guard {
+// WithTimeout bounds the time of d's Read by limit; 0 means 2 s.
+func WithTimeout(d Device, limit time.Duration) *Timed {
 	if limit <= 0 {
 		limit = 2 * time.Second
 	}
-	return &Guard{device: d, limit: limit}
+	return &Timed{device: d, limit: limit}
 }
 
 // Read implements Device. It returns an error that wraps ErrNotAnswering at
 // once while an earlier call still hangs.
-func (g *Guard) Read(ctx context.Context) (Reading, error) {
-	c, err := g.enter(ctx)
+func (t *Timed) Read(ctx context.Context) (Reading, error) {
+	c, err := t.enter(ctx)
 	if err != nil {
 		return Reading{}, err
 	}
-	timer := time.NewTimer(g.limit)
+	timer := time.NewTimer(t.limit)
 	defer timer.Stop()
 	select {
 	case <-c.done:
@@ -65,45 +64,45 @@ func notAnswering(since time.Time) error {
 }
 
 // enter begins a call, unless one is inside the driver already.
-func (g *Guard) enter(ctx context.Context) (*call, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+func (t *Timed) enter(ctx context.Context) (*call, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
 		return nil, errors.New("device is closed")
 	}
-	if g.call != nil {
-		return nil, notAnswering(g.call.began)
+	if t.call != nil {
+		return nil, notAnswering(t.call.began)
 	}
 	c := &call{began: time.Now(), done: make(chan struct{})}
-	g.call = c
+	t.call = c
 	go func() {
-		c.result, c.err = g.device.Read(ctx)
-		g.leave(c)
+		c.result, c.err = t.device.Read(ctx)
+		t.leave(c)
 	}()
 	return c, nil
 }
 
-func (g *Guard) leave(c *call) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.call = nil
+func (t *Timed) leave(c *call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.call = nil
 	close(c.done)
-	if g.closed {
-		_ = g.device.Close() // put off by Close; nobody is left to tell
+	if t.closed {
+		_ = t.device.Close() // put off by Close; nobody is left to tell
 	}
 }
 
 // Close implements Device. While a call hangs it returns an error that wraps
 // ErrNotAnswering, and the device is closed when the call returns.
-func (g *Guard) Close() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+func (t *Timed) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
 		return nil
 	}
-	g.closed = true
-	if g.call != nil {
-		return notAnswering(g.call.began)
+	t.closed = true
+	if t.call != nil {
+		return notAnswering(t.call.began)
 	}
-	return g.device.Close()
+	return t.device.Close()
 }

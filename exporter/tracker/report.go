@@ -7,8 +7,8 @@ import (
 	"github.com/laxity/laxity/exporter/tracker/machine"
 )
 
-// tell hands a fact to the observers and the log.
-func (l *loop) tell(f machine.Fact) {
+// report passes a fact to the observers and the log.
+func (l *loop) report(f machine.Fact) {
 	switch f.Kind {
 	case machine.Began:
 		l.log.Debug("task began", "container", f.Task.Container, "pid", f.Task.PID, "gpu", f.GPU,
@@ -23,7 +23,7 @@ func (l *loop) tell(f machine.Fact) {
 			o.Ended(f.Task)
 		}
 	case machine.Missed:
-		l.log.Debug("a task was not counted: the engine has not told of its container", "container", f.Task.ContainerID, "pid", f.Task.PID)
+		l.log.Debug("a task was not counted: the engine did not report its container", "container", f.Task.ContainerID, "pid", f.Task.PID)
 	case machine.Appeared:
 		for _, bad := range f.Container.Invalid {
 			l.log.Warn("a label is invalid", "container", f.Container.Name,
@@ -36,8 +36,9 @@ func (l *loop) tell(f machine.Fact) {
 	}
 }
 
-// unwatched tells of a process that uses a GPU and cannot be watched. There may be
-// many, for one reason, and each is tried again at every reading.
+// unwatched logs a process that uses a GPU and cannot be watched, at most once in
+// unwatchedRest. Many processes may have the same trouble, and each is tried again at every
+// reading.
 func (l *loop) unwatched(pid int, err error) {
 	if now := time.Now(); now.Sub(l.unwatchedAt) >= unwatchedRest {
 		l.unwatchedAt = now
@@ -45,30 +46,29 @@ func (l *loop) unwatched(pid int, err error) {
 	}
 }
 
-// tellHealth writes one line when something fails, changes its reason, or works
-// again, and none while it stays as it is.
-func (l *loop) tellHealth(h task.Health) {
-	l.tellPart("GPU device", l.told.DeviceUp, h.DeviceUp, l.told.DeviceError, h.DeviceError)
-	l.tellPart("container engine", l.told.EngineUp, h.EngineUp, l.told.EngineError, h.EngineError)
+// reportHealth logs when a part fails, fails for another reason, or works again.
+func (l *loop) reportHealth(h task.Health) {
+	l.reportPart("GPU device", l.reported.DeviceUp, h.DeviceUp, l.reported.DeviceError, h.DeviceError)
+	l.reportPart("container engine", l.reported.EngineUp, h.EngineUp, l.reported.EngineError, h.EngineError)
 	switch {
-	case h.Sensor == l.told.Sensor && h.SensorReason == l.told.SensorReason:
+	case h.Sensor == l.reported.Sensor && h.SensorReason == l.reported.SensorReason:
 	case h.SensorReason == "":
 		l.log.Info("starts are learned by", "sensor", h.Sensor)
 	default:
 		l.log.Info("starts are learned by", "sensor", h.Sensor, "not_by", h.SensorReason)
 	}
-	if n := h.EventsLost - l.told.EventsLost; n > 0 {
-		l.log.Warn("events of the start sensor found no room: those starts are known by the device's list at best; give the exporter more of the processors (--nice)",
+	if n := h.EventsLost - l.reported.EventsLost; n > 0 {
+		l.log.Warn("the start sensor dropped events for want of room: those starts are known from the device's list at best; give the exporter more processor time (--nice)",
 			"sensor", h.Sensor, "lost", n)
 	}
-	l.told = h
+	l.reported = h
 }
 
-func (l *loop) tellPart(what string, was, is bool, old, reason string) {
+func (l *loop) reportPart(what string, was, is bool, old, reason string) {
 	switch {
 	case is && reason == "" && (!was || old != ""):
 		l.log.Info(what + " answers")
 	case reason != "" && reason != old:
-		l.log.Warn(what+" is in trouble; what depends on it is as last seen", "err", reason)
+		l.log.Warn(what+" does not work; its facts are as last seen", "err", reason)
 	}
 }

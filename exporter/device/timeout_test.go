@@ -31,7 +31,7 @@ func (h *hanging) Close() error { h.closed.Add(1); return nil }
 
 func TestGuardPassesThrough(t *testing.T) {
 	h := &hanging{}
-	g := device.NewGuard(h, time.Second)
+	g := device.WithTimeout(h, time.Second)
 	r, err := g.Read(t.Context())
 	if err != nil || len(r.GPUs) != 1 {
 		t.Fatalf("Read = %v, %v", r, err)
@@ -50,7 +50,7 @@ func TestGuardPassesThrough(t *testing.T) {
 func TestGuardSurvivesAHangingDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{gate: make(chan struct{})}
-		g := device.NewGuard(h, time.Second)
+		g := device.WithTimeout(h, time.Second)
 		began := time.Now()
 		if _, err := g.Read(t.Context()); !errors.Is(err, device.ErrNotAnswering) {
 			t.Fatalf("Read of a hanging device: %v", err)
@@ -82,7 +82,7 @@ func TestGuardSurvivesAHangingDriver(t *testing.T) {
 func TestGuardClosesWhenTheCallReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{gate: make(chan struct{})}
-		g := device.NewGuard(h, time.Second)
+		g := device.WithTimeout(h, time.Second)
 		_, _ = g.Read(t.Context())
 		if err := g.Close(); !errors.Is(err, device.ErrNotAnswering) {
 			t.Errorf("Close while hanging: %v", err)
@@ -101,7 +101,7 @@ func TestGuardClosesWhenTheCallReturns(t *testing.T) {
 func TestGuardEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{gate: make(chan struct{})}
-		g := device.NewGuard(h, time.Hour)
+		g := device.WithTimeout(h, time.Hour)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := g.Read(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -9,12 +9,12 @@ import (
 
 // A process is looked at again and again while it is likely to be stopped or let
 // go, and now and then afterwards.
-func TestLook(t *testing.T) {
+func TestInspect(t *testing.T) {
 	const calm = 500 * time.Millisecond
 	w := newWorld(t)
 	w.run(0, web, nil)
 	w.meet(pid, web)
-	looks := func(s float64) int { return len(w.m.Look(at(s), calm)) }
+	looks := func(s float64) int { return len(w.m.ToInspect(at(s), calm)) }
 	if n := looks(0.5); n != 0 || w.m.Restless(at(0.5)) {
 		t.Errorf("without a task %d processes are looked at, restless %v", n, w.m.Restless(at(0.5)))
 	}
