@@ -37,8 +37,12 @@ func (a *Arbiter) carryOut(ctx context.Context) {
 	}
 }
 
-// report puts decisions on record and writes the log and the metrics.
+// report counts, puts decisions on record and writes the log: whoever reads a decision finds it
+// counted.
 func (a *Arbiter) report(e core.Effects) {
+	for _, c := range e.Counts {
+		a.count(c)
+	}
 	for _, d := range e.Decisions {
 		d = a.o.Decisions.Add(d)
 		a.logDecision(d)
@@ -48,9 +52,6 @@ func (a *Arbiter) report(e core.Effects) {
 	}
 	for _, l := range e.Logs {
 		a.log.Log(context.Background(), l.Level, l.Message, l.Args...)
-	}
-	for _, c := range e.Counts {
-		a.count(c)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%+v", failed["Exporter/GPUs"])
 	}
 	code, stdout, _ = laxity("check", "--device=sim", "--exporter.url="+url)
-	if code != exitFindings || !strings.Contains(stdout, "FAIL GPUs") || !strings.Contains(stdout, "what fails has to be mended") {
+	if code != exitFindings || !strings.Contains(stdout, "FAIL GPUs") || !strings.Contains(stdout, "fix the failures first") {
 		t.Errorf("code %d\n%s", code, stdout)
 	}
 }
