@@ -198,92 +198,79 @@ func says(lines ...string) []string { return lines }
 
 var nothing []string
 
-// Two tasks contend, and the second waits until the first has ended.
-func TestStoryOfAHold(t *testing.T) {
-	story{
+// twoContend begins a story: the second of two tasks is to wait for the first.
+func twoContend(rest ...chapter) story {
+	return append(story{
 		{"0s", begins("trainer"), nothing},
 		{"1s", begins("other"), nothing},
 		{"2s", alert("firing"), says(
 			"alert opened: confirmed: 2 unfinished tasks on the GPU",
 			"→ pause other: waits for trainer on GPU-0")},
-		{"2.02s", done, says("pause done other: waits for trainer on GPU-0")},
-		{"17.5s", nil, says("→ keep other on record until 47.5s")},
-		{"25s", ends("trainer"), says("→ unpause other: first in order on GPU-0")},
-		{"25.01s", done, says("unpause done other: first in order on GPU-0")},
-		{"26s", alert("resolved"), says(
+	}, rest...)
+}
+
+// oneWaits begins a story: it is paused, and waits.
+func oneWaits(rest ...chapter) story {
+	return append(twoContend(chapter{"2.02s", done, says("pause done other: waits for trainer on GPU-0")}), rest...)
+}
+
+// Two tasks contend, and the second waits until the first has ended.
+func TestStoryOfAHold(t *testing.T) {
+	oneWaits(
+		chapter{"17.5s", nil, says("→ keep other on record until 47.5s")},
+		chapter{"25s", ends("trainer"), says("→ unpause other: first in order on GPU-0")},
+		chapter{"25.01s", done, says("unpause done other: first in order on GPU-0")},
+		chapter{"26s", alert("resolved"), says(
 			"alert done: resolved; its lease closes when the snapshot confirms it",
 			"lease closed: resolved and confirmed: 1 unfinished task on the GPU")},
-	}.tell(t)
+	).tell(t)
 }
 
 // What a person unpauses is not paused again for its present task.
 func TestStoryOfAPersonWhoUnpauses(t *testing.T) {
-	story{
-		{"0s", begins("trainer"), nothing},
-		{"1s", begins("other"), nothing},
-		{"2s", alert("firing"), says(
-			"alert opened: confirmed: 2 unfinished tasks on the GPU",
-			"→ pause other: waits for trainer on GPU-0")},
-		{"2.02s", done, says("pause done other: waits for trainer on GPU-0")},
-		{"3s", unpauses("other"), says("→ look other")},
-		{"3.01s", runs(true), says(
+	oneWaits(
+		chapter{"3s", unpauses("other"), says("→ look other")},
+		chapter{"3.01s", runs(true), says(
 			"→ take it off the record",
 			"hold closed other: a person unpaused it; it is not paused again for this task")},
-		{"5s", nil, nothing},
-		{"6s", ends("other"), nothing},
-		{"7s", func(d *teller) { d.containers = d.containers[:1]; begins("other")(d) }, says("→ pause other: waits for trainer on GPU-0")},
-	}.tell(t)
+		chapter{"5s", nil, nothing},
+		chapter{"6s", ends("other"), nothing},
+		chapter{"7s", func(d *teller) { d.containers = d.containers[:1]; begins("other")(d) }, says("→ pause other: waits for trainer on GPU-0")},
+	).tell(t)
 }
 
 // A pause that fails is tried again later, and told once.
 func TestStoryOfAnEngineThatFails(t *testing.T) {
-	story{
-		{"0s", begins("trainer"), nothing},
-		{"1s", begins("other"), nothing},
-		{"2s", alert("firing"), says(
-			"alert opened: confirmed: 2 unfinished tasks on the GPU",
-			"→ pause other: waits for trainer on GPU-0")},
-		{"2.1s", fails("engine unavailable"), says("pause failed other: waits for trainer on GPU-0 (engine unavailable)")},
-		{"2.2s", nil, nothing},
-		{"2.4s", nil, says("→ pause other: waits for trainer on GPU-0")},
-		{"2.5s", fails("engine unavailable"), nothing},
-		{"3.1s", nil, says("→ pause other: waits for trainer on GPU-0")},
-		{"3.2s", done, says("pause done other: waits for trainer on GPU-0")},
-	}.tell(t)
+	twoContend(
+		chapter{"2.1s", fails("engine unavailable"), says("pause failed other: waits for trainer on GPU-0 (engine unavailable)")},
+		chapter{"2.2s", nil, nothing},
+		chapter{"2.4s", nil, says("→ pause other: waits for trainer on GPU-0")},
+		chapter{"2.5s", fails("engine unavailable"), nothing},
+		chapter{"3.1s", nil, says("→ pause other: waits for trainer on GPU-0")},
+		chapter{"3.2s", done, says("pause done other: waits for trainer on GPU-0")},
+	).tell(t)
 }
 
 // Nobody starves: who has waited for 30 s computes beside the first from then on.
 func TestStoryOfALongWait(t *testing.T) {
-	story{
-		{"0s", begins("trainer"), nothing},
-		{"1s", begins("other"), nothing},
-		{"2s", alert("firing"), says(
-			"alert opened: confirmed: 2 unfinished tasks on the GPU",
-			"→ pause other: waits for trainer on GPU-0")},
-		{"2.02s", done, says("pause done other: waits for trainer on GPU-0")},
-		{"17.5s", nil, says("→ keep other on record until 47.5s")},
-		{"31.9s", nil, nothing},
-		{"32s", nil, says("→ unpause other: it has waited for as long as sharing the GPU would have cost it")},
-		{"32.01s", done, says("unpause done other: it has waited for as long as sharing the GPU would have cost it")},
-		{"2m", nil, nothing},
-	}.tell(t)
+	oneWaits(
+		chapter{"17.5s", nil, says("→ keep other on record until 47.5s")},
+		chapter{"31.9s", nil, nothing},
+		chapter{"32s", nil, says("→ unpause other: it has waited for as long as sharing the GPU would have cost it")},
+		chapter{"32.01s", done, says("unpause done other: it has waited for as long as sharing the GPU would have cost it")},
+		chapter{"2m", nil, nothing},
+	).tell(t)
 }
 
 // Without facts nothing new is held, and what is held goes on when its lease ends.
 func TestStoryOfAnExporterThatGoes(t *testing.T) {
-	story{
-		{"0s", begins("trainer"), nothing},
-		{"1s", begins("other"), nothing},
-		{"2s", alert("firing"), says(
-			"alert opened: confirmed: 2 unfinished tasks on the GPU",
-			"→ pause other: waits for trainer on GPU-0")},
-		{"2.02s", done, says("pause done other: waits for trainer on GPU-0")},
-		{"3s", exporterIsAway, nothing},
-		{"20s", asks("ann", "pause", "trainer"), says("answer: nothing is paused without fresh facts: the snapshot is old")},
-		{"31.9s", nil, nothing},
-		{"32s", nil, says("→ unpause other: its lease ran out: the reason was not seen for 30s")},
-		{"32.01s", done, says("unpause done other: its lease ran out: the reason was not seen for 30s")},
-	}.tell(t)
+	oneWaits(
+		chapter{"3s", exporterIsAway, nothing},
+		chapter{"20s", asks("ann", "pause", "trainer"), says("answer: nothing is paused without fresh facts: the snapshot is old")},
+		chapter{"31.9s", nil, nothing},
+		chapter{"32s", nil, says("→ unpause other: its lease ran out: the reason was not seen for 30s")},
+		chapter{"32.01s", done, says("unpause done other: its lease ran out: the reason was not seen for 30s")},
+	).tell(t)
 }
 
 // A person has a container paused, and releases it.
@@ -304,15 +291,9 @@ func TestStoryOfARequest(t *testing.T) {
 
 // Where a guardian has to watch and does not, nobody is held, and who is goes on.
 func TestStoryOfAGuardianThatGoes(t *testing.T) {
-	story{
-		{"0s", begins("trainer"), nothing},
-		{"1s", begins("other"), nothing},
-		{"2s", alert("firing"), says(
-			"alert opened: confirmed: 2 unfinished tasks on the GPU",
-			"→ pause other: waits for trainer on GPU-0")},
-		{"2.02s", done, says("pause done other: waits for trainer on GPU-0")},
-		{"3s", guardianIsAway, says("→ unpause other: no guardian watches, so nothing is held")},
-		{"3.1s", done, says("unpause done other: no guardian watches, so nothing is held")},
-		{"4s", asks("ann", "pause", "trainer"), says("answer: no guardian watches, so nothing is held")},
-	}.tell(t)
+	oneWaits(
+		chapter{"3s", guardianIsAway, says("→ unpause other: no guardian watches, so nothing is held")},
+		chapter{"3.1s", done, says("unpause done other: no guardian watches, so nothing is held")},
+		chapter{"4s", asks("ann", "pause", "trainer"), says("answer: no guardian watches, so nothing is held")},
+	).tell(t)
 }
