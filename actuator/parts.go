@@ -43,7 +43,7 @@ func (o Options) newChannels() (arbiter.Channels, error) {
 		}
 		return nil, nil //nolint:nilnil // there is none
 	}
-	return o.openChannels()
+	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger, Dir: o.channelsDir()})
 }
 
 // newEnforcer makes what pauses containers.
@@ -100,15 +100,6 @@ func (o Options) newSwapper() (enforce.Swapper, error) {
 		return nil, fmt.Errorf("swapping (--swap=off works without): %w", err)
 	}
 	return s, nil
-}
-
-// openChannels opens the record of slices and channels; nil where this machine has no driver
-// for them.
-func (o Options) openChannels() (*channels.Enforcer, error) {
-	if o.Channels == nil {
-		return nil, nil //nolint:nilnil // there are none
-	}
-	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger, Dir: o.channelsDir()})
 }
 
 // channelsDir is where slices and channels are on record.
