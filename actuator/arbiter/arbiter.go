@@ -14,8 +14,6 @@ import (
 	"github.com/laxity/laxity/actuator/allocator/ledger"
 	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
-	"github.com/laxity/laxity/actuator/config"
-	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/decision/decisionlog"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/estimate"
@@ -74,10 +72,9 @@ type Guardian interface {
 
 // Arbiter is made by New and decides while Run runs.
 type Arbiter struct {
-	o      Options
-	log    *slog.Logger
-	core   *core.Core
-	config atomic.Pointer[config.Config]
+	o    Options
+	log  *slog.Logger
+	core *core.Core
 
 	leases    *lease.Book
 	history   *estimate.Book
@@ -107,7 +104,6 @@ func New(o Options) *Arbiter {
 	o.Core.Leases, o.Core.History = a.leases, a.history
 	o.Core.Divides, o.Core.Swaps, o.Core.FetchEvery = o.Channels != nil, o.Swapper != nil, o.Tick/2
 	a.o = o
-	a.config.Store(&o.Core.Config)
 	before := state.New()
 	before.Node, before.DryRun = o.Core.Node, o.Core.DryRun
 	a.published.Store(before)
@@ -122,9 +118,6 @@ func (a *Arbiter) State() *state.State { return a.published.Load() }
 
 // Snapshot is the present one, with all times by our own clock; nil before the first.
 func (a *Arbiter) Snapshot() *task.Snapshot { return a.snapshot.Load() }
-
-// Config is the present configuration.
-func (a *Arbiter) Config() config.Config { return *a.config.Load() }
 
 // Run decides until ctx ends, then releases everything. The error says what is still on
 // record; a guardian goes on with that.
@@ -159,7 +152,9 @@ func (a *Arbiter) loop(ctx context.Context) {
 		case d := <-a.divided:
 			a.core.Divided(a.o.Now(), d.gpu, d.results)
 		case r := <-a.asks:
-			r.done <- r.do(ctx)
+			err := r.do()
+			a.carryOut(ctx) // it is on record before the answer
+			r.done <- err
 		case <-a.o.Inbox.Ready():
 			a.core.Refetch() // the snapshot must be younger than the alert
 		case won := <-a.o.Leader.won:
@@ -223,10 +218,4 @@ func (a *Arbiter) reportLeader() {
 		return
 	}
 	a.core.Lead(a.o.Now(), l.leads(), l.why)
-}
-
-// decide puts a decision on record that the core did not take.
-func (a *Arbiter) decide(ctx context.Context, d decision.Decision) {
-	a.core.Decide(a.o.Now(), d)
-	a.carryOut(ctx)
 }

@@ -14,12 +14,12 @@ import (
 
 // ask is a function that the loop runs between two steps.
 type ask struct {
-	do   func(ctx context.Context) error
+	do   func() error
 	done chan error
 }
 
 // inLoop runs a function in the loop and waits for it.
-func (a *Arbiter) inLoop(ctx context.Context, do func(ctx context.Context) error) error {
+func (a *Arbiter) inLoop(ctx context.Context, do func() error) error {
 	r := ask{do: do, done: make(chan error, 1)}
 	select {
 	case a.asks <- r:
@@ -36,8 +36,7 @@ func (a *Arbiter) inLoop(ctx context.Context, do func(ctx context.Context) error
 
 // Configure applies a new configuration, which must be valid.
 func (a *Arbiter) Configure(ctx context.Context, c config.Config) error {
-	return a.inLoop(ctx, func(context.Context) error {
-		a.config.Store(&c)
+	return a.inLoop(ctx, func() error {
 		a.core.Configure(a.o.Now(), c)
 		a.publish() // who asked sees it at once
 		return nil
@@ -48,7 +47,7 @@ func (a *Arbiter) Configure(ctx context.Context, c config.Config) error {
 // alert's: it ends by Release, or after Config.MaxHold. When Pause returns nil the lease is on
 // disk, and the container is paused soon after.
 func (a *Arbiter) Pause(ctx context.Context, who, container string) error {
-	return a.inLoop(ctx, func(context.Context) error {
+	return a.inLoop(ctx, func() error {
 		kept, err := a.core.AskPause(a.o.Now(), who, container)
 		if err != nil {
 			return err
@@ -60,7 +59,7 @@ func (a *Arbiter) Pause(ctx context.Context, who, container string) error {
 // Release releases a container that we hold, whatever the cause. It is not held again for its
 // present tasks.
 func (a *Arbiter) Release(ctx context.Context, who, container string) error {
-	return a.inLoop(ctx, func(context.Context) error {
+	return a.inLoop(ctx, func() error {
 		kept, err := a.core.AskRelease(a.o.Now(), who, container)
 		if err != nil {
 			return err
@@ -81,7 +80,7 @@ func (a *Arbiter) SetDeadline(ctx context.Context, who, container string, relati
 		return ErrNoDeadlines
 	}
 	var c task.Container
-	err := a.inLoop(ctx, func(context.Context) (err error) { c, err = a.core.Find(container); return err })
+	err := a.inLoop(ctx, func() (err error) { c, err = a.core.Find(container); return err })
 	if err != nil {
 		return err
 	}
@@ -94,7 +93,7 @@ func (a *Arbiter) SetDeadline(ctx context.Context, who, container string, relati
 	// Recorded even if the client has disconnected.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	return errors.Join(err, a.inLoop(ctx, func(ctx context.Context) error { a.decide(ctx, d); return nil }))
+	return errors.Join(err, a.inLoop(ctx, func() error { a.core.Decide(a.o.Now(), d); return nil }))
 }
 
 func changed(from task.Seconds, to time.Duration) string {
