@@ -6,7 +6,8 @@ export PATH := $(PATH):/usr/local/go/bin
 # go-nvml's header marks old functions as deprecated; Laxity does not call them.
 export CGO_CFLAGS ?= -Wno-deprecated-declarations
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Before the first tag: how many commits there are, so that packages sort.
+VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || echo v0.0.0-$$(git rev-list --count HEAD)-g$$(git rev-parse --short HEAD))
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 VPKG    := github.com/prometheus/common/version
 LDFLAGS := -s -w -X $(VPKG).Version=$(VERSION) -X $(VPKG).Revision=$(COMMIT)
@@ -14,13 +15,14 @@ TOOLS   := .tools
 RERUNS  := $(TOOLS)/reruns.txt
 PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 
-.PHONY: help build demo test flaky test-short fuzz lint fmt docs bench-report dashboards images bpf deb install-plugin clean
+.PHONY: help build demo test flaky test-short fuzz lint fmt docs bench-report dashboards images bpf dist dist-twice manifests test-arm64 install-plugin clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build the programs into bin/
 	@mkdir -p bin
+	go run ./exporter/device/sim/prebuild
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 demo: build ## Run three containers with deadlines on one GPU (simulated if there is none), with Laxity and without
@@ -29,7 +31,7 @@ demo: build ## Run three containers with deadlines on one GPU (simulated if ther
 test: build $(TOOLS)/gotestsum ## Run every test, under the race detector; needs Docker, gets Prometheus where it can
 	@test/get-prometheus.sh
 	@docker compose version >/dev/null 2>&1 || $(MAKE) --no-print-directory $(TOOLS)/docker-compose || echo "no Docker Compose: the test of the stack will skip"
-	@$(MAKE) --no-print-directory $(TOOLS)/nfpm || echo "no nfpm: the test of the package will skip"
+	@$(MAKE) --no-print-directory $(TOOLS)/release || echo "no tools/release: the test of the packages will skip"
 	@# Real containers share two cores with the compiler here, so that an event can come too
 	@# late once: up to five tests that failed get one more try at the end, and both are told.
 	@# CI fails for those that are not in test/flaky.txt (make flaky).
@@ -37,9 +39,15 @@ test: build $(TOOLS)/gotestsum ## Run every test, under the race detector; needs
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --rerun-fails=1 --rerun-fails-max-failures=5 \
 		--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=$(RERUNS) --packages=./... -- -race -timeout 20m
 	cd actuator/placement/kubernetes/published && go test ./...  # a module of its own: Kubernetes' published types
+	cd tools/release && go test ./...
+	cd deploy/helm/check && go test ./...  # helm, and Kubernetes' types
 
 flaky: ## Fail if a test of the last make test passed only when it was run again, unless test/flaky.txt says why
 	@go run ./test/flaky $(RERUNS) test/flaky.txt
+
+# Pure packages reach nothing of the machine, so that Debian's qemu-user is enough to run their tests.
+test-arm64: ## Run the tests of the pure packages for arm64, under qemu-user
+	LAXITY_ARM64=1 go test -count=1 -v -timeout 60m -run '^TestPurePackagesOnARM64$$' .
 
 test-short: ## Run the tests that need neither Docker nor Prometheus
 	go test -short ./...
@@ -64,14 +72,20 @@ bench-report: build ## Write bench/README.md from the stored results in bench/re
 dashboards: ## Write the Grafana dashboards in dashboards/ from what dashboards/generate says
 	go run ./dashboards/generate
 
+manifests: ## Write what deploy/ has from the chart: its copies of rules and dashboards, and the plain manifests
+	cd deploy/helm/check && LAXITY_MANIFESTS=write go test -count=1 -run '^(TestFiles|TestManifests)$$' ./...
+
 images: ## Build the images of the stack in compose/, from this checkout
 	LAXITY_LDFLAGS='$(LDFLAGS)' compose/build.sh --sim
 
-# A version that begins with a digit, as Debian wants it.
-deb: build $(TOOLS)/nfpm ## Build the Debian package bin/laxity_VERSION_ARCH.deb
-	version=$$(echo "$(VERSION)" | sed 's/^v//; /^[0-9][0-9.]*\(-\|$$\)/!s/^/0~git./; s/-/+/g') && \
-	arch=$$(go env GOARCH) && \
-	BIN=bin GOARCH=$$arch PACKAGE_VERSION=$$version $(TOOLS)/nfpm package --config package/nfpm.yaml --packager deb --target bin/laxity_$${version}_$$arch.deb
+ARCHS ?= amd64,arm64
+RELEASE = $(TOOLS)/release --version='$(VERSION)' --commit='$(COMMIT)' --epoch="$$(git log -1 --format=%ct)" --archs=$(ARCHS)
+
+dist: $(TOOLS)/release ## Make the release for ARCHS (amd64,arm64): archives, .deb, .rpm, lists of parts and checksums in dist/
+	$(RELEASE) --out=dist
+
+dist-twice: dist ## Make the release a second time, in another folder with empty caches, and compare the bytes
+	tools/release/twice.sh $(RELEASE)
 
 bpf: $(TOOLS)/bpf2go ## Make the BPF objects in internal/cudabpf from their C files; needs clang, llvm and libbpf-dev
 	cd internal/cudabpf && go generate .
@@ -80,7 +94,7 @@ install-plugin: build ## Install the CLI as a Docker plugin: docker laxity …
 	install -D -m 755 bin/laxity $(PLUGIN_DIR)/docker-laxity
 
 clean: ## Remove what was built
-	rm -rf bin $(TOOLS)
+	rm -rf bin dist $(TOOLS)
 
 # Tools are a module of their own, so that they weigh nothing on the product's dependencies.
 $(TOOLS)/gotestsum: tools/go.mod
@@ -93,10 +107,9 @@ $(TOOLS)/golangci-lint: tools/go.mod
 $(TOOLS)/bpf2go: tools/go.mod
 	@mkdir -p $(TOOLS)
 	cd tools && go build -o ../$(TOOLS)/bpf2go github.com/cilium/ebpf/cmd/bpf2go
-$(TOOLS)/nfpm: tools/stack/go.mod
+$(TOOLS)/release: tools/release/go.mod $(wildcard tools/release/*.go)
 	@mkdir -p $(TOOLS)
-	@echo "building nfpm (once)"
-	cd tools/stack && go build -o ../../$(TOOLS)/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
+	cd tools/release && go build -o ../../$(TOOLS)/release .
 $(TOOLS)/docker-compose: tools/stack/go.mod
 	@mkdir -p $(TOOLS)
 	@echo "building docker compose (once, some minutes)"

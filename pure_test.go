@@ -19,6 +19,7 @@ import (
 // no file and no socket, start no goroutine and change no variable of their package. They
 // import the standard library and each other.
 var pure = []string{
+	"actuator/admission",
 	"actuator/allocator",
 	"actuator/allocator/facts",
 	"actuator/arbiter/core",
@@ -30,21 +31,25 @@ var pure = []string{
 	"actuator/page/view",
 	"actuator/placement",
 	"actuator/plan",
+	"actuator/plan/gang",
 	"actuator/plan/ladder",
 	"actuator/policy",
-	"actuator/policy/profile",
+	"actuator/profile",
+	"actuator/record",
 	"actuator/state",
 	"bench/chart",
-	"exporter/device/sim/engine",
+	"cmd/internal/event",
+	"exporter/account",
+	"exporter/device/sim/compute",
 	"exporter/task",
-	"exporter/tracker/machine",
+	"exporter/tracker/core",
 }
 
 // lent are imports of pure packages that are not pure: what is taken of them is types.
 var lent = map[string][]string{
-	"actuator/arbiter/core":    {"actuator/enforce"}, // what the ports say
-	"actuator/state":           {"actuator/enforce"},
-	"exporter/tracker/machine": {"exporter/device", "exporter/container", "exporter/sensor"}, // what the ports say
+	"actuator/arbiter/core": {"actuator/enforce"}, // what the ports say
+	"actuator/state":        {"actuator/enforce"},
+	"exporter/tracker/core": {"exporter/device", "exporter/container", "exporter/sensor"}, // what the ports say
 }
 
 // impure are packages of the standard library that reach out of the process, or the time

@@ -18,12 +18,12 @@ var plainSkips = map[string]struct {
 	why   string
 }{
 	"actuator/enforce/channels/channelstest/end.go": {1, "a rule of the suite that the subject cannot be led to break"},
-	"actuator/enforce/channels/suite_test.go":       {1, "its workload uses one GPU"},
 	"actuator/journal/journal_test.go":              {1, "root is refused no folder"},
 	"actuator/policy/policy_test.go":                {1, "rapid draws again"},
 	"cmd/internal/channeldriver/nvidia_test.go":     {1, "its workload uses one GPU"},
 	"cmd/laxity/main_test.go":                       {1, "what comes without a GPU, on a machine with one"},
 	"exporter/container/proc_test.go":               {1, "the kernel gave the PID to somebody else"},
+	"exporter/device/devicetest/cards.go":           {2, "what a subject of the suite cannot do, by its own word"},
 	"exporter/device/devicetest/devicetest.go":      {6, "what a subject of the suite cannot do, by its own word"},
 	"exporter/sensor/pidfd/pidfd_test.go":           {1, "the kernel gave the PID to somebody else, 300 times"},
 	"internal/boltfile/boltfile_test.go":            {1, "the race detector cannot look at a damaged file"},

@@ -1,17 +1,20 @@
 package actuator
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/laxity/laxity/actuator/allocator/ledger"
 	"github.com/laxity/laxity/actuator/api"
@@ -19,13 +22,17 @@ import (
 	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/decision/decisionlog"
-	"github.com/laxity/laxity/actuator/enforce"
-	"github.com/laxity/laxity/actuator/forward"
+	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/inbox"
+	"github.com/laxity/laxity/actuator/intake"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/mechanism"
 	"github.com/laxity/laxity/actuator/page"
+	"github.com/laxity/laxity/actuator/page/view"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/actuator/webhook"
@@ -39,26 +46,22 @@ type Actuator struct {
 	log       *slog.Logger
 	journal   *journal.Journal
 	inbox     *inbox.Inbox
+	intake    *intake.Intake
 	decisions *decisionlog.Log
 	metrics   *collector.Metrics
 	watch     *watch.Watch
-	forward   *forward.Forwarder // nil without Options.Peers
+	folders   *folders
 
-	memoryGuard arbiter.MemoryGuard // nil: none
-	swapper     enforce.Swapper     // nil: none
-	arbiter     *arbiter.Arbiter
+	mechanisms mechanism.Mechanisms
+	arbiter    *arbiter.Arbiter
 
-	strays   atomic.Uint64 // processes that the guardian continued, as last read
-	putAside []string      // as last listed
-	asideAt  time.Time
-
-	page   *page.Page
-	access *access.Guard
-	stop   sync.Once
+	page *page.Page
+	gate *access.Gate
+	stop sync.Once
 }
 
-// New opens the files in the state folder. Alerts can be received from then on;
-// they take effect once Run runs.
+// New opens the files in the state folder. From then on alerts can be received; they take effect
+// once Run runs.
 func New(o Options) (*Actuator, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -85,14 +88,14 @@ func (a *Actuator) openFiles() (err error) {
 		return err
 	}
 	if err := a.journal.Trouble(); err != nil {
-		a.log.Error("the record of holds was damaged, or cannot be written; then nobody is paused", "err", err)
+		a.log.Error("the record of holds was damaged, or cannot be written; while it cannot, no container is paused", "err", err)
 	}
 	var damaged error
 	if a.inbox, damaged, err = inbox.Open(filepath.Join(o.StateDir, "inbox.db"), inbox.Bounds{Messages: o.InboxSize, Bytes: o.InboxBytes}); err != nil {
 		return err
 	}
 	if damaged != nil {
-		a.log.Error("notifications that waited are lost; alerts that still fire are sent again", "err", damaged)
+		a.log.Error("waiting notifications are lost; Alertmanager repeats the alerts that still fire", "err", damaged)
 	}
 	if a.decisions, err = decisionlog.Open(decisionlog.Options{Path: filepath.Join(o.StateDir, "decisions.jsonl")}); err != nil {
 		return errors.Join(err, a.inbox.Close())
@@ -100,78 +103,77 @@ func (a *Actuator) openFiles() (err error) {
 	return nil
 }
 
-// openParts makes what the arbiter acts through, and what shows its state.
-func (a *Actuator) openParts() error {
+// openParts makes the mechanisms, the intake, the arbiter and the page.
+func (a *Actuator) openParts() (err error) {
 	o := a.o
-	enforcer, err := o.newEnforcer(a.journal)
-	if err != nil {
-		return err
-	}
-	if o.DryRun {
-		enforcer = &enforce.Dry{Real: enforcer}
-	}
-	divider, err := o.newChannels()
-	if err != nil {
-		return err
-	}
+	a.folders = &folders{state: o.StateDir, channels: channels.Folder(o.RunDir, o.StateDir), log: a.log}
 	gpuMemory := ledger.New(ledger.Options{Now: o.Now, Alive: o.ThreadAlive})
-	if a.memoryGuard, err = o.newMemoryGuard(gpuMemory); err != nil {
+	if a.mechanisms, err = o.Mechanisms.Open(mechanism.Surroundings{
+		StateDir: o.StateDir, ChannelsDir: a.folders.channels, Engine: o.Engine, DryRun: o.DryRun,
+		Journal: a.journal, Decider: gpuMemory, MaxWait: o.Config.MaxHold, Logger: a.log,
+	}); err != nil {
 		return err
 	}
-	if a.swapper, err = o.newSwapper(); err != nil {
-		return err
-	}
-	if err := a.openForward(); err != nil {
+	if err := a.openIntake(); err != nil {
 		return err
 	}
 	a.watch = watch.New(watch.Options{Mode: o.Guardian, Command: o.GuardianCommand, StateDir: o.StateDir, Off: o.DryRun, Logger: a.log})
-	options := arbiter.Options{
+	m := a.mechanisms
+	a.arbiter = arbiter.New(arbiter.Options{
 		Core: core.Options{
-			Node: o.Node, Config: o.Config, Allow: o.Allow, DryRun: o.DryRun, NoChannels: o.NoChannels, LimitsOff: o.MemoryGuard == config.MemoryOff,
-			MaxSnapshotAge: o.MaxSnapshotAge, HoldLease: o.HoldLease,
+			Node: o.Node, Config: o.Config, Allow: o.Allow, DryRun: o.DryRun, NoChannels: o.Mechanisms.NoChannels,
+			AsOne:     o.Mechanisms.SeveralGPUs == config.SeveralAsOne,
+			LimitsOff: o.Mechanisms.MemoryGuard == config.MemoryOff, MaxSnapshotAge: o.MaxSnapshotAge, HoldLease: o.HoldLease,
 		},
-		StateDir: o.StateDir, Source: o.Source, Enforcer: enforcer, Journal: a.journal, Channels: divider, Swapper: a.swapper, MemoryGuard: a.memoryGuard,
-		Ledger: gpuMemory, Guardian: a.watch, Leader: arbiter.NewLeader(o.LockDir, enforcer), Inbox: a.inbox,
+		StateDir: o.StateDir, Source: o.Source, Enforcer: m.Enforcer, Journal: a.journal, Channels: m.Channels, Swapper: m.Swapper, MemoryGuard: m.MemoryGuard,
+		Ledger: gpuMemory, Guardian: a.watch, Leader: arbiter.NewLeader(o.LockDir, m.Enforcer), Inbox: a.inbox,
 		Decisions: a.decisions, Metrics: a.metrics, Complete: a.complete, StartOf: o.StartOf, Now: o.Now, Tick: o.Tick, Logger: a.log,
 		Observe: func(s *task.Snapshot) { a.page.Observe(s) }, Changed: func() { a.page.Changed() },
-	}
-	a.arbiter = arbiter.New(options)
-	a.openAccess()
-	return a.openPage()
+	})
+	may := o.Access
+	may.Logger, may.Now, may.Refuse = a.log, o.Now, api.Refuse(a.answered)
+	a.gate = access.New(may)
+	a.page, err = page.New(page.Options{Facts: a.pageFacts, Gate: a.gate, Actor: a, Ranking: o.Ranking, Logger: a.log, Now: o.Now})
+	return err
 }
 
-// startWait is how long a starting actuator waits for a guardian that still releases the
-// holds of a former actuator.
-const startWait = 15 * time.Second
+// A starting actuator waits for a guardian that still releases the holds of a former actuator:
+// startWait in all. It says so after startQuiet; who only looks at the lock is gone by then.
+const (
+	startWait  = 15 * time.Second
+	startQuiet = 100 * time.Millisecond
+)
 
-// Run acts until ctx ends, then releases everything that it paused. It returns
-// nil after a clean end, and an error if it could not begin or if containers are still on
-// record. The guardian then releases these.
+// Run acts until ctx ends, then releases everything that it paused. It returns nil after a clean
+// end. An error says that it could not begin, or that containers are still on record: the guardian
+// then releases these.
 func (a *Actuator) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.Close()) }()
-	lock, err := journal.LockWithin(ctx, journal.ActuatorLock(a.o.StateDir), startWait)
-	if errors.Is(err, journal.ErrLocked) {
-		return fmt.Errorf("another actuator uses %s, or its guardian still releases containers (is Docker running?): %w", a.o.StateDir, err)
-	}
+	lock, err := a.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer lock.Unlock()
-	// Before anything that takes its time, the guardian's start above all: a former actuator may
-	// have died together with its guardian.
-	undo.Former(ctx, undo.Options{StateDir: a.o.StateDir, RunDir: a.o.RunDir, Channels: a.o.Channels, Logger: a.log})
+	// Before anything slow, above all the guardian's start: a former actuator may have died together
+	// with its guardian.
+	undo.Former(ctx, undo.Options{StateDir: a.o.StateDir, RunDir: a.o.RunDir, Channels: a.o.Mechanisms.Channels, Logger: a.log})
+	a.o.Mechanisms.LogHeld(ctx, a.o.Config, a.o.DryRun, a.log)
 	for _, l := range a.o.Lacks {
-		a.log.Warn("the actuator's sandbox keeps from it what it needs", "what", l.What, "means", l.Means, "fix", l.Fix)
+		a.log.Warn("the actuator's sandbox denies it something that it needs", "what", l.What, "means", l.Means, "fix", l.Fix)
 	}
 	if err := a.watch.Start(ctx); err != nil {
 		return err
 	}
-	defer a.runPage(ctx)()
-	if a.memoryGuard != nil {
-		if err := a.memoryGuard.Open(ctx); err != nil {
+	var remembering sync.WaitGroup
+	defer remembering.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	remembering.Go(func() { a.page.Run(ctx) })
+	if g := a.mechanisms.MemoryGuard; g != nil {
+		if err := g.Open(ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, a.memoryGuard.Close()) }()
+		defer func() { err = errors.Join(err, g.Close()) }()
 	}
 	return a.arbiter.Run(ctx)
 }
@@ -179,41 +181,40 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 // Close closes the files if Run is not called; Run closes them itself. Close is idempotent.
 func (a *Actuator) Close() (err error) {
 	a.stop.Do(func() {
-		err = errors.Join(a.inbox.Close(), a.decisions.Close())
-		if s, ok := a.swapper.(io.Closer); ok { // its helper is a process
-			err = errors.Join(err, s.Close())
-		}
+		err = errors.Join(a.inbox.Close(), a.decisions.Close(), a.mechanisms.Close())
 	})
 	return err
 }
 
-// Receive stores a notification durably and passes on the alerts of other nodes. When it
-// returns nil, the message takes effect even if this process dies. Receive is idempotent:
-// Alertmanager may repeat a message after an error.
-func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
-	if err := m.Validate(); err != nil {
-		return err
+// Handler serves the API, the metrics and the live page. It accepts alerts before Run, and has
+// nothing to show until then.
+func (a *Actuator) Handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(a.metrics)
+	if f := a.intake.Forward; f != nil {
+		registry.MustRegister(f)
 	}
-	own, others, err := a.split(ctx, m)
-	if err != nil {
-		return err
-	}
-	if len(own.Alerts) > 0 || own.TruncatedAlerts > 0 || len(others) == 0 {
-		err = a.keep(own) // first: this node does not wait for others
-	}
-	return errors.Join(err, a.pass(ctx, m, others))
+	return api.Router(api.Options{
+		Gate: a.gate, Actuator: a, State: func() any { return a.State() }, Decisions: a.decisions,
+		Metrics: registry, Page: a.page.Router(), Mount: a.o.Mount, Answered: a.answered, Logger: a.log,
+	})
 }
 
-func (a *Actuator) keep(m webhook.Message) error {
-	payload, err := json.Marshal(m)
-	if err != nil {
-		return err
+// answered counts the answers to notifications.
+func (a *Actuator) answered(code int) { a.metrics.Webhooks.WithLabelValues(strconv.Itoa(code)).Inc() }
+
+// Receive accepts a notification: see package intake.
+func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
+	return a.intake.Receive(ctx, m)
+}
+
+// Ready returns why it cannot act; nil if it can.
+func (a *Actuator) Ready() error {
+	s := a.State()
+	if s.Ready {
+		return nil
 	}
-	err = a.inbox.Put(payload, a.o.Now())
-	if errors.Is(err, inbox.ErrFull) {
-		return fmt.Errorf("%w (%d messages, %d bytes)", webhook.ErrFull, a.o.InboxSize, a.o.InboxBytes)
-	}
-	return err
+	return errors.New(cmp.Or(s.Trouble, s.Standby, "no guardian watches, or it has only just started"))
 }
 
 // Decisions returns the log of what was decided and why.
@@ -222,7 +223,7 @@ func (a *Actuator) Decisions() *decisionlog.Log { return a.decisions }
 // State returns what the actuator knows and does now. It is never nil, and read-only.
 func (a *Actuator) State() *state.State { return a.arbiter.State() }
 
-// Pause carries out the request of the person named who, as Release and SetDeadline do: see
+// Pause carries out the request of the person named who, as Release and Change do: see
 // package arbiter.
 func (a *Actuator) Pause(ctx context.Context, who, container string) error {
 	return a.arbiter.Pause(ctx, who, container)
@@ -233,9 +234,26 @@ func (a *Actuator) Release(ctx context.Context, who, container string) error {
 	return a.arbiter.Release(ctx, who, container)
 }
 
-// SetDeadline changes a container's relative deadline: see Pause.
-func (a *Actuator) SetDeadline(ctx context.Context, who, container string, relative time.Duration) error {
-	return a.arbiter.SetDeadline(ctx, who, container, relative)
+// Change changes settings of a running container: see Pause.
+func (a *Actuator) Change(ctx context.Context, who, container string, change task.Change) error {
+	return a.arbiter.Change(ctx, who, container, change)
+}
+
+// lock takes the lock of the state folder. It says at once what it waits for.
+func (a *Actuator) lock(ctx context.Context) (*journal.Lock, error) {
+	path := journal.ActuatorLock(a.o.StateDir)
+	lock, err := journal.LockWithin(ctx, path, startQuiet)
+	if !errors.Is(err, journal.ErrLocked) {
+		return lock, err
+	}
+	text := fmt.Sprintf("another actuator holds %s, or its guardian still releases containers; waiting up to %v", path, startWait)
+	a.log.Warn(text)
+	a.decisions.Add(decision.Decision{Time: a.o.Now(), Kind: decision.Service, Result: decision.Waiting, Reason: text})
+	lock, err = journal.LockWithin(ctx, path, startWait-startQuiet)
+	if errors.Is(err, journal.ErrLocked) {
+		return nil, fmt.Errorf("another actuator uses %s, or its guardian still releases containers (is Docker running?): stop it, or choose another folder with --state-dir: %w", a.o.StateDir, err)
+	}
+	return lock, err
 }
 
 // Reload reads the configuration again. A bad one changes nothing.
@@ -252,4 +270,31 @@ func (a *Actuator) Reload(ctx context.Context) error {
 		return fmt.Errorf("the old configuration stays: %w", err)
 	}
 	return a.arbiter.Configure(ctx, c)
+}
+
+// complete adds to the state what the arbiter does not know. The arbiter's goroutine calls it.
+func (a *Actuator) complete(s *state.State) {
+	s.PutAside = a.folders.putAside(s.Time)
+	if m := a.o.Mechanisms; s.Hold == config.HoldChannels {
+		s.ChannelsProven, s.SeveralGPUs = m.ChannelsProven, m.SeveralGPUs
+	}
+	for _, l := range slices.Concat(a.o.Lacks, a.watch.Lacks()) {
+		s.Lacks = append(s.Lacks, state.Lack(l))
+	}
+	if facts := a.arbiter.Snapshot(); facts != nil {
+		s.NameGPUs(facts)
+	}
+}
+
+func (a *Actuator) present() collector.Present {
+	p := collector.PresentOf(a.State())
+	p.Inbox, p.StrayStops = a.inbox.Len(), a.folders.strayStops()
+	return p
+}
+
+// pageFacts converts the published state for the page.
+func (a *Actuator) pageFacts() view.Facts {
+	_, changes := a.o.Source.(source.Changer)
+	decisions, _ := a.decisions.Last(0)
+	return view.FactsOf(a.State(), a.arbiter.Snapshot(), decisions, changes)
 }

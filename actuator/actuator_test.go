@@ -85,7 +85,7 @@ func TestPersonsUnpauseIsRespected(t *testing.T) {
 	n := len(b.engine.Calls())
 	b.source.set(func() {})
 	b.source.set(func() {})
-	b.await("seen", func() bool { return b.State().SnapshotSequence >= b.source.seq })
+	b.seen()
 	if got := b.engine.Calls(); len(got) != n {
 		t.Errorf("acted again: %v", got)
 	}

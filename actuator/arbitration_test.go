@@ -200,7 +200,7 @@ func TestAContainerCountsFromItsUseOfGPUMemory(t *testing.T) {
 // Where channels cannot be controlled containers that wait are paused, and that is reported.
 func TestWithoutChannelsWhoWaitsIsPaused(t *testing.T) {
 	m := collector.New()
-	b := newBench(t, func(o *actuator.Options) { o.NoChannels, o.Metrics = "driver 470", m })
+	b := newBench(t, func(o *actuator.Options) { o.Mechanisms.NoChannels, o.Metrics = "driver 470", m })
 	b.run("a", "b")
 	b.send(contention(webhook.Firing))
 	b.awaitPaused("b", "a", "b")
@@ -255,7 +255,7 @@ func TestOfTwoOnOneEngineOneActs(t *testing.T) {
 	first := newBench(t, nil)
 	on := func(o *actuator.Options) {
 		o.LockDir, o.Config.Arbitrate = locks, config.Always
-		o.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
+		o.Mechanisms.NewEnforcer = func(j *journal.Journal) (enforce.Enforcer, error) {
 			return docker.New(docker.Options{Engine: named{first.engine}, Journal: j, Freezer: first.engine})
 		}
 	}

@@ -29,7 +29,7 @@ func TestStartLetsChannelsOn(t *testing.T) {
 	stat, _ := proc.ReadStat("/proc", os.Getpid())
 	p := rm.Process{PID: os.Getpid(), Start: stat.Start}
 	m.Adopt(p, gpu0)
-	with := func(o *actuator.Options) { o.Channels, o.RunDir = m, run }
+	with := func(o *actuator.Options) { o.Mechanisms.Channels, o.RunDir = m, run }
 	b := newBench(t, with)
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
@@ -187,6 +187,41 @@ func TestReleasedIsLeftAsItIs(t *testing.T) {
 	v.awaitSlice(a, 100*time.Millisecond)
 }
 
+// TestReleasedKeepsItsPartBesideAServer: it counts as a container without a label, so that requests come first by no
+// more than by default, and it is not off in turn, for as long as the release holds.
+func TestReleasedKeepsItsPartBesideAServer(t *testing.T) {
+	v := newDivider(t, nil)
+	s, a, b := v.begin("s", gpu0), v.begin("a", gpu0), v.begin("b", gpu0)
+	busy := func() {
+		v.source.set(func() {
+			v.source.containers[0].Spec.Release, v.source.containers[0].Spec.Deadline = task.ReleaseBusy, task.Seconds(0.02)
+			for i, p := range []rm.Process{s, a, b} {
+				v.source.containers[i].SMUtilization = map[string]float64{gpu0: []float64{0.02, 0.48, 0.48}[i]}
+				v.source.containers[i].Processes = []task.Process{{PID: p.PID, GPUs: []string{gpu0}}}
+			}
+		})
+	}
+	first := func() bool { busy(); return v.Slices(s)[0] > channelstest.OwnSlice }
+	v.await("requests come first", first)
+	v.await("it is off in turn", func() bool { busy(); return v.Off(a) > 0 })
+	if err := v.Release(t.Context(), "somebody", "a"); err != nil {
+		t.Fatal(err)
+	}
+	v.await("all have their part", func() bool {
+		busy()
+		is := v.Slices(b)
+		return v.slices(s, channelstest.OwnSlice) && v.slices(a, channelstest.OwnSlice) && v.Off(a) == 0 && is[0] <= channelstest.OwnSlice
+	})
+	for began := time.Now(); time.Since(began) < 1500*time.Millisecond; { // longer than a turn
+		if busy(); v.Off(a) > 0 || v.Slices(s)[0] > channelstest.OwnSlice || v.Slices(b)[0] > channelstest.OwnSlice {
+			t.Fatalf("off %d; slices %v and %v beside it", v.Off(a), v.Slices(s), v.Slices(b))
+		}
+	}
+	v.await("it says why", func() bool { return strings.Contains(v.state().Containers[0].Order, "not ours to act on") })
+	v.source.end("a") // and with its task the release
+	v.await("requests come first again", first)
+}
+
 // TestOthersAreNeverTouched: no call is made for who has no label, says never, or is on
 // several GPUs.
 func TestOthersAreNeverTouched(t *testing.T) {
@@ -222,7 +257,7 @@ func TestOthersAreNeverTouched(t *testing.T) {
 func TestWhoPausesDoesNotDivide(t *testing.T) {
 	for name, with := range map[string]func(*actuator.Options){
 		"p3":         func(o *actuator.Options) { o.Config.Policy = "p3" },
-		"hold=pause": func(o *actuator.Options) { o.Hold, o.NewChannels = config.HoldPause, nil },
+		"hold=pause": func(o *actuator.Options) { o.Mechanisms.Hold, o.Mechanisms.NewChannels = config.HoldPause, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newDivider(t, with)

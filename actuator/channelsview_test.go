@@ -18,7 +18,7 @@ import (
 func TestStateSaysTheOrder(t *testing.T) {
 	m := channelstest.NewMachine()
 	b := newBench(t, func(o *actuator.Options) {
-		o.Channels, o.RunDir = m, t.TempDir()
+		o.Mechanisms.Channels, o.RunDir = m, t.TempDir()
 		o.Config.Arbitrate = config.Always
 	})
 	const gpu1 = "GPU-1"

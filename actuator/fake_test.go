@@ -21,6 +21,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
 	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/mechanism"
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
@@ -154,9 +155,9 @@ func (b *bench) options() actuator.Options {
 		StateDir: b.dir, Source: b.source, Guardian: watch.Warn, Tick: 5 * time.Millisecond,
 		Config: config.Config{Policy: "fifo"},
 		Logger: slog.New(slog.NewTextHandler(testWriter{b.T}, nil)),
-		NewEnforcer: func(j *journal.Journal) (enforce.Enforcer, error) {
+		Mechanisms: mechanism.Options{NewEnforcer: func(j *journal.Journal) (enforce.Enforcer, error) {
 			return docker.New(docker.Options{Engine: b.engine, Journal: j, Freezer: b.engine})
-		},
+		}},
 	}
 }
 
@@ -184,6 +185,15 @@ func (b *bench) run(ids ...string) {
 		b.engine.Run(id)
 		b.source.start(id)
 	}
+}
+
+// seen waits until the actuator knows what the source says now.
+func (b *bench) seen() {
+	b.Helper()
+	b.source.mu.Lock()
+	now := b.source.seq
+	b.source.mu.Unlock()
+	b.await("the latest snapshot is seen", func() bool { return b.State().SnapshotSequence >= now })
 }
 
 func (b *bench) await(what string, ok func() bool) {

@@ -104,9 +104,9 @@ func newDivider(t *testing.T, change func(*actuator.Options)) *divider {
 }
 
 func (v *divider) options(o *actuator.Options) {
-	o.Channels, o.RunDir, o.Config.Arbitrate = v.driver, v.run, config.Always
+	o.Mechanisms.Channels, o.RunDir, o.Config.Arbitrate = v.driver, v.run, config.Always
 	dir := o.StateDir
-	o.NewChannels = func() (arbiter.Channels, error) {
+	o.Mechanisms.NewChannels = func() (arbiter.Channels, error) {
 		return channels.New(channels.Options{Driver: v.driver, Dir: channels.Folder(v.run, dir), State: v.State})
 	}
 	o.StartOf = func(pid int) (uint64, bool) {

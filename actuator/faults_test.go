@@ -123,8 +123,8 @@ func TestStartBringsBackWhatIsSwappedOut(t *testing.T) {
 	b.engine.SetPaused("a", true)
 	b.restart(func(o *actuator.Options) {
 		o.Metrics = collector.New()
-		o.NewSwapper = func() (enforce.Swapper, error) { return b.swapper, nil }
-		o.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { return &fakeGuard{decider: d}, nil }
+		o.Mechanisms.NewSwapper = func() (enforce.Swapper, error) { return b.swapper, nil }
+		o.Mechanisms.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { return &fakeGuard{decider: d}, nil }
 	})
 	b.await("it is back", func() bool { return b.held("a") == 500 && !b.isPaused("a") })
 }

@@ -180,9 +180,9 @@ func newMemoryBenchWith(t *testing.T, guard *fakeGuard, swap bool, change func(*
 	b.bench = newBench(t, func(o *actuator.Options) {
 		o.ThreadAlive = func(int, int) bool { return true }
 		o.Metrics = b.metrics
-		o.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { b.guard.decider = d; return b.guard, nil }
+		o.Mechanisms.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { b.guard.decider = d; return b.guard, nil }
 		if swap {
-			o.NewSwapper = func() (enforce.Swapper, error) { return b.swapper, nil }
+			o.Mechanisms.NewSwapper = func() (enforce.Swapper, error) { return b.swapper, nil }
 		}
 		if change != nil {
 			change(o)

@@ -89,7 +89,7 @@ func TestWhoStandsAtAnAllocationHasAReason(t *testing.T) {
 
 // With the guard switched off limits keep nobody from beginning.
 func TestGuardOffKeepsNobodyFromBeginning(t *testing.T) {
-	b := newMemoryBench(t, true, func(o *actuator.Options) { o.MemoryGuard = config.MemoryOff })
+	b := newMemoryBench(t, true, func(o *actuator.Options) { o.Mechanisms.MemoryGuard = config.MemoryOff })
 	b.limited("a", 900)
 	b.holds("a", 800)
 	b.limited("b", 900)

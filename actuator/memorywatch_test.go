@@ -95,7 +95,7 @@ func TestWhoGetsByTheGuardIsPaused(t *testing.T) {
 }
 
 func TestNoWatchWhereGuardingIsOff(t *testing.T) {
-	b := newMemoryBench(t, false, func(o *actuator.Options) { o.MemoryGuard = config.MemoryOff })
+	b := newMemoryBench(t, false, func(o *actuator.Options) { o.Mechanisms.MemoryGuard = config.MemoryOff })
 	b.limited("a", 400)
 	b.holds("a", 900)
 	seen := b.State().SnapshotSequence

@@ -18,21 +18,18 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/laxity/laxity/actuator/arbiter"
 	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce"
-	"github.com/laxity/laxity/actuator/enforce/channels"
-	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/guardian/watch"
-	"github.com/laxity/laxity/actuator/journal"
-	"github.com/laxity/laxity/actuator/page/view"
+	"github.com/laxity/laxity/actuator/mechanism"
+	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/source"
-	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/sandbox"
 )
 
@@ -56,42 +53,19 @@ type Options struct {
 	GuardianCommand []string
 	// Device is the GPUs as in the exporter's flag, for the guardian; empty: it chooses.
 	Device string
-	// Channels controls time slices and channels of processes; nil: this machine cannot. What
-	// is changed is on record below RunDir, as in undo.Options.
-	Channels channels.Driver
-	RunDir   string
-
-	// DockerHost is the engine's address; DOCKER_HOST or the local socket if empty.
-	DockerHost string
-	// Hold says how containers are kept from computing; config.HoldAuto by default.
-	Hold config.HoldMode
-	// ContainerOf returns the id of the container that a process of this machine
-	// belongs to. Without it there is no memory guard.
-	ContainerOf func(pid int) (id string, ok bool, err error)
-	// MemoryGuard says whether allocations of GPU memory are guarded, Swap whether
-	// containers are swapped off their GPUs; both Auto by default: where this machine can.
-	MemoryGuard, Swap config.MemoryMode
-	// OpenMemoryLedger opens what says how much GPU memory each process holds now.
-	// Without it no allocations are guarded.
-	OpenMemoryLedger func() (task.Ledger, error)
-	// NewMemoryGuard and NewSwapper replace those of this machine; nil, without an
-	// error, is none.
-	NewMemoryGuard func(memory.Decider) (arbiter.MemoryGuard, error)
-	NewSwapper     func() (enforce.Swapper, error)
+	// Engine is the container engine.
+	Engine engine.Choice
+	// RunDir is where slices and channels are on record, as in undo.Options.
+	RunDir string
+	// Mechanisms are what it acts by.
+	Mechanisms mechanism.Options
 	// ThreadAlive reports whether a thread exists that waits for memory; by /proc by
 	// default.
 	ThreadAlive func(pid, tid int) bool
 	// StartOf returns when a process started, in clock ticks since boot; by /proc by default.
 	StartOf func(pid int) (start uint64, lives bool)
-	// NoChannels says why Channels is only used to undo: it was not shown to work here, say.
-	// Empty: it divides the time of GPUs. NewChannels replaces what carries that out; nil,
-	// without an error, is none.
-	NoChannels  string
-	NewChannels func() (arbiter.Channels, error)
 	// Lacks are what this process's sandbox keeps from it, for people to read.
 	Lacks []sandbox.Lack
-	// NewEnforcer replaces the Docker engine.
-	NewEnforcer func(*journal.Journal) (enforce.Enforcer, error)
 
 	// Allow restricts what is ever acted on to containers with one of these labels.
 	Allow core.Allow
@@ -117,10 +91,10 @@ type Options struct {
 	Peers forward.Directory
 
 	// Ranking is the ranking of the nodes, for the page; nil without placement.
-	Ranking func(context.Context) view.Ranking
+	Ranking func(context.Context) placement.Overview
 	// Mount adds other parts' requests to the handler; those that change something
-	// they pass through guard, as the actuator does its own.
-	Mount []func(r chi.Router, guard func(http.Handler) http.Handler)
+	// they pass through gate, as the actuator does its own.
+	Mount []func(r chi.Router, gate func(http.Handler) http.Handler)
 
 	Logger  *slog.Logger
 	Metrics *collector.Metrics
@@ -130,7 +104,7 @@ type Options struct {
 	Tick time.Duration
 }
 
-func (o Options) withDefaults() (Options, error) {
+func (o Options) withDefaults() (_ Options, err error) {
 	if o.StateDir == "" || o.Source == nil {
 		return o, errors.New("actuator: StateDir and Source are required")
 	}
@@ -151,18 +125,14 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("find this program, to start the guardian: %w", err)
 		}
 		o.GuardianCommand = []string{self, "guardian", "--once", "--state-dir=" + o.StateDir}
-		if o.DockerHost != "" {
-			o.GuardianCommand = append(o.GuardianCommand, "--docker.host="+o.DockerHost)
-		}
+		decided, _ := o.Engine.Resolve(engine.This)
+		o.GuardianCommand = append(o.GuardianCommand, decided.Flags()...)
 		if o.Device != "" {
 			o.GuardianCommand = append(o.GuardianCommand, "--device="+o.Device)
 		}
 	}
 	o.RunDir = cmp.Or(o.RunDir, enforce.RunDir)
-	if err := o.checkHold(); err != nil {
-		return o, err
-	}
-	if err := o.checkMemory(); err != nil {
+	if o.Mechanisms, err = o.Mechanisms.Checked(o.DryRun); err != nil {
 		return o, err
 	}
 	setDefault(&o.InboxSize, 1000)

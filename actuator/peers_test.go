@@ -100,3 +100,31 @@ func TestAlertForAnotherNode(t *testing.T) {
 	here.send(pause("nowhere", "a"))
 	here.decided("no such node", func(d decision.Decision) bool { return d.Result == decision.Ignored && d.Node == "nowhere" })
 }
+
+// Whoever places containers for several nodes asks the chosen one whether a deadline can be met there.
+func TestAdmissionOnAnotherNode(t *testing.T) {
+	list := &peers{at: map[string]string{}}
+	here := newBench(t, func(o *actuator.Options) { o.Node, o.Peers = "here", list })
+	there := newBench(t, func(o *actuator.Options) { o.Node = "there" })
+	server := httptest.NewServer(there.Handler())
+	t.Cleanup(server.Close)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	list.set("there", server.URL)
+	list.set("gone", gone.URL)
+	here.run("a")
+	there.run("b")
+	here.seen()
+	there.seen()
+	for node, want := range map[string]string{"here": `"node":"here"`, "there": `"node":"there"`, "": `"node":"here"`, "gone": "node gone: no actuator answers", "nowhere": "--nodes.file"} {
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/admission?image=x&deadline=9s&node="+node, nil)
+		r.RemoteAddr = "127.0.0.1:5"
+		w := httptest.NewRecorder()
+		here.Handler().ServeHTTP(w, r)
+		code, said := w.Code, w.Body.String()
+		known := node != "gone" && node != "nowhere"
+		if !strings.Contains(said, want) || (code == http.StatusOK) != known || known && !strings.Contains(said, `"result":"unknown"`) {
+			t.Errorf("node %q: %d %s", node, code, said)
+		}
+	}
+}

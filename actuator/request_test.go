@@ -19,6 +19,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/chromium"
 )
@@ -130,7 +131,7 @@ func TestPersonIsRefused(t *testing.T) {
 			t.Errorf("releasing %q: %v", id, err)
 		}
 	}
-	if err := b.SetDeadline(t.Context(), alice, "a", time.Second); !errors.Is(err, arbiter.ErrNoDeadlines) {
+	if err := b.Change(t.Context(), alice, "a", due(time.Second)); !errors.Is(err, arbiter.ErrNoChanges) {
 		t.Errorf("a deadline: %v", err)
 	}
 	b.source.set(func() { b.source.health.DeviceUp = false })
@@ -143,37 +144,46 @@ func TestPersonIsRefused(t *testing.T) {
 	}
 }
 
-// setter is a source that can change deadlines.
-type setter struct {
+// changer is a source that can change settings.
+type changer struct {
 	*fakeSource
-	set func(id string, d time.Duration) error
+	change func(id string, c task.Change) error
 }
 
-func (s setter) SetDeadline(_ context.Context, id string, d time.Duration) error { return s.set(id, d) }
+func (s changer) Change(_ context.Context, id string, c task.Change) error { return s.change(id, c) }
 
-var _ source.DeadlineSetter = setter{}
+var _ source.Changer = changer{}
 
-func TestPersonChangesDeadline(t *testing.T) {
-	got := map[string]time.Duration{}
+func due(d time.Duration) task.Change { return task.Change{Deadline: &d} }
+
+func share(of float64) task.Change { return task.Change{Share: &of} }
+
+func TestPersonChangesSettings(t *testing.T) {
+	got := map[string]task.Change{}
 	var refuse error
 	b := newBench(t, func(o *actuator.Options) {
-		o.Source = setter{b0(o), func(id string, d time.Duration) error { got[id] = d; return refuse }}
+		o.Source = changer{b0(o), func(id string, c task.Change) error { got[id] = c; return refuse }}
 	})
 	b.run("a", "plain")
 	b.source.set(func() { b.source.containers[0].Spec.Deadline = 9; b.source.containers[1].Spec.Managed = false })
 	b.await("seen", func() bool { return b.State().SnapshotSequence >= b.source.seq })
-	b.must(b.SetDeadline(t.Context(), alice, "a", 5*time.Second))
+	b.must(b.Change(t.Context(), alice, "a", due(5*time.Second)))
 	b.requested(decision.Done, "deadline 5s, was 9s")
-	b.must(b.SetDeadline(t.Context(), alice, "a", 0))
+	b.must(b.Change(t.Context(), alice, "a", due(0)))
 	b.requested(decision.Done, "back to its label's, was 9s")
-	if got["a"] != 0 || len(got) != 1 {
+	if *got["a"].Deadline != 0 || len(got) != 1 {
 		t.Errorf("set: %v", got)
 	}
-	if err := b.SetDeadline(t.Context(), alice, "plain", time.Second); err == nil || !strings.Contains(err.Error(), "only observed") {
+	b.must(b.Change(t.Context(), alice, "a", share(0.3)))
+	b.requested(decision.Done, "share 30%, was none")
+	if c := got["a"]; c.Deadline != nil || *c.Share != 0.3 {
+		t.Errorf("set: %+v", c)
+	}
+	if err := b.Change(t.Context(), alice, "plain", due(time.Second)); err == nil || !strings.Contains(err.Error(), "only observed") {
 		t.Errorf("of one without labels: %v", err)
 	}
 	refuse = errors.New("the disk is full")
-	if err := b.SetDeadline(t.Context(), alice, "a", time.Minute); !errors.Is(err, refuse) {
+	if err := b.Change(t.Context(), alice, "a", due(time.Minute)); !errors.Is(err, refuse) {
 		t.Errorf("refused: %v", err)
 	}
 	if d := b.requested(decision.Failed, "deadline 1m0s"); d.Error != "the disk is full" {
@@ -184,7 +194,7 @@ func TestPersonChangesDeadline(t *testing.T) {
 // b0 is the source that the bench has put into the options.
 func b0(o *actuator.Options) *fakeSource { return o.Source.(*fakeSource) }
 
-func TestDeadlineByHTTP(t *testing.T) {
+func TestChangeByHTTP(t *testing.T) {
 	var asked string
 	exporter := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw := make([]byte, 100)
@@ -205,15 +215,16 @@ func TestDeadlineByHTTP(t *testing.T) {
 	}
 	for _, c := range []struct {
 		id         string
-		d          time.Duration
+		change     task.Change
 		want, fail string
 	}{
-		{"abc", 1500 * time.Millisecond, `PUT /api/v1/containers/abc/deadline {"deadline":"1.5s"}`, ""},
-		{"a/../b?", 0, `PUT /api/v1/containers/a%2F..%2Fb%3F/deadline {"deadline":null}`, ""},
-		{"refuse", time.Second, `PUT /api/v1/containers/refuse/deadline {"deadline":"1s"}`, "the exporter refuses: not from here; call it there"},
-		{"broken", time.Second, `PUT /api/v1/containers/broken/deadline {"deadline":"1s"}`, "exporter answers 502 Bad Gateway"},
+		{"abc", due(1500 * time.Millisecond), `PATCH /api/v1/containers/abc {"deadline":"1.5s"}`, ""},
+		{"abc", share(0.125), `PATCH /api/v1/containers/abc {"share":"12.5%"}`, ""},
+		{"a/../b?", due(0), `PATCH /api/v1/containers/a%2F..%2Fb%3F {"deadline":null}`, ""},
+		{"refuse", due(time.Second), `PATCH /api/v1/containers/refuse {"deadline":"1s"}`, "the exporter refuses: not from here; call it there"},
+		{"broken", due(time.Second), `PATCH /api/v1/containers/broken {"deadline":"1s"}`, "exporter answers 502 Bad Gateway"},
 	} {
-		err := h.SetDeadline(t.Context(), c.id, c.d)
+		err := h.Change(t.Context(), c.id, c.change)
 		if asked != c.want || (err == nil) != (c.fail == "") || err != nil && err.Error() != c.fail {
 			t.Errorf("%s: asked %s, %v", c.id, asked, err)
 		}

@@ -116,5 +116,5 @@ func (g *GPU) N(real int) int {
 	return max(8, int(math.Round(float64(real)*simScale/16384)))
 }
 
-// Close lets go of the GPU.
+// Close closes the GPU.
 func (g *GPU) Close() error { return g.stop() }

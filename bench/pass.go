@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Pass lets time pass, unless ctx ends: then it returns its error at once. It is for
-// experiments, where a length of time is measured, or there is no event to wait for.
+// Pass waits for d, or returns ctx's error as soon as ctx ends. It is for experiments that measure a
+// length of time, or have no event to wait for.
 func Pass(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -17,10 +17,10 @@ func Pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ErrTooLate is what Until returns after its limit.
+// ErrTooLate is the error of Until after its limit.
 var ErrTooLate = errors.New("it takes too long")
 
-// Until asks 20 times a second whether something holds, up to a limit.
+// Until checks 20 times a second, up to a limit, whether a condition holds.
 func Until(ctx context.Context, limit time.Duration, holds func() (bool, error)) error {
 	for deadline := time.Now().Add(limit); ; {
 		if ok, err := holds(); ok || err != nil {

@@ -93,8 +93,12 @@ func Report(w io.Writer, experiments []Experiment, results map[string]Result) er
 		if !ok {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n`laxity-bench %s` · %s · %s · commit %s\n\n%s\n\n",
-			e.Title, e.Name, r.Machine, r.Date.Format("2006-01-02"), r.Commit, e.About)
+		fmt.Fprintf(&b, "\n## %s\n\n`laxity-bench %s` · %s · %s · commit %s\n\n",
+			e.Title, command(e, r), r.Machine, r.Date.Format("2006-01-02"), r.Commit)
+		if r.Older != "" {
+			fmt.Fprintf(&b, "**Older code**: %s.\n\n", r.Older)
+		}
+		fmt.Fprintf(&b, "%s\n\n", e.About)
 		for _, c := range chartsOf(e, r) {
 			fmt.Fprintf(&b, "![%s](%s)\n\n", c.Heading(), path.Join(chartFolder, chartFile(e, c)))
 		}
@@ -112,6 +116,15 @@ func Report(w io.Writer, experiments []Experiment, results map[string]Result) er
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// command is what measured a result, but for its portions.
+func command(e Experiment, r Result) string {
+	text := e.Name
+	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
+		text += " --set " + name + "=" + r.Settings[name]
+	}
+	return text
 }
 
 func markdown(b *strings.Builder, lines [][]string) {

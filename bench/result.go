@@ -32,9 +32,12 @@ type Experiment struct {
 	About string
 	// Settings are what --set may say to it.
 	Settings []Setting
+	// Portions: it can go on from an earlier result, and numbers its runs from Env.FirstRun.
+	Portions bool
 	// NeedsGPU: without a real GPU its figures mean nothing.
 	NeedsGPU bool
-	// Run measures. It returns the rows that it has even when it fails.
+	// Run measures. It returns the rows that it has even when it fails, of whole runs alone:
+	// of all ways, where ways are compared.
 	Run func(ctx context.Context, env Env) ([]Row, error)
 	// Figures computes the figures from the rows. Pure.
 	Figures func(rows []Row) []Figure
@@ -78,13 +81,15 @@ type Env struct {
 	SimulatedMemory uint64
 	// Args holds what --set says, name → value.
 	Args map[string]string
-	// NewEngine makes the rules engine of `laxity up`; nil where there is none.
-	NewEngine func(targets []EngineTarget) (Engine, error)
+	// Earlier are the rows of earlier portions of the same result. Run does not return them.
+	Earlier []Row
+	// NewEvaluator makes the rule evaluator of `laxity up`; nil where there is none.
+	NewEvaluator func(targets []EvaluatorTarget) (Evaluator, error)
 }
 
 // Row is one task or sample as measured. Times and durations are in seconds,
 // memory is in bytes. The key "way" names what was measured: laxity, or an
-// alternative.
+// alternative. A stored row says with which commit, when, and in which run of its result.
 type Row map[string]any
 
 // Num returns a number of the row; NaN when it has none.
@@ -120,15 +125,21 @@ type Figure struct {
 	Runs int `json:"runs"`
 }
 
-// Result is one run of an experiment.
+// Result is what was measured of an experiment, in one portion or several.
 type Result struct {
 	Name    string    `json:"name"`
 	Machine string    `json:"machine"`
 	Commit  string    `json:"commit"`
 	Date    time.Time `json:"date"`
 	Seed    uint64    `json:"seed"`
-	Rows    []Row     `json:"rows,omitempty"` // stored in a file of their own
-	Figures []Figure  `json:"figures"`
+	// Settings are those that all rows share; absent is the default. Nil: a result from
+	// before they were stored.
+	Settings map[string]string `json:"settings,omitzero"`
+	Rows     []Row             `json:"rows,omitempty"` // stored in a file of their own
+	// Older says what has changed since in the code that it measures; empty: nothing but
+	// words. It is stored beside all results, in older.txt.
+	Older   string   `json:"-"`
+	Figures []Figure `json:"figures"`
 }
 
 // rowsFile is where the rows lie of a result that is stored as NAME.json.

@@ -17,6 +17,9 @@ type Setting struct {
 	// which means true.
 	Flag   bool `json:"flag,omitempty"`
 	Switch bool `json:"-"`
+	// Part: it says which part of the experiment is measured, or how often, and changes nothing
+	// about a row: portions with other values are of one make (CheckPortion).
+	Part bool `json:"-"`
 }
 
 // CheckSettings returns an error that lists the settings if one of args is none of

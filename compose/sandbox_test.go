@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -196,7 +195,7 @@ func (p *probing) device() string {
 // they do, under Docker's own seccomp profile.
 func TestRightsAreEnough(t *testing.T) {
 	p := newProbing(t)
-	services := read[stack](t, "compose.yaml").Services
+	services, cgroup := read[stack](t, "compose.yaml").Services, read[stack](t, "cgroup.yaml").Services
 	both := []string{"open /dev/nvidiactl", "descriptors", "duplicate", "signal", "signal by pidfd", "record"}
 	for _, c := range []struct {
 		who  string
@@ -205,7 +204,9 @@ func TestRightsAreEnough(t *testing.T) {
 		{"actuator", append([]string{"probes", "trace", "trace check"}, both...)}, // before the guardian, who reads its record
 		{"guardian", both},
 	} {
-		found := p.try(c.who, services[c.who])
+		sv := services[c.who]
+		sv.Cgroup = cgroup[c.who].Cgroup
+		found := p.try(c.who, sv)
 		for _, name := range c.want {
 			if found.Said[name] != "ok" {
 				t.Errorf("%s: %s: %q", c.who, name, found.Said[name])
@@ -236,16 +237,16 @@ func TestWithoutPtraceNoDescriptorIsDuplicated(t *testing.T) {
 	}
 }
 
-// gpu.yaml gives both the GPU, and no more than that.
+// gpu.yaml gives the three the GPU, and no more than that.
 func TestGPUOverride(t *testing.T) {
 	over := read[struct{ Services map[string]map[string]any }](t, "gpu.yaml").Services
-	if len(over) != 2 {
+	if len(over) != 3 {
 		t.Errorf("%v", over)
 	}
-	for _, name := range []string{"actuator", "guardian"} {
+	for name, capabilities := range map[string]string{"actuator": "compute,utility", "guardian": "compute,utility", "exporter": "utility"} {
 		sv := over[name]
 		env, _ := sv["environment"].(map[string]any)
-		if len(sv) != 2 || sv["runtime"] != "nvidia" || env["NVIDIA_VISIBLE_DEVICES"] != "all" || fmt.Sprint(env["NVIDIA_DRIVER_CAPABILITIES"]) != "compute,utility" {
+		if len(sv) != 2 || sv["runtime"] != "nvidia" || env["NVIDIA_VISIBLE_DEVICES"] != "all" || env["NVIDIA_DRIVER_CAPABILITIES"] != capabilities {
 			t.Errorf("%s: %v", name, sv)
 		}
 	}

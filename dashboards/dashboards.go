@@ -35,9 +35,15 @@ type Dashboard struct {
 	Title         string
 	UID           string
 	SchemaVersion int
+	Inputs        []struct{ Name, Type, PluginID string } `json:"__inputs"`
+	Requires      []struct{ Type, ID string }             `json:"__requires"`
 	Panels        []Panel
 	Templating    struct{ List []Variable }
-	Annotations   struct {
+	Links         []struct {
+		Type string
+		Tags []string
+	}
+	Annotations struct {
 		List []struct{ Name, Expr string }
 	}
 }
@@ -46,6 +52,21 @@ type Dashboard struct {
 type Variable struct {
 	Name, Type string
 	Definition string
+	// Regex takes text and value from what a query_result says.
+	Regex   string
+	Current struct{ Value any }
+}
+
+// definition is a query of Grafana's data source for Prometheus.
+var definition = regexp.MustCompile(`^(?:label_values\((.+), ([a-z]+)|query_result\((.+))\)$`)
+
+// Expr is the PromQL expression in the variable's definition; empty for a variable that asks nobody.
+func (v Variable) Expr() string {
+	parts := definition.FindStringSubmatch(v.Definition)
+	if v.Type != "query" || parts == nil {
+		return ""
+	}
+	return parts[1] + parts[3]
 }
 
 // Panel is one panel, or a row.
@@ -94,9 +115,9 @@ func (p Panel) Links() ([]Link, error) {
 
 // Target is one query of a panel.
 type Target struct {
-	RefID      string
-	Expr       string
-	Datasource struct{ Type, UID string }
+	RefID, LegendFormat string
+	Expr                string
+	Datasource          struct{ Type, UID string }
 }
 
 // Read returns the dashboards by file name.
@@ -140,6 +161,11 @@ func (d Dashboard) Queries(file string) []Query {
 		}
 		for _, t := range p.Targets {
 			all = append(all, Query{File: file, Panel: p.Title, Expr: variables.Replace(t.Expr), Linked: strings.Join(linked, " ")})
+		}
+	}
+	for _, v := range d.Templating.List {
+		if expr := v.Expr(); expr != "" {
+			all = append(all, Query{File: file, Panel: "variable " + v.Name, Expr: variables.Replace(expr)})
 		}
 	}
 	for _, a := range d.Annotations.List {

@@ -23,24 +23,26 @@ var means = map[string]map[string]string{
 		"GET /":             "for people: links",
 		"GET /metrics":      "for Prometheus",
 		"GET /api/v1/tasks": "the present snapshot as JSON: GPUs, containers, unfinished and ended tasks, health; with `?watch=1` newline-delimited, one snapshot for each change and at least one a second",
-		"PUT /api/v1/containers/{id}/deadline": "`{\"deadline\":\"5s\"}` changes the deadline of a running container (name or id), `{\"deadline\":null}` goes back to its label; " +
-			"answered once the change is on disk",
+		"PATCH /api/v1/containers/{id}": "`{\"deadline\":\"5s\",\"share\":\"30%\"}` changes settings of a running container (name or id); what is left out stays, `null` goes back to its label; " +
+			"answers with the container as it is then, once the change is on disk",
 		"GET /-/healthy": "200 while the process lives",
 		"GET /-/ready":   "200 once GPUs and containers have been read, else 503",
 		profiles:         "profiles of the program (`go tool pprof`), for clients on the same machine alone",
 	},
 	"Actuator": {
-		"GET /":                                 "for people: the live page, `?window=1m|5m|15m`, `&still=1` without updates",
-		"GET /events":                           "the sections of the live page that changed, as server-sent events",
-		"GET /assets/{name}":                    "its style, script and icon",
-		"POST /actions/pause":                   "a form of the live page: keep this container from computing",
-		"POST /actions/release":                 "a form of the live page: release this container",
-		"POST /actions/deadline":                "a form of the live page: change this container's deadline",
-		"GET /login":                            "for people: the browser asks for the password (any user name, a token), then leads to the page",
-		profiles:                                "profiles of the program (`go tool pprof`), for clients on the same machine alone",
-		"GET /metrics":                          "for Prometheus",
-		"POST /api/v1/alerts":                   "Alertmanager's webhook, version 4; 2xx means durably accepted",
-		"GET /api/v1/state":                     "who is admitted, who waits, holds, leases, and whether it can act",
+		"GET /":                 "for people: the live page, `?window=1m|5m|15m`, `&still=1` without updates",
+		"GET /events":           "the sections of the live page that changed, as server-sent events",
+		"GET /assets/{name}":    "its style, script and icon",
+		"POST /actions/pause":   "a form of the live page: keep this container from computing",
+		"POST /actions/release": "a form of the live page: release this container",
+		"POST /actions/change":  "a form of the live page: change this container's `deadline`, `share` or both; an empty field goes back to its label",
+		"GET /login":            "for people: the browser asks for the password (any user name, a token), then leads to the page",
+		profiles:                "profiles of the program (`go tool pprof`), for clients on the same machine alone",
+		"GET /metrics":          "for Prometheus",
+		"POST /api/v1/alerts":   "Alertmanager's webhook, version 4; 2xx means durably accepted",
+		"GET /api/v1/state":     "who is admitted, who waits, holds, leases, and whether it can act",
+		"GET /api/v1/admission": "can a deadline or a share be kept by a container that does not run yet, beside what runs? `?deadline=9s&image=trainer:1&estimate=3s&share=30%&release=busy&gpu=UUID&node=NAME`; " +
+			"`result` is `met`, `unmet` (with `reason` and `earliest_deadline_seconds`) or `unknown`",
 		"GET /api/v1/decisions":                 "what was decided and why, oldest first: `?container=NAME&after=SEQUENCE&limit=N`; with `&watch=1` newline-delimited JSON that goes on",
 		"POST /-/reload":                        "read the configuration file and nodes.yaml again; a bad file keeps the old one",
 		"GET /-/healthy":                        "200 while the process lives",
@@ -62,7 +64,7 @@ var means = map[string]map[string]string{
 const profiles = "GET /debug/pprof/"
 
 // endpoint is one that the code registers.
-type endpoint struct{ program, pattern, guarded string }
+type endpoint struct{ program, pattern, restricted string }
 
 var patternOf = regexp.MustCompile(`^(GET|PUT|POST|DELETE|PATCH) /`)
 
@@ -77,7 +79,7 @@ func endpoints(t *testing.T) (all []endpoint) {
 			}
 			f, ok := call.Fun.(*ast.SelectorExpr)
 			if ok && f.Sel.Name == "Profiler" {
-				all = append(all, endpoint{program: programOf(path), pattern: profiles, guarded: "yes"})
+				all = append(all, endpoint{program: programOf(path), pattern: profiles, restricted: "yes"})
 			}
 			lit, isText := call.Args[0].(*ast.BasicLit)
 			if !ok || !isText || f.Sel.Name != "Handle" && f.Sel.Name != "HandleFunc" {
@@ -90,8 +92,8 @@ func endpoints(t *testing.T) (all []endpoint) {
 			e := endpoint{program: programOf(path), pattern: strings.Replace(pattern, "{$}", "", 1)}
 			var handler bytes.Buffer
 			_ = printer.Fprint(&handler, set, call.Args[1])
-			if regexp.MustCompile(`\b(Change|guard)\(`).Match(handler.Bytes()) {
-				e.guarded = "yes"
+			if regexp.MustCompile(`\b(Change|gate)\(`).Match(handler.Bytes()) {
+				e.restricted = "yes"
 			}
 			all = append(all, e)
 			return true
@@ -111,10 +113,10 @@ func programOf(path string) string {
 func TestReferenceOfEndpoints(t *testing.T) {
 	found := endpoints(t)
 	var b strings.Builder
-	b.WriteString("# Endpoints\n\nGuarded ones take a token or a password where one is configured (`laxity up` makes a token), and else only\nclients of the same machine; never a web page of another site. See [security](../security.md).\n")
+	b.WriteString("# Endpoints\n\nRestricted ones take a token or a password where one is configured (`laxity up` makes a token), and else only\nclients of the same machine; never a web page of another site. See [security](../security.md).\n")
 	for _, program := range []string{"Exporter", "Actuator"} {
 		port := map[string]int{"Exporter": 9870, "Actuator": 9871}[program]
-		fmt.Fprintf(&b, "\n## %s, port %d\n\n| endpoint | guarded | meaning |\n|---|---|---|\n", program, port)
+		fmt.Fprintf(&b, "\n## %s, port %d\n\n| endpoint | restricted | meaning |\n|---|---|---|\n", program, port)
 		missing := maps.Clone(means[program])
 		for _, e := range found {
 			if e.program != program {
@@ -125,7 +127,7 @@ func TestReferenceOfEndpoints(t *testing.T) {
 				t.Errorf("%s: %s has no description: write one in docs/endpoints_test.go", program, e.pattern)
 			}
 			delete(missing, e.pattern)
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.pattern, e.guarded, reference.Cell(text))
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.pattern, e.restricted, reference.Cell(text))
 		}
 		for _, pattern := range slices.Sorted(maps.Keys(missing)) {
 			t.Errorf("%s: %s is described in docs/endpoints_test.go, and nobody registers it", program, pattern)

@@ -35,11 +35,12 @@ var (
 func TestReferenceOfLabels(t *testing.T) {
 	documented := map[string]bool{task.LabelPrefix: true}
 	var b strings.Builder
-	b.WriteString("# Labels\n\nWhat a person writes on a container (`docker run --label …`). Only a container with at least one of them is ever\nacted on; the others are observed. What cannot be read is reported once: metric\n`laxity_exporter_invalid_labels`, alert `LaxityLabelInvalid`, one line in the exporter's log. Labels of a\ncontainer cannot be changed after it was made.\n\n| label | meaning | default | what cannot be read counts as |\n|---|---|---|---|\n")
+	b.WriteString("# Labels\n\nWhat a person writes on a container (`docker run --label …`, `nerdctl run --label …`). Only a container with at least one of them is ever\nacted on; the others are observed. What cannot be read is reported once: metric\n`laxity_exporter_invalid_labels`, alert `LaxityLabelInvalid`, one line in the exporter's log. Labels of a\ncontainer cannot be changed after it was made.\n\n| label | meaning | default | what cannot be read counts as |\n|---|---|---|---|\n")
 	for _, l := range onContainers {
 		documented[l.name] = true
 		b.WriteString("| `" + l.name + "` | " + reference.Cell(l.meaning) + " | " + l.standard + " | " + l.invalid + " |\n")
 	}
+	b.WriteString("\nOn a pod of Kubernetes write them as annotations `laxity.dev/…` with the same names: `laxity.dev/deadline: 9s`. They count for\neach container of the pod. The labels above count there too, of the pod and of its containers; the annotation comes\nfirst ([containerd](../../exporter/container/containerd/README.md)).\n")
 	b.WriteString("\nOn the nodes of a Docker swarm, with `laxity-actuator --swarm`:\n\n| label | meaning |\n|---|---|\n")
 	for _, l := range onNodes {
 		documented[l.name] = true

@@ -81,9 +81,10 @@ func metrics(t *testing.T, of ...describer) (found []metric) {
 
 const metricsHead = `# Metrics
 
-Labels: ` + "`container`" + ` is a container's name, ` + "`gpu`" + ` a UUID; never a PID or a command line. A series without a value
-is absent, not 0; counts are 0. Prometheus adds the target's labels, ` + "`node`" + ` among them. Histograms are
-native ones; the exporter adds classic buckets with ` + "`--histograms.classic`" + `. Besides these, the exporter has the
+Labels: ` + "`container`" + ` is a container's name, ` + "`gpu`" + ` a UUID; never a PID or a command line. The exporter's series of a
+container in a pod of Kubernetes have ` + "`namespace` and `pod`" + ` besides. A series without a value
+is absent, not 0; counts are 0. Prometheus adds the target's labels, ` + "`node`" + ` among them. Histograms have
+classic buckets, and native ones for a Prometheus that scrapes those. Besides these, the exporter has the
 usual ` + "`process_*`, `go_*` and `promhttp_*`" + ` of itself.
 `
 

@@ -3,6 +3,7 @@ package exporter_test
 import (
 	"context"
 	"math"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/enginetest"
 )
 
 // patience is how long a test waits for an event before it gives up; none
@@ -98,7 +100,9 @@ var (
 	work       = []string{"--n", "512"}
 )
 
-func TestTaskOfAContainer(t *testing.T) {
+func TestTaskOfAContainer(t *testing.T) { enginetest.Each(t, taskOfAContainer) }
+
+func taskOfAContainer(t *testing.T) {
 	docker := simtest.Docker(t)
 	gpu := simtest.Start(t, slow())
 	e := start(t, gpu.Socket, "")
@@ -134,6 +138,21 @@ func TestTaskOfAContainer(t *testing.T) {
 		t.Error("the ended task is unfinished as well")
 	}
 	checkMarks(t, c.Timeline(t)[0].Time, end)
+}
+
+func TestTaskOfARootlessContainer(t *testing.T) {
+	enginetest.Rootless(t)
+	// Podman's user reads the stand-in driver too.
+	dir, err := os.MkdirTemp("", "laxity-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", dir)
+	taskOfAContainer(t)
 }
 
 // checkMarks checks that the truth lies within what the task claims of itself.

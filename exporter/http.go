@@ -27,18 +27,18 @@ const (
 func (e *Exporter) Handler() http.Handler {
 	o := e.opt.Access
 	o.Logger, o.Refuse = e.log, refuseRequest
-	guard := access.New(o)
+	gate := access.New(o)
 	r := webserver.Router(e.log, refuseRequest)
-	r.Use(guard.All)
+	r.Use(gate.All)
 	r.Handle("GET /metrics", e.serveMetrics())
-	r.Handle("GET /api/v1/tasks", guard.Streams(http.HandlerFunc(e.serveTasks)))
-	r.Handle("PUT /api/v1/containers/{id}/deadline", guard.Change(http.HandlerFunc(e.serveDeadline)))
+	r.Handle("GET /api/v1/tasks", gate.Streams(http.HandlerFunc(e.serveTasks)))
+	r.Handle("PATCH /api/v1/containers/{id}", gate.Change(http.HandlerFunc(e.serveChange)))
 	r.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("Laxity exporter is healthy.\n"))
 	})
 	r.HandleFunc("GET /-/ready", e.serveReady)
 	r.Handle("GET /", landingPage())
-	webserver.Profiler(r, guard.Change, refuseRequest)
+	webserver.Profiler(r, gate.Change, refuseRequest)
 	return r
 }
 
@@ -130,7 +130,7 @@ func refuse(w http.ResponseWriter, status int, problem, hint string) {
 	}{problem, hint})
 }
 
-// refuseRequest answers requests that access.Guard refuses, or that the router does not
+// refuseRequest answers requests that access.Gate refuses, or that the router does not
 // serve.
 func refuseRequest(w http.ResponseWriter, _ *http.Request, code int, err error) {
 	refuse(w, code, err.Error(), refusals[code])

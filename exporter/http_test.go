@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 // api is an exporter on a simulated GPU and an engine in memory.
@@ -80,7 +80,7 @@ func TestEndpoints(t *testing.T) {
 	if err := json.Unmarshal(a.call("GET", "/api/v1/tasks", "").Body.Bytes(), &s); err != nil || s.Node != "test" {
 		t.Errorf("snapshot %+v, %v", s, err)
 	}
-	for request, want := range map[string]int{"GET /nowhere": 404, "GET /api/v1/tasks?watch=please": 400, "POST /metrics": 405, "GET /api/v1/containers/web/deadline": 405} {
+	for request, want := range map[string]int{"GET /nowhere": 404, "GET /api/v1/tasks?watch=please": 400, "POST /metrics": 405, "GET /api/v1/containers/web": 405} {
 		method, path, _ := strings.Cut(request, " ")
 		w := a.call(method, path, "")
 		if w.Code != want || !strings.Contains(w.Body.String(), `"hint"`) {
@@ -130,8 +130,8 @@ func TestFormatsOfMetrics(t *testing.T) {
 	}
 }
 
-func TestDeadlineRequests(t *testing.T) {
-	path := "/api/v1/containers/web/deadline"
+func TestChangeRequests(t *testing.T) {
+	path := "/api/v1/containers/web"
 	remote := func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" }
 	page := func(r *http.Request) { r.Header.Set("Origin", "https://example.org") }
 	proxy := func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }
@@ -141,39 +141,51 @@ func TestDeadlineRequests(t *testing.T) {
 		name, path, body string
 		change           func(*http.Request)
 		code             int
-		deadline         task.Seconds // afterwards
+		deadline         task.Seconds // afterwards, as the share
+		share            float64
 	}{
-		{"a duration", path, `{"deadline":"5s"}`, nil, 200, 5},
-		{"by id", "/api/v1/containers/" + containertest.ID("web") + "/deadline", `{"deadline":"250ms"}`, nil, 200, 0.25},
-		{"a number of seconds", path, `{"deadline":1.5}`, nil, 200, 1.5},
-		{"back to the label", path, `{"deadline":null}`, nil, 200, 9},
-		{"not a duration", path, `{"deadline":"soon"}`, nil, 400, 9},
-		{"zero", path, `{"deadline":"0s"}`, nil, 400, 9},
-		{"negative", path, `{"deadline":-1}`, nil, 400, 9},
-		{"an object", path, `{"deadline":{}}`, nil, 400, 9},
-		{"nothing", path, ``, nil, 400, 9},
-		{"no deadline", path, `{}`, nil, 400, 9},
-		{"a misspelt field", path, `{"dedline":"5s"}`, nil, 400, 9},
-		{"not JSON", path, `deadline=5s`, nil, 400, 9},
-		{"too large", path, `{"deadline":"` + strings.Repeat("5", 5000) + `s"}`, nil, 400, 9},
-		{"no such container", "/api/v1/containers/nobody/deadline", `{"deadline":"5s"}`, nil, 404, 9},
-		{"from another machine", path, `{"deadline":"5s"}`, remote, 403, 9},
-		{"from a web page", path, `{"deadline":"5s"}`, page, 403, 9},
-		{"through a proxy", path, `{"deadline":"5s"}`, proxy, 403, 9},
-		{"through another proxy", path, `{"deadline":"5s"}`, forwarded, 403, 9},
-		{"by another's name", path, `{"deadline":"5s"}`, rebound, 421, 9},
-		{"shorter than allowed", path, `{"deadline":"99ms"}`, nil, 422, 9},
-		{"as short as allowed", path, `{"deadline":"100ms"}`, nil, 200, 0.1},
-		{"back to the label again", path, `{"deadline":null}`, nil, 200, 9},
+		{"a duration", path, `{"deadline":"5s"}`, nil, 200, 5, 0},
+		{"by id", "/api/v1/containers/" + containertest.ID("web"), `{"deadline":"250ms"}`, nil, 200, 0.25, 0},
+		{"a number of seconds", path, `{"deadline":1.5}`, nil, 200, 1.5, 0},
+		{"back to the label", path, `{"deadline":null}`, nil, 200, 9, 0},
+		{"not a duration", path, `{"deadline":"soon"}`, nil, 400, 9, 0},
+		{"zero", path, `{"deadline":"0s"}`, nil, 400, 9, 0},
+		{"negative", path, `{"deadline":-1}`, nil, 400, 9, 0},
+		{"an object", path, `{"deadline":{}}`, nil, 400, 9, 0},
+		{"nothing", path, ``, nil, 400, 9, 0},
+		{"no deadline", path, `{}`, nil, 400, 9, 0},
+		{"a misspelt field", path, `{"dedline":"5s"}`, nil, 400, 9, 0},
+		{"not JSON", path, `deadline=5s`, nil, 400, 9, 0},
+		{"too large", path, `{"deadline":"` + strings.Repeat("5", 5000) + `s"}`, nil, 400, 9, 0},
+		{"no such container", "/api/v1/containers/nobody", `{"deadline":"5s"}`, nil, 404, 9, 0},
+		{"from another machine", path, `{"deadline":"5s"}`, remote, 403, 9, 0},
+		{"from a web page", path, `{"deadline":"5s"}`, page, 403, 9, 0},
+		{"through a proxy", path, `{"deadline":"5s"}`, proxy, 403, 9, 0},
+		{"through another proxy", path, `{"deadline":"5s"}`, forwarded, 403, 9, 0},
+		{"by another's name", path, `{"deadline":"5s"}`, rebound, 421, 9, 0},
+		{"shorter than allowed", path, `{"deadline":"99ms"}`, nil, 422, 9, 0},
+		{"as short as allowed", path, `{"deadline":"100ms"}`, nil, 200, 0.1, 0},
+		{"back to the label again", path, `{"deadline":null}`, nil, 200, 9, 0},
+		{"a share", path, `{"share":"12.5%"}`, nil, 200, 9, 0.125},
+		{"the deadline alone", path, `{"deadline":"2s"}`, nil, 200, 2, 0.125},
+		{"both", path, `{"share":"30%","deadline":null}`, nil, 200, 9, 0.3},
+		{"as large as allowed", path, `{"share":"40%"}`, nil, 200, 9, 0.4},
+		{"larger than allowed", path, `{"share":"41%"}`, nil, 422, 9, 0.4},
+		{"one of two too large", path, `{"deadline":"1s","share":"41%"}`, nil, 422, 9, 0.4},
+		{"a share without its sign", path, `{"share":0.3}`, nil, 400, 9, 0.4},
+		{"a share of nothing", path, `{"share":"0%"}`, nil, 400, 9, 0.4},
+		{"a share from another machine", path, `{"share":"20%"}`, remote, 403, 9, 0.4},
+		{"without a share", path, `{"share":null}`, nil, 200, 9, 0},
+		{"the old route", path + "/deadline", `{"deadline":"5s"}`, nil, 404, 9, 0},
 	}
-	a := serve(t, func(o *exporter.Options) { o.Limits.MinDeadline = 100 * time.Millisecond })
+	a := serve(t, func(o *exporter.Options) { o.Limits = task.Limits{MinDeadline: 100 * time.Millisecond, MaxShare: 0.4} })
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var change []func(*http.Request)
 			if tt.change != nil {
 				change = append(change, tt.change)
 			}
-			w := a.call("PUT", tt.path, tt.body, change...)
+			w := a.call("PATCH", tt.path, tt.body, change...)
 			if w.Code != tt.code {
 				t.Errorf("%d %s, want %d", w.Code, w.Body, tt.code)
 			}
@@ -181,24 +193,26 @@ func TestDeadlineRequests(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || (tt.code != 200) != (answer.Error != "" && answer.Hint != "") {
 				t.Errorf("answer %s, %v", w.Body, err)
 			}
-			if tt.code == 200 && !strings.Contains(w.Body.String(), fmt.Sprintf(`"deadline_seconds":%v`, tt.deadline)) {
-				t.Errorf("answer %s, want the container with its new deadline", w.Body)
+			is := func(s task.Spec) bool { return s.Deadline == tt.deadline && s.Share == tt.share }
+			var changed task.Container
+			if tt.code == 200 && (json.Unmarshal(w.Body.Bytes(), &changed) != nil || !is(changed.Spec)) {
+				t.Errorf("answer %s, want the container as it is now", w.Body)
 			}
-			a.await("the deadline", func(s *task.Snapshot) bool { return s.Containers[0].Spec.Deadline == tt.deadline })
+			a.await("the change", func(s *task.Snapshot) bool { return is(s.Containers[0].Spec) })
 		})
 	}
 }
 
-// A deadline is changed by who has a token, where there is one: not by whoever is
+// A setting is changed by who has a token, where there is one: not by whoever is
 // on this machine.
-func TestDeadlineNeedsTheToken(t *testing.T) {
+func TestChangeNeedsTheToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(path, []byte("0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a := serve(t, func(o *exporter.Options) { o.Access.Tokens = access.TokensIn(path) })
 	for header, want := range map[string]int{"": 401, "Bearer 0123456789abcdeF": 401, "Bearer 0123456789abcdef": 200} {
-		w := a.call("PUT", "/api/v1/containers/web/deadline", `{"deadline":"5s"}`, func(r *http.Request) { r.Header.Set("Authorization", header) })
+		w := a.call("PATCH", "/api/v1/containers/web", `{"deadline":"5s"}`, func(r *http.Request) { r.Header.Set("Authorization", header) })
 		if w.Code != want {
 			t.Errorf("%q: %d %s", header, w.Code, w.Body)
 		}
@@ -226,7 +240,7 @@ func TestCommandLinesAreNotTold(t *testing.T) {
 	}
 }
 
-func TestDeadlineFromAfarWhereClientsAreAuthenticated(t *testing.T) {
+func TestChangeFromAfarWhereClientsAreAuthenticated(t *testing.T) {
 	a := serve(t, func(o *exporter.Options) {
 		path := filepath.Join(t.TempDir(), "web.yml")
 		if err := os.WriteFile(path, []byte("basic_auth_users: {alice: hash}"), 0o600); err != nil {
@@ -238,7 +252,7 @@ func TestDeadlineFromAfarWhereClientsAreAuthenticated(t *testing.T) {
 		}
 		o.Access.Web = web
 	})
-	w := a.call("PUT", "/api/v1/containers/web/deadline", `{"deadline":"5s"}`, func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" })
+	w := a.call("PATCH", "/api/v1/containers/web", `{"deadline":"5s"}`, func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" })
 	if w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -310,7 +324,7 @@ func TestDockerDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := startWith(t, exporter.Options{DockerHost: "unix:///nonexistent/docker.sock",
+	e := startWith(t, exporter.Options{Engine: engine.Choice{DockerHost: "unix:///nonexistent/docker.sock"},
 		Parts: exporter.Parts{Device: gpu.Device()}})
 	s := e.await("the engine's failure", func(s *task.Snapshot) bool { return s.Health.DeviceUp && s.Health.EngineError != "" })
 	if s.Health.EngineUp {

@@ -10,23 +10,24 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 // Options are what an Exporter is made of. The zero value watches the GPUs of
-// this machine and the containers of its Docker engine, and forgets on exit.
+// this machine and the containers of its engine, and forgets on exit.
 type Options struct {
 	// Node names this machine in snapshots. Default: the host name.
 	Node string
 	// Device is where the GPUs are: auto (NVML), nvml, or sim:SOCKET. Default auto.
 	Device string
-	// DockerHost is the engine's address; empty: DOCKER_HOST, else the usual socket.
-	DockerHost string
+	// Engine is the container engine.
+	Engine engine.Choice
 	// Keep, if not nil, selects the containers that this exporter watches.
 	Keep func(container.Container) bool
 	// Sensor is how starts are learned: auto (the best sensor that works), uprobe, fanotify,
 	// or device (the device's list alone). Default auto.
 	Sensor string
-	// StateDir keeps unfinished tasks, history and deadlines over a restart.
+	// StateDir keeps unfinished tasks, history, changed deadlines and shares over a restart.
 	// Empty: nothing survives.
 	StateDir string
 	// SwapDir is the folder of notices of swapped tasks (package swaps). Default
@@ -49,17 +50,16 @@ type Options struct {
 	// MaxEnded bounds the history of ended tasks. Default 100.
 	MaxEnded int
 
-	// Retention, MaxSeries and ClassicHistograms are those of collector.Options.
-	Retention         time.Duration
-	MaxSeries         int
-	ClassicHistograms bool
+	// Retention and MaxSeries are those of collector.Options.
+	Retention time.Duration
+	MaxSeries int
 	// RuntimeMetrics adds metrics of this process and of its Go runtime: process_*, go_*.
 	RuntimeMetrics bool
 
 	// Limits bound what a container may claim, by label or at run time.
 	Limits task.Limits
 
-	// Access says who may change deadlines by HTTP; by default clients of this
+	// Access says who may change deadlines and shares by HTTP; by default clients of this
 	// machine. Its Refuse and Logger are the exporter's.
 	Access access.Options
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/container/containerd"
 	"github.com/laxity/laxity/exporter/container/docker"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/nvml"
@@ -19,6 +20,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/exporter/tracker/store"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 // openParts makes the adapters that Options.Parts does not give.
@@ -28,12 +30,9 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 		return err
 	}
 	if t.Containers = p.Containers; t.Containers == nil {
-		engine, err := docker.New(docker.Options{Host: e.opt.DockerHost, Log: e.log})
-		if err != nil {
+		if err := e.openEngine(t); err != nil {
 			return err
 		}
-		e.closers = append(e.closers, engine)
-		t.Containers = engine
 	}
 	if e.opt.Keep != nil {
 		t.Containers = container.Filtered{Source: t.Containers, Keep: e.opt.Keep}
@@ -62,6 +61,30 @@ func (e *Exporter) openParts(t *tracker.Options) error {
 		t.Holds = holds.Dir(cmp.Or(e.opt.HoldDir, holds.DefaultDir))
 	}
 	return e.openStore(t)
+}
+
+// openEngine opens the container engine that was chosen.
+func (e *Exporter) openEngine(t *tracker.Options) error {
+	choice, how := e.opt.Engine.Resolve(engine.This)
+	if how != "" {
+		e.log.Info("the container engine", "engine", choice.Kind, "because", how)
+	}
+	if choice.Kind == engine.Containerd {
+		c, err := containerd.New(containerd.Options{Options: choice.Containerd(), Proc: e.opt.Proc, Log: e.log})
+		if err != nil {
+			return err
+		}
+		e.closers = append(e.closers, c)
+		t.Containers = c
+		return nil
+	}
+	c, err := docker.New(docker.Options{Host: choice.DockerHost, Log: e.log})
+	if err != nil {
+		return err
+	}
+	e.closers = append(e.closers, c)
+	t.Containers = c
+	return nil
 }
 
 // startSensors returns the sensors to try, the best first. It returns none where the device's
@@ -103,6 +126,15 @@ func (e *Exporter) openDevice(t *tracker.Options, d device.Device) error {
 	timed := device.WithTimeout(d, e.opt.DeviceTimeout)
 	e.closers = append(e.closers, timed)
 	t.Device = timed
+	if with, ok := d.(device.WithCards); ok {
+		cards, err := with.Cards()
+		if err != nil {
+			return err
+		}
+		timed := device.WithTimeout(cards, e.opt.DeviceTimeout)
+		e.closers = append(e.closers, timed)
+		t.Cards = timed
+	}
 	return nil
 }
 

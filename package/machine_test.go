@@ -80,7 +80,7 @@ type machine struct {
 	dir   string // /laxity there
 	pid   int    // systemd's, here
 	group string
-	log   *bytes.Buffer
+	log   string // a file that systemd writes
 	cmd   *exec.Cmd
 }
 
@@ -97,9 +97,14 @@ func startMachine(t *testing.T, dir string) *machine {
 	if link, err := os.Readlink("/lib"); err != nil || link != "usr/lib" {
 		needtest.Systemd.Skip(t, "the programs of this machine are not all below /usr")
 	}
-	m := &machine{T: t, dir: dir, group: controlGroup(t), log: &bytes.Buffer{}}
+	m := &machine{T: t, dir: dir, group: controlGroup(t), log: filepath.Join(t.TempDir(), "log")}
 	m.cmd = exec.Command("sh", "-c", boot, "sh", t.TempDir(), dir, m.group)
-	m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
+	log, err := os.Create(m.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	m.cmd.Stdout, m.cmd.Stderr = log, log
 	if err := m.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +114,14 @@ func startMachine(t *testing.T, dir string) *machine {
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-failed:
-			needtest.Systemd.Skipf(t, "no systemd can be had here: %s", m.log)
+			needtest.Systemd.Skipf(t, "no systemd can be had here: %s", m.logged())
 		default:
 		}
 		if m.pid = child(m.cmd.Process.Pid); m.pid != 0 {
 			if out, err := m.try("systemctl", "is-system-running"); strings.TrimSpace(out) == "running" {
 				return m
 			} else if time.Now().After(deadline) {
-				t.Fatalf("systemd does not come up: %s %v\n%s", out, err, m.log)
+				t.Fatalf("systemd does not come up: %s %v\n%s", out, err, m.logged())
 			}
 		}
 	}
@@ -144,6 +149,12 @@ func controlGroup(t *testing.T) string {
 	return ""
 }
 
+// logged is what systemd has written so far.
+func (m *machine) logged() string {
+	text, _ := os.ReadFile(m.log) // of a test that has failed
+	return string(text)
+}
+
 // child is the first child of a process, 0 for none.
 func child(pid int) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)) // it may have ended
@@ -155,7 +166,7 @@ func child(pid int) int {
 // end kills all that runs there, and takes the control groups away.
 func (m *machine) end() {
 	if m.Failed() {
-		m.Logf("systemd's log:\n%s", m.log)
+		m.Logf("systemd's log:\n%s", m.logged())
 	}
 	if m.pid != 0 {
 		_ = syscall.Kill(m.pid, syscall.SIGKILL) // with the first process ends its namespace

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ func need(t *testing.T, name, how string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		needtest.Nfpm.Skipf(t, "%s is not here (%s)", name, how)
+		needtest.Packages.Skipf(t, "%s is not here (%s)", name, how)
 	}
 	return path
 }
@@ -36,28 +35,55 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 	return string(out)
 }
 
-// build makes the package of programs that are built now.
-func build(t *testing.T) (deb string) {
+// release is the program behind make dist.
+func release(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../.tools/release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return need(t, path, "make .tools/release builds it")
+}
+
+// build makes the programs and packs them.
+func build(t *testing.T, version string) (out string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
 	}
-	nfpm, err := filepath.Abs("../.tools/nfpm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	need(t, nfpm, "make .tools/nfpm builds it")
+	release(t)
 	need(t, "dpkg-deb", "a Debian or Ubuntu is needed")
-	dir := t.TempDir()
-	run(t, nil, "go", "build", "-o", dir+"/", "./cmd/...")
-	deb = filepath.Join(dir, "laxity.deb")
-	run(t, []string{"BIN=" + dir, "GOARCH=" + runtime.GOARCH, "PACKAGE_VERSION=1.2.3"}, nfpm, "package", "--config=package/nfpm.yaml", "--packager=deb", "--target="+deb)
-	return deb
+	bin := t.TempDir()
+	run(t, nil, "go", "build", "-trimpath", "-ldflags=-s -w -X github.com/prometheus/common/version.Version="+version, "-o", bin+"/", "./cmd/laxity", "./cmd/laxity-exporter", "./cmd/laxity-actuator")
+	return pack(t, bin, version)
+}
+
+// pack makes the release of programs, and returns its folder.
+func pack(t *testing.T, bin, version string) (out string) {
+	t.Helper()
+	out = filepath.Join(t.TempDir(), "dist")
+	run(t, nil, release(t), "--bin="+bin, "--version="+version, "--epoch=1700000000", "--out="+out)
+	return out
+}
+
+func debOf(t *testing.T, out string) string { return only(t, filepath.Join(out, "*.deb")) }
+
+// only is the one file that matches.
+func only(t *testing.T, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%s: %v %v", pattern, files, err)
+	}
+	return files[0]
 }
 
 func TestPackage(t *testing.T) {
-	deb := build(t)
+	out := build(t, "v1.2.3")
+	deb := debOf(t, out)
 	t.Run("contents", func(t *testing.T) { contents(t, deb) })
+	t.Run("archive, checksums and parts", func(t *testing.T) { released(t, out) })
+	t.Run("rpm", func(t *testing.T) { sameInRPM(t, out) })
 	t.Run("install, remove, purge", func(t *testing.T) { install(t, deb) })
 	t.Run("units", func(t *testing.T) { units(t, deb) })
 }
@@ -70,16 +96,21 @@ func contents(t *testing.T, deb string) {
 		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/laxity-guardian\.service\n`,
 		`-rw-r--r-- root/root .* \./usr/lib/systemd/system/laxity-devices\.service\n`, ` \./usr/share/laxity/systemd/before-linux-6\.10\.conf\n`,
 		`-rw-r--r-- root/root .* \./usr/share/laxity/rules/alerts\.yml\n`, `\./usr/share/laxity/dashboards/fleet\.json\n`, `\./usr/share/doc/laxity/copyright\n`,
+		`\./usr/share/man/man1/laxity\.1\n`, `\./usr/share/man/man8/laxity-actuator\.8\n`, `\./usr/share/doc/laxity/examples/actuator\.yaml\n`,
+		`\./usr/share/bash-completion/completions/laxity\n`, `\./usr/share/zsh/vendor-completions/_laxity-exporter\n`, `\./usr/share/fish/vendor_completions\.d/laxity\.fish\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(list) {
 			t.Errorf("no %s in\n%s", want, list)
 		}
 	}
-	if regexp.MustCompile(`_test|/tests/|laxity-bench|\.go\n`).MatchString(list) {
+	if regexp.MustCompile(`_test|/tests/|/laxity-bench\n|\.go\n`).MatchString(list) {
 		t.Errorf("what is not to be installed is in it:\n%s", list)
 	}
 	if fields := run(t, nil, "dpkg-deb", "--field", deb, "Package", "Version", "Architecture"); !strings.Contains(fields, "Package: laxity\nVersion: 1.2.3\n") {
 		t.Error(fields)
+	}
+	if depends := run(t, nil, "dpkg-deb", "--field", deb, "Depends"); !regexp.MustCompile(`^libc6 \(>= 2\.\d+\)\n$`).MatchString(depends) {
+		t.Errorf("it depends on %q: want the glibc whose symbols the programs import", depends)
 	}
 }
 
@@ -182,4 +213,13 @@ func units(t *testing.T, deb string) {
 func lastLine(text string) string {
 	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
 	return lines[len(lines)-1]
+}
+
+func needPrometheus(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		needtest.Prometheus.Skipf(t, "%s is not here (Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager)", name)
+	}
+	return path
 }

@@ -78,8 +78,8 @@ func TestContract(t *testing.T) {
 		recorded[r.Record] = true
 	}
 	for _, name := range []string{
-		"node_gpu:memory_free:bytes", "node_gpu:float:seconds", "node_gpu:provisionable:bool", "node_gpu:rank:score",
-		"node:memory_free:bytes", "node:float:seconds", "node:provisionable:bool", "node:rank:score",
+		"node:seen:timestamp_seconds", "node:fresh:bool", "node:memory_idle:bytes", "image:task_duration:seconds",
+		"node:float:seconds", "node:rank:score",
 	} {
 		if !recorded[name] {
 			t.Errorf("%s is not recorded", name)

@@ -4,6 +4,13 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 : "${FUZZ_TIME:=20s}"
 failed=0 tests=0
+
+# ended_late: nothing failed but the end of -fuzztime, which go test before Go 1.27 reports as a
+# failure where the machine is busy (golang/go#75804). An input that fails is always written.
+ended_late() {
+	[[ $1 == *"context deadline exceeded"* && $1 != *"Failing input written"* && $1 != *panic* && $1 != *"hung or terminated"* ]]
+}
+
 while IFS=: read -r file name; do
 	tests=$((tests + 1)) package=${file%/*}
 	output=$(go test -run '^$' -fuzz "^$name\$" -fuzztime "$FUZZ_TIME" -fuzzminimizetime 1s "$package" 2>&1)
@@ -11,6 +18,8 @@ while IFS=: read -r file name; do
 	inputs=$(sed -n 's/^fuzz: elapsed: .*execs: \([0-9]*\) .*/\1/p' <<<"$output" | tail -n 1)
 	if [ $code -eq 0 ] && [[ $output != *"no fuzz tests to fuzz"* ]]; then
 		echo "ok   $package $name: ${inputs:-only stored} inputs"
+	elif ended_late "$output" && [ -n "$inputs" ]; then
+		echo "ok   $package $name: $inputs inputs (go test took the end of its time for a failure)"
 	else
 		failed=$((failed + 1))
 		echo "FAIL $package $name"

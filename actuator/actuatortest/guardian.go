@@ -25,7 +25,7 @@ func Main(m *testing.M, containerOf func(pid int) (id string, ok bool, err error
 			o.StateDir = dir
 		}
 	}
-	if err := undo.Guard(context.Background(), o); err != nil {
+	if err := undo.RunGuardian(context.Background(), o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

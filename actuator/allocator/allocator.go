@@ -1,6 +1,6 @@
-// Package allocator decides who gets GPU memory now, who waits, and who is told
-// that there is none. Pure: it imports the standard library only, has no clock
-// and keeps nothing; everything that it depends on is in a State.
+// Package allocator decides which request gets GPU memory now, which waits, and which is denied. Pure:
+// it imports the standard library only, has no clock and keeps nothing; everything that it depends
+// on is in a State.
 //
 // # No deadlock
 //
@@ -10,17 +10,17 @@
 // back: the banker's algorithm (Dijkstra 1965), over all GPUs at once. So among
 // containers with claims somebody can always go on.
 //
-// A container without a limit is not asked, unless cards are divided: it takes what
-// is free. Nobody counts on its end: those with a claim can all end beside what it
-// holds. Whoever comes to wait in a circle all the same is seen at once (Coffman
-// 1971) and one is swapped out, or the last in order is told that there is no memory.
+// A container without a limit takes what is free without asking, unless cards are divided. The
+// allocator does not count on its end: all containers with a claim can end beside what it
+// holds. If requests wait in a circle all the same, the allocator finds the circle at once
+// (Coffman 1971). Then one container is swapped out, or the last request in order is denied.
 //
 // # No starvation
 //
-// Requests are answered in the order of the policy. One that waits may be passed
-// by others for as long as Patience; then nobody who holds nothing yet goes first.
-// A wait is never longer than MaxWait: who may not begin until then begins if there
-// is room, everybody else is refused.
+// Requests are answered in the order of the policy. Others may pass a waiting request for as long as
+// Patience. After that, no container that holds nothing yet goes first. No wait is longer than
+// MaxWait: then a container that may not begin yet begins if there is room, and every other request is
+// denied.
 package allocator
 
 import "time"
@@ -28,11 +28,11 @@ import "time"
 // Share says how a card is divided between the containers that are active on it.
 type Share string
 
-// The ways to share. A limit of its own holds for a container in any case.
+// The ways to share. A container's own limit holds in any case.
 const (
-	// ByLimit: nothing but its own limit bounds a container.
+	// ByLimit: only its own limit bounds a container.
 	ByLimit Share = "limit"
-	// Fair: the card divided by its active containers, equally.
+	// Fair: the active containers of a card get equal shares.
 	Fair Share = "fair"
 	// Adaptive: as Fair, but what a container cannot use by its limit goes to the
 	// others, and what it does not use now is lent and called back.
@@ -49,30 +49,30 @@ var Shares = []string{string(ByLimit), string(Fair), string(Adaptive)}
 type GPU struct {
 	UUID  string
 	Total uint64
-	// Gone is held by what nobody decides about: unmanaged containers, processes of
-	// the host, the driver itself.
+	// Gone is memory that the allocator cannot decide about: unmanaged containers, processes of the
+	// host, the driver itself.
 	Gone uint64
 	// Reserve is kept free.
 	Reserve uint64
 }
 
-// Container is one container that is decided about.
+// Container is a container whose memory the allocator decides.
 type Container struct {
 	ID, Name string
-	// Limit is the most that it may hold on each GPU that it can see, by UUID,
-	// bytes. Without any it may hold the whole card.
+	// Limit is the most that it may hold on each GPU that it can see, by UUID, bytes. A container
+	// without a limit may hold the whole card.
 	Limit map[string]uint64
-	// Held is what it holds on each GPU, by UUID, bytes, contexts included. What was
-	// granted and is not in the ledger yet belongs to it.
+	// Held is what it holds on each GPU, by UUID, bytes: contexts included, and grants that the usage
+	// does not show yet.
 	Held map[string]uint64
-	// Never: it is never refused. Peak is the most that it is known to use, by UUID:
-	// what it counts for, if it has no limit.
+	// Never: its requests are never denied. Peak is the most that it is known to use, by UUID, bytes;
+	// without a limit it counts for that.
 	Never bool
 	Peak  map[string]uint64
-	// Stays: nobody can count on its end (a person paused it).
+	// Stays: its end is uncertain (a person paused it).
 	Stays bool
-	// Barred says why it may not begin to hold memory now (it is not expected to fit
-	// beside those that come first); empty: it may. It counts for MaxWait.
+	// Barred says why it may not begin to hold memory now, for MaxWait at most: it is not expected to
+	// fit beside those that come first. Empty: it may.
 	Barred string
 	// Rank is its place in the order of the policy: the smaller, the earlier.
 	Rank int
@@ -99,8 +99,8 @@ type State struct {
 	Containers []Container
 	Requests   []Request
 	Share      Share
-	// MaxWait is the longest that a request waits; Patience for how long others may
-	// pass it that hold nothing yet.
+	// MaxWait is the longest that a request waits. Patience is how long containers that hold nothing
+	// yet may pass it.
 	MaxWait, Patience time.Duration
 }
 
@@ -110,7 +110,7 @@ type Verdict string
 // The verdicts.
 const (
 	Grant Verdict = "grant"
-	Wait  Verdict = "wait" // asked again when something changed
+	Wait  Verdict = "wait" // decided again when something changed
 	Deny  Verdict = "deny" // CUDA's own out of memory
 )
 
@@ -139,7 +139,6 @@ type Answer struct {
 	Verdict Verdict
 	Why     Why
 	Reason  string // for people
-	// Victims are containers (ids) that should be swapped out so that it need not
-	// wait; only with Wait.
+	// Victims are the containers (ids) to swap out so that it can stop waiting; only with Wait.
 	Victims []string
 }

@@ -16,8 +16,8 @@ func (c *Container) holds() bool {
 	return false
 }
 
-// counted is what a container that is never refused counts for on a GPU: its
-// most, whether it holds it now or not.
+// counted is what a container whose requests are never denied counts for on a GPU: the most that it
+// may hold, whether it holds that now or not.
 func (c *Container) counted(gpu string) uint64 {
 	if !c.Never {
 		return c.Held[gpu]
@@ -65,10 +65,9 @@ func (b *bank) need(c *Container, gpu string) uint64 {
 	return sub(most, c.Held[gpu])
 }
 
-// finishers are the containers with a claim that can all get it and end, one
-// after another; the set does not depend on the order in which they are tried.
-// Those without a claim, and those whose end nobody can count on, keep what they
-// hold; with all, they end too.
+// finishers returns the containers that can get their whole claim and end, one after another; the set
+// does not depend on the order in which they are tried. Containers without a claim, and those whose
+// end is uncertain, keep what they hold; with all, they end too.
 func (b *bank) finishers(all bool) map[string]bool {
 	work := map[string]uint64{}
 	for g := range b.gpus {
@@ -105,10 +104,10 @@ func (b *bank) canEnd(c *Container, work map[string]uint64) bool {
 	return true
 }
 
-// harms names a container that holds memory and could end for sure before the
-// grant, and not after it; empty if none. Where somebody could not in any case
-// (memory went to others whom nobody asked), the rest still can. One that begins
-// must be able to end when those without a claim do.
+// harms names a container that holds memory and could surely end before the grant but not after it;
+// empty if there is none. It ignores containers that could not end anyway, because memory went to
+// others that need not ask. A container that begins must be able to end once those without a claim
+// have ended.
 func (b *bank) harms(c *Container, r Request) string {
 	before, begins := c.Held[r.GPU], !c.holds()
 	b.set(c, r.GPU, add(before, r.Bytes))

@@ -2,10 +2,9 @@ package allocator
 
 import "slices"
 
-// unlock finds requests that would wait for ever: in a circle, or for a share that
-// does not grow because the others wait too. It ends that: by granting what is
-// refused by no more than a rule of fairness, by swapping somebody out, else by
-// denying the last in order.
+// unlock finds requests that would wait for ever: in a circle, or for a share that cannot grow because
+// the others wait too. It grants a request that only fairness holds back; else it swaps a container
+// out; else it denies the last request in order.
 func (b *bank) unlock(answers []Answer) {
 	for {
 		stuck := b.stuck(answers)
@@ -35,9 +34,9 @@ func (b *bank) unlock(answers []Answer) {
 	}
 }
 
-// stuck returns the requests (indices of answers, in order) that would not be
-// granted even after all containers have ended that do not wait for memory, and
-// after them those whose requests are granted then.
+// stuck returns the requests (indices of answers, in order) that could not be granted even if all
+// containers that do not wait for memory ended, and then all whose requests can be granted, and so
+// on.
 func (b *bank) stuck(answers []Answer) []int {
 	var waiting []int
 	leaves := map[string]bool{} // to be swapped out
@@ -74,8 +73,7 @@ func (b *bank) stuck(answers []Answer) []int {
 	})
 }
 
-// end takes a container away all of whose requests would be granted, and reports
-// whether there was one.
+// end removes a container whose requests could all be granted. It reports whether there was one.
 func (s *State) end() bool {
 	b := newBank(*s)
 	refused := map[string]bool{}
@@ -100,8 +98,8 @@ func (s *State) end() bool {
 	return true
 }
 
-// relax is the first in order of those that are stuck for fairness alone, though
-// there is room; −1: none.
+// relax returns the first request in order that is stuck by fairness alone although there is room; −1:
+// none.
 func (b *bank) relax(answers []Answer, stuck []int) int {
 	for _, i := range stuck {
 		a := answers[i]
@@ -113,9 +111,8 @@ func (b *bank) relax(answers []Answer, stuck []int) int {
 	return -1
 }
 
-// blocked is the first in order of those that the others of the circle keep
-// waiting: with what they hold its request could be met. −1: none; those that
-// wait in vain for somebody else block nobody.
+// blocked returns the first request in order that could be granted with the memory that the others of
+// the circle hold; −1: none.
 func (b *bank) blocked(answers []Answer, stuck []int) int {
 	for _, i := range stuck {
 		r := answers[i].Request
@@ -133,7 +130,7 @@ func (b *bank) blocked(answers []Answer, stuck []int) int {
 	return -1
 }
 
-// leftFree is what is free of a GPU when all have ended that are not stuck.
+// leftFree is what is free on a GPU once all containers have ended that are not stuck.
 func (b *bank) leftFree(answers []Answer, stuck []int, gpu string) uint64 {
 	n := b.capacity(gpu)
 	who := b.circling(answers, stuck)
@@ -156,8 +153,8 @@ func (b *bank) circling(answers []Answer, stuck []int) []string {
 	return who
 }
 
-// evictable is the last in order of those of the circle that hold memory which r
-// waits for and that can be swapped out.
+// evictable returns the last container in order, of the circle, that can be swapped out and holds memory
+// that r waits for.
 func (b *bank) evictable(answers []Answer, stuck []int, r Request) string {
 	for _, id := range slices.Backward(b.circling(answers, stuck)) {
 		if c := b.all[id]; id != r.Container && c.Swappable && c.Held[r.GPU] > 0 {

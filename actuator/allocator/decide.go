@@ -24,7 +24,7 @@ func Decide(s State) []Answer {
 	return answers
 }
 
-// bank is the state with an index, changed by what is granted.
+// bank is the state with an index; grants change it.
 type bank struct {
 	State
 	gpus map[string]GPU
@@ -73,7 +73,7 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 	most := b.capacity(r.GPU)
 	limit, limited := c.Limit[r.GPU]
 	if !c.Never && c.Limit != nil && !limited {
-		limit, limited = largest(c.Limit), true // a GPU that it was not known to see
+		limit, limited = largest(c.Limit), true // we did not know that it sees this GPU
 	}
 	switch {
 	case c.Never:
@@ -98,8 +98,8 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 // tooLong reports whether a request has waited for as long as is allowed.
 func (b *bank) tooLong(r Request) bool { return b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait }
 
-// room grants what may be held, now or later, if there is room now and nobody is
-// harmed.
+// room grants a request that its limit and share allow, if there is room now and the grant harms no
+// container.
 func (b *bank) room(c *Container, r Request, before []Answer) Answer {
 	say := func(v Verdict, w Why, format string, args ...any) Answer {
 		return Answer{Request: r, Verdict: v, Why: w, Reason: fmt.Sprintf(format, args...)}
@@ -124,8 +124,8 @@ func (b *bank) room(c *Container, r Request, before []Answer) Answer {
 	return say(Grant, Free, "%s of %s are free", size(free), size(b.gpus[r.GPU].Total))
 }
 
-// passed names a container that has waited for too long on the same GPU to be
-// passed by one that holds nothing anywhere yet.
+// passed names a container that has waited on the same GPU for longer than Patience, if c holds
+// nothing yet: then c may not pass it.
 func (b *bank) passed(c *Container, r Request, before []Answer) string {
 	if c.holds() { // it must go on, so that others get what it holds
 		return ""

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// active lists the containers (ids) that hold memory of a GPU or ask for some,
-// in the order of the policy. What is never refused is not among them: its
-// memory is not shared out.
+// active lists the containers (ids) that hold memory of a GPU or ask for some, in the order of the
+// policy. It leaves out containers whose requests are never denied: their memory is not divided.
 func (b *bank) active(gpu string) []string {
 	var on []string
 	for _, id := range b.ids {
@@ -49,8 +48,8 @@ func (b *bank) divide(c *Container, gpu string) uint64 {
 	if b.Share != Adaptive {
 		return min(limit(c.ID), all/n)
 	}
-	// Who cannot use an equal part by its limit takes that; the others divide the
-	// rest (max-min fairness).
+	// A container whose limit is below an equal part gets its limit; the others divide the rest (max-min
+	// fairness).
 	slices.SortStableFunc(on, func(x, y string) int { return cmp.Compare(limit(x), limit(y)) })
 	left := all
 	for i, id := range on {
@@ -63,8 +62,8 @@ func (b *bank) divide(c *Container, gpu string) uint64 {
 	return min(limit(c.ID), left)
 }
 
-// allowed is the most that a container may hold of a GPU now, by its share.
-// Never below what it holds.
+// allowed is the most that a container may hold of a GPU now by its share, and at least what it
+// holds.
 func (b *bank) allowed(c *Container, gpu string) uint64 {
 	held := c.Held[gpu]
 	switch b.Share {
@@ -77,7 +76,7 @@ func (b *bank) allowed(c *Container, gpu string) uint64 {
 	}
 }
 
-// calledBack is what others ask for of what they are entitled to.
+// calledBack is what others ask for within their own shares.
 func (b *bank) calledBack(c *Container, gpu string) uint64 {
 	asked := map[string]uint64{}
 	for _, r := range b.Requests {
@@ -94,9 +93,8 @@ func (b *bank) calledBack(c *Container, gpu string) uint64 {
 	return sum
 }
 
-// callBack names those that are to be swapped out because somebody waits for no
-// more than its share and they hold more than theirs: who holds most above it
-// first, until there is room.
+// callBack names the containers to swap out when another one waits within its share and they hold more
+// than theirs: the largest excess first, until there is room.
 func (b *bank) callBack(answers []Answer) {
 	if !b.Share.Divides() {
 		return
@@ -136,8 +134,8 @@ func (b *bank) callBack(answers []Answer) {
 	}
 }
 
-// borrowers are those that can be swapped out and hold more than their share, the
-// largest excess first.
+// borrowers returns the containers that can be swapped out and hold more than their share, the largest
+// excess first.
 func (b *bank) borrowers(c *Container, gpu string) []string {
 	excess := func(id string) uint64 { return sub(b.all[id].Held[gpu], b.share(b.all[id], gpu)) }
 	var out []string

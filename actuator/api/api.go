@@ -1,6 +1,6 @@
 // Package api is the actuator's HTTP API: the one router, on which alerts come in, what
 // is known and was decided goes out, and the live page and placement are mounted. One
-// guard, access.Guard, says who may act.
+// gate, access.Gate, says who may act.
 package api
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/webhook"
@@ -32,6 +33,8 @@ type Actuator interface {
 	// Reload reads the configuration again. It returns ErrNothingToReload where there
 	// is none; a bad one changes nothing.
 	Reload(ctx context.Context) error
+	// Admission answers whether a deadline or share could be kept.
+	Admission(ctx context.Context, q admission.Question) (admission.Answer, error)
 }
 
 // ErrNothingToReload means that there is no configuration file.
@@ -45,21 +48,21 @@ type Decisions interface {
 
 // Options of a router. All but Mount are required.
 type Options struct {
-	Guard     *access.Guard
+	Gate      *access.Gate
 	Actuator  Actuator
 	State     func() any // of the actuator, as JSON
 	Decisions Decisions
 	Metrics   prometheus.Gatherer
 	// Page is the live page, at /.
 	Page http.Handler
-	// Mount adds other parts' routes; those that change something pass through guard.
-	Mount []func(r chi.Router, guard func(http.Handler) http.Handler)
+	// Mount adds other parts' routes; those that change something pass through gate.
+	Mount []func(r chi.Router, gate func(http.Handler) http.Handler)
 	// Answered is told the status of each answer to a notification.
 	Answered func(code int)
 	Logger   *slog.Logger
 }
 
-// Refuse answers a request that is not served, in one form. It is the Guard's, too.
+// Refuse answers a request that is not served, in one form. It is the Gate's, too.
 func Refuse(answered func(code int)) webserver.Refuse {
 	return func(w http.ResponseWriter, r *http.Request, code int, err error) {
 		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/alerts" {
@@ -79,21 +82,22 @@ type server struct{ Options }
 func Router(o Options) chi.Router {
 	s, refuse := server{o}, Refuse(o.Answered)
 	r := webserver.Router(o.Logger, refuse)
-	r.Use(o.Guard.All)
+	r.Use(o.Gate.All)
 	r.Group(func(r chi.Router) {
 		r.Use(middleware.Timeout(timeout))
-		r.Handle("POST /api/v1/alerts", o.Guard.Change(forward.Mark(webhook.Handler(o.Actuator, o.Logger, o.Answered))))
-		r.Handle("POST /-/reload", o.Guard.Change(http.HandlerFunc(s.reload)))
+		r.Handle("POST /api/v1/alerts", o.Gate.Change(forward.Mark(webhook.Handler(o.Actuator, o.Logger, o.Answered))))
+		r.Handle("POST /-/reload", o.Gate.Change(http.HandlerFunc(s.reload)))
+		r.Handle("GET /api/v1/admission", o.Gate.Change(http.HandlerFunc(s.admission))) // it may ask another node, with our credentials
 		for _, mount := range o.Mount {
-			mount(r, o.Guard.Change)
+			mount(r, o.Gate.Change)
 		}
 	})
 	r.HandleFunc("GET /api/v1/state", s.state)
-	r.Handle("GET /api/v1/decisions", o.Guard.Streams(http.HandlerFunc(s.decisions)))
+	r.Handle("GET /api/v1/decisions", o.Gate.Streams(http.HandlerFunc(s.decisions)))
 	r.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	r.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
 	r.HandleFunc("GET /-/ready", s.ready)
-	webserver.Profiler(r, o.Guard.Change, refuse)
+	webserver.Profiler(r, o.Gate.Change, refuse)
 	r.Mount("/", o.Page)
 	return r
 }
@@ -117,6 +121,23 @@ func (s server) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s server) state(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.State()) }
+
+// admission answers whether a deadline or a share could be kept by a container that does not run yet.
+func (s server) admission(w http.ResponseWriter, r *http.Request) {
+	q, err := admission.ParseQuestion(r.URL.Query())
+	if err != nil {
+		failed(w, http.StatusBadRequest, err)
+		return
+	}
+	switch a, err := s.Actuator.Admission(r.Context(), q); {
+	case errors.Is(err, admission.ErrNoSuchPlace):
+		failed(w, http.StatusNotFound, err)
+	case err != nil:
+		failed(w, http.StatusServiceUnavailable, err)
+	default:
+		writeJSON(w, a)
+	}
+}
 
 // decisions answers ?container=NAME&after=SEQUENCE&limit=N, oldest first; with ?watch=1
 // as newline-delimited JSON that goes on.
@@ -164,6 +185,12 @@ func number(text string) (uint64, error) {
 		return 0, nil
 	}
 	return strconv.ParseUint(text, 10, 64)
+}
+
+func failed(w http.ResponseWriter, code int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

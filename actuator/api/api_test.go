@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/decision/decisionlog"
 	"github.com/laxity/laxity/actuator/forward"
@@ -25,6 +26,7 @@ import (
 // fake is an actuator; its errors are what it answers.
 type fake struct {
 	ready, reload, receive error
+	admission              error
 	passedOn               bool
 	until                  time.Time // the last call's
 }
@@ -33,6 +35,9 @@ func (f *fake) Ready() error { return f.ready }
 func (f *fake) Reload(ctx context.Context) error {
 	f.until, _ = ctx.Deadline()
 	return f.reload
+}
+func (f *fake) Admission(_ context.Context, q admission.Question) (admission.Answer, error) {
+	return admission.Answer{Result: admission.Unmet, Reason: q.Image + " is too long"}, f.admission
 }
 func (f *fake) Receive(ctx context.Context, _ webhook.Message) error {
 	f.passedOn = forward.Marked(ctx)
@@ -52,11 +57,11 @@ func router(t *testing.T, f *fake) (r chi.Router, log *decisionlog.Log, codes ma
 	page.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) })
 	page.HandleFunc("POST /actions/pause", func(http.ResponseWriter, *http.Request) {})
 	return Router(Options{
-		Guard: access.New(access.Options{Refuse: Refuse(count)}), Actuator: f, State: func() any { return map[string]int{"holds": 2} },
+		Gate: access.New(access.Options{Refuse: Refuse(count)}), Actuator: f, State: func() any { return map[string]int{"holds": 2} },
 		Decisions: log, Metrics: prometheus.NewRegistry(), Page: page, Answered: count, Logger: slog.New(slog.DiscardHandler),
-		Mount: []func(chi.Router, func(http.Handler) http.Handler){func(r chi.Router, guard func(http.Handler) http.Handler) {
+		Mount: []func(chi.Router, func(http.Handler) http.Handler){func(r chi.Router, gate func(http.Handler) http.Handler) {
 			r.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) })
-			r.Handle("DELETE /api/v1/placements/{id}", guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no") })))
+			r.Handle("DELETE /api/v1/placements/{id}", gate(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no") })))
 		}},
 	}), log, codes
 }
@@ -82,31 +87,36 @@ func TestAnswers(t *testing.T) {
 		code                       int
 		says                       string
 	}{
-		"page":              {fake{}, there, "GET", "/", "", 200, "the page"},
-		"head":              {fake{}, there, "HEAD", "/", "", 200, ""},
-		"mounted":           {fake{}, there, "GET", "/api/v1/nodes", "", 200, "[]"},
-		"mounted, stranger": {fake{}, there, "DELETE", "/api/v1/placements/x", "", 403, "only clients on this machine"},
-		"panic":             {fake{}, here, "DELETE", "/api/v1/placements/x", "", 500, ""},
-		"healthy":           {fake{ready: bad}, there, "GET", "/-/healthy", "", 200, "healthy"},
-		"ready":             {fake{}, there, "GET", "/-/ready", "", 200, "ready"},
-		"not ready":         {fake{ready: bad}, there, "GET", "/-/ready", "", 503, "not ready: because"},
-		"reload":            {fake{}, here, "POST", "/-/reload", "", 200, ""},
-		"reload nothing":    {fake{reload: ErrNothingToReload}, here, "POST", "/-/reload", "", 404, "--config.file"},
-		"reload badly":      {fake{reload: bad}, here, "POST", "/-/reload", "", 500, "because"},
-		"reload, stranger":  {fake{}, there, "POST", "/-/reload", "", 403, "only clients on this machine"},
-		"state":             {fake{}, there, "GET", "/api/v1/state", "", 200, `{"holds":2}`},
-		"metrics":           {fake{}, there, "GET", "/metrics", "", 200, ""},
-		"decisions":         {fake{}, there, "GET", "/api/v1/decisions?after=x", "", 400, "whole numbers"},
-		"alerts":            {fake{}, here, "POST", "/api/v1/alerts", nothing, 200, "accepted"},
-		"alerts, full":      {fake{receive: webhook.ErrFull}, here, "POST", "/api/v1/alerts", nothing, 503, "inbox is full"},
-		"alerts, stranger":  {fake{}, there, "POST", "/api/v1/alerts", nothing, 403, "only clients on this machine"},
-		"profiles":          {fake{}, here, "GET", "/debug/pprof/cmdline", "", 200, ""},
-		"profiles, there":   {fake{}, there, "GET", "/debug/pprof/cmdline", "", 403, "only clients on this machine"},
-		"nowhere":           {fake{}, there, "GET", "/nowhere", "", 404, "/nowhere is not here"},
-		"nowhere in api":    {fake{}, there, "GET", "/api/v1/nowhere", "", 404, "/api/v1/nowhere is not here"},
-		"wrong method":      {fake{}, there, "GET", "/api/v1/alerts", "", 405, "does not take GET"},
-		"wrong for page":    {fake{}, there, "GET", "/actions/pause", "", 405, "does not take GET"},
-		"wrong for mounted": {fake{}, there, "POST", "/api/v1/nodes", "", 405, "does not take POST"},
+		"page":                {fake{}, there, "GET", "/", "", 200, "the page"},
+		"head":                {fake{}, there, "HEAD", "/", "", 200, ""},
+		"mounted":             {fake{}, there, "GET", "/api/v1/nodes", "", 200, "[]"},
+		"mounted, stranger":   {fake{}, there, "DELETE", "/api/v1/placements/x", "", 403, "only clients on this machine"},
+		"panic":               {fake{}, here, "DELETE", "/api/v1/placements/x", "", 500, ""},
+		"healthy":             {fake{ready: bad}, there, "GET", "/-/healthy", "", 200, "healthy"},
+		"ready":               {fake{}, there, "GET", "/-/ready", "", 200, "ready"},
+		"not ready":           {fake{ready: bad}, there, "GET", "/-/ready", "", 503, "not ready: because"},
+		"reload":              {fake{}, here, "POST", "/-/reload", "", 200, ""},
+		"reload nothing":      {fake{reload: ErrNothingToReload}, here, "POST", "/-/reload", "", 404, "--config.file"},
+		"reload badly":        {fake{reload: bad}, here, "POST", "/-/reload", "", 500, "because"},
+		"reload, stranger":    {fake{}, there, "POST", "/-/reload", "", 403, "only clients on this machine"},
+		"state":               {fake{}, there, "GET", "/api/v1/state", "", 200, `{"holds":2}`},
+		"admission":           {fake{}, here, "GET", "/api/v1/admission?deadline=9s&image=a", "", 200, `{"result":"unmet","reason":"a is too long"}`},
+		"admission, stranger": {fake{}, there, "GET", "/api/v1/admission?deadline=9s", "", 403, "only clients on this machine"},
+		"admission, badly":    {fake{}, here, "GET", "/api/v1/admission?deadline=soon", "", 400, "write a duration"},
+		"admission, nowhere":  {fake{admission: admission.ErrNoSuchPlace}, here, "GET", "/api/v1/admission?node=x", "", 404, "nothing is known"},
+		"admission, not now":  {fake{admission: bad}, here, "GET", "/api/v1/admission", "", 503, `{"error":"because"}`},
+		"metrics":             {fake{}, there, "GET", "/metrics", "", 200, ""},
+		"decisions":           {fake{}, there, "GET", "/api/v1/decisions?after=x", "", 400, "whole numbers"},
+		"alerts":              {fake{}, here, "POST", "/api/v1/alerts", nothing, 200, "accepted"},
+		"alerts, full":        {fake{receive: webhook.ErrFull}, here, "POST", "/api/v1/alerts", nothing, 503, "inbox is full"},
+		"alerts, stranger":    {fake{}, there, "POST", "/api/v1/alerts", nothing, 403, "only clients on this machine"},
+		"profiles":            {fake{}, here, "GET", "/debug/pprof/cmdline", "", 200, ""},
+		"profiles, there":     {fake{}, there, "GET", "/debug/pprof/cmdline", "", 403, "only clients on this machine"},
+		"nowhere":             {fake{}, there, "GET", "/nowhere", "", 404, "/nowhere is not here"},
+		"nowhere in api":      {fake{}, there, "GET", "/api/v1/nowhere", "", 404, "/api/v1/nowhere is not here"},
+		"wrong method":        {fake{}, there, "GET", "/api/v1/alerts", "", 405, "does not take GET"},
+		"wrong for page":      {fake{}, there, "GET", "/actions/pause", "", 405, "does not take GET"},
+		"wrong for mounted":   {fake{}, there, "POST", "/api/v1/nodes", "", 405, "does not take POST"},
 	} {
 		r, _, codes := router(t, &c.f)
 		w := ask(r, c.remote, c.method, c.path, c.body)

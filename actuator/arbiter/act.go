@@ -16,7 +16,7 @@ import (
 const (
 	// actionTimeout bounds one action with all its attempts.
 	actionTimeout = 30 * time.Second
-	// swapTimeout bounds a swap with all its steps; each has a limit of its own.
+	// swapTimeout bounds a whole swap; each step has a limit of its own.
 	swapTimeout = 5 * time.Minute
 )
 
@@ -38,7 +38,7 @@ func (a *Arbiter) act(ctx context.Context, action core.Action) {
 	}()
 }
 
-// enforce carries an action out. It runs outside the loop and shares no state with it.
+// enforce carries out an action. It runs outside the loop and shares no state with it.
 func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 	id := r.ContainerID
 	switch r.Kind {
@@ -65,8 +65,8 @@ func (a *Arbiter) enforce(ctx context.Context, r *core.Result) {
 	}
 }
 
-// swapOut carries a swap out. What we hold is released first: a frozen process can neither be
-// locked nor checkpointed.
+// swapOut swaps a container out. It releases our hold first: a frozen process can neither be locked
+// nor checkpointed.
 func (a *Arbiter) swapOut(ctx context.Context, action core.Action) (enforce.SwapResult, error) {
 	if action.Standing == plan.Ours {
 		if err := a.o.Enforcer.Unpause(ctx, action.ContainerID); err != nil && !errors.Is(err, enforce.ErrForeign) {
@@ -88,7 +88,7 @@ func (a *Arbiter) stillTrue(action core.Action) error {
 	return nil
 }
 
-// finish reports the end of an action to the core, with the present record.
+// finish passes the end of an action to the core, with the present record.
 func (a *Arbiter) finish(r core.Result) {
 	switch {
 	case r.Kind == core.Inspect:
@@ -104,7 +104,7 @@ func (a *Arbiter) finish(r core.Result) {
 	a.core.Finished(a.o.Now(), r)
 }
 
-// readSwaps reads the record of swaps, which another actuator may have left.
+// readSwaps reads the record of swaps, which may be another actuator's.
 func (a *Arbiter) readSwaps() {
 	if a.o.Swapper == nil {
 		return
@@ -117,11 +117,11 @@ func (a *Arbiter) readSwaps() {
 	a.core.Swapped(a.o.Now(), list)
 }
 
-// adopt takes over the holds of a former actuator whose lease is still open, if a guardian
+// adopt takes over those holds of a former actuator whose lease is still open, if a guardian
 // watches. The first step releases all others.
 func (a *Arbiter) adopt(ctx context.Context) {
 	if a.o.Core.DryRun {
-		return // what is on record is another's
+		return // the record belongs to the actuator that leads
 	}
 	holds, err := a.o.Journal.List()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package arbiter runs the core. One goroutine passes events to it (snapshots, alerts, requests
-// of people, the ends of actions) and starts its effects (package core). Calls to engine, GPU
-// driver and exporter run in other goroutines, and their answers come back as events: a call
+// Package arbiter runs the core. One goroutine passes events to it (snapshots, alerts, requests of
+// people, the ends of actions) and starts its effects (package core). Calls to the engine, the GPU
+// driver and the exporter run in other goroutines, and their answers come back as events. So a call
 // that hangs delays no decision.
 package arbiter
 
@@ -27,9 +27,9 @@ import (
 
 // Options of an Arbiter. All are required but Channels, Swapper, MemoryGuard and Guardian.
 type Options struct {
-	// Core is without Leases, History, Divides, Swaps and FetchEvery, which New sets.
+	// Core without Leases, History, Divides, Swaps and FetchEvery, which New sets.
 	Core core.Options
-	// StateDir keeps leases and the history of tasks.
+	// StateDir is the folder of the leases and the history of tasks.
 	StateDir string
 
 	Source      source.Source
@@ -47,8 +47,8 @@ type Options struct {
 
 	Decisions *decisionlog.Log
 	Metrics   *collector.Metrics
-	// Observe sees each new snapshot; Changed is called when the decisions, or what is
-	// known, changed. Both may be nil.
+	// Observe gets each new snapshot. Changed is called when the decisions or the facts changed.
+	// Both may be nil.
 	Observe func(*task.Snapshot)
 	Changed func()
 	// Complete adds to a state what the arbiter does not know; may be nil.
@@ -63,14 +63,14 @@ type Options struct {
 
 // Guardian keeps a guardian running.
 type Guardian interface {
-	// Check is called before each step; it MUST NOT block for longer than a file takes.
+	// Check is called before each step. It MUST NOT block for longer than a file access takes.
 	Check(now time.Time)
-	// Up reports whether one watches; MayHold, whether containers may be held now.
+	// Up reports whether a guardian watches; MayHold, whether containers may be held now.
 	Up() bool
 	MayHold() bool
 }
 
-// Arbiter is made by New and decides while Run runs.
+// Arbiter decides while Run runs. New makes one.
 type Arbiter struct {
 	o    Options
 	log  *slog.Logger
@@ -78,7 +78,7 @@ type Arbiter struct {
 
 	leases    *lease.Book
 	history   *estimate.Book
-	historyAt time.Time // not written before
+	historyAt time.Time // do not write the history before
 	unsaved   bool      // the leases could not be written
 
 	snapshot  atomic.Pointer[task.Snapshot]
@@ -91,7 +91,7 @@ type Arbiter struct {
 	wake     *time.Timer
 }
 
-// New reads the files of a former run. Its State is not ready before Run.
+// New reads the files of a former run. State is not ready before Run.
 func New(o Options) *Arbiter {
 	a := &Arbiter{
 		o: o, log: o.Logger, asks: make(chan ask), fetched: make(chan fetched, 1),
@@ -116,14 +116,14 @@ func (a *Arbiter) historyPath() string { return filepath.Join(a.o.StateDir, "his
 // State is what the actuator knows and does now. It is never nil, and read-only.
 func (a *Arbiter) State() *state.State { return a.published.Load() }
 
-// Snapshot is the present one, with all times by our own clock; nil before the first.
+// Snapshot returns the present snapshot, with all times by our own clock; nil before the first.
 func (a *Arbiter) Snapshot() *task.Snapshot { return a.snapshot.Load() }
 
-// Run decides until ctx ends, then releases everything. The error says what is still on
-// record; a guardian goes on with that.
+// Run decides until ctx ends, then releases everything. Its error says what is still on record; a
+// guardian continues to release that.
 func (a *Arbiter) Run(ctx context.Context) error {
 	a.core = core.New(a.o.Core, a.o.Now())
-	a.core.Advance(a.o.Now(), a.around())
+	a.core.SetAround(a.o.Now(), a.around())
 	a.readSwaps()
 	a.o.Leader.begin(ctx)
 	a.reportLeader()
@@ -153,7 +153,7 @@ func (a *Arbiter) loop(ctx context.Context) {
 			a.core.Divided(a.o.Now(), d.gpu, d.results)
 		case r := <-a.asks:
 			err := r.do()
-			a.carryOut(ctx) // it is on record before the answer
+			a.carryOut(ctx) // on record before the answer
 			r.done <- err
 		case <-a.o.Inbox.Ready():
 			a.core.Refetch() // the snapshot must be younger than the alert
@@ -169,7 +169,7 @@ func (a *Arbiter) loop(ctx context.Context) {
 	}
 }
 
-// step has the core decide on what is true now.
+// step lets the core decide on the present facts.
 func (a *Arbiter) step(ctx context.Context) {
 	now := a.o.Now()
 	if a.o.Guardian != nil {

@@ -25,19 +25,24 @@ type divided struct {
 	results []core.ChangeResult
 }
 
-// divide carries out the changes on one GPU, one after another, in a goroutine.
+// divide makes the changes on one GPU in a goroutine, one after another.
 func (a *Arbiter) divide(ctx context.Context, d core.Division) {
 	go func() {
 		out := divided{gpu: d.GPU}
-		failed := map[core.Process]bool{}
+		type who struct {
+			core.Process
+			container string
+		}
+		failed := map[who]bool{}
 		for _, c := range d.Changes {
-			if failed[c.Process] || ctx.Err() != nil { // the end restores everything
+			of := who{c.Process, c.ContainerID}
+			if failed[of] || ctx.Err() != nil { // the shutdown restores everything
 				out.results = append(out.results, core.ChangeResult{Skipped: true})
 				continue
 			}
 			// A shutdown must not interrupt a change.
 			r := a.change(context.WithoutCancel(ctx), c)
-			failed[c.Process] = r.Err != nil
+			failed[of] = r.Err != nil
 			out.results = append(out.results, r)
 		}
 		a.divided <- out
@@ -47,30 +52,49 @@ func (a *Arbiter) divide(ctx context.Context, d core.Division) {
 // callTimeout bounds one change; the driver may hang.
 const callTimeout = time.Second
 
-// change carries out one change. It runs outside the loop and shares no state with it.
+// change makes one change. It runs outside the loop and shares no state with it.
 func (a *Arbiter) change(ctx context.Context, c core.Change) (r core.ChangeResult) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	p := rm.Process{PID: c.Process.PID, Start: c.Process.Start}
-	if c.Kind == core.Restore {
-		r.Err = a.o.Channels.Restore(ctx, p)
+	t, s := standingOf(c)
+	if c.Kind == core.Restore && !s.Off && len(s.Slices) == 0 {
+		if c.Gang != nil { // switches all channels as one; the processes' own changes are undone one by one
+			if res, err := a.o.Channels.Apply(ctx, t, s); err == nil {
+				r.AsOne, r.Skew = res.AsOne, res.Skew
+			}
+		}
+		r.Err = a.o.Channels.Restore(ctx, t.Processes...)
 	} else {
-		s := channels.Standing{Slice: c.Stands.Slice, Off: c.Stands.Off, Reason: c.Stands.Reason}
 		if s.Off {
 			s.Lease = max(c.Stands.Until.Sub(a.o.Now()), time.Millisecond)
 		}
 		apply := a.o.Channels.Apply
-		if c.Kind == core.Look {
+		if c.Kind == core.InspectChannels {
 			apply = a.o.Channels.Inspect
 		}
-		res, err := apply(ctx, channels.Target{Container: c.ContainerID, Processes: []rm.Process{p}}, s)
+		res, err := apply(ctx, t, s)
 		if err == nil && len(res.Groups) == 0 {
 			err = channels.ErrNoGroup
 		}
-		r.Unsettled, r.Own, r.Err = res.Unsettled, len(res.Changed) > 0, err
+		r.Unsettled, r.Own, r.AsOne, r.Skew, r.Err = res.Unsettled, len(res.Changed) > 0, res.AsOne, res.Skew, err
 	}
 	r.Gone, r.NoGroup = errors.Is(r.Err, channels.ErrGone), errors.Is(r.Err, channels.ErrNoGroup)
 	return r
+}
+
+// standingOf converts a change into the enforcer's target and standing.
+func standingOf(c core.Change) (t channels.Target, s channels.Standing) {
+	t.Container = c.ContainerID
+	s.Off, s.Reason = c.Stands.Off, c.Stands.Reason
+	if c.Gang == nil {
+		t.Processes, s.Slice = []rm.Process{rm.Process(c.Process)}, c.Stands.Slice
+		return t, s
+	}
+	for _, p := range c.Gang.Processes {
+		t.Processes = append(t.Processes, rm.Process(p))
+	}
+	t.GPUs, s.Slices = c.Gang.GPUs, c.Gang.Slices
+	return t, s
 }
 
 // MemoryGuard stops allocations of GPU memory at their entry, and asks a memory.Decider whether to
@@ -81,7 +105,7 @@ type MemoryGuard interface {
 	Close() error
 	// Why returns why nothing is guarded on this machine, or nil.
 	Why() error
-	// Cover sets which containers are guarded. Without a call for a while the guard releases
+	// Cover sets which containers are guarded. If it is not called for a while, the guard releases
 	// every process.
 	Cover(targets []memory.Target)
 	// Reconsider makes the guard ask again about every waiting allocation and every ceiling.

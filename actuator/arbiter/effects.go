@@ -10,8 +10,8 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/memory"
 )
 
-// carryOut does what the core asks for, until there is nothing more. What takes time is begun
-// beside.
+// carryOut does what the core asks for, until there is nothing left. Slow effects run in
+// goroutines.
 func (a *Arbiter) carryOut(ctx context.Context) {
 	for e := a.core.Effects(); !e.Empty(); e = a.core.Effects() {
 		a.report(e)
@@ -37,8 +37,8 @@ func (a *Arbiter) carryOut(ctx context.Context) {
 	}
 }
 
-// report counts, puts decisions on record and writes the log: whoever reads a decision finds it
-// counted.
+// report updates metrics, records decisions and writes the log. Metrics come first: a decision that
+// can be read is counted already.
 func (a *Arbiter) report(e core.Effects) {
 	for _, c := range e.Counts {
 		a.count(c)
@@ -88,6 +88,10 @@ func (a *Arbiter) count(c core.Count) {
 		m.Lost.WithLabelValues(c.Labels...).Add(c.Value)
 	case core.Changes:
 		m.Changes.WithLabelValues(c.Labels...).Add(c.Value)
+	case core.ChannelSkew:
+		m.ChannelSkew.WithLabelValues(c.Labels...).Observe(c.Value)
+	case core.Judged:
+		m.Judged.WithLabelValues(c.Labels...).Add(c.Value)
 	case core.Allocations:
 		m.Allocations.WithLabelValues(c.Labels...).Add(c.Value)
 	case core.AllocationWait:
@@ -99,9 +103,9 @@ func (a *Arbiter) count(c core.Count) {
 	}
 }
 
-// keepRecord moves holds on, and removes the record of those that are over.
+// keepRecord extends the records of renewed holds, and removes those of ended ones.
 func (a *Arbiter) keepRecord(e core.Effects) {
-	if a.o.Core.DryRun { // nothing is on record of ours
+	if a.o.Core.DryRun { // we have no records
 		for _, d := range e.Drop {
 			a.core.Dropped(a.o.Now(), d, nil)
 		}
@@ -117,7 +121,7 @@ func (a *Arbiter) keepRecord(e core.Effects) {
 	}
 }
 
-// updateMemory hands the facts to ledger and guard.
+// updateMemory passes the facts to ledger and guard.
 func (a *Arbiter) updateMemory(m core.Memory) {
 	again := a.o.Ledger.Update(m.Facts)
 	guarded := a.o.MemoryGuard != nil && a.o.MemoryGuard.Why() == nil

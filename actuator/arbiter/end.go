@@ -18,7 +18,7 @@ func (a *Arbiter) releaseAndClose() error {
 	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
 	defer cancel()
 	for a.core.UnderWay() > 0 {
-		a.finish(<-a.finished) // each ends by its timeout
+		a.finish(<-a.finished) // each action ends by its timeout
 	}
 	a.restoreChannels()
 	swapped := a.bringAllBack(ctx)
@@ -37,12 +37,12 @@ func (a *Arbiter) releaseAndClose() error {
 	a.saveHistory(true)
 	a.publish()
 	if err = errors.Join(err, swapped); err != nil {
-		return fmt.Errorf("containers are still paused and on record; the guardian goes on releasing them: %w", err)
+		return fmt.Errorf("containers are still paused and on record; the guardian keeps trying to release them: %w", err)
 	}
 	return nil
 }
 
-// restoreTimeout bounds the restoring at the end.
+// restoreTimeout bounds restoreChannels.
 const restoreTimeout = 5 * time.Second
 
 // restoreChannels waits for the changes under way, then restores all slices and channels.
@@ -57,11 +57,11 @@ func (a *Arbiter) restoreChannels() {
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
 	if left, err := a.o.Channels.RestoreAll(ctx); err != nil || left > 0 {
-		a.log.Warn("cannot put back all time slices and channels; the guardian goes on", "processes", left, "err", err)
+		a.log.Warn("cannot restore all time slices and channels; the guardian tries again", "processes", left, "err", err)
 	}
 }
 
-// releaseAll unpauses each container on record once.
+// releaseAll unpauses every container on record, once each.
 func (a *Arbiter) releaseAll(ctx context.Context) error {
 	holds, err := a.o.Journal.List()
 	if err != nil {
@@ -90,7 +90,7 @@ func (a *Arbiter) releaseAll(ctx context.Context) error {
 	return err
 }
 
-// bringAllBack swaps in everything that is swapped out.
+// bringAllBack swaps in every container that is swapped out.
 func (a *Arbiter) bringAllBack(ctx context.Context) error {
 	if a.o.Swapper == nil {
 		return nil

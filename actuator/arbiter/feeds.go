@@ -12,7 +12,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// watch passes the stream of snapshots on, and opens it again when it ends.
+// watch forwards the stream of snapshots, and reopens it when it ends.
 func watch(ctx context.Context, from source.Source) <-chan *task.Snapshot {
 	out := make(chan *task.Snapshot)
 	go func() {
@@ -29,7 +29,7 @@ func watch(ctx context.Context, from source.Source) <-chan *task.Snapshot {
 					return
 				}
 			}
-			select { // a source that ends at once must not make us spin
+			select { // do not spin if the source ends at once
 			case <-ctx.Done():
 			case <-time.After(200 * time.Millisecond):
 			}
@@ -38,7 +38,7 @@ func watch(ctx context.Context, from source.Source) <-chan *task.Snapshot {
 	return out
 }
 
-// take hands a snapshot in.
+// take passes a snapshot to the core.
 func (a *Arbiter) take(s *task.Snapshot) {
 	if s == nil {
 		return
@@ -64,13 +64,13 @@ func (a *Arbiter) take(s *task.Snapshot) {
 // fetched is the exporter's answer.
 type fetched struct {
 	snap  *task.Snapshot
-	inbox uint64 // the last message that had come in when it was asked for
+	inbox uint64 // the last message that had arrived when the exporter was asked
 	err   error
 }
 
 const fetchTimeout = 5 * time.Second
 
-// fetch asks the exporter for a snapshot, beside.
+// fetch asks the exporter for a snapshot, in a goroutine.
 func (a *Arbiter) fetch(ctx context.Context) {
 	last := a.o.Inbox.Last()
 	go func() {
@@ -94,9 +94,9 @@ func (a *Arbiter) takeFetched(ctx context.Context, f fetched) {
 	}
 }
 
-// consume lets the messages take effect that came in before the present snapshot was asked for, of
-// which last was the last. A message leaves the inbox once its leases are on disk; if we die in
-// between, it comes again and changes nothing.
+// consume gives the core the messages up to last: those that arrived before the present snapshot
+// was asked for. A message leaves the inbox once its leases are on disk. If we die in between, it
+// is handled again, which changes nothing.
 func (a *Arbiter) consume(ctx context.Context, last uint64) {
 	for {
 		e, ok, err := a.o.Inbox.Peek()
@@ -126,7 +126,7 @@ func (a *Arbiter) consume(ctx context.Context, last uint64) {
 	}
 }
 
-// messageOf is a notification as the core reads it: with short texts.
+// messageOf is a notification for the core, with shortened texts.
 func messageOf(m webhook.Message, received time.Time) core.Message {
 	out := core.Message{Truncated: m.TruncatedAlerts, Received: received}
 	for _, w := range m.Alerts {

@@ -11,7 +11,7 @@ import (
 	"github.com/laxity/laxity/internal/replace"
 )
 
-// readFile decodes a file. It returns anew() if the file is missing or damaged; it puts a damaged
+// readFile decodes a file. It returns anew() if the file is missing or damaged. It puts a damaged
 // file aside and logs that.
 func readFile[T any](a *Arbiter, path, message string, anew func() T, decode func([]byte) (T, error)) T {
 	raw, err := os.ReadFile(path)
@@ -44,7 +44,7 @@ func (a *Arbiter) saveLeases() error {
 		err = replace.File(a.leasesPath(), raw, 0o600)
 	}
 	if err != nil {
-		err = fmt.Errorf("keep the leases: %w", err)
+		err = fmt.Errorf("write the leases: %w", err)
 		if !a.unsaved {
 			a.log.Error("leases are not on disk; alerts stay in the inbox until they are", "err", err)
 		}
@@ -56,8 +56,8 @@ func (a *Arbiter) saveLeases() error {
 	return nil
 }
 
-// historyEvery is the least time between two writes of the history. Losing its last seconds costs
-// nothing.
+// historyEvery is the least time between two writes of the history: losing the last seconds of it
+// does no harm.
 const historyEvery = 10 * time.Second
 
 // saveHistory writes the history of tasks.

@@ -12,17 +12,17 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 )
 
-// Named is an engine with an identity. Of several actuators on one engine only one acts, whatever
-// their state folders.
+// Named is an engine with an identity. Of several actuators on one engine only one acts, even if
+// their state folders differ.
 type Named interface {
 	// Engine returns a name that no other engine has.
 	Engine(ctx context.Context) (string, error)
 }
 
-// Leader is the right to act on the engine: a lock that the kernel drops when its holder dies.
-// The others stand by and take over then. It belongs to the arbiter's goroutine.
+// Leader is the right to act on the engine: a lock that the kernel releases when its holder dies.
+// The others stand by, and one takes over then. It belongs to the arbiter's goroutine.
 type Leader struct {
-	dir    string // of the locks; empty: nobody else is expected
+	dir    string // of the locks; empty: no other actuator is expected
 	engine Named
 	lock   *journal.Lock
 	why    string // why we do not lead, for people
@@ -31,7 +31,7 @@ type Leader struct {
 	won    chan attempt
 }
 
-// attempt is the result of a try to lead.
+// attempt is the result of one try for the leadership.
 type attempt struct {
 	lock *journal.Lock
 	err  error
@@ -42,7 +42,7 @@ const (
 	leadTimeout = 3 * time.Second
 )
 
-// NewLeader uses the locks in dir; empty, or with an engine that has no name (Named), it leads
+// NewLeader uses the locks in dir. If dir is empty, or the engine has no name (Named), it leads
 // without asking.
 func NewLeader(dir string, engine any) *Leader {
 	named, ok := engine.(Named)
@@ -60,13 +60,13 @@ func (l *Leader) leads() bool { return l.alone() || l.lock != nil }
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// try asks the engine for its name and takes its lock. It blocks for a moment.
+// try asks the engine for its name and takes its lock. It blocks for the time of one call.
 func (l *Leader) try(ctx context.Context) (*journal.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, leadTimeout)
 	defer cancel()
 	name, err := l.engine.Engine(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the engine does not say who it is: %w", err)
+		return nil, fmt.Errorf("ask the engine for its id: %w", err)
 	}
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("folder of the locks (choose another with --lock-dir, the same for every actuator): %w", err)
@@ -79,7 +79,7 @@ func (l *Leader) try(ctx context.Context) (*journal.Lock, error) {
 	return lock, err
 }
 
-// begin is the first try, before anything is taken over.
+// begin is the first try, before the arbiter takes anything over.
 func (l *Leader) begin(ctx context.Context) {
 	if l.leads() {
 		return
@@ -107,9 +107,9 @@ func (l *Leader) tryAgain(ctx context.Context, now time.Time) {
 	}()
 }
 
-// release ends our leadership, after everything is released.
+// release ends our leadership. Call it after everything is released.
 func (l *Leader) release() {
-	if l.busy { // a try under way may have got it
+	if l.busy { // an attempt under way may have got the lock
 		l.take(<-l.won)
 	}
 	l.lock.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/source"
@@ -18,13 +19,13 @@ type ask struct {
 	done chan error
 }
 
-// inLoop runs a function in the loop and waits for it.
+// inLoop runs a function in the loop and waits for its end.
 func (a *Arbiter) inLoop(ctx context.Context, do func() error) error {
 	r := ask{do: do, done: make(chan error, 1)}
 	select {
 	case a.asks <- r:
 	case <-ctx.Done():
-		return fmt.Errorf("the actuator is busy or ends: %w", ctx.Err())
+		return fmt.Errorf("the actuator is busy or shutting down (try again): %w", ctx.Err())
 	}
 	select {
 	case err := <-r.done:
@@ -38,14 +39,14 @@ func (a *Arbiter) inLoop(ctx context.Context, do func() error) error {
 func (a *Arbiter) Configure(ctx context.Context, c config.Config) error {
 	return a.inLoop(ctx, func() error {
 		a.core.Configure(a.o.Now(), c)
-		a.publish() // who asked sees it at once
+		a.publish() // the caller sees it at once
 		return nil
 	})
 }
 
-// Pause holds a container at the request of the person named who. The request is a lease, like an
-// alert's: it ends by Release, or after Config.MaxHold. When Pause returns nil the lease is on
-// disk, and the container is paused soon after.
+// Pause holds a container for the person named who. The request is a lease, like an alert's: it
+// ends by Release, or after Config.MaxHold. When Pause returns nil, the lease is on disk, and the
+// pause follows soon.
 func (a *Arbiter) Pause(ctx context.Context, who, container string) error {
 	return a.inLoop(ctx, func() error {
 		kept, err := a.core.AskPause(a.o.Now(), who, container)
@@ -56,8 +57,8 @@ func (a *Arbiter) Pause(ctx context.Context, who, container string) error {
 	})
 }
 
-// Release releases a container that we hold, whatever the cause. It is not held again for its
-// present tasks.
+// Release releases a container that we hold, whatever the cause, and exempts its present tasks from
+// further holds.
 func (a *Arbiter) Release(ctx context.Context, who, container string) error {
 	return a.inLoop(ctx, func() error {
 		kept, err := a.core.AskRelease(a.o.Now(), who, container)
@@ -69,40 +70,34 @@ func (a *Arbiter) Release(ctx context.Context, who, container string) error {
 	})
 }
 
-// ErrNoDeadlines means that the source of the snapshots cannot change deadlines.
-var ErrNoDeadlines = errors.New("deadlines cannot be changed here: this actuator knows no exporter that does")
+// Admission answers whether a container that does not run yet could keep a deadline or share.
+func (a *Arbiter) Admission(ctx context.Context, q admission.Question) (answer admission.Answer, err error) {
+	err = a.inLoop(ctx, func() (err error) { answer, err = a.core.AskAdmission(a.o.Now(), q); return err })
+	return answer, err
+}
 
-// SetDeadline makes the exporter change the relative deadline of a container; 0 restores its
-// label's.
-func (a *Arbiter) SetDeadline(ctx context.Context, who, container string, relative time.Duration) error {
-	setter, ok := a.o.Source.(source.DeadlineSetter)
+// ErrNoChanges means that the source of the snapshots cannot change settings.
+var ErrNoChanges = errors.New("settings of containers cannot be changed here: this actuator has no exporter that does")
+
+// Change makes the exporter change settings of a running container.
+func (a *Arbiter) Change(ctx context.Context, who, container string, change task.Change) error {
+	changer, ok := a.o.Source.(source.Changer)
 	if !ok {
-		return ErrNoDeadlines
+		return ErrNoChanges
 	}
 	var c task.Container
 	err := a.inLoop(ctx, func() (err error) { c, err = a.core.Find(container); return err })
 	if err != nil {
 		return err
 	}
-	d := decision.Decision{Kind: decision.Request, Result: decision.Done, By: who, Container: c.Name, ContainerID: c.ID, Reason: changed(c.Spec.Deadline, relative)}
+	d := decision.Decision{Kind: decision.Request, Result: decision.Done, By: who, Container: c.Name, ContainerID: c.ID, Reason: change.Words(c.Spec)}
 	if a.o.Core.DryRun {
 		d.Result = decision.DryRun
-	} else if err = setter.SetDeadline(ctx, c.ID, relative); err != nil {
+	} else if err = changer.Change(ctx, c.ID, change); err != nil {
 		d.Result, d.Error = decision.Failed, err.Error()
 	}
 	// Recorded even if the client has disconnected.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	return errors.Join(err, a.inLoop(ctx, func() error { a.core.Decide(a.o.Now(), d); return nil }))
-}
-
-func changed(from task.Seconds, to time.Duration) string {
-	was := "none"
-	if from > 0 {
-		was = from.Duration().String()
-	}
-	if to == 0 {
-		return "deadline back to its label's, was " + was
-	}
-	return fmt.Sprintf("deadline %v, was %s", to, was)
 }

@@ -18,7 +18,8 @@ type Present struct {
 	Arbitrated   map[string]bool
 	Inbox        int
 	SnapshotTime time.Time // zero when there is none yet
-	GuardianUp   bool
+	// GuardianUp: a guardian watches; it does not count with DryRun.
+	GuardianUp, DryRun bool
 	// StrayStops is how many processes the guardian's sweeper has continued, ever.
 	StrayStops uint64
 	Ready      bool
@@ -35,6 +36,16 @@ type Present struct {
 	// Unguarded are containers with a limit whose allocations are not denied.
 	Unguarded []string
 	Swapped   []Swapped
+	// Unmet are containers with a deadline that cannot be met from the start. Unkept says of each GPU
+	// (UUID) whether promises of its time cannot be kept.
+	Unmet  []string
+	Unkept map[string]bool
+
+	// Held are the containers that are kept from computing; each container once. Slices are
+	// those whose time slice we set, Places who comes first on each GPU.
+	Held   []Held
+	Slices []Slice
+	Places []Place
 }
 
 // Metrics is a prometheus.Collector.
@@ -59,8 +70,14 @@ type Metrics struct {
 
 	// Changes counts slices set and restored, and channels switched off and on.
 	Changes *prometheus.CounterVec
+	// ChannelSkew observes the time from the end of the first GPU's calls to that of the last one's
+	// where a container on several GPUs goes off or on, by kind.
+	ChannelSkew *prometheus.HistogramVec
 	// channelCall observes the calls to the resource manager, by kind.
 	channelCall *prometheus.HistogramVec
+
+	// Judged counts deadlines by what could be said of them at their start.
+	Judged *prometheus.CounterVec
 
 	memoryMetrics
 
@@ -75,12 +92,14 @@ var (
 	arbitratedDesc = prometheus.NewDesc(namespace+"arbitration_open", "1 while the policy decides who runs on the GPU.", []string{"gpu"}, nil)
 	inboxDesc      = prometheus.NewDesc(namespace+"inbox_messages", "Notifications that were accepted and did not take effect yet.", nil, nil)
 	ageDesc        = prometheus.NewDesc(namespace+"snapshot_age_seconds", "Time since the exporter confirmed the facts that are acted on. Absent before the first.", nil, nil)
-	guardianDesc   = prometheus.NewDesc(namespace+"guardian_up", "1 while a guardian watches that nothing stays stopped.", nil, nil)
-	strayDesc      = prometheus.NewDesc(namespace+"stray_stops_total", "Processes that the guardian's sweeper found stopped by Laxity though nobody wanted them stopped, and continued.", nil, nil)
+	guardianDesc   = prometheus.NewDesc(namespace+"guardian_up", "1 while a guardian watches that nothing stays stopped; absent with --dry-run, which stops nothing.", nil, nil)
+	strayDesc      = prometheus.NewDesc(namespace+"stray_stops_total", "Processes that Laxity left stopped and that the guardian continued.", nil, nil)
 	insteadDesc    = prometheus.NewDesc(namespace+"pause_instead", "1 while containers that wait are paused because time slices and channels cannot be controlled here, though --hold asks for them.", nil, nil)
 	breakerDesc    = prometheus.NewDesc(namespace+"breaker_open", "1 while nothing is held because there were too many actions, or too many containers stopped.", nil, nil)
 	standbyDesc    = prometheus.NewDesc(namespace+"standby", "1 while another actuator acts on this engine.", nil, nil)
 	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches if it is required.", nil, nil)
+	unmetDesc      = prometheus.NewDesc(namespace+"deadline_unmet", "1 while a task or server of the container has a deadline that cannot be promised from the start, as far as its history tells; absent else.", []string{"container"}, nil)
+	unkeptDesc     = prometheus.NewDesc(namespace+"promises_unkept", "1 while promises of the GPU's time cannot be kept, such as shares and the batch floor that add up to more than all of it and are cut in proportion.", []string{"gpu"}, nil)
 	asideDesc      = prometheus.NewDesc(namespace+"files_put_aside", "Files of the state folder, and of the record of channels, that could not be read, and lie beside their place until somebody removes them.", nil, nil)
 )
 
@@ -94,18 +113,23 @@ func New() *Metrics {
 		Webhooks: counter("notifications_total", "Notifications received by HTTP, by the code of the answer.", "code"),
 		Actions:  counter("actions_total", "Pauses and unpauses by result.", "kind", "result"),
 		Changes:  counter("channel_changes_total", "Time slices set and put back (slice, restore), and channels taken off the GPU and switched on again (off, on).", "kind"),
+		ChannelSkew: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: namespace + "channel_skew_seconds", Help: "Time from the end of the first GPU's calls to that of the last one's where a container on several GPUs was taken off them or switched on again as one, by what was done.",
+			Buckets: []float64{.0001, .0005, .001, .002, .005, .01, .05, .1, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
+		}, []string{"kind"}),
 		channelCall: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: namespace + "channel_call_seconds", Help: "Time of calls to the GPU driver's resource manager, by what they do.",
 			Buckets: []float64{.0001, .0005, .001, .002, .005, .01, .05, .1, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
 		}, []string{"call"}),
-		Lost: counter("holds_lost_total", "Holds that ended without our unpausing, by reason.", "reason"),
+		Judged: counter("deadlines_judged_total", "Deadlines of tasks and servers, by what could be said when they were first seen: met, unmet (it cannot be promised beside those that are there), or unknown (there is no history).", "result"),
+		Lost:   counter("holds_lost_total", "Holds that ended without our unpausing, by reason.", "reason"),
 		ActionSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: namespace + "action_duration_seconds", Help: "Time to carry an action out, the check of the kernel's freezer included.",
 			Buckets: []float64{.005, .01, .02, .05, .1, .25, .5, 1, 5}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
 		}, []string{"kind"}),
 		Decision: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: namespace + "decision_duration_seconds", Help: "Time from the arrival of a snapshot to the plan made of it.",
-			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
+			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .25, .5, 1}, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 60,
 		}),
 		Latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: namespace + "snapshot_to_action_seconds", Help: "Time from the arrival of a snapshot to the end of an action that it made necessary.",
@@ -126,7 +150,13 @@ func New() *Metrics {
 	for _, kind := range []string{"slice", "off", "on", "restore"} {
 		m.Changes.WithLabelValues(kind)
 	}
-	for _, call := range []string{"find", "slice", "set slice", "off", "on"} { // as internal/rm calls them
+	for _, kind := range []string{"off", "on"} {
+		m.ChannelSkew.WithLabelValues(kind)
+	}
+	for _, result := range []string{"met", "unmet", "unknown"} {
+		m.Judged.WithLabelValues(result)
+	}
+	for _, call := range []string{"find", "slice", "set slice", "channels off", "channels on", "channels off as one", "channels on as one"} { // as internal/rm calls them
 		m.channelCall.WithLabelValues(call)
 	}
 	for _, reason := range []string{"person", "guardian", "gone"} {
@@ -150,7 +180,7 @@ func (m *Metrics) SetPresent(f func() Present) { m.present.Store(&f) }
 func (m *Metrics) SetClock(now func() time.Time) { m.now = now }
 
 func (m *Metrics) parts() []prometheus.Collector {
-	own := []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost, m.Changes, m.channelCall, m.Latency, m.Preemptions, m.BreakerTrips}
+	own := []prometheus.Collector{m.Alerts, m.Webhooks, m.Actions, m.ActionSeconds, m.Decision, m.Lost, m.Judged, m.Changes, m.ChannelSkew, m.channelCall, m.Latency, m.Preemptions, m.BreakerTrips}
 	return append(own, m.memoryMetrics.parts()...)
 }
 
@@ -159,7 +189,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, p := range m.parts() {
 		p.Describe(ch)
 	}
-	for _, d := range append(memoryDescs(), holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, strayDesc, readyDesc, insteadDesc, asideDesc, breakerDesc, standbyDesc) {
+	for _, d := range append(append(memoryDescs(), standingDescs...), holdsDesc, arbitratedDesc, inboxDesc, ageDesc, guardianDesc, strayDesc, readyDesc, insteadDesc, asideDesc, breakerDesc, standbyDesc, unmetDesc, unkeptDesc) {
 		ch <- d
 	}
 }
@@ -179,14 +209,23 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(holdsDesc, float64(p.Holds))
 	gauge(inboxDesc, float64(p.Inbox))
-	gauge(guardianDesc, bit(p.GuardianUp))
+	if !p.DryRun { // it stops nothing that a guardian could release
+		gauge(guardianDesc, bit(p.GuardianUp))
+	}
 	ch <- prometheus.MustNewConstMetric(strayDesc, prometheus.CounterValue, float64(p.StrayStops))
 	gauge(readyDesc, bit(p.Ready))
 	gauge(asideDesc, float64(p.PutAside))
 	gauge(insteadDesc, bit(p.PauseInstead))
 	gauge(breakerDesc, bit(p.Breaker))
 	gauge(standbyDesc, bit(p.Standby))
+	collectStandings(p, gauge)
 	collectMemory(p, gauge)
+	for _, container := range p.Unmet {
+		gauge(unmetDesc, 1, container)
+	}
+	for gpu, unkept := range p.Unkept {
+		gauge(unkeptDesc, bit(unkept), gpu)
+	}
 	for gpu, open := range p.Arbitrated {
 		gauge(arbitratedDesc, bit(open), gpu)
 	}

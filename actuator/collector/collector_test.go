@@ -3,6 +3,7 @@ package collector_test
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/laxity/laxity/actuator/collector"
+	"github.com/laxity/laxity/actuator/record"
+	"github.com/laxity/laxity/actuator/state"
 )
 
 func present(m *collector.Metrics) {
@@ -22,9 +25,11 @@ func present(m *collector.Metrics) {
 			Arbitrated: map[string]bool{"GPU-1": true, "GPU-2": false},
 			Memory: []collector.Memory{{Container: "a", GPU: "GPU-1", Limit: 4, Held: 3, Share: 2, Lent: 1},
 				{Container: "b", GPU: "GPU-1", Held: 1, Share: 2}},
-			Waiting:   []collector.Waiting{{Container: "b", GPU: "GPU-1", Seconds: 1.5}},
-			Unguarded: []string{"a"},
-			Denied:    []collector.Denied{{Container: "b", GPU: "GPU-1", Time: now}},
+			Waiting: []collector.Waiting{{Container: "b", GPU: "GPU-1", Seconds: 1.5}},
+			Held:    []collector.Held{{Container: "b", Cause: "arbitrate", By: collector.ByChannels}},
+			Slices:  []collector.Slice{{Container: "a", Seconds: 0.1}}, Places: []collector.Place{{Container: "a", GPU: "GPU-1", Place: 1}, {Container: "b", GPU: "GPU-1", Place: 2}},
+			Unguarded: []string{"a"}, Unmet: []string{"a"}, Unkept: map[string]bool{"GPU-1": true, "GPU-2": false},
+			Denied: []collector.Denied{{Container: "b", GPU: "GPU-1", Time: now}},
 			Swapped: []collector.Swapped{{Container: "c", GPU: "GPU-1", Bytes: 7}, {Container: "d", GPU: "GPU-1", Bytes: 8, Stuck: true},
 				{Container: "d", GPU: "GPU-2", Bytes: 9, Stuck: true}}}
 	})
@@ -91,4 +96,39 @@ func format(t *testing.T, m *collector.Metrics) []byte {
 		}
 	}
 	return b.Bytes()
+}
+
+// A dry run stops nothing, so that no guardian is missed: LaxityGuardianDown must not fire.
+func TestDryRunNeedsNoGuardian(t *testing.T) {
+	for dry, want := range map[bool]bool{true: false, false: true} {
+		m := collector.New()
+		m.SetPresent(func() collector.Present { return collector.PresentOf(&state.State{DryRun: dry}) })
+		if got := strings.Contains(string(format(t, m)), "laxity_actuator_guardian_up 0"); got != want {
+			t.Errorf("dry run %v: guardian_up is there: %v", dry, got)
+		}
+	}
+}
+
+// Who is held and why, and who comes first, is what the state says. Each container is held once.
+func TestStandings(t *testing.T) {
+	p := collector.PresentOf(&state.State{
+		Holds: []record.Hold{{Container: "c", Cause: "memory"}},
+		Containers: []state.Container{
+			{Name: "a", SliceSeconds: 0.1}, {Name: "b", Off: true, SliceSeconds: 0.0005}, {Name: "c", Off: true},
+		},
+		GPUs: []state.GPU{
+			{UUID: "GPU-1", Order: []string{"a", "b"}, Admitted: []string{"x"}},
+			{UUID: "GPU-2", Admitted: []string{"c"}, Queue: []string{"d"}},
+			{UUID: "GPU-3", Admitted: []string{"alone"}},
+		},
+	})
+	if want := []collector.Held{{"c", "memory", collector.ByPause}, {"b", "arbitrate", collector.ByChannels}}; !slices.Equal(p.Held, want) {
+		t.Errorf("held %v, want %v", p.Held, want)
+	}
+	if want := []collector.Slice{{"a", 0.1}, {"b", 0.0005}}; !slices.Equal(p.Slices, want) {
+		t.Errorf("slices %v, want %v", p.Slices, want)
+	}
+	if want := []collector.Place{{"a", "GPU-1", 1}, {"b", "GPU-1", 2}, {"c", "GPU-2", 1}, {"d", "GPU-2", 2}}; !slices.Equal(p.Places, want) {
+		t.Errorf("places %v, want %v", p.Places, want)
+	}
 }

@@ -9,13 +9,17 @@ import (
 func PresentOf(s *state.State) Present {
 	p := Present{
 		PauseInstead: s.NoChannels != "", Breaker: s.Breaker != "", Standby: s.Standby != "",
-		Holds: len(s.Holds), GuardianUp: s.GuardianUp, Ready: s.Ready,
-		Arbitrated: map[string]bool{}, PutAside: len(s.PutAside), SnapshotTime: s.SnapshotTime,
+		Holds: len(s.Holds), GuardianUp: s.GuardianUp, DryRun: s.DryRun, Ready: s.Ready,
+		Arbitrated: map[string]bool{}, Unkept: map[string]bool{}, PutAside: len(s.PutAside), SnapshotTime: s.SnapshotTime,
 	}
+	p.standingsOf(s)
 	for _, g := range s.GPUs {
-		p.Arbitrated[g.UUID] = g.Arbitrated
+		p.Arbitrated[g.UUID], p.Unkept[g.UUID] = g.Arbitrated, g.Unkept != ""
 	}
 	for _, c := range s.Containers {
+		if c.DeadlineUnmet != "" {
+			p.Unmet = append(p.Unmet, c.Name)
+		}
 		if c.MemoryUnguarded != "" {
 			p.Unguarded = append(p.Unguarded, c.Name)
 		}

@@ -1,7 +1,7 @@
 // Package config holds the settings that decisions depend on.
 //
 // Pure: it imports the standard library, actuator/allocator, actuator/plan, actuator/policy and
-// actuator/policy/profile only.
+// actuator/profile only.
 package config
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/policy"
-	"github.com/laxity/laxity/actuator/policy/profile"
+	"github.com/laxity/laxity/actuator/profile"
 )
 
 // Arbitration says when the policy decides who runs on a GPU.

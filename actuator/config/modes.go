@@ -16,6 +16,18 @@ var HoldModes = []string{string(HoldAuto), string(HoldChannels), string(HoldPaus
 // Channels reports whether channels are wanted.
 func (h HoldMode) Channels() bool { return h == "" || h == HoldAuto || h == HoldChannels }
 
+// SeveralMode says what is done with a container on several GPUs where channels order them.
+type SeveralMode string
+
+// The ways.
+const (
+	SeveralNever SeveralMode = "never"  // it is left as it is
+	SeveralAsOne SeveralMode = "as-one" // it is ordered, and goes off all of its GPUs and on again as one
+)
+
+// SeveralModes lists the values of SeveralMode.
+var SeveralModes = []string{string(SeveralNever), string(SeveralAsOne)}
+
 // MemoryMode says whether a part that acts on GPU memory is used.
 type MemoryMode string
 

@@ -22,8 +22,10 @@ const (
 	Service Kind = "service" // about the actuator itself
 	Memory  Kind = "memory"  // an allocation of GPU memory, or what was lent of it
 	Order   Kind = "order"   // who comes first on a GPU, by slices and by channels off and on
-	SwapOut Kind = "swap-out"
-	SwapIn  Kind = "swap-in"
+	// Admission: a deadline that cannot be met from the start, or shares that add up to too much.
+	Admission Kind = "admission"
+	SwapOut   Kind = "swap-out"
+	SwapIn    Kind = "swap-in"
 )
 
 // Result is how it came out.
@@ -41,10 +43,12 @@ const (
 	Kept    Result = "kept"
 	// Forwarded: passed on to the actuator of the node that it is about.
 	Forwarded Result = "forwarded"
-	// Of an allocation: it waits, waited and went on, or was denied.
+	// Of an allocation: it waits, waited and went on, or was denied. The actuator waits at its start.
 	Waiting Result = "waiting"
 	Granted Result = "granted"
 	Denied  Result = "denied"
+	// Unmet: what was promised cannot be kept.
+	Unmet Result = "unmet"
 )
 
 // Decision is one entry. Sequence starts anew with the actuator.

@@ -3,6 +3,8 @@ package enforce
 import (
 	"context"
 	"sync"
+
+	"github.com/laxity/laxity/actuator/record"
 )
 
 // Dry is an Enforcer that changes nothing. It records what it would have done, so that the
@@ -37,7 +39,7 @@ func (d *Dry) Status(ctx context.Context, id string) (Status, error) {
 }
 
 // Pause implements Enforcer.
-func (d *Dry) Pause(ctx context.Context, h Hold) error {
+func (d *Dry) Pause(ctx context.Context, h record.Hold) error {
 	d.mu.Lock()
 	ours := d.paused[h.ContainerID]
 	d.mu.Unlock()

@@ -1,14 +1,16 @@
-// Package enforce says what carries out a plan. The adapter for the Docker
-// engine is enforce/docker; enforcetest holds the conformance suite that every
-// adapter runs, and a fake.
+// Package enforce says what carries out a plan. The adapters for
+// container engines are enforce/docker and enforce/containerd; enforcetest holds the conformance
+// suite that every adapter runs, and a fake.
 //
-// It imports the standard library only.
+// It imports the standard library and actuator/record only.
 package enforce
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/laxity/laxity/actuator/record"
 )
 
 // Errors that callers act on.
@@ -47,7 +49,7 @@ type Enforcer interface {
 	// be stopped. It MUST return ErrForeign, and leave no record, when the
 	// container is paused already and there is no record of ours. Pausing what
 	// we have paused renews the record and does nothing else.
-	Pause(ctx context.Context, h Hold) error
+	Pause(ctx context.Context, h record.Hold) error
 	// Unpause continues the container and then removes the record. It
 	// MUST return ErrForeign and do nothing when there is no record. A container
 	// that is gone, or that somebody else unpaused, is a success: the record is

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Changed reports whether there is something to keep since the last Encode.
+// Changed reports whether anything changed since the last Encode.
 func (b *Book) Changed() bool { return b.changed }
 
 // Encode returns what Decode reads: the histories, the oldest first.
@@ -22,8 +22,8 @@ func (b *Book) Encode() ([]byte, error) {
 	return raw, err
 }
 
-// Decode makes a book of what Encode returned. What makes no sense in it is left
-// out; what is no JSON is an error.
+// Decode makes a book of what Encode returned. It drops implausible entries, and returns an error
+// for what is no JSON.
 func Decode(raw []byte) (*Book, error) {
 	b := New()
 	var all []*history
@@ -37,6 +37,7 @@ func Decode(raw []byte) (*Book, error) {
 		h.Runs = slices.DeleteFunc(h.Runs[max(0, len(h.Runs)-maxRuns):], func(r run) bool {
 			return !(r.Seconds >= 0) || math.IsInf(r.Seconds, 0) || !(r.Use <= 1) || !(r.Mean <= 1)
 		})
+		h.Every = slices.DeleteFunc(h.Every[max(0, len(h.Every)-maxRuns):], func(s float64) bool { return !(s >= 0) || math.IsInf(s, 0) })
 		b.clock = max(b.clock, h.Last)
 		b.kinds[h.Kind] = h
 	}

@@ -1,9 +1,9 @@
-// Package estimate learns from ended tasks how long the next one of the same
-// image and command will compute, and how much of the GPU it wants.
+// Package estimate learns from ended tasks how long the next task of the same image and command
+// will compute, and how much of the GPU it wants.
 //
-// Pure: it imports the standard library and exporter/task only. It has no clock
-// and no file: snapshots go in, Encode and Decode keep it across a restart. It is
-// bounded, and used by one goroutine.
+// Pure: it imports the standard library and exporter/task only. It has no clock and no file:
+// snapshots go in; Encode and Decode carry it across a restart. Its memory is bounded. It is for
+// one goroutine.
 package estimate
 
 import (
@@ -22,15 +22,14 @@ const (
 	maxIgnored = 2048
 )
 
-// quantile of the lengths that an estimate is: high, because a task that is
-// thought to be shorter than it is misses its deadline, and one that is thought
-// to be longer only goes early.
+// quantile of the lengths that serves as estimate: high, because a task that is believed too short
+// misses its deadline, while one that is believed too long only goes early.
 const quantile = 0.9
 
-// lowQuantile is for the opposite question, whether a task can still be in time.
+// lowQuantile answers the opposite question: whether a task can still be in time.
 const lowQuantile = 0.1
 
-// Kind is what tasks have in common that are expected to last alike.
+// Kind is what tasks of similar length have in common.
 type Kind struct {
 	Image, CommandID string
 }
@@ -39,10 +38,10 @@ type Kind struct {
 type run struct {
 	// Seconds from its start to its end, without the time it was held or paused.
 	Seconds float64 `json:"seconds"`
-	// Shared: another task ran on one of its GPUs for a good part of that.
+	// Shared: another task ran on one of its GPUs for a good part of the run.
 	Shared bool `json:"shared,omitempty"`
-	// Use is the highest utilisation that was seen while it ran alone, 0–1;
-	// negative if it never did for long enough.
+	// Use is the highest utilisation seen while it ran alone, 0–1; negative if it was never alone
+	// for long enough.
 	Use float64 `json:"use"`
 	// Mean is the mean utilisation over that time; negative likewise.
 	Mean float64 `json:"mean"`
@@ -51,10 +50,13 @@ type run struct {
 type history struct {
 	Kind Kind   `json:"kind"`
 	Runs []run  `json:"runs"` // oldest first
-	Last uint64 `json:"last"` // when it was last used, in ended tasks
+	Last uint64 `json:"last"` // when it was last used, counted in ended tasks
 	// Memory is the most that each of the latest runs held on one GPU, bytes, oldest
 	// first.
 	Memory []uint64 `json:"memory,omitempty"`
+	// Every holds the latest times between the starts of two requests of one process, seconds,
+	// oldest first.
+	Every []float64 `json:"every,omitempty"`
 }
 
 // watched is an unfinished task.
@@ -62,7 +64,7 @@ type watched struct {
 	kind          Kind
 	use           float64 // as in run
 	busy, seen    float64 // integral of the utilisation while it ran alone, and the time, seconds
-	looks, shared int     // snapshots in which it ran, and in which it ran beside others
+	looks, shared int     // snapshots in which it ran, and of those the ones in which it ran beside others
 	memory        uint64  // the most that it held on one GPU, bytes
 }
 
@@ -70,14 +72,15 @@ type watched struct {
 type Book struct {
 	kinds   map[Kind]*history
 	tasks   map[string]*watched // unfinished, by task id
-	done    map[string]bool     // ended ones that count already, by task id
+	done    map[string]bool     // ended tasks that were counted already, by task id
 	order   []string            // of done, oldest first
 	alone   map[string]sole     // by GPU
+	last    map[string]string   // the last task that follow has seen, by container and PID
 	clock   uint64
 	changed bool
 }
 
-// sole is who has run alone on a GPU, and since when.
+// sole is the task that runs alone on a GPU, and since when.
 type sole struct {
 	taskID      string
 	since, last time.Time
@@ -88,14 +91,14 @@ func New() *Book {
 	return &Book{kinds: map[Kind]*history{}, tasks: map[string]*watched{}, done: map[string]bool{}, alone: map[string]sole{}}
 }
 
-// saturating is a use of the GPU beside which there is no room: a run that was seen
-// to have it has it, whatever else it does.
+// saturating is a use of the GPU that leaves no room for others. One such measurement in a run
+// suffices.
 const saturating = 0.9
 
-// settle is how long after a change the utilisation shows who runs now.
+// settle is how long after a change the utilisation shows the tasks that run now.
 const settle = 700 * time.Millisecond
 
-// Observe learns from a snapshot. The same one again teaches nothing.
+// Observe learns from a snapshot. Repeating a snapshot changes nothing.
 func (b *Book) Observe(s *task.Snapshot) {
 	if !s.Health.DeviceUp {
 		return
@@ -118,6 +121,7 @@ func (b *Book) Observe(s *task.Snapshot) {
 	for _, t := range slices.Backward(s.Ended) { // oldest first
 		b.end(t)
 	}
+	b.follow(s, kinds)
 	for id := range b.tasks {
 		if !present[id] {
 			delete(b.tasks, id)
@@ -125,7 +129,7 @@ func (b *Book) Observe(s *task.Snapshot) {
 	}
 }
 
-// look takes note of who runs with whom.
+// look records which tasks run together.
 func (b *Book) look(s *task.Snapshot) {
 	for _, g := range s.GPUs {
 		var running []task.Task
@@ -166,8 +170,7 @@ func (b *Book) look(s *task.Snapshot) {
 // beside reports whether others ran for a good part of the time.
 func (w *watched) beside() bool { return w.looks > 0 && float64(w.shared) > 0.2*float64(w.looks) }
 
-// end files an ended task. One that was lost, or of whose container nothing is
-// known, teaches nothing.
+// end files an ended task. Lost tasks, and those of unknown containers, teach nothing.
 func (b *Book) end(t task.Task) {
 	w, known := b.tasks[t.ID]
 	if b.done[t.ID] || t.State != task.Ended || !known {
@@ -189,7 +192,7 @@ func (b *Book) end(t task.Task) {
 	switch ran := t.Ran(time.Time{}).Seconds(); {
 	case w.use >= 0 && w.seen > 0.8*ran:
 		mean = w.busy / w.seen
-	case use < saturating: // a phase may be missing, and be the one that computes
+	case use < saturating: // a phase may be missing, perhaps the one that computes
 		use = -1
 	}
 	h.Runs = append(h.Runs, run{Seconds: t.Ran(time.Time{}).Seconds(), Shared: w.beside(), Use: use, Mean: mean})
@@ -202,15 +205,14 @@ func (b *Book) end(t task.Task) {
 	}
 }
 
-// Length is how long a task runs when nothing disturbs it.
+// Length is how long a task runs undisturbed.
 type Length struct {
-	// Remaining is how long it still runs, estimated high; Least is the same,
-	// estimated low. Total is its whole length, estimated high.
+	// Remaining is how long it still runs, estimated high. Least is the same, estimated low. Total
+	// is its whole length, estimated high.
 	Remaining, Least, Total time.Duration
 }
 
-// Remaining estimates how long the task runs. It reports false where there is no
-// history.
+// Remaining estimates how long the task still runs. It reports false without history.
 func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool) {
 	h := b.kinds[k]
 	if h == nil || len(h.Runs) == 0 {
@@ -219,16 +221,16 @@ func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool)
 	all := h.undisturbed()
 	ran := t.Ran(now).Seconds()
 	whole, least := at(quantile, all), 0.0
-	// Runs beside others say nothing of how short a task can be: it would be given
-	// up for late where it still has time.
+	// Runs beside others do not show how short a task can be: a task with time left would count as
+	// late.
 	if longer := above(ran, h.lengths(false)); len(longer) > 0 {
 		least = at(lowQuantile, longer) - ran
 	}
 	return Length{Remaining: seconds(left(quantile, ran, all)), Least: seconds(least), Total: seconds(max(whole, ran))}, true
 }
 
-// left is what is left of a length after it has lasted for ran. Longer than ever:
-// nobody knows; it may well go on for a while.
+// left is the rest of a length after ran. A task that runs longer than any before has no known end,
+// and may well run for a while.
 func left(q, ran float64, lengths []float64) float64 {
 	if longer := above(ran, lengths); len(longer) > 0 {
 		return at(q, longer) - ran
@@ -247,7 +249,7 @@ func above(least float64, values []float64) []float64 {
 	return out
 }
 
-// lengths of the runs that had the GPU to themselves, or of the others.
+// lengths returns those of the runs with the GPU to themselves, or of the others.
 func (h *history) lengths(shared bool) []float64 {
 	var out []float64
 	for _, r := range h.Runs {
@@ -258,11 +260,11 @@ func (h *history) lengths(shared bool) []float64 {
 	return out
 }
 
-// few is how many runs that were undisturbed are too few to go by alone.
+// few is the number of undisturbed runs up to which they do not suffice.
 const few = 3
 
-// undisturbed are the lengths without others, with those beside others where they are
-// too few.
+// undisturbed returns the lengths of runs without others, plus those beside others if there are too
+// few.
 func (h *history) undisturbed() []float64 {
 	out := h.lengths(false)
 	if len(out) < few {
@@ -271,12 +273,12 @@ func (h *history) undisturbed() []float64 {
 	return out
 }
 
-// slower is from which factor on sharing is taken not to pay.
+// slower is the factor from which sharing counts as not worth it.
 const slower = 1.25
 
-// Demand is the share of a GPU that tasks of the kind use when they run alone,
-// 0–1: the highest that was seen in the latest runs. It is 1 where runs beside
-// others were measured to be slower, whatever the utilisation says.
+// Demand is the share of a GPU that tasks of the kind use when they run alone, 0–1: the highest
+// seen in the latest runs. It is 1 if runs beside others were measured to be slower, whatever the
+// utilisation says.
 func (b *Book) Demand(k Kind) (float64, bool) {
 	h := b.kinds[k]
 	if h == nil {
@@ -293,8 +295,7 @@ func (b *Book) Demand(k Kind) (float64, bool) {
 	return max(use, 0), use >= 0
 }
 
-// Mean is the mean use of a GPU by runs that had it to themselves from begin to
-// end, 0–1.
+// Mean is the mean use of a GPU by runs that had it to themselves from start to end, 0–1.
 func (b *Book) Mean(k Kind) (float64, bool) {
 	h := b.kinds[k]
 	if h == nil {
@@ -317,7 +318,7 @@ func (b *Book) histories() []*history {
 	return all
 }
 
-// at is a quantile of the lengths: of few the longest, or the shortest.
+// at is a quantile of the lengths; of few lengths it is the longest, or the shortest.
 func at(quantile float64, lengths []float64) float64 {
 	if len(lengths) == 0 {
 		return 0

@@ -7,10 +7,10 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// maxMemories is how many runs of a kind the memory is remembered of.
+// maxMemories is the number of runs per kind whose memory is remembered.
 const maxMemories = 8
 
-// weigh takes note of the memory that tasks hold.
+// weigh records the memory that tasks hold.
 func (b *Book) weigh(s *task.Snapshot) {
 	for _, t := range s.Tasks {
 		if w := b.tasks[t.ID]; w != nil {
@@ -29,8 +29,8 @@ func (h *history) remember(memory uint64) {
 	h.Memory = h.Memory[max(0, len(h.Memory)-maxMemories):]
 }
 
-// Memory is the most that tasks of the kind held on one GPU in the latest runs,
-// bytes, contexts included.
+// Memory is the most that tasks of the kind held on one GPU in the latest runs, bytes, contexts
+// included.
 func (b *Book) Memory(k Kind) (uint64, bool) {
 	h := b.kinds[k]
 	if h == nil || len(h.Memory) == 0 {
@@ -50,20 +50,20 @@ type rate struct {
 }
 
 const (
-	// before anything was measured here: an H200 (docs: 12.8 GB in 4.6 s out, 1.6 s in).
+	// Used before the first measurement: an H200 (docs: 12.8 GB in 4.6 s out, 1.6 s in).
 	firstOut, firstIn = 2.8e9, 8e9
-	// swapSetup is what a swap takes without any memory: locking, pausing.
+	// swapSetup is the part of a swap that does not depend on memory: locking, pausing.
 	swapSetup = 200 * time.Millisecond
-	// weight of the latest swap.
+	// latest is the weight of the latest swap.
 	latest = 0.3
-	// tooSmall a swap says nothing of the rate.
+	// tooSmall: a swap of fewer bytes does not show the rate.
 	tooSmall = 64 << 20
 )
 
-// Out takes note of a swap out, In of a swap in: bytes, and the time for them.
+// Out learns from a swap out of so many bytes and its duration.
 func (s *Swaps) Out(bytes uint64, took time.Duration) { s.out.learn(bytes, took) }
 
-// In takes note of a swap in.
+// In learns from a swap in of so many bytes and its duration.
 func (s *Swaps) In(bytes uint64, took time.Duration) { s.in.learn(bytes, took) }
 
 // Cost is how long it takes to swap so many bytes out and in again.

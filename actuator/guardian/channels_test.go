@@ -57,7 +57,7 @@ func (g *gpu) put(n int) {
 	g.pending = n
 }
 
-func (p *post) guard(g *gpu, once bool) (*guardian.Guardian, <-chan error) {
+func (p *post) guardian(g *gpu, once bool) (*guardian.Guardian, <-chan error) {
 	p.Helper()
 	w, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Channels: g, Once: once,
 		Logger: slog.New(slog.DiscardHandler), Poll: 5 * time.Millisecond})
@@ -80,7 +80,7 @@ func (p *post) awaitRestored(g *gpu) {
 func TestUndoesChannelsWhenTheActuatorIsGone(t *testing.T) {
 	p, g := newPost(t), &gpu{pending: 2, swept: make(chan struct{})}
 	lock := p.actuator()
-	_, done := p.guard(g, true)
+	_, done := p.guardian(g, true)
 	<-g.swept
 	<-g.swept // it looks after leases, and leaves the rest to the actuator
 	if n, _ := g.Pending(); n != 2 {
@@ -95,7 +95,7 @@ func TestUndoesChannelsWhenTheActuatorIsGone(t *testing.T) {
 
 func TestTriesChannelsAgain(t *testing.T) {
 	p, g := newPost(t), &gpu{pending: 2, fails: 3}
-	_, done := p.guard(g, true)
+	_, done := p.guardian(g, true)
 	if err := <-done; err != nil || g.pending != 0 || g.tries != 4 {
 		t.Errorf("%v, %d left after %d tries", err, g.pending, g.tries)
 	}
@@ -107,7 +107,7 @@ func TestUndoesChannelsWhileTheEngineIsDown(t *testing.T) {
 	lock := p.actuator()
 	p.hold(time.Now().Add(time.Hour), "a")
 	p.engine.FailWith(func(string, string) error { return context.DeadlineExceeded })
-	_, done := p.guard(g, true)
+	_, done := p.guardian(g, true)
 	lock.Unlock()
 	p.awaitRestored(g)
 	p.engine.FailWith(nil)
@@ -122,7 +122,7 @@ func TestHungSweepKeepsNobody(t *testing.T) {
 	defer close(g.hangs)
 	lock := p.actuator()
 	p.hold(time.Now().Add(time.Hour), "a")
-	_, _ = p.guard(g, true)
+	_, _ = p.guardian(g, true)
 	<-g.swept
 	g.put(1)
 	lock.Unlock()
@@ -133,7 +133,7 @@ func TestHungSweepKeepsNobody(t *testing.T) {
 // An actuator came and died while the guardian was not looking.
 func TestUndoesWhatIsFoundLater(t *testing.T) {
 	p, g := newPost(t), &gpu{}
-	p.guard(g, false)
+	p.guardian(g, false)
 	for range 2 {
 		g.put(1)
 		p.awaitRestored(g)

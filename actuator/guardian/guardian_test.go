@@ -98,6 +98,25 @@ func (p *post) awaitAllGone(ids ...string) {
 	}
 }
 
+// A folder that somebody removed, as one for a trial, keeps no guardian for ever.
+func TestEndsWithItsStateFolder(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	done := p.watch(true)
+	if err := os.RemoveAll(p.dir); err != nil {
+		t.Fatal(err)
+	}
+	lock.Unlock()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it watches a folder that is gone")
+	}
+}
+
 func TestLetsGoWhenTheActuatorIsGone(t *testing.T) {
 	p := newPost(t)
 	lock := p.actuator()

@@ -70,6 +70,9 @@ func Open(path string, most Bounds) (in *Inbox, damaged, err error) {
 	return in, damaged, nil
 }
 
+// Bounds returns what it holds at most.
+func (in *Inbox) Bounds() Bounds { return in.most }
+
 // Put keeps the message. When it returns nil, the message is on disk.
 func (in *Inbox) Put(payload []byte, received time.Time) error {
 	value := append(binary.BigEndian.AppendUint64(nil, uint64(received.UnixNano())), payload...)

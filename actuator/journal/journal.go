@@ -2,7 +2,7 @@
 // written before the container stops and removed after it continues. The package also has the
 // two lock files by which actuator and guardian notice each other's death.
 //
-// It imports the standard library, actuator/enforce, internal/aside and internal/replace only, so
+// It imports the standard library, actuator/record, internal/aside and internal/replace only, so
 // that the guardian, which must work when everything else has failed, stays small.
 package journal
 
@@ -18,7 +18,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/internal/aside"
 	"github.com/laxity/laxity/internal/replace"
 )
@@ -108,7 +108,7 @@ func (j *Journal) path(id string) (string, error) {
 
 // Put writes or replaces a hold. When it returns nil the record survives a
 // crash of this process and of the machine.
-func (j *Journal) Put(h enforce.Hold) error {
+func (j *Journal) Put(h record.Hold) error {
 	path, err := j.path(h.ContainerID)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (j *Journal) Put(h enforce.Hold) error {
 
 // Renew replaces a hold that is on record, as Put does. It reports false, and writes
 // nothing, when there is none: a Remove of this process at the same moment prevails.
-func (j *Journal) Renew(h enforce.Hold) (renewed bool, err error) {
+func (j *Journal) Renew(h record.Hold) (renewed bool, err error) {
 	path, err := j.path(h.ContainerID)
 	if err != nil {
 		return false, err
@@ -169,14 +169,14 @@ func (j *Journal) Remove(id string) error {
 }
 
 // Get returns the hold of one container.
-func (j *Journal) Get(id string) (enforce.Hold, bool, error) {
+func (j *Journal) Get(id string) (record.Hold, bool, error) {
 	path, err := j.path(id)
 	if err != nil {
-		return enforce.Hold{}, false, err
+		return record.Hold{}, false, err
 	}
 	h, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return enforce.Hold{}, false, nil
+		return record.Hold{}, false, nil
 	}
 	return h, err == nil, err
 }
@@ -184,12 +184,12 @@ func (j *Journal) Get(id string) (enforce.Hold, bool, error) {
 // List returns every hold, oldest first. A record that cannot be read is
 // returned all the same, with the id that its file name gives and expired long
 // since: the name alone is enough to release the container.
-func (j *Journal) List() ([]enforce.Hold, error) {
+func (j *Journal) List() ([]record.Hold, error) {
 	entries, err := os.ReadDir(j.dir)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	var holds []enforce.Hold
+	var holds []record.Hold
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), suffix)
 		if !ok || !safeID.MatchString(id) {
@@ -200,19 +200,19 @@ func (j *Journal) List() ([]enforce.Hold, error) {
 		case errors.Is(err, fs.ErrNotExist): // removed since ReadDir
 			continue
 		case err != nil || h.ContainerID != id:
-			h = enforce.Hold{ContainerID: id, Container: id, Reason: fmt.Sprintf("record cannot be read: %v", err)}
+			h = record.Hold{ContainerID: id, Container: id, Reason: fmt.Sprintf("record cannot be read: %v", err)}
 		}
 		holds = append(holds, h)
 	}
-	slices.SortStableFunc(holds, func(a, b enforce.Hold) int { return a.Since.Compare(b.Since) })
+	slices.SortStableFunc(holds, func(a, b record.Hold) int { return a.Since.Compare(b.Since) })
 	return holds, nil
 }
 
-func read(path string) (enforce.Hold, error) {
+func read(path string) (record.Hold, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return enforce.Hold{}, err
+		return record.Hold{}, err
 	}
-	var h enforce.Hold
+	var h record.Hold
 	return h, json.Unmarshal(b, &h)
 }

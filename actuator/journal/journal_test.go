@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/journal/journaltest"
+	"github.com/laxity/laxity/actuator/record"
 )
 
 func TestJournal(t *testing.T) {
@@ -23,7 +23,7 @@ func TestJournal(t *testing.T) {
 	}
 	now := time.Now().Truncate(time.Microsecond)
 	for i, id := range []string{"bb", "aa"} {
-		if err := j.Put(enforce.Hold{ContainerID: id, Reason: "r", Since: now.Add(time.Duration(i) * time.Second)}); err != nil {
+		if err := j.Put(record.Hold{ContainerID: id, Reason: "r", Since: now.Add(time.Duration(i) * time.Second)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestRenew(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now().Round(0).UTC()
-	h := enforce.Hold{ContainerID: "a", Since: now, Expires: now}
+	h := record.Hold{ContainerID: "a", Since: now, Expires: now}
 	if renewed, err := j.Renew(h); renewed || err != nil {
 		t.Errorf("what was never on record is renewed: %v %v", renewed, err)
 	}
@@ -98,7 +98,7 @@ func TestRenew(t *testing.T) {
 func TestIDsCannotLeaveTheFolder(t *testing.T) {
 	j, _ := journal.Open(t.TempDir())
 	for _, id := range []string{"", "../x", "a/b", ".hidden", strings.Repeat("a", 200)} {
-		if err := j.Put(enforce.Hold{ContainerID: id}); err == nil {
+		if err := j.Put(record.Hold{ContainerID: id}); err == nil {
 			t.Errorf("%q was taken", id)
 		}
 	}
@@ -126,7 +126,7 @@ func TestFileInPlaceOfTheRecord(t *testing.T) {
 	if trouble := j.Trouble(); trouble == nil || !strings.Contains(trouble.Error(), "put aside as holds.damaged-") {
 		t.Errorf("told %v", trouble)
 	}
-	if err := j.Put(enforce.Hold{ContainerID: "a"}); err != nil {
+	if err := j.Put(record.Hold{ContainerID: "a"}); err != nil {
 		t.Error(err)
 	}
 	if j, err = journal.Open(dir); err != nil || j.Trouble() != nil {
@@ -141,7 +141,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Put(enforce.Hold{ContainerID: "a", Reason: "r"}); err != nil {
+	if err := j.Put(record.Hold{ContainerID: "a", Reason: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	journaltest.ReadOnly(t, filepath.Join(dir, "holds"))
@@ -157,7 +157,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	if err := j.Remove("a"); !errors.Is(err, journal.ErrNotWritable) {
 		t.Errorf("removed: %v", err)
 	}
-	if err := j.Put(enforce.Hold{ContainerID: "b"}); err == nil {
+	if err := j.Put(record.Hold{ContainerID: "b"}); err == nil {
 		t.Error("put on record")
 	}
 }
@@ -172,7 +172,7 @@ func TestRecordWithoutRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(j.Put(enforce.Hold{ContainerID: "a", Reason: "r"}), os.Chmod(filepath.Join(dir, "holds"), 0o500)); err != nil {
+	if err := errors.Join(j.Put(record.Hold{ContainerID: "a", Reason: "r"}), os.Chmod(filepath.Join(dir, "holds"), 0o500)); err != nil {
 		t.Fatal(err)
 	}
 	if j, err = journal.Open(dir); err != nil || j.Trouble() == nil {

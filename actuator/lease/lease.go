@@ -1,5 +1,5 @@
-// Package lease keeps what is asked for and for how long: an alert, or a person, opens a
-// lease, and a container that a person released is exempt for its present tasks.
+// Package lease keeps what alerts and persons ask for, and for how long. An alert or a person opens a
+// lease. A container that a person released is exempt for its present tasks.
 //
 // Pure: it imports the standard library only, and reads neither clock nor disk.
 package lease
@@ -40,14 +40,13 @@ type Lease struct {
 	// Renewed is when it was last asked for.
 	Renewed time.Time `json:"renewed"`
 	Expires time.Time `json:"expires"`
-	// Resolved: the sender says that it is over; it lasts until the snapshot
-	// confirms it, or to its end. ResolvedAt is when that was received.
+	// Resolved: the sender says that it is over. The lease lasts until the snapshot confirms that, or
+	// to its end. ResolvedAt is when the resolve was received.
 	Resolved   bool      `json:"resolved,omitempty"`
 	ResolvedAt time.Time `json:"resolved_at,omitzero"`
 	// By is the person who asked for it; Alert is empty then.
 	By string `json:"by,omitempty"`
-	// Why it is asked for, where that is more than that somebody does; a sentence
-	// for people.
+	// Why is the reason where the sender gives one; a sentence for people.
 	Why string `json:"why,omitempty"`
 }
 
@@ -78,13 +77,13 @@ type tombstone struct {
 	At       time.Time `json:"at"`
 }
 
-// repeatsLate is how long after its resolve a repeat of a firing may come: a twin of
-// the Alertmanager, or a delivery that was tried again. What still comes later with
-// the same StartsAt fires again. Alertmanager resolves by itself what Prometheus could
-// not renew in time, and when it hears of it again nothing in its message is newer.
+// repeatsLate is how long after a resolve a firing with the same StartsAt counts as a repeat, from a
+// second Alertmanager or a delivery that was tried again. After that it fires again: Alertmanager
+// resolves an alert that Prometheus could not renew in time, and sends the same StartsAt when it
+// fires again.
 const repeatsLate = 2 * time.Minute
 
-// ends reports whether the firing is a late repeat of what was resolved.
+// ends reports whether the firing is a late repeat of a resolved alert.
 func (t tombstone) ends(firing Lease) bool {
 	return !firing.StartsAt.After(t.StartsAt) && firing.Opened.Sub(t.At) < repeatsLate
 }
@@ -110,8 +109,8 @@ func New() *Book {
 	return &Book{d: bookData{Leases: map[string]Lease{}, Exempt: map[string]Exemption{}, Tombstones: map[string]tombstone{}}}
 }
 
-// Decode makes a book of what Encode returned. Where the wall clock has been set back since,
-// what was written later than now counts as written now.
+// Decode returns the book that Encode encoded. If the wall clock was set back since, times after now
+// count as now.
 func Decode(raw []byte, now time.Time) (*Book, error) {
 	b := New()
 	if err := json.Unmarshal(raw, &b.d); err != nil {
@@ -133,14 +132,14 @@ func Decode(raw []byte, now time.Time) (*Book, error) {
 // Encode returns what Decode reads.
 func (b *Book) Encode() ([]byte, error) { return json.Marshal(b.d) }
 
-// Changed reports whether there is something to write since Written was last called.
+// Changed reports whether the book changed since Written was last called.
 func (b *Book) Changed() bool { return b.changed }
 
 // Written says that what Encode returned is on disk.
 func (b *Book) Written() { b.changed = false }
 
-// readAt gives what was read from disk the monotonic clock, which now has: so leases last as
-// long as they should however the wall clock is set.
+// readAt adds the monotonic clock of now to times that were read from disk: so leases last as long as
+// they should when the wall clock is set.
 func (d bookData) readAt(now time.Time) {
 	ago := func(t time.Time) time.Time { return now.Add(min(0, t.Sub(now))) }
 	for k, l := range d.Leases {
@@ -161,12 +160,11 @@ func (d bookData) readAt(now time.Time) {
 	}
 }
 
-// key: a fingerprint stands for an alert's labels, so for its target too.
+// key names a lease: a fingerprint stands for an alert's labels, and so for its target.
 func key(w Wish, fingerprint string) string { return string(w) + "/" + fingerprint }
 
-// Fire opens or renews a lease; Opened is when the firing was received. It reports
-// whether the lease is new; stale means that this firing is older than a resolve that
-// was seen a moment ago, and changed nothing.
+// Fire opens or renews a lease; Opened is when the firing was received. It reports whether the lease
+// is new. stale means that the firing is a late repeat of a resolved alert and changed nothing.
 func (b *Book) Fire(l Lease) (opened, stale bool) {
 	k := key(l.Wish, l.Fingerprint)
 	l.Renewed = l.Opened
@@ -191,8 +189,8 @@ func (b *Book) Fire(l Lease) (opened, stale bool) {
 	return !ok, false
 }
 
-// Bounds of the leases that can be open: of one wish for one target, and in all. An
-// alert for each rule that may ask is some; more is a sender that went wrong.
+// Bounds of the open leases: of one wish for one target, and in all. A few rules may ask for the same
+// thing; many more leases mean that a sender is broken.
 const (
 	maxLeasesEach = 16
 	maxLeases     = 1024
@@ -218,8 +216,8 @@ func (b *Book) Room(l Lease) string {
 	return ""
 }
 
-// Resolve marks a lease as resolved by its sender, as it was received at. It reports
-// whether there was one; either way the resolve is remembered.
+// Resolve marks a lease as resolved by its sender; at is when the resolve was received. It reports
+// whether there was a lease; it remembers the resolve in any case.
 func (b *Book) Resolve(w Wish, fingerprint string, startsAt, at time.Time) bool {
 	k := key(w, fingerprint)
 	l, ok := b.d.Leases[k]
@@ -228,7 +226,7 @@ func (b *Book) Resolve(w Wish, fingerprint string, startsAt, at time.Time) bool 
 	}
 	b.changed = true
 	if ok {
-		// Of what started before this end, nothing opens it again.
+		// A firing that started before this end does not open it again.
 		l.Resolved, l.ResolvedAt, l.StartsAt = true, at, startsAt
 		b.d.Leases[k] = l
 		return true

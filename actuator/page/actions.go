@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -27,7 +28,7 @@ func (p *Page) action(name string, do func(ctx context.Context, who string, form
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 		defer cancel()
-		message, err := do(ctx, p.o.Guard.Who(r), r.PostForm)
+		message, err := do(ctx, p.o.Gate.Who(r), r.PostForm)
 		if err != nil {
 			p.refuse(w, r, http.StatusConflict, err.Error())
 			return
@@ -69,18 +70,35 @@ func (p *Page) release(ctx context.Context, who string, form url.Values) (string
 	return "Release requested; the container is not held again for its present tasks.", p.o.Actor.Release(ctx, who, form.Get("container"))
 }
 
-func (p *Page) deadline(ctx context.Context, who string, form url.Values) (string, error) {
-	text := strings.TrimSpace(form.Get("deadline"))
-	var relative time.Duration
-	message := "The deadline is now the label's."
-	if text != "" {
-		var err error
-		if relative, err = task.ParseDeadline(text); err != nil {
+// change takes a form with a deadline, a share, or both; an empty field goes back to the label.
+func (p *Page) change(ctx context.Context, who string, form url.Values) (string, error) {
+	var change task.Change
+	var said []string
+	for _, setting := range []string{task.SettingDeadline, task.SettingShare} {
+		if !form.Has(setting) {
+			continue
+		}
+		c, err := task.ParseChange(setting, form.Get(setting))
+		if err != nil {
 			return "", err
 		}
-		message = "The deadline is now " + relative.String() + "."
+		now := "the label's"
+		switch {
+		case c.Deadline != nil:
+			if change.Deadline = c.Deadline; *c.Deadline > 0 {
+				now = task.DeadlineWords(task.SecondsOf(*c.Deadline))
+			}
+		case c.Share != nil:
+			if change.Share = c.Share; *c.Share > 0 {
+				now = task.ShareWords(*c.Share)
+			}
+		}
+		said = append(said, fmt.Sprintf("The %s is now %s.", setting, now))
 	}
-	return message, p.o.Actor.SetDeadline(ctx, who, form.Get("container"), relative)
+	if said == nil {
+		return "", errors.New("nothing to change: send a deadline or a share")
+	}
+	return strings.Join(said, " "), p.o.Actor.Change(ctx, who, form.Get("container"), change)
 }
 
 func home(w http.ResponseWriter, _ *http.Request) {

@@ -227,7 +227,7 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 		reached[got] = true
 		check(t, chromium.Do(p, chromedp.KeyEvent(kb.Tab)))
 	}
-	for _, must := range []string{"1 min", "Pause live updates", "The same as a table", "Pause web", "Release held", "Deadline of web, empty for the label", "Set the deadline of web", "rank for another container"} {
+	for _, must := range []string{"1 min", "Pause live updates", "The same as a table", "Pause web", "Release held", "Deadline of web, empty for the label", "Set the deadline of web", "Share of web, empty for the label", "rank for another container"} {
 		if !reached[must] {
 			t.Errorf("%q is not reached by keyboard", must)
 		}
@@ -298,13 +298,18 @@ func acts(t *testing.T, b *chromium.Browser) {
 		f.deadline.value = "1m30s"; f.requestSubmit();
 	}`)
 	await(t, p, `document.getElementById("answer").textContent === "The deadline is now 1m30s."`)
+	do(t, p, `{
+		const f = document.querySelector("[aria-label='Set the share of web']").form;
+		f.share.value = "30%"; f.requestSubmit();
+	}`)
+	await(t, p, `document.getElementById("answer").textContent === "The share is now 30%."`)
 	s.change(func() { s.refuse = fmt.Errorf("no: %s", hostile) })
 	do(t, p, `document.querySelector("[aria-label='Release held']").click()`)
 	await(t, p, `document.getElementById("answer").className === "answer bad"`)
 	if got := eval[string](t, p, `document.getElementById("answer").textContent`); got != "Failed: no: "+hostile {
 		t.Errorf("refused: %q", got)
 	}
-	if s.done() != "deadline 1m30s id-web by token holder, release id-held by token holder" {
+	if s.done() != `{"deadline":"1m30s"} id-web by token holder, {"share":"30%"} id-web by token holder, release id-held by token holder` {
 		t.Errorf("asked %q", s.done())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laxity/laxity/actuator/page/view"
+	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/internal/webserver"
 )
 
@@ -141,7 +141,7 @@ func difference(old, f map[string]string) map[string]string {
 // serveEvents streams the sections that changed, first all. A slow reader misses
 // what is overtaken, and is dropped when it reads nothing at all.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
-	s, leave, ok := p.hub.join(variant{window: window(r.URL.Query().Get("window")), may: p.o.Guard.Check(r) == nil})
+	s, leave, ok := p.hub.join(variant{window: window(r.URL.Query().Get("window")), may: p.o.Gate.Check(r) == nil})
 	if !ok {
 		http.Error(w, "too many readers of this page", http.StatusServiceUnavailable)
 		return
@@ -194,24 +194,24 @@ const (
 
 // cache keeps the ranking, which may come from far.
 type cache struct {
-	ask func(context.Context) view.Ranking
+	ask func(context.Context) placement.Overview
 
 	mu   sync.Mutex
-	last view.Ranking
+	last placement.Overview
 	at   time.Time
 	busy chan struct{} // closed when the call under way ends; nil: none is
 }
 
 // value returns the last ranking at once, and asks for another when it is old.
-func (c *cache) value(now time.Time) view.Ranking {
+func (c *cache) value(now time.Time) placement.Overview {
 	if c.ask == nil {
-		return view.Ranking{}
+		return placement.Overview{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refresh(now)
 	if c.at.IsZero() {
-		return view.Ranking{Known: true, Error: "not known yet"}
+		return placement.Overview{Known: true, Error: "not known yet"}
 	}
 	return c.last
 }

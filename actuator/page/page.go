@@ -27,6 +27,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/page/timeline"
 	"github.com/laxity/laxity/actuator/page/view"
+	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
 )
@@ -34,8 +35,8 @@ import (
 //go:embed html assets
 var files embed.FS
 
-// Guard says who may act: access.Guard.
-type Guard interface {
+// Gate says who may act: access.Gate.
+type Gate interface {
 	// Change is around handlers that change something; it refuses who may not act.
 	Change(next http.Handler) http.Handler
 	// Check says why a request may not act; nil: it may.
@@ -51,20 +52,20 @@ type Actor interface {
 	Pause(ctx context.Context, who, container string) error
 	// Release lets the container run to the end of its present tasks.
 	Release(ctx context.Context, who, container string) error
-	// SetDeadline changes the relative deadline; 0 is back to the label's.
-	SetDeadline(ctx context.Context, who, container string, relative time.Duration) error
+	// Change changes settings of the container.
+	Change(ctx context.Context, who, container string, change task.Change) error
 }
 
-// Options of a Page. Facts, Guard and Actor are required.
+// Options of a Page. Facts, Gate and Actor are required.
 type Options struct {
 	// Facts returns what is true now; the page itself fills in Now, Window, May,
 	// Tasks and Ranking.
 	Facts func() view.Facts
-	Guard Guard
+	Gate  Gate
 	Actor Actor
 	// Ranking asks for the ranking of the nodes; nil is no placement. It may take
 	// its time: at most one call is under way, and none without readers.
-	Ranking func(context.Context) view.Ranking
+	Ranking func(context.Context) placement.Overview
 	Logger  *slog.Logger
 	Now     func() time.Time
 }
@@ -86,8 +87,8 @@ var sections = []string{"status", "gpus", "containers", "nodes", "decisions"}
 
 // New makes a Page.
 func New(o Options) (*Page, error) {
-	if o.Facts == nil || o.Guard == nil || o.Actor == nil {
-		return nil, errors.New("page: Facts, Guard and Actor are required")
+	if o.Facts == nil || o.Gate == nil || o.Actor == nil {
+		return nil, errors.New("page: Facts, Gate and Actor are required")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -178,10 +179,10 @@ func (p *Page) Router() chi.Router {
 	r.HandleFunc("GET /assets/{name}", p.serveAsset)
 	// A browser that is refused here asks its user for a password, which it then sends
 	// with all requests.
-	r.Handle("GET /login", p.o.Guard.Change(http.HandlerFunc(home)))
-	r.Handle("POST /actions/pause", p.o.Guard.Change(p.action("pause", p.pause)))
-	r.Handle("POST /actions/release", p.o.Guard.Change(p.action("release", p.release)))
-	r.Handle("POST /actions/deadline", p.o.Guard.Change(p.action("deadline", p.deadline)))
+	r.Handle("GET /login", p.o.Gate.Change(http.HandlerFunc(home)))
+	r.Handle("POST /actions/pause", p.o.Gate.Change(p.action("pause", p.pause)))
+	r.Handle("POST /actions/release", p.o.Gate.Change(p.action("release", p.release)))
+	r.Handle("POST /actions/change", p.o.Gate.Change(p.action("change", p.change)))
 	return r
 }
 
@@ -271,9 +272,9 @@ func (d document) Href(window string, still bool) string {
 
 // notices answer a form that was sent without the script.
 var notices = map[string]string{
-	"pause":    "Pause requested; see the last decisions.",
-	"release":  "Release requested; see the last decisions.",
-	"deadline": "Deadline changed.",
+	"pause":   "Pause requested; see the last decisions.",
+	"release": "Release requested; see the last decisions.",
+	"change":  "Changed; see the last decisions.",
 }
 
 func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
@@ -332,10 +333,10 @@ type visitor struct {
 }
 
 func (p *Page) visitor(r *http.Request) visitor {
-	err := p.o.Guard.Check(r)
+	err := p.o.Gate.Check(r)
 	switch {
 	case err == nil:
-		return visitor{May: true, Who: p.o.Guard.Who(r)}
+		return visitor{May: true, Who: p.o.Gate.Who(r)}
 	case errors.Is(err, access.ErrDenied):
 		return visitor{Login: true, Why: "To act, sign in: any user name, a token as the password."}
 	case errors.Is(err, access.ErrNotHere):

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -72,7 +73,7 @@ func scene() view.Facts {
 		Ended: []task.Task{ended(aTask("1", "web", -60, -30, ""), -50), ended(aTask("0", "web", -90, -80, ""), -70)},
 	}
 	f := view.Facts{
-		Window: 5 * time.Minute, Deadlines: true, Snapshot: s, Standings: map[string]view.Standing{},
+		Window: 5 * time.Minute, Changes: true, Snapshot: s, Standings: map[string]view.Standing{},
 		Service: view.Service{Node: "n1", Ready: true, Policy: "edf", Share: "adaptive", Arbitrate: "auto", GuardianUp: true, Inbox: 1},
 		GPUs: map[string]view.Arbitration{gpuA: {Open: true, Admitted: []string{"web", hostile}, Queue: []string{"held", "paused"}},
 			gpuB: {Open: true, Order: []string{hostile, "batch"}}},
@@ -81,10 +82,10 @@ func scene() view.Facts {
 			{Sequence: 2, Time: at(-20), Kind: decision.Unpause, Result: decision.Failed, Reason: "first in order", Error: "engine: " + hostile, Container: "web"},
 			{Sequence: 3, Time: at(-2), Kind: decision.Request, Result: decision.Opened, Reason: "to be paused", By: hostile, Container: hostile},
 		},
-		Ranking: view.Ranking{Known: true, Method: "paper", Nodes: placement.Ranking{
+		Ranking: placement.Overview{Known: true, Method: "paper", Nodes: placement.Ranking{
 			{Node: placement.Node{Name: "n2", MemoryFree: 80 << 30, Float: 12.5, GPUs: []placement.GPU{{UUID: gpuB, Reserved: 1 << 30}}}, GPU: gpuB},
 			{Node: placement.Node{Name: hostile, Float: -1}, Reasons: []placement.Reason{{Code: placement.Busy, GPU: gpuA, Text: "the GPU is used to 100 %"}}},
-		}, Reservations: []view.Reservation{{ID: "p1", Node: "n2", GPU: gpuB, State: "assumed", Memory: 1 << 30, Deadline: 9, Expires: at(60)}}},
+		}, Reservations: []placement.Reservation{{ID: "p1", Node: "n2", GPU: gpuB, State: "assumed", Memory: 1 << 30, Deadline: 9, Expires: at(60)}}},
 	}
 	for _, name := range []string{"web", "held", "paused", "swapped", "batch", hostile, "idle", "never", "other"} {
 		c := task.Container{ID: "id-" + name, Name: name, Image: "img", Spec: task.Spec{Managed: name != "other", Deadline: 25, Class: task.ClassDeadline}}
@@ -119,8 +120,8 @@ func newStage(t testing.TB) *stage {
 	s := &stage{facts: scene(), now: t0, who: "alice"}
 	p, err := New(Options{
 		Facts: func() view.Facts { s.reads.Add(1); s.mu.Lock(); defer s.mu.Unlock(); return s.facts },
-		Guard: s, Actor: s,
-		Ranking: func(context.Context) view.Ranking { s.mu.Lock(); defer s.mu.Unlock(); return s.facts.Ranking },
+		Gate:  s, Actor: actor{s},
+		Ranking: func(context.Context) placement.Overview { s.mu.Lock(); defer s.mu.Unlock(); return s.facts.Ranking },
 		Now:     func() time.Time { s.mu.Lock(); defer s.mu.Unlock(); return s.now },
 	})
 	if err != nil {
@@ -156,10 +157,14 @@ func (s *stage) act(what, who, container string) error {
 	return s.refuse
 }
 
-func (s *stage) Pause(_ context.Context, who, c string) error   { return s.act("pause", who, c) }
-func (s *stage) Release(_ context.Context, who, c string) error { return s.act("release", who, c) }
-func (s *stage) SetDeadline(_ context.Context, who, c string, d time.Duration) error {
-	return s.act("deadline "+d.String(), who, c)
+// actor is the stage as the page's Actor.
+type actor struct{ *stage }
+
+func (s actor) Pause(_ context.Context, who, c string) error   { return s.act("pause", who, c) }
+func (s actor) Release(_ context.Context, who, c string) error { return s.act("release", who, c) }
+func (s actor) Change(_ context.Context, who, c string, change task.Change) error {
+	text, err := json.Marshal(change)
+	return errors.Join(err, s.act(string(text), who, c))
 }
 
 func (s *stage) Who(*http.Request) string {
@@ -311,15 +316,19 @@ func TestActions(t *testing.T) {
 	}{
 		"pause":              {path: "pause", form: form("container", "id-web"), code: 200, asked: "pause id-web by alice"},
 		"release":            {path: "release", form: form("container", "id-web"), code: 200, asked: "release id-web by alice"},
-		"deadline":           {path: "deadline", form: form("container", "x", "deadline", " 9s "), code: 200, asked: "deadline 9s x by alice"},
-		"label's deadline":   {path: "deadline", form: form("container", "x", "deadline", ""), code: 200, asked: "deadline 0s x by alice"},
-		"no deadline":        {path: "deadline", form: form("container", "x", "deadline", "soon"), code: 409, said: "is not a deadline"},
+		"deadline":           {path: "change", form: form("container", "x", "deadline", " 9s "), code: 200, asked: `{"deadline":"9s"} x by alice`},
+		"share":              {path: "change", form: form("container", "x", "share", "30%"), code: 200, asked: `{"share":"30%"} x by alice`},
+		"both":               {path: "change", form: form("container", "x", "share", "", "deadline", "9s"), code: 200, asked: `{"deadline":"9s","share":null} x by alice`, said: "The deadline is now 9s. The share is now the label's."},
+		"no share":           {path: "change", form: form("container", "x", "share", "30"), code: 409, said: "is not a share"},
+		"neither":            {path: "change", form: form("container", "x"), code: 409, said: "send a deadline or a share"},
+		"label's deadline":   {path: "change", form: form("container", "x", "deadline", ""), code: 200, asked: `{"deadline":null} x by alice`},
+		"no deadline":        {path: "change", form: form("container", "x", "deadline", "soon"), code: 409, said: "is not a deadline"},
 		"no script":          {path: "pause", accept: "text/html", form: form("container", "x"), code: 303, asked: "pause x by alice"},
 		"refused":            {path: "pause", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "Failed: because of " + hostile},
 		"refused, no script": {path: "pause", accept: "text/html", refuse: fmt.Errorf("because of %s", hostile), form: form("container", "x"), code: 409, asked: "pause x by alice", said: "because of &lt;script&gt;"},
 		"may not pause":      {path: "pause", stranger: true, form: form("container", "x"), code: 401, said: "a token is needed"},
 		"may not release":    {path: "release", stranger: true, form: form("container", "x"), code: 401},
-		"may not set":        {path: "deadline", stranger: true, form: form("container", "x", "deadline", "9s"), code: 401},
+		"may not set":        {path: "change", stranger: true, form: form("container", "x", "deadline", "9s"), code: 401},
 		"too large":          {path: "pause", form: form("container", strings.Repeat("x", 5000)), code: 400},
 	} {
 		t.Run(name, func(t *testing.T) {

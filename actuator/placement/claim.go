@@ -1,6 +1,6 @@
 package placement
 
-// Claim is what a promised container takes of a GPU and what the facts do not
+// Claim is what a container with a reservation takes of a GPU and what the facts do not
 // show yet.
 type Claim struct {
 	Node, GPU string
@@ -41,7 +41,9 @@ func Reserve(nodes []Node, claims ...Claim) {
 			g.Promised++
 			if c.Work != nil {
 				// A new slice: others may share the old one.
-				g.Work = append(g.Work[:len(g.Work):len(g.Work)], *c.Work)
+				w := *c.Work
+				w.Memory = c.Memory
+				g.Work = append(g.Work[:len(g.Work):len(g.Work)], w)
 			}
 		}
 	}

@@ -3,7 +3,7 @@
 //
 // The decision is pure: facts in, ranking out. It imports the standard library
 // and exporter/task alone. Package prometheus beside it gets the facts from
-// recorded series, package ledger keeps what was promised, package placer decides
+// recorded series, package reservation keeps what is reserved, package placer decides
 // one request after another, package api serves all of it by HTTP.
 package placement
 
@@ -30,8 +30,8 @@ type Node struct {
 	Fresh bool
 	// Provisionable is P2's nodeState.
 	Provisionable bool
-	// Float is P2's nodeFloattime: the sum over its containers; +Inf without
-	// deadlines.
+	// Float is P2's nodeFloattime: the sum over its containers of what their last tasks had to
+	// spare; +Inf where none has ended that had a deadline.
 	Float task.Seconds
 	// MemoryFree is that of the GPU that has the most, bytes.
 	MemoryFree uint64
@@ -54,15 +54,10 @@ type GPU struct {
 	MemoryTotal, MemoryFree, Reserved uint64
 	// Promised counts the containers that Reserved is for.
 	Promised int
-	Float    task.Seconds
 	// Work is that of the unfinished tasks that have a deadline.
 	Work []Work
 	// Utilization is 0–1; NaN when not known.
 	Utilization task.Seconds
-	// Missed is when a deadline was last missed here, within the rules' ten
-	// minutes; zero for never.
-	Missed time.Time
-	Score  float64
 }
 
 // Work is what is left of an unfinished task that has a deadline.
@@ -71,6 +66,8 @@ type Work struct {
 	// Due is the time until its deadline, negative when that is over; Left is how
 	// long it still needs the GPU.
 	Due, Left task.Seconds
+	// Memory is what the container holds on the GPU, bytes.
+	Memory uint64
 }
 
 // Request is what a new container needs.
@@ -97,11 +94,10 @@ const (
 	MemoryFull  Code = "memory_full"  // no memory is left on the GPU
 	MemoryShort Code = "memory_short" // less than the request needs
 	Busy        Code = "busy"         // the GPU is used to 100 %
-	Missed      Code = "missed"       // a deadline was missed within 10 minutes
+	Missed      Code = "missed"       // a container there missed its last deadline (paper)
 	FloatShort  Code = "float_short"  // the deadline is not below the node's float
 	WorkBefore  Code = "work_before"  // work that is due earlier leaves too little time
 	WouldMiss   Code = "would_miss"   // a task there would lose its deadline
-	Overdue     Code = "overdue"      // a task there misses its deadline whatever comes
 )
 
 // Reason is why a node, or one of its GPUs, is refused.
@@ -126,6 +122,9 @@ type Verdict struct {
 	Load float64
 	// Reasons is empty for a candidate.
 	Reasons []Reason
+	// OpensIn is in how many seconds a refused node is expected to take the container, by the
+	// ends of the tasks that are queued there; 0 where they do not say it.
+	OpensIn task.Seconds
 }
 
 // Candidate reports whether the node can take the container.

@@ -23,7 +23,7 @@ func idle(name string, n uint64, change ...func(*placement.Node)) placement.Node
 		Name: name, Seen: now, Fresh: true, Provisionable: true, Float: task.Seconds(math.Inf(1)),
 		MemoryFree: n * gib, Score: float64(n * gib),
 		GPUs: []placement.GPU{{UUID: "GPU-" + name, Provisionable: true, MemoryFree: n * gib,
-			Float: task.Seconds(math.Inf(1)), Utilization: 0.1, Score: float64(n * gib)}},
+			Utilization: 0.1}},
 	}
 	for _, c := range change {
 		c(&node)
@@ -31,7 +31,7 @@ func idle(name string, n uint64, change ...func(*placement.Node)) placement.Node
 	return node
 }
 
-func barred(g *placement.GPU) { g.Provisionable, g.Score = false, 0 }
+func barred(g *placement.GPU) { g.Provisionable = false }
 
 func names(r placement.Ranking) string {
 	var out []string
@@ -79,9 +79,12 @@ func TestRank(t *testing.T) {
 		},
 		"why a GPU is barred": {
 			[]placement.Node{
-				idle("a-missed", 10, func(n *placement.Node) { barred(&n.GPUs[0]); n.GPUs[0].Missed = now.Add(-3 * time.Minute) }),
+				idle("a-missed", 10, func(n *placement.Node) { barred(&n.GPUs[0]) }),
 				idle("b-busy", 10, func(n *placement.Node) { barred(&n.GPUs[0]); n.GPUs[0].Utilization = 1 }),
-				idle("c-full", 10, func(n *placement.Node) { barred(&n.GPUs[0]); n.GPUs[0].MemoryFree = 12 << 20 }),
+				idle("c-full", 10, func(n *placement.Node) {
+					barred(&n.GPUs[0])
+					n.GPUs[0].MemoryFree, n.GPUs[0].MemoryTotal = 12<<20, 80*gib
+				}),
 				idle("d-mig-full", 10, func(n *placement.Node) {
 					barred(&n.GPUs[0])
 					n.GPUs[0].MemoryFree, n.GPUs[0].Utilization = 0, task.Seconds(math.NaN())
@@ -89,7 +92,7 @@ func TestRank(t *testing.T) {
 				idle("e-none", 0, func(n *placement.Node) { n.GPUs = nil }),
 			},
 			placement.Request{}, "",
-			"0/5 nodes: 2 GPU memory full (free 12MiB), 1 deadline missed 180s ago, 1 GPU use 100%, 1 no GPU",
+			"0/5 nodes: 2 GPU memory full (free 12MiB), 1 a container there missed its last deadline, 1 GPU use 100%, 1 no GPU",
 		},
 		"memory short": {
 			[]placement.Node{idle("a", 12), idle("b", 19), idle("c", 20), idle("d", 5)}, placement.Request{GPUMemory: 20 * gib},
@@ -136,9 +139,6 @@ func TestRankHoldsForAnyFacts(t *testing.T) {
 		g := placement.GPU{
 			UUID: rapid.StringMatching(`GPU-[0-9a-f]{8}`).Draw(t, "uuid"), Provisionable: rapid.Bool().Draw(t, "provisionable"),
 			MemoryFree: bytes.Draw(t, "free"), Utilization: task.Seconds(rapid.Float64Range(0, 1).Draw(t, "use")),
-		}
-		if rapid.Bool().Draw(t, "missed") {
-			g.Missed = now.Add(-time.Minute)
 		}
 		return g
 	})

@@ -43,12 +43,9 @@ func predict(work []Work, req Request) prediction {
 		if w.Due > due {
 			added = need
 		}
-		slack := w.Due - p.demand
-		switch {
-		case p.reason != nil || slack >= added:
-		case slack < 0:
-			p.reason = &Reason{Code: Overdue, Text: overdue(w)}
-		default:
+		// Who misses its deadline whatever comes loses nothing by one task more: a late task
+		// does not close a GPU, it is work that is there.
+		if slack := w.Due - p.demand; p.reason == nil && slack >= 0 && slack < added {
 			p.reason = &Reason{Code: WouldMiss, Text: wouldMiss(w, slack, need)}
 		}
 	}

@@ -47,9 +47,9 @@ func TestPredictive(t *testing.T) {
 			[]placement.Node{open("a", 80, w(20, 18))}, placement.Request{Deadline: 9, Estimate: 3}, "",
 			"0/1 nodes: 1 web would miss its deadline (has 2s to spare, the new task needs 3s)",
 		},
-		"a deadline that is lost anyway": {
-			[]placement.Node{open("a", 80, w(2, 3)), open("b", 80, w(-1, 0))}, placement.Request{Deadline: 9, Estimate: 3}, "",
-			"0/2 nodes: 2 web will miss its deadline as it is (due in 2s)",
+		"a deadline that is lost anyway closes no GPU": {
+			[]placement.Node{open("a", 80, w(2, 3)), open("b", 80, w(-1, 0))}, placement.Request{Deadline: 9, Estimate: 3}, "b/GPU-b a/GPU-a",
+			"2/2 nodes",
 		},
 		"without a deadline it comes last and disturbs nobody": {
 			[]placement.Node{open("a", 80, w(20, 19)), open("b", 40)}, placement.Request{Estimate: 100}, "b/GPU-b a/GPU-a", "2/2 nodes",
@@ -77,7 +77,8 @@ func TestPredictive(t *testing.T) {
 }
 
 // The prediction is what a simulation of earliest deadline first finds, whatever
-// the work: a GPU is a candidate exactly if every task ends in time.
+// the work: a GPU is a candidate exactly if the new task ends in time, and no other loses a
+// deadline by it.
 func TestPredictionIsEDF(t *testing.T) {
 	seconds := func(low, high float64) *rapid.Generator[task.Seconds] {
 		return rapid.Custom(func(t *rapid.T) task.Seconds {
@@ -90,13 +91,24 @@ func TestPredictionIsEDF(t *testing.T) {
 		}), 0, 12).Draw(t, "work")
 		req := placement.Request{Deadline: seconds(0.25, 40).Draw(t, "deadline"), Estimate: seconds(0.25, 8).Draw(t, "estimate")}
 
-		tasks := append(slices.Clone(work), placement.Work{Container: "new", Due: req.Deadline, Left: req.Estimate})
-		slices.SortStableFunc(tasks, func(a, b placement.Work) int { return cmp.Compare(a.Due, b.Due) })
-		clock, inTime := task.Seconds(0), true
-		for _, w := range tasks {
-			clock += w.Left
-			inTime = inTime && clock <= w.Due
+		lost := func(with ...placement.Work) (n int, newInTime bool) {
+			tasks := append(slices.Clone(work), with...)
+			slices.SortStableFunc(tasks, func(a, b placement.Work) int { return cmp.Compare(a.Due, b.Due) })
+			clock := task.Seconds(0)
+			for _, w := range tasks {
+				clock += w.Left
+				switch {
+				case w.Container == "new":
+					newInTime = clock <= w.Due
+				case clock > w.Due:
+					n++
+				}
+			}
+			return n, newInTime
 		}
+		before, _ := lost()
+		after, inTime := lost(placement.Work{Container: "new", Due: req.Deadline, Left: req.Estimate})
+		inTime = inTime && after == before
 		v := placement.Predictive.Rank([]placement.Node{open("a", 1, work...)}, req, now)[0]
 		if v.Candidate() != inTime {
 			t.Fatalf("candidate = %v, a simulation says %v: %+v", v.Candidate(), inTime, v.Reasons)
@@ -125,11 +137,11 @@ func TestReserve(t *testing.T) {
 	if got := names(placement.Predictive.Rank(nodes, placement.Request{Deadline: 9, Estimate: 6}, now)); got != "b/GPU-b" {
 		t.Errorf("promised work does not count: %s", got)
 	}
-	// Among equals, the one with fewer promises.
+	// Among equals, the one with fewer reservations.
 	nodes = []placement.Node{open("a", 10), open("b", 10)}
 	placement.Reserve(nodes, placement.Claim{Node: "a", GPU: "GPU-a"})
 	if got := names(placement.Paper.Rank(nodes, placement.Request{}, now)); got != "b/GPU-b a/GPU-a" {
-		t.Errorf("promises without memory do not count: %s", got)
+		t.Errorf("reservations without memory do not count: %s", got)
 	}
 	if largest, node := placement.Largest([]placement.Node{{Name: "x", GPUs: []placement.GPU{{MemoryTotal: 5}, {MemoryTotal: 7}}}}); largest != 7 || node != "x" {
 		t.Errorf("largest = %d on %s", largest, node)

@@ -13,11 +13,13 @@ type Method string
 
 // The ways to rank.
 const (
-	// Paper is the master's side of P2's Algorithm 2: among the provisionable
-	// nodes whose float is above the new deadline, the most available GPU memory
-	// comes first. Equal ones come in the order of their names, so that the same
-	// facts give the same answer. P2's nodes have one GPU; of several, the float
-	// is the node's, state and memory are the GPU's.
+	// Paper is P2's Algorithm 2, for the record: among the provisionable nodes whose float is
+	// above the new deadline, the most available GPU memory comes first. A node is
+	// provisionable while no container there missed its last deadline and neither use nor
+	// memory is at 100 %; its float is the sum of what its containers' last tasks had to spare.
+	// Equal ones come in the order of their names, so that the same facts give the same
+	// answer. P2's nodes have one GPU; of several, the float is the node's, state and memory
+	// are the GPU's.
 	Paper Method = "paper"
 	// Predictive asks whether every deadline would still hold with the new task's
 	// work on top of the admitted work, earliest deadline first; the GPU on which
@@ -94,7 +96,7 @@ func (m Method) judge(n *Node, req Request, now time.Time) Verdict {
 	}
 	var best seat
 	for i := range n.GPUs {
-		s := m.seat(&n.GPUs[i], req, now)
+		s := m.seat(&n.GPUs[i], req)
 		switch {
 		case len(s.reasons) > 0:
 			v.Reasons = append(v.Reasons, s.reasons...)
@@ -105,22 +107,25 @@ func (m Method) judge(n *Node, req Request, now time.Time) Verdict {
 	if best.gpu != nil {
 		v.Reasons = nil // one GPU that can is enough
 	}
-	if m == Paper && req.Deadline > 0 && req.Deadline >= n.Float {
+	short := m == Paper && req.Deadline > 0 && req.Deadline >= n.Float
+	if short {
 		v.Reasons = append(v.Reasons, Reason{Code: FloatShort, Text: floatShort(req.Deadline, n.Float)})
 	}
 	if best.gpu != nil && v.Candidate() {
 		v.GPU, v.Score, v.Load = best.gpu.UUID, best.score, best.load
+	} else if !short { // nothing says when the float is longer
+		m.opens(&v, req)
 	}
 	return v
 }
 
-func (m Method) seat(g *GPU, req Request, now time.Time) seat {
+func (m Method) seat(g *GPU, req Request) seat {
 	s := seat{gpu: g}
 	var barred []Reason
 	if m == Predictive {
 		barred = closed(g)
 	} else {
-		barred = notProvisionable(g, now)
+		barred = notProvisionable(g)
 	}
 	left := g.available()
 	if left < req.GPUMemory {
@@ -141,7 +146,7 @@ func (m Method) seat(g *GPU, req Request, now time.Time) seat {
 	return s
 }
 
-// available is the memory that is free and not promised, bytes.
+// available is the memory that is free and not reserved, bytes.
 func (g *GPU) available() uint64 {
 	if g.Reserved >= g.MemoryFree {
 		return 0
@@ -150,24 +155,29 @@ func (g *GPU) available() uint64 {
 }
 
 // notProvisionable says why P2's nodeState is 0.
-func notProvisionable(g *GPU, now time.Time) (reasons []Reason) {
+func notProvisionable(g *GPU) (reasons []Reason) {
 	if g.Provisionable {
 		return nil
 	}
 	add := func(c Code, text string) { reasons = append(reasons, Reason{Code: c, GPU: g.UUID, Text: text}) }
-	if !g.Missed.IsZero() {
-		add(Missed, "deadline missed "+ago(now.Sub(g.Missed)))
-	}
 	if full(g) {
 		add(Busy, "GPU use 100%")
 	}
-	// The rule has three conditions on a fresh GPU: what the other two do not
-	// explain is memory.
-	if len(reasons) == 0 {
-		add(MemoryFull, "GPU memory full (free "+Bytes(g.MemoryFree)+")")
+	if crowded(g) {
+		add(MemoryFull, memoryFull(g))
+	}
+	if missed(g) {
+		add(Missed, "a container there missed its last deadline")
 	}
 	return reasons
 }
+
+// missed reports whether the GPU is closed in P2's sense for a miss: of its three conditions,
+// what the other two do not explain.
+func missed(g *GPU) bool { return !g.Provisionable && !full(g) && !crowded(g) }
+
+// crowded reports whether the exporter takes the memory for full.
+func crowded(g *GPU) bool { return float64(g.MemoryFree) <= 0.005*float64(g.MemoryTotal) }
 
 // closed says why the predictive ranking does not look at the GPU.
 func closed(g *GPU) []Reason {
@@ -177,7 +187,7 @@ func closed(g *GPU) []Reason {
 	case full(g) && len(g.Work) == 0:
 		return []Reason{{Code: Busy, GPU: g.UUID, Text: "GPU use 100% by tasks without a deadline"}}
 	default:
-		return []Reason{{Code: MemoryFull, GPU: g.UUID, Text: "GPU memory full (free " + Bytes(g.MemoryFree) + ")"}}
+		return []Reason{{Code: MemoryFull, GPU: g.UUID, Text: memoryFull(g)}}
 	}
 }
 

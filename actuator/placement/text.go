@@ -86,13 +86,6 @@ func wouldMiss(w Work, slack, need task.Seconds) string {
 	return w.Container + " would miss its deadline (has " + span(slack.Duration()) + " to spare, the new task needs " + span(need.Duration()) + ")"
 }
 
-func overdue(w Work) string {
-	if w.Due < 0 {
-		return w.Container + " is past its deadline"
-	}
-	return w.Container + " will miss its deadline as it is (due in " + span(w.Due.Duration()) + ")"
-}
-
 // needs says where a need comes from.
 func needs(req Request, need task.Seconds) string {
 	if req.Estimate <= 0 {
@@ -101,12 +94,7 @@ func needs(req Request, need task.Seconds) string {
 	return span(need.Duration())
 }
 
-func ago(d time.Duration) string {
-	if d < time.Second {
-		return "now"
-	}
-	return span(d) + " ago"
-}
+func memoryFull(g *GPU) string { return "GPU memory full (free " + Bytes(g.MemoryFree) + ")" }
 
 // span is a duration with the precision that people compare: tenths of a second
 // below 10 s, whole seconds from there on.

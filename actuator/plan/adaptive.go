@@ -19,11 +19,10 @@ import (
 //     with a fresh sample, while half of the GPU is idle;
 //   - what is shorter than holding it would cost is never held.
 //
-// Nobody is released past one that waits, except for the brief ones: a gap in the
-// use of the GPU is no reason to turn the order around.
+// No container is released past one that waits, except the brief ones: a gap in the use of the GPU
+// is no reason to reverse the order.
 type Adaptive struct {
-	// Brief is the length of a task (by history) up to which it is not held;
-	// DefaultBrief if 0.
+	// Brief is the longest task (by history) that is never held; DefaultBrief if 0.
 	Brief time.Duration
 }
 
@@ -34,18 +33,18 @@ const DefaultBrief = 250 * time.Millisecond
 func (Adaptive) Name() string { return "adaptive" }
 
 const (
-	// fits is the sum of what containers use alone up to which they do not slow
-	// each other down.
+	// fits is the greatest sum of what containers use alone at which they do not slow each other
+	// down.
 	fits = 1.0
-	// busy is a utilisation from which on nobody knows how much more is wanted.
+	// busy is the utilisation above which unmet demand cannot be seen.
 	busy = 0.9
-	// half leaves room for one of whom nothing is known.
+	// half leaves room for a container of unknown use.
 	half = 0.5
-	// mostly is the mean use below which a pause at first sight costs more than it
-	// wins: N tasks one after another end at (N+1)/2 × their length on the average,
-	// N at once after N × (1 + the loss by switching) × the part that computes.
+	// mostly is the mean use below which an immediate pause costs more than it gains: N tasks one
+	// after another end at (N+1)/2 × their length on average; N at once end after N × (1 + the loss
+	// by switching) × the part that computes.
 	mostly = 0.5
-	// crowded is the share of the memory above which nobody is released.
+	// crowded is the share of the memory above which no container is released.
 	crowded = memoryFull
 )
 
@@ -61,11 +60,11 @@ func (a Adaptive) Open(g GPU) Admission {
 type adaptiveAdmission struct {
 	gpu     GPU
 	brief   time.Duration
-	sum     float64 // of what those taken use, where known
-	known   bool    // of all that were taken it is
-	taken   string  // the first one taken
+	sum     float64 // of what those admitted use, where known
+	known   bool    // whether it is known for all that were admitted
+	taken   string  // the first one admitted
 	waiting string  // the first one that waits
-	added   string  // the one of unknown use that was released by this plan
+	added   string  // the container of unknown use that this plan released
 }
 
 func (g *adaptiveAdmission) May(c Container) (bool, string) {
@@ -88,13 +87,13 @@ func (g *adaptiveAdmission) May(c Container) (bool, string) {
 	return g.unknown(c)
 }
 
-// free reports whether the container is not to be held at all.
+// free reports whether the container must not be held at all.
 func (g *adaptiveAdmission) free(c Container) bool {
 	mean, known := c.Mean[g.gpu.UUID]
 	return c.brief(g.brief) || known && mean < mostly
 }
 
-// unknown decides where it was not learned yet how much is wanted.
+// unknown decides while it is not learned yet how much the container wants.
 func (g *adaptiveAdmission) unknown(c Container) (bool, string) {
 	u := g.gpu.Utilization
 	use := fmt.Sprintf("utilisation is %.0f %%", 100*u)
@@ -118,7 +117,7 @@ func (g *adaptiveAdmission) unknown(c Container) (bool, string) {
 
 func (g *adaptiveAdmission) Take(c Container) {
 	if g.free(c) {
-		return // it takes nobody's turn
+		return // it takes no turn
 	}
 	if g.taken == "" {
 		g.taken = c.Name

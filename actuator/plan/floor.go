@@ -9,8 +9,8 @@ import (
 	"github.com/laxity/laxity/actuator/policy"
 )
 
-// Floor sees to it that nobody starves. It says who runs beside those whose turn it
-// is, before each plan:
+// Floor prevents starvation. Before each plan it says which containers run beside those whose turn
+// it is:
 //
 //   - class batch, and tasks that cannot meet their deadline any more, get a Share of
 //     each GPU's time while they want it, whoever comes before them; one container of
@@ -19,53 +19,52 @@ import (
 //     them would have cost it (policy.DefaultPatience where nobody knows) runs beside
 //     them from then on.
 //
-// Nobody is held for that: what the floor gives comes from time slicing, as without
-// us. Use one for all plans. The zero value with a Share is ready.
+// No container is held for that: what the floor gives comes from time slicing, as without us. Use
+// one Floor for all plans. The zero value with a Share is ready.
 type Floor struct {
 	// Share of a GPU's time, above 0 and below 1; DefaultFloor if 0.
 	Share float64
 
-	// last is the time of the last plan; of that are: who had tasks, by container id,
-	// and how many computed on each GPU.
+	// last is the time of the last plan. are are the containers that then had tasks, by id, and how
+	// many computed on each GPU.
 	last      time.Time
 	here      map[string]bool
 	computing map[string]int
 	accounts  map[account]*balance
-	// joined have waited for too long, by container id: for as long as they have tasks.
+	// joined have waited too long, by container id; they stay while they have tasks.
 	joined map[string]bool
 }
 
-// DefaultFloor is the part of a GPU's time that those get that others come before.
+// DefaultFloor is the part of a GPU's time for containers that others come before.
 const DefaultFloor = 0.05
 
-// grain is how much is given in one piece: many times what a pause and an unpause take.
+// grain is the piece in which the floor is given: many times what a pause and an unpause take.
 const grain = 250 * time.Millisecond
 
-// deepest is the most that an account may owe: a kernel that was launched runs to its
-// end, however long it takes.
+// deepest is the largest debt of an account: a launched kernel runs to its end, however long that
+// takes.
 const deepest = 10 * time.Second
 
-// shortest is the least that somebody waits before it runs beside others.
+// shortest is the least time that a container waits before it runs beside others.
 const shortest = 2 * time.Second
 
-// unseen is the longest time that counts between two plans.
+// unseen is the longest time between two plans that counts.
 const unseen = time.Second
 
-// account is of those in one place on one GPU.
+// account stands for the containers of one place on one GPU.
 type account struct {
 	gpu   string
 	place policy.Place
 }
 
-// balance is what an account is owed: time with the GPU to itself. Negative: it had
-// more.
+// balance is what an account is owed: time with the GPU to itself. Negative: it had too much.
 type balance struct {
 	owed  time.Duration
 	given string // the container that runs beside the others for it
 }
 
-// Grant returns who runs beside others, and why, by container id: Input.Beside. The
-// input must be that of the plan that follows.
+// Grant returns which containers run beside others, and why, by id: Input.Beside. Its input must be
+// that of the plan that follows.
 func (f *Floor) Grant(in Input) map[string]string {
 	passed := min(max(0, in.Now.Sub(f.last)), unseen)
 	if f.last.IsZero() {
@@ -99,7 +98,7 @@ func (f *Floor) Grant(in Input) map[string]string {
 	}
 	for a := range f.accounts {
 		if !seen[a] {
-			delete(f.accounts, a) // nobody wants it: nothing is saved up
+			delete(f.accounts, a) // no container wants it: nothing is saved up
 		}
 	}
 	f.join(p, wanted, out)
@@ -112,8 +111,8 @@ func (f *Floor) Grant(in Input) map[string]string {
 
 func (f *Floor) share() float64 { return cmp.Or(f.Share, DefaultFloor) }
 
-// settle books the time that has passed, and returns who runs for the account. all
-// want the GPU, and so many divide its time among them.
+// settle books the time that has passed, and returns the container that runs for the account. all
+// want the GPU; computing is how many divide its time.
 func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []placed, computing int) string {
 	b := f.accounts[a]
 	if b == nil {
@@ -139,7 +138,7 @@ func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []pla
 	if mine > 0 {
 		b.owed -= passed * time.Duration(mine) / time.Duration(max(computing, mine))
 	}
-	if !preceded { // what nobody else wanted pays a debt of ours, and makes none
+	if !preceded { // time that others did not want pays our debt, and makes no debt of theirs
 		b.owed = max(b.owed, min(before, 0))
 	}
 	b.owed = min(max(b.owed, -deepest), 2*grain)
@@ -152,7 +151,7 @@ func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []pla
 	return b.given
 }
 
-// join adds those that have waited for too long behind others of their own place.
+// join adds the containers that have waited too long behind others of their own place.
 func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]string) {
 	joined := map[string]bool{}
 	for _, c := range p.in.Containers {
@@ -181,17 +180,17 @@ func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]stri
 	f.joined = joined
 }
 
-// patience is how long a job waits for so many others of its place. One by one they
-// end sooner than side by side, but for one that would have been through long ago: side
-// by side it would have lost as much time to each of them as it needs itself.
+// patience is how long a job waits for others of its place. One after another they all end sooner
+// than side by side, except a job that would have ended long ago: sharing would have cost it as
+// much time per other job as it needs itself.
 func (p *planner) patience(j policy.Job, others int) time.Duration {
-	if _, ok := p.in.Order.(policy.Placer); !ok || !j.Known { // who asked for the order of starts gets it
+	if _, ok := p.in.Order.(policy.Placer); !ok || !j.Known { // users of fifo and p3 get the order of starts
 		return policy.DefaultPatience
 	}
 	return min(max(time.Duration(others)*j.Remaining, shortest), policy.DefaultPatience)
 }
 
-// wanting are those that want the GPU now and that the rule decides about.
+// wanting are the containers that want the GPU now and that the rule decides about.
 func (p *planner) wanting(gpu string) []placed {
 	var all []placed
 	for i := range p.in.Containers {
@@ -204,9 +203,9 @@ func (p *planner) wanting(gpu string) []placed {
 	return all
 }
 
-// computing counts those that divide the GPU's time among them, also those that nobody
-// decides about. Of servers some do nothing at the moment: so the part that is booked
-// is rather too small, and what is given rather too much.
+// computing counts the containers that divide the GPU's time, including those that the rule does
+// not decide about. Some servers among them are idle at the moment: so too little is booked, and
+// too much is given.
 func computing(in Input, gpu string) (n int) {
 	for _, c := range in.Containers {
 		if c.computes() && slices.Contains(c.gpus(), gpu) {
@@ -219,7 +218,7 @@ func computing(in Input, gpu string) (n int) {
 // computes reports whether the container may have work on the GPU.
 func (c Container) computes() bool { return c.Standing == Runs && !c.NoMemory }
 
-// place of a job. In an order without places all are in one.
+// place is the place of a job. In an order without places all jobs share one.
 func (p *planner) place(j policy.Job) policy.Place {
 	if o, ok := p.in.Order.(policy.Placer); ok {
 		return o.Place(j)

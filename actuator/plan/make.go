@@ -15,19 +15,19 @@ type entry struct {
 	first policy.Job
 	place policy.Place
 	on    []string // its GPUs
-	// incumbent: it was admitted on every arbitrated GPU that it uses, and runs.
+	// incumbent: every arbitrated GPU that it uses admitted it, and it runs.
 	incumbent bool
 }
 
-// planner holds what one call of Make works out.
+// planner is the working state of one call of Make.
 type planner struct {
 	in    Input
 	gpus  map[string]GPU
-	queue []entry // those with unfinished tasks that can be held, in order
+	queue []entry // containers with unfinished tasks that may be held, in order
 	waits map[string]Wait
 	turns turns
-	// barred: may not begin to hold memory. swap, restore: to be swapped out or in.
-	// The reason, by container id.
+	// barred: must not begin to hold memory. swap, restore: to be swapped out or in. Each maps a
+	// container id to the reason.
 	barred, swap, restore map[string]string
 }
 
@@ -70,7 +70,7 @@ func (p *planner) entry(c Container) entry {
 	return e
 }
 
-// ask keeps the containers that somebody wants paused, with or without tasks.
+// ask keeps the containers paused that a person or an alert wants paused, with or without tasks.
 func (p *planner) ask() {
 	for _, c := range p.in.Containers {
 		if c.Asked != "" && c.Controllable() {
@@ -79,19 +79,19 @@ func (p *planner) ask() {
 	}
 }
 
-// arbitrate lets the rule decide, container by container in one sequence for all
-// GPUs, and once more where one that runs is to be stopped for another.
+// arbitrate asks the rule about each container, in one sequence for all GPUs. It asks once more if
+// a running container is to be stopped for another.
 func (p *planner) arbitrate() (preempted, by string) {
 	var queue []entry
 	for _, e := range p.queue {
-		if _, stopped := p.waits[e.ID]; !stopped && !e.Server && !e.NoMemory { // asked for or relieved: it takes nobody's turn
+		if _, stopped := p.waits[e.ID]; !stopped && !e.Server && !e.NoMemory { // a container that is stopped on request or for memory takes no turn
 			queue = append(queue, e)
 		}
 	}
 	p.turns = p.settle(queue, nil)
 	if c, victims := p.challenge(queue); len(victims) > 0 {
 		t := p.settle(queue, victims)
-		if _, ok := t.why[c.ID]; ok { // else nothing is won by it
+		if _, ok := t.why[c.ID]; ok { // otherwise nothing is gained
 			p.turns = t
 			for _, v := range victims {
 				if reason, ok := t.refuse[v.ID]; ok {
@@ -112,8 +112,8 @@ func (p *planner) arbitrate() (preempted, by string) {
 	return preempted, by
 }
 
-// admitted keeps the order of admission: those of before that still run, then
-// the new ones.
+// admitted keeps the order of admission: first those admitted before that still run, then the new
+// ones.
 func (p *planner) admitted() map[string][]string {
 	all := map[string][]string{}
 	for g, now := range p.turns.taken {
@@ -156,7 +156,7 @@ func (p *planner) actions() []Action {
 			add(c, Unpause, c.Cause, p.whyGo(c))
 		}
 	}
-	// Release first: it must never wait behind a pause.
+	// Release first: a release must never wait behind a pause.
 	slices.SortStableFunc(acts, func(a, b Action) int { return strings.Compare(string(b.Kind), string(a.Kind)) })
 	return acts
 }

@@ -10,45 +10,45 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Memory is what planning needs to know of a container's GPU memory. Bytes, by
-// UUID of the GPU.
+// Memory is what planning needs to know about a container's GPU memory. Maps are bytes by UUID of
+// the GPU.
 type Memory struct {
 	// Held is what it holds now, contexts included.
 	Held map[string]uint64
-	// Needs is the most that it is expected to hold: what its like held before,
-	// else its limit; of one that is swapped out, what it needs to come back. A GPU
-	// is absent where nobody knows.
+	// Needs is the most that the container is expected to hold: what containers like it held before,
+	// else its limit. For a swapped container it is what it needs to come back. A GPU is absent if
+	// nothing is known.
 	Needs map[string]uint64
-	// Asked: it asks for its memory to be planned, by a limit, or the card is divided.
-	// It alone may be kept from beginning, and others are swapped out for it alone.
-	// Guarded: its allocations are held at their entry, so that it need not be paused
-	// for that.
+	// Asked: the container asks for its memory to be planned, by a limit, or because the card is
+	// divided. Only such a container may be kept from beginning, and only for such a container are
+	// others swapped out. Guarded: the memory guard holds its allocations at their entry, so it need
+	// not be paused for that.
 	Asked, Guarded bool
-	// Coming is the task that is about to begin where it has none yet: it stands at
-	// its first allocation.
+	// Coming is the task that a container without tasks is about to begin: it waits at its first
+	// allocation.
 	Coming *task.Task
-	// Starved says for what it stands at an allocation; else empty. It cannot
-	// compute then, and takes nobody's turn.
+	// Starved says what memory the container waits for at an allocation; else empty. It cannot
+	// compute then, and takes no other container's turn.
 	Starved string
-	// Waits is since when it waits for memory; zero: it does not.
+	// Waits is when it began to wait for memory; zero: it does not wait.
 	Waits time.Time
 	// Can: it can be swapped out. Cost is the time to do that and undo it.
 	Can  bool
 	Cost time.Duration
-	// Out: it is swapped out. Busy: it is just being swapped out or in. Overdue: it has
-	// been out for as long as is allowed.
+	// Out: it is swapped out. Busy: a swap of it is under way. Overdue: it has been out for as long
+	// as is allowed.
 	Out, Busy, Overdue bool
-	// Returned: it is exempt because it was out for as long as is allowed. One that is
-	// overdue may have its memory all the same.
+	// Returned: it is exempt because it was out for as long as is allowed. An overdue container may
+	// still take its memory.
 	Returned bool
 	// Since is when it was last swapped out or in; zero: never.
 	Since time.Time
-	// Evict says why it should be swapped out whatever that costs (others wait in a
-	// circle, or it holds what was lent to it); else empty.
+	// Evict says why it must be swapped out whatever that costs (containers wait in a circle, or it
+	// holds borrowed memory); else empty.
 	Evict string
 }
 
-// Resident: it holds memory, or is about to be swapped in.
+// resident reports whether it holds memory, or is about to be swapped in.
 func (m Memory) resident() bool {
 	for _, n := range m.Held {
 		if n > 0 {
@@ -58,24 +58,22 @@ func (m Memory) resident() bool {
 	return m.Busy
 }
 
-// MemoryPatience is how long others that fit may begin before one that waits for
-// memory.
+// MemoryPatience is how long other containers that fit may begin before one that waits for memory.
 const MemoryPatience = 10 * time.Second
 
-// memory decides whose data is on the GPUs: those that hold memory stay, those
-// that come begin while what they are expected to need fits beside it, in the
-// order of the policy, and one is swapped out for another where that is worth
-// more than it costs. Whoever did not ask for that begins at once: it is not kept
-// waiting for what is only expected.
+// memory decides whose data is on the GPUs. Containers that hold memory stay. Others begin, in the
+// order of the policy, while what they are expected to need still fits. A container is swapped out
+// for another where that gains more than it costs. A container that did not ask for this begins at
+// once: a mere expectation keeps it from nothing.
 func (p *planner) memory() {
 	p.barred, p.swap, p.restore = map[string]string{}, map[string]string{}, map[string]string{}
-	left := map[string]int64{} // below 0 where more is expected than there is
+	left := map[string]int64{} // below 0 where more is expected than the card has
 	for _, g := range p.in.GPUs {
 		if g.Room > 0 {
 			left[g.UUID] = int64(g.Room)
 		}
 	}
-	if len(left) == 0 { // not planned, or not any more
+	if len(left) == 0 { // memory is not planned, or no longer
 		for _, c := range p.in.Containers {
 			if c.Memory.Out && !c.Memory.Busy {
 				p.restore[c.ID] = "memory is not planned any more"
@@ -95,8 +93,8 @@ func (p *planner) memory() {
 	}
 }
 
-// comers are those that hold nothing and want to begin, or to come back, in
-// order; first of all those that must not be kept away any longer.
+// comers are the containers that hold nothing and want to begin, or to come back, in order. Those
+// that must no longer be kept out come first.
 func (p *planner) comers() []entry {
 	var out []entry
 	for _, c := range p.in.Containers {
@@ -111,7 +109,7 @@ func (p *planner) comers() []entry {
 	return out
 }
 
-// memoryEntry is the container as it stands in the queue for memory.
+// memoryEntry is the container's entry in the queue for memory.
 func (p *planner) memoryEntry(c Container) (entry, bool) {
 	if len(c.Tasks) == 0 && c.Memory.Coming != nil {
 		c.Tasks = []task.Task{*c.Memory.Coming}
@@ -123,7 +121,7 @@ func (p *planner) memoryEntry(c Container) (entry, bool) {
 }
 
 func (p *planner) before(a, b entry) int {
-	must := func(e entry) int { // out, and may not be kept out
+	must := func(e entry) int { // it is out, and must not stay out
 		if e.Memory.Out && (e.Memory.Overdue || !e.Controllable() || len(e.Tasks) == 0) {
 			return 0
 		}
@@ -135,8 +133,8 @@ func (p *planner) before(a, b entry) int {
 	return cmp.Or(p.in.Order.Compare(a.first, b.first), strings.Compare(a.ID, b.ID))
 }
 
-// admit lets those begin or come back that fit, and says of the others why not.
-// It returns the first that does not.
+// admit lets the containers that fit begin or come back, and says of the others why they do not. It
+// returns the first that does not fit.
 func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 	var first *entry
 	behind := ""
@@ -144,14 +142,14 @@ func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 		need := p.expected(e.Container)
 		switch {
 		case e.Asked != "" && e.Controllable():
-			continue // it is to stand still anyway
+			continue // it is held anyway
 		case behind == "" && fitsIn(left, need):
 			take(left, need)
 			if e.Memory.Out {
 				p.restore[e.ID] = "there is room for it"
 			}
 			continue
-		case !e.Memory.Out && (!e.Memory.Asked || !e.Controllable()): // nobody may keep it from beginning
+		case !e.Memory.Out && (!e.Memory.Asked || !e.Controllable()): // it may not be kept from beginning
 			take(left, need)
 			continue
 		}
@@ -170,8 +168,8 @@ func (p *planner) admit(comers []entry, left map[string]int64) *entry {
 	return first
 }
 
-// keepOut keeps a container from beginning: by the memory guard at its first
-// allocation, else by a pause; or leaves it swapped out.
+// keepOut keeps a container from beginning: by the memory guard at its first allocation, else by a
+// pause. A swapped container stays swapped.
 func (p *planner) keepOut(e entry, reason string) {
 	if e.Memory.Out {
 		p.waits[e.ID] = Wait{OfMemory, "swapped out: " + reason}
@@ -183,11 +181,10 @@ func (p *planner) keepOut(e entry, reason string) {
 	}
 }
 
-// expected is the most that a container will hold, as far as anybody knows. Of
-// one of which nothing is known it is what it holds, and before it holds anything
-// as much as the largest of those that do, or did until they were swapped out: they
-// are often alike. Whoever holds nothing yet is expected to need no more than there
-// is, or it could never begin.
+// expected is the most that a container will hold. If nothing is known about it, that is what it
+// holds now. If it holds nothing, that is as much as the largest container holds, or held before
+// its swap, since containers are often alike. A container that holds nothing is never expected to
+// need more than the card has, or it could never begin.
 func (p *planner) expected(c Container) map[string]uint64 {
 	out := map[string]uint64{}
 	for g, n := range c.Memory.Held {
@@ -209,8 +206,7 @@ func (p *planner) expected(c Container) map[string]uint64 {
 	return out
 }
 
-// largest is the most that a container holds of a GPU, or held when it was swapped
-// out.
+// largest is the most that a container holds of a GPU, or held before its swap.
 func (p *planner) largest(gpu string) (most uint64) {
 	for _, c := range p.in.Containers {
 		if c.Managed {
@@ -248,7 +244,7 @@ func give(left map[string]int64, back map[string]uint64) {
 	}
 }
 
-// occupied says what is left where it does not fit, for people.
+// occupied says, for people, how much is left where a container does not fit.
 func (p *planner) occupied(left map[string]int64, need map[string]uint64) string {
 	for _, g := range p.in.GPUs {
 		l, planned := left[g.UUID]
@@ -273,7 +269,7 @@ func amounts(need map[string]uint64) string {
 	return gibs(most)
 }
 
-// gibs writes bytes for people.
+// gibs formats bytes for people.
 func gibs(n uint64) string {
 	if n < 1<<30 {
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))

@@ -1,12 +1,12 @@
-// Package plan turns an order of tasks, the capacity of the GPUs and what is
-// true now into actions: pause this container, let that one go, each with its
-// reason and with what must still be true when it is carried out.
+// Package plan turns an order of tasks, the capacity of the GPUs and the present facts into
+// actions: pause this container, release that one. Each action has its reason and the conditions
+// that must still hold when it is carried out.
 //
-// It decides who may compute and who is next in the queue, not how the others are
-// kept from it: that is the enforcer's.
+// It decides which containers may compute and which is next in the queue. How the others are held
+// is up to the enforcer.
 //
-// Pure: it imports the standard library, exporter/task and actuator/policy
-// only. A plan that is carried out and made again contains nothing more.
+// Pure: it imports the standard library, exporter/task and actuator/policy only. A plan that was
+// carried out and is made again is empty.
 package plan
 
 import (
@@ -18,59 +18,59 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Standing says whether a container runs, and if not, whose doing that is.
+// Standing says whether a container runs, and if not, who stopped it.
 type Standing string
 
 // The standings.
 const (
 	Runs     Standing = "runs"
 	Ours     Standing = "ours"     // we keep it from computing
-	Somebody Standing = "somebody" // it is paused, and not by us
+	Somebody Standing = "somebody" // it is paused, but not by us
 )
 
-// Cause is why a container is held. Each cause has its own way of ending.
+// Cause is why a container is held. Each cause ends in its own way.
 type Cause string
 
 // The causes.
 const (
-	Arbitrate Cause = "arbitrate" // the GPU is contended and another container is in turn
+	Arbitrate Cause = "arbitrate" // the GPU is contended and it is another container's turn
 	Relieve   Cause = "relieve"   // the GPU's memory is nearly full
 	Asked     Cause = "pause"     // an alert asked for this container to be paused
 	OfMemory  Cause = "memory"    // its GPU memory is needed, or there is none for it
 )
 
-// GPU is one GPU as far as planning goes.
+// GPU is what a plan depends on of one GPU.
 type GPU struct {
 	UUID string
 	// Utilization is 0–1, NaN where not known.
 	Utilization float64
 	// Memory is the share of the memory in use, 0–1.
 	Memory float64
-	// Room is how much of the memory the containers that are planned for can hold
-	// together, bytes; 0: memory is not planned.
+	// Room is how many bytes the containers that are planned for can hold together; 0: memory is not
+	// planned.
 	Room uint64
-	// Fresh: utilisation and memory were sampled long enough after the last
-	// action on this GPU to show its effect.
+	// Fresh: utilisation and memory were sampled late enough to show the effect of the last action
+	// on this GPU.
 	Fresh bool
-	// Arbitrated: the rule decides who runs. Otherwise everybody does.
+	// Arbitrated: the rule decides which containers run. Otherwise all run.
 	Arbitrated bool
-	// Relieve: memory pressure was reported and is not known to be over.
+	// Relieve: memory pressure was reported and may not be over.
 	Relieve bool
-	// Admitted lists the ids of the containers that the last plan let run here,
-	// in the order in which they were admitted.
+	// Admitted lists the ids of the containers that the last plan admitted here, in the order of
+	// admission.
 	Admitted []string
 }
 
-// Estimate is what history says of one task, as if it ran undisturbed.
+// Estimate is what history says of one task if it runs undisturbed.
 type Estimate struct {
-	// Remaining is how long it still computes, estimated high (a high quantile);
-	// Least is the same, estimated low.
+	// Remaining is how long it still computes, estimated high (a high quantile). Least is the same,
+	// estimated low.
 	Remaining, Least time.Duration
 	// Total is how long it computes in all, estimated high.
 	Total time.Duration
 }
 
-// Container is one container with what stands for and against holding it.
+// Container is one container, with what speaks for and against holding it.
 type Container struct {
 	ID, Name string
 	// Tasks are its unfinished tasks.
@@ -78,32 +78,30 @@ type Container struct {
 	Standing Standing
 	// Cause of our hold; empty unless Standing is Ours.
 	Cause Cause
-	// Since is when we began to hold it, or when it was last let run. Zero: not
-	// known, long ago.
+	// Since is when we began to hold it, or when it was last released. Zero: unknown, long ago.
 	Since time.Time
 	// Managed: it carries a laxity.* label. Never: it must not be held.
 	Managed, Never bool
-	// Exempt says why it is not to be held for as long as its present tasks
-	// last (a person unpaused it, it was held as long as is allowed); else empty.
+	// Exempt says why it must not be held while its present tasks last (a person unpaused it, or it
+	// was held for as long as is allowed); else empty.
 	Exempt string
-	// Asked says why somebody wants this container paused; else empty.
+	// Asked says why a person or an alert wants this container paused; else empty.
 	Asked string
 
 	// Batch: its class is batch.
 	Batch bool
-	// Server: its tasks are requests (laxity.release=busy) with a deadline. They are
-	// not held for others, nor others for them: see README.md.
+	// Server: its tasks are requests (laxity.release=busy) with a deadline. They are not held for
+	// others, and others are not held for them: see README.md.
 	Server bool
-	// NoMemory: none of its tasks uses GPU memory yet. It is not held for others, nor others
-	// for it.
+	// NoMemory: none of its tasks uses GPU memory yet. It is not held for others, and others are not
+	// held for it.
 	NoMemory bool
-	// Expedite says why it is to go to the front; else empty.
+	// Expedite says why it goes to the front; else empty.
 	Expedite string
 	// Estimates are by task id; a task without one has no history.
 	Estimates map[string]Estimate
-	// Demand is the share of each GPU (by UUID) that it uses at its busiest when it
-	// runs alone, Mean the same over its whole length, 0–1; a GPU is absent where
-	// that was not learned yet.
+	// Demand is the share of each GPU (by UUID) that it uses at its busiest when it runs alone, 0–1.
+	// Mean is the same as a mean over its whole length. A GPU is absent if that was not learned yet.
 	Demand, Mean map[string]float64
 	Memory       Memory
 }
@@ -115,11 +113,10 @@ type Input struct {
 	Containers []Container
 	Order      policy.Order
 	Rule       Rule
-	// Preemption says when one that runs is stopped for one that comes before it
-	// in order. Without it: always, at once, as P3 does.
+	// Preemption says when a running container is stopped for one that comes before it in order.
+	// nil: always and at once, as P3 does.
 	Preemption *Preemption
-	// Beside says of containers why they run beside those whose turn it is, by id: see
-	// Floor.
+	// Beside says why containers run beside those whose turn it is, by id: see Floor.
 	Beside map[string]string
 }
 
@@ -142,37 +139,33 @@ type Action struct {
 	Cause       Cause
 	Reason      string
 	GPUs        []string // on which it has unfinished tasks, sorted
-	// Preconditions: whoever carries the action out checks them again. The
-	// container must stand like this, and for a Pause all these tasks (ids) must
-	// be unfinished.
+	// Preconditions, which the caller checks again before the action. The container must have this
+	// Standing, and for a Pause all these tasks (ids) must be unfinished.
 	Standing Standing
 	Tasks    []string
 }
 
-// Plan is what to do, and what to hand in again as GPU.Admitted.
+// Plan is what to do, and what to pass in again as GPU.Admitted.
 type Plan struct {
 	Actions []Action
-	// Admitted are the containers that may compute on each arbitrated GPU, by
-	// UUID, in the order of admission.
+	// Admitted are the containers that may compute on each arbitrated GPU, by UUID, in the order of
+	// admission.
 	Admitted map[string][]string
-	// Beside are those that may compute there besides, and take nobody's turn.
+	// Beside are the containers that may compute there as well, and take no turn.
 	Beside map[string][]string
-	// Queue are the containers that wait for each arbitrated GPU, by UUID, the next
-	// one first. An enforcer may prepare it.
+	// Queue are the containers that wait for each arbitrated GPU, by UUID, the next one first. An
+	// enforcer may prepare it.
 	Queue map[string][]string
-	// Waits says why each container that must not run must not, whether it is
-	// stopped already or not; by container id.
+	// Waits says why each container must not run now, by id, whether it is stopped already or not.
 	Waits map[string]Wait
-	// Preempted is the container that was stopped for another by this plan, and
-	// for which one; empty if none.
+	// Preempted is the container that this plan stops for PreemptedBy; both empty if none.
 	Preempted, PreemptedBy string
-	// Barred says of those that may not begin to hold GPU memory now why not, by
-	// container id.
+	// Barred says why containers must not begin to hold GPU memory now, by id.
 	Barred map[string]string
 }
 
-// May returns the containers that may compute on each arbitrated GPU, by UUID: those
-// whose turn it is, and those beside them.
+// May returns the containers that may compute on each arbitrated GPU, by UUID: those whose turn it
+// is, and those beside them.
 func (p Plan) May() map[string][]string {
 	all := maps.Clone(p.Admitted)
 	for g, ids := range p.Beside {
@@ -181,7 +174,7 @@ func (p Plan) May() map[string][]string {
 	return all
 }
 
-// Wait is the reason for which a container must not run now.
+// Wait is the reason why a container must not run now.
 type Wait struct {
 	Cause  Cause
 	Reason string
@@ -214,8 +207,8 @@ func (c Container) taskIDs() []string {
 	return ids
 }
 
-// Job is the first of the container's tasks in order, with what is left to do
-// for all of them: they share the GPU. It must have tasks.
+// Job is the first of the container's tasks in order, with what is left to do for all of them,
+// since they share the GPU. The container must have tasks.
 func (c Container) Job(o policy.Order) policy.Job {
 	var left, least time.Duration
 	known := true
@@ -241,7 +234,7 @@ func (c Container) JobOf(t task.Task) policy.Job {
 	return policy.Job{Task: t, Batch: c.Batch, Remaining: e.Remaining, Least: e.Least, Known: known, Request: c.Server, Expedited: c.Expedite != ""}
 }
 
-// waited is how long we have kept the container from computing, in one piece.
+// waited is how long we have kept the container from computing without a break.
 func (c Container) waited(now time.Time) time.Duration {
 	if c.Standing != Ours || c.Cause != Arbitrate || c.Since.IsZero() {
 		return 0
@@ -249,7 +242,7 @@ func (c Container) waited(now time.Time) time.Duration {
 	return max(0, now.Sub(c.Since))
 }
 
-// brief reports whether all that the container does takes no longer than d.
+// brief reports whether all of the container's work takes no longer than d.
 func (c Container) brief(d time.Duration) bool {
 	var total time.Duration
 	for _, t := range c.Tasks {

@@ -8,15 +8,15 @@ import (
 	"github.com/laxity/laxity/actuator/policy"
 )
 
-// Preemption is the cost model of stopping one that runs for another. A stop
-// takes effect at the next kernel boundary: what was launched runs to its end.
+// Preemption is the cost model of stopping one container for another. A stop takes effect at the
+// next kernel boundary: a launched kernel runs to its end.
 type Preemption struct {
-	// Never: whoever runs keeps its turn until its end.
+	// Never: a running container keeps its turn to its end.
 	Never bool
-	// Switch is what it takes to pause one and unpause another.
+	// Switch is how long it takes to pause one container and unpause another.
 	Switch time.Duration
-	// Quantum is how long everybody on a GPU runs undisturbed after a change
-	// there, so that nothing thrashes; many times Switch.
+	// Quantum is how long all containers on a GPU run undisturbed after a change there, so that
+	// nothing thrashes; many times Switch.
 	Quantum time.Duration
 }
 
@@ -25,15 +25,15 @@ func DefaultPreemption() *Preemption {
 	return &Preemption{Switch: 40 * time.Millisecond, Quantum: 250 * time.Millisecond}
 }
 
-// challenger is the first in order that waits, with the reason to release it now.
+// challenger is the first container in order that waits, with the reason to release it now.
 type challenger struct {
 	entry
 	why string
 }
 
-// challenge finds whom the first that waits may be released in place of: those
-// that run on its GPUs and come after it in order, if it would otherwise miss
-// its deadline, can still meet it, and nobody loses as much by it.
+// challenge finds the running containers that are stopped for the first one that waits: they are on
+// its GPUs and come after it in order. It does so only if the waiting one would otherwise miss its
+// deadline, can still meet it, and no other loses as much by it.
 func (p *planner) challenge(queue []entry) (challenger, []entry) {
 	if p.in.Preemption == nil || p.in.Preemption.Never {
 		return challenger{}, nil
@@ -51,7 +51,7 @@ func (p *planner) challenge(queue []entry) (challenger, []entry) {
 	var victims []entry
 	for j, e := range queue {
 		if p.yields(e) {
-			continue // it keeps nobody
+			continue // it does not keep others waiting
 		}
 		if _, refused := p.turns.refuse[e.ID]; refused || !e.incumbent || !p.meet(c, e) {
 			continue
@@ -77,14 +77,14 @@ func (p *planner) meet(a, b entry) bool {
 	return slices.ContainsFunc(a.on, func(g string) bool { return p.gpus[g].Arbitrated && slices.Contains(b.on, g) })
 }
 
-// settled reports whether the incumbent has run for long enough to be disturbed.
+// settled reports whether the incumbent has run long enough to be disturbed.
 func (p *planner) settled(e entry) bool {
 	return p.in.Now.Sub(e.Since) >= p.in.Preemption.Quantum
 }
 
-// worth reports whether c would miss its deadline if it waited, and meets it if
-// it goes now. Where nothing is known of those ahead, or of c, it would miss;
-// where nothing is known of c it may still meet it.
+// worth reports whether c would miss its deadline if it waited, and meets it if it runs now. If
+// nothing is known of those ahead or of c, it would miss. If nothing is known of c, it may still
+// meet it.
 func (p *planner) worth(c entry, ahead time.Duration, known bool) (string, bool) {
 	left := c.first.Deadline.Sub(p.in.Now)
 	need, least := p.in.Preemption.Switch, p.in.Preemption.Switch
@@ -100,8 +100,8 @@ func (p *planner) worth(c entry, ahead time.Duration, known bool) (string, bool)
 	return fmt.Sprintf("it has %.2f s to its deadline and would miss it", left.Seconds()), true
 }
 
-// hurts reports whether stopping v for c would only move the miss from one to
-// the other: v meets its deadline if it goes on, and misses it behind c.
+// hurts reports whether stopping v for c would only move the miss from one to the other: v meets
+// its deadline if it continues, and misses it behind c.
 func (p *planner) hurts(c, v entry) bool {
 	if !v.first.Urgent() || !v.first.Known || !c.first.Known {
 		return false

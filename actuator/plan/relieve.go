@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Memory pressure begins and ends at different shares, so that a container is
-// not released by the effect of its own pause.
+// Memory pressure ends at a lower share than it begins, so that a container's own pause does not
+// release it.
 const (
 	PressureBegins = 0.95
 	PressureEnds   = 0.90
 )
 
-// relieve stops, on each GPU under memory pressure, the last admitted and least
-// urgent container: pausing frees no memory, but keeps it from taking more. One
-// at a time, with a fresh sample in between, and never the last that runs.
+// relieve stops, on each GPU under memory pressure, the least urgent container that was admitted
+// last. A pause frees no memory, but keeps it from taking more. It stops one at a time, with a
+// fresh sample in between, and never the last that runs.
 func (p *planner) relieve() {
 	for _, g := range p.in.GPUs {
 		if !g.Relieve {
@@ -30,8 +30,8 @@ func (p *planner) relieve() {
 	}
 }
 
-// keepRelieved holds on to what was stopped for this reason until the pressure
-// is over; but the first in order goes on when nobody else is left to run.
+// keepRelieved keeps containers stopped that were stopped for memory pressure, until it is over.
+// But the first in order continues when no other is left to run.
 func (p *planner) keepRelieved(g GPU) {
 	if g.Memory < PressureEnds {
 		return
@@ -39,7 +39,7 @@ func (p *planner) keepRelieved(g GPU) {
 	here := func(c entry) bool {
 		return !c.NoMemory && p.waits[c.ID].Reason == "" && slices.Contains(c.on, g.UUID)
 	}
-	// Somebody who is not held for memory runs, or comes in turn.
+	// Another container that is not held for memory runs, or takes turns.
 	others := slices.ContainsFunc(p.queue, func(c entry) bool { return c.Cause != Relieve && here(c) })
 	for _, c := range p.queue {
 		if c.Cause != Relieve || !here(c) {
@@ -53,9 +53,9 @@ func (p *planner) keepRelieved(g GPU) {
 	}
 }
 
-// victim is the last in order of those that run on the GPU and were not stopped
-// above; never the first. Whoever has been swapped out before and is back stays: the
-// card is as full as before, and it would go out and in for ever.
+// victim is the last in order of those that run on the GPU and were not stopped above; never the
+// first. A container that was swapped out and is back stays: the card is as full as before, and the
+// swaps would never end.
 func (p *planner) victim(g GPU) (last entry, ok bool) {
 	first := true
 	for _, c := range p.queue {

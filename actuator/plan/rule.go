@@ -12,9 +12,9 @@ type Rule interface {
 	Open(g GPU) Admission
 }
 
-// Admission decides about one GPU: it is asked about the containers in their order.
-// After each May exactly one of Take and Pass follows; Pass alone where another
-// GPU of the container has refused already.
+// Admission decides about one GPU. It is asked about the containers in their order. After each May
+// exactly one of Take and Pass follows; Pass without May where another GPU of the container has
+// refused already.
 type Admission interface {
 	// May says whether the container may run beside those taken so far, and why
 	// or why not. It MUST say yes as long as none is taken.
@@ -71,7 +71,7 @@ func (P3) Open(g GPU) Admission { return &p3Admission{gpu: g} }
 
 type p3Admission struct {
 	gpu     GPU
-	taken   string // the first one taken
+	taken   string // the first one admitted
 	waiting string // the first one that waits
 	added   string // the one released by this plan
 }
@@ -85,7 +85,7 @@ func (g *p3Admission) May(c Container) (bool, string) {
 	switch {
 	case len(g.gpu.Admitted) == 0:
 		return false, fmt.Sprintf("waits for %s: nobody knows yet how much each will use", g.taken)
-	case !(g.gpu.Utilization < full): // so that NaN, unknown, counts as full
+	case !(g.gpu.Utilization < full): // written so that NaN (unknown) counts as full
 		return false, fmt.Sprintf("waits for %s: utilisation is %.0f %%", g.taken, 100*g.gpu.Utilization)
 	case admitted && crowded && g.gpu.Fresh && g.gpu.Admitted[len(g.gpu.Admitted)-1] == c.ID:
 		return false, fmt.Sprintf("was admitted last and memory use is %.1f %%", 100*g.gpu.Memory)

@@ -15,7 +15,7 @@ const (
 	atHome = 10
 )
 
-// evict swaps out those that must go whatever it costs.
+// evict swaps out the containers that must go whatever that costs.
 func (p *planner) evict() {
 	for _, c := range p.in.Containers {
 		if c.Memory.Evict != "" && c.Memory.Can && !c.Memory.Out && !c.Memory.Busy && c.Controllable() {
@@ -34,15 +34,14 @@ func (p *planner) swapOut(c Container, reason string) {
 	p.waits[c.ID] = Wait{OfMemory, reason}
 }
 
-// swapping reports whether somebody is on the way out or in: what comes of that
-// is to be seen first.
+// swapping reports whether a swap is under way: its outcome must be seen before the next one.
 func (p *planner) swapping() bool {
 	return len(p.swap) > 0 || len(p.restore) > 0 ||
 		slices.ContainsFunc(p.in.Containers, func(c Container) bool { return c.Memory.Busy })
 }
 
-// makeRoom swaps out those that come last in order, if e can begin, or come back,
-// then and that is worth it.
+// makeRoom swaps out the last containers in order, if e can then begin or come back, and that gains
+// more than it costs.
 func (p *planner) makeRoom(e entry, left map[string]int64) {
 	need := p.expected(e.Container)
 	if len(e.Tasks) == 0 && !e.Memory.Overdue || len(need) == 0 {
@@ -63,7 +62,7 @@ func (p *planner) makeRoom(e entry, left map[string]int64) {
 	if len(victims) == 0 || !fitsIn(have, need) {
 		return
 	}
-	// A small one that was picked first may be more than is needed beside a large one.
+	// A small container that was picked first may be unnecessary beside a large one.
 	slices.Reverse(victims)
 	victims = slices.DeleteFunc(victims, func(v entry) bool {
 		without := maps.Clone(have)
@@ -89,7 +88,7 @@ func (p *planner) makeRoom(e entry, left map[string]int64) {
 	}
 }
 
-// residents are those that hold memory of these GPUs, in order.
+// residents are the containers that hold memory of these GPUs, in order.
 func (p *planner) residents(need map[string]uint64) []entry {
 	var out []entry
 	for _, c := range p.in.Containers {
@@ -121,12 +120,12 @@ func (p *planner) movable(e, v entry) bool {
 		p.before(e, v) < 0 && p.in.Now.Sub(home) >= stays
 }
 
-// worthSwapping weighs what e wins against the cost of the swaps: both ways.
+// worthSwapping compares what e gains with the cost of the swaps, out and in.
 func (p *planner) worthSwapping(e entry, victims []entry, cost, wait time.Duration, known bool) (string, bool) {
 	if known && wait <= cost {
 		return "", false // its turn comes sooner
 	}
-	if e.Memory.Overdue { // whoever took its memory gives it back, or it would stand for ever
+	if e.Memory.Overdue { // who took its memory gives it back, or it would be out for ever
 		return "it was swapped out for as long as is allowed", true
 	}
 	if e.first.Urgent() {
@@ -135,7 +134,7 @@ func (p *planner) worthSwapping(e entry, victims []entry, cost, wait time.Durati
 			slack -= e.first.Remaining
 		}
 		late := known && wait <= slack
-		if late || cost > slack { // it can wait, or is late in any case
+		if late || cost > slack { // it can wait, or is late in either case
 			return "", false
 		}
 		for _, v := range victims {
@@ -156,7 +155,7 @@ func (p *planner) worthSwapping(e entry, victims []entry, cost, wait time.Durati
 	return fmt.Sprintf("it has waited for %.0f s, and swapping takes %.1f s", waited.Seconds(), cost.Seconds()), true
 }
 
-// loses reports whether v would miss a deadline that it meets if it goes on.
+// loses reports whether v would miss a deadline that it would meet if it continued.
 func (p *planner) loses(v entry, away time.Duration, known bool) bool {
 	if !v.first.Urgent() || v.first.Deadline.Before(p.in.Now) {
 		return false
@@ -168,8 +167,8 @@ func (p *planner) loses(v entry, away time.Duration, known bool) bool {
 	return slack >= 0 && (!known || slack < away)
 }
 
-// untilFree is how long it takes until enough residents have ended, one after
-// another in order; known is false where that is not.
+// untilFree is how long it takes until enough residents have ended, one after another in order.
+// known is false if that cannot be told.
 func (p *planner) untilFree(residents []entry, left map[string]int64, need map[string]uint64) (wait time.Duration, known bool) {
 	have := maps.Clone(left)
 	for _, r := range residents {

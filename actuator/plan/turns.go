@@ -16,8 +16,8 @@ type turns struct {
 	queue  map[string][]string
 }
 
-// settle asks the rule until all that keep their turn may: one that the rule
-// takes out again waits in its place like the others.
+// settle asks the rule until every container that keeps its turn is admitted. A container that the
+// rule takes out again waits in its place like the others.
 func (p *planner) settle(queue, victims []entry) turns {
 	out := map[string]bool{}
 	for _, v := range victims {
@@ -37,10 +37,9 @@ func (p *planner) settle(queue, victims []entry) turns {
 	}
 }
 
-// sequence puts those first that run already, if they keep their turn, and those
-// last that have no memory there to compute with. Class batch keeps its turn among
-// itself only. Within each group the order of the policy stays. Those in out have
-// lost their turn.
+// sequence puts running containers that keep their turn first, and those without memory to compute
+// with last. Class batch keeps its turn against batch only. Within each group the order of the
+// policy holds. Containers in out have lost their turn.
 func (p *planner) sequence(queue []entry, out map[string]bool) []entry {
 	const (
 		kept = iota
@@ -74,9 +73,8 @@ func (p *planner) sequence(queue []entry, out map[string]bool) []entry {
 	return seq
 }
 
-// open asks the rule. A container on several GPUs runs only if each of them
-// takes it. Since the sequence is the same everywhere, the first container that
-// may run at all runs: nobody waits in a circle.
+// open asks the rule. A container on several GPUs runs only if each of them admits it. The sequence
+// is the same on every GPU, so the first container that may run at all does run: no deadlock.
 func (p *planner) open(seq []entry) turns {
 	t := turns{why: map[string]string{}, beside: map[string][]string{}, refuse: map[string]string{}, taken: map[string][]string{}, queue: map[string][]string{}}
 	admissions := map[string]Admission{}
@@ -98,7 +96,7 @@ func (p *planner) open(seq []entry) turns {
 		reason, ok := "", true
 		for _, g := range e.on {
 			if a, arbitrated := admissions[g]; arbitrated && ok {
-				ok, reason = a.May(e.Container) // the last one's reason is as good as any
+				ok, reason = a.May(e.Container) // any of the reasons will do
 				reason += " on " + g
 			}
 		}
@@ -123,14 +121,12 @@ func (p *planner) open(seq []entry) turns {
 	return t
 }
 
-// yields reports whether e gives way to every task with a deadline at once, whether
-// that can wait or not.
+// yields reports whether e gives way at once to every task with a deadline, even one that can wait.
 func (p *planner) yields(e entry) bool {
 	return p.in.Preemption != nil && !p.in.Preemption.Never && !e.first.Urgent()
 }
 
-// displaces returns the one with a deadline that has just got the turn of e, which
-// yields.
+// displaces returns the container with a deadline that has just taken the turn of e, which yields.
 func (p *planner) displaces(e entry, queue []entry) (entry, bool) {
 	if !e.incumbent || !p.yields(e) {
 		return entry{}, false
@@ -144,8 +140,8 @@ func (p *planner) displaces(e entry, queue []entry) (entry, bool) {
 	return queue[i], true
 }
 
-// precedence says, for people, why those before e come before it, where that is not
-// the order of the deadlines; else nothing.
+// precedence says, for people, why others come before e, if the order of the deadlines does not
+// explain it; else empty.
 func (p *planner) precedence(e entry, queue []entry) string {
 	if e.place < policy.Behind {
 		return ""

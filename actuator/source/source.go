@@ -1,5 +1,5 @@
 // Package source reads the facts from an exporter: its snapshots, once and as a stream, and
-// asks it to change a deadline.
+// asks it to change settings of containers.
 //
 // It imports the standard library and exporter/task only.
 package source
@@ -76,13 +76,21 @@ func (h *HTTP) get(ctx context.Context, address string) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	resp, err := h.client.Do(req)
+	resp, err := h.do(req)
 	if err != nil {
-		return nil, fmt.Errorf("exporter does not answer (is laxity-exporter running there?): %w", err)
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("exporter at %s answers %s; is it a laxity-exporter?", address, resp.Status)
+	}
+	return resp, nil
+}
+
+func (h *HTTP) do(req *http.Request) (*http.Response, error) {
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("exporter does not answer (is laxity-exporter running there?): %w", err)
 	}
 	return resp, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -30,9 +31,13 @@ type State struct {
 	Swap        bool            `json:"swap"`
 	// Hold is how containers are kept from computing now: channels or pause. NoChannels
 	// says why not by channels; empty: it is, or nobody wanted it.
-	Hold       config.HoldMode    `json:"hold"`
-	NoChannels string             `json:"no_channels,omitempty"`
-	Arbitrate  config.Arbitration `json:"arbitrate"`
+	Hold       config.HoldMode `json:"hold"`
+	NoChannels string          `json:"no_channels,omitempty"`
+	// ChannelsProven says by what channels are known to work, SeveralGPUs what is done with a
+	// container on several GPUs; both only where holds are by channels.
+	ChannelsProven string             `json:"channels_proven,omitempty"`
+	SeveralGPUs    config.SeveralMode `json:"several_gpus,omitempty"`
+	Arbitrate      config.Arbitration `json:"arbitrate"`
 	// Ready: the actuator can act now. If not, Trouble says why.
 	Ready      bool   `json:"ready"`
 	Trouble    string `json:"trouble,omitempty"`
@@ -53,7 +58,7 @@ type State struct {
 
 	GPUs       []GPU             `json:"gpus"`
 	Containers []Container       `json:"containers"`
-	Holds      []enforce.Hold    `json:"holds"`
+	Holds      []record.Hold     `json:"holds"`
 	Leases     []lease.Lease     `json:"leases"`
 	Exemptions []lease.Exemption `json:"exemptions"`
 }
@@ -61,17 +66,22 @@ type State struct {
 // New returns an empty state. No list of it is null: who reads it need not tell that from empty.
 func New() *State {
 	return &State{
-		GPUs: []GPU{}, Containers: []Container{}, Holds: []enforce.Hold{},
+		GPUs: []GPU{}, Containers: []Container{}, Holds: []record.Hold{},
 		Leases: []lease.Lease{}, Exemptions: []lease.Exemption{},
 	}
 }
 
 // GPU is one GPU as the actuator sees it.
 type GPU struct {
-	UUID        string       `json:"uuid"`
+	UUID string `json:"uuid"`
+	// Index is what a person calls it: 0, or 0:1 for an instance of a card.
+	Index       string       `json:"index,omitempty"`
 	Name        string       `json:"name"`
 	Utilization task.Seconds `json:"utilization_ratio"`
-	Memory      task.Seconds `json:"memory_used_ratio"`
+	// UtilizationReason says why Utilization is null; MemoryReason the same of Memory.
+	UtilizationReason string       `json:"utilization_reason,omitempty"`
+	Memory            task.Seconds `json:"memory_used_ratio"`
+	MemoryReason      string       `json:"memory_reason,omitempty"`
 	// Tasks counts the unfinished ones.
 	Tasks      int  `json:"tasks"`
 	Arbitrated bool `json:"arbitrated"`
@@ -83,6 +93,9 @@ type GPU struct {
 	// Order names the containers by who comes first where the time is divided by slices;
 	// empty where it is not.
 	Order []string `json:"order,omitempty"`
+	// Unkept says which promises of time cannot be kept here, and what is done about that:
+	// shares and the batch floor that add up to more than there is; empty: they are all kept.
+	Unkept string `json:"unkept,omitempty"`
 }
 
 // Container is one container as the actuator sees it.
@@ -103,6 +116,10 @@ type Container struct {
 	Order        string  `json:"order,omitempty"`
 	Off          bool    `json:"off,omitempty"`
 	SliceSeconds float64 `json:"slice_seconds,omitempty"`
+	// DeadlineUnmet says why its deadline cannot be promised, as far as could be known at the start;
+	// empty: it can. DeadlineUnknown: nobody knows, since there is no history.
+	DeadlineUnmet   string `json:"deadline_unmet,omitempty"`
+	DeadlineUnknown bool   `json:"deadline_unknown,omitempty"`
 	// Memory is by GPU; empty where nobody acts on GPU memory. MemoryWaits says what
 	// an allocation of it waits for, or why it may not begin to hold memory.
 	Memory      []Memory `json:"memory,omitempty"`

@@ -9,15 +9,16 @@ import (
 	"path/filepath"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
-	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/pausing"
+	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/replace"
 )
 
 // Options of Open. StateDir, ContainerOf and Helper are required.
 type Options struct {
-	StateDir   string
-	DockerHost string
+	StateDir string
+	Engine   engine.Choice
 	// Helper is the command line of the checkpoint helper.
 	Helper []string
 	// ContainerOf returns the id of the container that a process of this machine belongs to.
@@ -41,11 +42,11 @@ func NoticeDir(lockDir string) string {
 type Swap struct {
 	*checkpoint.Swapper
 	Helper *checkpoint.Helper
-	engine interface{ Close() error }
+	pauser *pausing.Pauser
 }
 
 // Close ends the helper. What is swapped stays so, on record.
-func (s *Swap) Close() error { return errors.Join(s.Helper.Close(), s.engine.Close()) }
+func (s *Swap) Close() error { return errors.Join(s.Helper.Close(), s.pauser.Close()) }
 
 // Open makes what swaps containers off their GPUs. How the helper is started goes
 // on record, for the guardian. The helper itself is started by its first use.
@@ -67,13 +68,9 @@ func Open(o Options) (*Swap, error) {
 	if err := replace.File(HelperFile(o.StateDir), append(line, '\n'), 0o600); err != nil {
 		return nil, err
 	}
-	engine, err := docker.Dial(o.DockerHost)
+	pauser, err := pausing.Open(o.Engine, j)
 	if err != nil {
 		return nil, err
-	}
-	pauser, err := docker.New(docker.Options{Engine: engine, Journal: j})
-	if err != nil {
-		return nil, errors.Join(err, engine.Close())
 	}
 	helper := checkpoint.NewHelper(checkpoint.HelperOptions{Command: o.Helper, Logger: o.Logger})
 	s, err := checkpoint.New(checkpoint.Options{
@@ -81,9 +78,9 @@ func Open(o Options) (*Swap, error) {
 		Processes: &checkpoint.Proc{Path: "/proc", ContainerOf: o.ContainerOf}, Logger: o.Logger,
 	})
 	if err != nil {
-		return nil, errors.Join(err, engine.Close())
+		return nil, errors.Join(err, pauser.Close())
 	}
-	return &Swap{Swapper: s, Helper: helper, engine: engine}, nil
+	return &Swap{Swapper: s, Helper: helper, pauser: pauser}, nil
 }
 
 // HelperFile is where the command line of the helper is on record, for whoever brings back what

@@ -86,7 +86,7 @@ func (s *bringer) open() (*swapping.Swap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read how to start the checkpoint helper: %w", err)
 	}
-	return swapping.Open(swapping.Options{StateDir: s.o.StateDir, DockerHost: s.o.DockerHost, Helper: command,
+	return swapping.Open(swapping.Options{StateDir: s.o.StateDir, Engine: s.o.Engine, Helper: command,
 		ContainerOf: s.o.ContainerOf, Logger: s.log})
 }
 

@@ -1,5 +1,5 @@
 // Package undo undoes all that an actuator left: pauses, stops at allocations, swaps, time slices
-// and channels. The guardian's process calls Guard, and `laxity off` calls Off; both need only
+// and channels. The guardian's process calls RunGuardian, and `laxity off` calls Off; both need only
 // the state folder.
 package undo
 
@@ -11,21 +11,22 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
-	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/actuator/guardian"
 	"github.com/laxity/laxity/actuator/guardian/strays"
 	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/pausing"
+	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/priority"
 	"github.com/laxity/laxity/internal/sandbox"
 )
 
-// Options of Guard and Off. StateDir and Logger are required.
+// Options of RunGuardian and Off. StateDir and Logger are required.
 type Options struct {
-	StateDir   string
-	DockerHost string
+	StateDir string
+	Engine   engine.Choice
 	// Once ends the guardian when no actuator lives and nothing is on record.
 	Once bool
 	// ContainerOf returns the id of the container that a process of this machine belongs to.
@@ -42,14 +43,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Guard runs a whole guardian process. It releases through Docker the containers that an
+// RunGuardian runs a whole guardian process. It releases through their engine the containers that an
 // actuator with the same state folder left paused. A second guardian of the folder ends at
-// once, without an error. Guard retries what it cannot release until ctx ends; then the error
+// once, without an error. RunGuardian retries what it cannot release until ctx ends; then the error
 // wraps guardian.ErrLeft.
 //
 // With Once it ignores the end of ctx until no actuator lives and nothing is on record: a
 // signal to a whole process group must not end the guardian before the actuator.
-func Guard(ctx context.Context, o Options) error {
+func RunGuardian(ctx context.Context, o Options) error {
 	if o.Once {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -90,20 +91,16 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	if err := j.Trouble(); err != nil {
 		o.Logger.Error("the record of holds was damaged, or cannot be written", "err", err)
 	}
-	engine, err := docker.Dial(o.DockerHost)
+	e, err := pausing.Open(o.Engine, j)
 	if err != nil {
 		return nil, nil, err
 	}
-	closeAll = func() { _ = engine.Close() }
+	closeAll = func() { _ = e.Close() }
 	defer func() {
 		if err != nil {
 			closeAll()
 		}
 	}()
-	e, err := docker.New(docker.Options{Engine: engine, Journal: j})
-	if err != nil {
-		return nil, nil, err
-	}
 	undo, err := o.openChannels()
 	if err != nil {
 		return nil, nil, err
@@ -111,7 +108,7 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	var bringBack func(context.Context) (int, error)
 	if o.ContainerOf != nil {
 		s := &bringer{o: o, log: o.Logger, lastLogged: map[string]string{}}
-		closeAll = func() { s.close(); _ = engine.Close() }
+		closeAll = func() { s.close(); _ = e.Close() }
 		bringBack = s.resume
 	}
 	began := stop.Now()

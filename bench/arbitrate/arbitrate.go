@@ -35,18 +35,17 @@ func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "arbitrate", Title: "Arbitration: makespan, turnaround and deadlines (P3, Figs 7–9 and Table 1)", About: about,
 		Settings: []bench.Setting{
-			{Name: "sets", Means: "the sets of tasks, as small,deadlines; all"},
+			{Name: "sets", Means: "the sets of tasks, as small,deadlines; all", Part: true},
 			{Name: "ways", Means: "ways, or in the set deadlines policies, as default,laxity,edf; all"},
-			{Name: "counts", Means: "of a set's numbers of tasks the lowest, middle, highest, one by its number, or all; all"},
-			{Name: "repeats", Means: "runs of each; 3"},
-			{Name: "limit", Means: "how long after the start another run may begin; 8m"},
+			{Name: "counts", Means: "of a set's numbers of tasks the lowest, middle, highest, one by its number, or all; all", Part: true},
+			{Name: "repeats", Means: "runs of each; 3", Part: true},
+			{Name: "limit", Means: "how long after the start another run may begin; 8m", Part: true},
 			{Name: "policy", Means: "of the way laxity; fifo"},
 			{Name: "hold", Means: "of all ways but p3, as laxity up has it; auto"},
 			{Name: "share", Means: "how many compute at once where the others are held: one, p3 or adaptive; the policy's own"},
-			{Name: "verbose", Means: "any value: the actuator's log on the standard error"},
-			{Name: "add", Means: "a stored result whose rows are kept besides"},
+			{Name: "verbose", Means: "any value: the actuator's log on the standard error", Part: true},
 		},
-		Run: run, Figures: figures, Table: table, Charts: charts,
+		Portions: true, Run: run, Figures: figures, Table: table, Charts: charts,
 	}
 }
 
@@ -60,17 +59,21 @@ type measurement struct {
 	without map[string]string // ways that cannot be measured here, and why
 }
 
-func run(ctx context.Context, env bench.Env) (_ []bench.Row, err error) {
-	how, err := parse(env)
+func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
+	how, err := parse(defaults(env.Quick), env)
 	if err != nil {
 		return nil, err
 	}
+	return measureSets(ctx, env, how)
+}
+
+func measureSets(ctx context.Context, env bench.Env, how settings) (_ []bench.Row, err error) {
 	r, err := rig.Open(ctx, env, "arbitrate", 1)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	m := &measurement{Rig: r, env: env, how: how, began: time.Now(), rows: how.earlier, without: map[string]string{}}
+	m := &measurement{Rig: r, env: env, how: how, began: time.Now(), without: map[string]string{}}
 	if m.GPU.Simulated() {
 		m.without[mps] = "the simulated GPU has no MPS"
 	}
@@ -84,7 +87,6 @@ func run(ctx context.Context, env bench.Env) (_ []bench.Row, err error) {
 
 // set measures one set by all ways, as often as was asked for.
 func (m *measurement) set(ctx context.Context, s set) error {
-	first := 1 + lastRun(m.rows, s.name)
 	if s.due != nil {
 		s.kinds = slices.Clone(s.kinds)
 		for i, k := range s.kinds { // measured here, because the deadlines are made from it
@@ -96,23 +98,53 @@ func (m *measurement) set(ctx context.Context, s set) error {
 			s.kinds[i].alone = a
 		}
 	}
+	if s.filled {
+		kernels, err := m.fill(ctx, s)
+		if err != nil {
+			return err
+		}
+		s.kinds[0].kernels = kernels
+	}
 	for r := range m.how.repeats {
 		for _, n := range s.counts {
-			ways := m.waysOf(s, n, r)
-			for i := range ways {
-				// No way is always first.
-				if err := m.one(ctx, s, n, first+r, ways[(i+r)%len(ways)]); err != nil {
-					return err
-				}
+			if err := m.run(ctx, s, n, r); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
+// errLeftOut means that a way could not be measured this time, and with it the run.
+var errLeftOut = errors.New("left out")
+
+// run measures n tasks by all ways, once. It keeps the rows of all of them or of none.
+func (m *measurement) run(ctx context.Context, s set, n, repeat int) error {
+	var rows []bench.Row
+	number, ways := m.env.FirstRun()+repeat, m.waysOf(s, n, repeat)
+	for i := range ways {
+		// No way is always first.
+		way := ways[(i+repeat)%len(ways)]
+		found, err := m.one(ctx, s, n, number, way)
+		switch {
+		case errors.Is(err, errLeftOut):
+			m.env.Log("%s, %d tasks: run %d does not count", s.name, n, number)
+			return nil
+		case err != nil:
+			return err
+		}
+		rows = append(rows, found...)
+	}
+	m.rows = append(m.rows, rows...)
+	return nil
+}
+
 // waysOf lists the ways for n tasks in a repeat (from 0). Below the highest count
 // there are fewer ways and one repeat: those show the trend.
 func (m *measurement) waysOf(s set, n, repeat int) []string {
+	if s.filled {
+		return m.filledWays(s, n, repeat)
+	}
 	var ways []string
 	for _, w := range s.ways() {
 		below := n < s.highest()
@@ -123,17 +155,17 @@ func (m *measurement) waysOf(s set, n, repeat int) []string {
 	return ways
 }
 
-// one measures n tasks once. A failure of a task leaves the run out; what it
-// returns ends the measurement.
-func (m *measurement) one(ctx context.Context, s set, n, run int, way string) error {
+// one measures n tasks by one way, once. A failure of a task is errLeftOut; any other error
+// ends the measurement. A way that this machine cannot has no rows.
+func (m *measurement) one(ctx context.Context, s set, n, run int, way string) ([]bench.Row, error) {
 	what := fmt.Sprintf("%s, %d tasks, run %d, %s", s.name, n, run, way)
 	if since := time.Since(m.began); since > m.how.limit {
 		m.env.Log("%s: left out, %.0fs are over (limit=…)", what, since.Seconds())
-		return nil
+		return nil, errLeftOut
 	}
 	if why := m.without[way]; why != "" {
 		m.env.Log("%s: left out: %s", what, why)
-		return nil
+		return nil, nil
 	}
 	runCtx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
@@ -141,22 +173,23 @@ func (m *measurement) one(ctx context.Context, s set, n, run int, way string) er
 	var no *nvidia.UnavailableError
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case errors.As(err, &no):
 		m.without[way] = no.Why
 		m.env.Log("%s: left out: %s", what, no.Why)
+		return nil, nil
 	case err != nil:
 		m.env.Log("%s: left out: %v", what, err)
+		return nil, errLeftOut
 	default:
-		m.rows = append(m.rows, rows...)
 		sum := summarise(rows)
 		hits := ""
 		if s.due != nil {
 			hits = fmt.Sprintf(", %d hit", sum.hits)
 		}
 		m.env.Log("%s: makespan %.2fs, mean turnaround %.2fs%s (%.0fs)", what, sum.makespan, sum.turnaround, hits, time.Since(m.began).Seconds())
+		return rows, nil
 	}
-	return nil
 }
 
 // runTimeout ends a run that is stuck.

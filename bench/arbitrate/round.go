@@ -180,6 +180,9 @@ func rowsOf(s set, way string, run int, jobs []*job) []bench.Row {
 		if j.name != "" {
 			r["kind"] = j.name
 		}
+		if s.filled {
+			r["kernels"] = j.kernels
+		}
 		if j.deadline > 0 {
 			r["deadline_s"], r["hit"] = j.deadline, r.Num("took_s") <= j.deadline
 		}

@@ -107,17 +107,6 @@ func find(all []cell, set, way string, n int) cell {
 	return best
 }
 
-// lastRun is the highest number of a run of the set; 0 without one.
-func lastRun(rows []bench.Row, set string) int {
-	last := 0.0
-	for _, r := range rows {
-		if r.Str("set") == set {
-			last = max(last, r.Num("run"))
-		}
-	}
-	return int(last)
-}
-
 func figures(rows []bench.Row) []bench.Figure {
 	all := cells(rows)
 	ratio := func(name, set, way, against string, of func(cell) float64) bench.Figure {

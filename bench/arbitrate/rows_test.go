@@ -69,7 +69,7 @@ func TestFigures(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	s, err := parse(bench.Env{Args: map[string]string{"sets": "small,deadlines", "ways": "default,laxity", "repeats": "5", "counts": "highest"}})
+	s, err := parse(defaults(false), bench.Env{Args: map[string]string{"sets": "small,deadlines", "ways": "default,laxity", "repeats": "5", "counts": "highest"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("settings = %+v", s)
 	}
 	for _, bad := range []map[string]string{{"sets": "huge"}, {"ways": "magic"}, {"repeats": "x"}, {"counts": "most"}} {
-		if _, err := parse(bench.Env{Args: bad}); err == nil {
+		if _, err := parse(defaults(false), bench.Env{Args: bad}); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
 	}
@@ -114,5 +114,68 @@ func TestAtRandom(t *testing.T) {
 	}
 	if window := 30 * 2.2 / load; large != 30 || last > window || last < 0.8*window {
 		t.Errorf("%d large ones, the last at %.1f of %.1f s", large, last, window)
+	}
+}
+
+// One kernel of 0.1 s beside 2 s of all else: 180 kernels are nine tenths of 20 s.
+func TestKernelsFor(t *testing.T) {
+	for _, c := range []struct {
+		alone alone
+		want  int
+	}{
+		{alone{took: 2.1, kernels: 0.1}, 180},
+		{alone{took: 10, kernels: 9.9}, 1}, // it is filled already
+	} {
+		got := kernelsFor(c.alone)
+		if got != c.want {
+			t.Errorf("%+v: %d, want %d", c.alone, got, c.want)
+		}
+		work := float64(got) * c.alone.kernels
+		if part := work / (work + c.alone.took - c.alone.kernels); part < filled-1e-9 {
+			t.Errorf("%+v: kernels are %.3f", c.alone, part)
+		}
+	}
+}
+
+// The way one is measured once, with the highest count, whichever portion comes first.
+func TestFilledWays(t *testing.T) {
+	s := paperSets()[1]
+	m := &measurement{}
+	if ways := m.waysOf(s, 5, 0); slices.Contains(ways, oneByOne) || !slices.Contains(ways, mps) {
+		t.Errorf("below the highest count: %v", ways)
+	}
+	if ways := m.waysOf(s, 10, 0); !slices.Contains(ways, oneByOne) {
+		t.Errorf("the highest count: %v", ways)
+	}
+	m.env.Earlier = []bench.Row{{"set": "8192", "way": oneByOne}}
+	if ways := m.waysOf(s, 10, 0); !slices.Contains(ways, oneByOne) {
+		t.Errorf("another size was checked: %v", ways)
+	}
+	m.env.Earlier = append(m.env.Earlier, bench.Row{"set": s.name, "way": oneByOne})
+	if ways := m.waysOf(s, 10, 0); slices.Contains(ways, oneByOne) {
+		t.Errorf("checked before: %v", ways)
+	}
+}
+
+func TestPaperFigures(t *testing.T) {
+	row := func(way string, n, task int, took float64) bench.Row {
+		return bench.Row{"set": "8192", "way": way, "n_tasks": float64(n), "run": 1.0, "task": float64(task), "start": 0.0, "end": took, "took_s": took, "launch_s": 0.1, "kernels_s": took - 0.2}
+	}
+	rows := []bench.Row{row(timeSliced, 1, 1, 10)}
+	for i := range 20 {
+		rows = append(rows, row(timeSliced, 20, i+1, 220), row(laxity, 20, i+1, 10*float64(i+1)))
+	}
+	want := map[string]float64{"contention_8192_default_vs_n_lone": 1.1, "contention_8192_laxity_vs_n_lone": 1, "contention_8192_turnaround_vs_default": 105.0 / 220}
+	for _, f := range paperFigures(rows) {
+		if w, ok := want[f.Name]; !ok || math.Abs(f.Value-w) > 1e-9 {
+			t.Errorf("%s = %v, want %v (known: %v)", f.Name, f.Value, w, ok)
+		}
+		delete(want, f.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
+	}
+	if lines := paperTable(rows); len(lines) != 4 {
+		t.Errorf("table: %v", lines)
 	}
 }

@@ -30,6 +30,8 @@ type set struct {
 	// due gives n tasks deadlines and moments to begin; nil: they have no deadline
 	// and begin together, as fast as the engine starts them.
 	due func(s set, n int, r *rand.Rand) []job
+	// filled: kernels are repeated until they are nine tenths of a lone task.
+	filled bool
 	// asShipped: the way laxity is the actuator as it comes, with what it has
 	// learned, not --set policy=….
 	asShipped bool

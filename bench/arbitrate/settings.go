@@ -2,8 +2,6 @@ package arbitrate
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,13 +27,13 @@ var allWays = []string{timeSliced, p3, laxity, fifo, edf, llf, mps, oneByOne}
 // settings are what `--set` says.
 type settings struct {
 	sets    []set
+	known   []set    // that may be asked for
 	ways    []string // empty: all
 	repeats int
 	limit   time.Duration // after it no run begins
 	policy  string        // of the way laxity; empty: the actuator's default
 	hold    string        // of all but p3
 	share   string        // where tasks wait: empty: the policy's own
-	earlier []bench.Row
 }
 
 // wants reports whether a way is measured.
@@ -43,20 +41,25 @@ func (s settings) wants(way string) bool {
 	return len(s.ways) == 0 || slices.Contains(s.ways, way)
 }
 
-func parse(env bench.Env) (settings, error) {
-	s := settings{sets: sets(), repeats: 3, limit: 8 * time.Minute, policy: fifo, hold: "auto"}
-	if env.Quick {
+func defaults(quick bool) settings {
+	s := settings{sets: sets(), known: sets(), repeats: 3, limit: 8 * time.Minute, policy: fifo, hold: "auto"}
+	if quick {
 		s.repeats = 1
 		s.sets = slices.DeleteFunc(s.sets, func(t set) bool { return t.name != "small" && t.name != "deadlines" })
 		for i := range s.sets {
 			s.sets[i].counts = []int{3}
 		}
 	}
+	return s
+}
+
+// parse reads what changes the defaults.
+func parse(s settings, env bench.Env) (settings, error) {
 	for name, value := range env.Args {
 		var err error
 		switch name {
 		case "sets":
-			s.sets, err = pick(s.sets, strings.Split(value, ","))
+			s.sets, err = pick(s.sets, s.known, strings.Split(value, ","))
 		case "ways":
 			s.ways = strings.Split(value, ",")
 			for _, w := range s.ways {
@@ -74,7 +77,7 @@ func parse(env bench.Env) (settings, error) {
 			s.hold = value
 		case "share":
 			s.share = value
-		default: // counts and add, below: they need the others; verbose is the rig's
+		default: // counts, below: it needs the others; verbose is the rig's
 		}
 		if err != nil {
 			return s, fmt.Errorf("--set %s=%s: %w", name, value, err)
@@ -82,13 +85,6 @@ func parse(env bench.Env) (settings, error) {
 	}
 	if err := s.count(env.Args["counts"]); err != nil {
 		return s, err
-	}
-	if path := env.Args["add"]; path != "" {
-		stored, err := bench.ReadResult(os.DirFS(filepath.Dir(path)), filepath.Base(path))
-		if err != nil {
-			return s, fmt.Errorf("--set add=%s: %w", path, err)
-		}
-		s.earlier = stored.Rows
 	}
 	return s, nil
 }
@@ -111,13 +107,17 @@ func (s *settings) count(which string) error {
 }
 
 // pick returns the sets with these names, in this order.
-func pick(have []set, names []string) ([]set, error) {
+func pick(have, known []set, names []string) ([]set, error) {
 	var out []set
 	for _, name := range names {
-		all := slices.Concat(have, sets()) // those that --quick left out are there by name
+		all := slices.Concat(have, known) // those that --quick left out are there by name
 		i := slices.IndexFunc(all, func(s set) bool { return s.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no set %q; known are large, middle, small, idle, deadlines, mixed", name)
+			var all []string
+			for _, s := range known {
+				all = append(all, s.name)
+			}
+			return nil, fmt.Errorf("no set %q; known are %s", name, strings.Join(all, ", "))
 		}
 		out = append(out, all[i])
 	}

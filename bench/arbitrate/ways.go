@@ -44,7 +44,10 @@ func (m *measurement) flags(s set, way string) []string {
 	if way == laxity && s.asShipped {
 		policy, share = "", ""
 	}
-	flags := []string{"--arbitrate=always", "--hold=" + hold}
+	flags := []string{"--hold=" + hold}
+	if !s.filled || way != laxity {
+		flags = append(flags, "--arbitrate=always")
+	}
 	for name, value := range map[string]string{"policy": policy, "share": share} {
 		if value != "" {
 			flags = append(flags, "--"+name+"="+value)

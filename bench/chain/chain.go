@@ -1,6 +1,5 @@
-// Package chain measures how long it takes from a task's start until its
-// container is paused: by way of a stock Prometheus and Alertmanager, and by the
-// fast way, the stream of snapshots.
+// Package chain measures the time from a task's start to the pause of its container: through a stock
+// Prometheus and Alertmanager, and through the stream of snapshots.
 package chain
 
 import (
@@ -23,10 +22,10 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-const about = `One container computes without end; another one starts a GPU task and has to wait, again and
-again. By way of the alert: the exporter's metrics, a stock Prometheus that scrapes and evaluates
+const about = `One container computes without end; another one repeatedly starts a GPU task and must wait. The way by
+the alert: the exporter's metrics, a stock Prometheus that scrapes and evaluates
 every 100 ms, a stock Alertmanager, the actuator's webhook. The fast way is the stream of snapshots,
-under an arbitration that is open. Either way the container is paused from its use of GPU memory on,
+while an arbitration is open. Either way the container is paused as soon as it uses GPU memory,
 which the device lists some 0.15 s after its context is made. The clocks are the program's own, for its cuInit, and the Docker
 engine's, for its pause event.`
 

@@ -24,19 +24,18 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-const about = `Order on a GPU rests on one act: a tenant's channels are taken off the GPU and put on again, from outside, while its
-host side runs on. Here that act is measured by itself. A container runs a kernel of 10 s that writes a counter into
+const about = `Laxity orders a GPU by one mechanism: it takes a tenant's channels off the GPU and on again, from outside, while its
+host side keeps running. This experiment measures that mechanism alone. A container runs a kernel of 10 s that writes a counter into
 memory which the experiment reads: the counter's last move after the decision is when the kernel really stopped, and
-its first move after the next decision when it went on. A decision goes the way of the product: put on record, the
+its first move after the next decision is when it went on. A decision is carried out as in the product: put on record, the
 process checked, then the call. Each kernel is a fixed amount of work, and every thread's result is compared with the
-CPU's. In turns with it, Docker's pause: it freezes the container's host side, so that a kernel which was launched
-runs to its end. Then the same switching while eight containers start, and their start-ups with it and without it, in
-turns (a kernel that waits for its slice has stopped already, which counts as 0). How long it takes to find the
+CPU's. In turns with it runs Docker's pause, which freezes the container's host side, so a launched kernel
+runs to its end. Then it measures the same switching while eight containers start, and their start-ups with it and without it, in
+turns (a kernel that waits for its slice has stopped already, which counts as 0). It measures how long it takes to find the
 channels of a process: a new one, from the moment that it has a context; an old one after a restart of Laxity, which
-remembers nothing; five old ones at once. What becomes of a tenant that ends while it is off, in seven ways: its
-process must go and its memory be free. At last a laxity up that divides the GPU is killed at random moments, alone or
-with its guardian: then everybody must be on with its own slice (times are of those kills that left something to
-undo). On a simulated GPU, whose kernels have no content, the counter is that of kernels of 1 ms.`
+remembers nothing; five old ones at once. Tenants end while they are off, in seven ways: the process must end and its
+memory must be free. Last, it kills a laxity up that divides the GPU at random moments, alone or with its guardian:
+afterwards every process must be on with its own slice (times are of the kills that left something to undo). On a simulated GPU, whose kernels have no content, the counter is that of kernels of 1 ms.`
 
 // The parts, in their order.
 const (

@@ -20,15 +20,15 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-const about = `The exporter runs as a process of its own, the papers' monitor (nvidia-smi and docker top, pass
-after pass) as another one, while containers multiply 5120² matrices in a loop; above 20, further
+const about = `The exporter and the papers' monitor (nvidia-smi and docker top, pass after pass) run as two separate
+processes, while containers multiply 5120² matrices in a loop; above 20, further
 ones hold a context and compute nothing. For each number of containers: CPU of the whole process
 tree in percent of one core, private memory (RssAnon), the time of one reading of the GPUs or of
 one pass, and the time of a scrape, from the request to the last byte of the answer, while the
 reader, which runs beside the containers, collects no garbage of its own. The exporter is measured
-twice: scraped once a second, and ten times a second as the compose stack does. It
-measures what goes on for ever, so it begins when the youngest task is 12 s old: while a container
-is new the exporter looks more often.`
+twice: scraped once a second, and ten times a second as the compose stack does. The
+measurement is of the steady state, so it begins when the youngest task is 12 s old: the exporter
+reads new containers more often.`
 
 // settle is how long the exporter looks at a new task more often, and a little.
 const settle = 12 * time.Second

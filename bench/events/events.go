@@ -1,5 +1,5 @@
-// Package events measures how late and how surely starts and ends of GPU tasks
-// are seen from outside: P1's Table 2.
+// Package events measures how late starts and ends of GPU tasks are seen from outside, and whether all
+// are: P1's Table 2.
 package events
 
 import (
@@ -24,7 +24,7 @@ import (
 const about = `Containers with one GPU task each start at random times, a few at once. Each task stamps the
 moment before its first CUDA call and the moment after its last one; the exporter (from outside)
 and the papers' monitor (nvidia-smi and docker top, pass after pass) watch the same containers in
-the same run. The error is what was seen less what the task stamped: positive is late. Half of
+the same run. The error is the time seen minus the time stamped: positive is late. Half of
 the tasks destroy their context before they end, as P1's do; the others leave that to their exit.`
 
 // Ways that are compared.

@@ -6,12 +6,15 @@ import (
 	"slices"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/account"
+	"github.com/laxity/laxity/bench/admission"
 	"github.com/laxity/laxity/bench/arbitrate"
 	"github.com/laxity/laxity/bench/chain"
 	"github.com/laxity/laxity/bench/channels"
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/faults"
+	"github.com/laxity/laxity/bench/gang"
 	"github.com/laxity/laxity/bench/guard"
 	"github.com/laxity/laxity/bench/memory"
 	"github.com/laxity/laxity/bench/overhead"
@@ -26,8 +29,8 @@ import (
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(),
-		scale.Experiment(), policies.Experiment(), channels.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), serve.Experiment(), shares.Experiment(),
+	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(), account.Experiment(),
+		scale.Experiment(), policies.Experiment(), admission.Experiment(), channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}
 }

@@ -30,6 +30,14 @@ func TestFiguresFollowFromRows(t *testing.T) {
 			if len(r.Rows) == 0 || r.Machine == "" || r.Date.IsZero() || r.Commit == "" {
 				t.Errorf("rows, machine, date or commit are missing")
 			}
+			for i, row := range r.Rows {
+				if r.Settings == nil { // from before each row had them
+					break
+				}
+				if row.Str("commit") != r.Commit || !(row.Num("run") >= 1) || !(row.Num("time") > 0) {
+					t.Errorf("row %d is of commit %q, run %v, time %v", i, row.Str("commit"), row["run"], row["time"])
+				}
+			}
 			again := e.FiguresOf(r.Rows)
 			if len(again) != len(r.Figures) {
 				t.Fatalf("%d figures are stored, %d follow from the rows", len(r.Figures), len(again))

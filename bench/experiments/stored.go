@@ -1,6 +1,8 @@
 package experiments
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -13,6 +15,10 @@ func Stored(results fs.FS) (map[string]bench.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	older, err := readOlder(results)
+	if err != nil {
+		return nil, err
+	}
 	all := map[string]bench.Result{}
 	for _, name := range names {
 		if strings.HasSuffix(name, ".partial.json") {
@@ -22,7 +28,35 @@ func Stored(results fs.FS) (map[string]bench.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[strings.TrimSuffix(name, ".json")] = r
+		name = strings.TrimSuffix(name, ".json")
+		r.Older = older[name]
+		delete(older, name)
+		all[name] = r
+	}
+	for name := range older {
+		return nil, fmt.Errorf("older.txt: no result %q", name)
 	}
 	return all, nil
+}
+
+// readOlder reads older.txt: for each result that measured other code than is here a line
+// `NAME: what has changed since`. Lines that begin with # are for the reader.
+func readOlder(results fs.FS) (map[string]string, error) {
+	text, err := fs.ReadFile(results, "older.txt")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	older := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, reason, ok := strings.Cut(line, ": ")
+		if !ok || reason == "" || older[name] != "" {
+			return nil, fmt.Errorf("older.txt: %q: write NAME: REASON, once for each", line)
+		}
+		older[name] = reason
+	}
+	return older, err
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/laxity/laxity/bench"
 )
 
-const about = `Three containers compute without end on one GPU under one-at-a-time arbitration, so that two are held.
-Two more are a person's: one is paused by them, one was held and then unpaused by them. First dockerd, one
-of its own, is restarted: by turns by SIGTERM and SIGKILL, at a random moment of the 150 ms after the actuator
-accepted an alert that asks for one more pause. That must take effect when dockerd is back; when no alert counts
-any more all must go on. It is done with live-restore, where containers live on, and without it, where they end with
-dockerd, which starts them again (no person wants anything there). Then, on the machine's engine, the actuator is
-killed with SIGKILL at such a moment; its guardian has to release all. It is started again and must act on the alert
-that it had accepted. Half as often it is killed with an alert just accepted, started at once, and killed again
-at a random moment of its first 400 ms. At the end Alertmanager's payloads come a thousand times: out of order,
-each twice, half of the resolved never; an alert that fires anew after them must take effect. Stuck is who is
-paused by the engine's word or by the kernel's. What a person wanted is checked against the engine's own events,
+const about = `Three containers compute without end on one GPU under one-at-a-time arbitration, so two are held. Two more belong to
+a person, who paused one of them, and unpaused the other one after it was held. First the experiment restarts a dockerd
+of its own, by turns with SIGTERM and SIGKILL, at a random moment of the 150 ms after the actuator accepted an alert
+that asks for one more pause. The alert must take effect when dockerd is back; when no alert counts any more, all
+containers must continue. This is done with live-restore, where containers survive dockerd, and without it, where they
+end and dockerd starts them again (then no container is a person's). Next, on the machine's own engine, it kills the actuator
+with SIGKILL at such a moment. Its guardian must release every container; a new actuator must act on the alert that the dead one
+had accepted. Half as often it kills the actuator just after an alert was accepted, starts it at once, and kills it again
+at a random moment of its first 400 ms. At the end it sends Alertmanager's payloads a thousand times: out of order,
+each twice, half of the resolved ones never; an alert that fires anew after them must take effect. A container is stuck
+if it is paused by the engine's word or by the kernel's. What the person wanted is checked against the engine's events
 over the whole run. Docker and processes are real.`
 
 // Ways of hurting it.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
@@ -184,7 +184,7 @@ func (m *machine) paused(ctx context.Context, t *tenant.Tenant) bool {
 	if err != nil {
 		return false
 	}
-	frozen, err := docker.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
+	frozen, err := pause.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
 	return c.State.Paused || err == nil && frozen
 }
 

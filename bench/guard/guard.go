@@ -1,5 +1,5 @@
-// Package guard measures the memory guard: what an allocation costs that is
-// granted in the kernel, granted by somebody, or denied; and where a limit holds.
+// Package guard measures the memory guard: the cost of an allocation that the kernel passes, that a
+// decider grants, and that is denied; and at which size a limit holds.
 package guard
 
 import (
@@ -169,7 +169,7 @@ func watch(ctx context.Context, d device.Device, pid int, gpu, way string) (func
 	o := memory.Options{
 		Name:      fmt.Sprintf("laxity-bench-guard-%d", os.Getpid()),
 		Container: func(p int) (string, bool, error) { return "bench", p == pid, nil },
-		Ledger:    exporter.Ledger(d), Decider: memory.Limit{},
+		Usage:     exporter.UsageOf(d), Decider: memory.Limit{},
 	}
 	target := memory.Target{ID: "bench", PID: pid, GPUs: []string{gpu}}
 	switch way {
@@ -195,12 +195,12 @@ func watch(ctx context.Context, d device.Device, pid int, gpu, way string) (func
 		return errors.Join(<-ended, stop.Remove(o.Name))
 	}
 	g.Cover([]memory.Target{target})
-	for deadline := time.Now().Add(10 * time.Second); len(g.View()["bench"].PIDs) == 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); len(g.Report()["bench"].PIDs) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			return nil, errors.Join(fmt.Errorf("the program is not guarded: %+v", g.View()["bench"]), stop())
+			return nil, errors.Join(fmt.Errorf("the program is not guarded: %+v", g.Report()["bench"]), stop())
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // the ledger is read and the budget set
+	time.Sleep(300 * time.Millisecond) // the usage is read and the budget set
 	return stop, nil
 }
 

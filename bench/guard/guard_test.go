@@ -19,7 +19,7 @@ import (
 type standIn struct{ built cudatest.Built }
 
 func (s standIn) Read(context.Context) (device.Reading, error) {
-	held, err := s.built.Ledger()
+	held, err := s.built.Usage()
 	g := device.GPU{UUID: "GPU-1"}
 	for pid, bytes := range held {
 		g.Processes = append(g.Processes, device.Process{PID: pid, MemoryUsed: bytes})

@@ -78,8 +78,8 @@ func (b *bed) cost(ctx context.Context, name, env string, turns int) ([]bench.Ro
 			return nil, ctx.Err()
 		case <-time.After(turn):
 		}
-		if view := b.guard.View()[t.ID]; p.way == guarded && len(view.PIDs) == 0 {
-			return nil, fmt.Errorf("the program is not guarded: %+v", view)
+		if report := b.guard.Report()[t.ID]; p.way == guarded && len(report.PIDs) == 0 {
+			return nil, fmt.Errorf("the program is not guarded: %+v", report)
 		}
 		p.begin, p.end = p.begin.Add(settled), time.Now()
 		phases = append(phases, p)

@@ -21,13 +21,13 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 )
 
-const aboutLimits = `A program in a container asks for 128 MiB after 128 MiB until it is refused; it stops by itself at 4 GiB
-in each process. The limit is 1 GiB, of 3 processes together 3 GiB, their contexts included. It runs without
-and with the memory guard at the same time, in two containers. Held is the most that the device told of the container.
-It went on if it could use memory again
-after it had freed some, step by step (PyTorch: with torch.cuda.empty_cache()); freed is how many steps that took, and obstacle
-what last kept it from that. The guard works alone: nobody pauses who exceeds a limit. Cost: a program in a container runs on while the guard is put on
-it (limit 64 GiB) and taken off, every 2 s; the figure of a way is the median of its steps.`
+const aboutLimits = `A program in a container asks for 128 MiB again and again until it is refused; it stops by itself at 4 GiB in each
+process. The limit is 1 GiB, or 3 GiB for 3 processes together, contexts included. The program runs without and
+with the memory guard at the same time, in two containers. Held is the most that the device reported for the container.
+A program went on if it could use memory again after it had freed some, step by step (PyTorch: with
+torch.cuda.empty_cache()). Freed is how many steps that took, and obstacle is what last prevented it. The guard works
+alone: no container is paused for exceeding a limit. Cost: a program runs in a container while the guard is attached to
+it (limit 64 GiB) and detached, every 2 s; the figure of a way is the median of its steps.`
 
 var (
 	//go:embed src/steps.c
@@ -147,7 +147,7 @@ func (b *bed) prepare(ctx context.Context) error {
 
 // open begins to guard, nobody as yet.
 func (b *bed) open(ctx context.Context) (end func() error, err error) {
-	o := memory.Options{Name: fmt.Sprintf("laxity-bench-limits-%d", os.Getpid()), Container: b.of, Ledger: exporter.Ledger(b.device), Decider: memory.Limit{}}
+	o := memory.Options{Name: fmt.Sprintf("laxity-bench-limits-%d", os.Getpid()), Container: b.of, Usage: exporter.UsageOf(b.device), Decider: memory.Limit{}}
 	if b.guard, err = memory.New(o); err != nil {
 		return nil, err
 	}
@@ -226,8 +226,8 @@ func (b *bed) follow(ctx context.Context, s subject, r running, row bench.Row) e
 	stop()
 	row["held"] = float64(<-held)
 	if row.Str("way") == guarded {
-		view := b.guard.View()[r.id]
-		row["denied"], row["failed_open"] = float64(view.Denied), float64(view.FailedOpen)
+		report := b.guard.Report()[r.id]
+		row["denied"], row["failed_open"] = float64(report.Denied), float64(report.FailedOpen)
 	}
 	// What a hanging program has said is known all the same.
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

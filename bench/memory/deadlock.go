@@ -17,13 +17,13 @@ import (
 
 const deadlockAbout = `P5's memory deadlock: two containers each hold 40 % of the card and each want 40 % more, asking
 every 0.1 s until they get it; then they compute for a moment and end. By default they carry no
-label; with laxity each carries laxity.gpu-memory, of what it holds and wants, which is what makes it
+label; with laxity each carries laxity.gpu-memory, the sum of what it holds and wants, which makes it
 wait. A round is stuck if a container has not ended after 10 s (default) or 60 s (laxity); it is
 killed then.`
 
 const ringAbout = `Three containers hold and want on two GPUs: two hold 40 % of GPU 0 each and want 40 % of GPU 1,
 the other one holds 80 % of GPU 1 and wants 40 % of GPU 0. With laxity each carries
-laxity.gpu-memory, of what it holds and wants on a GPU. Otherwise as deadlock.`
+laxity.gpu-memory, the sum of what it holds and wants on a GPU. Otherwise as deadlock.`
 
 // Deadlock is P5's two containers.
 func Deadlock() bench.Experiment {
@@ -44,7 +44,7 @@ func deadlock(name, title, about, shape string, gpus int) bench.Experiment {
 			{Name: "stagger", Means: "from the start of one container to that of the next, such as 50ms; none"},
 			{Name: "after", Means: "seconds from holding to asking for more; 1"},
 			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
-			{Name: "swap", Means: "off: nobody is swapped out; on"},
+			{Name: "swap", Means: "off: no container is swapped out; on"},
 		}, bench.Simulation...),
 		Run: func(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 			return runDeadlock(ctx, env, shape, gpus)

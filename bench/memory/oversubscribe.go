@@ -36,7 +36,7 @@ func Oversubscribe() bench.Experiment {
 			{Name: "repeats", Means: "runs of each way; 2"},
 			{Name: "ways", Means: "some of " + strings.Join(oversubscribeWays, ",") + "; default,laxity,one"},
 			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
-			{Name: "swap", Means: "off: nobody is swapped out; on"},
+			{Name: "swap", Means: "off: no container is swapped out; on"},
 		}, bench.Simulation...),
 		Run: runOversubscribe, Figures: oversubscribeFigures, Table: oversubscribeTable,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
+	"github.com/laxity/laxity/actuator/mechanism"
 	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/bench"
 	benchrig "github.com/laxity/laxity/bench/rig"
@@ -94,9 +95,11 @@ func (r *rig) laxity(ctx context.Context, config config.Config) (stop func() err
 	}
 	of := container.Proc("/proc").OfPID
 	a, err := actuator.New(actuator.Options{
-		Node: "bench", StateDir: state, Source: source{e}, Config: config, ContainerOf: of, Logger: log,
-		OpenMemoryLedger: r.ledger,
-		NewSwapper:       func() (enforce.Swapper, error) { return r.swapper(ctx, state, log) },
+		Node: "bench", StateDir: state, Source: source{e}, Config: config, Logger: log,
+		Mechanisms: mechanism.Options{
+			ContainerOf: of, OpenUsage: r.usage,
+			NewSwapper: func() (enforce.Swapper, error) { return r.swapper(ctx, state, log) },
+		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -135,13 +138,13 @@ func (r *rig) laxity(ctx context.Context, config config.Config) (stop func() err
 	}
 }
 
-// ledger reads what each process holds on each GPU.
-func (r *rig) ledger() (task.Ledger, error) {
+// usage reads what each process holds on each GPU.
+func (r *rig) usage() (task.UsageReader, error) {
 	d, err := r.open()
 	if err != nil {
 		return nil, err
 	}
-	return exporter.Ledger(d), nil
+	return exporter.UsageOf(d), nil
 }
 
 // swapper is nil where this machine cannot swap.

@@ -1,5 +1,5 @@
-// Package overhead measures what a tenant pays for being watched: the step time
-// of a PyTorch program with and without an exporter, in one and the same process.
+// Package overhead measures what an exporter costs a tenant: the step time of a PyTorch program with
+// and without an exporter, in the same process.
 package overhead
 
 import (
@@ -17,15 +17,14 @@ import (
 const about = `A PyTorch program in a container takes steps and times them itself: in turn 1,000 launches of a kernel
 on 16 numbers and a synchronisation (small: bound by launching), and 40 multiplications of 4096² bf16
 matrices (large); later, every 60 ms, 100 launches (paced: so few a second that each launch is watched,
-see laxity.release=busy). Meanwhile it is watched and not watched in turn, block by block: an exporter is
-started, and stopped again. One process differs from the next by some percent, more than what is
-measured here, so a block is compared with its neighbours in the same process alone, and the thread that
-takes the steps stays on one core; what else runs on the machine only makes steps longer, so the steps of
-a block that count are its fast ones: the lower decile. The ratio is the median over all pairs of adjacent
-blocks of the ratio of their lower deciles. Medians are shown beside. The steps during which an exporter
+see laxity.release=busy). Meanwhile an exporter is started and stopped, so that blocks with it and without it take
+turns. Processes differ by some percent, more than the effect measured here, so a block is compared only with its
+neighbours in the same process, and the thread that takes the steps stays on one core. Other load on the machine only makes
+steps longer, so the fast steps of a block count: the lower decile. The ratio is the median over all pairs of adjacent
+blocks of the ratio of their lower deciles. Medians are shown, too. The steps during which an exporter
 starts or stops belong to no block. Several containers are watched with laxity.release=process, and as
-many with laxity.release=busy, one after another; all are there from the start, and wait. A task that an
-exporter has just met is looked at more often than later: this is the dear part of its life.`
+many with laxity.release=busy, one after another; all are there from the start, and wait. An exporter
+reads a new task more often than an old one, so this measures the most expensive part of a task's life.`
 
 // without is the way of the blocks that nobody watches; the others are kinds of release.
 const without = "without"

@@ -1,7 +1,7 @@
 // Package papers is the baseline: GPU tasks found as P1 and P2 find them, by
 // comparing the GPU's process list (nvidia-smi) with the process list of every
-// container (docker top). A PID on both lists is a task; when it appears the
-// task starts, when it is gone the task ends.
+// container (docker top). A PID on both lists is a task, which starts when it
+// appears and ends when it is gone.
 package papers
 
 import (
@@ -47,7 +47,7 @@ func New(dockerHost string, simulated device.Device) (*Monitor, error) {
 	return m, nil
 }
 
-// Close lets go of the engine.
+// Close closes the connection to the engine.
 func (m *Monitor) Close() error { return m.docker.Close() }
 
 // Pass compares the lists once and returns the tasks it sees: PID → container.

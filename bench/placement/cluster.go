@@ -95,13 +95,13 @@ func (c *cluster) show() {
 	for _, g := range c.gpus {
 		if !seen[g.node] {
 			seen[g.node] = true
-			for name, value := range map[string]float64{"node:fresh:bool": 1, "node:seen:timestamp_seconds": now, "node:provisionable:bool": 1} {
+			for name, value := range map[string]float64{"node:fresh:bool": 1, "node:seen:timestamp_seconds": now} {
 				v = append(v, sample(name, value, "node", g.node))
 			}
 		}
 		free := float64(g.total - min(g.used, g.total))
-		for name, value := range map[string]float64{"node_gpu:provisionable:bool": 1, "node_gpu:open:bool": 1,
-			"node_gpu:memory_free:bytes": free, "node_gpu:rank:score": free, "gpu_memory_total_bytes": float64(g.total)} {
+		for name, value := range map[string]float64{"gpu_provisionable": 1, "gpu_open": 1,
+			"gpu_memory_free_bytes": free, "gpu_memory_total_bytes": float64(g.total)} {
 			v = append(v, sample(name, value, "node", g.node, "gpu", g.uuid))
 		}
 	}

@@ -26,7 +26,7 @@ import (
 const aboutPlacements = `1,000 placements from 50 clients at once, on 20 nodes with 4 GPUs of 80 GiB each. Every client asks
 for 4–8 GiB, checks right before it "creates" a container, reports it (three HTTP requests, which are timed
 together), and goes on; the container takes its memory 0.05–0.5 s later.
-The facts are those of a scrape every 0.1 s, so older than the truth; the ledger writes to disk. A placement is
+The facts are those of a scrape every 0.1 s, so older than the truth; reservations are written to disk. A placement is
 over-committed when its GPU has then promised more than it has. Against: the same ranking over the same
 facts without reservations.`
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/laxity/laxity/actuator/placement"
@@ -51,8 +52,9 @@ type device struct {
 	node, gpu int
 	running   *placed
 	waiting   []*placed
-	missed    float64 // when last, -Inf for never
-	floats    []ended
+	missed    bool    // a container that is still there missed its deadline
+	spared    float64 // the sum of what the tasks of such containers had to spare
+	ended     int     // how many such containers there are
 	free      uint64
 }
 
@@ -62,8 +64,6 @@ type placed struct {
 	device      *device
 	shown       bool // a scrape has seen it
 }
-
-type ended struct{ at, float float64 }
 
 // outcome of one run.
 type outcome struct{ tasks, hits, refused int }
@@ -109,7 +109,7 @@ func simulate(tasks []work, way string, seed uint64) outcome {
 	w := &world{way: way, random: rand.New(rand.NewPCG(seed, 2))}
 	for n := range nodeCount {
 		for g := range perNode {
-			w.devices = append(w.devices, &device{node: n, gpu: g, missed: math.Inf(-1), free: memory80})
+			w.devices = append(w.devices, &device{node: n, gpu: g, free: memory80})
 		}
 	}
 	order := 0
@@ -187,10 +187,11 @@ func (w *world) end(p *placed) *placed {
 	p.shown = true
 	if w.now <= p.due {
 		w.result.hits++
-	} else {
-		d.missed = w.now
 	}
-	d.floats = append(d.floats, ended{w.now, p.due - w.now})
+	if w.way == paperKept {
+		d.missed = d.missed || w.now > p.due
+		d.spared, d.ended = d.spared+p.due-w.now, d.ended+1
+	}
 	return w.begin(d)
 }
 
@@ -199,44 +200,31 @@ func (w *world) scrape() {
 	for _, d := range w.devices {
 		for _, p := range d.waiting {
 			p.shown = true
-			if p.due < w.now {
-				d.missed = w.now // overdue counts as missed before it ends
-			}
 		}
 		if d.running != nil {
 			d.running.shown = true
-			if d.running.due < w.now {
-				d.missed = w.now
-			}
 		}
 	}
 	w.unseen = slices.DeleteFunc(w.unseen, func(p *placed) bool { return p.shown })
 	w.facts = w.facts[:0]
 	for n := range nodeCount {
 		node := placement.Node{Name: fmt.Sprintf("node%02d", n), Fresh: true, Provisionable: true, Float: task.Seconds(math.Inf(1))}
-		sum, known := 0.0, false
+		sum, ended := 0.0, 0
 		for _, d := range w.devices[n*perNode : (n+1)*perNode] {
-			g, float, any := w.gpu(d)
-			if any {
-				sum, known = sum+float, true
-			}
-			node.GPUs = append(node.GPUs, g)
+			sum, ended = sum+d.spared, ended+d.ended
+			node.GPUs = append(node.GPUs, w.gpu(d))
 		}
-		if known {
+		if ended > 0 {
 			node.Float = task.Seconds(sum)
 		}
 		w.facts = append(w.facts, node)
 	}
 }
 
-// tenMinutes is how long the rules remember a miss and a float.
-const tenMinutes = 600
-
-func (w *world) gpu(d *device) (g placement.GPU, float float64, known bool) {
-	g = placement.GPU{UUID: fmt.Sprint("GPU-", d.gpu), MemoryTotal: memory80, MemoryFree: d.free, Open: d.free > memory80/200}
+func (w *world) gpu(d *device) placement.GPU {
+	g := placement.GPU{UUID: fmt.Sprint("GPU-", d.gpu), MemoryTotal: memory80, MemoryFree: d.free, Open: d.free > memory80/200}
 	add := func(p *placed, left float64) {
 		g.Work = append(g.Work, placement.Work{Container: "c", Due: task.Seconds(p.due - w.now), Left: task.Seconds(left)})
-		float, known = float+p.due-w.now, true
 	}
 	if p := d.running; p != nil {
 		g.Utilization = 1
@@ -245,12 +233,8 @@ func (w *world) gpu(d *device) (g placement.GPU, float float64, known bool) {
 	for _, p := range d.waiting {
 		add(p, p.estimate)
 	}
-	d.floats = slices.DeleteFunc(d.floats, func(e ended) bool { return e.at < w.now-tenMinutes })
-	for _, e := range d.floats {
-		float, known = float+e.float, true
-	}
-	g.Provisionable = g.Open && g.Utilization < 1 && d.missed < w.now-tenMinutes
-	return g, float, known
+	g.Provisionable = g.Open && g.Utilization < 1 && !d.missed
+	return g
 }
 
 // choose returns where the task goes; nil is nowhere now.
@@ -265,9 +249,9 @@ func (w *world) choose(t work) *device {
 			Work: &placement.Work{Container: "c", Due: task.Seconds(p.due - w.now), Left: task.Seconds(p.estimate)}}
 		placement.Reserve(nodes, c)
 	}
-	if w.way == string(placement.Paper) || w.way == string(placement.Predictive) {
+	if method, err := placement.ParseMethod(strings.TrimSuffix(w.way, kept)); err == nil {
 		req := placement.Request{Deadline: task.Seconds(t.due - w.now), GPUMemory: t.memory, Estimate: task.Seconds(t.estimate)}
-		best, ok := placement.Method(w.way).Rank(nodes, req, time.Time{}).Best()
+		best, ok := method.Rank(nodes, req, time.Time{}).Best()
 		if !ok {
 			return nil
 		}

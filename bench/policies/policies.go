@@ -1,7 +1,6 @@
-// Package policies compares the policies, where containers that wait are paused, on a GPU that
-// is simulated in virtual time: the real plan and the real orders, no
-// container, no wall clock. It is what CI can measure; what a real GPU makes of
-// it is another experiment's.
+// Package policies compares the policies with pauses, on a GPU that is simulated in virtual time. The
+// plan and the orders are real; there is no container and no wall clock. CI can run it; package
+// arbitrate measures the same on a real GPU.
 package policies
 
 import (
@@ -14,7 +13,7 @@ import (
 )
 
 const about = `Virtual time, simulated GPU (time slicing as measured on an H200), the actuator's own plan and
-policies. Who waits is paused by Docker once its task is seen, and the next one goes when a task ends.
+policies. Docker pauses a waiting container once its task is seen, and the next one continues when a task ends.
 Sets: deadlines = 8 large tasks in shuffled order, the deadline of the i-th 1.1 × (time alone +
 (i−1) × kernel time) + 0.5 s; mixed = 60 tasks of sizes 1:10, random arrivals, load 0.8, deadline
 4 × time alone + 1 s; small = 20 tasks of 90 ms of kernels; idle = 5 tasks that use 13 % of the
@@ -23,7 +22,7 @@ GPU each (P2, Fig. 4); random = sets of 2–8 random tasks all of whose deadline
 // Experiment is the simulated comparison of policies.
 func Experiment() bench.Experiment {
 	return bench.Experiment{
-		Name: "policies", Title: "Policies where containers that wait are paused, simulated", About: about,
+		Name: "policies", Title: "Policies with pauses, simulated", About: about,
 		Run: run, Figures: figures, Table: table,
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/plan"
-	"github.com/laxity/laxity/exporter/device/sim/engine"
+	"github.com/laxity/laxity/exporter/device/sim/compute"
 )
 
 // The times that simulating takes from measurements on an H200 (gpu-facts).
@@ -18,7 +18,7 @@ const (
 	settle    = 400 * time.Millisecond
 )
 
-var lag = engine.Utilization{Period: 200 * time.Millisecond, Rise: 300 * time.Millisecond, Fall: 770 * time.Millisecond}
+var lag = compute.Utilization{Period: 200 * time.Millisecond, Rise: 300 * time.Millisecond, Fall: 770 * time.Millisecond}
 
 // way is how the jobs are run.
 type way struct {
@@ -40,7 +40,7 @@ const (
 	away stage = iota
 	host
 	copyIn
-	compute
+	computing
 	gap
 	copyOut
 	ended
@@ -52,7 +52,7 @@ type process struct {
 	at      stage
 	left    time.Duration // of a stage that the CPU works at
 	kernel  int           // launched so far
-	op      *engine.Op    // the kernel in flight
+	op      *compute.Op   // the kernel in flight
 	end     time.Duration
 	ran     time.Duration // not standing still
 	stopped bool          // by a pause that has taken effect
@@ -68,7 +68,7 @@ type process struct {
 type world struct {
 	way
 	now   time.Duration
-	unit  *engine.Unit
+	unit  *compute.Unit
 	all   []*process
 	plan  time.Duration // when the next plan is due
 	last  time.Duration // last action
@@ -85,7 +85,7 @@ const never = time.Duration(math.MaxInt64)
 
 // simulate runs the jobs and returns when each ended.
 func simulate(jobs []job, how way) []time.Duration {
-	w := &world{way: how, unit: engine.NewUnit(slice, switching), plan: never, last: -time.Hour}
+	w := &world{way: how, unit: compute.NewUnit(slice, switching), plan: never, last: -time.Hour}
 	w.unit.Advance(epoch)
 	for _, j := range jobs {
 		w.all = append(w.all, &process{job: j})
@@ -142,7 +142,7 @@ func (w *world) advance(to time.Duration) {
 	w.now = to
 	w.unit.Advance(w.clock())
 	for i, p := range w.all {
-		w.happen(engine.Owner(i), p)
+		w.happen(compute.Owner(i), p)
 	}
 	if w.plan <= w.now {
 		w.plan = never
@@ -151,7 +151,7 @@ func (w *world) advance(to time.Duration) {
 }
 
 // happen lets one process go from one stage to the next.
-func (w *world) happen(owner engine.Owner, p *process) {
+func (w *world) happen(owner compute.Owner, p *process) {
 	before := *p
 	if p.change > 0 && p.change <= w.now {
 		p.change, p.stopped = 0, p.changeTo
@@ -173,7 +173,7 @@ func (w *world) happen(owner engine.Owner, p *process) {
 	case p.working() && p.left <= 0:
 		w.through(p)
 	}
-	if p.at == compute && p.op == nil && !p.stopped {
+	if p.at == computing && p.op == nil && !p.stopped {
 		p.op = w.unit.Launch(w.clock(), owner, p.job.kernel)
 		p.kernel++
 	}
@@ -189,7 +189,7 @@ func (w *world) through(p *process) {
 	case host:
 		p.enter(copyIn, p.in)
 	case copyIn, gap:
-		p.enter(compute, 0)
+		p.enter(computing, 0)
 	case copyOut:
 		p.enter(ended, 0)
 		p.end = w.now

@@ -1,12 +1,13 @@
 // Package program runs the programs that experiments measure beside each other: PyTorch's in containers, on a simulated
-// GPU matrix multiplications in their place. A program waits until it is told to begin, and tells when each of its steps
-// or requests began and ended.
+// GPU matrix multiplications in their place. A program waits for a signal to begin, and prints when each of its steps or
+// requests began and ended.
 package program
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,6 +66,14 @@ func (p *Program) Tell() error {
 
 // Rest lets a program that calls rest() stand after its present step, with its context.
 func (p *Program) Rest() error { return os.WriteFile(p.rest, nil, 0o644) } //nolint:gosec // a container looks for it
+
+// Resume ends a rest.
+func (p *Program) Resume() error {
+	if err := os.Remove(p.rest); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // Spans returns what is over so far, in order.
 func (p *Program) Spans(ctx context.Context) ([]Span, error) { return p.runner.spans(ctx, p) }

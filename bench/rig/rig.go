@@ -1,5 +1,5 @@
-// Package rig is what every experiment with containers begins with: a folder, the
-// GPUs, and who makes containers that use them.
+// Package rig holds what every experiment with containers needs: a folder, the GPUs, and a Runner of
+// containers that use them.
 package rig
 
 import (

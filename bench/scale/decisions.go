@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/placement"
-	"github.com/laxity/laxity/actuator/placement/ledger"
 	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/actuator/placement/prometheus"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/bench"
 )
 
@@ -25,7 +25,7 @@ func decisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.
 		return nil, err
 	}
 	defer os.RemoveAll(dir) // a temporary folder
-	l, _, err := ledger.Open(filepath.Join(dir, "placements.db"), time.Now())
+	l, _, err := reservation.Open(filepath.Join(dir, "placements.db"), time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func decisions(ctx context.Context, env bench.Env, s sizing, source *prometheus.
 	case predictive:
 		method = placement.Predictive
 	}
-	p, err := placer.New(placer.Options{Source: source, Ledger: l, Method: method})
+	p, err := placer.New(placer.Options{Source: source, Reservations: l, Method: method})
 	if err != nil {
 		return nil, err
 	}

@@ -13,29 +13,29 @@ import (
 )
 
 func measureEmbedded(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench.Row, err error) {
-	if env.NewEngine == nil {
-		return nil, skipped("this program has no rules engine; use laxity-bench")
+	if env.NewEvaluator == nil {
+		return nil, skipped("this program has no rule evaluator; use laxity-bench")
 	}
 	before, err := bench.ReadUsage(os.Getpid())
 	if err != nil {
 		return nil, err
 	}
-	targets := make([]bench.EngineTarget, f.nodes)
+	targets := make([]bench.EvaluatorTarget, f.nodes)
 	for i := range targets {
-		targets[i] = bench.EngineTarget{Gatherer: f.gatherer(i), Job: "laxity-exporter", Instance: nodeName(i), Node: nodeName(i)}
+		targets[i] = bench.EvaluatorTarget{Gatherer: f.gatherer(i), Job: "laxity-exporter", Instance: nodeName(i), Node: nodeName(i)}
 	}
-	engine, err := env.NewEngine(targets)
+	evaluator, err := env.NewEvaluator(targets)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, engine.Close()) }()
+	defer func() { err = errors.Join(err, evaluator.Close()) }()
 	// The first evaluation makes the series, which no later one does again.
 	for i := range f.evaluations + 1 {
 		used, err := cpu([]int{os.Getpid()})
 		if err != nil {
 			return rows, err
 		}
-		ingest, rules, err := engine.Evaluate(ctx)
+		ingest, rules, err := evaluator.Evaluate(ctx)
 		if err != nil {
 			return rows, err
 		}
@@ -54,20 +54,20 @@ func measureEmbedded(ctx context.Context, env bench.Env, f *fleetOf) (rows []ben
 		return rows, err
 	}
 	rows = append(rows, bench.Row{"kind": "memory", "bytes": after.RSSAnon - before.RSSAnon})
-	count, err := series(ctx, engine)
+	count, err := series(ctx, evaluator)
 	if err != nil {
 		return rows, err
 	}
 	rows = append(rows, count)
 
-	source := prometheus.NewSource(engine)
+	source := prometheus.NewSource(evaluator)
 	for _, measure := range []func() ([]bench.Row, error){
 		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, quiet, os.Getpid()) },
 		func() ([]bench.Row, error) { return decisions(ctx, env, f.sizing, source, predictive, os.Getpid()) },
 		func() ([]bench.Row, error) { return crowdedDecisions(ctx, env, f.sizing, source) },
 		func() ([]bench.Row, error) { return explanations(ctx, f.sizing, source) },
 		func() ([]bench.Row, error) {
-			defer evaluating(ctx, engine, f.interval)()
+			defer evaluating(ctx, evaluator, f.interval)()
 			return decisions(ctx, env, f.sizing, source, busy, os.Getpid())
 		},
 	} {
@@ -81,14 +81,14 @@ func measureEmbedded(ctx context.Context, env bench.Env, f *fleetOf) (rows []ben
 }
 
 // evaluating evaluates by interval until stop is called.
-func evaluating(ctx context.Context, engine bench.Engine, interval time.Duration) (stop func()) {
+func evaluating(ctx context.Context, evaluator bench.Evaluator, interval time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
-			_, _, _ = engine.Evaluate(ctx) // it only has to be busy
+			_, _, _ = evaluator.Evaluate(ctx) // it only has to be busy
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

@@ -80,12 +80,12 @@ func growth(rows []bench.Row, way, kind string) bench.Figure {
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"NODES", "WAY", "DECISION ms", "p99", "CPU ms", "WRITE ms", "BUSY ms", "p99", "PREDICTIVE ms", "p99", "CROWDED ms", "EXPLAINED ms", "RULES ms", "MEMORY MiB", "SERIES A NODE"}}
+	lines := [][]string{{"NODES", "WAY", "DECISION ms", "p99", "CPU ms", "WRITE ms", "BUSY ms", "p99", "PREDICTIVE ms", "p99", "CROWDED ms", "EXPLAINED ms", "RULES ms", "RULES CPU ms", "MEMORY MiB", "SERIES A NODE"}}
 	ms := func(v []float64, q float64) string { return bench.Number(1000 * bench.Quantile(v, q)) }
 	for _, n := range sizesOf(rows) {
 		for _, way := range []string{embedded, server, asked} {
 			if i := slices.IndexFunc(rows, of(way, "skipped", n)); i >= 0 {
-				lines = append(lines, []string{bench.Number(n), way, rows[i].Str("reason"), "", "", "", "", "", "", "", "", "", "", ""})
+				lines = append(lines, []string{bench.Number(n), way, rows[i].Str("reason"), "", "", "", "", "", "", "", "", "", "", "", ""})
 				continue
 			}
 			took := bench.Column(rows, "seconds", of(way, "decision", n))
@@ -103,6 +103,7 @@ func table(rows []bench.Row) [][]string {
 				ms(bench.Column(rows, "write_seconds", of(way, "decision", n)), 0.5), ms(loaded, 0.5), ms(loaded, 0.99),
 				ms(predicted, 0.5), ms(predicted, 0.99), ms(bench.Column(rows, "seconds", of(way, crowded, n)), 0.5), explained,
 				ms(bench.Column(rows, "seconds", of(way, "evaluation", n)), 0.5),
+				ms(bench.Column(rows, "seconds", of(way, "evaluation CPU", n)), 0.5),
 				bench.Number(bench.Median(bench.Column(rows, "bytes", of(way, "memory", n))) / (1 << 20)),
 				bench.Number(bench.Quantile(bench.Column(rows, "series_per_node", of(way, "series", n)), 1))})
 		}

@@ -55,6 +55,14 @@ func measureServer(ctx context.Context, env bench.Env, f *fleetOf) (rows []bench
 	if err != nil {
 		return rows, err
 	}
+	spent, err := p.evaluationCPU(ctx, f.evaluations, f.interval)
+	rows = append(rows, spent...)
+	if err != nil {
+		return rows, err
+	}
+	if err := p.ready(ctx, f.nodes); err != nil {
+		return rows, err
+	}
 	used, err := bench.ReadUsage(p.PID)
 	if err != nil {
 		return rows, err
@@ -118,7 +126,7 @@ type promServer struct {
 	*daemon.Process
 	url    string
 	client *prometheus.Client
-	write  func(interval time.Duration) error // the configuration
+	write  func(interval time.Duration, rules bool) error // the configuration
 }
 
 func writeConfig(file, rules, target string, nodes int, interval time.Duration) error {
@@ -135,7 +143,7 @@ func writeConfig(file, rules, target string, nodes int, interval time.Duration) 
 // rest makes the server scrape and evaluate once an hour, and waits until it does
 // nothing any more. What it knows counts for five minutes.
 func (p *promServer) rest(ctx context.Context) error {
-	if err := errors.Join(p.write(time.Hour), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
+	if err := errors.Join(p.write(time.Hour, true), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
 		return err
 	}
 	last, err := bench.ReadUsage(p.PID)
@@ -165,10 +173,14 @@ func startServer(ctx context.Context, program, dir, target string, s sizing) (*p
 		return nil, err
 	}
 	config := filepath.Join(dir, "prometheus.yml")
-	p := &promServer{write: func(interval time.Duration) error {
-		return writeConfig(config, filepath.Join(dir, "rules"), target, s.nodes, interval)
+	p := &promServer{write: func(interval time.Duration, with bool) error {
+		folder := filepath.Join(dir, "rules")
+		if !with {
+			folder = filepath.Join(dir, "none")
+		}
+		return writeConfig(config, folder, target, s.nodes, interval)
 	}}
-	if err := p.write(s.interval); err != nil {
+	if err := p.write(s.interval, true); err != nil {
 		return nil, err
 	}
 	free, err := daemon.FreeAddresses(ctx, 1)
@@ -213,13 +225,13 @@ func (p *promServer) evaluations(ctx context.Context, n int, interval time.Durat
 	var rows []bench.Row
 	last := ""
 	for len(rows) < n {
-		at, took, err := p.ruleGroups(ctx)
+		at, took, longest, err := p.ruleGroups(ctx)
 		if err != nil {
 			return rows, err
 		}
 		// The first one seen may have met half of the nodes.
 		if last != "" && at != last {
-			rows = append(rows, bench.Row{"kind": "evaluation", "seconds": took})
+			rows = append(rows, bench.Row{"kind": "evaluation", "seconds": took, "longest_seconds": longest})
 		}
 		last = at
 		select {
@@ -232,15 +244,15 @@ func (p *promServer) evaluations(ctx context.Context, n int, interval time.Durat
 }
 
 // ruleGroups returns when the first group was last evaluated, and how many
-// seconds the last evaluation of all groups took together.
-func (p *promServer) ruleGroups(ctx context.Context) (at string, took float64, err error) {
+// seconds the last evaluation of all groups took together, and the longest of them.
+func (p *promServer) ruleGroups(ctx context.Context) (at string, took, longest float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/rules?type=record", nil)
 	if err != nil {
-		return "", 0, err
+		return "", 0, 0, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", 0, err
+		return "", 0, 0, err
 	}
 	defer resp.Body.Close()
 	var answer struct {
@@ -252,11 +264,49 @@ func (p *promServer) ruleGroups(ctx context.Context) (at string, took float64, e
 		} `json:"data"`
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return "", 0, err
+		return "", 0, 0, err
 	}
 	for _, g := range answer.Data.Groups {
 		at = max(at, g.LastEvaluation)
-		took += g.EvaluationTime
+		took, longest = took+g.EvaluationTime, max(longest, g.EvaluationTime)
 	}
-	return at, took, nil
+	return at, took, longest, nil
+}
+
+// evaluationCPU is the processor time of one evaluation of all rules: what the server uses in a
+// few intervals with them, less what it uses without, when it only scrapes.
+func (p *promServer) evaluationCPU(ctx context.Context, n int, interval time.Duration) ([]bench.Row, error) {
+	var used [2]time.Duration
+	for i, with := range []bool{true, false} {
+		if err := errors.Join(p.write(interval, with), syscall.Kill(p.PID, syscall.SIGHUP)); err != nil {
+			return nil, err
+		}
+		// It spreads the first evaluations and scrapes over an interval.
+		if err := pass(ctx, 2*interval); err != nil {
+			return nil, err
+		}
+		before, err := bench.ReadUsage(p.PID)
+		if err != nil {
+			return nil, err
+		}
+		if err := pass(ctx, time.Duration(n)*interval); err != nil {
+			return nil, err
+		}
+		after, err := bench.ReadUsage(p.PID)
+		if err != nil {
+			return nil, err
+		}
+		used[i] = after.CPU - before.CPU
+	}
+	return []bench.Row{{"kind": "evaluation CPU", "seconds": max(0, (used[0]-used[1]).Seconds()/float64(n))},
+		{"kind": "scrape CPU", "seconds": used[1].Seconds() / float64(n)}}, errors.Join(p.write(interval, true), syscall.Kill(p.PID, syscall.SIGHUP))
+}
+
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,12 +19,12 @@ import (
 const about = `An inference server (PyTorch, 16 small layers; laxity.release=busy, laxity.deadline=20ms) answers a request
 every 30 ms: alone, beside one trainer and beside four (PyTorch, each fills the GPU; laxity.class=batch). Each
 program is in a container of its own. A request's latency is from when it was due until its answer is on the host,
-so one that waits for the one before it is counted for that, too. Steps are those of all trainers together; fewest
-is the trainer that made the fewest. Ways: default is time slicing without Laxity, laxity is "laxity up" with its
+so it includes the wait for the request before it. Steps are those of all trainers together; fewest
+is those of the trainer that made the fewest. Ways: default is time slicing without Laxity, laxity is "laxity up" with its
 default flags, always the same with --arbitrate=always (only if asked for), mps is NVIDIA's MPS, mps-priority MPS
 with the server's priority above the trainers', which get 80 % of the threads. In each run all ways are measured in
-turn, in an order that changes; what a program does before it has taken three steps, and half a second more, is left
-out (a program that is held is not waited for longer than --set warmup). Values are medians over the runs, with
+turn, in an order that changes. The first three steps of a program, and half a second more, are left
+out (the experiment waits for a held program for --set warmup at most). Values are medians over the runs, with
 their quartiles; a difference from default is none where the quartiles overlap. On a simulated GPU the programs are
 matrix multiplications, and a request comes 30 ms after the last answer.`
 
@@ -49,15 +47,14 @@ func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "serve", Title: "An inference server beside training", About: about,
 		Settings: []bench.Setting{
-			{Name: "runs", Means: "how often each way is measured; 3"},
-			{Name: "scene", Means: "server; two: a server with a deadline of 10 ms and one with 50, and a trainer; decode: a decode loop of an LLM's shape with CUDA graphs, and a trainer. One a run; server"},
-			{Name: "add", Means: "a stored result whose rows are kept besides: of another scene"},
+			{Name: "runs", Means: "how often each way is measured; 3", Part: true},
+			{Name: "scene", Means: "server; two: a server with a deadline of 10 ms and one with 50, and a trainer; decode: a decode loop of an LLM's shape with CUDA graphs, and a trainer. One a portion; server", Part: true},
 			{Name: "duration", Means: "how long a server is measured in each place, as 5s; 5s"},
 			{Name: "warmup", Means: "how long programs may take to begin; 6s"},
 			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". All but always"},
-			{Name: "verbose", Means: "any value: what laxity up says, to the standard error"},
+			{Name: "verbose", Means: "any value: the output of laxity up goes to standard error", Part: true},
 		},
-		Run: run, Figures: figures, Table: table,
+		Portions: true, Run: run, Figures: figures, Table: table,
 	}
 }
 
@@ -67,7 +64,6 @@ type settings struct {
 	duration, warmup time.Duration
 	ways             []string
 	scene            scene
-	earlier          []bench.Row
 }
 
 func parse(env bench.Env) (s settings, err error) {
@@ -76,13 +72,6 @@ func parse(env bench.Env) (s settings, err error) {
 		if s.scene, err = sceneCalled(name); err != nil {
 			return s, err
 		}
-	}
-	if path := env.Args["add"]; path != "" {
-		stored, err := bench.ReadResult(os.DirFS(filepath.Dir(path)), filepath.Base(path))
-		if err != nil {
-			return s, fmt.Errorf("--set add=%s: %w", path, err)
-		}
-		s.earlier = stored.Rows
 	}
 	if env.Quick {
 		s.runs, s.duration, s.scene.begun = 1, 2*time.Second, s.scene.begun[:2]
@@ -123,26 +112,14 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if r.GPU.Simulated() {
 		m.without[withMPS], m.without[mpsPriority] = "the simulated GPU has no MPS", "the simulated GPU has no MPS"
 	}
-	rows = how.earlier
-	first := 1 + lastRun(rows, how.scene.name)
 	for i := range how.runs {
-		found, err := m.run(ctx, first+i)
-		rows = append(rows, found...)
+		found, err := m.run(ctx, env.FirstRun()+i)
 		if err != nil {
 			return rows, err
 		}
+		rows = append(rows, found...)
 	}
 	return rows, nil
-}
-
-// lastRun is the number of a scene's last run.
-func lastRun(rows []bench.Row, scene string) (last int) {
-	for _, r := range rows {
-		if r.Str("scene") == scene {
-			last = max(last, int(r.Num("run")))
-		}
-	}
-	return last
 }
 
 // measurement is what all runs use.

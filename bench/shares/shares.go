@@ -1,5 +1,5 @@
-// Package shares measures whether containers get the parts of a GPU's time that they are sure of, and what a labelled
-// container that is alone pays for Laxity.
+// Package shares measures whether containers get their shares of a GPU's time, and what a labelled container that is
+// alone pays for Laxity.
 package shares
 
 import (
@@ -11,21 +11,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/version"
-
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/program"
 	"github.com/laxity/laxity/bench/rig"
 )
 
 const about = `Three containers take equal steps (PyTorch, each a chain of bf16 multiplications of some 10 ms that fills the GPU;
-its result is read before the next one begins) and carry laxity.share=10%, 30% and 60%: the part of the steps is the part
-of the GPU's time. First all of them want the GPU; then the one with 60 % is idle, and keeps its context. Ways: default is time
+its result is read before the next one begins) and carry laxity.share=10%, 30% and 60%. So a container's part of all steps is its
+part of the GPU's time. First all of them want the GPU; then the one with 60 % is idle, and keeps its context. Ways: default is time
 slicing without Laxity, laxity is "laxity up" with its default flags; both in each run, in an order that changes. The
-programs have all run for --set settle when a window begins. share_error_points is the largest difference of the three
-between part and share while all want the GPU, shares_idle_error_points between part and what the shares of the two
-that compute make of it while the third is idle; shares_idle_short_points is what one of the two then lacks to its own
-share, at most. Lone is one container with laxity.share=30% that has the GPU to itself: while its process runs, "laxity up" is
+programs have all run for --set settle when a window begins. share_error_points is the largest difference between part and share
+of the three while all want the GPU. shares_idle_error_points is the same for the two that compute while the third is idle, with
+their shares scaled to 100 %; shares_idle_short_points is the most that one of these two lacks of its own
+share. Lone is one container with laxity.share=30% that has the GPU to itself: while its process runs, "laxity up" is
 started and stopped in turns, and the second around each change is left out. lone_step_ratio is the median step of a
 turn with Laxity over the mean of the medians before and after it. Values are medians over the runs (lone: the
 turns), with their quartiles; a difference from default is none where the quartiles overlap. On a simulated GPU the programs are
@@ -53,18 +51,18 @@ func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "shares", Title: "Shares of a GPU's time", About: about,
 		Settings: []bench.Setting{
-			{Name: "runs", Means: "how often all is measured; 3"},
+			{Name: "runs", Means: "how often all is measured; 3", Part: true},
 			{Name: "kernels", Means: "how many multiplications of some 1.5 ms a step is; 6"},
 			{Name: "duration", Means: "how long a window is, as 10s; 10s"},
 			{Name: "settle", Means: "how long the programs have run, or the one has been idle, when a window begins; 5s"},
 			{Name: "warmup", Means: "how long programs may take to begin; 20s"},
-			{Name: "turns", Means: "how often Laxity is started beside the one that is alone; 6"},
+			{Name: "turns", Means: "how often Laxity is started beside the container that is alone; 6"},
 			{Name: "turn", Means: "how long it is measured with and without Laxity each time; 3s"},
 			{Name: "ways", Means: "as default,laxity; both"},
-			{Name: "parts", Means: "as shares,lone; both"},
-			{Name: "verbose", Means: "any value: what laxity up says, to the standard error"},
+			{Name: "parts", Means: "as shares,lone; both", Part: true},
+			{Name: "verbose", Means: "any value: the output of laxity up goes to standard error", Part: true},
 		},
-		Run: run, Figures: figures, Table: table,
+		Portions: true, Run: run, Figures: figures, Table: table,
 	}
 }
 
@@ -142,14 +140,15 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		return nil, err
 	}
 	for i := range how.runs {
-		found, err := m.run(ctx, 1+i)
-		for _, row := range found {
-			row["run"], row["commit"], row["settings"] = 1+i, version.Revision, how.String()
-		}
-		rows = append(rows, found...)
+		number := env.FirstRun() + i
+		found, err := m.run(ctx, number)
 		if err != nil {
 			return rows, err
 		}
+		for _, row := range found {
+			row["run"], row["settings"] = number, how.String()
+		}
+		rows = append(rows, found...)
 	}
 	return rows, nil
 }

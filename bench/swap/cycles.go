@@ -14,9 +14,9 @@ import (
 )
 
 const aboutCycles = `A container multiplies 4096² matrices for ever, checks each result, and makes a checksum of every
-element. Another container holds so much of the card that the first one has just room beside it and
-the reserve (--set program=torch: a PyTorch program, on an NVIDIA GPU). The first one is suspended and resumed at random times. Lost is a process that does not
-go on; every result must be right, and all checksums equal bit by bit.`
+element. Another container holds so much of the card that the first one (--set program=torch: a PyTorch program, on an
+NVIDIA GPU) just fits beside it and the reserve. The first one is suspended and resumed at random times. A process is lost if it
+does not continue; every result must be right, and all checksums equal bit by bit.`
 
 // reserve is what a restore wants free besides, as the Swapper has it by default; contextSize
 // what a context takes, and slack what the driver takes besides; bytes.

@@ -15,8 +15,7 @@ import (
 	"github.com/laxity/laxity/bench"
 )
 
-const about = `A container multiplies 4096² matrices and holds more GPU memory besides, so much in all as SIZE
-says. It is suspended and resumed by Laxity (helper process, record on disk, Docker pause included),
+const about = `A container multiplies 4096² matrices and holds further GPU memory, SIZE in all. It is suspended and resumed by Laxity (helper process, record on disk, Docker pause included),
 and its process is locked, checkpointed, restored and unlocked by direct calls of the driver's API,
 in turn. swap_vs_driver is the median over the rounds of a whole cycle by Laxity over one by the
 driver, at the size where that is worst; the checks before the first step count too.`

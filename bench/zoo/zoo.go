@@ -1,19 +1,15 @@
 // Package zoo runs many kinds of programs that nobody tuned Laxity to, each checking
 // its own result, in rounds of containers with random labels under random settings and
-// faults, with Laxity and without it, and counts whom Laxity harmed.
+// faults, with Laxity and without it, and counts the containers that Laxity harmed.
 package zoo
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/bench"
 )
@@ -24,26 +20,25 @@ workers, spawned processes), streams, several contexts, allocations from many th
 servers, exec, signal handlers, programs that stop and continue themselves, that crash, that run out of memory, that bring a
 libcuda of their own. Each checks its own result. Labels are random, none and invalid ones included. Half of the rounds are
 under the default flags of laxity up, the others under random policies, arbitration, memory guard, memory shares and swap, as
-laxity up or as three programs. In two of five rounds somebody dies: a tenant, the exporter, the actuator, the guardian, both,
-dockerd; or Laxity is asked to end in the middle. The same draw runs without Laxity in the same minute, the two in turns.
+laxity up or as three programs. In two of five rounds a program is killed: a tenant, the exporter, the actuator, the guardian, the last
+two together, or dockerd; or Laxity is asked to end in the middle. The same draw runs without Laxity in the same minute, the two in turns.
 
-A watcher polls all processes: stuck is a container that has not ended in time, or that stood, or was off its GPU, for more
-than a second with no reason on record; failed has another exit status than without Laxity, wrong another result; stray is a
-container without a label (or with pause=never) that stood at all, was off, or had a time slice that is not its own, and what is
-left behind when Laxity has ended: a record, or a slice of a process that lives on. Who is off and whose slice is not its own
-the simulated GPU says; no driver does. A round follows from its seed.`
+A watcher polls all processes: a container is stuck if it has not ended in time, or was stopped or off its GPU for more than a
+second with no reason on record. It failed if its exit status differs from that without Laxity, and is wrong if its result does.
+Stray are containers without a label (or with pause=never) that were stopped at all, were off, or had a time slice that is not
+their own, and whatever Laxity leaves behind: a record, or a slice of a living process. The simulated GPU tells which processes
+are off or have another slice; no driver does. The seed determines the round.`
 
 // settings are flags of the command.
 var settings = []bench.Setting{
-	{Name: "rounds", Means: "how many rounds; 12, or as many as --for has time for", Flag: true},
-	{Name: "for", Means: "no round begins later than this, such as 9m", Flag: true},
+	{Name: "rounds", Means: "how many rounds; 12, or as many as --for has time for", Flag: true, Part: true},
+	{Name: "for", Means: "no round begins later than this, such as 9m", Flag: true, Part: true},
 	{Name: "containers", Means: "containers of each round; 4 to 10", Flag: true},
-	{Name: "reference", Means: "which rounds also run without Laxity: all, or N for every N-th, 0 for none; all", Flag: true},
-	{Name: "unlabelled", Means: "pairs of runs of an unlabelled program with and without Laxity, alone and beside others; 0", Flag: true},
-	{Name: "unlabelled-in", Means: "where that is measured: alone, beside (others) or both; both", Flag: true},
-	{Name: "programs-only", Means: "run each program once alone, without Laxity, print what came of it, and store nothing", Flag: true, Switch: true},
-	{Name: "add", Means: "a stored result whose rows come before these: several runs make one result", Flag: true},
-	{Name: "laxity", Means: "path of the laxity program; the others are beside it; default: beside this one, or on PATH", Flag: true},
+	{Name: "reference", Means: "which rounds also run without Laxity: all, or N for every N-th, 0 for none; all", Flag: true, Part: true},
+	{Name: "unlabelled", Means: "pairs of runs of an unlabelled program with and without Laxity, alone and beside others; 0", Flag: true, Part: true},
+	{Name: "unlabelled-in", Means: "where that is measured: alone, beside (others) or both; both", Flag: true, Part: true},
+	{Name: "programs-only", Means: "run each program once alone, without Laxity, print what came of it, and store nothing", Flag: true, Switch: true, Part: true},
+	{Name: "laxity", Means: "path of the laxity program; the others are beside it; default: beside this one, or on PATH", Flag: true, Part: true},
 	{Name: "engine", Means: "own (a Docker engine of its own, which is restarted too) or machine; own where it can be had", Flag: true},
 	{Name: "only", Means: "comma-separated kinds of programs to draw from, or to run", Flag: true},
 }
@@ -52,7 +47,7 @@ var settings = []bench.Setting{
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "zoo", Title: "The zoo: programs that nobody tuned to", About: about,
-		Settings: append(settings, bench.Simulation...), Run: run, Figures: figures, Table: table,
+		Settings: append(settings, bench.Simulation...), Portions: true, Run: run, Figures: figures, Table: table,
 	}
 }
 
@@ -62,7 +57,6 @@ type plan struct {
 	places                               []string      // of the pairs
 	most                                 time.Duration // 0: no bound
 	programsOnly                         bool
-	earlier                              []bench.Row
 }
 
 func planOf(env bench.Env) (p plan, err error) {
@@ -101,13 +95,6 @@ func planOf(env bench.Env) (p plan, err error) {
 		return p, fmt.Errorf("--unlabelled-in=%s: write alone, beside or both", text)
 	}
 	p.programsOnly = env.Args["programs-only"] == "true"
-	if path := env.Args["add"]; path != "" {
-		stored, err := bench.ReadResult(os.DirFS(filepath.Dir(path)), filepath.Base(path))
-		if err != nil {
-			return p, fmt.Errorf("--add=%s: %w", path, err)
-		}
-		p.earlier = stored.Rows
-	}
 	return p, nil
 }
 
@@ -130,10 +117,10 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if p.programsOnly {
 		return nil, m.programsOnly(ctx, from)
 	}
-	rows = p.earlier
-	id := began.UTC().Format("20060102-150405")
+	number := env.FirstRun() // each round is a run
 	add := func(r bench.Row) {
-		r["run"], r["commit"], r["time"] = id, version.Revision, time.Now().UTC().Format(time.RFC3339)
+		r["run"], r["time"] = number, float64(time.Now().UnixMilli())/1e3
+		number++
 		rows = append(rows, r)
 	}
 	for i, failed := 0, 0; i < p.rounds && (p.most == 0 || time.Since(began) < p.most); i++ {

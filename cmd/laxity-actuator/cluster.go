@@ -20,6 +20,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/placement/swarm"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 // clusterFlags say which clusters' schedulers this actuator serves.
@@ -43,23 +44,27 @@ func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run f
 	}
 	r := ranker{places}
 	if c.kubernetes {
-		o.Mount = append(o.Mount, func(mux chi.Router, guard func(http.Handler) http.Handler) {
-			kubernetes.Register(mux, guard, r, o.Logger)
+		o.Mount = append(o.Mount, func(mux chi.Router, gate func(http.Handler) http.Handler) {
+			kubernetes.Register(mux, gate, r, o.Logger)
 		})
 	}
 	if !c.swarm {
 		return run, nil
 	}
-	engine, err := docker.Dial(o.DockerHost)
+	choice, _ := o.Engine.Resolve(engine.This)
+	if choice.Kind != engine.Docker {
+		return nil, errors.New("--swarm needs Docker: the engine is " + choice.Kind + " (--engine=docker chooses)")
+	}
+	docker, err := docker.Dial(choice.DockerHost)
 	if err != nil {
 		return nil, err
 	}
-	s, err := swarm.New(swarm.Options{Engine: engine, Source: places.Source(), DryRun: o.DryRun, Logger: o.Logger})
+	s, err := swarm.New(swarm.Options{Engine: docker, Source: places.Source(), DryRun: o.DryRun, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	o.Mount = append(o.Mount, func(mux chi.Router, guard func(http.Handler) http.Handler) {
-		mux.Handle("POST /api/v1/swarm/services", guard(s.Handler(func(req *http.Request, want placement.Request) (placement.Ranking, error) {
+	o.Mount = append(o.Mount, func(mux chi.Router, gate func(http.Handler) http.Handler) {
+		mux.Handle("POST /api/v1/swarm/services", gate(s.Handler(func(req *http.Request, want placement.Request) (placement.Ranking, error) {
 			return r.Rank(req.Context(), want)
 		})))
 	})

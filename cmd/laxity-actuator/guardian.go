@@ -9,6 +9,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/internal/sandbox"
 )
@@ -23,7 +24,7 @@ func newGuardianCommand(app *kingpin.Application) *guardianCommand {
 	g := &guardianCommand{}
 	cmd := app.Command("guardian", "Wait for the actuator's end, whatever its cause, and release at once what it left held.")
 	cmd.Flag("state-dir", "The actuator's --state-dir.").Default(defaultStateDir).StringVar(&g.o.StateDir)
-	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST.").StringVar(&g.o.DockerHost)
+	usage.Engine(cmd, &g.o.Engine)
 	cmd.Flag("once", "End when no actuator lives and nothing is on record. The actuator starts its own guardian like this.").BoolVar(&g.o.Once)
 	cmd.Flag("device", "The GPUs whose time slices and channels the guardian restores, as the actuator's --device.").Default("auto").StringVar(&g.device)
 	g.name = cmd.FullCommand()
@@ -35,5 +36,5 @@ func (g *guardianCommand) run(ctx context.Context) error {
 	g.o.ContainerOf = container.Proc("/proc").OfPID
 	g.o.Channels = channeldriver.Later(g.device)
 	g.o.Lacks = sandbox.Check(sandbox.Guardian(enforce.RunDir, g.o.StateDir))
-	return undo.Guard(ctx, g.o)
+	return undo.RunGuardian(ctx, g.o)
 }

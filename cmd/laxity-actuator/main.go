@@ -13,10 +13,10 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/internal/plain"
 	"github.com/laxity/laxity/internal/priority"
 )
@@ -49,7 +49,7 @@ type commands struct {
 func application() (*kingpin.Application, commands) {
 	app := kingpin.New("laxity-actuator", help)
 	app.HelpFlag.Short('h')
-	app.Version(version.Print("laxity-actuator"))
+	app.Version(usage.Version("laxity-actuator"))
 	app.UsageWriter(os.Stdout).UsageTemplate(kingpin.LongHelpTemplate)
 	return app, commands{
 		newServeCommand(app), newGuardianCommand(app), newDockerProxyCommand(app), newHealthCommand(app), newTokenCommand(app),

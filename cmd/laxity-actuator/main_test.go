@@ -75,6 +75,9 @@ func TestConfigFile(t *testing.T) {
 	if err != nil || got.Policy != "fifo" || got.BreakerActions != 7 || got.MaxHold != 30*time.Second || got.Lease != time.Minute || got.Late != 5*time.Second || got.BatchFloor != 0.2 {
 		t.Errorf("%+v %v", got, err)
 	}
+	if got, err = loadConfig("../../package/examples/actuator.yaml", base); err != nil || got.BatchFloor != 0.05 {
+		t.Errorf("the packages' example: %+v, %v", got, err)
+	}
 	if got, err = loadConfig(write(t, ""), base); err != nil || got != base {
 		t.Errorf("%+v %v", got, err)
 	}

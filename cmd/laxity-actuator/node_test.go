@@ -83,8 +83,8 @@ func newNodeOn(t *testing.T, engine *realdocker.Engine) *node {
 	})
 	t.Cleanup(func() {
 		if t.Failed() {
-			guard, _ := os.ReadFile(filepath.Join(n.dir, "guardian.log"))
-			t.Logf("actuator:\n%s\nguardian:\n%s", n.log, guard)
+			guardian, _ := os.ReadFile(filepath.Join(n.dir, "guardian.log"))
+			t.Logf("actuator:\n%s\nguardian:\n%s", n.log, guardian)
 		}
 	})
 	return n

@@ -9,4 +9,5 @@ import (
 func TestReference(t *testing.T) {
 	app, _ := application()
 	reference.Keep(t, "laxity-actuator.md", reference.Program(app.Model(), nil))
+	reference.KeepPackaged(t, "man/laxity-actuator.8", reference.Manual(app.Model(), 8, nil))
 }

@@ -25,13 +25,16 @@ import (
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/guardian/watch"
-	"github.com/laxity/laxity/actuator/policy/profile"
+	"github.com/laxity/laxity/actuator/mechanism"
+	"github.com/laxity/laxity/actuator/profile"
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/sandbox"
 	"github.com/laxity/laxity/internal/webserver"
 )
@@ -40,32 +43,33 @@ import (
 const defaultStateDir = "/var/lib/laxity/actuator"
 
 type serveCommand struct {
-	exporter, node, stateDir, docker, guardian string
-	exporterToken                              string
-	configFile                                 string
-	config                                     config.Config
-	arbitrate                                  string
-	dryRun                                     bool
-	listen                                     []string
-	webConfig, tokenFile                       string
-	hosts                                      []string
-	lockDir, hold                              string
-	memoryGuard, swap, device                  string
-	labels                                     []string
-	placement                                  placementFlags
-	cluster                                    clusterFlags
-	log                                        *promslog.Config
+	exporter, node, stateDir, guardian string
+	engine                             engine.Choice
+	exporterToken                      string
+	configFile                         string
+	config                             config.Config
+	arbitrate                          string
+	dryRun                             bool
+	listen                             []string
+	webConfig, tokenFile               string
+	hosts                              []string
+	lockDir, hold, severalGPUs         string
+	memoryGuard, swap, device          string
+	labels                             []string
+	placement                          placementFlags
+	cluster                            clusterFlags
+	log                                *promslog.Config
 }
 
 func newServeCommand(app *kingpin.Application) *serveCommand {
 	s := &serveCommand{log: &promslog.Config{}}
 	cmd := app.Command("serve", "Act (the default).").Default()
 	cmd.Flag("exporter", "Address of the laxity-exporter of this node.").Default("http://127.0.0.1:9870").StringVar(&s.exporter)
-	cmd.Flag("exporter.token-file", "File with the exporter's token (its --web.bearer-token-file). The page needs it to change deadlines.").StringVar(&s.exporterToken)
+	cmd.Flag("exporter.token-file", "File with the exporter's token (its --web.bearer-token-file). The page needs it to change deadlines and shares.").StringVar(&s.exporterToken)
 	cmd.Flag("node", "Name of this node, as in the label node of alerts. Default: the exporter's.").StringVar(&s.node)
 	cmd.Flag("state-dir", "Folder on a local disk for what must survive a crash: holds, leases, inbox, decisions. Give the guardian the same one.").
 		Default(defaultStateDir).StringVar(&s.stateDir)
-	cmd.Flag("docker.host", "Docker engine, as in DOCKER_HOST. Default: DOCKER_HOST, or the local socket.").StringVar(&s.docker)
+	usage.Engine(cmd, &s.engine)
 	cmd.Flag("policy", "Who comes first on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start), or p3 (by start, as many as fill the GPU).").
 		Default(config.DefaultPolicy).EnumVar(&s.config.Policy, profile.Names...)
 	cmd.Flag("share", "How many run at once: one, p3 (as many as fill the GPU), or adaptive (those that do not slow each other down). Default: the policy's own; adaptive for edf and llf, one for fifo.").
@@ -86,10 +90,12 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		Default(strconv.Itoa(config.DefaultBreakerActions)).IntVar(&s.config.BreakerActions)
 	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) that may be stopped at a time. At this share the breaker does the same.").
 		Default(strconv.FormatFloat(config.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
-	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; repeatable. Default: all with a laxity.* label.").
+	cmd.Flag("containers.label", "Act only on containers with this label, key or key=value; repeatable. Default: all with a laxity.* label.").
 		StringsVar(&s.labels)
 	cmd.Flag("hold", "How to hold containers: channels (time slices, and channels of the GPU off and on; the host side runs on), pause (the engine pauses the whole container), or auto (channels where a self-test shows that they work, otherwise pause).").
 		Default(string(config.HoldAuto)).EnumVar(&s.hold, config.HoldModes...)
+	cmd.Flag("several-gpus", "What to do with a container on several GPUs where channels order them: never (leave it as it is), or as-one (order it, and take all of its channels off all of its GPUs, and switch them on again, as one; not measured on real GPUs yet).").
+		Default(string(config.SeveralNever)).EnumVar(&s.severalGPUs, config.SeveralModes...)
 	cmd.Flag("memory-guard", "Guard the allocations of containers with laxity.gpu-memory by uprobes: auto (where this machine can) or off. Then each keeps to its limit, none blocks another for ever, and an allocation that does not fit waits instead of failing.").
 		Default(string(config.MemoryAuto)).EnumVar(&s.memoryGuard, config.MemoryModes...)
 	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit; one without a limit is not guarded), fair (equally between the active ones), or adaptive (as fair, but it lends what one does not use, and calls it back). fair and adaptive guard the allocations of all containers with a laxity.* label.").
@@ -143,17 +149,18 @@ func (s *serveCommand) run(ctx context.Context) error {
 	}
 	o := actuator.Options{
 		Node: s.node, StateDir: s.stateDir, Source: facts, Config: settings, DryRun: s.dryRun,
-		Guardian: watch.Mode(s.guardian), DockerHost: s.docker, Device: s.device,
-		Channels: channeldriver.Open(s.device),
-		Allow:    s.labels, LockDir: s.lockDir,
-		Hold: config.HoldMode(s.hold), ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(s.device),
-		MemoryGuard: config.MemoryMode(s.memoryGuard), Swap: config.MemoryMode(s.swap),
-		Access: who, Logger: logger, Metrics: collector.New(),
+		Guardian: watch.Mode(s.guardian), Engine: s.engine, Device: s.device,
+		Mechanisms: mechanism.Options{
+			Hold: config.HoldMode(s.hold), SeveralGPUs: config.SeveralMode(s.severalGPUs), Channels: channeldriver.Open(s.device),
+			MemoryGuard: config.MemoryMode(s.memoryGuard), Swap: config.MemoryMode(s.swap),
+			ContainerOf: container.Proc("/proc").OfPID, OpenUsage: exporter.OpenUsage(s.device),
+			NewSwapper: swaphelper.OpenOptions{StateDir: s.stateDir, Engine: s.engine, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open,
+		},
+		Allow: s.labels, LockDir: s.lockDir, Access: who, Logger: logger, Metrics: collector.New(),
 	}
 	if !o.DryRun {
 		o.Lacks = sandbox.Check(sandbox.Actuator(enforce.RunDir, s.stateDir))
 	}
-	o.NewSwapper = swaphelper.OpenOptions{StateDir: s.stateDir, DockerHost: s.docker, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open
 	if s.configFile != "" {
 		o.Load = func() (config.Config, error) { return loadConfig(s.configFile, s.config) }
 	}
@@ -170,11 +177,13 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Channels, o.NoChannels = channeldriver.Prove(ctx, channeldriver.ProveOptions{
-		Device: s.device, StateDir: s.stateDir, Wanted: o.Hold.Channels() && !o.DryRun, Observe: o.Metrics.ChannelCalled,
+	m := &o.Mechanisms
+	proven := channeldriver.Prove(ctx, channeldriver.ProveOptions{
+		Device: s.device, StateDir: s.stateDir, Wanted: m.Hold.Channels() && !o.DryRun, Observe: o.Metrics.ChannelCalled,
 	})
-	if o.NoChannels != "" {
-		o.NoChannels = sandbox.Explain(o.NoChannels, o.Lacks)
+	m.Channels, m.ChannelsProven, m.NoChannels = proven.Driver, proven.How, proven.Why
+	if m.NoChannels != "" {
+		m.NoChannels = sandbox.Explain(m.NoChannels, o.Lacks)
 	}
 	if a, err = actuator.New(o); err != nil {
 		return err

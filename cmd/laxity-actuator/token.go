@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -19,7 +20,7 @@ type tokenCommand struct {
 
 func newTokenCommand(app *kingpin.Application) *tokenCommand {
 	k := &tokenCommand{}
-	cmd := app.Command("token", "Write a new bearer token to a file, for --web.bearer-token-file and Alertmanager's credentials_file. A token that is there stays.")
+	cmd := app.Command("token", "Write a new bearer token to a file, for --web.bearer-token-file and Alertmanager's credentials_file. A token that is there stays. Programs that are to talk to each other need the same one: make it once, and copy it.")
 	cmd.Arg("file", "The file; both programs read it anew for each request.").Required().StringVar(&k.file)
 	cmd.Flag("mode", "Rights of the file, as chmod takes them.").Default("0600").StringVar(&k.mode)
 	cmd.Flag("replace", "Write a new one though there is one.").BoolVar(&k.replace)
@@ -33,9 +34,17 @@ func (k *tokenCommand) run() error {
 		return fmt.Errorf("--mode=%s: write it as chmod takes it, such as 0640", k.mode)
 	}
 	if i, err := os.Stat(k.file); err == nil && i.Size() > 0 && !k.replace {
+		fmt.Fprintf(os.Stderr, "%s has a token, which stays; --replace writes a new one\n", k.file)
 		return nil
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return access.WriteToken(k.file, fs.FileMode(mode))
+	if err := os.MkdirAll(filepath.Dir(k.file), 0o755); err != nil {
+		return err
+	}
+	if err := access.WriteToken(k.file, fs.FileMode(mode)); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s has a new token; programs read it anew for each request\n", k.file)
+	return nil
 }

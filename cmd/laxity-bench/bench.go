@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/experiments"
-	"github.com/laxity/laxity/cmd/internal/engine"
+	"github.com/laxity/laxity/cmd/internal/evaluator"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
@@ -26,14 +28,13 @@ import (
 func (c *cli) addExperiments() {
 	for _, e := range experiments.All() {
 		var (
-			env    = bench.Env{Args: map[string]string{}}
-			out    string
-			asJSON bool
-			given  = map[string]*string{}
+			env   = bench.Env{Args: map[string]string{}}
+			out   output
+			given = map[string]*string{}
 		)
 		cmd := c.command(e.Name, e.Title+"\n\n  laxity-bench "+e.Name+"\n\n"+e.About, func(ctx context.Context, _ *slog.Logger) error {
 			began := time.Now()
-			env.NewEngine = newEngine
+			env.NewEvaluator = newEvaluator
 			env.Log = func(format string, args ...any) {
 				fmt.Fprintf(c.err, "bench %4.0fs: "+format+"\n", append([]any{time.Since(began).Seconds()}, args...)...)
 			}
@@ -46,13 +47,16 @@ func (c *cli) addExperiments() {
 			if err := e.CheckSettings(env.Args); err != nil {
 				return err
 			}
-			return c.measure(ctx, e, env, out, asJSON)
+			return c.measure(ctx, e, env, out)
 		})
-		cmd.Flag("json", "Print the result as JSON, with its rows.").BoolVar(&asJSON)
+		cmd.Flag("json", "Print the result as JSON, with its rows.").BoolVar(&out.json)
 		cmd.Flag("device", "auto (NVIDIA if there is one, else simulated), nvml or sim.").Default("auto").EnumVar(&env.Device, "auto", "nvml", "sim")
 		cmd.Flag("seed", "For random choices.").Default("1").Uint64Var(&env.Seed)
 		cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)
-		cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out)
+		cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out.folder)
+		if e.Portions {
+			cmd.Flag("add", "A stored result of the same machine, commit and settings to go on with: its rows come before these.").StringVar(&out.add)
+		}
 		cmd.Flag("set", "A setting, name=value; repeatable. A wrong name lists them.").StringMapVar(&env.Args)
 		for _, s := range e.Settings {
 			if s.Flag {
@@ -62,8 +66,14 @@ func (c *cli) addExperiments() {
 	}
 }
 
-// settingFlag adds a setting as a flag; the value is empty or "false" where it is not
-// given.
+// output says where the rows go.
+type output struct {
+	folder string // where the result is stored; empty: nowhere
+	add    string // the stored result to which they are added; empty: none
+	json   bool
+}
+
+// settingFlag adds a setting as a flag; the value is empty or "false" if it is not given.
 func settingFlag(cmd *kingpin.CmdClause, s bench.Setting) *string {
 	clause := cmd.Flag(s.Name, strings.ToUpper(s.Means[:1])+s.Means[1:]+".")
 	if !s.Switch {
@@ -116,10 +126,10 @@ type listed struct {
 	Name     string `json:"name"`
 	Title    string `json:"title"`
 	NeedsGPU bool   `json:"needs_gpu"`
-	// Settings are what --set may say.
+	// Settings are the settings that --set accepts.
 	Settings []bench.Setting `json:"settings,omitempty"`
-	// Stored is when it was last measured, with which machine and commit; absent
-	// where no result is stored.
+	// Stored is when, on which machine and at which commit it was last measured; absent without a
+	// stored result.
 	Stored *storedResult `json:"stored,omitempty"`
 }
 
@@ -150,8 +160,7 @@ func (c *cli) listExperiments(all []bench.Experiment, results string, asJSON boo
 	return view.Painted(c.out, lines, view.Width(c.out), 3, view.ColoursOn(c.out), nil)
 }
 
-// machineOf opens the GPU for a moment: it chooses the device where that is left
-// open, and names the machine.
+// machineOf opens the GPU briefly, to choose the device if none was given, and to name the machine.
 func machineOf(ctx context.Context, e bench.Experiment, env *bench.Env) (string, error) {
 	machine := "simulated GPU"
 	if env.Device == "auto" || env.Device == "nvml" {
@@ -172,10 +181,22 @@ func machineOf(ctx context.Context, e bench.Experiment, env *bench.Env) (string,
 	return fmt.Sprintf("%s, %d CPU cores, %s/%s", machine, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH), nil
 }
 
-func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, out string, asJSON bool) error {
+func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, out output) error {
 	machine, err := machineOf(ctx, e, &env)
 	if err != nil {
 		return err
+	}
+	began := time.Now()
+	r := bench.Result{Name: e.Name, Machine: machine, Commit: version.Revision, Seed: env.Seed, Settings: e.SettingsOf(env)}
+	if out.add != "" {
+		earlier, err := bench.ReadResult(os.DirFS(filepath.Dir(out.add)), filepath.Base(out.add))
+		if err == nil {
+			err = bench.CheckPortion(earlier, r)
+		}
+		if err != nil {
+			return fmt.Errorf("--add=%s: %w", out.add, err)
+		}
+		env.Earlier, r.Seed = earlier.Rows, earlier.Seed
 	}
 	rows, err := e.Run(ctx, env)
 	if errors.Is(err, bench.ErrPrinted) && len(rows) == 0 {
@@ -184,47 +205,48 @@ func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, ou
 	if len(rows) == 0 {
 		return errors.Join(err, errors.New("nothing was measured"))
 	}
-	r := bench.Result{Name: e.Name, Machine: machine, Commit: version.Revision, Date: time.Now().UTC().Truncate(time.Second),
-		Seed: env.Seed, Rows: rows, Figures: e.FiguresOf(rows)}
-	if out != "" {
+	bench.Stamp(rows, r.Commit, env.FirstRun(), began)
+	r.Rows, r.Date = slices.Concat(env.Earlier, rows), time.Now().UTC().Truncate(time.Second)
+	r.Figures = e.FiguresOf(r.Rows)
+	if out.folder != "" {
 		stored := r
-		if err != nil { // what is there already may be the whole
-			stored.Name += ".partial"
+		if err != nil { // the existing result may be the complete one
+			stored = r.Partial()
 		}
-		path, werr := stored.Write(out)
+		path, werr := stored.Write(out.folder)
 		if werr == nil {
 			env.Log("stored as %s", path)
 		}
 		err = errors.Join(err, werr)
 	}
-	if asJSON {
+	if out.json {
 		return errors.Join(err, writeJSON(c.out, r))
 	}
 	fmt.Fprintf(c.out, "%s\n%s\n\n", e.Title, machine)
-	if terr := view.Columns(c.out, e.Table(rows), 0, 0); terr != nil {
+	if terr := view.Columns(c.out, e.Table(r.Rows), 0, 0); terr != nil {
 		return errors.Join(err, terr)
 	}
 	fmt.Fprintln(c.out)
 	return errors.Join(err, bench.WriteFigures(c.out, r.Figures))
 }
 
-// lentEngine lends the engine inside this program to experiments.
-type lentEngine struct{ *engine.Engine }
+// lentEvaluator gives experiments the evaluator of this program.
+type lentEvaluator struct{ *evaluator.Evaluator }
 
-func newEngine(targets []bench.EngineTarget) (bench.Engine, error) {
-	o := engine.Options{Rules: rules.FS}
+func newEvaluator(targets []bench.EvaluatorTarget) (bench.Evaluator, error) {
+	o := evaluator.Options{Rules: rules.FS}
 	for _, t := range targets {
-		o.Targets = append(o.Targets, engine.Target(t))
+		o.Targets = append(o.Targets, evaluator.Target(t))
 	}
-	e, err := engine.New(o)
+	e, err := evaluator.New(o)
 	if err != nil {
 		return nil, err
 	}
-	return lentEngine{e}, nil
+	return lentEvaluator{e}, nil
 }
 
-func (e lentEngine) Evaluate(ctx context.Context) (ingest, rules time.Duration, err error) {
-	err = e.Engine.Evaluate(ctx)
+func (e lentEvaluator) Evaluate(ctx context.Context) (ingest, rules time.Duration, err error) {
+	err = e.Evaluator.Evaluate(ctx)
 	t := e.Timing()
 	return t.Ingest, t.Rules, err
 }

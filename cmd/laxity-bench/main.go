@@ -16,7 +16,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/common/promslog/flag"
-	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/cmd/internal/usage"
 )
@@ -59,13 +58,11 @@ func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 // exit code.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	c := newCLI(stdout, stderr)
-	terminated := -1
-	c.app.Terminate(func(code int) { terminated = code })
 	levelChosen := false
 	c.app.GetFlag(flag.LevelFlagName).IsSetByUser(&levelChosen)
-	command, err := c.app.Parse(args)
-	if terminated >= 0 { // --help, --version
-		return terminated
+	command, over, code, err := usage.Parse(c.app, args)
+	if over { // --help, --version
+		return code
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "laxity-bench: %s; see 'laxity-bench --help'\n", usage.Wrong(args, err))
@@ -98,7 +95,7 @@ func newCLI(stdout, stderr io.Writer) *cli {
 	c.app.UsageWriter(stdout)
 	c.app.ErrorWriter(stderr)
 	usage.Shorten(c.app)
-	c.app.Version(version.Print("laxity-bench"))
+	c.app.Version(usage.Version("laxity-bench"))
 	c.app.HelpFlag.Short('h')
 	flag.AddFlags(c.app, &c.log)
 	c.addExperiments()

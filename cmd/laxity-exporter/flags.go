@@ -9,7 +9,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/promslog"
 	promslogflag "github.com/prometheus/common/promslog/flag"
-	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
@@ -23,7 +22,7 @@ const (
 	defaultAddress = ":9870"
 	help           = `Observes the GPU tasks of the containers on this machine, from outside, and publishes when each
 began and ended and how much time it has to spare. It changes nothing; it needs root, to see the
-processes of all containers, and read access to the Docker socket.
+processes of all containers, and the socket of the container engine.
 
 Exit codes: 0 ended by a signal, 1 failed (the last line says why and what to do), 2 wrong usage.`
 )
@@ -43,12 +42,8 @@ func parse(args []string, stdout, stderr io.Writer) (cfg *config, done bool, err
 	cfg = &config{}
 	app := application(cfg)
 	app.UsageWriter(stdout).ErrorWriter(stderr)
-	app.Terminate(func(int) { done = true })
-	if _, err := app.Parse(args); err != nil {
+	if _, done, _, err = usage.Parse(app, args); done || err != nil {
 		return nil, done, err
-	}
-	if done {
-		return nil, true, nil
 	}
 	if cfg.nice < -20 || cfg.nice > 19 {
 		return nil, false, fmt.Errorf("--nice=%d: write a number from -20 to 19", cfg.nice)
@@ -60,13 +55,13 @@ func parse(args []string, stdout, stderr io.Writer) (cfg *config, done bool, err
 func application(cfg *config) *kingpin.Application {
 	app := kingpin.New("laxity-exporter", help)
 	app.HelpFlag.Short('h')
-	app.Version(version.Print("laxity-exporter"))
+	app.Version(usage.Version("laxity-exporter"))
 	addFlags(app, &cfg.exporter)
 	app.Flag("nice", "Nice value of this process, -20 to 19: a low one lets it answer beside busy tenants. 0 leaves it as it is. It needs the right to lower it. In a container or a unit with a CPU weight, that weight counts instead.").
 		Default("-10").IntVar(&cfg.nice)
 	promslogflag.AddFlags(app, &cfg.log)
 	cfg.web = kingpinflag.AddFlags(app, defaultAddress)
-	app.Flag("web.bearer-token-file", "File of tokens, one a line. Requests that change a deadline need one of them (Authorization: Bearer TOKEN), also from this machine. The exporter reads the file at each request.").
+	app.Flag("web.bearer-token-file", "File of tokens, one a line. Requests that change a deadline or share need one of them (Authorization: Bearer TOKEN), also from this machine. The exporter reads the file at each request.").
 		StringVar(&cfg.tokens)
 	app.Flag("web.allowed-host", "Name of this machine that clients on it may use, besides localhost and the host name; repeatable. Without authentication the exporter refuses other names, because a web page can point its own name here.").
 		StringsVar(&cfg.hosts)
@@ -82,9 +77,8 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		Default("2s").DurationVar(&o.DeviceTimeout)
 	app.Flag("sensor", "How the exporter learns when tasks start: uprobe and fanotify watch the CUDA driver library; device polls the GPU's list of processes; auto takes the most exact one that works here.").
 		Default("auto").StringVar(&o.Sensor)
-	app.Flag("docker.host", "Address of the Docker engine, such as unix:///var/run/docker.sock. Default: DOCKER_HOST, else the usual socket.").
-		StringVar(&o.DockerHost)
-	app.Flag("state-dir", "Folder that keeps unfinished tasks, history and changed deadlines over a restart. Empty: nothing is kept.").
+	usage.Engine(app, &o.Engine)
+	app.Flag("state-dir", "Folder that keeps unfinished tasks, history, changed deadlines and shares over a restart. Empty: nothing is kept.").
 		Default("/var/lib/laxity/exporter").StringVar(&o.StateDir)
 	app.Flag("swap-dir", "Folder with a notice of each swapped task, so that it does not count as ended: the folder swapped in the actuator's --lock-dir.").
 		Default(swaps.DefaultDir).StringVar(&o.SwapDir)
@@ -103,10 +97,8 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 		Default("100").IntVar(&o.MaxEnded)
 	app.Flag("series.retention", "How long the last task and the counts of a container stay in /metrics after it is gone. The rules need 10m.").
 		Default("15m").DurationVar(&o.Retention)
-	app.Flag("series.limit", "Largest number of series in one scrape, besides process_* and go_*. The exporter drops and counts the others.").
+	app.Flag("series.limit", "Largest number of series in one scrape, besides process_* and go_*; a histogram counts as one. The exporter drops and counts the others.").
 		Default("20000").IntVar(&o.MaxSeries)
-	app.Flag("histograms.classic", "Add classic buckets to the native histograms, for a Prometheus that does not scrape native ones.").
-		BoolVar(&o.ClassicHistograms)
 	app.Flag("runtime-metrics", "Publish metrics of this process and of its Go runtime: process_* and go_*.").
 		Default("true").BoolVar(&o.RuntimeMetrics)
 }

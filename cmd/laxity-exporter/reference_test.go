@@ -12,5 +12,7 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reference.Keep(t, "laxity-exporter.md", reference.Program(application(&config{}).Model(), map[string]string{host: "the host name"}))
+	model, same := application(&config{}).Model(), map[string]string{host: "the host name"}
+	reference.Keep(t, "laxity-exporter.md", reference.Program(model, same))
+	reference.KeepPackaged(t, "man/laxity-exporter.8", reference.Manual(model, 8, same))
 }

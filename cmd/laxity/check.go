@@ -10,6 +10,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/cmd/laxity/internal/check"
 )
@@ -103,7 +104,7 @@ func (c *cli) addCheck() {
 	}
 	cmd.Flag("device", "The GPUs, as in laxity up: auto, nvml, sim or sim:SOCKET.").Default("auto").StringVar(&o.Device)
 	cmd.Flag("state-dir", "The --state-dir of laxity up, or the folder above that of laxity-actuator, where self-tests are remembered; repeatable.").Default(defaultStateDir()).StringsVar(&state)
-	addDockerHost(cmd, &o.DockerHost)
+	usage.Engine(cmd, &o.Engine)
 	address("exporter.url", "LAXITY_EXPORTER_URL", defaultExporter, "Address of the exporter (or of laxity up).", &o.Exporter)
 	address("actuator.url", "LAXITY_ACTUATOR_URL", defaultActuator, "Address of the actuator (or of laxity up's).", &o.Actuator)
 	address("prometheus.url", "", "http://127.0.0.1:9090", "Address of Prometheus.", &o.Prometheus)

@@ -37,7 +37,7 @@ func TestCredentials(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "token"), token+"\n", 0o600)
 	file := filepath.Join(dir, "http.yml")
 	writeFile(t, file, "authorization: {credentials_file: token}\n", 0o600)
-	commands := [][]string{{"ps"}, {"top", "--once"}, {"deadline", "web", "5s"}, {"why", "web"}, {"nodes"}, {"place", "--dry-run"}, {"placements"}}
+	commands := [][]string{{"ps"}, {"top", "--once"}, {"deadline", "web", "5s"}, {"share", "web", "30%"}, {"why", "web"}, {"nodes"}, {"place", "--dry-run"}, {"placements"}}
 	for _, args := range commands {
 		code, _, stderr := laxity(args...)
 		if code != exitFailure || !unauthorized.MatchString(stderr) && !strings.Contains(stderr, "authentication") {
@@ -52,7 +52,7 @@ func TestCredentials(t *testing.T) {
 	if _, _, stderr := laxity("run", "IMAGE"); unauthorized.MatchString(stderr) {
 		t.Errorf("run with credentials: %s", stderr)
 	}
-	for _, want := range []string{"GET /api/v1/tasks", "PUT /api/v1/containers/web/deadline", "GET /api/v1/state", "GET /api/v1/nodes", "POST /api/v1/placements", "GET /api/v1/placements"} {
+	for _, want := range []string{"GET /api/v1/tasks", "PATCH /api/v1/containers/web", "GET /api/v1/state", "GET /api/v1/nodes", "POST /api/v1/placements", "GET /api/v1/placements"} {
 		if !asked[want] {
 			t.Errorf("%s did not come with credentials", want)
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/source"
+	"github.com/laxity/laxity/cmd/internal/completion"
+	"github.com/laxity/laxity/cmd/laxity/internal/simrun"
 )
 
 const completionHelp = `Print a script that lets a shell complete commands, flags and containers' names.
@@ -20,49 +22,29 @@ const completionHelp = `Print a script that lets a shell complete commands, flag
   laxity completion zsh > "${fpath[1]}/_laxity"
   laxity completion fish > ~/.config/fish/completions/laxity.fish
 
-After laxity run and laxity create docker completes its own flags and images.`
-
-// completionScripts call the program itself with the words so far.
-var completionScripts = map[string]string{
-	"bash": `_laxity() {
-    local cur="${COMP_WORDS[COMP_CWORD]}"
-    local IFS=$'\n'
-    COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" --completion-bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "$cur"))
-}
-complete -o default -F _laxity laxity
-`,
-	"zsh": `#compdef laxity
-_laxity() {
-    local -a matches
-    matches=(${(f)"$("${words[1]}" --completion-bash "${(@)words[2,$CURRENT]}" 2>/dev/null)"})
-    compadd -a matches
-    if [[ $compstate[nmatches] -eq 0 && $words[$CURRENT] != -* ]]; then
-        _files
-    fi
-}
-if [[ "$funcstack[1]" == "_laxity" ]]; then
-    _laxity "$@"
-else
-    compdef _laxity laxity
-fi
-`,
-	"fish": `function __laxity_complete
-    set -l words (commandline -opc) (commandline -ct)
-    $words[1] --completion-bash $words[2..-1] 2>/dev/null
-end
-complete -c laxity -a '(__laxity_complete)'
-`,
-}
-
-var shells = []string{"bash", "zsh", "fish"}
+After laxity run, create and sim run docker completes its own flags and images.`
 
 func (c *cli) addCompletion() {
 	var shell string
 	cmd := c.command("completion", completionHelp, func(context.Context, *slog.Logger) error {
-		_, err := io.WriteString(c.out, completionScripts[shell])
+		_, err := io.WriteString(c.out, completion.Script(shell, "laxity"))
 		return err
 	})
-	cmd.Arg("shell", "bash, zsh or fish.").Required().HintOptions(shells...).EnumVar(&shell, shells...)
+	cmd.Arg("shell", "bash, zsh or fish.").Required().HintOptions(completion.Shells...).EnumVar(&shell, completion.Shells...)
+}
+
+// completeSimRun completes the words after laxity sim run.
+func completeSimRun(out io.Writer, words []string) {
+	current := ""
+	if len(words) > 0 {
+		current = words[len(words)-1]
+	}
+	for _, name := range simrun.Programs() {
+		if strings.HasPrefix(name, current) {
+			fmt.Fprintln(out, name)
+		}
+	}
+	completeRun(out, "run", simRunFlags, words)
 }
 
 // completionPatience bounds what a person waits for after the Tab key.
@@ -99,43 +81,46 @@ func containers(base *string) func() []string {
 }
 
 // runFlags are those of laxity run and create that are not docker's.
-var runFlags = []string{"deadline", "gpu-memory", "estimate", "node", "gpu-request", "actuator.url"}
+var runFlags = []string{"deadline", "gpu-memory", "estimate", "node", "gpu-request", "actuator.url", "require"}
+
+// simRunFlags are those of laxity sim run.
+var simRunFlags = []string{"deadline", "gpu-memory", "socket"}
 
 // withoutOwn removes our own flags and their values, which docker does not know. The last
 // word is the one being typed.
-func withoutOwn(words []string) []string {
+func withoutOwn(words, own []string) []string {
 	if len(words) == 0 {
 		return []string{""}
 	}
 	var rest []string
 	for i := 0; i < len(words)-1; i++ {
 		name, _, whole := strings.Cut(strings.TrimPrefix(words[i], "--"), "=")
-		if !strings.HasPrefix(words[i], "--") || !slices.Contains(runFlags, name) {
+		if !strings.HasPrefix(words[i], "--") || !slices.Contains(own, name) {
 			rest = append(rest, words[i])
 			continue
 		}
-		if !whole {
+		if !whole && name != "require" { // it takes its value after =
 			i++
 		}
 	}
 	return append(rest, words[len(words)-1])
 }
 
-// completeRun completes the words after laxity run and laxity create: our own flags, and
-// docker's, which docker completes.
-func completeRun(out io.Writer, command string, words []string) {
+// completeRun completes the words after laxity run, create and sim run: our own flags, and
+// those of docker's command, which docker completes.
+func completeRun(out io.Writer, command string, own, words []string) {
 	current := ""
 	if len(words) > 0 {
 		current = words[len(words)-1]
 	}
-	for _, f := range runFlags {
+	for _, f := range own {
 		if strings.HasPrefix("--"+f, current) && strings.HasPrefix(current, "-") {
 			fmt.Fprintln(out, "--"+f)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*completionPatience)
 	defer cancel()
-	words = withoutOwn(words)
+	words = withoutOwn(words, own)
 	completions, err := exec.CommandContext(ctx, "docker", append([]string{"__completeNoDesc", command}, words...)...).Output()
 	if err != nil {
 		return

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laxity/laxity/cmd/internal/completion"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/needtest"
 )
@@ -43,9 +44,13 @@ func TestCompletion(t *testing.T) {
 		{[]string{""}, []string{"up", "ps", "check", "completion", "run"}, "guardian"},
 		{[]string{"why", ""}, []string{"trainer", "web"}, ""},
 		{[]string{"deadline", ""}, []string{"trainer", "web"}, ""},
+		{[]string{"share", ""}, []string{"trainer", "web"}, ""},
 		{[]string{"up", "--policy", ""}, []string{"edf", "llf", "fifo", "p3"}, ""},
 		{[]string{"ps", "--"}, []string{"--json", "--all", "--exporter.url"}, ""},
 		{[]string{"completion", ""}, []string{"bash", "zsh", "fish"}, ""},
+		{[]string{"sim", ""}, []string{"run", "serve"}, ""},
+		{[]string{"sim", "run", ""}, []string{"matmul", "server"}, ""},
+		{[]string{"sim", "run", "--s"}, []string{"--socket"}, "--deadline"},
 		{[]string{"run", "--d"}, []string{"--deadline"}, "--gpu-memory"},
 	}
 	for _, tt := range tests {
@@ -66,26 +71,29 @@ func TestWithoutOwn(t *testing.T) {
 	for in, want := range map[string]string{
 		"--deadline 9s --na":                  "--na",
 		"--deadline=9s --rm --node gpu-2 img": "--rm img",
+		"--require --deadline 9s --rm img":    "--rm img",
 		"--name x --deadline":                 "--name x --deadline",
 	} {
-		if got := strings.Join(withoutOwn(strings.Fields(in)), " "); got != want {
+		if got := strings.Join(withoutOwn(strings.Fields(in), runFlags), " "); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
-	if got := withoutOwn(nil); len(got) != 1 || got[0] != "" {
+	if got := withoutOwn(nil, runFlags); len(got) != 1 || got[0] != "" {
 		t.Errorf("nothing yet: %q", got)
 	}
 }
 
 // What is completed behind run is what its help tells.
 func TestRunFlagsAreThoseOfTheHelp(t *testing.T) {
-	_, own, _ := strings.Cut(runHelp, "Flags besides docker's:")
-	var reported []string
-	for _, m := range regexp.MustCompile(`(?m)^  --([a-z.-]+)`).FindAllStringSubmatch(own, -1) {
-		reported = append(reported, m[1])
-	}
-	if !slices.Equal(slices.Sorted(slices.Values(reported)), slices.Sorted(slices.Values(runFlags))) {
-		t.Errorf("the help tells %q, completed are %q", reported, runFlags)
+	for help, flags := range map[string][]string{runHelp: runFlags, simRunHelp: simRunFlags} {
+		_, own, _ := strings.Cut(help, "Flags besides docker's:")
+		var reported []string
+		for _, m := range regexp.MustCompile(`(?m)^  --([a-z.-]+)`).FindAllStringSubmatch(own, -1) {
+			reported = append(reported, m[1])
+		}
+		if !slices.Equal(slices.Sorted(slices.Values(reported)), slices.Sorted(slices.Values(flags))) {
+			t.Errorf("the help tells %q, completed are %q", reported, flags)
+		}
 	}
 }
 
@@ -100,7 +108,7 @@ func TestScripts(t *testing.T) {
 		"zsh":  `compdef() { :; }; _files() { :; }; compadd() { print -l $matches; }; words=(laxity why got); CURRENT=3; _laxity`,
 		"fish": `complete -C'laxity why got'`,
 	}
-	for _, shell := range shells {
+	for _, shell := range completion.Shells {
 		t.Run(shell, func(t *testing.T) {
 			path, err := exec.LookPath(shell)
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/laxity/laxity/actuator/config"
-	"github.com/laxity/laxity/actuator/policy/profile"
+	"github.com/laxity/laxity/actuator/profile"
 	"github.com/laxity/laxity/cmd/laxity/internal/demo"
 )
 

@@ -18,7 +18,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/common/promslog/flag"
-	"github.com/prometheus/common/version"
 
 	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/internal/plain"
@@ -61,6 +60,8 @@ type cli struct {
 	runs map[string]func(ctx context.Context, log *slog.Logger) error
 	// quiet commands have a person as reader: by default they log warnings only.
 	quiet map[string]bool
+	// logFormatChosen: --log.format is on the command line.
+	logFormatChosen bool
 	// httpConfig is the file with credentials for exporter and actuator.
 	httpConfig string
 	// tokenFile is that of laxity up.
@@ -90,8 +91,13 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case len(args) > 0 && isDocker(args[0]):
 		return runDocker(args[0], args[1:], options, stdout, stderr)
+	case len(args) > 1 && args[0] == "sim" && args[1] == "run":
+		return runSim(args[2:], stdout, stderr)
 	case len(args) > 2 && args[0] == "--completion-bash" && isDocker(args[1]):
-		completeRun(stdout, args[1], args[2:])
+		completeRun(stdout, args[1], runFlags, args[2:])
+		return exitOK
+	case len(args) > 3 && args[0] == "--completion-bash" && args[1] == "sim" && args[2] == "run":
+		completeSimRun(stdout, args[3:])
 		return exitOK
 	}
 
@@ -101,13 +107,12 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		quiet: map[string]bool{}, endless: map[string]bool{"up": true, "top": true, "guardian": true},
 	}
 	c.register(stdout, stderr)
-	terminated := -1
-	c.app.Terminate(func(code int) { terminated = code })
 	levelChosen := false
 	c.app.GetFlag(flag.LevelFlagName).IsSetByUser(&levelChosen)
-	command, err := c.app.Parse(args)
-	if terminated >= 0 { // --help, --version, completion
-		return terminated
+	c.app.GetFlag(flag.FormatFlagName).IsSetByUser(&c.logFormatChosen)
+	command, over, code, err := usage.Parse(c.app, args)
+	if over { // --help, --version, completion
+		return code
 	}
 	if err != nil {
 		see := "laxity"
@@ -123,7 +128,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	// The second Ctrl-C ends the process at once; the guardian releases what was held.
 	context.AfterFunc(ctx, stop)
 	c.log.Writer = stderr
-	if c.quiet[command] && !levelChosen {
+	if (c.quiet[command] || command == "up" && c.talks()) && !levelChosen {
 		_ = c.log.Level.Set("warn") // a valid level: Set cannot fail
 	}
 	switch err := c.runs[command](ctx, promslog.New(&c.log)); {
@@ -144,7 +149,7 @@ func (c *cli) register(stdout, stderr io.Writer) {
 	c.app.UsageWriter(stdout)
 	usage.Shorten(c.app)
 	c.app.ErrorWriter(stderr)
-	c.app.Version(version.Print("laxity"))
+	c.app.Version(usage.Version("laxity"))
 	c.app.HelpFlag.Short('h')
 	flag.AddFlags(c.app, &c.log)
 	c.app.Flag("http.config.file", httpConfigHelp).Envar(httpConfigEnv).StringVar(&c.httpConfig)
@@ -152,8 +157,12 @@ func (c *cli) register(stdout, stderr io.Writer) {
 	c.addUp()
 	c.addOff()
 	c.addDemo()
+	c.addSim()
 	c.addViews()
+	c.addChanges()
 	c.addWhy()
+	c.addEvents()
+	c.addActions()
 	c.addPlacement()
 	c.addCheck()
 	c.addCompletion()

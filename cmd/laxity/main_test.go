@@ -75,7 +75,10 @@ func TestHelpTeaches(t *testing.T) {
 			t.Errorf("%s --help: code %d, no example in\n%s", command, code, text)
 		}
 	}
-	if code, stdout, stderr := laxity("--version"); code != exitOK || !strings.Contains(stdout+stderr, "laxity, version") {
+	if n := strings.Count(stdout, "usage: "); n != 1 {
+		t.Errorf("--help prints itself %d times", n)
+	}
+	if code, stdout, stderr := laxity("--version"); code != exitOK || !strings.HasPrefix(stdout, "laxity ") || strings.Count(stdout+stderr, "\n") != 1 {
 		t.Errorf("--version: code %d, %q", code, stdout+stderr)
 	}
 }
@@ -187,7 +190,7 @@ func TestTopOnce(t *testing.T) {
 }
 
 func TestExporterNotRunning(t *testing.T) {
-	for _, args := range [][]string{{"ps"}, {"top"}, {"deadline", "web", "5s"}} {
+	for _, args := range [][]string{{"ps"}, {"top"}, {"deadline", "web", "5s"}, {"share", "web", "30%"}} {
 		code, _, stderr := laxity(append(args, "--exporter.url=http://127.0.0.1:1")...)
 		if code != exitFailure || !strings.Contains(stderr, "running") {
 			t.Errorf("%v without an exporter: code %d, %q; want a hint", args, code, stderr)

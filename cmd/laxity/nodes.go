@@ -23,8 +23,8 @@ const nodesHelp = `List the nodes, the best one first, and why Laxity would not 
 
 There are two rankings. predictive takes the GPUs on which every deadline would still hold with the
 new task's run time added to the present work, the one that leaves the new task the most time first.
-paper takes the nodes where no deadline was missed within 10 minutes, with GPU use and memory
-below 100 % and a float above the new deadline, the most free GPU memory first.`
+paper is the one of P2, for the record: the nodes where no container missed its last deadline, with
+GPU use and memory below 100 % and a float above the new deadline, the most free GPU memory first.`
 
 const placeHelp = `Reserve a GPU for a container. With --dry-run, say which one it would be and why.
 
@@ -46,6 +46,7 @@ func (c *cli) addPlacement() {
 	var (
 		address string
 		asJSON  bool
+		whole   bool
 		count   int
 		release string
 		wanted  api.Wanted
@@ -94,13 +95,13 @@ func (c *cli) addPlacement() {
 		if err != nil {
 			return err
 		}
-		return c.showPlaced(placed, wanted.DryRun, asJSON)
+		return c.showPlaced(placed, wanted.DryRun, asJSON, whole)
 	})))
 	ranking(place)
 	place.Flag("count", "How many containers. All get a place, or none.").Default("1").IntVar(&count)
 	place.Flag("dry-run", "Reserve nothing.").BoolVar(&wanted.DryRun)
 
-	actuator(c.command("placements", placementsHelp, ask(func(ctx context.Context, client *api.Client) error {
+	placements := actuator(c.command("placements", placementsHelp, ask(func(ctx context.Context, client *api.Client) error {
 		if release != "" {
 			return client.Release(ctx, release)
 		}
@@ -111,8 +112,17 @@ func (c *cli) addPlacement() {
 		if asJSON {
 			return writeJSON(c.out, list)
 		}
-		return view.Placements(c.out, list, time.Now(), view.Width(c.out))
-	}))).Flag("release", "Cancel this reservation.").StringVar(&release)
+		names := view.WholeGPU
+		if !whole {
+			n, _ := client.Nodes(ctx, api.Wanted{}) // without it GPUs have short UUIDs
+			names = view.NamesOfNodes(n)
+		}
+		return view.Placements(c.out, list, names, time.Now(), view.Width(c.out))
+	})))
+	placements.Flag("release", "Cancel this reservation.").StringVar(&release)
+	for _, cmd := range []*kingpin.CmdClause{place, placements} {
+		cmd.Flag("no-trunc", noTruncHelp).BoolVar(&whole)
+	}
 	for _, name := range []string{"nodes", "place", "placements"} {
 		c.quiet[name] = true
 	}
@@ -134,7 +144,11 @@ func (c *cli) showNodes(n api.Nodes, asJSON bool) error {
 	return view.Nodes(c.out, n, view.Width(c.out))
 }
 
-func (c *cli) showPlaced(p api.Placed, dry, asJSON bool) error {
+func (c *cli) showPlaced(p api.Placed, dry, asJSON, whole bool) error {
+	names := view.NamesOfNodes(p.Ranking)
+	if whole {
+		names = view.WholeGPU
+	}
 	switch {
 	case asJSON:
 		return writeJSON(c.out, p)
@@ -142,7 +156,7 @@ func (c *cli) showPlaced(p api.Placed, dry, asJSON bool) error {
 		return c.showNodes(p.Ranking, false)
 	}
 	for _, one := range p.Placements {
-		fmt.Fprintf(c.out, "%s  node %s  GPU %s  until %s\n", plain.Line(one.ID), plain.Line(one.Node), plain.Line(one.GPU), one.Expires.Format(time.TimeOnly))
+		fmt.Fprintf(c.out, "%s  node %s  GPU %s  until %s\n", plain.Line(one.ID), plain.Line(one.Node), plain.Line(names(one.Node, one.GPU)), one.Expires.Format(time.TimeOnly))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/exporter/container"
 )
 
@@ -45,5 +46,5 @@ func (c *cli) addOff() {
 	c.quiet["off"] = true
 	cmd.Flag("state-dir", "The --state-dir of laxity up, or the folder above that of laxity-actuator; repeatable.").Default(defaultStateDir()).StringsVar(&state)
 	cmd.Flag("device", "The GPUs, as in laxity up: auto, nvml, or sim:SOCKET.").Default("auto").StringVar(&gpus)
-	addDockerHost(cmd, &o.DockerHost)
+	usage.Engine(cmd, &o.Engine)
 }

@@ -25,10 +25,12 @@ const runHelp = `Run a container with a deadline on the node that suits it best.
   laxity run [--deadline 9s] [--gpu-memory 4GiB] [docker run flags] IMAGE [command]
 
 It is docker run: every flag of docker run goes through, attached or with -d, with the
-container's exit code, and Ctrl-C reaches the container. Also as docker laxity run.
+container's exit code, and Ctrl-C reaches the container. Also as docker laxity run. Where the
+engine of this machine is Podman (DOCKER_HOST), it is podman run.
 
   laxity run --deadline 9s --gpu-memory 4GiB --rm trainer:1 ./train
   laxity run --deadline 9s --estimate 3s -d --name web inference:2
+  laxity run --require --deadline 9s trainer:1           or not at all, if that cannot be promised
   laxity run --node gpu-2 --deadline 500ms trainer:1     on this node, or not at all
   laxity run --node local --gpus all trainer:1           docker run here, with labels; no actuator
   laxity run --node gpu-2 --gpu-request none --gpus '"device=0,1"' trainer:1     several GPUs, by hand
@@ -38,6 +40,10 @@ Flags besides docker's:
   --gpu-memory 4GiB        GPU memory it may hold, reserved on the chosen GPU (laxity.gpu-memory).
   --estimate 3s            How long a task takes, for the predictive ranking. Default: what the
                            last tasks of the image took.
+  --require[=known]        Start it only if its deadline, or its laxity.share, can be kept beside what
+                           runs on the chosen GPU: by --estimate, else by the last task of the image
+                           there. If not, laxity says why, and which deadline could be met. Where
+                           nobody knows, it starts, and laxity says so; =known refuses then.
   --node auto|local|NAME   Where. auto: the actuator chooses (laxity nodes says how).
   --gpu-request auto|none  auto: it gets the chosen GPU alone, by UUID; --gpus, --privileged and
                            what else would give it others are refused. none leaves it to you.
@@ -45,8 +51,12 @@ Flags besides docker's:
                            ` + defaultActuator + `. Credentials: $LAXITY_HTTP_CONFIG names an http_config
                            of Prometheus, such as authorization: {credentials_file: token}.
 
+Where no GPU keeps every deadline it starts on the one with the least work that has the memory,
+and laxity says what may be missed. Without room, or without an actuator, it does not start.
+
 The place is reserved before the container is made, checked again right before, and given
-back if docker fails; then nothing is left behind. Exit code 125: no container ran.`
+back if docker fails; then nothing is left behind. Exit code 125: no container ran. 122: none
+was made, because of --require.`
 
 const createHelp = `Create a container on the node that suits it best, without starting it.
 
@@ -94,17 +104,22 @@ func runDocker(command string, args, options []string, stdout, stderr io.Writer)
 	if err != nil {
 		return fail(err)
 	}
+	return runContainer(spec, client, options, stdout, stderr)
+}
+
+// runContainer runs docker with the terminal's signals, and returns its exit code.
+func runContainer(spec run.Spec, places run.Placements, options []string, stdout, stderr io.Writer) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
 	go followPlugin(os.Getenv("DOCKER_CLI_PLUGIN_SOCKET"), signals)
 	r := run.Runner{
-		Docker: append([]string{"docker"}, options...), Placements: client,
+		Docker: append([]string{"docker"}, options...), Podman: run.Podman(context.Background(), options), Placements: places,
 		Stdin: os.Stdin, Stdout: stdout, Stderr: stderr, Signals: signals, Received: fromTerminal,
 	}
 	code, err := r.Run(context.Background(), spec)
 	if err != nil {
-		fmt.Fprintf(own, "laxity: %v\n", refused(err))
+		fmt.Fprintf(plain.NewWriter(stderr), "laxity: %v\n", refused(err))
 		return max(code, 1)
 	}
 	return code

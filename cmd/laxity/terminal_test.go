@@ -54,7 +54,7 @@ func TestStrangersCannotDriveTheTerminal(t *testing.T) {
 	t.Setenv("LAXITY_ACTUATOR_URL", server.URL)
 	for _, args := range [][]string{
 		{"ps"}, {"ps", "--json"}, {"top", "--once"}, {"why", evil}, {"why", "0123456789abcdef"}, {"why", "--json", "0123456789abcdef"},
-		{"nodes"}, {"nodes", "--json"}, {"placements"}, {"deadline", evil, "5s"}, {"deadline", "web", evil}, {evil}, {"ps", "--" + evil},
+		{"nodes"}, {"nodes", "--json"}, {"placements"}, {"deadline", evil, "5s"}, {"share", evil, "30%"}, {"share", "web", evil}, {"deadline", "web", evil}, {evil}, {"ps", "--" + evil},
 		{"ps", "--exporter.url=" + evil}, {"up", "--device=sim", "--rules=" + evil}, {"run", evil},
 	} {
 		_, stdout, stderr := laxity(args...)

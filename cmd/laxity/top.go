@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
+	screen "github.com/laxity/laxity/cmd/laxity/internal/top"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/plain"
 )
@@ -61,27 +65,112 @@ func (a *standingSource) follow(ctx context.Context) <-chan state.State {
 
 // top shows rows again and again.
 type top struct {
-	source      *source.HTTP
-	acts        *standingSource
-	out         io.Writer
-	all, asJSON bool
+	source             *source.HTTP
+	acts               *standingSource
+	out                io.Writer
+	keys               *os.File // nil: standard input
+	exporter           string   // its address
+	all, asJSON, whole bool
 }
 
-// show follows the snapshots until ctx ends, or shows the first.
+// show follows the snapshots until ctx ends or a person has enough, or shows the first.
 func (t top) show(ctx context.Context, once bool) error {
+	live := view.IsTerminal(t.out) && !t.asJSON && !once
+	if !live && !once {
+		return t.follow(ctx)
+	}
 	// A wrong address is an error at once, not silence.
 	s, err := t.source.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
 	standing, err := t.acts.ask(ctx)
-	if err != nil || once {
-		return errors.Join(err, t.draw(s, standing, time.Now(), false))
+	if err != nil {
+		return err
 	}
-	live := view.Width(t.out) > 0 && !t.asJSON
-	if !live { // only what is shown again and again grows old on the screen
-		t.source.Trouble = t.reportTrouble()
+	if once {
+		return t.draw(s, standing)
 	}
+	return t.live(ctx, s, standing)
+}
+
+// live is the table with keys, on a terminal.
+func (t top) live(ctx context.Context, s *task.Snapshot, standing state.State) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	snapshots, err := t.source.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithAltScreen(), tea.WithOutput(plain.Unwrap(t.out)), tea.WithoutSignalHandler()}
+	if t.keys != nil {
+		options = append(options, tea.WithInput(t.keys))
+	}
+	p := tea.NewProgram(screen.New(screen.Options{Node: node{t}, All: t.all, Whole: t.whole, Colour: view.ColoursOn(t.out)}), options...)
+	standings := t.acts.follow(ctx)
+	go func() {
+		p.Send(screen.Facts{Snapshot: s, State: &standing})
+		for {
+			select {
+			case next, ok := <-snapshots:
+				if !ok {
+					p.Quit()
+					return
+				}
+				p.Send(screen.Facts{Snapshot: next})
+			case now := <-standings:
+				p.Send(screen.Facts{State: &now})
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	if _, err := p.Run(); err != nil && ctx.Err() == nil && !errors.Is(err, tea.ErrProgramKilled) {
+		return err
+	}
+	return nil
+}
+
+// node is what the keys of the live table act on.
+type node struct{ top }
+
+// Pause implements screen.Node.
+func (n node) Pause(ctx context.Context, container string) (string, error) {
+	return n.acts.act(ctx, n.acts.url, "pause", container)
+}
+
+// Release implements screen.Node.
+func (n node) Release(ctx context.Context, container string) (string, error) {
+	return n.acts.act(ctx, n.acts.url, "release", container)
+}
+
+// Change implements screen.Node.
+func (n node) Change(ctx context.Context, container string, change task.Change) (string, error) {
+	said, err := n.acts.change(ctx, n.exporter, n.acts, container, change)
+	return strings.Join(strings.Fields(said), " "), err
+}
+
+// Why implements screen.Node.
+func (n node) Why(ctx context.Context, container string) (string, error) {
+	e, err := n.acts.cli.ask(ctx, strings.TrimRight(n.acts.url, "/"), container, whyLimit)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	err = e.write(&b, time.Now(), view.Width(n.out), n.whole)
+	return b.String(), err
+}
+
+// follow prints a table, or a line of JSON, after each change until ctx ends.
+func (t top) follow(ctx context.Context) error {
+	if _, err := t.source.Snapshot(ctx); err != nil {
+		return err
+	}
+	standing, err := t.acts.ask(ctx)
+	if err != nil {
+		return err
+	}
+	t.source.Trouble = t.reportTrouble()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	snapshots, err := t.source.Watch(ctx)
@@ -89,31 +178,16 @@ func (t top) show(ctx context.Context, once bool) error {
 		return err
 	}
 	standings := t.acts.follow(ctx)
-	if live {
-		screen := plain.Unwrap(t.out)
-		fmt.Fprint(screen, "\x1b[?1049h\x1b[?25l") // the other screen, no cursor
-		defer fmt.Fprint(screen, "\x1b[?25h\x1b[?1049l")
-	}
-	tick := time.NewTicker(500 * time.Millisecond) // float changes between snapshots too
-	defer tick.Stop()
-	s = nil
-	heard := time.Now()
 	for {
 		select {
-		case next, ok := <-snapshots:
+		case s, ok := <-snapshots:
 			if !ok {
 				return nil
 			}
-			s, heard = next, time.Now()
-		case standing = <-standings:
-			continue
-		case <-tick.C:
-			if !live {
-				continue
+			if err := t.draw(s, standing); err != nil {
+				return err
 			}
-		}
-		if err := t.draw(s, standing, heard, live); err != nil {
-			return err
+		case standing = <-standings:
 		}
 	}
 }
@@ -133,38 +207,24 @@ func (t top) reportTrouble() func(error) {
 	}
 }
 
-// oldAfter is when a snapshot counts as old. An exporter that answers sends one at least once
-// a second.
-const oldAfter = 3 * time.Second
-
-// draw shows the latest snapshot, which arrived at heard.
-func (t top) draw(s *task.Snapshot, standing state.State, heard time.Time, live bool) error {
-	if s == nil {
-		return nil
-	}
-	now := time.Now()
-	rows := view.Rows(s, now, t.all)
-	view.AddState(rows, standing)
+// draw prints a snapshot.
+func (t top) draw(s *task.Snapshot, standing state.State) error {
+	rows := rowsOf(s, standing, t.all, t.whole)
 	if t.asJSON {
 		return json.NewEncoder(t.out).Encode(rows)
 	}
 	var b strings.Builder
-	if old := now.Sub(heard); live && old > oldAfter {
-		fmt.Fprintf(&b, "the exporter does not answer; all of this is %s old\n", old.Round(time.Second))
-	}
 	if err := view.Summary(&b, s); err != nil {
 		return err
 	}
-	if err := view.Table(&b, rows, view.Width(t.out), view.ColoursOn(t.out)); err != nil {
+	if err := view.WriteUnmet(&b, rows); err != nil {
 		return err
 	}
-	text := plain.Text(b.String())
-	if live { // home; clear the rest of each line, then the rest of the screen
-		if w, h := view.Size(t.out); w > 0 && h > 0 {
-			text = view.Fit(text, w, h)
-		}
-		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\r\n") + "\x1b[J"
+	if len(rows) == 0 {
+		b.WriteString(nothingYet(s, t.all))
+	} else if err := view.Table(&b, rows, view.Width(t.out), view.ColoursOn(t.out)); err != nil {
+		return err
 	}
-	_, err := io.WriteString(plain.Unwrap(t.out), text)
+	_, err := io.WriteString(t.out, b.String())
 	return err
 }

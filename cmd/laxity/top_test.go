@@ -7,62 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/laxity/laxity/exporter/task"
-	"github.com/laxity/laxity/internal/needtest"
 )
-
-// terminal returns a terminal of this size, and what is shown on it, frame by frame.
-func terminal(t *testing.T, width, height uint16) (*os.File, <-chan string) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		needtest.Terminal.Skip(t, "no terminals here:", err)
-	}
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: height, Col: width})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err := os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { slave.Close(); master.Close() })
-	frames := make(chan string, 1000)
-	go func() {
-		var text string
-		buffer := make([]byte, 1<<16)
-		for {
-			n, err := master.Read(buffer)
-			if err != nil {
-				return
-			}
-			text += string(buffer[:n])
-			for {
-				frame, rest, whole := strings.Cut(text, "\x1b[J")
-				if !whole {
-					break
-				}
-				frames <- frame[strings.LastIndex(frame, "\x1b[H")+3:]
-				text = rest
-			}
-		}
-	}()
-	return slave, frames
-}
 
 // top on a terminal shows the most urgent of many, and says when it shows what is old.
 func TestTopOnATerminal(t *testing.T) {
@@ -91,8 +42,8 @@ func TestTopOnATerminal(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	screen, frames := terminal(t, 80, 24)
-	c := &cli{out: screen, err: screen}
+	s1 := terminal(t, 80, 24)
+	c := &cli{out: s1.program, err: s1.program}
 	source, err := c.source(server.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -100,37 +51,24 @@ func TestTopOnATerminal(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- top{source, &standingSource{cli: c, url: "http://127.0.0.1:1"}, screen, false, false}.show(ctx, false)
+		done <- top{source: source, acts: &standingSource{cli: c, url: "http://127.0.0.1:1"}, out: s1.program, keys: s1.program}.show(ctx, false)
 	}()
-	next := func(text string) string {
-		t.Helper()
-		for end := time.After(10 * time.Second); ; {
-			select {
-			case frame := <-frames:
-				if strings.Contains(frame, text) {
-					return frame
-				}
-			case <-end:
-				t.Fatalf("%q is not shown", text)
-			}
-		}
-	}
-	frame := next("c00")
-	if n := strings.Count(frame, "\n"); n > 23 {
-		t.Errorf("%d lines on a terminal of 24: the first are gone", n+1)
-	}
-	if !strings.Contains(frame, "GPU 0") || !strings.Contains(frame, "c15") || !strings.Contains(frame, "lines more") {
-		t.Errorf("frame:\n%s", frame)
+	text, at := s1.await(0, "more below")
+	if !strings.Contains(text, "GPU 0") || !strings.Contains(text, "c00") || !strings.Contains(text, "c15") || strings.Contains(text, "c30") {
+		t.Errorf("it shows:\n%q", text)
 	}
 	silent.Store(true)
-	next("the exporter does not answer; all of this is 4s old")
+	_, at = s1.await(at, "the exporter does not answer")
 	silent.Store(false)
-	for strings.Contains(next("c00"), "does not answer") {
-	}
-	stop()
+	_, at = s1.await(at, "more below") // one line more has room
+	s1.press("/c59\r")
+	_, at = s1.await(at, "only c59")
+	s1.press("q")
+	defer stop()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	s1.await(at, "\x1b[?1049l") // the screen of before is back
 }
 
 // Where top follows changes only, silence would pass for peace.

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/oklog/run"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 
@@ -21,16 +19,16 @@ import (
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/placement"
-	"github.com/laxity/laxity/actuator/policy/profile"
-	"github.com/laxity/laxity/cmd/internal/engine"
+	"github.com/laxity/laxity/actuator/profile"
+	"github.com/laxity/laxity/cmd/internal/evaluator"
 	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
+	"github.com/laxity/laxity/cmd/laxity/internal/simrun"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/internal/access"
-	"github.com/laxity/laxity/internal/webserver"
 )
 
-const upHelp = `Run exporter, rules engine and actuator in this process, for one machine.
+const upHelp = `Run exporter, rule evaluator and actuator in this process, for one machine.
 
 Watches the GPU tasks of all containers of the Docker engine here, and pauses and unpauses
 those with at least one laxity.* label so that deadlines are met. Ctrl-C releases everything.
@@ -38,6 +36,9 @@ those with at least one laxity.* label so that deadlines are met. Ctrl-C release
   docker run -d --gpus all --label laxity.deadline=9s IMAGE
   sudo laxity up
   laxity ps
+
+On a terminal it says what it found, then one line for each event: a task began, was held, ended in
+time, or missed its deadline. Elsewhere, and with --log.format, it logs.
 
 It listens on this machine alone. Everybody on it may read. Requests that change something need
 a token. Each start writes a new one to the file token in --state-dir, readable by its owner
@@ -52,13 +53,14 @@ func (c *cli) addUp() {
 		address   string
 		arbitrate string
 		hold      string
+		several   string
 		files     access.Files
 		group     string
 	)
 	cmd := c.command("up", upHelp, func(ctx context.Context, log *slog.Logger) (err error) {
 		o.Logger = log
 		o.Config.Arbitrate = config.Arbitration(arbitrate)
-		o.Hold = config.HoldMode(hold)
+		o.Hold, o.SeveralGPUs = config.HoldMode(hold), config.SeveralMode(several)
 		if err := o.Config.Validate(); err != nil {
 			return err
 		}
@@ -69,33 +71,44 @@ func (c *cli) addUp() {
 		if !o.Access.Web.Demands().Everybody() {
 			o.Access.Tokens = access.TokensIn(tokenFile(o.StateDir))
 		}
+		// First, so that a port that is taken ends it before anything was touched.
+		listening, err := listen(ctx, exporters, address)
+		if err != nil {
+			return err
+		}
+		defer listening.close()
 		stack, err := open(o)
 		if err != nil {
 			return err
 		}
+		r := upRun{stack: stack, web: listening, out: c.out, talks: c.talks(), dryRun: o.DryRun, page: "http://" + dialable(address) + "/", log: log}
 		if o.Access.Tokens != nil { // only now: another laxity up on this state folder has a token of its own
-			path, addresses := tokenFile(o.StateDir), append(slices.Clone(*exporters.WebListenAddresses), address)
-			if err := writeToken(path, group, addresses); err != nil {
+			addresses := append(slices.Clone(*exporters.WebListenAddresses), address)
+			r.token = tokenFile(o.StateDir)
+			if err := writeToken(r.token, group, addresses); err != nil {
 				return errors.Join(err, stack.Close())
 			}
-			defer removeToken(path, log)
-			fmt.Fprint(c.err, howToAct(path, address, addresses[0]))
+			defer removeToken(r.token, log)
+			if !r.talks {
+				fmt.Fprint(c.err, howToAct(r.token, address, addresses[0]))
+			}
 		}
-		return up(ctx, stack, exporters, address, log)
+		return r.run(ctx)
 	})
 	cmd.Flag("node", "Name of this machine in metrics and snapshots. Default: the host name.").StringVar(&o.Node)
 	cmd.Flag("device", "The GPUs: auto or nvml for NVIDIA's, sim for a simulated one in this process, or sim:SOCKET for one elsewhere.").Default("auto").StringVar(&o.Device)
 	cmd.Flag("sensor", "How starts of tasks are learned: auto (the most exact way that works here), uprobe, fanotify, or device (the GPU's process list alone).").Default("auto").StringVar(&o.Sensor)
-	addDockerHost(cmd, &o.DockerHost)
+	usage.Engine(cmd, &o.Engine)
 	cmd.Flag("state-dir", "Folder for what must survive a restart: deadlines, history, holds.").Default(defaultStateDir()).StringVar(&o.StateDir)
 	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&o.RuleFiles)
-	cmd.Flag("interval", "Time between evaluations of the rules.").Default(engine.DefaultInterval.String()).DurationVar(&o.Interval)
+	cmd.Flag("interval", "Time between evaluations of the rules, while tasks share a GPU or one is nearly full; otherwise 1s, if that is longer.").Default(evaluator.DefaultInterval.String()).DurationVar(&o.Interval)
 	cmd.Flag("lock-dir", "Folder in which the actuators of one engine find each other. One acts, the others stand by.").Default(enforce.RunDir).Envar("LAXITY_LOCK_DIR").StringVar(&o.LockDir)
-	cmd.Flag("containers.label", "Act only on containers with this Docker label, key or key=value; repeatable. Default: all with a laxity.* label.").StringsVar((*[]string)(&o.Allow))
+	cmd.Flag("containers.label", "Act only on containers with this label, key or key=value; repeatable. Default: all with a laxity.* label.").StringsVar((*[]string)(&o.Allow))
 	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&o.Config.Share, append([]string{""}, profile.Shares...)...)
 	cmd.Flag("policy", "Who comes first on a contended GPU: edf (earliest deadline first), llf (least laxity first), fifo (by start) or p3 (by start, as many as fill the GPU).").Default(config.DefaultPolicy).EnumVar(&o.Config.Policy, profile.Names...)
 	cmd.Flag("arbitrate", "When the policy decides: auto (while the contention alert fires), always, or never.").Default("auto").EnumVar(&arbitrate, "auto", "always", "never")
 	cmd.Flag("hold", "How to hold containers: channels (time slices, and channels of the GPU off and on; the host side runs on), pause (the engine pauses the whole container), or auto (channels where a self-test shows that they work, otherwise pause).").Default(string(config.HoldAuto)).EnumVar(&hold, config.HoldModes...)
+	cmd.Flag("several-gpus", "What to do with a container on several GPUs where channels order them: never (leave it as it is), or as-one (order it, and take all of its channels off all of its GPUs, and switch them on again, as one; not measured on real GPUs yet).").Default(string(config.SeveralNever)).EnumVar(&several, config.SeveralModes...)
 	cmd.Flag("late", "How long a request of a server (laxity.release=busy) keeps its place after its deadline. Other tasks lose theirs at once.").
 		Default(config.DefaultLate.String()).DurationVar(&o.Config.Late)
 	cmd.Flag("batch-floor", "Part of a GPU's time (above 0, up to 0.5) that containers of class batch always get while they want it. Tasks that cannot meet their deadline any more get as much.").
@@ -115,35 +128,12 @@ func (c *cli) addUp() {
 }
 
 func open(o allinone.Options) (*allinone.Stack, error) {
+	o.Sim = simrun.Card()
 	stack, err := allinone.New(o)
 	if errors.Is(err, device.ErrUnavailable) {
 		err = fmt.Errorf("%w; to try Laxity without a GPU: laxity up --device=sim, or laxity demo", err)
 	}
 	return stack, err
-}
-
-func up(ctx context.Context, stack *allinone.Stack, flags *web.FlagConfig, address string, log *slog.Logger) error {
-	if stack.Socket != "" {
-		log.Info("the GPU is simulated: mount the socket's folder into containers and set LAXITY_SIM_SOCKET", "socket", stack.Socket)
-	}
-	var g run.Group
-	stackCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	g.Add(func() error { return stack.Run(stackCtx) }, func(error) { stop() })
-	g.Add(func() error { <-ctx.Done(); return nil }, func(error) {})
-	serve := func(h http.Handler, f *web.FlagConfig) {
-		server := webserver.New(h, log)
-		g.Add(func() error {
-			if err := web.ListenAndServe(server, f, log); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("listen on %v (choose another address with --web.listen-address or --actuator.listen-address): %w", *f.WebListenAddresses, err)
-			}
-			return nil
-		}, func(error) { _ = server.Close() })
-	}
-	serve(stack.Exporter.Handler(), flags)
-	second := *flags
-	second.WebListenAddresses, second.WebSystemdSocket = &[]string{address}, new(bool)
-	serve(stack.Actuator.Handler(), &second)
-	return g.Run()
 }
 
 // howToAct says where the token is and what to do with it. It does not print the token:
@@ -152,7 +142,7 @@ func howToAct(token, actuator, exporter string) string {
 	return fmt.Sprintf(`Watch:  http://%[2]s/
 Act:    Sign in at http://%[2]s/login with any user name; the password is the token in %[1]s
         sudo laxity deadline CONTAINER 5s
-        curl -u "laxity:$(sudo grep -v '^#' %[1]s)" -X PUT -d '{"deadline":"5s"}' http://%[3]s/api/v1/containers/CONTAINER/deadline
+        curl -u "laxity:$(sudo grep -v '^#' %[1]s)" -X PATCH -d '{"deadline":"5s"}' http://%[3]s/api/v1/containers/CONTAINER
 `, token, dialable(actuator), dialable(exporter))
 }
 
@@ -164,10 +154,12 @@ func dialable(address string) string {
 	return address
 }
 
+const rootStateDir = "/var/lib/laxity"
+
 // defaultStateDir is the system's folder for root, the user's own for others.
 func defaultStateDir() string {
 	if os.Geteuid() == 0 {
-		return "/var/lib/laxity"
+		return rootStateDir
 	}
 	if home, err := os.UserHomeDir(); err == nil {
 		return filepath.Join(home, ".local", "state", "laxity")
@@ -176,5 +168,5 @@ func defaultStateDir() string {
 }
 
 func addDockerHost(cmd *kingpin.CmdClause, host *string) {
-	cmd.Flag("docker.host", "Address of the Docker engine. Default: DOCKER_HOST, else the local socket.").StringVar(host)
+	cmd.Flag("docker.host", "Address of the engine, Docker or Podman (unix:///run/podman/podman.sock). Default: DOCKER_HOST, else Docker's local socket.").StringVar(host)
 }

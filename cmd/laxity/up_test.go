@@ -115,7 +115,7 @@ func TestUpIsClosedToOthersOnThisMachine(t *testing.T) {
 		{"POST", u.actuator, "/actions/pause", "container=web", 409},
 		{"GET", u.actuator, "/debug/pprof/cmdline", "", 200},
 		{"POST", u.actuator, "/api/v1/placements", `{"dry_run":true}`, 0},
-		{"PUT", u.exporter, "/api/v1/containers/web/deadline", `{"deadline":"5s"}`, 404},
+		{"PATCH", u.exporter, "/api/v1/containers/web", `{"share":"30%"}`, 404},
 	} {
 		for _, authorization := range []string{"", "Bearer 0123456789abcdef", "Basic bGF4aXR5Ondyb25n"} {
 			if code := u.ask(c.method, c.address, c.path, c.body, authorization); code != http.StatusUnauthorized {

@@ -3,18 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/laxity/laxity/actuator/source"
+	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -23,6 +21,7 @@ const psHelp = `List containers with deadline, state, float, GPU and memory, the
 
   laxity ps
   laxity ps --all                                  also containers without laxity labels
+  laxity ps --watch                                again after each change
   laxity ps --json | jq '.[] | select(.float_seconds < 0) | .container'
   laxity ps --exporter.url=http://gpu-2:9870       another machine
 
@@ -42,24 +41,44 @@ ORDER, LIMIT and NOTE are there when there is something in them; ORDER and NOTE 
 actuator's word, and left out where none answers. A narrow terminal leaves out SM, then LAST;
 --json has everything.`
 
-const topHelp = `Show ps and the GPUs, live. Ctrl-C ends it.
+const topHelp = `Show containers and GPUs, live, and act on them. q ends it.
 
   laxity top
+  sudo laxity top                         who may act, may act here too
   laxity top --once                       one table, and done
   laxity top --json                       one line of JSON for each change
 
+Select a container with the arrows. enter says why it runs or waits, p pauses it, r releases it, d
+changes its deadline and % its share, i shows its image, processes, invalid labels and whom it waits for. s sorts,
+/ filters, ? lists all keys. The bars beside a GPU are its use in the last half minute. HITS are the
+last tasks that ended in time, of those with a deadline.
+
 Where the output is not a terminal, or with --json, a new table or line follows each change.
-Of more containers than the terminal has lines the most urgent are shown. While the exporter does
+While the exporter does
 not answer the last that it said is shown, and how old it is.`
 
-const deadlineHelp = `Change the deadline of a running container's GPU tasks.
+// rowsOf makes the rows of what exporter and actuator say.
+func rowsOf(s *task.Snapshot, standing state.State, all, whole bool) []view.Row {
+	rows := view.Rows(s, time.Now(), all)
+	view.AddState(rows, standing)
+	if whole {
+		view.Whole(rows)
+	}
+	return rows
+}
 
-  laxity deadline web 5s
-  laxity deadline web 250ms
-  laxity deadline web none                back to the label
+// nothingYet says what to do where there is nothing to show.
+func nothingYet(s *task.Snapshot, all bool) string {
+	text := "No container here has a laxity.* label or a task on a GPU. Start one like this:\n" +
+		"  docker run -d --gpus all --label laxity.deadline=9s IMAGE\n" +
+		"  laxity sim run --deadline 9s        on the simulated GPU of laxity up --device=sim\n"
+	if n := len(s.Containers); n > 0 && !all {
+		text += fmt.Sprintf("laxity ps --all lists the %d without.\n", n)
+	}
+	return text
+}
 
-The change holds for its unfinished tasks and for all that begin later. It outlives the exporter
-and ends with the container.`
+const noTruncHelp = "Call GPUs by their UUIDs, not 0 and 1."
 
 const defaultExporter = "http://127.0.0.1:9870"
 
@@ -71,9 +90,9 @@ func (c *cli) addViews() {
 		exporter string
 		all      bool
 		asJSON   bool
+		whole    bool
+		watch    bool
 		once     bool
-		deadline string
-		target   string
 		acts     standingSource
 	)
 	flags := func(cmd *kingpin.CmdClause) {
@@ -83,14 +102,18 @@ func (c *cli) addViews() {
 		flags(cmd)
 		cmd.Flag("all", "Show also containers without laxity labels and GPU tasks.").Short('a').BoolVar(&all)
 		cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
+		cmd.Flag("no-trunc", noTruncHelp).BoolVar(&whole)
 		cmd.Flag("actuator.url", "Address of the actuator (or of laxity up), which knows the order on each GPU and which containers wait for GPU memory. It need not run.").
 			Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").IsSetByUser(&acts.must).StringVar(&acts.url)
 	}
 	acts.cli = c
-	tables(c.command("ps", psHelp, func(ctx context.Context, _ *slog.Logger) error {
+	ps := c.command("ps", psHelp, func(ctx context.Context, _ *slog.Logger) error {
 		source, err := c.source(exporter)
 		if err != nil {
 			return err
+		}
+		if watch {
+			return top{source: source, acts: &acts, out: c.out, all: all, asJSON: asJSON, whole: whole}.follow(ctx)
 		}
 		s, err := source.Snapshot(ctx)
 		if err != nil {
@@ -100,29 +123,30 @@ func (c *cli) addViews() {
 		if err != nil {
 			return err
 		}
-		rows := view.Rows(s, time.Now(), all)
-		view.AddState(rows, standing)
+		rows := rowsOf(s, standing, all, whole)
 		fmt.Fprint(c.err, view.Trouble(s))
 		if asJSON {
 			return writeJSON(c.out, rows)
 		}
-		return view.Table(c.out, rows, view.Width(c.out), view.ColoursOn(c.out))
-	}))
+		if len(rows) == 0 {
+			fmt.Fprint(c.err, nothingYet(s, all))
+			return nil
+		}
+		return errors.Join(view.Table(c.out, rows, view.Width(c.out), view.ColoursOn(c.out)), view.WriteUnmet(c.out, rows))
+	})
+	tables(ps)
+	ps.Flag("watch", "Print the table again after each change, until Ctrl-C.").Short('w').BoolVar(&watch)
+	c.endless["ps"] = true
 	live := c.command("top", topHelp, func(ctx context.Context, _ *slog.Logger) error {
 		source, err := c.source(exporter)
 		if err != nil {
 			return err
 		}
-		return top{source, &acts, c.out, all, asJSON}.show(ctx, once)
+		return top{source: source, acts: &acts, out: c.out, exporter: exporter, all: all, asJSON: asJSON, whole: whole}.show(ctx, once)
 	})
 	tables(live)
 	live.Flag("once", "Show the present state and end.").BoolVar(&once)
-	set := c.command("deadline", deadlineHelp,
-		func(ctx context.Context, _ *slog.Logger) error { return c.setDeadline(ctx, exporter, target, deadline) })
-	flags(set)
-	set.Arg("container", "Name or id.").Required().HintAction(containers(&exporter)).StringVar(&target)
-	set.Arg("deadline", "9s, 250ms, a number of seconds, or none.").Required().HintOptions("none").StringVar(&deadline)
-	c.quiet["ps"], c.quiet["top"], c.quiet["deadline"] = true, true, true
+	c.quiet["ps"], c.quiet["top"] = true, true
 }
 
 // source returns a reader of an exporter's snapshots.
@@ -132,38 +156,4 @@ func (c *cli) source(exporter string) (*source.HTTP, error) {
 		return nil, err
 	}
 	return source.NewHTTP(exporter, client)
-}
-
-func (c *cli) setDeadline(ctx context.Context, base, container, deadline string) error {
-	body := []byte(`{"deadline":null}`)
-	if deadline != "none" {
-		if _, err := task.ParseDeadline(deadline); err != nil {
-			return err
-		}
-		body, _ = json.Marshal(map[string]string{"deadline": deadline})
-	}
-	address := strings.TrimRight(base, "/") + "/api/v1/containers/" + url.PathEscape(container) + "/deadline"
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, address, strings.NewReader(string(body)))
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("the exporter does not answer (is laxity up running?): %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK {
-		return nil
-	}
-	var refused struct{ Error, Hint string }
-	if err := json.NewDecoder(resp.Body).Decode(&refused); err != nil || refused.Error == "" {
-		return denied(resp.StatusCode, fmt.Errorf("the exporter answers %s", resp.Status))
-	}
-	return denied(resp.StatusCode, fmt.Errorf("%s: %s", refused.Error, refused.Hint))
 }

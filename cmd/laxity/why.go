@@ -10,11 +10,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/laxity/laxity/actuator/decision"
-	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/internal/plain"
@@ -33,16 +34,20 @@ type explanation struct {
 	Container string              `json:"container"`
 	Now       string              `json:"now"`
 	State     *state.Container    `json:"state,omitempty"`
-	Hold      *enforce.Hold       `json:"hold,omitempty"`
+	Hold      *record.Hold        `json:"hold,omitempty"`
 	Notes     []string            `json:"notes,omitempty"`
 	Decisions []decision.Decision `json:"decisions"`
+	gpus      []state.GPU
 }
+
+// whyLimit is how many decisions are shown unless a person asks for more.
+const whyLimit = 20
 
 func (c *cli) addWhy() {
 	var (
 		address, container string
 		limit              int
-		asJSON             bool
+		asJSON, whole      bool
 	)
 	cmd := c.command("why", whyHelp, func(ctx context.Context, _ *slog.Logger) error {
 		e, err := c.ask(ctx, strings.TrimRight(address, "/"), container, limit)
@@ -52,11 +57,12 @@ func (c *cli) addWhy() {
 		if asJSON {
 			return writeJSON(c.out, e)
 		}
-		return e.write(c.out, time.Now(), view.Width(c.out))
+		return e.write(c.out, time.Now(), view.Width(c.out), whole)
 	})
 	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
-	cmd.Flag("limit", "Most decisions to show.").Default("20").IntVar(&limit)
+	cmd.Flag("limit", "Most decisions to show.").Default(strconv.Itoa(whyLimit)).IntVar(&limit)
 	cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
+	cmd.Flag("no-trunc", noTruncHelp).BoolVar(&whole)
 	cmd.Arg("container", "Name or id.").Required().HintAction(containers(new(string))).StringVar(&container)
 	c.quiet["why"] = true
 }
@@ -75,13 +81,13 @@ func (c *cli) ask(ctx context.Context, base, container string, limit int) (expla
 	if i := slices.IndexFunc(s.Containers, func(c state.Container) bool { return named(c.Name, c.ID, container) }); i >= 0 {
 		e.State, e.Container = &s.Containers[i], s.Containers[i].Name
 	}
-	if i := slices.IndexFunc(s.Holds, func(h enforce.Hold) bool { return named(h.Container, h.ContainerID, container) }); i >= 0 {
+	if i := slices.IndexFunc(s.Holds, func(h record.Hold) bool { return named(h.Container, h.ContainerID, container) }); i >= 0 {
 		e.Hold = &s.Holds[i]
 	}
 	if e.State == nil && e.Hold == nil && len(e.Decisions) == 0 {
 		return e, fmt.Errorf("the actuator at %s knows no container %q, and decided nothing about one; `laxity ps --all` lists them", base, container)
 	}
-	e.Now, e.Notes = e.now(s.GPUs), notes(s, e)
+	e.Now, e.Notes, e.gpus = e.now(s.GPUs), notes(s, e), s.GPUs
 	return e, nil
 }
 
@@ -141,6 +147,12 @@ func notes(s state.State, e explanation) []string {
 			out = append(out, "it is not held for its present tasks: "+x.Reason)
 		}
 	}
+	if e.State != nil && e.State.DeadlineUnmet != "" {
+		out = append(out, "its deadline cannot be promised, by its history and by what was there when it started: "+e.State.DeadlineUnmet)
+	}
+	if e.State != nil && e.State.DeadlineUnknown {
+		out = append(out, "whether its deadline can be met is not known: too little of its image and command has ended here")
+	}
 	if e.State != nil && e.State.MemoryAsked != "" {
 		out = append(out, "its allocations of GPU memory may wait or be refused: "+e.State.MemoryAsked)
 	}
@@ -157,6 +169,11 @@ func notes(s state.State, e explanation) []string {
 			out = append(out, fmt.Sprintf("number %d of %d in the queue for %s, where %s may compute", i+1, len(g.Queue), g.UUID, cmp.Or(strings.Join(g.Admitted, ", "), "nobody")))
 		}
 	}
+	for _, g := range s.GPUs {
+		if g.Unkept != "" && e.State != nil && e.State.Managed {
+			out = append(out, "on "+g.UUID+": "+g.Unkept)
+		}
+	}
 	return out
 }
 
@@ -167,14 +184,21 @@ func contended(s state.State, e explanation) bool {
 	})
 }
 
-func (e explanation) write(w io.Writer, now time.Time, columns int) error {
+// write writes it for a person; whole writes the UUIDs of GPUs.
+func (e explanation) write(w io.Writer, now time.Time, columns int, whole bool) error {
+	named := func(text string) string {
+		if whole {
+			return text
+		}
+		return view.NameStateGPUs(text, e.gpus)
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", plain.Line(e.Container), plain.Line(e.Now))
+	fmt.Fprintf(&b, "%s %s\n", plain.Line(e.Container), plain.Line(named(e.Now)))
 	if e.Hold != nil {
 		fmt.Fprintf(&b, "  held for %v, %v at most\n", now.Sub(e.Hold.Since).Round(time.Millisecond), e.Hold.Until.Sub(e.Hold.Since))
 	}
 	for _, n := range e.Notes {
-		fmt.Fprintf(&b, "  %s\n", plain.Line(n))
+		fmt.Fprintf(&b, "  %s\n", plain.Line(named(n)))
 	}
 	if len(e.Decisions) > 0 {
 		lines := [][]string{{"TIME", "DECISION", "RESULT", "WHY"}}
@@ -183,7 +207,7 @@ func (e explanation) write(w io.Writer, now time.Time, columns int) error {
 			if d.By != "" {
 				who = d.By + ":"
 			}
-			lines = append(lines, []string{d.Time.Local().Format("15:04:05.000"), string(d.Kind), string(d.Result), strings.TrimSpace(who + " " + d.Reason + " " + d.Error)})
+			lines = append(lines, []string{d.Time.Local().Format("15:04:05.000"), string(d.Kind), string(d.Result), named(strings.TrimSpace(who + " " + d.Reason + " " + d.Error))})
 		}
 		b.WriteString("\n")
 		if err := view.Columns(&b, lines, columns, 3); err != nil {

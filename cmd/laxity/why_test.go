@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/decision"
-	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/actuator/state"
 )
 
@@ -20,21 +20,21 @@ func fakeActuator(t *testing.T) string {
 	id := strings.Repeat("b", 64)
 	s := state.State{
 		GPUs: []state.GPU{{UUID: "GPU-1", Admitted: []string{"trainer-a"}, Queue: []string{"trainer-b"}},
-			{UUID: "GPU-2", Order: []string{"web", "second", "third"}}},
+			{UUID: "GPU-2", Order: []string{"web", "second", "third"}}, {UUID: "GPU-3", Unkept: "shares add up to 115 %"}},
 		NoChannels: "the self-test failed",
 		Containers: []state.Container{
-			{ID: strings.Repeat("a", 64), Name: "trainer-a", Managed: true, Tasks: 1, Standing: plan.Runs},
+			{ID: strings.Repeat("a", 64), Name: "trainer-a", Managed: true, Tasks: 1, Standing: plan.Runs, DeadlineUnknown: true},
 			{ID: id, Name: "trainer-b", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "waits for trainer-a on GPU-1"},
 			{ID: strings.Repeat("c", 64), Name: "trainer-c", Managed: true, Tasks: 1, Standing: plan.Ours, Waits: "alert Hot asks for it",
 				MemoryAsked: "--memory-share=fair divides the card"},
-			{ID: strings.Repeat("d", 64), Name: "trainer-d", Managed: true, Tasks: 1, Standing: plan.Runs},
+			{ID: strings.Repeat("d", 64), Name: "trainer-d", Managed: true, Tasks: 1, Standing: plan.Runs, DeadlineUnmet: "it needs 3.2s of GPU time before its deadline in 2s; 1.1s is free beside web"},
 			{ID: strings.Repeat("f", 64), Name: "second", Managed: true, Tasks: 1, Standing: plan.Runs, Order: "second in the queue, slice 100 ms", SliceSeconds: 0.1},
 			{ID: strings.Repeat("9", 64), Name: "third", Managed: true, Tasks: 1, Standing: plan.Runs, Off: true,
 				Order: "off the GPU for 40 ms: requests of web come first, and it is the turn of second"},
 			{ID: strings.Repeat("8", 64), Name: "web", Managed: true, Standing: plan.Runs, Order: "its requests come first, slice 1 s"},
 			{ID: strings.Repeat("e", 64), Name: "server", Managed: true, Tasks: 1, Standing: plan.Runs, Beside: "requests are not held"},
 		},
-		Holds: []enforce.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
+		Holds: []record.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
 	}
 	all := []decision.Decision{{Kind: decision.Pause, Result: decision.Done, Container: "trainer-b", ContainerID: id, Reason: "waits for trainer-a on GPU-1", Time: time.Now()}}
 	mux := http.NewServeMux()
@@ -87,6 +87,19 @@ func TestWhyInALine(t *testing.T) {
 	} {
 		if code, out, stderr := laxity("why", address, container); code != 0 || !strings.HasPrefix(out, want) {
 			t.Errorf("%d %s\n%s", code, stderr, out)
+		}
+	}
+}
+
+func TestWhyADeadlineCannotBeMet(t *testing.T) {
+	address := fakeActuator(t)
+	for container, want := range map[string]string{
+		"trainer-d": "  its deadline cannot be promised, by its history and by what was there when it started: it needs 3.2s of GPU time before its deadline in 2s; 1.1s is free beside web\n",
+		"trainer-a": "  whether its deadline can be met is not known: too little of its image and command has ended here\n",
+		"web":       "  on GPU-3: shares add up to 115 %\n",
+	} {
+		if _, out, _ := laxity("why", address, container); !strings.Contains(out, want) || strings.Count(out, "deadline can") != strings.Count(want, "deadline can") {
+			t.Errorf("%s", out)
 		}
 	}
 }

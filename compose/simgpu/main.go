@@ -1,5 +1,5 @@
-// Command simgpu serves one simulated GPU on a unix socket, for the stack's
-// profile sim: the exporter reads it with --device=sim:SOCKET, and containers
+// Command simgpu serves one simulated GPU on a unix socket, for the Compose stack:
+// the exporter reads it with --device=sim:SOCKET, and containers
 // compute on it by the stand-in libcuda, which this command lays ready. It is
 // not part of what one installs on a machine with GPUs.
 package main
@@ -25,7 +25,7 @@ import (
 const builtLibrary = "/usr/lib/laxity-sim/libcuda.so.1"
 
 func main() {
-	app := kingpin.New("simgpu", "A simulated GPU for the stack's profile sim.")
+	app := kingpin.New("simgpu", "A simulated GPU for the Compose stack.")
 	serve := app.Command("serve", "Serve a simulated GPU until a signal comes.")
 	socket := serve.Flag("socket", "Unix socket to listen on.").Required().String()
 	library := serve.Flag("library", "Folder to put the stand-in libcuda.so.1 into, for the containers to mount.").Required().String()

@@ -27,8 +27,9 @@ func actuator() dashboard {
 			{"What it does", []panel{
 				timeline("Arbitration", "When the policy decided who runs on a GPU.", object{
 					"0": object{"text": "free", "color": "transparent", "index": 0}, "1": object{"text": "arbitrated", "color": "orange", "index": 1},
-				}, query{expr: "max by (node, gpu) (" + in(m("arbitration_open")) + ")", legend: "{{node}} {{gpu}}"}),
-				series("Containers held", "Paused by the actuator.", "none", query{expr: per("sum", "holds"), legend: "{{node}}"}).to("laxity-node", "node"),
+				}, ofGPU("max by (node, gpu) ("+in(m("arbitration_open"))+")", "")),
+				heldTimeline(),
+				series("Slices and channels", "Time slices set and put back; channels taken off the GPU and switched on again.", "none", counts("kind", "channel_changes_total")).stacked(),
 				series("Actions", "Pauses and unpauses by result.", "none", actions).stacked(),
 				series("Preemptions and breaker", "Containers stopped for one with an earlier deadline; how often everything was released.", "none",
 					query{expr: "sum(increase(" + in(m("preemptions_total")) + "[$__rate_interval]))", legend: "preemptions"},
@@ -36,12 +37,13 @@ func actuator() dashboard {
 			}},
 			{"How fast", []panel{
 				series("Decision", "From the arrival of a snapshot to the plan.", "s", quantiles("", "", m("decision_duration_seconds"))...),
-				series("Snapshot to action", "From the arrival of a snapshot to the end of an action that it made necessary.", "s", quantiles("kind", "{{kind}}", m("snapshot_to_action_seconds"))...),
-				series("Action", "To carry one out, the check of the kernel's freezer included.", "s", quantiles("kind", "{{kind}}", m("action_duration_seconds"))...),
+				series("Snapshot to action", "From the arrival of a snapshot to the end of an action that it made necessary.", "s", quantiles("kind", "{{kind}}", m("snapshot_to_action_seconds"))...).none("no action"),
+				series("Action", "To carry one out, the check of the kernel's freezer included.", "s", quantiles("kind", "{{kind}}", m("action_duration_seconds"))...).none("no action"),
+				series("Calls to the GPU driver", "By what they do: the time of a call to the driver's resource manager.", "s", quantiles("call", "{{call}}", m("channel_call_seconds"))...).wide(12).none("no call"),
 				series("The way of an alert", "One scrape, one evaluation and one notification lie between the GPU and the actuator: this is how long a scrape takes, and how old the facts are.", "s",
 					query{expr: "max by (node) (" + in("scrape_duration_seconds", `job="laxity-exporter"`) + ")", legend: "{{node}} scrape of the exporter"},
 					query{expr: per("max", "snapshot_age_seconds"), legend: "{{node}} facts of the actuator"},
-					query{expr: "max by (node) (" + in("laxity_exporter_snapshot_age_seconds") + ")", legend: "{{node}} facts of the exporter"}).wide(24),
+					query{expr: "max by (node) (" + in("laxity_exporter_snapshot_age_seconds") + ")", legend: "{{node}} facts of the exporter"}).wide(12),
 			}},
 			{"What came in, and what failed", []panel{
 				series("Notifications", "By the code of the answer. 503 is repeated by Alertmanager, 4xx is not.", "none", counts("code", "notifications_total")).stacked(),

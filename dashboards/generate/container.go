@@ -22,8 +22,9 @@ func container() dashboard {
 			}},
 			{"Tasks", []panel{
 				taskTimeline("", c),
+				heldTimeline(c),
 				series("Float against deadline", "How much of the deadline is left: 100 % at the start of a task, 0 % at its deadline, less when it is missed.", "percentunit",
-					query{expr: "min by (node, container) (" + in("gpu_task_float_seconds", c) + " / on (node, container) group_left " + by("max", "gpu_container_deadline_seconds") + ")", legend: "{{node}} {{container}}"}).wide(12).limits(negativeIsBad),
+					query{expr: "min by (node, container) (" + in("gpu_task_float_seconds", c) + " / on (node, container) group_left " + by("max", "gpu_container_deadline_seconds") + ")", legend: "{{node}} {{container}}"}).wide(12).below().limits(negativeIsBad),
 				series("Last task's duration and deadline", "From start to end, waiting included, beside the time that it had.", "s",
 					query{expr: "max by (node, container) (" + in("gpu_task_last_end_timestamp_seconds", c) + " - " + in("gpu_task_last_start_timestamp_seconds", c) + ")", legend: "{{container}} duration"},
 					query{expr: by("max", "gpu_container_deadline_seconds"), legend: "{{container}} deadline"}).wide(12),
@@ -40,13 +41,10 @@ func container() dashboard {
 				series("Waiting tasks", "Tasks held, paused or swapped now.", "none",
 					query{expr: "sum by (state) (" + in("gpu_tasks", c, `state=~"held|paused|swapped"`) + ")", legend: "{{state}}"}).stacked(),
 			}},
-			{"Use of the GPU", []panel{
-				series("Memory", "What all processes of the container hold, contexts included.", "bytes", query{expr: by("sum", "gpu_container_memory_used_bytes"), legend: "{{container}}"}),
-				series("Multiprocessor time", "Share of the multiprocessors' time, over the driver's last samples.", "percentunit", query{expr: by("sum", "gpu_container_sm_utilization_ratio"), legend: "{{container}}"}),
-				table("Containers", "What they are.", []column{
-					{"node", "Node", nil}, {"container", "Container", nil}, {"image", "Image", nil}, {"class", "Class", nil}, {"id", "", nil}, {"Value", "", nil},
-				}, query{expr: in("gpu_container_info", c)}).wide(8),
+			{"In the queue", []panel{
+				places(c).wide(12), sliceSeries(c).wide(12),
 			}},
+			{"Use of the GPU", useOfGPU(c, by)},
 			{"GPU memory, where it is guarded", []panel{
 				series("Held and entitled to", "What the container holds, its share, and its own limit (laxity.gpu-memory).", "bytes",
 					query{expr: by("sum", "laxity_actuator_memory_held_bytes"), legend: "{{container}} holds"},
@@ -54,9 +52,25 @@ func container() dashboard {
 					query{expr: by("sum", "laxity_actuator_memory_limit_bytes"), legend: "{{container}} limit"}),
 				series("Allocations that wait", "How long the oldest one has waited, and how long ago one was refused.", "s",
 					query{expr: by("max", "laxity_actuator_memory_waiting_seconds"), legend: "{{container}} waits"},
-					query{expr: "time() - " + by("max", "laxity_actuator_memory_denied_timestamp_seconds"), legend: "{{container}} refused"}),
-				series("Swapped out", "Memory of containers that are off their GPUs.", "bytes", query{expr: by("sum", "laxity_actuator_memory_swapped_bytes"), legend: "{{container}}"}),
+					query{expr: "time() - " + by("max", "laxity_actuator_memory_denied_timestamp_seconds"), legend: "{{container}} refused"}).none("none waits, none was refused"),
+				series("Swapped out", "Memory of containers that are off their GPUs.", "bytes", query{expr: by("sum", "laxity_actuator_memory_swapped_bytes"), legend: "{{container}}"}).none("nobody is swapped out"),
 			}},
 		},
+	}
+}
+
+// useOfGPU is what containers had of GPUs.
+func useOfGPU(c string, by func(how, metric string) string) []panel {
+	return []panel{
+		series("Time", "Share of the time in which the container's work was on each GPU.", "percentunit",
+			query{expr: named("sum by (node, gpu, container) (rate(" + in("gpu_container_gpu_seconds_total", c) + "[" + smooth + "]))"), legend: "{{container}} on {{index}} {{name}}"}).to("laxity-gpu", "node", "gpu"),
+		series("Power", "What its work draws beyond the card's idle power.", "watt",
+			query{expr: "sum by (node, container) (rate(" + in("gpu_container_energy_joules_total", c) + "[" + smooth + "]))", legend: "{{container}}"}),
+		usedTable(c).wide(8),
+		series("Memory", "What all processes of the container hold, contexts included.", "bytes", query{expr: by("sum", "gpu_container_memory_used_bytes"), legend: "{{container}}"}),
+		series("Multiprocessor time", "Share of the multiprocessors' time, over a minute.", "percentunit", query{expr: "sum by (node, container) (avg_over_time(" + in("gpu_container_sm_utilization_ratio", c) + "[" + smooth + "]))", legend: "{{container}}"}),
+		table("Containers", "What they are.", []column{
+			{"node", "Node", nil}, {"container", "Container", nil}, {"image", "Image", nil}, {"class", "Class", nil}, {"id", "", nil}, {"Value", "", nil},
+		}, query{expr: in("gpu_container_info", c)}).wide(8),
 	}
 }

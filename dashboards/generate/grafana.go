@@ -70,7 +70,10 @@ func (d dashboard) encode() ([]byte, error) {
 		y += line
 	}
 	out, err := json.MarshalIndent(object{
-		"uid": d.uid, "title": d.title, "description": d.description, "tags": []string{"laxity"},
+		"__inputs": []object{{"name": importedSource, "label": "Prometheus", "type": "datasource", "pluginId": "prometheus", "pluginName": "Prometheus",
+			"description": "The Prometheus that scrapes exporters and actuators and loads the rules"}},
+		"__requires": d.requires(),
+		"uid":        d.uid, "title": d.title, "description": d.description, "tags": []string{"laxity"},
 		"schemaVersion": 41, "version": 1, "editable": true, "graphTooltip": 1, "timezone": "browser",
 		"refresh": "5s", "time": object{"from": "now-15m", "to": "now"},
 		"templating": object{"list": d.variables}, "panels": panels,
@@ -80,8 +83,8 @@ func (d dashboard) encode() ([]byte, error) {
 		}},
 		"annotations": object{"list": []object{{
 			"name": "Contention", "datasource": source(), "enable": false, "iconColor": "orange",
-			"expr":        `ALERTS{alertname="GPUContention",alertstate="firing",node=~"$node"}`,
-			"titleFormat": "contention on {{node}} {{gpu}}",
+			"expr":        named(`ALERTS{alertname="GPUContention",alertstate="firing",node=~"$node"}`),
+			"titleFormat": "contention on {{node}} {{index}} {{name}}",
 		}}},
 	}, "", " ")
 	return append(out, '\n'), err
@@ -142,9 +145,14 @@ var (
 	burning       = []object{step(nil, "transparent"), step(1, "orange"), step(6, "red")}
 )
 
-// series is a graph over time, a third of the page wide.
+// series is a graph over time, a third of the page wide. What cannot be negative is drawn from 0.
 func series(title, description, unit string, queries ...query) panel {
+	more := object{}
+	if unit != "s" {
+		more["min"] = 0
+	}
 	return panel{
+		more: more,
 		kind: "timeseries", title: title, description: description, unit: unit, queries: queries, width: 8, height: 8,
 		custom: object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": false},
 		options: object{
@@ -169,7 +177,7 @@ func stat(title, description, unit string, thresholds []object, queries ...query
 // timeline shows states, one bar for each series.
 func timeline(title, description string, mappings object, queries ...query) panel {
 	return panel{
-		kind: "state-timeline", title: title, description: description, queries: queries, width: gridWidth, height: 8,
+		more: object{}, kind: "state-timeline", title: title, description: description, queries: queries, width: gridWidth, height: 8,
 		mappings: []object{{"type": "value", "options": mappings}},
 		custom:   object{"fillOpacity": 80, "lineWidth": 0},
 		options: object{
@@ -192,7 +200,7 @@ func table(title, description string, columns []column, queries ...query) panel 
 	for _, f := range []string{"Time", "__name__", "alertstate", "job", "instance"} {
 		exclude[f] = true
 	}
-	p := panel{kind: "table", title: title, description: description, width: 12, height: 8, options: object{"showHeader": true, "cellHeight": "sm"}}
+	p := panel{kind: "table", title: title, description: description, width: 12, height: 8, more: object{}, options: object{"showHeader": true, "cellHeight": "sm"}}
 	for i, c := range columns {
 		if c.title == "" {
 			exclude[c.field] = true
@@ -229,6 +237,30 @@ func yesNo() []object {
 // wide sets the panel's width.
 func (p panel) wide(width int) panel { p.width = width; return p }
 
+// tall sets the panel's height.
+func (p panel) tall(height int) panel { p.height = height; return p }
+
+// fraction is a graph of shares: from 0 to 1.
+func fraction(p panel) panel { p.more["max"] = 1; return p }
+
+// plain is a number without the graph behind it.
+func (p panel) plain() panel { p.options["graphMode"] = "none"; return p }
+
+// logarithmic is a graph of what differs by orders of magnitude.
+func (p panel) logarithmic() panel {
+	p.custom["scaleDistribution"] = object{"type": "log", "log": 10}
+	return p
+}
+
+// none is what stands there without data.
+func (p panel) none(text string) panel { p.more["noValue"] = text; return p }
+
+// whole is a graph of counts: the axis has no fractions.
+func (p panel) whole() panel { p.more["decimals"] = 0; return p }
+
+// below is a graph of what can be negative.
+func (p panel) below() panel { delete(p.more, "min"); return p }
+
 // limits sets thresholds, and draws them.
 func (p panel) limits(thresholds []object) panel {
 	p.thresholds = thresholds
@@ -261,30 +293,8 @@ func (p panel) stacked() panel {
 	return p
 }
 
-// chooseSource is the variable that every dashboard begins with.
-func chooseSource() object {
-	return object{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "current": object{}, "refresh": 1}
-}
-
-// choose is a variable whose choices are the values of a label.
-func choose(name, label, metric string) object {
-	definition := "label_values(" + metric + ", " + name + ")"
-	return object{
-		"name": name, "label": label, "type": "query", "datasource": source(),
-		"query": object{"query": definition, "refId": "v"}, "definition": definition,
-		"refresh": 2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*",
-		"current": object{"text": []string{"All"}, "value": []string{"$__all"}},
-	}
-}
-
-// chooseObjective is the share of deadlines that is to be hit.
-func chooseObjective() object {
-	var options []object
-	for _, v := range []string{"0.9", "0.95", "0.99", "0.999"} {
-		options = append(options, object{"text": v, "value": v, "selected": v == "0.99"})
-	}
-	return object{
-		"name": "objective", "label": "Objective", "type": "custom", "query": "0.9,0.95,0.99,0.999", "options": options,
-		"current": object{"text": "0.99", "value": "0.99", "selected": true}, "multi": false, "includeAll": false,
-	}
+// stackedArea draws areas on top of each other.
+func (p panel) stackedArea() panel {
+	p.custom = object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 60, "showPoints": "never", "spanNulls": false, "stacking": object{"mode": "normal"}}
+	return p
 }

@@ -15,7 +15,7 @@ import (
 // dashboards are all of ours, by file name.
 func dashboards() map[string]dashboard {
 	return map[string]dashboard{
-		"fleet.json": fleet(), "node.json": node(), "container.json": container(), "actuator.json": actuator(),
+		"fleet.json": fleet(), "gpu.json": gpu(), "node.json": node(), "container.json": container(), "actuator.json": actuator(),
 	}
 }
 

@@ -4,37 +4,40 @@ package main
 func node() dashboard {
 	gpu := chosenGPU
 	perGPU := func(title, description, unit, metric string) panel {
-		return series(title, description, unit, query{expr: in(metric, gpu), legend: "{{node}} {{gpu}}"})
+		return series(title, description, unit, ofGPU(in(metric, gpu), ""))
 	}
 	return dashboard{
 		uid: "laxity-node", title: "Laxity / Node",
 		description: "The GPUs of a node: whose tasks run and wait, what they use, and whether the exporter sees all of it.",
-		variables:   []object{chooseSource(), choose("node", "Node", "laxity_exporter_device_up"), choose("gpu", "GPU", `gpu_memory_total_bytes{node=~"$node"}`)},
+		variables:   []object{chooseSource(), choose("node", "Node", "laxity_exporter_device_up"), chooseGPU()},
 		rows: []row{
 			{"", []panel{
-				stat("Takes a container", "1: one of its GPUs is provisionable. laxity nodes says why not.", "bool_yes_no", zeroIsBad, query{expr: in("node:provisionable:bool"), legend: "{{node}}"}),
+				stat("Takes a container", "1: one of its GPUs is open. laxity nodes says why not.", "bool_yes_no", zeroIsBad, query{expr: takes(), legend: "{{node}}"}),
 				stat("GPUs", "GPUs and MIG instances.", "none", nil, query{expr: "count(" + in("gpu_info", gpu) + ")"}),
 				stat("Unfinished tasks", "Tasks that run or wait.", "none", nil, query{expr: "sum(" + in("gpu_tasks", gpu) + ")"}),
 				stat("Tasks that wait", "Held off the GPU or at an allocation, paused or swapped.", "none", nil, query{expr: waiting(gpu)}),
 				hitsNow(gpu),
-				stat("Free memory", "Of all its GPUs.", "bytes", nil, query{expr: "sum(" + in("node_gpu:memory_free:bytes", gpu) + ")"}),
+				stat("Free memory", "Of all its GPUs.", "bytes", nil, query{expr: "sum(" + in("gpu_memory_free_bytes", gpu) + ")"}),
 			}},
 			{"Tasks", []panel{
 				taskTimeline("laxity-container", gpu),
+				heldTimeline(),
 				series("Float of unfinished tasks", "Time to spare before the deadline (float, laxity, slack). Below 0 it is missed.", "s",
 					query{expr: "min by (node, container) (" + in("gpu_task_float_seconds", gpu) + ")", legend: "{{container}}"}).wide(12).limits(negativeIsBad).to("laxity-container", "node", "container"),
 				series("Tasks ended", "By outcome; none had no deadline, lost is an end that was not seen.", "none",
 					query{expr: "sum by (outcome) (increase(" + in("gpu_tasks_completed_total", gpu) + "[$__rate_interval]))", legend: "{{outcome}}"}).wide(12).stacked(),
+				places(gpu).wide(12),
+				sliceSeries().wide(12),
 			}},
 			{"GPUs", []panel{
-				series("Contention", "Unfinished tasks on each GPU, whatever their state.", "none", query{expr: tasks(gpu), legend: "{{node}} {{gpu}}"}).limits([]object{step(nil, "transparent"), step(2, "orange")}),
-				perGPU("Utilisation", "Share of the time in which a kernel ran, as the driver says.", "percentunit", "node_gpu:utilization:ratio"),
-				series("Memory", "Share of the GPU's memory in use.", "percentunit", query{expr: memoryShare(gpu), legend: "{{node}} {{gpu}}"}).limits(fullIsBad),
+				series("Contention", "Unfinished tasks on each GPU, whatever their state.", "none", ofGPU(tasks(gpu), "")).limits([]object{step(nil, "transparent"), step(2, "orange")}),
+				fraction(perGPU("Utilisation", "Share of the time in which a kernel ran, as the driver says.", "percentunit", "gpu_utilization_ratio")).to("laxity-gpu", "node", "gpu"),
+				series("Memory", "Share of the GPU's memory in use.", "percentunit", ofGPU(memoryShare(gpu), "")).limits(fullIsBad),
 				series("Memory by container", "What all processes of a container hold, contexts included.", "bytes",
 					query{expr: "sum by (node, container) (" + in("gpu_container_memory_used_bytes", gpu) + ")", legend: "{{container}}"}).to("laxity-container", "node", "container"),
-				series("Multiprocessor time by container", "Share of the multiprocessors' time, over the driver's last samples.", "percentunit",
-					query{expr: "sum by (node, container) (" + in("gpu_container_sm_utilization_ratio", gpu) + ")", legend: "{{container}}"}).to("laxity-container", "node", "container"),
-				perGPU("Work that is due", "Estimated work of unfinished tasks that have a deadline.", "s", "node_gpu:demand:seconds"),
+				series("Multiprocessor time by container", "Share of the multiprocessors' time, over a minute.", "percentunit",
+					query{expr: "sum by (node, container) (avg_over_time(" + in("gpu_container_sm_utilization_ratio", gpu) + "[" + smooth + "]))", legend: "{{container}}"}).to("laxity-container", "node", "container"),
+				perGPU("Work that is due", "Estimated work of unfinished tasks that have a deadline.", "s", "gpu_demand_seconds"),
 			}},
 			{"Exporter", []panel{
 				series("Answers", "1: the GPU driver, and the container engine, answer the exporter.", "none",

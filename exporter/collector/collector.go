@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,12 +31,9 @@ type Options struct {
 	// gone. A rule with a range must find them, also when the container ended with its task.
 	// Default 15 minutes (the rules' ranges are up to 10).
 	Retention time.Duration
-	// MaxSeries bounds the series that Collect sends. The one that counts the dropped series
-	// is always sent. Default 20,000.
+	// MaxSeries bounds the series that Collect sends; a histogram counts as one. The one that
+	// counts the dropped series is always sent. Default 20,000.
 	MaxSeries int
-	// ClassicHistograms adds classic buckets to the native histograms, for
-	// Prometheus servers that do not scrape native ones.
-	ClassicHistograms bool
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
@@ -66,8 +64,8 @@ func New(opt Options) *Collector {
 	}
 	return &Collector{
 		opt:     opt,
-		counts:  newCounts(opt.ClassicHistograms, opt.MaxSeries),
-		polls:   newPolls(opt.ClassicHistograms),
+		counts:  newCounts(opt.MaxSeries),
+		polls:   newPolls(),
 		dropped: newDropped(),
 	}
 }
@@ -140,10 +138,16 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	// The exporter's own health comes first: the limit on series must not drop it.
 	health(out, s, now)
 	c.readings(out)
-	gpus(out, s)
 	containers := arrange(s, now, c.opt.Retention)
+	images := durationsOf(containers)
+	gpus(out, s, queuesOf(containers, images, now))
+	for _, image := range slices.Sorted(maps.Keys(images)) {
+		out.gauge(imageDuration, images[image].Seconds(), image)
+	}
+	cards(out, s)
 	out.dropped += c.counts.follow(containers, now, c.opt.Retention)
 	for _, v := range containers {
+		out.of(v.name)
 		v.publish(out, s, now)
 		c.counts.publish(out, v.id)
 	}
@@ -156,6 +160,9 @@ var sensors = []task.Source{task.SourceUprobe, task.SourceFanotify, task.SourceD
 
 func health(out *scrape, s *task.Snapshot, now time.Time) {
 	out.gauge(deviceUp, flag(s.Health.DeviceUp))
+	if s.Health.CardsError != "" || len(s.Cards) > 0 {
+		out.gauge(cardsUp, flag(s.Health.CardsError == ""))
+	}
 	out.gauge(engineUp, flag(s.Health.EngineUp))
 	for _, sensor := range sensors {
 		out.gauge(sensorInUse, flag(s.Health.Sensor == sensor), string(sensor))
@@ -183,10 +190,25 @@ func (c *Collector) readings(out *scrape) {
 
 // gpus sends the GPUs. It leaves out the measurements of a GPU that does not answer: nobody
 // can tell an old reading from a fresh one.
-func gpus(out *scrape, s *task.Snapshot) {
-	for _, g := range s.GPUs {
-		out.gauge(gpuInfo, 1, g.UUID, strconv.Itoa(g.Index), g.Name, g.Driver)
+func gpus(out *scrape, s *task.Snapshot, queues map[string]*queue) {
+	cut := map[string]bool{}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		q := queues[g.UUID]
+		if q == nil {
+			q = &queue{}
+		}
+		if g.Parent != "" && !cut[g.Parent] {
+			cut[g.Parent] = true
+			name, _, _ := strings.Cut(g.Name, " MIG ") // NVIDIA H200 MIG 1g.18gb
+			out.gauge(gpuMIGCard, 1, g.Parent, strconv.Itoa(g.Index), name)
+		}
+		out.gauge(gpuInfo, 1, g.UUID, s.GPUName(g.UUID), g.Name, g.Driver)
+		if g.Parent != "" {
+			out.gauge(gpuMIG, 1, g.UUID, g.Parent)
+		}
 		out.gauge(gpuUp, flag(s.Health.DeviceUp && g.Error == ""), g.UUID)
+		out.gauge(gpuUnfinished, float64(q.unfinished), g.UUID)
 		if !s.Health.DeviceUp || g.MemoryTotal == 0 {
 			continue
 		}
@@ -195,6 +217,7 @@ func gpus(out *scrape, s *task.Snapshot) {
 		if u := float64(g.Utilization); u == u { // NaN: the driver does not say
 			out.gauge(gpuUtilization, u, g.UUID)
 		}
+		q.publish(out, g)
 	}
 }
 

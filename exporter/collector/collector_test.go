@@ -184,6 +184,35 @@ func TestGolden(t *testing.T) {
 			s.GPUs[1].MemoryTotal, s.GPUs[1].Error = 0, "GPU is lost"
 			return newScene(s, collector.Options{})
 		},
+		"cards": func() *scene {
+			s := node()
+			s.GPUs[1].Parent, s.GPUs[1].Name = "GPU-c", "H200 MIG 1g.18gb"
+			s.Containers = []task.Container{withDeadline("web", 9)}
+			watts, limit, joules, other, web, gone := 300.5, 700.0, 123456.789, 0.5, 2000.25, 10.0
+			s.Cards = []task.Card{
+				{
+					UUID: gpuA, Power: &watts, PowerLimit: &limit, Energy: &joules,
+					Temperature: map[string]float64{"gpu": 61, "memory": 70}, Clock: map[string]float64{"sm": 1980e6, "memory": 3201e6},
+					Throttled: map[string]bool{"power_cap": true, "thermal": false}, Xids: map[uint64]uint64{79: 1, 13: 2},
+					ECC:  map[string]uint64{"corrected": 3, "uncorrected": 0},
+					PCIe: map[string]float64{"transmit": 1e9, "receive": 2e9}, NVLink: map[string]uint64{"transmit": 1 << 30, "receive": 1 << 31},
+					Unattributed: map[string]float64{"idle": 750, "other": 25, "unknown": 0}, OtherSeconds: &other,
+					Uses: []task.Use{
+						{ContainerID: id("old"), Container: "web", GPUSeconds: 99, Energy: &gone}, // web is another one now
+						{ContainerID: id("web"), Container: "web", GPUSeconds: 7.5, Energy: &web},
+						{ContainerID: id("done"), Container: "done", GPUSeconds: 1.5, Energy: &gone},
+						{ContainerID: id("done2"), Container: "done", GPUSeconds: 2, Energy: &gone},
+					},
+				},
+				{UUID: "GPU-c", Temperature: map[string]float64{"gpu": 33}, Xids: map[uint64]uint64{}}, // reports little
+			}
+			return newScene(s, collector.Options{})
+		},
+		"cards_silent": func() *scene {
+			s := node()
+			s.Health.CardsError = "no permission"
+			return newScene(s, collector.Options{})
+		},
 		"two_gpus": func() *scene {
 			s := node()
 			web := withDeadline("web", 9)
@@ -205,11 +234,50 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// Series of containers in pods say of which pod; those of others are as they are without Kubernetes.
+func TestPods(t *testing.T) {
+	s := node()
+	s.Cards = []task.Card{{UUID: gpuA, Uses: []task.Use{{Container: "team/train-0/main", ContainerID: id("team/train-0/main"), GPUSeconds: 3}}}}
+	for _, name := range []string{"plain", "team/train-0/main", "team/train-1/main"} {
+		c := withDeadline(name, 9)
+		c.MemoryUsed = map[string]uint64{gpuA: 1}
+		s.Containers = append(s.Containers, c)
+		s.Tasks = append(s.Tasks, begun(name, -1, 8))
+		s.Ended = append(s.Ended, over(name, -9, 0, -2))
+	}
+	s.Ended = append(s.Ended, over("team/gone/main", -9, 0, -2))
+	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return t0 }})
+	for _, ended := range s.Ended {
+		c.Began(ended, gpuA)
+		c.Ended(ended)
+	}
+	text := format(t, collector.NewRegistry(c, false))
+	for line := range strings.Lines(text) {
+		want := ""
+		for _, pod := range []string{"train-0", "train-1", "gone"} {
+			if strings.Contains(line, `container="team/`+pod+`/main"`) {
+				want = pod
+			}
+		}
+		if got := strings.Contains(line, `namespace="team"`) && strings.Contains(line, `pod="`+want+`"`); got != (want != "") {
+			t.Errorf("pod %q: %s", want, line)
+		}
+	}
+	for _, name := range []string{"gpu_task_float_seconds", "gpu_task_last_end_timestamp_seconds", "gpu_tasks_started_total", "gpu_container_info", "gpu_container_gpu_seconds_total", "gpu_task_duration_seconds"} {
+		if !strings.Contains(text, "\n"+name) {
+			t.Errorf("no series %s", name)
+		}
+	}
+	c2 := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return t0 }})
+	golden(t, collector.NewRegistry(c2, false), "pods", "gpu_container_info", "gpu_task_float_seconds", "gpu_tasks", "gpu_container_gpu_seconds_total")
+}
+
+// A Prometheus as it comes, which scrapes no native histograms, has buckets.
 func TestClassicHistograms(t *testing.T) {
 	s := node()
 	s.Containers = []task.Container{withDeadline("web", 9)}
 	s.Ended = []task.Task{over("web", -20, -11, -12.5)}
-	c := newScene(s, collector.Options{ClassicHistograms: true})
+	c := newScene(s, collector.Options{})
 	c.Ended(s.Ended[0])
 	if n := count(t, c, "gpu_task_held_seconds"); n != 0 {
 		t.Errorf("no task stood still, and there are %d series of how long", n)
@@ -357,6 +425,32 @@ func TestBadBytes(t *testing.T) {
 	}
 }
 
+// A histogram is there, at 0, before the first task of a container ends: that task counts in
+// a rate. No metric is NaN, whatever is not known yet.
+func TestHistogramsBeginAtZero(t *testing.T) {
+	s := node()
+	s.Containers = []task.Container{withDeadline("web", 9), withDeadline("batch", 0)}
+	s.Tasks = []task.Task{begun("web", -1, 8), begun("batch", -1, 0)}
+	c := newScene(s, collector.Options{})
+	for _, t := range s.Tasks {
+		c.Began(t, gpuA)
+	}
+	text := format(t, c)
+	for _, want := range []string{
+		`gpu_task_duration_seconds_count{container="web",gpu="GPU-a"} 0`, `gpu_task_duration_seconds_count{container="batch",gpu="GPU-a"} 0`,
+		`gpu_task_tardiness_seconds_bucket{container="web",gpu="GPU-a",le="0"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, not := range []string{`gpu_task_tardiness_seconds_count{container="batch"`, "gpu_task_held_seconds_", "NaN"} {
+		if strings.Contains(text, not) {
+			t.Errorf("%s in\n%s", not, text)
+		}
+	}
+}
+
 func TestPolled(t *testing.T) {
 	c := newScene(node(), collector.Options{})
 	c.Polled(time.Millisecond, nil)
@@ -424,10 +518,12 @@ func TestRegistry(t *testing.T) {
 }
 
 // crowd is a node with n containers that run one task each and have ended another.
-func crowd(n int) *scene {
+func crowd(n int) *scene { return crowdOf(n, "c%d") }
+
+func crowdOf(n int, format string) *scene {
 	s := node()
 	for i := range n {
-		name := fmt.Sprint("c", i)
+		name := fmt.Sprintf(format, i)
 		b := withDeadline(name, 9)
 		b.MemoryUsed, b.SMUtilization = map[string]uint64{gpuA: 1}, map[string]float64{gpuA: 0.01}
 		s.Containers = append(s.Containers, b)
@@ -442,11 +538,16 @@ func crowd(n int) *scene {
 	return c
 }
 
-func BenchmarkGather100Containers(b *testing.B) {
-	c := crowd(100)
+func BenchmarkGather100Containers(b *testing.B) { gather(b, crowd(100)) }
+
+func BenchmarkGather100Pods(b *testing.B) { gather(b, crowdOf(100, "team/train-%d/main")) }
+
+func gather(b *testing.B, c *scene) {
+	registry := prometheus.NewRegistry() // the programs' own: a pedantic one costs more
+	registry.MustRegister(c.Collector)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.Gather(); err != nil {
+		if _, err := registry.Gather(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -20,7 +20,7 @@ const seriesPerPair = 8
 type count struct {
 	started   float64
 	completed map[task.Outcome]float64
-	// nil until something was observed
+	// duration and tardiness are nil until a task began, held until one had stood still
 	duration, tardiness, held prometheus.Histogram
 	// unheld counts the tasks that ended without having been held, paused or swapped, before
 	// the first that was. Until then held is nil: most containers never need it.
@@ -48,14 +48,14 @@ type containerCounts struct {
 	counts   map[string]*count // by GPU
 }
 
-func newCounts(classic bool, maxSeries int) *counts {
+func newCounts(maxSeries int) *counts {
 	return &counts{
 		max:        max(1, maxSeries/seriesPerPair),
 		containers: map[string]*containerCounts{},
 		names:      map[string]string{},
-		duration:   newDurations(classic),
-		tardiness:  newTardiness(classic),
-		held:       newHeld(classic),
+		duration:   newDurations(),
+		tardiness:  newTardiness(),
+		held:       newHeld(),
 	}
 }
 
@@ -70,6 +70,7 @@ func (c *counts) began(t task.Task, gpu string, now time.Time) {
 	defer c.mu.Unlock()
 	if n := c.get(t.ContainerID, t.Container, gpu, now); n != nil {
 		n.started++
+		c.begin(n, t, c.containers[t.ContainerID].name, gpu)
 	}
 }
 
@@ -89,10 +90,20 @@ func (c *counts) ended(t task.Task, now time.Time) {
 	}
 }
 
-func (c *counts) observe(n *count, t task.Task, name, gpu string) {
+// begin makes the histograms that the task will be in. They are there, at 0, before it ends: a
+// rate has nothing to say of a series that begins with its first task, and many a container has
+// one task only.
+func (c *counts) begin(n *count, t task.Task, name, gpu string) {
 	if n.duration == nil {
 		n.duration = histogram(c.duration, name, gpu)
 	}
+	if n.tardiness == nil && t.HasDeadline() {
+		n.tardiness = histogram(c.tardiness, name, gpu)
+	}
+}
+
+func (c *counts) observe(n *count, t task.Task, name, gpu string) {
+	c.begin(n, t, name, gpu)
 	n.duration.Observe(t.Duration(time.Time{}).Seconds())
 	switch still := float64(t.HeldSeconds + t.PausedSeconds + t.SwappedSeconds); {
 	case n.held == nil && still == 0:
@@ -107,15 +118,12 @@ func (c *counts) observe(n *count, t task.Task, name, gpu string) {
 		n.held.Observe(still)
 	}
 	if t.HasDeadline() {
-		if n.tardiness == nil {
-			n.tardiness = histogram(c.tardiness, name, gpu)
-		}
 		n.tardiness.Observe(t.Tardiness().Seconds())
 	}
 }
 
 func histogram(of *prometheus.HistogramVec, name, gpu string) prometheus.Histogram {
-	return of.WithLabelValues(name, gpu).(prometheus.Histogram)
+	return of.WithLabelValues(name, valid(gpu)).(prometheus.Histogram)
 }
 
 // get returns the count of a container on a GPU, and makes it where it is missing. At the
@@ -184,7 +192,7 @@ func (c *counts) drop(id string) {
 // follow brings the counts in line with the containers. Those of a new container begin at 0.
 // Those of a container that has been gone for longer than the retention vanish. It returns
 // how many series have no room.
-func (c *counts) follow(containers []*containerView, now time.Time, retention time.Duration) (dropped int) {
+func (c *counts) follow(containers []*containerFacts, now time.Time, retention time.Duration) (dropped int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = now

@@ -29,6 +29,15 @@ var (
 	taskFloat = describe("gpu_task_float_seconds",
 		"Time that the unfinished task with the least float has to spare before its deadline; negative once missed.", containerGPU...)
 
+	taskRemaining = describe("gpu_task_remaining_seconds",
+		"How long the unfinished task with the least float is expected to take yet: as long as the container's last one there, less the time that it runs, and at least a tenth of it. Absent without a deadline or a last task.", containerGPU...)
+	taskWork = describe("gpu_task_work_seconds",
+		"What the container's unfinished tasks are expected to need of the GPU yet, by its last task there, else by the longest last one of its image on this node, else all of the time until the deadline. Absent without a deadline.", containerGPU...)
+	taskSlack = describe("gpu_task_slack_seconds",
+		"How much more work could go first on the GPU without this container missing its deadline (earliest deadline first); negative where it is expected to miss it anyway.", containerGPU...)
+	imageDuration = describe("gpu_image_task_duration_seconds",
+		"How long the last tasks of the image's containers on this node took: the longest of them.", "image")
+
 	lastStart    = describe("gpu_task_last_start_timestamp_seconds", "When the latest ended task began.", containerGPU...)
 	lastEnd      = describe("gpu_task_last_end_timestamp_seconds", "When the latest ended task ended.", containerGPU...)
 	lastDeadline = describe("gpu_task_last_deadline_timestamp_seconds", "When the latest ended task had to be done.", containerGPU...)
@@ -53,8 +62,46 @@ var (
 		"Share of the driver's last sample period in which a kernel ran.", "gpu")
 	gpuMemoryUsed  = describe("gpu_memory_used_bytes", "GPU memory in use.", "gpu")
 	gpuMemoryTotal = describe("gpu_memory_total_bytes", "GPU memory of the card or MIG instance.", "gpu")
-	gpuInfo        = describe("gpu_info", "A GPU or MIG instance: its index, name and driver version. Always 1.", "gpu", "index", "name", "driver")
+	gpuMemoryFree  = describe("gpu_memory_free_bytes", "GPU memory that is not in use.", "gpu")
+	gpuUnfinished  = describe("gpu_unfinished_tasks", "Unfinished GPU tasks on the GPU, in whatever state.", "gpu")
+	gpuDemand      = describe("gpu_demand_seconds", "The work that the GPU has admitted: gpu_task_work_seconds of all containers.", "gpu")
+	gpuOpen        = describe("gpu_open",
+		"Whether the GPU can take a new container (1): memory is left, and if the GPU is fully used, then by tasks with a deadline, whose work is known. A past miss does not close it.", "gpu")
+	gpuProvisionable = describe("gpu_provisionable",
+		"P2's nodeState, by GPU (1): memory is left, the GPU is not fully used, and no container that is there missed its last deadline.", "gpu")
+	gpuInfo = describe("gpu_info", "A GPU or MIG instance: its index (0, or 0:1 for an instance), name and driver version. Always 1.", "gpu", "index", "name", "driver")
 
+	gpuPower      = describe("gpu_power_watts", "Power that the card draws, mean of the driver's last sample period.", "gpu")
+	gpuPowerLimit = describe("gpu_power_limit_watts", "Power that the card may draw.", "gpu")
+	gpuEnergy     = describe("gpu_energy_joules_total", "Energy that the card has used since its driver was loaded.", "gpu")
+	gpuTemp       = describe("gpu_temperature_celsius", "Temperature of the card, by place: gpu or memory.", "gpu", "sensor")
+	gpuClock      = describe("gpu_clock_hertz", "Clock of the card now, by part: sm or memory.", "gpu", "clock")
+	gpuThrottled  = describe("gpu_throttled",
+		"Whether the card lowers its clocks now (1) for this reason. Low clocks because nothing runs, or because somebody set them, do not count.", "gpu", "reason")
+	gpuXids = describe("gpu_xid_errors_total",
+		"Errors that the driver reported for the card since the exporter began, by Xid number. Absent until the first of a number.", "gpu", "xid")
+	gpuECC = describe("gpu_ecc_errors_total",
+		"Memory errors over the card's life, by kind: corrected or uncorrected.", "gpu", "kind")
+	gpuPCIe = describe("gpu_pcie_throughput_bytes_per_second",
+		"What the card sends (transmit) and gets (receive) over PCIe: a sample of 20 ms, taken each 5 s.", "gpu", "direction")
+	gpuNVLink = describe("gpu_nvlink_bytes_total",
+		"Payload that the card has sent (transmit) and got (receive) over all NVLinks since its driver was loaded.", "gpu", "direction")
+	gpuMIG = describe("gpu_mig_instance_info",
+		"A MIG instance and its card. Always 1. The condition (power, temperature, errors) is the card's.", "gpu", "card")
+	gpuMIGCard = describe("gpu_mig_card_info",
+		"A card that is cut into MIG instances: its index and name. Always 1. gpu_info has its instances.", "gpu", "index", "name")
+
+	containerSeconds = describe("gpu_container_gpu_seconds_total",
+		"Time in which the container's work was on the GPU: the driver's samples of its processes (whole percents, 0.2 s late) times the time that passed. Under time slicing the sum over containers never exceeds the wall clock. Absent on MIG.", containerGPU...)
+	containerEnergy = describe("gpu_container_energy_joules_total",
+		"Energy that the container's work has used beyond the card's idle power: each second's energy divided by GPU-seconds, weighted with what each container is estimated to draw. With gpu_unattributed_energy_joules_total it adds up to the growth of gpu_energy_joules_total since the exporter began.", containerGPU...)
+	otherSeconds = describe("gpu_other_gpu_seconds_total",
+		"Time in which work of processes outside of containers was on the GPU.", "gpu")
+	unattributedEnergy = describe("gpu_unattributed_energy_joules_total",
+		"Energy that is no container's, by reason: idle (what the card draws while nobody computes, counted all the time), other (processes outside of containers), unknown (nobody knows who computed).", "gpu", "reason")
+
+	cardsUp = describe("laxity_exporter_cards_up",
+		"Whether the condition of the cards (power, temperature, errors) can be read (1).")
 	deviceUp = describe("laxity_exporter_device_up",
 		"Whether the GPU device answers (1). While it does not, GPU metrics are absent and tasks are as last seen.")
 	gpuUp = describe("laxity_exporter_gpu_up",
@@ -73,40 +120,43 @@ var (
 		"Time since the device last confirmed the facts.")
 )
 
-// newHistogram makes a native histogram by labels, with classic buckets too if asked for.
-func newHistogram(name, help string, classic bool, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	opts := prometheus.HistogramOpts{
-		Name: name, Help: help,
+// newHistogram makes a histogram by labels, with classic buckets and native ones. A Prometheus that
+// scrapes native histograms takes those alone: one series instead of one for each bucket.
+func newHistogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
 		NativeHistogramBucketFactor:     1.1,
 		NativeHistogramMaxBucketNumber:  100,
 		NativeHistogramMinResetDuration: time.Hour,
-	}
-	if classic {
-		opts.Buckets = buckets
-	}
-	return prometheus.NewHistogramVec(opts, labels)
+	}, labels)
 }
 
-// taskSeconds are classic buckets for what a task takes.
-var taskSeconds = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600, 1800, 3600}
+// Classic buckets. They are few, since each is a series of each container.
+var (
+	// taskSeconds are for what a task takes: a request of milliseconds, or a job of an hour.
+	taskSeconds = []float64{.01, .05, .25, 1, 5, 15, 60, 300, 1800}
+	// lostSeconds are for time that a task lost, most often none: then the quantile is 0 too,
+	// and not somewhere in the first bucket.
+	lostSeconds = []float64{0, .01, .1, 1, 10, 60, 600}
+)
 
-func newDurations(classic bool) *prometheus.HistogramVec {
-	return newHistogram("gpu_task_duration_seconds", "Time from start to end of ended GPU tasks.", classic, taskSeconds, containerGPU...)
+func newDurations() *prometheus.HistogramVec {
+	return newHistogram("gpu_task_duration_seconds", "Time from start to end of ended GPU tasks.", taskSeconds, containerGPU...)
 }
 
-func newTardiness(classic bool) *prometheus.HistogramVec {
-	return newHistogram("gpu_task_tardiness_seconds", "How far past their deadlines GPU tasks ended; 0 for those in time.", classic, taskSeconds, containerGPU...)
+func newTardiness() *prometheus.HistogramVec {
+	return newHistogram("gpu_task_tardiness_seconds", "How far past their deadlines GPU tasks ended; 0 for those in time.", lostSeconds, containerGPU...)
 }
 
-func newHeld(classic bool) *prometheus.HistogramVec {
+func newHeld() *prometheus.HistogramVec {
 	return newHistogram("gpu_task_held_seconds",
 		"How long ended GPU tasks had stood still: held (their channels off the GPU, or stopped), or their container paused. Absent until one has.",
-		classic, taskSeconds, containerGPU...)
+		lostSeconds, containerGPU...)
 }
 
-func newPolls(classic bool) *prometheus.HistogramVec {
+func newPolls() *prometheus.HistogramVec {
 	return newHistogram("laxity_exporter_poll_duration_seconds", "Time that one reading of the GPU device took.",
-		classic, prometheus.ExponentialBuckets(1e-5, 4, 10), "result")
+		[]float64{1e-4, .001, .01, .1, 1}, "result")
 }
 
 func newDropped() prometheus.Counter {

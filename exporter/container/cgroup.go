@@ -41,12 +41,18 @@ func IDInPath(path string) (string, bool) {
 		for end < len(path) && isHex(path[end]) {
 			end++
 		}
-		if end-i == idLength && standsAlone(path, i, end) && !strings.HasSuffix(path[:i], "conmon-") {
+		if end-i == idLength && standsAlone(path, i, end) && !notContainer(path[:i]) {
 			return path[i:end], true
 		}
 		i = end
 	}
 	return "", false
+}
+
+// notContainer reports whether the id after this part of a path is a monitor's or, without systemd,
+// that of a Podman pod, whose containers are below.
+func notContainer(before string) bool {
+	return strings.HasSuffix(before, "conmon-") || before == "/libpod_parent/"
 }
 
 // standsAlone reports whether path[start:end] is not part of a longer word.

@@ -1,13 +1,14 @@
-// Package container is a read-only view of the containers on one node: which
+// Package container reads the containers on one node: which
 // exist, their labels, their state, and which container a PID belongs to.
 //
-// The adapter for the Docker engine is container/docker. This package imports
+// The adapters are container/docker and container/containerd. This package imports
 // the standard library and exporter/task only.
 package container
 
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
@@ -20,7 +21,7 @@ var ErrUnavailable = errors.New("container engine unavailable")
 // Container is one running or paused container, as its engine describes it.
 type Container struct {
 	ID      string // 64 hex digits
-	Name    string // without the leading slash
+	Name    string // without a leading slash; unique on this machine. Of a pod: task.PodContainer
 	Image   string
 	Command string
 	Labels  map[string]string
@@ -32,6 +33,19 @@ type Container struct {
 	// "0:1", the first MIG instance of the first GPU), or "all" alone. Empty but
 	// not nil: none. Nil: not known.
 	GPUs []string
+}
+
+// ImageName returns an image's name as a person writes it, the same for every engine: Podman calls
+// the image trainer docker.io/library/trainer:latest, or localhost/trainer:latest if it was built
+// here.
+func ImageName(image string) string {
+	for _, registry := range []string{"docker.io/library/", "docker.io/", "localhost/"} {
+		if short, ok := strings.CutPrefix(image, registry); ok {
+			image = short
+			break
+		}
+	}
+	return strings.TrimSuffix(image, ":latest")
 }
 
 // EventKind is what happened to a container.

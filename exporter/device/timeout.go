@@ -11,40 +11,47 @@ import (
 // ErrNotAnswering means that a driver call has not returned for too long.
 var ErrNotAnswering = errors.New("device does not answer")
 
-// Timed is a Device whose Read returns within the limit, whatever the driver does. At most
+// Source is what both Device and Cards are: something to read, again and again.
+type Source[R any] interface {
+	Read(ctx context.Context) (R, error)
+	Close() error
+}
+
+// Timed is a Source whose Read returns within the limit, whatever the driver does. At most
 // one call is inside the driver at any time, so that a hanging driver costs one goroutine and
 // no more. When that call returns, its result is old: Timed drops it, and the next Read calls
 // the driver again.
-type Timed struct {
-	device Device
+type Timed[R any] struct {
+	source Source[R]
 	limit  time.Duration
 
 	mu     sync.Mutex
-	call   *call // the call inside the driver; nil when there is none
+	call   *call[R] // the call inside the driver; nil when there is none
 	closed bool
 }
 
-type call struct {
+type call[R any] struct {
 	began  time.Time
 	done   chan struct{}
-	result Reading
+	result R
 	err    error
 }
 
-// WithTimeout bounds the time of d's Read by limit; 0 means 2 s.
-func WithTimeout(d Device, limit time.Duration) *Timed {
+// WithTimeout bounds the time of s's Read by limit; 0 means 2 s.
+func WithTimeout[R any](s Source[R], limit time.Duration) *Timed[R] {
 	if limit <= 0 {
 		limit = 2 * time.Second
 	}
-	return &Timed{device: d, limit: limit}
+	return &Timed[R]{source: s, limit: limit}
 }
 
-// Read implements Device. It returns an error that wraps ErrNotAnswering at
+// Read implements Source. It returns an error that wraps ErrNotAnswering at
 // once while an earlier call still hangs.
-func (t *Timed) Read(ctx context.Context) (Reading, error) {
+func (t *Timed[R]) Read(ctx context.Context) (R, error) {
+	var none R
 	c, err := t.enter(ctx)
 	if err != nil {
-		return Reading{}, err
+		return none, err
 	}
 	timer := time.NewTimer(t.limit)
 	defer timer.Stop()
@@ -52,9 +59,9 @@ func (t *Timed) Read(ctx context.Context) (Reading, error) {
 	case <-c.done:
 		return c.result, c.err
 	case <-timer.C:
-		return Reading{}, notAnswering(c.began)
+		return none, notAnswering(c.began)
 	case <-ctx.Done():
-		return Reading{}, ctx.Err()
+		return none, ctx.Err()
 	}
 }
 
@@ -64,7 +71,7 @@ func notAnswering(since time.Time) error {
 }
 
 // enter begins a call, unless one is inside the driver already.
-func (t *Timed) enter(ctx context.Context) (*call, error) {
+func (t *Timed[R]) enter(ctx context.Context) (*call[R], error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -73,28 +80,28 @@ func (t *Timed) enter(ctx context.Context) (*call, error) {
 	if t.call != nil {
 		return nil, notAnswering(t.call.began)
 	}
-	c := &call{began: time.Now(), done: make(chan struct{})}
+	c := &call[R]{began: time.Now(), done: make(chan struct{})}
 	t.call = c
 	go func() {
-		c.result, c.err = t.device.Read(ctx)
+		c.result, c.err = t.source.Read(ctx)
 		t.leave(c)
 	}()
 	return c, nil
 }
 
-func (t *Timed) leave(c *call) {
+func (t *Timed[R]) leave(c *call[R]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.call = nil
 	close(c.done)
 	if t.closed {
-		_ = t.device.Close() // put off by Close; nobody is left to tell
+		_ = t.source.Close() // put off by Close; nobody is left to tell
 	}
 }
 
-// Close implements Device. While a call hangs it returns an error that wraps
+// Close implements Source. While a call hangs it returns an error that wraps
 // ErrNotAnswering, and the device is closed when the call returns.
-func (t *Timed) Close() error {
+func (t *Timed[R]) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -104,5 +111,5 @@ func (t *Timed) Close() error {
 	if t.call != nil {
 		return notAnswering(t.call.began)
 	}
-	return t.device.Close()
+	return t.source.Close()
 }

@@ -2,15 +2,14 @@ package task
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"strconv"
 	"time"
 )
 
 // Seconds is a number of seconds (or, where a field says so, a ratio) that may
-// be infinite or unknown. In JSON +Inf, -Inf and NaN are strings, as in
-// Prometheus's API, because JSON has no such numbers.
+// be infinite or unknown. In JSON these are null, because JSON has no such numbers; a field
+// beside it says why (float_reason, utilization_reason).
 type Seconds float64
 
 // SecondsOf converts a duration.
@@ -33,37 +32,16 @@ func (s Seconds) Duration() time.Duration {
 
 // MarshalJSON implements json.Marshaler.
 func (s Seconds) MarshalJSON() ([]byte, error) {
-	f := float64(s)
-	switch {
-	case math.IsNaN(f):
-		return []byte(`"NaN"`), nil
-	case math.IsInf(f, 1):
-		return []byte(`"+Inf"`), nil
-	case math.IsInf(f, -1):
-		return []byte(`"-Inf"`), nil
-	default:
+	if f := float64(s); !math.IsNaN(f) && !math.IsInf(f, 0) {
 		return strconv.AppendFloat(nil, f, 'f', -1, 64), nil
 	}
+	return []byte("null"), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It takes a number, or one of the
-// strings that MarshalJSON writes.
+// UnmarshalJSON implements json.Unmarshaler. Null is NaN: not known.
 func (s *Seconds) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		var text string
-		if err := json.Unmarshal(b, &text); err != nil {
-			return err
-		}
-		switch text {
-		case "+Inf", "Inf":
-			*s = Seconds(math.Inf(1))
-		case "-Inf":
-			*s = Seconds(math.Inf(-1))
-		case "NaN":
-			*s = Seconds(math.NaN())
-		default:
-			return fmt.Errorf("seconds: %q is neither a number nor +Inf, -Inf or NaN", text)
-		}
+	if string(b) == "null" {
+		*s = Seconds(math.NaN())
 		return nil
 	}
 	return json.Unmarshal(b, (*float64)(s))

@@ -3,7 +3,9 @@ package task
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -23,13 +25,26 @@ type Snapshot struct {
 	Age  Seconds   `json:"age_seconds"`
 	Node string    `json:"node,omitempty"`
 
-	GPUs       []GPU       `json:"gpus"`
+	GPUs []GPU `json:"gpus"`
+	// Cards is the condition of the cards that report one.
+	Cards      []Card      `json:"cards,omitempty"`
 	Containers []Container `json:"containers"`
 	// Tasks holds the unfinished ones, oldest start first.
 	Tasks []Task `json:"tasks"`
 	// Ended holds the latest ended and lost ones, latest end first. Their number is bounded.
 	Ended  []Task `json:"ended"`
 	Health Health `json:"health"`
+}
+
+// NoUtilization is the reason where a device says nothing of a GPU's utilization.
+const NoUtilization = "the device does not say it of this GPU"
+
+// ReasonOf says why a number is not known or has no bound; "" where it is a number.
+func ReasonOf(s Seconds, why string) string {
+	if f := float64(s); math.IsNaN(f) || math.IsInf(f, 0) {
+		return why
+	}
+	return ""
 }
 
 // GPU is one GPU, or one MIG instance of one.
@@ -43,8 +58,9 @@ type GPU struct {
 	MemoryTotal uint64 `json:"memory_total_bytes"`
 	MemoryUsed  uint64 `json:"memory_used_bytes"`
 	// Utilization is the share of the last sample period in which a kernel ran,
-	// 0–1; NaN where the device does not say (MIG).
-	Utilization Seconds `json:"utilization_ratio"`
+	// 0–1; NaN, and null in JSON, where the device does not say (MIG). UtilizationReason says so.
+	Utilization       Seconds `json:"utilization_ratio"`
+	UtilizationReason string  `json:"utilization_reason,omitempty"`
 	// Error says why this GPU, or its list of processes, does not answer while others do;
 	// empty when it does. The GPU's tasks are then as last seen. If the GPU itself does not
 	// answer, MemoryTotal is 0.
@@ -61,6 +77,8 @@ type Container struct {
 	CommandID string `json:"command_id,omitempty"`
 	// PID is its first process in the host's PID namespace; 0 when not running.
 	PID int `json:"pid,omitempty"`
+	// Started is when the engine last started it; zero where not known.
+	Started time.Time `json:"started,omitzero"`
 	// Paused is whether the engine has paused it.
 	Paused bool `json:"paused"`
 	// Spec is what its labels and run-time changes ask for.
@@ -94,6 +112,8 @@ type Health struct {
 	// it left the list.
 	DeviceUp    bool   `json:"device_up"`
 	DeviceError string `json:"device_error,omitempty"`
+	// CardsError says why the cards' condition is not known; empty when it is.
+	CardsError string `json:"cards_error,omitempty"`
 	// EngineUp is the same for the container engine.
 	EngineUp    bool   `json:"engine_up"`
 	EngineError string `json:"engine_error,omitempty"`
@@ -138,6 +158,24 @@ func (s *Snapshot) FindGPU(uuid string) (GPU, bool) {
 		return GPU{}, false
 	}
 	return s.GPUs[i], true
+}
+
+// GPUName is what a person calls a GPU: its index, with that of the instance on a card that is
+// cut into several, as NVIDIA_VISIBLE_DEVICES has it. It is "" for one that the snapshot does
+// not have.
+func (s *Snapshot) GPUName(uuid string) string {
+	instances := map[int]int{}
+	for _, g := range s.GPUs {
+		name := strconv.Itoa(g.Index)
+		if g.Parent != "" {
+			name += ":" + strconv.Itoa(instances[g.Index])
+			instances[g.Index]++
+		}
+		if g.UUID == uuid {
+			return name
+		}
+	}
+	return ""
 }
 
 // CommandID returns a hash of a command line; "" for an empty one.

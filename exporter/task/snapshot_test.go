@@ -45,7 +45,7 @@ func TestSnapshotJSONRoundTrip(t *testing.T) {
 
 func TestSecondsJSON(t *testing.T) {
 	for text, want := range map[string]float64{
-		`"+Inf"`: math.Inf(1), `"-Inf"`: math.Inf(-1), `1.5`: 1.5, `-0.25`: -0.25, `0`: 0,
+		`1.5`: 1.5, `-0.25`: -0.25, `0`: 0,
 	} {
 		var s task.Seconds
 		if err := json.Unmarshal([]byte(text), &s); err != nil || float64(s) != want {
@@ -56,11 +56,21 @@ func TestSecondsJSON(t *testing.T) {
 		}
 	}
 	var s task.Seconds
-	if b, _ := json.Marshal(task.Seconds(math.NaN())); string(b) != `"NaN"` {
-		t.Errorf("NaN → %s", b)
+	for _, none := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		if b, err := json.Marshal(task.Seconds(none)); err != nil || string(b) != "null" {
+			t.Errorf("%v → %s, %v; want null", none, b, err)
+		}
+		if why := task.ReasonOf(task.Seconds(none), "why"); why != "why" {
+			t.Errorf("%v has the reason %q", none, why)
+		}
 	}
-	if err := json.Unmarshal([]byte(`"soon"`), &s); err == nil {
-		t.Error(`"soon" was taken for a number of seconds`)
+	if err := json.Unmarshal([]byte("null"), &s); err != nil || !math.IsNaN(float64(s)) || task.ReasonOf(1, "why") != "" {
+		t.Errorf("null → %v, %v", s, err)
+	}
+	for _, text := range []string{`"soon"`, `"+Inf"`} {
+		if err := json.Unmarshal([]byte(text), &s); err == nil {
+			t.Errorf("%s was taken for a number of seconds", text)
+		}
 	}
 }
 

@@ -99,7 +99,8 @@ func (l Limits) CheckDeadline(d time.Duration) error {
 	return nil
 }
 
-func (l Limits) checkShare(share float64) error {
+// CheckShare returns an error that wraps ErrLimit for a share that is too large; 0 is none.
+func (l Limits) CheckShare(share float64) error {
 	if l.MaxShare > 0 && share > l.MaxShare {
 		return fmt.Errorf("%w: a share of %.4g %% is larger than %.4g %% (--share.max)", ErrLimit, 100*share, 100*l.MaxShare)
 	}
@@ -146,7 +147,7 @@ func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 		case LabelShare:
 			n, err := ParseShare(value)
 			if err == nil {
-				err = l.checkShare(n)
+				err = l.CheckShare(n)
 			}
 			if err != nil {
 				bad(label, value, err.Error())

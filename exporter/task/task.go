@@ -86,6 +86,8 @@ type Task struct {
 	// Container is the container's name, ContainerID its full id.
 	Container   string `json:"container"`
 	ContainerID string `json:"container_id"`
+	// Image is the container's, so that it is known once the container is gone.
+	Image string `json:"image,omitempty"`
 	// GPUs holds the UUIDs of the GPUs it uses, sorted; or UnknownGPU alone.
 	GPUs      []string `json:"gpus"`
 	GPUReason string   `json:"gpu_reason,omitempty"`

@@ -14,7 +14,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 // host plays the kernel: processes, their containers and their ends. It is
@@ -244,19 +244,19 @@ func (unsupported) Run(context.Context, chan<- sensor.Event) error {
 // memory is a Store.
 type memory struct {
 	mu    sync.Mutex
-	state machine.State
-	open  map[string]machine.Saved
+	state core.State
+	open  map[string]core.Saved
 	ended map[string]task.Task
-	over  map[string]machine.Override
+	over  map[string]core.Override
 	saves int
 	err   error
 }
 
 func newMemory() *memory {
-	return &memory{open: map[string]machine.Saved{}, ended: map[string]task.Task{}, over: map[string]machine.Override{}}
+	return &memory{open: map[string]core.Saved{}, ended: map[string]task.Task{}, over: map[string]core.Override{}}
 }
 
-func (m *memory) Load() (machine.State, error) {
+func (m *memory) Load() (core.State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.state
@@ -270,7 +270,7 @@ func (m *memory) Load() (machine.State, error) {
 	return s, nil
 }
 
-func (m *memory) Save(c machine.Changes, alive time.Time) error {
+func (m *memory) Save(c core.Changes, alive time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil {

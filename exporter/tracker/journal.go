@@ -6,12 +6,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 const (
-	// journalPause lets changes that come together share one write.
+	// journalPause lets changes that come together share one write. After a write that took
+	// longer the pause is journalRest times as long, up to longestPause: a server that ends a
+	// task with each request must not keep a disk busy that others need too.
 	journalPause = 10 * time.Millisecond
+	journalRest  = 20
+	longestPause = 200 * time.Millisecond
 	// aliveEvery is how often the store notes that the exporter runs. It bounds the error of
 	// ends that nobody saw.
 	aliveEvery = 10 * time.Second
@@ -25,20 +29,21 @@ type journal struct {
 	store Store
 	log   *slog.Logger
 	wake  chan struct{}
+	hurry chan struct{} // somebody waits for the write
 
 	mu      sync.Mutex
-	pending machine.Changes
+	pending core.Changes
 	waiters []chan<- error
 	open    bool // there are unfinished tasks
 	failing bool
 }
 
 func newJournal(store Store, log *slog.Logger) *journal {
-	return &journal{store: store, log: log, wake: make(chan struct{}, 1)}
+	return &journal{store: store, log: log, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
 // put adds changes. If stored is not nil, it gets the result of the write.
-func (j *journal) put(c machine.Changes, stored chan<- error) {
+func (j *journal) put(c core.Changes, stored chan<- error) {
 	if j.store == nil {
 		if stored != nil {
 			stored <- nil
@@ -53,6 +58,13 @@ func (j *journal) put(c machine.Changes, stored chan<- error) {
 	j.mu.Unlock()
 	select {
 	case j.wake <- struct{}{}:
+	default:
+	}
+	if stored == nil {
+		return
+	}
+	select {
+	case j.hurry <- struct{}{}:
 	default:
 	}
 }
@@ -84,6 +96,7 @@ func (j *journal) run(ctx context.Context) {
 		}
 		select {
 		case <-time.After(pause):
+		case <-j.hurry:
 		case <-ctx.Done():
 		}
 	}
@@ -93,12 +106,13 @@ func (j *journal) run(ctx context.Context) {
 func (j *journal) write(always bool) time.Duration {
 	j.mu.Lock()
 	changes, waiters, open := j.pending, j.waiters, j.open
-	j.pending, j.waiters = machine.Changes{}, nil
+	j.pending, j.waiters = core.Changes{}, nil
 	j.mu.Unlock()
 	if changes.Empty() && len(waiters) == 0 && (always || !open) {
 		return journalPause
 	}
-	err := j.store.Save(changes, time.Now())
+	began := time.Now()
+	err := j.store.Save(changes, began)
 	for _, w := range waiters {
 		w <- err
 	}
@@ -107,7 +121,7 @@ func (j *journal) write(always bool) time.Duration {
 			j.log.Info("the state is written again")
 		}
 		j.failing = false
-		return journalPause
+		return min(max(journalPause, journalRest*time.Since(began)), longestPause)
 	}
 	if !j.failing {
 		j.log.Error("the state cannot be written: after a restart its tasks and deadlines would be unknown", "err", err)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 // took. It is fast while only the device shows that a task begins or ends, or where it is. It
 // is slow while nothing happens and a sensor would report a start. It is never so short that
 // readings cost more than they may.
-func interval(a machine.Activity, newcomer bool, took, fast, slow time.Duration) time.Duration {
+func interval(a core.Activity, newcomer bool, took, fast, slow time.Duration) time.Duration {
 	quick := min(max(fast, fastRest*took), slow)
 	switch {
 	case !a.DeviceUp:
@@ -40,7 +40,7 @@ func interval(a machine.Activity, newcomer bool, took, fast, slow time.Duration)
 
 // ticks is the time until the next tick. It is long when there is no task, and no process
 // that may make one.
-func (l *loop) ticks(a machine.Activity, now time.Time) time.Duration {
+func (l *loop) ticks(a core.Activity, now time.Time) time.Duration {
 	switch {
 	case len(l.tracked)+a.Candidates+a.UnknownContainers > 0 || l.m.Restless(now):
 		return tickEvery
@@ -52,7 +52,7 @@ func (l *loop) ticks(a machine.Activity, now time.Time) time.Duration {
 }
 
 // attend brings the next tick forward when there is something to inspect.
-func (l *loop) attend(a machine.Activity, now time.Time) {
+func (l *loop) attend(a core.Activity, now time.Time) {
 	if d := l.ticks(a, now); d < l.pace {
 		l.pace = d
 		l.tick.Reset(d)

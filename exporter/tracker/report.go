@@ -4,34 +4,34 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 // report passes a fact to the observers and the log.
-func (l *loop) report(f machine.Fact) {
+func (l *loop) report(f core.Fact) {
 	switch f.Kind {
-	case machine.Began:
+	case core.Began:
 		l.log.Debug("task began", "container", f.Task.Container, "pid", f.Task.PID, "gpu", f.GPU,
 			"start", f.Task.Start.Time, "source", f.Task.Start.Source)
 		for _, o := range l.opt.Observers {
 			o.Began(f.Task, f.GPU)
 		}
-	case machine.Ended:
+	case core.Ended:
 		l.log.Debug("task ended", "container", f.Task.Container, "pid", f.Task.PID,
 			"outcome", f.Task.Outcome(), "source", f.Task.End.Source)
 		for _, o := range l.opt.Observers {
 			o.Ended(f.Task)
 		}
-	case machine.Missed:
+	case core.Missed:
 		l.log.Debug("a task was not counted: the engine did not report its container", "container", f.Task.ContainerID, "pid", f.Task.PID)
-	case machine.Appeared:
+	case core.Appeared:
 		for _, bad := range f.Container.Invalid {
 			l.log.Warn("a label is invalid", "container", f.Container.Name,
 				"label", bad.Label, "value", bad.Value, "hint", bad.Hint)
 		}
 		l.discover(f.Container.PID)
 		l.hurry()
-	case machine.Moved:
+	case core.Moved:
 		l.discover(f.Container.PID)
 	}
 }
@@ -50,6 +50,9 @@ func (l *loop) unwatched(pid int, err error) {
 func (l *loop) reportHealth(h task.Health) {
 	l.reportPart("GPU device", l.reported.DeviceUp, h.DeviceUp, l.reported.DeviceError, h.DeviceError)
 	l.reportPart("container engine", l.reported.EngineUp, h.EngineUp, l.reported.EngineError, h.EngineError)
+	if h.CardsError != "" && l.reported.CardsError == "" {
+		l.log.Warn("the condition of the cards cannot be read; their power, temperature and errors are absent", "err", h.CardsError)
+	}
 	switch {
 	case h.Sensor == l.reported.Sensor && h.SensorReason == l.reported.SensorReason:
 	case h.SensorReason == "":

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/sensor"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 // A process that seems to be the host's may be a container's that has not been moved to its
@@ -30,16 +30,16 @@ type doubt struct {
 
 // subject watches the process that has this PID now, reads its container, and then checks
 // that the process still lives, so that both belong together.
-func (r *resolver) subject(pid int) (machine.Subject, error) {
+func (r *resolver) subject(pid int) (core.Subject, error) {
 	p, err := r.exits.Watch(pid)
 	if err != nil {
-		return machine.Subject{}, err
+		return core.Subject{}, err
 	}
-	s := machine.Subject{Process: p}
+	s := core.Subject{Process: p}
 	s.Container, _, err = r.processes.OfPID(pid)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.exits.Forget(p)
-		return machine.Subject{}, err
+		return core.Subject{}, err
 	}
 	// Without its start the error bound is wider, and only the time shows which process an
 	// event belongs to.
@@ -48,14 +48,14 @@ func (r *resolver) subject(pid int) (machine.Subject, error) {
 	}
 	if err != nil || !r.exits.Alive(p) {
 		r.exits.Forget(p)
-		return machine.Subject{}, sensor.ErrGone
+		return core.Subject{}, sensor.ErrGone
 	}
 	return s, nil
 }
 
 // again inspects a host process once more when that is due. It reports whether the process
 // belongs to a container.
-func (r *resolver) again(s machine.Subject, now time.Time) (machine.Subject, bool) {
+func (r *resolver) again(s core.Subject, now time.Time) (core.Subject, bool) {
 	d, known := r.doubts[s.Identity]
 	if known && now.Before(d.next) {
 		return s, false

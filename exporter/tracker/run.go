@@ -9,7 +9,7 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 const (
@@ -25,10 +25,10 @@ const (
 	newcomerFor = 3 * time.Second
 )
 
-// loop is the state that the tracker's goroutine owns, besides the machine.
+// loop is the state that the tracker's goroutine owns, besides the core.
 type loop struct {
 	*Tracker
-	m        *machine.Machine
+	m        *core.Core
 	log      *slog.Logger
 	resolver resolver
 
@@ -38,6 +38,7 @@ type loop struct {
 	tracks    chan func()   // Track and Untrack
 	starts    chan sensor.Event
 	holds     chan holdNews
+	cards     chan cardNews
 	poll      *time.Timer
 	tick      *time.Timer
 	nextPoll  time.Time
@@ -66,7 +67,7 @@ type loop struct {
 func (t *Tracker) Run(ctx context.Context) error {
 	l := &loop{
 		Tracker:  t,
-		m:        t.machine,
+		m:        t.core,
 		log:      t.opt.Logger,
 		resolver: resolver{exits: t.opt.Exits, processes: t.opt.Processes, doubts: map[string]doubt{}},
 		requests: make(chan struct{}, 1),
@@ -75,6 +76,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 		tracks:   make(chan func(), jobBacklog),
 		starts:   make(chan sensor.Event, sensorBacklog),
 		holds:    make(chan holdNews),
+		cards:    make(chan cardNews),
 		poll:     time.NewTimer(0),
 		tick:     time.NewTimer(tickEvery),
 		pace:     tickEvery,
@@ -100,6 +102,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 			l.onSensor(n)
 		case n := <-l.holds:
 			l.m.Off(n.off, n.at)
+		case n := <-l.cards:
+			l.onCards(n)
 		case ev := <-l.starts:
 			l.onStart(ev)
 		case f := <-l.followed:
@@ -133,6 +137,9 @@ func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-c
 	if l.opt.Holds != nil {
 		wg.Go(func() { l.followHolds(feeds) })
 	}
+	if l.opt.Cards != nil {
+		wg.Go(func() { readCards(feeds, l.opt.Cards, l.opt.CardEvery, l.cards) })
+	}
 	wg.Go(func() { work(feeds, l.finds) })
 	wg.Go(func() { work(feeds, l.tracks) })
 	wg.Go(func() { l.journal.run(writing) })
@@ -152,7 +159,7 @@ func (l *loop) restore() {
 	if err != nil {
 		l.log.Warn("part of the stored state could not be read", "err", err)
 	}
-	l.m.Restore(s, func(pid int, identity string) (machine.Subject, bool) {
+	l.m.Restore(s, func(pid int, identity string) (core.Subject, bool) {
 		subject, err := l.resolver.subject(pid)
 		if err != nil {
 			return subject, false
@@ -216,7 +223,7 @@ func (l *loop) onTick(now time.Time) {
 	l.tick.Reset(l.pace)
 }
 
-// settle passes on what the machine made of the last input.
+// settle passes on what the core made of the last input.
 func (l *loop) settle(now time.Time) {
 	for _, f := range l.m.TakeFacts() {
 		l.report(f)

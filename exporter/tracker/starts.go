@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/sensor"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 // onStart takes an event of the start sensor.
@@ -20,10 +20,10 @@ func (l *loop) onStart(ev sensor.Event) {
 	l.hurry()
 }
 
-// owner returns the process that an event belongs to, and introduces it to the machine. Since
+// owner returns the process that an event belongs to, and introduces it to the core. Since
 // the process was met, or since the event, the PID may have gone to another process. The
 // start of the process in the event decides. If the event has none, its time decides.
-func (l *loop) owner(ev sensor.Event) (machine.Subject, bool) {
+func (l *loop) owner(ev sensor.Event) (core.Subject, bool) {
 	met, known := l.m.Known(ev.PID)
 	marked := known && ev.Started > 0 && met.Started > 0
 	switch alive := known && l.opt.Exits.Alive(met.Process); {
@@ -57,7 +57,7 @@ func (l *loop) owner(ev sensor.Event) (machine.Subject, bool) {
 }
 
 // began reports whether the event can belong to this process, which has the same PID.
-func began(s machine.Subject, ev sensor.Event) bool {
+func began(s core.Subject, ev sensor.Event) bool {
 	if ev.Started > 0 && s.Started > 0 {
 		return ev.Started.Truncate(StartStep) == s.Started
 	}
@@ -67,11 +67,11 @@ func began(s machine.Subject, ev sensor.Event) bool {
 // late returns the process of an event that was read after the process had ended. It knows
 // only what the event says. It returns false for a process of the host and for one whose
 // container the event does not name.
-func (l *loop) late(ev sensor.Event) (machine.Subject, bool) {
+func (l *loop) late(ev sensor.Event) (core.Subject, bool) {
 	if ev.Started == 0 {
-		return machine.Subject{}, false
+		return core.Subject{}, false
 	}
-	s := machine.Subject{
+	s := core.Subject{
 		Process:   l.opt.Exits.Gone(ev.PID, ev.Started),
 		Container: ev.Container,
 		Started:   ev.Started.Truncate(StartStep),

@@ -1,10 +1,10 @@
 // Package tracker turns the reports of the device, the container engine and the sensors into
 // task.Snapshots.
 //
-// The rules of a task's life are in tracker/machine, which is pure; tracker/store keeps them
-// over a restart. This package is the loop around both: one goroutine owns the machine. Other
+// The rules of a task's life are in tracker/core, which is pure; tracker/store keeps them
+// over a restart. This package is the loop around both: one goroutine owns the core. Other
 // goroutines wait for the driver, the engine and the disk, so that none of these can block it
-// when it hangs. It imports the standard library, exporter/task, exporter/tracker/machine,
+// when it hangs. It imports the standard library, exporter/task, exporter/tracker/core,
 // exporter/device, exporter/container and exporter/sensor. The last three are interfaces; it
 // knows no adapter.
 package tracker
@@ -20,7 +20,7 @@ import (
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 // ErrUnknownContainer means that no running container has this name or id.
@@ -61,11 +61,11 @@ type Holds interface {
 	Follow(ctx context.Context, report func(off map[int]time.Duration, at time.Time), warn func(error))
 }
 
-// Store keeps the machine's state over a restart.
+// Store keeps the core's state over a restart.
 type Store interface {
-	Load() (machine.State, error)
+	Load() (core.State, error)
 	// Save returns when the changes are durable, all of them or none.
-	Save(c machine.Changes, alive time.Time) error
+	Save(c core.Changes, alive time.Time) error
 }
 
 // Observer gets what happens once. The tracker's goroutine calls it: it MUST return at once.
@@ -89,8 +89,10 @@ type StartSensor struct {
 // Options are what a Tracker is made of. Device, Containers, Exits and Processes are needed;
 // the rest is optional.
 type Options struct {
-	Node       string
-	Device     device.Device // must not hang: a real one needs device.WithTimeout
+	Node   string
+	Device device.Device // must not hang: a real one needs device.WithTimeout
+	// Cards reads the cards' condition; nil: nobody does. As Device, it must not hang.
+	Cards      device.Cards
 	Containers container.Source
 	Exits      sensor.Exits
 	Processes  Processes
@@ -106,10 +108,12 @@ type Options struct {
 	// only the device would show it. SlowPoll is the time while nothing happens. Defaults 20
 	// ms and 1 s.
 	FastPoll, SlowPoll time.Duration
+	// CardEvery is the time between readings of the cards' condition. Default 1 s.
+	CardEvery time.Duration
 	// MeasureEvery is the shortest time between two snapshots when only measurements changed
 	// (memory, utilisation). Default 100 ms.
 	MeasureEvery time.Duration
-	// BusyGap and MaxEnded are those of machine.Options.
+	// BusyGap and MaxEnded are those of core.Options.
 	BusyGap  time.Duration
 	MaxEnded int
 	// Limits bound what containers may claim.
@@ -127,6 +131,9 @@ func (o *Options) setDefaults() {
 		o.SlowPoll = time.Second
 	}
 	o.SlowPoll = max(o.SlowPoll, o.FastPoll)
+	if o.CardEvery <= 0 {
+		o.CardEvery = time.Second
+	}
 	if o.MeasureEvery <= 0 {
 		o.MeasureEvery = 100 * time.Millisecond
 	}
@@ -135,7 +142,7 @@ func (o *Options) setDefaults() {
 // Tracker follows the GPU tasks of one node.
 type Tracker struct {
 	opt     Options
-	machine *machine.Machine
+	core    *core.Core
 	board   *board
 	journal *journal
 	asks    chan func()
@@ -153,10 +160,10 @@ func New(opt Options) (*Tracker, error) {
 	case opt.Exits == nil || opt.Processes == nil:
 		return nil, errors.New("tracker: no way to watch processes")
 	}
-	m := machine.New(machine.Options{Node: opt.Node, Run: rand.Text(), BusyGap: opt.BusyGap, MaxEnded: opt.MaxEnded, Limits: opt.Limits})
+	m := core.New(core.Options{Node: opt.Node, Run: rand.Text(), BusyGap: opt.BusyGap, MaxEnded: opt.MaxEnded, Limits: opt.Limits})
 	return &Tracker{
 		opt:     opt,
-		machine: m,
+		core:    m,
 		board:   newBoard(m.Snapshot()),
 		journal: newJournal(opt.Store, opt.Logger),
 		asks:    make(chan func()),
@@ -174,24 +181,23 @@ func (t *Tracker) Watch(ctx context.Context) <-chan *task.Snapshot { return t.bo
 // Ready is closed once device, engine and start sensor have answered or failed.
 func (t *Tracker) Ready() <-chan struct{} { return t.ready }
 
-// SetDeadline changes the relative deadline of the running container with this name or id (12
-// digits are enough), for its unfinished tasks and the next ones; 0 restores the label's. It
-// returns when the change is stored. The error wraps ErrUnknownContainer if there is no such
-// container.
-func (t *Tracker) SetDeadline(ctx context.Context, ref string, relative time.Duration) (task.Container, error) {
+// Change changes the settings of the running container with this name or id (12 digits are
+// enough). A deadline holds for its unfinished tasks and the next ones. It returns when the
+// change is stored. The error wraps ErrUnknownContainer if there is no such container.
+func (t *Tracker) Change(ctx context.Context, ref string, change task.Change) (task.Container, error) {
 	c, ok := t.Snapshot().FindContainer(ref)
 	if !ok {
 		return c, ErrUnknownContainer
 	}
 	stored := make(chan error, 1)
 	ask := func() {
-		changed, ok := t.machine.SetDeadline(c.ID, task.SecondsOf(relative), time.Now())
+		changed, ok := t.core.Change(c.ID, change, time.Now())
 		if !ok {
 			stored <- ErrUnknownContainer
 			return
 		}
 		c = changed // read after stored has an answer
-		t.journal.put(t.machine.TakeChanges(), stored)
+		t.journal.put(t.core.TakeChanges(), stored)
 	}
 	select {
 	case t.asks <- ask:

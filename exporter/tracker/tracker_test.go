@@ -11,6 +11,7 @@ import (
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/container/containertest"
+	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
@@ -27,6 +28,8 @@ type bench struct {
 	engine *containertest.Fake
 	store  *memory
 	offs   offs
+	device device.Device // nil: card
+	cards  device.Cards
 	log    paper
 	stop   func()
 }
@@ -74,8 +77,11 @@ func (o offs) Follow(ctx context.Context, report func(map[int]time.Duration, tim
 }
 
 func (b *bench) start(starts ...tracker.StartSensor) {
+	if b.device == nil {
+		b.device = b.card
+	}
 	tr, err := tracker.New(tracker.Options{
-		Node: "n", Device: b.card, Containers: b.engine, Exits: b.host, Processes: b.host,
+		Node: "n", Device: b.device, Cards: b.cards, Containers: b.engine, Exits: b.host, Processes: b.host,
 		Store: b.store, Holds: b.offs, Starts: starts, Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 	if err != nil {
@@ -276,7 +282,7 @@ func TestRestart(t *testing.T) {
 		if open, _ := b.store.counts(); open != 2 {
 			t.Fatalf("%d tasks stored a second after they began, want 2", open)
 		}
-		if _, err := b.SetDeadline(b.t.Context(), "web", 5*time.Second); err != nil {
+		if _, err := b.Change(b.t.Context(), "web", due(5*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		b.stop()
@@ -297,14 +303,16 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-func TestSetDeadline(t *testing.T) {
+func due(d time.Duration) task.Change { return task.Change{Deadline: &d} }
+
+func TestChange(t *testing.T) {
 	within(t, func(b *bench) {
-		if _, err := b.SetDeadline(b.t.Context(), "web", time.Second); !errors.Is(err, tracker.ErrUnknownContainer) {
+		if _, err := b.Change(b.t.Context(), "web", due(time.Second)); !errors.Is(err, tracker.ErrUnknownContainer) {
 			t.Errorf("error %v", err)
 		}
 		c := b.newContainer("web")
 		b.pass(time.Second)
-		got, err := b.SetDeadline(b.t.Context(), c.ID[:12], 5*time.Second)
+		got, err := b.Change(b.t.Context(), c.ID[:12], due(5*time.Second))
 		if err != nil || got.Spec.Deadline != 5 || got.Name != "web" {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -312,7 +320,7 @@ func TestSetDeadline(t *testing.T) {
 			t.Error("it returned before the change was stored")
 		}
 		b.store.fail(errTrouble)
-		if _, err := b.SetDeadline(b.t.Context(), "web", 6*time.Second); !errors.Is(err, errTrouble) {
+		if _, err := b.Change(b.t.Context(), "web", due(6*time.Second)); !errors.Is(err, errTrouble) {
 			t.Errorf("error %v, want the disk's", err)
 		}
 		b.store.fail(nil)

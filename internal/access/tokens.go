@@ -1,5 +1,5 @@
 // Package access says who may act by HTTP, in one place for every program: bearer
-// tokens in a file, what a web configuration asks of clients, and the guard that
+// tokens in a file, what a web configuration asks of clients, and the gate that
 // handlers stand behind.
 //
 // It is a leaf: it imports the standard library, internal/replace, go.yaml.in/yaml and
@@ -50,7 +50,7 @@ func ReadTokens(path string) ([]string, error) {
 		switch {
 		case line == "" || line[0] == '#':
 		case len(line) < minimum:
-			return nil, fmt.Errorf("bearer tokens: a token in %s is shorter than %d characters; make one with `openssl rand -hex 32`", path, minimum)
+			return nil, fmt.Errorf("bearer tokens: a token in %s is shorter than %d characters; make one with `laxity-actuator token`", path, minimum)
 		default:
 			all = append(all, line)
 		}
@@ -76,8 +76,20 @@ func WriteToken(path string, mode fs.FileMode, comments ...string) error {
 	return replace.File(path, []byte(text.String()), mode)
 }
 
-// ErrDenied means that the request has no valid token.
+// ErrDenied means that the request has no valid token. ErrWrongToken is an ErrDenied of one
+// that brings a token.
 var ErrDenied = errors.New("a token is needed: send `Authorization: Bearer TOKEN` (in Alertmanager: http_config.authorization), or the token as password")
+
+// ErrWrongToken means that the request brings a token, and none of those that count.
+var ErrWrongToken error = wrongToken{}
+
+type wrongToken struct{}
+
+func (wrongToken) Error() string {
+	return "wrong token: it is none of those in the file that --web.bearer-token-file names here; send one of these (laxity-actuator token FILE makes one where there is none)"
+}
+
+func (wrongToken) Is(target error) bool { return target == ErrDenied }
 
 // Check reports whether the request brings one of the tokens: as a bearer token, or as the
 // password of any user, for programs that know only passwords. It compares with every token,
@@ -102,7 +114,7 @@ func (t *Tokens) Check(r *http.Request) error {
 		match |= subtle.ConstantTimeCompare(have[:], want[:])
 	}
 	if match != 1 {
-		return ErrDenied
+		return ErrWrongToken
 	}
 	return nil
 }

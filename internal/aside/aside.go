@@ -1,5 +1,5 @@
-// Package aside puts files beside their place that cannot be read, so that a damaged file
-// keeps no program from starting, and people still have it.
+// Package aside renames unreadable files in their place, so that a damaged file keeps no program
+// from starting, and people can still inspect it.
 //
 // It imports the standard library only.
 package aside
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// mark stands between a file's name and the time at which it was put aside.
+// mark stands between a file's name and the time when it was put aside.
 const mark = ".damaged-"
 
 // Damaged says that a file was put aside, and why; it is an error for people.
@@ -29,8 +29,8 @@ func (d *Damaged) Error() string {
 
 func (d *Damaged) Unwrap() error { return d.Err }
 
-// Put renames what is at path, a file or a folder, to path.damaged-TIME, and returns a
-// *Damaged that says so. Where it cannot be renamed the error is why not, with what to do.
+// Put renames the file or folder at path to path.damaged-TIME, and returns a *Damaged that says so.
+// If the rename fails, the error says why, and what to do.
 func Put(path string, why error) (damaged *Damaged, err error) {
 	first := path + mark + time.Now().UTC().Format("20060102T150405.000Z")
 	to := first
@@ -41,13 +41,13 @@ func Put(path string, why error) (damaged *Damaged, err error) {
 		to = fmt.Sprintf("%s-%d", first, n)
 	}
 	if err := os.Rename(path, to); err != nil {
-		return nil, fmt.Errorf("%s cannot be read (%w) and not be put aside (move it away, or choose another --state-dir): %w", path, why, err)
+		return nil, fmt.Errorf("%s cannot be read (%w), and renaming it failed (move it away, or choose another --state-dir): %w", path, why, err)
 	}
 	return &Damaged{Path: path, To: to, Err: why}, nil
 }
 
-// Of returns the names of what was put aside in the places of these files and folders,
-// without their paths.
+// Of returns the names of what was put aside in place of these files and folders, without their
+// paths.
 func Of(paths ...string) (names []string) {
 	for _, path := range paths {
 		for _, name := range List(filepath.Dir(path)) {
@@ -64,7 +64,7 @@ func List(dirs ...string) (names []string) {
 	for _, dir := range dirs {
 		found, err := filepath.Glob(filepath.Join(dir, "*"+mark+"*"))
 		if err != nil {
-			continue // a folder's name is no pattern; nobody starts for it
+			continue // the folder's name is no valid pattern
 		}
 		for _, f := range found {
 			names = append(names, filepath.Base(f))

@@ -1,4 +1,4 @@
-// Package boltfile opens bbolt files, and puts those aside that are damaged.
+// Package boltfile opens bbolt files, and puts damaged ones aside.
 //
 // It imports bbolt, internal/aside and the standard library.
 package boltfile
@@ -20,12 +20,12 @@ import (
 // ErrInUse means that another process has the file open.
 var ErrInUse = errors.New("another process uses it")
 
-// patience is how long a process that ends may still have the file.
+// patience is how long an ending process may still have the file open.
 const patience = 2 * time.Second
 
-// Open opens or makes the file, and runs prepare in a first transaction that may write. A
-// file that cannot be read to its end, or that prepare refuses, is put aside, and a new one
-// made: damaged says so. The error wraps ErrInUse where another process has the file.
+// Open opens or makes the file, and runs prepare in a first writing transaction. If the file cannot
+// be read to its end, or prepare refuses it, Open puts it aside and makes a new one: damaged says
+// so. The error wraps ErrInUse if another process has the file open.
 func Open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, damaged error, err error) {
 	db, why := open(path, prepare)
 	switch {
@@ -34,7 +34,7 @@ func Open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, damaged err
 	case errors.Is(why, berrors.ErrTimeout):
 		return nil, nil, fmt.Errorf("open %s: %w", path, ErrInUse)
 	}
-	if _, err := os.Lstat(path); err != nil { // there is nothing to put aside
+	if _, err := os.Lstat(path); err != nil { // nothing to put aside
 		return nil, nil, fmt.Errorf("open %s (choose a writable --state-dir): %w", path, why)
 	}
 	d, err := aside.Put(path, why)
@@ -48,8 +48,7 @@ func Open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, damaged err
 }
 
 func open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, err error) {
-	// bbolt panics on some kinds of damage, and reads beyond the end of a file that was cut
-	// off, which is a fault.
+	// bbolt panics on some damage, and reads beyond the end of a truncated file, which is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -75,7 +74,7 @@ func open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, err error) 
 	return db, nil
 }
 
-// whole checks that the file is not shorter than it says.
+// whole checks that the file is not shorter than its header says.
 func whole(db *bbolt.DB, path string) error {
 	s, err := os.Stat(path)
 	if err != nil {
@@ -89,14 +88,14 @@ func whole(db *bbolt.DB, path string) error {
 	})
 }
 
-// leastEntry is how many bytes an entry takes in a file at least.
+// leastEntry is the least number of bytes of an entry in a file.
 const leastEntry = 16
 
-// errTried ends the transaction of try: nothing of it is kept.
+// errTried ends the transaction of try, which keeps nothing.
 var errTried = errors.New("tried")
 
-// try writes every entry anew and takes that back: so every page is read, also those that
-// only a write needs. A damaged file may lead in a circle.
+// try rewrites every entry and rolls that back: this reads every page, also those that only a write
+// needs. A damaged file may contain a cycle.
 func try(db *bbolt.DB) error {
 	var found error
 	err := db.Update(func(tx *bbolt.Tx) error {
@@ -115,12 +114,12 @@ func tryBucket(b *bbolt.Bucket, left *int64) error {
 	var all []entry
 	err := b.ForEach(func(k, v []byte) error {
 		if *left--; *left < 0 {
-			return errors.New("it leads in a circle")
+			return errors.New("its pages form a cycle")
 		}
 		if n := len(all); n > 0 && bytes.Compare(all[n-1].key, k) >= 0 {
-			return fmt.Errorf("its keys are in disorder: %q before %q", all[n-1].key, k)
+			return fmt.Errorf("its keys are out of order: %q before %q", all[n-1].key, k)
 		}
-		all = append(all, entry{bytes.Clone(k), bytes.Clone(v)}) // a page that is not there is a fault
+		all = append(all, entry{bytes.Clone(k), bytes.Clone(v)}) // a missing page is a fault
 		return nil
 	})
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 
 // Group is a control group of one controller.
 type Group struct {
-	// Dir is its folder, Root that of the uppermost group that can be seen.
+	// Dir is its folder, Root that of the uppermost visible group.
 	Dir, Root string
-	// V2 tells which version it is; the files have other names there.
+	// V2 is its version, on which the names of its files depend.
 	V2 bool
 }
 
-// Of returns the group of a process for a controller, such as freezer or memory. On a
-// machine that mounts both versions, version 1 counts if it has the controller.
-// proc is where procfs of the host is mounted.
+// Of returns the group of a process for a controller, such as freezer or memory. If a machine
+// mounts both versions, version 1 counts if it has the controller. proc is where procfs of the host
+// is mounted.
 func Of(proc string, pid int, controller string) (Group, error) {
 	groups, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package chromium opens pages in a headless Chromium, for tests, by chromedp: with the
-// looks, the credentials and the complaints of a browser that tests of pages ask for.
+// Package chromium opens pages in a headless Chromium, for tests, by chromedp. It sets the window,
+// the colour scheme and the credentials, and collects the browser's complaints.
 package chromium
 
 import (
@@ -37,8 +37,7 @@ type Browser struct {
 	ctx context.Context
 }
 
-// Start starts a browser that ends with the test; the test is skipped where there
-// is none.
+// Start starts a browser that ends with the test. It skips the test if there is no browser.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	path := ""
@@ -62,13 +61,13 @@ func Start(t testing.TB) *Browser {
 	return &Browser{t, ctx}
 }
 
-// Look is how a page is looked at.
+// Look is how a page is viewed.
 type Look struct {
 	Width, Height int64 // CSS pixels; 1280 × 900 by default
 	Mobile, Dark  bool
 	NoScript      bool
-	// User and Password are what a person types when the browser asks. Where they are
-	// wrong the person cancels.
+	// User and Password are what a person types when the browser asks. If they are wrong, the person
+	// cancels.
 	User, Password string
 }
 
@@ -84,7 +83,7 @@ type Page struct {
 	loaded   chan struct{}   // closed by the next load event
 }
 
-// Open makes a tab, in a context of its own, and goes to the address.
+// Open makes a tab, with its own storage, and opens the address.
 func (b *Browser) Open(address string, look Look) *Page {
 	b.t.Helper()
 	ctx, end := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
@@ -131,7 +130,7 @@ func (p *Page) look(look Look) {
 	p.must(err)
 }
 
-// event takes note of what the page says.
+// event handles an event of the page.
 func (p *Page) event(event any, look Look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +164,7 @@ func (p *Page) event(event any, look Look) {
 	}
 }
 
-// answer tells the browser how a request goes on; it may be gone by now.
+// answer tells the browser how to continue a request, which may be gone by now.
 func (p *Page) answer(do func() error) {
 	if err := do(); err != nil && p.ctx.Err() == nil {
 		p.mu.Lock()
@@ -174,27 +173,27 @@ func (p *Page) answer(do func() error) {
 	}
 }
 
-// Go goes to the address and waits until it is loaded.
+// Go opens the address and waits until it is loaded.
 func (p *Page) Go(address string) {
 	p.b.t.Helper()
 	p.must(Do(p, chromedp.Navigate(address)))
 }
 
-// Do carries steps of chromedp out.
+// Do runs steps of chromedp.
 func Do(p *Page, steps ...chromedp.Action[chromedp.Void]) error {
 	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	return chromedp.Do(ctx, steps...)
 }
 
-// Run carries a step of chromedp out, and returns its result.
+// Run runs a step of chromedp and returns its result.
 func Run[T any](p *Page, step chromedp.Action[T]) (T, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	return chromedp.Run(ctx, step)
 }
 
-// WhileLoading does something that loads a page, and waits until it is loaded.
+// WhileLoading runs do, which loads a page, and waits until it is loaded.
 func (p *Page) WhileLoading(do func()) {
 	p.b.t.Helper()
 	p.mu.Lock()
@@ -224,14 +223,14 @@ func (p *Page) Await(expression string) error {
 	return err
 }
 
-// Requests are the addresses that the page asked for, since it was opened.
+// Requests returns the addresses that the page has requested since it was opened.
 func (p *Page) Requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
 }
 
-// Problems are the exceptions, errors and warnings, among them violations of the
+// Problems returns the exceptions, errors and warnings, including violations of the
 // Content-Security-Policy.
 func (p *Page) Problems() []string {
 	p.mu.Lock()
@@ -239,7 +238,7 @@ func (p *Page) Problems() []string {
 	return slices.Clone(p.problems)
 }
 
-// Screenshot writes all of the page, not only what fits the window, as PNG.
+// Screenshot writes the whole page, beyond the window too, as PNG.
 func (p *Page) Screenshot(path string) error {
 	raw, err := Run(p, chromedp.FullScreenshot(100))
 	return errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, raw, 0o644))

@@ -1,13 +1,12 @@
-// Package cudabpf holds the BPF programs that run in the kernel, written in C, and
-// the Go types of what they share with user space. One file is one object: starts and
-// exits of processes and launches on the GPU for the exporter, memory for the actuator's
-// guard. The objects are committed, so neither a build nor a run needs a compiler;
-// `make bpf` makes them again (it needs clang and libbpf's headers).
+// Package cudabpf holds the BPF programs that run in the kernel, written in C, and the Go types of
+// the data that they share with user space. Each C file is one object: starts and exits of
+// processes and launches on the GPU serve the exporter, memory serves the actuator's guard. The
+// objects are committed, so neither a build nor a run needs a compiler; `make bpf` makes them again
+// (it needs clang and libbpf's headers).
 //
-// The programs find the fields of the kernel's types when they are loaded (CO-RE): so
-// they need a kernel that describes its types (BTF), and Linux 5.8 (starts, exits),
-// 5.12 (launches) or 5.15 (memory). Those of memory read a call's arguments, as amd64
-// passes them; the others run on every little-endian processor.
+// The programs find the fields of the kernel's types when they are loaded (CO-RE). So they need a
+// kernel with BTF, and Linux 5.8 (starts, exits), 5.12 (launches) or 5.15 (memory). Those of memory
+// read a call's arguments as amd64 passes them; the others run on every little-endian processor.
 //
 // It imports cilium/ebpf only.
 package cudabpf

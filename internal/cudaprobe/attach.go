@@ -15,25 +15,24 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// attacher puts programs on functions: all functions at once where the kernel
-// can do that (uprobe_multi), else one after the other.
+// attacher attaches programs to functions: to all at once if the kernel can do that (uprobe_multi),
+// else one after another.
 type attacher struct{ multi bool }
 
-// newAttacher looks at the kernel. uprobe_multi came with 6.6, but before 6.10
-// it followed one thread where a whole process was asked for.
+// newAttacher inspects the kernel. uprobe_multi came with 6.6, but before 6.10 it followed one
+// thread when asked for a whole process.
 func newAttacher(oneByOne bool) attacher {
 	const fixed = 6<<16 | 10<<8
 	version, err := features.LinuxVersionCode()
 	return attacher{multi: !oneByOne && err == nil && version >= fixed && features.HaveBPFLinkUprobeMulti() == nil}
 }
 
-// load gives programs and maps to the kernel, the programs in the form that attach needs,
-// and puts them into a struct that bpf2go has made for them. types is what is known of the
-// kernel's types by now: reading them takes some 10 ms and a few MiB. Maps of these names
-// are shared: they take the place of their own.
+// load loads programs and maps into the kernel, the programs in the form that attach needs, and
+// assigns them to a struct that bpf2go made. types caches the kernel's types: reading them takes
+// some 10 ms and a few MiB. shared maps replace those of the same names.
 func (a attacher) load(spec func() (*ebpf.CollectionSpec, error), to any, types *btf.Cache, shared map[string]*ebpf.Map) error {
-	// Before Linux 5.11 maps count as locked memory. Where that limit may not be
-	// raised it may still be high enough.
+	// Before Linux 5.11 maps count as locked memory. If this limit may not be raised, it may still
+	// be high enough.
 	_ = rlimit.RemoveMemlock()
 	s, err := spec()
 	if err != nil {
@@ -47,21 +46,21 @@ func (a attacher) load(spec func() (*ebpf.CollectionSpec, error), to any, types 
 	return s.LoadAndAssign(to, &ebpf.CollectionOptions{Cache: types, MapReplacements: shared})
 }
 
-// attach puts a program on functions of a file, given by their offsets. pid
-// limits it to one process, all of its threads; 0 means every process that maps
-// the file, now or later. atReturn: when the function returns.
+// attach attaches a program to functions of a file, given by their offsets. pid limits it to one
+// process with all of its threads; 0 means every process that maps the file, now or later.
+// atReturn: when the function returns.
 func (a attacher) attach(file *cudafile.File, program *ebpf.Program, offsets []uint64, pid int, atReturn bool) (links, error) {
 	return a.attachPath(file.Name(), program, offsets, nil, pid, atReturn)
 }
 
-// put is a program, and where it belongs.
+// put is a program, and where to attach it.
 type put struct {
 	kinds    []cudafile.Kind
 	program  *ebpf.Program
 	atReturn bool
 }
 
-// attachEach is attach for several programs. On an error it returns what is attached.
+// attachEach is attach for several programs. After an error it returns what is attached.
 func (a attacher) attachEach(file *cudafile.File, functions cudafile.Functions, pid int, wanted []put) (all links, err error) {
 	for _, want := range wanted {
 		l, err := a.attach(file, want.program, functions.Of(want.kinds...), pid, want.atReturn)
@@ -112,7 +111,7 @@ func (a attacher) attachPath(path string, program *ebpf.Program, offsets, cookie
 	return all, nil
 }
 
-// toSelf puts a program where this process began, which it does not pass again.
+// toSelf attaches a program to the entry point of this process, which does not run again.
 func (a attacher) toSelf(program *ebpf.Program) (links, error) {
 	const self = "/proc/self/exe"
 	file, err := elf.Open(self)
@@ -128,10 +127,10 @@ func (a attacher) toSelf(program *ebpf.Program) (links, error) {
 	return nil, fmt.Errorf("%s has no entry point", self)
 }
 
-// links hold programs in place until they are closed.
+// links keep programs attached until they are closed.
 type links []link.Link
 
-// Close takes all of them off.
+// Close detaches all of them.
 func (l links) Close() error {
 	var errs []error
 	for _, one := range l {

@@ -1,17 +1,16 @@
-// Package cudaprobe sees what processes do with the CUDA driver, from outside, by
-// uprobes on the functions of its library: one BPF program for every process and
-// container that maps the same file, nothing asked of any of them.
+// Package cudaprobe observes from outside what processes do with the CUDA driver, by uprobes on the
+// functions of its library: one BPF program serves every process and container that maps the same
+// file, and none of them needs a change.
 //
-// The programs are package cudabpf's. What is told and what is not is decided in the
-// kernel, so that a process that calls a function a million times a second sends
-// no million events.
+// The programs are package cudabpf's. The kernel decides what is reported, so that a process that
+// calls a function a million times a second sends no million events.
 //
-// They need Linux 5.8 with its types described (BTF); to follow launches (Track) 5.12,
-// for the memory guard 5.15.
+// The programs need Linux 5.8 with BTF; to follow launches (Track) 5.12, and for the memory guard
+// 5.15.
 //
-// The exporter's start sensor is made of it; the actuator's memory guard
-// finds files and functions the same way. It knows neither: it imports cilium/ebpf,
-// internal/cudabpf, internal/cudaprobe/cudafile, golang.org/x/sys and the standard library.
+// The exporter's start sensor uses it, and the actuator's memory guard finds files and functions
+// with it. It knows neither: it imports cilium/ebpf, internal/cudabpf, internal/cudaprobe/cudafile,
+// golang.org/x/sys and the standard library.
 package cudaprobe
 
 import (
@@ -31,13 +30,13 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// What Options.Quiet is by default, and at least: a shorter one would have us look
+// The default and the least value of Options.Quiet: with a shorter one we would inspect processes
 // more than 500 times a second.
 const defaultQuiet, shortestQuiet = 50 * time.Millisecond, 10 * time.Millisecond
 
 var (
-	// ErrUnsupported means that this machine does not let us probe; the wrapped
-	// text says why and what would help.
+	// ErrUnsupported means that this machine does not let us probe; the wrapped text says why, and
+	// what would help.
 	ErrUnsupported = errors.New("uprobes not supported here")
 	// ErrNotLoaded means that a process has not loaded the CUDA driver.
 	ErrNotLoaded = errors.New("the process has not loaded libcuda")
@@ -45,20 +44,19 @@ var (
 	ErrClosed = errors.New("probe is closed")
 )
 
-// Options change how the probes work; the zero value is right.
+// Options change how the probes work; the zero value has good defaults.
 type Options struct {
 	// Proc is where the host's proc file system is mounted. Empty: /proc.
 	Proc string
-	// Quiet is how long a process must neither launch nor wait for the GPU until it
-	// counts as idle, where that has to be found out (see Track): 10 ms or more. A
-	// shorter one, such as 0, is 50 ms.
+	// Quiet is how long a process must neither launch nor wait for the GPU to count as idle, if that
+	// must be found out (see Track): 10 ms or more. A shorter value, such as 0, means 50 ms.
 	Quiet time.Duration
-	// OneByOne attaches every function by itself, as kernels before 6.10 need it.
+	// OneByOne attaches each function separately, as kernels before 6.10 need it.
 	OneByOne bool
 }
 
-// Probe holds the BPF programs, and what they are attached to. It is safe for
-// concurrent use; Next is for one goroutine.
+// Probe holds the BPF programs and their attachments. It is safe for concurrent use; Next is for
+// one goroutine.
 type Probe struct {
 	finder   cudafile.Finder
 	attacher attacher
@@ -68,24 +66,24 @@ type Probe struct {
 	record   ringbuf.Record
 	quiet    time.Duration
 	pending  []Event       // for Next, before those of the reader
-	lookAt   time.Duration // CLOCK_MONOTONIC, for Next: when a look is due; 0: never
+	lookAt   time.Duration // CLOCK_MONOTONIC, for Next: when an inspection is due; 0: never
 
 	mu       sync.Mutex
 	files    map[cudafile.ID]*attached
 	tracked  map[int]*tracked         // by PID
 	launches *cudabpf.LaunchesObjects // loaded by the first Track
 	closed   bool
-	detaches sync.WaitGroup // and attachments of Track that go on
+	detaches sync.WaitGroup // detachments, and attachments of Track under way
 	inFlight atomic.Int64   // detachments that have not ended
 }
 
-// attached is what holds probes in place.
+// attached keeps probes in place.
 type attached struct {
 	links     links
 	functions cudafile.Functions // of a file
 }
 
-// New loads the programs. The error wraps ErrUnsupported where that cannot be.
+// New loads the programs. The error wraps ErrUnsupported if this machine does not allow it.
 func New(o Options) (*Probe, error) {
 	types := btf.NewCache()
 	if err := checkKernel(o.Proc, types); err != nil {
@@ -112,7 +110,7 @@ func (p *Probe) load(types *btf.Cache) error {
 	if err != nil {
 		return err
 	}
-	// Without it ends are told by others only, later: no reason to fail.
+	// Without it others report ends, later: no reason to fail.
 	if err := p.attachExits(types); err != nil && !errors.Is(err, ErrUnsupported) {
 		return err
 	}
@@ -120,10 +118,9 @@ func (p *Probe) load(types *btf.Cache) error {
 	return err
 }
 
-// Add attaches the probes that are always there to a file: from its return on,
-// every process that maps it tells of cuInit and of contexts. added is false
-// when the file has them already. The error wraps cudafile.ErrNotDriver when it
-// is no CUDA driver. The file may be closed afterwards.
+// Add attaches the permanent probes to a file: from its return on, cuInit and contexts of every
+// process that maps it are reported. added is false if the file has them already. The error wraps
+// cudafile.ErrNotDriver if it is no CUDA driver. The file may be closed afterwards.
 func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +148,7 @@ func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
 	return true, nil
 }
 
-// Remove takes the probes off a file again. It does not wait for that.
+// Remove detaches the probes from a file. It does not wait for that.
 func (p *Probe) Remove(id cudafile.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,8 +158,8 @@ func (p *Probe) Remove(id cudafile.ID) {
 	}
 }
 
-// Next waits for the next event. After Close it returns ErrClosed. As long as nobody
-// calls it no process becomes unwatched, and none is watched again: see Track.
+// Next waits for the next event. After Close it returns ErrClosed. While it is not called, no
+// process becomes unwatched or watched again: see Track.
 func (p *Probe) Next() (Event, error) {
 	for {
 		if len(p.pending) > 0 {
@@ -196,7 +193,7 @@ func nextEvent(r *ringbuf.Reader, record *ringbuf.Record) (Event, error) {
 	return decode(record.RawSample, readClocks)
 }
 
-// Each hands on the events that next waits for, until that is closed or fails.
+// Each passes the events of next to do, until next is closed or fails.
 func Each[E any](next func() (E, error), do func(E)) error {
 	for {
 		e, err := next()
@@ -210,17 +207,17 @@ func Each[E any](next func() (E, error), do func(E)) error {
 	}
 }
 
-// Stats is what a Probe has to do, and could not do.
+// Stats is the work of a Probe, and what it could not do.
 type Stats struct {
 	Files     int    // library files with probes
 	Tracked   int    // processes whose launches are followed
-	Unwatched int    // of these, how many launch so fast that their launches are not watched now
-	Exits     bool   // Exiting is told
-	Detaching int    // probes that are being taken off
-	Lost      uint64 // events that had no room, since the begin
+	Unwatched int    // of these, processes that launch so fast that their launches are not watched now
+	Exits     bool   // whether Exiting is reported
+	Detaching int    // probes that are being detached
+	Lost      uint64 // events without room since the start
 }
 
-// Stats tells the present state.
+// Stats returns the present state.
 func (p *Probe) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +233,7 @@ func (p *Probe) Stats() Stats {
 	return s
 }
 
-// Close takes all probes off, which takes some 0.1 s, and ends Next.
+// Close detaches all probes, which takes some 0.1 s, and ends Next.
 func (p *Probe) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -247,7 +244,7 @@ func (p *Probe) Close() error {
 	for _, a := range p.files {
 		p.detach(a.links)
 	}
-	clear(p.files) // a Remove that comes later finds nothing to take off
+	clear(p.files) // a later Remove finds nothing to detach
 	for pid := range p.tracked {
 		p.untrack(pid)
 	}
@@ -256,7 +253,7 @@ func (p *Probe) Close() error {
 	return p.free()
 }
 
-// free gives back what New and Track have loaded.
+// free frees what New and Track have loaded.
 func (p *Probe) free() error {
 	var errs []error
 	errs = append(errs, p.exits.Close())
@@ -269,8 +266,8 @@ func (p *Probe) free() error {
 	return errors.Join(append(errs, p.starts.Close())...)
 }
 
-// detach takes probes off in the background: the kernel waits there until every
-// CPU has left them, some 0.1 s.
+// detach detaches probes in the background: the kernel waits some 0.1 s until every CPU has left
+// them.
 func (p *Probe) detach(l links) {
 	if len(l) == 0 {
 		return
@@ -278,12 +275,12 @@ func (p *Probe) detach(l links) {
 	p.inFlight.Add(1)
 	p.detaches.Go(func() {
 		defer p.inFlight.Add(-1)
-		_ = l.Close() // there is nothing to be done about it
+		_ = l.Close() // there is nothing to do about an error
 	})
 }
 
-// Check says whether this machine lets us probe, by doing it to ourselves. nil:
-// it does; else the error wraps ErrUnsupported.
+// Check tries on this process whether this machine lets us probe. It returns nil if so; else the
+// error wraps ErrUnsupported.
 func Check(o Options) error {
 	p, err := New(o)
 	if err != nil {
@@ -297,7 +294,7 @@ func Check(o Options) error {
 	return l.Close()
 }
 
-// CheckTrack says in the same way whether launches can be followed.
+// CheckTrack tries in the same way whether launches can be followed.
 func CheckTrack(o Options) error {
 	p, err := New(o)
 	if err != nil {
@@ -307,11 +304,11 @@ func CheckTrack(o Options) error {
 	return p.loadLaunches()
 }
 
-// explain wraps what the kernel refused with ErrUnsupported, and a hint.
+// explain wraps the kernel's refusal with ErrUnsupported, and a hint.
 func explain(what string, err error) error {
 	hint := "the kernel refuses it"
 	if _, ok := errors.AsType[unix.Errno](err); !ok && !errors.Is(err, ebpf.ErrNotSupported) {
-		return fmt.Errorf("%s: %w", what, err) // it never came to the kernel
+		return fmt.Errorf("%s: %w", what, err) // the kernel was not reached
 	}
 	switch {
 	case refused(err):
@@ -328,7 +325,7 @@ func explain(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w (%s)", ErrUnsupported, what, err, hint)
 }
 
-// explainAttach is explain for what may also be the fault of one file or process.
+// explainAttach is explain for an error whose cause may also be one file or process.
 func explainAttach(what string, err error) error {
 	if refused(err) || errors.Is(err, ebpf.ErrNotSupported) {
 		return explain(what, err)

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrCannotDeny means that a held call cannot be made to fail: somebody traces the
-// process, or it does not stand at the entry of the call any more.
+// ErrCannotDeny means that a held call cannot be made to fail: the process is being traced, or is
+// no longer at the entry of the call.
 var ErrCannotDeny = errors.New("the call cannot be denied")
 
 const (
 	outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
 
-	// longestInstruction on this processor, bytes: a held thread has carried out at
-	// most the first one of the function.
+	// longestInstruction on this processor, bytes: a held thread has executed at most the first
+	// instruction of the function.
 	longestInstruction = 15
 	// frameOf the first instruction, bytes: what it may have put on the stack.
 	frameOf = 4096
@@ -29,22 +29,22 @@ const (
 	seizeWithin = time.Second
 )
 
-// Deny makes a held call return CUDA_ERROR_OUT_OF_MEMORY, without having run, once
-// its process is continued. alive says whether the process that made the call has not
-// ended: it is called when the thread cannot end any more, so that no other thread that
-// has its number now is ever changed. The error wraps ErrCannotDeny when that cannot be;
-// the call will run then.
+// Deny makes a held call return CUDA_ERROR_OUT_OF_MEMORY without running, once its process is
+// continued. alive reports whether the process that made the call has not ended. Deny calls it when
+// the thread can no longer end, so that it never changes another thread with that number. If
+// denying is impossible the error wraps ErrCannotDeny, and the call will run.
 func (g *MemoryGuard) Deny(c Call, alive func() bool) error {
 	done := make(chan error)
 	go func() {
-		// A tracer is a thread. It is not given back: with it ends all that it traces.
+		// A tracer is a thread. Keep this one locked: when it ends, so does everything that it
+		// traces.
 		runtime.LockOSThread()
 		done <- c.forge(func() error {
 			if !alive() || !isThreadOf(g.proc, c.PID, c.TID) {
 				return errors.New("its process has ended")
 			}
 			return nil
-		}, func() error { return g.end(c) }) // before it runs again it must not pass for held any more
+		}, func() error { return g.end(c) }) // before it runs again it must not count as held any more
 	}()
 	if err := <-done; err != nil {
 		return fmt.Errorf("%w: thread %d: %w", ErrCannotDeny, c.TID, err)
@@ -58,8 +58,8 @@ func isThreadOf(proc string, pid, tid int) bool {
 	return err == nil
 }
 
-// forge lets the thread return from the function at whose entry it stands. check runs
-// before it is seized, and once more when its number cannot become another's.
+// forge makes the thread return from the function at whose entry it stopped. check runs before the
+// thread is seized, and again when its number cannot become another's.
 func (c Call) forge(check, turned func() error) error {
 	if err := check(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c Call) forge(check, turned func() error) error {
 		return fmt.Errorf("seize (is it being traced?): %w", err)
 	}
 	if err := check(); err != nil {
-		return err // the end of this thread detaches
+		return err // the end of this thread detaches it
 	}
 	if err := c.interrupt(); err != nil {
 		return err
@@ -103,10 +103,9 @@ func (c Call) interrupt() error {
 	}
 }
 
-// atEntry reports whether a thread at this address has carried out the function's
-// first instruction at the most. That may be a jump, of one function to another
-// that does its work. Of it only what follows the first byte is to be seen, for
-// there is the probe: so all that it could mean counts.
+// atEntry reports whether a thread at this address has executed at most the function's first
+// instruction. That may be a jump of one function to another that does its work. The probe hides
+// the first byte of the instruction, so everything that the rest could mean counts.
 func (c Call) atEntry(at uint64) bool {
 	if at >= c.entry && at <= c.entry+longestInstruction {
 		return true
@@ -125,9 +124,9 @@ func (c Call) atEntry(at uint64) bool {
 	return err == nil && at == binary.NativeEndian.Uint64(to[:])
 }
 
-// turnBack makes the thread's registers what they are after the return. The return
-// address is taken from the stack as it is now: where the return is probed too, it
-// leads to the probe, which expects it.
+// turnBack sets the thread's registers to what they are after the return. It takes the return
+// address from the stack as it is now: if the return has a probe, that address leads to it, as the
+// probe expects.
 func (c Call) turnBack() error {
 	var regs unix.PtraceRegs
 	if err := unix.PtraceGetRegs(c.TID, &regs); err != nil {
@@ -143,7 +142,7 @@ func (c Call) turnBack() error {
 	regs.Rip = binary.NativeEndian.Uint64(word[:])
 	regs.Rsp = c.stack + 8
 	regs.Rax = outOfMemory
-	regs.Orig_rax = ^uint64(0) // no system call is begun again
+	regs.Orig_rax = ^uint64(0) // restart no system call
 	if err := unix.PtraceSetRegs(c.TID, &regs); err != nil {
 		return fmt.Errorf("set its registers: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/laxity/laxity/internal/cudabpf"
 )
 
-// exitProbe tells of Exiting, for every file and process at once.
+// exitProbe reports Exiting, for all files and processes at once.
 type exitProbe struct {
 	objects cudabpf.ExitsObjects
 	link    link.Link
@@ -33,12 +33,12 @@ func (p *Probe) attachExits(types *btf.Cache) (err error) {
 	return nil
 }
 
-// Know has the end of a process told (Exiting) that made no call while its library
-// was watched: it called before, or in a file that nobody had found yet. Where ends are
-// not told at all (Stats.Exits) it does nothing.
+// Know has the end of a process reported (Exiting) that made no call while its library was watched:
+// it called before, or in a file that was not found yet. If ends are not reported at all
+// (Stats.Exits), it does nothing.
 //
-// It means the process that has this PID now. If that has ended already, the end of a
-// later process with this PID may be told instead: Event.Start says whose it is.
+// It means the process that has this PID now. If that has ended already, the end of a later process
+// with this PID may be reported instead: Event.Start tells them apart.
 func (p *Probe) Know(pid int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *Probe) Know(pid int) error {
 	return nil
 }
 
-// Close takes the probe off, if it is there.
+// Close removes the probe, if there is one.
 func (e *exitProbe) Close() error {
 	if e.link == nil {
 		return e.objects.Close()

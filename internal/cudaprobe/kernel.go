@@ -14,8 +14,7 @@ import (
 // kernel (PROC_PID_INIT_INO).
 const hostPIDNamespace = 0xEFFFFFFC
 
-// checkKernel makes sure of what the programs need, and whose lack the kernel would not
-// tell of.
+// checkKernel checks for needs of the programs whose absence the kernel would not report.
 func checkKernel(proc string, types *btf.Cache) error {
 	if err := checkNamespace(proc); err != nil {
 		return err
@@ -23,8 +22,8 @@ func checkKernel(proc string, types *btf.Cache) error {
 	return checkTypes(types.Kernel)
 }
 
-// checkNamespace makes sure that the PIDs that BPF tells are ours: it tells those
-// of the first PID namespace, whatever namespace the caller is in.
+// checkNamespace checks that the PIDs of BPF are ours: they are those of the first PID namespace,
+// whatever namespace the caller is in.
 func checkNamespace(proc string) error {
 	if proc == "" {
 		proc = "/proc"
@@ -59,8 +58,8 @@ func lockdown() string {
 	return ""
 }
 
-// checkTypes makes sure that the kernel describes its types: the programs find in that
-// where it keeps what tells processes apart.
+// checkTypes checks that the kernel describes its types: there the programs find the fields that
+// tell processes apart.
 func checkTypes(load func() (*btf.Spec, error)) error {
 	if _, err := load(); err != nil {
 		return fmt.Errorf("%w: the kernel does not describe its types (BTF): it must be built with CONFIG_DEBUG_INFO_BTF, as those of Debian 11, Ubuntu 20.10, RHEL 9 and later are: %w", ErrUnsupported, err)

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// Slots is how many budgets a MemoryGuard keeps: one for each container and GPU.
+	// Slots is how many budgets a MemoryGuard keeps: one per container and GPU.
 	Slots = 1024
-	// maxGPUs of one process are told apart.
+	// maxGPUs is how many GPUs of one process are distinguished.
 	maxGPUs = len(cudabpf.MemoryProcess{}.Slots)
-	// noSlot stands for a GPU that is not known: somebody is asked.
+	// noSlot stands for an unknown GPU: such a call is held.
 	noSlot = ^uint32(0)
-	// setShift: a cookie is the function's kind, and above it the set of probes.
+	// setShift: a cookie is the kind of the function, and above it the set of probes.
 	setShift = 8
 )
 
@@ -36,14 +36,13 @@ type GuardOptions struct {
 	Pins string
 }
 
-// MemoryGuard watches the allocations of chosen processes, in the kernel. Each is
-// counted on a slot; one that the slot's budget covers goes on within some 2 µs.
-// Another one is held: its thread stops itself at the entry of the call, on record,
-// and Held is reported. Package actuator/enforce/stop reads the record and continues
-// the process, with or without Deny before.
+// MemoryGuard watches the allocations of chosen processes, in the kernel. It counts each on a slot.
+// An allocation that the slot's budget covers continues within some 2 µs. Any other is held: its
+// thread is stopped at the entry of the call, on record, and reported as Held. Package
+// actuator/enforce/stop reads the record and continues the process, after Deny or without.
 //
-// Its probes belong to this process; the record of whom it has stopped outlives it.
-// It is safe for concurrent use; Next is for one goroutine.
+// Its probes belong to this process; the record of stopped processes outlives it. It is safe for
+// concurrent use; Next is for one goroutine.
 type MemoryGuard struct {
 	objects  cudabpf.MemoryObjects
 	proc     string
@@ -52,26 +51,26 @@ type MemoryGuard struct {
 	reader   *ringbuf.Reader
 	buffer   ringbuf.Record
 
-	attaching sync.Mutex // probes are put on one process after the other
+	attaching sync.Mutex // probes are put on one process at a time
 	functions map[cudafile.ID]cudafile.Functions
 	detaches  sync.WaitGroup
 
 	mu        sync.Mutex
 	processes map[int]*guardedProcess
-	sets      uint32 // of probes, given out so far
-	epochs    uint64 // of programs, begun here so far; see cudabpf's memory.h
+	sets      uint32 // sets of probes so far
+	epochs    uint64 // programs begun so far; see cudabpf's memory.h
 	closed    atomic.Bool
 }
 
 // guardedProcess is one process and its one set of probes.
 type guardedProcess struct {
-	links map[cudafile.ID]links // by file of the driver
-	value cudabpf.MemoryProcess // what the kernel's programs know of it
+	links map[cudafile.ID]links // by the driver's file
+	value cudabpf.MemoryProcess // what the kernel's programs know about it
 }
 
-// NewMemoryGuard loads the programs. It needs Linux 5.15 with its types described
-// (BTF), on amd64; the error wraps ErrUnsupported where that cannot be. A record with the
-// same name is replaced: whoever is on it must have been continued before.
+// NewMemoryGuard loads the programs. It needs amd64, and Linux 5.15 with BTF; else the error wraps
+// ErrUnsupported. It replaces a record with the same name: the processes on that must have been
+// continued before.
 func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 	if !canGuard {
 		return nil, fmt.Errorf("%w: allocations are guarded on amd64 alone", ErrUnsupported)
@@ -109,8 +108,8 @@ func (g *MemoryGuard) load(types *btf.Cache, pins string) error {
 	return err
 }
 
-// pin gives the maps of the record their names. What was there before belongs to one
-// who is dead; his programs, if they still run, keep their maps.
+// pin gives the maps of the record their names. Existing ones belong to a dead program; if its BPF
+// programs still run, they keep their maps.
 func (g *MemoryGuard) pin(folder string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
@@ -132,21 +131,20 @@ func (g *MemoryGuard) pin(folder string) error {
 // Guarded is a process whose allocations are watched.
 type Guarded struct {
 	PID int
-	// Start is when it started, as /proc/PID/stat has it (hundredths of a second since
-	// boot). The programs do nothing in another process that has its PID. 0: not known.
+	// Start is its start time as in /proc/PID/stat (hundredths of a second since boot). The programs
+	// ignore another process with its PID. 0: unknown.
 	Start uint64
-	// Slots of the GPUs that it sees, in its order, 1 to 16 of them.
+	// Slots are those of the GPUs that it sees, in its order, 1 to 16.
 	Slots []uint32
-	// Context is how many bytes its first context on a GPU counts for. On is the set of
-	// those, as bits by their order, on which it has one.
+	// Context is how many bytes its first context on a GPU counts for. On is the set of its GPUs, as
+	// bits in their order, on which it has a context.
 	Context uint64
 	On      uint32
 }
 
-// Guard watches the allocations of a process from now on. A process that has not loaded
-// the driver gives ErrNotLoaded. Of one that is guarded already only the files of the
-// driver are looked for that it has loaded since: no function ever gets a second set of
-// probes.
+// Guard watches the allocations of a process from now on. A process that has not loaded the driver
+// gives ErrNotLoaded. For a process that is guarded already, Guard only looks for files of the
+// driver that it has loaded since: no function ever gets a second set of probes.
 func (g *MemoryGuard) Guard(o Guarded) error {
 	pid := o.PID
 	if len(o.Slots) == 0 || len(o.Slots) > maxGPUs {
@@ -204,8 +202,8 @@ func (g *MemoryGuard) enlist(o Guarded) (p *guardedProcess, fresh bool, err erro
 	return p, true, nil
 }
 
-// wanted are the probes of a process. Returns come before entries, so that each entry
-// has its return.
+// wanted are the probes of a process. Returns come before entries, so that each entry has its
+// return.
 func (g *MemoryGuard) wanted(p *guardedProcess) []put {
 	calls := slices.Concat(cudafile.Contexts, cudafile.Allocations)
 	infos := []cudafile.Kind{cudafile.MemInfo, cudafile.TotalMem}
@@ -225,8 +223,8 @@ func (g *MemoryGuard) wanted(p *guardedProcess) []put {
 		put{calls, g.objects.AllocEntry, false})
 }
 
-// attachAll puts the probes on the files that have none of this process yet. It is
-// called with attaching held.
+// attachAll puts the probes on the files that have none of this process yet. The caller holds
+// attaching.
 func (g *MemoryGuard) attachAll(pid int, p *guardedProcess, files []*cudafile.File, wanted func(*guardedProcess) []put) error {
 	for _, file := range files {
 		g.mu.Lock()
@@ -248,7 +246,7 @@ func (g *MemoryGuard) attachAll(pid int, p *guardedProcess, files []*cudafile.Fi
 	return nil
 }
 
-// keep takes links over, or takes them off if the process was dropped meanwhile.
+// keep stores links, or removes the probes if the process was dropped meanwhile.
 func (g *MemoryGuard) keep(pid int, p *guardedProcess, id cudafile.ID, all links) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -283,13 +281,12 @@ func (g *MemoryGuard) attach(file *cudafile.File, pid int, set uint32, wanted []
 	return all, nil
 }
 
-// Note takes note of what is known of a process: on which GPUs it has a context (as
-// Guard has it), so that another one there takes no memory that is not seen; how much
-// of the peak of its pools has gone back to the driver, bytes; and how many of the
-// contexts that it has made (Totals.Contexts) the ledger shows. While that is not all of
-// them nobody knows how large they are, and its allocations are held. epoch is that of
-// the totals by which all this was found out: of a program that another one has replaced
-// since (exec) it does not count.
+// Note updates what is known of a process. on: the GPUs on which it has a context (as in
+// Guarded.On), so that another context there counts for no further memory. trimmed: how much of the peak
+// of its pools went back to the driver, bytes. seen: how many of its contexts (Totals.Contexts) the
+// device shows; while that is not all, their size is unknown, and its allocations are held. epoch
+// is that of the totals behind these facts: if another program has replaced that one since (exec),
+// Note does nothing.
 func (g *MemoryGuard) Note(pid int, on uint32, trimmed, seen, epoch uint64) error {
 	return g.change(pid, func(v *cudabpf.MemoryProcess) {
 		if v.Epoch != epoch {
@@ -301,7 +298,7 @@ func (g *MemoryGuard) Note(pid int, on uint32, trimmed, seen, epoch uint64) erro
 	})
 }
 
-// change changes what the programs know of a process, if it is guarded.
+// change changes what the programs know of a guarded process.
 func (g *MemoryGuard) change(pid int, how func(*cudabpf.MemoryProcess)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -316,8 +313,8 @@ func (g *MemoryGuard) change(pid int, how func(*cudabpf.MemoryProcess)) error {
 	return g.objects.Processes.Put(uint32(pid), p.value)
 }
 
-// Drop ends the guarding of a process: at once for the process, some 0.1 s later for the
-// probes. It continues nobody, and the record stays.
+// Drop stops guarding a process: at once for the process, some 0.1 s later for the probes. It
+// continues no process, and the record stays.
 func (g *MemoryGuard) Drop(pid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -337,16 +334,16 @@ func (g *MemoryGuard) drop(pid int, p *guardedProcess) {
 	}
 }
 
-// detach takes probes off in the background: the kernel waits there until every CPU has
-// left them, some 0.1 s. Meanwhile they do nothing, as their set does not count.
+// detach removes probes in the background: the kernel waits some 0.1 s until every CPU has left
+// them. Meanwhile they do nothing, as their set no longer counts.
 func (g *MemoryGuard) detach(all links) {
 	if len(all) > 0 {
-		g.detaches.Go(func() { _ = all.Close() }) // there is nothing to be done about it
+		g.detaches.Go(func() { _ = all.Close() }) // there is nothing to do about an error
 	}
 }
 
-// forgetProcess drops what the programs know of a process. What they keep by epoch goes
-// with the program's last epoch, or as the least recently used.
+// forgetProcess drops what the programs know of a process. What they keep by epoch is dropped with
+// the program's last epoch, or as the least recently used.
 func (g *MemoryGuard) forgetProcess(pid int, p *guardedProcess) {
 	totals, err := g.totals(pid)
 	_ = g.objects.Processes.Delete(uint32(pid)) // then the programs do nothing
@@ -375,14 +372,14 @@ func (g *MemoryGuard) forgetEpoch(epoch uint64) {
 	}
 }
 
-// Renew lets the guard stop processes for this long from now; later it is open,
-// whether anybody opens it or not. A new guard is open.
+// Renew lets the guard stop processes for this long from now; then it is open, even if this program
+// hangs. A new guard is open.
 func (g *MemoryGuard) Renew(d time.Duration) error {
 	return g.objects.Until.Put(uint32(0), uint64(monotonic()+max(d, 0)))
 }
 
-// Close takes all probes off, which takes some 0.1 s, and ends Next. Who is on record
-// stays stopped: continue them before.
+// Close removes all probes, which takes some 0.1 s, and ends Next. Processes on record stay
+// stopped: continue them before.
 func (g *MemoryGuard) Close() error {
 	g.mu.Lock()
 	if g.closed.Swap(true) {

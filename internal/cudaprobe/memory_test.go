@@ -102,7 +102,7 @@ func (h *guarded) held(t testing.TB, p *cudatest.Program) cudaprobe.Call {
 	return cudaprobe.Call{}
 }
 
-// seen says that the ledger shows all contexts that a program has made.
+// seen says that the device shows all contexts that a program has made.
 func (h *guarded) seen(t testing.TB, p *cudatest.Program) {
 	t.Helper()
 	pool, err := h.TotalsOf(p.PID)
@@ -260,7 +260,7 @@ func TestMemoryDenyMany(t *testing.T) {
 	}
 }
 
-// What a context takes is a guess until the ledger shows it: somebody is asked meanwhile.
+// What a context takes is a guess until the device shows it: somebody is asked meanwhile.
 func TestMemoryAfterAContext(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})
 	p := h.built.Start(t)

@@ -21,10 +21,10 @@ type Call struct {
 	Bytes    uint64
 	// Since is when it was made.
 	Since time.Time
-	// Held: it stands at its entry. Pooled: its pool should have the memory already.
+	// Held: it waits at its entry. Pooled: its pool should have the memory already.
 	Held, Pooled bool
-	// At is Since by the kernel's clock (CLOCK_MONOTONIC). With PID and TID it names the
-	// call, and its hold on the record.
+	// At is Since by the kernel's clock (CLOCK_MONOTONIC). With PID and TID it identifies the call,
+	// and its hold on the record.
 	At time.Duration
 
 	slot                    uint32
@@ -32,18 +32,17 @@ type Call struct {
 	stack, entry, out, more uint64
 }
 
-// Slot is the budget that the call counts on; ok is false where nobody knows on
-// which GPU it is.
+// Slot is the budget that the call counts on; ok is false if its GPU is unknown.
 func (c Call) Slot() (slot uint32, ok bool) { return c.slot, c.slot != noSlot }
 
-// OfGraph reports whether the call adds a node to a graph, which gets its memory when
-// the graph is launched.
+// OfGraph reports whether the call adds a node to a graph, which gets its memory when the graph is
+// launched.
 func (c Call) OfGraph() bool {
 	return c.Kind >= cudafile.AddMemNode && c.Kind <= cudafile.AddNodeOnSixth
 }
 
-// Question reports whether the call is no allocation, but a question for how much
-// memory there is, which is answered by Show.
+// Question reports whether the call is no allocation, but asks how much memory there is: Show
+// answers it.
 func (c Call) Question() bool { return c.Kind == cudafile.MemInfo || c.Kind == cudafile.TotalMem }
 
 // Same reports whether two are the same call.
@@ -86,7 +85,7 @@ func (g *MemoryGuard) Calls() ([]Call, error) {
 	for entries.Next(&tid, &v) {
 		epoch, ok := epochs[v.Pid]
 		if !ok {
-			totals, _ := g.totals(int(v.Pid)) // of one that is not guarded: 0
+			totals, _ := g.totals(int(v.Pid)) // 0 for a process that is not guarded
 			epoch = totals.Epoch
 			epochs[v.Pid] = epoch
 		}
@@ -100,8 +99,8 @@ func (g *MemoryGuard) Calls() ([]Call, error) {
 	return all, nil
 }
 
-// Grant takes note that a held call will run: it counts as under way. It does not
-// continue the process.
+// Grant records that a held call will run: it counts as under way. It does not continue the
+// process.
 func (g *MemoryGuard) Grant(c Call) error {
 	var v cudabpf.MemoryCall
 	if err := g.objects.Calls.Lookup(uint32(c.TID), &v); err != nil || v.Time != uint64(c.At) || v.Pid != uint32(c.PID) {
@@ -111,7 +110,7 @@ func (g *MemoryGuard) Grant(c Call) error {
 	return g.objects.Calls.Put(uint32(c.TID), v)
 }
 
-// end ends a call that does not run, or has run.
+// end removes a call that does not run, or has run.
 func (g *MemoryGuard) end(c Call) error {
 	var v cudabpf.MemoryCall
 	if err := g.objects.Calls.Lookup(uint32(c.TID), &v); err != nil || v.Time != uint64(c.At) || v.Pid != uint32(c.PID) {
@@ -133,15 +132,15 @@ func (g *MemoryGuard) forgetCalls(pid int) {
 			old = append(old, tid)
 		}
 	}
-	for _, tid := range old { // what is left ends with its thread's next call
+	for _, tid := range old { // others end with their thread's next call
 		_ = g.objects.Calls.Delete(tid)
 	}
 }
 
-// Spent is what a slot's calls came to, since the begin.
+// Spent is the sum of a slot's calls since the start.
 type Spent struct {
-	Bytes  uint64 // of calls that its budget covered, but for those that failed
-	Passed uint64 // calls that went on with nobody asked
+	Bytes  uint64 // of calls that its budget covered, without those that failed
+	Passed uint64 // calls that continued without being held
 	Opened uint64 // calls beyond the ceiling that passed because the guard was open
 }
 
@@ -152,29 +151,28 @@ func (g *MemoryGuard) Spent(slot uint32) (Spent, error) {
 	return Spent{v.Bytes, v.Passed, v.Opened}, err
 }
 
-// Budget is what the programs go by for one slot.
+// Budget is the bound that the programs apply to one slot.
 type Budget struct {
-	// Ceiling: a call is let through while Spent.Bytes does not pass it.
+	// Ceiling: a call passes while Spent.Bytes stays at or below it.
 	Ceiling uint64
-	// Limit, if it is not 0: processes that ask how much memory there is are held,
-	// for Show.
+	// Limit, if not 0: processes that ask how much memory there is are held, for Show.
 	Limit uint64
 }
 
-// SetBudget changes what the programs go by for a slot, at once.
+// SetBudget changes the budget of a slot, at once.
 func (g *MemoryGuard) SetBudget(slot uint32, b Budget) error {
 	return g.objects.Budgets.Put(slot, cudabpf.MemoryBudget{Ceiling: b.Ceiling, Limit: b.Limit})
 }
 
-// Totals is memory of a process whose use the ledger does not show, bytes.
+// Totals is memory of a process that the device does not show as its use, bytes.
 type Totals struct {
-	Used    uint64 // given out by its pools
-	Peak    uint64 // at least so much its pools have got from the driver
+	Used    uint64 // handed out by its pools
+	Peak    uint64 // at least what its pools got from the driver
 	Managed uint64 // of managed memory
-	Graphs  uint64 // that its graphs will get when they are launched
-	// Contexts is how many it has made that were counted before they were there.
+	Graphs  uint64 // that its graphs will get when launched
+	// Contexts is how many contexts it made that were counted before they existed.
 	Contexts uint64
-	// Epoch is another one for each program that runs in a process.
+	// Epoch differs for each program that runs in a process.
 	Epoch uint64
 }
 
@@ -185,10 +183,10 @@ func (g *MemoryGuard) totals(pid int) (v cudabpf.MemoryTotals, err error) {
 	return v, err
 }
 
-// TotalsOf returns what is known of a process's memory; of one that is not guarded, zero.
+// TotalsOf returns the memory of a process; zero if it is not guarded.
 func (g *MemoryGuard) TotalsOf(pid int) (Totals, error) {
 	v, err := g.totals(pid)
-	// A free that overtakes the note of its allocation may leave less than nothing.
+	// A free that overtakes the record of its allocation may make the sum negative.
 	positive := func(n uint64) uint64 {
 		if int64(n) < 0 {
 			return 0
@@ -203,13 +201,13 @@ func (g *MemoryGuard) TotalsOf(pid int) (Totals, error) {
 // MemoryEvent is what the programs report.
 type MemoryEvent struct {
 	PID, TID int
-	// Slipped: a held call ran to its end, as somebody else continued its process. Else
+	// Slipped: a held call ran to its end because another program continued its process. Otherwise
 	// its thread was stopped.
 	Slipped bool
 }
 
-// Next waits for the next event. After Close it returns ErrClosed. An event may be lost;
-// the record of holds is whole.
+// Next waits for the next event. After Close it returns ErrClosed. An event may be lost; the record
+// of holds is complete.
 func (g *MemoryGuard) Next() (MemoryEvent, error) {
 	err := g.reader.ReadInto(&g.buffer)
 	switch {
@@ -230,9 +228,9 @@ func decodeMemory(raw []byte) (MemoryEvent, error) {
 	return MemoryEvent{PID: int(e.Pid), TID: int(e.Tid), Slipped: e.Kind == cudabpf.MemoryEventKindEVENT_SLIPPED}, nil
 }
 
-// FollowGraphs follows what becomes of the memory of a process's graphs, from now on.
-// Nodes that it adds are held until then. The probes for it lie on launches, too: so a
-// process has them once it adds its first such node. Doing it twice is once.
+// FollowGraphs follows the memory of a process's graphs from now on. Until then nodes that it adds
+// are held. Its probes are also on launches, so a process gets them with its first such node. It is
+// idempotent.
 func (g *MemoryGuard) FollowGraphs(pid int) error {
 	g.attaching.Lock()
 	defer g.attaching.Unlock()
@@ -251,7 +249,7 @@ func (g *MemoryGuard) FollowGraphs(pid int) error {
 	calls := []cudafile.Kind{cudafile.GraphMade, cudafile.GraphRun}
 	for _, file := range files {
 		all, err := g.attach(file, pid, p.value.Set, []put{
-			{calls, g.objects.GraphReturn, true}, // before the entries, so that each of those has its return
+			{calls, g.objects.GraphReturn, true}, // before the entries, so that each entry has its return
 			{calls, g.objects.GraphEntry, false},
 			{[]cudafile.Kind{cudafile.GraphGone}, g.objects.GraphGone, false},
 		})
@@ -267,7 +265,7 @@ func (g *MemoryGuard) FollowGraphs(pid int) error {
 	return g.change(pid, func(v *cudabpf.MemoryProcess) { v.Follows = 1 })
 }
 
-// families of functions, as the driver names them but for their versions.
+// families are the functions by the driver's names, without versions.
 var families = map[cudafile.Kind]string{
 	cudafile.ContextOnSecond: "cuCtxCreate", cudafile.ContextOnThird: "cuCtxCreate", cudafile.ContextOnFourth: "cuCtxCreate",
 	cudafile.ContextOnFifth: "cuCtxCreate", cudafile.ContextElse: "cuCtxCreate", cudafile.Alloc: "cuMemAlloc", cudafile.AllocPitch: "cuMemAllocPitch",
@@ -277,6 +275,5 @@ var families = map[cudafile.Kind]string{
 	cudafile.MemInfo: "cuMemGetInfo", cudafile.TotalMem: "cuDeviceTotalMem",
 }
 
-// Function is the function that was called, or one that does the same, without its
-// version.
+// Function is the function that was called, or one that does the same, without its version.
 func (c Call) Function() string { return families[c.Kind] }

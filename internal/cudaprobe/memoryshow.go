@@ -9,10 +9,10 @@ import (
 	"strconv"
 )
 
-// Show lowers what the driver has answered to a question to these numbers of bytes,
-// where they are less. alive says whether the process that asked has not ended; it is
-// called between opening the PID's memory and writing to it, so that nothing is ever
-// written into another process that has the PID now. It does not continue the process.
+// Show lowers the driver's answer to a question to these numbers of bytes, if they are less. alive
+// reports whether the process that asked has not ended. Show calls it between opening the PID's
+// memory and writing to it, so that it never writes into another process with that PID. It does not
+// continue the process.
 func (g *MemoryGuard) Show(c Call, free, total uint64, alive func() bool) error {
 	memory, err := os.OpenFile(filepath.Join(g.proc, strconv.Itoa(c.PID), "mem"), os.O_RDWR, 0)
 	if err != nil {
@@ -25,7 +25,7 @@ func (g *MemoryGuard) Show(c Call, free, total uint64, alive func() bool) error 
 	return errors.Join(lower(memory, c.out, free), lower(memory, c.more, total), g.end(c))
 }
 
-// lower writes a number to where a process has a larger one.
+// lower replaces a number at this address of the process by value, if that is less.
 func lower(memory *os.File, address, value uint64) error {
 	if address == 0 {
 		return nil

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bpfFS is where the kernel's file system for BPF objects is mounted by custom.
+// bpfFS is where the kernel's file system for BPF objects is usually mounted.
 const bpfFS = "/sys/fs/bpf"
 
-// PinFolder is where the record of a guard with this name is.
+// PinFolder returns the folder of the record of a guard with this name.
 func PinFolder(name string) string { return filepath.Join(bpfFS, name) }
 
-// RemoveRecord removes the names of a record that nobody needs any more.
+// RemoveRecord removes a record that is no longer needed.
 func RemoveRecord(pins string) error { return os.RemoveAll(pins) }
 
-// mountBPF makes sure that pins can be made below the custom place.
+// mountBPF mounts the file system at the usual place if it is not mounted.
 func mountBPF() error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(bpfFS, &stat); err == nil && stat.Type == unix.BPF_FS_MAGIC {

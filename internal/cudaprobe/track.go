@@ -13,16 +13,16 @@ import (
 
 // tracked is one process whose launches are followed.
 type tracked struct {
-	pidfd int // tells whether it is still that process
-	// files are those of the driver that it maps. They stay open, for the probes on
-	// launches are put on again and again.
+	pidfd int // shows whether it is still that process
+	// files are the driver's files that it maps. They stay open, since the probes on launches are
+	// attached again and again.
 	files     []*cudafile.File
-	calls     links      // on what synchronises
+	calls     links      // on calls that synchronise
 	launches  links      // none while unwatched and not armed
-	arming    *arming    // the probe on launches is being put on again
+	arming    *arming    // the probe on launches is being attached again
 	unwatched *unwatched // nil: every launch is seen
 	trial     bool       // its next launch will count as fast
-	trials    int        // how many there were since it last proved to be
+	trials    int        // the number of trials since it last proved to be fast
 }
 
 // loadLaunches loads the programs that follow launches.
@@ -38,28 +38,26 @@ func (p *Probe) loadLaunches() error {
 	return nil
 }
 
-// Track begins to follow the launches of one process, which must have loaded the
-// driver (else ErrNotLoaded): Launched when it launches while it was idle, and
-// Done when a synchronising call returns and nothing was launched since that
-// began. Work launched before Track is not known. Every other process pays
-// nothing. It needs Linux 5.12 (else ErrUnsupported).
+// Track follows the launches of one process, which must have loaded the driver (else ErrNotLoaded).
+// It reports Launched when the process launches while idle, and Done when a synchronising call
+// returns and nothing was launched since that began. Work launched before Track is unknown. Every
+// other process pays nothing. Track needs Linux 5.12 (else ErrUnsupported).
 //
-// A launch that is watched costs the process some 0.7 µs. So one that launches fast,
-// 1,024 times within half a second, is not watched any more: that is told as one more
-// Launched, and until its end no Done is told. When half of Options.Quiet has passed
-// since a synchronising call returned, the launches are watched again, in order to find
-// out whether it is idle. If it launches again that is told, after a Done at the last
-// return. If it does not within Quiet of that return, then Done is told, at the time of
-// the return, some 10 ms after Quiet is over. None is told while a synchronising call is
-// under way.
+// A watched launch costs the process some 0.7 µs. So a process that launches fast, 1,024 times
+// within half a second, is no longer watched: one more Launched is reported, and no Done until it
+// is idle. When half of Options.Quiet has passed since a synchronising call returned, its launches
+// are watched again, to find out whether it is idle. If it launches again, that is reported, after
+// a Done at the last return. If it does not within Quiet of that return, Done is reported with the
+// time of the return, some 10 ms after Quiet is over. No Done is reported while a synchronising
+// call is under way.
 //
-// Unseen remains work of a process that launched fast, launched after its last
-// synchronising call began and before half of Quiet had passed since that returned, if
-// neither a launch nor such a call follows until Quiet is over. And one that goes on
-// synchronising with nothing launched looks busy for a second more.
+// Two errors remain. Work of a fast process is unseen if it was launched after its last
+// synchronising call began and before half of Quiet had passed since that returned, and neither a
+// launch nor such a call follows until Quiet is over. And a process that keeps synchronising
+// without launching looks busy for a second longer.
 //
-// It follows the process that has this PID now; make sure afterwards that it is
-// the one you meant. Tracking a process twice is once.
+// It follows the process that has this PID now; check afterwards that it is the one you meant.
+// Track is idempotent.
 func (p *Probe) Track(pid int) error {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -99,7 +97,7 @@ func (p *Probe) Track(pid int) error {
 	return nil
 }
 
-// close lets go of what is not a probe.
+// close frees everything but the probes.
 func (t *tracked) close() {
 	_ = unix.Close(t.pidfd)
 	cudafile.CloseAll(t.files)
@@ -135,7 +133,7 @@ func (p *Probe) attachIn(pid int, t *tracked, attach func(*cudafile.File, int) (
 	return all, nil
 }
 
-// attachCalls puts the probes on the calls that synchronise.
+// attachCalls attaches the probes to the calls that synchronise.
 func (p *Probe) attachCalls(file *cudafile.File, pid int) (links, error) {
 	functions, err := p.functions(file)
 	if err != nil {
@@ -148,7 +146,7 @@ func (p *Probe) attachCalls(file *cudafile.File, pid int) (links, error) {
 	})
 }
 
-// attachLaunches puts the probe on launches.
+// attachLaunches attaches the probe to launches.
 func (p *Probe) attachLaunches(file *cudafile.File, pid int) (links, error) {
 	functions, err := p.functions(file)
 	if err != nil {
@@ -157,7 +155,7 @@ func (p *Probe) attachLaunches(file *cudafile.File, pid int) (links, error) {
 	return p.attacher.attach(file, p.launches.LaunchEntry, functions[cudafile.Launch], pid, false)
 }
 
-// functions of a file that has probes already are known.
+// functions returns the functions of a file; those of files with probes are known.
 func (p *Probe) functions(file *cudafile.File) (cudafile.Functions, error) {
 	if a := p.files[file.ID]; a != nil {
 		return a.functions, nil
@@ -182,7 +180,7 @@ func (p *Probe) untrack(pid int) {
 	p.forgetCalls(pid)
 	if t.arming == nil {
 		t.close()
-	} else { // it still uses the files
+	} else { // the arming still uses the files
 		t.arming.gone = true
 	}
 	p.detach(append(t.calls, t.launches...))

@@ -11,28 +11,28 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// maxTrials is how often in a row a process is taken for fast again at its first
-// launch, before it has to prove it: so taking its probe off and putting it on costs a
-// process that has become slow a few ms, and one that is fast pays for few launches.
+// maxTrials is how often in a row a process counts as fast at its first launch, before it has to
+// prove it again. So removing and attaching its probe costs a process that has become slow a few
+// ms, and a fast one pays for few launches.
 const maxTrials = 8
 
 // unwatched is a tracked process that launches fast. Times are of CLOCK_MONOTONIC.
 type unwatched struct {
 	since time.Duration // the launch that showed it
-	from  time.Duration // when its probe began to be put on again; 0: it has not
-	armed time.Duration // when it was on; 0: it is off
+	from  time.Duration // when attaching its probe began again; 0: it has not
+	armed time.Duration // when it was attached; 0: it is not
 	base  uint64        // launches when it was armed
 	moved bool          // the last look found more
 	due   time.Duration // when to look at it
 }
 
-// arming is a probe that is being put on again, which takes the kernel up to 10 ms.
+// arming is a probe that is being attached again, which takes the kernel up to 10 ms.
 type arming struct {
 	unwanted bool // the process has launched fast meanwhile
 	gone     bool // it is not tracked any more
 }
 
-// launched takes a launch, and returns what is to be told of it.
+// launched handles a launch, and returns the events to report.
 func (p *Probe) launched(e Event) (told []Event) {
 	isFast, returned := e.Kind == launchedFast, e.returned
 	e.Kind, e.returned = Launched, 0
@@ -43,7 +43,7 @@ func (p *Probe) launched(e Event) (told []Event) {
 		return []Event{e}
 	}
 	if u := t.unwatched; u != nil && u.from != 0 && u.from <= e.at {
-		// All work before may have been done long ago. How long is for others to judge.
+		// All work before may have ended long ago. How long ago is for others to judge.
 		if returned > u.since && !p.calling(e.PID) {
 			told = append(told, doneAt(e.PID, returned))
 		}
@@ -59,7 +59,7 @@ func (p *Probe) launched(e Event) (told []Event) {
 	return append(told, e)
 }
 
-// unwatch takes the probe off the launches of a process.
+// unwatch removes the probe from the launches of a process.
 func (p *Probe) unwatch(e Event, t *tracked) {
 	var state cudabpf.LaunchesBusy
 	if err := p.launches.BusyOf.Lookup(uint32(e.PID), &state); err != nil || state.Pace != cudabpf.LaunchesPaceFAST {
@@ -74,7 +74,7 @@ func (p *Probe) unwatch(e Event, t *tracked) {
 	p.schedule(t.unwatched, monotonic()+p.quiet/2)
 }
 
-// schedule has a look at a process at a time, or a little later: together with others.
+// schedule has a process inspected at a time, or a little later together with others.
 func (p *Probe) schedule(u *unwatched, at time.Duration) {
 	grain := p.quiet / 8
 	u.due = (at + grain - 1) / grain * grain
@@ -87,8 +87,7 @@ func (p *Probe) remind(at time.Duration) {
 	}
 }
 
-// deadline is until when the reader may wait: it counts whole milliseconds, and
-// leaves off the rest.
+// deadline is how long the reader may wait: it counts whole milliseconds, rounded down.
 func (p *Probe) deadline() time.Time {
 	if p.lookAt == 0 {
 		return time.Time{}
@@ -96,8 +95,7 @@ func (p *Probe) deadline() time.Time {
 	return time.Now().Add(p.lookAt - monotonic() + time.Millisecond)
 }
 
-// lookIfDue looks at the processes that are due. It is for Next, when all events have
-// been read.
+// lookIfDue inspects the processes that are due. Next calls it when all events have been read.
 func (p *Probe) lookIfDue() {
 	if p.lookAt == 0 || monotonic() < p.lookAt {
 		return
@@ -128,8 +126,8 @@ func (p *Probe) look(pid int, t *tracked) {
 	}
 	v, s, again := p.judge(pid, t.unwatched, false)
 	if v == arm || v == finish {
-		// What is known is read after this: a call that ends meanwhile is seen as one
-		// under way, or by its return.
+		// Read what is known after this: a call that ends meanwhile shows as under way, or by its
+		// return.
 		v, s, again = p.judge(pid, t.unwatched, p.calling(pid))
 	}
 	switch v {
@@ -138,7 +136,7 @@ func (p *Probe) look(pid int, t *tracked) {
 		again = monotonic() + p.quiet/2
 	case resume:
 		if t.unwatched.moved {
-			t.unwatched = nil // the event found no room
+			t.unwatched = nil // there was no room for the event
 			return
 		}
 		t.unwatched.moved, again = true, s.now+p.quiet/2 // its event is about to be read
@@ -162,8 +160,8 @@ func (p *Probe) judge(pid int, u *unwatched, calling bool) (v verdict, s sight, 
 	return v, s, again
 }
 
-// arm begins to put the probe on launches again: the next one is told, as after
-// idleness. If that cannot be, a later look tries again.
+// arm starts attaching the probe to launches again: the next launch is reported, as after idleness.
+// If that fails, a later inspection tries again.
 func (p *Probe) arm(pid int, t *tracked) {
 	var before cudabpf.LaunchesBusy
 	began := monotonic()
@@ -203,7 +201,7 @@ func (p *Probe) arm(pid int, t *tracked) {
 	})
 }
 
-// launchProbe returns what puts the probe on launches, in all files or in none.
+// launchProbe returns a function that attaches the probe to launches, in all files or in none.
 func (p *Probe) launchProbe(pid int, t *tracked) (attach func() (links, error), err error) {
 	offsets := make([][]uint64, len(t.files))
 	for i, file := range t.files {
@@ -225,8 +223,8 @@ func (p *Probe) launchProbe(pid int, t *tracked) (attach func() (links, error), 
 	}, nil
 }
 
-// calling reports whether a synchronising call of the process is under way. Every
-// call that is noted all the while is found: the kernel holds a lock where it looks.
+// calling reports whether a synchronising call of the process is under way. It finds every call
+// that is noted all the while: the kernel holds a lock where it reads.
 func (p *Probe) calling(pid int) bool {
 	calling := false
 	err := p.eachCall(func(k cudabpf.LaunchesThread) {
@@ -238,7 +236,7 @@ func (p *Probe) calling(pid int) bool {
 	return calling || err != nil
 }
 
-// forgetCalls forgets the calls of a process that will not be seen to return.
+// forgetCalls forgets the calls of a process whose returns will not be seen.
 func (p *Probe) forgetCalls(pid int) {
 	var gone []cudabpf.LaunchesThread
 	_ = p.eachCall(func(k cudabpf.LaunchesThread) {
@@ -271,9 +269,8 @@ func (p *Probe) eachCall(do func(cudabpf.LaunchesThread)) error {
 	}
 }
 
-// Idle tells again of each tracked process that its work was done, and when: for who knows
-// that events had no room (Stats.Lost). A process that is at work, or that may be, is not
-// among them.
+// Idle reports again for each tracked process that its work was done, and when. Use it after events
+// had no room (Stats.Lost). A process that works, or may work, is not among them.
 func (p *Probe) Idle() (told []Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,7 +283,7 @@ func (p *Probe) Idle() (told []Event) {
 		if t.unwatched != nil || p.launches.Returned.Lookup(uint32(pid), &returned) != nil || returned == 0 {
 			continue
 		}
-		// Read after that: work that was launched since shows.
+		// Read after that: work launched since then shows.
 		if p.launches.BusyOf.Lookup(uint32(pid), &state) == nil && state.Pace != cudabpf.LaunchesPaceFAST && state.Launched == state.Done {
 			told = append(told, doneAt(pid, returned))
 		}

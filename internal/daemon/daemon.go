@@ -1,4 +1,4 @@
-// Package daemon runs programs beside this one, for experiments and tests.
+// Package daemon runs other programs beside this one, for experiments and tests.
 package daemon
 
 import (
@@ -21,10 +21,10 @@ type Process struct {
 	cmd   *exec.Cmd
 	said  output
 	ended chan struct{}
-	err   error // of its end; valid after ended
+	err   error // how it ended; valid after ended
 }
 
-// output keeps what a program says, for the error that quotes it.
+// output keeps what a program writes, for errors that quote it.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -47,9 +47,9 @@ const (
 	stopLimit  = 30 * time.Second
 )
 
-// Start starts a program in the folder dir and waits until it answers at
-// http://address/-/ready. The error quotes what it said if it ends before that, or
-// has not come up after 60 s. It gets a SIGTERM when ctx ends.
+// Start starts a program in the folder dir and waits until it answers at http://address/-/ready. If
+// it ends before, or is not ready after 60 s, the error quotes what it wrote. It gets a SIGTERM
+// when ctx ends.
 func Start(ctx context.Context, dir, address, program string, args ...string) (*Process, error) {
 	p, err := Begin(ctx, dir, program, args...)
 	if err != nil {
@@ -61,9 +61,8 @@ func Start(ctx context.Context, dir, address, program string, args ...string) (*
 	return p, nil
 }
 
-// Begin is Start that does not wait. The program has a session of its own, as a
-// service has: where the kernel weighs sessions (autogroup) it is weighed as one, and
-// a Ctrl-C reaches it by way of ctx alone.
+// Begin is Start without waiting. The program gets its own session, as a service does: a kernel
+// that weighs sessions (autogroup) weighs it as one, and a Ctrl-C reaches it through ctx only.
 func Begin(ctx context.Context, dir, program string, args ...string) (*Process, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
@@ -73,7 +72,7 @@ func Begin(ctx context.Context, dir, program string, args ...string) (*Process, 
 	return Run(cmd)
 }
 
-// Run starts a command and keeps what it says.
+// Run starts a command and keeps what it writes.
 func Run(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{name: filepath.Base(cmd.Path), cmd: cmd, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.said, &p.said
@@ -88,8 +87,8 @@ func Run(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Await returns as soon as the program is ready. If it ends before, is not ready
-// after 60 s, or ctx ends, it is stopped, and the error quotes what it said.
+// Await returns when the program is ready. If it ends before, is not ready after 60 s, or ctx ends,
+// Await stops it, and the error quotes what it wrote.
 func (p *Process) Await(ctx context.Context, ready func() bool) error {
 	begun := time.Now()
 	for ctx.Err() == nil && time.Since(begun) < startLimit {
@@ -109,7 +108,7 @@ func (p *Process) Await(ctx context.Context, ready func() bool) error {
 // Ended is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Said is what the program has written so far.
+// Said returns what the program has written so far.
 func (p *Process) Said() string { return p.said.String() }
 
 func answers(ctx context.Context, url string) bool {
@@ -125,8 +124,8 @@ func answers(ctx context.Context, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// Stop asks the program to end, and waits; after 30 s it is killed. It is no error
-// if a signal has ended it before.
+// Stop asks the program to end, and waits; after 30 s it kills it. It is no error if a signal has
+// ended the program before.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -141,8 +140,8 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Kill ends the program without a warning, and waits. The error is that it had
-// ended by itself.
+// Kill kills the program without warning, and waits. It returns an error if the program had ended
+// by itself.
 func (p *Process) Kill() error {
 	err := p.cmd.Process.Kill()
 	<-p.ended

@@ -23,7 +23,7 @@ func Program(name string) (string, error) {
 	return "", fmt.Errorf("%s is neither beside this program nor on PATH: make build", name)
 }
 
-// FreeAddresses returns n loopback addresses on which nobody listens now.
+// FreeAddresses returns n loopback addresses on which no program listens now.
 func FreeAddresses(ctx context.Context, n int) ([]string, error) {
 	var all []string
 	for range n {

@@ -1,11 +1,9 @@
-// Package dockerproxy stands between a program and the Docker engine, and lets
-// through the few calls that the program makes. The engine's socket is as good as
-// root; behind the proxy a mistake, or a stolen connection, can do no more than
-// what is listed.
+// Package dockerproxy is a proxy between a program and the Docker engine. It passes only the few
+// calls that the program makes. The engine's socket is as good as root; behind the proxy a mistake,
+// or a stolen connection, can do no more than what is listed.
 //
-// Proxies that allow whole groups of calls, or all GETs, do not give that: GET
-// reads files out of containers (archive), their output (logs), and opens a
-// terminal in them (attach/ws).
+// Proxies that allow whole groups of calls, or all GETs, do not give that: GET reads files of
+// containers (archive) and their output (logs), and opens a terminal in them (attach/ws).
 //
 // It imports the standard library only.
 package dockerproxy
@@ -22,14 +20,14 @@ import (
 	"time"
 )
 
-// Call is one call of the Docker API: its method, and its path without the
-// version that may stand before it. ID in the path is a full container id.
+// Call is one call of the Docker API: its method, and its path without the version prefix. ID in
+// the path is a full container id.
 type Call struct{ Method, Path string }
 
 // String is the call as the documentation lists it.
 func (c Call) String() string { return c.Method + " " + c.Path }
 
-// Clients are the programs that have a list, with all the calls they make.
+// Clients lists the programs with all the calls that they make.
 var Clients = map[string][]Call{
 	// List and follow containers.
 	"exporter": {
@@ -39,7 +37,7 @@ var Clients = map[string][]Call{
 		{http.MethodGet, "/containers/json"},
 		{http.MethodGet, "/containers/ID/json"},
 	},
-	// Pause and unpause them; the guardian is a part of it.
+	// Pause and unpause containers; also for the guardian.
 	"actuator": {
 		{http.MethodHead, "/_ping"}, {http.MethodGet, "/_ping"},
 		{http.MethodGet, "/info"},
@@ -53,15 +51,15 @@ var Clients = map[string][]Call{
 type Options struct {
 	// Dial connects to the engine.
 	Dial func(context.Context) (net.Conn, error)
-	// Allow lists what passes.
+	// Allow lists the calls that pass.
 	Allow []Call
-	// Denied, if not nil, is told each call that does not pass.
+	// Denied, if not nil, gets each call that does not pass.
 	Denied func(Call)
 	Logger *slog.Logger // nil: nothing is logged
 }
 
-// New returns the proxy. It passes neither bodies nor upgrades of the connection:
-// none of the calls has one.
+// New returns the proxy. It passes neither bodies nor upgrades of the connection: none of the
+// listed calls has one.
 func New(o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -76,9 +74,9 @@ func New(o Options) http.Handler {
 			DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return o.Dial(ctx) },
 			IdleConnTimeout: time.Minute,
 		},
-		FlushInterval: -1, // events are wanted at once
+		FlushInterval: -1, // events must pass at once
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() == nil { // else the client has gone, as from a stream of events
+			if r.Context().Err() == nil { // else the client has disconnected, as from a stream of events
 				o.Logger.Warn("the engine does not answer", "path", r.URL.Path, "err", err)
 			}
 			answer(w, http.StatusBadGateway, "docker-proxy: the engine does not answer")
@@ -99,15 +97,15 @@ func New(o Options) http.Handler {
 	})
 }
 
-// answer is an error as the engine would say it.
+// answer writes an error in the engine's format.
 func answer(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = fmt.Fprintf(w, "{\"message\":%q}\n", message)
 }
 
-// pattern matches the calls as String writes them. The path is matched as it was
-// sent, so that nothing written in another way passes for one that is listed.
+// pattern matches the calls as String writes them. It matches the path as it was sent, so that no
+// other spelling passes for a listed call.
 func pattern(calls []Call) *regexp.Regexp {
 	var all []string
 	for _, c := range calls {

@@ -1,8 +1,8 @@
 // Package memorymap reads the memory map of a process, /proc/PID/maps.
 //
-// Whoever owns the process decides how long that file is: a million mappings, each
-// with a path of many kilobytes, need no right at all. So it is read as a stream, a
-// line at a time, and no further than Limits.
+// The owner of the process decides how long that file is: a million mappings, each with a path of
+// many kilobytes, need no rights at all. So it is read as a stream, line by line, and no further
+// than Limits.
 //
 // It imports the standard library only.
 package memorymap
@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// ErrTooLarge means that a map is longer than Limits, and that its rest was not read.
+// ErrTooLarge means that a map is longer than Limits, and that the rest was not read.
 var ErrTooLarge = errors.New("memory map too large")
 
-// maxLine is how long a line may be, bytes; a longer one is passed over. PATH_MAX is
-// 4096, and the kernel writes some bytes of a path as four.
+// maxLine is the longest line, bytes; longer ones are skipped. PATH_MAX is 4096, and the kernel
+// writes some bytes of a path as four.
 const maxLine = 4*4096 + 128
 
-// every is how many lines are read between two looks at the clock.
+// every is how many lines are read between two readings of the clock.
 const every = 64
 
 // Limits bound what is read of one map.
@@ -36,13 +36,13 @@ type Limits struct {
 	Now func() time.Time
 }
 
-// Default is enough for programs with 65,530 mappings, the most that the kernel allows
-// unless vm.max_map_count is raised. They take a tenth of a second.
+// Default suffices for programs with 65,530 mappings, the most that the kernel allows unless
+// vm.max_map_count is raised. They take a tenth of a second.
 var Default = Limits{Bytes: 16 << 20, Lines: 1 << 17, Time: 2 * time.Second}
 
-// Search calls each with every line of the map at path that has text in it, without its
-// line feed, until each returns false. The line is valid during the call only. The error
-// wraps ErrTooLarge where the map is longer than the limits, after the lines before that.
+// Search passes each line of the map at path that contains text to each, without its line feed,
+// until each returns false. The line is valid during the call only. The error wraps ErrTooLarge if
+// the map is longer than the limits; each got the lines before.
 func (l Limits) Search(path, text string, each func(line []byte) (more bool)) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l Limits) read(from io.Reader, path string, text []byte, each func(line []
 		now = time.Now
 	}
 	began := now()
-	bounded := &io.LimitedReader{R: from, N: l.Bytes + 1} // one more, to tell the end from the limit
+	bounded := &io.LimitedReader{R: from, N: l.Bytes + 1} // one more byte, to tell the end from the limit
 	lines := bufio.NewReaderSize(bounded, maxLine)
 	for n := 0; ; n++ {
 		line, err := lines.ReadSlice('\n')

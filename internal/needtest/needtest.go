@@ -1,5 +1,5 @@
-// Package needtest skips tests for want of something that this machine lacks, and fails them
-// where it must not lack it: CI names what it installs in LAXITY_REQUIRE, so that no test
+// Package needtest skips tests that need something this machine does not have. Where the machine
+// must have it, it fails them instead: CI lists what it installs in LAXITY_REQUIRE, so that no test
 // stops running there unnoticed.
 //
 // For tests only. It imports the standard library.
@@ -16,7 +16,7 @@ import (
 // Need is something that a test needs and not every machine has.
 type Need string
 
-// What tests need, by the name that LAXITY_REQUIRE has for it.
+// The needs, by their names in LAXITY_REQUIRE.
 const (
 	BPF        Need = "bpf"        // uprobes and tracepoints by BPF, the kernel's types (BTF), and the right to use them
 	Cgroup     Need = "cgroup"     // control groups of version 2, and the right to make some
@@ -24,15 +24,18 @@ const (
 	Clang      Need = "clang"      // with llvm-strip and libbpf's headers
 	Compiler   Need = "compiler"   // of C
 	Compose    Need = "compose"    // Docker Compose 2
+	Containerd Need = "containerd" // with runc, and root to start one
 	Docker     Need = "docker"     // an engine that answers, and its command
 	Fanotify   Need = "fanotify"   // and the right to use it
 	Fish       Need = "fish"       // the shell
 	GPU        Need = "gpu"        // one of NVIDIA, with its driver
 	GPUs       Need = "gpus"       // two of them
 	Namespaces Need = "namespaces" // of the network and of mounts
-	Nfpm       Need = "nfpm"       // and dpkg, for the Debian package
+	Packages   Need = "packages"   // dpkg, rpm, systemd-analyze, and what makes packages (make .tools/release)
+	Podman     Need = "podman"     // and the right to start one of the test's own
 	Prometheus Need = "prometheus" // with promtool, Alertmanager and amtool
 	Python     Need = "python3"
+	QEMU       Need = "qemu" // qemu-user, for programs of other processors
 	Root       Need = "root"
 	SSH        Need = "ssh"     // client and server
 	Systemd    Need = "systemd" // that can run in a container of its own
@@ -41,16 +44,16 @@ const (
 	Zsh        Need = "zsh" // the shell
 )
 
-// Variable names the environment variable that lists, with commas, what this machine must
-// have; "all but gpu,…" is everything but what is named.
+// Variable names the environment variable that lists, separated by commas, what this machine must
+// have; "all but gpu,…" is everything except what follows.
 const Variable = "LAXITY_REQUIRE"
 
 // All lists every need.
-var All = []Need{BPF, Cgroup, Chromium, Clang, Compiler, Compose, Docker, Fanotify, Fish, GPU, GPUs, Namespaces, Nfpm, Prometheus, Python, Root, SSH,
+var All = []Need{BPF, Cgroup, Chromium, Clang, Compiler, Compose, Containerd, Docker, Fanotify, Fish, GPU, GPUs, Namespaces, Packages, Podman, Prometheus, Python, QEMU, Root, SSH,
 	Systemd, Terminal, Tracing, Zsh}
 
-// Skip skips the test, with a reason as testing.TB's Skip takes it. Where LAXITY_REQUIRE
-// names the need, the test fails instead.
+// Skip skips the test, with a reason as for testing.TB's Skip. If LAXITY_REQUIRE names the need,
+// the test fails instead.
 func (n Need) Skip(tb testing.TB, reason ...any) {
 	tb.Helper()
 	n.skip(tb, strings.TrimSuffix(fmt.Sprintln(reason...), "\n"))

@@ -1,6 +1,5 @@
-// Package plain makes text harmless for a terminal: names of containers and alerts,
-// labels and paths are written by strangers, and a control character in them moves
-// the cursor, hides lines or types.
+// Package plain makes text harmless for a terminal. Strangers write the names of containers and
+// alerts, labels and paths; a control character in them could move the cursor, hide lines or type.
 //
 // It is a leaf: it imports the standard library only.
 package plain
@@ -15,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns the text on one line: what is not printable, line breaks too, is
-// written as \u and its number, as JSON has it, so that a person sees that it is
-// there. Marks that turn the direction of text count as not printable.
+// Line returns the text on one line. Unprintable characters, line breaks too, become \u and their
+// number as in JSON, so that a person sees them. Marks that change the direction of text count as
+// unprintable.
 func Line(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return !shown(r) }) < 0 && utf8.ValidString(text) {
 		return text
@@ -43,12 +42,11 @@ func write(b *strings.Builder, r rune) {
 	}
 }
 
-// colour is what our own text is painted with: it changes nothing but how the text
-// behind it looks.
+// colour matches our own colours, which change only how the text behind them looks.
 var colour = regexp.MustCompile(`^\x1b\[(?:0|1|2|31|32|33|36)m`)
 
-// Text is Line for text of several lines that may be painted: line breaks, tabs and
-// the colours of our own views pass.
+// Text is Line for coloured text of several lines: line breaks, tabs and the colours of our own
+// views pass.
 func Text(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {
@@ -68,11 +66,11 @@ func Text(text string) string {
 	return b.String()
 }
 
-// Writer writes Text to what may be a terminal. Everything that a program prints for
-// people goes through one. Each Write is whole characters, as fmt's are.
+// Writer writes Text to a possible terminal. Everything that a program prints for people goes
+// through one. Each Write must be whole characters, as fmt's are.
 type Writer struct{ to io.Writer }
 
-// NewWriter returns a Writer; one that is a Writer stays as it is.
+// NewWriter returns a Writer to this writer; a Writer stays as it is.
 func NewWriter(to io.Writer) Writer {
 	if w, ok := to.(Writer); ok {
 		return w
@@ -88,10 +86,10 @@ func (w Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Unwrap returns what is written to, for who draws on the terminal itself.
+// Unwrap returns the underlying writer, for callers that draw on the terminal themselves.
 func (w Writer) Unwrap() io.Writer { return w.to }
 
-// Unwrap returns what a Writer writes to, and any other writer as it is.
+// Unwrap returns a Writer's underlying writer, and any other writer as it is.
 func Unwrap(w io.Writer) io.Writer {
 	if w, ok := w.(Writer); ok {
 		return w.to

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// oomScore is where the kernel shows and takes a process's oom_score_adj.
+// oomScore is where a process reads and writes its oom_score_adj.
 const oomScore = "/proc/self/oom_score_adj"
 
-// Outlive asks the kernel to kill others before this process when memory runs short, and
-// before its children to come: score is its oom_score_adj, −1000 (never) to 1000, unless
-// its own is lower already. Lowering it takes CAP_SYS_RESOURCE.
+// Outlive asks the kernel to kill other processes before this one and its future children when
+// memory runs short. score is the new oom_score_adj, −1000 (never) to 1000, unless the present one
+// is lower. Lowering it takes CAP_SYS_RESOURCE.
 func Outlive(score int) error { return outlive(oomScore, score) }
 
 func outlive(path string, score int) error {

@@ -1,6 +1,6 @@
-// Package priority shares a machine's cores between a daemon and busy tenants: what
-// watches a node has little to do, and must answer while all cores compute, so it goes
-// first, and uses few of them.
+// Package priority shares a machine's cores between a daemon and busy tenants. A daemon that
+// watches a node has little to do, but must answer while all cores compute: so it goes first, and
+// uses few of them.
 package priority
 
 import (
@@ -13,23 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotPermitted is returned where this process may not raise its priority: that
-// takes CAP_SYS_NICE, or a limit on nice values (RLIMIT_NICE) that is low enough.
+// ErrNotPermitted means that this process may not raise its priority: that takes CAP_SYS_NICE, or a
+// limit on nice values (RLIMIT_NICE) that is low enough.
 var ErrNotPermitted = errors.New("not permitted (needs CAP_SYS_NICE)")
 
-// passes bounds how often Raise looks for threads that it has not seen: Go starts
-// them whenever it likes, and each has the priority of the one that started it.
+// passes bounds how often Raise looks for new threads: Go starts them at any time, and each
+// inherits the priority of its starter.
 const passes = 100
 
-// Raise gives every thread of this process this nice value (−20 to 19, the lowest
-// goes first), unless its own is lower already; threads to come inherit it. The
-// error wraps ErrNotPermitted where that is so.
+// Raise gives every thread of this process this nice value (−20 to 19, the lowest goes first),
+// unless its own is lower already; new threads inherit it. The error wraps ErrNotPermitted if that
+// is not allowed.
 //
-// The scheduler weighs threads of one group against each other, and groups of one
-// level likewise. In a cgroup with the cpu controller (a container, a systemd unit
-// with CPUWeight) it is the group's weight that counts beside tenants. A session of
-// its own is such a group where the kernel makes them (autogroup): its leader
-// raises that too.
+// The scheduler weighs threads of one group against each other, and groups of one level likewise.
+// In a cgroup with the cpu controller (a container, a systemd unit with CPUWeight) only the group's
+// weight counts against tenants. Where the kernel makes groups of sessions (autogroup), a session's
+// leader raises that group, too.
 func Raise(nice int) error {
 	for range passes {
 		changed, err := raiseThreads(nice)
@@ -75,18 +74,18 @@ func raiseThreads(nice int) (changed bool, err error) {
 // of returns the nice value of a thread.
 func of(thread int) (int, error) {
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, thread)
-	return 20 - raw, err // so the kernel says it, to tell it from an error
+	return 20 - raw, err // the kernel's encoding, which keeps it apart from an error
 }
 
-// raiseSession raises the session's group, if there is one and it is ours.
+// raiseSession raises the session's group, if it exists and is ours.
 func raiseSession(nice int) error {
 	leader, err := unix.Getsid(0)
 	if err != nil || leader != os.Getpid() {
 		return err
 	}
 	err = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0)
-	// A kernel without, a /proc that is not to be written, or somebody else gave the
-	// threads their priority and will have thought of the group.
+	// The kernel has no such groups, /proc is read-only, or somebody else set the threads' priority
+	// and is responsible for the group.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) {
 		return nil
 	}

@@ -1,9 +1,9 @@
-// Package reference makes the pages of docs/reference from the programs
-// themselves, and keeps them true: a test of each program compares its page with
-// what the program says now.
+// Package reference makes the pages of docs/reference from the programs themselves, and keeps them
+// current: a test of each program compares its page with its present output.
 package reference
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,16 +21,21 @@ const Head = "<!-- Made by `make docs`. Do not edit. -->\n\n"
 // environment, which `make docs` sets, it writes the page instead.
 func Keep(t testing.TB, name, text string) {
 	t.Helper()
-	path := filepath.Join(Root(), "docs", "reference", name)
+	keep(t, filepath.Join("docs", "reference", name), Head+text)
+}
+
+func keep(t testing.TB, name, text string) {
+	t.Helper()
+	path := filepath.Join(Root(), name)
 	if os.Getenv("LAXITY_DOCS") == "write" {
-		if err := os.WriteFile(path, []byte(Head+text), 0o644); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	got, err := os.ReadFile(path)
-	if err != nil || string(got) != Head+text {
-		t.Errorf("docs/reference/%s is not what the code says any more (%v): run `make docs` and commit what it writes\n%s", name, err, firstDifference(string(got), Head+text))
+	if err != nil || string(got) != text {
+		t.Errorf("%s is not what the code says any more (%v): run `make docs` and commit what it writes\n%s", name, err, firstDifference(string(got), text))
 	}
 }
 
@@ -50,13 +55,13 @@ func firstDifference(got, want string) string {
 	return "the page is too long"
 }
 
-// Cell makes text fit into a cell of a Markdown table.
+// Cell escapes text for a cell of a Markdown table.
 func Cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(strings.TrimSpace(s))
 }
 
-// Program writes the page of one program: its commands, arguments and flags.
-// Defaults that differ from machine to machine are replaced by what same says.
+// Program writes the page of one program: its commands, arguments and flags. same replaces defaults
+// that differ between machines.
 func Program(m *kingpin.ApplicationModel, same map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n```text\n%s\n```\n", m.Name, strings.TrimSpace(m.Help))
@@ -92,19 +97,23 @@ func table(b *strings.Builder, heading string, g *kingpin.FlagGroupModel, same m
 		if f.Short != 0 {
 			name += fmt.Sprintf(", `-%c`", f.Short)
 		}
-		var defaults []string
-		for _, d := range f.Default {
-			if other, ok := same[d]; ok {
-				defaults = append(defaults, other)
-			} else if d != "" {
-				defaults = append(defaults, "`"+d+"`")
-			}
-		}
 		help := Cell(f.Help)
 		if f.Envar != "" {
 			help += " Also `" + f.Envar + "` in the environment."
 		}
-		fmt.Fprintf(b, "%s| %s | %s | %s |\n", head, name, Cell(strings.Join(defaults, ", ")), help)
+		fmt.Fprintf(b, "%s| %s | %s | %s |\n", head, name, Cell(strings.Join(defaults(f, same), ", ")), help)
 		head = ""
 	}
+}
+
+// defaults of a flag; same replaces those that differ between machines.
+func defaults(f *kingpin.FlagModel, same map[string]string) (list []string) {
+	for _, d := range f.Default {
+		if other, ok := same[d]; ok {
+			list = append(list, other)
+		} else if d != "" {
+			list = append(list, "`"+d+"`")
+		}
+	}
+	return list
 }

@@ -1,6 +1,6 @@
-// Package replace writes files so that whoever reads one, after a crash too, finds all of
-// the old content or all of the new. By renameio, which does not see to it that the rename
-// itself is on the disk; this package does.
+// Package replace writes files atomically: a reader, even after a crash, finds all of the old
+// content or all of the new. It uses renameio, and adds the sync of the folder, so that the rename
+// itself is on disk.
 package replace
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// File replaces the file at path, with this mode whatever the umask. When it returns nil
-// the new content survives a crash of this process and of the machine.
+// File replaces the file at path, with this mode whatever the umask. When it returns nil, the new
+// content survives a crash of this process and of the machine.
 func File(path string, content []byte, mode fs.FileMode) error {
 	return FileBy(path, content, mode, func(rename func() error) error { return rename() })
 }
 
-// FileBy is File with the last step left to the caller: last calls rename, which is short
-// because the content is on the disk by then, or returns an error. Then nothing is changed.
+// FileBy is File with the last step left to the caller: last calls rename, which is short because
+// the content is on disk by then, or returns an error, after which nothing has changed.
 func FileBy(path string, content []byte, mode fs.FileMode, last func(rename func() error) error) (err error) {
 	defer func() {
 		if err != nil {

@@ -3,26 +3,26 @@ package rm
 import "time"
 
 const (
-	// chunk is how many handles are asked for over one duplicate: some 1.5 ms.
+	// chunk is how many handles one duplicate is used for: some 1.5 ms.
 	chunk = 512
-	// saved is how many handles may be asked for at once after a rest: some 50 ms.
+	// saved is how many handles may be tried at once after a pause: some 50 ms.
 	saved = 32 * chunk
-	// fresh is how far below the counter a handle counts as new.
+	// fresh is how far below the counter a handle still counts as new.
 	fresh = 2 * chunk
-	// kept is how many of those saved are for new handles alone, so that who has just made its
-	// client does not wait for others' searches.
+	// kept is the part of saved that is for new handles only, so that a process that has just made
+	// its client does not wait for other searches.
 	kept = saved / 2
 )
 
-// allowance bounds the client handles that all searches of a Manager ask for together: each
-// takes the resource manager's API lock, if only for reading.
+// allowance bounds the client handles that all searches of a Manager try together: each try takes
+// the resource manager's API lock, if only for reading.
 type allowance struct {
 	rate int // a second
 	left float64
 	at   time.Duration
 }
 
-// take returns how many of want handles may be asked for now, and counts them as asked.
+// take returns how many of want handles may be tried now, and books them.
 func (a *allowance) take(now time.Duration, want int, old bool) int {
 	a.left = min(saved, a.left+max(0, (now-a.at).Seconds())*float64(a.rate))
 	a.at = max(a.at, now)

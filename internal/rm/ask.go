@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// maxClients bounds the clients of a descriptor, each of which costs Options.Gap calls and
-// more to read. libcuda makes one; a program can make as many as there are handles.
+// maxClients bounds the clients of a descriptor. Reading each one costs Options.Gap calls and more.
+// libcuda makes one; a program can make as many as there are handles.
 const maxClients = 64
 
-// round is what came of asking once for the next handles of each descriptor.
+// round is the result of trying the next handles of each descriptor once.
 type round struct {
 	asked int
 	found bool // a client
-	open  int  // descriptors with handles that must still be asked for
-	left  int  // how many that are
+	open  int  // descriptors with handles that must still be tried
+	left  int  // the number of those handles
 }
 
-// round asks for the next handles of each descriptor; with dig also for those where a
-// client is not likely.
+// round tries the next handles of each descriptor; with dig also handles that are unlikely to be
+// clients.
 func (m *Manager) round(ctx context.Context, p Process, dig bool) (r round, err error) {
 	s := m.known(p)
 	if s == nil {
@@ -31,7 +31,7 @@ func (m *Manager) round(ctx context.Context, p Process, dig bool) (r round, err 
 		asked, found, err := m.ask(ctx, p, s, fd, dig)
 		r.asked, r.found = r.asked+asked, r.found || found
 		if errors.Is(err, ErrChanged) {
-			delete(s.files, fd) // closed since, or another file
+			delete(s.files, fd) // it was closed, or refers to another file
 			continue
 		} else if err != nil {
 			return r, err
@@ -46,7 +46,7 @@ func (m *Manager) round(ctx context.Context, p Process, dig bool) (r round, err 
 	return r, nil
 }
 
-// ask asks for up to chunk handles of one descriptor.
+// ask tries up to chunk handles of one descriptor.
 func (m *Manager) ask(ctx context.Context, p Process, s *search, fd int, dig bool) (asked int, found bool, err error) {
 	f := s.files[fd]
 	list := f.next(dig)

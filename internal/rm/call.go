@@ -10,12 +10,12 @@ import (
 type file struct {
 	kernel Kernel
 	fd     int
-	arg    [32]byte // of a control; reused, for a search makes thousands
+	arg    [32]byte // of a control; reused, since a search makes thousands
 	params [16]byte
 }
 
-// control carries out one control with params, a pointer to a structure of abi.go,
-// and fills that with the answer.
+// control makes one control call with params, a pointer to a structure of abi.go, and writes the
+// answer into it.
 func (f *file) control(client, object, cmd uint32, params any) error {
 	raw, err := binary.Append(make([]byte, 0, binary.Size(params)), le, params)
 	if err != nil {
@@ -44,8 +44,8 @@ func (f *file) rawControl(client, object, cmd uint32, params []byte) error {
 	return nil
 }
 
-// controlError is a control that the resource manager refused. It is made thousands
-// of times by a search, so that its text is made only when somebody reads it.
+// controlError is a control call that the resource manager refused. A search makes thousands of
+// them, so the text is made only when it is read.
 type controlError struct {
 	cmd    uint32
 	status Status
@@ -87,7 +87,8 @@ func (f *file) alloc(root, parent, class uint32, params any) (uint32, error) {
 	return a.Object, nil
 }
 
-// close also ends the clients that were made through f, if f is the last of its file.
+// close closes f. If f is the last descriptor of its file, that ends the clients made through f,
+// too.
 func (f *file) close() { _ = f.kernel.Close(f.fd) }
 
 // open opens the control device for a client of our own.
@@ -99,7 +100,7 @@ func (m *Manager) open() (*file, error) {
 	return &file{kernel: m.kernel, fd: fd}, nil
 }
 
-// alive says whether p runs: nil, or an error that is ErrGone.
+// alive returns nil if p runs, else an error that is ErrGone.
 func (m *Manager) alive(p Process) error {
 	stat, err := m.kernel.Stat(p.PID)
 	switch {
@@ -115,32 +116,44 @@ func (m *Manager) alive(p Process) error {
 	return nil
 }
 
-// with calls use with a duplicate of descriptor fd of p, and closes it. It checks who p
-// is only after it holds the process, so that a PID that was used again is noticed.
+// with calls use with a duplicate of descriptor fd of p, and closes it.
 func (m *Manager) with(p Process, fd int, use func(f *file) error) error {
+	f, err := m.duplicate(p, fd)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	return use(f)
+}
+
+// duplicate returns a duplicate of descriptor fd of p, which the caller must close soon. It checks
+// p only after it holds a pidfd, so that a reused PID is noticed.
+func (m *Manager) duplicate(p Process, fd int) (*file, error) {
 	pidfd, err := m.kernel.Pidfd(p.PID)
 	if err != nil {
-		return fmt.Errorf("open %v: %w", p, err)
+		return nil, fmt.Errorf("open %v: %w", p, err)
 	}
 	defer func() { _ = m.kernel.Close(pidfd) }()
 	if err := m.alive(p); err != nil {
-		return err
+		return nil, err
 	}
 	dup, err := m.kernel.Duplicate(pidfd, fd)
-	if errors.Is(err, ErrChanged) { // who exits has closed its descriptors
+	if errors.Is(err, ErrChanged) { // an exiting process has closed its descriptors
 		err = errors.Join(err, m.alive(p))
 	}
 	if err != nil {
-		return fmt.Errorf("duplicate descriptor %d of %v: %w", fd, p, err)
+		return nil, fmt.Errorf("duplicate descriptor %d of %v: %w", fd, p, err)
 	}
 	f := &file{kernel: m.kernel, fd: dup}
-	defer f.close()
 	device, err := m.kernel.Device(dup)
-	if err != nil {
-		return fmt.Errorf("look at descriptor %d of %v: %w", fd, p, err)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("inspect descriptor %d of %v: %w", fd, p, err)
+	case !device.control():
+		err = fmt.Errorf("%w: descriptor %d of %v is not NVIDIA's control device", ErrChanged, fd, p)
+	default:
+		return f, nil
 	}
-	if !device.control() {
-		return fmt.Errorf("%w: descriptor %d of %v is not NVIDIA's control device", ErrChanged, fd, p)
-	}
-	return use(f)
+	f.close()
+	return nil, err
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Slice reads the time slice of a group: what was last set, by its process or by us.
+// Slice reads the time slice of a group: the last one set, by its process or by us.
 func (m *Manager) Slice(ctx context.Context, g Group) (time.Duration, error) {
 	var slice timeslice
 	err := m.do(ctx, "slice", g.PID, func(context.Context, func() bool) error {
@@ -27,9 +27,9 @@ func (m *Manager) Slice(ctx context.Context, g Group) (time.Duration, error) {
 	return time.Duration(min(slice.Micros, math.MaxInt64/1000)) * time.Microsecond, nil
 }
 
-// SetSlice sets the time slice of a group, in microseconds; it takes effect at once, also
-// in a slice that runs. libcuda sets its own just after it has scheduled the group. An
-// error with a deadline leaves open whether it was set: read it back.
+// SetSlice sets the time slice of a group, in microseconds. It takes effect at once, even in a
+// running slice. libcuda sets its own slice just after it has scheduled the group. After an error
+// by a deadline the slice may have been set: read it back.
 func (m *Manager) SetSlice(ctx context.Context, g Group, d time.Duration) error {
 	if d < MinSlice || d > MaxSlice {
 		return fmt.Errorf("a slice of %v for %v: it must be from %v to %v", d, g, MinSlice, MaxSlice)
@@ -48,7 +48,7 @@ func (m *Manager) SetSlice(ctx context.Context, g Group, d time.Duration) error 
 	return nil
 }
 
-// check says whether g's handles still mean what g says: nil, or an error that is ErrChanged.
+// check returns nil if g's handles still mean what g says, else an error that is ErrChanged.
 func (f *file) check(g Group) error {
 	if err := f.expect(g.Client, g.Handle, indexClass, g.Class, "class"); err != nil {
 		return fmt.Errorf("%v: %w", g, err)
@@ -56,8 +56,7 @@ func (f *file) check(g Group) error {
 	return nil
 }
 
-// checkChannels also says whether g's channels are its channels, and returns those that
-// still exist.
+// checkChannels also checks that g's channels are channels, and returns those that still exist.
 func (f *file) checkChannels(g Group) (here []uint32, err error) {
 	if err := f.check(g); err != nil {
 		return nil, err
@@ -81,6 +80,18 @@ func (f *file) checkChannels(g Group) (here []uint32, err error) {
 	return here, nil
 }
 
+// checkWhole checks that groups are what they say, and have lost no channel.
+func (f *file) checkWhole(groups []Group) error {
+	for _, g := range groups {
+		if here, err := f.checkChannels(g); err != nil {
+			return err
+		} else if len(here) < len(g.Channels) {
+			return fmt.Errorf("%v: %w: %d of its %d channels are gone", g, ErrChanged, len(g.Channels)-len(here), len(g.Channels))
+		}
+	}
+	return nil
+}
+
 func (f *file) expect(client, object, index, want uint32, what string) error {
 	got, err := f.info(client, object, index)
 	status := Status(0)
@@ -95,16 +106,15 @@ func (f *file) expect(client, object, index, want uint32, what string) error {
 	return nil
 }
 
-// Switch takes the channels of groups off their GPUs, running kernels too, or lets
-// them run again. Groups may be of several clients and GPUs, but of one process.
+// Switch takes the channels of groups off their GPUs, running kernels too, or switches them on
+// again. Groups may be of several clients and GPUs, but of one process.
 //
-// Off is all or none: if a call is refused, or the caller's context ends first, all of the
-// groups are let run again, also after Switch has returned, and those too that were off
-// before. All are checked first: a group that is not what it says, or has lost a channel, is
-// ErrChanged, and nothing was switched. Find the groups again.
+// Off is all or none. If a call is refused, or the caller's context ends before, all of the groups
+// are switched on again, even after Switch has returned, and even those that were off before. All
+// groups are checked first: if one is not what it says, or has lost a channel, that is ErrChanged,
+// and nothing was switched. Find the groups again.
 //
-// On tries every channel that still exists, whatever fails before it; calling it again
-// does no harm.
+// On tries every channel that still exists, whatever failed before it. It may be repeated.
 func (m *Manager) Switch(ctx context.Context, groups []Group, on bool) error {
 	if len(groups) == 0 {
 		return nil
@@ -154,16 +164,7 @@ func (m *Manager) switchOn(p Process, groups []Group) error {
 
 func (m *Manager) switchOff(ctx context.Context, p Process, groups []Group, abandoned func() bool) (err error) {
 	for _, of := range byDescriptor(groups) { // all are checked before one is switched
-		if err := m.with(p, of[0].FD, func(f *file) error {
-			for _, g := range of {
-				if here, err := f.checkChannels(g); err != nil {
-					return err
-				} else if len(here) < len(g.Channels) {
-					return fmt.Errorf("%v: %w: %d of its %d channels are gone", g, ErrChanged, len(g.Channels)-len(here), len(g.Channels))
-				}
-			}
-			return nil
-		}); err != nil {
+		if err := m.with(p, of[0].FD, func(f *file) error { return f.checkWhole(of) }); err != nil {
 			return err
 		}
 	}

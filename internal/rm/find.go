@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// Find returns the compute channel groups of a process, on all GPUs, sorted by client
-// and handle; none if it has no context, or none that computes. ErrGone if the process
-// is gone or exits.
+// Find returns the compute channel groups of a process, on all GPUs, sorted by client and handle;
+// none if it has no context, or none that computes. ErrGone means that the process is gone or
+// exits.
 //
-// With ErrUnfinished it returns the groups that it has found so far, and there may be
-// more: call it again, some 50 ms later, and the search goes on where it stood. This is
-// so as long as a descriptor of the process has no client and not all handles have been
-// asked for, newest first; Options.SearchRate bounds those of all searches together.
+// With ErrUnfinished it returns the groups that it has found so far, and there may be more. Call it
+// again some 50 ms later: the search continues. That is so while a descriptor of the process has no
+// client and not all handles have been tried, newest first. Options.SearchRate bounds the handles
+// of all searches together.
 //
 // What it costs, in system calls of 2 to 3 µs: a look at every descriptor of the process;
 // one for each client handle, newest first, until each descriptor of the control device
@@ -29,8 +29,8 @@ func (m *Manager) Find(ctx context.Context, p Process) ([]Group, error) {
 	return groups, err
 }
 
-// find works in steps, each of which is one call on a worker: what is known of the
-// process is read and written only there, in the order of the steps.
+// find works in steps, each of which is one call on a worker. Only steps read and write what is
+// known of the process, in their order.
 func (m *Manager) find(ctx context.Context, p Process) (groups []Group, err error) {
 	step := func(work func(ctx context.Context) error) error {
 		return m.do(ctx, "find", p.PID, func(ctx context.Context, _ func() bool) error { return work(ctx) })
@@ -50,7 +50,7 @@ func (m *Manager) find(ctx context.Context, p Process) (groups []Group, err erro
 			continue
 		}
 		if searched || now.found {
-			var all []Group // of its own: a step that was given up may write to it yet
+			var all []Group // not shared: an abandoned step may still write to it
 			lost := false
 			if err := step(func(ctx context.Context) (err error) {
 				all, lost, err = m.findGroups(ctx, p)
@@ -72,7 +72,7 @@ func (m *Manager) find(ctx context.Context, p Process) (groups []Group, err erro
 			return groups, fmt.Errorf("find the clients of %v: %w: %d handles are left", p, ErrUnfinished, now.left)
 		case len(groups) > 0 || dug:
 			return groups, nil
-		default: // where clients are not likely to be
+		default: // handles that are unlikely to be clients
 			dug = true
 		}
 	}

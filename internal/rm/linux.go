@@ -26,8 +26,7 @@ const (
 	gpuInformation = "/proc/driver/nvidia/gpus/*/information"
 )
 
-// System is this machine's kernel. Descriptors of other users' processes need
-// CAP_SYS_PTRACE.
+// System is the kernel of this machine. Descriptors of other users' processes need CAP_SYS_PTRACE.
 func System() Kernel { return &system{} }
 
 type system struct {
@@ -108,7 +107,7 @@ func (s *system) Stat(pid int) (Stat, error) {
 	return parseStat(string(text))
 }
 
-// parseStat reads a line of /proc/PID/stat. The name may hold anything, parentheses too.
+// parseStat reads a line of /proc/PID/stat. The name in it may hold any character, parentheses too.
 func parseStat(text string) (Stat, error) {
 	const (
 		state   = 0 // of the fields after the name
@@ -146,8 +145,8 @@ func (s *system) Descriptors(pid int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// The link leads to the open file itself, whatever its path in that container. A file
-		// server that hangs is not asked.
+		// The link leads to the open file itself, whatever its path in that container is. DONT_SYNC
+		// asks no file server that may hang.
 		device, err := s.device(unix.AT_FDCWD, dir+"/"+e.Name(), unix.AT_STATX_DONT_SYNC)
 		if err == nil && device.control() {
 			fds = append(fds, fd)

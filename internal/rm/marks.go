@@ -10,22 +10,22 @@ import (
 const (
 	// tick is what field 22 of /proc/PID/stat counts: USER_HZ is 100 on Linux.
 	tick = 10 * time.Millisecond
-	// markAgain is how old a mark may be for descriptors that were there when it was made. Each
-	// takes the locks of all GPUs, for 0.1 to 0.2 ms.
+	// markAgain is how old a mark may be for descriptors that existed when it was made. A mark takes
+	// the locks of all GPUs for 0.1 to 0.2 ms.
 	markAgain = 25 * time.Millisecond
 	// maxMarks bounds what a Manager remembers of the counter of client handles.
 	maxMarks = 256
 )
 
-// mark is where the counter of client handles stood.
+// mark is a reading of the counter of client handles.
 type mark struct {
 	at     time.Duration // since boot
 	handle uint32        // from clientBase
 }
 
-// Mark notes where the counter of client handles stands, so that a search for the
-// clients of processes that start later begins there. Find does it too, where it must. A
-// daemon calls it when it starts, and now and then while processes come that have no label.
+// Mark reads the counter of client handles, so that a search for the clients of later processes
+// starts there. Find calls it where it must. A daemon calls it when it starts, and from time to
+// time while processes without a label start.
 func (m *Manager) Mark(ctx context.Context) error {
 	return m.do(ctx, "mark", 0, func(context.Context, func() bool) error {
 		_, err := m.mark()
@@ -33,7 +33,7 @@ func (m *Manager) Mark(ctx context.Context) error {
 	})
 }
 
-// mark makes a client of our own, notes its handle, and lets it go.
+// mark makes a client of our own, notes its handle, and frees it.
 func (m *Manager) mark() (*mark, error) {
 	at, err := m.kernel.Uptime()
 	if err != nil {
@@ -55,9 +55,9 @@ func (m *Manager) mark() (*mark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := len(m.marks); n > 0 && below(here.handle, m.marks[n-1].handle) > clientMax/2 {
-		return here, nil // another call, made after this one, was faster
+		return here, nil // a later call was faster
 	}
-	if len(m.marks) == maxMarks { // thin out: every other of the older half
+	if len(m.marks) == maxMarks { // drop every other mark of the older half
 		kept := m.marks[:0]
 		for i, old := range m.marks {
 			if i >= maxMarks/2 || i%2 == 0 {
@@ -70,7 +70,7 @@ func (m *Manager) mark() (*mark, error) {
 	return here, nil
 }
 
-// below is how far one handle is below another, on the circle that they count around.
+// below is how far one handle is below another, on their circle.
 func below(high, low uint32) uint32 { return (high - low) & (clientMax - 1) }
 
 // before returns the last mark that is older than p; nil if there is none.

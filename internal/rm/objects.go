@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// gapAgain is how many absent handles in a row end a look for new objects of a client whose
-	// objects have been read. libcuda's handles count up.
+	// gapAgain is how many absent handles in a row end a later search for new objects of a known
+	// client. libcuda's handles count up.
 	gapAgain = 64
-	// maxHoles is how many absent handles below the last object are asked for again: threads
-	// make objects in another order than that of their handles.
+	// maxHoles is how many absent handles below the last object are tried again: threads do not make
+	// objects in the order of their handles.
 	maxHoles = 64
-	// maxObjects bounds the objects of a client that are kept. A context has some 40 of them,
-	// and a stream three.
+	// maxObjects bounds the known objects of a client. A context has some 40 of them, a stream
+	// three.
 	maxObjects = 1 << 16
-	// readEvery is how old what is known of a client's objects may be before all of them are
-	// read again.
+	// readEvery is how old the knowledge of a client's objects may be before all of them are read
+	// again.
 	readEvery = 10 * time.Second
 )
 
@@ -29,7 +29,7 @@ const (
 type client struct {
 	handle  uint32
 	objects []object // of the classes that lead to a compute group
-	top     uint32   // above all objects that were seen; 0: none was looked for
+	top     uint32   // above all objects seen; 0: not searched yet
 	holes   []uint32 // the last absent handles below
 	read    time.Duration
 	gpus    map[uint32]string // UUID by subdevice
@@ -38,8 +38,8 @@ type client struct {
 // object is one object of a client.
 type object struct{ handle, class, parent uint32 }
 
-// findGroups reads the groups of all known clients. Lost: a descriptor has no client any
-// more, so that it may stand for another file now.
+// findGroups reads the groups of all known clients. lost: a descriptor has lost its client, so it
+// may refer to another file now.
 func (m *Manager) findGroups(ctx context.Context, p Process) (groups []Group, lost bool, err error) {
 	s := m.known(p)
 	if s == nil {
@@ -62,7 +62,7 @@ func (m *Manager) findGroups(ctx context.Context, p Process) (groups []Group, lo
 			})
 		})
 		if errors.Is(err, ErrChanged) || err == nil && len(f.clients) == 0 {
-			// Whatever it is now may have been there for as long as the process.
+			// The file that it refers to now may be as old as the process.
 			delete(s.files, fd)
 			s.seen, lost = nil, true
 			continue
@@ -81,11 +81,11 @@ func (m *Manager) findGroups(ctx context.Context, p Process) (groups []Group, lo
 	slices.SortFunc(groups, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Handle, b.Handle), cmp.Compare(a.FD, b.FD))
 	})
-	// Two descriptors may stand for one open file.
+	// Two descriptors may refer to one open file.
 	return slices.CompactFunc(groups, func(a, b Group) bool { return a.Client == b.Client && a.Handle == b.Handle }), lost, nil
 }
 
-// groupsOver tells of the groups of a descriptor's clients, and drops clients that are gone.
+// groupsOver passes the groups of a descriptor's clients to tell, and drops clients that are gone.
 func (m *Manager) groupsOver(ctx context.Context, dup *file, f *fileSearch, now time.Duration, tell func(Group)) error {
 	f.clients = slices.DeleteFunc(f.clients, func(c *client) bool {
 		_, err := dup.info(c.handle, c.handle, indexClass)
@@ -108,7 +108,7 @@ func (m *Manager) groupsOver(ctx context.Context, dup *file, f *fileSearch, now 
 	return nil
 }
 
-// look brings what is known of a client's objects up to date.
+// look updates what is known of a client's objects.
 func (m *Manager) look(ctx context.Context, dup *file, c *client, now time.Duration) error {
 	if c.top != 0 && now-c.read < readEvery {
 		same, err := c.same(dup)
@@ -131,7 +131,8 @@ func (m *Manager) look(ctx context.Context, dup *file, c *client, now time.Durat
 	return nil
 }
 
-// same says whether the groups that are known are there, with all that makes them up.
+// same reports whether the known groups still exist unchanged, with everything that they consist
+// of.
 func (c *client) same(dup *file) (bool, error) {
 	for _, g := range groupsOf(c.objects) {
 		for _, want := range c.objects {
@@ -172,7 +173,7 @@ func (c *client) readOn(ctx context.Context, dup *file, gap int) error {
 	return nil
 }
 
-// readHoles reads the objects that there are meanwhile at handles that had none.
+// readHoles reads objects that were made since at handles that had none.
 func (c *client) readHoles(dup *file) error {
 	var left []uint32
 	for _, h := range c.holes {
@@ -189,7 +190,7 @@ func (c *client) readHoles(dup *file) error {
 	return nil
 }
 
-// readObject notes the object with this handle, if there is one and it is of a class that matters.
+// readObject adds the object with this handle, if it exists and its class matters.
 func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
 	class, err := dup.info(c.handle, h, indexClass)
 	if status := Status(0); errors.As(err, &status) {

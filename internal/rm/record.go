@@ -14,12 +14,12 @@ import (
 type Record struct {
 	Call    string        `json:"call"`
 	PID     int           `json:"pid,omitempty"`
-	FD      int           `json:"fd,omitempty"`  // what the call was about
+	FD      int           `json:"fd,omitempty"`  // the descriptor of the call
 	Of      int           `json:"of,omitempty"`  // the other process's descriptor
 	Request uint32        `json:"req,omitempty"` // of an ioctl
 	In      []byte        `json:"in,omitempty"`  // the argument before the call
-	Out     []byte        `json:"out,omitempty"` // and after it, where it differs
-	PIn     []byte        `json:"pin,omitempty"` // the parameters it points to, before
+	Out     []byte        `json:"out,omitempty"` // and after it, if it differs
+	PIn     []byte        `json:"pin,omitempty"` // the parameters that it points to, before
 	POut    []byte        `json:"pout,omitempty"`
 	Int     int           `json:"int,omitempty"` // what the call returned
 	FDs     []int         `json:"fds,omitempty"`
@@ -33,7 +33,7 @@ type Record struct {
 	Took    time.Duration `json:"ns"`
 }
 
-// Recorder passes calls on to a Kernel, and writes each down.
+// Recorder passes calls to a Kernel, and records each.
 type Recorder struct {
 	kernel Kernel
 
@@ -47,7 +47,7 @@ func NewRecorder(kernel Kernel, w io.Writer) *Recorder {
 	return &Recorder{kernel: kernel, enc: json.NewEncoder(w)}
 }
 
-// Err is the first error of writing.
+// Err returns the first error of writing.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,16 +1,16 @@
-// Package rm controls, from outside, the channel groups of other processes
-// through NVIDIA's resource manager (RM): their time slices, and whether their
-// channels may run. It imports the standard library and golang.org/x/sys.
+// Package rm controls the channel groups of other processes from outside, through NVIDIA's resource
+// manager (RM): their time slices, and whether their channels may run. It imports the standard
+// library and golang.org/x/sys.
 //
-// The resource manager ties a client to the open file that made it, not to a
-// process. A duplicate of a process's descriptor of /dev/nvidiactl therefore gives
-// whoever may take one (pidfd_getfd: CAP_SYS_PTRACE) the right to control that
-// process's objects. Nothing is injected, and the process is not stopped.
+// The resource manager ties a client to the open file that made it, not to a process. So a
+// duplicate of a process's descriptor of /dev/nvidiactl (pidfd_getfd: CAP_SYS_PTRACE) gives its
+// holder the right to control that process's objects. Nothing is injected, and the process is not
+// stopped.
 //
-// A duplicate lives for one call, because the resource manager frees a client, and
-// the memory of a dead process with it, only when the last file closes. Whoever
-// closes last carries out that teardown, and an ioctl cannot be interrupted: so
-// calls run on workers, and a caller whose context ends does not wait for them.
+// A duplicate lives for one call: the resource manager frees a client, and the memory of a dead
+// process with it, only when the last descriptor of the file is closed. Whoever closes last runs
+// that teardown, and an ioctl cannot be interrupted. So calls run on workers, and a caller whose
+// context ends does not wait for them.
 //
 // The structures follow the headers of NVIDIA/open-gpu-kernel-modules: see abi.go.
 package rm
@@ -20,15 +20,16 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// What the callers tell apart. Every other error carries the name of the resource
-// manager's status (see Status), or the system's errno.
+// Errors that callers distinguish. Every other error has the name of the resource manager's status
+// (see Status), or the system's errno.
 var (
-	// ErrGone: the process ended, is about to, or its PID belongs to another one.
+	// ErrGone: the process has ended or is about to, or its PID was reused.
 	ErrGone = errors.New("the process is gone")
 	// ErrChanged: an object is not what the group says. Find it again.
 	ErrChanged = errors.New("the channel group has changed")
@@ -38,7 +39,7 @@ var (
 	ErrUnfinished = errors.New("the search has not ended")
 )
 
-// Process is one process: a PID alone may be used again.
+// Process is one process: a PID alone may be reused.
 type Process struct {
 	PID   int
 	Start uint64 // field 22 of /proc/PID/stat: clock ticks since boot
@@ -48,9 +49,8 @@ func (p Process) String() string { return fmt.Sprintf("process %d", p.PID) }
 
 // Group is a compute channel group of a process on one GPU.
 //
-// Client and Handle name it on the whole machine. A process that was forked after
-// its parent made a context shares the parent's file, so that both may be found
-// with the same group.
+// Client and Handle identify it on the whole machine. A process that was forked after its parent
+// made a context shares the parent's file, so a search may find the same group in both.
 type Group struct {
 	Process
 	GPU       string // UUID, "GPU-…"
@@ -66,27 +66,27 @@ func (g Group) String() string {
 	return fmt.Sprintf("channel group %#x of client %#x of process %d", g.Handle, g.Client, g.PID)
 }
 
-// Options are the settings of a Manager; the zero value is good.
+// Options are the settings of a Manager; the zero value has good defaults.
 type Options struct {
 	// Workers bounds the calls under way at once. 0: 8.
 	Workers int
-	// Timeout ends a call of a caller whose context has no earlier deadline, and of Find each
-	// of its steps. 0: 2 s.
+	// Timeout bounds a call whose context has no earlier deadline; for Find it bounds each step. 0:
+	// 2 s.
 	Timeout time.Duration
 	// Gap is how many absent handles in a row end the search for a client's objects. 0: 2048.
 	Gap int
-	// SearchRate bounds the client handles that all searches together ask for, in a second; up
-	// to 16384 more after a rest. 0: 100,000, which take some 0.3 s of one core.
+	// SearchRate bounds the client handles that all searches together try per second, plus up to
+	// 16384 after a pause. 0: 100,000, which take some 0.3 s of one core.
 	SearchRate int
-	// Proven names driver versions outside Branches that a self-test has shown to work.
+	// Proven names driver versions outside Branches that have passed a self-test.
 	Proven []string
-	// Observe is told of each call that ran on a worker: what, and how long it took. It
-	// must not block, and is called by several goroutines.
+	// Observe gets the name and duration of each call that ran on a worker. It must not block, and
+	// several goroutines call it.
 	Observe func(call string, took time.Duration, err error)
 }
 
-// Manager finds and controls channel groups. Its methods may be called by several
-// goroutines; calls that concern one process run one after another, in order.
+// Manager finds and controls channel groups. It is safe for concurrent use; calls for one process
+// run one after another, in order.
 type Manager struct {
 	kernel Kernel
 	opt    Options
@@ -127,8 +127,8 @@ func New(kernel Kernel, opt Options) *Manager {
 	}
 }
 
-// Supported says whether the driver is one whose structures are known, or proven by
-// a self-test: nil, or an error that is ErrUnsupported with the reason.
+// Supported returns nil if the structures of this driver are known, or a self-test has proven it.
+// Else it returns an error that is ErrUnsupported, with the reason.
 func (m *Manager) Supported() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,14 +142,40 @@ func (m *Manager) Supported() error {
 	return m.driver
 }
 
-// queue orders the calls that concern one process.
+// queue orders the calls for one process.
 type queue struct {
-	turn  chan struct{} // holds one token while nobody has the turn
+	turn  chan struct{} // holds one token while the turn is free
 	users int
 }
 
-// enter waits for the turn of pid, and for a worker.
-func (m *Manager) enter(ctx context.Context, pid int) (leave func(), err error) {
+// enter waits for the turn of each of these PIDs, and for a worker.
+func (m *Manager) enter(ctx context.Context, pids []int) (leave func(), err error) {
+	var left []func()
+	leave = func() {
+		for _, f := range slices.Backward(left) {
+			f()
+		}
+	}
+	// All calls take their turns in the same order, which avoids deadlock, and the worker last.
+	for _, pid := range slices.Compact(slices.Sorted(slices.Values(pids))) {
+		end, err := m.takeTurn(ctx, pid)
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		left = append(left, end)
+	}
+	select {
+	case m.slots <- struct{}{}:
+		left = append(left, func() { <-m.slots })
+		return leave, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}
+
+func (m *Manager) takeTurn(ctx context.Context, pid int) (end func(), err error) {
 	m.mu.Lock()
 	q := m.queues[pid]
 	if q == nil {
@@ -167,34 +193,27 @@ func (m *Manager) enter(ctx context.Context, pid int) (leave func(), err error) 
 	}
 	select {
 	case q.turn <- struct{}{}:
+		return func() { <-q.turn; drop() }, nil
 	case <-ctx.Done():
 		drop()
 		return nil, ctx.Err()
 	}
-	select {
-	case m.slots <- struct{}{}:
-	case <-ctx.Done():
-		<-q.turn
-		drop()
-		return nil, ctx.Err()
-	}
-	return func() {
-		<-m.slots
-		<-q.turn
-		drop()
-	}, nil
 }
 
-// do runs work on a worker and returns its error, or the context's if that ends
-// first. Work is told by abandoned whether the caller still waits: once abandoned
-// says true it stays so, and what work returns reaches nobody. Work that must not be
-// lost asks last, and undoes what it did.
+// do runs work on a worker and returns its error, or the context's if that ends first. abandoned
+// tells work that the caller has gone; from then on it stays true, and nobody gets what work
+// returns. Work that must not be lost asks it last, and undoes what it did.
 func (m *Manager) do(ctx context.Context, call string, pid int, work func(ctx context.Context, abandoned func() bool) error) error {
+	return m.doFor(ctx, call, []int{pid}, work)
+}
+
+// doFor is do for work that concerns several processes.
+func (m *Manager) doFor(ctx context.Context, call string, pids []int, work func(ctx context.Context, abandoned func() bool) error) error {
 	if err := m.Supported(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.opt.Timeout)
-	leave, err := m.enter(ctx, pid)
+	leave, err := m.enter(ctx, pids)
 	if err != nil {
 		cancel()
 		return fmt.Errorf("%s: no worker was free: %w", call, err)
@@ -205,7 +224,7 @@ func (m *Manager) do(ctx context.Context, call string, pid int, work func(ctx co
 		left
 	)
 	var state atomic.Int32
-	// The first of both to move state decides whether the result is delivered.
+	// Whichever changes state first decides whether the result is delivered.
 	abandoned := func() bool { return !state.CompareAndSwap(waits, ends) && state.Load() == left }
 	done := make(chan error, 1)
 	go func() {
@@ -226,10 +245,10 @@ func (m *Manager) do(ctx context.Context, call string, pid int, work func(ctx co
 	if state.CompareAndSwap(waits, left) {
 		return fmt.Errorf("%s: the driver has not answered: %w", call, ctx.Err())
 	}
-	return <-done // work is about to return, and its result holds
+	return <-done // work is about to return, and its result counts
 }
 
-// recovered turns a panic of a worker into an error: nobody else would catch it.
+// recovered turns a panic of a worker into an error, which nothing else would do.
 func recovered(work func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

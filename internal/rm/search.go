@@ -7,36 +7,36 @@ import (
 )
 
 const (
-	// maxSearches is how many processes are known before those that are gone are dropped.
+	// maxSearches is the number of known processes above which those that are gone are dropped.
 	maxSearches = 256
-	// maxTips bounds how many clients of others a new descriptor is asked for.
+	// maxTips bounds how many known clients a new descriptor is tried with.
 	maxTips = 256
 )
 
 // search is what is known of a process.
 type search struct {
 	files map[int]*fileSearch // by descriptor
-	// born is where the counter stood before the process began, if that is known.
+	// born is the counter before the process began, if that is known.
 	born *mark
-	// seen is where it stood before its descriptors were looked at last: the clients of later
-	// ones are above.
+	// seen is the counter before its descriptors were last listed: clients of later descriptors are
+	// above.
 	seen *mark
-	here uint32 // where it stands
+	here uint32 // the counter now
 }
 
 func (s *search) descriptors() []int { return slices.Sorted(maps.Keys(s.files)) }
 
-// fileSearch is what is known of one descriptor. libcuda makes one client for each file.
+// fileSearch is what is known of one descriptor. libcuda makes one client per file.
 type fileSearch struct {
 	upTo    uint32   // handles from here on are new
-	news    []span   // handles to be asked for in any case, the next ones first
-	todo    []span   // those to be asked for as long as there is no client
-	rest    []span   // and those where a client is hardly to be expected
-	tips    []uint32 // clients of other files: a fork's are its parent's
+	news    []span   // handles to try in any case, the next ones first
+	todo    []span   // handles to try while there is no client
+	rest    []span   // and those where a client is unlikely
+	tips    []uint32 // clients of other files: a fork has its parent's
 	clients []*client
 }
 
-// next is the list that the next handles come from; nil when there are none.
+// next is the list to take the next handles from; nil when there are none.
 func (f *fileSearch) next(dig bool) *[]span {
 	switch {
 	case len(f.news) > 0:
@@ -49,11 +49,11 @@ func (f *fileSearch) next(dig bool) *[]span {
 	return nil
 }
 
-// span is a range of client handles, as offsets from clientBase: from high down to low.
+// span is a range of client handles, as offsets from clientBase.
 type span struct{ low, high uint32 } // [low, high)
 
-// spans are the handles from low up to high, which may have wrapped, latest first. All of
-// them where low is high.
+// spans are the handles from low up to high, which may have wrapped, latest first. If low equals
+// high, that is all handles.
 func spans(low, high uint32) []span {
 	if low < high {
 		return []span{{low, high}}
@@ -72,7 +72,7 @@ func size(s []span) (n int) {
 	return n
 }
 
-// cut cuts up to n handles off the front.
+// cut removes up to n handles from the front.
 func cut(list *[]span, n uint32) span {
 	first := &(*list)[0]
 	part := span{max(first.low, first.high-min(n, first.high)), first.high}
@@ -82,7 +82,7 @@ func cut(list *[]span, n uint32) span {
 	return part
 }
 
-// begin notes which handles have to be asked for.
+// begin notes which handles must be tried.
 func (m *Manager) begin(p Process) error {
 	if err := m.alive(p); err != nil {
 		return err
@@ -130,8 +130,8 @@ func (m *Manager) begin(p Process) error {
 	return nil
 }
 
-// stale says whether a new mark is needed: for a new descriptor always, for one that still has
-// no client unless the last mark is of just now, as many searches may go on at once.
+// stale reports whether a new mark is needed. A new descriptor always needs one. One that still has
+// no client needs one unless the last mark is very recent, since many searches may run at once.
 func (m *Manager) stale(s *search, fds []int, last *mark) (bool, error) {
 	needed := false
 	for _, fd := range fds {
@@ -148,7 +148,7 @@ func (m *Manager) stale(s *search, fds []int, last *mark) (bool, error) {
 	return now-last.at >= markAgain, err
 }
 
-// newFile begins the search for the clients of a descriptor.
+// newFile starts the search for the clients of a descriptor.
 func (s *search) newFile(tips []uint32) *fileSearch {
 	from := s.seen
 	if from == nil {
@@ -159,14 +159,14 @@ func (s *search) newFile(tips []uint32) *fileSearch {
 		f.later(spans(s.here, s.here))
 	} else {
 		f.later(spans(from.handle, s.here))
-		// After a wrap, where a handle is taken the client gets one that is 0x400 higher, or more.
+		// After a wrap the client gets, if a handle is taken, one that is 0x400 higher, or more.
 		f.rest = slices.Concat([]span{{s.here, min(s.here+4*0x400, clientMax)}}, spans(s.here, from.handle))
 	}
 	return f
 }
 
-// later adds handles that were given out later than all that are known. Those of them that
-// were given out last are asked for even where there is a client: a second one is rare.
+// later adds handles that are newer than all known ones. The newest of them are tried even if there
+// is a client: a second client is rare.
 func (f *fileSearch) later(handles []span) {
 	older := &f.todo
 	if len(f.clients) > 0 {
@@ -176,7 +176,7 @@ func (f *fileSearch) later(handles []span) {
 	f.news = []span{cut(older, chunk)}
 }
 
-// tips are the clients that are known of all processes.
+// tips are the known clients of all processes.
 func (m *Manager) tips() (all []uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,7 +188,7 @@ func (m *Manager) tips() (all []uint32) {
 	return all[max(0, len(all)-maxTips):]
 }
 
-// remember keeps what is known of p, and drops what is known of processes that are gone.
+// remember stores what is known of p, and drops processes that are gone.
 func (m *Manager) remember(p Process, s *search) {
 	m.mu.Lock()
 	m.searches[p] = s
@@ -211,7 +211,7 @@ func (m *Manager) forget(p Process) {
 	delete(m.clients, p)
 }
 
-// known is what is known of p; nil if nothing is. Only steps of its search may use it.
+// known returns what is known of p; nil if nothing is. Only steps of its search may use it.
 func (m *Manager) known(p Process) *search {
 	m.mu.Lock()
 	defer m.mu.Unlock()

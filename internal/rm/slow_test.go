@@ -101,7 +101,7 @@ func TestWorkersAreBounded(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if held := fake.Held(); held != 4 { // a duplicate and a pidfd each
+		if held := fake.Held(); held != 2 { // a duplicate each
 			t.Errorf("%d descriptors are open while two workers are busy", held)
 		}
 		release()

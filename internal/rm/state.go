@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ChannelState is what the resource manager says of one channel.
+// ChannelState is what the resource manager reports of one channel.
 type ChannelState struct {
 	Channel   uint32
 	Enabled   bool // able to run: false while it is switched off
@@ -13,9 +13,9 @@ type ChannelState struct {
 	Bound     bool
 }
 
-// State reads back whether the channels of a group are on. It does so through objects of
-// our own, which live for the call: the process is not touched. The header marks the
-// control as one for debugging, so a driver may refuse it.
+// State reads back whether the channels of a group are on. It uses objects of our own, which live
+// for the call: the process is not touched. The header marks this control as one for debugging, so
+// a driver may refuse it.
 func (m *Manager) State(ctx context.Context, g Group) ([]ChannelState, error) {
 	var states []ChannelState
 	err := m.do(ctx, "state", g.PID, func(context.Context, func() bool) (err error) {
@@ -68,7 +68,7 @@ func (m *Manager) state(g Group) (states []ChannelState, err error) {
 	return states, nil
 }
 
-// subdevice makes a client of our own with an object for the GPU.
+// subdevice makes a client of our own, with an object for the GPU.
 func (f *file) subdevice(gpu uint32) (root, subdevice uint32, err error) {
 	if root, err = f.alloc(0, 0, classClient, nil); err != nil {
 		return 0, 0, err

@@ -2,10 +2,10 @@ package rm
 
 import "fmt"
 
-// Status is a status of the resource manager that is not NV_OK, by nvstatuscodes.h.
+// Status is an error status of the resource manager, by nvstatuscodes.h.
 type Status uint32
 
-// The statuses that this package tells apart.
+// The statuses that this package distinguishes.
 const (
 	statusInsufficientPermissions Status = 0x1b
 	statusInvalidArgument         Status = 0x1f
@@ -23,13 +23,13 @@ func (s Status) Error() string {
 	return fmt.Sprintf("%s (%#x)", name, uint32(s))
 }
 
-// Is makes a status that says so ErrUnsupported.
+// Is makes a status that means so an ErrUnsupported.
 func (s Status) Is(target error) bool {
 	return target == ErrUnsupported && s == statusNotSupported
 }
 
-// statusNames are the names of nvstatuscodes.h of the branches 535 to 595. Three values
-// changed their names between them; the newest stands here.
+// statusNames are the names in nvstatuscodes.h of the branches 535 to 595. Three values were
+// renamed between them; these are the newest names.
 var statusNames = map[Status]string{
 	0x1:     "NV_ERR_BROKEN_FB",
 	0x2:     "NV_ERR_BUFFER_TOO_SMALL",

@@ -1,9 +1,9 @@
-// Package sandbox says what a daemon needs and its sandbox keeps from it: a systemd unit,
-// a container, or whatever else it was started in. The daemon asks about itself, so that
-// the answer is true of the sandbox in which it runs.
+// Package sandbox lists what a daemon needs and its sandbox denies it: a systemd unit, a container,
+// or anything else that it was started in. The daemon checks itself, so the answer is true for the
+// sandbox in which it runs.
 //
-// It has two halves: tried, which tries each thing without an effect on anybody, and
-// judge, which is pure. It imports the standard library and golang.org/x/sys.
+// It has two halves: tried tries each thing without side effects, and judge is pure. It imports the
+// standard library and golang.org/x/sys.
 package sandbox
 
 import (
@@ -21,7 +21,7 @@ import (
 type Lack struct {
 	// Of is the program: actuator or guardian.
 	Of string `json:"of"`
-	// What is missing, Means what does not work for that, Fix what to do.
+	// What is missing, Means which function does not work without it, Fix what to do.
 	What  string `json:"what"`
 	Means string `json:"means"`
 	Fix   string `json:"fix"`
@@ -29,7 +29,7 @@ type Lack struct {
 
 func (l Lack) String() string { return fmt.Sprintf("%s: %s (%s)", l.What, l.Means, l.Fix) }
 
-// Explain adds to the reason why something does not work what is missing.
+// Explain appends to the reason why something does not work what is missing.
 func Explain(reason string, lacks []Lack) string {
 	for _, l := range lacks {
 		reason += fmt.Sprintf("; %s (%s)", l.What, l.Fix)
@@ -37,48 +37,48 @@ func Explain(reason string, lacks []Lack) string {
 	return reason
 }
 
-// Needs are a daemon's.
+// Needs are the needs of one daemon.
 type Needs struct {
-	// Of is the program, Unit its systemd unit.
+	// Of is the name of the program, Unit that of its systemd unit.
 	Of, Unit string
-	// Memory: it guards GPU memory, by probes, and refuses allocations. Else it only releases
-	// whom another one left stopped.
+	// Memory: it guards GPU memory by probes, and denies allocations. Otherwise it only releases
+	// processes that another program left stopped.
 	Memory bool
 	// Folders that it writes to.
 	Folders []string
-	// Devices: it opens those of NVIDIA's driver.
+	// Devices: it opens the devices of NVIDIA's driver.
 	Devices bool
 }
 
-// Actuator is what `laxity-actuator serve` needs with all that it can do.
+// Actuator returns the needs of `laxity-actuator serve` with all its functions.
 func Actuator(folders ...string) Needs {
 	return Needs{Of: "actuator", Unit: "laxity-actuator.service", Memory: true, Devices: true, Folders: folders}
 }
 
-// Guardian is what `laxity-actuator guardian` needs.
+// Guardian returns the needs of `laxity-actuator guardian`.
 func Guardian(folders ...string) Needs {
 	return Needs{Of: "guardian", Unit: "laxity-guardian.service", Devices: true, Folders: folders}
 }
 
-// Check tries what a daemon needs, in the process that calls it. It changes nothing, and
-// takes less than a millisecond.
+// Check tries what a daemon needs, in the calling process. It changes nothing, and takes less than
+// a millisecond.
 func Check(n Needs) []Lack { return judge(n, try(n)) }
 
-// place is where a program runs, as far as that says what to do.
+// place is where a program runs, which decides the advice.
 type place int
 
 const (
-	inNothing   place = iota // that is known
+	inNothing   place = iota // unknown
 	inUnit                   // a systemd unit
 	inContainer              // a container of Docker or Podman
 )
 
-// tried is what trying showed.
+// tried is the result of trying.
 type tried struct {
 	place place
-	caps  uint64           // effective, a bit each
-	calls map[string]error // by the system call's name; nil: it is let through
-	// driver: NVIDIA's is loaded. devices are its device files, nil: it can be opened.
+	caps  uint64           // effective, one bit each
+	calls map[string]error // by the name of the system call; nil: allowed
+	// driver: NVIDIA's driver is loaded. devices are its device files; nil: it can be opened.
 	driver  bool
 	devices map[string]error
 	bpf     error            // of a pin in the BPF file system
@@ -92,7 +92,7 @@ const (
 	noProbes   = "there are no probes on CUDA's functions"
 )
 
-// capabilities that are needed, and by whom.
+// capabilities that are needed, and by which programs.
 var capabilities = []struct {
 	bit   int
 	name  string
@@ -107,12 +107,13 @@ var capabilities = []struct {
 	{unix.CAP_PERFMON, "CAP_PERFMON", noProbes + "; " + noMemory, true, false},
 }
 
-// calls that a system call filter may refuse, in the order in which they are told.
+// calls that a system call filter may refuse, in the order in which they are reported.
 var calls = []struct {
 	name, means string
-	// needs is the capability without which the kernel, or Docker's profile, refuses it, too; 0: none.
+	// needs is the capability without which the kernel, or Docker's profile, refuses the call, too;
+	// 0: none.
 	needs  int
-	memory bool // only who guards memory needs it
+	memory bool // only a program that guards memory needs it
 }{
 	{"pidfd_open", noChannels, 0, false},
 	{"pidfd_getfd", noChannels, unix.CAP_SYS_PTRACE, false},
@@ -143,7 +144,7 @@ func judge(n Needs, t tried) []Lack {
 			continue
 		}
 		what := fmt.Sprintf("the system call %s is refused: %v", c.name, err)
-		if errors.Is(err, unix.ENOSYS) && t.place != inContainer { // Docker's profile answers so, too
+		if errors.Is(err, unix.ENOSYS) && t.place != inContainer { // Docker's profile answers the same
 			add(what, c.means, "a newer kernel: Linux 5.8 has it")
 			continue
 		}
@@ -166,13 +167,13 @@ func judge(n Needs, t tried) []Lack {
 	return lacks
 }
 
-// judgeDevices: the resource manager's device is needed in any case; those of the cards for
-// the self-test, for NVML and for swapping.
+// judgeDevices: every program needs the resource manager's device. The self-test, NVML and swapping
+// need those of the cards.
 func judgeDevices(n Needs, t tried, add func(what, means, fix string)) {
 	for _, name := range slices.Sorted(maps.Keys(t.devices)) {
 		err := t.devices[name]
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
-			continue // it is there, and may be opened; whatever else is wrong is not the sandbox's
+			continue // it is there and may be opened; any other error is not the sandbox's
 		}
 		add(fmt.Sprintf("%s cannot be opened: %v", name, err), noChannels+"; "+noMemory+"; nobody is swapped", t.place.fix("nvidia-modprobe -c 0 -u",
 			"PrivateDevices=no and DeviceAllow=char-nvidia* rw in "+n.Unit+"; if they are, the driver was loaded after it: systemctl restart "+n.Unit,
@@ -180,7 +181,7 @@ func judgeDevices(n Needs, t tried, add func(what, means, fix string)) {
 	}
 }
 
-// fix chooses what to do.
+// fix chooses the advice.
 func (p place) fix(outside, unit, container string) string {
 	switch p {
 	case inContainer:

@@ -34,7 +34,7 @@ func try(n Needs) tried {
 	return t
 }
 
-// where: systemd tells its services so, and engines leave a file.
+// where finds out where the program runs: systemd tells its services, and engines leave a file.
 func where() place {
 	for _, file := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(file); err == nil && os.Getenv("INVOCATION_ID") == "" {
@@ -62,8 +62,8 @@ func effective() uint64 {
 	return 0
 }
 
-// tryCalls makes each call so that the kernel finds something wrong with it, unless it is
-// of this process alone: only who refuses the call itself answers EPERM or ENOSYS.
+// tryCalls makes each call with an argument that the kernel rejects, unless the call concerns this
+// process alone. Only a filter that refuses the call itself answers EPERM or ENOSYS.
 func tryCalls() map[string]error {
 	all := map[string]error{}
 	say := func(name string, err error) {
@@ -105,7 +105,7 @@ func call(number, a, b, c, d, e uintptr) error {
 	return nil
 }
 
-// driver reports whether NVIDIA's is loaded, whatever can be seen of its device files.
+// driver reports whether NVIDIA's driver is loaded, whether its device files are visible or not.
 func driver() bool {
 	text, err := os.ReadFile("/proc/devices")
 	if err != nil {
@@ -119,14 +119,14 @@ func driver() bool {
 	return false
 }
 
-// openDevices opens the resource manager's device, and that of unified memory where there
-// is one. Of the cards it only says whether there is any: to open one may wake it, which takes
-// a second, and who may open the former may open these, too.
+// openDevices opens the resource manager's device, and that of unified memory if there is one. Of
+// the cards it only checks that one exists: opening a card may wake it, which takes a second, and a
+// program that may open the former may open the cards, too.
 func openDevices(dir string) map[string]error {
 	all := map[string]error{}
 	control, uvm := filepath.Join(dir, "nvidiactl"), filepath.Join(dir, "nvidia-uvm")
 	all[control] = open(control)
-	if err := open(uvm); !errors.Is(err, fs.ErrNotExist) { // it comes with the first CUDA program
+	if err := open(uvm); !errors.Is(err, fs.ErrNotExist) { // it appears with the first CUDA program
 		all[uvm] = err
 	}
 	if cards, _ := filepath.Glob(filepath.Join(dir, "nvidia[0-9]*")); len(cards) == 0 { // the pattern is well-formed
@@ -143,7 +143,7 @@ func open(path string) error {
 	return err
 }
 
-// pins reports whether objects can be pinned in the BPF file system.
+// pins returns why no object can be pinned in the BPF file system; nil if one can.
 func pins() error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(bpfFS, &stat); err != nil {
@@ -155,7 +155,7 @@ func pins() error {
 	return unix.Access(bpfFS, unix.W_OK)
 }
 
-// writable asks the next folder above where dir is to be made yet.
+// writable returns why dir, or the nearest existing folder above it, cannot be written to.
 func writable(dir string) error {
 	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
 		dir = filepath.Dir(dir)

@@ -13,13 +13,13 @@ import (
 	"github.com/laxity/laxity/internal/access"
 )
 
-// Refuse answers a request with a status, and an error that says why it is not served. That
-// of access.Options has the same type, so that a program's refusals have one form.
+// Refuse answers a request with a status, and with an error that says why it is not served.
+// access.Options has the same type, so that all refusals of a program look alike.
 type Refuse = func(w http.ResponseWriter, r *http.Request, code int, err error)
 
-// Router makes the router of a program. A handler that panics costs its request alone, which
-// gets status 500; log has the panic and its stack. HEAD is served where GET is. A path that
-// nobody serves gets 404 by refuse, a method that its path does not have 405 and the header Allow.
+// Router makes the router of a program. If a handler panics, only its request fails, with status
+// 500; log gets the panic and its stack. HEAD works wherever GET does. refuse answers an unknown
+// path with 404, and a method that the path does not have with 405 and the header Allow.
 // Middlewares can be added until the first route is.
 func Router(log *slog.Logger, refuse Refuse) chi.Router {
 	r := chi.NewRouter()
@@ -38,13 +38,13 @@ func Router(log *slog.Logger, refuse Refuse) chi.Router {
 	return r
 }
 
-// methods are those that a program's routes have.
+// methods are those of a program's routes.
 var methods = []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete}
 
-// Profiler mounts net/http/pprof at /debug/pprof/, for clients of this machine that pass guard,
-// which says who may act, and for no web page of another site. Others get 403 by refuse.
-func Profiler(r chi.Router, guard func(http.Handler) http.Handler, refuse Refuse) {
-	r.With(guard, local(refuse)).Mount("/debug", middleware.Profiler())
+// Profiler mounts net/http/pprof at /debug/pprof/, for clients on this machine that pass gate
+// (which decides who may act), and for no page of another site. refuse answers all others with 403.
+func Profiler(r chi.Router, gate func(http.Handler) http.Handler, refuse Refuse) {
+	r.With(gate, local(refuse)).Mount("/debug", middleware.Profiler())
 }
 
 var errNotLocal = errors.New("only clients on this machine may read profiles")
@@ -52,7 +52,7 @@ var errNotLocal = errors.New("only clients on this machine may read profiles")
 func local(refuse Refuse) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			// A browser adds its user's password to what any site has it get.
+			// A browser adds its user's password to requests of any site.
 			if site := r.Header.Get("Sec-Fetch-Site"); !access.Loopback(r.RemoteAddr) || site != "" && site != "none" && site != "same-origin" {
 				refuse(w, r, http.StatusForbidden, errNotLocal)
 				return
@@ -62,7 +62,7 @@ func local(refuse Refuse) func(http.Handler) http.Handler {
 	}
 }
 
-// panicsTo lets middleware.Recoverer write to log; by itself it writes to stderr.
+// panicsTo makes middleware.Recoverer write to log instead of stderr.
 func panicsTo(log *slog.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

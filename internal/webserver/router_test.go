@@ -47,7 +47,7 @@ func TestRouter(t *testing.T) {
 
 // Profiles are for those on this machine that may act.
 func TestProfilerIsLocal(t *testing.T) {
-	guard := func(next http.Handler) http.Handler {
+	gate := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") == "" {
 				w.WriteHeader(http.StatusUnauthorized)
@@ -57,7 +57,7 @@ func TestProfilerIsLocal(t *testing.T) {
 		})
 	}
 	r := webserver.Router(slog.New(slog.DiscardHandler), refuse)
-	webserver.Profiler(r, guard, refuse)
+	webserver.Profiler(r, gate, refuse)
 	for _, tt := range []struct {
 		path, remote, authorization, site string
 		code                              int

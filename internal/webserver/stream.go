@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// writeLimit ends the stream of a reader that does not read.
+// writeLimit ends a stream whose reader does not read.
 const writeLimit = 10 * time.Second
 
-// Stream is an answer that goes on: it outlives the server's limits on a request and its
-// answer, and each Write reaches the reader at once.
+// Stream is a continuing answer: it outlives the server's limits on a request and its answer, and
+// each Write reaches the reader at once.
 type Stream struct {
 	w   http.ResponseWriter
 	out *http.ResponseController
 }
 
-// NewStream begins the answer; its headers must be set by then.
+// NewStream starts the answer; its headers must be set before.
 func NewStream(w http.ResponseWriter) *Stream {
 	s := &Stream{w, http.NewResponseController(w)}
 	s.until(time.Time{})
@@ -24,10 +24,10 @@ func NewStream(w http.ResponseWriter) *Stream {
 	return s
 }
 
-// Write sends all of b. It fails after writeLimit where nobody reads.
+// Write sends all of b. It fails after writeLimit if the reader does not read.
 func (s *Stream) Write(b []byte) (int, error) {
 	s.until(time.Now().Add(writeLimit))
-	defer s.until(time.Time{}) // over HTTP/2 a deadline ends a stream that is silent, too
+	defer s.until(time.Time{}) // over HTTP/2 a deadline would end a silent stream, too
 	n, err := s.w.Write(b)
 	if err != nil {
 		return n, err

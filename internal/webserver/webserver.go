@@ -1,6 +1,5 @@
-// Package webserver makes the HTTP server of every program, with a timeout for
-// each thing that a client can be slow at and a bound on connections that keeps
-// nobody out, and its router.
+// Package webserver makes the HTTP server and router of every program. Each thing at which a client
+// can be slow has a timeout. The number of connections is bounded, without locking anybody out.
 package webserver
 
 import (
@@ -23,10 +22,9 @@ const (
 	MaxConns = 512
 )
 
-// New makes a server. Beyond MaxConns the connection that has been idle for the
-// longest makes room for a new one; a new one is closed where all are at work.
-// An answer must be sent within a minute of its request's header. Handlers that stream set
-// their own deadlines with http.ResponseController.
+// New makes a server. Beyond MaxConns the connection that has been idle longest makes room for a
+// new one; if none is idle, the new one is closed. An answer must be sent within a minute of its
+// request's header. Handlers that stream set their own deadlines with http.ResponseController.
 func New(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -41,18 +39,18 @@ func New(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// conns are the open connections; those that wait for a request are in line, who
-// has waited for the longest first.
+// conns are the open connections. Those that wait for a request are in the queue, the longest wait
+// first.
 type conns struct {
 	max int
 
 	mu    sync.Mutex
-	line  *list.List                 // of net.Conn
+	queue *list.List                 // of net.Conn
 	waits map[net.Conn]*list.Element // nil: at work
 }
 
 func newConns(most int) *conns {
-	return &conns{max: most, line: list.New(), waits: map[net.Conn]*list.Element{}}
+	return &conns{max: most, queue: list.New(), waits: map[net.Conn]*list.Element{}}
 }
 
 // changed is http.Server's ConnState.
@@ -60,16 +58,16 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.waits[conn]; e != nil {
-		c.line.Remove(e)
+		c.queue.Remove(e)
 	}
 	switch state {
 	case http.StateNew:
 		if len(c.waits) >= c.max && !c.makeRoom() {
 			go conn.Close() // the server sees it end, and forgets it
 		}
-		c.waits[conn] = c.line.PushBack(conn)
+		c.waits[conn] = c.queue.PushBack(conn)
 	case http.StateIdle:
-		c.waits[conn] = c.line.PushBack(conn)
+		c.waits[conn] = c.queue.PushBack(conn)
 	case http.StateActive:
 		c.waits[conn] = nil
 	case http.StateClosed, http.StateHijacked:
@@ -77,14 +75,14 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// makeRoom closes the connection that has waited for the longest, if one waits.
+// makeRoom closes the connection that has waited longest, if one waits.
 func (c *conns) makeRoom() bool {
-	e := c.line.Front()
+	e := c.queue.Front()
 	if e == nil {
 		return false
 	}
-	conn := c.line.Remove(e).(net.Conn)
+	conn := c.queue.Remove(e).(net.Conn)
 	delete(c.waits, conn)
-	go conn.Close() // a TLS connection says goodbye first; its goroutine in the server ends with it
+	go conn.Close() // a TLS connection sends its close notification first; the server's goroutine ends with it
 	return true
 }

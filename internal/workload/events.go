@@ -20,8 +20,8 @@ type Event struct {
 	Text string // the whole line
 }
 
-// Events reads the time line that the program prints. Lines that are none are
-// passed over. It ends with the stream, or with the first error.
+// Events reads the time line that the program prints, and skips other lines. It ends with the
+// stream, or with the first error.
 func Events(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		lines := bufio.NewScanner(r)

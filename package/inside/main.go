@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,8 +60,13 @@ func gpu(ctx context.Context, args []string) error {
 	return nil
 }
 
-// engine SOCKET is a Docker engine that has no containers.
+// engine SOCKET [ID] is a Docker engine that has no containers, or the one with this id, whose
+// process is in the control group that Docker would have made for it.
 func engine(ctx context.Context, args []string) error {
+	id := ""
+	if len(args) > 2 {
+		id = args[2]
+	}
 	answer := func(value any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Api-Version", "1.41")
@@ -69,6 +75,16 @@ func engine(ctx context.Context, args []string) error {
 		}
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if pid := processOf(id); pid != 0 {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/containers/json"):
+				answer([]map[string]string{{"Id": id}})(w, r)
+				return
+			case strings.HasSuffix(r.URL.Path, "/containers/"+id+"/json"):
+				answer(inspected(id, pid))(w, r)
+				return
+			}
+		}
 		switch path := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]; path {
 		case "info":
 			answer(map[string]string{"ID": "laxity-test", "Name": "laxity-test"})(w, r)
@@ -91,6 +107,29 @@ func engine(ctx context.Context, args []string) error {
 		return err
 	}
 	return nil
+}
+
+// processOf is the first process of a container, 0 for none.
+func processOf(id string) int {
+	procs, err := filepath.Glob("/sys/fs/cgroup/docker.slice/docker-" + id + ".slice/*/cgroup.procs")
+	if err != nil || len(procs) != 1 {
+		return 0
+	}
+	text, err := os.ReadFile(procs[0])
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.Fields(string(text) + " 0")[0]) // 0 for an empty one
+	return pid
+}
+
+// inspected is what Docker says of a running container.
+func inspected(id string, pid int) any {
+	return map[string]any{
+		"Id": id, "Name": "/tenant", "Image": "sha256:" + id, "Created": "2026-01-01T00:00:00Z",
+		"State":  map[string]any{"Status": "running", "Running": true, "Pid": pid, "StartedAt": "2026-01-01T00:00:00Z"},
+		"Config": map[string]any{"Image": "tenant", "Labels": map[string]string{}},
+	}
 }
 
 // target reads SOCKET and PID of the arguments.

@@ -7,9 +7,8 @@ import (
 	"github.com/laxity/laxity/actuator/allocator/facts"
 )
 
-// Ceiling implements memory.Decider: where all claims on a GPU fit beside each
-// other there is nothing to decide, and a container takes up to its limit without
-// asking.
+// Ceiling implements memory.Decider. Where all claims on a GPU fit beside each other there is nothing
+// to decide: a container takes up to its limit without asking.
 func (l *Ledger) Ceiling(containerID, gpu string, limit uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -22,12 +21,11 @@ func (l *Ledger) Ceiling(containerID, gpu string, limit uint64) uint64 {
 	return limit
 }
 
-// ample reports whether everybody who may come to a GPU can hold its most there
-// at once.
+// ample reports whether all containers that may use a GPU can hold the most that they may at once.
 //
-// Of one without a limit nobody knows its most, and it has not to ask: asking others
-// keeps no room for anybody. So it counts for what it holds, and a part of the card
-// that it may take before the guard looks again. Where cards are divided all ask.
+// A container without a limit has no known maximum and does not ask. It counts for what it holds and
+// for growthPart of the card, which it may take before the guard's next reading. Where cards are
+// divided all containers ask.
 func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
 	me := l.byID[containerID]
 	if me == nil || me.Barred != "" || l.facts.Share.Divides() {
@@ -63,12 +61,12 @@ func (l *Ledger) ample(containerID, gpu string, limit uint64) bool {
 	return claims+rest <= room
 }
 
-// growthPart of a card is left to those that are not asked. The guard looks every
-// 10 ms while others allocate, and every 250 ms else.
+// growthPart of a card is left to containers that do not ask. The guard reads the usage every 10 ms while
+// others allocate, and every 250 ms otherwise.
 const growthPart = 16
 
-// grown is what the guard saw in use of a GPU beyond what is known to be held there:
-// what those took that are not asked about, since the snapshot.
+// grown is the memory in use on a GPU, by the guard's reading, beyond what is known to be held there:
+// containers that do not ask took it since the snapshot.
 func (l *Ledger) grown(gpu string) uint64 {
 	if !l.lastSight.After(l.facts.Time) {
 		return 0
@@ -80,8 +78,8 @@ func (l *Ledger) grown(gpu string) uint64 {
 	return l.used[gpu] - min(l.used[gpu], known)
 }
 
-// reviewCeilings withdraws those that are not ample any more, forgets those of
-// which a reading was made since, and reports whether the guard should ask again.
+// reviewCeilings withdraws ceilings on GPUs that are no longer ample, forgets withdrawn ones that a later
+// reading covers, and reports whether the guard should ask again.
 func (l *Ledger) reviewCeilings(now time.Time) (again bool) {
 	for at, c := range l.ceilings {
 		switch {
@@ -98,8 +96,7 @@ func (l *Ledger) reviewCeilings(now time.Time) (again bool) {
 	return again
 }
 
-// withdraw leaves a ceiling in the book until a reading shows what was taken
-// under it.
+// withdraw keeps a ceiling until a reading shows what was taken under it.
 func (l *Ledger) withdraw(at place, now time.Time) {
 	if c, ok := l.ceilings[at]; ok && c.until.IsZero() {
 		c.until = now

@@ -1,9 +1,10 @@
-// Package ledger answers the memory guard: it keeps what every container holds,
-// as far as is known, and asks package allocator about it.
+// Package ledger answers the memory guard: it keeps what every container holds, and asks package
+// allocator.
 //
-// What a container holds is what the guard saw last, or the exporter's snapshot of
-// one that is not guarded; what was granted since and cannot be in either yet; and
-// what it may take without asking (its ceiling), since nobody tells of that.
+// What a container holds has three parts. The first is the usage that the guard saw last; for a
+// container that is not guarded, the exporter's snapshot. The second is what was granted since and
+// cannot show there yet. The third is its ceiling: what it may take without asking, and so without
+// our seeing it.
 //
 // It imports the standard library, actuator/allocator, actuator/allocator/facts and
 // actuator/enforce/memory.
@@ -24,8 +25,7 @@ import (
 
 // Options of a Ledger.
 type Options struct {
-	// Lag is how long after memory was taken a snapshot may not show it yet, where
-	// the guard does not see it; 250 ms by default.
+	// Lag is how late a snapshot may show memory that the guard does not see; 250 ms by default.
 	Lag time.Duration
 	// Alive reports whether a thread of this machine exists; by /proc by default.
 	Alive func(pid, tid int) bool
@@ -43,9 +43,9 @@ type Ledger struct {
 	byID      map[string]*facts.Container
 	serial    uint64
 	pending   map[thread]*pending
-	granted   []grant // in flight: nothing that was seen can have it yet
+	granted   []grant // in flight: no reading can show them yet
 	seen      map[place]sight
-	lastSight time.Time         // when the guard last looked
+	lastSight time.Time         // when the guard last read the usage
 	used      map[string]uint64 // what it saw in use then, by GPU
 	promised  map[string]uint64 // what was granted since, by GPU
 	ceilings  map[place]ceiling
@@ -57,8 +57,8 @@ type Ledger struct {
 	decided   time.Time // when all that waits was last decided about; zero: something changed since
 }
 
-// stale is how long an answer counts while nothing changes: a guard asks again
-// and again about what waits.
+// stale is how long an answer counts while nothing changes: the guard asks again and again about
+// waiting requests.
 const stale = 200 * time.Millisecond
 
 type thread struct{ pid, tid int }
@@ -87,10 +87,9 @@ type sight struct {
 }
 
 const (
-	// inFlight bounds how long a granted call may take: nobody may tell of its return.
+	// inFlight bounds how long a granted call counts as in flight: its return may go unseen.
 	inFlight = 5 * time.Second
-	// fresh is how much older than the snapshot what the guard saw may be and still
-	// count.
+	// fresh is how much older than the snapshot the guard's reading may be and still count.
 	fresh = 500 * time.Millisecond
 )
 
@@ -103,8 +102,7 @@ type ceiling struct {
 
 var _ memory.Decider = (*Ledger)(nil)
 
-// New returns a ledger that knows nothing, and grants everything, until the first
-// Update.
+// New returns a ledger that knows nothing and grants everything until the first Update.
 func New(o Options) *Ledger {
 	if o.Lag <= 0 {
 		o.Lag = 250 * time.Millisecond
@@ -124,8 +122,8 @@ func New(o Options) *Ledger {
 	}
 }
 
-// Changed gets a value when there is something new for whoever plans, or when the
-// guard should ask again.
+// Changed gets a value when there is something new to plan with, or when the guard should ask
+// again.
 func (l *Ledger) Changed() <-chan struct{} { return l.changed }
 
 func (l *Ledger) notify() {
@@ -135,8 +133,7 @@ func (l *Ledger) notify() {
 	}
 }
 
-// Update replaces the facts. It reports whether the guard should ask again about
-// what it holds.
+// Update replaces the facts. It reports whether the guard should ask again about its held calls.
 func (l *Ledger) Update(f facts.Facts) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,8 +155,7 @@ func (l *Ledger) Update(f facts.Facts) (again bool) {
 	return l.review(now) || again
 }
 
-// landed reports whether a grant is not in flight any more, as far as the snapshot
-// tells.
+// landed reports whether a grant is no longer in flight, by the snapshot.
 func (l *Ledger) landed(g grant, now time.Time) bool {
 	c := l.byID[g.container]
 	switch {
@@ -173,8 +169,7 @@ func (l *Ledger) landed(g grant, now time.Time) bool {
 	}
 }
 
-// Observe implements memory.Decider: what the guard sees has all that it was granted
-// before.
+// Observe implements memory.Decider: the guard's reading includes all earlier grants.
 func (l *Ledger) Observe(s memory.Sight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,8 +197,7 @@ func (l *Ledger) Observe(s memory.Sight) {
 	clear(l.promised)
 }
 
-// review answers all that waits, and reports whether an answer is another one
-// than the guard has.
+// review decides all waiting requests again and reports whether an answer changed.
 func (l *Ledger) review(now time.Time) (other bool) {
 	if len(l.pending) == 0 {
 		clear(l.evict)
@@ -215,8 +209,7 @@ func (l *Ledger) review(now time.Time) (other bool) {
 	return other
 }
 
-// decide answers everything that is pending. What becomes of each is told to the
-// guard when it asks.
+// decide answers all pending requests. The guard gets each answer when it asks.
 func (l *Ledger) decide(now time.Time) []allocator.Answer {
 	s := l.state(now)
 	byID := map[uint64]*pending{}
@@ -237,14 +230,13 @@ func (l *Ledger) decide(now time.Time) []allocator.Answer {
 	return answers
 }
 
-// unreasonable is how long one that was refused memory to end a circle may keep
-// those waiting for whom that was done: it may hold what it has, and ask again and
-// again.
+// unreasonable is how long a container that was denied memory to end a circle may keep the others
+// waiting: it may keep what it holds, and ask again and again.
 const unreasonable = 30 * time.Second
 
-// evictRefused names those to be swapped out for a request that waits who were
-// refused memory to end a circle and went on. While they stood at their allocation
-// they could not be.
+// evictRefused names the containers to swap out for a waiting request: those that were denied memory
+// to end a circle and went on. They could not be swapped while they were stopped at their
+// allocation.
 func (l *Ledger) evictRefused(a allocator.Answer, now time.Time) {
 	maps.DeleteFunc(l.refused, func(id string, at time.Time) bool { return l.byID[id] == nil || now.Sub(at) > unreasonable })
 	if a.Verdict != allocator.Wait || len(a.Victims) > 0 || (a.Why != allocator.Room && a.Why != allocator.Unsafe) {
@@ -291,17 +283,15 @@ func (l *Ledger) Decide(r memory.Request) memory.Answer {
 	return memory.Answer{Verdict: verdicts[p.answer.Verdict], Reason: p.answer.Reason}
 }
 
-// saw takes note of what a request tells of its container. All that was granted to
-// it before is in that.
+// saw keeps what a request says about its container's memory. Earlier grants are included.
 func (l *Ledger) saw(r memory.Request, now time.Time) {
 	at := place{r.ContainerID, r.GPU}
 	l.seen[at] = sight{r.Held, now}
 	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool { return g.place == at && g.thread != thread{} })
 }
 
-// holdBack lets a request wait that could be granted, while the card itself has no
-// room for it yet: memory of a process that has ended is given back some time after
-// nobody holds it any more.
+// holdBack makes a request wait that could be granted while the card itself has no room for it: the
+// driver frees the memory of a process some time after the process ended.
 func (l *Ledger) holdBack(p *pending, now time.Time) {
 	used, known := l.used[p.GPU]
 	i := slices.IndexFunc(l.facts.GPUs, func(g facts.GPU) bool { return g.UUID == p.GPU })
@@ -318,7 +308,7 @@ func (l *Ledger) holdBack(p *pending, now time.Time) {
 
 var verdicts = map[allocator.Verdict]memory.Verdict{allocator.Grant: memory.Grant, allocator.Wait: memory.Wait, allocator.Deny: memory.Deny}
 
-// settle takes note of what the guard is told.
+// settle keeps the answers that the guard got.
 func (l *Ledger) settle(t thread, p *pending, now time.Time) {
 	first := !p.asked
 	p.asked = true
@@ -329,7 +319,7 @@ func (l *Ledger) settle(t thread, p *pending, now time.Time) {
 		delete(l.pending, t)
 		l.decided = time.Time{}
 		if first {
-			return // nothing happened that anybody noticed
+			return // nothing visible happened
 		}
 	case allocator.Deny:
 		if p.answer.Why == allocator.Deadlock {
@@ -377,17 +367,17 @@ func (l *Ledger) state(now time.Time) allocator.State {
 	return s
 }
 
-// ownerLag is how long after memory is in use its owner may not be known yet: a
-// driver lists a process some 0.2 s after it holds memory.
+// ownerLag is how long the owner of memory may be unknown: a driver lists a process some 0.2 s after
+// the process holds memory.
 const ownerLag = 2 * time.Second
 
-// foreign is what belonged to nobody who is decided about, at a moment.
+// foreign is memory that belonged to no container of the ledger, at a moment.
 type foreign struct {
 	bytes uint64
 	at    time.Time
 }
 
-// unowned is what is in use of a GPU by others than those who are decided about.
+// unowned is the memory in use on a GPU that belongs to no container of the ledger.
 func (l *Ledger) unowned(g facts.GPU) uint64 {
 	var ours uint64
 	for _, c := range l.facts.Containers {
@@ -396,8 +386,8 @@ func (l *Ledger) unowned(g facts.GPU) uint64 {
 	return g.Used - min(g.Used, ours)
 }
 
-// gone is the least of that within ownerLag: what is there for a moment only has an
-// owner who was not known yet.
+// gone is the least unowned memory within ownerLag: memory that is unowned only for a moment has an
+// owner that was not known yet.
 func (l *Ledger) gone(g facts.GPU) uint64 {
 	least := l.unowned(g)
 	for _, f := range l.others[g.UUID] {
@@ -406,7 +396,7 @@ func (l *Ledger) gone(g facts.GPU) uint64 {
 	return least
 }
 
-// keepOthers remembers what gone looks at.
+// keepOthers keeps the readings for gone.
 func (l *Ledger) keepOthers(now time.Time) {
 	for _, g := range l.facts.GPUs {
 		l.others[g.UUID] = append(slices.DeleteFunc(l.others[g.UUID], func(f foreign) bool { return now.Sub(f.at) > ownerLag }), foreign{l.unowned(g), now})
@@ -416,8 +406,8 @@ func (l *Ledger) keepOthers(now time.Time) {
 // reservePart of a card is kept free: a driver cannot give out its last pages.
 const reservePart = 512
 
-// held is what a container holds of a GPU, rather too much than too little: nobody
-// tells of what it takes up to its ceiling.
+// held is what a container holds of a GPU, rather too much than too little: what it takes up to its
+// ceiling is not seen.
 func (l *Ledger) held(c facts.Container, gpu string) uint64 {
 	n := l.known(c, gpu)
 	at := place{c.ID, gpu}
@@ -444,8 +434,8 @@ func (l *Ledger) known(c facts.Container, gpu string) uint64 {
 	return n
 }
 
-// asks reports whether a container stands at an allocation. Then it counts for what
-// it holds: all that it may take besides would be taken for memory that it has.
+// asks reports whether an allocation of the container is held. Then it counts for what it holds, and
+// not for its ceiling.
 func (l *Ledger) asks(at place) bool {
 	for _, p := range l.pending {
 		if p.ContainerID == at.container && p.GPU == at.gpu {

@@ -8,25 +8,26 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/record"
 )
 
-// begin sets an action going, unless something is being done to the container already or the
-// last attempt failed just now.
+// begin starts an action, unless another one is under way for the container, or the last attempt
+// failed just now.
 func (k *Core) begin(a plan.Action) {
 	if _, busy := k.holds.flying[a.ContainerID]; busy || k.now.Before(k.holds.retry[a.ContainerID].next) {
 		return
 	}
 	if h := k.holds.byID[a.ContainerID]; h != nil && h.doubtful && a.Kind == plan.Unpause && k.now.Sub(h.Since) < doubt {
-		return // its pause may come yet; a look tells
+		return // its pause may still come; an inspection will show
 	}
 	if a.Kind == plan.SwapOut || a.Kind == plan.SwapIn {
 		if !k.division.setAside(a.ContainerID, k.now) {
-			return // a checkpoint waits for what its channels do: they are on before
+			return // a checkpoint waits until its channels are restored: they are on first
 		}
 		k.memory.swaps.busy[a.ContainerID] = true
 		k.breaker.acts = append(k.breaker.acts, k.now)
 	}
-	h := enforce.Hold{
+	h := record.Hold{
 		ContainerID: a.ContainerID, Container: a.Container, Cause: string(a.Cause), Reason: a.Reason,
 		GPUs: a.GPUs, Tasks: a.Tasks, Since: k.now, Until: k.now.Add(k.config.MaxHold),
 		Expires: k.now.Add(min(k.o.HoldLease, k.config.MaxHold)),
@@ -35,17 +36,17 @@ func (k *Core) begin(a plan.Action) {
 	k.out.Actions = append(k.out.Actions, Action{Action: a, Hold: h, Arrived: k.facts.planned})
 }
 
-// UnderWay counts the actions that have not come to their ends.
+// UnderWay counts the actions that have not ended.
 func (k *Core) UnderWay() int { return len(k.holds.flying) }
 
-// Begin takes note of an action that is begun without a plan, at the end of the program.
+// Begin registers an action that starts without a plan, at the end of the program.
 func (k *Core) Begin(a plan.Action) {
 	k.holds.flying[a.ContainerID] = flight{kind: a.Kind, gpus: a.GPUs}
 }
 
 func isGone(err error) bool { return errors.Is(err, enforce.ErrGone) }
 
-// Finished takes note of how an action came out.
+// Finished handles the end of an action.
 func (k *Core) Finished(now time.Time, r Result) {
 	k.now = now
 	delete(k.holds.flying, r.ContainerID)
@@ -92,8 +93,8 @@ func (k *Core) Finished(now time.Time, r Result) {
 	}
 }
 
-// ErrOvertaken is the error of an action that was not tried because what it rests on is no
-// longer so.
+// ErrOvertaken is the error of an action that was not tried because its precondition is no longer
+// true.
 var ErrOvertaken = errors.New("overtaken: its tasks are finished")
 
 func (k *Core) onPaused(r Result, d *decision.Decision) {
@@ -132,8 +133,7 @@ func (k *Core) onUnpaused(r Result, d *decision.Decision) {
 	k.holds.freed[id] = k.now
 }
 
-// fresh reports whether the snapshot's samples of the GPU show the effect of the last action
-// on it.
+// fresh reports whether the snapshot's samples show the effect of our last action on the GPU.
 func (k *Core) fresh(gpu string, settle time.Duration) bool {
 	for _, f := range k.holds.flying {
 		if f.changes() && slices.Contains(f.gpus, gpu) {

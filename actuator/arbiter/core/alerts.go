@@ -14,22 +14,22 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Message is what came by a webhook. Its texts are bounded in length.
+// Message is one notification by webhook. Its texts are bounded in length.
 type Message struct {
 	Alerts []Alert
-	// Truncated counts the alerts that the sender left out.
+	// Truncated counts the alerts that the sender omitted.
 	Truncated uint64
-	// Received is when it came.
+	// Received is when it arrived.
 	Received time.Time
 }
 
 // Alert is one alert of a message.
 type Alert struct {
 	Name, Fingerprint string
-	// Action is what it asks for; empty: it only tells people.
+	// Action is what it asks for; empty: nothing.
 	Action   string
 	Resolved bool
-	StartsAt time.Time // zero where the sender does not say
+	StartsAt time.Time // zero if the sender does not say
 	Labels   map[string]string
 }
 
@@ -40,18 +40,18 @@ func (a Alert) status() string {
 	return "firing"
 }
 
-// Unreadable puts on record that a message of the inbox was dropped.
+// Unreadable records that a message of the inbox was dropped.
 func (k *Core) Unreadable(now time.Time, err error) {
 	k.now = now
 	k.decide(decision.Decision{Kind: decision.Alert, Result: decision.Failed, Reason: "a message in the inbox cannot be read; it is dropped", Error: err.Error()})
 }
 
-// maxReported bounds the decisions on record about one message, besides those that open
-// something: a message can hold 22,000 alerts.
+// maxReported bounds the decisions recorded for one message, apart from those that open a lease: a
+// message can hold 22,000 alerts.
 const maxReported = 256
 
-// Alerts decides what becomes of each alert of a message, on the present snapshot, which is
-// younger. Handled again, the message changes nothing.
+// Alerts decides about each alert of a message. The present snapshot must be younger than the
+// message. Handling a message again changes nothing.
 func (k *Core) Alerts(now time.Time, m Message) {
 	k.now = now
 	if m.Truncated > 0 {
@@ -75,11 +75,11 @@ func (k *Core) Alerts(now time.Time, m Message) {
 	}
 }
 
-// Earlier returns the moment t, read from disk, with the monotonic clock, so that ages counted
-// from it stay right when the wall clock is set; now, if that has been set back since t.
+// Earlier converts the moment t, read from disk, to the monotonic clock, so that ages stay right
+// when the wall clock is set. If the wall clock was set back since t, it returns now.
 func Earlier(t, now time.Time) time.Time { return now.Add(min(0, t.Sub(now))) }
 
-// report puts on record what became of an alert.
+// report records what became of an alert.
 func (k *Core) report(a Alert, result decision.Result, reason, target string) {
 	d := decision.Decision{
 		Kind: decision.Alert, Result: result, Reason: reason, Node: a.Labels["node"],
@@ -91,7 +91,7 @@ func (k *Core) report(a Alert, result decision.Result, reason, target string) {
 	k.decideOnce("alert/"+a.Action+"/"+a.Fingerprint+"/"+a.status(), d)
 }
 
-// knownAction keeps what a sender writes out of the metrics' labels.
+// knownAction keeps the sender's texts out of the labels of metrics.
 func knownAction(action string) string {
 	switch lease.Wish(action) {
 	case "":
@@ -120,7 +120,7 @@ func (k *Core) judge(a Alert, received time.Time) (r decision.Result, reason, ta
 	default:
 		return decision.Ignored, fmt.Sprintf("action %q is not known; write arbitrate, relieve, pause, expedite or drain", wish), ""
 	}
-	if a.StartsAt.IsZero() { // made by hand
+	if a.StartsAt.IsZero() { // a hand-made alert
 		a.StartsAt = received
 	}
 	if a.Resolved {
@@ -154,7 +154,7 @@ func (k *Core) judge(a Alert, received time.Time) (r decision.Result, reason, ta
 	}
 }
 
-// Fingerprint stands in for the one that a hand-made payload lacks.
+// Fingerprint replaces the one that a hand-made alert lacks.
 func Fingerprint(labels map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -203,9 +203,9 @@ func (k *Core) targetContainer(w lease.Wish, name string) (string, error) {
 	return c.ID, nil
 }
 
-// confirm says what the snapshot has to say to a firing alert. The lease is kept either way:
-// the alert fires, so its reason may be back in a moment; but what is done rests on the
-// snapshot alone.
+// confirm says whether the snapshot confirms a firing alert. The lease stays open in any case:
+// while the alert fires, its reason may return at any moment. But only the snapshot decides what is
+// done.
 func (k *Core) confirm(w lease.Wish, target string) string {
 	switch w {
 	case lease.Arbitrate:

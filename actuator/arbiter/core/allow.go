@@ -8,11 +8,11 @@ import (
 	"github.com/laxity/laxity/actuator/plan"
 )
 
-// Allow is a list of Docker labels, key or key=value. A container that carries none of them is
-// only observed. An empty list allows every container.
+// Allow is a list of Docker labels, key or key=value. A container with none of them is only
+// observed. An empty list allows every container.
 type Allow []string
 
-// Validate says what is wrong and what to write instead.
+// Validate says what is wrong, and what to write instead.
 func (a Allow) Validate() error {
 	for _, label := range a {
 		if key, _, _ := strings.Cut(label, "="); key == "" {
@@ -39,8 +39,7 @@ func (k *Core) denied(id string) bool {
 	return known && !allowed
 }
 
-// learnLabels asks the engine about containers of which it is not known yet whether they are
-// on the allow-list.
+// learnLabels asks the engine for the labels of containers that may be on the allow-list.
 func (k *Core) learnLabels() {
 	if len(k.o.Allow) == 0 {
 		return
@@ -55,7 +54,7 @@ func (k *Core) learnLabels() {
 	maps.DeleteFunc(k.allowed, func(id string, _ bool) bool { return !present[id] })
 }
 
-// onLabels handles the labels that the engine told.
+// onLabels handles the engine's answer about labels.
 func (k *Core) onLabels(r Result) {
 	if len(k.o.Allow) == 0 {
 		return

@@ -8,11 +8,11 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 )
 
-// breaker keeps a fault of ours, or a storm of alerts, from turning into a storm of pauses:
-// beyond its bounds everything is released, and nothing is held for a while.
+// breaker keeps a fault of ours, or a storm of alerts, from becoming a storm of pauses: beyond its
+// bounds everything is released, and nothing is held for a while.
 type breaker struct {
 	acts  []time.Time // pauses and unpauses of the last minute, oldest first
-	calls uint64      // counted so far
+	calls uint64      // calls of the engine counted so far
 	until time.Time   // zero: closed
 	full  time.Time   // since when too large a share is stopped; zero: it is not
 	why   string
@@ -20,14 +20,14 @@ type breaker struct {
 
 const (
 	breakerRest = time.Minute
-	// fewContainers are not a storm, however large the share.
+	// fewContainers are no storm, however large their share.
 	fewContainers = 5
-	// fullFor is how long too large a share may be stopped. Where one container hands over to
-	// the next, both are for a moment.
+	// fullFor is how long too large a share may be stopped: when one container hands over to the
+	// next, both are stopped for a moment.
 	fullFor = 2 * time.Second
 )
 
-// count takes note of what the engine was asked for; calls is the sum so far.
+// count records new calls of the engine; calls is their total so far.
 func (b *breaker) count(now time.Time, calls uint64) {
 	for len(b.acts) > 0 && now.Sub(b.acts[0]) > time.Minute {
 		b.acts = b.acts[1:]
@@ -37,7 +37,7 @@ func (b *breaker) count(now time.Time, calls uint64) {
 	}
 }
 
-// open says why nothing is to be held now; empty when the breaker is closed.
+// open says why nothing may be held now; empty while the breaker is closed.
 func (b *breaker) open(now time.Time) string {
 	if now.Before(b.until) {
 		return b.why
@@ -45,7 +45,7 @@ func (b *breaker) open(now time.Time) string {
 	return ""
 }
 
-// judge opens the breaker if the bounds are passed. held of managed containers are stopped.
+// judge opens the breaker if a bound is exceeded: held of managed containers are stopped.
 func (b *breaker) judge(now time.Time, c config.Config, held, managed int) (opened bool) {
 	switch {
 	case managed < fewContainers || float64(held) < c.BreakerShare*float64(managed):

@@ -9,11 +9,11 @@ import (
 	"github.com/laxity/laxity/actuator/plan/ladder"
 )
 
-// wanted is what is to be done to one process.
+// wanted is a change to make to one process.
 type wanted struct {
 	tenant   string
 	kind     ChangeKind
-	standing ladder.Standing // of slice, off and on
+	standing ladder.Standing // with slice, off and on
 }
 
 func kindOf(c ladder.Change) ChangeKind {
@@ -27,7 +27,7 @@ func kindOf(c ladder.Change) ChangeKind {
 	}
 }
 
-// after is how somebody stands after a change. A slice as by default is its own one.
+// after is the standing after a change. The default slice is the process's own.
 func after(s ladder.Standing, w wanted) ladder.Standing {
 	switch w.kind {
 	case SetSlice:
@@ -38,21 +38,21 @@ func after(s ladder.Standing, w wanted) ladder.Standing {
 		s.Off, s.Until = w.standing.Off, w.standing.Until
 	case Restore:
 		return ladder.Standing{}
-	case Look:
+	case InspectChannels:
 		return s
 	}
 	s.Rank, s.Reason = w.standing.Rank, w.standing.Reason
 	return s
 }
 
-// change sets the changes on one GPU going.
+// change starts the changes on one GPU.
 func (k *Core) change(gpu string, list []wanted) {
 	if len(list) == 0 || k.o.DryRun {
 		return
 	}
 	d := k.division.gpu(gpu)
 	out := Division{GPU: gpu}
-	stands := map[*tenant]ladder.Standing{} // in the middle of the changes
+	stands := map[*tenant]ladder.Standing{} // between two changes
 	for _, w := range list {
 		t := k.division.tenants[w.tenant]
 		s, begun := stands[t]
@@ -61,6 +61,10 @@ func (k *Core) change(gpu string, list []wanted) {
 		}
 		stands[t], t.flying = after(s, w), true
 		c := Change{Process: t.process, ContainerID: t.container, ContainerName: t.name, Kind: w.kind, Stands: stands[t]}
+		if t.gang != nil {
+			t.gang.change(t, &c)
+			stands[t] = c.Stands
+		}
 		d.calls = append(d.calls, call{t, c})
 		out.Changes = append(out.Changes, c)
 	}
@@ -68,22 +72,21 @@ func (k *Core) change(gpu string, list []wanted) {
 }
 
 const (
-	// How soon a process that has no channels yet, or whose slice may yet change, is looked at
-	// again, at first and at most.
+	// When to inspect a process again that has no channels yet, or whose slice may still change: at
+	// first, and at most.
 	againSoon, againLate = 25 * time.Millisecond, 200 * time.Millisecond
-	// The same after a call that failed.
+	// The same after a failed call.
 	failedSoon, failedLate = 250 * time.Millisecond, 5 * time.Second
-	// How soon it is looked for new contexts, at first and at most. It takes up to 50 ms of the
-	// driver's time.
-	lookSoon, lookLate = 500 * time.Millisecond, 10 * time.Second
+	// When to inspect it for new contexts: at first, and at most. An inspection takes up to 50 ms of
+	// the driver's time.
+	inspectSoon, inspectLate = 500 * time.Millisecond, 10 * time.Second
 )
 
-// justBegun says why somebody is left as it is that has no channels yet, or whose own program
-// may yet set its slice.
+// justBegun says why a process is left alone that has no channels yet, or whose own program may
+// still set its slice.
 const justBegun = "it has only just begun to use the GPU"
 
-// Divided takes note of how the changes on a GPU came out: results are in the order of
-// Division.Changes.
+// Divided handles the end of the changes on a GPU. results are in the order of Division.Changes.
 func (k *Core) Divided(now time.Time, gpu string, results []ChangeResult) {
 	k.now = now
 	d := k.division.gpus[gpu]
@@ -91,6 +94,7 @@ func (k *Core) Divided(now time.Time, gpu string, results []ChangeResult) {
 	d.calls = nil
 	for _, c := range calls {
 		c.tenant.flying = false
+		c.tenant.gang.land()
 	}
 	for i, c := range calls {
 		if r := results[i]; !r.Skipped {
@@ -99,38 +103,66 @@ func (k *Core) Divided(now time.Time, gpu string, results []ChangeResult) {
 	}
 }
 
+// noChannels is how long the channels of a process with a task may stay unfound before that is
+// reported as a failure: the context may take a while, and so may the search while other processes
+// start.
+const noChannels = time.Minute
+
+// onNoGroup leaves a process alone for now whose channels were not found.
+func (k *Core) onNoGroup(matter, gpu string, t *tenant, r ChangeResult) {
+	t.stands, t.left = ladder.Standing{}, justBegun
+	if t.missing.IsZero() {
+		t.missing = k.now
+	}
+	if k.now.Sub(t.missing) < noChannels {
+		t.retry.later(k.now, againSoon, againLate)
+		return
+	}
+	t.left = fmt.Sprintf("no channels of it were found within %v", noChannels)
+	t.retry.later(k.now, failedSoon, failedLate)
+	k.decideOnce(matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: t.left + ": it is left as it is, and they are looked for again every few seconds",
+		Error: r.Err.Error(), Container: t.name, ContainerID: t.container, GPUs: []string{gpu}})
+}
+
 func (k *Core) onChanged(gpu string, c call, r ChangeResult) {
 	t, now := c.tenant, k.now
+	defer t.gang.changed(t, c, r)
 	k.log(slog.LevelDebug, "order carried out", "gpu", gpu, "container", t.name, "pid", t.process.PID, "change", string(c.Kind),
 		"slice", c.Stands.Slice, "off", c.Stands.Off, "reason", c.Stands.Reason, "unsettled", r.Unsettled, "err", r.Err)
 	matter := fmt.Sprintf("%s/%d/order", t.container, t.process.PID)
 	switch {
 	case r.Gone && c.Kind == Restore:
-		t.retry.later(now, againSoon, againLate) // until it has ended: then it is off the record, too
+		t.retry.later(now, againSoon, againLate) // until it has ended: then its record is removed, too
 	case r.Gone:
 		t.gone = true
 	case r.NoGroup:
-		t.stands, t.left = ladder.Standing{}, justBegun
-		t.retry.later(now, againSoon, againLate)
+		k.onNoGroup(matter, gpu, t, r)
 	case r.Err == nil && r.Unsettled:
-		t.stands.Off, t.stands.Until, t.left = c.Stands.Off, c.Stands.Until, justBegun
+		t.stands.Off, t.stands.Until, t.left, t.missing = c.Stands.Off, c.Stands.Until, justBegun, time.Time{}
 		t.retry.later(now, againSoon, againLate)
 	case r.Err != nil:
 		t.doubtful, t.left = true, r.Err.Error()
 		t.retry.later(now, failedSoon, failedLate)
 		k.decideOnce(matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: "what was changed of it is put back, and it is tried again later",
 			Error: r.Err.Error(), Container: t.name, ContainerID: t.container, GPUs: []string{gpu}})
-	case c.Kind == Look:
-		t.look.later(now, lookSoon, lookLate)
-	case c.Kind == Restore: // what fails again and again is put back in between
+	case c.Kind == InspectChannels:
+		t.inspect.later(now, inspectSoon, inspectLate)
+	case c.Kind == Restore: // restore again and again what keeps failing
 		t.stands, t.doubtful = c.Stands, false
 		k.count(Changes, 1, string(c.Kind))
 	default:
-		if t.stands, t.retry, t.left = c.Stands, (backoff{}), ""; t.look.wait == 0 {
-			t.look.later(now, lookSoon, lookLate)
+		if t.stands, t.retry, t.left, t.missing = c.Stands, (backoff{}), "", (time.Time{}); t.inspect.wait == 0 {
+			t.inspect.later(now, inspectSoon, inspectLate)
 		}
 		delete(k.lastReason, matter)
 		k.count(Changes, 1, string(c.Kind))
+	}
+	if r.AsOne {
+		way := SwitchOn
+		if c.Stands.Off {
+			way = SwitchOff
+		}
+		k.count(ChannelSkew, r.Skew.Seconds(), string(way))
 	}
 	if r.Own {
 		k.decideOnce(matter+"/own", decision.Decision{Kind: decision.Order, Result: decision.Ignored, Reason: "it changed its own time slice; the one by the order is set again, and at the end its own one",

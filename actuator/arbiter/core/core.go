@@ -1,10 +1,10 @@
-// Package core decides: facts, alerts, what persons ask for and how actions came out go in as
-// events, and what is to be done comes out as effects. Everything that the actuator knows is
-// here: the present facts, leases, holds, standings on GPUs, memory, swaps, the breaker.
+// Package core decides. Facts, alerts, requests of people and the ends of actions go in as events;
+// what is to be done comes out as effects. All knowledge of the actuator is here: the present
+// facts, leases, holds, standings on GPUs, memory, swaps, the breaker.
 //
-// An event is a method that takes the present time; after events, Step decides what follows
-// from all that is true. Effects takes out what is to be done, in the order in which it has to be. Package
-// arbiter carries it out and brings the answers back.
+// An event is a method that takes the present time. After events, Step decides what follows from
+// all facts. Effects returns what is to be done, in order. Package arbiter carries it out and
+// passes the answers in as events.
 //
 // Pure: it imports the standard library, pure packages and actuator/enforce only, of which it takes types. It
 // reads neither clock nor disk and starts no goroutine: the same events make the same effects.
@@ -23,35 +23,37 @@ import (
 
 // Options of a Core. Config must be valid.
 type Options struct {
-	// Node is this node's name as alerts say it; the snapshot's if empty.
+	// Node is this node's name in alerts; the snapshot's if empty.
 	Node   string
 	Config config.Config
-	// Leases and History are what was kept of a former run. The core changes them; who gave
-	// them keeps them on disk.
+	// Leases and History come from a former run. The core changes them; the caller writes them to
+	// disk.
 	Leases  *lease.Book
 	History *estimate.Book
-	// Allow restricts what is ever acted on to containers with one of these labels.
+	// Allow restricts actions to containers with one of these labels.
 	Allow Allow
-	// DryRun: nothing is carried out, and the same is decided.
+	// DryRun: decisions are the same, but nothing is carried out.
 	DryRun bool
-	// Divides: the time of GPUs can be divided by slices and channels here. NoChannels says why
-	// not, for people; empty: nobody wanted it.
+	// Divides: slices and channels can divide the time of GPUs here. NoChannels says why not, for
+	// people; empty: that was not asked for.
 	Divides    bool
 	NoChannels string
+	// AsOne: a container on several GPUs is ordered, and goes off and on as one (config.AsOne).
+	AsOne bool
 	// Swaps: containers can be swapped off their GPUs here.
 	Swaps bool
-	// LimitsOff: limits of GPU memory are not kept (--memory-guard=off).
+	// LimitsOff: limits of GPU memory are not enforced (--memory-guard=off).
 	LimitsOff bool
-	// MaxSnapshotAge is how old facts may be to act on, HoldLease how long a hold lasts after
-	// its reason was last seen, FetchEvery the shortest time between two questions for facts.
+	// MaxSnapshotAge is how old facts may be to act on. HoldLease is how long a hold lasts after its
+	// reason was last seen. FetchEvery is the shortest time between two fetches of facts.
 	MaxSnapshotAge, HoldLease, FetchEvery time.Duration
 }
 
-// Core is used by one goroutine.
+// Core is for one goroutine.
 type Core struct {
 	o      Options
 	config config.Config
-	now    time.Time // of the event that is being handled
+	now    time.Time // of the present event
 	out    Effects
 	around Around
 
@@ -64,18 +66,20 @@ type Core struct {
 	leadership leadership
 	memory     *memory
 	division   *division // nil: nothing is divided
+	admitted   admitted
 	allowed    map[string]bool
-	// lastReason is what was last decided about something: it is decided anew only when it
+	// lastReason is the last decision about each matter; a decision is recorded only when its reason
 	// changes.
 	lastReason map[string]string
 }
 
-// New returns a core that knows nothing yet. now is the time at which it begins.
+// New returns a core without facts. now is the time at which it begins.
 func New(o Options, now time.Time) *Core {
 	k := &Core{
 		o: o, config: o.Config, now: now, leases: o.Leases, history: o.History, leadership: leadership{leads: true},
 		facts: observed{began: now}, holds: newHolds(), turns: newTurns(), memory: newMemory(o.Swaps),
-		allowed: map[string]bool{}, lastReason: map[string]string{},
+		admitted: admitted{verdicts: map[claimKey]verdict{}},
+		allowed:  map[string]bool{}, lastReason: map[string]string{},
 	}
 	if o.Divides {
 		k.division = newDivision()
@@ -83,19 +87,19 @@ func New(o Options, now time.Time) *Core {
 	return k
 }
 
-// Advance takes what is true beside the facts, before anything is asked of the core. Step does so,
-// too.
-func (k *Core) Advance(now time.Time, a Around) { k.now, k.around = now, a }
+// SetAround sets the present time and the circumstances. Step calls it; call it once before the
+// first event, too.
+func (k *Core) SetAround(now time.Time, a Around) { k.now, k.around = now, a }
 
 // Step decides what is to be done now. It is cheap when that is nothing.
 func (k *Core) Step(now time.Time, a Around) {
-	k.Advance(now, a)
+	k.SetAround(now, a)
 	k.memory.guard = a.Guard
 	k.refresh()
 	k.endLongHolds()
 	k.endLongSwaps()
 	if k.usable() {
-		k.memory.look(a.Ledger)
+		k.memory.update(a.Ledger)
 		k.closeLeases()
 		k.endExemptions()
 		k.learnLabels()
@@ -111,23 +115,23 @@ func (k *Core) Step(now time.Time, a Around) {
 	k.inspectHolds()
 }
 
-// Configure takes a new configuration, which must be valid.
+// Configure applies a new configuration, which must be valid.
 func (k *Core) Configure(now time.Time, c config.Config) {
 	k.now, k.config = now, c
 	k.decide(decision.Decision{Kind: decision.Service, Result: decision.Done, Reason: "configuration reloaded"})
 	clear(k.lastReason)
 }
 
-// Decide puts a decision that was taken elsewhere on record.
+// Decide records a decision that was taken elsewhere.
 func (k *Core) Decide(now time.Time, d decision.Decision) {
 	k.now = now
 	k.decide(d)
 }
 
-// maxReasons bounds the memory of decideOnce.
+// maxReasons bounds lastReason.
 const maxReasons = 4096
 
-// decideOnce puts a decision on record unless it is what was decided last about this matter.
+// decideOnce records a decision unless the last one about this matter was the same.
 func (k *Core) decideOnce(matter string, d decision.Decision) {
 	what := string(d.Result) + d.Reason + d.Error
 	if k.lastReason[matter] == what {
@@ -167,18 +171,18 @@ func (k *Core) node() string {
 }
 
 // managed reports whether the container may be acted on: it has a laxity.* label and is on the
-// allow-list. Until the engine has said which labels it carries, it is not.
+// allow-list. While the engine has not told its labels yet, it is not.
 func (k *Core) managed(c task.Container) bool {
 	return c.Spec.Managed && (len(k.o.Allow) == 0 || k.allowed[c.ID])
 }
 
-// backoff spaces tries.
+// backoff spaces repeated tries.
 type backoff struct {
 	next time.Time
 	wait time.Duration
 }
 
-// later waits before the next try, each time for longer.
+// later sets the next try, after a wait that grows each time.
 func (b *backoff) later(now time.Time, first, most time.Duration) {
 	b.wait = min(max(2*b.wait, first), most)
 	b.next = now.Add(b.wait)

@@ -11,15 +11,16 @@ import (
 	"github.com/laxity/laxity/actuator/plan/ladder"
 )
 
-// division is how the time of GPUs is divided by slices and by channels off and on. Nobody is
-// paused for others on a GPU that is divided. A nil one divides nothing.
+// division is how slices and channels off and on divide the time of GPUs. On a divided GPU no
+// container is paused for others. nil divides nothing.
 type division struct {
 	gpus map[string]*divided
-	// tenants are by PID, which is ladder.Tenant.ID: those that the snapshot lists, and those
-	// of whom something is not their own yet.
+	// tenants are by PID, which is ladder.Tenant.ID: those in the snapshot, and those of which
+	// something is not their own yet.
 	tenants map[string]*tenant
-	// aside are containers, by id, that are left alone until then: one is about to be swapped
-	// out.
+	// gangs are the containers on several GPUs that may be acted on, by id.
+	gangs map[string]*gangOf
+	// aside are containers, by id, that are left alone until then, because a swap is about to begin.
 	aside map[string]time.Time
 	usage usage
 }
@@ -28,9 +29,9 @@ type division struct {
 type divided struct {
 	state ladder.State
 	plan  ladder.Plan
-	// until is how long the order stands though nobody asks for it any more.
+	// until is how long the order stands after the last request for it.
 	until time.Time
-	// calls are the changes under way. No plan is made meanwhile.
+	// calls are the changes under way. There is no new plan until they end.
 	calls []call
 }
 
@@ -43,19 +44,19 @@ type call struct {
 func (d *divided) busy() bool { return len(d.calls) > 0 }
 
 func newDivision() *division {
-	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, aside: map[string]time.Time{}, usage: usage{}}
+	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, gangs: map[string]*gangOf{}, aside: map[string]time.Time{}, usage: usage{}}
 }
 
-// divides reports whether the time of GPUs is divided by channels: then arbitration pauses
-// nobody. The paper's policy pauses.
+// divides reports whether channels divide the time of GPUs: then arbitration pauses no container.
+// The paper's policy pauses.
 func (k *Core) divides() bool { return k.division != nil && !k.config.Profile().Pauses }
 
-// lingers is how long an order stands after the contention was last seen. Servers that compute
-// now and then contend now and then: their slices would be set and put back all the time, and
-// each first request would find none. Slices cost nothing while nobody contends.
+// lingers is how long an order stands after contention was last seen. Servers that compute from
+// time to time contend from time to time: otherwise their slices would be set and restored all the
+// time, and each first request would find none. Slices cost nothing while there is no contention.
 const lingers = 30 * time.Second
 
-// divide makes a plan for each GPU and sets its changes going.
+// divide makes a plan for each GPU and starts its changes.
 func (k *Core) divide(in plan.Input) {
 	v, now := k.division, k.now
 	if v == nil {
@@ -78,7 +79,7 @@ func (k *Core) divide(in plan.Input) {
 		}
 		if acts && now.Before(d.until) {
 			d.plan = ladder.Make(ladder.Input{
-				Now: now, Order: in.Order, Floor: k.config.BatchFloor, Tenants: tenants[gpu],
+				Now: now, Order: in.Order, Floor: k.config.BatchFloor, Tenants: v.await(tenants[gpu]),
 				Limits: ladder.Limits{MaxHold: k.config.MaxHold},
 			}, d.state)
 		}
@@ -91,7 +92,7 @@ func (k *Core) divide(in plan.Input) {
 			changes = append(changes, wanted{c.Tenant, kindOf(c), c.Standing})
 		}
 		if len(changes) == 0 {
-			changes = v.lookAgain(gpu, now)
+			changes = v.inspectAgain(gpu, now)
 		}
 		k.change(gpu, changes)
 	}
@@ -99,8 +100,7 @@ func (k *Core) divide(in plan.Input) {
 	k.out.Wake = v.next(now)
 }
 
-// putAllBack puts everything back when nothing is known for certain any more: who is first
-// then, nobody can say.
+// putAllBack restores everything when facts are missing: nobody can say who comes first.
 func (k *Core) putAllBack() {
 	v := k.division
 	if v == nil {
@@ -114,35 +114,35 @@ func (k *Core) putAllBack() {
 	}
 }
 
-// putBack are the changes that put back those whom the plan gives no standing (any more).
+// putBack returns the changes that restore processes to which the plan gives no standing.
 func (v *division) putBack(gpu string, p ladder.Plan, now time.Time) (changes []wanted) {
 	for _, id := range slices.Sorted(maps.Keys(v.tenants)) {
 		t := v.tenants[id]
-		if _, stands := p.Standings[id]; !stands && t.gpu == gpu && t.changed() && t.due(now) {
+		if _, stands := p.Standings[id]; !stands && t.gpu == gpu && t.changed() && !t.flying && t.due(now) {
 			changes = append(changes, wanted{tenant: id, kind: Restore})
 		}
 	}
 	return changes
 }
 
-// lookAgain is a look at the one on the GPU that is due for it first, if any: it may have made
-// contexts since, or changed its slice.
-func (v *division) lookAgain(gpu string, now time.Time) []wanted {
+// inspectAgain inspects the process on the GPU whose inspection is due first, if any: it may have
+// made contexts since, or changed its slice.
+func (v *division) inspectAgain(gpu string, now time.Time) []wanted {
 	first := ""
 	for _, id := range slices.Sorted(maps.Keys(v.tenants)) {
 		t := v.tenants[id]
-		if t.gpu == gpu && t.changed() && !t.doubtful && !t.gone && t.due(now) && !now.Before(t.look.next) &&
-			(first == "" || t.look.next.Before(v.tenants[first].look.next)) {
+		if t.gpu == gpu && t.changed() && !t.flying && !t.doubtful && !t.gone && t.due(now) && !now.Before(t.inspect.next) &&
+			(first == "" || t.inspect.next.Before(v.tenants[first].inspect.next)) {
 			first = id
 		}
 	}
 	if first == "" {
 		return nil
 	}
-	return []wanted{{tenant: first, kind: Look}}
+	return []wanted{{tenant: first, kind: InspectChannels}}
 }
 
-// forget drops who is not listed any more, once all is its own.
+// forget drops processes that are no longer listed, once everything is their own.
 func (v *division) forget(listed map[string][]ladder.Tenant) {
 	present := map[string]bool{}
 	for _, tenants := range listed {
@@ -151,6 +151,7 @@ func (v *division) forget(listed map[string][]ladder.Tenant) {
 		}
 	}
 	maps.DeleteFunc(v.tenants, func(id string, t *tenant) bool { return !present[id] && !t.changed() })
+	maps.DeleteFunc(v.gangs, func(_ string, g *gangOf) bool { return !g.kept(v.tenants) })
 }
 
 func (v *division) gpu(uuid string) *divided {
@@ -160,7 +161,7 @@ func (v *division) gpu(uuid string) *divided {
 	return v.gpus[uuid]
 }
 
-// Dividing reports whether changes are under way on a GPU.
+// Dividing reports whether changes are under way on any GPU.
 func (k *Core) Dividing() bool {
 	if k.division == nil {
 		return false
@@ -173,8 +174,8 @@ func (k *Core) Dividing() bool {
 	return false
 }
 
-// next is when the next plan is to be made though nothing happens; zero: there is no need. The
-// end of changes under way is an event by itself.
+// next is when to plan again if nothing happens; zero: no need. The end of changes under way is an
+// event of its own.
 func (v *division) next(now time.Time) (again time.Time) {
 	by := func(t time.Time) {
 		if !t.IsZero() && (again.IsZero() || t.Before(again)) {
@@ -191,13 +192,13 @@ func (v *division) next(now time.Time) (again time.Time) {
 		case !t.due(now):
 			by(t.retry.next)
 		case t.changed() && !v.gpu(t.gpu).busy():
-			by(t.look.next)
+			by(t.inspect.next)
 		}
 	}
 	return again
 }
 
-// setAside leaves a container alone for a moment, and reports whether all of it is its own
+// setAside leaves a container alone for a moment, and reports whether everything is its own
 // already.
 func (v *division) setAside(container string, now time.Time) bool {
 	if v == nil {
@@ -207,10 +208,10 @@ func (v *division) setAside(container string, now time.Time) bool {
 	return !v.acts(container)
 }
 
-// asideFor is for how long: what it is set aside for has begun by then, or is asked for again.
+// asideFor is how long setAside lasts: by then the swap has begun, or asks again.
 const asideFor = time.Second
 
-// acts reports whether something of the container is not its own.
+// acts reports whether anything of the container is not its own.
 func (v *division) acts(container string) bool {
 	if v == nil {
 		return false

@@ -10,18 +10,20 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/plan/ladder"
+	"github.com/laxity/laxity/actuator/record"
 )
 
 // Around is what is true beside the facts, read just before a step.
 type Around struct {
-	// GuardianUp: a guardian watches. MayHold: nobody has to, or one does.
+	// GuardianUp: a guardian watches. MayHold: holds are allowed, because a guardian watches or none
+	// is needed.
 	GuardianUp, MayHold bool
-	// Inbox counts the messages that did not take effect yet.
+	// Inbox counts the messages that have not taken effect yet.
 	Inbox int
-	// EngineCalls is how often containers were paused and unpaused so far.
+	// EngineCalls is how many pauses and unpauses the engine was asked for so far.
 	EngineCalls uint64
-	// Guard is nil where no memory guard was made; Ledger is what the ledger of GPU memory
-	// says, zero where memory is not planned.
+	// Guard is nil if there is no memory guard. Ledger is what the ledger of GPU memory says, zero
+	// if memory is not planned.
 	Guard  *Guard
 	Ledger Ledger
 }
@@ -30,8 +32,8 @@ type Around struct {
 type Guard struct {
 	// Why it does not work here; empty: it does.
 	Why string
-	// Failures says of containers, by id, why they may get more than their limits; Waits why
-	// they stand at an allocation.
+	// Failures says, by container id, why containers may exceed their limits. Waits says, by id, why
+	// containers wait at an allocation.
 	Failures, Waits map[string]string
 }
 
@@ -39,29 +41,29 @@ type Guard struct {
 type Ledger struct {
 	Parts   []allocator.Part
 	Waiting []facts.Event // the oldest first
-	// Evict says of containers, by id, why they should be swapped out.
+	// Evict says, by container id, why containers should be swapped out.
 	Evict map[string]string
 }
 
-// Effects are what is to be done. They are carried out in the order of the fields.
+// Effects are what is to be done, in the order of the fields.
 type Effects struct {
-	Decisions []decision.Decision // put on record
+	Decisions []decision.Decision // to record
 	Logs      []Log
 	Counts    []Count
-	// Renew are holds whose record is to be moved on. One that fails is told by NotRenewed.
+	// Renew are holds whose record is extended. NotRenewed reports a failure.
 	Renew []Renewal
-	// Drop are holds whose record is to be removed: the container does not stand any more.
-	// Dropped tells how that came out.
+	// Drop are holds whose record is removed, since the container is not stopped any more. Dropped
+	// reports the result.
 	Drop []Drop
-	// Memory is what the ledger and the memory guard are to know; nil: nothing new.
+	// Memory is news for the ledger and the memory guard; nil: none.
 	Memory *Memory
-	// Divide are changes of slices and channels, Actions what is to be done to containers.
-	// Each is carried out beside, and its end told by Divided and Finished.
+	// Divide are changes of slices and channels. Actions are actions on containers. Each runs in a
+	// goroutine; Divided and Finished report its end.
 	Divide  []Division
 	Actions []Action
-	// Fetch asks for a snapshot, which Fetched brings.
+	// Fetch asks for a snapshot; Fetched reports the result.
 	Fetch bool
-	// Planned is when the snapshot came of which a plan was made for the first time; else zero.
+	// Planned is when the snapshot arrived that was planned with for the first time; else zero.
 	Planned time.Time
 	// Wake is when Step should be called again at the latest; zero: at the next event.
 	Wake time.Time
@@ -74,7 +76,7 @@ type Log struct {
 	Args    []any
 }
 
-// Metric is something that is counted, or observed.
+// Metric is something counted or observed.
 type Metric int
 
 // The metrics, with their labels.
@@ -87,10 +89,12 @@ const (
 	BreakerTrips                 //
 	HoldsLost                    // reason
 	Changes                      // kind
+	ChannelSkew                  // off or on
 	Allocations                  // gpu, verdict, why
 	AllocationWait               // verdict
 	SwapBytes                    // direction
 	SwapSeconds                  // direction
+	Judged                       // result
 )
 
 // Count adds to a metric.
@@ -100,27 +104,27 @@ type Count struct {
 	Value  float64
 }
 
-// Renewal is a hold that is moved on, and how it was.
-type Renewal struct{ Hold, Before enforce.Hold }
+// Renewal is an extended hold, and the hold before.
+type Renewal struct{ Hold, Before record.Hold }
 
-// Drop is a hold that ended without our unpausing.
+// Drop is a hold that ended without our unpause.
 type Drop struct {
 	ContainerID string
 	Why         string // person, guardian or gone
 	Reason      string
 }
 
-// Memory is what the ledger and the guard of GPU memory are to know.
+// Memory is news for the ledger and the guard of GPU memory.
 type Memory struct {
 	Facts facts.Facts
-	// Cover are the containers whose allocations are guarded. Blind: nothing is known, so Cover says
-	// nothing, and whoever waits is asked again.
+	// Cover are the containers whose allocations are guarded. Blind: facts are missing, so Cover is
+	// unknown, and waiting containers are asked again.
 	Cover []Covered
 	Blind bool
 }
 
-// Covered is a container whose allocations are guarded: its limit asks for that, or the card
-// is divided among all.
+// Covered is a container whose allocations are guarded, because of its limit or because the card is
+// divided.
 type Covered struct {
 	ID  string
 	PID int // its first process, in the host's PID namespace
@@ -133,37 +137,36 @@ type Covered struct {
 // Kinds of actions that change nothing.
 const (
 	// Inspect asks the engine about a container.
-	Inspect plan.Kind = "look"
+	Inspect plan.Kind = "inspect"
 	// AskSwap asks whether a container can be swapped out.
 	AskSwap plan.Kind = "ask"
 )
 
-// Action is one thing to do to one container. At most one for each is under way.
+// Action is one action on one container. At most one per container is under way.
 type Action struct {
 	plan.Action
 	// Hold is the record of a pause.
-	Hold enforce.Hold
-	// Arrived is when the snapshot came that the action rests on; zero: it rests on none.
+	Hold record.Hold
+	// Arrived is when the snapshot arrived that the action rests on; zero: it rests on none.
 	Arrived time.Time
 }
 
-// Result is how an action came out.
+// Result is the end of an action.
 type Result struct {
 	Action
 	Started time.Time
 	Err     error
-	// Status is that of Inspect.
+	// Status is the answer to Inspect.
 	Status enforce.Status
 	// OnRecord: the container is, or may be, on record now.
 	OnRecord bool
-	// Swap says how a swap went, Swapped all that is on record after it; SwappedKnown: it
-	// could be read.
+	// Swap is the result of a swap. Swapped is all that is on record after it, if SwappedKnown.
 	Swap         enforce.SwapResult
 	Swapped      []enforce.Swapped
 	SwappedKnown bool
 }
 
-// ChangeKind is what is changed of a process on a GPU, as the metric has it.
+// ChangeKind is the kind of a change to a process on a GPU, and the value of the metric's label.
 type ChangeKind string
 
 // The kinds of changes.
@@ -172,46 +175,61 @@ const (
 	SwitchOff ChangeKind = "off"
 	SwitchOn  ChangeKind = "on"
 	Restore   ChangeKind = "restore" // on, and its own slice
-	// Look finds contexts that it made since: it stands as before, and they with it.
-	Look ChangeKind = "look"
+	// InspectChannels finds contexts that the process made since, and gives them its standing.
+	InspectChannels ChangeKind = "inspect"
 )
 
-// Process is a process of this machine. Start tells it from others with its PID: clock ticks
-// since boot.
+// Process is a process of this machine. Start, in clock ticks since boot, distinguishes processes
+// with the same PID.
 type Process struct {
 	PID   int
 	Start uint64
 }
 
-// Change is one change of one process on a GPU.
+// Change is one change of one process on a GPU, or of a container on several GPUs, all of which
+// goes off and on as one.
 type Change struct {
-	Process       Process
+	Process Process
+	// Gang is the container on several GPUs; nil: the change is of the process.
+	Gang          *Gang
 	ContainerID   string
 	ContainerName string
 	Kind          ChangeKind
-	// Stands is how it stands afterwards.
+	// Stands is the standing after the change.
 	Stands ladder.Standing
 }
 
-// Division are the changes on one GPU, one after another. Once a change of a process failed,
+// Gang is a container on several GPUs.
+type Gang struct {
+	Processes []Process
+	GPUs      []string // UUIDs
+	// Slices are those after the change, by GPU. A GPU without one has its own.
+	Slices map[string]time.Duration
+}
+
+// Division are the changes on one GPU, one after another. After one change of a process has failed,
 // its others are skipped.
 type Division struct {
 	GPU     string
 	Changes []Change
 }
 
-// ChangeResult is how a change came out.
+// ChangeResult is the end of a change.
 type ChangeResult struct {
 	// Skipped: it was not tried.
 	Skipped bool
 	Err     error
 	// Gone: the process has ended, or is about to. NoGroup: it has no channels yet.
 	Gone, NoGroup bool
-	// Unsettled: its own program may yet set the slice. Own: it had set one of its own since.
+	// Unsettled: its own program may still set the slice. Own: its program had set one since.
 	Unsettled, Own bool
+	// AsOne: channels on several GPUs were switched. Skew is the time from the end of the first
+	// GPU's calls to the end of the last GPU's.
+	AsOne bool
+	Skew  time.Duration
 }
 
-// Effects takes out what is to be done since the last call.
+// Effects returns what is to be done since the last call, and clears it.
 func (k *Core) Effects() Effects {
 	out := k.out
 	k.out = Effects{}

@@ -8,35 +8,35 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// observed is the present snapshot, and what is known of getting it.
+// observed is the present snapshot, and the state of fetching it.
 type observed struct {
 	snap *task.Snapshot
-	// starts are when the processes of managed containers started, by PID, as of the
-	// snapshot's arrival; who is absent had ended.
+	// starts are when the processes of managed containers started, by PID, when the snapshot
+	// arrived. A process that had ended is absent.
 	starts  map[int]uint64
 	former  formerRun
-	arrived time.Time // of the snapshot, until a plan is made of it
+	arrived time.Time // when the snapshot arrived, until a plan uses it
 	planned time.Time // the same while that plan is made
 	began   time.Time
 	trouble string // why there is no fresh snapshot
 	away    bool   // the trouble is that the exporter does not answer
 
 	fetching bool
-	fetchAt  time.Time // not before
+	fetchAt  time.Time // do not fetch before
 	asked    time.Time // when the fetch under way, or the last, began
 }
 
-// formerFor is for how long a snapshot of a run of the exporter that has ended may come late.
+// formerFor is how long a late snapshot may still come from an ended run of the exporter.
 const formerFor = 10 * time.Second
 
-// formerRun is the exporter's run before the present one.
+// formerRun is the run of the exporter before the present one.
 type formerRun struct {
 	name string
-	left time.Time // when the first snapshot of the next one came
+	left time.Time // when the first snapshot of the next run came
 }
 
-// older reports whether s was made before the present snapshot. What the wall clocks of
-// exporter and actuator say does not matter.
+// older reports whether s was made before the present snapshot, independent of the wall clocks of
+// exporter and actuator.
 func (f *observed) older(s *task.Snapshot, now time.Time) bool {
 	switch {
 	case f.snap == nil:
@@ -45,7 +45,7 @@ func (f *observed) older(s *task.Snapshot, now time.Time) bool {
 		return s.Run == f.former.name && now.Sub(f.former.left) < formerFor
 	case s.Sequence != f.snap.Sequence:
 		return s.Sequence < f.snap.Sequence
-	default: // the same facts, confirmed earlier
+	default: // the same facts, seen earlier
 		return s.Time.Before(f.snap.Time)
 	}
 }
@@ -59,9 +59,9 @@ func byOurClock(s *task.Snapshot, now time.Time) *task.Snapshot {
 	return own
 }
 
-// Snapshot makes s the present snapshot unless it is older than that; starts are when the
-// processes of its managed containers started, by PID. It returns the present one if that is
-// new, with all times by our own clock; else nil.
+// Snapshot makes s the present snapshot unless s is older than that. starts are when the processes
+// of its managed containers started, by PID. It returns the new snapshot with all times by our own
+// clock, or nil if s was older.
 func (k *Core) Snapshot(now time.Time, s *task.Snapshot, starts map[int]uint64) *task.Snapshot {
 	k.now = now
 	f := &k.facts
@@ -105,16 +105,15 @@ func PIDs(s *task.Snapshot) []int {
 	return list
 }
 
-// Refetch has a snapshot asked for at once: something came that waits for facts younger than
-// itself.
+// Refetch asks for a snapshot at once: an event waits for facts younger than itself.
 func (k *Core) Refetch() { k.facts.fetchAt = time.Time{} }
 
-// Postpone has none asked for during a second: what waits for one cannot be handled now.
+// Postpone fetches no snapshot for a second: what waits for one cannot be handled now.
 func (k *Core) Postpone(now time.Time) { k.facts.fetchAt = now.Add(time.Second) }
 
-// refresh asks for a snapshot when the stream alone is not enough: alerts wait for one that is
-// younger than they are; a plan waits for a fresh sample, which the stream does not bring if
-// nothing changed; or the last one gets old.
+// refresh fetches a snapshot when the stream alone is not enough: alerts wait for a younger one; a
+// plan waits for a fresh sample, which the stream does not bring if nothing changed; or the last
+// snapshot gets old.
 func (k *Core) refresh() {
 	f, now := &k.facts, k.now
 	if f.fetching || now.Before(f.fetchAt) {
@@ -132,18 +131,18 @@ func (k *Core) refresh() {
 	k.out.Fetch = true
 }
 
-// fairChance is how long the first snapshot may take before that is a trouble.
+// fairChance is how long the first snapshot may take before its absence is reported.
 const fairChance = 5 * time.Second
 
-// Fetched takes the answer to Effects.Fetch: nil, the exporter's snapshot was handed to
-// Snapshot before; else why there is none. What waited for it is handled after.
+// Fetched handles the answer to Effects.Fetch. err says why there is no snapshot; nil means that
+// Snapshot was called with it before. Events that waited for the snapshot are handled after this.
 func (k *Core) Fetched(now time.Time, err error) {
 	k.now = now
 	f := &k.facts
 	f.fetching = false
 	if err != nil {
 		f.fetchAt = now.Add(500 * time.Millisecond)
-		// At a start in one process the exporter may need a moment.
+		// At the start the exporter, in the same process, may need a moment.
 		if !f.away && (f.snap != nil || now.Sub(f.began) > fairChance) {
 			f.away, f.trouble = true, "no snapshot: "+err.Error()
 			k.log(slog.LevelWarn, "no snapshot from the exporter; nothing new is held, and holds end with their leases", "err", err)
@@ -154,7 +153,7 @@ func (k *Core) Fetched(now time.Time, err error) {
 		f.away, f.trouble = false, ""
 		k.log(slog.LevelInfo, "the exporter answers")
 	}
-	f.fetchAt = time.Time{} // what came in meanwhile needs another one
+	f.fetchAt = time.Time{} // what arrived meanwhile needs another snapshot
 }
 
 // usable reports whether the snapshot may be acted on.
@@ -185,7 +184,7 @@ func (k *Core) unusable() string {
 	}
 }
 
-// handsOff says why nothing is held now; empty: it may be.
+// handsOff says why nothing may be held now; empty if it may.
 func (k *Core) handsOff() string {
 	switch why := k.unusable(); {
 	case why != "":
@@ -199,7 +198,7 @@ func (k *Core) handsOff() string {
 	}
 }
 
-// unfinished counts the tasks of a container.
+// unfinished counts the container's unfinished tasks.
 func (k *Core) unfinished(id string) (n int) {
 	for _, t := range k.facts.snap.Tasks {
 		if t.ContainerID == id && t.State.Unfinished() {
@@ -216,7 +215,7 @@ func memoryShare(g task.GPU) float64 {
 	return float64(g.MemoryUsed) / float64(g.MemoryTotal)
 }
 
-// keep forgets containers that are not there any more, and unpauses that the snapshot shows.
+// keep forgets containers that are gone, and unpauses that the snapshot confirms.
 func (h *holds) keep(paused map[string]bool, now time.Time) {
 	maps.DeleteFunc(h.freed, func(id string, _ time.Time) bool { return !paused[id] })
 	maps.DeleteFunc(h.retry, func(id string, b backoff) bool {

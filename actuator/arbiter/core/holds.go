@@ -7,29 +7,27 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/decision"
-	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// holds are the containers that we keep from computing by a pause, and what is being done to
-// containers.
+// holds are the containers that we pause, and the actions under way.
 type holds struct {
 	byID map[string]*hold
-	// flying is the action that is under way, by container id.
+	// flying is the action under way, by container id.
 	flying map[string]flight
 	retry  map[string]backoff
-	// freed is when we unpaused a container, until the snapshot says so.
+	// freed is when we unpaused a container, until the snapshot confirms it.
 	freed map[string]time.Time
 	// acted is when we last acted on a GPU.
 	acted map[string]time.Time
 }
 
 type hold struct {
-	enforce.Hold
-	// doubtful: the pause failed and could not be taken back, so whether the container is
-	// stopped is not known.
+	record.Hold
+	// doubtful: the pause failed and could not be undone, so the container may be stopped.
 	doubtful  bool
 	inspected time.Time
 }
@@ -39,38 +37,38 @@ type flight struct {
 	gpus []string
 }
 
-// changes reports whether the action changes something.
+// changes reports whether the action changes anything.
 func (f flight) changes() bool { return f.kind != Inspect && f.kind != AskSwap }
 
 func newHolds() holds {
 	return holds{byID: map[string]*hold{}, flying: map[string]flight{}, retry: map[string]backoff{}, freed: map[string]time.Time{}, acted: map[string]time.Time{}}
 }
 
-// later keeps a failing action from being tried again at once.
+// later keeps a failed action from being tried again at once.
 func (h *holds) later(id string, now time.Time) {
 	b := h.retry[id]
 	b.later(now, 250*time.Millisecond, 5*time.Second)
 	h.retry[id] = b
 }
 
-// MayKeep reports whether the reason of a hold that a former actuator left is still seen.
-func (k *Core) MayKeep(now time.Time, h enforce.Hold) bool {
+// MayKeep reports whether the reason for a former actuator's hold is still seen.
+func (k *Core) MayKeep(now time.Time, h record.Hold) bool {
 	k.now = now
 	return k.adopted(h).Expires.After(now) && k.around.MayHold && k.leaseOf(h)
 }
 
-// adopted is a hold of a former actuator with its times by our clock and bounds.
-func (k *Core) adopted(h enforce.Hold) enforce.Hold {
+// adopted converts a former actuator's hold to our clock and bounds.
+func (k *Core) adopted(h record.Hold) record.Hold {
 	h.Since = Earlier(h.Since, k.now)
 	h.Expires = k.now.Add(min(h.Expires.Sub(k.now), k.o.HoldLease))
 	h.Until = k.now.Add(min(h.Until.Sub(k.now), k.config.MaxHold))
 	return h
 }
 
-// Adopt takes over a hold that a former actuator left on record. With kept, its reason is still
-// seen and the container is paused; else the first step releases it. As a rule there is nothing
-// to adopt: a guardian has released it all.
-func (k *Core) Adopt(now time.Time, h enforce.Hold, kept bool) {
+// Adopt takes over a recorded hold of a former actuator. kept: its reason is still seen and the
+// container is paused; otherwise the first step releases it. Usually there is nothing to adopt,
+// since the guardian released everything.
+func (k *Core) Adopt(now time.Time, h record.Hold, kept bool) {
 	k.now = now
 	h = k.adopted(h)
 	d := decision.Decision{Kind: decision.Hold, Result: decision.Kept, Container: h.Container, ContainerID: h.ContainerID,
@@ -84,7 +82,7 @@ func (k *Core) Adopt(now time.Time, h enforce.Hold, kept bool) {
 }
 
 // leaseOf reports whether an open lease asks for the hold.
-func (k *Core) leaseOf(h enforce.Hold) bool {
+func (k *Core) leaseOf(h record.Hold) bool {
 	switch plan.Cause(h.Cause) {
 	case plan.Asked:
 		return k.wished(lease.Pause, h.ContainerID)
@@ -95,16 +93,16 @@ func (k *Core) leaseOf(h enforce.Hold) bool {
 	}
 }
 
-// Holds returns the holds, in no order.
-func (k *Core) Holds() (all []enforce.Hold) {
+// Holds returns the holds, unsorted.
+func (k *Core) Holds() (all []record.Hold) {
 	for _, h := range k.holds.byID {
 		all = append(all, h.Hold)
 	}
 	return all
 }
 
-// endLongHolds exempts what was held as long as is allowed, so that the next plan releases it
-// and does not hold it again.
+// endLongHolds exempts containers that were held for as long as is allowed: the next plan releases
+// them and does not hold them again.
 func (k *Core) endLongHolds() {
 	for id, h := range k.holds.byID {
 		if _, exempt := k.leases.Exemption(id); exempt || h.Until.IsZero() || k.now.Before(h.Until) {
@@ -114,7 +112,7 @@ func (k *Core) endLongHolds() {
 	}
 }
 
-// renew moves the end of those holds on whose reason the plan sees.
+// renew extends the holds whose reason the plan still sees.
 func (k *Core) renew() {
 	for id, h := range k.holds.byID {
 		if _, busy := k.holds.flying[id]; busy {
@@ -138,8 +136,8 @@ func (k *Core) renew() {
 	}
 }
 
-// NotRenewed takes back a renewal whose record could not be written: the hold ends when its
-// former lease does.
+// NotRenewed undoes a renewal whose record could not be written: the hold ends with its former
+// lease.
 func (k *Core) NotRenewed(r Renewal, err error) {
 	if h := k.holds.byID[r.Hold.ContainerID]; h != nil {
 		h.Hold = r.Before
@@ -147,7 +145,7 @@ func (k *Core) NotRenewed(r Renewal, err error) {
 	k.log(slog.LevelError, "cannot renew a hold; it ends when its lease does", "container", r.Hold.Container, "err", err)
 }
 
-// expireHolds releases what nothing has renewed, whatever the plan says or cannot say.
+// expireHolds releases containers whose hold nothing has renewed, even without a plan.
 func (k *Core) expireHolds() {
 	for _, h := range k.holds.byID {
 		if k.now.Before(h.Expires) {
@@ -167,8 +165,8 @@ func (k *Core) expireHolds() {
 	}
 }
 
-// inspectHolds asks the engine about containers that we hold and the snapshot does not show as
-// paused: somebody unpaused them, or they are gone, or the snapshot lags.
+// inspectHolds asks the engine about containers that we hold and that the snapshot does not show as
+// paused: somebody unpaused them, they are gone, or the snapshot lags.
 func (k *Core) inspectHolds() {
 	const lag, every = 300 * time.Millisecond, 500 * time.Millisecond
 	s := k.facts.snap
@@ -188,7 +186,7 @@ func (k *Core) inspectHolds() {
 	}
 }
 
-// doubt is how long an engine that did not answer may still carry a pause out.
+// doubt is how long a silent engine may still carry out a pause.
 const doubt = 10 * time.Second
 
 // onInspected handles the engine's answer about a container that we hold.
@@ -199,10 +197,10 @@ func (k *Core) onInspected(r Result) {
 	case !ok, r.Err != nil && !gone:
 		return
 	case r.Err == nil && r.Status.Paused:
-		h.doubtful = false // on record and stopped: a hold like any other
+		h.doubtful = false // on record and stopped: an ordinary hold
 	case h.doubtful && !gone:
 		if k.now.Sub(h.Since) >= doubt {
-			h.Expires = k.now // the next step releases it, which waits for a pause that comes late
+			h.Expires = k.now // the next step releases it, and waits for a late pause
 		}
 	case gone:
 		k.drop(h, "gone", "the container ended or was removed while it was paused")
@@ -217,13 +215,13 @@ func (k *Core) onInspected(r Result) {
 	}
 }
 
-// drop has the record of a container removed that is not stopped.
+// drop removes the record of a container that is not stopped.
 func (k *Core) drop(h *hold, why, reason string) {
 	k.out.Drop = append(k.out.Drop, Drop{h.ContainerID, why, reason})
 }
 
-// Dropped takes note that a record was removed. With an error it is still there, and the next
-// look at the container tries again.
+// Dropped handles the removal of a record. After an error the record is still there, and the next
+// inspection of the container tries again.
 func (k *Core) Dropped(now time.Time, d Drop, err error) {
 	k.now = now
 	h, ok := k.holds.byID[d.ContainerID]

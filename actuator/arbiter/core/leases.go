@@ -32,7 +32,7 @@ func (k *Core) arbitrated(gpu string) bool {
 	}
 }
 
-// closeLeases closes the leases that are over, or resolved and confirmed to be.
+// closeLeases closes leases that have ended, or that are resolved and confirmed to be.
 func (k *Core) closeLeases() {
 	for _, l := range k.leases.Leases() {
 		why := k.closing(l)
@@ -52,7 +52,7 @@ func (k *Core) closeLeases() {
 	k.leases.Sweep(k.now)
 }
 
-// closing says why a lease closes; empty: it stays open.
+// closing says why a lease closes; empty if it stays open.
 func (k *Core) closing(l lease.Lease) string {
 	switch {
 	case !l.Expires.After(k.now) && l.By != "":
@@ -82,7 +82,7 @@ func (k *Core) closing(l lease.Lease) string {
 	}
 }
 
-// endExemptions ends those whose tasks are finished.
+// endExemptions ends the exemptions whose tasks are finished.
 func (k *Core) endExemptions() {
 	for _, e := range k.leases.Exemptions() {
 		unfinished := slices.ContainsFunc(k.facts.snap.Tasks, func(t task.Task) bool {
@@ -94,13 +94,12 @@ func (k *Core) endExemptions() {
 	}
 }
 
-// exempt keeps the container from being held for as long as its present tasks, and these,
-// last.
+// exempt keeps the container from being held while its present tasks, and these, last.
 func (k *Core) exempt(id string, tasks []string, reason string) {
 	k.leases.Exempt(lease.Exemption{ContainerID: id, Tasks: k.presentTasks(id, tasks), Reason: reason, Since: k.now})
 }
 
-// presentTasks are the ids of the container's unfinished tasks, and of these.
+// presentTasks returns the ids of the container's unfinished tasks, and of besides.
 func (k *Core) presentTasks(id string, besides []string) []string {
 	tasks := slices.Clone(besides)
 	if k.facts.snap != nil {

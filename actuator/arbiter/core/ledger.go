@@ -14,7 +14,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// keepMemory tells ledger and guard what the plan came to.
+// keepMemory passes the plan's outcome to ledger and guard.
 func (k *Core) keepMemory(in plan.Input, p plan.Plan) {
 	if !k.memory.on() {
 		return
@@ -40,7 +40,7 @@ func (k *Core) keepMemory(in plan.Input, p plan.Plan) {
 	k.out.Memory = &Memory{Facts: f, Cover: targets}
 }
 
-// gpusSeenBy returns the GPUs that a container can see; all, where that is not known.
+// gpusSeenBy returns the GPUs that a container can see; all if that is not known.
 func (k *Core) gpusSeenBy(c task.Container) []string {
 	if len(c.VisibleGPUs) > 0 {
 		return c.VisibleGPUs
@@ -56,7 +56,7 @@ func (k *Core) ledgerContainer(c plan.Container, s task.Container, rank int, bar
 	out := facts.Container{
 		ID: c.ID, Name: c.Name, Limit: s.Spec.GPUMemory, GPUs: s.VisibleGPUs, Held: s.MemoryUsed, Barred: barred,
 		Never: c.Never || c.Exempt != "", Stays: c.Standing == plan.Somebody, Rank: rank,
-		// One that stands at an allocation cannot be swapped: its threads must run for that.
+		// A container that waits at an allocation cannot be swapped: its threads must run for that.
 		Swappable: c.Memory.Can && c.Memory.Starved == "" && c.Controllable(), Swapped: c.Memory.Out,
 	}
 	if n := k.need(s); n > 0 && out.Never {
@@ -68,8 +68,7 @@ func (k *Core) ledgerContainer(c plan.Container, s task.Container, rank int, bar
 	return out
 }
 
-// rank is each container's place in the order of the policy; those without a task
-// come last.
+// rank is each container's place in the order of the policy. Containers without a task come last.
 func rank(in plan.Input) map[string]int {
 	type place struct {
 		id  string
@@ -95,8 +94,8 @@ func rank(in plan.Input) map[string]int {
 	return ranks
 }
 
-// Allocations puts on record what became of allocations, as the ledger tells once it knows what
-// Effects.Memory says.
+// Allocations records the outcome of allocations. The ledger reports them once it has the latest
+// Effects.Memory.
 func (k *Core) Allocations(now time.Time, events []facts.Event) {
 	k.now = now
 	for _, e := range events {
@@ -120,7 +119,7 @@ func (k *Core) Allocations(now time.Time, events []facts.Event) {
 	k.reportBarred()
 }
 
-// reportBarred puts on record who may not begin to hold memory.
+// reportBarred records which containers may not begin to hold memory.
 func (k *Core) reportBarred() {
 	maps.DeleteFunc(k.memory.denied, func(id string, _ map[string]time.Time) bool {
 		_, there := k.facts.snap.FindContainer(id)

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// overshoot is by how many bytes a container may exceed its limit though its
-	// allocations are guarded: by one context (see actuator/enforce/memory).
+	// overshoot is how many bytes a container may exceed its limit by though its allocations are
+	// guarded: one context (see actuator/enforce/memory).
 	overshoot = 512 << 20
-	// byLimit is who asks for the pause of a container that exceeds its limit.
+	// byLimit names the origin of the pause of a container that exceeds its limit.
 	byLimit = "its limit of GPU memory"
 )
 
 func limitLease(id string) string { return "memory-limit/" + id }
 
-// excess says by what a container exceeds its limit and so many bytes more on one
-// of its GPUs, as the snapshot shows; empty: it does not.
+// excess says by how much a container exceeds its limit plus more bytes on one of its GPUs, by the
+// snapshot; empty if it does not.
 func excess(c task.Container, more uint64) string {
 	if c.Spec.GPUMemory == 0 {
 		return ""
@@ -36,9 +36,9 @@ func excess(c task.Container, more uint64) string {
 	return ""
 }
 
-// watchLimits pauses containers that exceed their limits: where allocations are
-// not guarded, where one could not be denied, and where the guard does not see
-// them. What it goes by is the device's memory of each process.
+// watchLimits pauses containers that exceed their limits: where allocations are not guarded, where
+// one could not be denied, and where the guard does not see them. It uses the device's memory
+// figure of each process.
 func (k *Core) watchLimits() {
 	if k.o.LimitsOff || k.handsOff() != "" {
 		return
@@ -71,7 +71,7 @@ func (k *Core) watchLimits() {
 	}
 }
 
-// keepToLimit opens or closes the lease for the pause of a container.
+// keepToLimit opens or closes the lease for the container's pause.
 func (k *Core) keepToLimit(c task.Container, excess, how string) {
 	l, open := k.limitLease(c.ID)
 	_, exempt := k.leases.Exemption(c.ID)

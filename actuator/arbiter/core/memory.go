@@ -18,13 +18,13 @@ import (
 // memory is what is known of the containers' GPU memory.
 type memory struct {
 	swaps  *swaps // nil: nothing is swapped
-	guard  *Guard // nil: none was made
+	guard  *Guard // nil: there is no memory guard
 	barred map[string]string
 	parts  map[string]map[string]allocator.Part // by container id and GPU
 	waits  map[string]facts.Event               // the oldest of each container
 	evict  map[string]string
-	since  map[string]time.Time            // since when a container may not begin, or is out
-	denied map[string]map[string]time.Time // when each container was last refused memory, by id and GPU
+	since  map[string]time.Time            // since when a container may not begin, or is swapped out
+	denied map[string]map[string]time.Time // when each container was last denied memory, by id and GPU
 	blind  bool
 }
 
@@ -41,8 +41,8 @@ func (m *memory) on() bool { return m.guarded() || m.swaps != nil }
 
 func (m *memory) guarded() bool { return m.guard != nil && m.guard.Why == "" }
 
-// look takes what the ledger says, once for each step.
-func (m *memory) look(l Ledger) {
+// update takes over what the ledger says, once per step.
+func (m *memory) update(l Ledger) {
 	m.evict = l.Evict
 	m.parts, m.waits = map[string]map[string]allocator.Part{}, map[string]facts.Event{}
 	for _, p := range l.Parts {
@@ -58,7 +58,7 @@ func (m *memory) look(l Ledger) {
 	}
 }
 
-// planMemory adds what is true of GPU memory to the input of a plan.
+// planMemory adds the facts about GPU memory to the input of a plan.
 func (k *Core) planMemory(in *plan.Input) {
 	if !k.memory.on() {
 		return
@@ -73,11 +73,10 @@ func (k *Core) planMemory(in *plan.Input) {
 	}
 }
 
-// pressed is the share of a card that is planned with while its memory is to be
-// relieved.
+// pressed is the share of a card that plans count on while its memory is to be relieved.
 const pressed = plan.PressureEnds
 
-// room is what the containers that are decided about can hold together.
+// room is how many bytes the containers that are planned for can hold together.
 func (k *Core) room(g task.GPU) uint64 {
 	whole := g.MemoryTotal - g.MemoryTotal/512
 	if k.wished(lease.Relieve, g.UUID) {
@@ -87,14 +86,14 @@ func (k *Core) room(g task.GPU) uint64 {
 	for _, c := range k.facts.snap.Containers {
 		if held := c.MemoryUsed[g.UUID]; k.managed(c) && !c.Spec.NeverPause {
 			taken -= min(taken, held)
-		} else if c.Spec.NeverPause && k.managed(c) && held > 0 { // it counts for its most
+		} else if c.Spec.NeverPause && k.managed(c) && held > 0 { // it counts for the most that it may hold
 			taken += max(held, c.Spec.GPUMemory) - held
 		}
 	}
 	return whole - min(whole, taken)
 }
 
-// memoryOf is what is known of one container's memory.
+// memoryOf returns what is known of one container's memory.
 func (k *Core) memoryOf(c plan.Container, s task.Container) plan.Memory {
 	m := plan.Memory{Held: maps.Clone(s.MemoryUsed), Needs: map[string]uint64{}, Asked: k.memoryAsked(s) != "",
 		Returned: strings.HasPrefix(c.Exempt, outForLong)}
@@ -124,8 +123,8 @@ func (k *Core) memoryOf(c plan.Container, s task.Container) plan.Memory {
 	return m
 }
 
-// need is the most that a container is expected to hold on one GPU: what its
-// like held, else its limit; 0: nobody knows.
+// need is the most bytes that a container is expected to hold on one GPU: what containers like it
+// held, else its limit; 0: unknown.
 func (k *Core) need(s task.Container) uint64 {
 	n, known := k.history.Memory(estimate.Kind{Image: s.Image, CommandID: s.CommandID})
 	switch {
@@ -138,7 +137,7 @@ func (k *Core) need(s task.Container) uint64 {
 	}
 }
 
-// gpusOf lists the GPUs that a container uses or is about to.
+// gpusOf lists the GPUs that a container uses, or is about to use.
 func gpusOf(tasks []task.Task, s task.Container, m plan.Memory) []string {
 	on := map[string]bool{}
 	for _, t := range tasks {
@@ -161,7 +160,7 @@ func gpusOf(tasks []task.Task, s task.Container, m plan.Memory) []string {
 	return slices.Sorted(maps.Keys(on))
 }
 
-// coming stands for the task of a process that was held before it had one.
+// coming stands in for the task of a process that the memory guard stopped before the task began.
 func coming(s task.Container, r allocator.Request) *task.Task {
 	t := task.Task{ID: fmt.Sprintf("coming/%s/%d", s.ID, r.ID), Container: s.Name, ContainerID: s.ID, GPUs: []string{r.GPU},
 		State: task.Held, Start: task.Mark{Time: r.Since}}
@@ -171,7 +170,7 @@ func coming(s task.Container, r allocator.Request) *task.Task {
 	return &t
 }
 
-// memorySince keeps since when each container may not begin, or may not come back.
+// memorySince records since when each container may not begin, or may not come back.
 func (k *Core) memorySince(p plan.Plan) {
 	waits := func(id string) bool {
 		return p.Barred[id] != "" || p.Waits[id].Cause == plan.OfMemory
@@ -184,7 +183,7 @@ func (k *Core) memorySince(p plan.Plan) {
 	}
 }
 
-// letMemoryBe: nothing is known any more, so nothing is refused or kept waiting.
+// letMemoryBe stops planning memory: without facts no allocation is denied or kept waiting.
 func (k *Core) letMemoryBe() {
 	if !k.memory.on() || k.memory.blind {
 		return
@@ -193,9 +192,9 @@ func (k *Core) letMemoryBe() {
 	k.out.Memory = &Memory{Blind: true}
 }
 
-// memoryAsked says why it is asked about a container's allocations of GPU memory, which may
-// then wait or be refused; empty: they are let alone, and so is the container when memory is
-// short for others. Its labels decide, and --memory-share.
+// memoryAsked says why a container's allocations of GPU memory are guarded, so that they may wait
+// or be denied. Empty: they are not, and the container is not swapped out for others either. Its
+// labels and --memory-share decide.
 func (k *Core) memoryAsked(c task.Container) string {
 	share := k.config.MemoryShare
 	switch {

@@ -11,8 +11,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// State is what is known and done now, for others to read. Its list of holds is in the order of
-// the containers' ids.
+// State returns what is known and done now. Its holds are sorted by container id.
 func (k *Core) State() *state.State {
 	c, f := k.config, &k.facts
 	s := state.New()
@@ -51,11 +50,11 @@ func (k *Core) gpuState(g task.GPU) state.GPU {
 		UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Seconds(memoryShare(g)),
 		Tasks: len(k.facts.snap.TasksOn(g.UUID)), Arbitrated: k.arbitrated(g.UUID), Relieve: k.wished(lease.Relieve, g.UUID),
 		Admitted: k.names(slices.Concat(t.admitted[g.UUID], t.beside[g.UUID])), Queue: k.names(t.queue[g.UUID]),
-		Order: k.names(k.division.order(g.UUID)),
+		Order: k.names(k.division.order(g.UUID)), Unkept: cmp.Or(k.division.unkept(g.UUID), k.admitted.over[g.UUID]),
 	}
 }
 
-// names says which containers these ids are, for people.
+// names returns the names of these containers, for people.
 func (k *Core) names(ids []string) []string {
 	out := make([]string, 0, len(ids))
 	for _, id := range ids {
@@ -75,11 +74,12 @@ func (k *Core) containerState(c task.Container) state.Container {
 		s.Beside = "its tasks are requests, which are not held for others, nor others for them"
 	}
 	k.orderState(&s)
+	k.admissionState(&s)
 	k.memoryState(&s, c)
 	return s
 }
 
-// order lists the containers on a GPU by who comes first.
+// order lists the containers on a GPU in the order of the queue.
 func (v *division) order(gpu string) (ids []string) {
 	if v == nil || v.gpus[gpu] == nil {
 		return nil
@@ -97,7 +97,15 @@ func (v *division) order(gpu string) (ids []string) {
 	return ids
 }
 
-// orderState says where a container stands: of several processes, the first in the queue.
+// unkept says which promises on a GPU cannot be kept.
+func (v *division) unkept(gpu string) string {
+	if v == nil || v.gpus[gpu] == nil {
+		return ""
+	}
+	return v.gpus[gpu].plan.Report
+}
+
+// orderState fills in a container's standing: of several processes, that of the first in the queue.
 func (k *Core) orderState(s *state.Container) {
 	v := k.division
 	if v == nil {
@@ -117,24 +125,31 @@ func (k *Core) orderState(s *state.Container) {
 	}
 }
 
-// leftAlone says why a container is left as it is on a GPU whose time is divided; empty where
-// there is nothing to say.
+// leftAlone says why a container gets no standing on a GPU whose time is divided; empty if there is
+// nothing to say.
 func (k *Core) leftAlone(s *state.Container) string {
 	for _, t := range k.division.tenants {
 		if t.container == s.ID && t.left != "" {
 			return "left as it is: " + t.left
 		}
 	}
+	if k.o.AsOne {
+		return ""
+	}
 	c, _ := k.facts.snap.FindContainer(s.ID)
+	var users []user
+	arbitrated := false
 	for _, p := range c.Processes {
-		if len(p.GPUs) > 1 && slices.ContainsFunc(p.GPUs, k.arbitrated) {
-			return "left as it is: it computes on several GPUs"
-		}
+		users = append(users, user{gpus: p.GPUs})
+		arbitrated = arbitrated || slices.ContainsFunc(p.GPUs, k.arbitrated)
+	}
+	if arbitrated && severalGPUs(users) {
+		return "left as it is: it computes on several GPUs"
 	}
 	return ""
 }
 
-// why says why allocations are not guarded; empty: they are.
+// why says why allocations are not guarded; empty if they are.
 func (m *memory) why() string {
 	if m.guard == nil {
 		return string(config.MemoryOff)
@@ -142,7 +157,7 @@ func (m *memory) why() string {
 	return m.guard.Why
 }
 
-// unguarded says why the allocations of a container are not denied; empty: they are.
+// unguarded says why the allocations of a container are not denied; empty if they are.
 func (m *memory) unguarded(id string) string {
 	if !m.guarded() {
 		return m.why()
@@ -150,7 +165,7 @@ func (m *memory) unguarded(id string) string {
 	return m.guard.Failures[id]
 }
 
-// memoryState says what is known and done about one container's memory.
+// memoryState fills in what is known and done about one container's memory.
 func (k *Core) memoryState(s *state.Container, c task.Container) {
 	m := k.memory
 	if !s.Managed {

@@ -16,9 +16,8 @@ func requestOf(id string) string { return "person/" + id }
 
 var errNoSnapshot = errors.New("there is no snapshot yet")
 
-// AskPause opens the lease that a person, who, asks for: the container is kept from computing
-// until it is released, or for Config.MaxHold. The caller writes the leases to disk, and hands
-// how that came out to kept.
+// AskPause opens the lease of the person named who: the container is held until it is released, or
+// for Config.MaxHold. The caller writes the leases to disk, and passes the result to kept.
 func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error, err error) {
 	k.now = now
 	if why := k.handsOff(); why != "" {
@@ -35,7 +34,7 @@ func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error,
 	case k.standing(c) == plan.Somebody:
 		return nil, fmt.Errorf("container %s is paused already, and not by Laxity", c.Name)
 	}
-	k.leases.Forgive(id) // who asks for it now takes back what was asked before
+	k.leases.Forgive(id) // this request takes back the person's earlier release
 	l := lease.Lease{
 		Wish: lease.Pause, Target: id, By: who, Fingerprint: requestOf(id),
 		StartsAt: now, Opened: now, Expires: now.Add(k.config.MaxHold),
@@ -52,16 +51,15 @@ func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error,
 	return func(err error) error {
 		if err != nil {
 			k.leases.Close(l)
-			return fmt.Errorf("nothing is paused that is not on record: %w", err)
+			return fmt.Errorf("the request is not on disk, so the container is not paused: %w", err)
 		}
 		k.decide(d)
 		return nil
 	}, nil
 }
 
-// AskRelease releases a container that we keep from computing because a person, who, asks for
-// it, whatever the cause was; it is not held again for its present tasks. The caller writes the
-// leases to disk, and hands how that came out to kept.
+// AskRelease releases, for the person named who, a container that we hold, whatever the cause, and
+// exempts its present tasks. The caller writes the leases to disk, and passes the result to kept.
 func (k *Core) AskRelease(now time.Time, who, ref string) (kept func(error), err error) {
 	k.now = now
 	if k.facts.snap == nil {
@@ -88,14 +86,13 @@ func (k *Core) AskRelease(now time.Time, who, ref string) (kept func(error), err
 		d := decision.Decision{Kind: decision.Request, Result: decision.Done, By: who, Container: c.Name, ContainerID: c.ID,
 			Reason: "released, and not held again for its present tasks"}
 		if err != nil {
-			d.Error = "this is forgotten by a restart: " + err.Error()
+			d.Error = "a restart forgets this: " + err.Error()
 		}
 		k.decide(d)
 	}, nil
 }
 
-// Find returns the container that a person wants to change something of, if it may be acted
-// on.
+// Find returns the container of which a person wants to change something, if it may be acted on.
 func (k *Core) Find(ref string) (task.Container, error) {
 	if k.facts.snap == nil {
 		return task.Container{}, errNoSnapshot

@@ -14,6 +14,7 @@ import (
 	"github.com/laxity/laxity/actuator/estimate"
 	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -39,7 +40,7 @@ type teller struct {
 	tasks      []task.Task
 	away       bool
 	action     core.Action
-	hold       enforce.Hold
+	hold       record.Hold
 	said       []string
 }
 
@@ -229,7 +230,7 @@ func TestStoryOfAHold(t *testing.T) {
 // What a person unpauses is not paused again for its present task.
 func TestStoryOfAPersonWhoUnpauses(t *testing.T) {
 	oneWaits(
-		chapter{"3s", unpauses("other"), says("→ look other")},
+		chapter{"3s", unpauses("other"), says("→ inspect other")},
 		chapter{"3.01s", runs(true), says(
 			"→ take it off the record",
 			"hold closed other: a person unpaused it; it is not paused again for this task")},

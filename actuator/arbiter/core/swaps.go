@@ -14,16 +14,16 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// swaps are the containers that are off their GPUs, with their memory in the host's.
+// swaps are the containers that are swapped out: off their GPUs, with their memory in the host's.
 type swaps struct {
 	rates estimate.Swaps
 	out   map[string]enforce.Swapped // on record, by container id
 	busy  map[string]bool
-	since map[string]time.Time // of the last swap
+	since map[string]time.Time // when it was last swapped
 	can   map[string]ability
 }
 
-// ability is what the swapper last said of a container.
+// ability is the swapper's last answer about a container.
 type ability struct {
 	err error
 	at  time.Time
@@ -33,10 +33,10 @@ func newSwaps() *swaps {
 	return &swaps{out: map[string]enforce.Swapped{}, busy: map[string]bool{}, since: map[string]time.Time{}, can: map[string]ability{}}
 }
 
-// askAgain is how long an answer counts whether a container can be swapped.
+// askAgain is how long an answer counts.
 const askAgain = 5 * time.Second
 
-// fill adds what is known of swapping the container.
+// fill adds what is known about swapping the container.
 func (s *swaps) fill(m *plan.Memory, id string, now time.Time, longest time.Duration) {
 	if s == nil {
 		return
@@ -49,8 +49,8 @@ func (s *swaps) fill(m *plan.Memory, id string, now time.Time, longest time.Dura
 	if r, ok := s.out[id]; ok {
 		m.Out, m.Held, held = true, map[string]uint64{}, 0
 		m.Overdue = now.Sub(r.Since) >= longest
-		// What it is expected to hold counts, too: else there seems to be room for it as
-		// soon as it is out.
+		// Its expected memory counts too: otherwise there would seem to be room for it as soon as it
+		// is out.
 		for g, n := range r.Bytes {
 			m.Needs[g] = max(m.Needs[g], n)
 			held += n
@@ -61,7 +61,7 @@ func (s *swaps) fill(m *plan.Memory, id string, now time.Time, longest time.Dura
 	m.Cost = s.rates.Cost(held)
 }
 
-// isOut reports whether the container is swapped out by us, or on the way.
+// isOut reports whether we have swapped the container out, or are about to.
 func (s *swaps) isOut(id string) bool {
 	if s == nil {
 		return false
@@ -70,7 +70,7 @@ func (s *swaps) isOut(id string) bool {
 	return out || s.busy[id]
 }
 
-// Swapped takes what is on record, which another actuator may have left.
+// Swapped takes over what is on record, which may be another actuator's.
 func (k *Core) Swapped(now time.Time, list []enforce.Swapped) {
 	k.now = now
 	s := k.memory.swaps
@@ -79,7 +79,7 @@ func (k *Core) Swapped(now time.Time, list []enforce.Swapped) {
 	for _, r := range list {
 		r.Since = Earlier(r.Since, now)
 		if old, out := was[r.ContainerID]; out {
-			r.Since = old.Since // not the record's: the wall clock may have been set
+			r.Since = old.Since // not the record's time: the wall clock may have been set
 		}
 		s.out[r.ContainerID] = r
 		if s.since[r.ContainerID].IsZero() {
@@ -88,12 +88,12 @@ func (k *Core) Swapped(now time.Time, list []enforce.Swapped) {
 	}
 }
 
-// scarce is the share of a card in use from which on it is good to know who could
-// be swapped out: one that was paused cannot be asked.
+// scarce is the used share of a card from which the swapper is asked in advance which containers it
+// can swap out: it cannot answer for a paused one.
 const scarce = 0.8
 
-// askSwappable asks, while memory is scarce or somebody is out for want of it, who could
-// be swapped out.
+// askSwappable asks which containers can be swapped out, while memory is scarce or a container is
+// out for lack of it.
 func (k *Core) askSwappable() {
 	s := k.memory.swaps
 	if s == nil || (len(k.memory.waits) == 0 && len(k.memory.barred) == 0 && len(s.out) == 0 && !k.anyScarce()) {
@@ -117,7 +117,7 @@ func (k *Core) anyScarce() bool {
 	return slices.ContainsFunc(k.facts.snap.GPUs, func(g task.GPU) bool { return memoryShare(g) >= scarce })
 }
 
-// onAskedSwap handles the swapper's answer whether a container can be swapped out.
+// onAskedSwap handles the swapper's answer.
 func (k *Core) onAskedSwap(r Result) {
 	if errors.Is(r.Err, enforce.ErrBusy) || errors.Is(r.Err, enforce.ErrGone) {
 		return
@@ -135,7 +135,7 @@ func (k *Core) onSwapped(r Result, d *decision.Decision) {
 	delete(s.busy, id)
 	direction := string(r.Kind)
 	if r.Kind == plan.SwapOut && r.Standing == plan.Ours {
-		delete(k.holds.byID, id) // it was released for that
+		delete(k.holds.byID, id) // released before the swap
 	}
 	if r.SwappedKnown {
 		k.Swapped(k.now, r.Swapped)
@@ -158,20 +158,20 @@ func (k *Core) onSwapped(r Result, d *decision.Decision) {
 		return
 	case errors.Is(r.Err, enforce.ErrNoRoom), errors.Is(r.Err, enforce.ErrBusy), errors.Is(r.Err, enforce.ErrGone), errors.Is(r.Err, enforce.ErrForeign):
 		d.Result, d.Error = decision.Ignored, r.Err.Error()
-	case errors.Is(r.Err, enforce.ErrCannotSwap): // that may be of this moment only: an allocation is just being denied
+	case errors.Is(r.Err, enforce.ErrCannotSwap): // perhaps only for a moment: an allocation is just being denied
 		d.Result, d.Error = decision.Ignored, r.Err.Error()
 		s.can[id] = ability{r.Err, k.now.Add(askAgain)}
-	default: // not to be tried again at once, and said
+	default: // wait before the next try, and record the failure
 		d.Result, d.Error = decision.Failed, r.Err.Error()
 		s.can[id] = ability{r.Err, k.now.Add(time.Minute)}
 	}
 	k.holds.later(id, k.now)
 }
 
-// outForLong is how the reason of an exemption begins that endLongSwaps makes.
+// outForLong is how the reason of an exemption by endLongSwaps begins.
 const outForLong = "it was swapped out for "
 
-// endLongSwaps brings back what was out for as long as is allowed.
+// endLongSwaps swaps containers in that were out for as long as is allowed.
 func (k *Core) endLongSwaps() {
 	if k.memory.swaps == nil {
 		return

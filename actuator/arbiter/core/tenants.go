@@ -12,29 +12,35 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// tenant is a process on a GPU that may be acted on.
+// tenant is a process on a GPU that may be acted on, or the part of a container on several GPUs
+// that is on one of them.
 type tenant struct {
-	process         Process
+	process Process
+	// gang is the whole container on several GPUs; nil: the tenant is a process. bound: another
+	// GPU's plan takes it off and on.
+	gang            *gangOf
+	bound           bool
 	gpu             string
 	container, name string
 	stands          ladder.Standing
-	// gone: it has ended, or is about to, though the snapshot may still list it.
+	// gone: it has ended or is about to, though the snapshot may still list it.
 	gone bool
-	// doubtful: a call failed, so that it is not known how it stands. It is put back first.
+	// doubtful: a call failed, so its state is unknown. It is restored first.
 	doubtful bool
-	// flying: a change of it is being carried out.
+	// flying: a change of it is under way.
 	flying bool
-	// retry is when it is tried again after a call failed; until then it is left as it is, and
-	// left says why.
+	// retry is when to try again after a failed call. Until then it is left alone; left says why.
 	retry backoff
 	left  string
-	// look is when it is looked at for contexts that it made since.
-	look backoff
+	// missing is since when its channels are not found; zero: they are.
+	missing time.Time
+	// inspect is when to inspect it for new contexts.
+	inspect backoff
 }
 
-// changed reports whether something is, or may be, not its own.
+// changed reports whether anything is, or may be, not its own.
 func (t *tenant) changed() bool {
-	return t.flying || t.doubtful || t.stands.Off || t.stands.Slice != 0
+	return t.flying || t.doubtful || t.stands.Off && !t.bound || t.stands.Slice != 0
 }
 
 // due reports whether it may be acted on again.
@@ -48,9 +54,16 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 	for i, c := range s.Containers {
 		p := in.Containers[i]
 		users := usersOf(s, c, p.Tasks)
-		ours := p.Managed && !p.Never && p.Exempt == "" && !severalGPUs(users)
+		ours, several := p.Managed && !p.Never && p.Exempt == "", severalGPUs(users)
+		if several && !k.o.AsOne || k.division.regroups(c.ID, several) {
+			ours = false
+		}
 		if k.memory.swaps.isOut(c.ID) || k.now.Before(v.aside[c.ID]) {
 			ours = false
+		}
+		if ours && several {
+			k.gangTenants(all, c, p, users, in.Order)
+			continue
 		}
 		for _, u := range users {
 			for _, gpu := range u.gpus {
@@ -68,15 +81,15 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 	return all
 }
 
-// user is a process of a container that uses GPUs.
+// user is a container's process that uses GPUs.
 type user struct {
 	pid  int
 	gpus []string
-	task *task.Task // its unfinished one; nil: it has none
+	task *task.Task // its unfinished task; nil: none
 }
 
-// usersOf are the container's processes that use CUDA, those whose task has just begun among
-// them.
+// usersOf returns the container's processes that use CUDA, including those whose task has just
+// begun.
 func usersOf(s *task.Snapshot, c task.Container, tasks []task.Task) []user {
 	var all []user
 	for _, p := range c.Processes {
@@ -100,8 +113,8 @@ func usersOf(s *task.Snapshot, c task.Container, tasks []task.Task) []user {
 	return all
 }
 
-// severalGPUs reports whether a container's processes use more than one: what one of them does
-// waits for the others, so that they would have to be in one order.
+// severalGPUs reports whether a container's processes use more than one GPU: they wait for each
+// other, so their GPUs would need the same order.
 func severalGPUs(users []user) bool {
 	first := ""
 	for _, u := range users {
@@ -114,8 +127,8 @@ func severalGPUs(users []user) bool {
 	return false
 }
 
-// tenant is one process as the plan sees it. Of those that are not ours to act on it only knows
-// that they are there.
+// tenant is one process as input of the plan. Of a process that we must not act on, the plan knows
+// only that it exists.
 func (k *Core) tenant(c task.Container, p plan.Container, u user, ours bool) ladder.Tenant {
 	t := ladder.Tenant{
 		ID: strconv.Itoa(u.pid), Container: c.ID, Name: c.Name, Labelled: ours,
@@ -146,11 +159,11 @@ func (k *Core) tenant(c task.Container, p plan.Container, u user, ours bool) lad
 	return t
 }
 
-// known is what is known of a process that may be acted on; nil: it has ended.
+// known returns what is known of a process that may be acted on; nil if it has ended.
 func (k *Core) known(c task.Container, u user) *tenant {
 	id := strconv.Itoa(u.pid)
 	t := k.division.tenants[id]
-	if t == nil || !k.facts.arrived.IsZero() { // with each snapshot: its PID may be another one's by now
+	if t == nil || !k.facts.arrived.IsZero() { // check with each snapshot: the PID may have been reused
 		start, lives := k.facts.starts[u.pid]
 		if !lives {
 			return nil
@@ -163,7 +176,7 @@ func (k *Core) known(c task.Container, u user) *tenant {
 	if t.gone {
 		return nil
 	}
-	if t.stands.Off && !k.now.Before(t.stands.Until) { // the lease has ended, by itself
+	if t.stands.Off && !k.now.Before(t.stands.Until) { // the lease has ended
 		t.stands.Off, t.stands.Until = false, time.Time{}
 	}
 	if !t.changed() {

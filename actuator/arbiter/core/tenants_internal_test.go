@@ -35,14 +35,14 @@ func TestPlansAreMadeAgain(t *testing.T) {
 		is   tenant
 		want time.Time
 	}{
-		"nothing":                       {divided{}, tenant{}, time.Time{}},
-		"as the plan asked":             {divided{plan: ladder.Plan{Again: soon}}, tenant{}, soon},
-		"overdue":                       {divided{plan: ladder.Plan{Again: past}}, tenant{}, past},
-		"overdue, while it is busy":     {divided{plan: ladder.Plan{Again: past}, calls: []call{{}}}, tenant{}, time.Time{}},
-		"another try":                   {divided{plan: ladder.Plan{Again: later}}, tenant{retry: backoff{next: soon}}, soon},
-		"a try that is due was made":    {divided{}, tenant{retry: backoff{next: past}}, time.Time{}},
-		"a look":                        {divided{plan: ladder.Plan{Again: later}}, tenant{stands: sliced, look: backoff{next: soon}}, soon},
-		"no look at one that is as own": {divided{}, tenant{look: backoff{next: soon}}, time.Time{}},
+		"nothing":                             {divided{}, tenant{}, time.Time{}},
+		"as the plan asked":                   {divided{plan: ladder.Plan{Again: soon}}, tenant{}, soon},
+		"overdue":                             {divided{plan: ladder.Plan{Again: past}}, tenant{}, past},
+		"overdue, while it is busy":           {divided{plan: ladder.Plan{Again: past}, calls: []call{{}}}, tenant{}, time.Time{}},
+		"another try":                         {divided{plan: ladder.Plan{Again: later}}, tenant{retry: backoff{next: soon}}, soon},
+		"a try that is due was made":          {divided{}, tenant{retry: backoff{next: past}}, time.Time{}},
+		"an inspection":                       {divided{plan: ladder.Plan{Again: later}}, tenant{stands: sliced, inspect: backoff{next: soon}}, soon},
+		"no inspection of one that is as own": {divided{}, tenant{inspect: backoff{next: soon}}, time.Time{}},
 	} {
 		v := newDivision()
 		tt.is.gpu = "GPU-0"

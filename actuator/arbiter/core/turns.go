@@ -11,12 +11,12 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// turns is what the last plan said of those who share a GPU by turns.
+// turns is the result of the last plan for containers that take turns on a GPU.
 type turns struct {
-	admitted map[string][]string  // by GPU: who may run, in the order of admission
-	beside   map[string][]string  // by GPU: who runs and takes nobody's turn
-	queue    map[string][]string  // by GPU: who waits, in order
-	since    map[string]time.Time // by container id: when it was last let run
+	admitted map[string][]string  // by GPU: containers that may run, in the order of admission
+	beside   map[string][]string  // by GPU: containers that run and take no turn
+	queue    map[string][]string  // by GPU: containers that wait, in order
+	since    map[string]time.Time // by container id: when it was last released
 	besideBy map[string]string    // by container id: why it runs beside those in turn
 	waits    map[string]plan.Wait
 	floor    plan.Floor
@@ -26,14 +26,15 @@ func newTurns() turns {
 	return turns{admitted: map[string][]string{}, since: map[string]time.Time{}, waits: map[string]plan.Wait{}}
 }
 
-// keep forgets containers that are not there any more.
+// keep forgets containers that are gone.
 func (t *turns) keep(present map[string]bool) {
 	maps.DeleteFunc(t.since, func(id string, _ time.Time) bool { _, known := present[id]; return !known })
 }
 
-// plan decides on what is true now and sets the actions going.
+// plan plans with the present facts, and starts the actions.
 func (k *Core) plan() {
 	in := k.input()
+	k.judgeDeadlines(in)
 	k.divide(in)
 	t := &k.turns
 	t.floor.Share = k.config.BatchFloor
@@ -53,7 +54,7 @@ func (k *Core) plan() {
 	}
 	t.admitted, t.beside, t.queue, t.waits = p.Admitted, p.Beside, p.Queue, p.Waits
 	f := &k.facts
-	if !f.arrived.IsZero() { // once for each snapshot
+	if !f.arrived.IsZero() { // once per snapshot
 		k.out.Planned, f.planned, f.arrived = f.arrived, f.arrived, time.Time{}
 	}
 	k.renew()
@@ -63,7 +64,7 @@ func (k *Core) plan() {
 	f.planned = time.Time{}
 }
 
-// input puts together what a plan depends on.
+// input collects what a plan depends on.
 func (k *Core) input() plan.Input {
 	c, s := k.config, k.facts.snap
 	in := c.Input(k.now)
@@ -123,7 +124,7 @@ func (k *Core) container(s task.Container, tasks []task.Task) plan.Container {
 	return c
 }
 
-// foresee adds what history says of a container.
+// foresee adds what history says about a container.
 func (k *Core) foresee(c *plan.Container, s task.Container) {
 	kind := estimate.Kind{Image: s.Image, CommandID: s.CommandID}
 	c.Estimates = map[string]plan.Estimate{}
@@ -138,7 +139,7 @@ func (k *Core) foresee(c *plan.Container, s task.Container) {
 	c.Mean = onGPUs(c.Tasks, mean, ok)
 }
 
-// onGPUs is the share for every GPU of the tasks; nil where it is not known.
+// onGPUs returns the share for every GPU of the tasks; nil if it is not known.
 func onGPUs(tasks []task.Task, share float64, known bool) map[string]float64 {
 	if !known {
 		return nil
@@ -152,11 +153,12 @@ func onGPUs(tasks []task.Task, share float64, known bool) map[string]float64 {
 	return on
 }
 
-// listed is how long after its start the device lists a task at the latest, if it lists any.
+// listed is how long after its start a task appears in the device's list at the latest, if the
+// device lists any.
 const listed = time.Second
 
-// useNoMemory reports whether none of the tasks uses GPU memory yet, as paper P3 has it. Where
-// the device does not say, they do after a moment.
+// useNoMemory reports whether none of the tasks uses GPU memory yet, in the sense of paper P3. If
+// the device does not say, tasks count as using memory after a moment.
 func useNoMemory(tasks []task.Task, now time.Time) bool {
 	return len(tasks) > 0 && !slices.ContainsFunc(tasks, func(t task.Task) bool {
 		for _, bytes := range t.MemoryUsed {
@@ -174,10 +176,10 @@ func server(s task.Container) bool {
 }
 
 // believe is how long our own unpause counts for more than a snapshot that still says paused;
-// and as long as the exporter cannot read the engine.
+// longer while the exporter cannot read the engine.
 const believe = 2 * time.Second
 
-// standing says whose doing it is that a container does not run. Where we have acted, our own
+// standing says who stopped a container that does not run. After an action of ours, our own
 // knowledge is younger than the snapshot.
 func (k *Core) standing(c task.Container) plan.Standing {
 	if k.memory.swaps.isOut(c.ID) {

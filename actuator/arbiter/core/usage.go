@@ -7,7 +7,7 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// usage is how much of each GPU's time each container has had, as far as the device says.
+// usage is the GPU time of each container on each GPU, as the device reports it.
 type usage map[usedBy]*used
 
 type usedBy struct{ container, gpu string }
@@ -20,16 +20,16 @@ type used struct {
 }
 
 const (
-	// longestReading is what a utilisation counts for at most, when no reading came.
+	// longestReading is the longest time that one utilisation counts for if no other reading came.
 	longestReading = time.Second
-	// idleAfter is for how long a container must not have used the GPU to pass for idle. The
-	// device's samples are up to 0.8 s old.
+	// idleAfter is how long a container must not use the GPU to count as idle. The device's samples
+	// are up to 0.8 s old.
 	idleAfter = 3 * time.Second
-	// forgotten is how long after a container's last reading its use is forgotten.
+	// forgotten is how long after a container's last reading its usage is dropped.
 	forgotten = time.Minute
 )
 
-// measure adds what a snapshot says that is new.
+// measure adds the new readings of a snapshot.
 func (u usage) measure(s *task.Snapshot) {
 	for _, c := range s.Containers {
 		for gpu, share := range c.SMUtilization {
@@ -55,8 +55,8 @@ func (u usage) measure(s *task.Snapshot) {
 	}
 }
 
-// report adds to one of a container's processes what is known of its use. Nothing says which
-// of several it was, so each has had an equal part.
+// report adds the known usage to one of a container's processes. The device does not say which
+// process it was, so each counts for an equal part.
 func (u usage) report(t *ladder.Tenant, gpu string, processes int, now time.Time) {
 	is := u[usedBy{t.Container, gpu}]
 	if is == nil {

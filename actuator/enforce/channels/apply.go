@@ -12,15 +12,15 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// Apply carries a standing out for the known groups; it searches for the groups of new processes.
-// It is idempotent. After an error the container is off only if the result says so, and then
-// just its slices could not be set.
+// Apply carries a standing out for the known groups, and searches for the groups of new processes.
+// It is idempotent. After an error the container is off only if the result says so, and then only
+// its slices could not be set.
 func (e *Enforcer) Apply(ctx context.Context, t Target, s Standing) (Result, error) {
 	return e.carry(ctx, t, s, false)
 }
 
-// Inspect is Apply after a new search. It finds groups made since, also of a container that is off,
-// and slices that another program changed.
+// Inspect is Apply after a new search. It also finds groups of a container that is off, and slices
+// that another program changed.
 func (e *Enforcer) Inspect(ctx context.Context, t Target, s Standing) (Result, error) {
 	return e.carry(ctx, t, s, true)
 }
@@ -35,13 +35,15 @@ type member struct {
 	slices error // why slices could not be set
 	// unfinished: the search for its groups goes on, and there may be more.
 	unfinished bool
+	// late: its first search used up the caller's time.
+	late bool
 }
 
-// unknown: nothing is known of its groups yet.
+// unknown reports that no group of it was found yet, and the search continues.
 func (m *member) unknown() bool { return m.unfinished && len(m.groups) == 0 }
 
-// membersOf are a target's processes, each once. The oldest comes first: what a fork shares
-// with its parent counts as the parent's.
+// membersOf returns each process of a target once, the oldest first: groups that a fork shares with
+// its parent count as the parent's.
 func membersOf(t Target) []member {
 	processes := slices.SortedFunc(slices.Values(t.Processes), func(a, b rm.Process) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
@@ -54,47 +56,57 @@ func membersOf(t Target) []member {
 }
 
 func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) (Result, error) {
-	if s.Slice != 0 && (s.Slice < MinSlice || s.Slice > MaxSlice) {
-		return Result{}, fmt.Errorf("a slice of %v: it must be %v to %v", s.Slice, MinSlice, MaxSlice)
+	if err := s.checkSlices(); err != nil {
+		return Result{}, err
 	}
-	s.Slice = s.Slice.Truncate(time.Microsecond)
 	if s.Lease <= 0 || s.Lease > e.o.MaxOff && !s.Asked {
 		s.Lease = e.o.MaxOff
 	}
 	asked, members := s, membersOf(t)
 	each(members, func(m *member) { e.meet(ctx, m, fresh) })
-	members, problem := together(members, &s)
+	members, asOne, problem := e.together(members, t.GPUs, &s)
 	if len(members) == 0 {
 		return Result{}, ErrGone
 	}
+	if slices.ContainsFunc(members, func(m member) bool { return m.late }) {
+		return Result{Unsettled: true}, errors.Join(fmt.Errorf("%w until the time was over", ErrNoGroup), problem) // nothing was changed
+	}
 	until := e.o.Now() + s.Lease
+	var skew time.Duration
+	switched := false
+	if asOne {
+		var failed error
+		if skew, switched, failed = e.switchAsOne(ctx, t, members, s, until); failed != nil {
+			problem, s.Off = errors.Join(problem, failed), false
+		}
+	}
 	each(members, func(m *member) {
 		now := *m
 		after, err := work(ctx, e, m.Process, func(ctx context.Context) (member, error) {
-			err := e.apply(ctx, t, &now, s, until, fresh)
+			err := e.apply(ctx, t, &now, s, until, fresh, asOne)
 			return now, err
 		})
 		m.result, m.slices, m.err = after.result, after.slices, errors.Join(m.err, err)
 	})
 	r, slices, err := sum(members)
+	r.AsOne, r.Skew = switched, skew
 	err = errors.Join(problem, err)
 	if errors.Is(errors.Join(err, slices), rm.ErrChanged) && !fresh {
 		return e.carry(ctx, t, asked, true)
 	}
-	if (s.Off || s.Slice != 0) && err == nil && len(r.Groups) == 0 {
+	if (s.Off || s.sliced()) && err == nil && len(r.Groups) == 0 {
 		err = ErrNoGroup
 	}
 	if s.Off && err == nil {
 		r.Off, r.Until = true, until
-	} else if s.Off { // a container that is off in part only waits for its own other part
+	} else if s.Off { // a container that is partly off only waits for its own other part
 		e.letOn(ctx, members, until)
 	}
 	return r, errors.Join(err, slices)
 }
 
-// letOn switches processes on whose standing could be carried out only in part, unless a later
-// standing was. The end of ctx does not stop it. The end of the lease switches on what it
-// cannot.
+// letOn switches processes on whose standing was carried out only in part, unless a later standing
+// was carried out. It outlives ctx. What it cannot switch on, the end of the lease does.
 func (e *Enforcer) letOn(ctx context.Context, members []member, until time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -129,9 +141,9 @@ func (e *Enforcer) meet(ctx context.Context, m *member, fresh bool) {
 	e.look(ctx, m, fresh)
 }
 
-// together returns the processes that are left, and takes Off from the standing if they
-// cannot be off as one.
-func together(members []member, s *Standing) (left []member, problem error) {
+// together returns the processes that remain, and clears Off in the standing if they cannot go off
+// as one. asOne: they are on several GPUs.
+func (e *Enforcer) together(members []member, on []string, s *Standing) (left []member, asOne bool, problem error) {
 	gpus, seen := map[string]bool{}, map[key]bool{}
 	for _, m := range members {
 		if m.state == Gone || m.state == Exiting || errors.Is(m.err, rm.ErrGone) {
@@ -157,13 +169,18 @@ func together(members []member, s *Standing) (left []member, problem error) {
 			problem = m.err
 		}
 	}
-	if s.Off && len(gpus) > 1 {
+	missing := slices.ContainsFunc(on, func(gpu string) bool { return !gpus[gpu] })
+	switch {
+	case !s.Off:
+	case !e.o.AsOne && (len(gpus) > 1 || len(on) > 1):
 		problem = ErrSeveralGPUs
+	case missing && problem == nil:
+		problem = fmt.Errorf("%w on each of its GPUs yet", ErrNoGroup)
 	}
 	if problem != nil {
 		s.Off = false
 	}
-	return left, problem
+	return left, e.o.AsOne && len(gpus) > 1, problem
 }
 
 func sum(members []member) (r Result, slices, err error) {
@@ -189,14 +206,20 @@ func each(members []member, f func(*member)) {
 	wait.Wait()
 }
 
-// apply is Apply for one process, alone.
-func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, until time.Duration, fresh bool) error {
-	rec := e.records.get(m.Process)
-	if rec.damaged != nil {
-		if err := e.restore(ctx, m.Process); err != nil {
-			return err
-		}
-		rec = Record{PID: m.PID, Start: m.Start}
+// whole returns the record of a process. It undoes a damaged one first.
+func (e *Enforcer) whole(ctx context.Context, p rm.Process) (Record, error) {
+	rec := e.records.get(p)
+	if rec.damaged == nil {
+		return rec, nil
+	}
+	return Record{PID: p.PID, Start: p.Start}, e.restore(ctx, p)
+}
+
+// apply is Apply for one process. asOne: its channels have been switched already.
+func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, until time.Duration, fresh, asOne bool) error {
+	rec, err := e.whole(ctx, m.Process)
+	if err != nil {
+		return err
 	}
 	rec.Container, rec.Reason = t.Container, s.Reason
 	if fresh && m.err == nil && !m.unfinished {
@@ -205,17 +228,17 @@ func (e *Enforcer) apply(ctx context.Context, t Target, m *member, s Standing, u
 			return err
 		}
 	}
-	if s.Off { // first: another container waits for that
+	if s.Off && !asOne { // first: another container waits for this
 		if err := e.off(ctx, &rec, m.groups, until); err != nil {
 			return err
 		}
 	}
-	if !s.Off || s.Slice != 0 {
-		for _, g := range m.groups {
-			m.slices = errors.Join(m.slices, e.slice(ctx, &rec, g, s.Slice, fresh, &m.result))
+	for _, g := range m.groups {
+		if want := s.sliceOn(g.GPU); !s.Off || want != 0 {
+			m.slices = errors.Join(m.slices, e.slice(ctx, &rec, g, want, fresh, &m.result))
 		}
 	}
-	if s.Off {
+	if s.Off || asOne {
 		return nil
 	}
 	return e.on(ctx, &rec, nil)

@@ -20,37 +20,40 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// Driver is the resource manager: rm.Manager, or simrm.Manager for simulated GPUs. A call
-// SHOULD return soon after ctx ends; one that does not delays its own process only.
-// An error MUST wrap rm.ErrGone when the process is gone, and rm.ErrChanged when a group
-// is not what it says. Calls for one process MUST come into effect in the order in which
-// they were made, also those that their callers gave up. Implementations MUST be safe
-// for concurrent use.
+// Driver is the resource manager: rm.Manager, or simrm.Manager for simulated GPUs. A call SHOULD
+// return soon after ctx ends; a slow call delays its own process only. An error MUST wrap
+// rm.ErrGone when the process is gone, and rm.ErrChanged when a group is not what it says. Calls
+// for one process MUST come into effect in the order in which they were made, even after their
+// callers gave up. Implementations MUST be safe for concurrent use.
 type Driver interface {
-	// Find returns the compute groups of a process on all GPUs; none when it has none. With
-	// an error that wraps rm.ErrUnfinished there may be more: called again it goes on.
+	// Find returns the compute groups of a process on all GPUs; none when it has none. If the error
+	// wraps rm.ErrUnfinished there may be more, and the next call continues the search.
 	Find(ctx context.Context, p rm.Process) ([]rm.Group, error)
-	// Slice reads a group's time slice; a group is 1 µs or more.
+	// Slice reads a group's time slice: 1 µs or more.
 	Slice(ctx context.Context, g rm.Group) (time.Duration, error)
-	// SetSlice changes it, 1 µs to 100 s, in whole microseconds, also while it runs. When it
-	// returns an error, it may have come into effect.
+	// SetSlice changes the slice, also while the group computes: 1 µs to 100 s, in whole
+	// microseconds. It may have come into effect even if it returns an error.
 	SetSlice(ctx context.Context, g rm.Group, d time.Duration) error
-	// Switch takes all channels of these groups of one process off or on, or none. When
-	// it returns an error, nothing MUST come into effect later.
+	// Switch takes all channels of these groups of one process off or on, or none. After an error
+	// nothing MUST come into effect later.
 	Switch(ctx context.Context, groups []rm.Group, on bool) error
+	// SwitchAsOne is Switch for groups of several processes on several GPUs. It prepares everything
+	// first, then makes the calls of all GPUs in parallel. skew is the time from the end of the
+	// first GPU's calls to the end of the last GPU's.
+	SwitchAsOne(ctx context.Context, groups []rm.Group, on bool) (skew time.Duration, err error)
 }
 
-// Errors that callers distinguish. In each case the tenant computes.
+// Errors that callers distinguish. After each of them the tenant computes.
 var (
 	// ErrGone: all of the processes have ended.
 	ErrGone = errors.New("the processes are gone")
-	// ErrSeveralGPUs: a container on several GPUs is never off: its parts would wait for
-	// each other.
+	// ErrSeveralGPUs: without Options.AsOne a container on several GPUs does not go off, since its
+	// parts would wait for each other.
 	ErrSeveralGPUs = errors.New("it is on several GPUs, and would have to be off all of them as one")
 	// ErrTraced: a debugger or a profiler is attached.
 	ErrTraced = errors.New("it is being traced")
-	// ErrNoGroup: it has no compute group on a GPU yet, or none that is known while the search
-	// goes on. Try again soon.
+	// ErrNoGroup: no compute group was found: there is none yet, or the search is not finished. Try
+	// again soon.
 	ErrNoGroup = errors.New("it has no channel group on a GPU")
 )
 
@@ -60,26 +63,31 @@ const (
 	MaxSlice = 100 * time.Second
 )
 
-// Target is the processes of one container, which a standing is for.
+// Target is one container and its processes, to which a standing applies.
 type Target struct {
 	// Container is its id, for the record.
 	Container string
 	Processes []rm.Process
+	// GPUs are those on which the container computes, by UUID, if there are several: it goes off
+	// only when a group on each of them was found.
+	GPUs []string
 }
 
 // Standing is what a plan gives a container.
 type Standing struct {
-	// Slice of each compute group; 0: its own, and while it is off the one that it has. Not
-	// below MinSlice, not above MaxSlice.
+	// Slice of each compute group, MinSlice to MaxSlice. 0: the group's own, or, while it is off,
+	// the slice that it has.
 	Slice time.Duration
+	// Slices replace Slice on the GPUs named here, by UUID.
+	Slices map[string]time.Duration
 	// Off takes its channels off the GPU.
 	Off bool
-	// Lease is how long that lasts unless it is renewed by another Apply: then the channels
-	// are switched on again by themselves. 0: Options.MaxOff, which is also the most unless a
-	// person or an alert asked for it (Asked).
+	// Lease is how long Off lasts; then the channels are switched on again, unless another Apply
+	// renews it. 0: Options.MaxOff, which is also the longest unless a person or an alert asked for
+	// it (Asked).
 	Lease time.Duration
 	Asked bool
-	// Reason is for the record, for people to read.
+	// Reason goes on the record, for people to read.
 	Reason string
 }
 
@@ -90,43 +98,49 @@ type Result struct {
 	// Off: the channels of all of them are off, until Until on the record's clock.
 	Off   bool
 	Until time.Duration
-	// Unsettled: a group is so new that its program may yet set its own slice, so ours
-	// is not set; or nothing is known yet of the groups of a process. Apply it again after
-	// Options.Settle.
+	// Unsettled: ours is not set yet, because a group is so new that its program may still set its
+	// own slice, or because no group of a process was found yet. Apply again after Options.Settle.
 	Unsettled bool
 	// Changed are groups whose slice another program changed after we set it. The new slice
 	// counts as the group's own from now on.
 	Changed []rm.Group
+	// AsOne: channels on several GPUs were switched. Skew is the time from the end of the first
+	// GPU's calls to the end of the last GPU's.
+	AsOne bool
+	Skew  time.Duration
 }
 
 // Options of an Enforcer. Driver and Dir are required.
 type Options struct {
 	Driver Driver
-	// Dir is the folder of the record, on a file system that a reboot empties, since a reboot
-	// undoes all changes. It is made when first needed.
+	// Dir is the folder of the record. It must be on a file system that a reboot empties, since a
+	// reboot undoes all changes. It is made when first needed.
 	Dir string
-	// MaxOff is the longest lease that nobody asked for; 1 s by default.
+	// MaxOff is the longest lease without a person or an alert that asked for it; 1 s by default.
 	MaxOff time.Duration
-	// Deadline bounds the calls for one process together; 1 s by default.
+	// AsOne lets a container on several GPUs be off: all of its channels on all of them go off and
+	// on as one. Without it Apply returns ErrSeveralGPUs.
+	AsOne bool
+	// Deadline bounds all calls for one process together; 1 s by default.
 	Deadline time.Duration
-	// FindDeadline bounds a search for a process's groups; 30 s by default. It goes on when
-	// its callers have what it found at once, or give up, and later ones get its result.
+	// FindDeadline bounds a search for a process's groups; 30 s by default. The search continues
+	// after its callers return; later callers get its result.
 	FindDeadline time.Duration
 	// Settle is how long a new group's slice must not change before it counts as set by
 	// its own program; 20 ms by default.
 	Settle time.Duration
-	// Now is the clock of the record, which all programs of this machine share: Now of this
-	// package by default.
+	// Now is the clock of the record, which all programs of this machine share. By default it is
+	// this package's Now.
 	Now func() time.Duration
-	// After runs f once after d, unless it is stopped before: time.AfterFunc by default.
+	// After runs f once after d, unless stopped before: time.AfterFunc by default.
 	After func(d time.Duration, f func()) (stop func())
 	// State returns the state of a process: StateOf by default.
 	State  func(rm.Process) (State, error)
 	Logger *slog.Logger
 }
 
-// Enforcer carries out standings. It is safe for concurrent use, also beside others with
-// the same folder, in other programs.
+// Enforcer carries out standings. It is safe for concurrent use, also beside other Enforcers with
+// the same folder in other programs.
 type Enforcer struct {
 	o       Options
 	records records
@@ -137,8 +151,8 @@ type Enforcer struct {
 	mu       sync.Mutex
 	known    map[rm.Process]*known
 	searches map[rm.Process]*search
-	leases   map[rm.Process]func() // stop what waits for the ends of leases
-	// pruneAt is how many known processes are worth a look for those that are gone.
+	leases   map[rm.Process]func() // each stops waiting for the end of a lease
+	// pruneAt is the number of known processes at which those that are gone are forgotten.
 	pruneAt int
 }
 
@@ -191,7 +205,7 @@ func (e *Enforcer) Pending() (int, error) {
 	return len(list), err
 }
 
-// undoing returns a context for undoing, which the end of ctx does not end.
+// undoing returns a context for undoing, which outlives ctx.
 func (e *Enforcer) undoing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), e.o.Deadline)
 }

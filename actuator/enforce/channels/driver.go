@@ -7,8 +7,8 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// checked is a Driver that makes sure before each call that it is about the process that
-// is meant, and that the process is not on its way out.
+// checked is a Driver that checks before each call that the PID still belongs to the process that
+// is meant, and that this process is not exiting.
 type checked struct {
 	Driver
 	state func(rm.Process) (State, error)
@@ -16,7 +16,7 @@ type checked struct {
 
 func (e *Enforcer) driver() Driver { return checked{e.o.Driver, e.o.State} }
 
-// alive reports whether a process lives, whatever the driver knows of it.
+// alive reports whether a process lives, whatever the driver says.
 func (e *Enforcer) alive(p rm.Process) bool {
 	state, err := e.o.State(p)
 	return err == nil && (state == Lives || state == Traced)
@@ -52,10 +52,24 @@ func (c checked) SetSlice(ctx context.Context, g rm.Group, d time.Duration) erro
 }
 
 func (c checked) Switch(ctx context.Context, groups []rm.Group, on bool) error {
+	if err := c.checkAll(groups); err != nil {
+		return err
+	}
+	return c.Driver.Switch(ctx, groups, on)
+}
+
+func (c checked) SwitchAsOne(ctx context.Context, groups []rm.Group, on bool) (time.Duration, error) {
+	if err := c.checkAll(groups); err != nil {
+		return 0, err
+	}
+	return c.Driver.SwitchAsOne(ctx, groups, on)
+}
+
+func (c checked) checkAll(groups []rm.Group) error {
 	for _, g := range groups {
 		if err := c.check(g.Process); err != nil {
 			return err
 		}
 	}
-	return c.Driver.Switch(ctx, groups, on)
+	return nil
 }

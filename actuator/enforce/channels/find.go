@@ -10,9 +10,9 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// search is a look for the groups of one process. It goes on when its callers give up: that of
-// a process that ran before us can take seconds, and must come to an end once. Nothing is
-// changed by it, so it waits for nobody. What it has found so far counts at once.
+// search finds the groups of one process. It continues when its callers give up: for a process that
+// began before us it can take seconds, and must finish once. It changes nothing, so it takes no
+// lock. Callers see what it has found so far.
 type search struct {
 	began chan struct{} // closed with the first result
 	done  chan struct{}
@@ -23,32 +23,32 @@ type search struct {
 }
 
 const (
-	// keepSearch is how long the result of one counts for who comes later.
+	// keepSearch is how long the result of a search counts for later callers.
 	keepSearch = 10 * time.Second
-	// goOnAfter is when one goes on that the driver has not ended.
+	// goOnAfter is when a search that the driver has not finished is continued.
 	goOnAfter = 50 * time.Millisecond
 )
 
-// find looks for the groups of a process, until the search or ctx ends. With rm.ErrUnfinished
-// there may be more than it returns.
+// find returns the groups of a process, and waits until the search or ctx ends. With
+// rm.ErrUnfinished there may be more.
 func (e *Enforcer) find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
 	s := e.searchFor(ctx, p)
 	return e.await(ctx, p, s, s.done)
 }
 
-// findSome is find, and does not wait for more than what is found at once.
+// findSome is find, but returns after the first result.
 func (e *Enforcer) findSome(ctx context.Context, p rm.Process) ([]rm.Group, error) {
 	s := e.searchFor(ctx, p)
 	return e.await(ctx, p, s, s.began)
 }
 
-// searchFor returns the search for the groups of a process, and begins it if there is none.
+// searchFor returns the search for the groups of a process, and starts it if there is none.
 func (e *Enforcer) searchFor(ctx context.Context, p rm.Process) *search {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.searches[p]
 	if s == nil || isClosed(s.done) && e.o.Now()-s.ended > keepSearch {
-		s = &search{began: make(chan struct{}), done: make(chan struct{}), err: errors.New("the search was broken off")}
+		s = &search{began: make(chan struct{}), done: make(chan struct{}), err: errors.New("the search was aborted")}
 		e.searches[p] = s
 		go e.search(context.WithoutCancel(ctx), p, s)
 	}
@@ -65,8 +65,8 @@ func (e *Enforcer) await(ctx context.Context, p rm.Process, s *search, until cha
 	if !isClosed(s.began) && !isClosed(s.done) {
 		return nil, fmt.Errorf("its channel groups: %w: %w", rm.ErrUnfinished, ctx.Err())
 	}
-	// Whoever has the result of one that has come to its end has it for the last time, also
-	// where that end is not told yet: the next look is a new one.
+	// A finished search has given its result for the last time, even if its end is not reported yet:
+	// the next call starts a new one.
 	if (isClosed(s.done) || !errors.Is(s.err, rm.ErrUnfinished)) && e.searches[p] == s {
 		delete(e.searches, p)
 	}
@@ -101,11 +101,11 @@ func (e *Enforcer) search(ctx context.Context, p rm.Process, s *search) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.searches[p] == s {
-		delete(e.searches, p) // its callers had what it found meanwhile: the next look is a new one
+		delete(e.searches, p) // its callers had what it found meanwhile: the next call starts a new search
 	}
 }
 
-// searchOnce looks, and reports whether the search goes on.
+// searchOnce calls the driver once, and reports whether the search continues.
 func (e *Enforcer) searchOnce(ctx context.Context, p rm.Process, s *search) bool {
 	defer func() {
 		if !isClosed(s.began) {
@@ -119,13 +119,13 @@ func (e *Enforcer) searchOnce(ctx context.Context, p rm.Process, s *search) bool
 	defer e.mu.Unlock()
 	s.groups, s.err, s.ended = groups, err, e.o.Now()
 	if err == nil || unfinished {
-		k.groups, k.found = groups, len(groups) > 0 // one without any may have some soon
+		k.groups, k.found = groups, len(groups) > 0 // a process without groups may soon have some
 		k.unfinished = unfinished
 	}
 	return unfinished
 }
 
-// look finds out about the groups of one process. Those of a search that goes on count.
+// look finds the groups of one process. Those of an unfinished search count.
 func (e *Enforcer) look(ctx context.Context, m *member, fresh bool) {
 	k := e.knownOf(m.Process)
 	e.mu.Lock()
@@ -139,11 +139,15 @@ func (e *Enforcer) look(ctx context.Context, m *member, fresh bool) {
 		return
 	}
 	m.groups, m.err = e.findSome(ctx, m.Process)
+	if len(m.groups) == 0 && !found && m.err != nil && errors.Is(m.err, context.DeadlineExceeded) && !errors.Is(m.err, rm.ErrUnfinished) {
+		m.err = fmt.Errorf("%w: %w", rm.ErrUnfinished, m.err) // the driver is busy making contexts: the next search asks again
+	}
 	if !errors.Is(m.err, rm.ErrUnfinished) {
+		m.late = !found && ctx.Err() != nil
 		return
 	}
 	m.unfinished = true
-	if len(m.groups) == 0 && ctx.Err() != nil {
+	if m.late = !found && ctx.Err() != nil; len(m.groups) == 0 && ctx.Err() != nil {
 		m.err = fmt.Errorf("%w yet: %w", ErrNoGroup, m.err)
 		return
 	}

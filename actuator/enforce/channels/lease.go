@@ -7,8 +7,8 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// waitLease switches a process on when its lease ends, whatever its caller does until then. The
-// guardian does the same for an actuator that hangs.
+// waitLease switches a process on when its lease ends, even if its caller hangs. The guardian does
+// the same if the actuator hangs.
 func (e *Enforcer) waitLease(p rm.Process, until time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock is the right to act on one process. It is a byte of the lock file, so that there is
-// nothing to clean up for each process. The kernel gives it up when its program dies.
+// lock is the right to act on one process. It is one byte of the lock file, so no process leaves a
+// file to clean up. The kernel releases it when its program dies.
 type lock struct {
 	file    *os.File
 	records records
 }
 
-// lockName is the lock file's, in the folder of the record.
+// lockName is the name of the lock file in the folder of the record.
 const lockName = "lock"
 
-// retryLock is how often a lock that somebody else has is tried again. Only guardian and
-// actuator can meet here, or two calls for one process.
+// retryLock is how often we try again for a lock that is taken. Only guardian and actuator compete
+// here, or two calls for one process.
 const retryLock = time.Millisecond
 
 // lock waits for the right to act on a process until ctx ends.
@@ -47,8 +47,8 @@ func (r records) lock(ctx context.Context, pid int) (*lock, error) {
 	}
 }
 
-// tryLock returns nil without an error where it is to be tried again: somebody else has the
-// lock, or the folder went while we opened it.
+// tryLock returns nil and no error where the caller should try again: the lock is taken, or the
+// folder was removed while we opened it.
 func (r records) tryLock(pid int) (*lock, error) {
 	f, err := r.openLock()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,9 +75,8 @@ func (r records) tryLock(pid int) (*lock, error) {
 	return l, nil
 }
 
-// take locks bytes of the file (length 0: all from start on), unless somebody else has one.
-// They are of this open file, not of this program: two calls in one program exclude each
-// other too.
+// take locks bytes of the file (length 0: all from start on), unless they are locked. Locks belong
+// to this open file, not to this program, so two calls in one program exclude each other too.
 func (l *lock) take(start, length int64) (bool, error) {
 	at := unix.Flock_t{Type: unix.F_WRLCK, Start: start, Len: length}
 	err := unix.FcntlFlock(l.file.Fd(), unix.F_OFD_SETLK, &at)
@@ -87,8 +86,8 @@ func (l *lock) take(start, length int64) (bool, error) {
 	return err == nil, err
 }
 
-// current reports whether the file is still the one that others lock: the folder may have
-// gone, and come again, before we had the lock.
+// current reports whether the file is still the one that others lock: somebody may have removed the
+// folder and made it again before we had the lock.
 func (l *lock) current() bool {
 	ours, err := l.file.Stat()
 	if err != nil {
@@ -98,8 +97,8 @@ func (l *lock) current() bool {
 	return err == nil && os.SameFile(ours, theirs)
 }
 
-// unlock gives the right back, and takes the folder away where nothing is on record any
-// more and nobody else has a lock there.
+// unlock releases the lock. It removes the folder if nothing is on record and nobody else has a
+// lock there.
 func (l *lock) unlock() {
 	defer l.file.Close()
 	if !l.records.none() {
@@ -108,19 +107,19 @@ func (l *lock) unlock() {
 	if all, err := l.take(0, 0); err != nil || !all || !l.records.none() {
 		return
 	}
-	// Nobody writes now. A record that its writer's death left half-written says nothing; what
-	// was put aside stays.
+	// Nobody writes now. A half-written record of a dead writer has nothing to undo. What was put
+	// aside stays.
 	names, _ := l.records.names()
 	for _, name := range names {
 		if strings.HasSuffix(name, suffix+".tmp") {
 			_ = os.Remove(filepath.Join(l.records.dir, name))
 		}
 	}
-	_ = os.Remove(filepath.Join(l.records.dir, lockName)) // who waits for it sees that it is not current
-	_ = os.Remove(l.records.dir)                          // somebody else's file keeps it
+	_ = os.Remove(filepath.Join(l.records.dir, lockName)) // callers that wait for it see that it is not current
+	_ = os.Remove(l.records.dir)                          // fails, and may, if another file is in it
 }
 
-// make makes the folder, which is nobody else's. Those above it may be others' too.
+// make makes the folder, for this user only. The folders above it may be shared.
 func (r records) make() error {
 	if err := os.MkdirAll(filepath.Dir(r.dir), 0o755); err != nil {
 		return err

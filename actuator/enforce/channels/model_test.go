@@ -82,6 +82,7 @@ type world struct {
 	former   []rm.Process // have been, with a PID that is used again or not
 	own      map[rm.Process][]time.Duration
 	aside    map[rm.Process]bool // nobody has a standing for it
+	asOne    bool                // containers on several GPUs go off as one
 }
 
 func (w *world) must(err error) {
@@ -97,7 +98,7 @@ func (w *world) enforcer() *actuator {
 		Before: func(context.Context, string) error { return a.call() },
 		After:  func(string) error { return a.call() }}
 	var err error
-	a.Enforcer, err = channels.New(channels.Options{Driver: driver, Dir: w.dir, State: w.machine.State,
+	a.Enforcer, err = channels.New(channels.Options{Driver: driver, Dir: w.dir, State: w.machine.State, AsOne: w.asOne,
 		Deadline: time.Minute, Settle: time.Nanosecond,
 		After: func(time.Duration, func()) func() { return func() {} }, // the sweeper does it
 		Now:   func() time.Duration { return time.Duration(w.now.Add(1000)) }})
@@ -305,7 +306,8 @@ func TestWhateverHappensIsUndone(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		w := &world{T: rt, machine: channelstest.NewMachine(), dir: dir, own: map[rm.Process][]time.Duration{}, aside: map[rm.Process]bool{}}
+		w := &world{T: rt, machine: channelstest.NewMachine(), dir: dir, own: map[rm.Process][]time.Duration{}, aside: map[rm.Process]bool{},
+			asOne: rapid.Bool().Draw(rt, "as one")}
 		w.actuator, w.guardian = w.enforcer(), w.enforcer()
 		rt.Repeat(w.ops())
 		w.T = rt

@@ -12,18 +12,18 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// State is how it stands with a process.
+// State is what a process does now.
 type State int
 
 // The states of a process.
 const (
 	Lives   State = iota
 	Traced        // it lives, and a debugger or a profiler is attached
-	Exiting       // it is about to be gone: the driver tears its channels down
+	Exiting       // it is about to end: the driver tears its channels down
 	Gone          // it has ended, or its PID belongs to another one
 )
 
-// StateOf reads it from the proc file system.
+// StateOf reads the state from the proc file system.
 func StateOf(p rm.Process) (State, error) {
 	const folder = "/proc"
 	stat, ok := proc.ReadStat(folder, p.PID)
@@ -34,7 +34,7 @@ func StateOf(p rm.Process) (State, error) {
 		if _, err := os.Stat(filepath.Join(folder, strconv.Itoa(p.PID))); errors.Is(err, os.ErrNotExist) {
 			return Gone, nil
 		}
-		// It may have ended in between; the next try says so.
+		// It may have ended in between; the next call will say so.
 		return Lives, fmt.Errorf("read when process %d started", p.PID)
 	case stat.Exiting:
 		return exiting(folder, p.PID), nil
@@ -50,8 +50,8 @@ func StateOf(p rm.Process) (State, error) {
 	return Lives, nil
 }
 
-// exiting says what becomes of a process whose first thread is on its way out: it is not
-// exiting as long as another thread is not.
+// exiting returns the state of a process whose first thread exits: it lives while another thread
+// does not exit.
 func exiting(folder string, pid int) State {
 	tasks := filepath.Join(folder, strconv.Itoa(pid), "task")
 	threads, err := os.ReadDir(tasks)

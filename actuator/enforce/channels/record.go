@@ -22,8 +22,7 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// Record is what we changed of one process, or are about to change. It is all that is
-// needed to undo it.
+// Record is what we changed of one process, or are about to change. It suffices to undo that.
 type Record struct {
 	PID int `json:"pid"`
 	// Start is in clock ticks since boot.
@@ -34,7 +33,7 @@ type Record struct {
 	Until  time.Duration `json:"until,omitempty"`
 	Groups []Entry       `json:"groups"`
 
-	// damaged says why it cannot be read: then its name alone says whom we touched.
+	// damaged says why the record cannot be read: only its name then tells which process we touched.
 	damaged error
 }
 
@@ -47,16 +46,16 @@ type Entry struct {
 	Handle    uint32   `json:"handle"`
 	Class     uint32   `json:"class"`
 	Channels  []uint32 `json:"channels"`
-	// Off: we take, or have taken, the channels off.
+	// Off: we take, or have taken, the channels off the GPU.
 	Off bool `json:"off,omitempty"`
-	// Slice is what we set, or are about to set; Was what we had set before that; Own what
-	// it was when we came. 0: nothing.
+	// Slice is what we set or are about to set. Was is what we had set before. Own is what the group
+	// had when we came. 0: nothing.
 	Slice time.Duration `json:"slice,omitempty"`
 	Was   time.Duration `json:"was,omitempty"`
 	Own   time.Duration `json:"own,omitempty"`
 }
 
-// Process is whose record it is.
+// Process returns the process that the record is about.
 func (r Record) Process() rm.Process { return rm.Process{PID: r.PID, Start: r.Start} }
 
 // Off reports whether any of its channels may be off.
@@ -68,7 +67,7 @@ func (r Record) empty() bool {
 	return r.damaged == nil && !slices.ContainsFunc(r.Groups, func(e Entry) bool { return e.Off || e.Slice != 0 })
 }
 
-// key names a group within its process.
+// key identifies a group within its process.
 type key struct{ client, handle uint32 }
 
 func keyOf(g rm.Group) key { return key{g.Client, g.Handle} }
@@ -80,7 +79,7 @@ func (e Entry) group(p rm.Process) rm.Group {
 		Handle: e.Handle, Class: e.Class, Channels: e.Channels}
 }
 
-// entry finds a group's entry, or makes one.
+// entry finds a group's entry, or adds one.
 func (r *Record) entry(g rm.Group) *Entry {
 	for i := range r.Groups {
 		if r.Groups[i].key() == keyOf(g) {
@@ -92,15 +91,15 @@ func (r *Record) entry(g rm.Group) *Entry {
 	return &r.Groups[len(r.Groups)-1]
 }
 
-// Now is the time since boot, suspended time included: the clock of the record.
+// Now returns the time since boot, suspended time included: the clock of the record.
 func Now() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every Linux has it
 	return time.Duration(now.Nano())
 }
 
-// Folder is where the actuator with this state folder has its record, in a folder that a
-// reboot empties, such as /run/laxity.
+// Folder is the folder of the record for the actuator with this state folder. runDir is a folder
+// that a reboot empties, such as /run/laxity.
 func Folder(runDir, stateDir string) string {
 	if abs, err := filepath.Abs(stateDir); err == nil {
 		stateDir = abs
@@ -109,7 +108,7 @@ func Folder(runDir, stateDir string) string {
 	return filepath.Join(runDir, "channels", hex.EncodeToString(sum[:8]))
 }
 
-// records is a folder with a file for each process.
+// records is a folder with one file per process.
 type records struct {
 	dir string
 	log *slog.Logger
@@ -117,9 +116,8 @@ type records struct {
 
 const suffix = ".json"
 
-// open puts aside what is in the place of the folder, or of the one above it, which other
-// actuators share, and is no folder. It makes nothing: the folder is made when there is
-// something to put in it.
+// open puts aside whatever is in the place of the folder, or of the folder above it that actuators
+// share, and is no folder. It makes no folder: put does.
 func (r records) open() error {
 	for _, dir := range []string{filepath.Dir(r.dir), r.dir} {
 		stat, err := os.Lstat(dir)
@@ -139,7 +137,7 @@ func (r records) open() error {
 	return nil
 }
 
-// PutAside names what was put aside of the record in this folder (see Folder), without paths.
+// PutAside lists what was put aside of the record in this folder (see Folder), without paths.
 func PutAside(dir string) []string {
 	return slices.Concat(aside.Of(filepath.Dir(dir), dir), aside.List(dir))
 }
@@ -167,8 +165,8 @@ func (r records) path(p rm.Process) string {
 	return filepath.Join(r.dir, fileName(p))
 }
 
-// put replaces a record, which is complete at once. It is not synced to a disk: it has to
-// survive our death, and what it is about does not survive the machine's.
+// put replaces a record atomically. It does not sync to disk: the record must survive our death,
+// and the changes that it describes do not survive the machine's.
 func (r records) put(rec Record) error {
 	text, err := json.Marshal(rec)
 	if err != nil {
@@ -185,7 +183,7 @@ func (r records) put(rec Record) error {
 	return nil
 }
 
-// despite does something with a file; a folder in its place is put aside.
+// despite runs do on a file. It puts a folder in the file's place aside.
 func (r records) despite(path string, do func() error) error {
 	err := do()
 	if stat, serr := os.Stat(path); err == nil || serr != nil || !stat.IsDir() {
@@ -197,8 +195,8 @@ func (r records) despite(path string, do func() error) error {
 	return do()
 }
 
-// remove takes a process off the record, of which nothing is left to undo. A record that
-// cannot be read is put aside.
+// remove deletes the record of a process with nothing left to undo. It puts an unreadable record
+// aside.
 func (r records) remove(p rm.Process, damaged error) error {
 	if damaged != nil {
 		return r.putAside(r.path(p), damaged)
@@ -214,8 +212,8 @@ func (r records) has(p rm.Process) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// get returns an empty record where there is none, and one that is damaged where nothing of
-// it is known but its name.
+// get returns an empty record where there is none, and a damaged one where only its name can be
+// read.
 func (r records) get(p rm.Process) Record {
 	rec := Record{PID: p.PID, Start: p.Start}
 	text, err := os.ReadFile(r.path(p))
@@ -236,8 +234,8 @@ func (r records) get(p rm.Process) Record {
 	return found
 }
 
-// whole returns why a record of p is damaged though it can be decoded; nil if it is not. Part
-// of what it says could be wrong too: so nothing of it is believed.
+// whole returns why a decoded record of p is damaged; nil if it is not. If one part is wrong, any
+// other may be: nothing of it is believed.
 func (r Record) whole(p rm.Process) error {
 	if r.Process() != p {
 		return fmt.Errorf("it is of process %d, started at %d", r.PID, r.Start)
@@ -264,7 +262,7 @@ func (r records) names() ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// none reports that nobody is on record.
+// none reports whether the record is empty.
 func (r records) none() bool {
 	names, err := r.names()
 	return err == nil && !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) })
@@ -284,7 +282,7 @@ func (r records) list() ([]Record, error) {
 		if !ok {
 			continue
 		}
-		if rec := r.get(p); !rec.empty() { // it was there when the folder was read, and may be gone by now
+		if rec := r.get(p); !rec.empty() { // it may have been removed since the folder was read
 			all = append(all, rec)
 		}
 	}
@@ -302,6 +300,6 @@ func processOf(name string) (p rm.Process, ok bool) {
 	var errPID, errStart error
 	p.PID, errPID = strconv.Atoi(pid)
 	p.Start, errStart = strconv.ParseUint(start, 10, 64)
-	// As path writes it: another name's record could not be found again.
+	// The name must be as path writes it: otherwise get would not find the record again.
 	return p, errPID == nil && errStart == nil && p.PID > 0 && name == fileName(p)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// atOnce bounds the processes that are restored at once: the driver has locks of its own.
+// atOnce bounds the processes that are restored in parallel: the driver has locks of its own.
 const atOnce = 8
 
 // Restore undoes what is on record of these processes: it switches their channels on and restores
@@ -22,8 +22,8 @@ func (e *Enforcer) Restore(ctx context.Context, processes ...rm.Process) error {
 	return err
 }
 
-// RestoreAll undoes all that is on record, of any actuator. left is how many processes could not be
-// restored; they stay on record, and RestoreAll may be called again.
+// RestoreAll undoes all that any actuator put on record. left is how many processes could not be
+// restored: they stay on record, and RestoreAll may be called again.
 func (e *Enforcer) RestoreAll(ctx context.Context) (left int, err error) {
 	all, err := e.records.list()
 	if err != nil {
@@ -36,9 +36,9 @@ func (e *Enforcer) RestoreAll(ctx context.Context) (left int, err error) {
 	return e.restoreEach(ctx, processes)
 }
 
-// Sweep switches on the channels whose lease ended more than grace ago, and forgets processes
-// that are gone. It returns how many processes it switched on. A living actuator renews
-// or ends its leases itself.
+// Sweep switches on the channels whose lease ended more than grace ago, and forgets processes that
+// are gone. It returns how many processes it switched on. A living actuator renews or ends its
+// leases itself.
 func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, err error) {
 	all, err := e.records.list()
 	if err != nil {
@@ -84,7 +84,7 @@ func (e *Enforcer) restoreEach(ctx context.Context, processes []rm.Process) (lef
 	return e.forEach(ctx, processes, e.restore)
 }
 
-// forEach runs f for each process, some at once; none waits for one that hangs.
+// forEach runs f for the processes in parallel, atOnce at most. A call that hangs delays no other.
 func (e *Enforcer) forEach(ctx context.Context, processes []rm.Process, f func(context.Context, rm.Process) error) (left int, err error) {
 	var (
 		wait  sync.WaitGroup
@@ -125,7 +125,7 @@ func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
 		return e.restoreUnread(ctx, p)
 	}
 	err = e.on(ctx, &rec, nil)
-	for _, en := range slices.Clone(rec.Groups) { // putting one back may take it off the list
+	for _, en := range slices.Clone(rec.Groups) { // restoring one may remove it from the list
 		at := slices.IndexFunc(rec.Groups, func(other Entry) bool { return other.key() == en.key() && other.Slice != 0 })
 		if at >= 0 {
 			err = errors.Join(err, e.putBack(ctx, &rec, &rec.Groups[at]))
@@ -137,7 +137,7 @@ func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
 	return err
 }
 
-// restoreUnread is for a damaged record: its name is the process, its content is lost. It
+// restoreUnread handles a damaged record: its name gives the process, its content is lost. It
 // switches the channels on; slices cannot be restored.
 func (e *Enforcer) restoreUnread(ctx context.Context, p rm.Process) error {
 	groups, err := e.find(ctx, p)
@@ -147,6 +147,6 @@ func (e *Enforcer) restoreUnread(ctx context.Context, p rm.Process) error {
 	if err != nil {
 		return err
 	}
-	e.o.Logger.Error("the record of a process's channels could not be read; they are on, its slice may not be its own", "pid", p.PID)
+	e.o.Logger.Error("the record of a process's channels could not be read: they are on now, but its time slice may not be its own (restart its container to reset that)", "pid", p.PID)
 	return e.remove(p)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// known caches what we read of a process. Undoing does not need it.
+// known caches what we read of a process. Undoing works without it.
 type known struct {
 	// Guarded by the enforcer's mu.
 	found      bool
@@ -41,7 +41,7 @@ func (e *Enforcer) knownOf(p rm.Process) *known {
 	return k
 }
 
-// prune forgets processes that are gone, now and then. The caller holds mu.
+// prune forgets, from time to time, processes that are gone. The caller holds mu.
 func (e *Enforcer) prune() {
 	if len(e.known) < e.pruneAt {
 		return
@@ -55,7 +55,7 @@ func (e *Enforcer) prune() {
 	e.pruneAt = 2*len(e.known) + 64
 }
 
-// forgetMissing forgets the slices of groups that were destroyed: new groups may get their handles.
+// forgetMissing forgets the slices of destroyed groups: new groups may get their handles.
 func (k *known) forgetMissing(groups []rm.Group) {
 	gone := func(old key) bool {
 		return !slices.ContainsFunc(groups, func(g rm.Group) bool { return keyOf(g) == old })
@@ -64,7 +64,7 @@ func (k *known) forgetMissing(groups []rm.Group) {
 	maps.DeleteFunc(k.set, func(old key, _ time.Duration) bool { return gone(old) })
 }
 
-// slice gives a group the slice that its standing asks for.
+// slice sets the slice that the group's standing asks for.
 func (e *Enforcer) slice(ctx context.Context, rec *Record, g rm.Group, want time.Duration, fresh bool, r *Result) error {
 	at := slices.IndexFunc(rec.Groups, func(en Entry) bool { return en.key() == keyOf(g) && en.Slice != 0 })
 	if at < 0 {
@@ -98,7 +98,7 @@ func (e *Enforcer) slice(ctx context.Context, rec *Record, g rm.Group, want time
 		switch now {
 		case en.Slice:
 			k.set[en.key()] = now
-		case en.Was, en.Own: // ours has not come into effect, or its own is back
+		case en.Was, en.Own: // ours is not in effect yet, or its own is back
 			delete(k.set, en.key())
 		default:
 			delete(k.set, en.key())
@@ -112,7 +112,7 @@ func (e *Enforcer) slice(ctx context.Context, rec *Record, g rm.Group, want time
 	return e.setSlice(ctx, rec, en, want)
 }
 
-// own reads a group's own slice, and says whether it has been so for a while: a program sets
+// own reads a group's own slice. settled says that it has not changed for a while: a program sets
 // its slice just after it has scheduled the group, and would overwrite ours.
 func (e *Enforcer) own(ctx context.Context, g rm.Group) (d time.Duration, settled bool, err error) {
 	k := e.knownOf(g.Process)
@@ -129,7 +129,7 @@ func (e *Enforcer) own(ctx context.Context, g rm.Group) (d time.Duration, settle
 	return d, before.settled, nil
 }
 
-// setSlice sets a slice, on record before.
+// setSlice records a slice, then sets it.
 func (e *Enforcer) setSlice(ctx context.Context, rec *Record, en *Entry, want time.Duration) error {
 	k := e.knownOf(rec.Process())
 	if now := k.set[en.key()]; now != 0 {
@@ -185,7 +185,7 @@ func (e *Enforcer) dropMissing(ctx context.Context, rec *Record, groups []rm.Gro
 	if !slices.ContainsFunc(rec.Groups, missing) {
 		return nil
 	}
-	// They are switched on all the same, in case they were overlooked.
+	// Switch them on all the same: the search may have overlooked them.
 	if err := e.on(ctx, rec, missing); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package channels_test
 
 import (
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -53,9 +54,11 @@ func TestConformanceFake(t *testing.T) {
 func TestConformanceSimulatedGPU(t *testing.T) {
 	channelstest.Run(t, func(t *testing.T) channelstest.Subject {
 		s := quickServer(t)
-		return simulated(s, func(t *testing.T) *simtest.Tenant {
-			w := s.StartProcess(t, "--n", "512", "--repeat", "0")
-			return &w.Tenant
+		return simulated(s, func(t *testing.T, gpus int) *simtest.Tenant {
+			if gpus > 1 {
+				return &s.StartRanks(t, "--gpus", strconv.Itoa(gpus), "--kernel", "0.002").Tenant
+			}
+			return &s.StartProcess(t, "--n", "512", "--repeat", "0").Tenant
 		})
 	})
 }
@@ -68,9 +71,12 @@ func TestConformanceContainers(t *testing.T) {
 	image := simtest.Image(t, docker)
 	channelstest.Run(t, func(t *testing.T) channelstest.Subject {
 		s := quickServer(t)
-		return simulated(s, func(t *testing.T) *simtest.Tenant {
-			c := s.StartContainer(t, docker, simtest.Spec{Image: image, Args: []string{"--n", "512", "--repeat", "0"}})
-			return &c.Tenant
+		return simulated(s, func(t *testing.T, gpus int) *simtest.Tenant {
+			spec := simtest.Spec{Image: image, Args: []string{"--n", "512", "--repeat", "0"}}
+			if gpus > 1 {
+				spec.Program, spec.Args = simtest.Ranks(t), []string{"--gpus", strconv.Itoa(gpus), "--kernel", "0.002"}
+			}
+			return &s.StartContainer(t, docker, spec).Tenant
 		})
 	})
 }
@@ -78,18 +84,15 @@ func TestConformanceContainers(t *testing.T) {
 func quickServer(t *testing.T) *simtest.Server {
 	t.Helper()
 	return simtest.Start(t, sim.Options{ContextTime: 5 * time.Millisecond, ListDelay: -1,
-		Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(100)}}})
+		Cards: []sim.Card{{Speed: sim.H200().Scaled(512).Faster(100)}, {Speed: sim.H200().Scaled(512).Faster(100)}}})
 }
 
-func simulated(s *simtest.Server, start func(*testing.T) *simtest.Tenant) channelstest.Subject {
+func simulated(s *simtest.Server, start func(t *testing.T, gpus int) *simtest.Tenant) channelstest.Subject {
 	tenants := map[rm.Process]*simtest.Tenant{}
 	return channelstest.Subject{
 		Driver: simrm.New(s.Socket),
 		Start: func(t *testing.T, gpus int) rm.Process {
-			if gpus > 1 {
-				t.Skip("the workload uses one GPU")
-			}
-			w := start(t)
+			w := start(t, gpus)
 			w.Await(t, "kernels_end")
 			stat, _ := proc.ReadStat("/proc", w.PID)
 			p := rm.Process{PID: w.PID, Start: stat.Start}

@@ -9,19 +9,13 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// off takes groups off that are not off yet, and renews the lease of all.
+// off takes the groups off that are on, and renews the lease of all of them.
 func (e *Enforcer) off(ctx context.Context, rec *Record, groups []rm.Group, until time.Duration) error {
-	var more []rm.Group
-	news := map[key]bool{}
-	for _, g := range groups {
-		en := rec.entry(g)
-		if en.Off && !slices.ContainsFunc(g.Channels, func(c uint32) bool { return !slices.Contains(en.Channels, c) }) {
-			continue
-		}
-		more = append(more, g)
-		news[en.key()] = !en.Off
-		en.Off, en.FD, en.Subdevice, en.Channels = true, g.FD, g.Subdevice, slices.Clone(g.Channels)
+	was := map[key]bool{}
+	for _, en := range rec.Groups {
+		was[en.key()] = en.Off
 	}
+	more := rec.takeOff(groups)
 	if len(groups) == 0 && !rec.Off() {
 		return nil
 	}
@@ -40,10 +34,10 @@ func (e *Enforcer) off(ctx context.Context, rec *Record, groups []rm.Group, unti
 	e.forgetGroups(rec.Process())
 	ctx, cancel := e.undoing(ctx)
 	defer cancel()
-	return errors.Join(err, e.on(ctx, rec, func(en Entry) bool { return news[en.key()] }))
+	return errors.Join(err, e.on(ctx, rec, func(en Entry) bool { return !was[en.key()] }))
 }
 
-// on switches on the groups that are off by the record, or some of them, and writes the record.
+// on switches on those recorded groups that are off and that which selects, and writes the record.
 func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) error {
 	p := rec.Process()
 	var groups []rm.Group
@@ -57,7 +51,7 @@ func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) 
 	}
 	err := e.driver().Switch(ctx, groups, true)
 	if errors.Is(err, rm.ErrGone) && !e.alive(p) {
-		return err // the record goes when the process has
+		return err // the record is removed when the process has ended
 	}
 	on := map[key]bool{}
 	if err == nil {
@@ -75,7 +69,7 @@ func (e *Enforcer) on(ctx context.Context, rec *Record, which func(Entry) bool) 
 	return errors.Join(err, e.keep(rec))
 }
 
-// onSingly is for groups that could not be switched on in one call: some may be gone.
+// onSingly switches groups on one by one, after one call for all of them failed: some may be gone.
 func (e *Enforcer) onSingly(ctx context.Context, p rm.Process, groups []rm.Group, on map[key]bool) (err error) {
 	e.forgetGroups(p)
 	now, err := e.find(ctx, p)

@@ -2,6 +2,8 @@ package channels_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -144,4 +146,45 @@ func TestSliceOfNoGroupIsNotSet(t *testing.T) {
 	check(t, err, channels.ErrNoGroup)
 	_, err = r.Apply(t.Context(), target(p), channels.Standing{})
 	check(t, err, nil)
+}
+
+// A first search that takes all the time of its caller is no failure, whatever the driver says: the
+// next try has its result.
+func TestSlowFirstSearchIsNoGroup(t *testing.T) {
+	for name, slow := range map[string]func(r *rig, end context.CancelFunc){
+		"found as the time is over": func(r *rig, end context.CancelFunc) {
+			r.driver.After = func(call string) error {
+				if call == "find" {
+					end()
+				}
+				return nil
+			}
+		},
+		"the driver does not answer": func(r *rig, _ context.CancelFunc) {
+			r.driver.Before = func(_ context.Context, call string) error {
+				if call == "find" {
+					return fmt.Errorf("find: the driver has not answered: %w", context.DeadlineExceeded)
+				}
+				return nil
+			}
+		},
+	} {
+		for _, standing := range []channels.Standing{takeOff, {Slice: time.Second}} {
+			r := newRig(t, channels.Options{})
+			p := r.Start(1, gpuNames[0])
+			ctx, cancel := context.WithCancel(t.Context())
+			slow(r, cancel)
+			_, err := r.Apply(ctx, target(p), standing)
+			cancel()
+			if !errors.Is(err, channels.ErrNoGroup) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if n, err := r.Pending(); n != 0 || err != nil || r.Off(p) != 0 {
+				t.Errorf("%s: %d on record, %d off, %v", name, n, r.Off(p), err)
+			}
+			r.driver.Before, r.driver.After = nil, nil
+			_, err = r.Apply(t.Context(), target(p), takeOff)
+			check(t, err, nil)
+		}
+	}
 }

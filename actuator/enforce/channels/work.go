@@ -4,22 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// work runs f for one process, alone in this and all other programs, and waits for it until
-// ctx ends. f goes on then, until its own calls see that ctx has ended, and what it
-// returns reaches nobody: it must change nothing that its caller can see.
+// work runs f for one process and waits until ctx ends. No other call for this process runs
+// meanwhile, in this or any other program. After ctx has ended f continues until its own calls see
+// that; nobody gets its result, so it must change nothing that its caller can see.
 func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.Context) (T, error)) (T, error) {
+	return workAll(ctx, e, []rm.Process{p}, f)
+}
+
+// workAll is work for several processes at once.
+func workAll[T any](ctx context.Context, e *Enforcer, all []rm.Process, f func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	var none T
 	if err := ctx.Err(); err != nil {
-		return none, err // begin nothing that nobody waits for
+		return none, err // start nothing for a caller that is gone
 	}
 	done := make(chan answer, 1)
 	go func() {
@@ -27,19 +33,13 @@ func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.
 		ctx, cancel := context.WithTimeout(ctx, e.o.Deadline)
 		defer cancel()
 		var a answer
-		leave, err := e.lanes.enter(ctx, p.PID)
-		if err != nil {
-			done <- answer{err: err}
-			return
-		}
-		defer leave()
-		l, err := e.records.lock(ctx, p.PID)
+		leave, err := e.enterAll(ctx, all)
 		if err != nil {
 			done <- answer{err: err}
 			return
 		}
 		a.value, a.err = func() (T, error) {
-			defer l.unlock() // before the caller goes on
+			defer leave() // before the caller goes on
 			return f(ctx)
 		}()
 		done <- a
@@ -47,7 +47,7 @@ func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.
 	select {
 	case a, ok := <-done:
 		if !ok {
-			return none, errors.New("the call was broken off")
+			return none, errors.New("the call was aborted")
 		}
 		return a.value, a.err
 	case <-ctx.Done():
@@ -55,7 +55,38 @@ func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.
 	}
 }
 
-// alone is work that returns nothing else.
+// enterAll waits, until ctx ends, for the locks of these processes. It takes them in the order of
+// their PIDs, so that callers cannot deadlock.
+func (e *Enforcer) enterAll(ctx context.Context, all []rm.Process) (leave func(), err error) {
+	var left []func()
+	leave = func() {
+		for _, f := range slices.Backward(left) {
+			f()
+		}
+	}
+	var pids []int
+	for _, p := range all {
+		pids = append(pids, p.PID)
+	}
+	slices.Sort(pids)
+	for _, pid := range slices.Compact(pids) {
+		end, err := e.lanes.enter(ctx, pid)
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		left = append(left, end)
+		l, err := e.records.lock(ctx, pid)
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		left = append(left, l.unlock)
+	}
+	return leave, nil
+}
+
+// alone is work for an f that returns only an error.
 func (e *Enforcer) alone(ctx context.Context, p rm.Process, f func(context.Context) error) error {
 	_, err := work(ctx, e, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
@@ -72,7 +103,7 @@ type lane struct {
 	users int
 }
 
-// enter waits for its turn until ctx ends.
+// enter waits for its turn, until ctx ends.
 func (l *lanes) enter(ctx context.Context, pid int) (leave func(), err error) {
 	l.mu.Lock()
 	if l.all == nil {

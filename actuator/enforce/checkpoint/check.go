@@ -9,9 +9,8 @@ import (
 // oldest is the CUDA version of the oldest driver with the checkpoint API, 570.
 const oldest = 12080
 
-// Check says whether containers can be swapped on this machine: driver, functions, and
-// permissions. nil: they can; else the error wraps ErrUnavailable and says what would
-// help.
+// Check returns nil if containers can be swapped on this machine. Else the error wraps ErrUnavailable
+// and says what is missing of driver, functions and permissions, and what would help.
 func Check(ctx context.Context, h *Helper) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: checkpointing other users' processes needs root", ErrUnavailable)

@@ -7,11 +7,10 @@
 //
 // The driver library is loaded by a process of its own, the helper (Serve; Helper is
 // its client), so that a crash or a hang in the library costs one step and not the
-// actuator. Whoever is in the middle of a restore is never killed, the helper
-// included: that can lose the process, and has hung hosts
-// (NVIDIA/cuda-checkpoint issue 53).
+// actuator. Nothing kills a process or a helper in the middle of a restore: that can lose the
+// process, and has hung hosts (NVIDIA/cuda-checkpoint issue 53).
 //
-// The package imports the standard library, actuator/enforce, internal/aside
+// The package imports the standard library, actuator/enforce, actuator/record, internal/aside
 // and internal/cgroup.
 // checkpointtest holds the conformance suite; libcuda is the driver library by cgo,
 // for the helper alone.

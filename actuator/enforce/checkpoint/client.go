@@ -26,9 +26,9 @@ type HelperOptions struct {
 	Logger       *slog.Logger
 }
 
-// Helper is a Driver and a Memory in a process of its own. It is started by the first
-// call, and again after it died. One in which a call hangs is left behind: it is
-// killed if that harms nobody, else it ends by itself when its last restore does.
+// Helper is a Driver and a Memory in a process of its own. The first call starts the process, and so
+// does the first call after it died. A helper in which a call hangs gets no further calls: we kill it
+// if that harms nobody; else it ends by itself after its last restore.
 type Helper struct {
 	o        HelperOptions
 	starting chan struct{} // holds one token while a worker is started
@@ -38,7 +38,7 @@ type Helper struct {
 	closed bool
 }
 
-// NewHelper starts nothing yet.
+// NewHelper returns a Helper. It starts no process.
 func NewHelper(o HelperOptions) *Helper {
 	if o.StartTimeout <= 0 {
 		o.StartTimeout = 30 * time.Second
@@ -49,7 +49,7 @@ func NewHelper(o HelperOptions) *Helper {
 	return &Helper{o: o, starting: make(chan struct{}, 1)}
 }
 
-// Close ends the helper. A restore that is under way comes to its end first, without us.
+// Close ends the helper. It does not wait: a restore under way finishes before the helper ends.
 func (h *Helper) Close() error {
 	h.mu.Lock()
 	w := h.worker
@@ -61,7 +61,7 @@ func (h *Helper) Close() error {
 	return nil
 }
 
-// Start starts the helper ahead of its first use, and says what it found. The error wraps
+// Start starts the helper before its first use and returns what it found. The error wraps
 // ErrUnavailable where this machine has no checkpoint API.
 func (h *Helper) Start(ctx context.Context) (Hello, error) {
 	w, err := h.get(ctx)
@@ -154,8 +154,8 @@ func (h *Helper) call(ctx context.Context, r request) (answer, error) {
 	}
 }
 
-// send hands a request to the worker; one that has died since it was used last is
-// replaced, because nothing was begun then.
+// send passes a request to the worker. If the worker died since its last use, send starts another
+// one: no step was under way.
 func (h *Helper) send(ctx context.Context, r request) (*worker, <-chan answer, uint64, error) {
 	for again := true; ; again = false {
 		w, err := h.get(ctx)
@@ -176,7 +176,7 @@ func (h *Helper) send(ctx context.Context, r request) (*worker, <-chan answer, u
 	}
 }
 
-// drop releases a worker, if it is still ours.
+// drop forgets a worker if it is the present one.
 func (h *Helper) drop(w *worker) {
 	h.mu.Lock()
 	if h.worker == w {
@@ -255,8 +255,8 @@ func startWorker(ctx context.Context, o HelperOptions) (*worker, error) {
 	w.cmd.Env = append(os.Environ(), o.Env...)
 	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = requests, answers, os.Stderr
 	w.cmd.Dir = "/"
-	// In a session of its own: neither Ctrl-C nor the end of our group may end it in the
-	// middle of a restore. Our own death it learns by the end of its input.
+	// In a session of its own: neither Ctrl-C nor the end of our group may end it in the middle of a
+	// restore. It learns of our death from the end of its input.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := w.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: start: %w", ErrHelper, err), in.Close(), out.Close())
@@ -281,7 +281,7 @@ func startWorker(ctx context.Context, o HelperOptions) (*worker, error) {
 	return nil, err
 }
 
-// read hands the answers to whoever waits for them.
+// read passes each answer to the call that waits for it.
 func (w *worker) read(out *os.File, hello chan<- bool) {
 	defer out.Close()
 	lines := bufio.NewScanner(out)
@@ -331,7 +331,7 @@ func (w *worker) send(r request) (<-chan answer, uint64, error) {
 	return got, r.ID, nil
 }
 
-// late: nobody waits for this answer any more.
+// late: no call waits for this answer any more.
 func (w *worker) late(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -340,7 +340,7 @@ func (w *worker) late(id uint64) {
 	}
 }
 
-// leave sends no further requests. What is under way goes on.
+// leave sends no further requests. Steps under way go on.
 func (w *worker) leave() {
 	w.mu.Lock()
 	if !w.left {
@@ -351,8 +351,7 @@ func (w *worker) leave() {
 	w.reap()
 }
 
-// reap kills a helper that was left and in which only such calls hang that move no
-// memory and that nobody waits for.
+// reap kills a helper that was left, if its hanging calls move no memory and nobody waits for them.
 func (w *worker) reap() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,10 +21,9 @@ type Library interface {
 	Unlock(pid int) error
 }
 
-// The protocol between actuator and helper: one JSON object a line. The helper speaks
-// first, a hello; then each request gets one answer with its id, in the order in
-// which the steps end. The end of the requests ends the helper, after what moves
-// memory has come to its end.
+// The protocol between actuator and helper: one JSON object a line. The helper sends a hello first.
+// Then each request gets one answer with its id, in the order in which the steps end. When the
+// requests end, the helper finishes the steps that move memory and ends.
 type request struct {
 	ID  uint64 `json:"id"`
 	Op  string `json:"op"` // state, lock, checkpoint, restore, unlock, memory
@@ -37,7 +36,7 @@ type answer struct {
 	ID    uint64 `json:"id"`
 	State State  `json:"state,omitempty"`
 	GPUs  []GPU  `json:"gpus,omitempty"`
-	// Code is the driver's error, Error that of another kind.
+	// Code is the driver's error, Error any other one.
 	Code  Code   `json:"code,omitempty"`
 	Error string `json:"error,omitempty"`
 }
@@ -46,24 +45,24 @@ type answer struct {
 type Hello struct {
 	// Version is the CUDA version of the driver, 13000 for 13.0; 0 if not known.
 	Version int `json:"version,omitempty"`
-	// Error is why it cannot work.
+	// Error says why it cannot work.
 	Error string `json:"error,omitempty"`
 }
 
-// moves reports whether a step must come to its end once it has begun: it moves memory,
-// and a process that is left in the middle may be lost.
+// moves reports whether a step moves memory. Such a step must finish once it has begun: else the
+// process may be lost.
 func moves(op string) bool { return op == "checkpoint" || op == "restore" }
 
 // ServeOptions of a helper.
 type ServeOptions struct {
-	// Open loads the library. An error is told to the actuator.
+	// Open loads the library. The helper reports its error to the actuator.
 	Open func() (Library, int, error)
-	// Memory reads the GPUs; nil: the helper cannot.
+	// Memory reads the memory of the GPUs; nil: the helper cannot.
 	Memory Memory
 }
 
-// Serve is the whole helper process: it answers the requests that it reads from in
-// until that ends. It returns when all is answered that must be.
+// Serve is the whole helper process: it reads requests from in and answers them. After the end of in
+// it finishes the steps that move memory, and returns.
 func Serve(in io.Reader, out io.Writer, o ServeOptions) error {
 	s := &server{out: json.NewEncoder(out), memory: o.Memory}
 	library, version, err := o.Open()
@@ -105,7 +104,7 @@ type server struct {
 func (s *server) say(v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.out.Encode(v) // nobody listens any more: what was begun is ended all the same
+	_ = s.out.Encode(v) // nobody reads any more; steps under way finish all the same
 }
 
 func (s *server) answer(r request, opened error) answer {

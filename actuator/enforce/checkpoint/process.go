@@ -13,7 +13,7 @@ func sortProcesses(list []Process) {
 	slices.SortFunc(list, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
 }
 
-// bytesOf is what a process holds on each GPU; nil for none.
+// bytesOf returns what a process holds on each GPU, bytes; nil if nothing.
 func bytesOf(gpus []GPU, pid int) map[string]uint64 {
 	var held map[string]uint64
 	for _, g := range gpus {
@@ -27,7 +27,7 @@ func bytesOf(gpus []GPU, pid int) map[string]uint64 {
 	return held
 }
 
-// sum is what processes hold together on each GPU.
+// sum adds up what processes hold on each GPU, bytes.
 func sum(list []Process) map[string]uint64 {
 	total := map[string]uint64{}
 	for _, p := range list {

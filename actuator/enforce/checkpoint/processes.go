@@ -21,18 +21,18 @@ type Processes interface {
 	Of(containerID string) ([]int, error)
 	// Stat reads one process. The error wraps fs.ErrNotExist when it is gone.
 	Stat(pid int) (Stat, error)
-	// HostFree is how many bytes a process may still take, in the host's memory and
-	// within the limits of its control groups; why names the tighter one.
+	// HostFree returns how many bytes a process may still take, within the host's memory and the limits
+	// of its control groups; why names the tighter one.
 	HostFree(pid int) (bytes uint64, why string, err error)
 }
 
-// Stat is what counts of one process.
+// Stat is what swapping must know of one process.
 type Stat struct {
 	// Start is when it began, in clock ticks since the boot; with the PID it names
 	// the process.
 	Start uint64
-	// Stopped: it is stopped by a signal, as at an allocation. Its threads cannot
-	// lock it.
+	// Stopped: a signal stopped it, as at an allocation. It cannot be locked, because its own threads
+	// do that.
 	Stopped bool
 	// Traced: a debugger is attached.
 	Traced bool
@@ -61,8 +61,8 @@ func (p *Proc) Of(containerID string) ([]int, error) {
 	if err != nil || len(pids) == 0 {
 		return nil, err
 	}
-	// Trusted where it has the very same members now; processes come and go, so that
-	// may take another time.
+	// The folder counts as known once two readings find the same members. Processes come and go, so
+	// that may need another try.
 	g, err := cgroup.Of(p.Path, slices.Min(pids), "freezer")
 	if found := members(g.Dir); err == nil && len(found) == len(pids) && !slices.ContainsFunc(found, func(pid int) bool {
 		return !slices.Contains(pids, pid)
@@ -72,8 +72,8 @@ func (p *Proc) Of(containerID string) ([]int, error) {
 	return pids, nil
 }
 
-// members are the processes of a control group and of those below it; none where one cannot
-// be read.
+// members returns the processes of a control group and of the groups below it; none if one of them
+// cannot be read.
 func members(dir string) []int {
 	var pids []int
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -145,7 +145,7 @@ func (p *Proc) Stat(pid int) (Stat, error) {
 	return Stat{Start: start, Stopped: fields[0] == "T", Traced: tracer != 0}, nil
 }
 
-// gone gives the errors of a process that ended while it was read one meaning.
+// gone maps all errors of a process that ended while it was read to one.
 func gone(err error) error {
 	if strings.Contains(err.Error(), "no such process") {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
@@ -166,8 +166,7 @@ func field(text, name string) (uint64, bool) {
 	return 0, false
 }
 
-// HostFree implements Processes. What the page cache holds and can give back counts as
-// free.
+// HostFree implements Processes. Page cache that can be given back counts as free.
 func (p *Proc) HostFree(pid int) (uint64, string, error) {
 	info, err := os.ReadFile(filepath.Join(p.Path, "meminfo"))
 	if err != nil {
@@ -186,7 +185,7 @@ func (p *Proc) HostFree(pid int) (uint64, string, error) {
 	if g.V2 {
 		limit, used, stat = "memory.max", "memory.current", "inactive_file"
 	}
-	// A limit holds for all groups below it.
+	// The limit of a group also bounds the groups below it.
 	for dir := g.Dir; strings.HasPrefix(dir, g.Root); dir = filepath.Dir(dir) {
 		most, ok := number(dir, limit) // "max" is none
 		if !ok {

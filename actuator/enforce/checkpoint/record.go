@@ -15,12 +15,12 @@ import (
 	"github.com/laxity/laxity/internal/aside"
 )
 
-// Record is what must be known to bring a container back after a crash.
+// Record has what is needed to bring a container back after a crash.
 type Record struct {
 	enforce.Swapped
 	// Processes are those that use CUDA.
 	Processes []Process `json:"processes"`
-	// Doubtful: what became of a lock is not known. It may still come into effect.
+	// Doubtful: the outcome of a lock is not known. It may still take effect.
 	Doubtful bool `json:"doubtful,omitempty"`
 	// Notice is the file that tells the exporter.
 	Notice string `json:"notice,omitempty"`
@@ -35,12 +35,12 @@ type Process struct {
 	Bytes map[string]uint64 `json:"bytes,omitempty"`
 }
 
-// maxBytes is more than any process holds on a GPU: a damaged record must not wait for room
-// that no GPU has.
+// maxBytes is more than any process holds on a GPU. With a larger number, a damaged record would wait
+// for room that no GPU has.
 const maxBytes = 1 << 50
 
-// whole returns why a record of container id is damaged though it can be decoded; nil if it
-// is not. What it names is written to, removed and woken, so a part of it is not believed.
+// whole returns an error if the record of container id is damaged although it can be decoded. We
+// write to, remove and wake what a record names, so one wrong field makes the whole record damaged.
 func (rec Record) whole(id string) error {
 	switch {
 	case rec.ContainerID != id:
@@ -63,8 +63,8 @@ func (rec Record) whole(id string) error {
 	return nil
 }
 
-// records is a folder of records, one file for each container. notices is where the exporter
-// is told of them; it may be empty.
+// records is a folder of records, one file for each container. notices is the folder of notices for
+// the exporter; empty: there is none.
 type records struct{ dir, notices string }
 
 var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
@@ -109,9 +109,9 @@ func (r records) put(rec Record) error {
 	return rec.publish()
 }
 
-// replace writes a file so that it is complete at once. It is not synced to the disk, which
-// would take its time in every step: it has to survive our death, and what it is about
-// does not survive the machine's.
+// replace writes a file atomically. It does not sync the file to the disk, which would slow every
+// step down: the record must survive our death, and after a crash of the machine there is nothing to
+// bring back.
 func replace(path string, text []byte, mode os.FileMode) error {
 	temporary := path + ".tmp"
 	if err := os.WriteFile(temporary, append(text, '\n'), mode); err != nil {
@@ -120,8 +120,8 @@ func replace(path string, text []byte, mode os.FileMode) error {
 	return os.Rename(temporary, path)
 }
 
-// notice is what the exporter reads (exporter/swap): which processes may be off the
-// device's list and have not ended.
+// notice is what the exporter reads (exporter/swaps): the processes that may be missing from the
+// device's list although they have not ended.
 type notice struct {
 	ContainerID string          `json:"container_id"`
 	Processes   []noticeProcess `json:"processes"`
@@ -186,8 +186,8 @@ func (r records) get(id string) (Record, bool, error) {
 		err = rec.whole(id)
 	}
 	if err != nil {
-		// The name alone is enough to bring the container back: its processes say
-		// what state they are in.
+		// The name is enough to bring the container back: the driver says what state its processes are
+		// in.
 		rec = Record{Notice: r.notice(id), Swapped: enforce.Swapped{ContainerID: id, Container: id, Stage: enforce.Suspending,
 			Error: fmt.Sprintf("record cannot be read: %v", err)}}
 	}

@@ -25,14 +25,14 @@ func (s *Swapper) Resume(ctx context.Context, id string, room func(need map[stri
 		return result, fmt.Errorf("container %.12s is not on record as swapped: %w", id, enforce.ErrForeign)
 	}
 	result.Bytes, result.Processes = rec.Bytes, len(rec.Processes)
-	// Once begun it comes to its end: the caller's context does not cut it short.
+	// Once begun, a resume finishes: the caller's context does not end it.
 	if err := ctx.Err(); err != nil {
 		return result, err
 	}
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.undoLimit(rec))
 	defer cancel()
 	if rec.Stage == enforce.Suspending {
-		// Whoever died in the middle of it may have left a lock or a pause under way.
+		// A former actuator may have died with a lock or a pause under way.
 		rec.Doubtful = true
 		if err := enforce.Sleep(work, s.o.Settle); err != nil {
 			return result, err
@@ -49,8 +49,8 @@ func (s *Swapper) Resume(ctx context.Context, id string, room func(need map[stri
 	return result, errors.Join(fmt.Errorf("container %s is %w: %w", rec.Container, enforce.ErrStuck, err), s.records.put(rec))
 }
 
-// bringBack makes the container run, whatever state its processes are in: nil means that
-// it does, or that it has ended. Only what is in the record is touched.
+// bringBack makes the container run, from any state of its processes. It returns nil if the
+// container runs or has ended. It touches only what is on record.
 func (s *Swapper) bringBack(ctx context.Context, rec *Record, room func(map[string]uint64) error, result *enforce.SwapResult) error {
 	status, err := s.o.Pauser.Status(ctx, rec.ContainerID)
 	switch {
@@ -87,7 +87,7 @@ func (s *Swapper) bringBack(ctx context.Context, rec *Record, room func(map[stri
 	return s.restoreAll(ctx, rec, result)
 }
 
-// forgetPause takes a container off the pauser's record that does not exist any more.
+// forgetPause removes a container that no longer exists from the pauser's record.
 func (s *Swapper) forgetPause(ctx context.Context, id string) error {
 	if err := s.o.Pauser.Unpause(ctx, id); err != nil && !errors.Is(err, enforce.ErrForeign) {
 		return err
@@ -95,7 +95,7 @@ func (s *Swapper) forgetPause(ctx context.Context, id string) error {
 	return nil
 }
 
-// room checks that the GPUs have memory for what is not on them.
+// room checks that the GPUs have memory for what was swapped out.
 func (s *Swapper) room(ctx context.Context, rec Record, ask func(map[string]uint64) error) error {
 	gpus, err := s.gpus(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Swapper) room(ctx context.Context, rec Record, ask func(map[string]uint
 	return nil
 }
 
-// adopt takes all processes of a container onto a record that could not be read.
+// adopt adds all processes of a container to a record that could not be read.
 func (s *Swapper) adopt(ctx context.Context, rec *Record) error {
 	pids, err := s.o.Processes.Of(rec.ContainerID)
 	if err != nil {
@@ -151,9 +151,9 @@ func (s *Swapper) adopt(ctx context.Context, rec *Record) error {
 // errLost means that a process cannot be brought back.
 var errLost = errors.New("cannot be restored any more")
 
-// restoreAll restores and unlocks the processes of a container that is not frozen. If
-// one cannot be restored, all go off the GPU again and the container is frozen, so
-// that what is in its memory stays.
+// restoreAll restores and unlocks the processes of a container that is not frozen. If one cannot be
+// restored, restoreAll takes all of them off the GPU again and freezes the container: so its memory
+// is kept.
 func (s *Swapper) restoreAll(ctx context.Context, rec *Record, result *enforce.SwapResult) error {
 	began := s.o.Now()
 	var restored []Process
@@ -190,11 +190,11 @@ func (s *Swapper) unlockAll(ctx context.Context, rec Record) error {
 	return nil
 }
 
-// attempts bounds how often a step is tried that failed and left all as it was.
+// attempts bounds how often we try a step that failed without changing anything.
 const attempts = 4
 
-// reach leads a process up to a state: checkpointed → locked → running. It reports
-// whether it restored it. A process that is gone is where it should be.
+// reach brings a process to a state: checkpointed → locked → running. It reports whether it restored
+// the process. A process that has ended counts as there.
 func (s *Swapper) reach(ctx context.Context, p Process, want State) (restored bool, err error) {
 	wait := 20 * time.Millisecond
 	for failures := 0; ; {
@@ -240,8 +240,8 @@ func (s *Swapper) step(ctx context.Context, p Process, f func(context.Context, i
 	return f(ctx, p.PID)
 }
 
-// giveUp takes off again what was restored beside a process that could not be, and
-// freezes the container.
+// giveUp takes the restored processes off the GPU again, because another one could not be restored,
+// and freezes the container.
 func (s *Swapper) giveUp(ctx context.Context, rec *Record, restored []Process, cause error) error {
 	if errors.Is(cause, ErrHelper) {
 		return cause // a restore may still be going on; it needs the process's threads

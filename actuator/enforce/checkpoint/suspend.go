@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/record"
 )
 
-// rounds bounds how often processes are looked for that came while others were being
-// suspended.
+// rounds bounds how often we look for processes that came while others were being suspended.
 const rounds = 5
 
 // Suspend implements enforce.Swapper.
@@ -57,7 +57,7 @@ func (s *Swapper) Suspend(ctx context.Context, id, container, reason string) (en
 	return result, s.undo(ctx, &rec, err)
 }
 
-// undo takes back what a suspend did, and returns why.
+// undo reverts a suspend and returns why.
 func (s *Swapper) undo(ctx context.Context, rec *Record, cause error) error {
 	// Not the caller's context: it may be what ended, and this must be tried.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.undoLimit(*rec))
@@ -83,8 +83,7 @@ func (s *Swapper) undoLimit(rec Record) time.Duration {
 	return limit
 }
 
-// takeOff locks, checkpoints and freezes, until no process of the container is left that
-// uses a GPU.
+// takeOff locks, checkpoints and freezes until no process of the container uses a GPU.
 func (s *Swapper) takeOff(ctx context.Context, rec *Record, result *enforce.SwapResult) error {
 	var done []Process
 	for range rounds {
@@ -111,8 +110,8 @@ func (s *Swapper) takeOff(ctx context.Context, rec *Record, result *enforce.Swap
 	return fmt.Errorf("new processes of it keep on using the GPU, after %d rounds", rounds)
 }
 
-// lockAll locks the processes on record that are not done, and those that came while it
-// locked, which it puts on record first.
+// lockAll locks the processes on record that are not locked yet. It puts processes that come
+// meanwhile on record and locks them, too.
 func (s *Swapper) lockAll(ctx context.Context, rec *Record, done []Process) error {
 	deadline := s.o.Now().Add(s.o.LockTimeout)
 	locked := len(done)
@@ -128,7 +127,7 @@ func (s *Swapper) lockAll(ctx context.Context, rec *Record, done []Process) erro
 		if err != nil {
 			return fmt.Errorf("read the GPUs: %w", err)
 		}
-		for i, p := range rec.Processes { // what was allocated until it was locked
+		for i, p := range rec.Processes { // it may have allocated until it was locked
 			if held := bytesOf(gpus, p.PID); held != nil {
 				rec.Processes[i].Bytes = held
 			}
@@ -175,7 +174,7 @@ func (s *Swapper) unlessGone(p Process, err error) error {
 
 func (s *Swapper) pause(ctx context.Context, rec Record) error {
 	now := s.o.Now()
-	err := s.o.Pauser.Pause(ctx, enforce.Hold{ContainerID: rec.ContainerID, Container: rec.Container, Cause: "swap",
+	err := s.o.Pauser.Pause(ctx, record.Hold{ContainerID: rec.ContainerID, Container: rec.Container, Cause: "swap",
 		Reason: rec.Reason, Since: now, Expires: now, Until: now})
 	if err != nil {
 		return fmt.Errorf("pause: %w", err)
@@ -183,8 +182,8 @@ func (s *Swapper) pause(ctx context.Context, rec Record) error {
 	return nil
 }
 
-// freeze pauses the container, and reports whether something of it is still, or again,
-// on a GPU; then it runs, so that it can be suspended too.
+// freeze pauses the container and reports whether one of its processes is on a GPU. If so the
+// container runs again, so that this process can be suspended, too.
 func (s *Swapper) freeze(ctx context.Context, rec *Record) (left bool, err error) {
 	if err := s.pause(ctx, *rec); err != nil {
 		return false, err

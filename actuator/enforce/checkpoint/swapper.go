@@ -22,26 +22,23 @@ type Options struct {
 	// whatever is in the actuator's own is unpaused as soon as the actuator dies.
 	Pauser    enforce.Enforcer
 	Processes Processes
-	// NoticeDir is where the exporter reads which processes are off the GPU; empty: it
-	// is not told.
+	// NoticeDir is where the exporter reads which processes are off the GPU; empty: nothing is written
+	// for it.
 	NoticeDir string
 
 	// LockTimeout is how long a container's running kernels may take; 10 s by default.
 	LockTimeout time.Duration
-	// StepTimeout bounds what should take a moment; 30 s by default. What moves memory
-	// may take as much longer as MinRate allows, in bytes a second; 100 MB/s by
-	// default.
+	// StepTimeout bounds each step; 30 s by default. A step that moves memory gets more time, by MinRate
+	// in bytes a second; 100 MB/s by default.
 	StepTimeout time.Duration
 	MinRate     uint64
-	// AnswerTimeout is how long the driver may take to say what state a process is in, and
-	// to give up a lock whose time is over; 5 s by default.
+	// AnswerTimeout is how long the driver may take to answer what state a process is in, and to give up
+	// a lock after LockTimeout; 5 s by default.
 	AnswerTimeout time.Duration
-	// Settle is how long a lock whose outcome is not known may still come into effect; 1 s
-	// by default.
+	// Settle is how long a lock with unknown outcome may still take effect; 1 s by default.
 	Settle time.Duration
-	// GPUReserve has to stay free on each GPU after a restore, HostReserve in the host's
-	// memory or the container's limit after a checkpoint, in bytes; 256 MiB and
-	// 1 GiB by default.
+	// GPUReserve stays free on each GPU after a restore. HostReserve stays free in the host's memory,
+	// and within the container's limit, after a checkpoint. Bytes; 256 MiB and 1 GiB by default.
 	GPUReserve, HostReserve uint64
 	Logger                  *slog.Logger
 	Now                     func() time.Time
@@ -52,16 +49,16 @@ type Swapper struct {
 	o       Options
 	records records
 
-	// restoring is held from the look at a GPU's room until it is taken.
+	// restoring is held from reading a GPU's free memory until the restore has taken it.
 	restoring sync.Mutex
 
 	mu      sync.Mutex
 	busy    map[string]bool    // by container id
-	refused map[string]refusal // what the driver could not do
+	refused map[string]refusal // containers that the driver could not swap
 }
 
-// refusal is a container that the driver could not lock or checkpoint; it is not tried
-// again for these processes.
+// refusal says that the driver could not lock or checkpoint a container. We do not try again while it
+// has the same processes.
 type refusal struct {
 	processes map[int]uint64 // start by PID
 	why       error
@@ -108,7 +105,7 @@ func setDefault[T ~int64 | ~uint64](v *T, d T) {
 	}
 }
 
-// begin lets one call at a time work on a container.
+// begin makes sure that one call at a time works on a container.
 func (s *Swapper) begin(id string) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,8 +151,8 @@ func cannot(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{enforce.ErrCannotSwap}, args...)...)
 }
 
-// examine returns the processes of a container that use CUDA, or why it cannot be
-// swapped.
+// examine returns the processes of a container that use CUDA. The error says why the container
+// cannot be swapped.
 func (s *Swapper) examine(ctx context.Context, id string) ([]Process, error) {
 	status, err := s.o.Pauser.Status(ctx, id)
 	switch {
@@ -181,8 +178,7 @@ func (s *Swapper) examine(ctx context.Context, id string) ([]Process, error) {
 	return processes, s.hostRoom(processes)
 }
 
-// find returns the container's processes that use CUDA, all of them running, and not
-// among known.
+// find returns the container's processes that use CUDA and are not in known. All of them run.
 func (s *Swapper) find(ctx context.Context, id string, gpus []GPU, known []Process) ([]Process, error) {
 	pids, err := s.o.Processes.Of(id)
 	if err != nil {
@@ -205,7 +201,7 @@ func (s *Swapper) find(ctx context.Context, id string, gpus []GPU, known []Proce
 	return found, nil
 }
 
-// inspect returns nil for a process that does not use CUDA, or is gone.
+// inspect returns nil for a process that does not use CUDA, or has ended.
 func (s *Swapper) inspect(ctx context.Context, pid int, gpus []GPU) (*Process, error) {
 	stat, err := s.o.Processes.Stat(pid)
 	if err != nil {
@@ -239,7 +235,7 @@ func (s *Swapper) inspect(ctx context.Context, pid int, gpus []GPU) (*Process, e
 	return &Process{PID: pid, Start: stat.Start, Bytes: held}, nil
 }
 
-// state asks again when the helper died: the question changes nothing.
+// state asks again if the helper died: asking changes nothing.
 func (s *Swapper) state(ctx context.Context, pid int) (State, error) {
 	for again := true; ; again = false {
 		asked, cancel := context.WithTimeout(ctx, s.o.AnswerTimeout)
@@ -251,7 +247,7 @@ func (s *Swapper) state(ctx context.Context, pid int) (State, error) {
 	}
 }
 
-// hostRoom says whether the host has memory for what the processes hold on the GPUs.
+// hostRoom returns an error if the host has no memory for what the processes hold on the GPUs.
 func (s *Swapper) hostRoom(processes []Process) error {
 	var need uint64
 	for _, p := range processes {
@@ -286,7 +282,7 @@ func (s *Swapper) refusal(id string, processes []Process) error {
 	return nil
 }
 
-// refuse remembers that the driver could not do it.
+// refuse remembers that the driver could not swap the container.
 func (s *Swapper) refuse(id string, processes []Process, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,18 +291,18 @@ func (s *Swapper) refuse(id string, processes []Process, why error) {
 		r.processes[p.PID] = p.Start
 	}
 	if len(s.refused) > 1000 {
-		clear(s.refused) // of containers that are long gone
+		clear(s.refused) // most are of containers that have ended
 	}
 	s.refused[id] = r
 }
 
-// alive reports whether this very process lives.
+// alive reports whether the process lives, and not another one with its PID.
 func (s *Swapper) alive(p Process) bool {
 	stat, err := s.o.Processes.Stat(p.PID)
 	return err == nil && (p.Start == 0 || stat.Start == p.Start)
 }
 
-// limit is how long a step may take that moves what a process holds.
+// limit is how long a step may take that moves the memory of a process.
 func (s *Swapper) limit(p Process) time.Duration {
 	var bytes uint64
 	for _, b := range p.Bytes {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +20,12 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
+	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/record"
+	"github.com/laxity/laxity/internal/daemon/podman"
+	"github.com/laxity/laxity/internal/enginetest"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 func open(t *testing.T, o docker.Options) (*docker.Enforcer, *journal.Journal) {
@@ -55,10 +62,47 @@ func TestConformanceOnAFake(t *testing.T) {
 	})
 }
 
-func TestConformanceOnDocker(t *testing.T) {
+func TestConformanceOnEngines(t *testing.T) {
+	enginetest.Each(t, func(t *testing.T) { conforms(t, pause.Kernel{Proc: "/proc"}) })
+}
+
+// Podman as an ordinary user pauses by control groups of version 2.
+func TestConformanceRootless(t *testing.T) {
+	enginetest.Rootless(t)
+	conforms(t, unified{t})
+}
+
+// unified is the freezer of version 2, also on a machine that has that of version 1 besides.
+type unified struct{ t *testing.T }
+
+func (u unified) Frozen(pid int) (bool, error) {
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false, err
+	}
+	proc := u.t.TempDir()
+	_, group, _ := strings.Cut("\n"+string(groups), "\n0::")
+	for path, text := range map[string]string{"7/cgroup": "0::" + group, "self/mountinfo": ""} {
+		if text == "" {
+			mounts, err := os.ReadFile("/proc/self/mountinfo")
+			if err != nil {
+				return false, err
+			}
+			text = string(mounts)
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(proc, path)), 0o755), os.WriteFile(filepath.Join(proc, path), []byte(text), 0o600)); err != nil {
+			return false, err
+		}
+	}
+	return pause.Kernel{Proc: proc}.Frozen(7)
+}
+
+func (u unified) Set(string, int, bool) error { return errors.New("not asked for here") }
+
+func conforms(t *testing.T, freezer pause.Freezer) {
 	real := realdocker.New(t)
 	enforcetest.Run(t, func(t *testing.T) enforcetest.Subject {
-		e, j := open(t, docker.Options{Engine: real.Client})
+		e, j := open(t, docker.Options{Engine: real.Client, Freezer: freezer})
 		return enforcetest.Subject{
 			Enforcer: e, Journal: j,
 			Run:       func(t *testing.T) string { id, _ := real.Run(t, nil); return id },
@@ -69,7 +113,7 @@ func TestConformanceOnDocker(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				frozen, err := docker.Kernel{Proc: "/proc"}.Frozen(pid)
+				frozen, err := freezer.Frozen(pid)
 				if err != nil {
 					t.Fatalf("read the freezer: %v", err)
 				}
@@ -77,6 +121,64 @@ func TestConformanceOnDocker(t *testing.T) {
 			},
 		}
 	})
+}
+
+// Of several actuators on one engine one acts: the engine's name is the same for all, and always.
+func TestNameOfTheEngine(t *testing.T) {
+	enginetest.Each(t, func(t *testing.T) {
+		e, _ := open(t, docker.Options{Engine: realdocker.New(t).Client})
+		first, err := e.Engine(t.Context())
+		if err != nil || first == "" {
+			t.Fatal(first, err)
+		}
+		if second, err := e.Engine(t.Context()); err != nil || second != first {
+			t.Errorf("first %q, then %q, %v", first, second, err)
+		}
+	})
+}
+
+// podman.socket starts Podman's service when somebody asks, and it ends when nobody does: what is
+// on record is released all the same.
+func TestServiceThatEndsWhenIdle(t *testing.T) {
+	service, err := podman.NewActivated(t.Context(), 1)
+	if err != nil {
+		needtest.Podman.Skip(t, err)
+	}
+	enginetest.Use(t, service)
+	real := realdocker.New(t)
+	e, j := open(t, docker.Options{Engine: real.Client})
+	id, _ := real.Run(t, nil)
+	// ended waits until the service has gone, and says how often it had started.
+	ended := func() int {
+		t.Helper()
+		starts := service.Starts()
+		for late := time.Now().Add(time.Minute); service.Running(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(late) {
+				t.Fatal("the service does not end when it is idle")
+			}
+		}
+		return starts
+	}
+	starts := ended()
+	if err := e.Pause(t.Context(), enforcetest.HoldOf(id)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := e.Status(t.Context(), id); err != nil || !s.Paused || !s.Verified {
+		t.Errorf("paused: %+v %v", s, err)
+	}
+	ended()
+	if err := e.Unpause(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := e.Status(t.Context(), id); err != nil || s.Paused || !s.Verified {
+		t.Errorf("unpaused: %+v %v", s, err)
+	}
+	if _, recorded, err := j.Get(id); recorded || err != nil {
+		t.Errorf("still on record: %v", err)
+	}
+	if service.Starts() < starts+2 {
+		t.Errorf("the service has started %d times, and %d before", service.Starts(), starts)
+	}
 }
 
 // The engine says "already paused" of a container that runs.
@@ -219,7 +321,7 @@ func TestPersonUndoesItAtOnce(t *testing.T) {
 	engine := enforcetest.NewEngine()
 	engine.Run("c")
 	e, j := open(t, docker.Options{Engine: hasty{engine}, Freezer: engine, FreezeTimeout: 10 * time.Millisecond})
-	if err := e.Pause(t.Context(), enforce.Hold{ContainerID: "c"}); err != nil {
+	if err := e.Pause(t.Context(), record.Hold{ContainerID: "c"}); err != nil {
 		t.Errorf("pause: %v", err)
 	}
 	if paused, frozen := engine.Paused("c"); paused || frozen {

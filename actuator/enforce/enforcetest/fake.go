@@ -161,7 +161,7 @@ func (e *Engine) set(call, id string, paused bool, refuse error) error {
 	return nil
 }
 
-// Frozen implements docker.Freezer.
+// Frozen implements pause.Freezer.
 func (e *Engine) Frozen(pid int) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -172,7 +172,7 @@ func (e *Engine) Frozen(pid int) (bool, error) {
 	return b.frozen, nil
 }
 
-// Set implements docker.Freezer.
+// Set implements pause.Freezer.
 func (e *Engine) Set(_ string, pid int, frozen bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/record"
 )
 
 // Subject is an enforcer with an engine on which the suite can act as a person
@@ -50,9 +51,9 @@ func ctxOf(t *testing.T) context.Context {
 }
 
 // HoldOf makes a hold of a container as the actuator does.
-func HoldOf(id string) enforce.Hold {
+func HoldOf(id string) record.Hold {
 	now := time.Now()
-	return enforce.Hold{ContainerID: id, Container: "name", Cause: "arbitrate", Reason: "test",
+	return record.Hold{ContainerID: id, Container: "name", Cause: "arbitrate", Reason: "test",
 		Since: now, Expires: now.Add(time.Minute), Until: now.Add(time.Hour)}
 }
 

@@ -8,16 +8,16 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
-// calls are the allocations under way; of none where they cannot be read.
+// calls returns the allocations under way; none where they cannot be read.
 func (g *Guard) calls() []cudaprobe.Call {
 	calls, err := g.kernel.Calls()
 	g.note(err)
 	return calls
 }
 
-// recall takes note of what graphs will get when they are launched, and of contexts that
-// were made. It is read after the calls under way and before the ledger: what returns in
-// between shows in the next one of them.
+// recall reads what graphs will get when they are launched, and which contexts were made. Call it
+// after reading the calls under way and before reading the usage: a call that returns in between
+// then shows in a later reading.
 func (g *Guard) recall() {
 	for pid, p := range g.processes {
 		totals, err := g.kernel.TotalsOf(pid)
@@ -30,10 +30,10 @@ func (g *Guard) recall() {
 	}
 }
 
-// read reads the ledger. Whoever has read the calls under way before may add the
-// two: what has returned in between shows in the ledger.
+// read reads the usage. A caller that read the calls under way before may add the two: a call
+// that returned in between shows in the usage.
 func (g *Guard) read(ctx context.Context) {
-	usage, err := g.o.Ledger(ctx)
+	usage, err := g.o.Usage(ctx)
 	if err != nil {
 		if g.blind == nil {
 			g.blinded = g.o.Now()
@@ -45,8 +45,7 @@ func (g *Guard) read(ctx context.Context) {
 	g.blind, g.usage = nil, usage
 }
 
-// report tells the Decider what is held. began is when calls, or what comes before
-// them, were begun to be read.
+// report tells the Decider what is held. began is when the readings began.
 func (g *Guard) report(began time.Time, calls []cudaprobe.Call) {
 	if g.blind != nil || g.usage == nil {
 		return
@@ -66,7 +65,7 @@ func (g *Guard) report(began time.Time, calls []cudaprobe.Call) {
 }
 
 // held is what a container holds on one of its GPUs: what is seen, but at least
-// what it took since a process began that the ledger does not list yet.
+// what it took since a process began that the usage does not list yet.
 func (g *Guard) held(c *container, gpu int, calls []cudaprobe.Call) uint64 {
 	seen := g.seen(c, gpu, calls)
 	if !g.unlisted(c, gpu) {
@@ -75,18 +74,17 @@ func (g *Guard) held(c *container, gpu int, calls []cudaprobe.Call) uint64 {
 	return max(seen, c.taken[gpu].bytes(c.spent[gpu]))
 }
 
-// unsure reports whether a call is within the limit by what is seen, and not by what
-// the container took: a moment later the ledger will tell.
+// unsure reports whether a call fits into the limit by what is seen, but not by what the container
+// took. The next reading of the usage decides.
 func (g *Guard) unsure(c *container, gpu int, bytes, held uint64, calls []cudaprobe.Call) bool {
 	return c.Limit > 0 && sum(held, bytes) > c.Limit && g.unlisted(c, gpu) && sum(g.seen(c, gpu, calls), bytes) <= c.Limit
 }
 
-// taken is what a container was let have on one GPU since a moment when all of its
-// processes were listed: what it held then, what was spent, and what was granted.
+// taken counts what a container got on one GPU since a moment when the device listed all of its
+// processes: what it held then, what it spent, and what it was granted.
 type taken struct{ held, spent, granted uint64 }
 
-// bytes is how much that is, by what is spent now. What was given back is not taken
-// off.
+// bytes is the sum, with what is spent now. Memory that was given back still counts.
 func (t taken) bytes(spent uint64) uint64 {
 	if spent < t.spent { // calls that were under way have failed
 		spent = t.spent
@@ -94,13 +92,13 @@ func (t taken) bytes(spent uint64) uint64 {
 	return sum(t.held, spent-t.spent, t.granted)
 }
 
-// listing is how long a process is waited for to be listed: from its begin, and from
-// each grant. A driver does that some 0.2 s after its first call, as a rule before it
-// has memory of its own; of a process that takes none it never does.
+// listing is how long we wait, from the start of a process and from each grant, until the device
+// lists it. A driver lists a process some 0.2 s after its first call, as a rule before the process
+// has memory of its own. It never lists a process that takes no memory.
 const listing = 5 * time.Second
 
-// unlisted reports whether a process of the container may hold memory of a GPU on
-// which the ledger has not listed it yet.
+// unlisted reports whether a process of the container may hold memory on a GPU whose usage does
+// not list it yet.
 func (g *Guard) unlisted(c *container, gpu int) bool {
 	now := g.o.Now()
 	for _, p := range c.processes {
@@ -111,7 +109,7 @@ func (g *Guard) unlisted(c *container, gpu int) bool {
 	return false
 }
 
-// settle begins to count anew what a container takes, where all it has is seen.
+// settle starts the count of what a container takes again, on GPUs where the usage shows all of it.
 func (g *Guard) settle(c *container, calls []cudaprobe.Call) {
 	for i, gpu := range c.GPUs {
 		for pid, p := range c.processes {
@@ -127,10 +125,9 @@ func (g *Guard) settle(c *container, calls []cudaprobe.Call) {
 	}
 }
 
-// seen is what the ledger says of a container's processes, and what it does not
-// show: what is promised, and managed memory. What pools have given out counts if it
-// is more than the ledger shows: allocations that are recorded into a graph get
-// their memory only later.
+// seen adds up the usage of a container's processes and what the usage does not show: promised
+// and managed memory. Where pools have given out more than the usage shows, that counts:
+// allocations that are recorded into a graph get their memory only later.
 func (g *Guard) seen(c *container, gpu int, calls []cudaprobe.Call) uint64 {
 	var shown, given, managed uint64
 	for pid, bytes := range g.usage[c.GPUs[gpu]].Processes {
@@ -151,8 +148,8 @@ func (g *Guard) seen(c *container, gpu int, calls []cudaprobe.Call) uint64 {
 	return sum(max(shown, given), managed, g.promised(c, gpu, calls))
 }
 
-// promised is what a container's calls ask for that run, and what its graphs will get
-// when they are launched, on whichever of its GPUs that is.
+// promised is what a container's running calls ask for, and what its graphs will get when they are
+// launched, on any of its GPUs.
 func (g *Guard) promised(c *container, gpu int, calls []cudaprobe.Call) (bytes uint64) {
 	for _, p := range c.processes {
 		bytes = sum(bytes, p.graphs)
@@ -168,7 +165,7 @@ func (g *Guard) promised(c *container, gpu int, calls []cudaprobe.Call) (bytes u
 	return bytes
 }
 
-// sum adds, and stops at the largest number.
+// sum adds; a sum that is too large is the largest number.
 func sum(all ...uint64) (total uint64) {
 	for _, n := range all {
 		if total+n < total {
@@ -179,8 +176,8 @@ func sum(all ...uint64) (total uint64) {
 	return total
 }
 
-// shut lets everything be asked about, from now on, of containers that have no
-// ceiling any more. What they hold is read afterwards.
+// shut makes the kernel ask about every call of the containers that have no ceiling any more. Read
+// what they hold afterwards.
 func (g *Guard) shut(c *container) {
 	for i, slot := range c.slots {
 		if c.open[i] && g.o.Decider.Ceiling(c.ID, c.GPUs[i], c.Limit) == 0 {
@@ -190,9 +187,8 @@ func (g *Guard) shut(c *container) {
 	}
 }
 
-// refresh gives a container's slots new budgets. calls must have been read before
-// the ledger, and the slots' spent before the calls: so whatever was let through
-// is counted at least once.
+// refresh gives a container's slots new budgets. The order of reading is: what the slots spent,
+// then calls, then the usage. So every call that passed counts at least once.
 func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 	for i, slot := range c.slots {
 		budget := cudaprobe.Budget{Limit: c.Limit}
@@ -200,7 +196,7 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 		held := g.held(c, i, calls)
 		budget.Ceiling = c.spent[i]
 		switch {
-		case g.usage == nil || g.blind != nil: // all is asked about
+		case g.usage == nil || g.blind != nil: // ask about every call
 			budget.Limit = 0
 		case ceiling > held:
 			budget.Ceiling = sum(budget.Ceiling, ceiling-held)
@@ -217,7 +213,7 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 		p.most = max(p.most, shown)
 		trimmed := p.most - shown
 		if over {
-			trimmed = math.MaxUint64 // its pools have more than they may: nothing more for nothing
+			trimmed = math.MaxUint64 // its pools hold more than they may: no call passes unasked
 		}
 		on := g.contexts(c, pid)
 		if g.blind == nil && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
@@ -227,7 +223,7 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 	}
 }
 
-// contexts are the container's GPUs on which the ledger lists a process, as bits.
+// contexts has a bit for each GPU of the container whose usage lists one of its processes.
 func (g *Guard) contexts(c *container, pid int) (on uint32) {
 	for i, gpu := range c.GPUs {
 		if g.usage[gpu].Processes[pid] > 0 {
@@ -237,7 +233,7 @@ func (g *Guard) contexts(c *container, pid int) (on uint32) {
 	return on
 }
 
-// most is what the container may hold on one GPU.
+// most is how much the container may hold on one GPU, bytes.
 func (c *container) most() uint64 {
 	if c.Limit == 0 {
 		return math.MaxUint64
@@ -245,8 +241,8 @@ func (c *container) most() uint64 {
 	return c.Limit
 }
 
-// over reports whether a container holds so much more than its limit that its
-// pools may not even give out what they should have.
+// over reports whether a container exceeds its limit by so much that its pools may not give out
+// what they hold either.
 func (g *Guard) over(c *container, calls []cudaprobe.Call) bool {
 	for i := range c.GPUs {
 		if g.held(c, i, calls) > sum(c.most(), g.o.Context) {
@@ -256,8 +252,8 @@ func (g *Guard) over(c *container, calls []cudaprobe.Call) bool {
 	return false
 }
 
-// look at what the slots have spent, before anything else is read; it reports
-// whether that has changed.
+// look reads what the slots have spent, before anything else is read. It reports whether that has
+// changed.
 func (g *Guard) count(c *container) (changed bool) {
 	for i, slot := range c.slots {
 		spent, err := g.kernel.Spent(slot)

@@ -15,28 +15,28 @@ import (
 // question is a call that is held.
 type question struct {
 	call  cudaprobe.Call
-	asked time.Time // when it was first seen
+	asked time.Time // when we first saw it
 	waits bool      // the Decider has said so
-	why   string    // why it stands, for people
-	// granted: it was decided that the call runs.
+	why   string    // why it waits, for people
+	// granted: the call may run.
 	granted bool
 }
 
 const (
-	// idle is how often containers are inspected that do not allocate.
+	// idle is how often we inspect containers that do not allocate.
 	idle = 250 * time.Millisecond
-	// blink is how long the ledger may be unreadable before allocations pass: a driver
-	// may fail for a moment while processes come and go.
+	// blink is how long the usage may be unreadable before all allocations pass: a driver may fail
+	// for a moment while processes come and go.
 	blink = 500 * time.Millisecond
-	// soon is how long after calls under way were in somebody's way, or threads that
-	// run, it is tried again.
+	// soon is how long we wait before the next try when calls under way, or running threads, were
+	// in the way.
 	soon = time.Millisecond
 	// halting is how long the threads of a stopped process may take to stop.
 	halting = 50 * time.Millisecond
 )
 
-// onKernel handles what the kernel reports; it returns true if somebody may have to be
-// answered. The record says who.
+// onKernel handles an event of the kernel programs. It returns true if a call may need an answer;
+// the record says which.
 func (g *Guard) onKernel(e cudaprobe.MemoryEvent) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,7 +49,7 @@ func (g *Guard) onKernel(e cudaprobe.MemoryEvent) bool {
 	return true
 }
 
-// decideAll answers whatever is held, and keeps the budgets true, until ctx ends.
+// decideAll answers held calls and keeps the budgets up to date until ctx ends.
 func (g *Guard) decideAll(ctx context.Context, wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -65,7 +65,7 @@ func (g *Guard) decideAll(ctx context.Context, wake <-chan struct{}) {
 	}
 }
 
-// step answers, with a ledger that is read anew, and returns how soon to step again.
+// step reads the usage, answers held calls, and returns how soon to call it again.
 func (g *Guard) step(ctx context.Context) (next time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,7 +85,7 @@ func (g *Guard) step(ctx context.Context) (next time.Duration) {
 	}
 	calls := g.calls()
 	g.sort(holds, calls)
-	g.publish() // before the ledger is read, which may take its time
+	g.publish() // before the usage is read, which may take its time
 	if len(g.containers) > 0 {
 		g.recall()
 		g.read(ctx)
@@ -112,9 +112,8 @@ func (g *Guard) listHolds() []stop.Hold {
 	return holds
 }
 
-// sort makes questions of the holds that can be answered. The others count as decided:
-// their calls are over, or were forgotten with a program or a process. Those of processes
-// that nobody guards end at once.
+// sort turns holds that can be answered into questions. The other holds count as decided: their
+// call, program or process is over. Holds of processes that are not guarded end at once.
 func (g *Guard) sort(holds []stop.Hold, calls []cudaprobe.Call) {
 	now := stop.Now()
 	foreign := false
@@ -163,7 +162,7 @@ func (g *Guard) answerAll(calls []cudaprobe.Call) (next time.Duration) {
 			next = min(next, again)
 			continue
 		}
-		if q.granted { // it is under way from now on, as far as the next answer goes
+		if q.granted { // for the next answer it counts as under way
 			q.call.Held = false
 			calls = append(slices.DeleteFunc(slices.Clone(calls), func(c cudaprobe.Call) bool { return c.TID == q.call.TID }), q.call)
 			g.refresh(p.of, calls)
@@ -172,7 +171,7 @@ func (g *Guard) answerAll(calls []cudaprobe.Call) (next time.Duration) {
 	return next
 }
 
-// questions are the calls that are held, the oldest first.
+// questions lists the held calls, oldest first.
 func (g *Guard) questions() (all []*question) {
 	for _, p := range g.processes {
 		for _, q := range p.pending {
@@ -183,8 +182,8 @@ func (g *Guard) questions() (all []*question) {
 	return all
 }
 
-// answer decides about one call. again is after which time to try once more; 0: it
-// is decided.
+// answer decides one call. again is how long to wait before the next try; 0 means that the call is
+// decided.
 func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again time.Duration) {
 	if q.call.Question() {
 		g.show(p, q, calls)
@@ -195,7 +194,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 			q.why = "nobody can read who holds how much GPU memory"
 			return g.o.Refresh
 		}
-		g.fail(p.of, "the ledger of GPU memory cannot be read")
+		g.fail(p.of, "the GPU memory in use cannot be read")
 		g.grant(p, q)
 		return 0
 	}
@@ -232,15 +231,15 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 	return 0
 }
 
-// askedToEnd reports whether a signal waits that asks a process to end. It does not get
-// it while it stands.
+// askedToEnd reports whether a signal is pending that asks the process to end. A stopped process
+// does not receive it.
 func (g *Guard) askedToEnd(p *process) bool {
 	seen, err := p.opened.Inspect()
 	return err == nil && seen.EndPending
 }
 
-// place finds the GPU of a call, by its index, and what the container holds there.
-// Where nobody knows, it is the one with the least room: the limit holds.
+// place finds the GPU of a call by its index, and what the container holds there. Where the index
+// is not known, it takes the GPU with the least room, so that the limit holds.
 func (g *Guard) place(c *container, call cudaprobe.Call, calls []cudaprobe.Call) (gpu int, held uint64) {
 	for i, slot := range c.slots {
 		h := g.held(c, i, calls)
@@ -254,8 +253,8 @@ func (g *Guard) place(c *container, call cudaprobe.Call, calls []cudaprobe.Call)
 	return gpu, held
 }
 
-// othersAllocate reports whether calls of other processes of the container are
-// under way. Those of its own stand still with it.
+// othersAllocate reports whether other processes of the container have calls under way. Its own
+// calls are stopped with it.
 func (g *Guard) othersAllocate(p *process, calls []cudaprobe.Call) bool {
 	for _, call := range calls {
 		if other := g.processes[call.PID]; other != nil && other != p && other.of == p.of && !call.Held {
@@ -300,15 +299,14 @@ func (g *Guard) show(p *process, q *question, calls []cudaprobe.Call) {
 	p.answered(q)
 }
 
-// end ends the holds of a process, once all of them are decided about. next is when to
-// try again.
+// end ends the holds of a process once all of them are decided. next is when to try again.
 func (g *Guard) end(p *process) (next time.Duration) {
 	if len(p.pending) > 0 || len(p.decided) == 0 {
 		return idle
 	}
 	seen, err := p.opened.Inspect()
 	if err != nil {
-		clear(p.decided) // it has ended, and is forgotten with its end
+		clear(p.decided) // it has ended; its exit removes it
 		return idle
 	}
 	if p.halting.IsZero() {
@@ -333,7 +331,7 @@ func (g *Guard) holdsOf(p *process) []stop.Hold {
 	return slices.DeleteFunc(g.listHolds(), func(h stop.Hold) bool { return !p.is(h) })
 }
 
-// endAllOf ends all holds of a process that is not guarded any more.
+// endAllOf ends all holds of a process that is no longer guarded.
 func (g *Guard) endAllOf(p *process) {
 	if holds := g.holdsOf(p); len(holds) > 0 {
 		_, err := g.record.End(p.opened, holds)
@@ -341,15 +339,15 @@ func (g *Guard) endAllOf(p *process) {
 	}
 }
 
-// fail counts an allocation that runs though it should not, and reports why.
+// fail counts an allocation that runs although it should not, and reports why.
 func (g *Guard) fail(c *container, why string) {
 	c.stats.FailedOpen++
 	g.o.Logger.Warn("a GPU memory limit may be exceeded", "container", c.ID, "why", why)
 	g.o.Failed(c.ID, why)
 }
 
-// keepOnly drops questions and answers about holds that are not on record any more: the
-// guardian has ended them, or the process has ended.
+// keepOnly drops questions and answers whose holds are no longer on record: the guardian ended
+// them, or the process ended.
 func (p *process) keepOnly(holds []stop.Hold) {
 	gone := func(k stop.Key) bool {
 		return !slices.ContainsFunc(holds, func(h stop.Hold) bool { return h.Key() == k && h.Phase == stop.Stopped })

@@ -15,7 +15,7 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// container is one that was given to Cover. What is in it is guarded by Guard.mu.
+// container is one that was given to Cover. Guard.mu protects its fields.
 type container struct {
 	Target
 	slots     []uint32 // by GPU, in the order of Target.GPUs
@@ -23,27 +23,27 @@ type container struct {
 	looked    bool
 	spent     []uint64 // by slot, when last looked at
 	taken     []taken  // by slot
-	open      []bool   // by slot: calls may pass with nobody asked
+	open      []bool   // by slot: the kernel may pass calls
 	stats     Stats
 }
 
 // Stats count what became of a container's allocations, since it was covered.
 type Stats struct {
-	// Passed went on in the kernel with nobody asked; Granted and Denied were
-	// decided; FailedOpen ran though they should not have, or nobody could decide.
+	// Passed counts calls that the kernel let pass; Granted and Denied, calls that were decided;
+	// FailedOpen, calls that ran because they could not be denied or decided.
 	Passed, Granted, Denied, FailedOpen uint64
-	// Waiting stand at their entry now.
+	// Waiting counts calls that are held now.
 	Waiting int
 
-	base []cudaprobe.Spent // by slot: what was counted before its container came
+	base []cudaprobe.Spent // by slot: what was counted before the container had it
 }
 
-// View is what the guard knows of one container.
-type View struct {
+// Report is what the guard knows of one container.
+type Report struct {
 	Stats
 	Limit uint64
-	// Held on each GPU, bytes, what is under way included; absent before the ledger
-	// was read.
+	// Held is what it holds on each GPU, bytes, calls under way included; nil until the usage was
+	// read.
 	Held map[string]uint64
 	// Obstacle says why one of its processes is not guarded; empty if all are.
 	Obstacle string
@@ -51,18 +51,18 @@ type View struct {
 	PIDs []int
 }
 
-// View returns what is known of every container that was given to Cover, by id.
-func (g *Guard) View() map[string]View {
+// Report returns what is known of every container that was given to Cover, by id.
+func (g *Guard) Report() map[string]Report {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := make(map[string]View, len(g.containers))
+	all := make(map[string]Report, len(g.containers))
 	if g.closed {
 		return all
 	}
 	calls, err := g.kernel.Calls()
 	g.note(err)
 	for id, c := range g.containers {
-		v := View{Stats: c.stats, Limit: c.Limit, Held: map[string]uint64{}}
+		v := Report{Stats: c.stats, Limit: c.Limit, Held: map[string]uint64{}}
 		for i, gpu := range c.GPUs {
 			if g.usage != nil {
 				v.Held[gpu] = g.held(c, i, calls)
@@ -86,8 +86,8 @@ func (g *Guard) View() map[string]View {
 	return all
 }
 
-// Waits says of each container that stands at an allocation why, by id. Every hold on
-// record has a reason. It never waits for the ledger.
+// Waits returns why each container's allocation waits, by container id. It does not wait for a
+// reading of the usage.
 func (g *Guard) Waits() map[string]string {
 	if waits := g.waits.Load(); waits != nil {
 		return *waits
@@ -95,7 +95,7 @@ func (g *Guard) Waits() map[string]string {
 	return nil
 }
 
-// publish makes what Waits returns.
+// publish sets what Waits returns.
 func (g *Guard) publish() {
 	waits := map[string]string{}
 	for _, p := range g.processes {
@@ -111,8 +111,8 @@ func (g *Guard) publish() {
 	g.waits.Store(&waits)
 }
 
-// Cover says which containers are limited from now on. The processes of those that
-// are not any more go on. It does not wait for the probes.
+// Cover sets which containers are limited from now on. It releases the processes of all others. It
+// does not wait until the probes are attached.
 func (g *Guard) Cover(targets []Target) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,9 +191,9 @@ func (g *Guard) free(c *container) {
 	}
 }
 
-// look finds the processes of containers, those to come and those that are there.
+// look finds the processes of containers: it watches for new ones, then lists the present ones.
 func (g *Guard) look(fresh []*container) {
-	for _, c := range fresh { // every moment counts: they may be about to allocate
+	for _, c := range fresh { // at once: they may be about to allocate
 		g.mu.Lock()
 		early := g.early[c.ID]
 		delete(g.early, c.ID)
@@ -247,19 +247,19 @@ type process struct {
 	guarded    bool                   // its probes are there
 	obstacle   string                 // why it is not guarded; empty as a rule
 	pending    map[stop.Key]*question // its calls that are held
-	decided    map[stop.Key]bool      // holds that may end; they end together
-	halting    time.Time              // since when that waits for its threads to stop
+	decided    map[stop.Key]bool      // decided holds; they end together
+	halting    time.Time              // since when we wait for its threads to stop
 	epoch      uint64                 // the program that runs in it, see cudaprobe.Totals
-	most       uint64                 // that the ledger has shown of it, on all GPUs
-	graphs     uint64                 // that its graphs will get when they are launched
-	made, seen uint64                 // contexts; those that the ledger shows
-	// Zero again once the ledger lists it: when it began without a context, and when
-	// it was last granted memory, by the container's GPUs.
+	most       uint64                 // the largest usage seen, over all GPUs
+	graphs     uint64                 // bytes that its graphs will get at their launch
+	made, seen uint64                 // contexts that it made; contexts that the usage shows
+	// By GPU of the container: when it began without a context, and when it was last granted memory.
+	// Zero once the usage lists it.
 	began time.Time
 	took  []time.Time
 }
 
-// is reports whether a hold is the process's.
+// is reports whether a hold belongs to the process.
 func (p *process) is(h stop.Hold) bool {
 	return h.PID == p.pid && proc.Stat{Start: p.start}.Began(h.Start)
 }
@@ -272,9 +272,9 @@ func (p *process) answered(q *question) {
 	p.decided[k] = true
 }
 
-// adopt guards a process. The process may be any, and gone. Attaching takes a
-// while, so it happens without the lock. Of one that is guarded already, only files of
-// the driver are looked for that it has loaded since.
+// adopt guards a process. The process may belong to any container, or have ended. Attaching takes a
+// while, so adopt does it without the lock. For a process that is guarded already it looks only for
+// files of the driver that the process has loaded since.
 func (g *Guard) adopt(pid int, c *container) {
 	p, on := g.enlist(pid, c)
 	if p == nil {
@@ -289,7 +289,7 @@ func (g *Guard) adopt(pid int, c *container) {
 	switch {
 	case err == nil:
 		p.guarded = true
-	case p.guarded: // it has the probes that it had
+	case p.guarded: // it keeps its probes
 	case p.alive() && !g.closed && !errors.Is(err, cudaprobe.ErrNotLoaded):
 		g.exclude(p, err.Error())
 	default:
@@ -297,8 +297,8 @@ func (g *Guard) adopt(pid int, c *container) {
 	}
 }
 
-// enlist makes a process known; nil: it is not one of the container's, or must not be
-// guarded. on is where it has a context.
+// enlist adds a process. It returns nil if the process is not in the container, or must not be
+// guarded. on has the GPUs where it has a context.
 func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -317,8 +317,8 @@ func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	if err != nil {
 		return nil, 0 // gone
 	}
-	// What is read of the PID is of the process behind the pidfd, if that is still
-	// alive afterwards.
+	// If the process behind the pidfd is still alive afterwards, what we read of the PID is about
+	// it.
 	id, in, err := g.o.Container(pid)
 	stat, ok := proc.ReadStat(g.o.Proc, pid)
 	obstacle := proc.Obstacle(g.o.Proc, pid)
@@ -365,14 +365,14 @@ func (g *Guard) remove(p *process) {
 	notify(g.again)
 }
 
-// note says what should not happen, and what nobody can do anything about.
+// note logs an error that should not happen and that nobody can act on.
 func (g *Guard) note(err error) {
 	if err != nil && !g.closed {
 		g.o.Logger.Error("memory guard", "err", err)
 	}
 }
 
-// slots are the numbers of budgets that nobody uses.
+// slots are the numbers of free budgets.
 type slots struct {
 	used uint32
 	back []uint32

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Request is an allocation that is held at its entry: nothing of it has happened
-// yet, and its process stands still until it is answered.
+// Request is an allocation that is held at its entry. The call has done nothing yet, and its
+// process is stopped until the answer.
 type Request struct {
 	ContainerID string
 	PID, TID    int // in the host's PID namespace
 	// GPU is the UUID of the GPU that the memory is wanted on.
 	GPU string
-	// Bytes that are wanted. Of a context, which says no size, what contexts have
+	// Bytes are the bytes that it asks for. A context states no size; there it is what contexts have
 	// been seen to take.
 	Bytes uint64
 	// Function of the driver that was called, such as cuMemAlloc_v2.
 	Function string
-	// Held is what the container holds on the GPU, by the ledger and by the grants
-	// that the ledger does not show yet, over all of its processes.
+	// Held is what all processes of the container hold on the GPU, bytes: the usage, and grants that
+	// the usage does not show yet.
 	Held uint64
 	// Limit is the container's limit on the GPU, as it was given to Cover; 0: none.
 	Limit uint64
@@ -36,8 +36,8 @@ const (
 	Grant Verdict = iota
 	// Deny lets the call return CUDA_ERROR_OUT_OF_MEMORY without having run.
 	Deny
-	// Wait keeps the call held. It is asked about again after Reconsider, and when
-	// the ledger changes; after Options.MaxWait it is denied.
+	// Wait keeps the call held. The guard asks again after Reconsider and when the usage changes, and
+	// denies the call after Options.MaxWait.
 	Wait
 )
 
@@ -53,40 +53,39 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("verdict %d", int(v))
 }
 
-// Answer is a verdict, and why, in words for people.
+// Answer is a verdict with its reason, for people.
 type Answer struct {
 	Verdict Verdict
 	Reason  string
 }
 
-// Sight is what is held at one moment, as the devices and the calls under way say.
+// Sight is what is held at one moment: the usage and the calls under way.
 type Sight struct {
-	// At is when it was begun to look: what was let through before is in it.
+	// At is when the reading began: everything that passed before is in it.
 	At time.Time
-	// Used is what cannot be had of each GPU, bytes, by UUID: it is in use by whomever,
-	// or was given up and is not free yet, or calls under way ask for it.
+	// Used is what is not available on each GPU, bytes, by UUID: memory in use by anybody, memory that
+	// was given up and is not free yet, and memory that calls under way ask for.
 	Used map[string]uint64
-	// Held is what each covered container holds on each of its GPUs, bytes, by id and
-	// UUID. Calls under way are in it.
+	// Held is what each covered container holds on each of its GPUs, bytes, by id and UUID, calls
+	// under way included.
 	Held map[string]map[string]uint64
 }
 
-// Decider decides about requests. Its methods are called one after the other, MUST
-// NOT block (processes stand still meanwhile), and MUST NOT call the Guard.
+// Decider decides requests. The guard calls its methods one after another. They MUST NOT block,
+// because processes are stopped meanwhile, and MUST NOT call the Guard.
 type Decider interface {
-	// Observe is told what was seen, each time before requests are decided about. A
-	// container whose Ceiling was 0 before At has got nothing since without a grant.
+	// Observe receives what was seen, each time before requests are decided. A container whose
+	// Ceiling was 0 before At has got nothing since without a grant.
 	Observe(Sight)
 	// Decide answers a request. A granted request counts as held from then on.
 	Decide(Request) Answer
-	// Ceiling is up to how many bytes a container may hold on a GPU without
-	// anybody being asked: the kernel passes such calls by itself, in some 2 µs.
-	// More than the limit counts as the limit; 0 asks about every call.
+	// Ceiling is how many bytes a container may hold on a GPU before the kernel asks: up to there the
+	// kernel passes calls itself, in some 2 µs. More than the limit counts as the limit; 0 asks
+	// about every call.
 	Ceiling(containerID, gpu string, limit uint64) uint64
 }
 
-// Limit is the Decider that knows limits and nothing else: it denies what would
-// exceed the container's.
+// Limit is the Decider that knows limits alone: it denies what would exceed the container's limit.
 type Limit struct{}
 
 // Decide implements Decider.

@@ -19,32 +19,32 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// Options of a Guard. Name, Container, Ledger and Decider are required.
+// Options of a Guard. Name, Container, Usage and Decider are required.
 type Options struct {
 	// Name of the record in the BPF file system; see Name.
 	Name string
 	// Container returns the id of the container that a process belongs to; ok is
 	// false when it belongs to none.
 	Container func(pid int) (id string, ok bool, err error)
-	// Ledger is called up to a hundred times a second while limited containers
+	// Usage is called up to a hundred times a second while limited containers
 	// allocate, by one goroutine.
-	Ledger  task.Ledger
+	Usage   task.UsageReader
 	Decider Decider
-	// Failed is told of a container that may get more than its limit, and why; it
-	// MUST NOT block. May be nil.
+	// Failed is called for a container that may get more than its limit, with the reason. It MUST
+	// NOT block. May be nil.
 	Failed func(containerID, why string)
 	// Proc is where the host's proc file system is mounted; /proc by default.
 	Proc string
-	// Context is what a process's first context counts for while it is made, bytes;
-	// 512 MiB by default.
+	// Context is how much a process's first context counts while it is made, bytes; 512 MiB by
+	// default.
 	Context uint64
-	// MaxWait is how long a Wait may last; 10 s by default. Then it is denied.
+	// MaxWait is how long a Wait may last before the call is denied; 10 s by default.
 	MaxWait time.Duration
-	// Settle is for how long a denial is put off while calls of the container's
-	// other processes are under way, which may fail; 50 ms by default.
+	// Settle is how long a denial waits while other processes of the container have calls under way:
+	// those may fail. 50 ms by default.
 	Settle time.Duration
-	// Refresh is how often the ledger is read while a limited container allocates;
-	// 10 ms by default. One that does not is looked at every 250 ms.
+	// Refresh is how often the usage is read while a limited container allocates;
+	// 10 ms by default. For containers that do not allocate it is read every 250 ms.
 	Refresh time.Duration
 	Logger  *slog.Logger
 	// Now is the clock; time.Now by default.
@@ -52,8 +52,8 @@ type Options struct {
 }
 
 func (o *Options) defaults() error {
-	if o.Name == "" || o.Container == nil || o.Ledger == nil || o.Decider == nil {
-		return errors.New("enforce/memory: Name, Container, Ledger and Decider are required")
+	if o.Name == "" || o.Container == nil || o.Usage == nil || o.Decider == nil {
+		return errors.New("enforce/memory: Name, Container, Usage and Decider are required")
 	}
 	for _, d := range []struct {
 		to    *time.Duration
@@ -98,7 +98,7 @@ type Guard struct {
 	record *stop.Record
 	starts *cudaprobe.Probe
 	exits  *proc.Exits
-	again  chan struct{} // somebody wants the waiting ones to be asked about again
+	again  chan struct{} // asks to decide the waiting calls again
 
 	waits atomic.Pointer[map[string]string]
 
@@ -106,18 +106,18 @@ type Guard struct {
 	containers map[string]*container
 	processes  map[int]*process
 	slots      slots
-	early      map[string][]int // by container that is not covered: PIDs that have called cuInit
-	earlyCount int              // PIDs in it, and that were
+	early      map[string][]int // by container that is not covered: PIDs that called cuInit
+	earlyCount int              // PIDs that are or were in it
 	usage      map[string]task.Usage
-	blind      error     // why the ledger could not be read
+	blind      error     // why the usage could not be read
 	blinded    time.Time // since when
 	looking    sync.WaitGroup
 	closed     bool
 }
 
-// New loads the guard, which begins to work with Run and the first Renew. Whoever
-// was left stopped by a guard of this name before is released. The error wraps
-// cudaprobe.ErrUnsupported where this machine cannot guard: limits can only be watched then.
+// New loads the guard, which begins to work with Run and the first Renew. New continues every
+// process that a former guard of this name left stopped. The error wraps cudaprobe.ErrUnsupported
+// where this machine cannot guard: then limits can only be watched.
 func New(o Options) (*Guard, error) {
 	if err := o.defaults(); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (g *Guard) open() (err error) {
 	return err
 }
 
-// unload gives back what open has made.
+// unload closes what open opened.
 func (g *Guard) unload() error {
 	var errs []error
 	if g.starts != nil {
@@ -178,7 +178,7 @@ func Name(stateDir string) string {
 	return "laxity-" + hex.EncodeToString(sum[:8]) + "-memory"
 }
 
-// Run decides until ctx ends. Then it continues everybody.
+// Run decides until ctx ends. Then it continues every process that it stopped.
 func (g *Guard) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
 	var failed [3]error
@@ -214,8 +214,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Close opens the guard, continues everybody and takes the probes off, which takes
-// some 0.1 s. Run does it at its end. Again, it does nothing.
+// Close lets all calls pass, continues every process that the guard stopped, and detaches the probes,
+// in some 0.1 s. Run calls it at its end. Close is idempotent.
 func (g *Guard) Close() error {
 	g.mu.Lock()
 	if g.closed {
@@ -234,16 +234,15 @@ func (g *Guard) Close() error {
 	return errors.Join(err, g.unload())
 }
 
-// Renew keeps the guard shut for this long from now. Whoever owns it must call
-// this again and again: if that one hangs, all allocations pass.
+// Renew keeps the guard working for this long from now. Its owner must call Renew regularly: if the
+// owner hangs, all allocations pass.
 func (g *Guard) Renew(d time.Duration) error { return g.kernel.Renew(d) }
 
 // Reconsider asks the Decider again about all requests that wait.
 func (g *Guard) Reconsider() { notify(g.again) }
 
-// onStart handles a process that calls cuInit. One that is guarded already keeps its
-// probes, also when another program runs in it now (exec): what was counted of the old one
-// is forgotten by the kernel's program.
+// onStart handles a process that calls cuInit. A process that is guarded already keeps its probes,
+// also after an exec: the kernel program forgets what it counted of the old program.
 func (g *Guard) onStart(e cudaprobe.Event) {
 	if e.Kind != cudaprobe.InitCalled {
 		return
@@ -255,7 +254,7 @@ func (g *Guard) onStart(e cudaprobe.Event) {
 	g.mu.Lock()
 	c := g.containers[id]
 	if c == nil {
-		if g.earlyCount++; g.earlyCount > maxEarly { // they are found all the same, some time later
+		if g.earlyCount++; g.earlyCount > maxEarly { // look finds them all the same, a little later
 			clear(g.early)
 			g.earlyCount = 1
 		}
@@ -267,8 +266,8 @@ func (g *Guard) onStart(e cudaprobe.Event) {
 	}
 }
 
-// maxEarly bounds of how many processes it is remembered that they have called cuInit
-// before anybody said that they are to be guarded.
+// maxEarly bounds how many processes are remembered that called cuInit before their container was
+// covered.
 const maxEarly = 1024
 
 func (g *Guard) onExit(pid int) {

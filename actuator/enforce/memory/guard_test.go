@@ -40,7 +40,7 @@ func start(t testing.TB, change func(*memory.Options)) *rig {
 		name: cudatest.RecordName(t),
 	}
 	o := memory.Options{
-		Name: r.name, Container: r.members.Of, Ledger: r.ledger, Decider: memory.Limit{}, Context: cudatest.ContextSize,
+		Name: r.name, Container: r.members.Of, Usage: r.usage, Decider: memory.Limit{}, Context: cudatest.ContextSize,
 		Failed: func(_, why string) { r.failed <- why },
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
@@ -53,14 +53,14 @@ func start(t testing.TB, change func(*memory.Options)) *rig {
 	return r
 }
 
-func (r *rig) ledger(context.Context) (map[string]task.Usage, error) {
+func (r *rig) usage(context.Context) (map[string]task.Usage, error) {
 	if r.broken.Load() {
 		return nil, errors.New("the driver is busy")
 	}
 	if r.hidden.Load() {
 		return map[string]task.Usage{gpu: {}}, nil
 	}
-	held, err := r.built.Ledger()
+	held, err := r.built.Usage()
 	return map[string]task.Usage{gpu: {Processes: held}}, err
 }
 
@@ -83,7 +83,7 @@ func (r *rig) join(t testing.TB, limit uint64) *cudatest.Program {
 // guarded waits until somebody has decided about an allocation of a program.
 func (r *rig) guarded(t testing.TB, p *cudatest.Program) {
 	t.Helper()
-	decided := func() uint64 { v := r.View()["a"]; return v.Passed + v.Granted + v.Denied }
+	decided := func() uint64 { v := r.Report()["a"]; return v.Passed + v.Granted + v.Denied }
 	before := decided()
 	for deadline := time.Now().Add(patience); ; {
 		if a := p.Alloc("cuMemAlloc_v2", 1, 1); a.Count == 1 {
@@ -93,7 +93,7 @@ func (r *rig) guarded(t testing.TB, p *cudatest.Program) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("process %d is not guarded: %+v", p.PID, r.View()["a"])
+			t.Fatalf("process %d is not guarded: %+v", p.PID, r.Report()["a"])
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestLimitHolds(t *testing.T) {
 				if a := p.Alloc(name, 10*mib, 100); a.Result != cudatest.OutOfMemory || a.Count != 10 {
 					t.Fatalf("%+v", a)
 				}
-				if v := r.View()["a"]; v.Denied == 0 || v.FailedOpen != 0 {
+				if v := r.Report()["a"]; v.Denied == 0 || v.FailedOpen != 0 {
 					t.Errorf("%+v", v)
 				}
 				if a := p.Alloc(name, 1*mib, 1); a.Result != cudatest.OutOfMemory {
@@ -129,16 +129,16 @@ func TestContextCounts(t *testing.T) {
 	p := r.join(t, cudatest.ContextSize+20*mib)
 	p.Call("cuDevicePrimaryCtxRetain")
 	// It is seen a moment later; until then as much as a context may be had too much.
-	for deadline := time.Now().Add(patience); r.View()["a"].Held[gpu] < cudatest.ContextSize; {
+	for deadline := time.Now().Add(patience); r.Report()["a"].Held[gpu] < cudatest.ContextSize; {
 		if time.Now().After(deadline) {
-			t.Fatalf("the context does not count: %+v", r.View()["a"])
+			t.Fatalf("the context does not count: %+v", r.Report()["a"])
 		}
 	}
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 2 {
 		t.Fatalf("%+v", a)
 	}
 	p.Call("cuDevicePrimaryCtxRetain") // again: it has it
-	if v := r.View()["a"]; v.Held[gpu] != v.Limit {
+	if v := r.Report()["a"]; v.Held[gpu] != v.Limit {
 		t.Errorf("%+v", v)
 	}
 }
@@ -150,16 +150,16 @@ func TestContextLargerThanItsGuess(t *testing.T) {
 	r.members.Store(p.PID, "a")
 	p.Open()
 	r.cover(p.PID, 100*mib)
-	for deadline := time.Now().Add(patience); len(r.View()["a"].PIDs) == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(r.Report()["a"].PIDs) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("it is not guarded: %+v", r.View()["a"])
+			t.Fatalf("it is not guarded: %+v", r.Report()["a"])
 		}
 	}
 	p.Call("cuDevicePrimaryCtxRetain")
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 3 { // beside 64 MiB
 		t.Errorf("%+v", a)
 	}
-	if held, err := r.built.Ledger(); err != nil || held[p.PID] > 100*mib {
+	if held, err := r.built.Usage(); err != nil || held[p.PID] > 100*mib {
 		t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
 	}
 }
@@ -172,7 +172,7 @@ func TestPoolServesFromWhatItHas(t *testing.T) {
 		if a := p.Alloc("cuMemAllocAsync", 10*mib, 100); a.Count != 10 {
 			t.Fatalf("%+v", a)
 		}
-		p.Free("cuMemFreeAsync", 10) // the pool keeps it: the ledger shows the same
+		p.Free("cuMemFreeAsync", 10) // the pool keeps it: the usage shows the same
 	}
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 1); a.Count != 0 {
 		t.Errorf("the pool has it all: %+v", a)
@@ -201,7 +201,7 @@ func TestGraphsCountBeforeTheirLaunch(t *testing.T) {
 			p.Graph("cuGraphInstantiateWithFlags")
 			p.Graph("cuGraphDestroy")
 			p.Graph("cuGraphLaunch")
-			if held, err := r.built.Ledger(); err != nil || held[p.PID] != 100*mib {
+			if held, err := r.built.Usage(); err != nil || held[p.PID] != 100*mib {
 				t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
 			}
 			if a := p.Alloc(name, mib, 1); a.Count != 0 {
@@ -216,7 +216,7 @@ func TestGraphsCountBeforeTheirLaunch(t *testing.T) {
 			if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 4 {
 				t.Errorf("in the place of a graph that is gone: %+v", a)
 			}
-			if v := r.View()["a"]; v.FailedOpen != 0 {
+			if v := r.Report()["a"]; v.FailedOpen != 0 {
 				t.Errorf("%+v", v)
 			}
 		})
@@ -230,7 +230,7 @@ func TestGraphsThatUseMemoryAgain(t *testing.T) {
 	p.Call("cuDevicePrimaryCtxRetain") // so that the device lists it
 	for i := range 20 {
 		if a := p.Alloc("cuGraphAddMemAllocNode", 40*mib, 1); a.Count != 1 {
-			t.Fatalf("node %d: %+v; %+v", i, a, r.View()["a"])
+			t.Fatalf("node %d: %+v; %+v", i, a, r.Report()["a"])
 		}
 		p.Graph("cuGraphAddMemFreeNode")
 	}
@@ -239,7 +239,7 @@ func TestGraphsThatUseMemoryAgain(t *testing.T) {
 	}
 	p.Graph("cuGraphInstantiateWithFlags")
 	p.Graph("cuGraphLaunch")
-	if held, err := r.built.Ledger(); err != nil || held[p.PID] != cudatest.ContextSize+100*mib {
+	if held, err := r.built.Usage(); err != nil || held[p.PID] != cudatest.ContextSize+100*mib {
 		t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
 	}
 }
@@ -253,19 +253,19 @@ func TestListedLate(t *testing.T) {
 			r.hidden.Store(true)
 			p := r.join(t, 100*mib)
 			called := p.BeginAlloc("cuMemAlloc_v2", 10*mib, 100, 1)
-			for deadline := time.Now().Add(patience); r.View()["a"].Held[gpu] < 90*mib; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); r.Report()["a"].Held[gpu] < 90*mib; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatalf("what it took does not count: %+v", r.View()["a"])
+					t.Fatalf("what it took does not count: %+v", r.Report()["a"])
 				}
 			}
 			r.waiting(t)
 			if why := r.Waits()["a"]; why == "" {
 				t.Error("it stands without a reason")
 			}
-			if held, err := r.built.Ledger(); err != nil || held[p.PID] > 100*mib {
+			if held, err := r.built.Usage(); err != nil || held[p.PID] > 100*mib {
 				t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
 			}
-			if v := r.View()["a"]; v.Denied != 0 {
+			if v := r.Report()["a"]; v.Denied != 0 {
 				t.Errorf("%+v", v)
 			}
 			r.hidden.Store(false)
@@ -297,7 +297,7 @@ func TestLedgerFailsForAMoment(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	r.broken.Store(true)
-	if a := p.Alloc("cuMemAlloc_v2", 150*mib, 1); a.Count != 1 || r.View()["a"].FailedOpen == 0 { // nobody can decide
+	if a := p.Alloc("cuMemAlloc_v2", 150*mib, 1); a.Count != 1 || r.Report()["a"].FailedOpen == 0 { // nobody can decide
 		t.Errorf("%+v", a)
 	}
 }
@@ -307,11 +307,11 @@ func TestThreadsAtOnce(t *testing.T) {
 	r := start(t, nil)
 	p := r.join(t, 128*mib)
 	a := p.BeginAlloc("cuMemAlloc_v2", mib, 100, 64)()
-	held, err := r.built.Ledger()
+	held, err := r.built.Usage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d allocations of 128 that fit; %+v", a.Count, r.View()["a"])
+	t.Logf("%d allocations of 128 that fit; %+v", a.Count, r.Report()["a"])
 	if held[p.PID] > 128*mib || a.Count > 128 || a.Result != cudatest.OutOfMemory {
 		t.Errorf("%+v: it holds %d MiB", a, held[p.PID]/mib)
 	}
@@ -390,9 +390,9 @@ func (s *script) set(v memory.Verdict) {
 
 func (r *rig) waiting(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); r.View()["a"].Waiting == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); r.Report()["a"].Waiting == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("nothing waits: %+v", r.View()["a"])
+			t.Fatalf("nothing waits: %+v", r.Report()["a"])
 		}
 	}
 }

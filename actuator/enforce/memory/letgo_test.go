@@ -34,7 +34,7 @@ func beGuard() {
 	g, err := memory.New(memory.Options{
 		Name: filepath.Base(folder), Decider: &script{verdict: memory.Wait}, MaxWait: time.Hour,
 		Container: func(p int) (string, bool, error) { return "a", p == pid, nil },
-		Ledger:    func(context.Context) (map[string]task.Usage, error) { return map[string]task.Usage{}, nil },
+		Usage:     func(context.Context) (map[string]task.Usage, error) { return map[string]task.Usage{}, nil },
 	})
 	if err != nil {
 		panic(err)
@@ -46,12 +46,12 @@ func beGuard() {
 		g.Cover([]memory.Target{{ID: "a", PID: pid, GPUs: []string{gpu}, Limit: 1}})
 		for _, stage := range []struct {
 			name string
-			is   func(memory.View) bool
+			is   func(memory.Report) bool
 		}{
-			{"guards", func(v memory.View) bool { return len(v.PIDs) == 1 }},
-			{"waits", func(v memory.View) bool { return v.Waiting == 1 }},
+			{"guards", func(v memory.Report) bool { return len(v.PIDs) == 1 }},
+			{"waits", func(v memory.Report) bool { return v.Waiting == 1 }},
 		} {
-			for !stage.is(g.View()["a"]) {
+			for !stage.is(g.Report()["a"]) {
 				time.Sleep(time.Millisecond)
 			}
 			if err := os.WriteFile(filepath.Join(folder, stage.name), nil, 0o600); err != nil {
@@ -143,7 +143,7 @@ func TestTracedFailsOpen(t *testing.T) {
 	if a := called(); a.Count != 1 {
 		t.Errorf("%+v", a)
 	}
-	if v := r.View()["a"]; v.FailedOpen == 0 || v.Denied != 0 {
+	if v := r.Report()["a"]; v.FailedOpen == 0 || v.Denied != 0 {
 		t.Errorf("%+v", v)
 	}
 }

@@ -18,10 +18,10 @@ import (
 // guardLease is for how long allocations are held after Cover was last called.
 const guardLease = 5 * time.Second
 
-// Service is the memory guard of this machine, where it can have one: else Why says why not.
+// Service is the memory guard of this machine. Where there can be none, Why says why.
 type Service struct {
 	o       Options
-	open    func() (task.Ledger, error)
+	open    func() (task.UsageReader, error)
 	log     *slog.Logger
 	stop    context.CancelFunc
 	ended   chan error
@@ -33,9 +33,9 @@ type Service struct {
 	failures map[string]string // by container id
 }
 
-// NewService returns a service that guards nothing until Open. o is as for New; its Ledger and
-// Failed are set by the service, and open opens the ledger.
-func NewService(o Options, open func() (task.Ledger, error)) *Service {
+// NewService returns a service that guards nothing until Open. o is as for New; its Usage and
+// Failed are set by the service, and open opens the reader of the device's memory.
+func NewService(o Options, open func() (task.UsageReader, error)) *Service {
 	s := &Service{o: o, open: open, log: o.Logger, failures: map[string]string{}, why: errors.New("the memory guard was not opened")}
 	s.o.Failed = s.failed
 	return s
@@ -59,18 +59,18 @@ func (s *Service) Open(ctx context.Context) error {
 }
 
 func (s *Service) make() (*Guard, error) {
-	ledger, err := s.open()
+	usage, err := s.open()
 	if err != nil {
-		return nil, fmt.Errorf("ledger of GPU memory: %w", err)
+		return nil, fmt.Errorf("read the memory of the GPUs: %w", err)
 	}
 	if err := cudaprobe.CheckTrace(); err != nil {
 		return nil, err
 	}
-	s.o.Ledger = ledger
+	s.o.Usage = usage
 	return New(s.o)
 }
 
-// Close implements arbiter.MemoryGuard: it releases everybody.
+// Close implements arbiter.MemoryGuard: it continues every stopped process.
 func (s *Service) Close() error {
 	if s.stop == nil {
 		return nil

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exits tells when processes end, by their pidfds.
+// Exits reports when processes end, by their pidfds.
 type Exits struct {
 	epoll, wake int
 	once        sync.Once
 	done        chan struct{}
 }
 
-// NewExits makes one that knows no process.
+// NewExits makes an Exits that watches no process yet.
 func NewExits() (*Exits, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -31,12 +31,12 @@ func NewExits() (*Exits, error) {
 	return &Exits{epoll: epoll, wake: wake, done: make(chan struct{})}, nil
 }
 
-// Add tells once that the process has ended. Its PID must not be 0.
+// Add watches a process; its end is reported once. PID must not be 0.
 func (e *Exits) Add(pid, pidfd int) error {
 	return unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, pidfd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(pid)})
 }
 
-// Remove forgets a process, if it was there.
+// Remove stops watching a process, if it was watched.
 func (e *Exits) Remove(pidfd int) {
 	_ = unix.EpollCtl(e.epoll, unix.EPOLL_CTL_DEL, pidfd, nil) // it may not be there
 }

@@ -13,7 +13,7 @@ import (
 // Search is a search for the processes of containers that have loaded the driver.
 type Search[C comparable] struct {
 	Proc string // where the host's proc file system is mounted
-	// Of returns the container of a process; false: it is in none of those that are meant.
+	// Of returns the container of a process; false if it is in none that is searched.
 	Of func(pid int) (C, bool)
 	// Time bounds how long the memory maps of one container are read; 2 s if zero.
 	Time time.Duration
@@ -21,11 +21,10 @@ type Search[C comparable] struct {
 	Now func() time.Time
 }
 
-// Loaded calls each with the processes that have loaded a library with the name of the
-// driver. It reads no memory map but of processes in the containers, and none further
-// than memorymap.Default. A process whose map is longer than that may have loaded the driver,
-// and counts as one that has. The error says of how many processes the map was not read, for
-// the time of their container was up.
+// Loaded calls each for every process that has loaded a library with the name of the driver. It
+// reads memory maps of processes in the containers only, none further than memorymap.Default. A
+// process with a longer map may have loaded the driver, and counts as if it had. The error says how
+// many maps were left unread when a container's time was over.
 func (s Search[C]) Loaded(each func(pid int, of C)) error {
 	if s.Time == 0 {
 		s.Time = 2 * time.Second
@@ -59,7 +58,7 @@ func (s Search[C]) Loaded(each func(pid int, of C)) error {
 		}
 	}
 	if left > 0 {
-		return fmt.Errorf("a container's processes have memory maps that take more than %v to read: %d processes were not looked at", s.Time, left)
+		return fmt.Errorf("a container's processes have memory maps that take more than %v to read: %d processes were not inspected", s.Time, left)
 	}
 	return nil
 }

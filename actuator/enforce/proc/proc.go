@@ -1,5 +1,5 @@
-// Package proc is what the enforcers that stop single processes read of them in
-// the proc file system, and how they hear of their ends.
+// Package proc reads single processes in the proc file system, and watches for their ends. The
+// enforcers that stop single processes use it.
 //
 // It imports internal/memorymap, the standard library and golang.org/x/sys.
 package proc
@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Obstacle says why a process must not be stopped by a signal; empty: it may.
+// Obstacle says why a process must not be stopped by a signal; empty if it may be.
 func Obstacle(proc string, pid int) string {
 	status, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
 	if err != nil {
-		return "" // it is gone, which is found out otherwise
+		return "" // it has ended; callers find that out by other means
 	}
 	for line := range strings.Lines(string(status)) {
 		if tracer, ok := strings.CutPrefix(line, "TracerPid:"); ok && strings.TrimSpace(tracer) != "0" {
@@ -32,9 +32,8 @@ func Obstacle(proc string, pid int) string {
 	return ""
 }
 
-// underJobControl reports whether somebody in the process's session, outside of
-// its process group, controls that group: the parent of the first process up the
-// family tree that is in the group.
+// underJobControl reports whether a process of the same session, but outside its process group,
+// controls that group: the parent of the group's first member up the family tree.
 func underJobControl(proc string, pid int) bool {
 	own, ok := ReadStat(proc, pid)
 	for p := own; ok && p.parent != 0; {
@@ -50,15 +49,15 @@ func underJobControl(proc string, pid int) bool {
 	return false
 }
 
-// Stat is what the kernel says of a process.
+// Stat is what the kernel reports of a process.
 type Stat struct {
 	State                  byte // a letter, see proc(5)
 	parent, group, session int
-	Start                  uint64 // when it started, hundredths of a second since boot
+	Start                  uint64 // start time, hundredths of a second since boot
 	Exiting                bool   // it is on its way out of the kernel (PF_EXITING)
 }
 
-// ReadStat reads /proc/PID/stat; the name in it may hold anything.
+// ReadStat reads /proc/PID/stat. The process name in it may hold any byte.
 func ReadStat(proc string, pid int) (s Stat, ok bool) {
 	data, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -83,8 +82,8 @@ func ReadStat(proc string, pid int) (s Stat, ok bool) {
 	return s, err == nil
 }
 
-// Began reports whether the process started at this moment, which the kernel counts in
-// nanoseconds since boot elsewhere; 0 is not known, and true.
+// Began reports whether the process started at this moment, nanoseconds since boot. 0 is unknown,
+// and always true.
 func (s Stat) Began(at time.Duration) bool {
 	return at == 0 || uint64(at/(10*time.Millisecond)) == s.Start
 }

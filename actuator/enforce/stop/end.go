@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// End ends holds of one process that is open, and continues it. It carries out the steps
-// of the protocol, also when the record cannot be written: SIGCONT does not wait for that.
-// If SIGCONT cannot be sent the holds stay on record, for Sweep.
+// End ends the holds of an open process and continues it, by the steps of the protocol. It sends
+// SIGCONT also when the record cannot be written. If SIGCONT cannot be sent, the holds stay on record
+// for Sweep.
 func (r *Record) End(p *Process, holds []Hold) (stopped bool, err error) {
 	var seen Seen
 	for step := Release; step != Done; step = step.Next(seen) {
 		switch step {
 		case Inspect:
-			seen, _ = p.Inspect() // of one that has ended Continue finds nobody
+			seen, _ = p.Inspect() // if it has ended, Continue finds no process
 		case Continue:
 			if cerr := p.Continue(); cerr != nil {
 				return seen.Stopped, errors.Join(err, cerr)
@@ -30,10 +30,9 @@ func (r *Record) End(p *Process, holds []Hold) (stopped bool, err error) {
 	return seen.Stopped, err
 }
 
-// sent is those of the holds that are over after SIGCONT. The others are only marked
-// Released, and stay on record: their threads may send SIGSTOP later, and look for the
-// mark then. Such a thread takes its hold off the record, or was before the mark and is
-// found again.
+// sent returns the holds that are over after SIGCONT. The others are only marked Released and stay
+// on record: their threads may send SIGSTOP later, and then look for the mark. Such a thread removes
+// its hold, or it passed the check before the mark and a later sweep finds it.
 func sent(holds []Hold) []Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return !h.Sent })
 }
@@ -54,17 +53,16 @@ func (r *Record) each(step Step, holds []Hold) error {
 	return errors.Join(errs...)
 }
 
-// Sweep ends every hold that is overdue, whoever owns it, and forgets those of processes
-// that have ended. It returns the last hold of each process that it found stopped though
-// nobody wanted it to stand. proc is where the host's proc file system is mounted.
+// Sweep ends every overdue hold and forgets the holds of processes that have ended. It returns the
+// last hold of each process that Laxity had left stopped. proc is where the host's proc file system is
+// mounted.
 func (r *Record) Sweep(proc string, now time.Duration) (stopped []Hold, err error) {
 	stopped, err = r.EndAll(proc, func(h Hold) bool { return h.Overdue(now) })
 	return stopped, errors.Join(err, r.Tidy(now-unseen))
 }
 
-// EndAll ends the holds that are over, process by process, opening each, and forgets those of
-// processes that have ended and those that are through. It returns the last hold of
-// each process that was stopped.
+// EndAll opens each process and ends its holds that are over. It forgets finished holds, and holds of
+// processes that have ended. It returns the last hold of each process that was stopped.
 func (r *Record) EndAll(proc string, over func(Hold) bool) (stopped []Hold, err error) {
 	holds, err := r.List()
 	byProcess := map[Hold][]Hold{}
@@ -97,9 +95,8 @@ func (r *Record) endThose(proc string, process Hold, holds []Hold, over func(Hol
 	return r.End(p, ending)
 }
 
-// toEnd divides the holds of one process: those that are to be ended, and those that
-// only wait to be forgotten. While one of them is still to stand none is ended, as
-// SIGCONT is for the whole process.
+// toEnd divides the holds of one process into those to end and those to forget only. While one of
+// the holds is still wanted it ends none, because SIGCONT continues the whole process.
 func toEnd(holds []Hold, over func(Hold) bool) (ending, through []Hold) {
 	for _, h := range holds {
 		switch {
@@ -114,22 +111,21 @@ func toEnd(holds []Hold, over func(Hold) bool) (ending, through []Hold) {
 	return ending, through
 }
 
-// after is for how long ReleaseAll looks again: a thread that is about to stop itself
-// when the guard is opened is on record a moment later, and undoes it by itself.
+// after is how long ReleaseAll goes on looking. A thread that is about to stop itself while the guard
+// is opened appears on record a moment later, and continues itself.
 const after = 30 * time.Millisecond
 
 // Options of ReleaseAll. Name is required.
 type Options struct {
 	Name string
 	Proc string // /proc by default
-	// IfExpired does it only if nobody has renewed the guard in time.
+	// IfExpired releases only if nobody renewed the guard in time.
 	IfExpired bool
 }
 
-// ReleaseAll opens the guard of this name and continues everybody on its record. It
-// returns when nobody is on record, or when ctx ends, with the number of processes that
-// it found stopped. It needs no guard, and does nothing where there never was one.
-// Doing it twice does no harm.
+// ReleaseAll opens the guard of this name and continues every process on its record. It returns
+// when the record is empty, or when ctx ends, with the number of processes that it found stopped.
+// It needs no running guard, and does nothing where there never was one. ReleaseAll is idempotent.
 func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
 	r, err := open(&o)
 	if r == nil {
@@ -158,9 +154,9 @@ func ReleaseAll(ctx context.Context, o Options) (stopped int, err error) {
 	}
 }
 
-// SweepAll is Sweep of the record of this name, where there is one. It returns the PIDs
-// of the strays: processes that stood though nobody wanted them to. Those of a guard that
-// died before since are continued too, and are none: nobody was there to do it.
+// SweepAll calls Sweep for the record of this name, if there is one. It returns the PIDs of the
+// strays: processes that Laxity left stopped. It also continues processes of a guard that died
+// before since; they are no strays, because their guard could not continue them.
 func SweepAll(o Options, since time.Duration) (strays []int, err error) {
 	r, err := open(&o)
 	if r == nil {
@@ -176,7 +172,7 @@ func SweepAll(o Options, since time.Duration) (strays []int, err error) {
 	return strays, err
 }
 
-// open opens the record; nil without an error: there is none.
+// open opens the record. It returns nil without an error if there is none.
 func open(o *Options) (*Record, error) {
 	if o.Proc == "" {
 		o.Proc = "/proc"

@@ -14,7 +14,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/proc"
 )
 
-// Process is one process, opened: whatever becomes of its PID, it is that one.
+// Process is an open process: it stays the same one even if its PID is used again.
 type Process struct {
 	PID    int
 	pidfd  int
@@ -24,8 +24,8 @@ type Process struct {
 // errGone means that a process has ended.
 var errGone = errors.New("the process has ended")
 
-// OpenProcess opens the process of a hold. It returns errGone if that one has ended,
-// also if another process has its PID now.
+// OpenProcess opens the process of a hold. It returns errGone if the process has ended, also if
+// another process has its PID now.
 func openProcess(folder string, h Hold) (*Process, error) {
 	pidfd, err := unix.PidfdOpen(h.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -35,19 +35,18 @@ func openProcess(folder string, h Hold) (*Process, error) {
 		return nil, fmt.Errorf("open process %d: %w", h.PID, err)
 	}
 	p := Of(folder, h.PID, pidfd)
-	// What is read of the PID is of the process behind the pidfd, if that is still alive
-	// afterwards.
+	// If the process behind the pidfd is still alive afterwards, what we read of the PID is about it.
 	s, ok := proc.ReadStat(folder, h.PID)
 	switch {
 	case p.Ended() || ok && !s.Began(h.Start):
 		return nil, errors.Join(errGone, p.close())
-	case !ok: // it lives, and its hold must not be forgotten
+	case !ok: // it lives: do not forget its hold
 		return nil, errors.Join(fmt.Errorf("read when process %d started", h.PID), p.close())
 	}
 	return p, nil
 }
 
-// Of makes a Process of one that the caller has opened. The caller keeps the pidfd open.
+// Of returns a Process for a pidfd that the caller opened and keeps open.
 func Of(folder string, pid, pidfd int) *Process {
 	return &Process{PID: pid, pidfd: pidfd, folder: filepath.Join(folder, strconv.Itoa(pid))}
 }
@@ -57,7 +56,7 @@ func (p *Process) close() error { return unix.Close(p.pidfd) }
 // Ended reports whether the process has ended.
 func (p *Process) Ended() bool { return proc.Ended(p.pidfd) }
 
-// Continue sends SIGCONT. One that has ended needs none.
+// Continue sends SIGCONT. For a process that has ended it does nothing.
 func (p *Process) Continue() error {
 	if err := unix.PidfdSendSignal(p.pidfd, unix.SIGCONT, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("continue process %d: %w", p.PID, err)
@@ -65,15 +64,15 @@ func (p *Process) Continue() error {
 	return nil
 }
 
-// Inspect says what the kernel says of the process now. The error is errGone if it has ended.
+// Inspect reads the state of the process from the kernel. The error is errGone if it has ended.
 func (p *Process) Inspect() (s Seen, err error) {
 	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
 	if err != nil || p.Ended() {
 		return s, errGone
 	}
 	s.StopPending, s.EndPending = pending(string(status))
-	// Twice: a thread that slept when it was read may have run until another one stopped
-	// the process. After that none of them can begin a call.
+	// Twice: a thread that slept when we read it may have run until another thread stopped the
+	// process. After the second reading no thread can begin a call.
 	for range 2 {
 		if err := p.lookAtThreads(&s); err != nil {
 			return s, errGone
@@ -99,8 +98,8 @@ func (p *Process) lookAtThreads(s *Seen) error {
 	return err
 }
 
-// pending reads the signals that wait, of /proc/PID/status. Those for the process alone
-// tell of others: the program in the kernel sends its SIGSTOP to the thread.
+// pending reads the pending signals of the process from /proc/PID/status. Those of threads do not
+// count: the kernel program sends its SIGSTOP to the thread.
 func pending(status string) (stop, end bool) {
 	has := func(set uint64, signal syscall.Signal) bool { return set>>(signal-1)&1 != 0 }
 	for line := range strings.Lines(status) {

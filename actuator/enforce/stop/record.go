@@ -14,14 +14,13 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
-// Record is the record of a memory guard's holds, which outlives the guard. It is safe
-// for concurrent use, also by several processes.
+// Record has the holds of a memory guard and outlives the guard. It is safe for concurrent use, also
+// by several processes.
 type Record struct {
 	holds, leases, released, until *ebpf.Map
 }
 
-// OpenRecord opens the record of this name. The error wraps fs.ErrNotExist when there
-// was never one, or when it was removed.
+// OpenRecord opens the record of this name. The error wraps fs.ErrNotExist when there is none.
 func OpenRecord(name string) (r *Record, err error) {
 	r = &Record{}
 	for pin, to := range map[string]**ebpf.Map{
@@ -35,12 +34,12 @@ func OpenRecord(name string) (r *Record, err error) {
 	return r, nil
 }
 
-// Close closes the record; it stays.
+// Close closes the record and keeps it.
 func (r *Record) Close() error {
 	return errors.Join(r.holds.Close(), r.leases.Close(), r.released.Close(), r.until.Close())
 }
 
-// Remove removes the record of this name. Nobody must be on it.
+// Remove removes the record of this name. It must be empty.
 func Remove(name string) error { return cudaprobe.RemoveRecord(cudaprobe.PinFolder(name)) }
 
 // Now is the clock of the record (CLOCK_MONOTONIC).
@@ -74,14 +73,14 @@ func (r *Record) List() ([]Hold, error) {
 	for entries.Next(&key, &value) {
 		h := Hold{PID: int(key.Pid), TID: int(key.Tid), At: time.Duration(key.Time), Start: time.Duration(value.Start), Phase: Phase(value.Phase)}
 		h.Sent = h.Phase == Stopped
-		if seen[h.Key()] { // the record changed meanwhile, and the walk began again
+		if seen[h.Key()] { // the record changed, and the iteration began again
 			continue
 		}
 		seen[h.Key()] = true
 		if err := r.complete(key, &h); err != nil {
 			return all, err
 		}
-		// Who forgets a hold takes away first the hold, then what was said of it.
+		// Forget removes first the hold, then what others wrote about it.
 		if err := r.holds.Lookup(key, &value); errors.Is(err, ebpf.ErrKeyNotExist) {
 			continue
 		} else if err != nil {
@@ -90,14 +89,14 @@ func (r *Record) List() ([]Hold, error) {
 		all = append(all, h)
 	}
 	slices.SortFunc(all, func(a, b Hold) int { return int(a.At - b.At) })
-	// Who needs them all lists again until there are none.
+	// A caller that needs all of them lists again until there are none.
 	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return all, fmt.Errorf("record of who is stopped: %w", err)
 	}
 	return all, nil
 }
 
-// complete adds what others than the thread have said of a hold.
+// complete adds what others than the thread wrote about a hold.
 func (r *Record) complete(key cudabpf.MemoryHoldKey, h *Hold) error {
 	var lease uint64
 	var ended cudabpf.MemoryRelease
@@ -121,12 +120,12 @@ func (h Hold) key() cudabpf.MemoryHoldKey {
 	return cudabpf.MemoryHoldKey{Pid: uint32(h.PID), Tid: uint32(h.TID), Time: uint64(h.At)}
 }
 
-// Renew says that a hold is wanted until then.
+// Renew keeps a hold until then.
 func (r *Record) Renew(h Hold, until time.Duration) error {
 	return r.leases.Put(h.key(), uint64(until))
 }
 
-// Release marks a hold as being ended.
+// Release marks a hold Released.
 func (r *Record) Release(h Hold, now time.Duration) error {
 	err := r.released.Update(h.key(), cudabpf.MemoryRelease{Time: uint64(now)}, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
@@ -135,12 +134,12 @@ func (r *Record) Release(h Hold, now time.Duration) error {
 	return err
 }
 
-// Mark marks a hold as continued.
+// Mark marks a hold Continued.
 func (r *Record) Mark(h Hold, now time.Duration) error {
 	return r.released.Put(h.key(), cudabpf.MemoryRelease{Time: uint64(now), Continued: 1})
 }
 
-// Forget takes a hold off the record. What was said of it goes last.
+// Forget removes a hold, and then what others wrote about it.
 func (r *Record) Forget(h Hold) error {
 	var errs []error
 	for _, m := range []*ebpf.Map{r.holds, r.leases, r.released} {
@@ -151,9 +150,9 @@ func (r *Record) Forget(h Hold) error {
 	return errors.Join(errs...)
 }
 
-// Tidy drops what was said of holds that are not on record: a late Renew or Release
-// leaves it behind. before is when such a hold must have begun, for a hold is recorded
-// before anybody says anything of it.
+// Tidy removes what others wrote about holds that are not on record; a late Renew or Release leaves
+// it behind. It considers holds that began before the given time: a hold is recorded before anybody
+// writes about it.
 func (r *Record) Tidy(before time.Duration) error {
 	var errs []error
 	for _, m := range []*ebpf.Map{r.leases, r.released} {

@@ -29,7 +29,7 @@ type Entry struct {
 }
 
 const (
-	// maxTasks bounds the memory of a History; those that ended first are dropped.
+	// maxTasks bounds the memory of a History; the oldest of who has the most are dropped.
 	maxTasks = 2048
 	// maxSpans bounds what is remembered of one task; its first stays are then
 	// shown as one.
@@ -153,7 +153,8 @@ func (e *Entry) finish(t task.Task) {
 	}
 }
 
-// trim forgets what ended long ago, and the oldest beyond the bound.
+// trim forgets what ended long ago, and beyond the bound the oldest of the containers that have
+// the most: a server's requests do not push out what others did.
 func (h *History) trim(now time.Time) {
 	for id, e := range h.entries {
 		if e.End != nil && now.Sub(e.End.Time) > h.keep {
@@ -169,7 +170,15 @@ func (h *History) trim(now time.Time) {
 			ended = append(ended, e)
 		}
 	}
-	slices.SortFunc(ended, func(a, b *Entry) int { return a.End.Time.Compare(b.End.Time) })
+	slices.SortFunc(ended, func(a, b *Entry) int { return b.End.Time.Compare(a.End.Time) })
+	later, seen := map[*Entry]int{}, map[string]int{} // how many of the same container ended later
+	for _, e := range ended {
+		later[e] = seen[e.Container]
+		seen[e.Container]++
+	}
+	slices.SortFunc(ended, func(a, b *Entry) int {
+		return cmp.Or(later[b]-later[a], a.End.Time.Compare(b.End.Time))
+	})
 	for _, e := range ended[:min(len(ended), len(h.entries)-maxTasks)] {
 		delete(h.entries, e.ID)
 	}

@@ -77,6 +77,9 @@ type Bar struct {
 	// nothing does.
 	Deadline    *Mark
 	Spare, Late *Range
+	// Short are the tasks that it stands for, where they are too short to be told apart:
+	// Task is then the one with the least float, and there is no mark of a deadline.
+	Short []Entry
 }
 
 // Lane is one container, by name: one that was made anew goes on in its lane.
@@ -110,6 +113,7 @@ func Lay(entries []Entry, gpu string, w Window) []Lane {
 		lanes[i].Bars = append(lanes[i].Bars, w.bar(e))
 	}
 	for i := range lanes {
+		lanes[i].merge(w)
 		lanes[i].stack()
 	}
 	slices.SortFunc(lanes, func(a, b Lane) int { return cmp.Compare(a.Container, b.Container) })
@@ -191,7 +195,7 @@ func (l *Lane) stack() {
 		b.Row, ends[row] = row, b.End()
 		shown = append(shown, b)
 	}
-	l.Bars, l.Rows = shown, len(ends)
+	l.Bars, l.Rows = shown, max(l.Rows, len(ends))
 }
 
 // Tick is a mark of the axis, Ahead (negative: ago) from now.

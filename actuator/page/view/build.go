@@ -24,7 +24,7 @@ type builder struct {
 // Build makes the page. It depends on nothing but the facts.
 func Build(f Facts) Page {
 	b := &builder{f, gpuNames(f.Snapshot)}
-	p := Page{Node: f.Service.Node, May: f.May, Deadlines: f.Deadlines, Status: b.status(), Placement: b.placement()}
+	p := Page{Node: f.Service.Node, May: f.May, Changes: f.Changes, Status: b.status(), Placement: b.placement()}
 	for _, w := range Windows {
 		p.Windows = append(p.Windows, WindowChoice{Text: fmt.Sprintf("%d min", w/time.Minute), Value: fmt.Sprintf("%dm", w/time.Minute), Chosen: w == f.Window})
 	}
@@ -99,6 +99,9 @@ func (b *builder) gpus() []GPU {
 		case g.Tasks > 1:
 			g.Arbitration = "shared, not arbitrated: all may compute"
 		}
+		if a.Unkept != "" {
+			g.Arbitration = strings.TrimPrefix(g.Arbitration+"; "+a.Unkept, "; ")
+		}
 		if a.Relieve {
 			g.Arbitration = strings.TrimPrefix(g.Arbitration+"; memory pressure", "; ")
 		}
@@ -156,6 +159,10 @@ func (b *builder) container(c task.Container, st Standing) (row Container, float
 	if c.Spec.Deadline > 0 {
 		row.Deadline, row.DeadlineInput = seconds(float64(c.Spec.Deadline)), typed(c.Spec.Deadline)
 	}
+	if c.Spec.Share > 0 {
+		row.ShareInput = task.ShareWords(c.Spec.Share)
+		row.Notes = append(row.Notes, "share "+row.ShareInput)
+	}
 	float = math.Inf(1)
 	switch {
 	case urgent != nil:
@@ -167,7 +174,7 @@ func (b *builder) container(c task.Container, st Standing) (row Container, float
 	b.showState(&row, c, st, urgent)
 	row.CanPause = b.f.May && st.Managed && !c.Spec.NeverPause && !st.Somebody && st.Asked == ""
 	row.CanRelease = b.f.May && !st.Somebody && (st.Ours || st.Off || st.Waits != "" || st.Asked != "")
-	row.CanDeadline = b.f.May && b.f.Deadlines && st.Managed
+	row.CanChange = b.f.May && b.f.Changes && st.Managed
 	return row, float, urgent != nil || last != nil
 }
 
@@ -221,6 +228,9 @@ func (b *builder) showState(row *Container, c task.Container, st Standing, urgen
 	if row.Why == "" && urgent != nil && b.inTurn(c.Name, urgent.GPUs) {
 		row.Why = "may compute now"
 	}
+	if st.Unmet != "" {
+		row.Notes = append(row.Notes, "its deadline cannot be promised: "+b.names.Replace(st.Unmet))
+	}
 	if st.Asked != "" && st.Waits == "" {
 		row.Notes = append(row.Notes, "pause requested by "+st.Asked)
 	}
@@ -257,7 +267,7 @@ const (
 
 func (b *builder) placement() Placement {
 	r := b.f.Ranking
-	p := Placement{Known: r.Known, Error: r.Error, Method: r.Method, Summary: r.Nodes.Summary()}
+	p := Placement{Known: r.Known, Error: r.Error, Method: string(r.Method), Summary: r.Nodes.Summary()}
 	p.NodesLeftOut = max(0, len(r.Nodes)-maxNodes)
 	for i, v := range r.Nodes[:min(len(r.Nodes), maxNodes)] {
 		n := Node{Rank: "–", Name: v.Node.Name, Candidate: v.Candidate(), GPU: v.GPU, GPUs: len(v.Node.GPUs),
@@ -279,16 +289,16 @@ func (b *builder) placement() Placement {
 		}
 		if n.Candidate {
 			n.Rank = fmt.Sprint(i + 1)
-			n.CandidateAnswer = "a candidate: would get " + short(v.GPU)
+			n.CandidateAnswer = "a candidate: would get " + gpuOf(v.Node, v.GPU)
 			if i == 0 {
-				n.CandidateAnswer = "the next container goes here, to " + short(v.GPU)
+				n.CandidateAnswer = "the next container goes here, to " + gpuOf(v.Node, v.GPU)
 			}
 		}
 		n.ReasonsLeftOut = max(0, len(v.Reasons)-maxReasons)
 		for _, why := range v.Reasons[:min(len(v.Reasons), maxReasons)] {
 			text := why.Text
 			if why.GPU != "" && len(v.Node.GPUs) > 1 {
-				text += " (" + short(why.GPU) + ")"
+				text += " (" + gpuOf(v.Node, why.GPU) + ")"
 			}
 			n.Reasons = append(n.Reasons, text)
 		}

@@ -46,7 +46,7 @@ func (b *builder) lanes(g *GPU, w timeline.Window) {
 		g.Ticks[i].Minor = (i-now)%2 != 0
 	}
 	g.Now = percent(w.X(w.Now))
-	tasks, leftOut := latest(b.f.Tasks, g.UUID)
+	tasks, leftOut := latest(b.f.Tasks, g.UUID, w)
 	g.TasksLeftOut = leftOut
 	lanes := timeline.Lay(tasks, g.UUID, w)
 	g.LanesLeftOut = max(0, len(lanes)-maxLanes)
@@ -58,13 +58,13 @@ func (b *builder) lanes(g *GPU, w timeline.Window) {
 }
 
 // latest are the tasks of a GPU that are drawn: all that are unfinished, and those
-// that ended last.
-func latest(all []timeline.Entry, gpu string) (tasks []timeline.Entry, leftOut int) {
+// that ended last. Short ones do not count: many of them are one bar.
+func latest(all []timeline.Entry, gpu string, w timeline.Window) (tasks []timeline.Entry, leftOut int) {
 	var ended []time.Time
 	for _, e := range all {
 		if slices.Contains(e.GPUs, gpu) {
 			tasks = append(tasks, e)
-			if e.End != nil {
+			if e.End != nil && !w.IsShort(e) {
 				ended = append(ended, e.End.Time)
 			}
 		}
@@ -75,7 +75,7 @@ func latest(all []timeline.Entry, gpu string) (tasks []timeline.Entry, leftOut i
 	slices.SortFunc(ended, func(a, b time.Time) int { return b.Compare(a) })
 	oldest := ended[maxEnded-1]
 	n := len(tasks)
-	tasks = slices.DeleteFunc(tasks, func(e timeline.Entry) bool { return e.End != nil && e.End.Time.Before(oldest) })
+	tasks = slices.DeleteFunc(tasks, func(e timeline.Entry) bool { return e.End != nil && !w.IsShort(e) && e.End.Time.Before(oldest) })
 	return tasks, n - len(tasks)
 }
 
@@ -106,16 +106,16 @@ func busiest(lanes []timeline.Lane) []timeline.Lane {
 
 func (b *builder) lane(l timeline.Lane) Lane {
 	lane := Lane{Name: l.Container, Height: 2*lanePad + rowHeight*l.Rows, Hidden: l.Hidden}
-	hits, misses := 0, 0
+	shown, hits, misses := 0, 0, 0
 	var urgent *timeline.Entry
 	for _, x := range l.Bars {
 		lane.Bars = append(lane.Bars, b.bar(x))
-		switch x.Task.Outcome() {
-		case task.Hit:
-			hits++
-		case task.Miss:
-			misses++
+		all := x.Short
+		if all == nil {
+			all = []timeline.Entry{x.Task}
 		}
+		h, m := outcomes(all)
+		shown, hits, misses = shown+len(all), hits+h, misses+m
 		if x.Task.End == nil && (urgent == nil || x.Task.Float(b.f.Now) < urgent.Float(b.f.Now)) {
 			urgent = &x.Task
 		}
@@ -131,7 +131,7 @@ func (b *builder) lane(l timeline.Lane) Lane {
 			lane.Float = seconds(float)
 		}
 	}
-	about := []string{plural(len(l.Bars)+l.Hidden, "task", "tasks") + " shown"}
+	about := []string{plural(shown+l.Hidden, "task", "tasks") + " shown"}
 	if hits+misses > 0 {
 		about = append(about, fmt.Sprintf("%d hit and %d missed their deadline", hits, misses))
 	}
@@ -141,6 +141,37 @@ func (b *builder) lane(l timeline.Lane) Lane {
 	}
 	lane.About = l.Container + ": " + strings.Join(append(about, now), "; ")
 	return lane
+}
+
+// outcomes counts the tasks that met their deadline, and those that missed it.
+func outcomes(all []timeline.Entry) (hits, misses int) {
+	for _, e := range all {
+		switch e.Outcome() {
+		case task.Hit:
+			hits++
+		case task.Miss:
+			misses++
+		}
+	}
+	return hits, misses
+}
+
+// describeShort says in words what a bar of several short tasks shows.
+func (b *builder) describeShort(x timeline.Bar) string {
+	first, last := x.Short[0].Start.Time, x.Short[0].End.Time
+	for _, e := range x.Short {
+		if e.Start.Time.Before(first) {
+			first = e.Start.Time
+		}
+		if e.End.Time.After(last) {
+			last = e.End.Time
+		}
+	}
+	s := fmt.Sprintf("%s, %s: %s to %s", x.Task.Container, plural(len(x.Short), "task", "tasks"), clock(first), clock(last))
+	if hits, misses := outcomes(x.Short); hits+misses > 0 {
+		s += fmt.Sprintf(", %d hit and %d missed their deadline, least float %s", hits, misses, seconds(float64(x.Task.Float(b.f.Now))))
+	}
+	return s
 }
 
 // toneOf is that of a task at this moment.
@@ -157,6 +188,9 @@ func (b *builder) bar(x timeline.Bar) Bar {
 	}
 	if t.State == task.Lost {
 		bar.Tone = Plain
+	}
+	if len(x.Short) > 1 {
+		bar.Title = b.describeShort(x)
 	}
 	for _, s := range x.Segments {
 		seg := Segment{X: percent(s.X), W: percent(s.W)}

@@ -19,8 +19,8 @@ type Facts struct {
 	Now time.Time
 	// Window is how much of the past the time line shows.
 	Window time.Duration
-	// May: who looks may also act. Deadlines: deadlines can be changed.
-	May, Deadlines bool
+	// May: who looks may also act. Changes: settings of containers can be changed.
+	May, Changes bool
 
 	Service   Service
 	Snapshot  *task.Snapshot // nil before the first
@@ -29,7 +29,7 @@ type Facts struct {
 	Standings map[string]Standing    // by container id
 	// Decisions are the last ones, oldest first.
 	Decisions []decision.Decision
-	Ranking   Ranking
+	Ranking   placement.Overview
 }
 
 // Service is how the actuator itself is.
@@ -54,6 +54,8 @@ type Arbitration struct {
 	// Order names the containers by who comes first where the time of the GPU is divided by
 	// slices; else empty.
 	Order []string
+	// Unkept says which promises of its time cannot be kept; else empty.
+	Unkept string
 }
 
 // Standing is how a container stands with the actuator.
@@ -67,35 +69,19 @@ type Standing struct {
 	// slices; else empty. Off: its channels are off the GPU.
 	Order string
 	Off   bool
+	// Unmet says why its deadline cannot be promised, as far as could be known at the start; else empty.
+	Unmet string
 	// Until is when our hold ends at the latest; zero without one.
 	Until time.Time
 	// Asked says who asked for its pause by this page; else empty.
 	Asked string
 }
 
-// Ranking is what placement says; the zero value is no placement.
-type Ranking struct {
-	Known bool
-	// Error says why there is no ranking now; else empty.
-	Error        string
-	Method       string
-	Nodes        placement.Ranking
-	Reservations []Reservation
-}
-
-// Reservation is what is promised to a container.
-type Reservation struct {
-	ID, Node, GPU, State string
-	Memory               uint64 // bytes; 0 is not known
-	Deadline             task.Seconds
-	Expires              time.Time // zero: with its container
-}
-
 // Page is what is shown.
 type Page struct {
 	Node       string
 	May        bool
-	Deadlines  bool
+	Changes    bool
 	Status     Status
 	Windows    []WindowChoice
 	GPUs       []GPU
@@ -240,6 +226,7 @@ type Container struct {
 	Notes            []string
 	Deadline         string // relative
 	DeadlineInput    string // as it can be typed
+	ShareInput       string // as it can be typed
 	Due              string // absolute
 	Float, FloatWord string
 	Tone             Tone
@@ -248,7 +235,7 @@ type Container struct {
 	Why              string
 	CanPause         bool
 	CanRelease       bool
-	CanDeadline      bool
+	CanChange        bool
 }
 
 // Placement is the ranking of the nodes.

@@ -104,10 +104,24 @@ func TestOrderOnAGPU(t *testing.T) {
 	}
 }
 
+func TestWhatCannotBeKept(t *testing.T) {
+	f := facts(running("1", "train", -3, 1))
+	f.GPUs = map[string]Arbitration{"GPU-a": {Open: true, Unkept: "shares add up to 115 %"}}
+	add(&f, "train", task.Spec{Managed: true}, Standing{Managed: true, Unmet: "it needs 3s"})
+	p := Build(f)
+	if g := p.GPUs[0]; g.Arbitration != "arbitrated: the policy decides who computes; shares add up to 115 %" {
+		t.Errorf("%+v", g)
+	}
+	if r := row(p, "train"); !strings.Contains(strings.Join(r.Notes, "; "), "its deadline cannot be promised: it needs 3s") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestContainers(t *testing.T) {
 	f := facts(running("1", "soon", -3, 1), running("2", "later", -3, 9), running("3", "endless", -3, 0), running("4", "stranger", -1, 0))
 	managed := task.Spec{Managed: true, Class: task.ClassDeadline}
-	add(&f, "idle", managed, Standing{Managed: true})
+	f.Changes = true
+	add(&f, "idle", task.Spec{Managed: true, Class: task.ClassDeadline, Share: 0.125}, Standing{Managed: true})
 	add(&f, "endless", managed, Standing{Managed: true, Somebody: true})
 	add(&f, "later", managed, Standing{Managed: true, Ours: true, Waits: "waits for soon on GPU-a", Until: t0.Add(time.Minute)})
 	add(&f, "soon", managed, Standing{Managed: true, Asked: "alice"})
@@ -134,15 +148,19 @@ func TestContainers(t *testing.T) {
 	if r := row(p, "never"); r.CanPause || r.CanRelease {
 		t.Errorf("%+v", r)
 	}
-	if r := row(p, "stranger"); r.CanPause || r.CanDeadline || r.Notes[0] != "observed only" {
+	if r := row(p, "stranger"); r.CanPause || r.CanChange || r.Notes[0] != "observed only" {
 		t.Errorf("%+v", r)
 	}
-	if r := row(p, "idle"); r.CanDeadline {
-		t.Error("no exporter changes deadlines, and there is a field for one")
+	if r := row(p, "idle"); !r.CanChange || r.ShareInput != "12.5%" || r.Notes[0] != "share 12.5%" {
+		t.Errorf("%+v", r)
 	}
-	f.May = false
+	f.Changes = false
+	if r := row(Build(f), "idle"); r.CanChange {
+		t.Error("no exporter changes settings, and there is a field for one")
+	}
+	f.Changes, f.May = true, false
 	for _, c := range Build(f).Containers {
-		if c.CanPause || c.CanRelease || c.CanDeadline {
+		if c.CanPause || c.CanRelease || c.CanChange {
 			t.Errorf("%s: one who may not act can", c.Name)
 		}
 	}
@@ -190,7 +208,7 @@ func TestBounds(t *testing.T) {
 	for i := range 3000 {
 		f.Decisions = append(f.Decisions, decision.Decision{Sequence: uint64(i), Time: t0, Reason: strconv.Itoa(i)})
 		f.Ranking.Nodes = append(f.Ranking.Nodes, placement.Verdict{Node: placement.Node{Name: strconv.Itoa(i)}, Reasons: make([]placement.Reason, 9)})
-		f.Ranking.Reservations = append(f.Ranking.Reservations, Reservation{})
+		f.Ranking.Reservations = append(f.Ranking.Reservations, placement.Reservation{})
 		f.Tasks = append(f.Tasks, timeline.Entry{Task: running(strconv.Itoa(i), "web", -5, 5), Spans: []timeline.Span{{State: task.Running, From: t0.Add(-5 * time.Second)}}})
 	}
 	for i := range 150 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -127,4 +128,20 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return strconv.Itoa(n) + " " + many
+}
+
+// gpuOf is what people call a GPU of a node; the beginning of its UUID where nobody told its index,
+// or where instances of one card share it.
+func gpuOf(n placement.Node, uuid string) string {
+	byIndex, index := map[int]int{}, -1
+	for _, g := range n.GPUs {
+		byIndex[g.Index]++
+		if g.UUID == uuid {
+			index = g.Index
+		}
+	}
+	if index < 0 || byIndex[index] > 1 {
+		return short(uuid)
+	}
+	return fmt.Sprintf("GPU %d", index)
 }

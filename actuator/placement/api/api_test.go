@@ -18,8 +18,8 @@ import (
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
-	"github.com/laxity/laxity/actuator/placement/ledger"
 	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -44,17 +44,17 @@ func known() *source {
 	inf, nan := task.Seconds(math.Inf(1)), task.Seconds(math.NaN())
 	return &source{nodes: []placement.Node{
 		{Name: "a", Fresh: true, Provisionable: true, Float: 5, MemoryFree: 20 * gib, Score: 20 * gib, GPUs: []placement.GPU{{
-			UUID: "GPU-a", Name: "H200", Driver: "580.0-sim", Provisionable: true, Open: true, MemoryTotal: 80 * gib, MemoryFree: 20 * gib, Float: 5, Utilization: nan,
+			UUID: "GPU-a", Name: "H200", Driver: "580.0-sim", Provisionable: true, Open: true, MemoryTotal: 80 * gib, MemoryFree: 20 * gib, Utilization: nan,
 			Work: []placement.Work{{Container: "web", Due: 5, Left: 4}}}}},
 		{Name: "b", Fresh: true, Provisionable: true, Float: inf, MemoryFree: 10 * gib, Score: 10 * gib, GPUs: []placement.GPU{{
-			UUID: "GPU-b", Provisionable: true, Open: true, MemoryTotal: 80 * gib, MemoryFree: 10 * gib, Float: inf}}},
+			UUID: "GPU-b", Provisionable: true, Open: true, MemoryTotal: 80 * gib, MemoryFree: 10 * gib}}},
 	}}
 }
 
 func serve(t *testing.T, s *source, ids ...string) (*httptest.Server, *api.Client) {
 	t.Helper()
 	dir := t.TempDir()
-	l, _, err := ledger.Open(filepath.Join(dir, "placements.db"), time.Now())
+	l, _, err := reservation.Open(filepath.Join(dir, "placements.db"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func serve(t *testing.T, s *source, ids ...string) (*httptest.Server, *api.Clien
 		next = nil
 	}
 	now := func() time.Time { return time.Unix(1_800_000_000, 0) }
-	p, err := placer.New(placer.Options{Source: s, Ledger: l, Method: placement.Paper, Now: now, NewID: next})
+	p, err := placer.New(placer.Options{Source: s, Reservations: l, Method: placement.Paper, Now: now, NewID: next})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestAnswers(t *testing.T) {
 		code               int
 		says               []string
 	}{
-		"all nodes":           {"GET", "/api/v1/nodes", "", 200, []string{`"summary":"2/2 nodes"`, `"float_seconds":"+Inf"`, `"utilization_ratio":"NaN"`, `"reasons":[]`, `"ranking":"paper"`}},
+		"all nodes":           {"GET", "/api/v1/nodes", "", 200, []string{`"summary":"2/2 nodes"`, `"float_seconds":null`, `"float_reason":"no task with a deadline has ended there"`, `"utilization_ratio":null`, `"utilization_reason":"Prometheus has no value of it"`, `"reasons":[]`, `"ranking":"paper"`}},
 		"nodes by deadline":   {"GET", "/api/v1/nodes?deadline=9s", "", 200, []string{"float short (deadline 9s, float 5s)", `"code":"float_short"`}},
 		"nodes by memory":     {"GET", "/api/v1/nodes?gpu_memory=15GiB", "", 200, []string{"GPU memory short (need 15GiB, free 10GiB)"}},
 		"nodes, predictive":   {"GET", "/api/v1/nodes?deadline=6s&estimate=3s&ranking=predictive", "", 200, []string{"time short (due in 6s, needs 3s after 4s of work", `"ranking":"predictive"`}},
@@ -155,7 +155,7 @@ func TestAnswers(t *testing.T) {
 				}
 			}
 			if code, list := call(t, server, "GET", "/api/v1/placements", ""); code != 200 || (tc.code != 201) != (list == "[]\n") {
-				t.Errorf("promises: %d %s", code, list)
+				t.Errorf("reservations: %d %s", code, list)
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func TestClient(t *testing.T) {
 	if err := c.Bind(ctx, "p1", "c1"); err != nil {
 		t.Error(err)
 	}
-	if list, err := c.List(ctx); err != nil || len(list) != 1 || list[0].Container != "c1" || list[0].State != ledger.Created {
+	if list, err := c.List(ctx); err != nil || len(list) != 1 || list[0].Container != "c1" || list[0].State != reservation.Created {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if err := c.Release(ctx, "p1"); err != nil {

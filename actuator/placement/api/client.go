@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/laxity/laxity/actuator/admission"
 )
 
 // Client asks an actuator.
@@ -73,13 +75,19 @@ func (c *Client) Nodes(ctx context.Context, w Wanted) (Nodes, error) {
 	return out, c.do(ctx, http.MethodGet, "/api/v1/nodes?"+q.Encode(), nil, &out)
 }
 
-// List asks for the promises.
+// Admission asks whether a deadline or share could be kept.
+func (c *Client) Admission(ctx context.Context, q admission.Question) (admission.Answer, error) {
+	var out admission.Answer
+	return out, c.do(ctx, http.MethodGet, "/api/v1/admission?"+q.Values().Encode(), nil, &out)
+}
+
+// List asks for the reservations.
 func (c *Client) List(ctx context.Context) ([]Placement, error) {
 	var out []Placement
 	return out, c.do(ctx, http.MethodGet, "/api/v1/placements", nil, &out)
 }
 
-// Check asks whether the promise can be kept.
+// Check asks whether the reservation can be kept.
 func (c *Client) Check(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodPost, "/api/v1/placements/"+url.PathEscape(id)+"/check", nil, nil)
 }
@@ -89,7 +97,7 @@ func (c *Client) Bind(ctx context.Context, id, container string) error {
 	return c.do(ctx, http.MethodPut, "/api/v1/placements/"+url.PathEscape(id)+"/container", map[string]string{"container_id": container}, nil)
 }
 
-// Release gives the promise back.
+// Release gives the reservation back.
 func (c *Client) Release(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, "/api/v1/placements/"+url.PathEscape(id), nil, nil)
 }

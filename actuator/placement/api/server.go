@@ -50,22 +50,22 @@ func NewServer(o Options) *Server {
 //
 //	GET    /api/v1/nodes[?deadline=9s][&gpu_memory=4GiB][&estimate=3s][&image=NAME][&node=NAME][&ranking=predictive]
 //	POST   /api/v1/placements             Wanted → Placed, 201; 200 with dry_run
-//	GET    /api/v1/placements             the promises, oldest first
+//	GET    /api/v1/placements             the reservations, oldest first
 //	POST   /api/v1/placements/{id}/check  right before the container is created
 //	PUT    /api/v1/placements/{id}/container  {"container_id": …}, once it is
 //	DELETE /api/v1/placements/{id}
 //
-// What changes something goes through guard. Errors are
+// What changes something goes through gate. Errors are
 // {"error": …}, and with no room {"ranking": …}: 400 for what cannot be read, 404
-// for an unknown node or promise, 409 when there is no room now, 422 when no GPU
+// for an unknown node or reservation, 409 when there is no room now, 422 when no GPU
 // will ever do, 503 when the facts cannot be had.
-func (s *Server) Register(mux chi.Router, guard func(http.Handler) http.Handler) {
+func (s *Server) Register(mux chi.Router, gate func(http.Handler) http.Handler) {
 	mux.HandleFunc("GET /api/v1/nodes", s.nodes)
 	mux.HandleFunc("GET /api/v1/placements", s.list)
-	mux.Handle("POST /api/v1/placements", guard(http.HandlerFunc(s.place)))
-	mux.Handle("POST /api/v1/placements/{id}/check", guard(http.HandlerFunc(s.check)))
-	mux.Handle("PUT /api/v1/placements/{id}/container", guard(http.HandlerFunc(s.bind)))
-	mux.Handle("DELETE /api/v1/placements/{id}", guard(http.HandlerFunc(s.release)))
+	mux.Handle("POST /api/v1/placements", gate(http.HandlerFunc(s.place)))
+	mux.Handle("POST /api/v1/placements/{id}/check", gate(http.HandlerFunc(s.check)))
+	mux.Handle("PUT /api/v1/placements/{id}/container", gate(http.HandlerFunc(s.bind)))
+	mux.Handle("DELETE /api/v1/placements/{id}", gate(http.HandlerFunc(s.release)))
 }
 
 func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
@@ -86,11 +86,11 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request, req placer.Requ
 		s.failed(w, err)
 		return
 	}
-	write(w, code, wrap(s.view(ranking, req.Method)))
+	write(w, code, wrap(s.nodesOf(ranking, req.Method)))
 }
 
-func (s *Server) view(r placement.Ranking, m placement.Method) Nodes {
-	v := View(r, s.o.Now())
+func (s *Server) nodesOf(r placement.Ranking, m placement.Method) Nodes {
+	v := NodesOf(r, s.o.Now())
 	if v.Ranking = m; m == "" {
 		v.Ranking = s.o.Placer.Method()
 	}
@@ -113,7 +113,7 @@ func (s *Server) place(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if wanted.Ranking != "" {
-		fail(w, http.StatusBadRequest, "ranking can be chosen with dry_run only: placements all follow that of the actuator (--ranking), or their promises would not add up")
+		fail(w, http.StatusBadRequest, "ranking can be chosen with dry_run only: placements all follow that of the actuator (--ranking), or their reservations would not add up")
 		return
 	}
 	entries, judged, err := s.o.Placer.Place(r.Context(), req)
@@ -121,7 +121,7 @@ func (s *Server) place(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, err)
 		return
 	}
-	out := Placed{Ranking: s.view(judged.Ranking, "")}
+	out := Placed{Ranking: s.nodesOf(judged.Ranking, "")}
 	if judged.Partial {
 		out.Ranking.Partial = true
 		out.Ranking.Summary = fmt.Sprintf("%s comes first of all nodes; the %d first were judged", entries[0].Node, len(judged.Ranking))
@@ -182,7 +182,7 @@ func (s *Server) failed(w http.ResponseWriter, err error) {
 	)
 	switch {
 	case errors.As(err, &room):
-		v := s.view(room.Ranking, "")
+		v := s.nodesOf(room.Ranking, "")
 		write(w, http.StatusConflict, Failure{Error: err.Error(), Ranking: &v})
 	case errors.As(err, &unknown), errors.Is(err, placer.ErrNotFound):
 		fail(w, http.StatusNotFound, err.Error())

@@ -11,8 +11,8 @@ import (
 
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
-	"github.com/laxity/laxity/actuator/placement/ledger"
 	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -89,21 +89,21 @@ func (w Wanted) Request() (req placer.Request, err error) {
 	return req, nil
 }
 
-// Placement is one promise.
+// Placement is one reservation.
 type Placement struct {
 	ID   string `json:"id"`
 	Node string `json:"node"`
 	GPU  string `json:"gpu"`
 	// Simulated: the GPU is a stand-in, which no container runtime can hand out.
-	Simulated bool         `json:"simulated,omitempty"`
-	Memory    uint64       `json:"gpu_memory_bytes,omitempty"`
-	Deadline  task.Seconds `json:"deadline_seconds,omitempty"`
-	Estimate  task.Seconds `json:"estimate_seconds,omitempty"`
-	Image     string       `json:"image,omitempty"`
-	State     ledger.State `json:"state"`
-	Container string       `json:"container_id,omitempty"`
-	Made      time.Time    `json:"made"`
-	Expires   time.Time    `json:"expires,omitzero"`
+	Simulated bool              `json:"simulated,omitempty"`
+	Memory    uint64            `json:"gpu_memory_bytes,omitempty"`
+	Deadline  task.Seconds      `json:"deadline_seconds,omitempty"`
+	Estimate  task.Seconds      `json:"estimate_seconds,omitempty"`
+	Image     string            `json:"image,omitempty"`
+	State     reservation.State `json:"state"`
+	Container string            `json:"container_id,omitempty"`
+	Made      time.Time         `json:"made"`
+	Expires   time.Time         `json:"expires,omitzero"`
 	// Docker is the way to the node's engine, if nodes.yaml has one. Local: it is
 	// the engine beside this actuator.
 	Docker nodes.Docker `json:"docker,omitzero"`
@@ -126,7 +126,7 @@ type Failure struct {
 // simDriver ends the driver version of simulated GPUs.
 const simDriver = "-sim"
 
-func (s *Server) placement(e ledger.Entry, r placement.Ranking) Placement {
+func (s *Server) placement(e reservation.Entry, r placement.Ranking) Placement {
 	p := Placement{
 		ID: e.ID, Node: e.Node, GPU: e.GPU, Memory: e.Memory, Deadline: e.Deadline, Estimate: e.Estimate,
 		Image: e.Image, State: e.State, Container: e.Container, Made: e.Made, Expires: e.Expires,

@@ -40,7 +40,7 @@ func (r *ranker) Rank(_ context.Context, req placement.Request) (placement.Ranki
 }
 
 func gpu(uuid string, free uint64) placement.GPU {
-	return placement.GPU{UUID: uuid, Provisionable: true, Open: true, MemoryFree: free << 30, MemoryTotal: 80 << 30, Utilization: 0.5, Float: 100}
+	return placement.GPU{UUID: uuid, Provisionable: true, Open: true, MemoryFree: free << 30, MemoryTotal: 80 << 30, Utilization: 0.5}
 }
 
 func fleet() []placement.Node {
@@ -52,7 +52,7 @@ func fleet() []placement.Node {
 	busy := gpu("b", 1)
 	busy.Provisionable, busy.Utilization = false, 1
 	missed := gpu("a", 70)
-	missed.Provisionable, missed.Missed = false, now.Add(-time.Minute)
+	missed.Provisionable = false
 	return []placement.Node{node("n1", gpu("a", 20), gpu("b", 60)), node("n2", gpu("a", 12)), stale,
 		node("n4", gpu("a", 2), gpu("c", 2), busy), node("n5", missed)}
 }

@@ -27,15 +27,15 @@ const (
 	maxQuestions = 2
 )
 
-// Register mounts POST …/filter and …/prioritize behind guard: questions are large,
+// Register mounts POST …/filter and …/prioritize behind gate: questions are large,
 // and the answers tell who runs where. What is wrong with a pod, or with our
 // knowledge, is in the answer, which is 200 all the same for filter: so that the
 // scheduler shows it as an event of the pod. prioritize has no place for an error;
 // there it is a 4xx or 503, at which the scheduler prefers no node.
-func Register(r chi.Router, guard func(http.Handler) http.Handler, ranker Ranker, logger *slog.Logger) {
+func Register(r chi.Router, gate func(http.Handler) http.Handler, ranker Ranker, logger *slog.Logger) {
 	x := extender{ranker, logger, make(chan struct{}, maxQuestions)}
-	r.Handle("POST /api/v1/kubernetes/filter", guard(x.one(x.filter)))
-	r.Handle("POST /api/v1/kubernetes/prioritize", guard(x.one(x.prioritize)))
+	r.Handle("POST /api/v1/kubernetes/filter", gate(x.one(x.filter)))
+	r.Handle("POST /api/v1/kubernetes/prioritize", gate(x.one(x.prioritize)))
 }
 
 type extender struct {

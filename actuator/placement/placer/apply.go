@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 
 	"github.com/laxity/laxity/actuator/placement"
-	"github.com/laxity/laxity/actuator/placement/ledger"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 )
 
 // job is one question or change. Its do runs alone, and sees what the jobs before
@@ -17,7 +17,7 @@ type job struct {
 	nodes []string
 	wants *Request
 	all   bool
-	do    func(*view) error
+	do    func(*draft) error
 	err   error
 	done  bool // guarded by Placer.applying
 }
@@ -49,7 +49,7 @@ func (p *Placer) run(ctx context.Context, batch []*job) {
 	// The facts serve others too: they must not fail because one client left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	v := p.look()
+	v := p.newDraft()
 	v.ctx = ctx
 	p.expire(v)
 	var factsErr error
@@ -67,10 +67,10 @@ func (p *Placer) run(ctx context.Context, batch []*job) {
 		}
 		j.err = j.do(v)
 	}
-	if err := p.o.Ledger.Apply(v.change()); err != nil {
+	if err := p.o.Reservations.Apply(v.change()); err != nil {
 		for _, j := range batch {
 			if j.err == nil {
-				j.err = err // nothing that is not on disk was promised
+				j.err = err // nothing is reserved that is not on disk
 			}
 		}
 	}
@@ -123,18 +123,18 @@ func (p *Placer) lists(req placement.Request) []List {
 }
 
 // survey reads facts for a question that changes nothing, beside the decisions.
-func (p *Placer) survey(ctx context.Context, ask Ask) (*view, error) {
+func (p *Placer) survey(ctx context.Context, ask Ask) (*draft, error) {
 	ctx, cancel := context.WithTimeout(ctx, thorough)
 	defer cancel()
-	v := p.look()
+	v := p.newDraft()
 	v.ctx = ctx
 	return v, v.read(ask)
 }
 
-// look is a view without facts.
-func (p *Placer) look() *view {
-	v := &view{p: p, now: p.o.Now(), entries: map[string]ledger.Entry{}}
-	for _, e := range p.o.Ledger.List() {
+// newDraft returns a draft without facts.
+func (p *Placer) newDraft() *draft {
+	v := &draft{p: p, now: p.o.Now(), entries: map[string]reservation.Entry{}}
+	for _, e := range p.o.Reservations.List() {
 		v.entries[e.ID] = e
 	}
 	return v

@@ -1,8 +1,8 @@
 // Package placer decides where containers go, one request after another, and
-// promises them what they need, so that two of the same moment never share what
+// reserves what they need, so that two of the same moment never share what
 // only one can have. Options → New → Run.
 //
-// It imports the standard library, actuator/placement, actuator/placement/ledger and exporter/task.
+// It imports the standard library, actuator/placement, actuator/placement/reservation and exporter/task.
 package placer
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/placement"
-	"github.com/laxity/laxity/actuator/placement/ledger"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 )
 
 // Defaults of Options.
@@ -30,18 +30,18 @@ const (
 	thorough = 20 * time.Second
 )
 
-// Options of a Placer. Source and Ledger are required.
+// Options of a Placer. Source and Reservations are required.
 type Options struct {
-	Source Source
-	Ledger *ledger.Ledger
+	Source       Source
+	Reservations *reservation.Store
 	// Method is placement.DefaultMethod by default.
 	Method placement.Method
-	// TTL is how long a promise waits for the next step: the container's creation,
+	// TTL is how long a reservation waits for the next step: the container's creation,
 	// then its first task. DefaultTTL if 0.
 	TTL    time.Duration
 	Logger *slog.Logger
 	Now    func() time.Time
-	// NewID names promises; random by default.
+	// NewID names reservations; random by default.
 	NewID func() string
 }
 
@@ -56,15 +56,15 @@ type Placer struct {
 	// applying is held by whoever decides: all that wait meanwhile are decided
 	// together, on the same facts and with one write to disk.
 	applying sync.Mutex
-	// seen is when a container was last known, by promise; guarded by applying.
+	// seen is when a container was last known, by reservation; guarded by applying.
 	seen map[string]time.Time
 	turn int // of Settle
 }
 
 // New makes a Placer.
 func New(o Options) (*Placer, error) {
-	if o.Source == nil || o.Ledger == nil {
-		return nil, errors.New("placer: Source and Ledger are required")
+	if o.Source == nil || o.Reservations == nil {
+		return nil, errors.New("placer: Source and Reservations are required")
 	}
 	var err error
 	if o.Method, err = placement.ParseMethod(string(o.Method)); err != nil {
@@ -99,7 +99,7 @@ type Request struct {
 // MaxCount is the most that one request may place.
 const MaxCount = 1000
 
-// ErrNotFound means that there is no such promise: it has expired, or never was.
+// ErrNotFound means that there is no such reservation: it has expired, or never was.
 var ErrNotFound = errors.New("no such placement: it has expired, was released, or its container is gone")
 
 // UnknownNodeError means that the request names a node that is not there.
@@ -141,7 +141,7 @@ func (e *NoRoomError) Error() string {
 	if e.Count > 1 {
 		text = fmt.Sprintf("only %d of %d find a place: ", e.Placed, e.Count)
 	}
-	return text + e.Ranking.Summary()
+	return text + e.Ranking.Summary() + "; " + e.Ranking.Expected()
 }
 
 // SourceError means that the facts cannot be had, so nothing is decided.
@@ -161,14 +161,14 @@ type Judged struct {
 	Partial bool
 }
 
-// Place promises a GPU to each of the containers and returns the promises with
+// Place reserves a GPU for each of the containers and returns the reservations with
 // the ranking that led to the first. The errors are NoRoomError, UnknownNodeError,
 // TooLargeError and SourceError; a refusal is explained for every node.
-func (p *Placer) Place(ctx context.Context, req Request) (placed []ledger.Entry, judged Judged, err error) {
+func (p *Placer) Place(ctx context.Context, req Request) (placed []reservation.Entry, judged Judged, err error) {
 	if err := p.estimate(ctx, &req); err != nil {
 		return nil, judged, err
 	}
-	decide := func(v *view) (err error) {
+	decide := func(v *draft) (err error) {
 		placed, judged, err = v.place(req)
 		return err
 	}
@@ -197,8 +197,8 @@ func (p *Placer) refusal(ctx context.Context, req Request) (placement.Ranking, e
 	return ranking, v.noRoom(req, ranking, 0)
 }
 
-// Explain ranks the nodes for the request, all or the one that it names, promises
-// included, and promises nothing. With a Method in the request, it ranks by that.
+// Explain ranks the nodes for the request, all or the one that it names, reservations
+// included, and reserves nothing. With a Method in the request, it ranks by that.
 func (p *Placer) Explain(ctx context.Context, req Request) (placement.Ranking, error) {
 	if err := p.estimate(ctx, &req); err != nil {
 		return nil, err
@@ -227,31 +227,31 @@ func (p *Placer) Explain(ctx context.Context, req Request) (placement.Ranking, e
 // Method is how the placer ranks.
 func (p *Placer) Method() placement.Method { return p.o.Method }
 
-// Check asks again, right before the container is created, whether the promise
+// Check asks again, right before the container is created, whether the reservation
 // can be kept, and renews it. A NoRoomError means that it cannot: it is released.
-func (p *Placer) Check(ctx context.Context, id string) (ledger.Entry, error) {
-	e, ok := p.o.Ledger.Get(id)
+func (p *Placer) Check(ctx context.Context, id string) (reservation.Entry, error) {
+	e, ok := p.o.Reservations.Get(id)
 	if !ok {
 		return e, ErrNotFound
 	}
 	j := &job{nodes: []string{e.Node}}
-	j.do = func(v *view) (err error) {
+	j.do = func(v *draft) (err error) {
 		e, err = v.check(id)
 		return err
 	}
 	return e, p.apply(ctx, j)
 }
 
-// Bind says that the container of the promise is created.
-func (p *Placer) Bind(ctx context.Context, id, container string) (ledger.Entry, error) {
+// Bind says that the container of the reservation is created.
+func (p *Placer) Bind(ctx context.Context, id, container string) (reservation.Entry, error) {
 	j := &job{}
-	var e ledger.Entry
-	j.do = func(v *view) error {
+	var e reservation.Entry
+	j.do = func(v *draft) error {
 		known, ok := v.entries[id]
 		if !ok {
 			return ErrNotFound
 		}
-		known.State, known.Container, known.Expires = ledger.Created, container, v.now.Add(p.o.TTL)
+		known.State, known.Container, known.Expires = reservation.Created, container, v.now.Add(p.o.TTL)
 		e = known
 		v.keep(known)
 		return nil
@@ -259,9 +259,9 @@ func (p *Placer) Bind(ctx context.Context, id, container string) (ledger.Entry, 
 	return e, p.apply(ctx, j)
 }
 
-// Release takes the promise back.
+// Release takes the reservation back.
 func (p *Placer) Release(ctx context.Context, id string) error {
-	return p.apply(ctx, &job{do: func(v *view) error {
+	return p.apply(ctx, &job{do: func(v *draft) error {
 		if _, ok := v.entries[id]; !ok {
 			return ErrNotFound
 		}
@@ -270,10 +270,10 @@ func (p *Placer) Release(ctx context.Context, id string) error {
 	}})
 }
 
-// List returns the promises, oldest first.
-func (p *Placer) List() []ledger.Entry { return p.o.Ledger.List() }
+// List returns the reservations, oldest first.
+func (p *Placer) List() []reservation.Entry { return p.o.Reservations.List() }
 
-// Run confirms and ends promises as time goes on, until ctx ends.
+// Run confirms and ends reservations as time goes on, until ctx ends.
 func (p *Placer) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/laxity/laxity/actuator/placement"
-	"github.com/laxity/laxity/actuator/placement/ledger"
 	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -139,7 +139,7 @@ func (w *world) hold(id, node string, bytes uint64, tasks int) {
 func node(name string, free uint64) placement.Node {
 	inf := task.Seconds(math.Inf(1))
 	return placement.Node{Name: name, Fresh: true, Provisionable: true, Float: inf, GPUs: []placement.GPU{{
-		UUID: "GPU-" + name, Provisionable: true, Open: true, MemoryTotal: 80 * gib, MemoryFree: free * gib, Float: inf,
+		UUID: "GPU-" + name, Provisionable: true, Open: true, MemoryTotal: 80 * gib, MemoryFree: free * gib,
 	}}}
 }
 
@@ -149,13 +149,13 @@ func start(t interface {
 	Fatal(...any)
 }, method placement.Method, nodes ...placement.Node) (*world, *placer.Placer) {
 	w := &world{now: time.Unix(1_800_000_000, 0), nodes: nodes, tenants: map[string]placer.Tenant{}, history: map[string]task.Seconds{}}
-	l, _, err := ledger.Open(filepath.Join(t.TempDir(), "placements.db"), time.Now())
+	l, _, err := reservation.Open(filepath.Join(t.TempDir(), "placements.db"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	n := 0
-	p, err := placer.New(placer.Options{Source: w, Ledger: l, Method: method, Now: w.Now, NewID: func() string { n++; return fmt.Sprint("p", n) }})
+	p, err := placer.New(placer.Options{Source: w, Reservations: l, Method: method, Now: w.Now, NewID: func() string { n++; return fmt.Sprint("p", n) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,13 +174,13 @@ func TestPlaceAndPromise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got[0].Node != want || got[0].GPU != "GPU-"+want || got[0].State != ledger.Assumed {
+		if got[0].Node != want || got[0].GPU != "GPU-"+want || got[0].State != reservation.Assumed {
 			t.Errorf("placement %d = %+v, want node %s", i, got[0], want)
 		}
 	}
 	_, _, err := p.Place(ctx, need(9, 10))
 	var full *placer.NoRoomError
-	if !errors.As(err, &full) || full.Error() != "no node can take it: 0/2 nodes: 2 GPU memory short (need 10GiB, free 20GiB − 20GiB reserved)" {
+	if !errors.As(err, &full) || full.Error() != "no node can take it: 0/2 nodes: 2 GPU memory short (need 10GiB, free 20GiB − 20GiB reserved); a is expected to in 9s, when tasks queued there have ended" {
 		t.Errorf("error = %v", err)
 	}
 	if err := p.Release(ctx, "p1"); err != nil {
@@ -255,7 +255,7 @@ func TestALifeOfAPromise(t *testing.T) {
 	w.pass(10 * time.Minute)
 	_ = free()
 	w.hold("c1", "a", 3*gib, 1)
-	if got := free(); got != 12 || p.List()[0].State != ledger.Confirmed {
+	if got := free(); got != 12 || p.List()[0].State != reservation.Confirmed {
 		t.Errorf("confirmed: free = %d, %+v", got, p.List()[0])
 	}
 	w.hold("c1", "a", 9*gib, 1) // more than it asked for
@@ -355,24 +355,24 @@ func TestPredictiveCountsPromisedWork(t *testing.T) {
 func TestPromisesSurviveACrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "placements.db")
 	now := time.Unix(1, 0).UTC()
-	l, _, err := ledger.Open(path, now)
+	l, _, err := reservation.Open(path, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := ledger.Entry{ID: "x", Node: "a", GPU: "GPU-a", Memory: 5, Deadline: 9, State: ledger.Created, Container: "c", Made: now, Expires: time.Unix(2, 0).UTC()}
-	if err := l.Apply(ledger.Change{Keep: []ledger.Entry{e, {ID: "y"}}}); err != nil {
+	e := reservation.Entry{ID: "x", Node: "a", GPU: "GPU-a", Memory: 5, Deadline: 9, State: reservation.Created, Container: "c", Made: now, Expires: time.Unix(2, 0).UTC()}
+	if err := l.Apply(reservation.Change{Keep: []reservation.Entry{e, {ID: "y"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Apply(ledger.Change{Forget: []string{"y"}}); err != nil {
+	if err := l.Apply(reservation.Change{Forget: []string{"y"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ledger.Open(path, now); err == nil {
+	if _, _, err := reservation.Open(path, now); err == nil {
 		t.Error("two have it open at once")
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l, _, err = ledger.Open(path, now); err != nil {
+	if l, _, err = reservation.Open(path, now); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
@@ -382,7 +382,7 @@ func TestPromisesSurviveACrash(t *testing.T) {
 }
 
 // Whatever comes in whatever order, from many at once: no GPU is ever promised
-// more than it has, a promise that was answered is in the ledger, and one that was
+// more than it has, a reservation that was answered is in the store, and one that was
 // refused is not.
 func TestNothingIsPromisedTwice(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -427,7 +427,7 @@ func TestNothingIsPromisedTwice(t *testing.T) {
 						rt.Fatalf("nothing has changed, and %v", err)
 					}
 				case 2:
-					if e.State == ledger.Assumed {
+					if e.State == reservation.Assumed {
 						_, _ = p.Bind(context.Background(), e.ID, fmt.Sprint("c-", e.ID))
 					}
 				case 3:
@@ -461,20 +461,20 @@ func (h *host) Cleanup(f func())  { *h.cleanups = append(*h.cleanups, f) }
 func (h *host) Fatal(args ...any) { h.t.Fatal(args...) }
 
 // A file that cannot be read keeps nobody from starting, and a clock that was set back makes
-// no promise last longer.
+// no reservation last longer.
 func TestPromisesOfADamagedFileAndOfLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "placements.db")
 	now := time.Unix(7200, 0).UTC()
-	l, _, err := ledger.Open(path, now)
+	l, _, err := reservation.Open(path, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := ledger.Entry{ID: "x", State: ledger.Assumed, Made: now, Expires: now.Add(time.Minute)}
-	if err := errors.Join(l.Apply(ledger.Change{Keep: []ledger.Entry{e}}), l.Close()); err != nil {
+	e := reservation.Entry{ID: "x", State: reservation.Assumed, Made: now, Expires: now.Add(time.Minute)}
+	if err := errors.Join(l.Apply(reservation.Change{Keep: []reservation.Entry{e}}), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	back := now.Add(-time.Hour)
-	if l, _, err = ledger.Open(path, back); err != nil {
+	if l, _, err = reservation.Open(path, back); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := l.Get("x"); !got.Expires.Equal(back.Add(time.Minute)) || got.Made.After(back) {
@@ -483,11 +483,11 @@ func TestPromisesOfADamagedFileAndOfLater(t *testing.T) {
 	if err := errors.Join(l.Close(), os.WriteFile(path, []byte("garbage"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	l, damaged, err := ledger.Open(path, now)
+	l, damaged, err := reservation.Open(path, now)
 	if err != nil || damaged == nil {
 		t.Fatalf("%v, told %v", err, damaged)
 	}
-	if err := errors.Join(l.Apply(ledger.Change{Keep: []ledger.Entry{e}}), l.Close()); err != nil {
+	if err := errors.Join(l.Apply(reservation.Change{Keep: []reservation.Entry{e}}), l.Close()); err != nil {
 		t.Error(err)
 	}
 }

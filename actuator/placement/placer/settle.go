@@ -5,22 +5,22 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laxity/laxity/actuator/placement/ledger"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 )
 
 // inTurn is of how many containers Settle asks at once.
 const inTurn = 500
 
-// Settle confirms the promises whose containers' tasks are seen, and ends those
+// Settle confirms the reservations whose containers' tasks are seen, and ends those
 // whose containers are gone or whose time is over. Run calls it every second; with
-// many promises it takes the next ones each time. Decisions do not wait for what
+// many reservations it takes the next ones each time. Decisions do not wait for what
 // it asks.
 func (p *Placer) Settle(ctx context.Context) error {
-	entries := p.o.Ledger.List()
+	entries := p.o.Reservations.List()
 	if len(entries) == 0 {
 		return nil
 	}
-	asked := slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Container == "" })
+	asked := slices.DeleteFunc(entries, func(e reservation.Entry) bool { return e.Container == "" })
 	if len(asked) > inTurn {
 		p.turn %= len(asked)
 		asked = append(slices.Clone(asked[p.turn:]), asked[:p.turn]...)[:inTurn]
@@ -36,8 +36,8 @@ func (p *Placer) Settle(ctx context.Context) error {
 	if err != nil {
 		asked = nil // nobody knows of them
 	}
-	// An expired promise ends all the same.
-	failed := p.apply(ctx, &job{do: func(v *view) error {
+	// An expired reservation ends all the same.
+	failed := p.apply(ctx, &job{do: func(v *draft) error {
 		for _, e := range asked {
 			// It may have changed since.
 			if now, ok := v.entries[e.ID]; ok && now.Container == e.Container {
@@ -53,17 +53,17 @@ func (p *Placer) Settle(ctx context.Context) error {
 	return failed
 }
 
-// settle looks what has become of a promise whose container was created.
-func (p *Placer) settle(v *view, e ledger.Entry, t Tenant, known, fresh bool) {
+// settle looks what has become of a reservation whose container was created.
+func (p *Placer) settle(v *draft, e reservation.Entry, t Tenant, known, fresh bool) {
 	last, seen := p.seen[e.ID]
 	switch {
 	case known:
 		p.seen[e.ID] = v.now
-		if t.Tasks > 0 && e.State == ledger.Created {
-			e.State, e.Expires = ledger.Confirmed, time.Time{}
+		if t.Tasks > 0 && e.State == reservation.Created {
+			e.State, e.Expires = reservation.Confirmed, time.Time{}
 			v.keep(e)
 		}
-	case !seen && e.State == ledger.Created:
+	case !seen && e.State == reservation.Created:
 		// It has just been made, or never will be seen.
 		if !v.now.Before(e.Expires) {
 			p.o.Logger.Warn("Placement expired", "placement", e.ID, "node", e.Node, "state", e.State)
@@ -77,8 +77,8 @@ func (p *Placer) settle(v *view, e ledger.Entry, t Tenant, known, fresh bool) {
 	}
 }
 
-// expire ends the promises that nobody took up in time.
-func (p *Placer) expire(v *view) {
+// expire ends the reservations that nobody took up in time.
+func (p *Placer) expire(v *draft) {
 	for id, e := range v.entries {
 		if over(e, v.now) {
 			p.o.Logger.Warn("Placement expired", "placement", id, "node", e.Node, "state", e.State)

@@ -47,7 +47,7 @@ func TestALargeFleetIsReadInPart(t *testing.T) {
 			}
 			// Now there is no room: the refusal is explained for each node.
 			_, _, err := p.Place(t.Context(), need(9, 60))
-			if err == nil || err.Error() != "no node can take it: 0/100 nodes: 100 GPU memory short (need 60GiB, free 80GiB − 60GiB reserved)" {
+			if err == nil || err.Error() != "no node can take it: 0/100 nodes: 100 GPU memory short (need 60GiB, free 80GiB − 60GiB reserved); n000 is expected to in 9s, when tasks queued there have ended" {
 				t.Errorf("error = %v", err)
 			}
 		})
@@ -131,7 +131,7 @@ func TestShortListsFindTheSame(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "requests") {
 			req := need(task.Seconds(rapid.IntRange(0, 50).Draw(rt, "deadline")), 8*rapid.Uint64Range(0, 6).Draw(rt, "memory"))
 			req.Estimate = task.Seconds(rapid.IntRange(0, 10).Draw(rt, "estimate"))
-			// What each would choose, on the same promises.
+			// What each would choose, on the same reservations.
 			ranking, err := short.Explain(t.Context(), req)
 			if err != nil {
 				rt.Fatal(err)

@@ -18,19 +18,25 @@ type builder struct {
 	nodes map[string]*placement.Node
 	gpus  map[[2]string]*placement.GPU
 	// work is by node, GPU and container.
-	work map[[3]string]*placement.Work
+	work map[[3]string]*work
 }
 
-// parse makes nodes of the recorded series, in the order of their names. Series
-// of other names are ignored; a missing one leaves what means "not a candidate".
+type work struct {
+	placement.Work
+	due bool // it has an unfinished task with a deadline
+}
+
+// parse makes nodes of the series, in the order of their names. Series of other names are
+// ignored; a missing one leaves what means "not a candidate".
 func parse(v model.Vector) []placement.Node {
-	b := builder{map[string]*placement.Node{}, map[[2]string]*placement.GPU{}, map[[3]string]*placement.Work{}}
+	b := builder{map[string]*placement.Node{}, map[[2]string]*placement.GPU{}, map[[3]string]*work{}}
 	for _, s := range v {
 		b.add(s)
 	}
 	for _, key := range sortedKeys(b.work) {
-		if g := b.gpus[[2]string{key[0], key[1]}]; g != nil {
-			g.Work = append(g.Work, *b.work[key])
+		// Who only holds memory has no deadline.
+		if g, w := b.gpus[[2]string{key[0], key[1]}], b.work[key]; g != nil && w.due {
+			g.Work = append(g.Work, w.Work)
 		}
 	}
 	for key, g := range b.gpus {
@@ -41,13 +47,24 @@ func parse(v model.Vector) []placement.Node {
 	out := make([]placement.Node, 0, len(b.nodes))
 	for _, n := range b.nodes {
 		slices.SortFunc(n.GPUs, func(a, b placement.GPU) int { return strings.Compare(a.UUID, b.UUID) })
+		sum(n)
 		out = append(out, *n)
 	}
 	slices.SortFunc(out, func(a, b placement.Node) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-func sortedKeys(m map[[3]string]*placement.Work) [][3]string {
+// sum fills in what a node is by its GPUs: a container gets one of them.
+func sum(n *placement.Node) {
+	for _, g := range n.GPUs {
+		n.MemoryFree = max(n.MemoryFree, g.MemoryFree)
+		if n.Fresh && g.Provisionable {
+			n.Provisionable, n.Score = true, max(n.Score, float64(g.MemoryFree))
+		}
+	}
+}
+
+func sortedKeys(m map[[3]string]*work) [][3]string {
 	keys := make([][3]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
@@ -57,25 +74,26 @@ func sortedKeys(m map[[3]string]*placement.Work) [][3]string {
 }
 
 func (b *builder) add(s *model.Sample) {
-	series, value := string(s.Metric[model.MetricNameLabel]), float64(s.Value)
+	value := float64(s.Value)
 	node, gpu := string(s.Metric["node"]), string(s.Metric["gpu"])
-	level, fact, _ := strings.Cut(series, ":")
-	switch level {
-	case "node":
-		setNode(b.node(node), fact, value)
-	case "node_gpu":
-		b.node(node)
-		setGPU(b.gpu(node, gpu), fact, value)
-	case "node_gpu_container":
-		setWork(b.task(node, gpu, string(s.Metric["container"])), fact, value)
-	case "gpu_memory_total_bytes":
-		b.gpu(node, gpu).MemoryTotal = bytes(value)
+	switch name := string(s.Metric[model.MetricNameLabel]); name {
+	case "node:seen:timestamp_seconds":
+		b.node(node).Seen = moment(value)
+	case "node:fresh:bool":
+		b.node(node).Fresh = value == 1
+	case "node:float:seconds":
+		b.node(node).Float = task.Seconds(value)
 	case "gpu_info":
 		g := b.gpu(node, gpu)
 		g.Name, g.Driver = string(s.Metric["name"]), string(s.Metric["driver"])
-		if i, err := strconv.Atoi(string(s.Metric["index"])); err == nil {
+		card, _, _ := strings.Cut(string(s.Metric["index"]), ":") // 1:0 is an instance of card 1
+		if i, err := strconv.Atoi(card); err == nil {
 			g.Index = i
 		}
+	case "gpu_task_float_seconds", "gpu_task_work_seconds", "gpu_container_memory_used_bytes":
+		setWork(b.task(node, gpu, string(s.Metric["container"])), name, value)
+	case "gpu_open", "gpu_provisionable", "gpu_memory_total_bytes", "gpu_memory_free_bytes", "gpu_utilization_ratio":
+		setGPU(b.gpu(node, gpu), name, value)
 	}
 }
 
@@ -92,64 +110,45 @@ func (b *builder) gpu(node, uuid string) *placement.GPU {
 	key := [2]string{node, uuid}
 	g := b.gpus[key]
 	if g == nil {
-		g = &placement.GPU{UUID: uuid, Index: -1, Float: task.Seconds(math.Inf(1)), Utilization: task.Seconds(math.NaN())}
+		g = &placement.GPU{UUID: uuid, Index: -1, Utilization: task.Seconds(math.NaN())}
 		b.gpus[key] = g
 	}
 	return g
 }
 
-func (b *builder) task(node, gpu, container string) *placement.Work {
+func (b *builder) task(node, gpu, container string) *work {
 	key := [3]string{node, gpu, container}
 	w := b.work[key]
 	if w == nil {
-		w = &placement.Work{Container: container}
+		w = &work{Work: placement.Work{Container: container}}
 		b.work[key] = w
 	}
 	return w
 }
 
-func setNode(n *placement.Node, fact string, v float64) {
-	switch fact {
-	case "seen:timestamp_seconds":
-		n.Seen = moment(v)
-	case "fresh:bool":
-		n.Fresh = v == 1
-	case "provisionable:bool":
-		n.Provisionable = v == 1
-	case "float:seconds":
-		n.Float = task.Seconds(v)
-	case "memory_free:bytes":
-		n.MemoryFree = bytes(v)
-	case "rank:score":
-		n.Score = v
-	}
-}
-
-func setGPU(g *placement.GPU, fact string, v float64) {
-	switch fact {
-	case "provisionable:bool":
-		g.Provisionable = v == 1
-	case "open:bool":
+func setGPU(g *placement.GPU, name string, v float64) {
+	switch name {
+	case "gpu_open":
 		g.Open = v == 1
-	case "float:seconds":
-		g.Float = task.Seconds(v)
-	case "memory_free:bytes":
+	case "gpu_provisionable":
+		g.Provisionable = v == 1
+	case "gpu_memory_total_bytes":
+		g.MemoryTotal = bytes(v)
+	case "gpu_memory_free_bytes":
 		g.MemoryFree = bytes(v)
-	case "utilization:ratio":
+	case "gpu_utilization_ratio":
 		g.Utilization = task.Seconds(v)
-	case "deadline_missed:timestamp_seconds":
-		g.Missed = moment(v)
-	case "rank:score":
-		g.Score = v
 	}
 }
 
-func setWork(w *placement.Work, fact string, v float64) {
-	switch fact {
-	case "due:seconds":
-		w.Due = task.Seconds(v)
-	case "work:seconds":
+func setWork(w *work, name string, v float64) {
+	switch name {
+	case "gpu_task_float_seconds":
+		w.Due, w.due = task.Seconds(v), true
+	case "gpu_task_work_seconds":
 		w.Left = task.Seconds(v)
+	case "gpu_container_memory_used_bytes":
+		w.Memory = bytes(v)
 	}
 }
 

@@ -33,19 +33,13 @@ func sample(name, node, gpu string, v float64) *model.Sample {
 func TestNodes(t *testing.T) {
 	source := prometheus.NewSource(querier(func(string) (model.Vector, error) {
 		return model.Vector{
-			sample("node_gpu:memory_free:bytes", "b", "1", 7e9),
+			sample("gpu_memory_free_bytes", "b", "1", 7e9),
 			sample("node:float:seconds", "b", "", math.Inf(1)),
 			sample("node:fresh:bool", "b", "", 1),
 			sample("node:seen:timestamp_seconds", "b", "", 1_800_000_000.5),
-			sample("node:provisionable:bool", "b", "", 1),
-			sample("node:rank:score", "b", "", 7e9),
-			sample("node:memory_free:bytes", "b", "", 7e9),
-			sample("node_gpu:provisionable:bool", "b", "1", 1),
-			sample("node_gpu:rank:score", "b", "1", 7e9),
-			sample("node_gpu:utilization:ratio", "b", "1", 0.5),
-			sample("node_gpu:memory_free:bytes", "b", "0", -1),
-			sample("node_gpu:deadline_missed:timestamp_seconds", "b", "0", 1_800_000_000),
-			sample("node_gpu:float:seconds", "b", "0", -3),
+			sample("gpu_provisionable", "b", "1", 1),
+			sample("gpu_utilization_ratio", "b", "1", 0.5),
+			sample("gpu_memory_free_bytes", "b", "0", -1),
 			sample("node:fresh:bool", "a", "", 0),
 			sample("something:else", "a", "", 1),
 		}, nil
@@ -61,11 +55,11 @@ func TestNodes(t *testing.T) {
 	if !b.Fresh || !b.Provisionable || b.Score != 7e9 || b.MemoryFree != 7e9 || !math.IsInf(float64(b.Float), 1) || b.Seen.UnixMilli() != 1_800_000_000_500 {
 		t.Errorf("b = %+v", b)
 	}
-	if len(b.GPUs) != 2 || b.GPUs[0].UUID != "0" || b.GPUs[0].Missed.Unix() != 1_800_000_000 || b.GPUs[0].Float != -3 ||
+	if len(b.GPUs) != 2 || b.GPUs[0].UUID != "0" ||
 		b.GPUs[0].MemoryFree != 0 || !math.IsNaN(float64(b.GPUs[0].Utilization)) || b.GPUs[0].Provisionable {
 		t.Errorf("GPU 0 = %+v", b.GPUs[0])
 	}
-	if g := b.GPUs[1]; !g.Provisionable || g.MemoryFree != 7e9 || g.Utilization != 0.5 || !math.IsInf(float64(g.Float), 1) {
+	if g := b.GPUs[1]; !g.Provisionable || g.MemoryFree != 7e9 || g.Utilization != 0.5 {
 		t.Errorf("GPU 1 = %+v", g)
 	}
 }
@@ -139,9 +133,9 @@ func TestFacts(t *testing.T) {
 			return &model.Sample{Metric: model.Metric{"fact": model.LabelValue(fact), "id": model.LabelValue(id), "gpu": model.LabelValue(gpu), "node": "a"}, Value: model.SampleValue(v)}
 		}
 		return model.Vector{
-			sample("node:fresh:bool", "a", "", 1), sample("gpu_memory_total_bytes", "a", "0", 80), sample("node_gpu:open:bool", "a", "0", 1),
-			{Metric: model.Metric{model.MetricNameLabel: "node_gpu_container:due:seconds", "node": "a", "gpu": "0", "container": "web"}, Value: 5},
-			{Metric: model.Metric{model.MetricNameLabel: "node_gpu_container:work:seconds", "node": "a", "gpu": "0", "container": "web"}, Value: 3},
+			sample("node:fresh:bool", "a", "", 1), sample("gpu_memory_total_bytes", "a", "0", 80), sample("gpu_open", "a", "0", 1),
+			{Metric: model.Metric{model.MetricNameLabel: "gpu_task_float_seconds", "node": "a", "gpu": "0", "container": "web"}, Value: 5},
+			{Metric: model.Metric{model.MetricNameLabel: "gpu_task_work_seconds", "node": "a", "gpu": "0", "container": "web"}, Value: 3},
 			{Metric: model.Metric{model.MetricNameLabel: "gpu_info", "node": "a", "gpu": "0", "index": "2", "name": "H200", "driver": "580"}, Value: 1},
 			tenant("known", "c1", "", 1), tenant("memory", "c1", "0", 7), tenant("tasks", "c1", "", 2), tenant("known", "c2", "", 1),
 		}, nil

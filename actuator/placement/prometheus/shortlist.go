@@ -84,21 +84,22 @@ func paperQuery(req placement.Request, limit int) string {
 // with the most float, and without a deadline where there is the least work. The
 // lines are explained in rules/README.md.
 func busyQuery(req placement.Request, limit int) string {
-	usable := ` and node_gpu:open:bool == 1`
+	usable := ` and on (node, gpu) gpu_open == 1`
 	if req.GPUMemory > 0 {
-		usable += ` and node_gpu:memory_free:bytes` + needs(req, "")
+		usable += ` and on (node, gpu) gpu_memory_free_bytes` + needs(req, "")
 	}
+	usable += ` and on (node) node:fresh:bool == 1`
 	if req.Deadline <= 0 {
-		return fmt.Sprintf(`bottomk(%d, min by (node) (node_gpu:demand:seconds%s unless on (node, gpu) node_gpu_container:slack:seconds < 0))`, limit, usable)
+		return fmt.Sprintf(`bottomk(%d, min by (node) (gpu_demand_seconds%s))`, limit, usable)
 	}
 	estimate := req.Estimate
 	if estimate <= 0 {
 		estimate = req.Deadline
 	}
 	return fmt.Sprintf(`topk(%[1]d, max by (node) (
-  %[2]s - %[3]s - (sum by (node, gpu) (node_gpu_container:work:seconds and node_gpu_container:due:seconds <= %[2]s) or 0 * node_gpu:demand:seconds) >= 0
+  %[2]s - %[3]s - (sum by (node, gpu) (gpu_task_work_seconds and gpu_task_float_seconds <= %[2]s) or 0 * max by (node, gpu) (gpu_demand_seconds)) >= 0
    %[4]s
-    unless on (node, gpu) node_gpu_container:slack:seconds < %[3]s * (node_gpu_container:due:seconds > bool %[2]s)
+    unless on (node, gpu) (gpu_task_slack_seconds >= 0) < %[3]s * (gpu_task_float_seconds > bool %[2]s)
 ))`, limit, number(req.Deadline), number(estimate), usable)
 }
 

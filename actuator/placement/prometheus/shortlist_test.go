@@ -22,7 +22,7 @@ func TestListQuery(t *testing.T) {
 		`topk(3, node:rank:score >= 4294967296 and node:float:seconds > 3600)`: {For: placement.Request{Deadline: 3600, GPUMemory: 4 << 30}},
 		`topk(3, node:memory_idle:bytes)`:                                      {Method: placement.Predictive, For: placement.Request{Deadline: 9}},
 		`topk(3, node:memory_idle:bytes >= 8)`:                                 {Method: placement.Predictive, For: placement.Request{GPUMemory: 8}},
-		`bottomk(3, min by (node) (node_gpu:demand:seconds and node_gpu:open:bool == 1 and node_gpu:memory_free:bytes >= 8 unless on (node, gpu) node_gpu_container:slack:seconds < 0))`: {Method: placement.Predictive, Busy: true, For: placement.Request{GPUMemory: 8}},
+		`bottomk(3, min by (node) (gpu_demand_seconds and on (node, gpu) gpu_open == 1 and on (node, gpu) gpu_memory_free_bytes >= 8 and on (node) node:fresh:bool == 1))`: {Method: placement.Predictive, Busy: true, For: placement.Request{GPUMemory: 8}},
 	} {
 		l.Limit = 3
 		if got := prometheus.ListQuery(l); got != want {
@@ -63,7 +63,7 @@ func TestShortList(t *testing.T) {
 	first := sample("node:rank:score", "b.example", "", 7e9)
 	first.Timestamp = 1_800_000_000_000
 	q := &steps{nodes: 1000, answers: []model.Vector{{first, sample("node:rank:score", `odd"name|x`, "", 6e9)},
-		{sample("node:rank:score", "b.example", "", 7e9), sample("node:fresh:bool", "b.example", "", 1)}}}
+		{sample("gpu_memory_free_bytes", "b.example", "0", 7e9), sample("gpu_provisionable", "b.example", "0", 1), sample("node:fresh:bool", "b.example", "", 1)}}}
 	q.answers[0][1].Timestamp = first.Timestamp
 	got, err := prometheus.NewSource(q).Facts(t.Context(), placer.Ask{List: list(2), Nodes: []string{"c"},
 		Containers: map[string][]string{"c": {"id1"}, "elsewhere": {"id2"}}})

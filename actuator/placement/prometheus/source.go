@@ -1,5 +1,5 @@
-// Package prometheus gets the nodes' facts from the series that the recording
-// rules write, by PromQL: from a Prometheus server, from whatever answers its
+// Package prometheus gets the nodes' facts from the series that the exporters expose and
+// the recording rules write, by PromQL: from a Prometheus server, from whatever answers its
 // query API (Thanos, Mimir, a federating Prometheus), or from the engine inside
 // `laxity up`. It imports actuator/placement, actuator/placement/placer, exporter/task,
 // prometheus/common for the model, client_golang for the HTTP client, and the standard library.
@@ -27,9 +27,9 @@ type Querier interface {
 // order and the comparison with a new deadline are made in placement.Rank, which
 // also says why a node is refused. The query for a person is in rules/README.md.
 const Query = `{__name__=~"` +
-	`node:(seen:timestamp_seconds|fresh:bool|provisionable:bool|float:seconds|memory_free:bytes|rank:score)|` +
-	`node_gpu:(provisionable:bool|open:bool|float:seconds|memory_free:bytes|utilization:ratio|deadline_missed:timestamp_seconds|rank:score)|` +
-	`node_gpu_container:(due|work):seconds|gpu_info|gpu_memory_total_bytes"}`
+	`node:(seen:timestamp_seconds|fresh:bool|float:seconds)|` +
+	`gpu_(info|open|provisionable|memory_total_bytes|memory_free_bytes|utilization_ratio)|` +
+	`gpu_task_(float|work)_seconds|gpu_container_memory_used_bytes"}`
 
 // ErrNoNodes means that Prometheus answers and knows no node.
 var ErrNoNodes = errors.New("prometheus has no node:… series")

@@ -16,7 +16,7 @@ import (
 // they hold on each GPU and how many tasks they have. It is asked together with
 // Query, as one query, so that the answers are of one moment.
 const tenantsQuery = `label_replace(max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "known", "", "")
-or label_replace(node_gpu_container:memory_used:bytes{node=~%[1]s} * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "memory", "", "")
+or label_replace(max by (node, gpu, container) (gpu_container_memory_used_bytes{node=~%[1]s}) * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "memory", "", "")
 or label_replace(sum by (node, container) (gpu_tasks{node=~%[1]s}) * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "tasks", "", "")`
 
 // tenantsOn is tenantsQuery for those of the containers, ids by node, that are on

@@ -9,8 +9,8 @@ import (
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
-	"github.com/laxity/laxity/actuator/placement/ledger"
 	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 )
 
 //go:embed page.html
@@ -35,8 +35,8 @@ func (s *Service) page(w http.ResponseWriter, r *http.Request) {
 		Method                     placement.Method
 		Error                      string
 		Ranking                    api.Nodes
-		Promises                   []ledger.Entry
-	}{Now: s.o.Now(), Deadline: q.Get("deadline"), Memory: q.Get("gpu_memory"), Estimate: q.Get("estimate"), Method: s.placer.Method(), Promises: s.placer.List()}
+		Reservations               []reservation.Entry
+	}{Now: s.o.Now(), Deadline: q.Get("deadline"), Memory: q.Get("gpu_memory"), Estimate: q.Get("estimate"), Method: s.placer.Method(), Reservations: s.placer.List()}
 	req, err := api.Wanted{Deadline: api.Text(show.Deadline), GPUMemory: api.Text(show.Memory), Estimate: api.Text(show.Estimate)}.Request()
 	var ranking placement.Ranking
 	if err == nil {
@@ -45,7 +45,7 @@ func (s *Service) page(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		show.Error = err.Error()
 	}
-	show.Ranking = api.View(ranking, show.Now)
+	show.Ranking = api.NodesOf(ranking, show.Now)
 	var b bytes.Buffer
 	if err := page.Execute(&b, show); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

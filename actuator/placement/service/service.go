@@ -1,5 +1,5 @@
 // Package service puts placement together for a daemon: facts by PromQL, the
-// ledger on disk, the placer, the API and its page. Options → New → Run.
+// reservations on disk, the placer, the API and its page. Options → New → Run.
 package service
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
-	"github.com/laxity/laxity/actuator/placement/ledger"
 	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/actuator/placement/prometheus"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 )
 
 // Options of a Service. StateDir and Querier are required.
@@ -45,7 +45,7 @@ type Options struct {
 type Service struct {
 	o      Options
 	nodes  *nodes.File
-	ledger *ledger.Ledger
+	store  *reservation.Store
 	placer *placer.Placer
 	source *prometheus.Source
 	close  func() error
@@ -66,38 +66,38 @@ func New(o Options) (*Service, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder (choose another with --state-dir): %w", err)
 	}
-	l, damaged, err := ledger.Open(filepath.Join(o.StateDir, "placements.db"), o.Now())
+	l, damaged, err := reservation.Open(filepath.Join(o.StateDir, "placements.db"), o.Now())
 	if err != nil {
 		return nil, err
 	}
 	if damaged != nil && o.Logger != nil {
-		o.Logger.Error("the promises of before are lost", "err", damaged)
+		o.Logger.Error("the reservations of the last run are lost", "err", damaged)
 	}
 	source := prometheus.NewSource(o.Querier)
 	p, err := placer.New(placer.Options{
-		Source: source, Ledger: l, Method: o.Method, TTL: o.TTL, Logger: o.Logger, Now: o.Now,
+		Source: source, Reservations: l, Method: o.Method, TTL: o.TTL, Logger: o.Logger, Now: o.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Service{o: o, nodes: list, ledger: l, placer: p, source: source, close: sync.OnceValue(l.Close)}, nil
+	return &Service{o: o, nodes: list, store: l, placer: p, source: source, close: sync.OnceValue(l.Close)}, nil
 }
 
 // Register mounts the API and the page /placements; see api.Server.Register.
-func (s *Service) Register(mux chi.Router, guard func(http.Handler) http.Handler) {
-	api.NewServer(api.Options{Placer: s.placer, Nodes: s.nodes, Local: s.o.Local, Logger: s.o.Logger, Now: s.o.Now}).Register(mux, guard)
+func (s *Service) Register(mux chi.Router, gate func(http.Handler) http.Handler) {
+	api.NewServer(api.Options{Placer: s.placer, Nodes: s.nodes, Local: s.o.Local, Logger: s.o.Logger, Now: s.o.Now}).Register(mux, gate)
 	mux.HandleFunc("GET /placements", s.page)
 }
 
-// Run confirms and ends promises until ctx ends; then it closes the files.
+// Run confirms and ends reservations until ctx ends; then it closes the files.
 func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(s.placer.Run(ctx), s.Close())
 }
 
-// Source knows the nodes, promises not taken off.
+// Source knows the nodes, reservations not taken off.
 func (s *Service) Source() placement.Source { return s.source }
 
-// Explain ranks the nodes, promises taken off, and promises nothing.
+// Explain ranks the nodes, reservations taken off, and reserves nothing.
 func (s *Service) Explain(ctx context.Context, req placer.Request) (placement.Ranking, error) {
 	return s.placer.Explain(ctx, req)
 }

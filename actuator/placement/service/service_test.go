@@ -29,7 +29,7 @@ func (f *facts) Query(_ context.Context, expr string, _ time.Time) (model.Vector
 		return model.Vector{{Value: 1}}, nil
 	}
 	var v model.Vector
-	for name, value := range map[string]float64{"node:fresh:bool": 1, "node_gpu:open:bool": 1, "node_gpu:memory_free:bytes": 8 << 30, "gpu_memory_total_bytes": 8 << 30} {
+	for name, value := range map[string]float64{"node:fresh:bool": 1, "gpu_open": 1, "gpu_memory_free_bytes": 8 << 30, "gpu_memory_total_bytes": 8 << 30} {
 		m := model.Metric{model.MetricNameLabel: model.LabelValue(name), "node": "a"}
 		if !strings.HasPrefix(name, "node:") {
 			m["gpu"] = "GPU-a"

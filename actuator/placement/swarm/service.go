@@ -49,7 +49,7 @@ func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement
 	}
 	i := slices.IndexFunc(r, func(v placement.Verdict) bool { return v.Candidate() && ids[v.Node.Name] != "" })
 	if i < 0 {
-		return Placed{}, fmt.Errorf("%w: %s; %d nodes of the swarm are ready", ErrNoNode, r.Summary(), len(ids))
+		return Placed{}, fmt.Errorf("%w: %s; %s; %d nodes of the swarm are ready", ErrNoNode, r.Summary(), r.Expected(), len(ids))
 	}
 	pinned := pin(spec, ids[r[i].Node.Name], r[i].GPU, req)
 	out := Placed{Node: r[i].Node.Name, GPU: r[i].GPU}

@@ -26,7 +26,7 @@ func (s *source) Nodes(context.Context) ([]placement.Node, error) { return s.nod
 
 func node(name string, score float64) placement.Node {
 	return placement.Node{Name: name, Fresh: true, Provisionable: score > 0, Score: score, MemoryFree: uint64(score), Float: 1e6,
-		GPUs: []placement.GPU{{UUID: "GPU-" + name, Provisionable: score > 0, Open: score > 0, MemoryFree: uint64(score), MemoryTotal: 1 << 40, Float: 1e6}}}
+		GPUs: []placement.GPU{{UUID: "GPU-" + name, Provisionable: score > 0, Open: score > 0, MemoryFree: uint64(score), MemoryTotal: 1 << 40}}}
 }
 
 // fake is a manager.

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// bucket bounds the changes in a second: each takes a lock that all of the host's
-// processes with a GPU share.
+// bucket bounds the changes per second: each change takes a lock that all processes with a GPU on
+// this host share.
 type bucket struct {
 	tokens float64
 	at     time.Time // zero: it is full
 }
 
-// fill lets time pass.
+// fill adds the tokens of the time that has passed.
 func (b *bucket) fill(now time.Time, rate float64) {
 	if b.at.IsZero() {
 		b.tokens = rate
@@ -23,7 +23,7 @@ func (b *bucket) fill(now time.Time, rate float64) {
 	b.at = now
 }
 
-// until says how long it takes until there are n tokens.
+// until is how long it takes until there are n tokens.
 func (b *bucket) until(n, rate float64) time.Duration {
 	n = min(n, rate)
 	if b.tokens >= n {
@@ -34,7 +34,7 @@ func (b *bucket) until(n, rate float64) time.Duration {
 
 func (p *planner) rate() float64 { return cmp.Or(p.in.Limits.Calls, DefaultCalls) }
 
-// How urgent a change is: the first come first, and are made whatever the bound says.
+// The urgency of a change: the first is the most urgent. The bound does not apply to these.
 const (
 	putBack = iota // on again
 	yielded        // off, because somebody asked; less, where others' part is not ours
@@ -42,14 +42,28 @@ const (
 	usual
 )
 
-// changes compares what is to stand with what stands. What is too much for now is left
-// as it stands.
-func (p *planner) changes() []Change {
-	type todo struct {
-		Change
-		urgency int
+// wish is a change that the plan wants, and how urgent it is.
+type wish struct {
+	Change
+	urgency int
+}
+
+// step orders equally urgent changes. Slices come first, so that a process that goes on has its own.
+// Then off, so that two that take turns do not meet. Then on.
+func step(c Change) int {
+	switch {
+	case c.Set:
+		return 0
+	case c.Standing.Off:
+		return 1
+	default:
+		return 2
 	}
-	var all []todo
+}
+
+// wishes compares the planned standings with those in force, the most urgent first. What cannot be
+// changed now is planned as it stands.
+func (p *planner) wishes() (all []wish) {
 	for _, t := range p.in.Tenants {
 		want, ours := p.out[t.ID]
 		if !ours {
@@ -60,54 +74,59 @@ func (p *planner) changes() []Change {
 			p.out[t.ID] = want
 			continue
 		}
+		if t.Bound != "" {
+			want.Off, want.Until = t.Stands.Off, t.Stands.Until
+			p.out[t.ID] = want
+		}
 		if want.Off != t.Stands.Off {
-			u := usual
-			switch {
-			case !want.Off:
-				u = putBack
-			case t.Asked != "":
-				u = yielded
-			}
-			all = append(all, todo{Change{Tenant: t.ID, Switch: true, Standing: want}, u})
+			all = append(all, wish{Change{Tenant: t.ID, Switch: true, Standing: want}, p.switchUrgency(t, want)})
 		}
-		if is := t.Stands.slice(); want.Slice != is {
-			u := usual
-			switch {
-			case p.foreign > 0 && want.Slice < is:
-				u = yielded
-			case is < lesser && want.Slice > is:
-				u = thrash
-			}
-			all = append(all, todo{Change{Tenant: t.ID, Set: true, Standing: want}, u})
+		if want.Slice != t.Stands.slice() {
+			all = append(all, wish{Change{Tenant: t.ID, Set: true, Standing: want}, p.sliceUrgency(t, want)})
 		}
 	}
-	// Of those that are equally urgent first slices, so that whoever is put on has its
-	// own; then off, so that two in turn do not meet; then on.
-	step := func(c Change) int {
-		switch {
-		case c.Set:
-			return 0
-		case c.Standing.Off:
-			return 1
-		default:
-			return 2
-		}
-	}
-	slices.SortStableFunc(all, func(a, b todo) int {
+	slices.SortStableFunc(all, func(a, b wish) int {
 		return cmp.Or(cmp.Compare(a.urgency, b.urgency), cmp.Compare(step(a.Change), step(b.Change)), cmp.Compare(a.Standing.Rank, b.Standing.Rank))
 	})
+	return all
+}
+
+func (p *planner) switchUrgency(t Tenant, want Standing) int {
+	switch {
+	case !want.Off:
+		return putBack
+	case t.Asked != "":
+		return yielded
+	}
+	return usual
+}
+
+func (p *planner) sliceUrgency(t Tenant, want Standing) int {
+	is := t.Stands.slice()
+	switch {
+	case p.foreign > 0 && want.Slice < is:
+		return yielded
+	case is < lesser && want.Slice > is:
+		return thrash
+	}
+	return usual
+}
+
+// changes are those that the plan makes now. Changes beyond the bound are put off: what is in force
+// stays.
+func (p *planner) changes() []Change {
 	var made []Change
-	for _, c := range all {
-		if p.state.bucket.tokens < 1 && c.urgency > yielded {
-			p.leave(c.Change)
+	for _, w := range p.wishes() {
+		if p.state.bucket.tokens < 1 && w.urgency > yielded {
+			p.leave(w.Change)
 			continue
 		}
 		p.state.bucket.tokens--
-		made = append(made, c.Change)
+		made = append(made, w.Change)
 	}
 	slices.SortStableFunc(made, func(a, b Change) int { return cmp.Compare(step(a), step(b)) })
 	for i, c := range made {
-		made[i].Standing = p.out[c.Tenant] // without what was left
+		made[i].Standing = p.out[c.Tenant] // without what was put off
 	}
 	return made
 }

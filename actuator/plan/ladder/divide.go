@@ -7,33 +7,46 @@ import (
 )
 
 const (
-	// long is the slice of the server that comes first: longer than its requests. While it
-	// has none it takes nothing.
+	// long is the slice of the first server: longer than its requests. Between requests it takes
+	// nothing.
 	long = time.Second
-	// short is the slice of the only other one that wants the GPU beside servers: a
-	// request waits no longer than that and a switch. Two of it at once would do nothing
-	// but switch, so nobody has it beside another one of those in the queue.
+	// short is the slice of the only other process that wants the GPU beside servers: a request
+	// waits for no more than that and a switch. Two processes with it would do nothing but switch,
+	// so no two in the queue have it.
 	short = 100 * time.Microsecond
-	// lesser is the slice of those that are not first while a process computes that is not
-	// ours to act on: two thirds of DefaultSlice, so that switches take little more than by default.
+	// lesser is the slice of processes after the first while one computes that we must not act on:
+	// two thirds of DefaultSlice, so that switches take little more than by default.
 	lesser = DefaultSlice * 2 / 3 / time.Microsecond * time.Microsecond
 
-	// round is the least time in which each of those with a part gets it once, where that
-	// is left to us: switches then take a few percent. Nobody waits longer than roundMost.
+	// round is the least time in which each process with a part gets it once, if we may choose:
+	// switches then take a few percent. No process waits longer than roundMost.
 	round, roundMost = 20 * time.Millisecond, time.Second
-	// above is how much of a round comes before each slice of somebody that was promised
-	// no part: together these slices take a small part of it.
+	// above is how much of a round comes before each slice of a process without a promised part, so
+	// that these slices take a small part of the round.
 	above = 100 * time.Millisecond
 )
 
-// rungs is the ladder where nobody was promised a part. Whoever is in a host phase or
-// copies leaves the GPU to the next, so the first ones matter; among the last ones
-// slices as by default do not thrash when they alone want the GPU.
+// rungs is the ladder if no part is promised. A process in a host phase, or copying, leaves the GPU
+// to the next one, so the first rungs matter. The last processes have the default slice, with which
+// they do not thrash when they alone want the GPU.
 var rungs = []time.Duration{10 * time.Second, 100 * time.Millisecond, 10 * time.Millisecond}
 
-// divide makes slices for those in the queue, all of whom may want the GPU at once. All of
-// them and the switches between take no longer than budget, unless it is 0. Where nobody is
-// promised a part, second is the slice of the second.
+// ServerSlice is the slice of the n-th server, from 0, ordered by the deadlines of their requests;
+// shortest is the first one's. Beside a process that we must not act on it is DefaultSlice.
+func ServerSlice(n int, shortest time.Duration) time.Duration {
+	if n == 0 {
+		return long
+	}
+	return min(max(shortest/4, DefaultSlice), long)
+}
+
+// Budget is how long, at most, a request waits in one round for all processes that are no servers;
+// shortest is the shortest deadline.
+func Budget(shortest time.Duration) time.Duration { return shortest / 10 }
+
+// divide makes slices for the processes in the queue, all of which may want the GPU at once. All
+// slices and the switches between them fit into budget, unless it is 0. If no part is promised,
+// second is the slice of the second.
 func divide(queue []member, budget, second time.Duration) []time.Duration {
 	least, promised, unpromised := 1.0, false, 0
 	for i, m := range queue {
@@ -56,7 +69,7 @@ func divide(queue []member, budget, second time.Duration) []time.Duration {
 	return apportion(queue, whole, DefaultSlice)
 }
 
-// ladder of slices; second is that of the second in the queue.
+// ladder makes a ladder of slices; second is the slice of the second in the queue.
 func ladder(queue []member, second time.Duration) []time.Duration {
 	all := make([]time.Duration, len(queue))
 	for i := range all {
@@ -71,18 +84,18 @@ func ladder(queue []member, second time.Duration) []time.Duration {
 }
 
 const (
-	// fills is the part of the time that the first in the queue uses, at least, if it gives the GPU
-	// away seldom.
+	// fills is the least part of the time that the first in the queue uses if it seldom gives the
+	// GPU away.
 	fills = 0.9
 	// lent is the slice of the second in the queue then.
 	lent = 64 * time.Millisecond
 )
 
 // second is the slice of the second in the queue. A program that waits for each of its kernels
-// gives the GPU away after each, and waits for the second's whole slice every time. One with
-// a deadline that can be met is not to wait for longer than by default then; so the second
-// has a long slice only while the first fills the GPU. It counts when the first is in a host
-// phase: what it leaves is then for the second, that is next, and not for all alike.
+// gives the GPU away after each, and then waits for the second's whole slice. With a deadline that
+// it can meet it must not wait longer than by default. So the second has a long slice only while
+// the first fills the GPU. The slice takes effect in the first's host phases: then the second,
+// which is next, has the GPU, not all processes alike.
 func (p *planner) second() time.Duration {
 	if len(p.queue) == 0 {
 		return 0
@@ -102,8 +115,8 @@ func (p *planner) second() time.Duration {
 	return DefaultSlice
 }
 
-// apportion divides the whole: to each its part, at least the least, and what is left
-// to the first and to those that are beside it.
+// apportion divides the whole: each gets its part, but at least the least; the first, and those
+// beside it, get the rest.
 func apportion(queue []member, whole, least time.Duration) []time.Duration {
 	if len(queue) == 0 {
 		return nil
@@ -126,7 +139,7 @@ func apportion(queue []member, whole, least time.Duration) []time.Duration {
 			all[i] = max(all[i]+max(rest, 0)/time.Duration(heads), least)
 		}
 	}
-	for i := range all { // the interface counts microseconds
+	for i := range all { // the driver's interface counts microseconds
 		all[i] = all[i].Round(time.Microsecond)
 	}
 	return all

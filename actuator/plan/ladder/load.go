@@ -7,33 +7,32 @@ import (
 	"github.com/laxity/laxity/actuator/policy"
 )
 
-// window is after how long somebody counts as not having got its part from gaps.
+// window is how long a process must lack its part from gaps before it is given turns.
 const window = time.Second
 
-// demotion is for how long a server that took the card loses its place: then it may show
-// whether it still does.
+// demotion is how long a server that took the card loses its place; then it gets another chance.
 const demotion = 10 * time.Second
 
-// chance is for how long it then keeps its place whatever it does: what it uses shows later.
+// chance is how long the server then keeps its place whatever it does: its use shows late.
 const chance = 2 * window
 
-// load is what each process had of the GPU.
+// load is what each process got of the GPU.
 type load struct {
-	at  time.Time                // begin of the present window
-	got map[string]time.Duration // then
+	at  time.Time                // start of the present window
+	got map[string]time.Duration // GPU time of each at that start
 	use map[string]float64       // part of the GPU in the window before, 0–1
-	// full: requests leave the others less than these are sure of.
+	// full: requests leave the others less than their assured parts.
 	full bool
-	// demoted are the servers that have lost their place, since when.
+	// demoted are the servers that have lost their place, and since when.
 	demoted map[string]time.Time
-	// steady are the servers that compute without a break, since when; gappy are those that
-	// do not after all, until when that is not tried again.
+	// steady are the servers that compute without a break, and since when. gappy are those that
+	// turned out not to, and until when steadiness is not tried again.
 	steady, gappy map[string]time.Time
-	// lent is the first in the queue for as long as the second has a long slice beside it. waits
-	// are those that had to wait for that, and get no such second any more.
+	// lent is the first in the queue while the second has a long slice beside it. waits are those
+	// that had to wait for that: they get no such second again.
 	lent  string
 	waits map[string]bool
-	// weights are what the parts of those with a share are multiplied by, so that they get them.
+	// weights multiply the parts of processes with a share, so that they get their shares.
 	weights map[string]float64
 }
 
@@ -51,7 +50,7 @@ func (l load) forget(gone func(id string) bool) {
 	forget(l.gappy, gone)
 }
 
-// measure closes the window when it is over. It reports whether it did.
+// measure closes the window when it is over, and reports whether it did.
 func (p *planner) measure() bool {
 	l, now := &p.state.load, p.in.Now
 	passed := now.Sub(l.at)
@@ -72,9 +71,9 @@ func (p *planner) measure() bool {
 	return true
 }
 
-// late reports whether a server has lost its place: its requests are late by more than
-// the policy allows, and it takes most of the card. A long busy interval alone does not
-// say so: requests that follow each other closely are one interval, however short each is.
+// late reports whether a server has lost its place: its requests are late by more than the policy
+// allows, and it takes most of the card. A long busy interval alone does not prove that: requests
+// in close succession are one interval, however short each is.
 func (p *planner) late(t Tenant) bool {
 	l := &p.state.load
 	if !t.HasTask || p.place(t.Job) <= policy.OnTime {
@@ -102,17 +101,17 @@ func (p *planner) late(t Tenant) bool {
 	return true
 }
 
-// rivals reports whether somebody else on the GPU has a claim that a server without a break
-// would take: work with a deadline. Class batch has its floor, and no more beside a server.
+// rivals reports whether other work with a deadline has a claim on the time that a server without a
+// break would take. Class batch has its floor, and no further claim beside a server.
 func (p *planner) rivals(t Tenant) bool {
 	return slices.ContainsFunc(p.in.Tenants, func(o Tenant) bool {
 		return o.ID != t.ID && o.Labelled && !o.Never && (o.Server || o.HasTask && p.place(o.Job) < policy.Last)
 	})
 }
 
-// full reports whether requests leave those in the queue less than these are sure of, for a
-// window; closed: a window has just ended. Where that is not measured, a server that has
-// been busy for that long counts as one that does.
+// full reports whether, for a window, requests leave the others in the queue less than their
+// assured parts. closed: a window has just ended. If that is not measured, a server that has been
+// busy for a window counts as taking too much.
 func (p *planner) full(closed bool) bool {
 	l := &p.state.load
 	for _, m := range p.tops {
@@ -131,13 +130,13 @@ func (p *planner) full(closed bool) bool {
 	case closed && !l.full:
 		l.full = queue < 0.9*sure && tops > 0.5*(1-sure)
 	case closed:
-		l.full = tops >= 0.9*(1-sure) // else they would leave that by themselves
+		l.full = tops >= 0.9*(1-sure) // else the requests leave that without us
 	}
 	return l.full
 }
 
-// used adds up what the members used in the window before, and says whether that is
-// measured of all of them.
+// used adds up what the members used in the window before, and reports whether that was measured
+// for all.
 func (p *planner) used(members []member) (sum float64, known bool) {
 	known = true
 	for _, m := range members {
@@ -147,8 +146,8 @@ func (p *planner) used(members []member) (sum float64, known bool) {
 	return sum, known
 }
 
-// busy reports whether a server has been busy with one request, or with requests that
-// follow each other, for a window.
+// busy reports whether a server has been busy for a window, with one request or with several in
+// succession.
 func (p *planner) busy() bool {
 	full := false
 	for _, m := range p.tops {

@@ -28,7 +28,7 @@ func Make(in Input, before State) Plan {
 	return Plan{Changes: p.changes(), Standings: p.out, Again: p.again, Report: p.report, State: p.state}
 }
 
-// hold keeps those off that somebody wants off.
+// hold keeps processes off that a person or an alert wants off.
 func (p *planner) hold() {
 	for _, t := range p.held {
 		until := p.heldUntil(t)
@@ -37,95 +37,117 @@ func (p *planner) hold() {
 	}
 }
 
-// servers gives everybody its slice: those whose requests come first, and those in the queue.
-func (p *planner) servers(full bool) {
-	wanting := p.queue
-	if len(p.tops) > 0 { // who is known to be busy elsewhere takes nobody's turn
-		wanting = slices.DeleteFunc(slices.Clone(p.queue), func(m member) bool { return m.Wants == No })
-	}
-	budget := p.budget()
-	var sizes []time.Duration
-	on := map[string]bool{}
-	each := time.Duration(len(wanting)) * (DefaultSlice + SwitchCost)
-	turns := len(p.tops) > 0 && len(wanting) > 1 && each > budget
-	length, visits := time.Duration(0), false
-	if len(wanting) > 0 && p.steady() {
-		length, visits = p.visit(wanting, on)
-	}
-	switch {
-	case visits:
-	case turns:
-		if on = p.takeTurns(wanting); len(p.state.turn.on) > 0 {
-			break
-		}
-		// Nobody may be off. Then requests wait for some of their deadline.
-		p.report = cmp.Or(p.report, p.whyNoTurns(wanting))
-		turns, budget = false, max(each, 5*budget)
-	default:
-		p.state.turn = turn{}.clone()
-		for _, m := range wanting {
-			on[m.ID] = true
+// turnout is who of the queue computes now, and on which terms.
+type turnout struct {
+	wanting []member        // those that compute, or may
+	on      map[string]bool // of these, who is on the GPU
+	visits  bool            // the queue is off but for visits, which take length
+	length  time.Duration
+	turns   bool // one of the queue is on at a time, or a few
+	// budget is how long a request may wait for all of them.
+	budget time.Duration
+}
+
+// here is how many are on the GPU.
+func (t turnout) here() (n int) {
+	for _, m := range t.wanting {
+		if t.on[m.ID] {
+			n++
 		}
 	}
-	here := 0
-	for _, m := range wanting {
-		if on[m.ID] {
-			here++
+	return n
+}
+
+// turnout decides it: visits beside a server that computes without a break, turns where
+// all of the queue would take a request too long, else everybody.
+func (p *planner) turnout() turnout {
+	t := turnout{wanting: p.queue, on: map[string]bool{}, budget: p.budget()}
+	if len(p.tops) > 0 { // a process known to be busy elsewhere takes no turn here
+		t.wanting = slices.DeleteFunc(slices.Clone(p.queue), func(m member) bool { return m.Wants == No })
+	}
+	if len(t.wanting) > 0 && p.steady() {
+		if t.length, t.visits = p.visit(t.wanting, t.on); t.visits {
+			return t
 		}
 	}
+	each := time.Duration(len(t.wanting)) * (DefaultSlice + SwitchCost)
+	if len(p.tops) > 0 && len(t.wanting) > 1 && each > t.budget {
+		if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
+			t.turns = true
+			return t
+		}
+		// No process may be off. Then requests wait for a part of their deadline.
+		p.report = cmp.Or(p.report, p.whyNoTurns(t.wanting))
+		t.budget = max(each, 5*t.budget)
+		return t
+	}
+	p.state.turn = turn{}.clone()
+	for _, m := range t.wanting {
+		t.on[m.ID] = true
+	}
+	return t
+}
+
+// sizes are the slices of the queue's processes that are on, in its order.
+func (p *planner) sizes(t turnout, full bool) []time.Duration {
+	here := t.here()
 	switch {
 	case p.foreign > 0:
-		sizes = p.modest()
+		return p.modest()
 	case len(p.tops) == 0 && len(p.queue) == 1:
-		sizes = []time.Duration{DefaultSlice}
+		return []time.Duration{DefaultSlice}
 	case len(p.tops) == 0:
-		sizes = divide(p.weighted(), 0, p.second())
-	case visits:
-		sizes = slices.Repeat([]time.Duration{length}, len(p.queue))
-	case turns || here < 2:
-		size := DefaultSlice
-		if here == 1 && !full {
-			size = short
-		}
-		sizes = slices.Repeat([]time.Duration{size}, len(p.queue))
+		return divide(p.weighted(), 0, p.second())
+	case t.visits:
+		return slices.Repeat([]time.Duration{t.length}, len(p.queue))
+	case here == 1 && !full:
+		return slices.Repeat([]time.Duration{short}, len(p.queue))
+	case t.turns || here < 2:
+		return slices.Repeat([]time.Duration{DefaultSlice}, len(p.queue))
 	default:
-		sizes = divide(p.beyond(p.queue), budget, 0)
+		return divide(p.beyond(p.queue), t.budget, 0)
 	}
+}
+
+// servers gives every process its slice: servers, whose requests come first, and the queue.
+func (p *planner) servers(full bool) {
+	t := p.turnout()
+	sizes := p.sizes(t, full)
 	together := time.Duration(0)
 	for i, m := range p.queue {
 		s := Standing{Rank: len(p.tops) + i + 1, Slice: sizes[i]}
-		isOn, wants := on[m.ID]
+		isOn, wants := t.on[m.ID]
 		switch {
 		case !wants:
 			s.Slice = DefaultSlice
 		case !isOn && p.in.Now.Before(p.offUntil(m)):
 			s.Slice, s.Off, s.Until = m.Stands.slice(), true, p.offUntil(m)
 			p.wake(s.Until)
-		case !isOn: // it has been off for as long as it may, and its turn is late
+		case !isOn: // it has been off for as long as is allowed, and its turn is late
 			s.Slice = DefaultSlice
 			together += s.Slice
 		default:
 			together += s.Slice
 		}
-		s.Reason = p.why(m, s, wants, wanting)
+		s.Reason = p.why(m, s, wants, t.wanting)
 		p.out[m.ID] = s
 	}
-	p.top(full, visits, together, here)
+	p.top(full, t.visits, together, t.here())
 }
 
-// offUntil is when one that is off in turns has been so for as long as it may.
+// offUntil is when a process that is off in turns must be on again.
 func (p *planner) offUntil(m member) time.Time { return p.state.turn.off[m.ID].Add(p.maxOff()) }
 
-// budget is how long a request may wait for the others: a tenth of the shortest deadline.
+// budget is how long a request may wait for all others: a tenth of the shortest deadline.
 func (p *planner) budget() time.Duration {
 	if len(p.tops) == 0 {
 		return 0
 	}
-	return max(p.tops[0].Deadline/10-time.Duration(p.foreign)*(DefaultSlice+SwitchCost), time.Microsecond)
+	return max(Budget(p.tops[0].Deadline)-time.Duration(p.foreign)*(DefaultSlice+SwitchCost), time.Microsecond)
 }
 
-// top gives the servers their slices. Those in the queue that are on have so much together,
-// and are so many.
+// top gives the servers their slices. together is the sum of the slices of the queue's processes
+// that are on, here their number.
 func (p *planner) top(full, visits bool, together time.Duration, here int) {
 	for i, m := range p.tops {
 		s := Standing{Rank: i + 1, Slice: long}
@@ -135,7 +157,7 @@ func (p *planner) top(full, visits bool, together time.Duration, here int) {
 			s.Slice = DefaultSlice
 		case len(p.tops)+len(p.queue) == 1:
 			s.Slice = DefaultSlice
-		case visits: // alone on the GPU; a visitor is not to wait for a long kernel
+		case visits: // alone on the GPU; a visitor must not wait for a long kernel
 			s.Slice = DefaultSlice
 			others = "; others are off but for visits"
 		case full:
@@ -144,15 +166,15 @@ func (p *planner) top(full, visits bool, together time.Duration, here int) {
 			s.Slice = min(max(all/time.Duration(len(p.tops)), DefaultSlice), long).Round(time.Microsecond)
 			others = fmt.Sprintf("; others are sure of %s in between", percent(sure))
 		case i > 0:
-			s.Slice = min(max(p.tops[0].Deadline/4, DefaultSlice), long)
+			s.Slice = ServerSlice(i, p.tops[0].Deadline)
 		}
 		s.Reason = p.whyTop(i, s) + others
 		p.out[m.ID] = s
 	}
 }
 
-// modest makes slices for those in the queue while somebody computes whose part is not ours:
-// each no longer than by default, so that nobody waits longer for its turn.
+// modest makes slices for the queue while a process computes whose part is not ours: none longer
+// than by default, so that it waits no longer for its turn.
 func (p *planner) modest() []time.Duration {
 	most := 0.0
 	for _, m := range p.queue {

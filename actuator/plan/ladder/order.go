@@ -14,36 +14,35 @@ import (
 type member struct {
 	Tenant
 	place policy.Place
-	part  float64 // of the GPU's time that it is sure of
-	why   string  // of the part
-	// beside: it has waited for so long that it has an equal part of what is left with
-	// the first in the queue.
+	part  float64 // assured part of the GPU's time
+	why   string  // why it has this part
+	// beside: it has waited so long that it shares the rest equally with the first in the queue.
 	beside bool
 }
 
-// dwell is how long an order stands before another one of the same processes takes its
-// place: laxities of tasks that wait in turn pass each other again and again.
+// dwell is how long an order of the same processes stands before another replaces it: the laxities
+// of waiting tasks pass each other again and again.
 const dwell = 250 * time.Millisecond
 
-// planner holds what one call of Make works out.
+// planner is the working state of one call of Make.
 type planner struct {
 	in    Input
-	state State // the next one
-	// tops are the servers whose requests come first, the shortest deadline first. queue
-	// are the others with tasks, in order.
+	state State // for the next plan
+	// tops are the servers, whose requests come first, the shortest deadline first. queue are the
+	// other processes with tasks, in order.
 	tops, queue []member
-	idle        []Tenant // labelled, with nothing to do
+	idle        []Tenant // labelled, without work
 	held        []Tenant // off because somebody asked
-	foreign     int      // processes that are not ours to act on, and compute
+	foreign     int      // processes that compute and that we must not act on
 	out         map[string]Standing
 	again       time.Time
 	report      string
-	// half: a server is late by more than the policy allows and nobody measures what it
-	// takes, so the others are sure of half of the GPU.
+	// half: a server is late by more than the policy allows, and its use is not measured: the others
+	// are then sure of half of the GPU.
 	half bool
 }
 
-// asked reports whether somebody wants it off, and that is not over.
+// asked reports whether a person or an alert wants it off now.
 func (p *planner) asked(t Tenant) bool {
 	if t.Asked == "" || t.KeepOn != "" || p.in.Limits.NoOff {
 		delete(p.state.asked, t.ID)
@@ -55,7 +54,7 @@ func (p *planner) asked(t Tenant) bool {
 	return p.in.Now.Before(p.heldUntil(t))
 }
 
-// heldUntil is the end of a hold that was asked for.
+// heldUntil is the end of a requested hold.
 func (p *planner) heldUntil(t Tenant) time.Time {
 	until := p.state.asked[t.ID].Add(cmp.Or(p.in.Limits.MaxHold, DefaultMaxHold))
 	if !t.AskedUntil.IsZero() && t.AskedUntil.Before(until) {
@@ -64,7 +63,7 @@ func (p *planner) heldUntil(t Tenant) time.Time {
 	return until
 }
 
-// sort tells apart who is to be left alone, who is held, who is a server, and who is in the queue.
+// sort divides the processes into those to leave alone, held ones, servers and the queue.
 func (p *planner) sort() {
 	gone := func(id string) bool {
 		return !slices.ContainsFunc(p.in.Tenants, func(t Tenant) bool { return t.ID == id })
@@ -72,6 +71,11 @@ func (p *planner) sort() {
 	forget(p.state.asked, gone)
 	p.state.load.forget(gone)
 	for _, t := range p.in.Tenants {
+		if t.Bound != "" {
+			if t.KeepOn = t.Bound; t.Stands.Off { // it takes no turn
+				t.Wants = No
+			}
+		}
 		switch {
 		case !t.Labelled || t.Never:
 			if t.Wants != No {
@@ -87,8 +91,8 @@ func (p *planner) sort() {
 			p.idle = append(p.idle, t)
 		}
 	}
-	// By the deadline that each request has, not by that of the present one: the order
-	// then stands, and nobody needs to know when a request came.
+	// Ordered by the relative deadline of all requests, not by the present request's deadline: so
+	// the order stays, and we need not know when a request came.
 	slices.SortFunc(p.tops, func(a, b member) int {
 		return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), strings.Compare(a.ID, b.ID))
 	})
@@ -99,8 +103,8 @@ func (p *planner) sort() {
 	p.wait()
 }
 
-// place of a job. A server with a deadline comes first in every order; the others of an
-// order without places are in one.
+// place is the place of a job. A server with a deadline comes first in every order. In an order
+// without places all others share one.
 func (p *planner) place(j policy.Job) policy.Place {
 	if o, ok := p.in.Order.(policy.Placer); ok {
 		return o.Place(j)
@@ -111,8 +115,7 @@ func (p *planner) place(j policy.Job) policy.Place {
 	return policy.Last
 }
 
-// settle keeps the order of before for a while where only the policy's key within a
-// place has changed.
+// settle keeps the former order for a while if only the policy's key within a place has changed.
 func (p *planner) settle() {
 	now := p.in.Now
 	ids := make([]string, len(p.queue))
@@ -141,7 +144,7 @@ func (p *planner) settle() {
 	}
 }
 
-// wait notes who has been behind others of its place, and since when.
+// wait notes which processes are behind others of their place, and since when.
 func (p *planner) wait() {
 	now := p.in.Now
 	behind := map[string]time.Time{}
@@ -168,26 +171,26 @@ func (p *planner) wait() {
 	p.state.behind = behind
 }
 
-// shortest is the least that somebody waits before it computes beside others.
+// shortest is the least time that a process waits before it computes beside others.
 const shortest = 2 * time.Second
 
-// patience is how long a job waits for so many others of its place: for as long as
-// sharing with them would have cost it.
+// patience is how long a job waits for others of its place: as long as sharing with them would have
+// cost it.
 func (p *planner) patience(j policy.Job, others int) time.Duration {
-	if _, ok := p.in.Order.(policy.Placer); !ok || !j.Known { // who asked for the order of starts gets it
+	if _, ok := p.in.Order.(policy.Placer); !ok || !j.Known { // users of fifo and p3 get the order of starts
 		return policy.DefaultPatience
 	}
 	return min(max(time.Duration(others)*j.Remaining, shortest), policy.DefaultPatience)
 }
 
-// wake asks for another plan at t, or before.
+// wake asks for another plan at t at the latest.
 func (p *planner) wake(t time.Time) {
 	if p.again.IsZero() || t.Before(p.again) {
 		p.again = t
 	}
 }
 
-// copied is a copy that can be written to.
+// copied returns a copy that may be written to.
 func copied[V any](m map[string]V) map[string]V {
 	if m == nil {
 		return map[string]V{}
@@ -195,7 +198,7 @@ func copied[V any](m map[string]V) map[string]V {
 	return maps.Clone(m)
 }
 
-// forget removes those that are gone.
+// forget removes entries of processes that are gone.
 func forget[V any](m map[string]V, gone func(id string) bool) {
 	maps.DeleteFunc(m, func(id string, _ V) bool { return gone(id) })
 }

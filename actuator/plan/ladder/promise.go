@@ -8,11 +8,11 @@ import (
 	"github.com/laxity/laxity/actuator/policy"
 )
 
-// Cut cuts shares and the floor in proportion where they add up to more than 1, and
-// reports that. It does not change its argument.
+// Cut reduces shares and floor in proportion if they add up to more than 1, and reports that. It
+// does not change its argument.
 func Cut(shares map[string]float64, floor float64) (cut map[string]float64, cutFloor float64, report string) {
 	sum := floor
-	for _, id := range slices.Sorted(maps.Keys(shares)) { // the same sum each time
+	for _, id := range slices.Sorted(maps.Keys(shares)) { // the same order of additions each time
 		sum += shares[id]
 	}
 	if sum <= 1+1e-9 {
@@ -29,12 +29,12 @@ func Cut(shares map[string]float64, floor float64) (cut map[string]float64, cutF
 	return cut, floor / sum, fmt.Sprintf("%s add up to %.0f %% of the GPU's time: each is cut to %.0f %% of it", what, 100*sum, 100/sum)
 }
 
-// tail is what is kept for those who have a deadline and were promised no part, where
-// the promised parts leave nothing: a slice must be something.
+// tail is kept for processes that have a deadline and no promised part, if the promised parts leave
+// nothing: a slice cannot be 0.
 const tail = 0.02
 
-// promise gives everybody in the queue the part of the GPU's time that it is sure of: its
-// share; or, where somebody of an earlier place comes before it, an equal part of the floor.
+// promise gives every process in the queue its assured part of the GPU's time: its share, or, where
+// others of an earlier place come before it, an equal part of the floor.
 func (p *planner) promise() {
 	shares := map[string]float64{}
 	heads := map[string]int{} // processes in the queue, by container
@@ -95,7 +95,7 @@ func (p *planner) floor() float64 {
 	return p.in.Floor
 }
 
-// sure adds up the parts that those in the queue are sure of.
+// sure adds up the assured parts of the queue.
 func (p *planner) sure() float64 {
 	sum := 0.0
 	for _, m := range p.queue {

@@ -9,52 +9,51 @@ import (
 	"time"
 )
 
-// leastTurn is how long a turn is at least: taking one off the GPU and putting the next
-// one on costs some 2 ms of it.
+// leastTurn is the shortest turn: taking one process off the GPU and putting the next one on costs
+// some 2 ms of it.
 const leastTurn = 50 * time.Millisecond
 
-// ahead is how long before it must be on again the turn of one begins at the latest: calls
-// take a while, and who carries plans out puts it on when its time is over.
+// ahead is how long before a process must be on again its turn begins at the latest: calls take a
+// while, and the enforcer switches it on when its time is over.
 const ahead = 20 * time.Millisecond
 
-// gaps is how much of a turn may be left unused by all who are on in it: with more,
-// others are on as well.
+// gaps is the part of a turn that may stay unused; above it, other processes are on as well.
 const gaps = 0.15
 
-// turn is who is on the GPU of those that take turns.
+// turn says which of the processes that take turns are on the GPU.
 type turn struct {
 	on           []string
 	began, until time.Time
 	off          map[string]time.Time // since when the others are off
-	own          map[string]time.Time // when the last turn began that each had not only to fill gaps
-	// got is what each process had got when the turn began.
+	own          map[string]time.Time // when each last began a turn of its own, not one that fills gaps
+	// got is the GPU time of each process when the turn began.
 	got   map[string]time.Duration
 	since time.Time // when turns began
-	// tasting is what was seen since the appetites were worked out. appetite is the part of the
-	// time that was left to it in its turns that each made use of, 0–1.
+	// tasting is what was seen since the appetites were computed. appetite is the part of its turns
+	// that each process used, of the time left to it, 0–1.
 	tasting  tasting
 	appetite map[string]float64
-	// owed is what each was promised and has not had in the turns before.
+	// owed is what each process was promised and did not get in earlier turns.
 	owed map[string]time.Duration
-	// visits: nobody is on between turns (visit.go).
+	// visits: between turns none of them is on (visit.go).
 	visits bool
-	// useful is the part of the turn before in which somebody computed, 0–1; 0: not known.
+	// useful is the part of the turn before in which any process computed, 0–1; 0: not known.
 	useful float64
 }
 
-// tasting is since when, what each process had got then, and for how long each has been on
-// since; alone: with nobody else of those that take turns.
+// tasting holds the start of the measurement, each process's GPU time at that start, and how long
+// each has been on since. alone: with no other process that takes turns.
 type tasting struct {
 	began     time.Time
 	got       map[string]time.Duration
 	on, alone map[string]time.Duration
 }
 
-// tasteFor is for how long that is seen before it says something: the device's utilisation is
-// a second old and more, and a turn much shorter.
+// tasteFor is how long a measurement takes: the device's utilisation is at least a second old, and
+// a turn much shorter.
 const tasteFor = 4 * time.Second
 
-// stale is for how long after turns began the utilisation still tells of the time before.
+// stale is how long after turns began the utilisation still shows the time before.
 const stale = 2 * time.Second
 
 func (t turn) clone() turn {
@@ -64,10 +63,10 @@ func (t turn) clone() turn {
 	return t
 }
 
-// takeTurns says who of those that want the GPU is on now. Who must stay on, is; so is
-// whose GPU time nobody measures: it may leave gaps that nobody else could use. The
-// others take turns, each as long as its part says, and none is off for longer than
-// MaxOff. Who leaves gaps in its turn has others beside it, as far as these fill them.
+// takeTurns says which of the processes that want the GPU are on now. A process that must stay on
+// is on. So is a process whose GPU time is not measured: it may leave gaps that no other could use.
+// The others take turns, each as long as its part says, and none is off for longer than MaxOff. A
+// process that leaves gaps in its turn has others beside it, as far as these fill the gaps.
 func (p *planner) takeTurns(wanting []member) map[string]bool {
 	on := map[string]bool{}
 	var moving []member
@@ -79,7 +78,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 		}
 	}
 	t := &p.state.turn
-	if t.visits { // what was on beside a server without a break says nothing of appetites
+	if t.visits { // processes beside a server without a break show no appetite
 		t.visits, t.on = false, nil
 	}
 	t.keep(moving)
@@ -99,7 +98,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	return on
 }
 
-// keep forgets everybody but those.
+// keep forgets all processes but these.
 func (t *turn) keep(moving []member) {
 	gone := func(id string) bool { return !has(moving, id) }
 	forget(t.off, gone)
@@ -108,7 +107,7 @@ func (t *turn) keep(moving []member) {
 	forget(t.owed, gone)
 }
 
-// mark adds which of those are on now, and notes since when the others are off.
+// mark adds those of them that are on now, and notes since when the others are off.
 func (t *turn) mark(moving []member, on map[string]bool, now time.Time) {
 	for _, m := range moving {
 		if on[m.ID] = slices.Contains(t.on, m.ID); on[m.ID] {
@@ -119,7 +118,7 @@ func (t *turn) mark(moving []member, on map[string]bool, now time.Time) {
 	}
 }
 
-// queue puts those first whose last turn of their own is longest ago.
+// queue puts the processes first whose last own turn is longest ago.
 func (t *turn) queue(moving []member) []member {
 	return slices.SortedStableFunc(slices.Values(moving), t.longestAgo)
 }
@@ -138,14 +137,14 @@ func (p *planner) over(moving []member) bool {
 		return false
 	}
 	if wait := p.state.bucket.until(float64(len(t.on)+1), p.rate()); !left && wait > 0 {
-		p.state.turn.until = p.in.Now.Add(wait) // too many calls: it lasts longer
+		p.state.turn.until = p.in.Now.Add(wait) // too many calls: the turn lasts longer
 		return false
 	}
 	return true
 }
 
-// nextTurn begins a turn: of the one whose last turn is longest ago, and of those that
-// fill its gaps. These keep their place in the queue.
+// nextTurn begins a turn of the process whose last turn is longest ago, and of those that fill its
+// gaps. These keep their place in the queue.
 func (p *planner) nextTurn(moving []member) {
 	t, now := &p.state.turn, p.in.Now
 	p.taste(moving)
@@ -154,10 +153,10 @@ func (p *planner) nextTurn(moving []member) {
 	}
 	lengths := p.lengths(moving)
 	queue := t.queue(moving)
-	// Gaps are for whom most is owed.
+	// Gaps go to the process with the largest debt.
 	slices.SortStableFunc(queue[1:], func(a, b member) int { return cmp.Compare(t.owed[b.ID], t.owed[a.ID]) })
 	most := p.maxOff()
-	// So many at once that everybody has a turn of a useful length in time.
+	// As many at once as it takes for each to have a turn of a useful length in time.
 	atOnce := (len(moving)*int(leastTurn) + int(most) - 1) / int(most)
 	t.on, t.began = nil, now
 	var length time.Duration
@@ -171,7 +170,7 @@ func (p *planner) nextTurn(moving []member) {
 		if t.on = append(t.on, m.ID); len(t.on) == 1 {
 			t.own[m.ID] = now
 			length = p.length(m, lengths[m.ID])
-			if m.ID == moving[0].ID { // what is left is for the first in the queue
+			if m.ID == moving[0].ID { // the rest is for the first in the queue
 				length = max(length, lengths[m.ID])
 			}
 		}
@@ -183,7 +182,7 @@ func (p *planner) nextTurn(moving []member) {
 	}
 	slices.SortStableFunc(queue, t.longestAgo)
 	latest, before := now.Add(length), time.Duration(0)
-	for _, m := range queue { // each of the others is to have its turn in time
+	for _, m := range queue { // each of the others must have its turn in time
 		if m.ID == owner {
 			continue
 		}
@@ -202,7 +201,8 @@ func (p *planner) nextTurn(moving []member) {
 	}
 }
 
-// lengths of turns: all of them together end before anybody is off for too long.
+// lengths returns the length of each turn: all of them together end before any process is off for
+// too long.
 func (p *planner) lengths(moving []member) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for i, d := range apportion(p.beyond(moving), p.maxOff()*9/10, min(leastTurn, p.maxOff()/2)) {
@@ -211,9 +211,9 @@ func (p *planner) lengths(moving []member) map[string]time.Duration {
 	return all
 }
 
-// length of the turn of one that has been promised a part and begins it now: as long as
-// it takes to get what it is owed, of which requests take some, and what it is owed for
-// that time itself. Others have the usual length.
+// length is the length of the turn that a process with a promised part begins now: long enough for
+// what it is owed, for what requests take meanwhile, and for what it is owed for that time itself.
+// A process without a part has the usual length.
 func (p *planner) length(m member, usual time.Duration) time.Duration {
 	owed, known := p.state.turn.owed[m.ID]
 	if m.part == 0 || !known {
@@ -224,7 +224,7 @@ func (p *planner) length(m member, usual time.Duration) time.Duration {
 	return min(time.Duration(float64(owed)/max(useful-used-m.part*useful, 0.1)), p.maxOff()*19/20)
 }
 
-// beyond scales the parts up, as parts of what requests leave.
+// beyond converts parts of the whole GPU into parts of what requests leave.
 func (p *planner) beyond(queue []member) []member {
 	used, known := p.used(p.tops)
 	if len(p.tops) == 0 || !known {
@@ -245,14 +245,14 @@ func (p *planner) beyond(queue []member) []member {
 
 func (p *planner) maxOff() time.Duration { return cmp.Or(p.in.Limits.MaxOff, DefaultMaxOff) }
 
-// appetite is 1 where nobody knows.
+// appetite is 1 if unknown.
 func (p *planner) appetite(id string) float64 { return cmp.Or(p.state.turn.appetite[id], 1) }
 
-// spent is what switches may take of the time of a turn. What is idle beyond that is gaps.
+// spent is the part of a turn that switches may take. Idle time beyond it counts as gaps.
 const spent = 0.25
 
-// taste notes what everybody is owed at the end of a turn, and now and then how much of their
-// turns those made use of that had them.
+// taste notes what each process is owed at the end of a turn and, from time to time, how much of
+// its turns each process used.
 func (p *planner) taste(moving []member) {
 	t := &p.state.turn
 	took := p.in.Now.Sub(t.began)
@@ -293,7 +293,7 @@ func (p *planner) taste(moving []member) {
 	}
 }
 
-// gained is what all processes got since then, and whether that is all of those that compute.
+// gained is what all processes got since then, and whether that covers all that compute.
 func (p *planner) gained(since map[string]time.Duration) (all time.Duration, whole bool) {
 	whole = true
 	for _, o := range p.in.Tenants {
@@ -305,13 +305,13 @@ func (p *planner) gained(since map[string]time.Duration) (all time.Duration, who
 	return all, whole
 }
 
-// tasted works out the appetites.
+// tasted computes the appetites.
 func (p *planner) tasted(moving []member) {
 	t := &p.state.turn
 	took := p.in.Now.Sub(t.tasting.began)
 	all, _ := p.gained(t.tasting.got)
 	left := float64(took-all) > spent*float64(took)
-	requests := 0.0 // the part of the time that they took
+	requests := 0.0 // the part of the time that requests took
 	for _, m := range p.tops {
 		if before, ok := t.tasting.got[m.ID]; ok {
 			requests += float64(m.Got-before) / float64(took)
@@ -324,7 +324,7 @@ func (p *planner) tasted(moving []member) {
 		case !ok || on == 0:
 		case !left && t.tasting.alone[m.ID] == on:
 			t.appetite[m.ID] = 1
-		case t.tasting.alone[m.ID] < on*4/5: // nobody can tell whose gaps were filled: see some time what it does alone
+		case t.tasting.alone[m.ID] < on*4/5: // others may have filled its gaps: first see what it does alone
 			t.appetite[m.ID] = min(1.1*was, 1)
 		case left:
 			is := float64(m.Got-before) / max(float64(on)*(1-requests), 1)
@@ -333,7 +333,7 @@ func (p *planner) tasted(moving []member) {
 	}
 }
 
-// back says when the off one expects its next turn.
+// back is when a process that is off expects its next turn.
 func (p *planner) back(id string, moving map[string]time.Duration) time.Time {
 	t := p.state.turn
 	ids := slices.SortedFunc(maps.Keys(t.off), func(a, b string) int {

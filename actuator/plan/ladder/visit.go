@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// steadyAfter is for how long a server computes without a break, at least, until it counts
-	// as one that goes on: a decode loop makes one token after another.
+	// steadyAfter is the least time without a break after which a server counts as steady: a decode
+	// loop makes one token after another.
 	steadyAfter = 50 * time.Millisecond
-	// steadyTry is the part of the GPU's time that such a server takes beside others, at least.
+	// steadyTry is the least part of the GPU's time that such a server takes beside others.
 	steadyTry = 0.2
-	// steadyUse is the part that it takes of what visits leave, at least: a switch after each
-	// kernel hides that as long as others are on beside it.
+	// steadyUse is the least part that it takes of what visits leave. Beside others the switch after
+	// each kernel hides this.
 	steadyUse = 0.8
-	// steadyKnown is after how long alone the device's utilisation, which lags, shows it.
+	// steadyKnown is how long a server must be alone until the device's utilisation, which lags,
+	// shows its use.
 	steadyKnown = 4 * time.Second
-	// gappyFor is for how long it is not tried again with one that left the GPU idle.
+	// gappyFor is how long steadiness is not tried again with a server that left the GPU idle.
 	gappyFor = time.Minute
-	// visitMost is how long a visit is at most: a request waits for it, and a longer one
-	// saves no more calls.
+	// visitMost is the longest visit: a request waits for it, and longer visits save no more calls.
 	visitMost = 10 * time.Millisecond
-	// arrival is how long it takes until a visitor computes, at most: what is left of the
-	// server's slice, and a switch.
+	// arrival is the longest time until a visitor computes: the rest of the server's slice, and a
+	// switch.
 	arrival = DefaultSlice + SwitchCost
 )
 
-// steady reports whether requests leave no gaps worth having: a server has computed for
-// longer than its deadline without a break, and takes a good part of the GPU beside others. Between two of its
-// kernels it leaves the GPU for some microseconds; whoever else is on takes a slice there,
-// and a switch before and after, so that each of its steps takes several times as long. So
-// the others are off, but for visits. Where that leaves the GPU idle they are on again.
+// steady reports whether requests leave no useful gaps: a server has computed without a break for
+// longer than its deadline, and takes a good part of the GPU beside others. Between two of its
+// kernels it leaves the GPU for some microseconds. Any process that is on takes a slice there, plus
+// a switch before and after, so each step of the server takes several times as long. Therefore the
+// others are off, except for visits. If that leaves the GPU idle, they are on again.
 func (p *planner) steady() bool {
 	l, now, found := &p.state.load, p.in.Now, false
 	for _, m := range p.tops {
@@ -60,13 +60,13 @@ func (p *planner) steady() bool {
 	return found
 }
 
-// visit adds who of those that want the GPU is on now beside servers that compute without a
-// break, and says how long a visit is; false: that is not possible. A visitor has the GPU for
-// the whole of it, so that few steps of the servers wait, and visits come as often as all of
-// those in the queue are sure of together.
+// visit adds the processes that are on now beside servers that compute without a break, and returns
+// the length of a visit; false if visits are impossible. A visitor has the GPU for its whole visit,
+// so that few steps of the servers wait. Visits are as frequent as the assured parts of the queue
+// require.
 func (p *planner) visit(wanting []member, on map[string]bool) (length time.Duration, possible bool) {
 	sure := p.sure()
-	every := time.Duration(4 / p.rate() * float64(time.Second)) // two calls a visit: half of what is allowed
+	every := time.Duration(4 / p.rate() * float64(time.Second)) // two calls per visit: half of the allowed rate
 	most := min(visitMost, p.tops[0].Deadline/2)
 	if sure <= 0 {
 		return 0, false
@@ -95,8 +95,8 @@ func (p *planner) visit(wanting []member, on map[string]bool) (length time.Durat
 	return length, true
 }
 
-// visitors are those whose last visit is longest ago: one, or as many as it takes until
-// everybody has one in time.
+// visitors are the processes whose last visit is longest ago: one, or as many as are needed to give
+// each a visit in time.
 func (p *planner) visitors(wanting []member, every time.Duration) (ids []string) {
 	t := &p.state.turn
 	atOnce := 1 + int(time.Duration(len(wanting))*every/(p.maxOff()*9/10))
@@ -108,7 +108,7 @@ func (p *planner) visitors(wanting []member, every time.Duration) (ids []string)
 	return ids
 }
 
-// whyAway says why somebody is off between visits.
+// whyAway says why a process is off between visits.
 func (p *planner) whyAway() string {
 	var busy []string
 	for _, m := range p.tops {

@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// gain is how much of what is missing of a share is made up for in a second: little, since
-	// the device's utilisation is a second old and more.
+	// gain is the part of a missing share that is corrected per second: small, since the device's
+	// utilisation is at least a second old.
 	gain = 0.3
-	// weightMost is what a part is multiplied by at most, and divided by.
+	// weightMost bounds the factor by which a part is multiplied or divided.
 	weightMost = 4
-	// closeEnough is the difference from a share that is left alone.
+	// closeEnough is the difference from a share that is not corrected.
 	closeEnough = 0.005
-	// idlesBelow is the part of its share under which a process does not want it, for all that
-	// is known: it is not given more for that.
+	// idlesBelow is the part of its share below which a process seems not to want it: it is not
+	// given more.
 	idlesBelow = 1.0 / 3
 )
 
-// weigh corrects the parts of those with a share by what they got in the window before. A
-// program that waits for its kernels leaves the rest of its slice at each one's end, so that
-// slices in the proportion of the shares give less to those with the longest ones.
+// weigh corrects the parts of processes with a share by what they got in the window before. A
+// program that waits for its kernels gives up the rest of its slice at the end of each one. So
+// slices in the proportion of the shares give too little to the processes with the longest slices.
 func (p *planner) weigh() {
 	l := &p.state.load
 	all := 0.0
@@ -49,8 +49,8 @@ func (p *planner) weight(id string) float64 {
 	return cmp.Or(p.state.load.weights[id], 1)
 }
 
-// weighted is the queue with the parts that slices are made of. Those of shares add up to what
-// they did, so that the floor of the others stays.
+// weighted is the queue with corrected parts, from which slices are made. The sum of the shares
+// does not change, so that the floor of the others stays.
 func (p *planner) weighted() []member {
 	queue := slices.Clone(p.queue)
 	was, is := 0.0, 0.0

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// why says in plain words what somebody in the queue has.
+// why says in plain words what a process in the queue has.
 func (p *planner) why(m member, s Standing, wants bool, wanting []member) string {
 	slice := "slice " + written(s.Slice)
 	if m.why != "" && s.Slice != short {
@@ -16,6 +16,8 @@ func (p *planner) why(m member, s Standing, wants bool, wanting []member) string
 		slice += "; not off the GPU though somebody asked (" + m.Asked + "): " + m.KeepOn
 	}
 	switch {
+	case m.Bound != "" && m.Stands.Off:
+		return "off the GPU: " + m.Bound
 	case s.Off && p.state.turn.visits:
 		return p.whyAway()
 	case s.Off:
@@ -57,7 +59,7 @@ func (p *planner) whyOff(m member, wanting []member) string {
 		written(d.Round(time.Millisecond)), p.tops[0].Name, strings.Join(turn, ", "))
 }
 
-// whyNoTurns says why those who want the GPU do not take turns beside short deadlines.
+// whyNoTurns says why processes that want the GPU take no turns beside short deadlines.
 func (p *planner) whyNoTurns(wanting []member) string {
 	reason := "there are too many of them"
 	for _, m := range wanting {
@@ -90,7 +92,7 @@ func (p *planner) whyTop(i int, s Standing) string {
 	}
 }
 
-// written writes a duration as a person does: 100 ms, 2.5 ms, 1 s.
+// written formats a duration as people write it: 100 ms, 2.5 ms, 1 s.
 func written(d time.Duration) string {
 	switch {
 	case d >= time.Second:

@@ -1,5 +1,5 @@
-// Package channeldriver opens what controls channels on this machine's GPUs, for the
-// programs: a simulated GPU's resource manager, or the real one.
+// Package channeldriver opens the driver that controls channels on this machine's GPUs: a simulated
+// GPU's resource manager, or the real one.
 package channeldriver
 
 import (
@@ -14,8 +14,8 @@ import (
 // control is the resource manager's device.
 const control = "/dev/nvidiactl"
 
-// Open returns the driver of a device (as in `laxity up --device`) for who undoes what is on
-// record; nil where nothing can be. It calls nobody yet.
+// Open returns the driver of a device (as in `laxity up --device`) to undo what is on record; nil
+// if that is impossible. It makes no call yet.
 func Open(device string) channels.Driver {
 	if socket, ok := strings.CutPrefix(device, "sim:"); ok {
 		return simrm.New(socket)
@@ -24,7 +24,7 @@ func Open(device string) channels.Driver {
 		return nil
 	}
 	kernel := rm.System()
-	var proven []string // whoever made the record has shown it
+	var proven []string // the maker of the record has shown it
 	if version, err := kernel.Driver(); err == nil {
 		proven = append(proven, version)
 	}

@@ -94,10 +94,10 @@ func TestActuatorIsKilled(t *testing.T) {
 		tenants, pids = append(tenants, w), append(pids, strconv.Itoa(w.PID))
 	}
 	dir, device := t.TempDir(), "sim:"+s.Socket
-	guard := func() <-chan error {
+	guardian := func() <-chan error {
 		done := make(chan error, 1)
 		go func() {
-			done <- undo.Guard(context.Background(), undo.Options{StateDir: dir, Once: true,
+			done <- undo.RunGuardian(context.Background(), undo.Options{StateDir: dir, Once: true,
 				Channels: channeldriver.Open(device), RunDir: dir, Logger: slog.New(slog.DiscardHandler)})
 		}()
 		return done
@@ -117,14 +117,14 @@ func TestActuatorIsKilled(t *testing.T) {
 		must(err)
 		var done <-chan error
 		if watched {
-			done = guard()
+			done = guardian()
 		}
 		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond) // the moment is the point
 		must(syscall.Kill(cmd.Process.Pid, syscall.SIGKILL))
 		_ = cmd.Wait()
 		began := time.Now()
 		if !watched {
-			done = guard()
+			done = guardian()
 		}
 		must(<-done)
 		took := time.Since(began)

@@ -10,9 +10,9 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// Later is Open for a program that may have begun before NVIDIA's driver was there, as a
-// guardian that starts with the machine: it opens at the first call that finds one. Until then
-// each call fails, and can be tried again.
+// Later is Open for a program that may start before NVIDIA's driver, such as a guardian that starts
+// with the machine: it opens the driver at the first call that finds one. Until then each call
+// fails, and can be tried again.
 func Later(device string) channels.Driver {
 	return &later{open: func() channels.Driver { return Open(device) }}
 }
@@ -66,4 +66,12 @@ func (l *later) Switch(ctx context.Context, groups []rm.Group, on bool) error {
 		return err
 	}
 	return d.Switch(ctx, groups, on)
+}
+
+func (l *later) SwitchAsOne(ctx context.Context, groups []rm.Group, on bool) (time.Duration, error) {
+	d, err := l.get()
+	if err != nil {
+		return 0, err
+	}
+	return d.SwitchAsOne(ctx, groups, on)
 }

@@ -22,70 +22,90 @@ import (
 type ProveOptions struct {
 	// Device is as in `laxity up --device`.
 	Device string
-	// StateDir is where results of self-tests are remembered.
+	// StateDir is the folder where results of self-tests are remembered.
 	StateDir string
-	// Wanted: the actuator is to hold by channels. Without it nothing is tested.
+	// Wanted: the actuator is to hold by channels. Otherwise nothing is tested.
 	Wanted bool
 	// Observe gets each call to the resource manager; may be nil.
 	Observe func(call string, took time.Duration, err error)
 }
 
 const (
-	// proveLimit bounds the self-tests together, and the question whether a simulated GPU
-	// answers. A helper takes some 0.5 s to make a context, on a busy machine longer.
+	// proveLimit bounds all self-tests together, and the question whether a simulated GPU answers. A
+	// helper takes some 0.5 s to make a context, longer on a busy machine.
 	proveLimit = 20 * time.Second
-	// markEvery is how old a mark of the client handles is at most: the search for a process
-	// begins at the last one before its start.
+	// markEvery is the greatest age of a mark of the client handles: the search for a process begins
+	// at the last mark before its start.
 	markEvery = 5 * time.Second
 )
 
-// Prove opens the driver for an actuator, which must know that it works: on each GPU here a
-// self-test shows that, or has done so before for this driver and card. Else it says why
-// not, and what it returns is for undoing alone, as Open; and so it is where it is not wanted. It works until the program ends.
-func Prove(ctx context.Context, o ProveOptions) (channels.Driver, string) {
+// Proven is what Prove found.
+type Proven struct {
+	// Driver is for holding if Why is empty, else for undoing only. Nil if not even that is possible.
+	Driver channels.Driver
+	// How says why it is known to work, Why says why it does not, for people; both are empty if it
+	// is not wanted.
+	How, Why string
+}
+
+// Prove opens the driver for an actuator, which must know that it works: a self-test shows that on
+// each GPU here, now or earlier for this driver and card. If it does not work, or is not wanted,
+// the result is for undoing only, as that of Open, and Why says why. It works until the program
+// ends.
+func Prove(ctx context.Context, o ProveOptions) Proven {
 	if !o.Wanted {
-		return Open(o.Device), ""
+		return Proven{Driver: Open(o.Device)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
-	driver, err := prove(ctx, o)
+	driver, how, err := prove(ctx, o)
 	if err != nil {
-		return Open(o.Device), err.Error()
+		return Proven{Driver: Open(o.Device), Why: err.Error()}
 	}
-	return driver, ""
+	return Proven{Driver: driver, How: how}
 }
 
-func prove(ctx context.Context, o ProveOptions) (channels.Driver, error) {
+func prove(ctx context.Context, o ProveOptions) (_ channels.Driver, how string, err error) {
 	if socket, ok := strings.CutPrefix(o.Device, "sim:"); ok {
 		m := simrm.New(socket)
-		return m, m.Check(ctx)
+		return m, "the simulated GPU answers", m.Check(ctx)
 	}
 	cards, err := list(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	kernel := rm.System()
 	version, err := kernel.Driver()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	m := rm.New(kernel, rm.Options{Proven: []string{version}, Observe: o.Observe})
+	var shown []string
 	for _, c := range cards {
-		if err := test(ctx, m, kernel, version, c, filepath.Join(o.StateDir, "channels.json")); err != nil {
-			return nil, fmt.Errorf("GPU %d (%s), driver %s: %w", c.Index, c.Name, version, err)
+		r, err := test(ctx, m, kernel, version, c, filepath.Join(o.StateDir, "channels.json"))
+		if err != nil {
+			return nil, "", fmt.Errorf("GPU %d (%s), driver %s: %w", c.Index, c.Name, version, err)
 		}
+		shown = append(shown, says(c, r))
 	}
 	if err := m.Mark(ctx); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	go func() {
 		for range time.Tick(markEvery) {
 			ctx, cancel := context.WithTimeout(context.Background(), markEvery)
-			_ = m.Mark(ctx) // the next search is longer
+			_ = m.Mark(ctx) // without the mark the next search takes longer
 			cancel()
 		}
 	}()
-	return m, nil
+	return m, strings.Join(shown, "; "), nil
+}
+
+// says describes what a self-test showed.
+func says(c device.GPU, r selftest.Result) string {
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1e3) }
+	return fmt.Sprintf("GPU %d (%s, driver %s): the self-test of %s took a kernel off in %s and on in %s, and slices of 8:1 gave %.0f %%",
+		c.Index, c.Name, r.Driver, r.At.Format(time.DateTime), ms(r.Off), ms(r.On), 100*r.Part)
 }
 
 // list reads the GPUs once.
@@ -105,8 +125,8 @@ func list(ctx context.Context) ([]device.GPU, error) {
 	return r.GPUs, nil
 }
 
-// test is nil where both switching and slices are proven.
-func test(ctx context.Context, m *rm.Manager, kernel rm.Kernel, version string, gpu device.GPU, memory string) error {
+// test returns the result of a self-test; the error is nil if both switching and slices are proven.
+func test(ctx context.Context, m *rm.Manager, kernel rm.Kernel, version string, gpu device.GPU, memory string) (selftest.Result, error) {
 	r, known, err := selftest.Recall(memory, version, gpu.UUID)
 	if err != nil || !known {
 		card := selftest.Card{UUID: gpu.UUID, Free: gpu.MemoryTotal - gpu.MemoryUsed, Exclusive: gpu.Exclusive}
@@ -114,16 +134,16 @@ func test(ctx context.Context, m *rm.Manager, kernel rm.Kernel, version string, 
 			return startHelper(ctx, kernel, gpu.UUID)
 		})
 		if err != nil {
-			return err
+			return r, err
 		}
 		if err := errors.Join(os.MkdirAll(filepath.Dir(memory), 0o700), selftest.Remember(memory, r)); err != nil {
-			return err
+			return r, err
 		}
 	}
 	if !r.Switch || !r.Slices {
-		return fmt.Errorf("the self-test of %s failed: %s", r.At.Format(time.DateTime), r.Reason)
+		return r, fmt.Errorf("the self-test of %s failed: %s", r.At.Format(time.DateTime), r.Reason)
 	}
-	return nil
+	return r, nil
 }
 
 // HelperName is the hidden command with which a program starts itself as a helper.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/undo"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/exporter/container"
 )
 
@@ -28,7 +29,7 @@ func (o *Options) Register(cmd *kingpin.CmdClause) {
 	cmd.Flag("state-dir", "The actuator's.").Required().StringVar(&o.o.StateDir)
 	cmd.Flag("once", "End when there is nothing to watch.").BoolVar(&o.o.Once)
 	cmd.Flag("device", "The actuator's.").Default("auto").StringVar(&o.device)
-	cmd.Flag("docker.host", "Address of the Docker engine. Default: DOCKER_HOST, else the local socket.").StringVar(&o.o.DockerHost)
+	usage.Engine(cmd, &o.o.Engine)
 }
 
 // Run watches until ctx ends, or with --once until there is nothing to watch.
@@ -36,5 +37,5 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 	o.o.Logger = log.With("component", Name)
 	o.o.ContainerOf = container.Proc("/proc").OfPID
 	o.o.Channels = channeldriver.Open(o.device)
-	return undo.Guard(ctx, o.o)
+	return undo.RunGuardian(ctx, o.o)
 }

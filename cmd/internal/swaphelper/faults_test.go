@@ -96,7 +96,7 @@ func TestActuatorIsKilled(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			err := undo.Guard(ctx, undo.Options{StateDir: r.dir, Once: true,
+			err := undo.RunGuardian(ctx, undo.Options{StateDir: r.dir, Once: true,
 				ContainerOf: r.swapOptions().ContainerOf, Logger: slog.New(slog.DiscardHandler)})
 			check(t, err, nil)
 			if s := r.state(t, c.PID); s != sim.ProcessRunning || r.frozen(t, c.ID) || len(recorded(t, r)) != 0 {
@@ -130,7 +130,7 @@ func TestGuardianWaitsForRoom(t *testing.T) {
 	lines := make(chan struct{}, 100)
 	done := make(chan error, 1)
 	go func() {
-		done <- undo.Guard(context.Background(), undo.Options{StateDir: r.dir, Once: true,
+		done <- undo.RunGuardian(context.Background(), undo.Options{StateDir: r.dir, Once: true,
 			ContainerOf: r.swapOptions().ContainerOf, Logger: slog.New(logged{lines})})
 	}()
 	<-lines // that it cannot

@@ -9,12 +9,14 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/internal/engine"
 )
 
-// OpenOptions of a Swapper. StateDir is the actuator's own, LockDir has the folder of the
+// OpenOptions of a Swapper. StateDir is the actuator's own; LockDir contains the folder of the
 // notices of swaps.
 type OpenOptions struct {
-	StateDir, DockerHost, LockDir string
+	StateDir, LockDir string
+	Engine            engine.Choice
 	// Device is as in `laxity up --device`.
 	Device string
 	Logger *slog.Logger
@@ -23,15 +25,15 @@ type OpenOptions struct {
 // openTimeout bounds the start of the helper, which loads the driver's library.
 const openTimeout = 30 * time.Second
 
-// Open makes the Swapper of a machine that can swap; on others it is nil without an
-// error, and the log says why.
+// Open makes the Swapper of a machine that can swap. On others it returns nil without an error, and
+// logs why.
 func (o OpenOptions) Open() (enforce.Swapper, error) {
 	command, err := Command(o.Device)
 	if err != nil {
 		return nil, err
 	}
 	s, err := swapping.Open(swapping.Options{
-		StateDir: o.StateDir, DockerHost: o.DockerHost, Helper: command, NoticeDir: swapping.NoticeDir(o.LockDir),
+		StateDir: o.StateDir, Engine: o.Engine, Helper: command, NoticeDir: swapping.NoticeDir(o.LockDir),
 		ContainerOf: container.Proc("/proc").OfPID, Logger: o.Logger,
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint/checkpointtest"
-	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	observed "github.com/laxity/laxity/exporter/container"
@@ -103,7 +103,7 @@ func (r *rig) frozen(t *testing.T, id string) bool {
 	t.Helper()
 	c, err := r.docker.ContainerInspect(t.Context(), id)
 	check(t, err, nil)
-	frozen, err := docker.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
+	frozen, err := pause.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
 	check(t, err, nil)
 	return frozen
 }

@@ -1,6 +1,5 @@
-// Package swaphelper is the process in which the CUDA driver's checkpoint API is called,
-// as a hidden command of both programs: whatever the driver's library does, it does
-// to this process.
+// Package swaphelper is the process that calls the CUDA driver's checkpoint API, as a hidden
+// command of both programs: a fault of the driver's library affects only this process.
 package swaphelper
 
 import (
@@ -9,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -47,29 +47,43 @@ func (o *Options) Register(cmd *kingpin.CmdClause) {
 	cmd.Flag("library", "The driver's library. Default: libcuda.so.1, or the simulated GPU's.").StringVar(&o.Library)
 }
 
-// Run is the whole helper: it answers on standard output what it is asked on standard
-// input, until that ends.
+// Run is the whole helper: it answers on standard output the questions on standard input, until
+// that ends.
 func (o Options) Run() error {
 	if socket, ok := strings.CutPrefix(o.Device, "sim:"); ok {
 		if err := os.Setenv(cuda.EnvSocket, socket); err != nil {
 			return err
 		}
-		if o.Library == "" {
-			dir, err := cuda.Build("")
-			if err != nil {
-				return err
-			}
-			o.Library = dir + "/libcuda.so.1"
-		}
 	}
 	memory := &deviceMemory{spec: o.Device}
+	// A library that cannot be had is the answer, and no reason to end: whoever started the
+	// helper waits for what it has to say.
 	return checkpoint.Serve(os.Stdin, os.Stdout, checkpoint.ServeOptions{Memory: memory, Open: func() (checkpoint.Library, int, error) {
-		l, err := libcuda.Open(o.Library)
+		path, err := o.library()
+		if err != nil {
+			return nil, 0, errors.Join(checkpoint.ErrUnavailable, err)
+		}
+		l, err := libcuda.Open(path)
 		if l == nil {
 			return nil, 0, errors.Join(checkpoint.ErrUnavailable, err)
 		}
 		return l, l.Version, err
 	}})
+}
+
+// library is the path of what to open; empty is the driver's.
+func (o Options) library() (string, error) {
+	if o.Library != "" || !strings.HasPrefix(o.Device, "sim:") {
+		return o.Library, nil
+	}
+	dir := os.Getenv(cuda.EnvLibrary)
+	if dir == "" {
+		var err error
+		if dir, err = cuda.Build(""); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, "libcuda.so.1"), nil
 }
 
 // deviceMemory reads the GPUs' memory through exporter/device.
@@ -104,7 +118,7 @@ func (m *deviceMemory) GPUs(ctx context.Context) ([]checkpoint.GPU, error) {
 				one.Processes[p.PID] = p.MemoryUsed
 			}
 		} else {
-			one.Used = math.MaxUint64 // nothing may be restored there
+			one.Used = math.MaxUint64 // restore nothing there
 		}
 		gpus = append(gpus, one)
 	}

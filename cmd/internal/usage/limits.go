@@ -21,7 +21,7 @@ func Limits(to flagged, l *task.Limits) {
 		Default("100%").SetValue((*share)(&l.MaxShare))
 }
 
-// share is written as in the label laxity.share.
+// share is in the format of the label laxity.share.
 type share float64
 
 // Set implements kingpin.Value.

@@ -1,5 +1,5 @@
-// Package usage has the usage texts of our command lines: a short list of commands, and which
-// flag has a wrong value.
+// Package usage has the usage texts of our command lines: a short list of commands, and errors that
+// name the flag with a wrong value.
 package usage
 
 import (
@@ -13,8 +13,8 @@ import (
 // Shorten gives a program the short list of commands.
 func Shorten(app *kingpin.Application) { app.UsageTemplate(listing).UsageFuncs(funcs) }
 
-// listing has one line for each command, in place of kingpin's list with all texts. A
-// command's own --help has the details.
+// listing has one line per command, instead of kingpin's list with all texts. A command's own
+// --help has the details.
 var listing = strings.Replace(kingpin.DefaultUsageTemplate,
 	"Commands:\n{{template \"FormatCommands\" .App}}\n",
 	"Commands:\n{{range .App.FlattenedCommands}}{{if not .Hidden}}  {{printf \"%-14s\" .FullCommand}} {{.Help|First}}\n{{end}}{{end}}\n'{{.App.Name}} COMMAND --help' has examples.\n", 1)

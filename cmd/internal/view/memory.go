@@ -7,23 +7,23 @@ import (
 	"github.com/laxity/laxity/actuator/state"
 )
 
-// Standing is how a container stands with GPU memory; the actuator knows it. All of
-// it is empty where nobody acts on GPU memory, or nobody was asked.
+// Standing is a container's state of GPU memory, from the actuator. It is empty if no actuator acts
+// on GPU memory, or none was asked.
 type Standing struct {
-	// Share is what it is entitled to on GPU, bytes; Lent what it holds above that;
-	// Swapped what it needs to come back.
+	// Share is its entitlement on GPU, bytes. Lent is what it holds above that. Swapped is what it
+	// needs to come back.
 	Share   uint64 `json:"memory_share_bytes,omitempty"`
 	Lent    uint64 `json:"memory_lent_bytes,omitempty"`
 	Swapped uint64 `json:"memory_swapped_bytes,omitempty"`
-	// Waits says what an allocation on GPU waits for, and WaitSeconds how long it has;
-	// or why the container may not begin to hold memory.
+	// Waits says what an allocation on GPU waits for, and WaitSeconds for how long; or why the
+	// container may not begin to hold memory.
 	Waits       string  `json:"memory_waits,omitempty"`
 	WaitSeconds float64 `json:"memory_wait_seconds,omitempty"`
 	// Unguarded says why its limit is only watched.
 	Unguarded string `json:"memory_unguarded,omitempty"`
 }
 
-// AddMemory puts into the rows what an actuator says of their containers.
+// AddMemory adds an actuator's facts about their containers to the rows.
 func AddMemory(rows []Row, containers []state.Container) {
 	for i := range rows {
 		r := &rows[i]
@@ -38,17 +38,16 @@ func AddMemory(rows []Row, containers []state.Container) {
 			}
 		}
 		r.Unguarded = c.MemoryUnguarded
-		// What waits to begin does so on no GPU in particular.
+		// A container that waits to begin does so on no GPU in particular.
 		if c.MemoryWaitGPU == "" || c.MemoryWaitGPU == r.GPU || r.GPU == "" {
 			r.Waits, r.WaitSeconds = c.MemoryWaits, c.MemoryWaitSeconds
 		}
 	}
 }
 
-// note is what is unusual about the row's memory, in few letters: a wait before
-// what is swapped out, that before a limit that is only watched, and that before what
-// is lent.
-func (r Row) note() string {
+// Note is the most unusual thing about the row's memory, in few letters: first a wait, then swapped
+// memory, then a limit that is only watched, then lent memory.
+func (r Row) Note() string {
 	switch {
 	case r.Waits != "" && r.WaitSeconds > 0:
 		return "waits " + time.Duration(r.WaitSeconds*float64(time.Second)).Round(time.Second).String()
@@ -72,7 +71,7 @@ func noteStyle(r Row) Style {
 	return Plain
 }
 
-// unlessZero is an amount, and nothing where there is none.
+// unlessZero formats an amount; empty if it is 0.
 func unlessZero(n uint64) string {
 	if n == 0 {
 		return ""

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/laxity/laxity/internal/plain"
 )
 
-// Nodes writes the ranking: the summary, then a line for each node, with the GPU
-// that a container would get or the reasons why none.
+// Nodes writes the ranking: the summary, then a line for each node, with the GPU that a container
+// would get, or why there is none.
 func Nodes(w io.Writer, n api.Nodes, width int) error {
 	if _, err := fmt.Fprintf(w, "%s  (ranking: %s)\n\n", plain.Line(n.Summary), plain.Line(string(n.Ranking))); err != nil {
 		return err
@@ -50,11 +51,14 @@ func why(n api.Node) string {
 		}
 		texts = append(texts, text)
 	}
+	if n.OpensIn > 0 {
+		texts = append(texts, "expected to open in "+n.OpensIn.Duration().Round(time.Second).String())
+	}
 	return strings.Join(texts, "; ")
 }
 
-// Placements writes the promises, oldest first.
-func Placements(w io.Writer, list []api.Placement, now time.Time, width int) error {
+// Placements writes the placements, oldest first.
+func Placements(w io.Writer, list []api.Placement, name func(node, gpu string) string, now time.Time, width int) error {
 	lines := [][]string{{"PLACEMENT", "NODE", "GPU", "MEMORY", "DEADLINE", "STATE", "CONTAINER", "ENDS IN"}}
 	for _, p := range list {
 		ends := "-"
@@ -65,7 +69,25 @@ func Placements(w io.Writer, list []api.Placement, now time.Time, width int) err
 		if p.Container != "" {
 			container = p.Container[:min(12, len(p.Container))]
 		}
-		lines = append(lines, []string{p.ID, p.Node, p.GPU, Bytes(p.Memory), deadline(p.Deadline), string(p.State), container, ends})
+		lines = append(lines, []string{p.ID, p.Node, name(p.Node, p.GPU), Bytes(p.Memory), deadline(p.Deadline), string(p.State), container, ends})
 	}
 	return Columns(w, lines, width, 2)
 }
+
+// NamesOfNodes returns a function that names the GPUs of these nodes by index, or, if that is
+// unknown, by the start of the UUID.
+func NamesOfNodes(n api.Nodes) func(node, gpu string) string {
+	return func(node, gpu string) string {
+		for _, x := range n.Nodes {
+			for _, g := range x.GPUs {
+				if x.Name == node && g.UUID == gpu && g.Index >= 0 {
+					return strconv.Itoa(g.Index)
+				}
+			}
+		}
+		return ShortGPU(gpu)
+	}
+}
+
+// WholeGPU names a GPU by its UUID.
+func WholeGPU(_, gpu string) string { return gpu }

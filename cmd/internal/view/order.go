@@ -10,22 +10,23 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Order is how a container stands in the queue for GPU, where its time is divided by slices; the
-// actuator knows it. All of it is empty elsewhere.
+// Order is a container's place in the queue for GPU, if slices divide its time, from the actuator;
+// else empty.
 type Order struct {
-	// Rank is its place in the queue, from 1. Slice is its time slice, 0 its own. Off: it is off
-	// the GPU. Reason says all that in words.
+	// Rank is its place in the queue, from 1. Slice is its time slice, 0 its own. Off: it is off the
+	// GPU. Reason says all that in words.
 	Rank   int          `json:"rank,omitempty"`
 	Slice  task.Seconds `json:"slice_seconds,omitempty"`
 	Off    bool         `json:"off,omitempty"`
 	Reason string       `json:"order_reason,omitempty"`
-	// first is who is first in the queue.
+	// first is the first in the queue.
 	first string
 }
 
-// AddState puts into the rows what an actuator says of their containers.
+// AddState adds an actuator's facts about their containers to the rows.
 func AddState(rows []Row, s state.State) {
 	AddMemory(rows, s.Containers)
+	addAdmission(rows, s.Containers)
 	for i := range rows {
 		r := &rows[i]
 		c := slices.IndexFunc(s.Containers, func(c state.Container) bool { return c.ID == r.ContainerID })
@@ -45,8 +46,8 @@ func AddState(rows []Row, s state.State) {
 	}
 }
 
-// order is where the row stands, in few letters: 2nd 100ms, or who comes before it while
-// it is off the GPU.
+// order is the row's place, in few letters: 2nd 100ms; or, while it is off the GPU, which container
+// comes before it.
 func (r Row) order() string {
 	switch {
 	case r.Rank == 0:
@@ -84,7 +85,7 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, suffix)
 }
 
-// brief writes a time slice with three digits: 10s, 100ms, 2.05ms, 100µs.
+// brief formats a time slice with three digits: 10s, 100ms, 2.05ms, 100µs.
 func brief(d time.Duration) string {
 	switch {
 	case d >= time.Second:

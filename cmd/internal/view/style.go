@@ -5,8 +5,8 @@ import "os"
 // Style paints text with ANSI codes; "" leaves it as it is.
 type Style string
 
-// The styles. Only the eight colours that every terminal has, which its owner has
-// chosen to be readable.
+// The styles. They use only the eight colours of every terminal, which its owner has chosen to be
+// readable.
 const (
 	Plain  Style = ""
 	Bold   Style = "1"
@@ -17,7 +17,7 @@ const (
 	Cyan   Style = "36"
 )
 
-// Palette paints, or not.
+// Palette says whether to paint.
 type Palette bool
 
 // Paint returns the text in a style.
@@ -28,13 +28,13 @@ func (p Palette) Paint(s Style, text string) string {
 	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
 }
 
-// Colours says whether to paint on what a person looks at: a terminal that knows
-// colours, unless NO_COLOR is set (no-color.org).
+// Colours says whether to paint: on a terminal that supports colours, unless NO_COLOR is set
+// (no-color.org).
 func Colours(terminal bool) Palette {
 	return Palette(terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }
 
-// StateStyle is how a task's state is painted: what stands still is yellow.
+// StateStyle is the style of a task's state: a stopped task is yellow.
 func StateStyle(state string) Style {
 	switch state {
 	case "running":

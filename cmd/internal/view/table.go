@@ -19,9 +19,9 @@ type column struct {
 	head  string
 	cell  func(Row) string
 	style func(Row) Style // nil: plain
-	// seldom: it is left out when no row has anything in it.
+	// seldom: it is omitted when it is empty in every row.
 	seldom bool
-	// leave is in which order columns make room in a narrow terminal; 0: never.
+	// leave: in a narrow terminal columns with a larger value make room first; 0: never.
 	leave int
 }
 
@@ -34,22 +34,74 @@ var columns = []column{
 	{head: "ORDER", cell: Row.order, style: orderStyle, seldom: true},
 	{head: "MEMORY", cell: func(r Row) string { return Bytes(r.Memory) }},
 	{head: "LIMIT", cell: func(r Row) string { return unlessZero(r.Limit) }, seldom: true},
-	{head: "NOTE", cell: Row.note, style: noteStyle, seldom: true},
-	{head: "SM", cell: percent, leave: 1},
+	{head: "NOTE", cell: Row.Note, style: noteStyle, seldom: true},
+	{head: "SM", cell: percent, leave: 2},
 	{head: "LAST", cell: func(r Row) string { return string(r.Last) },
-		style: func(r Row) Style { return redIf(r.Last == task.Miss || r.Last == task.LostOutcome) }, leave: 2},
+		style: func(r Row) Style { return redIf(r.Last == task.Miss || r.Last == task.LostOutcome) }, leave: 1},
 }
 
-// nameWidth is what the name of a container keeps while columns can make room.
+// wide are the additional columns of a live table; they make room first.
+var wide = []column{
+	{head: "HITS", cell: hits, style: func(r Row) Style { return redIf(r.Misses > 0) }, leave: 3},
+	{head: "UP", cell: up, leave: 4},
+	{head: "IMAGE", cell: func(r Row) string { return shortened(r.Image, 24) }, leave: 5},
+}
+
+func hits(r Row) string {
+	if r.Hits+r.Misses == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", r.Hits, r.Hits+r.Misses)
+}
+
+func up(r Row) string {
+	if r.Started.IsZero() {
+		return "-"
+	}
+	return Age(r.now.Sub(r.Started))
+}
+
+// Count writes a number of things: 1 container, 2 containers. one is a word whose plural takes an s.
+func Count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// Age formats a length of time with one unit: 45s, 12m, 3h, 2d.
+func Age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(max(0, d).Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// Wide writes Table with more columns, as far as they fit.
+func Wide(w io.Writer, rows []Row, width int, paint Palette) error {
+	return table(w, slices.Concat(columns, wide), rows, width, paint)
+}
+
+// nameWidth is the least width of a container's name while other columns can make room.
 const nameWidth = 12
 
-// Table writes the rows in columns, at most width characters a line (0: no limit).
-// What is late or stands still is painted. Columns that nobody needs are left out.
+// Table writes the rows in columns, at most width characters a line (0: no limit). It paints what
+// is late or stopped, and omits empty columns.
 func Table(w io.Writer, rows []Row, width int, paint Palette) error {
-	shown := slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+	return table(w, columns, rows, width, paint)
+}
+
+func table(w io.Writer, all []column, rows []Row, width int, paint Palette) error {
+	shown := slices.DeleteFunc(slices.Clone(all), func(c column) bool {
 		return c.seldom && !slices.ContainsFunc(rows, func(r Row) bool { return c.cell(r) != "" })
 	})
-	for leave := 1; width > 0 && leave <= 2 && narrowest(shown, rows) > width; leave++ {
+	for leave := 5; width > 0 && leave > 0 && narrowest(shown, rows) > width; leave-- {
 		shown = slices.DeleteFunc(shown, func(c column) bool { return c.leave == leave })
 	}
 	lines := make([][]string, 1+len(rows))
@@ -67,7 +119,7 @@ func Table(w io.Writer, rows []Row, width int, paint Palette) error {
 	})
 }
 
-// narrowest is the width of the table with names cut as far as they may be.
+// narrowest is the width of the table with names cut as far as possible.
 func narrowest(shown []column, rows []Row) int {
 	total := 2 * (len(shown) - 1)
 	for i, c := range shown {
@@ -104,8 +156,8 @@ func Columns(w io.Writer, lines [][]string, width, shrink int) error {
 	return Painted(w, lines, width, shrink, false, nil)
 }
 
-// Painted is Columns with a style for each cell; the heading line is bold, and
-// lines are counted from the one after it.
+// Painted is Columns with a style for each cell. The heading is bold, and lines count from the one
+// after it.
 func Painted(w io.Writer, lines [][]string, width, shrink int, paint Palette, style func(line, column int) Style) error {
 	var sizes []int
 	lines = slices.Clone(lines)
@@ -152,7 +204,7 @@ func Painted(w io.Writer, lines [][]string, width, shrink int, paint Palette, st
 	return nil
 }
 
-// cut makes a column narrower, by so much at most and down to least, and says by how much.
+// cut makes a column narrower, by most at most and not below least, and returns by how much.
 func cut(sizes []int, column, most, least int) int {
 	by := max(0, min(most, sizes[column]-least))
 	sizes[column] -= by
@@ -184,8 +236,7 @@ func floatOf(r Row) string {
 	return Float(*r.Float)
 }
 
-// Float writes a float as people read it: +1.25s, -3.0s, or "-" without a
-// deadline.
+// Float formats a float for people: +1.25s, -3.0s, or "-" without a deadline.
 func Float(f task.Seconds) string {
 	switch s := float64(f); {
 	case math.IsInf(s, 0) || math.IsNaN(s):
@@ -217,7 +268,7 @@ func percent(r Row) string {
 	return fmt.Sprintf("%.0f%%", 100**r.SM)
 }
 
-// Bytes writes an amount of memory with three digits: 566MiB, 1.50GiB.
+// Bytes formats an amount of memory with three digits: 566MiB, 1.50GiB.
 func Bytes(n uint64) string {
 	if n == 0 {
 		return "-"

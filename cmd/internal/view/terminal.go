@@ -9,11 +9,14 @@ import (
 	"github.com/laxity/laxity/internal/plain"
 )
 
-// ColoursOn says whether to paint what goes to out.
-func ColoursOn(out io.Writer) Palette {
+// IsTerminal reports whether out is a terminal.
+func IsTerminal(out io.Writer) bool {
 	f, ok := plain.Unwrap(out).(*os.File)
-	return Colours(ok && term.IsTerminal(int(f.Fd())))
+	return ok && term.IsTerminal(int(f.Fd()))
 }
+
+// ColoursOn says whether to paint what goes to out.
+func ColoursOn(out io.Writer) Palette { return Colours(IsTerminal(out)) }
 
 // Width is that of the terminal; 0, no limit, elsewhere.
 func Width(out io.Writer) int {

@@ -1,5 +1,5 @@
-// Package view turns snapshots into what a person reads in a terminal: the rows
-// of `laxity ps` and `laxity top`, in columns as wide as the terminal.
+// Package view turns snapshots into what a person reads in a terminal: the rows of `laxity ps` and
+// `laxity top`, in columns that fit the terminal.
 package view
 
 import (
@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,13 +22,18 @@ type Row struct {
 	ContainerID string `json:"container_id"`
 	// Deadline is relative, seconds; 0 is none.
 	Deadline task.Seconds `json:"deadline_seconds,omitempty"`
+	// TimeShare is the part of the GPU's time that it is sure of while others want it, above 0
+	// and at most 1; 0 is no share.
+	TimeShare float64 `json:"share_ratio,omitempty"`
 	// State is that of its most urgent unfinished task; "idle" without one.
 	State string `json:"state"`
-	// Float is that task's; of the last ended one when idle; nil without either.
-	Float *task.Seconds `json:"float_seconds,omitempty"`
+	// Float is that task's; when idle, that of the last ended one. It is null where FloatReason says
+	// why.
+	Float       *task.Seconds `json:"float_seconds"`
+	FloatReason string        `json:"float_reason,omitempty"`
 	// Tasks counts its unfinished tasks.
 	Tasks int `json:"tasks"`
-	// Last is how its last ended task fared: hit, miss, none, lost, or "".
+	// Last is the outcome of its last ended task: hit, miss, none, lost, or "".
 	Last task.Outcome `json:"last_outcome,omitempty"`
 	// GPU is a UUID, task.UnknownGPU, or "" when it has used none.
 	GPU string `json:"gpu,omitempty"`
@@ -37,12 +41,26 @@ type Row struct {
 	// known.
 	GPUIndex int `json:"gpu_index"`
 	gpuName  string
+	now      time.Time
+	// Image, and since when the container runs; zero where not known.
+	Image   string    `json:"image,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	// Hits and Misses count its last ended tasks with a deadline, as far as the exporter remembers
+	// them (at least the last one, 100 of all containers at most).
+	Hits   int `json:"hits"`
+	Misses int `json:"misses"`
+	// Invalid are its labels that could not be parsed.
+	Invalid []task.InvalidLabel `json:"invalid_labels,omitempty"`
+	// PIDs are its processes that use CUDA, by the host's numbers.
+	PIDs []int `json:"pids,omitempty"`
 	// Memory is what it holds on GPU, bytes. SM is its share of the GPU's
 	// multiprocessors, 0–1; nil when not known.
 	Memory uint64   `json:"memory_used_bytes"`
 	SM     *float64 `json:"sm_utilization_ratio,omitempty"`
 	// Limit is what it may hold of GPU (laxity.gpu-memory), bytes; 0 without a limit.
 	Limit uint64 `json:"memory_limit_bytes,omitempty"`
+	// Unmet says why its deadline cannot be promised, as known at the start; else empty.
+	Unmet string `json:"deadline_unmet,omitempty"`
 	Standing
 	Order
 }
@@ -61,7 +79,17 @@ func Rows(s *task.Snapshot, now time.Time, all bool) []Row {
 			found = []Row{{State: Idle, GPUIndex: -1}}
 		}
 		for _, r := range found {
-			r.Container, r.ContainerID, r.Deadline, r.Limit = c.Name, c.ID, c.Spec.Deadline, c.Spec.GPUMemory
+			r.Container, r.ContainerID, r.Deadline, r.TimeShare, r.Limit = c.Name, c.ID, c.Spec.Deadline, c.Spec.Share, c.Spec.GPUMemory
+			r.now, r.Image, r.Started, r.Invalid = now, c.Image, c.Started, c.Invalid
+			r.Hits, r.Misses = fared(s, c.ID)
+			if r.Float == nil {
+				r.FloatReason = "it has had no task"
+			} else {
+				r.FloatReason = task.ReasonOf(*r.Float, "its task has no deadline")
+			}
+			for _, p := range c.Processes {
+				r.PIDs = append(r.PIDs, p.PID)
+			}
 			rows = append(rows, r)
 		}
 	}
@@ -77,15 +105,39 @@ func Rows(s *task.Snapshot, now time.Time, all bool) []Row {
 	return rows
 }
 
-// rowsOf returns one row for each GPU that the container uses, or where it holds memory; else
-// that its last task used.
+// fared counts the tasks of a container that ended in time, and those that did not.
+func fared(s *task.Snapshot, id string) (hits, misses int) {
+	for _, t := range s.Ended {
+		switch {
+		case t.ContainerID != id:
+		case t.Outcome() == task.Hit:
+			hits++
+		case t.Outcome() == task.Miss:
+			misses++
+		}
+	}
+	return hits, misses
+}
+
+// Whole makes the rows name GPUs by their UUIDs.
+func Whole(rows []Row) {
+	for i := range rows {
+		rows[i].gpuName = rows[i].GPU
+	}
+}
+
+// GPUName is a person's name of the row's GPU; "" without one.
+func (r Row) GPUName() string { return r.gpuName }
+
+// rowsOf returns one row for each GPU that the container uses or holds memory on; without any, one
+// for the GPU of its last task.
 func rowsOf(s *task.Snapshot, c task.Container, now time.Time) []Row {
 	byGPU := map[string]*Row{}
 	var order []string
 	get := func(gpu string) *Row {
 		r, ok := byGPU[gpu]
 		if !ok {
-			r = &Row{State: Idle, GPU: gpu, GPUIndex: -1, gpuName: gpuName(s, gpu), Memory: c.MemoryUsed[gpu]}
+			r = &Row{State: Idle, GPU: gpu, GPUIndex: -1, gpuName: GPUName(s, gpu), Memory: c.MemoryUsed[gpu]}
 			if sm, ok := c.SMUtilization[gpu]; ok {
 				r.SM = &sm
 			}
@@ -139,25 +191,6 @@ func rowsOf(s *task.Snapshot, c task.Container, now time.Time) []Row {
 	return rows
 }
 
-// gpuName is what a GPU is called where there is little room: its index, with that of the
-// instance on a card that is cut into several, as NVIDIA_VISIBLE_DEVICES has it; else
-// the begin of its UUID.
-func gpuName(s *task.Snapshot, uuid string) string {
-	const room = len("GPU-01234567")
-	instances := map[int]int{}
-	for _, g := range s.GPUs {
-		name := strconv.Itoa(g.Index)
-		if g.Parent != "" {
-			name += ":" + strconv.Itoa(instances[g.Index])
-			instances[g.Index]++
-		}
-		if g.UUID == uuid {
-			return name
-		}
-	}
-	return plain.Line(uuid[:min(room, len(uuid))])
-}
-
 func urgency(r Row) float64 {
 	if r.Float == nil || r.Tasks == 0 {
 		return math.Inf(1)
@@ -176,12 +209,12 @@ func boolCompare(a, b bool) int {
 	}
 }
 
-// Summary writes a line for each GPU, and one for each thing that is wrong.
+// Summary writes a line for each GPU, and one for each problem.
 func Summary(w io.Writer, s *task.Snapshot) error {
 	var b strings.Builder
 	for _, g := range s.GPUs {
 		if g.Error != "" && g.MemoryTotal == 0 {
-			fmt.Fprintf(&b, "GPU %s  %s  tasks %d\n", gpuName(s, g.UUID), plain.Line(g.Name), len(s.TasksOn(g.UUID)))
+			fmt.Fprintf(&b, "GPU %s  %s  tasks %d\n", GPUName(s, g.UUID), plain.Line(g.Name), len(s.TasksOn(g.UUID)))
 			continue
 		}
 		use := "-"
@@ -189,21 +222,21 @@ func Summary(w io.Writer, s *task.Snapshot) error {
 			use = fmt.Sprintf("%.0f%%", 100*u)
 		}
 		fmt.Fprintf(&b, "GPU %s  %s  use %s  memory %s of %s  tasks %d\n",
-			gpuName(s, g.UUID), plain.Line(g.Name), use, Bytes(g.MemoryUsed), Bytes(g.MemoryTotal), len(s.TasksOn(g.UUID)))
+			GPUName(s, g.UUID), plain.Line(g.Name), use, Bytes(g.MemoryUsed), Bytes(g.MemoryTotal), len(s.TasksOn(g.UUID)))
 	}
 	b.WriteString(Trouble(s) + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// Trouble has a line for each thing that is wrong; it is empty when all is well.
+// Trouble has a line for each problem; it is empty when there is none.
 func Trouble(s *task.Snapshot) string {
 	var b strings.Builder
 	switch {
 	case s.Health.DeviceUp:
 		for _, g := range s.GPUs {
 			if g.Error != "" {
-				fmt.Fprintf(&b, "GPU %s does not answer, its tasks are as last seen: %s\n", gpuName(s, g.UUID), plain.Line(g.Error))
+				fmt.Fprintf(&b, "GPU %s does not answer, its tasks are as last seen: %s\n", GPUName(s, g.UUID), plain.Line(g.Error))
 			}
 		}
 	case s.Time.IsZero():

@@ -145,7 +145,7 @@ func TestOrder(t *testing.T) {
 	state := state.State{
 		GPUs: []state.GPU{{UUID: "GPU-a", Order: []string{"web", "trainer-with-a-very-long-name-that-would-not-fit", "batch"}}, {UUID: "GPU-b"}},
 		Containers: []state.Container{
-			{ID: "4", Order: "its requests come first, slice 1 s", SliceSeconds: 1},
+			{ID: "4", Order: "its requests come first, slice 1 s", SliceSeconds: 1, DeadlineUnmet: "it needs 3s"},
 			{ID: "3", Order: "its turn beside the requests of web, slice 100 µs", SliceSeconds: 100e-6},
 			{ID: "6", Order: "off the GPU for 40 ms: requests of web come first", Off: true, SliceSeconds: 2048e-6},
 		},
@@ -165,6 +165,10 @@ idle-with-lab…  9s        idle        -       -               -        -
 `
 	if b.String() != want {
 		t.Errorf("got:\n%swant:\n%s", b.String(), want)
+	}
+	b.Reset()
+	if err := view.WriteUnmet(&b, append(rows, rows...)); err != nil || b.String() != "web: its deadline cannot be promised: it needs 3s\n" {
+		t.Errorf("%q, %v", b.String(), err)
 	}
 	text, err := json.Marshal(rows[1])
 	if want := `"rank":3,"slice_seconds":0.002048,"off":true,"order_reason":"off the GPU for 40 ms: requests of web come first"}`; err != nil || !strings.HasSuffix(string(text), want) {
@@ -367,5 +371,18 @@ func TestNoColour(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	if view.Colours(true) {
 		t.Error("a dumb terminal has no colours")
+	}
+}
+
+// A number that is none is null in JSON, and says why.
+func TestFloatReason(t *testing.T) {
+	rows := view.Rows(&task.Snapshot{
+		Containers: []task.Container{{ID: "1", Name: "batch", Spec: task.Spec{Managed: true}}, {ID: "2", Name: "idle", Spec: task.Spec{Managed: true}}, {ID: "3", Name: "late", Spec: task.Spec{Managed: true}}},
+		Tasks:      []task.Task{{ContainerID: "1", GPUs: []string{"GPU-a"}, State: task.Running}, {ContainerID: "3", GPUs: []string{"GPU-a"}, State: task.Running, Deadline: now.Add(-time.Second)}},
+	}, now, false)
+	for i, want := range []string{`"float_seconds":-1,"tasks"`, `"float_seconds":null,"float_reason":"its task has no deadline"`, `"float_seconds":null,"float_reason":"it has had no task"`} {
+		if text, err := json.Marshal(rows[i]); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s, %v; want %s", text, err, want)
+		}
 	}
 }

@@ -21,7 +21,7 @@ func fromInspect(raw api.InspectResponse) container.Container {
 	if base := raw.ContainerJSONBase; base != nil {
 		c.ID = base.ID
 		c.Name = strings.TrimPrefix(base.Name, "/")
-		c.Image = base.Image
+		c.Image = base.Image // its digest
 		c.Command = strings.Join(append([]string{base.Path}, base.Args...), " ")
 		if s := base.State; s != nil && s.Running && !s.Restarting {
 			c.PID = s.Pid
@@ -30,7 +30,7 @@ func fromInspect(raw api.InspectResponse) container.Container {
 		}
 	}
 	if raw.Config != nil {
-		c.Image = raw.Config.Image
+		c.Image = container.ImageName(raw.Config.Image)
 		c.Labels = raw.Config.Labels
 	}
 	c.GPUs = givenGPUs(raw)
@@ -39,7 +39,7 @@ func fromInspect(raw api.InspectResponse) container.Container {
 
 // fromSummary is what the engine's list says: all but PID, start and GPUs.
 func fromSummary(s api.Summary) container.Container {
-	c := container.Container{ID: s.ID, Image: s.Image, Command: s.Command, Labels: s.Labels, Paused: s.State == api.StatePaused}
+	c := container.Container{ID: s.ID, Image: container.ImageName(s.Image), Command: s.Command, Labels: s.Labels, Paused: s.State == api.StatePaused}
 	if len(s.Names) > 0 {
 		c.Name = strings.TrimPrefix(s.Names[0], "/")
 	}
@@ -58,7 +58,10 @@ func givenGPUs(raw api.InspectResponse) []string {
 	if gpus := requestedGPUs(host.DeviceRequests); gpus != nil {
 		return gpus
 	}
-	visible := visibleGPUs(raw.Config)
+	var visible []string
+	if raw.Config != nil {
+		visible = container.VisibleGPUs(raw.Config.Env)
+	}
 	if visible != nil && strings.HasPrefix(host.Runtime, "nvidia") {
 		return visible
 	}
@@ -69,16 +72,18 @@ func givenGPUs(raw api.InspectResponse) []string {
 }
 
 func requestedGPUs(requests []api.DeviceRequest) []string {
-	const cdi = "nvidia.com/gpu="
 	var gpus []string
 	for _, r := range requests {
 		isGPU := r.Driver == "nvidia" || r.Driver == "" && slices.ContainsFunc(r.Capabilities, func(all []string) bool {
 			return slices.Contains(all, "gpu")
 		})
 		for _, id := range r.DeviceIDs {
-			name, isCDI := strings.CutPrefix(id, cdi)
-			if isGPU || isCDI {
+			name, isCDI := container.CDIGPU(id)
+			switch {
+			case isCDI:
 				gpus = append(gpus, name)
+			case isGPU:
+				gpus = append(gpus, id)
 			}
 		}
 		switch {
@@ -91,48 +96,15 @@ func requestedGPUs(requests []api.DeviceRequest) []string {
 			}
 		}
 	}
-	return orAll(gpus)
+	return container.OrAll(gpus)
 }
 
-// visibleGPUs reads NVIDIA_VISIBLE_DEVICES; the last of several counts.
-func visibleGPUs(config *api.Config) []string {
-	if config == nil {
-		return nil
-	}
-	var gpus []string
-	for _, env := range config.Env {
-		value, ok := strings.CutPrefix(env, "NVIDIA_VISIBLE_DEVICES=")
-		if !ok {
-			continue
-		}
-		gpus = []string{}
-		for id := range strings.SplitSeq(value, ",") {
-			switch id = strings.TrimSpace(id); id {
-			case "", "none", "void":
-			default:
-				gpus = append(gpus, strings.TrimPrefix(id, "nvidia.com/gpu="))
-			}
-		}
-	}
-	return orAll(gpus)
-}
-
-// deviceFiles reads --device /dev/nvidiaN. N is the minor number, which is the
-// index on all but odd machines.
 func deviceFiles(devices []api.DeviceMapping) []string {
 	var gpus []string
 	for _, d := range devices {
-		minor, ok := strings.CutPrefix(d.PathOnHost, "/dev/nvidia")
-		if _, err := strconv.ParseUint(minor, 10, 16); ok && err == nil {
-			gpus = append(gpus, minor)
+		if gpu, ok := container.DeviceFile(d.PathOnHost); ok {
+			gpus = append(gpus, gpu)
 		}
-	}
-	return gpus
-}
-
-func orAll(gpus []string) []string {
-	if slices.Contains(gpus, "all") {
-		return []string{"all"}
 	}
 	return gpus
 }

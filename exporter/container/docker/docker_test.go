@@ -1,7 +1,12 @@
 package docker_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +18,8 @@ import (
 	"github.com/laxity/laxity/exporter/container/containertest"
 	"github.com/laxity/laxity/exporter/container/docker"
 	"github.com/laxity/laxity/exporter/container/docker/dockertest"
+	"github.com/laxity/laxity/internal/daemon/podman"
+	"github.com/laxity/laxity/internal/enginetest"
 )
 
 // host drives the real engine for the conformance suite.
@@ -62,11 +69,13 @@ func check(t *testing.T, err error) {
 }
 
 func TestConformance(t *testing.T) {
-	containertest.Conformance(t, dockertest.UniqueName()+"-", newHost(t))
+	enginetest.Each(t, func(t *testing.T) { containertest.Conformance(t, dockertest.UniqueName()+"-", newHost(t)) })
 }
 
 // A container that comes and goes while others list must disturb nobody.
-func TestListWhileContainersVanish(t *testing.T) {
+func TestListWhileContainersVanish(t *testing.T) { enginetest.Each(t, listWhileContainersVanish) }
+
+func listWhileContainersVanish(t *testing.T) {
 	h := newHost(t)
 	var wg sync.WaitGroup
 	done := make(chan struct{})
@@ -90,7 +99,9 @@ func TestListWhileContainersVanish(t *testing.T) {
 	}
 }
 
-func TestStartOfAShortContainer(t *testing.T) {
+func TestStartOfAShortContainer(t *testing.T) { enginetest.Each(t, startOfAShortContainer) }
+
+func startOfAShortContainer(t *testing.T) {
 	h := newHost(t)
 	events, err := h.engine.Watch(t.Context())
 	check(t, err)
@@ -98,16 +109,19 @@ func TestStartOfAShortContainer(t *testing.T) {
 		Image: h.image, Command: []string{"sleep", "0"}, Labels: map[string]string{"laxity.deadline": "1s"},
 	})
 	var kinds []container.EventKind
-	for e := range events {
+	for late := time.After(time.Minute); !slices.Contains(kinds, container.Died); {
+		var e container.Event
+		select {
+		case e = <-events:
+		case <-late:
+			t.Fatalf("got only %v", kinds)
+		}
 		if e.ID != id {
 			continue
 		}
 		kinds = append(kinds, e.Kind)
 		if e.Kind == container.Started && e.Container.Labels["laxity.deadline"] != "1s" {
 			t.Errorf("started as %+v", e.Container)
-		}
-		if e.Kind == container.Died {
-			break
 		}
 	}
 	if want := []container.EventKind{container.Started, container.Died}; fmt.Sprint(kinds) != fmt.Sprint(want) {
@@ -116,13 +130,80 @@ func TestStartOfAShortContainer(t *testing.T) {
 }
 
 // The cgroup of a real container's process names the container.
-func TestOfPIDOnTheEngine(t *testing.T) {
+func TestOfPIDOnTheEngine(t *testing.T) { enginetest.Each(t, ofPIDOnTheEngine) }
+
+func ofPIDOnTheEngine(t *testing.T) {
 	h := newHost(t)
 	id := h.Run(t, dockertest.UniqueName(), nil)
 	got, ok, err := container.Proc("/proc").OfPID(dockertest.PID(t, h.client, id))
 	if err != nil || !ok || got != id {
 		t.Errorf("got %q, %v, %v; want %q", got, ok, err, id)
 	}
+}
+
+// Podman as an ordinary user, with control groups of version 2: the same rows.
+func TestConformanceRootless(t *testing.T) {
+	enginetest.Rootless(t)
+	containertest.Conformance(t, dockertest.UniqueName()+"-", newHost(t))
+	ofPIDOnTheEngine(t)
+}
+
+// A process in a pod of Podman belongs to its container, not to the pod, which has such an id too.
+func TestOfPIDInAPod(t *testing.T) {
+	e := enginetest.Podman(t)
+	h := newHost(t)
+	pod := dockertest.UniqueName()
+	inPodman(t, e, "pod", "create", "--name="+pod, "--network=none", "--infra-image="+h.image, "--infra-command=sleep 3600")
+	t.Cleanup(func() { // before the image of its infra container
+		_ = exec.Command("podman", "--url="+e.Host, "pod", "rm", "--force", "--time=0", pod).Run()
+	})
+	id := inPodman(t, e, "run", "--detach", "--pod="+pod, h.image, "sleep", "3600")
+	pid := dockertest.PID(t, h.client, id)
+	group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	check(t, err)
+	if !strings.Contains(string(group), "/libpod_parent/") || strings.Count(string(group), "/libpod_parent/libpod-") > 0 {
+		t.Errorf("not below the pod: %s", group)
+	}
+	if got, ok, err := container.Proc("/proc").OfPID(pid); err != nil || !ok || got != id {
+		t.Errorf("got %q, %v, %v; want %q, of\n%s", got, ok, err, id, group)
+	}
+}
+
+// inPodman runs the command podman on the test's own engine.
+func inPodman(t *testing.T, e *podman.Engine, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "podman", append([]string{"--url=" + e.Host}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("podman %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// The service is killed and starts again, as in an upgrade: the stream ends, and the next one
+// tells of what happens from then on. Containers go on.
+func TestServiceStartsAgain(t *testing.T) {
+	e := enginetest.Podman(t)
+	h := newHost(t)
+	id := h.Run(t, dockertest.UniqueName(), nil)
+	events, err := h.engine.Watch(t.Context())
+	check(t, err)
+	check(t, e.Kill())
+	for range events { // until it ends
+	}
+	if _, err := h.engine.List(t.Context()); !errors.Is(err, container.ErrUnavailable) {
+		t.Errorf("without a service: %v", err)
+	}
+	check(t, e.Start(t.Context()))
+	events, err = h.engine.Watch(t.Context())
+	check(t, err)
+	if list, err := h.engine.List(t.Context()); err != nil || len(list) != 1 || list[0].ID != id {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	h.Pause(t, id)
+	if e := <-events; e.Kind != container.Paused || e.ID != id {
+		t.Errorf("got %+v", e)
+	}
+	h.Unpause(t, id)
 }
 
 func BenchmarkList(b *testing.B) {

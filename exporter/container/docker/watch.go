@@ -44,12 +44,23 @@ func (e *Engine) Watch(ctx context.Context) (<-chan container.Event, error) {
 
 func eventFilter() filters.Args {
 	f := filters.NewArgs(filters.Arg("type", string(events.ContainerEventType)))
-	for _, kind := range []container.EventKind{
-		container.Started, container.Died, container.Paused, container.Unpaused, container.Renamed, container.Removed,
-	} {
-		f.Add("event", string(kind))
+	for action := range kinds {
+		f.Add("event", string(action))
 	}
 	return f
+}
+
+// kinds are the events by their names. Podman says "remove", and some of its versions know "die"
+// by its own name only when they filter.
+var kinds = map[events.Action]container.EventKind{
+	events.ActionStart:   container.Started,
+	events.ActionDie:     container.Died,
+	"died":               container.Died,
+	events.ActionPause:   container.Paused,
+	events.ActionUnPause: container.Unpaused,
+	events.ActionRename:  container.Renamed,
+	events.ActionDestroy: container.Removed,
+	events.ActionRemove:  container.Removed,
 }
 
 func (e *Engine) forward(ctx context.Context, in <-chan events.Message, errs <-chan error, out chan<- container.Event) {
@@ -66,7 +77,7 @@ func (e *Engine) forward(ctx context.Context, in <-chan events.Message, errs <-c
 				if errors.Is(err, io.EOF) {
 					err = errors.New("the engine closed it")
 				}
-				e.log.Warn("Docker's event stream ended", "err", err)
+				e.log.Warn("the engine's event stream ended", "err", err)
 			}
 			return
 		}
@@ -74,7 +85,7 @@ func (e *Engine) forward(ctx context.Context, in <-chan events.Message, errs <-c
 }
 
 func (e *Engine) event(ctx context.Context, m events.Message) container.Event {
-	event := container.Event{Kind: container.EventKind(m.Action), ID: m.Actor.ID, Time: time.Unix(0, m.TimeNano)}
+	event := container.Event{Kind: kinds[m.Action], ID: m.Actor.ID, Time: time.Unix(0, m.TimeNano)}
 	if event.Kind != container.Started && event.Kind != container.Renamed {
 		return event
 	}
@@ -94,13 +105,13 @@ func (e *Engine) event(ctx context.Context, m events.Message) container.Event {
 // attributes, beside the engine's own; those few are taken out.
 func fromEvent(m events.Message) container.Container {
 	labels := maps.Clone(m.Actor.Attributes)
-	for _, own := range []string{"name", "image", "oldName", "exitCode", "signal", "execDuration"} {
+	for _, own := range []string{"name", "image", "oldName", "exitCode", "signal", "execDuration", "containerExitCode", "podId"} {
 		delete(labels, own)
 	}
 	return container.Container{
 		ID:     m.Actor.ID,
 		Name:   strings.TrimPrefix(m.Actor.Attributes["name"], "/"),
-		Image:  m.Actor.Attributes["image"],
+		Image:  container.ImageName(m.Actor.Attributes["image"]),
 		Labels: labels,
 	}
 }

@@ -47,6 +47,10 @@ func Run(t *testing.T, newRig func(t *testing.T) Rig) {
 		{"lost GPU keeps its identity", testLost},
 		{"driver reload", testReload},
 		{"close", testClose},
+		{"cards", testCards},
+		{"lost card is absent", testLostCard},
+		{"cards after a driver reload", testCardReload},
+		{"close of the cards", testCardClose},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

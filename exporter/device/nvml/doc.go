@@ -20,5 +20,9 @@
 // A card in MIG mode is not listed; its instances are. Identities are read again
 // every ten seconds, so that MIG instances may come and go.
 //
+// The cards' condition has a reader of its own (cards.go), which initialises NVML once more:
+// NVML counts those who use it. Each query stands for itself (queries.go): what a card does not
+// answer is absent, and a function that the library lacks is not called.
+//
 // The package imports exporter/device, go-nvml and the standard library.
 package nvml

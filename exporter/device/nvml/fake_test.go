@@ -22,14 +22,24 @@ type fakeLibrary struct {
 	nvml.Interface
 	nvml.ExtendedInterface
 	device  device.Device
+	users   int // NVML counts them
 	ready   bool
 	inits   int
 	missing string // a function that this driver lacks
 	reading device.Reading
 	samples func(lastSeen uint64) ([]nvml.ProcessUtilizationSample, nvml.Return)
+
+	conditions device.Cards
+	events     *fakeEvents
+	fail       map[string]nvml.Return // what some queries answer
+	pcie       int                    // how often PCIe was sampled
 }
 
-func newFake(gpu *sim.GPU) *fakeLibrary { return &fakeLibrary{device: gpu.Device()} }
+func newFake(gpu *sim.GPU) *fakeLibrary {
+	d := gpu.Device()
+	conditions, _ := d.(device.WithCards).Cards() // cannot fail
+	return &fakeLibrary{device: d, conditions: conditions}
+}
 
 func (f *fakeLibrary) Init() nvml.Return {
 	f.inits++
@@ -38,13 +48,15 @@ func (f *fakeLibrary) Init() nvml.Return {
 			return nvml.ERROR_DRIVER_NOT_LOADED
 		}
 	}
+	f.users++
 	f.ready = true
 	return nvml.SUCCESS
 }
 
 func (f *fakeLibrary) Shutdown() nvml.Return {
 	f.gate()
-	f.ready = false
+	f.users--
+	f.ready = f.users > 0
 	return nvml.SUCCESS
 }
 

@@ -109,11 +109,28 @@ func (s *samples) of(pid uint32) float64 {
 	return s.share[pid] // no sample: it did not run
 }
 
+// all returns the share of each process; nil when not known.
+func (s *samples) all() map[int]float64 {
+	if s.share == nil {
+		return nil
+	}
+	out := make(map[int]float64, len(s.share))
+	for pid, share := range s.share {
+		out[int(pid)] = share
+	}
+	return out
+}
+
 func (s *samples) refresh(handle nvml.Device, now time.Time) {
 	if now.Sub(s.asked) < smInterval {
 		return
 	}
 	s.asked = now
+	s.take(handle, now)
+}
+
+// take reads the samples that are newer than the last one seen.
+func (s *samples) take(handle nvml.Device, now time.Time) {
 	if s.last == 0 { // otherwise the driver returns all samples that it still has, of processes long gone
 		s.last = uint64(now.Add(-smInterval).UnixMicro())
 	}

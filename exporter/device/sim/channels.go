@@ -89,7 +89,7 @@ func (g *GPU) Slice(ctx context.Context, t Tenant, client, handle uint32) (d tim
 	err = g.control(ctx, "slice", g.opts.Channels.Slice, t, func(p *Process) error {
 		u, c, err := p.group(client, handle)
 		if err == nil {
-			d = u.engine.Slice(c.owner)
+			d = u.compute.Slice(c.owner)
 		}
 		return err
 	})
@@ -105,7 +105,7 @@ func (g *GPU) SetSlice(ctx context.Context, t Tenant, client, handle uint32, d t
 	return g.control(ctx, "setslice", g.opts.Channels.Slice, t, func(p *Process) error {
 		u, c, err := p.group(client, handle)
 		if err == nil {
-			u.engine.SetSlice(time.Now(), c.owner, d.Truncate(time.Microsecond))
+			u.compute.SetSlice(time.Now(), c.owner, d.Truncate(time.Microsecond))
 		}
 		return err
 	})
@@ -122,7 +122,7 @@ func (g *GPU) SwitchChannels(ctx context.Context, t Tenant, client uint32, handl
 		}
 		for u, c := range p.contexts {
 			if slices.Contains(handles, c.handle) {
-				u.engine.Switch(time.Now(), c.owner, on)
+				u.compute.Switch(time.Now(), c.owner, on)
 			}
 		}
 		return nil
@@ -136,7 +136,7 @@ func (g *GPU) Off(pid int) bool {
 	defer g.mu.Unlock()
 	if p := g.procs[pid]; p != nil {
 		for u, c := range p.contexts {
-			if u.engine.Off(c.owner) {
+			if u.compute.Off(c.owner) {
 				return true
 			}
 		}
@@ -151,7 +151,7 @@ func (g *GPU) Sliced(pid int) time.Duration {
 	defer g.mu.Unlock()
 	if p := g.procs[pid]; p != nil {
 		for u, c := range p.contexts {
-			if d := u.engine.Slice(c.owner); c.runs && d != scheduled && d != g.opts.TimeSlice {
+			if d := u.compute.Slice(c.owner); c.runs && d != scheduled && d != g.opts.TimeSlice {
 				return d
 			}
 		}
@@ -200,7 +200,7 @@ func (g *GPU) schedule(p *Process, i int) {
 	defer g.mu.Unlock()
 	if c := p.contexts[g.units[i]]; c != nil && !c.runs {
 		c.runs = true
-		g.units[i].engine.SetSlice(time.Now(), c.owner, scheduled)
+		g.units[i].compute.SetSlice(time.Now(), c.owner, scheduled)
 	}
 }
 
@@ -210,7 +210,7 @@ func (g *GPU) ownSlice(p *Process, i int) {
 	defer g.mu.Unlock()
 	if c := p.contexts[g.units[i]]; c != nil && !c.sliced {
 		c.sliced = true
-		g.units[i].engine.SetSlice(time.Now(), c.owner, g.opts.TimeSlice)
+		g.units[i].compute.SetSlice(time.Now(), c.owner, g.opts.TimeSlice)
 		g.rearm()
 	}
 }

@@ -119,7 +119,7 @@ func (g *GPU) quiet(ctx context.Context, p *Process, limit time.Duration) error 
 		g.advance()
 		busy := p.copying > 0
 		for u, c := range p.contexts {
-			busy = busy || u.engine.Busy(c.owner)
+			busy = busy || u.compute.Busy(c.owner)
 		}
 		g.mu.Unlock()
 		if !busy {

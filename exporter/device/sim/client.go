@@ -3,7 +3,6 @@ package sim
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -37,21 +36,9 @@ type client struct {
 }
 
 func (c *client) Read(ctx context.Context) (device.Reading, error) {
-	if c.closed {
-		return device.Reading{}, errors.New("simulated GPU: read after Close")
-	}
-	if c.conn == nil {
-		if err := c.connect(ctx); err != nil {
-			return device.Reading{}, err
-		}
-	}
-	text, err := c.ask(ctx, "read")
-	if err != nil {
-		return device.Reading{}, c.fail(ctx, err)
-	}
 	var w wireReading
-	if err := json.Unmarshal([]byte(text), &w); err != nil {
-		return device.Reading{}, c.fail(ctx, fmt.Errorf("answer: %w", err))
+	if err := c.read(ctx, "read", &w); err != nil {
+		return device.Reading{}, err
 	}
 	if w.Error != "" {
 		return device.Reading{}, fmt.Errorf("simulated GPU: %s", w.Error)

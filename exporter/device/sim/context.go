@@ -5,12 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laxity/laxity/exporter/device/sim/engine"
+	"github.com/laxity/laxity/exporter/device/sim/compute"
 )
 
 // gpuContext is what one process holds on one unit.
 type gpuContext struct {
-	owner   engine.Owner
+	owner   compute.Owner
 	pid     int
 	opened  time.Time
 	ready   time.Time     // creation is through, unless there is work left
@@ -19,11 +19,11 @@ type gpuContext struct {
 	coming  uint64        // of that, by calls that have not returned yet
 	allocs  map[uint64]uint64
 	nextPtr uint64
-	last    uint64                // number of the last kernel
-	flying  map[uint64]*engine.Op // kernels by number, until seen ended
-	handle  uint32                // of its channel group
-	runs    bool                  // the group is scheduled, and can be found
-	sliced  bool                  // libcuda has set the group's slice
+	last    uint64                 // number of the last kernel
+	flying  map[uint64]*compute.Op // kernels by number, until seen ended
+	handle  uint32                 // of its channel group
+	runs    bool                   // the group is scheduled, and can be found
+	sliced  bool                   // libcuda has set the group's slice
 	dying   bool
 	died    time.Time
 }
@@ -48,10 +48,11 @@ func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
 	g.owners++
 	c := &gpuContext{
 		owner: g.owners, pid: p.pid, opened: now, ready: now.Add(g.opts.ContextTime), work: g.opts.ContextShared,
-		allocs: map[uint64]uint64{}, flying: map[uint64]*engine.Op{}, nextPtr: 1 << 40,
+		allocs: map[uint64]uint64{}, flying: map[uint64]*compute.Op{}, nextPtr: 1 << 40,
 		handle: groupHandle + uint32(i)*handlesPerUnit,
 	}
 	p.contexts[u] = c
+	g.pids[c.owner] = p.pid
 	u.contexts = append(u.contexts, c)
 	return c, nil
 }
@@ -59,7 +60,7 @@ func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
 func (p *Process) closeContext(u *unit) {
 	c := p.contexts[u]
 	delete(p.contexts, u)
-	u.engine.Drop(time.Now(), c.owner)
+	u.compute.Drop(time.Now(), c.owner)
 	c.dying, c.died = true, time.Now()
 	if left := p.gpu.opts.ReleaseTime; left > 0 {
 		time.AfterFunc(left, p.gpu.tick)
@@ -89,10 +90,10 @@ func (u *unit) held(o Options) uint64 {
 // reap frees the contexts whose process is gone and whose kernels are through.
 func (u *unit) reap(o Options) {
 	u.contexts = slices.DeleteFunc(u.contexts, func(c *gpuContext) bool {
-		if !c.dying || u.engine.Busy(c.owner) || time.Since(c.died) < o.ReleaseTime {
+		if !c.dying || u.compute.Busy(c.owner) || time.Since(c.died) < o.ReleaseTime {
 			return false
 		}
-		u.engine.Forget(c.owner)
+		u.compute.Forget(c.owner)
 		return true
 	})
 }

@@ -75,6 +75,10 @@ func (g *GPU) LoadDriver(version string) {
 		g.faults.driver = version
 	}
 	g.faults.unloaded = false
+	g.loaded = g.advance()
+	for _, u := range g.units {
+		u.before = u.compute.Energy()
+	}
 	g.faults.loads++
 }
 
@@ -98,7 +102,7 @@ func (u *unit) named(uuid string) bool { return u.info.UUID == uuid || u.info.Pa
 
 // wipe drops all work and contexts of a unit. The caller holds mu.
 func (g *GPU) wipe(u *unit) {
-	u.engine.Reset(time.Now())
+	u.compute.Reset(time.Now())
 	for _, c := range u.contexts {
 		c.dying = true
 	}

@@ -13,7 +13,7 @@
 //     allocations, where they take time. Part of a creation can be done for one
 //     process at a time (ContextShared).
 //   - Kernels of different processes take turns of their time slices, and a switch costs
-//     something; one process alone pays nothing (sim/engine).
+//     something; one process alone pays nothing (sim/compute).
 //   - Slices can be set and channels switched off and on from outside, as the resource
 //     manager does it (channels.go, simrm).
 //   - A kernel that was launched runs to its end whether its process is running,
@@ -30,7 +30,7 @@
 //
 // Nothing is computed: memory on these cards has a size and no content.
 //
-// The package imports exporter/device, exporter/device/sim/engine, the standard library and
+// The package imports exporter/device, exporter/device/sim/compute, the standard library and
 // golang.org/x/sys.
 package sim
 
@@ -42,7 +42,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/device"
-	"github.com/laxity/laxity/exporter/device/sim/engine"
+	"github.com/laxity/laxity/exporter/device/sim/compute"
 )
 
 // Errors that a tenant sees. The protocol carries their codes, see errorCode.
@@ -64,25 +64,31 @@ type GPU struct {
 	mu      sync.Mutex
 	units   []*unit
 	procs   map[int]*Process // live ones by PID
-	owners  engine.Owner     // last one given
+	owners  compute.Owner    // last one given
 	clients uint32           // how many were given
 	timer   *time.Timer      // fires at the next event of any unit; nil before the first
 	faults  faults
 
 	casualties Casualties
+
+	cards  []*cardState
+	pids   map[compute.Owner]int // of every context that there ever was
+	loaded time.Time             // when the driver was loaded
 }
 
 // unit is what work runs on: a card without MIG, or one MIG instance.
 type unit struct {
 	info     device.GPU // identity only
 	speed    Speed
-	engine   *engine.Unit
+	compute  *compute.Unit
 	contexts []*gpuContext // in order of creation
 	lost     bool
 	queryErr error
+	copied   map[Direction]uint64 // bytes by now
+	before   float64              // J that the work had used when the driver was loaded
 
 	smTime time.Time // when sm was read
-	sm     map[engine.Owner]float64
+	sm     map[compute.Owner]float64
 }
 
 // New returns the GPUs that opts describe. It starts nothing.
@@ -91,9 +97,11 @@ func New(opts Options) (*GPU, error) {
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("simulated GPU: %w", err)
 	}
-	g := &GPU{opts: opts, procs: map[int]*Process{}, creating: make(chan struct{}, 1)}
+	g := &GPU{opts: opts, procs: map[int]*Process{}, creating: make(chan struct{}, 1),
+		pids: map[compute.Owner]int{}, loaded: time.Now()}
 	g.faults.driver = opts.Driver
 	for i, c := range opts.Cards {
+		g.cards = append(g.cards, newCard(c, i))
 		if len(c.Instances) == 0 {
 			g.addUnit(c, Instance{Share: 1}, device.GPU{UUID: c.UUID, Index: i, Name: c.Name, MemoryTotal: c.Memory})
 		}
@@ -106,10 +114,12 @@ func New(opts Options) (*GPU, error) {
 
 func (g *GPU) addUnit(c Card, in Instance, info device.GPU) {
 	g.units = append(g.units, &unit{
-		info:   info,
-		speed:  c.Speed.Faster(in.Share),
-		engine: engine.NewUnit(g.opts.TimeSlice, g.opts.SwitchCost),
+		info:    info,
+		speed:   c.Speed.Faster(in.Share),
+		compute: compute.NewUnit(g.opts.TimeSlice, g.opts.SwitchCost),
+		copied:  map[Direction]uint64{},
 	})
+	g.units[len(g.units)-1].compute.DrawAtFirst(c.Power.Work * in.Share)
 }
 
 // UUIDs names the cards and MIG instances that work can run on, in the order in
@@ -127,7 +137,7 @@ func (g *GPU) UUIDs() []string {
 func (g *GPU) advance() time.Time {
 	now := time.Now()
 	for _, u := range g.units {
-		u.engine.Advance(now)
+		u.compute.Advance(now)
 		u.reap(g.opts)
 	}
 	return now
@@ -137,7 +147,7 @@ func (g *GPU) advance() time.Time {
 func (g *GPU) rearm() {
 	wait := time.Duration(math.MaxInt64)
 	for _, u := range g.units {
-		if next, ok := u.engine.Next(); ok {
+		if next, ok := u.compute.Next(); ok {
 			wait = min(wait, time.Until(next))
 		}
 	}

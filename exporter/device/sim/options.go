@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/laxity/laxity/exporter/device/sim/engine"
+	"github.com/laxity/laxity/exporter/device/sim/compute"
 )
 
 const (
@@ -51,6 +51,7 @@ type Card struct {
 	Name      string // default "Simulated GPU"
 	Memory    uint64 // bytes; default 141 GiB
 	Speed     Speed  // default H200()
+	Power     Power  // default H200Power()
 	Instances []Instance
 }
 
@@ -72,6 +73,16 @@ type Speed struct {
 // H200 is the speed measured with 16384² naive matrix multiplications from
 // pageable memory: 1.6 s a kernel, 0.21 s for two matrices in, 0.56 s for one out.
 func H200() Speed { return Speed{Flops: 5.5e12, CopyIn: 1.02e10, CopyOut: 1.92e9} }
+
+// Power is what a card draws, in W.
+type Power struct {
+	Idle  float64 // always
+	Work  float64 // besides, while a process computes of which SetPower says nothing else
+	Limit float64
+}
+
+// H200Power is what an H200 draws, roughly.
+func H200Power() Power { return Power{Idle: 75, Work: 450, Limit: 700} }
 
 // Scaled slows the card so that an n×n matrix multiplication has the phases that
 // a 16384² one has on s. Tasks then last as long and need a fraction of the
@@ -152,6 +163,9 @@ func (c Card) withDefaults(index int) Card {
 	if c.Speed == (Speed{}) {
 		c.Speed = H200()
 	}
+	if c.Power == (Power{}) {
+		c.Power = H200Power()
+	}
 	instances := make([]Instance, len(c.Instances))
 	for i, in := range c.Instances {
 		if in.UUID == "" {
@@ -204,6 +218,6 @@ func (o Options) check() error {
 	return nil
 }
 
-func (o Options) lag() engine.Utilization {
-	return engine.Utilization{Period: o.SamplePeriod, Rise: o.RiseLag, Fall: o.FallLag}
+func (o Options) lag() compute.Utilization {
+	return compute.Utilization{Period: o.SamplePeriod, Rise: o.RiseLag, Fall: o.FallLag}
 }

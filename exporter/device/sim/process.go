@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/laxity/laxity/exporter/device/sim/engine"
+	"github.com/laxity/laxity/exporter/device/sim/compute"
 )
 
 // Direction is the way of a transfer, seen from the GPU.
@@ -260,7 +260,7 @@ func (p *Process) launch(i int, length func(*unit) time.Duration) (number uint64
 	err = p.with(i, func(u *unit, c *gpuContext, now time.Time) error {
 		c.last++
 		number = c.last
-		c.flying[number] = u.engine.Launch(now, c.owner, length(u))
+		c.flying[number] = u.compute.Launch(now, c.owner, length(u))
 		return nil
 	})
 	return number, err
@@ -284,7 +284,7 @@ func (p *Process) Query(i int, number uint64) (ended bool, err error) {
 
 // lastUpTo returns the last kernel in flight with at most this number, nil if
 // there is none. Kernels of one process end in order.
-func (p *Process) lastUpTo(i int, number uint64) (op *engine.Op, err error) {
+func (p *Process) lastUpTo(i int, number uint64) (op *compute.Op, err error) {
 	err = p.with(i, func(_ *unit, c *gpuContext, _ time.Time) error {
 		if number > c.last {
 			return fmt.Errorf("%w: kernel %d was not launched", ErrInvalid, number)
@@ -313,28 +313,40 @@ func (p *Process) Copy(ctx context.Context, i int, dir Direction, bytes uint64) 
 	if err := p.Sync(ctx, i, 0); err != nil {
 		return err
 	}
-	var op *engine.Op
+	var op *compute.Op
+	var on *unit
 	err := p.with(i, func(u *unit, c *gpuContext, now time.Time) error {
 		rate := u.speed.CopyIn
 		if dir == Out {
 			rate = u.speed.CopyOut
 		}
-		op = u.engine.Copy(now, c.owner, seconds(float64(bytes)/rate))
+		op = u.compute.Copy(now, c.owner, seconds(float64(bytes)/rate))
 		p.copying++
+		on = u
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		p.gpu.mu.Lock()
-		defer p.gpu.mu.Unlock()
-		p.copying--
-	}()
-	return p.await(ctx, op)
+	err = p.await(ctx, op)
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	p.copying--
+	if err == nil {
+		on.copied[dir] += bytes
+	}
+	return err
 }
 
-func (p *Process) await(ctx context.Context, op *engine.Op) error {
+// SetPower sets what GPU i draws, in W, beyond its idle power, while this process computes.
+func (p *Process) SetPower(i int, watts float64) error {
+	return p.with(i, func(u *unit, c *gpuContext, now time.Time) error {
+		u.compute.Draw(now, c.owner, watts)
+		return nil
+	})
+}
+
+func (p *Process) await(ctx context.Context, op *compute.Op) error {
 	if op == nil {
 		return nil
 	}

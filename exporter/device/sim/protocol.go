@@ -22,7 +22,7 @@ import (
 //	                                          thread answers "ok" as soon as it runs
 //	laxity-sim 1 manager   → ok               root in the server's PID namespace only
 //
-// A monitor asks "read" and gets "ok JSON" (see wire.go). A tenant is the process
+// A monitor asks "read", or "cards", and gets "ok JSON" (see wire.go). A tenant is the process
 // that the kernel names as the socket's peer, whatever it says; all connections
 // of one process are one tenant. It may open as many as it has threads that
 // block. I is the number of a GPU, from 0:
@@ -39,6 +39,7 @@ import (
 //	sync I NUMBER          → ok               kernels up to it have ended (blocks); 0: all
 //	query I NUMBER         → ok 0|1           1: they have ended
 //	copy I in|out BYTES    → ok               after all kernels before it (blocks)
+//	power I MILLIWATTS     → ok               what GPU I draws from now on while it computes
 //
 // A tenant may use the checkpoint API on itself, and root in the server's PID namespace
 // on any other, by its PID as the server sees it; the driver asks for as much. All of
@@ -147,6 +148,9 @@ var commands = map[string]command{
 	})},
 	"query": {args: 1, run: withNumber(runQuery)},
 	"copy":  {args: 2, run: runCopy},
+	"power": {args: 1, run: withNumber(func(_ context.Context, p *Process, i int, mw uint64) (string, error) {
+		return "", p.SetPower(i, float64(mw)/1e3)
+	})},
 
 	"state": {args: 0, process: true, run: func(_ context.Context, p *Process, pid int, _ []string) (string, error) {
 		state, err := p.gpu.CheckpointState(pid)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/device"
-	"github.com/laxity/laxity/exporter/device/sim/engine"
+	"github.com/laxity/laxity/exporter/device/sim/compute"
 )
 
 // smInterval is how often per-process utilisation is read: as rarely as from a
@@ -46,6 +46,20 @@ func (l *local) Close() error {
 func (g *GPU) read(ctx context.Context, loads *int) (device.Reading, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.answers(ctx, loads); err != nil {
+		return device.Reading{}, err
+	}
+	now := g.advance()
+	r := device.Reading{Time: now}
+	for _, u := range g.units {
+		r.GPUs = append(r.GPUs, u.read(now, g.opts, g.faults.driver))
+	}
+	return r, nil
+}
+
+// answers waits while reads hang, and returns why the driver does not answer. The caller holds
+// mu, which it gives up meanwhile.
+func (g *GPU) answers(ctx context.Context, loads *int) error {
 	for g.faults.hung != nil {
 		hung := g.faults.hung
 		g.mu.Unlock()
@@ -55,23 +69,18 @@ func (g *GPU) read(ctx context.Context, loads *int) (device.Reading, error) {
 		}
 		g.mu.Lock()
 		if ctx.Err() != nil {
-			return device.Reading{}, ctx.Err()
+			return ctx.Err()
 		}
 	}
 	began := *loads
 	*loads = g.faults.loads
 	if g.faults.unloaded {
-		return device.Reading{}, fmt.Errorf("%w: no driver is loaded", device.ErrUnavailable)
+		return fmt.Errorf("%w: no driver is loaded", device.ErrUnavailable)
 	}
 	if began >= 0 && began != g.faults.loads {
-		return device.Reading{}, errReloaded
+		return errReloaded
 	}
-	now := g.advance()
-	r := device.Reading{Time: now}
-	for _, u := range g.units {
-		r.GPUs = append(r.GPUs, u.read(now, g.opts, g.faults.driver))
-	}
-	return r, nil
+	return nil
 }
 
 func (u *unit) read(now time.Time, o Options, driver string) device.GPU {
@@ -84,12 +93,12 @@ func (u *unit) read(now time.Time, o Options, driver string) device.GPU {
 		return out
 	}
 	if out.Parent == "" { // NVML does not say for MIG instances
-		out.Utilization = u.engine.Utilization(o.lag())
+		out.Utilization = u.compute.Utilization(o.lag())
 	}
 	if now.Sub(u.smTime) >= smInterval {
-		u.smTime, u.sm = now, map[engine.Owner]float64{}
+		u.smTime, u.sm = now, map[compute.Owner]float64{}
 		for _, c := range u.contexts {
-			u.sm[c.owner] = u.engine.OwnerUtilization(c.owner, o.lag())
+			u.sm[c.owner] = u.compute.OwnerUtilization(c.owner, o.lag())
 		}
 	}
 	out.MemoryUsed = u.held(o)

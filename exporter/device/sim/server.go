@@ -188,21 +188,33 @@ func (s *session) monitor(ctx context.Context) error {
 		return err
 	}
 	loads := -1
+	cards := s.gpu.newCardReader()
 	for {
 		line, err := s.readLine()
 		if err != nil {
 			return err
 		}
-		if strings.TrimSpace(line) != "read" {
-			err := fmt.Errorf("%w: a monitor asks \"read\"", errProtocol)
+		var answer any
+		switch strings.TrimSpace(line) {
+		case "read":
+			r, err := s.gpu.read(ctx, &loads)
+			w := toWire(r)
+			if err != nil {
+				w = wireReading{Error: err.Error()}
+			}
+			answer = w
+		case "cards":
+			r, err := cards.read(ctx)
+			w := wireCards{CardReading: r}
+			if err != nil {
+				w = wireCards{Error: err.Error()}
+			}
+			answer = w
+		default:
+			err := fmt.Errorf("%w: a monitor asks \"read\" or \"cards\"", errProtocol)
 			return errors.Join(err, s.reply("", err))
 		}
-		r, readErr := s.gpu.read(ctx, &loads)
-		w := toWire(r)
-		if readErr != nil {
-			w = wireReading{Error: readErr.Error()}
-		}
-		text, err := json.Marshal(w)
+		text, err := json.Marshal(answer)
 		if err != nil {
 			return err
 		}

@@ -35,6 +35,12 @@ type wireProcess struct {
 	SMUtilization *float64 `json:"sm_utilization"`
 }
 
+// wireCards is a device.CardReading as the protocol's JSON.
+type wireCards struct {
+	Error string `json:"error,omitempty"`
+	device.CardReading
+}
+
 func toWire(r device.Reading) wireReading {
 	w := wireReading{Time: r.Time}
 	for _, g := range r.GPUs {

@@ -1,9 +1,9 @@
 // Package store keeps on disk what must survive a restart of the tracker: unfinished tasks,
-// the history of ended ones, and deadlines set at run time.
+// the history of ended ones, and settings changed at run time.
 //
 // It is a small key-value file (bbolt). A write is one transaction: after a crash the file
 // has the state before it or after it. It imports bbolt, exporter/task, internal/boltfile,
-// exporter/tracker/machine and the standard library.
+// exporter/tracker/core and the standard library.
 package store
 
 import (
@@ -17,14 +17,14 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/laxity/laxity/exporter/task"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 	"github.com/laxity/laxity/internal/boltfile"
 )
 
 var (
-	bucketOpen      = []byte("open")      // task id → machine.Saved
+	bucketOpen      = []byte("open")      // task id → core.Saved
 	bucketEnded     = []byte("ended")     // task id → task.Task
-	bucketOverrides = []byte("deadlines") // container id → machine.Override
+	bucketOverrides = []byte("deadlines") // container id → core.Override; at first deadlines alone could be changed
 	bucketMeta      = []byte("meta")
 
 	keyAlive   = []byte("alive")
@@ -74,14 +74,14 @@ func (f *File) Close() error { return f.db.Close() }
 
 // Load returns everything that is stored. It leaves out an entry that it cannot read, and
 // names it in err; the rest is valid.
-func (f *File) Load() (machine.State, error) {
-	s := machine.State{Overrides: map[string]machine.Override{}}
+func (f *File) Load() (core.State, error) {
+	s := core.State{Overrides: map[string]core.Override{}}
 	var errs []error
 	err := f.db.View(func(tx *bolt.Tx) error {
 		errs = append(errs,
-			each(tx.Bucket(bucketOpen), func(_ string, v machine.Saved) { s.Open = append(s.Open, v) }),
+			each(tx.Bucket(bucketOpen), func(_ string, v core.Saved) { s.Open = append(s.Open, v) }),
 			each(tx.Bucket(bucketEnded), func(_ string, v task.Task) { s.Ended = append(s.Ended, v) }),
-			each(tx.Bucket(bucketOverrides), func(id string, v machine.Override) { s.Overrides[id] = v }))
+			each(tx.Bucket(bucketOverrides), func(id string, v core.Override) { s.Overrides[id] = v }))
 		if v := tx.Bucket(bucketMeta).Get(keyAlive); v != nil {
 			errs = append(errs, s.Alive.UnmarshalText(v))
 		}
@@ -106,7 +106,7 @@ func each[T any](b *bolt.Bucket, take func(key string, value T)) error {
 
 // Save writes the changes and the time at which the exporter was alive, all or
 // nothing, and returns when they are on disk.
-func (f *File) Save(c machine.Changes, alive time.Time) error {
+func (f *File) Save(c core.Changes, alive time.Time) error {
 	return f.db.Update(func(tx *bolt.Tx) error {
 		open, ended, overrides := tx.Bucket(bucketOpen), tx.Bucket(bucketEnded), tx.Bucket(bucketOverrides)
 		var errs []error

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
-	"github.com/laxity/laxity/exporter/tracker/machine"
+	"github.com/laxity/laxity/exporter/tracker/core"
 	"github.com/laxity/laxity/exporter/tracker/store"
 )
 
@@ -25,7 +25,7 @@ func open(t *testing.T, dir string) *store.File {
 	return f
 }
 
-func load(t *testing.T, f *store.File) machine.State {
+func load(t *testing.T, f *store.File) core.State {
 	t.Helper()
 	s, err := f.Load()
 	if err != nil {
@@ -34,8 +34,8 @@ func load(t *testing.T, f *store.File) machine.State {
 	return s
 }
 
-func unfinished(id string) machine.Saved {
-	return machine.Saved{Identity: "boot/1", Used: []string{"GPU-a"},
+func unfinished(id string) core.Saved {
+	return core.Saved{Identity: "boot/1", Used: []string{"GPU-a"},
 		Task: task.Task{ID: id, PID: 1, State: task.Running, Start: task.Mark{Time: t0, Source: task.SourceUprobe}, Deadline: t0.Add(time.Second)}}
 }
 
@@ -49,31 +49,31 @@ func TestSaveAndLoad(t *testing.T) {
 	if s := load(t, f); len(s.Open)+len(s.Ended)+len(s.Overrides) != 0 {
 		t.Errorf("a new store holds %+v", s)
 	}
-	save := func(c machine.Changes) {
+	save := func(c core.Changes) {
 		t.Helper()
 		if err := f.Save(c, t0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	five := &machine.Override{Deadline: 5, Set: t0}
-	save(machine.Changes{
-		Open:      map[string]machine.Saved{"1": unfinished("1"), "2": unfinished("2")},
+	five := &core.Override{Deadline: 5, Share: 0.3, Set: t0}
+	save(core.Changes{
+		Open:      map[string]core.Saved{"1": unfinished("1"), "2": unfinished("2")},
 		Ended:     map[string]task.Task{"0": finished("0")},
-		Overrides: map[string]*machine.Override{"c": five, "d": five},
+		Overrides: map[string]*core.Override{"c": five, "d": five},
 	})
-	save(machine.Changes{
+	save(core.Changes{
 		Ended:     map[string]task.Task{"1": finished("1")}, // closes the open one
 		Dropped:   []string{"0"},
-		Overrides: map[string]*machine.Override{"d": nil},
+		Overrides: map[string]*core.Override{"d": nil},
 	})
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got := load(t, open(t, dir))
-	want := machine.State{
-		Open:      []machine.Saved{unfinished("2")},
+	want := core.State{
+		Open:      []core.Saved{unfinished("2")},
 		Ended:     []task.Task{finished("1")},
-		Overrides: map[string]machine.Override{"c": *five},
+		Overrides: map[string]core.Override{"c": *five},
 		Alive:     t0,
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -8,13 +8,12 @@ import (
 // compared is the length of the instruction cmpl $imm32, disp32(%rip), bytes.
 const compared = 10
 
-// probePlace returns where in a function, which begins at this offset of the file, a
-// probe costs least: at the first instruction that the kernel emulates. That is the
-// push with which the functions of driver 580 begin. Those of 535 and 550 begin with a
-// comparison, which the kernel cannot emulate: it carries out a copy of it in single
-// step, a second trap, so that a call took 10 µs instead of 0.7 on a virtual machine.
-// The conditional jump behind the comparison it can. Up to there nothing has changed but
-// the flags: arguments and stack are those of the call.
+// probePlace returns where a probe costs least in a function that begins at this offset of the
+// file: at the first instruction that the kernel emulates. Functions of driver 580 begin with a
+// push, which it emulates. Those of 535 and 550 begin with a comparison, which it cannot emulate:
+// it single-steps a copy of it, a second trap, so that a call took 10 µs instead of 0.7 on a
+// virtual machine. The conditional jump behind the comparison it can emulate. Up to there only the
+// flags have changed: arguments and stack are those of the call.
 func probePlace(r io.ReaderAt, machine elf.Machine, offset uint64) uint64 {
 	var code [compared + 1]byte
 	if machine != elf.EM_X86_64 {

@@ -1,10 +1,9 @@
 // Package cudafile finds the files of the CUDA driver library (libcuda) that
 // processes and containers use, and the functions in them.
 //
-// A container may map the host's file (mounted into it: the same inode), or have
-// a copy of its own. Whoever makes a container decides what its file system
-// holds: nothing that is found there is trusted. No link leads out of its root,
-// nothing but regular files is opened, and what is read of a file is bounded.
+// A container may map the host's file (mounted into it: the same inode), or have its own copy.
+// Whoever makes a container decides what its file system holds, so nothing found there is trusted:
+// no link leads out of its root, only regular files are opened, and reading is bounded.
 //
 // It imports internal/memorymap, the standard library and golang.org/x/sys.
 package cudafile
@@ -22,8 +21,8 @@ import (
 // ErrNotRegular means that a path leads to no regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// ID tells one state of one file from all others: probes belong to an inode, and
-// to the place of the functions in it.
+// ID identifies one state of one file: probes belong to an inode, and to the places of the
+// functions in it.
 type ID struct {
 	Dev, Ino uint64
 	Size     int64
@@ -33,18 +32,17 @@ type ID struct {
 // File is an open file that looks like the driver library by its name.
 type File struct {
 	ID   ID
-	Path string // where it was found, as its own root names it; for people
+	Path string // where it was found, as its root names it; for people
 	file *os.File
 }
 
-// Close closes it. Probes that were attached stay.
+// Close closes the file. Attached probes stay.
 func (f *File) Close() error { return f.file.Close() }
 
-// Name is a path at which this process, and only it, reaches the very same
-// inode, whatever happens to Path meanwhile.
+// Name is a path at which only this process reaches this inode, whatever happens to Path.
 func (f *File) Name() string { return "/proc/self/fd/" + strconv.Itoa(int(f.file.Fd())) }
 
-// openAt opens a path below a root without following any link out of it.
+// openAt opens a path below a root, and follows no link out of it.
 func openAt(root *os.File, path string) (*File, error) {
 	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
@@ -66,8 +64,8 @@ func openPath(name, path string) (*File, error) {
 	return reopen(fd, path)
 }
 
-// reopen opens for reading what an O_PATH file descriptor refers to, if it is a
-// regular file: opening a pipe would wait, and opening a device may do things.
+// reopen opens for reading what an O_PATH file descriptor refers to, if it is a regular file:
+// opening a pipe would wait, and opening a device may have effects.
 func reopen(fd int, path string) (*File, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {

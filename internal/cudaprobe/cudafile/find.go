@@ -15,13 +15,13 @@ import (
 	"github.com/laxity/laxity/internal/memorymap"
 )
 
-// maxFiles bounds how many files one process or root may make us look at.
+// maxFiles bounds the files that we inspect for one process or root.
 const maxFiles = 16
 
-// maxTries bounds how many files of one memory map are tried to be opened.
+// maxTries bounds the files of one memory map that we try to open.
 const maxTries = 64
 
-// names under which programs load the driver.
+// libraryNames are those under which programs load the driver.
 var libraryNames = []string{"libcuda.so.1", "libcuda.so"}
 
 // usual is where distributions, images and NVIDIA's toolkit put the driver.
@@ -39,8 +39,8 @@ type Finder struct {
 	Proc string
 }
 
-// Host returns the files that programs of the host load. The host's root is that
-// of process 1, where it may be read; else our own.
+// Host returns the files that programs of the host load. The host's root is that of process 1 if it
+// is readable, else our own.
 func (f Finder) Host() []*File {
 	var found set
 	for _, root := range []string{filepath.Join(f.proc(), "1", "root"), "/"} {
@@ -54,9 +54,9 @@ func (f Finder) Host() []*File {
 	return found.files
 }
 
-// Container returns the files that a process may come to load, and those that it
-// has loaded: in its root, in what is mounted there, and in its memory map, as far as
-// that is read. The error is about the process as a whole; no file is no error.
+// Container returns the files that a process may load later, and those that it has loaded: in its
+// root, in what is mounted there, and in its memory map, as far as that is read. The error is about
+// the process as a whole; finding no file is no error.
 func (f Finder) Container(pid int) ([]*File, error) {
 	var found set
 	if err := f.mapped(&found, pid); err != nil && !errors.Is(err, memorymap.ErrTooLarge) {
@@ -72,9 +72,8 @@ func (f Finder) Container(pid int) ([]*File, error) {
 	return found.files, nil
 }
 
-// Mapped returns the files that a process has loaded. The error wraps
-// memorymap.ErrTooLarge where its map is too long to be read to its end, and the part
-// that was read names none.
+// Mapped returns the files that a process has loaded. The error wraps memorymap.ErrTooLarge if its
+// map is too long to be read to its end and no file was found before.
 func (f Finder) Mapped(pid int) ([]*File, error) {
 	var found set
 	err := f.mapped(&found, pid)
@@ -92,8 +91,8 @@ func (f Finder) mapped(found *set, pid int) error {
 			return true
 		}
 		seen[inode+name] = true
-		// The link in map_files leads to the very file that is mapped, also when it
-		// was removed or replaced. Reading it takes more rights than the path does.
+		// The link in map_files leads to the mapped file itself, even if it was removed or replaced.
+		// Reading it takes more rights than the path does.
 		file, err := openPath(f.of(pid, "map_files", span), name)
 		if err != nil {
 			file, err = f.openIn(pid, name)
@@ -154,8 +153,8 @@ func (f Finder) tryOpen(found *set, root *os.File, name string) {
 	}
 }
 
-// candidates are paths at which a folder may hold the driver. A folder's name
-// may itself be the driver's: that of a file that is mounted alone.
+// candidates are paths at which a folder may hold the driver. A folder's name may itself be the
+// driver's: that of a single mounted file.
 func candidates(folders []string) []string {
 	var paths []string
 	for _, folder := range folders {

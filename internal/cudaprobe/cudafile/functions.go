@@ -14,8 +14,8 @@ import (
 // read as such.
 var ErrNotDriver = errors.New("not a CUDA driver library")
 
-// Bounds on what is read of a file that a tenant may have made up. The real
-// library has some 700 functions in 100 MB.
+// Bounds on what is read of a file that a tenant may have forged. The real library has some 700
+// functions in 100 MB.
 const (
 	maxFileSize  = 1 << 30
 	maxTableSize = 8 << 20
@@ -62,7 +62,7 @@ const (
 	GraphRun  // it is launched, or its memory is got for that
 	GraphGone // a graph is destroyed
 
-	SetContext // a context becomes the thread's current one, in the place of the last
+	SetContext // a context becomes the thread's current one, replacing the last
 	PushContext
 	PopContext
 )
@@ -73,11 +73,11 @@ var Contexts = []Kind{ContextOnSecond, ContextOnThird, ContextOnFourth, ContextO
 // Allocations are the kinds that allocate GPU memory, but for contexts.
 var Allocations = []Kind{Alloc, AllocPitch, AllocManaged, AllocPool, MemCreate, Array, Array3D, Mipmap, AddMemNode, AddNodeOnFifth, AddNodeOnSixth}
 
-// Graphs are the kinds that tell what becomes of a graph whose nodes have memory.
+// Graphs are the kinds that show what happens to a graph whose nodes have memory.
 var Graphs = []Kind{GraphMade, GraphRun, GraphGone}
 
-// suffix: versions (_v2) come with new CUDA releases; _ptsz and _ptds are the
-// same functions for programs whose default stream is one a thread.
+// suffix: versions (_v2) come with new CUDA releases; _ptsz and _ptds are the same functions for
+// programs with one default stream per thread.
 const suffix = `(_v\d+)?(_ptsz|_ptds)?$`
 
 var names = map[Kind]*regexp.Regexp{
@@ -118,8 +118,7 @@ var names = map[Kind]*regexp.Regexp{
 	PopContext:      regexp.MustCompile(`^cuCtxPopCurrent` + suffix),
 }
 
-// KindsOf says what a function of the driver does, by its name, in the order of the
-// kinds.
+// KindsOf returns what a function of the driver does, by its name, in the order of the kinds.
 func KindsOf(name string) (kinds []Kind) {
 	for kind, pattern := range names {
 		if pattern.MatchString(name) {
@@ -130,8 +129,8 @@ func KindsOf(name string) (kinds []Kind) {
 	return kinds
 }
 
-// Functions are the places for probes of functions in a file, as offsets from its
-// begin, sorted, each once: their entries, or a little behind (see probePlace).
+// Functions are the places for probes of functions in a file, as sorted offsets without repeats:
+// their entries, or a little behind (see probePlace).
 type Functions map[Kind][]uint64
 
 // Of returns the offsets of all functions of some kinds.
@@ -142,8 +141,8 @@ func (f Functions) Of(kinds ...Kind) (offsets []uint64) {
 	return offsets
 }
 
-// Functions reads which of the functions the file has. The error wraps
-// ErrNotDriver if it has no cuInit, or is no shared library.
+// Functions returns which of the functions the file has. The error wraps ErrNotDriver if it has no
+// cuInit, or is no shared library.
 func (f *File) Functions() (Functions, error) {
 	functions, err := readFunctions(f.file, f.ID.Size)
 	if err != nil {
@@ -196,8 +195,8 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 	return functions, nil
 }
 
-// checkSections looks at the counts and sizes that package elf takes on trust
-// while it opens a file: how many sections there are, and how long their names.
+// checkSections checks the counts and sizes that package elf trusts while it opens a file: how many
+// sections there are, and how long their names.
 func checkSections(r io.ReaderAt) error {
 	var ident [elf.EI_NIDENT]byte
 	if _, err := r.ReadAt(ident[:], 0); err != nil {
@@ -231,7 +230,7 @@ func checkSections(r io.ReaderAt) error {
 	return nil
 }
 
-// fileOffset turns an address in the library's memory into a place in its file.
+// fileOffset converts an address in the library's memory into an offset in its file.
 func fileOffset(file *elf.File, address uint64) (uint64, bool) {
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Vaddr <= address && address-p.Vaddr < p.Filesz {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The cache of the dynamic linker, /etc/ld.so.cache, says where else a root
-// keeps its libraries. Format "glibc-ld.so.cache1.1": a header, entries, strings;
-// old systems put one in an older format before it.
+// The cache of the dynamic linker, /etc/ld.so.cache, lists where else a root keeps its libraries.
+// Format "glibc-ld.so.cache1.1": a header, entries, strings; old systems put an older format before
+// it.
 const (
 	cacheMagic  = "glibc-ld.so.cache1.1"
 	cacheHeader = 48
@@ -62,7 +62,7 @@ func parseCache(data []byte) []string {
 	return paths
 }
 
-// stringAt copies nothing but the string: a host's cache has thousands.
+// stringAt copies only the string: a host's cache has thousands.
 func stringAt(data []byte, offset uint32) string {
 	if uint64(offset) >= uint64(len(data)) {
 		return ""

@@ -1,6 +1,6 @@
-// Package cudatest builds, for tests, a stand-in for the CUDA driver library and
-// a program that calls it on demand and says when. It needs a C compiler, and
-// skips the test where there is none.
+// Package cudatest builds, for tests, a stand-in for the CUDA driver library, and a program that
+// calls it on demand and reports the time. It needs a C compiler, and skips the test if there is
+// none.
 //
 // For tests only. It imports internal/needtest and the standard library.
 package cudatest
@@ -46,16 +46,15 @@ func Build(t testing.TB) Built {
 		}
 	}
 	b := Built{Dir: dir, Library: filepath.Join(dir, "libcuda.so.1"), Program: filepath.Join(dir, "program")}
-	// Functions that begin with a push, as large ones do: the kernel emulates that.
-	// Another first instruction it must step over, a second trap, which is slow on
-	// virtual machines.
+	// Functions begin with a push, as large ones do, which the kernel emulates. It would have to
+	// single-step another first instruction: a second trap, slow on virtual machines.
 	compile(t, "-shared", "-fPIC", "-fno-omit-frame-pointer", "-Wl,-soname,libcuda.so.1", "-o", b.Library, filepath.Join(dir, "cuda.c"), filepath.Join(dir, "memory.c"))
 	compile(t, "-pthread", "-o", b.Program, filepath.Join(dir, "program.c"), "-ldl")
 	return b
 }
 
-// RecordName is a name for a guard that no other test has at the same time: it
-// is that of a folder of pinned maps.
+// RecordName returns a guard's name that no other test uses at the same time: it names a folder of
+// pinned maps.
 func RecordName(t testing.TB) string {
 	return "laxity-test-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ".", "-").Replace(t.Name())) + "-" + strconv.Itoa(os.Getpid())
 }
@@ -108,7 +107,7 @@ func (b Built) Start(t testing.TB) *Program {
 	return Attach(t, cmd.Process.Pid, stdin, stdout)
 }
 
-// Attach speaks to a program that runs elsewhere, such as in a container.
+// Attach controls a program that runs elsewhere, such as in a container.
 func Attach(t testing.TB, pid int, stdin io.Writer, stdout io.Reader) *Program {
 	return &Program{t: t, PID: pid, stdin: stdin, stdout: bufio.NewReader(stdout)}
 }
@@ -146,14 +145,14 @@ func (p *Program) Release() Called { p.t.Helper(); return p.do("release") }
 // Open loads the library, once.
 func (p *Program) Open() Called { p.t.Helper(); return p.do("open") }
 
-// Exec begins the program anew in the same process.
+// Exec starts the program anew in the same process.
 func (p *Program) Exec() {
 	p.t.Helper()
 	p.say("exec")
 	p.do("open") // the answer of the new program
 }
 
-// Fork goes on in a child, whose PID (in its own PID namespace) it returns.
+// Fork continues in a child, whose PID (in its own PID namespace) it returns.
 func (p *Program) Fork() int {
 	p.t.Helper()
 	return int(p.do("fork").Before.UnixNano())

@@ -16,21 +16,21 @@ const ContextSize = 64 << 20
 // OutOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
 const OutOfMemory = 2
 
-// Allocated is what came of allocations.
+// Allocated is the result of allocations.
 type Allocated struct {
 	Called
-	Result int // of the call that ended it; 0: none failed
+	Result int // of the call that ended them; 0: none failed
 	Count  int // how many succeeded
 }
 
-// Alloc calls a function that allocates so many times, until it is refused.
+// Alloc calls an allocating function this many times, or until it fails.
 func (p *Program) Alloc(name string, bytes uint64, times int) Allocated {
 	p.t.Helper()
 	return p.BeginAlloc(name, bytes, times, 1)()
 }
 
-// BeginAlloc is Alloc in so many threads at once, and returns at once. What is
-// returned waits for their end.
+// BeginAlloc is Alloc in several threads at once, and returns at once. The returned function waits
+// for their end.
 func (p *Program) BeginAlloc(name string, bytes uint64, times, threads int) func() Allocated {
 	p.t.Helper()
 	if threads > 1 {
@@ -52,7 +52,7 @@ func (p *Program) beginThreads(name string, bytes uint64, times, threads int) fu
 	return func() Allocated { p.t.Helper(); return p.allocated() }
 }
 
-// AllocLoop allocates and frees so many times.
+// AllocLoop allocates and frees this many times.
 func (p *Program) AllocLoop(name string, bytes uint64, times int) Allocated {
 	p.t.Helper()
 	p.say(fmt.Sprintf("loop %s %d %d", name, bytes, times))
@@ -86,7 +86,7 @@ func (p *Program) Graph(name string) {
 	}
 }
 
-// Free frees the latest so many allocations.
+// Free frees this many of the latest allocations.
 func (p *Program) Free(name string, times int) Allocated {
 	p.t.Helper()
 	p.say(fmt.Sprintf("free %s %d", name, times))
@@ -125,8 +125,8 @@ func (p *Program) answer(to ...any) {
 	}
 }
 
-// Ledger tells how many bytes of the stand-in's memory each living process holds.
-func (b Built) Ledger() (map[int]uint64, error) {
+// Usage tells how many bytes of the stand-in's memory each living process holds.
+func (b Built) Usage() (map[int]uint64, error) {
 	files, err := filepath.Glob(filepath.Join(b.Dir, "[0-9]*"))
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial connects from inside the network that the engine's containers with network
-// mode host are in. It is containerd's, and nothing outside reaches it.
+// Dial connects inside the network of the engine's containers with network mode host. That is
+// containerd's network, which nothing outside reaches.
 func (e *Engine) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
 	inErr := e.inNetwork(func() error {
 		c, err = new(net.Dialer).DialContext(ctx, network, address)
@@ -20,7 +20,7 @@ func (e *Engine) Dial(ctx context.Context, network, address string) (c net.Conn,
 	return c, inErr
 }
 
-// raiseLoopback: a new network's loopback interface is down.
+// raiseLoopback sets a new network's loopback interface up.
 func (e *Engine) raiseLoopback() error {
 	return e.inNetwork(func() error {
 		s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -37,11 +37,11 @@ func (e *Engine) raiseLoopback() error {
 	})
 }
 
-// inNetwork runs do on a thread in that network, which ends with it.
+// inNetwork runs do on a thread in that network, which ends afterwards.
 func (e *Engine) inNetwork(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread is of no use to anybody else
+		runtime.LockOSThread() // never unlocked: nothing else may use this thread
 		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", e.PID()))
 		if err == nil {
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)

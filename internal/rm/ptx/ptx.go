@@ -1,5 +1,5 @@
-// Package ptx has the kernels of the self-test and of the tests on real GPUs, for every
-// GPU since Maxwell. It imports the standard library only.
+// Package ptx holds the kernels of the self-test and of the tests on real GPUs, for every GPU since
+// Maxwell. It imports the standard library only.
 package ptx
 
 import _ "embed" // for the text

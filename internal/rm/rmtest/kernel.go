@@ -19,7 +19,7 @@ func (r *RM) count(name string) func() {
 	return r.mu.Unlock
 }
 
-// put gives what a new descriptor of ours.
+// put gives what to a new descriptor of ours.
 func (r *RM) put(what any) int {
 	fd := 3
 	for r.fds[fd] != nil {
@@ -54,8 +54,8 @@ func (r *RM) Stat(pid int) (rm.Stat, error) {
 	return rm.Stat{Start: p.start, Exiting: p.exiting}, nil
 }
 
-// Descriptors implements rm.Kernel. Planted files are listed too: a file may be
-// planted between the look and the duplicate.
+// Descriptors implements rm.Kernel. It lists planted files too: a tenant may plant a file between
+// the listing and the duplicate.
 func (r *RM) Descriptors(pid int) ([]int, error) {
 	defer r.count("descriptors")()
 	p := r.processes[pid]
@@ -122,7 +122,7 @@ func (r *RM) Device(fd int) (rm.Device, error) {
 	return rm.Device{}, syscall.EBADF
 }
 
-// Close implements rm.Kernel. A file's clients are gone when nobody has it open.
+// Close implements rm.Kernel. A file's clients end with its last descriptor.
 func (r *RM) Close(fd int) error {
 	defer r.count("close")()
 	if r.fds[fd] == nil {

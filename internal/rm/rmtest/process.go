@@ -19,7 +19,7 @@ type Process struct {
 	fds     map[int]any // *file or *planted
 }
 
-// Start starts a process. Its PID may be one that was used before.
+// Start starts a process. Its PID may have been used before.
 func (r *RM) Start(pid int) *Process {
 	p := &Process{rm: r, pid: pid, fds: map[int]any{}}
 	r.lock(func() {
@@ -29,13 +29,13 @@ func (r *RM) Start(pid int) *Process {
 	return p
 }
 
-// ID is the process as package rm names it.
+// ID returns the process as package rm names it.
 func (p *Process) ID() rm.Process { return rm.Process{PID: p.pid, Start: p.start} }
 
-// Exit lets the process begin to exit.
+// Exit makes the process begin to exit.
 func (p *Process) Exit() { p.rm.lock(func() { p.exiting = true }) }
 
-// Kill ends the process: its descriptors are closed, its PID is free.
+// Kill ends the process: its descriptors are closed, and its PID is free again.
 func (p *Process) Kill() {
 	p.rm.lock(func() {
 		p.gone, p.fds = true, map[int]any{}
@@ -77,7 +77,7 @@ func (p *Process) NewClient(fd int) (handle uint32) {
 	return handle
 }
 
-// SkipObjects counts n object handles on, as memory does that is taken and given back.
+// SkipObjects skips n object handles, as memory does that is allocated and freed.
 func (p *Process) SkipObjects(client uint32, n int) {
 	p.rm.lock(func() { p.rm.client(client).next += uint32(n) })
 }
@@ -134,8 +134,7 @@ func (p *Process) AddChannels(g rm.Group, n int) rm.Group {
 	return g
 }
 
-// FillHole makes a channel of a group at a handle that was skipped, as a thread does that was
-// overtaken.
+// FillHole makes a channel of a group at a skipped handle, as a thread does that another overtook.
 func (p *Process) FillHole(g rm.Group, handle uint32) rm.Group {
 	g.Channels = slices.Sorted(slices.Values(append([]uint32{handle}, g.Channels...)))
 	p.rm.lock(func() {

@@ -13,9 +13,9 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// Replay is a Kernel that answers as a transcript does, which an rm.Recorder wrote: each
-// call, by all that goes in, gets the answers that it got there, in their order, and then
-// the last one again. A call that is not in the transcript fails.
+// Replay is a Kernel that answers from a transcript of an rm.Recorder. A call gets the answers that
+// the same call got there, in their order, and then the last one again. A call that is not in the
+// transcript fails.
 type Replay struct {
 	mu      sync.Mutex
 	answers map[string][]rm.Record

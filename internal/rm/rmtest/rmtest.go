@@ -1,6 +1,6 @@
-// Package rmtest is a resource manager in memory, with processes that use it: what
-// package rm's tests run against where there is no GPU. Its numbers are those of an
-// H200 with driver 580. It imports internal/rm and the standard library.
+// Package rmtest is a resource manager in memory, with processes that use it. Package rm's tests
+// run against it where there is no GPU. Its numbers are those of an H200 with driver 580. It
+// imports internal/rm and the standard library.
 package rmtest
 
 import (
@@ -44,7 +44,7 @@ type RM struct {
 	gpus      []string
 	hook      func(*Call)
 	calls     map[string]int
-	ever      map[uint32]bool // every client that there was
+	ever      map[uint32]bool // every client that ever existed
 }
 
 // New returns a resource manager of driver 580 with these GPUs, by UUID, one second
@@ -56,17 +56,17 @@ func New(gpus ...string) *RM {
 	}
 }
 
-// SetDriver sets the version of the driver; "" means that there is none.
+// SetDriver sets the version of the driver; "" means that there is no driver.
 func (r *RM) SetDriver(version string) { r.lock(func() { r.version = version }) }
 
-// Advance lets time pass.
+// Advance advances the clock.
 func (r *RM) Advance(d time.Duration) { r.lock(func() { r.now += d }) }
 
-// SkipClients counts n client handles on, as other programs do.
+// SkipClients skips n client handles, as other programs' clients do.
 func (r *RM) SkipClients(n int) { r.lock(func() { r.counter = (r.counter + uint32(n)) % clientMax }) }
 
-// Hook has f called at each ioctl, before it is carried out. F may block, and may call
-// every method of RM and Process.
+// Hook makes f run at each ioctl, before the ioctl takes effect. f may block, and may call every
+// method of RM and Process.
 func (r *RM) Hook(f func(*Call)) { r.lock(func() { r.hook = f }) }
 
 // Calls counts the calls of a Kernel's method since New, by its name in lower case.
@@ -75,13 +75,13 @@ func (r *RM) Calls(name string) (n int) {
 	return n
 }
 
-// Held counts our descriptors that are open: of files, duplicates and processes.
+// Held counts our open descriptors: of files, duplicates and processes.
 func (r *RM) Held() (n int) {
 	r.lock(func() { n = len(r.fds) })
 	return n
 }
 
-// Clients counts the clients that exist, of processes and ours.
+// Clients counts the existing clients, the processes' and ours.
 func (r *RM) Clients() (n int) {
 	r.lock(func() {
 		for f := range r.files() {
@@ -146,7 +146,7 @@ func (c *client) add(class, parent uint32, gpu int) uint32 {
 // newClient makes a client over f.
 func (r *RM) newClient(f *file) uint32 {
 	h := clientBase + r.counter
-	for r.client(h) != nil { // as rs_server.c does: the next one of the same bucket
+	for r.client(h) != nil { // as rs_server.c does: the next handle of the same bucket
 		h = clientBase + (h-clientBase+0x400)%clientMax
 	}
 	r.counter = (r.counter + 1) % clientMax

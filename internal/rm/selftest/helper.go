@@ -18,8 +18,7 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// shared is what the helper and its starter tell each other, in memory that both map:
-// struct shared of subject.c.
+// shared is the memory that the helper and its starter both map: struct shared of subject.c.
 type shared struct {
 	Ready, Launch, Most, Done, Stop, Beat, Wrong atomic.Uint32
 	_                                            uint32
@@ -28,7 +27,7 @@ type shared struct {
 
 const sharedSize = 128
 
-// SharedFD is the helper's descriptor of the memory that it shares with its starter.
+// SharedFD is the helper's descriptor of the shared memory.
 const SharedFD = 3
 
 // Helper is a helper process on a real GPU.
@@ -36,7 +35,7 @@ type Helper struct {
 	cmd    *exec.Cmd
 	memory []byte
 	shared *shared
-	stdin  io.Closer // its end ends the helper
+	stdin  io.Closer // closing it ends the helper
 	stderr bytes.Buffer
 	exited chan struct{}
 	id     rm.Process
@@ -62,7 +61,7 @@ func Start(ctx context.Context, kernel rm.Kernel, argv []string, gpu string) (*H
 	h.cmd = exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	h.cmd.ExtraFiles = []*os.File{file}
 	h.cmd.Stderr = &h.stderr
-	// No server of MPS: it would own our channels.
+	// Without a server of MPS, which would own our channels.
 	h.cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+gpu, "CUDA_MPS_PIPE_DIRECTORY=/dev/null")
 	if h.stdin, err = h.cmd.StdinPipe(); err == nil {
 		err = h.cmd.Start()
@@ -88,7 +87,7 @@ func Start(ctx context.Context, kernel rm.Kernel, argv []string, gpu string) (*H
 	return h, nil
 }
 
-// await waits until done, the helper's end, or ctx's.
+// await waits for done, for the end of the helper, or for the end of ctx.
 func (h *Helper) await(ctx context.Context, done func() bool) error {
 	for !done() {
 		select {
@@ -104,10 +103,10 @@ func (h *Helper) await(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// Process is the helper's.
+// Process returns the helper's process.
 func (h *Helper) Process() rm.Process { return h.id }
 
-// Launch starts the kernel for most at most.
+// Launch starts the kernel, which runs for at most this long.
 func (h *Helper) Launch(most time.Duration) error {
 	h.shared.Stop.Store(0)
 	h.shared.Beat.Store(0)
@@ -116,7 +115,7 @@ func (h *Helper) Launch(most time.Duration) error {
 	return nil
 }
 
-// Beat is the kernel's counter.
+// Beat returns the kernel's counter.
 func (h *Helper) Beat() uint32 { return h.shared.Beat.Load() }
 
 // Finish stops the kernel and waits for its end.

@@ -10,17 +10,16 @@ import (
 	"github.com/laxity/laxity/internal/replace"
 )
 
-// Recall reads the result for this driver and card from a file of Remember's; found is
-// false if there is none. A file that cannot be read as one is an error, and can be
-// overwritten.
+// Recall reads the result for this driver and card from a file that Remember wrote; found is false
+// if there is none. A file that cannot be decoded is an error, and may be overwritten.
 func Recall(path, driver, gpu string) (r Result, found bool, err error) {
 	all, err := read(path)
 	r, found = all[key(driver, gpu)]
 	return r, found, err
 }
 
-// Remember keeps a result in a file, in the place of an earlier one for the same driver
-// and card. Results of other drivers are dropped: a driver that changed is tested anew.
+// Remember writes a result to a file, in place of an earlier one for the same driver and card. It
+// drops results of other drivers: a changed driver is tested anew.
 func Remember(path string, r Result) error {
 	all, err := read(path)
 	if err != nil || all == nil {

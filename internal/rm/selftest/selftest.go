@@ -1,7 +1,6 @@
-// Package selftest finds out whether package rm's controls work with this driver on a
-// card: a helper process of our own runs a tiny kernel, whose channels are switched off
-// and on, and whose slice is set. It imports internal/replace, internal/rm, golang.org/x/sys
-// and the standard library.
+// Package selftest tests whether package rm's controls work with this driver on a card. A helper
+// process of our own runs a tiny kernel; the test switches its channels off and on, and sets its
+// slice. It imports internal/replace, internal/rm, golang.org/x/sys and the standard library.
 package selftest
 
 import (
@@ -16,7 +15,7 @@ import (
 // MinFree is the memory that must be free on a card: a context takes some 0.5 GiB of it.
 const MinFree = 2 << 30
 
-// What one test may take of a card. All of its kernels together run for 100 ms at most.
+// What one test may use of a card. All of its kernels together run for at most 100 ms.
 const (
 	switchTime = 40 * time.Millisecond // of the kernel that is switched
 	sharesTime = 60 * time.Millisecond // of the two kernels whose slices differ
@@ -25,8 +24,8 @@ const (
 	look       = 100 * time.Microsecond
 )
 
-// The slices of the two kernels, and the part of the time that the first must get: a
-// quarter less than its slices say, for a switch takes time, and the first one too.
+// The slices of the two kernels, and the part of the time that the first must get: a quarter less
+// than its slice would give, since a switch and the first slice take time.
 const (
 	longSlice  = 8 * time.Millisecond
 	shortSlice = time.Millisecond
@@ -36,20 +35,19 @@ const (
 // Card is a GPU, or a MIG instance, as its caller sees it.
 type Card struct {
 	UUID string
-	// Free is its free memory in bytes; 0 is not known, and then nothing is tested.
+	// Free is its free memory in bytes; 0 is unknown, and then nothing is tested.
 	Free uint64
-	// Exclusive says that its compute mode is not the default: a second context is not ours
-	// to make.
+	// Exclusive says that its compute mode is not the default: we must not make a second context.
 	Exclusive bool
 }
 
-// Subject is a helper process with a context on the card, and a kernel that beats a
-// counter. *Helper is one on a real GPU.
+// Subject is a helper process with a context on the card, and a kernel that increments a counter.
+// *Helper is one on a real GPU.
 type Subject interface {
 	Process() rm.Process
-	// Launch starts the kernel; it ends by itself after most.
+	// Launch starts the kernel, which ends by itself after most.
 	Launch(most time.Duration) error
-	// Beat is the kernel's counter.
+	// Beat returns the kernel's counter.
 	Beat() uint32
 	// Finish stops the kernel and waits for its end. An error says that its result is wrong.
 	Finish(ctx context.Context) error
@@ -62,22 +60,22 @@ type Result struct {
 	Driver string    `json:"driver"`
 	GPU    string    `json:"gpu"`
 	At     time.Time `json:"at"`
-	// Switch: channels go off and on. Slices: they divide the card's time as they should.
+	// Switch: channels go off and on. Slices: they divide the card's time as they must.
 	Switch bool `json:"switch"`
 	Slices bool `json:"slices"`
 	// Reason says why one of them is not proven, for people.
 	Reason string `json:"reason,omitempty"`
-	// Off and On are from the call's begin to the counter's last or first beat.
+	// Off and On are the times from the start of the call to the counter's last or first beat.
 	Off time.Duration `json:"off_ns,omitempty"`
 	On  time.Duration `json:"on_ns,omitempty"`
 	// Part of the time that the first of two kernels got, with slices of 8 : 1 ms.
 	Part float64 `json:"part,omitempty"`
 }
 
-// Run tests card with subjects that start makes. Nothing that it started lives on when it
-// returns. A test that the circumstances forbid is ErrUntested with the reason, and is to
-// be tried again; every other outcome is a Result, to be remembered. For a driver that
-// package rm does not know, m names it in its Options.Proven: this is the proof.
+// Run tests card with subjects that start makes, and ends all of them before it returns. If the
+// circumstances forbid a test, it returns ErrUntested with the reason: try again later. Every other
+// outcome is a Result to remember. If package rm does not know the driver, m must name it in
+// Options.Proven: this test is the proof.
 func Run(ctx context.Context, m *rm.Manager, driver string, card Card, start func(context.Context) (Subject, error)) (Result, error) {
 	r := Result{Driver: driver, GPU: card.UUID, At: time.Now().UTC()}
 	switch {
@@ -88,14 +86,14 @@ func Run(ctx context.Context, m *rm.Manager, driver string, card Card, start fun
 	case card.Exclusive:
 		return r, fmt.Errorf("%w: its compute mode is not the default", ErrUntested)
 	}
-	if err := m.Mark(ctx); err != nil { // so that the helpers are found at once
+	if err := m.Mark(ctx); err != nil { // so that the search finds the helpers at once
 		if errors.Is(err, rm.ErrUnsupported) {
 			r.Reason = err.Error()
 			return r, nil
 		}
 		return r, fmt.Errorf("%w: %w", ErrUntested, err)
 	}
-	time.Sleep(30 * time.Millisecond) // start times count in steps of 10 ms
+	time.Sleep(30 * time.Millisecond) // start times have steps of 10 ms
 	var subjects []Subject
 	var groups [][]rm.Group
 	for range 2 {
@@ -134,7 +132,7 @@ func orNone(err error) error {
 }
 
 func (r *Result) failed(ctx context.Context, what string, err error) (Result, error) {
-	if ctx.Err() != nil { // the caller gave up: that says nothing of the card
+	if ctx.Err() != nil { // the caller gave up: that says nothing about the card
 		return *r, fmt.Errorf("%w: %w", ErrUntested, ctx.Err())
 	}
 	if errors.Is(err, ErrUntested) {
@@ -144,7 +142,7 @@ func (r *Result) failed(ctx context.Context, what string, err error) (Result, er
 	return *r, nil
 }
 
-// switches takes a running kernel off and lets it run on.
+// switches takes a running kernel off and lets it continue.
 func (r *Result) switches(ctx context.Context, m *rm.Manager, s Subject, groups []rm.Group) (err error) {
 	if err := s.Launch(switchTime); err != nil {
 		return err
@@ -175,7 +173,7 @@ func (r *Result) switches(ctx context.Context, m *rm.Manager, s Subject, groups 
 	return nil
 }
 
-// awaitBeat waits until the counter is not last, and says how long that took since began.
+// awaitBeat waits until the counter is not last, and returns how long after began that was.
 func awaitBeat(ctx context.Context, s Subject, last uint32, began time.Time) (time.Duration, error) {
 	for {
 		if s.Beat() != last {
@@ -190,8 +188,7 @@ func awaitBeat(ctx context.Context, s Subject, last uint32, began time.Time) (ti
 	}
 }
 
-// awaitStill waits until the counter stands, for as long as standsFor, and says when it
-// last moved.
+// awaitStill waits until the counter does not move for standsFor, and returns when it last moved.
 func awaitStill(ctx context.Context, s Subject, began time.Time) (beat uint32, moved time.Duration, err error) {
 	last, at := s.Beat(), time.Now()
 	for time.Since(at) < standsFor {

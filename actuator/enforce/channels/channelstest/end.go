@@ -11,7 +11,7 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// What becomes of processes, actuators and records that come to an end.
+// Tests of processes, actuators and records that end.
 
 func goneWhileOff(b *bench) {
 	p, e := b.Start(b.T, 1), b.enforcer()

@@ -12,9 +12,9 @@ import (
 // does nothing.
 type Faulty struct {
 	channels.Driver
-	// Before is called before a call: with an error it has no effect.
+	// Before runs before a call. If it returns an error, the call has no effect.
 	Before func(ctx context.Context, call string) error
-	// After is called after it: with an error it fails though it came into effect.
+	// After runs after a call. If it returns an error, the call fails though it came into effect.
 	After func(call string) error
 }
 
@@ -51,4 +51,10 @@ func (f Faulty) SetSlice(ctx context.Context, g rm.Group, d time.Duration) error
 // Switch implements channels.Driver.
 func (f Faulty) Switch(ctx context.Context, groups []rm.Group, on bool) error {
 	return f.around(ctx, "switch", func() error { return f.Driver.Switch(ctx, groups, on) })
+}
+
+// SwitchAsOne implements channels.Driver.
+func (f Faulty) SwitchAsOne(ctx context.Context, groups []rm.Group, on bool) (skew time.Duration, err error) {
+	err = f.around(ctx, "switch as one", func() error { skew, err = f.Driver.SwitchAsOne(ctx, groups, on); return err })
+	return skew, err
 }

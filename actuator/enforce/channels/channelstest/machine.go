@@ -1,5 +1,5 @@
-// Package channelstest has what tests of channels need: the conformance suite (Run), and a
-// machine in memory whose processes have channel groups (Machine).
+// Package channelstest serves tests of channels: the conformance suite (Run), and a machine in
+// memory whose processes have channel groups (Machine).
 //
 // It imports actuator/enforce/channels, internal/rm and the standard library.
 package channelstest
@@ -15,16 +15,16 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// OwnSlice is what libcuda sets.
+// OwnSlice is the slice that libcuda sets.
 const OwnSlice = 2048 * time.Microsecond
 
-// Machine is processes with channel groups, in memory, and a channels.Driver. It is safe
-// for concurrent use.
+// Machine holds processes with channel groups, in memory, and is a channels.Driver. It is safe for
+// concurrent use.
 type Machine struct {
 	mu      sync.Mutex
 	procs   map[int]*process
 	last    uint64
-	wrong   []string // calls for a process that was not meant
+	wrong   []string // calls for another process than the one with the PID
 	touched map[rm.Process]int
 	calls   []string
 }
@@ -42,13 +42,12 @@ type group struct {
 	off   map[uint32]bool
 }
 
-// NewMachine makes one without processes.
+// NewMachine makes a Machine without processes.
 func NewMachine() *Machine {
 	return &Machine{procs: map[int]*process{}, touched: map[rm.Process]int{}}
 }
 
-// Start begins a process with this PID, which is not in use, and a group on each of these
-// GPUs.
+// Start begins a process with this PID, which must be free, and a group on each of these GPUs.
 func (m *Machine) Start(pid int, gpus ...string) rm.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,7 +55,7 @@ func (m *Machine) Start(pid int, gpus ...string) rm.Process {
 	return m.adopt(rm.Process{PID: pid, Start: m.last}, gpus)
 }
 
-// Adopt is Start for a process that there is.
+// Adopt is Start for a process that exists.
 func (m *Machine) Adopt(p rm.Process, gpus ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,10 +82,10 @@ func (p *process) add(gpu string) {
 	p.groups = append(p.groups, g)
 }
 
-// AddGroup is a new context of a process.
+// AddGroup adds a group, as a new context of the process does.
 func (m *Machine) AddGroup(p rm.Process, gpu string) { m.with(p, func(p *process) { p.add(gpu) }) }
 
-// AddChannel is a new stream of a process, in its first group.
+// AddChannel adds a channel to the process's first group, as a new stream does.
 func (m *Machine) AddChannel(p rm.Process) {
 	m.with(p, func(p *process) {
 		if len(p.groups) > 0 {
@@ -96,7 +95,7 @@ func (m *Machine) AddChannel(p rm.Process) {
 	})
 }
 
-// DropGroup is the end of a process's last context.
+// DropGroup removes the process's last group, as the end of a context does.
 func (m *Machine) DropGroup(p rm.Process) {
 	m.with(p, func(p *process) { p.groups = p.groups[:max(len(p.groups)-1, 0)] })
 }
@@ -104,7 +103,7 @@ func (m *Machine) DropGroup(p rm.Process) {
 // Kill ends a process.
 func (m *Machine) Kill(p rm.Process) { m.with(p, func(p *process) { delete(m.procs, p.PID) }) }
 
-// SetState is what StateOf says from now on.
+// SetState sets what State returns from now on.
 func (m *Machine) SetState(p rm.Process, s channels.State) {
 	m.with(p, func(p *process) { p.state = s })
 }
@@ -133,7 +132,7 @@ func (m *Machine) State(p rm.Process) (s channels.State, err error) {
 	return s, nil
 }
 
-// Off is how many of a process's channels are off.
+// Off returns how many of a process's channels are off.
 func (m *Machine) Off(p rm.Process) (n int) {
 	m.with(p, func(p *process) {
 		for _, g := range p.groups {
@@ -143,7 +142,7 @@ func (m *Machine) Off(p rm.Process) (n int) {
 	return n
 }
 
-// Channels is how many a process has.
+// Channels returns how many channels a process has.
 func (m *Machine) Channels(p rm.Process) (n int) {
 	m.with(p, func(p *process) {
 		for _, g := range p.groups {
@@ -153,7 +152,7 @@ func (m *Machine) Channels(p rm.Process) (n int) {
 	return n
 }
 
-// Slices are those of a process's groups.
+// Slices returns the slices of a process's groups.
 func (m *Machine) Slices(p rm.Process) (list []time.Duration) {
 	m.with(p, func(p *process) {
 		for _, g := range p.groups {
@@ -163,29 +162,29 @@ func (m *Machine) Slices(p rm.Process) (list []time.Duration) {
 	return list
 }
 
-// Wrong are the calls that were for another process than the one with the PID, or enabled
-// one that was exiting.
+// Wrong returns the calls that were for another process than the one with the PID, or that switched
+// an exiting one on.
 func (m *Machine) Wrong() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.wrong)
 }
 
-// Changes is how many calls changed a process.
+// Changes returns how many calls changed a process.
 func (m *Machine) Changes(p rm.Process) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.touched[p]
 }
 
-// Calls are the names of all calls so far.
+// Calls returns the names of all calls so far.
 func (m *Machine) Calls() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.calls)
 }
 
-// call runs f for a living process. The caller does not have mu.
+// call runs f for a living process. The caller does not hold mu.
 func (m *Machine) call(name string, p rm.Process, f func(*process) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -251,23 +250,73 @@ func (m *Machine) Switch(_ context.Context, groups []rm.Group, on bool) error {
 		return nil
 	}
 	return m.call("switch", groups[0].Process, func(p *process) error {
-		for _, g := range groups {
-			own, err := p.group(g)
-			if err != nil || slices.ContainsFunc(g.Channels, func(c uint32) bool { return !slices.Contains(own.Channels, c) }) {
-				return rm.ErrChanged
-			}
+		if err := p.has(groups); err != nil {
+			return err
 		}
-		for _, g := range groups {
-			own, _ := p.group(g)
-			for _, c := range g.Channels {
-				if on {
-					delete(own.off, c)
-				} else {
-					own.off[c] = true
-				}
-			}
-		}
+		p.turn(groups, on)
 		m.touched[p.Process]++
 		return nil
 	})
+}
+
+func (p *process) has(groups []rm.Group) error {
+	for _, g := range groups {
+		own, err := p.group(g)
+		if err != nil || slices.ContainsFunc(g.Channels, func(c uint32) bool { return !slices.Contains(own.Channels, c) }) {
+			return rm.ErrChanged
+		}
+	}
+	return nil
+}
+
+func (p *process) turn(groups []rm.Group, on bool) {
+	for _, g := range groups {
+		own, _ := p.group(g)
+		for _, c := range g.Channels {
+			if on {
+				delete(own.off, c)
+			} else {
+				own.off[c] = true
+			}
+		}
+	}
+}
+
+// Skew is what SwitchAsOne returns.
+const Skew = 300 * time.Microsecond
+
+// SwitchAsOne implements channels.Driver. It is one step, for all processes.
+func (m *Machine) SwitchAsOne(_ context.Context, groups []rm.Group, on bool) (time.Duration, error) {
+	by := map[rm.Process][]rm.Group{}
+	for _, g := range groups {
+		by[g.Process] = append(by[g.Process], g)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls = append(m.calls, "switch as one")
+	var err error
+	for p, of := range by {
+		now := m.procs[p.PID]
+		switch {
+		case now == nil:
+			err = rm.ErrGone
+		case now.Process != p || now.state == channels.Exiting:
+			m.wrong = append(m.wrong, fmt.Sprint("switch as one ", p))
+			err = rm.ErrGone
+		default:
+			if bad := now.has(of); bad != nil {
+				err = bad
+				break
+			}
+			continue
+		}
+		if delete(by, p); !on {
+			return 0, err
+		}
+	}
+	for p, of := range by {
+		m.procs[p.PID].turn(of, on)
+		m.touched[p]++
+	}
+	return Skew, err
 }

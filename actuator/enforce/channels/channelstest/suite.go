@@ -12,32 +12,32 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// Subject is a driver with processes on which the suite can act as their owners would.
+// Subject is a driver, with processes that the suite controls as their owners would.
 type Subject struct {
 	Driver channels.Driver
 	// State is as in channels.Options.
 	State func(rm.Process) (channels.State, error)
-	// Start begins a process that computes without end on this many GPUs, and returns when
-	// it does; it skips where that cannot be.
+	// Start begins a process that computes without end on this many GPUs, and returns once it
+	// computes. It skips the test where that is impossible.
 	Start func(t *testing.T, gpus int) rm.Process
-	// Computes fails unless the process goes on computing.
+	// Computes fails unless the process keeps computing.
 	Computes func(t *testing.T, p rm.Process)
 	// Stands fails if the process computes.
 	Stands func(t *testing.T, p rm.Process)
-	// Kill ends the process, and returns when its GPU memory is free; it fails where that
-	// takes more than a second.
+	// Kill ends the process, and returns when its GPU memory is free. It fails if that takes more
+	// than a second.
 	Kill func(t *testing.T, p rm.Process)
-	// AddGroup makes the process use its GPU by one more group; nil: it cannot.
+	// AddGroup gives the process one more group on its GPU; nil: it cannot.
 	AddGroup func(t *testing.T, p rm.Process)
 }
 
-// bench is one test: a subject, an enforcer of it, and its clock.
+// bench is one test: a subject, its enforcer, and a clock.
 type bench struct {
 	*testing.T
 	Subject
 	dir string
 	now atomic.Int64
-	// ends are what waits for the ends of leases.
+	// ends are called when a lease ends.
 	ends []func()
 }
 
@@ -57,6 +57,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		"the actuator is dead":      dead,
 		"an unreadable record":      unreadable,
 		"several GPUs":              severalGPUs,
+		"several GPUs as one":       asOne,
+		"as one, an actuator dies":  asOneDead,
 		"a group made while off":    newGroup,
 		"nothing without a record":  noRecord,
 		"several processes":         several,
@@ -69,9 +71,11 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 	}
 }
 
-func (b *bench) enforcer() *channels.Enforcer {
+func (b *bench) enforcer() *channels.Enforcer { b.Helper(); return b.opened(false) }
+
+func (b *bench) opened(asOne bool) *channels.Enforcer {
 	b.Helper()
-	e, err := channels.New(channels.Options{Driver: b.Driver, Dir: b.dir, State: b.State,
+	e, err := channels.New(channels.Options{Driver: b.Driver, Dir: b.dir, State: b.State, AsOne: asOne,
 		Deadline: 20 * time.Second, Settle: 20 * time.Millisecond,
 		After: func(_ time.Duration, f func()) func() {
 			b.ends = append(b.ends, f)
@@ -101,7 +105,7 @@ func of(processes ...rm.Process) channels.Target {
 	return channels.Target{Container: "container", Processes: processes}
 }
 
-// off is a standing that takes a target off.
+// off is a standing that takes a target off the GPU.
 var off = channels.Standing{Off: true, Reason: "test"}
 
 func (b *bench) recorded(e *channels.Enforcer, want int) {
@@ -135,7 +139,7 @@ func (b *bench) slices(p rm.Process) (list []time.Duration) {
 	return list
 }
 
-// set gives a process a slice, when it has settled.
+// set gives a process a slice once the slice has settled.
 func (b *bench) set(e *channels.Enforcer, p rm.Process, d time.Duration) {
 	b.Helper()
 	s := channels.Standing{Slice: d}

@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 
+	"github.com/laxity/laxity/internal/daemon/sleeper"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -32,22 +31,6 @@ type Engine struct {
 	*client.Client
 	image string
 }
-
-// program sleeps for ever; it is PID 1, so it must not rely on default signals.
-const program = `package main
-
-import (
-	"os"
-	"os/signal"
-	"syscall"
-)
-
-func main() {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGTERM)
-	<-c
-}
-`
 
 // New connects, or skips the test with the reason.
 func New(t *testing.T) *Engine {
@@ -85,18 +68,7 @@ func random() string {
 
 func (e *Engine) build(t *testing.T) {
 	t.Helper()
-	dir := t.TempDir()
-	source, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "sleep")
-	if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, source)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the test container's program: %v\n%s", err, out)
-	}
-	code, err := os.ReadFile(binary)
+	code, err := os.ReadFile(sleeper.Build(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package allinone is Laxity for one machine in one process: exporter, rules engine and
+// Package allinone is Laxity for one machine in one process: exporter, rule evaluator and
 // actuator, connected as on a fleet, but by function calls instead of HTTP.
 package allinone
 
@@ -23,20 +23,21 @@ import (
 	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/config"
-	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/actuator/mechanism"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
-	"github.com/laxity/laxity/cmd/internal/engine"
+	"github.com/laxity/laxity/cmd/internal/evaluator"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/rules"
 )
 
@@ -47,19 +48,22 @@ type Options struct {
 	Sensor string // as in exporter.Options
 	// Keep, if not nil, selects the containers that are watched and acted on. The others are
 	// left alone.
-	Keep       func(container.Container) bool
-	DockerHost string
-	StateDir   string
+	Keep     func(container.Container) bool
+	Engine   engine.Choice
+	StateDir string
 	// RuleFiles are loaded besides the repository's own.
 	RuleFiles []string
-	// Interval is the time between evaluations of the rules.
+	// Interval is the time between evaluations of the rules; while no tasks share a GPU and
+	// none is nearly full, it is evaluator.CalmInterval if that is longer.
 	Interval time.Duration
 	Config   config.Config
 	// Load reads the actuator's configuration again, for its Reload; may be nil.
 	Load   func() (config.Config, error)
 	DryRun bool
 	Hold   config.HoldMode // default auto
-	// MemoryGuard and Swap are as in actuator.Options; auto by default.
+	// SeveralGPUs is what is done with a container on several GPUs; default never.
+	SeveralGPUs config.SeveralMode
+	// MemoryGuard and Swap are as in mechanism.Options; auto by default.
 	MemoryGuard, Swap config.MemoryMode
 	// Ranking is how a new container's node is chosen; NodesFile the nodes.yaml.
 	Ranking   placement.Method
@@ -81,7 +85,7 @@ type Options struct {
 // Stack has the connected parts. Its fields may be used while Run runs.
 type Stack struct {
 	Exporter *exporter.Exporter
-	Engine   *engine.Engine
+	Engine   *evaluator.Evaluator
 	Actuator *actuator.Actuator
 	Places   *service.Service
 	// Socket is that of the simulated GPU; empty without one.
@@ -90,6 +94,7 @@ type Stack struct {
 	Metrics prometheus.Gatherer
 
 	stopSim func() error
+	calm    *calm
 }
 
 // DeviceSim asks for a simulated GPU inside the process.
@@ -105,7 +110,11 @@ func New(o Options) (_ *Stack, err error) {
 	if err := os.MkdirAll(o.StateDir, 0o755); err != nil {
 		return nil, fmt.Errorf("the state folder (--state-dir chooses another): %w", err)
 	}
-	s := &Stack{}
+	var how string
+	if o.Engine, how = o.Engine.Resolve(engine.This); how != "" {
+		o.Logger.Info("the container engine", "engine", o.Engine.Kind, "because", how)
+	}
+	s := &Stack{calm: newCalm()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -118,7 +127,7 @@ func New(o Options) (_ *Stack, err error) {
 		o.Device = "sim:" + s.Socket
 	}
 	if s.Exporter, err = exporter.New(exporter.Options{
-		Node: o.Node, Device: o.Device, Sensor: o.Sensor, Keep: o.Keep, DockerHost: o.DockerHost,
+		Node: o.Node, Device: o.Device, Sensor: o.Sensor, Keep: o.Keep, Engine: o.Engine,
 		SwapDir:  swapping.NoticeDir(o.noticesIn()),
 		StateDir: filepath.Join(o.StateDir, "exporter"), RuntimeMetrics: true,
 		Access: o.Access, Limits: o.Limits, Logger: o.Logger.With("component", "exporter"),
@@ -130,12 +139,13 @@ func New(o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	s.Metrics = prometheus.Gatherers{s.Exporter.Gatherer(), registry}
-	s.Engine, err = engine.New(engine.Options{
-		Targets: []engine.Target{
+	s.Engine, err = evaluator.New(evaluator.Options{
+		Targets: []evaluator.Target{
 			{Gatherer: s.Exporter.Gatherer(), Job: "laxity-exporter", Instance: "laxity-up", Node: o.Node},
 			{Gatherer: registry, Job: "laxity-actuator", Instance: "laxity-up", Node: o.Node},
 		},
 		Rules: rules.FS, RuleFiles: o.RuleFiles, Interval: o.Interval,
+		Calm: s.calm.now.Load, Wake: s.calm.wake,
 		Notify: func(ctx context.Context, m webhook.Message) error {
 			if o.OnAlert != nil {
 				for _, a := range m.Alerts {
@@ -149,16 +159,18 @@ func New(o Options) (_ *Stack, err error) {
 	return s, err
 }
 
+// SimSocket is the socket of the simulated GPU of a stack with this state folder.
+func SimSocket(stateDir string) string { return filepath.Join(stateDir, "sim", "gpu.sock") }
+
 func (s *Stack) openSim(o Options) error {
 	gpu, err := sim.New(o.Sim)
 	if err != nil {
 		return err
 	}
-	folder := filepath.Join(o.StateDir, "sim")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	s.Socket = SimSocket(o.StateDir)
+	if err := os.MkdirAll(filepath.Dir(s.Socket), 0o755); err != nil {
 		return err
 	}
-	s.Socket = filepath.Join(folder, "gpu.sock")
 	listener, err := sim.Listen(context.Background(), s.Socket)
 	if err != nil {
 		return fmt.Errorf("%w (choose a shorter --state-dir?)", err)
@@ -182,16 +194,17 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 		return nil, err
 	}
 	stateDir, logger := filepath.Join(o.StateDir, "actuator"), o.Logger.With("component", "actuator")
-	driver, unproven := o.proveChannels(metrics, stateDir)
+	proven := o.proveChannels(metrics, stateDir)
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: stateDir, Source: exporterSource{s.Exporter},
-		Config: o.Config, Load: o.Load, DryRun: o.DryRun, DockerHost: o.DockerHost, Device: o.Device,
-		Channels: driver, NoChannels: unproven,
-		MemoryGuard: o.MemoryGuard, Swap: o.Swap,
-		NewSwapper: swaphelper.OpenOptions{
-			StateDir: stateDir, DockerHost: o.DockerHost, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,
-		}.Open,
-		Hold: o.Hold, ContainerOf: container.Proc("/proc").OfPID, OpenMemoryLedger: exporter.OpenLedger(o.Device),
+		Config: o.Config, Load: o.Load, DryRun: o.DryRun, Engine: o.Engine, Device: o.Device,
+		Mechanisms: mechanism.Options{
+			Hold: o.Hold, SeveralGPUs: o.SeveralGPUs, Channels: proven.Driver, ChannelsProven: proven.How, NoChannels: proven.Why, MemoryGuard: o.MemoryGuard, Swap: o.Swap,
+			ContainerOf: container.Proc("/proc").OfPID, OpenUsage: exporter.OpenUsage(o.Device),
+			NewSwapper: swaphelper.OpenOptions{
+				StateDir: stateDir, Engine: o.Engine, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,
+			}.Open,
+		},
 		LockDir: o.LockDir, Allow: o.Allow, Access: o.Access, Metrics: metrics,
 		Mount:   []func(chi.Router, func(http.Handler) http.Handler){s.Places.Register},
 		Ranking: s.Places.Overview,
@@ -201,7 +214,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 
 // proveChannels opens the driver of channels. Where channels are not wanted, or not proven to
 // work, it opens it only for undoing what is on record.
-func (o Options) proveChannels(m *collector.Metrics, stateDir string) (channels.Driver, string) {
+func (o Options) proveChannels(m *collector.Metrics, stateDir string) channeldriver.Proven {
 	return channeldriver.Prove(context.Background(), channeldriver.ProveOptions{
 		Device: o.Device, StateDir: stateDir, Wanted: o.Hold.Channels() && !o.DryRun, Observe: m.ChannelCalled,
 	})
@@ -224,10 +237,17 @@ func (s *Stack) Run(ctx context.Context) error {
 			return nil
 		}, func(error) { cancel() })
 	}
-	g.Add(func() error { <-ctx.Done(); return nil }, func(error) {})
+	add("signal", func(partCtx context.Context) error { // it ends the others, and they it
+		select {
+		case <-ctx.Done():
+		case <-partCtx.Done():
+		}
+		return nil
+	})
 	add("actuator", s.Actuator.Run)
 	add("placement", s.Places.Run)
 	add("engine", s.Engine.Run)
+	add("calm", func(ctx context.Context) error { return s.calm.run(ctx, s.Exporter.Watch) })
 	add("exporter", s.Exporter.Run)
 	err := g.Run()
 	if s.stopSim != nil {
@@ -257,14 +277,14 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
-// late passes queries to the rules engine, which is made after the parts that query it.
+// late passes queries to the rule evaluator, which is made after the parts that query it.
 type late struct{ s *Stack }
 
 func (l late) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	return l.s.Engine.Query(ctx, expr, at)
 }
 
-// exporterSource gives the actuator the exporter's snapshots, and passes changed deadlines to
+// exporterSource gives the actuator the exporter's snapshots, and passes changed settings to
 // the exporter.
 type exporterSource struct{ e *exporter.Exporter }
 
@@ -283,6 +303,6 @@ func (s exporterSource) Watch(ctx context.Context) (<-chan *task.Snapshot, error
 	return out, nil
 }
 
-func (s exporterSource) SetDeadline(ctx context.Context, containerID string, relative time.Duration) error {
-	return s.e.SetDeadline(ctx, containerID, relative)
+func (s exporterSource) Change(ctx context.Context, containerID string, change task.Change) error {
+	return s.e.Change(ctx, containerID, change)
 }

@@ -22,6 +22,10 @@ type alertmanagerFacts struct {
 	err    error
 	config amConfig
 	bad    error // the configuration cannot be read
+	// cluster is the state of its clustering: disabled, settling, ready; empty: not known.
+	// peers is how many there are, itself included.
+	cluster string
+	peers   int
 	// The test alert: sent says whether one was asked for.
 	sent    bool
 	sendErr error
@@ -51,11 +55,16 @@ type amRoute struct {
 func gatherAlertmanager(ctx context.Context, o Options) (f alertmanagerFacts) {
 	f.at = o.Alertmanager
 	var status struct {
-		Config struct{ Original string }
+		Config  struct{ Original string }
+		Cluster struct {
+			Status string
+			Peers  []struct{}
+		}
 	}
 	if f.err = fetch(ctx, f.at, "/api/v2/status", nil, &status); f.err != nil {
 		return f
 	}
+	f.cluster, f.peers = status.Cluster.Status, len(status.Cluster.Peers)
 	f.bad = yaml.Unmarshal([]byte(status.Config.Original), &f.config)
 	if f.sent = o.SendTestAlert; f.sent {
 		f.arrived, f.sendErr = sendTestAlert(ctx, f.at, o.Actuator)
@@ -110,6 +119,9 @@ func (f alertmanagerFacts) judge() []Finding {
 	}
 	out.ok("running", f.at.URL)
 	f.judgeConfig(&out)
+	if f.cluster != "" && f.cluster != "disabled" && f.peers <= 1 {
+		out.add(Warn, "clustering", "it clusters, and is alone", "after each start the first notification waits for up to 10 s", "start Alertmanager with --cluster.listen-address= (Debian: ARGS in /etc/default/prometheus-alertmanager)")
+	}
 	switch {
 	case !f.sent:
 		out.add(Skip, "test alert", "not sent", "", "--send-test-alert posts one, which does nothing, and waits for it at the actuator")

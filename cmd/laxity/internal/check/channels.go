@@ -101,7 +101,14 @@ func millis(d time.Duration) string {
 func holding(out *findings, s state.State) {
 	switch {
 	case s.Hold == config.HoldChannels:
-		out.ok("holding", "by time slices, and channels off and on")
+		how := "by time slices, and channels off and on"
+		if s.ChannelsProven != "" {
+			how += ", because " + s.ChannelsProven
+		}
+		if s.SeveralGPUs != "" {
+			how += "; containers on several GPUs: --several-gpus=" + string(s.SeveralGPUs)
+		}
+		out.ok("holding", how)
 	case s.Hold == "": // an older actuator, which does not report it
 	case s.NoChannels == "":
 		out.add(OK, "holding", "by pauses, as --hold or --policy has it", "", "")

@@ -9,6 +9,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
+
+	engines "github.com/laxity/laxity/internal/engine"
 )
 
 // Level is how a finding bears on Laxity.
@@ -52,7 +54,8 @@ func (a Address) client() *http.Client {
 // Options of Run.
 type Options struct {
 	// Device is as in `laxity up --device`.
-	Device, DockerHost, Proc                     string
+	Device, Proc                                 string
+	Engine                                       engines.Choice
 	Exporter, Actuator, Prometheus, Alertmanager Address
 	// NodesFile is a nodes.yaml; empty: none.
 	NodesFile string
@@ -85,7 +88,7 @@ func Run(ctx context.Context, o Options, report func(Finding)) []Finding {
 	for _, area := range []func() []Finding{
 		device.judge,
 		func() []Finding { return gatherChannels(device, o.StateDirs).judge() },
-		func() []Finding { return gatherEngine(ctx, o.DockerHost).judge(device.nvidia()) },
+		func() []Finding { return judgeEngine(ctx, o.Engine, device.nvidia()) },
 		func() []Finding { return gatherRights(o.Proc).judge() },
 		func() []Finding { return gatherKernel(o.Proc, swap(ctx, o, device)...).judge() },
 		func() []Finding { return gatherExporter(ctx, o.Exporter).judge() },

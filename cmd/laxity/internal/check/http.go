@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -46,6 +47,59 @@ func fetch(ctx context.Context, at Address, path string, body, v any) error {
 		return nil
 	}
 	return json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(v)
+}
+
+// permission is what a program answers to a request that changes nothing and that only those
+// who may act are let through to.
+type permission int
+
+const (
+	unasked permission = iota // it could not be asked
+	mayAct
+	noToken    // it wants a token or password, and none was sent
+	wrongToken // it wants one, and another one was sent
+	notHere    // it takes changes from its own machine alone
+)
+
+// permitted asks.
+func permitted(ctx context.Context, at Address, method, path string) permission {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(at.URL, "/")+path, http.NoBody)
+	if err != nil {
+		return unasked
+	}
+	resp, err := at.client().Do(req)
+	if err != nil {
+		return unasked
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusForbidden:
+		return notHere
+	case resp.StatusCode != http.StatusUnauthorized:
+		return mayAct
+	case slices.ContainsFunc(resp.Header.Values("WWW-Authenticate"), func(c string) bool { return strings.Contains(c, "invalid_token") }):
+		return wrongToken
+	default:
+		return noToken
+	}
+}
+
+// permission tells of who may not act. program is whose token it is about.
+func (f *findings) permission(p permission, program, refused string) {
+	fix := "--http.config.file with authorization: {credentials_file: …}, the file that " + program + " has as --web.bearer-token-file; or --token.file, for laxity up"
+	switch p {
+	case wrongToken:
+		f.add(Fail, "token", "the token sent is none of those that "+program+" takes", refused, fix+". One that two programs are to share is made once (laxity-actuator token FILE) and copied")
+	case noToken:
+		f.add(Warn, "token", "it wants a token or password, and check was given none", refused, fix)
+	case notHere:
+		f.add(Warn, "token", "it takes changes from its own machine alone, because nobody has to authenticate", refused, "make a token there (laxity-actuator token /etc/laxity/token) and start it with --web.bearer-token-file=/etc/laxity/token")
+	case mayAct:
+		f.ok("token", "requests from here may change something")
+	case unasked:
+	}
 }
 
 // away tells of a program that does not answer: a failure if a person named it.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/system"
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,12 @@ func gpu(driver string) device.GPU {
 func engine(change func(*engineFacts)) engineFacts {
 	f := engineFacts{host: "unix:///var/run/docker.sock", info: system.Info{ServerVersion: "28.5.2", CgroupVersion: "2", CgroupDriver: "systemd",
 		Runtimes: map[string]system.RuntimeWithStatus{"nvidia": {}}}}
+	change(&f)
+	return f
+}
+
+func podman(change func(*engineFacts)) engineFacts {
+	f := engineFacts{host: "unix:///run/podman/podman.sock", podman: "4.3.1", cdi: true, info: system.Info{ServerVersion: "4.3.1", CgroupVersion: "2", CgroupDriver: "systemd"}}
 	change(&f)
 	return f
 }
@@ -89,12 +96,30 @@ func TestJudge(t *testing.T) {
 
 		{"engine", engine(nothing).judge(true), "engine", OK, "28.5.2"},
 		{"no engine", engineFacts{host: "unix:///s", err: errGone}.judge(false), "engine", Fail, "systemctl"},
+		{"no containerd", containerdFacts{address: "/s", err: errGone}.judge(""), "engine", Fail, "systemctl"},
+		{"containerd not allowed", containerdFacts{err: errors.New("dial: permission denied")}.judge(""), "engine", Fail, "sudo"},
+		{"containerd", containerdFacts{namespaces: []string{"k8s.io"}}.judge(""), "pods", OK, ""},
+		{"containerd, found", containerdFacts{}.judge("its socket is there"), "chosen", OK, ""},
+		{"containerd without containers", containerdFacts{}.judge(""), "namespaces", Warn, "--engine=docker"},
+		{"ids typed by hand", containerdFacts{strange: 2}.judge(""), "ids", Warn, "nerdctl"},
+		{"no CRI service", containerdFacts{podsErr: errdefs.ErrNotImplemented}.judge(""), "pods", Warn, "disabled_plugins"},
+		{"a CRI service that hangs", containerdFacts{podsErr: errGone}.judge(""), "pods", Warn, "log"},
+		{"no network", containerdFacts{lacks: []string{"NetworkReady: no CNI"}}.judge(""), "pods", Warn, "network plugin"},
 		{"not allowed", engineFacts{host: "unix:///s", err: errors.New("permission denied")}.judge(false), "engine", Fail, "sudo"},
 		{"old engine", engine(func(f *engineFacts) { f.info.ServerVersion = "19.03.1" }).judge(false), "engine", Fail, "20.10"},
 		{"oldest engine", engine(func(f *engineFacts) { f.info.ServerVersion = "20.10.24+dfsg1" }).judge(false), "engine", OK, "20.10"},
 		{"engine from source", engine(func(f *engineFacts) { f.info.ServerVersion = "dev" }).judge(false), "engine", OK, "dev"},
 		{"engine elsewhere", engine(func(f *engineFacts) { f.host = "tcp://gpu-2:2376" }).judge(false), "engine", Fail, "nodes.yaml"},
 		{"rootless", engine(func(f *engineFacts) { f.info.SecurityOptions = []string{"name=seccomp", "name=rootless"} }).judge(false), "rootless", Fail, "docker.sock"},
+		{"Podman", podman(func(*engineFacts) {}).judge(true), "engine", OK, "Podman 4.3.1"},
+		{"old Podman", podman(func(f *engineFacts) { f.info.ServerVersion = "3.0.1" }).judge(true), "engine", Warn, "4.3"},
+		{"Podman's GPUs", podman(func(*engineFacts) {}).judge(true), "CDI", OK, "described"},
+		{"Podman without GPUs", podman(func(f *engineFacts) { f.cdi = false }).judge(true), "CDI", Warn, "nvidia-ctk cdi generate"},
+		{"rootless Podman", podman(func(f *engineFacts) { f.rootless = true }).judge(false), "rootless", Warn, "this user's"},
+		{"rootless Podman without cgroups", podman(func(f *engineFacts) {
+			f.rootless, f.info.CgroupVersion = true, "1"
+		}).judge(false), "rootless", Fail, "unified_cgroup_hierarchy"},
+		{"Podman without events", podman(func(f *engineFacts) { f.events = errGone }).judge(false), "events", Warn, "events_logger"},
 		{"no runtime", engine(func(f *engineFacts) { f.info.Runtimes = nil }).judge(true), "NVIDIA runtime", Warn, "nvidia-ctk"},
 
 		{"channels without a GPU", channelsFacts{spec: "auto"}.judge(), "here", Skip, "no NVIDIA GPU"},
@@ -137,9 +162,17 @@ func TestJudge(t *testing.T) {
 		{"a damaged file", acting(func(s *state.State) { s.PutAside = []string{"inbox.db.damaged-1"} }).judge(), "state", Warn, "inbox.db.damaged-1"},
 		{"not ready", acting(func(s *state.State) { s.Ready, s.Trouble = false, "no exporter" }).judge(), "acting", Fail, "no exporter"},
 		{"dry run", acting(func(s *state.State) { s.DryRun = true }).judge(), "acting", Warn, "--dry-run"},
+		{"dry run, no guardian", acting(func(s *state.State) { s.DryRun, s.GuardianUp = true, false }).judge(), "guardian", OK, "not needed"},
+		{"wrong token", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = wrongToken; return f }().judge(), "token", Fail, "--web.bearer-token-file"},
+		{"no token", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = noToken; return f }().judge(), "token", Warn, "given none"},
+		{"another machine", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = notHere; return f }().judge(), "token", Warn, "laxity-actuator token"},
+		{"token", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = mayAct; return f }().judge(), "token", OK, "may change"},
 		{"never", acting(func(s *state.State) { s.Arbitrate = config.Never }).judge(), "acting", Warn, "--arbitrate=auto"},
 		{"limits kept", acting(func(*state.State) {}).judge(), "GPU memory", OK, "denied"},
 		{"by channels", acting(func(s *state.State) { s.Hold = config.HoldChannels }).judge(), "holding", OK, "slices"},
+		{"by channels, proven", acting(func(s *state.State) {
+			s.Hold, s.ChannelsProven, s.SeveralGPUs = config.HoldChannels, "GPU 0: the self-test took a kernel off", config.SeveralNever
+		}).judge(), "holding", OK, "because GPU 0: the self-test took a kernel off; containers on several GPUs: --several-gpus=never"},
 		{"by pause, as wanted", acting(func(s *state.State) { s.Hold = config.HoldPause }).judge(), "holding", OK, "--hold"},
 		{"by pause instead", acting(func(s *state.State) { s.Hold, s.NoChannels = config.HoldPause, "driver 470" }).judge(), "holding", Warn, "driver 470"},
 		{"only limits", acting(func(*state.State) {}).judge(), "GPU memory", OK, "--memory-share=limit"},
@@ -213,8 +246,18 @@ func TestPrometheus(t *testing.T) {
 		{"no Alertmanager", func(f *prometheusFacts) { f.alertmanagers = 0 }, "alerting", Fail, "alertmanagers"},
 		{"no job", func(f *prometheusFacts) { f.targets = f.targets[:1] }, "laxity-actuator", Fail, "job"},
 		{"target down", func(f *prometheusFacts) { f.targets[0].Health, f.targets[0].LastError = "down", "refused" }, "laxity-exporter", Fail, "refused"},
+		{"not scraped yet", func(f *prometheusFacts) { f.targets[0].Health = "unknown" }, "laxity-exporter", Warn, "not scraped yet"},
 		{"no node", func(f *prometheusFacts) { f.targets[0].Labels = map[string]string{"job": "laxity-exporter"} }, "laxity-exporter", Fail, "relabel"},
 		{"away", func(f *prometheusFacts) { f.err = errGone }, "running", Skip, "compose"},
+		{"flags well", func(f *prometheusFacts) {
+			f.flags, f.slowest = map[string]string{"rules.alert.resend-delay": "5s", "enable-feature": "native-histograms"}, time.Second
+		}, "flags", OK, "should"},
+		{"rules seldom", func(f *prometheusFacts) { f.slowest = time.Minute }, "evaluation interval", Warn, "evaluation_interval"},
+		{"scraped seldom", func(f *prometheusFacts) { f.targets[0].Interval = "1m" }, "scrape interval", Warn, "scrape_interval"},
+		{"stock", func(f *prometheusFacts) { f.flags = map[string]string{"rules.alert.resend-delay": "1m"} }, "--rules.alert.resend-delay", Warn, "4m0s"},
+		{"no native histograms", func(f *prometheusFacts) {
+			f.flags, f.slowest = map[string]string{"rules.alert.resend-delay": "5s", "enable-feature": ""}, time.Second
+		}, "flags", OK, "should"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
@@ -38,13 +40,19 @@ type prometheusFacts struct {
 	loaded        []rule
 	targets       []target
 	alertmanagers int
+	flags         map[string]string // its command line, with defaults; nil: it does not say
+	slowest       time.Duration     // the longest interval of the groups that have rules of ours
 }
 
 func gatherPrometheus(ctx context.Context, at Address) (f prometheusFacts) {
 	f.at = at
 	var loaded struct {
 		Data struct {
-			Groups []struct{ Rules []rule }
+			Groups []struct {
+				Name     string
+				Interval float64
+				Rules    []rule
+			}
 		}
 	}
 	if f.err = fetch(ctx, at, "/api/v1/rules", nil, &loaded); f.err != nil {
@@ -52,6 +60,9 @@ func gatherPrometheus(ctx context.Context, at Address) (f prometheusFacts) {
 	}
 	for _, g := range loaded.Data.Groups {
 		f.loaded = append(f.loaded, g.Rules...)
+		if strings.HasPrefix(g.Name, "laxity-") {
+			f.slowest = max(f.slowest, time.Duration(g.Interval*float64(time.Second)))
+		}
 	}
 	var scraped struct {
 		Data struct {
@@ -71,6 +82,10 @@ func gatherPrometheus(ctx context.Context, at Address) (f prometheusFacts) {
 		return f
 	}
 	f.alertmanagers = len(answer.Data.Active)
+	var flags struct{ Data map[string]string }
+	if fetch(ctx, at, "/api/v1/status/flags", nil, &flags) == nil { // what only speaks Prometheus's API may have none
+		f.flags = flags.Data
+	}
 	f.ours, f.err = ownRules()
 	return f
 }
@@ -109,12 +124,44 @@ func (f prometheusFacts) judge() []Finding {
 	out.ok("running", f.at.URL)
 	f.judgeRules(&out)
 	f.judgeTargets(&out)
+	f.judgeFlags(&out)
 	if f.alertmanagers > 0 {
 		out.ok("alerting", fmt.Sprintf("%d Alertmanagers", f.alertmanagers))
 	} else {
 		out.add(Fail, "alerting", "it knows no Alertmanager", "no alert reaches the actuator", "alerting: alertmanagers: in prometheus.yml, as in compose/prometheus.yml")
 	}
 	return out.list
+}
+
+// What a Prometheus that pauses containers in time has, and a stock one has not.
+const (
+	slowScrape = 10 * time.Second // rules take no facts that are older
+	slowResend = 10 * time.Second
+)
+
+// judgeFlags finds what a stock Prometheus lacks: it works, and later.
+func (f prometheusFacts) judgeFlags(out *findings) {
+	well := true
+	warn := func(name, found, means, fix string) {
+		well = false
+		out.add(Warn, name, found, means, fix)
+	}
+	if f.slowest > slowScrape {
+		warn("evaluation interval", f.slowest.String(), "alerts and rankings are that late: deadlines shorter than this are missed before anybody acts", "evaluation_interval: 1s in prometheus.yml (100ms on a small fleet), as in compose/prometheus.yml")
+	}
+	for _, t := range f.targets {
+		d, err := model.ParseDuration(t.Interval)
+		if t.Labels["job"] == "laxity-exporter" && err == nil && time.Duration(d) > slowScrape {
+			warn("scrape interval", "exporters are scraped every "+t.Interval, "facts are that old, and nodes count as stale after 30 s", "scrape_interval: 1s for the job laxity-exporter, as in compose/prometheus.yml")
+			break
+		}
+	}
+	if d, err := model.ParseDuration(f.flags["rules.alert.resend-delay"]); err == nil && time.Duration(d) > slowResend {
+		warn("--rules.alert.resend-delay", d.String(), fmt.Sprintf("an alert counts as resolved %v after Prometheus is gone: so long may a container stay held for nothing", 4*time.Duration(d)), "start Prometheus with --rules.alert.resend-delay=5s (Debian: ARGS in /etc/default/prometheus)")
+	}
+	if well && f.flags != nil {
+		out.ok("flags", "intervals and --rules.alert.resend-delay are as they should be")
+	}
 }
 
 func (f prometheusFacts) judgeRules(out *findings) {
@@ -156,10 +203,12 @@ func (f prometheusFacts) judgeRules(out *findings) {
 func (f prometheusFacts) judgeTargets(out *findings) {
 	for _, job := range []string{"laxity-exporter", "laxity-actuator"} {
 		var up, nameless int
-		var down []string
+		var down, coming []string
 		for _, t := range f.targets {
 			switch {
 			case t.Labels["job"] != job:
+			case t.Health == "unknown":
+				coming = append(coming, t.ScrapeURL)
 			case t.Health != "up":
 				down = append(down, t.ScrapeURL+": "+t.LastError)
 			default:
@@ -170,6 +219,8 @@ func (f prometheusFacts) judgeTargets(out *findings) {
 			}
 		}
 		switch {
+		case up+len(down) == 0 && len(coming) > 0:
+			out.add(Warn, job, "not scraped yet: "+shortList(coming), "these nodes are not seen yet", "check again when its scrape interval is over")
 		case up+len(down) == 0:
 			out.add(Fail, job, "no scrape job of this name", "the rules read nothing, or do not notice that it is down", "scrape_configs as in compose/prometheus.yml; the job's name counts")
 		case len(down) > 0:

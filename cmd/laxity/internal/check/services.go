@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type exporterFacts struct {
 	err  error
 	snap *task.Snapshot
 	now  time.Time // when it was asked
+	may  permission
 }
 
 func gatherExporter(ctx context.Context, at Address) exporterFacts {
@@ -28,8 +30,16 @@ func gatherExporter(ctx context.Context, at Address) exporterFacts {
 		f.snap, err = source.Snapshot(ctx)
 	}
 	f.err, f.now = err, time.Now()
+	if err == nil {
+		// Without a deadline in it the request changes nothing.
+		f.may = permitted(ctx, at, http.MethodPut, deadlinePath)
+	}
 	return f
 }
+
+// deadlinePath changes the deadline of a container that there is not; without a body it would
+// change none.
+const deadlinePath = "/api/v1/containers/laxity-check/deadline"
 
 // staleAfter is the age from which rules and actuator do not act on a snapshot.
 const staleAfter = 10 * time.Second
@@ -60,6 +70,7 @@ func (f exporterFacts) judge() []Finding {
 	} else {
 		out.add(Warn, "sensor", fmt.Sprintf("%s; %s", s.Health.Sensor, s.Health.SensorReason), sensorLost["uprobe"], "see Kernel and Permissions above, for the exporter's user and namespaces")
 	}
+	out.permission(f.may, "the exporter", "laxity deadline from here is refused")
 	f.labels(&out)
 	return out.list
 }
@@ -72,7 +83,7 @@ func (f exporterFacts) labels(out *findings) {
 		}
 	}
 	if len(bad) > 0 {
-		out.add(Warn, "labels", strings.Join(bad, "; "), "each counts as its safe value: no deadline, no limit, never paused", "start the container anew with a label that can be read; a deadline can be changed with laxity deadline")
+		out.add(Warn, "labels", strings.Join(bad, "; "), "each counts as its safe value: no deadline, no limit, never paused", "start the container anew with a label that can be read; deadline and share can be changed with laxity deadline and laxity share")
 	}
 	managed := slices.ContainsFunc(f.snap.Containers, func(c task.Container) bool { return c.Spec.Managed })
 	if !managed {
@@ -85,11 +96,14 @@ type actuatorFacts struct {
 	at    Address
 	err   error
 	state state.State
+	may   permission
 }
 
 func gatherActuator(ctx context.Context, at Address) actuatorFacts {
 	f := actuatorFacts{at: at}
-	f.err = fetch(ctx, at, "/api/v1/state", nil, &f.state)
+	if f.err = fetch(ctx, at, "/api/v1/state", nil, &f.state); f.err == nil {
+		f.may = permitted(ctx, at, http.MethodGet, "/api/v1/admission?deadline=9s")
+	}
 	return f
 }
 
@@ -115,9 +129,13 @@ func (f actuatorFacts) judge() []Finding {
 	default:
 		out.ok("acting", "ready")
 	}
-	if s.GuardianUp {
+	out.permission(f.may, "the actuator", "laxity run, pause and release from here are refused")
+	switch {
+	case s.GuardianUp:
 		out.ok("guardian", "watches")
-	} else {
+	case s.DryRun:
+		out.ok("guardian", "not needed: --dry-run stops nothing")
+	default:
 		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held", "systemctl start laxity-guardian, or --guardian=spawn")
 	}
 	if len(s.PutAside) > 0 {

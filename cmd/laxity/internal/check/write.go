@@ -89,13 +89,7 @@ func Summary(all []Finding) string {
 	for _, f := range all {
 		count[f.Level]++
 	}
-	plural := func(n int, one string) string {
-		if n == 1 {
-			return "1 " + one
-		}
-		return fmt.Sprintf("%d %ss", n, one)
-	}
-	s := fmt.Sprintf("%d ok, %s, %s, %d not examined", count[OK], plural(count[Warn], "warning"), plural(count[Fail], "failure"), count[Skip])
+	s := fmt.Sprintf("%d ok, %s, %s, %d not examined", count[OK], view.Count(count[Warn], "warning"), view.Count(count[Fail], "failure"), count[Skip])
 	switch {
 	case count[Fail] > 0:
 		return s + "; fix the failures first"

@@ -1,3 +1,5 @@
+// Package demo shows the main job on real containers: three tasks with deadlines
+// on one GPU, once without Laxity and once with it.
 package demo
 
 import (
@@ -15,11 +17,14 @@ import (
 
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 // Options of the demonstration.
@@ -64,6 +69,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		o.Policy = "edf"
 	}
 	d := &demo{o: o, start: time.Now(), say: &teller{out: o.Out}, config: make(chan config.Config, 1)}
+	d.say.gpus = func() *task.Snapshot { return d.stack.Exporter.Snapshot() }
 	if err := d.chooseDevice(); err != nil {
 		return err
 	}
@@ -122,12 +128,12 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 	if d.o.Device == allinone.DeviceSim {
 		d.n = simN
 	}
-	d.say.line("Starting exporter, rules engine and actuator in this process, and building the containers' image ...")
+	d.say.line("Starting exporter, rule evaluator and actuator in this process, and building the containers' image ...")
 	name := fmt.Sprintf("demo-%d", os.Getpid())
 	d.stack, err = allinone.New(allinone.Options{
 		// The demo leaves other containers of this machine alone.
 		Keep: func(c container.Container) bool { return c.Labels[tenant.Label] == name },
-		Node: "demo", Device: d.o.Device, DockerHost: d.o.DockerHost, StateDir: dir,
+		Node: "demo", Device: d.o.Device, Engine: engine.Choice{Kind: engine.Docker, DockerHost: d.o.DockerHost}, StateDir: dir,
 		Sim:     sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(simScale)}}},
 		Config:  config.Config{Policy: d.o.Policy, Arbitrate: config.Never},
 		Hold:    d.o.Hold,
@@ -154,8 +160,9 @@ func (d *demo) show(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for _, g := range d.stack.Exporter.Snapshot().GPUs {
-		d.say.line("GPU %d: %s, %s", g.Index, g.Name, g.UUID)
+	s := d.stack.Exporter.Snapshot()
+	for _, g := range s.GPUs {
+		d.say.line("GPU %s: %s, %s", view.GPUName(s, g.UUID), g.Name, view.Bytes(g.MemoryTotal))
 	}
 	size, err := d.calibrate(ctx)
 	if err != nil {

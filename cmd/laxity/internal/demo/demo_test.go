@@ -29,12 +29,15 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	for _, want := range []string{
-		"Simulated GPU", "task started", "ALERT GPUContention", "actuator  pauses", "paused", "actuator  unpauses", "runs again",
-		"task ended", "Ranking of the nodes", "deadlines hit", "makespan", "mean turnaround",
+		"Simulated GPU", "began a task, due in", "ALERT GPUContention", "actuator  pauses", "is paused", "actuator  unpauses", "computes again after",
+		"Ranking of the nodes", "deadlines hit", "makespan", "mean turnaround",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("nothing was printed of %q:\n%s", want, out.String())
 		}
+	}
+	if strings.Contains(out.String(), "GPU-") {
+		t.Errorf("a GPU is called by its UUID:\n%s", out.String())
 	}
 	for _, d := range results.Without.Tasks {
 		if d.Paused != 0 {
@@ -61,7 +64,7 @@ func TestDemoInterrupted(t *testing.T) {
 	docker := simtest.Docker(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out := &until{text: "task started", then: cancel}
+	out := &until{text: "began a task", then: cancel}
 	err := Run(ctx, Options{Device: "sim", Out: out, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(out.String(), "stopped") {
 		t.Errorf("interrupted, it returned %v and printed:\n%s", err, out.String())

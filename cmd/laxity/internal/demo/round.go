@@ -11,6 +11,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/cmd/internal/event"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -77,7 +78,7 @@ func (d *demo) report(ctx context.Context, ours func(string) bool) (printed, end
 	decisions := first.Watch(ctx, last)
 	go func() {
 		defer close(printed)
-		var prev *task.Snapshot
+		var teller event.Teller
 		ranked, done := false, false
 		for snapshots != nil || decisions != nil {
 			select {
@@ -86,10 +87,11 @@ func (d *demo) report(ctx context.Context, ours func(string) bool) (printed, end
 					snapshots = nil
 					continue
 				}
-				for _, h := range narrate(prev, s, ours) {
-					d.say.happened(h.at, h.container, h.what)
+				for _, e := range teller.See(s, time.Now()) {
+					if ours(e.Container) {
+						d.say.happened(e.Time, e.Container, e.Text)
+					}
 				}
-				prev = s
 				unfinished, finished := count(s, ours)
 				if !ranked && unfinished == tasks {
 					ranked = true
@@ -129,7 +131,7 @@ func count(s *task.Snapshot, ours func(string) bool) (unfinished, finished int) 
 
 // rank prints the ranking, with a query that a person can type.
 func (d *demo) rank(ctx context.Context, title string) {
-	const query = "sort_desc(node:rank:score)"
+	const query = "sort_desc(max by (node) (gpu_memory_free_bytes))"
 	now := time.Now()
 	if err := d.stack.Engine.Evaluate(ctx); err != nil {
 		d.say.line("  ranking: %v", err)
@@ -143,13 +145,13 @@ func (d *demo) rank(ctx context.Context, title string) {
 	for i, s := range scores {
 		node := string(s.Metric["node"])
 		value := func(series string) float64 {
-			v, err := d.stack.Engine.Query(ctx, fmt.Sprintf("%s{node=%q}", series, node), now)
+			v, err := d.stack.Engine.Query(ctx, fmt.Sprintf("max(%s{node=%q})", series, node), now)
 			if err != nil || len(v) != 1 {
 				return -1
 			}
 			return float64(v[0].Value)
 		}
-		d.say.line("  %s: %d. %s  provisionable %v, memory free %.1f GiB, float %+.1fs", title, i+1, node,
-			value("node:provisionable:bool") == 1, value("node:memory_free:bytes")/(1<<30), value("node:float:seconds"))
+		d.say.line("  %s: %d. %s  open %v, memory free %.1f GiB, work that is due %.1fs", title, i+1, node,
+			value("gpu_open") == 1, float64(s.Value)/(1<<30), value("gpu_demand_seconds"))
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/webhook"
+	"github.com/laxity/laxity/cmd/internal/view"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/plain"
 )
 
@@ -18,6 +20,7 @@ type teller struct {
 	out    io.Writer
 	begun  time.Time // zero: only line prints
 	prefix string    // of our containers' names; not printed
+	gpus   func() *task.Snapshot
 	alerts map[string]bool
 }
 
@@ -41,7 +44,7 @@ func (t *teller) happened(at time.Time, who, what string) {
 	if t.begun.IsZero() {
 		return
 	}
-	fmt.Fprintf(t.out, "%7.2fs  %-9s %s\n", max(0, at.Sub(t.begun).Seconds()), plain.Line(strings.TrimPrefix(who, t.prefix)), plain.Line(what))
+	fmt.Fprintf(t.out, "%7.2fs  %-9s %s\n", max(0, at.Sub(t.begun).Seconds()), plain.Line(strings.TrimPrefix(who, t.prefix)), plain.Line(view.NameGPUs(what, t.gpus())))
 }
 
 // alert prints when an alert begins and when it ends, not its repeats.

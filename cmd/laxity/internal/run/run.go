@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +15,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // ExitFailed is the exit code when no container ran, as Docker's own.
@@ -27,12 +31,15 @@ type Placements interface {
 	Check(ctx context.Context, id string) error
 	Bind(ctx context.Context, id, container string) error
 	Release(ctx context.Context, id string) error
+	Admission(ctx context.Context, q admission.Question) (admission.Answer, error)
 }
 
 // Runner runs a Spec.
 type Runner struct {
 	// Docker is the docker command with its global options: {"docker"}.
-	Docker     []string
+	Docker []string
+	// Podman is used for the engine of this machine in place of Docker, if not nil.
+	Podman     []string
 	Placements Placements
 	Stdin      io.Reader
 	Stdout     io.Writer
@@ -47,15 +54,18 @@ type Runner struct {
 // container is created.
 const attempts = 3
 
-// Run places and runs. The code is docker's; an error comes with ExitFailed and means that no
-// container exists: it was not created, or was removed again.
+// Run places and runs. The code is docker's; an error comes with ExitFailed, or with ExitRefused by --require, and
+// means that no container exists: it was not created, or was removed again.
 func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
 	if s.Node == Local {
-		return r.attached(r.commandLine(s, nil, s.CIDFile))
+		if err := r.required(ctx, s, nil); err != nil {
+			return exitOf(s, err), err
+		}
+		return r.attached(r.commandLine(r.local(), s, nil, s.CIDFile))
 	}
 	p, engine, err := r.place(ctx, s)
 	if err != nil {
-		return ExitFailed, err
+		return exitOf(s, err), err
 	}
 	return r.placed(ctx, s, p, engine)
 }
@@ -65,18 +75,14 @@ func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
 func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []string, err error) {
 	w := api.Wanted{
 		Deadline: api.Text(s.Labels[task.LabelDeadline]), GPUMemory: api.Text(s.Labels[task.LabelGPUMemory]),
-		Estimate: api.Text(s.Estimate), Image: s.Image,
+		Estimate: api.Text(s.Estimate), Image: container.ImageName(s.Image),
 	}
 	if s.Node != Auto {
 		w.Node = s.Node
 	}
 	for range attempts {
 		var placed api.Placed
-		if placed, err = r.Placements.Place(ctx, w); err != nil {
-			var away *api.UnreachableError
-			if errors.As(err, &away) {
-				return p, nil, fmt.Errorf("%w; without placement, on this machine: --node=local", err)
-			}
+		if placed, err = r.choose(ctx, s, w); err != nil {
 			return p, nil, err
 		}
 		if len(placed.Placements) == 0 {
@@ -88,6 +94,9 @@ func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []s
 		}
 		// Check right before the creation, because much may have happened since the answer.
 		if err = r.Placements.Check(ctx, p.ID); err == nil {
+			if err = r.required(ctx, s, &p); err != nil {
+				return p, nil, errors.Join(err, r.release(ctx, p))
+			}
 			return p, engine, nil
 		}
 		var refused *api.RefusedError
@@ -96,6 +105,30 @@ func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []s
 		}
 	}
 	return p, nil, fmt.Errorf("the chosen node filled up %d times before the container was created: %w", attempts, err)
+}
+
+// choose asks for a place. Where none keeps every deadline, and the user did not ask for that
+// (--require), it asks for one that has the memory: a deadline says when a task is due, and
+// is no reason to run nothing.
+func (r *Runner) choose(ctx context.Context, s Spec, w api.Wanted) (api.Placed, error) {
+	placed, err := r.Placements.Place(ctx, w)
+	var away *api.UnreachableError
+	if errors.As(err, &away) {
+		return placed, fmt.Errorf("%w; without placement, on this machine: --node=local", err)
+	}
+	var refused *api.RefusedError
+	if !errors.As(err, &refused) || refused.Code != http.StatusConflict {
+		return placed, err
+	}
+	if s.Require == RequireNothing && w.Deadline != "" {
+		last := w
+		last.Deadline, last.Estimate = "", ""
+		if placed, again := r.Placements.Place(ctx, last); again == nil && len(placed.Placements) > 0 {
+			fmt.Fprintf(plain.NewWriter(r.Stderr), "laxity: its deadline may be missed, or another one by it: %v. It starts on %s all the same; --require would refuse\n", err, placed.Placements[0].Node)
+			return placed, nil
+		}
+	}
+	return placed, fmt.Errorf("%w; try again later (laxity nodes says what each node waits for), or run it on this machine whatever is there: --node=local", err)
 }
 
 // engine returns docker with the options that select the node.
@@ -109,11 +142,19 @@ func (r *Runner) engine(p api.Placement) ([]string, error) {
 	case d.Host != "":
 		return []string{r.Docker[0], "-H", d.Host}, nil
 	case p.Local:
-		return r.Docker, nil
+		return r.local(), nil
 	default:
 		return nil, fmt.Errorf("node %s was chosen, and the way to its Docker engine is not known: "+
 			"give the actuator a nodes.yaml (--nodes.file) with `docker: {host: ssh://user@%[1]s}` or a context", p.Node)
 	}
+}
+
+// local returns the command for the engine of this machine.
+func (r *Runner) local() []string {
+	if r.Podman != nil {
+		return r.Podman
+	}
+	return r.Docker
 }
 
 // placed creates the container of a reservation and follows it.
@@ -131,7 +172,7 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 	}
 	f := &follower{runner: r, promise: p, cidFile: cidFile, done: make(chan struct{}), ended: make(chan struct{})}
 	go f.follow(ctx)
-	code, err := r.attached(append(slices.Clone(engine), r.commandLine(s, &p, cidFile)[len(r.Docker):]...))
+	code, err := r.attached(r.commandLine(engine, s, &p, cidFile))
 	close(f.done)
 	<-f.ended
 	// Cancel the reservation also if the user has left by now.
@@ -151,10 +192,10 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 	}
 }
 
-// commandLine consists of docker, its options, the command, what Laxity adds, and what the
-// user wrote.
-func (r *Runner) commandLine(s Spec, p *api.Placement, cidFile string) []string {
-	line := slices.Clone(r.Docker)
+// commandLine consists of docker or podman, its options, the command, what Laxity adds, and what
+// the user wrote.
+func (r *Runner) commandLine(engine []string, s Spec, p *api.Placement, cidFile string) []string {
+	line := slices.Clone(engine)
 	if s.Create {
 		line = append(line, "create")
 	} else {
@@ -174,7 +215,7 @@ func (r *Runner) commandLine(s Spec, p *api.Placement, cidFile string) []string 
 		// runtime hands that GPU out.
 		line = append(line, "--env", visibleGPUs+"="+p.GPU)
 		if !p.Simulated {
-			line = append(line, "--gpus", "device="+p.GPU)
+			line = append(line, gpuRequest(engine, p.GPU)...)
 		}
 	}
 	line = append(line, s.Flags...)

@@ -16,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement/api"
 	"github.com/laxity/laxity/cmd/laxity/internal/run"
+	"github.com/laxity/laxity/internal/enginetest"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -29,10 +31,24 @@ type actuator struct {
 	mu       sync.Mutex
 	next     []api.Placement
 	placeErr error
+	lateErr  error   // to a request with a deadline
 	checks   []error // one a call; then nil
 	wanted   api.Wanted
 	bound    map[string]string
 	released []string
+	// answer is to --require, and asked what it asked.
+	answer admission.Answer
+	asked  admission.Question
+}
+
+func (a *actuator) Admission(_ context.Context, q admission.Question) (admission.Answer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked = q
+	if a.answer.Result == "" {
+		return a.answer, &api.UnreachableError{Address: "http://a", Err: errors.New("refused")}
+	}
+	return a.answer, nil
 }
 
 func (a *actuator) Place(_ context.Context, w api.Wanted) (api.Placed, error) {
@@ -41,6 +57,9 @@ func (a *actuator) Place(_ context.Context, w api.Wanted) (api.Placed, error) {
 	a.wanted = w
 	if a.placeErr != nil {
 		return api.Placed{}, a.placeErr
+	}
+	if a.lateErr != nil && w.Deadline != "" {
+		return api.Placed{}, a.lateErr
 	}
 	p := a.next[0]
 	if len(a.next) > 1 {
@@ -200,7 +219,7 @@ func start(t *testing.T, a *actuator, signals <-chan os.Signal, command string, 
 		t.Fatal(err)
 	}
 	r := result{out: &lines{more: make(chan struct{}, 1)}, errors: &lines{more: make(chan struct{}, 1)}}
-	runner := run.Runner{Docker: []string{"docker"}, Placements: a, Stdout: r.out, Stderr: r.errors, Signals: signals}
+	runner := run.Runner{Docker: []string{"docker"}, Podman: run.Podman(t.Context(), nil), Placements: a, Stdout: r.out, Stderr: r.errors, Signals: signals}
 	done := make(chan result, 1)
 	go func() {
 		got := r
@@ -238,7 +257,9 @@ func cleanup(t *testing.T, container string) {
 	t.Cleanup(func() { _ = exec.Command("docker", "rm", "-f", container).Run() })
 }
 
-func TestRunsLikeDocker(t *testing.T) {
+func TestRunsLikeDocker(t *testing.T) { enginetest.Each(t, runsLikeDocker) }
+
+func runsLikeDocker(t *testing.T) {
 	img := image(t)
 	t.Run("exit code, attached", func(t *testing.T) {
 		a := &actuator{next: []api.Placement{local("p1")}}
@@ -347,6 +368,19 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 		})
 	}
+	t.Run("no place keeps its deadline", func(t *testing.T) {
+		late := &api.RefusedError{Code: 409, Failure: api.Failure{Error: "0/1 nodes: 1 time short"}}
+		a := &actuator{next: []api.Placement{local("p1")}, lateErr: late}
+		r := do(t, a, "--deadline=9s", "--rm", "--network=none", img, "exit", "0")
+		if r.code != 0 || r.err != nil || !strings.Contains(r.String(), "1 time short") || !strings.Contains(r.String(), "--require") {
+			t.Errorf("it starts all the same, and says so: %d, %v: %s", r.code, r.err, r)
+		}
+		a = &actuator{next: []api.Placement{local("p1")}, lateErr: late}
+		r = do(t, a, "--require", "--deadline=9s", "--rm", "--network=none", img, "exit", "0")
+		if r.err == nil || r.code == 0 || !strings.Contains(r.err.Error(), "--node=local") || len(a.bound) > 0 {
+			t.Errorf("--require: %d, %v", r.code, r.err)
+		}
+	})
 	t.Run("full just before, and elsewhere is room", func(t *testing.T) {
 		a := &actuator{next: []api.Placement{local("p1"), local("p2")}, checks: []error{refused}}
 		if r := do(t, a, "--rm", "--network=none", img, "exit", "0"); r.code != 0 || r.err != nil || a.bound["p2"] == "" {

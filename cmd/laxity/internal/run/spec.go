@@ -19,6 +19,9 @@ const (
 	Local = "local" // docker as it is configured here, no actuator needed
 )
 
+// Simulated is the command that starts containers on a simulated GPU. It may have no image.
+const Simulated = "sim run"
+
 // Spec is a parsed command line.
 type Spec struct {
 	// Create makes the container without starting it.
@@ -29,6 +32,10 @@ type Spec struct {
 	// Node is Auto, Local or a name; Estimate the run time, as text; Actuator its
 	// address, empty for the default.
 	Node, Estimate, Actuator string
+	// Require is what --require asks for.
+	Require Require
+	// Socket is that of a simulated GPU; empty where none was named.
+	Socket string
 	// NoGPURequest: docker's own flags decide how the container gets its GPU.
 	NoGPURequest bool
 	// Flags are Docker's, as they were, without laxity.* labels and --cidfile.
@@ -59,7 +66,7 @@ var switches = []string{
 // shortSwitches are those of one letter.
 const shortSwitches = "diPqt"
 
-// Parse reads the arguments after `run` or `create`.
+// Parse reads the arguments after `run`, `create` or `sim run`.
 func Parse(command string, args []string) (Spec, error) {
 	s := Spec{Create: command == "create", Node: Auto, Labels: map[string]string{}}
 	p := parser{spec: &s, rest: args}
@@ -75,7 +82,7 @@ func Parse(command string, args []string) (Spec, error) {
 			break
 		}
 	}
-	if s.Image == "" {
+	if s.Image == "" && command != Simulated {
 		return Spec{}, fmt.Errorf("no image: laxity %s [flags] IMAGE [command]", command)
 	}
 	if _, invalid := task.ParseLabels(s.Labels); len(invalid) > 0 {
@@ -84,6 +91,20 @@ func Parse(command string, args []string) (Spec, error) {
 	if s.Estimate != "" {
 		if _, err := task.ParseDeadline(s.Estimate); err != nil {
 			return Spec{}, fmt.Errorf("--estimate: %s", strings.Replace(err.Error(), "is not a deadline", "is no run time", 1))
+		}
+	}
+	if s.Require != RequireNothing {
+		if _, err := s.question(nil); err != nil {
+			return Spec{}, err
+		}
+		if command == Simulated {
+			return Spec{}, errors.New("--require: sim run asks no actuator; write laxity run --node=local --require")
+		}
+	}
+	if command == Simulated {
+		s.Node = Local
+		if s.ByHand != "" {
+			return Spec{}, fmt.Errorf("%s gives the container a real GPU: leave it out", s.ByHand)
 		}
 	}
 	if s.ByHand != "" && s.Node != Local && !s.NoGPURequest {
@@ -135,6 +156,9 @@ func (p *parser) next() (done bool, err error) {
 
 func (p *parser) long(token string) error {
 	name, value, given := strings.Cut(token[2:], "=")
+	if name == "require" && !given {
+		value, given = string(RequirePossible), true
+	}
 	if slices.Contains(switches, name) {
 		on := !given || value == "true" || value == "1"
 		p.spec.Detach = p.spec.Detach || name == "detach" && on
@@ -197,6 +221,8 @@ func (p *parser) set(name, value string) error {
 		s.Estimate = value
 	case "actuator.url":
 		s.Actuator = value
+	case "socket":
+		s.Socket = value
 	case "node":
 		if value == "" {
 			return errors.New("--node: write auto, local or the name of a node (laxity nodes lists them)")
@@ -207,6 +233,12 @@ func (p *parser) set(name, value string) error {
 			return fmt.Errorf("--gpu-request is %q: write auto or none", value)
 		}
 		s.NoGPURequest = value == "none"
+	case "require":
+		switch s.Require = Require(value); s.Require {
+		case RequirePossible, RequireKnown:
+		default:
+			return fmt.Errorf("--require=%s: write --require, or --require=known", value)
+		}
 	case "cidfile":
 		s.CIDFile = value
 	case "label":

@@ -37,6 +37,8 @@ func TestParse(t *testing.T) {
 		"other devices and variables": {"--privileged=false --device /dev/fuse -e NVIDIA=1 -v /a:/b img", func(s run.Spec) bool { return s.ByHand == "" && s.Image == "img" }},
 		"GPUs by hand":                {"--gpu-request none --gpus all img", func(s run.Spec) bool { return s.NoGPURequest && s.ByHand == "--gpus" }},
 		"a cid file of one's own":     {"--cidfile /x img", func(s run.Spec) bool { return s.CIDFile == "/x" && len(s.Flags) == 0 }},
+		"required":                    {"--require --deadline 9s img", func(s run.Spec) bool { return s.Require == run.RequirePossible && s.Image == "img" }},
+		"required to be known":        {"--require=known -llaxity.share=30% img", func(s run.Spec) bool { return s.Require == run.RequireKnown && s.Image == "img" }},
 		"help":                        {"--deadline 9s --help", func(s run.Spec) bool { return s.Help }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,8 +72,11 @@ func TestParseRefuses(t *testing.T) {
 		"--device=nvidia.com/gpu=all img":     "leave --device nvidia.com/gpu=all out",
 		"--device /dev/nvidia0:/dev/x img":    "--gpu-request=none",
 		"-v/dev/null:/var/run/nvidia-container-devices/all i": "--node=local",
-		"--node= img":           "laxity nodes lists them",
-		"--gpu-request all img": "auto or none",
+		"--require --deadline 9s --estimate 0 img":            "--estimate",
+		"--require img":                   "there is nothing to require",
+		"--require=yes --deadline 9s img": "write --require, or --require=known",
+		"--node= img":                     "laxity nodes lists them",
+		"--gpu-request all img":           "auto or none",
 	} {
 		if _, err := run.Parse("run", strings.Fields(args)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: error = %v, want one that says %q", args, err, says)

@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -114,35 +116,131 @@ func (m *Manager) Switch(ctx context.Context, groups []rm.Group, on bool) error 
 	return nil
 }
 
+// SwitchAsOne is Switch for groups whose work waits for each other: a connection for each process
+// on each GPU first, then all calls side by side. Where one is refused, all of them are on
+// again. skew is the time from the end of the first GPU's calls to that of the last one's.
+func (m *Manager) SwitchAsOne(ctx context.Context, groups []rm.Group, on bool) (skew time.Duration, err error) {
+	calls, err := m.prepare(ctx, groups)
+	defer func() {
+		for _, c := range calls {
+			c.close()
+		}
+	}()
+	if err != nil && !on {
+		return 0, err
+	}
+	skew, failed := switchAll(ctx, calls, on)
+	if err = errors.Join(err, failed); on || err == nil {
+		return skew, err
+	}
+	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	for _, g := range groups {
+		if undo := m.Switch(again, []rm.Group{g}, true); undo != nil && !errors.Is(undo, rm.ErrGone) {
+			err = errors.Join(err, undo)
+		}
+	}
+	return 0, err
+}
+
+// ready is a call that can be made at once.
+type ready struct {
+	*conn
+	process rm.Process
+	handles string
+}
+
+// prepare connects for each process on each GPU. It returns those that it could.
+func (m *Manager) prepare(ctx context.Context, groups []rm.Group) (calls []ready, err error) {
+	type of struct {
+		rm.Process
+		client uint32
+		gpu    string
+	}
+	by := map[of]string{}
+	for _, g := range groups {
+		by[of{g.Process, g.Client, g.GPU}] += fmt.Sprintf(" %#x", g.Handle)
+	}
+	for o, handles := range by {
+		c, failed := m.connect(ctx)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		calls = append(calls, ready{c, o.Process, fmt.Sprintf("%#x%s", o.client, handles)})
+	}
+	return calls, err
+}
+
+func switchAll(ctx context.Context, calls []ready, on bool) (skew time.Duration, err error) {
+	word := "off"
+	if on {
+		word = "on"
+	}
+	ends, errs := make([]time.Time, len(calls)), make([]error, len(calls))
+	var wait sync.WaitGroup
+	for i, c := range calls {
+		wait.Go(func() {
+			if _, err := c.ask(ctx, fmt.Sprintf("%s %s %s", word, name(c.process), c.handles)); err != nil {
+				errs[i] = fmt.Errorf("switch the channels of process %d %s: %w", c.process.PID, word, err)
+			}
+			ends[i] = time.Now()
+		})
+	}
+	wait.Wait()
+	if len(ends) > 0 {
+		skew = slices.MaxFunc(ends, time.Time.Compare).Sub(slices.MinFunc(ends, time.Time.Compare))
+	}
+	return skew, errors.Join(errs...)
+}
+
 func name(p rm.Process) string { return fmt.Sprintf("%d %d", p.PID, p.Start) }
 
 // ask sends one request and returns the text of its answer. It returns when ctx ends.
 func (m *Manager) ask(ctx context.Context, request string) (string, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", m.socket)
+	c, err := m.connect(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer c.close()
+	if request == "" {
+		return "", nil
+	}
+	return c.ask(ctx, request)
+}
+
+// conn is a connection of a manager.
+type conn struct {
+	net   net.Conn
+	lines *bufio.Reader
+}
+
+func (c *conn) close() { _ = c.net.Close() }
+
+func (m *Manager) connect(ctx context.Context) (*conn, error) {
+	opened, err := (&net.Dialer{}).DialContext(ctx, "unix", m.socket)
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
 		// All that computed there has ended with it.
-		return "", fmt.Errorf("%w: no simulated GPU answers: %w", rm.ErrGone, err)
+		return nil, fmt.Errorf("%w: no simulated GPU answers: %w", rm.ErrGone, err)
 	}
 	if err != nil {
-		return "", fmt.Errorf("no simulated GPU answers: %w", err)
+		return nil, fmt.Errorf("no simulated GPU answers: %w", err)
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	lines := bufio.NewReader(conn)
-	requests := []string{"laxity-sim 1 manager", request}
-	var text string
-	for _, r := range requests {
-		if r == "" {
-			break
-		}
-		if text, err = exchange(conn, lines, r); err != nil {
-			if ctx.Err() != nil {
-				return "", ctx.Err()
-			}
-			return "", err
-		}
+	c := &conn{opened, bufio.NewReader(opened)}
+	if _, err := c.ask(ctx, "laxity-sim 1 manager"); err != nil {
+		c.close()
+		return nil, err
 	}
-	return text, nil
+	return c, nil
+}
+
+func (c *conn) ask(ctx context.Context, request string) (string, error) {
+	defer context.AfterFunc(ctx, func() { _ = c.net.SetDeadline(time.Unix(1, 0)) })()
+	text, err := exchange(c.net, c.lines, request)
+	if err != nil && ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	return text, err
 }
 
 func exchange(conn net.Conn, lines *bufio.Reader, request string) (string, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 
@@ -56,6 +57,8 @@ type Spec struct {
 	Labels map[string]string
 	Args   []string // of the workload
 	Env    []string // besides what gives it the simulated GPU
+	// Program is a file of this machine that runs in place of the image's workload, with Args.
+	Program string
 }
 
 // Container is a workload that runs in a container.
@@ -72,12 +75,16 @@ func (s *Server) StartContainer(t testing.TB, docker *client.Client, spec Spec) 
 	if spec.Name == "" {
 		spec.Name = "laxity-test-" + unique()
 	}
-	created, err := docker.ContainerCreate(t.Context(), &container.Config{
+	config := &container.Config{
 		Image: spec.Image, Cmd: spec.Args, Labels: spec.Labels,
 		Env: append(tenant.Env(s.Socket), spec.Env...),
-	}, &container.HostConfig{
-		Mounts: tenant.Mounts(s.Socket, Library(t)), NetworkMode: "none",
-	}, nil, nil, spec.Name)
+	}
+	host := &container.HostConfig{Mounts: tenant.Mounts(s.Socket, Library(t)), NetworkMode: "none"}
+	if spec.Program != "" {
+		config.Entrypoint = []string{"/program"}
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: spec.Program, Target: "/program", ReadOnly: true})
+	}
+	created, err := docker.ContainerCreate(t.Context(), config, host, nil, nil, spec.Name)
 	if err != nil {
 		t.Fatal(err)
 	}

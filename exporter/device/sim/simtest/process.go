@@ -93,6 +93,21 @@ func (s *Server) StartProcess(t testing.TB, args ...string) *Process {
 	return s.StartCommand(t, exec.CommandContext(context.Background(), program, args...))
 }
 
+// StartRanks runs the program whose parts on several of s's GPUs wait for each other
+// (internal/workload, see ranks.c) with args. It is killed when the test ends.
+func (s *Server) StartRanks(t testing.TB, args ...string) *Process {
+	t.Helper()
+	return s.StartCommand(t, exec.CommandContext(context.Background(), Ranks(t), args...))
+}
+
+// Ranks returns the path of that program.
+func Ranks(t testing.TB) string {
+	t.Helper()
+	program, err := workload.BuildRanks("")
+	skipWithoutCompiler(t, err)
+	return program
+}
+
 // StartCommand runs cmd with the stand-in libcuda on s's GPUs; its output is read
 // as a time line.
 func (s *Server) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {

@@ -52,13 +52,10 @@ func Env(socket string) []string {
 
 // BuildImage makes an image called tag whose entry point is the CUDA workload,
 // with the libraries of this machine that it and a real libcuda need. There is
-// nothing else in it, no shell either. It needs gcc and no registry.
+// nothing else in it, no shell either. It needs no registry, and gcc only where
+// workload.Build does.
 func BuildImage(ctx context.Context, docker client.ImageAPIClient, tag string) error {
-	program, err := workload.Build("")
-	if err != nil {
-		return err
-	}
-	root, err := rootOf(ctx, program)
+	root, err := Root(ctx)
 	if err != nil {
 		return fmt.Errorf("image %s: %w", tag, err)
 	}
@@ -76,6 +73,25 @@ func BuildImage(ctx context.Context, docker client.ImageAPIClient, tag string) e
 		return fmt.Errorf("image %s: %w", tag, err)
 	}
 	return nil
+}
+
+// Root is what is in the image, as a tar archive; the program is /matmul.
+func Root(ctx context.Context) (io.Reader, error) {
+	program, err := workload.Build("")
+	if err != nil {
+		return nil, err
+	}
+	return rootOf(ctx, program)
+}
+
+// Tag is the name of the image with this version of the workload.
+func Tag() (string, error) {
+	program, err := workload.Build("")
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Base(filepath.Dir(program)) // it is named by the content
+	return "laxity-sim:" + folder[strings.LastIndex(folder, "-")+1:], nil
 }
 
 // rootOf packs program and what it needs into a tar archive.

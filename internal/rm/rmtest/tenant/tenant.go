@@ -1,5 +1,5 @@
-// Package tenant runs a small program on a real GPU, for tests: a kernel that spins and
-// beats a counter, or short ones in a row. It needs a C compiler and libcuda, no toolkit.
+// Package tenant runs a small program on a real GPU, for tests: a kernel that spins and increments
+// a counter, or a series of short kernels. It needs a C compiler and libcuda, no toolkit.
 package tenant
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed src/tenant.c
 var source []byte
 
-// program is the source with the kernels in it.
+// program is the source with its kernels.
 func program() []byte {
 	return append([]byte("#define PTX "+strconv.QuoteToASCII(ptx.Text)+"\n"), source...)
 }
@@ -32,7 +32,7 @@ func program() []byte {
 // Kinds of a tenant.
 const (
 	Spin  = "spin"  // one kernel, until Stop
-	Steps = "steps" // kernels of 0.2 ms in a row
+	Steps = "steps" // a series of kernels of 0.2 ms
 )
 
 // shared is struct shared of tenant.c.
@@ -58,11 +58,11 @@ type Options struct {
 	Contexts int           // the first computes
 	Most     time.Duration // it ends by itself after that
 	Churn    int           // how often it takes and frees memory before its second context
-	Late     bool          // it makes its first call only after Begin
+	Late     bool          // it makes its first driver call only after Begin
 }
 
-// Start builds the program, starts it with a file of its own in dir, and waits until its
-// kernel runs, unless it is to be late.
+// Start builds the program, starts it with its own file in dir, and waits until its kernel runs,
+// unless Late.
 func Start(ctx context.Context, dir string, o Options) (*Tenant, error) {
 	path, err := cc.Build(ctx, cc.CacheDir(), cc.Target{Name: "tenant", Source: program(), Flags: []string{"-ldl"}})
 	if err != nil {
@@ -108,7 +108,7 @@ func Start(ctx context.Context, dir string, o Options) (*Tenant, error) {
 	return t, nil
 }
 
-// Begin lets a late one make its context, and waits until its kernel runs.
+// Begin lets a Late program make its context, and waits until its kernel runs.
 func (t *Tenant) Begin(ctx context.Context) error {
 	t.shared.Begin.Store(1)
 	return t.running(ctx)
@@ -131,7 +131,7 @@ func (t *Tenant) running(ctx context.Context) error {
 // PID of the process.
 func (t *Tenant) PID() int { return t.cmd.Process.Pid }
 
-// Beat is the counter that the GPU beats.
+// Beat returns the counter that the kernel increments.
 func (t *Tenant) Beat() uint32 { return t.shared.Beat.Load() }
 
 // Exited is closed when the process is gone.
@@ -143,8 +143,8 @@ func (t *Tenant) Kill() {
 	<-t.exited
 }
 
-// End ends the process while its kernel is under way: by a signal, or, where that is 0, by
-// exit() or at once by _exit(). It does not wait.
+// End ends the process while its kernel runs: by a signal, or, if that is 0, by exit(), or by
+// _exit() if atOnce. It does not wait.
 func (t *Tenant) End(signal syscall.Signal, atOnce bool) error {
 	switch {
 	case signal != 0:

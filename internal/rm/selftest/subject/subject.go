@@ -16,8 +16,8 @@ import (
 	"github.com/laxity/laxity/internal/rm/ptx"
 )
 
-// Serve is the whole helper process: it carries out what the memory fd asks for, until
-// standard input ends. The environment says on which card.
+// Serve is the whole helper process: it does what the memory fd asks for, until standard input
+// ends. The environment selects the card.
 func Serve(fd int) error {
 	text := C.CString(ptx.Text)
 	defer C.free(unsafe.Pointer(text))

@@ -6,7 +6,8 @@
 // order, whatever their stream. A launch costs what a naive n×n matrix
 // multiplication by that many threads would (threads = n², 2n³ operations), or
 // LAXITY_SIM_KERNEL_SECONDS. The first cuInit takes LAXITY_SIM_INIT_SECONDS, or no
-// time. NVIDIA_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES
+// time. LAXITY_SIM_WATTS is what the GPU draws beyond its idle power while the process
+// computes. NVIDIA_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES
 // (numbers or UUIDs) choose the GPUs.
 //
 // Threads may call at once: each call that waits has a connection of its own.
@@ -450,6 +451,12 @@ static CUresult open_context(struct device *d) {
 		if (r)
 			return r;
 	} while (!strcmp(line, "ok more"));
+	const char *watts = getenv("LAXITY_SIM_WATTS");
+	if (watts && *watts) {
+		CUresult r = ask(line, "power %d %.0f\n", d->server, atof(watts) * 1e3);
+		if (r)
+			return r;
+	}
 	pthread_mutex_lock(&lock);
 	d->opens++;
 	pthread_mutex_unlock(&lock);

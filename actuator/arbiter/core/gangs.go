@@ -1,0 +1,223 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/plan/gang"
+	"github.com/laxity/laxity/actuator/plan/ladder"
+	"github.com/laxity/laxity/actuator/policy"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// gangOf is a container on several GPUs: it is off or on on all of them, as the plan of its home
+// says. On each GPU it is one tenant, with a slice there. A change concerns the whole container, so
+// one is under way at a time. nil is no such container.
+type gangOf struct {
+	home gang.Home
+	// processes are those on each GPU now. former are earlier ones since something was changed: they
+	// are restored, too.
+	processes map[string][]Process
+	former    []Process
+	faces     map[string]*tenant // by GPU
+}
+
+// faceID names the part of a container on one GPU.
+func faceID(container, gpu string) string { return container + " on " + gpu }
+
+// gangTenants adds a container on several GPUs to the tenants of each GPU.
+func (k *Core) gangTenants(all map[string][]ladder.Tenant, c task.Container, p plan.Container, users []user, order policy.Order) {
+	v := k.division
+	g := v.gangs[c.ID]
+	if g == nil {
+		g = &gangOf{faces: map[string]*tenant{}}
+		v.gangs[c.ID] = g
+	}
+	on := map[string][]user{}
+	for _, u := range users {
+		for _, gpu := range u.gpus {
+			on[gpu] = append(on[gpu], u)
+		}
+	}
+	g.look(k, on)
+	ranks, off := map[string]int{}, false
+	for gpu := range on {
+		f := g.face(v, c, gpu, k.now)
+		ranks[gpu] = v.gpu(gpu).plan.Standings[faceID(c.ID, gpu)].Rank
+		off = off || f.stands.Off
+	}
+	g.home = g.home.Next(k.now, ranks, off)
+	for gpu, f := range g.faces {
+		f.bound = gpu != g.home.GPU
+	}
+	for gpu, here := range on {
+		t := k.tenant(c, p, foremost(p, here, order), false)
+		t.ID, t.Labelled = faceID(c.ID, gpu), true
+		v.usage.report(&t, gpu, 1, k.now)
+		g.home.Bind(&t, gpu)
+		f := g.faces[gpu]
+		if f.gone = f.gone && len(g.processes[gpu]) == 0; f.doubtful {
+			t.Labelled = false
+		} else if len(g.processes[gpu]) == 0 { // they have ended
+			t.Labelled, t.Wants = false, ladder.No
+		}
+		t.Stands, t.Later = f.stands, !f.due(k.now)
+		all[gpu] = append(all[gpu], t)
+	}
+}
+
+// regroups reports whether a container's processes moved from one GPU to several, or back, while
+// something of them is not their own yet. That is restored first.
+func (v *division) regroups(container string, several bool) bool {
+	for _, t := range v.tenants {
+		if t.container == container && (t.gang != nil) != several && t.changed() {
+			return true
+		}
+	}
+	return false
+}
+
+// foremost is the process of the container whose task comes first.
+func foremost(p plan.Container, here []user, order policy.Order) user {
+	return slices.MinFunc(here, func(a, b user) int {
+		switch {
+		case a.task == nil && b.task == nil:
+			return 0
+		case a.task == nil:
+			return 1
+		case b.task == nil:
+			return -1
+		}
+		return order.Compare(p.JobOf(*a.task), p.JobOf(*b.task))
+	})
+}
+
+// look records the container's processes on each GPU.
+func (g *gangOf) look(k *Core, on map[string][]user) {
+	before := g.all()
+	g.processes = map[string][]Process{}
+	for gpu, here := range on {
+		for _, u := range here {
+			if start, lives := k.facts.starts[u.pid]; lives {
+				g.processes[gpu] = append(g.processes[gpu], Process{PID: u.pid, Start: start})
+			}
+		}
+	}
+	if !g.acts() {
+		g.former = nil
+		return
+	}
+	now := g.present()
+	g.former = slices.DeleteFunc(before, func(p Process) bool { return slices.Contains(now, p) })
+}
+
+// face is the part of the container on one GPU.
+func (g *gangOf) face(v *division, c task.Container, gpu string, now time.Time) *tenant {
+	f := g.faces[gpu]
+	if f == nil {
+		f = &tenant{gang: g, gpu: gpu, container: c.ID, name: c.Name}
+		if other := g.any(); other != nil { // it is on one more GPU
+			f.stands.Off, f.stands.Until, f.doubtful, f.flying, f.retry = other.stands.Off, other.stands.Until, other.doubtful, other.flying, other.retry
+		}
+		g.faces[gpu] = f
+	}
+	v.tenants[faceID(c.ID, gpu)] = f
+	if f.stands.Off && !now.Before(f.stands.Until) { // the lease has ended
+		f.stands.Off, f.stands.Until = false, time.Time{}
+	}
+	return f
+}
+
+func (g *gangOf) any() *tenant {
+	for _, gpu := range slices.Sorted(maps.Keys(g.faces)) {
+		return g.faces[gpu]
+	}
+	return nil
+}
+
+// present returns its present processes, each once.
+func (g *gangOf) present() (all []Process) {
+	for _, gpu := range slices.Sorted(maps.Keys(g.processes)) {
+		for _, p := range g.processes[gpu] {
+			if !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// all returns its present and former processes.
+func (g *gangOf) all() []Process { return append(g.present(), g.former...) }
+
+// acts reports whether anything of it is, or may be, not its own.
+func (g *gangOf) acts() bool {
+	for _, f := range g.faces {
+		if f.changed() || f.stands.Off {
+			return true
+		}
+	}
+	return false
+}
+
+// kept reports whether it is still known on a GPU. Nothing is kept for a GPU on which it is not.
+func (g *gangOf) kept(tenants map[string]*tenant) bool {
+	maps.DeleteFunc(g.faces, func(gpu string, f *tenant) bool { return tenants[faceID(f.container, gpu)] != f })
+	return len(g.faces) > 0
+}
+
+// change makes c, a change of the face t, a change of the whole container, and marks it as under
+// way.
+func (g *gangOf) change(t *tenant, c *Change) {
+	if t.bound && !t.doubtful { // its home decides
+		c.Stands.Off, c.Stands.Until = t.stands.Off, t.stands.Until
+	}
+	c.Gang = &Gang{Processes: g.all(), GPUs: slices.Sorted(maps.Keys(g.processes)), Slices: map[string]time.Duration{}}
+	for gpu, f := range g.faces {
+		f.flying = true
+		slice := f.stands.Slice
+		if f == t {
+			slice = c.Stands.Slice
+		}
+		if slice != 0 && !t.doubtful {
+			c.Gang.Slices[gpu] = gang.Slice(slice, len(g.processes[gpu]))
+		}
+	}
+}
+
+// land records that no change is under way any more.
+func (g *gangOf) land() {
+	if g == nil {
+		return
+	}
+	for _, f := range g.faces {
+		f.flying = false
+	}
+}
+
+// changed records the state of the whole container after a change of the face t.
+func (g *gangOf) changed(t *tenant, c call, r ChangeResult) {
+	if g == nil {
+		return
+	}
+	all := c.Kind == Restore && len(c.Gang.Slices) == 0 && !c.Stands.Off || r.NoGroup
+	for _, f := range g.faces {
+		f.stands.Off, f.stands.Until = t.stands.Off, t.stands.Until
+		f.doubtful, f.retry, f.left, f.missing, f.gone = t.doubtful, t.retry, t.left, t.missing, t.gone
+		if all && r.Err == nil || r.NoGroup {
+			f.stands.Slice = 0
+		}
+	}
+}
+
+// await makes this plan leave containers alone while another GPU's plan changes them.
+func (v *division) await(list []ladder.Tenant) []ladder.Tenant {
+	for i := range list {
+		if t := v.tenants[list[i].ID]; t != nil && t.gang != nil && t.flying {
+			list[i].Later = true
+		}
+	}
+	return list
+}

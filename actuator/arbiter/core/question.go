@@ -1,0 +1,95 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/actuator/admission"
+)
+
+// AskAdmission answers whether a container that does not run yet could keep a deadline or share.
+func (k *Core) AskAdmission(now time.Time, q admission.Question) (admission.Answer, error) {
+	k.now = now
+	if why := k.unusable(); why != "" {
+		return admission.Answer{}, fmt.Errorf("this cannot be judged now: %s", why)
+	}
+	in := k.input()
+	on := k.occupants(in)
+	var best admission.Answer
+	for _, g := range k.facts.snap.GPUs {
+		if q.GPU != "" && q.GPU != g.UUID {
+			continue
+		}
+		a := k.answer(on[g.UUID], g.UUID, q)
+		if best.Result == "" || better(a, best) {
+			best = a
+		}
+	}
+	if best.Result == "" {
+		return best, fmt.Errorf("GPU %s of node %s: %w", q.GPU, k.node(), admission.ErrNoSuchPlace)
+	}
+	best.Node = k.node()
+	return best, nil
+}
+
+// better reports whether a is the better answer for a person who can choose the GPU.
+func better(a, b admission.Answer) bool {
+	if a.Result != b.Result {
+		order := []admission.Result{admission.Met, admission.Unknown, admission.Unmet}
+		return slices.Index(order, a.Result) < slices.Index(order, b.Result)
+	}
+	return a.EarliestDeadline > 0 && (b.EarliestDeadline == 0 || a.EarliestDeadline < b.EarliestDeadline)
+}
+
+func (k *Core) answer(on []occupant, gpu string, q admission.Question) admission.Answer {
+	a := admission.Answer{Result: admission.Met, GPU: gpu}
+	if over := k.promised(on, gpu, q.Share).over; q.Share > 0 && over != "" {
+		a.Result, a.Reason = admission.Unmet, "with it "+over
+		return a
+	}
+	if q.Deadline <= 0 {
+		return a
+	}
+	d, known := k.expected(q)
+	if !known {
+		a.Result = admission.Unknown
+		a.Reason = fmt.Sprintf("no task of image %s has ended here, so nobody knows what it needs", q.Image)
+		if q.Server {
+			a.Reason = fmt.Sprintf("too few requests of image %s have ended here to know what they need", q.Image)
+		}
+		return a
+	}
+	g := k.gpuOf(on, gpu, k.claimants(on, gpu))
+	if trouble := g.Admit(d); trouble.Kind != admission.None {
+		a.Result, a.Reason = admission.Unmet, trouble.Words(d.Name, g.Beside())
+		a.EarliestDeadline = g.Earliest(d).Seconds()
+	}
+	return a
+}
+
+// newcomer names the container that does not run yet.
+const newcomer = "it"
+
+// expected is what the container will need, by the history of its image or by the question.
+func (k *Core) expected(q admission.Question) (admission.Demand, bool) {
+	d := admission.Demand{Name: newcomer, Within: q.Deadline, Server: q.Server}
+	kind, known := k.history.Latest(q.Image)
+	if q.Server {
+		d.Need, d.Every, d.Usual, known = k.history.Requests(kind)
+		if q.Estimate > 0 {
+			d.Need = q.Estimate
+		}
+		return d, known
+	}
+	whole, _ := k.history.Whole(kind)
+	part := 1.0
+	if mean, ok := k.history.Mean(kind); known && ok {
+		part = mean
+	}
+	if q.Estimate > 0 {
+		whole, known = q.Estimate, true
+	}
+	d.Alone, d.Need = whole, time.Duration(part*float64(whole))
+	return d, known
+}

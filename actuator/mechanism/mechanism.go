@@ -1,0 +1,134 @@
+// Package mechanism opens the mechanisms by which an actuator acts: what pauses containers, what
+// divides the time of GPUs, what guards GPU memory, and what swaps. The options say which of them
+// are used.
+package mechanism
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/laxity/laxity/actuator/arbiter"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/actuator/pausing"
+	"github.com/laxity/laxity/internal/engine"
+)
+
+// Surroundings are what the mechanisms share with the rest of the actuator. All but Engine and
+// DryRun are required.
+type Surroundings struct {
+	StateDir string
+	// ChannelsDir is where slices and channels are on record.
+	ChannelsDir string
+	// Engine is the container engine.
+	Engine engine.Choice
+	// DryRun makes no mutating call.
+	DryRun  bool
+	Journal *journal.Journal
+	// Decider says who gets GPU memory.
+	Decider memory.Decider
+	// MaxWait is how long an allocation waits for memory at most.
+	MaxWait time.Duration
+	Logger  *slog.Logger
+}
+
+// Mechanisms are those of one actuator.
+type Mechanisms struct {
+	Enforcer    enforce.Enforcer
+	Channels    arbiter.Channels    // nil: the time of GPUs is not divided
+	MemoryGuard arbiter.MemoryGuard // nil: allocations are not guarded
+	Swapper     enforce.Swapper     // nil: nothing is swapped
+}
+
+// Open opens what the options, which Checked returned, ask for.
+func (o Options) Open(s Surroundings) (m Mechanisms, err error) {
+	if m.Enforcer, err = o.enforcer(s); err != nil {
+		return m, err
+	}
+	if m.Channels, err = o.channels(s); err != nil {
+		return m, err
+	}
+	if m.MemoryGuard, err = o.memoryGuard(s); err != nil {
+		return m, err
+	}
+	m.Swapper, err = o.swapper(s)
+	return m, err
+}
+
+// Close ends what runs in processes of its own. What is held stays so, on record.
+func (m Mechanisms) Close() error {
+	if s, ok := m.Swapper.(io.Closer); ok { // its helper is a process
+		return s.Close()
+	}
+	return nil
+}
+
+func (o Options) enforcer(s Surroundings) (e enforce.Enforcer, err error) {
+	if o.NewEnforcer != nil {
+		e, err = o.NewEnforcer(s.Journal)
+	} else {
+		e, err = dial(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.DryRun {
+		return &enforce.Dry{Real: e}, nil
+	}
+	return e, nil
+}
+
+func dial(s Surroundings) (enforce.Enforcer, error) {
+	p, err := pausing.Open(s.Engine, s.Journal)
+	if err != nil {
+		return nil, err
+	}
+	if p.How != "" {
+		s.Logger.Info("the container engine", "engine", p.Kind, "because", p.How)
+	}
+	return p, nil
+}
+
+func (o Options) channels(s Surroundings) (arbiter.Channels, error) {
+	if o.NewChannels != nil {
+		return o.NewChannels()
+	}
+	if !o.byChannels() || s.DryRun {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return channels.New(channels.Options{Driver: o.Channels, Logger: s.Logger, Dir: s.ChannelsDir, AsOne: o.SeveralGPUs == config.SeveralAsOne})
+}
+
+func (o Options) memoryGuard(s Surroundings) (arbiter.MemoryGuard, error) {
+	switch {
+	case s.DryRun || o.MemoryGuard == config.MemoryOff:
+		return nil, nil //nolint:nilnil // there is none
+	case o.NewMemoryGuard != nil:
+		g, err := o.NewMemoryGuard(s.Decider)
+		if err != nil {
+			return nil, fmt.Errorf("memory guard (--memory-guard=off works without): %w", err)
+		}
+		return g, nil
+	case o.OpenUsage == nil || o.ContainerOf == nil:
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return memory.NewService(memory.Options{
+		Name: memory.Name(s.StateDir), Container: o.ContainerOf, Decider: s.Decider, MaxWait: s.MaxWait, Logger: s.Logger,
+	}, o.OpenUsage), nil
+}
+
+func (o Options) swapper(s Surroundings) (enforce.Swapper, error) {
+	if s.DryRun || o.Swap == config.MemoryOff || o.NewSwapper == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	w, err := o.NewSwapper()
+	if err != nil {
+		return nil, fmt.Errorf("swapping (--swap=off works without): %w", err)
+	}
+	return w, nil
+}

@@ -1,0 +1,76 @@
+// Package pausing puts together what pauses containers: the engine that was chosen, and the record.
+//
+// It imports actuator/enforce, actuator/enforce/containerd, actuator/enforce/docker, actuator/journal,
+// internal/ctrd, internal/engine and the standard library.
+package pausing
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/containerd"
+	"github.com/laxity/laxity/actuator/enforce/docker"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/ctrd"
+	"github.com/laxity/laxity/internal/engine"
+)
+
+// Pauser is an Enforcer with its connection. It has the engine's name (arbiter.Named).
+type Pauser struct {
+	enforcer
+	connection io.Closer
+	// Kind is the engine's, as in --engine, and How says why it was taken; "" where a person chose it.
+	Kind, How string
+}
+
+type enforcer interface {
+	enforce.Enforcer
+	Engine(ctx context.Context) (string, error)
+}
+
+// Close closes the connection to the engine. What is paused stays so, on record.
+func (p *Pauser) Close() error { return p.connection.Close() }
+
+// Open prepares to pause by the chosen engine; it does not call it yet.
+func Open(choice engine.Choice, j *journal.Journal) (*Pauser, error) {
+	choice, how := choice.Resolve(engine.This)
+	p := &Pauser{Kind: choice.Kind, How: how}
+	var err error
+	if choice.Kind == engine.Containerd {
+		err = p.containerd(choice, j)
+	} else {
+		err = p.docker(choice, j)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pauser) containerd(choice engine.Choice, j *journal.Journal) error {
+	c, err := ctrd.New(choice.Containerd())
+	if err != nil {
+		return err
+	}
+	e, err := containerd.New(containerd.Options{Client: c, Journal: j})
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	p.enforcer, p.connection = e, c
+	return nil
+}
+
+func (p *Pauser) docker(choice engine.Choice, j *journal.Journal) error {
+	c, err := docker.Dial(choice.DockerHost)
+	if err != nil {
+		return err
+	}
+	e, err := docker.New(docker.Options{Engine: c, Journal: j})
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	p.enforcer, p.connection = e, c
+	return nil
+}

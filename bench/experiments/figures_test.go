@@ -1,0 +1,236 @@
+package experiments
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/bench"
+)
+
+// claim is a number in a row of docs/figures.md, and where a stored result has it: a figure
+// (result#name), or a cell of its table (result|key|…|column, the keys are the row's first cells). Scale
+// makes its unit that of the page; 0 is 1.
+type claim struct {
+	text, from string
+	scale      float64
+}
+
+// sources are the claims of docs/figures.md, by the first words of a row.
+var sources = map[string][]claim{
+	"a task's start": {
+		{"0.02", "events|laxity|start|MEDIAN ms", 0}, {"0.05", "events|laxity|start|p99", 0},
+		{"240", "events|nvidia-smi + docker top|start|MEDIAN ms", 0}, {"540", "events|nvidia-smi + docker top|start|p99", 0},
+	},
+	"its end": {
+		{"0.4", "events|laxity|end, at exit|MEDIAN ms", 0}, {"0.7", "events|laxity|end, at exit|p99", 0},
+		{"79", "events|nvidia-smi + docker top|end, at exit|MEDIAN ms", 0}, {"202", "events|nvidia-smi + docker top|end, at exit|p99", 0},
+	},
+	"tasks missed": {{"0", "events#missed_tasks", 0}, {"0", "events-2gpus#wrong_gpu_tasks", 0}},
+	"CPU and memory": {
+		{"0.8", "cost|20|laxity|CPU % of a core", 0}, {"24", "cost|20|laxity|RssAnon MiB", 0},
+		{"7.7", "cost|20|nvidia-smi + docker top|CPU % of a core", 0}, {"9.6", "cost|20|nvidia-smi + docker top|RssAnon MiB", 0},
+	},
+	"a PyTorch step": {
+		{"0.992", "overhead|small|process|RATIO", 0}, {"0.999", "overhead|small|busy|RATIO", 0},
+		{"1.0001", "overhead|large|process|RATIO", 0}, {"1.0001", "overhead|large|busy|RATIO", 0}, {"1.09", "overhead|paced|busy|RATIO", 0},
+	},
+	"680 containers": {{"680", "zoo#zoo_containers", 0}, {"0", "zoo#zoo_stuck", 0}, {"0", "zoo#zoo_failed", 0}, {"0", "zoo#zoo_wrong", 0}, {"0", "zoo#zoo_stray", 0}},
+	"a server's requests": {
+		{"1.7", "serve|server|0|default|P99", 0},
+		{"2.0", "serve|server|1|laxity|P99", 0}, {"2.0", "serve|server|4|laxity|P99", 0},
+		{"3.8", "serve|server|1|default|P99", 0}, {"10.4", "serve|server|4|default|P99", 0},
+		{"10.7", "serve|server|1|mps|P99", 0}, {"37", "serve|server|4|mps|P99", 1e-3},
+		{"1.6", "serve|server|1|mps-priority|P99", 0}, {"4.4", "serve|server|4|mps-priority|P99", 0},
+	},
+	"steps of the trainers": {{"0.985", "serve#serve1_steps_vs_default", 0}, {"1.07", "serve#serve4_steps_vs_default", 0}},
+	"five large tasks": {
+		{"20.3", "arbitrate|large|5|laxity|MAKESPAN s", 0}, {"13.5", "arbitrate|large|5|laxity|MEAN TURNAROUND s", 0},
+		{"22.4", "arbitrate|large|5|default|MAKESPAN s", 0}, {"22.1", "arbitrate|large|5|default|MEAN TURNAROUND s", 0},
+		{"20.1", "arbitrate|large|5|mps|MAKESPAN s", 0}, {"16.6", "arbitrate|large|5|mps|MEAN TURNAROUND s", 0},
+	},
+	"twenty small tasks": {
+		{"5.1", "arbitrate|small|20|laxity|MAKESPAN s", 0}, {"6.2", "arbitrate|small|20|default|MAKESPAN s", 0}, {"4.6", "arbitrate|small|20|mps|MAKESPAN s", 0},
+	},
+	"eight tasks with tight deadlines": {
+		{"8 of 8", "arbitrate|deadlines|8|edf|HITS", 0}, {"8 of 8", "arbitrate|deadlines|8|llf|HITS", 0},
+		{"0 of 8", "arbitrate|deadlines|8|default|HITS", 0}, {"3 of 8", "arbitrate|deadlines|8|mps|HITS", 0},
+	},
+	"sixty tasks": {{"100", "arbitrate|mixed|60|edf|HITS", 0}, {"88", "arbitrate|mixed|60|default|HITS", 0}},
+	"two containers that wait": {
+		{"15", "deadlock|two|laxity|ALL ENDED", 0}, {"15", "deadlock|two|laxity|ROUNDS", 0},
+		{"15", "deadlock-2gpus|ring|laxity|ALL ENDED", 0}, {"15", "deadlock-2gpus|ring|laxity|ROUNDS", 0},
+		{"0", "deadlock|two|default|ALL ENDED", 0}, {"1", "deadlock|two|default|ROUNDS", 0},
+		{"0", "deadlock-2gpus|ring|default|ALL ENDED", 0}, {"1", "deadlock-2gpus|ring|default|ROUNDS", 0},
+	},
+	"twelve tasks": {
+		{"0 of 12", "oversubscribe#oversubscribe_failed", 0}, {"21.7", "oversubscribe|laxity|MAKESPAN s", 0},
+		{"9", "oversubscribe|default|FAILED", 0}, {"0", "oversubscribe|one|FAILED", 0}, {"35.5", "oversubscribe|one|MAKESPAN s", 0},
+	},
+	"an allocation below": {{"0.03", "guard#guard_alloc_us", 0}, {"31", "guard|without|ALLOCATION µs, MEDIAN", 0}},
+	"a container swapped out and back 500": {
+		{"500", "swapcycles#swap_cycles", 0}, {"0", "swapcycles#swap_cycles_lost", 0}, {"0", "swapcycles#swap_cycles_wrong", 0}, {"391", "swapcycles|500|RESULTS", 0},
+	},
+	"a container with 13 GB": {{"8.6", "swap|13|laxity|CYCLE s", 0}, {"9.2", "swap|13|driver|CYCLE s", 0}},
+}
+
+// unstored are rows whose figures no experiment stores, and why.
+var unstored = map[string]string{"a scrape of 100 containers": "a Go benchmark; the row names its command"}
+
+// Every row of docs/figures.md says what the stored results say, to the digits that it has, and no
+// other number; README has some of these rows, word by word.
+func TestFiguresInTheDocuments(t *testing.T) {
+	all, err := Stored(os.DirFS("../results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := tableRows(t, "../../docs/figures.md")
+	for _, row := range rows {
+		if has(unstored, row) != "" {
+			continue
+		}
+		key := has(sources, row)
+		if key == "" {
+			t.Errorf("no source for the row %q", row)
+			continue
+		}
+		var given []string
+		for _, c := range sources[key] {
+			value, err := c.value(all)
+			if err != nil {
+				t.Errorf("%s: %v", key, err)
+			} else if err := c.agrees(value); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+			given = append(given, numbers.FindAllString(c.text, -1)...)
+		}
+		for _, n := range numbers.FindAllString(row, -1) {
+			i := slices.Index(given, n)
+			if i < 0 {
+				if !slices.Contains(wording[key], n) {
+					t.Errorf("%s: no source for %s in %q", key, n, row)
+				}
+				continue
+			}
+			given = slices.Delete(given, i, i+1)
+		}
+		for _, n := range given {
+			if !slices.Contains(wording[key], n) {
+				t.Errorf("%s: %s is not in %q", key, n, row)
+			}
+		}
+	}
+	for key := range sources {
+		if !slices.ContainsFunc(rows, func(r string) bool { return strings.HasPrefix(r, "| "+key) }) {
+			t.Errorf("no row begins with %q", key)
+		}
+	}
+	for _, row := range tableRows(t, "../../README.md") {
+		if !slices.Contains(rows, row) {
+			t.Errorf("README has a row that docs/figures.md has not: %q", row)
+		}
+	}
+}
+
+// wording are numbers of a row that are no measurement: what the experiment is made of, and the 1 that
+// ratios compare with.
+var wording = map[string][]string{
+	"tasks missed":           {"200"},
+	"CPU and memory":         {"20"},
+	"a PyTorch step":         {"1", "000", "100", "60"},
+	"680 containers":         {"24"},
+	"steps of the trainers":  {"1"},
+	"sixty tasks":            {"0.8"},
+	"twelve tasks":           {"12"},
+	"a container with 13 GB": {"13"},
+}
+
+var numbers = regexp.MustCompile(`\b[0-9]+(?:\.[0-9]+)?`)
+
+// tableRows returns the rows of the table | | Laxity | alternative |.
+func tableRows(t *testing.T, path string) (rows []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(text), "| | Laxity | alternative |\n|---|---|---|\n")
+	if !ok {
+		t.Fatalf("%s has no table of figures", path)
+	}
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		rows = append(rows, strings.TrimSpace(line))
+	}
+	return rows
+}
+
+// has returns the key that a row begins with; "" without one.
+func has[V any](m map[string]V, row string) string {
+	for key := range m {
+		if strings.HasPrefix(row, "| "+key) {
+			return key
+		}
+	}
+	return ""
+}
+
+// value is what the stored result has, as text.
+func (c claim) value(all map[string]bench.Result) (string, error) {
+	if name, figure, ok := strings.Cut(c.from, "#"); ok {
+		i := slices.IndexFunc(all[name].Figures, func(f bench.Figure) bool { return f.Name == figure })
+		if i < 0 {
+			return "", fmt.Errorf("there is no figure %s", c.from)
+		}
+		f := all[name].Figures[i]
+		return strconv.FormatFloat(f.Value, 'g', -1, 64) + " " + f.Unit, nil
+	}
+	path := strings.Split(c.from, "|")
+	name, keys, column := path[0], path[1:len(path)-1], path[len(path)-1]
+	e, ok := Find(name)
+	if !ok {
+		return "", fmt.Errorf("there is no experiment %s", name)
+	}
+	table := e.Table(all[name].Rows)
+	if len(table) == 0 {
+		return "", fmt.Errorf("%s has no table", name)
+	}
+	at := slices.Index(table[0], column)
+	for _, line := range table[1:] {
+		if at >= 0 && len(line) > at && slices.Equal(line[:len(keys)], keys) {
+			return line[at], nil
+		}
+	}
+	return "", fmt.Errorf("there is no cell %s", c.from)
+}
+
+// agrees checks that a stored value, rounded to the digits of the claim, is the claim.
+func (c claim) agrees(stored string) error {
+	claimed := numbers.FindAllString(c.text, -1)
+	found := numbers.FindAllString(stored, -1)
+	if len(found) < len(claimed) {
+		return fmt.Errorf("%s is %s, the page says %s", c.from, stored, c.text)
+	}
+	for i, n := range claimed {
+		v, err := strconv.ParseFloat(found[i], 64)
+		if err != nil {
+			return err
+		}
+		if c.scale != 0 {
+			v *= c.scale
+		}
+		_, decimals, _ := strings.Cut(n, ".")
+		want, _ := strconv.ParseFloat(n, 64)
+		if half := 0.5 * math.Pow(10, -float64(len(decimals))); math.Abs(v-want) > half*(1+1e-9) {
+			return fmt.Errorf("%s is %s, the page says %s", c.from, stored, c.text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+package experiments
+
+import "slices"
+
+// The parts of the product that experiments measure, as folders of the repository.
+var (
+	observing = []string{"exporter", "internal/cudabpf", "internal/cudaprobe"}
+	switching = []string{"internal/rm", "actuator/enforce/channels"}
+	deciding  = []string{"actuator/policy", "actuator/profile", "actuator/plan", "actuator/estimate", "actuator/lease", "actuator/arbiter"}
+	ordering  = slices.Concat(observing, switching, deciding)
+	guarding  = []string{"internal/cudabpf", "internal/cudaprobe", "actuator/allocator", "actuator/enforce/memory"}
+	swapping  = slices.Concat(guarding, []string{"actuator/enforce/checkpoint", "actuator/swapping"})
+	placing   = []string{"actuator/placement", "rules", "cmd/internal/evaluator"}
+)
+
+// measures are the folders whose code each experiment measures. What is changed there makes
+// its stored result one of older code.
+var measures = map[string][]string{
+	"events": observing, "events-2gpus": observing, "cost": observing, "growth": observing, "overhead": observing, "account": observing,
+	"chain":  slices.Concat(observing, deciding, []string{"rules", "actuator/webhook", "actuator/intake"}),
+	"faults": slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
+	"zoo":    slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
+	"scale":  placing, "placements": placing, "quality": placing,
+	"policies": deciding, "admission": append([]string{"actuator/admission"}, deciding...),
+	"channels": switching, "gang": append([]string{"actuator/plan/gang"}, switching...),
+	"guard": guarding, "limits": guarding, "oversubscribe": guarding,
+	"deadlock": swapping, "deadlock-2gpus": swapping, "swap": swapping, "swapcycles": swapping,
+	"arbitrate": ordering, "contention": ordering, "serve": ordering, "shares": ordering,
+}

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// An experiment may be measured in portions (Experiment.Portions), as where a GPU is there for
+// minutes: all together are one result. They must be of one make: same machine, commit and
+// settings.
+
+// partial is added to the name of a result that was stopped or failed before it was whole.
+const partial = ".partial"
+
+// Partial is the result under the name of one that is not whole. Its runs are.
+func (r Result) Partial() Result {
+	r.Name += partial
+	return r
+}
+
+// FirstRun is the number of the first run that an experiment takes: from 1, after those of
+// earlier portions.
+func (env Env) FirstRun() int {
+	last := 0
+	for _, r := range env.Earlier {
+		if n := r.Num("run"); n > float64(last) {
+			last = int(n)
+		}
+	}
+	return last + 1
+}
+
+// SettingsOf returns the settings that all rows of a result share: what --set says, but for
+// how much of the experiment is measured (Setting.Part).
+func (e Experiment) SettingsOf(env Env) map[string]string {
+	shared := map[string]string{}
+	maps.Copy(shared, env.Args)
+	for _, s := range e.Settings {
+		if s.Part {
+			delete(shared, s.Name)
+		}
+	}
+	if env.Quick {
+		shared["quick"] = "true"
+	}
+	return shared
+}
+
+// CheckPortion returns an error that says what keeps a portion from being added to an earlier
+// one: another experiment, machine, commit or setting.
+func CheckPortion(earlier, later Result) error {
+	same := func(what, a, b string) error {
+		if a == b {
+			return nil
+		}
+		return fmt.Errorf("the stored result is of another %s (%s; now %s): rows of both never make one figure; measure all of it again", what, orNone(a), orNone(b))
+	}
+	name := strings.TrimSuffix(earlier.Name, partial)
+	for _, err := range []error{
+		same("experiment", name, later.Name), same("machine", earlier.Machine, later.Machine), same("commit", earlier.Commit, later.Commit),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	names := slices.Concat(slices.Collect(maps.Keys(earlier.Settings)), slices.Collect(maps.Keys(later.Settings)))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if err := same("--set "+name, earlier.Settings[name], later.Settings[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// Stamp gives each row the commit, and the run and the time where the experiment did not: then
+// all of the portion is one run. Time is when it began, Unix seconds.
+func Stamp(rows []Row, commit string, run int, began time.Time) {
+	for _, r := range rows {
+		r["commit"] = commit
+		if _, ok := r["run"]; !ok {
+			r["run"] = run
+		}
+		if _, ok := r["time"]; !ok {
+			r["time"] = float64(began.UnixMilli()) / 1e3
+		}
+	}
+}

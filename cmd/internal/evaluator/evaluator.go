@@ -1,0 +1,372 @@
+// Package evaluator is Prometheus inside the process, for `laxity up`: it gathers metrics from
+// registries in the same process, appends them to a time series database, evaluates rules files
+// right after, and delivers alerts as Alertmanager would post them. It evaluates the rules files of
+// a Prometheus server with Prometheus's own code, so one machine and a fleet behave alike; only
+// scraping, and the wait for it, is missing.
+//
+// It is the only package that links prometheus/prometheus (25 MB), and therefore
+// stays internal to cmd/laxity. Of Laxity it imports actuator/webhook, for the
+// message.
+package evaluator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/tsdb"
+
+	"github.com/laxity/laxity/actuator/webhook"
+)
+
+// Defaults of Options.
+const (
+	DefaultInterval  = 100 * time.Millisecond
+	DefaultResend    = 2 * time.Second
+	DefaultRetention = 2 * time.Hour
+	// CalmInterval is the time between evaluations while Options.Calm says so.
+	CalmInterval = time.Second
+)
+
+// ErrClosed is returned by Evaluate, Query and Reload after Close.
+var ErrClosed = errors.New("evaluator is closed")
+
+// Target is one set of metrics, as a scrape configuration has them.
+type Target struct {
+	Gatherer prometheus.Gatherer
+	// Job, Instance and Node become the target labels; an empty one is left out.
+	// Rules and alerts need job="laxity-exporter" and a node.
+	Job, Instance, Node string
+}
+
+// Options configure an Evaluator.
+type Options struct {
+	Targets []Target
+	// Rules holds rules files: every *.yml in its root.
+	Rules fs.FS
+	// RuleFiles are the paths of further ones.
+	RuleFiles []string
+	// Interval is the time between evaluations; 0 is DefaultInterval.
+	Interval time.Duration
+	// Calm reports whether nothing goes on that a rule could act on. Then evaluations are
+	// CalmInterval apart, or Interval if that is longer: they take CPU time from the tenants. Nil:
+	// never.
+	Calm func() bool
+	// Wake signals that Calm may have changed: the next evaluation is then due as if it had not been
+	// calm. May be nil.
+	Wake <-chan struct{}
+	// Resend is how often a firing alert is notified again, which renews the lease that it opened in
+	// the actuator; 0 is DefaultResend.
+	Resend time.Duration
+	// Retention is how long samples are kept, at least; 0 is DefaultRetention.
+	Retention time.Duration
+	// Dir keeps the samples across restarts. Empty: a temporary folder, which
+	// Close removes.
+	Dir string
+	// Notify takes one alert per message, like Alertmanager with group_by
+	// ['...']. It is called from one goroutine of Run, never from within an
+	// evaluation. After an error the alert's latest status is sent again. Nil: no
+	// notifications.
+	Notify func(context.Context, webhook.Message) error
+	Logger *slog.Logger
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Evaluator gathers, evaluates, notifies and answers queries.
+type Evaluator struct {
+	opts   Options
+	parser parser.Parser
+	promql *promql.Engine
+	rules  rules.ManagerOptions
+	outbox *outbox
+
+	// life is held for reading by users of the database, for writing by Close.
+	life    sync.RWMutex
+	closed  bool
+	db      *tsdb.DB
+	tempDir string
+
+	mu            sync.Mutex // serialises evaluations and reloads
+	targets       []*target
+	groups        []*rules.Group
+	notifications notifications
+	last          atomic.Int64 // the latest timestamp written, Unix milliseconds
+	timing        Timing
+}
+
+// New opens the database and loads the rules. A rules file that does not parse is an error
+// that names file and line. Close, or Run, closes everything.
+func New(opts Options) (*Evaluator, error) {
+	opts = withDefaults(opts)
+	if len(opts.Targets) == 0 {
+		return nil, errors.New("evaluator: no target: give at least one gatherer")
+	}
+	e := &Evaluator{opts: opts, parser: parser.NewParser(parser.Options{}), outbox: newOutbox(), notifications: notifications{}}
+	for _, t := range opts.Targets {
+		e.targets = append(e.targets, newTarget(t))
+	}
+	// Before the database is opened: a bad rules file leaves nothing behind.
+	if _, err := readRules(opts.Rules, opts.RuleFiles, e.parser, opts.Logger); err != nil {
+		return nil, err
+	}
+	if err := e.open(); err != nil {
+		return nil, err
+	}
+	if err := e.Reload(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func withDefaults(opts Options) Options {
+	if opts.Interval <= 0 {
+		opts.Interval = DefaultInterval
+	}
+	if opts.Resend <= 0 {
+		opts.Resend = DefaultResend
+	}
+	if opts.Retention <= 0 {
+		opts.Retention = DefaultRetention
+	}
+	if opts.Logger == nil {
+		opts.Logger = promslog.NewNopLogger()
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return opts
+}
+
+func (e *Evaluator) open() (err error) {
+	dir := e.opts.Dir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "laxity-evaluator-"); err != nil {
+			return fmt.Errorf("evaluator: no folder for samples: %w; set TMPDIR to a writable one", err)
+		}
+		e.tempDir = dir
+	}
+	e.db, err = tsdb.Open(dir, slog.New(troubles{e.opts.Logger.Handler()}), nil, dbOptions(e.opts.Retention, e.tempDir != ""), nil)
+	if err != nil {
+		return errors.Join(fmt.Errorf("evaluator: open the samples in %s: %w; another process may use the folder", dir, err), e.removeTemp())
+	}
+	e.promql = promql.NewEngine(promql.EngineOpts{
+		Logger:               e.opts.Logger,
+		Parser:               e.parser,
+		MaxSamples:           50_000_000,
+		Timeout:              10 * time.Second,
+		EnableAtModifier:     true,
+		EnableNegativeOffset: true,
+	})
+	e.rules = rules.ManagerOptions{
+		QueryFunc:  rules.EngineQueryFunc(e.promql, e.db),
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, // notifications are made from the rules' states instead
+		Appendable: e.db,
+		Queryable:  e.db,
+		Logger:     e.opts.Logger,
+		Parser:     e.parser,
+	}
+	return nil
+}
+
+// dbOptions keep the database small: one machine's series, some hours.
+func dbOptions(retention time.Duration, temporary bool) *tsdb.Options {
+	o := tsdb.DefaultOptions()
+	o.RetentionDuration = retention.Milliseconds()
+	block := min(retention/4, 30*time.Minute).Milliseconds()
+	o.MinBlockDuration, o.MaxBlockDuration = block, block
+	o.StripeSize = 1 << 10
+	o.HeadChunksWriteQueueSize = 0
+	if temporary {
+		o.WALSegmentSize = -1 // nothing reads it
+	}
+	return o
+}
+
+// Run evaluates every Interval, or less often while Options.Calm says so, and delivers
+// notifications until ctx ends. Then it closes the evaluator. It returns nil after ctx ended.
+func (e *Evaluator) Run(ctx context.Context) error {
+	var delivery sync.WaitGroup
+	if e.opts.Notify != nil {
+		delivery.Go(func() { e.outbox.deliver(ctx, e.opts.Notify, e.opts.Logger) })
+	}
+	var err error
+	for err == nil {
+		began := time.Now()
+		if err = e.Evaluate(ctx); err != nil {
+			break
+		}
+		err = e.wait(ctx, began)
+	}
+	if ctx.Err() != nil {
+		err = nil
+	}
+	delivery.Wait()
+	return errors.Join(err, e.Close())
+}
+
+// wait returns when the next evaluation is due. Two are never closer together than Interval,
+// however often Wake fires.
+func (e *Evaluator) wait(ctx context.Context, began time.Time) error {
+	interval, wake := e.opts.Interval, (<-chan struct{})(nil)
+	if e.opts.Calm != nil && e.opts.Calm() {
+		interval, wake = max(interval, CalmInterval), e.opts.Wake
+	}
+	due := time.NewTimer(interval - time.Since(began))
+	defer due.Stop()
+	for {
+		select {
+		case <-due.C:
+			return nil
+		case <-wake:
+			due.Reset(e.opts.Interval - time.Since(began))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Evaluate gathers, appends and evaluates the rules once, now: call it when something has changed,
+// instead of waiting for the next interval. It may be called at any time and from several
+// goroutines. Problems of a target or a rule are logged and shown (up, the rule's health); an error
+// means that the evaluator is closed or cannot write.
+func (e *Evaluator) Evaluate(ctx context.Context) error {
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if e.closed {
+		return ErrClosed
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// Samples have millisecond timestamps, which must increase.
+	ts := time.UnixMilli(max(e.opts.Now().UnixMilli(), e.last.Load()+1))
+	e.last.Store(ts.UnixMilli())
+	begin := time.Now()
+	if err := e.ingest(ctx, ts); err != nil {
+		return err
+	}
+	e.timing.Ingest = time.Since(begin)
+	for _, g := range e.groups {
+		g.Eval(ctx, ts)
+	}
+	e.timing.Rules = time.Since(begin) - e.timing.Ingest
+	if ctx.Err() == nil { // else an interrupted evaluation would look like resolved alerts
+		e.outbox.put(e.notifications.update(ts, firing(e.groups), e.opts.Resend)...)
+	}
+	return nil
+}
+
+func (e *Evaluator) ingest(ctx context.Context, ts time.Time) error {
+	app := e.db.Appender(ctx)
+	for _, t := range e.targets {
+		if err := t.collect(app, ts.UnixMilli()); err != nil {
+			e.opts.Logger.Warn("Gathering metrics failed", "job", t.Job, "err", err)
+		}
+	}
+	if err := app.Commit(); err != nil {
+		return fmt.Errorf("evaluator: write samples: %w; is the disk full?", err)
+	}
+	return nil
+}
+
+// Timing is the duration of one evaluation.
+type Timing struct {
+	Ingest time.Duration // gathering the metrics and writing them
+	Rules  time.Duration
+}
+
+// Timing returns the duration of the latest evaluation.
+func (e *Evaluator) Timing() Timing {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.timing
+}
+
+// Query evaluates an instant query at a time; the zero time is the latest
+// evaluation. Its result is a vector of floats: a query whose result holds
+// native histograms, or is a range or a string, is an error.
+func (e *Evaluator) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if e.closed {
+		return nil, ErrClosed
+	}
+	if at.IsZero() {
+		at = time.UnixMilli(e.last.Load())
+	}
+	q, err := e.promql.NewInstantQuery(ctx, e.db, nil, expr, at)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, err)
+	}
+	defer q.Close()
+	res := q.Exec(ctx)
+	if res.Err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, res.Err)
+	}
+	v, err := vectorOf(res.Value)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, err)
+	}
+	return v, nil
+}
+
+// Reload reads the rules files again. An invalid one is an error, and the present rules stay.
+// Firing alerts of unchanged rules keep firing; those of removed rules are resolved.
+func (e *Evaluator) Reload() error {
+	parsed, err := readRules(e.opts.Rules, e.opts.RuleFiles, e.parser, e.opts.Logger)
+	if err != nil {
+		return err
+	}
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if e.closed {
+		return ErrClosed
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	groups, err := parsed.groups(e.rules, e.opts.Interval)
+	if err != nil {
+		return err
+	}
+	gone := succeed(e.groups, groups)
+	e.groups = groups
+	return e.endSeries(gone)
+}
+
+// Close waits for evaluations and queries, and closes the database. Closing
+// again does nothing.
+func (e *Evaluator) Close() error {
+	e.life.Lock()
+	defer e.life.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	var err error
+	if e.db != nil {
+		err = e.db.Close()
+	}
+	return errors.Join(err, e.removeTemp())
+}
+
+func (e *Evaluator) removeTemp() error {
+	if e.tempDir == "" {
+		return nil
+	}
+	return os.RemoveAll(e.tempDir)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/internal/event"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+func TestPauseAndRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts laxity up")
+	}
+	u := startUp(t)
+	for _, command := range []string{"pause", "release"} {
+		code, _, stderr := laxity(command, "nosuch", "--actuator.url=http://"+u.actuator, "--token.file="+u.token)
+		if code != exitFailure || !strings.Contains(stderr, "nosuch") && !strings.Contains(stderr, "snapshot") && !strings.Contains(stderr, "fresh facts") || strings.Contains(stderr, "Failed:") {
+			t.Errorf("%s: code %d, %q; want what the actuator says", command, code, stderr)
+		}
+		code, _, stderr = laxity(command, "nosuch", "--actuator.url=http://"+u.actuator, "--token.file=/nonexistent")
+		if code != exitFailure || !strings.Contains(stderr, "--token.file") {
+			t.Errorf("%s without the token: code %d, %q", command, code, stderr)
+		}
+		code, _, stderr = laxity(command, "web", "--actuator.url=http://127.0.0.1:1")
+		if code != exitFailure || !strings.Contains(stderr, "running?") {
+			t.Errorf("%s without an actuator: code %d, %q", command, code, stderr)
+		}
+	}
+}
+
+// eventServer is an exporter and an actuator.
+func eventServer(t *testing.T, snapshots <-chan task.Snapshot, decisions <-chan decision.Decision) string {
+	t0 := time.Now().Add(-time.Minute)
+	past := task.Snapshot{GPUs: []task.GPU{{UUID: "GPU-a"}}, Containers: []task.Container{{ID: "1", Name: "web"}, {ID: "2", Name: "other"}},
+		Ended: []task.Task{
+			{ID: "x", Container: "web", ContainerID: "1", State: task.Ended, Start: task.Mark{Time: t0}, End: &task.Mark{Time: t0.Add(2 * time.Second)}, Deadline: t0.Add(time.Second)},
+			{ID: "y", Container: "other", ContainerID: "2", State: task.Ended, Start: task.Mark{Time: t0}, End: &task.Mark{Time: t0.Add(2 * time.Second)}},
+		}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/tasks", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(past)
+		for r.URL.Query().Get("watch") != "" {
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case s := <-snapshots:
+				_ = json.NewEncoder(w).Encode(s)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	mux.HandleFunc("GET /api/v1/state", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(state.State{Time: time.Now(), Containers: []state.Container{{ID: "1", Waits: "other comes first on GPU-a"}}})
+	})
+	mux.HandleFunc("GET /api/v1/decisions", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			_ = json.NewEncoder(w).Encode([]decision.Decision{{Sequence: 1, Time: t0.Add(time.Second), Kind: decision.Request, Container: "web", By: "ann", Reason: "deadline 1s"}})
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case d := <-decisions:
+				_ = json.NewEncoder(w).Encode(d)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestEventsOfThePast(t *testing.T) {
+	url := eventServer(t, nil, nil)
+	code, stdout, stderr := laxity("events", "--exporter.url="+url, "--actuator.url="+url, "--json")
+	var got []string
+	for line := range strings.Lines(stdout) {
+		var e event.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(e.Kind)+" "+e.Container)
+	}
+	if want := "began web, began other, asked web, missed web, ended other"; code != exitOK || strings.Join(got, ", ") != want {
+		t.Errorf("code %d, %q, %s", code, got, stderr)
+	}
+	code, _, _ = laxity("events", "--exporter.url="+url, "--actuator.url=http://127.0.0.1:1", "other")
+	if code == exitOK {
+		t.Error("an actuator that was named and does not answer is no error")
+	}
+	t.Setenv("LAXITY_ACTUATOR_URL", "http://127.0.0.1:1")
+	code, stdout, _ = laxity("events", "--exporter.url="+url, "other")
+	if code != exitOK || strings.Count(stdout, "\n") != 2 || strings.Contains(stdout, "web") {
+		t.Errorf("of one container, without an actuator: code %d\n%s", code, stdout)
+	}
+}
+
+func TestEventsFollow(t *testing.T) {
+	snapshots, decisions := make(chan task.Snapshot), make(chan decision.Decision)
+	url := eventServer(t, snapshots, decisions)
+	s := terminal(t, 120, 40)
+	c := &cli{out: s.program, err: s.program}
+	e := events{cli: c, exporter: url, acts: standingSource{cli: c, url: url}}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.print(ctx, true) }()
+	_, at := s.await(0, "missed its deadline")
+	now := time.Now()
+	snapshots <- task.Snapshot{GPUs: []task.GPU{{UUID: "GPU-a"}}, Containers: []task.Container{{ID: "1", Name: "web"}},
+		Tasks: []task.Task{{ID: "z", Container: "web", ContainerID: "1", State: task.Held, Start: task.Mark{Time: now}, Deadline: now.Add(9 * time.Second), StateSince: now}}}
+	text, at := s.await(at, "is held: other comes first on GPU 0")
+	if !strings.Contains(text, "began a task, due in 9s") {
+		t.Errorf("it says %q", text)
+	}
+	decisions <- decision.Decision{Sequence: 2, Time: now, Kind: decision.Request, Container: "web", By: "bob", Reason: "released"}
+	s.await(at, "bob asked: released")
+	stop()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("it does not end")
+	}
+}

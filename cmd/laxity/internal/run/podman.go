@@ -1,0 +1,80 @@
+package run
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/client"
+
+	"github.com/laxity/laxity/internal/enginekind"
+)
+
+// Podman returns the command podman with what leads it to the engine of this machine, if that is
+// Podman: the one that DOCKER_HOST or docker's option -H names, else the usual socket; without a
+// docker command Podman's own. It returns nil where docker is to be used.
+//
+// The docker command works with Podman, but loses things that matter: Podman's Docker API ignores
+// --gpus without an error, and its exit code of a container with --rm is 0 (seen with 4.3).
+func Podman(ctx context.Context, options []string) []string {
+	if _, err := exec.LookPath("podman"); err != nil || otherContext(options) {
+		return nil
+	}
+	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	host := hostOf(options)
+	if host != "" {
+		opts = append(opts, client.WithHost(host))
+	}
+	c, err := client.NewClientWithOpts(opts...)
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	switch version, err := enginekind.Podman(ctx, c); {
+	case err != nil:
+		if _, missing := exec.LookPath("docker"); missing != nil && host == "" && os.Getenv(client.EnvOverrideHost) == "" {
+			return []string{"podman"}
+		}
+		return nil
+	case version == "":
+		return nil
+	}
+	return []string{"podman", "--url", c.DaemonHost()}
+}
+
+// otherContext reports whether docker would use an engine that only its own configuration knows.
+func otherContext(options []string) bool {
+	return os.Getenv("DOCKER_CONTEXT") != "" || slices.ContainsFunc(options, func(o string) bool {
+		return o == "-c" || o == "--context" || strings.HasPrefix(o, "--context=")
+	})
+}
+
+// hostOf returns the host that docker's options name; empty for none.
+func hostOf(options []string) string {
+	for i, o := range options {
+		if host, ok := strings.CutPrefix(o, "--host="); ok {
+			return host
+		}
+		if (o == "-H" || o == "--host") && i+1 < len(options) {
+			return options[i+1]
+		}
+	}
+	return ""
+}
+
+// isPodman reports whether a command line is podman's.
+func isPodman(command []string) bool { return filepath.Base(command[0]) == "podman" }
+
+// gpuRequest asks the engine for one GPU. Podman gives GPUs by CDI only, and ignores --gpus.
+func gpuRequest(command []string, uuid string) []string {
+	if isPodman(command) {
+		return []string{"--device", "nvidia.com/gpu=" + uuid}
+	}
+	return []string{"--gpus", "device=" + uuid}
+}

@@ -1,0 +1,164 @@
+package check_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	monitoringalpha "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1alpha1"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+)
+
+// TestPrivileges: the pods have the rights that README.md explains, and no other.
+func TestPrivileges(t *testing.T) {
+	objects := render(t, "")
+	spec := find[*apps.DaemonSet](t, objects, "laxity").Spec.Template.Spec
+	if !spec.HostPID || spec.HostNetwork || spec.HostIPC {
+		t.Errorf("host's PIDs %v, network %v, IPC %v", spec.HostPID, spec.HostNetwork, spec.HostIPC)
+	}
+	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+		t.Error("the pods get a token for the API server, of which they ask nothing")
+	}
+	want := map[string]string{
+		"guardian": "[KILL SYS_PTRACE DAC_READ_SEARCH BPF]",
+		"exporter": "[SYS_PTRACE DAC_READ_SEARCH BPF PERFMON]",
+		"actuator": "[KILL SYS_PTRACE DAC_READ_SEARCH BPF PERFMON]",
+	}
+	readme, err := os.ReadFile(chartFile("README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range containers(t, objects) {
+		s := c.SecurityContext
+		if s.Privileged != nil && *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || s.Capabilities.Drop[0] != "ALL" ||
+			s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: %+v", c.Name, s)
+		}
+		if caps(c) != want[c.Name] {
+			t.Errorf("%s has %s, want %s", c.Name, caps(c), want[c.Name])
+		}
+		for _, right := range s.Capabilities.Add {
+			if !strings.Contains(string(readme), "`"+string(right)+"`") {
+				t.Errorf("README.md does not explain %s", right)
+			}
+		}
+	}
+	for _, v := range spec.Volumes {
+		if v.HostPath != nil && !strings.Contains(string(readme), "`"+v.HostPath.Path+"`") {
+			t.Errorf("README.md does not explain the folder %s of the node", v.HostPath.Path)
+		}
+	}
+	for _, c := range containers(t, render(t, variants["old kernel"])) {
+		if strings.Contains(caps(c), "BPF") || strings.Contains(caps(c), "PERFMON") || !strings.Contains(caps(c), "SYS_ADMIN") {
+			t.Errorf("before Linux 6.10 %s has %s", c.Name, caps(c))
+		}
+	}
+}
+
+// TestMounts: the exporter writes to its state alone; what is mounted exists, and is used.
+func TestMounts(t *testing.T) {
+	objects := render(t, "")
+	spec := find[*apps.DaemonSet](t, objects, "laxity").Spec.Template.Spec
+	used := map[string]bool{}
+	for _, c := range containers(t, objects) {
+		for _, m := range c.VolumeMounts {
+			used[m.Name] = true
+			if !slices.ContainsFunc(spec.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {
+				t.Errorf("%s mounts %s, which is no volume", c.Name, m.Name)
+			}
+			if c.Name == "exporter" && m.Name != "state" && !m.ReadOnly || m.Name == "engine" && !m.ReadOnly {
+				t.Errorf("%s may write to %s", c.Name, m.Name)
+			}
+		}
+	}
+	for _, v := range spec.Volumes {
+		if !used[v.Name] {
+			t.Errorf("nobody mounts %s", v.Name)
+		}
+	}
+}
+
+// TestGuardian: it is a sidecar, so that it watches before the actuator starts and ends after it.
+func TestGuardian(t *testing.T) {
+	g := containers(t, render(t, ""))[0]
+	if g.Name != "guardian" || g.RestartPolicy == nil || *g.RestartPolicy != core.ContainerRestartPolicyAlways || g.StartupProbe == nil {
+		t.Errorf("%s: %v %v", g.Name, g.RestartPolicy, g.StartupProbe)
+	}
+}
+
+// TestFlags: the programs know every flag that the chart gives them.
+func TestFlags(t *testing.T) {
+	flag := regexp.MustCompile(`^(--[a-z][a-z.-]*)(=.*)?$`)
+	for name, values := range variants {
+		for _, c := range containers(t, render(t, values)) {
+			page, err := os.ReadFile("../../../docs/reference/" + c.Command[0] + ".md")
+			if err != nil {
+				t.Fatal(err)
+			}
+			of := string(page)
+			if len(c.Command) > 1 { // of a command, its section
+				_, of, _ = strings.Cut(of, "\n## "+c.Command[0]+" "+c.Command[1]+"\n")
+				of, _, _ = strings.Cut(of, "\n## ")
+			}
+			for _, arg := range c.Args {
+				m := flag.FindStringSubmatch(arg)
+				if m == nil || !strings.Contains(of, "`"+m[1]+"`") {
+					t.Errorf("%s: %v knows no %s", name, c.Command, arg)
+				}
+			}
+		}
+	}
+}
+
+// TestPorts: monitors find services, services find pods, and both agree on the port.
+func TestPorts(t *testing.T) {
+	objects := render(t, "")
+	pod := find[*apps.DaemonSet](t, objects, "laxity").Spec.Template
+	for _, name := range []string{"exporter", "actuator"} {
+		s := find[*core.Service](t, objects, "laxity-"+name)
+		for key, value := range s.Spec.Selector {
+			if pod.Labels[key] != value {
+				t.Errorf("service %s wants pods with %s=%s", name, key, value)
+			}
+		}
+		m := find[*monitoring.ServiceMonitor](t, objects, "laxity-"+name)
+		for key, value := range m.Spec.Selector.MatchLabels {
+			if s.Labels[key] != value {
+				t.Errorf("monitor %s wants services with %s=%s", name, key, value)
+			}
+		}
+		c := containers(t, objects)[slices.IndexFunc(containers(t, objects), func(c core.Container) bool { return c.Name == name })]
+		if port := c.Ports[0]; port.Name != s.Spec.Ports[0].TargetPort.StrVal || port.ContainerPort != s.Spec.Ports[0].Port || m.Spec.Endpoints[0].Port != s.Spec.Ports[0].Name {
+			t.Errorf("%s: %+v %+v %+v", name, port, s.Spec.Ports[0], m.Spec.Endpoints[0].Port)
+		}
+		if job := m.Spec.Endpoints[0].RelabelConfigs[0]; *job.Replacement != "laxity-"+name || job.TargetLabel != "job" {
+			t.Errorf("the rules know the job laxity-%s, not %+v", name, job)
+		}
+	}
+}
+
+// TestReceivers: each node's actuator is told of its own alerts, with the token.
+func TestReceivers(t *testing.T) {
+	a := find[*monitoringalpha.AlertmanagerConfig](t, render(t, variants["alerts of many"]), "laxity")
+	if len(a.Spec.Receivers) != 3 || len(a.Spec.Route.Routes) != 2 {
+		t.Fatalf("%+v", a.Spec)
+	}
+	for i, node := range []string{"gpu-1", "gpu-2"} {
+		r := a.Spec.Receivers[i+1]
+		hook := r.WebhookConfigs[0]
+		if r.Name != node || *hook.URL != "http://"+node+".example:9871/api/v1/alerts" || hook.HTTPConfig.Authorization.Credentials.Name != "laxity-token" {
+			t.Errorf("%s: %+v", node, hook)
+		}
+		if !strings.Contains(string(a.Spec.Route.Routes[i].Raw), `"value":"`+node+`"`) {
+			t.Errorf("%s", a.Spec.Route.Routes[i].Raw)
+		}
+	}
+	one := find[*monitoringalpha.AlertmanagerConfig](t, render(t, variants["alerts"]), "laxity")
+	if url := *one.Spec.Receivers[1].WebhookConfigs[0].URL; url != "http://laxity-actuator.laxity.svc:9871/api/v1/alerts" {
+		t.Error(url)
+	}
+}

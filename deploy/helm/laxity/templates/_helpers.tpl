@@ -1,0 +1,48 @@
+{{- define "laxity.labels" -}}
+app.kubernetes.io/name: laxity
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "laxity.selector" -}}
+app.kubernetes.io/name: laxity
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "laxity.secret" -}}
+{{ .Values.token.existingSecret | default "laxity-token" }}
+{{- end }}
+
+{{- define "laxity.image" -}}
+image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- end }}
+
+{{/* The sandbox of a container: root on the node's processes, and nothing else. The argument is a
+list: the values, and the capabilities beside BPF and PERFMON. */}}
+{{- define "laxity.sandbox" -}}
+{{- $values := index . 0 -}}
+securityContext:
+  # The files of other users' processes, and the engine's socket, are root's.
+  runAsUser: 0
+  readOnlyRootFilesystem: true
+  # Kubernetes refuses false beside SYS_ADMIN.
+  {{- if $values.linuxBefore610 }}
+  allowPrivilegeEscalation: true
+  {{- else }}
+  allowPrivilegeEscalation: false
+  {{- end }}
+  # The engines' own profile keeps a container from looking into others, and from signalling them.
+  appArmorProfile: {type: Unconfined}
+  # The engine's own profile lets through what the capabilities below are for.
+  seccompProfile: {type: RuntimeDefault}
+  capabilities:
+    drop: [ALL]
+    add: {{ toJson (index . 1) }}
+{{- end }}
+
+{{- define "laxity.gpu" -}}
+- {name: NVIDIA_VISIBLE_DEVICES, value: all}
+- {name: NVIDIA_DRIVER_CAPABILITIES, value: {{ . | quote }}}
+{{- end }}

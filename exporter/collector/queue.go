@@ -1,0 +1,154 @@
+package collector
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Nothing is left of a GPU's memory or time from here on: a tool that prints whole percents
+// prints 100 %.
+const (
+	memoryLeft = 0.005
+	fullUse    = 0.995
+)
+
+// queue is what one GPU still has to do.
+type queue struct {
+	unfinished int      // tasks, with a deadline or without
+	missed     bool     // the last task of a container that is there missed its deadline
+	due        []demand // of the containers with a deadline, the earliest first
+}
+
+// demand is the unfinished work of one container with a deadline, seconds.
+type demand struct {
+	container string
+	float     float64 // of its most urgent task
+	// remaining is how long that task still takes, by the container's own last task.
+	remaining float64
+	estimated bool // remaining is known
+	work      float64
+	slack     float64 // how much more work could go first without missing its deadline
+}
+
+// queuesOf returns the queue of each GPU. The rules could find all of this by joining the
+// series of tasks. A Prometheus of thousands of nodes has no time for it, and each exporter does.
+func queuesOf(containers []*containerFacts, images map[string]time.Duration, now time.Time) map[string]*queue {
+	out := map[string]*queue{}
+	for _, v := range containers {
+		for _, gpu := range v.gpus {
+			if gpu == task.UnknownGPU {
+				continue
+			}
+			q := out[gpu]
+			if q == nil {
+				q = &queue{}
+				out[gpu] = q
+			}
+			last := v.lastOn(gpu)
+			q.missed = q.missed || v.live && last != nil && last.Outcome() == task.Miss
+			urgent, n := v.urgentOn(gpu, now)
+			q.unfinished += n
+			if urgent != nil && urgent.HasDeadline() {
+				d := demandOf(urgent, n, last, images[v.image(urgent)], now)
+				d.container = v.name
+				q.due = append(q.due, d)
+			}
+		}
+	}
+	for _, q := range out {
+		q.order()
+	}
+	return out
+}
+
+// demandOf estimates what n unfinished tasks of a container need. A task takes as long as the
+// container's last one, else as the longest last one of its image, less the time that it runs,
+// and at least a tenth of that, because it has not ended. Without an estimate it is taken to
+// need all of its time until the deadline.
+func demandOf(urgent *task.Task, n int, last *task.Task, ofImage time.Duration, now time.Time) demand {
+	d := demand{float: float64(urgent.Float(now)), estimated: last != nil}
+	estimate := ofImage
+	if last != nil {
+		estimate = last.Duration(now)
+	}
+	if last == nil && ofImage == 0 {
+		d.work = max(0, d.float)
+		return d
+	}
+	left := estimate
+	if urgent.State == task.Running {
+		left = max(estimate-urgent.Duration(now), estimate/10)
+	}
+	d.remaining = left.Seconds()
+	d.work = d.remaining + estimate.Seconds()*float64(n-1)
+	return d
+}
+
+// order sorts by deadline and finds each slack: the time until the deadline less the work that
+// is due no later (earliest deadline first).
+func (q *queue) order() {
+	slices.SortFunc(q.due, func(a, b demand) int {
+		return cmp.Or(cmp.Compare(a.float, b.float), cmp.Compare(a.container, b.container))
+	})
+	sum := 0.0
+	for i := 0; i < len(q.due); {
+		first := i // of those with the same deadline
+		for ; i < len(q.due) && q.due[i].float == q.due[first].float; i++ {
+			sum += q.due[i].work
+		}
+		for j := first; j < i; j++ {
+			q.due[j].slack = q.due[j].float - sum
+		}
+	}
+}
+
+func (q *queue) demand() (sum float64) {
+	for _, d := range q.due {
+		sum += d.work
+	}
+	return sum
+}
+
+// publish sends the queue of a GPU that answers, and whether it can take a container.
+func (q *queue) publish(out *scrape, g *task.GPU) {
+	free := max(0, float64(g.MemoryTotal)-float64(g.MemoryUsed))
+	room := free > memoryLeft*float64(g.MemoryTotal)
+	full := float64(g.Utilization) >= fullUse // not where the driver does not say it
+	out.gauge(gpuMemoryFree, free, g.UUID)
+	out.gauge(gpuDemand, q.demand(), g.UUID)
+	out.gauge(gpuOpen, flag(room && (!full || len(q.due) > 0)), g.UUID)
+	out.gauge(gpuProvisionable, flag(room && !full && !q.missed), g.UUID)
+	defer out.of("")
+	for _, d := range q.due {
+		out.of(d.container)
+		out.gauge(taskWork, d.work, d.container, g.UUID)
+		out.gauge(taskSlack, d.slack, d.container, g.UUID)
+		if d.estimated {
+			out.gauge(taskRemaining, d.remaining, d.container, g.UUID)
+		}
+	}
+}
+
+// durationsOf returns how long the last tasks of each image took: the longest of its
+// containers' last ones.
+func durationsOf(containers []*containerFacts) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for _, v := range containers {
+		for _, gpu := range v.gpus {
+			t := v.lastOn(gpu)
+			if t == nil {
+				continue
+			}
+			if image := v.image(t); image != "" {
+				out[image] = max(out[image], t.Duration(time.Time{}))
+			}
+		}
+	}
+	return out
+}
+
+// image is that of the task's container, which may be gone.
+func (v *containerFacts) image(t *task.Task) string { return cmp.Or(t.Image, v.facts.Image) }

@@ -1,0 +1,114 @@
+package collector_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/exporter/collector"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// Estimates, work, slack, and what a GPU still has to do.
+func TestQueueOfAGPU(t *testing.T) {
+	s := node()
+	s.Containers = []task.Container{withDeadline("runs", 9), withDeadline("waits", 9), withDeadline("first", 9), withDeadline("batch", 0)}
+	s.Containers[2].Image = "never-ran"
+	held := begun("waits", -2, 20)
+	held.State = task.Held
+	second := begun("waits", -1, 21)
+	second.State = task.Held
+	s.Tasks = []task.Task{begun("batch", -5, 0), begun("runs", -3, 6), held, second, begun("first", -1, 8)}
+	gone := over("gone", -400, -390, -396) // of an image that another container has too
+	gone.Image = "img:1"
+	s.Ended = []task.Task{over("runs", -20, -11, -15), over("waits", -40, -31, -33), gone}
+	c := newScene(s, collector.Options{})
+	want := `gpu_demand_seconds{gpu="GPU-a"} 24
+gpu_demand_seconds{gpu="GPU-b"} 0
+gpu_image_task_duration_seconds{image="img:1"} 7
+gpu_open{gpu="GPU-a"} 1
+gpu_open{gpu="GPU-b"} 1
+gpu_task_remaining_seconds{container="runs",gpu="GPU-a"} 2
+gpu_task_remaining_seconds{container="waits",gpu="GPU-a"} 7
+gpu_task_slack_seconds{container="first",gpu="GPU-a"} -2
+gpu_task_slack_seconds{container="runs",gpu="GPU-a"} 4
+gpu_task_slack_seconds{container="waits",gpu="GPU-a"} -4
+gpu_task_work_seconds{container="first",gpu="GPU-a"} 8
+gpu_task_work_seconds{container="runs",gpu="GPU-a"} 2
+gpu_task_work_seconds{container="waits",gpu="GPU-a"} 14
+gpu_unfinished_tasks{gpu="GPU-a"} 5
+gpu_unfinished_tasks{gpu="GPU-b"} 0
+`
+	check := func(want string, metrics ...string) {
+		t.Helper()
+		var got strings.Builder
+		for line := range strings.Lines(format(t, c, metrics...)) {
+			if !strings.HasPrefix(line, "#") {
+				got.WriteString(line)
+			}
+		}
+		if got.String() != want {
+			t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+		}
+	}
+	check(want, "gpu_demand_seconds", "gpu_image_task_duration_seconds", "gpu_open", "gpu_task_remaining_seconds",
+		"gpu_task_slack_seconds", "gpu_task_work_seconds", "gpu_unfinished_tasks")
+	// Longer than the last one took: it has not ended, so a tenth is left. One past its deadline
+	// without an estimate needs nothing more that is known.
+	c.now = at(30)
+	check(`gpu_task_work_seconds{container="first",gpu="GPU-a"} 0
+gpu_task_work_seconds{container="runs",gpu="GPU-a"} 0.5
+gpu_task_work_seconds{container="waits",gpu="GPU-a"} 14
+`, "gpu_task_work_seconds")
+}
+
+// A container without an estimate of its own takes that of its image, and of a task whose GPU
+// is not known nothing is said by GPU.
+func TestEstimateOfTheImage(t *testing.T) {
+	s := node()
+	s.Containers = []task.Container{withDeadline("new", 9)}
+	lost := begun("new", -1, 8)
+	lost.GPUs = []string{task.UnknownGPU}
+	s.Tasks = []task.Task{begun("new", -1, 8), lost}
+	other := over("other", -20, -11, -15)
+	other.Image = "img:1"
+	s.Ended = []task.Task{other}
+	text := format(t, newScene(s, collector.Options{}), "gpu_task_work_seconds", "gpu_task_remaining_seconds")
+	if !strings.Contains(text, `gpu_task_work_seconds{container="new",gpu="GPU-a"} 4`) || strings.Contains(text, "remaining") || strings.Contains(text, "unknown") {
+		t.Error(text)
+	}
+}
+
+// What closes a GPU: by prediction nothing of the past, by the paper a miss of a container that
+// is there, until it hits again or is gone.
+func TestOpenAndProvisionable(t *testing.T) {
+	miss, hit := over("web", -20, -11, -10), over("web", -8, 1, -7)
+	for name, tc := range map[string]struct {
+		change              func(s *task.Snapshot)
+		open, provisionable bool
+	}{
+		"idle":     {func(*task.Snapshot) {}, true, true},
+		"a miss":   {func(s *task.Snapshot) { s.Ended = []task.Task{miss} }, true, false},
+		"then hit": {func(s *task.Snapshot) { s.Ended = []task.Task{hit, miss} }, true, true},
+		"then gone": {func(s *task.Snapshot) {
+			s.Ended, s.Containers = []task.Task{miss}, nil
+		}, true, true},
+		"overdue, not ended": {func(s *task.Snapshot) { s.Tasks = []task.Task{begun("web", -20, -11)} }, true, true},
+		"memory full":        {func(s *task.Snapshot) { s.GPUs[0].MemoryUsed = 995 }, false, false},
+		"used by nobody knows whom": {func(s *task.Snapshot) {
+			s.GPUs[0].Utilization = 1
+		}, false, false},
+		"used by a task with a deadline": {func(s *task.Snapshot) {
+			s.GPUs[0].Utilization, s.Tasks = 1, []task.Task{begun("web", -1, 8)}
+		}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := node()
+			s.Containers = []task.Container{withDeadline("web", 9)}
+			tc.change(s)
+			text := format(t, newScene(s, collector.Options{}), "gpu_open", "gpu_provisionable")
+			if strings.Contains(text, `gpu_open{gpu="GPU-a"} 1`) != tc.open || strings.Contains(text, `gpu_provisionable{gpu="GPU-a"} 1`) != tc.provisionable {
+				t.Errorf("want open %v, provisionable %v:\n%s", tc.open, tc.provisionable, text)
+			}
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package task
+
+// Card is the condition of one card. With MIG it is the whole card; GPU.Parent names it. What the
+// card does not report is absent.
+type Card struct {
+	UUID  string `json:"uuid"`
+	Index int    `json:"index"`
+
+	// Power is W over the driver's last sample period, PowerLimit W at most.
+	Power      *float64 `json:"power_watts,omitempty"`
+	PowerLimit *float64 `json:"power_limit_watts,omitempty"`
+	// Energy is J since the driver was loaded.
+	Energy *float64 `json:"energy_joules,omitempty"`
+	// Temperature is by place: gpu, memory. Clock is by part: sm, memory.
+	Temperature map[string]float64 `json:"temperature_celsius,omitempty"`
+	Clock       map[string]float64 `json:"clock_hertz,omitempty"`
+	// Throttled says for each reason whether it lowers the clocks now.
+	Throttled map[string]bool `json:"throttled,omitempty"`
+	// Xids counts the driver's errors since the exporter began, by number.
+	Xids map[uint64]uint64 `json:"xid_errors,omitempty"`
+	// ECC counts memory errors over the card's life: corrected, uncorrected.
+	ECC map[string]uint64 `json:"ecc_errors,omitempty"`
+	// PCIe is bytes a second over a recent sample, NVLink bytes since the driver was loaded,
+	// both by direction: transmit, receive.
+	PCIe   map[string]float64 `json:"pcie_bytes_per_second,omitempty"`
+	NVLink map[string]uint64  `json:"nvlink_bytes,omitempty"`
+
+	// Unattributed is J since the exporter began that are no container's, by reason: idle,
+	// other (processes outside of containers), unknown.
+	Unattributed map[string]float64 `json:"unattributed_energy_joules,omitempty"`
+	// OtherSeconds is the time since the exporter began in which processes outside of
+	// containers computed.
+	OtherSeconds *float64 `json:"other_gpu_seconds,omitempty"`
+	// Uses is what containers had of the card since the exporter began. One that is gone
+	// stays for 15 minutes.
+	Uses []Use `json:"uses,omitempty"`
+}
+
+// Use is what one container had of a card.
+type Use struct {
+	ContainerID string `json:"container_id"`
+	Container   string `json:"container"`
+	// GPUSeconds is the time in which its work was on the GPU. Under time slicing the sum over
+	// containers is at most the time that passed.
+	GPUSeconds float64 `json:"gpu_seconds"`
+	// Energy is J beyond the card's idle power; absent where the card reports none.
+	Energy *float64 `json:"energy_joules,omitempty"`
+}

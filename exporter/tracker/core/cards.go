@@ -1,0 +1,159 @@
+package core
+
+import (
+	"time"
+
+	"github.com/laxity/laxity/exporter/account"
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+const (
+	// usesFor is how long what a container had of a card stays after it is gone: a rule with
+	// a range must find it.
+	usesFor = 15 * time.Minute
+	// samplesFor is how long after the end of a process samples may still be its own.
+	samplesFor = 15 * time.Second
+)
+
+// cards is the cards' condition, and who used them.
+type cards struct {
+	published []task.Card // of the last reading, for snapshots, which share it; none while it failed
+	ledgers   map[string]*account.Ledger
+	owners    map[int]owner     // by PID; also of processes that have ended
+	names     map[string]string // of containers in the ledgers, by id
+}
+
+// owner is the container of a process.
+type owner struct {
+	container string
+	seen      time.Time
+}
+
+func newCards() cards {
+	return cards{ledgers: map[string]*account.Ledger{}, owners: map[int]owner{}, names: map[string]string{}}
+}
+
+// CardsDown notes that no card's condition could be read. None is published then: nobody can
+// tell an old one from a fresh one. The accounts go on with the next reading.
+func (m *Core) CardsDown(reason string) {
+	if m.health.CardsError != reason || m.cards.published != nil {
+		m.health.CardsError, m.cards.published = reason, nil
+		m.changed = true
+	}
+}
+
+// Cards takes a reading of the cards' condition.
+func (m *Core) Cards(r device.CardReading) {
+	if m.health.CardsError != "" {
+		m.health.CardsError, m.changed = "", true
+	}
+	m.measured = true
+	m.takeOwners(r.Time)
+	for _, c := range r.Cards {
+		l := m.cards.ledgers[c.UUID]
+		if l == nil {
+			l = &account.Ledger{}
+			m.cards.ledgers[c.UUID] = l
+		}
+		m.openAccounts(l, c.UUID, r.Time)
+		f := account.Fact{At: r.Time, Shares: m.sharesOf(c.SM)}
+		if c.Energy != nil {
+			f.Energy, f.HasEnergy = *c.Energy, true
+		}
+		l.Take(f)
+	}
+	kept := map[string]bool{}
+	for _, l := range m.cards.ledgers {
+		for id := range m.containers {
+			l.Keep(id, r.Time)
+		}
+		l.Forget(r.Time.Add(-usesFor))
+		for _, u := range l.Totals().Uses {
+			kept[u.Container] = true
+		}
+	}
+	for id := range m.cards.names {
+		if !kept[id] {
+			delete(m.cards.names, id)
+		}
+	}
+	m.cards.publish(r.Cards)
+}
+
+// takeOwners notes to which container each process belongs.
+func (m *Core) takeOwners(now time.Time) {
+	for pid, p := range m.byPID {
+		if b := m.containers[p.Container]; b != nil {
+			m.cards.owners[pid] = owner{b.ID, now}
+			m.cards.names[b.ID] = b.Name
+		} else if p.Container == "" {
+			delete(m.cards.owners, pid) // it has the PID of one that has ended
+		}
+	}
+	for pid, o := range m.cards.owners {
+		if now.Sub(o.seen) > samplesFor {
+			delete(m.cards.owners, pid)
+		}
+	}
+}
+
+// openAccounts begins those of the containers that have a process on the card, so that their
+// counters begin at 0.
+func (m *Core) openAccounts(l *account.Ledger, uuid string, now time.Time) {
+	for _, p := range m.processes {
+		if _, on := p.on[uuid]; on && m.containers[p.Container] != nil {
+			l.Open(p.Container, now)
+		}
+	}
+}
+
+// sharesOf adds up the shares of processes by container.
+func (m *Core) sharesOf(sm map[int]float64) map[string]float64 {
+	if sm == nil {
+		return nil
+	}
+	shares := map[string]float64{}
+	for pid, share := range sm {
+		shares[m.cards.owners[pid].container] += share // without an owner: account.Other
+	}
+	return shares
+}
+
+// publish makes what snapshots say until the next reading: there are far more of them.
+func (c *cards) publish(all []device.Card) {
+	c.published = nil
+	for _, card := range all {
+		out := task.Card{
+			UUID: card.UUID, Index: card.Index, Power: card.Power, PowerLimit: card.PowerLimit, Energy: card.Energy,
+			Temperature: card.Temperature, Clock: card.Clock, Throttled: card.Throttled, Xids: card.Xids, ECC: card.ECC,
+			PCIe: card.PCIe, NVLink: card.NVLink,
+		}
+		c.account(&out)
+		c.published = append(c.published, out)
+	}
+}
+
+// account fills in who used the card, as far as it says.
+func (c *cards) account(out *task.Card) {
+	t := c.ledgers[out.UUID].Totals()
+	if !t.HasSeconds {
+		return
+	}
+	other := account.Use{}
+	for _, u := range t.Uses {
+		if u.Container == account.Other {
+			other = u
+			continue
+		}
+		use := task.Use{ContainerID: u.Container, Container: c.names[u.Container], GPUSeconds: u.Seconds}
+		if t.HasEnergy {
+			use.Energy = &u.Energy
+		}
+		out.Uses = append(out.Uses, use)
+	}
+	out.OtherSeconds = &other.Seconds
+	if t.HasEnergy {
+		out.Unattributed = map[string]float64{"idle": t.Idle, "other": other.Energy, "unknown": t.Unknown}
+	}
+}

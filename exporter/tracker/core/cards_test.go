@@ -1,0 +1,104 @@
+package core_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// condition reads the condition of GPU A, whose counter is at so many joules.
+func (w *world) condition(s, joules float64, sm map[int]float64) {
+	w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SM: sm, Xids: map[uint64]uint64{13: 1}}}})
+}
+
+func (w *world) card() task.Card {
+	w.t.Helper()
+	s := w.snapshot()
+	if len(s.Cards) != 1 {
+		w.t.Fatalf("cards %+v, want one", s.Cards)
+	}
+	return s.Cards[0]
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-6 {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// A container's account has what its processes did, begins at 0 when it has a process on the card,
+// and outlives the process and the container for as long as rules look back.
+func TestUsesOfACard(t *testing.T) {
+	w := running(t)
+	w.condition(2, 1000, nil)
+	if c := w.card(); c.Uses != nil || c.OtherSeconds != nil || c.Xids[13] != 1 {
+		t.Errorf("without samples %+v, want the card alone", c)
+	}
+	w.condition(3, 1100, map[int]float64{})
+	c := w.card()
+	if len(c.Uses) != 1 || c.Uses[0].Container != web || c.Uses[0].ContainerID != id(web) || c.Uses[0].GPUSeconds != 0 {
+		t.Fatalf("uses %+v, want that of web, at 0", c.Uses)
+	}
+	near(t, "idle", c.Unattributed["idle"], 100)
+
+	w.condition(4, 1500, map[int]float64{pid: 0.6, 4711: 0.2}) // 4711 belongs to no container
+	c = w.card()
+	near(t, "seconds", c.Uses[0].GPUSeconds, 0.6)
+	near(t, "seconds of others", *c.OtherSeconds, 0.2)
+	near(t, "idle", c.Unattributed["idle"], 200)
+	near(t, "all", *c.Uses[0].Energy+c.Unattributed["other"]+c.Unattributed["idle"]+c.Unattributed["unknown"], 500)
+
+	w.exit(4.5, pid)
+	w.event(4.6, container.Died, web)
+	w.list(4.7, gpuA)
+	w.condition(5, 1700, map[int]float64{pid: 0.4}) // the driver's samples come late
+	near(t, "seconds after the end", w.card().Uses[0].GPUSeconds, 1)
+
+	for s := 6.0; s < 15*60; s++ {
+		w.condition(s, 1700, map[int]float64{})
+	}
+	near(t, "seconds, kept", w.card().Uses[0].GPUSeconds, 1)
+	w.condition(15*60+10, 1700, map[int]float64{})
+	if c := w.card(); len(c.Uses) != 0 {
+		t.Errorf("uses %+v, long after the container's end", c.Uses)
+	}
+}
+
+// A PID that a process of the host has now is no container's any more.
+func TestUsesOfAReusedPID(t *testing.T) {
+	w := running(t)
+	w.condition(2, 0, map[int]float64{})
+	w.exit(2.5, pid)
+	w.meet(pid, "")
+	w.condition(3, 0, map[int]float64{pid: 1})
+	c := w.card()
+	near(t, "seconds", c.Uses[0].GPUSeconds, 0)
+	near(t, "seconds of others", *c.OtherSeconds, 1)
+}
+
+// What cannot be read is absent, and the reason is there. The account goes on.
+func TestCardsDown(t *testing.T) {
+	w := running(t)
+	w.condition(2, 0, map[int]float64{})
+	w.condition(3, 10, map[int]float64{pid: 1})
+	w.m.CardsDown("hangs")
+	if s := w.snapshot(); len(s.Cards) != 0 || s.Health.CardsError != "hangs" {
+		t.Errorf("cards %+v, error %q", s.Cards, s.Health.CardsError)
+	}
+	if changed, _ := w.m.Changed(); changed {
+		t.Error("changed since the snapshot")
+	}
+	w.m.CardsDown("hangs")
+	if changed, _ := w.m.Changed(); changed {
+		t.Error("the same error wakes the readers again")
+	}
+	w.condition(4, 20, map[int]float64{pid: 1})
+	near(t, "seconds", w.card().Uses[0].GPUSeconds, 2)
+	if e := w.snapshot().Health.CardsError; e != "" {
+		t.Errorf("error %q after it answered", e)
+	}
+}

@@ -1,0 +1,209 @@
+package core_test
+
+import (
+	"testing"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/sensor"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/core"
+)
+
+// restart returns a world whose core was restored from what w's core
+// would have stored; alive says which PIDs still live.
+func (w *world) restart(s float64, alive ...int) *world {
+	c := w.m.TakeChanges()
+	state := core.State{Alive: at(s - 1), Overrides: map[string]core.Override{}}
+	for _, o := range c.Open {
+		state.Open = append(state.Open, o)
+	}
+	for _, t := range c.Ended {
+		state.Ended = append(state.Ended, t)
+	}
+	for id, o := range c.Overrides {
+		if o != nil {
+			state.Overrides[id] = *o
+		}
+	}
+	n := newWorld(w.t, w.uuids...)
+	n.on = w.on
+	n.m.Restore(state, func(pid int, want string) (core.Subject, bool) {
+		for _, p := range alive {
+			if p == pid {
+				return core.Subject{Process: sensor.Process{PID: pid, Identity: want}, Container: id(web)}, true
+			}
+		}
+		return core.Subject{}, false
+	}, at(s))
+	return n
+}
+
+func begun(t *testing.T) *world {
+	w := newWorld(t)
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	w.list(2, gpuA, pid)
+	return w
+}
+
+func TestRestartGoesOn(t *testing.T) {
+	w := begun(t)
+	before := w.one()
+	w = w.restart(20, pid)
+	after := w.one()
+	if after.ID != before.ID || !after.Start.Time.Equal(before.Start.Time) || !after.Deadline.Equal(before.Deadline) {
+		t.Errorf("restart changed the task:\n%+v\n%+v", before, after)
+	}
+	w.run(21, web, nil)
+	w.read(22)
+	if got := w.one(); got.ID != before.ID || got.GPUs[0] != gpuA {
+		t.Errorf("after the first reading: %+v", got)
+	}
+	w.exit(25, pid)
+	if got := w.last(); got.State != task.Ended || got.Outcome() != task.Miss {
+		t.Errorf("end: %+v", got)
+	}
+	if n := w.count(core.Began, ""); n != 0 {
+		t.Error("the task was counted as begun a second time")
+	}
+}
+
+func TestRestartBeforeItWasListed(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	w = w.restart(2, pid)
+	w.read(3)
+	w.one()
+	w.list(4, gpuA, pid)
+	w.one()
+}
+
+func TestLost(t *testing.T) {
+	tests := []struct {
+		name string
+		play func(w *world) *world
+		end  float64
+	}{
+		{"the process is gone", func(w *world) *world { return w.restart(20) }, 20},
+		{"it left the list while nobody looked", func(w *world) *world {
+			w = w.restart(20, pid)
+			w.list(21, gpuA)
+			return w
+		}, 21},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := tt.play(begun(t))
+			got := w.last()
+			if got.State != task.Lost || got.Outcome() != task.LostOutcome || got.End.Source != task.SourceRestart {
+				t.Errorf("task: %+v", got)
+			}
+			same(t, "end", got.End.Time, at(tt.end))
+			if b := float64(got.End.ErrorBound); b != tt.end-19 {
+				t.Errorf("error bound %v, want the time since the exporter was last alive", b)
+			}
+			if n := w.count(core.Ended, ""); n != 1 {
+				t.Errorf("the loss was told %d times", n)
+			}
+		})
+	}
+}
+
+// A task is not lost because the list of its GPU cannot be read, or its GPU answers
+// nothing at all, when the exporter comes back.
+func TestRestartWhileItsGPUDoesNotAnswer(t *testing.T) {
+	for name, silence := range map[string]func(w *world){
+		"its list cannot be read":      func(w *world) { w.fail[gpuA] = errDriver },
+		"it is not in the reading yet": func(w *world) { w.uuids = []string{gpuB} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := begun(t)
+			before := w.one()
+			w = w.restart(20, pid)
+			w.run(20, web, nil)
+			silence(w)
+			for s := 21.0; s < 60; s++ {
+				w.read(s)
+			}
+			w.one()
+			w.uuids, w.fail = []string{gpuA, gpuB}, nil
+			w.read(61)
+			if got := w.one(); got.ID != before.ID || !got.Deadline.Equal(before.Deadline) {
+				t.Errorf("after the restart %+v, before it %+v", got, before)
+			}
+			w.list(62, gpuA)
+			if got := w.last(); got.State != task.Ended {
+				t.Errorf("end: %+v", got)
+			}
+		})
+	}
+}
+
+func TestRestartWhilePaused(t *testing.T) {
+	w := begun(t)
+	w.event(3, container.Paused, web)
+	w = w.restart(20, pid)
+	w.m.Stopped(identity(pid), true, at(20.5)) // the engine has not answered yet
+	w.m.Stopped(identity(pid), false, at(20.6))
+	if got := w.one(); got.State != task.Paused {
+		t.Errorf("state %s", got.State)
+	}
+	c := newContainer(web, map[string]string{task.LabelDeadline: "9s"})
+	w.m.Containers([]container.Container{c}, at(23)) // unpaused meanwhile
+	if got := w.one(); got.State != task.Running || got.PausedSeconds != 20 {
+		t.Errorf("state %s after %v s of pause, want running after 20", got.State, got.PausedSeconds)
+	}
+}
+
+func TestHistoryAndDeadlinesSurvive(t *testing.T) {
+	w := begun(t)
+	w.m.Change(id(web), due(5), at(2))
+	w.exit(3, pid)
+	want := w.last()
+	w = w.restart(20)
+	s := w.snapshot()
+	if len(s.Ended) != 1 || s.Ended[0].ID != want.ID {
+		t.Errorf("history: %+v", s.Ended)
+	}
+	w.run(21, web, nil)
+	if d := w.snapshot().Containers[0].Spec.Deadline; d != 5 {
+		t.Errorf("deadline %v, want 5", d)
+	}
+	if n := w.count(core.Ended, ""); n != 0 {
+		t.Error("an old end was told again")
+	}
+}
+
+func TestMergeKeepsTheLatest(t *testing.T) {
+	w := begun(t)
+	c := w.m.TakeChanges()
+	w.exit(3, pid)
+	c.Merge(w.m.TakeChanges())
+	if len(c.Open) != 0 || len(c.Ended) != 1 {
+		t.Errorf("merged: %d open, %d ended; want the end alone", len(c.Open), len(c.Ended))
+	}
+}
+
+// Changes that wait for a disk that is full do not grow with each task that comes and goes.
+func TestMergedChangesAreBounded(t *testing.T) {
+	w := begun(t)
+	stored := w.one().ID // begun before the disk was full
+	w.m.TakeChanges()
+	var waiting core.Changes
+	w.exit(3, pid)
+	for i := range 1000 {
+		s := 4 + float64(i)
+		w.meet(pid, web)
+		w.sense(s, pid, sensor.ContextMade)
+		waiting.Merge(w.m.TakeChanges())
+		w.exit(s+0.5, pid)
+		waiting.Merge(w.m.TakeChanges())
+	}
+	if len(waiting.Open) != 0 || len(waiting.Ended) != 100 || len(waiting.Dropped) != 1 || waiting.Dropped[0] != stored {
+		t.Errorf("%d open, %d ended, %d dropped; want the history, and that the one that was stored left it",
+			len(waiting.Open), len(waiting.Ended), len(waiting.Dropped))
+	}
+}

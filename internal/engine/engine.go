@@ -1,0 +1,122 @@
+// Package engine says which container engine of this machine is used: Docker (or what speaks its
+// API), or containerd. Exporter, actuator and guardian decide it in the same way.
+// Package internal/enginekind tells Docker from Podman.
+//
+// It imports internal/ctrd and the standard library.
+package engine
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/laxity/laxity/internal/ctrd"
+)
+
+// The engines, as in --engine.
+const (
+	Auto       = "auto"
+	Docker     = "docker"
+	Containerd = "containerd"
+)
+
+// Kinds lists them.
+var Kinds = []string{Auto, Docker, Containerd}
+
+// Choice is what a person chose. The zero value is Auto.
+type Choice struct {
+	Kind string // Auto if empty
+	// DockerHost is Docker's address; empty: DOCKER_HOST, else the usual socket.
+	DockerHost string
+	// Address is containerd's socket; empty: CONTAINERD_ADDRESS, else the first of Sockets that is
+	// there.
+	Address string
+	// Namespaces are those of containerd to use; empty: all but Docker's.
+	Namespaces []string
+}
+
+// Sockets are where containerd listens: by itself, in k3s and RKE2, in MicroK8s.
+var Sockets = []string{"/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock", "/var/snap/microk8s/common/run/containerd.sock"}
+
+// Where Docker and Podman listen unless they are told otherwise.
+const (
+	dockerSocket = "/var/run/docker.sock"
+	podmanSocket = "/run/podman/podman.sock"
+)
+
+// Machine is what Resolve looks at.
+type Machine struct {
+	Getenv func(string) string
+	Exists func(path string) bool
+}
+
+// This is this machine.
+var This = Machine{Getenv: os.Getenv, Exists: func(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}}
+
+// Resolve returns the choice with the engine decided, and how it was decided; "" where the person
+// did. Of several engines that are there Docker is taken, since containerd is beneath it on every
+// machine with Docker; then containerd; then Podman, which speaks Docker's API.
+func (c Choice) Resolve(m Machine) (decided Choice, how string) {
+	if c.Kind == "" || c.Kind == Auto {
+		if c.Kind, how = c.auto(m); how == podmanIsThere {
+			c.DockerHost = "unix://" + podmanSocket
+		}
+	}
+	if c.Kind == Containerd {
+		c.Address = cmp.Or(c.Address, m.Getenv("CONTAINERD_ADDRESS"), m.socket(), Sockets[0])
+	}
+	return c, how
+}
+
+const podmanIsThere = podmanSocket + " is there, and no other engine's socket"
+
+func (c Choice) auto(m Machine) (kind, how string) {
+	socket, docker := m.socket(), m.Exists(dockerSocket)
+	switch {
+	case c.DockerHost != "" || m.Getenv("DOCKER_HOST") != "":
+		return Docker, "its address is given (--docker.host, DOCKER_HOST)"
+	case c.Address != "" || m.Getenv("CONTAINERD_ADDRESS") != "":
+		return Containerd, "its address is given (--containerd.address, CONTAINERD_ADDRESS)"
+	case docker && socket != "":
+		return Docker, dockerSocket + " is there; containers of containerd at " + socket + " that are not Docker's, such as pods, are seen with --engine=containerd"
+	case docker:
+		return Docker, dockerSocket + " is there"
+	case socket != "":
+		return Containerd, socket + " is there, and " + dockerSocket + " is not"
+	case m.Exists(podmanSocket):
+		return Docker, podmanIsThere
+	default:
+		return Docker, "neither " + dockerSocket + ", " + podmanSocket + " nor a socket of containerd is there (" + strings.Join(Sockets, ", ") + ")"
+	}
+}
+
+// socket is the first of containerd's that is there; "" where none is.
+func (m Machine) socket() string {
+	if i := slices.IndexFunc(Sockets, m.Exists); i >= 0 {
+		return Sockets[i]
+	}
+	return ""
+}
+
+// Flags are the flags by which another program of ours makes the same choice.
+func (c Choice) Flags() []string {
+	var flags []string
+	for _, f := range []struct{ name, value string }{{"engine", c.Kind}, {"docker.host", c.DockerHost}, {"containerd.address", c.Address}} {
+		if f.value != "" {
+			flags = append(flags, "--"+f.name+"="+f.value)
+		}
+	}
+	for _, n := range c.Namespaces {
+		flags = append(flags, "--containerd.namespace="+n)
+	}
+	return flags
+}
+
+// Containerd is how to reach containerd, once that is decided.
+func (c Choice) Containerd() ctrd.Options {
+	return ctrd.Options{Address: c.Address, Namespaces: c.Namespaces}
+}

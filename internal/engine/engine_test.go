@@ -1,0 +1,63 @@
+package engine_test
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"github.com/laxity/laxity/internal/engine"
+)
+
+func TestResolve(t *testing.T) {
+	const docker, podman, ctrd, k3s = "/var/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"
+	for name, tt := range map[string]struct {
+		choice engine.Choice
+		env    map[string]string
+		files  []string
+		kind   string
+		addr   string
+		host   string
+		silent bool // a person decided
+	}{
+		"docker alone":                  {files: []string{docker}, kind: engine.Docker},
+		"docker on its containerd":      {files: []string{docker, ctrd}, kind: engine.Docker},
+		"containerd alone":              {files: []string{ctrd}, kind: engine.Containerd, addr: ctrd},
+		"k3s":                           {files: []string{k3s}, kind: engine.Containerd, addr: k3s},
+		"nothing":                       {kind: engine.Docker},
+		"podman alone":                  {files: []string{podman}, kind: engine.Docker, host: "unix://" + podman},
+		"podman beside docker":          {files: []string{podman, docker}, kind: engine.Docker},
+		"podman beside containerd":      {files: []string{podman, ctrd}, kind: engine.Containerd, addr: ctrd},
+		"DOCKER_HOST":                   {env: map[string]string{"DOCKER_HOST": "unix:///x"}, files: []string{podman, ctrd}, kind: engine.Docker},
+		"--docker.host":                 {choice: engine.Choice{DockerHost: "unix:///x"}, files: []string{ctrd}, kind: engine.Docker},
+		"--containerd.address":          {choice: engine.Choice{Address: "/x"}, files: []string{docker, ctrd}, kind: engine.Containerd, addr: "/x"},
+		"CONTAINERD_ADDRESS":            {env: map[string]string{"CONTAINERD_ADDRESS": "/x"}, files: []string{docker}, kind: engine.Containerd, addr: "/x"},
+		"chosen, though Docker is here": {choice: engine.Choice{Kind: engine.Containerd}, files: []string{docker, k3s}, kind: engine.Containerd, addr: k3s, silent: true},
+		"chosen, and not here":          {choice: engine.Choice{Kind: engine.Containerd}, kind: engine.Containerd, addr: ctrd, silent: true},
+		"docker chosen":                 {choice: engine.Choice{Kind: engine.Docker}, files: []string{ctrd}, kind: engine.Docker, silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := engine.Machine{
+				Getenv: func(name string) string { return tt.env[name] },
+				Exists: func(path string) bool { return slices.Contains(tt.files, path) },
+			}
+			got, how := tt.choice.Resolve(m)
+			if got.Kind != tt.kind || tt.addr != "" && got.Address != tt.addr || got.DockerHost != cmp.Or(tt.host, tt.choice.DockerHost) || (how == "") != tt.silent {
+				t.Errorf("%+v (%s), want %s at %s", got, how, tt.kind, tt.addr)
+			}
+			if again, how := got.Resolve(m); again.Kind != got.Kind || again.Address != got.Address || how != "" {
+				t.Errorf("decided again: %+v (%s)", again, how)
+			}
+		})
+	}
+}
+
+func TestFlags(t *testing.T) {
+	c := engine.Choice{Kind: engine.Containerd, Address: "/x", Namespaces: []string{"a", "b"}}
+	want := []string{"--engine=containerd", "--containerd.address=/x", "--containerd.namespace=a", "--containerd.namespace=b"}
+	if got := c.Flags(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := (engine.Choice{}).Flags(); len(got) > 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}

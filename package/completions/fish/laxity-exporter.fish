@@ -1,0 +1,5 @@
+function __laxity_exporter_complete
+    set -l words (commandline -opc) (commandline -ct)
+    $words[1] --completion-bash $words[2..-1] 2>/dev/null
+end
+complete -c laxity-exporter -a '(__laxity_exporter_complete)'
