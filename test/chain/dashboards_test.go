@@ -42,6 +42,27 @@ var elsewhere = []string{
 	"gpu_nvlink_bytes_total",               // a simulated card has no NVLink
 }
 
+// afterAnEnd are the series that are there once a task has ended, or the GPU is idle.
+var afterAnEnd = []string{
+	"gpu_task_last_", "gpu_tasks_completed_total", "node:memory_idle:bytes", "node:float:seconds",
+	"gpu_task_duration_seconds", "gpu_task_held_seconds", "gpu_task_tardiness_seconds",
+}
+
+// without returns the questions that ask for none of these series.
+func (q questions) without(series []string) questions {
+	rest := questions{}
+	for one := range q {
+		if !asksFor(one.query, series) {
+			rest[one] = true
+		}
+	}
+	return rest
+}
+
+func asksFor(q dashboards.Query, series []string) bool {
+	return slices.ContainsFunc(series, func(name string) bool { return strings.Contains(q.Expr, name) })
+}
+
 // unanswered asks Prometheus every query of the dashboards, or only those given, and returns the
 // ones that have no answer now. An answer is a number: NaN is none.
 func (s *stack) unanswered(t *testing.T, only questions) questions {
@@ -61,7 +82,7 @@ func (s *stack) unanswered(t *testing.T, only questions) questions {
 				if err != nil {
 					t.Errorf("%s: %s: %v", file, q.Panel, err)
 				}
-				if slices.ContainsFunc(elsewhere, func(name string) bool { return strings.Contains(q.Expr, name) }) {
+				if asksFor(q, elsewhere) {
 					continue
 				}
 				if !slices.ContainsFunc(v, func(s *model.Sample) bool { return !math.IsNaN(float64(s.Value)) }) {
