@@ -32,13 +32,13 @@ slice 100 ms), off: web (off the GPU for a moment, web comes first); laxity why 
 words. MEMORY is the GPU memory it holds, LIMIT what it may hold (laxity.gpu-memory). NOTE: waits
 3s (an allocation of GPU memory waits; waits alone: it may not begin to hold any), out 4GiB
 (swapped to the host's memory), unguarded (its limit is only watched: laxity why says why), lent
-1GiB (more than its share). LAST is how the last task fared: hit, miss, none (no deadline) or lost.
+1GiB (more than its share). GANG is the job of which it is one part (laxity.gang). LAST is how the last task fared: hit, miss, none (no deadline) or lost.
 
 What is wrong (GPUs or the container engine do not answer, so that facts are old) is said on
 standard error.
 
-ORDER, LIMIT and NOTE are there when there is something in them; ORDER and NOTE are the
-actuator's word, and left out where none answers. A narrow terminal leaves out SM, then LAST;
+ORDER, LIMIT, NOTE and GANG are there when there is something in them; ORDER and NOTE are the
+actuator's word, and left out where none answers. A narrow terminal leaves out GANG and SM, then LAST;
 --json has everything.`
 
 const topHelp = `Show containers and GPUs, live, and act on them. q ends it.

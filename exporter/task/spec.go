@@ -19,6 +19,7 @@ const (
 	LabelClass     = "laxity.class"
 	LabelRelease   = "laxity.release"
 	LabelShare     = "laxity.share"
+	LabelGang      = "laxity.gang"
 )
 
 // Class says what kind of work a container does.
@@ -53,9 +54,11 @@ type Spec struct {
 	// above 0 and at most 1; 0 is no share. Time that it leaves unused goes to others.
 	Share float64 `json:"share_ratio,omitempty"`
 	// NeverPause: it is never held, paused, swapped or refused memory.
-	NeverPause bool    `json:"never_pause,omitempty"`
-	Class      Class   `json:"class"`
-	Release    Release `json:"release"`
+	NeverPause bool `json:"never_pause,omitempty"`
+	// Gang names the job of which this container is one part; empty: none. See Container.GangID.
+	Gang    string  `json:"gang,omitempty"`
+	Class   Class   `json:"class"`
+	Release Release `json:"release"`
 }
 
 // InvalidLabel is a laxity.* label that could not be read. Hint says what to
@@ -113,7 +116,7 @@ func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 }
 
 // ParseLabels reads the laxity.* labels among a container's labels. A label that is invalid
-// or beyond the limits takes its safe value (no deadline, no limit, no share, never paused,
+// or beyond the limits takes its safe value (no deadline, no limit, no share, no gang, never paused,
 // the default class and release). The list has these labels, sorted.
 func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 	s := Spec{Class: ClassBatch, Release: ReleaseProcess}
@@ -159,6 +162,12 @@ func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 				bad(label, value, "write allow or never; until then it counts as never")
 			}
 			s.NeverPause = value != "allow"
+		case LabelGang:
+			if !gangName.MatchString(value) {
+				bad(label, value, "write a name of 1 to 63 letters, digits, '.', '_' and '-'; until then it is in no gang")
+				continue
+			}
+			s.Gang = value
 		case LabelClass, LabelRelease: // read below: their defaults depend on the deadline
 		default:
 			bad(label, value, "no such label; known are "+strings.Join(KnownLabels, ", "))
@@ -186,7 +195,7 @@ func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 }
 
 // KnownLabels lists every label that ParseLabels reads.
-var KnownLabels = []string{LabelClass, LabelDeadline, LabelGPUMemory, LabelPause, LabelRelease, LabelShare}
+var KnownLabels = []string{LabelClass, LabelDeadline, LabelGang, LabelGPUMemory, LabelPause, LabelRelease, LabelShare}
 
 // MaxDeadline is the longest relative deadline: a hundred years, well inside
 // what time.Duration can add to a date.

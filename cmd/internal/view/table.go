@@ -35,6 +35,7 @@ var columns = []column{
 	{head: "MEMORY", cell: func(r Row) string { return Bytes(r.Memory) }},
 	{head: "LIMIT", cell: func(r Row) string { return unlessZero(r.Limit) }, seldom: true},
 	{head: "NOTE", cell: Row.Note, style: noteStyle, seldom: true},
+	{head: "GANG", cell: func(r Row) string { return r.Gang }, seldom: true, leave: 2},
 	{head: "SM", cell: percent, leave: 2},
 	{head: "LAST", cell: func(r Row) string { return string(r.Last) },
 		style: func(r Row) Style { return redIf(r.Last == task.Miss || r.Last == task.LostOutcome) }, leave: 1},

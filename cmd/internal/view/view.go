@@ -25,6 +25,8 @@ type Row struct {
 	// TimeShare is the part of the GPU's time that it is sure of while others want it, above 0
 	// and at most 1; 0 is no share.
 	TimeShare float64 `json:"share_ratio,omitempty"`
+	// Gang names the job of which it is one part (laxity.gang); empty: none.
+	Gang string `json:"gang,omitempty"`
 	// State is that of its most urgent unfinished task; "idle" without one.
 	State string `json:"state"`
 	// Float is that task's; when idle, that of the last ended one. It is null where FloatReason says
@@ -80,6 +82,7 @@ func Rows(s *task.Snapshot, now time.Time, all bool) []Row {
 		}
 		for _, r := range found {
 			r.Container, r.ContainerID, r.Deadline, r.TimeShare, r.Limit = c.Name, c.ID, c.Spec.Deadline, c.Spec.Share, c.Spec.GPUMemory
+			r.Gang = c.Spec.Gang
 			r.now, r.Image, r.Started, r.Invalid = now, c.Image, c.Started, c.Invalid
 			r.Hits, r.Misses = fared(s, c.ID)
 			if r.Float == nil {

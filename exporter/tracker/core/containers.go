@@ -16,6 +16,7 @@ type containerState struct {
 	container.Container
 	spec     task.Spec
 	invalid  []task.InvalidLabel
+	conflict string   // why the labels of its gang's members disagree; empty: they agree, or it is in none
 	visible  []string // UUIDs; nil when not known
 	certain  bool     // visible is complete
 	pausedAt time.Time
@@ -109,10 +110,16 @@ func (m *Core) put(c container.Container, at time.Time) {
 }
 
 func (m *Core) fill(b *containerState, c container.Container) {
-	b.Container = c
+	before := b.bare().GangID()
+	b.Container, b.conflict = c, ""
 	b.spec, b.invalid = c.Spec(m.opt.Limits)
 	b.override(m.overrides[c.ID], m.opt.Limits)
 	b.visible, b.certain = m.visible(c.GPUs)
+	is := b.bare().GangID()
+	m.agree(is)
+	if before != is {
+		m.agree(before)
+	}
 }
 
 // adopt begins the tasks of the processes that were seen before their container.
@@ -129,6 +136,7 @@ func (m *Core) remove(id string, now time.Time) {
 	if b := m.containers[id]; b != nil {
 		delete(m.containers, id)
 		m.left[id] = departed{b, now}
+		m.agree(b.bare().GangID())
 		m.changed = true
 	}
 }
@@ -298,7 +306,7 @@ func (m *Core) guess(b *containerState) (gpus []string, reason string) {
 func (b *containerState) published() task.Container {
 	return task.Container{
 		ID: b.ID, Name: b.Name, Image: b.Image, CommandID: task.CommandID(b.Command), PID: b.PID,
-		Started: b.Started, Paused: b.Paused, Spec: b.spec, Invalid: b.invalid, VisibleGPUs: b.visible,
+		Started: b.Started, Paused: b.Paused, Spec: b.spec, Invalid: b.invalidLabels(), VisibleGPUs: b.visible,
 	}
 }
 
