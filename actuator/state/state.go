@@ -100,18 +100,20 @@ type GPU struct {
 
 // Container is one container as the actuator sees it.
 type Container struct {
-	ID         string        `json:"id"`
-	Name       string        `json:"name"`
-	Managed    bool          `json:"managed"`
-	NeverPause bool          `json:"never_pause,omitempty"`
-	Tasks      int           `json:"tasks"`
-	Standing   plan.Standing `json:"standing"`
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Managed    bool   `json:"managed"`
+	NeverPause bool   `json:"never_pause,omitempty"`
+	// Gang is the job of which it is one part (laxity.gang); empty: none.
+	Gang     string        `json:"gang,omitempty"`
+	Tasks    int           `json:"tasks"`
+	Standing plan.Standing `json:"standing"`
 	// Waits says why it must not run now; empty when it may.
 	Waits string `json:"waits,omitempty"`
 	// Beside says why it runs though it takes no turn; empty where it takes one.
 	Beside string `json:"beside,omitempty"`
 	// Order says where it stands on its GPU where the time is divided by slices, and why:
-	// "second in the queue, slice 100 ms". Off: its channels are off the GPU. SliceSeconds is
+	// "second in the queue, slice 100 ms"; or why it, or its gang, is left as it is. Off: its channels are off the GPU. SliceSeconds is
 	// its time slice; 0: its own.
 	Order        string  `json:"order,omitempty"`
 	Off          bool    `json:"off,omitempty"`

@@ -120,8 +120,8 @@ func (k *Core) onNoGroup(matter, gpu string, t *tenant, r ChangeResult) {
 	}
 	t.left = fmt.Sprintf("no channels of it were found within %v", noChannels)
 	t.retry.later(k.now, failedSoon, failedLate)
-	k.decideOnce(matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: t.left + ": it is left as it is, and they are looked for again every few seconds",
-		Error: r.Err.Error(), Container: t.name, ContainerID: t.container, GPUs: []string{gpu}})
+	k.decideOf(t, matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: t.left + ": it is left as it is, and they are looked for again every few seconds",
+		Error: r.Err.Error(), GPUs: []string{gpu}})
 }
 
 func (k *Core) onChanged(gpu string, c call, r ChangeResult) {
@@ -143,8 +143,8 @@ func (k *Core) onChanged(gpu string, c call, r ChangeResult) {
 	case r.Err != nil:
 		t.doubtful, t.left = true, r.Err.Error()
 		t.retry.later(now, failedSoon, failedLate)
-		k.decideOnce(matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: "what was changed of it is put back, and it is tried again later",
-			Error: r.Err.Error(), Container: t.name, ContainerID: t.container, GPUs: []string{gpu}})
+		k.decideOf(t, matter, decision.Decision{Kind: decision.Order, Result: decision.Failed, Reason: "what was changed of it is put back, and it is tried again later",
+			Error: r.Err.Error(), GPUs: []string{gpu}})
 	case c.Kind == InspectChannels:
 		t.inspect.later(now, inspectSoon, inspectLate)
 	case c.Kind == Restore: // restore again and again what keeps failing
@@ -154,7 +154,9 @@ func (k *Core) onChanged(gpu string, c call, r ChangeResult) {
 		if t.stands, t.retry, t.left, t.missing = c.Stands, (backoff{}), "", (time.Time{}); t.inspect.wait == 0 {
 			t.inspect.later(now, inspectSoon, inspectLate)
 		}
-		delete(k.lastReason, matter)
+		for _, m := range t.containers() {
+			delete(k.lastReason, m.id+" "+matter)
+		}
 		k.count(Changes, 1, string(c.Kind))
 	}
 	if r.AsOne {
@@ -165,7 +167,15 @@ func (k *Core) onChanged(gpu string, c call, r ChangeResult) {
 		k.count(ChannelSkew, r.Skew.Seconds(), string(way))
 	}
 	if r.Own {
-		k.decideOnce(matter+"/own", decision.Decision{Kind: decision.Order, Result: decision.Ignored, Reason: "it changed its own time slice; the one by the order is set again, and at the end its own one",
-			Container: t.name, ContainerID: t.container, GPUs: []string{gpu}})
+		k.decideOf(t, matter+"/own", decision.Decision{Kind: decision.Order, Result: decision.Ignored, Reason: "it changed its own time slice; the one by the order is set again, and at the end its own one",
+			GPUs: []string{gpu}})
+	}
+}
+
+// decideOf records a decision about a tenant for each of its containers, until its reason changes.
+func (k *Core) decideOf(t *tenant, matter string, d decision.Decision) {
+	for _, m := range t.containers() {
+		d.Container, d.ContainerID = m.name, m.id
+		k.decideOnce(m.id+" "+matter, d)
 	}
 }

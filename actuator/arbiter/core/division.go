@@ -18,7 +18,7 @@ type division struct {
 	// tenants are by PID, which is ladder.Tenant.ID: those in the snapshot, and those of which
 	// something is not their own yet.
 	tenants map[string]*tenant
-	// gangs are the containers on several GPUs that may be acted on, by id.
+	// gangs are the gangs and the containers on several GPUs that may be acted on, by id.
 	gangs map[string]*gangOf
 	// aside are containers, by id, that are left alone until then, because a swap is about to begin.
 	aside map[string]time.Time
@@ -217,7 +217,7 @@ func (v *division) acts(container string) bool {
 		return false
 	}
 	for _, t := range v.tenants {
-		if t.container == container && t.changed() {
+		if t.covers(container) && t.changed() {
 			return true
 		}
 	}

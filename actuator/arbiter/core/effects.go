@@ -186,12 +186,12 @@ type Process struct {
 	Start uint64
 }
 
-// Change is one change of one process on a GPU, or of a container on several GPUs, all of which
-// goes off and on as one.
+// Change is one change of one process on a GPU, or of a gang, all of which goes off and on as one.
 type Change struct {
 	Process Process
-	// Gang is the container on several GPUs; nil: the change is of the process.
-	Gang          *Gang
+	// Gang is all of the gang; nil: the change is of the process.
+	Gang *Gang
+	// ContainerID and ContainerName are those of the container, or name the gang of several.
 	ContainerID   string
 	ContainerName string
 	Kind          ChangeKind
@@ -199,7 +199,7 @@ type Change struct {
 	Stands ladder.Standing
 }
 
-// Gang is a container on several GPUs.
+// Gang is a container on several GPUs, or containers with the same laxity.gang.
 type Gang struct {
 	Processes []Process
 	GPUs      []string // UUIDs

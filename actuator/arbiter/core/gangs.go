@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -12,9 +13,9 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// gangOf is a container on several GPUs: it is off or on on all of them, as the plan of its home
-// says. On each GPU it is one tenant, with a slice there. A change concerns the whole container, so
-// one is under way at a time. nil is no such container.
+// gangOf is a container on several GPUs, or the containers of one gang (laxity.gang): it is off or
+// on on all of its GPUs, as the plan of its home says. On each GPU it is one tenant, with a slice
+// there. A change concerns all of it, so one is under way at a time. nil is no such thing.
 type gangOf struct {
 	home gang.Home
 	// processes are those on each GPU now. former are earlier ones since something was changed: they
@@ -24,38 +25,73 @@ type gangOf struct {
 	faces     map[string]*tenant // by GPU
 }
 
-// faceID names the part of a container on one GPU.
-func faceID(container, gpu string) string { return container + " on " + gpu }
+// faceID names the part of a gang on one GPU.
+func faceID(id, gpu string) string { return id + " on " + gpu }
 
-// gangTenants adds a container on several GPUs to the tenants of each GPU.
-func (k *Core) gangTenants(all map[string][]ladder.Tenant, c task.Container, p plan.Container, users []user, order policy.Order) {
+// part is a container as a part of a gang.
+type part struct {
+	task.Container
+	plan  plan.Container
+	users []user
+}
+
+// named is what a gang is called: by the container's id and name if it is one container.
+type named struct{ id, name string }
+
+// unitOf names what the container is ordered with: the gang of its label, else itself.
+func unitOf(c task.Container) named {
+	if id := c.GangID(); id != "" {
+		return named{"gang " + id, "the gang " + c.Spec.Gang}
+	}
+	return named{c.ID, c.Name}
+}
+
+// gangTenants adds a gang to the tenants of each GPU.
+func (k *Core) gangTenants(all map[string][]ladder.Tenant, is named, parts []part, order policy.Order) {
 	v := k.division
-	g := v.gangs[c.ID]
+	g := v.gangs[is.id]
 	if g == nil {
 		g = &gangOf{faces: map[string]*tenant{}}
-		v.gangs[c.ID] = g
+		v.gangs[is.id] = g
 	}
-	on := map[string][]user{}
-	for _, u := range users {
-		for _, gpu := range u.gpus {
-			on[gpu] = append(on[gpu], u)
+	on := map[string][]part{} // with the users there
+	for _, p := range parts {
+		here := map[string][]user{}
+		for _, u := range p.users {
+			for _, gpu := range u.gpus {
+				here[gpu] = append(here[gpu], u)
+			}
+		}
+		for gpu, users := range here {
+			p.users = users
+			on[gpu] = append(on[gpu], p)
 		}
 	}
 	g.look(k, on)
 	ranks, off := map[string]int{}, false
-	for gpu := range on {
-		f := g.face(v, c, gpu, k.now)
-		ranks[gpu] = v.gpu(gpu).plan.Standings[faceID(c.ID, gpu)].Rank
+	for gpu, here := range on {
+		f := g.face(v, is, gpu, k.now)
+		f.members = f.members[:0]
+		for _, p := range here {
+			f.members = append(f.members, member{p.ID, p.Name})
+		}
+		ranks[gpu] = v.gpu(gpu).plan.Standings[faceID(is.id, gpu)].Rank
 		off = off || f.stands.Off
 	}
 	g.home = g.home.Next(k.now, ranks, off)
 	for gpu, f := range g.faces {
 		f.bound = gpu != g.home.GPU
 	}
+	expedited := slices.ContainsFunc(parts, func(p part) bool { return p.plan.Expedite != "" })
 	for gpu, here := range on {
-		t := k.tenant(c, p, foremost(p, here, order), false)
-		t.ID, t.Labelled = faceID(c.ID, gpu), true
-		v.usage.report(&t, gpu, 1, k.now)
+		p, u := last(here, order)
+		t := k.tenant(p.Container, p.plan, u, false)
+		t.ID, t.Container, t.Name, t.Labelled = faceID(is.id, gpu), is.id, is.name, true
+		t.Job.Expedited = t.Job.Expedited || expedited
+		if t.Share = 0; p.Spec.Share > 0 { // each container is sure of its own
+			t.Share = min(1, p.Spec.Share*float64(len(here)))
+		}
+		v.usage.reportAll(&t, here, gpu)
 		g.home.Bind(&t, gpu)
 		f := g.faces[gpu]
 		if f.gone = f.gone && len(g.processes[gpu]) == 0; f.doubtful {
@@ -68,15 +104,36 @@ func (k *Core) gangTenants(all map[string][]ladder.Tenant, c task.Container, p p
 	}
 }
 
-// regroups reports whether a container's processes moved from one GPU to several, or back, while
-// something of them is not their own yet. That is restored first.
-func (v *division) regroups(container string, several bool) bool {
+// regroups reports whether a container's processes are ordered with others than before, while
+// something of them is not their own yet. That is restored first. unit is what they are ordered as
+// one with; empty: each by itself.
+func (v *division) regroups(container, unit string) bool {
 	for _, t := range v.tenants {
-		if t.container == container && (t.gang != nil) != several && t.changed() {
+		was := ""
+		if t.gang != nil {
+			was = t.container
+		}
+		if was != unit && t.covers(container) && t.changed() {
 			return true
 		}
 	}
 	return false
+}
+
+// last is the part of a gang on one GPU that comes last, by its first task: it has the gang's place
+// there, since the others wait for it. One without a task, or that is paused, has no place.
+func last(here []part, order policy.Order) (part, user) {
+	worst, by := here[0], foremost(here[0].plan, here[0].users, order)
+	for _, p := range here[1:] {
+		u := foremost(p.plan, p.users, order)
+		if u.task == nil || p.plan.Standing != plan.Runs {
+			continue
+		}
+		if by.task == nil || worst.plan.Standing != plan.Runs || order.Compare(p.plan.JobOf(*u.task), worst.plan.JobOf(*by.task)) > 0 {
+			worst, by = p, u
+		}
+	}
+	return worst, by
 }
 
 // foremost is the process of the container whose task comes first.
@@ -94,14 +151,16 @@ func foremost(p plan.Container, here []user, order policy.Order) user {
 	})
 }
 
-// look records the container's processes on each GPU.
-func (g *gangOf) look(k *Core, on map[string][]user) {
+// look records the gang's processes on each GPU.
+func (g *gangOf) look(k *Core, on map[string][]part) {
 	before := g.all()
 	g.processes = map[string][]Process{}
 	for gpu, here := range on {
-		for _, u := range here {
-			if start, lives := k.facts.starts[u.pid]; lives {
-				g.processes[gpu] = append(g.processes[gpu], Process{PID: u.pid, Start: start})
+		for _, p := range here {
+			for _, u := range p.users {
+				if start, lives := k.facts.starts[u.pid]; lives {
+					g.processes[gpu] = append(g.processes[gpu], Process{PID: u.pid, Start: start})
+				}
 			}
 		}
 	}
@@ -113,17 +172,17 @@ func (g *gangOf) look(k *Core, on map[string][]user) {
 	g.former = slices.DeleteFunc(before, func(p Process) bool { return slices.Contains(now, p) })
 }
 
-// face is the part of the container on one GPU.
-func (g *gangOf) face(v *division, c task.Container, gpu string, now time.Time) *tenant {
+// face is the part of the gang on one GPU.
+func (g *gangOf) face(v *division, is named, gpu string, now time.Time) *tenant {
 	f := g.faces[gpu]
 	if f == nil {
-		f = &tenant{gang: g, gpu: gpu, container: c.ID, name: c.Name}
+		f = &tenant{gang: g, gpu: gpu, container: is.id, name: is.name}
 		if other := g.any(); other != nil { // it is on one more GPU
 			f.stands.Off, f.stands.Until, f.doubtful, f.flying, f.retry = other.stands.Off, other.stands.Until, other.doubtful, other.flying, other.retry
 		}
 		g.faces[gpu] = f
 	}
-	v.tenants[faceID(c.ID, gpu)] = f
+	v.tenants[faceID(is.id, gpu)] = f
 	if f.stands.Off && !now.Before(f.stands.Until) { // the lease has ended
 		f.stands.Off, f.stands.Until = false, time.Time{}
 	}
@@ -168,8 +227,7 @@ func (g *gangOf) kept(tenants map[string]*tenant) bool {
 	return len(g.faces) > 0
 }
 
-// change makes c, a change of the face t, a change of the whole container, and marks it as under
-// way.
+// change makes c, a change of the face t, a change of the whole gang, and marks it as under way.
 func (g *gangOf) change(t *tenant, c *Change) {
 	if t.bound && !t.doubtful { // its home decides
 		c.Stands.Off, c.Stands.Until = t.stands.Off, t.stands.Until
@@ -197,7 +255,7 @@ func (g *gangOf) land() {
 	}
 }
 
-// changed records the state of the whole container after a change of the face t.
+// changed records the state of the whole gang after a change of the face t.
 func (g *gangOf) changed(t *tenant, c call, r ChangeResult) {
 	if g == nil {
 		return
@@ -212,7 +270,7 @@ func (g *gangOf) changed(t *tenant, c call, r ChangeResult) {
 	}
 }
 
-// await makes this plan leave containers alone while another GPU's plan changes them.
+// await makes this plan leave gangs alone while another GPU's plan changes them.
 func (v *division) await(list []ladder.Tenant) []ladder.Tenant {
 	for i := range list {
 		if t := v.tenants[list[i].ID]; t != nil && t.gang != nil && t.flying {
@@ -220,4 +278,21 @@ func (v *division) await(list []ladder.Tenant) []ladder.Tenant {
 		}
 	}
 	return list
+}
+
+// gangAside says why the members of a container's gang are left as they are; empty: they are not,
+// or it is in none.
+func (k *Core) gangAside(c task.Container) string {
+	id := c.GangID()
+	switch {
+	case id == "":
+		return ""
+	case k.facts.conflicts[id] != "":
+		return fmt.Sprintf("the labels of the gang %s disagree: %s", c.Spec.Gang, k.facts.conflicts[id])
+	case !k.divides():
+		return fmt.Sprintf("it is of the gang %s, whose containers would not be paused and go on as one", c.Spec.Gang)
+	case !k.o.AsOne:
+		return fmt.Sprintf("it is of the gang %s, which is ordered with --several-gpus=as-one only", c.Spec.Gang)
+	}
+	return ""
 }

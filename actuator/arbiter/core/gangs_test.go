@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// gangWorld is two GPUs with a server and a trainer each, and jobs with a rank on both, whose calls take a
-// while, and fail at times.
+// gangWorld is two GPUs with a server and trainers each, and jobs with ranks on them, in one container or in
+// several (laxity.gang), whose deadlines may order them one way here and another way there. Calls take a while, and fail at times.
 type gangWorld struct {
 	*testing.T
 	seed       uint64
@@ -53,9 +54,49 @@ func newGangWorld(t *testing.T, seed uint64) *gangWorld {
 		}
 	}
 	for n := range 1 + w.rng.IntN(3) {
-		w.add(fmt.Sprintf("job-%d", n), task.Spec{Managed: true, Class: task.ClassBatch, Release: task.ReleaseProcess}, worldGPUs...)
+		w.job(fmt.Sprintf("job-%d", n))
 	}
 	return w
+}
+
+// job makes a job of one container on both GPUs, or of several that are on both together, or on one.
+func (w *gangWorld) job(name string) {
+	spec := task.Spec{Managed: true, Class: task.ClassBatch, Release: task.ReleaseProcess}
+	if w.rng.IntN(2) == 0 {
+		spec.Class, spec.Deadline = task.ClassDeadline, 100
+	}
+	if w.rng.IntN(3) == 0 {
+		w.add(name, spec, worldGPUs...)
+		return
+	}
+	spec.Gang = name
+	for i := range 2 + w.rng.IntN(2) {
+		w.add(fmt.Sprintf("%s-rank-%d", name, i), spec, worldGPUs[(i+w.rng.IntN(2))%2])
+	}
+}
+
+// unit is what the container is ordered with: its gang, or itself.
+func unit(c task.Container) string {
+	if c.Spec.Gang != "" {
+		return "gang /" + c.Spec.Gang
+	}
+	return c.ID
+}
+
+// members are the containers of a unit, with their processes and GPUs.
+func (w *gangWorld) members(of string) (containers, processes int, gpus []string) {
+	for _, c := range w.containers {
+		if unit(c) != of {
+			continue
+		}
+		containers++
+		for _, p := range c.Processes {
+			processes++
+			gpus = append(gpus, p.GPUs...)
+		}
+	}
+	slices.Sort(gpus)
+	return containers, processes, slices.Compact(gpus)
 }
 
 // add makes a container with a process on each of these GPUs; at times one process is on all of them.
@@ -73,13 +114,17 @@ func (w *gangWorld) add(id string, spec task.Spec, gpus ...string) {
 		w.starts[pid] = uint64(pid)
 		c.Processes = append(c.Processes, task.Process{PID: pid, GPUs: on})
 		if spec.Release == task.ReleaseProcess {
-			w.tasks = append(w.tasks, task.Task{ID: fmt.Sprint(id, pid), PID: pid, Container: id, ContainerID: id, GPUs: on, State: task.Running, Start: task.Mark{Time: w.now}})
+			is := task.Task{ID: fmt.Sprint(id, pid), PID: pid, Container: id, ContainerID: id, GPUs: on, State: task.Running, Start: task.Mark{Time: w.now}}
+			if spec.Deadline > 0 { // so that the orders on the GPUs may be crossed
+				is.Deadline = w.now.Add(time.Duration(1+w.rng.IntN(100)) * time.Second)
+			}
+			w.tasks = append(w.tasks, is)
 		}
 	}
 	w.containers = append(w.containers, c)
 }
 
-func (w *gangWorld) isJob(id string) bool { return len(id) > 3 && id[:3] == "job" }
+func (w *gangWorld) isJob(unit string) bool { return strings.Contains(unit, "job-") }
 
 // facts are the next snapshot: who is on shares its GPU with the others.
 func (w *gangWorld) facts() {
@@ -127,10 +172,10 @@ func (w *gangWorld) step() {
 		}
 	}
 	for _, c := range w.containers {
-		if until, off := w.off[c.ID]; off && !w.now.Before(until) { // the lease
-			delete(w.off, c.ID)
+		if until, off := w.off[unit(c)]; off && !w.now.Before(until) { // the lease
+			delete(w.off, unit(c))
 		}
-		if _, off := w.off[c.ID]; !off {
+		if _, off := w.off[unit(c)]; !off {
 			w.on[c.ID] += 5 * time.Millisecond
 		}
 	}
@@ -148,8 +193,7 @@ func (w *gangWorld) expect(gpu string, c core.Change) {
 	if c.Gang == nil {
 		return
 	}
-	i := slices.IndexFunc(w.containers, func(o task.Container) bool { return o.ID == c.ContainerID })
-	if len(c.Gang.Processes) != len(w.containers[i].Processes) || !slices.Equal(c.Gang.GPUs, worldGPUs) {
+	if _, processes, gpus := w.members(c.ContainerID); len(c.Gang.Processes) != processes || !slices.Equal(c.Gang.GPUs, gpus) {
 		w.Fatalf("seed %d: a part of %s: %+v", w.seed, c.ContainerID, c.Gang)
 	}
 }
@@ -200,10 +244,10 @@ func (w *gangWorld) change(c core.Change) {
 }
 
 // Whatever is drawn, and whatever fails: a job is changed as a whole, by one GPU's plan at a time; everybody
-// computes in every few seconds; and in the end all is everybody's own.
+// computes in every few seconds, so that nobody waits for ever; and in the end all is everybody's own.
 func TestJobsOnSeveralGPUs(t *testing.T) {
-	offs := 0
-	for seed := range uint64(8) {
+	offs := map[bool]int{} // by whether they are several containers
+	for seed := range uint64(10) {
 		w := newGangWorld(t, seed)
 		w.facts()
 		for range 3 {
@@ -218,8 +262,8 @@ func TestJobsOnSeveralGPUs(t *testing.T) {
 			}
 		}
 		for id, n := range w.offs {
-			if w.isJob(id) {
-				offs += n
+			if containers, _, _ := w.members(id); w.isJob(id) {
+				offs[containers > 1] += n
 			}
 		}
 		w.quiet = true
@@ -232,7 +276,7 @@ func TestJobsOnSeveralGPUs(t *testing.T) {
 			t.Errorf("seed %d: left are off %v, slices %v, calls %v", seed, w.off, w.sliced, w.calls)
 		}
 	}
-	if offs == 0 {
-		t.Error("no job was off in any world: nothing was tested")
+	if offs[false] == 0 || offs[true] == 0 {
+		t.Errorf("jobs of one container were off %d times, those of several %d times: nothing was tested", offs[false], offs[true])
 	}
 }

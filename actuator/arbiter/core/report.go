@@ -68,12 +68,16 @@ func (k *Core) names(ids []string) []string {
 func (k *Core) containerState(c task.Container) state.Container {
 	s := state.Container{
 		ID: c.ID, Name: c.Name, Managed: k.managed(c), NeverPause: c.Spec.NeverPause,
-		Standing: k.standing(c), Waits: k.turns.waits[c.ID].Reason, Tasks: k.unfinished(c.ID),
+		Gang: c.Spec.Gang, Standing: k.standing(c), Waits: k.turns.waits[c.ID].Reason, Tasks: k.unfinished(c.ID),
 	}
 	if s.Beside = k.turns.besideBy[c.ID]; s.Managed && server(c) {
 		s.Beside = "its tasks are requests, which are not held for others, nor others for them"
 	}
-	k.orderState(&s)
+	if why := k.gangAside(c); why != "" && s.Managed && !s.NeverPause {
+		s.Order = "left as it is: " + why
+	} else {
+		k.orderState(&s)
+	}
 	k.admissionState(&s)
 	k.memoryState(&s, c)
 	return s
@@ -90,8 +94,13 @@ func (v *division) order(gpu string) (ids []string) {
 	})
 	for _, pid := range pids {
 		t := v.tenants[pid]
-		if t != nil && standings[pid].Rank > 0 && !slices.Contains(ids, t.container) {
-			ids = append(ids, t.container)
+		if t == nil || standings[pid].Rank == 0 {
+			continue
+		}
+		for _, m := range t.containers() {
+			if !slices.Contains(ids, m.id) {
+				ids = append(ids, m.id)
+			}
 		}
 	}
 	return ids
@@ -114,7 +123,7 @@ func (k *Core) orderState(s *state.Container) {
 	rank := 0
 	for id, t := range v.tenants {
 		is, planned := v.gpu(t.gpu).plan.Standings[id]
-		if t.container != s.ID || !planned || s.Order != "" && is.Rank >= rank {
+		if !t.has(s.ID) || !planned || s.Order != "" && is.Rank >= rank {
 			continue
 		}
 		rank = is.Rank
@@ -129,7 +138,7 @@ func (k *Core) orderState(s *state.Container) {
 // nothing to say.
 func (k *Core) leftAlone(s *state.Container) string {
 	for _, t := range k.division.tenants {
-		if t.container == s.ID && t.left != "" {
+		if t.has(s.ID) && t.left != "" {
 			return "left as it is: " + t.left
 		}
 	}

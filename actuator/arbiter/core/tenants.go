@@ -12,15 +12,16 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// tenant is a process on a GPU that may be acted on, or the part of a container on several GPUs
-// that is on one of them.
+// tenant is a process on a GPU that may be acted on, or the part of a gang that is on one GPU.
 type tenant struct {
 	process Process
-	// gang is the whole container on several GPUs; nil: the tenant is a process. bound: another
-	// GPU's plan takes it off and on.
-	gang            *gangOf
-	bound           bool
-	gpu             string
+	// gang is all of it; nil: the tenant is a process. bound: another GPU's plan takes it off and
+	// on. members are the gang's containers on this GPU.
+	gang    *gangOf
+	bound   bool
+	members []member
+	gpu     string
+	// container and name are those of the container, or of the gang.
 	container, name string
 	stands          ladder.Standing
 	// gone: it has ended or is about to, though the snapshot may still list it.
@@ -43,6 +44,34 @@ func (t *tenant) changed() bool {
 	return t.flying || t.doubtful || t.stands.Off && !t.bound || t.stands.Slice != 0
 }
 
+// member is a container of a gang.
+type member struct{ id, name string }
+
+// containers are those on this GPU.
+func (t *tenant) containers() []member {
+	if t.gang == nil {
+		return []member{{t.container, t.name}}
+	}
+	return t.members
+}
+
+// has reports whether it is of this container. covers is the same of the whole gang.
+func (t *tenant) has(container string) bool {
+	return slices.ContainsFunc(t.containers(), func(m member) bool { return m.id == container })
+}
+
+func (t *tenant) covers(container string) bool {
+	if t.gang == nil {
+		return t.container == container
+	}
+	for _, f := range t.gang.faces {
+		if f.has(container) {
+			return true
+		}
+	}
+	return false
+}
+
 // due reports whether it may be acted on again.
 func (t *tenant) due(now time.Time) bool { return !now.Before(t.retry.next) }
 
@@ -51,26 +80,36 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 	all := map[string][]ladder.Tenant{}
 	s, v := k.facts.snap, k.division
 	v.usage.measure(s)
+	var units []*unit
+	gangs := map[string]*unit{}
 	for i, c := range s.Containers {
 		p := in.Containers[i]
 		users := usersOf(s, c, p.Tasks)
-		ours, several := p.Managed && !p.Never && p.Exempt == "", severalGPUs(users)
-		if several && !k.o.AsOne || k.division.regroups(c.ID, several) {
-			ours = false
+		is, several := unitOf(c), severalGPUs(users)
+		as := ""
+		if several || c.Spec.Gang != "" {
+			as = is.id
 		}
-		if k.memory.swaps.isOut(c.ID) || k.now.Before(v.aside[c.ID]) {
-			ours = false
-		}
-		if ours && several {
-			k.gangTenants(all, c, p, users, in.Order)
+		ours := p.Managed && !p.Never && p.Exempt == "" && (as == "" || k.o.AsOne) && k.gangAside(c) == "" &&
+			!v.regroups(c.ID, as) && !k.memory.swaps.isOut(c.ID) && !k.now.Before(v.aside[c.ID])
+		if len(users) == 0 {
 			continue
 		}
-		for _, u := range users {
-			for _, gpu := range u.gpus {
-				t := k.tenant(c, p, u, ours)
-				v.usage.report(&t, gpu, len(c.Processes), k.now)
-				all[gpu] = append(all[gpu], t)
-			}
+		u := gangs[as]
+		if as == "" || u == nil {
+			u = &unit{named: is, asOne: as != "", ours: true}
+			units, gangs[as] = append(units, u), u
+		}
+		u.ours = u.ours && ours // one that must be left as it is leaves all of them so
+		u.parts = append(u.parts, part{c, p, users})
+	}
+	for _, u := range units {
+		if u.ours && u.asOne {
+			k.gangTenants(all, u.named, u.parts, in.Order)
+			continue
+		}
+		for _, p := range u.parts {
+			k.processTenants(all, p, u.ours)
 		}
 	}
 	for gpu, n := range s.Health.Unattributed {
@@ -79,6 +118,25 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 		}
 	}
 	return all
+}
+
+// unit is what has one place in the order: a container, or a gang.
+type unit struct {
+	named
+	parts []part
+	// asOne: it goes off and on as one. ours: it may be acted on.
+	asOne, ours bool
+}
+
+// processTenants adds each process of a container to the tenants of its GPUs.
+func (k *Core) processTenants(all map[string][]ladder.Tenant, p part, ours bool) {
+	for _, u := range p.users {
+		for _, gpu := range u.gpus {
+			t := k.tenant(p.Container, p.plan, u, ours)
+			k.division.usage.report(&t, gpu, len(p.Processes), k.now)
+			all[gpu] = append(all[gpu], t)
+		}
+	}
 }
 
 // user is a container's process that uses GPUs.

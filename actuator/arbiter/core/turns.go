@@ -121,6 +121,9 @@ func (k *Core) container(s task.Container, tasks []task.Task) plan.Container {
 	if l, ok := k.asked(lease.Pause, s.ID); ok {
 		c.Asked = l.Asks()
 	}
+	if c.Exempt == "" && c.Asked == "" && !k.divides() { // a pause takes one container, and the others would wait for it
+		c.Exempt = k.gangAside(s)
+	}
 	return c
 }
 

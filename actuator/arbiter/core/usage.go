@@ -67,3 +67,12 @@ func (u usage) report(t *ladder.Tenant, gpu string, processes int, now time.Time
 		t.Wants = ladder.No
 	}
 }
+
+// reportAll is report for the part of a gang on one GPU: the sum over its containers there.
+func (u usage) reportAll(t *ladder.Tenant, here []part, gpu string) {
+	for _, p := range here {
+		if is := u[usedBy{p.ID, gpu}]; is != nil {
+			t.Got, t.Measured = t.Got+is.got, true
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package core_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/arbiter/core"
+	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/estimate"
+	"github.com/laxity/laxity/actuator/lease"
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// duet is a core that sees a gang of two containers, one on each GPU, beside two trainers of the
+// first GPU.
+type duet struct {
+	*testing.T
+	core  *core.Core
+	now   time.Time
+	snap  task.Snapshot
+	calls []core.Change
+	holds []core.Action
+}
+
+func newDuet(t *testing.T, change func(*core.Options, []task.Container)) *duet {
+	d := &duet{T: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	o := core.Options{Node: "n1", Config: config.Config{Policy: "edf", Arbitrate: config.Always}.WithDefaults(), Leases: lease.New(), History: estimate.New(),
+		Divides: true, AsOne: true, MaxSnapshotAge: 10 * time.Second, HoldLease: 30 * time.Second, FetchEvery: time.Hour}
+	d.snap = task.Snapshot{Run: "r", Health: task.Health{DeviceUp: true, EngineUp: true}}
+	for i, g := range worldGPUs {
+		d.snap.GPUs = append(d.snap.GPUs, task.GPU{UUID: g, Index: i, MemoryTotal: 100, Utilization: 1})
+	}
+	spec := task.Spec{Managed: true, Class: task.ClassBatch, Release: task.ReleaseProcess}
+	for i, c := range []struct{ id, gpu, gang string }{{"a", "GPU-0", "job"}, {"b", "GPU-1", "job"}, {"trainer", "GPU-0", ""}, {"late", "GPU-0", ""}} {
+		spec.Gang = c.gang
+		d.snap.Containers = append(d.snap.Containers, task.Container{ID: c.id, Name: c.id, Spec: spec,
+			Processes: []task.Process{{PID: 100 + i, GPUs: []string{c.gpu}}}, SMUtilization: map[string]float64{c.gpu: 0.5}})
+		d.snap.Tasks = append(d.snap.Tasks, task.Task{ID: c.id, PID: 100 + i, Container: c.id, ContainerID: c.id, GPUs: []string{c.gpu},
+			State: task.Running, Start: task.Mark{Time: d.now.Add(time.Duration(i) * time.Second)}, Deadline: d.now.Add(time.Duration(10+i) * time.Second)})
+	}
+	change(&o, d.snap.Containers)
+	for i, c := range d.snap.Containers {
+		if c.Spec.Deadline == 0 {
+			d.snap.Tasks[i].Deadline = time.Time{}
+		}
+	}
+	d.core = core.New(o, d.now)
+	for range 20 {
+		d.step()
+	}
+	return d
+}
+
+// step lets 200 ms pass: a snapshot, a plan, and its effects, which all succeed.
+func (d *duet) step() {
+	d.now = d.now.Add(200 * time.Millisecond)
+	s := d.snap
+	s.Time, s.Sequence = d.now, uint64(d.now.UnixMilli())
+	starts := map[int]uint64{}
+	for _, t := range s.Tasks {
+		starts[t.PID] = uint64(t.PID)
+	}
+	d.core.Snapshot(d.now, &s, starts)
+	d.core.Step(d.now, core.Around{GuardianUp: true, MayHold: true})
+	for e := d.core.Effects(); !e.Empty(); e = d.core.Effects() {
+		for _, v := range e.Divide {
+			d.calls = append(d.calls, v.Changes...)
+			d.core.Divided(d.now, v.GPU, make([]core.ChangeResult, len(v.Changes)))
+		}
+		d.holds = append(d.holds, e.Actions...)
+		for _, a := range e.Actions {
+			d.core.Finished(d.now, core.Result{Action: a, Started: d.now, OnRecord: true})
+		}
+	}
+}
+
+func (d *duet) container(id string) state.Container {
+	all := d.core.State().Containers
+	return all[slices.IndexFunc(all, func(c state.Container) bool { return c.ID == id })]
+}
+
+// touched reports whether a change or a pause concerned a process or container of the gang.
+func (d *duet) touched() bool {
+	return slices.ContainsFunc(d.calls, func(c core.Change) bool {
+		return c.Gang != nil || c.Process.PID == 100 || c.Process.PID == 101
+	}) || slices.ContainsFunc(d.holds, func(a core.Action) bool { return a.ContainerID == "a" || a.ContainerID == "b" })
+}
+
+// A gang that cannot be ordered as one is left as it is, all of it, and says why; the others are ordered.
+func TestGangLeftAsItIs(t *testing.T) {
+	for _, tc := range []struct {
+		name, why string
+		change    func(*core.Options, []task.Container)
+	}{
+		{"the default mode", "ordered with --several-gpus=as-one only", func(o *core.Options, _ []task.Container) { o.AsOne = false }},
+		{"holds are pauses", "would not be paused and go on as one", func(o *core.Options, _ []task.Container) { o.Divides, o.AsOne = false, false }},
+		{"a policy that pauses", "would not be paused and go on as one", func(o *core.Options, _ []task.Container) { o.Config.Policy = "p3" }},
+		{"classes disagree", "laxity.class counts as batch on a, and as deadline on b", func(_ *core.Options, c []task.Container) { c[1].Spec.Class = task.ClassDeadline }},
+		{"deadlines disagree", "laxity.deadline", func(_ *core.Options, c []task.Container) { c[0].Spec.Deadline, c[1].Spec.Deadline = 9, 5 }},
+		{"shares disagree, holds are pauses", "laxity.share", func(o *core.Options, c []task.Container) { o.Divides, c[1].Spec.Share = false, 0.5 }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := newDuet(t, tc.change)
+			for _, id := range []string{"a", "b"} {
+				if c := d.container(id); !strings.HasPrefix(c.Order, "left as it is: ") || !strings.Contains(c.Order, tc.why) || c.Gang != "job" || c.Waits != "" {
+					t.Errorf("%s: %+v", id, c)
+				}
+			}
+			if d.touched() {
+				t.Errorf("it was touched: %+v %+v", d.calls, d.holds)
+			}
+			if len(d.calls)+len(d.holds) == 0 {
+				t.Error("nobody is ordered: nothing was tested")
+			}
+		})
+	}
+}
+
+// What keeps one member from being ordered keeps the whole gang from it.
+func TestGangWithAnExemptMember(t *testing.T) {
+	d := newDuet(t, func(_ *core.Options, c []task.Container) { c[0].Spec.NeverPause, c[1].Spec.NeverPause = true, true })
+	if d.touched() {
+		t.Errorf("laxity.pause=never: %+v", d.calls)
+	}
+	d = newDuet(t, func(_ *core.Options, c []task.Container) { c[1].Spec.Managed = false }) // as one that is not on the allow-list
+	if d.touched() {
+		t.Errorf("one is not on the allow-list: %+v", d.calls)
+	}
+	if len(d.calls) == 0 {
+		t.Error("nobody is ordered: nothing was tested")
+	}
+}
+
+// A gang has one place on each of its GPUs, under its name, and each change is of all of it.
+func TestGangIsOrderedAsOne(t *testing.T) {
+	d := newDuet(t, func(_ *core.Options, c []task.Container) {
+		for _, i := range []int{0, 1, 3} { // with deadlines before the trainer
+			c[i].Spec.Deadline, c[i].Spec.Class = 20, task.ClassDeadline
+		}
+	})
+	gang := 0
+	for _, c := range d.calls {
+		if c.Process.PID == 100 || c.Process.PID == 101 {
+			t.Errorf("a part of the gang is changed: %+v", c)
+		}
+		if c.Gang == nil {
+			continue
+		}
+		if gang++; c.ContainerName != "the gang job" || len(c.Gang.Processes) != 2 || !slices.Equal(c.Gang.GPUs, worldGPUs) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if gang == 0 {
+		t.Errorf("the gang is not ordered: %+v %+v", d.core.State().GPUs, d.core.State().Containers)
+	}
+	if s := d.core.State(); !slices.Contains(s.GPUs[0].Order, "a") || slices.Contains(s.GPUs[0].Order, "b") || len(s.GPUs[0].Order) != 3 {
+		t.Errorf("order on the first GPU: %v", s.GPUs[0].Order)
+	}
+	if a := d.container("a"); a.Order == "" || strings.HasPrefix(a.Order, "left as it is") {
+		t.Errorf("%+v", a)
+	}
+}
