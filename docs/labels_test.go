@@ -23,6 +23,7 @@ var (
 		{task.LabelShare, "Share of a GPU's time that it is sure of while others want it: `30%`. Who leaves it unused lends it. Shares and the batch floor that add up to more than 100 % on a GPU are reported, and cut in proportion.", "no share", "no share"},
 		{task.LabelPause, "`allow`, or `never`: never held, paused, swapped or refused memory.", "`allow`", "`never`"},
 		{task.LabelClass, "`deadline`, or `batch`: gives way to those with deadlines at once, and gets a floor (`--batch-floor`) while they compute.", "`deadline` with a deadline, else `batch`", "the default"},
+		{task.LabelGang, "The job of which this container is one part: its ranks wait for each other. Containers with the same name (on Kubernetes: of one namespace) on one node have one place in the order, that of the part that comes last, and go off and on together ([several GPUs](../several-gpus.md)). Deadline, share, class, release and pause must be the same on each; else it is reported, and all of them are left as they are.", "none", "no gang"},
 		{task.LabelRelease, "What one task is: `process` (from its first GPU context to its end), or `busy` (each busy interval of a server).", "`process`", "the default"},
 	}
 	onNodes = []label{

@@ -16,7 +16,8 @@ var HoldModes = []string{string(HoldAuto), string(HoldChannels), string(HoldPaus
 // Channels reports whether channels are wanted.
 func (h HoldMode) Channels() bool { return h == "" || h == HoldAuto || h == HoldChannels }
 
-// SeveralMode says what is done with a container on several GPUs where channels order them.
+// SeveralMode says what is done with a container on several GPUs, and with the containers of a gang,
+// where channels order them.
 type SeveralMode string
 
 // The ways.

@@ -17,7 +17,8 @@ import (
 type Options struct {
 	// Hold says how containers are kept from computing; config.HoldAuto by default.
 	Hold config.HoldMode
-	// SeveralGPUs says what is done with a container on several GPUs; config.SeveralNever by default.
+	// SeveralGPUs says what is done with a container on several GPUs, and with the containers of a gang;
+	// config.SeveralNever by default.
 	SeveralGPUs config.SeveralMode
 	// Channels controls time slices and channels of processes; nil: this machine cannot.
 	Channels channels.Driver

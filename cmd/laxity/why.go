@@ -18,6 +18,7 @@ import (
 	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/plain"
 )
 
@@ -156,6 +157,9 @@ func notes(s state.State, e explanation) []string {
 	if e.State != nil && e.State.MemoryAsked != "" {
 		out = append(out, "its allocations of GPU memory may wait or be refused: "+e.State.MemoryAsked)
 	}
+	if others := gangOf(s, e.State); len(others) > 0 {
+		out = append(out, fmt.Sprintf("it is of the gang %s, with %s (laxity.gang)", e.State.Gang, strings.Join(others, ", ")))
+	}
 	for _, g := range s.GPUs {
 		if len(g.Order) > 1 && slices.Contains(g.Order, e.Container) {
 			out = append(out, fmt.Sprintf("queue of %s, the first one first: %s", g.UUID, strings.Join(g.Order, ", ")))
@@ -175,6 +179,22 @@ func notes(s state.State, e explanation) []string {
 		}
 	}
 	return out
+}
+
+// gangOf names the other containers of the container's gang.
+func gangOf(s state.State, c *state.Container) (names []string) {
+	id := func(c state.Container) string {
+		return task.Container{Name: c.Name, Spec: task.Spec{Gang: c.Gang}}.GangID()
+	}
+	if c == nil || c.Gang == "" {
+		return nil
+	}
+	for _, other := range s.Containers {
+		if other.ID != c.ID && id(other) == id(*c) {
+			names = append(names, other.Name)
+		}
+	}
+	return names
 }
 
 // contended reports whether the container waits, or others wait for it.

@@ -33,6 +33,9 @@ func fakeActuator(t *testing.T) string {
 				Order: "off the GPU for 40 ms: requests of web come first, and it is the turn of second"},
 			{ID: strings.Repeat("8", 64), Name: "web", Managed: true, Standing: plan.Runs, Order: "its requests come first, slice 1 s"},
 			{ID: strings.Repeat("e", 64), Name: "server", Managed: true, Tasks: 1, Standing: plan.Runs, Beside: "requests are not held"},
+			{ID: strings.Repeat("7", 64), Name: "rank-0", Managed: true, Gang: "job", Tasks: 1, Standing: plan.Runs, Order: "left as it is: it is of the gang job"},
+			{ID: strings.Repeat("6", 64), Name: "rank-1", Managed: true, Gang: "job", Tasks: 1, Standing: plan.Runs},
+			{ID: strings.Repeat("5", 64), Name: "team/pod/rank-1", Managed: true, Gang: "job", Tasks: 1, Standing: plan.Runs},
 		},
 		Holds: []record.Hold{{ContainerID: id, Container: "trainer-b", Since: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute)}},
 	}
@@ -83,6 +86,7 @@ func TestWhyInALine(t *testing.T) {
 		"third":     "third is held: off the GPU for 40 ms: requests of web come first, and it is the turn of second\n  queue of GPU-2, the first one first: web, second, third",
 		"web":       "web runs: its requests come first, slice 1 s\n",
 		"server":    "server runs beside those whose turn it is: requests are not held\n",
+		"rank-0":    "rank-0 runs: left as it is: it is of the gang job\n  it is of the gang job, with rank-1 (laxity.gang)\n",
 		"trainer-d": "trainer-d runs: nobody contends for its GPU, or it is in a host phase\n",
 	} {
 		if code, out, stderr := laxity("why", address, container); code != 0 || !strings.HasPrefix(out, want) {

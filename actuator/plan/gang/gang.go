@@ -1,4 +1,5 @@
-// Package gang decides which GPU's plan takes a container on several GPUs off and on.
+// Package gang decides which GPU's plan takes a container on several GPUs, or the containers of a
+// gang (laxity.gang), off and on.
 //
 // Its parts wait for each other (the ranks of an NCCL job), so it must be off on all of its GPUs or
 // on on all of them. So it has one standing, decided by one plan: that of its home. On its other

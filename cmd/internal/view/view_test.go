@@ -65,6 +65,26 @@ idle-with-label            9s        idle        -       -    -        -
 	}
 }
 
+// The column of the gang is there where one has a gang, and makes room in a narrow terminal.
+func TestGang(t *testing.T) {
+	s := snapshot()
+	for _, gang := range []string{"", "job-7"} {
+		for i := range s.Containers {
+			s.Containers[i].Spec.Gang = gang
+		}
+		rows := view.Rows(s, now, false)
+		for _, width := range []int{0, 60} {
+			var b strings.Builder
+			if err := view.Table(&b, rows, width, false); err != nil {
+				t.Fatal(err)
+			}
+			if want := gang != "" && width == 0; strings.Contains(b.String(), "GANG") != want || strings.Contains(b.String(), "job-7") != want {
+				t.Errorf("gang %q, width %d:\n%s", gang, width, b.String())
+			}
+		}
+	}
+}
+
 // memory is how containers of the snapshot stand when all their memory is limited,
 // lent, waited for and swapped.
 func memory() (*task.Snapshot, []state.Container) {
