@@ -56,7 +56,8 @@ type GPU struct {
 	// Utilization is the share of the driver's last sample period in which a kernel ran, 0–1;
 	// NaN where the driver does not report it.
 	Utilization float64
-	// Processes hold a compute context on this GPU. Valid only when
+	// Processes hold a compute context on this GPU, clients of an MPS server among them, each once.
+	// The server itself is among them as a process like others. Valid only when
 	// ProcessesErr is nil.
 	Processes    []Process
 	ProcessesErr error
@@ -70,4 +71,6 @@ type Process struct {
 	// SMUtilization is its share of the multiprocessors' time over the driver's
 	// last samples, 0–1; NaN where not known. Refreshed at most once a second.
 	SMUtilization float64
+	// MPS: it is a client of an MPS server, which owns the channels on which it computes.
+	MPS bool
 }

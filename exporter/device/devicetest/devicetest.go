@@ -21,6 +21,8 @@ type Rig struct {
 	// Occupy makes a process hold a context and bytes of memory on one GPU, or on each of
 	// two, visible in readings at once or soon. The function that it returns undoes this.
 	Occupy func(t *testing.T, bytes uint64, uuids ...string) (pid int, release func())
+	// Serve is Occupy on one GPU through an MPS server.
+	Serve func(t *testing.T, bytes uint64, uuid string) (pid int, release func())
 	// Fail makes the process list of one GPU fail. Lose stops one GPU from answering. Unload
 	// unloads the whole driver. The function that each returns undoes this.
 	Fail   func(t *testing.T, uuid string) (undo func())
@@ -42,6 +44,7 @@ func Run(t *testing.T, newRig func(t *testing.T) Rig) {
 		{"values", testValues},
 		{"processes come and go", testProcesses},
 		{"one process on two GPUs", testTwoGPUs},
+		{"clients of MPS", testMPS},
 		{"MIG", testMIG},
 		{"failed process list is no empty list", testProcessesErr},
 		{"lost GPU keeps its identity", testLost},
@@ -210,6 +213,48 @@ func testTwoGPUs(t *testing.T, rig Rig) {
 		}
 		return true
 	})
+}
+
+// A client of MPS is listed as one, once, with its memory, beside processes that are none.
+func testMPS(t *testing.T, rig Rig) {
+	if rig.Occupy == nil || rig.Serve == nil {
+		t.Skip("no client of MPS can be started on this device")
+	}
+	const bytes = 256 << 20
+	for _, g := range read(t, rig.Device).GPUs {
+		client, release := rig.Serve(t, bytes, g.UUID)
+		other, releaseOther := rig.Occupy(t, bytes, g.UUID)
+		r := await(t, rig.Device, "both appear", func(r device.Reading) bool {
+			now, _ := find(r, g.UUID)
+			p, ok := processOf(now, client)
+			q, also := processOf(now, other)
+			return ok && also && p.MemoryUsed >= bytes && q.MemoryUsed >= bytes
+		})
+		now, _ := find(r, g.UUID)
+		alike, _ := processOf(now, other)
+		times := 0
+		for _, p := range now.Processes {
+			if p.PID == client {
+				times++
+			}
+			if p.MPS != (p.PID == client) && (p.PID == client || p.PID == other) {
+				t.Errorf("%s: %+v; the client is %d", g.UUID, p, client)
+			}
+			if p.PID == client && p.MemoryUsed > alike.MemoryUsed+bytes/2 {
+				t.Errorf("%s: its memory counts twice: %+v", g.UUID, p)
+			}
+		}
+		if times != 1 {
+			t.Errorf("%s: the client is listed %d times", g.UUID, times)
+		}
+		release()
+		releaseOther()
+		await(t, rig.Device, "the client leaves", func(r device.Reading) bool {
+			now, _ := find(r, g.UUID)
+			_, ok := processOf(now, client)
+			return !ok
+		})
+	}
 }
 
 func testMIG(t *testing.T, rig Rig) {

@@ -26,12 +26,14 @@ func Shapes() map[string]sim.Options {
 func SimRig(gpu *sim.GPU, d device.Device) Rig {
 	var pids atomic.Int64
 	pids.Store(1 << 22) // above what Linux gives out
-	return Rig{
-		Device: d,
-		Occupy: func(t *testing.T, bytes uint64, uuids ...string) (int, func()) {
+	occupy := func(mps bool) func(*testing.T, uint64, ...string) (int, func()) {
+		return func(t *testing.T, bytes uint64, uuids ...string) (int, func()) {
 			t.Helper()
 			pid := int(pids.Add(1))
 			p := gpu.Attach(pid)
+			if mps {
+				p.UseMPS()
+			}
 			for _, uuid := range uuids {
 				i := slices.Index(gpu.UUIDs(), uuid)
 				if err := p.Open(context.Background(), i); err != nil {
@@ -42,6 +44,14 @@ func SimRig(gpu *sim.GPU, d device.Device) Rig {
 				}
 			}
 			return pid, p.Detach
+		}
+	}
+	return Rig{
+		Device: d,
+		Occupy: occupy(false),
+		Serve: func(t *testing.T, bytes uint64, uuid string) (int, func()) {
+			t.Helper()
+			return occupy(true)(t, bytes, uuid)
 		},
 		Fail: func(t *testing.T, uuid string) func() {
 			must(t, gpu.FailProcessQuery(uuid, errors.New("process list failed by the test")))

@@ -20,6 +20,10 @@
 // A card in MIG mode is not listed; its instances are. Identities are read again
 // every ten seconds, so that MIG instances may come and go.
 //
+// Clients of an MPS server are asked for by a function of their own, where the library has it, and
+// stand in the same list. NVML lists some of them in both lists. Whether it counts the same memory in both
+// is not documented: the larger value counts.
+//
 // The cards' condition has a reader of its own (cards.go), which initialises NVML once more:
 // NVML counts those who use it. Each query stands for itself (queries.go): what a card does not
 // answer is absent, and a function that the library lacks is not called.

@@ -21,13 +21,14 @@ import (
 type fakeLibrary struct {
 	nvml.Interface
 	nvml.ExtendedInterface
-	device  device.Device
-	users   int // NVML counts them
-	ready   bool
-	inits   int
-	missing string // a function that this driver lacks
-	reading device.Reading
-	samples func(lastSeen uint64) ([]nvml.ProcessUtilizationSample, nvml.Return)
+	device   device.Device
+	users    int // NVML counts them
+	ready    bool
+	inits    int
+	missing  string // a function that this driver lacks
+	reading  device.Reading
+	mpsTwice bool // it lists the clients of MPS among all processes, too
+	samples  func(lastSeen uint64) ([]nvml.ProcessUtilizationSample, nvml.Return)
 
 	conditions device.Cards
 	events     *fakeEvents
@@ -81,7 +82,7 @@ func (f *fakeLibrary) Extensions() nvml.ExtendedInterface { return f }
 
 func (f *fakeLibrary) LookupSymbol(name string) error {
 	f.gate()
-	if name == f.missing {
+	if name == f.missing || slices.Contains(mpsClients, f.missing) && slices.Contains(mpsClients, name) {
 		return fmt.Errorf("no %s", name)
 	}
 	return nil
@@ -217,7 +218,26 @@ func (d *fakeDevice) GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Retu
 	}
 	var list []nvml.ProcessInfo
 	for _, p := range g.Processes {
-		list = append(list, nvml.ProcessInfo{Pid: uint32(p.PID), UsedGpuMemory: p.MemoryUsed})
+		if !p.MPS || d.lib.mpsTwice {
+			list = append(list, nvml.ProcessInfo{Pid: uint32(p.PID), UsedGpuMemory: p.MemoryUsed})
+		}
+	}
+	return list, ret
+}
+
+func (d *fakeDevice) GetMPSComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return) {
+	if slices.Contains(mpsClients, d.lib.missing) {
+		panic("a function that this NVML lacks")
+	}
+	g, ret := d.state()
+	if code, fails := d.lib.fail["mps"]; fails && ret == nvml.SUCCESS {
+		return nil, code
+	}
+	var list []nvml.ProcessInfo
+	for _, p := range g.Processes {
+		if p.MPS {
+			list = append(list, nvml.ProcessInfo{Pid: uint32(p.PID), UsedGpuMemory: p.MemoryUsed})
+		}
 	}
 	return list, ret
 }

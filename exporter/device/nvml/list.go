@@ -67,11 +67,11 @@ func (r *reader) card(i int) ([]*unit, nvml.Return) {
 	if ret == nvml.SUCCESS {
 		mode, ret := handle.GetComputeMode()
 		info.Exclusive = ret == nvml.SUCCESS && mode != nvml.COMPUTEMODE_DEFAULT
-		return (&unit{handle: handle, info: info}).instances(), nvml.SUCCESS
+		return (&unit{handle: handle, info: info, mps: r.mps}).instances(), nvml.SUCCESS
 	}
 	var units []*unit
 	for _, old := range r.known[i] {
-		units = append(units, &unit{info: old, lost: ret})
+		units = append(units, &unit{info: old, lost: ret, mps: r.mps})
 	}
 	return units, ret
 }
@@ -105,7 +105,7 @@ func (u *unit) instances() []*unit {
 		if name, ret := handle.GetName(); ret == nvml.SUCCESS {
 			info.Name = name
 		}
-		units = append(units, &unit{handle: handle, info: info})
+		units = append(units, &unit{handle: handle, info: info, mps: u.mps})
 	}
 	return units
 }

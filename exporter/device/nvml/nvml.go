@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -23,6 +24,10 @@ const (
 // library lacks would end the process.
 var needed = []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetProcessUtilization"}
 
+// mpsClients are the versions of the function that lists the clients of MPS; go-nvml calls the newest
+// that is there.
+var mpsClients = []string{"nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3"}
+
 // reader is the device.Device of this package.
 type reader struct {
 	lib    nvml.Interface
@@ -31,6 +36,7 @@ type reader struct {
 	closed bool
 
 	driver string
+	mps    bool // NVML lists the clients of MPS
 	units  []*unit
 	listed time.Time            // when units were listed
 	known  map[int][]device.GPU // identities by card, as listed last; they outlive stop
@@ -85,6 +91,7 @@ func (r *reader) start() error {
 				device.ErrUnavailable, name)
 		}
 	}
+	r.mps = slices.ContainsFunc(mpsClients, func(name string) bool { return r.lib.Extensions().LookupSymbol(name) == nil })
 	version, ret := r.lib.SystemGetDriverVersion()
 	if ret != nvml.SUCCESS {
 		r.stop()

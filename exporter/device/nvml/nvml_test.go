@@ -30,7 +30,9 @@ func TestConformanceOnASimulatedDriver(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d, err := open(newFake(gpu), time.Now)
+				lib := newFake(gpu)
+				lib.mpsTwice = name == "two cards" // drivers differ
+				d, err := open(lib, time.Now)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -232,5 +234,54 @@ func TestSMUtilization(t *testing.T) {
 	lib.samples = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
 	if got := share(); !math.IsNaN(got) {
 		t.Errorf("not supported: %v, want NaN", got)
+	}
+}
+
+// A client of MPS may be in both of the driver's lists; an old NVML has one list; a list that fails is no empty one.
+func TestClientsOfMPS(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		prepare func(*fakeLibrary)
+		clients int // processes that are clients of MPS, of two processes
+		listed  int
+		fails   bool
+	}{
+		{"in one list", func(*fakeLibrary) {}, 1, 2, false},
+		{"in both lists", func(lib *fakeLibrary) { lib.mpsTwice = true }, 1, 2, false},
+		{"an old NVML", func(lib *fakeLibrary) { lib.missing = mpsClients[0] }, 0, 1, false},
+		{"not supported", func(lib *fakeLibrary) { lib.fail = map[string]nvml.Return{"mps": nvml.ERROR_NOT_SUPPORTED} }, 0, 1, false},
+		{"a list that fails", func(lib *fakeLibrary) { lib.fail = map[string]nvml.Return{"mps": nvml.ERROR_UNKNOWN} }, 0, 0, true},
+	} {
+		gpu, _ := newSim(t)
+		client := gpu.Attach(4712)
+		client.UseMPS()
+		if err := client.Open(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Alloc(0, 64<<20); err != nil {
+			t.Fatal(err)
+		}
+		lib := newFake(gpu)
+		tc.prepare(lib)
+		d, err := open(lib, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := d.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients := 0
+		for _, p := range r.GPUs[0].Processes {
+			if p.MPS {
+				clients++
+			}
+		}
+		if clients != tc.clients || len(r.GPUs[0].Processes) != tc.listed || (r.GPUs[0].ProcessesErr != nil) != tc.fails {
+			t.Errorf("%s: %+v, %v", tc.name, r.GPUs[0].Processes, r.GPUs[0].ProcessesErr)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

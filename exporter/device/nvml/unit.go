@@ -5,6 +5,7 @@ package nvml
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -24,6 +25,7 @@ type unit struct {
 	handle nvml.Device // nil when it does not answer
 	lost   nvml.Return // why
 	info   device.GPU  // identity only
+	mps    bool        // this NVML lists the clients of MPS
 	sm     samples
 }
 
@@ -51,10 +53,21 @@ func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
 		gpu.ProcessesErr = fmt.Errorf("NVML: list of processes: %w", ret)
 		return gpu, nvml.SUCCESS
 	}
-	if len(list) > 0 && gpu.Parent == "" {
+	var clients []nvml.ProcessInfo
+	if u.mps {
+		clients, ret = u.handle.GetMPSComputeRunningProcesses()
+		if gone(ret) {
+			return gpu, ret
+		}
+		if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
+			gpu.ProcessesErr = fmt.Errorf("NVML: list of the clients of MPS: %w", ret)
+			return gpu, nvml.SUCCESS
+		}
+	}
+	if len(list)+len(clients) > 0 && gpu.Parent == "" {
 		u.sm.refresh(u.handle, now)
 	}
-	gpu.Processes = u.processes(list)
+	gpu.Processes = u.processes(list, clients)
 	return gpu, nvml.SUCCESS
 }
 
@@ -75,8 +88,24 @@ func memoryOf(handle nvml.Device) (total, used uint64, ret nvml.Return) {
 	return old.Total, old.Used, ret
 }
 
-// processes returns one entry per PID. The driver may list several contexts of one process.
-func (u *unit) processes(list []nvml.ProcessInfo) []device.Process {
+// processes returns one entry per PID. The driver may list several contexts of one process, and a
+// client of MPS in both lists, with the same memory.
+func (u *unit) processes(list, clients []nvml.ProcessInfo) []device.Process {
+	out := u.onePerPID(list)
+	for _, c := range u.onePerPID(clients) {
+		c.MPS = true
+		i := slices.IndexFunc(out, func(p device.Process) bool { return p.PID == c.PID })
+		if i < 0 {
+			out = append(out, c)
+			continue
+		}
+		c.MemoryUsed = max(c.MemoryUsed, out[i].MemoryUsed)
+		out[i] = c
+	}
+	return out
+}
+
+func (u *unit) onePerPID(list []nvml.ProcessInfo) []device.Process {
 	var out []device.Process
 	at := map[int]int{}
 	for _, p := range list {

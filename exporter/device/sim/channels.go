@@ -179,6 +179,9 @@ func (g *GPU) control(ctx context.Context, name string, cost time.Duration, t Te
 	if p == nil || t.Start != 0 && p.start != 0 && t.Start != p.start {
 		return fmt.Errorf("%w: %d", ErrNoProcess, t.PID)
 	}
+	if p.mps {
+		return fmt.Errorf("%w: process %d computes through MPS, whose channels are other processes' too", ErrNotSupported, t.PID)
+	}
 	g.advance()
 	defer g.rearm()
 	return run(p)

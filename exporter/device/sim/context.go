@@ -12,6 +12,7 @@ import (
 type gpuContext struct {
 	owner   compute.Owner
 	pid     int
+	mps     bool // of a client of an MPS server
 	opened  time.Time
 	ready   time.Time     // creation is through, unless there is work left
 	work    time.Duration // left of ContextShared
@@ -47,7 +48,7 @@ func (p *Process) openLocked(i int, now time.Time) (*gpuContext, error) {
 	}
 	g.owners++
 	c := &gpuContext{
-		owner: g.owners, pid: p.pid, opened: now, ready: now.Add(g.opts.ContextTime), work: g.opts.ContextShared,
+		owner: g.owners, pid: p.pid, mps: p.mps, opened: now, ready: now.Add(g.opts.ContextTime), work: g.opts.ContextShared,
 		allocs: map[uint64]uint64{}, flying: map[uint64]*compute.Op{}, nextPtr: 1 << 40,
 		handle: groupHandle + uint32(i)*handlesPerUnit,
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,6 +57,16 @@ func peerOf(conn net.Conn) (*peer, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// EnvMPS=1 in the environment of a program makes it a client of an MPS server, see Process.UseMPS. There is
+// no server that computes for it.
+const EnvMPS = "LAXITY_SIM_MPS"
+
+// asksFor reports whether the program was started with this variable set to 1.
+func (p *peer) asksFor(variable string) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
+	return err == nil && slices.Contains(strings.Split(string(env), "\x00"), variable+"=1")
 }
 
 // startOf reads when a process started.

@@ -35,6 +35,7 @@ type Process struct {
 	restoring bool
 	agents    map[*agent]bool
 
+	mps    bool   // it computes through an MPS server
 	start  uint64 // clock ticks since boot; 0: not known
 	client uint32 // of the resource manager
 }
@@ -59,6 +60,14 @@ func (g *GPU) attach(t Tenant) *Process {
 	}
 	p.refs++
 	return p
+}
+
+// UseMPS makes the tenant, before its first context, a client of an MPS server, which owns its
+// channels: it is listed as one, and nobody may control its channels.
+func (p *Process) UseMPS() {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	p.mps = true
 }
 
 // Detach undoes one Attach; the last one is the end of the tenant.

@@ -120,7 +120,7 @@ func (u *unit) process(c *gpuContext, used uint64) device.Process {
 	if !known || u.info.Parent != "" {
 		sm = math.NaN()
 	}
-	return device.Process{PID: c.pid, MemoryUsed: used, SMUtilization: sm}
+	return device.Process{PID: c.pid, MemoryUsed: used, SMUtilization: sm, MPS: c.mps}
 }
 
 // addProcess keeps one entry per PID: a process whose old context is still being

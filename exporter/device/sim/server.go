@@ -113,6 +113,9 @@ func (s *session) tenant(ctx context.Context) error {
 	defer peer.Close()
 	p := s.gpu.attach(Tenant{PID: peer.PID, Start: peer.start})
 	defer p.Detach()
+	if peer.asksFor(EnvMPS) {
+		p.UseMPS()
+	}
 	// A call that waits for an unlock must not outlast the server.
 	defer context.AfterFunc(ctx, p.Exit)()
 

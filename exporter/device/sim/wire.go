@@ -33,6 +33,7 @@ type wireProcess struct {
 	PID           int      `json:"pid"`
 	MemoryUsed    uint64   `json:"memory_used"`
 	SMUtilization *float64 `json:"sm_utilization"`
+	MPS           bool     `json:"mps,omitempty"`
 }
 
 // wireCards is a device.CardReading as the protocol's JSON.
@@ -49,7 +50,7 @@ func toWire(r device.Reading) wireReading {
 			MemoryTotal: g.MemoryTotal, MemoryUsed: g.MemoryUsed, Utilization: known(g.Utilization),
 		}
 		for _, p := range g.Processes {
-			wg.Processes = append(wg.Processes, wireProcess{p.PID, p.MemoryUsed, known(p.SMUtilization)})
+			wg.Processes = append(wg.Processes, wireProcess{p.PID, p.MemoryUsed, known(p.SMUtilization), p.MPS})
 		}
 		if g.ProcessesErr != nil {
 			wg.ProcessesError = g.ProcessesErr.Error()
@@ -68,7 +69,7 @@ func (w wireReading) reading() device.Reading {
 		}
 		for _, p := range wg.Processes {
 			g.Processes = append(g.Processes, device.Process{
-				PID: p.PID, MemoryUsed: p.MemoryUsed, SMUtilization: orNaN(p.SMUtilization),
+				PID: p.PID, MemoryUsed: p.MemoryUsed, SMUtilization: orNaN(p.SMUtilization), MPS: p.MPS,
 			})
 		}
 		if wg.ProcessesError != "" {

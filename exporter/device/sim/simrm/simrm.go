@@ -28,7 +28,8 @@ func (e Error) Error() string { return "simulated GPU: " + e.Text }
 
 // Is gives the codes the meaning that callers act on.
 func (e Error) Is(target error) bool {
-	return target == rm.ErrGone && e.Code == "process" || target == rm.ErrChanged && e.Code == "group"
+	return target == rm.ErrGone && e.Code == "process" || target == rm.ErrChanged && e.Code == "group" ||
+		target == rm.ErrUnsupported && e.Code == "support"
 }
 
 // Manager controls the channels behind one socket. Each call has a connection of its own,
