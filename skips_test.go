@@ -24,7 +24,7 @@ var plainSkips = map[string]struct {
 	"cmd/laxity/main_test.go":                       {1, "what comes without a GPU, on a machine with one"},
 	"exporter/container/proc_test.go":               {1, "the kernel gave the PID to somebody else"},
 	"exporter/device/devicetest/cards.go":           {2, "what a subject of the suite cannot do, by its own word"},
-	"exporter/device/devicetest/devicetest.go":      {6, "what a subject of the suite cannot do, by its own word"},
+	"exporter/device/devicetest/devicetest.go":      {7, "what a subject of the suite cannot do, by its own word"},
 	"exporter/sensor/pidfd/pidfd_test.go":           {1, "the kernel gave the PID to somebody else, 300 times"},
 	"internal/boltfile/boltfile_test.go":            {1, "the race detector cannot look at a damaged file"},
 	"internal/cudaprobe/unwatched_test.go":          {1, "the time it is about went by"},

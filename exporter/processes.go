@@ -38,13 +38,17 @@ func (p Processes) Stat(pid int) (tracker.Stat, error) {
 	if err != nil {
 		return tracker.Stat{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	state, ticks, ok := parseStat(buf[:n])
+	name, state, ticks, ok := parseStat(buf[:n])
 	if !ok {
 		return tracker.Stat{}, fmt.Errorf("process %d: its stat file cannot be read: %q", pid, string(buf[:n]))
 	}
 	started := time.Duration(ticks) * tracker.StartStep
-	return tracker.Stat{State: state, Started: started, Born: sinceBoot(started)}, nil
+	return tracker.Stat{MPSServer: string(name) == mpsServer, State: state, Started: started, Born: sinceBoot(started)}, nil
 }
+
+// mpsServer is how the kernel names, in 15 bytes, nvidia-cuda-mps-server, and nvidia-cuda-mps-control, which
+// never computes.
+const mpsServer = "nvidia-cuda-mps"
 
 // readInto is os.ReadFile for what is read ten times a second for each task: three
 // calls of the kernel, and nothing for the garbage collector.
@@ -57,20 +61,20 @@ func readInto(buf []byte, path string) (int, error) {
 	return unix.Read(fd, buf)
 }
 
-// parseStat reads the fields after the name, which stands in brackets and may
-// hold spaces and brackets itself: the state is the first of them, the start
-// time the 20th.
-func parseStat(line []byte) (state byte, start uint64, ok bool) {
-	i := bytes.LastIndexByte(line, ')')
-	if i < 0 || i+2 >= len(line) {
-		return 0, 0, false
+// parseStat reads the name, which stands in brackets and may hold spaces and
+// brackets itself, and the fields after it: the state is the first of them, the
+// start time the 20th.
+func parseStat(line []byte) (name []byte, state byte, start uint64, ok bool) {
+	begin, i := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
+	if begin < 0 || i < begin || i+2 >= len(line) {
+		return nil, 0, 0, false
 	}
 	rest := line[i+2:]
 	state = rest[0]
 	for range 19 {
 		j := bytes.IndexByte(rest, ' ')
 		if j < 0 {
-			return 0, 0, false
+			return nil, 0, 0, false
 		}
 		rest = rest[j+1:]
 	}
@@ -78,7 +82,7 @@ func parseStat(line []byte) (state byte, start uint64, ok bool) {
 		rest = rest[:j]
 	}
 	start, err := strconv.ParseUint(string(rest), 10, 63)
-	return state, start, err == nil
+	return line[begin+1 : i], state, start, err == nil
 }
 
 // sinceBoot turns a time since boot into a date.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -44,7 +45,25 @@ func TestStat(t *testing.T) {
 	if _, err := p.Stat(1 << 30); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a process that does not exist: %v", err)
 	}
-	if _, err := p.Stat(os.Getpid()); err != nil {
-		t.Error(err)
+	if stat, err := p.Stat(os.Getpid()); err != nil || stat.MPSServer {
+		t.Error(stat, err)
+	}
+}
+
+// An MPS server is known by its name, as the kernel has it.
+func TestStatOfAnMPSServer(t *testing.T) {
+	for line, want := range map[string]bool{
+		"7 (nvidia-cuda-mps) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20":                true,
+		"7 (nvidia-cuda-mp) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20":                 false,
+		"7 (a) (nvidia-cuda-mps) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20":            false,
+		"7 (python) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 (nvidia-cuda-mps) S 1 2": false,
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, "7"), 0o700), os.WriteFile(filepath.Join(dir, "7", "stat"), []byte(line), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if stat, err := exporter.NewProcesses(dir).Stat(7); err != nil && want || stat.MPSServer != want {
+			t.Errorf("%s: %+v, %v", line, stat, err)
+		}
 	}
 }

@@ -46,6 +46,8 @@ type Present struct {
 	Held   []Held
 	Slices []Slice
 	Places []Place
+	// Left are the containers that are left as they are; each container once.
+	Left []Left
 }
 
 // Metrics is a prometheus.Collector.

@@ -28,6 +28,7 @@ func present(m *collector.Metrics) {
 			Waiting: []collector.Waiting{{Container: "b", GPU: "GPU-1", Seconds: 1.5}},
 			Held:    []collector.Held{{Container: "b", Cause: "arbitrate", By: collector.ByChannels}},
 			Slices:  []collector.Slice{{Container: "a", Seconds: 0.1}}, Places: []collector.Place{{Container: "a", GPU: "GPU-1", Place: 1}, {Container: "b", GPU: "GPU-1", Place: 2}},
+			Left:      []collector.Left{{Container: "d", Cause: "mps"}},
 			Unguarded: []string{"a"}, Unmet: []string{"a"}, Unkept: map[string]bool{"GPU-1": true, "GPU-2": false},
 			Denied: []collector.Denied{{Container: "b", GPU: "GPU-1", Time: now}},
 			Swapped: []collector.Swapped{{Container: "c", GPU: "GPU-1", Bytes: 7}, {Container: "d", GPU: "GPU-1", Bytes: 8, Stuck: true},
@@ -115,6 +116,7 @@ func TestStandings(t *testing.T) {
 		Holds: []record.Hold{{Container: "c", Cause: "memory"}},
 		Containers: []state.Container{
 			{Name: "a", SliceSeconds: 0.1}, {Name: "b", Off: true, SliceSeconds: 0.0005}, {Name: "c", Off: true},
+			{Name: "d", LeftAsItIs: state.ByMPS}, {Name: "d", LeftAsItIs: state.ByGang},
 		},
 		GPUs: []state.GPU{
 			{UUID: "GPU-1", Order: []string{"a", "b"}, Admitted: []string{"x"}},
@@ -127,6 +129,9 @@ func TestStandings(t *testing.T) {
 	}
 	if want := []collector.Slice{{"a", 0.1}, {"b", 0.0005}}; !slices.Equal(p.Slices, want) {
 		t.Errorf("slices %v, want %v", p.Slices, want)
+	}
+	if want := []collector.Left{{"d", "mps"}}; !slices.Equal(p.Left, want) {
+		t.Errorf("left as they are %v, want %v", p.Left, want)
 	}
 	if want := []collector.Place{{"a", "GPU-1", 1}, {"b", "GPU-1", 2}, {"c", "GPU-2", 1}, {"d", "GPU-2", 2}}; !slices.Equal(p.Places, want) {
 		t.Errorf("places %v, want %v", p.Places, want)

@@ -26,6 +26,9 @@ type Slice struct {
 	Seconds   float64
 }
 
+// Left is a container that is left as it is. Cause is a state.Cause.
+type Left struct{ Container, Cause string }
+
 // Place is where a container stands on a GPU (UUID): 1 comes first.
 type Place struct {
 	Container, GPU string
@@ -40,7 +43,10 @@ var (
 		"Time slice that the container was given. Absent where it has its own.", []string{"container"}, nil)
 	placeDesc = prometheus.NewDesc(namespace+"queue_place",
 		"Where the container stands on the GPU: 1 comes first. Absent where nobody shares the GPU or waits for it.", []string{"container", "gpu"}, nil)
-	standingDescs = []*prometheus.Desc{containerHeldDesc, sliceDesc, placeDesc}
+	leftDesc = prometheus.NewDesc(namespace+"container_left_as_it_is",
+		"1 while the container is left as it is though its labels ask for an order, by cause (mps: it computes through an MPS server, or one of its gang does; gang: its gang is not ordered as one here; labels: those of its gang disagree; several_gpus: it computes on several GPUs; failed: its channels were not found, or a call failed, which is tried again). Absent else.",
+		[]string{"container", "cause"}, nil)
+	standingDescs = []*prometheus.Desc{containerHeldDesc, sliceDesc, placeDesc, leftDesc}
 )
 
 func collectStandings(p Present, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
@@ -49,6 +55,9 @@ func collectStandings(p Present, gauge func(d *prometheus.Desc, v float64, label
 	}
 	for _, s := range p.Slices {
 		gauge(sliceDesc, s.Seconds, s.Container)
+	}
+	for _, l := range p.Left {
+		gauge(leftDesc, 1, l.Container, l.Cause)
 	}
 	for _, q := range p.Places {
 		gauge(placeDesc, float64(q.Place), q.Container, q.GPU)
@@ -64,10 +73,13 @@ func (p *Present) standingsOf(s *state.State) {
 			p.Held = append(p.Held, Held{Container: h.Container, Cause: h.Cause, By: ByPause})
 		}
 	}
-	sliced := once[string]{}
+	sliced, left := once[string]{}, once[string]{}
 	for _, c := range s.Containers {
 		if c.Off && first.see(c.Name) {
 			p.Held = append(p.Held, Held{Container: c.Name, Cause: turn, By: ByChannels})
+		}
+		if c.LeftAsItIs != "" && left.see(c.Name) {
+			p.Left = append(p.Left, Left{Container: c.Name, Cause: string(c.LeftAsItIs)})
 		}
 		if c.SliceSeconds > 0 && sliced.see(c.Name) {
 			p.Slices = append(p.Slices, Slice{Container: c.Name, Seconds: c.SliceSeconds})

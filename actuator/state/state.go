@@ -98,6 +98,21 @@ type GPU struct {
 	Unkept string `json:"unkept,omitempty"`
 }
 
+// Cause is why a container is left as it is though its labels ask for an order.
+type Cause string
+
+// The causes.
+const (
+	ByMPS      Cause = "mps"          // it computes through an MPS server, or one of its gang does
+	ByGang     Cause = "gang"         // it is of a gang, which is not ordered as one here
+	ByConflict Cause = "labels"       // the labels of its gang disagree
+	BySeveral  Cause = "several_gpus" // it computes on several GPUs
+	ByFailure  Cause = "failed"       // its channels were not found, or a call failed: tried again
+)
+
+// Causes lists them all.
+var Causes = []Cause{ByMPS, ByGang, ByConflict, BySeveral, ByFailure}
+
 // Container is one container as the actuator sees it.
 type Container struct {
 	ID         string `json:"id"`
@@ -115,7 +130,9 @@ type Container struct {
 	// Order says where it stands on its GPU where the time is divided by slices, and why:
 	// "second in the queue, slice 100 ms"; or why it, or its gang, is left as it is. Off: its channels are off the GPU. SliceSeconds is
 	// its time slice; 0: its own.
-	Order        string  `json:"order,omitempty"`
+	Order string `json:"order,omitempty"`
+	// LeftAsItIs is why nothing orders it; empty: it is ordered, or nothing asks for that.
+	LeftAsItIs   Cause   `json:"left_as_it_is,omitempty"`
 	Off          bool    `json:"off,omitempty"`
 	SliceSeconds float64 `json:"slice_seconds,omitempty"`
 	// DeadlineUnmet says why its deadline cannot be promised, as far as could be known at the start;

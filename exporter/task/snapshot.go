@@ -103,6 +103,8 @@ type Process struct {
 	// GPUs holds the UUIDs of the GPUs that list it, sorted. It is empty until the device
 	// lists its first context, which takes about 0.2 s.
 	GPUs []string `json:"gpus,omitempty"`
+	// MPS: it is a client of an MPS server, which owns the channels on which it computes.
+	MPS bool `json:"mps,omitempty"`
 }
 
 // Health says which facts can be trusted.

@@ -23,6 +23,7 @@ type host struct {
 	mu         sync.Mutex
 	containers map[int]string // container of each PID; "" for a host process
 	states     map[int]byte
+	servers    map[int]bool // of MPS
 	lives      map[int]int // how often a PID was used
 	exits      chan sensor.Exit
 	err        error // of Watch
@@ -107,7 +108,7 @@ func (h *host) Stat(pid int) (tracker.Stat, error) {
 	if _, ok := h.containers[pid]; !ok {
 		return tracker.Stat{}, fs.ErrNotExist
 	}
-	return tracker.Stat{State: h.states[pid], Started: h.started(pid)}, nil
+	return tracker.Stat{State: h.states[pid], Started: h.started(pid), MPSServer: h.servers[pid]}, nil
 }
 
 // card is a device with one GPU.

@@ -44,7 +44,7 @@ func (r *resolver) subject(pid int) (core.Subject, error) {
 	// Without its start the error bound is wider, and only the time shows which process an
 	// event belongs to.
 	if stat, err := r.processes.Stat(pid); err == nil {
-		s.Born, s.Started = stat.Born, stat.Started
+		s.Born, s.Started, s.MPSServer = stat.Born, stat.Started, stat.MPSServer
 	}
 	if err != nil || !r.exits.Alive(p) {
 		r.exits.Forget(p)

@@ -43,6 +43,9 @@ type Stat struct {
 	State   byte          // a letter: T is stopped by a signal
 	Started time.Duration // since boot, rounded down to whole StartSteps
 	Born    time.Time     // the same by the clock
+	// MPSServer: by its name it is an MPS server. A program that takes this name hides no more than
+	// its own tasks.
+	MPSServer bool
 }
 
 // Swaps knows which processes are, or may be, swapped: off the GPU without having ended.

@@ -15,6 +15,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 const pid = 100
@@ -142,6 +143,24 @@ func TestPollingAlone(t *testing.T) {
 		}
 		if h := s.Health; !h.DeviceUp || !h.EngineUp || h.Sensor != task.SourceDevice || h.SensorReason == "" {
 			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
+// The server of MPS in a container is nobody's task, whether the device or a sensor tells of it first.
+func TestMPSServer(t *testing.T) {
+	withSensor(t, func(b *bench, probe *probe) {
+		c := b.newContainer("mps")
+		b.host.servers = map[int]bool{pid: true, pid + 1: true}
+		b.host.start(pid, c.ID)
+		b.host.start(pid+1, c.ID)
+		b.pass(time.Second)
+		probe.sense(pid+1, sensor.ContextMade)
+		b.card.set(pid, pid+1)
+		b.pass(2 * time.Second)
+		b.tasks(0)
+		if u := b.Snapshot().Health.Unattributed; u[core.MPSServer] != 2 {
+			t.Errorf("not attributed: %v", u)
 		}
 	})
 }

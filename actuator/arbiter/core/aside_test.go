@@ -23,6 +23,7 @@ type duet struct {
 	snap  task.Snapshot
 	calls []core.Change
 	holds []core.Action
+	gang  string // of the two, if any
 }
 
 func newDuet(t *testing.T, change func(*core.Options, []task.Container)) *duet {
@@ -42,6 +43,7 @@ func newDuet(t *testing.T, change func(*core.Options, []task.Container)) *duet {
 			State: task.Running, Start: task.Mark{Time: d.now.Add(time.Duration(i) * time.Second)}, Deadline: d.now.Add(time.Duration(10+i) * time.Second)})
 	}
 	change(&o, d.snap.Containers)
+	d.gang = d.snap.Containers[0].Spec.Gang
 	for i, c := range d.snap.Containers {
 		if c.Spec.Deadline == 0 {
 			d.snap.Tasks[i].Deadline = time.Time{}
@@ -89,23 +91,31 @@ func (d *duet) touched() bool {
 	}) || slices.ContainsFunc(d.holds, func(a core.Action) bool { return a.ContainerID == "a" || a.ContainerID == "b" })
 }
 
-// A gang that cannot be ordered as one is left as it is, all of it, and says why; the others are ordered.
+// A gang that cannot be ordered as one is left as it is, all of it, and so is a client of MPS; both say why. The others are ordered.
 func TestGangLeftAsItIs(t *testing.T) {
 	for _, tc := range []struct {
 		name, why string
+		cause     state.Cause
 		change    func(*core.Options, []task.Container)
 	}{
-		{"the default mode", "ordered with --several-gpus=as-one only", func(o *core.Options, _ []task.Container) { o.AsOne = false }},
-		{"holds are pauses", "would not be paused and go on as one", func(o *core.Options, _ []task.Container) { o.Divides, o.AsOne = false, false }},
-		{"a policy that pauses", "would not be paused and go on as one", func(o *core.Options, _ []task.Container) { o.Config.Policy = "p3" }},
-		{"classes disagree", "laxity.class counts as batch on a, and as deadline on b", func(_ *core.Options, c []task.Container) { c[1].Spec.Class = task.ClassDeadline }},
-		{"deadlines disagree", "laxity.deadline", func(_ *core.Options, c []task.Container) { c[0].Spec.Deadline, c[1].Spec.Deadline = 9, 5 }},
-		{"shares disagree, holds are pauses", "laxity.share", func(o *core.Options, c []task.Container) { o.Divides, c[1].Spec.Share = false, 0.5 }},
+		{"the default mode", "ordered with --several-gpus=as-one only", state.ByGang, func(o *core.Options, _ []task.Container) { o.AsOne = false }},
+		{"holds are pauses", "would not be paused and go on as one", state.ByGang, func(o *core.Options, _ []task.Container) { o.Divides, o.AsOne = false, false }},
+		{"a policy that pauses", "would not be paused and go on as one", state.ByGang, func(o *core.Options, _ []task.Container) { o.Config.Policy = "p3" }},
+		{"classes disagree", "laxity.class counts as batch on a, and as deadline on b", state.ByConflict, func(_ *core.Options, c []task.Container) { c[1].Spec.Class = task.ClassDeadline }},
+		{"deadlines disagree", "laxity.deadline", state.ByConflict, func(_ *core.Options, c []task.Container) { c[0].Spec.Deadline, c[1].Spec.Deadline = 9, 5 }},
+		{"shares disagree, holds are pauses", "laxity.share", state.ByConflict, func(o *core.Options, c []task.Container) { o.Divides, c[1].Spec.Share = false, 0.5 }},
+		{"a member computes by MPS", "MPS server", state.ByMPS, func(_ *core.Options, c []task.Container) { c[1].Processes[0].MPS = true }},
+		{"a member computes by MPS, holds are pauses", "MPS server", state.ByMPS, func(o *core.Options, c []task.Container) { o.Divides, c[0].Processes[0].MPS = false, true }},
+		{"two that are no gang compute by MPS", "it computes through an MPS server", state.ByMPS, func(_ *core.Options, c []task.Container) {
+			for i := range 2 {
+				c[i].Spec.Gang, c[i].Processes[0].MPS = "", true
+			}
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newDuet(t, tc.change)
 			for _, id := range []string{"a", "b"} {
-				if c := d.container(id); !strings.HasPrefix(c.Order, "left as it is: ") || !strings.Contains(c.Order, tc.why) || c.Gang != "job" || c.Waits != "" {
+				if c := d.container(id); !strings.HasPrefix(c.Order, "left as it is: ") || !strings.Contains(c.Order, tc.why) || c.Gang != d.gang || c.LeftAsItIs != tc.cause || c.Waits != "" {
 					t.Errorf("%s: %+v", id, c)
 				}
 			}

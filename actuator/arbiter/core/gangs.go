@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -278,21 +277,4 @@ func (v *division) await(list []ladder.Tenant) []ladder.Tenant {
 		}
 	}
 	return list
-}
-
-// gangAside says why the members of a container's gang are left as they are; empty: they are not,
-// or it is in none.
-func (k *Core) gangAside(c task.Container) string {
-	id := c.GangID()
-	switch {
-	case id == "":
-		return ""
-	case k.facts.conflicts[id] != "":
-		return fmt.Sprintf("the labels of the gang %s disagree: %s", c.Spec.Gang, k.facts.conflicts[id])
-	case !k.divides():
-		return fmt.Sprintf("it is of the gang %s, whose containers would not be paused and go on as one", c.Spec.Gang)
-	case !k.o.AsOne:
-		return fmt.Sprintf("it is of the gang %s, which is ordered with --several-gpus=as-one only", c.Spec.Gang)
-	}
-	return ""
 }

@@ -73,8 +73,8 @@ func (k *Core) containerState(c task.Container) state.Container {
 	if s.Beside = k.turns.besideBy[c.ID]; s.Managed && server(c) {
 		s.Beside = "its tasks are requests, which are not held for others, nor others for them"
 	}
-	if why := k.gangAside(c); why != "" && s.Managed && !s.NeverPause {
-		s.Order = "left as it is: " + why
+	if cause, why := k.aside(c); cause != "" && s.Managed && !s.NeverPause {
+		s.Order, s.LeftAsItIs = "left as it is: "+why, cause
 	} else {
 		k.orderState(&s)
 	}
@@ -139,6 +139,9 @@ func (k *Core) orderState(s *state.Container) {
 func (k *Core) leftAlone(s *state.Container) string {
 	for _, t := range k.division.tenants {
 		if t.has(s.ID) && t.left != "" {
+			if t.left != justBegun {
+				s.LeftAsItIs = state.ByFailure
+			}
 			return "left as it is: " + t.left
 		}
 	}
@@ -153,6 +156,7 @@ func (k *Core) leftAlone(s *state.Container) string {
 		arbitrated = arbitrated || slices.ContainsFunc(p.GPUs, k.arbitrated)
 	}
 	if arbitrated && severalGPUs(users) {
+		s.LeftAsItIs = state.BySeveral
 		return "left as it is: it computes on several GPUs"
 	}
 	return ""

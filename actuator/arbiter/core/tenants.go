@@ -90,7 +90,8 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 		if several || c.Spec.Gang != "" {
 			as = is.id
 		}
-		ours := p.Managed && !p.Never && p.Exempt == "" && (as == "" || k.o.AsOne) && k.gangAside(c) == "" &&
+		cause, _ := k.aside(c)
+		ours := p.Managed && !p.Never && p.Exempt == "" && (as == "" || k.o.AsOne) && cause == "" &&
 			!v.regroups(c.ID, as) && !k.memory.swaps.isOut(c.ID) && !k.now.Before(v.aside[c.ID])
 		if len(users) == 0 {
 			continue

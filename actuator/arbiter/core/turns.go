@@ -121,8 +121,8 @@ func (k *Core) container(s task.Container, tasks []task.Task) plan.Container {
 	if l, ok := k.asked(lease.Pause, s.ID); ok {
 		c.Asked = l.Asks()
 	}
-	if c.Exempt == "" && c.Asked == "" && !k.divides() { // a pause takes one container, and the others would wait for it
-		c.Exempt = k.gangAside(s)
+	if c.Exempt == "" && c.Asked == "" && !k.divides() { // of a gang a pause takes one container, and the others would wait for it
+		_, c.Exempt = k.aside(s)
 	}
 	return c
 }

@@ -81,6 +81,9 @@ type Subject struct {
 	sensor.Process
 	// Container is the id that its cgroup names; empty for a host process.
 	Container string
+	// MPSServer: it is an MPS server, which computes for its clients. The GPU work is theirs: it has no
+	// task, and belongs to no container.
+	MPSServer bool
 	// Born is when the process began; zero where it is not known.
 	Born time.Time
 	// Started is the same since boot, in steps in which two processes with this PID differ; 0

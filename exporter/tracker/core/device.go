@@ -15,10 +15,11 @@ const (
 	HostProcess      = "host_process"      // its cgroup names no container
 	UnknownContainer = "unknown_container" // the engine does not know the container
 	GoneProcess      = "gone"              // the device lists a process that has exited
+	MPSServer        = "mps_server"        // it computes for its clients, which are counted themselves
 )
 
 // Reasons lists them all, for metrics that show zeros.
-var Reasons = []string{GoneProcess, HostProcess, UnknownContainer}
+var Reasons = []string{GoneProcess, HostProcess, MPSServer, UnknownContainer}
 
 // DeviceDown notes that the device as a whole did not answer. No task ends for that: the
 // lists last seen count.
@@ -118,9 +119,12 @@ func (m *Core) takeLists(gpus []device.GPU, now time.Time) {
 			}
 			listed[p] = true
 			was, old := p.on[g.UUID]
-			is := use{memory: proc.MemoryUsed, sm: proc.SMUtilization}
+			is := use{memory: proc.MemoryUsed, sm: proc.SMUtilization, mps: proc.MPS}
 			if !old || was.memory != is.memory || !sameFloat(was.sm, is.sm) {
 				m.measured = true
+			}
+			if was.mps != is.mps {
+				m.changed = true
 			}
 			p.on[g.UUID] = is
 			p.listedAt = now
@@ -142,6 +146,8 @@ func (m *Core) whyUnattributed(p *process) string {
 	switch {
 	case p == nil:
 		return GoneProcess
+	case p.MPSServer:
+		return MPSServer
 	case p.open != nil:
 		return ""
 	case p.Container == "":

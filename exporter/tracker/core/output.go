@@ -112,11 +112,17 @@ func (m *Core) Snapshot() *task.Snapshot {
 // list adds a process to those of its container that use CUDA, in order of PID, and adds its
 // memory and utilisation to theirs.
 func list(c *task.Container, p *process) {
+	if p.MPSServer {
+		return
+	}
 	sum(c, p.on)
 	if p.gone != nil || !p.worked() && len(p.on) == 0 {
 		return
 	}
 	is := task.Process{PID: p.PID, GPUs: slices.Sorted(maps.Keys(p.on))}
+	for _, u := range p.on {
+		is.MPS = is.MPS || u.mps
+	}
 	i, _ := slices.BinarySearchFunc(c.Processes, is, func(a, b task.Process) int { return cmp.Compare(a.PID, b.PID) })
 	c.Processes = slices.Insert(c.Processes, i, is)
 }

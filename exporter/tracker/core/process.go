@@ -13,6 +13,7 @@ import (
 type use struct {
 	memory uint64
 	sm     float64 // NaN: not known
+	mps    bool    // through an MPS server
 }
 
 // process is one process that touched CUDA or that the device listed.
@@ -133,7 +134,7 @@ func (p *process) start(window time.Duration) (task.Mark, bool) {
 // process has exited in the meantime, it ends the task at once.
 func (m *Core) begin(p *process, now time.Time) {
 	b := m.container(p.Container)
-	if p.open != nil || p.closed || p.vague || p.Container == "" || b == nil || !p.worked() {
+	if p.MPSServer || p.open != nil || p.closed || p.vague || p.Container == "" || b == nil || !p.worked() {
 		return
 	}
 	var start task.Mark

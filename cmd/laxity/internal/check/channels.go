@@ -24,6 +24,7 @@ const instead = "containers that wait are paused instead, host side included: a 
 // channelsFacts are what is known of control of channels.
 type channelsFacts struct {
 	spec    string
+	gpus    []device.GPU
 	control error // of the resource manager's device
 	cards   []cardFacts
 }
@@ -39,7 +40,7 @@ type cardFacts struct {
 // gatherChannels reads the results of earlier self-tests. It tests nothing: that computes on
 // the card.
 func gatherChannels(d deviceFacts, stateDirs []string) channelsFacts {
-	f := channelsFacts{spec: d.spec}
+	f := channelsFacts{spec: d.spec, gpus: d.gpus}
 	if d.spec == "sim" || !d.nvidia() {
 		return f
 	}
@@ -63,6 +64,7 @@ func (f channelsFacts) judge() []Finding {
 	switch {
 	case strings.HasPrefix(f.spec, "sim"):
 		out.ok("simulated GPU", "its time can be divided by slices, and tasks taken off it and put on again")
+		judgeMPS(&out, f.gpus)
 		return out.list
 	case len(f.cards) == 0:
 		out.add(Skip, "here", "there is no NVIDIA GPU here", "", "")
@@ -74,7 +76,25 @@ func (f channelsFacts) judge() []Finding {
 	for _, c := range f.cards {
 		c.judge(&out)
 	}
+	judgeMPS(&out, f.gpus)
 	return out.list
+}
+
+// judgeMPS says which GPUs have clients of an MPS server: nothing can order those.
+func judgeMPS(out *findings, gpus []device.GPU) {
+	for _, g := range gpus {
+		n := 0
+		for _, p := range g.Processes {
+			if p.MPS {
+				n++
+			}
+		}
+		if n > 0 {
+			out.add(Warn, fmt.Sprintf("MPS on GPU %d", g.Index), fmt.Sprintf("processes that compute through an MPS server: %d", n),
+				"their containers are observed and left as they are, whatever their labels ask for: the channels belong to the server, and are all its clients'",
+				"start programs that are to be ordered without MPS: unset CUDA_MPS_PIPE_DIRECTORY")
+		}
+	}
 }
 
 func (c cardFacts) judge(out *findings) {

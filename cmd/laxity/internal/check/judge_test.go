@@ -124,6 +124,8 @@ func TestJudge(t *testing.T) {
 
 		{"channels without a GPU", channelsFacts{spec: "auto"}.judge(), "here", Skip, "no NVIDIA GPU"},
 		{"channels of a simulated GPU", channelsFacts{spec: "sim:/x"}.judge(), "simulated GPU", OK, "slices"},
+		{"clients of MPS", channelsFacts{spec: "sim:/x", gpus: []device.GPU{{Processes: []device.Process{{PID: 1}}}, {Index: 1, Processes: []device.Process{{PID: 2, MPS: true}, {PID: 3}}}}}.judge(),
+			"MPS on GPU 1", Warn, "MPS server: 1"},
 		{"channels without the device", channelsFacts{spec: "auto", control: errGone, cards: []cardFacts{{}}}.judge(), "here", Warn, "paused instead"},
 		{"channels not tested", channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1")}}}.judge(), "GPU 0", OK, "not tested yet"},
 		{"channels not readable", channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1"), err: fs.ErrPermission}}}.judge(), "GPU 0", Skip, "sudo"},

@@ -1,0 +1,51 @@
+package allinone_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/exporter/task"
+)
+
+// A container that computes by MPS beside a server and two trainers: its task is its own, it is left as it is and says why, and
+// the others are ordered.
+func TestClientOfMPSIsLeftAsItIs(t *testing.T) {
+	s, run := gangStack(t)
+	batch := func(env ...string) *simtest.Container {
+		c := run(simtest.Spec{Args: []string{"--n", "512", "--repeat", "0"}, Env: env}, map[string]string{task.LabelClass: string(task.ClassBatch)})
+		c.Await(t, "kernels_end")
+		return c
+	}
+	run(simtest.Spec{Args: []string{"--n", "256", "--repeat", "0", "--gap", "0.03"}},
+		map[string]string{task.LabelDeadline: "20ms", task.LabelRelease: string(task.ReleaseBusy)})
+	client, one, other := batch(sim.EnvMPS+"=1"), batch(), batch()
+	for _, c := range []*simtest.Container{one, other} { // in turns
+		await(t, s, func(x task.Task, _ map[string]uint64) bool { return x.State == task.Held }, c.ID)
+	}
+	goesOn(t, client, time.Now())
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for snap := range s.Exporter.Watch(ctx) {
+		for _, c := range s.Actuator.State().Containers {
+			if c.ID == client.ID && c.LeftAsItIs == state.ByMPS {
+				said, _ := snap.FindContainer(client.ID)
+				if len(said.Processes) != 1 || !said.Processes[0].MPS || !strings.Contains(c.Order, "MPS server") || c.Off || c.SliceSeconds != 0 {
+					t.Errorf("%+v, %+v", said, c)
+				}
+				for _, x := range snap.Tasks {
+					if x.ContainerID == client.ID && x.HeldSeconds+x.PausedSeconds > 0 {
+						t.Errorf("it was held: %+v", x)
+					}
+				}
+				return
+			}
+		}
+	}
+	t.Fatalf("the actuator never said it: %+v", s.Actuator.State().Containers)
+}
