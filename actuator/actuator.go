@@ -122,6 +122,7 @@ func (a *Actuator) openParts() (err error) {
 	a.arbiter = arbiter.New(arbiter.Options{
 		Core: core.Options{
 			Node: o.Node, Config: o.Config, Allow: o.Allow, DryRun: o.DryRun, NoChannels: o.Mechanisms.NoChannels,
+			Instances: o.Mechanisms.Instances,
 			AsOne:     o.Mechanisms.SeveralGPUs == config.SeveralAsOne,
 			LimitsOff: o.Mechanisms.MemoryGuard == config.MemoryOff, MaxSnapshotAge: o.MaxSnapshotAge, HoldLease: o.HoldLease,
 		},

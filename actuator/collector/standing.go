@@ -44,7 +44,7 @@ var (
 	placeDesc = prometheus.NewDesc(namespace+"queue_place",
 		"Where the container stands on the GPU: 1 comes first. Absent where nobody shares the GPU or waits for it.", []string{"container", "gpu"}, nil)
 	leftDesc = prometheus.NewDesc(namespace+"container_left_as_it_is",
-		"1 while the container is left as it is though its labels ask for an order, by cause (mps: it computes through an MPS server, or one of its gang does; gang: its gang is not ordered as one here; labels: those of its gang disagree; several_gpus: it computes on several GPUs; failed: its channels were not found, or a call failed, which is tried again). Absent else.",
+		"1 while the container is left as it is though its labels ask for an order, by cause (mps: it computes through an MPS server, or one of its gang does; gang: its gang is not ordered as one here; labels: those of its gang disagree; mig: no self-test has shown that channels can be controlled on its MIG instance; several_gpus: it computes on several GPUs; failed: its channels were not found, or a call failed, which is tried again). Absent else.",
 		[]string{"container", "cause"}, nil)
 	standingDescs = []*prometheus.Desc{containerHeldDesc, sliceDesc, placeDesc, leftDesc}
 )

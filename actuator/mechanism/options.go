@@ -25,6 +25,8 @@ type Options struct {
 	// NoChannels says why Channels may only undo: for instance, a self-test failed. Empty:
 	// Channels divides the time of GPUs.
 	NoChannels string
+	// Instances says on which MIG instances Channels may be used.
+	Instances config.Instances
 	// ChannelsProven says by what Channels is known to work, for people.
 	ChannelsProven string
 	// MemoryGuard says whether allocations of GPU memory are guarded, Swap whether

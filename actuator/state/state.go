@@ -106,12 +106,13 @@ const (
 	ByMPS      Cause = "mps"          // it computes through an MPS server, or one of its gang does
 	ByGang     Cause = "gang"         // it is of a gang, which is not ordered as one here
 	ByConflict Cause = "labels"       // the labels of its gang disagree
+	ByMIG      Cause = "mig"          // it computes on a MIG instance without a proof that channels can be controlled there
 	BySeveral  Cause = "several_gpus" // it computes on several GPUs
 	ByFailure  Cause = "failed"       // its channels were not found, or a call failed: tried again
 )
 
 // Causes lists them all.
-var Causes = []Cause{ByMPS, ByGang, ByConflict, BySeveral, ByFailure}
+var Causes = []Cause{ByMPS, ByGang, ByConflict, ByMIG, BySeveral, ByFailure}
 
 // Container is one container as the actuator sees it.
 type Container struct {

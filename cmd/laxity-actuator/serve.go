@@ -181,7 +181,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	proven := channeldriver.Prove(ctx, channeldriver.ProveOptions{
 		Device: s.device, StateDir: s.stateDir, Wanted: m.Hold.Channels() && !o.DryRun, Observe: o.Metrics.ChannelCalled,
 	})
-	m.Channels, m.ChannelsProven, m.NoChannels = proven.Driver, proven.How, proven.Why
+	m.Channels, m.ChannelsProven, m.NoChannels, m.Instances = proven.Driver, proven.How, proven.Why, proven.Instances
 	if m.NoChannels != "" {
 		m.NoChannels = sandbox.Explain(m.NoChannels, o.Lacks)
 	}

@@ -26,7 +26,7 @@ type duet struct {
 	gang  string // of the two, if any
 }
 
-func newDuet(t *testing.T, change func(*core.Options, []task.Container)) *duet {
+func newDuet(t *testing.T, change func(*core.Options, []task.Container), more ...func(*task.Snapshot)) *duet {
 	d := &duet{T: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	o := core.Options{Node: "n1", Config: config.Config{Policy: "edf", Arbitrate: config.Always}.WithDefaults(), Leases: lease.New(), History: estimate.New(),
 		Divides: true, AsOne: true, MaxSnapshotAge: 10 * time.Second, HoldLease: 30 * time.Second, FetchEvery: time.Hour}
@@ -43,6 +43,9 @@ func newDuet(t *testing.T, change func(*core.Options, []task.Container)) *duet {
 			State: task.Running, Start: task.Mark{Time: d.now.Add(time.Duration(i) * time.Second)}, Deadline: d.now.Add(time.Duration(10+i) * time.Second)})
 	}
 	change(&o, d.snap.Containers)
+	for _, f := range more {
+		f(&d.snap)
+	}
 	d.gang = d.snap.Containers[0].Spec.Gang
 	for i, c := range d.snap.Containers {
 		if c.Spec.Deadline == 0 {
@@ -171,5 +174,45 @@ func TestGangIsOrderedAsOne(t *testing.T) {
 	}
 	if a := d.container("a"); a.Order == "" || strings.HasPrefix(a.Order, "left as it is") {
 		t.Errorf("%+v", a)
+	}
+}
+
+// On MIG instances only those containers are ordered that compute on one where a self-test showed that it works; the others
+// are left as they are. Instances of one card are GPUs of their own.
+func TestInstancesWithoutAProofAreLeftAsTheyAre(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		instances   config.Instances
+		gang        string
+		left, other bool // whether those on GPU-1, and on GPU-0, are left as they are
+	}{
+		{"simulated", config.Instances{All: true}, "", false, false},
+		{"one is proven", config.Instances{Proven: []string{"GPU-0"}, Failed: map[string]string{"GPU-1": "slices are inert"}}, "", true, false},
+		{"both are proven", config.Instances{Proven: worldGPUs}, "", false, false},
+		{"none is proven", config.Instances{}, "", true, true},
+		{"a gang on both, proven", config.Instances{Proven: worldGPUs}, "job", true, true},
+		{"a gang on both, simulated", config.Instances{All: true}, "job", false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := newDuet(t, func(o *core.Options, c []task.Container) {
+				o.Instances = tc.instances
+				for i := range 2 {
+					c[i].Spec.Gang = tc.gang
+				}
+			}, func(s *task.Snapshot) {
+				for i := range s.GPUs {
+					s.GPUs[i].Parent = "GPU-card"
+				}
+			})
+			for id, want := range map[string]bool{"a": tc.other, "b": tc.left} {
+				c := d.container(id)
+				if got := c.LeftAsItIs == state.ByMIG; got != want || got != strings.Contains(c.Order, "MIG instance") {
+					t.Errorf("%s: %+v", id, c)
+				}
+			}
+			if alone := d.container("trainer"); (alone.LeftAsItIs == state.ByMIG) != (tc.other && tc.gang == "") {
+				t.Errorf("the trainer: %+v", alone)
+			}
+		})
 	}
 }

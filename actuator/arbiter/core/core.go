@@ -38,6 +38,8 @@ type Options struct {
 	// people; empty: that was not asked for.
 	Divides    bool
 	NoChannels string
+	// Instances are the MIG instances on which they may.
+	Instances config.Instances
 	// AsOne: a container on several GPUs is ordered, and goes off and on as one (config.AsOne).
 	AsOne bool
 	// Swaps: containers can be swapped off their GPUs here.

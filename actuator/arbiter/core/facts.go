@@ -12,8 +12,7 @@ import (
 type observed struct {
 	snap *task.Snapshot
 	// conflicts says why the members of gangs disagree, by task.Container.GangID.
-	// mpsIn names a member of each gang that computes through an MPS server.
-	conflicts, mpsIn map[string]string
+	conflicts map[string]string
 	// starts are when the processes of managed containers started, by PID, when the snapshot
 	// arrived. A process that had ended is absent.
 	starts  map[int]uint64
@@ -75,7 +74,7 @@ func (k *Core) Snapshot(now time.Time, s *task.Snapshot, starts map[int]uint64) 
 		f.former = formerRun{f.snap.Run, now}
 	}
 	f.snap, f.arrived, f.starts = s, now, starts
-	f.conflicts, f.mpsIn = task.GangConflicts(s.Containers), membersByMPS(s.Containers)
+	f.conflicts = task.GangConflicts(s.Containers)
 	k.history.Observe(s)
 	paused := map[string]bool{}
 	for _, c := range s.Containers {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce/channels"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/nvml"
@@ -46,11 +47,13 @@ type Proven struct {
 	// How says why it is known to work, Why says why it does not, for people; both are empty if it
 	// is not wanted.
 	How, Why string
+	// Instances are the MIG instances on which it works.
+	Instances config.Instances
 }
 
 // Prove opens the driver for an actuator, which must know that it works: a self-test shows that on
-// each GPU here, now or earlier for this driver and card. If it does not work, or is not wanted,
-// the result is for undoing only, as that of Open, and Why says why. It works until the program
+// each GPU here, now or earlier for this driver and card. A MIG instance on which it does not work is
+// left as it is, if it works on any other GPU. If it does not work, or is not wanted, the result is for undoing only, as that of Open, and Why says why. It works until the program
 // ends.
 func Prove(ctx context.Context, o ProveOptions) Proven {
 	if !o.Wanted {
@@ -58,38 +61,36 @@ func Prove(ctx context.Context, o ProveOptions) Proven {
 	}
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
-	driver, how, err := prove(ctx, o)
+	driver, shown, err := prove(ctx, o)
 	if err != nil {
 		return Proven{Driver: Open(o.Device), Why: err.Error()}
 	}
-	return Proven{Driver: driver, How: how}
+	return Proven{Driver: driver, How: strings.Join(shown.how, "; "), Instances: shown.instances}
 }
 
-func prove(ctx context.Context, o ProveOptions) (_ channels.Driver, how string, err error) {
+func prove(ctx context.Context, o ProveOptions) (_ channels.Driver, is shown, err error) {
 	if socket, ok := strings.CutPrefix(o.Device, "sim:"); ok {
 		m := simrm.New(socket)
-		return m, "the simulated GPU answers", m.Check(ctx)
+		return m, shown{how: []string{"the simulated GPU answers"}, instances: config.Instances{All: true}}, m.Check(ctx)
 	}
 	cards, err := list(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, is, err
 	}
 	kernel := rm.System()
 	version, err := kernel.Driver()
 	if err != nil {
-		return nil, "", err
+		return nil, is, err
 	}
 	m := rm.New(kernel, rm.Options{Proven: []string{version}, Observe: o.Observe})
-	var shown []string
-	for _, c := range cards {
-		r, err := test(ctx, m, kernel, version, c, filepath.Join(o.StateDir, "channels.json"))
-		if err != nil {
-			return nil, "", fmt.Errorf("GPU %d (%s), driver %s: %w", c.Index, c.Name, version, err)
-		}
-		shown = append(shown, says(c, r))
+	is, err = each(cards, func(c device.GPU) (selftest.Result, error) {
+		return test(ctx, m, kernel, version, c, filepath.Join(o.StateDir, "channels.json"))
+	})
+	if err != nil {
+		return nil, is, fmt.Errorf("driver %s: %w", version, err)
 	}
 	if err := m.Mark(ctx); err != nil {
-		return nil, "", err
+		return nil, is, err
 	}
 	go func() {
 		for range time.Tick(markEvery) {
@@ -98,7 +99,39 @@ func prove(ctx context.Context, o ProveOptions) (_ channels.Driver, how string, 
 			cancel()
 		}
 	}()
-	return m, strings.Join(shown, "; "), nil
+	return m, is, nil
+}
+
+// shown is what the self-tests of all GPUs showed.
+type shown struct {
+	how       []string
+	instances config.Instances
+}
+
+// each tests the GPUs, and stops at the first whole card that fails. Instances may fail, but not all that is here.
+func each(gpus []device.GPU, test func(device.GPU) (selftest.Result, error)) (is shown, err error) {
+	is.instances.Failed = map[string]string{}
+	for _, g := range gpus {
+		r, failed := test(g)
+		if failed != nil {
+			failed = fmt.Errorf("GPU %d (%s): %w", g.Index, g.Name, failed)
+		}
+		switch {
+		case failed != nil && g.Parent == "":
+			return is, failed
+		case failed != nil:
+			is.instances.Failed[g.UUID] = failed.Error()
+			err = errors.Join(err, failed)
+			continue
+		case g.Parent != "":
+			is.instances.Proven = append(is.instances.Proven, g.UUID)
+		}
+		is.how = append(is.how, says(g, r))
+	}
+	if len(is.how) > 0 {
+		err = nil
+	}
+	return is, err
 }
 
 // says describes what a self-test showed.

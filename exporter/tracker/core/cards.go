@@ -84,10 +84,10 @@ func (m *Core) Cards(r device.CardReading) {
 // takeOwners notes to which container each process belongs.
 func (m *Core) takeOwners(now time.Time) {
 	for pid, p := range m.byPID {
-		if b := m.containers[p.Container]; b != nil {
+		if b := m.containers[p.Container]; b != nil && !p.MPSServer {
 			m.cards.owners[pid] = owner{b.ID, now}
 			m.cards.names[b.ID] = b.Name
-		} else if p.Container == "" {
+		} else if p.Container == "" || p.MPSServer {
 			delete(m.cards.owners, pid) // it has the PID of one that has ended
 		}
 	}
@@ -102,7 +102,7 @@ func (m *Core) takeOwners(now time.Time) {
 // counters begin at 0.
 func (m *Core) openAccounts(l *account.Ledger, uuid string, now time.Time) {
 	for _, p := range m.processes {
-		if _, on := p.on[uuid]; on && m.containers[p.Container] != nil {
+		if _, on := p.on[uuid]; on && !p.MPSServer && m.containers[p.Container] != nil {
 			l.Open(p.Container, now)
 		}
 	}

@@ -199,7 +199,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 		Node: o.Node, StateDir: stateDir, Source: exporterSource{s.Exporter},
 		Config: o.Config, Load: o.Load, DryRun: o.DryRun, Engine: o.Engine, Device: o.Device,
 		Mechanisms: mechanism.Options{
-			Hold: o.Hold, SeveralGPUs: o.SeveralGPUs, Channels: proven.Driver, ChannelsProven: proven.How, NoChannels: proven.Why, MemoryGuard: o.MemoryGuard, Swap: o.Swap,
+			Hold: o.Hold, SeveralGPUs: o.SeveralGPUs, Channels: proven.Driver, ChannelsProven: proven.How, NoChannels: proven.Why, Instances: proven.Instances, MemoryGuard: o.MemoryGuard, Swap: o.Swap,
 			ContainerOf: container.Proc("/proc").OfPID, OpenUsage: exporter.OpenUsage(o.Device),
 			NewSwapper: swaphelper.OpenOptions{
 				StateDir: stateDir, Engine: o.Engine, LockDir: o.noticesIn(), Device: o.Device, Logger: logger,

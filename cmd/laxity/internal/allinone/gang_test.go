@@ -15,8 +15,8 @@ import (
 	"github.com/laxity/laxity/internal/needtest"
 )
 
-// gangStack is a stack with two simulated cards, and a function that runs a container on them.
-func gangStack(t *testing.T) (*allinone.Stack, func(simtest.Spec, map[string]string) *simtest.Container) {
+// gangStack is a stack with two simulated cards, unless change says otherwise, and a function that runs a container on them.
+func gangStack(t *testing.T, change ...func(*allinone.Options)) (*allinone.Stack, func(simtest.Spec, map[string]string) *simtest.Container) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		needtest.Root.Skip(t, "controlling other processes' channels needs root")
@@ -27,6 +27,9 @@ func gangStack(t *testing.T) (*allinone.Stack, func(simtest.Spec, map[string]str
 	s := open(t, image, func(o *allinone.Options) {
 		o.Config.Arbitrate, o.Device, o.MemoryGuard = config.Always, allinone.DeviceSim, config.MemoryOff
 		o.Hold, o.SeveralGPUs, o.Sim = config.HoldChannels, config.SeveralAsOne, sim.Options{Cards: []sim.Card{card, card}}
+		for _, f := range change {
+			f(o)
+		}
 	})
 	gpu := &simtest.Server{Socket: s.Socket}
 	return s, func(spec simtest.Spec, labels map[string]string) *simtest.Container {
