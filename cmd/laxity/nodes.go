@@ -53,7 +53,8 @@ type placementCommands struct {
 
 func (c *cli) addPlacement() {
 	c.addRun()
-	p := &placementCommands{cli: c}
+	p := &placementCommands{cli: c, count: 1}
+	p.wanted.Count = &p.count
 	nodes, place, placements := p.add("nodes", nodesHelp, p.nodes), p.add("place", placeHelp, p.place), p.add("placements", placementsHelp, p.placements)
 	for _, cmd := range []*kingpin.CmdClause{nodes, place} {
 		cmd.Flag("deadline", "Deadline of each GPU task after its start: 9s, 250ms.").StringVar((*string)(&p.wanted.Deadline))
@@ -74,6 +75,9 @@ func (c *cli) addPlacement() {
 // add adds a command that asks the actuator, for 30 s at most.
 func (p *placementCommands) add(name, help string, do func(context.Context, *api.Client) error) *kingpin.CmdClause {
 	cmd := p.command(name, help, func(ctx context.Context, _ *slog.Logger) error {
+		if _, err := p.wanted.Request(); err != nil { // the same words as the actuator's, and at once
+			return err
+		}
 		transport, err := p.client()
 		if err != nil {
 			return err
@@ -101,7 +105,6 @@ func (p *placementCommands) nodes(ctx context.Context, client *api.Client) error
 }
 
 func (p *placementCommands) place(ctx context.Context, client *api.Client) error {
-	p.wanted.Count = &p.count
 	placed, err := client.Place(ctx, p.wanted)
 	if err != nil {
 		return err

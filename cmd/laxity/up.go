@@ -24,6 +24,7 @@ import (
 	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/cmd/laxity/internal/simrun"
+	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/internal/access"
 )
@@ -62,7 +63,7 @@ func (c *cli) addUp() {
 	cmd := c.command("up", upHelp, u.up)
 	cmd.Flag("node", "Name of this machine in metrics and snapshots. Default: the host name.").StringVar(&u.Node)
 	cmd.Flag("device", "The GPUs: auto or nvml for NVIDIA's, sim for a simulated one in this process, or sim:SOCKET for one elsewhere.").Default("auto").StringVar(&u.Device)
-	cmd.Flag("sensor", "How starts of tasks are learned: auto (the most exact way that works here), uprobe, fanotify, or device (the GPU's process list alone).").Default("auto").StringVar(&u.Sensor)
+	cmd.Flag("sensor", "How starts of tasks are learned: auto (the most exact way that works here), uprobe, fanotify, or device (the GPU's process list alone).").Default("auto").EnumVar(&u.Sensor, exporter.Sensors...)
 	usage.Engine(cmd, &u.Engine)
 	cmd.Flag("state-dir", "Folder for what must survive a restart: deadlines, history, holds.").Default(defaultStateDir()).StringVar(&u.StateDir)
 	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&u.RuleFiles)
