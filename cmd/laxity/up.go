@@ -115,6 +115,7 @@ func (u *upCommand) up(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer listening.close()
+	u.address = listening.actuator[0].Addr().String() // port 0 has become one
 	stack, err := open(u.Options)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (u *upCommand) up(ctx context.Context, log *slog.Logger) error {
 		}
 		defer removeToken(r.token, log)
 		if !r.talks {
-			fmt.Fprint(u.err, howToAct(r.token, u.address, addresses[0]))
+			fmt.Fprint(u.err, howToAct(r.token, u.address, listening.exporterAddress()))
 		}
 	}
 	return r.run(ctx)
