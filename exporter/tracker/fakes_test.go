@@ -24,7 +24,7 @@ type host struct {
 	containers map[int]string // container of each PID; "" for a host process
 	states     map[int]byte
 	servers    map[int]bool // of MPS
-	lives      map[int]int // how often a PID was used
+	lives      map[int]int  // how often a PID was used
 	exits      chan sensor.Exit
 	err        error // of Watch
 }
