@@ -14,18 +14,25 @@ import (
 )
 
 // Who holds more than its limit though allocations are guarded is paused, and that is
-// told: here because it had it before the guard came.
+// told: here because it had it before the guard came. Also where each is on a MIG instance of its own.
 func TestOverItsLimitIsPaused(t *testing.T) {
+	card := sim.Card{Memory: 4000 * mib, Speed: sim.H200().Scaled(512).Faster(20)}
+	t.Run("a card", func(t *testing.T) { overItsLimitIsPaused(t, card, "0", "0") })
+	card.Instances = []sim.Instance{{Share: 0.5}, {Share: 0.5}}
+	t.Run("MIG instances", func(t *testing.T) { overItsLimitIsPaused(t, card, "0", "1") })
+}
+
+func overItsLimitIsPaused(t *testing.T, card sim.Card, withinOn, beyondOn string) {
 	docker := simtest.Docker(t)
 	image := simtest.Image(t, docker)
-	gpu := simtest.Start(t, sim.Options{ContextMemory: 100 * mib, Cards: []sim.Card{{Memory: 4000 * mib, Speed: sim.H200().Scaled(512).Faster(20)}}})
-	run := func(extra string) *simtest.Container {
+	gpu := simtest.Start(t, sim.Options{ContextMemory: 100 * mib, Cards: []sim.Card{card}})
+	run := func(extra, on string) *simtest.Container {
 		c := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: map[string]string{label: image, task.LabelGPUMemory: "1GiB"},
-			Args: []string{"--n", "512", "--repeat", "0", "--alloc-extra", extra}})
+			Args: []string{"--n", "512", "--repeat", "0", "--alloc-extra", extra}, Env: []string{"CUDA_VISIBLE_DEVICES=" + on}})
 		c.Await(t, "launch")
 		return c
 	}
-	within, beyond := run("600"), run("1600")
+	within, beyond := run("600", withinOn), run("1600", beyondOn)
 
 	s := open(t, image, func(o *allinone.Options) {
 		o.Config.Arbitrate, o.Device, o.Swap = config.Never, "sim:"+gpu.Socket, config.MemoryOff
