@@ -332,6 +332,17 @@ func TestCheckFindsWhatHasChanged(t *testing.T) {
 	}
 }
 
+// TestCheckIgnoresItsOwnWork: a reservation with a deadline and memory is not in its own way.
+func TestCheckIgnoresItsOwnWork(t *testing.T) {
+	_, p := start(t, placement.Predictive, node("a", 20))
+	if _, _, err := p.Place(t.Context(), need(9, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Check(t.Context(), "p1"); err != nil {
+		t.Errorf("nothing has changed, and %v", err)
+	}
+}
+
 func TestPredictiveCountsPromisedWork(t *testing.T) {
 	w, p := start(t, placement.Predictive, node("a", 80), node("b", 80))
 	w.history["matmul"] = 5
