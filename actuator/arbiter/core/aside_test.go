@@ -138,12 +138,19 @@ func TestGangWithAnExemptMember(t *testing.T) {
 	if d.touched() {
 		t.Errorf("laxity.pause=never: %+v", d.calls)
 	}
-	d = newDuet(t, func(_ *core.Options, c []task.Container) { c[1].Spec.Managed = false }) // as one that is not on the allow-list
-	if d.touched() {
-		t.Errorf("one is not on the allow-list: %+v", d.calls)
-	}
-	if len(d.calls) == 0 {
-		t.Error("nobody is ordered: nothing was tested")
+	for i := range 2 {
+		d = newDuet(t, func(_ *core.Options, c []task.Container) {
+			c[i].Spec.Managed = false // as one that is not on the allow-list
+			for _, j := range []int{0, 1, 3} {
+				c[j].Spec.Deadline, c[j].Spec.Class = 20, task.ClassDeadline
+			}
+		})
+		if d.touched() {
+			t.Errorf("number %d is not on the allow-list: %+v", i, d.calls)
+		}
+		if len(d.calls) == 0 {
+			t.Error("nobody is ordered: nothing was tested")
+		}
 	}
 }
 
