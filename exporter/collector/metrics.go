@@ -36,7 +36,7 @@ var (
 	taskLate = describe("gpu_task_late_seconds",
 		"How far past its deadline the container's unfinished task is, or its last one was when it ended, for 10 minutes after that. Absent otherwise.", containerGPU...)
 	stoppedTasks = describe("gpu_stopped_tasks", "Unfinished tasks that are held or paused now. Absent without any.", containerGPU...)
-	taskWork = describe("gpu_task_work_seconds",
+	taskWork     = describe("gpu_task_work_seconds",
 		"What the container's unfinished tasks are expected to need of the GPU yet, by its last task there, else by the longest last one of its image on this node, else all of the time until the deadline. Absent without a deadline.", containerGPU...)
 	taskSlack = describe("gpu_task_slack_seconds",
 		"How much more work could go first on the GPU without this container missing its deadline (earliest deadline first); negative where it is expected to miss it anyway.", containerGPU...)

@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -75,7 +74,8 @@ func (t *tenant) covers(container string) bool {
 // due reports whether it may be acted on again.
 func (t *tenant) due(now time.Time) bool { return !now.Before(t.retry.next) }
 
-// tenantsOf lists the processes on each GPU.
+// tenantsOf lists the containers' processes on each GPU. Of processes outside of containers nobody
+// knows the GPU, and their channels are nobody's to touch.
 func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 	all := map[string][]ladder.Tenant{}
 	s, v := k.facts.snap, k.division
@@ -111,11 +111,6 @@ func (k *Core) tenantsOf(in plan.Input) map[string][]ladder.Tenant {
 		}
 		for _, p := range u.parts {
 			k.processTenants(all, p, u.ours)
-		}
-	}
-	for gpu, n := range s.Health.Unattributed {
-		for i := range n {
-			all[gpu] = append(all[gpu], ladder.Tenant{ID: fmt.Sprintf("host/%d", i), Name: "a process of the host"})
 		}
 	}
 	return all
