@@ -127,6 +127,17 @@ func (g Group) Frozen() (bool, error) {
 	return strings.TrimSpace(string(b)) == "FROZEN", err
 }
 
+// Asked reports whether they are to be stopped. It comes before Frozen: a process that waits in the
+// kernel, as in a call of a driver, stops when that returns.
+func (g Group) Asked() (bool, error) {
+	if g.V2 {
+		b, err := os.ReadFile(filepath.Join(g.Dir, "cgroup.freeze"))
+		return strings.TrimSpace(string(b)) == "1", err
+	}
+	b, err := os.ReadFile(filepath.Join(g.Dir, "freezer.state"))
+	return err == nil && strings.TrimSpace(string(b)) != "THAWED", err
+}
+
 // Set asks the kernel to stop or continue them. It does not wait until that is done. The error wraps
 // fs.ErrNotExist where the group is gone.
 func (g Group) Set(frozen bool) error {

@@ -110,6 +110,37 @@ func TestKernelSetsTheContainersOwnGroup(t *testing.T) {
 	}
 }
 
+// Who is to be stopped, and who is, may differ for a while.
+func TestAsked(t *testing.T) {
+	for _, c := range []struct {
+		v2            bool
+		files         map[string]string
+		asked, frozen bool
+	}{
+		{false, map[string]string{"freezer.state": "THAWED\n"}, false, false},
+		{false, map[string]string{"freezer.state": "FREEZING\n"}, true, false},
+		{false, map[string]string{"freezer.state": "FROZEN\n"}, true, true},
+		{true, map[string]string{"cgroup.freeze": "0\n", "cgroup.events": "populated 1\nfrozen 0\n"}, false, false},
+		{true, map[string]string{"cgroup.freeze": "1\n", "cgroup.events": "populated 1\nfrozen 0\n"}, true, false},
+		{true, map[string]string{"cgroup.freeze": "1\n", "cgroup.events": "populated 1\nfrozen 1\n"}, true, true},
+	} {
+		g := Group{t.TempDir(), c.v2}
+		for name, text := range c.files {
+			if err := os.WriteFile(filepath.Join(g.Dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked, err := g.Asked()
+		frozen, ferr := g.Frozen()
+		if asked != c.asked || frozen != c.frozen || err != nil || ferr != nil {
+			t.Errorf("%v: asked %v, frozen %v, %v, %v", c.files, asked, frozen, err, ferr)
+		}
+	}
+	if asked, err := (Group{Dir: t.TempDir()}).Asked(); asked || err == nil {
+		t.Errorf("of a group that is gone: %v, %v", asked, err)
+	}
+}
+
 // A container's group is found by its id alone, and a process in it.
 func TestFind(t *testing.T) {
 	id, other := strings.Repeat("a", 64), strings.Repeat("b", 64)
@@ -186,6 +217,9 @@ func TestVersion2(t *testing.T) {
 		}
 		if is, err := g.Frozen(); is != frozen || err != nil {
 			t.Errorf("found: frozen %v, %v; want %v", is, err, frozen)
+		}
+		if asked, err := g.Asked(); asked != frozen || err != nil {
+			t.Errorf("asked %v, %v; want %v", asked, err, frozen)
 		}
 		if pid, err := g.PID(); pid != cmd.Process.Pid || err != nil {
 			t.Errorf("its process is %d, %v", pid, err)

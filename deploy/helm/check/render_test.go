@@ -141,6 +141,7 @@ var variants = map[string]string{
 	"bare":           "{serviceMonitor: {enabled: false}, prometheusRule: {enabled: false}, dashboards: {enabled: false}, runtimeClassName: '', priorityClassName: '', nodeSelector: {nvidia.com/gpu.present: null}, tolerations: []}",
 	"decorated":      "{podLabels: {team: a}, podAnnotations: {note: b}, image: {tag: x, pullSecrets: [{name: s}]}, serviceMonitor: {labels: {release: p}}, prometheusRule: {labels: {release: p}}, exporter: {args: [--busy.gap=20ms]}, affinity: {nodeAffinity: {}}}",
 	"docker":         "engine: {args: ['--docker.host=unix:///run/engine/docker.sock'], socketFolder: /var/run}",
+	"cri-o":          "engine: {args: ['--crio.address=/run/engine/crio.sock'], socketFolder: /var/run/crio, readCgroups: true}",
 }
 
 func TestVariants(t *testing.T) {
@@ -168,6 +169,23 @@ func TestWhatIsLeftOut(t *testing.T) {
 	}
 	if slices.ContainsFunc(d.Volumes, func(v core.Volume) bool { return v.Name == "cgroup" || v.Name == "bpf" }) {
 		t.Error("it observes only, and has what the actuator writes to")
+	}
+}
+
+// With CRI-O the exporter reads the node's control groups, and writes to none; without, it sees none.
+func TestExporterReadsCgroups(t *testing.T) {
+	for values, want := range map[string]bool{"": false, variants["cri-o"]: true} {
+		got := false
+		for _, c := range containers(t, render(t, values)) {
+			for _, m := range c.VolumeMounts {
+				if c.Name == "exporter" && m.Name == "cgroup" {
+					got = m.ReadOnly && m.MountPath == "/sys/fs/cgroup"
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("with %q it reads control groups: %v, want %v", values, got, want)
+		}
 	}
 }
 
