@@ -13,6 +13,10 @@ import (
 	"github.com/laxity/laxity/internal/engine"
 )
 
+// Sensors are the ways to learn when tasks start: auto is the best one that works here, device the
+// device's list alone.
+var Sensors = []string{"auto", string(task.SourceUprobe), string(task.SourceFanotify), string(task.SourceDevice)}
+
 // Options are what an Exporter is made of. The zero value watches the GPUs of
 // this machine and the containers of its engine, and forgets on exit.
 type Options struct {
@@ -24,8 +28,7 @@ type Options struct {
 	Engine engine.Choice
 	// Keep, if not nil, selects the containers that this exporter watches.
 	Keep func(container.Container) bool
-	// Sensor is how starts are learned: auto (the best sensor that works), uprobe, fanotify,
-	// or device (the device's list alone). Default auto.
+	// Sensor is how starts are learned, one of Sensors. Default auto.
 	Sensor string
 	// StateDir keeps unfinished tasks, history, changed deadlines and shares over a restart.
 	// Empty: nothing survives.

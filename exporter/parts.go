@@ -177,6 +177,6 @@ func OpenDevice(spec string) (device.Device, error) {
 	case "", "auto", "nvml":
 		return nvml.Open()
 	default:
-		return nil, fmt.Errorf("no such device %q: write auto, nvml, or sim:/path/to/gpu.sock", spec)
+		return nil, fmt.Errorf("no such device %q: write auto, nvml, or sim:/path/to/gpu.sock (laxity up also takes sim)", spec)
 	}
 }

@@ -90,7 +90,11 @@ func (h *HTTP) get(ctx context.Context, address string) (*http.Response, error) 
 func (h *HTTP) do(req *http.Request) (*http.Response, error) {
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("exporter does not answer (is laxity-exporter running there?): %w", err)
+		var failed *url.Error // it would say the address again
+		if errors.As(err, &failed) {
+			err = failed.Err
+		}
+		return nil, fmt.Errorf("no exporter answers at %s (is laxity up, or laxity-exporter, running there?): %w", req.URL.Scheme+"://"+req.URL.Host, err)
 	}
 	return resp, nil
 }

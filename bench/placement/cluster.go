@@ -100,7 +100,7 @@ func (c *cluster) show() {
 			}
 		}
 		free := float64(g.total - min(g.used, g.total))
-		for name, value := range map[string]float64{"gpu_provisionable": 1, "gpu_open": 1,
+		for name, value := range map[string]float64{"gpu_memory_provisionable_bytes": free, "gpu_open": 1,
 			"gpu_memory_free_bytes": free, "gpu_memory_total_bytes": float64(g.total)} {
 			v = append(v, sample(name, value, "node", g.node, "gpu", g.uuid))
 		}

@@ -64,7 +64,7 @@ func command(args []string) int {
 	app.Command(channeldriver.HelperName, channeldriver.HelperMeans).Hidden()
 	chosen, err := app.Parse(args)
 	if err != nil {
-		fmt.Fprintf(plain.NewWriter(os.Stderr), "laxity-actuator: %v\nTry laxity-actuator --help\n", err)
+		fmt.Fprintln(plain.NewWriter(os.Stderr), usage.Complain(app, args, err))
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -139,30 +139,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var client *http.Client
-	if s.exporterToken != "" {
-		client = &http.Client{Transport: access.Bearer{Path: s.exporterToken}}
-	}
-	facts, err := source.NewHTTP(s.exporter, client)
+	o, err := s.options(settings, who, logger)
 	if err != nil {
-		return fmt.Errorf("--exporter: %w", err)
-	}
-	o := actuator.Options{
-		Node: s.node, StateDir: s.stateDir, Source: facts, Config: settings, DryRun: s.dryRun,
-		Guardian: watch.Mode(s.guardian), Engine: s.engine, Device: s.device,
-		Mechanisms: mechanism.Options{
-			Hold: config.HoldMode(s.hold), SeveralGPUs: config.SeveralMode(s.severalGPUs), Channels: channeldriver.Open(s.device),
-			MemoryGuard: config.MemoryMode(s.memoryGuard), Swap: config.MemoryMode(s.swap),
-			ContainerOf: container.Proc("/proc").OfPID, OpenUsage: exporter.OpenUsage(s.device),
-			NewSwapper: swaphelper.OpenOptions{StateDir: s.stateDir, Engine: s.engine, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open,
-		},
-		Allow: s.labels, LockDir: s.lockDir, Access: who, Logger: logger, Metrics: collector.New(),
-	}
-	if !o.DryRun {
-		o.Lacks = sandbox.Check(sandbox.Actuator(enforce.RunDir, s.stateDir))
-	}
-	if s.configFile != "" {
-		o.Load = func() (config.Config, error) { return loadConfig(s.configFile, s.config) }
+		return err
 	}
 	var a *actuator.Actuator
 	places, err := s.placement.open(&o, func() string { return a.State().Node })
@@ -197,6 +176,37 @@ func (s *serveCommand) run(ctx context.Context) error {
 	}
 	defer background(ctx, logger, keepLabels, followFile(s.placement.nodes, nodesEvery, reread, logger))()
 	return s.serve(ctx, a, who.Tokens != nil || who.Web.Demands().Everybody(), logger)
+}
+
+// options is what the flags say of the actuator itself; run adds placement, cluster and the
+// channels that the self-test allows.
+func (s *serveCommand) options(settings config.Config, who access.Options, logger *slog.Logger) (actuator.Options, error) {
+	var client *http.Client
+	if s.exporterToken != "" {
+		client = &http.Client{Transport: access.Bearer{Path: s.exporterToken}}
+	}
+	facts, err := source.NewHTTP(s.exporter, client)
+	if err != nil {
+		return actuator.Options{}, fmt.Errorf("--exporter: %w", err)
+	}
+	o := actuator.Options{
+		Node: s.node, StateDir: s.stateDir, Source: facts, Config: settings, DryRun: s.dryRun,
+		Guardian: watch.Mode(s.guardian), Engine: s.engine, Device: s.device,
+		Mechanisms: mechanism.Options{
+			Hold: config.HoldMode(s.hold), SeveralGPUs: config.SeveralMode(s.severalGPUs), Channels: channeldriver.Open(s.device),
+			MemoryGuard: config.MemoryMode(s.memoryGuard), Swap: config.MemoryMode(s.swap),
+			ContainerOf: container.Proc("/proc").OfPID, OpenUsage: exporter.OpenUsage(s.device),
+			NewSwapper: swaphelper.OpenOptions{StateDir: s.stateDir, Engine: s.engine, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open,
+		},
+		Allow: s.labels, LockDir: s.lockDir, Access: who, Logger: logger, Metrics: collector.New(),
+	}
+	if !o.DryRun {
+		o.Lacks = sandbox.Check(sandbox.Actuator(enforce.RunDir, s.stateDir))
+	}
+	if s.configFile != "" {
+		o.Load = func() (config.Config, error) { return loadConfig(s.configFile, s.config) }
+	}
+	return o, nil
 }
 
 // authentication says what clients need.

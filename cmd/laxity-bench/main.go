@@ -65,7 +65,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "laxity-bench: %s; see 'laxity-bench --help'\n", usage.Wrong(args, err))
+		fmt.Fprintln(stderr, usage.Complain(c.app, args, err))
 		return exitUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

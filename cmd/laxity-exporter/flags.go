@@ -42,13 +42,20 @@ func parse(args []string, stdout, stderr io.Writer) (cfg *config, done bool, err
 	cfg = &config{}
 	app := application(cfg)
 	app.UsageWriter(stdout).ErrorWriter(stderr)
-	if _, done, _, err = usage.Parse(app, args); done || err != nil {
-		return nil, done, err
+	_, done, _, err = usage.Parse(app, args)
+	switch {
+	case done:
+		return nil, true, nil
+	case err != nil:
+	case cfg.nice < -20 || cfg.nice > 19:
+		err = fmt.Errorf("--nice=%d: write a number from -20 to 19", cfg.nice)
+	default:
+		err = check(cfg.exporter)
 	}
-	if cfg.nice < -20 || cfg.nice > 19 {
-		return nil, false, fmt.Errorf("--nice=%d: write a number from -20 to 19", cfg.nice)
+	if err != nil {
+		return nil, false, errors.New(usage.Complain(app, args, err))
 	}
-	return cfg, false, check(cfg.exporter)
+	return cfg, false, nil
 }
 
 // application has every flag.
@@ -76,7 +83,7 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 	app.Flag("device.timeout", "How long one reading of the GPUs may take before the driver counts as hanging.").
 		Default("2s").DurationVar(&o.DeviceTimeout)
 	app.Flag("sensor", "How the exporter learns when tasks start: uprobe and fanotify watch the CUDA driver library; device polls the GPU's list of processes; auto takes the most exact one that works here.").
-		Default("auto").StringVar(&o.Sensor)
+		Default("auto").EnumVar(&o.Sensor, exporter.Sensors...)
 	usage.Engine(app, &o.Engine)
 	app.Flag("state-dir", "Folder that keeps unfinished tasks, history, changed deadlines and shares over a restart. Empty: nothing is kept.").
 		Default("/var/lib/laxity/exporter").StringVar(&o.StateDir)

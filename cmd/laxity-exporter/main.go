@@ -49,7 +49,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	cfg, done, err := parse(args, stdout, stderr)
 	if done || err != nil {
 		if err != nil {
-			fmt.Fprintf(plain.NewWriter(stderr), "laxity-exporter: %v; see --help\n", err)
+			fmt.Fprintln(plain.NewWriter(stderr), err)
 			return exitUsage
 		}
 		return 0

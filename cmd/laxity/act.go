@@ -63,7 +63,7 @@ func (c *cli) act(ctx context.Context, base, action, container string) (string, 
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("the actuator does not answer (is laxity up, or laxity-actuator, running?): %w", err)
+		return "", unreachable("actuator", base, err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))

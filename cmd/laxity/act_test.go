@@ -30,7 +30,7 @@ func TestPauseAndRelease(t *testing.T) {
 			t.Errorf("%s without the token: code %d, %q", command, code, stderr)
 		}
 		code, _, stderr = laxity(command, "web", "--actuator.url=http://127.0.0.1:1")
-		if code != exitFailure || !strings.Contains(stderr, "running?") {
+		if code != exitFailure || !strings.Contains(stderr, "no actuator answers at") {
 			t.Errorf("%s without an actuator: code %d, %q", command, code, stderr)
 		}
 	}

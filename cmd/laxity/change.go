@@ -111,7 +111,7 @@ func (c *cli) patch(ctx context.Context, base, container string, change task.Cha
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return changed, fmt.Errorf("the exporter does not answer (is laxity up running?): %w", err)
+		return changed, unreachable("exporter", base, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 
 	"github.com/prometheus/common/config"
 )
@@ -41,12 +42,14 @@ func clientFromEnv() (*http.Client, error) {
 }
 
 // errDenied says what to do after an answer of 401.
-var errDenied = errors.New("authentication is needed: for laxity up be the user who started it (sudo?), or name its token with --token.file; otherwise write --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + tokenEnv + ", " + httpConfigEnv + ")")
+var errDenied = errors.New("for laxity up be the user who started it (sudo?), or name its token with --token.file; otherwise write --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + tokenEnv + ", " + httpConfigEnv + ")")
 
-// denied adds the hint to the error of an answer.
+// denied adds what to do to the error of an answer, of which it keeps what is wrong: the rest says
+// how other clients send a token.
 func denied(code int, err error) error {
 	if code == http.StatusUnauthorized {
-		return fmt.Errorf("%w: %w", cmp.Or(err, errors.New("401")), errDenied)
+		wrong, _, _ := strings.Cut(cmp.Or(err, errors.New("authentication is needed")).Error(), ": ")
+		return fmt.Errorf("%s: %w", wrong, errDenied)
 	}
 	return err
 }

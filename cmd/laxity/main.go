@@ -115,11 +115,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	if err != nil {
-		see := "laxity"
-		if len(args) > 0 && c.runs[args[0]] != nil {
-			see += " " + args[0]
-		}
-		fmt.Fprintf(stderr, "laxity: %s; see '%s --help'\n", plain.Line(usage.Wrong(args, err)), see)
+		fmt.Fprintln(stderr, usage.Complain(c.app, args, err))
 		return exitUsage
 	}
 

@@ -40,92 +40,95 @@ const placementsHelp = `List the reservations, or cancel one.
   laxity placements --json
   laxity placements --release ID`
 
-// addPlacement adds what asks the actuator about nodes.
+// placementCommands are those that ask the actuator about nodes, with their flags. A command line
+// has one command, so they share what several of them have.
+type placementCommands struct {
+	*cli
+	address       string
+	asJSON, whole bool
+	count         int
+	release       string
+	wanted        api.Wanted
+}
+
 func (c *cli) addPlacement() {
 	c.addRun()
-	var (
-		address string
-		asJSON  bool
-		whole   bool
-		count   int
-		release string
-		wanted  api.Wanted
-	)
-	actuator := func(cmd *kingpin.CmdClause) *kingpin.CmdClause {
-		cmd.Flag("actuator.url", "Address of the actuator that places (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
-		cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
-		return cmd
+	p := &placementCommands{cli: c, count: 1}
+	p.wanted.Count = &p.count
+	nodes, place, placements := p.add("nodes", nodesHelp, p.nodes), p.add("place", placeHelp, p.place), p.add("placements", placementsHelp, p.placements)
+	for _, cmd := range []*kingpin.CmdClause{nodes, place} {
+		cmd.Flag("deadline", "Deadline of each GPU task after its start: 9s, 250ms.").StringVar((*string)(&p.wanted.Deadline))
+		cmd.Flag("gpu-memory", "GPU memory that it may hold: 4GiB.").StringVar((*string)(&p.wanted.GPUMemory))
+		cmd.Flag("estimate", "How long one of its tasks takes, for the predictive ranking.").StringVar((*string)(&p.wanted.Estimate))
+		cmd.Flag("image", "Its image. Without --estimate the run time of its last tasks counts.").StringVar(&p.wanted.Image)
+		cmd.Flag("node", "Only this node.").StringVar(&p.wanted.Node)
+		cmd.Flag("ranking", "paper or predictive. Default: the actuator's.").EnumVar(&p.wanted.Ranking, append([]string{""}, placement.Methods...)...)
 	}
-	request := func(cmd *kingpin.CmdClause) *kingpin.CmdClause {
-		cmd.Flag("deadline", "Deadline of each GPU task after its start: 9s, 250ms.").StringVar((*string)(&wanted.Deadline))
-		cmd.Flag("gpu-memory", "GPU memory that it may hold: 4GiB.").StringVar((*string)(&wanted.GPUMemory))
-		cmd.Flag("estimate", "How long one of its tasks takes, for the predictive ranking.").StringVar((*string)(&wanted.Estimate))
-		cmd.Flag("image", "Its image. Without --estimate the run time of its last tasks counts.").StringVar(&wanted.Image)
-		cmd.Flag("node", "Only this node.").StringVar(&wanted.Node)
-		return actuator(cmd)
-	}
-	ranking := func(cmd *kingpin.CmdClause) {
-		cmd.Flag("ranking", "paper or predictive. Default: the actuator's.").EnumVar(&wanted.Ranking, append([]string{""}, placement.Methods...)...)
-	}
-	ask := func(do func(context.Context, *api.Client) error) func(context.Context, *slog.Logger) error {
-		return func(ctx context.Context, _ *slog.Logger) error {
-			transport, err := c.client()
-			if err != nil {
-				return err
-			}
-			client, err := api.NewClient(address, transport)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-			defer cancel()
-			return refused(do(ctx, client))
-		}
-	}
-	ranking(request(c.command("nodes", nodesHelp, ask(func(ctx context.Context, client *api.Client) error {
-		n, err := client.Nodes(ctx, wanted)
-		if err != nil {
-			return err
-		}
-		return c.showNodes(n, asJSON)
-	}))))
-	place := request(c.command("place", placeHelp, ask(func(ctx context.Context, client *api.Client) error {
-		wanted.Count = &count
-		placed, err := client.Place(ctx, wanted)
-		if err != nil {
-			return err
-		}
-		return c.showPlaced(placed, wanted.DryRun, asJSON, whole)
-	})))
-	ranking(place)
-	place.Flag("count", "How many containers. All get a place, or none.").Default("1").IntVar(&count)
-	place.Flag("dry-run", "Reserve nothing.").BoolVar(&wanted.DryRun)
-
-	placements := actuator(c.command("placements", placementsHelp, ask(func(ctx context.Context, client *api.Client) error {
-		if release != "" {
-			return client.Release(ctx, release)
-		}
-		list, err := client.List(ctx)
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return writeJSON(c.out, list)
-		}
-		names := view.WholeGPU
-		if !whole {
-			n, _ := client.Nodes(ctx, api.Wanted{}) // without it GPUs have short UUIDs
-			names = view.NamesOfNodes(n)
-		}
-		return view.Placements(c.out, list, names, time.Now(), view.Width(c.out))
-	})))
-	placements.Flag("release", "Cancel this reservation.").StringVar(&release)
+	place.Flag("count", "How many containers. All get a place, or none.").Default("1").IntVar(&p.count)
+	place.Flag("dry-run", "Reserve nothing.").BoolVar(&p.wanted.DryRun)
+	placements.Flag("release", "Cancel this reservation.").StringVar(&p.release)
 	for _, cmd := range []*kingpin.CmdClause{place, placements} {
-		cmd.Flag("no-trunc", noTruncHelp).BoolVar(&whole)
+		cmd.Flag("no-trunc", noTruncHelp).BoolVar(&p.whole)
 	}
-	for _, name := range []string{"nodes", "place", "placements"} {
-		c.quiet[name] = true
+}
+
+// add adds a command that asks the actuator, for 30 s at most.
+func (p *placementCommands) add(name, help string, do func(context.Context, *api.Client) error) *kingpin.CmdClause {
+	cmd := p.command(name, help, func(ctx context.Context, _ *slog.Logger) error {
+		if _, err := p.wanted.Request(); err != nil { // the same words as the actuator's, and at once
+			return err
+		}
+		transport, err := p.client()
+		if err != nil {
+			return err
+		}
+		client, err := api.NewClient(p.address, transport)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		return refused(do(ctx, client))
+	})
+	cmd.Flag("actuator.url", "Address of the actuator that places (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&p.address)
+	cmd.Flag("json", "Print JSON.").BoolVar(&p.asJSON)
+	p.quiet[name] = true
+	return cmd
+}
+
+func (p *placementCommands) nodes(ctx context.Context, client *api.Client) error {
+	n, err := client.Nodes(ctx, p.wanted)
+	if err != nil {
+		return err
 	}
+	return p.showNodes(n, p.asJSON)
+}
+
+func (p *placementCommands) place(ctx context.Context, client *api.Client) error {
+	placed, err := client.Place(ctx, p.wanted)
+	if err != nil {
+		return err
+	}
+	return p.showPlaced(placed, p.wanted.DryRun, p.asJSON, p.whole)
+}
+
+func (p *placementCommands) placements(ctx context.Context, client *api.Client) error {
+	if p.release != "" {
+		return client.Release(ctx, p.release)
+	}
+	list, err := client.List(ctx)
+	if err != nil {
+		return err
+	}
+	if p.asJSON {
+		return writeJSON(p.out, list)
+	}
+	names := view.WholeGPU
+	if !p.whole {
+		n, _ := client.Nodes(ctx, api.Wanted{}) // without it GPUs have short UUIDs
+		names = view.NamesOfNodes(n)
+	}
+	return view.Placements(p.out, list, names, time.Now(), view.Width(p.out))
 }
 
 // refused adds a hint where credentials are missing.

@@ -24,7 +24,7 @@ func (oneNode) Query(_ context.Context, expr string, _ time.Time) (model.Vector,
 		return nil, nil
 	}
 	var v model.Vector
-	for name, value := range map[string]float64{"node:fresh:bool": 1, "gpu_provisionable": 1, "gpu_open": 1,
+	for name, value := range map[string]float64{"node:fresh:bool": 1, "gpu_memory_provisionable_bytes": 8 << 30, "gpu_open": 1,
 		"gpu_memory_free_bytes": 8 << 30, "gpu_memory_total_bytes": 8 << 30} {
 		m := model.Metric{model.MetricNameLabel: model.LabelValue(name), "node": "gpu-1"}
 		if !strings.HasPrefix(name, "node:") {

@@ -53,6 +53,14 @@ func listen(ctx context.Context, flags *web.FlagConfig, actuator string) (l list
 	return l, nil
 }
 
+// exporterAddress is where the exporter listens; systemd's sockets have the address of the flag.
+func (l listeners) exporterAddress() string {
+	if len(l.exporter) == 0 {
+		return (*l.flags.WebListenAddresses)[0]
+	}
+	return l.exporter[0].Addr().String()
+}
+
 func (l listeners) close() {
 	for _, n := range append(l.exporter, l.actuator...) {
 		n.Close()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -218,6 +219,18 @@ func (e explanation) write(w io.Writer, now time.Time, columns int, whole bool) 
 	return err
 }
 
+// unreachable says which of laxity-exporter and laxity-actuator does not answer, and where.
+func unreachable(part, address string, err error) error {
+	var failed *url.Error // it would say the address again
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if u, bad := url.Parse(address); bad == nil {
+		address = u.Scheme + "://" + u.Host
+	}
+	return fmt.Errorf("no %[1]s answers at %[2]s (is laxity up, or laxity-%[1]s, running there?): %[3]w", part, address, err)
+}
+
 // getJSON gets an answer of the actuator.
 func (c *cli) getJSON(ctx context.Context, address string, v any) error {
 	client, err := c.client()
@@ -232,7 +245,7 @@ func (c *cli) getJSON(ctx context.Context, address string, v any) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("the actuator does not answer (is laxity up, or laxity-actuator, running?): %w", err)
+		return unreachable("actuator", address, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -121,7 +121,7 @@ func TestWhyOfAStranger(t *testing.T) {
 		t.Errorf("%d %s", code, stderr)
 	}
 	code, _, stderr = laxity("why", "--actuator.url=http://127.0.0.1:1", "x")
-	if code != 1 || !strings.Contains(stderr, "does not answer") {
+	if code != 1 || !strings.Contains(stderr, "no actuator answers at") {
 		t.Errorf("%d %s", code, stderr)
 	}
 }

@@ -117,6 +117,7 @@ func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time) {
 			v.urgent(out, gpu, now)
 		}
 		v.last(out, gpu)
+		v.late(out, gpu, now)
 		if !s.Health.DeviceUp {
 			continue
 		}
@@ -130,6 +131,7 @@ func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time) {
 }
 
 func (v *containerFacts) states(out *scrape, gpu string) {
+	stopped := 0
 	for _, state := range task.UnfinishedStates {
 		n := 0
 		for _, t := range v.tasks {
@@ -138,6 +140,12 @@ func (v *containerFacts) states(out *scrape, gpu string) {
 			}
 		}
 		out.gauge(tasks, float64(n), v.name, gpu, string(state))
+		if state == task.Held || state == task.Paused {
+			stopped += n
+		}
+	}
+	if stopped > 0 {
+		out.gauge(stoppedTasks, float64(stopped), v.name, gpu)
 	}
 }
 
@@ -188,6 +196,22 @@ func (v *containerFacts) last(out *scrape, gpu string) {
 		out.gauge(lastDeadline, unixSeconds(t.Deadline), v.name, gpu)
 		out.gauge(lastFloat, float64(t.Float(t.End.Time)), v.name, gpu)
 		out.gauge(lastHit, flag(t.Outcome() == task.Hit), v.name, gpu)
+	}
+}
+
+// missTold is how long after its end a missed deadline is told.
+const missTold = 10 * time.Minute
+
+// late sends how far past its deadline the urgent task is, else the last one was.
+func (v *containerFacts) late(out *scrape, gpu string, now time.Time) {
+	urgent, _ := v.urgentOn(gpu, now)
+	if urgent != nil && urgent.Float(now) < 0 {
+		out.gauge(taskLate, -float64(urgent.Float(now)), v.name, gpu)
+		return
+	}
+	last := v.lastOn(gpu)
+	if last != nil && last.Outcome() == task.Miss && now.Sub(last.End.Time) < missTold {
+		out.gauge(taskLate, last.Tardiness().Seconds(), v.name, gpu)
 	}
 }
 

@@ -141,6 +141,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	containers := arrange(s, now, c.opt.Retention)
 	images := durationsOf(containers)
 	gpus(out, s, queuesOf(containers, images, now))
+	out.gauge(lastFloats, lastFloatsOf(containers))
 	for _, image := range slices.Sorted(maps.Keys(images)) {
 		out.gauge(imageDuration, images[image].Seconds(), image)
 	}

@@ -30,7 +30,12 @@ var (
 		"Time that the unfinished task with the least float has to spare before its deadline; negative once missed.", containerGPU...)
 
 	taskRemaining = describe("gpu_task_remaining_seconds",
-		"How long the unfinished task with the least float is expected to take yet: as long as the container's last one there, less the time that it runs, and at least a tenth of it. Absent without a deadline or a last task.", containerGPU...)
+		"How long the unfinished task with the least float is expected to take yet: as long as the container's last one there, less the time that it ran, and at least a tenth of it. Absent without a deadline or a last task.", containerGPU...)
+	taskAtRisk = describe("gpu_task_at_risk_float_seconds",
+		"gpu_task_float_seconds of a task that is expected to take longer than that. Absent otherwise.", containerGPU...)
+	taskLate = describe("gpu_task_late_seconds",
+		"How far past its deadline the container's unfinished task is, or its last one was when it ended, for 10 minutes after that. Absent otherwise.", containerGPU...)
+	stoppedTasks = describe("gpu_stopped_tasks", "Unfinished tasks that are held or paused now. Absent without any.", containerGPU...)
 	taskWork = describe("gpu_task_work_seconds",
 		"What the container's unfinished tasks are expected to need of the GPU yet, by its last task there, else by the longest last one of its image on this node, else all of the time until the deadline. Absent without a deadline.", containerGPU...)
 	taskSlack = describe("gpu_task_slack_seconds",
@@ -63,12 +68,16 @@ var (
 	gpuMemoryUsed  = describe("gpu_memory_used_bytes", "GPU memory in use.", "gpu")
 	gpuMemoryTotal = describe("gpu_memory_total_bytes", "GPU memory of the card or MIG instance.", "gpu")
 	gpuMemoryFree  = describe("gpu_memory_free_bytes", "GPU memory that is not in use.", "gpu")
+	gpuMemoryRatio = describe("gpu_memory_used_ratio", "Share of the GPU memory that is in use.", "gpu")
+	gpuMemoryIdle  = describe("gpu_memory_idle_bytes", "Free memory of a GPU that is open and has nothing to do. Absent otherwise.", "gpu")
 	gpuUnfinished  = describe("gpu_unfinished_tasks", "Unfinished GPU tasks on the GPU, in whatever state.", "gpu")
 	gpuDemand      = describe("gpu_demand_seconds", "The work that the GPU has admitted: gpu_task_work_seconds of all containers.", "gpu")
 	gpuOpen        = describe("gpu_open",
 		"Whether the GPU can take a new container (1): memory is left, and if the GPU is fully used, then by tasks with a deadline, whose work is known. A past miss does not close it.", "gpu")
-	gpuProvisionable = describe("gpu_provisionable",
-		"P2's nodeState, by GPU (1): memory is left, the GPU is not fully used, and no container that is there missed its last deadline.", "gpu")
+	gpuProvisionable = describe("gpu_memory_provisionable_bytes",
+		"Free memory of a GPU whose nodeState (P2) is 1: memory is left, the GPU is not fully used, and no container that is there missed its last deadline; 0 where it is not.", "gpu")
+	lastFloats = describe("laxity_exporter_float_seconds",
+		"P2's nodeFloattime: what the last tasks of the containers that are there had to spare, summed up; one on several GPUs counts once, with its least. +Inf where none had a deadline.")
 	gpuInfo = describe("gpu_info", "A GPU or MIG instance: its index (0, or 0:1 for an instance), name and driver version. Always 1.", "gpu", "index", "name", "driver")
 
 	gpuPower      = describe("gpu_power_watts", "Power that the card draws, mean of the driver's last sample period.", "gpu")

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -65,7 +66,7 @@ func queuesOf(containers []*containerFacts, images map[string]time.Duration, now
 }
 
 // demandOf estimates what n unfinished tasks of a container need. A task takes as long as the
-// container's last one, else as the longest last one of its image, less the time that it runs,
+// container's last one, else as the longest last one of its image, less the time that it ran,
 // and at least a tenth of that, because it has not ended. Without an estimate it is taken to
 // need all of its time until the deadline.
 func demandOf(urgent *task.Task, n int, last *task.Task, ofImage time.Duration, now time.Time) demand {
@@ -78,11 +79,9 @@ func demandOf(urgent *task.Task, n int, last *task.Task, ofImage time.Duration, 
 		d.work = max(0, d.float)
 		return d
 	}
-	left := estimate
-	if urgent.State == task.Running {
-		left = max(estimate-urgent.Duration(now), estimate/10)
-	}
-	d.remaining = left.Seconds()
+	// The time that it stood still does not count. So float and remaining of a running task
+	// shrink alike, and one that is at risk stays so when it is put to the front.
+	d.remaining = max(estimate-urgent.Ran(now), estimate/10).Seconds()
 	d.work = d.remaining + estimate.Seconds()*float64(n-1)
 	return d
 }
@@ -117,10 +116,15 @@ func (q *queue) publish(out *scrape, g *task.GPU) {
 	free := max(0, float64(g.MemoryTotal)-float64(g.MemoryUsed))
 	room := free > memoryLeft*float64(g.MemoryTotal)
 	full := float64(g.Utilization) >= fullUse // not where the driver does not say it
+	open, demand := room && (!full || len(q.due) > 0), q.demand()
 	out.gauge(gpuMemoryFree, free, g.UUID)
-	out.gauge(gpuDemand, q.demand(), g.UUID)
-	out.gauge(gpuOpen, flag(room && (!full || len(q.due) > 0)), g.UUID)
-	out.gauge(gpuProvisionable, flag(room && !full && !q.missed), g.UUID)
+	out.gauge(gpuMemoryRatio, float64(g.MemoryUsed)/float64(g.MemoryTotal), g.UUID)
+	out.gauge(gpuDemand, demand, g.UUID)
+	out.gauge(gpuOpen, flag(open), g.UUID)
+	out.gauge(gpuProvisionable, free*flag(room && !full && !q.missed), g.UUID)
+	if open && demand == 0 {
+		out.gauge(gpuMemoryIdle, free, g.UUID)
+	}
 	defer out.of("")
 	for _, d := range q.due {
 		out.of(d.container)
@@ -128,8 +132,31 @@ func (q *queue) publish(out *scrape, g *task.GPU) {
 		out.gauge(taskSlack, d.slack, d.container, g.UUID)
 		if d.estimated {
 			out.gauge(taskRemaining, d.remaining, d.container, g.UUID)
+			if d.float < d.remaining {
+				out.gauge(taskAtRisk, d.float, d.container, g.UUID)
+			}
 		}
 	}
+}
+
+// lastFloatsOf returns P2's nodeFloattime.
+func lastFloatsOf(containers []*containerFacts) float64 {
+	sum, any := 0.0, false
+	for _, v := range containers {
+		least := math.Inf(1)
+		for _, gpu := range v.gpus {
+			if t := v.lastOn(gpu); v.live && t != nil {
+				least = min(least, float64(t.Float(time.Time{})))
+			}
+		}
+		if !math.IsInf(least, 1) {
+			sum, any = sum+least, true
+		}
+	}
+	if !any {
+		return math.Inf(1)
+	}
+	return sum
 }
 
 // durationsOf returns how long the last tasks of each image took: the longest of its

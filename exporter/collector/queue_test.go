@@ -1,6 +1,7 @@
 package collector_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ func TestQueueOfAGPU(t *testing.T) {
 	s.Containers = []task.Container{withDeadline("runs", 9), withDeadline("waits", 9), withDeadline("first", 9), withDeadline("batch", 0)}
 	s.Containers[2].Image = "never-ran"
 	held := begun("waits", -2, 20)
-	held.State = task.Held
+	held.State, held.StateSince = task.Held, at(-2)
 	second := begun("waits", -1, 21)
 	second.State = task.Held
 	s.Tasks = []task.Task{begun("batch", -5, 0), begun("runs", -3, 6), held, second, begun("first", -1, 8)}
@@ -105,10 +106,78 @@ func TestOpenAndProvisionable(t *testing.T) {
 			s := node()
 			s.Containers = []task.Container{withDeadline("web", 9)}
 			tc.change(s)
-			text := format(t, newScene(s, collector.Options{}), "gpu_open", "gpu_provisionable")
-			if strings.Contains(text, `gpu_open{gpu="GPU-a"} 1`) != tc.open || strings.Contains(text, `gpu_provisionable{gpu="GPU-a"} 1`) != tc.provisionable {
+			text := format(t, newScene(s, collector.Options{}), "gpu_open", "gpu_memory_provisionable_bytes", "gpu_memory_idle_bytes")
+			free := s.GPUs[0].MemoryTotal - s.GPUs[0].MemoryUsed
+			if strings.Contains(text, `gpu_open{gpu="GPU-a"} 1`) != tc.open ||
+				strings.Contains(text, fmt.Sprintf(`gpu_memory_provisionable_bytes{gpu="GPU-a"} %d`, free)) != tc.provisionable ||
+				strings.Contains(text, fmt.Sprintf(`gpu_memory_idle_bytes{gpu="GPU-a"} %d`, free)) != (tc.open && !strings.Contains(name, "by a task")) {
 				t.Errorf("want open %v, provisionable %v:\n%s", tc.open, tc.provisionable, text)
 			}
 		})
+	}
+}
+
+// What the alerts read is there only while there is something to tell.
+func TestWhatAlertsRead(t *testing.T) {
+	s := node()
+	s.Containers = []task.Container{withDeadline("web", 10)}
+	s.Ended = []task.Task{over("web", -100, -90, -92)} // 8 s
+	s.Tasks = []task.Task{begun("web", 0, 10)}
+	c := newScene(s, collector.Options{})
+	check := func(when float64, state task.State, want string) {
+		t.Helper()
+		c.now = at(when)
+		if k := &s.Tasks[0]; state != k.State {
+			if k.State != task.Running {
+				k.HeldSeconds += task.SecondsOf(c.now.Sub(k.StateSince))
+			}
+			k.State, k.StateSince = state, c.now
+		}
+		var got []string
+		for line := range strings.Lines(format(t, c, "gpu_task_at_risk_float_seconds", "gpu_task_late_seconds", "gpu_stopped_tasks")) {
+			if !strings.HasPrefix(line, "#") {
+				got = append(got, strings.Replace(strings.TrimSpace(line), `{container="web",gpu="GPU-a"}`, "", 1))
+			}
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("at %v s, %s: %q, want %q", when, state, text, want)
+		}
+	}
+	check(0, task.Running, "")
+	check(1, task.Held, "gpu_stopped_tasks 1")
+	check(2.5, task.Held, "gpu_stopped_tasks 1")
+	// It has run 1 s of 8, and there are 6.5 s left: it was put to the front too late. It stays
+	// at risk as it runs.
+	check(3.5, task.Held, "gpu_stopped_tasks 1, gpu_task_at_risk_float_seconds 6.5")
+	check(3.5, task.Running, "gpu_task_at_risk_float_seconds 6.5")
+	check(9, task.Running, "gpu_task_at_risk_float_seconds 1")
+	check(11, task.Running, "gpu_task_at_risk_float_seconds -1, gpu_task_late_seconds 1")
+	missed := over("web", 0, 10, 12)
+	s.Tasks, s.Ended = []task.Task{begun("web", 12, 22)}, []task.Task{missed}
+	check(13, task.Running, "gpu_task_at_risk_float_seconds 9, gpu_task_late_seconds 2") // 12 s, now
+	s.Ended = []task.Task{over("web", 12, 22, 14), missed}
+	s.Tasks[0] = begun("web", 14, 24)
+	check(15, task.Running, "") // the last one was in time
+	s.Ended = []task.Task{missed}
+	s.Tasks[0] = begun("web", 611, 650)
+	check(611.9, task.Running, "gpu_task_late_seconds 2")
+	check(612, task.Running, "") // ten minutes later
+}
+
+// P2's nodeFloattime counts the last task of each container that is there, the least of its GPUs.
+func TestFloatOfTheNode(t *testing.T) {
+	s := node()
+	s.Containers = []task.Container{withDeadline("one", 9), withDeadline("late", 9), withDeadline("both", 9), withDeadline("first", 9), withDeadline("batch", 0)}
+	onB := over("both", -9, 6, 0)
+	onB.GPUs = []string{gpuB}
+	c := newScene(s, collector.Options{})
+	if text := format(t, c, "laxity_exporter_float_seconds"); !strings.HasSuffix(text, " +Inf\n") {
+		t.Error(text)
+	}
+	s.Tasks = []task.Task{begun("first", -1, 8)}
+	s.Ended = []task.Task{over("one", -9, 100, 0), over("one", -20, 1, -10), over("late", -9, -3, 0), over("both", -9, 7, 0), onB,
+		over("gone", -9, 1000, 0), over("batch", -9, 0, 0)}
+	if text := format(t, c, "laxity_exporter_float_seconds"); !strings.HasSuffix(text, " 103\n") {
+		t.Error(text)
 	}
 }

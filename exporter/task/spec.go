@@ -126,42 +126,8 @@ func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 			continue
 		}
 		s.Managed = true
-		switch label {
-		case LabelDeadline:
-			d, err := ParseDeadline(value)
-			if err == nil {
-				err = l.CheckDeadline(d)
-			}
-			if err != nil {
-				bad(label, value, err.Error())
-				continue
-			}
-			s.Deadline = SecondsOf(d)
-		case LabelGPUMemory:
-			n, err := ParseBytes(value)
-			if err != nil {
-				bad(label, value, err.Error())
-				continue
-			}
-			s.GPUMemory = n
-		case LabelShare:
-			n, err := ParseShare(value)
-			if err == nil {
-				err = l.CheckShare(n)
-			}
-			if err != nil {
-				bad(label, value, err.Error())
-				continue
-			}
-			s.Share = n
-		case LabelPause:
-			if value != "allow" && value != "never" {
-				bad(label, value, "write allow or never; until then it counts as never")
-			}
-			s.NeverPause = value != "allow"
-		case LabelClass, LabelRelease: // read below: their defaults depend on the deadline
-		default:
-			bad(label, value, "no such label; known are "+strings.Join(KnownLabels, ", "))
+		if err := l.read(&s, label, value); err != nil {
+			bad(label, value, err.Error())
 		}
 	}
 	if s.Deadline > 0 {
@@ -183,6 +149,46 @@ func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 	}
 	slices.SortFunc(invalid, func(a, b InvalidLabel) int { return strings.Compare(a.Label, b.Label) })
 	return s, invalid
+}
+
+// read sets what one label says. The class and the release are left: their defaults depend on
+// the deadline.
+func (l Limits) read(s *Spec, label, value string) error {
+	switch label {
+	case LabelDeadline:
+		d, err := ParseDeadline(value)
+		if err == nil {
+			err = l.CheckDeadline(d)
+		}
+		if err != nil {
+			return err
+		}
+		s.Deadline = SecondsOf(d)
+	case LabelGPUMemory:
+		n, err := ParseBytes(value)
+		if err != nil {
+			return err
+		}
+		s.GPUMemory = n
+	case LabelShare:
+		n, err := ParseShare(value)
+		if err == nil {
+			err = l.CheckShare(n)
+		}
+		if err != nil {
+			return err
+		}
+		s.Share = n
+	case LabelPause:
+		s.NeverPause = value != "allow"
+		if value != "allow" && value != "never" {
+			return errors.New("write allow or never; until then it counts as never")
+		}
+	case LabelClass, LabelRelease:
+	default:
+		return errors.New("no such label; known are " + strings.Join(KnownLabels, ", "))
+	}
+	return nil
 }
 
 // KnownLabels lists every label that ParseLabels reads.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,7 +42,12 @@ type UnreachableError struct {
 
 // Error implements error.
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("no actuator answers at %s (is laxity up, or laxity-actuator, running there?): %v", e.Address, e.Err)
+	err := e.Err
+	var failed *url.Error // it would say the address again
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	return fmt.Sprintf("no actuator answers at %s (is laxity up, or laxity-actuator, running there?): %v", e.Address, err)
 }
 
 // Unwrap implements errors.

@@ -92,7 +92,7 @@ func (b *builder) add(s *model.Sample) {
 		}
 	case "gpu_task_float_seconds", "gpu_task_work_seconds", "gpu_container_memory_used_bytes":
 		setWork(b.task(node, gpu, string(s.Metric["container"])), name, value)
-	case "gpu_open", "gpu_provisionable", "gpu_memory_total_bytes", "gpu_memory_free_bytes", "gpu_utilization_ratio":
+	case "gpu_open", "gpu_memory_provisionable_bytes", "gpu_memory_total_bytes", "gpu_memory_free_bytes", "gpu_utilization_ratio":
 		setGPU(b.gpu(node, gpu), name, value)
 	}
 }
@@ -130,8 +130,8 @@ func setGPU(g *placement.GPU, name string, v float64) {
 	switch name {
 	case "gpu_open":
 		g.Open = v == 1
-	case "gpu_provisionable":
-		g.Provisionable = v == 1
+	case "gpu_memory_provisionable_bytes":
+		g.Provisionable = v > 0
 	case "gpu_memory_total_bytes":
 		g.MemoryTotal = bytes(v)
 	case "gpu_memory_free_bytes":

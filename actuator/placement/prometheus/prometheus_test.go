@@ -37,7 +37,7 @@ func TestNodes(t *testing.T) {
 			sample("node:float:seconds", "b", "", math.Inf(1)),
 			sample("node:fresh:bool", "b", "", 1),
 			sample("node:seen:timestamp_seconds", "b", "", 1_800_000_000.5),
-			sample("gpu_provisionable", "b", "1", 1),
+			sample("gpu_memory_provisionable_bytes", "b", "1", 7e9),
 			sample("gpu_utilization_ratio", "b", "1", 0.5),
 			sample("gpu_memory_free_bytes", "b", "0", -1),
 			sample("node:fresh:bool", "a", "", 0),

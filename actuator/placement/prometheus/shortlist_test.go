@@ -63,7 +63,7 @@ func TestShortList(t *testing.T) {
 	first := sample("node:rank:score", "b.example", "", 7e9)
 	first.Timestamp = 1_800_000_000_000
 	q := &steps{nodes: 1000, answers: []model.Vector{{first, sample("node:rank:score", `odd"name|x`, "", 6e9)},
-		{sample("gpu_memory_free_bytes", "b.example", "0", 7e9), sample("gpu_provisionable", "b.example", "0", 1), sample("node:fresh:bool", "b.example", "", 1)}}}
+		{sample("gpu_memory_free_bytes", "b.example", "0", 7e9), sample("gpu_memory_provisionable_bytes", "b.example", "0", 7e9), sample("node:fresh:bool", "b.example", "", 1)}}}
 	q.answers[0][1].Timestamp = first.Timestamp
 	got, err := prometheus.NewSource(q).Facts(t.Context(), placer.Ask{List: list(2), Nodes: []string{"c"},
 		Containers: map[string][]string{"c": {"id1"}, "elsewhere": {"id2"}}})

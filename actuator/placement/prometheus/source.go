@@ -28,7 +28,7 @@ type Querier interface {
 // also says why a node is refused. The query for a person is in rules/README.md.
 const Query = `{__name__=~"` +
 	`node:(seen:timestamp_seconds|fresh:bool|float:seconds)|` +
-	`gpu_(info|open|provisionable|memory_total_bytes|memory_free_bytes|utilization_ratio)|` +
+	`gpu_(info|open|memory_provisionable_bytes|memory_total_bytes|memory_free_bytes|utilization_ratio)|` +
 	`gpu_task_(float|work)_seconds|gpu_container_memory_used_bytes"}`
 
 // ErrNoNodes means that Prometheus answers and knows no node.

@@ -47,16 +47,17 @@ func newNode() *node {
 		now:      time.Unix(1_800_000_000, 0),
 		notified: make(chan webhook.Alert, 100),
 	}
-	total, open, provisionable := gauge("gpu_memory_total_bytes"), gauge("gpu_open"), gauge("gpu_provisionable")
+	total, open := gauge("gpu_memory_total_bytes"), gauge("gpu_open")
 	total.Set(100)
 	open.Set(1)
-	provisionable.Set(1)
 	n.up.Set(1)
 	derived := func(name string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, ConstLabels: prometheus.Labels{"gpu": "0"}}, value)
 	}
-	n.MustRegister(n.tasks, n.used, total, open, provisionable, n.up, gauge("gpu_utilization_ratio"), gauge("gpu_demand_seconds"),
+	n.MustRegister(n.tasks, n.used, total, open, n.up, gauge("gpu_utilization_ratio"), gauge("gpu_demand_seconds"),
+		derived("gpu_memory_used_ratio", func() float64 { return sumOf(n.used) / 100 }),
 		derived("gpu_memory_free_bytes", func() float64 { return 100 - sumOf(n.used) }),
+		derived("gpu_memory_provisionable_bytes", func() float64 { return 100 - sumOf(n.used) }),
 		derived("gpu_unfinished_tasks", func() float64 { return sumOf(n.tasks) }),
 		prometheus.NewGauge(prometheus.GaugeOpts{Name: "laxity_exporter_snapshot_age_seconds"}))
 	return n

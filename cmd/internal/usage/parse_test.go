@@ -48,3 +48,23 @@ func TestVersionIsALine(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// A wrong command line names the flag and the value, the choices, and whose --help has more.
+func TestComplain(t *testing.T) {
+	for args, want := range map[string]string{
+		"go home --how=fly":  "laxity-x: --how=fly: write one of walk, ride; see 'laxity-x go --help'",
+		"go home --how swim": "laxity-x: --how swim: write one of walk, ride; see 'laxity-x go --help'",
+		"stay":               "laxity-x: expected command but got \"stay\"; see 'laxity-x --help'",
+		"go":                 "laxity-x: required argument 'where' not provided; see 'laxity-x go --help'",
+	} {
+		a := app(io.Discard)
+		a.GetCommand("go").Flag("how", "How.").Enum("walk", "ride")
+		_, _, _, err := usage.Parse(a, strings.Fields(args))
+		if err == nil {
+			t.Fatalf("%s: no error", args)
+		}
+		if got := usage.Complain(a, strings.Fields(args), err); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+}

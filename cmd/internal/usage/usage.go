@@ -3,11 +3,14 @@
 package usage
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"text/template"
 
 	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // Shorten gives a program the short list of commands.
@@ -21,21 +24,30 @@ var listing = strings.Replace(kingpin.DefaultUsageTemplate,
 
 var notOneOf = regexp.MustCompile(`^enum value must be one of (.*), got '(.*)'$`)
 
-// Wrong returns the parser's error, with the flag that has the wrong value.
-func Wrong(args []string, err error) string {
+// Complain returns the line that a program prints for a wrong command line: what is wrong, with
+// the flag that has the wrong value, and whose --help has the right ones.
+func Complain(app *kingpin.Application, args []string, err error) string {
+	see := app.Name
+	if len(args) > 0 && app.GetCommand(args[0]) != nil {
+		see += " " + args[0]
+	}
+	return fmt.Sprintf("%s: %s; see '%s --help'", app.Name, plain.Line(wrong(args, err)), see)
+}
+
+func wrong(args []string, err error) string {
 	m := notOneOf.FindStringSubmatch(err.Error())
 	if m == nil {
 		return err.Error()
 	}
-	choices, wrong := strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' }), m[2]
+	choices, value := strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' }), m[2]
 	for i, arg := range args {
-		if flag, value, ok := strings.Cut(arg, "="); ok && value == wrong {
-			wrong = flag + "=" + value
-		} else if arg == wrong && i > 0 && strings.HasPrefix(args[i-1], "--") {
-			wrong = args[i-1] + " " + arg
+		if _, v, ok := strings.Cut(arg, "="); ok && v == m[2] {
+			value = arg
+		} else if arg == m[2] && i > 0 && strings.HasPrefix(args[i-1], "--") {
+			value = args[i-1] + " " + arg
 		}
 	}
-	return wrong + ": write one of " + strings.Join(choices, ", ")
+	return value + ": write one of " + strings.Join(choices, ", ")
 }
 
 var funcs = template.FuncMap{
