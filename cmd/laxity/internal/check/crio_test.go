@@ -6,6 +6,8 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/laxity/laxity/internal/cri/critest"
+	"github.com/laxity/laxity/internal/daemon/containerd"
+	"github.com/laxity/laxity/internal/daemon/containerd/containerdtest"
 	engines "github.com/laxity/laxity/internal/engine"
 )
 
@@ -30,5 +32,17 @@ func TestGatherCRIO(t *testing.T) {
 	s.Down()
 	if f := gatherCRIO(t.Context(), choice); f.err == nil {
 		t.Errorf("without it: %+v", f)
+	}
+}
+
+// What is examined on a real engine with this interface, with a real container.
+func TestGatherCRI(t *testing.T) {
+	e := containerdtest.New(t)
+	if _, _, err := e.RunPod(t.Context(), containerd.Pod{Namespace: "ns", Name: "pod"}, containerd.Spec{Name: "main", Image: containerdtest.Image}); err != nil {
+		t.Fatal(err)
+	}
+	f := gatherCRIO(t.Context(), engines.Choice{Kind: engines.CRIO, CRIOAddress: e.Address})
+	if f.err != nil || f.name != "containerd" || f.running != 1 || f.strange+f.nameless+f.unfrozen != 0 {
+		t.Errorf("%+v", f)
 	}
 }
