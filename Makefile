@@ -15,7 +15,7 @@ TOOLS   := .tools
 RERUNS  := $(TOOLS)/reruns.txt
 PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 
-.PHONY: help build demo test flaky test-short fuzz lint fmt docs bench-report dashboards images bpf dist dist-twice manifests test-arm64 install-plugin clean
+.PHONY: help build demo test flaky test-short fuzz lint fmt docs bench-report dashboards images bpf dist dist-twice manifests test-arm64 test-kubernetes install-plugin clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ flaky: ## Fail if a test of the last make test passed only when it was run again
 # Pure packages reach nothing of the machine, so that Debian's qemu-user is enough to run their tests.
 test-arm64: ## Run the tests of the pure packages for arm64, under qemu-user
 	LAXITY_ARM64=1 go test -count=1 -v -timeout 60m -run '^TestPurePackagesOnARM64$$' .
+
+test-kubernetes: $(TOOLS)/kube-scheduler ## Run the tests of the scheduler extender with the real kube-scheduler
+	LAXITY_REQUIRE=kubernetes go test -race -count=1 -v -timeout 10m -run '^TestKubeScheduler' ./cmd/laxity-actuator
 
 test-short: ## Run the tests that need neither Docker nor Prometheus
 	go test -short ./...
@@ -110,6 +113,10 @@ $(TOOLS)/bpf2go: tools/go.mod
 $(TOOLS)/release: tools/release/go.mod $(wildcard tools/release/*.go)
 	@mkdir -p $(TOOLS)
 	cd tools/release && go build -o ../../$(TOOLS)/release .
+$(TOOLS)/kube-scheduler: tools/kubernetes/go.mod
+	@mkdir -p $(TOOLS)
+	@echo "building kube-scheduler (once, some minutes)"
+	cd tools/kubernetes && go build -o ../../$(TOOLS)/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 $(TOOLS)/docker-compose: tools/stack/go.mod
 	@mkdir -p $(TOOLS)
 	@echo "building docker compose (once, some minutes)"

@@ -54,8 +54,7 @@ var means = map[string]map[string]string{
 		"PUT /api/v1/placements/{id}/container": "tell which container was made",
 		"DELETE /api/v1/placements/{id}":        "give a reservation back",
 		"GET /placements":                       "for people: the ranking and the reservations",
-		"POST /api/v1/kubernetes/filter":        "kube-scheduler's extender, filter (`--kubernetes`)",
-		"POST /api/v1/kubernetes/prioritize":    "kube-scheduler's extender, prioritize (`--kubernetes`)",
+		"POST /api/v1/kubernetes/filter":        "kube-scheduler's extender: places a pod (`--kubernetes`)",
 		"POST /api/v1/swarm/services":           "place a service on a Docker swarm (`--swarm`)",
 	},
 }

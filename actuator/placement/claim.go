@@ -1,5 +1,7 @@
 package placement
 
+import "slices"
+
 // Claim is what a container with a reservation takes of a GPU and what the facts do not
 // show yet.
 type Claim struct {
@@ -41,12 +43,39 @@ func Reserve(nodes []Node, claims ...Claim) {
 			g.Promised++
 			if c.Work != nil {
 				// A new slice: others may share the old one.
-				w := *c.Work
-				w.Memory = c.Memory
-				g.Work = append(g.Work[:len(g.Work):len(g.Work)], w)
+				g.Work = append(g.Work[:len(g.Work):len(g.Work)], c.work())
 			}
 		}
 	}
+}
+
+// Unreserve gives back what Reserve took for the claim.
+func Unreserve(nodes []Node, c Claim) {
+	i, ok := find(nodes, c.Node)
+	if !ok {
+		return
+	}
+	for j := range nodes[i].GPUs {
+		g := &nodes[i].GPUs[j]
+		if g.UUID != c.GPU {
+			continue
+		}
+		g.Reserved -= c.Memory
+		g.Promised--
+		if c.Work == nil {
+			continue
+		}
+		if k := slices.Index(g.Work, c.work()); k >= 0 {
+			g.Work = slices.Delete(slices.Clone(g.Work), k, k+1)
+		}
+	}
+}
+
+// work is the claim's work as the GPU has it: with the memory that is free once it has ended.
+func (c Claim) work() Work {
+	w := *c.Work
+	w.Memory = c.Memory
+	return w
 }
 
 func find(nodes []Node, name string) (int, bool) {

@@ -18,6 +18,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/kubernetes"
 	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/placement/swarm"
 	"github.com/laxity/laxity/internal/engine"
@@ -29,7 +30,7 @@ type clusterFlags struct{ swarm, kubernetes bool }
 func (c *clusterFlags) register(cmd *kingpin.CmdClause) {
 	cmd.Flag("swarm", "Keep the labels laxity.provisionable and laxity.rank on the nodes of the Docker swarm that this engine manages, and place services: POST /api/v1/swarm/services. Needs --prometheus.url.").
 		BoolVar(&c.swarm)
-	cmd.Flag("kubernetes", "Answer kube-scheduler as a scheduler extender: /api/v1/kubernetes/filter and /prioritize. Needs --prometheus.url.").
+	cmd.Flag("kubernetes", "Answer kube-scheduler as a scheduler extender: /api/v1/kubernetes/filter. Needs --prometheus.url.").
 		BoolVar(&c.kubernetes)
 }
 
@@ -71,10 +72,16 @@ func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run f
 	return s.Run, nil
 }
 
-// ranker is the placement service's ranking, promises taken off.
+// ranker is what the schedulers of others ask of the placement service.
 type ranker struct{ s *service.Service }
 
-// Rank implements kubernetes.Ranker.
+// Place implements kubernetes.Placer.
+func (r ranker) Place(ctx context.Context, q kubernetes.Question) (string, placement.Ranking, error) {
+	e, ranking, err := r.s.PlacePod(ctx, reservation.Pod{Namespace: q.Namespace, Name: q.Pod, UID: q.UID}, q.Nodes, placer.Request{Request: q.Request, Image: q.Image})
+	return e.Node, ranking, err
+}
+
+// Rank ranks all nodes, reservations taken off.
 func (r ranker) Rank(ctx context.Context, req placement.Request) (placement.Ranking, error) {
 	return r.s.Explain(ctx, placer.Request{Request: req})
 }

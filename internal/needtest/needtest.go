@@ -30,6 +30,7 @@ const (
 	Fish       Need = "fish"       // the shell
 	GPU        Need = "gpu"        // one of NVIDIA, with its driver
 	GPUs       Need = "gpus"       // two of them
+	Kubernetes Need = "kubernetes" // its scheduler (make .tools/kube-scheduler)
 	Namespaces Need = "namespaces" // of the network and of mounts
 	Packages   Need = "packages"   // dpkg, rpm, systemd-analyze, and what makes packages (make .tools/release)
 	Podman     Need = "podman"     // and the right to start one of the test's own
@@ -49,7 +50,7 @@ const (
 const Variable = "LAXITY_REQUIRE"
 
 // All lists every need.
-var All = []Need{BPF, Cgroup, Chromium, Clang, Compiler, Compose, Containerd, Docker, Fanotify, Fish, GPU, GPUs, Namespaces, Packages, Podman, Prometheus, Python, QEMU, Root, SSH,
+var All = []Need{BPF, Cgroup, Chromium, Clang, Compiler, Compose, Containerd, Docker, Fanotify, Fish, GPU, GPUs, Kubernetes, Namespaces, Packages, Podman, Prometheus, Python, QEMU, Root, SSH,
 	Systemd, Terminal, Tracing, Zsh}
 
 // Skip skips the test, with a reason as for testing.TB's Skip. If LAXITY_REQUIRE names the need,

@@ -36,6 +36,10 @@ func (s *source) Tenants(context.Context, map[string][]string) (map[string]place
 	return nil, nil, s.err
 }
 
+func (s *source) Pods(context.Context, []placer.PodOn) (map[placer.PodOn]placer.Use, error) {
+	return nil, s.err
+}
+
 func (s *source) Estimate(context.Context, string) (task.Seconds, error) { return 3, s.err }
 
 const gib = 1 << 30

@@ -101,9 +101,11 @@ type Placement struct {
 	Estimate  task.Seconds      `json:"estimate_seconds,omitempty"`
 	Image     string            `json:"image,omitempty"`
 	State     reservation.State `json:"state"`
-	Container string            `json:"container_id,omitempty"`
-	Made      time.Time         `json:"made"`
-	Expires   time.Time         `json:"expires,omitzero"`
+	// Pod is that of Kubernetes for which it is.
+	Pod       reservation.Pod `json:"pod,omitzero"`
+	Container string          `json:"container_id,omitempty"`
+	Made      time.Time       `json:"made"`
+	Expires   time.Time       `json:"expires,omitzero"`
 	// Docker is the way to the node's engine, if nodes.yaml has one. Local: it is
 	// the engine beside this actuator.
 	Docker nodes.Docker `json:"docker,omitzero"`
@@ -129,7 +131,7 @@ const simDriver = "-sim"
 func (s *Server) placement(e reservation.Entry, r placement.Ranking) Placement {
 	p := Placement{
 		ID: e.ID, Node: e.Node, GPU: e.GPU, Memory: e.Memory, Deadline: e.Deadline, Estimate: e.Estimate,
-		Image: e.Image, State: e.State, Container: e.Container, Made: e.Made, Expires: e.Expires,
+		Image: e.Image, State: e.State, Pod: e.Pod, Container: e.Container, Made: e.Made, Expires: e.Expires,
 	}
 	if n, ok := s.o.Nodes.Find(e.Node); ok {
 		p.Docker = n.Docker

@@ -1,9 +1,9 @@
 package kubernetes
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,28 +11,42 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// RequestOf reads what a pod needs from its annotations laxity.deadline and
-// laxity.gpu-memory, else from its labels of the same names. Ours is false for a
-// pod that has neither: its scheduling is not our business.
-func RequestOf(p *Pod) (req placement.Request, ours bool, err error) {
-	value := func(name string) string {
-		return cmp.Or(p.Metadata.Annotations[name], p.Metadata.Labels[name])
+// annotation begins the annotations that are labels of Laxity on each container of the pod.
+const annotation = "laxity.dev/"
+
+// RequestOf reads what a pod needs from its labels laxity.deadline and laxity.gpu-memory, and from
+// its annotations laxity.dev/deadline and laxity.dev/gpu-memory, which come first: as the exporter
+// reads them on the node. What cannot be read counts as not there, and invalid says why. Ours is
+// false for a pod that asks for neither: its scheduling is not our business.
+func RequestOf(p *Pod) (req placement.Request, ours bool, invalid []task.InvalidLabel) {
+	labels := maps.Clone(p.Metadata.Labels)
+	if labels == nil {
+		labels = map[string]string{}
 	}
-	if text := value(task.LabelDeadline); text != "" {
-		d, err := task.ParseDeadline(text)
-		if err != nil {
-			return req, true, fmt.Errorf("%s %q: %w", task.LabelDeadline, text, err)
+	for key, value := range p.Metadata.Annotations {
+		if name, ok := strings.CutPrefix(key, annotation); ok {
+			labels[task.LabelPrefix+name] = value
 		}
-		req.Deadline, ours = task.SecondsOf(d), true
 	}
-	if text := value(task.LabelGPUMemory); text != "" {
-		n, err := task.ParseBytes(text)
-		if err != nil {
-			return req, true, fmt.Errorf("%s %q: %w", task.LabelGPUMemory, text, err)
+	spec, invalid := task.ParseLabels(labels)
+	req.Deadline, req.GPUMemory = spec.Deadline, spec.GPUMemory
+	return req, req != placement.Request{}, invalid
+}
+
+// imageOf is the image whose tasks' history stands for how long a task takes: of the first container
+// that asks for a GPU, else of the first one.
+func imageOf(p *Pod) string {
+	for _, c := range p.Spec.Containers {
+		for resource := range c.Resources.Limits {
+			if strings.HasPrefix(resource, "nvidia.com/") {
+				return c.Image
+			}
 		}
-		req.GPUMemory, ours = n, true
 	}
-	return req, ours, nil
+	if len(p.Spec.Containers) > 0 {
+		return p.Spec.Containers[0].Image
+	}
+	return ""
 }
 
 // candidate is one node that the scheduler asks about.
@@ -60,23 +74,22 @@ func (a Args) candidates() ([]candidate, error) {
 	return out, nil
 }
 
-// filter keeps the nodes that can take the pod. A node is Laxity's by its name,
-// which must be the target label `node` of its exporter. Pure.
-func filter(args Args, r placement.Ranking) (FilterResult, error) {
-	asked, err := args.candidates()
-	if err != nil {
-		return FilterResult{}, err
-	}
+// answer keeps the node that the pod was placed on, alone. Without one, it keeps the nodes that
+// Laxity does not know: they go by what the scheduler knows. A node is Laxity's by its name, which
+// must be the target label `node` of its exporter. Pure.
+func answer(args Args, asked []candidate, placed string, r placement.Ranking) FilterResult {
 	verdicts := byName(r)
 	out := FilterResult{FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}}
 	var kept []candidate
 	for _, c := range asked {
 		v, known := verdicts[c.name]
 		switch {
-		case !known:
-			out.FailedAndUnresolvableNodes[c.name] = "Laxity knows no such node: is laxity-exporter scraped there with the label node=" + c.name + "?"
-		case v.Candidate():
+		case known && c.name == placed, !known && placed == "":
 			kept = append(kept, c)
+		case !known:
+			out.FailedAndUnresolvableNodes[c.name] = "Laxity does not run there, and " + placed + " can take the pod"
+		case v.Candidate():
+			out.FailedAndUnresolvableNodes[c.name] = placed + " comes first"
 		case slices.ContainsFunc(v.Reasons, func(r placement.Reason) bool { return r.Code == placement.NoGPU || r.Code == placement.Stale }):
 			out.FailedAndUnresolvableNodes[c.name] = why(v)
 		default:
@@ -84,7 +97,7 @@ func filter(args Args, r placement.Ranking) (FilterResult, error) {
 		}
 	}
 	out.keep(args, kept)
-	return out, nil
+	return out
 }
 
 // keep puts the nodes in, in the form in which they were asked about.
@@ -122,34 +135,6 @@ func why(v placement.Verdict) string {
 		}
 	}
 	return strings.Join(texts, ", ")
-}
-
-// prioritize scores the nodes by their places in the ranking: the first one
-// MaxPriority, the last candidate 1, what is no candidate 0. Equal scores stay
-// equal. Pure.
-func prioritize(args Args, r placement.Ranking) ([]HostPriority, error) {
-	asked, err := args.candidates()
-	if err != nil {
-		return nil, err
-	}
-	in := map[string]bool{}
-	for _, c := range asked {
-		in[c.name] = true
-	}
-	candidates := slices.DeleteFunc(slices.Clone(r), func(v placement.Verdict) bool { return !v.Candidate() || !in[v.Node.Name] })
-	scores := map[string]int64{}
-	place := 0
-	for i, v := range candidates {
-		if i > 0 && v.Score != candidates[i-1].Score {
-			place = i
-		}
-		scores[v.Node.Name] = MaxPriority - int64((MaxPriority-1)*place/max(1, len(candidates)-1))
-	}
-	out := make([]HostPriority, 0, len(asked))
-	for _, c := range asked {
-		out = append(out, HostPriority{c.name, scores[c.name]})
-	}
-	return out, nil
 }
 
 func byName(r placement.Ranking) map[string]placement.Verdict {

@@ -13,6 +13,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,15 +30,22 @@ var update = flag.Bool("update", false, "write the golden answers anew")
 
 var now = time.Unix(1_800_000_000, 0)
 
-type ranker struct {
+// fakePlacer places by the paper's ranking of its nodes, and notes what it was asked.
+type fakePlacer struct {
 	nodes []placement.Node
 	err   error
-	asked int
+	asked []Question
 }
 
-func (r *ranker) Rank(_ context.Context, req placement.Request) (placement.Ranking, error) {
-	r.asked++
-	return placement.Paper.Rank(r.nodes, req, now), r.err
+func (p *fakePlacer) Place(_ context.Context, q Question) (string, placement.Ranking, error) {
+	p.asked = append(p.asked, q)
+	if p.err != nil {
+		return "", nil, p.err
+	}
+	among := slices.DeleteFunc(slices.Clone(p.nodes), func(n placement.Node) bool { return !slices.Contains(q.Nodes, n.Name) })
+	r := placement.Paper.Rank(among, q.Request, now)
+	best, _ := r.Best()
+	return best.Node.Name, r, nil
 }
 
 func gpu(uuid string, free uint64) placement.GPU {
@@ -57,12 +66,12 @@ func fleet() []placement.Node {
 		node("n4", gpu("a", 2), gpu("c", 2), busy), node("n5", missed)}
 }
 
-func post(t *testing.T, r Ranker, path string, body []byte) *httptest.ResponseRecorder {
+func post(t *testing.T, p Placer, body []byte) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	mux := chi.NewRouter()
-	Register(mux, func(h http.Handler) http.Handler { return h }, r, slog.New(slog.DiscardHandler))
-	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/"+path, bytes.NewReader(body)))
+	Register(mux, func(h http.Handler) http.Handler { return h }, p, slog.New(slog.DiscardHandler))
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/filter", bytes.NewReader(body)))
 	return w
 }
 
@@ -75,35 +84,70 @@ func TestGolden(t *testing.T) {
 	}
 	for _, path := range questions {
 		name := strings.TrimSuffix(filepath.Base(path), ".question.json")
-		for _, verb := range []string{"filter", "prioritize"} {
-			if name == "invalid" && verb == "prioritize" {
-				continue // it has no answer but a status
+		t.Run(name, func(t *testing.T) {
+			question, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
 			}
-			t.Run(name+"/"+verb, func(t *testing.T) {
-				question, err := os.ReadFile(path)
-				if err != nil {
+			w := post(t, &fakePlacer{nodes: fleet()}, question)
+			var got bytes.Buffer
+			if err := json.Indent(&got, w.Body.Bytes(), "", " "); w.Code != http.StatusOK || err != nil {
+				t.Fatalf("%d %v %s", w.Code, err, w.Body)
+			}
+			file := filepath.Join("testdata", name+".answer.json")
+			if *update {
+				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
 				}
-				w := post(t, &ranker{nodes: fleet()}, verb, question)
-				var got bytes.Buffer
-				if err := json.Indent(&got, w.Body.Bytes(), "", " "); w.Code != http.StatusOK || err != nil {
-					t.Fatalf("%d %v %s", w.Code, err, w.Body)
-				}
-				file := filepath.Join("testdata", name+"."+verb+".answer.json")
-				if *update {
-					if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(want, got.Bytes()) {
-					t.Errorf("%s: got %s", file, got.String())
-				}
-			})
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(want, got.Bytes()) {
+				t.Errorf("%s: got %s", file, got.String())
+			}
+		})
+	}
+}
+
+// TestQuestionToPlacer: the placer is asked about the pod, what it asks for, and the nodes that are left.
+func TestQuestionToPlacer(t *testing.T) {
+	want := Question{
+		Request: placement.Request{Deadline: 9, GPUMemory: 4 << 30}, Image: "registry.example/model:1",
+		Namespace: "team", Pod: "infer", UID: "7a0c", Nodes: []string{"n1", "n2", "n3", "n4", "n5", "elsewhere"},
+	}
+	for _, name := range []string{"names", "nodes"} {
+		question, err := os.ReadFile("testdata/" + name + ".question.json")
+		if err != nil {
+			t.Fatal(err)
 		}
+		p := &fakePlacer{nodes: fleet()}
+		if post(t, p, question); len(p.asked) != 1 || !reflect.DeepEqual(p.asked[0], want) {
+			t.Errorf("%s: asked %+v", name, p.asked)
+		}
+	}
+}
+
+func TestRequestOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations, labels map[string]string
+		want                placement.Request
+		invalid             int
+	}{
+		"annotations":                     {map[string]string{"laxity.dev/deadline": "9s", "laxity.dev/gpu-memory": "4GiB"}, nil, placement.Request{Deadline: 9, GPUMemory: 4 << 30}, 0},
+		"labels":                          {nil, map[string]string{"laxity.deadline": "250ms"}, placement.Request{Deadline: 0.25}, 0},
+		"the annotation comes first":      {map[string]string{"laxity.dev/deadline": "9s"}, map[string]string{"laxity.deadline": "1s"}, placement.Request{Deadline: 9}, 0},
+		"what cannot be read is not":      {map[string]string{"laxity.dev/deadline": "soon", "laxity.dev/gpu-memory": "4GiB"}, map[string]string{"laxity.deadline": "1s"}, placement.Request{GPUMemory: 4 << 30}, 1},
+		"a share asks for no node":        {map[string]string{"laxity.dev/share": "30%", "laxity.dev/class": "batch"}, nil, placement.Request{}, 0},
+		"Docker's label as an annotation": {map[string]string{"laxity.deadline": "9s"}, nil, placement.Request{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, ours, invalid := RequestOf(&Pod{Metadata: Metadata{Annotations: tc.annotations, Labels: tc.labels}})
+			if req != tc.want || ours != (tc.want != placement.Request{}) || len(invalid) != tc.invalid {
+				t.Errorf("%+v, ours %v, %v", req, ours, invalid)
+			}
+		})
 	}
 }
 
@@ -112,27 +156,20 @@ func TestBadQuestions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	invalid, err := os.ReadFile("testdata/invalid.question.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	down := &ranker{err: errors.New("prometheus is down")}
+	down := &fakePlacer{err: errors.New("prometheus is down")}
 	for name, tc := range map[string]struct {
-		ranker Ranker
-		verb   string
+		placer Placer
 		body   string
 		code   int
 		says   string
 	}{
-		"no JSON":               {&ranker{}, "filter", "{", 400, "ExtenderArgs"},
-		"no pod":                {&ranker{}, "filter", `{"NodeNames":["a"]}`, 400, "no Pod"},
-		"node without a name":   {&ranker{}, "filter", `{"Pod":{"metadata":{"labels":{"laxity.deadline":"9s"}}},"Nodes":{"items":[{}]}}`, 200, "metadata.name"},
-		"down, filter":          {down, "filter", string(good), 200, `"Error":"laxity: prometheus is down"`},
-		"down, prioritize":      {down, "prioritize", string(good), 503, "prometheus is down"},
-		"bad label, prioritize": {&ranker{}, "prioritize", string(invalid), 400, "laxity.deadline"},
+		"no JSON":             {&fakePlacer{}, "{", 400, "ExtenderArgs"},
+		"no pod":              {&fakePlacer{}, `{"NodeNames":["a"]}`, 400, "no Pod"},
+		"node without a name": {&fakePlacer{}, `{"Pod":{"metadata":{"labels":{"laxity.deadline":"9s"}}},"Nodes":{"items":[{}]}}`, 200, "metadata.name"},
+		"down":                {down, string(good), 200, `"Error":"laxity: prometheus is down"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := post(t, tc.ranker, tc.verb, []byte(tc.body))
+			w := post(t, tc.placer, []byte(tc.body))
 			if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.says) {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
@@ -142,19 +179,19 @@ func TestBadQuestions(t *testing.T) {
 
 // A pod that is not ours goes wherever it likes, even while Prometheus is down.
 func TestForeignPod(t *testing.T) {
-	r := &ranker{err: errors.New("down")}
-	w := post(t, r, "filter", []byte(`{"Pod":{"metadata":{"name":"web"}},"NodeNames":["a","b"]}`))
-	if r.asked != 0 || !strings.Contains(w.Body.String(), `"NodeNames":["a","b"]`) {
-		t.Errorf("asked %d times: %s", r.asked, w.Body)
+	r := &fakePlacer{err: errors.New("down")}
+	w := post(t, r, []byte(`{"Pod":{"metadata":{"name":"web"}},"NodeNames":["a","b"]}`))
+	if len(r.asked) != 0 || !strings.Contains(w.Body.String(), `"NodeNames":["a","b"]`) {
+		t.Errorf("asked %d times: %s", len(r.asked), w.Body)
 	}
 }
 
-// Whatever is asked: each node is kept or failed, once, and never changed; what
-// is kept is what the ranking takes, and only that has a priority.
-func TestFilterAndPrioritizeAgree(t *testing.T) {
+// Whatever is asked: each node is kept or failed, once; where one of Laxity's can take the pod the best one
+// is kept alone, and otherwise those that Laxity does not know.
+func TestAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var nodes []placement.Node
-		names := []string{"unknown"}
+		names := []string{"unknown", "another"}
 		for i := range rapid.IntRange(0, 12).Draw(t, "nodes") {
 			n := placement.Node{Name: string(rune('a' + i)), Fresh: rapid.Bool().Draw(t, "fresh"), Float: task.Seconds(rapid.SampledFrom([]float64{1, 50, math.Inf(1)}).Draw(t, "float"))}
 			for j := range rapid.IntRange(0, 3).Draw(t, "gpus") {
@@ -164,66 +201,44 @@ func TestFilterAndPrioritizeAgree(t *testing.T) {
 			}
 			nodes, names = append(nodes, n), append(names, n.Name)
 		}
-		asked := rapid.Permutation(names).Draw(t, "asked")[:rapid.IntRange(0, len(names)).Draw(t, "count")]
-		ranking := placement.Paper.Rank(nodes, placement.Request{Deadline: 9, GPUMemory: 10 << 30}, now)
-		args := Args{Pod: &Pod{}, NodeNames: &asked}
-		f, err := filter(args, ranking)
+		names = rapid.Permutation(names).Draw(t, "asked")[:rapid.IntRange(0, len(names)).Draw(t, "count")]
+		p := &fakePlacer{nodes: nodes}
+		args := Args{Pod: &Pod{Metadata: Metadata{Annotations: map[string]string{"laxity.dev/gpu-memory": "10GiB"}}}, NodeNames: &names}
+		f, err := extender{placer: p, log: slog.New(slog.DiscardHandler)}.result(t.Context(), args)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := prioritize(args, ranking)
-		if err != nil || len(list) != len(asked) {
-			t.Fatalf("%d priorities for %d nodes, %v", len(list), len(asked), err)
+		if n := len(*f.NodeNames) + len(f.FailedNodes) + len(f.FailedAndUnresolvableNodes); n != len(names) {
+			t.Fatalf("%d nodes asked, %d answered: %+v", len(names), n, f)
 		}
-		if n := len(*f.NodeNames) + len(f.FailedNodes) + len(f.FailedAndUnresolvableNodes); n != len(asked) {
-			t.Fatalf("%d nodes asked, %d answered: %+v", len(asked), n, f)
+		best, _, _ := p.Place(t.Context(), p.asked[0])
+		want := []string{best}
+		if best == "" {
+			want = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name != "unknown" && name != "another" })
 		}
-		kept := map[string]bool{}
-		for _, n := range *f.NodeNames {
-			kept[n] = true
-		}
-		score := map[string]int64{}
-		for i, p := range list {
-			score[p.Host] = p.Score
-			if p.Host != asked[i] || p.Score > MaxPriority || (p.Score > 0) != kept[p.Host] {
-				t.Fatalf("priority %+v of node %s, kept %v", p, asked[i], kept[p.Host])
-			}
-		}
-		last := int64(MaxPriority)
-		for _, v := range ranking {
-			if kept[v.Node.Name] {
-				if score[v.Node.Name] > last {
-					t.Fatalf("%s has a higher priority than one before it", v.Node.Name)
-				}
-				last = score[v.Node.Name]
-			}
+		if !slices.Equal(*f.NodeNames, want) {
+			t.Fatalf("kept %v, want %v", *f.NodeNames, want)
 		}
 	})
 }
 
 // Questions are large: nobody's is read who may not ask, nor more than two at a time.
 func TestQuestionsAreGuarded(t *testing.T) {
-	guarded := 0
 	refuse := func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { guarded++; w.WriteHeader(http.StatusUnauthorized) })
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	}
-	for _, path := range []string{"filter", "prioritize"} {
-		mux := chi.NewRouter()
-		Register(mux, refuse, &ranker{}, slog.New(slog.DiscardHandler))
-		body := strings.NewReader("{}")
-		w := httptest.NewRecorder()
-		if mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/"+path, body)); w.Code != http.StatusUnauthorized || body.Len() != 2 {
-			t.Errorf("%s: %d, and %d bytes are left", path, w.Code, body.Len())
-		}
-	}
-	if guarded != 2 {
-		t.Errorf("%d of 2 were guarded", guarded)
+	mux := chi.NewRouter()
+	Register(mux, refuse, &fakePlacer{}, slog.New(slog.DiscardHandler))
+	body := strings.NewReader("{}")
+	w := httptest.NewRecorder()
+	if mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/filter", body)); w.Code != http.StatusUnauthorized || body.Len() != 2 {
+		t.Errorf("%d, and %d bytes are left", w.Code, body.Len())
 	}
 }
 
 func TestFewQuestionsAtATime(t *testing.T) {
 	mux := chi.NewRouter()
-	Register(mux, func(h http.Handler) http.Handler { return h }, &ranker{}, slog.New(slog.DiscardHandler))
+	Register(mux, func(h http.Handler) http.Handler { return h }, &fakePlacer{}, slog.New(slog.DiscardHandler))
 	ask := func(body io.Reader) int {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/kubernetes/filter", body))

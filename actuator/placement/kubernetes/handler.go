@@ -13,10 +13,22 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 )
 
-// Ranker ranks all nodes for a request. It MUST return an error rather than a
-// part of the nodes.
-type Ranker interface {
-	Rank(ctx context.Context, req placement.Request) (placement.Ranking, error)
+// Question is a pod to be placed.
+type Question struct {
+	Request placement.Request
+	// Image stands for the request's missing Estimate.
+	Image               string
+	Namespace, Pod, UID string
+	// Nodes are the names of those that the scheduler leaves.
+	Nodes []string
+}
+
+// Placer places pods.
+type Placer interface {
+	// Place reserves a GPU for the pod on the best of the nodes, in place of what was reserved for it
+	// before, and returns the node, empty if none can take the pod. The ranking is of those nodes
+	// that are known. It MUST return an error rather than a part of them.
+	Place(ctx context.Context, q Question) (node string, r placement.Ranking, err error)
 }
 
 const (
@@ -27,19 +39,16 @@ const (
 	maxQuestions = 2
 )
 
-// Register mounts POST …/filter and …/prioritize behind gate: questions are large,
-// and the answers tell who runs where. What is wrong with a pod, or with our
-// knowledge, is in the answer, which is 200 all the same for filter: so that the
-// scheduler shows it as an event of the pod. prioritize has no place for an error;
-// there it is a 4xx or 503, at which the scheduler prefers no node.
-func Register(r chi.Router, gate func(http.Handler) http.Handler, ranker Ranker, logger *slog.Logger) {
-	x := extender{ranker, logger, make(chan struct{}, maxQuestions)}
+// Register mounts POST …/filter behind gate: questions are large, and the answers tell who
+// runs where. What is wrong with our knowledge is in the answer, which is 200 all the same: so that
+// the scheduler skips us (ignorable), or shows it as an event of the pod.
+func Register(r chi.Router, gate func(http.Handler) http.Handler, placer Placer, logger *slog.Logger) {
+	x := extender{placer, logger, make(chan struct{}, maxQuestions)}
 	r.Handle("POST /api/v1/kubernetes/filter", gate(x.one(x.filter)))
-	r.Handle("POST /api/v1/kubernetes/prioritize", gate(x.one(x.prioritize)))
 }
 
 type extender struct {
-	ranker Ranker
+	placer Placer
 	log    *slog.Logger
 	slots  chan struct{} // who is answered
 }
@@ -62,7 +71,7 @@ func (x extender) filter(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	result, err := x.filterResult(r.Context(), args)
+	result, err := x.result(r.Context(), args)
 	if err != nil {
 		x.log.Warn("the scheduler's question could not be answered", "pod", args.name(), "err", err)
 		result = FilterResult{Error: "laxity: " + err.Error()}
@@ -70,48 +79,29 @@ func (x extender) filter(w http.ResponseWriter, r *http.Request) {
 	write(w, result)
 }
 
-func (x extender) filterResult(ctx context.Context, args Args) (FilterResult, error) {
-	req, ours, err := RequestOf(args.Pod)
+func (x extender) result(ctx context.Context, args Args) (out FilterResult, err error) {
+	asked, err := args.candidates()
 	if err != nil {
-		return FilterResult{}, err
-	}
-	if !ours {
-		out := FilterResult{}
-		kept, err := args.candidates()
-		out.keep(args, kept)
 		return out, err
 	}
-	ranking, err := x.ranker.Rank(ctx, req)
+	req, ours, invalid := RequestOf(args.Pod)
+	for _, l := range invalid {
+		x.log.Warn("what a pod asks for counts as not there", "pod", args.name(), "err", l)
+	}
+	if !ours {
+		out.keep(args, asked)
+		return out, nil
+	}
+	m := args.Pod.Metadata
+	q := Question{Request: req, Image: imageOf(args.Pod), Namespace: m.Namespace, Pod: m.Name, UID: m.UID}
+	for _, c := range asked {
+		q.Nodes = append(q.Nodes, c.name)
+	}
+	placed, ranking, err := x.placer.Place(ctx, q)
 	if err != nil {
-		return FilterResult{}, err
+		return out, err
 	}
-	return filter(args, ranking)
-}
-
-func (x extender) prioritize(w http.ResponseWriter, r *http.Request) {
-	args, ok := read(w, r)
-	if !ok {
-		return
-	}
-	req, ours, err := RequestOf(args.Pod)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	var ranking placement.Ranking
-	if ours {
-		if ranking, err = x.ranker.Rank(r.Context(), req); err != nil {
-			x.log.Warn("the scheduler's question could not be answered", "pod", args.name(), "err", err)
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-	}
-	list, err := prioritize(args, ranking)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	write(w, list)
+	return answer(args, asked, placed, ranking), nil
 }
 
 func (a Args) name() string { return a.Pod.Metadata.Namespace + "/" + a.Pod.Metadata.Name }

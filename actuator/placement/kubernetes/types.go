@@ -1,6 +1,6 @@
-// Package kubernetes is a scheduler extender: kube-scheduler asks it which nodes
-// can take a pod with a deadline (filter), and which it should prefer
-// (prioritize). The answers are the same ranking as everywhere else.
+// Package kubernetes is a scheduler extender: kube-scheduler asks it which of some nodes
+// should take a pod with a deadline or GPU memory. The answer is the first one of the same
+// ranking as everywhere else, and what the pod needs is reserved there.
 //
 // The types are ours, with the names of k8s.io/kube-scheduler/extender/v1, whose
 // module would bring the whole of Kubernetes' API; `published` beside this file
@@ -21,12 +21,30 @@ type Args struct {
 // Pod is what of a v1.Pod the answer depends on.
 type Pod struct {
 	Metadata Metadata `json:"metadata"`
+	Spec     PodSpec  `json:"spec"`
+}
+
+// PodSpec has the containers of a pod.
+type PodSpec struct {
+	Containers []Container `json:"containers"`
+}
+
+// Container is one of a pod.
+type Container struct {
+	Image     string    `json:"image,omitempty"`
+	Resources Resources `json:"resources"`
+}
+
+// Resources are what a container may use, by name (nvidia.com/gpu).
+type Resources struct {
+	Limits map[string]json.RawMessage `json:"limits,omitempty"`
 }
 
 // Metadata is of a pod or a node.
 type Metadata struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace,omitempty"`
+	UID         string            `json:"uid,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -48,13 +66,3 @@ type FilterResult struct {
 	// Error is about the question as a whole.
 	Error string
 }
-
-// HostPriority is one item of HostPriorityList, the answer to prioritize.
-type HostPriority struct {
-	Host string
-	// Score is from 0 to MaxPriority, higher is better.
-	Score int64
-}
-
-// MaxPriority is MaxExtenderPriority.
-const MaxPriority = 10

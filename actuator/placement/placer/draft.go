@@ -128,7 +128,7 @@ func (v *draft) place(req Request) ([]reservation.Entry, Judged, error) {
 	v.partial = nil
 	fail := func(err error) ([]reservation.Entry, Judged, error) {
 		for _, e := range v.partial {
-			unreserve(v.nodes, e)
+			placement.Unreserve(v.nodes, e.Claim(0))
 		}
 		v.partial = nil
 		return nil, first, err
@@ -151,13 +151,7 @@ func (v *draft) place(req Request) ([]reservation.Entry, Judged, error) {
 		default:
 			return fail(v.noRoom(req, r, len(v.partial)))
 		}
-		e := reservation.Entry{
-			ID: v.p.o.NewID(), Node: best.Node.Name, GPU: best.GPU, Memory: req.GPUMemory,
-			Deadline: req.Deadline, Estimate: req.Estimate, Image: req.Image,
-			State: reservation.Assumed, Made: v.now, Expires: v.now.Add(v.p.o.TTL),
-		}
-		v.partial = append(v.partial, e)
-		placement.Reserve(v.nodes, e.Claim(0))
+		v.partial = append(v.partial, v.reserve(best, req))
 	}
 	placed := v.partial
 	v.partial = nil
@@ -165,6 +159,17 @@ func (v *draft) place(req Request) ([]reservation.Entry, Judged, error) {
 		v.keep(e)
 	}
 	return placed, first, nil
+}
+
+// reserve takes what the request needs off the node; keep makes it last.
+func (v *draft) reserve(best placement.Verdict, req Request) reservation.Entry {
+	e := reservation.Entry{
+		ID: v.p.o.NewID(), Node: best.Node.Name, GPU: best.GPU, Memory: req.GPUMemory,
+		Deadline: req.Deadline, Estimate: req.Estimate, Image: req.Image,
+		State: reservation.Assumed, Made: v.now, Expires: v.now.Add(v.p.o.TTL),
+	}
+	placement.Reserve(v.nodes, e.Claim(0))
+	return e
 }
 
 // rank ranks nodes of which the first is the first of all, or one of the first
@@ -203,7 +208,7 @@ func (v *draft) check(id string) (reservation.Entry, error) {
 	if e.State != reservation.Assumed {
 		return e, nil
 	}
-	unreserve(v.nodes, e)
+	placement.Unreserve(v.nodes, e.Claim(0))
 	req := placement.Request{Deadline: e.Deadline, GPUMemory: e.Memory, Estimate: e.Estimate, Node: e.Node}
 	r := v.p.o.Method.Rank(onlyGPU(v.nodes, e), req, v.now)
 	if _, ok := r.Best(); !ok {
@@ -225,27 +230,4 @@ func onlyGPU(nodes []placement.Node, e reservation.Entry) []placement.Node {
 	n := nodes[i]
 	n.GPUs = slices.DeleteFunc(slices.Clone(n.GPUs), func(g placement.GPU) bool { return g.UUID != e.GPU })
 	return []placement.Node{n}
-}
-
-// unreserve gives back what Reserve took for an entry without a container.
-func unreserve(nodes []placement.Node, e reservation.Entry) {
-	c := e.Claim(0)
-	for i := range nodes {
-		if nodes[i].Name != c.Node {
-			continue
-		}
-		for j := range nodes[i].GPUs {
-			g := &nodes[i].GPUs[j]
-			if g.UUID != c.GPU {
-				continue
-			}
-			g.Reserved -= c.Memory
-			g.Promised--
-			if c.Work != nil {
-				if k := slices.Index(g.Work, *c.Work); k >= 0 {
-					g.Work = slices.Delete(slices.Clone(g.Work), k, k+1)
-				}
-			}
-		}
-	}
 }

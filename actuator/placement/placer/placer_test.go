@@ -29,6 +29,7 @@ type world struct {
 	now     time.Time
 	nodes   []placement.Node
 	tenants map[string]placer.Tenant
+	pods    map[placer.PodOn]placer.Use
 	err     error
 	history map[string]task.Seconds
 	// short: nodes are read by short lists.
@@ -104,6 +105,18 @@ func (w *world) Tenants(_ context.Context, containers map[string][]string) (map[
 		fresh[n.Name] = n.Fresh
 	}
 	return w.known(containers), fresh, w.err
+}
+
+func (w *world) Pods(_ context.Context, pods []placer.PodOn) (map[placer.PodOn]placer.Use, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[placer.PodOn]placer.Use{}
+	for _, p := range pods {
+		if use, ok := w.pods[p]; ok {
+			out[p] = use
+		}
+	}
+	return out, w.err
 }
 
 func (w *world) Estimate(_ context.Context, image string) (task.Seconds, error) {
@@ -329,6 +342,17 @@ func TestCheckFindsWhatHasChanged(t *testing.T) {
 				t.Errorf("again: %v, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestCheckIgnoresItsOwnWork: a reservation with a deadline and memory is not in its own way.
+func TestCheckIgnoresItsOwnWork(t *testing.T) {
+	_, p := start(t, placement.Predictive, node("a", 20))
+	if _, _, err := p.Place(t.Context(), need(9, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Check(t.Context(), "p1"); err != nil {
+		t.Errorf("nothing has changed, and %v", err)
 	}
 }
 

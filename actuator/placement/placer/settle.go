@@ -20,6 +20,7 @@ func (p *Placer) Settle(ctx context.Context) error {
 	if len(entries) == 0 {
 		return nil
 	}
+	pods := awaited(entries)
 	asked := slices.DeleteFunc(entries, func(e reservation.Entry) bool { return e.Container == "" })
 	if len(asked) > inTurn {
 		p.turn %= len(asked)
@@ -36,8 +37,17 @@ func (p *Placer) Settle(ctx context.Context) error {
 	if err != nil {
 		asked = nil // nobody knows of them
 	}
+	var appeared map[PodOn]Use
+	if len(pods) > 0 && err == nil {
+		appeared, err = p.o.Source.Pods(ask, pods)
+	}
 	// An expired reservation ends all the same.
 	failed := p.apply(ctx, &job{do: func(v *draft) error {
+		for _, e := range v.entries {
+			if e.Container == "" && len(appeared) > 0 {
+				p.claim(v, e, appeared)
+			}
+		}
 		for _, e := range asked {
 			// It may have changed since.
 			if now, ok := v.entries[e.ID]; ok && now.Container == e.Container {

@@ -18,6 +18,9 @@ type Source interface {
 	// whether the facts about these nodes are fresh; a node that is not known is
 	// left out.
 	Tenants(ctx context.Context, containers map[string][]string) (tenants map[string]Tenant, fresh map[string]bool, err error)
+	// Pods returns those of the pods that are on their nodes, and what uses a GPU there: the zero Use
+	// while nothing does.
+	Pods(ctx context.Context, pods []PodOn) (uses map[PodOn]Use, err error)
 	// Estimate returns how long a task of this image takes; 0 is not known.
 	Estimate(ctx context.Context, image string) (task.Seconds, error)
 }

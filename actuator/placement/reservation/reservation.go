@@ -42,12 +42,22 @@ type Entry struct {
 	Estimate task.Seconds `json:"estimate_seconds,omitempty"`
 	Image    string       `json:"image,omitempty"`
 	State    State        `json:"state"`
+	// Pod is the pod of Kubernetes that it is for; zero for a container in none.
+	Pod Pod `json:"pod,omitzero"`
 	// Container is the id of the container, once created.
 	Container string    `json:"container_id,omitempty"`
 	Made      time.Time `json:"made"`
 	// Expires is when it ends unless the next state is reached; zero for
 	// confirmed ones, which end with their container.
 	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Pod names a pod of Kubernetes.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// UID tells it from others that had its name.
+	UID string `json:"uid"`
 }
 
 // Claim is what the reservation takes of the GPU beside what the container holds

@@ -102,6 +102,12 @@ func (s *Service) Explain(ctx context.Context, req placer.Request) (placement.Ra
 	return s.placer.Explain(ctx, req)
 }
 
+// PlacePod reserves a GPU for a pod of Kubernetes, on one of the nodes that its scheduler leaves; see
+// placer.Placer.PlacePod.
+func (s *Service) PlacePod(ctx context.Context, pod reservation.Pod, nodes []string, req placer.Request) (reservation.Entry, placement.Ranking, error) {
+	return s.placer.PlacePod(ctx, pod, nodes, req)
+}
+
 // Reload reads nodes.yaml again. A bad one changes nothing.
 func (s *Service) Reload() error { return s.nodes.Reload() }
 

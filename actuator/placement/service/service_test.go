@@ -14,7 +14,10 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/common/model"
 
+	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/actuator/placement/service"
 )
 
@@ -175,5 +178,26 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s was taken", name)
 			_ = s.Close()
 		}
+	}
+}
+
+// TestPodIsListed: who looks at the reservations sees for which pod one is, also after a restart.
+func TestPodIsListed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nodes.yaml"), []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pod := reservation.Pod{Namespace: "team", Name: "infer", UID: "7a0c"}
+	s, _, _ := open(t, dir, &facts{})
+	e, _, err := s.PlacePod(t.Context(), pod, []string{"a", "b"}, placer.Request{Request: placement.Request{GPUMemory: 6 << 30}})
+	if err != nil || e.Node != "a" || e.GPU != "GPU-a" {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, c := open(t, dir, &facts{})
+	if list, err := c.List(t.Context()); err != nil || len(list) != 1 || list[0].Pod != pod {
+		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -77,3 +77,41 @@ func TestPlacementFactsFromTheEngine(t *testing.T) {
 		t.Errorf("estimate of an unknown image = %v, %v", estimate, err)
 	}
 }
+
+// TestPodsFromTheEngine: pods are told by what the exporter says of their containers, and which of these
+// uses a GPU.
+func TestPodsFromTheEngine(t *testing.T) {
+	n := newNode()
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gpu_container_info"}, []string{"container", "id", "image", "class", "namespace", "pod"})
+	memory := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gpu_container_memory_used_bytes"}, []string{"container", "gpu", "namespace", "pod"})
+	n.MustRegister(info, memory)
+	for container, id := range map[string]string{"proxy": "c1", "main": "c2", "second": "c3"} {
+		for _, pod := range []string{"holds", "begins", "computes"} {
+			info.WithLabelValues("team/"+pod+"/"+container, pod+"-"+id, "image:1", "deadline", "team", pod).Set(1)
+		}
+	}
+	info.WithLabelValues("other/holds/main", "c4", "image:1", "deadline", "other", "holds").Set(1)
+	for _, container := range []string{"main", "second"} {
+		memory.WithLabelValues("team/holds/"+container, "1", "team", "holds").Set(7)
+	}
+	memory.WithLabelValues("team/holds/proxy", "0", "team", "holds").Set(0)
+	n.tasks.WithLabelValues("team/computes/main", "0", "running").Set(1)
+	n.tasks.WithLabelValues("team/begins/main", "0", "running").Set(0)
+	e := start(t, n, nil)
+	evaluate(t, e)
+
+	var asked []placer.PodOn
+	for _, pod := range []string{"team/holds", "team/begins", "team/computes", "team/gone"} {
+		asked = append(asked, placer.PodOn{Node: "a", Pod: pod})
+	}
+	asked = append(asked, placer.PodOn{Node: "b", Pod: "team/holds"})
+	source := querier.NewSource(e)
+	got, err := source.Pods(t.Context(), asked)
+	want := map[placer.PodOn]placer.Use{asked[0]: {Container: "holds-c2", GPU: "1"}, asked[1]: {}, asked[2]: {Container: "computes-c2", GPU: "0"}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := source.Pods(t.Context(), nil); err != nil || len(got) > 0 {
+		t.Errorf("no pods: %v, %v", got, err)
+	}
+}

@@ -88,8 +88,8 @@ func TestRulesAreEqual(t *testing.T) {
 
 const head = "# Made from deploy/helm/laxity by `make manifests`. Do not edit.\n"
 
-// TestManifests: the plain manifests are what the chart gives, in two files: what runs, and what
-// needs the Prometheus operator and Grafana.
+// TestManifests: the plain manifests are what the chart gives, in three files: what runs, what
+// needs the Prometheus operator and Grafana, and what places pods.
 func TestManifests(t *testing.T) {
 	var runs, watches strings.Builder
 	runs.WriteString(head + "# The Secret laxity-token must be there: docs/kubernetes.md says how to make it.\n---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + namespace + "\n  labels: {pod-security.kubernetes.io/enforce: privileged}\n")
@@ -101,6 +101,14 @@ func TestManifests(t *testing.T) {
 		}
 		into.WriteString("---\n" + strings.TrimSpace(o.text) + "\n")
 	}
+	var places strings.Builder
+	places.WriteString(head + "# docs/kubernetes.md says what to change here, and how kube-scheduler gets its configuration.\n")
+	for _, o := range render(t, placing) {
+		if strings.Contains(o.text, "app.kubernetes.io/name: laxity-placement\n") {
+			places.WriteString("---\n" + strings.TrimSpace(o.text) + "\n")
+		}
+	}
+	keep(t, "../../kubernetes/placement.yaml", []byte(places.String()))
 	keep(t, "../../kubernetes/laxity.yaml", []byte(strings.ReplaceAll(runs.String(), "app.kubernetes.io/managed-by: Helm\n", "app.kubernetes.io/managed-by: manifests\n")))
 	keep(t, "../../kubernetes/monitoring.yaml", []byte(strings.ReplaceAll(watches.String(), "app.kubernetes.io/managed-by: Helm\n", "app.kubernetes.io/managed-by: manifests\n")))
 }

@@ -36,11 +36,12 @@ type object struct {
 
 // types are what the chart may make: nothing else needs a right at the API server.
 var types = map[string]func() meta.Object{
-	"v1 ServiceAccount": func() meta.Object { return &core.ServiceAccount{} },
-	"v1 Secret":         func() meta.Object { return &core.Secret{} },
-	"v1 Service":        func() meta.Object { return &core.Service{} },
-	"v1 ConfigMap":      func() meta.Object { return &core.ConfigMap{} },
-	"apps/v1 DaemonSet": func() meta.Object { return &apps.DaemonSet{} },
+	"v1 ServiceAccount":  func() meta.Object { return &core.ServiceAccount{} },
+	"v1 Secret":          func() meta.Object { return &core.Secret{} },
+	"v1 Service":         func() meta.Object { return &core.Service{} },
+	"v1 ConfigMap":       func() meta.Object { return &core.ConfigMap{} },
+	"apps/v1 Deployment": func() meta.Object { return &apps.Deployment{} },
+	"apps/v1 DaemonSet":  func() meta.Object { return &apps.DaemonSet{} },
 	"monitoring.coreos.com/v1 ServiceMonitor":           func() meta.Object { return &monitoring.ServiceMonitor{} },
 	"monitoring.coreos.com/v1 PrometheusRule":           func() meta.Object { return &monitoring.PrometheusRule{} },
 	"monitoring.coreos.com/v1alpha1 AlertmanagerConfig": func() meta.Object { return &monitoringalpha.AlertmanagerConfig{} },
@@ -140,9 +141,14 @@ var variants = map[string]string{
 	"alerts of many": "{actuator: {hostPort: 9871}, alertmanager: {enabled: true, nodes: [{node: gpu-1, address: 'gpu-1.example:9871'}, {node: gpu-2, address: 'gpu-2.example:9871'}]}}",
 	"bare":           "{serviceMonitor: {enabled: false}, prometheusRule: {enabled: false}, dashboards: {enabled: false}, runtimeClassName: '', priorityClassName: '', nodeSelector: {nvidia.com/gpu.present: null}, tolerations: []}",
 	"decorated":      "{podLabels: {team: a}, podAnnotations: {note: b}, image: {tag: x, pullSecrets: [{name: s}]}, serviceMonitor: {labels: {release: p}}, prometheusRule: {labels: {release: p}}, exporter: {args: [--busy.gap=20ms]}, affinity: {nodeAffinity: {}}}",
+	"placement":      placing,
+	"placement's IP": "placement: {enabled: true, prometheus: 'http://p:9090', clusterIP: 10.96.0.99, args: [--ranking=paper]}",
 	"docker":         "engine: {args: ['--docker.host=unix:///run/engine/docker.sock'], socketFolder: /var/run}",
 	"cri-o":          "engine: {args: ['--crio.address=/run/engine/crio.sock'], socketFolder: /var/run/crio, readCgroups: true}",
 }
+
+// placing are the values of the committed manifest.
+const placing = "{token: {existingSecret: laxity-token}, placement: {enabled: true, prometheus: 'http://prometheus-operated.monitoring.svc:9090'}}"
 
 func TestVariants(t *testing.T) {
 	for name, values := range variants {

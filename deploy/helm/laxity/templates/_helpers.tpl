@@ -10,6 +10,12 @@ app.kubernetes.io/name: laxity
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* Other names than the selector's: services and monitors of the nodes' pods do not mean it. */}}
+{{- define "laxity.placement" -}}
+app.kubernetes.io/name: laxity-placement
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- define "laxity.secret" -}}
 {{ .Values.token.existingSecret | default "laxity-token" }}
 {{- end }}

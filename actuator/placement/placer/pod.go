@@ -1,0 +1,95 @@
+package placer
+
+import (
+	"context"
+	"slices"
+
+	"github.com/laxity/laxity/actuator/placement"
+	"github.com/laxity/laxity/actuator/placement/reservation"
+)
+
+// PlacePod reserves a GPU for the pod on the best of the nodes named in among, in place of what was
+// reserved for it before: a pod that is placed again was not bound. The ranking is of those of the
+// nodes that are known. Where none of them can take the pod nothing is reserved, and the entry is
+// zero. Where ctx ends first, nothing is reserved either: nobody waits for the answer. The errors
+// are SourceError, that of ctx, and what the disk says.
+func (p *Placer) PlacePod(ctx context.Context, pod reservation.Pod, among []string, req Request) (placed reservation.Entry, ranking placement.Ranking, err error) {
+	if err := p.estimate(ctx, &req); err != nil {
+		return placed, nil, err
+	}
+	// All that is known of a few hundred nodes is cheaper than a query that names them.
+	err = p.apply(ctx, &job{nodes: among, all: len(among) > longest, do: func(v *draft) error {
+		v.giveBack(pod)
+		ranking = p.o.Method.Rank(v.among(among), req.Request, v.now)
+		if best, ok := ranking.Best(); ok {
+			placed = v.reserve(best, req)
+			placed.Pod = pod
+			v.keep(placed)
+		}
+		return nil
+	}})
+	if err == nil && ctx.Err() != nil && placed.ID != "" {
+		_ = p.Release(context.WithoutCancel(ctx), placed.ID) // it would expire
+		err = ctx.Err()
+	}
+	if err != nil {
+		return reservation.Entry{}, nil, err
+	}
+	return placed, ranking, nil
+}
+
+// giveBack ends what is reserved for a pod that has not appeared on its node.
+func (v *draft) giveBack(pod reservation.Pod) {
+	for id, e := range v.entries {
+		if e.Pod == pod && e.State == reservation.Assumed {
+			placement.Unreserve(v.nodes, e.Claim(0))
+			v.forget(id)
+		}
+	}
+}
+
+// among returns those of the nodes that have these names.
+func (v *draft) among(names []string) []placement.Node {
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		wanted[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(v.nodes), func(n placement.Node) bool { return !wanted[n.Name] })
+}
+
+// PodOn is a pod, namespace/name, on a node.
+type PodOn struct{ Node, Pod string }
+
+// Use is which container of a pod, by its id, uses which GPU.
+type Use struct{ Container, GPU string }
+
+// awaited are the pods whose containers are to appear.
+func awaited(entries []reservation.Entry) []PodOn {
+	var out []PodOn
+	for _, e := range entries {
+		if e.Pod != (reservation.Pod{}) && e.Container == "" {
+			out = append(out, podOn(e))
+		}
+	}
+	return out
+}
+
+func podOn(e reservation.Entry) PodOn { return PodOn{e.Node, e.Pod.Namespace + "/" + e.Pod.Name} }
+
+// claim looks whether a pod has appeared that is waited for. A reservation is of one container, and
+// of a pod's containers whichever uses the GPU: another one holds nothing. It is of the GPU that the
+// node gave it. Until then it stays, for a pod that is there may take long to begin.
+func (p *Placer) claim(v *draft, e reservation.Entry, uses map[PodOn]Use) {
+	use, there := uses[podOn(e)]
+	switch {
+	case !there:
+		return
+	case use != Use{}:
+		e.State, e.Container, e.GPU, e.Expires = reservation.Created, use.Container, use.GPU, v.now.Add(p.o.TTL)
+	case e.Expires.Sub(v.now) < p.o.TTL/2: // not at each look: it is written to disk
+		e.Expires = v.now.Add(p.o.TTL)
+	default:
+		return
+	}
+	v.keep(e)
+}
