@@ -74,7 +74,7 @@ func forTests(path string) bool {
 
 // enforcers are siblings: each carries out one thing, and none knows another. What two of
 // them need is in a package of its own: proc, stop.
-var enforcers = []string{"actuator/enforce/channels", "actuator/enforce/checkpoint", "actuator/enforce/containerd", "actuator/enforce/docker", "actuator/enforce/memory"}
+var enforcers = []string{"actuator/enforce/channels", "actuator/enforce/checkpoint", "actuator/enforce/containerd", "actuator/enforce/crio", "actuator/enforce/docker", "actuator/enforce/memory"}
 
 // forbidden says why one package of ours must not import another; "" if it may.
 func forbidden(from, to string) string {

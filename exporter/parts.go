@@ -8,6 +8,7 @@ import (
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/container/containerd"
+	"github.com/laxity/laxity/exporter/container/crio"
 	"github.com/laxity/laxity/exporter/container/docker"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/nvml"
@@ -69,21 +70,29 @@ func (e *Exporter) openEngine(t *tracker.Options) error {
 	if how != "" {
 		e.log.Info("the container engine", "engine", choice.Kind, "because", how)
 	}
-	if choice.Kind == engine.Containerd {
+	switch choice.Kind {
+	case engine.Containerd:
 		c, err := containerd.New(containerd.Options{Options: choice.Containerd(), Proc: e.opt.Proc, Log: e.log})
 		if err != nil {
 			return err
 		}
 		e.closers = append(e.closers, c)
 		t.Containers = c
-		return nil
+	case engine.CRIO:
+		c, err := crio.New(crio.Options{Address: choice.CRIOAddress, Proc: e.opt.Proc, Log: e.log})
+		if err != nil {
+			return err
+		}
+		e.closers = append(e.closers, c)
+		t.Containers = c
+	default:
+		c, err := docker.New(docker.Options{Host: choice.DockerHost, Log: e.log})
+		if err != nil {
+			return err
+		}
+		e.closers = append(e.closers, c)
+		t.Containers = c
 	}
-	c, err := docker.New(docker.Options{Host: choice.DockerHost, Log: e.log})
-	if err != nil {
-		return err
-	}
-	e.closers = append(e.closers, c)
-	t.Containers = c
 	return nil
 }
 

@@ -1,6 +1,6 @@
 // Package enforce says what carries out a plan. The adapters for
-// container engines are enforce/docker and enforce/containerd; enforcetest holds the conformance
-// suite that every adapter runs, and a fake.
+// container engines are enforce/docker, enforce/containerd and enforce/crio; enforcetest holds the
+// conformance suite that every adapter runs, and a fake.
 //
 // It imports the standard library and actuator/record only.
 package enforce

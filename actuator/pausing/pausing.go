@@ -1,7 +1,7 @@
 // Package pausing puts together what pauses containers: the engine that was chosen, and the record.
 //
-// It imports actuator/enforce, actuator/enforce/containerd, actuator/enforce/docker, actuator/journal,
-// internal/ctrd, internal/engine and the standard library.
+// It imports actuator/enforce, actuator/enforce/containerd, actuator/enforce/crio, actuator/enforce/docker,
+// actuator/journal, internal/cri, internal/ctrd, internal/engine and the standard library.
 package pausing
 
 import (
@@ -11,8 +11,10 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/containerd"
+	"github.com/laxity/laxity/actuator/enforce/crio"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/cri"
 	"github.com/laxity/laxity/internal/ctrd"
 	"github.com/laxity/laxity/internal/engine"
 )
@@ -38,9 +40,12 @@ func Open(choice engine.Choice, j *journal.Journal) (*Pauser, error) {
 	choice, how := choice.Resolve(engine.This)
 	p := &Pauser{Kind: choice.Kind, How: how}
 	var err error
-	if choice.Kind == engine.Containerd {
+	switch choice.Kind {
+	case engine.Containerd:
 		err = p.containerd(choice, j)
-	} else {
+	case engine.CRIO:
+		err = p.crio(choice, j)
+	default:
 		err = p.docker(choice, j)
 	}
 	if err != nil {
@@ -55,6 +60,19 @@ func (p *Pauser) containerd(choice engine.Choice, j *journal.Journal) error {
 		return err
 	}
 	e, err := containerd.New(containerd.Options{Client: c, Journal: j})
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	p.enforcer, p.connection = e, c
+	return nil
+}
+
+func (p *Pauser) crio(choice engine.Choice, j *journal.Journal) error {
+	c, err := cri.New(choice.CRIOAddress)
+	if err != nil {
+		return err
+	}
+	e, err := crio.New(crio.Options{Client: c, Journal: j})
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}

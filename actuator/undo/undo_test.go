@@ -1,6 +1,8 @@
 package undo_test
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -16,7 +18,47 @@ import (
 // What an actuator on containerd left paused, in a pod and beside pods, its guardian releases.
 func TestGuardianOnContainerd(t *testing.T) {
 	e := containerdtest.New(t)
-	choice := engine.Choice{Kind: engine.Containerd, Address: e.Address}
+	plain, err := e.Run(t.Context(), "", containerd.Spec{Name: "plain", Image: containerdtest.Image})
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases(t, engine.Choice{Kind: engine.Containerd, Address: e.Address}, guardian, plain, inPod(t, e))
+}
+
+// What an actuator left paused by the freezer, because its engine has the CRI alone, its guardian
+// releases, and so does laxity off.
+func TestReleaseOnCRI(t *testing.T) {
+	e := containerdtest.New(t)
+	choice := engine.Choice{Kind: engine.CRIO, CRIOAddress: e.Address}
+	t.Run("guardian", func(t *testing.T) { releases(t, choice, guardian, inPod(t, e), inPod(t, e)) })
+	t.Run("off", func(t *testing.T) { releases(t, choice, undo.Off, inPod(t, e)) })
+	t.Run("off, without the engine", func(t *testing.T) {
+		releases(t, choice, func(ctx context.Context, o undo.Options) error {
+			if err := e.Kill(); err != nil {
+				return err
+			}
+			return errors.Join(undo.Off(ctx, o), e.Start(t.Context()))
+		}, inPod(t, e))
+	})
+}
+
+func guardian(ctx context.Context, o undo.Options) error {
+	o.Once = true
+	return undo.RunGuardian(ctx, o)
+}
+
+func inPod(t *testing.T, e *containerd.Engine) string {
+	t.Helper()
+	_, id, err := e.RunPod(t.Context(), containerd.Pod{Namespace: "ns", Name: "pod-" + containerd.RandomID()[:8]}, containerd.Spec{Name: "main", Image: containerdtest.Image})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// releases pauses containers as an actuator does, and expects that they run after by.
+func releases(t *testing.T, choice engine.Choice, by func(context.Context, undo.Options) error, ids ...string) {
+	t.Helper()
 	dir := t.TempDir()
 	j, err := journal.Open(dir)
 	if err != nil {
@@ -27,23 +69,20 @@ func TestGuardianOnContainerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	plain, err := e.Run(t.Context(), "", containerd.Spec{Name: "plain", Image: containerdtest.Image})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, inPod, err := e.RunPod(t.Context(), containerd.Pod{Namespace: "ns", Name: "pod"}, containerd.Spec{Name: "main", Image: containerdtest.Image})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range []string{plain, inPod} {
+	for _, id := range ids {
 		if err := p.Pause(t.Context(), enforcetest.HoldOf(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := undo.RunGuardian(t.Context(), undo.Options{StateDir: dir, Engine: choice, Once: true, RunDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	for _, id := range ids {
+		if s, err := p.Status(t.Context(), id); err != nil || !s.Paused || !s.Verified {
+			t.Fatalf("%s paused: %+v, %v", id, s, err)
+		}
+	}
+	if err := by(t.Context(), undo.Options{StateDir: dir, Engine: choice, RunDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{plain, inPod} {
+	for _, id := range ids {
 		if s, err := p.Status(t.Context(), id); err != nil || s.Paused || !s.Verified {
 			t.Errorf("%s afterwards: %+v, %v", id, s, err)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/actuator/webhook"
@@ -24,6 +23,7 @@ import (
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/daemon"
+	"github.com/laxity/laxity/internal/freezer"
 )
 
 // patience is how long anything may take before it counts as not happening.
@@ -184,7 +184,7 @@ func (m *machine) paused(ctx context.Context, t *tenant.Tenant) bool {
 	if err != nil {
 		return false
 	}
-	frozen, err := pause.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
+	frozen, err := freezer.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
 	return c.State.Paused || err == nil && frozen
 }
 

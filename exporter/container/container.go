@@ -1,7 +1,7 @@
 // Package container reads the containers on one node: which
 // exist, their labels, their state, and which container a PID belongs to.
 //
-// The adapters are container/docker and container/containerd. This package imports
+// The adapters are container/docker, container/containerd and container/crio. This package imports
 // the standard library and exporter/task only.
 package container
 

@@ -50,3 +50,32 @@ func OrAll(gpus []string) []string {
 	}
 	return gpus
 }
+
+// GivenGPUs says which GPUs a container may use, as Container.GPUs does, by the CDI devices that it
+// was given, its environment and its device files. Device files count before the environment only
+// where that does not name GPUs: images have NVIDIA_VISIBLE_DEVICES=all of themselves, and what the
+// device plugin sets may name an instance of a card.
+func GivenGPUs(cdi, env, devices []string) []string {
+	var gpus []string
+	for _, device := range cdi {
+		if gpu, ok := CDIGPU(device); ok {
+			gpus = append(gpus, gpu)
+		}
+	}
+	if gpus != nil {
+		return OrAll(gpus)
+	}
+	visible := VisibleGPUs(env)
+	if len(visible) > 0 && (strings.HasPrefix(visible[0], "GPU-") || strings.HasPrefix(visible[0], "MIG-")) {
+		return visible
+	}
+	for _, path := range devices {
+		if gpu, ok := DeviceFile(path); ok {
+			gpus = append(gpus, gpu)
+		}
+	}
+	if gpus != nil {
+		return gpus
+	}
+	return visible
+}

@@ -73,6 +73,26 @@ func Find(groups, mountinfo, controller string) (Group, error) {
 	return Group{}, fmt.Errorf("no %s mount with the %s controller is visible", fstype, controller)
 }
 
+// Mounts returns the uppermost visible groups for a controller, as Of chooses the version.
+func Mounts(proc, controller string) ([]Group, error) {
+	mountinfo, err := os.ReadFile(filepath.Join(proc, "self", "mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	for _, fstype := range []string{"cgroup", "cgroup2"} {
+		var found []Group
+		for line := range strings.Lines(string(mountinfo)) {
+			if _, point, ok := parseMount(line, fstype, controller); ok {
+				found = append(found, Group{Dir: point, Root: point, V2: fstype == "cgroup2"})
+			}
+		}
+		if found != nil {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("no control groups with the %s controller are mounted", controller)
+}
+
 // parseMount reads a line of mountinfo if it mounts the controller's hierarchy.
 func parseMount(line, fstype, controller string) (root, point string, ok bool) {
 	left, right, found := strings.Cut(line, " - ")

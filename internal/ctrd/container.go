@@ -3,20 +3,16 @@ package ctrd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"strings"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-)
 
-// Annotation begins the annotations of a pod that Laxity reads. laxity.dev/deadline on a pod is
-// the label laxity.deadline on each of its containers.
-const Annotation = "laxity.dev/"
+	"github.com/laxity/laxity/internal/oci"
+	"github.com/laxity/laxity/internal/pod"
+)
 
 // Container is what containerd knows of a container, whether it runs or not.
 type Container struct {
@@ -28,39 +24,18 @@ type Container struct {
 	// Sandbox: it only keeps a pod's namespaces open, and nobody asked for it.
 	Sandbox bool
 	Image   string
-	Command []string
 	// Labels are the container's, with those of its pod, and the pod's annotations of Laxity as labels, over them.
 	Labels map[string]string
-	// Env is the environment of its first process; Devices are the device files that it got, CDI
-	// the names of devices that were asked for by annotation (vendor.com/class=name).
-	Env, Devices, CDI []string
-}
-
-// spec is what we read of a container's OCI specification.
-type spec struct {
-	Process struct {
-		Args []string `json:"args"`
-		Env  []string `json:"env"`
-	} `json:"process"`
-	Annotations map[string]string `json:"annotations"`
-	Linux       struct {
-		Devices []struct {
-			Path string `json:"path"`
-		} `json:"devices"`
-	} `json:"linux"`
+	oci.Spec
 }
 
 // Keys of labels and annotations that others write.
 const (
-	kindLabel      = "io.cri-containerd.kind" // container or sandbox
-	sandboxID      = "io.kubernetes.cri.sandbox-id"
-	containerName  = "io.kubernetes.cri.container-name"
-	podNameLabel   = "io.kubernetes.pod.name"
-	podSpaceLabel  = "io.kubernetes.pod.namespace"
-	inPodLabel     = "io.kubernetes.container.name"
-	imageName      = "io.kubernetes.cri.image-name"
-	nerdctlName    = "nerdctl/name"
-	cdiAnnotations = "cdi.k8s.io/"
+	kindLabel     = "io.cri-containerd.kind" // container or sandbox
+	sandboxID     = "io.kubernetes.cri.sandbox-id"
+	containerName = "io.kubernetes.cri.container-name"
+	imageName     = "io.kubernetes.cri.image-name"
+	nerdctlName   = "nerdctl/name"
 )
 
 // Containers lists those of a namespace, also those that do not run; not the sandboxes.
@@ -119,20 +94,12 @@ func (c *Client) sandboxes(ctx context.Context, which *cri.PodSandboxFilter) (ma
 // describe reads a record. It asks podOf for the pod of a container that the CRI service made.
 func describe(namespace string, r containers.Container, podOf func(sandbox string) *cri.PodSandbox) Container {
 	c := Container{Namespace: namespace, ID: r.ID, Image: r.Image, Labels: r.Labels, Sandbox: r.Labels[kindLabel] == "sandbox"}
-	var s spec
+	var s oci.Spec
 	if r.Spec != nil {
-		_ = json.Unmarshal(r.Spec.GetValue(), &s) // what cannot be read is not known
+		s = oci.Read(r.Spec.GetValue())
 	}
-	c.Command, c.Env = s.Process.Args, s.Process.Env
-	for _, d := range s.Linux.Devices {
-		c.Devices = append(c.Devices, d.Path)
-	}
-	for key, value := range s.Annotations {
-		if strings.HasPrefix(key, cdiAnnotations) {
-			c.CDI = append(c.CDI, strings.Split(value, ",")...)
-		}
-	}
-	c.Name = cmp.Or(r.Labels[inPodLabel], s.Annotations[containerName], r.Labels[nerdctlName], short(r.ID))
+	c.Spec = s
+	c.Name = cmp.Or(r.Labels[pod.ContainerLabel], s.Annotations[containerName], r.Labels[nerdctlName], short(r.ID))
 	if r.Labels[kindLabel] != "container" {
 		return c
 	}
@@ -143,28 +110,13 @@ func describe(namespace string, r containers.Container, podOf func(sandbox strin
 
 // inPod fills in what a container has of its pod; nil: the pod is gone.
 func (c *Container) inPod(p *cri.PodSandbox) {
-	c.PodNamespace = cmp.Or(p.GetMetadata().GetNamespace(), c.Labels[podSpaceLabel])
-	c.Pod = cmp.Or(p.GetMetadata().GetName(), c.Labels[podNameLabel])
-	labels := maps.Clone(c.Labels)
-	maps.Copy(labels, p.GetLabels())
-	for key, value := range p.GetAnnotations() {
-		if name, ok := strings.CutPrefix(key, Annotation); ok {
-			labels["laxity."+name] = value
-		}
-	}
-	c.Labels = labels
+	c.PodNamespace = cmp.Or(p.GetMetadata().GetNamespace(), c.Labels[pod.SpaceLabel])
+	c.Pod = cmp.Or(p.GetMetadata().GetName(), c.Labels[pod.NameLabel])
+	c.Labels = pod.Labels(c.Labels, p.GetLabels(), p.GetAnnotations())
 }
-
-// idLength is the length of the ids that nerdctl and Kubernetes give: 32 bytes in hex.
-const idLength = 64
 
 // Watchable reports whether the container can be told from the path of its control group, by its id.
-func (c Container) Watchable() bool { return Watchable(c.ID) }
-
-// Watchable is Container.Watchable for an id.
-func Watchable(id string) bool {
-	return len(id) == idLength && strings.Trim(id, "0123456789abcdef") == ""
-}
+func (c Container) Watchable() bool { return oci.LongID(c.ID) }
 
 // short is a long id as people write it.
 func short(id string) string { return id[:min(len(id), 12)] }

@@ -2,7 +2,7 @@
 // events, and, where Kubernetes' CRI made them, their pods. It also pauses and resumes tasks. The
 // exporter's adapter and the actuator's share it, so that both read the same labels.
 //
-// It is a leaf, upon containerd's client library and the API of the CRI.
+// It stands upon containerd's client library and the API of the CRI. Of ours it imports internal/oci and internal/pod.
 package ctrd
 
 import (

@@ -1,5 +1,5 @@
 // Package engine says which container engine of this machine is used: Docker (or what speaks its
-// API), or containerd. Exporter, actuator and guardian decide it in the same way.
+// API), containerd, or CRI-O. Exporter, actuator and guardian decide it in the same way.
 // Package internal/enginekind tells Docker from Podman.
 //
 // It imports internal/ctrd and the standard library.
@@ -19,10 +19,11 @@ const (
 	Auto       = "auto"
 	Docker     = "docker"
 	Containerd = "containerd"
+	CRIO       = "crio"
 )
 
 // Kinds lists them.
-var Kinds = []string{Auto, Docker, Containerd}
+var Kinds = []string{Auto, Docker, Containerd, CRIO}
 
 // Choice is what a person chose. The zero value is Auto.
 type Choice struct {
@@ -34,10 +35,15 @@ type Choice struct {
 	Address string
 	// Namespaces are those of containerd to use; empty: all but Docker's.
 	Namespaces []string
+	// CRIOAddress is CRI-O's socket; empty: the usual one. Any engine that serves the CRI will do.
+	CRIOAddress string
 }
 
 // Sockets are where containerd listens: by itself, in k3s and RKE2, in MicroK8s.
 var Sockets = []string{"/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock", "/var/snap/microk8s/common/run/containerd.sock"}
+
+// CRIOSocket is where CRI-O listens unless it is told otherwise.
+const CRIOSocket = "/var/run/crio/crio.sock"
 
 // Where Docker and Podman listen unless they are told otherwise.
 const (
@@ -59,7 +65,8 @@ var This = Machine{Getenv: os.Getenv, Exists: func(path string) bool {
 
 // Resolve returns the choice with the engine decided, and how it was decided; "" where the person
 // did. Of several engines that are there Docker is taken, since containerd is beneath it on every
-// machine with Docker; then containerd; then Podman, which speaks Docker's API.
+// machine with Docker; then containerd; then Podman, which speaks Docker's API; then CRI-O, beside
+// which Podman may be there for people.
 func (c Choice) Resolve(m Machine) (decided Choice, how string) {
 	if c.Kind == "" || c.Kind == Auto {
 		if c.Kind, how = c.auto(m); how == podmanIsThere {
@@ -68,6 +75,9 @@ func (c Choice) Resolve(m Machine) (decided Choice, how string) {
 	}
 	if c.Kind == Containerd {
 		c.Address = cmp.Or(c.Address, m.Getenv("CONTAINERD_ADDRESS"), m.socket(), Sockets[0])
+	}
+	if c.Kind == CRIO {
+		c.CRIOAddress = cmp.Or(c.CRIOAddress, CRIOSocket)
 	}
 	return c, how
 }
@@ -81,6 +91,8 @@ func (c Choice) auto(m Machine) (kind, how string) {
 		return Docker, "its address is given (--docker.host, DOCKER_HOST)"
 	case c.Address != "" || m.Getenv("CONTAINERD_ADDRESS") != "":
 		return Containerd, "its address is given (--containerd.address, CONTAINERD_ADDRESS)"
+	case c.CRIOAddress != "":
+		return CRIO, "its address is given (--crio.address)"
 	case docker && socket != "":
 		return Docker, dockerSocket + " is there; containers of containerd at " + socket + " that are not Docker's, such as pods, are seen with --engine=containerd"
 	case docker:
@@ -89,8 +101,10 @@ func (c Choice) auto(m Machine) (kind, how string) {
 		return Containerd, socket + " is there, and " + dockerSocket + " is not"
 	case m.Exists(podmanSocket):
 		return Docker, podmanIsThere
+	case m.Exists(CRIOSocket):
+		return CRIO, CRIOSocket + " is there, and no other engine's socket"
 	default:
-		return Docker, "neither " + dockerSocket + ", " + podmanSocket + " nor a socket of containerd is there (" + strings.Join(Sockets, ", ") + ")"
+		return Docker, "neither " + dockerSocket + ", " + podmanSocket + ", " + CRIOSocket + " nor a socket of containerd is there (" + strings.Join(Sockets, ", ") + ")"
 	}
 }
 
@@ -105,7 +119,7 @@ func (m Machine) socket() string {
 // Flags are the flags by which another program of ours makes the same choice.
 func (c Choice) Flags() []string {
 	var flags []string
-	for _, f := range []struct{ name, value string }{{"engine", c.Kind}, {"docker.host", c.DockerHost}, {"containerd.address", c.Address}} {
+	for _, f := range []struct{ name, value string }{{"engine", c.Kind}, {"docker.host", c.DockerHost}, {"containerd.address", c.Address}, {"crio.address", c.CRIOAddress}} {
 		if f.value != "" {
 			flags = append(flags, "--"+f.name+"="+f.value)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestResolve(t *testing.T) {
-	const docker, podman, ctrd, k3s = "/var/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"
+	const docker, podman, crio, ctrd, k3s = "/var/run/docker.sock", "/run/podman/podman.sock", "/var/run/crio/crio.sock", "/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"
 	for name, tt := range map[string]struct {
 		choice engine.Choice
 		env    map[string]string
@@ -17,6 +17,7 @@ func TestResolve(t *testing.T) {
 		kind   string
 		addr   string
 		host   string
+		crio   string
 		silent bool // a person decided
 	}{
 		"docker alone":                  {files: []string{docker}, kind: engine.Docker},
@@ -33,6 +34,11 @@ func TestResolve(t *testing.T) {
 		"CONTAINERD_ADDRESS":            {env: map[string]string{"CONTAINERD_ADDRESS": "/x"}, files: []string{docker}, kind: engine.Containerd, addr: "/x"},
 		"chosen, though Docker is here": {choice: engine.Choice{Kind: engine.Containerd}, files: []string{docker, k3s}, kind: engine.Containerd, addr: k3s, silent: true},
 		"chosen, and not here":          {choice: engine.Choice{Kind: engine.Containerd}, kind: engine.Containerd, addr: ctrd, silent: true},
+		"CRI-O alone":                   {files: []string{crio}, kind: engine.CRIO, crio: crio},
+		"CRI-O beside containerd":       {files: []string{crio, ctrd}, kind: engine.Containerd, addr: ctrd},
+		"CRI-O beside podman":           {files: []string{crio, podman}, kind: engine.Docker, host: "unix://" + podman},
+		"--crio.address":                {choice: engine.Choice{CRIOAddress: "/x"}, files: []string{docker, ctrd}, kind: engine.CRIO, crio: "/x"},
+		"CRI-O chosen, and not here":    {choice: engine.Choice{Kind: engine.CRIO}, files: []string{docker}, kind: engine.CRIO, crio: crio, silent: true},
 		"docker chosen":                 {choice: engine.Choice{Kind: engine.Docker}, files: []string{ctrd}, kind: engine.Docker, silent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,10 +47,10 @@ func TestResolve(t *testing.T) {
 				Exists: func(path string) bool { return slices.Contains(tt.files, path) },
 			}
 			got, how := tt.choice.Resolve(m)
-			if got.Kind != tt.kind || tt.addr != "" && got.Address != tt.addr || got.DockerHost != cmp.Or(tt.host, tt.choice.DockerHost) || (how == "") != tt.silent {
+			if got.Kind != tt.kind || tt.addr != "" && got.Address != tt.addr || got.DockerHost != cmp.Or(tt.host, tt.choice.DockerHost) || got.CRIOAddress != tt.crio || (how == "") != tt.silent {
 				t.Errorf("%+v (%s), want %s at %s", got, how, tt.kind, tt.addr)
 			}
-			if again, how := got.Resolve(m); again.Kind != got.Kind || again.Address != got.Address || how != "" {
+			if again, how := got.Resolve(m); again.Kind != got.Kind || again.Address != got.Address || again.CRIOAddress != got.CRIOAddress || how != "" {
 				t.Errorf("decided again: %+v (%s)", again, how)
 			}
 		})
@@ -52,8 +58,8 @@ func TestResolve(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	c := engine.Choice{Kind: engine.Containerd, Address: "/x", Namespaces: []string{"a", "b"}}
-	want := []string{"--engine=containerd", "--containerd.address=/x", "--containerd.namespace=a", "--containerd.namespace=b"}
+	c := engine.Choice{Kind: engine.Containerd, Address: "/x", Namespaces: []string{"a", "b"}, CRIOAddress: "/y"}
+	want := []string{"--engine=containerd", "--containerd.address=/x", "--crio.address=/y", "--containerd.namespace=a", "--containerd.namespace=b"}
 	if got := c.Flags(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -5,7 +5,7 @@
 // over a restart of containerd. Package README has what each costs.
 //
 // It is an adapter: it imports actuator/enforce, actuator/enforce/pause, actuator/journal,
-// containerd/errdefs, internal/ctrd and the standard library.
+// containerd/errdefs, internal/ctrd, internal/process and the standard library.
 package containerd
 
 import (
@@ -22,6 +22,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/internal/ctrd"
+	"github.com/laxity/laxity/internal/process"
 )
 
 // Options of an Enforcer. Client and Journal are required.
@@ -87,7 +88,7 @@ func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
 		c.forget(id)
 		return pause.State{}, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
 	}
-	return pause.State{PID: t.PID, Paused: t.Paused, Started: ctrd.Began(c.proc, t.PID), Labels: found.Labels}, nil
+	return pause.State{PID: t.PID, Paused: t.Paused, Started: process.Began(c.proc, t.PID), Labels: found.Labels}, nil
 }
 
 // find returns a container and its task. It looks in each namespace for one that it does not know.

@@ -10,11 +10,11 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/containerd"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
-	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/internal/ctrd"
 	own "github.com/laxity/laxity/internal/daemon/containerd"
 	"github.com/laxity/laxity/internal/daemon/containerd/containerdtest"
+	"github.com/laxity/laxity/internal/freezer"
 )
 
 // rig is a real containerd with an enforcer on it.
@@ -85,7 +85,7 @@ func (r rig) setPaused(t *testing.T, id string, paused bool) {
 
 func (r rig) stopped(t *testing.T, id string) bool {
 	t.Helper()
-	frozen, err := pause.Kernel{Proc: "/proc"}.Frozen(r.pid(t, id))
+	frozen, err := freezer.Kernel{Proc: "/proc"}.Frozen(r.pid(t, id))
 	if err != nil {
 		t.Fatalf("read the freezer: %v", err)
 	}
@@ -174,7 +174,7 @@ func TestRestart(t *testing.T) {
 // before, they agree afterwards.
 func TestLostTrack(t *testing.T) {
 	r := newRig(t, containerdtest.New(t), "default")
-	kernel := pause.Kernel{Proc: "/proc"}
+	kernel := freezer.Kernel{Proc: "/proc"}
 	for name, tt := range map[string]struct{ says, is bool }{
 		"says paused, runs":  {true, false},
 		"says runs, stopped": {false, true},
@@ -218,7 +218,7 @@ func BenchmarkPauseAndUnpause(b *testing.B) {
 	r := newRig(b, containerdtest.New(b), "default")
 	id := r.run(b)
 	pid := r.pid(b, id)
-	kernel := pause.Kernel{Proc: "/proc"}
+	kernel := freezer.Kernel{Proc: "/proc"}
 	await := func(frozen bool) {
 		for got, err := kernel.Frozen(pid); got != frozen; got, err = kernel.Frozen(pid) {
 			if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/internal/daemon/podman"
 	"github.com/laxity/laxity/internal/enginetest"
+	"github.com/laxity/laxity/internal/freezer"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -63,7 +64,7 @@ func TestConformanceOnAFake(t *testing.T) {
 }
 
 func TestConformanceOnEngines(t *testing.T) {
-	enginetest.Each(t, func(t *testing.T) { conforms(t, pause.Kernel{Proc: "/proc"}) })
+	enginetest.Each(t, func(t *testing.T) { conforms(t, freezer.Kernel{Proc: "/proc"}) })
 }
 
 // Podman as an ordinary user pauses by control groups of version 2.
@@ -94,7 +95,7 @@ func (u unified) Frozen(pid int) (bool, error) {
 			return false, err
 		}
 	}
-	return pause.Kernel{Proc: proc}.Frozen(7)
+	return freezer.Kernel{Proc: proc}.Frozen(7)
 }
 
 func (u unified) Set(string, int, bool) error { return errors.New("not asked for here") }

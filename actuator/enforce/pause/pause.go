@@ -1,8 +1,8 @@
 // Package pause pauses and unpauses containers through their engine. It writes a record before the
 // call, and compares the outcome with the kernel's freezer after it. An Engine says how its engine
-// is called: enforce/docker and enforce/containerd.
+// is called: enforce/docker, enforce/containerd and enforce/crio.
 //
-// It is an adapter: it imports actuator/enforce, actuator/record, actuator/journal, internal/cgroup
+// It is an adapter: it imports actuator/enforce, actuator/record, actuator/journal, internal/freezer
 // and the standard library.
 package pause
 
@@ -16,6 +16,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/record"
+	"github.com/laxity/laxity/internal/freezer"
 )
 
 // Engine is a container engine. Its errors wrap enforce.ErrGone, enforce.ErrUnavailable, or one of
@@ -88,7 +89,7 @@ func New(o Options) (*Enforcer, error) {
 		return nil, errors.New("enforce/pause: Engine and Journal are required")
 	}
 	if o.Freezer == nil {
-		o.Freezer = Kernel{Proc: "/proc"}
+		o.Freezer = freezer.Kernel{Proc: "/proc"}
 	}
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 5 * time.Second

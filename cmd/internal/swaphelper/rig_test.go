@@ -16,12 +16,12 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint/checkpointtest"
-	"github.com/laxity/laxity/actuator/enforce/pause"
 	"github.com/laxity/laxity/actuator/swapping"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	observed "github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/internal/freezer"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -103,7 +103,7 @@ func (r *rig) frozen(t *testing.T, id string) bool {
 	t.Helper()
 	c, err := r.docker.ContainerInspect(t.Context(), id)
 	check(t, err, nil)
-	frozen, err := pause.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
+	frozen, err := freezer.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
 	check(t, err, nil)
 	return frozen
 }

@@ -144,6 +144,7 @@ var variants = map[string]string{
 	"placement":      placing,
 	"placement's IP": "placement: {enabled: true, prometheus: 'http://p:9090', clusterIP: 10.96.0.99, args: [--ranking=paper]}",
 	"docker":         "engine: {args: ['--docker.host=unix:///run/engine/docker.sock'], socketFolder: /var/run}",
+	"cri-o":          "engine: {args: ['--crio.address=/run/engine/crio.sock'], socketFolder: /var/run/crio, readCgroups: true}",
 }
 
 // placing are the values of the committed manifest.
@@ -174,6 +175,23 @@ func TestWhatIsLeftOut(t *testing.T) {
 	}
 	if slices.ContainsFunc(d.Volumes, func(v core.Volume) bool { return v.Name == "cgroup" || v.Name == "bpf" }) {
 		t.Error("it observes only, and has what the actuator writes to")
+	}
+}
+
+// With CRI-O the exporter reads the node's control groups, and writes to none; without, it sees none.
+func TestExporterReadsCgroups(t *testing.T) {
+	for values, want := range map[string]bool{"": false, variants["cri-o"]: true} {
+		got := false
+		for _, c := range containers(t, render(t, values)) {
+			for _, m := range c.VolumeMounts {
+				if c.Name == "exporter" && m.Name == "cgroup" {
+					got = m.ReadOnly && m.MountPath == "/sys/fs/cgroup"
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("with %q it reads control groups: %v, want %v", values, got, want)
+		}
 	}
 }
 

@@ -5,7 +5,7 @@
 // so it is not listed: ctr run gives such ids, nerdctl and Kubernetes do not. Nor are containers
 // that only keep a pod together.
 //
-// It imports exporter/container, exporter/task, internal/ctrd, containerd/errdefs and the standard library.
+// It imports exporter/container, exporter/task, internal/ctrd, internal/oci, internal/process, containerd/errdefs and the standard library.
 package containerd
 
 import (
@@ -22,6 +22,8 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/ctrd"
+	"github.com/laxity/laxity/internal/oci"
+	"github.com/laxity/laxity/internal/process"
 )
 
 // Options say which containerd to use. Address is required.
@@ -138,12 +140,12 @@ func (e *Engine) known(c ctrd.Container) bool {
 func (e *Engine) convert(c ctrd.Container, t ctrd.Task, began time.Time) container.Container {
 	out := container.Container{
 		ID: c.ID, Name: name(c), Image: container.ImageName(c.Image), Command: strings.Join(c.Command, " "), Labels: c.Labels,
-		Paused: t.Paused, Started: began, GPUs: givenGPUs(c),
+		Paused: t.Paused, Started: began, GPUs: container.GivenGPUs(c.CDI, c.Env, c.Devices),
 	}
 	if t.PID <= 0 {
 		return out
 	}
-	if at := ctrd.Began(e.proc, t.PID); !at.IsZero() {
+	if at := process.Began(e.proc, t.PID); !at.IsZero() {
 		out.PID, out.Started = t.PID, at
 	}
 	return out
@@ -159,34 +161,6 @@ func name(c ctrd.Container) string {
 	default:
 		return c.Namespace + "/" + c.Name
 	}
-}
-
-// givenGPUs says which GPUs the container may use, nil when that is not known. Device files count
-// before the environment only where that does not name GPUs: images have NVIDIA_VISIBLE_DEVICES=all
-// of themselves, and what the device plugin sets may name an instance of a card.
-func givenGPUs(c ctrd.Container) []string {
-	var gpus []string
-	for _, device := range c.CDI {
-		if gpu, ok := container.CDIGPU(device); ok {
-			gpus = append(gpus, gpu)
-		}
-	}
-	if gpus != nil {
-		return container.OrAll(gpus)
-	}
-	visible := container.VisibleGPUs(c.Env)
-	if len(visible) > 0 && (strings.HasPrefix(visible[0], "GPU-") || strings.HasPrefix(visible[0], "MIG-")) {
-		return visible
-	}
-	for _, path := range c.Devices {
-		if gpu, ok := container.DeviceFile(path); ok {
-			gpus = append(gpus, gpu)
-		}
-	}
-	if gpus != nil {
-		return gpus
-	}
-	return visible
 }
 
 func explain(ctx context.Context, what string, err error) error {
@@ -238,7 +212,7 @@ func (e *Engine) Watch(ctx context.Context) (<-chan container.Event, error) {
 func (e *Engine) event(ctx context.Context, raw ctrd.Event) (container.Event, bool) {
 	event := container.Event{Kind: kinds[raw.Kind], ID: raw.ID, Time: raw.Time}
 	if event.Kind != container.Started && event.Kind != container.Renamed {
-		return event, ctrd.Watchable(raw.ID)
+		return event, oci.LongID(raw.ID)
 	}
 	c, err := e.client.Container(ctx, raw.Namespace, raw.ID)
 	if err != nil {

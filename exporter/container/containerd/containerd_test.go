@@ -17,6 +17,7 @@ import (
 	"github.com/laxity/laxity/internal/ctrd"
 	own "github.com/laxity/laxity/internal/daemon/containerd"
 	"github.com/laxity/laxity/internal/daemon/containerd/containerdtest"
+	"github.com/laxity/laxity/internal/pod"
 )
 
 func open(t *testing.T, o ctrd.Options) *containerd.Engine {
@@ -95,7 +96,7 @@ func annotations(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range labels {
 		if name, ok := strings.CutPrefix(key, task.LabelPrefix); ok {
-			out[ctrd.Annotation+name] = value
+			out[pod.Annotation+name] = value
 		}
 	}
 	return out

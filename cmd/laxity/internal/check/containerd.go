@@ -15,8 +15,11 @@ import (
 // judgeEngine examines the engine that exporter and actuator would use.
 func judgeEngine(ctx context.Context, choice engines.Choice, nvidia bool) []Finding {
 	choice, how := choice.Resolve(engines.This)
-	if choice.Kind == engines.Containerd {
+	switch choice.Kind {
+	case engines.Containerd:
 		return gatherContainerd(ctx, choice).judge(how)
+	case engines.CRIO:
+		return gatherCRIO(ctx, choice).judge(how)
 	}
 	return append(gatherEngine(ctx, choice.DockerHost).judge(nvidia), judgeChoice("Docker", how)...)
 }

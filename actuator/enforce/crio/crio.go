@@ -1,0 +1,260 @@
+// Package crio pauses and resumes containers by the kernel's freezer, as enforce/pause asks, where
+// the engine has Kubernetes' container runtime interface (CRI) alone, which knows no pause: CRI-O.
+//
+// The engine says which process is a container's first, and its labels. The rest is the kernel's, so
+// that what is paused can be released while the engine is away. Package README has what follows.
+//
+// It is an adapter: it imports actuator/enforce, actuator/enforce/pause, actuator/journal,
+// containerd/errdefs, internal/cri, internal/freezer, internal/process and the standard library.
+package crio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/pause"
+	"github.com/laxity/laxity/actuator/journal"
+	"github.com/laxity/laxity/internal/cri"
+	"github.com/laxity/laxity/internal/freezer"
+	"github.com/laxity/laxity/internal/process"
+)
+
+// Options of an Enforcer. Client and Journal are required.
+type Options struct {
+	Client  *cri.Client
+	Journal *journal.Journal
+	// Proc is the host's proc file system; /proc by default.
+	Proc string
+}
+
+// Enforcer implements enforce.Enforcer and arbiter.Named.
+type Enforcer struct {
+	*pause.Enforcer
+	client *cri.Client
+	proc   string
+}
+
+// New checks the options and fills in the defaults.
+func New(o Options) (*Enforcer, error) {
+	if o.Client == nil {
+		return nil, errors.New("enforce/crio: Client is required")
+	}
+	if o.Proc == "" {
+		o.Proc = "/proc"
+	}
+	c := &calls{client: o.Client, kernel: freezer.Kernel{Proc: o.Proc}, known: map[string]cri.Container{}, groups: map[string]freezer.Group{}, ids: map[int]string{}}
+	e, err := pause.New(pause.Options{Engine: c, Journal: o.Journal, Freezer: c})
+	if err != nil {
+		return nil, err
+	}
+	return &Enforcer{e, o.Client, o.Proc}, nil
+}
+
+// Engine returns the engine's name with that of this run of the kernel: the CRI gives an engine no
+// identity, and a node has one CRI-O.
+func (e *Enforcer) Engine(ctx context.Context) (string, error) {
+	name, _, err := e.client.Version(ctx)
+	if err != nil {
+		return "", translate(err)
+	}
+	boot, err := os.ReadFile(filepath.Join(e.proc, "sys/kernel/random/boot_id"))
+	return name + "-" + strings.TrimSpace(string(boot)), err
+}
+
+// calls implements pause.Engine and pause.Freezer.
+type calls struct {
+	client *cri.Client
+	kernel freezer.Kernel
+
+	mu sync.Mutex
+	// known are the containers that were described. What is read of them does not change while they
+	// run.
+	known map[string]cri.Container
+	// groups are the control groups that were found by walking.
+	groups map[string]freezer.Group
+	// ids are the containers of the processes by which they were named.
+	ids map[int]string
+}
+
+// Inspect implements pause.Engine. While the engine is away, it knows those that the kernel has
+// stopped, without their labels: they can be released.
+func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
+	found, err := c.find(ctx, id)
+	switch {
+	case err == nil:
+	case errors.Is(translate(err), enforce.ErrUnavailable):
+		if s, ok := c.stopped(id); ok {
+			return s, nil
+		}
+		return pause.State{}, translate(err)
+	default:
+		c.forget(id)
+		return pause.State{}, translate(err)
+	}
+	if (found.State != cri.Running && found.State != cri.Unknown) || c.ended(found.PID) {
+		c.forget(id)
+		return pause.State{}, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
+	}
+	if found.PID == 0 {
+		return pause.State{}, fmt.Errorf("the engine does not say which process is the first of container %.12s, so that it cannot be paused", id)
+	}
+	g, err := c.group(id, found.PID)
+	var asked bool // as an engine would take it to be paused: it may be about to stop
+	if err == nil {
+		asked, err = g.Asked()
+	}
+	if err != nil {
+		return pause.State{}, c.explain(id, found.PID, err)
+	}
+	c.name(found.PID, id)
+	return pause.State{PID: found.PID, Paused: asked, Started: process.Began(c.kernel.Proc, found.PID), Labels: found.Labels}, nil
+}
+
+// ended reports whether a container's first process is gone, and the container with it; false where
+// it is not known.
+func (c *calls) ended(pid int) bool { return pid > 0 && process.Began(c.kernel.Proc, pid).IsZero() }
+
+// explain says why the freezer failed. A group that is not there means nothing by itself: the host's
+// may be invisible to us.
+func (c *calls) explain(id string, pid int, err error) error {
+	if c.ended(pid) {
+		return fmt.Errorf("container %.12s: %w: %w", id, enforce.ErrGone, err)
+	}
+	return fmt.Errorf("the freezer of container %.12s cannot be used (run Laxity as root, with write access to the host's /sys/fs/cgroup): %w", id, err)
+}
+
+// find asks the engine for a container: for all of it the first time, for its state later.
+func (c *calls) find(ctx context.Context, id string) (cri.Container, error) {
+	c.mu.Lock()
+	found, known := c.known[id]
+	c.mu.Unlock()
+	var err error
+	if known {
+		found.State, _, err = c.client.StateOf(ctx, id)
+		return found, err
+	}
+	if found, err = c.client.Describe(ctx, id, nil); err == nil && found.State == cri.Running && found.PID > 0 {
+		c.mu.Lock()
+		c.known[id] = found
+		c.mu.Unlock()
+	}
+	return found, err
+}
+
+func (c *calls) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, id)
+	delete(c.groups, id)
+	maps.DeleteFunc(c.ids, func(_ int, of string) bool { return of == id })
+}
+
+// name remembers by which process a container is named.
+func (c *calls) name(pid int, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids[pid] = id
+}
+
+// group is the container's control group: its first process is in it, or in one below. Where the
+// process's path does not tell, because it is outside of our cgroup namespace, the group's name does.
+func (c *calls) group(id string, pid int) (freezer.Group, error) {
+	c.mu.Lock()
+	g, found := c.groups[id]
+	c.mu.Unlock()
+	if found {
+		return g, nil
+	}
+	g, err := c.kernel.Of(id, pid)
+	if err == nil {
+		return g, nil
+	}
+	g, ferr := c.kernel.Find(id)
+	if ferr != nil {
+		return g, errors.Join(err, ferr)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.groups[id] = g
+	return g, nil
+}
+
+// Frozen implements pause.Freezer.
+func (c *calls) Frozen(pid int) (bool, error) {
+	c.mu.Lock()
+	id, named := c.ids[pid]
+	c.mu.Unlock()
+	if !named {
+		return c.kernel.Frozen(pid)
+	}
+	g, err := c.group(id, pid)
+	if err != nil {
+		return false, err
+	}
+	return g.Frozen()
+}
+
+// Set implements pause.Freezer.
+func (c *calls) Set(id string, pid int, frozen bool) error {
+	g, err := c.group(id, pid)
+	if err != nil {
+		return err
+	}
+	return g.Set(frozen)
+}
+
+// stopped describes a container by the kernel alone, if that has stopped it, or is about to.
+func (c *calls) stopped(id string) (pause.State, bool) {
+	g, err := c.kernel.Find(id)
+	if err != nil {
+		return pause.State{}, false
+	}
+	asked, err := g.Asked()
+	if err != nil || !asked {
+		return pause.State{}, false
+	}
+	pid, err := g.PID()
+	if err != nil {
+		return pause.State{}, false
+	}
+	c.name(pid, id)
+	return pause.State{PID: pid, Paused: true}, true
+}
+
+// Pause implements pause.Engine.
+func (c *calls) Pause(_ context.Context, id string) error { return c.set(id, true) }
+
+// Unpause implements pause.Engine.
+func (c *calls) Unpause(_ context.Context, id string) error { return c.set(id, false) }
+
+func (c *calls) set(id string, frozen bool) error {
+	c.mu.Lock()
+	pid := c.known[id].PID // 0 while the engine is away: the group is found without
+	c.mu.Unlock()
+	err := c.Set(id, pid, frozen)
+	if err != nil {
+		err = c.explain(id, pid, err)
+	}
+	return err
+}
+
+// translate wraps the engine's errors in those that callers act on.
+func translate(err error) error {
+	switch {
+	case errdefs.IsNotFound(err):
+		return fmt.Errorf("%w: %w", enforce.ErrGone, err)
+	case cri.Unavailable(err):
+		return fmt.Errorf("%w (is the engine running, and may this user reach it?): %w", enforce.ErrUnavailable, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,274 @@
+// Package crio is container.Source for CRI-O, by Kubernetes' container runtime interface (CRI), and
+// for any other engine that serves it. It changes nothing.
+//
+// The CRI knows no pauses, and its events may be absent or dropped. So the engine is looked at every
+// second, as the kubelet does, and with each event at once; what differs from the look before is
+// what happened. The kernel's freezer says who is paused.
+//
+// It imports exporter/container, exporter/task, internal/cri, internal/freezer, internal/oci,
+// internal/process, containerd/errdefs and the standard library.
+package crio
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/cri"
+	"github.com/laxity/laxity/internal/freezer"
+	"github.com/laxity/laxity/internal/oci"
+	"github.com/laxity/laxity/internal/process"
+)
+
+// Options say which engine to use. Address is required.
+type Options struct {
+	// Address is the path of its socket, with or without unix:// before it.
+	Address string
+	// Proc is the host's proc file system; /proc if empty.
+	Proc string
+	// Log gets a line when the engine tells of no events, and for what it does not describe. Nil:
+	// nothing.
+	Log *slog.Logger
+	// Ticks say when to look; every second if nil.
+	Ticks <-chan time.Time
+}
+
+// Engine reads one engine.
+type Engine struct {
+	client *cri.Client
+	kernel freezer.Kernel
+	log    *slog.Logger
+	ticks  <-chan time.Time
+
+	mu    sync.Mutex
+	known map[string]*known // those that were described, while they are listed
+	said  map[string]bool   // what was logged once
+}
+
+var _ container.Source = (*Engine)(nil)
+
+// known is a container that was described: what does not change while it runs.
+type known struct {
+	container.Container
+	group   *freezer.Group // its control group; nil when not known
+	started time.Time      // as the engine says
+}
+
+// New prepares to talk to the engine; it does not call it yet.
+func New(o Options) (*Engine, error) {
+	c, err := cri.New(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	if o.Proc == "" {
+		o.Proc = "/proc"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Engine{client: c, kernel: freezer.Kernel{Proc: o.Proc}, log: o.Log, ticks: o.Ticks, known: map[string]*known{}, said: map[string]bool{}}, nil
+}
+
+// Close closes the connection.
+func (e *Engine) Close() error { return e.client.Close() }
+
+// List returns every running or paused container. It costs one call, one for each container that
+// was not there before, and one for the pods of these.
+func (e *Engine) List(ctx context.Context) ([]container.Container, error) {
+	all, err := e.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []container.Container{}
+	for _, s := range all {
+		if s.state == cri.Running {
+			out = append(out, s.container())
+		}
+	}
+	return out, nil
+}
+
+// seen is a container as a look found it.
+type seen struct {
+	state  cri.State // Running, Exited, or Created for what does neither
+	paused bool
+	*known // nil for one that does not run and did not before
+}
+
+// container describes it as it was seen.
+func (s seen) container() container.Container {
+	c := s.Container
+	c.Paused = s.paused
+	if s.state != cri.Running {
+		c.PID = 0
+	}
+	return c
+}
+
+// look lists all containers, and describes those that run.
+func (e *Engine) look(ctx context.Context) (map[string]seen, error) {
+	items, err := e.client.List(ctx)
+	if err != nil {
+		return nil, explain(ctx, err)
+	}
+	var pods cri.Pods
+	out := make(map[string]seen, len(items))
+	for _, i := range items {
+		if !e.watchable(i.ID) {
+			continue
+		}
+		s := seen{state: i.State, known: e.find(i.ID)}
+		if i.State != cri.Running && i.State != cri.Unknown {
+			out[i.ID] = s
+			continue
+		}
+		if s.known == nil {
+			if pods == nil {
+				if pods, err = e.client.Pods(ctx, ""); err != nil {
+					return nil, explain(ctx, err)
+				}
+			}
+			if s.known, err = e.describe(ctx, i, pods); errdefs.IsNotFound(err) {
+				continue // it went between the two calls
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		s.state = e.stateOf(i, s.known)
+		s.paused = e.paused(s.known)
+		out[i.ID] = s
+	}
+	e.forget(out)
+	return out, nil
+}
+
+// stateOf decides what an Unknown container does: older versions of CRI-O call a paused one so.
+func (e *Engine) stateOf(i cri.Item, k *known) cri.State {
+	switch {
+	case i.State == cri.Running:
+		return cri.Running
+	case k.PID == 0:
+		return cri.Created
+	case process.Began(e.kernel.Proc, k.PID).IsZero():
+		return cri.Exited
+	default:
+		return cri.Running
+	}
+}
+
+// describe asks the engine for a container. What an engine does not say of one hides nobody.
+func (e *Engine) describe(ctx context.Context, i cri.Item, pods cri.Pods) (*known, error) {
+	c, err := e.client.Describe(ctx, i.ID, pods)
+	switch {
+	case err == nil:
+	case errdefs.IsNotFound(err):
+		return nil, err
+	case ctx.Err() != nil || cri.Unavailable(err):
+		return nil, explain(ctx, err)
+	default:
+		e.once("status "+i.ID, "the engine does not describe a container", "id", i.ID, "err", err)
+		return e.convert(pods.Listed(i)), nil // and asked again by the next look
+	}
+	k := e.convert(c)
+	if k.PID == 0 && c.State == cri.Running {
+		e.once("pid", "the engine does not say which process is a container's first: whether such containers are paused cannot be seen", "id", i.ID)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known[i.ID] = k
+	return k, nil
+}
+
+func (e *Engine) convert(c cri.Container) *known {
+	k := &known{started: c.Started, Container: container.Container{
+		ID: c.ID, Name: name(c), Image: container.ImageName(c.Image), Command: strings.Join(c.Command, " "), Labels: c.Labels,
+		Started: c.Started, GPUs: container.GivenGPUs(c.CDI, c.Env, c.Devices),
+	}}
+	if began := process.Began(e.kernel.Proc, c.PID); c.PID > 0 && !began.IsZero() {
+		k.PID, k.Started = c.PID, began
+		group, err := e.kernel.Of(c.ID, c.PID)
+		if err != nil {
+			group, err = e.kernel.Find(c.ID)
+		}
+		if err == nil {
+			k.group = &group
+		} else {
+			e.once("freezer", "the freezer of a container cannot be found: whether such containers are paused cannot be seen", "id", c.ID, "err", err)
+		}
+	}
+	return k
+}
+
+// name is what no other container of this machine is called.
+func name(c cri.Container) string {
+	if c.Pod == "" {
+		return c.ID[:12]
+	}
+	return task.PodContainer(c.PodNamespace, c.Pod, c.Name)
+}
+
+// paused reports whether the kernel has frozen the container.
+func (e *Engine) paused(k *known) bool {
+	if k.group == nil {
+		return false
+	}
+	frozen, err := k.group.Frozen()
+	return err == nil && frozen
+}
+
+// watchable reports whether the container can be told from the control group of its processes.
+func (e *Engine) watchable(id string) bool {
+	if oci.LongID(id) {
+		return true
+	}
+	e.once("id "+id, "a container cannot be watched: its id is not 64 hex digits, so that its processes cannot be told from their control group", "id", id)
+	return false
+}
+
+func (e *Engine) find(id string) *known {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.known[id]
+}
+
+// forget drops what is not listed any more.
+func (e *Engine) forget(listed map[string]seen) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id := range e.known {
+		if _, there := listed[id]; !there {
+			delete(e.known, id)
+		}
+	}
+}
+
+// once logs a warning, the first time that it is about this.
+func (e *Engine) once(about, text string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.said[about] {
+		e.said[about] = true
+		e.log.Warn(text, args...)
+	}
+}
+
+func explain(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("CRI: %w", ctx.Err())
+	case strings.Contains(err.Error(), "permission denied"):
+		return fmt.Errorf("%w: %w (run as root)", container.ErrUnavailable, err)
+	case cri.Unavailable(err):
+		return fmt.Errorf("%w: %w", container.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("CRI: %w", err)
+	}
+}

@@ -1,0 +1,244 @@
+package freezer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/laxity/laxity/internal/needtest"
+)
+
+// bothVersions is a folder like /proc whose machine has control groups of both versions, in
+// v1 and v2.
+func bothVersions(t *testing.T) (dir string, write func(path, text string)) {
+	dir = t.TempDir()
+	write = func(path, text string) {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("self/mountinfo", "1 1 0:1 / "+dir+"/v2 rw - cgroup2 cgroup2 rw\n1 1 0:1 / "+dir+"/v1 rw - cgroup cgroup rw,freezer\n")
+	return dir, write
+}
+
+func TestKernelOfBothVersions(t *testing.T) {
+	dir, write := bothVersions(t)
+	write("7/cgroup", "0::/x\n")
+	write("8/cgroup", "3:freezer:/x\n0::/x\n")
+	for _, c := range []struct {
+		v2, v1 string
+		want   bool
+	}{
+		{"populated 1\nfrozen 1\n", "FROZEN\n", true},
+		{"populated 1\nfrozen 0\n", "FREEZING\n", false},
+		{"populated 1\nfrozen 0\n", "THAWED\n", false},
+	} {
+		write("v2/x/cgroup.events", c.v2)
+		write("v1/x/freezer.state", c.v1)
+		for _, pid := range []int{7, 8} {
+			if got, err := (Kernel{Proc: dir}).Frozen(pid); got != c.want || err != nil {
+				t.Errorf("%d %+v: %v %v", pid, c, got, err)
+			}
+		}
+	}
+	if _, err := (Kernel{Proc: dir}).Frozen(9); err == nil {
+		t.Error("no error for a process that is gone")
+	}
+}
+
+// Only the container's own control group is frozen: not one below, not another's whose
+// process has the PID by now, and not one that a container named like another.
+func TestKernelSetsTheContainersOwnGroup(t *testing.T) {
+	id, other := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	for name, tt := range map[string]struct{ group, want string }{
+		"of cgroupfs":                  {"/docker/" + id, "docker/" + id},
+		"of systemd":                   {"/system.slice/docker-" + id + ".scope", "system.slice/docker-" + id + ".scope"},
+		"of a pod, cgroupfs":           {"/kubepods/besteffort/pod7c1/" + id, "kubepods/besteffort/pod7c1/" + id},
+		"of a pod, systemd":            {"/kubepods.slice/kubepods-pod7c1.slice/cri-containerd-" + id + ".scope", "kubepods.slice/kubepods-pod7c1.slice/cri-containerd-" + id + ".scope"},
+		"of a pod, with colons":        {"/system.slice/kubepods-pod7c1.slice:cri-containerd:" + id, "system.slice/kubepods-pod7c1.slice:cri-containerd:" + id},
+		"below":                        {"/docker/" + id + "/inner/most", "docker/" + id},
+		"of another":                   {"/docker/" + other, ""},
+		"of another, named like it":    {"/docker/" + other + "x/" + id[1:], ""},
+		"of the host":                  {"/system.slice/ssh.service", ""},
+		"of a pod, CRI-O":              {"/kubepods.slice/kubepods-pod7c1.slice/crio-" + id + ".scope", "kubepods.slice/kubepods-pod7c1.slice/crio-" + id + ".scope"},
+		"of a pod, CRI-O with crun":    {"/kubepods.slice/kubepods-pod7c1.slice/crio-" + id + ".scope/container", "kubepods.slice/kubepods-pod7c1.slice/crio-" + id + ".scope"},
+		"of a pod, CRI-O, cgroupfs":    {"/kubepods/pod7c1/crio-" + id, "kubepods/pod7c1/crio-" + id},
+		"of CRI-O's monitor":           {"/kubepods.slice/kubepods-pod7c1.slice/crio-conmon-" + id + ".scope", ""},
+		"of everybody":                 {"/", ""},
+		"of its monitor":               {"/libpod-conmon-" + id + ".scope", ""},
+		"of its own, a group below it": {"/docker/" + id + "/docker/" + id, "docker/" + id},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, v := range []struct{ cgroup, root, file, frozen, thawed string }{
+				{"0::" + tt.group + "\n", "v2", "cgroup.freeze", "1", "0"},
+				{"3:freezer:" + tt.group + "\n0::/x\n", "v1", "freezer.state", "FROZEN", "THAWED"},
+			} {
+				dir, write := bothVersions(t)
+				write("7/cgroup", v.cgroup)
+				write(filepath.Join(v.root, tt.group, v.file), "")
+				if tt.want != "" {
+					write(filepath.Join(v.root, tt.want, v.file), "")
+				}
+				for frozen, text := range map[bool]string{true: v.frozen, false: v.thawed} {
+					err := (Kernel{Proc: dir}).Set(id, 7, frozen)
+					if tt.want == "" {
+						if got, _ := os.ReadFile(filepath.Join(dir, v.root, tt.group, v.file)); err == nil || len(got) > 0 {
+							t.Errorf("%s: set to %q, %v", v.root, got, err)
+						}
+						continue
+					}
+					file := filepath.Join(dir, v.root, tt.want, v.file)
+					got, _ := os.ReadFile(file)
+					if err != nil || string(got) != text {
+						t.Errorf("%s set %v: %q %v", v.root, frozen, got, err)
+					}
+					if err := os.Truncate(file, 0); err != nil { // a file of the kernel's has no old content
+						t.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Who is to be stopped, and who is, may differ for a while.
+func TestAsked(t *testing.T) {
+	for _, c := range []struct {
+		v2            bool
+		files         map[string]string
+		asked, frozen bool
+	}{
+		{false, map[string]string{"freezer.state": "THAWED\n"}, false, false},
+		{false, map[string]string{"freezer.state": "FREEZING\n"}, true, false},
+		{false, map[string]string{"freezer.state": "FROZEN\n"}, true, true},
+		{true, map[string]string{"cgroup.freeze": "0\n", "cgroup.events": "populated 1\nfrozen 0\n"}, false, false},
+		{true, map[string]string{"cgroup.freeze": "1\n", "cgroup.events": "populated 1\nfrozen 0\n"}, true, false},
+		{true, map[string]string{"cgroup.freeze": "1\n", "cgroup.events": "populated 1\nfrozen 1\n"}, true, true},
+	} {
+		g := Group{t.TempDir(), c.v2}
+		for name, text := range c.files {
+			if err := os.WriteFile(filepath.Join(g.Dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked, err := g.Asked()
+		frozen, ferr := g.Frozen()
+		if asked != c.asked || frozen != c.frozen || err != nil || ferr != nil {
+			t.Errorf("%v: asked %v, frozen %v, %v, %v", c.files, asked, frozen, err, ferr)
+		}
+	}
+	if asked, err := (Group{Dir: t.TempDir()}).Asked(); asked || err == nil {
+		t.Errorf("of a group that is gone: %v, %v", asked, err)
+	}
+}
+
+// A container's group is found by its id alone, and a process in it.
+func TestFind(t *testing.T) {
+	id, other := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	dir, write := bothVersions(t)
+	kernel := Kernel{Proc: dir}
+	write("v1/kubepods.slice/pod.slice/crio-conmon-"+id+".scope/freezer.state", "")
+	if g, err := kernel.Find(id); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("found its monitor: %+v, %v", g, err)
+	}
+	own := "kubepods.slice/pod.slice/crio-" + id + ".scope"
+	write("v1/"+own+"/freezer.state", "THAWED\n")
+	write("v1/"+own+"/cgroup.procs", "")
+	g, err := kernel.Find(id)
+	if err != nil || g.V2 || g.Dir != filepath.Join(dir, "v1", own) {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	if pid, err := g.PID(); err == nil {
+		t.Errorf("of an empty group: %d", pid)
+	}
+	write("v1/"+own+"/container/cgroup.procs", "7\n8\n")
+	if pid, err := g.PID(); pid != 7 || err != nil {
+		t.Errorf("%d, %v", pid, err)
+	}
+	if g, err := kernel.Find(other); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("another's: %+v, %v", g, err)
+	}
+	if _, err := (Kernel{Proc: t.TempDir()}).Find(id); err == nil {
+		t.Error("no error without mounts")
+	}
+}
+
+// The kernel's own freezer of version 2 stops and continues a process.
+func TestVersion2(t *testing.T) {
+	root := unified(t)
+	id := strings.Repeat("c", 62) + fmt.Sprintf("%02x", os.Getpid()%256)
+	dir := filepath.Join(root, "crio-"+id+".scope")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		needtest.Cgroup.Skip(t, err)
+	}
+	t.Cleanup(func() { _ = os.Remove(dir) })
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait(); _ = os.Remove(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprint(cmd.Process.Pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A machine with version 2 alone.
+	proc := t.TempDir()
+	for path, text := range map[string]string{
+		"self/mountinfo":                       "1 1 0:1 / " + root + " rw - cgroup2 cgroup2 rw\n",
+		fmt.Sprint(cmd.Process.Pid, "/cgroup"): "0::/crio-" + id + ".scope\n",
+	} {
+		path = filepath.Join(proc, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kernel := Kernel{Proc: proc}
+	for _, frozen := range []bool{true, false} {
+		if err := kernel.Set(id, cmd.Process.Pid, frozen); err != nil {
+			t.Fatal(err)
+		}
+		for is := !frozen; is != frozen; { // the kernel takes a moment
+			var err error
+			if is, err = kernel.Frozen(cmd.Process.Pid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g, err := kernel.Find(id)
+		if err != nil || !g.V2 {
+			t.Fatalf("%+v, %v", g, err)
+		}
+		if is, err := g.Frozen(); is != frozen || err != nil {
+			t.Errorf("found: frozen %v, %v; want %v", is, err, frozen)
+		}
+		if asked, err := g.Asked(); asked != frozen || err != nil {
+			t.Errorf("asked %v, %v; want %v", asked, err, frozen)
+		}
+		if pid, err := g.PID(); pid != cmd.Process.Pid || err != nil {
+			t.Errorf("its process is %d, %v", pid, err)
+		}
+	}
+}
+
+// unified is where control groups of version 2 are mounted.
+func unified(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if left, right, ok := strings.Cut(line, " - "); ok && strings.HasPrefix(right, "cgroup2 ") {
+			return strings.Fields(left)[4]
+		}
+	}
+	needtest.Cgroup.Skip(t, errors.New("no control groups of version 2 are mounted"))
+	return ""
+}
