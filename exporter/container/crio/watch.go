@@ -109,13 +109,13 @@ func differences(before, after map[string]seen) (all []change) {
 	for id, now := range after {
 		was, known := before[id]
 		switch {
-		case now.state == cri.Running && !(known && was.state == cri.Running):
+		case now.state == cri.Running && (!known || was.state != cri.Running):
 			all = append(all, change{id, container.Started})
 		case now.state == cri.Running && now.paused != was.paused:
 			all = append(all, change{id, map[bool]container.EventKind{true: container.Paused, false: container.Unpaused}[now.paused]})
 		case now.state == cri.Exited && known && was.state == cri.Running:
 			all = append(all, change{id, container.Died})
-		case now.state == cri.Exited && !(known && was.state == cri.Exited):
+		case now.state == cri.Exited && (!known || was.state != cri.Exited):
 			all = append(all, change{id, container.Started}, change{id, container.Died})
 		}
 	}

@@ -59,7 +59,7 @@ func peerOf(conn net.Conn) (*peer, error) {
 	return p, nil
 }
 
-// EnvMPS=1 in the environment of a program makes it a client of an MPS server, see Process.UseMPS. There is
+// EnvMPS makes a program that has it, set to 1, in its environment a client of an MPS server, see Process.UseMPS. There is
 // no server that computes for it.
 const EnvMPS = "LAXITY_SIM_MPS"
 
