@@ -65,8 +65,11 @@ func (c *Client) Version(ctx context.Context) (name, version string, err error) 
 }
 
 // Lacks says what the engine lacks to run pods.
-func (c *Client) Lacks(ctx context.Context) (lacks []string, err error) {
-	s, err := c.api.Status(ctx, &api.StatusRequest{})
+func (c *Client) Lacks(ctx context.Context) ([]string, error) { return Lacks(ctx, c.api) }
+
+// Lacks is the same for a connection that somebody else made.
+func Lacks(ctx context.Context, service api.RuntimeServiceClient) (lacks []string, err error) {
+	s, err := service.Status(ctx, &api.StatusRequest{})
 	if err != nil {
 		return nil, errgrpc.ToNative(err)
 	}

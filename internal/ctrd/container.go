@@ -8,7 +8,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	api "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/laxity/laxity/internal/oci"
 	"github.com/laxity/laxity/internal/pod"
@@ -44,7 +44,7 @@ func (c *Client) Containers(ctx context.Context, namespace string) ([]Container,
 	if err != nil {
 		return nil, fmt.Errorf("list containers of namespace %s: %w", namespace, err)
 	}
-	var pods map[string]*cri.PodSandbox
+	var pods map[string]*api.PodSandbox
 	out := make([]Container, 0, len(records))
 	for _, r := range records {
 		switch r.Labels[kindLabel] {
@@ -57,7 +57,7 @@ func (c *Client) Containers(ctx context.Context, namespace string) ([]Container,
 				}
 			}
 		}
-		out = append(out, describe(namespace, r, func(id string) *cri.PodSandbox { return pods[id] }))
+		out = append(out, describe(namespace, r, func(id string) *api.PodSandbox { return pods[id] }))
 	}
 	return out, nil
 }
@@ -69,9 +69,9 @@ func (c *Client) Container(ctx context.Context, namespace, id string) (Container
 		return Container{}, fmt.Errorf("container %s: %w", id, err)
 	}
 	var failed error
-	found := describe(namespace, r, func(id string) *cri.PodSandbox {
-		var pods map[string]*cri.PodSandbox
-		pods, failed = c.sandboxes(ctx, &cri.PodSandboxFilter{Id: id})
+	found := describe(namespace, r, func(id string) *api.PodSandbox {
+		var pods map[string]*api.PodSandbox
+		pods, failed = c.sandboxes(ctx, &api.PodSandboxFilter{Id: id})
 		return pods[id]
 	})
 	return found, failed
@@ -79,12 +79,12 @@ func (c *Client) Container(ctx context.Context, namespace, id string) (Container
 
 // sandboxes asks the CRI service for pods, by the id of their sandbox. Without such a service
 // there are none.
-func (c *Client) sandboxes(ctx context.Context, which *cri.PodSandboxFilter) (map[string]*cri.PodSandbox, error) {
-	listed, err := c.pods.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: which})
+func (c *Client) sandboxes(ctx context.Context, which *api.PodSandboxFilter) (map[string]*api.PodSandbox, error) {
+	listed, err := c.pods.ListPodSandbox(ctx, &api.ListPodSandboxRequest{Filter: which})
 	if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotImplemented(err) {
 		return nil, fmt.Errorf("list the pods of the CRI service: %w", err)
 	}
-	pods := make(map[string]*cri.PodSandbox, len(listed.GetItems()))
+	pods := make(map[string]*api.PodSandbox, len(listed.GetItems()))
 	for _, p := range listed.GetItems() {
 		pods[p.GetId()] = p
 	}
@@ -92,7 +92,7 @@ func (c *Client) sandboxes(ctx context.Context, which *cri.PodSandboxFilter) (ma
 }
 
 // describe reads a record. It asks podOf for the pod of a container that the CRI service made.
-func describe(namespace string, r containers.Container, podOf func(sandbox string) *cri.PodSandbox) Container {
+func describe(namespace string, r containers.Container, podOf func(sandbox string) *api.PodSandbox) Container {
 	c := Container{Namespace: namespace, ID: r.ID, Image: r.Image, Labels: r.Labels, Sandbox: r.Labels[kindLabel] == "sandbox"}
 	var s oci.Spec
 	if r.Spec != nil {
@@ -109,7 +109,7 @@ func describe(namespace string, r containers.Container, podOf func(sandbox strin
 }
 
 // inPod fills in what a container has of its pod; nil: the pod is gone.
-func (c *Container) inPod(p *cri.PodSandbox) {
+func (c *Container) inPod(p *api.PodSandbox) {
 	c.PodNamespace = cmp.Or(p.GetMetadata().GetNamespace(), c.Labels[pod.SpaceLabel])
 	c.Pod = cmp.Or(p.GetMetadata().GetName(), c.Labels[pod.NameLabel])
 	c.Labels = pod.Labels(c.Labels, p.GetLabels(), p.GetAnnotations())

@@ -2,7 +2,8 @@
 // events, and, where Kubernetes' CRI made them, their pods. It also pauses and resumes tasks. The
 // exporter's adapter and the actuator's share it, so that both read the same labels.
 //
-// It stands upon containerd's client library and the API of the CRI. Of ours it imports internal/oci and internal/pod.
+// It stands upon containerd's client library and the API of the CRI. Of ours it imports internal/cri,
+// internal/oci and internal/pod.
 package ctrd
 
 import (
@@ -23,7 +24,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	api "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/laxity/laxity/internal/cri"
 )
 
 // CRINamespace is the namespace of the containers that Kubernetes makes.
@@ -44,7 +47,7 @@ type Options struct {
 type Client struct {
 	conn   *grpc.ClientConn
 	client *client.Client
-	pods   cri.RuntimeServiceClient
+	pods   api.RuntimeServiceClient
 	only   []string
 }
 
@@ -68,7 +71,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("containerd at %s: %w", path, err), conn.Close())
 	}
-	return &Client{conn: conn, client: c, pods: cri.NewRuntimeServiceClient(conn), only: o.Namespaces}, nil
+	return &Client{conn: conn, client: c, pods: api.NewRuntimeServiceClient(conn), only: o.Namespaces}, nil
 }
 
 // Close closes the connection.
@@ -91,16 +94,7 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 
 // Runtime says what the CRI service lacks to run pods; an error where there is no such service.
 func (c *Client) Runtime(ctx context.Context) (lacks []string, err error) {
-	s, err := c.pods.Status(ctx, &cri.StatusRequest{})
-	if err != nil {
-		return nil, errgrpc.ToNative(err)
-	}
-	for _, condition := range s.GetStatus().GetConditions() {
-		if !condition.GetStatus() {
-			lacks = append(lacks, condition.GetType()+": "+condition.GetMessage())
-		}
-	}
-	return lacks, nil
+	return cri.Lacks(ctx, c.pods)
 }
 
 // foreign are the namespaces of Docker, which keeps its own mind about its containers.
