@@ -114,10 +114,12 @@ func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time) {
 	for _, gpu := range v.gpus {
 		if v.live || len(v.tasks) > 0 {
 			v.states(out, gpu)
-			v.urgent(out, gpu, now)
 		}
-		v.last(out, gpu)
-		v.late(out, gpu, now)
+		urgent, _ := v.urgentOn(gpu, now)
+		last := v.lastOn(gpu)
+		v.urgent(out, gpu, urgent, now)
+		v.last(out, gpu, last)
+		v.late(out, gpu, urgent, last, now)
 		if !s.Health.DeviceUp {
 			continue
 		}
@@ -164,8 +166,7 @@ func (v *containerFacts) urgentOn(gpu string, now time.Time) (t *task.Task, n in
 	return t, n
 }
 
-func (v *containerFacts) urgent(out *scrape, gpu string, now time.Time) {
-	t, _ := v.urgentOn(gpu, now)
+func (v *containerFacts) urgent(out *scrape, gpu string, t *task.Task, now time.Time) {
 	if t == nil {
 		return
 	}
@@ -185,8 +186,7 @@ func (v *containerFacts) lastOn(gpu string) *task.Task {
 	return v.ended[i]
 }
 
-func (v *containerFacts) last(out *scrape, gpu string) {
-	t := v.lastOn(gpu)
+func (v *containerFacts) last(out *scrape, gpu string, t *task.Task) {
 	if t == nil {
 		return
 	}
@@ -203,13 +203,11 @@ func (v *containerFacts) last(out *scrape, gpu string) {
 const missTold = 10 * time.Minute
 
 // late sends how far past its deadline the urgent task is, else the last one was.
-func (v *containerFacts) late(out *scrape, gpu string, now time.Time) {
-	urgent, _ := v.urgentOn(gpu, now)
+func (v *containerFacts) late(out *scrape, gpu string, urgent, last *task.Task, now time.Time) {
 	if urgent != nil && urgent.Float(now) < 0 {
 		out.gauge(taskLate, -float64(urgent.Float(now)), v.name, gpu)
 		return
 	}
-	last := v.lastOn(gpu)
 	if last != nil && last.Outcome() == task.Miss && now.Sub(last.End.Time) < missTold {
 		out.gauge(taskLate, last.Tardiness().Seconds(), v.name, gpu)
 	}
