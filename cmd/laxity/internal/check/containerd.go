@@ -79,11 +79,7 @@ func gatherContainerd(ctx context.Context, choice engines.Choice) (f containerdF
 func (f containerdFacts) judge(how string) []Finding {
 	out := findings{area: "containerd"}
 	if f.err != nil {
-		fix := "start containerd (systemctl start containerd), or name its socket with --containerd.address"
-		if strings.Contains(f.err.Error(), "permission denied") {
-			fix = "run it with sudo"
-		}
-		out.add(Fail, "engine", fmt.Sprintf("%s: %v", f.address, f.err), "containers can be neither seen nor paused", fix)
+		out.engineAway(f.address, f.err, "start containerd (systemctl start containerd), or name its socket with --containerd.address")
 		return append(out.list, judgeChoice(out.area, how)...)
 	}
 	out.ok("engine", fmt.Sprintf("version %s at %s", f.version, f.address))
@@ -92,12 +88,25 @@ func (f containerdFacts) judge(how string) []Finding {
 	} else {
 		out.ok("namespaces", strings.Join(f.namespaces, ", "))
 	}
-	if f.strange > 0 {
-		out.add(Warn, "ids", fmt.Sprintf("%d of its containers have ids that are not 64 hex digits", f.strange), "they cannot be told from the control group of their processes, and are not watched",
-			"start them with nerdctl, or with ctr run and an id of 64 hex digits")
-	}
+	out.strange(f.strange, "start them with nerdctl, or with ctr run and an id of 64 hex digits")
 	f.judgePods(&out)
 	return append(out.list, judgeChoice(out.area, how)...)
+}
+
+// engineAway says that the engine does not answer.
+func (f *findings) engineAway(address string, err error, fix string) {
+	if strings.Contains(err.Error(), "permission denied") {
+		fix = "run it with sudo"
+	}
+	f.add(Fail, "engine", fmt.Sprintf("%s: %v", address, err), "containers can be neither seen nor paused", fix)
+}
+
+// strange says that n containers cannot be watched for their ids.
+func (f *findings) strange(n int, fix string) {
+	if n > 0 {
+		f.add(Warn, "ids", fmt.Sprintf("%d of its containers have ids that are not 64 hex digits", n),
+			"they cannot be told from the control group of their processes, and are not watched", fix)
+	}
 }
 
 func (f containerdFacts) judgePods(out *findings) {

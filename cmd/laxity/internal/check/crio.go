@@ -98,11 +98,7 @@ func (f *crioFacts) containers(ctx context.Context, c *cri.Client, kernel freeze
 func (f crioFacts) judge(how string) []Finding {
 	out := findings{area: "CRI-O"}
 	if f.err != nil {
-		fix := "start CRI-O (systemctl start crio), or name its socket with --crio.address"
-		if strings.Contains(f.err.Error(), "permission denied") {
-			fix = "run it with sudo"
-		}
-		out.add(Fail, "engine", fmt.Sprintf("%s: %v", f.address, f.err), "containers can be neither seen nor paused", fix)
+		out.engineAway(f.address, f.err, "start CRI-O (systemctl start crio), or name its socket with --crio.address")
 		return append(out.list, judgeChoice(out.area, how)...)
 	}
 	found := fmt.Sprintf("%s %s at %s", f.name, f.version, f.address)
@@ -116,9 +112,7 @@ func (f crioFacts) judge(how string) []Finding {
 	} else {
 		out.ok("events", "it tells of them")
 	}
-	if f.strange > 0 {
-		out.add(Warn, "ids", fmt.Sprintf("%d of its containers have ids that are not 64 hex digits", f.strange), "they cannot be told from the control group of their processes, and are not watched", "look at what made them: CRI-O gives 64 digits")
-	}
+	out.strange(f.strange, "look at what made them: CRI-O gives 64 digits")
 	f.judgeFreezer(&out)
 	if len(f.lacks) > 0 {
 		out.add(Warn, "pods", "it is not ready: "+strings.Join(f.lacks, "; "), "Kubernetes starts no pods here, but for those on the host's network", "look at its log; the node's network plugin sets the network up")
