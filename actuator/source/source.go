@@ -1,7 +1,7 @@
 // Package source reads the facts from an exporter: its snapshots, once and as a stream, and
 // asks it to change settings of containers.
 //
-// It imports the standard library and exporter/task only.
+// It imports the standard library, exporter/task and internal/unreachable only.
 package source
 
 import (
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/unreachable"
 )
 
 // Source is where snapshots come from.
@@ -90,11 +91,7 @@ func (h *HTTP) get(ctx context.Context, address string) (*http.Response, error) 
 func (h *HTTP) do(req *http.Request) (*http.Response, error) {
 	resp, err := h.client.Do(req)
 	if err != nil {
-		var failed *url.Error // it would say the address again
-		if errors.As(err, &failed) {
-			err = failed.Err
-		}
-		return nil, fmt.Errorf("no exporter answers at %s (is laxity up, or laxity-exporter, running there?): %w", req.URL.Scheme+"://"+req.URL.Host, err)
+		return nil, unreachable.At("exporter", req.URL, err)
 	}
 	return resp, nil
 }

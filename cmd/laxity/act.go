@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/internal/plain"
+	"github.com/laxity/laxity/internal/unreachable"
 )
 
 const pauseHelp = `Pause a container until it is released, or for as long as --max-hold of the actuator says.
@@ -63,7 +64,7 @@ func (c *cli) act(ctx context.Context, base, action, container string) (string, 
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", unreachable("actuator", base, err)
+		return "", unreachable.At("actuator", req.URL, err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))

@@ -3,15 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
@@ -67,17 +66,19 @@ func (c *cli) addChanges() {
 
 // change changes settings of a container, and says what that did.
 func (c *cli) change(ctx context.Context, base string, acts *standingSource, container string, change task.Change) (string, error) {
-	source, err := c.source(base)
+	exporter, err := c.source(base)
 	if err != nil {
 		return "", err
 	}
-	before, err := source.Snapshot(ctx)
+	before, err := exporter.Snapshot(ctx)
 	if err != nil {
 		return "", err
 	}
-	changed, err := c.patch(ctx, base, container, change)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	changed, err := exporter.Changed(ctx, container, change)
 	if err != nil {
-		return "", err
+		return "", refusedChange(err)
 	}
 	was, _ := before.FindContainer(changed.ID)
 	var said string
@@ -91,37 +92,17 @@ func (c *cli) change(ctx context.Context, base string, acts *standingSource, con
 	return said, nil
 }
 
-// patch returns the container as it is then.
-func (c *cli) patch(ctx context.Context, base, container string, change task.Change) (changed task.Container, err error) {
-	body, err := json.Marshal(change)
-	if err != nil {
-		return changed, err
+// refusedChange says why the exporter did not change a setting, and what to do.
+func refusedChange(err error) error {
+	var refused *source.RefusedError
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Reason == "":
+		return denied(refused.Code, fmt.Errorf("the exporter answers %s", refused.Status))
+	default:
+		return denied(refused.Code, fmt.Errorf("%s: %s", refused.Reason, refused.Hint))
 	}
-	client, err := c.client()
-	if err != nil {
-		return changed, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	address := strings.TrimRight(base, "/") + "/api/v1/containers/" + url.PathEscape(container)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, address, strings.NewReader(string(body)))
-	if err != nil {
-		return changed, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := client.Do(req)
-	if err != nil {
-		return changed, unreachable("exporter", base, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK {
-		return changed, json.NewDecoder(resp.Body).Decode(&changed)
-	}
-	var refused struct{ Error, Hint string }
-	if err := json.NewDecoder(resp.Body).Decode(&refused); err != nil || refused.Error == "" {
-		return changed, denied(resp.StatusCode, fmt.Errorf("the exporter answers %s", resp.Status))
-	}
-	return changed, denied(resp.StatusCode, fmt.Errorf("%s: %s", refused.Error, refused.Hint))
 }
 
 // deadlineChanged says what a changed deadline means for the container's tasks. The snapshot

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/plain"
+	"github.com/laxity/laxity/internal/unreachable"
 )
 
 const whyHelp = `Say why a container runs or waits now, and what was decided about it, latest last.
@@ -239,18 +239,6 @@ func (e explanation) write(w io.Writer, now time.Time, columns int, whole bool) 
 	return err
 }
 
-// unreachable says which of laxity-exporter and laxity-actuator does not answer, and where.
-func unreachable(part, address string, err error) error {
-	var failed *url.Error // it would say the address again
-	if errors.As(err, &failed) {
-		err = failed.Err
-	}
-	if u, bad := url.Parse(address); bad == nil {
-		address = u.Scheme + "://" + u.Host
-	}
-	return fmt.Errorf("no %[1]s answers at %[2]s (is laxity up, or laxity-%[1]s, running there?): %[3]w", part, address, err)
-}
-
 // getJSON gets an answer of the actuator.
 func (c *cli) getJSON(ctx context.Context, address string, v any) error {
 	client, err := c.client()
@@ -265,7 +253,7 @@ func (c *cli) getJSON(ctx context.Context, address string, v any) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return unreachable("actuator", address, err)
+		return unreachable.At("actuator", req.URL, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -1,6 +1,6 @@
 // Package api serves ranking and placement by HTTP: what it answers, and the
 // client that asks. It imports actuator/admission, actuator/nodes, actuator/placement,
-// actuator/placement/reservation, actuator/placement/placer, exporter/task, chi and the standard library.
+// actuator/placement/reservation, actuator/placement/placer, exporter/task, internal/unreachable, chi and the standard library.
 package api
 
 import (

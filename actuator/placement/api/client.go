@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/admission"
+	"github.com/laxity/laxity/internal/unreachable"
 )
 
 // Client asks an actuator.
@@ -42,12 +42,7 @@ type UnreachableError struct {
 
 // Error implements error.
 func (e *UnreachableError) Error() string {
-	err := e.Err
-	var failed *url.Error // it would say the address again
-	if errors.As(err, &failed) {
-		err = failed.Err
-	}
-	return fmt.Sprintf("no actuator answers at %s (is laxity up, or laxity-actuator, running there?): %v", e.Address, err)
+	return unreachable.Error("actuator", e.Address, e.Err).Error()
 }
 
 // Unwrap implements errors.
