@@ -196,47 +196,47 @@ func copyOf(o object) object {
 
 func (s *Server) bind(w http.ResponseWriter, r *http.Request, pod string) {
 	var binding struct{ Target struct{ Name string } }
-	if err := json.NewDecoder(r.Body).Decode(&binding); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	bound := s.changePod(w, r, pod, &binding, func(o object) { o["spec"].(object)["nodeName"] = binding.Target.Name })
+	if bound != nil {
+		answer(w, http.StatusCreated, object{"kind": "Status", "apiVersion": "v1", "status": "Success"})
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.objects["pods"][pod]
-	if o == nil {
-		http.NotFound(w, r)
-		return
-	}
-	o = copyOf(o)
-	o["spec"].(object)["nodeName"] = binding.Target.Name
-	s.put("pods", pod, o)
-	answer(w, http.StatusCreated, object{"kind": "Status", "apiVersion": "v1", "status": "Success"})
 }
 
 // patchStatus sets the conditions that are in a patch.
 func (s *Server) patchStatus(w http.ResponseWriter, r *http.Request, pod string) {
 	var patch struct{ Status struct{ Conditions []object } }
-	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
+	patched := s.changePod(w, r, pod, &patch, func(o object) {
+		status := o["status"].(object)
+		conditions, _ := status["conditions"].([]any)
+		for _, c := range patch.Status.Conditions {
+			conditions = slices.DeleteFunc(conditions, func(old any) bool { return old.(object)["type"] == c["type"] })
+			conditions = append(conditions, c)
+		}
+		status["conditions"] = conditions
+	})
+	if patched != nil {
+		answer(w, http.StatusOK, patched)
+	}
+}
+
+// changePod reads the body of a request and changes a copy of the pod by it, which becomes the pod.
+// It returns that, or nil after it has answered why not.
+func (s *Server) changePod(w http.ResponseWriter, r *http.Request, pod string, body any, change func(object)) object {
+	if err := json.NewDecoder(r.Body).Decode(body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.objects["pods"][pod]
 	if o == nil {
 		http.NotFound(w, r)
-		return
+		return nil
 	}
 	o = copyOf(o)
-	status := o["status"].(object)
-	conditions, _ := status["conditions"].([]any)
-	for _, c := range patch.Status.Conditions {
-		conditions = slices.DeleteFunc(conditions, func(old any) bool { return old.(object)["type"] == c["type"] })
-		conditions = append(conditions, c)
-	}
-	status["conditions"] = conditions
+	change(o)
 	s.put("pods", pod, o)
-	answer(w, http.StatusOK, o)
+	return o
 }
 
 // await returns the pod once it is as wanted.
