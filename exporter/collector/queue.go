@@ -42,21 +42,19 @@ type demand struct {
 func queuesOf(containers []*containerFacts, images map[string]time.Duration, now time.Time) map[string]*queue {
 	out := map[string]*queue{}
 	for _, v := range containers {
-		for _, gpu := range v.gpus {
-			if gpu == task.UnknownGPU {
+		for _, u := range v.uses {
+			if u.gpu == task.UnknownGPU {
 				continue
 			}
-			q := out[gpu]
+			q := out[u.gpu]
 			if q == nil {
 				q = &queue{}
-				out[gpu] = q
+				out[u.gpu] = q
 			}
-			last := v.lastOn(gpu)
-			q.missed = q.missed || v.live && last != nil && last.Outcome() == task.Miss
-			urgent, n := v.urgentOn(gpu, now)
-			q.unfinished += n
-			if urgent != nil && urgent.HasDeadline() {
-				d := demandOf(urgent, n, last, images[v.image(urgent)], now)
+			q.missed = q.missed || v.live && u.last != nil && u.last.Outcome() == task.Miss
+			q.unfinished += u.unfinished
+			if u.urgent != nil && u.urgent.HasDeadline() {
+				d := u.demand(images[v.image(u.urgent)], now)
 				d.container = v.name
 				q.due = append(q.due, d)
 			}
@@ -68,24 +66,24 @@ func queuesOf(containers []*containerFacts, images map[string]time.Duration, now
 	return out
 }
 
-// demandOf estimates what n unfinished tasks of a container need. A task takes as long as the
+// demand estimates what the unfinished tasks of a container need. A task takes as long as the
 // container's last one, else as the longest last one of its image, less the time that it ran,
 // and at least a tenth of that, because it has not ended. Without an estimate it is taken to
 // need all of its time until the deadline.
-func demandOf(urgent *task.Task, n int, last *task.Task, ofImage time.Duration, now time.Time) demand {
-	d := demand{float: float64(urgent.Float(now)), estimated: last != nil}
+func (u gpuUse) demand(ofImage time.Duration, now time.Time) demand {
+	d := demand{float: float64(u.urgent.Float(now)), estimated: u.last != nil}
 	estimate := ofImage
-	if last != nil {
-		estimate = last.Duration(now)
+	if u.last != nil {
+		estimate = u.last.Duration(now)
 	}
-	if last == nil && ofImage == 0 {
+	if u.last == nil && ofImage == 0 {
 		d.work = max(0, d.float)
 		return d
 	}
 	// The time that it stood still does not count. So float and remaining of a running task
 	// shrink alike, and one that is at risk stays so when it is put to the front.
-	d.remaining = max(estimate-urgent.Ran(now), estimate/10).Seconds()
-	d.work = d.remaining + estimate.Seconds()*float64(n-1)
+	d.remaining = max(estimate-u.urgent.Ran(now), estimate/10).Seconds()
+	d.work = d.remaining + estimate.Seconds()*float64(u.unfinished-1)
 	return d
 }
 
@@ -149,9 +147,9 @@ func lastFloatsOf(containers []*containerFacts) float64 {
 	sum, any := 0.0, false
 	for _, v := range containers {
 		least := math.Inf(1)
-		for _, gpu := range v.gpus {
-			if t := v.lastOn(gpu); v.live && t != nil {
-				least = min(least, float64(t.Float(time.Time{})))
+		for _, u := range v.uses {
+			if v.live && u.last != nil {
+				least = min(least, float64(u.last.Float(time.Time{})))
 			}
 		}
 		if !math.IsInf(least, 1) {
@@ -169,13 +167,12 @@ func lastFloatsOf(containers []*containerFacts) float64 {
 func durationsOf(containers []*containerFacts) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, v := range containers {
-		for _, gpu := range v.gpus {
-			t := v.lastOn(gpu)
-			if t == nil {
+		for _, u := range v.uses {
+			if u.last == nil {
 				continue
 			}
-			if image := v.image(t); image != "" {
-				out[image] = max(out[image], t.Duration(time.Time{}))
+			if image := v.image(u.last); image != "" {
+				out[image] = max(out[image], u.last.Duration(time.Time{}))
 			}
 		}
 	}
