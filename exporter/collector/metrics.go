@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,9 +11,22 @@ import (
 // descs are the descriptions of the metrics that Collect makes anew for each scrape.
 var descs []*prometheus.Desc
 
+// labelName is a label of a metric, and which of its values belongs to it.
+type labelName struct {
+	name string
+	at   int
+}
+
+// labelNames are the labels of each of descs, sorted by name as a metric has them.
+var labelNames = map[*prometheus.Desc][]labelName{}
+
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	d := prometheus.NewDesc(name, help, labels, nil)
 	descs = append(descs, d)
+	for i, l := range labels {
+		labelNames[d] = append(labelNames[d], labelName{l, i})
+	}
+	slices.SortFunc(labelNames[d], func(a, b labelName) int { return strings.Compare(a.name, b.name) })
 	return d
 }
 
