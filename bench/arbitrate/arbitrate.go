@@ -105,9 +105,13 @@ func (m *measurement) set(ctx context.Context, s set) error {
 		}
 		s.kinds[0].kernels = kernels
 	}
+	measure := m.run
+	if s.resumed {
+		measure = m.resume
+	}
 	for r := range m.how.repeats {
 		for _, n := range s.counts {
-			if err := m.run(ctx, s, n, r); err != nil {
+			if err := measure(ctx, s, n, r); err != nil {
 				return err
 			}
 		}
@@ -142,9 +146,6 @@ func (m *measurement) run(ctx context.Context, s set, n, repeat int) error {
 // waysOf lists the ways for n tasks in a repeat (from 0). Below the highest count
 // there are fewer ways and one repeat: those show the trend.
 func (m *measurement) waysOf(s set, n, repeat int) []string {
-	if s.filled {
-		return m.filledWays(s, n, repeat)
-	}
 	var ways []string
 	for _, w := range s.ways() {
 		below := n < s.highest()
@@ -167,7 +168,7 @@ func (m *measurement) one(ctx context.Context, s set, n, run int, way string) ([
 		m.env.Log("%s: left out: %s", what, why)
 		return nil, nil
 	}
-	runCtx, cancel := context.WithTimeout(ctx, runTimeout)
+	runCtx, cancel := context.WithTimeout(ctx, m.how.timeout)
 	defer cancel()
 	rows, err := m.round(runCtx, s, n, run, way)
 	var no *nvidia.UnavailableError
@@ -191,6 +192,3 @@ func (m *measurement) one(ctx context.Context, s set, n, run int, way string) ([
 		return rows, nil
 	}
 }
-
-// runTimeout ends a run that is stuck.
-const runTimeout = 3 * time.Minute

@@ -3,6 +3,7 @@ package arbitrate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,34 +13,37 @@ import (
 )
 
 const aboutPaper = `P3's own experiment at its sizes, on the card that is here: equal containers, each of which makes two square matrices,
-copies them to the GPU, multiplies them and copies the result back; 19456² in 1, 2, 5 containers, 13312² in 1, 5, 10 and 8192² in
+copies them to the GPU, multiplies them and copies the result back; 19456² in 1, 2, 5 containers, 13312² in 1, 2, 5, 10 and 8192² in
 1, 5, 20. Today's cards multiply faster than they copy, so the product is repeated until kernels are nine tenths of a lone
-task, as on the paper's card; how often is measured once, and kept for all runs of a result. Ways: default is time slicing, p3 the
-paper's algorithm by Docker pause, laxity as it is shipped (time slices; nobody has a deadline here), mps NVIDIA's MPS. N × lone, which the paper
+task, as on the paper's card; how often is measured once, and kept for all runs of a result. Inference is P2's Fig. 4: 1 to 5 containers of 40
+small requests each, with a kernel of about 25 ms and 0.17 s of other work, which together leave the GPU partly idle. Ways: default is time slicing,
+p3 the paper's algorithm by Docker pause, laxity as it is shipped (time slices; nobody has a deadline here), mps NVIDIA's MPS. N × lone, which the paper
 compares with, is N times the time of one container alone; one runs them one after another, once, to check that. Input is from the
 start to the first launch, output from the last kernel's end to the end. All times are those that the programs stamp themselves.
-The median of the runs of each way; in each run every way, in turn.`
+The median of the runs of each way; no way is always first. A run is a portion or several, one after another: a later one takes the ways
+that are still to be measured. Only runs of all ways count.`
 
 // filled is the part of a lone task that its kernels are.
 const filled = 0.9
 
 func paperSets() []set {
 	of := func(n int, counts ...int) set {
-		return set{name: fmt.Sprint(n), kinds: []kind{{n: n, kernels: 1}}, counts: counts, filled: true, asShipped: true}
+		return set{name: fmt.Sprint(n), kinds: []kind{{n: n, kernels: 1}}, counts: counts, turnsAt: slices.Max(counts), filled: true, asShipped: true, resumed: true}
 	}
-	return []set{of(19456, 1, 2, 5), of(13312, 1, 5, 10), of(8192, 1, 5, 20)}
+	return []set{of(19456, 1, 2, 5), of(13312, 1, 2, 5, 10), of(8192, 1, 5, 20),
+		{name: "inference", kinds: []kind{{n: 4096, kernels: 1, host: 0.12, repeat: 40}}, counts: []int{1, 2, 3, 4, 5}, asShipped: true, resumed: true, noTurns: true}}
 }
 
 // Paper is the contention that P3 shows, and what its algorithm and ours do about it.
 func Paper() bench.Experiment {
 	return bench.Experiment{
-		Name: "contention", Title: "Contention and turns at the paper's sizes (P3, Figs 2–4 and 7–9, Table 1)", About: aboutPaper,
+		Name: "contention", Title: "Contention and turns at the papers' sizes (P3, Figs 2–4 and 7–9, Table 1; P2, Figs 3–4)", About: aboutPaper,
 		Settings: []bench.Setting{
-			{Name: "sets", Means: "the sizes, as 8192,13312; all", Part: true},
+			{Name: "sets", Means: "the sizes, as 8192,13312,inference; all", Part: true},
 			{Name: "ways", Means: "some of default,p3,laxity,mps,one; all"},
 			{Name: "counts", Means: "of a size's numbers of containers the lowest, middle, highest, one by its number, or all; all", Part: true},
-			{Name: "repeats", Means: "runs of each; 3", Part: true},
-			{Name: "limit", Means: "how long after the start another run may begin; 8m", Part: true},
+			{Name: "repeats", Means: "runs of each in the result, with those of earlier portions; 3", Part: true},
+			{Name: "limit", Means: "how long after the start of a portion another way may begin; 5m30s", Part: true},
 			{Name: "verbose", Means: "any value: the actuator's log on the standard error", Part: true},
 		},
 		Portions: true, Run: runPaper, Figures: paperFigures, Table: paperTable,
@@ -47,10 +51,10 @@ func Paper() bench.Experiment {
 }
 
 func runPaper(ctx context.Context, env bench.Env) ([]bench.Row, error) {
-	how := settings{sets: paperSets(), known: paperSets(), repeats: 3, limit: 8 * time.Minute, hold: "auto"}
+	how := settings{sets: paperSets(), known: paperSets(), repeats: 3, limit: 330 * time.Second, timeout: 4 * time.Minute, hold: "auto"}
 	if env.Quick {
-		how.repeats, how.sets = 1, how.sets[2:]
-		how.sets[0].counts = []int{1, 3}
+		how.repeats, how.sets = 1, how.sets[2:3]
+		how.sets[0].counts, how.sets[0].turnsAt = []int{1, 3}, 3
 	}
 	how, err := parse(how, env)
 	if err != nil {
@@ -80,19 +84,71 @@ func kernelsFor(a alone) int {
 	return max(1, int(math.Ceil(filled/(1-filled)*(a.took-a.kernels)/a.kernels)))
 }
 
-// filledWays are all, but for one after another, which one run of the highest count checks.
-func (m *measurement) filledWays(s set, n, repeat int) []string {
-	checked := repeat > 0 || n < s.highest() || slices.ContainsFunc(m.env.Earlier, func(r bench.Row) bool {
-		return r.Str("set") == s.name && r.Str("way") == oneByOne
+// resume measures the ways of a run (from 0) that earlier portions have not.
+func (m *measurement) resume(ctx context.Context, s set, n, repeat int) error {
+	number := repeat + 1
+	all := m.paperWays(s, n, number)
+	for _, way := range remaining(m.env.Earlier, s.name, n, number, all) {
+		found, err := m.one(ctx, s, n, number, way)
+		if errors.Is(err, errLeftOut) {
+			continue // a later portion tries again
+		}
+		if err != nil {
+			return err
+		}
+		for _, r := range found {
+			r["ways"] = len(m.paperWays(s, n, number)) // one may have turned out to be impossible
+		}
+		m.rows = append(m.rows, found...)
+	}
+	return nil
+}
+
+// paperWays are those of a run (from 1) that this machine has: all, and in the first run of the highest count
+// one after another, too.
+func (m *measurement) paperWays(s set, n, number int) []string {
+	return slices.DeleteFunc(s.ways(), func(w string) bool {
+		return !m.how.wants(w) || m.without[w] != "" || w == oneByOne && (number > 1 || n != s.turnsAt)
 	})
-	return slices.DeleteFunc(s.ways(), func(w string) bool { return !m.how.wants(w) || w == oneByOne && checked })
+}
+
+// remaining are the ways of a run (from 1) without rows, in the run's order: no way is always first.
+func remaining(rows []bench.Row, set string, n, number int, ways []string) (out []string) {
+	for i := range ways {
+		way := ways[(i+number-1)%len(ways)]
+		if !slices.ContainsFunc(rows, func(r bench.Row) bool {
+			return r.Str("set") == set && int(r.Num("n_tasks")) == n && int(r.Num("run")) == number && r.Str("way") == way
+		}) {
+			out = append(out, way)
+		}
+	}
+	return out
+}
+
+// Whole keeps the rows of contention whose run has all its ways.
+func Whole(rows []bench.Row) []bench.Row {
+	type run struct {
+		set       string
+		n, number float64
+	}
+	of := func(r bench.Row) run { return run{r.Str("set"), r.Num("n_tasks"), r.Num("run")} }
+	seen, least := map[run]map[string]bool{}, map[run]float64{}
+	for _, r := range rows {
+		k := of(r)
+		if seen[k] == nil {
+			seen[k], least[k] = map[string]bool{}, r.Num("ways")
+		}
+		seen[k][r.Str("way")] = true
+		least[k] = min(least[k], r.Num("ways"))
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(r bench.Row) bool { return float64(len(seen[of(r)])) < least[of(r)] })
 }
 
 // lone is what one container alone takes by default, seconds.
 func lone(all []cell, set string) float64 { return find(all, set, timeSliced, 1).makespan() }
 
 func paperFigures(rows []bench.Row) (out []bench.Figure) {
-	all := cells(rows)
+	all := cells(Whole(rows))
 	for _, s := range paperSets() {
 		ours := find(all, s.name, laxity, 0)
 		for _, way := range []string{timeSliced, p3, laxity, mps} {
@@ -110,6 +166,7 @@ func paperFigures(rows []bench.Row) (out []bench.Figure) {
 
 // paperTable has the medians of the phases, too, which are the paper's Table 1, and their spread, its Fig. 4.
 func paperTable(rows []bench.Row) [][]string {
+	rows = Whole(rows)
 	all := cells(rows)
 	lines := [][]string{{"SIZE", "N", "WAY", "MAKESPAN s", "× N × LONE", "MEAN TURNAROUND s", "INPUT s", "KERNELS s", "OUTPUT s", "KERNELS' SPREAD %", "RUNS"}}
 	slices.SortStableFunc(all, func(a, b cell) int {

@@ -137,23 +137,62 @@ func TestKernelsFor(t *testing.T) {
 	}
 }
 
-// The way one is measured once, with the highest count, whichever portion comes first.
-func TestFilledWays(t *testing.T) {
+// One after another is checked in the first run of the highest count.
+func TestPaperWays(t *testing.T) {
 	s := paperSets()[1]
-	m := &measurement{}
-	if ways := m.waysOf(s, 5, 0); slices.Contains(ways, oneByOne) || !slices.Contains(ways, mps) {
-		t.Errorf("below the highest count: %v", ways)
+	m := &measurement{without: map[string]string{}}
+	for _, c := range []struct {
+		n, number int
+		want      bool
+	}{{5, 1, false}, {10, 1, true}, {10, 2, false}} {
+		if ways := m.paperWays(s, c.n, c.number); slices.Contains(ways, oneByOne) != c.want || !slices.Contains(ways, mps) {
+			t.Errorf("%d containers, run %d: %v", c.n, c.number, ways)
+		}
 	}
-	if ways := m.waysOf(s, 10, 0); !slices.Contains(ways, oneByOne) {
-		t.Errorf("the highest count: %v", ways)
+	m.without[mps] = "there is none"
+	if ways := m.paperWays(s, 5, 1); slices.Contains(ways, mps) {
+		t.Errorf("without MPS: %v", ways)
 	}
-	m.env.Earlier = []bench.Row{{"set": "8192", "way": oneByOne}}
-	if ways := m.waysOf(s, 10, 0); !slices.Contains(ways, oneByOne) {
-		t.Errorf("another size was checked: %v", ways)
+}
+
+// A portion takes the ways that earlier ones have not, in the run's order; another set, number or run is none of them.
+func TestRemaining(t *testing.T) {
+	ways := []string{timeSliced, p3, laxity, mps}
+	row := func(set, way string, n, run float64) bench.Row {
+		return bench.Row{"set": set, "way": way, "n_tasks": n, "run": run}
 	}
-	m.env.Earlier = append(m.env.Earlier, bench.Row{"set": s.name, "way": oneByOne})
-	if ways := m.waysOf(s, 10, 0); slices.Contains(ways, oneByOne) {
-		t.Errorf("checked before: %v", ways)
+	for name, c := range map[string]struct {
+		rows   []bench.Row
+		number int
+		want   []string
+	}{
+		"the first run":        {nil, 1, ways},
+		"the second run":       {nil, 2, []string{p3, laxity, mps, timeSliced}},
+		"two are there":        {[]bench.Row{row("8192", timeSliced, 5, 1), row("8192", p3, 5, 1)}, 1, []string{laxity, mps}},
+		"of another run":       {[]bench.Row{row("8192", timeSliced, 5, 1)}, 2, []string{p3, laxity, mps, timeSliced}},
+		"of another number":    {[]bench.Row{row("8192", timeSliced, 20, 1)}, 1, ways},
+		"of another set":       {[]bench.Row{row("13312", timeSliced, 5, 1)}, 1, ways},
+		"the run is all there": {[]bench.Row{row("8192", timeSliced, 5, 1), row("8192", p3, 5, 1), row("8192", laxity, 5, 1), row("8192", mps, 5, 1)}, 1, nil},
+	} {
+		if got := remaining(c.rows, "8192", 5, c.number, ways); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// Rows of a run that lacks a way make no figure.
+func TestWhole(t *testing.T) {
+	row := func(way string, run, ways float64) bench.Row {
+		return bench.Row{"set": "8192", "way": way, "n_tasks": 5.0, "run": run, "ways": ways}
+	}
+	rows := []bench.Row{row(timeSliced, 1, 3), row(p3, 1, 3), row(laxity, 1, 3), row(timeSliced, 2, 3), row(p3, 2, 3)}
+	if got := Whole(rows); len(got) != 3 || got[2].Str("way") != laxity {
+		t.Errorf("%v", got)
+	}
+	// A way of the second run turned out to be impossible after the first of its rows was made.
+	rows = append(rows, row(laxity, 2, 2))
+	if got := Whole(rows); len(got) != 6 {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -32,6 +32,12 @@ type set struct {
 	due func(s set, n int, r *rand.Rand) []job
 	// filled: kernels are repeated until they are nine tenths of a lone task.
 	filled bool
+	// resumed: a run of it may take several portions, way by way.
+	resumed bool
+	// noTurns: it is not run one after another.
+	noTurns bool
+	// turnsAt is the count that is run one after another, once, in a set that is resumed.
+	turnsAt int
 	// asShipped: the way laxity is the actuator as it comes, with what it has
 	// learned, not --set policy=….
 	asShipped bool
@@ -43,7 +49,7 @@ func (s set) ways() []string {
 	if s.due != nil {
 		return []string{timeSliced, p3, fifo, edf, llf, mps}
 	}
-	if s.name == "idle" {
+	if s.noTurns {
 		return []string{timeSliced, p3, laxity, mps}
 	}
 	return []string{timeSliced, p3, laxity, mps, oneByOne}
@@ -55,7 +61,7 @@ func sets() []set {
 		{name: "large", kinds: []kind{large}, counts: []int{1, 3, 5, 8}},
 		{name: "middle", kinds: []kind{{n: 8192, kernels: 4, host: 0.3}}, counts: []int{1, 5, 10}},
 		{name: "small", kinds: []kind{{n: 4096, kernels: 4, host: 0.1}}, counts: []int{1, 10, 12, 20}},
-		{name: "idle", kinds: []kind{{n: 4096, kernels: 1, host: 0.12, repeat: 40}}, counts: []int{5}, asShipped: true},
+		{name: "idle", kinds: []kind{{n: 4096, kernels: 1, host: 0.12, repeat: 40}}, counts: []int{5}, asShipped: true, noTurns: true},
 		{name: "deadlines", kinds: []kind{large}, counts: []int{8}, due: inShuffledOrder},
 		{name: "mixed", counts: []int{60}, due: atRandom, kinds: []kind{
 			{name: "small", n: 8192, kernels: 1, host: 0.3, syncEach: true},

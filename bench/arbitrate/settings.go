@@ -31,6 +31,7 @@ type settings struct {
 	ways    []string // empty: all
 	repeats int
 	limit   time.Duration // after it no run begins
+	timeout time.Duration // ends a run that is stuck
 	policy  string        // of the way laxity; empty: the actuator's default
 	hold    string        // of all but p3
 	share   string        // where tasks wait: empty: the policy's own
@@ -42,7 +43,7 @@ func (s settings) wants(way string) bool {
 }
 
 func defaults(quick bool) settings {
-	s := settings{sets: sets(), known: sets(), repeats: 3, limit: 8 * time.Minute, policy: fifo, hold: "auto"}
+	s := settings{sets: sets(), known: sets(), repeats: 3, limit: 8 * time.Minute, timeout: 3 * time.Minute, policy: fifo, hold: "auto"}
 	if quick {
 		s.repeats = 1
 		s.sets = slices.DeleteFunc(s.sets, func(t set) bool { return t.name != "small" && t.name != "deadlines" })

@@ -45,7 +45,7 @@ func (m *measurement) flags(s set, way string) []string {
 		policy, share = "", ""
 	}
 	flags := []string{"--hold=" + hold}
-	if !s.filled || way != laxity {
+	if !s.resumed || way != laxity {
 		flags = append(flags, "--arbitrate=always")
 	}
 	for name, value := range map[string]string{"policy": policy, "share": share} {

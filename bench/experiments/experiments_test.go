@@ -10,6 +10,7 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/experiments"
+	"github.com/laxity/laxity/bench/papers/page"
 )
 
 // Every stored figure follows from the stored rows.
@@ -86,6 +87,21 @@ func TestReportIsCurrent(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join("..", name)); err != nil || string(got) != want {
 			t.Errorf("bench/%s is not what the stored results say (%v): run make bench-report", name, err)
 		}
+	}
+}
+
+// bench/papers.md is what `make bench-report` writes.
+func TestPapersPageIsCurrent(t *testing.T) {
+	stored, err := experiments.Stored(os.DirFS("../results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	if err := page.Write(&want, stored); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile("../papers.md"); err != nil || string(got) != want.String() {
+		t.Errorf("bench/papers.md is not what the stored results say (%v): run make bench-report", err)
 	}
 }
 

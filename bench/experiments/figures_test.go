@@ -69,8 +69,8 @@ var sources = map[string][]claim{
 		{"0", "deadlock-2gpus|ring|default|ALL ENDED", 0}, {"1", "deadlock-2gpus|ring|default|ROUNDS", 0},
 	},
 	"twelve tasks": {
-		{"0 of 12", "oversubscribe#oversubscribe_failed", 0}, {"21.7", "oversubscribe|laxity|MAKESPAN s", 0},
-		{"9", "oversubscribe|default|FAILED", 0}, {"0", "oversubscribe|one|FAILED", 0}, {"35.5", "oversubscribe|one|MAKESPAN s", 0},
+		{"0 of 12", "oversubscribe#oversubscribe_failed", 0}, {"21.7", "oversubscribe|equal|laxity|MAKESPAN s", 0},
+		{"9", "oversubscribe|equal|default|FAILED", 0}, {"0", "oversubscribe|equal|one|FAILED", 0}, {"35.5", "oversubscribe|equal|one|MAKESPAN s", 0},
 	},
 	"an allocation below": {{"0.03", "guard#guard_alloc_us", 0}, {"31", "guard|without|ALLOCATION µs, MEDIAN", 0}},
 	"a container swapped out and back 500": {

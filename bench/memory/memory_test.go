@@ -67,7 +67,7 @@ func TestDeadlock(t *testing.T) {
 }
 
 func TestWaysOf(t *testing.T) {
-	for text, want := range map[string]int{"fair,adaptive": 2, "default,laxity,fair,adaptive,one": 5, "fair,best": 0, "": 0} {
+	for text, want := range map[string]int{"fair,adaptive": 2, "default,static,laxity,fair,adaptive,one": 6, "fair,best": 0, "": 0} {
 		ways, err := waysOf(bench.Env{Args: map[string]string{"ways": text}})
 		if len(ways) != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: %v, %v", text, ways, err)
@@ -75,6 +75,45 @@ func TestWaysOf(t *testing.T) {
 	}
 	if ways, err := waysOf(bench.Env{}); len(ways) != 3 || err != nil {
 		t.Errorf("%v, %v", ways, err)
+	}
+}
+
+// Static starts as many as the largest fits into 40 GiB; both sets want as much in all.
+func TestSets(t *testing.T) {
+	for name, want := range map[string]int{"equal": 3, "unequal": 2} {
+		sets, err := setsOf(bench.Env{Args: map[string]string{"sets": name}})
+		if err != nil || len(sets) != 1 {
+			t.Fatalf("%s: %v, %v", name, sets, err)
+		}
+		var memory uint64
+		kernels := 0
+		for _, j := range sets[0].jobs {
+			memory, kernels = memory+j.memory, kernels+j.kernels
+		}
+		if got := sets[0].atOnce(static); got != want || sets[0].atOnce(oneByOne) != 1 || sets[0].atOnce(laxity) != 12 || memory != 3*leftFree || kernels != 96 {
+			t.Errorf("%s: %d at once, %d GiB, %d kernels", name, got, memory>>30, kernels)
+		}
+	}
+	if _, err := setsOf(bench.Env{Args: map[string]string{"sets": "equal,other"}}); err == nil {
+		t.Error("another set is known")
+	}
+}
+
+// Runs of two portions, and of two sets, are told apart; older rows have a repeat and no set.
+func TestRounds(t *testing.T) {
+	row := func(set string, run, end float64) bench.Row {
+		return bench.Row{"way": static, "set": set, "run": run, "end": end, "took": end / 2, "outcome": "ended", "task": 0.0, "memory_use": 0.5}
+	}
+	rows := []bench.Row{row("equal", 1, 10), row("equal", 1, 12), row("unequal", 2, 30), row("equal", 3, 14),
+		{"way": laxity, "repeat": 0.0, "end": 7.0, "took": 7.0, "outcome": "ended", "task": 0.0}}
+	if got := rounds(rows, "equal", static); len(got) != 2 || got[0].makespan != 12 || got[0].mean != 5.5 || got[1].makespan != 14 {
+		t.Errorf("equal: %+v", got)
+	}
+	if got := rounds(rows, "unequal", static); len(got) != 1 || got[0].memory != 0.5 {
+		t.Errorf("unequal: %+v", got)
+	}
+	if got := rounds(rows, "equal", laxity); len(got) != 1 || got[0].makespan != 7 {
+		t.Errorf("older rows: %+v", got)
 	}
 }
 
@@ -89,7 +128,7 @@ func TestOversubscribe(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	rows, err := r.oversubscribeRound(t.Context(), 5, laxity, 0)
+	rows, err := r.oversubscribeRound(t.Context(), taskSet{"equal", taskSets[0].jobs[:5]}, laxity, 1)
 	skipUnguarded(t, err)
 	for _, row := range rows {
 		if row.Str("outcome") != "ended" {

@@ -18,34 +18,35 @@ import (
 )
 
 const oversubscribeAbout = `A ballast container leaves 40 GiB of the card. Twelve tasks in containers of their own begin at once;
-together they need three times that (10 GiB each: matrices of 8192², the rest is held). They run by
-each way in turn: default side by side, laxity with limits (each task carries
-laxity.gpu-memory=10.6GiB, which includes the context, and no other label), one after another; where
-asked for, laxity also with the card divided (--memory-share=fair and adaptive, the same label). By
-the other ways they carry no label; the ballast never does. A task that gets CUDA's out-of-memory
+together they need three times that: in the set equal 10 GiB each and 8 kernels, in the set unequal 5, 10 or 15 GiB and 4, 8 or 12 kernels
+(matrices of 8192², the rest is held). They run by each way in turn: default side by side, laxity with limits (each task carries
+laxity.gpu-memory, what it needs and 640 MiB for the context, and no other label), one after another; where
+asked for, laxity also with the card divided (--memory-share=fair and adaptive, the same label), and static: the 40 GiB in equal parts, as many as
+the largest task fits into, a task for each, and the next one begins when a part is free; this is how we read P4's static fair share, of which we
+have the abstract only. By the other ways they carry no label; the ballast never does. A task that gets CUDA's out-of-memory
 error ends there.
 Makespan is from the first start to the last end; the run time of a task, from its start to its end,
-includes its waits; with one, all tasks count as begun when the first one does. Memory
-use is the mean, over the makespan, of what the tasks hold of the 40 GiB.`
+includes its waits; with one and static, all tasks count as begun when the first one does. Memory
+use is the mean, over the makespan, of what the tasks hold of the 40 GiB. The mean run time is of those that ended: where tasks failed, of the few
+that had the card to themselves.`
 
 // Oversubscribe is more tasks than the card has memory for.
 func Oversubscribe() bench.Experiment {
 	return bench.Experiment{
 		Name: "oversubscribe", Title: "Three times more memory than there is (P4)", About: oversubscribeAbout,
 		Settings: append([]bench.Setting{
-			{Name: "repeats", Means: "runs of each way; 2"},
+			{Name: "repeats", Means: "runs of each way; 2", Part: true},
+			{Name: "sets", Means: "equal, unequal or both; equal", Part: true},
 			{Name: "ways", Means: "some of " + strings.Join(oversubscribeWays, ",") + "; default,laxity,one"},
 			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error"},
 			{Name: "swap", Means: "off: no container is swapped out; on"},
 		}, bench.Simulation...),
-		Run: runOversubscribe, Figures: oversubscribeFigures, Table: oversubscribeTable,
+		Portions: true, Run: runOversubscribe, Figures: oversubscribeFigures, Table: oversubscribeTable,
 	}
 }
 
 const (
 	leftFree = 40 << 30
-	// taskMemory is what one task holds besides its context.
-	taskMemory = 10 << 30
 	// contextMost bounds what a context takes.
 	contextMost = 640 << 20
 	allTimeout  = 4 * time.Minute
@@ -55,7 +56,7 @@ const (
 var memoryShares = map[string]allocator.Share{laxity: allocator.ByLimit, "fair": allocator.Fair, "adaptive": allocator.Adaptive}
 
 // oversubscribeWays are all, in the order of the table.
-var oversubscribeWays = []string{without, laxity, "fair", "adaptive", oneByOne}
+var oversubscribeWays = []string{without, static, laxity, "fair", "adaptive", oneByOne}
 
 // waysOf returns the ways that are asked for.
 func waysOf(env bench.Env) ([]string, error) {
@@ -73,7 +74,7 @@ func waysOf(env bench.Env) ([]string, error) {
 }
 
 func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
-	repeats, count := 2, 12
+	repeats := 2
 	if env.Quick {
 		repeats = 1
 	}
@@ -81,6 +82,10 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 		return nil, err
 	}
 	ways, err := waysOf(env)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := setsOf(env)
 	if err != nil {
 		return nil, err
 	}
@@ -103,13 +108,18 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 			return nil, err
 		}
 	}
+	first := env.FirstRun()
 	for repeat := range repeats {
-		for _, way := range ways {
-			more, err := r.oversubscribeRound(ctx, count, way, repeat)
-			if err != nil {
-				return rows, err
+		for _, s := range sets {
+			var all []bench.Row // of the ways together, or of none
+			for _, way := range ways {
+				more, err := r.oversubscribeRound(ctx, s, way, first+repeat)
+				if err != nil {
+					return rows, err
+				}
+				all = append(all, more...)
 			}
-			rows = append(rows, more...)
+			rows = append(rows, all...)
 		}
 	}
 	return rows, nil
@@ -140,8 +150,8 @@ func (r *rig) awaitUsed(ctx context.Context, bytes uint64) error {
 	}
 }
 
-// oversubscribeRound runs all tasks by a way and returns a row for each.
-func (r *rig) oversubscribeRound(ctx context.Context, count int, way string, repeat int) (rows []bench.Row, err error) {
+// oversubscribeRound runs all tasks of a set by a way and returns a row for each.
+func (r *rig) oversubscribeRound(ctx context.Context, s taskSet, way string, run int) (rows []bench.Row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allTimeout)
 	defer cancel()
 	if share, ok := memoryShares[way]; ok {
@@ -156,36 +166,37 @@ func (r *rig) oversubscribeRound(ctx context.Context, count int, way string, rep
 		return nil, err
 	}
 	stopWatching, mean := r.watch(ctx, base)
-	tasks := make([]oversubscribed, count)
+	tasks := make([]oversubscribed, len(s.jobs))
+	slots := make(chan struct{}, s.atOnce(way))
 	var wait sync.WaitGroup
 	for i := range tasks {
-		if tasks[i].tenant, err = r.task(ctx, way); err != nil {
+		slots <- struct{}{}
+		if tasks[i].tenant, err = r.task(ctx, s.jobs[i], way); err != nil {
 			break
 		}
-		if way == oneByOne {
+		wait.Go(func() {
+			defer func() { <-slots }()
 			tasks[i].finish(ctx)
-		} else {
-			wait.Go(func() { tasks[i].finish(ctx) })
-		}
+		})
 	}
 	wait.Wait()
 	stopWatching()
 	if err != nil {
 		return nil, err
 	}
-	return r.oversubscribeRows(tasks, way, repeat, mean()), nil
+	return r.oversubscribeRows(tasks, s, way, run, mean()), nil
 }
 
 // task starts one task.
-func (r *rig) task(ctx context.Context, way string) (*tenant.Tenant, error) {
+func (r *rig) task(ctx context.Context, j job, way string) (*tenant.Tenant, error) {
 	n := r.GPU.N(8192)
 	matrices := uint64(3 * n * n * 4)
 	labels := map[string]string{}
 	if _, ok := memoryShares[way]; ok {
-		labels["laxity.gpu-memory"] = strconv.Itoa(taskMemory + contextMost)
+		labels["laxity.gpu-memory"] = strconv.FormatUint(j.memory+contextMost, 10)
 	}
-	return r.start(ctx, labels, "--n", strconv.Itoa(n), "--kernels", "8", "--host-seconds", "0.3",
-		"--alloc-extra", mib(taskMemory-matrices))
+	return r.start(ctx, labels, "--n", strconv.Itoa(n), "--kernels", strconv.Itoa(j.kernels), "--host-seconds", "0.3",
+		"--alloc-extra", mib(j.memory-matrices))
 }
 
 // oversubscribed is one task and how it fared.
@@ -210,7 +221,7 @@ func (o *oversubscribed) finish(ctx context.Context) {
 	}
 }
 
-func (r *rig) oversubscribeRows(tasks []oversubscribed, way string, repeat int, memory float64) (rows []bench.Row) {
+func (r *rig) oversubscribeRows(tasks []oversubscribed, s taskSet, way string, run int, memory float64) (rows []bench.Row) {
 	first := tasks[0].start
 	for _, t := range tasks {
 		if t.start.Before(first) {
@@ -220,10 +231,10 @@ func (r *rig) oversubscribeRows(tasks []oversubscribed, way string, repeat int, 
 	oom, last := 0, 0.0
 	for i, t := range tasks {
 		began := t.start
-		if way == oneByOne {
+		if way == oneByOne || way == static {
 			began = first
 		}
-		row := bench.Row{"way": way, "repeat": repeat, "task": i, "end": t.end.Sub(first).Seconds(), "took": t.end.Sub(began).Seconds(),
+		row := bench.Row{"way": way, "set": s.name, "run": run, "task": i, "end": t.end.Sub(first).Seconds(), "took": t.end.Sub(began).Seconds(),
 			"outcome": "ended", "memory_use": memory}
 		if t.err != nil {
 			row["outcome"] = "failed"
@@ -236,7 +247,7 @@ func (r *rig) oversubscribeRows(tasks []oversubscribed, way string, repeat int, 
 		last = max(last, row.Num("end"))
 		rows = append(rows, row)
 	}
-	r.env.Log("%s, repeat %d: makespan %.1fs, %d of %d out of memory, %.0f %% of the memory used", way, repeat, last, oom, len(tasks), 100*memory)
+	r.env.Log("%s, %s, run %d: makespan %.1fs, %d of %d out of memory, %.0f %% of the memory used", s.name, way, run, last, oom, len(tasks), 100*memory)
 	return rows
 }
 
@@ -276,58 +287,4 @@ func (r *rig) watch(ctx context.Context, base uint64) (stop func(), mean func() 
 		done <- math.NaN()
 	}()
 	return cancel, func() float64 { return <-done }
-}
-
-// round sums one repeat of a way up.
-type round struct{ makespan, mean, memory, oom float64 }
-
-func rounds(rows []bench.Row, way string) (all []round) {
-	for repeat := range 100 {
-		keep := func(r bench.Row) bool { return r.Str("way") == way && r.Num("repeat") == float64(repeat) }
-		ended := func(r bench.Row) bool { return keep(r) && r.Str("outcome") == "ended" }
-		ends := bench.Column(rows, "end", keep)
-		if len(ends) == 0 {
-			return all
-		}
-		oom := bench.Column(rows, "task", func(r bench.Row) bool { return keep(r) && r.Str("outcome") != "ended" })
-		all = append(all, round{makespan: bench.Quantile(ends, 1), mean: bench.Mean(bench.Column(rows, "took", ended)),
-			memory: bench.Mean(bench.Column(rows, "memory_use", keep)), oom: float64(len(oom))})
-	}
-	return all
-}
-
-func median(all []round, of func(round) float64) float64 {
-	var v []float64
-	for _, r := range all {
-		v = append(v, of(r))
-	}
-	return bench.Median(v)
-}
-
-func oversubscribeFigures(rows []bench.Row) []bench.Figure {
-	with, one, before := rounds(rows, laxity), rounds(rows, oneByOne), rounds(rows, without)
-	figure := func(name, unit, against string, other []round, of func(round) float64) bench.Figure {
-		v := median(with, of)
-		return bench.Figure{Name: name, Value: v, Unit: unit, Against: against, Ratio: v / median(other, of), Runs: len(with)}
-	}
-	return []bench.Figure{
-		figure("oversubscribe_failed", "of 12 tasks", without, before, func(r round) float64 { return r.oom }),
-		figure("oversubscribe_makespan_s", "s", oneByOne, one, func(r round) float64 { return r.makespan }),
-		figure("oversubscribe_mean_run_time_s", "s", oneByOne, one, func(r round) float64 { return r.mean }),
-		figure("oversubscribe_memory_use", "of 40 GiB", oneByOne, one, func(r round) float64 { return r.memory }),
-	}
-}
-
-func oversubscribeTable(rows []bench.Row) [][]string {
-	table := [][]string{{"WAY", "FAILED", "MAKESPAN s", "MEAN RUN TIME s", "MEMORY USED %", "REPEATS"}}
-	for _, way := range oversubscribeWays {
-		all := rounds(rows, way)
-		if len(all) == 0 {
-			continue
-		}
-		table = append(table, []string{way, bench.Number(median(all, func(r round) float64 { return r.oom })),
-			bench.Number(median(all, func(r round) float64 { return r.makespan })), bench.Number(median(all, func(r round) float64 { return r.mean })),
-			bench.Number(100 * median(all, func(r round) float64 { return r.memory })), fmt.Sprint(len(all))})
-	}
-	return table
 }

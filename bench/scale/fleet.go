@@ -45,7 +45,8 @@ const placeholder = "@@@@@@"
 func newFleet(seed uint64, now time.Time) (*fleet, error) {
 	f := &fleet{}
 	for k := range f.families {
-		families, err := familiesOf(rand.New(rand.NewPCG(seed, uint64(k))), now)
+		registry := registryOf(snapshotOf(rand.New(rand.NewPCG(seed, uint64(k))), now, gpusPerNode, containersPerNode), now)
+		families, err := registry.Gather()
 		if err != nil {
 			return nil, err
 		}
@@ -104,8 +105,8 @@ func textOf(node string, families []*dto.MetricFamily) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func familiesOf(random *rand.Rand, now time.Time) ([]*dto.MetricFamily, error) {
-	s := snapshotOf(random, now)
+// registryOf has the metrics that an exporter makes of a snapshot.
+func registryOf(s *task.Snapshot, now time.Time) prometheus.Gatherer {
 	c := collector.New(collector.Options{Snapshot: func() *task.Snapshot { return s }, Now: func() time.Time { return now }})
 	for _, t := range s.Tasks {
 		c.Began(t, t.GPUs[0])
@@ -115,15 +116,15 @@ func familiesOf(random *rand.Rand, now time.Time) ([]*dto.MetricFamily, error) {
 		c.Ended(t)
 	}
 	c.Polled(time.Millisecond, nil)
-	return collector.NewRegistry(c, true).Gather()
+	return collector.NewRegistry(c, true)
 }
 
-// snapshotOf makes one node up: two containers on each GPU, most with deadlines;
+// snapshotOf makes one node up: containers on each GPU in turn, most with deadlines;
 // most GPUs work on one task, one in ten on two; some are full, and on one in
 // twenty nodes a deadline was missed.
-func snapshotOf(random *rand.Rand, now time.Time) *task.Snapshot {
+func snapshotOf(random *rand.Rand, now time.Time, gpus, containers int) *task.Snapshot {
 	s := &task.Snapshot{Time: now, Health: task.Health{DeviceUp: true, EngineUp: true, Sensor: task.SourceUprobe}}
-	for i := range gpusPerNode {
+	for i := range gpus {
 		g := task.GPU{UUID: fmt.Sprintf("GPU-%08x-%d", random.Uint32(), i), Index: i, Name: "NVIDIA H200", Driver: "580.65",
 			MemoryTotal: gpuMemory, MemoryUsed: uint64(random.Float64() * 0.9 * gpuMemory), Utilization: task.Seconds(random.Float64())}
 		if random.IntN(10) == 0 {
@@ -132,8 +133,8 @@ func snapshotOf(random *rand.Rand, now time.Time) *task.Snapshot {
 		s.GPUs = append(s.GPUs, g)
 	}
 	late := random.IntN(20) == 0
-	for i := range containersPerNode {
-		g := s.GPUs[i%gpusPerNode]
+	for i := range containers {
+		g := s.GPUs[i%gpus]
 		c := task.Container{ID: fmt.Sprintf("%064x", random.Uint64()), Name: fmt.Sprintf("tenant-%d", i), Image: "registry.example/team/model:1.4",
 			VisibleGPUs: []string{g.UUID}, MemoryUsed: map[string]uint64{g.UUID: g.MemoryUsed / 2}, SMUtilization: map[string]float64{g.UUID: 0.4},
 			Spec: task.Spec{Managed: true, Class: task.ClassBatch}}
@@ -147,7 +148,7 @@ func snapshotOf(random *rand.Rand, now time.Time) *task.Snapshot {
 			last.End.Time = last.Deadline.Add(time.Second)
 		}
 		s.Ended = append(s.Ended, last)
-		if i < gpusPerNode && random.IntN(10) < 7 || i >= gpusPerNode && random.IntN(10) == 0 {
+		if i < gpus && random.IntN(10) < 7 || i >= gpus && random.IntN(10) == 0 {
 			s.Tasks = append(s.Tasks, taskOf(c, g, "now", now.Add(-time.Duration(random.IntN(5))*time.Second)))
 		}
 	}

@@ -108,3 +108,25 @@ func TestSettings(t *testing.T) {
 		t.Errorf("%v %v", s, err)
 	}
 }
+
+// A node's answer is counted whole, HTTP's headers included, and grows with its containers.
+func TestBytes(t *testing.T) {
+	rows, err := runBytes(t.Context(), bench.Env{Seed: 1})
+	if err != nil || len(rows) != 2*len(nodeSizes) {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	last := 0.0
+	for _, r := range rows {
+		if r.Str("way") == asked {
+			if r.Num("sent_bytes") != 16 {
+				t.Errorf("P2's node sends %v bytes", r.Num("sent_bytes"))
+			}
+			continue
+		}
+		header, sent := r.Num("sent_bytes")-r.Num("body_sent_bytes"), r.Num("sent_bytes")
+		if header < 50 || header > 1000 || sent <= last || sent >= r.Num("plain_bytes") {
+			t.Errorf("%v: a header of %v bytes, after %v", r, header, last)
+		}
+		last = sent
+	}
+}

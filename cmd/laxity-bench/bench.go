@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/experiments"
+	"github.com/laxity/laxity/bench/papers/page"
 	"github.com/laxity/laxity/cmd/internal/evaluator"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter"
@@ -107,10 +109,10 @@ func (c *cli) addList() {
 
 func (c *cli) addReport() {
 	var results, folder string
-	cmd := c.command("report", "Write the page of measurements and its charts from the stored results.\n\n  laxity-bench report",
+	cmd := c.command("report", "Write the pages of measurements and their charts from the stored results.\n\n  laxity-bench report",
 		func(context.Context, *slog.Logger) error { return writeReport(results, folder) })
 	cmd.Flag("results", "Folder of the stored results.").Default("bench/results").StringVar(&results)
-	cmd.Flag("folder", "Where README.md and charts/ go.").Default("bench").StringVar(&folder)
+	cmd.Flag("folder", "Where README.md, papers.md and charts/ go.").Default("bench").StringVar(&folder)
 }
 
 func writeReport(results, folder string) error {
@@ -118,7 +120,9 @@ func writeReport(results, folder string) error {
 	if err != nil {
 		return err
 	}
-	return bench.WriteReport(folder, experiments.All(), stored)
+	var papers bytes.Buffer
+	return errors.Join(bench.WriteReport(folder, experiments.All(), stored), page.Write(&papers, stored),
+		os.WriteFile(filepath.Join(folder, "papers.md"), papers.Bytes(), 0o644))
 }
 
 // listed is one line of `laxity-bench list`.
