@@ -92,7 +92,7 @@ type Arbiter struct {
 	wake     *time.Timer
 }
 
-// New reads the files of a former run. State is not ready before Run.
+// New reads the files of a former run. State is not ready before Run, but has the settings.
 func New(o Options) *Arbiter {
 	a := &Arbiter{
 		o: o, log: o.Logger, asks: make(chan ask), fetched: make(chan fetched, 1),
@@ -105,9 +105,9 @@ func New(o Options) *Arbiter {
 	o.Core.Leases, o.Core.History = a.leases, a.history
 	o.Core.Divides, o.Core.Swaps, o.Core.FetchEvery = o.Channels != nil, o.Swapper != nil, o.Tick/2
 	a.o = o
-	before := state.New()
-	before.Node, before.DryRun = o.Core.Node, o.Core.DryRun
-	a.published.Store(before)
+	before := core.New(o.Core, o.Now())
+	before.SetAround(o.Now(), a.around())
+	a.published.Store(before.State())
 	return a
 }
 

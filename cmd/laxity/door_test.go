@@ -94,7 +94,7 @@ func doorOf(t *testing.T) {
 	})
 	for i, deadline := range []string{"40s", "80s"} {
 		code, stdout, stderr := laxity("sim", "run", "--deadline", deadline, "--socket", filepath.Join(dir, "sim", "gpu.sock"), "--name", names[i], "--label", label,
-			"matmul", "--n", "512", "--hold", "300")
+			"matmul", "--n", "512", "--repeat", "0")
 		if code != exitOK || !strings.Contains(stdout, "laxity why "+names[i]) {
 			t.Fatalf("sim run: code %d, %q, %q", code, stdout, stderr)
 		}

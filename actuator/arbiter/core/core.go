@@ -91,12 +91,11 @@ func New(o Options, now time.Time) *Core {
 
 // SetAround sets the present time and the circumstances. Step calls it; call it once before the
 // first event, too.
-func (k *Core) SetAround(now time.Time, a Around) { k.now, k.around = now, a }
+func (k *Core) SetAround(now time.Time, a Around) { k.now, k.around, k.memory.guard = now, a, a.Guard }
 
 // Step decides what is to be done now. It is cheap when that is nothing.
 func (k *Core) Step(now time.Time, a Around) {
 	k.SetAround(now, a)
-	k.memory.guard = a.Guard
 	k.refresh()
 	k.endLongHolds()
 	k.endLongSwaps()
