@@ -20,6 +20,7 @@ var measures = map[string][]string{
 	"chain":  slices.Concat(observing, deciding, []string{"rules", "actuator/webhook", "actuator/intake"}),
 	"faults": slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
 	"zoo":    slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
+	"long":   {"exporter", "actuator", "internal", "rules", "cmd/internal", "cmd/laxity"},
 	"scale":  placing, "placements": placing, "quality": placing,
 	"policies": deciding, "admission": append([]string{"actuator/admission"}, deciding...),
 	"channels": switching, "gang": append([]string{"actuator/plan/gang"}, switching...),
