@@ -65,14 +65,14 @@ var (
 
 	gpuUtilization = describe("gpu_utilization_ratio",
 		"Share of the driver's last sample period in which a kernel ran.", "gpu")
-	gpuMemoryUsed  = describe("gpu_memory_used_bytes", "GPU memory in use.", "gpu")
-	gpuMemoryTotal = describe("gpu_memory_total_bytes", "GPU memory of the card or MIG instance.", "gpu")
-	gpuMemoryFree  = describe("gpu_memory_free_bytes", "GPU memory that is not in use.", "gpu")
-	gpuMemoryRatio = describe("gpu_memory_used_ratio", "Share of the GPU memory that is in use.", "gpu")
-	gpuMemoryIdle  = describe("gpu_memory_idle_bytes", "Free memory of a GPU that is open and has nothing to do. Absent otherwise.", "gpu")
-	gpuUnfinished  = describe("gpu_unfinished_tasks", "Unfinished GPU tasks on the GPU, in whatever state.", "gpu")
-	gpuDemand      = describe("gpu_demand_seconds", "The work that the GPU has admitted: gpu_task_work_seconds of all containers.", "gpu")
-	gpuOpen        = describe("gpu_open",
+	gpuMemoryUsed     = describe("gpu_memory_used_bytes", "GPU memory in use.", "gpu")
+	gpuMemoryTotal    = describe("gpu_memory_total_bytes", "GPU memory of the card or MIG instance.", "gpu")
+	gpuMemoryFree     = describe("gpu_memory_free_bytes", "GPU memory that is not in use.", "gpu")
+	gpuMemoryPressure = describe("gpu_memory_pressure_ratio", "Share of the GPU memory that is in use, from 0.9 on. Absent below that.", "gpu")
+	gpuMemoryIdle     = describe("gpu_memory_idle_bytes", "Free memory of a GPU that is open and has nothing to do. Absent otherwise.", "gpu")
+	gpuUnfinished     = describe("gpu_unfinished_tasks", "Unfinished GPU tasks on the GPU, in whatever state.", "gpu")
+	gpuDemand         = describe("gpu_demand_seconds", "The work that the GPU has admitted: gpu_task_work_seconds of all containers.", "gpu")
+	gpuOpen           = describe("gpu_open",
 		"Whether the GPU can take a new container (1): memory is left, and if the GPU is fully used, then by tasks with a deadline, whose work is known. A past miss does not close it.", "gpu")
 	gpuProvisionable = describe("gpu_memory_provisionable_bytes",
 		"Free memory of a GPU whose nodeState (P2) is 1: memory is left, the GPU is not fully used, and no container that is there missed its last deadline; 0 where it is not.", "gpu")

@@ -16,6 +16,9 @@ const (
 	fullUse    = 0.995
 )
 
+// memoryPressure is the share of a GPU's memory below which the alert GPUMemoryPressure is over.
+const memoryPressure = 0.9
+
 // queue is what one GPU still has to do.
 type queue struct {
 	unfinished int      // tasks, with a deadline or without
@@ -118,7 +121,9 @@ func (q *queue) publish(out *scrape, g *task.GPU) {
 	full := float64(g.Utilization) >= fullUse // not where the driver does not say it
 	open, demand := room && (!full || len(q.due) > 0), q.demand()
 	out.gauge(gpuMemoryFree, free, g.UUID)
-	out.gauge(gpuMemoryRatio, float64(g.MemoryUsed)/float64(g.MemoryTotal), g.UUID)
+	if used := float64(g.MemoryUsed) / float64(g.MemoryTotal); used >= memoryPressure {
+		out.gauge(gpuMemoryPressure, used, g.UUID)
+	}
 	out.gauge(gpuDemand, demand, g.UUID)
 	out.gauge(gpuOpen, flag(open), g.UUID)
 	out.gauge(gpuProvisionable, free*flag(room && !full && !q.missed), g.UUID)
