@@ -32,7 +32,7 @@ func Experiment() bench.Experiment {
 		Name: "long", Title: "Hours under load: memory, descriptors, disk and latency over time", About: about, Portions: true,
 		Settings: []bench.Setting{
 			{Name: "for", Means: "how long it is measured, after the warm-up; 2h", Part: true},
-			{Name: "warmup", Means: "how long it runs before; 10m"},
+			{Name: "warmup", Means: "how long it runs before; 20m, as series of ended containers stay for 15m"},
 			{Name: "every", Means: "time between samples of the processes; 10s"},
 			{Name: "churn", Means: "least time between starts of containers; 3s"},
 		},
@@ -44,7 +44,7 @@ func Experiment() bench.Experiment {
 type lengths struct{ length, warmup, every, churn time.Duration }
 
 func settings(env bench.Env) (s lengths, err error) {
-	defaults := []time.Duration{2 * time.Hour, 10 * time.Minute, 10 * time.Second, 3 * time.Second}
+	defaults := []time.Duration{2 * time.Hour, 20 * time.Minute, 10 * time.Second, 3 * time.Second}
 	if env.Quick {
 		defaults = []time.Duration{20 * time.Second, 5 * time.Second, time.Second, time.Second}
 	}
