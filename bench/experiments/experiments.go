@@ -16,6 +16,7 @@ import (
 	"github.com/laxity/laxity/bench/faults"
 	"github.com/laxity/laxity/bench/gang"
 	"github.com/laxity/laxity/bench/guard"
+	"github.com/laxity/laxity/bench/long"
 	"github.com/laxity/laxity/bench/memory"
 	"github.com/laxity/laxity/bench/overhead"
 	"github.com/laxity/laxity/bench/placement"
@@ -29,7 +30,7 @@ import (
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), cost.Pods(), overhead.Experiment(), account.Experiment(),
+	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), cost.Pods(), long.Experiment(), overhead.Experiment(), account.Experiment(),
 		scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(), channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}

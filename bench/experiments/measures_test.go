@@ -21,6 +21,7 @@ var measures = map[string][]string{
 	"faults": slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
 	"zoo":    slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
 	"bytes":  {"exporter/collector", "exporter/task"},
+	"long":   {"exporter", "actuator", "internal", "rules", "cmd/internal", "cmd/laxity"},
 	"scale":  placing, "placements": placing, "quality": placing,
 	"policies": deciding, "admission": append([]string{"actuator/admission"}, deciding...),
 	"channels": switching, "gang": append([]string{"actuator/plan/gang"}, switching...),

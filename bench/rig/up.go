@@ -13,10 +13,11 @@ import (
 
 // Command is a `laxity up`.
 type Command struct {
-	Program string
-	Dir     string // exists
-	Address string // of the actuator
-	Args    []string
+	Program  string
+	Dir      string // exists
+	Address  string // of the actuator
+	Exporter string // its address
+	Args     []string
 }
 
 // StateDir is the actuator's.
@@ -32,7 +33,7 @@ func (r *Rig) UpCommand(ctx context.Context, env bench.Env, way string, flags ..
 	if err != nil {
 		return c, err
 	}
-	c.Dir, c.Address = filepath.Join(r.Dir, "up-"+way), addresses[1]
+	c.Dir, c.Exporter, c.Address = filepath.Join(r.Dir, "up-"+way), addresses[0], addresses[1]
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return c, err
 	}
