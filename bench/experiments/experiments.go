@@ -18,6 +18,7 @@ import (
 	"github.com/laxity/laxity/bench/guard"
 	"github.com/laxity/laxity/bench/memory"
 	"github.com/laxity/laxity/bench/overhead"
+	"github.com/laxity/laxity/bench/peers"
 	"github.com/laxity/laxity/bench/placement"
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
@@ -29,7 +30,7 @@ import (
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), overhead.Experiment(), account.Experiment(),
+	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), peers.Experiment(), overhead.Experiment(), account.Experiment(),
 		scale.Experiment(), policies.Experiment(), admission.Experiment(), channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}
