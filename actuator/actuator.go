@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/allocator/ledger"
 	"github.com/laxity/laxity/actuator/api"
 	"github.com/laxity/laxity/actuator/arbiter"
@@ -25,6 +26,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/decision/decisionlog"
 	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/actuator/forward"
 	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/inbox"
 	"github.com/laxity/laxity/actuator/intake"
@@ -114,8 +116,13 @@ func (a *Actuator) openParts() (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := a.openIntake(); err != nil {
-		return err
+	a.intake = &intake.Intake{Inbox: a.inbox, Node: a.node, Now: o.Now}
+	if o.Peers != nil { // alerts about other nodes are passed on
+		if a.intake.Forward, err = forward.New(forward.Options{
+			Directory: o.Peers, DryRun: o.DryRun, Decide: func(d decision.Decision) { a.decisions.Add(d) }, Logger: a.log, Now: o.Now,
+		}); err != nil {
+			return err
+		}
 	}
 	a.watch = watch.New(watch.Options{Mode: o.Guardian, Command: o.GuardianCommand, StateDir: o.StateDir, Off: o.DryRun, Logger: a.log})
 	m := a.mechanisms
@@ -207,6 +214,18 @@ func (a *Actuator) answered(code int) { a.metrics.Webhooks.WithLabelValues(strco
 // Receive accepts a notification: see package intake.
 func (a *Actuator) Receive(ctx context.Context, m webhook.Message) error {
 	return a.intake.Receive(ctx, m)
+}
+
+// node is this node's name; empty while it is not known.
+func (a *Actuator) node() string { return cmp.Or(a.o.Node, a.State().Node) }
+
+// Admission answers whether a container that does not run yet could keep a deadline or share. It
+// asks the actuator of another node about that node, if it is known.
+func (a *Actuator) Admission(ctx context.Context, q admission.Question) (admission.Answer, error) {
+	if q.Node == "" || q.Node == a.node() {
+		return a.arbiter.Admission(ctx, q)
+	}
+	return forward.Ask(ctx, a.o.Peers, q)
 }
 
 // Ready returns why it cannot act; nil if it can.

@@ -139,6 +139,35 @@ func TestExpedite(t *testing.T) {
 	})
 }
 
+// A server has an alert with each of its requests: that a lease ended does not wait for the disk each
+// time. What is asked for does.
+func TestEndsOfLeasesAreWrittenTogether(t *testing.T) {
+	b := newBench(t, edf)
+	b.run("server")
+	onDisk := func() string {
+		raw, err := os.ReadFile(filepath.Join(b.dir, "leases.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	b.send(alert(webhook.Firing, "GPUTaskDeadlineAtRisk", "expedite", "container", "name-server"))
+	b.await("the message took effect", func() bool { return len(b.State().Leases) == 1 && b.State().Inbox == 0 })
+	open := onDisk()
+	if !strings.Contains(open, "GPUTaskDeadlineAtRisk") {
+		t.Fatalf("not on disk: %s", open)
+	}
+	b.source.end("server")
+	b.await("the lease has ended", func() bool { return len(b.State().Leases) == 0 })
+	if now := onDisk(); now != open {
+		t.Errorf("written at once: %s", now)
+	}
+	b.stop()
+	if now := onDisk(); strings.Contains(now, "GPUTaskDeadlineAtRisk") {
+		t.Errorf("not written at the end: %s", now)
+	}
+}
+
 func TestWhatRepeatsIsSaidOnce(t *testing.T) {
 	b := newBench(t, nil)
 	b.run("a")

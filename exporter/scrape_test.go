@@ -15,7 +15,12 @@ import (
 
 // BenchmarkScrape100Containers is one whole scrape over HTTP, client included, of a node with
 // 100 containers that run one task each and have ended another.
-func BenchmarkScrape100Containers(b *testing.B) {
+func BenchmarkScrape100Containers(b *testing.B) { scrapes(b, "default-container-%d-main") }
+
+// The same of pods, whose names are as long.
+func BenchmarkScrape100Pods(b *testing.B) { scrapes(b, "default/container-%d/main") }
+
+func scrapes(b *testing.B, name string) {
 	const gpu = "GPU-00000000-0000-0000-0000-000000000000"
 	now := time.Now()
 	s := &task.Snapshot{
@@ -23,7 +28,7 @@ func BenchmarkScrape100Containers(b *testing.B) {
 		Health: task.Health{DeviceUp: true, EngineUp: true, Sensor: task.SourceUprobe},
 	}
 	for i := range 100 {
-		c := task.Container{ID: fmt.Sprintf("%064d", i), Name: fmt.Sprint("container-", i), Image: "image:1",
+		c := task.Container{ID: fmt.Sprintf("%064d", i), Name: fmt.Sprintf(name, i), Image: "image:1",
 			VisibleGPUs: []string{gpu}, MemoryUsed: map[string]uint64{gpu: 1 << 30}, SMUtilization: map[string]float64{gpu: 0.01},
 			Spec: task.Spec{Managed: true, Deadline: 3600, Class: task.ClassDeadline}}
 		t := task.Task{ContainerID: c.ID, Container: c.Name, GPUs: []string{gpu}, State: task.Running,

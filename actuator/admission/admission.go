@@ -18,8 +18,10 @@ type Demand struct {
 	// Need is the GPU time above 0 that the task still needs, or that each request takes.
 	Need time.Duration
 	// Alone is how long the task lasts with the GPU to itself, including its work on the host. Less
-	// than Need counts as Need.
-	Alone time.Duration
+	// than Need counts as Need. Beside: that is not known; it is how long runs lasted, not all of
+	// which had the GPU to themselves.
+	Alone  time.Duration
+	Beside bool
 	// Within is the time until the task's deadline; for a server, the relative deadline of each
 	// request.
 	Within time.Duration
@@ -58,6 +60,8 @@ type Trouble struct {
 	// Need is what it needs, Within the time until its deadline, and Free how much of that time is
 	// free. For a request Need is what it takes, and Free what others' turns leave of Within.
 	Need, Within, Free time.Duration
+	// Beside is as in Demand.
+	Beside bool
 	// Load is the part of the GPU that the requests want, and Room the part of it that is free.
 	Load, Room float64
 }
@@ -68,7 +72,7 @@ type Kind int
 // The kinds.
 const (
 	None     Kind = iota
-	Long          // it takes longer than its deadline with the GPU to itself
+	Long          // it takes longer than its deadline by itself
 	Crowded       // earlier deadlines and what was promised leave a task too little time
 	Turns         // a request waits too long for the turns of others
 	Overload      // all requests together want more than there is
@@ -130,7 +134,7 @@ func (g GPU) of(i int) Trouble {
 	d := g.Admitted[i]
 	switch {
 	case d.alone() > d.Within:
-		return Trouble{Kind: Long, Name: d.Name, Need: d.alone(), Within: d.Within, Free: d.Within}
+		return Trouble{Kind: Long, Name: d.Name, Need: d.alone(), Within: d.Within, Free: d.Within, Beside: d.Beside}
 	case d.Server:
 		return g.request(i)
 	default:

@@ -50,6 +50,7 @@ func TestWords(t *testing.T) {
 		want  string
 	}{
 		{"alone", gpu(), task("c", s, 2*s), ""},
+		{"it was too long beside others", gpu(), admission.Demand{Name: "c", Need: s, Alone: 3 * s, Within: 2 * s, Beside: true}, "it takes 3s by earlier runs, not all with the GPU to itself, and is due in 2s"},
 		{"it is too long by itself", gpu(), admission.Demand{Name: "c", Need: s, Alone: 3 * s, Within: 2 * s}, "it takes 3s with the GPU to itself, and is due in 2s"},
 		{"earlier work leaves too little", gpu(task("a", 800*ms, s), task("b", 100*ms, 2*s)), task("c", 1500*ms, 2*s),
 			"it needs 1.5s of GPU time before its deadline in 2s; 1.1s is free beside a and b"},

@@ -22,6 +22,9 @@ func (t Trouble) Words(name string, beside []string) string {
 func (t Trouble) figures(it, beside string) string {
 	switch t.Kind {
 	case Long:
+		if t.Beside {
+			return fmt.Sprintf("%s takes %s by earlier runs, not all with the GPU to itself, and is due in %s", it, short(t.Need), short(t.Within))
+		}
 		return fmt.Sprintf("%s takes %s with the GPU to itself, and is due in %s", it, short(t.Need), short(t.Within))
 	case Crowded:
 		return fmt.Sprintf("%s needs %s of GPU time before its deadline in %s; %s is free%s", it, short(t.Need), short(t.Within), free(t.Free), beside)

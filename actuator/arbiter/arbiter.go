@@ -80,6 +80,7 @@ type Arbiter struct {
 	history   *estimate.Book
 	historyAt time.Time // do not write the history before
 	unsaved   bool      // the leases could not be written
+	lapsedAt  time.Time // do not write before only because leases ended
 
 	snapshot  atomic.Pointer[task.Snapshot]
 	published atomic.Pointer[state.State]
@@ -178,7 +179,7 @@ func (a *Arbiter) step(ctx context.Context) {
 	a.o.Leader.tryAgain(ctx, now)
 	a.core.Step(now, a.around())
 	a.carryOut(ctx)
-	_ = a.saveLeases()
+	_ = a.saveLeases(false)
 	a.saveHistory(false)
 	a.publish()
 }

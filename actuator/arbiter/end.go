@@ -33,7 +33,7 @@ func (a *Arbiter) releaseAndClose() error {
 		}
 	}
 	a.report(a.core.Effects())
-	_ = a.saveLeases()
+	_ = a.saveLeases(true)
 	a.saveHistory(true)
 	a.publish()
 	if err = errors.Join(err, swapped); err != nil {

@@ -95,18 +95,19 @@ func (a *Arbiter) takeFetched(ctx context.Context, f fetched) {
 }
 
 // consume gives the core the messages up to last: those that arrived before the present snapshot
-// was asked for. A message leaves the inbox once its leases are on disk. If we die in between, it
-// is handled again, which changes nothing.
+// was asked for. They leave the inbox together, once their leases are on disk. If we die in
+// between, they are handled again, which changes nothing.
 func (a *Arbiter) consume(ctx context.Context, last uint64) {
+	handled := uint64(0)
 	for {
-		e, ok, err := a.o.Inbox.Peek()
+		e, ok, err := a.o.Inbox.After(handled)
 		if err != nil {
 			a.log.Error("cannot read the inbox", "err", err)
 			a.core.Postpone(a.o.Now())
-			return
+			break
 		}
 		if !ok || e.ID > last {
-			return
+			break
 		}
 		var m webhook.Message
 		if err := json.Unmarshal(e.Payload, &m); err != nil {
@@ -114,15 +115,18 @@ func (a *Arbiter) consume(ctx context.Context, last uint64) {
 		}
 		a.core.Alerts(a.o.Now(), messageOf(m, e.Received))
 		a.carryOut(ctx)
-		err = a.saveLeases()
-		if err == nil {
-			err = a.o.Inbox.Remove(e.ID)
-		}
-		if err != nil {
-			a.log.Error("cannot keep what alerts ask for; they stay in the inbox", "err", err)
-			a.core.Postpone(a.o.Now())
-			return
-		}
+		handled = e.ID
+	}
+	if handled == 0 {
+		return
+	}
+	err := a.saveLeases(false)
+	if err == nil {
+		err = a.o.Inbox.Remove(handled)
+	}
+	if err != nil {
+		a.log.Error("cannot keep what alerts ask for; they stay in the inbox", "err", err)
+		a.core.Postpone(a.o.Now())
 	}
 }
 

@@ -33,9 +33,15 @@ func readFile[T any](a *Arbiter, path, message string, anew func() T, decode fun
 	return anew()
 }
 
-// saveLeases writes the leases if they changed.
-func (a *Arbiter) saveLeases() error {
-	if !a.leases.Changed() {
+// lapsedEvery is the least time between two writes only because leases ended. An alert of a server
+// ends with each of its requests, and each write waits for the disk.
+const lapsedEvery = 10 * time.Second
+
+// saveLeases writes the leases if they changed, and those that ended after a while, or at once.
+func (a *Arbiter) saveLeases(atOnce bool) error {
+	now := a.o.Now()
+	lapsed := a.leases.Lapsed() && (atOnce || !now.Before(a.lapsedAt))
+	if !a.leases.Changed() && !lapsed {
 		a.unsaved = false
 		return nil
 	}
@@ -52,7 +58,7 @@ func (a *Arbiter) saveLeases() error {
 		return err
 	}
 	a.leases.Written()
-	a.unsaved = false
+	a.unsaved, a.lapsedAt = false, now.Add(lapsedEvery)
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (a *Arbiter) Pause(ctx context.Context, who, container string) error {
 		if err != nil {
 			return err
 		}
-		return kept(a.saveLeases())
+		return kept(a.saveLeases(false))
 	})
 }
 
@@ -65,7 +65,7 @@ func (a *Arbiter) Release(ctx context.Context, who, container string) error {
 		if err != nil {
 			return err
 		}
-		kept(a.saveLeases())
+		kept(a.saveLeases(false))
 		return nil
 	})
 }

@@ -273,6 +273,13 @@ func (h *history) undisturbed() []float64 {
 	return out
 }
 
+// Beside reports whether the lengths of the kind are of runs that did not all have the GPU to
+// themselves: too few of them had.
+func (b *Book) Beside(k Kind) bool {
+	h := b.kinds[k]
+	return h != nil && len(h.lengths(false)) < few && len(h.lengths(true)) > 0
+}
+
 // slower is the factor from which sharing counts as not worth it.
 const slower = 1.25
 

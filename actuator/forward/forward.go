@@ -1,9 +1,10 @@
 // Package forward passes alerts that are about another node on to the actuator
-// there, in Alertmanager's own format: so one webhook address serves a fleet.
+// there, in Alertmanager's own format: so one webhook address serves a fleet. Questions
+// about another node's deadlines go the same way.
 //
 // It keeps nothing: Pass returns an error where a node did not take its alerts, the
 // webhook answers 503, and Alertmanager repeats. It imports actuator/webhook, actuator/decision,
-// actuator/nodes, client_golang for its metric, and the standard library.
+// actuator/nodes, actuator/admission, actuator/placement/api, client_golang for its metric, and the standard library.
 package forward
 
 import (

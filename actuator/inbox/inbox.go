@@ -115,10 +115,11 @@ func (in *Inbox) add(messages, bytes int) {
 	in.held.Bytes += int64(bytes)
 }
 
-// Peek returns the oldest message, without taking it out.
-func (in *Inbox) Peek() (e Entry, ok bool, err error) {
+// After returns the oldest message that came in after the one with this id (0: the oldest of all),
+// without taking it out.
+func (in *Inbox) After(id uint64) (e Entry, ok bool, err error) {
 	err = in.db.View(func(tx *bbolt.Tx) error {
-		k, v := tx.Bucket(bucket).Cursor().First()
+		k, v := tx.Bucket(bucket).Cursor().Seek(binary.BigEndian.AppendUint64(nil, id+1))
 		if k == nil {
 			return nil
 		}
@@ -136,15 +137,18 @@ func (in *Inbox) Peek() (e Entry, ok bool, err error) {
 	return e, ok, err
 }
 
-// Remove takes a message out, after it took effect. Unknown ids are ignored.
+// Remove takes the messages up to this id out, after they took effect: one write for all of them.
 func (in *Inbox) Remove(id uint64) error {
 	messages, bytes := 0, 0
 	err := in.db.Update(func(tx *bbolt.Tx) error {
-		b, key := tx.Bucket(bucket), binary.BigEndian.AppendUint64(nil, id)
-		if v := b.Get(key); v != nil {
-			messages, bytes = 1, len(v)
+		c := tx.Bucket(bucket).Cursor()
+		for k, v := c.First(); k != nil && binary.BigEndian.Uint64(k) <= id; k, v = c.First() {
+			messages, bytes = messages+1, bytes+len(v)
+			if err := c.Delete(); err != nil {
+				return err
+			}
 		}
-		return b.Delete(key)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("inbox: %w", err)

@@ -34,7 +34,7 @@ func TestInbox(t *testing.T) {
 	}
 
 	// A restart loses nothing, and what was not removed comes again, in order.
-	if e, ok, err := in.Peek(); !ok || err != nil || string(e.Payload) != "0" || !e.Received.Equal(now) {
+	if e, ok, err := in.After(0); !ok || err != nil || string(e.Payload) != "0" || !e.Received.Equal(now) {
 		t.Errorf("%+v %v %v", e, ok, err)
 	}
 	if err := in.Close(); err != nil {
@@ -49,7 +49,7 @@ func TestInbox(t *testing.T) {
 	defer in.Close()
 	<-in.Ready()
 	for i := range 3 {
-		e, ok, err := in.Peek()
+		e, ok, err := in.After(0)
 		if !ok || err != nil || string(e.Payload) != fmt.Sprint(i) {
 			t.Fatalf("%d: %+v %v %v", i, e, ok, err)
 		}
@@ -60,8 +60,23 @@ func TestInbox(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, ok, err := in.Peek(); ok || err != nil {
+	if _, ok, err := in.After(0); ok || err != nil {
 		t.Errorf("not empty: %v %v", ok, err)
+	}
+
+	// Several are read one after another and leave together; one that came meanwhile stays.
+	for i := range 3 {
+		if err := in.Put([]byte(fmt.Sprint(i)), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, _, _ := in.After(0)
+	second, ok, err := in.After(first.ID)
+	if err := errors.Join(err, in.Remove(second.ID)); !ok || err != nil || string(second.Payload) != "1" {
+		t.Fatalf("%+v %v %v", second, ok, err)
+	}
+	if e, ok, err := in.After(0); !ok || err != nil || string(e.Payload) != "2" || in.Len() != 1 {
+		t.Errorf("%+v %v %v, length %d", e, ok, err, in.Len())
 	}
 }
 
@@ -90,7 +105,7 @@ func TestBytesAreBounded(t *testing.T) {
 	if err := put(4000); !errors.Is(err, inbox.ErrFull) || in.Len() != 2 {
 		t.Errorf("beyond the bound after a restart: %v, %d messages", err, in.Len())
 	}
-	e, _, err := in.Peek()
+	e, _, err := in.After(0)
 	if err := errors.Join(err, in.Remove(e.ID), in.Remove(e.ID), put(4000)); err != nil {
 		t.Errorf("no room for as much as was removed: %v", err)
 	}

@@ -87,7 +87,7 @@ func open(t *testing.T, most inbox.Bounds) *inbox.Inbox {
 func kept(t *testing.T, in *inbox.Inbox) (all []string) {
 	t.Helper()
 	for {
-		e, ok, err := in.Peek()
+		e, ok, err := in.After(0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -94,8 +94,8 @@ const maxTombstones = 4096
 // Book holds the leases and exemptions. It survives a restart by Encode and Decode: its owner
 // writes it before the alert that changed it leaves the inbox. It is used by one goroutine.
 type Book struct {
-	changed bool
-	d       bookData
+	changed, lapsed bool
+	d               bookData
 }
 
 type bookData struct {
@@ -132,11 +132,16 @@ func Decode(raw []byte, now time.Time) (*Book, error) {
 // Encode returns what Decode reads.
 func (b *Book) Encode() ([]byte, error) { return json.Marshal(b.d) }
 
-// Changed reports whether the book changed since Written was last called.
+// Changed reports whether something is asked for, resolved or exempt since Written was last called:
+// the disk lacks it.
 func (b *Book) Changed() bool { return b.changed }
 
+// Lapsed reports whether something ended since then: the disk still has it. Whoever reads it after a
+// crash finds the same reasons to end it, so there is no hurry to write that.
+func (b *Book) Lapsed() bool { return b.lapsed }
+
 // Written says that what Encode returned is on disk.
-func (b *Book) Written() { b.changed = false }
+func (b *Book) Written() { b.changed, b.lapsed = false, false }
 
 // readAt adds the monotonic clock of now to times that were read from disk: so leases last as long as
 // they should when the wall clock is set.
@@ -244,7 +249,7 @@ func (b *Book) Close(l Lease) {
 	if l.Resolved && !b.d.Tombstones[k].StartsAt.After(l.StartsAt) {
 		b.bury(k, tombstone{StartsAt: l.StartsAt, At: l.ResolvedAt})
 	}
-	b.changed = true
+	b.lapsed = true
 }
 
 // Leases returns the open ones, oldest first.
@@ -297,7 +302,7 @@ func (b *Book) Exemptions() []Exemption {
 // Forgive ends an exemption.
 func (b *Book) Forgive(id string) {
 	delete(b.d.Exempt, id)
-	b.changed = true
+	b.lapsed = true
 }
 
 // bury remembers a resolve.
@@ -313,7 +318,7 @@ func (b *Book) Sweep(now time.Time) {
 	for k, t := range b.d.Tombstones {
 		if now.Sub(t.At) > repeatsLate {
 			delete(b.d.Tombstones, k)
-			b.changed = true
+			b.lapsed = true
 		}
 	}
 	b.forgetOldest()
@@ -331,5 +336,5 @@ func (b *Book) forgetOldest() {
 	for _, k := range keys[:over] {
 		delete(b.d.Tombstones, k)
 	}
-	b.changed = true
+	b.lapsed = true
 }

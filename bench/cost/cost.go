@@ -142,15 +142,19 @@ type starter func(ctx context.Context, runner *tenant.Runner, gpu *bench.GPU, i 
 
 // add starts tenants of which the first compute.
 func add(ctx context.Context, runner *tenant.Runner, gpu *bench.GPU, i int) error {
-	args := []string{"--n", strconv.Itoa(gpu.N(5120)), "--kernels", "1", "--repeat", "0"}
-	if i >= busy {
-		args = []string{"--context-only", "--hold", "3600"}
-	}
 	_, err := runner.Start(ctx, tenant.Spec{
-		Name: fmt.Sprintf("laxity-bench-cost-%d-%d", os.Getpid(), i), Args: args,
+		Name: fmt.Sprintf("laxity-bench-cost-%d-%d", os.Getpid(), i), Args: work(gpu, i),
 		Labels: map[string]string{task.LabelDeadline: "1h"},
 	})
 	return err
+}
+
+// work is what the i-th tenant does.
+func work(gpu *bench.GPU, i int) []string {
+	if i >= busy {
+		return []string{"--context-only", "--hold", "3600"}
+	}
+	return []string{"--n", strconv.Itoa(gpu.N(5120)), "--kernels", "1", "--repeat", "0"}
 }
 
 func figures(rows []bench.Row) []bench.Figure {

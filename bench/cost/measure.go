@@ -25,7 +25,7 @@ type process struct {
 	base string // URL
 }
 
-func startExporter(ctx context.Context, gpu *bench.GPU, state string) (*process, error) {
+func startExporter(ctx context.Context, gpu *bench.GPU, state string, flags ...string) (*process, error) {
 	program, err := daemon.Program("laxity-exporter")
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func startExporter(ctx context.Context, gpu *bench.GPU, state string) (*process,
 	if err != nil {
 		return nil, err
 	}
-	d, err := daemon.Start(ctx, "", free[0], program, "--device="+gpu.Device, "--state-dir="+state, "--web.listen-address="+free[0])
+	d, err := daemon.Start(ctx, "", free[0], program, append([]string{"--device=" + gpu.Device, "--state-dir=" + state, "--web.listen-address=" + free[0]}, flags...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 		cpu += often
 	}
 	return append(rows, bench.Row{"way": laxity, "kind": "process", "scrape_every_s": every.Seconds(),
-		cpu: 100 * (after.CPU - before.CPU).Seconds() / wall.Seconds(), "rss_anon_mib": after.RSSAnon / (1 << 20),
+		"cpu_seconds": (after.CPU - before.CPU).Seconds(), cpu: 100 * (after.CPU - before.CPU).Seconds() / wall.Seconds(), "rss_anon_mib": after.RSSAnon / (1 << 20),
 		"pass_ms": 1000 * sum / n, "series": float64(series(last)), "wall_s": wall.Seconds()}), nil
 }
 

@@ -30,7 +30,7 @@ import (
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), peers.Experiment(), overhead.Experiment(), account.Experiment(),
+	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), peers.Experiment(), cost.Pods(), overhead.Experiment(), account.Experiment(),
 		scale.Experiment(), policies.Experiment(), admission.Experiment(), channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}

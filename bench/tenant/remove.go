@@ -13,6 +13,8 @@ var imageRemoval = image.RemoveOptions{Force: true, PruneChildren: true}
 
 // removeAll removes every container of this runner, by its label.
 func (r *Runner) removeAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanup)
+	defer cancel()
 	list, err := r.docker.ContainerList(ctx, container.ListOptions{
 		All: true, Filters: filters.NewArgs(filters.Arg("label", Label+"="+r.name)),
 	})

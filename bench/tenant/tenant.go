@@ -272,9 +272,9 @@ func (t *Tenant) Remove() error {
 
 // Close removes the tenants that are left and the image.
 func (r *Runner) Close() error {
+	errs := []error{r.removeAll(context.Background())} // each removal has its own bound: a hundred of them take a while
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
-	errs := []error{r.removeAll(ctx)}
 	if _, err := r.docker.ImageRemove(ctx, r.image, imageRemoval); err != nil && !errdefs.IsNotFound(err) {
 		errs = append(errs, err)
 	}

@@ -12,12 +12,6 @@ import (
 	"sync"
 	"time"
 
-	cerrdefs "github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/client"
-	"github.com/docker/docker/pkg/stdcopy"
-
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
@@ -94,9 +88,6 @@ func (m *machine) create(ctx context.Context, way string, number int, d drawn) (
 	if err := os.Chmod(s.folder, 0o777); err != nil { //nolint:gosec // tenants run as anybody
 		return nil, err
 	}
-	host := m.host
-	host.Mounts = append(slices.Clone(host.Mounts), mount.Mount{Type: mount.TypeBind, Source: s.folder, Target: resultsIn})
-	host.Ulimits = []*container.Ulimit{{Name: "core"}}
 	labels := map[string]string{tenant.Label: m.name}
 	for k, v := range d.labels {
 		labels[k] = v
@@ -110,15 +101,13 @@ func (m *machine) create(ctx context.Context, way string, number int, d drawn) (
 		command = append(command, "n=8192") // its copies are as slow as those of large matrices
 		env = append(env, cuda.EnvKernelSeconds+"="+kernelSeconds(d.kind.verb))
 	}
-	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
-	defer cancel()
-	made, err := m.docker.ContainerCreate(making, &container.Config{
-		Image: m.image, Labels: labels, Env: env, Entrypoint: command[:1], Cmd: command[1:], User: d.user,
-	}, &host, nil, nil, s.name)
-	if err != nil {
-		return nil, fmt.Errorf("create container %s: %w", s.name, err)
+	var err error
+	if s.id, s.name, err = m.engine.create(ctx, form{
+		name: s.name, labels: labels, command: command, environ: env, user: d.user,
+		binds: append(slices.Clone(m.binds), bind{from: s.folder, to: resultsIn}), devices: m.devices,
+	}); err != nil {
+		return nil, fmt.Errorf("create container %s: %w", filepath.Base(s.folder), err)
 	}
-	s.id = made.ID
 	return s, nil
 }
 
@@ -128,11 +117,11 @@ func (s *specimen) start(ctx context.Context) error {
 		s.mu.Lock()
 		s.calls = time.Now()
 		s.mu.Unlock()
-		err := s.machine.docker.ContainerStart(ctx, s.id, container.StartOptions{})
+		err := s.machine.engine.start(ctx, s.id)
 		if err == nil {
 			break
 		}
-		if !engineGone(err) {
+		if !s.machine.engine.gone(err) {
 			if tries > 0 { // the engine died while it was at it
 				return errUnstarted
 			}
@@ -148,10 +137,9 @@ func (s *specimen) start(ctx context.Context) error {
 	s.mu.Lock()
 	s.started = time.Now()
 	s.mu.Unlock()
-	c, err := s.machine.docker.ContainerInspect(ctx, s.id)
-	if err == nil && c.State != nil {
+	if c, err := s.machine.engine.inspect(ctx, s.id); err == nil {
 		s.mu.Lock()
-		s.pid = c.State.Pid // 0 when it has ended already
+		s.pid = c.pid // 0 when it has ended already
 		s.mu.Unlock()
 	}
 	return nil
@@ -167,44 +155,34 @@ func (s *specimen) neverRan() {
 	s.end, s.ended = end{unstarted: true}, true
 }
 
-// engineGone: the engine does not answer now, or not any more.
-func engineGone(err error) bool {
-	return client.IsErrConnectionFailed(err) || strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "connection reset") ||
-		strings.Contains(err.Error(), "shutting down") || strings.Contains(err.Error(), "context canceled") && !errors.Is(err, context.Canceled)
-}
-
 // wait waits for the container's end, over restarts of the engine.
 func (s *specimen) wait(ctx context.Context) error {
 	for {
-		ended, failed := s.machine.docker.ContainerWait(ctx, s.id, container.WaitConditionNotRunning)
-		select {
-		case <-ended:
+		err := s.machine.engine.wait(ctx, s.id)
+		if err == nil {
 			return s.read(ctx)
-		case err := <-failed:
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if cerrdefs.IsNotFound(err) {
-				return err
-			}
-			if err := bench.Pass(ctx, 50*time.Millisecond); err != nil {
-				return err
-			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, errNotThere) {
+			return err
+		}
+		if err := bench.Pass(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
 
 // read asks how the container ended.
 func (s *specimen) read(ctx context.Context) error {
-	c, err := s.machine.docker.ContainerInspect(ctx, s.id)
+	c, err := s.machine.engine.inspect(ctx, s.id)
 	if err != nil {
 		return err
 	}
-	e := end{code: c.State.ExitCode}
-	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
-	finished, ferr := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
-	if err == nil && ferr == nil {
-		e.seconds = finished.Sub(began).Seconds()
+	e := end{code: c.code}
+	if !c.started.IsZero() && !c.stopped.IsZero() {
+		e.seconds = c.stopped.Sub(c.started).Seconds()
 	}
 	text, _ := os.ReadFile(filepath.Join(s.folder, "result")) // absent: it said nothing
 	for line := range bytes.Lines(text) {
@@ -245,14 +223,7 @@ func (s *specimen) process() int {
 func (s *specimen) said() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	logs, err := s.machine.docker.ContainerLogs(ctx, s.id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "5"})
-	if err != nil {
-		return ""
-	}
-	defer logs.Close()
-	var out bytes.Buffer
-	_, _ = stdcopy.StdCopy(&out, &out, logs)
-	text := strings.Join(strings.Fields(out.String()), " ")
+	text := strings.Join(strings.Fields(s.machine.engine.output(ctx, s.id)), " ")
 	return text[max(0, len(text)-400):]
 }
 
@@ -260,9 +231,5 @@ func (s *specimen) said() string {
 func (s *specimen) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
-	err := s.machine.docker.ContainerRemove(ctx, s.id, container.RemoveOptions{Force: true})
-	if cerrdefs.IsNotFound(err) {
-		err = nil
-	}
-	return errors.Join(err, os.RemoveAll(s.folder))
+	return errors.Join(s.machine.engine.remove(ctx, s.id), os.RemoveAll(s.folder))
 }

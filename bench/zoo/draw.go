@@ -32,15 +32,15 @@ type drawn struct {
 
 // Who dies.
 const (
-	tenantKilled  = "tenant"    // kill -9
-	tenantStopped = "stop"      // docker stop
-	exporterDies  = "exporter"  // with `laxity up`: all of it
-	actuatorDies  = "actuator"  // with `laxity up`: all of it
-	guardianDies  = "guardian"  //
-	bothDie       = "both"      // actuator and guardian
-	laxityEnds    = "end"       // the actuator is asked to; with `laxity up`: all of it
-	dockerdDies   = "dockerd"   // SIGKILL
-	dockerdStops  = "dockerd-r" // a restart as by an upgrade
+	tenantKilled  = "tenant"   // kill -9
+	tenantStopped = "stop"     // as by docker stop
+	exporterDies  = "exporter" // with `laxity up`: all of it
+	actuatorDies  = "actuator" // with `laxity up`: all of it
+	guardianDies  = "guardian" //
+	bothDie       = "both"     // actuator and guardian
+	laxityEnds    = "end"      // the actuator is asked to; with `laxity up`: all of it
+	engineDies    = "engine"   // SIGKILL
+	engineStops   = "engine-r" // a restart as by an upgrade
 )
 
 // death is that of a program during a round.
@@ -64,8 +64,8 @@ func (d death) String() string {
 
 // pool is what can be drawn from.
 type pool struct {
-	kinds   []kind
-	dockerd bool // the engine may be restarted
+	kinds  []kind
+	engine bool // it may be restarted
 	// containers is their number in each round; 0: 4 to 10.
 	containers int
 }
@@ -181,8 +181,8 @@ func (p pool) deaths(r *rand.Rand, of round) (all []death) {
 			whom:  r.IntN(len(of.containers)),
 		}
 		who := []string{tenantKilled, tenantStopped, exporterDies, actuatorDies, actuatorDies, guardianDies, bothDie, laxityEnds}
-		if p.dockerd {
-			who = append(who, dockerdDies, dockerdStops)
+		if p.engine {
+			who = append(who, engineDies, engineStops)
 		}
 		d.who = pick(r, who...)
 		all = append(all, d)

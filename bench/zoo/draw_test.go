@@ -9,7 +9,7 @@ import (
 	gpu "github.com/laxity/laxity/exporter/task"
 )
 
-func everything() pool { return pool{kinds: kinds, dockerd: true} }
+func everything() pool { return pool{kinds: kinds, engine: true} }
 
 // facts leaves out what is a function.
 func facts(r round) (all []any) {
@@ -59,7 +59,7 @@ func TestDrawHasEverything(t *testing.T) {
 	if standard*3 < containers {
 		t.Errorf("%d of %d containers are under default flags; want a third", standard, containers)
 	}
-	want := []string{"unlabelled", "soon", "300ms", tenantKilled, tenantStopped, exporterDies, actuatorDies, guardianDies, bothDie, laxityEnds, dockerdDies, dockerdStops,
+	want := []string{"unlabelled", "soon", "300ms", tenantKilled, tenantStopped, exporterDies, actuatorDies, guardianDies, bothDie, laxityEnds, engineDies, engineStops,
 		"--policy=p3", "--arbitrate=never", "--memory-guard=off", "--swap=off", "--hold=pause", "--hold=channels"}
 	for _, k := range kinds {
 		want = append(want, k.name)

@@ -85,25 +85,26 @@ func (l *laxity) stateDir() string { return filepath.Join(l.folder, "state", "ac
 
 // command is the command line of one of the programs.
 func (l *laxity) command(program string) (path string, args []string, ready string, err error) {
-	state, lock, host := filepath.Join(l.folder, "state"), filepath.Join(l.folder, "run"), l.machine.docker.DaemonHost()
+	state, lock, device := filepath.Join(l.folder, "state"), filepath.Join(l.folder, "run"), "--device="+l.machine.gpu.Device
 	name := program
 	switch program {
 	case upProgram:
-		args = append([]string{"up", "--device=" + l.machine.gpu.Device, "--docker.host=" + host, "--state-dir=" + state, "--lock-dir=" + lock,
+		args = append([]string{"up", device, "--state-dir=" + state, "--lock-dir=" + lock,
 			"--web.listen-address=" + l.sees, "--actuator.listen-address=" + l.acts, "--log.level=warn"}, l.flags...)
 		ready = l.acts
 	case exporterProgram:
-		args = []string{"--node=zoo", "--device=" + l.machine.gpu.Device, "--docker.host=" + host, "--state-dir=" + filepath.Join(state, "exporter"),
+		args = []string{"--node=zoo", device, "--state-dir=" + filepath.Join(state, "exporter"),
 			"--swap-dir=" + filepath.Join(lock, "swapped"), "--web.listen-address=" + l.sees, "--log.level=warn"}
 		ready = l.sees
 	case actuatorProgram:
-		args = append([]string{"serve", "--node=zoo", "--device=" + l.machine.gpu.Device, "--docker.host=" + host, "--exporter=http://" + l.sees,
+		args = append([]string{"serve", "--node=zoo", device, "--exporter=http://" + l.sees,
 			"--state-dir=" + l.stateDir(), "--lock-dir=" + lock, "--guardian=warn", "--web.listen-address=" + l.acts, "--log.level=warn"}, l.flags...)
 		ready = l.acts
 	case guardianProgram:
 		name = actuatorProgram
-		args = []string{"guardian", "--state-dir=" + l.stateDir(), "--docker.host=" + host, "--device=" + l.machine.gpu.Device}
+		args = []string{"guardian", "--state-dir=" + l.stateDir(), device}
 	}
+	args = append(args, l.machine.engine.flags()...)
 	if given := l.machine.env.Args["laxity"]; given != "" {
 		return filepath.Join(filepath.Dir(given), name), args, ready, nil
 	}
@@ -308,8 +309,8 @@ func (l *laxity) tells(s *specimen) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	engine := ""
-	if c, err := s.machine.docker.ContainerInspect(ctx, s.id); err == nil && c.State != nil {
-		engine = fmt.Sprintf("the engine says %s; ", c.State.Status)
+	if c, err := s.machine.engine.inspect(ctx, s.id); err == nil {
+		engine = fmt.Sprintf("the engine says %s; ", c.word)
 	}
 	var state state.State
 	if err := l.get(ctx, l.acts, "/api/v1/state", &state); err != nil {

@@ -6,24 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	cerrdefs "github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/client"
-
 	"github.com/laxity/laxity/bench"
-	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
-
-	"github.com/laxity/laxity/internal/daemon/dockerd"
 )
 
 // machine is the node on which rounds take place: GPUs, an engine, and the programs.
@@ -31,11 +20,10 @@ type machine struct {
 	env      bench.Env
 	dir      string // goes with the machine
 	gpu      *bench.GPU
-	docker   *client.Client
-	engine   *dockerd.Engine // nil: the machine's own
-	name     string          // containers carry it as their label tenant.Label
-	image    string
-	host     container.HostConfig
+	engine   engine
+	name     string // containers carry it as their label tenant.Label
+	binds    []bind // of every container
+	devices  []string
 	environ  []string
 	programs map[string][]string // source → command line
 	made     atomic.Int64        // containers, so that no name comes twice
@@ -56,7 +44,6 @@ var hostFolders = []string{"/usr", "/lib", "/lib64", "/bin", "/etc", "/opt", "/u
 // open prepares the machine; close when it is not needed.
 func open(ctx context.Context, env bench.Env) (_ *machine, err error) {
 	m := &machine{env: env, name: fmt.Sprintf("zoo-%d", os.Getpid()), programs: map[string][]string{}}
-	m.image = "laxity-" + m.name + ":1"
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -83,35 +70,8 @@ func open(ctx context.Context, env bench.Env) (_ *machine, err error) {
 	return m, m.importImage(ctx)
 }
 
-// openEngine takes an engine of its own, which may be restarted and on which nobody
-// else has containers; where there can be none, or the setting says so, the machine's.
-func (m *machine) openEngine(ctx context.Context) (err error) {
-	if m.env.Args["engine"] != "machine" && m.env.DockerHost == "" {
-		if m.engine, err = dockerd.New(ctx, dockerd.LiveRestore); err != nil {
-			m.env.Log("using this machine's Docker engine, which is not restarted: %v", err)
-		}
-	}
-	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
-	if m.engine != nil {
-		m.env.DockerHost = m.engine.Host
-	}
-	if m.env.DockerHost != "" {
-		opts = append(opts, client.WithHost(m.env.DockerHost))
-	}
-	if m.docker, err = client.NewClientWithOpts(opts...); err != nil {
-		return err
-	}
-	if _, err := m.docker.Ping(ctx); err != nil {
-		return fmt.Errorf("the Docker engine does not answer (is it running, and may you use it?): %w", err)
-	}
-	return nil
-}
-
 func (m *machine) hostConfig() error {
-	m.host.NetworkMode, m.host.IpcMode = "none", "private"
-	add := func(from, to string, readOnly bool) {
-		m.host.Mounts = append(m.host.Mounts, mount.Mount{Type: mount.TypeBind, Source: from, Target: to, ReadOnly: readOnly})
-	}
+	add := func(from, to string, readOnly bool) { m.binds = append(m.binds, bind{from, to, readOnly}) }
 	for _, f := range hostFolders {
 		if _, err := os.Stat(f); err == nil {
 			add(f, f, true)
@@ -139,15 +99,11 @@ func (m *machine) hostConfig() error {
 }
 
 func (m *machine) nvidia() error {
-	nodes := 0
 	for _, pattern := range []string{"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"} {
 		found, _ := filepath.Glob(pattern) // the pattern is well-formed
-		for _, n := range found {
-			m.host.Devices = append(m.host.Devices, container.DeviceMapping{PathOnHost: n, PathInContainer: n, CgroupPermissions: "rwm"})
-			nodes++
-		}
+		m.devices = append(m.devices, found...)
 	}
-	if nodes == 0 {
+	if len(m.devices) == 0 {
 		return errors.New("no /dev/nvidia* on this machine: load the NVIDIA driver, or use --device=sim")
 	}
 	return nil
@@ -169,19 +125,7 @@ func (m *machine) importImage(ctx context.Context) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	answer, err := m.docker.ImageImport(ctx, image.ImportSource{Source: &root, SourceName: "-"}, m.image, image.ImportOptions{})
-	if err != nil {
-		return fmt.Errorf("image %s: %w", m.image, err)
-	}
-	defer answer.Close()
-	text, err := io.ReadAll(answer)
-	if err == nil && bytes.Contains(text, []byte(`"error"`)) {
-		err = errors.New(string(text))
-	}
-	if err != nil {
-		return fmt.Errorf("image %s: %w", m.image, err)
-	}
-	return nil
+	return m.engine.image(ctx, root.Bytes())
 }
 
 // close removes the containers that are left, and all the rest.
@@ -189,38 +133,14 @@ func (m *machine) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
 	var errs []error
-	if m.docker != nil {
-		errs = append(errs, m.removeAll(ctx))
-		if m.engine == nil {
-			_, err := m.docker.ImageRemove(ctx, m.image, image.RemoveOptions{Force: true, PruneChildren: true})
-			if !cerrdefs.IsNotFound(err) {
-				errs = append(errs, err)
-			}
-		}
-		errs = append(errs, m.docker.Close())
+	if m.engine != nil {
+		errs = append(errs, m.engine.close(ctx))
 	}
 	if m.gpu != nil {
 		errs = append(errs, m.gpu.Close())
 	}
-	if m.engine != nil {
-		errs = append(errs, m.engine.Close())
-	}
 	if m.dir != "" {
 		errs = append(errs, os.RemoveAll(m.dir))
-	}
-	return errors.Join(errs...)
-}
-
-func (m *machine) removeAll(ctx context.Context) error {
-	list, err := m.docker.ContainerList(ctx, container.ListOptions{
-		All: true, Filters: filters.NewArgs(filters.Arg("label", tenant.Label+"="+m.name)),
-	})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, c := range list {
-		errs = append(errs, m.docker.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true}))
 	}
 	return errors.Join(errs...)
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
-
 	"github.com/laxity/laxity/bench"
 )
 
@@ -157,7 +155,7 @@ func (m *machine) deaths(ctx context.Context, r round, way string, l *laxity, al
 				return nil
 			})
 		case way == without:
-		case d.who == dockerdDies || d.who == dockerdStops:
+		case d.who == engineDies || d.who == engineStops:
 			if engines {
 				continue // one restart at a time
 			}
@@ -186,14 +184,13 @@ func (m *machine) slay(ctx context.Context, d death, s *specimen) {
 		_ = kill(s.process()) // 0: it has ended, or has not begun
 		return
 	}
-	patience := 1
-	_ = m.docker.ContainerStop(ctx, s.id, container.StopOptions{Timeout: &patience}) // it may have ended
+	_ = m.engine.stop(ctx, s.id) // it may have ended
 }
 
 // startWindow is how long the engine is at a container that it has said to have started.
 const startWindow = 500 * time.Millisecond
 
-// restartEngine ends dockerd and starts it again. What ends meanwhile may lose its
+// restartEngine ends the engine and starts it again. What ends meanwhile may lose its
 // status.
 func (m *machine) restartEngine(ctx context.Context, d death, all []*specimen) error {
 	down := time.Now()
@@ -203,13 +200,14 @@ func (m *machine) restartEngine(ctx context.Context, d death, all []*specimen) e
 		s.shaken = s.overRestart && !s.calls.IsZero() && (s.started.IsZero() || down.Sub(s.started) < startWindow)
 		s.mu.Unlock()
 	}
-	end := m.engine.Stop
-	if d.who == dockerdDies {
-		end = m.engine.Kill
+	own := m.engine.service()
+	end := own.Stop
+	if d.who == engineDies {
+		end = own.Kill
 	}
 	err := end()
 	_ = bench.Pass(ctx, d.again)
-	err = errors.Join(err, m.engine.Start(ctx))
+	err = errors.Join(err, own.Start(ctx))
 	return err
 }
 

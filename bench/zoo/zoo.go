@@ -21,7 +21,7 @@ servers, exec, signal handlers, programs that stop and continue themselves, that
 libcuda of their own. Each checks its own result. Labels are random, none and invalid ones included. Half of the rounds are
 under the default flags of laxity up, the others under random policies, arbitration, memory guard, memory shares and swap, as
 laxity up or as three programs. In two of five rounds a program is killed: a tenant, the exporter, the actuator, the guardian, the last
-two together, or dockerd; or Laxity is asked to end in the middle. The same draw runs without Laxity in the same minute, the two in turns.
+two together, or the container engine; or Laxity is asked to end in the middle. The same draw runs without Laxity in the same minute, the two in turns.
 
 A watcher polls all processes: a container is stuck if it has not ended in time, or was stopped or off its GPU for more than a
 second with no reason on record. It failed if its exit status differs from that without Laxity, and is wrong if its result does.
@@ -39,7 +39,7 @@ var settings = []bench.Setting{
 	{Name: "unlabelled-in", Means: "where that is measured: alone, beside (others) or both; both", Flag: true, Part: true},
 	{Name: "programs-only", Means: "run each program once alone, without Laxity, print what came of it, and store nothing", Flag: true, Switch: true, Part: true},
 	{Name: "laxity", Means: "path of the laxity program; the others are beside it; default: beside this one, or on PATH", Flag: true, Part: true},
-	{Name: "engine", Means: "own (a Docker engine of its own, which is restarted too) or machine; own where it can be had", Flag: true},
+	{Name: "engine", Means: engineMeans, Flag: true},
 	{Name: "only", Means: "comma-separated kinds of programs to draw from, or to run", Flag: true},
 }
 
@@ -150,7 +150,7 @@ func (m *machine) pool(env bench.Env, p plan) (pool, error) {
 	for from := range m.programs {
 		can[from] = true
 	}
-	out := pool{kinds: kindsFrom(can), dockerd: m.engine != nil, containers: p.containers}
+	out := pool{kinds: kindsFrom(can), engine: m.engine.service() != nil, containers: p.containers}
 	if only := env.Args["only"]; only != "" {
 		var kept []kind
 		for _, k := range out.kinds {

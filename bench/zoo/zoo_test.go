@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/internal/cc"
 	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/daemon/containerd/containerdtest"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -27,6 +28,21 @@ func TestNobodyIsHarmed(t *testing.T) {
 		t.Skip("plays for minutes")
 	}
 	simtest.Docker(t)
+	harmsNobody(t, ownDocker, visitors)
+}
+
+// The same in pods of containerd; fewer of them, since what differs is how they are watched and paused.
+func TestNobodyIsHarmedInPods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays for a minute")
+	}
+	containerdtest.New(t) // or skips
+	harmsNobody(t, ownPods, visitors/4)
+}
+
+// harmsNobody plays rounds with so many containers at least.
+func harmsNobody(t *testing.T, engine string, visitors int) {
+	t.Helper()
 	if err := cudaprobe.Check(cudaprobe.Options{}); err != nil {
 		needtest.BPF.Skip(t, err)
 	}
@@ -34,7 +50,7 @@ func TestNobodyIsHarmed(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "../../cmd/laxity", "../../cmd/laxity-exporter", "../../cmd/laxity-actuator").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	env := bench.Env{Device: "sim", Log: t.Logf, Args: map[string]string{"laxity": filepath.Join(bin, "laxity")}}
+	env := bench.Env{Device: "sim", Log: t.Logf, Args: map[string]string{"engine": engine, "laxity": filepath.Join(bin, "laxity")}}
 	m, err := open(t.Context(), env)
 	if errors.Is(err, cc.ErrNoCompiler) {
 		needtest.Compiler.Skip(t, err)
@@ -60,7 +76,7 @@ func TestNobodyIsHarmed(t *testing.T) {
 		played += len(row["kinds"].([]string))
 		t.Logf("%3.0fs: %s", time.Since(began).Seconds(), progress(int(seed), row))
 		if row.Num("stuck")+row.Num("failed")+row.Num("wrong")+row.Num("stray") > 0 {
-			t.Errorf("seed %d: somebody was harmed; laxity-bench zoo --device=sim --rounds=1 --seed=%d repeats the round", seed, seed)
+			t.Errorf("seed %d: somebody was harmed; laxity-bench zoo --device=sim --engine=%s --rounds=1 --seed=%d repeats the round", seed, engine, seed)
 		}
 	}
 }

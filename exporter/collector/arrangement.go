@@ -19,9 +19,18 @@ type containerFacts struct {
 	id, name string
 	live     bool
 	facts    *task.Container // empty unless live
-	gpus     []string        // that get series, sorted
-	tasks    []*task.Task    // unfinished
+	tasks    []*task.Task    // unfinished, oldest first
 	ended    []*task.Task    // latest first; not lost ones
+	uses     []gpuUse        // of the GPUs that get series, sorted by UUID
+}
+
+// gpuUse is what a container does on a GPU.
+type gpuUse struct {
+	gpu        string
+	unfinished int
+	// urgent is the unfinished task with the least float, or the oldest; nil without one.
+	urgent *task.Task
+	last   *task.Task // the latest that ended; nil without one
 }
 
 // add adds a container. With nil facts it is one that is gone.
@@ -74,7 +83,9 @@ func arrange(s *task.Snapshot, now time.Time, retention time.Duration) []*contai
 	}
 	containers := slices.Collect(maps.Values(v.byID))
 	for _, c := range containers {
-		c.findGPUs(s)
+		for _, gpu := range c.gpus(s) {
+			c.uses = append(c.uses, c.on(gpu, now))
+		}
 	}
 	slices.SortFunc(containers, func(a, b *containerFacts) int {
 		return cmp.Or(-cmp.Compare(len(a.tasks), len(b.tasks)), cmp.Compare(a.name, b.name))
@@ -82,8 +93,8 @@ func arrange(s *task.Snapshot, now time.Time, retention time.Duration) []*contai
 	return containers
 }
 
-// findGPUs fills in the GPUs on which the container has, had or may have tasks.
-func (v *containerFacts) findGPUs(s *task.Snapshot) {
+// gpus returns the GPUs on which the container has, had or may have tasks, sorted.
+func (v *containerFacts) gpus(s *task.Snapshot) []string {
 	out := slices.Clone(v.facts.VisibleGPUs)
 	for _, list := range [...][]*task.Task{v.tasks, v.ended} {
 		for _, t := range list {
@@ -97,12 +108,30 @@ func (v *containerFacts) findGPUs(s *task.Snapshot) {
 		out = append(out, s.GPUs[0].UUID)
 	}
 	slices.Sort(out)
-	v.gpus = slices.Compact(out)
+	return slices.Compact(out)
+}
+
+// on looks through the tasks on a GPU.
+func (v *containerFacts) on(gpu string, now time.Time) gpuUse {
+	u := gpuUse{gpu: gpu}
+	for _, t := range v.tasks {
+		if !slices.Contains(t.GPUs, gpu) {
+			continue
+		}
+		u.unfinished++
+		if u.urgent == nil || t.Float(now) < u.urgent.Float(now) {
+			u.urgent = t
+		}
+	}
+	if i := slices.IndexFunc(v.ended, func(t *task.Task) bool { return slices.Contains(t.GPUs, gpu) }); i >= 0 {
+		u.last = v.ended[i]
+	}
+	return u
 }
 
 // publish sends all metrics of one container but its counts.
 func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time) {
-	if v.live && (v.facts.Spec.Managed || len(v.gpus) > 0) {
+	if v.live && (v.facts.Spec.Managed || len(v.uses) > 0) {
 		out.gauge(containerInfo, 1, v.name, v.id, v.facts.Image, string(v.facts.Spec.Class))
 		if n := len(v.facts.Invalid); n > 0 {
 			out.gauge(invalidLabels, float64(n), v.name)
@@ -111,15 +140,14 @@ func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time) {
 			out.gauge(containerDeadline, float64(d), v.name)
 		}
 	}
-	for _, gpu := range v.gpus {
+	for _, u := range v.uses {
+		gpu := u.gpu
 		if v.live || len(v.tasks) > 0 {
 			v.states(out, gpu)
 		}
-		urgent, _ := v.urgentOn(gpu, now)
-		last := v.lastOn(gpu)
-		v.urgent(out, gpu, urgent, now)
-		v.last(out, gpu, last)
-		v.late(out, gpu, urgent, last, now)
+		v.urgent(out, gpu, u.urgent, now)
+		v.last(out, gpu, u.last)
+		v.late(out, u, now)
 		if !s.Health.DeviceUp {
 			continue
 		}
@@ -151,21 +179,6 @@ func (v *containerFacts) states(out *scrape, gpu string) {
 	}
 }
 
-// urgentOn returns the unfinished task on the GPU with the least float, or the oldest, and how
-// many there are.
-func (v *containerFacts) urgentOn(gpu string, now time.Time) (t *task.Task, n int) {
-	for _, u := range v.tasks {
-		if !slices.Contains(u.GPUs, gpu) {
-			continue
-		}
-		n++
-		if t == nil || u.Float(now) < t.Float(now) {
-			t = u // tasks are in order, oldest first
-		}
-	}
-	return t, n
-}
-
 func (v *containerFacts) urgent(out *scrape, gpu string, t *task.Task, now time.Time) {
 	if t == nil {
 		return
@@ -175,15 +188,6 @@ func (v *containerFacts) urgent(out *scrape, gpu string, t *task.Task, now time.
 		out.gauge(taskDeadline, unixSeconds(t.Deadline), v.name, gpu)
 		out.gauge(taskFloat, float64(t.Float(now)), v.name, gpu)
 	}
-}
-
-// lastOn returns the latest task that ended on the GPU; nil without one.
-func (v *containerFacts) lastOn(gpu string) *task.Task {
-	i := slices.IndexFunc(v.ended, func(t *task.Task) bool { return slices.Contains(t.GPUs, gpu) })
-	if i < 0 {
-		return nil
-	}
-	return v.ended[i]
 }
 
 func (v *containerFacts) last(out *scrape, gpu string, t *task.Task) {
@@ -203,13 +207,13 @@ func (v *containerFacts) last(out *scrape, gpu string, t *task.Task) {
 const missTold = 10 * time.Minute
 
 // late sends how far past its deadline the urgent task is, else the last one was.
-func (v *containerFacts) late(out *scrape, gpu string, urgent, last *task.Task, now time.Time) {
-	if urgent != nil && urgent.Float(now) < 0 {
-		out.gauge(taskLate, -float64(urgent.Float(now)), v.name, gpu)
+func (v *containerFacts) late(out *scrape, u gpuUse, now time.Time) {
+	if u.urgent != nil && u.urgent.Float(now) < 0 {
+		out.gauge(taskLate, -float64(u.urgent.Float(now)), v.name, u.gpu)
 		return
 	}
-	if last != nil && last.Outcome() == task.Miss && now.Sub(last.End.Time) < missTold {
-		out.gauge(taskLate, last.Tardiness().Seconds(), v.name, gpu)
+	if last := u.last; last != nil && last.Outcome() == task.Miss && now.Sub(last.End.Time) < missTold {
+		out.gauge(taskLate, last.Tardiness().Seconds(), v.name, u.gpu)
 	}
 }
 

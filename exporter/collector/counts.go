@@ -205,9 +205,9 @@ func (c *counts) follow(containers []*containerFacts, now time.Time, retention t
 		if !cv.live {
 			continue
 		}
-		for _, gpu := range cv.gpus {
+		for _, u := range cv.uses {
 			// An unknown GPU is known a moment later, as a rule.
-			if gpu != task.UnknownGPU && c.get(cv.id, cv.name, gpu, now) == nil {
+			if u.gpu != task.UnknownGPU && c.get(cv.id, cv.name, u.gpu, now) == nil {
 				dropped += 1 + len(task.Outcomes)
 			}
 		}

@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,9 +11,22 @@ import (
 // descs are the descriptions of the metrics that Collect makes anew for each scrape.
 var descs []*prometheus.Desc
 
+// labelName is a label of a metric, and which of its values belongs to it.
+type labelName struct {
+	name string
+	at   int
+}
+
+// labelNames are the labels of each of descs, sorted by name as a metric has them.
+var labelNames = map[*prometheus.Desc][]labelName{}
+
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	d := prometheus.NewDesc(name, help, labels, nil)
 	descs = append(descs, d)
+	for i, l := range labels {
+		labelNames[d] = append(labelNames[d], labelName{l, i})
+	}
+	slices.SortFunc(labelNames[d], func(a, b labelName) int { return strings.Compare(a.name, b.name) })
 	return d
 }
 
@@ -65,14 +80,14 @@ var (
 
 	gpuUtilization = describe("gpu_utilization_ratio",
 		"Share of the driver's last sample period in which a kernel ran.", "gpu")
-	gpuMemoryUsed  = describe("gpu_memory_used_bytes", "GPU memory in use.", "gpu")
-	gpuMemoryTotal = describe("gpu_memory_total_bytes", "GPU memory of the card or MIG instance.", "gpu")
-	gpuMemoryFree  = describe("gpu_memory_free_bytes", "GPU memory that is not in use.", "gpu")
-	gpuMemoryRatio = describe("gpu_memory_used_ratio", "Share of the GPU memory that is in use.", "gpu")
-	gpuMemoryIdle  = describe("gpu_memory_idle_bytes", "Free memory of a GPU that is open and has nothing to do. Absent otherwise.", "gpu")
-	gpuUnfinished  = describe("gpu_unfinished_tasks", "Unfinished GPU tasks on the GPU, in whatever state.", "gpu")
-	gpuDemand      = describe("gpu_demand_seconds", "The work that the GPU has admitted: gpu_task_work_seconds of all containers.", "gpu")
-	gpuOpen        = describe("gpu_open",
+	gpuMemoryUsed     = describe("gpu_memory_used_bytes", "GPU memory in use.", "gpu")
+	gpuMemoryTotal    = describe("gpu_memory_total_bytes", "GPU memory of the card or MIG instance.", "gpu")
+	gpuMemoryFree     = describe("gpu_memory_free_bytes", "GPU memory that is not in use.", "gpu")
+	gpuMemoryPressure = describe("gpu_memory_pressure_ratio", "Share of the GPU memory that is in use, from 0.9 on. Absent below that.", "gpu")
+	gpuMemoryIdle     = describe("gpu_memory_idle_bytes", "Free memory of a GPU that is open and has nothing to do. Absent otherwise.", "gpu")
+	gpuUnfinished     = describe("gpu_unfinished_tasks", "Unfinished GPU tasks on the GPU, in whatever state.", "gpu")
+	gpuDemand         = describe("gpu_demand_seconds", "The work that the GPU has admitted: gpu_task_work_seconds of all containers.", "gpu")
+	gpuOpen           = describe("gpu_open",
 		"Whether the GPU can take a new container (1): memory is left, and if the GPU is fully used, then by tasks with a deadline, whose work is known. A past miss does not close it.", "gpu")
 	gpuProvisionable = describe("gpu_memory_provisionable_bytes",
 		"Free memory of a GPU whose nodeState (P2) is 1: memory is left, the GPU is not fully used, and no container that is there missed its last deadline; 0 where it is not.", "gpu")

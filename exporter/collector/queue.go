@@ -16,6 +16,9 @@ const (
 	fullUse    = 0.995
 )
 
+// memoryPressure is the share of a GPU's memory below which the alert GPUMemoryPressure is over.
+const memoryPressure = 0.9
+
 // queue is what one GPU still has to do.
 type queue struct {
 	unfinished int      // tasks, with a deadline or without
@@ -39,21 +42,19 @@ type demand struct {
 func queuesOf(containers []*containerFacts, images map[string]time.Duration, now time.Time) map[string]*queue {
 	out := map[string]*queue{}
 	for _, v := range containers {
-		for _, gpu := range v.gpus {
-			if gpu == task.UnknownGPU {
+		for _, u := range v.uses {
+			if u.gpu == task.UnknownGPU {
 				continue
 			}
-			q := out[gpu]
+			q := out[u.gpu]
 			if q == nil {
 				q = &queue{}
-				out[gpu] = q
+				out[u.gpu] = q
 			}
-			last := v.lastOn(gpu)
-			q.missed = q.missed || v.live && last != nil && last.Outcome() == task.Miss
-			urgent, n := v.urgentOn(gpu, now)
-			q.unfinished += n
-			if urgent != nil && urgent.HasDeadline() {
-				d := demandOf(urgent, n, last, images[v.image(urgent)], now)
+			q.missed = q.missed || v.live && u.last != nil && u.last.Outcome() == task.Miss
+			q.unfinished += u.unfinished
+			if u.urgent != nil && u.urgent.HasDeadline() {
+				d := u.demand(images[v.image(u.urgent)], now)
 				d.container = v.name
 				q.due = append(q.due, d)
 			}
@@ -65,24 +66,24 @@ func queuesOf(containers []*containerFacts, images map[string]time.Duration, now
 	return out
 }
 
-// demandOf estimates what n unfinished tasks of a container need. A task takes as long as the
+// demand estimates what the unfinished tasks of a container need. A task takes as long as the
 // container's last one, else as the longest last one of its image, less the time that it ran,
 // and at least a tenth of that, because it has not ended. Without an estimate it is taken to
 // need all of its time until the deadline.
-func demandOf(urgent *task.Task, n int, last *task.Task, ofImage time.Duration, now time.Time) demand {
-	d := demand{float: float64(urgent.Float(now)), estimated: last != nil}
+func (u gpuUse) demand(ofImage time.Duration, now time.Time) demand {
+	d := demand{float: float64(u.urgent.Float(now)), estimated: u.last != nil}
 	estimate := ofImage
-	if last != nil {
-		estimate = last.Duration(now)
+	if u.last != nil {
+		estimate = u.last.Duration(now)
 	}
-	if last == nil && ofImage == 0 {
+	if u.last == nil && ofImage == 0 {
 		d.work = max(0, d.float)
 		return d
 	}
 	// The time that it stood still does not count. So float and remaining of a running task
 	// shrink alike, and one that is at risk stays so when it is put to the front.
-	d.remaining = max(estimate-urgent.Ran(now), estimate/10).Seconds()
-	d.work = d.remaining + estimate.Seconds()*float64(n-1)
+	d.remaining = max(estimate-u.urgent.Ran(now), estimate/10).Seconds()
+	d.work = d.remaining + estimate.Seconds()*float64(u.unfinished-1)
 	return d
 }
 
@@ -118,7 +119,9 @@ func (q *queue) publish(out *scrape, g *task.GPU) {
 	full := float64(g.Utilization) >= fullUse // not where the driver does not say it
 	open, demand := room && (!full || len(q.due) > 0), q.demand()
 	out.gauge(gpuMemoryFree, free, g.UUID)
-	out.gauge(gpuMemoryRatio, float64(g.MemoryUsed)/float64(g.MemoryTotal), g.UUID)
+	if used := float64(g.MemoryUsed) / float64(g.MemoryTotal); used >= memoryPressure {
+		out.gauge(gpuMemoryPressure, used, g.UUID)
+	}
 	out.gauge(gpuDemand, demand, g.UUID)
 	out.gauge(gpuOpen, flag(open), g.UUID)
 	out.gauge(gpuProvisionable, free*flag(room && !full && !q.missed), g.UUID)
@@ -144,9 +147,9 @@ func lastFloatsOf(containers []*containerFacts) float64 {
 	sum, any := 0.0, false
 	for _, v := range containers {
 		least := math.Inf(1)
-		for _, gpu := range v.gpus {
-			if t := v.lastOn(gpu); v.live && t != nil {
-				least = min(least, float64(t.Float(time.Time{})))
+		for _, u := range v.uses {
+			if v.live && u.last != nil {
+				least = min(least, float64(u.last.Float(time.Time{})))
 			}
 		}
 		if !math.IsInf(least, 1) {
@@ -164,13 +167,12 @@ func lastFloatsOf(containers []*containerFacts) float64 {
 func durationsOf(containers []*containerFacts) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, v := range containers {
-		for _, gpu := range v.gpus {
-			t := v.lastOn(gpu)
-			if t == nil {
+		for _, u := range v.uses {
+			if u.last == nil {
 				continue
 			}
-			if image := v.image(t); image != "" {
-				out[image] = max(out[image], t.Duration(time.Time{}))
+			if image := v.image(u.last); image != "" {
+				out[image] = max(out[image], u.last.Duration(time.Time{}))
 			}
 		}
 	}

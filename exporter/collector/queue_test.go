@@ -79,6 +79,18 @@ func TestEstimateOfTheImage(t *testing.T) {
 	}
 }
 
+// Below 90 % there is nothing to tell: the alert is over where the series ends.
+func TestMemoryPressure(t *testing.T) {
+	for used, want := range map[uint64]string{899: "", 900: " 0.9\n", 1000: " 1\n"} {
+		s := node()
+		s.GPUs[0].MemoryTotal, s.GPUs[0].MemoryUsed = 1000, used
+		text := format(t, newScene(s, collector.Options{}), "gpu_memory_pressure_ratio")
+		if !strings.HasSuffix(text, want) || want == "" && text != "" {
+			t.Errorf("%d of 1000: %q, want %q", used, text, want)
+		}
+	}
+}
+
 // What closes a GPU: by prediction nothing of the past, by the paper a miss of a container that
 // is there, until it hits again or is gone.
 func TestOpenAndProvisionable(t *testing.T) {

@@ -29,7 +29,7 @@ func (s *scrape) of(container string) {
 
 var labelNamespace, labelPod = "namespace", "pod"
 
-// podMetric is a metric with the labels of a pod. The registry allows it: series of one name may
+// podMetric is a histogram with the labels of a pod. The registry allows it: series of one name may
 // differ in their labels, and an absent label is an empty one to Prometheus.
 type podMetric struct {
 	prometheus.Metric
@@ -61,10 +61,53 @@ func (s *scrape) counter(d *prometheus.Desc, v float64, labels ...string) {
 }
 
 func (s *scrape) value(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels []string) {
-	for i, l := range labels {
-		labels[i] = valid(l)
+	if s.left <= 0 {
+		s.dropped++
+		return
 	}
-	s.send(prometheus.MustNewConstMetric(d, kind, v, labels...))
+	s.left--
+	s.ch <- &constant{d, kind, v, s.labels(d, labels)}
+}
+
+// labels pairs the values with the description's names, in the order of the names, with those of the
+// pod among them.
+func (s *scrape) labels(d *prometheus.Desc, values []string) []*dto.LabelPair {
+	names := labelNames[d]
+	pairs, merged := make([]dto.LabelPair, len(values)), make([]*dto.LabelPair, 0, len(values)+len(s.pod))
+	pod := s.pod
+	for i := range values {
+		name := &names[i]
+		values[name.at] = valid(values[name.at])
+		pairs[i].Name, pairs[i].Value = &name.name, &values[name.at]
+		for len(pod) > 0 && *pod[0].Name < name.name {
+			merged, pod = append(merged, pod[0]), pod[1:]
+		}
+		merged = append(merged, &pairs[i])
+	}
+	return append(merged, pod...)
+}
+
+// constant is a metric with one value, of one scrape. Those of client_golang cost more for a pod than for
+// another container: their labels have to be put together once more.
+type constant struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType // gauge or counter
+	value  float64
+	labels []*dto.LabelPair // sorted by name
+}
+
+// Desc implements prometheus.Metric.
+func (c *constant) Desc() *prometheus.Desc { return c.desc }
+
+// Write implements prometheus.Metric.
+func (c *constant) Write(out *dto.Metric) error {
+	out.Label = c.labels
+	if c.kind == prometheus.CounterValue {
+		out.Counter = &dto.Counter{Value: &c.value}
+	} else {
+		out.Gauge = &dto.Gauge{Value: &c.value}
+	}
+	return nil
 }
 
 func (s *scrape) send(m prometheus.Metric) {

@@ -165,6 +165,25 @@ func TestChangedDeadlineIsJudgedAnew(t *testing.T) {
 	c.says("unmet train7: its deadline cannot be promised: it takes 3s with the GPU to itself, and is due in 2s; it runs all the same")
 }
 
+// Nobody says of runs beside others that they had the GPU to themselves.
+func TestReasonSaysWhichRunsWereSeen(t *testing.T) {
+	c := newClaims(t)
+	c.runs("other", task.Spec{})
+	c.learns("train", 3*time.Second)
+	c.runs("train7", due(2*time.Second))
+	c.after(time.Millisecond)
+	const by = "it takes 3s by earlier runs, not all with the GPU to itself, and is due in 2s"
+	c.says("unmet train7: its deadline cannot be promised: " + by + "; it runs all the same")
+	q := admission.Question{Image: "train", Deadline: 2 * time.Second}
+	if got, err := c.core.AskAdmission(c.now, q); err != nil || got.Reason != by {
+		t.Errorf("%+v, %v", got, err)
+	}
+	q.Estimate = 3 * time.Second // who gives it says how long a run is by itself
+	if got, err := c.core.AskAdmission(c.now, q); err != nil || got.Reason != "it takes 3s with the GPU to itself, and is due in 2s" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestServerIsJudgedOnceItsRequestsAreKnown(t *testing.T) {
 	c := newClaims(t)
 	c.runs("web", task.Spec{Deadline: 0.02, Release: task.ReleaseBusy, Class: task.ClassDeadline})

@@ -94,7 +94,7 @@ func (k *Core) taskClaim(o occupant, t task.Task, gpu string) claimant {
 	// A task that is first seen after half of its time, after a restart for instance, is not just
 	// starting.
 	is.late, is.known = left < t.Deadline.Sub(t.Start.Time)/2, known && left > 0
-	is.demand = admission.Demand{Name: c.Name, Need: onGPU(e.Remaining, p, gpu), Alone: e.Remaining, Within: left}
+	is.demand = admission.Demand{Name: c.Name, Need: onGPU(e.Remaining, p, gpu), Alone: e.Remaining, Beside: k.history.Beside(kindOfContainer(c)), Within: left}
 	return is
 }
 
@@ -111,7 +111,8 @@ func onGPU(remaining time.Duration, p plan.Container, gpu string) time.Duration 
 
 // serverClaims returns the processes of a server. Each counts from its first verdict.
 func (k *Core) serverClaims(o occupant, gpu string) (all []claimant) {
-	need, every, usual, known := k.history.Requests(kindOfContainer(o.c))
+	kind := kindOfContainer(o.c)
+	need, every, usual, known := k.history.Requests(kind)
 	for _, u := range o.users {
 		key := claimKey{fmt.Sprintf("%s/%d", o.c.ID, u.pid), gpu, o.c.Spec.Deadline}
 		start := k.now
@@ -119,7 +120,7 @@ func (k *Core) serverClaims(o occupant, gpu string) (all []claimant) {
 			start = v.since
 		}
 		all = append(all, claimant{key: key, id: o.c.ID, name: o.c.Name, start: start, known: known,
-			demand: admission.Demand{Name: o.c.Name, Need: need, Within: o.c.Spec.Deadline.Duration(), Server: true, Every: every, Usual: usual}})
+			demand: admission.Demand{Name: o.c.Name, Need: need, Beside: k.history.Beside(kind), Within: o.c.Spec.Deadline.Duration(), Server: true, Every: every, Usual: usual}})
 	}
 	return all
 }

@@ -75,6 +75,7 @@ const newcomer = "it"
 func (k *Core) expected(q admission.Question) (admission.Demand, bool) {
 	d := admission.Demand{Name: newcomer, Within: q.Deadline, Server: q.Server}
 	kind, known := k.history.Latest(q.Image)
+	d.Beside = q.Estimate == 0 && k.history.Beside(kind)
 	if q.Server {
 		d.Need, d.Every, d.Usual, known = k.history.Requests(kind)
 		if q.Estimate > 0 {

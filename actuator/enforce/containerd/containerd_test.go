@@ -97,7 +97,7 @@ func (r rig) remove(t *testing.T, id string) {
 	err := r.RemoveContainer(t.Context(), id)
 	if r.namespace == ctrd.CRINamespace {
 		_ = r.client.Resume(t.Context(), r.namespace, id) // what is frozen may not be stopped
-		err = errors.Join(r.StopInPod(t.Context(), id), r.RemoveInPod(t.Context(), id))
+		err = errors.Join(r.StopInPod(t.Context(), id, 0), r.RemoveInPod(t.Context(), id))
 	}
 	if err != nil {
 		t.Fatal(err)

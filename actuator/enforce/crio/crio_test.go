@@ -87,7 +87,7 @@ func onContainerd(t *testing.T, c *own.Engine) rig {
 		},
 		Remove: func(t *testing.T, id string) {
 			set(t, id, false) // what is frozen may not be stopped
-			check(t, errors.Join(c.StopInPod(t.Context(), id), c.RemoveInPod(t.Context(), id)))
+			check(t, errors.Join(c.StopInPod(t.Context(), id, 0), c.RemoveInPod(t.Context(), id)))
 		},
 		SetPaused: set,
 		Stopped: func(t *testing.T, id string) bool {

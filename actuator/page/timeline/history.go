@@ -29,8 +29,10 @@ type Entry struct {
 }
 
 const (
-	// maxTasks bounds the memory of a History; the oldest of who has the most are dropped.
+	// maxTasks bounds the memory of a History. Beyond it the oldest of who has the most are
+	// dropped, down to trimmed.
 	maxTasks = 2048
+	trimmed  = maxTasks - maxTasks/16
 	// maxSpans bounds what is remembered of one task; its first stays are then
 	// shown as one.
 	maxSpans = 128
@@ -154,7 +156,8 @@ func (e *Entry) finish(t task.Task) {
 }
 
 // trim forgets what ended long ago, and beyond the bound the oldest of the containers that have
-// the most: a server's requests do not push out what others did.
+// the most: a server's requests do not push out what others did. To find these it sorts, so it
+// makes room for many more at once.
 func (h *History) trim(now time.Time) {
 	for id, e := range h.entries {
 		if e.End != nil && now.Sub(e.End.Time) > h.keep {
@@ -171,15 +174,17 @@ func (h *History) trim(now time.Time) {
 		}
 	}
 	slices.SortFunc(ended, func(a, b *Entry) int { return b.End.Time.Compare(a.End.Time) })
-	later, seen := map[*Entry]int{}, map[string]int{} // how many of the same container ended later
+	var places [][]*Entry // the last task of each container, the last but one, and so on
+	place := map[string]int{}
 	for _, e := range ended {
-		later[e] = seen[e.Container]
-		seen[e.Container]++
+		n := place[e.Container]
+		if place[e.Container]++; n == len(places) {
+			places = append(places, nil)
+		}
+		places[n] = append(places[n], e)
 	}
-	slices.SortFunc(ended, func(a, b *Entry) int {
-		return cmp.Or(later[b]-later[a], a.End.Time.Compare(b.End.Time))
-	})
-	for _, e := range ended[:min(len(ended), len(h.entries)-maxTasks)] {
+	room := max(0, trimmed-(len(h.entries)-len(ended)))
+	for _, e := range slices.Concat(places...)[min(room, len(ended)):] {
 		delete(h.entries, e.ID)
 	}
 }

@@ -55,12 +55,26 @@ func newNode() *node {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, ConstLabels: prometheus.Labels{"gpu": "0"}}, value)
 	}
 	n.MustRegister(n.tasks, n.used, total, open, n.up, gauge("gpu_utilization_ratio"), gauge("gpu_demand_seconds"),
-		derived("gpu_memory_used_ratio", func() float64 { return sumOf(n.used) / 100 }),
+		pressure{prometheus.NewDesc("gpu_memory_pressure_ratio", "", nil, prometheus.Labels{"gpu": "0"}), n.used},
 		derived("gpu_memory_free_bytes", func() float64 { return 100 - sumOf(n.used) }),
 		derived("gpu_memory_provisionable_bytes", func() float64 { return 100 - sumOf(n.used) }),
 		derived("gpu_unfinished_tasks", func() float64 { return sumOf(n.tasks) }),
 		prometheus.NewGauge(prometheus.GaugeOpts{Name: "laxity_exporter_snapshot_age_seconds"}))
 	return n
+}
+
+// pressure is absent below 0.9, as the exporter's metric is.
+type pressure struct {
+	desc *prometheus.Desc
+	used prometheus.Gauge
+}
+
+func (p pressure) Describe(descs chan<- *prometheus.Desc) { descs <- p.desc }
+
+func (p pressure) Collect(metrics chan<- prometheus.Metric) {
+	if used := sumOf(p.used) / 100; used >= 0.9 {
+		metrics <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, used)
+	}
 }
 
 // sumOf adds up the series of a gauge.

@@ -87,7 +87,7 @@ func (p pods) Unpause(t *testing.T, id string) {
 func (p pods) Rename(t *testing.T, id, name string) {
 	check(t, p.SetLabels(t.Context(), ctrd.CRINamespace, id, map[string]string{"io.kubernetes.container.name": name[strings.LastIndex(name, "/")+1:]}))
 }
-func (p pods) Stop(t *testing.T, id string)   { check(t, p.StopInPod(t.Context(), id)) }
+func (p pods) Stop(t *testing.T, id string)   { check(t, p.StopInPod(t.Context(), id, 0)) }
 func (p pods) Remove(t *testing.T, id string) { check(t, p.RemoveInPod(t.Context(), id)) }
 
 // annotations and plain divide labels into what a person writes on a pod: laxity.deadline as an

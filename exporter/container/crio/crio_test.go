@@ -165,7 +165,10 @@ func (h real) set(t *testing.T, id string, frozen bool) {
 	}
 	h.source.look()
 }
-func (h real) Stop(t *testing.T, id string) { check(t, h.StopInPod(t.Context(), id)); h.source.look() }
+func (h real) Stop(t *testing.T, id string) {
+	check(t, h.StopInPod(t.Context(), id, 0))
+	h.source.look()
+}
 func (h real) Remove(t *testing.T, id string) {
 	check(t, h.RemoveInPod(t.Context(), id))
 	h.source.look()

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 
 	api "github.com/containerd/containerd/api/events"
@@ -17,7 +15,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Spec is a container to run.
@@ -28,6 +25,11 @@ type Spec struct {
 	Labels  map[string]string
 	Env     []string
 	Binds   map[string]string // path here → path there
+	// The others count in pods alone: binds that can only be read, device files, and the number of the
+	// user, root's if nil.
+	ReadOnly map[string]string
+	Devices  []string
+	User     *int64
 }
 
 // RandomID is an id as nerdctl gives: 64 hex digits.
@@ -135,89 +137,4 @@ func (e *Engine) SetLabels(ctx context.Context, namespace, id string, labels map
 	}
 	_, err = c.SetLabels(ctx, labels)
 	return err
-}
-
-// Pod is a pod with one container.
-type Pod struct {
-	Namespace, Name     string
-	Labels, Annotations map[string]string
-	// CgroupParent is where kubelet would put it; empty: containerd's own place.
-	CgroupParent string
-}
-
-// RunPod makes a pod on the host's network and starts a container in it, as kubelet does. It
-// returns the ids of sandbox and container.
-func (e *Engine) RunPod(ctx context.Context, p Pod, s Spec) (sandbox, container string, err error) {
-	config := &cri.PodSandboxConfig{
-		Metadata:     &cri.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: RandomID()[:32]},
-		Labels:       labelsOf(p, p.Labels, ""),
-		Annotations:  p.Annotations,
-		LogDirectory: e.dir + "/log",
-		Linux: &cri.LinuxPodSandboxConfig{
-			CgroupParent:    p.CgroupParent,
-			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE}},
-		},
-	}
-	run, err := e.Pods.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		return "", "", fmt.Errorf("run the sandbox: %w", err)
-	}
-	container, err = e.InPod(ctx, run.GetPodSandboxId(), config, p, s)
-	return run.GetPodSandboxId(), container, err
-}
-
-// InPod starts a container in a pod.
-func (e *Engine) InPod(ctx context.Context, sandbox string, config *cri.PodSandboxConfig, p Pod, s Spec) (string, error) {
-	c := &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: s.Name},
-		Image:    &cri.ImageSpec{Image: s.Image},
-		Args:     s.Command,
-		Labels:   labelsOf(p, s.Labels, s.Name),
-		LogPath:  s.Name + ".log",
-		Linux:    &cri.LinuxContainerConfig{},
-	}
-	for from, to := range s.Binds {
-		c.Mounts = append(c.Mounts, &cri.Mount{HostPath: from, ContainerPath: to})
-	}
-	for _, env := range s.Env {
-		key, value, _ := strings.Cut(env, "=")
-		c.Envs = append(c.Envs, &cri.KeyValue{Key: key, Value: []byte(value)})
-	}
-	created, err := e.Pods.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox, Config: c, SandboxConfig: config})
-	if err != nil {
-		return "", fmt.Errorf("create a container in a pod: %w", err)
-	}
-	_, err = e.Pods.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: created.GetContainerId()})
-	return created.GetContainerId(), err
-}
-
-// labelsOf are the labels that kubelet gives to a pod's sandbox, or to its container.
-func labelsOf(p Pod, own map[string]string, container string) map[string]string {
-	labels := map[string]string{"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace, "io.kubernetes.pod.uid": "uid-" + p.Name}
-	if container != "" {
-		labels["io.kubernetes.container.name"] = container
-	}
-	for key, value := range own {
-		labels[key] = value
-	}
-	return labels
-}
-
-// StopInPod stops a container of a pod.
-func (e *Engine) StopInPod(ctx context.Context, container string) error {
-	_, err := e.Pods.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: container})
-	return err
-}
-
-// RemoveInPod removes a stopped container of a pod.
-func (e *Engine) RemoveInPod(ctx context.Context, container string) error {
-	_, err := e.Pods.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: container})
-	return err
-}
-
-// RemovePod removes a pod with all of its containers.
-func (e *Engine) RemovePod(ctx context.Context, sandbox string) error {
-	_, stopped := e.Pods.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox})
-	_, removed := e.Pods.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandbox})
-	return errors.Join(stopped, removed)
 }

@@ -1,0 +1,241 @@
+package cost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/rig"
+	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	simtenant "github.com/laxity/laxity/exporter/device/sim/tenant"
+	"github.com/laxity/laxity/internal/daemon/containerd"
+	"github.com/laxity/laxity/internal/daemon/pause"
+	"github.com/laxity/laxity/internal/pod"
+)
+
+const aboutPods = `Two exporters at the same time, each with a simulated GPU of its own: one watches Docker's containers, the
+other as many pods of a containerd of their own, made by its CRI service, with a pause container each. The tasks are the same:
+the first 20 compute, further ones hold a context. In turns each exporter is scraped for a while, once a second
+and then ten times a second; the CPU seconds (user and system) of its whole process are compared turn by turn.`
+
+// The ways of rows.
+const (
+	inDocker = "Docker containers"
+	inPods   = "containerd pods"
+)
+
+// podImage is the workload in the containerd of its own.
+const podImage = "laxity.test/matmul:1"
+
+// Pods compares what watching pods costs with what watching containers of Docker costs.
+func Pods() bench.Experiment {
+	return bench.Experiment{
+		Name: "pods", Title: "What watching pods costs beside Docker's containers (simulated GPU)", About: aboutPods,
+		Settings: []bench.Setting{
+			{Name: "count", Means: "how many containers, and how many pods; 100"},
+			{Name: "turns", Means: "how many turns each exporter has; 8", Part: true},
+			{Name: "seconds", Means: "how long it is scraped in each turn, at each of two paces; 15"},
+		},
+		Run: comparePods, Figures: podFigures, Table: podTable,
+	}
+}
+
+func comparePods(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
+	if env.Device != "sim" {
+		return nil, errors.New("pods watches two GPUs at once: use --device=sim")
+	}
+	fallback := map[string]int{"count": 100, "turns": 8, "seconds": 15}
+	if env.Quick {
+		fallback = map[string]int{"count": 5, "turns": 2, "seconds": 2}
+	}
+	n := map[string]int{}
+	for name, value := range fallback {
+		if n[name], err = env.Number(name, 1, value); err != nil {
+			return nil, err
+		}
+	}
+	// Contexts that are made by turns would take most of the time, and are not what is measured.
+	args := map[string]string{"sim-context": "1ms"}
+	maps.Copy(args, env.Args)
+	env.Args = args
+	watched, done, err := openBoth(ctx, env, n["count"])
+	defer func() { err = errors.Join(err, done()) }()
+	if err != nil {
+		return nil, err
+	}
+	env.Log("all are seen; the exporters settle for %v", settle)
+	if err := bench.Pass(ctx, settle); err != nil {
+		return nil, err
+	}
+	interval := time.Duration(n["seconds"]) * time.Second
+	ways := []string{inDocker, inPods}
+	for turn := range n["turns"] {
+		for _, way := range ways {
+			for _, every := range []time.Duration{time.Second, 100 * time.Millisecond} {
+				measured, err := watched[way].measure(ctx, interval, every)
+				if err != nil {
+					return rows, err
+				}
+				for _, r := range measured {
+					r["way"], r["turn"], r["containers"] = way, turn, n["count"]
+				}
+				rows = append(rows, measured...)
+			}
+		}
+		slices.Reverse(ways) // whoever goes second meets another machine
+		env.Log("turn %d of %d", turn+1, n["turns"])
+	}
+	return rows, nil
+}
+
+// openBoth starts the containers and the pods, and an exporter for each that sees all of them.
+// done undoes all of it, also after an error.
+func openBoth(ctx context.Context, env bench.Env, count int) (watched map[string]*process, done func() error, err error) {
+	var undo []func() error
+	done = func() error {
+		var errs []error
+		for _, do := range slices.Backward(undo) {
+			errs = append(errs, do())
+		}
+		return errors.Join(errs...)
+	}
+	watched = map[string]*process{}
+	observe := func(way string, gpu *bench.GPU, state string, flags ...string) error {
+		p, err := startExporter(ctx, gpu, state, flags...)
+		if err != nil {
+			return err
+		}
+		undo = append(undo, p.Stop)
+		watched[way] = p
+		return p.await(ctx, count)
+	}
+	r, err := rig.Open(ctx, env, "pods", 1)
+	if err != nil {
+		return nil, done, err
+	}
+	undo = append(undo, r.Close)
+	for i := range count {
+		if err := add(ctx, r.Tenants, r.GPU, i); err != nil {
+			return nil, done, err
+		}
+	}
+	flags := []string{"--engine=docker"}
+	if env.DockerHost != "" {
+		flags = append(flags, "--docker.host="+env.DockerHost)
+	}
+	if err := observe(inDocker, r.GPU, filepath.Join(r.Dir, "state"), flags...); err != nil {
+		return nil, done, err
+	}
+	env.Log("%d containers of Docker run", count)
+
+	other := filepath.Join(r.Dir, "pods")
+	gpu, err := env.OpenGPU(ctx, other, 1)
+	if err != nil {
+		return nil, done, err
+	}
+	undo = append(undo, gpu.Close)
+	engine, err := openContainerd(ctx)
+	if err != nil {
+		return nil, done, err
+	}
+	undo = append(undo, engine.Close)
+	for i := range count {
+		if err := addPod(ctx, engine, gpu, i); err != nil {
+			return nil, done, err
+		}
+	}
+	env.Log("%d pods run", count)
+	return watched, done, observe(inPods, gpu, filepath.Join(other, "state"), "--engine=containerd", "--containerd.address="+engine.Address)
+}
+
+// openContainerd starts a containerd that has the workload's image.
+func openContainerd(ctx context.Context) (*containerd.Engine, error) {
+	program, err := pause.Build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root, err := simtenant.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := io.ReadAll(root)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := containerd.New(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	if err := engine.ImportLayer(ctx, podImage, layer, []string{"/matmul"}); err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	return engine, nil
+}
+
+// addPod starts a pod with the tenant that add starts in a container.
+func addPod(ctx context.Context, engine *containerd.Engine, gpu *bench.GPU, i int) error {
+	library, err := cuda.Build("")
+	if err != nil {
+		return err
+	}
+	binds := map[string]string{}
+	for _, m := range simtenant.Mounts(gpu.Socket, library) {
+		binds[m.Source] = m.Target
+	}
+	_, _, err = engine.RunPod(ctx, containerd.Pod{
+		Namespace: "default", Name: fmt.Sprintf("laxity-bench-pods-%d-%d", os.Getpid(), i), Annotations: map[string]string{pod.Annotation + "deadline": "1h"},
+	}, containerd.Spec{Name: "main", Image: podImage, Command: work(gpu, i), Env: simtenant.Env(gpu.Socket), Binds: binds})
+	return err
+}
+
+// podFigures compares the ways turn by turn.
+func podFigures(rows []bench.Row) []bench.Figure {
+	var out []bench.Figure
+	for _, f := range []struct{ name, key, unit string }{
+		{"pods_cpu_percent", "cpu_percent", "% of a core"}, {"pods_cpu_percent_scraped_100ms", "cpu_percent" + often, "% of a core"}, {"pods_rss_mib", "rss_anon_mib", "MiB"},
+	} {
+		pods := known(rows, inPods, f.key)
+		ratios := ratiosOf(rows, f.key)
+		out = append(out, bench.Figure{Name: f.name, Value: bench.Median(pods), Unit: f.unit, Against: inDocker, Ratio: bench.Median(ratios), Runs: len(ratios)})
+	}
+	return out
+}
+
+// known are the numbers under key of a way, in the order of turns.
+func known(rows []bench.Row, way, key string) []float64 {
+	return bench.Column(rows, key, func(r bench.Row) bool { return r.Str("way") == way && !math.IsNaN(r.Num(key)) })
+}
+
+// ratiosOf divides what pods cost by what containers cost, for each turn that has both.
+func ratiosOf(rows []bench.Row, key string) (ratios []float64) {
+	pods, docker := known(rows, inPods, key), known(rows, inDocker, key)
+	for i := range min(len(pods), len(docker)) {
+		ratios = append(ratios, pods[i]/docker[i])
+	}
+	return ratios
+}
+
+func podTable(rows []bench.Row) [][]string {
+	lines := [][]string{{"CONTAINERS", "WAY", "CPU % of a core", "SCRAPED 10/s", "RssAnon MiB", "SCRAPE ms", "SERIES"}}
+	number := bench.Number(bench.Quantile(bench.Column(rows, "containers", nil), 1))
+	for _, way := range []string{inDocker, inPods} {
+		line := []string{number, way}
+		for _, key := range []string{"cpu_percent", "cpu_percent" + often, "rss_anon_mib", "scrape_ms"} {
+			line = append(line, bench.Spread(known(rows, way, key), 1))
+		}
+		lines = append(lines, append(line, bench.Number(bench.Median(known(rows, way, "series")))))
+	}
+	line := []string{number, "pods ÷ containers"}
+	for _, key := range []string{"cpu_percent", "cpu_percent" + often, "rss_anon_mib"} {
+		line = append(line, bench.Spread(ratiosOf(rows, key), 1))
+	}
+	return append(lines, append(line, "", ""))
+}
