@@ -19,6 +19,7 @@ import (
 	"github.com/laxity/laxity/bench/long"
 	"github.com/laxity/laxity/bench/memory"
 	"github.com/laxity/laxity/bench/overhead"
+	"github.com/laxity/laxity/bench/peers"
 	"github.com/laxity/laxity/bench/placement"
 	"github.com/laxity/laxity/bench/policies"
 	"github.com/laxity/laxity/bench/scale"
@@ -30,10 +31,15 @@ import (
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), cost.Experiment(), cost.Growth(), cost.Pods(), long.Experiment(), overhead.Experiment(), account.Experiment(),
-		scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(), channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(), arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), shares.Experiment(),
+	return []bench.Experiment{
+		events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(),
+		cost.Experiment(), cost.Growth(), cost.Pods(), peers.Experiment(), long.Experiment(),
+		overhead.Experiment(), account.Experiment(), scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(),
+		channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(),
+		arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
-		memory.Deadlock(), memory.Ring(), memory.Oversubscribe()}
+		memory.Deadlock(), memory.Ring(), memory.Oversubscribe(),
+	}
 }
 
 // Names returns their names.

@@ -16,7 +16,7 @@ var (
 // measures are the folders whose code each experiment measures. What is changed there makes
 // its stored result one of older code.
 var measures = map[string][]string{
-	"events": observing, "events-2gpus": observing, "cost": observing, "growth": observing, "pods": observing, "overhead": observing, "account": observing,
+	"events": observing, "events-2gpus": observing, "cost": observing, "growth": observing, "peers": observing, "pods": observing, "overhead": observing, "account": observing,
 	"chain":  slices.Concat(observing, deciding, []string{"rules", "actuator/webhook", "actuator/intake"}),
 	"faults": slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
 	"zoo":    slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),

@@ -19,6 +19,12 @@ const (
 	noCache = "training step, PYTORCH_NO_CUDA_MEMORY_CACHING=1"
 )
 
+// apart is added where each way has a process of its own.
+const apart = ", a process for each way"
+
+// roomy is a limit that nobody reaches, bytes.
+const roomy = 64 * limit
+
 const (
 	turn = 2 * time.Second
 	// settled is how long after a change of ways steps belong to neither: probes are
@@ -33,7 +39,7 @@ type phase struct {
 }
 
 // costs measures what training pays.
-func (b *bed) costs(ctx context.Context) (rows []bench.Row) {
+func (b *bed) costs(parent context.Context) (rows []bench.Row) {
 	for _, c := range []struct {
 		name, env string
 		turns     int
@@ -42,21 +48,75 @@ func (b *bed) costs(ctx context.Context) (rows []bench.Row) {
 			c.turns = 2
 		}
 		b.env.Log("cost: %s", c.name)
-		ctx, cancel := context.WithTimeout(ctx, caseTime+time.Duration(c.turns)*turn)
+		ctx, cancel := context.WithTimeout(parent, caseTime+time.Duration(c.turns)*turn)
 		found, err := b.cost(ctx, c.name, c.env, c.turns)
 		cancel()
-		if err != nil {
-			b.env.Log("%s: %v", c.name, err)
-			found = append(found, bench.Row{"subject": c.name, "error": err.Error()})
+		rows = append(rows, b.orError(c.name, found, err)...)
+		if b.hami != "" {
+			found, err := b.costApart(parent, c.name+apart, c.env, c.turns/2)
+			rows = append(rows, b.orError(c.name+apart, found, err)...)
 		}
-		rows = append(rows, found...)
 	}
 	return rows
 }
 
+// orError adds a row that says what failed.
+func (b *bed) orError(name string, rows []bench.Row, err error) []bench.Row {
+	if err == nil {
+		return rows
+	}
+	b.env.Log("%s: %v", name, err)
+	return append(rows, bench.Row{"subject": name, "error": err.Error()})
+}
+
+// costApart measures training in a process for each way, one after another, as often as repeats says.
+func (b *bed) costApart(ctx context.Context, name, env string, repeats int) (rows []bench.Row, err error) {
+	ways := []string{without, guarded, hamiCore}
+	for i := range max(1, repeats) {
+		for k := range ways {
+			way := ways[(i+k)%len(ways)] // no way is always first
+			b.env.Log("cost, %s: %s, %d of %d", name, way, i+1, repeats)
+			found, err := b.train(ctx, name, way, env)
+			if err != nil {
+				return rows, fmt.Errorf("%s: %w", way, err)
+			}
+			rows = append(rows, found...)
+		}
+	}
+	return rows, nil
+}
+
+// train runs a training in one way, and returns its row.
+func (b *bed) train(ctx context.Context, name, way, env string) ([]bench.Row, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*caseTime)
+	defer cancel()
+	t, pid, err := b.start(ctx, []string{b.python, filepath.Join(b.dir, "train.py"), fmt.Sprint((2 * turn).Seconds())}, way, roomy, env)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Remove() //nolint:errcheck // the runner removes it again
+	if way == guarded {
+		b.guard.Cover([]memory.Target{{ID: t.ID, PID: pid, GPUs: []string{b.gpu}, Limit: roomy}})
+		defer b.guard.Cover(nil)
+	}
+	if err := t.Wait(ctx); err != nil {
+		return nil, err
+	}
+	text, err := t.Stdout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	always := []phase{{way, time.Unix(0, 0), time.Now().Add(time.Hour)}}
+	rows, err := stepTimes(text, name, always)
+	if err == nil && len(rows) == 0 {
+		err = errors.New("it made no step")
+	}
+	return rows, err
+}
+
 func (b *bed) cost(ctx context.Context, name, env string, turns int) ([]bench.Row, error) {
 	length := time.Duration(turns)*turn + settled
-	t, pid, err := b.start(ctx, []string{b.python, filepath.Join(b.dir, "train.py"), fmt.Sprint(length.Seconds())}, env)
+	t, pid, err := b.start(ctx, []string{b.python, filepath.Join(b.dir, "train.py"), fmt.Sprint(length.Seconds())}, guarded, roomy, env)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +131,7 @@ func (b *bed) cost(ctx context.Context, name, env string, turns int) ([]bench.Ro
 		b.guard.Cover(nil)
 		if i%2 == 1 {
 			p.way = guarded
-			b.guard.Cover([]memory.Target{{ID: t.ID, PID: pid, GPUs: []string{b.gpu}, Limit: 64 * limit}})
+			b.guard.Cover([]memory.Target{{ID: t.ID, PID: pid, GPUs: []string{b.gpu}, Limit: roomy}})
 		}
 		select {
 		case <-ctx.Done():

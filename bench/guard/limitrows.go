@@ -71,12 +71,33 @@ func subjectRow(rows []bench.Row, name, way string) (bench.Row, bool) {
 
 const mib = 1 << 20
 
+var limitWays = []string{without, guarded, hamiCore}
+
 func limitFigures(rows []bench.Row) []bench.Figure {
-	var out []bench.Figure
-	var runs, refused, on int
+	out := slices.Concat(holds(rows, guarded, "limits"), holds(rows, hamiCore, "limits_hami_core"))
+	for _, c := range []struct{ figure, name, way string }{
+		{"guard_step_ms", normal, guarded}, {"guard_step_no_caching_ms", noCache, guarded},
+		{"guard_step_apart_ms", normal + apart, guarded}, {"guard_step_no_caching_apart_ms", noCache + apart, guarded},
+		{"hami_core_step_ms", normal + apart, hamiCore}, {"hami_core_step_no_caching_ms", noCache + apart, hamiCore},
+	} {
+		base, with := stepOf(rows, c.name, without), stepOf(rows, c.name, c.way)
+		out = append(out, bench.Figure{
+			Name: c.figure, Value: 1000 * bench.Median(with), Unit: "ms", Against: without,
+			Ratio: bench.Median(with) / bench.Median(base), Runs: len(with),
+		})
+	}
+	return out
+}
+
+// holds says how a way's limits held.
+func holds(rows []bench.Row, way, name string) []bench.Figure {
+	var all, runs, refused, on int
 	over := 0.0
 	for _, s := range subjects {
-		r, ok := subjectRow(rows, s.name, guarded)
+		if _, ok := subjectRow(rows, s.name, without); ok {
+			all++
+		}
+		r, ok := subjectRow(rows, s.name, way)
 		if !ok {
 			continue
 		}
@@ -92,21 +113,15 @@ func limitFigures(rows []bench.Row) []bench.Figure {
 			over = more
 		}
 	}
-	if runs > 0 {
-		out = []bench.Figure{
-			{Name: "limits_refused", Value: float64(refused), Unit: fmt.Sprintf("of %d ways", len(subjects)), Runs: runs},
-			{Name: "limits_went_on", Value: float64(on), Unit: fmt.Sprintf("of %d ways", len(subjects)), Runs: runs},
-			{Name: "limits_most_over", Value: over, Unit: "MiB over the limit", Runs: runs},
-		}
+	if runs == 0 {
+		return nil
 	}
-	for _, c := range []struct{ figure, name string }{{"guard_step_ms", normal}, {"guard_step_no_caching_ms", noCache}} {
-		base, with := stepOf(rows, c.name, without), stepOf(rows, c.name, guarded)
-		out = append(out, bench.Figure{
-			Name: c.figure, Value: 1000 * bench.Median(with), Unit: "ms", Against: without,
-			Ratio: bench.Median(with) / bench.Median(base), Runs: len(with),
-		})
+	unit := fmt.Sprintf("of %d ways", max(all, runs))
+	return []bench.Figure{
+		{Name: name + "_refused", Value: float64(refused), Unit: unit, Runs: runs},
+		{Name: name + "_went_on", Value: float64(on), Unit: unit, Runs: runs},
+		{Name: name + "_most_over", Value: over, Unit: "MiB over the limit", Runs: runs},
 	}
-	return out
 }
 
 func stepOf(rows []bench.Row, name, way string) []float64 {
@@ -128,13 +143,13 @@ func wentOn(r bench.Row) string {
 func limitTable(rows []bench.Row) [][]string {
 	out := [][]string{{"HOW IT ALLOCATES", "WAY", "LIMIT MiB", "GRANTED MiB", "HELD MiB, MOST", "REFUSED", "FREED, STEPS", "WENT ON"}}
 	for _, s := range subjects {
-		for _, way := range []string{without, guarded} {
+		for _, way := range limitWays {
 			r, ok := subjectRow(rows, s.name, way)
 			if !ok {
 				continue
 			}
 			bound := "-"
-			if way == guarded {
+			if way != without {
 				bound = fmt.Sprintf("%.0f", r.Num("limit")/mib)
 			}
 			refusal := r.Str("refusal")
@@ -148,8 +163,8 @@ func limitTable(rows []bench.Row) [][]string {
 				refusal, fmt.Sprintf("%.0f", r.Num("freed")), wentOn(r)})
 		}
 	}
-	for _, name := range []string{normal, noCache} {
-		for _, way := range []string{without, guarded} {
+	for _, name := range []string{normal, noCache, normal + apart, noCache + apart} {
+		for _, way := range limitWays {
 			if v := stepOf(rows, name, way); len(v) > 0 {
 				ratio := bench.Median(v) / bench.Median(stepOf(rows, name, without))
 				out = append(out, []string{name, way, "-", "-", "-", fmt.Sprintf("%.3f ms a step, × %.4f", 1000*bench.Median(v), ratio), "-", "-"})

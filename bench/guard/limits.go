@@ -27,7 +27,9 @@ with the memory guard at the same time, in two containers. Held is the most that
 A program went on if it could use memory again after it had freed some, step by step (PyTorch: with
 torch.cuda.empty_cache()). Freed is how many steps that took, and obstacle is what last prevented it. The guard works
 alone: no container is paused for exceeding a limit. Cost: a program runs in a container while the guard is attached to
-it (limit 64 GiB) and detached, every 2 s; the figure of a way is the median of its steps.`
+it (limit 64 GiB) and detached, every 2 s; the figure of a way is the median of its steps. hami-core, if its library is
+given, is HAMi-core with the same limits, preloaded into the program, which then runs while no other does; what training pays
+is measured with a process for each way, too, because a library cannot be taken out of one.`
 
 var (
 	//go:embed src/steps.c
@@ -42,6 +44,10 @@ var (
 func Limits() bench.Experiment {
 	return bench.Experiment{
 		Name: "limits", Title: "Limits of GPU memory, by how a program allocates (P5)", About: aboutLimits, NeedsGPU: true,
+		Settings: []bench.Setting{
+			{Name: hamiCore, Means: "path of HAMi-core's libvgpu.so; without it that way is left out", Part: true},
+			{Name: hamiCore + "-build", Means: "HAMi-core's public commit, and what was changed to build it"},
+		},
 		Run: runLimits, Figures: limitFigures, Table: limitTable,
 	}
 }
@@ -65,6 +71,8 @@ const allocatorSetting = "PYTORCH_CUDA_ALLOC_CONF="
 
 var subjects = []subject{
 	{"cuMemAlloc", "plain", "", 1},
+	{"cuMemAllocAsync, a pool", "pool", "", 1},
+	{"cuMemCreate, mapped", "map", "", 1},
 	{"managed memory", "managed", "", 1},
 	{"CUDA graph, captured", "captured", "", 1},
 	{"CUDA graph, nodes by hand", "nodes", "", 1},
@@ -88,12 +96,16 @@ type bed struct {
 	runner *tenant.Runner
 	guard  *memory.Guard
 	of     func(pid int) (id string, ok bool, err error) // the container of a process
+	hami   hami
 	mu     sync.Mutex
 	made   int
 }
 
 func runLimits(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	b := &bed{env: env, of: container.Proc("/proc").OfPID}
+	if b.hami, err = parseHAMi(env); err != nil {
+		return nil, err
+	}
 	if b.dir, err = os.MkdirTemp("", "laxity-bench-"); err != nil {
 		return nil, err
 	}
@@ -116,7 +128,10 @@ func runLimits(ctx context.Context, env bench.Env) (rows []bench.Row, err error)
 	defer func() { err = errors.Join(err, stop()) }()
 	for i, s := range subjects {
 		env.Log("%d of %d: %s", i+1, len(subjects), s.name)
-		rows = append(rows, b.both(ctx, s)...)
+		rows = append(rows, b.together(ctx, s, without, guarded)...)
+		if b.hami != "" { // it learns its own memory from what the whole card's becomes: nobody else may begin
+			rows = append(rows, b.together(ctx, s, hamiCore)...)
+		}
 		if ctx.Err() != nil {
 			return rows, ctx.Err()
 		}
@@ -163,9 +178,8 @@ func (b *bed) open(ctx context.Context) (end func() error, err error) {
 	}, nil
 }
 
-// both runs a subject without and with a limit, at the same time.
-func (b *bed) both(ctx context.Context, s subject) []bench.Row {
-	ways := []string{without, guarded}
+// together runs a subject in several ways at the same time.
+func (b *bed) together(ctx context.Context, s subject, ways ...string) []bench.Row {
 	rows := make([]bench.Row, len(ways))
 	var wait sync.WaitGroup
 	for i, way := range ways {
@@ -197,7 +211,7 @@ func (b *bed) step(ctx context.Context, s subject, row bench.Row) error {
 		program = []string{b.python, filepath.Join(b.dir, "steps.py")}
 	}
 	program = append(program, strconv.Itoa(step), strconv.Itoa(most), strconv.Itoa(s.processes))
-	t, pid, err := b.start(ctx, program, s.env)
+	t, pid, err := b.start(ctx, program, row.Str("way"), s.limit(), s.env)
 	if err != nil {
 		return err
 	}
@@ -237,16 +251,24 @@ func (b *bed) follow(ctx context.Context, s subject, r running, row bench.Row) e
 }
 
 // start starts a program in a container. It does not begin before it is covered:
-// its first call of the driver comes later than that by far.
-func (b *bed) start(ctx context.Context, program []string, env ...string) (t *tenant.Tenant, pid int, err error) {
+// its first call of the driver comes later than that by far. HAMi-core has its limit from the start.
+func (b *bed) start(ctx context.Context, program []string, way string, limit uint64, env ...string) (t *tenant.Tenant, pid int, err error) {
 	b.mu.Lock()
 	b.made++
-	name := fmt.Sprintf("laxity-bench-limits-%d-%d", os.Getpid(), b.made)
+	number := b.made
 	b.mu.Unlock()
+	spec, folders := tenant.Spec{Name: fmt.Sprintf("laxity-bench-limits-%d-%d", os.Getpid(), number)}, []string{b.dir}
 	env = append([]string{"CUDA_VISIBLE_DEVICES=" + b.gpu, "TMPDIR=/dev/shm", "PYTHONDONTWRITEBYTECODE=1"}, env...)
 	// The shell waits, so that the container is known before the program begins.
-	args := append([]string{"/bin/sh", "-c", `sleep 0.3; exec "$@"`, "sh"}, program...)
-	if t, err = b.runner.StartHost(ctx, tenant.Spec{Name: name, Args: args, Env: nonempty(env)}, b.dir); err != nil {
+	spec.Args = append([]string{"/bin/sh", "-c", `sleep 0.3; exec "$@"`, "sh"}, program...)
+	if way == hamiCore {
+		if spec.Mounts, err = b.hami.mounts(filepath.Join(b.dir, fmt.Sprint("hami-", number))); err != nil {
+			return nil, 0, err
+		}
+		env, folders = append(env, b.hami.env(limit)...), append(folders, b.hami.folder())
+	}
+	spec.Env = nonempty(env)
+	if t, err = b.runner.StartHost(ctx, spec, folders...); err != nil {
 		return nil, 0, err
 	}
 	if pid, err = t.PID(ctx); err != nil {

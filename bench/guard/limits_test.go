@@ -68,7 +68,7 @@ func TestLimitsOnTheStandIn(t *testing.T) {
 	for _, line := range limitTable(rows) {
 		t.Log(line)
 	}
-	if f := limitFigures(rows); f[0].Value != 4 || f[1].Value != 4 || !(f[2].Value <= 0) {
+	if f := limitFigures(rows); f[0].Value != 6 || f[1].Value != 6 || !(f[2].Value <= 0) {
 		t.Errorf("%+v", f)
 	}
 }

@@ -22,7 +22,8 @@ program is in a container of its own. A request's latency is from when it was du
 so it includes the wait for the request before it. Steps are those of all trainers together; fewest
 is those of the trainer that made the fewest. Ways: default is time slicing without Laxity, laxity is "laxity up" with its
 default flags, always the same with --arbitrate=always (only if asked for), mps is NVIDIA's MPS, mps-priority MPS
-with the server's priority above the trainers', which get 80 % of the threads. In each run all ways are measured in
+with the server's priority above the trainers', which get 80 % of the threads. xsched, if its folder is given, is
+XSched: its shim in each program and its server with the policy HPF, the server's priority above the trainers'. In each run all ways are measured in
 turn, in an order that changes. The first three steps of a program, and half a second more, are left
 out (the experiment waits for a held program for --set warmup at most). Values are medians over the runs, with
 their quartiles; a difference from default is none where the quartiles overlap. On a simulated GPU the programs are
@@ -35,10 +36,11 @@ const (
 	always      = "always"
 	withMPS     = "mps"
 	mpsPriority = "mps-priority"
+	withXSched  = "xsched"
 )
 
 var (
-	allWays   = []string{timeSliced, laxity, always, withMPS, mpsPriority}
+	allWays   = []string{timeSliced, laxity, always, withMPS, mpsPriority, withXSched}
 	usualWays = []string{timeSliced, laxity, withMPS, mpsPriority}
 )
 
@@ -51,7 +53,11 @@ func Experiment() bench.Experiment {
 			{Name: "scene", Means: "server; two: a server with a deadline of 10 ms and one with 50, and a trainer; decode: a decode loop of an LLM's shape with CUDA graphs, and a trainer. One a portion; server", Part: true},
 			{Name: "duration", Means: "how long a server is measured in each place, as 5s; 5s"},
 			{Name: "warmup", Means: "how long programs may take to begin; 6s"},
-			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". All but always"},
+			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". All but always; xsched if its folder is given"},
+			{Name: withXSched, Means: "folder of XSched, with bin/xserver and lib/libcuda.so.1", Part: true},
+			{Name: withXSched + "-build", Means: "XSched's public commit, and what was changed to build it"},
+			{Name: withXSched + "-level", Means: "its level of preemption; 1"},
+			{Name: withXSched + "-inflight", Means: "how many commands of a trainer it lets to the GPU at a time; 4"},
 			{Name: "verbose", Means: "any value: the output of laxity up goes to standard error", Part: true},
 		},
 		Portions: true, Run: run, Figures: figures, Table: table,
@@ -64,6 +70,7 @@ type settings struct {
 	duration, warmup time.Duration
 	ways             []string
 	scene            scene
+	xsched           xsched
 }
 
 func parse(env bench.Env) (s settings, err error) {
@@ -84,12 +91,21 @@ func parse(env bench.Env) (s settings, err error) {
 			return s, err
 		}
 	}
+	if s.xsched, err = parseXSched(env); err != nil {
+		return s, err
+	}
+	if s.xsched.folder != "" {
+		s.ways = append(slices.Clone(s.ways), withXSched)
+	}
 	if text, ok := env.Args["ways"]; ok {
 		s.ways = strings.Split(text, ",")
 	}
 	for _, w := range s.ways {
 		if !slices.Contains(allWays, w) {
 			return s, fmt.Errorf("--set ways: no way %q; write some of %s", w, strings.Join(allWays, ","))
+		}
+		if w == withXSched && s.xsched.folder == "" {
+			return s, errors.New("--set ways: xsched needs its folder: --set xsched=FOLDER")
 		}
 	}
 	return s, nil
@@ -111,6 +127,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	}
 	if r.GPU.Simulated() {
 		m.without[withMPS], m.without[mpsPriority] = "the simulated GPU has no MPS", "the simulated GPU has no MPS"
+		m.without[withXSched] = "its shim needs NVIDIA's driver"
 	}
 	for i := range how.runs {
 		found, err := m.run(ctx, env.FirstRun()+i)
@@ -142,7 +159,7 @@ func (m *measurement) run(ctx context.Context, number int) (rows []bench.Row, er
 	}()
 	for i := range m.how.ways {
 		way := m.how.ways[(i+number)%len(m.how.ways)] // no way is always first
-		s, err := m.newSet(number, way)
+		s, err := m.newSet(ctx, number, way)
 		if err = m.leaveOut(way, err); err != nil {
 			return nil, err
 		}

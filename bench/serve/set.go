@@ -17,11 +17,12 @@ import (
 
 // set is a server and its trainers, for one way in one run.
 type set struct {
-	way   string
-	run   int
-	host  tenant.Spec  // what all of its containers need besides
-	mps   *mps.Service // nil: none
-	seats []*seat
+	way    string
+	run    int
+	host   tenant.Spec  // what all of its containers need besides
+	mps    *mps.Service // nil: none
+	xsched *xserver     // nil: none
+	seats  []*seat
 }
 
 // seat is a program in a container.
@@ -39,7 +40,7 @@ func programs(seats []*seat) (all []*program.Program) {
 }
 
 // newSet prepares a set; it is nil where the way cannot be measured here.
-func (m *measurement) newSet(run int, way string) (s *set, err error) {
+func (m *measurement) newSet(ctx context.Context, run int, way string) (s *set, err error) {
 	if m.without[way] != "" {
 		return nil, nil
 	}
@@ -50,10 +51,16 @@ func (m *measurement) newSet(run int, way string) (s *set, err error) {
 		}
 		s.host = s.mps.Spec()
 	}
+	if way == withXSched { // a program asks for it as soon as it loads the shim
+		if s.xsched, err = m.how.xsched.start(ctx, m.Dir); err != nil {
+			return nil, err
+		}
+		s.host = m.how.xsched.spec(m.Tenants.DriverFolder())
+	}
 	for _, p := range m.how.scene.parts[:slices.Max(m.how.scene.begun)] {
 		seat, err := m.seat(s, p)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, s.remove())
 		}
 		s.seats = append(s.seats, seat)
 	}
@@ -71,6 +78,9 @@ func (m *measurement) seat(s *set, p part) (*seat, error) {
 	if s.way == mpsPriority && p.role == trainer {
 		spec.Env = append(spec.Env, "CUDA_MPS_CLIENT_PRIORITY=1", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80")
 	}
+	if s.way == withXSched {
+		spec.Env = append(spec.Env, m.how.xsched.priority(p.role)...)
+	}
 	made, err := m.programs.Program(fmt.Sprintf("begin-%d-%s", s.run, s.way), p.name, kinds[p.role], spec)
 	return &seat{made, p}, err
 }
@@ -84,8 +94,10 @@ func startAll(ctx context.Context, sets []*set) error {
 	return program.StartAll(ctx, all)
 }
 
-// remove removes the containers. It may be called again.
-func (s *set) remove() error { return program.RemoveAll(programs(s.seats)) }
+// remove removes the containers, and ends XSched's server. It may be called again.
+func (s *set) remove() error {
+	return errors.Join(program.RemoveAll(programs(s.seats)), s.xsched.stop())
+}
 
 // window is a time during which the first programs of a scene are measured.
 type window struct {

@@ -30,8 +30,28 @@ func (r *Runner) StartHost(ctx context.Context, s Spec, folders ...string) (*Ten
 	}
 	return r.start(ctx, s, &container.Config{
 		Entrypoint: s.Args[:1], Cmd: s.Args[1:],
-		Env: slices.Concat(r.env, s.Env, []string{"HOME=/tmp", "PATH=" + os.Getenv("PATH")}),
+		Env: once(slices.Concat(r.env, s.Env, []string{"HOME=/tmp", "PATH=" + os.Getenv("PATH")})),
 	}, host)
+}
+
+// once keeps the last value of each variable: which of two a program gets is up to the engine.
+func once(env []string) (kept []string) {
+	for i, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		if !slices.ContainsFunc(env[i+1:], func(later string) bool { return strings.HasPrefix(later, name+"=") }) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// DriverFolder is where a container of this runner finds libcuda.so.1; empty where the engine's NVIDIA
+// runtime puts it among the system's libraries.
+func (r *Runner) DriverFolder() string {
+	if slices.Contains(r.env, "LD_LIBRARY_PATH="+driverFolder) {
+		return driverFolder
+	}
+	return ""
 }
 
 // Stdout returns what the tenant has written to its standard output.

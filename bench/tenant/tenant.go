@@ -101,10 +101,10 @@ type Spec struct {
 	// Program is a file of this machine that runs in place of the workload, with Args. It may
 	// link to libc, libdl, libm and libpthread.
 	Program string
-	// Mounts are added to those that every tenant has. IPC is Docker's --ipc;
-	// empty is the engine's default.
-	Mounts []mount.Mount
-	IPC    string
+	// Mounts are added to those that every tenant has. IPC and PID are Docker's --ipc and
+	// --pid; empty is the engine's default.
+	Mounts   []mount.Mount
+	IPC, PID string
 	// Restarts: the engine starts it again whenever it has ended, and asks it for
 	// no end before it kills it.
 	Restarts bool
@@ -139,7 +139,7 @@ func (r *Runner) create(ctx context.Context, s Spec, config *container.Config, h
 		config.Entrypoint = []string{programPath}
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: s.Program, Target: programPath, ReadOnly: true})
 	}
-	host.IpcMode = container.IpcMode(s.IPC)
+	host.IpcMode, host.PidMode = container.IpcMode(s.IPC), container.PidMode(s.PID)
 	if s.Restarts {
 		host.RestartPolicy.Name, config.StopSignal = container.RestartPolicyAlways, "SIGKILL"
 	}

@@ -1,7 +1,8 @@
 // A program that asks for GPU memory step by step until it is refused, and then
 // tries to go on, by the driver's own calls:
 //   steps LIBRARY HOW BYTES MOST PROCESSES
-// HOW is plain (cuMemAlloc), managed (cuMemAllocManaged), captured (cuMemAllocAsync
+// HOW is plain (cuMemAlloc), pool (cuMemAllocAsync), map (cuMemCreate, mapped to an address),
+// managed (cuMemAllocManaged), captured (cuMemAllocAsync
 // in a stream that is captured, launched as a graph) or nodes (memory nodes added to
 // a graph by hand). It stops at MOST bytes. Each of its processes, which are forked
 // before they use CUDA, prints a line: granted bytes, the result and the call that
@@ -46,6 +47,8 @@ struct properties {
 	unsigned char reserved[54];
 };
 struct access { struct location location; int flags; };
+struct physical { int type, handles; struct location location; void *metadata; unsigned char compression, direct; unsigned short usage; unsigned char reserved[4]; };
+_Static_assert(sizeof(struct physical) == 32, "CUmemAllocationProp has 32 bytes");
 struct node { struct properties pool; const struct access *access; size_t accesses, bytes; uint64_t pointer; };
 _Static_assert(sizeof(struct properties) == 88, "CUmemPoolProps has 88 bytes");
 
@@ -79,11 +82,34 @@ static int nodes(uint64_t *out, size_t bytes) {
 	return launch(graph);
 }
 
+// Each handle is released once it is mapped: its memory is there as long as the mapping.
+static int map(uint64_t *out, size_t bytes) {
+	struct physical p = {.type = 1, .location = {1, device}};
+	struct access access = {{1, device}, 3};
+	uint64_t handle;
+	int result = CALL(cuMemCreate, (uint64_t *, size_t, const struct physical *, unsigned long long), &handle, bytes, &p, 0);
+	*out = handle;
+	if (result || !dlsym(library, "cuMemMap")) return result; // a stand-in maps nothing
+	result = CALL(cuMemAddressReserve, (uint64_t *, size_t, size_t, uint64_t, unsigned long long), out, bytes, 0, 0, 0);
+	if (!result) result = CALL(cuMemMap, (uint64_t, size_t, size_t, uint64_t, unsigned long long), *out, bytes, 0, handle, 0);
+	if (!result) result = CALL(cuMemRelease, (uint64_t), handle);
+	if (!result) result = CALL(cuMemSetAccess, (uint64_t, size_t, const struct access *, size_t), *out, bytes, &access, 1);
+	return result;
+}
+
+static int unmap(uint64_t p, size_t bytes) {
+	if (!dlsym(library, "cuMemMap")) return CALL(cuMemRelease, (uint64_t), p);
+	int result = CALL(cuMemUnmap, (uint64_t, size_t), p, bytes);
+	return result ? result : CALL(cuMemAddressFree, (uint64_t, size_t), p, bytes);
+}
+
 static const char *how;
 
 static int ask(uint64_t *out, size_t bytes) {
 	int result;
 	if (!strcmp(how, "plain")) return CALL(cuMemAlloc_v2, (uint64_t *, size_t), out, bytes);
+	if (!strcmp(how, "pool")) return CALL(cuMemAllocAsync, (uint64_t *, size_t, void *), out, bytes, stream);
+	if (!strcmp(how, "map")) return map(out, bytes);
 	if (!strcmp(how, "captured")) return captured(out, bytes);
 	if (!strcmp(how, "nodes")) return nodes(out, bytes);
 	if ((result = CALL(cuMemAllocManaged, (uint64_t *, size_t, unsigned), out, bytes, 1))) return result;
@@ -100,11 +126,12 @@ static int begin(void) {
 	if (!result && dlsym(library, "cuDeviceGet")) result = CALL(cuDeviceGet, (int *, int), &device, 0);
 	if (!result) result = CALL(cuDevicePrimaryCtxRetain, (void **, int), &context, device);
 	if (!result && dlsym(library, "cuCtxSetCurrent")) result = CALL(cuCtxSetCurrent, (void *), context);
-	if (!result && (!strcmp(how, "captured") || !strcmp(how, "nodes"))) result = CALL(cuStreamCreate, (void **, unsigned), &stream, 1);
+	if (!result && (!strcmp(how, "pool") || !strcmp(how, "captured") || !strcmp(how, "nodes"))) result = CALL(cuStreamCreate, (void **, unsigned), &stream, 1);
 	return result;
 }
 
-static int release(uint64_t p) {
+static int release(uint64_t p, size_t bytes) {
+	if (!strcmp(how, "map")) return unmap(p, bytes);
 	if (stream) {
 		int result = CALL(cuMemFreeAsync, (uint64_t, void *), p, stream);
 		if (!result) result = CALL(cuStreamSynchronize, (void *), stream);
@@ -136,7 +163,7 @@ static int one(size_t bytes, size_t most, _Atomic int *done, int processes) {
 	const char *last = "-";
 	uint64_t again;
 	while (freed < count) {
-		if (!(failed = release(blocks[count - ++freed])) && !(failed = ask(&again, bytes / 2))) break;
+		if (!(failed = release(blocks[count - ++freed], bytes)) && !(failed = ask(&again, bytes / 2))) break;
 		last = at;
 	}
 	printf("%zu %d %s %zu %d %s %d\n", count * bytes, result, refused, freed, !failed, last, failed);
