@@ -12,7 +12,8 @@
 //
 // A container without a limit takes what is free without asking, unless cards are divided. The
 // allocator does not count on its end: all containers with a claim can end beside what it
-// holds. If requests wait in a circle all the same, the allocator finds the circle at once
+// holds. Containers of one gang end together: none of them can end before all have their claims. If
+// requests wait in a circle all the same, the allocator finds the circle at once
 // (Coffman 1971). Then one container is swapped out, or the last request in order is denied.
 //
 // # No starvation
@@ -59,6 +60,9 @@ type GPU struct {
 // Container is a container whose memory the allocator decides.
 type Container struct {
 	ID, Name string
+	// Gang is the job of which it is one part; empty: it is a job of its own. The parts of a job
+	// wait for each other, and end together.
+	Gang string
 	// Limit is the most that it may hold on each GPU that it can see, by UUID, bytes. A container
 	// without a limit may hold the whole card.
 	Limit map[string]uint64

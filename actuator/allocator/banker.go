@@ -1,16 +1,33 @@
 package allocator
 
-// declared: the most that it will hold on a GPU is known, and its end can be
-// counted on.
-func (b *bank) declared(c *Container) bool {
-	return !c.Never && !c.Stays && (len(c.Limit) > 0 || b.Share.Divides())
+// job is what ends as one.
+func (c *Container) job() string {
+	if c.Gang == "" {
+		return c.ID
+	}
+	return "gang " + c.Gang // no id has a space
 }
 
-// holds reports whether it holds memory of any GPU.
-func (c *Container) holds() bool {
-	for _, n := range c.Held {
-		if n > 0 {
-			return true
+// mates are the containers of its job, itself too, but for those whose requests are never denied.
+func (b *bank) mates(c *Container) []*Container { return b.jobs[c.job()] }
+
+// declared: the most that its job will hold on a GPU is known, and its end can be counted on.
+func (b *bank) declared(c *Container) bool {
+	for _, m := range b.mates(c) {
+		if m.Stays || len(m.Limit) == 0 && !b.Share.Divides() {
+			return false
+		}
+	}
+	return !c.Never
+}
+
+// holds reports whether its job holds memory of any GPU.
+func (b *bank) holds(c *Container) bool {
+	for _, m := range b.mates(c) {
+		for _, n := range m.Held {
+			if n > 0 {
+				return true
+			}
 		}
 	}
 	return false
@@ -55,14 +72,19 @@ func (b *bank) free(gpu string) uint64 {
 	return n
 }
 
-// need is what a container may still claim on a GPU: up to its limit, or its
-// share where cards are divided.
+// need is what the job of a container may still claim on a GPU: up to the limits of its containers, or
+// their shares where cards are divided.
 func (b *bank) need(c *Container, gpu string) uint64 {
-	most := min(c.Limit[gpu], b.capacity(gpu))
-	if b.Share.Divides() {
-		most = b.share(c, gpu)
+	var most, held uint64
+	for _, m := range b.mates(c) {
+		if b.Share.Divides() {
+			most = add(most, b.share(m, gpu))
+		} else {
+			most = add(most, m.Limit[gpu])
+		}
+		held = add(held, m.Held[gpu])
 	}
-	return sub(most, c.Held[gpu])
+	return sub(min(most, b.capacity(gpu)), held)
 }
 
 // finishers returns the containers that can get their whole claim and end, one after another; the set
@@ -86,9 +108,12 @@ func (b *bank) finishers(all bool) map[string]bool {
 			if done[id] || !b.declared(c) || !b.canEnd(c, work) {
 				continue
 			}
-			done[id], again = true, true
-			for g, held := range c.Held {
-				work[g] = add(work[g], held)
+			again = true
+			for _, m := range b.mates(c) {
+				done[m.ID] = true
+				for g, held := range m.Held {
+					work[g] = add(work[g], held)
+				}
 			}
 		}
 	}
@@ -109,12 +134,12 @@ func (b *bank) canEnd(c *Container, work map[string]uint64) bool {
 // others that need not ask. A container that begins must be able to end once those without a claim
 // have ended.
 func (b *bank) harms(c *Container, r Request) string {
-	before, begins := c.Held[r.GPU], !c.holds()
+	before, begins := c.Held[r.GPU], !b.holds(c)
 	b.set(c, r.GPU, add(before, r.Bytes))
 	defer b.set(c, r.GPU, before)
 	after := b.finishers(false)
 	for _, id := range b.ids {
-		if b.sure[id] && !after[id] && b.all[id].holds() && id != c.ID {
+		if b.sure[id] && !after[id] && b.holds(b.all[id]) && b.all[id].job() != c.job() {
 			return b.all[id].Name
 		}
 	}

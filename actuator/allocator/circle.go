@@ -24,7 +24,7 @@ func (b *bank) unlock(answers []Answer) {
 			return
 		}
 		for _, i := range slices.Backward(stuck) {
-			if a := &answers[i]; b.all[a.Request.Container].holds() {
+			if a := &answers[i]; b.holds(b.all[a.Request.Container]) {
 				a.Verdict, a.Why = Deny, Deadlock
 				a.Reason = "it and others wait for each other for memory, and it is the last in order: " + a.Reason
 				return
@@ -60,7 +60,7 @@ func (b *bank) stuck(answers []Answer) []int {
 	}
 	for _, id := range b.ids {
 		c := *b.all[id]
-		waits := slices.ContainsFunc(then.Requests, func(r Request) bool { return r.Container == id })
+		waits := slices.ContainsFunc(then.Requests, func(r Request) bool { return b.all[r.Container].job() == c.job() })
 		if c.Never || c.Stays || waits {
 			c.Barred = ""
 			then.Containers = append(then.Containers, c)
@@ -73,28 +73,30 @@ func (b *bank) stuck(answers []Answer) []int {
 	})
 }
 
-// end removes a container whose requests could all be granted. It reports whether there was one.
+// end removes a job whose requests could all be granted. It reports whether there was one.
 func (s *State) end() bool {
 	b := newBank(*s)
-	refused := map[string]bool{}
+	refused := map[string]bool{} // by job; absent: it asks for nothing
 	var before []Answer
 	for _, r := range s.Requests {
-		if c := b.all[r.Container]; !c.Stays {
-			a := b.room(c, r, before)
-			before = append(before, a)
-			refused[c.ID] = refused[c.ID] || a.Verdict != Grant
+		c := b.all[r.Container]
+		if slices.ContainsFunc(b.mates(c), func(m *Container) bool { return m.Stays }) {
+			continue
 		}
+		a := b.room(c, r, before)
+		before = append(before, a)
+		refused[c.job()] = refused[c.job()] || a.Verdict != Grant
 	}
 	i := slices.IndexFunc(s.Containers, func(c Container) bool {
-		no, asked := refused[c.ID]
+		no, asked := refused[c.job()]
 		return asked && !no
 	})
 	if i < 0 {
 		return false
 	}
-	id := s.Containers[i].ID
-	s.Containers = slices.Delete(s.Containers, i, i+1)
-	s.Requests = slices.DeleteFunc(s.Requests, func(r Request) bool { return r.Container == id })
+	job := s.Containers[i].job()
+	s.Containers = slices.DeleteFunc(s.Containers, func(c Container) bool { return c.job() == job && !c.Never })
+	s.Requests = slices.DeleteFunc(s.Requests, func(r Request) bool { return b.all[r.Container].job() == job })
 	return true
 }
 
@@ -119,7 +121,7 @@ func (b *bank) blocked(answers []Answer, stuck []int) int {
 		free := b.leftFree(answers, stuck, r.GPU)
 		have := free
 		for _, id := range b.circling(answers, stuck) {
-			if id != r.Container {
+			if b.all[id].job() != b.all[r.Container].job() {
 				have = add(have, b.all[id].Held[r.GPU])
 			}
 		}
@@ -142,12 +144,14 @@ func (b *bank) leftFree(answers []Answer, stuck []int, gpu string) uint64 {
 	return n
 }
 
-// circling lists the containers of these requests, each once, in order.
+// circling lists the containers of these requests' jobs, each once, in order.
 func (b *bank) circling(answers []Answer, stuck []int) []string {
 	var who []string
 	for _, i := range stuck {
-		if id := answers[i].Request.Container; !slices.Contains(who, id) {
-			who = append(who, id)
+		for _, m := range b.mates(b.all[answers[i].Request.Container]) {
+			if !slices.Contains(who, m.ID) {
+				who = append(who, m.ID)
+			}
 		}
 	}
 	return who
@@ -157,7 +161,7 @@ func (b *bank) circling(answers []Answer, stuck []int) []string {
 // that r waits for.
 func (b *bank) evictable(answers []Answer, stuck []int, r Request) string {
 	for _, id := range slices.Backward(b.circling(answers, stuck)) {
-		if c := b.all[id]; id != r.Container && c.Swappable && c.Held[r.GPU] > 0 {
+		if c := b.all[id]; c.job() != b.all[r.Container].job() && c.Swappable && c.Held[r.GPU] > 0 {
 			return id
 		}
 	}

@@ -29,14 +29,15 @@ type bank struct {
 	State
 	gpus map[string]GPU
 	all  map[string]*Container
-	ids  []string        // of all, sorted
-	sure map[string]bool // containers that can end for sure, see finishers
+	ids  []string                // of all, sorted
+	jobs map[string][]*Container // see mates
+	sure map[string]bool         // containers that can end for sure, see finishers
 	// What follows from Held, until that changes.
 	shares, caps map[string]uint64
 }
 
 func newBank(s State) *bank {
-	b := &bank{State: s, gpus: map[string]GPU{}, all: map[string]*Container{}}
+	b := &bank{State: s, gpus: map[string]GPU{}, all: map[string]*Container{}, jobs: map[string][]*Container{}}
 	for _, g := range s.GPUs {
 		b.gpus[g.UUID] = g
 	}
@@ -48,6 +49,11 @@ func newBank(s State) *bank {
 		b.all[c.ID] = &c
 	}
 	b.ids = slices.Sorted(maps.Keys(b.all))
+	for _, id := range b.ids {
+		if c := b.all[id]; !c.Never {
+			b.jobs[c.job()] = append(b.jobs[c.job()], c)
+		}
+	}
 	b.sure = b.finishers(false)
 	return b
 }
@@ -108,7 +114,7 @@ func (b *bank) room(c *Container, r Request, before []Answer) Answer {
 	after := add(c.Held[r.GPU], r.Bytes)
 	allowed := b.allowed(c, r.GPU)
 	switch {
-	case c.Barred != "" && !c.holds() && !b.tooLong(r): // then it begins, if what was expected has not come
+	case c.Barred != "" && !b.holds(c) && !b.tooLong(r): // then it begins, if what was expected has not come
 		return say(Wait, Barred, "%s", c.Barred)
 	case after > allowed:
 		return say(Wait, Shared, "it would hold %s, and its share of the card is %s now", size(after), size(allowed))
@@ -127,7 +133,7 @@ func (b *bank) room(c *Container, r Request, before []Answer) Answer {
 // passed names a container that has waited on the same GPU for longer than Patience, if c holds
 // nothing yet: then c may not pass it.
 func (b *bank) passed(c *Container, r Request, before []Answer) string {
-	if c.holds() { // it must go on, so that others get what it holds
+	if b.holds(c) { // it must go on, so that others get what it holds
 		return ""
 	}
 	for _, a := range before {

@@ -85,7 +85,7 @@ func addFlags(app *kingpin.Application, o *exporter.Options) {
 	app.Flag("sensor", "How the exporter learns when tasks start: uprobe and fanotify watch the CUDA driver library; device polls the GPU's list of processes; auto takes the most exact one that works here.").
 		Default("auto").EnumVar(&o.Sensor, exporter.Sensors...)
 	usage.Engine(app, &o.Engine)
-	app.Flag("state-dir", "Folder that keeps unfinished tasks, history, changed deadlines and shares over a restart. Empty: nothing is kept.").
+	app.Flag("state-dir", "Folder that keeps unfinished tasks, history, changed deadlines and shares, and the idle power of cards over a restart. Empty: nothing is kept.").
 		Default("/var/lib/laxity/exporter").StringVar(&o.StateDir)
 	app.Flag("swap-dir", "Folder with a notice of each swapped task, so that it does not count as ended: the folder swapped in the actuator's --lock-dir.").
 		Default(swaps.DefaultDir).StringVar(&o.SwapDir)

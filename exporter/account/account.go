@@ -49,7 +49,7 @@ type Totals struct {
 	HasSeconds, HasEnergy bool
 }
 
-// Ledger is the account of one card. The zero value is ready.
+// Ledger is the account of one card. The zero value is ready and knows no idle power.
 type Ledger struct {
 	last  *Fact
 	uses  map[string]*Use
@@ -57,6 +57,12 @@ type Ledger struct {
 	idle  idle
 	draw  draw
 }
+
+// New returns the ledger of a card whose idle power was learned before: watts, or 0 if not.
+func New(idleWatts float64) *Ledger { return &Ledger{idle: idle{idleWatts}} }
+
+// IdleWatts returns the idle power, or 0 while it is not known.
+func (l *Ledger) IdleWatts() float64 { return l.idle.watts }
 
 // Take takes the next fact.
 func (l *Ledger) Take(f Fact) {

@@ -19,6 +19,7 @@ type GPU struct {
 // Container is one container that is decided about.
 type Container struct {
 	ID, Name string
+	Gang     string // see allocator.Container
 	// Limit per GPU, bytes; 0: none. Without one nobody is asked about its
 	// allocations, unless cards are divided.
 	Limit uint64

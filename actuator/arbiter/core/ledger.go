@@ -54,7 +54,7 @@ func (k *Core) gpusSeenBy(c task.Container) []string {
 
 func (k *Core) ledgerContainer(c plan.Container, s task.Container, rank int, barred string) facts.Container {
 	out := facts.Container{
-		ID: c.ID, Name: c.Name, Limit: s.Spec.GPUMemory, GPUs: s.VisibleGPUs, Held: s.MemoryUsed, Barred: barred,
+		ID: c.ID, Name: c.Name, Gang: s.GangID(), Limit: s.Spec.GPUMemory, GPUs: s.VisibleGPUs, Held: s.MemoryUsed, Barred: barred,
 		Never: c.Never || c.Exempt != "", Stays: c.Standing == plan.Somebody, Rank: rank,
 		// A container that waits at an allocation cannot be swapped: its threads must run for that.
 		Swappable: c.Memory.Can && c.Memory.Starved == "" && c.Controllable(), Swapped: c.Memory.Out,

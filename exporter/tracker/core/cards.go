@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math"
 	"time"
 
 	"github.com/laxity/laxity/exporter/account"
@@ -12,6 +13,9 @@ const (
 	// usesFor is how long what a container had of a card stays after it is gone: a rule with
 	// a range must find it.
 	usesFor = 15 * time.Minute
+	// idleStep is the part by which a card's idle power must differ from the stored one to be
+	// stored again: it moves a little each second.
+	idleStep = 0.02
 	// samplesFor is how long after the end of a process samples may still be its own.
 	samplesFor = 15 * time.Second
 )
@@ -20,8 +24,9 @@ const (
 type cards struct {
 	published []task.Card // of the last reading, for snapshots, which share it; none while it failed
 	ledgers   map[string]*account.Ledger
-	owners    map[int]owner     // by PID; also of processes that have ended
-	names     map[string]string // of containers in the ledgers, by id
+	idle      map[string]float64 // W, by UUID, as stored
+	owners    map[int]owner      // by PID; also of processes that have ended
+	names     map[string]string  // of containers in the ledgers, by id
 }
 
 // owner is the container of a process.
@@ -31,7 +36,7 @@ type owner struct {
 }
 
 func newCards() cards {
-	return cards{ledgers: map[string]*account.Ledger{}, owners: map[int]owner{}, names: map[string]string{}}
+	return cards{ledgers: map[string]*account.Ledger{}, idle: map[string]float64{}, owners: map[int]owner{}, names: map[string]string{}}
 }
 
 // CardsDown notes that no card's condition could be read. None is published then: nobody can
@@ -53,7 +58,7 @@ func (m *Core) Cards(r device.CardReading) {
 	for _, c := range r.Cards {
 		l := m.cards.ledgers[c.UUID]
 		if l == nil {
-			l = &account.Ledger{}
+			l = account.New(m.cards.idle[c.UUID])
 			m.cards.ledgers[c.UUID] = l
 		}
 		m.openAccounts(l, c.UUID, r.Time)
@@ -62,6 +67,7 @@ func (m *Core) Cards(r device.CardReading) {
 			f.Energy, f.HasEnergy = *c.Energy, true
 		}
 		l.Take(f)
+		m.learnIdle(c.UUID, l.IdleWatts())
 	}
 	kept := map[string]bool{}
 	for _, l := range m.cards.ledgers {
@@ -79,6 +85,15 @@ func (m *Core) Cards(r device.CardReading) {
 		}
 	}
 	m.cards.publish(r.Cards)
+}
+
+// learnIdle notes that a card's idle power must be stored, if it is another one: after a restart
+// the card may be busy for long.
+func (m *Core) learnIdle(uuid string, watts float64) {
+	if stored := m.cards.idle[uuid]; math.Abs(watts-stored) > idleStep*stored {
+		m.cards.idle[uuid] = watts
+		m.changes.idle(uuid, watts)
+	}
 }
 
 // takeOwners notes to which container each process belongs.

@@ -7,6 +7,7 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 // condition reads the condition of GPU A, whose counter is at so many joules.
@@ -66,6 +67,27 @@ func TestUsesOfACard(t *testing.T) {
 	if c := w.card(); len(c.Uses) != 0 {
 		t.Errorf("uses %+v, long after the container's end", c.Uses)
 	}
+}
+
+// The idle power is stored, seldom, and known after a restart though the card is busy then.
+func TestIdlePowerOutlivesARestart(t *testing.T) {
+	w := running(t)
+	w.m.TakeChanges()
+	w.condition(2, 0, map[int]float64{})
+	w.condition(3, 100, map[int]float64{})
+	changes := w.m.TakeChanges()
+	near(t, "stored", changes.IdleWatts[gpuA], 100)
+	w.condition(4, 201, map[int]float64{})
+	if c := w.m.TakeChanges(); !c.Empty() {
+		t.Errorf("%+v is stored, the idle power is as before", c.IdleWatts)
+	}
+
+	n := newWorld(t)
+	n.m.Restore(core.State{IdleWatts: changes.IdleWatts}, nil, at(10))
+	n.condition(11, 1000, map[int]float64{4711: 1})
+	n.condition(12, 1500, map[int]float64{4711: 1})
+	near(t, "idle", n.card().Unattributed["idle"], 100)
+	near(t, "other", n.card().Unattributed["other"], 400)
 }
 
 // A PID that a process of the host has now is no container's any more.

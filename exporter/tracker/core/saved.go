@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ type State struct {
 	Open      []Saved
 	Ended     []task.Task
 	Overrides map[string]Override // by container id
+	IdleWatts map[string]float64  // what each card draws while nobody computes, by UUID
 	// Alive is when the exporter was last known to run; it bounds the error of
 	// ends that nobody saw.
 	Alive time.Time
@@ -32,13 +34,14 @@ type Changes struct {
 	Ended     map[string]task.Task // by task id: closes the open one
 	Dropped   []string             // ids of ended tasks that left the history
 	Overrides map[string]*Override // by container id; nil removes
+	IdleWatts map[string]float64   // by UUID
 	// fresh are the tasks that began since the last write: the store has nothing of them.
 	fresh map[string]bool
 }
 
 // Empty reports whether there is nothing to write.
 func (c Changes) Empty() bool {
-	return len(c.Open)+len(c.Ended)+len(c.Dropped)+len(c.Overrides) == 0
+	return len(c.Open)+len(c.Ended)+len(c.Dropped)+len(c.Overrides)+len(c.IdleWatts) == 0
 }
 
 // Merge adds later changes.
@@ -55,6 +58,9 @@ func (c *Changes) Merge(later Changes) {
 	c.drop(later.Dropped)
 	for id, o := range later.Overrides {
 		c.override(id, o)
+	}
+	for uuid, watts := range later.IdleWatts {
+		c.idle(uuid, watts)
 	}
 }
 
@@ -100,6 +106,13 @@ func (c *Changes) override(id string, o *Override) {
 	c.Overrides[id] = o
 }
 
+func (c *Changes) idle(uuid string, watts float64) {
+	if c.IdleWatts == nil {
+		c.IdleWatts = map[string]float64{}
+	}
+	c.IdleWatts[uuid] = watts
+}
+
 // save notes that the open task of p must be written.
 func (m *Core) save(p *process) {
 	s := Saved{Identity: p.Identity, Task: p.open.Task}
@@ -124,6 +137,7 @@ func (m *Core) Restore(s State, alive func(pid int, identity string) (Subject, b
 	for id, o := range s.Overrides {
 		m.overrides[id] = o
 	}
+	maps.Copy(m.cards.idle, s.IdleWatts)
 	for _, t := range s.Ended {
 		if t.End != nil {
 			m.history.add(t)

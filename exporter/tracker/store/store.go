@@ -1,5 +1,5 @@
 // Package store keeps on disk what must survive a restart of the tracker: unfinished tasks,
-// the history of ended ones, and settings changed at run time.
+// the history of ended ones, settings changed at run time, and each card's idle power.
 //
 // It is a small key-value file (bbolt). A write is one transaction: after a crash the file
 // has the state before it or after it. It imports bbolt, exporter/task, internal/boltfile,
@@ -22,9 +22,10 @@ import (
 )
 
 var (
-	bucketOpen      = []byte("open")      // task id → core.Saved
-	bucketEnded     = []byte("ended")     // task id → task.Task
-	bucketOverrides = []byte("deadlines") // container id → core.Override; at first deadlines alone could be changed
+	bucketOpen      = []byte("open")       // task id → core.Saved
+	bucketEnded     = []byte("ended")      // task id → task.Task
+	bucketOverrides = []byte("deadlines")  // container id → core.Override; at first deadlines alone could be changed
+	bucketIdle      = []byte("idle_watts") // UUID → W
 	bucketMeta      = []byte("meta")
 
 	keyAlive   = []byte("alive")
@@ -57,7 +58,7 @@ func Open(dir string) (f *File, aside error, err error) {
 }
 
 func prepare(tx *bolt.Tx) error {
-	for _, name := range [][]byte{bucketOpen, bucketEnded, bucketOverrides, bucketMeta} {
+	for _, name := range [][]byte{bucketOpen, bucketEnded, bucketOverrides, bucketIdle, bucketMeta} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}
@@ -75,13 +76,14 @@ func (f *File) Close() error { return f.db.Close() }
 // Load returns everything that is stored. It leaves out an entry that it cannot read, and
 // names it in err; the rest is valid.
 func (f *File) Load() (core.State, error) {
-	s := core.State{Overrides: map[string]core.Override{}}
+	s := core.State{Overrides: map[string]core.Override{}, IdleWatts: map[string]float64{}}
 	var errs []error
 	err := f.db.View(func(tx *bolt.Tx) error {
 		errs = append(errs,
 			each(tx.Bucket(bucketOpen), func(_ string, v core.Saved) { s.Open = append(s.Open, v) }),
 			each(tx.Bucket(bucketEnded), func(_ string, v task.Task) { s.Ended = append(s.Ended, v) }),
-			each(tx.Bucket(bucketOverrides), func(id string, v core.Override) { s.Overrides[id] = v }))
+			each(tx.Bucket(bucketOverrides), func(id string, v core.Override) { s.Overrides[id] = v }),
+			each(tx.Bucket(bucketIdle), func(uuid string, v float64) { s.IdleWatts[uuid] = v }))
 		if v := tx.Bucket(bucketMeta).Get(keyAlive); v != nil {
 			errs = append(errs, s.Alive.UnmarshalText(v))
 		}
@@ -125,6 +127,9 @@ func (f *File) Save(c core.Changes, alive time.Time) error {
 				continue
 			}
 			errs = append(errs, put(overrides, id, o))
+		}
+		for uuid, watts := range c.IdleWatts {
+			errs = append(errs, put(tx.Bucket(bucketIdle), uuid, watts))
 		}
 		text, err := alive.MarshalText()
 		errs = append(errs, err, tx.Bucket(bucketMeta).Put(keyAlive, text))

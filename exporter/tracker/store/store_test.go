@@ -60,11 +60,13 @@ func TestSaveAndLoad(t *testing.T) {
 		Open:      map[string]core.Saved{"1": unfinished("1"), "2": unfinished("2")},
 		Ended:     map[string]task.Task{"0": finished("0")},
 		Overrides: map[string]*core.Override{"c": five, "d": five},
+		IdleWatts: map[string]float64{"GPU-a": 75, "GPU-b": 60},
 	})
 	save(core.Changes{
 		Ended:     map[string]task.Task{"1": finished("1")}, // closes the open one
 		Dropped:   []string{"0"},
 		Overrides: map[string]*core.Override{"d": nil},
+		IdleWatts: map[string]float64{"GPU-a": 80},
 	})
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
@@ -74,6 +76,7 @@ func TestSaveAndLoad(t *testing.T) {
 		Open:      []core.Saved{unfinished("2")},
 		Ended:     []task.Task{finished("1")},
 		Overrides: map[string]core.Override{"c": *five},
+		IdleWatts: map[string]float64{"GPU-a": 80, "GPU-b": 60},
 		Alive:     t0,
 	}
 	if !reflect.DeepEqual(got, want) {
