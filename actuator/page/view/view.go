@@ -187,6 +187,18 @@ type Lane struct {
 	Hidden int
 }
 
+// tail is how many characters at its end tell a container from others of the same project.
+const tail = 10
+
+// Head is the name but for its Tail; too little room shortens it.
+func (l Lane) Head() string { return l.Name[:len(l.Name)-len(l.Tail())] }
+
+// Tail is the end of the name, which always shows.
+func (l Lane) Tail() string {
+	runes := []rune(l.Name)
+	return string(runes[max(0, len(runes)-tail):])
+}
+
 // Bar is one task. X, W: percent; Y, H: pixels.
 type Bar struct {
 	Title    string
