@@ -15,7 +15,7 @@ func TestPurePackagesOnARM64(t *testing.T) {
 	if os.Getenv("LAXITY_ARM64") == "" {
 		needtest.QEMU.Skip(t, "an emulated processor takes minutes: make test-arm64")
 	}
-	args := []string{"test", "-short"}
+	args := []string{"test", "-short", "-timeout=30m"} // a busy machine emulates slowly
 	if runtime.GOARCH != "arm64" {
 		emulator, err := exec.LookPath("qemu-aarch64")
 		if err != nil {

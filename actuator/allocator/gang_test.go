@@ -95,6 +95,9 @@ func TestGangsNeverWaitForEachOther(t *testing.T) {
 	const units = 3
 	seen := 0
 	for n := range 1 << (4 * ranks) { // claims of 0 to 3 on each GPU
+		if testing.Short() && n%7 > 0 {
+			continue
+		}
 		c := ranksClaims{{uint8(n & 3), uint8(n >> 2 & 3)}, {uint8(n >> 4 & 3), uint8(n >> 6 & 3)}}
 		visited := map[ranksWorld]bool{}
 		todo := []ranksWorld{{}}

@@ -177,12 +177,20 @@ func (h *host) check(t *testing.T, before allocator.State, answers []allocator.A
 	}
 }
 
+// draws is how many of all worlds a test draws: a tenth with -short.
+func draws(all uint64) uint64 {
+	if testing.Short() {
+		return max(1, all/10)
+	}
+	return all
+}
+
 func TestProperties(t *testing.T) {
 	for _, share := range []allocator.Share{allocator.ByLimit, allocator.Fair, allocator.Adaptive} {
 		for _, limited := range []bool{true, false} {
 			for _, swap := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s limited=%v swap=%v", share, limited, swap), func(t *testing.T) {
-					for seed := range uint64(25) {
+					for seed := range draws(25) {
 						h := newHost(seed, share, limited)
 						for i := range h.s.Containers {
 							h.s.Containers[i].Swappable = swap && h.r.IntN(2) == 0
@@ -205,7 +213,7 @@ func TestProperties(t *testing.T) {
 // The answers do not depend on the order of what goes in, and what goes in is not
 // changed.
 func TestDeterministic(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range draws(60) {
 		h := newHost(seed, allocator.Share(allocator.Shares[seed%3]), seed%2 == 0)
 		for range 40 {
 			if !h.move() {
@@ -232,7 +240,7 @@ func TestAdaptiveIsNeverLessThanFair(t *testing.T) {
 	for _, share := range []allocator.Share{allocator.Fair, allocator.Adaptive} {
 		for _, limited := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s limited=%v", share, limited), func(t *testing.T) {
-				for seed := range uint64(10) {
+				for seed := range draws(10) {
 					h := newHost(seed, share, limited)
 					for range 100 {
 						h.s.Now = h.s.Now.Add(time.Duration(h.r.IntN(2000)) * time.Millisecond)

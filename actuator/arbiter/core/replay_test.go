@@ -332,7 +332,11 @@ func (r *replay) turn(i int) {
 // change of behaviour is meant to show here: UPDATE_GOLDEN=1 records anew; read the
 // difference with TRACE=FOLDER, which writes the lines there.
 func TestReplay(t *testing.T) {
-	for seed := range uint64(12) {
+	worlds := uint64(12)
+	if testing.Short() {
+		worlds = 2
+	}
+	for seed := range worlds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := newReplay(t, seed)

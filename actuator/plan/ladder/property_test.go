@@ -25,7 +25,7 @@ func TestProperties(t *testing.T) {
 	const parts = 4
 	from, to := 0, draws
 	if testing.Short() {
-		to = 300
+		to = 100
 	}
 	if one, err := strconv.Atoi(os.Getenv("DRAW")); err == nil { // look at one again
 		from, to = one, one+1
