@@ -14,8 +14,9 @@ type quantity struct {
 	bound              float64 // growth in a day that is called flat
 }
 
-// quantities and their bounds: a process may grow 24 MiB in a day, or a hundredth of what
-// containers come and go in a day in numbers.
+// quantities and their bounds: a MiB, one descriptor, goroutine, thread or file, or ten series an
+// hour are called flat. Hundreds of containers come and go in that hour, so what each of them
+// leaves behind is far more.
 var quantities = []quantity{
 	{upProcess, "rss_mib", "MiB", 24},
 	{upProcess, "rss_anon_mib", "MiB", 24},
