@@ -47,12 +47,9 @@ func TestInstancesAreGPUsOfTheirOwn(t *testing.T) {
 		on int
 	}{{one, 0}, {other, 0}, {alone, 1}} {
 		here, there := snap.GPUs[want.on].UUID, snap.GPUs[1-want.on].UUID
-		c, _ := snap.FindContainer(want.c.ID)
-		if c.MemoryUsed[here] < 64*mib || c.MemoryUsed[there] != 0 {
-			t.Errorf("memory of the one on %s: %v", here, c.MemoryUsed)
-		}
+		await(t, s, func(_ task.Task, used map[string]uint64) bool { return used[here] >= 64*mib && used[there] == 0 }, want.c.ID)
 		for _, x := range snap.Tasks {
-			if x.ContainerID == c.ID && (len(x.GPUs) != 1 || x.GPUs[0] != here) {
+			if x.ContainerID == want.c.ID && (len(x.GPUs) != 1 || x.GPUs[0] != here) {
 				t.Errorf("the task of the one on %s is on %v", here, x.GPUs)
 			}
 			if x.ContainerID == alone.ID && x.HeldSeconds > 0 {
