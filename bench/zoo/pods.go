@@ -41,7 +41,7 @@ const (
 	podsFirst = "main" // the container of each pod
 )
 
-func openPods(ctx context.Context, m *machine) (engine, error) {
+func openPods(ctx context.Context, _ *machine) (engine, error) {
 	program, err := pause.Build(ctx)
 	if err != nil {
 		return nil, err
