@@ -102,7 +102,7 @@ func Report(w io.Writer, experiments []Experiment, results map[string]Result) er
 		for _, c := range chartsOf(e, r) {
 			fmt.Fprintf(&b, "![%s](%s)\n\n", c.Heading(), path.Join(chartFolder, chartFile(e, c)))
 		}
-		markdown(&b, e.Table(r.Rows))
+		Markdown(&b, e.Table(r.Rows))
 		b.WriteString("\n")
 		lines := [][]string{{"FIGURE", "VALUE", "AGAINST", "RATIO", "RUNS"}}
 		for _, f := range r.Figures {
@@ -112,7 +112,7 @@ func Report(w io.Writer, experiments []Experiment, results map[string]Result) er
 			}
 			lines = append(lines, []string{"`" + f.Name + "`", Number(f.Value) + " " + f.Unit, f.Against, ratio, fmt.Sprint(f.Runs)})
 		}
-		markdown(&b, lines)
+		Markdown(&b, lines)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -127,7 +127,8 @@ func command(e Experiment, r Result) string {
 	return text
 }
 
-func markdown(b *strings.Builder, lines [][]string) {
+// Markdown writes lines as a table, the first one as its head.
+func Markdown(b *strings.Builder, lines [][]string) {
 	for i, line := range lines {
 		b.WriteString("|")
 		for _, cell := range line {

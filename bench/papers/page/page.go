@@ -182,14 +182,5 @@ func table(b *strings.Builder, named bool, lines []line) {
 		}
 		cells = append(cells, []string{place, l.what, l.stated(), theirs, ours, l.differs, l.source()})
 	}
-	for i, line := range cells {
-		b.WriteString("|")
-		for _, cell := range line {
-			b.WriteString(" " + strings.ReplaceAll(cell, "|", "\\|") + " |")
-		}
-		b.WriteString("\n")
-		if i == 0 {
-			b.WriteString("|" + strings.Repeat("---|", len(line)) + "\n")
-		}
-	}
+	bench.Markdown(b, cells)
 }
