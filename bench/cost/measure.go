@@ -120,7 +120,7 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 	}
 	return append(rows, bench.Row{"way": laxity, "kind": "process", "scrape_every_s": every.Seconds(),
 		"cpu_seconds": (after.CPU - before.CPU).Seconds(), cpu: 100 * (after.CPU - before.CPU).Seconds() / wall.Seconds(), "rss_anon_mib": after.RSSAnon / (1 << 20),
-		"pass_ms": 1000 * sum / n, "series": float64(series(last)), "wall_s": wall.Seconds()}), nil
+		"pass_ms": 1000 * sum / n, "series": float64(bench.Series(last)), "wall_s": wall.Seconds()}), nil
 }
 
 func (p *process) get(ctx context.Context, path string) (*http.Response, error) {
@@ -156,16 +156,6 @@ func metric(text []byte, name string) float64 {
 		}
 	}
 	return sum
-}
-
-func series(text []byte) int {
-	n := 0
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		if !strings.HasPrefix(lines.Text(), "#") {
-			n++
-		}
-	}
-	return n
 }
 
 // measurePapers lets the papers' monitor work in a process of its own.

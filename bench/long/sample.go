@@ -26,8 +26,11 @@ func family(up int) (pids map[string]int, others int) {
 	list, _ := os.ReadDir("/proc")
 	for _, entry := range list {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || parent(pid) != up {
+		if err != nil {
 			continue
+		}
+		if u, err := bench.ReadUsage(pid); err != nil || u.Parent != up {
+			continue // another's, or gone
 		}
 		b, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
 		if args := strings.Split(string(b), "\x00"); len(args) > 1 && args[1] == "guardian" {
@@ -39,42 +42,13 @@ func family(up int) (pids map[string]int, others int) {
 	return pids, others
 }
 
-// parent is a process's parent; 0 for one that is gone.
-func parent(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 2 {
-		return 0
-	}
-	n, _ := strconv.Atoi(fields[1])
-	return n
-}
-
 // processRow reads what a process holds now: MiB of memory, numbers of descriptors and threads.
 func processRow(name string, pid int) (bench.Row, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	u, err := bench.ReadUsage(pid)
 	if err != nil {
 		return nil, err
 	}
-	row := bench.Row{"kind": "process", "process": name, "pid": pid}
-	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
-		key, rest, _ := strings.Cut(lines.Text(), ":")
-		var n float64
-		if _, err := fmt.Sscan(rest, &n); err != nil {
-			continue
-		}
-		switch key {
-		case "VmRSS":
-			row["rss_mib"] = n / 1024
-		case "RssAnon":
-			row["rss_anon_mib"] = n / 1024
-		case "Threads":
-			row["threads"] = n
-		}
-	}
+	row := bench.Row{"kind": "process", "process": name, "pid": pid, "rss_mib": u.RSS / (1 << 20), "rss_anon_mib": u.RSSAnon / (1 << 20), "threads": u.Threads}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -143,25 +142,10 @@ func observe(ctx context.Context, pid int, url string, page *bytes.Buffer, every
 	if err != nil {
 		return nil, err
 	}
-	rss, err := resident(pid)
 	return bench.Row{
 		"every_s": every.Seconds(), "wall_s": wall.Seconds(), "scrapes": len(took), "scrape_s": bench.Median(took),
-		"cpu_s_per_min": (after.CPU - before.CPU).Seconds() / wall.Minutes(), "rss_mib": rss / (1 << 20), "rss_anon_mib": after.RSSAnon / (1 << 20),
-	}, err
-}
-
-// resident is VmRSS, bytes.
-func resident(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("/proc/%d/statm: %q", pid, text)
-	}
-	pages, err := strconv.ParseFloat(fields[1], 64)
-	return pages * float64(os.Getpagesize()), err
+		"cpu_s_per_min": (after.CPU - before.CPU).Seconds() / wall.Minutes(), "rss_mib": after.RSS / (1 << 20), "rss_anon_mib": after.RSSAnon / (1 << 20),
+	}, nil
 }
 
 // scrape puts an answer into page, in the place of what was there.

@@ -71,7 +71,7 @@ func tell(page []byte, all []known, row bench.Row) error {
 			}
 		}
 	}
-	row["bytes"], row["series"] = len(page), series(page)
+	row["bytes"], row["series"] = len(page), bench.Series(page)
 	for key, containers := range told {
 		row[key] = len(containers)
 	}
@@ -98,14 +98,4 @@ func whose(metric *dto.Metric, all []known) (container string, byPID bool) {
 		}
 	}
 	return "", false
-}
-
-// series counts the lines that are no comments: each bucket of a histogram is a series.
-func series(page []byte) (n int) {
-	for line := range bytes.Lines(page) {
-		if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '#' {
-			n++
-		}
-	}
-	return n
 }
