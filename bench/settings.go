@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,19 @@ func (e Experiment) CheckSettings(args map[string]string) error {
 		return fmt.Errorf("%s", &b)
 	}
 	return nil
+}
+
+// Peer returns the absolute path of another project's program, library or folder; empty: it is
+// not given. A result that does not say which code it measured is worth nothing, so the
+// setting NAME-build must be given with it.
+func (env Env) Peer(name string) (path string, err error) {
+	if path = env.Args[name]; path == "" {
+		return "", nil
+	}
+	if env.Args[name+"-build"] == "" {
+		return "", fmt.Errorf("--set %s: say with --set %s-build= which public commit it is, and what was changed to build it", name, name)
+	}
+	return filepath.Abs(path)
 }
 
 // Number returns a setting that is a whole number from least on; fallback if it is

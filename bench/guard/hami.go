@@ -18,15 +18,8 @@ const hamiCore = "hami-core"
 type hami string
 
 func parseHAMi(env bench.Env) (hami, error) {
-	path := env.Args[hamiCore]
-	if path == "" {
-		return "", nil
-	}
-	if env.Args[hamiCore+"-build"] == "" {
-		return "", errors.New("--set hami-core: say with --set hami-core-build= which public commit it is, and what was changed to build it")
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
+	path, err := env.Peer(hamiCore)
+	if path == "" || err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(path); err != nil {

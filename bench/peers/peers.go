@@ -101,16 +101,15 @@ func parse(env bench.Env) (s settings, err error) {
 	return s, s.findPrograms(env)
 }
 
-// findPrograms takes the programs that are given by path. A result that does not say which code it measured
-// is worth nothing: each needs its -build.
+// findPrograms takes the programs that are given by path.
 func (s settings) findPrograms(env bench.Env) error {
 	for name, ways := range map[string][]string{cadvisor: {cadvisor, cadvisorLeast}, nvidiaSMI: {nvidiaSMI, nvidiaNVML}} {
-		path := env.Args[name]
+		path, err := env.Peer(name)
+		if err != nil {
+			return err
+		}
 		if path == "" {
 			continue
-		}
-		if env.Args[name+"-build"] == "" {
-			return fmt.Errorf("--set %s: say with --set %s-build= which public commit it is, and what was changed to build it", name, name)
 		}
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("--set %s: %w", name, err)

@@ -22,14 +22,7 @@ type xsched struct {
 }
 
 func parseXSched(env bench.Env) (x xsched, err error) {
-	x = xsched{folder: env.Args[withXSched]}
-	if x.folder == "" {
-		return x, nil
-	}
-	if env.Args[withXSched+"-build"] == "" {
-		return x, fmt.Errorf("--set xsched: say with --set xsched-build= which public commit it is, and what was changed to build it")
-	}
-	if x.folder, err = filepath.Abs(x.folder); err != nil {
+	if x.folder, err = env.Peer(withXSched); x.folder == "" || err != nil {
 		return x, err
 	}
 	if x.level, err = env.Number(withXSched+"-level", 1, 1); err != nil {
