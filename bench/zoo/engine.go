@@ -82,7 +82,7 @@ var errNotThere = errors.New("there is no such container")
 func (m *machine) openEngine(ctx context.Context) (err error) {
 	switch kind := m.env.Args["engine"]; kind {
 	case ownPods:
-		m.engine, err = openPods(ctx, m)
+		m.engine, err = openPods(ctx)
 	case "", ownDocker, machines:
 		m.engine, err = openDocker(ctx, m, kind != machines && m.env.DockerHost == "")
 	default:

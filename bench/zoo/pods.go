@@ -41,7 +41,7 @@ const (
 	podsFirst = "main" // the container of each pod
 )
 
-func openPods(ctx context.Context, _ *machine) (engine, error) {
+func openPods(ctx context.Context) (engine, error) {
 	program, err := pause.Build(ctx)
 	if err != nil {
 		return nil, err
@@ -108,15 +108,20 @@ func (p *pods) of(id string) placed {
 
 func (p *pods) start(ctx context.Context, id string) error { return p.StartInPod(ctx, id) }
 
-func (p *pods) inspect(ctx context.Context, id string) (status, error) {
+// status is what the CRI service says of a container.
+func (p *pods) status(ctx context.Context, id string) (*cri.ContainerStatus, error) {
 	answer, err := p.Pods.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
-		return status{}, fmt.Errorf("%w: %w", errNotThere, err)
+		err = fmt.Errorf("%w: %w", errNotThere, err)
 	}
+	return answer.GetStatus(), err
+}
+
+func (p *pods) inspect(ctx context.Context, id string) (status, error) {
+	c, err := p.status(ctx, id)
 	if err != nil {
 		return status{}, err
 	}
-	c := answer.GetStatus()
 	s := status{word: c.GetState().String(), code: int(c.GetExitCode()), started: time.Unix(0, c.GetStartedAt()), stopped: time.Unix(0, c.GetFinishedAt())}
 	if c.GetState() == cri.ContainerState_CONTAINER_RUNNING {
 		t, err := p.tasks.Task(ctx, ctrd.CRINamespace, id)
@@ -134,11 +139,8 @@ const endEvery = 100 * time.Millisecond
 
 func (p *pods) wait(ctx context.Context, id string) error {
 	for {
-		answer, err := p.Pods.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
-		if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
-			return fmt.Errorf("%w: %w", errNotThere, err)
-		}
-		if err != nil || answer.GetStatus().GetState() == cri.ContainerState_CONTAINER_EXITED {
+		c, err := p.status(ctx, id)
+		if err != nil || c.GetState() == cri.ContainerState_CONTAINER_EXITED {
 			return err
 		}
 		if err := bench.Pass(ctx, endEvery); err != nil {
