@@ -186,8 +186,9 @@ func TestPauseAlert(t *testing.T) {
 	}
 }
 
+// As P3 has it. Other policies stop nobody because memory is nearly full.
 func TestRelieve(t *testing.T) {
-	b := newBench(t, nil)
+	b := newBench(t, func(o *actuator.Options) { o.Config.Policy = "p3" })
 	b.run("a", "b", "c")
 	b.source.set(func() { b.source.gpus[0].MemoryUsed = 97 })
 	fire := alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0)
@@ -216,6 +217,7 @@ func TestAlertsThatChangeNothing(t *testing.T) {
 		{elsewhere, "route it to the actuator there"},
 		{alert(webhook.Firing, "GPUTaskDeadlineMissed", ""), "only tells people"},
 		{alert(webhook.Firing, "GPUTaskDeadlineAtRisk", "expedite", "container", "name-a"), "policy fifo moves nobody to the front"},
+		{alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0), "policy fifo stops nobody because memory is nearly full"},
 		{alert(webhook.Firing, "X", "explode"), "write arbitrate, relieve, pause, expedite or drain"},
 		{alert(webhook.Firing, "X", "arbitrate"), "no label `gpu`"},
 		{alert(webhook.Firing, "X", "arbitrate", "gpu", "GPU-9"), "knows no GPU"},

@@ -41,7 +41,7 @@ func TestOneMessageOpensFewLeases(t *testing.T) {
 		t.Errorf("the leases take %v on the disk, %v", info.Size(), err)
 	}
 	// A wish of another kind, and a person's, are opened all the same.
-	b.send(alert(webhook.Firing, "Pressure", "relieve", "gpu", gpu0))
+	b.send(alert(webhook.Firing, "Drain", "drain"))
 	b.await("another wish is opened", func() bool { return len(b.State().Leases) == 17 })
 	if err := b.Pause(t.Context(), "somebody", "name-a"); err != nil {
 		t.Error(err)

@@ -408,9 +408,12 @@ func TestWhatCannotBeSwappedStays(t *testing.T) {
 	b.want(first, memory.Grant)
 }
 
+// byP3 is the policy that relieves a card.
+func byP3(o *actuator.Options) { o.Config.Policy = "p3" }
+
 // Whoever is stopped to relieve the memory gives it back where it can be swapped.
 func TestRelieveSwaps(t *testing.T) {
-	b := newMemoryBench(t, true, nil)
+	b := newMemoryBench(t, true, byP3)
 	b.begin("a", 500)
 	b.begin("b", 520)
 	b.want(b.allocate("a", 480), memory.Grant)
@@ -424,7 +427,7 @@ func TestRelieveSwaps(t *testing.T) {
 }
 
 func TestTheEndBringsBackWhatIsSwappedOut(t *testing.T) {
-	b := newMemoryBench(t, true, nil)
+	b := newMemoryBench(t, true, byP3)
 	b.begin("a", 500)
 	b.begin("b", 520)
 	b.want(b.allocate("a", 480), memory.Grant)

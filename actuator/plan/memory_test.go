@@ -57,6 +57,9 @@ func exempt(c *plan.Container)   { c.Exempt = "held for long enough" }
 func busy(c *plan.Container)     { c.Memory.Busy = true }
 func cameBack(c *plan.Container) { c.Memory.Since = now.Add(-time.Second) }
 
+func starved(c *plan.Container)  { c.Memory.Starved = "it asks for more than is free" }
+func relieved(c *plan.Container) { c.Standing, c.Cause = plan.Ours, plan.Relieve }
+
 func TestMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -251,6 +254,10 @@ func TestPressureSwapsEachContainerOnce(t *testing.T) {
 		{[]plan.Container{a, b, c}, "swap-out c"},
 		{[]plan.Container{a, b, box("c", 15, 2, holding(10), swappable(1), cameBack)}, "swap-out b"},
 		{[]plan.Container{a, box("b", 12, 2, holding(20), swappable(1), cameBack)}, ""},
+		// Who waits for memory does not compute: the last that does goes on, or nobody ever would.
+		{[]plan.Container{box("a", 9, 2, holding(1), starved), b}, ""},
+		{[]plan.Container{box("a", 9, 2, holding(1), starved), b, c}, "swap-out c"},
+		{[]plan.Container{box("a", 9, 2, holding(1), starved), box("b", 12, 2, holding(10), relieved), box("c", 15, 2, holding(10), relieved)}, "unpause b"},
 	} {
 		if got := relieve(tt.containers...); got != tt.want {
 			t.Errorf("%q; want %q", got, tt.want)

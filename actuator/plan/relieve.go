@@ -13,8 +13,8 @@ const (
 )
 
 // relieve stops, on each GPU under memory pressure, the least urgent container that was admitted
-// last. A pause frees no memory, but keeps it from taking more. It stops one at a time, with a
-// fresh sample in between, and never the last that runs.
+// last, as P3 does. A pause frees no memory, but keeps it from taking more. It stops one at a time,
+// with a fresh sample in between, and never the last that computes.
 func (p *planner) relieve() {
 	for _, g := range p.in.GPUs {
 		if !g.Relieve {
@@ -36,13 +36,10 @@ func (p *planner) keepRelieved(g GPU) {
 	if g.Memory < PressureEnds {
 		return
 	}
-	here := func(c entry) bool {
-		return !c.NoMemory && p.waits[c.ID].Reason == "" && slices.Contains(c.on, g.UUID)
-	}
 	// Another container that is not held for memory runs, or takes turns.
-	others := slices.ContainsFunc(p.queue, func(c entry) bool { return c.Cause != Relieve && here(c) })
+	others := slices.ContainsFunc(p.queue, func(c entry) bool { return c.Cause != Relieve && p.computes(c, g) })
 	for _, c := range p.queue {
-		if c.Cause != Relieve || !here(c) {
+		if c.Cause != Relieve || !p.computes(c, g) {
 			continue
 		}
 		if !others {
@@ -53,13 +50,19 @@ func (p *planner) keepRelieved(g GPU) {
 	}
 }
 
+// computes reports whether the container can use the GPU if it is not stopped. One that waits for
+// memory cannot: where all others were stopped, nobody would ever free what it waits for.
+func (p *planner) computes(c entry, g GPU) bool {
+	return !c.NoMemory && c.Memory.Starved == "" && p.waits[c.ID].Reason == "" && slices.Contains(c.on, g.UUID)
+}
+
 // victim is the last in order of those that run on the GPU and were not stopped above; never the
 // first. A container that was swapped out and is back stays: the card is as full as before, and the
 // swaps would never end.
 func (p *planner) victim(g GPU) (last entry, ok bool) {
 	first := true
 	for _, c := range p.queue {
-		if c.NoMemory || c.Standing != Runs || p.waits[c.ID].Reason != "" || !slices.Contains(c.on, g.UUID) {
+		if c.Standing != Runs || !p.computes(c, g) {
 			continue
 		}
 		if !first && c.Memory.Since.IsZero() {

@@ -25,6 +25,9 @@ type Profile struct {
 	Expedites bool
 	// Pauses: containers that wait are paused, also where slices would do.
 	Pauses bool
+	// Relieves: containers are stopped because a GPU's memory is nearly full. That frees nothing for
+	// those that run, and what is stopped ends later than without us.
+	Relieves bool
 }
 
 var profiles = map[string]Profile{
@@ -32,7 +35,7 @@ var profiles = map[string]Profile{
 	"llf":  {Order: llf, Preemption: plan.DefaultPreemption(), Share: "adaptive", Expedites: true},
 	"fifo": {Order: fifo, Preemption: &plan.Preemption{Never: true}, Share: "one"},
 	// As the paper has it: whoever started first runs, at once.
-	"p3": {Order: fifo, Share: "p3", Fixed: true, Pauses: true},
+	"p3": {Order: fifo, Share: "p3", Fixed: true, Pauses: true, Relieves: true},
 }
 
 func fifo(time.Time, time.Duration) policy.Order { return policy.FIFO{} }

@@ -110,7 +110,11 @@ func (k *Core) judge(a Alert, received time.Time) (r decision.Result, reason, ta
 	}
 	wish := lease.Wish(a.Action)
 	switch wish {
-	case lease.Arbitrate, lease.Relieve, lease.Pause, lease.Drain:
+	case lease.Arbitrate, lease.Pause, lease.Drain:
+	case lease.Relieve:
+		if !k.config.Profile().Relieves {
+			return decision.Ignored, fmt.Sprintf("policy %s stops nobody because memory is nearly full; p3 does, as in its paper", k.config.Policy), ""
+		}
 	case lease.Expedite:
 		if !k.config.Profile().Expedites {
 			return decision.Ignored, fmt.Sprintf("policy %s moves nobody to the front", k.config.Policy), ""

@@ -42,7 +42,7 @@ const (
 	mib   = 1 << 20
 )
 
-// Two containers fill the card. The alert about its memory has the last in order swapped
+// Two containers fill the card. With p3 the alert about its memory has the last in order swapped
 // out, to the last byte; when the other has ended it comes back and goes on.
 func TestFullCardIsSwapped(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -51,7 +51,8 @@ func TestFullCardIsSwapped(t *testing.T) {
 	docker := simtest.Docker(t)
 	image := simtest.Image(t, docker)
 	s := open(t, image, func(o *allinone.Options) {
-		o.Config.Arbitrate, o.Device, o.MemoryGuard, o.Sim = config.Never, allinone.DeviceSim, config.MemoryOff, smallCard
+		o.Config.Policy, o.Config.Arbitrate = "p3", config.Never
+		o.Device, o.MemoryGuard, o.Sim = allinone.DeviceSim, config.MemoryOff, smallCard
 	})
 	gpu := &simtest.Server{Socket: s.Socket}
 	run := func(labels map[string]string) *simtest.Container {
