@@ -47,7 +47,7 @@ var (
 	taskRemaining = describe("gpu_task_remaining_seconds",
 		"How long the unfinished task with the least float is expected to take yet: as long as the container's last one there, less the time that it ran, and at least a tenth of it. Absent without a deadline or a last task.", containerGPU...)
 	taskAtRisk = describe("gpu_task_at_risk_float_seconds",
-		"gpu_task_float_seconds of a task that is expected to take longer than that. Absent otherwise.", containerGPU...)
+		"gpu_task_float_seconds of a task that is expected to take longer than that. Absent otherwise, and where the container's last task took less than 1 s: such a task ends before an alert can help.", containerGPU...)
 	taskLate = describe("gpu_task_late_seconds",
 		"How far past its deadline the container's unfinished task is, or its last one was when it ended, for 10 minutes after that. Absent otherwise.", containerGPU...)
 	stoppedTasks = describe("gpu_stopped_tasks", "Unfinished tasks that are held or paused now. Absent without any.", containerGPU...)

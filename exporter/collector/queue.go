@@ -26,6 +26,10 @@ type queue struct {
 	due        []demand // of the containers with a deadline, the earliest first
 }
 
+// brief is how long a scrape and an evaluation take with the settings that we deliver. An alert for
+// each request of a server would say what is over, many times a second.
+const brief = time.Second
+
 // demand is the unfinished work of one container with a deadline, seconds.
 type demand struct {
 	container string
@@ -33,8 +37,10 @@ type demand struct {
 	// remaining is how long that task still takes, by the container's own last task.
 	remaining float64
 	estimated bool // remaining is known
-	work      float64
-	slack     float64 // how much more work could go first without missing its deadline
+	// brief: such a task has ended before an alert about it can help.
+	brief bool
+	work  float64
+	slack float64 // how much more work could go first without missing its deadline
 }
 
 // queuesOf returns the queue of each GPU. The rules could find all of this by joining the
@@ -75,6 +81,7 @@ func (u gpuUse) demand(ofImage time.Duration, now time.Time) demand {
 	estimate := ofImage
 	if u.last != nil {
 		estimate = u.last.Duration(now)
+		d.brief = estimate < brief
 	}
 	if u.last == nil && ofImage == 0 {
 		d.work = max(0, d.float)
@@ -135,7 +142,7 @@ func (q *queue) publish(out *scrape, g *task.GPU) {
 		out.gauge(taskSlack, d.slack, d.container, g.UUID)
 		if d.estimated {
 			out.gauge(taskRemaining, d.remaining, d.container, g.UUID)
-			if d.float < d.remaining {
+			if d.float < d.remaining && !d.brief {
 				out.gauge(taskAtRisk, d.float, d.container, g.UUID)
 			}
 		}

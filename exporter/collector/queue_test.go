@@ -170,6 +170,14 @@ func TestWhatAlertsRead(t *testing.T) {
 	s.Ended = []task.Task{over("web", 12, 22, 14), missed}
 	s.Tasks[0] = begun("web", 14, 24)
 	check(15, task.Running, "") // the last one was in time
+
+	// A request ends before an alert can help.
+	s.Containers = []task.Container{withDeadline("web", 0.5)}
+	for took, want := range map[float64]string{0.9: "", 1: "gpu_task_at_risk_float_seconds 0.4"} {
+		s.Ended = []task.Task{over("web", 14, 24, 14+took)}
+		s.Tasks[0] = begun("web", 16, 16.5)
+		check(16.1, task.Running, want)
+	}
 	s.Ended = []task.Task{missed}
 	s.Tasks[0] = begun("web", 611, 650)
 	check(611.9, task.Running, "gpu_task_late_seconds 2")

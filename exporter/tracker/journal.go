@@ -10,12 +10,10 @@ import (
 )
 
 const (
-	// journalPause lets changes that come together share one write. After a write that took
-	// longer the pause is journalRest times as long, up to longestPause: a server that ends a
-	// task with each request must not keep a disk busy that others need too.
-	journalPause = 10 * time.Millisecond
-	journalRest  = 20
-	longestPause = 200 * time.Millisecond
+	// journalPause is between two writes, unless somebody waits for one: a server that ends a task
+	// with each request must not keep a disk busy that others need too. What is lost with the
+	// machine, or by kill -9, is the last journalPause.
+	journalPause = 200 * time.Millisecond
 	// aliveEvery is how often the store notes that the exporter runs. It bounds the error of
 	// ends that nobody saw.
 	aliveEvery = 10 * time.Second
@@ -121,7 +119,7 @@ func (j *journal) write(always bool) time.Duration {
 			j.log.Info("the state is written again")
 		}
 		j.failing = false
-		return min(max(journalPause, journalRest*time.Since(began)), longestPause)
+		return journalPause
 	}
 	if !j.failing {
 		j.log.Error("the state cannot be written: after a restart its tasks and deadlines would be unknown", "err", err)
