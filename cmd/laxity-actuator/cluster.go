@@ -77,8 +77,17 @@ type ranker struct{ s *service.Service }
 
 // Place implements kubernetes.Placer.
 func (r ranker) Place(ctx context.Context, q kubernetes.Question) (string, placement.Ranking, error) {
-	e, ranking, err := r.s.PlacePod(ctx, reservation.Pod{Namespace: q.Namespace, Name: q.Pod, UID: q.UID}, q.Nodes, placer.Request{Request: q.Request, Image: q.Image})
+	e, ranking, err := r.s.PlacePod(ctx, podOf(q), q.Nodes, placer.Request{Request: q.Request, Image: q.Image})
 	return e.Node, ranking, err
+}
+
+// Forget implements kubernetes.Placer.
+func (r ranker) Forget(ctx context.Context, q kubernetes.Question) error {
+	return r.s.ForgetPod(ctx, podOf(q))
+}
+
+func podOf(q kubernetes.Question) reservation.Pod {
+	return reservation.Pod{Namespace: q.Namespace, Name: q.Pod, UID: q.UID}
 }
 
 // Rank ranks all nodes, reservations taken off.

@@ -143,6 +143,42 @@ func TestKubeSchedulerReservesOnce(t *testing.T) {
 	w.bound(loser, "gpu-2")
 }
 
+// TestKubeSchedulerMadeAnew: a pod that is deleted and made anew under its name has the place of the one before, bound
+// or not; a pod of that name that asks for nothing leaves nothing reserved.
+func TestKubeSchedulerMadeAnew(t *testing.T) {
+	w := newWorld(t, asItIs, patient)
+	w.node("gpu-1", laxityNode{free: 16})
+	reserved := func(want ...uint64) {
+		t.Helper()
+		var got []uint64
+		for _, r := range w.places.Overview(w.ctx).Reservations {
+			got = append(got, r.Memory/gib)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("reserved %v GiB, want %v", got, want)
+		}
+	}
+	for _, memory := range []uint64{10, 12} {
+		w.AddPod(kubetest.Pod{Name: "one", Annotations: annotations(fmt.Sprintf("gpu-memory=%dGiB", memory))})
+		w.bound("one", "gpu-1")
+		reserved(memory)
+		w.DeletePod("one")
+	}
+	w.AddPod(kubetest.Pod{Name: "one", Annotations: annotations("gpu-memory=75GiB")})
+	if says, err := w.Refused(w.ctx, "one"); err != nil || !strings.Contains(says, "need 75GiB, free 16GiB") {
+		t.Fatalf("it says %q (%v)", says, err)
+	}
+	reserved()
+	w.DeletePod("one")
+	w.AddPod(kubetest.Pod{Name: "one", Annotations: annotations("gpu-memory=14GiB")})
+	w.bound("one", "gpu-1")
+	reserved(14)
+	w.DeletePod("one")
+	w.AddPod(kubetest.Pod{Name: "one"})
+	w.bound("one", "gpu-1")
+	reserved()
+}
+
 // TestKubeSchedulerWithoutUs: an extender that is down, slow or knows nothing stops nobody.
 func TestKubeSchedulerWithoutUs(t *testing.T) {
 	for name, around := range map[string]func(http.Handler) http.Handler{
@@ -171,12 +207,17 @@ func TestKubeSchedulerWithoutUs(t *testing.T) {
 	}
 	t.Run("down, and not ignorable", func(t *testing.T) {
 		w := newWorld(t, func(http.Handler) http.Handler { return http.NotFoundHandler() }, func(config map[string]any) {
-			config["extenders"].([]any)[0].(map[string]any)["ignorable"] = false
+			ours := config["extenders"].([]any)[0].(map[string]any)
+			ours["ignorable"], ours["managedResources"] = false, []any{map[string]any{"name": "nvidia.com/gpu"}}
 		})
 		w.node("plain-1", laxityNode{})
-		w.AddPod(kubetest.Pod{Name: "waits", Annotations: annotations("deadline=9s")})
-		if says, err := w.Refused(w.ctx, "waits"); err != nil || !strings.Contains(says, "404") {
+		w.AddPod(kubetest.Pod{Name: "waits", GPUs: 1, Annotations: annotations("deadline=9s")})
+		// docs/kubernetes.md warns of what it says: the address that was asked, with the token.
+		if says, err := w.Refused(w.ctx, "waits"); err != nil || !strings.Contains(says, "404") || !strings.Contains(says, "laxity:secret@") {
 			t.Errorf("it says %q (%v)", says, err)
 		}
+		// One that asks for no GPU, as the one that places, does not wait for it.
+		w.AddPod(kubetest.Pod{Name: "no-gpu", Annotations: annotations("deadline=9s")})
+		w.bound("no-gpu", "plain-1")
 	})
 }

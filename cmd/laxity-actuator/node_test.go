@@ -188,7 +188,18 @@ func (n *node) launch(args ...string) {
 	n.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		n.await("the guardian has ended too", func() bool { return !journal.Taken(journal.GuardianLock(n.dir)) })
+		n.await("the guardian has ended too", func() bool { return !n.guarded() })
+	})
+}
+
+// guarded reports whether a guardian of this node is there. It may have been started a moment before
+// the actuator was killed, and hold no lock yet.
+func (n *node) guarded() bool {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
+	return slices.ContainsFunc(all, func(path string) bool {
+		text, err := os.ReadFile(path) //nolint:gosec // a process's own
+		args := strings.Split(string(text), "\x00")
+		return err == nil && slices.Contains(args, "guardian") && slices.Contains(args, "--state-dir="+n.dir)
 	})
 }
 

@@ -123,7 +123,9 @@ func TestGuardianIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.await("another one is started", func() bool { return strings.Count(n.log.String(), "guardian started") == 2 })
-	n.await("it watches", func() bool { return get[state.State](n, "/api/v1/state").GuardianUp })
+	// The state may still tell of the first one: only the lock says that the second one is there.
+	n.await("it watches", func() bool { return journal.Taken(journal.GuardianLock(n.dir)) })
+	n.await("the state says so", func() bool { return get[state.State](n, "/api/v1/state").GuardianUp })
 }
 
 func TestDockerUnreachable(t *testing.T) {

@@ -34,7 +34,8 @@ const placeHelp = `Reserve a GPU for a container. With --dry-run, say which one 
 laxity run does this itself. place is for programs that create containers on their own. They
 report the container (PUT /api/v1/placements/ID/container), or the reservation expires.`
 
-const placementsHelp = `List the reservations, or cancel one.
+const placementsHelp = `List the reservations, or cancel one. Where kube-scheduler places pods, POD says for which pod a
+reservation is, as namespace/name.
 
   laxity placements
   laxity placements --json

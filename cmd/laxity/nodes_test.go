@@ -12,7 +12,10 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/common/model"
 
+	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/actuator/placement/placer"
+	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/actuator/placement/service"
 )
 
@@ -37,6 +40,13 @@ func (oneNode) Query(_ context.Context, expr string, _ time.Time) (model.Vector,
 
 func placing(t *testing.T) string {
 	t.Helper()
+	at, _ := placingPods(t)
+	return at
+}
+
+// placingPods is placing, and what kube-scheduler's extender asks.
+func placingPods(t *testing.T) (string, *service.Service) {
+	t.Helper()
 	s, err := service.New(service.Options{StateDir: t.TempDir(), Querier: oneNode{}})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +56,7 @@ func placing(t *testing.T) string {
 	s.Register(mux, func(h http.Handler) http.Handler { return h })
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	return "--actuator.url=" + server.URL
+	return "--actuator.url=" + server.URL, s
 }
 
 func TestNodesAndPlace(t *testing.T) {
@@ -87,6 +97,38 @@ func TestNodesAndPlace(t *testing.T) {
 	if code, stdout, _ = laxity("nodes", "--json", at); code != exitOK || json.Unmarshal([]byte(stdout), &n) != nil || len(n.Nodes) != 1 {
 		t.Errorf("nodes --json: code %d, %s", code, stdout)
 	}
+}
+
+// A reservation for a pod says which pod it is for.
+func TestPlacementsOfPods(t *testing.T) {
+	at, s := placingPods(t)
+	if code, _, stderr := laxity("place", "--gpu-memory=1GiB", at); code != exitOK {
+		t.Fatal(stderr)
+	}
+	if _, stdout, _ := laxity("placements", at); strings.Contains(stdout, "POD") {
+		t.Errorf("no pod has one: %s", stdout)
+	}
+	pod := reservation.Pod{Namespace: "team", Name: "infer-0", UID: "7a0c"}
+	if _, _, err := s.PlacePod(t.Context(), pod, []string{"gpu-1"}, placer.Request{Request: placement.Request{GPUMemory: 4 << 30}}); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, _ := laxity("placements", at)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if code != exitOK || len(lines) != 3 {
+		t.Fatalf("code %d: %s", code, stdout)
+	}
+	for i, want := range []string{"POD", "-", "team/infer-0"} {
+		if column := strings.Fields(lines[i])[6]; column != want {
+			t.Errorf("%q in %q, want %q", column, lines[i], want)
+		}
+	}
+	code, stdout, _ = laxity("placements", "--json", at)
+	conforms(t, "placements", stdout)
+	var list []api.Placement
+	if err := json.Unmarshal([]byte(stdout), &list); code != exitOK || err != nil || len(list) != 2 || list[1].Pod != pod || strings.Count(stdout, `"pod"`) != 1 {
+		t.Errorf("code %d, %v: %s", code, err, stdout)
+	}
+	refusesToConform(t, "placements", `[{"id":"p1","node":"gpu-1","gpu":"GPU-a","state":"assumed","made":"2027-01-15T08:00:00Z","pod":{"name":"infer-0"}}]`)
 }
 
 func TestRunRefusesBeforeAnythingIsMade(t *testing.T) {

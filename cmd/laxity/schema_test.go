@@ -30,14 +30,15 @@ var printed = map[string]struct {
 	of    any
 	about string
 }{
-	"tasks":     {task.Snapshot{}, "What GET /api/v1/tasks of the exporter answers; with ?watch=1 one a line."},
-	"state":     {state.State{}, "What GET /api/v1/state of the actuator answers."},
-	"decisions": {[]decision.Decision{}, "What GET /api/v1/decisions of the actuator answers; with ?watch=1 one decision a line."},
-	"nodes":     {api.Nodes{}, "What GET /api/v1/nodes of the actuator answers, and laxity nodes --json prints."},
-	"ps":        {[]view.Row{}, "What laxity ps --json and laxity top --json print."},
-	"admission": {admission.Answer{}, "What GET /api/v1/admission of the actuator answers."},
-	"event":     {event.Event{}, "A line of laxity events --json."},
-	"why":       {explanation{}, "What laxity why --json prints."},
+	"tasks":      {task.Snapshot{}, "What GET /api/v1/tasks of the exporter answers; with ?watch=1 one a line."},
+	"state":      {state.State{}, "What GET /api/v1/state of the actuator answers."},
+	"decisions":  {[]decision.Decision{}, "What GET /api/v1/decisions of the actuator answers; with ?watch=1 one decision a line."},
+	"nodes":      {api.Nodes{}, "What GET /api/v1/nodes of the actuator answers, and laxity nodes --json prints."},
+	"placements": {[]api.Placement{}, "What GET /api/v1/placements of the actuator answers, and laxity placements --json prints."},
+	"ps":         {[]view.Row{}, "What laxity ps --json and laxity top --json print."},
+	"admission":  {admission.Answer{}, "What GET /api/v1/admission of the actuator answers."},
+	"event":      {event.Event{}, "A line of laxity events --json."},
+	"why":        {explanation{}, "What laxity why --json prints."},
 }
 
 // schemaOf is the JSON Schema of one of them, from its Go type and the comments there.

@@ -43,7 +43,7 @@ func (s *Server) AddNode(n Node) {
 		"status":   object{"capacity": room, "allocatable": room, "conditions": []any{object{"type": "Ready", "status": "True"}}}})
 }
 
-// AddPod adds a pod.
+// AddPod adds a pod, with a UID that no pod before it had.
 func (s *Server) AddPod(p Pod) {
 	requests := object{"cpu": fmt.Sprintf("%dm", max(p.MilliCPU, 1))}
 	limits := object{}
@@ -53,10 +53,17 @@ func (s *Server) AddPod(p Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put("pods", Namespace+"/"+p.Name, object{"kind": "Pod", "apiVersion": "v1",
-		"metadata": object{"name": p.Name, "namespace": Namespace, "uid": "pod-" + p.Name, "annotations": p.Annotations, "creationTimestamp": time.Now().UTC().Format(time.RFC3339)},
+		"metadata": object{"name": p.Name, "namespace": Namespace, "uid": fmt.Sprint("pod-", len(s.log)), "annotations": p.Annotations, "creationTimestamp": time.Now().UTC().Format(time.RFC3339)},
 		"spec": object{"schedulerName": "default-scheduler", "nodeSelector": p.Selector, "restartPolicy": "Always",
 			"containers": []any{object{"name": "main", "image": "image:1", "resources": object{"requests": requests, "limits": limits}}}},
 		"status": object{"phase": "Pending"}})
+}
+
+// DeletePod deletes a pod that is there, bound or not.
+func (s *Server) DeletePod(pod string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove("pods", Namespace+"/"+pod)
 }
 
 // Bound waits until the pod is bound, and returns its node.

@@ -31,7 +31,7 @@ type object = map[string]any
 
 // change is what a watch tells.
 type change struct {
-	resource, kind string // of the change: ADDED, MODIFIED
+	resource, kind string // of the change: ADDED, MODIFIED, DELETED
 	version        int
 	object         json.RawMessage
 }
@@ -98,13 +98,25 @@ func (s *Server) put(resource, key string, o object) {
 	if _, ok := s.objects[resource][key]; ok {
 		kind = "MODIFIED"
 	}
+	s.objects[resource][key] = o
+	s.tell(resource, kind, o)
+}
+
+// remove removes an object that is there; the caller holds mu.
+func (s *Server) remove(resource, key string) {
+	o := copyOf(s.objects[resource][key])
+	delete(s.objects[resource], key)
+	s.tell(resource, "DELETED", o)
+}
+
+// tell gives the object its version, and tells who watches; the caller holds mu.
+func (s *Server) tell(resource, kind string, o object) {
 	version := len(s.log) + 1
 	o["metadata"].(object)["resourceVersion"] = strconv.Itoa(version)
 	raw, err := json.Marshal(o)
 	if err != nil {
 		panic(err)
 	}
-	s.objects[resource][key] = o
 	s.log = append(s.log, change{resource, kind, version, raw})
 	if s.changed != nil {
 		close(s.changed)

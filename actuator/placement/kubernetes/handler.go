@@ -25,10 +25,12 @@ type Question struct {
 
 // Placer places pods.
 type Placer interface {
-	// Place reserves a GPU for the pod on the best of the nodes, in place of what was reserved for it
-	// before, and returns the node, empty if none can take the pod. The ranking is of those nodes
+	// Place reserves a GPU for the pod on the best of the nodes, in place of what was reserved under its
+	// name before, and returns the node, empty if none can take the pod. The ranking is of those nodes
 	// that are known. It MUST return an error rather than a part of them.
 	Place(ctx context.Context, q Question) (node string, r placement.Ranking, err error)
+	// Forget ends what was reserved under the name of the pod, which asks for nothing.
+	Forget(ctx context.Context, q Question) error
 }
 
 const (
@@ -40,8 +42,9 @@ const (
 )
 
 // Register mounts POST …/filter behind gate: questions are large, and the answers tell who
-// runs where. What is wrong with our knowledge is in the answer, which is 200 all the same: so that
-// the scheduler skips us (ignorable), or shows it as an event of the pod.
+// runs where. Why the scheduler gets no node is in the answer, which is 200 all the same: so that it
+// skips us (ignorable), or shows the reason as an event of the pod. Of an answer with another code it
+// shows our address, which has the token in it.
 func Register(r chi.Router, gate func(http.Handler) http.Handler, placer Placer, logger *slog.Logger) {
 	x := extender{placer, logger, make(chan struct{}, maxQuestions)}
 	r.Handle("POST /api/v1/kubernetes/filter", gate(x.one(x.filter)))
@@ -53,7 +56,7 @@ type extender struct {
 	slots  chan struct{} // who is answered
 }
 
-// one answers one question in each slot, and 503 beyond.
+// one answers one question in each slot, and that it cannot beyond.
 func (x extender) one(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -61,7 +64,7 @@ func (x extender) one(next http.HandlerFunc) http.Handler {
 			defer func() { <-x.slots }()
 			next(w, r)
 		default:
-			http.Error(w, "other questions are being answered; ask again", http.StatusServiceUnavailable)
+			write(w, FilterResult{Error: fmt.Sprintf("laxity: %d other questions are being answered", maxQuestions)})
 		}
 	})
 }
@@ -88,12 +91,15 @@ func (x extender) result(ctx context.Context, args Args) (out FilterResult, err 
 	for _, l := range invalid {
 		x.log.Warn("what a pod asks for counts as not there", "pod", args.name(), "err", l)
 	}
+	m := args.Pod.Metadata
+	q := Question{Request: req, Image: imageOf(args.Pod), Namespace: m.Namespace, Pod: m.Name, UID: m.UID}
 	if !ours {
+		if err := x.placer.Forget(ctx, q); err != nil {
+			x.log.Warn("what was reserved for an earlier pod of this name stays until it expires", "pod", args.name(), "err", err)
+		}
 		out.keep(args, asked)
 		return out, nil
 	}
-	m := args.Pod.Metadata
-	q := Question{Request: req, Image: imageOf(args.Pod), Namespace: m.Namespace, Pod: m.Name, UID: m.UID}
 	for _, c := range asked {
 		q.Nodes = append(q.Nodes, c.name)
 	}
@@ -109,7 +115,8 @@ func (a Args) name() string { return a.Pod.Metadata.Namespace + "/" + a.Pod.Meta
 // read answers the client itself when it returns false.
 func read(w http.ResponseWriter, r *http.Request) (Args, bool) {
 	var args Args
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBytes)).Decode(&args); err != nil {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBytes)
+	if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
 		http.Error(w, fmt.Sprintf("the body is no ExtenderArgs of kube-scheduler: %v", err), http.StatusBadRequest)
 		return args, false
 	}

@@ -23,6 +23,7 @@ type draft struct {
 	// nodes has the reservations taken off; rest speaks of the others, nil if there
 	// are none.
 	nodes   []placement.Node
+	taken   map[string]placement.Claim // off nodes, by reservation
 	tenants map[string]Tenant
 	rest    *placement.Rest
 	// partial is what the present job has placed so far.
@@ -46,15 +47,30 @@ func (v *draft) read(ask Ask) error {
 	for i := range v.nodes {
 		v.nodes[i].GPUs = slices.Clone(v.nodes[i].GPUs)
 	}
+	v.taken = map[string]placement.Claim{}
 	for _, e := range v.entries {
 		if !over(e, v.now) {
-			placement.Reserve(v.nodes, v.claim(e))
+			v.take(e.ID, v.claim(e))
 		}
 	}
 	for _, e := range v.partial {
-		placement.Reserve(v.nodes, e.Claim(0))
+		v.take(e.ID, e.Claim(0))
 	}
 	return nil
+}
+
+// take takes what a reservation claims off the nodes.
+func (v *draft) take(id string, c placement.Claim) {
+	placement.Reserve(v.nodes, c)
+	v.taken[id] = c
+}
+
+// giveBack gives back what take took, whatever has become of the reservation since.
+func (v *draft) giveBack(id string) {
+	if c, ok := v.taken[id]; ok {
+		placement.Unreserve(v.nodes, c)
+		delete(v.taken, id)
+	}
 }
 
 // over reports whether a reservation has expired that nobody took up.
@@ -128,7 +144,7 @@ func (v *draft) place(req Request) ([]reservation.Entry, Judged, error) {
 	v.partial = nil
 	fail := func(err error) ([]reservation.Entry, Judged, error) {
 		for _, e := range v.partial {
-			placement.Unreserve(v.nodes, e.Claim(0))
+			v.giveBack(e.ID)
 		}
 		v.partial = nil
 		return nil, first, err
@@ -168,7 +184,7 @@ func (v *draft) reserve(best placement.Verdict, req Request) reservation.Entry {
 		Deadline: req.Deadline, Estimate: req.Estimate, Image: req.Image,
 		State: reservation.Assumed, Made: v.now, Expires: v.now.Add(v.p.o.TTL),
 	}
-	placement.Reserve(v.nodes, e.Claim(0))
+	v.take(e.ID, e.Claim(0))
 	return e
 }
 
@@ -208,14 +224,14 @@ func (v *draft) check(id string) (reservation.Entry, error) {
 	if e.State != reservation.Assumed {
 		return e, nil
 	}
-	placement.Unreserve(v.nodes, e.Claim(0))
+	v.giveBack(id)
 	req := placement.Request{Deadline: e.Deadline, GPUMemory: e.Memory, Estimate: e.Estimate, Node: e.Node}
 	r := v.p.o.Method.Rank(onlyGPU(v.nodes, e), req, v.now)
 	if _, ok := r.Best(); !ok {
 		v.forget(id)
 		return reservation.Entry{}, &NoRoomError{Ranking: r, Count: 1}
 	}
-	placement.Reserve(v.nodes, e.Claim(0))
+	v.take(id, e.Claim(0))
 	e.Expires = v.now.Add(v.p.o.TTL)
 	v.keep(e)
 	return e, nil

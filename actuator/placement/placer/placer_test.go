@@ -477,7 +477,7 @@ func TestNothingIsPromisedTwice(t *testing.T) {
 type host struct {
 	dir      string
 	cleanups *[]func()
-	t        *rapid.T
+	t        interface{ Fatal(...any) }
 }
 
 func (h *host) TempDir() string   { return h.dir }

@@ -1,6 +1,7 @@
 package placer
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // PlacePod reserves a GPU for the pod on the best of the nodes named in among, in place of what was
-// reserved for it before: a pod that is placed again was not bound. The ranking is of those of the
+// reserved under its name before. The ranking is of those of the
 // nodes that are known. Where none of them can take the pod nothing is reserved, and the entry is
 // zero. Where ctx ends first, nothing is reserved either: nobody waits for the answer. The errors
 // are SourceError, that of ctx, and what the disk says.
@@ -19,11 +20,14 @@ func (p *Placer) PlacePod(ctx context.Context, pod reservation.Pod, among []stri
 	}
 	// All that is known of a few hundred nodes is cheaper than a query that names them.
 	err = p.apply(ctx, &job{nodes: among, all: len(among) > longest, do: func(v *draft) error {
-		v.giveBack(pod)
+		if err := ctx.Err(); err != nil {
+			return err // what is reserved may be of a pod that was asked about since
+		}
+		former := v.takeOver(pod)
 		ranking = p.o.Method.Rank(v.among(among), req.Request, v.now)
 		if best, ok := ranking.Best(); ok {
 			placed = v.reserve(best, req)
-			placed.Pod = pod
+			placed.Pod, placed.Former = pod, former
 			v.keep(placed)
 		}
 		return nil
@@ -38,14 +42,33 @@ func (p *Placer) PlacePod(ctx context.Context, pod reservation.Pod, among []stri
 	return placed, ranking, nil
 }
 
-// giveBack ends what is reserved for a pod that has not appeared on its node.
-func (v *draft) giveBack(pod reservation.Pod) {
-	for id, e := range v.entries {
-		if e.Pod == pod && e.State == reservation.Assumed {
-			placement.Unreserve(v.nodes, e.Claim(0))
-			v.forget(id)
-		}
+// ForgetPod ends what is reserved under the pod's name, for a pod that is to be bound and needs nothing.
+func (p *Placer) ForgetPod(ctx context.Context, pod reservation.Pod) error {
+	if !p.o.Reservations.HasPod(pod) { // so with nearly all pods of a cluster
+		return nil
 	}
+	return p.apply(ctx, &job{do: func(v *draft) error {
+		v.takeOver(pod)
+		return nil
+	}})
+}
+
+// takeOver ends what is reserved under the name of a pod that is to be bound: for this pod, whose last
+// attempt failed, or for an earlier pod of its name, which is gone. What that one's container still
+// holds is in the facts. It returns the id of that container, if any.
+func (v *draft) takeOver(pod reservation.Pod) (former string) {
+	for id, e := range v.entries {
+		if !e.Pod.SameName(pod) {
+			continue
+		}
+		if e.Pod.UID != pod.UID {
+			v.p.o.Logger.Info("Placement ended: its pod is gone, another one has its name", "placement", id, "node", e.Node, "pod", e.Pod.String(), "uid", e.Pod.UID, "successor", pod.UID)
+		}
+		former = cmp.Or(e.Container, e.Former, former)
+		v.giveBack(id)
+		v.forget(id)
+	}
+	return former
 }
 
 // among returns those of the nodes that have these names.
@@ -74,7 +97,7 @@ func awaited(entries []reservation.Entry) []PodOn {
 	return out
 }
 
-func podOn(e reservation.Entry) PodOn { return PodOn{e.Node, e.Pod.Namespace + "/" + e.Pod.Name} }
+func podOn(e reservation.Entry) PodOn { return PodOn{e.Node, e.Pod.String()} }
 
 // claim looks whether a pod has appeared that is waited for. A reservation is of one container, and
 // of a pod's containers whichever uses the GPU: another one holds nothing. It is of the GPU that the
@@ -82,7 +105,7 @@ func podOn(e reservation.Entry) PodOn { return PodOn{e.Node, e.Pod.Namespace + "
 func (p *Placer) claim(v *draft, e reservation.Entry, uses map[PodOn]Use) {
 	use, there := uses[podOn(e)]
 	switch {
-	case !there:
+	case !there, e.Former != "" && use.Container == e.Former:
 		return
 	case use != Use{}:
 		e.State, e.Container, e.GPU, e.Expires = reservation.Created, use.Container, use.GPU, v.now.Add(p.o.TTL)

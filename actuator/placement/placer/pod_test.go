@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -107,9 +109,185 @@ func TestPodClaimsItsReservation(t *testing.T) {
 	if err != nil || r[0].Node.GPUs[0].Reserved != 0 || r[0].Node.GPUs[1].Reserved != 10*gib {
 		t.Errorf("%v: %+v", err, r[0].Node.GPUs)
 	}
-	// Another pod of its name does not get what is its.
-	if _, _, err := p.PlacePod(t.Context(), pod("one"), []string{"a"}, need(9, 5)); err != nil || len(p.List()) != 2 {
-		t.Errorf("%v, reserved %+v", err, p.List())
+	// It is deleted, and its container goes.
+	delete(w.pods, on)
+	delete(w.tenants, "c1")
+	w.pass(29 * time.Second)
+	settle(reservation.Confirmed, "GPU-other")
+	w.pass(time.Second)
+	settle("", "")
+}
+
+// TestPodMadeAnew: whatever has become of a pod, what is reserved under its name is of the pod that was asked about
+// last.
+func TestPodMadeAnew(t *testing.T) {
+	on := placer.PodOn{Node: "a", Pod: "team/one"}
+	for name, far := range map[string]struct {
+		// comes is what the exporters see of the first pod before it is deleted.
+		comes func(*world)
+		state reservation.State
+	}{
+		"before it is bound": {func(*world) {}, reservation.Assumed},
+		"bound, its container there": {func(w *world) {
+			w.pods = map[placer.PodOn]placer.Use{on: {}}
+		}, reservation.Assumed},
+		"with GPU memory": {func(w *world) {
+			w.pods = map[placer.PodOn]placer.Use{on: {Container: "c1", GPU: "GPU-a"}}
+			w.hold("c1", "a", 5*gib, 0)
+		}, reservation.Created},
+		"with a task": {func(w *world) {
+			w.pods = map[placer.PodOn]placer.Use{on: {Container: "c1", GPU: "GPU-a"}}
+			w.hold("c1", "a", 5*gib, 1)
+		}, reservation.Confirmed},
+	} {
+		for then, tc := range map[string]struct {
+			uid    string
+			memory uint64 // GiB; 0: it asks for nothing
+			among  []string
+			node   string // where it is reserved
+		}{
+			"another UID":                  {"uid-2", 15, []string{"a", "b"}, "a"},
+			"another UID, elsewhere":       {"uid-2", 15, []string{"b"}, "b"},
+			"another UID, nowhere":         {"uid-2", 60, []string{"a", "b"}, ""},
+			"another UID, asks nothing":    {"uid-2", 0, []string{"a", "b"}, ""},
+			"the same UID":                 {"uid-1", 15, []string{"a", "b"}, "a"},
+			"the same UID, asks for other": {"uid-1", 3, []string{"a", "b"}, "a"},
+		} {
+			t.Run(name+", then "+then, func(t *testing.T) {
+				dir := t.TempDir()
+				var cleanups []func()
+				w, p := start(&host{dir, &cleanups, t}, placement.Paper, node("a", 20), node("b", 16))
+				first, other := reservation.Pod{Namespace: "team", Name: "one", UID: "uid-1"}, reservation.Pod{Namespace: "else", Name: "one", UID: "uid-3"}
+				for _, who := range []reservation.Pod{first, other} {
+					if _, _, err := p.PlacePod(t.Context(), who, []string{"a"}, need(9, 2)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, _, err := p.PlacePod(t.Context(), first, []string{"a"}, need(9, 10)); err != nil {
+					t.Fatal(err)
+				}
+				far.comes(w)
+				for range 2 {
+					if err := p.Settle(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := of(p, "team"); len(got) != 1 || got[0].State != far.state {
+					t.Fatalf("reserved before: %+v", got)
+				}
+				w.hold("c1", "a", 0, 0) // it is deleted
+
+				next := reservation.Pod{Namespace: "team", Name: "one", UID: tc.uid}
+				for range 3 { // asked again, it is the same
+					if tc.memory == 0 {
+						if err := p.ForgetPod(t.Context(), next); err != nil {
+							t.Fatal(err)
+						}
+						continue
+					}
+					if e, _, err := p.PlacePod(t.Context(), next, tc.among, need(9, tc.memory)); err != nil || e.Node != tc.node {
+						t.Fatalf("it goes to %q (%v)", e.Node, err)
+					}
+				}
+				want := reservation.Entry{Node: tc.node, Memory: tc.memory * gib, Pod: next, State: reservation.Assumed}
+				check := func(list []reservation.Entry) {
+					t.Helper()
+					switch {
+					case tc.node == "" && len(list) == 0:
+					case len(list) != 1 || tc.node == "", list[0].Pod != want.Pod, list[0].Node != want.Node, list[0].Memory != want.Memory, list[0].State != want.State, list[0].Container != "":
+						t.Errorf("reserved %+v, want %+v", list, want)
+					}
+				}
+				check(of(p, "team"))
+				if got := of(p, "else"); len(got) != 1 || got[0].Pod != other {
+					t.Errorf("of the other namespace: %+v", got)
+				}
+				r, err := p.Explain(t.Context(), placer.Request{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range r {
+					want := map[string]uint64{"a": 2 * gib}[v.Node.Name]
+					if v.Node.Name == tc.node {
+						want += tc.memory * gib
+					}
+					if g := v.Node.GPUs[0]; g.Reserved != want {
+						t.Errorf("%s: %s is reserved, want %s", v.Node.Name, placement.Bytes(g.Reserved), placement.Bytes(want))
+					}
+				}
+				// It is on disk.
+				for _, f := range cleanups {
+					f()
+				}
+				l, _, err := reservation.Open(filepath.Join(dir, "placements.db"), w.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = l.Close() }()
+				check(slices.DeleteFunc(l.List(), func(e reservation.Entry) bool { return e.Pod.Namespace != "team" }))
+			})
+		}
+	}
+}
+
+// of are the reservations of a namespace's pods.
+func of(p *placer.Placer, namespace string) []reservation.Entry {
+	return slices.DeleteFunc(p.List(), func(e reservation.Entry) bool { return e.Pod.Namespace != namespace })
+}
+
+// TestPodsFormerContainer: Prometheus knows pods by their names, so it shows the container of the earlier one for a
+// while. That one ends without what is reserved for its successor.
+func TestPodsFormerContainer(t *testing.T) {
+	w, p := start(t, placement.Paper, node("a", 40))
+	on := placer.PodOn{Node: "a", Pod: "team/one"}
+	place := func(uid string) {
+		t.Helper()
+		if _, _, err := p.PlacePod(t.Context(), reservation.Pod{Namespace: "team", Name: "one", UID: uid}, []string{"a"}, need(9, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle := func(state reservation.State, container string) {
+		t.Helper()
+		if err := p.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if list := p.List(); len(list) != 1 || list[0].State != state || list[0].Container != container {
+			t.Errorf("want %s of %q: %+v", state, container, list)
+		}
+	}
+	place("uid-1")
+	w.pods = map[placer.PodOn]placer.Use{on: {Container: "c1", GPU: "GPU-a"}}
+	w.hold("c1", "a", 5*gib, 1)
+	settle(reservation.Created, "c1")
+	settle(reservation.Confirmed, "c1")
+
+	place("uid-2")
+	settle(reservation.Assumed, "")
+	place("uid-2") // its first attempt failed
+	settle(reservation.Assumed, "")
+	place("uid-3") // and it was deleted
+	settle(reservation.Assumed, "")
+
+	w.pods[on] = placer.Use{Container: "c3", GPU: "GPU-a"}
+	w.hold("c1", "a", 0, 0)
+	w.hold("c3", "a", 1*gib, 1)
+	settle(reservation.Created, "c3")
+	settle(reservation.Confirmed, "c3")
+}
+
+// TestLateQuestionAboutPod: a question that nobody waits for any more takes nothing from the pod that has the name by
+// now.
+func TestLateQuestionAboutPod(t *testing.T) {
+	_, p := start(t, placement.Paper, node("a", 40))
+	successor := reservation.Pod{Namespace: "team", Name: "one", UID: "uid-2"}
+	if _, _, err := p.PlacePod(t.Context(), successor, []string{"a"}, need(9, 10)); err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := p.PlacePod(late, reservation.Pod{Namespace: "team", Name: "one", UID: "uid-1"}, []string{"a"}, need(9, 10))
+	if list := p.List(); !errors.Is(err, context.Canceled) || len(list) != 1 || list[0].Pod != successor {
+		t.Errorf("%v, reserved %+v", err, list)
 	}
 }
 
@@ -130,8 +308,8 @@ func TestPodThatNeverAppears(t *testing.T) {
 	}
 }
 
-// TestPodsAreNotPromisedTheSame: whatever pods are asked about, at once and again, no GPU is promised more than it has,
-// and no pod twice.
+// TestPodsAreNotPromisedTheSame: whatever pods are asked about, at once, again and made anew, no GPU is promised more
+// than it has, and nothing is reserved twice under one name.
 func TestPodsAreNotPromisedTheSame(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()
@@ -153,6 +331,7 @@ func TestPodsAreNotPromisedTheSame(t *testing.T) {
 			var all sync.WaitGroup
 			for range rapid.IntRange(1, 6).Draw(rt, "pods") {
 				who := pod(fmt.Sprint("p", rapid.IntRange(0, 8).Draw(rt, "pod")))
+				who.UID = fmt.Sprint("uid-", rapid.IntRange(0, 2).Draw(rt, "uid"))
 				memory := rapid.Uint64Range(0, 20).Draw(rt, "memory")
 				among := rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID).Draw(rt, "among")
 				all.Go(func() {
@@ -162,13 +341,13 @@ func TestPodsAreNotPromisedTheSame(t *testing.T) {
 				})
 			}
 			all.Wait()
-			promised, seen := map[string]uint64{}, map[reservation.Pod]bool{}
+			promised, seen := map[string]uint64{}, map[string]bool{}
 			for _, e := range p.List() {
 				promised[e.Node] += e.Memory
-				if seen[e.Pod] {
-					rt.Fatalf("%+v has two", e.Pod)
+				if seen[e.Pod.Name] {
+					rt.Fatalf("%s has two", e.Pod)
 				}
-				seen[e.Pod] = true
+				seen[e.Pod.Name] = true
 			}
 			for _, n := range nodes {
 				if promised[n.Name] > n.GPUs[0].MemoryFree {

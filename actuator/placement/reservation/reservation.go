@@ -45,8 +45,11 @@ type Entry struct {
 	// Pod is the pod of Kubernetes that it is for; zero for a container in none.
 	Pod Pod `json:"pod,omitzero"`
 	// Container is the id of the container, once created.
-	Container string    `json:"container_id,omitempty"`
-	Made      time.Time `json:"made"`
+	Container string `json:"container_id,omitempty"`
+	// Former is the id of the container of an earlier pod of the same name: Prometheus, which knows
+	// pods by their names, may show it for a while.
+	Former string    `json:"former_container_id,omitempty"`
+	Made   time.Time `json:"made"`
 	// Expires is when it ends unless the next state is reached; zero for
 	// confirmed ones, which end with their container.
 	Expires time.Time `json:"expires,omitzero"`
@@ -59,6 +62,15 @@ type Pod struct {
 	// UID tells it from others that had its name.
 	UID string `json:"uid"`
 }
+
+// SameName reports whether both have the same name in the same namespace. Kubernetes gives a name to
+// one pod at a time: of two with different UIDs, one is gone.
+func (p Pod) SameName(other Pod) bool {
+	return p.Name != "" && p.Name == other.Name && p.Namespace == other.Namespace
+}
+
+// String returns namespace/name.
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Claim is what the reservation takes of the GPU beside what the container holds
 // already, bytes.
@@ -180,6 +192,18 @@ func (l *Store) Get(id string) (Entry, bool) {
 	defer l.mu.RUnlock()
 	e, ok := l.entries[id]
 	return e, ok
+}
+
+// HasPod reports whether something is reserved for a pod of this name.
+func (l *Store) HasPod(pod Pod) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, e := range l.entries {
+		if e.Pod.SameName(pod) {
+			return true
+		}
+	}
+	return false
 }
 
 // Close closes the file.

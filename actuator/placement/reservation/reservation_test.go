@@ -72,6 +72,27 @@ func TestWhatIsAppliedIsOnDisk(t *testing.T) {
 	}
 }
 
+// One pod has a name at a time, whatever its UID; a container in no pod has none.
+func TestPodsByName(t *testing.T) {
+	l := open(t, filepath.Join(t.TempDir(), "placements.db"), now)
+	inPod := entry("a", now)
+	inPod.Pod, inPod.Former = reservation.Pod{Namespace: "team", Name: "one", UID: "1"}, "c0"
+	if err := l.Apply(reservation.Change{Keep: []reservation.Entry{inPod, entry("b", now)}}); err != nil {
+		t.Fatal(err)
+	}
+	for pod, want := range map[reservation.Pod]bool{
+		{Namespace: "team", Name: "one", UID: "1"}: true,
+		{Namespace: "team", Name: "one", UID: "2"}: true,
+		{Namespace: "else", Name: "one", UID: "1"}: false,
+		{Namespace: "team", Name: "two", UID: "1"}: false,
+		{}: false,
+	} {
+		if got := l.HasPod(pod); got != want {
+			t.Errorf("%s, UID %s: %v", pod, pod.UID, got)
+		}
+	}
+}
+
 // A change that cannot be written is carried out in no part.
 func TestAllOrNothing(t *testing.T) {
 	l := open(t, filepath.Join(t.TempDir(), "placements.db"), now)

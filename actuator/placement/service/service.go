@@ -108,6 +108,11 @@ func (s *Service) PlacePod(ctx context.Context, pod reservation.Pod, nodes []str
 	return s.placer.PlacePod(ctx, pod, nodes, req)
 }
 
+// ForgetPod ends what is reserved under the name of a pod; see placer.Placer.ForgetPod.
+func (s *Service) ForgetPod(ctx context.Context, pod reservation.Pod) error {
+	return s.placer.ForgetPod(ctx, pod)
+}
+
 // Reload reads nodes.yaml again. A bad one changes nothing.
 func (s *Service) Reload() error { return s.nodes.Reload() }
 

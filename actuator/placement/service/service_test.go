@@ -196,8 +196,11 @@ func TestPodIsListed(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, _, c := open(t, dir, &facts{})
+	_, server, c := open(t, dir, &facts{})
 	if list, err := c.List(t.Context()); err != nil || len(list) != 1 || list[0].Pod != pod {
 		t.Errorf("%+v, %v", list, err)
+	}
+	if page := get(t, server, "/placements"); !strings.Contains(page, "pod team/infer<") {
+		t.Errorf("the page does not say for which pod: %s", page)
 	}
 }

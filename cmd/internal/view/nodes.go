@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,9 +58,12 @@ func why(n api.Node) string {
 	return strings.Join(texts, "; ")
 }
 
-// Placements writes the placements, oldest first.
+// Placements writes the placements, oldest first. The pods of Kubernetes have a column if any of
+// these is for one; in a narrow terminal their names are cut first.
 func Placements(w io.Writer, list []api.Placement, name func(node, gpu string) string, now time.Time, width int) error {
-	lines := [][]string{{"PLACEMENT", "NODE", "GPU", "MEMORY", "DEADLINE", "STATE", "CONTAINER", "ENDS IN"}}
+	const gpu, pod = 2, 6
+	lines := [][]string{{"PLACEMENT", "NODE", "GPU", "MEMORY", "DEADLINE", "STATE", "POD", "CONTAINER", "ENDS IN"}}
+	inPods := false
 	for _, p := range list {
 		ends := "-"
 		if !p.Expires.IsZero() {
@@ -69,9 +73,19 @@ func Placements(w io.Writer, list []api.Placement, name func(node, gpu string) s
 		if p.Container != "" {
 			container = p.Container[:min(12, len(p.Container))]
 		}
-		lines = append(lines, []string{p.ID, p.Node, name(p.Node, p.GPU), Bytes(p.Memory), deadline(p.Deadline), string(p.State), container, ends})
+		of := "-"
+		if p.Pod.Name != "" {
+			inPods, of = true, p.Pod.String()
+		}
+		lines = append(lines, []string{p.ID, p.Node, name(p.Node, p.GPU), Bytes(p.Memory), deadline(p.Deadline), string(p.State), of, container, ends})
 	}
-	return Columns(w, lines, width, 2)
+	if inPods {
+		return Columns(w, lines, width, pod)
+	}
+	for i := range lines {
+		lines[i] = slices.Delete(lines[i], pod, pod+1)
+	}
+	return Columns(w, lines, width, gpu)
 }
 
 // NamesOfNodes returns a function that names the GPUs of these nodes by index, or, if that is
