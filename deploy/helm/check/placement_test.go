@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ func TestPlacement(t *testing.T) {
 		t.Errorf("%+v", s)
 	case caps(c) != "[]", *c.SecurityContext.AllowPrivilegeEscalation, !*c.SecurityContext.ReadOnlyRootFilesystem:
 		t.Errorf("%+v", c.SecurityContext)
+	}
+	if c.ReadinessProbe == nil || c.LivenessProbe == nil {
+		t.Error("kube-scheduler waits for it while it does not answer")
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.HostPath != nil {
@@ -45,6 +49,16 @@ func TestPlacement(t *testing.T) {
 	}
 	if port := service.Spec.Ports[0]; port.TargetPort.StrVal != c.Ports[0].Name || port.Port != c.Ports[0].ContainerPort {
 		t.Errorf("%+v, %+v", port, c.Ports[0])
+	}
+}
+
+// TestWherePlacementRuns: on any node, or where its values say; those of the nodes with GPUs are not its own.
+func TestWherePlacementRuns(t *testing.T) {
+	for values, want := range map[string][2]string{"placement": {"map[]", "[]"}, "placement's IP": {"map[place:here]", "[{control Exists   <nil>}]"}} {
+		pod := find[*apps.Deployment](t, render(t, variants[values]), "laxity-placement").Spec.Template.Spec
+		if got := [2]string{fmt.Sprint(pod.NodeSelector), fmt.Sprint(pod.Tolerations)}; got != want {
+			t.Errorf("%s: %q, want %q", values, got, want)
+		}
 	}
 }
 

@@ -51,6 +51,32 @@ var types = map[string]func() meta.Object{
 // helm installs.
 func render(t *testing.T, values string) []object {
 	t.Helper()
+	files := rendered(t, values)
+	delete(files, notes)
+	_, sorted, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []object
+	for _, m := range sorted {
+		objects = append(objects, decode(t, m.Content))
+	}
+	return objects
+}
+
+// notes is what helm prints at the end.
+const notes = "laxity/templates/NOTES.txt"
+
+// rendered are the chart's files by their names, rendered with values in YAML over the chart's own,
+// in a cluster with the Prometheus operator.
+func rendered(t *testing.T, values string) map[string]string {
+	t.Helper()
+	return renderedIn(t, values, "monitoring.coreos.com/v1", "monitoring.coreos.com/v1alpha1")
+}
+
+// renderedIn is rendered in a cluster that has these besides Kubernetes' own resources.
+func renderedIn(t *testing.T, values string, resources ...string) map[string]string {
+	t.Helper()
 	c, err := loader.Load(chartFolder)
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +91,7 @@ func render(t *testing.T, values string) []object {
 		t.Fatal(err)
 	}
 	capabilities.KubeVersion = *version
+	capabilities.APIVersions = slices.Concat(capabilities.APIVersions, resources)
 	all, err := chartutil.ToRenderValues(c, over, chartutil.ReleaseOptions{Name: "laxity", Namespace: namespace, Revision: 1, IsInstall: true}, &capabilities)
 	if err != nil {
 		t.Fatal(err)
@@ -73,20 +100,7 @@ func render(t *testing.T, values string) []object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range files {
-		if strings.HasSuffix(name, "NOTES.txt") {
-			delete(files, name)
-		}
-	}
-	_, sorted, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var objects []object
-	for _, m := range sorted {
-		objects = append(objects, decode(t, m.Content))
-	}
-	return objects
+	return files
 }
 
 func decode(t *testing.T, text string) object {
@@ -142,7 +156,7 @@ var variants = map[string]string{
 	"bare":           "{serviceMonitor: {enabled: false}, prometheusRule: {enabled: false}, dashboards: {enabled: false}, runtimeClassName: '', priorityClassName: '', nodeSelector: {nvidia.com/gpu.present: null}, tolerations: []}",
 	"decorated":      "{podLabels: {team: a}, podAnnotations: {note: b}, image: {tag: x, pullSecrets: [{name: s}]}, serviceMonitor: {labels: {release: p}}, prometheusRule: {labels: {release: p}}, exporter: {args: [--busy.gap=20ms]}, affinity: {nodeAffinity: {}}}",
 	"placement":      placing,
-	"placement's IP": "placement: {enabled: true, prometheus: 'http://p:9090', clusterIP: 10.96.0.99, args: [--ranking=paper]}",
+	"placement's IP": "placement: {enabled: true, prometheus: 'http://p:9090', clusterIP: 10.96.0.99, args: [--ranking=paper], nodeSelector: {place: here}, tolerations: [{key: control, operator: Exists}]}",
 	"docker":         "engine: {args: ['--docker.host=unix:///run/engine/docker.sock'], socketFolder: /var/run}",
 	"cri-o":          "engine: {args: ['--crio.address=/run/engine/crio.sock'], socketFolder: /var/run/crio, readCgroups: true}",
 }
@@ -159,6 +173,35 @@ func TestVariants(t *testing.T) {
 				t.Error(n)
 			}
 		})
+	}
+}
+
+// TestNotes: what helm prints at the end leads to what runs.
+func TestNotes(t *testing.T) {
+	for values, want := range map[string]struct{ has, hasNot string }{
+		"defaults":     {"port-forward POD 9871\n\ndocs/", "placements"},
+		"observe only": {"port-forward POD 9870\n\ndocs/", "9871"},
+		"placement":    {"port-forward service/laxity-placement 9871\n\ndocs/", "9870"},
+	} {
+		if text := rendered(t, variants[values])[notes]; !strings.Contains(text, want.has) || strings.Contains(text, want.hasNot) || strings.Contains(text, "\n\n\n") {
+			t.Errorf("%s: %s", values, text)
+		}
+	}
+}
+
+// TestWithoutTheOperator: the chart can be installed in a cluster without the Prometheus operator, and
+// says what that means. What is asked for by name is made all the same: helm then says what lacks.
+func TestWithoutTheOperator(t *testing.T) {
+	for values, want := range map[string]bool{"": false, "serviceMonitor: {enabled: true}": true, "prometheusRule: {enabled: true}": true} {
+		files, made := renderedIn(t, values), false
+		said := files[notes]
+		delete(files, notes)
+		for _, text := range files {
+			made = made || strings.Contains(text, "monitoring.coreos.com")
+		}
+		if made != want || strings.Contains(said, "No ServiceMonitor was made") == strings.Contains(values, "serviceMonitor") {
+			t.Errorf("%q: made %t, want %t\n%s", values, made, want, said)
+		}
 	}
 }
 

@@ -52,3 +52,10 @@ securityContext:
 - {name: NVIDIA_VISIBLE_DEVICES, value: all}
 - {name: NVIDIA_DRIVER_CAPABILITIES, value: {{ . | quote }}}
 {{- end }}
+
+{{/* "true" where the Prometheus operator's resources of a kind are wanted. The argument is a list: the
+root, and the setting: true, false, or auto, which asks the cluster. */}}
+{{- define "laxity.monitoring" -}}
+{{- $has := (index . 0).Capabilities.APIVersions.Has "monitoring.coreos.com/v1" -}}
+{{- if or (eq (toString (index . 1)) "true") (and (eq (toString (index . 1)) "auto") $has) }}true{{ end }}
+{{- end }}
