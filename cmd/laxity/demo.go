@@ -10,6 +10,7 @@ import (
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/profile"
 	"github.com/laxity/laxity/cmd/laxity/internal/demo"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 const demoHelp = `Run three containers with deadlines on one GPU, without Laxity and with it.
@@ -27,6 +28,10 @@ func (c *cli) addDemo() {
 	asJSON, hold := false, ""
 	cmd := c.command("demo", demoHelp, func(ctx context.Context, log *slog.Logger) error {
 		o.Out, o.Logger, o.Hold = c.out, log, config.HoldMode(hold)
+		if o.DockerHost == "" {
+			chosen, _ := (engine.Choice{}).Resolve(engine.This)
+			o.DockerHost = chosen.DockerHost
+		}
 		if asJSON {
 			o.Out = io.Discard
 			o.JSON = func(r demo.Results) error { return writeJSON(c.out, r) }

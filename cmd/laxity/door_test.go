@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,9 +17,11 @@ import (
 
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/laxity/internal/run"
 	"github.com/laxity/laxity/cmd/laxity/internal/simrun"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/enginetest"
 )
 
@@ -99,6 +102,15 @@ func doorOf(t *testing.T) {
 			t.Fatalf("sim run: code %d, %q, %q", code, stdout, stderr)
 		}
 	}
+	for args, want := range map[string]string{"--requests 5": `no option "--requests"`, "--n soon": "--n takes a number", "--n": "--n needs a value", "fast": `unexpected argument "fast"`} {
+		code, stdout, stderr := laxity(append([]string{"sim", "run", "--deadline", "9s", "--socket", filepath.Join(dir, "sim", "gpu.sock"), "--label", label, "server"}, strings.Fields(args)...)...)
+		if code != run.ExitFailed || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("server %s: code %d, %q, %q; want %q", args, code, stdout, stderr, want)
+		}
+	}
+	if code, stdout, stderr := laxity("sim", "run", "matmul", "--help"); code != exitOK || !strings.Contains(stdout, "--kernels K") {
+		t.Errorf("help of matmul: code %d, %q, %q", code, stdout, stderr)
+	}
 	text, _ := s.await(at, "is paused: ")
 	for _, want := range []string{"began a task, due in 40s", "began a task, due in 1m20s"} {
 		if !strings.Contains(text, want) {
@@ -128,6 +140,24 @@ func doorOf(t *testing.T) {
 	for _, name := range names { // their GPU ended with it, so that they may be gone
 		if c, err := docker.ContainerInspect(t.Context(), name); err == nil && c.State.Paused {
 			t.Errorf("%s is still paused", name)
+		}
+	}
+}
+
+// Where Podman is the only engine, nobody needs to name it.
+func TestSimRunFindsPodman(t *testing.T) {
+	for _, tt := range []struct{ there, env, want string }{
+		{"/run/podman/podman.sock", "", "unix:///run/podman/podman.sock"},
+		{"/run/podman/podman.sock", "tcp://elsewhere:2375", ""},
+		{"/var/run/docker.sock /run/podman/podman.sock", "", ""},
+		{"", "", ""},
+	} {
+		got := ""
+		m := engine.Machine{Getenv: func(key string) string { return map[string]string{"DOCKER_HOST": tt.env}[key] },
+			Exists: func(path string) bool { return slices.Contains(strings.Fields(tt.there), path) }}
+		err := usePodmanIfAlone(m, func(_, value string) error { got = value; return nil })
+		if err != nil || got != tt.want {
+			t.Errorf("%s, DOCKER_HOST=%s: %q (%v), want %q", tt.there, tt.env, got, err, tt.want)
 		}
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/docker/docker/client"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/laxity/laxity/cmd/laxity/internal/simrun"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
+	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/plain"
 )
 
@@ -35,8 +38,8 @@ const simRunHelp = `Run a container on a simulated GPU.
 
 Without an image it runs matmul, which is built in: a minute of tasks, each 5 s of matrix
 multiplication. server is built in too: a minute of short requests. Both run in the background,
-and are gone when they end. Arguments after their names are theirs (matmul --help). The first run
-makes their image, laxity-sim.
+and are gone when they end. Arguments after their names are theirs: laxity sim run matmul --help
+lists them. The first run makes their image, laxity-sim.
 
   laxity sim run --deadline 9s                      twice, and they contend for the GPU
   laxity sim run --deadline 50ms server
@@ -113,6 +116,24 @@ func serveSim(ctx context.Context, socket string, log *slog.Logger) error {
 	return gpu.Serve(ctx, l)
 }
 
+// usageOf is the help of the built-in programs.
+func usageOf(ctx context.Context, docker *client.Client, makeImage func() (string, error), args []string) (string, error) {
+	image, err := makeImage()
+	if err != nil {
+		return "", err
+	}
+	return simrun.Usage(ctx, docker, image, args)
+}
+
+// usePodmanIfAlone names root's Podman to this process and to the commands that it runs, if that is
+// the only engine here: laxity up finds it in the same way.
+func usePodmanIfAlone(m engine.Machine, setenv func(key, value string) error) error {
+	if chosen, _ := (engine.Choice{}).Resolve(m); chosen.DockerHost != "" {
+		return setenv(client.EnvOverrideHost, chosen.DockerHost)
+	}
+	return nil
+}
+
 // runSim is `laxity sim run`.
 func runSim(args []string, stdout, stderr io.Writer) int {
 	own := plain.NewWriter(stderr)
@@ -128,22 +149,41 @@ func runSim(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, simRunHelp)
 		return exitOK
 	}
+	if err := usePodmanIfAlone(engine.This, os.Setenv); err != nil {
+		return fail(err)
+	}
 	docker, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {
 		return fail(fmt.Errorf("docker: %w", err))
 	}
 	defer docker.Close()
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	makeImage := func() (string, error) { return simrun.Image(ctx, docker) }
+	if simrun.AsksUsage(spec.Image, spec.Args) {
+		text, err := usageOf(ctx, docker, makeImage, spec.Args)
+		if err != nil {
+			return fail(err)
+		}
+		fmt.Fprint(stdout, text)
+		return exitOK
+	}
 	gpu, err := simrun.Find(ctx, docker, simSockets(spec.Socket))
 	if err != nil {
 		return fail(err)
 	}
-	spec, builtIn, err := simrun.Prepare(spec, gpu, func() (string, error) { return simrun.Image(ctx, docker) }, strings.ToLower(rand.Text()[:4]))
+	program, asked := spec.Image, spec.Args
+	spec, builtIn, err := simrun.Prepare(spec, gpu, makeImage, strings.ToLower(rand.Text()[:4]))
 	if err != nil {
 		return fail(err)
 	}
 	if builtIn == "" {
 		return runContainer(spec, nil, nil, stdout, stderr)
+	}
+	if len(asked) > 0 {
+		if _, err := simrun.Usage(ctx, docker, spec.Image, asked); err != nil {
+			return fail(fmt.Errorf("%w; see 'laxity sim run %s --help'", err, program))
+		}
 	}
 	var id strings.Builder
 	if code := runContainer(spec, nil, nil, &id, stderr); code != exitOK {

@@ -152,12 +152,12 @@ func (n node) Change(ctx context.Context, container string, change task.Change) 
 
 // Why implements screen.Node.
 func (n node) Why(ctx context.Context, container string) (string, error) {
-	e, err := n.acts.cli.ask(ctx, strings.TrimRight(n.acts.url, "/"), container, whyLimit)
+	e, err := n.acts.cli.ask(ctx, strings.TrimRight(n.acts.url, "/"), container, whyLimit*whyRead)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	err = e.write(&b, time.Now(), view.Width(n.out), n.whole)
+	err = e.write(&b, time.Now(), view.Width(n.out), whyLimit, n.whole)
 	return b.String(), err
 }
 

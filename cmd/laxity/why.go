@@ -42,8 +42,12 @@ type explanation struct {
 	gpus      []state.GPU
 }
 
-// whyLimit is how many decisions are shown unless a person asks for more.
-const whyLimit = 20
+const (
+	// whyLimit is how many lines of decisions are shown unless a person asks for more.
+	whyLimit = 20
+	// whyRead is how many decisions are read for each line: what repeats is one line.
+	whyRead = 50
+)
 
 func (c *cli) addWhy() {
 	var (
@@ -52,17 +56,19 @@ func (c *cli) addWhy() {
 		asJSON, whole      bool
 	)
 	cmd := c.command("why", whyHelp, func(ctx context.Context, _ *slog.Logger) error {
-		e, err := c.ask(ctx, strings.TrimRight(address, "/"), container, limit)
+		limit = max(1, limit)
+		e, err := c.ask(ctx, strings.TrimRight(address, "/"), container, limit*whyRead)
 		if err != nil {
 			return err
 		}
 		if asJSON {
+			e.Decisions = e.Decisions[max(0, len(e.Decisions)-limit):]
 			return writeJSON(c.out, e)
 		}
-		return e.write(c.out, time.Now(), view.Width(c.out), whole)
+		return e.write(c.out, time.Now(), view.Width(c.out), limit, whole)
 	})
 	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
-	cmd.Flag("limit", "Most decisions to show.").Default(strconv.Itoa(whyLimit)).IntVar(&limit)
+	cmd.Flag("limit", "Most lines of decisions to show; with --json, most decisions.").Default(strconv.Itoa(whyLimit)).IntVar(&limit)
 	cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
 	cmd.Flag("no-trunc", noTruncHelp).BoolVar(&whole)
 	cmd.Arg("container", "Name or id.").Required().HintAction(containers(new(string))).StringVar(&container)
@@ -76,7 +82,7 @@ func (c *cli) ask(ctx context.Context, base, container string, limit int) (expla
 	if err := c.getJSON(ctx, base+"/api/v1/state", &s); err != nil {
 		return e, err
 	}
-	q := url.Values{"container": {container}, "limit": {fmt.Sprint(max(1, limit))}}
+	q := url.Values{"container": {container}, "limit": {fmt.Sprint(limit)}}
 	if err := c.getJSON(ctx, base+"/api/v1/decisions?"+q.Encode(), &e.Decisions); err != nil {
 		return e, err
 	}
@@ -205,8 +211,9 @@ func contended(s state.State, e explanation) bool {
 	})
 }
 
-// write writes it for a person; whole writes the UUIDs of GPUs.
-func (e explanation) write(w io.Writer, now time.Time, columns int, whole bool) error {
+// write writes it for a person, with at most so many lines of decisions; whole writes the UUIDs
+// of GPUs.
+func (e explanation) write(w io.Writer, now time.Time, columns, limit int, whole bool) error {
 	named := func(text string) string {
 		if whole {
 			return text
@@ -222,21 +229,43 @@ func (e explanation) write(w io.Writer, now time.Time, columns int, whole bool) 
 		fmt.Fprintf(&b, "  %s\n", plain.Line(named(n)))
 	}
 	if len(e.Decisions) > 0 {
-		lines := [][]string{{"TIME", "DECISION", "RESULT", "WHY"}}
-		for _, d := range e.Decisions {
-			who := d.Alert
-			if d.By != "" {
-				who = d.By + ":"
-			}
-			lines = append(lines, []string{d.Time.Local().Format("15:04:05.000"), string(d.Kind), string(d.Result), named(strings.TrimSpace(who + " " + d.Reason + " " + d.Error))})
-		}
+		lines := decisionLines(e.Decisions, named)
+		lines = lines[max(0, len(lines)-limit):]
 		b.WriteString("\n")
-		if err := view.Columns(&b, lines, columns, 3); err != nil {
+		if err := view.Columns(&b, slices.Insert(lines, 0, []string{"TIME", "DECISION", "RESULT", "WHY"}), columns, 3); err != nil {
 			return err
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// decisionLines has a line for each decision, with its time. The same one several times in a row, as
+// about a server's requests, is one line, with the time of the last.
+func decisionLines(all []decision.Decision, named func(string) string) (lines [][]string) {
+	const clock = "15:04:05"
+	for i := 0; i < len(all); {
+		first, why := all[i], decisionWhy(all[i])
+		n := 1
+		for i+n < len(all) && all[i+n].Kind == first.Kind && all[i+n].Result == first.Result && decisionWhy(all[i+n]) == why {
+			n++
+		}
+		i += n
+		text := named(why)
+		if n > 1 {
+			text += fmt.Sprintf(" (%d times since %s)", n, first.Time.Local().Format(clock))
+		}
+		lines = append(lines, []string{all[i-1].Time.Local().Format(clock + ".000"), string(first.Kind), string(first.Result), text})
+	}
+	return lines
+}
+
+func decisionWhy(d decision.Decision) string {
+	who := d.Alert
+	if d.By != "" {
+		who = d.By + ":"
+	}
+	return strings.TrimSpace(who + " " + d.Reason + " " + d.Error)
 }
 
 // getJSON gets an answer of the actuator.

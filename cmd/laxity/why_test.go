@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,5 +128,26 @@ func TestWhyOfAStranger(t *testing.T) {
 	code, _, stderr = laxity("why", "--actuator.url=http://127.0.0.1:1", "x")
 	if code != 1 || !strings.Contains(stderr, "no actuator answers at") {
 		t.Errorf("%d %s", code, stderr)
+	}
+}
+
+// What repeats is one line; what is in between is not lost.
+func TestWhyRepeats(t *testing.T) {
+	began := time.Date(2026, 11, 23, 12, 0, 0, 0, time.Local)
+	var all []decision.Decision
+	for i, why := range []string{"its task has ended", "its task has ended", "its task has ended", "its deadline was changed", "its task has ended"} {
+		all = append(all, decision.Decision{Kind: decision.Lease, Result: decision.Closed, Alert: "GPUContention", Reason: why, Time: began.Add(time.Duration(i) * time.Second)})
+	}
+	var got []string
+	for _, line := range decisionLines(all, func(text string) string { return text }) {
+		got = append(got, line[0]+" "+line[3])
+	}
+	want := []string{
+		"12:00:02.000 GPUContention its task has ended (3 times since 12:00:00)",
+		"12:00:03.000 GPUContention its deadline was changed",
+		"12:00:04.000 GPUContention its task has ended",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

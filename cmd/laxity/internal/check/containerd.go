@@ -21,7 +21,8 @@ func judgeEngine(ctx context.Context, choice engines.Choice, nvidia bool) []Find
 	case engines.CRIO:
 		return gatherCRIO(ctx, choice).judge(how)
 	}
-	return append(gatherEngine(ctx, choice.DockerHost).judge(nvidia), judgeChoice("Docker", how)...)
+	found := gatherEngine(ctx, choice.DockerHost).judge(nvidia)
+	return append(found, judgeChoice(found[0].Area, how)...) // Docker or Podman, as it says of itself
 }
 
 // judgeChoice says why an engine was taken, where that was not a person's choice.

@@ -51,7 +51,9 @@ func gatherCRIO(ctx context.Context, choice engines.Choice) (f crioFacts) {
 	if f.err = f.containers(ctx, c, freezer.Kernel{Proc: "/proc"}); f.err != nil {
 		return f
 	}
-	stays, end := context.WithTimeout(ctx, crioTells)
+	// No deadline: gRPC would send it, and the server could end the stream before our own clock does.
+	stays, end := context.WithCancel(ctx)
+	defer time.AfterFunc(crioTells, end).Stop()
 	defer end()
 	if f.events = c.Follow(stays, func() {}); stays.Err() != nil {
 		f.events = nil
