@@ -33,6 +33,7 @@ type GPU struct {
 
 // Simulation are the settings of simulated GPUs, for experiments that depend on them.
 var Simulation = []Setting{
+	{Name: "sim-memory", Means: "simulated: GiB of each card; 141"},
 	{Name: "sim-context", Means: "simulated: how long making a context takes; 200ms"},
 	{Name: "sim-list", Means: "simulated: from that call until the process is listed; 150ms"},
 	{Name: "sim-alloc", Means: "simulated: GiB per second of an allocation; it takes no time"},
@@ -43,9 +44,16 @@ var Simulation = []Setting{
 // say.
 func (env Env) simulated(count int) (o sim.Options, err error) {
 	o.Cards = make([]sim.Card, count)
+	gib, err := env.Number("sim-memory", 1, 0)
+	if err != nil {
+		return o, err
+	}
 	for i := range o.Cards {
 		o.Cards[i].Speed = sim.H200().Scaled(simScale)
 		o.Cards[i].Memory = env.SimulatedMemory
+		if gib > 0 {
+			o.Cards[i].Memory = uint64(gib) << 30
+		}
 	}
 	for name, to := range map[string]*time.Duration{"sim-context": &o.ContextTime, "sim-list": &o.ListDelay, "sim-release": &o.ReleaseTime} {
 		if text, ok := env.Args[name]; ok {

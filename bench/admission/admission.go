@@ -103,7 +103,7 @@ func world(arrival string, load float64, number int, seed uint64) ([]bench.Row, 
 		offered += c.requests
 	}
 	row := func(way string, in []bool, counts []count) bench.Row {
-		r := bench.Row{"way": way, "arrivals": arrival, "load": load, "run": number, "offered": offered, "servers": each, "refused_servers": 0,
+		r := bench.Row{"way": way, "arrivals": arrival, "load": load, "run": number + 1, "offered": offered, "servers": each, "refused_servers": 0,
 			"requests": 0, "in_time": 0, "told": 0, "told_requests": 0, "told_in_time": 0, "told_later": 0}
 		n := func(key string, more int) { r[key] = int(r.Num(key)) + more }
 		for i, c := range counts {

@@ -36,7 +36,7 @@ func (m *measurement) startups(ctx context.Context) (rows []bench.Row, err error
 		for _, way := range ways {
 			more, err := m.startAll(ctx, way, a, w)
 			for _, r := range more {
-				r["run"] = i
+				r["run"] = i + 1
 			}
 			rows = append(rows, more...)
 			if err != nil {

@@ -11,11 +11,14 @@ import (
 	"github.com/laxity/laxity/bench/arbitrate"
 	"github.com/laxity/laxity/bench/chain"
 	"github.com/laxity/laxity/bench/channels"
+	"github.com/laxity/laxity/bench/cnns"
 	"github.com/laxity/laxity/bench/cost"
 	"github.com/laxity/laxity/bench/events"
 	"github.com/laxity/laxity/bench/faults"
+	"github.com/laxity/laxity/bench/fit"
 	"github.com/laxity/laxity/bench/gang"
 	"github.com/laxity/laxity/bench/guard"
+	"github.com/laxity/laxity/bench/hidden"
 	"github.com/laxity/laxity/bench/long"
 	"github.com/laxity/laxity/bench/memory"
 	"github.com/laxity/laxity/bench/overhead"
@@ -32,13 +35,13 @@ import (
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
 	return []bench.Experiment{
-		events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(),
+		events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), zoo.Unlabelled(),
 		cost.Experiment(), cost.Growth(), cost.Pods(), peers.Experiment(), long.Experiment(),
 		overhead.Experiment(), account.Experiment(), scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(),
 		channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(),
 		arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
-		memory.Deadlock(), memory.Ring(), memory.Oversubscribe(),
+		memory.Deadlock(), memory.Ring(), memory.Oversubscribe(), cnns.Experiment(), fit.Experiment(), hidden.Experiment(),
 	}
 }
 

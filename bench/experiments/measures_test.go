@@ -17,15 +17,17 @@ var (
 // its stored result one of older code.
 var measures = map[string][]string{
 	"events": observing, "events-2gpus": observing, "cost": observing, "growth": observing, "peers": observing, "pods": observing, "overhead": observing, "account": observing,
-	"chain":  slices.Concat(observing, deciding, []string{"rules", "actuator/webhook", "actuator/intake"}),
-	"faults": slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
-	"zoo":    slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
-	"bytes":  {"exporter/collector", "exporter/task"},
-	"long":   {"exporter", "actuator", "internal", "rules", "cmd/internal", "cmd/laxity"},
-	"scale":  placing, "placements": placing, "quality": placing,
+	"chain":      slices.Concat(observing, deciding, []string{"rules", "actuator/webhook", "actuator/intake"}),
+	"faults":     slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
+	"unlabelled": slices.Concat(ordering, swapping),
+	"zoo":        slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
+	"bytes":      {"exporter/collector", "exporter/task"},
+	"long":       {"exporter", "actuator", "internal", "rules", "cmd/internal", "cmd/laxity"},
+	"scale":      placing, "placements": placing, "quality": placing,
 	"policies": deciding, "admission": append([]string{"actuator/admission"}, deciding...),
 	"channels": switching, "gang": append([]string{"actuator/plan/gang"}, switching...),
 	"guard": guarding, "limits": guarding, "oversubscribe": guarding,
 	"deadlock": swapping, "deadlock-2gpus": swapping, "swap": swapping, "swapcycles": swapping,
+	"cnns": slices.Concat(ordering, swapping), "fit": guarding, "hidden": {"bench/tenant"},
 	"arbitrate": ordering, "contention": ordering, "serve": ordering, "shares": ordering,
 }

@@ -97,8 +97,12 @@ func git(args ...string) ([]byte, error) {
 	return out, err
 }
 
+// isSource is whether what a file says may change what is measured: no test's file does, and no
+// file of a package for tests, such as containertest. The package selftest is part of the product.
 func isSource(path string) bool {
-	if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/testdata/") {
+	folder := filepath.Base(filepath.Dir(path))
+	forTests := strings.HasSuffix(folder, "test") && folder != "selftest"
+	if forTests || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/testdata/") {
 		return false
 	}
 	return slices.Contains([]string{".go", ".c", ".h", ".cu", ".py", ".yml"}, filepath.Ext(path))
@@ -139,5 +143,21 @@ func TestWordsLeaveOutComments(t *testing.T) {
 	}
 	if !slices.Equal(words("a.c", []byte("int a; /* one\n * two */ // three\n")), words("a.c", []byte("int\na;"))) {
 		t.Error("a comment in C makes a difference")
+	}
+}
+
+func TestIsSource(t *testing.T) {
+	for path, want := range map[string]bool{
+		"exporter/container/labels.go":                      true,
+		"internal/cudabpf/guard.c":                          true,
+		"internal/rm/selftest/selftest.go":                  true,
+		"exporter/container/labels_test.go":                 false,
+		"exporter/container/containertest/containertest.go": false,
+		"internal/rm/testdata/open.go":                      false,
+		"exporter/README.md":                                false,
+	} {
+		if got := isSource(path); got != want {
+			t.Errorf("%s: source %t, want %t", path, got, want)
+		}
 	}
 }

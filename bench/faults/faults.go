@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -90,7 +91,7 @@ func hurtActuator(ctx context.Context, env bench.Env, kills, starts, payloads in
 	}{{killed, kills, m.kill}, {early, starts, m.killEarly}} {
 		for i := range fault.times {
 			r, err := fault.do(ctx, i)
-			if err != nil {
+			if err := cmp.Or(err, ctx.Err()); err != nil { // what is seen after the end is no result
 				return rows, fmt.Errorf("%s, %d: %w", fault.way, i+1, err)
 			}
 			rows = append(rows, r)
@@ -100,7 +101,7 @@ func hurtActuator(ctx context.Context, env bench.Env, kills, starts, payloads in
 		}
 	}
 	r, err := m.replay(ctx, payloads)
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return rows, err
 	}
 	return append(rows, r), nil

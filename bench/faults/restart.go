@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func restarts(ctx context.Context, env bench.Env, live bool, times int) (rows []
 	for i := range times {
 		way := restart{live: live, kill: i%2 == 1}
 		r, err := m.restart(ctx, engine, way, i)
-		if err != nil {
+		if err := cmp.Or(err, ctx.Err()); err != nil { // what is seen after the end is no result
 			return rows, fmt.Errorf("%s, %d: %w", way, i+1, err)
 		}
 		rows = append(rows, r)

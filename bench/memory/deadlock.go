@@ -98,7 +98,7 @@ func runDeadlock(ctx context.Context, env bench.Env, shape string, gpus int) (ro
 		}
 		rows = append(rows, more)
 	}
-	stop, err := r.laxity(ctx, config.Config{Arbitrate: config.Always, MemoryWait: stuckWith})
+	stop, err := r.Guard(ctx, r.env, config.Config{Arbitrate: config.Always, MemoryWait: stuckWith})
 	if err != nil {
 		return rows, err
 	}
@@ -115,7 +115,7 @@ func runDeadlock(ctx context.Context, env bench.Env, shape string, gpus int) (ro
 
 // smallestGPU is the memory of the smallest of the first GPUs, bytes.
 func (r *rig) smallestGPU(ctx context.Context, count int) (uint64, error) {
-	reading, err := r.read(ctx)
+	reading, err := r.Read(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/actuatortest"
 	"github.com/laxity/laxity/bench"
+	benchrig "github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/internal/needtest"
 )
@@ -32,7 +33,7 @@ func env(t *testing.T, memory uint64, args map[string]string) bench.Env {
 
 func skipUnguarded(t *testing.T, err error) {
 	t.Helper()
-	if errors.Is(err, errNotGuarded) {
+	if errors.Is(err, benchrig.ErrNotGuarded) {
 		needtest.BPF.Skip(t, err)
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/laxity/laxity/actuator/allocator"
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/bench"
+	benchrig "github.com/laxity/laxity/bench/rig"
 	"github.com/laxity/laxity/bench/tenant"
 )
 
@@ -46,10 +46,8 @@ func Oversubscribe() bench.Experiment {
 }
 
 const (
-	leftFree = 40 << 30
-	// contextMost bounds what a context takes.
-	contextMost = 640 << 20
-	allTimeout  = 4 * time.Minute
+	leftFree   = 40 << 30
+	allTimeout = 4 * time.Minute
 )
 
 // memoryShares are the ways with Laxity, by how it divides the card.
@@ -94,19 +92,8 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	total, err := r.smallestGPU(ctx, 1)
-	if err != nil {
+	if err := r.Ballast(ctx, leftFree); err != nil {
 		return nil, err
-	}
-	if total > leftFree+contextMost+1<<30 {
-		ballast, err := r.start(ctx, nil, "--context-only", "--alloc-extra", mib(total-leftFree-contextMost), "--hold", "100000")
-		if err != nil {
-			return nil, err
-		}
-		defer ballast.Remove() //nolint:errcheck // the runner's Close tries again
-		if err := r.awaitUsed(ctx, total-leftFree-contextMost); err != nil {
-			return nil, err
-		}
 	}
 	first := env.FirstRun()
 	for repeat := range repeats {
@@ -125,47 +112,21 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 	return rows, nil
 }
 
-// awaitUsed waits until so much of the card is in use.
-func (r *rig) awaitUsed(ctx context.Context, bytes uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	d, err := r.open()
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	for {
-		reading, err := d.Read(ctx)
-		if err != nil {
-			return err
-		}
-		if reading.GPUs[0].MemoryUsed >= bytes {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the ballast does not hold its memory: %w", ctx.Err())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
 // oversubscribeRound runs all tasks of a set by a way and returns a row for each.
 func (r *rig) oversubscribeRound(ctx context.Context, s taskSet, way string, run int) (rows []bench.Row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allTimeout)
 	defer cancel()
 	if share, ok := memoryShares[way]; ok {
-		stop, err := r.laxity(ctx, config.Config{Arbitrate: config.Always, MemoryWait: allTimeout, MemoryShare: share})
+		stop, err := r.Guard(ctx, r.env, config.Config{Arbitrate: config.Always, MemoryWait: allTimeout, MemoryShare: share})
 		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	base, err := r.used(ctx)
+	watched, err := r.WatchMemory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	stopWatching, mean := r.watch(ctx, base)
 	tasks := make([]oversubscribed, len(s.jobs))
 	slots := make(chan struct{}, s.atOnce(way))
 	var wait sync.WaitGroup
@@ -180,11 +141,11 @@ func (r *rig) oversubscribeRound(ctx context.Context, s taskSet, way string, run
 		})
 	}
 	wait.Wait()
-	stopWatching()
+	use := watched().Mean / leftFree
 	if err != nil {
 		return nil, err
 	}
-	return r.oversubscribeRows(tasks, s, way, run, mean()), nil
+	return r.oversubscribeRows(tasks, s, way, run, use), nil
 }
 
 // task starts one task.
@@ -193,7 +154,7 @@ func (r *rig) task(ctx context.Context, j job, way string) (*tenant.Tenant, erro
 	matrices := uint64(3 * n * n * 4)
 	labels := map[string]string{}
 	if _, ok := memoryShares[way]; ok {
-		labels["laxity.gpu-memory"] = strconv.FormatUint(j.memory+contextMost, 10)
+		labels["laxity.gpu-memory"] = strconv.FormatUint(j.memory+benchrig.ContextMost, 10)
 	}
 	return r.start(ctx, labels, "--n", strconv.Itoa(n), "--kernels", strconv.Itoa(j.kernels), "--host-seconds", "0.3",
 		"--alloc-extra", mib(j.memory-matrices))
@@ -249,42 +210,4 @@ func (r *rig) oversubscribeRows(tasks []oversubscribed, s taskSet, way string, r
 	}
 	r.env.Log("%s, %s, run %d: makespan %.1fs, %d of %d out of memory, %.0f %% of the memory used", s.name, way, run, last, oom, len(tasks), 100*memory)
 	return rows
-}
-
-// used is what is in use of the card.
-func (r *rig) used(ctx context.Context) (uint64, error) {
-	reading, err := r.read(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return reading.GPUs[0].MemoryUsed, nil
-}
-
-// watch samples the card's memory until stop; mean is then the share of what was
-// left that was in use.
-func (r *rig) watch(ctx context.Context, base uint64) (stop func(), mean func() float64) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan float64, 1)
-	go func() {
-		sum, n := 0.0, 0
-		d, err := r.open()
-		if err == nil {
-			defer d.Close()
-		}
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for err == nil {
-			select {
-			case <-ctx.Done():
-				done <- sum / float64(n)
-				return
-			case <-tick.C:
-			}
-			if reading, rerr := d.Read(ctx); rerr == nil {
-				sum, n = sum+float64(reading.GPUs[0].MemoryUsed-min(reading.GPUs[0].MemoryUsed, base))/leftFree, n+1
-			}
-		}
-		done <- math.NaN()
-	}()
-	return cancel, func() float64 { return <-done }
 }

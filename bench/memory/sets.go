@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/laxity/laxity/bench"
+	benchrig "github.com/laxity/laxity/bench/rig"
 )
 
 // static is the card in equal parts, as many as the largest task fits into.
@@ -55,7 +56,7 @@ func (s taskSet) atOnce(way string) int {
 		for _, j := range s.jobs {
 			most = max(most, j.memory)
 		}
-		return int(leftFree / (most + contextMost))
+		return int(leftFree / (most + benchrig.ContextMost))
 	default:
 		return len(s.jobs)
 	}

@@ -60,7 +60,7 @@ func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 				if err := ctx.Err(); err != nil {
 					return rows, err
 				}
-				rows = append(rows, sampleRow(s.name, w, i, jobs, simulate(jobs, w)))
+				rows = append(rows, sampleRow(s.name, w, i+1, jobs, simulate(jobs, w)))
 			}
 		}
 		env.Log("set %s: %d repeats", s.name, repeats)
@@ -70,7 +70,7 @@ func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
 			return rows, err
 		}
 		jobs := feasible(rand.New(rand.NewPCG(env.Seed, uint64(1000+i)))) //nolint:gosec // not a secret
-		rows = append(rows, bench.Row{"set": "random", "run": i, "tasks": len(jobs),
+		rows = append(rows, bench.Row{"set": "random", "run": i + 1, "tasks": len(jobs),
 			"edf_hits": hits(jobs, simulate(jobs, edf)), "fifo_hits": hits(jobs, simulate(jobs, fifo)), "none_hits": hits(jobs, simulate(jobs, none))})
 	}
 	return rows, nil

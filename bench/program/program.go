@@ -24,12 +24,15 @@ type Span struct{ Began, Ended float64 }
 
 // Kind is what a program does: a file of PyTorch, or on a simulated GPU so many kernels that multiply
 // matrices of N×N (as large as an H200 would need them), again after a gap. Resident: they are copied to
-// the GPU once, and no result is copied back.
+// the GPU once, and no result is copied back. It ends after so many Steps, 0: never. Holds: bytes of GPU
+// memory that it holds besides.
 type Kind struct {
 	File       string
 	N, Kernels int
 	Gap        time.Duration
 	Resident   bool
+	Steps      int
+	Holds      uint64
 }
 
 // Program is one in a container.

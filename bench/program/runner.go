@@ -107,7 +107,8 @@ func (m multiplications) start(ctx context.Context, p *Program) (*tenant.Tenant,
 	spec, folder := p.spec, p.folder()
 	spec.Mounts = append(spec.Mounts, mount.Mount{Type: mount.TypeBind, Source: folder, Target: folder, ReadOnly: true})
 	spec.Args = []string{"--n", strconv.Itoa(m.rig.GPU.N(p.kind.N)), "--kernels", strconv.Itoa(p.kind.Kernels),
-		"--gap", strconv.FormatFloat(p.kind.Gap.Seconds(), 'g', -1, 64), "--repeat", "0"}
+		"--gap", strconv.FormatFloat(p.kind.Gap.Seconds(), 'g', -1, 64),
+		"--repeat", strconv.Itoa(p.kind.Steps), "--alloc-extra", strconv.FormatUint(p.kind.Holds>>20, 10)}
 	if p.kind.Resident {
 		spec.Args = append(spec.Args, "--resident")
 	}

@@ -2,10 +2,14 @@ package rig
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/tenant"
 	"github.com/laxity/laxity/internal/daemon"
@@ -23,6 +27,9 @@ type Command struct {
 // StateDir is the actuator's.
 func (c Command) StateDir() string { return filepath.Join(c.Dir, "state", "actuator") }
 
+// upDir is the folder of a way's `laxity up`.
+func (r *Rig) upDir(way string) string { return filepath.Join(r.Dir, "up-"+way) }
+
 // UpCommand is a `laxity up` for this rig's containers, with these flags besides. The state folder
 // of a way stays over the runs, so that it learns as a daemon does.
 func (r *Rig) UpCommand(ctx context.Context, env bench.Env, way string, flags ...string) (c Command, err error) {
@@ -33,7 +40,7 @@ func (r *Rig) UpCommand(ctx context.Context, env bench.Env, way string, flags ..
 	if err != nil {
 		return c, err
 	}
-	c.Dir, c.Exporter, c.Address = filepath.Join(r.Dir, "up-"+way), addresses[0], addresses[1]
+	c.Dir, c.Exporter, c.Address = r.upDir(way), addresses[0], addresses[1]
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return c, err
 	}
@@ -70,4 +77,23 @@ func (r *Rig) Up(ctx context.Context, env bench.Env, way string, flags ...string
 		}
 		return err
 	}, nil
+}
+
+// Decisions are what the `laxity up` of a way has decided in all runs, once it has stopped.
+func (r *Rig) Decisions(way string) (all []decision.Decision, err error) {
+	f, err := os.Open(filepath.Join(Command{Dir: r.upDir(way)}.StateDir(), "decisions.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for lines := json.NewDecoder(f); ; {
+		var d decision.Decision
+		switch err := lines.Decode(&d); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return all, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		all = append(all, d)
+	}
 }

@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/system"
+
+	observed "github.com/laxity/laxity/exporter/container"
 )
 
 // driverFolder is where a container finds the host's driver when the engine has
@@ -45,6 +48,30 @@ func nvidia(info system.Info, hc *container.HostConfig, env *[]string) error {
 		hc.Devices = append(hc.Devices, container.DeviceMapping{PathOnHost: n, PathInContainer: n, CgroupPermissions: "rwm"})
 	}
 	return nil
+}
+
+// give leaves a container these of the GPUs that host has, by the same means. The simulated ones are given by the
+// variable that the stand-in library reads.
+func give(gpus []int, host *container.HostConfig, env *[]string) {
+	ids := []string{}
+	for _, i := range gpus {
+		ids = append(ids, strconv.Itoa(i))
+	}
+	visible := strings.Join(ids, ",")
+	if visible == "" {
+		visible = "none"
+	}
+	*env = append(slices.Clone(*env), "NVIDIA_VISIBLE_DEVICES="+visible)
+	if requests := host.DeviceRequests; len(requests) > 0 {
+		host.DeviceRequests = nil
+		if len(ids) > 0 {
+			host.DeviceRequests = []container.DeviceRequest{{DeviceIDs: ids, Capabilities: requests[0].Capabilities}}
+		}
+	}
+	host.Devices = slices.DeleteFunc(slices.Clone(host.Devices), func(d container.DeviceMapping) bool {
+		gpu, ok := observed.DeviceFile(d.PathOnHost)
+		return ok && !slices.Contains(ids, gpu)
+	})
 }
 
 // hostLibcuda returns the real path of the host's libcuda.so.1.

@@ -101,6 +101,8 @@ type Spec struct {
 	// Program is a file of this machine that runs in place of the workload, with Args. It may
 	// link to libc, libdl, libm and libpthread.
 	Program string
+	// GPUs are the indices of those that it is given; nil: all.
+	GPUs []int
 	// Mounts are added to those that every tenant has. IPC and PID are Docker's --ipc and
 	// --pid; empty is the engine's default.
 	Mounts   []mount.Mount
@@ -135,6 +137,9 @@ func (r *Runner) start(ctx context.Context, s Spec, config *container.Config, ho
 
 func (r *Runner) create(ctx context.Context, s Spec, config *container.Config, host container.HostConfig) (*Tenant, error) {
 	host.Mounts = slices.Concat(host.Mounts, s.Mounts)
+	if s.GPUs != nil {
+		give(s.GPUs, &host, &config.Env)
+	}
 	if s.Program != "" {
 		config.Entrypoint = []string{programPath}
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: s.Program, Target: programPath, ReadOnly: true})

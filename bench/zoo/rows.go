@@ -11,9 +11,8 @@ import (
 
 // Ways of rows.
 const (
-	aRound        = "round"
-	unplayed      = "unplayed round" // something beside Laxity failed
-	alone, beside = "unlabelled alone", "unlabelled beside"
+	aRound   = "round"
+	unplayed = "unplayed round" // something beside Laxity failed
 )
 
 // rowOf judges a round.
@@ -173,18 +172,7 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 	later := bench.Column(rows, "ratio", func(r bench.Row) bool {
 		return r.Str("way") == aRound && r["standard"] == true && r.Str("deaths") == ""
 	})
-	all = append(all, bench.Figure{Name: "zoo_round_time_ratio", Value: bench.Median(later), Unit: "×", Runs: len(later)})
-	for _, way := range []string{alone, beside} {
-		ratios := bench.Column(rows, "ratio", bench.Way(way))
-		name := "zoo_" + strings.ReplaceAll(way, " ", "_") + "_ratio"
-		for _, q := range []struct {
-			name string
-			at   float64
-		}{{"", 0.5}, {"_q1", 0.25}, {"_q3", 0.75}} {
-			all = append(all, bench.Figure{Name: name + q.name, Value: bench.Quantile(ratios, q.at), Unit: "×", Runs: len(ratios)})
-		}
-	}
-	return all
+	return append(all, bench.Figure{Name: "zoo_round_time_ratio", Value: bench.Median(later), Unit: "×", Runs: len(later)})
 }
 
 func table(rows []bench.Row) [][]string {
@@ -220,11 +208,6 @@ func table(rows []bench.Row) [][]string {
 			line = append(line, bench.Number(total))
 		}
 		lines = append(lines, append(line, bench.Number(bench.Median(bench.Column(rows, "seconds", of))), bench.Number(bench.Median(bench.Column(rows, "seconds_without", of)))))
-	}
-	for _, way := range []string{alone, beside} {
-		if n := len(bench.Column(rows, "ratio", bench.Way(way))); n > 0 {
-			lines = append(lines, []string{way, fmt.Sprint(n), "", "", "", "", "", bench.Number(bench.Median(bench.Column(rows, "with", bench.Way(way)))), bench.Number(bench.Median(bench.Column(rows, "without", bench.Way(way))))})
-		}
 	}
 	return lines
 }

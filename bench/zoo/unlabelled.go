@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/bench"
@@ -13,37 +14,119 @@ import (
 // blockOf is how many pairs are measured under one run of Laxity.
 const blockOf = 5
 
-// unlabelled measures how long a program without a label runs, with Laxity and without
-// it, alone or beside two labelled ones, in pairs.
-func (m *machine) unlabelled(ctx context.Context, from pool, places []string, pairs int, add func(bench.Row)) error {
+// Places where it is measured, which are ways of rows.
+const alone, beside = "alone", "beside"
+
+const aboutUnlabelled = `A program without a label of Laxity's (a matrix multiplication of the CUDA runtime) runs with "laxity up" at
+its default flags and without it, from the start of its container to its end, five times each in turns: alone, and beside two
+containers with labels that compute without end. The ratio is that of a pair, and the figure their median.
+
+Less than 1 is no merit of the order: alone, a CUDA program starts 0.09 s faster and ends 0.04 s faster while another process
+has CUDA open, as the helper of "laxity up" that swaps containers has. Beside others, who have CUDA open either way, the slices
+of those with labels are shorter while a container without one computes.`
+
+// Unlabelled is what Laxity costs a program that it has nothing to do with.
+func Unlabelled() bench.Experiment {
+	return bench.Experiment{
+		Name: "unlabelled", Title: "An unlabelled program, with Laxity and without", About: aboutUnlabelled,
+		Settings: append([]bench.Setting{
+			{Name: "pairs", Means: "pairs of runs; 30", Flag: true, Part: true},
+			{Name: "in", Means: "alone, beside or both; both", Flag: true, Part: true},
+			laxityAt, ofEngine,
+		}, bench.Simulation...), Portions: true, Run: runUnlabelled, Figures: unlabelledFigures, Table: unlabelledTable,
+	}
+}
+
+func runUnlabelled(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
+	fallback := 30
+	if env.Quick {
+		fallback = 1
+	}
+	pairs, err := env.Number("pairs", 1, fallback)
+	if err != nil {
+		return nil, err
+	}
+	places := []string{alone, beside}
+	if in := env.Args["in"]; slices.Contains(places, in) {
+		places = []string{in}
+	} else if in != "" && in != "both" {
+		return nil, fmt.Errorf("--in=%s: write alone, beside or both", in)
+	}
+	m, err := open(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
 	subject := drawn{kind: kinds[1], args: []string{"kernels=16", "host=300"}}
+	from, err := m.pool(env, plan{})
+	if err != nil {
+		return nil, err
+	}
 	for _, k := range from.kinds {
 		if k.verb == "matmul" {
 			subject = drawn{kind: k, args: []string{"n=8192", "kernels=4"}}
 		}
 	}
-	company := []drawn{
-		{kind: kind{name: "endless", from: animal, verb: "endless"}, args: []string{"kernels=4"}, labels: map[string]string{gpu.LabelDeadline: "30s"}},
-		{kind: kind{name: "endless", from: animal, verb: "endless"}, args: []string{"kernels=8"}, labels: map[string]string{gpu.LabelClass: "batch"}},
+	add := rowsFrom(env, &rows)
+	for _, place := range places {
+		if err := m.pairs(ctx, subject, place, pairs, add); err != nil {
+			return rows, fmt.Errorf("%s: %w", place, err)
+		}
 	}
-	for _, way := range places {
-		var others []drawn
-		if way == beside {
-			others = company
+	return rows, nil
+}
+
+// pairs measures how long the subject runs, with Laxity and without, in one place.
+func (m *machine) pairs(ctx context.Context, subject drawn, place string, pairs int, add func(bench.Row)) error {
+	var others []drawn
+	if place == beside {
+		endless := kind{name: "endless", from: animal, verb: "endless"}
+		others = []drawn{
+			{kind: endless, args: []string{"kernels=4"}, labels: map[string]string{gpu.LabelDeadline: "30s"}},
+			{kind: endless, args: []string{"kernels=8"}, labels: map[string]string{gpu.LabelClass: "batch"}},
 		}
-		for done := 0; done < pairs; done += blockOf {
-			n := min(blockOf, pairs-done)
-			seconds, err := m.block(ctx, subject, others, n, done/blockOf%2 == 1)
-			if err != nil {
-				return fmt.Errorf("%s: %w", way, err)
-			}
-			for i := range n {
-				add(bench.Row{"way": way, "pair": done + i, "with": seconds[with][i], "without": seconds[without][i], "ratio": seconds[with][i] / seconds[without][i]})
-			}
-			m.env.Log("%s: %d of %d pairs", way, done+n, pairs)
+	}
+	for done := 0; done < pairs; done += blockOf {
+		n := min(blockOf, pairs-done)
+		seconds, err := m.block(ctx, subject, others, n, done/blockOf%2 == 1)
+		if err != nil {
+			return err
 		}
+		for i := range n {
+			add(bench.Row{"way": place, "pair": done + i, "with": seconds[with][i], "without": seconds[without][i], "ratio": seconds[with][i] / seconds[without][i]})
+		}
+		m.env.Log("%s: %d of %d pairs", place, done+n, pairs)
 	}
 	return nil
+}
+
+func unlabelledFigures(rows []bench.Row) (all []bench.Figure) {
+	for _, place := range []string{alone, beside} {
+		ratios := bench.Column(rows, "ratio", bench.Way(place))
+		for _, q := range []struct {
+			name string
+			at   float64
+		}{{"", 0.5}, {"_q1", 0.25}, {"_q3", 0.75}} {
+			all = append(all, bench.Figure{Name: "unlabelled_" + place + "_ratio" + q.name, Value: bench.Quantile(ratios, q.at), Unit: "×", Runs: len(ratios)})
+		}
+	}
+	return all
+}
+
+func unlabelledTable(rows []bench.Row) [][]string {
+	lines := [][]string{{"UNLABELLED", "PAIRS", "S WITH LAXITY", "S WITHOUT", "RATIO", "25–75 %"}}
+	for _, place := range []string{alone, beside} {
+		ratios := bench.Column(rows, "ratio", bench.Way(place))
+		if len(ratios) == 0 {
+			continue
+		}
+		median := func(key string) string { return bench.Number(bench.Median(bench.Column(rows, key, bench.Way(place)))) }
+		lines = append(lines, []string{
+			place, fmt.Sprint(len(ratios)), median("with"), median("without"), median("ratio"),
+			bench.Number(bench.Quantile(ratios, 0.25)) + "–" + bench.Number(bench.Quantile(ratios, 0.75)),
+		})
+	}
+	return lines
 }
 
 // block measures n runs with Laxity and n without.

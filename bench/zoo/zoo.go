@@ -29,17 +29,19 @@ Stray are containers without a label (or with pause=never) that were stopped at 
 their own, and whatever Laxity leaves behind: a record, or a slice of a living process. The simulated GPU tells which processes
 are off or have another slice; no driver does. The seed determines the round.`
 
+var (
+	laxityAt = bench.Setting{Name: "laxity", Means: "path of the laxity program; the others are beside it; default: beside this one, or on PATH", Flag: true, Part: true}
+	ofEngine = bench.Setting{Name: "engine", Means: engineMeans, Flag: true}
+)
+
 // settings are flags of the command.
 var settings = []bench.Setting{
 	{Name: "rounds", Means: "how many rounds; 12, or as many as --for has time for", Flag: true, Part: true},
 	{Name: "for", Means: "no round begins later than this, such as 9m", Flag: true, Part: true},
 	{Name: "containers", Means: "containers of each round; 4 to 10", Flag: true},
 	{Name: "reference", Means: "which rounds also run without Laxity: all, or N for every N-th, 0 for none; all", Flag: true, Part: true},
-	{Name: "unlabelled", Means: "pairs of runs of an unlabelled program with and without Laxity, alone and beside others; 0", Flag: true, Part: true},
-	{Name: "unlabelled-in", Means: "where that is measured: alone, beside (others) or both; both", Flag: true, Part: true},
 	{Name: "programs-only", Means: "run each program once alone, without Laxity, print what came of it, and store nothing", Flag: true, Switch: true, Part: true},
-	{Name: "laxity", Means: "path of the laxity program; the others are beside it; default: beside this one, or on PATH", Flag: true, Part: true},
-	{Name: "engine", Means: engineMeans, Flag: true},
+	laxityAt, ofEngine,
 	{Name: "only", Means: "comma-separated kinds of programs to draw from, or to run", Flag: true},
 }
 
@@ -53,10 +55,9 @@ func Experiment() bench.Experiment {
 
 // plan is what the settings ask for.
 type plan struct {
-	rounds, containers, reference, pairs int
-	places                               []string      // of the pairs
-	most                                 time.Duration // 0: no bound
-	programsOnly                         bool
+	rounds, containers, reference int
+	most                          time.Duration // 0: no bound
+	programsOnly                  bool
 }
 
 func planOf(env bench.Env) (p plan, err error) {
@@ -73,7 +74,7 @@ func planOf(env bench.Env) (p plan, err error) {
 	for name, n := range map[string]struct {
 		to          *int
 		least, most int
-	}{"rounds": {&p.rounds, 0, fallback}, "containers": {&p.containers, 1, 0}, "unlabelled": {&p.pairs, 0, 0}} {
+	}{"rounds": {&p.rounds, 0, fallback}, "containers": {&p.containers, 1, 0}} {
 		if *n.to, err = env.Number(name, n.least, n.most); err != nil {
 			return p, err
 		}
@@ -83,16 +84,6 @@ func planOf(env bench.Env) (p plan, err error) {
 		if p.reference, err = strconv.Atoi(text); err != nil || p.reference < 0 {
 			return p, fmt.Errorf("--reference=%s: write all, or a whole number", text)
 		}
-	}
-	switch text := env.Args["unlabelled-in"]; text {
-	case "", "both":
-		p.places = []string{alone, beside}
-	case "alone":
-		p.places = []string{alone}
-	case "beside":
-		p.places = []string{beside}
-	default:
-		return p, fmt.Errorf("--unlabelled-in=%s: write alone, beside or both", text)
 	}
 	p.programsOnly = env.Args["programs-only"] == "true"
 	return p, nil
@@ -117,12 +108,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if p.programsOnly {
 		return nil, m.programsOnly(ctx, from)
 	}
-	number := env.FirstRun() // each round is a run
-	add := func(r bench.Row) {
-		r["run"], r["time"] = number, float64(time.Now().UnixMilli())/1e3
-		number++
-		rows = append(rows, r)
-	}
+	add := rowsFrom(env, &rows)
 	for i, failed := 0, 0; i < p.rounds && (p.most == 0 || time.Since(began) < p.most); i++ {
 		r := from.draw(env.Seed + uint64(i))
 		row, err := m.both(ctx, r, p.reference > 0 && i%p.reference == 0, i%2 == 1)
@@ -138,10 +124,17 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		add(row)
 		env.Log("%s", progress(i+1, row))
 	}
-	if p.pairs > 0 {
-		err = m.unlabelled(ctx, from, p.places, p.pairs, add)
+	return rows, nil
+}
+
+// rowsFrom returns a function that adds a row. Each is a run.
+func rowsFrom(env bench.Env, rows *[]bench.Row) func(bench.Row) {
+	number := env.FirstRun()
+	return func(r bench.Row) {
+		r["run"], r["time"] = number, float64(time.Now().UnixMilli())/1e3
+		number++
+		*rows = append(*rows, r)
 	}
-	return rows, err
 }
 
 // pool is what this machine can draw from.

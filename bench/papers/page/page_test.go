@@ -149,6 +149,33 @@ func TestChangeAndEnded(t *testing.T) {
 	}
 }
 
+func TestTrainedFittingHiding(t *testing.T) {
+	rows := []bench.Row{
+		{"way": laxity, "right": true, "swapped_out": 2.0}, {"way": laxity, "right": true, "swapped_out": 0.0},
+		{"way": sliced, "right": true}, {"way": sliced, "right": false},
+	}
+	fits := []bench.Row{
+		{"way": laxity, "run": 1, "steps": 3, "outcome": "refused"}, {"way": laxity, "run": 1, "steps": 3, "outcome": "refused"}, {"way": laxity, "run": 1, "steps": 1, "outcome": "waits"},
+	}
+	sees := bench.Row{"own": 1, "cuda_own": 1, "cuda_others": 0, "nvml_others": 0, "files_others": 0, "made_others": 0}
+	for name, c := range map[string]struct {
+		of   measured
+		rows []bench.Row
+		text string
+		at   float64
+	}{
+		"with swaps": {trained(laxity), rows, "2 of 2, 2 swaps", 1}, "without": {trained(sliced), rows, "1 of 2", 0.5},
+		"fitting": {fitting(laxity), fits, "2 containers", 2}, "hiding": {hiding, []bench.Row{sees, {"control": true}}, "1 of 1 containers", 1},
+	} {
+		if v := c.of(c.rows); v.text != c.text || v.at != c.at {
+			t.Errorf("%s: %+v", name, v)
+		}
+		if v := c.of(nil); !math.IsNaN(v.at) {
+			t.Errorf("%s of nothing: %+v", name, v)
+		}
+	}
+}
+
 // The page says of each row where it is from, and leads with what is worse.
 func TestWrite(t *testing.T) {
 	var b strings.Builder

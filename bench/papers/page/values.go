@@ -7,6 +7,8 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/arbitrate"
+	"github.com/laxity/laxity/bench/fit"
+	"github.com/laxity/laxity/bench/hidden"
 )
 
 // where keeps rows that have these keys and values, in pairs.
@@ -167,4 +169,42 @@ func ended(shape, way string) measured {
 // steps is how many steps of 128 MiB fit.
 func steps(way string) measured {
 	return median(1, "steps", "fits", "way", way)
+}
+
+// trained is how many trainings of cnns ended right by a way, and how often one was swapped out.
+func trained(way string) measured {
+	return func(rows []bench.Row) value {
+		right, swaps, n := 0, 0, 0
+		for _, r := range rows {
+			if r.Str("way") != way {
+				continue
+			}
+			n, swaps = n+1, swaps+int(r.Num("swapped_out"))
+			if r.Num("right") == 1 {
+				right++
+			}
+		}
+		if n == 0 {
+			return none
+		}
+		text := fmt.Sprintf("%d of %d", right, n)
+		if swaps > 0 {
+			text += fmt.Sprintf(", %d swaps", swaps)
+		}
+		return value{float64(right) / float64(n), text}
+	}
+}
+
+// hiding is how many of the containers of hidden see no GPU but their own.
+func hiding(rows []bench.Row) value {
+	n, all := hidden.Hidden(rows)
+	if all == 0 {
+		return none
+	}
+	return value{float64(n) / float64(all), fmt.Sprintf("%d of %d containers", n, all)}
+}
+
+// fitting is how many containers of fit had all that they may have, and waited for nothing, by a way.
+func fitting(way string) measured {
+	return func(rows []bench.Row) value { return number(fit.Fits(rows, way), "containers") }
 }

@@ -245,8 +245,8 @@ static void parse(int argc, char **argv) {
 		{"context-only", 0, 0, 'c'},  {"processes", 1, 0, 'P'},	  {"runs", 1, 0, 'R'},
 		{"help", 0, 0, 'h'},	      {0, 0, 0, 0},
 	};
-	int c, at = 0;
-	while ((c = getopt_long(argc, argv, "", longs, &at)) != -1) {
+	int c, at = 0, help = 0;
+	while ((c = getopt_long(argc, argv, ":", longs, &at)) != -1) { // ":": it is silent about errors
 		const char *name = longs[at].name;
 		switch (c) {
 		case 'n': opt.n = integer(name, optarg, 1, 46340); break;
@@ -271,12 +271,17 @@ static void parse(int argc, char **argv) {
 		case 'D': opt.destroy = 1; break;
 		case 'i': opt.init_only = 1; break;
 		case 'c': opt.context_only = 1; break;
-		case 'h': fputs(usage, stdout); exit(0);
-		default: fail_usage("see above");
+		case 'h': help = 1; break;
+		case ':': fail_usage("%s needs a value", argv[optind - 1]);
+		default: fail_usage("no option \"%s\"", argv[optind - 1]);
 		}
 	}
 	if (optind < argc)
 		fail_usage("unexpected argument \"%s\"", argv[optind]);
+	if (help) { // after all others, so that it says whether they are right
+		fputs(usage, stdout);
+		exit(0);
+	}
 }
 
 // ---- the time line
