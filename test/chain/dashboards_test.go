@@ -42,8 +42,10 @@ var elsewhere = []string{
 	"gpu_nvlink_bytes_total",               // a simulated card has no NVLink
 }
 
-// afterAnEnd are the series that are there once a task has ended, or the GPU is idle.
+// afterAnEnd are the series that are there once a task has ended, or the GPU is idle, and those whose
+// rate needs an action after the first one.
 var afterAnEnd = []string{
+	"laxity_actuator_snapshot_to_action_seconds",
 	"gpu_task_last_", "gpu_tasks_completed_total", "node:memory_idle:bytes", "node:float:seconds",
 	"gpu_task_duration_seconds", "gpu_task_held_seconds", "gpu_task_tardiness_seconds",
 }
