@@ -40,6 +40,7 @@ type fakeSource struct {
 	health     task.Health
 	watchers   []chan *task.Snapshot
 	paused     func(id string) bool // what the engine says
+	before     *task.Snapshot       // what others see while together runs
 	err        error
 	name       string        // of its run
 	ahead      time.Duration // its wall clock, of ours
@@ -75,6 +76,9 @@ func (s *fakeSource) Snapshot(context.Context) (*task.Snapshot, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
+	if s.before != nil {
+		return s.before, nil
+	}
 	return s.snapshot(), nil
 }
 
@@ -98,6 +102,26 @@ func (s *fakeSource) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
+	s.tell()
+}
+
+// together makes several changes, which everybody else sees as one.
+func (s *fakeSource) together(changes func()) {
+	s.mu.Lock()
+	s.before = s.snapshot()
+	s.mu.Unlock()
+	changes()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = nil
+	s.tell()
+}
+
+// tell sends the facts to those who watch.
+func (s *fakeSource) tell() {
+	if s.before != nil {
+		return
+	}
 	s.seq++
 	for _, ch := range s.watchers {
 		source.Latest(ch, s.snapshot())

@@ -75,11 +75,13 @@ func newGangBench(t *testing.T, mode config.SeveralMode) *gangBench {
 			return channels.New(channels.Options{Driver: b.asOne, Dir: channels.Folder(b.run, dir), State: b.State, AsOne: mode == config.SeveralAsOne})
 		}
 	})
-	b.source.set(func() { b.source.gpus = append(b.source.gpus, task.GPU{UUID: gpu1, MemoryTotal: 100}) })
-	b.server, b.local = b.begin("server", gpu0), b.begin("local", gpu0)
-	b.ranks = []rm.Process{b.begin("job", gpu0), b.process(203, gpu1)}
-	b.other = b.process(204, gpu1)
-	b.busy()
+	b.source.together(func() { // nobody sees the job while it has one rank
+		b.source.set(func() { b.source.gpus = append(b.source.gpus, task.GPU{UUID: gpu1, MemoryTotal: 100}) })
+		b.server, b.local = b.begin("server", gpu0), b.begin("local", gpu0)
+		b.ranks = []rm.Process{b.begin("job", gpu0), b.process(203, gpu1)}
+		b.other = b.process(204, gpu1)
+		b.busy()
+	})
 	return b
 }
 

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ type duet struct {
 	calls []core.Change
 	holds []core.Action
 	gang  string // of the two, if any
+	// answers say how changes of a process end.
+	answers map[int]core.ChangeResult
 }
 
 func newDuet(t *testing.T, change func(*core.Options, []task.Container), more ...func(*task.Snapshot)) *duet {
@@ -59,7 +62,7 @@ func newDuet(t *testing.T, change func(*core.Options, []task.Container), more ..
 	return d
 }
 
-// step lets 200 ms pass: a snapshot, a plan, and its effects, which all succeed.
+// step lets 200 ms pass: a snapshot, a plan, and its effects, which succeed but for those in answers.
 func (d *duet) step() {
 	d.now = d.now.Add(200 * time.Millisecond)
 	s := d.snap
@@ -73,7 +76,11 @@ func (d *duet) step() {
 	for e := d.core.Effects(); !e.Empty(); e = d.core.Effects() {
 		for _, v := range e.Divide {
 			d.calls = append(d.calls, v.Changes...)
-			d.core.Divided(d.now, v.GPU, make([]core.ChangeResult, len(v.Changes)))
+			results := make([]core.ChangeResult, len(v.Changes))
+			for i, c := range v.Changes {
+				results[i] = d.answers[c.Process.PID]
+			}
+			d.core.Divided(d.now, v.GPU, results)
 		}
 		d.holds = append(d.holds, e.Actions...)
 		for _, a := range e.Actions {
@@ -219,6 +226,37 @@ func TestInstancesWithoutAProofAreLeftAsTheyAre(t *testing.T) {
 			}
 			if alone := d.container("trainer"); (alone.LeftAsItIs == state.ByMIG) != (tc.other && tc.gang == "") {
 				t.Errorf("the trainer: %+v", alone)
+			}
+		})
+	}
+}
+
+// A process may be left for now when its container goes to a second GPU: the reason is then that one.
+func TestReasonFollowsWhoIsLeftAsItIs(t *testing.T) {
+	for name, answer := range map[string]core.ChangeResult{
+		"its program may still set its slice": {Unsettled: true},
+		"it has no channels yet":              {NoGroup: true, Err: errors.New("no channel group")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDuet(t, func(o *core.Options, c []task.Container) {
+				o.AsOne, c[0].Spec.Gang, c[1].Spec.Gang = false, "", ""
+			})
+			const pid = 202 // it starts anew
+			d.answers = map[int]core.ChangeResult{pid: answer}
+			d.snap.Containers[2].Processes = []task.Process{{PID: pid, GPUs: worldGPUs[:1]}}
+			d.snap.Tasks[2].PID = pid
+			for range 3 {
+				d.step()
+			}
+			if !slices.ContainsFunc(d.calls, func(c core.Change) bool { return c.Process.PID == pid }) {
+				t.Fatal("nobody tried to order it: nothing was tested")
+			}
+			d.snap.Containers[2].Processes[0].GPUs = worldGPUs
+			for range 3 {
+				d.step()
+			}
+			if c := d.container("trainer"); c.LeftAsItIs != state.BySeveral {
+				t.Errorf("on two GPUs: %+v", c)
 			}
 		})
 	}

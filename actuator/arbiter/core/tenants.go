@@ -200,6 +200,9 @@ func (k *Core) tenant(c task.Container, p plan.Container, u user, ours bool) lad
 		t.Job.Expedited = true
 	}
 	if !ours {
+		if was := k.division.tenants[t.ID]; was != nil && !was.changed() {
+			was.left, was.missing = "", time.Time{} // it was left for now: now it is left for another reason
+		}
 		return t
 	}
 	switch known := k.known(c, u); {
