@@ -27,7 +27,8 @@ the predictive ranking; crowded: its query where no GPU is without work, facts i
 Explained: every node with its reasons. Asked: P2's master, which asks every node, sorts and takes the
 first; here all on one host, 64 at once, so without a network's delay and without the monitoring that
 each node does. Rules: one evaluation of all of them, the groups added up (a server evaluates groups at the
-same time), and its processor time (the server's: with the rules less without). Memory is RssAnon.`
+same time), and its processor time (the server's: with the rules less without; the embedded engine's: with
+the gathering of the nodes' series). Memory is RssAnon.`
 
 // Kinds of decisions: while nothing else goes on, and during scrapes and
 // evaluations; by the predictive ranking, and its query for busy GPUs.
