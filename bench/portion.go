@@ -33,6 +33,20 @@ func (env Env) FirstRun() int {
 	return last + 1
 }
 
+// Repeat measures so many runs, numbered from FirstRun on. After an error it returns the rows of the runs
+// before it.
+func (env Env) Repeat(runs int, measure func(number int) ([]Row, error)) (rows []Row, err error) {
+	first := env.FirstRun()
+	for i := range runs {
+		found, err := measure(first + i)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, found...)
+	}
+	return rows, nil
+}
+
 // SettingsOf returns the settings that all rows of a result share: what --set says, but for
 // how much of the experiment is measured (Setting.Part).
 func (e Experiment) SettingsOf(env Env) map[string]string {

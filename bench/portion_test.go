@@ -1,7 +1,9 @@
 package bench_test
 
 import (
+	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,5 +67,19 @@ func TestRunsOfPortions(t *testing.T) {
 		if !maps.Equal(rows[i], want) {
 			t.Errorf("row %d is %v, expected %v", i, rows[i], want)
 		}
+	}
+}
+
+func TestRepeat(t *testing.T) {
+	env := bench.Env{Earlier: []bench.Row{{"run": 2}, {"run": 1}}}
+	failure := errors.New("it fails")
+	rows, err := env.Repeat(3, func(number int) ([]bench.Row, error) {
+		if number == 5 {
+			return []bench.Row{{"run": number}}, failure
+		}
+		return []bench.Row{{"run": number}}, nil
+	})
+	if got := bench.Column(rows, "run", nil); !slices.Equal(got, []float64{3, 4}) || !errors.Is(err, failure) {
+		t.Errorf("runs %v, %v", got, err)
 	}
 }

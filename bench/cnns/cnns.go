@@ -109,14 +109,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if m.programs, err = program.Open(r, torchPrograms); err != nil {
 		return nil, err
 	}
-	for i := range how.runs {
-		found, err := m.run(ctx, env.FirstRun()+i)
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, found...)
-	}
-	return rows, nil
+	return env.Repeat(how.runs, func(number int) ([]bench.Row, error) { return m.run(ctx, number) })
 }
 
 // run takes all ways once. Others than the way one are compared with it.

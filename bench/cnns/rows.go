@@ -77,6 +77,12 @@ func summaryOf(rows []bench.Row) (s summary) {
 	return s
 }
 
+// Right is how many trainings ended right by a way, of how many, and how often one was swapped out.
+func Right(rows []bench.Row, way string) (right, trainings, swaps int) {
+	s := summaryOf(slices.DeleteFunc(slices.Clone(rows), func(r bench.Row) bool { return r.Str("way") != way }))
+	return s.right, s.trainings, s.swaps
+}
+
 func said(rows []bench.Row) string {
 	s := summaryOf(rows)
 	return fmt.Sprintf("%s: %d of %d ended, %d right, %d swapped out, %d of %d in time, %.1f s",

@@ -110,18 +110,16 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	maps.Copy(args, env.Args)
 	env.Args = args
 	m := &measurement{r, env, how, program}
-	for i := range how.runs {
-		var found []bench.Row // of both ways, or of none
+	return env.Repeat(how.runs, func(number int) (found []bench.Row, err error) {
 		for _, way := range allWays {
-			more, err := m.count(ctx, env.FirstRun()+i, way)
+			more, err := m.count(ctx, number, way)
 			if err != nil {
-				return rows, err
+				return nil, err
 			}
 			found = append(found, more...)
 		}
-		rows = append(rows, found...)
-	}
-	return rows, nil
+		return found, nil
+	})
 }
 
 // count starts containers by a way until one does not fit.

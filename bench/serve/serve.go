@@ -129,14 +129,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		m.without[withMPS], m.without[mpsPriority] = "the simulated GPU has no MPS", "the simulated GPU has no MPS"
 		m.without[withXSched] = "its shim needs NVIDIA's driver"
 	}
-	for i := range how.runs {
-		found, err := m.run(ctx, env.FirstRun()+i)
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, found...)
-	}
-	return rows, nil
+	return env.Repeat(how.runs, func(number int) ([]bench.Row, error) { return m.run(ctx, number) })
 }
 
 // measurement is what all runs use.

@@ -139,18 +139,13 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if m.programs, err = program.Open(r, torchPrograms); err != nil {
 		return nil, err
 	}
-	for i := range how.runs {
-		number := env.FirstRun() + i
+	return env.Repeat(how.runs, func(number int) ([]bench.Row, error) {
 		found, err := m.run(ctx, number)
-		if err != nil {
-			return rows, err
-		}
 		for _, row := range found {
 			row["run"], row["settings"] = number, how.String()
 		}
-		rows = append(rows, found...)
-	}
-	return rows, nil
+		return found, err
+	})
 }
 
 // run measures all once. All programs are started first, and wait, so that no start disturbs what

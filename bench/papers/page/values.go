@@ -7,6 +7,7 @@ import (
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/arbitrate"
+	"github.com/laxity/laxity/bench/cnns"
 	"github.com/laxity/laxity/bench/fit"
 	"github.com/laxity/laxity/bench/hidden"
 )
@@ -174,16 +175,7 @@ func steps(way string) measured {
 // trained is how many trainings of cnns ended right by a way, and how often one was swapped out.
 func trained(way string) measured {
 	return func(rows []bench.Row) value {
-		right, swaps, n := 0, 0, 0
-		for _, r := range rows {
-			if r.Str("way") != way {
-				continue
-			}
-			n, swaps = n+1, swaps+int(r.Num("swapped_out"))
-			if r.Num("right") == 1 {
-				right++
-			}
-		}
+		right, n, swaps := cnns.Right(rows, way)
 		if n == 0 {
 			return none
 		}
