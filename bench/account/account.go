@@ -18,12 +18,14 @@ import (
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
 )
 
-const about = `Two containers without labels compute without a break: heavy multiplies bf16 matrices, light adds to a tensor. Each
-is alone for a while, which tells how long one of its batches takes and how much power it draws beyond the idle card; then both
-share the card by time slices. What each truly had is the number of its batches times what one takes alone, and those seconds
-times its power alone. The exporter's gpu_container_gpu_seconds_total and gpu_container_energy_joules_total are compared with
-it: while both compute, of which each was alone before, and by an exporter that began while both computed and never saw one
-alone. The last check: containers, idle, other and unknown must add up to what the card's energy counter grew by.`
+const about = `Two containers without labels compute without a break: heavy multiplies fp32 matrices, light adds to a small tensor;
+neither makes an H200 lower its clock. Each is alone for a while, which tells how long one of its batches takes and how much
+power it draws beyond the idle card; then both share the card by time slices. What each truly had is the number of its batches
+times what one takes alone, and those seconds times its power alone. The exporter's gpu_container_gpu_seconds_total and
+gpu_container_energy_joules_total are compared with it: while both compute, of which each was alone before, and by an exporter
+that began while both computed and never saw one alone. Two checks: containers, idle, other and unknown must add up to what
+the card's energy counter grew by; and so should the truth, or it is none. What is missing to the wall clock in the truth's
+seconds are switches from one program to the other.`
 
 // The programs.
 const (
@@ -47,7 +49,7 @@ func Experiment() bench.Experiment {
 		Name: "account", Title: "Who used the card: GPU-seconds and joules", About: about,
 		Settings: []bench.Setting{
 			{Name: "alone", Means: "how long each program is alone, and none computes; 20s"},
-			{Name: "together", Means: "how long both compute, for each exporter; 60s"},
+			{Name: "together", Means: "how long both compute, for each exporter; 2m"},
 		},
 		Run: run, Figures: figures, Table: table,
 	}
@@ -56,7 +58,7 @@ func Experiment() bench.Experiment {
 type settings struct{ alone, together time.Duration }
 
 func read(env bench.Env) (s settings, err error) {
-	s = settings{20 * time.Second, time.Minute}
+	s = settings{20 * time.Second, 2 * time.Minute}
 	if env.Quick {
 		s = settings{5 * time.Second, 10 * time.Second}
 	}

@@ -72,6 +72,8 @@ func TestRows(t *testing.T) {
 		"account_both_gpu_seconds_error": 0.1, // 9 of 10, 11 of 10
 		"account_both_energy_error":      1.0 / 3,
 		"account_sum_error":              0,
+		"account_truth_seconds":          1,
+		"account_truth_energy_error":     0,
 	}
 	for _, f := range figures(rows) {
 		if w, ok := want[f.Name]; !ok || math.Abs(f.Value-w) > 1e-6 {

@@ -65,20 +65,21 @@ func rowsOf(phases []phase, spans map[string][]program.Span) (rows []bench.Row, 
 		}
 	}
 	for _, p := range phases {
-		given := 0.0
+		given, seconds, joules := 0.0, 0.0, idle*p.lasts()
 		for _, name := range []string{heavy, light} {
-			seconds, energy := p.use(name)
+			had, energy := p.use(name)
 			given += energy
 			if (p.name == heavy || p.name == light) && p.name != name || p.name == resting {
 				continue
 			}
 			truly := p.batches(spans[name]) * truths[name].batch
+			seconds, joules = seconds+truly, joules+truly*truths[name].power
 			rows = append(rows, bench.Row{
 				"phase": p.name, "program": name, "wall_s": p.lasts(), "batches": p.batches(spans[name]), "batch_s": truths[name].batch,
-				"power_w": truths[name].power, "true_gpu_s": truly, "gpu_s": seconds, "true_j": truly * truths[name].power, "j": energy,
+				"power_w": truths[name].power, "true_gpu_s": truly, "gpu_s": had, "true_j": truly * truths[name].power, "j": energy,
 			})
 		}
-		card := bench.Row{"phase": p.name, "program": "card", "wall_s": p.lasts(), "counter_j": p.grew()}
+		card := bench.Row{"phase": p.name, "program": "card", "wall_s": p.lasts(), "counter_j": p.grew(), "true_gpu_s": seconds, "true_j": joules}
 		for _, reason := range []string{"idle", "other", "unknown"} {
 			v := p.last.unattributed[reason] - p.first.unattributed[reason]
 			given += v
@@ -126,8 +127,14 @@ func figures(rows []bench.Row) (out []bench.Figure) {
 	}
 	var sums []float64
 	for _, r := range rows {
-		if !isProgram(r) {
-			sums = append(sums, math.Abs(off(r, "given_j", "counter_j")))
+		if isProgram(r) {
+			continue
+		}
+		sums = append(sums, math.Abs(off(r, "given_j", "counter_j")))
+		if r.Str("phase") == both {
+			out = append(out,
+				bench.Figure{Name: "account_truth_seconds", Value: r.Num("true_gpu_s") / r.Num("wall_s"), Unit: "of the wall clock", Runs: 1},
+				bench.Figure{Name: "account_truth_energy_error", Value: math.Abs(off(r, "true_j", "counter_j")), Unit: "of the counter", Runs: 1})
 		}
 	}
 	if len(sums) > 0 {
@@ -147,7 +154,7 @@ func table(rows []bench.Row) [][]string {
 			})
 			continue
 		}
-		out = append(out, []string{r.Str("phase"), fmt.Sprintf("card: %.0f W", r.Num("counter_j")/r.Num("wall_s")), "", "", "",
+		out = append(out, []string{r.Str("phase"), fmt.Sprintf("card: %.0f W", r.Num("counter_j")/r.Num("wall_s")), "", bench.Number(r.Num("true_gpu_s")), "",
 			bench.Number(r.Num("given_j")), bench.Number(r.Num("counter_j")), percent(off(r, "given_j", "counter_j"))})
 	}
 	return out

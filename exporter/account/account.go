@@ -55,6 +55,7 @@ type Ledger struct {
 	uses  map[string]*Use
 	total Totals
 	idle  idle
+	mix   mix
 	draw  draw
 }
 
@@ -80,6 +81,10 @@ func (l *Ledger) Take(f Fact) {
 		shares = nil
 	}
 	times := l.time(shares, passed, f.At)
+	if !f.HasEnergy || !last.HasEnergy || shares == nil || f.Energy < last.Energy {
+		l.draw.settle(l.mix.before)
+		l.mix = mix{}
+	}
 	if f.HasEnergy && last.HasEnergy {
 		l.divide(last.Energy, f.Energy, shares != nil, times, passed)
 	}
@@ -121,14 +126,22 @@ func (l *Ledger) divide(before, now float64, known bool, times map[string]float6
 		return
 	}
 	l.total.HasEnergy = true
-	if len(times) == 0 {
-		l.idle.learn(used, passed.Seconds())
+	if passed <= 0 {
 		l.total.Idle += used
 		return
 	}
 	idle := min(used, l.idle.watts*passed.Seconds())
+	if ended := l.mix.take(reading{times, passed.Seconds(), used - idle}); ended != nil {
+		l.draw.settle(*ended)
+	}
+	shares := l.mix.shares()
+	if len(shares) == 0 {
+		l.idle.learn(used, passed.Seconds())
+		l.total.Idle += used
+		return
+	}
 	l.total.Idle += idle
-	for id, joules := range l.draw.divide(used-idle, times) {
+	for id, joules := range l.draw.divide(used-idle, shares, l.mix.before) {
 		l.use(id).Energy += joules
 	}
 }
@@ -163,6 +176,7 @@ func (l *Ledger) Forget(then time.Time) {
 	for id, u := range l.uses {
 		if id != Other && u.Seen.Before(then) {
 			delete(l.uses, id)
+			l.mix.forget(id)
 			l.draw.forget(id)
 		}
 	}

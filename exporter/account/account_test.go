@@ -3,6 +3,7 @@ package account_test
 import (
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -97,23 +98,34 @@ type card struct {
 	watts map[string]float64
 	truth map[string]float64
 	secs  map[string]float64
+	draws *rand.Rand
 }
 
 func newCard(watts map[string]float64) *card {
-	return &card{now: t0, idle: 75, watts: watts, truth: map[string]float64{}, secs: map[string]float64{}}
+	return &card{now: t0, idle: 75, watts: watts, truth: map[string]float64{}, secs: map[string]float64{},
+		draws: rand.New(rand.NewPCG(1, 1))}
 }
 
-// run lets a second pass n times.
+// run lets a second pass n times. The driver tells the shares as a real one does: each fifth of a second
+// it looks who computes, and counts that process.
 func (c *card) run(n int, shares map[string]float64) {
-	for i := range n {
+	ids := slices.Sorted(maps.Keys(shares))
+	for range n {
 		told := map[string]float64{}
 		c.joule += c.idle
-		for _, id := range slices.Sorted(maps.Keys(shares)) {
+		for _, id := range ids {
 			c.joule += shares[id] * c.watts[id]
 			c.truth[id] += shares[id] * c.watts[id]
 			c.secs[id] += shares[id]
-			// A driver's samples: whole percents, some too high, some too low.
-			told[id] = math.Round(100*shares[id]*(1+0.03*math.Sin(float64(i*(1+len(id)))))) / 100
+		}
+		for range 5 {
+			at := c.draws.Float64()
+			for _, id := range ids {
+				if at -= shares[id]; at < 0 {
+					told[id] += 0.2
+					break
+				}
+			}
 		}
 		c.now = c.now.Add(time.Second)
 		c.l.Take(account.Fact{At: c.now, Energy: c.joule, HasEnergy: true, Shares: told})
@@ -134,13 +146,13 @@ func (c *card) check(t *testing.T, most float64) {
 	}
 }
 
-// Two programs of unequal power side by side: a few seconds in which one of them is alone tell them apart.
+// Two programs of unequal power side by side: some seconds in which each is alone tell them apart.
 func TestUnequalPower(t *testing.T) {
 	c := newCard(map[string]float64{"heavy": 550, "light": 180})
 	c.run(10, nil)
-	c.run(5, map[string]float64{"heavy": 1})
-	c.run(120, map[string]float64{"heavy": 0.5, "light": 0.5})
-	c.run(3, map[string]float64{"light": 1})
+	c.run(20, map[string]float64{"heavy": 1})
+	c.run(20, map[string]float64{"light": 1})
+	c.run(240, map[string]float64{"heavy": 0.5, "light": 0.5})
 	c.check(t, 0.10)
 }
 
@@ -148,10 +160,10 @@ func TestUnequalPower(t *testing.T) {
 func TestUnequalPowerNeverAlone(t *testing.T) {
 	c := newCard(map[string]float64{"heavy": 550, "light": 180, "middling": 300})
 	c.run(10, nil)
-	for range 40 {
-		c.run(2, map[string]float64{"heavy": 0.6, "light": 0.2, "middling": 0.2})
-		c.run(2, map[string]float64{"heavy": 0.2, "light": 0.6, "middling": 0.1})
-		c.run(2, map[string]float64{"heavy": 0.3, "middling": 0.6})
+	for range 10 {
+		c.run(30, map[string]float64{"heavy": 0.7, "light": 0.1, "middling": 0.2})
+		c.run(30, map[string]float64{"heavy": 0.2, "light": 0.7, "middling": 0.1})
+		c.run(30, map[string]float64{"heavy": 0.2, "middling": 0.8})
 	}
 	c.check(t, 0.10)
 }
@@ -161,8 +173,8 @@ func TestPowerDrifts(t *testing.T) {
 	c := newCard(map[string]float64{"a": 500, "b": 200})
 	c.run(10, nil)
 	for range 30 {
-		c.run(4, map[string]float64{"a": 0.8, "b": 0.2})
-		c.run(4, map[string]float64{"a": 0.2, "b": 0.8})
+		c.run(20, map[string]float64{"a": 0.8, "b": 0.2})
+		c.run(20, map[string]float64{"a": 0.2, "b": 0.8})
 		c.watts["a"] -= 8
 	}
 	c.check(t, 0.10)

@@ -1,5 +1,10 @@
 package account
 
+import (
+	"maps"
+	"slices"
+)
+
 // idle is what a card draws while nobody computes, W. It is 0 until the card was seen so.
 type idle struct{ watts float64 }
 
@@ -20,45 +25,42 @@ func (i *idle) learn(joules, seconds float64) {
 }
 
 // draw estimates what the card draws for each container beyond its idle power, and divides energy by
-// it. The card tells one figure for all. But who computes changes, so that each reading is an
-// equation: energy = Σ time × power. A Kalman filter solves them one after another; the powers may
-// drift.
+// it. The card tells one figure for all. But who computes changes, so that each mix of containers is an
+// equation: power = Σ share × the container's power. A Kalman filter solves them one after another; the
+// powers may drift. A mix is one equation however long it lasts: the error of its shares is the same
+// in each of its seconds.
 type draw struct {
+	powers
+	mean float64 // W, of any work on this card; what is expected of a container not seen yet
+}
+
+// powers are estimates and their doubts.
+type powers struct {
 	ids   []string
-	watts []float64   // the estimates
-	cov   [][]float64 // their covariance, W²
-	mean  float64     // W, of any work on this card; what is expected of a container not seen yet
+	watts []float64
+	cov   [][]float64 // W²
 }
 
 const (
 	doubt      = 1.0   // of a new container's power: the standard deviation, in means
-	drift      = 0.02  // of a power in one second of its work, in means
-	shareError = 0.05  // of a reading, because the shares are samples
+	drift      = 0.01  // of a power in one second of its work, in means
+	powerError = 0.03  // of a mix: switches draw too, and no program draws the same beside another
 	energyStep = 1.0   // J: how exactly a card tells its energy
-	meanWeight = 0.1   // of a new reading in the mean
+	meanWeight = 0.5   // of a mix in the mean
 	mostDraws  = 64    // containers that are estimated one by one; the rest count as the mean
 	leastWatts = 0.001 // so that whoever computed gets a part
 )
 
-// divide returns the part of each in joules, which times (s) say who worked how long. The parts add up
-// to joules.
-func (d *draw) divide(joules float64, times map[string]float64) map[string]float64 {
-	sum := 0.0
-	for _, t := range times {
-		sum += t
-	}
-	if sum <= 0 || joules <= 0 {
+// divide returns the part of each in joules: of the containers with the given shares, now that the mix is
+// as it is. The parts add up to joules.
+func (d *draw) divide(joules float64, shares map[string]float64, mix times) map[string]float64 {
+	if joules <= 0 {
 		return nil
 	}
-	if d.mean == 0 {
-		d.mean = joules / sum
-	}
-	d.mean += (joules/sum - d.mean) * meanWeight
-	d.learn(joules, times)
-
+	now := d.with(mix)
 	parts, all := map[string]float64{}, 0.0
-	for id, t := range times {
-		parts[id] = t * max(leastWatts, d.of(id))
+	for id, s := range shares {
+		parts[id] = max(leastPart, s*max(leastWatts, now.of(id, d.mean)))
 		all += parts[id]
 	}
 	for id := range parts {
@@ -67,77 +69,109 @@ func (d *draw) divide(joules float64, times map[string]float64) map[string]float
 	return parts
 }
 
-// of returns the estimate for a container, W.
-func (d *draw) of(id string) float64 {
-	if i := d.index(id); i >= 0 {
-		return d.watts[i]
+// leastPart keeps the sum of the parts from being nothing, W.
+const leastPart = 1e-9
+
+// settle keeps what a mix that has ended taught.
+func (d *draw) settle(ended times) {
+	if work := ended.sum(); work > 0 {
+		d.powers = d.with(ended)
+		d.mean += (ended.joules/work - d.mean) * meanWeight
 	}
-	return d.mean
 }
 
-func (d *draw) index(id string) int {
-	for i, known := range d.ids {
-		if known == id {
-			return i
+// with returns the estimates after one step of the filter, by a mix.
+func (d *draw) with(mix times) powers {
+	work := mix.sum()
+	if work <= 0 {
+		return d.powers
+	}
+	if d.mean == 0 {
+		d.mean = mix.joules / work
+	}
+	p := d.clone()
+	for _, id := range slices.Sorted(maps.Keys(mix.of)) {
+		if p.index(id) < 0 && len(p.ids) < mostDraws {
+			p.add(id, d.mean)
 		}
 	}
-	return -1
+	expected, square := 0.0, 0.0
+	for id := range mix.of {
+		w := p.of(id, d.mean)
+		expected += mix.share(id) * w
+		square += mix.share(id) * w * w
+	}
+	watts := mix.joules / mix.seconds
+	uncertain := powerError*watts + energyStep/mix.seconds
+	// The second part is the variance of a mean of draws, each of which is the power of one container.
+	noise := uncertain*uncertain + max(0, square-expected*expected)/(mix.seconds*samplesPerSecond)
+	s := make([]float64, len(p.ids)) // the equation's left side
+	for i, id := range p.ids {
+		s[i] = mix.share(id)
+		p.cov[i][i] += drift * drift * d.mean * d.mean * mix.of[id]
+	}
+	p.learn(s, watts-expected, noise)
+	return p
 }
+
+func (p powers) clone() powers {
+	p.ids, p.watts, p.cov = slices.Clone(p.ids), slices.Clone(p.watts), slices.Clone(p.cov)
+	for i := range p.cov {
+		p.cov[i] = slices.Clone(p.cov[i])
+	}
+	return p
+}
+
+// of returns the estimate for a container, W, or what is expected of one that is not known.
+func (p powers) of(id string, unknown float64) float64 {
+	if i := p.index(id); i >= 0 {
+		return p.watts[i]
+	}
+	return unknown
+}
+
+func (p powers) index(id string) int { return slices.Index(p.ids, id) }
 
 // learn is one step of the filter.
-func (d *draw) learn(joules float64, times map[string]float64) {
-	expected := 0.0
-	for id, t := range times {
-		if d.index(id) < 0 && len(d.ids) < mostDraws {
-			d.add(id)
-		}
-		expected += t * d.of(id)
-	}
-	s := make([]float64, len(d.ids)) // the equation's left side
-	for i, id := range d.ids {
-		s[i] = times[id]
-		d.cov[i][i] += drift * drift * d.mean * d.mean * s[i]
-	}
+func (p *powers) learn(s []float64, off, noise float64) {
 	covS := make([]float64, len(s))
-	uncertain := shareError*joules + energyStep
-	noise := uncertain * uncertain
 	for i := range s {
 		for j := range s {
-			covS[i] += d.cov[i][j] * s[j]
+			covS[i] += p.cov[i][j] * s[j]
 		}
 		noise += s[i] * covS[i]
 	}
 	for i := range s {
-		d.watts[i] += covS[i] / noise * (joules - expected)
+		p.watts[i] += covS[i] / noise * off
 		for j := range s {
-			d.cov[i][j] -= covS[i] * covS[j] / noise
+			p.cov[i][j] -= covS[i] * covS[j] / noise
 		}
 	}
 	for i := range s { // rounding must not make a variance negative
-		d.cov[i][i] = max(d.cov[i][i], 0)
-		d.watts[i] = max(d.watts[i], 0)
+		p.cov[i][i] = max(p.cov[i][i], 0)
+		p.watts[i] = max(p.watts[i], 0)
 	}
 }
 
-func (d *draw) add(id string) {
-	for i := range d.cov {
-		d.cov[i] = append(d.cov[i], 0)
+func (p *powers) add(id string, watts float64) {
+	for i := range p.cov {
+		p.cov[i] = append(p.cov[i], 0)
 	}
-	d.ids, d.watts = append(d.ids, id), append(d.watts, d.mean)
-	row := make([]float64, len(d.ids))
-	row[len(row)-1] = doubt * d.mean * doubt * d.mean
-	d.cov = append(d.cov, row)
+	p.ids, p.watts = append(p.ids, id), append(p.watts, watts)
+	row := make([]float64, len(p.ids))
+	row[len(row)-1] = doubt * watts * doubt * watts
+	p.cov = append(p.cov, row)
 }
 
-func (d *draw) forget(id string) {
-	i := d.index(id)
+func (p *powers) forget(id string) {
+	i := p.index(id)
 	if i < 0 {
 		return
 	}
-	d.ids = append(d.ids[:i], d.ids[i+1:]...)
-	d.watts = append(d.watts[:i], d.watts[i+1:]...)
-	d.cov = append(d.cov[:i], d.cov[i+1:]...)
-	for j := range d.cov {
-		d.cov[j] = append(d.cov[j][:i], d.cov[j][i+1:]...)
+	p.ids = slices.Delete(p.ids, i, i+1)
+	p.watts = slices.Delete(p.watts, i, i+1)
+	p.cov = slices.Delete(p.cov, i, i+1)
+	for j := range p.cov {
+		p.cov[j] = slices.Delete(p.cov[j], i, i+1)
 	}
 }
