@@ -3,16 +3,17 @@ package account
 import "maps"
 
 // The driver takes a sample every 0.2 s, and a sample names one process, whoever computed at that moment
-// (measured on an H200, driver 580). So the shares of one second are of five draws: two
-// programs with half of the card each come out as anything from 0 and 1 to 1 and 0. Seconds add up,
-// and their errors cancel out. A weighted division of each second's energy by them does not: it
-// favours who draws less. So energy is divided by the mean shares since who computes
-// last changed.
+// (measured on an H200, driver 580). So the shares of one second are of five samples: two programs
+// with half of the card each come out as anything from 0 and 1 to 1 and 0. And the samples are not
+// independent: they beat with the time slices, so that the mean of minutes was off by as much as 0.14.
+// Dividing each second's energy by such shares favours who draws less. So energy is
+// divided by the mean shares since the mix last changed.
 const (
-	samplesPerSecond = 5
-	window           = 3.0 // s: readings that are compared with those before, to see a change
-	longestMix       = 60  // s: how much of the past counts
-	changed          = 9   // the square of a change's deviation, in standard deviations
+	window      = 3.0  // s: readings that are compared with those before, to see a change
+	longestMix  = 60   // s: how much of the past counts
+	shareError  = 0.15 // of a share of a half, however long the mix lasts
+	otherShare  = 0.35 // a change of a share that is another mix
+	leavesShare = 0.2  // a share of which at least one sample falls into the window
 )
 
 // reading is who computed how long, and what the card drew beyond its idle power.
@@ -62,7 +63,7 @@ type mix struct {
 	recent []reading // those in the window
 }
 
-// take adds a reading. If who computes has changed, it begins anew and returns what was before.
+// take adds a reading. If the mix has changed, it begins anew and returns what was before.
 func (m *mix) take(r reading) *times {
 	m.recent = append(m.recent, r)
 	recent := m.with(times{})
@@ -101,18 +102,17 @@ func (m *mix) age() {
 	m.before.seconds = longestMix
 }
 
-// differ reports whether a container's share of the later readings is another than before, by more than the
-// draws explain: a test of two proportions.
+// differ reports whether the later readings are of another mix: a container has come, has gone, or has a very
+// different share.
 func differ(before, later times) bool {
-	n1, n2 := before.seconds*samplesPerSecond, later.seconds*samplesPerSecond
-	for _, ids := range []map[string]float64{before.of, later.of} {
-		for id := range ids {
-			d := later.share(id) - before.share(id)
-			// One sample more on either side, so that a share of 0 or 1 is not taken as certain.
-			p := (before.share(id)*n1 + later.share(id)*n2 + 1) / (n1 + n2 + 2)
-			if d*d > changed*p*(1-p)*(1/n1+1/n2) {
-				return true
-			}
+	for id := range later.of {
+		if before.of[id] == 0 && later.of[id] > 0 || later.share(id)-before.share(id) > otherShare {
+			return true
+		}
+	}
+	for id := range before.of {
+		if later.of[id] == 0 && before.share(id) > leavesShare || before.share(id)-later.share(id) > otherShare {
+			return true
 		}
 	}
 	return false

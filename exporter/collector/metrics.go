@@ -116,9 +116,9 @@ var (
 		"A card that is cut into MIG instances: its index and name. Always 1. gpu_info has its instances.", "gpu", "index", "name")
 
 	containerSeconds = describe("gpu_container_gpu_seconds_total",
-		"Time in which the container's work was on the GPU: the driver's samples of its processes (whole percents, 0.2 s late) times the time that passed. Under time slicing the sum over containers never exceeds the wall clock. Absent on MIG.", containerGPU...)
+		"Time in which the container's work was on the GPU: the driver's samples, five a second of which each names one process, times the time that passed. Exact for a container that is alone; of containers that share the GPU each may have a sixth more or less. Under time slicing the sum over containers never exceeds the wall clock. Absent on MIG.", containerGPU...)
 	containerEnergy = describe("gpu_container_energy_joules_total",
-		"Energy that the container's work has used beyond the card's idle power: each second's energy divided by GPU-seconds, weighted with what each container is estimated to draw. With gpu_unattributed_energy_joules_total it adds up to the growth of gpu_energy_joules_total since the exporter began.", containerGPU...)
+		"Energy that the container's work has used beyond the card's idle power: each second's energy divided by the mean shares of the time, weighted with what each container is estimated to draw. With gpu_unattributed_energy_joules_total it adds up to the growth of gpu_energy_joules_total since the exporter began.", containerGPU...)
 	otherSeconds = describe("gpu_other_gpu_seconds_total",
 		"Time in which work of processes outside of containers was on the GPU.", "gpu")
 	unattributedEnergy = describe("gpu_unattributed_energy_joules_total",
