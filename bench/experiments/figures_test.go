@@ -33,12 +33,14 @@ var sources = map[string][]claim{
 	},
 	"tasks missed": {{"0", "events#missed_tasks", 0}, {"0", "events-2gpus#wrong_gpu_tasks", 0}},
 	"CPU and memory": {
-		{"0.8", "cost|20|laxity|CPU % of a core", 0}, {"24", "cost|20|laxity|RssAnon MiB", 0},
-		{"7.7", "cost|20|nvidia-smi + docker top|CPU % of a core", 0}, {"9.6", "cost|20|nvidia-smi + docker top|RssAnon MiB", 0},
+		{"1.8", "cost|10|laxity|CPU % of a core", 0}, {"31", "cost|10|laxity|RssAnon MiB", 0},
+		{"3.7", "cost|100|laxity|CPU % of a core", 0}, {"35", "cost|100|laxity|RssAnon MiB", 0},
+		{"18.7", "cost|10|nvidia-smi + docker top|CPU % of a core", 0}, {"11", "cost|10|nvidia-smi + docker top|RssAnon MiB", 0},
+		{"4.3", "cost|100|nvidia-smi + docker top|CPU % of a core", 0}, {"11", "cost|100|nvidia-smi + docker top|RssAnon MiB", 0},
 	},
 	"a PyTorch step": {
-		{"0.992", "overhead|small|process|RATIO", 0}, {"0.999", "overhead|small|busy|RATIO", 0},
-		{"1.0001", "overhead|large|process|RATIO", 0}, {"1.0001", "overhead|large|busy|RATIO", 0}, {"1.09", "overhead|paced|busy|RATIO", 0},
+		{"1.000", "overhead|small|process|RATIO", 0}, {"0.980", "overhead|small|busy|RATIO", 0},
+		{"1.0000", "overhead|large|process|RATIO", 0}, {"0.9999", "overhead|large|busy|RATIO", 0}, {"1.09", "overhead|paced|busy|RATIO", 0},
 	},
 	"680 containers": {{"680", "zoo#zoo_containers", 0}, {"0", "zoo#zoo_stuck", 0}, {"0", "zoo#zoo_failed", 0}, {"0", "zoo#zoo_wrong", 0}, {"0", "zoo#zoo_stray", 0}},
 	"a server's requests": {
@@ -141,7 +143,7 @@ func TestFiguresInTheDocuments(t *testing.T) {
 // ratios compare with.
 var wording = map[string][]string{
 	"tasks missed":           {"200"},
-	"CPU and memory":         {"20"},
+	"CPU and memory":         {"10", "100", "20"},
 	"a PyTorch step":         {"1", "000", "100", "60"},
 	"680 containers":         {"24"},
 	"steps of the trainers":  {"1"},
