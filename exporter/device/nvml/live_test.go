@@ -1,0 +1,53 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/laxity/laxity/exporter/device"
+)
+
+// BenchmarkQueries is what each query costs on a real card: the time, and the processor time in it. A
+// query that samples for 20 ms may sleep or spin.
+func BenchmarkQueries(b *testing.B) {
+	lib := nvml.New()
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		b.Skipf("needs a GPU of NVIDIA: %v", nvml.ErrorString(ret))
+	}
+	defer func() { _ = lib.Shutdown() }()
+	handle, ret := lib.DeviceGetHandleByIndex(0)
+	if ret != nvml.SUCCESS {
+		b.Skipf("needs a GPU of NVIDIA: %v", nvml.ErrorString(ret))
+	}
+	run := func(name string, ask func()) {
+		b.Run(name, func(b *testing.B) {
+			before := processorTime(b)
+			for range b.N {
+				ask()
+			}
+			b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+		})
+	}
+	for i, q := range queries {
+		run(fmt.Sprintf("%d-%s", i, q.symbol), func() { q.read(handle, &device.Card{}) })
+	}
+	run(processSamples, func() { _, _ = handle.GetProcessUtilization(uint64(time.Now().Add(-time.Second).UnixMicro())) })
+	run("nvmlDeviceGetComputeRunningProcesses", func() { _, _ = handle.GetComputeRunningProcesses() })
+	run("nvmlDeviceGetMemoryInfo", func() { _, _ = handle.GetMemoryInfo() })
+}
+
+// processorTime is what this process has used.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
