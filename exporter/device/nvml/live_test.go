@@ -38,6 +38,12 @@ func BenchmarkQueries(b *testing.B) {
 		run(fmt.Sprintf("%d-%s", i, q.symbol), func() { q.read(handle, &device.Card{}) })
 	}
 	run(processSamples, func() { _, _ = handle.GetProcessUtilization(uint64(time.Now().Add(-time.Second).UnixMicro())) })
+	// Counters that would need no sampling, if the card has them.
+	for what, id := range map[string]uint32{"transmitted": nvml.FI_DEV_PCIE_COUNT_TX_BYTES, "received": nvml.FI_DEV_PCIE_COUNT_RX_BYTES} {
+		v, ret := field(handle, id, 0)
+		b.Logf("bytes %s over PCIe: %d, %v", what, v, ret)
+		run("field-pcie-bytes-"+what, func() { _, _ = field(handle, id, 0) })
+	}
 	run("nvmlDeviceGetComputeRunningProcesses", func() { _, _ = handle.GetComputeRunningProcesses() })
 	run("nvmlDeviceGetMemoryInfo", func() { _, _ = handle.GetMemoryInfo() })
 }
