@@ -11,6 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/internal/needtest"
 )
 
 // BenchmarkQueries is what each query costs on a real card: the time, and the processor time in it. A
@@ -18,12 +19,12 @@ import (
 func BenchmarkQueries(b *testing.B) {
 	lib := nvml.New()
 	if ret := lib.Init(); ret != nvml.SUCCESS {
-		b.Skipf("needs a GPU of NVIDIA: %v", nvml.ErrorString(ret))
+		needtest.GPU.Skipf(b, "needs a GPU of NVIDIA: %v", nvml.ErrorString(ret))
 	}
 	defer func() { _ = lib.Shutdown() }()
 	handle, ret := lib.DeviceGetHandleByIndex(0)
 	if ret != nvml.SUCCESS {
-		b.Skipf("needs a GPU of NVIDIA: %v", nvml.ErrorString(ret))
+		needtest.GPU.Skipf(b, "needs a GPU of NVIDIA: %v", nvml.ErrorString(ret))
 	}
 	run := func(name string, ask func()) {
 		b.Run(name, func(b *testing.B) {
