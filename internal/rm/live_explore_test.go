@@ -22,6 +22,43 @@ type allocatedChannels struct {
 	Mask    [4096 / 32]uint32
 }
 
+// foundBy returns a tenant's process and the groups that are found of it; the test fails if there are none.
+func foundBy(t *testing.T, m *Manager, run *tenant.Tenant) (Process, []Group) {
+	t.Helper()
+	stat, err := m.kernel.Stat(run.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Process{run.PID(), stat.Start}
+	groups, err := m.Find(t.Context(), p)
+	if err != nil || len(groups) == 0 {
+		t.Fatal(groups, err)
+	}
+	return p, groups
+}
+
+// ownSubdevice returns a client of our own with a subdevice of the group's GPU, until the test ends.
+func ownSubdevice(t *testing.T, m *Manager, p Process, g Group) (own *file, root, subdevice uint32) {
+	t.Helper()
+	var id gpuID
+	if err := m.with(p, g.FD, func(dup *file) error { return dup.control(g.Client, g.Subdevice, cmdGPUID, &id) }); err != nil {
+		t.Fatal(err)
+	}
+	card, err := m.kernel.OpenGPU(g.GPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.kernel.Close(card) })
+	if own, err = m.open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.close)
+	if root, subdevice, err = own.subdevice(id.GPU); err != nil {
+		t.Fatalf("a subdevice of our own: %v", err)
+	}
+	return own, root, subdevice
+}
+
 // TestLiveExplore tells what the driver does with calls that nothing here relies on: the
 // objects of a client, its first child of a class, and whether a client of our own may
 // switch another's channels off, over no duplicate at all.
@@ -40,15 +77,7 @@ func TestLiveExplore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer run.Kill()
-	stat, err := m.kernel.Stat(run.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := Process{run.PID(), stat.Start}
-	groups, err := m.Find(ctx, p)
-	if err != nil || len(groups) == 0 {
-		t.Fatal(groups, err)
-	}
+	p, groups := foundBy(t, m, run)
 	t.Logf("with a gap of %d, groups of two contexts, with 3000 allocations between them: %+v", m.opt.Gap, groups)
 	for fd, f := range m.known(p).files {
 		for _, c := range f.clients {
@@ -99,24 +128,7 @@ func TestLiveExplore(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	var id gpuID
-	if err := m.with(p, g.FD, func(dup *file) error { return dup.control(g.Client, g.Subdevice, cmdGPUID, &id) }); err != nil {
-		t.Fatal(err)
-	}
-	card, err := m.kernel.OpenGPU(g.GPU)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = m.kernel.Close(card) }()
-	own, err := m.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.close()
-	root, subdevice, err := own.subdevice(id.GPU)
-	if err != nil {
-		t.Fatalf("a subdevice of our own: %v", err)
-	}
+	own, root, subdevice := ownSubdevice(t, m, p, g)
 	// If these differ, one call over a client of our own says of a handle whether any process has it.
 	_, err = own.info(g.Client, g.Client, indexClass)
 	t.Logf("asked over another file, a client that exists: %v", err)

@@ -124,35 +124,8 @@ func TestLiveSwitches(t *testing.T) {
 		defer run.Kill()
 		programs = append(programs, run)
 	}
-	stat, err := m.kernel.Stat(programs[0].PID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := Process{programs[0].PID(), stat.Start}
-	groups, err := m.Find(ctx, p)
-	if err != nil || len(groups) == 0 {
-		t.Fatal(groups, err)
-	}
-	var id gpuID
-	if err := m.with(p, groups[0].FD, func(dup *file) error {
-		return dup.control(groups[0].Client, groups[0].Subdevice, cmdGPUID, &id)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	card, err := m.kernel.OpenGPU(groups[0].GPU)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = m.kernel.Close(card) }()
-	own, err := m.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.close()
-	root, subdevice, err := own.subdevice(id.GPU)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, groups := foundBy(t, m, programs[0])
+	own, root, subdevice := ownSubdevice(t, m, p, groups[0])
 	headerMemory, header := readable(t, own, root, 4096)
 	recordMemory, buffer := readable(t, own, root, records*recordBytes)
 	events, err := own.alloc(root, root, classEventBuffer, &bufferParams{
