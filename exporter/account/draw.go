@@ -49,6 +49,7 @@ const (
 	meanWeight = 0.5   // of a mix in the mean
 	mostDraws  = 64    // containers that are estimated one by one; the rest count as the mean
 	leastWatts = 0.001 // so that whoever computed gets a part
+	leastPart  = 1e-9  // W: keeps the sum of the parts from being nothing
 )
 
 // divide returns the part of each in joules: of the containers with the given shares, now that the mix is
@@ -68,9 +69,6 @@ func (d *draw) divide(joules float64, shares map[string]float64, mix times) map[
 	}
 	return parts
 }
-
-// leastPart keeps the sum of the parts from being nothing, W.
-const leastPart = 1e-9
 
 // settle keeps what a mix that has ended taught.
 func (d *draw) settle(ended times) {
