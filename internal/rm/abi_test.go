@@ -15,18 +15,24 @@ func TestSizes(t *testing.T) {
 		of   any
 		want int
 	}{
-		"nvos.h NVOS00_PARAMETERS":                                   {nvos00{}, 16},
-		"nvos.h NVOS21_PARAMETERS":                                   {nvos21{}, 32},
-		"nvos.h NVOS54_PARAMETERS":                                   {nvos54{}, 32},
-		"ctrl0000client.h NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS": {handleInfo{}, 16},
-		"ctrl0000gpu.h NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS":        {gpuIDInfo{}, 32},
-		"ctrl2080gpu.h NV2080_CTRL_GPU_GET_GID_INFO_PARAMS":          {gid{}, 268},
-		"ctrl2080gpu.h NV2080_CTRL_GPU_GET_ID_PARAMS":                {gpuID{}, 4},
-		"ctrl2080fifo.h NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS":    {disable{}, 536},
-		"ctrl208ffifo.h NV208F_CTRL_FIFO_GET_CHANNEL_STATE_PARAMS":   {channelState{}, 16},
-		"ctrla06c.h NVA06C_CTRL_TIMESLICE_PARAMS":                    {timeslice{}, 8},
-		"cl0080.h NV0080_ALLOC_PARAMETERS":                           {deviceParams{}, 56},
-		"cl2080.h NV2080_ALLOC_PARAMETERS":                           {subdeviceParams{}, 4},
+		"nvos.h NVOS00_PARAMETERS":                                          {nvos00{}, 16},
+		"nvos.h NVOS21_PARAMETERS":                                          {nvos21{}, 32},
+		"nvos.h NV_MEMORY_ALLOCATION_PARAMS, from 550 on":                   {memoryParams{}, memorySize("550")},
+		"cl90cd.h NV_EVENT_BUFFER_ALLOC_PARAMETERS":                         {bufferParams{}, 72},
+		"ctrl2080gr.h NV2080_CTRL_GR_FECS_BIND_EVTBUF_FOR_UID_V2_PARAMS":    {traceParams{}, 24},
+		"ctrl90cd.h NV_EVENT_BUFFER_CTRL_CMD_ENABLE_EVENTS_PARAMS":          {enableParams{}, 8},
+		"nv-unix-nvos-params-wrappers.h nv_ioctl_nvos33_parameters_with_fd": {mapParams{}, 56},
+		"ctrl0000gpu.h NV0000_CTRL_GPU_GET_UUID_INFO_PARAMS":                {uuidInfo{}, 272},
+		"nvos.h NVOS54_PARAMETERS":                                          {nvos54{}, 32},
+		"ctrl0000client.h NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS":        {handleInfo{}, 16},
+		"ctrl0000gpu.h NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS":               {gpuIDInfo{}, 32},
+		"ctrl2080gpu.h NV2080_CTRL_GPU_GET_GID_INFO_PARAMS":                 {gid{}, 268},
+		"ctrl2080gpu.h NV2080_CTRL_GPU_GET_ID_PARAMS":                       {gpuID{}, 4},
+		"ctrl2080fifo.h NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS":           {disable{}, 536},
+		"ctrl208ffifo.h NV208F_CTRL_FIFO_GET_CHANNEL_STATE_PARAMS":          {channelState{}, 16},
+		"ctrla06c.h NVA06C_CTRL_TIMESLICE_PARAMS":                           {timeslice{}, 8},
+		"cl0080.h NV0080_ALLOC_PARAMETERS":                                  {deviceParams{}, 56},
+		"cl2080.h NV2080_ALLOC_PARAMETERS":                                  {subdeviceParams{}, 4},
 	} {
 		if got := binary.Size(c.of); got != c.want {
 			t.Errorf("%s has %d bytes, want %d", name, got, c.want)

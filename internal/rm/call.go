@@ -68,12 +68,15 @@ func (f *file) info(client, object, index uint32) (uint32, error) {
 
 // alloc makes an object and returns its handle, which the resource manager chooses.
 func (f *file) alloc(root, parent, class uint32, params any) (uint32, error) {
-	a := nvos21{Root: root, Parent: parent, Class: class}
 	var raw []byte
 	if params != nil {
 		raw, _ = binary.Append(nil, le, params) // structures of abi.go have a fixed size
-		a.Size = uint32(len(raw))
 	}
+	return f.allocRaw(root, parent, class, raw)
+}
+
+func (f *file) allocRaw(root, parent, class uint32, raw []byte) (uint32, error) {
+	a := nvos21{Root: root, Parent: parent, Class: class, Size: uint32(len(raw))}
 	arg, _ := binary.Append(nil, le, &a)
 	if err := f.kernel.Ioctl(f.fd, request(escAlloc, len(arg)), arg, raw); err != nil {
 		return 0, fmt.Errorf("make an object of class %#x: %w", class, err)

@@ -27,6 +27,11 @@ type Kernel interface {
 	// Ioctl calls the resource manager with arg. If params is not empty, it sets the pointer at byte
 	// 16 of arg (in both NVOS21 and NVOS54) to params.
 	Ioctl(fd int, request uint32, arg, params []byte) error
+	// Map maps memory of the driver that was tied to a descriptor of ours, for reading. The driver may
+	// write it meanwhile.
+	Map(fd, size int) ([]byte, error)
+	// Unmap ends what Map returned, which must not be used afterwards.
+	Unmap(memory []byte) error
 	// Close closes a descriptor of ours.
 	Close(fd int) error
 }

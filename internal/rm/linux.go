@@ -243,6 +243,12 @@ func minorOf(information, uuid string) (minor string, ok bool) {
 	return minor, ok && minor != ""
 }
 
+func (s *system) Map(fd, size int) ([]byte, error) {
+	return unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
+}
+
+func (s *system) Unmap(memory []byte) error { return unix.Munmap(memory) }
+
 func (s *system) Close(fd int) error { return unix.Close(fd) }
 
 // paramsOffset is where NVOS21 and NVOS54 have the pointer to the parameters.

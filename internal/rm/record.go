@@ -164,3 +164,19 @@ func (r *Recorder) Close(fd int) error {
 	r.write(began, Record{Call: "close", FD: fd}, err)
 	return err
 }
+
+// Map implements Kernel. What the memory holds is not recorded.
+func (r *Recorder) Map(fd, size int) ([]byte, error) {
+	began := time.Now()
+	v, err := r.kernel.Map(fd, size)
+	r.write(began, Record{Call: "map", FD: fd, Int: size}, err)
+	return v, err
+}
+
+// Unmap implements Kernel.
+func (r *Recorder) Unmap(memory []byte) error {
+	began := time.Now()
+	err := r.kernel.Unmap(memory)
+	r.write(began, Record{Call: "unmap"}, err)
+	return err
+}

@@ -77,10 +77,15 @@ func (f *file) subdevice(gpu uint32) (root, subdevice uint32, err error) {
 	if err := f.control(root, root, cmdGPUIDInfo, &info); err != nil {
 		return 0, 0, err
 	}
-	device, err := f.alloc(root, root, classDevice, &deviceParams{Device: info.Device})
-	if err != nil {
-		return 0, 0, err
-	}
-	subdevice, err = f.alloc(root, device, classSubdevice, &subdeviceParams{info.Subdevice})
+	subdevice, err = f.onGPU(root, info.Device, info.Subdevice)
 	return root, subdevice, err
+}
+
+// onGPU makes an object of our client root for a GPU.
+func (f *file) onGPU(root, device, subdevice uint32) (handle uint32, err error) {
+	parent, err := f.alloc(root, root, classDevice, &deviceParams{Device: device})
+	if err != nil {
+		return 0, err
+	}
+	return f.alloc(root, parent, classSubdevice, &subdeviceParams{subdevice})
 }

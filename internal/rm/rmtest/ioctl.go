@@ -44,12 +44,14 @@ const (
 var sizes = map[uint32]int{
 	CmdHandleInfo: 16, CmdGPUIDInfo: 32, CmdGID: 268, CmdGPUID: 4, CmdDisable: 536,
 	CmdChannelState: 16, CmdSetSlice: 8, CmdGetSlice: 8,
+	CmdUUIDInfo: 272, CmdTraceSwitches: 24, CmdEnableEvents: 8, CmdFlushEvents: 0,
 }
 
 // needs are the classes of the objects that the commands are for.
 var needs = map[uint32]uint32{
 	CmdHandleInfo: classClient, CmdGPUIDInfo: classClient, CmdGID: classSubdevice, CmdGPUID: classSubdevice,
 	CmdDisable: classSubdevice, CmdChannelState: classDiag, CmdSetSlice: classGroup, CmdGetSlice: classGroup,
+	CmdUUIDInfo: classClient, CmdTraceSwitches: classSubdevice, CmdEnableEvents: classEventBuffer, CmdFlushEvents: classEventBuffer,
 }
 
 const (
@@ -71,6 +73,11 @@ func (r *RM) Ioctl(fd int, request uint32, arg, params []byte) error {
 	}
 	var c *Call
 	switch {
+	case request == requestMap && len(arg) == 56:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		le.PutUint32(arg[40:], r.mapMemory(f, arg))
+		return nil
 	case request == requestControl && len(arg) == 32:
 		c = &Call{Client: le.Uint32(arg), Object: le.Uint32(arg[4:]), Cmd: le.Uint32(arg[8:])}
 		if int(le.Uint32(arg[24:])) != len(params) || len(params) != sizes[c.Cmd] {
@@ -115,6 +122,9 @@ func (r *RM) alloc(f *file, c *Call, params []byte) (handle, status uint32) {
 		return 0, StatusInvalidClient
 	}
 	parent := own.objects[c.Object]
+	if parent != nil && (c.Cmd == classDeviceless || c.Cmd == classEventBuffer) {
+		return r.allocTrace(own, c, params)
+	}
 	want := map[uint32]int{classDevice: 56, classSubdevice: 4, classDiag: 0}
 	size, known := want[c.Cmd]
 	switch {
@@ -175,6 +185,8 @@ func (r *RM) control(f *file, c *Call, params []byte) (status uint32) {
 		copy(params[12:], r.gpus[o.gpu])
 	case CmdGPUID:
 		le.PutUint32(params, uint32(o.gpu+1)<<8)
+	case CmdUUIDInfo, CmdTraceSwitches, CmdEnableEvents, CmdFlushEvents:
+		return r.controlTrace(own, o, c, params)
 	case CmdSetSlice:
 		o.slice = le.Uint64(params)
 	case CmdGetSlice:

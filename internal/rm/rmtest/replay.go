@@ -159,3 +159,17 @@ func (r *Replay) Close(fd int) error {
 	_, err := r.answer(rm.Record{Call: "close", FD: fd})
 	return err
 }
+
+// Map implements rm.Kernel. A transcript has no memory.
+func (r *Replay) Map(fd, size int) ([]byte, error) {
+	if _, err := r.answer(rm.Record{Call: "map", FD: fd, Int: size}); err != nil {
+		return nil, err
+	}
+	return make([]byte, size), nil
+}
+
+// Unmap implements rm.Kernel.
+func (r *Replay) Unmap([]byte) error {
+	_, err := r.answer(rm.Record{Call: "unmap"})
+	return err
+}

@@ -116,7 +116,10 @@ func (r *RM) files() map[*file]bool {
 }
 
 // file is an open file of the control device. Its clients live as long as it.
-type file struct{ clients map[uint32]*client }
+type file struct {
+	clients map[uint32]*client
+	memory  []byte // what was tied to it, to be mapped
+}
 
 // gpu is an open file of a GPU's device.
 type gpu struct{ uuid string }
@@ -134,6 +137,8 @@ type object struct {
 	gpu           int
 	slice         uint64 // of a group
 	off           bool   // of a channel
+	memory        []byte // of memory
+	trace         *trace // of an event buffer
 }
 
 func (c *client) add(class, parent uint32, gpu int) uint32 {

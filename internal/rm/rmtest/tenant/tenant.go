@@ -134,6 +134,9 @@ func (t *Tenant) PID() int { return t.cmd.Process.Pid }
 // Beat returns the counter that the kernel increments.
 func (t *Tenant) Beat() uint32 { return t.shared.Beat.Load() }
 
+// Launched is how many kernels of Steps have been launched.
+func (t *Tenant) Launched() uint32 { return t.shared.Steps.Load() }
+
 // Exited is closed when the process is gone.
 func (t *Tenant) Exited() <-chan struct{} { return t.exited }
 
