@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -181,9 +180,9 @@ func (t *Trace) Read() (switches []Switch, lost bool, err error) {
 		if kind != typeSwitch || tag != tagOn && tag != tagOff {
 			continue
 		}
-		s := Switch{At: le.Uint64(r[24:]), On: tag == tagOn}
-		if pid := le.Uint32(r[16:]); pid <= math.MaxInt32 {
-			s.PID = int(pid)
+		s := Switch{At: le.Uint64(r[24:])}
+		if pid := le.Uint32(r[16:]); pid != kernelPID { // a context of the driver's own is nobody's
+			s.PID, s.On = int(pid), tag == tagOn
 		}
 		switches = append(switches, s)
 	}

@@ -20,11 +20,12 @@ const (
 )
 
 const (
-	keepNewest       = 2 // NV_EVENT_BUFFER_FLAG_OVERFLOW_POLICY_KEEP_NEWEST
-	detailSimple     = 1 // NV2080_CTRL_GR_FECS_BIND_EVTBUF_LOD_SIMPLE: each context's start and end
-	typeSwitch       = 2 // NV_EVENT_BUFFER_RECORD_TYPE_FECS_CTX_SWITCH_V2
-	tagOn            = 6 // NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_START
-	tagOff           = 7 // NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END
+	keepNewest       = 2         // NV_EVENT_BUFFER_FLAG_OVERFLOW_POLICY_KEEP_NEWEST
+	detailSimple     = 1         // NV2080_CTRL_GR_FECS_BIND_EVTBUF_LOD_SIMPLE: each context's start and end
+	typeSwitch       = 2         // NV_EVENT_BUFFER_RECORD_TYPE_FECS_CTX_SWITCH_V2
+	tagOn            = 6         // NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_START
+	tagOff           = 7         // NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END
+	kernelPID        = 1<<32 - 1 // NV_EVENT_BUFFER_KERNEL_PID of cl90cdfecs.h
 	attrCachedPCI    = 1<<29 | 1<<25
 	attrUserReadOnly = 1 << 22
 	mapReadOnly      = 1 // NVOS33_FLAGS_ACCESS_READ_ONLY
