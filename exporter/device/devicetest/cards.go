@@ -86,13 +86,18 @@ func testCards(t *testing.T, rig Rig) {
 				t.Errorf("%s: process %d used %v of it", c.UUID, pid, share)
 			}
 		}
+		for pid, share := range c.Present {
+			if pid <= 0 || share < 0 || share > 1 {
+				t.Errorf("%s: the context of process %d was on it for %v of the time", c.UUID, pid, share)
+			}
+		}
 		for _, m := range []map[string]uint64{c.ECC, c.NVLink} {
 			if m != nil && len(m) != 2 {
 				t.Errorf("%s: %v, want both kinds", c.UUID, m)
 			}
 		}
-		if c.MIG && c.SM != nil {
-			t.Errorf("%s is in MIG mode and reports processes: %v", c.UUID, c.SM)
+		if c.MIG && (c.SM != nil || c.Present != nil) {
+			t.Errorf("%s is in MIG mode and reports processes: %v, %v", c.UUID, c.SM, c.Present)
 		}
 	}
 	// The counters of energy grow while time passes.

@@ -19,11 +19,12 @@ const mostXids = 256
 
 // Cards implements device.WithCards. The reader initialises NVML for itself: NVML counts those who
 // use it, and its calls are safe beside each other.
-func (r *reader) Cards() (device.Cards, error) { return openCards(r.lib, r.now) }
+func (r *reader) Cards() (device.Cards, error) { return openCards(r.lib, openTrace, r.now) }
 
 // cardReader is the device.Cards of this package.
 type cardReader struct {
 	lib    nvml.Interface
+	trace  func(uuid string) (trace, error)
 	now    func() time.Time
 	ready  bool // Init succeeded and Shutdown was not called: NVML may be called
 	closed bool
@@ -34,8 +35,8 @@ type cardReader struct {
 	events nvml.EventSet // nil: errors are not reported
 }
 
-func openCards(lib nvml.Interface, now func() time.Time) (device.Cards, error) {
-	r := &cardReader{lib: lib, now: now}
+func openCards(lib nvml.Interface, trace func(uuid string) (trace, error), now func() time.Time) (device.Cards, error) {
+	r := &cardReader{lib: lib, trace: trace, now: now}
 	if err := r.start(); err != nil {
 		return nil, err
 	}
@@ -94,6 +95,7 @@ func (r *cardReader) stop() {
 	r.events, r.listed = nil, time.Time{}
 	for _, c := range r.cards {
 		c.handle = nil
+		c.switches.close()
 	}
 }
 
@@ -110,11 +112,12 @@ func (r *cardReader) read() (device.CardReading, error) {
 		if c.handle == nil {
 			continue
 		}
-		out, ret := c.read(r.has, now)
+		out, ret := c.read(r.has, r.trace, now)
 		if gone(ret) {
 			return device.CardReading{}, failed("read a card", ret)
 		}
 		if ret != nvml.SUCCESS {
+			c.switches.close()
 			c.handle = nil // listed again later
 			r.listed = now.Add(relistAfter - identitiesEvery)
 			continue
@@ -223,10 +226,12 @@ type card struct {
 	slow    device.Card // answers of the slow queries
 	slowAt  time.Time
 	sm      samples
+
+	switches switches
 }
 
 // read asks the card everything. The result is not SUCCESS when the card as a whole does not answer.
-func (c *card) read(has map[string]bool, now time.Time) (device.Card, nvml.Return) {
+func (c *card) read(has map[string]bool, trace func(uuid string) (trace, error), now time.Time) (device.Card, nvml.Return) {
 	if now.Sub(c.slowAt) >= slowEvery {
 		c.slow, c.slowAt = device.Card{}, now
 		if ret := c.ask(&c.slow, has, true); ret != nvml.SUCCESS {
@@ -242,6 +247,12 @@ func (c *card) read(has map[string]bool, now time.Time) (device.Card, nvml.Retur
 		c.sm.take(c.handle, now)
 		out.SM = c.sm.all()
 	}
+	if c.mig { // a context on each of several instances at once
+		c.switches.close()
+	} else {
+		out.Present = c.switches.take(c.uuid, trace, now)
+	}
+	out.Switches = c.switches.switched()
 	return out, nvml.SUCCESS
 }
 

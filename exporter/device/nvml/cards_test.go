@@ -11,6 +11,7 @@ import (
 
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
+	"github.com/laxity/laxity/internal/rm"
 )
 
 // cardRig is a reader of simulated cards, with a clock.
@@ -19,17 +20,45 @@ type cardRig struct {
 	lib *fakeLibrary
 	now time.Time
 	device.Cards
+	traces  map[string]*fakeTrace // by UUID, those that were opened last
+	refused error                 // what opening a trace answers
+	opened  int
+}
+
+// fakeTrace is the trace of a card whose switches the test tells.
+type fakeTrace struct {
+	list   []rm.Switch
+	err    error
+	closed bool
+}
+
+func (f *fakeTrace) Read() ([]rm.Switch, bool, error) {
+	list := f.list
+	f.list = nil
+	return list, false, f.err
+}
+
+func (f *fakeTrace) Close() { f.closed = true }
+
+func (r *cardRig) openTrace(uuid string) (trace, error) {
+	r.opened++
+	if r.refused != nil {
+		return nil, r.refused
+	}
+	f := &fakeTrace{}
+	r.traces[uuid] = f
+	return f, nil
 }
 
 func newCardRig(t *testing.T, prepare func(*fakeLibrary)) *cardRig {
 	t.Helper()
 	gpu, _ := newSim(t)
-	r := &cardRig{gpu: gpu, lib: newFake(gpu), now: time.Now()}
+	r := &cardRig{gpu: gpu, lib: newFake(gpu), now: time.Now(), traces: map[string]*fakeTrace{}}
 	if prepare != nil {
 		prepare(r.lib)
 	}
 	var err error
-	if r.Cards, err = openCards(r.lib, func() time.Time { return r.now }); err != nil {
+	if r.Cards, err = openCards(r.lib, r.openTrace, func() time.Time { return r.now }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })

@@ -28,5 +28,8 @@
 // NVML counts those who use it. Each query stands for itself (queries.go): what a card does not
 // answer is absent, and a function that the library lacks is not called.
 //
-// The package imports exporter/device, go-nvml and the standard library.
+// Which process's context was on a card, and how often that changed, NVML does not say. The driver's
+// trace of context switches does (switches.go, by internal/rm). Where it cannot be opened both are absent.
+//
+// The package imports exporter/device, internal/rm, go-nvml and the standard library.
 package nvml

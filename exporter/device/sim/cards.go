@@ -70,11 +70,15 @@ type cardReader struct {
 	loads  int
 	closed bool
 	at     time.Time // of the last reading
-	spent  map[*unit]map[compute.Owner]time.Duration
+	spent  map[*unit]used
 	copied map[int]map[Direction]uint64 // by card
+
+	switches map[*unit]uint64 // before the first reading
 }
 
-func (g *GPU) newCardReader() *cardReader { return &cardReader{gpu: g, loads: -1} }
+func (g *GPU) newCardReader() *cardReader {
+	return &cardReader{gpu: g, loads: -1, switches: map[*unit]uint64{}}
+}
 
 // Cards implements device.WithCards.
 func (l *local) Cards() (device.Cards, error) { return l.gpu.newCardReader(), nil }
@@ -106,7 +110,7 @@ func (r *cardReader) read(ctx context.Context) (device.CardReading, error) {
 	}
 	now := g.advance()
 	out := device.CardReading{Time: now}
-	spent, copied := map[*unit]map[compute.Owner]time.Duration{}, map[int]map[Direction]uint64{}
+	spent, copied := map[*unit]used{}, map[int]map[Direction]uint64{}
 	for _, c := range g.cards {
 		card, lost := r.readCard(c, now, spent, copied)
 		if !lost {
@@ -120,7 +124,7 @@ func (r *cardReader) read(ctx context.Context) (device.CardReading, error) {
 	return out, nil
 }
 
-func (r *cardReader) readCard(c *cardState, now time.Time, spent map[*unit]map[compute.Owner]time.Duration, copied map[int]map[Direction]uint64) (_ device.Card, lost bool) {
+func (r *cardReader) readCard(c *cardState, now time.Time, spent map[*unit]used, copied map[int]map[Direction]uint64) (_ device.Card, lost bool) {
 	g := r.gpu
 	energy := c.power.Idle * now.Sub(g.loaded).Seconds()
 	watts, busy := c.power.Idle, 0.0
@@ -137,9 +141,10 @@ func (r *cardReader) readCard(c *cardState, now time.Time, spent map[*unit]map[c
 		for d, n := range u.copied {
 			bytes[d] += n
 		}
-		spent[u] = maps.Clone(u.compute.Spent())
+		spent[u] = used{maps.Clone(u.compute.Spent()), maps.Clone(u.compute.Present()), u.compute.Switches()}
 		if !c.mig {
 			out.SM = r.shares(u, now)
+			r.present(u, now, &out)
 		}
 	}
 	copied[c.index] = bytes
@@ -175,7 +180,7 @@ func (r *cardReader) shares(u *unit, now time.Time) map[int]float64 {
 		return out
 	}
 	for owner, d := range u.compute.Spent() {
-		if share := (d - before[owner]).Seconds() / past; share > 0 {
+		if share := (d - before.computed[owner]).Seconds() / past; share > 0 {
 			out[r.gpu.pids[owner]] += share
 		}
 	}
@@ -183,6 +188,35 @@ func (r *cardReader) shares(u *unit, now time.Time) map[int]float64 {
 		out[pid] = min(1, math.Round(share*100)/100)
 	}
 	return out
+}
+
+// used is what the owners of a unit have had of it.
+type used struct {
+	computed, present map[compute.Owner]time.Duration
+	switches          uint64
+}
+
+// present is how much of the time since the last reading the context of each process was on the card, and
+// how often that changed since the first one.
+func (r *cardReader) present(u *unit, now time.Time, out *device.Card) {
+	first, ok := r.switches[u]
+	if !ok {
+		first = u.compute.Switches()
+		r.switches[u] = first
+	}
+	n := u.compute.Switches() - first
+	out.Switches = &n
+	before, ok := r.spent[u]
+	past := now.Sub(r.at).Seconds()
+	if !ok || past <= 0 || u.compute.Switches() == 0 {
+		return
+	}
+	out.Present = map[int]float64{}
+	for owner, d := range u.compute.Present() {
+		if share := (d - before.present[owner]).Seconds() / past; share > 0 {
+			out.Present[r.gpu.pids[owner]] += min(1, share)
+		}
+	}
 }
 
 // Cards implements device.WithCards, with a connection of its own.

@@ -60,6 +60,7 @@ type Unit struct {
 	anybody float64
 	spent   map[Owner]time.Duration
 	energy  float64
+	present presence
 }
 
 // group is what one owner has on the unit.
@@ -78,7 +79,8 @@ func NewUnit(slice, switchCost time.Duration) *Unit {
 		slice = 2048 * time.Microsecond
 	}
 	return &Unit{slice: slice, switchCost: max(switchCost, 0), meter: map[Owner]*Meter{},
-		watts: map[Owner]float64{}, spent: map[Owner]time.Duration{}}
+		watts: map[Owner]float64{}, spent: map[Owner]time.Duration{},
+		present: presence{of: map[Owner]time.Duration{}}}
 }
 
 // Launch queues a kernel that takes alone when it has the unit to itself.
@@ -172,6 +174,7 @@ func (u *Unit) Advance(now time.Time) {
 func (u *Unit) step(d time.Duration) {
 	from, to := u.now, u.now.Add(d)
 	u.now = to
+	u.present.pass(u.turn, d)
 	if g := u.turn.of; g != nil {
 		u.total.Add(from, to, 1)
 		u.meterOf(g.owner).Add(from, to, 1)

@@ -1,0 +1,34 @@
+package compute
+
+import "time"
+
+// presence is how long the context of each owner was on the unit. It stays there while it is idle, until
+// another one comes.
+type presence struct {
+	of       map[Owner]time.Duration
+	on       Owner // whose context is on the unit; valid if there
+	there    bool
+	switches uint64
+}
+
+// pass lets d pass, in which the unit's turn is t.
+func (p *presence) pass(t turn, d time.Duration) {
+	switch {
+	case t.of == nil:
+	case t.loading > 0:
+		p.there = false
+	case !p.there || p.on != t.of.owner:
+		p.on, p.there = t.of.owner, true
+		p.switches++
+	}
+	if p.there {
+		p.of[p.on] += d
+	}
+}
+
+// Present is how long the context of each owner has been on the unit so far, also of owners that are
+// forgotten. In switches none is.
+func (u *Unit) Present() map[Owner]time.Duration { return u.present.of }
+
+// Switches is how often a context came onto the unit.
+func (u *Unit) Switches() uint64 { return u.present.switches }
