@@ -26,8 +26,11 @@ type Fact struct {
 	Energy    float64
 	HasEnergy bool
 	// Shares is how much of the time since the last fact each container computed, 0–1, by
-	// its id or Other. It is nil where the card does not report it.
+	// its id or Other, as the driver's samples have it. It is nil where the card does not report it.
 	Shares map[string]float64
+	// Present is how much of that time a context of each was on the card, 0–1. It is nil where that
+	// is not known.
+	Present map[string]float64
 }
 
 // Use is what one container, or Other, has had of a card.
@@ -80,13 +83,17 @@ func (l *Ledger) Take(f Fact) {
 	if passed > longest {
 		shares = nil
 	}
+	exact := shares != nil && f.Present != nil
+	if exact {
+		shares = computed(f.Present, shares)
+	}
 	times := l.time(shares, passed, f.At)
 	if !f.HasEnergy || !last.HasEnergy || shares == nil || f.Energy < last.Energy {
 		l.draw.settle(l.mix.before)
 		l.mix = mix{}
 	}
 	if f.HasEnergy && last.HasEnergy {
-		l.divide(last.Energy, f.Energy, shares != nil, times, passed)
+		l.divide(last.Energy, f.Energy, shares != nil, exact, times, passed)
 	}
 }
 
@@ -115,7 +122,7 @@ func (l *Ledger) time(shares map[string]float64, passed time.Duration, at time.T
 }
 
 // divide divides the energy between two facts.
-func (l *Ledger) divide(before, now float64, known bool, times map[string]float64, passed time.Duration) {
+func (l *Ledger) divide(before, now float64, known, exact bool, times map[string]float64, passed time.Duration) {
 	used := now - before
 	switch {
 	case now < before: // the driver was loaded anew, and has counted from 0
@@ -131,7 +138,7 @@ func (l *Ledger) divide(before, now float64, known bool, times map[string]float6
 		return
 	}
 	idle := min(used, l.idle.watts*passed.Seconds())
-	if ended := l.mix.take(reading{times, passed.Seconds(), used - idle}); ended != nil {
+	if ended := l.mix.take(reading{times, passed.Seconds(), used - idle, exact}); ended != nil {
 		l.draw.settle(*ended)
 	}
 	shares := l.mix.shares()

@@ -103,7 +103,8 @@ func (d *draw) with(mix times) powers {
 	uncertain := powerError*watts + energyStep/mix.seconds
 	// The second part is the variance of the power if each sample is one container's: that of a half and a
 	// half has a share's variance of 1/4.
-	noise := uncertain*uncertain + max(0, square-expected*expected)*4*shareError*shareError
+	off := mix.shareError()
+	noise := uncertain*uncertain + max(0, square-expected*expected)*4*off*off
 	s := make([]float64, len(p.ids)) // the equation's left side
 	for i, id := range p.ids {
 		s[i] = mix.share(id)

@@ -12,6 +12,7 @@ const (
 	window      = 3.0  // s: readings that are compared with those before, to see a change
 	longestMix  = 60   // s: how much of the past counts
 	shareError  = 0.15 // of a share of a half, however long the mix lasts
+	exactError  = 0.01 // of one that the trace of context switches tells
 	otherShare  = 0.35 // a change of a share that is another mix
 	leavesShare = 0.2  // a share of which at least one sample falls into the window
 )
@@ -21,6 +22,7 @@ type reading struct {
 	times   map[string]float64 // s, by container
 	seconds float64            // that passed
 	joules  float64
+	exact   bool // times are what containers had, not what samples say
 }
 
 // times are sums over readings.
@@ -28,11 +30,15 @@ type times struct {
 	of      map[string]float64 // s, by container
 	seconds float64            // that passed
 	joules  float64
+	sampled float64 // s, of seconds: in readings that are not exact
 }
 
 func (t *times) add(r reading) {
 	if t.of == nil {
 		t.of = map[string]float64{}
+	}
+	if !r.exact {
+		t.sampled += r.seconds
 	}
 	for id, s := range r.times {
 		t.of[id] += s
@@ -47,6 +53,14 @@ func (t times) share(id string) float64 {
 		return 0
 	}
 	return t.of[id] / t.seconds
+}
+
+// shareError is the error of a share of a half.
+func (t times) shareError() float64 {
+	if t.seconds == 0 {
+		return shareError
+	}
+	return exactError + (shareError-exactError)*t.sampled/t.seconds
 }
 
 // sum returns how long the containers computed in all, s.
@@ -99,6 +113,7 @@ func (m *mix) age() {
 		m.before.of[id] *= scale
 	}
 	m.before.joules *= scale
+	m.before.sampled *= scale
 	m.before.seconds = longestMix
 }
 
@@ -118,12 +133,20 @@ func differ(before, later times) bool {
 	return false
 }
 
-// shares returns the part of the time of those that compute, 0–1. It is empty while nobody does.
+// shares returns the part of the time of those that compute, 0–1. It is empty while nobody does. Exact ones
+// are of the last reading alone.
 func (m *mix) shares() map[string]float64 {
-	if m.with(times{}).sum() == 0 {
+	recent := m.with(times{})
+	if recent.sum() == 0 {
 		return nil
 	}
 	all := m.with(m.before)
+	if last := m.recent[len(m.recent)-1]; last.exact {
+		exact := times{}
+		if exact.add(last); exact.sum() > 0 {
+			all = exact
+		}
+	}
 	shares := make(map[string]float64, len(all.of))
 	for id := range all.of {
 		shares[id] = all.share(id)

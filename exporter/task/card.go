@@ -25,6 +25,9 @@ type Card struct {
 	PCIe   map[string]float64 `json:"pcie_bytes_per_second,omitempty"`
 	NVLink map[string]uint64  `json:"nvlink_bytes,omitempty"`
 
+	// Switches counts how often a context came onto the card since the exporter began.
+	Switches *uint64 `json:"context_switches,omitempty"`
+
 	// Unattributed is J since the exporter began that are no container's, by reason: idle,
 	// other (processes outside of containers), unknown.
 	Unattributed map[string]float64 `json:"unattributed_energy_joules,omitempty"`

@@ -63,6 +63,9 @@ func (m *Core) Cards(r device.CardReading) {
 		}
 		m.openAccounts(l, c.UUID, r.Time)
 		f := account.Fact{At: r.Time, Shares: m.sharesOf(c.SM)}
+		if !m.mpsOn(c.UUID) { // the context that is on the card is the server's, whoever of its clients computes
+			f.Present = m.sharesOf(c.Present)
+		}
 		if c.Energy != nil {
 			f.Energy, f.HasEnergy = *c.Energy, true
 		}
@@ -123,6 +126,16 @@ func (m *Core) openAccounts(l *account.Ledger, uuid string, now time.Time) {
 	}
 }
 
+// mpsOn reports whether an MPS server has a context on a card.
+func (m *Core) mpsOn(uuid string) bool {
+	for _, p := range m.processes {
+		if _, on := p.on[uuid]; on && p.MPSServer {
+			return true
+		}
+	}
+	return false
+}
+
 // sharesOf adds up the shares of processes by container.
 func (m *Core) sharesOf(sm map[int]float64) map[string]float64 {
 	if sm == nil {
@@ -142,7 +155,7 @@ func (c *cards) publish(all []device.Card) {
 		out := task.Card{
 			UUID: card.UUID, Index: card.Index, Power: card.Power, PowerLimit: card.PowerLimit, Energy: card.Energy,
 			Temperature: card.Temperature, Clock: card.Clock, Throttled: card.Throttled, Xids: card.Xids, ECC: card.ECC,
-			PCIe: card.PCIe, NVLink: card.NVLink,
+			PCIe: card.PCIe, NVLink: card.NVLink, Switches: card.Switches,
 		}
 		c.account(&out)
 		c.published = append(c.published, out)

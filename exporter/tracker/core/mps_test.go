@@ -48,3 +48,30 @@ func TestMPS(t *testing.T) {
 		}
 	}
 }
+
+// Under MPS the context that is on a card is the server's, whoever of its clients computes: the driver's samples count then.
+func TestPresenceIsNotWhoComputesUnderMPS(t *testing.T) {
+	for _, mps := range []bool{false, true} {
+		w := running(t)
+		if mps {
+			const server = pid + 1
+			w.m.Meet(core.Subject{Process: sensor.Process{PID: server, Identity: identity(server)}, Container: id(web), MPSServer: true})
+			w.m.Device(device.Reading{Time: at(1), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
+				{PID: server, MemoryUsed: 5}, {PID: pid, MemoryUsed: 7, MPS: true}}}}}, at(1))
+		}
+		joules, n := 0.0, uint64(3)
+		for s := 2.0; s < 4; s++ {
+			w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, Switches: &n,
+				SM: map[int]float64{pid: 0.9, 4711: 0.1}, Present: map[int]float64{pid: 0.25, 4711: 0.75}}}})
+		}
+		c := w.card()
+		want := 0.25
+		if mps {
+			want = 0.9
+		}
+		near(t, "seconds", c.Uses[0].GPUSeconds, want)
+		if *c.Switches != 3 {
+			t.Errorf("%d switches, want 3", *c.Switches)
+		}
+	}
+}
