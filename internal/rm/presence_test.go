@@ -87,13 +87,8 @@ func TestPresenceIsTheTruth(t *testing.T) {
 				switches = append(switches, on(offset+next, pid))
 				next += time.Duration(rapid.IntRange(1, 3000).Draw(t, "turn")) * ms
 			}
-			// A start that comes after the reading is in the next one.
-			late := 0
-			for i := len(switches); i > 0 && time.Duration(switches[i-1].At)-offset >= until; i-- {
-				late++
-			}
-			if late > 0 {
-				t.Skip("a switch lies across the reading")
+			if n := len(switches); n > 0 { // a switch may end after the reading was due: it is read then
+				until = max(until, time.Duration(switches[n-1].At)-offset)
 			}
 			parts := p.Take(switches, false, until-now)
 			if parts == nil {

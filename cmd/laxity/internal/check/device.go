@@ -10,6 +10,7 @@ import (
 
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/internal/rm"
 )
 
 // deviceFacts are what the GPUs' driver says.
@@ -18,6 +19,9 @@ type deviceFacts struct {
 	err  error // of opening or reading it
 	gpus []device.GPU
 	took time.Duration // of one reading
+	// untraced says, for each real card, why its trace of context switches cannot be read; nil: it
+	// can.
+	untraced map[string]error
 }
 
 func gatherDevice(ctx context.Context, spec string) deviceFacts {
@@ -35,7 +39,26 @@ func gatherDevice(ctx context.Context, spec string) deviceFacts {
 	began := time.Now()
 	r, err := timed.Read(ctx)
 	f.gpus, f.err, f.took = r.GPUs, err, time.Since(began)
+	if f.nvidia() {
+		f.untraced = traces(f.gpus)
+	}
 	return f
+}
+
+// traces opens and closes the trace of each card.
+func traces(gpus []device.GPU) map[string]error {
+	untraced := map[string]error{}
+	for _, g := range gpus {
+		if g.Parent != "" {
+			continue
+		}
+		t, err := rm.New(rm.System(), rm.Options{}).OpenTrace(g.UUID)
+		if err == nil {
+			t.Close()
+		}
+		untraced[g.UUID] = err
+	}
+	return untraced
 }
 
 // nvidia reports whether there are real GPUs.
@@ -77,9 +100,24 @@ func (f deviceFacts) judge() []Finding {
 			out.add(OK, name, fmt.Sprintf("%s, MIG instance %s", g.Name, g.UUID), "the driver reports no utilisation of MIG instances; each instance is arbitrated alone", "")
 		default:
 			out.ok(name, fmt.Sprintf("%s, %s, %.0f GiB", g.Name, g.UUID, float64(g.MemoryTotal)/(1<<30)))
+			f.seconds(&out, g)
 		}
 	}
 	return out.list
+}
+
+// seconds says what GPU-seconds and energy of containers are made of.
+func (f deviceFacts) seconds(out *findings, g device.GPU) {
+	err, real := f.untraced[g.UUID]
+	name := fmt.Sprintf("use of GPU %d", g.Index)
+	switch {
+	case !real:
+	case err == nil:
+		out.ok(name, "GPU-seconds of containers are by the driver's trace of context switches")
+	default:
+		out.add(OK, name, "GPU-seconds of containers are by the driver's samples: "+err.Error(),
+			"containers that share the GPU may each have a sixth more or less than the metric says", "")
+	}
 }
 
 func (f deviceFacts) driver(out *findings) {

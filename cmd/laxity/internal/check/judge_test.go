@@ -138,6 +138,8 @@ func TestJudge(t *testing.T) {
 		{"channels of a simulated GPU", channelsFacts{spec: "sim:/x"}.judge(), "simulated GPU", OK, "slices"},
 		{"clients of MPS", channelsFacts{spec: "sim:/x", gpus: []device.GPU{{Processes: []device.Process{{PID: 1}}}, {Index: 1, Processes: []device.Process{{PID: 2, MPS: true}, {PID: 3}}}}}.judge(),
 			"MPS on GPU 1", Warn, "MPS server: 1"},
+		{"use by the trace", deviceFacts{spec: "auto", gpus: []device.GPU{gpu("580.1")}, untraced: map[string]error{gpu("580.1").UUID: nil}}.judge(), "use of GPU 0", OK, "trace of context switches"},
+		{"use by samples", deviceFacts{spec: "auto", gpus: []device.GPU{gpu("580.1")}, untraced: map[string]error{gpu("580.1").UUID: errGone}}.judge(), "use of GPU 0", OK, "a sixth"},
 		{"channels without the device", channelsFacts{spec: "auto", control: errGone, cards: []cardFacts{{}}}.judge(), "here", Warn, "paused instead"},
 		{"channels not tested", channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1")}}}.judge(), "GPU 0", OK, "not tested yet"},
 		{"channels not readable", channelsFacts{spec: "auto", cards: []cardFacts{{GPU: gpu("580.1"), err: fs.ErrPermission}}}.judge(), "GPU 0", Skip, "sudo"},
