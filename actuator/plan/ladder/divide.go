@@ -44,10 +44,13 @@ func ServerSlice(n int, shortest time.Duration) time.Duration {
 // shortest is the shortest deadline.
 func Budget(shortest time.Duration) time.Duration { return shortest / 10 }
 
-// divide makes slices for the processes in the queue, all of which may want the GPU at once. All
-// slices and the switches between them fit into budget, unless it is 0. If no part is promised,
-// second is the slice of the second.
-func divide(queue []member, budget, second time.Duration) []time.Duration {
+// divide makes slices for the processes in the queue, all of which may want the GPU at once, from their
+// corrected parts. All slices and the switches between them fit into budget, unless it is 0. If no
+// part is promised, second is the slice of the second.
+//
+// The round is as long as the promised parts say, not the corrected ones. A program that gives the GPU
+// away before its slice is over gets no more by a longer one: then the others' must be shorter.
+func divide(queue, corrected []member, budget, second time.Duration) []time.Duration {
 	least, promised, unpromised := 1.0, false, 0
 	for i, m := range queue {
 		if m.part > 0 {
@@ -66,7 +69,12 @@ func divide(queue []member, budget, second time.Duration) []time.Duration {
 	if budget > 0 {
 		whole = min(whole, budget-switches)
 	}
-	return apportion(queue, whole, DefaultSlice)
+	return apportion(corrected, whole, func(m member) time.Duration {
+		if budget == 0 && m.Share > 0 {
+			return lesser
+		}
+		return DefaultSlice
+	})
 }
 
 // ladder makes a ladder of slices; second is the slice of the second in the queue.
@@ -115,9 +123,9 @@ func (p *planner) second() time.Duration {
 	return DefaultSlice
 }
 
-// apportion divides the whole: each gets its part, but at least the least; the first, and those
+// apportion divides the whole: each gets its part, but at least its least; the first, and those
 // beside it, get the rest.
-func apportion(queue []member, whole, least time.Duration) []time.Duration {
+func apportion(queue []member, whole time.Duration, least func(member) time.Duration) []time.Duration {
 	if len(queue) == 0 {
 		return nil
 	}
@@ -130,13 +138,13 @@ func apportion(queue []member, whole, least time.Duration) []time.Duration {
 		if head(i) {
 			heads++
 		} else {
-			all[i] = max(all[i], least)
+			all[i] = max(all[i], least(m))
 		}
 		rest -= all[i]
 	}
-	for i := range queue {
+	for i, m := range queue {
 		if head(i) {
-			all[i] = max(all[i]+max(rest, 0)/time.Duration(heads), least)
+			all[i] = max(all[i]+max(rest, 0)/time.Duration(heads), least(m))
 		}
 	}
 	for i := range all { // the driver's interface counts microseconds

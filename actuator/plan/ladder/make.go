@@ -97,7 +97,7 @@ func (p *planner) sizes(t turnout, full bool) []time.Duration {
 	case len(p.tops) == 0 && len(p.queue) == 1:
 		return []time.Duration{DefaultSlice}
 	case len(p.tops) == 0:
-		return divide(p.weighted(), 0, p.second())
+		return divide(p.queue, p.weighted(), 0, p.second())
 	case t.visits:
 		return slices.Repeat([]time.Duration{t.length}, len(p.queue))
 	case here == 1 && !full:
@@ -105,7 +105,8 @@ func (p *planner) sizes(t turnout, full bool) []time.Duration {
 	case t.turns || here < 2:
 		return slices.Repeat([]time.Duration{DefaultSlice}, len(p.queue))
 	default:
-		return divide(p.beyond(p.queue), t.budget, 0)
+		beyond := p.beyond(p.queue)
+		return divide(beyond, beyond, t.budget, 0)
 	}
 }
 

@@ -205,7 +205,8 @@ func (p *planner) nextTurn(moving []member) {
 // too long.
 func (p *planner) lengths(moving []member) map[string]time.Duration {
 	all := map[string]time.Duration{}
-	for i, d := range apportion(p.beyond(moving), p.maxOff()*9/10, min(leastTurn, p.maxOff()/2)) {
+	least := func(member) time.Duration { return min(leastTurn, p.maxOff()/2) }
+	for i, d := range apportion(p.beyond(moving), p.maxOff()*9/10, least) {
 		all[moving[i].ID] = d
 	}
 	return all

@@ -22,6 +22,8 @@ const (
 // weigh corrects the parts of processes with a share by what they got in the window before. A
 // program that waits for its kernels gives up the rest of its slice at the end of each one. So
 // slices in the proportion of the shares give too little to the processes with the longest slices.
+// What a process leaves of its share belongs to the others in proportion, so those are compared with
+// each other.
 func (p *planner) weigh() {
 	l := &p.state.load
 	all := 0.0
@@ -35,12 +37,29 @@ func (p *planner) weigh() {
 	if len(p.tops) > 0 || len(p.queue) < 2 || all < 0.5 {
 		return
 	}
+	parts, got, others := 0.0, 0.0, false
 	for _, m := range p.queue {
-		got := l.use[m.ID] / all
-		if m.Share == 0 || m.part == 0 || got < m.part*idlesBelow || math.Abs(got-m.part) < closeEnough {
+		switch use := l.use[m.ID] / all; {
+		case m.part == 0:
+			others = others || use > closeEnough
+		case use >= m.part*idlesBelow:
+			parts += m.part
+			got += use
+		}
+	}
+	if others { // who has no part has what is left
+		parts, got = 1, 1
+	}
+	for _, m := range p.queue {
+		use := l.use[m.ID] / all
+		if m.Share == 0 || m.part == 0 || use < m.part*idlesBelow {
 			continue
 		}
-		w := p.weight(m.ID) * math.Pow(m.part/got, gain)
+		has, due := use/got, m.part/parts
+		if math.Abs(has-due) < closeEnough {
+			continue
+		}
+		w := p.weight(m.ID) * math.Pow(due/has, gain)
 		l.weights[m.ID] = min(max(w, 1.0/weightMost), weightMost)
 	}
 }

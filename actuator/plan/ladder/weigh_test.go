@@ -10,7 +10,7 @@ import (
 // most. Each gets its share all the same, if its steps are longer than its slices.
 func TestSharesOfProgramsThatWaitForTheirSteps(t *testing.T) {
 	shares := map[string]float64{"a": 0.1, "b": 0.3, "c": 0.6}
-	for _, step := range []time.Duration{16 * ms, 26 * ms, 100 * ms} {
+	for _, step := range []time.Duration{6 * ms, 10 * ms, 16 * ms, 26 * ms, 100 * ms} {
 		var all []*actor
 		for _, id := range []string{"a", "b", "c"} {
 			a := trainer(id, step, 500*time.Microsecond)
