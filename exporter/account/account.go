@@ -26,11 +26,10 @@ type Fact struct {
 	Energy    float64
 	HasEnergy bool
 	// Shares is how much of the time since the last fact each container computed, 0–1, by
-	// its id or Other, as the driver's samples have it. It is nil where the card does not report it.
+	// its id or Other. It is nil where the card does not report it. Exact: it is what Computed says,
+	// else it is as the driver's samples have it.
 	Shares map[string]float64
-	// Present is how much of that time a context of each was on the card, 0–1. It is nil where that
-	// is not known.
-	Present map[string]float64
+	Exact  bool
 }
 
 // Use is what one container, or Other, has had of a card.
@@ -83,17 +82,13 @@ func (l *Ledger) Take(f Fact) {
 	if passed > longest {
 		shares = nil
 	}
-	exact := shares != nil && f.Present != nil
-	if exact {
-		shares = computed(f.Present, shares)
-	}
 	times := l.time(shares, passed, f.At)
 	if !f.HasEnergy || !last.HasEnergy || shares == nil || f.Energy < last.Energy {
 		l.draw.settle(l.mix.before)
 		l.mix = mix{}
 	}
 	if f.HasEnergy && last.HasEnergy {
-		l.divide(last.Energy, f.Energy, shares != nil, exact, times, passed)
+		l.divide(last.Energy, f.Energy, shares != nil, f.Exact, times, passed)
 	}
 }
 

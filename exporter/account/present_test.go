@@ -64,7 +64,7 @@ func (c *traced) run(n int, ids ...string) {
 			}
 		}
 		c.now = c.now.Add(time.Second)
-		c.l.Take(account.Fact{At: c.now, Energy: c.joule, HasEnergy: true, Shares: samples, Present: present})
+		c.l.Take(account.Fact{At: c.now, Energy: c.joule, HasEnergy: true, Shares: account.Computed(present, samples), Exact: true})
 	}
 }
 
@@ -142,25 +142,22 @@ func TestPresenceWhereTheCardIsIdle(t *testing.T) {
 	c.check(t, 0.10, 0.10)
 }
 
-// Whatever is present and whatever the samples say: nobody computed longer than it was present.
+// Whatever is present and whatever the samples say: nobody computed longer than it was present, and who is
+// absent did not compute.
 func TestNobodyComputesWhileAbsent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var l account.Ledger
-		l.Take(account.Fact{At: t0})
-		shares := map[string]float64{}
-		present := map[string]float64{}
+		samples, present := map[string]float64{}, map[string]float64{}
 		for _, id := range []string{account.Other, "a", "b", "c"} {
 			if rapid.Bool().Draw(t, id+" is seen") {
-				shares[id] = rapid.Float64Range(-0.1, 1.2).Draw(t, id+" of the samples")
+				samples[id] = rapid.Float64Range(-0.1, 1.2).Draw(t, id+" of the samples")
 			}
 			if rapid.Bool().Draw(t, id+" is present") {
 				present[id] = rapid.Float64Range(-0.1, 1).Draw(t, id)
 			}
 		}
-		l.Take(account.Fact{At: t0.Add(time.Second), Shares: shares, Present: present})
-		for _, u := range l.Totals().Uses {
-			if most := present[u.Container]; u.Seconds > most+1e-9 {
-				t.Fatalf("%q computed for %v s, and was there for %v", u.Container, u.Seconds, most)
+		for id, share := range account.Computed(present, samples) {
+			if most := max(0, present[id]); share > most+1e-9 || share < 0 {
+				t.Fatalf("%q computed %v of the time, and was there for %v", id, share, most)
 			}
 		}
 	})

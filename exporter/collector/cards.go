@@ -23,6 +23,7 @@ func cards(out *scrape, s *task.Snapshot) {
 			{c.Power, func(v float64) { out.gauge(gpuPower, v, c.UUID) }},
 			{c.PowerLimit, func(v float64) { out.gauge(gpuPowerLimit, v, c.UUID) }},
 			{c.Energy, func(v float64) { out.counter(gpuEnergy, v, c.UUID) }},
+			{c.SwitchRate, func(v float64) { out.gauge(gpuSwitches, v, c.UUID) }},
 			{c.OtherSeconds, func(v float64) { out.counter(otherSeconds, v, c.UUID) }},
 		} {
 			if v.value != nil {
@@ -36,9 +37,6 @@ func cards(out *scrape, s *task.Snapshot) {
 		each(c.ECC, func(kind string, n uint64) { out.counter(gpuECC, float64(n), c.UUID, kind) })
 		each(c.PCIe, func(direction string, v float64) { out.gauge(gpuPCIe, v, c.UUID, direction) })
 		each(c.NVLink, func(direction string, n uint64) { out.counter(gpuNVLink, float64(n), c.UUID, direction) })
-		if c.Switches != nil {
-			out.counter(gpuSwitches, float64(*c.Switches), c.UUID)
-		}
 		each(c.Unattributed, func(reason string, v float64) { out.counter(unattributedEnergy, v, c.UUID, reason) })
 		uses(out, c, live)
 	}

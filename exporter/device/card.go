@@ -63,14 +63,14 @@ type Card struct {
 	// processes that have ended meanwhile. A process that is absent used nothing. It is nil
 	// where the driver does not report it (MIG).
 	SM map[int]float64 `json:"sm"`
-	// Present is the share of the time since the last reading in which a context of each process
-	// was on the card, 0–1, by PID in the host's namespace. Under time slicing at most one is.
-	// Where others waited it is how long the process computed; where nobody did it may have been
-	// idle. It is nil where the card does not report it, and while it is not known.
+	// Present is the share of a recent tenth of a second in which a context of each process was on
+	// the card, 0–1, by PID in the host's namespace. Under time slicing at most one is. Where
+	// others waited it is how long the process computed; where nobody did it may have been idle.
+	// It is nil where the card does not report it, and where nothing switched.
 	Present map[int]float64 `json:"present,omitempty"`
-	// Switches counts how often a context came onto the card since the reader was opened. It is
-	// nil where the card does not report it.
-	Switches *uint64 `json:"switches,omitempty"`
+	// SwitchRate is how many contexts came onto the card each second of that time. It is nil where
+	// the card does not report it.
+	SwitchRate *float64 `json:"switch_rate,omitempty"`
 }
 
 // The keys of Card's maps.

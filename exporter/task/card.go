@@ -25,8 +25,9 @@ type Card struct {
 	PCIe   map[string]float64 `json:"pcie_bytes_per_second,omitempty"`
 	NVLink map[string]uint64  `json:"nvlink_bytes,omitempty"`
 
-	// Switches counts how often a context came onto the card since the exporter began.
-	Switches *uint64 `json:"context_switches,omitempty"`
+	// SwitchRate is how many contexts came onto the card each second, of a recent tenth of a second. Where
+	// it is absent GPU-seconds are by the driver's samples.
+	SwitchRate *float64 `json:"context_switches_per_second,omitempty"`
 
 	// Unattributed is J since the exporter began that are no container's, by reason: idle,
 	// other (processes outside of containers), unknown.

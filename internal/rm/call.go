@@ -90,6 +90,19 @@ func (f *file) allocRaw(root, parent, class uint32, raw []byte) (uint32, error) 
 	return a.Object, nil
 }
 
+// free ends an object of our client root.
+func (f *file) free(root, parent, object uint32) error {
+	a := nvos00{Root: root, Parent: parent, Object: object}
+	arg, _ := binary.Append(nil, le, &a)
+	if err := f.kernel.Ioctl(f.fd, request(escFree, len(arg)), arg, nil); err != nil {
+		return fmt.Errorf("end an object: %w", err)
+	}
+	if s := Status(le.Uint32(arg[12:])); s != 0 {
+		return fmt.Errorf("end an object: %w", s)
+	}
+	return nil
+}
+
 // close closes f. If f is the last descriptor of its file, that ends the clients made through f,
 // too.
 func (f *file) close() { _ = f.kernel.Close(f.fd) }

@@ -18,94 +18,70 @@ func off(at time.Duration, pid int) rm.Switch {
 }
 
 func TestPresence(t *testing.T) {
-	type reading struct {
+	for name, c := range map[string]struct {
 		switches []rm.Switch
-		lost     bool
-		want     map[int]time.Duration // nil: not known
-	}
-	known := reading{switches: []rm.Switch{on(0, 7)}} // at the end of the first second
-	for name, readings := range map[string][]reading{
-		"nothing is known before the first switch": {{}, {}},
-		"who is alone stays on": {
-			known, {want: map[int]time.Duration{7: time.Second}}, {want: map[int]time.Duration{7: time.Second}},
+		want     map[int]time.Duration // of 100 ms; nil: not known
+	}{
+		"nothing is known without a switch": {nil, nil},
+		"who leaves was there before, who comes stays": {
+			[]rm.Switch{off(1000*ms, 7), on(1010*ms, 8)}, map[int]time.Duration{7: 45 * ms, 8: 45 * ms},
 		},
 		"two take turns, and switches belong to nobody": {
-			{switches: []rm.Switch{on(1000*ms, 7)}}, // half a second is given
-			{
-				switches: []rm.Switch{off(1900*ms, 7), on(1950*ms, 8)},
-				want:     map[int]time.Duration{7: 400 * ms, 8: 550 * ms},
-			},
-			{
-				switches: []rm.Switch{off(2500*ms, 8), on(2600*ms, 7)},
-				want:     map[int]time.Duration{8: 0, 7: 900 * ms},
-			},
+			[]rm.Switch{on(1000*ms, 7), off(1030*ms, 7), on(1040*ms, 8), off(1090*ms, 8)}, map[int]time.Duration{7: 30 * ms, 8: 50 * ms},
 		},
-		"after lost switches nothing is known, once": {
-			known,
-			{switches: []rm.Switch{on(1500*ms, 8)}, lost: true},
-			{want: map[int]time.Duration{8: time.Second}},
+		"a window that seems shorter than what came in it": {
+			[]rm.Switch{on(1000*ms, 7), off(1101*ms, 7), on(1102*ms, 8)}, map[int]time.Duration{7: 101 * ms, 8: 0},
+		},
+		"a context that has used its slice is saved, which is nobody's time": {
+			[]rm.Switch{on(0, 7), off(2168*time.Microsecond, 7), on(2248*time.Microsecond, 8), off(5*ms, 8)},
+			map[int]time.Duration{7: 2048 * time.Microsecond, 8: 2752 * time.Microsecond},
 		},
 		"an end that is missing is the next one's start": {
-			known,
-			{switches: []rm.Switch{on(1000*ms, 8)}, want: map[int]time.Duration{7: 500 * ms, 8: 500 * ms}},
+			[]rm.Switch{on(1000*ms, 7), on(1040*ms, 8), off(1100*ms, 8)}, map[int]time.Duration{7: 40 * ms, 8: 60 * ms},
 		},
-		"a driver that hides whose contexts they are": {
-			known, {switches: []rm.Switch{off(600*ms, 7), on(700*ms, 0)}}, {},
-		},
+		"a driver that hides whose contexts they are": {[]rm.Switch{off(0, 7), on(10*ms, 0), off(100*ms, 0)}, nil},
+		"an end that the driver does not name":        {[]rm.Switch{off(0, 0), on(10*ms, 7), off(100*ms, 7)}, map[int]time.Duration{7: 90 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p rm.Presence
-			for i, r := range readings {
-				got := p.Take(r.switches, r.lost, time.Second)
-				if (got == nil) != (r.want == nil) || !maps.Equal(got, r.want) {
-					t.Errorf("reading %d: %v, want %v", i, got, r.want)
-				}
+			got := rm.Presence(c.switches, 100*ms)
+			if (got == nil) != (c.want == nil) || !maps.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
 	}
 }
 
-// However contexts take turns and whenever they are read: what each gets is what it had, but for the
-// first reading, which is not told.
+// However contexts take turns: what each gets is what it had, but for the edges of the window and for saving.
 func TestPresenceIsTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p rm.Presence
-		offset := time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "the GPU's clock")) // against ours
-		now, next, pid, came := time.Duration(0), time.Duration(0), nobodyYet, time.Duration(0)
-		truth, got := map[int]time.Duration{}, map[int]time.Duration{}
-		unknown := time.Duration(0) // the time of readings that were not told
-		for range rapid.IntRange(2, 30).Draw(t, "readings") {
-			until := now + time.Duration(rapid.IntRange(1, 2000).Draw(t, "passed"))*ms
-			var switches []rm.Switch
-			for next < until {
-				if pid != nobodyYet {
-					truth[pid] += next - came
-					switches = append(switches, off(offset+next, pid))
-					next += time.Duration(rapid.IntRange(0, 500).Draw(t, "µs of a switch")) * time.Microsecond
-				}
-				pid, came = rapid.IntRange(1, 3).Draw(t, "pid"), next
-				switches = append(switches, on(offset+next, pid))
-				next += time.Duration(rapid.IntRange(1, 3000).Draw(t, "turn")) * ms
+		window := time.Duration(rapid.IntRange(10, 200).Draw(t, "window")) * ms
+		at := time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "the GPU's clock"))
+		begin, end := at, at+window
+		truth, edges := map[int]time.Duration{}, time.Duration(0)
+		var switches []rm.Switch
+		for at < end {
+			pid, d := rapid.IntRange(1, 3).Draw(t, "pid"), time.Duration(rapid.IntRange(1, 30000).Draw(t, "µs"))*time.Microsecond
+			if at > begin {
+				switches = append(switches, on(at, pid))
+			} else {
+				edges += d
 			}
-			if n := len(switches); n > 0 { // a switch may end after the reading was due: it is read then
-				until = max(until, time.Duration(switches[n-1].At)-offset)
+			truth[pid] += min(d, end-at)
+			if at += d; at < end {
+				switches = append(switches, off(at, pid))
+				at += time.Duration(rapid.IntRange(0, 100).Draw(t, "µs of a switch")) * time.Microsecond
+			} else {
+				edges += d
 			}
-			parts := p.Take(switches, false, until-now)
-			if parts == nil {
-				unknown += until - now
-			}
-			for id, d := range parts {
-				got[id] += d
-			}
-			now = until
 		}
-		truth[pid] += now - came
+		got := rm.Presence(switches, window)
+		if (got == nil) != (len(switches) == 0) {
+			t.Fatalf("%v from %d switches", got, len(switches))
+		}
 		for id, d := range truth {
-			if off := (got[id] - d).Abs(); off > unknown {
-				t.Fatalf("process %d had %v, not %v; %v were not told", id, d, got[id], unknown)
+			if off := (got[id] - d).Abs(); got != nil && off > edges+time.Duration(len(switches))*400*time.Microsecond {
+				t.Fatalf("process %d had %v, not %v", id, d, got[id])
 			}
 		}
 	})
 }
-
-const nobodyYet = -1

@@ -44,7 +44,7 @@ type call struct {
 func (d *divided) busy() bool { return len(d.calls) > 0 }
 
 func newDivision() *division {
-	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, gangs: map[string]*gangOf{}, aside: map[string]time.Time{}, usage: usage{}}
+	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, gangs: map[string]*gangOf{}, aside: map[string]time.Time{}, usage: usage{map[usedBy]*used{}, map[string]bool{}}}
 }
 
 // divides reports whether channels divide the time of GPUs: then arbitration pauses no container.

@@ -7,8 +7,12 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// usage is the GPU time of each container on each GPU, as the device reports it.
-type usage map[usedBy]*used
+// usage is the GPU time of each container on each GPU, as the exporter reports it.
+type usage struct {
+	of map[usedBy]*used
+	// exact are the GPUs whose context switches are read.
+	exact map[string]bool
+}
 
 type usedBy struct{ container, gpu string }
 
@@ -31,13 +35,17 @@ const (
 
 // measure adds the new readings of a snapshot.
 func (u usage) measure(s *task.Snapshot) {
+	clear(u.exact)
+	for _, c := range s.Cards {
+		u.exact[c.UUID] = c.SwitchRate != nil
+	}
 	for _, c := range s.Containers {
 		for gpu, share := range c.SMUtilization {
 			by := usedBy{c.ID, gpu}
-			is := u[by]
+			is := u.of[by]
 			if is == nil {
 				is = &used{at: s.Time, worked: s.Time}
-				u[by] = is
+				u.of[by] = is
 			}
 			if share > 0 {
 				is.worked = s.Time
@@ -48,9 +56,9 @@ func (u usage) measure(s *task.Snapshot) {
 			}
 		}
 	}
-	for by, is := range u {
+	for by, is := range u.of {
 		if s.Time.Sub(is.at) > forgotten {
-			delete(u, by)
+			delete(u.of, by)
 		}
 	}
 }
@@ -58,11 +66,11 @@ func (u usage) measure(s *task.Snapshot) {
 // report adds the known usage to one of a container's processes. The device does not say which
 // process it was, so each counts for an equal part.
 func (u usage) report(t *ladder.Tenant, gpu string, processes int, now time.Time) {
-	is := u[usedBy{t.Container, gpu}]
+	is := u.of[usedBy{t.Container, gpu}]
 	if is == nil {
 		return
 	}
-	t.Got, t.Measured = is.got/time.Duration(max(processes, 1)), true
+	t.Got, t.Measured, t.Exact = is.got/time.Duration(max(processes, 1)), true, u.exact[gpu]
 	if !t.Labelled && now.Sub(is.worked) > idleAfter {
 		t.Wants = ladder.No
 	}
@@ -71,8 +79,8 @@ func (u usage) report(t *ladder.Tenant, gpu string, processes int, now time.Time
 // reportAll is report for the part of a gang on one GPU: the sum over its containers there.
 func (u usage) reportAll(t *ladder.Tenant, here []part, gpu string) {
 	for _, p := range here {
-		if is := u[usedBy{p.ID, gpu}]; is != nil {
-			t.Got, t.Measured = t.Got+is.got, true
+		if is := u.of[usedBy{p.ID, gpu}]; is != nil {
+			t.Got, t.Measured, t.Exact = t.Got+is.got, true, u.exact[gpu]
 		}
 	}
 }

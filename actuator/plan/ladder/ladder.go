@@ -55,6 +55,9 @@ type Tenant struct {
 	// Got is the GPU time that it has had so far, valid if Measured. It only grows.
 	Got      time.Duration
 	Measured bool
+	// Exact: Got is right to a few percent of each second. The driver's samples, five a second, are not:
+	// they beat with the time slices.
+	Exact bool
 	// KeepOn says why it must not be off: it is on several GPUs, a person released it, it is being
 	// checkpointed or debugged. Else empty.
 	KeepOn string

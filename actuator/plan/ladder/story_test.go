@@ -199,7 +199,12 @@ func In(container string) with {
 }
 func Asked(why string) with { return func(_ *tale, c *ladder.Tenant) { c.Asked = why } }
 func Got(d string) with {
-	return func(s *tale, c *ladder.Tenant) { c.Got, c.Measured = parse(s.t, d), true }
+	return func(s *tale, c *ladder.Tenant) { c.Got, c.Measured, c.Exact = parse(s.t, d), true, true }
+}
+
+// Sampled is Got by the driver's samples.
+func Sampled(d string) with {
+	return func(s *tale, c *ladder.Tenant) { c.Got, c.Measured, c.Exact = parse(s.t, d), true, false }
 }
 
 // Fills is for who computes whenever it may.

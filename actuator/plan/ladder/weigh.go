@@ -23,13 +23,14 @@ const (
 // program that waits for its kernels gives up the rest of its slice at the end of each one. So
 // slices in the proportion of the shares give too little to the processes with the longest slices.
 // What a process leaves of its share belongs to the others in proportion, so those are compared with
-// each other.
+// each other. What is not measured exactly is not corrected: on an H100 corrections by the driver's
+// samples made shares of 10, 30 and 60 % to 9, 45 and 46 %.
 func (p *planner) weigh() {
 	l := &p.state.load
 	all := 0.0
 	for _, m := range p.queue {
 		use, measured := l.use[m.ID]
-		if !measured {
+		if !measured || !m.Exact {
 			return
 		}
 		all += use

@@ -43,3 +43,13 @@ func TestWhoLeavesItsShareIsNotGivenMore(t *testing.T) {
 		At("2s", Change("a", Got("200ms")), Change("b", Got("1600ms"))).
 		Expect(SliceWithin("a", "10ms", "25ms"))
 }
+
+// The driver's samples beat with the slices, so that they say little about who got what of a second.
+func TestSharesAreNotCorrectedBySamples(t *testing.T) {
+	story(t).
+		At("0s", Task("a", Share(0.2), Sampled("0s")), Task("b", Share(0.8), Sampled("0s"))).
+		Expect(Slice("a", "4ms"), Slice("b", "16ms")).
+		At("1s", Change("a", Sampled("800ms")), Change("b", Sampled("200ms"))).
+		At("2s", Change("a", Sampled("1600ms")), Change("b", Sampled("400ms"))).
+		Expect(Slice("a", "4ms"), Slice("b", "16ms"))
+}

@@ -225,7 +225,7 @@ func (w *world) input() ladder.Input {
 		if a.off {
 			t.Stands.Until = epoch.Add(a.until)
 		}
-		t.Got, t.Measured = a.got, w.measured
+		t.Got, t.Measured, t.Exact = a.got, w.measured, w.measured
 		if w.lags {
 			t.Got = a.reading.of(w.now, a.got)
 		}

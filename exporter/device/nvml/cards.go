@@ -19,12 +19,12 @@ const mostXids = 256
 
 // Cards implements device.WithCards. The reader initialises NVML for itself: NVML counts those who
 // use it, and its calls are safe beside each other.
-func (r *reader) Cards() (device.Cards, error) { return openCards(r.lib, openTrace, r.now) }
+func (r *reader) Cards() (device.Cards, error) { return openCards(r.lib, system, r.now) }
 
 // cardReader is the device.Cards of this package.
 type cardReader struct {
 	lib    nvml.Interface
-	trace  func(uuid string) (trace, error)
+	trace  tracing
 	now    func() time.Time
 	ready  bool // Init succeeded and Shutdown was not called: NVML may be called
 	closed bool
@@ -35,7 +35,7 @@ type cardReader struct {
 	events nvml.EventSet // nil: errors are not reported
 }
 
-func openCards(lib nvml.Interface, trace func(uuid string) (trace, error), now func() time.Time) (device.Cards, error) {
+func openCards(lib nvml.Interface, trace tracing, now func() time.Time) (device.Cards, error) {
 	r := &cardReader{lib: lib, trace: trace, now: now}
 	if err := r.start(); err != nil {
 		return nil, err
@@ -100,19 +100,21 @@ func (r *cardReader) stop() {
 }
 
 func (r *cardReader) read() (device.CardReading, error) {
-	now := r.now()
-	if r.listed.IsZero() || now.Sub(r.listed) >= identitiesEvery {
+	if now := r.now(); r.listed.IsZero() || now.Sub(r.listed) >= identitiesEvery {
 		if err := r.list(now); err != nil {
 			return device.CardReading{}, err
 		}
 	}
+	r.trace.jitter(r.cards)
+	r.trace.traceAll(r.cards, r.now)
+	now := r.now()
 	r.takeXids()
 	reading := device.CardReading{Time: now}
 	for _, c := range r.cards {
 		if c.handle == nil {
 			continue
 		}
-		out, ret := c.read(r.has, r.trace, now)
+		out, ret := c.read(r.has, now)
 		if gone(ret) {
 			return device.CardReading{}, failed("read a card", ret)
 		}
@@ -231,7 +233,7 @@ type card struct {
 }
 
 // read asks the card everything. The result is not SUCCESS when the card as a whole does not answer.
-func (c *card) read(has map[string]bool, trace func(uuid string) (trace, error), now time.Time) (device.Card, nvml.Return) {
+func (c *card) read(has map[string]bool, now time.Time) (device.Card, nvml.Return) {
 	if now.Sub(c.slowAt) >= slowEvery {
 		c.slow, c.slowAt = device.Card{}, now
 		if ret := c.ask(&c.slow, has, true); ret != nvml.SUCCESS {
@@ -247,12 +249,7 @@ func (c *card) read(has map[string]bool, trace func(uuid string) (trace, error),
 		c.sm.take(c.handle, now)
 		out.SM = c.sm.all()
 	}
-	if c.mig { // a context on each of several instances at once
-		c.switches.close()
-	} else {
-		out.Present = c.switches.take(c.uuid, trace, now)
-	}
-	out.Switches = c.switches.switched()
+	c.switches.report(&out)
 	return out, nvml.SUCCESS
 }
 

@@ -27,27 +27,47 @@ type cardRig struct {
 
 // fakeTrace is the trace of a card whose switches the test tells.
 type fakeTrace struct {
-	list   []rm.Switch
-	err    error
-	closed bool
+	list       []rm.Switch
+	err        error
+	on, closed bool
+	starts     int
 }
 
-func (f *fakeTrace) Read() ([]rm.Switch, bool, error) {
+func (f *fakeTrace) Start() error {
+	f.on = true
+	f.starts++
+	return nil
+}
+
+func (f *fakeTrace) Stop() ([]rm.Switch, bool, error) {
 	list := f.list
-	f.list = nil
+	f.list, f.on = nil, false
 	return list, false, f.err
 }
 
-func (f *fakeTrace) Close() { f.closed = true }
+func (f *fakeTrace) Close() { f.on, f.closed = false, true }
 
-func (r *cardRig) openTrace(uuid string) (trace, error) {
-	r.opened++
-	if r.refused != nil {
-		return nil, r.refused
+func (r *cardRig) tracing() tracing {
+	return tracing{
+		open: func(uuid string) (trace, error) {
+			r.opened++
+			if r.refused != nil {
+				return nil, r.refused
+			}
+			f := &fakeTrace{}
+			r.traces[uuid] = f
+			return f, nil
+		},
+		sleep: func(d time.Duration) {
+			on := false
+			for _, f := range r.traces {
+				on = on || f.on
+			}
+			if on {
+				r.now = r.now.Add(d)
+			}
+		},
 	}
-	f := &fakeTrace{}
-	r.traces[uuid] = f
-	return f, nil
 }
 
 func newCardRig(t *testing.T, prepare func(*fakeLibrary)) *cardRig {
@@ -58,7 +78,7 @@ func newCardRig(t *testing.T, prepare func(*fakeLibrary)) *cardRig {
 		prepare(r.lib)
 	}
 	var err error
-	if r.Cards, err = openCards(r.lib, r.openTrace, func() time.Time { return r.now }); err != nil {
+	if r.Cards, err = openCards(r.lib, r.tracing(), func() time.Time { return r.now }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })

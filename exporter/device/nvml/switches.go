@@ -4,99 +4,179 @@ package nvml
 
 import (
 	"errors"
+	"math/rand/v2"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/internal/rm"
 )
 
-// traceAgain is how long after it failed a trace is opened again.
-const traceAgain = time.Minute
+const (
+	// traceWindow is how long the trace of context switches is on at each reading. It makes switches
+	// longer while it is on (1.5 % of the work of two programs that take turns), and a window has
+	// some fifty turns.
+	traceWindow = 100 * time.Millisecond
+	// traceJitter is how much later than its reading a window may begin, so that what happens once a
+	// second is not seen always or never.
+	traceJitter = 300 * time.Millisecond
+	// traceAgain is how long after it failed a trace is opened again.
+	traceAgain = time.Minute
+)
 
 // trace is the driver's trace of context switches on one card; *rm.Trace is one.
 type trace interface {
-	// Read returns the switches since the last Read, and whether some are missing.
-	Read() (switches []rm.Switch, lost bool, err error)
+	Start() error
+	// Stop returns the switches since Start, and whether some are missing.
+	Stop() (switches []rm.Switch, lost bool, err error)
 	Close()
 }
 
-// openTrace opens the trace of a card. NVML has none: the resource manager does.
-func openTrace(uuid string) (trace, error) {
-	t, err := rm.New(rm.System(), rm.Options{}).OpenTrace(uuid)
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+// tracing is what reading context switches needs of the system.
+type tracing struct {
+	open  func(uuid string) (trace, error)
+	sleep func(time.Duration)
+}
+
+// system opens the traces of the resource manager: NVML has none.
+var system = tracing{
+	open: func(uuid string) (trace, error) {
+		t, err := rm.New(rm.System(), rm.Options{}).OpenTrace(uuid)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	},
+	sleep: time.Sleep,
 }
 
 // switches follows the context switches of one card.
 type switches struct {
 	trace    trace // nil: not open
-	presence rm.Presence
-	readAt   time.Time
-	count    uint64
-	counted  bool      // a trace was open once
+	began    time.Time
+	on       bool
 	never    bool      // this driver has no trace
 	failedAt time.Time // when it was last tried in vain
+
+	// Of the last window: the share of the time in which a context of each process was on the card,
+	// nil while that is not known, and switches a second.
+	present map[int]float64
+	rate    float64
 }
 
-// take returns the share of the time since the last take in which a context of each process was on
-// the card; nil while that is not known.
-func (s *switches) take(uuid string, open func(uuid string) (trace, error), now time.Time) map[int]float64 {
-	if s.trace == nil && !s.open(uuid, open, now) {
-		return nil
+// traceAll looks for a moment whose contexts are on the cards that several processes have a context
+// on. On the others nothing switches.
+func (t tracing) traceAll(cards []*card, now func() time.Time) {
+	any := false
+	for _, c := range cards {
+		c.switches.start(t, c, now)
+		any = any || c.switches.on
 	}
-	list, lost, err := s.trace.Read()
-	if err != nil {
+	if any {
+		t.sleep(traceWindow)
+	}
+	for _, c := range cards {
+		c.switches.stop(now)
+	}
+}
+
+// jitter delays a window, if there may be one.
+func (t tracing) jitter(cards []*card) {
+	for _, c := range cards {
+		if c.shared() {
+			t.sleep(rand.N(traceJitter))
+			return
+		}
+	}
+}
+
+// shared reports whether several processes have a context on the card.
+func (c *card) shared() bool {
+	if c.handle == nil || c.mig { // on MIG there is a context on each of several instances at once
+		return false
+	}
+	list, ret := c.handle.GetComputeRunningProcesses()
+	return ret == nvml.SUCCESS && len(list) > 1
+}
+
+func (s *switches) start(t tracing, c *card, now func() time.Time) {
+	s.present, s.rate = nil, 0
+	if c.handle == nil || c.mig {
 		s.close()
-		s.failedAt = now
-		return nil
+		return
+	}
+	at := now()
+	if s.trace == nil {
+		if s.never || !s.failedAt.IsZero() && at.Sub(s.failedAt) < traceAgain {
+			return
+		}
+		opened, err := t.open(c.uuid)
+		if err != nil {
+			s.never, s.failedAt = errors.Is(err, rm.ErrUnsupported), at
+			return
+		}
+		s.trace = opened
+	}
+	if !c.shared() {
+		return
+	}
+	if err := s.trace.Start(); err != nil {
+		s.fail(at)
+		return
+	}
+	s.on, s.began = true, now()
+}
+
+func (s *switches) stop(now func() time.Time) {
+	if !s.on {
+		return
+	}
+	s.on = false
+	at := now()
+	list, lost, err := s.trace.Stop()
+	if err != nil {
+		s.fail(at)
+		return
+	}
+	window := at.Sub(s.began)
+	if lost || window <= 0 {
+		return
 	}
 	for _, one := range list {
 		if one.On {
-			s.count++
+			s.rate++
 		}
 	}
-	passed := now.Sub(s.readAt)
-	s.readAt = now
-	parts := s.presence.Take(list, lost, passed)
-	if parts == nil || passed <= 0 {
-		return nil
+	s.rate /= window.Seconds()
+	parts := rm.Presence(list, window)
+	if parts == nil {
+		return
 	}
-	shares := make(map[int]float64, len(parts))
+	s.present = make(map[int]float64, len(parts))
 	for pid, part := range parts {
-		shares[pid] = min(1, part.Seconds()/passed.Seconds())
+		s.present[pid] = min(1, part.Seconds()/window.Seconds())
 	}
-	return shares
 }
 
-func (s *switches) open(uuid string, open func(uuid string) (trace, error), now time.Time) bool {
-	if s.never || !s.failedAt.IsZero() && now.Sub(s.failedAt) < traceAgain {
-		return false
+// report fills in what the last window showed.
+func (s *switches) report(out *device.Card) {
+	if s.trace == nil {
+		return
 	}
-	t, err := open(uuid)
-	if err != nil {
-		s.never = errors.Is(err, rm.ErrUnsupported)
-		s.failedAt = now
-		return false
-	}
-	s.trace, s.presence, s.readAt, s.counted, s.failedAt = t, rm.Presence{}, now, true, time.Time{}
-	return true
+	rate := s.rate
+	out.Present, out.SwitchRate = s.present, &rate
 }
 
-// switched returns how many contexts came onto the card; nil where nobody counts them.
-func (s *switches) switched() *uint64 {
-	if !s.counted {
-		return nil
-	}
-	n := s.count
-	return &n
+func (s *switches) fail(at time.Time) {
+	s.close()
+	s.failedAt = at
 }
 
 // close releases the card, so that its driver can be unloaded. Another driver may have a trace.
 func (s *switches) close() {
 	if s.trace != nil {
 		s.trace.Close()
-		s.trace = nil
 	}
-	s.never, s.failedAt = false, time.Time{}
+	*s = switches{}
 }

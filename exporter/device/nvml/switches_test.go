@@ -12,33 +12,44 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
+// use gives the first card a context of a process.
+func (r *cardRig) use(t *testing.T, pid int) {
+	t.Helper()
+	if err := r.gpu.Attach(pid).Open(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestCardTellsWhoseContextWasOnIt(t *testing.T) {
 	r := newCardRig(t, nil)
 	uuid := r.gpu.UUIDs()[0]
-	if c := r.first(t); c.Present != nil || c.Switches == nil || *c.Switches != 0 {
-		t.Errorf("before the first switch: present %v, switches %v", c.Present, c.Switches)
+	r.use(t, 41)
+	if c := r.first(t); c.Present != nil || c.SwitchRate == nil || *c.SwitchRate != 0 || r.traces[uuid].starts != 0 {
+		t.Errorf("a card that nobody shares: present %v, switches %v, traced %d times", c.Present, c.SwitchRate, r.traces[uuid].starts)
 	}
-	second := uint64(time.Second)
-	r.traces[uuid].list = []rm.Switch{{At: 5 * second, PID: 41, On: true}}
-	r.now = r.now.Add(time.Second)
-	if c := r.first(t); c.Present != nil || *c.Switches != 1 {
-		t.Errorf("the first: present %v, switches %v", c.Present, *c.Switches)
+	r.use(t, 42)
+	ms := uint64(time.Millisecond)
+	r.traces[uuid].list = []rm.Switch{{At: 5000 * ms, PID: 41, On: true}, {At: 5025 * ms, PID: 41}, {At: 5050 * ms, PID: 42, On: true}, {At: 5100 * ms, PID: 42}}
+	if c := r.first(t); !maps.Equal(c.Present, map[int]float64{41: 0.25, 42: 0.5}) || *c.SwitchRate != 20 {
+		t.Errorf("present %v, switches %v", c.Present, *c.SwitchRate)
 	}
-	r.traces[uuid].list = []rm.Switch{{At: 6 * second, PID: 41}, {At: 6 * second, PID: 42, On: true}}
-	r.now = r.now.Add(time.Second)
-	if c := r.first(t); !maps.Equal(c.Present, map[int]float64{41: 0.5, 42: 0.5}) || *c.Switches != 2 {
-		t.Errorf("present %v, switches %v", c.Present, *c.Switches)
+	if f := r.traces[uuid]; f.on || f.starts != 1 {
+		t.Errorf("after the reading it is on: %v; %d times", f.on, f.starts)
 	}
-	// A trace that breaks is opened again, a minute later; the count goes on.
+	if c := r.first(t); c.Present != nil || *c.SwitchRate != 0 {
+		t.Errorf("nothing has switched: present %v, switches %v", c.Present, *c.SwitchRate)
+	}
+	// A trace that breaks is opened again, a minute later.
 	broken := r.traces[uuid]
 	broken.err = errors.New("the driver is gone")
+	r.first(t)
 	for _, step := range []struct {
 		after time.Duration
 		open  bool
-	}{{time.Second, false}, {59 * time.Second, false}, {time.Second, true}} {
+	}{{time.Second, false}, {58 * time.Second, false}, {time.Second, true}} {
 		r.now = r.now.Add(step.after)
-		if c := r.first(t); c.Present != nil || *c.Switches != 2 {
-			t.Errorf("after %v: present %v, switches %v", step.after, c.Present, *c.Switches)
+		if c := r.first(t); c.Present != nil || (c.SwitchRate != nil) != step.open {
+			t.Errorf("after %v: present %v, switches %v", step.after, c.Present, c.SwitchRate)
 		}
 		if !broken.closed || (r.traces[uuid] != broken) != step.open {
 			t.Errorf("after %v: closed %v, opened again %v", step.after, broken.closed, r.traces[uuid] != broken)
@@ -82,8 +93,8 @@ func TestCardWithoutATrace(t *testing.T) {
 		r := newCardRig(t, nil)
 		r.refused = c.err
 		for range 121 {
-			if card := r.first(t); card.Present != nil || card.Switches != nil || card.SM == nil {
-				t.Fatalf("%v: present %v, switches %v, samples %v", c.err, card.Present, card.Switches, card.SM)
+			if card := r.first(t); card.Present != nil || card.SwitchRate != nil || card.SM == nil {
+				t.Fatalf("%v: present %v, switches %v, samples %v", c.err, card.Present, card.SwitchRate, card.SM)
 			}
 			r.now = r.now.Add(time.Second)
 		}

@@ -72,13 +72,9 @@ type cardReader struct {
 	at     time.Time // of the last reading
 	spent  map[*unit]used
 	copied map[int]map[Direction]uint64 // by card
-
-	switches map[*unit]uint64 // before the first reading
 }
 
-func (g *GPU) newCardReader() *cardReader {
-	return &cardReader{gpu: g, loads: -1, switches: map[*unit]uint64{}}
-}
+func (g *GPU) newCardReader() *cardReader { return &cardReader{gpu: g, loads: -1} }
 
 // Cards implements device.WithCards.
 func (l *local) Cards() (device.Cards, error) { return l.gpu.newCardReader(), nil }
@@ -197,18 +193,17 @@ type used struct {
 }
 
 // present is how much of the time since the last reading the context of each process was on the card, and
-// how often that changed since the first one.
+// how often that changed.
 func (r *cardReader) present(u *unit, now time.Time, out *device.Card) {
-	first, ok := r.switches[u]
-	if !ok {
-		first = u.compute.Switches()
-		r.switches[u] = first
-	}
-	n := u.compute.Switches() - first
-	out.Switches = &n
 	before, ok := r.spent[u]
 	past := now.Sub(r.at).Seconds()
-	if !ok || past <= 0 || u.compute.Switches() == 0 {
+	rate := 0.0
+	out.SwitchRate = &rate
+	if !ok || past <= 0 {
+		return
+	}
+	rate = float64(u.compute.Switches()-before.switches) / past
+	if rate == 0 {
 		return
 	}
 	out.Present = map[int]float64{}

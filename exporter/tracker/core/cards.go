@@ -18,15 +18,34 @@ const (
 	idleStep = 0.02
 	// samplesFor is how long after the end of a process samples may still be its own.
 	samplesFor = 15 * time.Second
+	// computedFor is how long what was read of a card's context switches counts: they are read once a
+	// second, and now and then a reading has none.
+	computedFor = 2500 * time.Millisecond
 )
 
 // cards is the cards' condition, and who used them.
 type cards struct {
 	published []task.Card // of the last reading, for snapshots, which share it; none while it failed
 	ledgers   map[string]*account.Ledger
-	idle      map[string]float64 // W, by UUID, as stored
-	owners    map[int]owner      // by PID; also of processes that have ended
-	names     map[string]string  // of containers in the ledgers, by id
+	idle      map[string]float64  // W, by UUID, as stored
+	owners    map[int]owner       // by PID; also of processes that have ended
+	names     map[string]string   // of containers in the ledgers, by id
+	computed  map[string]computed // by UUID
+}
+
+// computed is how much of the time each process computed on a card, 0–1, by PID.
+type computed struct {
+	at     time.Time
+	shares map[int]float64
+}
+
+// share returns how much of the time a process computes on a card: what the last reading of the card's
+// context switches showed, or else the driver's samples.
+func (c *cards) share(uuid string, pid int, samples float64, now time.Time) float64 {
+	if is, ok := c.computed[uuid]; ok && now.Sub(is.at) < computedFor && !math.IsNaN(samples) {
+		return is.shares[pid]
+	}
+	return samples
 }
 
 // owner is the container of a process.
@@ -36,7 +55,7 @@ type owner struct {
 }
 
 func newCards() cards {
-	return cards{ledgers: map[string]*account.Ledger{}, idle: map[string]float64{}, owners: map[int]owner{}, names: map[string]string{}}
+	return cards{ledgers: map[string]*account.Ledger{}, idle: map[string]float64{}, owners: map[int]owner{}, names: map[string]string{}, computed: map[string]computed{}}
 }
 
 // CardsDown notes that no card's condition could be read. None is published then: nobody can
@@ -62,10 +81,13 @@ func (m *Core) Cards(r device.CardReading) {
 			m.cards.ledgers[c.UUID] = l
 		}
 		m.openAccounts(l, c.UUID, r.Time)
-		f := account.Fact{At: r.Time, Shares: m.sharesOf(c.SM)}
-		if !m.mpsOn(c.UUID) { // the context that is on the card is the server's, whoever of its clients computes
-			f.Present = m.sharesOf(c.Present)
+		shares, exact := c.SM, false
+		// With MPS the context that is on the card is the server's, whoever of its clients computes.
+		if c.Present != nil && c.SM != nil && !m.mpsOn(c.UUID) {
+			shares, exact = account.Computed(c.Present, c.SM), true
+			m.cards.computed[c.UUID] = computed{r.Time, shares}
 		}
+		f := account.Fact{At: r.Time, Shares: m.sharesOf(shares), Exact: exact}
 		if c.Energy != nil {
 			f.Energy, f.HasEnergy = *c.Energy, true
 		}
@@ -155,7 +177,7 @@ func (c *cards) publish(all []device.Card) {
 		out := task.Card{
 			UUID: card.UUID, Index: card.Index, Power: card.Power, PowerLimit: card.PowerLimit, Energy: card.Energy,
 			Temperature: card.Temperature, Clock: card.Clock, Throttled: card.Throttled, Xids: card.Xids, ECC: card.ECC,
-			PCIe: card.PCIe, NVLink: card.NVLink, Switches: card.Switches,
+			PCIe: card.PCIe, NVLink: card.NVLink, SwitchRate: card.SwitchRate,
 		}
 		c.account(&out)
 		c.published = append(c.published, out)

@@ -119,7 +119,7 @@ func (m *Core) takeLists(gpus []device.GPU, now time.Time) {
 			}
 			listed[p] = true
 			was, old := p.on[g.UUID]
-			is := use{memory: proc.MemoryUsed, sm: proc.SMUtilization, mps: proc.MPS}
+			is := use{memory: proc.MemoryUsed, sm: m.cards.share(g.UUID, proc.PID, proc.SMUtilization, now), mps: proc.MPS}
 			if !old || was.memory != is.memory || !sameFloat(was.sm, is.sm) {
 				m.measured = true
 			}

@@ -55,6 +55,7 @@ var needs = map[uint32]uint32{
 }
 
 const (
+	requestFree    = 0xc0104629
 	requestAlloc   = 0xc020462b
 	requestControl = 0xc020462a
 )
@@ -77,6 +78,16 @@ func (r *RM) Ioctl(fd int, request uint32, arg, params []byte) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		le.PutUint32(arg[40:], r.mapMemory(f, arg))
+		return nil
+	case request == requestFree && len(arg) == 16:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if own := f.clients[le.Uint32(arg)]; own == nil || own.objects[le.Uint32(arg[8:])] == nil {
+			le.PutUint32(arg[12:], StatusInvalidObjectHandle)
+		} else {
+			delete(r.buffers, own.objects[le.Uint32(arg[8:])].trace)
+			delete(own.objects, le.Uint32(arg[8:]))
+		}
 		return nil
 	case request == requestControl && len(arg) == 32:
 		c = &Call{Client: le.Uint32(arg), Object: le.Uint32(arg[4:]), Cmd: le.Uint32(arg[8:])}

@@ -45,6 +45,7 @@ type RM struct {
 	hook      func(*Call)
 	calls     map[string]int
 	ever      map[uint32]bool // every client that ever existed
+	buffers   map[*trace]bool // every event buffer that was not freed by itself
 }
 
 // New returns a resource manager of driver 580 with these GPUs, by UUID, one second
@@ -52,7 +53,7 @@ type RM struct {
 func New(gpus ...string) *RM {
 	return &RM{
 		version: "580.105.08", now: time.Second, gpus: gpus,
-		processes: map[int]*Process{}, fds: map[int]any{}, calls: map[string]int{}, ever: map[uint32]bool{},
+		processes: map[int]*Process{}, fds: map[int]any{}, calls: map[string]int{}, ever: map[uint32]bool{}, buffers: map[*trace]bool{},
 	}
 }
 

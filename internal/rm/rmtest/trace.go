@@ -31,8 +31,12 @@ type trace struct {
 // Switched adds a context switch of a GPU, by its place in New, to all traces of it.
 func (r *RM) Switched(gpu int, at uint64, pid uint32, on bool) {
 	r.lock(func() {
-		for _, b := range r.traces(gpu) {
-			record := b.records[b.put*traceRecordSize:][:traceRecordSize]
+		for b := range r.buffers {
+			if !b.enabled || b.gpu != gpu {
+				continue
+			}
+			put := le.Uint32(b.header[4:]) // as the driver: a new buffer over old memory goes on there
+			record := b.records[put*traceRecordSize:][:traceRecordSize]
 			clear(record)
 			le.PutUint16(record, 2)
 			record[8] = 7
@@ -43,8 +47,7 @@ func (r *RM) Switched(gpu int, at uint64, pid uint32, on bool) {
 			le.PutUint32(record[16:], pid)
 			le.PutUint64(record[24:], at)
 			b.seqno++
-			b.put = (b.put + 1) % b.count
-			le.PutUint32(b.header[4:], b.put)
+			le.PutUint32(b.header[4:], (put+1)%b.count)
 		}
 	})
 }
@@ -128,7 +131,8 @@ func (r *RM) allocTrace(own *client, c *Call, params []byte) (handle, status uin
 		return 0, StatusInvalidObjectHandle
 	}
 	handle = own.add(c.Cmd, c.Object, on.gpu)
-	own.objects[handle].trace = &trace{header: header.memory, records: records.memory, gpu: on.gpu, count: count}
+	b := &trace{header: header.memory, records: records.memory, gpu: on.gpu, count: count}
+	own.objects[handle].trace, r.buffers[b] = b, true
 	return handle, 0
 }
 
