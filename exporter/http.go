@@ -45,8 +45,8 @@ func (e *Exporter) Handler() http.Handler {
 // serveMetrics answers in the format that the reader asks for. Only protobuf has native
 // histograms. It logs and counts what it cannot gather, and sends the rest.
 func (e *Exporter) serveMetrics() http.Handler {
-	return promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
-		Registry: e.registry, EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes,
+	return webserver.Metrics(e.registry, promhttp.HandlerOpts{
+		Registry: e.registry, MaxRequestsInFlight: maxScrapes,
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelError),
 	})
 }

@@ -94,7 +94,7 @@ func Router(o Options) chi.Router {
 	})
 	r.HandleFunc("GET /api/v1/state", s.state)
 	r.Handle("GET /api/v1/decisions", o.Gate.Streams(http.HandlerFunc(s.decisions)))
-	r.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	r.Handle("GET /metrics", webserver.Metrics(o.Metrics, promhttp.HandlerOpts{}))
 	r.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
 	r.HandleFunc("GET /-/ready", s.ready)
 	webserver.Profiler(r, o.Gate.Change, refuse)

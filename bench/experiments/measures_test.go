@@ -5,6 +5,7 @@ import "slices"
 // The parts of the product that experiments measure, as folders of the repository.
 var (
 	observing = []string{"exporter", "internal/cudabpf", "internal/cudaprobe"}
+	scraping  = slices.Concat(observing, []string{"internal/webserver"})
 	switching = []string{"internal/rm", "actuator/enforce/channels"}
 	deciding  = []string{"actuator/policy", "actuator/profile", "actuator/plan", "actuator/estimate", "actuator/lease", "actuator/arbiter"}
 	ordering  = slices.Concat(observing, switching, deciding)
@@ -16,12 +17,12 @@ var (
 // measures are the folders whose code each experiment measures. What is changed there makes
 // its stored result one of older code.
 var measures = map[string][]string{
-	"events": observing, "events-2gpus": observing, "cost": observing, "growth": observing, "peers": observing, "pods": observing, "overhead": observing, "account": observing,
+	"events": observing, "events-2gpus": observing, "cost": scraping, "growth": scraping, "peers": observing, "pods": scraping, "overhead": observing, "account": observing,
 	"chain":      slices.Concat(observing, deciding, []string{"rules", "actuator/webhook", "actuator/intake"}),
 	"faults":     slices.Concat(ordering, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
 	"unlabelled": slices.Concat(ordering, swapping),
 	"zoo":        slices.Concat(ordering, swapping, []string{"actuator/guardian", "actuator/journal", "actuator/undo"}),
-	"bytes":      {"exporter/collector", "exporter/task"},
+	"bytes":      {"exporter/collector", "exporter/task", "internal/webserver"},
 	"long":       {"exporter", "actuator", "internal", "rules", "cmd/internal", "cmd/laxity"},
 	"scale":      placing, "placements": placing, "quality": placing,
 	"policies": deciding, "admission": append([]string{"actuator/admission"}, deciding...),

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/internal/webserver"
 )
 
 const aboutBytes = `What one node sends about itself. P2's node sends its state, its float time and its use of GPU memory, 1 + 10 + 5 bytes, when the master
@@ -72,7 +73,7 @@ func answerOf(ctx context.Context, seed uint64, size nodeSize, encoding string) 
 	}
 	now, count := time.Unix(1_800_000_000, 0), new(atomic.Int64)
 	s := snapshotOf(rand.New(rand.NewPCG(seed, 0)), now, size.gpus, size.containers)
-	web := &http.Server{Handler: promhttp.HandlerFor(registryOf(s, now), promhttp.HandlerOpts{EnableOpenMetrics: true}), ReadHeaderTimeout: 10 * time.Second}
+	web := &http.Server{Handler: webserver.Metrics(registryOf(s, now), promhttp.HandlerOpts{}), ReadHeaderTimeout: 10 * time.Second}
 	go web.Serve(listener) //nolint:errcheck // it ends by Close
 	defer web.Close()      // nothing is under way
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
