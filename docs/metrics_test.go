@@ -85,7 +85,7 @@ Labels: ` + "`container`" + ` is a container's name, ` + "`gpu`" + ` a UUID; nev
 container in a pod of Kubernetes have ` + "`namespace` and `pod`" + ` besides. A series without a value
 is absent, not 0; counts are 0. Prometheus adds the target's labels, ` + "`node`" + ` among them. Histograms have
 classic buckets, and native ones for a Prometheus that scrapes those. Besides these, the exporter has the
-usual ` + "`process_*`, `go_*` and `promhttp_*`" + ` of itself.
+usual ` + "`process_*`" + ` (at most a second old), ` + "`go_*` and `promhttp_*`" + ` of itself.
 `
 
 func TestReferenceOfMetrics(t *testing.T) {

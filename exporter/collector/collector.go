@@ -71,12 +71,13 @@ func New(opt Options) *Collector {
 }
 
 // NewRegistry returns a registry with the collector and the program's version. With runtime
-// it also has client_golang's metrics of the process and the Go runtime.
+// it also has client_golang's metrics of the Go runtime, and those of the process, at most a second old.
 func NewRegistry(c *Collector, runtime bool) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(c, version.NewCollector("laxity_exporter"))
 	if runtime {
-		r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+		r.MustRegister(collectors.NewGoCollector(), &seldom{of: process, every: processEvery, now: c.opt.Now})
 	}
 	return r
 }
