@@ -3,7 +3,9 @@ package simtest
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,19 +105,58 @@ func (s *Server) StartContainer(t testing.TB, docker *client.Client, spec Spec) 
 		t.Fatal(err)
 	}
 	c.PID = state.State.Pid // 0 when it has ended already
-	logs, err := docker.ContainerLogs(context.Background(), c.ID,
-		container.LogsOptions{ShowStdout: true, Follow: true})
+	followed, err := c.log(context.Background(), container.LogsOptions{ShowStdout: true, Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { logs.Close() })
+	t.Cleanup(func() { followed.Close() })
 	output, input := io.Pipe()
 	go func() {
-		_, err := stdcopy.StdCopy(input, io.Discard, logs)
+		_, err := stdcopy.StdCopy(input, io.Discard, followed)
 		input.CloseWithError(err)
 	}()
 	c.follow(output)
+	c.standing = c.describe
 	return c
+}
+
+func (c *Container) log(ctx context.Context, of container.LogsOptions) (io.ReadCloser, error) {
+	return c.docker.ContainerLogs(ctx, c.ID, of)
+}
+
+// describe waits a moment for the container to end, and says how it did and what it wrote to its
+// standard error.
+func (c *Container) describe() string {
+	ctx, cancel := context.WithTimeout(context.Background(), moment)
+	defer cancel()
+	ended, failed := c.docker.ContainerWait(ctx, c.ID, container.WaitConditionNotRunning)
+	select {
+	case <-ended:
+	case err := <-failed:
+		if ctx.Err() == nil { // else it runs still
+			return err.Error()
+		}
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), moment)
+	defer cancel()
+	now, err := c.docker.ContainerInspect(ctx, c.ID)
+	if err != nil {
+		return err.Error()
+	}
+	text := fmt.Sprintf("container %s: %s, exit code %d, out of memory %v", c.Name, now.State.Status, now.State.ExitCode, now.State.OOMKilled)
+	if now.State.Error != "" {
+		text += ", " + now.State.Error
+	}
+	log, err := c.log(ctx, container.LogsOptions{ShowStderr: true})
+	if err != nil {
+		return text + "; standard error: " + err.Error()
+	}
+	defer log.Close()
+	var written strings.Builder
+	if _, err := stdcopy.StdCopy(io.Discard, &written, log); err != nil {
+		fmt.Fprintf(&written, " (%v)", err)
+	}
+	return text + "; standard error: " + strings.TrimSpace(written.String())
 }
 
 // Wait returns the exit code.

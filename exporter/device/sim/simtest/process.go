@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,11 +17,15 @@ import (
 // passes by waiting so long.
 const patience = 60 * time.Second
 
+// moment is how long a failed test waits to learn how a program ended.
+const moment = 5 * time.Second
+
 // Tenant is a workload that was started, and its time line.
 type Tenant struct {
-	PID    int // on the host
-	events chan workload.Event
-	seen   []workload.Event
+	PID      int // on the host
+	events   chan workload.Event
+	seen     []workload.Event
+	standing func() string // how the program ended, or that it runs, for who reads of a failure
 }
 
 // Await returns the next event with this name; the test fails if the time line
@@ -32,14 +37,14 @@ func (w *Tenant) Await(t testing.TB, name string) workload.Event {
 		select {
 		case e, ok := <-w.events:
 			if !ok {
-				t.Fatalf("time line ended without %q: %v", name, w.seen)
+				t.Fatalf("time line ended without %q: %v; %s", name, w.seen, w.standing())
 			}
 			w.seen = append(w.seen, e)
 			if e.Name == name {
 				return e
 			}
 		case <-timeout:
-			t.Fatalf("no event %q within %v: %v", name, patience, w.seen)
+			t.Fatalf("no event %q within %v: %v; %s", name, patience, w.seen, w.standing())
 		}
 	}
 }
@@ -56,7 +61,7 @@ func (w *Tenant) Timeline(t testing.TB) []workload.Event {
 			}
 			w.seen = append(w.seen, e)
 		case <-timeout:
-			t.Fatalf("time line did not end within %v: %v", patience, w.seen)
+			t.Fatalf("time line did not end within %v: %v; %s", patience, w.seen, w.standing())
 		}
 	}
 }
@@ -132,6 +137,7 @@ func (s *Server) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	}
 	p := &Process{Tenant: Tenant{PID: cmd.Process.Pid}, Process: cmd.Process, done: make(chan struct{})}
 	p.follow(output)
+	p.standing = p.describe
 	go func() {
 		defer close(p.done)
 		p.err = cmd.Wait()
@@ -142,6 +148,17 @@ func (s *Server) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 		output.Close()
 	})
 	return p
+}
+
+// describe waits a moment for the process to end, and says how it did. Its standard error is the
+// test's.
+func (p *Process) describe() string {
+	select {
+	case <-p.done:
+		return fmt.Sprintf("process %d: %v", p.PID, p.err)
+	case <-time.After(moment):
+		return fmt.Sprintf("process %d runs", p.PID)
+	}
 }
 
 // Wait returns how the process ended, as exec.Cmd.Wait does.

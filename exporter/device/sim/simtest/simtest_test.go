@@ -1,11 +1,15 @@
 package simtest_test
 
 import (
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/internal/workload"
 )
 
 // quick is a card on which a 512² task has the phases of a large one, but ten
@@ -53,4 +57,46 @@ func TestContainer(t *testing.T) {
 	if code := c.Wait(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// A failed test shows how the program ended.
+func TestFailureShowsHowTheProgramEnded(t *testing.T) {
+	s := simtest.Start(t, quick())
+	t.Run("process", func(t *testing.T) {
+		f := &failure{TB: t}
+		f.await(s.StartProcess(t, "--no-such-option"))
+		if !strings.Contains(f.text, `without "exit"`) || !strings.Contains(f.text, "exit status 2") {
+			t.Error(f.text)
+		}
+	})
+	t.Run("container", func(t *testing.T) {
+		docker := simtest.Docker(t)
+		f := &failure{TB: t}
+		f.await(s.StartContainer(t, docker, simtest.Spec{Image: simtest.Image(t, docker), Args: []string{"--no-such-option"}}))
+		if !strings.Contains(f.text, `without "exit"`) || !strings.Contains(f.text, "exited, exit code 2") || !strings.Contains(f.text, `no option "--no-such-option"`) {
+			t.Error(f.text)
+		}
+	})
+}
+
+// failure keeps what a test would fail with.
+type failure struct {
+	testing.TB
+	text string
+}
+
+func (f *failure) Fatalf(format string, args ...any) {
+	f.text = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (f *failure) await(tenant interface {
+	Await(testing.TB, string) workload.Event
+}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tenant.Await(f, "exit")
+	}()
+	<-done
 }
