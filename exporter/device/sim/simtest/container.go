@@ -112,8 +112,9 @@ func (s *Server) StartContainer(t testing.TB, docker *client.Client, spec Spec) 
 	t.Cleanup(func() { followed.Close() })
 	output, input := io.Pipe()
 	go func() {
-		_, err := stdcopy.StdCopy(input, io.Discard, followed)
-		input.CloseWithError(err)
+		input.CloseWithError(copyAll(input, followed, func() (io.ReadCloser, error) {
+			return c.log(context.Background(), container.LogsOptions{ShowStdout: true})
+		}))
 	}()
 	c.follow(output)
 	c.standing = c.describe
