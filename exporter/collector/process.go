@@ -12,7 +12,7 @@ import (
 // readings: a scrape shows what was true at most this long ago.
 const processEvery = time.Second
 
-// seldom repeats what another collector said for a while, instead of asking it at each scrape. What
+// seldom repeats what another collector sent for a while, instead of asking it at each scrape. What
 // that one sends must not change: const metrics.
 type seldom struct {
 	of    prometheus.Collector
@@ -40,13 +40,13 @@ func (s *seldom) latest() []prometheus.Metric {
 	defer s.mu.Unlock()
 	now := s.now()
 	if now.Sub(s.asked) >= s.every {
-		s.metrics, s.asked = said(s.of), now
+		s.metrics, s.asked = collected(s.of), now
 	}
 	return s.metrics
 }
 
-// said is what a collector sends. It sends from this goroutine: the registry catches its panic.
-func said(c prometheus.Collector) (metrics []prometheus.Metric) {
+// collected returns what a collector sends. It sends from this goroutine: the registry catches its panic.
+func collected(c prometheus.Collector) (metrics []prometheus.Metric) {
 	ch, all := make(chan prometheus.Metric), make(chan struct{})
 	go func() {
 		defer close(all)
