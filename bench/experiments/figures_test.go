@@ -51,6 +51,21 @@ var sources = map[string][]claim{
 		{"1.8", "serve|server|1|mps-priority|P99", 0}, {"4.7", "serve|server|4|mps-priority|P99", 0},
 	},
 	"steps of the trainers": {{"0.985", "serve#serve1_steps_vs_default", 0}, {"1.02", "serve#serve4_steps_vs_default", 0}},
+	"shares of 10": {
+		{"8.9", "shares|all want it|10%|laxity|PART %", 0}, {"30.5", "shares|all want it|30%|laxity|PART %", 0}, {"60.6", "shares|all want it|60%|laxity|PART %", 0},
+		{"33.3", "shares|all want it|10%|default|PART %", 0}, {"33.3", "shares|all want it|30%|default|PART %", 0}, {"33.3", "shares|all want it|60%|default|PART %", 0},
+	},
+	"the same, with the third idle": {
+		{"22.4", "shares|60 % idle|10%|laxity|PART %", 0}, {"77.6", "shares|60 % idle|30%|laxity|PART %", 0},
+		{"50", "shares|60 % idle|10%|default|PART %", 0}, {"50", "shares|60 % idle|30%|default|PART %", 0},
+	},
+	"steps of all three": {{"1.08", "shares#shares_steps_vs_default", 0}},
+	"a running kernel off": {
+		{"0.80", "channels#kernel_off_median_ms", 0}, {"4.3", "channels#kernel_off_p99_ms", 0},
+		{"106", "channels|switch|decision → the kernel's last beat|docker pause|MEDIAN ms", 0}, {"20", "channels#paused_kernels_that_ran_on", 0}, {"20", "channels#paused_kernels_that_ran_on", 0},
+	},
+	"and on again":       {{"0.73", "channels#kernel_on_median_ms", 0}, {"4.0", "channels#kernel_on_p99_ms", 0}},
+	"GPU-seconds of two": {{"1.9", "account#account_both_gpu_seconds_error", 100}, {"2.6", "account#account_both_energy_error", 100}},
 	"five large tasks": {
 		{"20.3", "arbitrate|large|5|laxity|MAKESPAN s", 0}, {"13.5", "arbitrate|large|5|laxity|MEAN TURNAROUND s", 0},
 		{"22.4", "arbitrate|large|5|default|MAKESPAN s", 0}, {"22.1", "arbitrate|large|5|default|MEAN TURNAROUND s", 0},
@@ -147,6 +162,10 @@ var wording = map[string][]string{
 	"a PyTorch step":         {"1", "000", "100", "60"},
 	"680 containers":         {"24"},
 	"steps of the trainers":  {"1"},
+	"shares of 10":           {"10", "30", "60"},
+	"steps of all three":     {"1"},
+	"a running kernel off":   {"1", "000"},
+	"GPU-seconds of two":     {"50"},
 	"sixty tasks":            {"0.8"},
 	"twelve tasks":           {"12"},
 	"a container with 13 GB": {"13"},
