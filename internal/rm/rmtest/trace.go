@@ -23,7 +23,7 @@ const (
 type trace struct {
 	header, records []byte
 	gpu             int
-	count, put      uint32
+	count           uint32
 	bound, enabled  bool
 	seqno           uint16
 }
