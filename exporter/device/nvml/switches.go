@@ -65,15 +65,15 @@ type switches struct {
 	rate    float64
 }
 
-// traceAll looks for a moment whose contexts are on the cards that several processes have a context
-// on. On the others nothing switches.
+// traceAll traces, for one window, the cards on which several processes have a context. On the others
+// nothing switches.
 func (t tracing) traceAll(cards []*card, now func() time.Time) {
-	any := false
+	on := false
 	for _, c := range cards {
 		c.switches.start(t, c, now)
-		any = any || c.switches.on
+		on = on || c.switches.on
 	}
-	if any {
+	if on {
 		t.sleep(traceWindow)
 	}
 	for _, c := range cards {
