@@ -122,12 +122,13 @@ func doorOf(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, ": share 30%, was none. It is not kept here: GPU time is not divided by slices") {
 		t.Errorf("share: code %d, %q, %q", code, stdout, stderr)
 	}
+	_, why, _ := laxity("why", names[1], "--actuator.url=http://"+actuator)
 	if err := up.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	goodbye, _ := s.await(at, "Goodbye")
 	if !strings.Contains(goodbye, "released 1 container ("+names[1]+")") {
-		t.Errorf("it says:\n%s", goodbye)
+		t.Errorf("it says:\n%s\nwhy, before:\n%s", goodbye, why)
 	}
 	select {
 	case err := <-ended:

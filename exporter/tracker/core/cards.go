@@ -18,8 +18,8 @@ const (
 	idleStep = 0.02
 	// samplesFor is how long after the end of a process samples may still be its own.
 	samplesFor = 15 * time.Second
-	// computedFor is how long what was read of a card's context switches counts: they are read once a
-	// second, and now and then a reading has none.
+	// computedFor is how long what was read of a card's context switches counts, if no reading follows: they are
+	// read once a second.
 	computedFor = 2500 * time.Millisecond
 )
 
@@ -86,6 +86,8 @@ func (m *Core) Cards(r device.CardReading) {
 		if c.Present != nil && c.SM != nil && !m.mpsOn(c.UUID) {
 			shares, exact = account.Computed(c.Present, c.SM), true
 			m.cards.computed[c.UUID] = computed{r.Time, shares}
+		} else { // nobody takes turns: the samples are right
+			delete(m.cards.computed, c.UUID)
 		}
 		f := account.Fact{At: r.Time, Shares: m.sharesOf(shares), Exact: exact}
 		if c.Energy != nil {
