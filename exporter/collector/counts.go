@@ -123,7 +123,8 @@ func (c *counts) observe(n *count, t task.Task, name, gpu string) {
 }
 
 func histogram(of *prometheus.HistogramVec, name, gpu string) prometheus.Histogram {
-	return of.WithLabelValues(name, valid(gpu)).(prometheus.Histogram)
+	name, gpu = valid(name), valid(gpu)
+	return inPod(of.WithLabelValues(name, gpu).(prometheus.Histogram), name, gpu)
 }
 
 // get returns the count of a container on a GPU, and makes it where it is missing. At the

@@ -19,36 +19,41 @@ type scrape struct {
 
 // of says whose series follow: those of a container in a pod carry the labels namespace and pod.
 // Empty: of no container.
-func (s *scrape) of(container string) {
-	s.pod = nil
-	if namespace, pod := task.PodOf(container); pod != "" {
-		namespace, pod = valid(namespace), valid(pod)
-		s.pod = []*dto.LabelPair{{Name: &labelNamespace, Value: &namespace}, {Name: &labelPod, Value: &pod}}
+func (s *scrape) of(container string) { s.pod = podLabels(container) }
+
+// podLabels are those of the pod that a container is in, sorted; nil where it is in none.
+func podLabels(container string) []*dto.LabelPair {
+	namespace, pod := task.PodOf(container)
+	if pod == "" {
+		return nil
 	}
+	namespace, pod = valid(namespace), valid(pod)
+	return []*dto.LabelPair{{Name: &labelNamespace, Value: &namespace}, {Name: &labelPod, Value: &pod}}
 }
 
-var labelNamespace, labelPod = "namespace", "pod"
+var labelContainer, labelGPU, labelNamespace, labelPod = "container", "gpu", "namespace", "pod"
 
-// podMetric is a histogram with the labels of a pod. The registry allows it: series of one name may
+// podHistogram is a histogram with the labels of a pod. The registry allows it: series of one name may
 // differ in their labels, and an absent label is an empty one to Prometheus.
-type podMetric struct {
-	prometheus.Metric
-	pod []*dto.LabelPair // sorted, as all labels of a metric
+type podHistogram struct {
+	prometheus.Histogram
+	labels []*dto.LabelPair // all of them, sorted
+}
+
+// inPod adds the labels of the container's pod, where it is in one.
+func inPod(h prometheus.Histogram, container, gpu string) prometheus.Histogram {
+	pod := podLabels(container)
+	if pod == nil {
+		return h
+	}
+	labels := []*dto.LabelPair{{Name: &labelContainer, Value: &container}, {Name: &labelGPU, Value: &gpu}}
+	return &podHistogram{h, append(labels, pod...)}
 }
 
 // Write implements prometheus.Metric.
-func (m *podMetric) Write(out *dto.Metric) error {
-	err := m.Metric.Write(out)
-	labels := make([]*dto.LabelPair, 0, len(out.Label)+len(m.pod)) // the metric keeps its own
-	pod := m.pod
-	for _, l := range out.Label {
-		for len(pod) > 0 && pod[0].GetName() < l.GetName() {
-			labels, pod = append(labels, pod[0]), pod[1:]
-		}
-		labels = append(labels, l)
-	}
-	labels = append(labels, pod...)
-	out.Label = labels
+func (h *podHistogram) Write(out *dto.Metric) error {
+	err := h.Histogram.Write(out)
+	out.Label = h.labels
 	return err
 }
 
@@ -116,9 +121,6 @@ func (s *scrape) send(m prometheus.Metric) {
 		return
 	}
 	s.left--
-	if s.pod != nil {
-		m = &podMetric{m, s.pod}
-	}
 	s.ch <- m
 }
 
