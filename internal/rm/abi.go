@@ -15,9 +15,13 @@ import (
 // Branches are the driver branches whose headers were read.
 var Branches = []string{"535", "550", "570", "580", "595"}
 
-func supported(version string, proven []string) error {
+func branchOf(version string) string {
 	branch, _, _ := strings.Cut(version, ".")
-	if slices.Contains(Branches, branch) || slices.Contains(proven, version) {
+	return branch
+}
+
+func supported(version string, proven []string) error {
+	if slices.Contains(Branches, branchOf(version)) || slices.Contains(proven, version) {
 		return nil
 	}
 	return fmt.Errorf("%w: driver %s is of no branch whose structures are known (%s), and no self-test has proven it",

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"unsafe"
 )
@@ -57,9 +56,8 @@ func (m *Manager) OpenTrace(uuid string) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	branch, _, _ := strings.Cut(version, ".")
 	t := &Trace{kernel: m.kernel, gpu: -1}
-	if err := t.open(m, uuid, branch); err != nil {
+	if err := t.open(m, uuid, branchOf(version)); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("trace the context switches of %s: %w", uuid, err)
 	}

@@ -31,10 +31,7 @@ type trace struct {
 // Switched adds a context switch of a GPU, by its place in New, to all traces of it.
 func (r *RM) Switched(gpu int, at uint64, pid uint32, on bool) {
 	r.lock(func() {
-		for b := range r.buffers {
-			if !b.enabled || b.gpu != gpu {
-				continue
-			}
+		for _, b := range r.tracing(gpu) {
 			put := le.Uint32(b.header[4:]) // as the driver: a new buffer over old memory goes on there
 			record := b.records[put*traceRecordSize:][:traceRecordSize]
 			clear(record)
@@ -55,30 +52,36 @@ func (r *RM) Switched(gpu int, at uint64, pid uint32, on bool) {
 // LoseSwitches makes n switches of a GPU come too fast for the driver.
 func (r *RM) LoseSwitches(gpu, n int) {
 	r.lock(func() {
-		for _, b := range r.traces(gpu) {
+		for _, b := range r.tracing(gpu) {
 			b.seqno += uint16(n)
 		}
 	})
 }
 
-// Traces counts the open traces.
-func (r *RM) Traces() (n int) {
-	r.lock(func() { n = len(r.traces(-1)) })
-	return n
-}
-
-// traces are those of a GPU, or of all: -1.
-func (r *RM) traces(gpu int) (all []*trace) {
-	for f := range r.files() {
-		for _, c := range f.clients {
-			for _, o := range c.objects {
-				if o.trace != nil && o.trace.enabled && (gpu < 0 || o.trace.gpu == gpu) {
-					all = append(all, o.trace)
-				}
-			}
+// tracing are the buffers that switches of a GPU are written to.
+func (r *RM) tracing(gpu int) (all []*trace) {
+	for b := range r.buffers {
+		if b.enabled && b.gpu == gpu {
+			all = append(all, b)
 		}
 	}
 	return all
+}
+
+// Traces counts the traces that are on, of clients that exist.
+func (r *RM) Traces() (n int) {
+	r.lock(func() {
+		for f := range r.files() {
+			for _, c := range f.clients {
+				for _, o := range c.objects {
+					if o.trace != nil && o.trace.enabled {
+						n++
+					}
+				}
+			}
+		}
+	})
+	return n
 }
 
 // Map implements rm.Kernel.
