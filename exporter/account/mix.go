@@ -136,16 +136,15 @@ func differ(before, later times) bool {
 // shares returns the part of the time of those that compute, 0–1. It is empty while nobody does. Exact ones
 // are of the last reading alone.
 func (m *mix) shares() map[string]float64 {
-	recent := m.with(times{})
-	if recent.sum() == 0 {
+	if m.with(times{}).sum() == 0 {
 		return nil
 	}
-	all := m.with(m.before)
+	all := times{}
 	if last := m.recent[len(m.recent)-1]; last.exact {
-		exact := times{}
-		if exact.add(last); exact.sum() > 0 {
-			all = exact
-		}
+		all.add(last)
+	}
+	if all.sum() == 0 {
+		all = m.with(m.before)
 	}
 	shares := make(map[string]float64, len(all.of))
 	for id := range all.of {

@@ -9,23 +9,22 @@ package account
 // longer than the samples saw them compute, in proportion to that. While the card is never idle
 // presence is the answer.
 func Computed[K comparable](present, samples map[K]float64) map[K]float64 {
-	idle, spare := 0.0, map[K]float64{}
+	idle, all, spare := 0.0, 0.0, map[K]float64{}
 	for _, s := range samples {
 		idle -= max(0, s)
 	}
-	all := 0.0
 	for id, p := range present {
 		idle += max(0, p)
-		if spare[id] = max(0, p-max(0, samples[id])); spare[id] > 0 {
-			all += spare[id]
-		}
+		spare[id] = max(0, p-max(0, samples[id]))
+		all += spare[id]
+	}
+	part := 0.0 // of what each has to spare
+	if idle > 0 && all > 0 {
+		part = min(1, idle/all)
 	}
 	out := make(map[K]float64, len(present))
 	for id, p := range present {
-		out[id] = max(0, p)
-		if idle > 0 && all > 0 {
-			out[id] = max(0, p-min(1, idle/all)*spare[id])
-		}
+		out[id] = max(0, p-part*spare[id])
 	}
 	return out
 }
