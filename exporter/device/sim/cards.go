@@ -169,19 +169,14 @@ func (r *cardReader) readCard(c *cardState, now time.Time, spent map[*unit]used,
 // shares is how much of the time since the last reading each process computed, in whole
 // percents, as a driver reports it. At the first reading nobody has.
 func (r *cardReader) shares(u *unit, now time.Time) map[int]float64 {
-	out := map[int]float64{}
 	past := now.Sub(r.at).Seconds()
 	before, ok := r.spent[u]
 	if !ok || past <= 0 {
-		return out
+		return map[int]float64{}
 	}
-	for owner, d := range u.compute.Spent() {
-		if share := (d - before.computed[owner]).Seconds() / past; share > 0 {
-			out[r.gpu.pids[owner]] += share
-		}
-	}
+	out := r.perProcess(u.compute.Spent(), before.computed, past)
 	for pid, share := range out {
-		out[pid] = min(1, math.Round(share*100)/100)
+		out[pid] = math.Round(share*100) / 100
 	}
 	return out
 }
@@ -206,12 +201,19 @@ func (r *cardReader) present(u *unit, now time.Time, out *device.Card) {
 	if rate == 0 {
 		return
 	}
-	out.Present = map[int]float64{}
-	for owner, d := range u.compute.Present() {
-		if share := (d - before.present[owner]).Seconds() / past; share > 0 {
-			out.Present[r.gpu.pids[owner]] += min(1, share)
+	out.Present = r.perProcess(u.compute.Present(), before.present, past)
+}
+
+// perProcess is how much more each process has had since before, as a part of the time that passed, 0–1.
+func (r *cardReader) perProcess(now, before map[compute.Owner]time.Duration, past float64) map[int]float64 {
+	out := map[int]float64{}
+	for owner, d := range now {
+		if share := (d - before[owner]).Seconds() / past; share > 0 {
+			pid := r.gpu.pids[owner]
+			out[pid] = min(1, out[pid]+share)
 		}
 	}
+	return out
 }
 
 // Cards implements device.WithCards, with a connection of its own.
