@@ -105,7 +105,6 @@ func (r *cardReader) read() (device.CardReading, error) {
 			return device.CardReading{}, err
 		}
 	}
-	r.trace.jitter(r.cards)
 	r.trace.traceAll(r.cards, r.now)
 	now := r.now()
 	r.takeXids()

@@ -68,61 +68,57 @@ type switches struct {
 // traceAll traces, for one window, the cards on which several processes have a context. On the others
 // nothing switches.
 func (t tracing) traceAll(cards []*card, now func() time.Time) {
-	on := false
+	var shared []*card
 	for _, c := range cards {
-		c.switches.start(t, c, now)
-		on = on || c.switches.on
-	}
-	if on {
-		t.sleep(traceWindow)
-	}
-	for _, c := range cards {
-		c.switches.stop(now)
-	}
-}
-
-// jitter delays a window, if there may be one.
-func (t tracing) jitter(cards []*card) {
-	for _, c := range cards {
-		if c.shared() {
-			t.sleep(rand.N(traceJitter))
-			return
+		if c.switches.open(t, c, now()) && c.shared() {
+			shared = append(shared, c)
 		}
+	}
+	if len(shared) == 0 {
+		return
+	}
+	t.sleep(rand.N(traceJitter))
+	for _, c := range shared {
+		c.switches.start(now)
+	}
+	t.sleep(traceWindow)
+	for _, c := range shared {
+		c.switches.stop(now)
 	}
 }
 
 // shared reports whether several processes have a context on the card.
 func (c *card) shared() bool {
-	if c.handle == nil || c.mig { // on MIG there is a context on each of several instances at once
-		return false
-	}
 	list, ret := c.handle.GetComputeRunningProcesses()
 	return ret == nvml.SUCCESS && len(list) > 1
 }
 
-func (s *switches) start(t tracing, c *card, now func() time.Time) {
+// open reports whether the card has a trace, and opens it if it is time for that. What the last window
+// showed is over.
+func (s *switches) open(t tracing, c *card, now time.Time) bool {
 	s.present, s.rate = nil, 0
-	if c.handle == nil || c.mig {
+	if c.handle == nil || c.mig { // on MIG there is a context on each of several instances at once
 		s.close()
-		return
+		return false
 	}
-	at := now()
-	if s.trace == nil {
-		if s.never || !s.failedAt.IsZero() && at.Sub(s.failedAt) < traceAgain {
-			return
-		}
-		opened, err := t.open(c.uuid)
-		if err != nil {
-			s.never, s.failedAt = errors.Is(err, rm.ErrUnsupported), at
-			return
-		}
-		s.trace = opened
+	if s.trace != nil {
+		return true
 	}
-	if !c.shared() {
-		return
+	if s.never || !s.failedAt.IsZero() && now.Sub(s.failedAt) < traceAgain {
+		return false
 	}
+	opened, err := t.open(c.uuid)
+	if err != nil {
+		s.never, s.failedAt = errors.Is(err, rm.ErrUnsupported), now
+		return false
+	}
+	s.trace = opened
+	return true
+}
+
+func (s *switches) start(now func() time.Time) {
 	if err := s.trace.Start(); err != nil {
-		s.fail(at)
+		s.fail(now())
 		return
 	}
 	s.on, s.began = true, now()
