@@ -63,6 +63,9 @@ type switches struct {
 	// nil while that is not known, and switches a second.
 	present map[int]float64
 	rate    float64
+	// blind: switches are missing, or the driver did not say whose contexts they were. It hides other
+	// users' processes from who has no CAP_SYS_ADMIN.
+	blind bool
 }
 
 // traceAll traces, for one window, the cards on which several processes have a context. On the others
@@ -96,7 +99,7 @@ func (c *card) shared() bool {
 // open reports whether the card has a trace, and opens it if it is time for that. What the last window
 // showed is over.
 func (s *switches) open(t tracing, c *card, now time.Time) bool {
-	s.present, s.rate = nil, 0
+	s.present, s.rate, s.blind = nil, 0, false
 	if c.handle == nil || c.mig { // on MIG there is a context on each of several instances at once
 		s.close()
 		return false
@@ -137,6 +140,7 @@ func (s *switches) stop(now func() time.Time) {
 	}
 	window := at.Sub(s.began)
 	if lost || window <= 0 {
+		s.blind = lost
 		return
 	}
 	for _, one := range list {
@@ -147,6 +151,7 @@ func (s *switches) stop(now func() time.Time) {
 	s.rate /= window.Seconds()
 	parts := rm.Presence(list, window)
 	if parts == nil {
+		s.blind = len(list) > 0
 		return
 	}
 	s.present = make(map[int]float64, len(parts))
@@ -155,9 +160,10 @@ func (s *switches) stop(now func() time.Time) {
 	}
 }
 
-// report fills in what the last window showed.
+// report fills in what the last window showed. A rate says that the driver's samples are not all
+// that is known, so a blind window has none.
 func (s *switches) report(out *device.Card) {
-	if s.trace == nil {
+	if s.trace == nil || s.blind {
 		return
 	}
 	rate := s.rate

@@ -38,6 +38,14 @@ func TestCardTellsWhoseContextWasOnIt(t *testing.T) {
 	if c := r.first(t); c.Present != nil || *c.SwitchRate != 0 {
 		t.Errorf("nothing has switched: present %v, switches %v", c.Present, *c.SwitchRate)
 	}
+	// A driver that hides whose contexts they are: the samples are all that is known.
+	r.traces[uuid].list = []rm.Switch{{At: 6000 * ms, PID: 41}, {At: 6000 * ms, On: true}}
+	if c := r.first(t); c.Present != nil || c.SwitchRate != nil {
+		t.Errorf("hidden: present %v, switches %v", c.Present, c.SwitchRate)
+	}
+	if c := r.first(t); c.SwitchRate == nil {
+		t.Error("after a hidden window the trace is given up")
+	}
 	// A trace that breaks is opened again, a minute later.
 	broken := r.traces[uuid]
 	broken.err = errors.New("the driver is gone")
