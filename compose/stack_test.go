@@ -219,8 +219,23 @@ func until[T any](s *stackRun, what, url string, ok func(T) bool) T {
 			return v
 		}
 	}
-	s.Fatalf("in vain until %s: %+v %v", what, v, err)
+	s.Fatalf("in vain until %s: %v\n%s\n%s", what, err, indented(v), s.decided())
 	return v
+}
+
+// decided is what the actuator says of everybody, and its last decisions.
+func (s *stackRun) decided() string {
+	now, err := get[state.State](s, actuatorURL+"/api/v1/state")
+	last, err2 := get[[]decision.Decision](s, actuatorURL+"/api/v1/decisions?limit=30")
+	return fmt.Sprintf("the actuator: %v\n%s\nits decisions: %v\n%s", err, indented(now), err2, indented(last))
+}
+
+func indented(v any) string {
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 const (
