@@ -30,9 +30,13 @@ import (
 	"github.com/laxity/laxity/internal/needtest"
 )
 
-// patience is how long a test waits for an event before it gives up. No test
-// passes by waiting so long.
-const patience = 60 * time.Second
+// patience is how long a test waits for an event before it gives up. It is longer than what mends
+// itself within a minute: Prometheus sends an alert that Alertmanager did not take again after that
+// time, and the actuator's breaker closes.
+const patience = 3 * time.Minute
+
+// slow is how long no event takes unless something had to mend itself.
+const slow = 30 * time.Second
 
 // composePrograms finds what runs the stack: Compose 2, docker-compose 1.29, or both.
 func composePrograms(t *testing.T) map[string][]string {
@@ -128,7 +132,7 @@ func (s *stackRun) up() {
 		s.Fatalf("up: %v\n%s", err, out)
 	}
 	var unwell []string
-	for deadline := time.Now().Add(2 * patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		all, err := s.docker.ContainerList(s.Context(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", "com.docker.compose.project=laxity-test"))})
 		if err != nil {
 			s.Fatal(err)
@@ -214,10 +218,15 @@ func until[T any](s *stackRun, what, url string, ok func(T) bool) T {
 		v   T
 		err error
 	)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	begun := time.Now()
+	for time.Since(begun) < patience {
 		if v, err = get[T](s, url); err == nil && ok(v) {
+			if took := time.Since(begun); took > slow {
+				s.Logf("%v until %s\n%s", took.Round(time.Second), what, s.decided())
+			}
 			return v
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	s.Fatalf("in vain until %s: %v\n%s\n%s", what, err, indented(v), s.decided())
 	return v

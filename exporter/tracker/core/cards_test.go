@@ -124,3 +124,50 @@ func TestCardsDown(t *testing.T) {
 		t.Errorf("error %q after it answered", e)
 	}
 }
+
+// While others take turns, a container's use is what its context switches show. When the others are
+// paused nothing switches, and the driver's samples count from the next reading on: what was half is
+// whole, and nobody takes it for half.
+func TestUseAfterOthersArePaused(t *testing.T) {
+	w := running(t)
+	joules, switches := 0.0, 500.0
+	use := func() float64 {
+		for _, c := range w.snapshot().Containers {
+			if c.Name == web {
+				return c.SMUtilization[gpuA]
+			}
+		}
+		t.Fatal("web is not there")
+		return 0
+	}
+	samples := func(s, share float64) {
+		w.m.Device(device.Reading{Time: at(s), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
+			{PID: pid, MemoryUsed: 7, SMUtilization: share}}}}}, at(s))
+	}
+	for s := 2.0; s < 4; s++ {
+		w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SwitchRate: &switches,
+			SM: map[int]float64{pid: 0.9, 4711: 0.1}, Present: map[int]float64{pid: 0.5, 4711: 0.5}}}})
+	}
+	samples(3.5, 0.9)
+	near(t, "use beside another", use(), 0.5)
+
+	switches = 0
+	w.condition(4, 0, map[int]float64{pid: 1})
+	samples(4.1, 1)
+	near(t, "use when nothing switches", use(), 1)
+}
+
+// What was read of context switches counts for no more than two readings that fail.
+func TestOldContextSwitchesDoNotCount(t *testing.T) {
+	w := running(t)
+	joules, switches := 0.0, 500.0
+	w.m.Cards(device.CardReading{Time: at(2), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SwitchRate: &switches,
+		SM: map[int]float64{pid: 1}, Present: map[int]float64{pid: 0.5, 4711: 0.5}}}})
+	w.m.CardsDown("hangs")
+	for i, want := range []float64{0.5, 0.9} {
+		s := float64(4 + i)
+		w.m.Device(device.Reading{Time: at(s), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
+			{PID: pid, MemoryUsed: 7, SMUtilization: 0.9}}}}}, at(s))
+		near(t, "use", w.snapshot().Containers[0].SMUtilization[gpuA], want)
+	}
+}
