@@ -31,8 +31,7 @@ import (
 )
 
 // patience is how long a test waits for an event before it gives up. It is longer than what mends
-// itself within a minute: Prometheus sends an alert that Alertmanager did not take again after that
-// time, and the actuator's breaker closes.
+// itself within a minute: the actuator's breaker closes, and Alertmanager repeats an alert.
 const patience = 3 * time.Minute
 
 // slow is how long no event takes unless something had to mend itself.
