@@ -15,6 +15,27 @@ func (w *world) condition(s, joules float64, sm map[int]float64) {
 	w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SM: sm, Xids: map[uint64]uint64{13: 1}}}})
 }
 
+// switched is condition with the part of the time in which each process's context was on the card, while
+// the card switches three times a second.
+func (w *world) switched(s float64, sm, present map[int]float64) {
+	joules, n := 0.0, 3.0
+	w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SwitchRate: &n, SM: sm, Present: present}}})
+}
+
+// sample reads how much the process uses GPU A, by the driver's samples, and returns the use of web.
+func (w *world) sample(s, share float64, mps bool) float64 {
+	w.t.Helper()
+	w.m.Device(device.Reading{Time: at(s), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
+		{PID: pid, MemoryUsed: 7, MPS: mps, SMUtilization: share}}}}}, at(s))
+	for _, c := range w.snapshot().Containers {
+		if c.Name == web {
+			return c.SMUtilization[gpuA]
+		}
+	}
+	w.t.Fatal("web is not there")
+	return 0
+}
+
 func (w *world) card() task.Card {
 	w.t.Helper()
 	s := w.snapshot()
@@ -130,44 +151,19 @@ func TestCardsDown(t *testing.T) {
 // whole, and nobody takes it for half.
 func TestUseAfterOthersArePaused(t *testing.T) {
 	w := running(t)
-	joules, switches := 0.0, 500.0
-	use := func() float64 {
-		for _, c := range w.snapshot().Containers {
-			if c.Name == web {
-				return c.SMUtilization[gpuA]
-			}
-		}
-		t.Fatal("web is not there")
-		return 0
-	}
-	samples := func(s, share float64) {
-		w.m.Device(device.Reading{Time: at(s), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
-			{PID: pid, MemoryUsed: 7, SMUtilization: share}}}}}, at(s))
-	}
 	for s := 2.0; s < 4; s++ {
-		w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SwitchRate: &switches,
-			SM: map[int]float64{pid: 0.9, 4711: 0.1}, Present: map[int]float64{pid: 0.5, 4711: 0.5}}}})
+		w.switched(s, map[int]float64{pid: 0.9, 4711: 0.1}, map[int]float64{pid: 0.5, 4711: 0.5})
 	}
-	samples(3.5, 0.9)
-	near(t, "use beside another", use(), 0.5)
-
-	switches = 0
+	near(t, "use beside another", w.sample(3.5, 0.9, false), 0.5)
 	w.condition(4, 0, map[int]float64{pid: 1})
-	samples(4.1, 1)
-	near(t, "use when nothing switches", use(), 1)
+	near(t, "use when nothing switches", w.sample(4.1, 1, false), 1)
 }
 
 // What was read of context switches counts for no more than two readings that fail.
 func TestOldContextSwitchesDoNotCount(t *testing.T) {
 	w := running(t)
-	joules, switches := 0.0, 500.0
-	w.m.Cards(device.CardReading{Time: at(2), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SwitchRate: &switches,
-		SM: map[int]float64{pid: 1}, Present: map[int]float64{pid: 0.5, 4711: 0.5}}}})
+	w.switched(2, map[int]float64{pid: 1}, map[int]float64{pid: 0.5, 4711: 0.5})
 	w.m.CardsDown("hangs")
-	for i, want := range []float64{0.5, 0.9} {
-		s := float64(4 + i)
-		w.m.Device(device.Reading{Time: at(s), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
-			{PID: pid, MemoryUsed: 7, SMUtilization: 0.9}}}}}, at(s))
-		near(t, "use", w.snapshot().Containers[0].SMUtilization[gpuA], want)
-	}
+	near(t, "use, two seconds later", w.sample(4, 0.9, false), 0.5)
+	near(t, "use, three seconds later", w.sample(5, 0.9, false), 0.9)
 }

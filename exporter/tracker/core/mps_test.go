@@ -59,10 +59,8 @@ func TestPresenceIsNotWhoComputesUnderMPS(t *testing.T) {
 			w.m.Device(device.Reading{Time: at(1), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
 				{PID: server, MemoryUsed: 5}, {PID: pid, MemoryUsed: 7, MPS: true}}}}}, at(1))
 		}
-		joules, n := 0.0, 3.0
 		for s := 2.0; s < 4; s++ {
-			w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SwitchRate: &n,
-				SM: map[int]float64{pid: 0.9, 4711: 0.1}, Present: map[int]float64{pid: 0.25, 4711: 0.75}}}})
+			w.switched(s, map[int]float64{pid: 0.9, 4711: 0.1}, map[int]float64{pid: 0.25, 4711: 0.75})
 		}
 		c := w.card()
 		want := 0.25
@@ -73,12 +71,6 @@ func TestPresenceIsNotWhoComputesUnderMPS(t *testing.T) {
 		if *c.SwitchRate != 3 {
 			t.Errorf("%v switches a second, want 3", *c.SwitchRate)
 		}
-		w.m.Device(device.Reading{Time: at(4), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
-			{PID: pid, MemoryUsed: 7, MPS: mps, SMUtilization: 0.9}}}}}, at(4))
-		for _, c := range w.snapshot().Containers {
-			if c.Name == web {
-				near(t, "use", c.SMUtilization[gpuA], want)
-			}
-		}
+		near(t, "use", w.sample(4, 0.9, mps), want)
 	}
 }
