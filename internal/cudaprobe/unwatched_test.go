@@ -123,8 +123,8 @@ func TestNoEndWhileACallWaits(t *testing.T) {
 // is none.
 func TestNoEndWithoutAReturn(t *testing.T) {
 	const quiet = 100 * time.Millisecond
-	// What takes the probes' 0.1 ms did wait, as far as they can tell: on a busy machine it may have waited for a
-	// processor.
+	// What takes so long (WAITED in launches.bpf.c) did wait, as far as the probes can tell: on a busy machine it
+	// may have waited for a processor.
 	const waited = 100 * time.Microsecond
 	for range 50 {
 		h, p := unwatched(t, cudaprobe.Options{Quiet: quiet})
