@@ -43,6 +43,7 @@ func Experiment() bench.Experiment {
 			{Name: "policy", Means: "of the way laxity; fifo"},
 			{Name: "hold", Means: "of all ways but p3, as laxity up has it; auto"},
 			{Name: "share", Means: "how many compute at once where the others are held: one, p3 or adaptive; the policy's own"},
+			rig.Engine,
 			{Name: "verbose", Means: "any value: the actuator's log on the standard error", Part: true},
 		},
 		Portions: true, Run: run, Figures: figures, Table: table, Charts: charts,

@@ -3,22 +3,16 @@ package cost
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/pods"
 	"github.com/laxity/laxity/bench/rig"
-	"github.com/laxity/laxity/exporter/device/sim/cuda"
-	simtenant "github.com/laxity/laxity/exporter/device/sim/tenant"
-	"github.com/laxity/laxity/internal/daemon/containerd"
-	"github.com/laxity/laxity/internal/daemon/pause"
-	"github.com/laxity/laxity/internal/pod"
+	"github.com/laxity/laxity/bench/tenant"
 )
 
 const aboutPods = `Two exporters at the same time, each with a simulated GPU of its own: one watches Docker's containers, the
@@ -31,9 +25,6 @@ const (
 	inDocker = "Docker containers"
 	inPods   = "containerd pods"
 )
-
-// podImage is the workload in the containerd of its own.
-const podImage = "laxity.test/matmul:1"
 
 // Pods compares what watching pods costs with what watching containers of Docker costs.
 func Pods() bench.Experiment {
@@ -142,58 +133,22 @@ func openBoth(ctx context.Context, env bench.Env, count int) (watched map[string
 		return nil, done, err
 	}
 	undo = append(undo, gpu.Close)
-	engine, err := openContainerd(ctx)
+	engine, err := pods.Open(ctx)
 	if err != nil {
 		return nil, done, err
 	}
-	undo = append(undo, engine.Close)
+	runner, err := tenant.New(ctx, tenant.Options{Engine: pods.Tenants{Engine: engine}, Socket: gpu.Socket, Name: r.Name})
+	if err != nil {
+		return nil, done, err
+	}
+	undo = append(undo, runner.Close)
 	for i := range count {
-		if err := addPod(ctx, engine, gpu, i); err != nil {
+		if err := add(ctx, runner, gpu, i); err != nil {
 			return nil, done, err
 		}
 	}
 	env.Log("%d pods run", count)
-	return watched, done, observe(inPods, gpu, filepath.Join(other, "state"), "--engine=containerd", "--containerd.address="+engine.Address)
-}
-
-// openContainerd starts a containerd that has the workload's image.
-func openContainerd(ctx context.Context) (*containerd.Engine, error) {
-	program, err := pause.Build(ctx)
-	if err != nil {
-		return nil, err
-	}
-	root, err := simtenant.Root(ctx)
-	if err != nil {
-		return nil, err
-	}
-	layer, err := io.ReadAll(root)
-	if err != nil {
-		return nil, err
-	}
-	engine, err := containerd.New(ctx, program)
-	if err != nil {
-		return nil, err
-	}
-	if err := engine.ImportLayer(ctx, podImage, layer, []string{"/matmul"}); err != nil {
-		return nil, errors.Join(err, engine.Close())
-	}
-	return engine, nil
-}
-
-// addPod starts a pod with the tenant that add starts in a container.
-func addPod(ctx context.Context, engine *containerd.Engine, gpu *bench.GPU, i int) error {
-	library, err := cuda.Build("")
-	if err != nil {
-		return err
-	}
-	binds := map[string]string{}
-	for _, m := range simtenant.Mounts(gpu.Socket, library) {
-		binds[m.Source] = m.Target
-	}
-	_, _, err = engine.RunPod(ctx, containerd.Pod{
-		Namespace: "default", Name: fmt.Sprintf("laxity-bench-pods-%d-%d", os.Getpid(), i), Annotations: map[string]string{pod.Annotation + "deadline": "1h"},
-	}, containerd.Spec{Name: "main", Image: podImage, Command: work(gpu, i), Env: simtenant.Env(gpu.Socket), Binds: binds})
-	return err
+	return watched, done, observe(inPods, gpu, filepath.Join(other, "state"), engine.Flags()...)
 }
 
 // podFigures compares the ways turn by turn.

@@ -19,6 +19,7 @@ import (
 	"github.com/laxity/laxity/bench/gang"
 	"github.com/laxity/laxity/bench/guard"
 	"github.com/laxity/laxity/bench/hidden"
+	"github.com/laxity/laxity/bench/inpods"
 	"github.com/laxity/laxity/bench/long"
 	"github.com/laxity/laxity/bench/memory"
 	"github.com/laxity/laxity/bench/overhead"
@@ -41,7 +42,7 @@ func All() []bench.Experiment {
 		channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(),
 		arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
-		memory.Deadlock(), memory.Ring(), memory.Oversubscribe(), cnns.Experiment(), fit.Experiment(), hidden.Experiment(),
+		memory.Deadlock(), memory.Ring(), memory.Oversubscribe(), cnns.Experiment(), fit.Experiment(), hidden.Experiment(), inpods.Experiment(),
 	}
 }
 

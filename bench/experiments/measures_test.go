@@ -30,5 +30,6 @@ var measures = map[string][]string{
 	"guard": guarding, "limits": guarding, "oversubscribe": guarding,
 	"deadlock": swapping, "deadlock-2gpus": swapping, "swap": swapping, "swapcycles": swapping,
 	"cnns": slices.Concat(ordering, swapping), "fit": guarding, "hidden": {"bench/tenant"},
+	"in-pods":   slices.Concat(ordering, guarding, []string{"internal/ctrd", "internal/pod", "exporter/container/containerd", "actuator/enforce/containerd"}),
 	"arbitrate": ordering, "contention": ordering, "serve": ordering, "shares": ordering,
 }

@@ -48,6 +48,7 @@ func Experiment() bench.Experiment {
 			{Name: "every", Means: "from one step to the next, as 10s in the paper; 200ms"},
 			{Name: "quiet", Means: "how long a container that waits says nothing, beyond a step; 5s"},
 			{Name: "containers", Means: "the most that begin; 12"},
+			rig.Engine,
 			{Name: "verbose", Means: "any value: the logs of exporter and actuator on the standard error", Part: true},
 		},
 		Portions: true, Run: run, Figures: figures, Table: table,

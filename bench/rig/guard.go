@@ -36,13 +36,13 @@ func (r *Rig) Guard(ctx context.Context, env bench.Env, config config.Config) (s
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	state := r.stateDir()
-	e, err := exporter.New(exporter.Options{Node: "bench", Device: r.GPU.Device, Keep: r.Tenants.Made, SwapDir: swapping.NoticeDir(r.Dir), Logger: log})
+	e, err := exporter.New(exporter.Options{Node: "bench", Device: r.GPU.Device, Engine: r.choice(), Keep: r.Tenants.Made, SwapDir: swapping.NoticeDir(r.Dir), Logger: log})
 	if err != nil {
 		return nil, err
 	}
 	of := container.Proc("/proc").OfPID
 	a, err := actuator.New(actuator.Options{
-		Node: "bench", StateDir: state, Source: source{e}, Config: config, Logger: log,
+		Node: "bench", Engine: r.choice(), StateDir: state, Source: source{e}, Config: config, Logger: log,
 		Mechanisms: mechanism.Options{
 			ContainerOf: of, OpenUsage: r.usage,
 			NewSwapper: func() (enforce.Swapper, error) { return r.swapper(ctx, env, log) },

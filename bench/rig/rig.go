@@ -9,7 +9,9 @@ import (
 	"os"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/pods"
 	"github.com/laxity/laxity/bench/tenant"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 // Rig is one experiment's.
@@ -18,7 +20,12 @@ type Rig struct {
 	GPU     *bench.GPU
 	Tenants *tenant.Runner
 	Name    string // the runner's: containers carry it as their label tenant.Label
+
+	pods *pods.Engine // nil: Docker
 }
+
+// Engine is the setting of what runs the containers of an experiment.
+var Engine = bench.Setting{Name: "engine", Means: "docker (this machine's), or containerd (one of its own, each container in a pod of its own); docker"}
 
 // Open opens what env names; gpus is the number of simulated GPUs. The containers'
 // label tells this process's experiment of that name from others.
@@ -35,8 +42,27 @@ func Open(ctx context.Context, env bench.Env, name string, gpus int) (_ *Rig, er
 	if r.GPU, err = env.OpenGPU(ctx, r.Dir, gpus); err != nil {
 		return nil, err
 	}
-	r.Tenants, err = tenant.New(ctx, tenant.Options{DockerHost: env.DockerHost, Socket: r.GPU.Socket, Name: r.Name})
+	o := tenant.Options{DockerHost: env.DockerHost, Socket: r.GPU.Socket, Name: r.Name}
+	switch kind := env.Args[Engine.Name]; kind {
+	case "", engine.Docker:
+	case engine.Containerd:
+		if r.pods, err = pods.Open(ctx); err != nil {
+			return nil, err
+		}
+		o.Engine = pods.Tenants{Engine: r.pods}
+	default:
+		return nil, fmt.Errorf("--set engine=%s: write %s or %s", kind, engine.Docker, engine.Containerd)
+	}
+	r.Tenants, err = tenant.New(ctx, o)
 	return r, err
+}
+
+// choice is the engine as exporter and actuator choose it.
+func (r *Rig) choice() engine.Choice {
+	if r.pods == nil {
+		return engine.Choice{}
+	}
+	return r.pods.Choice()
 }
 
 // Close removes the containers that are left, and all the rest.

@@ -49,7 +49,10 @@ func (r *Rig) UpCommand(ctx context.Context, env bench.Env, way string, flags ..
 		"--containers.label=" + tenant.Label + "=" + r.Name,
 		"--web.listen-address=" + addresses[0], "--actuator.listen-address=" + addresses[1],
 	}, flags...)
-	if env.DockerHost != "" {
+	switch {
+	case r.pods != nil:
+		c.Args = append(c.Args, r.pods.Flags()...)
+	case env.DockerHost != "":
 		c.Args = append(c.Args, "--docker.host="+env.DockerHost)
 	}
 	return c, nil

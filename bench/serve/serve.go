@@ -58,6 +58,7 @@ func Experiment() bench.Experiment {
 			{Name: withXSched + "-build", Means: "XSched's public commit, and what was changed to build it"},
 			{Name: withXSched + "-level", Means: "its level of preemption; 1"},
 			{Name: withXSched + "-inflight", Means: "how many commands of a trainer it lets to the GPU at a time; 4"},
+			rig.Engine,
 			{Name: "verbose", Means: "any value: the output of laxity up goes to standard error", Part: true},
 		},
 		Portions: true, Run: run, Figures: figures, Table: table,

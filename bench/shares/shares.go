@@ -60,6 +60,7 @@ func Experiment() bench.Experiment {
 			{Name: "turn", Means: "how long it is measured with and without Laxity each time; 3s"},
 			{Name: "ways", Means: "as default,laxity; both"},
 			{Name: "parts", Means: "as shares,lone; both", Part: true},
+			rig.Engine,
 			{Name: "verbose", Means: "any value: the output of laxity up goes to standard error", Part: true},
 		},
 		Portions: true, Run: run, Figures: figures, Table: table,

@@ -11,7 +11,6 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/api/types/system"
 
 	observed "github.com/laxity/laxity/exporter/container"
 )
@@ -23,8 +22,8 @@ const driverFolder = "/opt/nvidia-driver"
 // nvidia gives a container every NVIDIA GPU of the host: by the engine's NVIDIA
 // runtime where it has one, else by mounting the host's driver libraries and
 // device nodes, as that runtime does.
-func nvidia(info system.Info, hc *container.HostConfig, env *[]string) error {
-	if _, ok := info.Runtimes["nvidia"]; ok {
+func nvidia(runtime bool, hc *container.HostConfig, env *[]string) error {
+	if runtime {
 		hc.DeviceRequests = []container.DeviceRequest{{Count: -1, Capabilities: [][]string{{"gpu", "compute", "utility"}}}}
 		return nil
 	}

@@ -6,17 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/client"
-	"github.com/docker/docker/pkg/stdcopy"
 
 	observed "github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim/cuda"
@@ -30,10 +26,35 @@ const Label = "com.github.laxity.tenant"
 // programPath is where Spec.Program is in a container.
 const programPath = "/program"
 
+// Engine runs a Runner's containers, which are described as Docker's API does it.
+type Engine interface {
+	// NVIDIA reports whether a runtime of NVIDIA's gives containers their GPUs.
+	NVIDIA(ctx context.Context) (bool, error)
+	// Image makes the workload's image, whose program runs where a container names none.
+	Image(ctx context.Context) error
+	// Create makes a container, which does not run yet. It goes on with what it was asked for when ctx ends: a container
+	// that nobody knows of would stay behind.
+	Create(ctx context.Context, name string, c *container.Config, host *container.HostConfig) (id string, err error)
+	Start(ctx context.Context, id string) error
+	// Wait waits for its end, and returns its exit status.
+	Wait(ctx context.Context, id string) (int, error)
+	// Kill sends a signal to its first process, by its name (TERM).
+	Kill(ctx context.Context, id, signal string) error
+	Pause(ctx context.Context, id string) error
+	Unpause(ctx context.Context, id string) error
+	// PID is that of its first process on the host. That there is none is an error.
+	PID(ctx context.Context, id string) (int, error)
+	// Output is what it has written so far.
+	Output(ctx context.Context, id string) (stdout, stderr string, err error)
+	// Remove ends and removes it. One that is gone is no error.
+	Remove(ctx context.Context, id string) error
+	// Close removes the containers that are left, and the image.
+	Close(ctx context.Context) error
+}
+
 // Runner makes tenants that all use the same GPUs.
 type Runner struct {
-	docker *client.Client
-	image  string
+	engine Engine
 	name   string
 	host   container.HostConfig
 	env    []string
@@ -42,6 +63,8 @@ type Runner struct {
 // Options of a Runner.
 type Options struct {
 	DockerHost string // empty: DOCKER_HOST, else the usual socket
+	// Engine runs the containers; nil: Docker at DockerHost. Runner.Close closes it.
+	Engine Engine
 	// Socket is that of a simulated GPU; empty means the NVIDIA GPUs of this host.
 	Socket string
 	// Name goes into the names of image and containers, to tell runs apart.
@@ -51,23 +74,20 @@ type Options struct {
 // New connects to the engine and builds the image. It needs gcc, and no
 // registry. Close removes what is left.
 func New(ctx context.Context, o Options) (_ *Runner, err error) {
-	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
-	if o.DockerHost != "" {
-		opts = append(opts, client.WithHost(o.DockerHost))
+	r := &Runner{engine: o.Engine, name: o.Name}
+	if r.engine == nil {
+		if r.engine, err = openDocker(o.DockerHost, o.Name); err != nil {
+			return nil, err
+		}
 	}
-	docker, err := client.NewClientWithOpts(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("docker: %w", err)
-	}
-	r := &Runner{docker: docker, image: "laxity-tenant:" + o.Name, name: o.Name}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, docker.Close())
+			_ = r.Close() // the first error says what is wrong
 		}
 	}()
-	info, err := docker.Info(ctx)
+	runtime, err := r.engine.NVIDIA(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the Docker engine does not answer (is it running, and may you use it?): %w", err)
+		return nil, err
 	}
 	r.host.NetworkMode = "none"
 	if o.Socket != "" {
@@ -77,10 +97,10 @@ func New(ctx context.Context, o Options) (_ *Runner, err error) {
 		}
 		r.host.Mounts = simtenant.Mounts(o.Socket, library)
 		r.env = simtenant.Env(o.Socket)
-	} else if err := nvidia(info, &r.host, &r.env); err != nil {
+	} else if err := nvidia(runtime, &r.host, &r.env); err != nil {
 		return nil, err
 	}
-	return r, simtenant.BuildImage(ctx, docker, r.image)
+	return r, r.engine.Image(ctx)
 }
 
 // Made reports whether this runner made the container, for exporter.Options.Keep.
@@ -148,26 +168,21 @@ func (r *Runner) create(ctx context.Context, s Spec, config *container.Config, h
 	if s.Restarts {
 		host.RestartPolicy.Name, config.StopSignal = container.RestartPolicyAlways, "SIGKILL"
 	}
-	config.Image = r.image
 	config.Labels = map[string]string{Label: r.name}
 	maps.Copy(config.Labels, s.Labels)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// The engine goes on with what it was asked for when the caller is gone: a
-	// container that nobody knows of would stay behind.
-	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
-	defer cancel()
-	made, err := r.docker.ContainerCreate(making, config, &host, nil, nil, s.Name)
+	id, err := r.engine.Create(ctx, s.Name, config, &host)
 	if err != nil {
 		return nil, fmt.Errorf("create container %s: %w", s.Name, err)
 	}
-	return &Tenant{Name: s.Name, ID: made.ID, runner: r}, nil
+	return &Tenant{Name: s.Name, ID: id, runner: r}, nil
 }
 
 // Start starts a tenant that was created.
 func (t *Tenant) Start(ctx context.Context) error {
-	if err := t.runner.docker.ContainerStart(ctx, t.ID, container.StartOptions{}); err != nil {
+	if err := t.runner.engine.Start(ctx, t.ID); err != nil {
 		return fmt.Errorf("start container %s: %w", t.Name, err)
 	}
 	return nil
@@ -183,22 +198,20 @@ func (t *Tenant) startOrRemove(ctx context.Context) error {
 // Wait waits for the tenant's end. An exit code other than 0 is an error that
 // quotes what the program said.
 func (t *Tenant) Wait(ctx context.Context) error {
-	ended, failed := t.runner.docker.ContainerWait(ctx, t.ID, container.WaitConditionNotRunning)
-	select {
-	case end := <-ended:
-		if end.StatusCode == 0 {
-			return nil
-		}
-		_, stderr, _ := t.output(ctx)
-		return fmt.Errorf("container %s ended with code %d: %s", t.Name, end.StatusCode, strings.TrimSpace(stderr))
-	case err := <-failed:
+	code, err := t.runner.engine.Wait(ctx, t.ID)
+	if err != nil {
 		return fmt.Errorf("wait for container %s: %w", t.Name, err)
 	}
+	if code != 0 {
+		_, stderr, _ := t.output(ctx)
+		return fmt.Errorf("container %s ended with code %d: %s", t.Name, code, strings.TrimSpace(stderr))
+	}
+	return nil
 }
 
 // Signal sends a signal to the tenant's first process, by its name (TERM).
 func (t *Tenant) Signal(ctx context.Context, name string) error {
-	if err := t.runner.docker.ContainerKill(ctx, t.ID, name); err != nil {
+	if err := t.runner.engine.Kill(ctx, t.ID, name); err != nil {
 		return fmt.Errorf("signal to container %s: %w", t.Name, err)
 	}
 	return nil
@@ -206,7 +219,7 @@ func (t *Tenant) Signal(ctx context.Context, name string) error {
 
 // Pause freezes the tenant's processes.
 func (t *Tenant) Pause(ctx context.Context) error {
-	if err := t.runner.docker.ContainerPause(ctx, t.ID); err != nil {
+	if err := t.runner.engine.Pause(ctx, t.ID); err != nil {
 		return fmt.Errorf("pause container %s: %w", t.Name, err)
 	}
 	return nil
@@ -214,7 +227,7 @@ func (t *Tenant) Pause(ctx context.Context) error {
 
 // Unpause lets them go on.
 func (t *Tenant) Unpause(ctx context.Context) error {
-	if err := t.runner.docker.ContainerUnpause(ctx, t.ID); err != nil {
+	if err := t.runner.engine.Unpause(ctx, t.ID); err != nil {
 		return fmt.Errorf("unpause container %s: %w", t.Name, err)
 	}
 	return nil
@@ -222,14 +235,11 @@ func (t *Tenant) Unpause(ctx context.Context) error {
 
 // PID returns the number of the tenant's first process on the host.
 func (t *Tenant) PID(ctx context.Context) (int, error) {
-	c, err := t.runner.docker.ContainerInspect(ctx, t.ID)
+	pid, err := t.runner.engine.PID(ctx, t.ID)
 	if err != nil {
 		return 0, fmt.Errorf("container %s: %w", t.Name, err)
 	}
-	if c.State == nil || c.State.Pid == 0 {
-		return 0, fmt.Errorf("container %s does not run", t.Name)
-	}
-	return c.State.Pid, nil
+	return pid, nil
 }
 
 // Timeline returns what the workload printed so far.
@@ -249,16 +259,10 @@ func (t *Tenant) Timeline(ctx context.Context) ([]workload.Event, error) {
 }
 
 func (t *Tenant) output(ctx context.Context) (stdout, stderr string, err error) {
-	logs, err := t.runner.docker.ContainerLogs(ctx, t.ID, container.LogsOptions{ShowStdout: true, ShowStderr: true})
-	if err != nil {
+	if stdout, stderr, err = t.runner.engine.Output(ctx, t.ID); err != nil {
 		return "", "", fmt.Errorf("output of container %s: %w", t.Name, err)
 	}
-	defer logs.Close()
-	var out, errs strings.Builder
-	if _, err := stdcopy.StdCopy(&out, &errs, io.LimitReader(logs, 64<<20)); err != nil {
-		return "", "", fmt.Errorf("output of container %s: %w", t.Name, err)
-	}
-	return out.String(), errs.String(), nil
+	return stdout, stderr, nil
 }
 
 // cleanup bounds what happens after Ctrl-C.
@@ -268,20 +272,8 @@ const cleanup = 20 * time.Second
 func (t *Tenant) Remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
-	err := t.runner.docker.ContainerRemove(ctx, t.ID, container.RemoveOptions{Force: true})
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return t.runner.engine.Remove(ctx, t.ID)
 }
 
 // Close removes the tenants that are left and the image.
-func (r *Runner) Close() error {
-	errs := []error{r.removeAll(context.Background())} // each removal has its own bound: a hundred of them take a while
-	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
-	defer cancel()
-	if _, err := r.docker.ImageRemove(ctx, r.image, imageRemoval); err != nil && !errdefs.IsNotFound(err) {
-		errs = append(errs, err)
-	}
-	return errors.Join(append(errs, r.docker.Close())...)
-}
+func (r *Runner) Close() error { return r.engine.Close(context.Background()) }

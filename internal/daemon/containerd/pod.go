@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -126,9 +128,17 @@ func (e *Engine) RemoveInPod(ctx context.Context, container string) error {
 	return err
 }
 
-// RemovePod removes a pod with all of its containers.
+// RemovePod removes a pod with all of its containers. One that is gone is no error.
 func (e *Engine) RemovePod(ctx context.Context, sandbox string) error {
 	_, stopped := e.Pods.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox})
 	_, removed := e.Pods.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandbox})
-	return errors.Join(stopped, removed)
+	return errors.Join(unlessGone(stopped), unlessGone(removed))
+}
+
+// unlessGone leaves out that there is no such pod, which containerd, unlike the CRI's description, calls an error.
+func unlessGone(err error) error {
+	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
