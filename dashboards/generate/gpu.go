@@ -42,6 +42,7 @@ func gpu() dashboard {
 				power,
 				by("Clocks", "Of the multiprocessors (sm) and of the memory.", "hertz", in("gpu_clock_hertz", gpu), "clock"),
 				fraction(of("Utilisation", "Share of the time in which a kernel ran, as the driver says.", "percentunit", "gpu_utilization_ratio")),
+				of("Context switches", "How often the card goes over to another process's work, by the driver's trace of context switches. Each costs up to half a millisecond.", "ops", "gpu_context_switches_per_second").none("no trace"),
 				of("Framebuffer memory", "In use.", "bytes", "gpu_memory_used_bytes"),
 				series("Energy", "Since the driver was loaded.", "joule", ofGPU(in("gpu_energy_joules_total", gpu), "")),
 				by("PCIe", "What the card sends (transmit) and gets (receive).", "Bps", in("gpu_pcie_throughput_bytes_per_second", gpu), "direction"),
