@@ -90,7 +90,7 @@ var sources = map[string][]claim{
 		{"0 of 12", "oversubscribe#oversubscribe_failed", 0}, {"21.7", "oversubscribe|equal|laxity|MAKESPAN s", 0},
 		{"9", "oversubscribe|equal|default|FAILED", 0}, {"0", "oversubscribe|equal|one|FAILED", 0}, {"35.5", "oversubscribe|equal|one|MAKESPAN s", 0},
 	},
-	"an allocation below": {{"0.03", "guard#guard_alloc_us", 0}, {"31", "guard|without|ALLOCATION µs, MEDIAN", 0}},
+	"an allocation below": {{"0.45", "guard#guard_alloc_us_q1", 0}, {"0.37", "guard#guard_alloc_us_q3", 0}, {"31", "guard|without|ALLOCATION µs, MEDIAN", 0}},
 	"a container swapped out and back 500": {
 		{"500", "swapcycles#swap_cycles", 0}, {"0", "swapcycles#swap_cycles_lost", 0}, {"0", "swapcycles#swap_cycles_wrong", 0}, {"391", "swapcycles|500|RESULTS", 0},
 	},

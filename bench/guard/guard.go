@@ -27,7 +27,9 @@ var source []byte
 
 const about = `A program allocates and frees 2 MiB of GPU memory in a loop (cuMemAlloc_v2, cuMemFree_v2) and times each
 allocation: without a guard, guarded with room to spare (the kernel lets it pass), asked about and granted each time,
-and denied each time. And it allocates 128 MiB after 128 MiB until it is refused, without and with a limit of 1 GiB.`
+and denied each time. And it allocates 128 MiB after 128 MiB until it is refused, without and with a limit of 1 GiB.
+Each run takes all ways, one program after another, in an order that changes. What a guard costs is the median over
+the runs of the difference between the medians of two programs of the same run: one is the program without a guard.`
 
 // Ways that are compared.
 const (
@@ -48,7 +50,8 @@ const (
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "guard", Title: "The memory guard: cost of an allocation, and where a limit holds", About: about, NeedsGPU: true,
-		Run: run, Figures: figures, Table: table,
+		Settings: []bench.Setting{{Name: "runs", Means: "how often all ways are taken; 15", Part: true}},
+		Portions: true, Run: run, Figures: figures, Table: table,
 	}
 }
 
@@ -67,9 +70,12 @@ func (a asking) Decide(r memory.Request) memory.Answer {
 }
 
 func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
-	repeats, times := 5, 20000
+	runs, times := 15, 20000
 	if env.Quick {
-		repeats, times = 1, 1000
+		runs, times = 1, 1000
+	}
+	if runs, err = env.Number("runs", 1, runs); err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "laxity-bench-")
 	if err != nil {
@@ -85,21 +91,26 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		return nil, err
 	}
 	defer d.Close()
-	for i := range repeats {
-		for _, way := range []string{without, passed, granted, denied, limited} {
-			env.Log("%d of %d: %s", i+1, repeats, way)
+	ways := []string{without, passed, granted, denied, limited}
+	return env.Repeat(runs, func(number int) (found []bench.Row, err error) {
+		for i := range ways {
+			way := ways[(i+number)%len(ways)] // none is always first
+			env.Log("run %d: %s", number, way)
 			n := times
 			if way == granted || way == denied {
 				n = times / 10
 			}
-			row, err := one(ctx, d, []string{program, "libcuda.so.1"}, way, n)
+			more, err := one(ctx, d, []string{program, "libcuda.so.1"}, way, n)
 			if err != nil {
-				return rows, fmt.Errorf("%s: %w", way, err)
+				return nil, fmt.Errorf("%s: %w", way, err)
 			}
-			rows = append(rows, row...)
+			for _, r := range more {
+				r["run"] = number
+			}
+			found = append(found, more...)
 		}
-	}
-	return rows, nil
+		return found, nil
+	})
 }
 
 // build compiles a program.

@@ -7,40 +7,51 @@ import (
 	"github.com/laxity/laxity/bench"
 )
 
-func of(rows []bench.Row, way, key string) float64 {
-	return bench.Median(bench.Column(rows, key, func(r bench.Row) bool { _, ok := r[key]; return ok && r.Str("way") == way }))
+// known are the numbers under key of a way, in the order of runs.
+func known(rows []bench.Row, way, key string) []float64 {
+	return bench.Column(rows, key, func(r bench.Row) bool { _, ok := r[key]; return ok && r.Str("way") == way })
+}
+
+func of(rows []bench.Row, way, key string) float64 { return bench.Median(known(rows, way, key)) }
+
+// beside compares the median allocation of a way with that of the same run without a guard: what it takes more, seconds, and the
+// ratio, run by run. Runs differ by more than a guard costs.
+func beside(rows []bench.Row, way string) (more, ratios []float64) {
+	bare, guarded := known(rows, without, "median"), known(rows, way, "median")
+	for i := range min(len(bare), len(guarded)) {
+		more, ratios = append(more, guarded[i]-bare[i]), append(ratios, guarded[i]/bare[i])
+	}
+	return more, ratios
 }
 
 func figures(rows []bench.Row) []bench.Figure {
-	base, runs := of(rows, without, "median"), 0
-	for _, r := range rows {
-		if _, ok := r["fits"]; ok && r.Str("way") == limited {
-			runs++
-		}
+	cost := func(name, way string, q float64) bench.Figure {
+		more, ratios := beside(rows, way)
+		return bench.Figure{Name: name, Value: 1e6 * bench.Quantile(more, q), Unit: "µs", Against: without, Ratio: bench.Quantile(ratios, q), Runs: len(more)}
 	}
-	cost := func(name, way string) bench.Figure {
-		m := of(rows, way, "median")
-		return bench.Figure{Name: name, Value: 1e6 * (m - base), Unit: "µs", Against: without, Ratio: m / base, Runs: runs}
-	}
+	fits, bare := of(rows, limited, "fits"), of(rows, without, "fits")
 	return []bench.Figure{
-		cost("guard_alloc_us", passed), cost("guard_asked_us", granted), cost("guard_denied_us", denied),
-		{
-			Name: "guard_steps_at_1gib", Value: of(rows, limited, "fits"), Unit: "× 128 MiB", Against: without,
-			Ratio: of(rows, limited, "fits") / of(rows, without, "fits"), Runs: runs,
-		},
+		cost("guard_alloc_us", passed, 0.5), cost("guard_alloc_us_q1", passed, 0.25), cost("guard_alloc_us_q3", passed, 0.75),
+		cost("guard_asked_us", granted, 0.5), cost("guard_denied_us", denied, 0.5),
+		{Name: "guard_steps_at_1gib", Value: fits, Unit: "× 128 MiB", Against: without, Ratio: fits / bare, Runs: len(known(rows, limited, "fits"))},
 	}
 }
 
 func table(rows []bench.Row) [][]string {
-	out := [][]string{{"WAY", "ALLOCATION µs, MEDIAN", "P99", "STEPS OF 128 MiB THAT FIT"}}
+	out := [][]string{{"WAY", "ALLOCATION µs, MEDIAN", "P99", "MORE THAN WITHOUT, µs", "25–75 %", "STEPS OF 128 MiB THAT FIT"}}
 	for _, way := range []string{without, passed, granted, denied, limited} {
-		cell := func(key string, unit float64, format string) string {
-			if v := of(rows, way, key); !math.IsNaN(v) { // else it was not measured in this way
-				return fmt.Sprintf(format, unit*v)
+		cell := func(v, unit float64, format string) string {
+			if math.IsNaN(v) { // it was not measured in this way
+				return "-"
 			}
-			return "-"
+			return fmt.Sprintf(format, unit*v)
 		}
-		out = append(out, []string{way, cell("median", 1e6, "%.2f"), cell("p99", 1e6, "%.2f"), cell("fits", 1, "%.0f")})
+		line := []string{way, cell(of(rows, way, "median"), 1e6, "%.2f"), cell(of(rows, way, "p99"), 1e6, "%.2f"), "-", "-"}
+		if more, _ := beside(rows, way); len(more) > 0 && way != without {
+			line[3] = fmt.Sprintf("%+.2f", 1e6*bench.Median(more))
+			line[4] = fmt.Sprintf("%+.2f to %+.2f", 1e6*bench.Quantile(more, 0.25), 1e6*bench.Quantile(more, 0.75))
+		}
+		out = append(out, append(line, cell(of(rows, way, "fits"), 1, "%.0f")))
 	}
 	return out
 }
