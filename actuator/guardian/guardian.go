@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -165,6 +166,9 @@ func (g *Guardian) Run(ctx context.Context) error {
 	g.o.Logger.Info("guardian watches", "state_dir", g.o.StateDir)
 	for {
 		lock, err := g.wait(ctx)
+		if errors.Is(err, fs.ErrNotExist) && g.folderGone() {
+			return nil
+		}
 		if err != nil {
 			return ignoreEnd(ctx, err)
 		}

@@ -36,7 +36,11 @@ func (g *Guardian) bringBack(ctx context.Context) (left int) {
 // actuator makes a new one.
 func (g *Guardian) folderGone() bool {
 	_, err := os.Stat(g.o.StateDir)
-	return errors.Is(err, fs.ErrNotExist)
+	gone := errors.Is(err, fs.ErrNotExist)
+	if gone {
+		g.o.Logger.Warn("the state folder is gone, and with it all that was on record", "state_dir", g.o.StateDir)
+	}
+	return gone
 }
 
 // releaseAll releases everything on record. It retries until nothing is left or ctx ends. The
@@ -45,7 +49,6 @@ func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		holds, err := g.o.Journal.List()
 		if err != nil && g.folderGone() {
-			g.o.Logger.Warn("the state folder is gone, and with it all that was on record", "state_dir", g.o.StateDir)
 			return 0, nil
 		}
 		g.trouble("cannot read the journal; will try again", err)
