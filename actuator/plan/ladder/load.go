@@ -28,6 +28,12 @@ type load struct {
 	// steady are the servers that compute without a break, and since when. gappy are those that
 	// turned out not to, and until when steadiness is not tried again.
 	steady, gappy map[string]time.Time
+	// since is when the queue came to be on beside servers, with slices that leave it no more than
+	// gaps; zero: it is not. whole: it was for all of the window before. beside is what was used of
+	// the GPU in such a window, before the queue was off but for visits.
+	since  time.Time
+	whole  bool
+	beside float64
 	// lent is the first in the queue while the second has a long slice beside it. waits are those
 	// that had to wait for that: they get no such second again.
 	lent  string
@@ -67,6 +73,7 @@ func (p *planner) measure() bool {
 			use[t.ID] = (t.Got - before).Seconds() / passed.Seconds()
 		}
 	}
+	l.whole = !l.since.IsZero() && !l.since.After(l.at)
 	l.at, l.got, l.use = now, got, use
 	return true
 }

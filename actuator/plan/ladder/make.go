@@ -113,6 +113,11 @@ func (p *planner) sizes(t turnout, full bool) []time.Duration {
 // servers gives every process its slice: servers, whose requests come first, and the queue.
 func (p *planner) servers(full bool) {
 	t := p.turnout()
+	if l := &p.state.load; len(p.tops) == 0 || len(t.wanting) == 0 || t.visits || full {
+		l.since = time.Time{}
+	} else if l.since.IsZero() {
+		l.since = p.in.Now
+	}
 	sizes := p.sizes(t, full)
 	together := time.Duration(0)
 	for i, m := range p.queue {

@@ -40,6 +40,8 @@ type planner struct {
 	// half: a server is late by more than the policy allows, and its use is not measured: the others
 	// are then sure of half of the GPU.
 	half bool
+	// unbroken: a server computes without a break, and leaves gaps that one process at a time fills.
+	unbroken bool
 }
 
 // asked reports whether a person or an alert wants it off now.

@@ -246,8 +246,14 @@ func (p *planner) beyond(queue []member) []member {
 
 func (p *planner) maxOff() time.Duration { return cmp.Or(p.in.Limits.MaxOff, DefaultMaxOff) }
 
-// appetite is 1 if unknown.
-func (p *planner) appetite(id string) float64 { return cmp.Or(p.state.turn.appetite[id], 1) }
+// appetite is 1 if unknown, and beside a server without a break: what a process does not use of its
+// turn then are the server's kernels and the switches, and a second one would add to both.
+func (p *planner) appetite(id string) float64 {
+	if p.unbroken {
+		return 1
+	}
+	return cmp.Or(p.state.turn.appetite[id], 1)
+}
 
 // spent is the part of a turn that switches may take. Idle time beyond it counts as gaps.
 const spent = 0.25

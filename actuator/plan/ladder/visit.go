@@ -23,20 +23,32 @@ const (
 	steadyKnown = 4 * time.Second
 	// gappyFor is how long steadiness is not tried again with a server that left the GPU idle.
 	gappyFor = time.Minute
+	// exactKnown is how long that takes if use is exact: a window that began while it was alone.
+	exactKnown = 3 * window
+	// worth is by how much more of the GPU's time must be used while the others are on, for the
+	// gaps of the server to be useful: their first microseconds there are slow, and the trace counts
+	// the saving of a context as its own.
+	worth = 0.1
+	// unbrokenUse is the least part that a server takes, with others on in its gaps, for these to be
+	// too short for a second one.
+	unbrokenUse = 0.3
 	// visitMost is the longest visit: a request waits for it, and longer visits save no more calls.
 	visitMost = 10 * time.Millisecond
-	// arrival is the longest time until a visitor computes: the rest of the server's slice, and a
-	// switch.
-	arrival = DefaultSlice + SwitchCost
+	// arrival is how long it takes until a visitor computes: the rest of a token, and a switch. Who
+	// comes later has a shorter visit; who stays on longer takes a slice after the next token, too.
+	arrival = DefaultSlice/4 + SwitchCost
 )
 
 // steady reports whether requests leave no useful gaps: a server has computed without a break for
 // longer than its deadline, and takes a good part of the GPU beside others. Between two of its
-// kernels it leaves the GPU for some microseconds. Any process that is on takes a slice there, plus
-// a switch before and after, so each step of the server takes several times as long. Therefore the
-// others are off, except for visits. If that leaves the GPU idle, they are on again.
+// kernels it leaves the GPU for a fraction of a millisecond. Any process that is on takes a slice
+// there, plus a switch before and after, so each step of the server takes several times as long.
+// Therefore the others are off, except for visits. If the GPU was of more use with them, they are on
+// again. Exact use tells that: a window with them comes before, and all that both used in it is
+// compared. By the driver's samples whoever leaves a fifth of the GPU idle has others beside it.
 func (p *planner) steady() bool {
 	l, now, found := &p.state.load, p.in.Now, false
+	useful, exact := p.useful()
 	for _, m := range p.tops {
 		since, is := l.steady[m.ID]
 		switch use, measured := l.use[m.ID]; {
@@ -45,19 +57,33 @@ func (p *planner) steady() bool {
 			continue
 		case now.Before(l.gappy[m.ID]):
 			p.wake(l.gappy[m.ID])
+			p.unbroken = p.unbroken || use >= unbrokenUse
 			continue
-		case is && now.Sub(since) > steadyKnown && use < steadyUse*(1-p.sure()):
+		case is && exact && now.Sub(since) > exactKnown && l.beside > useful+worth,
+			is && !exact && now.Sub(since) > steadyKnown && use < steadyUse*(1-p.sure()):
 			delete(l.steady, m.ID)
 			l.gappy[m.ID] = now.Add(gappyFor)
+			p.unbroken = true
 			continue
-		case !is && use < steadyTry:
+		case !is && (use < steadyTry || exact && !l.whole):
 			continue
 		case !is:
-			l.steady[m.ID] = now
+			l.steady[m.ID], l.beside = now, useful
 		}
 		found = true
 	}
 	return found
+}
+
+// useful is the part of the GPU's time that servers and queue used in the window before, and whether
+// that is exact.
+func (p *planner) useful() (part float64, exact bool) {
+	exact = true
+	for _, m := range slices.Concat(p.tops, p.queue) {
+		part += p.state.load.use[m.ID]
+		exact = exact && m.Measured && m.Exact
+	}
+	return part, exact
 }
 
 // visit adds the processes that are on now beside servers that compute without a break, and returns

@@ -34,7 +34,18 @@ func (w *world) between(a *actor) *[]time.Duration {
 // A decode loop leaves the GPU for some microseconds after each token. Whoever is on beside
 // it takes a slice there, so it is alone but for visits.
 func TestADecodeLoopIsAloneButForVisits(t *testing.T) {
-	const token, host = 800 * time.Microsecond, 30 * time.Microsecond
+	aloneButForVisits(t, 800*time.Microsecond, 30*time.Microsecond, false)
+	aloneButForVisits(t, 800*time.Microsecond, 30*time.Microsecond, true)
+}
+
+// One whose host side takes a third of each token leaves the GPU idle for as long, in gaps that
+// are shorter than the two switches that it takes to use them.
+func TestADecodeLoopWithAHostSideIsAloneButForVisits(t *testing.T) {
+	aloneButForVisits(t, 640*time.Microsecond, 300*time.Microsecond, false)
+}
+
+func aloneButForVisits(t *testing.T, token, host time.Duration, samples bool) {
+	t.Helper()
 	for _, n := range []int{1, 3} {
 		d := decoder(token, host)
 		all := []*actor{d}
@@ -42,6 +53,7 @@ func TestADecodeLoopIsAloneButForVisits(t *testing.T) {
 			all = append(all, trainer([]string{"a", "b", "c"}[i], 40*ms, 0))
 		}
 		w := newWorld(true, all...)
+		w.samples = samples
 		steps := w.between(d)
 		f := w.measureRun()
 		if w.err != "" {
@@ -69,19 +81,53 @@ func TestADecodeLoopIsAloneButForVisits(t *testing.T) {
 	}
 }
 
+// Whatever a loop's kernels and gaps last, and however many others there are: its median step is at most a
+// third longer than alone, as by the others' slices in a gap, and the others have their floor or more.
+func TestNoLoopIsMuchSlowerBesideOthers(t *testing.T) {
+	const us = time.Microsecond
+	for _, c := range []struct{ token, host time.Duration }{
+		{300 * us, 300 * us}, {640 * us, 100 * us}, {640 * us, 640 * us}, {ms, ms}, {ms, 2 * ms}, {2 * ms, ms}, {5 * ms, 300 * us}, {5 * ms, 5 * ms}, {10 * ms, 2 * ms},
+	} {
+		for _, cost := range []time.Duration{150 * us, 400 * us} {
+			for _, n := range []int{1, 3} {
+				d := decoder(c.token, c.host)
+				all := []*actor{d}
+				for i := range n {
+					all = append(all, trainer([]string{"a", "b", "c"}[i], 40*ms, 0))
+				}
+				w := newWorld(true, all...)
+				w.cost = cost
+				steps := w.between(d)
+				f := w.measureRun()
+				others := time.Duration(0)
+				for _, a := range all[1:] {
+					others += f.got[a.tenant.ID]
+				}
+				slower, part := quantile(*steps, 0.5).Seconds()/(c.token+c.host).Seconds(), others.Seconds()/(over-settled).Seconds()
+				if w.err != "" || slower > 1.34 || part < 0.045 {
+					t.Errorf("%v on the GPU, %v on the host, beside %d, %v a switch: a step takes %.2f × as long, the others have %.1f %% %s", c.token, c.host, n, cost, slower, 100*part, w.err)
+				}
+			}
+		}
+	}
+}
+
 // A server whose requests pass for one interval, and that leaves a third of the GPU idle,
 // has others beside it again.
 func TestAServerWithGapsIsNotAlone(t *testing.T) {
-	s, b := server("s", 5*ms, 10*ms, 6*ms), trainer("b", 40*ms, 0)
-	w := newWorld(true, s, b)
-	w.run(30 * time.Second)
-	before := b.got
-	w.run(60 * time.Second)
-	if w.err != "" {
-		t.Error(w.err)
-	}
-	if part := (b.got - before).Seconds() / 30; part < 0.15 {
-		t.Errorf("the trainer had %.1f %% of the GPU in the last half of a minute", 100*part)
+	for _, samples := range []bool{false, true} {
+		s, b := server("s", 5*ms, 10*ms, 6*ms), trainer("b", 40*ms, 0)
+		w := newWorld(true, s, b)
+		w.samples = samples
+		w.run(30 * time.Second)
+		before := b.got
+		w.run(60 * time.Second)
+		if w.err != "" {
+			t.Error(w.err)
+		}
+		if part := (b.got - before).Seconds() / 30; part < 0.15 {
+			t.Errorf("by samples %v: the trainer had %.1f %% of the GPU in the last half of a minute", samples, 100*part)
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ type world struct {
 	limits   ladder.Limits
 	measured bool
 	lags     bool // GPU time is known as a device's utilisation tells it
+	samples  bool // it is not exact
 
 	state   ladder.State
 	plan    ladder.Plan
@@ -225,7 +226,7 @@ func (w *world) input() ladder.Input {
 		if a.off {
 			t.Stands.Until = epoch.Add(a.until)
 		}
-		t.Got, t.Measured, t.Exact = a.got, w.measured, w.measured
+		t.Got, t.Measured, t.Exact = a.got, w.measured, w.measured && !w.samples
 		if w.lags {
 			t.Got = a.reading.of(w.now, a.got)
 		}
