@@ -97,13 +97,17 @@ const (
 	fills = 0.9
 	// lent is the slice of the second in the queue then.
 	lent = 64 * time.Millisecond
+	// unused is the most that a first in the queue uses of a window in which it did not want the GPU.
+	unused = 0.1
 )
 
 // second is the slice of the second in the queue. A program that waits for each of its kernels
 // gives the GPU away after each, and then waits for the second's whole slice. With a deadline that
 // it can meet it must not wait longer than by default. So the second has a long slice only while
 // the first fills the GPU. The slice takes effect in the first's host phases: then the second,
-// which is next, has the GPU, not all processes alike.
+// which is next, has the GPU, not all processes alike. When the first fills the GPU no longer, the
+// window after that one tells whether it waits, or has no more work there: many a task ends with a
+// second in which it copies its results.
 func (p *planner) second() time.Duration {
 	if len(p.queue) == 0 {
 		return 0
@@ -115,9 +119,15 @@ func (p *planner) second() time.Duration {
 	use, measured := l.use[first.ID]
 	switch {
 	case measured && use >= fills && !l.waits[first.ID]:
-		l.lent = first.ID
+		l.lent, l.doubt = first.ID, time.Time{}
 		return lent
-	case l.lent == first.ID && use < fills:
+	case l.lent != first.ID:
+	case l.doubt.IsZero():
+		l.doubt = l.at
+		return lent
+	case l.doubt.Equal(l.at), measured && use < unused:
+		return lent
+	default:
 		l.lent, l.waits[first.ID] = "", true
 	}
 	return DefaultSlice

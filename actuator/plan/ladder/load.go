@@ -36,7 +36,9 @@ type load struct {
 	beside float64
 	// lent is the first in the queue while the second has a long slice beside it. waits are those
 	// that had to wait for that: they get no such second again.
-	lent  string
+	lent string
+	// doubt is the start of the window after the one in which that first did not fill the GPU; zero: it does.
+	doubt time.Time
 	waits map[string]bool
 	// weights multiply the parts of processes with a share, so that they get their shares.
 	weights map[string]float64
