@@ -3,8 +3,8 @@ package main
 // gpu is for whoever looks after the cards: how each is, and who uses it for what.
 func gpu() dashboard {
 	gpu := chosenGPU
-	of := func(title, description, unit, metric string, more ...string) panel {
-		return series(title, description, unit, ofGPU(in(metric, append(more, gpu)...), ""))
+	of := func(title, description, unit, metric string) panel {
+		return series(title, description, unit, ofGPU(in(metric, gpu), ""))
 	}
 	by := func(title, description, unit, expr, label string) panel {
 		return series(title, description, unit, ofGPU(expr, "{{"+label+"}}"))
