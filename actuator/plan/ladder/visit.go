@@ -21,10 +21,10 @@ const (
 	// steadyKnown is how long a server must be alone until the device's utilisation, which lags,
 	// shows its use.
 	steadyKnown = 4 * time.Second
+	// exactKnown is that where use is exact: until a window that began while it was alone is over.
+	exactKnown = 3 * window
 	// gappyFor is how long steadiness is not tried again with a server that left the GPU idle.
 	gappyFor = time.Minute
-	// exactKnown is how long that takes if use is exact: a window that began while it was alone.
-	exactKnown = 3 * window
 	// worth is by how much more of the GPU's time must be used while the others are on, for the
 	// gaps of the server to be useful: their first microseconds there are slow, and the trace counts
 	// the saving of a context as its own.
