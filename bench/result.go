@@ -267,5 +267,10 @@ func Column(rows []Row, key string, keep func(Row) bool) []float64 {
 	return out
 }
 
+// Known are the numbers under key of those rows of a way that have one.
+func Known(rows []Row, way, key string) []float64 {
+	return Column(rows, key, func(r Row) bool { return r.Str("way") == way && !math.IsNaN(r.Num(key)) })
+}
+
 // Way keeps the rows of one way.
 func Way(way string) func(Row) bool { return func(r Row) bool { return r.Str("way") == way } }

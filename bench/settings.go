@@ -58,6 +58,21 @@ func (env Env) Peer(name string) (path string, err error) {
 	return filepath.Abs(path)
 }
 
+// Some returns those of all that a setting names, with commas between them; fallback if it is not set.
+func (env Env) Some(name string, all, fallback []string) ([]string, error) {
+	text, ok := env.Args[name]
+	if !ok {
+		return fallback, nil
+	}
+	named := strings.Split(text, ",")
+	for _, n := range named {
+		if !slices.Contains(all, n) {
+			return nil, fmt.Errorf("--set %s=%s: no %q; write some of %s", name, text, n, strings.Join(all, ","))
+		}
+	}
+	return named, nil
+}
+
 // Number returns a setting that is a whole number from least on; fallback if it is
 // not set.
 func (env Env) Number(name string, least, fallback int) (int, error) {

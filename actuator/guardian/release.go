@@ -32,8 +32,8 @@ func (g *Guardian) bringBack(ctx context.Context) (left int) {
 	return left
 }
 
-// folderGone reports whether somebody removed the state folder. It does not come back: an
-// actuator makes a new one.
+// folderGone reports whether somebody removed the state folder, and logs it. It does not come back:
+// an actuator makes a new one.
 func (g *Guardian) folderGone() bool {
 	_, err := os.Stat(g.o.StateDir)
 	gone := errors.Is(err, fs.ErrNotExist)

@@ -2,7 +2,6 @@ package channels
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -56,17 +55,12 @@ func settingList() []bench.Setting {
 }
 
 func readSettings(env bench.Env) (s settings, err error) {
-	s = settings{parts: allParts, kernel: 10 * time.Second, limit: 10 * time.Minute, counts: fullCounts}
+	s = settings{kernel: 10 * time.Second, limit: 10 * time.Minute, counts: fullCounts}
 	if env.Quick {
 		s.kernel, s.counts = time.Second, quickCounts
 	}
-	if text, ok := env.Args["parts"]; ok {
-		s.parts = strings.Split(text, ",")
-		for _, p := range s.parts {
-			if !slices.Contains(allParts, p) {
-				return s, fmt.Errorf("--set parts=%s: there is no part %q; the parts are %s", text, p, strings.Join(allParts, ","))
-			}
-		}
+	if s.parts, err = env.Some("parts", allParts, allParts); err != nil {
+		return s, err
 	}
 	for _, n := range numbers {
 		to := n.of(&s.counts)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -157,21 +156,16 @@ func podFigures(rows []bench.Row) []bench.Figure {
 	for _, f := range []struct{ name, key, unit string }{
 		{"pods_cpu_percent", "cpu_percent", "% of a core"}, {"pods_cpu_percent_scraped_100ms", "cpu_percent" + often, "% of a core"}, {"pods_rss_mib", "rss_anon_mib", "MiB"},
 	} {
-		pods := known(rows, inPods, f.key)
+		pods := bench.Known(rows, inPods, f.key)
 		ratios := ratiosOf(rows, f.key)
 		out = append(out, bench.Figure{Name: f.name, Value: bench.Median(pods), Unit: f.unit, Against: inDocker, Ratio: bench.Median(ratios), Runs: len(ratios)})
 	}
 	return out
 }
 
-// known are the numbers under key of a way, in the order of turns.
-func known(rows []bench.Row, way, key string) []float64 {
-	return bench.Column(rows, key, func(r bench.Row) bool { return r.Str("way") == way && !math.IsNaN(r.Num(key)) })
-}
-
 // ratiosOf divides what pods cost by what containers cost, for each turn that has both.
 func ratiosOf(rows []bench.Row, key string) (ratios []float64) {
-	pods, docker := known(rows, inPods, key), known(rows, inDocker, key)
+	pods, docker := bench.Known(rows, inPods, key), bench.Known(rows, inDocker, key)
 	for i := range min(len(pods), len(docker)) {
 		ratios = append(ratios, pods[i]/docker[i])
 	}
@@ -184,9 +178,9 @@ func podTable(rows []bench.Row) [][]string {
 	for _, way := range []string{inDocker, inPods} {
 		line := []string{number, way}
 		for _, key := range []string{"cpu_percent", "cpu_percent" + often, "rss_anon_mib", "scrape_ms"} {
-			line = append(line, bench.Spread(known(rows, way, key), 1))
+			line = append(line, bench.Spread(bench.Known(rows, way, key), 1))
 		}
-		lines = append(lines, append(line, bench.Number(bench.Median(known(rows, way, "series")))))
+		lines = append(lines, append(line, bench.Number(bench.Median(bench.Known(rows, way, "series")))))
 	}
 	line := []string{number, "pods ÷ containers"}
 	for _, key := range []string{"cpu_percent", "cpu_percent" + often, "rss_anon_mib"} {

@@ -69,13 +69,8 @@ func read(env bench.Env) (s settings, err error) {
 	if s.limit, err = env.Duration("limit", 70*time.Second); err != nil {
 		return s, err
 	}
-	if text, ok := env.Args["jobs"]; ok {
-		s.jobs = strings.Split(text, ",")
-	}
-	for _, j := range s.jobs {
-		if !slices.Contains(allJobs, j) {
-			return s, fmt.Errorf("--set jobs: there is no job %q; write some of %s", j, strings.Join(allJobs, ","))
-		}
+	if s.jobs, err = env.Some("jobs", allJobs, s.jobs); err != nil {
+		return s, err
 	}
 	if text, ok := env.Args["in"]; ok {
 		s.in = text

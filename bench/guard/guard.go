@@ -40,6 +40,8 @@ const (
 	limited = "limit 1 GiB"
 )
 
+var allWays = []string{without, passed, granted, denied, limited}
+
 const (
 	step  = 128 << 20
 	block = 2 << 20
@@ -91,10 +93,9 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 		return nil, err
 	}
 	defer d.Close()
-	ways := []string{without, passed, granted, denied, limited}
 	return env.Repeat(runs, func(number int) (found []bench.Row, err error) {
-		for i := range ways {
-			way := ways[(i+number)%len(ways)] // none is always first
+		for i := range allWays {
+			way := allWays[(i+number)%len(allWays)] // none is always first
 			env.Log("run %d: %s", number, way)
 			n := times
 			if way == granted || way == denied {

@@ -7,17 +7,12 @@ import (
 	"github.com/laxity/laxity/bench"
 )
 
-// known are the numbers under key of a way, in the order of runs.
-func known(rows []bench.Row, way, key string) []float64 {
-	return bench.Column(rows, key, func(r bench.Row) bool { _, ok := r[key]; return ok && r.Str("way") == way })
-}
-
-func of(rows []bench.Row, way, key string) float64 { return bench.Median(known(rows, way, key)) }
+func of(rows []bench.Row, way, key string) float64 { return bench.Median(bench.Known(rows, way, key)) }
 
 // beside compares the median allocation of a way with that of the same run without a guard: what it takes more, seconds, and the
 // ratio, run by run. Runs differ by more than a guard costs.
 func beside(rows []bench.Row, way string) (more, ratios []float64) {
-	bare, guarded := known(rows, without, "median"), known(rows, way, "median")
+	bare, guarded := bench.Known(rows, without, "median"), bench.Known(rows, way, "median")
 	for i := range min(len(bare), len(guarded)) {
 		more, ratios = append(more, guarded[i]-bare[i]), append(ratios, guarded[i]/bare[i])
 	}
@@ -33,13 +28,13 @@ func figures(rows []bench.Row) []bench.Figure {
 	return []bench.Figure{
 		cost("guard_alloc_us", passed, 0.5), cost("guard_alloc_us_q1", passed, 0.25), cost("guard_alloc_us_q3", passed, 0.75),
 		cost("guard_asked_us", granted, 0.5), cost("guard_denied_us", denied, 0.5),
-		{Name: "guard_steps_at_1gib", Value: fits, Unit: "× 128 MiB", Against: without, Ratio: fits / bare, Runs: len(known(rows, limited, "fits"))},
+		{Name: "guard_steps_at_1gib", Value: fits, Unit: "× 128 MiB", Against: without, Ratio: fits / bare, Runs: len(bench.Known(rows, limited, "fits"))},
 	}
 }
 
 func table(rows []bench.Row) [][]string {
 	out := [][]string{{"WAY", "ALLOCATION µs, MEDIAN", "P99", "MORE THAN WITHOUT, µs", "25–75 %", "STEPS OF 128 MiB THAT FIT"}}
-	for _, way := range []string{without, passed, granted, denied, limited} {
+	for _, way := range allWays {
 		cell := func(v, unit float64, format string) string {
 			if math.IsNaN(v) { // it was not measured in this way
 				return "-"

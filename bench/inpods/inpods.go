@@ -54,15 +54,15 @@ func Experiment() bench.Experiment {
 
 func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	all := parts()
-	if text, ok := env.Args["parts"]; ok {
-		wanted := strings.Split(text, ",")
-		for _, name := range wanted {
-			if !slices.ContainsFunc(all, func(p part) bool { return p.name == name }) {
-				return nil, fmt.Errorf("--set parts=%s: there is no part %q", text, name)
-			}
-		}
-		all = slices.DeleteFunc(all, func(p part) bool { return !slices.Contains(wanted, p.name) })
+	var names []string
+	for _, p := range all {
+		names = append(names, p.name)
 	}
+	wanted, err := env.Some("parts", names, names)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(p part) bool { return !slices.Contains(wanted, p.name) })
 	runs, err := env.Number("runs", 1, 1)
 	if err != nil {
 		return nil, err

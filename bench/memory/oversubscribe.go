@@ -3,8 +3,6 @@ package memory
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,17 +56,7 @@ var oversubscribeWays = []string{without, static, laxity, "fair", "adaptive", on
 
 // waysOf returns the ways that are asked for.
 func waysOf(env bench.Env) ([]string, error) {
-	text, ok := env.Args["ways"]
-	if !ok {
-		return []string{without, laxity, oneByOne}, nil
-	}
-	ways := strings.Split(text, ",")
-	for _, w := range ways {
-		if !slices.Contains(oversubscribeWays, w) {
-			return nil, fmt.Errorf("--set ways=%s: %q is none of %s", text, w, strings.Join(oversubscribeWays, ","))
-		}
-	}
-	return ways, nil
+	return env.Some("ways", oversubscribeWays, []string{without, laxity, oneByOne})
 }
 
 func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {

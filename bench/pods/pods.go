@@ -117,8 +117,8 @@ func (e *Engine) Process(ctx context.Context, id string) (int, error) {
 // waits.
 const endEvery = 100 * time.Millisecond
 
-// Ended waits for a container's end, and returns its exit status.
-func (e *Engine) Ended(ctx context.Context, id string) (int, error) {
+// Wait waits for a container's end, and returns its exit status.
+func (e *Engine) Wait(ctx context.Context, id string) (int, error) {
 	for {
 		c, err := e.Status(ctx, id)
 		if err != nil || c.GetState() == cri.ContainerState_CONTAINER_EXITED {
@@ -130,8 +130,8 @@ func (e *Engine) Ended(ctx context.Context, id string) (int, error) {
 	}
 }
 
-// Said is what a container has written so far.
-func (e *Engine) Said(id string) (stdout, stderr string, err error) {
+// Output is what a container has written so far.
+func (e *Engine) Output(_ context.Context, id string) (stdout, stderr string, err error) {
 	text, err := os.ReadFile(e.of(id).log)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", "", nil
@@ -162,19 +162,19 @@ func Split(text string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-// Freeze stops a container by containerd's task API; Thaw lets it go on.
-func (e *Engine) Freeze(ctx context.Context, id string) error {
+// Pause stops a container by containerd's task API.
+func (e *Engine) Pause(ctx context.Context, id string) error {
 	return e.tasks.Pause(ctx, ctrd.CRINamespace, id)
 }
 
-// Thaw ends Freeze.
-func (e *Engine) Thaw(ctx context.Context, id string) error {
+// Unpause lets it go on.
+func (e *Engine) Unpause(ctx context.Context, id string) error {
 	return e.tasks.Resume(ctx, ctrd.CRINamespace, id)
 }
 
-// Unmake removes a container with its pod, and ends it before.
-func (e *Engine) Unmake(ctx context.Context, id string) error {
-	_ = e.Thaw(ctx, id) // what is frozen may not be killed
+// Remove removes a container with its pod, and ends it before.
+func (e *Engine) Remove(ctx context.Context, id string) error {
+	_ = e.Unpause(ctx, id) // what is frozen may not be killed
 	return e.RemovePod(ctx, e.of(id).sandbox)
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/laxity/laxity/internal/daemon/containerd"
 )
 
-// Tenants runs the containers of a tenant.Runner in pods.
+// Tenants runs the containers of a tenant.Runner in pods: what it has not itself the engine has.
 type Tenants struct{ *Engine }
 
 const (
@@ -69,9 +69,6 @@ func (t Tenants) Create(ctx context.Context, name string, c *container.Config, h
 // Start starts it.
 func (t Tenants) Start(ctx context.Context, id string) error { return t.StartInPod(ctx, id) }
 
-// Wait waits for its end.
-func (t Tenants) Wait(ctx context.Context, id string) (int, error) { return t.Ended(ctx, id) }
-
 // Kill sends a signal, by its name (TERM), to its first process.
 func (t Tenants) Kill(ctx context.Context, id, name string) error {
 	pid, err := t.PID(ctx, id)
@@ -81,12 +78,6 @@ func (t Tenants) Kill(ctx context.Context, id, name string) error {
 	return syscall.Kill(pid, unix.SignalNum("SIG"+name))
 }
 
-// Pause freezes it.
-func (t Tenants) Pause(ctx context.Context, id string) error { return t.Freeze(ctx, id) }
-
-// Unpause lets it go on.
-func (t Tenants) Unpause(ctx context.Context, id string) error { return t.Thaw(ctx, id) }
-
 // PID is its first process's.
 func (t Tenants) PID(ctx context.Context, id string) (int, error) {
 	pid, err := t.Process(ctx, id)
@@ -95,14 +86,6 @@ func (t Tenants) PID(ctx context.Context, id string) (int, error) {
 	}
 	return pid, err
 }
-
-// Output is what it has written.
-func (t Tenants) Output(_ context.Context, id string) (stdout, stderr string, err error) {
-	return t.Said(id)
-}
-
-// Remove ends and removes it.
-func (t Tenants) Remove(ctx context.Context, id string) error { return t.Unmake(ctx, id) }
 
 // Close is done by the engine's own.
 func (t Tenants) Close(context.Context) error { return t.Engine.Close() }

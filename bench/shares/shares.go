@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/laxity/laxity/bench"
@@ -93,26 +92,11 @@ func parse(env bench.Env) (s settings, err error) {
 			return s, err
 		}
 	}
-	if s.ways, err = some(env, "ways", allWays); err != nil {
+	if s.ways, err = env.Some("ways", allWays, allWays); err != nil {
 		return s, err
 	}
-	s.parts, err = some(env, "parts", allParts)
+	s.parts, err = env.Some("parts", allParts, allParts)
 	return s, err
-}
-
-// some are those that a setting names, of all.
-func some(env bench.Env, name string, all []string) ([]string, error) {
-	text, ok := env.Args[name]
-	if !ok {
-		return all, nil
-	}
-	named := strings.Split(text, ",")
-	for _, n := range named {
-		if !slices.Contains(all, n) {
-			return nil, fmt.Errorf("--set %s=%s: no %q; write some of %s", name, text, n, strings.Join(all, ","))
-		}
-	}
-	return named, nil
 }
 
 //go:embed *.py

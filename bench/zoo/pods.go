@@ -26,7 +26,10 @@ const (
 
 func openPods(ctx context.Context) (engine, error) {
 	e, err := pods.Open(ctx)
-	return inPods{e}, err
+	if err != nil {
+		return nil, err // no engine: what is there is closed
+	}
+	return inPods{e}, nil
 }
 
 func (p inPods) image(ctx context.Context, layer []byte) error {
@@ -71,19 +74,19 @@ func (p inPods) inspect(ctx context.Context, id string) (status, error) {
 }
 
 func (p inPods) wait(ctx context.Context, id string) error {
-	_, err := p.Ended(ctx, id)
+	_, err := p.Wait(ctx, id)
 	return err
 }
 
-func (p inPods) output(_ context.Context, id string) string {
-	stdout, stderr, _ := p.Said(id) // what cannot be read was not said
+func (p inPods) output(ctx context.Context, id string) string {
+	stdout, stderr, _ := p.Output(ctx, id) // what cannot be read was not said
 	said := slices.Collect(strings.Lines(stdout + stderr))
 	return strings.Join(said[max(0, len(said)-5):], "")
 }
 
 func (p inPods) stop(ctx context.Context, id string) error { return p.StopInPod(ctx, id, time.Second) }
 
-func (p inPods) remove(ctx context.Context, id string) error { return p.Unmake(ctx, id) }
+func (p inPods) remove(ctx context.Context, id string) error { return p.Remove(ctx, id) }
 
 func (p inPods) flags() []string { return p.Flags() }
 

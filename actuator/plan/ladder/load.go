@@ -34,10 +34,10 @@ type load struct {
 	since  time.Time
 	whole  bool
 	beside float64
-	// lent is the first in the queue while the second has a long slice beside it. waits are those
-	// that had to wait for that: they get no such second again.
-	lent string
-	// doubt is the start of the window after the one in which that first did not fill the GPU; zero: it does.
+	// lent is the first in the queue while the second has a long slice beside it. doubt is the start of
+	// the window after the one in which it did not fill the GPU; zero: it does. waits are those that
+	// had to wait for that slice: they get no such second again.
+	lent  string
 	doubt time.Time
 	waits map[string]bool
 	// weights multiply the parts of processes with a share, so that they get their shares.

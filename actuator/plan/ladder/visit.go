@@ -78,12 +78,9 @@ func (p *planner) steady() bool {
 // useful is the part of the GPU's time that servers and queue used in the window before, and whether
 // that is exact.
 func (p *planner) useful() (part float64, exact bool) {
-	exact = true
-	for _, m := range slices.Concat(p.tops, p.queue) {
-		part += p.state.load.use[m.ID]
-		exact = exact && m.Measured && m.Exact
-	}
-	return part, exact
+	all := slices.Concat(p.tops, p.queue)
+	part, measured := p.used(all)
+	return part, measured && !slices.ContainsFunc(all, func(m member) bool { return !m.Exact })
 }
 
 // visit adds the processes that are on now beside servers that compute without a break, and returns
