@@ -1,6 +1,9 @@
 package rm
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// computeSlice is the slice that libcuda gives a compute group, and so the time after which the GPU
@@ -20,7 +23,9 @@ const (
 // has used its slice is saved is nobody's.
 //
 // The GPU's clock and ours are not compared: what the window has beside the time from the first switch to
-// the last is taken to lie half before and half after them.
+// the last is taken to lie half before and half after them. Not every end is recorded (a decode loop that was alone
+// on an H100, until another's channels were switched on): if the first switch is a start, the next other process
+// to come is taken to have been there before.
 func Presence(switches []Switch, window time.Duration) map[int]time.Duration {
 	if len(switches) == 0 {
 		return nil
@@ -28,9 +33,15 @@ func Presence(switches []Switch, window time.Duration) map[int]time.Duration {
 	first, last := switches[0], switches[len(switches)-1]
 	parts := map[int]time.Duration{}
 	edge := max(0, window-time.Duration(last.At-first.At)) / 2
-	if !first.On {
-		parts[first.PID] += edge
+	before := first.PID
+	if first.On {
+		i := slices.IndexFunc(switches, func(s Switch) bool { return s.On && s.PID != first.PID })
+		before = 0
+		if i > 0 {
+			before = switches[i].PID
+		}
 	}
+	parts[before] += edge
 	for i, s := range switches {
 		if !s.On {
 			continue
@@ -49,6 +60,6 @@ func Presence(switches []Switch, window time.Duration) map[int]time.Duration {
 		}
 		parts[s.PID] += d
 	}
-	delete(parts, 0) // the end of one that the driver does not name
+	delete(parts, 0) // one that the driver does not name
 	return parts
 }

@@ -27,14 +27,18 @@ func TestPresence(t *testing.T) {
 			[]rm.Switch{off(1000*ms, 7), on(1010*ms, 8)}, map[int]time.Duration{7: 45 * ms, 8: 45 * ms},
 		},
 		"two take turns, and switches belong to nobody": {
-			[]rm.Switch{on(1000*ms, 7), off(1030*ms, 7), on(1040*ms, 8), off(1090*ms, 8)}, map[int]time.Duration{7: 30 * ms, 8: 50 * ms},
+			[]rm.Switch{on(1000*ms, 7), off(1030*ms, 7), on(1040*ms, 8), off(1090*ms, 8)}, map[int]time.Duration{7: 30 * ms, 8: 55 * ms},
 		},
+		"whose end is missing was there before": {
+			[]rm.Switch{on(1000*ms, 7), off(1004*ms, 7), on(1004*ms, 8)}, map[int]time.Duration{7: 4 * ms, 8: 96 * ms},
+		},
+		"nobody else came": {[]rm.Switch{on(1000*ms, 7), off(1040*ms, 7)}, map[int]time.Duration{7: 40 * ms}},
 		"a window that seems shorter than what came in it": {
 			[]rm.Switch{on(1000*ms, 7), off(1101*ms, 7), on(1102*ms, 8)}, map[int]time.Duration{7: 101 * ms, 8: 0},
 		},
 		"a context that has used its slice is saved, which is nobody's time": {
 			[]rm.Switch{on(0, 7), off(2168*time.Microsecond, 7), on(2248*time.Microsecond, 8), off(5*ms, 8)},
-			map[int]time.Duration{7: 2048 * time.Microsecond, 8: 2752 * time.Microsecond},
+			map[int]time.Duration{7: 2048 * time.Microsecond, 8: 50252 * time.Microsecond},
 		},
 		"an end that is missing is the next one's start": {
 			[]rm.Switch{on(1000*ms, 7), on(1040*ms, 8), off(1100*ms, 8)}, map[int]time.Duration{7: 40 * ms, 8: 60 * ms},
