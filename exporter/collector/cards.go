@@ -23,12 +23,14 @@ func cards(out *scrape, s *task.Snapshot) {
 			{c.Power, func(v float64) { out.gauge(gpuPower, v, c.UUID) }},
 			{c.PowerLimit, func(v float64) { out.gauge(gpuPowerLimit, v, c.UUID) }},
 			{c.Energy, func(v float64) { out.counter(gpuEnergy, v, c.UUID) }},
-			{c.SwitchRate, func(v float64) { out.gauge(gpuSwitches, v, c.UUID) }},
 			{c.OtherSeconds, func(v float64) { out.counter(otherSeconds, v, c.UUID) }},
 		} {
 			if v.value != nil {
 				v.send(*v.value)
 			}
+		}
+		if c.Switches != nil {
+			out.gauge(gpuSwitches, c.Switches.Rate, c.UUID)
 		}
 		each(c.Temperature, func(sensor string, v float64) { out.gauge(gpuTemp, v, c.UUID, sensor) })
 		each(c.Clock, func(clock string, v float64) { out.gauge(gpuClock, v, c.UUID, clock) })

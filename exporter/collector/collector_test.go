@@ -189,14 +189,13 @@ func TestGolden(t *testing.T) {
 			s.GPUs[1].Parent, s.GPUs[1].Name = "GPU-c", "H200 MIG 1g.18gb"
 			s.Containers = []task.Container{withDeadline("web", 9)}
 			watts, limit, joules, other, web, gone := 300.5, 700.0, 123456.789, 0.5, 2000.25, 10.0
-			switches := 471.5
 			s.Cards = []task.Card{
 				{
 					UUID: gpuA, Power: &watts, PowerLimit: &limit, Energy: &joules,
 					Temperature: map[string]float64{"gpu": 61, "memory": 70}, Clock: map[string]float64{"sm": 1980e6, "memory": 3201e6},
 					Throttled: map[string]bool{"power_cap": true, "thermal": false}, Xids: map[uint64]uint64{79: 1, 13: 2},
 					ECC:  map[string]uint64{"corrected": 3, "uncorrected": 0},
-					PCIe: map[string]float64{"transmit": 1e9, "receive": 2e9}, NVLink: map[string]uint64{"transmit": 1 << 30, "receive": 1 << 31}, SwitchRate: &switches,
+					PCIe: map[string]float64{"transmit": 1e9, "receive": 2e9}, NVLink: map[string]uint64{"transmit": 1 << 30, "receive": 1 << 31}, Switches: &task.Switches{Rate: 471.5},
 					Unattributed: map[string]float64{"idle": 750, "other": 25, "unknown": 0}, OtherSeconds: &other,
 					Uses: []task.Use{
 						{ContainerID: id("old"), Container: "web", GPUSeconds: 99, Energy: &gone}, // web is another one now

@@ -68,9 +68,18 @@ type Card struct {
 	// others waited it is how long the process computed; where nobody did it may have been idle.
 	// It is nil where the card does not report it, and where nothing switched.
 	Present map[int]float64 `json:"present,omitempty"`
-	// SwitchRate is how many contexts came onto the card each second of that time. It is nil where
-	// the card does not report it.
-	SwitchRate *float64 `json:"switch_rate,omitempty"`
+	// Switches is what that tenth of a second showed of context switches. It is nil where the card
+	// does not report it.
+	Switches *Switches `json:"switches,omitempty"`
+}
+
+// Switches are the context switches of a card, from From to the end of the reading.
+type Switches struct {
+	From time.Time `json:"from"`
+	// Rate is how many contexts came onto the card each second. Of says how many of them each
+	// process's were, by PID in the host's namespace.
+	Rate float64         `json:"rate"`
+	Of   map[int]float64 `json:"of,omitempty"`
 }
 
 // The keys of Card's maps.

@@ -1,5 +1,7 @@
 package task
 
+import "time"
+
 // Card is the condition of one card. With MIG it is the whole card; GPU.Parent names it. What the
 // card does not report is absent.
 type Card struct {
@@ -25,9 +27,9 @@ type Card struct {
 	PCIe   map[string]float64 `json:"pcie_bytes_per_second,omitempty"`
 	NVLink map[string]uint64  `json:"nvlink_bytes,omitempty"`
 
-	// SwitchRate is how many contexts came onto the card each second, of a recent tenth of a second. Where
+	// Switches is what was last read of the card's context switches: a tenth of each second is. Where
 	// it is absent GPU-seconds are by the driver's samples.
-	SwitchRate *float64 `json:"context_switches_per_second,omitempty"`
+	Switches *Switches `json:"context_switches,omitempty"`
 
 	// Unattributed is J since the exporter began that are no container's, by reason: idle,
 	// other (processes outside of containers), unknown.
@@ -38,6 +40,17 @@ type Card struct {
 	// Uses is what containers had of the card since the exporter began. One that is gone
 	// stays for 15 minutes.
 	Uses []Use `json:"uses,omitempty"`
+}
+
+// Switches are the context switches of a card in some time.
+type Switches struct {
+	// From is when that time began, by the exporter's wall clock.
+	From time.Time `json:"from"`
+	// Rate is how many contexts came onto the card each second.
+	Rate float64 `json:"per_second"`
+	// Stays is for how many seconds a context of each container stayed each time, on average, by
+	// container id. One stays until another wants the card and may have it.
+	Stays map[string]float64 `json:"stay_seconds,omitempty"`
 }
 
 // Use is what one container had of a card.

@@ -25,6 +25,14 @@ func (s *Snapshot) At(now time.Time) *Snapshot {
 			tasks[i] = tasks[i].At(now)
 		}
 	}
+	c.Cards = slices.Clone(s.Cards)
+	for i, card := range c.Cards {
+		if card.Switches != nil {
+			moved := *card.Switches
+			moved.From = onClock(now, moved.From)
+			c.Cards[i].Switches = &moved
+		}
+	}
 	return &c
 }
 

@@ -30,7 +30,8 @@ func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
 		s := &task.Snapshot{Time: before.Add(-2 * time.Second), Tasks: []task.Task{
 			{Start: task.Mark{Time: start}, Deadline: start.Add(30 * time.Second), StateSince: start},
 			{Start: task.Mark{Time: start}},
-		}, Ended: []task.Task{{Start: task.Mark{Time: start}, End: &end}}}
+		}, Ended: []task.Task{{Start: task.Mark{Time: start}, End: &end}},
+			Cards: []task.Card{{}, {Switches: &task.Switches{From: before.Add(-time.Second)}}}}
 		now := setClock(t, before, set)
 		sent := s.At(now)
 		if got := sent.Age.Duration(); got != 2*time.Second {
@@ -45,6 +46,7 @@ func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
 			"deadline":    {sent.Tasks[0].Deadline, 10 * time.Second},
 			"state since": {sent.Tasks[0].StateSince, -20 * time.Second},
 			"end":         {sent.Ended[0].End.Time, -5 * time.Second},
+			"switches":    {sent.Cards[1].Switches.From, -time.Second},
 		} {
 			if wall, mono := tt.at.Round(0).Sub(now.Round(0)), tt.at.Sub(now); wall != tt.want || mono != tt.want {
 				t.Errorf("set by %v: %s is %v from now by the wall clock and %v by the monotonic one, want %v", set, name, wall, mono, tt.want)
@@ -53,7 +55,7 @@ func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
 		if !sent.Tasks[1].Deadline.IsZero() || !sent.Tasks[1].StateSince.IsZero() {
 			t.Error("a time that was not known is known now")
 		}
-		if !s.Tasks[0].Start.Time.Equal(start) || !s.Ended[0].End.Time.Equal(end.Time) {
+		if !s.Tasks[0].Start.Time.Equal(start) || !s.Ended[0].End.Time.Equal(end.Time) || !s.Cards[1].Switches.From.Equal(before.Add(-time.Second)) {
 			t.Error("the original was changed")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/actuator/plan/ladder"
+	"github.com/laxity/laxity/exporter/task"
 )
 
 // division is how slices and channels off and on divide the time of GPUs. On a divided GPU no
@@ -44,7 +45,7 @@ type call struct {
 func (d *divided) busy() bool { return len(d.calls) > 0 }
 
 func newDivision() *division {
-	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, gangs: map[string]*gangOf{}, aside: map[string]time.Time{}, usage: usage{map[usedBy]*used{}, map[string]bool{}}}
+	return &division{gpus: map[string]*divided{}, tenants: map[string]*tenant{}, gangs: map[string]*gangOf{}, aside: map[string]time.Time{}, usage: usage{map[usedBy]*used{}, map[string]*task.Switches{}}}
 }
 
 // divides reports whether channels divide the time of GPUs: then arbitration pauses no container.
@@ -80,7 +81,7 @@ func (k *Core) divide(in plan.Input) {
 		if acts && now.Before(d.until) {
 			d.plan = ladder.Make(ladder.Input{
 				Now: now, Order: in.Order, Floor: k.config.BatchFloor, Tenants: v.await(tenants[gpu]),
-				Limits: ladder.Limits{MaxHold: k.config.MaxHold},
+				Limits: ladder.Limits{MaxHold: k.config.MaxHold}, Switches: v.usage.switchesOf(gpu),
 			}, d.state)
 		}
 		d.state = d.plan.State

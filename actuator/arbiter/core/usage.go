@@ -10,8 +10,8 @@ import (
 // usage is the GPU time of each container on each GPU, as the exporter reports it.
 type usage struct {
 	of map[usedBy]*used
-	// exact are the GPUs whose context switches are read.
-	exact map[string]bool
+	// switches are the context switches of the GPUs where they are read.
+	switches map[string]*task.Switches
 }
 
 type usedBy struct{ container, gpu string }
@@ -35,9 +35,11 @@ const (
 
 // measure adds the new readings of a snapshot.
 func (u usage) measure(s *task.Snapshot) {
-	clear(u.exact)
+	clear(u.switches)
 	for _, c := range s.Cards {
-		u.exact[c.UUID] = c.SwitchRate != nil
+		if c.Switches != nil {
+			u.switches[c.UUID] = c.Switches
+		}
 	}
 	for _, c := range s.Containers {
 		for gpu, share := range c.SMUtilization {
@@ -70,7 +72,8 @@ func (u usage) report(t *ladder.Tenant, gpu string, processes int, now time.Time
 	if is == nil {
 		return
 	}
-	t.Got, t.Measured, t.Exact = is.got/time.Duration(max(processes, 1)), true, u.exact[gpu]
+	t.Got, t.Measured = is.got/time.Duration(max(processes, 1)), true
+	u.stay(t, t.Container, gpu)
 	if !t.Labelled && now.Sub(is.worked) > idleAfter {
 		t.Wants = ladder.No
 	}
@@ -80,7 +83,24 @@ func (u usage) report(t *ladder.Tenant, gpu string, processes int, now time.Time
 func (u usage) reportAll(t *ladder.Tenant, here []part, gpu string) {
 	for _, p := range here {
 		if is := u.of[usedBy{p.ID, gpu}]; is != nil {
-			t.Got, t.Measured, t.Exact = t.Got+is.got, true, u.exact[gpu]
+			t.Got, t.Measured = t.Got+is.got, true
+			u.stay(t, p.ID, gpu)
 		}
 	}
+}
+
+// stay says whether the GPU's context switches are read, and how long the container's stay on it.
+func (u usage) stay(t *ladder.Tenant, container, gpu string) {
+	s := u.switches[gpu]
+	if t.Exact = s != nil; t.Exact {
+		t.Stay = max(t.Stay, time.Duration(s.Stays[container]*float64(time.Second)))
+	}
+}
+
+// switchesOf is what was last read of a GPU's context switches.
+func (u usage) switchesOf(gpu string) (out ladder.Switches) {
+	if s := u.switches[gpu]; s != nil {
+		out = ladder.Switches{From: s.From, Rate: s.Rate}
+	}
+	return out
 }

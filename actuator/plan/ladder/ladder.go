@@ -58,6 +58,9 @@ type Tenant struct {
 	// Exact: Got is right to a few percent of each second. The driver's samples, five a second, are not:
 	// they beat with the time slices.
 	Exact bool
+	// Stay is how long its contexts stayed on the GPU each time, on average, by Input.Switches; 0: not
+	// known.
+	Stay time.Duration
 	// KeepOn says why it must not be off: it is on several GPUs, a person released it, it is being
 	// checkpointed or debugged. Else empty.
 	KeepOn string
@@ -124,6 +127,14 @@ type Input struct {
 	Floor   float64
 	Tenants []Tenant
 	Limits  Limits
+	// Switches is what was last read of the GPU's context switches; zero: nothing.
+	Switches Switches
+}
+
+// Switches are the context switches of a GPU in some time.
+type Switches struct {
+	From time.Time // when that time began
+	Rate float64   // contexts that came onto the GPU each second
 }
 
 // DefaultFloor is the part of a GPU's time for the processes that others come before.

@@ -60,9 +60,9 @@ type switches struct {
 	failedAt time.Time // when it was last tried in vain
 
 	// Of the last window: the share of the time in which a context of each process was on the card,
-	// nil while that is not known, and switches a second.
+	// nil while that is not known, and how often which came.
 	present map[int]float64
-	rate    float64
+	seen    device.Switches
 	// blind: switches are missing, or the driver did not say whose contexts they were. It hides other
 	// users' processes from who has no CAP_SYS_ADMIN.
 	blind bool
@@ -99,7 +99,7 @@ func (c *card) shared() bool {
 // open reports whether the card has a trace, and opens it if it is time for that. What the last window
 // showed is over.
 func (s *switches) open(t tracing, c *card, now time.Time) bool {
-	s.present, s.rate, s.blind = nil, 0, false
+	s.present, s.seen, s.blind = nil, device.Switches{}, false
 	if c.handle == nil || c.mig { // on MIG there is a context on each of several instances at once
 		s.close()
 		return false
@@ -143,12 +143,13 @@ func (s *switches) stop(now func() time.Time) {
 		s.blind = lost
 		return
 	}
+	s.seen = device.Switches{From: s.began, Of: map[int]float64{}}
 	for _, one := range list {
 		if one.On {
-			s.rate++
+			s.seen.Rate += 1 / window.Seconds()
+			s.seen.Of[one.PID] += 1 / window.Seconds()
 		}
 	}
-	s.rate /= window.Seconds()
 	parts := rm.Presence(list, window)
 	if parts == nil {
 		s.blind = len(list) > 0
@@ -160,14 +161,14 @@ func (s *switches) stop(now func() time.Time) {
 	}
 }
 
-// report fills in what the last window showed. A rate says that the driver's samples are not all
+// report fills in what the last window showed. Switches say that the driver's samples are not all
 // that is known, so a blind window has none.
 func (s *switches) report(out *device.Card) {
 	if s.trace == nil || s.blind {
 		return
 	}
-	rate := s.rate
-	out.Present, out.SwitchRate = s.present, &rate
+	seen := s.seen
+	out.Present, out.Switches = s.present, &seen
 }
 
 func (s *switches) fail(at time.Time) {

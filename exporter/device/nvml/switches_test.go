@@ -23,27 +23,27 @@ func (r *cardRig) use(t *testing.T, pid int) {
 func TestCardTellsWhoseContextWasOnIt(t *testing.T) {
 	r := newCardRig(t, nil)
 	uuid := r.gpu.UUIDs()[0]
-	if c := r.first(t); c.Present != nil || c.SwitchRate == nil || *c.SwitchRate != 0 || r.traces[uuid].starts != 0 {
-		t.Errorf("a card with one process: present %v, switches %v, traced %d times", c.Present, c.SwitchRate, r.traces[uuid].starts)
+	if c := r.first(t); c.Present != nil || c.Switches == nil || c.Switches.Rate != 0 || r.traces[uuid].starts != 0 {
+		t.Errorf("a card with one process: present %v, switches %v, traced %d times", c.Present, c.Switches, r.traces[uuid].starts)
 	}
 	r.use(t, 42)
 	ms := uint64(time.Millisecond)
 	r.traces[uuid].list = []rm.Switch{{At: 5000 * ms, PID: 41, On: true}, {At: 5025 * ms, PID: 41}, {At: 5050 * ms, PID: 42, On: true}, {At: 5100 * ms, PID: 42}}
-	if c := r.first(t); !maps.Equal(c.Present, map[int]float64{41: 0.25, 42: 0.5}) || *c.SwitchRate != 20 {
-		t.Errorf("present %v, switches %v", c.Present, *c.SwitchRate)
+	if c := r.first(t); !maps.Equal(c.Present, map[int]float64{41: 0.25, 42: 0.5}) || c.Switches.Rate != 20 || !maps.Equal(c.Switches.Of, map[int]float64{41: 10, 42: 10}) {
+		t.Errorf("present %v, switches %v", c.Present, c.Switches)
 	}
 	if f := r.traces[uuid]; f.on || f.starts != 1 {
 		t.Errorf("after the reading it is on: %v; %d times", f.on, f.starts)
 	}
-	if c := r.first(t); c.Present != nil || *c.SwitchRate != 0 {
-		t.Errorf("nothing has switched: present %v, switches %v", c.Present, *c.SwitchRate)
+	if c := r.first(t); c.Present != nil || c.Switches.Rate != 0 {
+		t.Errorf("nothing has switched: present %v, switches %v", c.Present, c.Switches)
 	}
 	// A driver that hides whose contexts they are: the samples are all that is known.
 	r.traces[uuid].list = []rm.Switch{{At: 6000 * ms, PID: 41}, {At: 6000 * ms, On: true}}
-	if c := r.first(t); c.Present != nil || c.SwitchRate != nil {
-		t.Errorf("hidden: present %v, switches %v", c.Present, c.SwitchRate)
+	if c := r.first(t); c.Present != nil || c.Switches != nil {
+		t.Errorf("hidden: present %v, switches %v", c.Present, c.Switches)
 	}
-	if c := r.first(t); c.SwitchRate == nil {
+	if c := r.first(t); c.Switches == nil {
 		t.Error("after a hidden window the trace is given up")
 	}
 	// A trace that breaks is opened again, a minute later.
@@ -55,8 +55,8 @@ func TestCardTellsWhoseContextWasOnIt(t *testing.T) {
 		open  bool
 	}{{time.Second, false}, {58 * time.Second, false}, {time.Second, true}} {
 		r.now = r.now.Add(step.after)
-		if c := r.first(t); c.Present != nil || (c.SwitchRate != nil) != step.open {
-			t.Errorf("after %v: present %v, switches %v", step.after, c.Present, c.SwitchRate)
+		if c := r.first(t); c.Present != nil || (c.Switches != nil) != step.open {
+			t.Errorf("after %v: present %v, switches %v", step.after, c.Present, c.Switches)
 		}
 		if !broken.closed || (r.traces[uuid] != broken) != step.open {
 			t.Errorf("after %v: closed %v, opened again %v", step.after, broken.closed, r.traces[uuid] != broken)
@@ -100,8 +100,8 @@ func TestCardWithoutATrace(t *testing.T) {
 		r := newCardRig(t, nil)
 		r.refused = c.err
 		for range 121 {
-			if card := r.first(t); card.Present != nil || card.SwitchRate != nil || card.SM == nil {
-				t.Fatalf("%v: present %v, switches %v, samples %v", c.err, card.Present, card.SwitchRate, card.SM)
+			if card := r.first(t); card.Present != nil || card.Switches != nil || card.SM == nil {
+				t.Fatalf("%v: present %v, switches %v, samples %v", c.err, card.Present, card.Switches, card.SM)
 			}
 			r.now = r.now.Add(time.Second)
 		}

@@ -137,7 +137,7 @@ func (r *cardReader) readCard(c *cardState, now time.Time, spent map[*unit]used,
 		for d, n := range u.copied {
 			bytes[d] += n
 		}
-		spent[u] = used{maps.Clone(u.compute.Spent()), maps.Clone(u.compute.Present()), u.compute.Switches()}
+		spent[u] = used{maps.Clone(u.compute.Spent()), maps.Clone(u.compute.Present()), maps.Clone(u.compute.Came())}
 		if !c.mig {
 			out.SM = r.shares(u, now)
 			r.present(u, now, &out)
@@ -184,7 +184,7 @@ func (r *cardReader) shares(u *unit, now time.Time) map[int]float64 {
 // used is what the owners of a unit have had of it.
 type used struct {
 	computed, present map[compute.Owner]time.Duration
-	switches          uint64
+	came              map[compute.Owner]uint64
 }
 
 // present is how much of the time since the last reading the context of each process was on the card, and
@@ -192,15 +192,21 @@ type used struct {
 func (r *cardReader) present(u *unit, now time.Time, out *device.Card) {
 	before, ok := r.spent[u]
 	past := now.Sub(r.at).Seconds()
-	rate := 0.0
-	out.SwitchRate = &rate
+	out.Switches = &device.Switches{From: r.at}
 	if !ok || past <= 0 {
 		return
 	}
-	rate = float64(u.compute.Switches()-before.switches) / past
-	if rate == 0 {
+	s := &device.Switches{From: r.at, Of: map[int]float64{}}
+	for owner, n := range u.compute.Came() {
+		if came := n - before.came[owner]; came > 0 {
+			s.Of[r.gpu.pids[owner]] += float64(came) / past
+			s.Rate += float64(came) / past
+		}
+	}
+	if s.Rate == 0 {
 		return
 	}
+	out.Switches = s
 	out.Present = r.perProcess(u.compute.Present(), before.present, past)
 }
 

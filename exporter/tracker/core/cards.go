@@ -179,11 +179,35 @@ func (c *cards) publish(all []device.Card) {
 		out := task.Card{
 			UUID: card.UUID, Index: card.Index, Power: card.Power, PowerLimit: card.PowerLimit, Energy: card.Energy,
 			Temperature: card.Temperature, Clock: card.Clock, Throttled: card.Throttled, Xids: card.Xids, ECC: card.ECC,
-			PCIe: card.PCIe, NVLink: card.NVLink, SwitchRate: card.SwitchRate,
+			PCIe: card.PCIe, NVLink: card.NVLink, Switches: c.switches(card),
 		}
 		c.account(&out)
 		c.published = append(c.published, out)
 	}
+}
+
+// switches is what was seen of a card's context switches, by container.
+func (c *cards) switches(card device.Card) *task.Switches {
+	if card.Switches == nil {
+		return nil
+	}
+	out := &task.Switches{From: card.Switches.From, Rate: card.Switches.Rate}
+	present, came := map[string]float64{}, map[string]float64{}
+	for pid, rate := range card.Switches.Of {
+		if id := c.owners[pid].container; id != "" {
+			present[id] += card.Present[pid]
+			came[id] += rate
+		}
+	}
+	for id, rate := range came {
+		if card.Present != nil && rate > 0 {
+			if out.Stays == nil {
+				out.Stays = map[string]float64{}
+			}
+			out.Stays[id] = present[id] / rate
+		}
+	}
+	return out
 }
 
 // account fills in who used the card, as far as it says.

@@ -18,8 +18,11 @@ func (w *world) condition(s, joules float64, sm map[int]float64) {
 // switched is condition with the part of the time in which each process's context was on the card, while
 // the card switches three times a second.
 func (w *world) switched(s float64, sm, present map[int]float64) {
-	joules, n := 0.0, 3.0
-	w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SwitchRate: &n, SM: sm, Present: present}}})
+	joules, of := 0.0, map[int]float64{}
+	for pid := range present {
+		of[pid] = 1.5
+	}
+	w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, Switches: &device.Switches{From: at(s - 0.1), Rate: 3, Of: of}, SM: sm, Present: present}}})
 }
 
 // sample reads how much the process uses GPU A, by the driver's samples, and returns the use of web.

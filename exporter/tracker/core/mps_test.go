@@ -68,8 +68,8 @@ func TestPresenceIsNotWhoComputesUnderMPS(t *testing.T) {
 			want = 0.9
 		}
 		near(t, "seconds", c.Uses[0].GPUSeconds, want)
-		if *c.SwitchRate != 3 {
-			t.Errorf("%v switches a second, want 3", *c.SwitchRate)
+		if c.Switches.Rate != 3 {
+			t.Errorf("%v switches a second, want 3", c.Switches.Rate)
 		}
 		near(t, "use", w.sample(4, 0.9, mps), want)
 	}

@@ -5,10 +5,10 @@ import "time"
 // presence is how long the context of each owner was on the unit. It stays there while it is idle, until
 // another one comes.
 type presence struct {
-	of       map[Owner]time.Duration
-	on       Owner // whose context is on the unit; valid if there
-	there    bool
-	switches uint64
+	of    map[Owner]time.Duration
+	on    Owner // whose context is on the unit; valid if there
+	there bool
+	came  map[Owner]uint64 // how often
 }
 
 // pass lets d pass, in which the unit's turn is t.
@@ -19,7 +19,7 @@ func (p *presence) pass(t turn, d time.Duration) {
 		p.there = false
 	case !p.there || p.on != t.of.owner:
 		p.on, p.there = t.of.owner, true
-		p.switches++
+		p.came[p.on]++
 	}
 	if p.there {
 		p.of[p.on] += d
@@ -30,5 +30,5 @@ func (p *presence) pass(t turn, d time.Duration) {
 // forgotten. In switches none is.
 func (u *Unit) Present() map[Owner]time.Duration { return u.present.of }
 
-// Switches is how often a context came onto the unit.
-func (u *Unit) Switches() uint64 { return u.present.switches }
+// Came is how often the context of each owner came onto the unit so far.
+func (u *Unit) Came() map[Owner]uint64 { return u.present.came }

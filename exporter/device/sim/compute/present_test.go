@@ -20,8 +20,8 @@ func TestContextStaysUntilAnotherComes(t *testing.T) {
 	if got := u.Present(); got[a] != 40*time.Millisecond || got[b] != 50*time.Millisecond {
 		t.Errorf("present %v, want a from 10 to 50 and b from then on", got)
 	}
-	if got := u.Switches(); got != 2 {
-		t.Errorf("%d switches, want 2", got)
+	if got := u.Came(); got[a] != 1 || got[b] != 1 {
+		t.Errorf("they came %v, want once each", got)
 	}
 	u.Launch(at(100), a, 4*time.Millisecond)
 	u.Launch(at(100), b, 4*time.Millisecond)

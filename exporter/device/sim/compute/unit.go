@@ -80,7 +80,7 @@ func NewUnit(slice, switchCost time.Duration) *Unit {
 	}
 	return &Unit{slice: slice, switchCost: max(switchCost, 0), meter: map[Owner]*Meter{},
 		watts: map[Owner]float64{}, spent: map[Owner]time.Duration{},
-		present: presence{of: map[Owner]time.Duration{}}}
+		present: presence{of: map[Owner]time.Duration{}, came: map[Owner]uint64{}}}
 }
 
 // Launch queues a kernel that takes alone when it has the unit to itself.
