@@ -16,6 +16,7 @@ type phase struct {
 type actor struct {
 	proc
 	tenant ladder.Tenant
+	traced proc // as it was when the present window of the trace began
 	arrive time.Duration
 	// A task goes through its phases, again and again if it is endless.
 	phases  []phase

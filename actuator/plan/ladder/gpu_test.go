@@ -18,6 +18,7 @@ type gpu struct {
 	crowded  bool          // somebody else has work
 	ready    time.Duration // when the switch under way is over
 	cost     time.Duration // of a switch
+	save     time.Duration // of that, which the trace counts as time of the one that leaves
 	switches int
 	lost     time.Duration // somebody had work, and nobody computed: switches, and gaps that nobody could use
 }
@@ -28,6 +29,10 @@ type proc struct {
 	off   bool
 	left  time.Duration // of its work on the GPU; 0: it has none
 	got   time.Duration
+	// present is how long its context was on the GPU, came how often it came.
+	present time.Duration
+	came    int
+	saved   time.Duration
 }
 
 func newGPU(cost time.Duration) *gpu { return &gpu{cost: cost} }
@@ -56,6 +61,9 @@ func (g *gpu) next(to time.Duration) time.Duration {
 // pass lets time pass up to t, which is not after next.
 func (g *gpu) pass(t time.Duration) {
 	d := t - g.now
+	if g.last != nil && g.ready <= g.now {
+		g.last.present += d
+	}
 	if g.running && g.ready <= g.now {
 		g.last.left -= d
 		g.last.got += d
@@ -101,6 +109,10 @@ func (g *gpu) choose() {
 		}
 		if p != g.last {
 			g.switches++
+			p.came++
+			if g.last != nil {
+				g.last.saved += g.save
+			}
 			g.ready = g.now + g.cost
 		}
 		g.last, g.running, g.began = p, true, max(g.now, g.ready)

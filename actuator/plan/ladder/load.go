@@ -29,11 +29,8 @@ type load struct {
 	// turned out not to, and until when steadiness is not tried again.
 	steady, gappy map[string]time.Time
 	// since is when the queue came to be on beside servers, with slices that leave it no more than
-	// gaps; zero: it is not. whole: it was for all of the window before. beside is what was used of
-	// the GPU in such a window, before the queue was off but for visits.
-	since  time.Time
-	whole  bool
-	beside float64
+	// gaps; zero: it is not.
+	since time.Time
 	// lent is the first in the queue while the second has a long slice beside it. doubt is the start of
 	// the window after the one in which it did not fill the GPU; zero: it does. waits are those that
 	// had to wait for that slice: they get no such second again.
@@ -75,7 +72,6 @@ func (p *planner) measure() bool {
 			use[t.ID] = (t.Got - before).Seconds() / passed.Seconds()
 		}
 	}
-	l.whole = !l.since.IsZero() && !l.since.After(l.at)
 	l.at, l.got, l.use = now, got, use
 	return true
 }

@@ -58,8 +58,8 @@ func (t turnout) here() (n int) {
 	return n
 }
 
-// turnout decides it: visits beside a server that computes without a break, turns where
-// all of the queue would take a request too long, else everybody.
+// turnout decides it: visits beside a server whose gaps are too short, turns where all of the queue
+// would take a request, or a gap of a server without a break, too long, else everybody.
 func (p *planner) turnout() turnout {
 	t := turnout{wanting: p.queue, on: map[string]bool{}, budget: p.budget()}
 	if len(p.tops) > 0 { // a process known to be busy elsewhere takes no turn here
@@ -71,7 +71,7 @@ func (p *planner) turnout() turnout {
 		}
 	}
 	each := time.Duration(len(t.wanting)) * (DefaultSlice + SwitchCost)
-	if len(p.tops) > 0 && len(t.wanting) > 1 && each > t.budget {
+	if len(p.tops) > 0 && len(t.wanting) > 1 && (each > t.budget || p.unbroken) {
 		if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
 			t.turns = true
 			return t

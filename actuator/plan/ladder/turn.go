@@ -163,7 +163,7 @@ func (p *planner) nextTurn(moving []member) {
 	idle := 1.0
 	for _, m := range queue {
 		since, waits := t.off[m.ID]
-		overdue := waits && now.Sub(since) > most-leastTurn/2
+		overdue := waits && now.Sub(since) > most-leastTurn-ahead // by the end of the shortest turn
 		if len(t.on) >= max(atOnce, 1) && !overdue && idle <= gaps {
 			continue
 		}

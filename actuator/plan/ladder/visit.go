@@ -21,14 +21,19 @@ const (
 	// steadyKnown is how long a server must be alone until the device's utilisation, which lags,
 	// shows its use.
 	steadyKnown = 4 * time.Second
-	// exactKnown is that where use is exact: until a window that began while it was alone is over.
-	exactKnown = 3 * window
-	// gappyFor is how long steadiness is not tried again with a server that left the GPU idle.
+	// gappyFor is how long steadiness is not tried again with a server that left the GPU idle, by the
+	// driver's samples.
 	gappyFor = time.Minute
-	// worth is by how much more of the GPU's time must be used while the others are on, for the
-	// gaps of the server to be useful: their first microseconds there are slow, and the trace counts
-	// the saving of a context as its own.
-	worth = 0.1
+	// steadyFor is how long after its gaps were too short a server's are looked at again: it makes some
+	// of its steps slower for a second or two.
+	steadyFor = 5 * time.Minute
+	// usefulGap is how long a process must stay on the GPU in a gap for this to be worth the switches
+	// before and after.
+	usefulGap = 2 * SwitchCost
+	// switchy is the part of the time that switches must take to matter.
+	switchy = 0.1
+	// settled is how long a plan's calls take at most, until the GPU does as they say.
+	settled = 50 * time.Millisecond
 	// unbrokenUse is the least part that a server takes, with others on in its gaps, for these to be
 	// too short for a second one.
 	unbrokenUse = 0.3
@@ -43,44 +48,54 @@ const (
 // longer than its deadline, and takes a good part of the GPU beside others. Between two of its
 // kernels it leaves the GPU for a fraction of a millisecond. Any process that is on takes a slice
 // there, plus a switch before and after, so each step of the server takes several times as long.
-// Therefore the others are off, except for visits. If the GPU was of more use with them, they are on
-// again. Exact use tells that: a window with them comes before, and all that both used in it is
-// compared. By the driver's samples whoever leaves a fifth of the GPU idle has others beside it.
+// Therefore the others are off, except for visits. The context switches tell how long others stay on in
+// its gaps. Where they are not read, whoever leaves a fifth of the GPU idle by the driver's samples
+// has others beside it.
 func (p *planner) steady() bool {
-	l, now, found := &p.state.load, p.in.Now, false
-	useful, exact := p.useful()
+	l, now, found, short := &p.state.load, p.in.Now, false, p.short()
 	for _, m := range p.tops {
 		since, is := l.steady[m.ID]
-		switch use, measured := l.use[m.ID]; {
-		case !m.HasTask, now.Sub(m.Job.Start.Time) <= max(m.Deadline, steadyAfter), !measured, p.foreign > 0:
+		use, measured := l.use[m.ID]
+		if !m.HasTask || now.Sub(m.Job.Start.Time) <= max(m.Deadline, steadyAfter) || !measured || p.foreign > 0 {
 			delete(l.steady, m.ID)
 			continue
-		case now.Before(l.gappy[m.ID]):
-			p.wake(l.gappy[m.ID])
-			p.unbroken = p.unbroken || use >= unbrokenUse
+		}
+		p.unbroken = p.unbroken || use >= unbrokenUse
+		switch {
+		case is && m.Exact && now.Sub(since) >= steadyFor:
+			delete(l.steady, m.ID)
 			continue
-		case is && exact && now.Sub(since) > exactKnown && l.beside > useful+worth,
-			is && !exact && now.Sub(since) > steadyKnown && use < steadyUse*(1-p.sure()):
+		case is && !m.Exact && now.Sub(since) > steadyKnown && use < steadyUse*(1-p.sure()):
 			delete(l.steady, m.ID)
 			l.gappy[m.ID] = now.Add(gappyFor)
-			p.unbroken = true
 			continue
-		case !is && (use < steadyTry || exact && !l.whole):
+		case is:
+			p.wake(since.Add(steadyFor))
+		case !m.Exact && now.Before(l.gappy[m.ID]):
+			p.wake(l.gappy[m.ID])
 			continue
-		case !is:
-			l.steady[m.ID], l.beside = now, useful
+		case use < steadyTry || m.Exact && !short:
+			continue
+		default:
+			l.steady[m.ID] = now
 		}
 		found = true
 	}
 	return found
 }
 
-// useful is the part of the GPU's time that servers and queue used in the window before, and whether
-// that is exact.
-func (p *planner) useful() (part float64, exact bool) {
-	all := slices.Concat(p.tops, p.queue)
-	part, measured := p.used(all)
-	return part, measured && !slices.ContainsFunc(all, func(m member) bool { return !m.Exact })
+// short reports whether the gaps between the servers' kernels are too short to be useful: by the context
+// switches since the queue had nothing else, it switches a lot, and nobody stays for long.
+func (p *planner) short() bool {
+	s, since := p.in.Switches, p.state.load.since
+	if since.IsZero() || s.From.Before(since.Add(settled)) || s.Rate*SwitchCost.Seconds() < switchy {
+		return false
+	}
+	stay := time.Duration(0)
+	for _, m := range p.queue {
+		stay = max(stay, m.Stay)
+	}
+	return stay > 0 && stay < usefulGap
 }
 
 // visit adds the processes that are on now beside servers that compute without a break, and returns

@@ -34,6 +34,10 @@ type world struct {
 	lags     bool // GPU time is known as a device's utilisation tells it
 	samples  bool // it is not exact
 
+	seen    ladder.Switches
+	traceAt time.Duration // when its next window begins
+	tracing bool          // it has begun
+
 	state   ladder.State
 	plan    ladder.Plan
 	at      time.Duration // of the next plan
@@ -74,7 +78,11 @@ func (w *world) run(t time.Duration) {
 		} else if w.planned {
 			to = min(to, w.at)
 		}
+		if w.measured && !w.samples {
+			to = min(to, w.traceAt)
+		}
 		w.pass(max(w.next(to), w.now))
+		w.trace()
 		if w.running && w.last.left == 0 {
 			for _, a := range w.actors {
 				if w.last == &a.proc {
@@ -96,6 +104,32 @@ func (w *world) run(t time.Duration) {
 			w.watch()
 		}
 	}
+}
+
+// traceFor is how much of each second the context switches are read.
+const traceFor = 100 * time.Millisecond
+
+// trace reads the context switches.
+func (w *world) trace() {
+	if !w.measured || w.samples || w.now < w.traceAt {
+		return
+	}
+	if w.tracing = !w.tracing; w.tracing {
+		w.traceAt = w.now + traceFor
+		for _, a := range w.actors {
+			a.traced = a.proc
+		}
+		return
+	}
+	w.seen = ladder.Switches{From: epoch.Add(w.now - traceFor)}
+	for _, a := range w.actors {
+		came := a.came - a.traced.came
+		if a.tenant.Stay = 0; came > 0 {
+			a.tenant.Stay = (a.present + a.saved - a.traced.present - a.traced.saved) / time.Duration(came)
+		}
+		w.seen.Rate += float64(came) / traceFor.Seconds()
+	}
+	w.traceAt += time.Second - traceFor
 }
 
 // look notes when a request begins to compute.
@@ -216,7 +250,7 @@ func (w *world) check() {
 
 func (w *world) input() ladder.Input {
 	now := epoch.Add(w.now)
-	in := ladder.Input{Now: now, Order: w.order(now), Floor: w.floor, Limits: w.limits}
+	in := ladder.Input{Now: now, Order: w.order(now), Floor: w.floor, Limits: w.limits, Switches: w.seen}
 	for _, a := range w.actors {
 		if a.arrive > w.now || a.ended > 0 {
 			continue
@@ -226,9 +260,9 @@ func (w *world) input() ladder.Input {
 		if a.off {
 			t.Stands.Until = epoch.Add(a.until)
 		}
-		t.Got, t.Measured, t.Exact = a.got, w.measured, w.measured && !w.samples
+		t.Got, t.Measured, t.Exact = a.got+a.saved, w.measured, w.measured && !w.samples
 		if w.lags {
-			t.Got = a.reading.of(w.now, a.got)
+			t.Got = a.reading.of(w.now, t.Got)
 		}
 		begin := a.arrive
 		t.HasTask = true
