@@ -132,6 +132,8 @@ func (p *planner) full(closed bool) bool {
 	switch {
 	case !known || !also:
 		l.full = p.busy()
+	case p.yields():
+		l.full = false
 	case closed && !l.full:
 		l.full = queue < 0.9*sure && tops > 0.5*(1-sure)
 	case closed:

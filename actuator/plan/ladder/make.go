@@ -100,7 +100,7 @@ func (p *planner) sizes(t turnout, full bool) []time.Duration {
 		return divide(p.queue, p.weighted(), 0, p.second())
 	case t.visits:
 		return slices.Repeat([]time.Duration{t.length}, len(p.queue))
-	case here == 1 && !full:
+	case here == 1 && (!full || p.resting()):
 		return slices.Repeat([]time.Duration{short}, len(p.queue))
 	case t.turns || here < 2:
 		return slices.Repeat([]time.Duration{DefaultSlice}, len(p.queue))
@@ -113,7 +113,7 @@ func (p *planner) sizes(t turnout, full bool) []time.Duration {
 // servers gives every process its slice: servers, whose requests come first, and the queue.
 func (p *planner) servers(full bool) {
 	t := p.turnout()
-	if l := &p.state.load; len(p.tops) == 0 || len(t.wanting) == 0 || t.visits || full {
+	if l := &p.state.load; len(p.tops) == 0 || len(t.wanting) == 0 || t.visits || full && !p.resting() {
 		l.since = time.Time{}
 	} else if l.since.IsZero() {
 		l.since = p.in.Now
@@ -133,7 +133,7 @@ func (p *planner) servers(full bool) {
 			s.Slice = DefaultSlice
 			together += s.Slice
 		default:
-			together += s.Slice
+			together += max(s.Slice, DefaultSlice)
 		}
 		s.Reason = p.why(m, s, wants, t.wanting)
 		p.out[m.ID] = s

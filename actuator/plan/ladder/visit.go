@@ -30,8 +30,8 @@ const (
 	// usefulGap is how long a process must stay on the GPU in a gap for this to be worth the switches
 	// before and after.
 	usefulGap = 2 * SwitchCost
-	// switchy is the part of the time that switches must take to matter.
-	switchy = 0.1
+	// thrashing is the part of the time that switches must take to matter.
+	thrashing = 0.1
 	// settled is how long a plan's calls take at most, until the GPU does as they say.
 	settled = 50 * time.Millisecond
 	// unbrokenUse is the least part that a server takes, with others on in its gaps, for these to be
@@ -88,7 +88,7 @@ func (p *planner) steady() bool {
 // switches since the queue had nothing else, it switches a lot, and nobody stays for long.
 func (p *planner) short() bool {
 	s, since := p.in.Switches, p.state.load.since
-	if since.IsZero() || s.From.Before(since.Add(settled)) || s.Rate*SwitchCost.Seconds() < switchy {
+	if since.IsZero() || s.From.Before(since.Add(settled)) || !p.switchy() {
 		return false
 	}
 	stay := time.Duration(0)
@@ -98,26 +98,68 @@ func (p *planner) short() bool {
 	return stay > 0 && stay < usefulGap
 }
 
-// visit adds the processes that are on now beside servers that compute without a break, and returns
-// the length of a visit; false if visits are impossible. A visitor has the GPU for its whole visit,
-// so that few steps of the servers wait. Visits are as frequent as the assured parts of the queue
-// require.
-func (p *planner) visit(wanting []member, on map[string]bool) (length time.Duration, possible bool) {
-	sure := p.sure()
-	every := time.Duration(4 / p.rate() * float64(time.Second)) // two calls per visit: half of the allowed rate
-	most := min(visitMost, p.tops[0].Deadline/2)
-	if sure <= 0 {
-		return 0, false
+// yields reports whether servers give the GPU away again and again before their slices are over, to
+// others that visits can give their parts: shorter slices of the servers would give these no more.
+func (p *planner) yields() bool {
+	if !p.switchy() {
+		return false
 	}
+	for _, m := range p.tops {
+		if m.Stay > m.Stands.slice()/2 {
+			return false
+		}
+	}
+	_, _, possible := p.visits(p.queue)
+	return possible
+}
+
+// resting reports whether no process of the queue has come onto the GPU in the time whose switches
+// were read, and visits can give them their parts once they do.
+func (p *planner) resting() bool {
+	if p.in.Switches.From.IsZero() {
+		return false
+	}
+	for _, m := range p.queue {
+		if !m.Exact || m.Stay > 0 {
+			return false
+		}
+	}
+	_, _, possible := p.visits(p.queue)
+	return possible
+}
+
+// switchy reports whether switches take so much of the time that they matter.
+func (p *planner) switchy() bool { return p.in.Switches.Rate*SwitchCost.Seconds() >= thrashing }
+
+// visits returns how long and how frequent visits of these processes are; false if they are
+// impossible. Visits are as frequent as the assured parts of the queue require.
+func (p *planner) visits(wanting []member) (length, every time.Duration, possible bool) {
+	sure := p.sure()
+	every = time.Duration(4 / p.rate() * float64(time.Second)) // two calls per visit: half of the allowed rate
+	if sure <= 0 || len(p.tops) == 0 {
+		return 0, 0, false
+	}
+	most := min(visitMost, p.tops[0].Deadline/2)
 	every = max(every, time.Duration(float64(most)/sure))
 	length = time.Duration(sure * float64(every)).Round(time.Microsecond)
 	if length > most || length < SwitchCost {
-		return 0, false
+		return 0, 0, false
 	}
 	for _, m := range wanting {
 		if m.KeepOn != "" || p.in.Limits.NoOff || m.place < policy.Last {
-			return 0, false
+			return 0, 0, false
 		}
+	}
+	return length, every, true
+}
+
+// visit adds the processes that are on now beside servers that compute without a break, and returns
+// the length of a visit; false if visits are impossible. A visitor has the GPU for its whole visit,
+// so that few steps of the servers wait.
+func (p *planner) visit(wanting []member, on map[string]bool) (length time.Duration, possible bool) {
+	length, every, possible := p.visits(wanting)
+	if !possible {
+		return 0, false
 	}
 	t, now := &p.state.turn, p.in.Now
 	t.keep(wanting)

@@ -1,6 +1,7 @@
 package ladder_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -88,6 +89,40 @@ func aloneButForVisits(t *testing.T, token, host time.Duration, samples bool, as
 		}
 		if w.longest > time.Second {
 			t.Errorf("beside %d: one was off for %v", n, w.longest)
+		}
+	}
+}
+
+// A trainer that loads its data for some seconds before it computes: tokens are slower for as long as it takes
+// until switches were read, and never by a whole slice of the trainer.
+func TestATrainerThatBeginsLateSlowsFewTokens(t *testing.T) {
+	for _, wait := range []time.Duration{0, 500 * ms, 3200 * ms, 7700 * ms} {
+		for _, samples := range []time.Duration{0, 300 * ms, 700 * ms} {
+			d, b := decoder(870*time.Microsecond, 60*time.Microsecond), at(trainer("b", 40*ms, 0), 2*time.Second+samples)
+			b.phases, b.endless = append([]phase{{false, wait}}, slices.Repeat([]phase{{true, 40 * ms}}, 1000)...), false
+			w := newWorld(true, d, b)
+			w.lags, w.cost, w.save = true, 180*time.Microsecond, 100*time.Microsecond
+			var slow time.Duration
+			var slower, slowest int
+			last, leaves := time.Duration(0), 0
+			w.watch = func() {
+				if d.leaves == leaves {
+					return
+				}
+				if took := w.now - last; leaves > 0 && took > 12*930*time.Microsecond/10 {
+					slow += took
+					slower++
+					if took > 2*ms && took < 9*ms {
+						slowest++
+					}
+				}
+				last, leaves = w.now, d.leaves
+			}
+			w.run(12 * time.Second)
+			if w.err != "" || slow > 2500*ms || slowest > 10 {
+				t.Errorf("waits %v, comes %v late: %d tokens were slow for %v, %d of them by a slice %s", wait, samples, slower, slow, slowest, w.err)
+			}
+			t.Logf("waits %v, comes %v late: %d tokens were slow for %v, %d of them by a slice", wait, samples, slower, slow, slowest)
 		}
 	}
 }
