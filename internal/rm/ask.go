@@ -88,6 +88,11 @@ func (m *Manager) ask(ctx context.Context, p Process, s *search, fd int, dig boo
 			if part.high%256 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
+			first := clientBase + part.high - 1
+			dup.ahead(int(min(atOnce, part.high-part.low)), func(i int) question {
+				handle := first - uint32(i)
+				return question{handle, handle, indexClass}
+			})
 			if err := is(clientBase + part.high - 1); err != nil {
 				return err
 			}

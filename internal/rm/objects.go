@@ -135,10 +135,11 @@ func (m *Manager) look(ctx context.Context, dup *file, c *client, now time.Durat
 // of.
 func (c *client) same(dup *file) (bool, error) {
 	for _, g := range groupsOf(c.objects) {
-		for _, want := range c.objects {
-			if want.handle != g.Handle && want.handle != g.Subdevice && !slices.Contains(g.Channels, want.handle) {
-				continue
-			}
+		parts := slices.DeleteFunc(slices.Clone(c.objects), func(o object) bool {
+			return o.handle != g.Handle && o.handle != g.Subdevice && !slices.Contains(g.Channels, o.handle)
+		})
+		dup.ahead(len(parts), func(i int) question { return question{c.handle, parts[i].handle, indexClass} })
+		for _, want := range parts {
 			class, err := dup.info(c.handle, want.handle, indexClass)
 			if status := Status(0); errors.As(err, &status) || err == nil && class != want.class {
 				return false, nil
@@ -156,6 +157,7 @@ func (c *client) readOn(ctx context.Context, dup *file, gap int) error {
 		if h%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
+		dup.ahead(min(atOnce, gap-absent), func(i int) question { return question{c.handle, h + uint32(i), indexClass} })
 		there, err := c.readObject(dup, h)
 		if err != nil {
 			return err
@@ -176,6 +178,7 @@ func (c *client) readOn(ctx context.Context, dup *file, gap int) error {
 // readHoles reads objects that were made since at handles that had none.
 func (c *client) readHoles(dup *file) error {
 	var left []uint32
+	dup.ahead(len(c.holes), func(i int) question { return question{c.handle, c.holes[i], indexClass} })
 	for _, h := range c.holes {
 		there, err := c.readObject(dup, h)
 		if err != nil {
