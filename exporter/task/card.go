@@ -44,8 +44,9 @@ type Card struct {
 
 // Switches are the context switches of a card in some time.
 type Switches struct {
-	// From is when that time began, by the exporter's wall clock.
-	From time.Time `json:"from"`
+	// From is when that time began, by the exporter's wall clock; absent if nothing was read, as on a card with one
+	// process.
+	From time.Time `json:"from,omitzero"`
 	// Rate is how many contexts came onto the card each second.
 	Rate float64 `json:"per_second"`
 	// Stays is for how many seconds a context of each container stayed each time, on average, by
