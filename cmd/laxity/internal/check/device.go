@@ -45,7 +45,7 @@ func gatherDevice(ctx context.Context, spec string) deviceFacts {
 	return f
 }
 
-// traces opens and closes the trace of each card.
+// traces has the trace of each card on for a moment: some vGPUs refuse only that.
 func traces(gpus []device.GPU) map[string]error {
 	untraced := map[string]error{}
 	for _, g := range gpus {
@@ -54,6 +54,9 @@ func traces(gpus []device.GPU) map[string]error {
 		}
 		t, err := rm.New(rm.System(), rm.Options{}).OpenTrace(g.UUID)
 		if err == nil {
+			if err = t.Start(); err == nil {
+				_, _, err = t.Stop()
+			}
 			t.Close()
 		}
 		untraced[g.UUID] = err
