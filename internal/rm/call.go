@@ -32,7 +32,7 @@ const (
 	// driver's lock for 10 ms at a time (an H100). Questions share it with each other.
 	slowly = 500 * time.Microsecond
 	// atOnce is how many questions wait together.
-	atOnce = 64
+	atOnce = 32
 )
 
 // control makes one control call with params, a pointer to a structure of abi.go, and writes the

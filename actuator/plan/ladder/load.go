@@ -25,11 +25,12 @@ type load struct {
 	full bool
 	// demoted are the servers that have lost their place, and since when.
 	demoted map[string]time.Time
-	// steady are the servers that compute without a break, and since when. gappy are those that
-	// turned out not to, and until when steadiness is not tried again.
-	steady, gappy map[string]time.Time
-	// since is when the queue came to be on beside servers, with slices that leave it no more than
-	// gaps; zero: it is not.
+	// steady are the servers that compute without a break. gappy are those that turned out not to, by
+	// the driver's samples, and until when steadiness is not tried again.
+	steady map[string]steadiness
+	gappy  map[string]time.Time
+	// since is when one process of the queue came to be on beside servers, with a slice that leaves it
+	// no more than gaps; zero: none is.
 	since time.Time
 	// lent is the first in the queue while the second has a long slice beside it. doubt is the start of
 	// the window after the one in which it did not fill the GPU; zero: it does. waits are those that
@@ -39,6 +40,15 @@ type load struct {
 	waits map[string]bool
 	// weights multiply the parts of processes with a share, so that they get their shares.
 	weights map[string]float64
+}
+
+// steadiness is what is known of a server that computes without a break.
+type steadiness struct {
+	since time.Time
+	// exact: context switches told it.
+	exact bool
+	// use is the part of the GPU that it used once it was alone; 0: not known yet.
+	use float64
 }
 
 func (l load) clone() load {

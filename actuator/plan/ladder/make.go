@@ -113,7 +113,9 @@ func (p *planner) sizes(t turnout, full bool) []time.Duration {
 // servers gives every process its slice: servers, whose requests come first, and the queue.
 func (p *planner) servers(full bool) {
 	t := p.turnout()
-	if l := &p.state.load; len(p.tops) == 0 || len(t.wanting) == 0 || t.visits || full && !p.resting() {
+	l := &p.state.load
+	l.full = l.full && !t.visits
+	if len(p.tops) == 0 || t.here() != 1 || p.foreign > 0 || t.visits || full && !p.resting() {
 		l.since = time.Time{}
 	} else if l.since.IsZero() {
 		l.since = p.in.Now

@@ -24,15 +24,15 @@ const (
 	// gappyFor is how long steadiness is not tried again with a server that left the GPU idle, by the
 	// driver's samples.
 	gappyFor = time.Minute
-	// steadyFor is how long after its gaps were too short a server's are looked at again: it makes some
-	// of its steps slower for a second or two.
+	// steadyFor is how long after its gaps were too short a server's are looked at again, unless it uses
+	// half as much before: that makes its steps slower for a second or two.
 	steadyFor = 5 * time.Minute
 	// usefulGap is how long a process must stay on the GPU in a gap for this to be worth the switches
 	// before and after.
 	usefulGap = 2 * SwitchCost
 	// thrashing is the part of the time that switches must take to matter.
-	thrashing = 0.1
-	// settled is how long a plan's calls take at most, until the GPU does as they say.
+	thrashing = 0.05
+	// settled is how long a plan's calls take as a rule, until the GPU does as they say.
 	settled = 50 * time.Millisecond
 	// unbrokenUse is the least part that a server takes, with others on in its gaps, for these to be
 	// too short for a second one.
@@ -54,34 +54,45 @@ const (
 func (p *planner) steady() bool {
 	l, now, found, short := &p.state.load, p.in.Now, false, p.short()
 	for _, m := range p.tops {
-		since, is := l.steady[m.ID]
+		s, is := l.steady[m.ID]
 		use, measured := l.use[m.ID]
-		if !m.HasTask || now.Sub(m.Job.Start.Time) <= max(m.Deadline, steadyAfter) || !measured || p.foreign > 0 {
+		if !p.goesOn(m) || !measured || p.foreign > 0 {
 			delete(l.steady, m.ID)
 			continue
 		}
-		p.unbroken = p.unbroken || use >= unbrokenUse
+		p.unbroken = p.unbroken || use >= unbrokenUse && now.Sub(m.Job.Start.Time) > window
+		since := now.Sub(s.since)
 		switch {
-		case is && m.Exact && now.Sub(since) >= steadyFor:
+		case is && s.exact && (since >= steadyFor || use < s.use/2):
 			delete(l.steady, m.ID)
 			continue
-		case is && !m.Exact && now.Sub(since) > steadyKnown && use < steadyUse*(1-p.sure()):
+		case is && !s.exact && since > steadyKnown && use < steadyUse*(1-p.sure()):
 			delete(l.steady, m.ID)
 			l.gappy[m.ID] = now.Add(gappyFor)
 			continue
+		case is && s.exact:
+			if s.use == 0 && since > steadyKnown {
+				s.use = use
+				l.steady[m.ID] = s
+			}
+			p.wake(s.since.Add(steadyFor))
 		case is:
-			p.wake(since.Add(steadyFor))
 		case !m.Exact && now.Before(l.gappy[m.ID]):
 			p.wake(l.gappy[m.ID])
 			continue
 		case use < steadyTry || m.Exact && !short:
 			continue
 		default:
-			l.steady[m.ID] = now
+			l.steady[m.ID] = steadiness{since: now, exact: m.Exact}
 		}
 		found = true
 	}
 	return found
+}
+
+// goesOn reports whether a server has computed without a break for so long that it may be steady.
+func (p *planner) goesOn(m member) bool {
+	return m.HasTask && p.in.Now.Sub(m.Job.Start.Time) > max(m.Deadline, steadyAfter)
 }
 
 // short reports whether the gaps between the servers' kernels are too short to be useful: by the context
@@ -98,10 +109,10 @@ func (p *planner) short() bool {
 	return stay > 0 && stay < usefulGap
 }
 
-// yields reports whether servers give the GPU away again and again before their slices are over, to
-// others that visits can give their parts: shorter slices of the servers would give these no more.
+// yields reports whether servers without a break give the GPU away again and again before their slices
+// are over: shorter ones would give the others no more, and visits give them their parts.
 func (p *planner) yields() bool {
-	if !p.switchy() {
+	if !p.switchy() || !slices.ContainsFunc(p.tops, p.goesOn) {
 		return false
 	}
 	for _, m := range p.tops {
@@ -113,10 +124,10 @@ func (p *planner) yields() bool {
 	return possible
 }
 
-// resting reports whether no process of the queue has come onto the GPU in the time whose switches
-// were read, and visits can give them their parts once they do.
+// resting reports whether no process of the queue has come onto the GPU beside a server without a break
+// in the time whose switches were read, and visits can give them their parts once they do.
 func (p *planner) resting() bool {
-	if p.in.Switches.From.IsZero() {
+	if p.in.Switches.From.IsZero() || !slices.ContainsFunc(p.tops, p.goesOn) {
 		return false
 	}
 	for _, m := range p.queue {

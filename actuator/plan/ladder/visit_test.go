@@ -195,3 +195,39 @@ func TestFourTrainersTakeTurns(t *testing.T) {
 		t.Errorf("p99 of a request's wait is %v", p)
 	}
 }
+
+// Four trainers load their data for a while before they compute: what they left unused then counts for 20 s at most.
+func TestFourTrainersThatLoadFirstTakeTurns(t *testing.T) {
+	for _, load := range []time.Duration{3 * time.Second, 7 * time.Second, 12 * time.Second} {
+		for _, apart := range []time.Duration{0, 300 * ms, time.Second} {
+			all := []*actor{server("s", 20*ms, 30*ms, time.Millisecond)}
+			for i, id := range []string{"a", "b", "c", "d"} {
+				b := at(trainer(id, 80*ms, 0), time.Second)
+				b.phases, b.endless = append([]phase{{false, load + time.Duration(i)*apart}}, slices.Repeat([]phase{{true, 80 * ms}}, 3000)...), false
+				all = append(all, b)
+			}
+			w := newWorld(true, all...)
+			w.lags = true
+			w.run(time.Second + load + 3*apart + 20*time.Second)
+			n := len(all[0].waits)
+			w.run(w.now + 20*time.Second)
+			if p := quantile(all[0].waits[n:], 0.99); p > time.Millisecond || w.err != "" {
+				t.Errorf("they load for %v, %v apart: p99 of a request's wait is %v %s", load, apart, p, w.err)
+			}
+		}
+	}
+}
+
+// A decode loop that has far less to do than when its gaps were too short: others are on again soon, not in five minutes.
+func TestALoopWithLessToDoIsNotAloneForLong(t *testing.T) {
+	d, b := decoder(870*time.Microsecond, 60*time.Microsecond), trainer("b", 40*ms, 0)
+	d.phases, d.endless = append(slices.Repeat(d.phases, 20000), slices.Repeat([]phase{{true, 500 * time.Microsecond}, {false, 6 * ms}}, 20000)...), false
+	w := newWorld(true, d, b)
+	w.lags = true
+	w.run(20 * time.Second)
+	before := b.got
+	w.run(40 * time.Second)
+	if part := (b.got - before).Seconds() / 20; part < 0.5 || w.err != "" {
+		t.Errorf("the trainer had %.1f %% of the GPU, want most of it %s", 100*part, w.err)
+	}
+}
