@@ -72,7 +72,7 @@ func TestQuestionsWaitTogether(t *testing.T) {
 		}{
 			{"off", func() error { return m.Switch(t.Context(), []rm.Group{g}, false) }, 2 * wait}, // its class; the channels
 			{"on", func() error { return m.Switch(t.Context(), []rm.Group{g}, true) }, 2 * wait},
-			{"find", func() error { _, err := m.Find(t.Context(), g.Process); return err }, 900 * time.Millisecond},
+			{"find", func() error { _, err := m.Find(t.Context(), g.Process); return err }, time.Second},
 			{"find again", func() error { _, err := m.Find(t.Context(), g.Process); return err }, 200 * time.Millisecond},
 		} {
 			began, before := time.Now(), asked.Load()
