@@ -88,8 +88,9 @@ func (p *planner) turnout() turnout {
 	return t
 }
 
-// sizes are the slices of the queue's processes that are on, in its order.
-func (p *planner) sizes(t turnout, full bool) []time.Duration {
+// sizes are the slices of the queue's processes that are on, in its order. gapsDo: what requests leave
+// suffices for one of them.
+func (p *planner) sizes(t turnout, gapsDo bool) []time.Duration {
 	here := t.here()
 	switch {
 	case p.foreign > 0:
@@ -100,7 +101,7 @@ func (p *planner) sizes(t turnout, full bool) []time.Duration {
 		return divide(p.queue, p.weighted(), 0, p.second())
 	case t.visits:
 		return slices.Repeat([]time.Duration{t.length}, len(p.queue))
-	case here == 1 && (!full || p.resting()):
+	case here == 1 && gapsDo:
 		return slices.Repeat([]time.Duration{short}, len(p.queue))
 	case t.turns || here < 2:
 		return slices.Repeat([]time.Duration{DefaultSlice}, len(p.queue))
@@ -113,14 +114,14 @@ func (p *planner) sizes(t turnout, full bool) []time.Duration {
 // servers gives every process its slice: servers, whose requests come first, and the queue.
 func (p *planner) servers(full bool) {
 	t := p.turnout()
-	l := &p.state.load
+	l, gapsDo := &p.state.load, !full || p.resting()
 	l.full = l.full && !t.visits
-	if len(p.tops) == 0 || t.here() != 1 || p.foreign > 0 || t.visits || full && !p.resting() {
+	if len(p.tops) == 0 || t.here() != 1 || p.foreign > 0 || t.visits || !gapsDo {
 		l.since = time.Time{}
 	} else if l.since.IsZero() {
 		l.since = p.in.Now
 	}
-	sizes := p.sizes(t, full)
+	sizes := p.sizes(t, gapsDo)
 	together := time.Duration(0)
 	for i, m := range p.queue {
 		s := Standing{Rank: len(p.tops) + i + 1, Slice: sizes[i]}

@@ -112,31 +112,22 @@ func (p *planner) short() bool {
 // yields reports whether servers without a break give the GPU away again and again before their slices
 // are over: shorter ones would give the others no more, and visits give them their parts.
 func (p *planner) yields() bool {
-	if !p.switchy() || !slices.ContainsFunc(p.tops, p.goesOn) {
-		return false
-	}
-	for _, m := range p.tops {
-		if m.Stay > m.Stands.slice()/2 {
-			return false
-		}
-	}
-	_, _, possible := p.visits(p.queue)
-	return possible
+	keeps := func(m member) bool { return m.Stay > m.Stands.slice()/2 }
+	return p.switchy() && p.visitable() && !slices.ContainsFunc(p.tops, keeps)
 }
 
 // resting reports whether no process of the queue has come onto the GPU beside a server without a break
 // in the time whose switches were read, and visits can give them their parts once they do.
 func (p *planner) resting() bool {
-	if p.in.Switches.From.IsZero() || !slices.ContainsFunc(p.tops, p.goesOn) {
-		return false
-	}
-	for _, m := range p.queue {
-		if !m.Exact || m.Stay > 0 {
-			return false
-		}
-	}
+	came := func(m member) bool { return !m.Exact || m.Stay > 0 }
+	return !p.in.Switches.From.IsZero() && p.visitable() && !slices.ContainsFunc(p.queue, came)
+}
+
+// visitable reports whether there is a server without a break, and visits can give all of the queue
+// their parts.
+func (p *planner) visitable() bool {
 	_, _, possible := p.visits(p.queue)
-	return possible
+	return possible && slices.ContainsFunc(p.tops, p.goesOn)
 }
 
 // switchy reports whether switches take so much of the time that they matter.

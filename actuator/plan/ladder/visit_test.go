@@ -93,13 +93,18 @@ func aloneButForVisits(t *testing.T, token, host time.Duration, samples bool, as
 	}
 }
 
+// loads has an actor load its data for a while before its phases, which it goes through for longer than a test lasts.
+func (a *actor) loads(d time.Duration) {
+	a.phases, a.endless = append([]phase{{false, d}}, slices.Repeat(a.phases, 3000)...), false
+}
+
 // A trainer that loads its data for some seconds before it computes: tokens are slower for as long as it takes
 // until switches were read, and never by a whole slice of the trainer.
 func TestATrainerThatBeginsLateSlowsFewTokens(t *testing.T) {
 	for _, wait := range []time.Duration{0, 500 * ms, 3200 * ms, 7700 * ms} {
 		for _, samples := range []time.Duration{0, 300 * ms, 700 * ms} {
 			d, b := decoder(870*time.Microsecond, 60*time.Microsecond), at(trainer("b", 40*ms, 0), 2*time.Second+samples)
-			b.phases, b.endless = append([]phase{{false, wait}}, slices.Repeat([]phase{{true, 40 * ms}}, 1000)...), false
+			b.loads(wait)
 			w := newWorld(true, d, b)
 			w.lags, w.cost, w.save = true, 180*time.Microsecond, 100*time.Microsecond
 			var slow time.Duration
@@ -203,7 +208,7 @@ func TestFourTrainersThatLoadFirstTakeTurns(t *testing.T) {
 			all := []*actor{server("s", 20*ms, 30*ms, time.Millisecond)}
 			for i, id := range []string{"a", "b", "c", "d"} {
 				b := at(trainer(id, 80*ms, 0), time.Second)
-				b.phases, b.endless = append([]phase{{false, load + time.Duration(i)*apart}}, slices.Repeat([]phase{{true, 80 * ms}}, 3000)...), false
+				b.loads(load + time.Duration(i)*apart)
 				all = append(all, b)
 			}
 			w := newWorld(true, all...)

@@ -192,11 +192,11 @@ type used struct {
 func (r *cardReader) present(u *unit, now time.Time, out *device.Card) {
 	before, ok := r.spent[u]
 	past := now.Sub(r.at).Seconds()
-	out.Switches = &device.Switches{From: r.at}
+	s := &device.Switches{From: r.at, Of: map[int]float64{}}
+	out.Switches = s
 	if !ok || past <= 0 {
 		return
 	}
-	s := &device.Switches{From: r.at, Of: map[int]float64{}}
 	for owner, n := range u.compute.Came() {
 		if came := n - before.came[owner]; came > 0 {
 			s.Of[r.gpu.pids[owner]] += float64(came) / past
@@ -206,7 +206,6 @@ func (r *cardReader) present(u *unit, now time.Time, out *device.Card) {
 	if s.Rate == 0 {
 		return
 	}
-	out.Switches = s
 	out.Present = r.perProcess(u.compute.Present(), before.present, past)
 }
 
