@@ -24,20 +24,36 @@ func slow() sim.Options {
 	return o
 }
 
+// stepping waits until a step of the checkpoint API is under way on a process.
+func (r *rig) stepping(ctx context.Context, pid int, step string) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for r.CheckpointStep(pid) != step {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // The helper is killed in the middle of each step: what it had asked the driver for goes
 // on, and all is undone, or on record and brought back.
 func TestHelperIsKilled(t *testing.T) {
 	r := newRig(t, slow())
 	c := r.run(t)
-	for step := range 5 { // lock, checkpoint; restore, unlock; after all
-		kill := time.AfterFunc(time.Duration(150+300*step)*time.Millisecond, func() {
-			if pid := r.swap.Helper.PID(); pid != 0 {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
+	for _, step := range []string{"lock", "checkpoint", "restore", "unlock"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		killed := make(chan bool, 1)
+		go func() {
+			helper := 0
+			if r.stepping(ctx, c.PID, step) {
+				helper = r.swap.Helper.PID()
 			}
-		})
-		_, err := r.swap.Helper.Start(t.Context()) // so that the times fit
-		check(t, err, nil)
-		_, err = r.swap.Suspend(t.Context(), c.ID, c.Name, "test")
+			killed <- helper != 0 && syscall.Kill(helper, syscall.SIGKILL) == nil
+		}()
+		_, err := r.swap.Suspend(t.Context(), c.ID, c.Name, "test")
 		if err != nil && !errors.Is(err, enforce.ErrUndone) && !errors.Is(err, enforce.ErrStuck) {
 			t.Fatal(err)
 		}
@@ -46,9 +62,12 @@ func TestHelperIsKilled(t *testing.T) {
 				break
 			}
 		}
-		kill.Stop()
+		cancel()
+		if !<-killed {
+			t.Errorf("%s: no helper was killed", step)
+		}
 		if s := r.state(t, c.PID); s != sim.ProcessRunning {
-			t.Fatalf("step %d: state %d, %v", step, s, err)
+			t.Fatalf("%s: state %d, %v", step, s, err)
 		}
 		c.Await(t, "kernels_end")
 	}
@@ -76,18 +95,15 @@ func TestPausedWhileItIsLocked(t *testing.T) {
 // The actuator is killed in the middle of a suspend, or after it: its guardian brings the
 // container back.
 func TestActuatorIsKilled(t *testing.T) {
-	for name, after := range map[string]time.Duration{
-		"while it locks": 150 * time.Millisecond, "while it checkpoints": 450 * time.Millisecond, "afterwards": 0,
+	for name, step := range map[string]string{
+		"while it locks": "lock", "while it checkpoints": "checkpoint", "afterwards": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, slow())
 			c := r.run(t)
 			victim := r.victim(t, c.ID)
-			if after > 0 {
-				for len(recorded(t, r)) == 0 {
-					time.Sleep(time.Millisecond)
-				}
-				time.Sleep(after)
+			if step != "" {
+				r.stepping(t.Context(), c.PID, step)
 				_ = victim.Process.Kill()
 			}
 			_ = victim.Wait() // it was killed

@@ -79,6 +79,17 @@ func (g *GPU) CheckpointState(pid int) (CheckpointState, error) {
 	return p.state, nil
 }
 
+// CheckpointStep names the step of the checkpoint API that is under way on a process: lock,
+// checkpoint, restore, unlock; empty if none is. Tests wait for it to interrupt that step.
+func (g *GPU) CheckpointStep(pid int) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.procs[pid]; p != nil {
+		return p.step
+	}
+	return ""
+}
+
 // Lock is cuCheckpointProcessLock: what is queued runs to its end, and further calls of
 // the process block. limit 0 is none.
 func (g *GPU) Lock(ctx context.Context, pid int, limit time.Duration) error {
@@ -208,9 +219,9 @@ func (g *GPU) step(ctx context.Context, s step, pid int, run func(context.Contex
 		return fmt.Errorf("%w: %d", ErrNoProcess, pid)
 	}
 	state, injected := p.state, g.faults.steps[s.name]
-	busy := p.stepping
+	busy := p.step != ""
 	if state == s.from && !busy && injected == nil {
-		p.stepping = true
+		p.step = s.name
 	}
 	agents := maps.Clone(p.agents)
 	g.mu.Unlock()
@@ -223,7 +234,7 @@ func (g *GPU) step(ctx context.Context, s step, pid int, run func(context.Contex
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		p.stepping = false
+		p.step = ""
 	}()
 	for a := range agents {
 		if err := a.ask(ctx, p); err != nil {

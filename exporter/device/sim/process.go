@@ -31,7 +31,7 @@ type Process struct {
 	// Of the checkpoint API, see checkpoint.go.
 	state     CheckpointState
 	turn      chan struct{} // closed when calls may go on; nil: they may
-	stepping  bool          // a step is under way
+	step      string        // the step that is under way, or empty
 	restoring bool
 	agents    map[*agent]bool
 
