@@ -80,6 +80,7 @@ func (m *Manager) ask(ctx context.Context, p Process, s *search, fd int, dig boo
 			return nil
 		}
 		for ; len(f.tips) > 0; f.tips = f.tips[1:] {
+			dup.ahead(len(f.tips), func(i int) question { return question{f.tips[i], f.tips[i], indexClass} })
 			if err := is(f.tips[0]); err != nil {
 				return err
 			}

@@ -88,11 +88,14 @@ func (m *Manager) prepare(groups []Group, on bool) (*joint, error) {
 	)
 	for _, of := range byFile(groups) {
 		wait.Go(func() {
-			f, err := m.duplicate(of[0].Process, of[0].FD)
+			var f *file
 			var calls map[string][]batch
-			if err == nil {
-				calls, err = f.calls(of, on)
-			}
+			err := recovered(func() (err error) {
+				if f, err = m.duplicate(of[0].Process, of[0].FD); err == nil {
+					calls, err = f.calls(of, on)
+				}
+				return err
+			})
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -12,28 +11,13 @@ import (
 type file struct {
 	kernel Kernel
 	fd     int
+	lent   *lender  // of goroutines that ask; nil: it asks by itself
 	arg    [32]byte // of a control; reused, since a search makes thousands
 	params [16]byte
 
 	slow    bool // the last question was
 	answers map[question]answer
 }
-
-// question is what info asks.
-type question struct{ client, object, index uint32 }
-
-type answer struct {
-	value uint32
-	err   error
-}
-
-const (
-	// slowly is how long a question takes that has to wait. Most take 3 µs. Programs that start hold the
-	// driver's lock for 10 ms at a time (an H100). Questions share it with each other.
-	slowly = 500 * time.Microsecond
-	// atOnce is how many questions wait together.
-	atOnce = 32
-)
 
 // control makes one control call with params, a pointer to a structure of abi.go, and writes the
 // answer into it.
@@ -85,34 +69,6 @@ func (f *file) info(client, object, index uint32) (uint32, error) {
 	began := time.Now()
 	defer func() { f.slow = time.Since(began) > slowly }()
 	return f.ask(client, object, index)
-}
-
-// ahead asks together the n questions that info is about to be asked, if the driver is slow now: else each one would
-// wait. Info gives each answer once. While it has the first, nothing is asked.
-func (f *file) ahead(n int, is func(i int) question) {
-	if !f.slow || n == 0 {
-		return
-	}
-	if _, known := f.answers[is(0)]; known {
-		return
-	}
-	began := time.Now()
-	all := make([]answer, n)
-	var wait sync.WaitGroup
-	for i := range min(atOnce, n) {
-		wait.Go(func() {
-			own := file{kernel: f.kernel, fd: f.fd}
-			for ; i < n; i += atOnce {
-				q := is(i)
-				all[i].value, all[i].err = own.ask(q.client, q.object, q.index)
-			}
-		})
-	}
-	wait.Wait()
-	f.answers, f.slow = make(map[question]answer, n), time.Since(began) > slowly
-	for i, a := range all {
-		f.answers[is(i)] = a
-	}
 }
 
 func (f *file) ask(client, object, index uint32) (uint32, error) {
@@ -173,7 +129,7 @@ func (m *Manager) open() (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open NVIDIA's control device: %w", err)
 	}
-	return &file{kernel: m.kernel, fd: fd}, nil
+	return &file{kernel: m.kernel, fd: fd, lent: &m.lent}, nil
 }
 
 // alive returns nil if p runs, else an error that is ErrGone.
@@ -220,7 +176,7 @@ func (m *Manager) duplicate(p Process, fd int) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("duplicate descriptor %d of %v: %w", fd, p, err)
 	}
-	f := &file{kernel: m.kernel, fd: dup}
+	f := &file{kernel: m.kernel, fd: dup, lent: &m.lent}
 	device, err := m.kernel.Device(dup)
 	switch {
 	case err != nil:

@@ -61,10 +61,11 @@ func (f *file) checkChannels(g Group) (here []uint32, err error) {
 	if err := f.check(g); err != nil {
 		return nil, err
 	}
-	f.ahead(2*len(g.Channels), func(i int) question {
-		return question{g.Client, g.Channels[i/2], []uint32{indexClass, indexParent}[i%2]}
-	})
-	for _, channel := range g.Channels {
+	for at, channel := range g.Channels {
+		left := g.Channels[at:]
+		f.ahead(2*len(left), func(i int) question {
+			return question{g.Client, left[i/2], []uint32{indexClass, indexParent}[i%2]}
+		})
 		class, err := f.info(g.Client, channel, indexClass)
 		status := Status(0)
 		switch {

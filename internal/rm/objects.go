@@ -138,8 +138,8 @@ func (c *client) same(dup *file) (bool, error) {
 		parts := slices.DeleteFunc(slices.Clone(c.objects), func(o object) bool {
 			return o.handle != g.Handle && o.handle != g.Subdevice && !slices.Contains(g.Channels, o.handle)
 		})
-		dup.ahead(len(parts), func(i int) question { return question{c.handle, parts[i].handle, indexClass} })
-		for _, want := range parts {
+		for at, want := range parts {
+			dup.ahead(len(parts)-at, func(i int) question { return question{c.handle, parts[at+i].handle, indexClass} })
 			class, err := dup.info(c.handle, want.handle, indexClass)
 			if status := Status(0); errors.As(err, &status) || err == nil && class != want.class {
 				return false, nil
@@ -157,7 +157,7 @@ func (c *client) readOn(ctx context.Context, dup *file, gap int) error {
 		if h%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		dup.ahead(min(atOnce, gap-absent), func(i int) question { return question{c.handle, h + uint32(i), indexClass} })
+		dup.aheadThen(min(atOnce, gap-absent), func(i int) question { return question{c.handle, h + uint32(i), indexClass} }, matters)
 		there, err := c.readObject(dup, h)
 		if err != nil {
 			return err
@@ -178,8 +178,8 @@ func (c *client) readOn(ctx context.Context, dup *file, gap int) error {
 // readHoles reads objects that were made since at handles that had none.
 func (c *client) readHoles(dup *file) error {
 	var left []uint32
-	dup.ahead(len(c.holes), func(i int) question { return question{c.handle, c.holes[i], indexClass} })
-	for _, h := range c.holes {
+	for at, h := range c.holes {
+		dup.aheadThen(len(c.holes)-at, func(i int) question { return question{c.handle, c.holes[at+i], indexClass} }, matters)
 		there, err := c.readObject(dup, h)
 		if err != nil {
 			return err
@@ -193,6 +193,11 @@ func (c *client) readHoles(dup *file) error {
 	return nil
 }
 
+// matters reports whether objects of this class lead to a compute group.
+func matters(class uint32) bool {
+	return class == classSubdevice || class == classGroup || isCompute(class) || isChannel(class)
+}
+
 // readObject adds the object with this handle, if it exists and its class matters.
 func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
 	class, err := dup.info(c.handle, h, indexClass)
@@ -204,7 +209,7 @@ func (c *client) readObject(dup *file, h uint32) (there bool, err error) {
 	if class == classMPS {
 		return true, fmt.Errorf("%w: client %#x is of MPS, whose channels are other processes' too", ErrUnsupported, c.handle)
 	}
-	if class != classSubdevice && class != classGroup && !isCompute(class) && !isChannel(class) {
+	if !matters(class) {
 		return true, nil
 	}
 	parent, err := dup.info(c.handle, h, indexParent)

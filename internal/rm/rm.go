@@ -91,6 +91,7 @@ type Manager struct {
 	kernel Kernel
 	opt    Options
 	slots  chan struct{}
+	lent   lender
 
 	mu        sync.Mutex
 	driver    error // why the driver is not supported

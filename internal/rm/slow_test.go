@@ -52,42 +52,6 @@ func TestOffThatComesTooLateIsUndone(t *testing.T) {
 	})
 }
 
-// Beside programs that start each question waits for the driver's lock. They wait together.
-func TestQuestionsWaitTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const wait = 10 * time.Millisecond
-		fake, m := machine(t)
-		_, g := startTenant(fake, 10)
-		asked := atomic.Int64{}
-		fake.Hook(func(c *rmtest.Call) {
-			if c.Cmd == rmtest.CmdHandleInfo {
-				asked.Add(1)
-				time.Sleep(wait)
-			}
-		})
-		for _, c := range []struct {
-			what string
-			call func() error
-			most time.Duration
-		}{
-			{"off", func() error { return m.Switch(t.Context(), []rm.Group{g}, false) }, 2 * wait}, // its class; the channels
-			{"on", func() error { return m.Switch(t.Context(), []rm.Group{g}, true) }, 2 * wait},
-			{"find", func() error { _, err := m.Find(t.Context(), g.Process); return err }, time.Second},
-			{"find again", func() error { _, err := m.Find(t.Context(), g.Process); return err }, 200 * time.Millisecond},
-		} {
-			began, before := time.Now(), asked.Load()
-			if err := c.call(); err != nil {
-				t.Errorf("%s: %v", c.what, err)
-			}
-			took, n := time.Since(began), asked.Load()-before
-			t.Logf("%s: %v for %d questions", c.what, took, n)
-			if took > c.most || n < 3 {
-				t.Errorf("%s took %v for %d questions, want at most %v", c.what, took, n, c.most)
-			}
-		}
-	})
-}
-
 func TestCallsOfOneProcessKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, m := machine(t)
