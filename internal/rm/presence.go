@@ -1,9 +1,6 @@
 package rm
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 const (
 	// computeSlice is the slice that libcuda gives a compute group, and so the time after which the GPU
@@ -24,8 +21,8 @@ const (
 //
 // The GPU's clock and ours are not compared: what the window has beside the time from the first switch to
 // the last is taken to lie half before and half after them. Not every end is recorded (a decode loop that was alone
-// on an H100, until another's channels were switched on): if the first switch is a start, the next other process
-// to come is taken to have been there before.
+// on an H100, until another's channels were switched on): if the first switch is a start, another process whose end
+// is missing is taken to have been there before, or the only other one.
 func Presence(switches []Switch, window time.Duration) map[int]time.Duration {
 	if len(switches) == 0 {
 		return nil
@@ -33,15 +30,7 @@ func Presence(switches []Switch, window time.Duration) map[int]time.Duration {
 	first, last := switches[0], switches[len(switches)-1]
 	parts := map[int]time.Duration{}
 	edge := max(0, window-time.Duration(last.At-first.At)) / 2
-	before := first.PID
-	if first.On {
-		i := slices.IndexFunc(switches, func(s Switch) bool { return s.On && s.PID != first.PID })
-		before = 0
-		if i > 0 {
-			before = switches[i].PID
-		}
-	}
-	parts[before] += edge
+	parts[before(switches)] += edge
 	for i, s := range switches {
 		if !s.On {
 			continue
@@ -62,4 +51,27 @@ func Presence(switches []Switch, window time.Duration) map[int]time.Duration {
 	}
 	delete(parts, 0) // one that the driver does not name
 	return parts
+}
+
+// before returns whose context was on the GPU before the first of these switches; 0: not known.
+func before(switches []Switch) int {
+	first := switches[0]
+	if !first.On {
+		return first.PID
+	}
+	only, several := 0, false
+	for i, s := range switches {
+		if !s.On || s.PID == first.PID {
+			continue
+		}
+		if i == len(switches)-1 || switches[i+1].On { // it is there still, or its end is missing
+			return s.PID
+		}
+		several = several || only != 0 && s.PID != only
+		only = s.PID
+	}
+	if several {
+		return 0
+	}
+	return only
 }

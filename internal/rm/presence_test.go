@@ -32,6 +32,18 @@ func TestPresence(t *testing.T) {
 		"whose end is missing was there before": {
 			[]rm.Switch{on(1000*ms, 7), off(1004*ms, 7), on(1004*ms, 8)}, map[int]time.Duration{7: 4 * ms, 8: 96 * ms},
 		},
+		"a visitor that came in between was not": {
+			[]rm.Switch{on(1000*ms, 7), off(1002*ms, 7), on(1002*ms, 8), off(1004*ms, 8), on(1004*ms, 9)},
+			map[int]time.Duration{7: 2 * ms, 8: 2 * ms, 9: 96 * ms},
+		},
+		"whose end is missing, among several": {
+			[]rm.Switch{on(1000*ms, 7), off(1010*ms, 7), on(1010*ms, 8), off(1020*ms, 8), on(1020*ms, 9), on(1060*ms, 7), off(1080*ms, 7)},
+			map[int]time.Duration{7: 30 * ms, 8: 10 * ms, 9: 50 * ms},
+		},
+		"nobody knows which of several": {
+			[]rm.Switch{on(1000*ms, 7), off(1010*ms, 7), on(1010*ms, 8), off(1020*ms, 8), on(1020*ms, 9), off(1060*ms, 9)},
+			map[int]time.Duration{7: 10 * ms, 8: 10 * ms, 9: 40 * ms},
+		},
 		"nobody else came": {[]rm.Switch{on(1000*ms, 7), off(1040*ms, 7)}, map[int]time.Duration{7: 40 * ms}},
 		"a window that seems shorter than what came in it": {
 			[]rm.Switch{on(1000*ms, 7), off(1101*ms, 7), on(1102*ms, 8)}, map[int]time.Duration{7: 101 * ms, 8: 0},

@@ -21,6 +21,7 @@ type cardRig struct {
 	now time.Time
 	device.Cards
 	traces  map[string]*fakeTrace // by UUID, those that were opened last
+	stall   time.Duration         // how much longer a window is
 	refused error                 // what opening a trace answers
 	opened  int
 }
@@ -64,7 +65,7 @@ func (r *cardRig) tracing() tracing {
 				on = on || f.on
 			}
 			if on {
-				r.now = r.now.Add(d)
+				r.now = r.now.Add(d + r.stall)
 			}
 		},
 	}

@@ -18,6 +18,9 @@ const (
 	// longer while it is on (1.5 % of the work of two programs that take turns), and a window has
 	// some fifty turns.
 	traceWindow = 100 * time.Millisecond
+	// traceMost is the longest window that is believed: where the exporter stood still in between, newer
+	// switches may have taken the places of older ones in the driver's ring (16,384), which tells nobody.
+	traceMost = time.Second
 	// traceJitter is how much later than its reading a window may begin, so that what happens once a
 	// second is not seen always or never.
 	traceJitter = 300 * time.Millisecond
@@ -139,9 +142,12 @@ func (s *switches) stop(now func() time.Time) {
 		return
 	}
 	window := at.Sub(s.began)
-	if lost || window <= 0 {
+	if lost = lost || window > traceMost; lost || window <= 0 {
 		s.blind = lost
 		return
+	}
+	if n := len(list); n > 0 { // the driver's locks may make start and stop wait, while it records
+		window = max(window, time.Duration(list[n-1].At-list[0].At))
 	}
 	s.seen = device.Switches{From: s.began, Of: map[int]float64{}}
 	for _, one := range list {

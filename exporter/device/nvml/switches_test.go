@@ -46,6 +46,18 @@ func TestCardTellsWhoseContextWasOnIt(t *testing.T) {
 	if c := r.first(t); c.Switches == nil {
 		t.Error("after a hidden window the trace is given up")
 	}
+	// The driver recorded for longer than the window: it had its locks wait. Shares are of that time.
+	r.traces[uuid].list = []rm.Switch{{At: 5000 * ms, PID: 41}, {At: 5000 * ms, PID: 42, On: true}, {At: 5100 * ms, PID: 42}, {At: 5100 * ms, PID: 41, On: true}, {At: 5200 * ms, PID: 41}}
+	if c := r.first(t); !maps.Equal(c.Present, map[int]float64{41: 0.5, 42: 0.5}) || c.Switches.Rate != 10 {
+		t.Errorf("a longer window: present %v, switches %v", c.Present, c.Switches)
+	}
+	// We stood still: what the ring has may not be all.
+	r.stall = time.Second
+	r.traces[uuid].list = []rm.Switch{{At: 5000 * ms, PID: 41}, {At: 5001 * ms, PID: 42, On: true}}
+	if c := r.first(t); c.Present != nil || c.Switches != nil {
+		t.Errorf("after a stall: present %v, switches %v", c.Present, c.Switches)
+	}
+	r.stall = 0
 	// A trace that breaks is opened again, a minute later.
 	broken := r.traces[uuid]
 	broken.err = errors.New("the driver is gone")
