@@ -36,8 +36,8 @@ type Options struct {
 	// Log gets a line when the engine tells of no events, and for what it does not describe. Nil:
 	// nothing.
 	Log *slog.Logger
-	// Ticks say when to look; every second if nil.
-	Ticks <-chan time.Time
+	// Ticks returns, for each watch, what says when to look; every second if nil.
+	Ticks func() <-chan time.Time
 }
 
 // Engine reads one engine.
@@ -45,7 +45,7 @@ type Engine struct {
 	client *cri.Client
 	kernel freezer.Kernel
 	log    *slog.Logger
-	ticks  <-chan time.Time
+	ticks  func() <-chan time.Time
 
 	mu    sync.Mutex
 	known map[string]*known // those that were described, while they are listed

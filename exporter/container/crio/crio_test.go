@@ -36,17 +36,22 @@ func check(t testing.TB, err error) {
 // looker is an Engine that looks when the test says so, and where the engine tells of something.
 type looker struct {
 	*crio.Engine
-	ticks chan time.Time
 
 	mu       sync.Mutex
-	watchers []chan struct{} // closed where a watch ended
+	ticks    chan time.Time // of the watch that is made now
+	watchers []watcher
+}
+
+type watcher struct {
+	ticks chan time.Time
+	ended chan struct{} // closed where the watch ended
 }
 
 func open(t testing.TB, address, proc string) *looker {
 	t.Helper()
-	l := &looker{ticks: make(chan time.Time)}
+	l := &looker{}
 	var err error
-	l.Engine, err = crio.New(crio.Options{Address: address, Proc: proc, Ticks: l.ticks})
+	l.Engine, err = crio.New(crio.Options{Address: address, Proc: proc, Ticks: func() <-chan time.Time { return l.ticks }})
 	check(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
@@ -54,14 +59,15 @@ func open(t testing.TB, address, proc string) *looker {
 
 // Watch remembers that it watches.
 func (l *looker) Watch(ctx context.Context) (<-chan container.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ticks = make(chan time.Time) // of its own: one watch must not take another's ticks
 	events, err := l.Engine.Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out, ended := make(chan container.Event, 100), make(chan struct{})
-	l.mu.Lock()
-	l.watchers = append(l.watchers, ended)
-	l.mu.Unlock()
+	l.watchers = append(l.watchers, watcher{l.ticks, ended})
 	go func() {
 		defer close(out)
 		defer close(ended)
@@ -77,11 +83,11 @@ func (l *looker) Watch(ctx context.Context) (<-chan container.Event, error) {
 func (l *looker) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, ended := range l.watchers {
+	for _, w := range l.watchers {
 		for range 2 {
 			select {
-			case l.ticks <- time.Now():
-			case <-ended:
+			case w.ticks <- time.Now():
+			case <-w.ended:
 			}
 		}
 	}

@@ -23,6 +23,7 @@ func (e *Engine) Watch(ctx context.Context) (<-chan container.Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	ticks, stop := e.clock()
 	ctx, cancel := context.WithCancel(ctx)
 	told := make(chan struct{}, 1)
 	go e.follow(ctx, told)
@@ -30,7 +31,8 @@ func (e *Engine) Watch(ctx context.Context) (<-chan container.Event, error) {
 	go func() {
 		defer close(out)
 		defer cancel()
-		if err := e.compare(ctx, before, told, out); err != nil && ctx.Err() == nil {
+		defer stop()
+		if err := e.compare(ctx, before, ticks, told, out); err != nil && ctx.Err() == nil {
 			e.log.Warn("the engine cannot be looked at any more", "err", err)
 		}
 	}()
@@ -64,14 +66,17 @@ func (e *Engine) follow(ctx context.Context, told chan<- struct{}) {
 	}
 }
 
-// compare looks again and again, and sends what has changed. It returns when a look fails.
-func (e *Engine) compare(ctx context.Context, before map[string]seen, told <-chan struct{}, out chan<- container.Event) error {
-	ticks := e.ticks
-	if ticks == nil {
-		t := time.NewTicker(every)
-		defer t.Stop()
-		ticks = t.C
+// clock says when a watch looks, until it is stopped.
+func (e *Engine) clock() (ticks <-chan time.Time, stop func()) {
+	if e.ticks != nil {
+		return e.ticks(), func() {}
 	}
+	t := time.NewTicker(every)
+	return t.C, t.Stop
+}
+
+// compare looks again and again, and sends what has changed. It returns when a look fails.
+func (e *Engine) compare(ctx context.Context, before map[string]seen, ticks <-chan time.Time, told <-chan struct{}, out chan<- container.Event) error {
 	for {
 		select {
 		case <-ctx.Done():
