@@ -1,6 +1,7 @@
 package ladder_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/actuator/plan/ladder"
@@ -39,6 +40,9 @@ type actor struct {
 	leaves         int           // how often its work on the GPU was through
 	fresh          bool          // its latest request came while it had none
 	carried        int           // calls that had been carried out then
+	// One with requests of several phases: the last phase is the pause between two of them.
+	asks          bool
+	asked, paused time.Duration // when the present request began; when the present pause did, 0: none
 }
 
 const never = time.Duration(1<<62 - 1)
@@ -85,6 +89,9 @@ func (a *actor) happen(now time.Duration) bool {
 			}
 			a.step = 0
 		}
+		if a.asks {
+			changed = a.ask(now) || changed
+		}
 		if p := a.phases[a.step]; p.onGPU {
 			a.left = p.d
 		} else {
@@ -92,6 +99,19 @@ func (a *actor) happen(now time.Duration) bool {
 		}
 	}
 	return changed
+}
+
+// ask begins a request, or a pause. It reports whether it did.
+func (a *actor) ask(now time.Duration) bool {
+	switch a.step {
+	case 0:
+		a.asked, a.paused = now, 0
+	case len(a.phases) - 1:
+		a.takes, a.paused = append(a.takes, now-a.asked), now
+	default:
+		return false
+	}
+	return true
 }
 
 func (a *actor) serve(now time.Duration) bool {
@@ -127,6 +147,15 @@ func server(id string, deadline, every, service time.Duration) *actor {
 	a := labelled(id)
 	a.every, a.service = every, service
 	a.tenant.Server, a.tenant.Deadline = true, deadline
+	return a
+}
+
+// kernels is a server whose requests have several kernels, each followed by some time on the host, with
+// pauses between them.
+func kernels(id string, deadline time.Duration, n int, kernel, host, pause time.Duration) *actor {
+	a := labelled(id)
+	a.tenant.Server, a.tenant.Deadline, a.asks, a.endless = true, deadline, true, true
+	a.phases = append(slices.Repeat([]phase{{true, kernel}, {false, host}}, n), phase{false, pause})
 	return a
 }
 

@@ -13,6 +13,14 @@ const window = time.Second
 // demotion is how long a server that took the card loses its place; then it gets another chance.
 const demotion = 10 * time.Second
 
+const (
+	// slowPart is the part of its deadline after which a request is slow: it computes for long, or has many
+	// kernels, each of which waited for the others' slices.
+	slowPart = 4
+	// slowFor is how long after a slow request the others take turns.
+	slowFor = time.Minute
+)
+
 // chance is how long the server then keeps its place whatever it does: its use shows late.
 const chance = 2 * window
 
@@ -38,6 +46,9 @@ type load struct {
 	lent  string
 	doubt time.Time
 	waits map[string]bool
+	// slow are the servers with requests that lasted for a good part of their deadline, and when one did
+	// last.
+	slow map[string]time.Time
 	// weights multiply the parts of processes with a share, so that they get their shares.
 	weights map[string]float64
 }
@@ -52,12 +63,13 @@ type steadiness struct {
 }
 
 func (l load) clone() load {
-	l.waits, l.weights = copied(l.waits), copied(l.weights)
+	l.slow, l.waits, l.weights = copied(l.slow), copied(l.waits), copied(l.weights)
 	l.demoted, l.steady, l.gappy = copied(l.demoted), copied(l.steady), copied(l.gappy)
 	return l
 }
 
 func (l load) forget(gone func(id string) bool) {
+	forget(l.slow, gone)
 	forget(l.waits, gone)
 	forget(l.weights, gone)
 	forget(l.demoted, gone)
@@ -114,6 +126,22 @@ func (p *planner) late(t Tenant) bool {
 	l.demoted[t.ID] = p.in.Now
 	p.wake(p.in.Now.Add(demotion))
 	return true
+}
+
+// slow reports whether requests of a server last, or lasted a short while ago, for a good part of their deadline.
+// The budget is one wait: who gives the GPU away after each of many kernels waits as many times.
+func (p *planner) slow() bool {
+	l, now, found := &p.state.load, p.in.Now, false
+	for _, m := range p.tops {
+		if at := m.Job.Start.Time.Add(m.Deadline / slowPart); m.HasTask && now.Before(at) {
+			p.wake(at)
+		} else if m.HasTask {
+			l.slow[m.ID] = now
+		}
+		last, was := l.slow[m.ID]
+		found = found || was && now.Sub(last) < slowFor
+	}
+	return found
 }
 
 // rivals reports whether other work with a deadline has a claim on the time that a server without a

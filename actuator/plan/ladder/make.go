@@ -41,8 +41,8 @@ func (p *planner) hold() {
 type turnout struct {
 	wanting []member        // those that compute, or may
 	on      map[string]bool // of these, who is on the GPU
-	visits  bool            // the queue is off but for visits, which take length
-	length  time.Duration
+	visits  bool            // the queue is off but for visits, in which it has that slice
+	slice   time.Duration
 	turns   bool // one of the queue is on at a time, or a few
 	// budget is how long a request may wait for all of them.
 	budget time.Duration
@@ -59,26 +59,30 @@ func (t turnout) here() (n int) {
 }
 
 // turnout decides it: visits beside a server whose gaps are too short, turns where all of the queue
-// would take a request, or a gap of a server without a break, too long, else everybody.
+// would take a request, or a gap of a server without a break, too long, or where requests wait for the
+// queue again and again, else everybody.
 func (p *planner) turnout() turnout {
 	t := turnout{wanting: p.queue, on: map[string]bool{}, budget: p.budget()}
 	if len(p.tops) > 0 { // a process known to be busy elsewhere takes no turn here
 		t.wanting = slices.DeleteFunc(slices.Clone(p.queue), func(m member) bool { return m.Wants == No })
 	}
 	if len(t.wanting) > 0 && p.steady() {
-		if t.length, t.visits = p.visit(t.wanting, t.on); t.visits {
+		if t.slice, t.visits = p.visit(t.wanting, t.on); t.visits {
 			return t
 		}
 	}
 	each := time.Duration(len(t.wanting)) * (DefaultSlice + SwitchCost)
-	if len(p.tops) > 0 && len(t.wanting) > 1 && (each > t.budget || p.unbroken) {
+	if len(p.tops) > 0 && len(t.wanting) > 1 && (each > t.budget || p.unbroken || p.slow()) {
 		if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
 			t.turns = true
 			return t
 		}
-		// No process may be off. Then requests wait for a part of their deadline.
+		// No process may be off. Then requests wait for a part of their deadline, or, if they wait more
+		// than once, each time as long as by default.
 		p.report = cmp.Or(p.report, p.whyNoTurns(t.wanting))
-		t.budget = max(each, 5*t.budget)
+		if t.budget = max(each, 5*t.budget); p.unbroken || p.slow() {
+			t.budget = each
+		}
 		return t
 	}
 	p.state.turn = turn{}.clone()
@@ -100,7 +104,7 @@ func (p *planner) sizes(t turnout, gapsDo bool) []time.Duration {
 	case len(p.tops) == 0:
 		return divide(p.queue, p.weighted(), 0, p.second())
 	case t.visits:
-		return slices.Repeat([]time.Duration{t.length}, len(p.queue))
+		return slices.Repeat([]time.Duration{t.slice}, len(p.queue))
 	case here == 1 && gapsDo:
 		return slices.Repeat([]time.Duration{short}, len(p.queue))
 	case t.turns || here < 2:

@@ -157,7 +157,7 @@ func (p *planner) nextTurn(moving []member) {
 		if t.on = append(t.on, m.ID); len(t.on) == 1 {
 			t.own[m.ID] = now
 			length = p.length(m, lengths[m.ID])
-			if m.ID == moving[0].ID { // the rest is for the first in the queue
+			if m.ID == moving[0].ID || m.beside && m.place == moving[0].place { // the rest is for the first, and its equals
 				length = max(length, lengths[m.ID])
 			}
 		}

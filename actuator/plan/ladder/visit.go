@@ -138,13 +138,14 @@ func (p *planner) switchy() bool { return p.in.Switches.Rate*SwitchCost.Seconds(
 func (p *planner) visits(wanting []member) (length, every time.Duration, possible bool) {
 	sure := p.sure()
 	every = time.Duration(4 / p.rate() * float64(time.Second)) // two calls per visit: half of the allowed rate
-	if sure <= 0 || len(p.tops) == 0 {
+	if sure <= 0 || len(p.tops) == 0 || len(wanting) == 0 {
 		return 0, 0, false
 	}
 	most := min(visitMost, p.tops[0].Deadline/2)
-	every = max(every, time.Duration(float64(most)/sure))
-	length = time.Duration(sure * float64(every)).Round(time.Microsecond)
-	if length > most || length < SwitchCost {
+	// Each has its visit in time.
+	every = max(every, min(time.Duration(float64(most)/sure), p.inTime()/time.Duration(len(wanting))))
+	length = max(time.Duration(sure*float64(every)), 2*SwitchCost).Round(time.Microsecond)
+	if length > most {
 		return 0, 0, false
 	}
 	for _, m := range wanting {
@@ -156,39 +157,47 @@ func (p *planner) visits(wanting []member) (length, every time.Duration, possibl
 }
 
 // visit adds the processes that are on now beside servers that compute without a break, and returns
-// the length of a visit; false if visits are impossible. A visitor has the GPU for its whole visit,
-// so that few steps of the servers wait.
-func (p *planner) visit(wanting []member, on map[string]bool) (length time.Duration, possible bool) {
+// the slice of each; false if visits are impossible. Visitors have the GPU for the whole visit, so that
+// few steps of the servers wait.
+func (p *planner) visit(wanting []member, on map[string]bool) (slice time.Duration, possible bool) {
 	length, every, possible := p.visits(wanting)
 	if !possible {
 		return 0, false
 	}
 	t, now := &p.state.turn, p.in.Now
+	round := time.Duration(len(wanting)) * every
+	atOnce := (round + p.inTime() - 1) / p.inTime() // each has a visit in time
 	t.keep(wanting)
+	if !t.visits { // who was on in a turn, or in a gap, is no visitor
+		t.on, t.until = nil, time.Time{}
+	}
 	if t.visits = true; !now.Before(t.until) || len(t.on) > 0 && !slices.ContainsFunc(t.on, func(id string) bool { return has(wanting, id) }) {
 		if len(t.on) == 0 {
-			t.on, t.until = p.visitors(wanting, every), now.Add(length+arrival)
+			t.on, t.until = p.visitors(wanting, int(atOnce)), now.Add(length+arrival)
 		} else {
 			t.on, t.until = nil, now.Add(every-length-arrival)
 		}
 	}
 	t.mark(wanting, on, now)
 	p.wake(t.until)
-	return length, true
+	return max(length/atOnce, SwitchCost).Round(time.Microsecond), true
 }
 
-// visitors are the processes whose last visit is longest ago: one, or as many as are needed to give
-// each a visit in time.
-func (p *planner) visitors(wanting []member, every time.Duration) (ids []string) {
+// visitors are the processes whose last visit is longest ago.
+func (p *planner) visitors(wanting []member, atOnce int) (ids []string) {
 	t := &p.state.turn
-	atOnce := 1 + int(time.Duration(len(wanting))*every/(p.maxOff()*9/10))
-	queue := t.queue(wanting)
-	for _, m := range queue[:min(atOnce, len(queue))] {
+	for _, m := range t.queue(wanting) {
+		if len(ids) == atOnce {
+			break
+		}
 		ids, t.own[m.ID] = append(ids, m.ID), p.in.Now
 	}
 	slices.Sort(ids)
 	return ids
 }
+
+// inTime is the time in which each process that is off by turns has its own.
+func (p *planner) inTime() time.Duration { return p.maxOff() * 9 / 10 }
 
 // whyAway says why a process is off between visits.
 func (p *planner) whyAway() string {

@@ -93,6 +93,37 @@ func aloneButForVisits(t *testing.T, token, host time.Duration, samples bool, as
 	}
 }
 
+// However many take turns to visit, and however small their floor is, each has its part of it.
+func TestVisitorsHaveEqualParts(t *testing.T) {
+	for _, c := range []struct {
+		n     int
+		floor float64
+	}{{2, 0.05}, {4, 0.05}, {5, 0.05}, {6, 0.05}, {12, 0.05}, {20, 0.05}, {1, 0.01}, {1, 0.005}, {1, 0.001}, {6, 0.005}} {
+		for _, cost := range []time.Duration{400 * time.Microsecond, 180 * time.Microsecond} {
+			d := decoder(870*time.Microsecond, 60*time.Microsecond)
+			all := append([]*actor{d}, trainers(c.n)...)
+			w := newWorld(true, all...)
+			w.lags, w.cost, w.save, w.floor = true, cost, cost/2, c.floor
+			steps := w.between(d)
+			w.run(settled)
+			before := w.figures().got
+			w.run(40 * time.Second)
+			after := w.figures().got
+			least, most := 1.0, 0.0
+			for _, a := range all[1:] {
+				part := (after[a.tenant.ID] - before[a.tenant.ID]).Seconds() / (40*time.Second - settled).Seconds()
+				least, most = min(least, part), max(most, part)
+			}
+			p50, p99 := quantile(*steps, 0.5), quantile(*steps, 0.99)
+			t.Logf("%d, floor %v, %v a switch: from %.2f to %.2f %%, tokens %v, %v, %d calls", c.n, c.floor, cost, 100*least, 100*most, p50, p99, w.mostCalls())
+			due := c.floor / float64(c.n)
+			if w.err != "" || least < 0.7*due || most > 1.6*due+0.001 || p50 > 1100*time.Microsecond || w.mostCalls() > 100 || w.longest > time.Second {
+				t.Errorf("%d, floor %v, %v a switch: from %.2f to %.2f %%, tokens %v, %v, %d calls, off for %v %s", c.n, c.floor, cost, 100*least, 100*most, p50, p99, w.mostCalls(), w.longest, w.err)
+			}
+		}
+	}
+}
+
 // loads has an actor load its data for a while before its phases, which it goes through for longer than a test lasts.
 func (a *actor) loads(d time.Duration) {
 	a.phases, a.endless = append([]phase{{false, d}}, slices.Repeat(a.phases, 3000)...), false

@@ -270,8 +270,12 @@ func (w *world) input() ladder.Input {
 			t.HasTask = len(a.queue) > 0 || w.now-a.quiet < busyGap
 			begin = a.busy
 		}
+		if a.asks {
+			t.HasTask = a.paused == 0 || w.now-a.paused < busyGap
+			begin = a.asked
+		}
 		t.Job.Task = task.Task{ID: t.ID, Start: task.Mark{Time: epoch.Add(begin)}}
-		t.Job.Request = a.every > 0
+		t.Job.Request = a.every > 0 || a.asks
 		if t.Deadline > 0 {
 			t.Job.Deadline = epoch.Add(begin + t.Deadline)
 		}
