@@ -24,7 +24,7 @@ func TestARequestOfManyKernelsDoesNotWaitAtEach(t *testing.T) {
 					}
 				}
 				t.Logf("deadline %v, %d kernels (%v alone), %d trainers: %v, %v by default", deadline, n, alone, others, took[true], took[false])
-				if took[true] > took[false] || others > 1 && n > 10 && took[true] > 3*alone {
+				if took[true] > took[false]*21/20 || others > 1 && n > 10 && took[true] > 3*alone {
 					t.Errorf("deadline %v, %d kernels (%v alone), %d trainers: %v, %v by default", deadline, n, alone, others, took[true], took[false])
 				}
 			}

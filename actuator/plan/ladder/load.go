@@ -14,11 +14,13 @@ const window = time.Second
 const demotion = 10 * time.Second
 
 const (
-	// slowPart is the part of its deadline after which a request is slow: it computes for long, or has many
-	// kernels, each of which waited for the others' slices.
-	slowPart = 4
-	// slowFor is how long after a slow request the others take turns.
+	// slowAfter is after which part of its deadline a request is slow, a quarter: it computes for long, or has
+	// many kernels, each of which waited for the others' slices.
+	slowAfter = 4
+	// slowFor is how long a slow request counts.
 	slowFor = time.Minute
+	// waiting is the part of its time that a server computes or waits for the others, for these to take turns.
+	waiting = 0.35
 )
 
 // chance is how long the server then keeps its place whatever it does: its use shows late.
@@ -40,6 +42,9 @@ type load struct {
 	// since is when one process of the queue came to be on beside servers, with a slice that leaves it
 	// no more than gaps; zero: none is.
 	since time.Time
+	// sizes are the servers' slices, sized is since when they are as they are, and older are those before.
+	sizes, older map[string]time.Duration
+	sized        time.Time
 	// lent is the first in the queue while the second has a long slice beside it. doubt is the start of
 	// the window after the one in which it did not fill the GPU; zero: it does. waits are those that
 	// had to wait for that slice: they get no such second again.
@@ -47,8 +52,9 @@ type load struct {
 	doubt time.Time
 	waits map[string]bool
 	// slow are the servers with requests that lasted for a good part of their deadline, and when one did
-	// last.
-	slow map[string]time.Time
+	// last. crowding is since when each has waited most of the time, window after window; crowded are those that
+	// did so for longer than one, and when they did last: use is told late, and roughly.
+	slow, crowding, crowded map[string]time.Time
 	// weights multiply the parts of processes with a share, so that they get their shares.
 	weights map[string]float64
 }
@@ -63,13 +69,16 @@ type steadiness struct {
 }
 
 func (l load) clone() load {
-	l.slow, l.waits, l.weights = copied(l.slow), copied(l.waits), copied(l.weights)
+	l.slow, l.crowding, l.crowded = copied(l.slow), copied(l.crowding), copied(l.crowded)
+	l.waits, l.weights = copied(l.waits), copied(l.weights)
 	l.demoted, l.steady, l.gappy = copied(l.demoted), copied(l.steady), copied(l.gappy)
 	return l
 }
 
 func (l load) forget(gone func(id string) bool) {
 	forget(l.slow, gone)
+	forget(l.crowding, gone)
+	forget(l.crowded, gone)
 	forget(l.waits, gone)
 	forget(l.weights, gone)
 	forget(l.demoted, gone)
@@ -129,11 +138,12 @@ func (p *planner) late(t Tenant) bool {
 }
 
 // slow reports whether requests of a server last, or lasted a short while ago, for a good part of their deadline.
-// The budget is one wait: who gives the GPU away after each of many kernels waits as many times.
+// The budget is one wait: who gives the GPU away after each of many kernels waits as many times. So it may be,
+// too, if requests come in close succession: they are one interval.
 func (p *planner) slow() bool {
 	l, now, found := &p.state.load, p.in.Now, false
 	for _, m := range p.tops {
-		if at := m.Job.Start.Time.Add(m.Deadline / slowPart); m.HasTask && now.Before(at) {
+		if at := m.Job.Start.Time.Add(m.Deadline / slowAfter); m.HasTask && now.Before(at) {
 			p.wake(at)
 		} else if m.HasTask {
 			l.slow[m.ID] = now
@@ -142,6 +152,35 @@ func (p *planner) slow() bool {
 		found = found || was && now.Sub(last) < slowFor
 	}
 	return found
+}
+
+// crowd notes, at the end of a window, which servers computed or waited for the others most of it. So often as
+// one came onto the GPU it had waited for all that may be there.
+func (p *planner) crowd() {
+	l, each := &p.state.load, time.Duration(len(p.queue))*(DefaultSlice+SwitchCost)
+	if len(p.state.turn.on) > 0 {
+		each = short + SwitchCost // for the one that is on
+	}
+	for _, m := range p.tops {
+		use, measured := l.use[m.ID]
+		since, before := l.crowding[m.ID]
+		switch {
+		case !measured || !m.Exact || m.Stay == 0 || use*(each+m.Stay).Seconds() < waiting*m.Stay.Seconds():
+			delete(l.crowding, m.ID)
+		case !before:
+			l.crowding[m.ID] = p.in.Now
+		case p.in.Now.Sub(since) >= window:
+			l.crowded[m.ID] = p.in.Now
+		}
+	}
+}
+
+// crowded reports whether a server did so a short while ago.
+func (p *planner) crowded() bool {
+	return slices.ContainsFunc(p.tops, func(m member) bool {
+		last, was := p.state.load.crowded[m.ID]
+		return was && p.in.Now.Sub(last) < slowFor
+	})
 }
 
 // rivals reports whether other work with a deadline has a claim on the time that a server without a

@@ -3,6 +3,7 @@ package ladder
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -17,6 +18,7 @@ func Make(in Input, before State) Plan {
 	p.hold()
 	if closed {
 		p.weigh()
+		p.crowd()
 	}
 	p.servers(p.full(closed))
 	if len(p.tops)+len(p.queue) > 1 { // places change as deadlines pass
@@ -59,8 +61,8 @@ func (t turnout) here() (n int) {
 }
 
 // turnout decides it: visits beside a server whose gaps are too short, turns where all of the queue
-// would take a request, or a gap of a server without a break, too long, or where requests wait for the
-// queue again and again, else everybody.
+// would take a request, or a gap of a server without a break, too long, or where a server waits for the
+// queue most of the time, else everybody.
 func (p *planner) turnout() turnout {
 	t := turnout{wanting: p.queue, on: map[string]bool{}, budget: p.budget()}
 	if len(p.tops) > 0 { // a process known to be busy elsewhere takes no turn here
@@ -72,18 +74,24 @@ func (p *planner) turnout() turnout {
 		}
 	}
 	each := time.Duration(len(t.wanting)) * (DefaultSlice + SwitchCost)
-	if len(p.tops) > 0 && len(t.wanting) > 1 && (each > t.budget || p.unbroken || p.slow()) {
-		if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
-			t.turns = true
+	if len(p.tops) > 0 && len(t.wanting) > 1 {
+		slow := p.slow()
+		if each > t.budget || p.unbroken || slow && p.crowded() {
+			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
+				t.turns = true
+				return t
+			}
+			// No process may be off. Then requests wait for a part of their deadline.
+			p.report = cmp.Or(p.report, p.whyNoTurns(t.wanting))
+			t.budget = max(each, 5*t.budget)
+		}
+		shared := slices.ContainsFunc(t.wanting, func(m member) bool { return m.Share > 0 })
+		if (p.unbroken || slow) && !shared { // they wait more than once: each time as long as by default
+			t.budget = min(t.budget, each)
+		}
+		if len(t.on) > 0 {
 			return t
 		}
-		// No process may be off. Then requests wait for a part of their deadline, or, if they wait more
-		// than once, each time as long as by default.
-		p.report = cmp.Or(p.report, p.whyNoTurns(t.wanting))
-		if t.budget = max(each, 5*t.budget); p.unbroken || p.slow() {
-			t.budget = each
-		}
-		return t
 	}
 	p.state.turn = turn{}.clone()
 	for _, m := range t.wanting {
@@ -184,6 +192,32 @@ func (p *planner) top(full, visits bool, together time.Duration, here int) {
 		s.Reason = p.whyTop(i, s) + others
 		p.out[m.ID] = s
 	}
+	p.note()
+}
+
+// note notes since when the servers have had their slices.
+func (p *planner) note() {
+	sizes := map[string]time.Duration{}
+	for _, m := range p.tops {
+		sizes[m.ID] = p.out[m.ID].Slice
+	}
+	if l := &p.state.load; !maps.Equal(sizes, l.sizes) {
+		l.older, l.sizes, l.sized = p.sizesThen(), sizes, p.in.Now
+	}
+}
+
+// sizesThen are the servers' slices of the time whose switches were read last.
+func (p *planner) sizesThen() map[string]time.Duration {
+	l := p.state.load
+	known := l.sizes
+	if p.in.Switches.From.Before(l.sized) {
+		known = l.older
+	}
+	sizes := map[string]time.Duration{}
+	for _, m := range p.tops {
+		sizes[m.ID] = cmp.Or(known[m.ID], m.Stands.slice())
+	}
+	return sizes
 }
 
 // modest makes slices for the queue while a process computes whose part is not ours: none longer

@@ -21,13 +21,18 @@ const tasteFor = 4 * time.Second
 const stale = 2 * time.Second
 
 // appetite is 1 if unknown, and beside a server without a break: what a process does not use of its
-// turn then are the server's kernels and the switches, and a second one would add to both.
+// turn then are the server's kernels and the switches, and a second one would add to both. But one that
+// uses next to nothing adds nothing.
 func (p *planner) appetite(id string) float64 {
-	if p.unbroken {
+	a := cmp.Or(p.state.turn.appetite[id], 1)
+	if p.unbroken && a > nothing {
 		return 1
 	}
-	return cmp.Or(p.state.turn.appetite[id], 1)
+	return a
 }
+
+// nothing is the appetite up to which a process takes nothing that matters: a notebook, a helper.
+const nothing = 0.1
 
 // spent is the part of a turn that switches may take. Idle time beyond it counts as gaps.
 const spent = 0.25

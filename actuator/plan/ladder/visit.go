@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ const (
 	usefulGap = 2 * SwitchCost
 	// thrashing is the part of the time that switches must take to matter.
 	thrashing = 0.05
+	// reading is for how long context switches are read, once a second.
+	reading = 100 * time.Millisecond
 	// settled is how long a plan's calls take as a rule, until the GPU does as they say.
 	settled = 50 * time.Millisecond
 	// unbrokenUse is the least part that a server takes, with others on in its gaps, for these to be
@@ -110,17 +113,20 @@ func (p *planner) short() bool {
 }
 
 // yields reports whether servers without a break give the GPU away again and again before their slices
-// are over: shorter ones would give the others no more, and visits give them their parts.
+// are over: shorter ones would give the others no more, and visits give them their parts. The slices are those
+// of the time whose switches were read.
 func (p *planner) yields() bool {
-	keeps := func(m member) bool { return m.Stay > m.Stands.slice()/2 }
+	then := p.sizesThen()
+	keeps := func(m member) bool { return m.Stay > then[m.ID]/2 }
 	return p.switchy() && p.visitable() && !slices.ContainsFunc(p.tops, keeps)
 }
 
 // resting reports whether no process of the queue has come onto the GPU beside a server without a break
-// in the time whose switches were read, and visits can give them their parts once they do.
+// in the time whose switches were read, and visits can give them their parts once they do. Where their parts
+// are so small that the server's slices are longer than that time, nobody need have come who wants to.
 func (p *planner) resting() bool {
 	came := func(m member) bool { return !m.Exact || m.Stay > 0 }
-	return !p.in.Switches.From.IsZero() && p.visitable() && !slices.ContainsFunc(p.queue, came)
+	return p.sure()*reading.Seconds() > DefaultSlice.Seconds() && !p.in.Switches.From.IsZero() && p.visitable() && !slices.ContainsFunc(p.queue, came)
 }
 
 // visitable reports whether there is a server without a break, and visits can give all of the queue
@@ -173,7 +179,7 @@ func (p *planner) visit(wanting []member, on map[string]bool) (slice time.Durati
 	}
 	if t.visits = true; !now.Before(t.until) || len(t.on) > 0 && !slices.ContainsFunc(t.on, func(id string) bool { return has(wanting, id) }) {
 		if len(t.on) == 0 {
-			t.on, t.until = p.visitors(wanting, int(atOnce)), now.Add(length+arrival)
+			t.on, t.until = p.visitors(wanting, every, int(atOnce)), now.Add(length+arrival)
 		} else {
 			t.on, t.until = nil, now.Add(every-length-arrival)
 		}
@@ -183,14 +189,31 @@ func (p *planner) visit(wanting []member, on map[string]bool) (slice time.Durati
 	return max(length/atOnce, SwitchCost).Round(time.Microsecond), true
 }
 
-// visitors are the processes whose last visit is longest ago.
-func (p *planner) visitors(wanting []member, atOnce int) (ids []string) {
-	t := &p.state.turn
-	for _, m := range t.queue(wanting) {
-		if len(ids) == atOnce {
+// visitors are the processes whose last visit is longest ago, for their part: of two, one with a part that is
+// five times as large has five visits to the other's one. Who would be off for too long comes first. One that made
+// nothing of its visits has the next one with another.
+func (p *planner) visitors(wanting []member, every time.Duration, atOnce int) (ids []string) {
+	t, now := &p.state.turn, p.in.Now
+	overdue := func(m member) int {
+		if since, off := t.off[m.ID]; off && now.Sub(since) > p.inTime()-every {
+			return 1
+		}
+		return 0
+	}
+	waited := func(m member) float64 { return m.part * now.Sub(t.own[m.ID]).Seconds() }
+	queue := slices.SortedStableFunc(slices.Values(t.queue(wanting)), func(a, b member) int {
+		return cmp.Or(cmp.Compare(overdue(b), overdue(a)), cmp.Compare(waited(b), waited(a)))
+	})
+	left := atOnce
+	for _, m := range queue {
+		if left == 0 {
 			break
 		}
-		ids, t.own[m.ID] = append(ids, m.ID), p.in.Now
+		use, known := p.state.load.use[m.ID]
+		if _, before := t.own[m.ID]; !before || !known || use > nothing*m.part {
+			left--
+		}
+		ids, t.own[m.ID] = append(ids, m.ID), now
 	}
 	slices.Sort(ids)
 	return ids

@@ -124,6 +124,71 @@ func TestVisitorsHaveEqualParts(t *testing.T) {
 	}
 }
 
+// Beside a server that fills the GPU the floor is kept, however small it is.
+func TestASmallFloorBesideAServerThatFillsTheGPU(t *testing.T) {
+	for _, floor := range []float64{0.005, 0.01, 0.02, 0.03} {
+		for _, kernel := range []time.Duration{10 * ms, 200 * ms} {
+			d, a := decoder(kernel, 0), trainer("trainer", 40*ms, 0)
+			w := newWorld(true, d, a)
+			w.lags, w.floor = true, floor
+			w.run(settled)
+			got := a.got
+			w.run(60 * time.Second)
+			if part := (a.got - got).Seconds() / (60*time.Second - settled).Seconds(); w.err != "" || part < 0.8*floor {
+				t.Errorf("floor %v, kernels of %v: %.2f %% %s", floor, kernel, 100*part, w.err)
+			}
+		}
+	}
+}
+
+// Shares beside a server without a break are those of visits.
+func TestVisitsAreAsSharesSay(t *testing.T) {
+	a, b := share(trainer("a", 40*ms, 0), 0.1), trainer("b", 40*ms, 0)
+	w := newWorld(true, decoder(870*time.Microsecond, 60*time.Microsecond), a, b)
+	w.lags, w.floor = true, 0.02
+	w.run(settled)
+	before := w.figures().got
+	w.run(60 * time.Second)
+	after := w.figures().got
+	part := func(a *actor) float64 {
+		return (after[a.tenant.ID] - before[a.tenant.ID]).Seconds() / (60*time.Second - settled).Seconds()
+	}
+	if w.err != "" || part(a) < 0.09 || part(b) < 0.016 || part(a)+part(b) > 0.14 || w.longest > time.Second {
+		t.Errorf("%.1f and %.1f %%, want 10 and 2; off for %v %s", 100*part(a), 100*part(b), w.longest, w.err)
+	}
+}
+
+// A process that has a context and computes next to nothing (a notebook) takes nothing from the others.
+func TestIdleProcessesTakeNothing(t *testing.T) {
+	for _, c := range []struct {
+		kernel, host time.Duration
+		want         float64 // of the GPU, for the trainer
+	}{{870 * time.Microsecond, 60 * time.Microsecond, 0.035}, {5 * ms, 5 * ms, 0.25}} {
+		for _, first := range []bool{false, true} {
+			for n := range 4 {
+				d, a := decoder(c.kernel, c.host), trainer("trainer", 40*ms, 0)
+				all := []*actor{d, a}
+				for i := range n {
+					all = append(all, trainer([]string{"x", "y", "z"}[i], 10*time.Microsecond, 5*time.Second))
+				}
+				if first { // in the queue
+					a.tenant.ID, a.arrive = "zz", time.Second
+				}
+				w := newWorld(true, all...)
+				w.lags = true
+				w.run(settled)
+				got := a.got
+				w.run(40 * time.Second)
+				part := (a.got - got).Seconds() / (40*time.Second - settled).Seconds()
+				t.Logf("%d idle, first %v, kernels of %v: %.1f %%", n, first, c.kernel, 100*part)
+				if w.err != "" || part < c.want {
+					t.Errorf("%d idle, first %v, kernels of %v: the trainer had %.1f %%, want %.0f %s", n, first, c.kernel, 100*part, 100*c.want, w.err)
+				}
+			}
+		}
+	}
+}
+
 // loads has an actor load its data for a while before its phases, which it goes through for longer than a test lasts.
 func (a *actor) loads(d time.Duration) {
 	a.phases, a.endless = append([]phase{{false, d}}, slices.Repeat(a.phases, 3000)...), false
