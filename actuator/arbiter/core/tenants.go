@@ -129,7 +129,7 @@ func (k *Core) processTenants(all map[string][]ladder.Tenant, p part, ours bool)
 	for _, u := range p.users {
 		for _, gpu := range u.gpus {
 			t := k.tenant(p.Container, p.plan, u, ours)
-			k.division.usage.report(&t, gpu, len(p.Processes), k.now)
+			k.division.usage.report(&t, gpu, k.now)
 			all[gpu] = append(all[gpu], t)
 		}
 	}

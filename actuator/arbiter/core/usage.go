@@ -18,7 +18,10 @@ type usedBy struct{ container, gpu string }
 
 type used struct {
 	got time.Duration
-	at  time.Time // of the last reading
+	// each is the part of one of its processes: of each reading, by how many there were then. So it only
+	// grows when processes come and go.
+	each time.Duration
+	at   time.Time // of the last reading
 	// worked is when it last used the GPU.
 	worked time.Time
 }
@@ -53,7 +56,8 @@ func (u usage) measure(s *task.Snapshot) {
 				is.worked = s.Time
 			}
 			if d := s.Time.Sub(is.at); d > 0 {
-				is.got += time.Duration(share * float64(min(d, longestReading)))
+				took := time.Duration(share * float64(min(d, longestReading)))
+				is.got, is.each = is.got+took, is.each+took/time.Duration(max(len(c.Processes), 1))
 				is.at = s.Time
 			}
 		}
@@ -67,12 +71,12 @@ func (u usage) measure(s *task.Snapshot) {
 
 // report adds the known usage to one of a container's processes. The device does not say which
 // process it was, so each counts for an equal part.
-func (u usage) report(t *ladder.Tenant, gpu string, processes int, now time.Time) {
+func (u usage) report(t *ladder.Tenant, gpu string, now time.Time) {
 	is := u.of[usedBy{t.Container, gpu}]
 	if is == nil {
 		return
 	}
-	t.Got, t.Measured = is.got/time.Duration(max(processes, 1)), true
+	t.Got, t.Measured = is.each, true
 	u.stay(t, t.Container, gpu)
 	if !t.Labelled && now.Sub(is.worked) > idleAfter {
 		t.Wants = ladder.No
