@@ -75,8 +75,7 @@ func (p *planner) turnout() turnout {
 	}
 	each := time.Duration(len(t.wanting)) * (DefaultSlice + SwitchCost)
 	if len(p.tops) > 0 && len(t.wanting) > 1 {
-		slow := p.slow()
-		if each > t.budget || p.unbroken || slow && p.crowded() {
+		if each > t.budget || p.unbroken || p.slow() && p.crowded() {
 			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
 				t.turns = true
 				return t
@@ -86,7 +85,7 @@ func (p *planner) turnout() turnout {
 			t.budget = max(each, 5*t.budget)
 		}
 		shared := slices.ContainsFunc(t.wanting, func(m member) bool { return m.Share > 0 })
-		if (p.unbroken || slow) && !shared { // they wait more than once: each time as long as by default
+		if (p.unbroken || p.slow()) && !shared { // they wait more than once: each time as long as by default
 			t.budget = min(t.budget, each)
 		}
 		if len(t.on) > 0 {
