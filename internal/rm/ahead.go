@@ -31,9 +31,6 @@ type lender struct {
 
 // take lends up to n goroutines. It does not wait.
 func (l *lender) take(n int) int {
-	if l == nil {
-		return 0
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n = min(n, atOnceOfAll-l.out)

@@ -11,7 +11,7 @@ import (
 type file struct {
 	kernel Kernel
 	fd     int
-	lent   *lender  // of goroutines that ask; nil: it asks by itself
+	lent   *lender  // of goroutines that ask; nil: it is asked nothing ahead
 	arg    [32]byte // of a control; reused, since a search makes thousands
 	params [16]byte
 

@@ -16,16 +16,28 @@ type figures struct {
 }
 
 // measureRun runs the world to its end.
-func (w *world) measureRun() figures {
-	w.run(settled)
+func (w *world) measureRun() figures { return w.during(settled, over) }
+
+// during runs the world up to a time, and returns what it did from another one on.
+func (w *world) during(from, to time.Duration) figures {
+	w.run(from)
 	before := w.figures()
-	w.run(over)
+	w.run(to)
 	after := w.figures()
 	f := figures{got: map[string]time.Duration{}, useful: after.useful - before.useful, lost: after.lost - before.lost, switches: after.switches - before.switches, leaves: after.leaves - before.leaves}
 	for id, d := range after.got {
 		f.got[id] = d - before.got[id]
 	}
 	return f
+}
+
+// parts runs the world up to a time, and returns which part of the GPU each had from another one on.
+func (w *world) parts(from, to time.Duration) map[string]float64 {
+	all := map[string]float64{}
+	for id, d := range w.during(from, to).got {
+		all[id] = d.Seconds() / (to - from).Seconds()
+	}
+	return all
 }
 
 func (w *world) figures() figures {

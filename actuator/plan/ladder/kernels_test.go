@@ -38,14 +38,10 @@ func TestEqualsInTurnsHaveEqualParts(t *testing.T) {
 		all := append([]*actor{server("s", 20*ms, 30*ms, ms)}, trainers(n)...)
 		w := newWorld(true, all...)
 		w.lags = true
-		w.run(60 * time.Second)
-		before := w.figures().got
-		w.run(120 * time.Second)
-		after := w.figures().got
+		parts := w.parts(60*time.Second, 120*time.Second)
 		least, most := 1.0, 0.0
 		for _, a := range all[1:] {
-			part := (after[a.tenant.ID] - before[a.tenant.ID]).Seconds() / 60
-			least, most = min(least, part), max(most, part)
+			least, most = min(least, parts[a.tenant.ID]), max(most, parts[a.tenant.ID])
 		}
 		t.Logf("%d: from %.1f to %.1f %%", n, 100*least, 100*most)
 		if w.err != "" || most-least > 0.03 || float64(n)*least < 0.8 {

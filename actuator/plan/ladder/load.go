@@ -148,8 +148,7 @@ func (p *planner) slow() bool {
 		} else if m.HasTask {
 			l.slow[m.ID] = now
 		}
-		last, was := l.slow[m.ID]
-		found = found || was && now.Sub(last) < slowFor
+		found = found || now.Sub(l.slow[m.ID]) < slowFor
 	}
 	return found
 }
@@ -157,7 +156,7 @@ func (p *planner) slow() bool {
 // crowd notes, at the end of a window, which servers computed or waited for the others most of it. So often as
 // one came onto the GPU it had waited for all that may be there.
 func (p *planner) crowd() {
-	l, each := &p.state.load, time.Duration(len(p.queue))*(DefaultSlice+SwitchCost)
+	l, each := &p.state.load, byDefault(len(p.queue))
 	if len(p.state.turn.on) > 0 {
 		each = short + SwitchCost // for the one that is on
 	}
@@ -178,8 +177,7 @@ func (p *planner) crowd() {
 // crowded reports whether a server did so a short while ago.
 func (p *planner) crowded() bool {
 	return slices.ContainsFunc(p.tops, func(m member) bool {
-		last, was := p.state.load.crowded[m.ID]
-		return was && p.in.Now.Sub(last) < slowFor
+		return p.in.Now.Sub(p.state.load.crowded[m.ID]) < slowFor
 	})
 }
 

@@ -73,7 +73,7 @@ func (p *planner) turnout() turnout {
 			return t
 		}
 	}
-	each := time.Duration(len(t.wanting)) * (DefaultSlice + SwitchCost)
+	each := byDefault(len(t.wanting))
 	if len(p.tops) > 0 && len(t.wanting) > 1 {
 		if each > t.budget || p.unbroken || p.slow() && p.crowded() {
 			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
@@ -163,8 +163,11 @@ func (p *planner) budget() time.Duration {
 	if len(p.tops) == 0 {
 		return 0
 	}
-	return max(Budget(p.tops[0].Deadline)-time.Duration(p.foreign)*(DefaultSlice+SwitchCost), time.Microsecond)
+	return max(Budget(p.tops[0].Deadline)-byDefault(p.foreign), time.Microsecond)
 }
+
+// byDefault is how long n processes take with the default slice and a switch each.
+func byDefault(n int) time.Duration { return time.Duration(n) * (DefaultSlice + SwitchCost) }
 
 // top gives the servers their slices. together is the sum of the slices of the queue's processes
 // that are on, here their number.

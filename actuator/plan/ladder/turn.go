@@ -193,7 +193,7 @@ func (p *planner) nextTurn(moving []member) {
 func (p *planner) lengths(moving []member) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	least := func(member) time.Duration { return min(leastTurn, p.maxOff()/2) }
-	for i, d := range apportion(p.beyond(moving), p.maxOff()*9/10, least) {
+	for i, d := range apportion(p.beyond(moving), p.inTime(), least) {
 		all[moving[i].ID] = d
 	}
 	return all
@@ -232,6 +232,9 @@ func (p *planner) beyond(queue []member) []member {
 }
 
 func (p *planner) maxOff() time.Duration { return cmp.Or(p.in.Limits.MaxOff, DefaultMaxOff) }
+
+// inTime is the time in which each process that is off in turns has its own, or its visit.
+func (p *planner) inTime() time.Duration { return p.maxOff() * 9 / 10 }
 
 // back is when a process that is off expects its next turn.
 func (p *planner) back(id string, moving map[string]time.Duration) time.Time {

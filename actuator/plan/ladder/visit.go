@@ -201,7 +201,7 @@ func (p *planner) visitors(wanting []member, every time.Duration, atOnce int) (i
 		return 0
 	}
 	waited := func(m member) float64 { return m.part * now.Sub(t.own[m.ID]).Seconds() }
-	queue := slices.SortedStableFunc(slices.Values(t.queue(wanting)), func(a, b member) int {
+	queue := slices.SortedStableFunc(slices.Values(wanting), func(a, b member) int {
 		return cmp.Or(cmp.Compare(overdue(b), overdue(a)), cmp.Compare(waited(b), waited(a)))
 	})
 	left := atOnce
@@ -218,9 +218,6 @@ func (p *planner) visitors(wanting []member, every time.Duration, atOnce int) (i
 	slices.Sort(ids)
 	return ids
 }
-
-// inTime is the time in which each process that is off by turns has its own.
-func (p *planner) inTime() time.Duration { return p.maxOff() * 9 / 10 }
 
 // whyAway says why a process is off between visits.
 func (p *planner) whyAway() string {

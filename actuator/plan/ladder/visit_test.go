@@ -105,14 +105,10 @@ func TestVisitorsHaveEqualParts(t *testing.T) {
 			w := newWorld(true, all...)
 			w.lags, w.cost, w.save, w.floor = true, cost, cost/2, c.floor
 			steps := w.between(d)
-			w.run(settled)
-			before := w.figures().got
-			w.run(40 * time.Second)
-			after := w.figures().got
+			parts := w.parts(settled, 40*time.Second)
 			least, most := 1.0, 0.0
 			for _, a := range all[1:] {
-				part := (after[a.tenant.ID] - before[a.tenant.ID]).Seconds() / (40*time.Second - settled).Seconds()
-				least, most = min(least, part), max(most, part)
+				least, most = min(least, parts[a.tenant.ID]), max(most, parts[a.tenant.ID])
 			}
 			p50, p99 := quantile(*steps, 0.5), quantile(*steps, 0.99)
 			t.Logf("%d, floor %v, %v a switch: from %.2f to %.2f %%, tokens %v, %v, %d calls", c.n, c.floor, cost, 100*least, 100*most, p50, p99, w.mostCalls())
@@ -131,10 +127,7 @@ func TestASmallFloorBesideAServerThatFillsTheGPU(t *testing.T) {
 			d, a := decoder(kernel, 0), trainer("trainer", 40*ms, 0)
 			w := newWorld(true, d, a)
 			w.lags, w.floor = true, floor
-			w.run(settled)
-			got := a.got
-			w.run(60 * time.Second)
-			if part := (a.got - got).Seconds() / (60*time.Second - settled).Seconds(); w.err != "" || part < 0.8*floor {
+			if part := w.parts(settled, 60*time.Second)[a.tenant.ID]; w.err != "" || part < 0.8*floor {
 				t.Errorf("floor %v, kernels of %v: %.2f %% %s", floor, kernel, 100*part, w.err)
 			}
 		}
@@ -143,18 +136,11 @@ func TestASmallFloorBesideAServerThatFillsTheGPU(t *testing.T) {
 
 // Shares beside a server without a break are those of visits.
 func TestVisitsAreAsSharesSay(t *testing.T) {
-	a, b := share(trainer("a", 40*ms, 0), 0.1), trainer("b", 40*ms, 0)
-	w := newWorld(true, decoder(870*time.Microsecond, 60*time.Microsecond), a, b)
+	w := newWorld(true, decoder(870*time.Microsecond, 60*time.Microsecond), share(trainer("a", 40*ms, 0), 0.1), trainer("b", 40*ms, 0))
 	w.lags, w.floor = true, 0.02
-	w.run(settled)
-	before := w.figures().got
-	w.run(60 * time.Second)
-	after := w.figures().got
-	part := func(a *actor) float64 {
-		return (after[a.tenant.ID] - before[a.tenant.ID]).Seconds() / (60*time.Second - settled).Seconds()
-	}
-	if w.err != "" || part(a) < 0.09 || part(b) < 0.016 || part(a)+part(b) > 0.14 || w.longest > time.Second {
-		t.Errorf("%.1f and %.1f %%, want 10 and 2; off for %v %s", 100*part(a), 100*part(b), w.longest, w.err)
+	parts := w.parts(settled, 60*time.Second)
+	if w.err != "" || parts["a"] < 0.09 || parts["b"] < 0.016 || parts["a"]+parts["b"] > 0.14 || w.longest > time.Second {
+		t.Errorf("%.1f and %.1f %%, want 10 and 2; off for %v %s", 100*parts["a"], 100*parts["b"], w.longest, w.err)
 	}
 }
 
@@ -176,10 +162,7 @@ func TestIdleProcessesTakeNothing(t *testing.T) {
 				}
 				w := newWorld(true, all...)
 				w.lags = true
-				w.run(settled)
-				got := a.got
-				w.run(40 * time.Second)
-				part := (a.got - got).Seconds() / (40*time.Second - settled).Seconds()
+				part := w.parts(settled, 40*time.Second)[a.tenant.ID]
 				t.Logf("%d idle, first %v, kernels of %v: %.1f %%", n, first, c.kernel, 100*part)
 				if w.err != "" || part < c.want {
 					t.Errorf("%d idle, first %v, kernels of %v: the trainer had %.1f %%, want %.0f %s", n, first, c.kernel, 100*part, 100*c.want, w.err)
@@ -325,10 +308,7 @@ func TestALoopWithLessToDoIsNotAloneForLong(t *testing.T) {
 	d.phases, d.endless = append(slices.Repeat(d.phases, 20000), slices.Repeat([]phase{{true, 500 * time.Microsecond}, {false, 6 * ms}}, 20000)...), false
 	w := newWorld(true, d, b)
 	w.lags = true
-	w.run(20 * time.Second)
-	before := b.got
-	w.run(40 * time.Second)
-	if part := (b.got - before).Seconds() / 20; part < 0.5 || w.err != "" {
+	if part := w.parts(20*time.Second, 40*time.Second)["b"]; part < 0.5 || w.err != "" {
 		t.Errorf("the trainer had %.1f %% of the GPU, want most of it %s", 100*part, w.err)
 	}
 }

@@ -19,15 +19,12 @@ func TestSharesOfProgramsThatWaitForTheirSteps(t *testing.T) {
 		}
 		w := newWorld(true, all...)
 		w.lags = true
-		w.run(20 * time.Second)
-		before := w.figures()
-		w.run(40 * time.Second)
-		after := w.figures()
+		f := w.during(20*time.Second, 40*time.Second)
 		if w.err != "" {
 			t.Error(w.err)
 		}
 		for id, share := range shares {
-			part := (after.got[id] - before.got[id]).Seconds() / (after.useful - before.useful).Seconds()
+			part := f.got[id].Seconds() / f.useful.Seconds()
 			if math.Abs(part-share) > 0.03 {
 				t.Errorf("steps of %v: %s has %.1f %% of what all had, its share is %.0f %%", step, id, 100*part, 100*share)
 			}
