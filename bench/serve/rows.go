@@ -93,7 +93,7 @@ func (c cell) against(other cell, key string) (ratios []float64) {
 
 // figures compare Laxity as shipped with default, and with the same program alone without
 // Laxity: a server and its trainers serve1_, serve4_; each of two servers and a trainer
-// two_…; a decode loop and a trainer decode_.
+// two_…; a decode loop and a trainer decode_; a server of texts text1_, text2_.
 func figures(rows []bench.Row) (out []bench.Figure) {
 	alone := func(who string) cell { return cellOf(rows, who, timeSliced, 0) }
 	if c := alone("server"); len(c.rows) > 0 {
@@ -102,7 +102,8 @@ func figures(rows []bench.Row) (out []bench.Figure) {
 	out = slices.Concat(out, compare("serve1", rows, "server", 1, alone("server")), compare("serve4", rows, "server", 4, alone("server")),
 		compare("two_10ms", rows, "server-10ms", 2, alone("server-10ms")),
 		compare("two_50ms", rows, "server-50ms", 2, alone("server-10ms")), // the same program, which is alone first
-		compare("decode", rows, "decode", 1, alone("decode")))
+		compare("decode", rows, "decode", 1, alone("decode")),
+		compare("text1", rows, "text", 1, alone("text")), compare("text2", rows, "text", 2, alone("text")))
 	return out
 }
 

@@ -13,6 +13,7 @@ type role string
 const (
 	server  role = "server"
 	decode  role = "decode" // a server, too: each token is a request
+	text    role = "text"   // a server whose request is many tokens
 	trainer role = "trainer"
 )
 
@@ -49,13 +50,14 @@ var scenes = []scene{
 	{"server", append([]part{{"server", server, request("20ms")}}, trainers(4)...), []int{1, 2, 5}},
 	{"two", append([]part{{"server-10ms", server, request("10ms")}, {"server-50ms", server, request("50ms")}}, trainers(1)...), []int{1, 2, 3}},
 	{"decode", append([]part{{"decode", decode, request("20ms")}}, trainers(1)...), []int{1, 2}},
+	{"text", append([]part{{"text", text, request("500ms")}}, trainers(2)...), []int{1, 2, 3}},
 }
 
 // sceneCalled returns a scene by its name.
 func sceneCalled(name string) (scene, error) {
 	i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == name })
 	if i < 0 {
-		return scene{}, fmt.Errorf("--set scene=%s: write server, two or decode", name)
+		return scene{}, fmt.Errorf("--set scene=%s: write server, two, decode or text", name)
 	}
 	return scenes[i], nil
 }

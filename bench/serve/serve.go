@@ -50,7 +50,7 @@ func Experiment() bench.Experiment {
 		Name: "serve", Title: "An inference server beside training", About: about,
 		Settings: []bench.Setting{
 			{Name: "runs", Means: "how often each way is measured; 3", Part: true},
-			{Name: "scene", Means: "server; two: a server with a deadline of 10 ms and one with 50, and a trainer; decode: a decode loop of an LLM's shape with CUDA graphs, and a trainer. One a portion; server", Part: true},
+			{Name: "scene", Means: "server; two: a server with a deadline of 10 ms and one with 50, and a trainer; decode: a decode loop of an LLM's shape with CUDA graphs, and a trainer; text: a server with a deadline of 500 ms whose answer is 100 tokens of such a loop, and two trainers. One a portion; server", Part: true},
 			{Name: "duration", Means: "how long a server is measured in each place, as 5s; 5s"},
 			{Name: "warmup", Means: "how long programs may take to begin; 6s"},
 			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". All but always; xsched if its folder is given"},
