@@ -63,19 +63,20 @@ type Card struct {
 	// processes that have ended meanwhile. A process that is absent used nothing. It is nil
 	// where the driver does not report it (MIG).
 	SM map[int]float64 `json:"sm"`
-	// Present is the share of a recent tenth of a second in which a context of each process was on
-	// the card, 0–1, by PID in the host's namespace. Under time slicing at most one is. Where
+	// Present is the share of Switches' time in which a context of each process was on the card, 0–1,
+	// by PID in the host's namespace. Under time slicing at most one is. Where
 	// others waited it is how long the process computed; where nobody did it may have been idle.
 	// It is nil where the card does not report it, and where nothing switched.
 	Present map[int]float64 `json:"present,omitempty"`
-	// Switches is what that tenth of a second showed of context switches. It is nil where the card
-	// does not report it.
+	// Switches is what was read of context switches: of all of the time since the last reading, or,
+	// where there are many, of a tenth of a second. It is nil where the card does not report it.
 	Switches *Switches `json:"switches,omitempty"`
 }
 
-// Switches are the context switches of a card, from From to the end of the reading.
+// Switches are the context switches of a card in some time.
 type Switches struct {
-	From time.Time `json:"from"`
+	From    time.Time `json:"from"`
+	Seconds float64   `json:"seconds"`
 	// Rate is how many contexts came onto the card each second. Of says how many of them each
 	// process's were, by PID in the host's namespace.
 	Rate float64         `json:"rate"`

@@ -27,8 +27,8 @@ type Card struct {
 	PCIe   map[string]float64 `json:"pcie_bytes_per_second,omitempty"`
 	NVLink map[string]uint64  `json:"nvlink_bytes,omitempty"`
 
-	// Switches is what was last read of the card's context switches: a tenth of each second is. Where
-	// it is absent GPU-seconds are by the driver's samples.
+	// Switches is what was last read of the card's context switches: all of them, or, where there are
+	// many, those of a tenth of each second. Where it is absent GPU-seconds are by the driver's samples.
 	Switches *Switches `json:"context_switches,omitempty"`
 
 	// Unattributed is J since the exporter began that are no container's, by reason: idle,
@@ -47,8 +47,12 @@ type Switches struct {
 	// From is when that time began, by the exporter's wall clock; absent if nothing was read, as on a card with one
 	// process.
 	From time.Time `json:"from,omitzero"`
+	// Seconds is how long it was.
+	Seconds float64 `json:"seconds,omitempty"`
 	// Rate is how many contexts came onto the card each second.
 	Rate float64 `json:"per_second"`
+	// Used is the part of that time in which each container's work was on the card, 0–1, by container id.
+	Used map[string]float64 `json:"used,omitempty"`
 	// Stays is for how many seconds a context of each container stayed each time, on average, by
 	// container id. One stays until another wants the card and may have it.
 	Stays map[string]float64 `json:"stay_seconds,omitempty"`

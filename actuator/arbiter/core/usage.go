@@ -24,6 +24,7 @@ type used struct {
 	at   time.Time // of the last reading
 	// worked is when it last used the GPU.
 	worked time.Time
+	processes int // of the container, by the last reading
 }
 
 const (
@@ -55,9 +56,10 @@ func (u usage) measure(s *task.Snapshot) {
 			if share > 0 {
 				is.worked = s.Time
 			}
+			is.processes = max(len(c.Processes), 1)
 			if d := s.Time.Sub(is.at); d > 0 {
 				took := time.Duration(share * float64(min(d, longestReading)))
-				is.got, is.each = is.got+took, is.each+took/time.Duration(max(len(c.Processes), 1))
+				is.got, is.each = is.got+took, is.each+took/time.Duration(is.processes)
 				is.at = s.Time
 			}
 		}
@@ -78,6 +80,7 @@ func (u usage) report(t *ladder.Tenant, gpu string, now time.Time) {
 	}
 	t.Got, t.Measured = is.each, true
 	u.stay(t, t.Container, gpu)
+	t.Used /= float64(is.processes)
 	if !t.Labelled && now.Sub(is.worked) > idleAfter {
 		t.Wants = ladder.No
 	}
@@ -93,10 +96,12 @@ func (u usage) reportAll(t *ladder.Tenant, here []part, gpu string) {
 	}
 }
 
-// stay says whether the GPU's context switches are read, and how long the container's stay on it.
+// stay says whether the GPU's context switches are read, and then what part of the time the container had, and
+// how long its contexts stay on the GPU.
 func (u usage) stay(t *ladder.Tenant, container, gpu string) {
 	s := u.switches[gpu]
 	if t.Exact = s != nil; t.Exact {
+		t.Used += s.Used[container]
 		t.Stay = max(t.Stay, time.Duration(s.Stays[container]*float64(time.Second)))
 	}
 }
@@ -104,7 +109,7 @@ func (u usage) stay(t *ladder.Tenant, container, gpu string) {
 // switchesOf is what was last read of a GPU's context switches.
 func (u usage) switchesOf(gpu string) (out ladder.Switches) {
 	if s := u.switches[gpu]; s != nil {
-		out = ladder.Switches{From: s.From, Rate: s.Rate}
+		out = ladder.Switches{From: s.From, For: time.Duration(s.Seconds * float64(time.Second)), Rate: s.Rate}
 	}
 	return out
 }

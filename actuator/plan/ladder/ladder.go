@@ -58,6 +58,8 @@ type Tenant struct {
 	// Exact: Got is right to a few percent of each second. The driver's samples, five a second, are not:
 	// they beat with the time slices.
 	Exact bool
+	// Used is the part of Input.Switches' time that it had, 0–1, valid if Exact.
+	Used float64
 	// Stay is how long its contexts stayed on the GPU each time, on average, by Input.Switches; 0: not
 	// known.
 	Stay time.Duration
@@ -133,9 +135,12 @@ type Input struct {
 
 // Switches are the context switches of a GPU in some time.
 type Switches struct {
-	From time.Time // when that time began
-	Rate float64   // contexts that came onto the GPU each second
+	From time.Time     // when that time began
+	For  time.Duration // how long it was
+	Rate float64       // contexts that came onto the GPU each second
 }
+
+func (s Switches) to() time.Time { return s.From.Add(s.For) }
 
 // DefaultFloor is the part of a GPU's time for the processes that others come before.
 const DefaultFloor = 0.05

@@ -209,6 +209,7 @@ func (p *planner) full(closed bool) bool {
 		l.full = p.busy()
 	case p.yields():
 		l.full = false
+	case closed && !l.full && !p.in.Switches.From.IsZero() && p.in.Switches.From.Before(l.sized): // that was before
 	case closed && !l.full:
 		l.full = queue < 0.9*sure && tops > 0.5*(1-sure)
 	case closed:

@@ -12,6 +12,7 @@ import (
 func Make(in Input, before State) Plan {
 	p := &planner{in: in, state: before.clone(), out: map[string]Standing{}}
 	p.state.bucket.fill(in.Now, p.rate())
+	p.state.turn.pass(in.Now)
 	closed := p.measure()
 	p.sort()
 	p.promise()
@@ -21,6 +22,7 @@ func Make(in Input, before State) Plan {
 		p.crowd()
 	}
 	p.servers(p.full(closed))
+	p.state.turn.remember(in.Now)
 	if len(p.tops)+len(p.queue) > 1 { // places change as deadlines pass
 		p.wake(in.Now.Add(window))
 	}
@@ -92,7 +94,7 @@ func (p *planner) turnout() turnout {
 			return t
 		}
 	}
-	p.state.turn = turn{}.clone()
+	p.state.turn = turn{past: p.state.turn.past}.clone()
 	for _, m := range t.wanting {
 		t.on[m.ID] = true
 	}

@@ -33,12 +33,18 @@ type turn struct {
 	// that each process used, of the time left to it, 0–1.
 	tasting  tasting
 	appetite map[string]float64
-	// sated is how many measurements in a row found little unused while several were on.
-	sated int
+	// sated is for how long little was unused while several were on, trust after how long one is alone again.
+	sated, trust time.Duration
 	// owed is what each process was promised and did not get in earlier turns.
 	owed map[string]time.Duration
 	// visits: between turns none of them is on (visit.go).
 	visits bool
+	// past is who was on when, the present last. read is the beginning of the last reading of context switches
+	// that was looked at. worth is the part of its visits in that which each process used, 0–1.
+	past  []stint
+	read  time.Time
+	worth map[string]float64
+	earns map[string]earnings
 	// useful is the part of the turn before in which any process computed, 0–1; 0: not known.
 	useful float64
 }
@@ -46,7 +52,7 @@ type turn struct {
 func (t turn) clone() turn {
 	t.got = maps.Clone(t.got)
 	t.off, t.own, t.appetite, t.owed = copied(t.off), copied(t.own), copied(t.appetite), copied(t.owed)
-	t.tasting.on, t.tasting.alone = maps.Clone(t.tasting.on), maps.Clone(t.tasting.alone)
+	t.tasting, t.past, t.worth, t.earns = t.tasting.clone(), slices.Clone(t.past), copied(t.worth), copied(t.earns)
 	return t
 }
 
@@ -68,7 +74,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	if t.visits { // processes beside a server without a break show no appetite
 		t.visits, t.on = false, nil
 	}
-	t.keep(moving)
+	t.keep(moving, p.tops)
 	// Each of them goes off and on once in the longest time that one may be off.
 	if calls := 2 * float64(len(moving)) / p.maxOff().Seconds(); len(moving) < 2 || calls > 0.8*p.rate() {
 		for _, m := range moving {
@@ -77,6 +83,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 		t.on, t.off, t.own = nil, map[string]time.Time{}, map[string]time.Time{}
 		return on
 	}
+	p.taste(moving)
 	if p.over(moving) {
 		p.nextTurn(moving)
 	}
@@ -86,12 +93,14 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 }
 
 // keep forgets all processes but these.
-func (t *turn) keep(moving []member) {
+func (t *turn) keep(moving, tops []member) {
 	gone := func(id string) bool { return !has(moving, id) }
 	forget(t.off, gone)
 	forget(t.own, gone)
 	forget(t.appetite, gone)
 	forget(t.owed, gone)
+	forget(t.worth, gone)
+	forget(t.earns, func(id string) bool { return gone(id) && !has(tops, id) })
 }
 
 // mark adds those of them that are on now, and notes since when the others are off.
@@ -134,7 +143,10 @@ func (p *planner) over(moving []member) bool {
 // gaps. These keep their place in the queue.
 func (p *planner) nextTurn(moving []member) {
 	t, now := &p.state.turn, p.in.Now
-	p.taste(moving)
+	if t.since.IsZero() {
+		t.since = now
+	}
+	p.owe(moving)
 	for _, id := range t.on {
 		t.off[id] = now
 	}

@@ -33,7 +33,7 @@ const (
 	usefulGap = 2 * SwitchCost
 	// thrashing is the part of the time that switches must take to matter.
 	thrashing = 0.05
-	// reading is for how long context switches are read, once a second.
+	// reading is the least time for which context switches are read.
 	reading = 100 * time.Millisecond
 	// settled is how long a plan's calls take as a rule, until the GPU does as they say.
 	settled = 50 * time.Millisecond
@@ -102,7 +102,7 @@ func (p *planner) goesOn(m member) bool {
 // switches since the queue had nothing else, it switches a lot, and nobody stays for long.
 func (p *planner) short() bool {
 	s, since := p.in.Switches, p.state.load.since
-	if since.IsZero() || s.From.Before(since.Add(settled)) || !p.switchy() {
+	if since.IsZero() || s.From.Add(s.For).Before(since.Add(settled+reading)) || !p.switchy() {
 		return false
 	}
 	stay := time.Duration(0)
@@ -126,7 +126,7 @@ func (p *planner) yields() bool {
 // are so small that the server's slices are longer than that time, nobody need have come who wants to.
 func (p *planner) resting() bool {
 	came := func(m member) bool { return !m.Exact || m.Stay > 0 }
-	return p.sure()*reading.Seconds() > DefaultSlice.Seconds() && !p.in.Switches.From.IsZero() && p.visitable() && !slices.ContainsFunc(p.queue, came)
+	return p.sure()*p.in.Switches.For.Seconds() > DefaultSlice.Seconds() && !p.in.Switches.From.IsZero() && p.visitable() && !slices.ContainsFunc(p.queue, came)
 }
 
 // visitable reports whether there is a server without a break, and visits can give all of the queue
@@ -150,6 +150,9 @@ func (p *planner) visits(wanting []member) (length, every time.Duration, possibl
 	most := min(visitMost, p.tops[0].Deadline/2)
 	// Each has its visit in time.
 	every = max(every, min(time.Duration(float64(most)/sure), p.inTime()/time.Duration(len(wanting))))
+	if n := together(every, len(wanting), p.inTime()); n > 1 { // as few calls as will do
+		every = p.inTime() * n / time.Duration(len(wanting))
+	}
 	length = max(time.Duration(sure*float64(every)), 2*SwitchCost).Round(time.Microsecond)
 	if length > most {
 		return 0, 0, false
@@ -162,6 +165,11 @@ func (p *planner) visits(wanting []member) (length, every time.Duration, possibl
 	return length, every, true
 }
 
+// together is how many of n visit at a time, for each to have a visit in time.
+func together(every time.Duration, n int, inTime time.Duration) time.Duration {
+	return (time.Duration(n)*every + inTime - 1) / inTime
+}
+
 // visit adds the processes that are on now beside servers that compute without a break, and returns
 // the slice of each; false if visits are impossible. Visitors have the GPU for the whole visit, so that
 // few steps of the servers wait.
@@ -171,9 +179,9 @@ func (p *planner) visit(wanting []member, on map[string]bool) (slice time.Durati
 		return 0, false
 	}
 	t, now := &p.state.turn, p.in.Now
-	round := time.Duration(len(wanting)) * every
-	atOnce := (round + p.inTime() - 1) / p.inTime() // each has a visit in time
-	t.keep(wanting)
+	atOnce := together(every, len(wanting), p.inTime())
+	t.keep(wanting, p.tops)
+	p.look(wanting)
 	if !t.visits { // who was on in a turn, or in a gap, is no visitor
 		t.on, t.until = nil, time.Time{}
 	}
@@ -187,6 +195,30 @@ func (p *planner) visit(wanting []member, on map[string]bool) (slice time.Durati
 	t.mark(wanting, on, now)
 	p.wake(t.until)
 	return max(length/atOnce, SwitchCost).Round(time.Microsecond), true
+}
+
+// look notes what each process made of its visits, where context switches are read.
+func (p *planner) look(wanting []member) {
+	used, fresh := p.read()
+	if !fresh {
+		return
+	}
+	for _, m := range wanting {
+		if on, _ := during(p.state.turn.past, m.ID, p.in.Switches.From, p.in.Switches.to()); on > 0 {
+			p.state.turn.worth[m.ID] = used[m.ID].Seconds() / on.Seconds()
+		}
+	}
+}
+
+// idles reports whether a process made nothing of its visits.
+func (p *planner) idles(m member) bool {
+	worth, known := p.state.turn.worth[m.ID]
+	if !m.Exact {
+		_, before := p.state.turn.own[m.ID]
+		use, measured := p.state.load.use[m.ID]
+		worth, known = use/m.part, before && measured
+	}
+	return known && worth <= nothing
 }
 
 // visitors are the processes whose last visit is longest ago, for their part: of two, one with a part that is
@@ -209,8 +241,7 @@ func (p *planner) visitors(wanting []member, every time.Duration, atOnce int) (i
 		if left == 0 {
 			break
 		}
-		use, known := p.state.load.use[m.ID]
-		if _, before := t.own[m.ID]; !before || !known || use > nothing*m.part {
+		if !p.idles(m) {
 			left--
 		}
 		ids, t.own[m.ID] = append(ids, m.ID), now

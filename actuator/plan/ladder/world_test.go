@@ -34,9 +34,13 @@ type world struct {
 	lags     bool // GPU time is known as a device's utilisation tells it
 	samples  bool // it is not exact
 
-	seen    ladder.Switches
-	traceAt time.Duration // when its next window begins
-	tracing bool          // it has begun
+	seen     ladder.Switches
+	traceAt  time.Duration // when its next window begins, or the present one ends
+	tracing  bool          // one has begun, at tracedAt
+	tracedAt time.Duration
+	rate     float64
+	jitter   time.Duration // how much later than its second it begins
+	random   *rand.Rand
 
 	state   ladder.State
 	plan    ladder.Plan
@@ -106,30 +110,56 @@ func (w *world) run(t time.Duration) {
 	}
 }
 
-// traceFor is how much of each second the context switches are read.
-const traceFor = 100 * time.Millisecond
+// How the exporter reads context switches (exporter/device/nvml): all of the time while there are few, else 100 ms
+// of each second.
+const (
+	traceFor = 100 * time.Millisecond
+	fewTimes = 150 // a second
+	manyMore = 100
+)
 
 // trace reads the context switches.
 func (w *world) trace() {
 	if !w.measured || w.samples || w.now < w.traceAt {
 		return
 	}
-	if w.tracing = !w.tracing; w.tracing {
-		w.traceAt = w.now + traceFor
-		for _, a := range w.actors {
-			a.traced = a.proc
-		}
+	if !w.tracing {
+		w.beginTrace(traceFor)
 		return
 	}
-	w.seen = ladder.Switches{From: epoch.Add(w.now - traceFor)}
+	w.tracing, w.at = false, min(w.at, w.now+learning)
+	window := w.now - w.tracedAt
+	w.seen = ladder.Switches{From: epoch.Add(w.tracedAt), For: window}
 	for _, a := range w.actors {
 		came := a.came - a.traced.came
 		if a.tenant.Stay = 0; came > 0 {
 			a.tenant.Stay = (a.present + a.saved - a.traced.present - a.traced.saved) / time.Duration(came)
 		}
-		w.seen.Rate += float64(came) / traceFor.Seconds()
+		w.seen.Rate += float64(came) / window.Seconds()
+		a.reading.part = (a.got + a.saved - a.traced.got - a.traced.saved).Seconds() / window.Seconds()
 	}
-	w.traceAt += time.Second - traceFor
+	before := w.rate
+	w.rate = w.seen.Rate
+	if w.rate < fewTimes && (w.rate < manyMore || w.rate < 2*before) {
+		w.beginTrace(time.Second)
+		return
+	}
+	w.traceAt = w.now - w.jitter
+	if window <= traceFor {
+		w.traceAt += time.Second - traceFor
+	}
+	w.jitter = time.Duration(w.random.Int64N(int64(300 * ms)))
+	w.traceAt += w.jitter
+}
+
+func (w *world) beginTrace(length time.Duration) {
+	if length > traceFor {
+		w.jitter = 0
+	}
+	w.tracing, w.tracedAt, w.traceAt = true, w.now, w.now+length
+	for _, a := range w.actors {
+		a.traced = a.proc
+	}
 }
 
 // look notes when a request begins to compute.
@@ -261,8 +291,9 @@ func (w *world) input() ladder.Input {
 			t.Stands.Until = epoch.Add(a.until)
 		}
 		t.Got, t.Measured, t.Exact = a.got+a.saved, w.measured, w.measured && !w.samples
+		t.Used = a.reading.part
 		if w.lags {
-			t.Got = a.reading.of(w.now, t.Got)
+			t.Got = a.reading.of(w.now, t.Got, !w.samples)
 		}
 		begin := a.arrive
 		t.HasTask = true
@@ -292,9 +323,12 @@ type reading struct {
 	part     float64
 }
 
-func (r *reading) of(now, got time.Duration) time.Duration {
+func (r *reading) of(now, got time.Duration, windows bool) time.Duration {
 	r.sum += time.Duration(r.part * float64(now-r.told))
 	r.told = now
+	if windows {
+		return r.sum
+	}
 	if d := now - r.at; d >= time.Second {
 		r.part = min((got-r.got).Seconds()/d.Seconds(), 1)
 		r.at, r.got = now, got
@@ -303,7 +337,7 @@ func (r *reading) of(now, got time.Duration) time.Duration {
 }
 
 func newWorld(planned bool, actors ...*actor) *world {
-	w := &world{gpu: newGPU(ladder.SwitchCost), planned: planned, order: edf, actors: actors, measured: true}
+	w := &world{random: rand.New(rand.NewPCG(1, 2)), gpu: newGPU(ladder.SwitchCost), planned: planned, order: edf, actors: actors, measured: true}
 	w.start()
 	return w
 }

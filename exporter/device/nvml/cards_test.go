@@ -28,7 +28,7 @@ type cardRig struct {
 
 // fakeTrace is the trace of a card whose switches the test tells.
 type fakeTrace struct {
-	list       []rm.Switch
+	list, next []rm.Switch // of this window and the next
 	err        error
 	on, closed bool
 	starts     int
@@ -42,7 +42,7 @@ func (f *fakeTrace) Start() error {
 
 func (f *fakeTrace) Stop() ([]rm.Switch, bool, error) {
 	list := f.list
-	f.list, f.on = nil, false
+	f.list, f.next, f.on = f.next, nil, false
 	return list, false, f.err
 }
 

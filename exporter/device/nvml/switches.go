@@ -14,13 +14,17 @@ import (
 )
 
 const (
-	// traceWindow is how long the trace of context switches is on at each reading. It makes switches
-	// longer while it is on (1.5 % of the work of two programs that take turns), and a window has
-	// some fifty turns.
+	// traceWindow is how long the trace of context switches is on at each reading where there are many. It
+	// makes switches longer while it is on (1.5 % of the work of two programs that take turns of 2 ms), and a
+	// window has some fifty turns.
 	traceWindow = 100 * time.Millisecond
+	// traceFew is below how many switches a second it stays on from one reading to the next: that costs a
+	// third of it, and so few may all fall between two windows. traceSudden is from how many on that is
+	// twice as many as in the window before: somebody came in the middle of it.
+	traceFew, traceSudden = 150, 100
 	// traceMost is the longest window that is believed: where the exporter stood still in between, newer
 	// switches may have taken the places of older ones in the driver's ring (16,384), which tells nobody.
-	traceMost = time.Second
+	traceMost = 1500 * time.Millisecond
 	// traceJitter is how much later than its reading a window may begin, so that what happens once a
 	// second is not seen always or never.
 	traceJitter = 300 * time.Millisecond
@@ -59,6 +63,7 @@ type switches struct {
 	trace    trace // nil: not open
 	began    time.Time
 	on       bool
+	rate     float64   // switches a second in the last window
 	never    bool      // this driver has no trace
 	failedAt time.Time // when it was last tried in vain
 
@@ -71,25 +76,31 @@ type switches struct {
 	blind bool
 }
 
-// traceAll traces, for one window, the cards on which several processes have a context. On the others
-// nothing switches.
+// traceAll traces the cards on which several processes have a context: for one window, or, where few
+// switch, since the last reading. On the others nothing switches.
 func (t tracing) traceAll(cards []*card, now func() time.Time) {
-	var shared []*card
+	var brief []*card
 	for _, c := range cards {
-		if c.switches.open(t, c, now()) && c.shared() {
-			shared = append(shared, c)
+		switch s := &c.switches; {
+		case !s.open(t, c, now()):
+		case !c.shared():
+			s.drop(now)
+		case !s.stop(now) || !s.goOn(now):
+			brief = append(brief, c)
 		}
 	}
-	if len(shared) == 0 {
+	if len(brief) == 0 {
 		return
 	}
 	t.sleep(rand.N(traceJitter))
-	for _, c := range shared {
+	for _, c := range brief {
 		c.switches.start(now)
 	}
 	t.sleep(traceWindow)
-	for _, c := range shared {
-		c.switches.stop(now)
+	for _, c := range brief {
+		if s := &c.switches; s.stop(now) {
+			s.goOn(now)
+		}
 	}
 }
 
@@ -102,7 +113,7 @@ func (c *card) shared() bool {
 // open reports whether the card has a trace, and opens it if it is time for that. What the last window
 // showed is over.
 func (s *switches) open(t tracing, c *card, now time.Time) bool {
-	s.present, s.seen, s.blind = nil, device.Switches{}, false
+	s.clear()
 	if c.handle == nil || c.mig { // on MIG there is a context on each of several instances at once
 		s.close()
 		return false
@@ -123,6 +134,9 @@ func (s *switches) open(t tracing, c *card, now time.Time) bool {
 }
 
 func (s *switches) start(now func() time.Time) {
+	if s.trace == nil { // it failed when the window before ended
+		return
+	}
 	if err := s.trace.Start(); err != nil {
 		s.fail(now())
 		return
@@ -130,26 +144,49 @@ func (s *switches) start(now func() time.Time) {
 	s.on, s.began = true, now()
 }
 
-func (s *switches) stop(now func() time.Time) {
-	if !s.on {
-		return
+// goOn starts the next window at once where few switch, and reports whether it did.
+func (s *switches) goOn(now func() time.Time) bool {
+	before := s.rate
+	s.rate = s.seen.Rate
+	if s.rate >= traceFew || s.rate >= traceSudden && s.rate >= 2*before {
+		return false
 	}
+	s.start(now)
+	return s.on
+}
+
+// drop ends a window that nobody needs.
+func (s *switches) drop(now func() time.Time) {
+	s.stop(now)
+	s.clear()
+	s.rate = 0
+}
+
+// clear forgets what the last window showed.
+func (s *switches) clear() { s.present, s.seen, s.blind = nil, device.Switches{}, false }
+
+// stop ends a window, and reports whether it showed something.
+func (s *switches) stop(now func() time.Time) bool {
+	if !s.on {
+		return false
+	}
+	s.clear()
 	s.on = false
 	at := now()
 	list, lost, err := s.trace.Stop()
 	if err != nil {
 		s.fail(at)
-		return
+		return false
 	}
 	window := at.Sub(s.began)
 	if lost = lost || window > traceMost; lost || window <= 0 {
 		s.blind = lost
-		return
+		return false
 	}
 	if n := len(list); n > 0 { // the driver's locks may make start and stop wait, while it records
 		window = max(window, time.Duration(list[n-1].At-list[0].At))
 	}
-	s.seen = device.Switches{From: s.began, Of: map[int]float64{}}
+	s.seen = device.Switches{From: s.began, Seconds: window.Seconds(), Of: map[int]float64{}}
 	for _, one := range list {
 		if one.On {
 			s.seen.Rate += 1 / window.Seconds()
@@ -159,12 +196,13 @@ func (s *switches) stop(now func() time.Time) {
 	parts := rm.Presence(list, window)
 	if parts == nil {
 		s.blind = len(list) > 0
-		return
+		return !s.blind
 	}
 	s.present = make(map[int]float64, len(parts))
 	for pid, part := range parts {
 		s.present[pid] = min(1, part.Seconds()/window.Seconds())
 	}
+	return true
 }
 
 // report fills in what the last window showed. Switches say that the driver's samples are not all

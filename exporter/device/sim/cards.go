@@ -192,7 +192,7 @@ type used struct {
 func (r *cardReader) present(u *unit, now time.Time, out *device.Card) {
 	before, ok := r.spent[u]
 	past := now.Sub(r.at).Seconds()
-	s := &device.Switches{From: r.at, Of: map[int]float64{}}
+	s := &device.Switches{From: r.at, Seconds: past, Of: map[int]float64{}}
 	out.Switches = s
 	if !ok || past <= 0 {
 		return

@@ -191,7 +191,19 @@ func (c *cards) switches(card device.Card) *task.Switches {
 	if card.Switches == nil {
 		return nil
 	}
-	out := &task.Switches{From: card.Switches.From, Rate: card.Switches.Rate}
+	out := &task.Switches{From: card.Switches.From, Seconds: card.Switches.Seconds, Rate: card.Switches.Rate}
+	shares := card.SM
+	if is, ok := c.computed[card.UUID]; ok {
+		shares = is.shares
+	}
+	for pid, share := range shares {
+		if id := c.owners[pid].container; id != "" && share > 0 {
+			if out.Used == nil {
+				out.Used = map[string]float64{}
+			}
+			out.Used[id] += share
+		}
+	}
 	present, came := map[string]float64{}, map[string]float64{}
 	for pid, rate := range card.Switches.Of {
 		if id := c.owners[pid].container; id != "" {
