@@ -116,6 +116,11 @@ func (p *planner) late(t Tenant) bool {
 		delete(l.demoted, t.ID)
 		return false
 	}
+	if p.gives(t) {
+		delete(l.demoted, t.ID)
+		p.half = p.half || p.rivals(t, false)
+		return false
+	}
 	if since, lost := l.demoted[t.ID]; lost {
 		back := since.Add(demotion)
 		again := back.Add(chance)
@@ -129,7 +134,7 @@ func (p *planner) late(t Tenant) bool {
 		}
 		delete(l.demoted, t.ID)
 	}
-	if l.use[t.ID] <= 0.5 || !p.rivals(t) {
+	if l.use[t.ID] <= 0.5 || !p.rivals(t, true) {
 		return false
 	}
 	l.demoted[t.ID] = p.in.Now
@@ -181,12 +186,19 @@ func (p *planner) crowded() bool {
 	})
 }
 
-// rivals reports whether other work with a deadline has a claim on the time that a server without a
-// break would take. Class batch has its floor, and no further claim beside a server.
-func (p *planner) rivals(t Tenant) bool {
+// rivals reports whether other work with a deadline, of servers or not, has a claim on the time that a server
+// without a break would take. Class batch has its floor, and no further claim beside a server.
+func (p *planner) rivals(t Tenant, servers bool) bool {
 	return slices.ContainsFunc(p.in.Tenants, func(o Tenant) bool {
-		return o.ID != t.ID && o.Labelled && !o.Never && (o.Server || o.HasTask && p.place(o.Job) < policy.Last)
+		return o.ID != t.ID && o.Labelled && !o.Never && (o.Server && servers || !o.Server && o.HasTask && p.place(o.Job) < policy.Last)
 	})
+}
+
+// gives reports whether a server gives the GPU away long before its slice is over, after each of many short kernels
+// (a decode loop). Then other servers wait for one of these at most, and it need not lose its place for them.
+func (p *planner) gives(t Tenant) bool {
+	slice, known := p.sliceThen(t.ID)
+	return known && t.Exact && t.Stay > 0 && t.Stay < min(slice, DefaultSlice)*9/10
 }
 
 // full reports whether, for a window, requests leave the others in the queue less than their
@@ -207,6 +219,8 @@ func (p *planner) full(closed bool) bool {
 	switch {
 	case !known || !also:
 		l.full = p.busy()
+	case p.half:
+		l.full = true
 	case p.yields():
 		l.full = false
 	case closed && !l.full && !p.in.Switches.From.IsZero() && p.in.Switches.From.Before(l.sized): // that was before
