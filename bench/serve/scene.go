@@ -33,6 +33,7 @@ type scene struct {
 	name  string
 	parts []part
 	begun []int
+	ways  []string // that are compared unless --set ways says others
 }
 
 func request(deadline string) map[string]string {
@@ -47,10 +48,10 @@ func trainers(n int) (all []part) {
 }
 
 var scenes = []scene{
-	{"server", append([]part{{"server", server, request("20ms")}}, trainers(4)...), []int{1, 2, 5}},
-	{"two", append([]part{{"server-10ms", server, request("10ms")}, {"server-50ms", server, request("50ms")}}, trainers(1)...), []int{1, 2, 3}},
-	{"decode", append([]part{{"decode", decode, request("20ms")}}, trainers(1)...), []int{1, 2}},
-	{"text", append([]part{{"text", text, request("500ms")}}, trainers(2)...), []int{1, 2, 3}},
+	{"server", append([]part{{"server", server, request("20ms")}}, trainers(4)...), []int{1, 2, 5}, []string{timeSliced, laxity, withMPS, mpsPriority}},
+	{"two", append([]part{{"server-10ms", server, request("10ms")}, {"server-50ms", server, request("50ms")}}, trainers(1)...), []int{1, 2, 3}, []string{timeSliced, laxity}},
+	{"decode", append([]part{{"decode", decode, request("20ms")}}, trainers(1)...), []int{1, 2}, []string{timeSliced, laxity}},
+	{"text", append([]part{{"text", text, request("500ms")}}, trainers(2)...), []int{1, 2, 3}, []string{timeSliced, laxity}},
 }
 
 // sceneCalled returns a scene by its name.

@@ -39,10 +39,7 @@ const (
 	withXSched  = "xsched"
 )
 
-var (
-	allWays   = []string{timeSliced, laxity, always, withMPS, mpsPriority, withXSched}
-	usualWays = []string{timeSliced, laxity, withMPS, mpsPriority}
-)
+var allWays = []string{timeSliced, laxity, always, withMPS, mpsPriority, withXSched}
 
 // Experiment is a server beside training.
 func Experiment() bench.Experiment {
@@ -53,7 +50,7 @@ func Experiment() bench.Experiment {
 			{Name: "scene", Means: "server; two: a server with a deadline of 10 ms and one with 50, and a trainer; decode: a decode loop of an LLM's shape with CUDA graphs, and a trainer; text: a server with a deadline of 500 ms whose answer is 100 tokens of such a loop, and two trainers. One a portion; server", Part: true},
 			{Name: "duration", Means: "how long a server is measured in each place, as 5s; 5s"},
 			{Name: "warmup", Means: "how long programs may take to begin; 6s"},
-			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". All but always; xsched if its folder is given"},
+			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". In the scene server all but always, xsched if its folder is given; else default,laxity"},
 			{Name: withXSched, Means: "folder of XSched, with bin/xserver and lib/libcuda.so.1", Part: true},
 			{Name: withXSched + "-build", Means: "XSched's public commit, and what was changed to build it"},
 			{Name: withXSched + "-level", Means: "its level of preemption; 1"},
@@ -75,12 +72,13 @@ type settings struct {
 }
 
 func parse(env bench.Env) (s settings, err error) {
-	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, ways: usualWays, scene: scenes[0]}
+	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, scene: scenes[0]}
 	if name, ok := env.Args["scene"]; ok {
 		if s.scene, err = sceneCalled(name); err != nil {
 			return s, err
 		}
 	}
+	s.ways = s.scene.ways
 	if env.Quick {
 		s.runs, s.duration, s.scene.begun = 1, 2*time.Second, s.scene.begun[:2]
 	}

@@ -111,14 +111,14 @@ var (
 	gpuNVLink = describe("gpu_nvlink_bytes_total",
 		"Payload that the card has sent (transmit) and got (receive) over all NVLinks since its driver was loaded.", "gpu", "direction")
 	gpuSwitches = describe("gpu_context_switches_per_second",
-		"How often the card goes over to another process's work, by the driver's trace of context switches: a sample of 0.1 s each second. Absent where the trace cannot be read, and on MIG.", "gpu")
+		"How often the card goes over to another process's work, by the driver's trace of context switches: all of them, or a sample of 0.1 s each second where there are more than 150. Absent where the trace cannot be read, and on MIG.", "gpu")
 	gpuMIG = describe("gpu_mig_instance_info",
 		"A MIG instance and its card. Always 1. The condition (power, temperature, errors) is the card's.", "gpu", "card")
 	gpuMIGCard = describe("gpu_mig_card_info",
 		"A card that is cut into MIG instances: its index and name. Always 1. gpu_info has its instances.", "gpu", "index", "name")
 
 	containerSeconds = describe("gpu_container_gpu_seconds_total",
-		"Time in which the container's work was on the GPU: how long its context was there by the driver's trace of context switches (a tenth of each second), less what the card was idle. Where gpu_context_switches_per_second is absent, by the driver's samples, five a second: then containers that share the GPU may each have a sixth more or less. Under time slicing the sum over containers never exceeds the wall clock. Absent on MIG.", containerGPU...)
+		"Time in which the container's work was on the GPU: how long its context was there by the driver's trace of context switches (of all of the time, or of a tenth of each second where there are many), less what the card was idle. Where gpu_context_switches_per_second is absent, by the driver's samples, five a second: then containers that share the GPU may each have a sixth more or less. Under time slicing the sum over containers never exceeds the wall clock. Absent on MIG.", containerGPU...)
 	containerEnergy = describe("gpu_container_energy_joules_total",
 		"Energy that the container's work has used beyond the card's idle power: each second's energy divided by the containers' shares of the time, weighted with what each is estimated to draw. With gpu_unattributed_energy_joules_total it adds up to the growth of gpu_energy_joules_total since the exporter began.", containerGPU...)
 	otherSeconds = describe("gpu_other_gpu_seconds_total",

@@ -85,7 +85,7 @@ func checkDraw(t *testing.T, number int, astray *atomic.Int64) {
 	less := def.useful * 3 / 20
 	if with.sharesKept(mine, 1) != "" && !with.crowdedOut() || mine.useful < def.useful-less && mine.lost > def.lost+less {
 		astray.Add(1)
-		t.Logf("astray: draw %d: %s useful %.3f", number, with.sharesKept(mine, 1), mine.useful.Seconds()/def.useful.Seconds())
+		t.Logf("draw %d is astray: %s, useful time is %.3f of default's", number, with.sharesKept(mine, 1), mine.useful.Seconds()/def.useful.Seconds())
 	}
 	if wrong := with.kept(mine.got, 0.55); !with.crowdedOut() && wrong != "" {
 		fail("%s", wrong)

@@ -75,93 +75,19 @@ const (
 	satedLast = 3 * time.Minute
 )
 
-// owe notes what each process is owed at the end of a turn.
-func (p *planner) owe(moving []member) {
-	t := &p.state.turn
-	took := p.in.Now.Sub(t.began)
-	if len(t.on) == 0 || took <= 0 {
-		return
-	}
-	all, whole := p.gained(t.got)
-	if exact(moving) {
-		all, whole = p.earned(moving, took), true
-	}
-	useful := sum(all)
-	if !whole {
-		useful = took
-	}
-	t.useful = min(max(float64(useful)/float64(took), 0.5), 1)
-	for _, m := range moving {
-		if got, ok := all[m.ID]; ok {
-			most := time.Duration(3 * m.part * float64(p.maxOff()))
-			t.owed[m.ID] = min(max(t.owed[m.ID]+time.Duration(m.part*float64(useful))-got, 0), most)
-		}
-	}
-	if whole && !exact(moving) && p.in.Now.Sub(t.since) >= stale {
-		t.tasting.add(t.past, t.began, p.in.Now, moving, all)
-	}
-}
-
-// earnings are what a process used of the time that it was on, in the last readings of context switches. Less
-// than a tenth of a second may have been read, so what it got since is not known from its use alone.
-type earnings struct{ used, on time.Duration }
-
-// earningsOf is the time that earnings are of, at most.
-const earningsOf = 500 * time.Millisecond
-
-func (e earnings) add(used, on time.Duration) earnings {
-	if e.used, e.on = e.used+used, e.on+on; e.on > earningsOf {
-		e.used = time.Duration(float64(e.used) * float64(earningsOf) / float64(e.on))
-		e.on = earningsOf
-	}
-	return e
-}
-
-// earned is what processes got in a turn, as far as is known: requests, and those that were on.
-func (p *planner) earned(moving []member, took time.Duration) map[string]time.Duration {
-	t, all, requests := &p.state.turn, map[string]time.Duration{}, 0.0
-	for _, m := range p.tops {
-		if e := t.earns[m.ID]; e.on > 0 {
-			requests += float64(e.used) / float64(e.on)
-			all[m.ID] = time.Duration(float64(e.used) / float64(e.on) * float64(took))
-		}
-	}
-	for _, m := range moving {
-		e := t.earns[m.ID]
-		switch {
-		case !slices.Contains(t.on, m.ID):
-			all[m.ID] = 0
-		case e.on > 0:
-			all[m.ID] = time.Duration(float64(e.used) / float64(e.on) * float64(took))
-		default:
-			all[m.ID] = time.Duration(max(0, 1-requests) * float64(took))
-		}
-	}
-	return all
-}
-
 // taste computes, from time to time, how much of its turns each process used. Where context switches are read,
-// that is the part of a reading in which it was on; else what it got by the end of each turn.
+// that is the part of the readings in which it was on; else what it got by the end of each turn.
 func (p *planner) taste(moving []member) {
-	t := &p.state.turn
-	if used, fresh := p.read(); fresh && exact(moving) && !p.in.Switches.From.Before(t.since.Add(settled)) {
-		t.tasting.add(t.past, p.in.Switches.From, p.in.Switches.to(), moving, used)
-		for _, m := range slices.Concat(moving, p.tops) {
-			on, _ := during(t.past, m.ID, p.in.Switches.From, p.in.Switches.to())
-			if has(p.tops, m.ID) {
-				on = p.in.Switches.For
-			}
-			if on > 0 {
-				t.earns[m.ID] = t.earns[m.ID].add(used[m.ID], on)
-			}
-		}
-		t.tasting.lost += time.Duration(p.in.Switches.Rate * SwitchCost.Seconds() * float64(p.in.Switches.For))
-	}
-	length := tasteSampled
+	t, s, lasts := &p.state.turn, p.in.Switches, tasteSampled
 	if exact(moving) {
-		length = tasteExact
+		lasts = tasteExact
 	}
-	if took := p.in.Now.Sub(t.tasting.began); !t.tasting.began.IsZero() && took >= length {
+	if used, fresh := p.read(); fresh && exact(moving) && !s.From.Before(t.since.Add(settled)) {
+		t.tasting.add(t.past, s.From, s.to(), moving, used)
+		t.tasting.lost += time.Duration(s.Rate * SwitchCost.Seconds() * float64(s.For))
+		p.earn(moving, used)
+	}
+	if took := p.in.Now.Sub(t.tasting.began); !t.tasting.began.IsZero() && took >= lasts {
 		p.tasted(moving, took)
 		t.tasting = tasting{}.clone()
 	}
@@ -185,25 +111,6 @@ func (p *planner) read() (used map[string]time.Duration, fresh bool) {
 
 func exact(members []member) bool {
 	return !slices.ContainsFunc(members, func(m member) bool { return !m.Exact })
-}
-
-func sum(all map[string]time.Duration) (total time.Duration) {
-	for _, d := range all {
-		total += d
-	}
-	return total
-}
-
-// gained is what each process got since then, and whether that covers all that compute.
-func (p *planner) gained(since map[string]time.Duration) (all map[string]time.Duration, whole bool) {
-	all, whole = map[string]time.Duration{}, true
-	for _, o := range p.in.Tenants {
-		before, ok := since[o.ID]
-		if whole = whole && (ok && o.Measured || o.Wants == No); ok {
-			all[o.ID] = o.Got - before
-		}
-	}
-	return all, whole
 }
 
 // tasted computes the appetites.

@@ -40,7 +40,8 @@ type turn struct {
 	// visits: between turns none of them is on (visit.go).
 	visits bool
 	// past is who was on when, the present last. read is the beginning of the last reading of context switches
-	// that was looked at. worth is the part of its visits in that which each process used, 0–1.
+	// that was looked at. worth is the part of its visits in that which each process used, 0–1. earns is what
+	// each used of its turns, and servers of the time.
 	past  []stint
 	read  time.Time
 	worth map[string]float64
