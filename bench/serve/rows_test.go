@@ -75,12 +75,12 @@ func TestFiguresCompareWaysOfTheSameRun(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	s, err := parse(bench.Env{Args: map[string]string{"runs": "5", "duration": "8s", "ways": "default,laxity"}})
+	s, err := parse(bench.Env{Args: map[string]string{"runs": "5", "duration": "8s", "ways": "default,laxity"}}, scenes)
 	if err != nil || s.runs != 5 || s.duration.Seconds() != 8 || len(s.ways) != 2 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, bad := range []map[string]string{{"runs": "0"}, {"duration": "8"}, {"duration": "-1s"}, {"ways": "magic"}} {
-		if _, err := parse(bench.Env{Args: bad}); err == nil {
+		if _, err := parse(bench.Env{Args: bad}, scenes); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
 	}

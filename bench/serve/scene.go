@@ -2,7 +2,7 @@ package serve
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -54,11 +54,14 @@ var scenes = []scene{
 	{"text", append([]part{{"text", text, request("500ms")}}, trainers(2)...), []int{1, 2, 3}, []string{timeSliced, laxity}},
 }
 
-// sceneCalled returns a scene by its name.
-func sceneCalled(name string) (scene, error) {
-	i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == name })
-	if i < 0 {
-		return scene{}, fmt.Errorf("--set scene=%s: write server, two, decode or text", name)
+// sceneCalled returns one of some scenes by its name.
+func sceneCalled(name string, of []scene) (scene, error) {
+	var names []string
+	for _, s := range of {
+		if s.name == name {
+			return s, nil
+		}
+		names = append(names, s.name)
 	}
-	return scenes[i], nil
+	return scene{}, fmt.Errorf("--set scene=%s: write one of %s", name, strings.Join(names, ", "))
 }

@@ -17,9 +17,14 @@ import (
 )
 
 const about = `An inference server (PyTorch, 16 small layers; laxity.release=busy, laxity.deadline=20ms) answers a request
-every 30 ms: alone, beside one trainer and beside four (PyTorch, each fills the GPU; laxity.class=batch). Each
-program is in a container of its own. A request's latency is from when it was due until its answer is on the host,
-so it includes the wait for the request before it. Steps are those of all trainers together; fewest
+every 30 ms: alone, beside one trainer and beside four (PyTorch, each fills the GPU; laxity.class=batch). A request's latency is from
+when it was due until its answer is on the host, so it includes the wait for the request before it. ` + method
+
+const scenesAbout = `Other servers beside trainers, as in serve. two: two such servers with deadlines of 10 and 50 ms, and a trainer. decode: a
+decode loop of an LLM's shape (24 layers, a CUDA graph a token, deadline 20 ms), which reads each token before it makes the next; its latency is the
+time between two tokens. text: a server that is asked for a text of 100 tokens of the same model every 0.5 s, with a deadline of 500 ms, and two trainers. ` + method
+
+const method = `Each program is in a container of its own. Steps are those of all trainers together; fewest
 is those of the trainer that made the fewest. Ways: default is time slicing without Laxity, laxity is "laxity up" with its
 default flags, always the same with --arbitrate=always (only if asked for), mps is NVIDIA's MPS, mps-priority MPS
 with the server's priority above the trainers', which get 80 % of the threads. xsched, if its folder is given, is
@@ -43,14 +48,25 @@ var allWays = []string{timeSliced, laxity, always, withMPS, mpsPriority, withXSc
 
 // Experiment is a server beside training.
 func Experiment() bench.Experiment {
+	return experiment("serve", "An inference server beside training", about, scenes[:1],
+		"all but always, xsched if its folder is given")
+}
+
+// Scenes is other servers beside training.
+func Scenes() bench.Experiment {
+	e := experiment("serve-scenes", "Two servers, a decode loop and a server of texts beside training", scenesAbout, scenes[1:], "default,laxity")
+	e.Settings = append(e.Settings, bench.Setting{Name: "scene", Means: "two, decode or text, one a portion; two", Part: true})
+	return e
+}
+
+func experiment(name, title, about string, of []scene, ways string) bench.Experiment {
 	return bench.Experiment{
-		Name: "serve", Title: "An inference server beside training", About: about,
+		Name: name, Title: title, About: about,
 		Settings: []bench.Setting{
 			{Name: "runs", Means: "how often each way is measured; 3", Part: true},
-			{Name: "scene", Means: "server; two: a server with a deadline of 10 ms and one with 50, and a trainer; decode: a decode loop of an LLM's shape with CUDA graphs, and a trainer; text: a server with a deadline of 500 ms whose answer is 100 tokens of such a loop, and two trainers. One a portion; server", Part: true},
 			{Name: "duration", Means: "how long a server is measured in each place, as 5s; 5s"},
 			{Name: "warmup", Means: "how long programs may take to begin; 6s"},
-			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + ". In the scene server all but always, xsched if its folder is given; else default,laxity"},
+			{Name: "ways", Means: "as default,laxity; of " + strings.Join(allWays, ", ") + "; " + ways},
 			{Name: withXSched, Means: "folder of XSched, with bin/xserver and lib/libcuda.so.1", Part: true},
 			{Name: withXSched + "-build", Means: "XSched's public commit, and what was changed to build it"},
 			{Name: withXSched + "-level", Means: "its level of preemption; 1"},
@@ -58,7 +74,8 @@ func Experiment() bench.Experiment {
 			rig.Engine,
 			{Name: "verbose", Means: "any value: the output of laxity up goes to standard error", Part: true},
 		},
-		Portions: true, Run: run, Figures: figures, Table: table,
+		Portions: true, Figures: figures, Table: table,
+		Run: func(ctx context.Context, env bench.Env) ([]bench.Row, error) { return run(ctx, env, name, of) },
 	}
 }
 
@@ -71,10 +88,10 @@ type settings struct {
 	xsched           xsched
 }
 
-func parse(env bench.Env) (s settings, err error) {
-	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, scene: scenes[0]}
+func parse(env bench.Env, of []scene) (s settings, err error) {
+	s = settings{runs: 3, duration: 5 * time.Second, warmup: 6 * time.Second, scene: of[0]}
 	if name, ok := env.Args["scene"]; ok {
-		if s.scene, err = sceneCalled(name); err != nil {
+		if s.scene, err = sceneCalled(name, of); err != nil {
 			return s, err
 		}
 	}
@@ -110,12 +127,12 @@ func parse(env bench.Env) (s settings, err error) {
 	return s, nil
 }
 
-func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
-	how, err := parse(env)
+func run(ctx context.Context, env bench.Env, name string, of []scene) (rows []bench.Row, err error) {
+	how, err := parse(env, of)
 	if err != nil {
 		return nil, err
 	}
-	r, err := rig.Open(ctx, env, "serve", 1)
+	r, err := rig.Open(ctx, env, name, 1)
 	if err != nil {
 		return nil, err
 	}

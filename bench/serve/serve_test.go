@@ -15,7 +15,7 @@ func TestAServerBesideATrainer(t *testing.T) {
 	simtest.Docker(t)
 	simtest.Library(t)
 	env := bench.Env{Device: "sim", Log: t.Logf, Quick: true, Args: map[string]string{"ways": timeSliced, "duration": "1s"}}
-	rows, err := run(t.Context(), env)
+	rows, err := run(t.Context(), env, "serve", scenes[:1])
 	if err != nil {
 		t.Fatal(err)
 	}

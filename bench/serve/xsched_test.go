@@ -84,11 +84,11 @@ func TestXSchedPutsServersBeforeTrainers(t *testing.T) {
 
 func TestXSchedNeedsItsFolderAndCommit(t *testing.T) {
 	for _, bad := range []map[string]string{{"ways": "default,xsched"}, {"xsched": "/x"}, {"xsched": "/x", "xsched-build": "a", "xsched-level": "0"}} {
-		if _, err := parse(bench.Env{Args: bad}); err == nil {
+		if _, err := parse(bench.Env{Args: bad}, scenes); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
 	}
-	s, err := parse(bench.Env{Args: map[string]string{"xsched": "/x", "xsched-build": "abc"}})
+	s, err := parse(bench.Env{Args: map[string]string{"xsched": "/x", "xsched-build": "abc"}}, scenes)
 	if err != nil || !slices.Contains(s.ways, withXSched) || slices.Contains(scenes[0].ways, withXSched) {
 		t.Errorf("%q, %v", s.ways, err)
 	}
