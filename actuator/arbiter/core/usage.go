@@ -23,7 +23,7 @@ type used struct {
 	each time.Duration
 	at   time.Time // of the last reading
 	// worked is when it last used the GPU.
-	worked time.Time
+	worked    time.Time
 	processes int // of the container, by the last reading
 }
 

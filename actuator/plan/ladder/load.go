@@ -35,6 +35,8 @@ type load struct {
 	full bool
 	// demoted are the servers that have lost their place, and since when.
 	demoted map[string]time.Time
+	// gave is when each server last gave the GPU away before its slice was over.
+	gave map[string]time.Time
 	// steady are the servers that compute without a break. gappy are those that turned out not to, by
 	// the driver's samples, and until when steadiness is not tried again.
 	steady map[string]steadiness
@@ -71,7 +73,7 @@ type steadiness struct {
 func (l load) clone() load {
 	l.slow, l.crowding, l.crowded = copied(l.slow), copied(l.crowding), copied(l.crowded)
 	l.waits, l.weights = copied(l.waits), copied(l.weights)
-	l.demoted, l.steady, l.gappy = copied(l.demoted), copied(l.steady), copied(l.gappy)
+	l.demoted, l.gave, l.steady, l.gappy = copied(l.demoted), copied(l.gave), copied(l.steady), copied(l.gappy)
 	return l
 }
 
@@ -82,6 +84,7 @@ func (l load) forget(gone func(id string) bool) {
 	forget(l.waits, gone)
 	forget(l.weights, gone)
 	forget(l.demoted, gone)
+	forget(l.gave, gone)
 	forget(l.steady, gone)
 	forget(l.gappy, gone)
 }
@@ -118,7 +121,6 @@ func (p *planner) late(t Tenant) bool {
 	}
 	if p.gives(t) {
 		delete(l.demoted, t.ID)
-		p.half = p.half || p.rivals(t, false)
 		return false
 	}
 	if since, lost := l.demoted[t.ID]; lost {
@@ -133,8 +135,11 @@ func (p *planner) late(t Tenant) bool {
 			return false
 		}
 		delete(l.demoted, t.ID)
+		if p.gives(t) {
+			return false
+		}
 	}
-	if l.use[t.ID] <= 0.5 || !p.rivals(t, true) {
+	if l.use[t.ID] <= 0.5 || !p.rivals(t) {
 		return false
 	}
 	l.demoted[t.ID] = p.in.Now
@@ -186,19 +191,39 @@ func (p *planner) crowded() bool {
 	})
 }
 
-// rivals reports whether other work with a deadline, of servers or not, has a claim on the time that a server
-// without a break would take. Class batch has its floor, and no further claim beside a server.
-func (p *planner) rivals(t Tenant, servers bool) bool {
+// rivals reports whether other work with a deadline has a claim on the time that a server without a break
+// takes: a task whose deadline can be met, or a request of another server that is late. Class batch has its floor, and no
+// further claim beside a server.
+func (p *planner) rivals(t Tenant) bool {
 	return slices.ContainsFunc(p.in.Tenants, func(o Tenant) bool {
-		return o.ID != t.ID && o.Labelled && !o.Never && (o.Server && servers || !o.Server && o.HasTask && p.place(o.Job) < policy.Last)
+		if o.ID == t.ID || !o.Labelled || o.Never || !o.HasTask || o.Wants == No || o.Asked != "" && o.KeepOn == "" {
+			return false
+		}
+		if o.Server {
+			return p.in.Now.Sub(o.Job.Start.Time) > o.Deadline && !p.gives(o)
+		}
+		return p.place(o.Job) < policy.Last
 	})
 }
 
 // gives reports whether a server gives the GPU away long before its slice is over, after each of many short kernels
-// (a decode loop). Then other servers wait for one of these at most, and it need not lose its place for them.
+// (a decode loop), or did a short while ago: its context stays as long as nobody else comes. Other servers
+// wait for one of these kernels at most, so it need not lose its place for them.
 func (p *planner) gives(t Tenant) bool {
-	slice, known := p.sliceThen(t.ID)
-	return known && t.Exact && t.Stay > 0 && t.Stay < min(slice, DefaultSlice)*9/10
+	l := &p.state.load
+	// One that lost its place may have had a slice as short as that.
+	if _, lost := l.demoted[t.ID]; !lost && t.Exact && t.Stay > 0 && t.Stay < DefaultSlice*9/10 {
+		l.gave[t.ID] = p.in.Now
+	}
+	at, once := l.gave[t.ID]
+	return once && p.in.Now.Sub(at) < slowFor
+}
+
+// halves reports whether a server is late by more than the policy allows and keeps its place, so that the others must
+// be sure of half: its use is not measured, or it gives the GPU away beside a task whose deadline can be met.
+func (p *planner) halves(m member) bool {
+	claims := func(o member) bool { return o.place < policy.Last && o.Wants != No }
+	return m.HasTask && p.place(m.Job) > policy.OnTime && (!m.Measured || p.gives(m.Tenant) && slices.ContainsFunc(p.queue, claims))
 }
 
 // full reports whether, for a window, requests leave the others in the queue less than their
@@ -207,7 +232,7 @@ func (p *planner) gives(t Tenant) bool {
 func (p *planner) full(closed bool) bool {
 	l := &p.state.load
 	for _, m := range p.tops {
-		p.half = p.half || m.HasTask && !m.Measured && p.place(m.Job) > policy.OnTime
+		p.half = p.half || p.halves(m)
 	}
 	sure := p.sure()
 	if len(p.tops) == 0 || len(p.queue) == 0 || sure == 0 {

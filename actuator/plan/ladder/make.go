@@ -202,10 +202,8 @@ func (p *planner) top(full, visits bool, together time.Duration, here int) {
 // note notes since when the servers have had their slices.
 func (p *planner) note() {
 	sizes := map[string]time.Duration{}
-	for _, t := range p.in.Tenants {
-		if is, ours := p.out[t.ID]; ours && t.Server { // also one that lost its place
-			sizes[t.ID] = is.Slice
-		}
+	for _, m := range p.tops {
+		sizes[m.ID] = p.out[m.ID].Slice
 	}
 	if l := &p.state.load; !maps.Equal(sizes, l.sizes) {
 		l.older, l.sizes, l.sized = p.sizesThen(), sizes, p.in.Now
@@ -214,25 +212,16 @@ func (p *planner) note() {
 
 // sizesThen are the servers' slices of the time whose switches were read last.
 func (p *planner) sizesThen() map[string]time.Duration {
+	l := p.state.load
+	known := l.sizes
+	if p.in.Switches.From.Before(l.sized) {
+		known = l.older
+	}
 	sizes := map[string]time.Duration{}
 	for _, m := range p.tops {
-		size, known := p.sliceThen(m.ID)
-		if sizes[m.ID] = size; !known {
-			sizes[m.ID] = m.Stands.slice()
-		}
+		sizes[m.ID] = cmp.Or(known[m.ID], m.Stands.slice())
 	}
 	return sizes
-}
-
-// sliceThen is the slice that a server had in the time whose switches were read last, if it was one then.
-func (p *planner) sliceThen(id string) (size time.Duration, known bool) {
-	l := p.state.load
-	sizes := l.sizes
-	if p.in.Switches.From.Before(l.sized) {
-		sizes = l.older
-	}
-	size, known = sizes[id]
-	return size, known
 }
 
 // modest makes slices for the queue while a process computes whose part is not ours: none longer

@@ -13,10 +13,10 @@ func (p *planner) owe(moving []member) {
 		return
 	}
 	all, whole := p.gained(t.got)
-	if exact(moving) {
+	if p.exact(moving) {
 		all, whole = p.earned(moving, took), true
 	}
-	useful := sum(all)
+	useful := min(sum(all), took)
 	if !whole {
 		useful = took
 	}
@@ -27,7 +27,7 @@ func (p *planner) owe(moving []member) {
 			t.owed[m.ID] = min(max(t.owed[m.ID]+time.Duration(m.part*float64(useful))-got, 0), most)
 		}
 	}
-	if whole && !exact(moving) && p.in.Now.Sub(t.since) >= stale {
+	if whole && !p.exact(moving) && p.in.Now.Sub(t.since) >= stale {
 		t.tasting.add(t.past, t.began, p.in.Now, moving, all)
 	}
 }
@@ -36,13 +36,17 @@ func (p *planner) owe(moving []member) {
 // than a tenth of a second may have been read, so what it got since is not known from its use alone.
 type earnings struct{ used, on time.Duration }
 
-// earningsOf is the time that earnings are of, at most.
-const earningsOf = 500 * time.Millisecond
+// earningsOf is the time that earnings of turns are of, at most; worthOf is that of visits.
+const (
+	earningsOf = 500 * time.Millisecond
+	worthOf    = 20 * time.Millisecond
+)
 
-func (e earnings) add(used, on time.Duration) earnings {
-	if e.used, e.on = e.used+used, e.on+on; e.on > earningsOf {
-		e.used = time.Duration(float64(e.used) * float64(earningsOf) / float64(e.on))
-		e.on = earningsOf
+// add adds what was used in some time; what is older than most counts no more.
+func (e earnings) add(used, on, most time.Duration) earnings {
+	if e.used, e.on = e.used+used, e.on+on; e.on > most {
+		e.used = time.Duration(float64(e.used) * float64(most) / float64(e.on))
+		e.on = most
 	}
 	return e
 }
@@ -59,31 +63,40 @@ func (e earnings) of() (part float64, known bool) {
 func (p *planner) earn(moving []member, used map[string]time.Duration) {
 	t, s := &p.state.turn, p.in.Switches
 	for _, m := range p.tops {
-		t.earns[m.ID] = t.earns[m.ID].add(used[m.ID], s.For)
+		t.earns[m.ID] = t.earns[m.ID].add(used[m.ID], s.For, earningsOf)
 	}
 	for _, m := range moving {
 		if on, _ := during(t.past, m.ID, s.From, s.to()); on > 0 {
-			t.earns[m.ID] = t.earns[m.ID].add(used[m.ID], on)
+			t.earns[m.ID] = t.earns[m.ID].add(used[m.ID], on, earningsOf)
 		}
 	}
 }
 
-// earned is what processes got in a turn by their earnings: those that were on, and servers. One that has none yet
-// got what requests left.
+// earned is what processes got in a turn by their earnings: those that were on, and servers. What these left is
+// that of those that have none yet. Who takes no turns got what the last reading says.
 func (p *planner) earned(moving []member, took time.Duration) map[string]time.Duration {
-	t, all, left := &p.state.turn, map[string]time.Duration{}, 1.0
-	for _, m := range p.tops {
-		part, _ := t.earns[m.ID].of()
-		all[m.ID] = time.Duration(part * float64(took))
+	t, all, left, fresh := &p.state.turn, map[string]time.Duration{}, 1.0, 0
+	of := func(part float64) time.Duration { return time.Duration(part * float64(took)) }
+	for _, o := range p.in.Tenants {
+		part := o.Used
+		switch e, known := t.earns[o.ID].of(); {
+		case has(p.tops, o.ID):
+			part = e
+		case !has(moving, o.ID):
+		case !slices.Contains(t.on, o.ID):
+			part = 0
+		case known:
+			part = e
+		default:
+			part = 0
+			fresh++
+		}
+		all[o.ID] = of(part)
 		left -= part
 	}
-	for _, m := range moving {
-		part, known := t.earns[m.ID].of()
-		if !known {
-			part = max(0, left)
-		}
-		if all[m.ID] = 0; slices.Contains(t.on, m.ID) {
-			all[m.ID] = time.Duration(part * float64(took))
+	for _, id := range t.on {
+		if _, known := t.earns[id].of(); !known && has(moving, id) {
+			all[id] = of(max(0, left) / float64(fresh))
 		}
 	}
 	return all

@@ -79,10 +79,10 @@ const (
 // that is the part of the readings in which it was on; else what it got by the end of each turn.
 func (p *planner) taste(moving []member) {
 	t, s, lasts := &p.state.turn, p.in.Switches, tasteSampled
-	if exact(moving) {
+	if p.exact(moving) {
 		lasts = tasteExact
 	}
-	if used, fresh := p.read(); fresh && exact(moving) && !s.From.Before(t.since.Add(settled)) {
+	if used, fresh := p.read(); fresh && p.exact(moving) && !t.since.IsZero() && !s.From.Before(t.since.Add(settled)) {
 		t.tasting.add(t.past, s.From, s.to(), moving, used)
 		t.tasting.lost += time.Duration(s.Rate * SwitchCost.Seconds() * float64(s.For))
 		p.earn(moving, used)
@@ -96,7 +96,7 @@ func (p *planner) taste(moving []member) {
 // read returns what each process used of the last reading of context switches, if that is new and whole.
 func (p *planner) read() (used map[string]time.Duration, fresh bool) {
 	s, t := p.in.Switches, &p.state.turn
-	if s.From.IsZero() || s.From.Equal(t.read) {
+	if s.For == 0 || s.From.Equal(t.read) {
 		return nil, false
 	}
 	t.read, used = s.From, map[string]time.Duration{}
@@ -109,15 +109,16 @@ func (p *planner) read() (used map[string]time.Duration, fresh bool) {
 	return used, true
 }
 
-func exact(members []member) bool {
-	return !slices.ContainsFunc(members, func(m member) bool { return !m.Exact })
+// exact reports whether the use of members is told by readings of context switches.
+func (p *planner) exact(members []member) bool {
+	return p.in.Switches.For > 0 && !slices.ContainsFunc(members, func(m member) bool { return !m.Exact })
 }
 
 // tasted computes the appetites.
 func (p *planner) tasted(moving []member, took time.Duration) {
 	t, w := &p.state.turn, p.state.turn.tasting
 	most := spent
-	if exact(moving) {
+	if p.exact(moving) {
 		most = gaps
 	}
 	left := float64(w.seen-sum(w.used)-w.lost) > most*float64(w.seen)
@@ -147,13 +148,15 @@ func (p *planner) tasted(moving []member, took time.Duration) {
 	if t.sated += took; left || !several {
 		t.sated = 0
 	}
-	fills := func(m member) bool { return p.appetite(m.ID) >= 1-gaps }
-	switch {
-	case outdated, !several && !slices.ContainsFunc(moving, func(m member) bool { return !fills(m) }):
-		t.trust = 0
-	}
-	if t.trust = max(t.trust, satedMost); outdated || t.sated >= t.trust { // they may have loaded their data then
+	gappy := func(m member) bool { return p.appetite(m.ID) < 1-gaps }
+	switch trust := max(t.trust, satedMost); {
+	case outdated: // they may have loaded their data then
 		clear(t.appetite)
-		t.sated, t.trust = 0, min(2*t.trust, satedLast)
+		t.sated, t.trust = 0, 0
+	case t.sated >= trust:
+		clear(t.appetite)
+		t.sated, t.trust = 0, min(2*trust, satedLast)
+	case !several && !slices.ContainsFunc(moving, gappy):
+		t.trust = 0
 	}
 }

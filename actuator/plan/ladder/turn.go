@@ -40,11 +40,11 @@ type turn struct {
 	// visits: between turns none of them is on (visit.go).
 	visits bool
 	// past is who was on when, the present last. read is the beginning of the last reading of context switches
-	// that was looked at. worth is the part of its visits in that which each process used, 0–1. earns is what
-	// each used of its turns, and servers of the time.
+	// that was looked at. worth is what each process used of its
+	// visits; earns is what each used of its turns, and servers of the time.
 	past  []stint
 	read  time.Time
-	worth map[string]float64
+	worth map[string]earnings
 	earns map[string]earnings
 	// useful is the part of the turn before in which any process computed, 0–1; 0: not known.
 	useful float64
@@ -74,6 +74,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	t := &p.state.turn
 	if t.visits { // processes beside a server without a break show no appetite
 		t.visits, t.on = false, nil
+		t.anew()
 	}
 	t.keep(moving, p.tops)
 	// Each of them goes off and on once in the longest time that one may be off.
@@ -82,6 +83,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 			on[m.ID] = true
 		}
 		t.on, t.off, t.own = nil, map[string]time.Time{}, map[string]time.Time{}
+		t.anew()
 		return on
 	}
 	p.taste(moving)
@@ -91,6 +93,12 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	t.mark(moving, on, p.in.Now)
 	p.wake(t.until)
 	return on
+}
+
+// anew forgets what was read of turns before they were interrupted.
+func (t *turn) anew() {
+	t.since, t.tasting = time.Time{}, tasting{}.clone()
+	clear(t.earns)
 }
 
 // keep forgets all processes but these.

@@ -205,15 +205,20 @@ func (p *planner) look(wanting []member) {
 	}
 	for _, m := range wanting {
 		if on, _ := during(p.state.turn.past, m.ID, p.in.Switches.From, p.in.Switches.to()); on > 0 {
-			p.state.turn.worth[m.ID] = used[m.ID].Seconds() / on.Seconds()
+			p.state.turn.worth[m.ID] = p.state.turn.worth[m.ID].add(used[m.ID], on, worthOf)
 		}
 	}
 }
 
+// leastWorth is how much of its visits must have been read.
+const leastWorth = 2 * time.Millisecond
+
 // idles reports whether a process made nothing of its visits.
 func (p *planner) idles(m member) bool {
-	worth, known := p.state.turn.worth[m.ID]
-	if !m.Exact {
+	visits := p.state.turn.worth[m.ID]
+	worth, known := visits.of()
+	known = known && visits.on >= leastWorth
+	if !p.exact([]member{m}) {
 		_, before := p.state.turn.own[m.ID]
 		use, measured := p.state.load.use[m.ID]
 		worth, known = use/m.part, before && measured

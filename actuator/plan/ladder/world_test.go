@@ -183,7 +183,7 @@ func (a *actor) look(w *world) {
 // each its slice and a switch, and a switch that was under way. A server that has the
 // GPU keeps it for its requests.
 func (w *world) waited(a *actor, d time.Duration) {
-	most := 2 * w.cost
+	most := 3 * w.cost // to it, one under way, and one to a process that has nothing left when it comes
 	for _, o := range w.actors {
 		if o != a && !o.off {
 			most += o.slice + w.cost

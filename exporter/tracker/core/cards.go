@@ -188,7 +188,7 @@ func (c *cards) publish(all []device.Card) {
 
 // switches is what was seen of a card's context switches, by container.
 func (c *cards) switches(card device.Card) *task.Switches {
-	if card.Switches == nil {
+	if card.Switches == nil || card.SM == nil { // without samples nobody knows how long the card was idle
 		return nil
 	}
 	out := &task.Switches{From: card.Switches.From, Seconds: card.Switches.Seconds, Rate: card.Switches.Rate}

@@ -170,3 +170,18 @@ func TestOldContextSwitchesDoNotCount(t *testing.T) {
 	near(t, "use, two seconds later", w.sample(4, 0.9, false), 0.5)
 	near(t, "use, three seconds later", w.sample(5, 0.9, false), 0.9)
 }
+
+// A reading says what each container used of the time that was read; without samples nobody knows how much of it the
+// card was idle, and it says nothing.
+func TestReadingOfContextSwitchesSaysWhoUsedTheCard(t *testing.T) {
+	w := running(t)
+	w.switched(2, map[int]float64{pid: 1}, map[int]float64{pid: 0.5, 4711: 0.5})
+	id := w.snapshot().Containers[0].ID
+	if s := w.card().Switches; s == nil || s.Used[id] != 0.5 {
+		t.Errorf("%+v, want half of the time for %s", s, id)
+	}
+	w.switched(3, nil, map[int]float64{pid: 0.5, 4711: 0.5})
+	if s := w.card().Switches; s != nil {
+		t.Errorf("without samples: %+v", s)
+	}
+}
