@@ -119,25 +119,23 @@ func (p *planner) late(t Tenant) bool {
 		delete(l.demoted, t.ID)
 		return false
 	}
-	if p.gives(t) {
+	since, lost := l.demoted[t.ID]
+	back := since.Add(demotion)
+	again := back.Add(chance)
+	if lost && !p.in.Now.Before(again) {
+		delete(l.demoted, t.ID)
+		lost = false
+	}
+	switch {
+	case p.gives(t):
 		delete(l.demoted, t.ID)
 		return false
-	}
-	if since, lost := l.demoted[t.ID]; lost {
-		back := since.Add(demotion)
-		again := back.Add(chance)
-		switch {
-		case p.in.Now.Before(back):
-			p.wake(back)
-			return true
-		case p.in.Now.Before(again):
-			p.wake(again)
-			return false
-		}
-		delete(l.demoted, t.ID)
-		if p.gives(t) {
-			return false
-		}
+	case lost && p.in.Now.Before(back):
+		p.wake(back)
+		return true
+	case lost:
+		p.wake(again)
+		return false
 	}
 	if l.use[t.ID] <= 0.5 || !p.rivals(t) {
 		return false

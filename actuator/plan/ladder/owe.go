@@ -12,13 +12,16 @@ func (p *planner) owe(moving []member) {
 	if len(t.on) == 0 || took <= 0 {
 		return
 	}
-	all, whole := p.gained(t.got)
-	if p.exact(moving) {
-		all, whole = p.earned(moving, took), true
+	var all map[string]time.Duration
+	whole, exact := true, p.exact(moving)
+	if exact {
+		all = p.earned(moving, took)
+	} else {
+		all, whole = p.gained(t.got)
 	}
-	useful := min(sum(all), took)
-	if !whole {
-		useful = took
+	useful := took
+	if whole {
+		useful = min(sum(all), took)
 	}
 	t.useful = min(max(float64(useful)/float64(took), 0.5), 1)
 	for _, m := range moving {
@@ -27,7 +30,7 @@ func (p *planner) owe(moving []member) {
 			t.owed[m.ID] = min(max(t.owed[m.ID]+time.Duration(m.part*float64(useful))-got, 0), most)
 		}
 	}
-	if whole && !p.exact(moving) && p.in.Now.Sub(t.since) >= stale {
+	if whole && !exact && p.in.Now.Sub(t.since) >= stale {
 		t.tasting.add(t.past, t.began, p.in.Now, moving, all)
 	}
 }

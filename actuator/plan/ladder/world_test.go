@@ -183,12 +183,12 @@ func (a *actor) look(w *world) {
 // each its slice and a switch, and a switch that was under way. A server that has the
 // GPU keeps it for its requests.
 func (w *world) waited(a *actor, d time.Duration) {
-	most := 3 * w.cost // to it, one under way, and one to a process that has nothing left when it comes
+	most := 2 * w.cost
 	for _, o := range w.actors {
 		if o != a && !o.off {
 			most += o.slice + w.cost
 			if o.every > 0 {
-				most += min(3*o.service, o.slice) - o.slice
+				most += min(time.Duration(max(3, len(o.queue)))*o.service, o.slice) - o.slice // an overloaded one has requests for all of its slice
 			}
 		}
 	}
