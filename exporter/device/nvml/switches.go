@@ -15,11 +15,11 @@ import (
 
 const (
 	// traceWindow is how long the trace of context switches is on at each reading where there are many. It
-	// makes switches longer while it is on (1.5 % of the work of two programs that take turns of 2 ms), and a
+	// makes switches longer while it is on (1.5 % of the work of two programs that take turns with kernels of 0.2 ms), and a
 	// window has some fifty turns.
 	traceWindow = 100 * time.Millisecond
-	// traceFew is below how many switches a second it stays on from one reading to the next: that costs a
-	// third of it, and so few may all fall between two windows. traceSudden is from how many on that is
+	// traceFew is below how many switches a second it stays on from one reading to the next: so few cost
+	// nothing that shows, and all of them may fall between two windows. traceSudden is from how many on that is
 	// twice as many as in the window before: somebody came in the middle of it.
 	traceFew, traceSudden = 150, 100
 	// traceMost is the longest window that is believed: where the exporter stood still in between, newer

@@ -192,11 +192,12 @@ type used struct {
 func (r *cardReader) present(u *unit, now time.Time, out *device.Card) {
 	before, ok := r.spent[u]
 	past := now.Sub(r.at).Seconds()
-	s := &device.Switches{From: r.at, Seconds: past, Of: map[int]float64{}}
+	s := &device.Switches{From: r.at, Of: map[int]float64{}}
 	out.Switches = s
 	if !ok || past <= 0 {
 		return
 	}
+	s.Seconds = past
 	for owner, n := range u.compute.Came() {
 		if came := n - before.came[owner]; came > 0 {
 			s.Of[r.gpu.pids[owner]] += float64(came) / past

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"math"
 	"time"
 
@@ -89,7 +90,7 @@ func (m *Core) Cards(r device.CardReading) {
 		} else { // nobody takes turns: the samples are right
 			delete(m.cards.computed, c.UUID)
 		}
-		f := account.Fact{At: r.Time, Shares: m.sharesOf(shares), Exact: exact}
+		f := account.Fact{At: r.Time, Shares: m.cards.sharesOf(shares), Exact: exact}
 		if c.Energy != nil {
 			f.Energy, f.HasEnergy = *c.Energy, true
 		}
@@ -161,13 +162,13 @@ func (m *Core) mpsOn(uuid string) bool {
 }
 
 // sharesOf adds up the shares of processes by container.
-func (m *Core) sharesOf(sm map[int]float64) map[string]float64 {
+func (c *cards) sharesOf(sm map[int]float64) map[string]float64 {
 	if sm == nil {
 		return nil
 	}
 	shares := map[string]float64{}
 	for pid, share := range sm {
-		shares[m.cards.owners[pid].container] += share // without an owner: account.Other
+		shares[c.owners[pid].container] += share // without an owner: account.Other
 	}
 	return shares
 }
@@ -196,14 +197,8 @@ func (c *cards) switches(card device.Card) *task.Switches {
 	if is, ok := c.computed[card.UUID]; ok {
 		shares = is.shares
 	}
-	for pid, share := range shares {
-		if id := c.owners[pid].container; id != "" && share > 0 {
-			if out.Used == nil {
-				out.Used = map[string]float64{}
-			}
-			out.Used[id] += share
-		}
-	}
+	out.Used = c.sharesOf(shares)
+	maps.DeleteFunc(out.Used, func(id string, share float64) bool { return id == account.Other || share <= 0 })
 	present, came := map[string]float64{}, map[string]float64{}
 	for pid, rate := range card.Switches.Of {
 		if id := c.owners[pid].container; id != "" {
