@@ -93,7 +93,8 @@ func (c cell) against(other cell, key string) (ratios []float64) {
 
 // figures compare Laxity as shipped with default, and with the same program alone without
 // Laxity: a server and its trainers serve1_, serve4_; each of two servers and a trainer
-// two_…; a decode loop and a trainer decode_; a server of texts text1_, text2_.
+// two_…; a server and trainers on streams
+// of their own streams1_, streams4_; a decode loop and a trainer decode_; a server of texts text1_, text2_.
 func figures(rows []bench.Row) (out []bench.Figure) {
 	alone := func(who string) cell { return cellOf(rows, who, timeSliced, 0) }
 	if c := alone("server"); len(c.rows) > 0 {
@@ -102,25 +103,32 @@ func figures(rows []bench.Row) (out []bench.Figure) {
 	out = slices.Concat(out, compare("serve1", rows, "server", 1, alone("server")), compare("serve4", rows, "server", 4, alone("server")),
 		compare("two_10ms", rows, "server-10ms", 2, alone("server-10ms")),
 		compare("two_50ms", rows, "server-50ms", 2, alone("server-10ms")), // the same program, which is alone first
+		compare("streams1", rows, "server-stream", 1, alone("server-stream")), compare("streams4", rows, "server-stream", 4, alone("server-stream")),
 		compare("decode", rows, "decode", 1, alone("decode")),
 		compare("text1", rows, "text", 1, alone("text")), compare("text2", rows, "text", 2, alone("text")))
 	return out
 }
 
 func compare(name string, rows []bench.Row, who string, beside int, alone cell) []bench.Figure {
-	ours, theirs := cellOf(rows, who, laxity, beside), cellOf(rows, who, timeSliced, beside)
-	if len(ours.rows) == 0 {
+	base := cellOf(rows, who, timeSliced, beside)
+	return append(figuresOf(name, cellOf(rows, who, laxity, beside), base, alone),
+		figuresOf(name+"_xsched", cellOf(rows, who, withXSched, beside), base, alone)...)
+}
+
+// figuresOf compares what one way did with default and with the program alone.
+func figuresOf(name string, c, base, alone cell) []bench.Figure {
+	if len(c.rows) == 0 {
 		return nil
 	}
 	ratio := func(what string, other cell, key, against string) bench.Figure {
-		v := bench.Median(ours.against(other, key))
-		return bench.Figure{Name: name + what, Value: v, Unit: "×", Against: against, Ratio: v, Runs: len(ours.rows)}
+		v := bench.Median(c.against(other, key))
+		return bench.Figure{Name: name + what, Value: v, Unit: "×", Against: against, Ratio: v, Runs: len(c.rows)}
 	}
 	return []bench.Figure{
-		{Name: name + "_p99_ms", Value: 1000 * ours.p99(), Unit: "ms", Runs: len(ours.rows), Against: timeSliced, Ratio: ours.p99() / theirs.p99()},
+		{Name: name + "_p99_ms", Value: 1000 * c.p99(), Unit: "ms", Runs: len(c.rows), Against: timeSliced, Ratio: c.p99() / base.p99()},
 		ratio("_p99_vs_alone", alone, "p99_s", "alone"),
-		ratio("_p99_vs_default", theirs, "p99_s", timeSliced),
-		ratio("_steps_vs_default", theirs, "steps_per_s", timeSliced),
+		ratio("_p99_vs_default", base, "p99_s", timeSliced),
+		ratio("_steps_vs_default", base, "steps_per_s", timeSliced),
 	}
 }
 

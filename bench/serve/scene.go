@@ -34,6 +34,8 @@ type scene struct {
 	parts []part
 	begun []int
 	ways  []string // that are compared unless --set ways says others
+	// streams: each program computes on a CUDA stream of its own, not on the default one.
+	streams bool
 }
 
 func request(deadline string) map[string]string {
@@ -47,12 +49,23 @@ func trainers(n int) (all []part) {
 	return all
 }
 
-var scenes = []scene{
-	{"server", append([]part{{"server", server, request("20ms")}}, trainers(4)...), []int{1, 2, 5}, []string{timeSliced, laxity, withMPS, mpsPriority}},
-	{"two", append([]part{{"server-10ms", server, request("10ms")}, {"server-50ms", server, request("50ms")}}, trainers(1)...), []int{1, 2, 3}, []string{timeSliced, laxity}},
-	{"decode", append([]part{{"decode", decode, request("20ms")}}, trainers(1)...), []int{1, 2}, []string{timeSliced, laxity}},
-	{"text", append([]part{{"text", text, request("500ms")}}, trainers(2)...), []int{1, 2, 3}, []string{timeSliced, laxity}},
+func serverBesideTrainers(name string) []part {
+	return append([]part{{name, server, request("20ms")}}, trainers(4)...)
 }
+
+var (
+	oneServer  = scene{name: "server", parts: serverBesideTrainers("server"), begun: []int{1, 2, 5}, ways: []string{timeSliced, laxity, withMPS, mpsPriority}}
+	ownStreams = scene{name: "streams", parts: serverBesideTrainers("server-stream"), begun: []int{1, 2, 5}, ways: []string{timeSliced, laxity}, streams: true}
+
+	others = []scene{
+		{name: "two", parts: append([]part{{"server-10ms", server, request("10ms")}, {"server-50ms", server, request("50ms")}}, trainers(1)...),
+			begun: []int{1, 2, 3}, ways: []string{timeSliced, laxity}},
+		{name: "decode", parts: append([]part{{"decode", decode, request("20ms")}}, trainers(1)...), begun: []int{1, 2}, ways: []string{timeSliced, laxity}},
+		{name: "text", parts: append([]part{{"text", text, request("500ms")}}, trainers(2)...), begun: []int{1, 2, 3}, ways: []string{timeSliced, laxity}},
+	}
+
+	scenes = append([]scene{oneServer, ownStreams}, others...)
+)
 
 // sceneCalled returns one of some scenes by its name.
 func sceneCalled(name string, of []scene) (scene, error) {

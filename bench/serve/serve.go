@@ -24,6 +24,9 @@ const scenesAbout = `Other servers beside trainers, as in serve. two: two such s
 decode loop of an LLM's shape (24 layers, a CUDA graph a token, deadline 20 ms), which reads each token before it makes the next; its latency is the
 time between two tokens. text: a server that is asked for a text of 100 tokens of the same model every 0.5 s, with a deadline of 500 ms, and two trainers. ` + method
 
+const streamsAbout = `The server and the trainers of serve, each on a CUDA stream of its own: PyTorch computes on the default stream
+unless a program says otherwise, and XSched leaves that one to the driver. ` + method
+
 const method = `Each program is in a container of its own. Steps are those of all trainers together; fewest
 is those of the trainer that made the fewest. Ways: default is time slicing without Laxity, laxity is "laxity up" with its
 default flags, always the same with --arbitrate=always (only if asked for), mps is NVIDIA's MPS, mps-priority MPS
@@ -48,15 +51,21 @@ var allWays = []string{timeSliced, laxity, always, withMPS, mpsPriority, withXSc
 
 // Experiment is a server beside training.
 func Experiment() bench.Experiment {
-	return experiment("serve", "An inference server beside training", about, scenes[:1],
+	return experiment("serve", "An inference server beside training", about, []scene{oneServer},
 		"all but always, xsched if its folder is given")
 }
 
 // Scenes is other servers beside training.
 func Scenes() bench.Experiment {
-	e := experiment("serve-scenes", "Two servers, a decode loop and a server of texts beside training", scenesAbout, scenes[1:], "default,laxity")
+	e := experiment("serve-scenes", "Two servers, a decode loop and a server of texts beside training", scenesAbout, others, "default,laxity")
 	e.Settings = append(e.Settings, bench.Setting{Name: "scene", Means: "two, decode or text, one a portion; two", Part: true})
 	return e
+}
+
+// Streams is a server beside training, each program on a CUDA stream of its own.
+func Streams() bench.Experiment {
+	return experiment("serve-streams", "An inference server beside training, each on a CUDA stream of its own", streamsAbout, []scene{ownStreams},
+		"default,laxity, and xsched if its folder is given")
 }
 
 func experiment(name, title, about string, of []scene, ways string) bench.Experiment {

@@ -7,9 +7,11 @@ import time
 import torch
 
 from begin import begin
+from stream import choose
 
 PERIOD = 0.03
 begin()
+choose()
 layers = [m for _ in range(16) for m in (torch.nn.Linear(1024, 1024), torch.nn.LayerNorm(1024), torch.nn.GELU())]
 model = torch.nn.Sequential(*layers).cuda().half().eval()
 batch = torch.randn(16, 1024).half().pin_memory()

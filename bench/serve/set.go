@@ -78,6 +78,9 @@ func (m *measurement) seat(s *set, p part) (*seat, error) {
 	if s.way == mpsPriority && p.role == trainer {
 		spec.Env = append(spec.Env, "CUDA_MPS_CLIENT_PRIORITY=1", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80")
 	}
+	if m.how.scene.streams {
+		spec.Env = append(spec.Env, "LAXITY_STREAM=own")
+	}
 	if s.way == withXSched {
 		spec.Env = append(spec.Env, m.how.xsched.priority(p.role)...)
 	}

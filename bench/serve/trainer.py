@@ -6,8 +6,10 @@ import time
 import torch
 
 from begin import begin
+from stream import choose
 
 begin()
+choose()
 torch.set_default_dtype(torch.bfloat16)
 torch.set_default_device("cuda")
 model = torch.nn.Sequential(*(torch.nn.Linear(8192, 8192, bias=False) for _ in range(8)))
