@@ -156,7 +156,6 @@ func (k *Core) Fetched(now time.Time, err error) {
 		f.away, f.trouble = false, ""
 		k.log(slog.LevelInfo, "the exporter answers")
 	}
-	f.fetchAt = time.Time{} // what arrived meanwhile needs another snapshot
 }
 
 // usable reports whether the snapshot may be acted on.
