@@ -39,8 +39,11 @@ static __always_inline bool pooled(struct traced *t, u64 bytes)
 	return bytes <= peak && t->totals->used + bytes <= peak;
 }
 
+#define TRIES 32
+
 /* spend counts a call's bytes, and reports whether its budget covers them. If not they
- * are not counted, and somebody is to be asked. */
+ * are not counted, and somebody is to be asked. Nobody ever sees a count that is taken
+ * back: it would be room for another call. */
 static __always_inline bool spend(struct traced *t, struct call *c)
 {
 	u64 seen = up_to_date(t) ? t->process->seen : 0;
@@ -57,12 +60,17 @@ static __always_inline bool spend(struct traced *t, struct call *c)
 	s = bpf_map_lookup_elem(&spent_on, &c->slot);
 	if (!b || !s)
 		return false;
-	if (__sync_fetch_and_add(&s->bytes, c->size) + c->size > b->ceiling) {
-		add(&s->bytes, -c->size);
-		return false;
+	for (int i = 0; i < TRIES; i++) {
+		u64 bytes = *(volatile u64 *)&s->bytes;
+
+		if (bytes + c->size > b->ceiling)
+			return false;
+		if (__sync_val_compare_and_swap(&s->bytes, bytes, bytes + c->size) == bytes) {
+			add(&s->passed, 1);
+			return true;
+		}
 	}
-	add(&s->passed, 1);
-	return true;
+	return false; /* too many threads at once */
 }
 
 static __always_inline void set_state(u32 tid, u32 state)
@@ -167,7 +175,7 @@ int alloc_return(struct pt_regs *ctx)
 		bpf_map_delete_elem(&calls, &t.tid);
 		s = c.state == CALL_SPENT ? bpf_map_lookup_elem(&spent_on, &c.slot) : 0;
 		if (s)
-			add(&s->bytes, -c.size);
+			add(&s->failed, c.size);
 		return 0;
 	}
 	if (is_node(c.kind))

@@ -61,8 +61,10 @@ struct call {
 	enum call_state state;
 };
 
+/* spent only grows, so that who reads it and sets the ceiling from it gives no room twice. */
 struct spent {
-	u64 bytes;  /* let through in the kernel, less those of calls that failed */
+	u64 failed; /* bytes of calls that were let through and failed; read before bytes */
+	u64 bytes;  /* let through in the kernel */
 	u64 passed; /* calls let through with nobody asked */
 	u64 opened; /* calls beyond the ceiling that passed because the guard is open */
 };

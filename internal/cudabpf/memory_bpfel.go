@@ -167,6 +167,7 @@ type MemoryRelease struct {
 
 type MemorySpent struct {
 	_      structs.HostLayout
+	Failed uint64
 	Bytes  uint64
 	Passed uint64
 	Opened uint64

@@ -353,6 +353,33 @@ func TestMemoryOfGraphs(t *testing.T) {
 	}
 }
 
+// What was spent never gets less: a call that fails is counted as failed, and one that does not fit is not counted.
+func TestWhatIsSpentOnlyGrows(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, pidfd := h.open(t)
+	before := h.spent(t)
+	h.budget(t, cudaprobe.Budget{Ceiling: before.Bytes + 1<<41})
+	if a := p.Alloc("cuMemAlloc_v2", 1<<40, 1); a.Result != cudatest.OutOfMemory {
+		t.Fatalf("the driver has a tebibyte: %+v", a)
+	}
+	s := h.spent(t)
+	if s.Bytes-before.Bytes != 1<<40 || s.Failed-before.Failed != 1<<40 || s.Got() != before.Got() {
+		t.Errorf("a call that failed: %+v, before %+v", s, before)
+	}
+	called := p.BeginAlloc("cuMemAlloc_v2", 1<<41, 1, 1)
+	c := h.held(t, p)
+	if now := h.spent(t); now != s {
+		t.Errorf("a call that does not fit: %+v, before %+v", now, s)
+	}
+	if err := h.Grant(c); err != nil {
+		t.Fatal(err)
+	}
+	h.end(t, pidfd, c)
+	if a := called(); a.Result != cudatest.OutOfMemory || h.spent(t) != s {
+		t.Errorf("a call that was granted, and failed: %+v, %+v", a, h.spent(t))
+	}
+}
+
 // With several GPUs an allocation counts on that of the thread's current context.
 func TestMemoryOfTheCurrentContext(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})

@@ -139,16 +139,20 @@ func (g *MemoryGuard) forgetCalls(pid int) {
 
 // Spent is the sum of a slot's calls since the start.
 type Spent struct {
-	Bytes  uint64 // of calls that its budget covered, without those that failed
+	Bytes  uint64 // of calls that its budget covered; it never gets less
+	Failed uint64 // of those of them that failed
 	Passed uint64 // calls that continued without being held
 	Opened uint64 // calls beyond the ceiling that passed because the guard was open
 }
+
+// Got is the bytes of calls that did not fail. Calls under way count.
+func (s Spent) Got() uint64 { return s.Bytes - s.Failed }
 
 // Spent returns what a slot has spent.
 func (g *MemoryGuard) Spent(slot uint32) (Spent, error) {
 	var v cudabpf.MemorySpent
 	err := g.objects.SpentOn.Lookup(slot, &v)
-	return Spent{v.Bytes, v.Passed, v.Opened}, err
+	return Spent{v.Bytes, v.Failed, v.Passed, v.Opened}, err
 }
 
 // Budget is the bound that the programs apply to one slot.

@@ -71,7 +71,7 @@ func (g *Guard) held(c *container, gpu int, calls []cudaprobe.Call) uint64 {
 	if !g.unlisted(c, gpu) {
 		return seen
 	}
-	return max(seen, c.taken[gpu].bytes(c.spent[gpu]))
+	return max(seen, c.taken[gpu].bytes(c.spent[gpu].Got()))
 }
 
 // unsure reports whether a call fits into the limit by what is seen, but not by what the container
@@ -120,7 +120,7 @@ func (g *Guard) settle(c *container, calls []cudaprobe.Call) {
 	}
 	for i := range c.GPUs {
 		if !g.unlisted(c, i) {
-			c.taken[i] = taken{held: g.seen(c, i, calls), spent: c.spent[i]}
+			c.taken[i] = taken{held: g.seen(c, i, calls), spent: c.spent[i].Got()}
 		}
 	}
 }
@@ -187,22 +187,37 @@ func (g *Guard) shut(c *container) {
 	}
 }
 
+// budget is what the kernel may pass on one of a container's GPUs.
+func (g *Guard) budget(c *container, gpu int, calls []cudaprobe.Call) cudaprobe.Budget {
+	ceiling, held := min(g.o.Decider.Ceiling(c.ID, c.GPUs[gpu], c.Limit), c.most()), g.held(c, gpu, calls)
+	c.open[gpu] = ceiling > 0
+	b := cudaprobe.Budget{Ceiling: c.spent[gpu].Bytes, Limit: c.Limit}
+	switch {
+	case g.usage == nil || g.blind != nil: // ask about every call
+		b.Limit = 0
+	case ceiling > held:
+		b.Ceiling = sum(b.Ceiling, ceiling-held)
+	}
+	return b
+}
+
+// reserve takes room for a call from what the kernel passes itself, and returns what the kernel has passed since the
+// readings. Without it the kernel and the Decider could give the same room to two calls: other processes go on, and
+// threads of a process that stops run for a moment.
+func (g *Guard) reserve(c *container, gpu int, bytes uint64, calls []cudaprobe.Call) (passed uint64) {
+	budget := g.budget(c, gpu, calls)
+	budget.Ceiling -= min(bytes, budget.Ceiling)
+	g.note(g.kernel.SetBudget(c.slots[gpu], budget))
+	spent, err := g.kernel.Spent(c.slots[gpu])
+	g.note(err)
+	return spent.Bytes - c.spent[gpu].Bytes
+}
+
 // refresh gives a container's slots new budgets. The order of reading is: what the slots spent,
 // then calls, then the usage. So every call that passed counts at least once.
 func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 	for i, slot := range c.slots {
-		budget := cudaprobe.Budget{Limit: c.Limit}
-		ceiling := min(g.o.Decider.Ceiling(c.ID, c.GPUs[i], c.Limit), c.most())
-		held := g.held(c, i, calls)
-		budget.Ceiling = c.spent[i]
-		switch {
-		case g.usage == nil || g.blind != nil: // ask about every call
-			budget.Limit = 0
-		case ceiling > held:
-			budget.Ceiling = sum(budget.Ceiling, ceiling-held)
-		}
-		c.open[i] = ceiling > 0
-		g.note(g.kernel.SetBudget(slot, budget))
+		g.note(g.kernel.SetBudget(slot, g.budget(c, i, calls)))
 	}
 	over := g.usage != nil && g.over(c, calls)
 	for pid, p := range c.processes {
@@ -258,8 +273,8 @@ func (g *Guard) count(c *container) (changed bool) {
 	for i, slot := range c.slots {
 		spent, err := g.kernel.Spent(slot)
 		g.note(err)
-		changed = changed || spent.Bytes != c.spent[i]
-		c.spent[i] = spent.Bytes
+		changed = changed || spent != c.spent[i]
+		c.spent[i] = spent
 	}
 	return changed
 }

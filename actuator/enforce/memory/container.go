@@ -21,9 +21,9 @@ type container struct {
 	slots     []uint32 // by GPU, in the order of Target.GPUs
 	processes map[int]*process
 	looked    bool
-	spent     []uint64 // by slot, when last looked at
-	taken     []taken  // by slot
-	open      []bool   // by slot: the kernel may pass calls
+	spent     []cudaprobe.Spent // by slot, when last looked at
+	taken     []taken           // by slot
+	open      []bool            // by slot: the kernel may pass calls
 	stats     Stats
 }
 
@@ -162,8 +162,8 @@ func (g *Guard) newContainer(t Target) *container {
 		spent, err := g.kernel.Spent(slot)
 		g.note(err)
 		c.slots = append(c.slots, slot)
-		c.spent = append(c.spent, spent.Bytes)
-		c.taken = append(c.taken, taken{spent: spent.Bytes})
+		c.spent = append(c.spent, spent)
+		c.taken = append(c.taken, taken{spent: spent.Got()})
 		c.open = append(c.open, false)
 		c.stats.base = append(c.stats.base, spent)
 	}

@@ -349,6 +349,60 @@ func TestProcessesShareTheLimit(t *testing.T) {
 	}
 }
 
+// meanwhile lets something happen while a request of one process is decided.
+type meanwhile struct {
+	memory.Limit
+	pid  int
+	does func()
+}
+
+func (m *meanwhile) Decide(r memory.Request) memory.Answer {
+	if does := m.does; r.PID == m.pid && does != nil {
+		m.does = nil
+		does()
+	}
+	return m.Limit.Decide(r)
+}
+
+// The room that one process is granted is not given to another one by the kernel meanwhile.
+func TestRoomIsGivenOnce(t *testing.T) {
+	m := &meanwhile{}
+	r := start(t, func(o *memory.Options) { o.Decider = m })
+	q := r.join(t, 100*mib)
+	if a := q.Alloc("cuMemAlloc_v2", 10*mib, 8); a.Count != 8 {
+		t.Fatalf("%+v", a)
+	}
+	held := func() (sum uint64) {
+		all, err := r.built.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bytes := range all {
+			sum += bytes
+		}
+		return sum
+	}
+	room := 100*mib - held()
+	p := r.built.Start(t)
+	r.members.Store(p.PID, "a")
+	p.Call("cuInit")
+	r.guarded(t, p)
+	var second func() cudatest.Allocated
+	m.pid, m.does = p.PID, func() {
+		second = q.BeginAlloc("cuMemAlloc_v2", room, 1, 1)
+		for end := time.Now().Add(200 * time.Millisecond); held() < 100*mib && time.Now().Before(end); {
+			time.Sleep(time.Millisecond) // it passes, or it waits until this one is decided
+		}
+	}
+	first := p.Alloc("cuMemAlloc_v2", room, 1)
+	if second == nil {
+		t.Fatal("nobody was asked about the first call of a process")
+	}
+	if a := second(); first.Count+a.Count != 1 || held() > 100*mib {
+		t.Errorf("for the last %d MiB: %+v and %+v, %d MiB are held", room/mib, first, a, held()/mib)
+	}
+}
+
 // A container that is not limited any more gets what it wants, also one that waits.
 func TestUncover(t *testing.T) {
 	r := start(t, func(o *memory.Options) { o.Decider = &script{verdict: memory.Wait} })
