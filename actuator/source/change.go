@@ -79,6 +79,11 @@ func (h *HTTP) patch(ctx context.Context, container string, change task.Change) 
 	if resp.StatusCode == http.StatusOK {
 		return resp.Body, nil
 	}
+	return nil, refusal(resp)
+}
+
+// refusal reads an answer that is no success, and closes its body.
+func refusal(resp *http.Response) *RefusedError {
 	defer resp.Body.Close()
 	refused := &RefusedError{Code: resp.StatusCode, Status: resp.Status}
 	var answer struct{ Error, Hint string }
@@ -86,5 +91,5 @@ func (h *HTTP) patch(ctx context.Context, container string, change task.Change) 
 	if json.Unmarshal(raw, &answer) == nil {
 		refused.Reason, refused.Hint = answer.Error, answer.Hint
 	}
-	return nil, refused
+	return refused
 }

@@ -82,7 +82,10 @@ func (h *HTTP) get(ctx context.Context, address string) (*http.Response, error) 
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		_ = resp.Body.Close()
+		refused := refusal(resp)
+		if refused.Reason != "" {
+			return nil, fmt.Errorf("%s: %w", address, refused)
+		}
 		return nil, fmt.Errorf("exporter at %s answers %s; is it a laxity-exporter?", address, resp.Status)
 	}
 	return resp, nil

@@ -23,6 +23,10 @@ func TestHTTPSnapshot(t *testing.T) {
 			return
 		}
 		w.WriteHeader(int(code.Load()))
+		if code.Load() == 429 {
+			_, _ = w.Write([]byte(`{"error":"too many requests a second","hint":"ask less often"}`))
+			return
+		}
 		_ = json.NewEncoder(w).Encode(task.Snapshot{Sequence: 7, GPUs: []task.GPU{{UUID: "g", Utilization: task.Seconds(0.5)}}})
 	}))
 	defer server.Close()
@@ -36,6 +40,10 @@ func TestHTTPSnapshot(t *testing.T) {
 	}
 	code.Store(404)
 	if _, err := h.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "is it a laxity-exporter") {
+		t.Errorf("error %v", err)
+	}
+	code.Store(429)
+	if _, err := h.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "too many requests a second; ask less often") {
 		t.Errorf("error %v", err)
 	}
 	server.Close()
