@@ -60,6 +60,9 @@ func (m *machine) kill(ctx context.Context, number int) (bench.Row, error) {
 		return nil, err
 	}
 	r := bench.Row{"way": killed, "moment": moment.Seconds(), "held": held, "accepted": accepted, "stuck": m.stuck(ctx)}
+	if r.Num("stuck") > 0 {
+		m.explain(ctx, killed, number+1)
+	}
 	if err == nil {
 		r["let_go"] = took.Seconds()
 	}

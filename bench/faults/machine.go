@@ -180,12 +180,17 @@ func (m *machine) held() int {
 
 // paused: the engine says so, or the kernel, where the engine has lost track.
 func (m *machine) paused(ctx context.Context, t *tenant.Tenant) bool {
+	byEngine, byKernel := m.pausedBy(ctx, t)
+	return byEngine || byKernel
+}
+
+func (m *machine) pausedBy(ctx context.Context, t *tenant.Tenant) (engine, kernel bool) {
 	c, err := m.docker.ContainerInspect(ctx, t.ID)
 	if err != nil {
-		return false
+		return false, false
 	}
 	frozen, err := freezer.Kernel{Proc: "/proc"}.Frozen(c.State.Pid)
-	return c.State.Paused || err == nil && frozen
+	return c.State.Paused, err == nil && frozen
 }
 
 // stuck counts those whom nobody will release.
@@ -196,6 +201,15 @@ func (m *machine) stuck(ctx context.Context) (n int) {
 		}
 	}
 	return max(n, m.held())
+}
+
+// explain logs who is stuck, and by whom.
+func (m *machine) explain(ctx context.Context, way string, number int) {
+	for _, t := range m.workers {
+		if engine, kernel := m.pausedBy(ctx, t); engine || kernel {
+			m.log("%s, %d: %s is stopped; by the engine: %t, by the kernel: %t; on record: %d", way, number, t.Name, engine, kernel, m.held())
+		}
+	}
 }
 
 // post sends an alert; accepted means that the actuator answered 200.
