@@ -200,7 +200,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 	}
 	gpu, held := g.place(p.of, q.call, calls)
 	waited := g.o.Now().Sub(q.asked)
-	answer := Answer{Deny, "it has waited too long"}
+	answer, passed := Answer{Deny, "it has waited too long"}, uint64(0)
 	switch {
 	case q.waits && g.askedToEnd(p):
 		answer.Reason = "its process was asked to end, and cannot while it stands"
@@ -209,16 +209,13 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 			q.why = "it is near its limit, and the GPU does not list all of its processes yet"
 			return g.o.Refresh
 		}
-		passed := g.reserve(p.of, gpu, q.call.Bytes, calls)
+		passed = g.reserve(p.of, gpu, q.call.Bytes, calls)
 		answer = g.o.Decider.Decide(Request{
 			ContainerID: p.of.ID, PID: p.pid, TID: q.call.TID, GPU: p.of.GPUs[gpu], Bytes: q.call.Bytes,
 			Function: q.call.Function(), Held: sum(held, passed), Limit: p.of.Limit, Since: q.call.Since,
 		})
 		if answer.Verdict != Grant {
 			g.refresh(p.of, calls)
-			if passed > 0 { // it may have failed meanwhile: the next reading decides
-				return soon
-			}
 		}
 	}
 	switch {
@@ -230,8 +227,8 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 		p.took[gpu] = g.o.Now()
 		p.of.taken[gpu].granted = sum(p.of.taken[gpu].granted, q.call.Bytes)
 		g.grant(p, q)
-	case waited < g.o.Settle && g.othersAllocate(p, calls):
-		return soon
+	case waited < g.o.Settle && (passed > 0 || g.othersAllocate(p, calls)):
+		return soon // what the others get may fail
 	default:
 		g.deny(p, q, answer.Reason)
 	}
