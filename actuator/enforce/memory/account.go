@@ -187,10 +187,14 @@ func (g *Guard) shut(c *container) {
 	}
 }
 
+// ceiling is how much a container may hold on one of its GPUs before somebody is asked.
+func (g *Guard) ceiling(c *container, gpu int) uint64 {
+	return min(g.o.Decider.Ceiling(c.ID, c.GPUs[gpu], c.Limit), c.most())
+}
+
 // budget is what the kernel may pass on one of a container's GPUs.
 func (g *Guard) budget(c *container, gpu int, calls []cudaprobe.Call) cudaprobe.Budget {
-	ceiling, held := min(g.o.Decider.Ceiling(c.ID, c.GPUs[gpu], c.Limit), c.most()), g.held(c, gpu, calls)
-	c.open[gpu] = ceiling > 0
+	ceiling, held := g.ceiling(c, gpu), g.held(c, gpu, calls)
 	b := cudaprobe.Budget{Ceiling: c.spent[gpu].Bytes, Limit: c.Limit}
 	switch {
 	case g.usage == nil || g.blind != nil: // ask about every call
@@ -217,6 +221,7 @@ func (g *Guard) reserve(c *container, gpu int, bytes uint64, calls []cudaprobe.C
 // then calls, then the usage. So every call that passed counts at least once.
 func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 	for i, slot := range c.slots {
+		c.open[i] = g.ceiling(c, i) > 0
 		g.note(g.kernel.SetBudget(slot, g.budget(c, i, calls)))
 	}
 	over := g.usage != nil && g.over(c, calls)
