@@ -89,7 +89,7 @@ func TestXSchedNeedsItsFolderAndCommit(t *testing.T) {
 		}
 	}
 	s, err := parse(bench.Env{Args: map[string]string{"xsched": "/x", "xsched-build": "abc"}}, scenes)
-	if err != nil || !slices.Contains(s.ways, withXSched) || slices.Contains(ownStreams.ways, withXSched) {
+	if err != nil || !slices.Contains(s.ways, withXSched) || slices.Contains(scenes[0].ways, withXSched) {
 		t.Errorf("%q, %v", s.ways, err)
 	}
 }

@@ -187,31 +187,25 @@ func (g *Guard) shut(c *container) {
 	}
 }
 
-// ceiling is how much a container may hold on one of its GPUs before somebody is asked.
-func (g *Guard) ceiling(c *container, gpu int) uint64 {
-	return min(g.o.Decider.Ceiling(c.ID, c.GPUs[gpu], c.Limit), c.most())
-}
-
-// budget is what the kernel may pass on one of a container's GPUs.
-func (g *Guard) budget(c *container, gpu int, calls []cudaprobe.Call) cudaprobe.Budget {
-	ceiling, held := g.ceiling(c, gpu), g.held(c, gpu, calls)
-	b := cudaprobe.Budget{Ceiling: c.spent[gpu].Bytes, Limit: c.Limit}
+// allow sets what the kernel may pass on one GPU of a container, which holds so much there.
+func (g *Guard) allow(c *container, gpu int, held uint64) {
+	ceiling := min(g.o.Decider.Ceiling(c.ID, c.GPUs[gpu], c.Limit), c.most())
+	c.open[gpu] = ceiling > 0
+	budget := cudaprobe.Budget{Ceiling: c.spent[gpu].Bytes, Limit: c.Limit}
 	switch {
 	case g.usage == nil || g.blind != nil: // ask about every call
-		b.Limit = 0
+		budget.Limit = 0
 	case ceiling > held:
-		b.Ceiling = sum(b.Ceiling, ceiling-held)
+		budget.Ceiling = sum(budget.Ceiling, ceiling-held)
 	}
-	return b
+	g.note(g.kernel.SetBudget(c.slots[gpu], budget))
 }
 
 // reserve takes room for a call from what the kernel passes itself, and returns what the kernel has passed since the
 // readings. Without it the kernel and the Decider could give the same room to two calls: other processes go on, and
 // threads of a process that stops run for a moment.
-func (g *Guard) reserve(c *container, gpu int, bytes uint64, calls []cudaprobe.Call) (passed uint64) {
-	budget := g.budget(c, gpu, calls)
-	budget.Ceiling -= min(bytes, budget.Ceiling)
-	g.note(g.kernel.SetBudget(c.slots[gpu], budget))
+func (g *Guard) reserve(c *container, gpu int, held, bytes uint64) (passed uint64) {
+	g.allow(c, gpu, sum(held, bytes))
 	spent, err := g.kernel.Spent(c.slots[gpu])
 	g.note(err)
 	return spent.Bytes - c.spent[gpu].Bytes
@@ -220,9 +214,8 @@ func (g *Guard) reserve(c *container, gpu int, bytes uint64, calls []cudaprobe.C
 // refresh gives a container's slots new budgets. The order of reading is: what the slots spent,
 // then calls, then the usage. So every call that passed counts at least once.
 func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
-	for i, slot := range c.slots {
-		c.open[i] = g.ceiling(c, i) > 0
-		g.note(g.kernel.SetBudget(slot, g.budget(c, i, calls)))
+	for i := range c.slots {
+		g.allow(c, i, g.held(c, i, calls))
 	}
 	over := g.usage != nil && g.over(c, calls)
 	for pid, p := range c.processes {

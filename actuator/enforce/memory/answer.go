@@ -209,13 +209,13 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 			q.why = "it is near its limit, and the GPU does not list all of its processes yet"
 			return g.o.Refresh
 		}
-		passed = g.reserve(p.of, gpu, q.call.Bytes, calls)
+		passed = g.reserve(p.of, gpu, held, q.call.Bytes)
 		answer = g.o.Decider.Decide(Request{
 			ContainerID: p.of.ID, PID: p.pid, TID: q.call.TID, GPU: p.of.GPUs[gpu], Bytes: q.call.Bytes,
 			Function: q.call.Function(), Held: sum(held, passed), Limit: p.of.Limit, Since: q.call.Since,
 		})
 		if answer.Verdict != Grant {
-			g.refresh(p.of, calls)
+			g.allow(p.of, gpu, held)
 		}
 	}
 	switch {
