@@ -109,7 +109,7 @@ func TestEndsAreExactAfterARestart(t *testing.T) {
 		s := second.await("the end", ended(c.ID))
 		end, _ := taskOf(s.Ended, c.ID)
 		if end.State != task.Ended || end.End.Source != task.SourceTracepoint || end.End.Time.Before(before) {
-			t.Errorf("%s: killed at %v, it ended so: %+v", name, before, end)
+			t.Errorf("%s: killed at %v, its end is %+v: %+v", name, before, *end.End, end)
 		}
 	}
 }

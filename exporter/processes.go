@@ -38,12 +38,12 @@ func (p Processes) Stat(pid int) (tracker.Stat, error) {
 	if err != nil {
 		return tracker.Stat{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	name, state, ticks, ok := parseStat(buf[:n])
+	s, ok := parseStat(buf[:n])
 	if !ok {
 		return tracker.Stat{}, fmt.Errorf("process %d: its stat file cannot be read: %q", pid, string(buf[:n]))
 	}
-	started := time.Duration(ticks) * tracker.StartStep
-	return tracker.Stat{MPSServer: string(name) == mpsServer, State: state, Started: started, Born: sinceBoot(started)}, nil
+	s.Born = sinceBoot(s.Started)
+	return s, nil
 }
 
 // mpsServer is how the kernel names, in 15 bytes, nvidia-cuda-mps-server, and nvidia-cuda-mps-control, which
@@ -61,28 +61,39 @@ func readInto(buf []byte, path string) (int, error) {
 	return unix.Read(fd, buf)
 }
 
-// parseStat reads the name, which stands in brackets and may hold spaces and
-// brackets itself, and the fields after it: the state is the first of them, the
-// start time the 20th.
-func parseStat(line []byte) (name []byte, state byte, start uint64, ok bool) {
-	begin, i := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
-	if begin < 0 || i < begin || i+2 >= len(line) {
-		return nil, 0, 0, false
+// pfExiting is PF_EXITING in the kernel's include/linux/sched.h.
+const pfExiting = 0x4
+
+// parseStat reads a line of /proc/PID/stat (proc_pid_stat(5)). The name stands in brackets, and
+// may hold spaces and brackets itself. Of the fields after it the state is the first, the flags
+// are the 7th, and the start is the 20th.
+func parseStat(line []byte) (s tracker.Stat, ok bool) {
+	begin, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
+	if begin < 0 || end < begin || end+2 >= len(line) {
+		return tracker.Stat{}, false
 	}
-	rest := line[i+2:]
-	state = rest[0]
-	for range 19 {
-		j := bytes.IndexByte(rest, ' ')
-		if j < 0 {
-			return nil, 0, 0, false
+	s.MPSServer = string(line[begin+1:end]) == mpsServer
+	rest := line[end+2:]
+	s.State = rest[0]
+	for i := 1; ; i++ {
+		field, after, more := bytes.Cut(rest, []byte{' '})
+		switch i {
+		case 7:
+			flags, err := strconv.ParseUint(string(field), 10, 64)
+			if err != nil {
+				return tracker.Stat{}, false
+			}
+			s.Exiting = flags&pfExiting != 0
+		case 20:
+			ticks, err := strconv.ParseUint(string(field), 10, 63)
+			s.Started = time.Duration(ticks) * tracker.StartStep
+			return s, err == nil
 		}
-		rest = rest[j+1:]
+		if !more {
+			return tracker.Stat{}, false
+		}
+		rest = after
 	}
-	if j := bytes.IndexByte(rest, ' '); j >= 0 {
-		rest = rest[:j]
-	}
-	start, err := strconv.ParseUint(string(rest), 10, 63)
-	return line[begin+1 : i], state, start, err == nil
 }
 
 // sinceBoot turns a time since boot into a date.

@@ -42,6 +42,21 @@ func TestStat(t *testing.T) {
 			break
 		}
 	}
+	if stat, err := p.Stat(pid); err != nil || stat.Exiting {
+		t.Errorf("a process that is stopped: %+v, %v", stat, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; {
+		stat, err := p.Stat(pid) // nobody has waited for it, so it is there
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("killed: %+v, %v; want one that exits", stat, err)
+		}
+		if stat.Exiting {
+			break
+		}
+	}
 	if _, err := p.Stat(1 << 30); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a process that does not exist: %v", err)
 	}

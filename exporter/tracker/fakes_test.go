@@ -24,13 +24,14 @@ type host struct {
 	containers map[int]string // container of each PID; "" for a host process
 	states     map[int]byte
 	servers    map[int]bool // of MPS
+	exiting    map[int]bool // they begin to exit
 	lives      map[int]int  // how often a PID was used
 	exits      chan sensor.Exit
 	err        error // of Watch
 }
 
 func newHost() *host {
-	return &host{containers: map[int]string{}, states: map[int]byte{}, lives: map[int]int{}, exits: make(chan sensor.Exit, 100)}
+	return &host{containers: map[int]string{}, states: map[int]byte{}, exiting: map[int]bool{}, lives: map[int]int{}, exits: make(chan sensor.Exit, 100)}
 }
 
 func (h *host) start(pid int, containerID string) {
@@ -54,6 +55,9 @@ func (h *host) signal(pid int, state byte) {
 	defer h.mu.Unlock()
 	h.states[pid] = state
 }
+
+// beginExit is what the kernel does before exit.
+func (h *host) beginExit(pid int) { h.mu.Lock(); defer h.mu.Unlock(); h.exiting[pid] = true }
 
 func (h *host) exit(pid int) {
 	h.mu.Lock()
@@ -108,7 +112,7 @@ func (h *host) Stat(pid int) (tracker.Stat, error) {
 	if _, ok := h.containers[pid]; !ok {
 		return tracker.Stat{}, fs.ErrNotExist
 	}
-	return tracker.Stat{State: h.states[pid], Started: h.started(pid), MPSServer: h.servers[pid]}, nil
+	return tracker.Stat{State: h.states[pid], Exiting: h.exiting[pid], Started: h.started(pid), MPSServer: h.servers[pid]}, nil
 }
 
 // card is a device with one GPU.

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"errors"
+	"io/fs"
 	"maps"
 	"time"
 
@@ -39,6 +40,7 @@ func (l *loop) onReading(r reading) {
 			}
 		}
 		l.takeSwaps(r.done)
+		l.takeExits(r)
 		l.m.Device(r.Reading, r.done)
 	}
 	activity := l.m.Activity()
@@ -70,6 +72,16 @@ func (l *loop) takeSwaps(now time.Time) {
 	}
 	l.off = off
 	l.m.Swaps(both, now)
+}
+
+// takeExits finds out which processes are off the list because they exit. The reading may
+// overtake the event that says when they began to.
+func (l *loop) takeExits(r reading) {
+	for _, p := range l.m.Vanished(r.Reading) {
+		if stat, err := l.opt.Processes.Stat(p.PID); errors.Is(err, fs.ErrNotExist) || err == nil && stat.Exiting {
+			l.m.Vanishing(p, r.done)
+		}
+	}
 }
 
 func (l *loop) meetListed(pid int, now time.Time) {

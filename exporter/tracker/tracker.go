@@ -41,6 +41,7 @@ const StartStep = 10 * time.Millisecond
 // Stat has the kernel's facts about one process.
 type Stat struct {
 	State   byte          // a letter: T is stopped by a signal
+	Exiting bool          // its first thread ends or has ended
 	Started time.Duration // since boot, rounded down to whole StartSteps
 	Born    time.Time     // the same by the clock
 	// MPSServer: by its name it is an MPS server. A program that takes this name hides no more than

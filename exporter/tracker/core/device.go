@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -44,6 +45,33 @@ func (m *Core) Device(r device.Reading, now time.Time) {
 		if g.ProcessesErr == nil {
 			m.listedAt[g.UUID] = now
 		}
+	}
+}
+
+// Vanished returns the processes with an unfinished task that the device listed before, and
+// does not list in this reading.
+func (m *Core) Vanished(r device.Reading) []sensor.Process {
+	listed := map[int]bool{}
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			listed[p.PID] = true
+		}
+	}
+	var gone []sensor.Process
+	for _, p := range m.processes {
+		if o := p.open; o != nil && (o.listed || o.restored) && !listed[p.PID] {
+			gone = append(gone, p.Process)
+		}
+	}
+	return gone
+}
+
+// Vanishing notes that a process exits, and that it was first seen to at now. An event that
+// says when it began to exit, or has exited, is on its way. Until then the device's list does
+// not end its task.
+func (m *Core) Vanishing(of sensor.Process, now time.Time) {
+	if p := m.processes[of.Identity]; p != nil && p.vanishing.IsZero() {
+		p.vanishing = now
 	}
 }
 
@@ -182,6 +210,8 @@ func (m *Core) takeListing(p *process, now time.Time) {
 		p.seen = nil
 	case p.swapped(now):
 		m.updateState(p, now)
+	case now.Sub(p.vanishing) < eventLimit:
+		// An event is about to say when it began to exit.
 	case o.restored && !m.readable(o.used):
 		// It may be on a list that could not be read.
 	case o.restored:
@@ -192,7 +222,7 @@ func (m *Core) takeListing(p *process, now time.Time) {
 			return
 		}
 		o.restored = false
-	case o.listed && p.leaving != nil && now.Sub(p.leaving.Time) < leaveLimit:
+	case o.listed && p.leaving != nil && now.Sub(p.leaving.Time) < eventLimit:
 		// An event is about to say exactly when it left.
 	case o.listed:
 		m.end(p, task.Ended, p.leave(now))
@@ -202,9 +232,8 @@ func (m *Core) takeListing(p *process, now time.Time) {
 	}
 }
 
-// leaveLimit is how long the end of a task waits for the return of the call that destroys its
-// context.
-const leaveLimit = 2 * time.Second
+// eventLimit is how long the end of a task waits for the event that says when it was.
+const eventLimit = 2 * time.Second
 
 // leave returns the end of the task of a process that the device no longer lists. If the
 // process destroyed a context since it was last listed, that is when that call returned.

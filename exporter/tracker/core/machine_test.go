@@ -139,6 +139,17 @@ func TestEnd(t *testing.T) {
 			w.list(4.08, gpuA)
 			w.exit(4.1, pid)
 		}, 4.061, task.SourceUprobe},
+		{"exits: the list overtakes the event", func(w *world) {
+			w.vanish(4.02, gpuA, pid)
+			w.one()
+			w.list(4.04, gpuA)
+			w.sense(4, pid, sensor.Exiting)
+			w.exit(4.1, pid)
+		}, 4, task.SourceUprobe},
+		{"exits: the list overtakes the exit, and nothing else tells", func(w *world) {
+			w.vanish(4.02, gpuA, pid)
+			w.exit(4.03, pid)
+		}, 4.03, task.SourcePidfd},
 		{"destroys one of its contexts", func(w *world) {
 			w.sense(4, pid, sensor.Leaving)
 			w.sense(4.06, pid, sensor.Left)
@@ -186,6 +197,24 @@ func TestEnd(t *testing.T) {
 				t.Errorf("the end was told %d times", n)
 			}
 		})
+	}
+}
+
+// A process that begins to exit, and whose exit no event tells, has ended all the same.
+func TestVanishedForLong(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	w.list(2, gpuA, pid)
+	w.vanish(3, gpuA, pid)
+	w.list(4.9, gpuA)
+	w.one()
+	w.list(5, gpuA)
+	got := w.last()
+	same(t, "end", got.End.Time, at(5))
+	if got.End.Source != task.SourceDevice || got.End.ErrorBound != 3 {
+		t.Errorf("its end is %+v, want one within the 3 s since the list had it", got.End)
 	}
 }
 

@@ -46,7 +46,13 @@ func (c *chaos) input(t *rapid.T) {
 	case 4:
 		c.m.Exit(sensor.Exit{Process: p, Time: c.now})
 	case 5, 6:
-		c.read(t)
+		r := c.reading(t)
+		for _, p := range c.m.Vanished(r) {
+			if rapid.Bool().Draw(t, "exits") {
+				c.m.Vanishing(p, c.now)
+			}
+		}
+		c.m.Device(r, c.now)
 	case 7:
 		c.m.Stopped(p.Identity, rapid.Bool().Draw(t, "stopped"), c.now)
 	case 8:
@@ -76,7 +82,7 @@ func (c *chaos) input(t *rapid.T) {
 	}
 }
 
-func (c *chaos) read(t *rapid.T) {
+func (c *chaos) reading(t *rapid.T) device.Reading {
 	r := device.Reading{Time: c.now}
 	for _, uuid := range []string{gpuA, gpuB} {
 		g := device.GPU{UUID: uuid, MemoryTotal: 1}
@@ -90,7 +96,7 @@ func (c *chaos) read(t *rapid.T) {
 		}
 		r.GPUs = append(r.GPUs, g)
 	}
-	c.m.Device(r, c.now)
+	return r
 }
 
 func (c *chaos) check(t *rapid.T) {

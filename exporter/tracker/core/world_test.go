@@ -3,6 +3,7 @@ package core_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +91,21 @@ func (w *world) list(s float64, uuid string, pids ...int) {
 	w.read(s)
 }
 
-func (w *world) read(s float64) {
+// vanish takes a process from a GPU's list, because it exits.
+func (w *world) vanish(s float64, uuid string, pid int) {
+	w.on[uuid] = slices.DeleteFunc(w.on[uuid], func(on int) bool { return on == pid })
+	for _, p := range w.m.Vanished(w.reading(s)) {
+		if p.PID != pid {
+			w.t.Errorf("%d has vanished", p.PID)
+		}
+		w.m.Vanishing(p, at(s))
+	}
+	w.read(s)
+}
+
+func (w *world) read(s float64) { w.m.Device(w.reading(s), at(s)) }
+
+func (w *world) reading(s float64) device.Reading {
 	r := device.Reading{Time: at(s)}
 	for i, uuid := range w.uuids {
 		g := device.GPU{UUID: uuid, Index: i, MemoryTotal: 100, Utilization: math.NaN(), ProcessesErr: w.fail[uuid]}
@@ -102,7 +117,7 @@ func (w *world) read(s float64) {
 		}
 		r.GPUs = append(r.GPUs, g)
 	}
-	w.m.Device(r, at(s))
+	return r
 }
 
 func (w *world) snapshot() *task.Snapshot {
