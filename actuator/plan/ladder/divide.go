@@ -77,6 +77,26 @@ func divide(queue, corrected []member, budget, second time.Duration) []time.Dura
 	})
 }
 
+// ordered is the least part, of what others are not sure of, that slices must give to the first for these to count as
+// an order.
+const ordered = 0.75
+
+// levels reports whether slices that fit into a budget give the first, whose deadline can be met, hardly more than
+// the others: none is shorter than by default.
+func (p *planner) levels(wanting []member, budget time.Duration) bool {
+	if wanting[0].place > policy.OnTime {
+		return false
+	}
+	all, sum, due := divide(wanting, wanting, budget, 0), time.Duration(0), 1.0
+	for i, m := range wanting {
+		sum += all[i]
+		if i > 0 {
+			due -= m.part
+		}
+	}
+	return all[0].Seconds() < ordered*due*sum.Seconds()
+}
+
 // ladder makes a ladder of slices; second is the slice of the second in the queue.
 func ladder(queue []member, second time.Duration) []time.Duration {
 	all := make([]time.Duration, len(queue))

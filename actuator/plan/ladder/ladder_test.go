@@ -95,6 +95,42 @@ func TestBesideALongDeadlineNobodyIsOff(t *testing.T) {
 		Expect(Nobody(Off), Rank("s", "a", "b", "c"), SliceWithin("a", "85ms", "95ms"), Slice("b", "2048us"))
 }
 
+// Slices that a request can wait for say nothing of the order of two tasks, so they take turns.
+func TestBesideADeadlineOfMiddleLengthTheOrderIsKeptByTurns(t *testing.T) {
+	story(t).
+		At("0s", Server("s", "50ms"), Task("red", Deadline("9s"), Fills), Task("blue", Deadline("30s"), Fills)).
+		Expect(Off("blue"), Slice("red", "100us"), Says("blue", "off the GPU for 850 ms: requests of s come first, and it is the turn of red"))
+	story(t). // who has no deadline that it can meet is promised no more than its equals
+			At("0s", Server("s", "50ms"), Task("a", Batch, Fills), Task("b", Batch, Fills)).
+			Expect(Nobody(Off), Slice("a", "2152us"), Slice("b", "2048us"))
+	story(t). // the first is sure of no more than that
+			At("0s", Server("s", "50ms"), Task("red", Deadline("9s"), Share(0.5), Fills), Task("blue", Deadline("30s"), Share(0.5), Fills)).
+			Expect(Nobody(Off), Slice("red", "2100us"), Slice("blue", "2100us"))
+	story(t). // who must stay on is on
+			At("0s", Server("s", "50ms"), Task("red", Deadline("9s"), Fills, OnTwoGPUs), Task("blue", Deadline("30s"), Fills)).
+			Expect(Nobody(Off), Reports(""))
+}
+
+// The first deadline has what a server and the others' least turns leave, whatever the server's deadline is.
+func TestTheOrderHoldsBesideAnyServer(t *testing.T) {
+	for _, deadline := range []time.Duration{10 * ms, 20 * ms, 50 * ms, 100 * ms, 200 * ms, time.Second} {
+		for n := 2; n <= 4; n++ {
+			all := []*actor{server("s", deadline, 60*ms, ms)}
+			for i := range n {
+				a := trainer(fmt.Sprintf("t%d", i), 94*ms, 0)
+				a.tenant.Job.Batch, a.tenant.Deadline = false, time.Duration(100+50*i)*time.Second
+				all = append(all, a)
+			}
+			w := newWorld(true, all...)
+			w.lags = true
+			w.run(30 * time.Second)
+			if part := all[1].got.Seconds() / w.now.Seconds(); part < 0.77 || w.err != "" {
+				t.Errorf("beside a deadline of %v the first of %d had %.0f %% of the GPU %s", deadline, n, 100*part, w.err)
+			}
+		}
+	}
+}
+
 // Who leaves gaps in its turn has another one beside it.
 func TestGapsAreNotLost(t *testing.T) {
 	s := story(t).At("0s", Server("s", "20ms", Got("0s")), Task("a", Batch, Gaps), Task("b", Batch, Gaps)).

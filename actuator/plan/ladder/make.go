@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -63,8 +64,8 @@ func (t turnout) here() (n int) {
 }
 
 // turnout decides it: visits beside a server whose gaps are too short, turns where all of the queue
-// would take a request, or a gap of a server without a break, too long, or where a server waits for the
-// queue most of the time, else everybody.
+// would take a request, or a gap of a server without a break, too long, where a server waits for the
+// queue most of the time, or where slices that requests can wait for say nothing of the order; else everybody.
 func (p *planner) turnout() turnout {
 	t := turnout{wanting: p.queue, on: map[string]bool{}, budget: p.budget()}
 	if len(p.tops) > 0 { // a process known to be busy elsewhere takes no turn here
@@ -77,19 +78,23 @@ func (p *planner) turnout() turnout {
 	}
 	each := byDefault(len(t.wanting))
 	if len(p.tops) > 0 && len(t.wanting) > 1 {
-		if each > t.budget || p.unbroken || p.slow() && p.crowded() {
+		long := each > t.budget || p.unbroken || p.slow() && p.crowded()
+		most := time.Duration(math.MaxInt64)
+		shared := slices.ContainsFunc(t.wanting, func(m member) bool { return m.Share > 0 })
+		if (p.unbroken || p.slow()) && !shared { // they wait more than once: each time as long as by default
+			most = each
+		}
+		if long || p.levels(t.wanting, min(t.budget, most)) {
 			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
 				t.turns = true
 				return t
 			}
-			// No process may be off. Then requests wait for a part of their deadline.
+		}
+		if long { // but no process may be off: requests wait for a part of their deadline
 			p.report = cmp.Or(p.report, p.whyNoTurns(t.wanting))
 			t.budget = max(each, 5*t.budget)
 		}
-		shared := slices.ContainsFunc(t.wanting, func(m member) bool { return m.Share > 0 })
-		if (p.unbroken || p.slow()) && !shared { // they wait more than once: each time as long as by default
-			t.budget = min(t.budget, each)
-		}
+		t.budget = min(t.budget, most)
 		if len(t.on) > 0 {
 			return t
 		}
