@@ -56,7 +56,7 @@ func New(opt Options) (_ *Exporter, err error) {
 		// The tracker needs the collector as its observer. The collector reads the tracker
 		// only at a scrape, which is later.
 		Snapshot:  func() *task.Snapshot { return e.tracker.Snapshot() },
-		Retention: opt.Retention, MaxSeries: opt.MaxSeries,
+		Retention: opt.Retention, MaxSeries: opt.MaxSeries, EndLag: topt.EndLag(),
 	})
 	e.registry = collector.NewRegistry(metrics, opt.RuntimeMetrics)
 	topt.Observers = []tracker.Observer{metrics}

@@ -130,7 +130,7 @@ func (v *containerFacts) on(gpu string, now time.Time) gpuUse {
 }
 
 // publish sends all metrics of one container but its counts.
-func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time) {
+func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time, endLag time.Duration) {
 	if v.live && (v.facts.Spec.Managed || len(v.uses) > 0) {
 		out.gauge(containerInfo, 1, v.name, v.id, v.facts.Image, string(v.facts.Spec.Class))
 		if n := len(v.facts.Invalid); n > 0 {
@@ -147,7 +147,7 @@ func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time) {
 		}
 		v.urgent(out, gpu, u.urgent, now)
 		v.last(out, gpu, u.last)
-		v.late(out, u, now)
+		v.late(out, u, now, endLag)
 		if !s.Health.DeviceUp {
 			continue
 		}
@@ -206,9 +206,13 @@ func (v *containerFacts) last(out *scrape, gpu string, t *task.Task) {
 // missTold is how long after its end a missed deadline is told.
 const missTold = 10 * time.Minute
 
-// late sends how far past its deadline the urgent task is, else the last one was.
-func (v *containerFacts) late(out *scrape, u gpuUse, now time.Time) {
-	if u.urgent != nil && u.urgent.Float(now) < 0 {
+// late sends how far past its deadline the urgent task is, else the last one was. A busy interval
+// may have ended in time if that is not known yet.
+func (v *containerFacts) late(out *scrape, u gpuUse, now time.Time, endLag time.Duration) {
+	if v.facts.Spec.Release != task.ReleaseBusy {
+		endLag = 0
+	}
+	if u.urgent != nil && u.urgent.Float(now.Add(-endLag)) < 0 {
 		out.gauge(taskLate, -float64(u.urgent.Float(now)), v.name, u.gpu)
 		return
 	}

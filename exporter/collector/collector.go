@@ -34,6 +34,9 @@ type Options struct {
 	// MaxSeries bounds the series that Collect sends; a histogram counts as one. The one that
 	// counts the dropped series is always sent. Default 20,000.
 	MaxSeries int
+	// EndLag is how long after its end that of a busy interval is known (laxity.release=busy).
+	// An unfinished one is late when it is known to be.
+	EndLag time.Duration
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
@@ -150,7 +153,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	out.dropped += c.counts.follow(containers, now, c.opt.Retention)
 	for _, v := range containers {
 		out.of(v.name)
-		v.publish(out, s, now)
+		v.publish(out, s, now, c.opt.EndLag)
 		c.counts.publish(out, v.id)
 	}
 	c.dropped.Add(float64(out.dropped))

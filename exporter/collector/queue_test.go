@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/exporter/collector"
 	"github.com/laxity/laxity/exporter/task"
@@ -135,7 +136,7 @@ func TestWhatAlertsRead(t *testing.T) {
 	s.Containers = []task.Container{withDeadline("web", 10)}
 	s.Ended = []task.Task{over("web", -100, -90, -92)} // 8 s
 	s.Tasks = []task.Task{begun("web", 0, 10)}
-	c := newScene(s, collector.Options{})
+	c := newScene(s, collector.Options{EndLag: 15 * time.Millisecond})
 	check := func(when float64, state task.State, want string) {
 		t.Helper()
 		c.now = at(when)
@@ -170,6 +171,12 @@ func TestWhatAlertsRead(t *testing.T) {
 	s.Ended = []task.Task{over("web", 12, 22, 14), missed}
 	s.Tasks[0] = begun("web", 14, 24)
 	check(15, task.Running, "") // the last one was in time
+
+	// A busy interval may have ended when it passes its deadline: that is known a little later.
+	s.Containers[0].Spec.Release = task.ReleaseBusy
+	s.Ended = []task.Task{over("web", 13, 14, 13.5)}
+	check(24.01, task.Running, "")
+	check(24.25, task.Running, "gpu_task_late_seconds 0.25")
 
 	// A request ends before an alert can help.
 	s.Containers = []task.Container{withDeadline("web", 0.5)}

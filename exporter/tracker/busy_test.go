@@ -39,6 +39,34 @@ func withFollower(t *testing.T, track func() error, f func(b *bench, p *probe)) 
 	})
 }
 
+// A request is told as ended 15 ms after its work, not with the next tick: until then it would seem late.
+func TestBusyIntervalIsToldAsEndedSoon(t *testing.T) {
+	withSensor(t, func(b *bench, p *probe) {
+		b.server()
+		p.sense(pid, sensor.Init)
+		p.sense(pid, sensor.ContextMade)
+		b.pass(time.Second)
+		for range 20 {
+			p.sense(pid, sensor.Launched)
+			b.pass(3 * time.Millisecond)
+			p.sense(pid, sensor.WorkDone)
+			b.pass(9 * time.Millisecond)
+			p.sense(pid, sensor.Launched) // within the gap
+			b.pass(3 * time.Millisecond)
+			ended := time.Now()
+			p.sense(pid, sensor.WorkDone)
+			b.pass(14 * time.Millisecond)
+			b.tasks(1)
+			b.pass(2 * time.Millisecond)
+			b.tasks(0)
+			if last := b.Snapshot().Ended[0]; !last.End.Time.Equal(ended) || last.Duration(ended) != 15*time.Millisecond {
+				t.Fatalf("it ended at %v and lasted for %v, want %v and 15 ms", last.End.Time, last.Duration(ended), ended)
+			}
+			b.pass(24 * time.Millisecond)
+		}
+	})
+}
+
 // A process whose launches cannot be followed is a task all the same.
 func TestBusyProcessThatCannotBeFollowed(t *testing.T) {
 	withFollower(t, func() error { return errors.New("it needs Linux 5.12") }, func(b *bench, p *probe) {

@@ -41,6 +41,8 @@ type loop struct {
 	cards     chan cardNews
 	poll      *time.Timer
 	tick      *time.Timer
+	gaps      *time.Timer // the gap after a busy interval is over; waits: it runs
+	waits     bool
 	nextPoll  time.Time
 	newcomer  time.Time     // when a container last started
 	reading   bool          // a request is under way
@@ -79,6 +81,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 		cards:    make(chan cardNews),
 		poll:     time.NewTimer(0),
 		tick:     time.NewTimer(tickEvery),
+		gaps:     time.NewTimer(0),
+		waits:    true,
 		pace:     tickEvery,
 		tracked:  map[int]sensor.Process{},
 		followed: make(chan following),
@@ -116,6 +120,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 			ask()
 		case <-l.poll.C:
 			l.request()
+		case <-l.gaps.C:
+			l.onGap(time.Now())
 		case <-l.tick.C:
 			l.onTick(time.Now())
 		}

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -15,9 +16,32 @@ func (l *loop) onStart(ev sensor.Event) {
 		return
 	}
 	l.m.Sensor(s.Process, ev)
+	if ev.Kind == sensor.WorkDone && !l.waits {
+		l.onGap(time.Now())
+	}
 	l.attend(l.m.Activity(), time.Now())
 	l.trackBusy()
 	l.hurry()
+}
+
+// eventLag is how long after a launch its event may be read. So long after a gap the launch
+// may still come that continues the busy interval.
+const eventLag = 5 * time.Millisecond
+
+// EndLag is how long after its end that of a busy interval is known.
+func (o Options) EndLag() time.Duration { return cmp.Or(o.BusyGap, core.DefaultBusyGap) + eventLag }
+
+// onGap ends the busy intervals whose gap is over, and looks again when the next one is. A
+// request is told as ended so soon after its end that it does not seem late.
+func (l *loop) onGap(now time.Time) {
+	if l.waits = len(l.starts) > 0; l.waits { // a launch may be among the events
+		l.gaps.Reset(eventLag)
+		return
+	}
+	if next := l.m.CloseBusy(now.Add(-eventLag)); !next.IsZero() {
+		l.waits = true
+		l.gaps.Reset(next.Add(eventLag).Sub(now))
+	}
 }
 
 // owner returns the process that an event belongs to, and introduces it to the core. Since

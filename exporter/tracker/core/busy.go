@@ -42,7 +42,7 @@ func (m *Core) intervalOver(p *process, now time.Time) bool {
 		return false
 	}
 	gap := now.Sub(p.done.Time)
-	return gap > m.opt.BusyGap || gap < -clockStep
+	return gap >= m.opt.BusyGap || gap < -clockStep
 }
 
 // clockStep is more than an event's time is ever ahead of the wall clock, unless somebody set
@@ -86,6 +86,22 @@ func (m *Core) closeBusy(p *process, now time.Time) {
 			m.end(p, task.Lost, *o.lapse)
 		}
 	}
+}
+
+// CloseBusy ends the busy intervals whose gap is over at now. It returns when the next gap is
+// over, unless a launch comes; zero: no interval waits for that.
+func (m *Core) CloseBusy(now time.Time) (next time.Time) {
+	for _, p := range m.processes {
+		if p.open == nil || !m.rests(p) {
+			continue
+		}
+		if m.intervalOver(p, now) {
+			m.end(p, task.Ended, *p.done)
+		} else if at := p.done.Time.Add(m.opt.BusyGap); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
 }
 
 // BusyProcesses returns the processes whose launches the sensor should report.

@@ -43,8 +43,7 @@ type Options struct {
 	// for the event that says when. Default 1 s.
 	EndLimit time.Duration
 	// BusyGap closes a busy interval (laxity.release=busy) when nothing was launched for this
-	// long after work was done. Default 10 ms, which is less than the usual pause between two
-	// requests.
+	// long after work was done. Default DefaultBusyGap.
 	BusyGap time.Duration
 	// MaxEnded bounds the history of ended tasks. The latest task of each running container
 	// is kept besides, and that of as many containers that are gone. Default 100.
@@ -54,6 +53,9 @@ type Options struct {
 	// Limits bound what containers may claim.
 	Limits task.Limits
 }
+
+// DefaultBusyGap is less than the usual pause between two requests.
+const DefaultBusyGap = 10 * time.Millisecond
 
 func (o *Options) setDefaults() {
 	def := func(d *time.Duration, v time.Duration) {
@@ -66,7 +68,7 @@ func (o *Options) setDefaults() {
 	def(&o.UnlistedLimit, 10*time.Second)
 	def(&o.UnknownLimit, 10*time.Second)
 	def(&o.EndLimit, time.Second)
-	def(&o.BusyGap, 10*time.Millisecond)
+	def(&o.BusyGap, DefaultBusyGap)
 	if o.MaxEnded <= 0 {
 		o.MaxEnded = 100
 	}
