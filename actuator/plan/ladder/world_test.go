@@ -19,7 +19,7 @@ const (
 	offing   = 1400 * time.Microsecond
 	oning    = 1200 * time.Microsecond
 	learning = time.Millisecond
-	busyGap  = 50 * time.Millisecond // requests closer than that are one interval
+	busyGap  = 15 * time.Millisecond // requests closer than that are one interval: --busy.gap, and what an event takes
 )
 
 // world is a GPU with its processes, and the plans that are carried out there.
