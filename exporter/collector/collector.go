@@ -34,8 +34,8 @@ type Options struct {
 	// MaxSeries bounds the series that Collect sends; a histogram counts as one. The one that
 	// counts the dropped series is always sent. Default 20,000.
 	MaxSeries int
-	// EndLag is how long after its end that of a busy interval is known (laxity.release=busy).
-	// An unfinished one is late when it is known to be.
+	// EndLag is how long after its end that of a busy interval (laxity.release=busy) is known.
+	// Until then an unfinished one does not count as late.
 	EndLag time.Duration
 	// Now is the clock. Default time.Now.
 	Now func() time.Time

@@ -49,7 +49,7 @@ var (
 	taskAtRisk = describe("gpu_task_at_risk_float_seconds",
 		"gpu_task_float_seconds of a task that is expected to take longer than that. Absent otherwise, and where the container's last task took less than 1 s: such a task ends before an alert can help.", containerGPU...)
 	taskLate = describe("gpu_task_late_seconds",
-		"How far past its deadline the container's unfinished task is, or its last one was when it ended, for 10 minutes after that. Absent otherwise. An unfinished busy interval counts 15 ms later (--busy.gap and 5 ms): so long after its end that is known.", containerGPU...)
+		"How far past its deadline the container's unfinished task is, or its last one was when it ended, for 10 minutes after that. Absent otherwise. An unfinished busy interval is late once its end would be known: --busy.gap and 5 ms after its deadline.", containerGPU...)
 	stoppedTasks = describe("gpu_stopped_tasks", "Unfinished tasks that are held or paused now. Absent without any.", containerGPU...)
 	taskWork     = describe("gpu_task_work_seconds",
 		"What the container's unfinished tasks are expected to need of the GPU yet, by its last task there, else by the longest last one of its image on this node, else all of the time until the deadline. Absent without a deadline.", containerGPU...)

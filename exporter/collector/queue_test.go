@@ -164,6 +164,7 @@ func TestWhatAlertsRead(t *testing.T) {
 	check(3.5, task.Held, "gpu_stopped_tasks 1, gpu_task_at_risk_float_seconds 6.5")
 	check(3.5, task.Running, "gpu_task_at_risk_float_seconds 6.5")
 	check(9, task.Running, "gpu_task_at_risk_float_seconds 1")
+	check(10.01, task.Running, "gpu_task_at_risk_float_seconds -0.01, gpu_task_late_seconds 0.01")
 	check(11, task.Running, "gpu_task_at_risk_float_seconds -1, gpu_task_late_seconds 1")
 	missed := over("web", 0, 10, 12)
 	s.Tasks, s.Ended = []task.Task{begun("web", 12, 22)}, []task.Task{missed}

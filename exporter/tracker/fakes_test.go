@@ -59,6 +59,9 @@ func (h *host) signal(pid int, state byte) {
 // beginExit is what the kernel does before exit.
 func (h *host) beginExit(pid int) { h.mu.Lock(); defer h.mu.Unlock(); h.exiting[pid] = true }
 
+// reap takes a process away whose end is not told yet.
+func (h *host) reap(pid int) { h.mu.Lock(); defer h.mu.Unlock(); delete(h.containers, pid) }
+
 func (h *host) exit(pid int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -41,8 +41,8 @@ type loop struct {
 	cards     chan cardNews
 	poll      *time.Timer
 	tick      *time.Timer
-	gaps      *time.Timer // the gap after a busy interval is over; waits: it runs
-	waits     bool
+	gap       *time.Timer // the gap after a busy interval is over
+	gapSet    bool
 	nextPoll  time.Time
 	newcomer  time.Time     // when a container last started
 	reading   bool          // a request is under way
@@ -81,8 +81,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 		cards:    make(chan cardNews),
 		poll:     time.NewTimer(0),
 		tick:     time.NewTimer(tickEvery),
-		gaps:     time.NewTimer(0),
-		waits:    true,
+		gap:      time.NewTimer(0),
+		gapSet:   true,
 		pace:     tickEvery,
 		tracked:  map[int]sensor.Process{},
 		followed: make(chan following),
@@ -120,7 +120,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 			ask()
 		case <-l.poll.C:
 			l.request()
-		case <-l.gaps.C:
+		case <-l.gap.C:
 			l.onGap(time.Now())
 		case <-l.tick.C:
 			l.onTick(time.Now())
@@ -211,6 +211,7 @@ func (l *loop) onTick(now time.Time) {
 		}
 	}
 	l.m.Tick(now)
+	l.onGap(now)
 	l.trackBusy()
 	if now.Sub(l.counted) >= lostEvery {
 		l.counted = now

@@ -16,7 +16,7 @@ func (l *loop) onStart(ev sensor.Event) {
 		return
 	}
 	l.m.Sensor(s.Process, ev)
-	if ev.Kind == sensor.WorkDone && !l.waits {
+	if ev.Kind == sensor.WorkDone && !l.gapSet {
 		l.onGap(time.Now())
 	}
 	l.attend(l.m.Activity(), time.Now())
@@ -24,23 +24,23 @@ func (l *loop) onStart(ev sensor.Event) {
 	l.hurry()
 }
 
-// eventLag is how long after a launch its event may be read. So long after a gap the launch
-// may still come that continues the busy interval.
-const eventLag = 5 * time.Millisecond
+// A launch within a gap continues the busy interval. Its event is read up to eventLag after it,
+// or up to crowdedLag while other events wait to be read.
+const eventLag, crowdedLag = 5 * time.Millisecond, 100 * time.Millisecond
 
-// EndLag is how long after its end that of a busy interval is known.
+// EndLag is how long after its end that of a busy interval is known, as a rule.
 func (o Options) EndLag() time.Duration { return cmp.Or(o.BusyGap, core.DefaultBusyGap) + eventLag }
 
 // onGap ends the busy intervals whose gap is over, and looks again when the next one is. A
 // request is told as ended so soon after its end that it does not seem late.
 func (l *loop) onGap(now time.Time) {
-	if l.waits = len(l.starts) > 0; l.waits { // a launch may be among the events
-		l.gaps.Reset(eventLag)
-		return
+	lag := eventLag
+	if len(l.starts) > 0 {
+		lag = crowdedLag
 	}
-	if next := l.m.CloseBusy(now.Add(-eventLag)); !next.IsZero() {
-		l.waits = true
-		l.gaps.Reset(next.Add(eventLag).Sub(now))
+	next := l.m.CloseBusy(now.Add(-lag))
+	if l.gapSet = !next.IsZero(); l.gapSet {
+		l.gap.Reset(max(next.Add(eventLag).Sub(now), time.Millisecond))
 	}
 }
 

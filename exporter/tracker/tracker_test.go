@@ -150,25 +150,32 @@ func TestPollingAlone(t *testing.T) {
 // The driver may free what a process held, and the device be read, before the event is that
 // says when the process began to exit.
 func TestListOvertakesTheExit(t *testing.T) {
-	withSensor(t, func(b *bench, probe *probe) {
-		c := b.newContainer("web")
-		b.host.start(pid, c.ID)
-		probe.sense(pid, sensor.ContextMade)
-		b.card.set(pid)
-		b.pass(3 * time.Second)
-		b.tasks(1)
-		b.host.beginExit(pid)
-		ended := time.Now()
-		b.card.set()
-		b.pass(1500 * time.Millisecond)
-		b.tasks(1)
-		probe.late(1500*time.Millisecond, pid, 1, "", sensor.Exiting)
-		b.pass(time.Millisecond)
-		s := b.Snapshot()
-		if len(s.Tasks) != 0 || len(s.Ended) != 1 || !s.Ended[0].End.Time.Equal(ended) || s.Ended[0].End.Source != task.SourceTracepoint {
-			t.Errorf("after the exit: %+v", s)
-		}
-	})
+	for name, exits := range map[string]func(*host){
+		"it still exits":     func(h *host) { h.beginExit(pid) },
+		"it has been reaped": func(h *host) { h.reap(pid) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withSensor(t, func(b *bench, probe *probe) {
+				c := b.newContainer("web")
+				b.host.start(pid, c.ID)
+				probe.sense(pid, sensor.ContextMade)
+				b.card.set(pid)
+				b.pass(3 * time.Second)
+				b.tasks(1)
+				exits(b.host)
+				ended := time.Now()
+				b.card.set()
+				b.pass(1500 * time.Millisecond)
+				b.tasks(1)
+				probe.late(1500*time.Millisecond, pid, 1, "", sensor.Exiting)
+				b.pass(time.Millisecond)
+				s := b.Snapshot()
+				if len(s.Tasks) != 0 || len(s.Ended) != 1 || !s.Ended[0].End.Time.Equal(ended) || s.Ended[0].End.Source != task.SourceTracepoint {
+					t.Errorf("after the exit: %+v", s)
+				}
+			})
+		})
+	}
 }
 
 // The server of MPS in a container is nobody's task, whether the device or a sensor tells of it first.

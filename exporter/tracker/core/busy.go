@@ -73,23 +73,21 @@ func (m *Core) doubtIntervals() {
 // its sensor, for a launch that shows that it goes on.
 const resumeLimit = 2 * time.Second
 
-// closeBusy ends a busy interval after its gap, at the time when its work was done. An
-// interval from before a restart that sends no event ended while the exporter was away, or
-// only waits for a long kernel. It is lost.
-func (m *Core) closeBusy(p *process, now time.Time) {
-	switch o := p.open; {
-	case o == nil:
-	case m.intervalOver(p, now):
-		m.end(p, task.Ended, *p.done)
-	case o.lapse != nil && p.launch == nil && m.busyTracking && !p.unfollowed && now.Sub(o.lapse.Time) > resumeLimit:
-		if b := m.containers[o.ContainerID]; b != nil && m.byInterval(b) {
-			m.end(p, task.Lost, *o.lapse)
-		}
+// loseBusy ends a busy interval from before a restart that sends no event. It ended while the
+// exporter was away, or only waits for a long kernel. It is lost.
+func (m *Core) loseBusy(p *process, now time.Time) {
+	o := p.open
+	if o == nil || o.lapse == nil || p.launch != nil || !m.busyTracking || p.unfollowed || now.Sub(o.lapse.Time) <= resumeLimit {
+		return
+	}
+	if b := m.containers[o.ContainerID]; b != nil && m.byInterval(b) {
+		m.end(p, task.Lost, *o.lapse)
 	}
 }
 
-// CloseBusy ends the busy intervals whose gap is over at now. It returns when the next gap is
-// over, unless a launch comes; zero: no interval waits for that.
+// CloseBusy ends the busy intervals whose gap is over at now, at the time when their work was
+// done. It returns when the next gap is over, unless a launch comes; zero: no interval waits
+// for that.
 func (m *Core) CloseBusy(now time.Time) (next time.Time) {
 	for _, p := range m.processes {
 		if p.open == nil || !m.rests(p) {

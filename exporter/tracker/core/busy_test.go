@@ -35,12 +35,12 @@ func TestBusyIntervals(t *testing.T) {
 	}
 	w.sense(10.1, pid, sensor.WorkDone)
 	w.sense(10.12, pid, sensor.Launched) // within the gap: the same interval
-	w.m.Tick(at(10.2))
+	w.tick(at(10.2))
 	w.one()
 	w.sense(10.3, pid, sensor.WorkDone)
-	w.m.Tick(at(10.34))
+	w.tick(at(10.34))
 	w.one()
-	w.m.Tick(at(10.36))
+	w.tick(at(10.36))
 	got = w.last()
 	same(t, "end", got.End.Time, at(10.3))
 	if got.Outcome() != task.Hit {
@@ -79,7 +79,7 @@ func TestProcessesThatUseCUDA(t *testing.T) {
 	check(idle)
 	w.sense(10, pid, sensor.Launched)
 	w.sense(10.1, pid, sensor.WorkDone)
-	w.m.Tick(at(10.3))
+	w.tick(at(10.3))
 	check(idle)
 	w.exit(11, pid)
 	check()
@@ -108,13 +108,13 @@ func TestBusyIntervalWhenTheClockIsSetBack(t *testing.T) {
 	w := server(t)
 	w.sense(3610, pid, sensor.Launched)
 	w.sense(3610.1, pid, sensor.WorkDone)
-	w.m.Tick(at(3610.12))
+	w.tick(at(3610.12))
 	w.one()
-	w.m.Tick(at(10.15))
+	w.tick(at(10.15))
 	same(t, "end", w.last().End.Time, at(3610.1))
 	w.sense(11, pid, sensor.Launched)
 	w.sense(11.5, pid, sensor.WorkDone)
-	w.m.Tick(at(11.6))
+	w.tick(at(11.6))
 	if ended := w.snapshot().Ended; len(ended) != 2 {
 		t.Errorf("ended %+v, want two", ended)
 	} else {
@@ -128,7 +128,7 @@ func TestBusyEventsOutOfOrder(t *testing.T) {
 	w.sense(10.3, pid, sensor.WorkDone)
 	w.sense(10.1, pid, sensor.Launched) // another thread's, late
 	w.sense(10.2, pid, sensor.WorkDone)
-	w.m.Tick(at(11))
+	w.tick(at(11))
 	same(t, "end", w.last().End.Time, at(10.3))
 }
 
@@ -182,17 +182,17 @@ func TestProbesAreLostInABusyInterval(t *testing.T) {
 		w := server(t)
 		w.sense(10, pid, sensor.Launched)
 		w.m.SensorInUse(task.SourceDevice, "trouble", false)
-		w.m.Tick(at(11))
-		w.m.Tick(at(40))
+		w.tick(at(11))
+		w.tick(at(40))
 		w.one()
 		w.m.SensorInUse(task.SourceUprobe, "", true)
 		return w
 	}
 	t.Run("it ended meanwhile", func(t *testing.T) {
 		w := began()
-		w.m.Tick(at(41))
+		w.tick(at(41))
 		w.one()
-		w.m.Tick(at(44))
+		w.tick(at(44))
 		x := w.last()
 		if x.State != task.Lost || !x.End.Time.Equal(at(41)) || x.End.ErrorBound < 30 {
 			t.Errorf("task %+v, end %+v", x, x.End)
@@ -203,11 +203,11 @@ func TestProbesAreLostInABusyInterval(t *testing.T) {
 	t.Run("it goes on", func(t *testing.T) {
 		w := began()
 		w.sense(40.5, pid, sensor.Launched)
-		w.m.Tick(at(41))
-		w.m.Tick(at(50))
+		w.tick(at(41))
+		w.tick(at(50))
 		same(t, "start", w.one().Start.Time, at(10))
 		w.sense(51, pid, sensor.WorkDone)
-		w.m.Tick(at(52))
+		w.tick(at(52))
 		same(t, "end", w.last().End.Time, at(51))
 	})
 }
@@ -220,17 +220,17 @@ func TestRestartOfABusyInterval(t *testing.T) {
 		w = w.restart(12, pid)
 		w.run(12, web, busy)
 		w.read(12.1)
-		w.m.Tick(at(12.2))
+		w.tick(at(12.2))
 		same(t, "start", w.one().Start.Time, at(10))
 		return w
 	}
 	t.Run("it goes on", func(t *testing.T) {
 		w := began()
 		w.sense(12.5, pid, sensor.Launched)
-		w.m.Tick(at(15))
+		w.tick(at(15))
 		w.one()
 		w.sense(15.5, pid, sensor.WorkDone)
-		w.m.Tick(at(16))
+		w.tick(at(16))
 		x := w.last()
 		same(t, "start", x.Start.Time, at(10))
 		same(t, "end", x.End.Time, at(15.5))
@@ -240,7 +240,7 @@ func TestRestartOfABusyInterval(t *testing.T) {
 	})
 	t.Run("it ended meanwhile", func(t *testing.T) {
 		w := began()
-		w.m.Tick(at(14.1))
+		w.tick(at(14.1))
 		x := w.last()
 		if bound := x.End.ErrorBound.Duration(); x.State != task.Lost || !x.End.Time.Equal(at(12)) || bound != time.Second {
 			t.Errorf("task %+v, want it lost between the last sign of the exporter and its return", x)
@@ -254,7 +254,7 @@ func TestRestartOfABusyInterval(t *testing.T) {
 		w := began()
 		of, _ := w.m.Known(pid)
 		w.m.Followed(of.Process, false, at(12.3))
-		w.m.Tick(at(20))
+		w.tick(at(20))
 		same(t, "start", w.one().Start.Time, at(10))
 		w.exit(21, pid)
 		same(t, "end", w.last().End.Time, at(21))
@@ -262,7 +262,7 @@ func TestRestartOfABusyInterval(t *testing.T) {
 	t.Run("launches are not followed any more", func(t *testing.T) {
 		w := began()
 		w.m.SensorInUse(task.SourceDevice, "no BPF", false)
-		w.m.Tick(at(20))
+		w.tick(at(20))
 		same(t, "start", w.one().Start.Time, at(10))
 	})
 }

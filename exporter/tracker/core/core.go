@@ -307,7 +307,7 @@ func (m *Core) Tick(now time.Time) {
 			o.doubtful = false
 			o.lapse = lapseAfter(o.Start.Time, now)
 		}
-		m.closeBusy(p, now)
+		m.loseBusy(p, now)
 	}
 	m.forgetOld(now, m.opt.UnknownLimit)
 }

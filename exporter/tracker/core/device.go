@@ -51,15 +51,20 @@ func (m *Core) Device(r device.Reading, now time.Time) {
 // Vanished returns the processes with an unfinished task that the device listed before, and
 // does not list in this reading.
 func (m *Core) Vanished(r device.Reading) []sensor.Process {
-	listed := map[int]bool{}
+	listed, unread := map[int]bool{}, map[string]bool{}
 	for _, g := range r.GPUs {
+		unread[g.UUID] = g.ProcessesErr != nil
 		for _, p := range g.Processes {
 			listed[p.PID] = true
 		}
 	}
 	var gone []sensor.Process
 	for _, p := range m.processes {
-		if o := p.open; o != nil && (o.listed || o.restored) && !listed[p.PID] {
+		o := p.open
+		if o == nil || listed[p.PID] || !o.listed && !o.restored {
+			continue
+		}
+		if !slices.ContainsFunc(o.GPUs, func(uuid string) bool { return unread[uuid] }) {
 			gone = append(gone, p.Process)
 		}
 	}
@@ -190,6 +195,7 @@ func (m *Core) whyUnattributed(p *process) string {
 // takeListing begins, moves or ends the task of one process, as the device's lists say.
 func (m *Core) takeListing(p *process, now time.Time) {
 	if len(p.on) > 0 {
+		p.vanishing = time.Time{}
 		if p.seen == nil {
 			mark := m.firstSight(p, now)
 			p.seen = &mark
@@ -237,8 +243,11 @@ const eventLimit = 2 * time.Second
 
 // leave returns the end of the task of a process that the device no longer lists. If the
 // process destroyed a context since it was last listed, that is when that call returned.
-// Otherwise it is now, or up to one reading earlier.
+// Otherwise it is at the first reading without it, now, or up to one reading earlier.
 func (p *process) leave(now time.Time) task.Mark {
+	if !p.vanishing.IsZero() { // no event came
+		now = p.vanishing
+	}
 	if p.left != nil && !p.left.Time.Before(p.listedAt) {
 		return *p.left
 	}

@@ -200,6 +200,19 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// Not so if only the list of its GPU could not be read.
+func TestUnreadListsVanishNobody(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	w.list(2, gpuA, pid)
+	w.fail[gpuA] = errDriver
+	if gone := w.m.Vanished(w.reading(3)); len(gone) != 0 {
+		t.Errorf("%v have vanished", gone)
+	}
+}
+
 // A process that begins to exit, and whose exit no event tells, has ended all the same.
 func TestVanishedForLong(t *testing.T) {
 	w := newWorld(t)
@@ -212,9 +225,9 @@ func TestVanishedForLong(t *testing.T) {
 	w.one()
 	w.list(5, gpuA)
 	got := w.last()
-	same(t, "end", got.End.Time, at(5))
-	if got.End.Source != task.SourceDevice || got.End.ErrorBound != 3 {
-		t.Errorf("its end is %+v, want one within the 3 s since the list had it", got.End)
+	same(t, "end", got.End.Time, at(3))
+	if got.End.Source != task.SourceDevice || got.End.ErrorBound != 1 {
+		t.Errorf("its end is %+v, want one within the second since the list had it", got.End)
 	}
 }
 

@@ -52,7 +52,7 @@ type process struct {
 	// computes nothing for it any more. closed: its last task ended so. The device lists it
 	// until the driver has freed what it held.
 	exiting *task.Mark
-	// vanishing is when it was first seen to exit, but no event has said so yet.
+	// vanishing is when the first reading without it found that it exits; zero: none did.
 	vanishing time.Time
 	// leaving is when it began the call that destroys a context, until that returns. left is
 	// when the last such call returned. The driver takes about 60 ms for it, and drops the

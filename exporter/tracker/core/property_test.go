@@ -63,6 +63,9 @@ func (c *chaos) input(t *rapid.T) {
 		}
 	case 9:
 		c.m.Tick(c.now)
+		if next := c.m.CloseBusy(c.now); !next.IsZero() && !next.After(c.now) {
+			t.Fatalf("a gap that is over at %v waits still at %v", next, c.now)
+		}
 	case 10: // of a process that had this PID before
 		gone := sensor.Process{PID: pid, Identity: fmt.Sprintf("gone/%d", pid)}
 		kind := rapid.SampledFrom([]sensor.Kind{sensor.Init, sensor.ContextMade, sensor.Exiting}).Draw(t, "kind")

@@ -158,6 +158,17 @@ func TestRestartWhilePaused(t *testing.T) {
 	}
 }
 
+// One that exits while the exporter comes back is not lost: its end is about to be told.
+func TestExitAtARestart(t *testing.T) {
+	w := begun(t).restart(20, pid)
+	w.vanish(21, gpuA, pid)
+	w.one()
+	w.sense(20.9, pid, sensor.Exiting)
+	if got := w.last(); got.State != task.Ended || !got.End.Time.Equal(at(20.9)) {
+		t.Errorf("it ended so: %+v, %+v", got, *got.End)
+	}
+}
+
 func TestHistoryAndDeadlinesSurvive(t *testing.T) {
 	w := begun(t)
 	w.m.Change(id(web), due(5), at(2))

@@ -164,6 +164,12 @@ func (w *world) count(kind core.FactKind, gpu string) int {
 	return n
 }
 
+// tick does what is due by time alone.
+func (w *world) tick(now time.Time) {
+	w.m.Tick(now)
+	w.m.CloseBusy(now)
+}
+
 var errDriver = errors.New("driver trouble")
 
 func same(t *testing.T, what string, got, want time.Time) {
