@@ -77,24 +77,32 @@ func divide(queue, corrected []member, budget, second time.Duration) []time.Dura
 	})
 }
 
-// ordered is the least part, of what others are not sure of, that slices must give to the first for these to count as
-// an order.
-const ordered = 0.75
+// firstLeast is the least part, of what others are not sure of, that slices must give to the first for them to
+// make an order.
+const firstLeast = 0.75
 
-// levels reports whether slices that fit into a budget give the first, whose deadline can be met, hardly more than
-// the others: none is shorter than by default.
-func (p *planner) levels(wanting []member, budget time.Duration) bool {
-	if wanting[0].place > policy.OnTime {
+// tooEven reports whether slices within a budget give the first, whose deadline can be met, less than that, and turns
+// would give it more. Its container's other processes count with it. Whoever stays on in turns has half of each.
+func (p *planner) tooEven(wanting []member, budget time.Duration) bool {
+	first := wanting[0]
+	if first.place > policy.OnTime {
 		return false
 	}
-	all, sum, due := divide(wanting, wanting, budget, 0), time.Duration(0), 1.0
+	all, sum, its := divide(wanting, wanting, budget, 0), 0.0, 0.0
+	due, here := 1.0, 1.0
 	for i, m := range wanting {
-		sum += all[i]
-		if i > 0 {
+		sum += all[i].Seconds()
+		switch m.Container {
+		case first.Container:
+			its += all[i].Seconds()
+		default:
 			due -= m.part
 		}
+		if !p.moves(m) {
+			here++
+		}
 	}
-	return all[0].Seconds() < ordered*due*sum.Seconds()
+	return its < min(firstLeast*due, 1/here)*sum
 }
 
 // ladder makes a ladder of slices; second is the slice of the second in the queue.

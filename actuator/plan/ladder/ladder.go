@@ -3,7 +3,8 @@
 // and for how long, each with its reason.
 //
 // Every process may compute. The order of package policy becomes a ladder of slices; shares and
-// floors become proportions; a process is off only where slices cannot give what was promised.
+// floors become proportions; a process is off only where slices cannot give what was promised, the
+// order among it.
 // README.md states the rules, and how the arbiter calls the package.
 //
 // Pure: it imports the standard library and actuator/policy only. A plan that was carried out and

@@ -95,20 +95,30 @@ func TestBesideALongDeadlineNobodyIsOff(t *testing.T) {
 		Expect(Nobody(Off), Rank("s", "a", "b", "c"), SliceWithin("a", "85ms", "95ms"), Slice("b", "2048us"))
 }
 
-// Slices that a request can wait for say nothing of the order of two tasks, so they take turns.
+// Slices that a request can wait for make no order of two tasks, so they take turns.
 func TestBesideADeadlineOfMiddleLengthTheOrderIsKeptByTurns(t *testing.T) {
-	story(t).
-		At("0s", Server("s", "50ms"), Task("red", Deadline("9s"), Fills), Task("blue", Deadline("30s"), Fills)).
-		Expect(Off("blue"), Slice("red", "100us"), Says("blue", "off the GPU for 850 ms: requests of s come first, and it is the turn of red"))
-	story(t). // who has no deadline that it can meet is promised no more than its equals
-			At("0s", Server("s", "50ms"), Task("a", Batch, Fills), Task("b", Batch, Fills)).
-			Expect(Nobody(Off), Slice("a", "2152us"), Slice("b", "2048us"))
-	story(t). // the first is sure of no more than that
-			At("0s", Server("s", "50ms"), Task("red", Deadline("9s"), Share(0.5), Fills), Task("blue", Deadline("30s"), Share(0.5), Fills)).
-			Expect(Nobody(Off), Slice("red", "2100us"), Slice("blue", "2100us"))
-	story(t). // who must stay on is on
-			At("0s", Server("s", "50ms"), Task("red", Deadline("9s"), Fills, OnTwoGPUs), Task("blue", Deadline("30s"), Fills)).
-			Expect(Nobody(Off), Reports(""))
+	red, blue := Task("red", Deadline("9s"), Fills), Task("blue", Deadline("30s"), Fills)
+	beside := func(deadline string, others ...event) *tale {
+		return story(t).At("0s", append([]event{Server("s", deadline)}, others...)...)
+	}
+	beside("50ms", red, blue).Expect(Off("blue"), Slice("red", "100us")).
+		Expect(Says("blue", "off the GPU for 850 ms: beside requests of s slices are too short to keep the order, and it is the turn of red"))
+	beside("50ms", red, Task("b", Batch, Fills)).Expect(Off("b"))
+	// Who has no deadline that it can meet is promised no more than its equals.
+	beside("50ms", Task("a", Batch, Fills), Task("b", Batch, Fills)).Expect(Nobody(Off), Slice("a", "2152us"), Slice("b", "2048us"))
+	// The first is sure of no more than that.
+	half := Share(0.5)
+	beside("50ms", Task("red", Deadline("9s"), half, Fills), Task("blue", Deadline("30s"), half, Fills)).
+		Expect(Nobody(Off), Slice("red", "2100us"), Slice("blue", "2100us"))
+	// There is no order between processes of one container.
+	beside("50ms", Task("a", In("c"), Deadline("9s"), Fills), Task("b", In("c"), Deadline("9s"), Fills)).Expect(Nobody(Off))
+	// Who must stay on has half of each turn: slices give the first more here, and less there.
+	stays := Task("stays", Deadline("20s"), Fills, OnTwoGPUs)
+	beside("50ms", red, stays).Expect(Nobody(Off), Reports(""))
+	beside("150ms", red, blue, stays).Expect(Nobody(Off), SliceWithin("red", "9ms", "10ms"))
+	beside("80ms", red, blue, stays).Expect(Off("blue"))
+	// Who does not want the GPU takes no part of what slices there are.
+	beside("1s", Task("idle", Deadline("5s"), Idle), red, blue).Expect(Nobody(Off), SliceWithin("red", "95ms", "98ms"), Slice("blue", "2048us"))
 }
 
 // The first deadline has what a server and the others' least turns leave, whatever the server's deadline is.
@@ -127,7 +137,35 @@ func TestTheOrderHoldsBesideAnyServer(t *testing.T) {
 			if part := all[1].got.Seconds() / w.now.Seconds(); part < 0.7 || w.err != "" {
 				t.Errorf("beside a deadline of %v the first of %d had %.0f %% of the GPU %s", deadline, n, 100*part, w.err)
 			}
+			for _, a := range all[2:] {
+				if part := a.got.Seconds() / w.now.Seconds(); part < 0.02 {
+					t.Errorf("beside a deadline of %v one of %d had %.1f %% of the GPU", deadline, n, 100*part)
+				}
+			}
 		}
+	}
+}
+
+// Jobs that come and go use the gaps of the first, which are known from the last time.
+func TestWhoComesAgainUsesTheGaps(t *testing.T) {
+	red := trainer("red", 20*ms, 20*ms)
+	red.tenant.Job.Batch, red.tenant.Deadline = false, 100*time.Second
+	all := []*actor{server("s", 50*ms, 60*ms, ms), red}
+	for i := range 6 {
+		job := at(trainer(fmt.Sprintf("job%d", i), time.Second, 0), time.Duration(5*i)*time.Second)
+		job.endless = false
+		all = append(all, job)
+	}
+	w := newWorld(true, all...)
+	w.lags = true
+	w.run(35 * time.Second)
+	for i, job := range all[3:] {
+		if took := job.ended - job.arrive; job.ended == 0 || took > 2500*ms {
+			t.Errorf("job %d took %v", i+1, took)
+		}
+	}
+	if part := red.got.Seconds() / w.now.Seconds(); part < 0.4 || w.err != "" {
+		t.Errorf("the first had %.0f %% of the GPU %s", 100*part, w.err)
 	}
 }
 

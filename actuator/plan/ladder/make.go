@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 )
@@ -65,7 +64,7 @@ func (t turnout) here() (n int) {
 
 // turnout decides it: visits beside a server whose gaps are too short, turns where all of the queue
 // would take a request, or a gap of a server without a break, too long, where a server waits for the
-// queue most of the time, or where slices that requests can wait for say nothing of the order; else everybody.
+// queue most of the time, or where slices that requests can wait for make no order; else everybody.
 func (p *planner) turnout() turnout {
 	t := turnout{wanting: p.queue, on: map[string]bool{}, budget: p.budget()}
 	if len(p.tops) > 0 { // a process known to be busy elsewhere takes no turn here
@@ -79,12 +78,7 @@ func (p *planner) turnout() turnout {
 	each := byDefault(len(t.wanting))
 	if len(p.tops) > 0 && len(t.wanting) > 1 {
 		long := each > t.budget || p.unbroken || p.slow() && p.crowded()
-		most := time.Duration(math.MaxInt64)
-		shared := slices.ContainsFunc(t.wanting, func(m member) bool { return m.Share > 0 })
-		if (p.unbroken || p.slow()) && !shared { // they wait more than once: each time as long as by default
-			most = each
-		}
-		if long || p.levels(t.wanting, min(t.budget, most)) {
+		if p.byOrder = !long && p.tooEven(t.wanting, p.atATime(t)); long || p.byOrder {
 			if t.on = p.takeTurns(t.wanting); len(p.state.turn.on) > 0 {
 				t.turns = true
 				return t
@@ -94,16 +88,25 @@ func (p *planner) turnout() turnout {
 			p.report = cmp.Or(p.report, p.whyNoTurns(t.wanting))
 			t.budget = max(each, 5*t.budget)
 		}
-		t.budget = min(t.budget, most)
+		t.budget = p.atATime(t)
 		if len(t.on) > 0 {
 			return t
 		}
 	}
-	p.state.turn = turn{past: p.state.turn.past}.clone()
+	p.state.turn = turn{past: p.state.turn.past, appetite: p.state.turn.appetite}.clone()
 	for _, m := range t.wanting {
 		t.on[m.ID] = true
 	}
 	return t
+}
+
+// atATime is how long a request may wait at a time: where it waits more than once, for as long as by default.
+func (p *planner) atATime(t turnout) time.Duration {
+	shared := slices.ContainsFunc(t.wanting, func(m member) bool { return m.Share > 0 })
+	if shared || !p.unbroken && !p.slow() {
+		return t.budget
+	}
+	return min(t.budget, byDefault(len(t.wanting)))
 }
 
 // sizes are the slices of the queue's processes that are on, in its order. gapsDo: what requests leave
@@ -124,8 +127,15 @@ func (p *planner) sizes(t turnout, gapsDo bool) []time.Duration {
 	case t.turns || here < 2:
 		return slices.Repeat([]time.Duration{DefaultSlice}, len(p.queue))
 	default:
-		beyond := p.beyond(p.queue)
-		return divide(beyond, beyond, t.budget, 0)
+		beyond := p.beyond(t.wanting)
+		sizes := divide(beyond, beyond, t.budget, 0)
+		all := slices.Repeat([]time.Duration{DefaultSlice}, len(p.queue))
+		for i, m := range p.queue {
+			if at := slices.IndexFunc(t.wanting, func(o member) bool { return o.ID == m.ID }); at >= 0 {
+				all[i] = sizes[at]
+			}
+		}
+		return all
 	}
 }
 

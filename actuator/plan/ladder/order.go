@@ -42,6 +42,8 @@ type planner struct {
 	half bool
 	// unbroken: a server computes without a break, and leaves gaps that one process at a time fills.
 	unbroken bool
+	// byOrder: turns are taken only because slices would make no order.
+	byOrder bool
 }
 
 // asked reports whether a person or an alert wants it off now.

@@ -65,10 +65,10 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	on := map[string]bool{}
 	var moving []member
 	for _, m := range wanting {
-		if m.KeepOn != "" || !m.Measured || p.in.Limits.NoOff {
-			on[m.ID] = true
-		} else {
+		if p.moves(m) {
 			moving = append(moving, m)
+		} else {
+			on[m.ID] = true
 		}
 	}
 	t := &p.state.turn
@@ -94,6 +94,9 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	p.wake(t.until)
 	return on
 }
+
+// moves reports whether a process can take turns.
+func (p *planner) moves(m member) bool { return m.KeepOn == "" && m.Measured && !p.in.Limits.NoOff }
 
 // anew forgets what was read of turns before they were interrupted.
 func (t *turn) anew() {

@@ -45,7 +45,7 @@ func (p *planner) whyOff(m member, wanting []member) string {
 	var turn []string
 	var moving []member
 	for _, o := range wanting {
-		if o.KeepOn == "" && o.Measured {
+		if p.moves(o) {
 			moving = append(moving, o)
 		}
 		for _, id := range p.state.turn.on {
@@ -55,8 +55,11 @@ func (p *planner) whyOff(m member, wanting []member) string {
 		}
 	}
 	d := p.back(m.ID, p.lengths(moving)).Sub(p.state.turn.off[m.ID])
-	return fmt.Sprintf("off the GPU for %s: requests of %s come first, and it is the turn of %s",
-		written(d.Round(time.Millisecond)), p.tops[0].Name, strings.Join(turn, ", "))
+	why := fmt.Sprintf("requests of %s come first", p.tops[0].Name)
+	if p.byOrder {
+		why = fmt.Sprintf("beside requests of %s slices are too short to keep the order", p.tops[0].Name)
+	}
+	return fmt.Sprintf("off the GPU for %s: %s, and it is the turn of %s", written(d.Round(time.Millisecond)), why, strings.Join(turn, ", "))
 }
 
 // whyNoTurns says why processes that want the GPU take no turns beside short deadlines.
