@@ -200,13 +200,9 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// Not so if only the list of its GPU could not be read.
+// Nobody has vanished from a list that could not be read.
 func TestUnreadListsVanishNobody(t *testing.T) {
-	w := newWorld(t)
-	w.run(0, web, nil)
-	w.meet(pid, web)
-	w.sense(1, pid, sensor.ContextMade)
-	w.list(2, gpuA, pid)
+	w := begun(t)
 	w.fail[gpuA] = errDriver
 	if gone := w.m.Vanished(w.reading(3)); len(gone) != 0 {
 		t.Errorf("%v have vanished", gone)
@@ -215,11 +211,7 @@ func TestUnreadListsVanishNobody(t *testing.T) {
 
 // A process that begins to exit, and whose exit no event tells, has ended all the same.
 func TestVanishedForLong(t *testing.T) {
-	w := newWorld(t)
-	w.run(0, web, nil)
-	w.meet(pid, web)
-	w.sense(1, pid, sensor.ContextMade)
-	w.list(2, gpuA, pid)
+	w := begun(t)
 	w.vanish(3, gpuA, pid)
 	w.list(4.9, gpuA)
 	w.one()
