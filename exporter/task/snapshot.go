@@ -85,7 +85,7 @@ type Container struct {
 	Spec Spec `json:"spec"`
 	// Invalid lists its laxity.* labels that could not be read.
 	Invalid []InvalidLabel `json:"invalid_labels,omitempty"`
-	// VisibleGPUs holds the UUIDs that it can see; empty when not known.
+	// VisibleGPUs holds the UUIDs that it can see, in the order of Snapshot.GPUs; empty when not known.
 	VisibleGPUs []string `json:"visible_gpus,omitempty"`
 	// MemoryUsed (bytes) and SMUtilization (0–1) are sums over all its processes, by GPU
 	// UUID. A GPU for which the device gives no value is absent.

@@ -95,6 +95,7 @@ int context_return(struct pt_regs *ctx)
 	bpf_map_delete_elem(&makings, &t.tid);
 	if ((int)PT_REGS_RC(ctx) || m.device >= MAX_GPUS)
 		return 0;
+	__sync_fetch_and_or(&t.totals->on, 1ull << (m.device & (MAX_GPUS - 1)));
 	context = place_of(&t, read_user(m.out));
 	device = m.device;
 	bpf_map_update_elem(&contexts, &context, &device, BPF_ANY);

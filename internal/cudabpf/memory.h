@@ -22,9 +22,9 @@ struct process {
 	u64 began;   /* when the process started, as /proc has it: 10 ms since boot; 0: any */
 	u32 set;     /* the set of probes that counts: another one is being taken off */
 	u32 gpus;    /* how many it sees */
-	u32 contexts; /* bit set of those on which it has a context */
+	u32 contexts; /* bit set of the ordinals of those on which it has a context */
 	u32 follows;  /* its graphs are followed */
-	u32 slots[MAX_GPUS];
+	u32 slots[MAX_GPUS]; /* by ordinal: as the process counts GPUs */
 };
 
 /* totals is what the programs have counted of a process, bytes but for the counts. */
@@ -34,6 +34,7 @@ struct totals {
 	u64 managed;  /* managed memory */
 	u64 graphs;   /* what its graphs will get when they are launched */
 	u64 contexts; /* count: made, and counted before they were there */
+	u64 on;       /* bit set of the ordinals of the GPUs on which it has made one; with one GPU nobody asks */
 	u64 stage;    /* changes when a graph with memory is made ready or destroyed: older nodes share memory with no later one */
 	u64 epoch;    /* another number for each program that runs in a process; no two have the same */
 	u64 exec;     /* how often it had called exec when epoch began; 0: not known yet */
@@ -115,7 +116,7 @@ static __always_inline void begin_epoch(struct totals *t)
 		return;
 	if (!known) /* the epoch that user space began */
 		return;
-	t->used = t->peak = t->managed = t->graphs = t->contexts = 0;
+	t->used = t->peak = t->managed = t->graphs = t->contexts = t->on = 0;
 	t->epoch = __sync_fetch_and_add(&epochs, 1) + 1;
 }
 

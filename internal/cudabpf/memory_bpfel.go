@@ -180,6 +180,7 @@ type MemoryTotals struct {
 	Managed  uint64
 	Graphs   uint64
 	Contexts uint64
+	On       uint64
 	Stage    uint64
 	Epoch    uint64
 	Exec     uint64

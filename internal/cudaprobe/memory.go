@@ -134,10 +134,10 @@ type Guarded struct {
 	// Start is its start time as in /proc/PID/stat (hundredths of a second since boot). The programs
 	// ignore another process with its PID. 0: unknown.
 	Start uint64
-	// Slots are those of the GPUs that it sees, in its order, 1 to 16.
+	// Slots are those of the GPUs that it sees, in its order, 1 to 16. See Reorder.
 	Slots []uint32
 	// Context is how many bytes its first context on a GPU counts for. On is the set of its GPUs, as
-	// bits in their order, on which it has a context.
+	// bits in the order of Slots, on which it has a context.
 	Context uint64
 	On      uint32
 }
@@ -282,7 +282,7 @@ func (g *MemoryGuard) attach(file *cudafile.File, pid int, set uint32, wanted []
 }
 
 // Note updates what is known of a process. on: the GPUs on which it has a context (as in
-// Guarded.On), so that another context there counts for no further memory. trimmed: how much of the peak
+// Guarded.On, in the latest order), so that another context there counts for no further memory. trimmed: how much of the peak
 // of its pools went back to the driver, bytes. seen: how many of its contexts (Totals.Contexts) the
 // device shows; while that is not all, their size is unknown, and its allocations are held. epoch
 // is that of the totals behind these facts: if another program has replaced that one since (exec),
@@ -295,6 +295,15 @@ func (g *MemoryGuard) Note(pid int, on uint32, trimmed, seen, epoch uint64) erro
 		}
 		v.Contexts |= on
 		v.Trimmed, v.Seen, v.Epoch = trimmed, seen, epoch
+	})
+}
+
+// Reorder sets the slots of the GPUs that a process sees anew, in its order, as many as before. It forgets
+// on which of them the process has a context; see Note.
+func (g *MemoryGuard) Reorder(pid int, slots []uint32) error {
+	return g.change(pid, func(v *cudabpf.MemoryProcess) {
+		copy(v.Slots[:v.Gpus], slots)
+		v.Contexts = 0
 	})
 }
 

@@ -424,6 +424,16 @@ func TestMemoryOfTheCurrentContext(t *testing.T) {
 			t.Errorf("%s: %v; want %v", step.name, got, want)
 		}
 	}
+	if totals, err := h.TotalsOf(p.PID); err != nil || totals.On != 0b111 {
+		t.Errorf("it made contexts on all three: %b, %v", totals.On, err)
+	}
+	if err := h.Reorder(p.PID, []uint32{2, 1, 0}); err != nil {
+		t.Fatal(err)
+	}
+	before := spent()
+	if a := p.Alloc("cuMemAlloc_v2", mib, 3); a.Count != 3 || spent()[0] != before[0]+3*mib {
+		t.Errorf("in another order: %+v, %v after %v", a, spent(), before)
+	}
 	pidfd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		t.Fatal(err)

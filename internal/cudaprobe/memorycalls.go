@@ -176,6 +176,8 @@ type Totals struct {
 	Graphs  uint64 // that its graphs will get when launched
 	// Contexts is how many contexts it made that were counted before they existed.
 	Contexts uint64
+	// On is the set of GPUs on which it made a context, as bits, as the process counts GPUs; 0 where it sees one alone.
+	On uint32
 	// Epoch differs for each program that runs in a process.
 	Epoch uint64
 }
@@ -198,7 +200,8 @@ func (g *MemoryGuard) TotalsOf(pid int) (Totals, error) {
 		return n
 	}
 	return Totals{
-		Used: positive(v.Used), Peak: v.Peak, Managed: positive(v.Managed), Graphs: positive(v.Graphs), Contexts: v.Contexts, Epoch: v.Epoch,
+		Used: positive(v.Used), Peak: v.Peak, Managed: positive(v.Managed), Graphs: positive(v.Graphs), Contexts: v.Contexts,
+		On: uint32(v.On), Epoch: v.Epoch,
 	}, err
 }
 

@@ -25,8 +25,9 @@ func (g *Guard) recall() {
 		if p.epoch != 0 && p.epoch != totals.Epoch { // exec: what the old program held is gone
 			p.most, p.seen, p.began = 0, 0, g.o.Now()
 			clear(p.took)
+			g.reorder(p, asGiven(len(p.of.GPUs)))
 		}
-		p.epoch, p.graphs, p.made = totals.Epoch, totals.Graphs, totals.Contexts
+		p.epoch, p.graphs, p.made, p.on = totals.Epoch, totals.Graphs, totals.Contexts, totals.On
 	}
 }
 
@@ -229,10 +230,13 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 			trimmed = math.MaxUint64 // its pools hold more than they may: no call passes unasked
 		}
 		on := g.contexts(c, pid)
+		if g.blind == nil {
+			g.reorder(p, p.order.learn(p.on, on))
+		}
 		if g.blind == nil && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
 			p.seen = p.made
 		}
-		g.note(g.kernel.Note(pid, on, trimmed, p.seen, p.epoch))
+		g.note(g.kernel.Note(pid, p.order.of(on), trimmed, p.seen, p.epoch))
 	}
 }
 

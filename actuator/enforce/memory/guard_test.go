@@ -123,17 +123,56 @@ func TestLimitHolds(t *testing.T) {
 	}
 }
 
+// The limit holds on the GPU that the device lists a process on, also where the process counts its
+// GPUs in another order than they were given to its container.
+func TestLimitHoldsInAnotherOrder(t *testing.T) {
+	const second = "GPU-2"
+	var r *rig
+	r = start(t, func(o *memory.Options) {
+		o.Usage = func(context.Context) (map[string]task.Usage, error) {
+			held, err := r.built.Usage()
+			return map[string]task.Usage{gpu: {}, second: {Processes: held}}, err
+		}
+	})
+	p := r.built.Start(t)
+	r.members.Store(p.PID, "a")
+	p.Open()
+	r.Cover([]memory.Target{{ID: "a", PID: p.PID, GPUs: []string{gpu, second}, Limit: 200 * mib}})
+	report := func() memory.Report { return r.Report()["a"] }
+	until(t, func() bool { return len(report().PIDs) > 0 }, report)
+	p.Context("cuCtxCreate_v2", 0) // of no size, in the stand-in
+	if a := p.Alloc("cuMemAlloc_v2", 100*mib, 1); a.Count != 1 {
+		t.Fatalf("%+v: %+v", a, report())
+	}
+	until(t, func() bool { return report().Held[second] > 0 }, report)
+	for range 3 {
+		if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Result != cudatest.OutOfMemory || a.Count != 10 {
+			t.Fatalf("%+v: %+v", a, report())
+		}
+		if a := p.Free("cuMemFree_v2", 10); a.Count != 10 {
+			t.Fatalf("%+v", a)
+		}
+	}
+}
+
+// until waits for what the guard will do; report is shown if it does not.
+func until(t *testing.T, done func() bool, report func() memory.Report) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", report())
+		}
+	}
+}
+
 // A context counts, and one that does not fit is refused.
 func TestContextCounts(t *testing.T) {
 	r := start(t, nil)
 	p := r.join(t, cudatest.ContextSize+20*mib)
 	p.Call("cuDevicePrimaryCtxRetain")
 	// It is seen a moment later; until then as much as a context may be had too much.
-	for deadline := time.Now().Add(patience); r.Report()["a"].Held[gpu] < cudatest.ContextSize; {
-		if time.Now().After(deadline) {
-			t.Fatalf("the context does not count: %+v", r.Report()["a"])
-		}
-	}
+	report := func() memory.Report { return r.Report()["a"] }
+	until(t, func() bool { return report().Held[gpu] >= cudatest.ContextSize }, report)
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 2 {
 		t.Fatalf("%+v", a)
 	}
@@ -150,11 +189,8 @@ func TestContextLargerThanItsGuess(t *testing.T) {
 	r.members.Store(p.PID, "a")
 	p.Open()
 	r.cover(p.PID, 100*mib)
-	for deadline := time.Now().Add(patience); len(r.Report()["a"].PIDs) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it is not guarded: %+v", r.Report()["a"])
-		}
-	}
+	report := func() memory.Report { return r.Report()["a"] }
+	until(t, func() bool { return len(report().PIDs) > 0 }, report)
 	p.Call("cuDevicePrimaryCtxRetain")
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 3 { // beside 64 MiB
 		t.Errorf("%+v", a)

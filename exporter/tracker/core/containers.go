@@ -233,23 +233,31 @@ func (m *Core) trimOverrides() {
 	}
 }
 
-// visible resolves the engine's names of a container's GPUs to UUIDs. It reports whether the
-// result is complete.
+// visible resolves the engine's names of a container's GPUs to UUIDs, in the order of the device: in a
+// container, too, the driver counts GPUs that way, whatever the order in which they were given. It
+// reports whether the result is complete.
 func (m *Core) visible(given []string) ([]string, bool) {
 	if len(given) == 0 || len(m.gpus) == 0 {
 		return nil, false
 	}
-	var out []string
+	named := map[string]bool{}
 	complete := true
 	for _, want := range given {
 		found := m.matching(want)
 		if len(found) == 0 {
 			complete = false
 		}
-		out = append(out, found...)
+		for _, uuid := range found {
+			named[uuid] = true
+		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out), complete
+	var out []string
+	for _, g := range m.gpus {
+		if named[g.UUID] {
+			out = append(out, g.UUID)
+		}
+	}
+	return out, complete
 }
 
 // matching returns the GPUs that one entry names: "all", a UUID, an index, or

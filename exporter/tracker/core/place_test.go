@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +76,20 @@ func TestTaskOnTwoGPUs(t *testing.T) {
 	}
 	if a, b, e := w.count(core.Began, gpuA), w.count(core.Began, gpuB), w.count(core.Ended, ""); a != 1 || b != 1 || e != 1 {
 		t.Errorf("began on a %d, on b %d times, ended %d times", a, b, e)
+	}
+}
+
+// What a container sees is in the order of the device, whatever their UUIDs are and however they were given.
+func TestVisibleGPUsAreInTheOrderOfTheDevice(t *testing.T) {
+	for _, given := range [][]string{{"all"}, {"0", "1"}, {"1", "0"}, {gpuA, gpuB}} {
+		w := newWorld(t)
+		w.m.Device(device.Reading{GPUs: []device.GPU{{UUID: gpuB, Index: 0}, {UUID: gpuA, Index: 1}}}, at(0))
+		c := newContainer(web, nil)
+		c.GPUs = given
+		w.m.Containers([]container.Container{c}, at(0))
+		if got := w.snapshot().Containers[0].VisibleGPUs; !slices.Equal(got, []string{gpuB, gpuA}) {
+			t.Errorf("given %v: %v", given, got)
+		}
 	}
 }
 
