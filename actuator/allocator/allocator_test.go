@@ -87,6 +87,41 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// Who may not begin has no share yet: what nobody else may have is not kept for it.
+func TestBarredHaveNoShare(t *testing.T) {
+	for _, share := range []allocator.Share{allocator.Fair, allocator.Adaptive} {
+		s := allocator.State{GPUs: card(100), Share: share, Now: epoch.Add(5 * time.Second), MaxWait: 10 * time.Second, Patience: 10 * time.Second,
+			Containers: []allocator.Container{box("a", 0, 100, 20), box("b", 1, 100, 0), box("c", 2, 100, 0)},
+			Requests:   []allocator.Request{ask(1, "a", 75, epoch), ask(2, "b", 10, epoch), ask(3, "c", 10, epoch)}}
+		for i := range s.Containers[1:] {
+			s.Containers[1+i].Barred = "does not fit beside a"
+		}
+		answers := allocator.Decide(s)
+		if a := answers[0]; a.Verdict != allocator.Grant {
+			t.Errorf("%s: %+v", share, a)
+		}
+		for _, a := range answers[1:] {
+			if a.Verdict != allocator.Wait || a.Why != allocator.Barred {
+				t.Errorf("%s: %+v", share, a)
+			}
+		}
+	}
+}
+
+// Who may not begin takes no share from those who wait for one either, as long as they hold memory: a will have all
+// once d ends, and gets no more than its share before.
+func TestBarredBeginAfterThoseWhoHold(t *testing.T) {
+	s := allocator.State{GPUs: card(100), Share: allocator.Fair, Now: epoch.Add(time.Second), MaxWait: 10 * time.Second,
+		Containers: []allocator.Container{box("a", 0, 100, 20), box("c", 1, 100, 0), box("d", 2, 100, 30)},
+		Requests:   []allocator.Request{ask(1, "a", 35, epoch), ask(2, "c", 60, epoch)}}
+	s.Containers[1].Barred = "does not fit beside a and d"
+	for _, a := range allocator.Decide(s) {
+		if a.Verdict != allocator.Wait {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
 // Those without a limit take what is free; the circle that they come into is seen
 // at once, and the last in order is told.
 func TestCircleWithoutLimits(t *testing.T) {

@@ -36,7 +36,7 @@ func (b *bank) unlock(answers []Answer) {
 
 // stuck returns the requests (indices of answers, in order) that could not be granted even if all
 // containers that do not wait for memory ended, and then all whose requests can be granted, and so
-// on.
+// on. Who may not begin yet begins only when no other one holds memory, and is not among them itself.
 func (b *bank) stuck(answers []Answer) []int {
 	var waiting []int
 	leaves := map[string]bool{} // to be swapped out
@@ -62,14 +62,13 @@ func (b *bank) stuck(answers []Answer) []int {
 		c := *b.all[id]
 		waits := slices.ContainsFunc(then.Requests, func(r Request) bool { return b.all[r.Container].job() == c.job() })
 		if c.Never || c.Stays || waits {
-			c.Barred = ""
 			then.Containers = append(then.Containers, c)
 		}
 	}
-	for then.end() {
+	for then.end() || then.open() {
 	}
 	return slices.DeleteFunc(waiting, func(i int) bool {
-		return !slices.ContainsFunc(then.Requests, func(r Request) bool { return r.ID == answers[i].Request.ID })
+		return answers[i].Why == Barred || !slices.ContainsFunc(then.Requests, func(r Request) bool { return r.ID == answers[i].Request.ID })
 	})
 }
 
@@ -98,6 +97,22 @@ func (s *State) end() bool {
 	s.Containers = slices.DeleteFunc(s.Containers, func(c Container) bool { return c.job() == job && !c.Never })
 	s.Requests = slices.DeleteFunc(s.Requests, func(r Request) bool { return b.all[r.Container].job() == job })
 	return true
+}
+
+// open lets those begin who might not, once nobody holds memory. It reports whether there was one.
+func (s *State) open() (barred bool) {
+	for _, c := range s.Containers {
+		for _, held := range c.Held {
+			if held > 0 {
+				return false
+			}
+		}
+	}
+	for i := range s.Containers {
+		barred = barred || s.Containers[i].Barred != ""
+		s.Containers[i].Barred = ""
+	}
+	return barred
 }
 
 // relax returns the first request in order that is stuck by fairness alone although there is room; −1:

@@ -101,6 +101,12 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 	return a
 }
 
+// barred reports whether a container may not begin yet. Once its request has waited for too long it begins, if
+// what was expected has not come.
+func (b *bank) barred(c *Container, r Request) bool {
+	return c.Barred != "" && !b.holds(c) && !b.tooLong(r)
+}
+
 // tooLong reports whether a request has waited for as long as is allowed.
 func (b *bank) tooLong(r Request) bool { return b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait }
 
@@ -114,7 +120,7 @@ func (b *bank) room(c *Container, r Request, before []Answer) Answer {
 	after := add(c.Held[r.GPU], r.Bytes)
 	allowed := b.allowed(c, r.GPU)
 	switch {
-	case c.Barred != "" && !b.holds(c) && !b.tooLong(r): // then it begins, if what was expected has not come
+	case b.barred(c, r):
 		return say(Wait, Barred, "%s", c.Barred)
 	case after > allowed:
 		return say(Wait, Shared, "it would hold %s, and its share of the card is %s now", size(after), size(allowed))

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// active lists the containers (ids) that hold memory of a GPU or ask for some, in the order of the
-// policy. It leaves out containers whose requests are never denied: their memory is not divided.
+// active lists the containers (ids) that hold memory of a GPU or ask for some and may begin, in the order of
+// the policy. It leaves out containers whose requests are never denied: their memory is not divided.
 func (b *bank) active(gpu string) []string {
 	var on []string
 	for _, id := range b.ids {
 		c := b.all[id]
-		asks := slices.ContainsFunc(b.Requests, func(r Request) bool { return r.GPU == gpu && r.Container == id })
+		asks := slices.ContainsFunc(b.Requests, func(r Request) bool { return r.GPU == gpu && r.Container == id && !b.barred(c, r) })
 		if !c.Never && (c.Held[gpu] > 0 || asks) {
 			on = append(on, id)
 		}
@@ -80,7 +80,7 @@ func (b *bank) allowed(c *Container, gpu string) uint64 {
 func (b *bank) calledBack(c *Container, gpu string) uint64 {
 	asked := map[string]uint64{}
 	for _, r := range b.Requests {
-		if r.GPU == gpu && r.Container != c.ID {
+		if o := b.all[r.Container]; r.GPU == gpu && r.Container != c.ID && (o == nil || !b.barred(o, r)) {
 			asked[r.Container] = add(asked[r.Container], r.Bytes)
 		}
 	}
