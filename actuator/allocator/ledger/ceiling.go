@@ -73,7 +73,7 @@ func (l *Ledger) grown(gpu string) uint64 {
 	}
 	var known uint64
 	for _, c := range l.facts.Containers {
-		known += l.known(c, gpu)
+		known += l.there(c, gpu)
 	}
 	return l.used[gpu] - min(l.used[gpu], known)
 }

@@ -49,7 +49,7 @@ type Ledger struct {
 	used      map[string]uint64 // what it saw in use then, by GPU
 	promised  map[string]uint64 // what was granted since, by GPU
 	ceilings  map[place]ceiling
-	coming    map[string]map[string]uint64 // being swapped in: what it needs, by container id and GPU
+	coming    map[string]arrival // being swapped in, by container id
 	evict     map[string]string
 	refused   map[string]time.Time // who was refused memory to end a circle, by container id
 	others    map[string][]foreign // by GPU, of the last ownerLag
@@ -79,6 +79,13 @@ type grant struct {
 	at    time.Time
 	// after is what its container held with it: a device that says as much shows it.
 	after uint64
+}
+
+// arrival is memory that is kept for a container that is swapped in.
+type arrival struct {
+	need map[string]uint64 // by GPU
+	// done is when the swap ended; zero: it has not. The device shows the memory some time later.
+	done time.Time
 }
 
 type sight struct {
@@ -118,7 +125,7 @@ func New(o Options) *Ledger {
 	}
 	return &Ledger{
 		o: o, changed: make(chan struct{}, 1), byID: map[string]*facts.Container{}, pending: map[thread]*pending{},
-		seen: map[place]sight{}, promised: map[string]uint64{}, ceilings: map[place]ceiling{}, coming: map[string]map[string]uint64{}, evict: map[string]string{}, refused: map[string]time.Time{}, others: map[string][]foreign{},
+		seen: map[place]sight{}, promised: map[string]uint64{}, ceilings: map[place]ceiling{}, coming: map[string]arrival{}, evict: map[string]string{}, refused: map[string]time.Time{}, others: map[string][]foreign{},
 	}
 }
 
@@ -150,7 +157,9 @@ func (l *Ledger) Update(f facts.Facts) (again bool) {
 		asked := c != nil && (c.Limit > 0 || f.Share.Divides()) // else the guard has released it
 		return !asked || !l.o.Alive(t.pid, t.tid)
 	})
-	maps.DeleteFunc(l.coming, func(id string, _ map[string]uint64) bool { return l.byID[id] == nil })
+	maps.DeleteFunc(l.coming, func(id string, a arrival) bool {
+		return l.byID[id] == nil || !a.done.IsZero() && a.done.Before(f.Time.Add(-l.o.Lag))
+	})
 	again = l.reviewCeilings(now)
 	return l.review(now) || again
 }
@@ -161,8 +170,6 @@ func (l *Ledger) landed(g grant, now time.Time) bool {
 	switch {
 	case c == nil, now.Sub(g.at) > inFlight:
 		return true
-	case g.thread == thread{}: // it was swapped in
-		return g.at.Before(l.facts.Time.Add(-l.o.Lag))
 	default:
 		shown := g.at.Before(l.facts.Time) && c.Held[g.gpu] >= g.after
 		return shown || !l.o.Alive(g.pid, g.tid)
@@ -188,7 +195,7 @@ func (l *Ledger) Observe(s memory.Sight) {
 	}
 	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool {
 		_, guarded := s.Held[g.container]
-		return guarded && g.thread != thread{} && g.at.Before(s.At)
+		return guarded && g.at.Before(s.At)
 	})
 	if !maps.Equal(l.used, s.Used) {
 		l.decided = time.Time{}
@@ -287,7 +294,7 @@ func (l *Ledger) Decide(r memory.Request) memory.Answer {
 func (l *Ledger) saw(r memory.Request, now time.Time) {
 	at := place{r.ContainerID, r.GPU}
 	l.seen[at] = sight{r.Held, now}
-	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool { return g.place == at && g.thread != thread{} })
+	l.granted = slices.DeleteFunc(l.granted, func(g grant) bool { return g.place == at })
 }
 
 // holdBack makes a request wait that could be granted while the card itself has no room for it: the
@@ -409,12 +416,29 @@ const reservePart = 512
 // held is what a container holds of a GPU, rather too much than too little: what it takes up to its
 // ceiling is not seen.
 func (l *Ledger) held(c facts.Container, gpu string) uint64 {
-	n := l.known(c, gpu)
+	n := l.there(c, gpu)
 	at := place{c.ID, gpu}
 	if top, ok := l.ceilings[at]; ok && n > 0 && !l.asks(at) {
 		n = max(n, top.bytes)
 	}
-	return max(n, l.coming[c.ID][gpu])
+	return n
+}
+
+// there is what a container holds of a GPU by what is known, and at least what is kept for it there.
+func (l *Ledger) there(c facts.Container, gpu string) uint64 {
+	return max(l.known(c, gpu), l.arriving(place{c.ID, gpu}))
+}
+
+// arriving is what is kept on a GPU for a container that is swapped in. What the container asks for now is a part of what it
+// needs: it may need all of its limit, and is not over that when it asks for the last part.
+func (l *Ledger) arriving(at place) uint64 {
+	need := l.coming[at.container].need[at.gpu]
+	for _, p := range l.pending {
+		if p.ContainerID == at.container && p.GPU == at.gpu {
+			need -= min(need, p.Bytes)
+		}
+	}
+	return need
 }
 
 // known is what a container was seen to hold of a GPU, and what was granted to it since.

@@ -283,6 +283,32 @@ func TestReserve(t *testing.T) {
 	d.want(d.ask("a", 4, 50, 100), memory.Grant)
 }
 
+// A container that was swapped in gets the rest of its limit at once: what was kept for it is no more than it needs, and
+// what it asks for is a part of that.
+func TestSwappedInGetsItsLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		released bool
+		held     uint64 // by the device
+	}{
+		{"while the swap ends", false, 350}, {"after it", true, 350}, {"after it, and not listed yet", true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDesk(t)
+			d.Update(d.facts(box("a", 400, 100), box("b", 400, 0)))
+			if err := d.Reserve("b", map[string]uint64{g0: 400}); err != nil {
+				t.Fatal(err)
+			}
+			if tt.released {
+				d.Release("b")
+			}
+			d.want(d.ask("b", 1, 60, 350), memory.Deny)
+			d.want(d.ask("b", 2, 50, tt.held), memory.Grant)
+			d.want(d.ask("a", 3, 50, 100), memory.Wait)
+		})
+	}
+}
+
 func TestEvict(t *testing.T) {
 	d := newDesk(t)
 	b := box("b", 0, 500)

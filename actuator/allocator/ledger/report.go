@@ -51,7 +51,7 @@ func (l *Ledger) Parts() []allocator.Part {
 	for i, c := range l.facts.Containers {
 		for _, g := range s.GPUs {
 			if s.Containers[i].Held[g.UUID] > 0 { // its ceiling is not held
-				s.Containers[i].Held[g.UUID] = max(l.known(c, g.UUID), l.coming[c.ID][g.UUID])
+				s.Containers[i].Held[g.UUID] = l.there(c, g.UUID)
 			}
 		}
 	}
@@ -78,17 +78,16 @@ func (l *Ledger) Reserve(containerID string, need map[string]uint64) error {
 			return fmt.Errorf("%d MiB are needed on %s, and %d MiB are free", n>>20, g.UUID, free>>20)
 		}
 	}
-	l.coming[containerID] = maps.Clone(need)
+	l.coming[containerID] = arrival{need: maps.Clone(need)}
 	return nil
 }
 
-// Release ends a Reserve: from the next reading on, the usage shows the memory.
+// Release ends a Reserve: its memory is kept until a snapshot shows it.
 func (l *Ledger) Release(containerID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.o.Now()
-	for gpu, n := range l.coming[containerID] {
-		l.granted = append(l.granted, grant{place: place{containerID, gpu}, bytes: n, at: now, after: n})
+	if a, ok := l.coming[containerID]; ok {
+		a.done = l.o.Now()
+		l.coming[containerID] = a
 	}
-	delete(l.coming, containerID)
 }
