@@ -6,19 +6,29 @@ import (
 	"slices"
 )
 
-// active lists the containers (ids) that hold memory of a GPU or ask for some and may begin, in the order of
-// the policy. It leaves out containers whose requests are never denied: their memory is not divided.
-func (b *bank) active(gpu string) []string {
+// present lists the containers (ids) that hold memory of a GPU or ask for some, in the order of the
+// policy. It leaves out containers whose requests are never denied: their memory is not divided.
+func (b *bank) present(gpu string) []string {
 	var on []string
 	for _, id := range b.ids {
 		c := b.all[id]
-		asks := slices.ContainsFunc(b.Requests, func(r Request) bool { return r.GPU == gpu && r.Container == id && !b.barred(c, r) })
+		asks := slices.ContainsFunc(b.Requests, func(r Request) bool { return r.GPU == gpu && r.Container == id })
 		if !c.Never && (c.Held[gpu] > 0 || asks) {
 			on = append(on, id)
 		}
 	}
 	slices.SortStableFunc(on, func(x, y string) int { return cmp.Compare(b.all[x].Rank, b.all[y].Rank) })
 	return on
+}
+
+// active lists those of them among whom the GPU is divided: not those who may not begin yet.
+func (b *bank) active(gpu string) []string {
+	return slices.DeleteFunc(b.present(gpu), func(id string) bool {
+		c := b.all[id]
+		return c.Held[gpu] == 0 && !slices.ContainsFunc(b.Requests, func(r Request) bool {
+			return r.GPU == gpu && r.Container == id && !b.barred(c, r)
+		})
+	})
 }
 
 // share is what a container is entitled to of a GPU.
@@ -156,16 +166,18 @@ type Part struct {
 	Held, Share, Lent uint64
 }
 
-// Parts says what each container holds of each GPU, and what it is entitled to,
-// by GPU and container.
+// Parts says what each container that holds memory or asks for some holds of each GPU, and what it is
+// entitled to, by GPU and container. Who may not begin yet is entitled to nothing where cards are divided.
 func Parts(s State) []Part {
 	b := newBank(s)
 	var out []Part
 	for _, g := range s.GPUs {
-		for _, id := range b.active(g.UUID) {
+		active := b.active(g.UUID)
+		for _, id := range b.present(g.UUID) {
 			c := b.all[id]
 			p := Part{Container: id, GPU: g.UUID, Held: c.Held[g.UUID]}
 			switch l, limited := c.Limit[g.UUID]; {
+			case b.Share.Divides() && !slices.Contains(active, id):
 			case b.Share.Divides():
 				p.Share = b.share(c, g.UUID)
 				p.Lent = sub(p.Held, p.Share)
