@@ -33,6 +33,8 @@ type Floor struct {
 	accounts  map[account]*balance
 	// joined have waited too long, by container id; they stay while they have tasks.
 	joined map[string]bool
+	// equals is the most others of its place that a waiting container has had at a time, by id.
+	equals map[string]int
 }
 
 // DefaultFloor is the part of a GPU's time for containers that others come before.
@@ -153,7 +155,7 @@ func (f *Floor) settle(a account, passed time.Duration, now time.Time, all []pla
 
 // join adds the containers that have waited too long behind others of their own place.
 func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]string) {
-	joined := map[string]bool{}
+	joined, most := map[string]bool{}, map[string]int{}
 	for _, c := range p.in.Containers {
 		waited := c.waited(p.in.Now)
 		if len(c.Tasks) == 0 || !f.joined[c.ID] && waited == 0 {
@@ -169,7 +171,8 @@ func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]stri
 				}
 			}
 		}
-		if mine < policy.Behind || !f.joined[c.ID] && waited < p.patience(first, equals) {
+		most[c.ID] = max(equals, f.equals[c.ID]) // those that have ended would have shared, too
+		if mine < policy.Behind || !f.joined[c.ID] && waited < p.patience(first, most[c.ID]) {
 			continue
 		}
 		joined[c.ID] = true
@@ -177,7 +180,7 @@ func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]stri
 			out[c.ID] = "it has waited for as long as sharing the GPU would have cost it"
 		}
 	}
-	f.joined = joined
+	f.joined, f.equals = joined, most
 }
 
 // patience is how long a job waits for others of its place. One after another they all end sooner

@@ -80,6 +80,25 @@ func TestWhoHasWaitedForLongRunsBesideItsEquals(t *testing.T) {
 	}
 }
 
+// Those that have ended would have shared, too.
+func TestEqualsThatHaveEndedCount(t *testing.T) {
+	f := &plan.Floor{}
+	a := box("a", 0, 5, begun)
+	a.Standing, a.Cause = plan.Ours, plan.Arbitrate
+	joins := func(after time.Duration, others ...plan.Container) bool {
+		at := now.Add(after)
+		return f.Grant(plan.Input{Now: at, Rule: plan.One{}, Preemption: plan.DefaultPreemption(), Containers: append(others, a),
+			Order: policy.LateLast{Placer: policy.EDF{Now: now}, Now: now}, GPUs: []plan.GPU{{UUID: "g", Arbitrated: true}}})["a"] != ""
+	}
+	first, second := box("first", 0, 0, runs), box("b", 0, 0, begun)
+	if joins(4*time.Second, first, second) || joins(9*time.Second, second) {
+		t.Error("it runs beside the others before sharing with both would have cost it as much")
+	}
+	if !joins(11*time.Second, second) {
+		t.Error("it does not run beside the other")
+	}
+}
+
 func TestNothingIsSavedUp(t *testing.T) {
 	f := &plan.Floor{Share: 0.1}
 	pass(f, 100, box("first", 999, 0, runs)) // no batch is there

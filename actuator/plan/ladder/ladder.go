@@ -106,7 +106,8 @@ func (s Standing) slice() time.Duration {
 // Limits bound what a plan does. The zero value means the defaults.
 type Limits struct {
 	// MaxOff is how long a process is off at a time; DefaultMaxOff if 0. MaxHold is the bound where
-	// a person or an alert asked for it; DefaultMaxHold if 0.
+	// a person or an alert asked for it, and of a wait for equals that are expected to end; DefaultMaxHold
+	// if 0.
 	MaxOff, MaxHold time.Duration
 	// Calls is the number of changes per second on average, and the most at once; DefaultCalls if 0.
 	Calls float64
@@ -172,9 +173,9 @@ type Plan struct {
 
 // State is what a plan must know of earlier plans. The zero value is the start.
 type State struct {
-	queue   []string             // the last order of the queue
-	queueAt time.Time            // since when
-	behind  map[string]time.Time // since when each has been behind others of its place
+	queue   []string          // the last order of the queue
+	queueAt time.Time         // since when
+	behind  map[string]behind // who is behind others of its place
 	turn    turn
 	asked   map[string]time.Time // since when each has been off because somebody asked
 	bucket  bucket

@@ -346,6 +346,56 @@ func TestWhoHasWaitedForLongComputesBesideItsEquals(t *testing.T) {
 		Expect(SliceWithin("a", "8ms", "11ms"), SliceWithin("b", "8ms", "11ms"), Says("b", "has waited for as long as sharing would have cost it"))
 }
 
+// Sharing with n equals costs a process n times what it needs: for so long it may wait for them, if they are expected
+// to end. What is left of its own work does not become less meanwhile, whatever its clock says.
+func TestWhoWaitsForEqualsThatEndWaitsLonger(t *testing.T) {
+	const length = 40 * time.Second
+	left := func(left time.Duration) with {
+		return func(_ *tale, c *ladder.Tenant) { c.Job.Known, c.Job.Remaining, c.Job.Least = true, left, left }
+	}
+	joins := Says("b", "has waited for as long as sharing would have cost it")
+	fifo := func(time.Time) policy.Order { return policy.FIFO{} }
+	for _, tt := range []struct {
+		name  string
+		order func(time.Time) policy.Order
+		first time.Duration // what the first has left
+		until string        // b waits
+	}{
+		{"as long as the other needs", edf, length, "40s"},
+		{"they end within --max-hold, but not in the time that sharing would cost", edf, 55 * time.Second, "40s"},
+		{"in the order of starts until --max-hold", fifo, 55 * time.Second, "1m0s"},
+		{"nobody waits for an hour's work", edf, time.Hour, "30s"},
+		{"nor in the order of starts", fifo, time.Hour, "30s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := story(t).Order(tt.order).Limits(ladder.Limits{MaxHold: time.Minute}).
+				At("0s", Task("a", Batch, left(tt.first)), Task("b", Batch, left(length)))
+			ends, err := time.ParseDuration(tt.until)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := time.Second; at < ends; at += time.Second {
+				s.At(at.String(), Change("a", left(tt.first-at)), Change("b", left(length-at))).Expect(Slice("a", "10s"), Slice("b", "100ms"))
+			}
+			s.At(ends.String()).Expect(joins).
+				At((ends + time.Second).String(), Change("a", left(time.Second))).Expect(joins) // to its end, whatever is expected now
+		})
+	}
+}
+
+// Those that have ended would have shared, too: who waits for the last of them does not lose its patience when they go.
+func TestEqualsEndOneAfterAnother(t *testing.T) {
+	left := func(left time.Duration) with {
+		return func(_ *tale, c *ladder.Tenant) { c.Job.Known, c.Job.Remaining, c.Job.Least = true, left, left }
+	}
+	story(t).
+		At("0s", Task("a", Batch, left(10*time.Second)), Task("b", Batch, left(10*time.Second)), Task("c", Batch, left(10*time.Second))).
+		At("10s", Gone("a")).
+		Expect(Slice("b", "10s"), Slice("c", "100ms")).
+		Until("19.9s", nil).
+		Expect(Slice("b", "10s"), Slice("c", "100ms"))
+}
+
 func TestAnOrderStandsForAWhile(t *testing.T) {
 	known := func(left time.Duration) with {
 		return func(_ *tale, c *ladder.Tenant) { c.Job.Known, c.Job.Remaining, c.Job.Least = true, left, left }

@@ -148,43 +148,79 @@ func (p *planner) settle() {
 	}
 }
 
-// wait notes which processes are behind others of their place, and since when.
+// behind is what is known of a process that waits for others of its place.
+type behind struct {
+	since  time.Time
+	needs  time.Duration // what it had left when it began to wait, or when that was known first; 0: unknown
+	equals int           // the most others of its place at a time: those that have ended would have shared, too
+	over   bool          // it has waited for long enough
+}
+
+// wait notes which processes are behind others of their place, and for how long they have to wait.
 func (p *planner) wait() {
 	now := p.in.Now
-	behind := map[string]time.Time{}
+	all := map[string]behind{}
+	equals := map[policy.Place]int{}
+	for _, m := range p.queue {
+		equals[m.place]++
+	}
+	var ahead queued
 	for i, m := range p.queue {
-		if i == 0 || p.queue[i-1].place != m.place {
-			continue // the first of its place
+		if i == 0 || p.queue[i-1].place != m.place { // the first of its place
+			ahead = queued{}
+			ahead.add(m.Job.Remaining, m.Job.Known)
+			continue
 		}
-		since, ok := p.state.behind[m.ID]
+		w, ok := p.state.behind[m.ID]
 		if !ok {
-			since = now
+			w.since = now
 		}
-		behind[m.ID] = since
-		equals := 0
-		for _, o := range p.queue {
-			if o.place == m.place {
-				equals++
+		if m.Job.Known {
+			w.needs = max(w.needs, m.Job.Remaining) // it hardly computes now: what is left by the clock is too little
+		}
+		w.equals = max(w.equals, equals[m.place]-1)
+		if m.place >= policy.Behind && !w.over {
+			until := w.since.Add(p.patience(w, ahead))
+			if w.over = !now.Before(until); !w.over {
+				p.wake(until)
 			}
 		}
-		until := since.Add(p.patience(m.Job, equals-1))
-		if p.queue[i].beside = m.place >= policy.Behind && !now.Before(until); m.place >= policy.Behind && now.Before(until) {
-			p.wake(until)
-		}
+		p.queue[i].beside = m.place >= policy.Behind && w.over
+		ahead.add(w.needs, w.needs > 0)
+		all[m.ID] = w
 	}
-	p.state.behind = behind
+	p.state.behind = all
+}
+
+// queued are the processes before another one of their place.
+type queued struct {
+	left    time.Duration
+	unknown bool // of one of them nobody knows how long it still computes
+}
+
+func (q *queued) add(left time.Duration, known bool) {
+	q.left, q.unknown = q.left+left, q.unknown || !known
 }
 
 // shortest is the least time that a process waits before it computes beside others.
 const shortest = 2 * time.Second
 
-// patience is how long a job waits for others of its place: as long as sharing with them would have
-// cost it.
-func (p *planner) patience(j policy.Job, others int) time.Duration {
-	if _, ok := p.in.Order.(policy.Placer); !ok || !j.Known { // users of fifo and p3 get the order of starts
-		return policy.DefaultPatience
+// patience is how long a process waits for others of its place: as long as sharing with them would have
+// cost it. Where those before it are not expected to end within Limits.MaxHold, or nobody knows,
+// policy.DefaultPatience at most.
+func (p *planner) patience(w behind, ahead queued) time.Duration {
+	most := policy.DefaultPatience
+	if longest := cmp.Or(p.in.Limits.MaxHold, DefaultMaxHold); !ahead.unknown && ahead.left <= longest {
+		most = longest
 	}
-	return min(max(time.Duration(others)*j.Remaining, shortest), policy.DefaultPatience)
+	switch _, places := p.in.Order.(policy.Placer); {
+	case !places: // users of fifo and p3 get the order of starts
+		return most
+	case w.needs == 0:
+		return policy.DefaultPatience
+	default:
+		return min(max(time.Duration(w.equals)*w.needs, shortest), most)
+	}
 }
 
 // wake asks for another plan at t at the latest.
