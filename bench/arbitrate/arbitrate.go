@@ -58,6 +58,7 @@ type measurement struct {
 	began   time.Time
 	rows    []bench.Row
 	without map[string]string // ways that cannot be measured here, and why
+	learned map[string]bool   // sets of which the way laxity has seen a lone run in this portion
 }
 
 func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
@@ -74,7 +75,7 @@ func measureSets(ctx context.Context, env bench.Env, how settings) (_ []bench.Ro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	m := &measurement{Rig: r, env: env, how: how, began: time.Now(), without: map[string]string{}}
+	m := &measurement{Rig: r, env: env, how: how, began: time.Now(), without: map[string]string{}, learned: map[string]bool{}}
 	if m.GPU.Simulated() {
 		m.without[mps] = "the simulated GPU has no MPS"
 	}
