@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/bench"
+	"github.com/laxity/laxity/bench/arbitrate"
 )
 
 // value is one measured number as the page shows it.
@@ -113,10 +114,39 @@ func (l line) source() string {
 		return l.command()
 	}
 	text := fmt.Sprintf("`%s`, %s, commit %s, %s", l.from, l.result.Date.Format(time.DateOnly), l.result.Commit, l.result.Machine)
+	if n := l.runs(); n > 0 {
+		text += fmt.Sprintf(", runs: %d", n)
+	}
 	if l.result.Older != "" {
 		text += "; **older code**"
 	}
 	return text
+}
+
+// runs is how many whole runs the row is the median of, at least; 0 where its result is not measured set by set.
+func (l line) runs() int {
+	_, set, ok := strings.Cut(l.settings, "sets=")
+	if !ok || l.from != "contention" {
+		return 0
+	}
+	seen := map[float64]map[float64]bool{} // by number of tasks
+	for _, r := range arbitrate.Whole(l.result.Rows) {
+		if r.Str("set") != set {
+			continue
+		}
+		n := r.Num("n_tasks")
+		if seen[n] == nil {
+			seen[n] = map[float64]bool{}
+		}
+		seen[n][r.Num("run")] = true
+	}
+	least := 0
+	for _, numbers := range seen {
+		if least == 0 || len(numbers) < least {
+			least = len(numbers)
+		}
+	}
+	return least
 }
 
 const head = `# The papers' tables and figures, and ours
@@ -150,7 +180,7 @@ func Write(w io.Writer, results map[string]bench.Result) error {
 		}
 		return n
 	}
-	fmt.Fprintf(&b, "\nOf %d rows %d are measured, %d have an experiment that has not run yet, %d have none.\n", len(lines), count(line.known),
+	fmt.Fprintf(&b, "\nOf %d rows %d are measured, %d have an experiment that has not run so far, %d have none.\n", len(lines), count(line.known),
 		count(func(l line) bool { return l.from != "" && !l.known() }), count(func(l line) bool { return l.from == "" }))
 	b.WriteString("\n## Where ours is worse\n\n")
 	table(&b, true, slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return !l.worse() }))

@@ -28,7 +28,7 @@ func rows() []row {
 }
 
 func p1Rows() []row {
-	const monitor = "H200; 200 tasks of 1024² products; the paper's monitor makes pass after pass without a rest"
+	const monitor = "200 tasks of 1024² products; the paper's monitor makes pass after pass without a rest"
 	errorRow := func(what, stated, key string, pairs ...any) row {
 		of := func(way string) measured { return signed(key, append([]any{"kind", "task", "way", way}, pairs...)...) }
 		return row{paper: "P1", place: "Table 2", what: what + ": mean error with its sign (least to most)", stated: stated,
@@ -37,7 +37,7 @@ func p1Rows() []row {
 	cost := func(what, key, unit string) row {
 		of := func(way string) measured { return median(1, unit, key, "way", way, "containers", 10) }
 		return row{paper: "P1", place: "Figs 4–5", what: what + ", 10 containers", stated: "“very small”; see the paper", from: "cost", seconds: 480,
-			theirs: of(passes), ours: of(laxity), differs: "H200; the exporter publishes more than the paper's monitor: metrics, use, energy"}
+			theirs: of(passes), ours: of(laxity), differs: "the exporter publishes more than the paper's monitor: metrics, use, energy"}
 	}
 	return []row{
 		errorRow("start", "+220 ms (180 to 250)", "start_error_s"),
@@ -52,9 +52,9 @@ func p1Rows() []row {
 func p2Rows() []row {
 	all := []row{
 		{paper: "P2", place: "Fig. 3", what: "run time of an 8192² task beside 19 others", stated: "from a few s to about 60 s", from: "contention", settings: " --set sets=8192", seconds: 2400,
-			theirs: phase("all", "8192", sliced, 20), ours: phase("all", "8192", laxity, 20), differs: "H200; the product is repeated"},
+			theirs: phase("all", "8192", sliced, 20), ours: phase("all", "8192", laxity, 20), differs: "the product is repeated"},
 		{paper: "P2", place: "Fig. 4", what: "run time of a small inference beside 4 others, over alone; below 70 % use of the GPU", stated: "no slowdown", bar: 1, from: "contention", settings: " --set sets=inference", seconds: 600,
-			theirs: slowdown("inference", sliced, 5), ours: slowdown("inference", laxity, 5), differs: "H200; 40 requests with a kernel of 25 ms each"},
+			theirs: slowdown("inference", sliced, 5), ours: slowdown("inference", laxity, 5), differs: "40 requests with a kernel of 25 ms each"},
 	}
 	for _, size := range []struct{ gpus, containers int }{{1, 10}, {4, 8}, {8, 100}} {
 		all = append(all, row{paper: "P2", place: "Table 3", what: fmt.Sprintf("bytes that a node of %d GPUs and %d containers sends", size.gpus, size.containers), stated: "16 bytes (1 + 10 + 5)", from: "bytes",
@@ -65,7 +65,7 @@ func p2Rows() []row {
 	for _, c := range []struct{ what, key, unit string }{{"one pass", "pass_ms", "ms"}, {"CPU of the monitor", "cpu_percent", "% of a core"}, {"private memory of the monitor", "rss_anon_mib", "MiB"}} {
 		of := func(way string) measured { return median(1, c.unit, c.key, "way", way, "containers", 100) }
 		all = append(all, row{paper: "P2", place: "Figs 9–10", what: c.what + ", 100 containers", from: "cost", seconds: 480, theirs: of(passes), ours: of(laxity),
-			differs: "H200; 20 compute, the others hold a context"})
+			differs: "20 compute, the others hold a context"})
 	}
 	busy := func(way string) measured {
 		return median(1, "% of a core", "cpu_percent", "way", way, "processes", 1000)
@@ -90,7 +90,7 @@ func p3Rows() []row {
 	seconds := map[string]int{"19456": 3300, "13312": 3600, "8192": 2400} // of three runs
 	contention := func(place, what, stated, set string, theirs, ours measured) row {
 		return row{paper: "P3", place: place, what: what, stated: stated, from: "contention", settings: " --set sets=" + set, seconds: seconds[set],
-			theirs: theirs, ours: ours, differs: "H200; the product is repeated, so times are not the paper's: compare how they grow"}
+			theirs: theirs, ours: ours, differs: "the product is repeated, so times are not the paper's: compare how they grow"}
 	}
 	stated := map[int]string{1: "10.8 s", 2: "23.3 s", 5: "58.0 s", 10: "115.5 s"}
 	for _, n := range []int{1, 2, 5, 10} {
@@ -117,9 +117,9 @@ func p3Rows() []row {
 		all = append(all, contention(c.place, fmt.Sprintf("against n × lone, %s² × %d (negative: a gain)", c.set, c.n), c.stated, c.set, loss(c.set, p3, c.n), loss(c.set, laxity, c.n)))
 	}
 	return append(all,
-		row{paper: "P3", place: "costs", what: "a pause", stated: "60 ms", bar: 60, from: "swap", seconds: 300, ours: median(1000, "ms", "pause_s", "way", laxity), differs: "H200's machine; by Docker's API, and compared with the kernel's freezer"},
+		row{paper: "P3", place: "costs", what: "a pause", stated: "60 ms", bar: 60, from: "swap", seconds: 300, ours: median(1000, "ms", "pause_s", "way", laxity), differs: "by Docker's API, and compared with the kernel's freezer"},
 		row{paper: "P3", place: "costs", what: "an unpause", stated: "60 ms", bar: 60, from: "swap", seconds: 300, ours: median(1000, "ms", "unpause_s", "way", laxity), differs: "as above"},
-		row{paper: "P3", place: "costs", what: "one query of the GPU, 10 containers on it", stated: "60 ms", bar: 60, from: "cost", settings: " --set counts=10", seconds: 120, ours: median(1, "ms", "pass_ms", "way", laxity, "containers", 10), differs: "H200; NVML in the process, which the paper's nvidia-smi loads anew"},
+		row{paper: "P3", place: "costs", what: "one query of the GPU, 10 containers on it", stated: "60 ms", bar: 60, from: "cost", settings: " --set counts=10", seconds: 120, ours: median(1, "ms", "pass_ms", "way", laxity, "containers", 10), differs: "NVML in the process, which the paper's nvidia-smi loads anew"},
 	)
 }
 
@@ -136,7 +136,7 @@ func p4Rows() []row {
 			{"use of GPU memory against the default", "memory_use", "default", "+52.46 %", 52.46, true},
 			{"use of GPU memory against static shares", "memory_use", static, "+10.3 %", 10.3, true},
 		} {
-			differs := "H200; 12 tasks on 40 GiB"
+			differs := "12 tasks on 40 GiB"
 			if c.against == "default" {
 				differs += "; by default most tasks fail for want of memory, and the run time is of those few that end, which have the card to themselves"
 			}
@@ -148,7 +148,7 @@ func p4Rows() []row {
 		}
 	}
 	return append(all, row{paper: "P4", what: "CNNs (PyTorch) that do not fit beside each other: trainings that end with the losses and weights of a lone run", from: "cnns", seconds: 280, more: true,
-		theirs: trained(sliced), ours: trained(laxity), differs: "H200; its way is the default, without the paper's checkpoints, which are TensorFlow's; ours swaps by the driver's"})
+		theirs: trained(sliced), ours: trained(laxity), differs: "its way is the default, without the paper's checkpoints, which are TensorFlow's; ours swaps by the driver's"})
 }
 
 // static is P4's static fair share, as oversubscribe has it.
@@ -157,15 +157,15 @@ const static = "static"
 func p5Rows() []row {
 	return []row{
 		{paper: "P5", what: "two containers that wait for each other's memory: rounds in which all end", stated: "both wait for ever", from: "deadlock", seconds: 400, more: true,
-			theirs: ended("two", sliced), ours: ended("two", laxity), differs: "H200; 40 % of the card each, and 40 % more"},
+			theirs: ended("two", sliced), ours: ended("two", laxity), differs: "40 % of the card each, and 40 % more"},
 		{paper: "P5", what: "three in a ring over two GPUs: rounds in which all end", stated: "not in the paper", from: "deadlock-2gpus", seconds: 460, more: true,
-			theirs: ended("ring", sliced), ours: ended("ring", laxity), differs: "two H200"},
+			theirs: ended("ring", sliced), ours: ended("ring", laxity), differs: "two GPUs"},
 		{paper: "P5", what: "steps of 128 MiB that a limit of 1 GiB grants", from: "guard", seconds: 60, more: true,
-			ours: steps("limit 1 GiB"), differs: "H200, whose context takes some 0.5 GiB of the limit; steps at once, not every 10 s"},
+			ours: steps("limit 1 GiB"), differs: "a context takes some 0.5 GiB of the limit; steps at once, not every 10 s"},
 		{paper: "P5", what: "containers with a limit of 1 GiB that fit beside each other on 5 GiB", stated: "two more than without", from: "fit", seconds: 120, more: true,
 			theirs: fitting(sliced), ours: fitting(laxity),
-			differs: "H200, 5 GiB of it, whose context takes some 0.5 GiB of the limit; its way is without limits; steps each 0.2 s, not every 10 s"},
+			differs: "5 GiB of the card, a context takes some 0.5 GiB of the limit; its way is without limits; steps each 0.2 s, not every 10 s"},
 		{paper: "P5", what: "containers with some of the GPUs, from which the others are hidden", stated: "a next step", from: "hidden", seconds: 60, more: true,
-			ours: hiding, differs: "H200; where NVIDIA's runtime is not installed, GPUs are given by their device files, as it does; Laxity chooses the GPU, the kernel hides the others"},
+			ours: hiding, differs: "where NVIDIA's runtime is not installed, GPUs are given by their device files, as it does; Laxity chooses the GPU, the kernel hides the others"},
 	}
 }
