@@ -115,10 +115,17 @@ func (m *machine) restart(ctx context.Context, engine *dockerd.Engine, way resta
 	if m.persons != nil {
 		m.persons.again(ctx, ended)
 	}
-	acts := func() bool { return m.knows(ctx, wish.Fingerprint) && m.paused(ctx, worker) }
+	knew, was := false, false // its lease ends before our patience: at the end it is not known in any case
+	acts := func() bool {
+		known, paused := m.knows(ctx, wish.Fingerprint), m.paused(ctx, worker)
+		knew, was = knew || known, was || paused
+		return known && paused
+	}
 	if accepted && m.until(ctx, "the alert takes effect", acts) != nil {
 		r["lost"] = 1
-		m.log("%s, %d: an alert is lost; known: %t, %s paused: %t", way, number+1, m.knows(ctx, wish.Fingerprint), worker.Name, m.paused(ctx, worker))
+		m.log("%s, %d: an alert is lost; was ever known: %t, %s ever paused: %t; dockerd was down for %.1fs, the lease is %v", way, number+1, knew, worker.Name, was,
+			r["down"], restartLease(way.live))
+		m.log("the actuator:\n%s", m.actuator.Said())
 	}
 	wish.Status = webhook.Resolved
 	if _, err := m.post(ctx, wish); err != nil {
