@@ -94,7 +94,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 		StringsVar(&s.labels)
 	cmd.Flag("hold", "How to hold containers: channels (time slices, and channels of the GPU off and on; the host side runs on), pause (the engine pauses the whole container), or auto (channels where a self-test shows that they work, otherwise pause).").
 		Default(string(config.HoldAuto)).EnumVar(&s.hold, config.HoldModes...)
-	cmd.Flag("several-gpus", "What to do with a container on several GPUs, and with the containers of a gang (laxity.gang), where channels order them: never (leave it as it is), or as-one (order it, and take all of its channels off all of its GPUs, and switch them on again, as one; not measured on real GPUs yet).").
+	cmd.Flag("several-gpus", "What to do with a container on several GPUs, and with the containers of a gang (laxity.gang), where channels order them: never (leave it as it is), or as-one (order it, and take all of its channels off all of its GPUs, and switch them on again, as one; tried with one job on two real GPUs).").
 		Default(string(config.SeveralNever)).EnumVar(&s.severalGPUs, config.SeveralModes...)
 	cmd.Flag("memory-guard", "Guard the allocations of containers with laxity.gpu-memory by uprobes: auto (where this machine can) or off. Then each keeps to its limit, none blocks another for ever, and an allocation that does not fit waits instead of failing.").
 		Default(string(config.MemoryAuto)).EnumVar(&s.memoryGuard, config.MemoryModes...)
