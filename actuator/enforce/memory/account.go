@@ -25,7 +25,8 @@ func (g *Guard) recall() {
 		if p.epoch != 0 && p.epoch != totals.Epoch { // exec: what the old program held is gone
 			p.most, p.seen, p.began = 0, 0, g.o.Now()
 			clear(p.took)
-			g.reorder(p, asGiven(len(p.of.GPUs)))
+			p.shown = shown{order: asGiven(len(p.of.GPUs))}
+			g.reorder(p, p.shown.order)
 		}
 		p.epoch, p.graphs, p.made, p.on = totals.Epoch, totals.Graphs, totals.Contexts, totals.On
 	}
@@ -231,7 +232,9 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 		}
 		on := g.contexts(c, pid)
 		if g.blind == nil {
-			g.reorder(p, p.order.learn(p.on, on))
+			var now order
+			now, p.shown = p.shown.learn(p.on, on)
+			g.reorder(p, now)
 		}
 		if g.blind == nil && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
 			p.seen = p.made

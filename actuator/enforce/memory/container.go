@@ -253,7 +253,8 @@ type process struct {
 	most       uint64                 // the largest usage seen, over all GPUs
 	graphs     uint64                 // bytes that its graphs will get at their launch
 	made, seen uint64                 // contexts that it made; contexts that the usage shows
-	order      order                  // how it counts its container's GPUs
+	order      order                  // how it counts its container's GPUs, as far as is certain
+	shown      shown                  // what its contexts have shown of that
 	on         uint32                 // bit set of those on which it made a context, as it counts them
 	// By GPU of the container: when it began without a context, and when it was last granted memory.
 	// Zero once the usage lists it.
@@ -331,7 +332,7 @@ func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	p = &process{
 		pid: pid, pidfd: pidfd, start: stat.Start, opened: stop.Of(g.o.Proc, pid, pidfd), of: c,
 		pending: map[stop.Key]*question{}, decided: map[stop.Key]bool{}, took: make([]time.Time, len(c.GPUs)),
-		order: asGiven(len(c.GPUs)),
+		order: asGiven(len(c.GPUs)), shown: shown{order: asGiven(len(c.GPUs))},
 	}
 	g.processes[pid], c.processes[pid] = p, p
 	if obstacle != "" {

@@ -19,24 +19,67 @@ func asGiven(gpus int) order {
 	return o
 }
 
+// shown is what a process's contexts have shown of its order.
+type shown struct {
+	order order
+	facts uint32 // the ordinals (a bit set) whose GPU the device has listed; that of the others is a guess
+}
+
 // learn returns the order by which contexts on the ordinals made (a bit set) show on the GPUs listed (a
-// bit set of indices). It is the same one if it explains what is listed, or while not all is listed that was made. A
-// program that leaves GPUs out mostly keeps the order of the others, so several are taken in order.
-func (o order) learn(made, listed uint32) order {
-	made &= 1<<len(o) - 1
+// bit set of indices), and what is known now. What is known stays while it explains what is listed, and while not
+// all is listed that was made. A program that leaves GPUs out mostly keeps the order of the others, so several that
+// are new are taken in order.
+func (s shown) learn(made, listed uint32) (order, shown) {
+	made &= 1<<len(s.order) - 1
 	have, want := bits.OnesCount32(made), bits.OnesCount32(listed)
 	switch {
-	case o.gpus(made) == listed || have > want:
-		return o
-	case have < want: // it has contexts that nobody saw being made: they say nothing
-		return asGiven(len(o))
+	case s.order.gpus(made) == listed:
+		s.facts |= made
+		return s.order, s
+	case have > want:
+		return s.order, s
+	case have < want: // of some contexts nobody saw the making, or it goes on: nothing is certain now, and nothing forgotten
+		return asGiven(len(s.order)), s
 	}
-	learnt := asGiven(len(o))
-	ordinals, gpus := indices(made&^listed), indices(listed&^made)
-	for i, ordinal := range ordinals {
-		learnt[ordinal], learnt[gpus[i]] = gpus[i], ordinal
+	s = s.pair(made, listed)
+	return s.order, s
+}
+
+// pair keeps the facts that fit to what is listed, takes the rest of made and listed in order, and leaves other
+// ordinals as they are given where it can.
+func (s shown) pair(made, listed uint32) shown {
+	n := len(s.order)
+	next := shown{make(order, n), made}
+	var free uint32 = 1<<n - 1 // GPUs
+	place := func(ordinal, gpu int) {
+		next.order[ordinal] = gpu
+		free &^= 1 << gpu
 	}
-	return learnt
+	var left uint32
+	for _, ordinal := range indices(made) {
+		if gpu := s.order[ordinal]; s.facts&(1<<ordinal) != 0 && listed&(1<<gpu) != 0 {
+			place(ordinal, gpu)
+		} else {
+			left |= 1 << ordinal
+		}
+	}
+	gpus := indices(listed & free)
+	for i, ordinal := range indices(left) {
+		place(ordinal, gpus[i])
+	}
+	left = 0
+	for _, ordinal := range indices((1<<n - 1) &^ made) {
+		if free&(1<<ordinal) != 0 {
+			place(ordinal, ordinal)
+		} else {
+			left |= 1 << ordinal
+		}
+	}
+	gpus = indices(free)
+	for i, ordinal := range indices(left) {
+		place(ordinal, gpus[i])
+	}
+	return next
 }
 
 // gpus returns the GPUs (a bit set of indices) at ordinals (a bit set).
