@@ -426,19 +426,38 @@ func (l *Ledger) held(c facts.Container, gpu string) uint64 {
 
 // there is what a container holds of a GPU by what is known, and at least what is kept for it there.
 func (l *Ledger) there(c facts.Container, gpu string) uint64 {
-	return max(l.known(c, gpu), l.arriving(place{c.ID, gpu}))
+	return max(l.known(c, gpu), l.arriving(c, gpu))
 }
 
-// arriving is what is kept on a GPU for a container that is swapped in. What the container asks for now is a part of what it
-// needs: it may need all of its limit, and is not over that when it asks for the last part.
-func (l *Ledger) arriving(at place) uint64 {
-	need := l.coming[at.container].need[at.gpu]
+// arriving is what is kept on a GPU for a container that is swapped in, and what it was granted meanwhile. With what it
+// asks for now that is no more than its limit: what is kept may be all of that, and then has what it asks for in it.
+func (l *Ledger) arriving(c facts.Container, gpu string) uint64 {
+	need := l.coming[c.ID].need[gpu]
+	if need == 0 {
+		return 0
+	}
+	at := place{c.ID, gpu}
+	need += l.grantedTo(at)
+	if c.Limit == 0 {
+		return need
+	}
+	left := c.Limit
 	for _, p := range l.pending {
 		if p.ContainerID == at.container && p.GPU == at.gpu {
-			need -= min(need, p.Bytes)
+			left -= min(left, p.Bytes)
 		}
 	}
-	return need
+	return min(need, left)
+}
+
+// grantedTo is what was granted that no reading shows.
+func (l *Ledger) grantedTo(at place) (n uint64) {
+	for _, g := range l.granted {
+		if g.place == at {
+			n += g.bytes
+		}
+	}
+	return n
 }
 
 // known is what a container was seen to hold of a GPU, and what was granted to it since.
@@ -450,12 +469,7 @@ func (l *Ledger) known(c facts.Container, gpu string) uint64 {
 	} else if ok { // it may have the calls that are under way, which a snapshot has not
 		n = max(n, s.bytes)
 	}
-	for _, g := range l.granted {
-		if g.place == at {
-			n += g.bytes
-		}
-	}
-	return n
+	return n + l.grantedTo(at)
 }
 
 // asks reports whether an allocation of the container is held. Then it counts for what it holds, and

@@ -283,6 +283,18 @@ func TestReserve(t *testing.T) {
 	d.want(d.ask("a", 4, 50, 100), memory.Grant)
 }
 
+// What is kept for a container that is swapped in is what it held. What it asks for and is granted before the device lists it
+// comes on top.
+func TestSwappedInHoldsWhatItIsGranted(t *testing.T) {
+	d := newDesk(t)
+	d.Update(d.facts(box("a", 400, 40), box("b", 400, 0)))
+	if err := d.Reserve("b", map[string]uint64{g0: 350}); err != nil {
+		t.Fatal(err)
+	}
+	d.want(d.ask("b", 1, 50, 0), memory.Grant)
+	d.want(d.ask("a", 2, 80, 40), memory.Wait) // 511 can be had, and 40 + 350 + 50 are gone
+}
+
 // A container that was swapped in gets the rest of its limit at once: what was kept for it is no more than it needs, and
 // what it asks for is a part of that.
 func TestSwappedInGetsItsLimit(t *testing.T) {
