@@ -1,6 +1,7 @@
 package allocator_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +91,7 @@ func TestDecide(t *testing.T) {
 // Who may not begin has no share yet: what nobody else may have is not kept for it.
 func TestBarredHaveNoShare(t *testing.T) {
 	for _, share := range []allocator.Share{allocator.Fair, allocator.Adaptive} {
-		s := allocator.State{GPUs: card(100), Share: share, Now: epoch.Add(5 * time.Second), MaxWait: 10 * time.Second, Patience: 10 * time.Second,
+		s := allocator.State{GPUs: card(100), Share: share, Now: epoch.Add(4 * time.Second), MaxWait: 10 * time.Second, Patience: 10 * time.Second,
 			Containers: []allocator.Container{box("a", 0, 100, 20), box("b", 1, 100, 0), box("c", 2, 100, 0)},
 			Requests:   []allocator.Request{ask(1, "a", 75, epoch), ask(2, "b", 10, epoch), ask(3, "c", 10, epoch)}}
 		for i := range s.Containers[1:] {
@@ -104,6 +105,26 @@ func TestBarredHaveNoShare(t *testing.T) {
 			if a.Verdict != allocator.Wait || a.Why != allocator.Barred {
 				t.Errorf("%s: %+v", share, a)
 			}
+		}
+	}
+}
+
+// What was lent while somebody might not begin is called back before its wait is over: else it would be refused.
+func TestBarredGetWhatWasLent(t *testing.T) {
+	a := box("a", 0, 100, 95)
+	a.Swappable = true
+	b := box("b", 1, 100, 0)
+	b.Barred = "does not fit beside a"
+	s := allocator.State{GPUs: card(100), Share: allocator.Adaptive, MaxWait: 10 * time.Second, Patience: 10 * time.Second,
+		Containers: []allocator.Container{a, b}, Requests: []allocator.Request{ask(1, "b", 30, epoch)}}
+	for _, tt := range []struct {
+		after time.Duration
+		why   allocator.Why
+		swaps []string
+	}{{4 * time.Second, allocator.Barred, nil}, {5 * time.Second, allocator.Room, []string{"a"}}} {
+		s.Now = epoch.Add(tt.after)
+		if got := allocator.Decide(s)[0]; got.Verdict != allocator.Wait || got.Why != tt.why || !slices.Equal(got.Victims, tt.swaps) {
+			t.Errorf("after %v: %+v", tt.after, got)
 		}
 	}
 }

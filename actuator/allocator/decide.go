@@ -102,9 +102,14 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 }
 
 // barred reports whether a container may not begin yet. Once its request has waited for too long it begins, if
-// what was expected has not come.
+// what was expected has not come. Where cards are divided it counts from half of that time on: then it has a
+// share, which others are still to give back.
 func (b *bank) barred(c *Container, r Request) bool {
-	return c.Barred != "" && !b.holds(c) && !b.tooLong(r)
+	over := b.tooLong(r)
+	if b.Share.Divides() {
+		over = b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait/2
+	}
+	return c.Barred != "" && !b.holds(c) && !over
 }
 
 // tooLong reports whether a request has waited for as long as is allowed.
