@@ -171,8 +171,11 @@ func (f *Floor) join(p *planner, wanted map[string][]placed, out map[string]stri
 				}
 			}
 		}
+		if mine < policy.Behind {
+			continue
+		}
 		most[c.ID] = max(equals, f.equals[c.ID]) // those that have ended would have shared, too
-		if mine < policy.Behind || !f.joined[c.ID] && waited < p.patience(first, most[c.ID]) {
+		if !f.joined[c.ID] && waited < p.patience(first, most[c.ID]) {
 			continue
 		}
 		joined[c.ID] = true

@@ -12,6 +12,7 @@
 package ladder
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/laxity/laxity/actuator/policy"
@@ -115,6 +116,8 @@ type Limits struct {
 	NoOff bool
 }
 
+func (l Limits) maxHold() time.Duration { return cmp.Or(l.MaxHold, DefaultMaxHold) }
+
 // The defaults of Limits.
 const (
 	DefaultMaxOff  = time.Second
@@ -173,9 +176,9 @@ type Plan struct {
 
 // State is what a plan must know of earlier plans. The zero value is the start.
 type State struct {
-	queue   []string          // the last order of the queue
-	queueAt time.Time         // since when
-	behind  map[string]behind // who is behind others of its place
+	queue   []string        // the last order of the queue
+	queueAt time.Time       // since when
+	waits   map[string]wait // of the queue
 	turn    turn
 	asked   map[string]time.Time // since when each has been off because somebody asked
 	bucket  bucket

@@ -350,10 +350,7 @@ func TestWhoHasWaitedForLongComputesBesideItsEquals(t *testing.T) {
 // to end. What is left of its own work does not become less meanwhile, whatever its clock says.
 func TestWhoWaitsForEqualsThatEndWaitsLonger(t *testing.T) {
 	const length = 40 * time.Second
-	left := func(left time.Duration) with {
-		return func(_ *tale, c *ladder.Tenant) { c.Job.Known, c.Job.Remaining, c.Job.Least = true, left, left }
-	}
-	joins := Says("b", "has waited for as long as sharing would have cost it")
+	joins := Says("b", waitedLong)
 	fifo := func(time.Time) policy.Order { return policy.FIFO{} }
 	for _, tt := range []struct {
 		name  string
@@ -369,37 +366,98 @@ func TestWhoWaitsForEqualsThatEndWaitsLonger(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := story(t).Order(tt.order).Limits(ladder.Limits{MaxHold: time.Minute}).
-				At("0s", Task("a", Batch, left(tt.first)), Task("b", Batch, left(length)))
+				At("0s", Task("a", Batch, known(tt.first)), Task("b", Batch, known(length)))
 			ends, err := time.ParseDuration(tt.until)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for at := time.Second; at < ends; at += time.Second {
-				s.At(at.String(), Change("a", left(tt.first-at)), Change("b", left(length-at))).Expect(Slice("a", "10s"), Slice("b", "100ms"))
+				s.At(at.String(), Change("a", known(tt.first-at)), Change("b", known(length-at))).Expect(Slice("a", "10s"), Slice("b", "100ms"))
 			}
 			s.At(ends.String()).Expect(joins).
-				At((ends + time.Second).String(), Change("a", left(time.Second))).Expect(joins) // to its end, whatever is expected now
+				At((ends + time.Second).String(), Change("a", known(time.Second))).Expect(joins) // to its end, whatever is expected now
 		})
 	}
 }
 
+const waitedLong = "has waited for as long as sharing would have cost it"
+
+// known lets a process have this much left.
+func known(left time.Duration) with {
+	return func(_ *tale, c *ladder.Tenant) { c.Job.Known, c.Job.Remaining, c.Job.Least = true, left, left }
+}
+
 // Those that have ended would have shared, too: who waits for the last of them does not lose its patience when they go.
 func TestEqualsEndOneAfterAnother(t *testing.T) {
-	left := func(left time.Duration) with {
-		return func(_ *tale, c *ladder.Tenant) { c.Job.Known, c.Job.Remaining, c.Job.Least = true, left, left }
-	}
+	const each = 10 * time.Second
 	story(t).
-		At("0s", Task("a", Batch, left(10*time.Second)), Task("b", Batch, left(10*time.Second)), Task("c", Batch, left(10*time.Second))).
+		At("0s", Task("a", Batch, known(each)), Task("b", Batch, known(each)), Task("c", Batch, known(each))).
 		At("10s", Gone("a")).
 		Expect(Slice("b", "10s"), Slice("c", "100ms")).
 		Until("19.9s", nil).
 		Expect(Slice("b", "10s"), Slice("c", "100ms"))
 }
 
-func TestAnOrderStandsForAWhile(t *testing.T) {
-	known := func(left time.Duration) with {
-		return func(_ *tale, c *ladder.Tenant) { c.Job.Known, c.Job.Remaining, c.Job.Least = true, left, left }
+// The first run of an image: that what waits is short is learned from the first one's end. By then its clock has
+// nearly run out, though it has hardly computed.
+func TestALengthThatIsLearnedWhileOneWaits(t *testing.T) {
+	story(t).
+		At("0s", Task("a", Batch), Task("b", Batch), Task("c", Batch)).
+		At("20s", Gone("a"), Change("b", known(time.Second)), Change("c", known(time.Second))).
+		Expect(Slice("b", "10s"), Slice("c", "100ms")).
+		Until("39.9s", nil).
+		Expect(Slice("b", "10s"), Slice("c", "100ms"))
+}
+
+// A first one that goes on and on is waited for as long as a stranger, and what the others need does not grow with
+// their clocks.
+func TestTheFirstTakesLongerThanWasExpected(t *testing.T) {
+	s := story(t).At("0s", Task("a", Batch, known(10*time.Second)), Task("b", Batch, known(10*time.Second)), Task("c", Batch, known(10*time.Second)),
+		Task("d", Batch, known(10*time.Second)), Task("e", Batch, known(10*time.Second)), Task("f", Batch, known(10*time.Second)))
+	plans := 0
+	for at := time.Second; at <= 40*time.Second; at += time.Second {
+		left := 10*time.Second - at
+		if left < 0 {
+			left = at / 4 // nobody knows
+		}
+		s.Until(at.String(), func(*tale) { plans++ }).At(at.String(), Change("b", known(left)), Change("f", known(left))).Expect(Slice("a", "10s"))
 	}
+	s.At("41s").Expect(Says("b", waitedLong), Says("f", waitedLong))
+	if plans > 100 {
+		t.Errorf("%d plans in 40s", plans)
+	}
+}
+
+// Whether those before are expected to end is the same for all of a place, so that the last ones do not go first.
+func TestNobodyOvertakesItsEqualsByPatience(t *testing.T) {
+	for name, last := range map[string]with{
+		"more work than --max-hold": known(100 * time.Second),
+		"one of them is a stranger": func(*tale, *ladder.Tenant) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t).Limits(ladder.Limits{MaxHold: 2 * time.Minute}).
+				At("0s", Task("a", Batch, known(100*time.Second)), Task("b", Batch, known(20*time.Second)), Task("c", Batch, known(40*time.Second)), Task("d", Batch, last)).
+				Until("29.9s", nil).
+				Expect(Slice("a", "10s"), Slice("b", "100ms"), Slice("c", "10ms")).
+				Until("30.1s", nil).
+				Expect(Says("b", waitedLong), Says("c", waitedLong), Says("d", waitedLong))
+		})
+	}
+}
+
+// Who computes beside its equals does so to its end, also after a moment as the first.
+func TestAMomentAsFirstChangesNothing(t *testing.T) {
+	labelled := func(yes bool) with { return func(_ *tale, c *ladder.Tenant) { c.Labelled = yes } }
+	story(t).
+		At("0s", Task("a", Batch, known(10*time.Second)), Task("b", Batch, known(10*time.Second))).
+		Until("10s", nil).
+		Expect(Says("b", waitedLong)).
+		At("11s", Change("a", labelled(false))).
+		At("11.1s", Change("a", labelled(true))).
+		Expect(Rank("a", "b"), Says("b", waitedLong))
+}
+
+func TestAnOrderStandsForAWhile(t *testing.T) {
 	story(t).Order(llf).
 		At("0s", Task("a", Deadline("10s"), known(5*time.Second)), Task("b", Deadline("10s"), known(4900*time.Millisecond))).
 		Expect(Rank("a", "b")).

@@ -60,7 +60,7 @@ func (p *planner) asked(t Tenant) bool {
 
 // heldUntil is the end of a requested hold.
 func (p *planner) heldUntil(t Tenant) time.Time {
-	until := p.state.asked[t.ID].Add(cmp.Or(p.in.Limits.MaxHold, DefaultMaxHold))
+	until := p.state.asked[t.ID].Add(p.in.Limits.maxHold())
 	if !t.AskedUntil.IsZero() && t.AskedUntil.Before(until) {
 		until = t.AskedUntil
 	}
@@ -148,81 +148,6 @@ func (p *planner) settle() {
 	}
 }
 
-// behind is what is known of a process that waits for others of its place.
-type behind struct {
-	since  time.Time
-	needs  time.Duration // what it had left when it began to wait, or when that was known first; 0: unknown
-	equals int           // the most others of its place at a time: those that have ended would have shared, too
-	over   bool          // it has waited for long enough
-}
-
-// wait notes which processes are behind others of their place, and for how long they have to wait.
-func (p *planner) wait() {
-	now := p.in.Now
-	all := map[string]behind{}
-	equals := map[policy.Place]int{}
-	for _, m := range p.queue {
-		equals[m.place]++
-	}
-	var ahead queued
-	for i, m := range p.queue {
-		if i == 0 || p.queue[i-1].place != m.place { // the first of its place
-			ahead = queued{}
-			ahead.add(m.Job.Remaining, m.Job.Known)
-			continue
-		}
-		w, ok := p.state.behind[m.ID]
-		if !ok {
-			w.since = now
-		}
-		if m.Job.Known {
-			w.needs = max(w.needs, m.Job.Remaining) // it hardly computes now: what is left by the clock is too little
-		}
-		w.equals = max(w.equals, equals[m.place]-1)
-		if m.place >= policy.Behind && !w.over {
-			until := w.since.Add(p.patience(w, ahead))
-			if w.over = !now.Before(until); !w.over {
-				p.wake(until)
-			}
-		}
-		p.queue[i].beside = m.place >= policy.Behind && w.over
-		ahead.add(w.needs, w.needs > 0)
-		all[m.ID] = w
-	}
-	p.state.behind = all
-}
-
-// queued are the processes before another one of their place.
-type queued struct {
-	left    time.Duration
-	unknown bool // of one of them nobody knows how long it still computes
-}
-
-func (q *queued) add(left time.Duration, known bool) {
-	q.left, q.unknown = q.left+left, q.unknown || !known
-}
-
-// shortest is the least time that a process waits before it computes beside others.
-const shortest = 2 * time.Second
-
-// patience is how long a process waits for others of its place: as long as sharing with them would have
-// cost it. Where those before it are not expected to end within Limits.MaxHold, or nobody knows,
-// policy.DefaultPatience at most.
-func (p *planner) patience(w behind, ahead queued) time.Duration {
-	most := policy.DefaultPatience
-	if longest := cmp.Or(p.in.Limits.MaxHold, DefaultMaxHold); !ahead.unknown && ahead.left <= longest {
-		most = longest
-	}
-	switch _, places := p.in.Order.(policy.Placer); {
-	case !places: // users of fifo and p3 get the order of starts
-		return most
-	case w.needs == 0:
-		return policy.DefaultPatience
-	default:
-		return min(max(time.Duration(w.equals)*w.needs, shortest), most)
-	}
-}
-
 // wake asks for another plan at t at the latest.
 func (p *planner) wake(t time.Time) {
 	if p.again.IsZero() || t.Before(p.again) {
@@ -245,7 +170,7 @@ func forget[V any](m map[string]V, gone func(id string) bool) {
 
 // clone copies what a plan changes in place.
 func (s State) clone() State {
-	s.behind = maps.Clone(s.behind)
+	s.waits = maps.Clone(s.waits)
 	s.asked = copied(s.asked)
 	s.turn, s.load = s.turn.clone(), s.load.clone()
 	return s

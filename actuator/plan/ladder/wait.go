@@ -1,0 +1,113 @@
+package ladder
+
+import (
+	"time"
+
+	"github.com/laxity/laxity/actuator/policy"
+)
+
+// wait is how a process of the queue has fared since it came behind others, or before them, in a place
+// in which nobody is promised a deadline.
+type wait struct {
+	at     time.Time // of the plan before
+	behind bool      // then it was behind others of its place
+	// waited is how long it has been behind, led how long the first. What it computes while it waits is too
+	// little to count.
+	waited, led time.Duration
+	// needs is what it had left when it came, if known: by the clock it would become less while it waits.
+	needs time.Duration
+	known bool
+	place policy.Place
+	// equals is the most others of its place at a time: those that have ended would have shared, too.
+	equals int
+	over   bool // it has waited for long enough
+}
+
+// wait notes which processes are behind others of their place, and for how long they have to wait.
+func (p *planner) wait() {
+	all := map[string]wait{}
+	for first := 0; first < len(p.queue); {
+		end := first + 1
+		for end < len(p.queue) && p.queue[end].place == p.queue[first].place {
+			end++
+		}
+		if p.queue[first].place >= policy.Behind {
+			p.waitIn(p.queue[first:end], all)
+		}
+		first = end
+	}
+	p.state.waits = all
+}
+
+// waitIn does so for the processes of one place, in order.
+func (p *planner) waitIn(equals []member, all map[string]wait) {
+	waits := make([]wait, len(equals))
+	for i, m := range equals {
+		waits[i] = p.fared(m, i > 0, len(equals)-1)
+	}
+	end := p.expected(waits)
+	for i := range equals {
+		if w := &waits[i]; i > 0 && !w.over {
+			left := p.patience(*w, end) - w.waited
+			if w.over = left <= 0; !w.over {
+				p.wake(p.in.Now.Add(left))
+			}
+		}
+		equals[i].beside = i > 0 && waits[i].over
+		all[equals[i].ID] = waits[i]
+	}
+}
+
+// fared adds the time since the plan before.
+func (p *planner) fared(m member, behind bool, others int) wait {
+	w, ok := p.state.waits[m.ID]
+	if ok {
+		if passed := max(0, p.in.Now.Sub(w.at)); w.behind {
+			w.waited += passed
+		} else {
+			w.led += passed
+		}
+	}
+	if w.place != m.place {
+		w.place, w.equals = m.place, 0
+	}
+	if m.Job.Known && !w.known {
+		w.known, w.needs = true, m.Job.Remaining+w.waited+w.led
+	}
+	w.at, w.behind, w.equals = p.in.Now, behind, max(w.equals, others)
+	return w
+}
+
+// expected reports whether all before the last one are expected to end within Limits.MaxHold. The first one's
+// end is not, once it has taken longer than was expected by what a stranger may.
+func (p *planner) expected(waits []wait) bool {
+	var left time.Duration
+	for i, w := range waits {
+		switch {
+		case !w.known || i == 0 && w.led > w.needs+policy.DefaultPatience:
+			return false
+		case i == 0:
+			left += max(0, w.needs-w.led)
+		case i < len(waits)-1:
+			left += w.needs
+		}
+	}
+	return left <= p.in.Limits.maxHold()
+}
+
+// shortest is the least time that a process waits before it computes beside others.
+const shortest = 2 * time.Second
+
+// patience is how long a process waits for others of its place: as long as sharing with them would have
+// cost it. Unless all of them are expected to end, policy.DefaultPatience at most. Then all have the same bound,
+// so that nobody overtakes another one by it.
+func (p *planner) patience(w wait, end bool) time.Duration {
+	most := policy.DefaultPatience
+	if end {
+		most = max(most, p.in.Limits.maxHold())
+	}
+	if _, places := p.in.Order.(policy.Placer); !places || !w.known { // users of fifo and p3 get the order of starts
+		return most
+	}
+	return min(max(time.Duration(w.equals)*w.needs, shortest), most)
+}
