@@ -13,6 +13,7 @@ package ledger
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -323,6 +324,7 @@ func (l *Ledger) settle(t thread, p *pending, now time.Time) {
 	case allocator.Grant:
 		l.granted = append(l.granted, grant{place{p.ContainerID, p.GPU}, t, p.Bytes, now, p.Held + p.Bytes})
 		l.promised[p.GPU] += p.Bytes
+		l.arrives(p)
 		delete(l.pending, t)
 		l.decided = time.Time{}
 		if first {
@@ -429,35 +431,50 @@ func (l *Ledger) there(c facts.Container, gpu string) uint64 {
 	return max(l.known(c, gpu), l.arriving(c, gpu))
 }
 
-// arriving is what is kept on a GPU for a container that is swapped in, and what it was granted meanwhile. With what it
-// asks for now that is no more than its limit: what is kept may be all of that, and then has what it asks for in it.
+// arriving is what is kept on a GPU for a container that is swapped in. With what it asks for now that is no more than its
+// limit, and than the card has: what is kept may be all of that, and then has what it asks for in it.
 func (l *Ledger) arriving(c facts.Container, gpu string) uint64 {
 	need := l.coming[c.ID].need[gpu]
 	if need == 0 {
 		return 0
 	}
-	at := place{c.ID, gpu}
-	need += l.grantedTo(at)
-	if c.Limit == 0 {
+	var asked uint64
+	for _, p := range l.pending {
+		if p.ContainerID == c.ID && p.GPU == gpu {
+			asked += min(p.Bytes, math.MaxUint64-asked)
+		}
+	}
+	if asked == 0 {
 		return need
 	}
-	left := c.Limit
-	for _, p := range l.pending {
-		if p.ContainerID == at.container && p.GPU == at.gpu {
-			left -= min(left, p.Bytes)
-		}
-	}
-	return min(need, left)
+	most := l.most(c, gpu)
+	return min(need, most-min(most, asked))
 }
 
-// grantedTo is what was granted that no reading shows.
-func (l *Ledger) grantedTo(at place) (n uint64) {
-	for _, g := range l.granted {
-		if g.place == at {
-			n += g.bytes
+// most is what a container may hold of a GPU: its limit, and what can be had there.
+func (l *Ledger) most(c facts.Container, gpu string) uint64 {
+	var most uint64 = math.MaxUint64
+	if c.Limit > 0 {
+		most = c.Limit
+	}
+	for _, g := range l.facts.GPUs {
+		if g.UUID == gpu {
+			most = min(most, g.Total-min(g.Total, l.gone(g)+g.Total/reservePart))
 		}
 	}
-	return n
+	return most
+}
+
+// arrives adds what was granted to what is kept for a container that is swapped in: no reading shows the two
+// together before it is back.
+func (l *Ledger) arrives(p *pending) {
+	need, ok := l.coming[p.ContainerID].need[p.GPU]
+	c := l.byID[p.ContainerID]
+	if !ok || c == nil {
+		return
+	}
+	most := l.most(*c, p.GPU)
+	l.coming[p.ContainerID].need[p.GPU] = max(need, min(need+min(p.Bytes, most), most))
 }
 
 // known is what a container was seen to hold of a GPU, and what was granted to it since.
@@ -469,7 +486,12 @@ func (l *Ledger) known(c facts.Container, gpu string) uint64 {
 	} else if ok { // it may have the calls that are under way, which a snapshot has not
 		n = max(n, s.bytes)
 	}
-	return n + l.grantedTo(at)
+	for _, g := range l.granted {
+		if g.place == at {
+			n += g.bytes
+		}
+	}
+	return n
 }
 
 // asks reports whether an allocation of the container is held. Then it counts for what it holds, and

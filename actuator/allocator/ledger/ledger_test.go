@@ -284,15 +284,36 @@ func TestReserve(t *testing.T) {
 }
 
 // What is kept for a container that is swapped in is what it held. What it asks for and is granted before the device lists it
-// comes on top.
+// comes on top, also once a reading shows that alone.
 func TestSwappedInHoldsWhatItIsGranted(t *testing.T) {
-	d := newDesk(t)
-	d.Update(d.facts(box("a", 400, 40), box("b", 400, 0)))
-	if err := d.Reserve("b", map[string]uint64{g0: 350}); err != nil {
-		t.Fatal(err)
+	for _, read := range []bool{false, true} {
+		d := newDesk(t)
+		d.Update(d.facts(box("a", 130, 40), box("b", 400, 0)))
+		if err := d.Reserve("b", map[string]uint64{g0: 350}); err != nil {
+			t.Fatal(err)
+		}
+		d.want(d.ask("b", 1, 50, 0), memory.Grant)
+		if read {
+			d.now = d.now.Add(10 * time.Millisecond)
+			d.Observe(memory.Sight{At: d.now, Held: map[string]map[string]uint64{"a": {g0: 40}, "b": {g0: 50}}, Used: map[string]uint64{g0: 90}})
+		}
+		d.want(d.ask("a", 2, 80, 40), memory.Wait) // 511 can be had, and 40 + 350 + 50 are gone
 	}
-	d.want(d.ask("b", 1, 50, 0), memory.Grant)
-	d.want(d.ask("a", 2, 80, 40), memory.Wait) // 511 can be had, and 40 + 350 + 50 are gone
+}
+
+// One without a limit, or with one above what can be had, is not refused for what is kept for it.
+func TestSwappedInIsNotTooLarge(t *testing.T) {
+	for _, limit := range []uint64{0, 600} {
+		d := newDesk(t)
+		f := d.facts(box("a", 0, 20), box("b", limit, 0))
+		f.Share = allocator.Adaptive
+		d.Update(f)
+		if err := d.Reserve("b", map[string]uint64{g0: 450}); err != nil {
+			t.Fatal(err)
+		}
+		d.want(d.ask("b", 1, 80, 350), memory.Wait) // 20 are a's
+		d.want(d.ask("b", 2, 500, 350), memory.Deny)
+	}
 }
 
 // A container that was swapped in gets the rest of its limit at once: what was kept for it is no more than it needs, and
