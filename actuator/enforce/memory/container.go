@@ -342,6 +342,7 @@ func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	if on = g.contexts(c, pid); on == 0 {
 		p.began = g.o.Now()
 	}
+	p.shown.late = on != 0
 	return p, on
 }
 

@@ -23,6 +23,7 @@ func asGiven(gpus int) order {
 type shown struct {
 	order order
 	facts uint32 // the ordinals (a bit set) whose GPU the device has listed; that of the others is a guess
+	late  bool   // it had contexts before it was guarded: what is listed says nothing of those made since
 }
 
 // learn returns the order by which contexts on the ordinals made (a bit set) show on the GPUs listed (a
@@ -33,6 +34,8 @@ func (s shown) learn(made, listed uint32) (order, shown) {
 	made &= 1<<len(s.order) - 1
 	have, want := bits.OnesCount32(made), bits.OnesCount32(listed)
 	switch {
+	case s.late:
+		return s.order, s
 	case s.order.gpus(made) == listed:
 		s.facts |= made
 		return s.order, s
@@ -49,7 +52,7 @@ func (s shown) learn(made, listed uint32) (order, shown) {
 // ordinals as they are given where it can.
 func (s shown) pair(made, listed uint32) shown {
 	n := len(s.order)
-	next := shown{make(order, n), made}
+	next := shown{order: make(order, n), facts: made}
 	var free uint32 = 1<<n - 1 // GPUs
 	place := func(ordinal, gpu int) {
 		next.order[ordinal] = gpu

@@ -11,6 +11,10 @@ func TestLearnOrder(t *testing.T) {
 		made, listed uint32 // bit sets
 		want         order
 	}
+	late := shown{order: asGiven(4), late: true}
+	if o, _ := late.learn(0b0010, 0b0001); !slices.Equal(o, asGiven(4)) {
+		t.Errorf("it had a context before it was guarded: %v", o)
+	}
 	for _, tt := range []struct {
 		name  string
 		steps []step
