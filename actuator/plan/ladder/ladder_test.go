@@ -428,6 +428,20 @@ func TestTheFirstTakesLongerThanWasExpected(t *testing.T) {
 	}
 }
 
+// Beside a server the first one takes longer than was expected, and is no stranger for that.
+func TestTheFirstIsSlowBesideAServer(t *testing.T) {
+	s := story(t).At("0s", Server("s", "50ms"), Task("a", Batch, known(time.Minute)), Task("b", Batch, known(time.Minute)), Task("c", Batch, known(time.Minute)))
+	first := s.plan.Standings["b"].Reason
+	s.Until("119s", nil).At("119.5s")
+	if now := s.plan.Standings["b"].Reason; now != first {
+		t.Errorf("b: %s; was %s", now, first)
+	}
+	s.At("121s")
+	if now := s.plan.Standings["b"].Reason; now == first {
+		t.Errorf("b still waits: %s", now)
+	}
+}
+
 // Whether those before are expected to end is the same for all of a place, so that the last ones do not go first.
 func TestNobodyOvertakesItsEqualsByPatience(t *testing.T) {
 	for name, last := range map[string]with{

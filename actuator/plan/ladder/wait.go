@@ -9,11 +9,11 @@ import (
 // wait is how a process of the queue has fared since it came behind others, or before them, in a place
 // in which nobody is promised a deadline.
 type wait struct {
-	at     time.Time // of the plan before
-	behind bool      // then it was behind others of its place
-	// waited is how long it has been behind, led how long the first. What it computes while it waits is too
-	// little to count.
-	waited, led time.Duration
+	came, at time.Time // of the first plan with it, and the one before
+	// behind: at the plan before it was behind others of its place. leads: it was the first of all, with the GPU to itself
+	// as far as they let it.
+	behind, leads bool
+	waited, led   time.Duration // how long so
 	// needs is what it had left when it came, if known: by the clock it would become less while it waits.
 	needs time.Duration
 	known bool
@@ -46,6 +46,7 @@ func (p *planner) waitIn(equals []member, all map[string]wait) {
 		waits[i] = p.fared(m, i > 0, len(equals)-1)
 	}
 	end := p.expected(waits)
+	alone := len(p.tops) == 0 && p.foreign == 0
 	for i := range equals {
 		if w := &waits[i]; i > 0 && !w.over {
 			left := p.patience(*w, end) - w.waited
@@ -54,27 +55,33 @@ func (p *planner) waitIn(equals []member, all map[string]wait) {
 			}
 		}
 		equals[i].beside = i > 0 && waits[i].over
-		all[equals[i].ID] = waits[i]
+		alone = alone && !equals[i].beside
+	}
+	waits[0].leads = alone && equals[0].ID == p.queue[0].ID
+	for i, m := range equals {
+		all[m.ID] = waits[i]
 	}
 }
 
 // fared adds the time since the plan before.
 func (p *planner) fared(m member, behind bool, others int) wait {
 	w, ok := p.state.waits[m.ID]
-	if ok {
-		if passed := max(0, p.in.Now.Sub(w.at)); w.behind {
-			w.waited += passed
-		} else {
-			w.led += passed
-		}
+	if !ok {
+		w.came, w.at = p.in.Now, p.in.Now
+	}
+	switch passed := max(0, p.in.Now.Sub(w.at)); {
+	case w.behind:
+		w.waited += passed
+	case w.leads:
+		w.led += passed
 	}
 	if w.place != m.place {
 		w.place, w.equals = m.place, 0
 	}
 	if m.Job.Known && !w.known {
-		w.known, w.needs = true, m.Job.Remaining+w.waited+w.led
+		w.known, w.needs = true, m.Job.Remaining+p.in.Now.Sub(w.came)
 	}
-	w.at, w.behind, w.equals = p.in.Now, behind, max(w.equals, others)
+	w.at, w.behind, w.leads, w.equals = p.in.Now, behind, false, max(w.equals, others)
 	return w
 }
 
