@@ -21,7 +21,8 @@
 // Requests are answered in the order of the policy. Others may pass a waiting request for as long as
 // Patience. After that, no container that holds nothing yet goes first. No wait is longer than
 // MaxWait: then a container that may not begin yet begins if there is room, and every other request is
-// denied. Where cards are divided it may begin after half of that, so that others give back what is its share.
+// denied. Where cards are divided it may begin after half of that if somebody can be swapped out, who then gives back
+// what is its share.
 package allocator
 
 import "time"
@@ -76,7 +77,7 @@ type Container struct {
 	// Stays: its end is uncertain (a person paused it).
 	Stays bool
 	// Barred says why it may not begin to hold memory now, for MaxWait at most, half of it where cards are
-	// divided: it is not expected to fit beside those that come first. Empty: it may.
+	// divided and somebody can be swapped out: it is not expected to fit beside those that come first. Empty: it may.
 	Barred string
 	// Rank is its place in the order of the policy: the smaller, the earlier.
 	Rank int

@@ -111,18 +111,17 @@ func TestBarredHaveNoShare(t *testing.T) {
 
 // What was lent while somebody might not begin is called back before its wait is over: else it would be refused.
 func TestBarredGetWhatWasLent(t *testing.T) {
-	a := box("a", 0, 100, 95)
-	a.Swappable = true
-	b := box("b", 1, 100, 0)
+	a, b := box("a", 0, 100, 95), box("b", 1, 100, 0)
 	b.Barred = "does not fit beside a"
 	s := allocator.State{GPUs: card(100), Share: allocator.Adaptive, MaxWait: 10 * time.Second, Patience: 10 * time.Second,
 		Containers: []allocator.Container{a, b}, Requests: []allocator.Request{ask(1, "b", 30, epoch)}}
 	for _, tt := range []struct {
 		after time.Duration
+		can   bool // a can be swapped out
 		why   allocator.Why
 		swaps []string
-	}{{4 * time.Second, allocator.Barred, nil}, {5 * time.Second, allocator.Room, []string{"a"}}} {
-		s.Now = epoch.Add(tt.after)
+	}{{4 * time.Second, true, allocator.Barred, nil}, {5 * time.Second, true, allocator.Room, []string{"a"}}, {9 * time.Second, false, allocator.Barred, nil}} {
+		s.Now, s.Containers[0].Swappable = epoch.Add(tt.after), tt.can
 		if got := allocator.Decide(s)[0]; got.Verdict != allocator.Wait || got.Why != tt.why || !slices.Equal(got.Victims, tt.swaps) {
 			t.Errorf("after %v: %+v", tt.after, got)
 		}

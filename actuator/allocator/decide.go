@@ -102,14 +102,24 @@ func (b *bank) decide(r Request, before []Answer) Answer {
 }
 
 // barred reports whether a container may not begin yet. Once its request has waited for too long it begins, if
-// what was expected has not come. Where cards are divided it counts from half of that time on: then it has a
-// share, which others are still to give back.
+// what was expected has not come. Where a card is divided, and somebody can be swapped out to give a share back, half
+// of that time is too long.
 func (b *bank) barred(c *Container, r Request) bool {
-	over := b.tooLong(r)
-	if b.Share.Divides() {
-		over = b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait/2
+	if c.Barred == "" || b.holds(c) || b.tooLong(r) {
+		return false
 	}
-	return c.Barred != "" && !b.holds(c) && !over
+	half := b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait/2
+	return !half || !b.Share.Divides() || !b.anySwappable(c, r.GPU)
+}
+
+// anySwappable reports whether another container holds memory of a GPU and can be swapped out.
+func (b *bank) anySwappable(c *Container, gpu string) bool {
+	for _, id := range b.ids {
+		if o := b.all[id]; o != c && o.Swappable && !o.Never && !o.Stays && o.Held[gpu] > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // tooLong reports whether a request has waited for as long as is allowed.
