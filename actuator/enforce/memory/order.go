@@ -51,38 +51,28 @@ func (s shown) learn(made, listed uint32) (order, shown) {
 // pair keeps the facts that fit to what is listed, takes the rest of made and listed in order, and leaves other
 // ordinals as they are given where it can.
 func (s shown) pair(made, listed uint32) shown {
-	n := len(s.order)
-	next := shown{order: make(order, n), facts: made}
-	var free uint32 = 1<<n - 1 // GPUs
-	place := func(ordinal, gpu int) {
-		next.order[ordinal] = gpu
-		free &^= 1 << gpu
-	}
-	var left uint32
-	for _, ordinal := range indices(made) {
-		if gpu := s.order[ordinal]; s.facts&(1<<ordinal) != 0 && listed&(1<<gpu) != 0 {
-			place(ordinal, gpu)
-		} else {
-			left |= 1 << ordinal
-		}
-	}
-	gpus := indices(listed & free)
-	for i, ordinal := range indices(left) {
-		place(ordinal, gpus[i])
-	}
-	left = 0
-	for _, ordinal := range indices((1<<n - 1) &^ made) {
-		if free&(1<<ordinal) != 0 {
-			place(ordinal, ordinal)
-		} else {
-			left |= 1 << ordinal
-		}
-	}
-	gpus = indices(free)
-	for i, ordinal := range indices(left) {
-		place(ordinal, gpus[i])
-	}
+	var all uint32 = 1<<len(s.order) - 1
+	next := shown{order: make(order, len(s.order)), facts: made}
+	next.order.match(made, listed, func(ordinal int) (int, bool) { return s.order[ordinal], s.facts&(1<<ordinal) != 0 })
+	next.order.match(all&^made, all&^listed, func(ordinal int) (int, bool) { return ordinal, true })
 	return next
+}
+
+// match gives each of the ordinals one of as many gpus (bit sets): its own, if it has one among them, and the rest in order.
+func (o order) match(ordinals, gpus uint32, own func(ordinal int) (gpu int, ok bool)) {
+	var left uint32
+	for _, ordinal := range indices(ordinals) {
+		if gpu, ok := own(ordinal); ok && gpus&(1<<gpu) != 0 {
+			o[ordinal] = gpu
+			gpus &^= 1 << gpu
+		} else {
+			left |= 1 << ordinal
+		}
+	}
+	rest := indices(gpus)
+	for i, ordinal := range indices(left) {
+		o[ordinal] = rest[i]
+	}
 }
 
 // gpus returns the GPUs (a bit set of indices) at ordinals (a bit set).
