@@ -58,6 +58,9 @@ type GPU struct {
 	Reserve uint64
 }
 
+// Usable is what containers can have of the card.
+func (g GPU) Usable() uint64 { return sub(sub(g.Total, g.Gone), g.Reserve) }
+
 // Container is a container whose memory the allocator decides.
 type Container struct {
 	ID, Name string

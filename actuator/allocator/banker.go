@@ -47,8 +47,7 @@ func (b *bank) capacity(gpu string) uint64 {
 	if n, ok := b.caps[gpu]; ok {
 		return n
 	}
-	g := b.gpus[gpu]
-	n := sub(sub(g.Total, g.Gone), g.Reserve)
+	n := b.gpus[gpu].Usable()
 	for _, id := range b.ids {
 		if c := b.all[id]; c.Never {
 			n = sub(n, c.counted(gpu))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Decide answers every request of the state, in the order of the policy. Grants
@@ -108,22 +109,29 @@ func (b *bank) barred(c *Container, r Request) bool {
 	if c.Barred == "" || b.holds(c) || b.tooLong(r) {
 		return false
 	}
-	half := b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait/2
-	return !half || !b.Share.Divides() || !b.anySwappable(c, r.GPU)
+	return !b.waited(r, b.MaxWait/2) || !b.Share.Divides() || !b.anySwappable(c, r.GPU)
 }
 
 // anySwappable reports whether another container holds memory of a GPU and can be swapped out.
 func (b *bank) anySwappable(c *Container, gpu string) bool {
 	for _, id := range b.ids {
-		if o := b.all[id]; o != c && o.Swappable && !o.Never && !o.Stays && o.Held[gpu] > 0 {
+		if o := b.all[id]; o != c && o.mayLeave() && o.Held[gpu] > 0 {
 			return true
 		}
 	}
 	return false
 }
 
+// mayLeave reports whether the container may be swapped out for the sake of others' shares.
+func (c *Container) mayLeave() bool { return c.Swappable && !c.Never && !c.Stays }
+
 // tooLong reports whether a request has waited for as long as is allowed.
-func (b *bank) tooLong(r Request) bool { return b.MaxWait > 0 && b.Now.Sub(r.Since) >= b.MaxWait }
+func (b *bank) tooLong(r Request) bool { return b.waited(r, b.MaxWait) }
+
+// waited reports whether a request has waited for that long; never for 0.
+func (b *bank) waited(r Request, long time.Duration) bool {
+	return long > 0 && b.Now.Sub(r.Since) >= long
+}
 
 // room grants a request that its limit and share allow, if there is room now and the grant harms no
 // container.

@@ -150,7 +150,7 @@ func (b *bank) borrowers(c *Container, gpu string) []string {
 	excess := func(id string) uint64 { return sub(b.all[id].Held[gpu], b.share(b.all[id], gpu)) }
 	var out []string
 	for _, id := range b.ids {
-		if o := b.all[id]; o != c && o.Swappable && !o.Never && !o.Stays && excess(id) > 0 {
+		if o := b.all[id]; o != c && o.mayLeave() && excess(id) > 0 {
 			out = append(out, id)
 		}
 	}

@@ -353,7 +353,7 @@ const maxEvents = 256
 func (l *Ledger) state(now time.Time) allocator.State {
 	s := allocator.State{Now: now, Share: l.facts.Share, MaxWait: l.facts.MaxWait, Patience: l.facts.Patience}
 	for _, g := range l.facts.GPUs {
-		s.GPUs = append(s.GPUs, allocator.GPU{UUID: g.UUID, Total: g.Total, Gone: l.gone(g), Reserve: g.Total / reservePart})
+		s.GPUs = append(s.GPUs, l.card(g))
 	}
 	for _, c := range l.facts.Containers {
 		a := allocator.Container{
@@ -374,6 +374,11 @@ func (l *Ledger) state(now time.Time) allocator.State {
 		s.Containers = append(s.Containers, a)
 	}
 	return s
+}
+
+// card is what is known of a GPU, as the allocator wants it.
+func (l *Ledger) card(g facts.GPU) allocator.GPU {
+	return allocator.GPU{UUID: g.UUID, Total: g.Total, Gone: l.gone(g), Reserve: g.Total / reservePart}
 }
 
 // ownerLag is how long the owner of memory may be unknown: a driver lists a process some 0.2 s after
@@ -459,7 +464,7 @@ func (l *Ledger) most(c facts.Container, gpu string) uint64 {
 	}
 	for _, g := range l.facts.GPUs {
 		if g.UUID == gpu {
-			most = min(most, g.Total-min(g.Total, l.gone(g)+g.Total/reservePart))
+			most = min(most, l.card(g).Usable())
 		}
 	}
 	return most

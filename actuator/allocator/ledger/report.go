@@ -68,7 +68,7 @@ func (l *Ledger) Reserve(containerID string, need map[string]uint64) error {
 	defer l.mu.Unlock()
 	s := l.state(l.o.Now())
 	for _, g := range s.GPUs {
-		free := g.Total - min(g.Total, g.Gone+g.Reserve)
+		free := g.Usable()
 		for _, c := range s.Containers {
 			if c.ID != containerID {
 				free -= min(free, c.Held[g.UUID])
