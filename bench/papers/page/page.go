@@ -5,6 +5,7 @@ package page
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -123,30 +124,29 @@ func (l line) source() string {
 	return text
 }
 
+// set is the one set that the row is measured by; empty: all of its experiment.
+func (r row) set() string {
+	_, set, _ := strings.Cut(r.settings, "sets=")
+	return set
+}
+
 // runs is how many whole runs the row is the median of, at least; 0 where its result is not measured set by set.
 func (l line) runs() int {
-	_, set, ok := strings.Cut(l.settings, "sets=")
-	if !ok || l.from != "contention" {
+	if l.from != "contention" {
 		return 0
 	}
-	seen := map[float64]map[float64]bool{} // by number of tasks
+	type run struct{ tasks, number float64 }
+	seen, runs := map[run]bool{}, map[float64]int{} // by number of tasks
 	for _, r := range arbitrate.Whole(l.result.Rows) {
-		if r.Str("set") != set {
-			continue
-		}
-		n := r.Num("n_tasks")
-		if seen[n] == nil {
-			seen[n] = map[float64]bool{}
-		}
-		seen[n][r.Num("run")] = true
-	}
-	least := 0
-	for _, numbers := range seen {
-		if least == 0 || len(numbers) < least {
-			least = len(numbers)
+		if k := (run{r.Num("n_tasks"), r.Num("run")}); r.Str("set") == l.set() && !seen[k] {
+			seen[k] = true
+			runs[k.tasks]++
 		}
 	}
-	return least
+	if len(runs) == 0 {
+		return 0
+	}
+	return slices.Min(slices.Collect(maps.Values(runs)))
 }
 
 const head = `# The papers' tables and figures, and ours

@@ -61,7 +61,7 @@ func TestStoredResultsGiveValues(t *testing.T) {
 		if !ok || strings.Contains(r.settings, "ways=") {
 			continue
 		}
-		if _, set, part := strings.Cut(r.settings, "sets="); part && !slices.ContainsFunc(result.Rows, func(r bench.Row) bool { return r.Str("set") == set }) {
+		if set := r.set(); set != "" && !slices.ContainsFunc(result.Rows, func(r bench.Row) bool { return r.Str("set") == set }) {
 			continue // to be measured in a later portion
 		}
 		seen++
