@@ -179,6 +179,9 @@ func TestJSONConforms(t *testing.T) {
 		t.Skip("starts laxity up")
 	}
 	u := startUp(t)
+	if nodes := get(t, "http://"+u.actuator+"/api/v1/nodes", u.token); !strings.Contains(nodes, `"fresh":true`) {
+		t.Errorf("it listens, and does not know its node yet: %s", nodes)
+	}
 	conformsAll(t, u.exporter, u.actuator, u.token, "")
 	conforms(t, "ps", `[{"container":"web","container_id":"1","state":"running","float_seconds":null,"float_reason":"its task has no deadline","tasks":1,"gpu_index":0,"hits":0,"misses":0,"memory_used_bytes":1}]`)
 	refusesToConform(t, "ps", `[{"container":"web","container_id":"1","state":"running","float_seconds":"+Inf","tasks":1,"gpu_index":0,"hits":0,"misses":0,"memory_used_bytes":1}]`)

@@ -106,6 +106,13 @@ type Evaluator struct {
 	notifications notifications
 	last          atomic.Int64 // the latest timestamp written, Unix milliseconds
 	timing        Timing
+
+	// whole is the time up to which all is written, Unix milliseconds: that of the latest evaluation
+	// that is over.
+	whole atomic.Int64
+	// first is closed after the first evaluation, and by Close.
+	first     chan struct{}
+	firstOnce sync.Once
 }
 
 // New opens the database and loads the rules. A rules file that does not parse is an error
@@ -115,7 +122,7 @@ func New(opts Options) (*Evaluator, error) {
 	if len(opts.Targets) == 0 {
 		return nil, errors.New("evaluator: no target: give at least one gatherer")
 	}
-	e := &Evaluator{opts: opts, parser: parser.NewParser(parser.Options{}), outbox: newOutbox(), notifications: notifications{}}
+	e := &Evaluator{opts: opts, parser: parser.NewParser(parser.Options{}), outbox: newOutbox(), notifications: notifications{}, first: make(chan struct{})}
 	for _, t := range opts.Targets {
 		e.targets = append(e.targets, newTarget(t))
 	}
@@ -270,6 +277,8 @@ func (e *Evaluator) Evaluate(ctx context.Context) error {
 		g.Eval(ctx, ts)
 	}
 	e.timing.Rules = time.Since(begin) - e.timing.Ingest
+	e.whole.Store(ts.UnixMilli())
+	e.firstOnce.Do(func() { close(e.first) })
 	if ctx.Err() == nil { // else an interrupted evaluation would look like resolved alerts
 		e.outbox.put(e.notifications.update(ts, firing(e.groups), e.opts.Resend)...)
 	}
@@ -303,16 +312,24 @@ func (e *Evaluator) Timing() Timing {
 }
 
 // Query evaluates an instant query at a time; the zero time is the latest
-// evaluation. Its result is a vector of floats: a query whose result holds
-// native histograms, or is a range or a string, is an error.
+// evaluation that is over, and before the first one Query waits for it. Its result is a
+// vector of floats: a query whose result holds native histograms, or is a range or a
+// string, is an error.
 func (e *Evaluator) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	if at.IsZero() {
+		select {
+		case <-e.first:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("query %q: the first evaluation is not over: %w", expr, ctx.Err())
+		}
+	}
 	e.life.RLock()
 	defer e.life.RUnlock()
 	if e.closed {
 		return nil, ErrClosed
 	}
 	if at.IsZero() {
-		at = time.UnixMilli(e.last.Load())
+		at = time.UnixMilli(e.whole.Load())
 	}
 	q, err := e.promql.NewInstantQuery(ctx, e.db, nil, expr, at)
 	if err != nil {
@@ -362,6 +379,7 @@ func (e *Evaluator) Close() error {
 		return nil
 	}
 	e.closed = true
+	e.firstOnce.Do(func() { close(e.first) })
 	var err error
 	if e.db != nil {
 		err = e.db.Close()

@@ -535,6 +535,53 @@ func TestClosedEngine(t *testing.T) {
 	}
 }
 
+// A query sees what whole evaluations have written, never less: before the first one it waits.
+func TestQueryWaitsForTheFirstEvaluation(t *testing.T) {
+	n := newNode()
+	opts := n.options()
+	var e *evaluator.Evaluator
+	var asked []float64 // what is the latest evaluation, from within one
+	opts.Targets[0].Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
+		defer stop()
+		v, err := e.Query(ctx, "time()", time.Time{})
+		if first := len(asked) == 0; first != errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error within an evaluation: %v; is the first: %v", err, first)
+		}
+		at := math.NaN()
+		if len(v) > 0 {
+			at = float64(v[0].Value)
+		}
+		asked = append(asked, at)
+		return n.Gather()
+	})
+	var err error
+	if e, err = evaluator.New(opts); err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	answered := make(chan float64)
+	go func() {
+		v, err := e.Query(t.Context(), "count(node:seen:timestamp_seconds)", time.Time{})
+		if err != nil || len(v) != 1 {
+			t.Errorf("before the first evaluation: %v, %v", v, err)
+			close(answered)
+			return
+		}
+		answered <- float64(v[0].Value)
+	}()
+	evaluate(t, e)
+	if nodes := <-answered; nodes != 1 {
+		t.Errorf("%v nodes, want 1", nodes)
+	}
+	first := float64(n.Now().UnixMilli()) / 1000
+	n.advance(time.Second)
+	evaluate(t, e)
+	if len(asked) != 2 || asked[1] != first {
+		t.Errorf("the latest evaluation was %v from within two, want the first, %v, from within the second", asked, first)
+	}
+}
+
 // With a folder of its own the evaluator finds its samples again.
 func TestSamplesSurviveARestart(t *testing.T) {
 	n := newNode()

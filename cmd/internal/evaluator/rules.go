@@ -145,5 +145,9 @@ func (e *Evaluator) endSeries(gone []*rules.Group) error {
 			}
 		}
 	}
-	return app.Commit()
+	if err := app.Commit(); err != nil {
+		return err
+	}
+	e.whole.Store(end)
+	return nil
 }

@@ -246,7 +246,7 @@ func (s *Stack) Run(ctx context.Context) error {
 	})
 	add("actuator", s.Actuator.Run)
 	add("placement", s.Places.Run)
-	add("engine", s.Engine.Run)
+	add("engine", s.evaluate)
 	add("calm", func(ctx context.Context) error { return s.calm.run(ctx, s.Exporter.Watch) })
 	add("exporter", s.Exporter.Run)
 	err := g.Run()
@@ -254,6 +254,20 @@ func (s *Stack) Run(ctx context.Context) error {
 		err = errors.Join(err, s.stopSim())
 	}
 	return err
+}
+
+// mostUnread bounds how long the rules wait for the first reading, as an engine may not answer.
+const mostUnread = 5 * time.Second
+
+// evaluate runs the rule evaluator. It begins once the GPUs and the containers are read: before,
+// the metrics say that the driver does not answer.
+func (s *Stack) evaluate(ctx context.Context) error {
+	select {
+	case <-s.Exporter.Ready():
+	case <-time.After(mostUnread):
+	case <-ctx.Done():
+	}
+	return s.Engine.Run(ctx)
 }
 
 // Close closes what New opened, if Run was not called.
