@@ -22,9 +22,13 @@ const about = `` + "`laxity up`" + ` as it is shipped (exporter, rules and actua
 load: a server with a deadline for each request, a trainer of class batch and one with a share compute without end, while
 containers of drawn length and labels come and go; a person pauses one of the three every 7 s, releases it after
 2 s and changes the deadline of the server. Both pages of metrics and the state are read once a second. Every few seconds
-it is read from /proc what each process holds, and from the folders what they hold. The slope is Theil and Sen's, the median
-over all pairs of samples of a run, with Sen's 95 % interval. It is called flat if the interval holds 0 or less, or if even its upper
-end grows less in a day than the bound. The warm-up is not in the rows. Latencies: quartiles of the first and the last quarter.`
+it is read from /proc what each process holds, and from the folders what they hold. A run is cut into 24 parts, with the median of
+each, as neighbouring samples say the same. The slope is Theil and Sen's, the median over all pairs of parts, with Sen's 95 %
+interval. It is called flat if the interval holds 0 or less, or if even its upper end grows less in a day than the bound. What
+grows levels off if the second half of the run is flat, and grows for certain less than the whole. The samples of the rules, which
+are kept for 80 minutes, fill the first hour after a warm-up of 20 minutes: each 10 minutes of them are two open files, and pages
+that the kernel can drop. The log of decisions grows up to 16 MiB. The warm-up is not in the rows. Latencies: quartiles of the
+first and the last quarter.`
 
 // Experiment is the endurance of Laxity.
 func Experiment() bench.Experiment {
@@ -233,10 +237,10 @@ func (m *measurement) sample(exporter, actuator []byte) error {
 		}
 		m.add(row)
 	}
-	for name, dir := range map[string]string{"state": filepath.Join(m.up.Dir, "state"), "run": filepath.Join(m.up.Dir, "lock")} {
-		kib, files := usedBelow(dir)
-		m.add(bench.Row{"kind": "folder", "process": name, "disk_kib": kib, "files": files})
-	}
+	state := filepath.Join(m.up.Dir, "state")
+	m.add(folderRow("decisions", state, isDecisions))
+	m.add(folderRow("state", state, func(file string) bool { return !isDecisions(file) }))
+	m.add(folderRow("run", filepath.Join(m.up.Dir, "lock"), func(string) bool { return true }))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laxity/laxity/actuator/decision/decisionlog"
 	"github.com/laxity/laxity/bench"
 )
 
@@ -12,29 +13,40 @@ import (
 type quantity struct {
 	process, key, unit string
 	bound              float64 // growth in a day that is called flat
+	most               float64 // what it may fill; 0: nothing
+}
+
+// verdict of its trends. last is what there was in the end.
+func (q quantity) verdict(t trends, last float64) string {
+	v := t.verdict(q.bound)
+	if v == grows && last <= q.most {
+		return "fills, " + bench.Number(q.most) + " " + q.unit + " at most"
+	}
+	return v
 }
 
 // quantities and their bounds: a MiB, one descriptor, goroutine, thread or file, or ten series an
 // hour are called flat. Hundreds of containers come and go in that hour, so what each of them
 // leaves behind is far more.
 var quantities = []quantity{
-	{upProcess, "rss_mib", "MiB", 24},
-	{upProcess, "rss_anon_mib", "MiB", 24},
-	{upProcess, "heap_mib", "MiB", 24},
-	{upProcess, "goroutines", "", 24},
-	{upProcess, "descriptors", "", 24},
-	{upProcess, "threads", "", 24},
-	{upProcess, "children", "", 24},
-	{upProcess, "series_exporter", "", 240},
-	{upProcess, "series_actuator", "", 240},
-	{guardianProcess, "rss_mib", "MiB", 24},
-	{guardianProcess, "rss_anon_mib", "MiB", 24},
-	{guardianProcess, "descriptors", "", 24},
-	{guardianProcess, "threads", "", 24},
-	{"state", "disk_kib", "KiB", 24 * 1024},
-	{"state", "files", "", 24},
-	{"run", "disk_kib", "KiB", 24 * 1024},
-	{"run", "files", "", 24},
+	{process: upProcess, key: "rss_mib", unit: "MiB", bound: 24},
+	{process: upProcess, key: "rss_anon_mib", unit: "MiB", bound: 24},
+	{process: upProcess, key: "heap_mib", unit: "MiB", bound: 24},
+	{process: upProcess, key: "goroutines", unit: "", bound: 24},
+	{process: upProcess, key: "descriptors", unit: "", bound: 24},
+	{process: upProcess, key: "threads", unit: "", bound: 24},
+	{process: upProcess, key: "children", unit: "", bound: 24},
+	{process: upProcess, key: "series_exporter", unit: "", bound: 240},
+	{process: upProcess, key: "series_actuator", unit: "", bound: 240},
+	{process: guardianProcess, key: "rss_mib", unit: "MiB", bound: 24},
+	{process: guardianProcess, key: "rss_anon_mib", unit: "MiB", bound: 24},
+	{process: guardianProcess, key: "descriptors", unit: "", bound: 24},
+	{process: guardianProcess, key: "threads", unit: "", bound: 24},
+	{process: "decisions", key: "disk_kib", unit: "KiB", bound: 24 * 1024, most: 2 * decisionlog.MaxBytes / 1024},
+	{process: "state", key: "disk_kib", unit: "KiB", bound: 24 * 1024},
+	{process: "state", key: "files", unit: "", bound: 24},
+	{process: "run", key: "disk_kib", unit: "KiB", bound: 24 * 1024},
+	{process: "run", key: "files", unit: "", bound: 24},
 }
 
 // latencyOf are the latencies, in the table's order.
@@ -151,8 +163,12 @@ func figures(rows []bench.Row) []bench.Figure {
 	var slopes []bench.Figure
 	for _, q := range quantities {
 		series := q.series(rows)
-		t := trendOf(series)
-		if v := t.verdict(q.bound); v != noData {
+		if len(series) == 0 {
+			continue
+		}
+		t := trendsOf(series)
+		_, last := ends(series)
+		if v := q.verdict(t, last); v != noData {
 			known++
 			if v == grows {
 				grown++
@@ -167,7 +183,7 @@ func figures(rows []bench.Row) []bench.Figure {
 			if name == "" {
 				name = q.process
 			}
-			slopes = append(slopes, bench.Figure{Name: "long_" + name + "_" + q.key + "_per_hour", Value: t.slope, Unit: q.unit + "/h", Runs: n})
+			slopes = append(slopes, bench.Figure{Name: "long_" + name + "_" + q.key + "_per_hour", Value: t.whole.slope, Unit: q.unit + "/h", Runs: n})
 		}
 	}
 	out := []bench.Figure{
@@ -190,21 +206,21 @@ func figures(rows []bench.Row) []bench.Figure {
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"OF", "WHAT", "FIRST", "LAST", "PER HOUR", "95 % INTERVAL", "BOUND PER DAY", "VERDICT"}}
+	lines := [][]string{{"OF", "WHAT", "FIRST", "LAST", "PER HOUR", "95 % INTERVAL", "IN THE SECOND HALF", "BOUND PER DAY", "VERDICT"}}
 	for _, q := range quantities {
 		series := q.series(rows)
 		if len(series) == 0 {
 			continue
 		}
-		t := trendOf(series)
+		t := trendsOf(series)
 		first, last := ends(series)
-		lines = append(lines, []string{q.process, q.key, bench.Number(first), bench.Number(last), bench.Number(t.slope),
-			bench.Number(t.low) + " to " + bench.Number(t.high), bench.Number(q.bound) + " " + q.unit, t.verdict(q.bound)})
+		lines = append(lines, []string{q.process, q.key, bench.Number(first), bench.Number(last), bench.Number(t.whole.slope),
+			t.whole.interval(), t.second.interval(), bench.Number(q.bound) + " " + q.unit, q.verdict(t, last)})
 	}
 	for _, of := range latencyOf {
 		first, last := quarters(rows, of)
 		if len(first)+len(last) > 0 {
-			lines = append(lines, []string{of, "ms, quarters", bench.Spread(first, 1), bench.Spread(last, 1), "", "", "", compared(first, last)})
+			lines = append(lines, []string{of, "ms, quarters", bench.Spread(first, 1), bench.Spread(last, 1), "", "", "", "", compared(first, last)})
 		}
 	}
 	return lines

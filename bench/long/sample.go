@@ -57,10 +57,12 @@ func processRow(name string, pid int) (bench.Row, error) {
 	return row, nil
 }
 
-// usedBelow is the size and the number of the files below a folder. Those that go meanwhile do not count.
-func usedBelow(dir string) (kib, files float64) {
+// folderRow is the size and the number of the files below a folder, of those of which of is true.
+// Files that go meanwhile do not count.
+func folderRow(name, dir string, of func(file string) bool) bench.Row {
+	kib, files := 0.0, 0.0
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || !of(d.Name()) {
 			return nil //nolint:nilerr // it is gone
 		}
 		if info, err := d.Info(); err == nil {
@@ -68,8 +70,11 @@ func usedBelow(dir string) (kib, files float64) {
 		}
 		return nil
 	})
-	return kib, files
+	return bench.Row{"kind": "folder", "process": name, "disk_kib": kib, "files": files}
 }
+
+// isDecisions tells the log of decisions, which grows up to its bound, from other files.
+func isDecisions(file string) bool { return strings.HasPrefix(file, "decisions.jsonl") }
 
 // metrics is what a page of metrics says, by name: the sum over all labels.
 type metrics map[string]float64

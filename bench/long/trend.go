@@ -3,6 +3,8 @@ package long
 import (
 	"math"
 	"slices"
+
+	"github.com/laxity/laxity/bench"
 )
 
 // point is one sample: hours since the run's begin, and the value.
@@ -15,18 +17,19 @@ type trend struct{ slope, low, high float64 }
 // z is the 97.5 % quantile of the normal distribution: 95 % lie within ± z.
 const z = 1.959964
 
-// most is how many points of a run enter: pairs grow with the square, and neighbours say the same.
-const most = 1000
+// parts is how many points a run becomes: its samples are those of a sawtooth (heaps, blocks of a
+// database), so neighbours say the same, and Sen's interval takes points as independent of each other.
+// In a run of two hours a part is 5 minutes.
+const parts = 24
 
 // trendOf is the robust regression of Theil and Sen: the median of the slopes of all pairs of points
 // of the same run. A few outliers do not move it. Its interval is Sen's (1968), by the variance of
-// Kendall's statistic with ties, which adds up over runs (Hirsch and others, 1982). It takes points
-// as independent of each other; those of a sawtooth are not, and its interval is then too narrow.
+// Kendall's statistic with ties, which adds up over runs (Hirsch and others, 1982). The points should be
+// independent of each other: medians of parts of a run.
 func trendOf(runs [][]point) trend {
 	var slopes []float64
 	variance := 0.0
 	for _, points := range runs {
-		points = thin(points)
 		for i, a := range points {
 			for _, b := range points[i+1:] {
 				if a.hours != b.hours {
@@ -49,17 +52,40 @@ func trendOf(runs [][]point) trend {
 	}
 }
 
-// thin takes every k-th point, so that at most `most` are left.
-func thin(points []point) []point {
-	step := (len(points) + most - 1) / most
-	if step <= 1 {
-		return points
+// byParts cuts the time of each run into parts of the same length, and takes the median of each.
+func byParts(runs [][]point) (all [][]point) {
+	for _, points := range runs {
+		from, to := points[0].hours, points[len(points)-1].hours
+		var hours, values [parts][]float64
+		for _, p := range points {
+			i := 0
+			if to > from {
+				i = min(int(parts*(p.hours-from)/(to-from)), parts-1)
+			}
+			hours[i], values[i] = append(hours[i], p.hours), append(values[i], p.value)
+		}
+		var medians []point
+		for i := range hours {
+			if len(hours[i]) > 0 {
+				medians = append(medians, point{bench.Median(hours[i]), bench.Median(values[i])})
+			}
+		}
+		all = append(all, medians)
 	}
-	var out []point
-	for i := 0; i < len(points); i += step {
-		out = append(out, points[i])
+	return all
+}
+
+// trends are those of whole runs, and of their second halves.
+type trends struct{ whole, second trend }
+
+// trendsOf takes samples.
+func trendsOf(runs [][]point) trends {
+	whole := byParts(runs)
+	var second [][]point
+	for _, points := range whole {
+		second = append(second, points[len(points)/2:])
 	}
-	return out
+	return trends{trendOf(whole), trendOf(second)}
 }
 
 // kendall is the variance of Kendall's statistic for points without a trend: values that occur more
@@ -77,21 +103,34 @@ func kendall(points []point) float64 {
 	return max(v, 0) / 18
 }
 
+// interval is written for a reader; empty without one.
+func (t trend) interval() string {
+	if math.IsNaN(t.slope) {
+		return ""
+	}
+	return bench.Number(t.low) + " to " + bench.Number(t.high)
+}
+
 // Verdicts.
 const (
 	flat   = "flat"
+	levels = "levels off"
 	grows  = "grows"
 	noData = "-"
 )
 
 // verdict is flat where the interval holds 0, or where even its upper end grows less in a day
-// than bound.
-func (t trend) verdict(bound float64) string {
+// than bound. What grows levels off if the second halves are flat, and grow for certain less than
+// the whole: something fills that has a bound.
+func (t trends) verdict(bound float64) string {
+	still := func(t trend) bool { return t.low <= 0 || 24*t.high < bound }
 	switch {
-	case math.IsNaN(t.slope):
+	case math.IsNaN(t.whole.slope):
 		return noData
-	case t.low <= 0 || 24*t.high < bound:
+	case still(t.whole):
 		return flat
+	case still(t.second) && t.second.high < t.whole.slope:
+		return levels
 	default:
 		return grows
 	}

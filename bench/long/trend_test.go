@@ -40,11 +40,14 @@ func TestTrend(t *testing.T) {
 		{"growth above the bound", [][]point{line(120, 40, 2, none)}, 2, 1e-9, 24, grows},
 		{"it shrinks", [][]point{line(120, 40, -3, none)}, -3, 1e-9, 0, flat},
 		{"two runs from other levels", [][]point{line(60, 40, 2, saw), line(60, 400, 2, saw)}, 2, 0.5, 1, grows},
+		{"it fills and is full", [][]point{line(120, 40, 0, func(i int) float64 { return float64(min(i, 50)) })}, 20, 10, 1, levels},
+		{"it grows by more and more", [][]point{line(120, 40, 0, func(i int) float64 { return float64(i * i) })}, 7200, 100, 1, grows},
 		{"a second run that begins lower hides nothing", [][]point{line(60, 400, 2, none), line(60, 40, 2, none)}, 2, 1e-9, 1, grows},
 	} {
-		got := trendOf(tc.runs)
-		if got.verdict(tc.bound) != tc.verdict || math.IsNaN(got.slope) != math.IsNaN(tc.slope) || math.Abs(got.slope-tc.slope) > tc.within {
-			t.Errorf("%s: %+v, %s; want %v ± %v, %s", tc.name, got, got.verdict(tc.bound), tc.slope, tc.within, tc.verdict)
+		both := trendsOf(tc.runs)
+		got := both.whole
+		if both.verdict(tc.bound) != tc.verdict || math.IsNaN(got.slope) != math.IsNaN(tc.slope) || math.Abs(got.slope-tc.slope) > tc.within {
+			t.Errorf("%s: %+v, %s; want %v ± %v, %s", tc.name, both, both.verdict(tc.bound), tc.slope, tc.within, tc.verdict)
 		}
 	}
 }
@@ -52,7 +55,7 @@ func TestTrend(t *testing.T) {
 // The interval holds the slope; both move with the values and neither depends on their level or order.
 func TestTrendFollowsTheValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		values := rapid.SliceOfN(rapid.IntRange(-50, 50), 3, 40).Draw(t, "values")
+		values := rapid.SliceOfN(rapid.IntRange(-50, 50), 3, parts).Draw(t, "values")
 		slope, level := rapid.IntRange(-20, 20).Draw(t, "slope"), rapid.IntRange(-1000, 1000).Draw(t, "level")
 		plain := line(len(values), 0, 0, func(i int) float64 { return float64(values[i]) })
 		moved := line(len(values), float64(level), float64(slope), func(i int) float64 { return float64(values[i]) })
@@ -75,7 +78,7 @@ func TestNoiseIsFlat(t *testing.T) {
 	const worlds = 200
 	grown, seed := 0, uint64(1)
 	for range worlds {
-		tr := trendOf([][]point{line(60, 0, 0, func(int) float64 {
+		tr := trendsOf([][]point{line(60, 0, 0, func(int) float64 {
 			seed = seed*6364136223846793005 + 1442695040888963407
 			return float64(seed >> 40)
 		})})
@@ -88,10 +91,20 @@ func TestNoiseIsFlat(t *testing.T) {
 	}
 }
 
-func TestThinKeepsTheRange(t *testing.T) {
-	points := line(5*most, 0, 1, none)
-	got := thin(points)
-	if len(got) > most || got[0] != points[0] || trendOf([][]point{points}).slope < 0.99 {
-		t.Errorf("%d points, from %+v", len(got), got[0])
+func TestPartsKeepTheRange(t *testing.T) {
+	points := line(50*parts, 0, 1, none)
+	got := byParts([][]point{points})[0]
+	if len(got) != parts || got[0].hours > points[50].hours || got[parts-1].hours < points[50*(parts-1)].hours || trendOf([][]point{got}).slope < 0.99 {
+		t.Errorf("%d parts: %+v", len(got), got)
+	}
+}
+
+// The log of decisions grows until it is as large as it may become.
+func TestWhatFillsHasABound(t *testing.T) {
+	growing := trendsOf([][]point{line(120, 0, 1000, none)})
+	for last, want := range map[float64]string{2000: "fills, 5000 KiB at most", 6000: grows} {
+		if got := (quantity{unit: "KiB", bound: 24, most: 5000}).verdict(growing, last); got != want {
+			t.Errorf("%v of 5000 KiB: %q, want %q", last, got, want)
+		}
 	}
 }

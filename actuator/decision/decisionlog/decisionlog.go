@@ -16,12 +16,15 @@ import (
 	"github.com/laxity/laxity/internal/aside"
 )
 
+// MaxBytes bounds the file, bytes, unless Options say otherwise. Its predecessor is as large.
+const MaxBytes = 8 << 20
+
 // Options of a Log.
 type Options struct {
 	// Keep is how many are kept in memory; 1000 by default.
 	Keep int
 	// Path of the file; none if empty. MaxBytes bounds it (and one predecessor,
-	// PATH.1); 8 MiB by default.
+	// PATH.1); the constant MaxBytes by default.
 	Path     string
 	MaxBytes int64
 }
@@ -45,7 +48,7 @@ func Open(o Options) (*Log, error) {
 		o.Keep = 1000
 	}
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = 8 << 20
+		o.MaxBytes = MaxBytes
 	}
 	l := &Log{o: o, changed: make(chan struct{})}
 	err := l.open()
