@@ -45,6 +45,8 @@ func TestBadFlags(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{
 		{"--exporter=nowhere"},
+		{"--exporter.config.file=" + filepath.Join(dir, "missing")},
+		{"--exporter.config.file=" + write(t, "basic_auth: {username: a, password: b}"), "--exporter.token-file=" + write(t, "0123456789abcdef")},
 		{"--max-hold=1ms"},
 		{"--late=0"},
 		{"--settle=0"},

@@ -36,21 +36,29 @@ func (p *placementFlags) register(cmd *kingpin.CmdClause) {
 	cmd.Flag("nodes.file", "nodes.yaml, or a file_sd file: for each node the addresses of its exporter, actuator and Docker engine. Alerts about another node are passed on to its actuator. Read again when it changes.").StringVar(&p.nodes)
 }
 
+// httpConfig reads an http_config of Prometheus; Prometheus's defaults without a file.
+func httpConfig(file string) (promconfig.HTTPClientConfig, error) {
+	if file == "" {
+		return promconfig.DefaultHTTPClientConfig, nil
+	}
+	c, _, err := promconfig.LoadHTTPConfigFile(file)
+	if err != nil {
+		return promconfig.HTTPClientConfig{}, err
+	}
+	return *c, nil
+}
+
 // open makes the placement service and mounts it on the actuator; nil without
 // --prometheus.url. local names the actuator's node.
 func (p *placementFlags) open(o *actuator.Options, local func() string) (*service.Service, error) {
 	if p.prometheus == "" {
 		return nil, nil
 	}
-	http := promconfig.DefaultHTTPClientConfig
-	if p.prometheusConfig != "" {
-		c, _, err := promconfig.LoadHTTPConfigFile(p.prometheusConfig)
-		if err != nil {
-			return nil, fmt.Errorf("--prometheus.config.file: %w", err)
-		}
-		http = *c
+	towards, err := httpConfig(p.prometheusConfig)
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus.config.file: %w", err)
 	}
-	rt, err := promconfig.NewRoundTripperFromConfig(http, "laxity-placement")
+	rt, err := promconfig.NewRoundTripperFromConfig(towards, "laxity-placement")
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus.config.file: %w", err)
 	}

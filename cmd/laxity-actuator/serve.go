@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/oklog/run"
+	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/common/promslog/flag"
 	"github.com/prometheus/exporter-toolkit/web"
@@ -45,7 +46,7 @@ const defaultStateDir = "/var/lib/laxity/actuator"
 type serveCommand struct {
 	exporter, node, stateDir, guardian string
 	engine                             engine.Choice
-	exporterToken                      string
+	exporterToken, exporterConfig      string
 	configFile                         string
 	config                             config.Config
 	arbitrate                          string
@@ -66,6 +67,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	cmd := app.Command("serve", "Act (the default).").Default()
 	cmd.Flag("exporter", "Address of the laxity-exporter of this node.").Default("http://127.0.0.1:9870").StringVar(&s.exporter)
 	cmd.Flag("exporter.token-file", "File with the exporter's token (its --web.bearer-token-file). The page needs it to change deadlines and shares.").StringVar(&s.exporterToken)
+	cmd.Flag("exporter.config.file", "Instead of the token: TLS and authorization towards the exporter, as an http_config of Prometheus. For an exporter with a --web.config.file.").StringVar(&s.exporterConfig)
 	cmd.Flag("node", "Name of this node, as in the label node of alerts. Default: the exporter's.").StringVar(&s.node)
 	cmd.Flag("state-dir", "Folder on a local disk for what must survive a crash: holds, leases, inbox, decisions. Give the guardian the same one.").
 		Default(defaultStateDir).StringVar(&s.stateDir)
@@ -181,9 +183,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 // options is what the flags say of the actuator itself; run adds placement, cluster and the
 // channels that the self-test allows.
 func (s *serveCommand) options(settings config.Config, who access.Options, logger *slog.Logger) (actuator.Options, error) {
-	var client *http.Client
-	if s.exporterToken != "" {
-		client = &http.Client{Transport: access.Bearer{Path: s.exporterToken}}
+	client, err := s.exporterClient()
+	if err != nil {
+		return actuator.Options{}, err
 	}
 	facts, err := source.NewHTTP(s.exporter, client)
 	if err != nil {
@@ -207,6 +209,23 @@ func (s *serveCommand) options(settings config.Config, who access.Options, logge
 		o.Load = func() (config.Config, error) { return loadConfig(s.configFile, s.config) }
 	}
 	return o, nil
+}
+
+// exporterClient is what asks the exporter; nil: http.DefaultClient.
+func (s *serveCommand) exporterClient() (*http.Client, error) {
+	switch {
+	case s.exporterConfig != "" && s.exporterToken != "":
+		return nil, errors.New("--exporter.config.file and --exporter.token-file exclude each other: write authorization: {credentials_file: TOKEN-FILE} into the former")
+	case s.exporterConfig != "":
+		c, err := httpConfig(s.exporterConfig)
+		if err != nil {
+			return nil, fmt.Errorf("--exporter.config.file: %w", err)
+		}
+		return promconfig.NewClientFromConfig(c, "laxity-exporter")
+	case s.exporterToken != "":
+		return &http.Client{Transport: access.Bearer{Path: s.exporterToken}}, nil
+	}
+	return nil, nil
 }
 
 // authentication says what clients need.

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,15 +67,21 @@ func (a *authority) issue(name string) (crt, key string) {
 	return crt, key
 }
 
-// client trusts the authority and shows the certificate of this name, if any.
-func (a *authority) client(name string) *http.Client {
+// pool has the authority.
+func (a *authority) pool() *x509.CertPool {
 	a.t.Helper()
 	pool := x509.NewCertPool()
 	ca, err := os.ReadFile(filepath.Join(a.dir, "ca.crt"))
 	if err != nil || !pool.AppendCertsFromPEM(ca) {
 		a.t.Fatal(err)
 	}
-	c := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return pool
+}
+
+// client trusts the authority and shows the certificate of this name, if any.
+func (a *authority) client(name string) *http.Client {
+	a.t.Helper()
+	c := &tls.Config{RootCAs: a.pool(), MinVersion: tls.VersionTLS12}
 	if name != "" {
 		crt, key := a.issue(name)
 		pair, err := tls.LoadX509KeyPair(crt, key)
@@ -159,5 +166,42 @@ func TestTokens(t *testing.T) {
 	n.await("it lets the token in", func() bool { return with("0123456789abcdef") == http.StatusOK })
 	if code := with("0123456789abcdeF"); code != http.StatusUnauthorized {
 		t.Errorf("with a wrong token: %d", code)
+	}
+}
+
+// An exporter may ask for a certificate and a password, as any of Prometheus's.
+func TestExporterThatAuthenticates(t *testing.T) {
+	a := newAuthority(t)
+	crt, key := a.issue("exporter")
+	pair, err := tls.LoadX509KeyPair(crt, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exporter := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "actuator" || password != "test" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	exporter.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool(), MinVersion: tls.VersionTLS12}
+	exporter.StartTLS()
+	defer exporter.Close()
+	crt, key = a.issue("actuator")
+	towards := fmt.Sprintf("tls_config: {ca_file: %s, cert_file: %s, key_file: %s}\n", filepath.Join(a.dir, "ca.crt"), crt, key)
+	for text, want := range map[string]int{
+		towards + "basic_auth: {username: actuator, password: test}": http.StatusOK,
+		towards: http.StatusUnauthorized,
+	} {
+		client, err := (&serveCommand{exporterConfig: write(t, text)}).exporterClient()
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Get(exporter.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", text, resp.Status, want)
+		}
 	}
 }

@@ -16,7 +16,7 @@ const httpConfigEnv = "LAXITY_HTTP_CONFIG"
 
 const httpConfigHelp = "File with credentials and TLS settings for exporter and actuator: an http_config of Prometheus (authorization, basic_auth, tls_config)."
 
-// httpClient reads an http_config file. Without one it sends laxity up its token. Its clients
+// httpClient reads an http_config file. Without one it sends a token. Its clients
 // have no overall timeout, because streams go on.
 func httpClient(file, token string) (*http.Client, error) {
 	if file == "" {
@@ -42,7 +42,7 @@ func clientFromEnv() (*http.Client, error) {
 }
 
 // errDenied says what to do after an answer of 401.
-var errDenied = errors.New("for laxity up be the user who started it (sudo?), or name its token with --token.file; otherwise write --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + tokenEnv + ", " + httpConfigEnv + ")")
+var errDenied = errors.New("for laxity up be the user who started it (sudo?), or name its token with --token.file; for a package sudo, with --token.file=/etc/laxity/webhook-token; otherwise write --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + tokenEnv + ", " + httpConfigEnv + ")")
 
 // denied adds what to do to the error of an answer, of which it keeps what is wrong: the rest says
 // how other clients send a token.

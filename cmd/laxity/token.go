@@ -22,7 +22,7 @@ import (
 // tokenEnv names the token file for commands that have no flag for it.
 const tokenEnv = "LAXITY_TOKEN_FILE"
 
-const tokenHelp = "File with the token that laxity up writes at its start, by default the file token in its --state-dir. The token is sent to the addresses in the file and nowhere else."
+const tokenHelp = "File with the token: the one that laxity up writes at its start, by default the file token in its --state-dir, or the --web.bearer-token-file of exporter and actuator (a package's: /etc/laxity/webhook-token). The token of laxity up is sent to the addresses in the file and nowhere else."
 
 // tokenFile is where laxity up writes the token.
 func tokenFile(stateDir string) string { return filepath.Join(stateDir, "token") }
@@ -66,7 +66,8 @@ func removeToken(path string, log *slog.Logger) {
 	}
 }
 
-// withToken adds the token of a file to requests to the addresses in that file.
+// withToken adds the token of a file to requests: to the addresses in that file, or to what the command
+// asks if it names none.
 type withToken struct {
 	path string
 	next http.RoundTripper
@@ -75,15 +76,16 @@ type withToken struct {
 // RoundTrip implements http.RoundTripper. Without a token the request goes as it is, and the
 // server refuses it if it needs one.
 func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
-	if token, ok := tokenOf(t.path, r.URL); ok && r.Header.Get("Authorization") == "" {
+	// r.Response: an answer sent us on to there, and not the command.
+	if token, ok := tokenOf(t.path, r.URL, r.Response == nil); ok && r.Header.Get("Authorization") == "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	return t.next.RoundTrip(r)
 }
 
-// tokenOf reads the token for an address.
-func tokenOf(path string, to *url.URL) (string, bool) {
+// tokenOf reads the token for an address. anywhere: it may have that of a file that names no address.
+func tokenOf(path string, to *url.URL, anywhere bool) (string, bool) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", false
@@ -93,6 +95,7 @@ func tokenOf(path string, to *url.URL) (string, bool) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		switch line := strings.TrimSpace(lines.Text()); {
 		case strings.HasPrefix(line, "# "+tokenFor):
+			anywhere = false
 			for _, address := range strings.Fields(strings.TrimPrefix(line, "# "+tokenFor)) {
 				meant = meant || means(to, address)
 			}
@@ -100,7 +103,7 @@ func tokenOf(path string, to *url.URL) (string, bool) {
 			token = cmp.Or(token, line)
 		}
 	}
-	return token, meant && token != ""
+	return token, (meant || anywhere) && token != ""
 }
 
 // means reports whether a URL is this listen address of this machine.

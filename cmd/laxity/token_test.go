@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,12 +28,53 @@ func TestTokenGoesToItsOwnAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if token, ok := tokenOf(path, u); ok != want || ok && len(token) != 64 {
+		if token, ok := tokenOf(path, u, true); ok != want || ok && len(token) != 64 {
 			t.Errorf("%s: %v", address, ok)
 		}
 	}
-	if _, ok := tokenOf(filepath.Join(t.TempDir(), "none"), &url.URL{Host: "127.0.0.1:9870"}); ok {
+	if _, ok := tokenOf(filepath.Join(t.TempDir(), "none"), &url.URL{Host: "127.0.0.1:9870"}, true); ok {
 		t.Error("a token out of nothing")
+	}
+}
+
+// The token of a package names no address: it goes to what the command asks, and not where an answer
+// sends the command on to.
+func TestTokenWithoutAddresses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "webhook-token")
+	if err := access.WriteToken(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := access.ReadTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	sees := func(name string) http.HandlerFunc {
+		return func(_ http.ResponseWriter, r *http.Request) { got[name] = r.Header.Get("Authorization") }
+	}
+	other := httptest.NewServer(sees("other"))
+	defer other.Close()
+	mux := http.NewServeMux()
+	mux.Handle("/", sees("asked"))
+	mux.Handle("/away", http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	asked := httptest.NewServer(mux)
+	defer asked.Close()
+	client, err := httpClient("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/away"} {
+		resp, err := client.Get(asked.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	if got["asked"] != "Bearer "+tokens[0] {
+		t.Errorf("what was asked got %q", got["asked"])
+	}
+	if other, ok := got["other"]; !ok || other != "" {
+		t.Errorf("where it was sent on to: %q, %v", other, ok)
 	}
 }
 

@@ -31,8 +31,10 @@ import (
 
 const upHelp = `Run exporter, rule evaluator and actuator in this process, for one machine.
 
-Watches the GPU tasks of all containers of the Docker engine here, and pauses and unpauses
-those with at least one laxity.* label so that deadlines are met. Ctrl-C releases everything.
+Watches the GPU tasks of all containers of the engine here (Docker, Podman, containerd or CRI-O), and
+decides whose work the GPU does, so that deadlines are met. It acts on containers with at least one
+laxity.* label alone: by time slices, and by taking them off the GPU for a moment; by pauses where
+that does not work. Ctrl-C releases everything.
 
   docker run -d --gpus all --label laxity.deadline=9s IMAGE
   sudo laxity up

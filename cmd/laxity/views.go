@@ -25,7 +25,7 @@ const psHelp = `List containers with deadline, state, float, GPU and memory, the
   laxity ps --json | jq '.[] | select(.float_seconds < 0) | .container'
   laxity ps --exporter.url=http://gpu-2:9870       another machine
 
-FLOAT (laxity, slack) is the time to spare before the deadline: of the most urgent unfinished
+FLOAT (laxity) is the time to spare before the deadline: of the most urgent unfinished
 task, or of the last one when idle. STATE held: it is kept off the GPU, its host side may run on.
 ORDER, where the time of the GPU is divided by slices: 2nd 100ms (second in the queue, time
 slice 100 ms), off: web (off the GPU for a moment, web comes first); laxity why has it in

@@ -49,6 +49,14 @@ func p1Rows() []row {
 	}
 }
 
+// gpusOf is 1 GPU, 2 GPUs.
+func gpusOf(n int) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return fmt.Sprintf("%d GPUs", n)
+}
+
 func p2Rows() []row {
 	all := []row{
 		{paper: "P2", place: "Fig. 3", what: "run time of an 8192² task beside 19 others", stated: "from a few s to about 60 s", from: "contention", settings: " --set sets=8192", seconds: 2400,
@@ -57,7 +65,7 @@ func p2Rows() []row {
 			theirs: slowdown("inference", sliced, 5), ours: slowdown("inference", laxity, 5), differs: "40 requests with a kernel of 25 ms each"},
 	}
 	for _, size := range []struct{ gpus, containers int }{{1, 10}, {4, 8}, {8, 100}} {
-		all = append(all, row{paper: "P2", place: "Table 3", what: fmt.Sprintf("bytes that a node of %d GPUs and %d containers sends", size.gpus, size.containers), stated: "16 bytes (1 + 10 + 5)", from: "bytes",
+		all = append(all, row{paper: "P2", place: "Table 3", what: fmt.Sprintf("bytes that a node of %s and %d containers sends", gpusOf(size.gpus), size.containers), stated: "16 bytes (state 1, float 10, use 5)", from: "bytes",
 			theirs:  median(1, "bytes", "sent_bytes", "way", asked, "gpus", size.gpus, "containers", size.containers),
 			ours:    median(1, "bytes", "sent_bytes", "way", "a scrape", "gpus", size.gpus, "containers", size.containers),
 			differs: "ours is every series of the node, gzip and HTTP's header included, sent at each scrape; the paper's is sent when a container is to be placed, without headers"})

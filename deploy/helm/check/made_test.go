@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/chart/loader"
 	"sigs.k8s.io/yaml"
 )
 
@@ -53,6 +55,26 @@ func TestFiles(t *testing.T) {
 	boards, err2 := filepath.Glob(chartFile("files/dashboards/*.json"))
 	if err != nil || err2 != nil || len(there)+len(boards) != len(made) {
 		t.Errorf("the chart has %v %v, the repository %v", there, boards, made)
+	}
+}
+
+// TestVersion: the chart, and so the image that it asks for, has the version of the newest release in
+// the changelog.
+func TestVersion(t *testing.T) {
+	changes, err := os.ReadFile("../../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)$`).FindSubmatch(changes)
+	if newest == nil {
+		t.Fatal("the changelog has no release")
+	}
+	c, err := loader.Load(chartFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := string(newest[1]); c.Metadata.Version != want || c.Metadata.AppVersion != want {
+		t.Errorf("version %s, appVersion %s; CHANGELOG.md has %s: write it into Chart.yaml, and run `make manifests`", c.Metadata.Version, c.Metadata.AppVersion, want)
 	}
 }
 
