@@ -36,6 +36,9 @@ func FuzzParseLabels(f *testing.F) {
 			l = task.Limits{}
 		}
 		s, invalid := l.ParseLabels(labels)
+		if text, err := json.Marshal(invalid); err != nil || len(text) > 16<<10 {
+			t.Errorf("%d bytes are said of labels that cannot be read (%v)", len(text), err)
+		}
 		bad := map[string]bool{}
 		for _, i := range invalid {
 			bad[i.Label] = true

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -115,48 +116,58 @@ func ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
 	return Limits{}.ParseLabels(labels)
 }
 
+// Bounds of what is said of labels that cannot be read. Whoever writes labels must not make what
+// is said of them too large for those who read it.
+const (
+	maxLabel   = 100 // bytes of a label, and of its value; valid ones are shorter
+	maxInvalid = 8   // labels of a container
+)
+
 // ParseLabels reads the laxity.* labels among a container's labels. A label that is invalid
 // or beyond the limits takes its safe value (no deadline, no limit, no share, no gang, never paused,
-// the default class and release). The list has these labels, sorted.
+// the default class and release). The list has these labels, sorted: eight of them, and one entry that says
+// how many more there are.
 func (l Limits) ParseLabels(labels map[string]string) (Spec, []InvalidLabel) {
-	s := Spec{Class: ClassBatch, Release: ReleaseProcess}
+	s := Spec{Release: ReleaseProcess}
 	var invalid []InvalidLabel
-	bad := func(label, value, hint string) {
-		invalid = append(invalid, InvalidLabel{Label: label, Value: value, Hint: hint})
-	}
 	for label, value := range labels {
 		if !strings.HasPrefix(label, LabelPrefix) {
 			continue
 		}
 		s.Managed = true
 		if err := l.read(&s, label, value); err != nil {
-			bad(label, value, err.Error())
+			invalid = append(invalid, InvalidLabel{Label: short(label), Value: short(value), Hint: err.Error()})
 		}
 	}
-	if s.Deadline > 0 {
-		s.Class = ClassDeadline
-	}
-	if v, ok := labels[LabelClass]; ok {
-		if c := Class(v); c == ClassDeadline || c == ClassBatch {
-			s.Class = c
-		} else {
-			bad(LabelClass, v, "write deadline or batch")
+	if s.Class == "" {
+		s.Class = ClassBatch
+		if s.Deadline > 0 {
+			s.Class = ClassDeadline
 		}
 	}
-	if v, ok := labels[LabelRelease]; ok {
-		if r := Release(v); r == ReleaseProcess || r == ReleaseBusy {
-			s.Release = r
-		} else {
-			bad(LabelRelease, v, "write process or busy")
-		}
+	slices.SortFunc(invalid, func(a, b InvalidLabel) int {
+		return cmp.Or(strings.Compare(a.Label, b.Label), strings.Compare(a.Value, b.Value))
+	})
+	if more := len(invalid) - maxInvalid; more > 0 {
+		invalid = append(invalid[:maxInvalid], InvalidLabel{Label: LabelPrefix + "…", Hint: fmt.Sprintf("%d more labels cannot be read", more)})
 	}
-	slices.SortFunc(invalid, func(a, b InvalidLabel) int { return strings.Compare(a.Label, b.Label) })
 	return s, invalid
 }
 
-// read sets what one label says. The class and the release are left: their defaults depend on
-// the deadline.
+// short cuts a text at maxLabel.
+func short(text string) string {
+	if len(text) <= maxLabel {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLabel], "") + "…"
+}
+
+// read sets what one label says.
 func (l Limits) read(s *Spec, label, value string) error {
+	if len(label) > maxLabel || len(value) > maxLabel {
+		s.NeverPause = s.NeverPause || label == LabelPause
+		return fmt.Errorf("a label and its value have %d bytes at most", maxLabel)
+	}
 	switch label {
 	case LabelDeadline:
 		d, err := ParseDeadline(value)
@@ -192,7 +203,16 @@ func (l Limits) read(s *Spec, label, value string) error {
 			return errors.New("write a name of 1 to 63 letters, digits, '.', '_' and '-'; until then it is in no gang")
 		}
 		s.Gang = value
-	case LabelClass, LabelRelease:
+	case LabelClass:
+		if c := Class(value); c != ClassDeadline && c != ClassBatch {
+			return errors.New("write deadline or batch")
+		}
+		s.Class = Class(value)
+	case LabelRelease:
+		if r := Release(value); r != ReleaseProcess && r != ReleaseBusy {
+			return errors.New("write process or busy")
+		}
+		s.Release = Release(value)
 	default:
 		return errors.New("no such label; known are " + strings.Join(KnownLabels, ", "))
 	}

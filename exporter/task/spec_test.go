@@ -1,7 +1,9 @@
 package task_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -9,6 +11,36 @@ import (
 
 	"github.com/laxity/laxity/exporter/task"
 )
+
+// Whoever writes labels does not decide how much is said of them: a snapshot that is too large blinds
+// the actuator for all containers of the node.
+func TestInvalidLabelsAreBounded(t *testing.T) {
+	long, many := strings.Repeat("<", 250_000), map[string]string{}
+	for i := range 16_000 {
+		many[fmt.Sprint("laxity.x", i)] = "1"
+	}
+	for name, labels := range map[string]map[string]string{
+		"long value": {"laxity.deadline": long}, "long name": {"laxity." + long: "1"}, "many": many,
+		"all long": {"laxity.deadline": long, "laxity.share": long, "laxity.gpu-memory": long, "laxity.pause": long, "laxity.class": long, "laxity.release": long, "laxity.gang": long},
+	} {
+		s, invalid := task.ParseLabels(labels)
+		text, err := json.Marshal(invalid)
+		if err != nil || len(text) > 16<<10 || len(invalid) == 0 {
+			t.Errorf("%s: %d labels in %d bytes (%v)", name, len(invalid), len(text), err)
+		}
+		if want := labels["laxity.pause"] != ""; s.NeverPause != want || !s.Managed || s.Deadline != 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	_, invalid := task.ParseLabels(many)
+	if last := invalid[len(invalid)-1]; last.Hint != "15992 more labels cannot be read" {
+		t.Errorf("the last of them is %+v", last)
+	}
+	// A unit beyond the bound must not be lost: 9 seconds are not 9 milliseconds.
+	if s, _ := task.ParseLabels(map[string]string{"laxity.deadline": "9." + strings.Repeat("0", 200) + "ms"}); s.Deadline != 0 {
+		t.Errorf("a deadline of %v", s.Deadline)
+	}
+}
 
 func TestParseLabels(t *testing.T) {
 	plain := task.Spec{Managed: true, Class: task.ClassBatch, Release: task.ReleaseProcess}
