@@ -143,7 +143,7 @@ func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time, e
 	for _, u := range v.uses {
 		gpu := u.gpu
 		if v.live || len(v.tasks) > 0 {
-			v.states(out, gpu)
+			v.states(out, gpu, now)
 		}
 		v.urgent(out, gpu, u.urgent, now)
 		v.last(out, gpu, u.last)
@@ -160,22 +160,18 @@ func (v *containerFacts) publish(out *scrape, s *task.Snapshot, now time.Time, e
 	}
 }
 
-func (v *containerFacts) states(out *scrape, gpu string) {
-	stopped := 0
+func (v *containerFacts) states(out *scrape, gpu string, now time.Time) {
 	for _, state := range task.UnfinishedStates {
-		n := 0
+		n, longest := 0, time.Duration(0)
 		for _, t := range v.tasks {
 			if t.State == state && slices.Contains(t.GPUs, gpu) {
-				n++
+				n, longest = n+1, max(longest, now.Sub(t.StateSince))
 			}
 		}
 		out.gauge(tasks, float64(n), v.name, gpu, string(state))
-		if state == task.Held || state == task.Paused {
-			stopped += n
+		if n > 0 && state != task.Running {
+			out.gauge(stopped, longest.Seconds(), v.name, gpu, string(state))
 		}
-	}
-	if stopped > 0 {
-		out.gauge(stoppedTasks, float64(stopped), v.name, gpu)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -36,6 +37,9 @@ func cards(out *scrape, s *task.Snapshot) {
 		each(c.Clock, func(clock string, v float64) { out.gauge(gpuClock, v, c.UUID, clock) })
 		each(c.Throttled, func(reason string, on bool) { out.gauge(gpuThrottled, flag(on), c.UUID, reason) })
 		each(c.Xids, func(xid, n uint64) { out.counter(gpuXids, float64(n), c.UUID, strconv.FormatUint(xid, 10)) })
+		each(c.LastXids, func(xid uint64, at time.Time) {
+			out.gauge(gpuLastXid, unixSeconds(at), c.UUID, strconv.FormatUint(xid, 10))
+		})
 		each(c.ECC, func(kind string, n uint64) { out.counter(gpuECC, float64(n), c.UUID, kind) })
 		each(c.PCIe, func(direction string, v float64) { out.gauge(gpuPCIe, v, c.UUID, direction) })
 		each(c.NVLink, func(direction string, n uint64) { out.counter(gpuNVLink, float64(n), c.UUID, direction) })

@@ -147,7 +147,7 @@ func TestGolden(t *testing.T) {
 			web.Invalid = []task.InvalidLabel{{Label: task.LabelPause, Value: "maybe"}}
 			s.Containers = []task.Container{web, withDeadline("batch", 0)}
 			paused := begun("web", -2, 7)
-			paused.State = task.Paused
+			paused.State, paused.StateSince = task.Paused, at(-1.5)
 			s.Tasks = []task.Task{begun("web", -3, 6), paused, begun("batch", -1, 0)}
 			s.Ended = []task.Task{over("web", -20, -11, -12.5), over("web", -40, -31, -30), over("batch", -9, 0, -8)}
 			c := newScene(s, collector.Options{})
@@ -194,8 +194,9 @@ func TestGolden(t *testing.T) {
 					UUID: gpuA, Power: &watts, PowerLimit: &limit, Energy: &joules,
 					Temperature: map[string]float64{"gpu": 61, "memory": 70}, Clock: map[string]float64{"sm": 1980e6, "memory": 3201e6},
 					Throttled: map[string]bool{"power_cap": true, "thermal": false}, Xids: map[uint64]uint64{79: 1, 13: 2},
-					ECC:  map[string]uint64{"corrected": 3, "uncorrected": 0},
-					PCIe: map[string]float64{"transmit": 1e9, "receive": 2e9}, NVLink: map[string]uint64{"transmit": 1 << 30, "receive": 1 << 31}, Switches: &task.Switches{Rate: 471.5},
+					LastXids: map[uint64]time.Time{79: time.Unix(1e9, 5e8), 13: time.Unix(1e9+1, 0)},
+					ECC:      map[string]uint64{"corrected": 3, "uncorrected": 0},
+					PCIe:     map[string]float64{"transmit": 1e9, "receive": 2e9}, NVLink: map[string]uint64{"transmit": 1 << 30, "receive": 1 << 31}, Switches: &task.Switches{Rate: 471.5},
 					Unattributed: map[string]float64{"idle": 750, "other": 25, "unknown": 0}, OtherSeconds: &other,
 					Uses: []task.Use{
 						{ContainerID: id("old"), Container: "web", GPUSeconds: 99, Energy: &gone}, // web is another one now

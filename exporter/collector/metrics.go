@@ -50,7 +50,8 @@ var (
 		"gpu_task_float_seconds of a task that is expected to take longer than that. Absent otherwise, and where the container's last task took less than 1 s: such a task ends before an alert can help.", containerGPU...)
 	taskLate = describe("gpu_task_late_seconds",
 		"How far past its deadline the container's unfinished task is, or its last one was when it ended, for 10 minutes after that. Absent otherwise. An unfinished busy interval is late once its end would be known: --busy.gap and 5 ms after its deadline.", containerGPU...)
-	stoppedTasks = describe("gpu_stopped_tasks", "Unfinished tasks that are held or paused now. Absent without any.", containerGPU...)
+	stopped = describe("gpu_stopped_seconds",
+		"For how long a task of the container has been held, paused or swapped out without a break, the longest of them. Absent without any.", "container", "gpu", "state")
 	taskWork     = describe("gpu_task_work_seconds",
 		"What the container's unfinished tasks are expected to need of the GPU yet, by its last task there, else by the longest last one of its image on this node, else all of the time until the deadline. Absent without a deadline.", containerGPU...)
 	taskSlack = describe("gpu_task_slack_seconds",
@@ -104,6 +105,8 @@ var (
 		"Whether the card lowers its clocks now (1) for this reason. Low clocks because nothing runs, or because somebody set them, do not count.", "gpu", "reason")
 	gpuXids = describe("gpu_xid_errors_total",
 		"Errors that the driver reported for the card since the exporter began, by Xid number. Absent until the first of a number.", "gpu", "xid")
+	gpuLastXid = describe("gpu_xid_last_timestamp_seconds",
+		"When the last error of this Xid number was read. Absent until the first of a number since the exporter began.", "gpu", "xid")
 	gpuECC = describe("gpu_ecc_errors_total",
 		"Memory errors over the card's life, by kind: corrected or uncorrected.", "gpu", "kind")
 	gpuPCIe = describe("gpu_pcie_throughput_bytes_per_second",

@@ -147,7 +147,7 @@ func TestWhatAlertsRead(t *testing.T) {
 			k.State, k.StateSince = state, c.now
 		}
 		var got []string
-		for line := range strings.Lines(format(t, c, "gpu_task_at_risk_float_seconds", "gpu_task_late_seconds", "gpu_stopped_tasks")) {
+		for line := range strings.Lines(format(t, c, "gpu_task_at_risk_float_seconds", "gpu_task_late_seconds", "gpu_stopped_seconds")) {
 			if !strings.HasPrefix(line, "#") {
 				got = append(got, strings.Replace(strings.TrimSpace(line), `{container="web",gpu="GPU-a"}`, "", 1))
 			}
@@ -156,12 +156,13 @@ func TestWhatAlertsRead(t *testing.T) {
 			t.Errorf("at %v s, %s: %q, want %q", when, state, text, want)
 		}
 	}
+	const stood = `gpu_stopped_seconds{container="web",gpu="GPU-a",state="held"} `
 	check(0, task.Running, "")
-	check(1, task.Held, "gpu_stopped_tasks 1")
-	check(2.5, task.Held, "gpu_stopped_tasks 1")
+	check(1, task.Held, stood+"0")
+	check(2.5, task.Held, stood+"1.5")
 	// It has run 1 s of 8, and there are 6.5 s left: it was put to the front too late. It stays
 	// at risk as it runs.
-	check(3.5, task.Held, "gpu_stopped_tasks 1, gpu_task_at_risk_float_seconds 6.5")
+	check(3.5, task.Held, stood+"2.5, gpu_task_at_risk_float_seconds 6.5")
 	check(3.5, task.Running, "gpu_task_at_risk_float_seconds 6.5")
 	check(9, task.Running, "gpu_task_at_risk_float_seconds 1")
 	check(10.01, task.Running, "gpu_task_at_risk_float_seconds -0.01, gpu_task_late_seconds 0.01")

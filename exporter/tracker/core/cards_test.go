@@ -3,6 +3,7 @@ package core_test
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
@@ -90,6 +91,30 @@ func TestUsesOfACard(t *testing.T) {
 	w.condition(15*60+10, 1700, map[int]float64{})
 	if c := w.card(); len(c.Uses) != 0 {
 		t.Errorf("uses %+v, long after the container's end", c.Uses)
+	}
+}
+
+// When an error was last counted outlives readings that fail: an alert by that time fires for each
+// error once.
+func TestLastXids(t *testing.T) {
+	w := running(t)
+	read := func(s float64, xids map[uint64]uint64) map[uint64]time.Time {
+		w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Xids: xids}}})
+		return w.card().LastXids
+	}
+	if last := read(2, map[uint64]uint64{}); last != nil {
+		t.Errorf("%v before any", last)
+	}
+	read(3, map[uint64]uint64{31: 1})
+	w.m.CardsDown("it hangs")
+	if last := read(4, map[uint64]uint64{31: 1}); !last[31].Equal(at(3)) {
+		t.Errorf("%v; the error was read at %v", last, at(3))
+	}
+	if last := read(5, map[uint64]uint64{31: 2, 79: 1}); !last[31].Equal(at(5)) || !last[79].Equal(at(5)) {
+		t.Errorf("%v; want both at %v", last, at(5))
+	}
+	if last := read(6, map[uint64]uint64{31: 1}); !last[31].Equal(at(6)) { // a driver that was loaded anew counts from 0
+		t.Errorf("%v; want %v", last, at(6))
 	}
 }
 
