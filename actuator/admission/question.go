@@ -54,7 +54,7 @@ func ParseQuestion(v url.Values) (q Question, err error) {
 		case "gpu":
 			q.GPU = text
 		case "image":
-			q.Image = text
+			q.Image = task.ImageName(text)
 		case "deadline":
 			q.Deadline, err = task.ParseDeadline(text)
 		case "estimate":

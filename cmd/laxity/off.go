@@ -11,6 +11,7 @@ import (
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 const offHelp = `Undo everything that Laxity did to the containers here. No program of Laxity has to run.
@@ -32,6 +33,9 @@ func (c *cli) addOff() {
 		o.Logger = log
 		o.ContainerOf = container.Proc("/proc").OfPID
 		o.Channels = channeldriver.Open(gpus)
+		o.Using = func(e engine.Choice, because string) {
+			fmt.Fprintf(c.out, "The container engine is %s: %s.\n", e, because)
+		}
 		var errs []error
 		for _, dir := range state {
 			o.StateDir = filepath.Join(dir, "actuator")

@@ -52,7 +52,7 @@ var (
 		"How far past its deadline the container's unfinished task is, or its last one was when it ended, for 10 minutes after that. Absent otherwise. An unfinished busy interval is late once its end would be known: --busy.gap and 5 ms after its deadline.", containerGPU...)
 	stopped = describe("gpu_stopped_seconds",
 		"For how long a task of the container has been held, paused or swapped out without a break, the longest of them. Absent without any.", "container", "gpu", "state")
-	taskWork     = describe("gpu_task_work_seconds",
+	taskWork = describe("gpu_task_work_seconds",
 		"What the container's unfinished tasks are expected to need of the GPU yet, by its last task there, else by the longest last one of its image on this node, else all of the time until the deadline. Absent without a deadline.", containerGPU...)
 	taskSlack = describe("gpu_task_slack_seconds",
 		"How much more work could go first on the GPU without this container missing its deadline (earliest deadline first); negative where it is expected to miss it anyway.", containerGPU...)

@@ -8,7 +8,6 @@ package container
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/laxity/laxity/exporter/task"
@@ -33,19 +32,6 @@ type Container struct {
 	// "0:1", the first MIG instance of the first GPU), or "all" alone. Empty but
 	// not nil: none. Nil: not known.
 	GPUs []string
-}
-
-// ImageName returns an image's name as a person writes it, the same for every engine: Podman calls
-// the image trainer docker.io/library/trainer:latest, or localhost/trainer:latest if it was built
-// here.
-func ImageName(image string) string {
-	for _, registry := range []string{"docker.io/library/", "docker.io/", "localhost/"} {
-		if short, ok := strings.CutPrefix(image, registry); ok {
-			image = short
-			break
-		}
-	}
-	return strings.TrimSuffix(image, ":latest")
 }
 
 // EventKind is what happened to a container.

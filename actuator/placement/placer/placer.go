@@ -24,6 +24,9 @@ const (
 	// grace is how long a confirmed container may be unknown on a node that
 	// answers: it is started anew, or the exporter is.
 	grace = 30 * time.Second
+	// gone is how long a node must be unknown, while others are known, until what is reserved on it ends.
+	// The rules remember a node for an hour before.
+	gone = time.Hour
 	// patience bounds the questions that one decision asks of the source;
 	// thorough those of an explanation, which is about all nodes.
 	patience = 10 * time.Second

@@ -290,6 +290,48 @@ func TestALifeOfAPromise(t *testing.T) {
 	}
 }
 
+// What is reserved on a node that never returns ends, some time after nobody knows the node any more.
+func TestPromiseOfANodeThatIsGone(t *testing.T) {
+	w, p := start(t, placement.Paper, node("a", 20), node("b", 10))
+	ctx := t.Context()
+	settle := func() {
+		t.Helper()
+		if err := p.Settle(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := p.Place(ctx, need(9, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Bind(ctx, "p1", "c1"); err != nil {
+		t.Fatal(err)
+	}
+	w.hold("c1", "a", 8*gib, 1)
+	settle()
+	delete(w.tenants, "c1")
+	nodes := w.nodes
+	w.nodes = nodes[1:] // a is gone, b is known
+	w.pass(59 * time.Minute)
+	settle()
+	if len(p.List()) != 1 {
+		t.Fatalf("it ended after 59 minutes: the node may return")
+	}
+	w.nodes = nodes // it returns, and goes again
+	nodes[0].Fresh = false
+	settle()
+	w.nodes = nodes[1:]
+	w.pass(59 * time.Minute)
+	settle()
+	if len(p.List()) != 1 {
+		t.Fatalf("it ended 59 minutes after its node was last seen")
+	}
+	w.pass(2 * time.Minute)
+	settle()
+	if len(p.List()) != 0 {
+		t.Errorf("left: %+v", p.List())
+	}
+}
+
 func TestPromisesExpire(t *testing.T) {
 	w, p := start(t, placement.Paper, node("a", 20))
 	ctx := t.Context()

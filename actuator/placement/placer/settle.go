@@ -52,7 +52,8 @@ func (p *Placer) Settle(ctx context.Context) error {
 			// It may have changed since.
 			if now, ok := v.entries[e.ID]; ok && now.Container == e.Container {
 				t, known := tenants[e.Container]
-				p.settle(v, now, t, known, fresh[e.Node])
+				current, there := fresh[e.Node]
+				p.settle(v, now, t, sight{known, current, there})
 			}
 		}
 		return nil
@@ -63,11 +64,15 @@ func (p *Placer) Settle(ctx context.Context) error {
 	return failed
 }
 
+// sight is what is known of a reservation's container and node: whether the container is known, whether
+// the facts about the node are fresh, and whether the node is known.
+type sight struct{ container, fresh, node bool }
+
 // settle looks what has become of a reservation whose container was created.
-func (p *Placer) settle(v *draft, e reservation.Entry, t Tenant, known, fresh bool) {
+func (p *Placer) settle(v *draft, e reservation.Entry, t Tenant, is sight) {
 	last, seen := p.seen[e.ID]
 	switch {
-	case known:
+	case is.container:
 		p.seen[e.ID] = v.now
 		if t.Tasks > 0 && e.State == reservation.Created {
 			e.State, e.Expires = reservation.Confirmed, time.Time{}
@@ -79,8 +84,13 @@ func (p *Placer) settle(v *draft, e reservation.Entry, t Tenant, known, fresh bo
 			p.o.Logger.Warn("Placement expired", "placement", e.ID, "node", e.Node, "state", e.State)
 			v.forget(e.ID)
 		}
-	case !seen, !fresh: // nobody knows what has become of it
+	case !seen, is.node && !is.fresh: // nobody knows what has become of it
 		p.seen[e.ID] = v.now
+	case !is.node:
+		if v.now.Sub(last) >= gone {
+			p.o.Logger.Info("Placement ended with its node, which nobody has seen for long", "placement", e.ID, "node", e.Node)
+			v.forget(e.ID)
+		}
 	case v.now.Sub(last) >= grace:
 		p.o.Logger.Info("Placement ended with its container", "placement", e.ID, "node", e.Node)
 		v.forget(e.ID)

@@ -10,13 +10,14 @@ import (
 // Source is where the facts come from. It MUST return an error rather than a part
 // of what is asked for.
 type Source interface {
-	// Facts returns what is known now of the nodes that are asked for. What a node
+	// Facts returns what is known now of the nodes that are asked for, and an error where no
+	// node is known, asked for or not. What a node
 	// has free and what its containers hold MUST be of one moment: what a container
 	// holds would else count twice, or never.
 	Facts(ctx context.Context, ask Ask) (Facts, error)
 	// Tenants returns those of these containers, ids by node, that are known, and
 	// whether the facts about these nodes are fresh; a node that is not known is
-	// left out.
+	// left out. Where no node is known it returns an error.
 	Tenants(ctx context.Context, containers map[string][]string) (tenants map[string]Tenant, fresh map[string]bool, err error)
 	// Pods returns those of the pods that are on their nodes, and what uses a GPU there: the zero Use
 	// while nothing does.

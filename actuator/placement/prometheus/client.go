@@ -51,9 +51,6 @@ func NewClient(address string, rt http.RoundTripper) (*Client, error) {
 func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	if at.IsZero() {
-		at = time.Now()
-	}
 	value, warnings, err := c.api.Query(ctx, expr, at)
 	if err != nil {
 		return nil, fmt.Errorf("query Prometheus at %s: %w; check that it runs and can be reached from here", c.url, err)

@@ -55,7 +55,7 @@ func (s *Source) Facts(ctx context.Context, ask placer.Ask) (placer.Facts, error
 		names = slices.Concat(names, first)
 	}
 	if len(names) == 0 {
-		return placer.Facts{Rest: &rest}, nil
+		return placer.Facts{Rest: &rest}, s.someKnown(ctx)
 	}
 	// The same moment for both queries, or a node's order and its facts could be
 	// of two evaluations.
@@ -63,7 +63,11 @@ func (s *Source) Facts(ctx context.Context, ask placer.Ask) (placer.Facts, error
 	if err != nil {
 		return placer.Facts{}, err
 	}
-	return placer.Facts{Nodes: parse(v), Tenants: tenants(v), Rest: &rest}, nil
+	nodes := parse(v)
+	if len(nodes) == 0 {
+		err = s.someKnown(ctx)
+	}
+	return placer.Facts{Nodes: nodes, Tenants: tenants(v), Rest: &rest}, err
 }
 
 // read selects the facts of these nodes, nil for all, and of those of the
@@ -101,12 +105,12 @@ func (s *Source) small(ctx context.Context) (bool, error) {
 	if n > 0 && (n <= Small || time.Since(at) < recount) {
 		return n <= Small, nil
 	}
-	v, err := s.querier.Query(ctx, `count(node:seen:timestamp_seconds)`, time.Time{})
+	counted, err := s.count(ctx)
 	if err != nil {
-		return false, fmt.Errorf("placement: %w", err)
+		return false, err
 	}
-	if len(v) > 0 {
-		n = int(v[0].Value)
+	if counted > 0 { // else the count of before is the better guess
+		n = counted
 	}
 	s.counted(n)
 	return n <= Small, nil
@@ -119,9 +123,9 @@ func (s *Source) counted(nodes int) {
 }
 
 // Estimate implements placer.Source: the longest last task of the image's
-// containers, on any node.
+// containers, on any node. The image may be named as any engine names it.
 func (s *Source) Estimate(ctx context.Context, image string) (task.Seconds, error) {
-	v, err := s.querier.Query(ctx, `max(image:task_duration:seconds{image=`+strconv.Quote(image)+`})`, time.Time{})
+	v, err := s.querier.Query(ctx, `max(image:task_duration:seconds{image=`+strconv.Quote(task.ImageName(image))+`})`, time.Time{})
 	if err != nil {
 		return 0, fmt.Errorf("placement: %w", err)
 	}

@@ -76,6 +76,27 @@ func TestNodesFails(t *testing.T) {
 	}
 }
 
+// A Prometheus that has just begun knows no node: that is no answer, also to who asks for some. One that
+// knows others says that these are not there.
+func TestNamedNodesOfAnEmptyPrometheus(t *testing.T) {
+	for others, want := range map[float64]error{0: prometheus.ErrNoNodes, 3: nil} {
+		source := prometheus.NewSource(querier(func(expr string) (model.Vector, error) {
+			if strings.HasPrefix(expr, "count(") && others > 0 {
+				return model.Vector{sample("", "", "", others)}, nil
+			}
+			return nil, nil
+		}))
+		facts, err := source.Facts(t.Context(), placer.Ask{Nodes: []string{"a"}})
+		if !errors.Is(err, want) || len(facts.Nodes) != 0 {
+			t.Errorf("%v others are known: %+v, %v; want %v", others, facts.Nodes, err, want)
+		}
+		_, fresh, err := source.Tenants(t.Context(), map[string][]string{"a": {"c"}})
+		if !errors.Is(err, want) || len(fresh) != 0 {
+			t.Errorf("%v others are known: %v, %v; want %v", others, fresh, err, want)
+		}
+	}
+}
+
 func TestClient(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int
@@ -91,8 +112,9 @@ func TestClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/api/v1/query" || r.FormValue("query") != "up" {
-					t.Errorf("asked for %s %q", r.URL.Path, r.FormValue("query"))
+				// Now is Prometheus's: the clock here may be another one.
+				if r.URL.Path != "/api/v1/query" || r.FormValue("query") != "up" || r.FormValue("time") != "" {
+					t.Errorf("asked for %s %q at %q", r.URL.Path, r.FormValue("query"), r.FormValue("time"))
 				}
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(tc.status)
@@ -156,5 +178,9 @@ func TestFacts(t *testing.T) {
 	}
 	if e, err := source.Estimate(t.Context(), `a"b`); err != nil || e != 1 || !strings.Contains(asked, `{image="a\"b"}`) {
 		t.Errorf("estimate = %v, %v: %s", e, err, asked)
+	}
+	// The exporter knows images by one name, whatever the engine or a pod calls them.
+	if _, err := source.Estimate(t.Context(), "docker.io/team/model:latest"); err != nil || !strings.Contains(asked, `{image="team/model"}`) {
+		t.Errorf("%v: %s", err, asked)
 	}
 }

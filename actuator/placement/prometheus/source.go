@@ -61,7 +61,33 @@ func (s *Source) Nodes(ctx context.Context) ([]placement.Node, error) {
 func known(v model.Vector) ([]placement.Node, error) {
 	nodes := parse(v)
 	if len(nodes) == 0 {
-		return nil, fmt.Errorf("placement: %w: check that it loads rules/recording.yml, and that it scrapes the exporters with a target label `node`", ErrNoNodes)
+		return nil, errNone()
 	}
 	return nodes, nil
+}
+
+func errNone() error {
+	return fmt.Errorf("placement: %w: check that it loads rules/recording.yml, and that it scrapes the exporters with a target label `node`", ErrNoNodes)
+}
+
+// someKnown returns an error that wraps ErrNoNodes where no node is known: a Prometheus that has just
+// begun knows nothing of those that were asked for, and that says nothing of them.
+func (s *Source) someKnown(ctx context.Context) error {
+	n, err := s.count(ctx)
+	if err == nil && n == 0 {
+		err = errNone()
+	}
+	return err
+}
+
+// count is how many nodes are known.
+func (s *Source) count(ctx context.Context) (int, error) {
+	v, err := s.querier.Query(ctx, `count(node:seen:timestamp_seconds)`, time.Time{})
+	if err != nil {
+		return 0, fmt.Errorf("placement: %w", err)
+	}
+	if len(v) == 0 {
+		return 0, nil
+	}
+	return int(v[0].Value), nil
 }

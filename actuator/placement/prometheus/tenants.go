@@ -51,7 +51,10 @@ func (s *Source) Tenants(ctx context.Context, containers map[string][]string) (m
 			fresh[string(sample.Metric["node"])] = sample.Value == 1
 		}
 	}
-	return tenants(v), fresh, nil
+	if len(fresh) == 0 {
+		err = s.someKnown(ctx)
+	}
+	return tenants(v), fresh, err
 }
 
 // tenants reads the series that have the label fact.

@@ -139,7 +139,7 @@ func (e *Engine) known(c ctrd.Container) bool {
 // asked when it started.
 func (e *Engine) convert(c ctrd.Container, t ctrd.Task, began time.Time) container.Container {
 	out := container.Container{
-		ID: c.ID, Name: name(c), Image: container.ImageName(c.Image), Command: strings.Join(c.Command, " "), Labels: c.Labels,
+		ID: c.ID, Name: name(c), Image: task.ImageName(c.Image), Command: strings.Join(c.Command, " "), Labels: c.Labels,
 		Paused: t.Paused, Started: began, GPUs: container.GivenGPUs(c.CDI, c.Env, c.Devices),
 	}
 	if t.PID <= 0 {

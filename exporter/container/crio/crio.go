@@ -189,7 +189,7 @@ func (e *Engine) describe(ctx context.Context, i cri.Item, pods cri.Pods) (*know
 
 func (e *Engine) convert(c cri.Container) *known {
 	k := &known{started: c.Started, Container: container.Container{
-		ID: c.ID, Name: name(c), Image: container.ImageName(c.Image), Command: strings.Join(c.Command, " "), Labels: c.Labels,
+		ID: c.ID, Name: name(c), Image: task.ImageName(c.Image), Command: strings.Join(c.Command, " "), Labels: c.Labels,
 		Started: c.Started, GPUs: container.GivenGPUs(c.CDI, c.Env, c.Devices),
 	}}
 	if began := process.Began(e.kernel.Proc, c.PID); c.PID > 0 && !began.IsZero() {

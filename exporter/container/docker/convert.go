@@ -10,6 +10,7 @@ import (
 	api "github.com/docker/docker/api/types/container"
 
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/task"
 )
 
 // errPermission is what the client's dial error wraps when the socket is there
@@ -30,7 +31,7 @@ func fromInspect(raw api.InspectResponse) container.Container {
 		}
 	}
 	if raw.Config != nil {
-		c.Image = container.ImageName(raw.Config.Image)
+		c.Image = task.ImageName(raw.Config.Image)
 		c.Labels = raw.Config.Labels
 	}
 	c.GPUs = givenGPUs(raw)
@@ -39,7 +40,7 @@ func fromInspect(raw api.InspectResponse) container.Container {
 
 // fromSummary is what the engine's list says: all but PID, start and GPUs.
 func fromSummary(s api.Summary) container.Container {
-	c := container.Container{ID: s.ID, Image: container.ImageName(s.Image), Command: s.Command, Labels: s.Labels, Paused: s.State == api.StatePaused}
+	c := container.Container{ID: s.ID, Image: task.ImageName(s.Image), Command: s.Command, Labels: s.Labels, Paused: s.State == api.StatePaused}
 	if len(s.Names) > 0 {
 		c.Name = strings.TrimPrefix(s.Names[0], "/")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/exporter/task"
 )
 
 // Watch streams events from now on, by the engine's own clock: the engine sends
@@ -111,7 +112,7 @@ func fromEvent(m events.Message) container.Container {
 	return container.Container{
 		ID:     m.Actor.ID,
 		Name:   strings.TrimPrefix(m.Actor.Attributes["name"], "/"),
-		Image:  container.ImageName(m.Actor.Attributes["image"]),
+		Image:  task.ImageName(m.Actor.Attributes["image"]),
 		Labels: labels,
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/placement/api"
-	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -43,7 +42,7 @@ func (s Spec) question(p *api.Placement) (admission.Question, error) {
 	if len(invalid) > 0 {
 		return admission.Question{}, invalid[0]
 	}
-	q := admission.Question{Image: container.ImageName(s.Image), Share: labels.Share, Server: labels.Release == task.ReleaseBusy}
+	q := admission.Question{Image: task.ImageName(s.Image), Share: labels.Share, Server: labels.Release == task.ReleaseBusy}
 	if labels.Class != task.ClassBatch {
 		q.Deadline = labels.Deadline.Duration()
 	}

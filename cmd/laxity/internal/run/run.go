@@ -17,7 +17,6 @@ import (
 
 	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/placement/api"
-	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/plain"
 )
@@ -75,7 +74,7 @@ func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
 func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []string, err error) {
 	w := api.Wanted{
 		Deadline: api.Text(s.Labels[task.LabelDeadline]), GPUMemory: api.Text(s.Labels[task.LabelGPUMemory]),
-		Estimate: api.Text(s.Estimate), Image: container.ImageName(s.Image),
+		Estimate: api.Text(s.Estimate), Image: task.ImageName(s.Image),
 	}
 	if s.Node != Auto {
 		w.Node = s.Node
