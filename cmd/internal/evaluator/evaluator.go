@@ -105,6 +105,7 @@ type Evaluator struct {
 	groups        []*rules.Group
 	notifications notifications
 	last          atomic.Int64 // the latest timestamp written, Unix milliseconds
+	evaluated     time.Time    // when, by Options.Now
 	timing        Timing
 
 	// whole is the time up to which all is written, Unix milliseconds: that of the latest evaluation
@@ -265,8 +266,9 @@ func (e *Evaluator) Evaluate(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// Samples have millisecond timestamps, which must increase.
-	ts := time.UnixMilli(max(e.opts.Now().UnixMilli(), e.last.Load()+1))
+	now := e.opts.Now()
+	ts := stamp(e.last.Load(), now.Sub(e.evaluated), now)
+	e.evaluated = now
 	e.last.Store(ts.UnixMilli())
 	begin := time.Now()
 	if err := e.ingest(ctx, ts); err != nil {
@@ -283,6 +285,16 @@ func (e *Evaluator) Evaluate(ctx context.Context) error {
 		e.outbox.put(e.notifications.update(ts, firing(e.groups), e.opts.Resend)...)
 	}
 	return nil
+}
+
+// stamp is the time of an evaluation that comes so long after the last one. Samples have
+// millisecond timestamps, which must increase. Where the clock was set back the rules' time goes on from
+// where it was, as fast as before: what an alert waits for must pass.
+func stamp(last int64, passed time.Duration, now time.Time) time.Time {
+	if ms := now.UnixMilli(); ms > last {
+		return time.UnixMilli(ms)
+	}
+	return time.UnixMilli(last + max(passed.Milliseconds(), 1))
 }
 
 func (e *Evaluator) ingest(ctx context.Context, ts time.Time) error {

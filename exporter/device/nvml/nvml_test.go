@@ -230,6 +230,14 @@ func TestSMUtilization(t *testing.T) {
 	if got := share(); got != 0 {
 		t.Errorf("no sample: %v, want 0", got)
 	}
+	// The clock is set back; samples of before are of a time to come.
+	for range 2 {
+		now = now.Round(0).Add(-time.Hour)
+		buffer = append(buffer, sample(pid, now.Add(-100*time.Millisecond), 70))
+		if got := share(); math.Abs(got-0.7) > 1e-9 {
+			t.Errorf("after the clock was set back: %v, want 0.7", got)
+		}
+	}
 	now = now.Add(time.Second)
 	lib.samples = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
 	if got := share(); !math.IsNaN(got) {

@@ -151,7 +151,7 @@ func (s *samples) all() map[int]float64 {
 }
 
 func (s *samples) refresh(handle nvml.Device, now time.Time) {
-	if now.Sub(s.asked) < smInterval {
+	if passed := now.Sub(s.asked); passed >= 0 && passed < smInterval {
 		return
 	}
 	s.asked = now
@@ -160,7 +160,11 @@ func (s *samples) refresh(handle nvml.Device, now time.Time) {
 
 // take reads the samples that are newer than the last one seen.
 func (s *samples) take(handle nvml.Device, now time.Time) {
-	if s.last == 0 { // otherwise the driver returns all samples that it still has, of processes long gone
+	// The first time the driver would return all samples that it still has, of processes long gone. And
+	// where the clock was set back, samples are older than the last one for as long as it was: nobody
+	// would seem to compute.
+	ahead := uint64(now.Add(smInterval).UnixMicro())
+	if s.last == 0 || s.last > ahead {
 		s.last = uint64(now.Add(-smInterval).UnixMicro())
 	}
 	list, ret := handle.GetProcessUtilization(s.last)
@@ -171,15 +175,15 @@ func (s *samples) take(handle nvml.Device, now time.Time) {
 	if ret != nvml.SUCCESS {
 		list = nil
 	}
-	s.add(list)
+	s.add(list, ahead)
 }
 
-// add averages the samples that are newer than the last one seen.
-func (s *samples) add(list []nvml.ProcessUtilizationSample) {
+// add averages the samples that are newer than the last one seen, but for those of a time that is ahead.
+func (s *samples) add(list []nvml.ProcessUtilizationSample, ahead uint64) {
 	sum, count := map[uint32]float64{}, map[uint32]float64{}
 	newest := s.last
 	for _, p := range list {
-		if p.TimeStamp <= s.last || p.SmUtil > 100 {
+		if p.TimeStamp <= s.last || p.TimeStamp > ahead || p.SmUtil > 100 {
 			continue
 		}
 		newest = max(newest, p.TimeStamp)

@@ -250,6 +250,26 @@ func TestRestartOfABusyInterval(t *testing.T) {
 		w.sense(20, pid, sensor.Launched)
 		same(t, "start of the next", w.one().Start.Time, at(20))
 	})
+	t.Run("its intervals are shorter than the exporter was away", func(t *testing.T) {
+		w := server(t)
+		w.sense(5, pid, sensor.Launched)
+		w.sense(5.015, pid, sensor.WorkDone)
+		w.tick(at(6))
+		w.sense(10, pid, sensor.Launched)
+		w = w.restart(13, pid)
+		if x := w.last(); x.State != task.Lost || !x.End.Time.Equal(at(13)) || x.End.ErrorBound.Duration() != time.Second {
+			t.Errorf("task %+v, want it lost while the exporter was away", x)
+		}
+		w.run(13, web, busy)
+		w.read(13.1)
+		w.none() // so nothing is late
+		w.sense(13.2, pid, sensor.Launched)
+		w.sense(13.21, pid, sensor.WorkDone)
+		w.tick(at(14))
+		if x := w.last(); x.Outcome() != task.Hit || !x.Start.Time.Equal(at(13.2)) {
+			t.Errorf("the next request: %+v", x)
+		}
+	})
 	t.Run("its launches cannot be followed any more", func(t *testing.T) {
 		w := began()
 		of, _ := w.m.Known(pid)
