@@ -13,8 +13,10 @@ import (
 type Task struct {
 	PID int // the first process, in containerd's PID namespace
 	// Runs is false before it is started and after it ended; true while Paused, and where its shim
-	// does not answer.
+	// does not answer. PID is 0 then.
 	Runs, Paused bool
+	// Pausing says that its shim carries out a pause, which may fail.
+	Pausing bool
 }
 
 // Tasks returns those of a namespace, by the id of their container. One whose shim does not answer
@@ -48,6 +50,8 @@ func taskOf(p *types.Process) Task {
 	t := Task{PID: int(p.GetPid())}
 	switch p.GetStatus() {
 	case types.Status_CREATED, types.Status_STOPPED:
+	case types.Status_PAUSING:
+		t.Runs, t.Pausing = true, true
 	case types.Status_PAUSED:
 		t.Runs, t.Paused = true, true
 	default:

@@ -33,17 +33,93 @@ func (k Kernel) Frozen(pid int) (bool, error) {
 	return Group{g.Dir, g.V2}.Frozen()
 }
 
-// Set freezes or thaws the container with this id; pid is one of its processes. It returns an error
-// and does nothing if pid is in no control group of this container.
+// State is what the kernel does with a container.
+type State int
+
+// The states of a container. Freezing comes before Frozen: a process that waits in the kernel, as in
+// a call of a driver, stops when that returns.
+const (
+	Thawed   State = iota // it runs
+	Freezing              // its processes are to stop, and not all have
+	Frozen                // all of its processes are stopped
+)
+
+// String is the kernel's word.
+func (s State) String() string { return [...]string{"THAWED", "FREEZING", "FROZEN"}[s] }
+
+// State returns the state of the container with this id; pid is its first process, or 0 where that
+// is not known. The error wraps fs.ErrNotExist where no control group of the container is visible.
+func (k Kernel) State(id string, pid int) (State, error) {
+	groups, err := k.groups(id, pid)
+	if err != nil {
+		g, perr := cgroup.Of(k.Proc, pid, controller)
+		if perr != nil {
+			return Thawed, err
+		}
+		groups = []Group{{g.Dir, g.V2}} // the engine did not name the group by the id
+	}
+	// A group below a frozen one is frozen too, and does not say that it is to be.
+	frozen, err := groups[len(groups)-1].Frozen()
+	if err != nil || frozen {
+		return stateOf(frozen, false), err
+	}
+	for _, g := range groups {
+		if asked, err := g.Asked(); err != nil || asked {
+			return stateOf(false, asked), err
+		}
+	}
+	return Thawed, nil
+}
+
+func stateOf(frozen, asked bool) State {
+	switch {
+	case frozen:
+		return Frozen
+	case asked:
+		return Freezing
+	default:
+		return Thawed
+	}
+}
+
+// Set freezes or thaws the container with this id; pid is one of its processes, or 0 where none is
+// known. It returns an error and does nothing if no control group of this container is visible.
 func (k Kernel) Set(id string, pid int, frozen bool) error {
-	g, err := k.Of(id, pid)
+	groups, err := k.groups(id, pid)
 	if err != nil {
 		return err
 	}
-	return g.Set(frozen)
+	err = groups[0].Set(frozen)
+	if frozen {
+		return err
+	}
+	for _, g := range groups[1:] { // crun freezes a group below the container's
+		if asked, aerr := g.Asked(); aerr == nil && asked {
+			err = errors.Join(err, g.Set(false))
+		}
+	}
+	return err
 }
 
 const controller = "freezer"
+
+// groups returns the container's own control group, and those below it down to the process's. If the
+// process's path does not lead there, because it is outside of our cgroup namespace or because the
+// process is gone, it returns the container's own, by the id alone.
+func (k Kernel) groups(id string, pid int) ([]Group, error) {
+	g, err := cgroup.Of(k.Proc, pid, controller)
+	if err == nil {
+		var groups []Group
+		if groups, err = containers(g, id); err == nil {
+			return groups, nil
+		}
+	}
+	own, ferr := k.Find(id)
+	if ferr != nil {
+		return nil, fmt.Errorf("process %d: %w", pid, errors.Join(err, ferr))
+	}
+	return []Group{own}, nil
+}
 
 // Of returns the container's own control group. The process may be in a group below it.
 func (k Kernel) Of(id string, pid int) (Group, error) {
@@ -51,11 +127,11 @@ func (k Kernel) Of(id string, pid int) (Group, error) {
 	if err != nil {
 		return Group{}, err
 	}
-	dir, err := containers(g, id)
+	groups, err := containers(g, id)
 	if err != nil {
 		return Group{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	return Group{dir, g.V2}, nil
+	return groups[0], nil
 }
 
 // Find looks for the container's own control group below every one that is visible, which takes
@@ -85,21 +161,24 @@ func (k Kernel) Find(id string) (Group, error) {
 	return Group{}, fmt.Errorf("no control group of container %.12s is visible: %w", id, fs.ErrNotExist)
 }
 
-// containers returns the folder of the container's own control group. The outermost group with the
-// container's name counts, since a container names the groups below its own as it likes. A reused
-// PID is in none.
-func containers(g cgroup.Group, id string) (string, error) {
+// containers returns the container's own control group and those below it down to g. The outermost
+// group with the container's name is its own, since a container names the groups below that as it
+// likes. A reused PID is in none.
+func containers(g cgroup.Group, id string) (groups []Group, err error) {
 	below, err := filepath.Rel(g.Root, g.Dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	dir := g.Root
 	for name := range strings.SplitSeq(below, string(filepath.Separator)) {
-		if dir = filepath.Join(dir, name); isOf(name, id) {
-			return dir, nil
+		if dir = filepath.Join(dir, name); groups != nil || isOf(name, id) {
+			groups = append(groups, Group{dir, g.V2})
 		}
 	}
-	return "", fmt.Errorf("its control group %s is not container %.12s's", g.Dir, id)
+	if groups == nil {
+		err = fmt.Errorf("its control group %s is not container %.12s's", g.Dir, id)
+	}
+	return groups, err
 }
 
 // isOf reports whether a control group of this name is the container's, and not its monitor's.
@@ -127,8 +206,17 @@ func (g Group) Frozen() (bool, error) {
 	return strings.TrimSpace(string(b)) == "FROZEN", err
 }
 
-// Asked reports whether they are to be stopped. It comes before Frozen: a process that waits in the
-// kernel, as in a call of a driver, stops when that returns.
+// State reads both.
+func (g Group) State() (State, error) {
+	frozen, err := g.Frozen()
+	if err != nil {
+		return Thawed, err
+	}
+	asked, err := g.Asked()
+	return stateOf(frozen, asked), err
+}
+
+// Asked reports whether they are to be stopped, which comes before Frozen.
 func (g Group) Asked() (bool, error) {
 	if g.V2 {
 		b, err := os.ReadFile(filepath.Join(g.Dir, "cgroup.freeze"))

@@ -141,6 +141,69 @@ func TestAsked(t *testing.T) {
 	}
 }
 
+// The state counts of the container's own group and of those below it down to its process, as crun
+// freezes the one below. By the id alone, as from a cgroup namespace of one's own, it is the
+// container's own. A group that the engine named otherwise is the process's.
+func TestState(t *testing.T) {
+	id := strings.Repeat("a", 64)
+	for name, tt := range map[string]struct {
+		cgroup     string            // of process 7
+		below, own map[string]string // files of the two groups
+		want       State
+	}{
+		"runs":              {"/p/x-" + id + ".scope/below", events(0, 0), events(0, 0), Thawed},
+		"own freezes":       {"/p/x-" + id + ".scope/below", events(0, 0), events(1, 0), Freezing},
+		"below freezes":     {"/p/x-" + id + ".scope/below", events(1, 0), events(0, 0), Freezing},
+		"own froze":         {"/p/x-" + id + ".scope/below", events(0, 1), events(1, 1), Frozen},
+		"below froze":       {"/p/x-" + id + ".scope/below", events(1, 1), events(0, 0), Frozen},
+		"outside, freezes":  {"/../p/x-" + id + ".scope", events(0, 0), events(1, 0), Freezing},
+		"outside, froze":    {"/../p/x-" + id + ".scope", events(0, 0), events(1, 1), Frozen},
+		"process gone":      {"", events(0, 0), events(1, 1), Frozen},
+		"named otherwise":   {"/other", events(0, 0), nil, Freezing},
+		"nowhere":           {"", nil, nil, Thawed},
+		"outside, no group": {"/../q", nil, nil, Thawed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, write := bothVersions(t)
+			write("self/mountinfo", "1 1 0:1 / "+dir+"/v2 rw - cgroup2 cgroup2 rw\n")
+			if tt.cgroup != "" {
+				write("7/cgroup", "0::"+tt.cgroup+"\n")
+			}
+			for group, files := range map[string]map[string]string{"p/x-" + id + ".scope/below": tt.below, "p/x-" + id + ".scope": tt.own, "other": events(1, 0)} {
+				for file, text := range files {
+					if tt.own != nil || group == "other" {
+						write("v2/"+group+"/"+file, text)
+					}
+				}
+			}
+			kernel := Kernel{Proc: dir}
+			state, err := kernel.State(id, 7)
+			if missing := tt.own == nil && name != "named otherwise"; state != tt.want || errors.Is(err, fs.ErrNotExist) != missing || (err != nil) != missing {
+				t.Errorf("%v, %v; want %v", state, err, tt.want)
+			}
+			if tt.own == nil {
+				if err := kernel.Set(id, 7, true); err == nil {
+					t.Error("set a group that is not by its name the container's")
+				}
+				return
+			}
+			if err := kernel.Set(id, 7, false); err != nil {
+				t.Error(err)
+			}
+			for _, group := range []string{"p/x-" + id + ".scope/below", "p/x-" + id + ".scope"} {
+				if text, err := os.ReadFile(filepath.Join(dir, "v2", group, "cgroup.freeze")); err != nil || !strings.HasPrefix(string(text), "0") {
+					t.Errorf("%s is %q after a thaw, %v", group, text, err)
+				}
+			}
+		})
+	}
+}
+
+// events are the files of a group of version 2.
+func events(asked, frozen int) map[string]string {
+	return map[string]string{"cgroup.freeze": fmt.Sprintln(asked), "cgroup.events": fmt.Sprintf("populated 1\nfrozen %d\n", frozen)}
+}
+
 // A container's group is found by its id alone, and a process in it.
 func TestFind(t *testing.T) {
 	id, other := strings.Repeat("a", 64), strings.Repeat("b", 64)
@@ -209,6 +272,11 @@ func TestVersion2(t *testing.T) {
 			var err error
 			if is, err = kernel.Frozen(cmd.Process.Pid); err != nil {
 				t.Fatal(err)
+			}
+		}
+		for _, pid := range []int{cmd.Process.Pid, 0} { // 0: by the id alone
+			if state, err := kernel.State(id, pid); state != stateOf(frozen, false) || err != nil {
+				t.Errorf("state %v, %v; want frozen %v", state, err, frozen)
 			}
 		}
 		g, err := kernel.Find(id)

@@ -84,11 +84,13 @@ func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
 	switch {
 	case err != nil:
 		return pause.State{}, translate(err)
-	case !t.Runs || t.PID == 0:
+	case !t.Runs:
 		c.forget(id)
 		return pause.State{}, fmt.Errorf("container %.12s does not run: %w", id, enforce.ErrGone)
+	case t.PID == 0: // containerd says this where its shim did not tell: older ones where it is slow
+		return pause.State{}, fmt.Errorf("the shim of container %.12s does not answer: %w", id, enforce.ErrUnavailable)
 	}
-	return pause.State{PID: t.PID, Paused: t.Paused, Started: process.Began(c.proc, t.PID), Labels: found.Labels}, nil
+	return pause.State{PID: t.PID, Paused: t.Paused || t.Pausing, Started: process.Began(c.proc, t.PID), Labels: found.Labels}, nil
 }
 
 // find returns a container and its task. It looks in each namespace for one that it does not know.

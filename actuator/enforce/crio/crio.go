@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,7 +50,7 @@ func New(o Options) (*Enforcer, error) {
 	if o.Proc == "" {
 		o.Proc = "/proc"
 	}
-	c := &calls{client: o.Client, kernel: freezer.Kernel{Proc: o.Proc}, known: map[string]cri.Container{}, groups: map[string]freezer.Group{}, ids: map[int]string{}}
+	c := &calls{client: o.Client, kernel: freezer.Kernel{Proc: o.Proc}, known: map[string]cri.Container{}, groups: map[string]freezer.Group{}}
 	e, err := pause.New(pause.Options{Engine: c, Journal: o.Journal, Freezer: c})
 	if err != nil {
 		return nil, err
@@ -81,8 +80,6 @@ type calls struct {
 	known map[string]cri.Container
 	// groups are the control groups that were found by walking.
 	groups map[string]freezer.Group
-	// ids are the containers of the processes by which they were named.
-	ids map[int]string
 }
 
 // Inspect implements pause.Engine. While the engine is away, it knows those that the kernel has
@@ -115,7 +112,6 @@ func (c *calls) Inspect(ctx context.Context, id string) (pause.State, error) {
 	if err != nil {
 		return pause.State{}, c.explain(id, found.PID, err)
 	}
-	c.name(found.PID, id)
 	return pause.State{PID: found.PID, Paused: asked, Started: process.Began(c.kernel.Proc, found.PID), Labels: found.Labels}, nil
 }
 
@@ -155,14 +151,6 @@ func (c *calls) forget(id string) {
 	defer c.mu.Unlock()
 	delete(c.known, id)
 	delete(c.groups, id)
-	maps.DeleteFunc(c.ids, func(_ int, of string) bool { return of == id })
-}
-
-// name remembers by which process a container is named.
-func (c *calls) name(pid int, id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ids[pid] = id
 }
 
 // group is the container's control group: its first process is in it, or in one below. Where the
@@ -188,19 +176,13 @@ func (c *calls) group(id string, pid int) (freezer.Group, error) {
 	return g, nil
 }
 
-// Frozen implements pause.Freezer.
-func (c *calls) Frozen(pid int) (bool, error) {
-	c.mu.Lock()
-	id, named := c.ids[pid]
-	c.mu.Unlock()
-	if !named {
-		return c.kernel.Frozen(pid)
-	}
+// State implements pause.Freezer.
+func (c *calls) State(id string, pid int) (freezer.State, error) {
 	g, err := c.group(id, pid)
 	if err != nil {
-		return false, err
+		return freezer.Thawed, err
 	}
-	return g.Frozen()
+	return g.State()
 }
 
 // Set implements pause.Freezer.
@@ -226,7 +208,6 @@ func (c *calls) stopped(id string) (pause.State, bool) {
 	if err != nil {
 		return pause.State{}, false
 	}
-	c.name(pid, id)
 	return pause.State{PID: pid, Paused: true}, true
 }
 

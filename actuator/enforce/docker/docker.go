@@ -132,6 +132,10 @@ func translate(err error) error {
 		// The engine was killed during a pause, after containerd had recorded the pause and before the
 		// engine had. Until the container ends the engine can neither pause nor unpause it.
 		return fmt.Errorf("%w: %w", pause.ErrLostTrack, err)
+	case says(err, "container not running"):
+		// runc says this of a container that the kernel has frozen while the engine takes it to run, as
+		// after a pause that took too long. It says it of one that ended too: the next call tells.
+		return fmt.Errorf("%w: %w", pause.ErrLostTrack, err)
 	case says(err, "already paused"), says(err, "not paused"):
 		return fmt.Errorf("%w: %w", pause.ErrAlready, err)
 	case errdefs.IsNotFound(err), says(err, "is not running"), says(err, "is restarting"):

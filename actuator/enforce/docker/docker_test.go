@@ -76,10 +76,10 @@ func TestConformanceRootless(t *testing.T) {
 // unified is the freezer of version 2, also on a machine that has that of version 1 besides.
 type unified struct{ t *testing.T }
 
-func (u unified) Frozen(pid int) (bool, error) {
+func (u unified) State(id string, pid int) (freezer.State, error) {
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
-		return false, err
+		return freezer.Thawed, err
 	}
 	proc := u.t.TempDir()
 	_, group, _ := strings.Cut("\n"+string(groups), "\n0::")
@@ -87,23 +87,23 @@ func (u unified) Frozen(pid int) (bool, error) {
 		if text == "" {
 			mounts, err := os.ReadFile("/proc/self/mountinfo")
 			if err != nil {
-				return false, err
+				return freezer.Thawed, err
 			}
 			text = string(mounts)
 		}
 		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(proc, path)), 0o755), os.WriteFile(filepath.Join(proc, path), []byte(text), 0o600)); err != nil {
-			return false, err
+			return freezer.Thawed, err
 		}
 	}
-	return freezer.Kernel{Proc: proc}.Frozen(7)
+	return freezer.Kernel{Proc: proc}.State(id, 7)
 }
 
 func (u unified) Set(string, int, bool) error { return errors.New("not asked for here") }
 
-func conforms(t *testing.T, freezer pause.Freezer) {
+func conforms(t *testing.T, kernel pause.Freezer) {
 	real := realdocker.New(t)
 	enforcetest.Run(t, func(t *testing.T) enforcetest.Subject {
-		e, j := open(t, docker.Options{Engine: real.Client, Freezer: freezer})
+		e, j := open(t, docker.Options{Engine: real.Client, Freezer: kernel})
 		return enforcetest.Subject{
 			Enforcer: e, Journal: j,
 			Run:       func(t *testing.T) string { id, _ := real.Run(t, nil); return id },
@@ -114,11 +114,11 @@ func conforms(t *testing.T, freezer pause.Freezer) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				frozen, err := freezer.Frozen(pid)
+				state, err := kernel.State(id, pid)
 				if err != nil {
 					t.Fatalf("read the freezer: %v", err)
 				}
-				return frozen
+				return state == freezer.Frozen
 			},
 		}
 	})
@@ -432,8 +432,8 @@ func TestFreezerNeverFollows(t *testing.T) {
 
 type stuck struct{}
 
-func (stuck) Frozen(int) (bool, error)    { return false, nil }
-func (stuck) Set(string, int, bool) error { return nil }
+func (stuck) State(string, int) (freezer.State, error) { return freezer.Thawed, nil }
+func (stuck) Set(string, int, bool) error              { return nil }
 
 func TestUnreachableEngine(t *testing.T) {
 	c, err := docker.Dial("tcp://127.0.0.1:1")
@@ -479,5 +479,7 @@ func TestCallsThatAProxyMustAllow(t *testing.T) {
 
 type unreadableFreezer struct{}
 
-func (unreadableFreezer) Frozen(int) (bool, error)    { return false, errors.New("not here") }
+func (unreadableFreezer) State(string, int) (freezer.State, error) {
+	return freezer.Thawed, errors.New("not here")
+}
 func (unreadableFreezer) Set(string, int, bool) error { return errors.New("not here") }

@@ -5,11 +5,14 @@ package enforcetest
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+
+	"github.com/laxity/laxity/internal/freezer"
 )
 
 // Engine is a container engine in memory, with the calls that enforce/docker
@@ -17,29 +20,30 @@ import (
 type Engine struct {
 	mu         sync.Mutex
 	containers map[string]*containerState
-	pids       map[int]*containerState
+	started    int // how many containers were
 	calls      []string
 	fail       func(call, id string) error
 	changed    chan struct{}
 }
 
 type containerState struct {
-	pid            int
-	started        time.Time
-	paused, frozen bool
-	labels         map[string]string
+	pid     int
+	started time.Time
+	paused  bool          // what the engine says
+	kernel  freezer.State // and the kernel
+	labels  map[string]string
 }
 
 // NewEngine makes an empty engine.
 func NewEngine() *Engine {
-	return &Engine{containers: map[string]*containerState{}, pids: map[int]*containerState{}, changed: make(chan struct{})}
+	return &Engine{containers: map[string]*containerState{}, changed: make(chan struct{})}
 }
 
 // Run starts a container, again if it is there.
 func (e *Engine) Run(id string) {
 	e.change(func() {
-		b := &containerState{pid: 1000 + len(e.pids), started: time.Now()}
-		e.containers[id], e.pids[b.pid] = b, b
+		e.containers[id] = &containerState{pid: 1000 + e.started, started: time.Now()}
+		e.started++
 	})
 }
 
@@ -53,12 +57,25 @@ func (e *Engine) Remove(id string) { e.change(func() { delete(e.containers, id) 
 
 // SetPaused is a person who pauses or unpauses.
 func (e *Engine) SetPaused(id string, paused bool) {
-	e.change(func() { b := e.containers[id]; b.paused, b.frozen = paused, paused })
+	e.change(func() { b := e.containers[id]; b.paused, b.kernel = paused, stateOf(paused) })
 }
 
 // Lie makes the engine's mind differ from the kernel's state.
 func (e *Engine) Lie(id string, paused, frozen bool) {
-	e.change(func() { b := e.containers[id]; b.paused, b.frozen = paused, frozen })
+	e.change(func() { b := e.containers[id]; b.paused, b.kernel = paused, stateOf(frozen) })
+}
+
+// SetFreezer sets the kernel's state behind the engine's back. A container that is freezing has a
+// process that waits in the kernel: it freezes when the test says so.
+func (e *Engine) SetFreezer(id string, state freezer.State) {
+	e.change(func() { e.containers[id].kernel = state })
+}
+
+func stateOf(frozen bool) freezer.State {
+	if frozen {
+		return freezer.Frozen
+	}
+	return freezer.Thawed
 }
 
 // FailWith makes calls fail: f returns nil for those that should work. The call
@@ -70,7 +87,7 @@ func (e *Engine) Paused(id string) (engine, kernel bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b, ok := e.containers[id]
-	return ok && b.paused, ok && b.frozen
+	return ok && b.paused, ok && b.kernel == freezer.Frozen
 }
 
 // Calls lists the mutating calls so far, such as "pause ID".
@@ -157,29 +174,31 @@ func (e *Engine) set(call, id string, paused bool, refuse error) error {
 		word := map[bool]string{true: "already", false: "not"}[paused]
 		return fmt.Errorf("Container %s is %s paused: %w", id, word, refuse) //nolint:staticcheck // the engine's words
 	}
-	b.paused, b.frozen = paused, paused
+	b.paused, b.kernel = paused, stateOf(paused)
 	return nil
 }
 
-// Frozen implements pause.Freezer.
-func (e *Engine) Frozen(pid int) (bool, error) {
+// State implements pause.Freezer.
+func (e *Engine) State(id string, _ int) (freezer.State, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.pids[pid]
+	b, ok := e.containers[id]
 	if !ok {
-		return false, fmt.Errorf("no process %d", pid)
+		return freezer.Thawed, fmt.Errorf("no control group of container %s: %w", id, fs.ErrNotExist)
 	}
-	return b.frozen, nil
+	return b.kernel, nil
 }
 
 // Set implements pause.Freezer.
-func (e *Engine) Set(_ string, pid int, frozen bool) error {
+func (e *Engine) Set(id string, _ int, frozen bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.pids[pid]
+	b, ok := e.containers[id]
 	if !ok {
-		return fmt.Errorf("no process %d", pid)
+		return fmt.Errorf("no control group of container %s: %w", id, fs.ErrNotExist)
 	}
-	b.frozen = frozen
+	if !frozen || b.kernel == freezer.Thawed {
+		b.kernel = stateOf(frozen)
+	}
 	return nil
 }

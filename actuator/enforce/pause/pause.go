@@ -2,6 +2,9 @@
 // call, and compares the outcome with the kernel's freezer after it. An Engine says how its engine
 // is called: enforce/docker, enforce/containerd and enforce/crio.
 //
+// A record is removed on the engine's word only if the kernel does not contradict it. An engine may
+// be slow, may have lost track, or may be another than the one that paused the container.
+//
 // It is an adapter: it imports actuator/enforce, actuator/record, actuator/journal, internal/freezer
 // and the standard library.
 package pause
@@ -10,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,14 +50,15 @@ type State struct {
 	Labels  map[string]string
 }
 
-// Freezer freezes containers in the kernel. A container is named by pid, its first process.
+// Freezer freezes containers in the kernel. A container is named by its id and by pid, its first
+// process, which is 0 where the engine does not say.
 type Freezer interface {
-	// Frozen says whether the kernel has frozen the container, or returns an error
-	// where that cannot be read.
-	Frozen(pid int) (bool, error)
-	// Set freezes or thaws the container with this id without the engine, for a container of which
-	// the engine has lost track. pid is one of its processes. Set returns an error and does nothing
-	// if pid is in no control group of this container.
+	// State says what the kernel does with the container, or returns an error where that cannot be
+	// read, or where the container does not exist.
+	State(id string, pid int) (freezer.State, error)
+	// Set freezes or thaws the container without the engine, for a container of which the engine has
+	// lost track. It returns an error and does nothing if it finds no control group of this
+	// container.
 	Set(id string, pid int, frozen bool) error
 }
 
@@ -79,6 +84,15 @@ type Options struct {
 type Enforcer struct {
 	o     Options
 	calls atomic.Uint64
+	// lost are the containers, by id, that may be frozen though their engine says that they run, and
+	// whose freezer could not be read.
+	lost sync.Map
+}
+
+// loss is what made an engine lose track of a container.
+type loss struct {
+	pid int // the container's first process
+	err error
 }
 
 var _ enforce.Enforcer = (*Enforcer)(nil)
@@ -109,14 +123,34 @@ func New(o Options) (*Enforcer, error) {
 // Status implements enforce.Enforcer.
 func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error) {
 	s, pid, err := e.inspect(ctx, id)
+	if errors.Is(err, enforce.ErrGone) && e.keeps(id) {
+		return enforce.Status{}, fmt.Errorf("%w: the engine says that container %.12s is gone, and the kernel has stopped it", enforce.ErrUnavailable, id)
+	}
 	if err != nil {
 		return enforce.Status{}, err
 	}
-	if frozen, ferr := e.o.Freezer.Frozen(pid); ferr == nil {
-		s.Verified = frozen == s.Paused
-		s.Paused = s.Paused || frozen
+	if state, serr := e.o.Freezer.State(id, pid); serr == nil {
+		s.Verified = state == stateOf(s.Paused)
+		s.Paused = s.Paused || state != freezer.Thawed
 	}
 	return s, nil
+}
+
+// keeps reports whether a container that is on record is to be stopped by the kernel's freezer.
+func (e *Enforcer) keeps(id string) bool {
+	if _, ours, err := e.o.Journal.Get(id); err == nil && !ours {
+		return false
+	}
+	state, err := e.o.Freezer.State(id, 0)
+	return err == nil && state != freezer.Thawed
+}
+
+// stateOf is the kernel's state of a container that is paused, or not.
+func stateOf(paused bool) freezer.State {
+	if paused {
+		return freezer.Frozen
+	}
+	return freezer.Thawed
 }
 
 func (e *Enforcer) inspect(ctx context.Context, id string) (enforce.Status, int, error) {
@@ -136,24 +170,26 @@ func (e *Enforcer) Pause(ctx context.Context, h record.Hold) error {
 		return err
 	}
 	s, pid, err := e.inspect(ctx, h.ContainerID)
-	frozen := s.Paused // without the freezer, believe the engine
+	state := stateOf(s.Paused) // without the freezer, believe the engine
 	if err == nil {
-		if k, ferr := e.o.Freezer.Frozen(pid); ferr == nil {
-			frozen = k
+		if k, serr := e.o.Freezer.State(h.ContainerID, pid); serr == nil {
+			state = k
 		}
 	}
+	paused := s.Paused || state != freezer.Thawed
 	switch {
-	case errors.Is(err, enforce.ErrGone):
-		return errors.Join(err, e.o.Journal.Remove(h.ContainerID))
+	case errors.Is(err, enforce.ErrGone) && ours:
+		return errors.Join(err, e.discard(h.ContainerID))
 	case err != nil:
 		return err
-	case (s.Paused || frozen) && !ours:
+	case paused && !ours:
 		return fmt.Errorf("container %s was paused by somebody else: %w", h.Container, enforce.ErrForeign)
 	}
-	if err := e.o.Journal.Put(h); err != nil || frozen {
+	if err := e.o.Journal.Put(h); err != nil || state == freezer.Frozen {
 		return err // nothing has stopped, or the record was renewed
 	}
-	if err := e.freeze(ctx, h.ContainerID, pid, s.Paused); err != nil {
+	e.lost.Delete(h.ContainerID)
+	if err := e.freeze(ctx, h.ContainerID, pid, paused); err != nil {
 		return e.takeBack(h.ContainerID, err)
 	}
 	return nil
@@ -162,8 +198,11 @@ func (e *Enforcer) Pause(ctx context.Context, h record.Hold) error {
 // takeBack undoes a failed pause. The record stays if the container may still be stopped; the next
 // holder of the record releases it.
 func (e *Enforcer) takeBack(id string, cause error) error {
-	if errors.Is(cause, enforce.ErrForeign) || errors.Is(cause, enforce.ErrGone) {
-		return errors.Join(cause, e.o.Journal.Remove(id))
+	if errors.Is(cause, enforce.ErrForeign) {
+		return errors.Join(cause, e.remove(id))
+	}
+	if errors.Is(cause, enforce.ErrGone) {
+		return errors.Join(cause, e.discard(id))
 	}
 	if errors.Is(cause, enforce.ErrUnavailable) {
 		// The engine may still carry out the pause: without a record nobody would undo it.
@@ -187,11 +226,11 @@ func (e *Enforcer) freeze(ctx context.Context, id string, pid int, ours bool) er
 		case err == nil:
 		case errors.Is(err, ErrAlready):
 			// Under load the engine answers this for a running container. Or somebody else was faster.
-			if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || frozen {
-				if !ours {
-					return true, fmt.Errorf("somebody else paused it at the same time: %w", enforce.ErrForeign)
-				}
-				return true, nil
+			state, serr := e.o.Freezer.State(id, pid)
+			if stops := serr != nil || state != freezer.Thawed; stops && !ours {
+				return true, fmt.Errorf("somebody else paused it at the same time: %w", enforce.ErrForeign)
+			} else if stops {
+				return e.settled(ctx, id, pid, true)
 			}
 			if err := e.call(ctx, id, e.o.Engine.Unpause); errors.Is(err, ErrLostTrack) { // it should have corrected what the engine believes
 				return true, e.override(id, pid, true)
@@ -199,6 +238,7 @@ func (e *Enforcer) freeze(ctx context.Context, id string, pid int, ours bool) er
 			return false, fmt.Errorf("the engine says paused, the kernel says it runs")
 		case errors.Is(err, ErrLostTrack):
 			if err := e.override(id, pid, true); err != nil {
+				e.lost.Store(id, loss{pid, err})
 				return false, err
 			}
 		default:
@@ -219,16 +259,36 @@ func (e *Enforcer) Unpause(ctx context.Context, id string) error {
 	if err == nil && pid != 0 {
 		err = e.thaw(ctx, id, pid)
 	}
-	if err != nil && !errors.Is(err, enforce.ErrGone) {
+	switch {
+	case errors.Is(err, enforce.ErrGone):
+		return e.discard(id)
+	case err != nil:
 		return err
 	}
+	return e.remove(id)
+}
+
+// discard removes the record of a container that the engine says is gone. If the kernel has stopped
+// it, or is about to, the engine is wrong, and discard thaws it first.
+func (e *Enforcer) discard(id string) error {
+	if state, err := e.o.Freezer.State(id, 0); err == nil && state != freezer.Thawed {
+		if err := e.o.Freezer.Set(id, 0, false); err != nil {
+			return fmt.Errorf("the engine says that container %.12s is gone, the kernel has stopped it, and the freezer cannot be set "+
+				"(run Laxity with write access to /sys/fs/cgroup): %w", id, err)
+		}
+	}
+	return e.remove(id)
+}
+
+func (e *Enforcer) remove(id string) error {
+	e.lost.Delete(id)
 	return e.o.Journal.Remove(id)
 }
 
-// stopped returns the first process of a recorded container that is stopped. It returns 0 once it
-// saw the container run for Late. The writer of the record may have died between its request and
-// the engine's work on it: removing the record in between would leave the container stopped for
-// ever. The age of the record does not matter, since an engine may be slow.
+// stopped returns the first process of a recorded container that is stopped, or is about to be. It
+// returns 0 once it saw the container run for Late. The writer of the record may have died between
+// its request and the engine's work on it: removing the record in between would leave the container
+// stopped for ever. The age of the record does not matter, since an engine may be slow.
 func (e *Enforcer) stopped(ctx context.Context, id string) (pid int, err error) {
 	var first time.Time // when the engine first answered
 	for {
@@ -236,8 +296,12 @@ func (e *Enforcer) stopped(ctx context.Context, id string) (pid int, err error) 
 		if err != nil {
 			return 0, err
 		}
-		if frozen, ferr := e.o.Freezer.Frozen(pid); s.Paused || (ferr == nil && frozen) {
+		state, serr := e.o.Freezer.State(id, pid)
+		if s.Paused || (serr == nil && state != freezer.Thawed) {
 			return pid, nil
+		}
+		if l, ok := e.lost.Load(id); ok && serr != nil && l.(loss).pid == pid {
+			return 0, fmt.Errorf("neither engine nor kernel tells whether it runs: %w", l.(loss).err)
 		}
 		if first.IsZero() {
 			first = time.Now()
@@ -257,15 +321,13 @@ func (e *Enforcer) thaw(ctx context.Context, id string, pid int) error {
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrAlready):
-			if frozen, ferr := e.o.Freezer.Frozen(pid); ferr != nil || !frozen {
+			if state, serr := e.o.Freezer.State(id, pid); serr != nil || state == freezer.Thawed {
 				return true, nil //nolint:nilerr // it runs, as it should
 			}
-			// Otherwise the engine refuses the next unpause.
-			if err := e.call(ctx, id, e.o.Engine.Pause); !errors.Is(err, ErrLostTrack) {
-				return false, fmt.Errorf("the engine says not paused, the kernel says it is stopped")
-			}
+			// The engine takes it to run, and never unpauses it.
 			if err := e.override(id, pid, false); err != nil {
-				return false, err
+				// It does once it takes it to be paused.
+				return false, errors.Join(err, e.call(ctx, id, e.o.Engine.Pause))
 			}
 		case errors.Is(err, ErrLostTrack):
 			// The engine takes it to be paused and it runs: the engine can only unpause what is frozen.
@@ -295,16 +357,16 @@ func (e *Enforcer) override(id string, pid int, frozen bool) error {
 func (e *Enforcer) settled(ctx context.Context, id string, pid int, want bool) (bool, error) {
 	deadline := time.Now().Add(e.o.FreezeTimeout)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		frozen, err := e.o.Freezer.Frozen(pid)
+		state, err := e.o.Freezer.State(id, pid)
 		if err != nil {
 			_, _, err = e.inspect(ctx, id) // gone, perhaps
 			return true, err
 		}
-		if frozen == want {
+		if state == stateOf(want) {
 			return true, nil
 		}
 		if time.Now().After(deadline) {
-			if s, _, err := e.inspect(ctx, id); err == nil && s.Paused != want {
+			if s, _, err := e.inspect(ctx, id); err == nil && s.Paused != want && (state == freezer.Thawed) == want {
 				return true, nil
 			}
 			return false, fmt.Errorf("the kernel's freezer did not follow the engine within %v", e.o.FreezeTimeout)
