@@ -162,6 +162,11 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer lock.Unlock()
+	if !a.o.DryRun {
+		if err := undo.RecordEngine(a.o.StateDir, a.o.Engine); err != nil {
+			a.log.Warn("cannot record which container engine is used; give it to the guardian and to laxity off by flags", "err", err)
+		}
+	}
 	// Before anything slow, above all the guardian's start: a former actuator may have died together
 	// with its guardian.
 	undo.Former(ctx, undo.Options{StateDir: a.o.StateDir, RunDir: a.o.RunDir, Channels: a.o.Mechanisms.Channels, Logger: a.log})

@@ -25,7 +25,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/journal"
 )
 
@@ -33,7 +32,7 @@ import (
 type Options struct {
 	StateDir string
 	Journal  *journal.Journal
-	Enforcer enforce.Enforcer
+	Enforcer Enforcer
 	Logger   *slog.Logger
 	// Release continues the processes that are stopped at their allocations, with expired
 	// only those whose lease ran out, and returns how many; nil: nothing stops any.
@@ -63,6 +62,12 @@ type Options struct {
 	Now func() time.Time
 }
 
+// Enforcer releases containers, as an enforce.Enforcer does. It is not called twice at a time for
+// one container.
+type Enforcer interface {
+	Unpause(ctx context.Context, id string) error
+}
+
 // ErrLeft means that the guardian ended while no actuator lived and something was still on
 // record. The next guardian or actuator undoes it, or `laxity off`.
 var ErrLeft = errors.New("something is still on record and could not be released")
@@ -73,10 +78,7 @@ var ErrTaken = errors.New("another guardian is watching")
 // Guardian is made by New.
 type Guardian struct {
 	o     Options
-	retry map[string]backoff // containers that could not be released
-	// leases are those on record at the last call of expire, by container.
-	leases map[string]lease
-	swaps  backoff // while containers are off their GPUs; zero: none is
+	swaps backoff // while containers are off their GPUs; zero: none is
 	// channels is when to retry channels that could not be restored, stopped when to retry
 	// processes that could not be continued.
 	channels, stopped backoff
@@ -87,6 +89,11 @@ type Guardian struct {
 	mu         sync.Mutex // of what follows
 	lastLogged map[string]logged
 	runs       map[string]bool // by container: it runs, and its record cannot be removed
+	// leases are those on record at the last call of expire, by container.
+	leases map[string]lease
+	retry  map[string]backoff // containers whose lease ended and that could not be released
+	// releasing are the containers that are being released; a channel is closed at the end.
+	releasing map[string]chan struct{}
 }
 
 // logged is the last error that was logged about a matter, and when.
@@ -148,7 +155,8 @@ func New(o Options) (*Guardian, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, lastLogged: map[string]logged{}, runs: map[string]bool{}}, nil
+	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, lastLogged: map[string]logged{}, runs: map[string]bool{},
+		releasing: map[string]chan struct{}{}}, nil
 }
 
 // Run watches until ctx ends, or with Once until there is nothing to watch. If ctx ends while an
@@ -221,6 +229,7 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 		got <- result{l, err}
 	}()
 	go g.sweepChannels(ctx)
+	go g.expireLeases(ctx)
 	tick := time.NewTicker(g.o.Poll)
 	defer tick.Stop()
 	for {
@@ -233,7 +242,6 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 		case <-tick.C:
 			g.continueStopped(ctx, true)
 			g.sweep()
-			g.expire(ctx)
 		}
 	}
 }

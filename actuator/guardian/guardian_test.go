@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,6 +86,15 @@ func (p *post) await(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			p.Fatalf("waited in vain until %s", what)
 		}
+	}
+}
+
+func arrives[T any](p *post, what string, events <-chan T) {
+	p.Helper()
+	select {
+	case <-events:
+	case <-time.After(20 * time.Second):
+		p.Fatalf("waited in vain until %s", what)
 	}
 }
 
@@ -186,6 +196,71 @@ func TestEndsLeasesOfAnActuatorThatHangs(t *testing.T) {
 	p.await("the late one goes", func() bool { paused, _ := p.engine.Paused("late"); return !paused })
 	if paused, _ := p.engine.Paused("good"); !paused {
 		t.Error("ended a lease that holds")
+	}
+}
+
+// hung is an engine that does not answer until it is closed.
+type hung struct {
+	*docker.Enforcer
+	called chan string
+	closed chan struct{}
+
+	mu    sync.Mutex
+	calls map[string]int
+	twice bool // at once for a container
+}
+
+func (h *hung) Unpause(ctx context.Context, id string) error {
+	h.count(id, 1)
+	defer h.count(id, -1)
+	select {
+	case h.called <- id:
+	default:
+	}
+	<-h.closed
+	return h.Enforcer.Unpause(ctx, id)
+}
+
+func (h *hung) count(id string, by int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls[id] += by
+	h.twice = h.twice || h.calls[id] > 1
+}
+
+// An engine that hangs over expired leases delays neither each other's release nor what is to be
+// done when the actuator dies.
+func TestHungEngineDelaysNothingElse(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	p.hold(time.Now().Add(-time.Hour), "a", "b", "c")
+	engine := &hung{Enforcer: p.enforcer, called: make(chan string, 3), closed: make(chan struct{}), calls: map[string]int{}}
+	continued := make(chan struct{}, 1)
+	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: engine, Once: true,
+		Logger: slog.New(slog.DiscardHandler), Poll: 5 * time.Millisecond, Grace: 50 * time.Millisecond,
+		Release: func(_ context.Context, expired bool) (int, error) {
+			if !expired {
+				continued <- struct{}{}
+			}
+			return 0, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- g.Run(context.Background()) }()
+	for range 3 {
+		arrives(p, "a release of each", engine.called)
+	}
+	lock.Unlock()
+	arrives(p, "what was stopped is continued", continued)
+	close(engine.closed)
+	p.awaitAllGone("a", "b", "c")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if engine.twice {
+		t.Error("a container was released twice at once")
 	}
 }
 

@@ -60,7 +60,7 @@ func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 		// All at once: each takes the engine some time.
 		done := make(chan bool, len(holds))
 		for _, h := range holds {
-			go func() { done <- g.release(ctx, h, "the actuator is gone") }()
+			go func() { done <- g.releaseAlone(ctx, h, "the actuator is gone") }()
 		}
 		ok := err == nil
 		for range holds {
@@ -80,6 +80,39 @@ func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// begin claims a container for a release. If another release of it goes on, end is nil, and busy is
+// closed when that ends.
+func (g *Guardian) begin(id string) (end func(), busy <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if busy := g.releasing[id]; busy != nil {
+		return nil, busy
+	}
+	ended := make(chan struct{})
+	g.releasing[id] = ended
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.releasing, id)
+		close(ended)
+	}, nil
+}
+
+// releaseAlone is release. While expire releases the container it waits, and reports false: the
+// record says whether that succeeded.
+func (g *Guardian) releaseAlone(ctx context.Context, h record.Hold, why string) bool {
+	end, busy := g.begin(h.ContainerID)
+	if end != nil {
+		defer end()
+		return g.release(ctx, h, why)
+	}
+	select {
+	case <-busy:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // release releases one container, and reports whether its record is removed.
@@ -104,8 +137,23 @@ func (g *Guardian) release(ctx context.Context, h record.Hold, why string) bool 
 	return true
 }
 
-// expire releases the holds whose lease ran out though an actuator lives, because that hangs or
-// has a bug. It is cheap: a readdir of a folder that is nearly always empty.
+// expireLeases calls expire until ctx ends. It has its own goroutine, as sweepChannels has: an
+// engine that hangs must not delay what else the guardian does within a second.
+func (g *Guardian) expireLeases(ctx context.Context) {
+	tick := time.NewTicker(g.o.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			g.expire(ctx)
+		}
+	}
+}
+
+// expire begins to release the holds whose lease ran out though an actuator lives, because that
+// hangs or has a bug. It is cheap: a readdir of a folder that is nearly always empty.
 func (g *Guardian) expire(ctx context.Context) {
 	holds, err := g.o.Journal.List()
 	if err != nil {
@@ -114,25 +162,48 @@ func (g *Guardian) expire(ctx context.Context) {
 	now := g.o.Now()
 	g.see(holds, now)
 	for _, h := range holds {
-		if now.Before(g.leases[h.ContainerID].ends.Add(g.o.Grace)) || now.Before(g.retry[h.ContainerID].next) {
+		if !g.expired(h.ContainerID, now) {
 			continue
 		}
-		// Read again: it may have been renewed since List.
-		if again, ok, err := g.o.Journal.Get(h.ContainerID); err == nil && (!ok || !again.Expires.Equal(h.Expires)) {
-			continue
+		if end, _ := g.begin(h.ContainerID); end != nil {
+			go func() {
+				defer end()
+				g.releaseExpired(ctx, h)
+			}()
 		}
-		if g.release(ctx, h, "its lease ran out and the actuator did not end it") {
-			delete(g.retry, h.ContainerID)
-			continue
-		}
-		b := g.retry[h.ContainerID]
-		b.later(now, 200*time.Millisecond, 5*time.Second)
-		g.retry[h.ContainerID] = b
 	}
+}
+
+// releaseExpired releases a container whose lease ran out, and sets when to retry.
+func (g *Guardian) releaseExpired(ctx context.Context, h record.Hold) {
+	// Read again: it may have been renewed since List.
+	if again, ok, err := g.o.Journal.Get(h.ContainerID); err == nil && (!ok || !again.Expires.Equal(h.Expires)) || ctx.Err() != nil {
+		return
+	}
+	released := g.release(ctx, h, "its lease ran out and the actuator did not end it")
+	now := g.o.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if released {
+		delete(g.retry, h.ContainerID)
+		return
+	}
+	b := g.retry[h.ContainerID]
+	b.later(now, 200*time.Millisecond, 5*time.Second)
+	g.retry[h.ContainerID] = b
+}
+
+// expired reports whether a lease ended so long ago that we end the hold, and now.
+func (g *Guardian) expired(id string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !now.Before(g.leases[id].ends.Add(g.o.Grace)) && !now.Before(g.retry[id].next)
 }
 
 // see remembers the leases on record. It reads the wall clock once for each renewal.
 func (g *Guardian) see(holds []record.Hold, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	seen := make(map[string]lease, len(holds))
 	for _, h := range holds {
 		l, known := g.leases[h.ContainerID]

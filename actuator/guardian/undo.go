@@ -2,30 +2,12 @@ package guardian
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
-
-	"github.com/laxity/laxity/actuator/journal"
 )
 
-// ErrActuator means that an actuator of this state folder runs.
-var ErrActuator = errors.New("an actuator runs")
-
-// lockPatience is how long Undo waits for a guardian that undoes at the moment.
-const lockPatience = 2 * time.Second
-
-// Undo undoes all that is on record, and returns when that is done or ctx ends. It returns
-// ErrActuator while an actuator lives. A guardian may watch or not.
+// Undo undoes all that is on record, and returns when that is done or ctx ends. The caller holds
+// the actuator's lock. A guardian may watch or not.
 func (g *Guardian) Undo(ctx context.Context) error {
-	lock, err := journal.LockWithin(ctx, journal.ActuatorLock(g.o.StateDir), lockPatience)
-	if errors.Is(err, journal.ErrLocked) {
-		return fmt.Errorf("%w: %s", ErrActuator, g.o.StateDir)
-	}
-	if err != nil {
-		return err
-	}
-	defer lock.Unlock()
 	left, err := g.undo(ctx)
 	if err == nil && left > 0 {
 		err = fmt.Errorf("%d containers or processes could not be released; the log says why", left)

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/internal/aside"
@@ -38,24 +39,30 @@ var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 const suffix = ".json"
 
-// ErrNotWritable means that the folder of holds cannot be changed: records can be neither added
-// nor removed.
+// ErrNotWritable means that the folder of holds cannot be changed: no record can be added. Where
+// the disk is full, records can still be removed.
 var ErrNotWritable = errors.New("the record of holds cannot be written")
 
-// Open makes the folder STATEDIR/holds if it is missing. Something else in its place, or a
-// folder that cannot be written, is put aside; what can be read of its records is kept. Where
-// that fails too, the record can be read only: Trouble says so.
+// Open makes the folder STATEDIR/holds if it is missing. A folder that can be listed stays, also
+// where it cannot be written: containers are released by what is in it, and Trouble says that no
+// record can be added. Something else in its place is put aside. Holds in folders that were put
+// aside, now or formerly, are on record again.
 func Open(stateDir string) (*Journal, error) {
 	dir := filepath.Join(stateDir, "holds")
 	j := &Journal{dir: dir}
 	why := usable(dir)
 	if why == nil {
+		j.trouble = j.takeOver()
 		return j, nil
 	}
 	if _, err := os.Lstat(dir); err != nil {
 		return nil, fmt.Errorf("make the holds journal (choose a writable --state-dir): %w", why)
 	}
-	damaged, err := aside.Put(dir, why)
+	if !damaged(dir) {
+		j.trouble = errors.Join(fmt.Errorf("%w: %w", ErrNotWritable, why), j.takeOver())
+		return j, nil
+	}
+	moved, err := aside.Put(dir, why)
 	if err != nil {
 		if s, serr := os.Stat(dir); serr != nil || !s.IsDir() {
 			return nil, err
@@ -66,7 +73,7 @@ func Open(stateDir string) (*Journal, error) {
 	if err := usable(dir); err != nil {
 		return nil, fmt.Errorf("make the holds journal (choose a writable --state-dir): %w", err)
 	}
-	j.trouble = errors.Join(damaged, j.takeOver(damaged.To))
+	j.trouble = errors.Join(moved, j.takeOver())
 	return j, nil
 }
 
@@ -82,16 +89,47 @@ func usable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// takeOver puts the holds of another folder on record. The name of a record that cannot be
-// read is enough to let its container go.
-func (j *Journal) takeOver(dir string) error {
-	if s, err := os.Stat(dir); err != nil || !s.IsDir() {
-		return err
+// damaged reports whether there is no folder at dir whose records can be listed. To put away one
+// that can be listed would lose its records where the disk is full: the next one cannot be made.
+func damaged(dir string) bool {
+	_, err := os.ReadDir(dir)
+	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, passing) {
+			return false
+		}
 	}
+	return err != nil
+}
+
+// takeOver puts on record the holds of all folders that were put aside. The name of a record that
+// cannot be read is enough to release its container.
+func (j *Journal) takeOver() error {
+	var errs []error
+	for _, name := range aside.Of(j.dir) {
+		from := filepath.Join(filepath.Dir(j.dir), name)
+		if s, err := os.Stat(from); err != nil || !s.IsDir() {
+			continue // a file that was in place of the folder
+		}
+		errs = append(errs, j.takeOverFrom(from))
+	}
+	return errors.Join(errs...)
+}
+
+// takeOverFrom moves records: a rename succeeds on a full disk, and a record that stayed would
+// come back at the next Open, when a person may have paused its container. A hold that is on
+// record already is the newer one.
+func (j *Journal) takeOverFrom(dir string) error {
 	holds, err := (&Journal{dir: dir}).List()
 	errs := []error{err}
 	for _, h := range holds {
-		errs = append(errs, j.Put(h))
+		from, to := filepath.Join(dir, h.ContainerID+suffix), filepath.Join(j.dir, h.ContainerID+suffix)
+		if _, err := os.Lstat(to); err == nil {
+			errs = append(errs, os.RemoveAll(from))
+			continue
+		}
+		if err := os.Rename(from, to); !errors.Is(err, fs.ErrNotExist) { // another process was faster
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

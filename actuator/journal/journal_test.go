@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,7 +163,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A folder that its owner may not write is put aside, and its holds are taken over.
+// A folder that its owner may not write stays where it is, and its holds on record.
 func TestRecordWithoutRights(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may write everywhere")
@@ -172,14 +173,120 @@ func TestRecordWithoutRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(j.Put(record.Hold{ContainerID: "a", Reason: "r"}), os.Chmod(filepath.Join(dir, "holds"), 0o500)); err != nil {
+	holds := filepath.Join(dir, "holds")
+	if err := errors.Join(j.Put(record.Hold{ContainerID: "a", Reason: "r"}), os.Chmod(holds, 0o500)); err != nil {
 		t.Fatal(err)
 	}
-	if j, err = journal.Open(dir); err != nil || j.Trouble() == nil {
+	t.Cleanup(func() { _ = os.Chmod(holds, 0o700) })
+	if j, err = journal.Open(dir); err != nil || !errors.Is(j.Trouble(), journal.ErrNotWritable) {
 		t.Fatal(err)
 	}
 	if h, ok, err := j.Get("a"); !ok || err != nil || h.Reason != "r" {
 		t.Errorf("%+v %v %v", h, ok, err)
+	}
+}
+
+// Where the disk is full, the record stays where all who use it find it, and can be removed.
+func TestFullDiskKeepsTheRecord(t *testing.T) {
+	dir := t.TempDir()
+	fill := journaltest.SmallDisk(t, dir)
+	before, err := journal.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b"} {
+		if err := before.Put(record.Hold{ContainerID: id, Reason: "r"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := fill()
+	during, err := journal.Open(dir)
+	if err != nil {
+		t.Fatal("it keeps somebody from releasing:", err)
+	}
+	if trouble := during.Trouble(); !errors.Is(trouble, journal.ErrNotWritable) || !errors.Is(trouble, syscall.ENOSPC) {
+		t.Errorf("told %v", trouble)
+	}
+	for who, j := range map[string]*journal.Journal{"opened before": before, "opened now": during} {
+		if holds, err := j.List(); err != nil || len(holds) != 2 || holds[0].Reason != "r" {
+			t.Errorf("%s: %v %v", who, holds, err)
+		}
+	}
+	if err := during.Remove("b"); err != nil {
+		t.Error(err)
+	}
+	free()
+	after, err := journal.Open(dir)
+	if err != nil || after.Trouble() != nil {
+		t.Fatal(err, after.Trouble())
+	}
+	if holds, err := after.List(); err != nil || len(holds) != 1 || holds[0].ContainerID != "a" {
+		t.Errorf("when there is room: %v %v", holds, err)
+	}
+	if err := after.Put(record.Hold{ContainerID: "c"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Holds in folders that were put aside are on record again, once: a container may be paused by a
+// person after its release.
+func TestHoldsThatWerePutAside(t *testing.T) {
+	dir := t.TempDir()
+	j, err := journal.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(j.Put(record.Hold{ContainerID: "a", Reason: "aside"}), j.Put(record.Hold{ContainerID: "b", Reason: "aside"}),
+		os.WriteFile(filepath.Join(dir, "holds", "torn.json"), []byte("{"), 0o600),
+		os.Rename(filepath.Join(dir, "holds"), filepath.Join(dir, "holds.damaged-20260102T030405.000Z"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "holds"), 0o700), j.Put(record.Hold{ContainerID: "b", Reason: "newer"})); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = journal.Open(dir); err != nil || j.Trouble() != nil {
+		t.Fatal(err, j.Trouble())
+	}
+	for id, reason := range map[string]string{"a": "aside", "b": "newer"} {
+		if h, ok, err := j.Get(id); !ok || err != nil || h.Reason != reason {
+			t.Errorf("%s: %+v %v %v", id, h, ok, err)
+		}
+	}
+	if holds, err := j.List(); err != nil || len(holds) != 3 {
+		t.Errorf("%v %v", holds, err)
+	}
+	for _, id := range []string{"a", "b", "torn"} {
+		if err := j.Remove(id); err != nil {
+			t.Error(err)
+		}
+	}
+	if j, err = journal.Open(dir); err != nil || j.Trouble() != nil {
+		t.Fatal(err, j.Trouble())
+	}
+	if holds, err := j.List(); err != nil || len(holds) > 0 {
+		t.Errorf("released, and on record again: %v %v", holds, err)
+	}
+}
+
+// A folder whose records cannot be listed is put aside, and read as soon as that is possible.
+func TestFolderThatCannotBeListed(t *testing.T) {
+	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "mount")
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "holds")); err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(dir)
+	if err != nil || j.Trouble() == nil {
+		t.Fatal(err, "told nothing")
+	}
+	if err := errors.Join(j.Put(record.Hold{ContainerID: "now"}), os.Mkdir(elsewhere, 0o700),
+		os.WriteFile(filepath.Join(elsewhere, "then.json"), []byte(`{"container_id":"then"}`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = journal.Open(dir); err != nil || j.Trouble() != nil {
+		t.Fatal(err, j.Trouble())
+	}
+	if holds, err := j.List(); err != nil || len(holds) != 2 {
+		t.Errorf("%v %v", holds, err)
 	}
 }
 

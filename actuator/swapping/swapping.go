@@ -3,9 +3,11 @@
 package swapping
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
@@ -21,6 +23,9 @@ type Options struct {
 	Engine   engine.Choice
 	// Helper is the command line of the checkpoint helper.
 	Helper []string
+	// Undo: Helper is from HelperFile, and what is on record is to be swapped in. Then HelperFile
+	// stays as it is.
+	Undo bool
 	// ContainerOf returns the id of the container that a process of this machine belongs to.
 	ContainerOf func(pid int) (id string, ok bool, err error)
 	// NoticeDir is where the exporter reads which processes are off the GPU; empty: it
@@ -61,12 +66,10 @@ func Open(o Options) (*Swap, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, err := json.Marshal(o.Helper)
-	if err != nil {
-		return nil, err
-	}
-	if err := replace.File(HelperFile(o.StateDir), append(line, '\n'), 0o600); err != nil {
-		return nil, err
+	if !o.Undo {
+		if err := recordHelper(o.StateDir, o.Helper); err != nil {
+			return nil, err
+		}
 	}
 	pauser, err := pausing.Open(o.Engine, j)
 	if err != nil {
@@ -81,6 +84,19 @@ func Open(o Options) (*Swap, error) {
 		return nil, errors.Join(err, pauser.Close())
 	}
 	return &Swap{Swapper: s, Helper: helper, pauser: pauser}, nil
+}
+
+// recordHelper leaves a file alone that is right: the disk may be full.
+func recordHelper(stateDir string, command []string) error {
+	line, err := json.Marshal(command)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	if former, err := os.ReadFile(HelperFile(stateDir)); err == nil && bytes.Equal(former, line) {
+		return nil
+	}
+	return replace.File(HelperFile(stateDir), line, 0o600)
 }
 
 // HelperFile is where the command line of the helper is on record, for whoever brings back what

@@ -6,30 +6,39 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
-	"github.com/laxity/laxity/actuator/guardian"
+	"github.com/laxity/laxity/actuator/journal"
 )
 
 // ErrActuatorLives means that an actuator of this state folder runs; it would redo what Off
 // undoes.
 var ErrActuatorLives = errors.New("an actuator runs")
 
+// lockPatience is how long Off waits for a guardian that undoes at the moment.
+const lockPatience = 2 * time.Second
+
 // Off undoes all that is on record in the state folder, without an actuator or a guardian. It
 // unpauses containers, continues stopped processes, swaps in, restores time slices and switches
-// channels on. It returns when nothing is left, or an error that says what is.
+// channels on. It returns when nothing is left, or an error that says what is. Without a state
+// folder nothing is known of what may be held, which is an error too.
 func Off(ctx context.Context, o Options) error {
 	if _, err := os.Stat(o.StateDir); errors.Is(err, fs.ErrNotExist) {
-		return nil // no actuator ever used it
+		return fmt.Errorf("no state folder at %s: nothing of Laxity's is known there; name it with --state-dir", o.StateDir)
 	}
+	// Before anything is opened: a living actuator's files are its own.
+	lock, err := journal.LockWithin(ctx, journal.ActuatorLock(o.StateDir), lockPatience)
+	if errors.Is(err, journal.ErrLocked) {
+		return fmt.Errorf("%w with the state folder %s: stop it first, it releases everything itself", ErrActuatorLives, o.StateDir)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
 	g, closeAll, err := o.open()
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	switch err := g.Undo(ctx); {
-	case errors.Is(err, guardian.ErrActuator):
-		return fmt.Errorf("%w with the state folder %s: stop it first, it releases everything itself", ErrActuatorLives, o.StateDir)
-	default:
-		return err
-	}
+	return g.Undo(ctx)
 }

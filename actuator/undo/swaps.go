@@ -9,17 +9,21 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/swapping"
+	"github.com/laxity/laxity/internal/engine"
 )
 
 // bringer swaps in, for the guardian, the containers that a dead actuator left swapped out.
 type bringer struct {
 	o          Options
+	engines    *engines
 	swap       *swapping.Swap // opened when there is something on record
+	engine     engine.Choice  // that of swap
 	log        *slog.Logger
 	lastLogged map[string]string // the last error, by container
 }
@@ -29,10 +33,8 @@ func (s *bringer) resume(ctx context.Context) (left int, err error) {
 	if n, err := s.recorded(); n == 0 {
 		return 0, err
 	}
-	if s.swap == nil {
-		if s.swap, err = s.open(); err != nil {
-			return 1, err
-		}
+	if err := s.open(); err != nil {
+		return 1, err
 	}
 	all, err := s.swap.Swapped()
 	if err != nil {
@@ -74,24 +76,41 @@ func (s *bringer) recorded() (int, error) {
 	return len(files), err
 }
 
-func (s *bringer) open() (*swapping.Swap, error) {
+// open opens the swapper, by the engine of now.
+func (s *bringer) open() error {
+	_, choice, err := s.engines.open()
+	if err != nil || s.swap != nil && reflect.DeepEqual(choice, s.engine) {
+		return err
+	}
+	s.close()
+	command, err := s.helper()
+	if err != nil {
+		return err
+	}
+	s.swap, err = swapping.Open(swapping.Options{StateDir: s.o.StateDir, Engine: choice, Helper: command, Undo: true,
+		ContainerOf: s.o.ContainerOf, Logger: s.log})
+	s.engine = choice
+	return err
+}
+
+// helper is the command line of the checkpoint helper.
+func (s *bringer) helper() (command []string, err error) {
 	text, err := os.ReadFile(swapping.HelperFile(s.o.StateDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New("containers are swapped out, and how to start the checkpoint helper is not on record")
 	}
-	var command []string
 	if err == nil {
 		err = json.Unmarshal(text, &command)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read how to start the checkpoint helper: %w", err)
 	}
-	return swapping.Open(swapping.Options{StateDir: s.o.StateDir, Engine: s.o.Engine, Helper: command,
-		ContainerOf: s.o.ContainerOf, Logger: s.log})
+	return command, nil
 }
 
 func (s *bringer) close() {
 	if s.swap != nil {
-		_ = s.swap.Close() // the guardian ends
+		_ = s.swap.Close() // what is swapped stays so, on record
+		s.swap = nil
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/laxity/laxity/actuator/guardian/strays"
 	"github.com/laxity/laxity/actuator/guardian/watch"
 	"github.com/laxity/laxity/actuator/journal"
-	"github.com/laxity/laxity/actuator/pausing"
 	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/priority"
 	"github.com/laxity/laxity/internal/sandbox"
@@ -26,7 +25,10 @@ import (
 // Options of RunGuardian and Off. StateDir and Logger are required.
 type Options struct {
 	StateDir string
-	Engine   engine.Choice
+	// Engine is the container engine that a person chose, if any; else it is the last actuator's.
+	Engine engine.Choice
+	// Using is called with the engine before it is used, and why it is; nil: that is logged.
+	Using func(c engine.Choice, because string)
 	// Once ends the guardian when no actuator lives and nothing is on record.
 	Once bool
 	// ContainerOf returns the id of the container that a process of this machine belongs to.
@@ -91,24 +93,24 @@ func (o Options) open() (g *guardian.Guardian, closeAll func(), err error) {
 	if err := j.Trouble(); err != nil {
 		o.Logger.Error("the record of holds was damaged, or cannot be written", "err", err)
 	}
-	e, err := pausing.Open(o.Engine, j)
-	if err != nil {
-		return nil, nil, err
-	}
-	closeAll = func() { _ = e.Close() }
+	e := &engines{o: o, journal: j}
+	closeAll = func() { _ = e.close() }
 	defer func() {
 		if err != nil {
 			closeAll()
 		}
 	}()
+	if _, _, err := e.open(); err != nil {
+		return nil, nil, err
+	}
 	undo, err := o.openChannels()
 	if err != nil {
 		return nil, nil, err
 	}
 	var bringBack func(context.Context) (int, error)
 	if o.ContainerOf != nil {
-		s := &bringer{o: o, log: o.Logger, lastLogged: map[string]string{}}
-		closeAll = func() { s.close(); _ = e.Close() }
+		s := &bringer{o: o, engines: e, log: o.Logger, lastLogged: map[string]string{}}
+		closeAll = func() { s.close(); _ = e.close() }
 		bringBack = s.resume
 	}
 	began := stop.Now()

@@ -22,7 +22,18 @@ func TestGuardianOnContainerd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	releases(t, engine.Choice{Kind: engine.Containerd, Address: e.Address}, guardian, plain, inPod(t, e))
+	choice := engine.Choice{Kind: engine.Containerd, Address: e.Address}
+	releases(t, choice, guardian, plain, inPod(t, e))
+	t.Run("off, by the engine on record", func(t *testing.T) {
+		noEngineGiven(t)
+		releases(t, choice, func(ctx context.Context, o undo.Options) error {
+			if err := undo.RecordEngine(o.StateDir, o.Engine); err != nil {
+				return err
+			}
+			o.Engine = engine.Choice{}
+			return undo.Off(ctx, o)
+		}, plain)
+	})
 }
 
 // What an actuator left paused by the freezer, because its engine has the CRI alone, its guardian

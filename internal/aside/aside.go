@@ -62,12 +62,11 @@ func Of(paths ...string) (names []string) {
 // List returns the names of what was put aside in these folders, without their paths.
 func List(dirs ...string) (names []string) {
 	for _, dir := range dirs {
-		found, err := filepath.Glob(filepath.Join(dir, "*"+mark+"*"))
-		if err != nil {
-			continue // the folder's name is no valid pattern
-		}
-		for _, f := range found {
-			names = append(names, filepath.Base(f))
+		entries, _ := os.ReadDir(dir) // what can be read of it
+		for _, e := range entries {
+			if strings.Contains(e.Name(), mark) {
+				names = append(names, e.Name())
+			}
 		}
 	}
 	return names

@@ -27,16 +27,16 @@ var Kinds = []string{Auto, Docker, Containerd, CRIO}
 
 // Choice is what a person chose. The zero value is Auto.
 type Choice struct {
-	Kind string // Auto if empty
+	Kind string `json:"kind,omitempty"` // Auto if empty
 	// DockerHost is Docker's address; empty: DOCKER_HOST, else the usual socket.
-	DockerHost string
+	DockerHost string `json:"docker_host,omitempty"`
 	// Address is containerd's socket; empty: CONTAINERD_ADDRESS, else the first of Sockets that is
 	// there.
-	Address string
+	Address string `json:"containerd_address,omitempty"`
 	// Namespaces are those of containerd to use; empty: all but Docker's.
-	Namespaces []string
+	Namespaces []string `json:"containerd_namespaces,omitempty"`
 	// CRIOAddress is CRI-O's socket; empty: the usual one. Any engine that serves the CRI will do.
-	CRIOAddress string
+	CRIOAddress string `json:"crio_address,omitempty"`
 }
 
 // Sockets are where containerd listens: by itself, in k3s and RKE2, in MicroK8s.
@@ -72,6 +72,9 @@ func (c Choice) Resolve(m Machine) (decided Choice, how string) {
 		if c.Kind, how = c.auto(m); how == podmanIsThere {
 			c.DockerHost = "unix://" + podmanSocket
 		}
+	}
+	if c.Kind == Docker {
+		c.DockerHost = cmp.Or(c.DockerHost, m.Getenv("DOCKER_HOST"))
 	}
 	if c.Kind == Containerd {
 		c.Address = cmp.Or(c.Address, m.Getenv("CONTAINERD_ADDRESS"), m.socket(), Sockets[0])
@@ -114,6 +117,24 @@ func (m Machine) socket() string {
 		return Sockets[i]
 	}
 	return ""
+}
+
+// Given reports whether a person chose anything, by flags or by the environment.
+func (c Choice) Given(m Machine) bool {
+	return c.Kind != "" && c.Kind != Auto || len(c.Namespaces) > 0 ||
+		cmp.Or(c.DockerHost, c.Address, c.CRIOAddress, m.Getenv("DOCKER_HOST"), m.Getenv("CONTAINERD_ADDRESS")) != ""
+}
+
+// String names the engine and where it listens, for people.
+func (c Choice) String() string {
+	text := cmp.Or(c.Kind, Auto)
+	if at := map[string]string{Docker: c.DockerHost, Containerd: c.Address, CRIO: c.CRIOAddress}[c.Kind]; at != "" {
+		text += " at " + at
+	}
+	if c.Kind == Containerd && len(c.Namespaces) > 0 {
+		text += ", namespaces " + strings.Join(c.Namespaces, ", ")
+	}
+	return text
 }
 
 // Flags are the flags by which another program of ours makes the same choice.

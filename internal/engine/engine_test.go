@@ -28,7 +28,7 @@ func TestResolve(t *testing.T) {
 		"podman alone":                  {files: []string{podman}, kind: engine.Docker, host: "unix://" + podman},
 		"podman beside docker":          {files: []string{podman, docker}, kind: engine.Docker},
 		"podman beside containerd":      {files: []string{podman, ctrd}, kind: engine.Containerd, addr: ctrd},
-		"DOCKER_HOST":                   {env: map[string]string{"DOCKER_HOST": "unix:///x"}, files: []string{podman, ctrd}, kind: engine.Docker},
+		"DOCKER_HOST":                   {env: map[string]string{"DOCKER_HOST": "unix:///x"}, files: []string{podman, ctrd}, kind: engine.Docker, host: "unix:///x"},
 		"--docker.host":                 {choice: engine.Choice{DockerHost: "unix:///x"}, files: []string{ctrd}, kind: engine.Docker},
 		"--containerd.address":          {choice: engine.Choice{Address: "/x"}, files: []string{docker, ctrd}, kind: engine.Containerd, addr: "/x"},
 		"CONTAINERD_ADDRESS":            {env: map[string]string{"CONTAINERD_ADDRESS": "/x"}, files: []string{docker}, kind: engine.Containerd, addr: "/x"},
@@ -54,6 +54,42 @@ func TestResolve(t *testing.T) {
 				t.Errorf("decided again: %+v (%s)", again, how)
 			}
 		})
+	}
+}
+
+func TestGiven(t *testing.T) {
+	for name, tt := range map[string]struct {
+		choice engine.Choice
+		env    map[string]string
+		want   bool
+	}{
+		"nothing":              {},
+		"--engine=auto":        {choice: engine.Choice{Kind: engine.Auto}},
+		"--engine=crio":        {choice: engine.Choice{Kind: engine.CRIO}, want: true},
+		"--docker.host":        {choice: engine.Choice{DockerHost: "unix:///x"}, want: true},
+		"--containerd.address": {choice: engine.Choice{Address: "/x"}, want: true},
+		"a namespace alone":    {choice: engine.Choice{Kind: engine.Auto, Namespaces: []string{"x"}}, want: true},
+		"--crio.address":       {choice: engine.Choice{CRIOAddress: "/x"}, want: true},
+		"DOCKER_HOST":          {env: map[string]string{"DOCKER_HOST": "unix:///x"}, want: true},
+		"CONTAINERD_ADDRESS":   {env: map[string]string{"CONTAINERD_ADDRESS": "/x"}, want: true},
+	} {
+		if got := tt.choice.Given(engine.Machine{Getenv: func(name string) string { return tt.env[name] }}); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestString(t *testing.T) {
+	for want, c := range map[string]engine.Choice{
+		"auto":                              {},
+		"docker":                            {Kind: engine.Docker, Address: "/beneath"},
+		"docker at unix:///x":               {Kind: engine.Docker, DockerHost: "unix:///x"},
+		"containerd at /x, namespaces a, b": {Kind: engine.Containerd, Address: "/x", Namespaces: []string{"a", "b"}},
+		"crio at " + engine.CRIOSocket:      {Kind: engine.CRIO, CRIOAddress: engine.CRIOSocket},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint/checkpointtest"
+	"github.com/laxity/laxity/actuator/journal/journaltest"
 )
 
 // stateDir is in memory where it can be: a disk takes its time for each record.
@@ -122,6 +123,55 @@ func bringBack(t *testing.T, m *checkpointtest.Machine, s *checkpoint.Swapper, e
 	}
 	if m.Lost() != 0 {
 		t.Errorf("%d processes were lost", m.Lost())
+	}
+}
+
+// On a full disk a container is swapped in nevertheless, also by the next actuator after a death
+// in between.
+func TestFullDiskKeepsNobodyOff(t *testing.T) {
+	for _, name := range []string{"at once", "after a failed restore", "after a death"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			fill := journaltest.SmallDisk(t, dir)
+			m := checkpointtest.NewMachine(1000 * mib)
+			m.Start("c", 100*mib)
+			m.Start("c", 200*mib)
+			s := newSwapper(t, m, dir)
+			_, err := s.Suspend(t.Context(), "c", "c", "test")
+			check(t, err, nil)
+			fill()
+			switch name {
+			case "after a failed restore":
+				m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+					if step == "restore" {
+						return checkpoint.ErrHelper, false
+					}
+					return nil, true
+				})
+				_, err = s.Resume(t.Context(), "c", nil)
+				check(t, err, enforce.ErrStuck)
+				m.Break(nil)
+			case "after a death":
+				func() {
+					defer func() { _ = recover() }()
+					m.Break(func(_ context.Context, step string, _ int) (error, bool) {
+						if step == "unlock" {
+							panic("killed")
+						}
+						return nil, true
+					})
+					_, _ = s.Resume(t.Context(), "c", nil)
+				}()
+				m.Break(nil)
+				s = newSwapper(t, m, dir)
+			}
+			_, err = s.Resume(t.Context(), "c", nil)
+			check(t, err, nil)
+			runs(t, m, "c")
+			if all, err := s.Swapped(); len(all) != 0 || err != nil || m.Lost() != 0 {
+				t.Errorf("on record is %+v (%v), %d lost", all, err, m.Lost())
+			}
+		})
 	}
 }
 

@@ -66,8 +66,10 @@ func (s *Swapper) bringBack(ctx context.Context, rec *Record, room func(map[stri
 	}
 	if rec.Stage == enforce.Suspended {
 		rec.Stage = enforce.Resuming
+		// After our death here it is on record as suspended, and the same steps bring it back: we
+		// ask the driver what state each process is in.
 		if err := s.records.put(*rec); err != nil {
-			return err
+			s.o.Logger.Error("cannot record that a container is being swapped in; it is, all the same", "container", rec.Container, "err", err)
 		}
 	}
 	began := s.o.Now()
