@@ -2,9 +2,11 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
@@ -32,19 +34,56 @@ func (g *Guard) recall() {
 	}
 }
 
-// read reads the usage. A caller that read the calls under way before may add the two: a call
-// that returned in between shows in the usage.
-func (g *Guard) read(ctx context.Context) {
-	usage, err := g.o.Usage(ctx)
-	if err != nil {
-		if g.blind == nil {
-			g.blinded = g.o.Now()
-			g.o.Logger.Error("it cannot be read who holds how much GPU memory", "err", err)
+// reading is one reading of the usage.
+type reading struct {
+	began time.Time
+	usage map[string]task.Usage
+	err   error
+}
+
+var errHangs = errors.New("the driver has not answered")
+
+// readUsage reads the usage, and gives up after hangs: a driver call cannot be interrupted. A caller
+// that read the calls under way before may add the two: a call that returned in between shows in the
+// usage. So a reading that ends after we gave up is not used.
+func (g *Guard) readUsage(ctx context.Context) reading {
+	began := g.o.Now()
+	if g.late != nil {
+		select {
+		case <-g.late:
+			g.late = nil
+		default: // one call hangs: do not add more of them
+			return reading{began: began, err: errHangs}
 		}
-		g.blind = err
+	}
+	done := make(chan reading, 1)
+	go func() {
+		usage, err := g.o.Usage(ctx)
+		done <- reading{began, usage, err}
+	}()
+	timeout := time.NewTimer(hangs)
+	defer timeout.Stop()
+	select {
+	case r := <-done:
+		return r
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	g.late = done
+	return reading{began: began, err: errHangs}
+}
+
+// onUsage handles a reading.
+func (g *Guard) onUsage(r reading) {
+	if r.err != nil {
+		if g.blind == nil {
+			g.blinded = r.began
+			g.o.Logger.Error("it cannot be read who holds how much GPU memory", "err", r.err)
+		}
+		g.blind = r.err
 		return
 	}
-	g.blind, g.usage = nil, usage
+	g.blind, g.usage = nil, r.usage
 }
 
 // report tells the Decider what is held. began is when the readings began.
@@ -221,6 +260,9 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 	}
 	over := g.usage != nil && g.over(c, calls)
 	for pid, p := range c.processes {
+		if p.epoch == 0 { // it came while the usage was read: wait until its totals are
+			continue
+		}
 		var shown uint64
 		for _, gpu := range c.GPUs {
 			shown += g.usage[gpu].Processes[pid]

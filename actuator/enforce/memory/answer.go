@@ -28,6 +28,9 @@ const (
 	// blink is how long the usage may be unreadable before all allocations pass: a driver may fail
 	// for a moment while processes come and go.
 	blink = 500 * time.Millisecond
+	// hangs is how long one reading may take. While many programs start, a driver that works has taken
+	// 0.9 s; it must be well below guardLease.
+	hangs = 2 * time.Second
 	// soon is how long we wait before the next try when calls under way, or running threads, were
 	// in the way.
 	soon = time.Millisecond
@@ -49,7 +52,7 @@ func (g *Guard) onKernel(e cudaprobe.MemoryEvent) bool {
 	return true
 }
 
-// decideAll answers held calls and keeps the budgets up to date until ctx ends.
+// decideAll applies Cover, answers held calls and keeps the budgets up to date until ctx ends.
 func (g *Guard) decideAll(ctx context.Context, wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -57,6 +60,9 @@ func (g *Guard) decideAll(ctx context.Context, wake <-chan struct{}) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-g.handed:
+			g.cover()
+			continue
 		case <-wake:
 		case <-g.again:
 		case <-timer.C:
@@ -65,39 +71,72 @@ func (g *Guard) decideAll(ctx context.Context, wake <-chan struct{}) {
 	}
 }
 
-// step reads the usage, answers held calls, and returns how soon to call it again.
+// step reads the usage, answers held calls, and returns how soon to call it again. It reads without
+// the lock, because a driver call may hang.
 func (g *Guard) step(ctx context.Context) (next time.Duration) {
+	s, ok := g.gather()
+	if !ok {
+		return idle
+	}
+	var u reading
+	if s.reads {
+		u = g.readUsage(ctx)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	next = idle
+	if g.closed || ctx.Err() != nil {
+		return idle
+	}
+	if s.reads {
+		g.onUsage(u)
+	}
+	return min(s.next, g.decide(s))
+}
+
+// gathered is what was read before the usage.
+type gathered struct {
+	began time.Time
+	calls []cudaprobe.Call
+	reads bool          // there are containers whose usage counts
+	next  time.Duration // how soon to gather again
+}
+
+// gather reads what must be read before the usage. It returns false once the guard is closed.
+func (g *Guard) gather() (s gathered, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.closed {
-		return next
+		return s, false
 	}
 	holds := g.listHolds() // before the calls: each hold that can be answered has its call
 	for _, c := range g.containers {
 		g.shut(c)
 	}
-	began := g.o.Now()
+	s = gathered{began: g.o.Now(), next: idle, reads: len(g.containers) > 0}
 	for _, c := range g.containers {
 		if g.count(c) {
-			next = min(next, g.o.Refresh)
+			s.next = min(s.next, g.o.Refresh)
 		}
 	}
-	calls := g.calls()
-	g.sort(holds, calls)
+	s.calls = g.calls()
+	g.sort(holds, s.calls)
 	g.publish() // before the usage is read, which may take its time
-	if len(g.containers) > 0 {
+	if s.reads {
 		g.recall()
-		g.read(ctx)
 	}
+	return s, true
+}
+
+// decide gives out budgets and answers by the present usage, and returns how soon to step again.
+func (g *Guard) decide(s gathered) (next time.Duration) {
 	for _, c := range g.containers {
-		g.settle(c, calls)
+		g.settle(c, s.calls)
 	}
-	g.report(began, calls)
+	g.report(s.began, s.calls)
 	for _, c := range g.containers {
-		g.refresh(c, calls)
+		g.refresh(c, s.calls)
 	}
-	next = min(next, g.answerAll(calls))
+	next = g.answerAll(s.calls)
 	for _, p := range g.processes {
 		next = min(next, g.end(p))
 	}

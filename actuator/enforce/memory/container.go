@@ -112,16 +112,29 @@ func (g *Guard) publish() {
 }
 
 // Cover sets which containers are limited from now on. It releases the processes of all others. It
-// does not wait until the probes are attached.
-func (g *Guard) Cover(targets []Target) {
+// only hands the targets over to Run, and waits for nothing: its caller decides for everybody. It
+// returns false if Run has not taken the targets before these yet.
+func (g *Guard) Cover(targets []Target) (taken bool) {
+	next := slices.Clone(targets)
+	for i := range next {
+		next[i].GPUs = slices.Clone(next[i].GPUs)
+	}
+	taken = g.targets.Swap(&next) == nil
+	notify(g.handed)
+	return taken
+}
+
+// cover takes the targets that were handed over last.
+func (g *Guard) cover() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
+	targets := g.targets.Swap(nil)
+	if g.closed || targets == nil {
 		return
 	}
 	wanted := map[string]bool{}
 	var fresh []*container
-	for _, t := range targets {
+	for _, t := range *targets {
 		wanted[t.ID] = true
 		c := g.containers[t.ID]
 		switch {
@@ -151,7 +164,6 @@ func (g *Guard) Cover(targets []Target) {
 
 func (g *Guard) newContainer(t Target) *container {
 	c := &container{Target: t, processes: map[int]*process{}}
-	c.GPUs = slices.Clone(t.GPUs)
 	for range c.GPUs {
 		slot, ok := g.slots.take()
 		if !ok {

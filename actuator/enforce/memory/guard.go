@@ -27,7 +27,7 @@ type Options struct {
 	// false when it belongs to none.
 	Container func(pid int) (id string, ok bool, err error)
 	// Usage is called up to a hundred times a second while limited containers
-	// allocate, by one goroutine.
+	// allocate, one call at a time. It may hang: then allocations pass.
 	Usage   task.UsageReader
 	Decider Decider
 	// Failed is called for a container that may get more than its limit, with the reason. It MUST
@@ -100,6 +100,10 @@ type Guard struct {
 	exits  *proc.Exits
 	again  chan struct{} // asks to decide the waiting calls again
 
+	targets atomic.Pointer[[]Target] // of the last Cover; nil: they were taken
+	handed  chan struct{}            // there are some
+	late    <-chan reading           // the end of a reading that was given up; for decideAll alone
+
 	waits atomic.Pointer[map[string]string]
 
 	mu         sync.Mutex
@@ -123,7 +127,7 @@ func New(o Options) (*Guard, error) {
 		return nil, err
 	}
 	g := &Guard{
-		o: o, again: make(chan struct{}, 1),
+		o: o, again: make(chan struct{}, 1), handed: make(chan struct{}, 1),
 		containers: map[string]*container{}, processes: map[int]*process{}, early: map[string][]int{},
 	}
 	if _, err := stop.ReleaseAll(context.Background(), stop.Options{Name: o.Name, Proc: o.Proc}); err != nil {

@@ -31,6 +31,24 @@ type rig struct {
 	failed  chan string
 	hidden  atomic.Bool // the device lists nobody yet
 	broken  atomic.Bool // it cannot be read
+	hang    atomic.Pointer[hang]
+}
+
+// hang makes the driver hang.
+type hang struct {
+	begun chan struct{} // gets a token from each reading that hangs
+	ended chan struct{}
+}
+
+// hangs makes the driver hang until release, and waits until a reading does.
+func (r *rig) hangs(t testing.TB) (release func()) {
+	t.Helper()
+	h := &hang{make(chan struct{}, 100), make(chan struct{})}
+	r.hang.Store(h)
+	release = sync.OnceFunc(func() { r.hang.Store(nil); close(h.ended) })
+	t.Cleanup(release)
+	<-h.begun
+	return release
 }
 
 func start(t testing.TB, change func(*memory.Options)) *rig {
@@ -54,6 +72,10 @@ func start(t testing.TB, change func(*memory.Options)) *rig {
 }
 
 func (r *rig) usage(context.Context) (map[string]task.Usage, error) {
+	if h := r.hang.Load(); h != nil {
+		h.begun <- struct{}{}
+		<-h.ended // whatever the context says
+	}
 	if r.broken.Load() {
 		return nil, errors.New("the driver is busy")
 	}
@@ -335,6 +357,92 @@ func TestLedgerFailsForAMoment(t *testing.T) {
 	r.broken.Store(true)
 	if a := p.Alloc("cuMemAlloc_v2", 150*mib, 1); a.Count != 1 || r.Report()["a"].FailedOpen == 0 { // nobody can decide
 		t.Errorf("%+v", a)
+	}
+}
+
+// A driver that hangs delays nobody: Cover returns and takes effect, and what is held passes.
+func TestDriverHangs(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, 100*mib)
+	release := r.hangs(t)
+	covered := make(chan struct{})
+	go func() {
+		defer close(covered)
+		r.cover(p.PID, 50*mib)
+		r.cover(p.PID, 100*mib)
+	}()
+	select {
+	case <-covered:
+	case <-time.After(100 * time.Millisecond):
+		t.Fatal("Cover waits for the driver")
+	}
+	called := p.BeginAlloc("cuMemAlloc_v2", 150*mib, 1, 1)
+	if a := called(); a.Count != 1 || a.After.Sub(a.Before) > 5*time.Second {
+		t.Errorf("%+v", a)
+	}
+	if v := r.Report()["a"]; v.FailedOpen == 0 || v.Denied != 0 {
+		t.Errorf("%+v", v)
+	}
+	r.Cover(nil)
+	report := func() memory.Report { return r.Report()["a"] }
+	until(t, func() bool { return len(r.Report()) == 0 }, report)
+	if n := len(r.hang.Load().begun); n > 0 {
+		t.Errorf("%d more readings were begun beside one that hangs", n)
+	}
+	release()
+	r.cover(p.PID, 100*mib)
+	until(t, func() bool { return report().Held[gpu] >= 150*mib }, report)
+	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Result != cudatest.OutOfMemory {
+		t.Errorf("the driver answers again, and beyond the limit: %+v", a)
+	}
+}
+
+// The guard ends while the driver hangs, and continues whom it stopped.
+func TestEndsWhileTheDriverHangs(t *testing.T) {
+	hung, began := make(chan struct{}), make(chan struct{}, 100)
+	var late *time.Timer
+	release := sync.OnceFunc(func() { close(hung) })
+	t.Cleanup(func() { // after the end of the guard
+		if late != nil {
+			late.Stop()
+		}
+		release()
+	})
+	r := start(t, func(o *memory.Options) {
+		o.Usage = func(context.Context) (map[string]task.Usage, error) {
+			began <- struct{}{}
+			<-hung
+			return nil, errors.New("it was too late")
+		}
+	})
+	t.Cleanup(func() { late = time.AfterFunc(patience, func() { t.Error("it does not end"); release() }) })
+	p := r.built.Start(t)
+	r.members.Store(p.PID, "a")
+	p.Open()
+	r.cover(p.PID, mib)
+	<-began
+}
+
+// Cover says whether anybody takes the targets: else its caller must not go on renewing the guard.
+func TestCoverTellsThatNobodyTakesTheTargets(t *testing.T) {
+	name := cudatest.RecordName(t)
+	g, err := memory.New(memory.Options{Name: name, Container: new(probetest.Members).Of, Decider: memory.Limit{},
+		Usage: func(context.Context) (map[string]task.Usage, error) { return nil, nil }})
+	probetest.Need(t, err)
+	if !g.Cover(nil) || g.Cover(nil) {
+		t.Error("it does not run yet")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	for deadline := time.Now().Add(patience); !g.Cover(nil); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it runs, and takes nothing")
+		}
+	}
+	cancel()
+	if err := errors.Join(<-ended, stop.Remove(name)); err != nil {
+		t.Error(err)
 	}
 }
 

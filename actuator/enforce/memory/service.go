@@ -29,6 +29,10 @@ type Service struct {
 	guard   *Guard // nil: there is none, and why says why
 	why     error
 
+	// For Cover: since when the guard takes no targets, zero if it does, and whether that was reported.
+	untaken  time.Time
+	reported bool
+
 	failing  sync.Mutex
 	failures map[string]string // by container id
 }
@@ -36,6 +40,9 @@ type Service struct {
 // NewService returns a service that guards nothing until Open. o is as for New; its Usage and
 // Failed are set by the service, and open opens the reader of the device's memory.
 func NewService(o Options, open func() (task.UsageReader, error)) *Service {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	s := &Service{o: o, open: open, log: o.Logger, failures: map[string]string{}, why: errors.New("the memory guard was not opened")}
 	s.o.Failed = s.failed
 	return s
@@ -99,10 +106,28 @@ func (s *Service) Cover(targets []Target) {
 		return
 	}
 	s.keepFailures(targets)
-	g.Cover(targets)
+	if !s.taken(g.Cover(targets)) {
+		return // if it hangs it must not go on holding allocations
+	}
 	if err := g.Renew(guardLease); err != nil {
 		s.log.Error("the memory guard opens", "err", err)
 	}
+}
+
+// taken notes whether the guard took the targets before the present ones, and returns that. It
+// reports a guard that has taken none for guardLease.
+func (s *Service) taken(is bool) bool {
+	now := s.o.Now()
+	switch {
+	case is:
+		s.untaken, s.reported = time.Time{}, false
+	case s.untaken.IsZero():
+		s.untaken = now
+	case !s.reported && now.Sub(s.untaken) > guardLease:
+		s.reported = true
+		s.log.Error("the memory guard hangs or has ended: allocations pass (restart the actuator)")
+	}
+	return is
 }
 
 // Reconsider implements arbiter.MemoryGuard.

@@ -54,6 +54,9 @@ func TestNobodyStandsForEver(t *testing.T) {
 				left--
 			case <-moment: // somebody changes his mind
 				r.Cover(nil)
+				for len(r.Report()) > 0 { // the next Cover replaces one that was not taken yet
+					time.Sleep(time.Millisecond)
+				}
 				r.Cover(targets)
 			case <-deadline:
 				for _, p := range programs {
