@@ -233,6 +233,9 @@ func (a *Actuator) Admission(ctx context.Context, q admission.Question) (admissi
 	return forward.Ask(ctx, a.o.Peers, q)
 }
 
+// Healthy returns an error if it hangs and has to be restarted.
+func (a *Actuator) Healthy() error { return a.arbiter.Healthy() }
+
 // Ready returns why it cannot act; nil if it can.
 func (a *Actuator) Ready() error {
 	s := a.State()

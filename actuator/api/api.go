@@ -28,6 +28,8 @@ import (
 // Actuator is what the API serves.
 type Actuator interface {
 	webhook.Receiver
+	// Healthy says why it must be restarted; nil: it need not.
+	Healthy() error
 	// Ready says why it cannot act; nil: it can.
 	Ready() error
 	// Reload reads the configuration again. It returns ErrNothingToReload where there
@@ -95,7 +97,7 @@ func Router(o Options) chi.Router {
 	r.HandleFunc("GET /api/v1/state", s.state)
 	r.Handle("GET /api/v1/decisions", o.Gate.Streams(http.HandlerFunc(s.decisions)))
 	r.Handle("GET /metrics", webserver.Metrics(o.Metrics, promhttp.HandlerOpts{}))
-	r.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("healthy\n")) })
+	r.HandleFunc("GET /-/healthy", s.healthy)
 	r.HandleFunc("GET /-/ready", s.ready)
 	webserver.Profiler(r, o.Gate.Change, refuse)
 	r.Mount("/", o.Page)
@@ -110,6 +112,14 @@ func (s server) reload(w http.ResponseWriter, r *http.Request) {
 		s.Logger.Error("not reloaded", "err", err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
+}
+
+func (s server) healthy(w http.ResponseWriter, _ *http.Request) {
+	if err := s.Actuator.Healthy(); err != nil {
+		http.Error(w, "not healthy: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("healthy\n"))
 }
 
 func (s server) ready(w http.ResponseWriter, _ *http.Request) {

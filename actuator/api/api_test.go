@@ -25,13 +25,14 @@ import (
 
 // fake is an actuator; its errors are what it answers.
 type fake struct {
-	ready, reload, receive error
-	admission              error
-	passedOn               bool
-	until                  time.Time // the last call's
+	healthy, ready, reload, receive error
+	admission                       error
+	passedOn                        bool
+	until                           time.Time // the last call's
 }
 
-func (f *fake) Ready() error { return f.ready }
+func (f *fake) Healthy() error { return f.healthy }
+func (f *fake) Ready() error   { return f.ready }
 func (f *fake) Reload(ctx context.Context) error {
 	f.until, _ = ctx.Deadline()
 	return f.reload
@@ -93,6 +94,7 @@ func TestAnswers(t *testing.T) {
 		"mounted, stranger":   {fake{}, there, "DELETE", "/api/v1/placements/x", "", 403, "only clients on this machine"},
 		"panic":               {fake{}, here, "DELETE", "/api/v1/placements/x", "", 500, ""},
 		"healthy":             {fake{ready: bad}, there, "GET", "/-/healthy", "", 200, "healthy"},
+		"not healthy":         {fake{healthy: bad}, there, "GET", "/-/healthy", "", 503, "not healthy: because"},
 		"ready":               {fake{}, there, "GET", "/-/ready", "", 200, "ready"},
 		"not ready":           {fake{ready: bad}, there, "GET", "/-/ready", "", 503, "not ready: because"},
 		"reload":              {fake{}, here, "POST", "/-/reload", "", 200, ""},

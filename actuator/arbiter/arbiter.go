@@ -1,11 +1,12 @@
 // Package arbiter runs the core. One goroutine passes events to it (snapshots, alerts, requests of
 // people, the ends of actions) and starts its effects (package core). Calls to the engine, the GPU
 // driver and the exporter run in other goroutines, and their answers come back as events. So a call
-// that hangs delays no decision.
+// that hangs delays no decision. If one does all the same, Healthy tells.
 package arbiter
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
@@ -84,6 +85,7 @@ type Arbiter struct {
 
 	snapshot  atomic.Pointer[task.Snapshot]
 	published atomic.Pointer[state.State]
+	stepped   atomic.Pointer[time.Time] // when the loop last ended a step; nil: it does not run
 
 	asks     chan ask
 	fetched  chan fetched
@@ -120,6 +122,27 @@ func (a *Arbiter) State() *state.State { return a.published.Load() }
 // Snapshot returns the present snapshot, with all times by our own clock; nil before the first.
 func (a *Arbiter) Snapshot() *task.Snapshot { return a.snapshot.Load() }
 
+// hangAfter is how long the loop, which steps with each Options.Tick, may take for one step. It waits
+// for nothing but the disk.
+const hangAfter = 10 * time.Second
+
+// Healthy returns an error while the loop hangs. Nothing else than a restart helps then.
+func (a *Arbiter) Healthy() error {
+	last := a.stepped.Load()
+	if last == nil {
+		return nil
+	}
+	if d := a.o.Now().Sub(*last); d > hangAfter {
+		return fmt.Errorf("the actuator has decided nothing for %v, because a call hangs (restart it; /debug/pprof/goroutine?debug=2 shows the call)", d.Round(time.Second))
+	}
+	return nil
+}
+
+func (a *Arbiter) markStep() {
+	now := a.o.Now()
+	a.stepped.Store(&now)
+}
+
 // Run decides until ctx ends, then releases everything. Its error says what is still on record; a
 // guardian continues to release that.
 func (a *Arbiter) Run(ctx context.Context) error {
@@ -140,7 +163,9 @@ func (a *Arbiter) loop(ctx context.Context) {
 	tick := time.NewTicker(a.o.Tick)
 	defer tick.Stop()
 	stream := watch(ctx, a.o.Source)
+	defer a.stepped.Store(nil) // the release of everything has time limits of its own
 	for {
+		a.markStep()
 		select {
 		case <-ctx.Done():
 			return

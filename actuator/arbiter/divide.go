@@ -106,7 +106,7 @@ type MemoryGuard interface {
 	// Why returns why nothing is guarded on this machine, or nil.
 	Why() error
 	// Cover sets which containers are guarded. If it is not called for a while, the guard releases
-	// every process.
+	// every process. It MUST NOT block.
 	Cover(targets []memory.Target)
 	// Reconsider makes the guard ask again about every waiting allocation and every ceiling.
 	// It MUST NOT block.

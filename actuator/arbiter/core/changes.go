@@ -108,8 +108,16 @@ func (k *Core) Divided(now time.Time, gpu string, results []ChangeResult) {
 // start.
 const noChannels = time.Minute
 
-// onNoGroup leaves a process alone for now whose channels were not found.
+// onNoGroup leaves a process alone for now whose channels were not found. What was changed of it
+// before may still be in force, because the search may only have taken too long: then it is restored
+// first, which works from the record and needs no search.
 func (k *Core) onNoGroup(matter, gpu string, t *tenant, r ChangeResult) {
+	if t.acts() {
+		t.doubtful = true
+		t.retry.later(k.now, againSoon, againLate)
+		t.inspect.later(k.now, inspectSoon, inspectLate) // not again at once: the driver is busy
+		return
+	}
 	t.stands, t.left = ladder.Standing{}, justBegun
 	if t.missing.IsZero() {
 		t.missing = k.now

@@ -9,6 +9,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/estimate"
 	"github.com/laxity/laxity/actuator/lease"
+	"github.com/laxity/laxity/actuator/plan/ladder"
 )
 
 // A process whose channels are not found yet is tried again, and that is no failure, for a minute.
@@ -42,5 +43,68 @@ func TestNotFoundYetIsNoFailure(t *testing.T) {
 	}
 	if d := try(2*noChannels+time.Second, missing); len(d) > 0 {
 		t.Errorf("a new context is no failure: %+v", d)
+	}
+}
+
+// A search that finds no channels ends nothing that is in force: the process is restored, once.
+func TestNotFoundAnyMoreIsRestored(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	missing := ChangeResult{NoGroup: true, Err: errors.New("it has no channel group on a GPU yet")}
+	sliced := ladder.Standing{Slice: time.Millisecond}
+	off := ladder.Standing{Off: true, Until: began.Add(time.Hour)}
+	for name, tt := range map[string]struct {
+		set  wanted
+		gang bool
+		of   string // of a gang: the GPU whose search finds nothing
+	}{
+		"a slice":                       {set: wanted{kind: SetSlice, standing: sliced}, of: "GPU-0"},
+		"off":                           {set: wanted{kind: SwitchOff, standing: off}, of: "GPU-0"},
+		"a slice of a gang":             {set: wanted{kind: SetSlice, standing: sliced}, gang: true, of: "GPU-0"},
+		"a slice of a gang elsewhere":   {set: wanted{kind: SetSlice, standing: sliced}, gang: true, of: "GPU-1"},
+		"a gang that is off":            {set: wanted{kind: SwitchOff, standing: off}, gang: true, of: "GPU-0"},
+		"a gang that is off, elsewhere": {set: wanted{kind: SwitchOff, standing: off}, gang: true, of: "GPU-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := New(Options{Divides: true, Config: config.Config{}.WithDefaults(), Leases: lease.New(), History: estimate.New()}, began)
+			v, ids := k.division, map[string]string{"GPU-0": "5", "GPU-1": "5"}
+			v.tenants["5"] = &tenant{gpu: "GPU-0", container: "c", name: "c", process: Process{PID: 5, Start: 7}}
+			if tt.gang {
+				g := &gangOf{faces: map[string]*tenant{}, processes: map[string][]Process{"GPU-0": {{PID: 5, Start: 7}}, "GPU-1": {{PID: 6, Start: 8}}}}
+				delete(v.tenants, "5")
+				for gpu := range ids {
+					ids[gpu] = faceID("c", gpu)
+					g.face(v, named{"c", "c"}, gpu, began).bound = gpu == "GPU-1"
+				}
+			}
+			answer := func(gpu string, w wanted, r ChangeResult) {
+				w.tenant = ids[gpu]
+				k.change(gpu, []wanted{w})
+				k.Divided(k.now, gpu, []ChangeResult{r})
+			}
+			restores := func() (n int) { // without contention, for a while
+				for range 20 {
+					k.now = k.now.Add(againLate)
+					for _, gpu := range []string{"GPU-0", "GPU-1"} {
+						for _, w := range v.putBack(gpu, ladder.Plan{}, k.now) {
+							answer(gpu, w, ChangeResult{})
+							n++
+						}
+					}
+				}
+				return n
+			}
+			answer("GPU-0", tt.set, ChangeResult{})
+			answer(tt.of, wanted{kind: InspectChannels}, missing)
+			if list := v.inspectAgain(tt.of, k.now); list != nil {
+				t.Errorf("it is looked for again at once: %+v", list)
+			}
+			if n := restores(); n != 1 || v.acts("c") {
+				t.Errorf("%d times restored; still in force: %v", n, v.acts("c"))
+			}
+			answer(tt.of, wanted{kind: SetSlice, standing: sliced}, missing)
+			if n := restores(); n != 0 {
+				t.Errorf("nothing was in force, and it was restored %d times", n)
+			}
+		})
 	}
 }

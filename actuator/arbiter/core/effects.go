@@ -219,7 +219,8 @@ type ChangeResult struct {
 	// Skipped: it was not tried.
 	Skipped bool
 	Err     error
-	// Gone: the process has ended, or is about to. NoGroup: it has no channels yet.
+	// Gone: the process has ended, or is about to. NoGroup: no channels of it were found; what was
+	// changed of it before may still be in force.
 	Gone, NoGroup bool
 	// Unsettled: its own program may still set the slice. Own: its program had set one since.
 	Unsettled, Own bool

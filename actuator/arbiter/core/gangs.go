@@ -259,11 +259,11 @@ func (g *gangOf) changed(t *tenant, c call, r ChangeResult) {
 	if g == nil {
 		return
 	}
-	all := c.Kind == Restore && len(c.Gang.Slices) == 0 && !c.Stands.Off || r.NoGroup
+	all := c.Kind == Restore && len(c.Gang.Slices) == 0 && !c.Stands.Off
 	for _, f := range g.faces {
 		f.stands.Off, f.stands.Until = t.stands.Off, t.stands.Until
 		f.doubtful, f.retry, f.left, f.missing, f.gone = t.doubtful, t.retry, t.left, t.missing, t.gone
-		if all && r.Err == nil || r.NoGroup {
+		if all && r.Err == nil {
 			f.stands.Slice = 0
 		}
 	}

@@ -120,13 +120,13 @@ func (k *Core) orderState(s *state.Container) {
 	if v == nil {
 		return
 	}
-	rank := 0
+	rank, first := 0, ""
 	for id, t := range v.tenants {
 		is, planned := v.gpu(t.gpu).plan.Standings[id]
-		if !t.has(s.ID) || !planned || s.Order != "" && is.Rank >= rank {
+		if !t.has(s.ID) || !planned || s.Order != "" && cmp.Or(cmp.Compare(is.Rank, rank), cmp.Compare(id, first)) > 0 {
 			continue
 		}
-		rank = is.Rank
+		rank, first = is.Rank, id
 		s.Order, s.Off, s.SliceSeconds = is.Reason, t.stands.Off, t.stands.Slice.Seconds()
 	}
 	if s.Order == "" && k.divides() && s.Managed && !s.NeverPause {
@@ -137,13 +137,17 @@ func (k *Core) orderState(s *state.Container) {
 // leftAlone says why a container gets no standing on a GPU whose time is divided; empty if there is
 // nothing to say.
 func (k *Core) leftAlone(s *state.Container) string {
-	for _, t := range k.division.tenants {
-		if t.has(s.ID) && t.left != "" {
-			if t.left != justBegun {
-				s.LeftAsItIs = state.ByFailure
-			}
-			return "left as it is: " + t.left
+	first, left := "", ""
+	for id, t := range k.division.tenants {
+		if t.has(s.ID) && t.left != "" && (left == "" || id < first) { // the same one each time
+			first, left = id, t.left
 		}
+	}
+	if left != "" {
+		if left != justBegun {
+			s.LeftAsItIs = state.ByFailure
+		}
+		return "left as it is: " + left
 	}
 	if k.o.AsOne {
 		return ""

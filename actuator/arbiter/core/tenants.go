@@ -43,6 +43,9 @@ func (t *tenant) changed() bool {
 	return t.flying || t.doubtful || t.stands.Off && !t.bound || t.stands.Slice != 0
 }
 
+// acts reports whether anything of it, or of its gang, is, or may be, not its own.
+func (t *tenant) acts() bool { return t.changed() || t.gang != nil && t.gang.acts() }
+
 // member is a container of a gang.
 type member struct{ id, name string }
 

@@ -188,3 +188,60 @@ func TestSlowFirstSearchIsNoGroup(t *testing.T) {
 		}
 	}
 }
+
+// A search that takes too long leaves what is on record in force. Restore undoes it without a search.
+func TestSlowInspectionLeavesTheRecord(t *testing.T) {
+	for name, standing := range map[string]channels.Standing{"a slice": {Slice: time.Second}, "off": takeOff} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, channels.Options{})
+			p := r.Start(1, gpuNames[0])
+			for range 2 { // the first one looks whether its program sets a slice
+				_, err := r.Apply(t.Context(), target(p), standing)
+				check(t, err, nil)
+			}
+			release := make(chan struct{})
+			defer close(release)
+			r.driver.Before = func(_ context.Context, call string) error {
+				if call == "find" {
+					<-release
+				}
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := r.Inspect(ctx, target(p), standing)
+			check(t, err, channels.ErrNoGroup)
+			if n, err := r.Pending(); n != 1 || err != nil {
+				t.Fatalf("%d on record, %v", n, err)
+			}
+			check(t, r.Restore(t.Context(), p), nil)
+			if n, err := r.Pending(); n != 0 || err != nil || r.Off(p) != 0 || r.Slices(p)[0] != channelstest.OwnSlice {
+				t.Errorf("%d on record, %v; %d off, slices %v", n, err, r.Off(p), r.Slices(p))
+			}
+		})
+	}
+}
+
+// Of a process whose groups are gone nothing is left to restore.
+func TestRestoreOfGroupsThatAreGoneEnds(t *testing.T) {
+	for name, inspects := range map[string]bool{"found by an inspection": true, "not looked for": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, channels.Options{})
+			p := r.Start(1, gpuNames[0])
+			standing := channels.Standing{Slice: time.Second}
+			for range 2 {
+				_, err := r.Apply(t.Context(), target(p), standing)
+				check(t, err, nil)
+			}
+			r.DropGroup(p)
+			if inspects {
+				_, err := r.Inspect(t.Context(), target(p), standing)
+				check(t, err, channels.ErrNoGroup)
+			}
+			check(t, r.Restore(t.Context(), p), nil)
+			if n, err := r.Pending(); n != 0 || err != nil {
+				t.Errorf("%d on record, %v", n, err)
+			}
+		})
+	}
+}
