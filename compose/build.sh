@@ -60,8 +60,8 @@ engine=$(docker version --format '{{.Server.Version}} {{.Server.KernelVersion}}'
 }
 
 # LAXITY_LDFLAGS writes the version into the programs; `make images` gives it.
-go build -trimpath -ldflags "${LAXITY_LDFLAGS:-}" -o "$bin/" ./cmd/laxity-exporter ./cmd/laxity-actuator
-root laxity "$bin/laxity-exporter" "$bin/laxity-actuator"
+go build -trimpath -ldflags "${LAXITY_LDFLAGS:-}" -o "$bin/" ./cmd/laxity ./cmd/laxity-exporter ./cmd/laxity-actuator
+root laxity "$bin/laxity" "$bin/laxity-exporter" "$bin/laxity-actuator"
 image laxity
 
 device=auto files=compose.yaml:gpu.yaml profiles=grafana settings=

@@ -282,6 +282,7 @@ func testStack(t *testing.T, program []string) {
 		{"contention is arbitrated by way of the alert", s.arbitrated},
 		{"rights", s.rights},
 		{"alerts need the token", s.token},
+		{"a person looks and acts from within", s.within},
 		{"a limit of GPU memory is kept", s.guarded},
 		{"a killed actuator", s.killed},
 		{"resolved", s.resolved},
@@ -391,6 +392,18 @@ func (s *stackRun) token(t *testing.T) {
 	}
 	if code := post(strings.TrimSpace(string(token))); code != http.StatusOK {
 		t.Errorf("the token: %d", code)
+	}
+}
+
+// within: the image has laxity, which finds exporter and actuator there, and acts with the token.
+func (s *stackRun) within(t *testing.T) {
+	s = s.in(t)
+	if ps := s.run("exec", "-T", "actuator", "laxity", "ps"); !strings.Contains(ps, "tenant-a") {
+		t.Errorf("laxity ps: %s", ps)
+	}
+	name := strings.TrimPrefix(s.inspect("tenant-a").Name, "/")
+	if said := s.run("exec", "-T", "actuator", "laxity", "deadline", "--token.file=/run/laxity-secrets/webhook-token", name, "9s"); !strings.Contains(said, "9s") {
+		t.Errorf("laxity deadline: %s", said)
 	}
 }
 

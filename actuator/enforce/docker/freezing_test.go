@@ -15,8 +15,8 @@ import (
 	"github.com/laxity/laxity/internal/freezer"
 )
 
-// runcs is what Docker answers to a pause of a container that is frozen, and that it takes to run.
-var runcs = errors.New("cannot pause container c: OCI runtime pause failed: container not running")
+// errNotRunning is what Docker answers to a pause of a container that is frozen, and that it takes to run.
+var errNotRunning = errors.New("cannot pause container c: OCI runtime pause failed: container not running")
 
 // frozenRig is an enforcer on container c of a fake engine.
 type frozenRig struct {
@@ -54,7 +54,7 @@ func onRecord(t *testing.T, state freezer.State, readOnly bool) frozenRig {
 
 func (r frozenRig) expect(t *testing.T, state freezer.State, recorded bool) {
 	t.Helper()
-	if got, err := r.Engine.State("c", 0); got != state || err != nil {
+	if got, err := r.State("c", 0); got != state || err != nil {
 		t.Errorf("the freezer says %v (%v), want %v", got, err, state)
 	}
 	if got := r.recorded(); got != recorded {
@@ -75,7 +75,7 @@ func TestFreezeThatTheEngineDoesNotKnow(t *testing.T) {
 				r := onRecord(t, state, readOnly)
 				r.FailWith(func(call, _ string) error {
 					if call == "pause" {
-						return runcs
+						return errNotRunning
 					}
 					return nil
 				})
@@ -112,7 +112,7 @@ func TestPauseThatTheEngineGaveUp(t *testing.T) {
 				if finishes {
 					r.SetFreezer("c", freezer.Frozen)
 				}
-				return runcs
+				return errNotRunning
 			})
 			if err := r.Pause(t.Context(), enforcetest.HoldOf("c")); (err == nil) != finishes {
 				t.Errorf("pause: %v", err)
@@ -203,7 +203,8 @@ func TestGoneByTheEngineAlone(t *testing.T) {
 			if errors.Is(err, enforce.ErrGone) == tt.recorded || errors.Is(err, enforce.ErrUnavailable) != tt.recorded {
 				t.Errorf("status: %v", err)
 			}
-			if err := tt.do(r); !errors.Is(err, tt.want) && !(tt.readOnly && tt.want == nil && err != nil) {
+			// Any error will do where the freezer cannot be set.
+			if err := tt.do(r); !errors.Is(err, tt.want) && (!tt.readOnly || tt.want != nil || err == nil) {
 				t.Errorf("error %v, want %v", err, tt.want)
 			}
 			if tt.recorded && !tt.readOnly {
@@ -222,7 +223,7 @@ func TestLostTrackWithoutAFreezer(t *testing.T) {
 	engine.Run("c")
 	engine.FailWith(func(call, _ string) error {
 		if call == "pause" {
-			return runcs
+			return errNotRunning
 		}
 		return nil
 	})
