@@ -38,6 +38,11 @@ var sources = map[string][]claim{
 		{"18.7", "cost|10|nvidia-smi + docker top|CPU % of a core", 0}, {"11", "cost|10|nvidia-smi + docker top|RssAnon MiB", 0},
 		{"4.3", "cost|100|nvidia-smi + docker top|CPU % of a core", 0}, {"11", "cost|100|nvidia-smi + docker top|RssAnon MiB", 0},
 	},
+	"observing 100 containers": {
+		{"1.38", "peers|100|laxity|1|CPU s A MINUTE", 0}, {"38", "peers|100|laxity|1|RSS MiB", 0}, {"100", "peers|100|laxity|1|GPU TASKS", 0},
+		{"10.5", "peers|100|cadvisor|1|CPU s A MINUTE", 0}, {"51", "peers|100|cadvisor|1|RSS MiB", 0}, {"0", "peers|100|cadvisor|1|GPU TASKS", 0},
+		{"0.45", "peers|100|nvidia-gpu-exporter|1|CPU s A MINUTE", 0}, {"18", "peers|100|nvidia-gpu-exporter|1|RSS MiB", 0}, {"0", "peers|100|nvidia-gpu-exporter|1|GPU TASKS", 0},
+	},
 	"a PyTorch step": {
 		{"1.000", "overhead|small|process|RATIO", 0}, {"0.980", "overhead|small|busy|RATIO", 0},
 		{"1.0000", "overhead|large|process|RATIO", 0}, {"0.9999", "overhead|large|busy|RATIO", 0}, {"1.09", "overhead|paced|busy|RATIO", 0},
@@ -171,19 +176,20 @@ func TestFiguresInTheDocuments(t *testing.T) {
 // wording are numbers of a row that are no measurement: what the experiment is made of, and the 1 that
 // ratios compare with.
 var wording = map[string][]string{
-	"tasks missed":           {"200"},
-	"CPU and memory":         {"10", "100", "20"},
-	"a PyTorch step":         {"1", "000", "100", "60"},
-	"680 containers":         {"24"},
-	"steps of the trainers":  {"1"},
-	"two servers":            {"10", "50"},
-	"a server of texts":      {"100"},
-	"shares of 10":           {"10", "30", "60"},
-	"steps of all three":     {"1"},
-	"a running kernel off":   {"1", "000"},
-	"GPU-seconds of two":     {"50"},
-	"twelve tasks":           {"12", "40"},
-	"a container with 13 GB": {"13"},
+	"tasks missed":             {"200"},
+	"CPU and memory":           {"10", "100", "20"},
+	"observing 100 containers": {"100"},
+	"a PyTorch step":           {"1", "000", "100", "60"},
+	"680 containers":           {"24"},
+	"steps of the trainers":    {"1"},
+	"two servers":              {"10", "50"},
+	"a server of texts":        {"100"},
+	"shares of 10":             {"10", "30", "60"},
+	"steps of all three":       {"1"},
+	"a running kernel off":     {"1", "000"},
+	"GPU-seconds of two":       {"50"},
+	"twelve tasks":             {"12", "40"},
+	"a container with 13 GB":   {"13"},
 }
 
 var numbers = regexp.MustCompile(`\b[0-9]+(?:\.[0-9]+)?`)
