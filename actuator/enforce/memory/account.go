@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
@@ -61,16 +62,24 @@ func (g *Guard) readUsage(ctx context.Context) reading {
 		usage, err := g.o.Usage(ctx)
 		done <- reading{began, usage, err}
 	}()
-	timeout := time.NewTimer(hangs)
+	timeout, renew := time.NewTimer(hangs), time.NewTicker(stop.Lease/4)
 	defer timeout.Stop()
-	select {
-	case r := <-done:
-		return r
-	case <-timeout.C:
-	case <-ctx.Done():
+	defer renew.Stop()
+	for {
+		select {
+		case r := <-done:
+			return r
+		case <-renew.C: // else the guardian would let held calls run before they are judged
+			g.mu.Lock()
+			g.renew(g.listHolds())
+			g.mu.Unlock()
+			continue
+		case <-timeout.C:
+		case <-ctx.Done():
+		}
+		g.late = done
+		return reading{began: began, err: errHangs}
 	}
-	g.late = done
-	return reading{began: began, err: errHangs}
 }
 
 // onUsage handles a reading.

@@ -29,7 +29,7 @@ const (
 	// for a moment while processes come and go.
 	blink = 500 * time.Millisecond
 	// hangs is how long one reading may take. While many programs start, a driver that works has taken
-	// 0.9 s; it must be well below guardLease.
+	// 0.9 s. It must be below guardLease, as targets are taken between readings.
 	hangs = 2 * time.Second
 	// soon is how long we wait before the next try when calls under way, or running threads, were
 	// in the way.
@@ -57,6 +57,11 @@ func (g *Guard) decideAll(ctx context.Context, wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		select { // first, so that it is taken once a step: Service renews the guard's lease only then
+		case <-g.handed:
+			g.cover()
+		default:
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -154,11 +159,11 @@ func (g *Guard) listHolds() []stop.Hold {
 // sort turns holds that can be answered into questions. The other holds count as decided: their
 // call, program or process is over. Holds of processes that are not guarded end at once.
 func (g *Guard) sort(holds []stop.Hold, calls []cudaprobe.Call) {
-	now := stop.Now()
 	foreign := false
 	for _, p := range g.processes {
 		p.keepOnly(holds)
 	}
+	g.renew(holds)
 	for _, h := range holds {
 		p := g.processes[h.PID]
 		if p == nil || !p.is(h) {
@@ -167,9 +172,6 @@ func (g *Guard) sort(holds []stop.Hold, calls []cudaprobe.Call) {
 		}
 		if h.Phase != stop.Stopped {
 			continue
-		}
-		if h.Lease < now+stop.Lease/2 {
-			g.note(g.record.Renew(h, now+stop.Lease))
 		}
 		if p.decided[h.Key()] || p.pending[h.Key()] != nil {
 			continue
@@ -189,6 +191,16 @@ func (g *Guard) sort(holds []stop.Hold, calls []cudaprobe.Call) {
 			return p == nil || !p.is(h)
 		})
 		g.note(err)
+	}
+}
+
+// renew renews the leases of the holds of guarded processes.
+func (g *Guard) renew(holds []stop.Hold) {
+	now := stop.Now()
+	for _, h := range holds {
+		if p := g.processes[h.PID]; p != nil && p.is(h) && h.Phase == stop.Stopped && h.Lease < now+stop.Lease/2 {
+			g.note(g.record.Renew(h, now+stop.Lease))
+		}
 	}
 }
 

@@ -397,6 +397,35 @@ func TestDriverHangs(t *testing.T) {
 	}
 }
 
+// A driver that is slow and answers lets nothing run unasked, though a guardian watches.
+func TestSlowDriverKeepsTheLimit(t *testing.T) {
+	r := start(t, nil)
+	p := r.join(t, 100*mib)
+	release := r.hangs(t)
+	called := p.BeginAlloc("cuMemAlloc_v2", 150*mib, 1, 1)
+	answers := time.AfterFunc(1600*time.Millisecond, release)
+	defer answers.Stop()
+	done := make(chan struct{})
+	var swept []int
+	go func() {
+		defer close(done)
+		for r.hang.Load() != nil {
+			strays, err := stop.SweepAll(stop.Options{Name: r.name, Proc: "/proc"}, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			swept = append(swept, strays...)
+			time.Sleep(50 * time.Millisecond) // as the guardian does
+		}
+	}()
+	a := called()
+	<-done
+	if v := r.Report()["a"]; a.Result != cudatest.OutOfMemory || v.FailedOpen != 0 || len(swept) > 0 {
+		t.Errorf("%+v; %+v; continued by the guardian: %v", a, v, swept)
+	}
+}
+
 // The guard ends while the driver hangs, and continues whom it stopped.
 func TestEndsWhileTheDriverHangs(t *testing.T) {
 	hung, began := make(chan struct{}), make(chan struct{}, 100)
