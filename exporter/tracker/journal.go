@@ -88,9 +88,9 @@ func (j *journal) run(ctx context.Context) {
 			j.write(true)
 			return
 		case <-beat.C:
-			pause = j.write(false)
-		case <-j.wake:
 			pause = j.write(true)
+		case <-j.wake:
+			pause = j.write(false)
 		}
 		select {
 		case <-time.After(pause):
@@ -100,13 +100,14 @@ func (j *journal) run(ctx context.Context) {
 	}
 }
 
-// write writes what is pending. It returns how long to wait before the next write.
-func (j *journal) write(always bool) time.Duration {
+// write writes what is pending. beat: it writes also that the exporter lives, if an end could be missed.
+// It returns how long to wait before the next write.
+func (j *journal) write(beat bool) time.Duration {
 	j.mu.Lock()
 	changes, waiters, open := j.pending, j.waiters, j.open
 	j.pending, j.waiters = core.Changes{}, nil
 	j.mu.Unlock()
-	if changes.Empty() && len(waiters) == 0 && (always || !open) {
+	if changes.Empty() && len(waiters) == 0 && (!beat || !open) {
 		return journalPause
 	}
 	began := time.Now()

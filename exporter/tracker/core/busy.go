@@ -18,6 +18,9 @@ func (m *Core) byInterval(b *containerState) bool {
 // if it comes within the gap. Events of several threads come in no order, so only their times
 // count.
 func (m *Core) launched(p *process, mark task.Mark) {
+	if p.open != nil && p.launch == nil && m.overtaken(p.open) {
+		m.end(p, task.Lost, *p.open.lapse)
+	}
 	if p.open != nil && m.intervalOver(p, mark.Time) {
 		m.end(p, task.Ended, *p.done)
 	}
@@ -73,11 +76,29 @@ func (m *Core) doubtIntervals() {
 // its sensor, for a launch that shows that it goes on.
 const resumeLimit = 2 * time.Second
 
+// overtaken reports whether a busy interval from before a restart has ended, by all that is known: no
+// interval of its process was as long as the exporter was away, nor had this one lasted longer before.
+// Then the next launch is one of a later request.
+func (m *Core) overtaken(o *openTask) bool {
+	b := m.containers[o.ContainerID]
+	if o.away == 0 || o.State != task.Running || b == nil || !m.byInterval(b) {
+		return false
+	}
+	lasted := o.lapse.Time.Sub(o.Start.Time) - o.away // when it was last seen
+	longest := time.Duration(0)
+	for _, t := range m.history.tasks {
+		if t.ContainerID == o.ContainerID && t.PID == o.PID {
+			longest = max(longest, t.End.Time.Sub(t.Start.Time))
+		}
+	}
+	return longest > 0 && longest < o.away && lasted <= longest
+}
+
 // loseBusy ends a busy interval from before a restart that sends no event. It ended while the
 // exporter was away, or only waits for a long kernel. It is lost.
 func (m *Core) loseBusy(p *process, now time.Time) {
 	o := p.open
-	if o == nil || o.lapse == nil || p.launch != nil || !m.busyTracking || p.unfollowed || now.Sub(o.lapse.Time) <= resumeLimit {
+	if o == nil || o.lapse == nil || p.launch != nil || !m.busyTracking || p.unfollowed || now.Sub(o.lapse.Time) <= resumeLimit && !m.overtaken(o) {
 		return
 	}
 	if b := m.containers[o.ContainerID]; b != nil && m.byInterval(b) {

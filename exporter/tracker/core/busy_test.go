@@ -251,24 +251,61 @@ func TestRestartOfABusyInterval(t *testing.T) {
 		same(t, "start of the next", w.one().Start.Time, at(20))
 	})
 	t.Run("its intervals are shorter than the exporter was away", func(t *testing.T) {
+		for _, sees := range []bool{true, false} { // the process is seen before its next launch, or not
+			w := server(t)
+			w.sense(5, pid, sensor.Launched)
+			w.sense(5.015, pid, sensor.WorkDone)
+			w.tick(at(6))
+			w.sense(11.99, pid, sensor.Launched)
+			w = w.restart(13, pid)
+			w.run(13, web, busy)
+			if sees {
+				w.read(13.1)
+				w.tick(at(13.15))
+				w.none() // so nothing is late
+			}
+			w.sense(13.2, pid, sensor.Launched)
+			w.sense(13.21, pid, sensor.WorkDone)
+			w.tick(at(14))
+			ended := w.snapshot().Ended
+			if x := ended[0]; x.Outcome() != task.Hit || !x.Start.Time.Equal(at(13.2)) {
+				t.Errorf("the next request: %+v", x)
+			}
+			if x := ended[1]; x.State != task.Lost || !x.End.Time.Equal(at(13)) || x.End.ErrorBound.Duration() != time.Second {
+				t.Errorf("task %+v, want it lost while the exporter was away", x)
+			}
+		}
+	})
+	t.Run("it lasted longer than the others before", func(t *testing.T) {
 		w := server(t)
 		w.sense(5, pid, sensor.Launched)
 		w.sense(5.015, pid, sensor.WorkDone)
 		w.tick(at(6))
 		w.sense(10, pid, sensor.Launched)
-		w = w.restart(13, pid)
-		if x := w.last(); x.State != task.Lost || !x.End.Time.Equal(at(13)) || x.End.ErrorBound.Duration() != time.Second {
-			t.Errorf("task %+v, want it lost while the exporter was away", x)
-		}
-		w.run(13, web, busy)
-		w.read(13.1)
-		w.none() // so nothing is late
-		w.sense(13.2, pid, sensor.Launched)
-		w.sense(13.21, pid, sensor.WorkDone)
-		w.tick(at(14))
-		if x := w.last(); x.Outcome() != task.Hit || !x.Start.Time.Equal(at(13.2)) {
-			t.Errorf("the next request: %+v", x)
-		}
+		w = w.restart(43, pid)
+		w.run(43, web, busy)
+		w.read(43.1)
+		w.tick(at(43.15))
+		w.sense(43.2, pid, sensor.Launched)
+		same(t, "start", w.one().Start.Time, at(10))
+	})
+	t.Run("its container's tasks are processes", func(t *testing.T) {
+		w := newWorld(t)
+		w.run(0, web, nil)
+		w.meet(pid, web)
+		w.sense(1, pid, sensor.ContextMade) // for a moment, as a probe of the device does
+		w.list(1.1, gpuA, pid)
+		w.sense(1.2, pid, sensor.Leaving)
+		w.sense(1.3, pid, sensor.Left)
+		w.sense(7.5, pid, sensor.ContextMade)
+		w.list(7.6, gpuA)
+		w.list(7.7, gpuA, pid)
+		same(t, "the task before it was short", w.snapshot().Ended[0].End.Time, at(1.3))
+		w = w.restart(9, pid)
+		w.run(9, web, nil)
+		w.read(9.1)
+		w.tick(at(9.2))
+		same(t, "start", w.one().Start.Time, at(7.5))
 	})
 	t.Run("its launches cannot be followed any more", func(t *testing.T) {
 		w := began()

@@ -81,7 +81,9 @@ type openTask struct {
 	turnAt time.Time
 	// lapse is the end of a restored task if it ended while the exporter, or its probes on
 	// launches, were away. doubtful: the next Tick sets lapse.
-	lapse    *task.Mark
+	lapse *task.Mark
+	// away is how long the exporter was, of a restored task.
+	away     time.Duration
 	doubtful bool
 }
 

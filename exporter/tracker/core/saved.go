@@ -159,15 +159,10 @@ func (m *Core) restore(saved Saved, lastAlive time.Time, alive func(int, string)
 		o.reported[uuid] = true // counted before the restart
 	}
 	seen := latest(lastAlive, o.Start.Time)
-	o.lapse = lapseAfter(seen, now)
+	o.lapse, o.away = lapseAfter(seen, now), max(0, now.Sub(seen))
 	subject, ok := alive(o.PID, saved.Identity)
-	// The end of a busy interval would be told by the process's next launches: those of a server that went on
-	// are of later requests.
-	interval := m.longestInterval(o.Task)
-	if !ok || interval > 0 && interval < now.Sub(seen) {
-		m.end(&process{open: o}, task.Lost, *o.lapse)
-	}
 	if !ok {
+		m.end(&process{open: o}, task.Lost, *o.lapse)
 		return
 	}
 	if subject.Container == "" {
@@ -175,23 +170,10 @@ func (m *Core) restore(saved Saved, lastAlive time.Time, alive func(int, string)
 	}
 	m.Meet(subject)
 	p := m.processes[subject.Identity]
-	if o.End == nil {
-		p.open = o
-	}
+	p.open = o
 	p.listedAt = seen
 	p.stopped = o.State == task.Held
 	p.noticed = o.State == task.Swapped // until the notices are read
-}
-
-// longestInterval is how long the longest known busy interval of a running task's process was; 0 without
-// any. Tasks of a process that ended before it are intervals.
-func (m *Core) longestInterval(of task.Task) (longest time.Duration) {
-	for _, t := range m.history.tasks {
-		if t.ContainerID == of.ContainerID && t.PID == of.PID {
-			longest = max(longest, t.End.Time.Sub(t.Start.Time))
-		}
-	}
-	return longest
 }
 
 // lapseAfter returns the end of a task that ended at some time between seen and now.
