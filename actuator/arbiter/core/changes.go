@@ -109,16 +109,21 @@ func (k *Core) Divided(now time.Time, gpu string, results []ChangeResult) {
 const noChannels = time.Minute
 
 // onNoGroup leaves a process alone for now whose channels were not found. What was changed of it
-// before may still be in force, because the search may only have taken too long: then it is restored
-// first, which works from the record and needs no search.
-func (k *Core) onNoGroup(matter, gpu string, t *tenant, r ChangeResult) {
-	if t.acts() {
+// before may still be in force, because the search may only have taken too long. An inspection would have
+// told whether it is: then it is restored first, which works from the record and needs no search. A change
+// that was not made leaves what was before.
+func (k *Core) onNoGroup(matter, gpu string, c call, r ChangeResult) {
+	t := c.tenant
+	if t.acts() && c.Kind == InspectChannels {
 		t.doubtful = true
 		t.retry.later(k.now, againSoon, againLate)
 		t.inspect.later(k.now, inspectSoon, inspectLate) // not again at once: the driver is busy
 		return
 	}
-	t.stands, t.left = ladder.Standing{}, justBegun
+	if !t.acts() {
+		t.stands = ladder.Standing{}
+	}
+	t.left = justBegun
 	if t.missing.IsZero() {
 		t.missing = k.now
 	}
@@ -144,7 +149,7 @@ func (k *Core) onChanged(gpu string, c call, r ChangeResult) {
 	case r.Gone:
 		t.gone = true
 	case r.NoGroup:
-		k.onNoGroup(matter, gpu, t, r)
+		k.onNoGroup(matter, gpu, c, r)
 	case r.Err == nil && r.Unsettled:
 		t.stands.Off, t.stands.Until, t.left, t.missing = c.Stands.Off, c.Stands.Until, justBegun, time.Time{}
 		t.retry.later(now, againSoon, againLate)

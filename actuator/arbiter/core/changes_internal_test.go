@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,5 +107,32 @@ func TestNotFoundAnyMoreIsRestored(t *testing.T) {
 				t.Errorf("nothing was in force, and it was restored %d times", n)
 			}
 		})
+	}
+}
+
+// A change that finds no channels leaves what is in force, and is reported after a while. To put back what
+// is in force each time would go round for ever: a gang may have channels on one GPU and none on another.
+func TestChangeThatFindsNothingChangesNothing(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	k := New(Options{Divides: true, Config: config.Config{}.WithDefaults(), Leases: lease.New(), History: estimate.New()}, began)
+	v := k.division
+	p := &tenant{gpu: "GPU-0", container: "c", name: "c", process: Process{PID: 5, Start: 7}}
+	v.tenants["5"] = p
+	sliced := ladder.Standing{Slice: time.Millisecond}
+	answer := func(w wanted, r ChangeResult) {
+		w.tenant = "5"
+		k.change("GPU-0", []wanted{w})
+		k.Divided(k.now, "GPU-0", []ChangeResult{r})
+	}
+	answer(wanted{kind: SetSlice, standing: sliced}, ChangeResult{})
+	for k.now.Sub(began) < noChannels+2*againLate {
+		k.now = k.now.Add(againLate)
+		answer(wanted{kind: SwitchOff, standing: ladder.Standing{Slice: time.Millisecond, Off: true, Until: began.Add(time.Hour)}}, ChangeResult{NoGroup: true, Err: errors.New("none")})
+		if p.doubtful || p.stands != sliced {
+			t.Fatalf("after %v: doubtful %v, %+v; want %+v", k.now.Sub(began), p.doubtful, p.stands, sliced)
+		}
+	}
+	if !strings.Contains(p.left, "no channels of it were found") {
+		t.Errorf("it says %q", p.left)
 	}
 }
