@@ -45,7 +45,7 @@ var means = map[string]map[string]string{
 			"`result` is `met`, `unmet` (with `reason` and `earliest_deadline_seconds`) or `unknown`",
 		"GET /api/v1/decisions":                 "what was decided and why, oldest first: `?container=NAME&after=SEQUENCE&limit=N`; with `&watch=1` newline-delimited JSON that goes on",
 		"POST /-/reload":                        "read the configuration file and nodes.yaml again; a bad file keeps the old one",
-		"GET /-/healthy":                        "200 while it decides, else 503 and why: it hangs, and has to be restarted",
+		"GET /-/healthy":                        "200; 503 and why once it has hung for 10 s and has to be restarted",
 		"GET /-/ready":                          "200 while it can act, else 503 and why",
 		"GET /api/v1/nodes":                     "the ranking, with reasons: `?deadline=9s&gpu_memory=4GiB&estimate=3s&ranking=predictive` (needs `--prometheus.url`, as all below)",
 		"GET /api/v1/placements":                "the reservations",

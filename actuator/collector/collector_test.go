@@ -31,8 +31,8 @@ func present(m *collector.Metrics) {
 			Left:      []collector.Left{{Container: "d", Cause: "mps"}},
 			Unguarded: []string{"a"}, Unmet: []string{"a"}, Unkept: map[string]bool{"GPU-1": true, "GPU-2": false},
 			Denied: []collector.Denied{{Container: "b", GPU: "GPU-1", Time: now}},
-			Swapped: []collector.Swapped{{Container: "c", GPU: "GPU-1", Bytes: 7}, {Container: "d", GPU: "GPU-1", Bytes: 8, Stuck: true},
-				{Container: "d", GPU: "GPU-2", Bytes: 9, Stuck: true}}}
+			Swapped: []collector.Swapped{{Container: "c", GPU: "GPU-1", Bytes: 7, Since: now}, {Container: "d", GPU: "GPU-1", Bytes: 8, Since: now, Stuck: true},
+				{Container: "d", GPU: "GPU-2", Bytes: 9, Since: now, Stuck: true}}}
 	})
 	m.Alerts.WithLabelValues("arbitrate", "opened").Inc()
 	m.Actions.WithLabelValues("pause", "done").Add(2)

@@ -26,10 +26,11 @@ type Denied struct {
 	Time           time.Time
 }
 
-// Swapped is a container that is off its GPUs: what it needs to come back, bytes.
+// Swapped is a container that is off its GPUs: what it needs to come back, bytes, and since when.
 type Swapped struct {
 	Container, GPU string
 	Bytes          uint64
+	Since          time.Time
 	Stuck          bool
 }
 
@@ -47,16 +48,17 @@ type memoryMetrics struct {
 }
 
 var (
-	perPart       = []string{"container", "gpu"}
-	limitDesc     = prometheus.NewDesc(namespace+"memory_limit_bytes", "GPU memory that the container may hold by its own limit (laxity.gpu-memory). Absent without one.", perPart, nil)
-	heldDesc      = prometheus.NewDesc(namespace+"memory_held_bytes", "GPU memory that the container holds, grants that the device does not show yet included.", perPart, nil)
-	shareDesc     = prometheus.NewDesc(namespace+"memory_share_bytes", "GPU memory that the container is entitled to (--memory-share).", perPart, nil)
-	lentDesc      = prometheus.NewDesc(namespace+"memory_lent_bytes", "GPU memory that the container holds above its share.", perPart, nil)
-	waitingDesc   = prometheus.NewDesc(namespace+"memory_waiting_seconds", "How long the oldest allocation of the container that waits has waited. Absent if none does.", perPart, nil)
-	unguardedDesc = prometheus.NewDesc(namespace+"memory_unguarded", "1 for a container with a limit of GPU memory (laxity.gpu-memory) whose allocations are not denied here, as laxity why says: it is only watched, and paused beyond. Absent if they are.", []string{"container"}, nil)
-	deniedDesc    = prometheus.NewDesc(namespace+"memory_denied_timestamp_seconds", "When the container was last refused GPU memory. Absent if it never was.", perPart, nil)
-	swappedDesc   = prometheus.NewDesc(namespace+"memory_swapped_bytes", "GPU memory of a container that is swapped out. Absent if it is not.", perPart, nil)
-	swapStuckDesc = prometheus.NewDesc(namespace+"swap_stuck", "1 for a container whose swap could be neither ended nor undone.", []string{"container"}, nil)
+	perPart          = []string{"container", "gpu"}
+	limitDesc        = prometheus.NewDesc(namespace+"memory_limit_bytes", "GPU memory that the container may hold by its own limit (laxity.gpu-memory). Absent without one.", perPart, nil)
+	heldDesc         = prometheus.NewDesc(namespace+"memory_held_bytes", "GPU memory that the container holds, grants that the device does not show yet included.", perPart, nil)
+	shareDesc        = prometheus.NewDesc(namespace+"memory_share_bytes", "GPU memory that the container is entitled to (--memory-share).", perPart, nil)
+	lentDesc         = prometheus.NewDesc(namespace+"memory_lent_bytes", "GPU memory that the container holds above its share.", perPart, nil)
+	waitingDesc      = prometheus.NewDesc(namespace+"memory_waiting_seconds", "How long the oldest allocation of the container that waits has waited. Absent if none does.", perPart, nil)
+	unguardedDesc    = prometheus.NewDesc(namespace+"memory_unguarded", "1 for a container with a limit of GPU memory (laxity.gpu-memory) whose allocations are not denied here, as laxity why says: it is only watched, and paused beyond. Absent if they are.", []string{"container"}, nil)
+	deniedDesc       = prometheus.NewDesc(namespace+"memory_denied_timestamp_seconds", "When the container was last refused GPU memory. Absent if it never was.", perPart, nil)
+	swappedDesc      = prometheus.NewDesc(namespace+"memory_swapped_bytes", "GPU memory of a container that is swapped out. Absent if it is not.", perPart, nil)
+	swappedSinceDesc = prometheus.NewDesc(namespace+"swapped_timestamp_seconds", "When the container was swapped out. Absent if it is not.", []string{"container"}, nil)
+	swapStuckDesc    = prometheus.NewDesc(namespace+"swap_stuck", "1 for a container whose swap could be neither ended nor undone.", []string{"container"}, nil)
 )
 
 func newMemoryMetrics() memoryMetrics {
@@ -91,7 +93,7 @@ func (m *memoryMetrics) parts() []prometheus.Collector {
 }
 
 func memoryDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{limitDesc, heldDesc, shareDesc, lentDesc, waitingDesc, deniedDesc, unguardedDesc, swappedDesc, swapStuckDesc}
+	return []*prometheus.Desc{limitDesc, heldDesc, shareDesc, lentDesc, waitingDesc, deniedDesc, unguardedDesc, swappedDesc, swappedSinceDesc, swapStuckDesc}
 }
 
 func collectMemory(p Present, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
@@ -112,11 +114,15 @@ func collectMemory(p Present, gauge func(d *prometheus.Desc, v float64, labels .
 	for _, container := range p.Unguarded {
 		gauge(unguardedDesc, 1, container)
 	}
-	stuck := map[string]bool{}
+	told := map[string]bool{} // a container may have several GPUs
 	for _, s := range p.Swapped {
 		gauge(swappedDesc, float64(s.Bytes), s.Container, s.GPU)
-		if s.Stuck && !stuck[s.Container] {
-			stuck[s.Container] = true
+		if told[s.Container] {
+			continue
+		}
+		told[s.Container] = true
+		gauge(swappedSinceDesc, float64(s.Since.UnixMilli())/1000, s.Container)
+		if s.Stuck {
 			gauge(swapStuckDesc, 1, s.Container)
 		}
 	}

@@ -32,7 +32,7 @@ func PresentOf(s *state.State) Present {
 		for _, m := range c.Memory {
 			p.Memory = append(p.Memory, Memory{Container: c.Name, GPU: m.GPU, Limit: m.Limit, Held: m.Held, Share: m.Share, Lent: m.Lent})
 			if c.Swapped != "" {
-				p.Swapped = append(p.Swapped, Swapped{Container: c.Name, GPU: m.GPU, Bytes: m.Swapped, Stuck: c.SwapStage == enforce.Stuck})
+				p.Swapped = append(p.Swapped, Swapped{Container: c.Name, GPU: m.GPU, Bytes: m.Swapped, Since: c.SwappedSince, Stuck: c.SwapStage == enforce.Stuck})
 			}
 		}
 	}

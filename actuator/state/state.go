@@ -157,9 +157,10 @@ type Container struct {
 	// MemoryDenied is when it was last refused memory, by GPU.
 	MemoryDenied map[string]time.Time `json:"memory_denied,omitempty"`
 	// Swapped says why it is off its GPUs; empty when it is not. SwapStage is how far
-	// that has come (see enforce.SwapStage).
-	Swapped   string            `json:"swapped,omitempty"`
-	SwapStage enforce.SwapStage `json:"swap_stage,omitempty"`
+	// that has come (see enforce.SwapStage), SwappedSince when it began.
+	Swapped      string            `json:"swapped,omitempty"`
+	SwapStage    enforce.SwapStage `json:"swap_stage,omitempty"`
+	SwappedSince time.Time         `json:"swapped_since,omitzero"`
 }
 
 // Memory is what a container holds of one GPU, in bytes.

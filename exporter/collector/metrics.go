@@ -51,7 +51,7 @@ var (
 	taskLate = describe("gpu_task_late_seconds",
 		"How far past its deadline the container's unfinished task is, or its last one was when it ended, for 10 minutes after that. Absent otherwise. An unfinished busy interval is late once its end would be known: --busy.gap and 5 ms after its deadline.", containerGPU...)
 	stopped = describe("gpu_stopped_seconds",
-		"For how long a task of the container has been held, paused or swapped out without a break, the longest of them. Absent without any.", "container", "gpu", "state")
+		"For how long a task of the container has been in this state (held, paused, swapped) without a break, the longest of them. Absent without any.", "container", "gpu", "state")
 	taskWork = describe("gpu_task_work_seconds",
 		"What the container's unfinished tasks are expected to need of the GPU yet, by its last task there, else by the longest last one of its image on this node, else all of the time until the deadline. Absent without a deadline.", containerGPU...)
 	taskSlack = describe("gpu_task_slack_seconds",
@@ -106,7 +106,7 @@ var (
 	gpuXids = describe("gpu_xid_errors_total",
 		"Errors that the driver reported for the card since the exporter began, by Xid number. Absent until the first of a number.", "gpu", "xid")
 	gpuLastXid = describe("gpu_xid_last_timestamp_seconds",
-		"When the last error of this Xid number was read. Absent until the first of a number since the exporter began.", "gpu", "xid")
+		"When the last error of this Xid number was read from the driver. Absent until the first of a number since the exporter began.", "gpu", "xid")
 	gpuECC = describe("gpu_ecc_errors_total",
 		"Memory errors over the card's life, by kind: corrected or uncorrected.", "gpu", "kind")
 	gpuPCIe = describe("gpu_pcie_throughput_bytes_per_second",

@@ -50,6 +50,8 @@ type Card struct {
 	// Xids counts errors by their number since the reader was opened. It is nil where the
 	// driver does not report them, and empty while there was none.
 	Xids map[uint64]uint64 `json:"xids"`
+	// LastXids is when the last error of each number was read from the driver.
+	LastXids map[uint64]time.Time `json:"last_xids,omitempty"`
 	// ECC counts errors over the card's life, by Corrected and Uncorrected.
 	ECC map[string]uint64 `json:"ecc,omitempty"`
 	// PCIe is bytes a second over a recent sample of 20 ms, by Transmit and Receive.

@@ -20,7 +20,7 @@ type Card struct {
 	Throttled map[string]bool `json:"throttled,omitempty"`
 	// Xids counts the driver's errors since the exporter began, by number.
 	Xids map[uint64]uint64 `json:"xid_errors,omitempty"`
-	// LastXids is when the last error of each number was read, some second after it.
+	// LastXids is when the last error of each number was read from the driver, within a second or so.
 	LastXids map[uint64]time.Time `json:"xid_last,omitempty"`
 	// ECC counts memory errors over the card's life: corrected, uncorrected.
 	ECC map[string]uint64 `json:"ecc_errors,omitempty"`

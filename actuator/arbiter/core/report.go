@@ -211,7 +211,7 @@ func (k *Core) memoryState(s *state.Container, c task.Container) {
 	}
 	if m.swaps != nil {
 		if r, ok := m.swaps.out[c.ID]; ok {
-			s.Swapped, s.SwapStage = r.Reason, r.Stage
+			s.Swapped, s.SwapStage, s.SwappedSince = r.Reason, r.Stage, r.Since
 			for g, n := range r.Bytes {
 				is := by[g]
 				is.GPU, is.Limit, is.Swapped = g, c.Spec.GPUMemory, n

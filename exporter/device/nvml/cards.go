@@ -189,7 +189,7 @@ func (r *cardReader) watch() {
 		}
 		c.watched = c.handle.RegisterEvents(nvml.EventTypeXidCriticalError, r.events) == nvml.SUCCESS
 		if c.watched && c.xids == nil {
-			c.xids = map[uint64]uint64{}
+			c.xids, c.lastXids = map[uint64]uint64{}, map[uint64]time.Time{}
 		}
 	}
 }
@@ -211,6 +211,7 @@ func (r *cardReader) takeXids() {
 		for _, c := range r.cards {
 			if ret == nvml.SUCCESS && c.uuid == uuid && c.xids != nil {
 				c.xids[event.EventData]++
+				c.lastXids[event.EventData] = r.now()
 			}
 		}
 	}
@@ -224,9 +225,11 @@ type card struct {
 	mig     bool
 	watched bool
 	xids    map[uint64]uint64
-	slow    device.Card // answers of the slow queries
-	slowAt  time.Time
-	sm      samples
+	// lastXids outlives readings that fail: an error does not happen anew when the card answers again.
+	lastXids map[uint64]time.Time
+	slow     device.Card // answers of the slow queries
+	slowAt   time.Time
+	sm       samples
 
 	switches switches
 }
@@ -241,6 +244,7 @@ func (c *card) read(has map[string]bool, now time.Time) (device.Card, nvml.Retur
 	}
 	out := c.slow
 	out.UUID, out.Index, out.MIG, out.Xids = c.uuid, c.index, c.mig, maps.Clone(c.xids)
+	out.LastXids = maps.Clone(c.lastXids)
 	if ret := c.ask(&out, has, false); ret != nvml.SUCCESS {
 		return device.Card{}, ret
 	}

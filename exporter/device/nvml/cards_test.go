@@ -183,9 +183,11 @@ func TestXidsAreCounted(t *testing.T) {
 	report(0, 13)
 	report(0, 13)
 	report(1, 79)
-	if c := r.first(t); !maps.Equal(c.Xids, map[uint64]uint64{13: 2}) {
-		t.Errorf("%v, want two of 13", c.Xids)
+	c := r.first(t)
+	if !maps.Equal(c.Xids, map[uint64]uint64{13: 2}) || c.LastXids[13].IsZero() {
+		t.Errorf("%v, want two of 13; last %v", c.Xids, c.LastXids)
 	}
+	last := c.LastXids[13]
 	// The counts outlive the driver, and new errors are seen after it.
 	old := r.lib.events
 	r.gpu.UnloadDriver()
@@ -195,8 +197,8 @@ func TestXidsAreCounted(t *testing.T) {
 	r.gpu.LoadDriver("")
 	r.first(t)
 	report(0, 31)
-	if c := r.first(t); !maps.Equal(c.Xids, map[uint64]uint64{13: 2, 31: 1}) {
-		t.Errorf("%v, want two of 13 and one of 31", c.Xids)
+	if c := r.first(t); !maps.Equal(c.Xids, map[uint64]uint64{13: 2, 31: 1}) || !c.LastXids[13].Equal(last) || c.LastXids[31].Before(last) {
+		t.Errorf("%v, want two of 13 and one of 31; last %v, %v", c.Xids, c.LastXids, last)
 	}
 }
 

@@ -21,13 +21,14 @@ type cardState struct {
 	power     Power
 	throttled map[string]bool
 	xids      map[uint64]uint64
+	lastXids  map[uint64]time.Time
 	ecc       map[string]uint64
 }
 
 func newCard(c Card, index int) *cardState {
 	s := &cardState{
 		uuid: c.UUID, index: index, mig: len(c.Instances) > 0, power: c.Power,
-		throttled: map[string]bool{}, xids: map[uint64]uint64{},
+		throttled: map[string]bool{}, xids: map[uint64]uint64{}, lastXids: map[uint64]time.Time{},
 		ecc: map[string]uint64{device.Corrected: 0, device.Uncorrected: 0},
 	}
 	for _, reason := range device.ThrottleReasons {
@@ -38,7 +39,10 @@ func newCard(c Card, index int) *cardState {
 
 // Xid makes the driver report an error of this number.
 func (g *GPU) Xid(uuid string, number uint64) error {
-	return g.card(uuid, func(c *cardState) { c.xids[number]++ })
+	return g.card(uuid, func(c *cardState) {
+		c.xids[number]++
+		c.lastXids[number] = time.Now()
+	})
 }
 
 // AddECC adds memory errors: device.Corrected or device.Uncorrected ones.
@@ -153,6 +157,7 @@ func (r *cardReader) readCard(c *cardState, now time.Time, spent map[*unit]used,
 		out.Clock[device.SMClock] = 1980e6
 	}
 	out.Throttled, out.Xids, out.ECC = maps.Clone(c.throttled), maps.Clone(c.xids), maps.Clone(c.ecc)
+	out.LastXids = maps.Clone(c.lastXids)
 	if watts >= c.power.Limit {
 		out.Throttled["power_cap"] = true
 	}

@@ -32,13 +32,6 @@ type cards struct {
 	owners    map[int]owner       // by PID; also of processes that have ended
 	names     map[string]string   // of containers in the ledgers, by id
 	computed  map[string]computed // by UUID
-	xids      map[string]map[uint64]xid
-}
-
-// xid is how often an error was counted, and when it was last counted anew.
-type xid struct {
-	n  uint64
-	at time.Time
 }
 
 // computed is how much of the time each process computed on a card, 0–1, by PID.
@@ -63,7 +56,7 @@ type owner struct {
 }
 
 func newCards() cards {
-	return cards{ledgers: map[string]*account.Ledger{}, idle: map[string]float64{}, owners: map[int]owner{}, names: map[string]string{}, computed: map[string]computed{}, xids: map[string]map[uint64]xid{}}
+	return cards{ledgers: map[string]*account.Ledger{}, idle: map[string]float64{}, owners: map[int]owner{}, names: map[string]string{}, computed: map[string]computed{}}
 }
 
 // CardsDown notes that no card's condition could be read. None is published then: nobody can
@@ -119,7 +112,7 @@ func (m *Core) Cards(r device.CardReading) {
 			delete(m.cards.names, id)
 		}
 	}
-	m.cards.publish(r.Cards, r.Time)
+	m.cards.publish(r.Cards)
 }
 
 // learnIdle notes that a card's idle power must be stored, if it is another one: after a restart
@@ -181,38 +174,17 @@ func (c *cards) sharesOf(sm map[int]float64) map[string]float64 {
 }
 
 // publish makes what snapshots say until the next reading: there are far more of them.
-func (c *cards) publish(all []device.Card, now time.Time) {
+func (c *cards) publish(all []device.Card) {
 	c.published = nil
 	for _, card := range all {
 		out := task.Card{
 			UUID: card.UUID, Index: card.Index, Power: card.Power, PowerLimit: card.PowerLimit, Energy: card.Energy,
-			Temperature: card.Temperature, Clock: card.Clock, Throttled: card.Throttled, Xids: card.Xids, LastXids: c.lastXids(card, now), ECC: card.ECC,
+			Temperature: card.Temperature, Clock: card.Clock, Throttled: card.Throttled, Xids: card.Xids, LastXids: card.LastXids, ECC: card.ECC,
 			PCIe: card.PCIe, NVLink: card.NVLink, Switches: c.switches(card),
 		}
 		c.account(&out)
 		c.published = append(c.published, out)
 	}
-}
-
-// lastXids is when each error of a card was last counted. It is kept while the cards cannot be read: an
-// error does not happen anew when they can.
-func (c *cards) lastXids(card device.Card, now time.Time) map[uint64]time.Time {
-	known := c.xids[card.UUID]
-	if known == nil {
-		known = map[uint64]xid{}
-		c.xids[card.UUID] = known
-	}
-	var last map[uint64]time.Time
-	for number, n := range card.Xids {
-		if n != known[number].n {
-			known[number] = xid{n, now}
-		}
-		if last == nil {
-			last = map[uint64]time.Time{}
-		}
-		last[number] = known[number].at
-	}
-	return last
 }
 
 // switches is what was seen of a card's context switches, by container.

@@ -13,7 +13,7 @@ import (
 
 // condition reads the condition of GPU A, whose counter is at so many joules.
 func (w *world) condition(s, joules float64, sm map[int]float64) {
-	w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SM: sm, Xids: map[uint64]uint64{13: 1}}}})
+	w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Energy: &joules, SM: sm, Xids: map[uint64]uint64{13: 1}, LastXids: map[uint64]time.Time{13: at(1)}}}})
 }
 
 // switched is condition with the part of the time in which each process's context was on the card, while
@@ -61,7 +61,7 @@ func near(t *testing.T, what string, got, want float64) {
 func TestUsesOfACard(t *testing.T) {
 	w := running(t)
 	w.condition(2, 1000, nil)
-	if c := w.card(); c.Uses != nil || c.OtherSeconds != nil || c.Xids[13] != 1 {
+	if c := w.card(); c.Uses != nil || c.OtherSeconds != nil || c.Xids[13] != 1 || !c.LastXids[13].Equal(at(1)) {
 		t.Errorf("without samples %+v, want the card alone", c)
 	}
 	w.condition(3, 1100, map[int]float64{})
@@ -91,30 +91,6 @@ func TestUsesOfACard(t *testing.T) {
 	w.condition(15*60+10, 1700, map[int]float64{})
 	if c := w.card(); len(c.Uses) != 0 {
 		t.Errorf("uses %+v, long after the container's end", c.Uses)
-	}
-}
-
-// When an error was last counted outlives readings that fail: an alert by that time fires for each
-// error once.
-func TestLastXids(t *testing.T) {
-	w := running(t)
-	read := func(s float64, xids map[uint64]uint64) map[uint64]time.Time {
-		w.m.Cards(device.CardReading{Time: at(s), Cards: []device.Card{{UUID: gpuA, Xids: xids}}})
-		return w.card().LastXids
-	}
-	if last := read(2, map[uint64]uint64{}); last != nil {
-		t.Errorf("%v before any", last)
-	}
-	read(3, map[uint64]uint64{31: 1})
-	w.m.CardsDown("it hangs")
-	if last := read(4, map[uint64]uint64{31: 1}); !last[31].Equal(at(3)) {
-		t.Errorf("%v; the error was read at %v", last, at(3))
-	}
-	if last := read(5, map[uint64]uint64{31: 2, 79: 1}); !last[31].Equal(at(5)) || !last[79].Equal(at(5)) {
-		t.Errorf("%v; want both at %v", last, at(5))
-	}
-	if last := read(6, map[uint64]uint64{31: 1}); !last[31].Equal(at(6)) { // a driver that was loaded anew counts from 0
-		t.Errorf("%v; want %v", last, at(6))
 	}
 }
 
