@@ -162,14 +162,14 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer lock.Unlock()
-	if !a.o.DryRun {
-		if err := undo.RecordEngine(a.o.StateDir, a.o.Engine); err != nil {
-			a.log.Warn("cannot record which container engine is used; give it to the guardian and to laxity off by flags", "err", err)
-		}
-	}
 	// Before anything slow, above all the guardian's start: a former actuator may have died together
 	// with its guardian.
 	undo.Former(ctx, undo.Options{StateDir: a.o.StateDir, RunDir: a.o.RunDir, Channels: a.o.Mechanisms.Channels, Logger: a.log})
+	if !a.o.DryRun {
+		if err := undo.ChangeEngine(ctx, a.o.StateDir, a.o.Engine, a.journal, a.log); err != nil {
+			a.log.Warn("cannot record which container engine is used; give it to the guardian and to laxity off by flags", "err", err)
+		}
+	}
 	a.o.Mechanisms.LogHeld(ctx, a.o.Config, a.o.DryRun, a.log)
 	for _, l := range a.o.Lacks {
 		a.log.Warn("the actuator's sandbox denies it something that it needs", "what", l.What, "means", l.Means, "fix", l.Fix)
@@ -279,7 +279,8 @@ func (a *Actuator) lock(ctx context.Context) (*journal.Lock, error) {
 	a.decisions.Add(decision.Decision{Time: a.o.Now(), Kind: decision.Service, Result: decision.Waiting, Reason: text})
 	lock, err = journal.LockWithin(ctx, path, startWait-startQuiet)
 	if errors.Is(err, journal.ErrLocked) {
-		return nil, fmt.Errorf("another actuator uses %s, or its guardian still releases containers (is Docker running?): stop it, or choose another folder with --state-dir: %w", a.o.StateDir, err)
+		return nil, fmt.Errorf("another actuator uses %s, or its guardian (laxity-actuator guardian, laxity off) still releases containers, by the container engine in %s: stop it, or choose another folder with --state-dir: %w",
+			a.o.StateDir, undo.EngineFile(a.o.StateDir), err)
 	}
 	return lock, err
 }

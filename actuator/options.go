@@ -112,6 +112,10 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if err := errors.Join(o.Config.Validate(), o.Allow.Validate()); err != nil {
 		return o, err
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.decideEngine()
 	switch o.Guardian {
 	case "":
 		o.Guardian = watch.Spawn
@@ -125,8 +129,7 @@ func (o Options) withDefaults() (_ Options, err error) {
 			return o, fmt.Errorf("find this program, to start the guardian: %w", err)
 		}
 		o.GuardianCommand = []string{self, "guardian", "--once", "--state-dir=" + o.StateDir}
-		decided, _ := o.Engine.Resolve(engine.This)
-		o.GuardianCommand = append(o.GuardianCommand, decided.Flags()...)
+		o.GuardianCommand = append(o.GuardianCommand, o.Engine.Flags()...)
 		if o.Device != "" {
 			o.GuardianCommand = append(o.GuardianCommand, "--device="+o.Device)
 		}
@@ -140,9 +143,6 @@ func (o Options) withDefaults() (_ Options, err error) {
 	setDefault(&o.MaxSnapshotAge, 10*time.Second)
 	setDefault(&o.HoldLease, 30*time.Second)
 	setDefault(&o.Tick, 100*time.Millisecond)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	if o.Metrics == nil {
 		o.Metrics = collector.New()
 	}
@@ -153,6 +153,15 @@ func (o Options) withDefaults() (_ Options, err error) {
 		o.StartOf = func(pid int) (uint64, bool) { s, ok := proc.ReadStat("/proc", pid); return s.Start, ok }
 	}
 	return o, nil
+}
+
+// decideEngine decides on the container engine, once: another one's socket may appear at any time,
+// and what is used, what is on record and what the guardian is given have to be the same.
+func (o *Options) decideEngine() {
+	var how string
+	if o.Engine, how = o.Engine.Resolve(engine.This); how != "" {
+		o.Logger.Info("the container engine", "engine", o.Engine.Kind, "because", how)
+	}
 }
 
 func setDefault[T ~int | ~int64](v *T, d T) {

@@ -11,9 +11,11 @@
 //
 // The actuator holds actuator.lock while it lives. The guardian blocks in the kernel on that
 // lock; once it has the lock, no actuator lives. It keeps the lock while it releases, so that a
-// new actuator waits for it (package journal has the order of the locks). While an actuator
-// lives, the guardian acts only on holds whose lease ended at least Options.Grace ago: a healthy
-// actuator renews or ends them before. Releasing is idempotent.
+// new actuator waits for it (package journal has the order of the locks). Where only the engine's
+// silence keeps it from releasing, it gives the lock up between two tries: the next actuator may use
+// another engine, or be the one to release. While an actuator lives, the guardian acts only on holds
+// whose lease ended at least Options.Grace ago: a healthy actuator renews or ends them before.
+// Releasing is idempotent.
 package guardian
 
 import (
@@ -83,12 +85,17 @@ type Guardian struct {
 	// processes that could not be continued.
 	channels, stopped backoff
 	left              int // what the last undo left
-	// records is when to retry records that could not be removed though their containers run.
+	// records is when to retry records that could not be removed though their containers run, and
+	// containers whose engine does not answer.
 	records backoff
+	// silent counts the containers that the last undo left because their engine does not answer.
+	silent int
 
 	mu         sync.Mutex // of what follows
 	lastLogged map[string]logged
-	runs       map[string]bool // by container: it runs, and its record cannot be removed
+	// runs are the containers that run though their records cannot be removed, each with the Since of
+	// the hold that was released: a later hold of the container is another one.
+	runs map[string]time.Time
 	// leases are those on record at the last call of expire, by container.
 	leases map[string]lease
 	retry  map[string]backoff // containers whose lease ended and that could not be released
@@ -155,7 +162,7 @@ func New(o Options) (*Guardian, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, lastLogged: map[string]logged{}, runs: map[string]bool{},
+	return &Guardian{o: o, retry: map[string]backoff{}, leases: map[string]lease{}, lastLogged: map[string]logged{}, runs: map[string]time.Time{},
 		releasing: map[string]chan struct{}{}}, nil
 }
 
@@ -293,6 +300,15 @@ func (g *Guardian) continueStoppedUntil(ctx context.Context, done <-chan struct{
 	}
 }
 
+// unseen reports whether more is on record than the last undo left.
+func (g *Guardian) unseen() bool {
+	holds, err := g.o.Journal.List()
+	if err != nil {
+		return g.records.wait == 0
+	}
+	return len(holds) > g.running(holds)+g.silent
+}
+
 // idle waits while no actuator lives. It returns when there is one, or something
 // on record: an actuator may have come and died in between.
 func (g *Guardian) idle(ctx context.Context) error {
@@ -305,10 +321,10 @@ func (g *Guardian) idle(ctx context.Context) error {
 		case <-tick.C:
 		}
 		g.sweep()
-		if holds, err := g.o.Journal.List(); g.records.wait == 0 && err != nil || len(holds) > g.running() || g.records.due(g.o.Now()) {
+		if g.unseen() || g.records.due(g.o.Now()) {
 			return nil
 		}
-		if g.swaps.due(g.o.Now()) || g.stopped.due(g.o.Now()) || g.channelsDue() {
+		if g.silent == 0 && g.swaps.due(g.o.Now()) || g.stopped.due(g.o.Now()) || g.channelsDue() {
 			return nil
 		}
 		if journal.Taken(journal.ActuatorLock(g.o.StateDir)) {

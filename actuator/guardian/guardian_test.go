@@ -166,17 +166,31 @@ func TestWatchesTheNextActuatorToo(t *testing.T) {
 	}
 }
 
+// While the engine does not answer the guardian stays, and keeps the lock only as long as it tries:
+// the next actuator may use another engine.
 func TestStaysWhileTheEngineIsDown(t *testing.T) {
 	p := newPost(t)
 	lock := p.actuator()
 	p.hold(time.Now().Add(time.Hour), "a")
-	p.engine.FailWith(func(string, string) error { return context.DeadlineExceeded })
+	tries, answer := make(chan struct{}, 1000), make(chan struct{})
+	p.engine.FailWith(func(string, string) error {
+		tries <- struct{}{}
+		<-answer
+		return context.DeadlineExceeded
+	})
 	done := p.watch(true)
 	lock.Unlock()
-	p.await("it acts", func() bool { return journal.Taken(journal.ActuatorLock(p.dir)) })
+	arrives(p, "it tries", tries)
 	if _, err := journal.LockWithin(context.Background(), journal.ActuatorLock(p.dir), 100*time.Millisecond); !errors.Is(err, journal.ErrLocked) {
 		t.Errorf("an actuator could begin while the guardian acts: %v", err)
 	}
+	close(answer)
+	next := p.actuator() // between two tries it may
+	for range len(tries) {
+		<-tries
+	}
+	next.Unlock()
+	arrives(p, "it tries again", tries)
 	if len(done) > 0 {
 		t.Fatalf("it gave up: %v", <-done)
 	}
@@ -185,6 +199,29 @@ func TestStaysWhileTheEngineIsDown(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// An engine that is down keeps laxity off trying until it answers.
+func TestUndoWaitsForTheEngine(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	defer lock.Unlock()
+	p.hold(time.Now().Add(time.Hour), "a")
+	tries := 0
+	p.engine.FailWith(func(string, string) error {
+		if tries++; tries < 3 {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Undo(t.Context()); err != nil {
+		t.Error(err)
+	}
+	p.awaitAllGone("a")
 }
 
 func TestEndsLeasesOfAnActuatorThatHangs(t *testing.T) {
@@ -325,6 +362,51 @@ func TestReadOnlyRecordWedgesNobody(t *testing.T) {
 	}
 	if holds, err := p.journal.List(); err != nil || len(holds) > 0 {
 		t.Errorf("%v %v", holds, err)
+	}
+}
+
+// A container that was released, and whose record could not be removed then, is released again when
+// it was held again.
+func TestReleasesALaterHold(t *testing.T) {
+	for name, again := range map[string]func(p *post){
+		"after the actuator removed the record": func(p *post) {
+			if err := p.journal.Remove("a"); err != nil {
+				p.Fatal(err)
+			}
+			p.hold(time.Now().Add(time.Hour), "a")
+		},
+		"in place of the record": func(p *post) { p.hold(time.Now().Add(time.Hour), "a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPost(t)
+			lock := p.actuator()
+			p.hold(time.Now().Add(-time.Hour), "a")
+			writable := journaltest.ReadOnly(t, filepath.Join(p.dir, "holds"))
+			now, kept := time.Now(), make(chan struct{}, 100)
+			g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Once: true, Poll: 5 * time.Millisecond,
+				Now: func() time.Time { return now }, // it does not retry before the actuator does
+				Logger: slog.New(slog.NewTextHandler(writer(func(b []byte) {
+					if strings.Contains(string(b), "cannot take a container off the record") {
+						kept <- struct{}{}
+					}
+				}), nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- g.Run(context.Background()) }()
+			arrives(p, "its record stays", kept)
+			if paused, _ := p.engine.Paused("a"); paused {
+				t.Error("its lease ended, and it is paused")
+			}
+			writable()
+			again(p)
+			lock.Unlock()
+			p.awaitAllGone("a")
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

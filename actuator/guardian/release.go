@@ -43,36 +43,30 @@ func (g *Guardian) folderGone() bool {
 	return gone
 }
 
-// releaseAll releases everything on record. It retries until nothing is left or ctx ends. The
-// caller holds the actuator's lock.
+// releaseAll releases everything on record. It retries until nothing is left, an actuator may begin
+// though something is, or ctx ends. The caller holds the actuator's lock.
 func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
+	g.silent = 0
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		holds, err := g.o.Journal.List()
 		if err != nil && g.folderGone() {
 			return 0, nil
 		}
 		g.trouble("cannot read the journal; will try again", err)
+		if err == nil {
+			g.running(holds) // forgets those that are not on record
+		}
 		if err == nil && len(holds) == 0 {
 			g.records = backoff{}
-			g.forget()
 			return 0, nil
 		}
-		// All at once: each takes the engine some time.
-		done := make(chan bool, len(holds))
-		for _, h := range holds {
-			go func() { done <- g.releaseAlone(ctx, h, "the actuator is gone") }()
-		}
-		ok := err == nil
-		for range holds {
-			ok = <-done && ok
-		}
-		if n := g.running(); n > 0 && err == nil && n >= len(holds) {
-			// All of these run: an actuator may begin.
-			g.records.later(g.o.Now(), 500*time.Millisecond, 30*time.Second)
-			return n, nil
-		}
-		if ok {
+		left, silent, wedged := g.releaseEach(ctx, holds)
+		switch {
+		case err == nil && left == 0:
 			continue
+		case err == nil && !wedged: // an actuator may begin
+			g.retryLater(silent)
+			return left, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -80,6 +74,39 @@ func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// releaseEach releases containers, all at once, since each takes the engine some time. It returns
+// how many are left on record, and of how many of these the engine did not answer. wedged: one is
+// left for another reason than that, or than a record that cannot be removed.
+func (g *Guardian) releaseEach(ctx context.Context, holds []record.Hold) (left, silent int, wedged bool) {
+	done := make(chan error, len(holds))
+	for _, h := range holds {
+		go func() { done <- g.releaseAlone(ctx, h, "the actuator is gone") }()
+	}
+	for range holds {
+		switch err := <-done; {
+		case err == nil:
+			continue
+		case errors.Is(err, enforce.ErrUnavailable):
+			silent++
+		case !errors.Is(err, journal.ErrNotWritable): // else it runs
+			wedged = true
+		}
+		left++
+	}
+	return left, silent, wedged
+}
+
+// retryLater sets when to retry what is on record though an actuator may begin: its containers run,
+// or, as many as silent says, have an engine that does not answer.
+func (g *Guardian) retryLater(silent int) {
+	g.silent = silent
+	if silent > 0 {
+		g.records.later(g.o.Now(), 50*time.Millisecond, 2*time.Second)
+		return
+	}
+	g.records.later(g.o.Now(), 500*time.Millisecond, 30*time.Second)
 }
 
 // begin claims a container for a release. If another release of it goes on, end is nil, and busy is
@@ -100,9 +127,11 @@ func (g *Guardian) begin(id string) (end func(), busy <-chan struct{}) {
 	}, nil
 }
 
-// releaseAlone is release. While expire releases the container it waits, and reports false: the
-// record says whether that succeeded.
-func (g *Guardian) releaseAlone(ctx context.Context, h record.Hold, why string) bool {
+// errBusy means that expire released the container meanwhile: the record says whether it succeeded.
+var errBusy = errors.New("another release of it went on")
+
+// releaseAlone is release. While expire releases the container it waits, and returns errBusy.
+func (g *Guardian) releaseAlone(ctx context.Context, h record.Hold, why string) error {
 	end, busy := g.begin(h.ContainerID)
 	if end != nil {
 		defer end()
@@ -112,29 +141,30 @@ func (g *Guardian) releaseAlone(ctx context.Context, h record.Hold, why string) 
 	case <-busy:
 	case <-ctx.Done():
 	}
-	return false
+	return errBusy
 }
 
-// release releases one container, and reports whether its record is removed.
-func (g *Guardian) release(ctx context.Context, h record.Hold, why string) bool {
+// release releases one container. It returns an error while the container is on record.
+func (g *Guardian) release(ctx context.Context, h record.Hold, why string) error {
 	started := g.o.Now()
-	if g.isRunning(h.ContainerID) { // if it is paused now, we did not do that
+	if g.isRunning(h) { // if it is paused now, we did not do that
 		err := g.o.Journal.Remove(h.ContainerID)
 		g.trouble("cannot take a container off the record; it runs", err, "container", h.Container)
-		return err == nil && g.setRunning(h.ContainerID, false)
+		return err
 	}
 	err := g.o.Enforcer.Unpause(ctx, h.ContainerID)
 	if errors.Is(err, journal.ErrNotWritable) {
+		g.setRunning(h)
 		g.trouble("cannot take a container off the record; it runs", err, "container", h.Container)
-		return !g.setRunning(h.ContainerID, true)
+		return err
 	}
 	if err != nil && !errors.Is(err, enforce.ErrForeign) {
 		g.o.Logger.Error("cannot release a container; will try again", "container", h.Container, "err", err)
-		return false
+		return err
 	}
 	g.o.Logger.Warn("released a container", "container", h.Container, "why", why,
 		"held_for", started.Sub(h.Since), "took", g.o.Now().Sub(started))
-	return true
+	return nil
 }
 
 // expireLeases calls expire until ctx ends. It has its own goroutine, as sweepChannels has: an
@@ -161,6 +191,7 @@ func (g *Guardian) expire(ctx context.Context) {
 	}
 	now := g.o.Now()
 	g.see(holds, now)
+	g.running(holds) // forgets those that are not on record
 	for _, h := range holds {
 		if !g.expired(h.ContainerID, now) {
 			continue
@@ -180,11 +211,11 @@ func (g *Guardian) releaseExpired(ctx context.Context, h record.Hold) {
 	if again, ok, err := g.o.Journal.Get(h.ContainerID); err == nil && (!ok || !again.Expires.Equal(h.Expires)) || ctx.Err() != nil {
 		return
 	}
-	released := g.release(ctx, h, "its lease ran out and the actuator did not end it")
+	err := g.release(ctx, h, "its lease ran out and the actuator did not end it")
 	now := g.o.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if released {
+	if err == nil {
 		delete(g.retry, h.ContainerID)
 		return
 	}
@@ -215,30 +246,31 @@ func (g *Guardian) see(holds []record.Hold, now time.Time) {
 	g.leases = seen
 }
 
-// setRunning sets whether a container runs though its record cannot be removed. It returns true.
-func (g *Guardian) setRunning(id string, runs bool) bool {
+// setRunning remembers that a container runs though its record cannot be removed.
+func (g *Guardian) setRunning(h record.Hold) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if delete(g.runs, id); runs {
-		g.runs[id] = true
+	g.runs[h.ContainerID] = h.Since
+}
+
+// isRunning reports whether this hold of the container was released already.
+func (g *Guardian) isRunning(h record.Hold) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	since, ok := g.runs[h.ContainerID]
+	return ok && since.Equal(h.Since)
+}
+
+// running counts those of the holds on record that were released already, and forgets all others.
+func (g *Guardian) running(holds []record.Hold) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	runs := map[string]time.Time{}
+	for _, h := range holds {
+		if since, ok := g.runs[h.ContainerID]; ok && since.Equal(h.Since) {
+			runs[h.ContainerID] = since
+		}
 	}
-	return true
-}
-
-func (g *Guardian) isRunning(id string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.runs[id]
-}
-
-func (g *Guardian) running() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.runs)
-}
-
-func (g *Guardian) forget() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	clear(g.runs)
+	g.runs = runs
+	return len(runs)
 }

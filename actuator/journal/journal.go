@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/internal/aside"
@@ -46,20 +47,22 @@ var ErrNotWritable = errors.New("the record of holds cannot be written")
 // Open makes the folder STATEDIR/holds if it is missing. A folder that can be listed stays, also
 // where it cannot be written: containers are released by what is in it, and Trouble says that no
 // record can be added. Something else in its place is put aside. Holds in folders that were put
-// aside, now or formerly, are on record again.
-func Open(stateDir string) (*Journal, error) {
+// aside, now or formerly, are on record again, unless the machine was booted since.
+func Open(stateDir string) (*Journal, error) { return open(stateDir, booted(time.Now())) }
+
+func open(stateDir string, booted time.Time) (*Journal, error) {
 	dir := filepath.Join(stateDir, "holds")
 	j := &Journal{dir: dir}
 	why := usable(dir)
 	if why == nil {
-		j.trouble = j.takeOver()
+		j.trouble = j.takeOver(booted)
 		return j, nil
 	}
 	if _, err := os.Lstat(dir); err != nil {
 		return nil, fmt.Errorf("make the holds journal (choose a writable --state-dir): %w", why)
 	}
 	if !damaged(dir) {
-		j.trouble = errors.Join(fmt.Errorf("%w: %w", ErrNotWritable, why), j.takeOver())
+		j.trouble = errors.Join(fmt.Errorf("%w: %w", ErrNotWritable, why), j.takeOver(booted))
 		return j, nil
 	}
 	moved, err := aside.Put(dir, why)
@@ -73,7 +76,7 @@ func Open(stateDir string) (*Journal, error) {
 	if err := usable(dir); err != nil {
 		return nil, fmt.Errorf("make the holds journal (choose a writable --state-dir): %w", err)
 	}
-	j.trouble = errors.Join(moved, j.takeOver())
+	j.trouble = errors.Join(moved, j.takeOver(booted))
 	return j, nil
 }
 
@@ -101,29 +104,40 @@ func damaged(dir string) bool {
 	return err != nil
 }
 
+// booted is when this machine was booted, by the wall clock of now; zero where that is not known.
+func booted(now time.Time) time.Time {
+	var info syscall.Sysinfo_t
+	if err := syscall.Sysinfo(&info); err != nil {
+		return time.Time{}
+	}
+	return now.Add(-time.Duration(info.Uptime) * time.Second)
+}
+
 // takeOver puts on record the holds of all folders that were put aside. The name of a record that
 // cannot be read is enough to release its container.
-func (j *Journal) takeOver() error {
+func (j *Journal) takeOver(booted time.Time) error {
 	var errs []error
 	for _, name := range aside.Of(j.dir) {
 		from := filepath.Join(filepath.Dir(j.dir), name)
 		if s, err := os.Stat(from); err != nil || !s.IsDir() {
 			continue // a file that was in place of the folder
 		}
-		errs = append(errs, j.takeOverFrom(from))
+		errs = append(errs, j.takeOverFrom(from, booted))
 	}
 	return errors.Join(errs...)
 }
 
 // takeOverFrom moves records: a rename succeeds on a full disk, and a record that stayed would
 // come back at the next Open, when a person may have paused its container. A hold that is on
-// record already is the newer one.
-func (j *Journal) takeOverFrom(dir string) error {
+// record already is the newer one. One from before the boot is deleted: no freeze survives that, and
+// version 0.2.0 left such records where they are. An old one from after it may be all that is known
+// of a container that is still frozen.
+func (j *Journal) takeOverFrom(dir string, booted time.Time) error {
 	holds, err := (&Journal{dir: dir}).List()
 	errs := []error{err}
 	for _, h := range holds {
 		from, to := filepath.Join(dir, h.ContainerID+suffix), filepath.Join(j.dir, h.ContainerID+suffix)
-		if _, err := os.Lstat(to); err == nil {
+		if _, err := os.Lstat(to); err == nil || written(from, h).Before(booted.Add(-clockError)) {
 			errs = append(errs, os.RemoveAll(from))
 			continue
 		}
@@ -132,6 +146,17 @@ func (j *Journal) takeOverFrom(dir string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// clockError is how far the wall clock may have been off when a hold was recorded.
+const clockError = time.Hour
+
+// written is when a hold was recorded; by its file's time where the record cannot be read.
+func written(path string, h record.Hold) time.Time {
+	if s, err := os.Lstat(path); h.Since.IsZero() && err == nil {
+		return s.ModTime()
+	}
+	return h.Since
 }
 
 // Trouble returns what was wrong with the folder when it was opened, or nil.

@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -265,6 +266,46 @@ func TestHoldsThatWerePutAside(t *testing.T) {
 	}
 	if holds, err := j.List(); err != nil || len(holds) > 0 {
 		t.Errorf("released, and on record again: %v %v", holds, err)
+	}
+}
+
+// No freeze survives a boot: if a container is paused after it, a person did that, or a hold that is
+// on record.
+func TestHoldsThatWerePutAsideBeforeTheBoot(t *testing.T) {
+	booted := time.Now().Add(-10 * time.Hour)
+	for name, tt := range map[string]struct {
+		since time.Time // of the record; zero: it cannot be read
+		file  time.Time // its file's time
+		kept  bool
+	}{
+		"before":                    {since: booted.Add(-24 * time.Hour), file: booted.Add(-23 * time.Hour)},
+		"before, if clocks agree":   {since: booted.Add(-30 * time.Minute), file: booted.Add(-30 * time.Minute), kept: true},
+		"after, and long ago":       {since: booted.Add(time.Hour), file: booted.Add(time.Hour), kept: true},
+		"unreadable, from before":   {file: booted.Add(-24 * time.Hour)},
+		"unreadable, from after":    {file: booted.Add(time.Hour), kept: true},
+		"copied after, from before": {since: booted.Add(-24 * time.Hour), file: booted.Add(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			aside := filepath.Join(dir, "holds.damaged-20260102T030405.000Z", "a.json")
+			text := []byte("{")
+			if !tt.since.IsZero() {
+				text, _ = json.Marshal(record.Hold{ContainerID: "a", Since: tt.since})
+			}
+			if err := errors.Join(os.Mkdir(filepath.Dir(aside), 0o700), os.WriteFile(aside, text, 0o600), os.Chtimes(aside, tt.file, tt.file)); err != nil {
+				t.Fatal(err)
+			}
+			j, err := journal.OpenBooted(dir, booted)
+			if err != nil || j.Trouble() != nil {
+				t.Fatal(err, j.Trouble())
+			}
+			if holds, err := j.List(); err != nil || len(holds) > 0 != tt.kept {
+				t.Errorf("on record: %v, %v; want one: %v", holds, err, tt.kept)
+			}
+			if _, err := os.Lstat(aside); err == nil {
+				t.Error("it stays where it was put aside")
+			}
+		})
 	}
 }
 

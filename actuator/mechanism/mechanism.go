@@ -72,7 +72,7 @@ func (o Options) enforcer(s Surroundings) (e enforce.Enforcer, err error) {
 	if o.NewEnforcer != nil {
 		e, err = o.NewEnforcer(s.Journal)
 	} else {
-		e, err = dial(s)
+		e, err = pausing.Open(s.Engine, s.Journal)
 	}
 	if err != nil {
 		return nil, err
@@ -81,17 +81,6 @@ func (o Options) enforcer(s Surroundings) (e enforce.Enforcer, err error) {
 		return &enforce.Dry{Real: e}, nil
 	}
 	return e, nil
-}
-
-func dial(s Surroundings) (enforce.Enforcer, error) {
-	p, err := pausing.Open(s.Engine, s.Journal)
-	if err != nil {
-		return nil, err
-	}
-	if p.How != "" {
-		s.Logger.Info("the container engine", "engine", p.Kind, "because", p.How)
-	}
-	return p, nil
 }
 
 func (o Options) channels(s Surroundings) (arbiter.Channels, error) {

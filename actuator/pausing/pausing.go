@@ -23,8 +23,6 @@ import (
 type Pauser struct {
 	enforcer
 	connection io.Closer
-	// Kind is the engine's, as in --engine, and How says why it was taken; "" where a person chose it.
-	Kind, How string
 }
 
 type enforcer interface {
@@ -37,8 +35,8 @@ func (p *Pauser) Close() error { return p.connection.Close() }
 
 // Open prepares to pause by the chosen engine; it does not call it yet.
 func Open(choice engine.Choice, j *journal.Journal) (*Pauser, error) {
-	choice, how := choice.Resolve(engine.This)
-	p := &Pauser{Kind: choice.Kind, How: how}
+	choice, _ = choice.Resolve(engine.This)
+	p := &Pauser{}
 	var err error
 	switch choice.Kind {
 	case engine.Containerd:

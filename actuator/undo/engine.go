@@ -7,23 +7,77 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
+	"time"
 
+	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/pausing"
 	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/replace"
 )
 
-// engineFile is where an actuator records which container engine it uses. Another engine knows
+// EngineFile is where an actuator records which container engine it uses. Another engine knows
 // none of its containers, and says of each that it is gone.
-func engineFile(stateDir string) string { return filepath.Join(stateDir, "engine") }
+func EngineFile(stateDir string) string { return filepath.Join(stateDir, "engine") }
 
-// RecordEngine records the engine of an actuator, for whoever undoes what that leaves. A starting
-// actuator calls it with its lock held, before it changes anything.
+// ChangeEngine is RecordEngine for a starting actuator, which holds its lock and has not paused or
+// unpaused anything. If another engine is on record, that one first releases what its actuator left
+// paused: the new one would say of each container that it is gone, and the kernel would continue it
+// while its engine still takes it to be paused. A former engine that does not answer keeps no
+// actuator from starting.
+func ChangeEngine(ctx context.Context, stateDir string, c engine.Choice, j *journal.Journal, log *slog.Logger) error {
+	c, _ = c.Resolve(engine.This)
+	if former, ok, err := recordedEngine(stateDir); err == nil && ok {
+		former, _ = former.Here(engine.This)
+		if !same(former, c) {
+			releaseBy(ctx, former, j, log)
+		}
+	}
+	return RecordEngine(stateDir, c)
+}
+
+func same(a, b engine.Choice) bool { return slices.Equal(a.Flags(), b.Flags()) }
+
+// formerWait bounds how long a starting actuator waits for the engine of a former one.
+const formerWait = 10 * time.Second
+
+// releaseBy tries once to release by a former actuator's engine what that left paused.
+func releaseBy(ctx context.Context, former engine.Choice, j *journal.Journal, log *slog.Logger) {
+	holds, err := j.List()
+	if err != nil {
+		log.Error("cannot read what a former actuator left paused", "err", err)
+	}
+	if len(holds) == 0 {
+		return
+	}
+	p, err := pausing.Open(former, j)
+	if err != nil {
+		log.Error("cannot release by the engine of the former actuator", "engine", former.String(), "err", err)
+		return
+	}
+	defer func() { _ = p.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, formerWait)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, h := range holds {
+		all.Go(func() {
+			if err := p.Unpause(ctx, h.ContainerID); err != nil && !errors.Is(err, enforce.ErrForeign) {
+				log.Error("cannot release a container by the engine of the former actuator; it may have to be unpaused there", "container", h.Container, "engine", former.String(), "err", err)
+				return
+			}
+			log.Warn("released a container that a former actuator had paused by another engine", "container", h.Container, "engine", former.String())
+		})
+	}
+	all.Wait()
+}
+
+// RecordEngine records the engine of an actuator, for whoever undoes what that leaves.
 func RecordEngine(stateDir string, c engine.Choice) error {
 	c, _ = c.Resolve(engine.This)
 	text, err := json.Marshal(c)
@@ -31,15 +85,15 @@ func RecordEngine(stateDir string, c engine.Choice) error {
 		return err
 	}
 	text = append(text, '\n')
-	if former, err := os.ReadFile(engineFile(stateDir)); err == nil && bytes.Equal(former, text) {
+	if former, err := os.ReadFile(EngineFile(stateDir)); err == nil && bytes.Equal(former, text) {
 		return nil // the disk may be full
 	}
-	return replace.File(engineFile(stateDir), text, 0o600)
+	return replace.File(EngineFile(stateDir), text, 0o600)
 }
 
 // recordedEngine returns the engine of the last actuator; false if it is not on record.
 func recordedEngine(stateDir string) (c engine.Choice, ok bool, err error) {
-	text, err := os.ReadFile(engineFile(stateDir))
+	text, err := os.ReadFile(EngineFile(stateDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, false, nil
 	}
@@ -110,7 +164,11 @@ func (e *engines) decide() (c engine.Choice, how string, decided bool) {
 	}
 	c, ok, err := recordedEngine(e.o.StateDir)
 	if ok {
-		return c, "the last actuator used it (" + engineFile(e.o.StateDir) + ")", true
+		c, why := c.Here(engine.This)
+		if how = "the last actuator used it (" + EngineFile(e.o.StateDir) + ")"; why != "" {
+			how += "; " + why
+		}
+		return c, how, true
 	}
 	c, how = e.o.Engine.Resolve(engine.This)
 	if err != nil {

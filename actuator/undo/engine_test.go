@@ -2,12 +2,16 @@ package undo_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +63,25 @@ func TestOffUsesTheActuatorsEngine(t *testing.T) {
 				t.Errorf("used %s (%s), want %s (%s)", used, why, tt.want, tt.because)
 			}
 		})
+	}
+}
+
+// An actuator in a pod knows its engine by a path that is not there outside of the pod.
+func TestEngineOnRecordIsElsewhereHere(t *testing.T) {
+	noEngineGiven(t)
+	this := engine.This
+	t.Cleanup(func() { engine.This = this })
+	engine.This.Exists = func(path string) bool { return path == engine.Sockets[1] }
+	dir := t.TempDir()
+	if err := undo.RecordEngine(dir, engine.Choice{Kind: engine.Containerd, Address: "/run/engine/containerd.sock"}); err != nil {
+		t.Fatal(err)
+	}
+	var used engine.Choice
+	var why string
+	err := undo.Off(t.Context(), undo.Options{StateDir: dir, RunDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+		Using: func(c engine.Choice, because string) { used, why = c, because }})
+	if err != nil || used.Address != engine.Sockets[1] || !strings.Contains(why, "/run/engine/containerd.sock is not here") {
+		t.Errorf("used %s (%s), %v", used, why, err)
 	}
 }
 
@@ -122,6 +145,88 @@ func TestGuardianFollowsTheActuatorsEngine(t *testing.T) {
 	}
 	if _, ok, err := j.Get("a"); !ok || err != nil {
 		t.Errorf("on record: %v, %v, though no engine answered", ok, err)
+	}
+}
+
+// dockerAPI is an engine that speaks as much of Docker's API as a release takes, with one container,
+// "a", which is paused. It calls onUnpause before it unpauses.
+func dockerAPI(t *testing.T, onUnpause func()) engine.Choice {
+	t.Helper()
+	var paused atomic.Bool
+	paused.Store(true)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/_ping", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", "1.47") })
+	mux.HandleFunc("GET /v1.47/containers/a/json", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"Id": "a", "State": map[string]any{"Running": true, "Paused": paused.Load(), "Pid": 1 << 30}})
+	})
+	mux.HandleFunc("POST /v1.47/containers/a/unpause", func(w http.ResponseWriter, _ *http.Request) {
+		onUnpause()
+		paused.Store(false)
+		w.WriteHeader(http.StatusNoContent)
+	})
+	path := filepath.Join(t.TempDir(), "docker.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return engine.Choice{Kind: engine.Docker, DockerHost: "unix://" + path}
+}
+
+// A starting actuator with another engine releases by the former one what that paused, and only then
+// records its own.
+func TestChangeOfTheEngine(t *testing.T) {
+	pods := engine.Choice{Kind: engine.Containerd, Address: "/none.sock"}
+	down := engine.Choice{Kind: engine.Docker, DockerHost: "unix:///none.sock"}
+	for name, tt := range map[string]struct {
+		former   engine.Choice // that of dockerAPI if empty
+		to       engine.Choice // former if empty
+		released bool
+	}{
+		"to another one": {to: pods, released: true},
+		"to itself":      {},
+		"to another one, and the former is silent": {former: down, to: pods},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noEngineGiven(t)
+			dir, unpaused := t.TempDir(), false
+			recorded := func() string {
+				text, err := os.ReadFile(undo.EngineFile(dir))
+				if err != nil {
+					t.Error(err)
+				}
+				return string(text)
+			}
+			former := tt.former
+			if former.Kind == "" {
+				former = dockerAPI(t, func() {
+					if unpaused = true; !strings.Contains(recorded(), engine.Docker) {
+						t.Errorf("released after the new engine was on record: %s", recorded())
+					}
+				})
+			}
+			to := tt.to
+			if to.Kind == "" {
+				to = former
+			}
+			j, err := journal.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(undo.RecordEngine(dir, former), j.Put(record.Hold{ContainerID: "a"}),
+				undo.ChangeEngine(t.Context(), dir, to, j, slog.New(slog.DiscardHandler))); err != nil {
+				t.Fatal(err)
+			}
+			_, kept, err := j.Get("a")
+			if err != nil || unpaused != tt.released || kept == tt.released {
+				t.Errorf("unpaused %v, on record %v, %v", unpaused, kept, err)
+			}
+			if !strings.Contains(recorded(), to.Kind) {
+				t.Errorf("on record then: %s", recorded())
+			}
+		})
 	}
 }
 

@@ -29,7 +29,8 @@ func Off(ctx context.Context, o Options) error {
 	// Before anything is opened: a living actuator's files are its own.
 	lock, err := journal.LockWithin(ctx, journal.ActuatorLock(o.StateDir), lockPatience)
 	if errors.Is(err, journal.ErrLocked) {
-		return fmt.Errorf("%w with the state folder %s: stop it first, it releases everything itself", ErrActuatorLives, o.StateDir)
+		return fmt.Errorf("%w with the state folder %s: stop it first, it releases everything itself; or its guardian does so at the moment, by the engine in %s: try again",
+			ErrActuatorLives, o.StateDir, EngineFile(o.StateDir))
 	}
 	if err != nil {
 		return err

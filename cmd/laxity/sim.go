@@ -128,7 +128,7 @@ func usageOf(ctx context.Context, docker *client.Client, makeImage func() (strin
 // usePodmanIfAlone names root's Podman to this process and to the commands that it runs, if that is
 // the only engine here: laxity up finds it in the same way.
 func usePodmanIfAlone(m engine.Machine, setenv func(key, value string) error) error {
-	if chosen, _ := (engine.Choice{}).Resolve(m); chosen.DockerHost != "" {
+	if chosen, _ := (engine.Choice{}).Resolve(m); chosen.DockerHost != m.Getenv(client.EnvOverrideHost) {
 		return setenv(client.EnvOverrideHost, chosen.DockerHost)
 	}
 	return nil

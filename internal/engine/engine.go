@@ -8,6 +8,7 @@ package engine
 import (
 	"cmp"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -117,6 +118,50 @@ func (m Machine) socket() string {
 		return Sockets[i]
 	}
 	return ""
+}
+
+// Here returns the choice as this machine has it. A container may know an engine by a path where a
+// folder is mounted: where not even the folder is here, Here takes the usual socket of the same kind
+// of engine, if that is here, and says why; else "". A socket alone is also missing while its engine
+// restarts, and another engine would say that the containers are gone.
+func (c Choice) Here(m Machine) (here Choice, why string) {
+	at := c.at()
+	path := strings.TrimPrefix(*at, "unix://")
+	usual := c.usual(m, path)
+	if !filepath.IsAbs(path) || m.Exists(filepath.Dir(path)) || usual == "" || !m.Exists(usual) {
+		return c, ""
+	}
+	if *at = usual; c.Kind == Docker {
+		*at = "unix://" + usual
+	}
+	return c, path + " is not here, and " + usual + " is"
+}
+
+// at is where the choice keeps the address of its engine.
+func (c *Choice) at() *string {
+	switch c.Kind {
+	case Containerd:
+		return &c.Address
+	case CRIO:
+		return &c.CRIOAddress
+	default:
+		return &c.DockerHost
+	}
+}
+
+// usual is the socket of this kind of engine without an address. Docker and Podman, which are one
+// kind, are told apart by path, the address that they had.
+func (c Choice) usual(m Machine, path string) string {
+	switch {
+	case c.Kind == Containerd:
+		return m.socket()
+	case c.Kind == CRIO:
+		return CRIOSocket
+	case strings.Contains(path, "podman"):
+		return podmanSocket
+	default:
+		return dockerSocket
+	}
 }
 
 // Given reports whether a person chose anything, by flags or by the environment.

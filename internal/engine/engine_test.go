@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -52,6 +53,42 @@ func TestResolve(t *testing.T) {
 			}
 			if again, how := got.Resolve(m); again.Kind != got.Kind || again.Address != got.Address || again.CRIOAddress != got.CRIOAddress || how != "" {
 				t.Errorf("decided again: %+v (%s)", again, how)
+			}
+		})
+	}
+}
+
+// A container knows an engine by the path where its folder is mounted; outside of it that path is
+// not there.
+func TestHere(t *testing.T) {
+	const docker, podman, crio, ctrd, k3s = "/var/run/docker.sock", "/run/podman/podman.sock", "/var/run/crio/crio.sock", "/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"
+	mounted := engine.Choice{Kind: engine.Containerd, Address: "/run/engine/containerd.sock", Namespaces: []string{"k8s.io"}}
+	at := func(address string) engine.Choice {
+		return engine.Choice{Kind: engine.Containerd, Address: address, Namespaces: []string{"k8s.io"}}
+	}
+	host := func(address string) engine.Choice { return engine.Choice{Kind: engine.Docker, DockerHost: address} }
+	for name, tt := range map[string]struct {
+		choice engine.Choice
+		files  []string
+		want   engine.Choice
+		why    string
+	}{
+		"it is here":                        {choice: mounted, files: []string{"/run/engine", "/run/engine/containerd.sock", ctrd}, want: mounted},
+		"its engine restarts":               {choice: mounted, files: []string{"/run/engine", ctrd}, want: mounted},
+		"a pod's":                           {choice: mounted, files: []string{docker, ctrd}, want: at(ctrd), why: "/run/engine/containerd.sock is not here, and " + ctrd + " is"},
+		"a pod's of k3s":                    {choice: mounted, files: []string{k3s}, want: at(k3s), why: "/run/engine/containerd.sock is not here, and " + k3s + " is"},
+		"a pod's, and nothing is here":      {choice: mounted, files: []string{docker}, want: mounted},
+		"a pod's of CRI-O":                  {choice: engine.Choice{Kind: engine.CRIO, CRIOAddress: "/run/engine/crio.sock"}, files: []string{crio}, want: engine.Choice{Kind: engine.CRIO, CRIOAddress: crio}, why: "/run/engine/crio.sock is not here, and " + crio + " is"},
+		"the stack's of Docker":             {choice: host("unix:///run/laxity-docker/docker.sock"), files: []string{docker, podman}, want: host("unix://" + docker), why: "/run/laxity-docker/docker.sock is not here, and " + docker + " is"},
+		"a user's Podman":                   {choice: host("unix:///run/user/1/podman/podman.sock"), files: []string{docker, podman}, want: host("unix://" + podman), why: "/run/user/1/podman/podman.sock is not here, and " + podman + " is"},
+		"Podman, and only Docker is here":   {choice: host("unix:///run/user/1/podman/podman.sock"), files: []string{docker}, want: host("unix:///run/user/1/podman/podman.sock")},
+		"Docker of another machine":         {choice: host("tcp://10.0.0.1:2376"), files: []string{docker}, want: host("tcp://10.0.0.1:2376")},
+		"Docker at the usual place, always": {choice: host(""), files: []string{podman}, want: host("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, why := tt.choice.Here(engine.Machine{Exists: func(path string) bool { return slices.Contains(tt.files, path) }})
+			if !reflect.DeepEqual(got, tt.want) || why != tt.why {
+				t.Errorf("%+v (%q), want %+v (%q)", got, why, tt.want, tt.why)
 			}
 		})
 	}

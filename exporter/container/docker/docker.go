@@ -1,7 +1,7 @@
 // Package docker is container.Source for the Docker engine. It only reads: it
 // lists, inspects and listens, and calls nothing that changes a container.
 //
-// It imports exporter/container, the Docker client, containerd/errdefs and the standard library.
+// It imports exporter/container, exporter/task, the Docker client, containerd/errdefs and the standard library.
 package docker
 
 import (

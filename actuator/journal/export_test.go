@@ -1,0 +1,4 @@
+package journal
+
+// OpenBooted is Open on a machine that was booted then.
+var OpenBooted = open
