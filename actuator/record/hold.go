@@ -23,4 +23,8 @@ type Hold struct {
 	Expires time.Time `json:"expires"`
 	// Until is Since + --max-hold, the longest hold allowed.
 	Until time.Time `json:"until"`
+	// LostPID is the container's first process if the engine lost track of the container during our
+	// pause and the kernel's freezer could not be set, or 0. While that process is the first, the
+	// engine's word that the container runs is not enough to remove the record.
+	LostPID int `json:"lost_pid,omitempty"`
 }

@@ -35,22 +35,36 @@ func Of(proc string, pid int, controller string) (Group, error) {
 	return Find(string(groups), string(mounts), controller)
 }
 
-// Find is Of on the content of /proc/PID/cgroup and /proc/self/mountinfo.
-func Find(groups, mountinfo, controller string) (Group, error) {
-	var v1, v2 string
+// Path returns the path of a process's group for a controller, as Of chooses the version. From a
+// cgroup namespace of one's own it begins with /.. for a process outside of that, and ends as on the
+// host.
+func Path(proc string, pid int, controller string) (string, error) {
+	groups, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
+	path, _ := pathOf(string(groups), controller)
+	return path, err
+}
+
+// pathOf returns the path of version 1, or that of version 2 where there is none.
+func pathOf(groups, controller string) (path string, v2 bool) {
 	for line := range strings.Lines(groups) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		switch {
 		case len(f) != 3:
 		case slices.Contains(strings.Split(f[1], ","), controller):
-			v1 = f[2]
+			return f[2], false
 		case f[0] == "0" && f[1] == "":
-			v2 = f[2]
+			path = f[2]
 		}
 	}
-	fstype, group := "cgroup", v1
-	if v1 == "" {
-		fstype, group = "cgroup2", v2
+	return path, true
+}
+
+// Find is Of on the content of /proc/PID/cgroup and /proc/self/mountinfo.
+func Find(groups, mountinfo, controller string) (Group, error) {
+	group, v2 := pathOf(groups, controller)
+	fstype := "cgroup"
+	if v2 {
+		fstype = "cgroup2"
 	}
 	if group == "" {
 		return Group{}, fmt.Errorf("the process is in no %s cgroup", controller)
@@ -68,7 +82,7 @@ func Find(groups, mountinfo, controller string) (Group, error) {
 		if err != nil || strings.HasPrefix(rel, "..") {
 			continue
 		}
-		return Group{Dir: filepath.Join(point, rel), Root: point, V2: v1 == ""}, nil
+		return Group{Dir: filepath.Join(point, rel), Root: point, V2: v2}, nil
 	}
 	return Group{}, fmt.Errorf("no %s mount with the %s controller is visible", fstype, controller)
 }

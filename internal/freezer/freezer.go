@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 
 	"github.com/laxity/laxity/internal/cgroup"
 )
@@ -21,7 +23,50 @@ import (
 // freezer.state of v1.
 type Kernel struct {
 	// Proc is where procfs of the host is mounted.
-	Proc string
+	Proc  string
+	found *found
+}
+
+// New returns a Kernel that remembers where Find found a container.
+func New(proc string) Kernel { return Kernel{proc, &found{groups: map[string]Group{}}} }
+
+// found are the containers' own control groups, by the container's id.
+type found struct {
+	mu     sync.Mutex
+	groups map[string]Group
+}
+
+// most is how many groups are remembered, more than a node has containers.
+const most = 1000
+
+// get returns a group that is still there.
+func (f *found) get(id string) (Group, bool) {
+	if f == nil {
+		return Group{}, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g, ok := f.groups[id]
+	if !ok {
+		return Group{}, false
+	}
+	if _, err := os.Lstat(g.Dir); err != nil {
+		delete(f.groups, id)
+		return Group{}, false
+	}
+	return g, true
+}
+
+func (f *found) put(id string, g Group) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.groups) >= most {
+		clear(f.groups)
+	}
+	f.groups[id] = g
 }
 
 // Frozen reports whether the control group of a process is frozen.
@@ -58,18 +103,21 @@ func (k Kernel) State(id string, pid int) (State, error) {
 		}
 		groups = []Group{{g.Dir, g.V2}} // the engine did not name the group by the id
 	}
-	// A group below a frozen one is frozen too, and does not say that it is to be.
-	frozen, err := groups[len(groups)-1].Frozen()
-	if err != nil || frozen {
-		return stateOf(frozen, false), err
-	}
-	for _, g := range groups {
-		if asked, err := g.Asked(); err != nil || asked {
-			return stateOf(false, asked), err
+	var state State
+	for i, g := range groups {
+		of, err := g.State()
+		switch {
+		case err == nil:
+			state = max(state, of)
+		case i == 0 || !ended(err): // a group below may end meanwhile
+			return Thawed, err
 		}
 	}
-	return Thawed, nil
+	return state, nil
 }
+
+// ended reports whether a file could not be read because its group is gone, or went while it was read.
+func ended(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
 
 func stateOf(frozen, asked bool) State {
 	switch {
@@ -103,9 +151,10 @@ func (k Kernel) Set(id string, pid int, frozen bool) error {
 
 const controller = "freezer"
 
-// groups returns the container's own control group, and those below it down to the process's. If the
-// process's path does not lead there, because it is outside of our cgroup namespace or because the
-// process is gone, it returns the container's own, by the id alone.
+// groups returns the container's own control group, and those below it down to the process's. Where
+// the process's group cannot be seen by its path, because it is outside of our cgroup namespace, the
+// container's own is found by the id. crun freezes a group below that, so where no process tells of
+// one, groups returns all that are directly below.
 func (k Kernel) groups(id string, pid int) ([]Group, error) {
 	g, err := cgroup.Of(k.Proc, pid, controller)
 	if err == nil {
@@ -118,7 +167,34 @@ func (k Kernel) groups(id string, pid int) ([]Group, error) {
 	if ferr != nil {
 		return nil, fmt.Errorf("process %d: %w", pid, errors.Join(err, ferr))
 	}
-	return []Group{own}, nil
+	if path, err := cgroup.Path(k.Proc, pid, controller); err == nil {
+		if _, below, ok := cut(path, id); ok {
+			return own.downTo(below), nil
+		}
+	}
+	return own.directlyBelow()
+}
+
+// downTo returns the group and those below it on the way to the names.
+func (g Group) downTo(names []string) []Group {
+	groups := []Group{g}
+	for _, name := range names {
+		g.Dir = filepath.Join(g.Dir, name)
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// directlyBelow returns the group and those directly below it.
+func (g Group) directlyBelow() ([]Group, error) {
+	entries, err := os.ReadDir(g.Dir)
+	groups := []Group{g}
+	for _, e := range entries {
+		if e.IsDir() {
+			groups = append(groups, Group{filepath.Join(g.Dir, e.Name()), g.V2})
+		}
+	}
+	return groups, err
 }
 
 // Of returns the container's own control group. The process may be in a group below it.
@@ -135,9 +211,21 @@ func (k Kernel) Of(id string, pid int) (Group, error) {
 }
 
 // Find looks for the container's own control group below every one that is visible, which takes
-// milliseconds. It needs no process of the container, and it works from a cgroup namespace of one's
-// own where the host's groups are mounted. The error wraps fs.ErrNotExist where there is none.
+// tens of milliseconds on a full node; New's Kernel remembers it. It needs no process of the
+// container, and it works from a cgroup namespace of one's own where the host's groups are mounted.
+// The error wraps fs.ErrNotExist where there is none.
 func (k Kernel) Find(id string) (Group, error) {
+	if g, ok := k.found.get(id); ok {
+		return g, nil
+	}
+	g, err := k.walk(id)
+	if err == nil {
+		k.found.put(id, g)
+	}
+	return g, err
+}
+
+func (k Kernel) walk(id string) (Group, error) {
 	mounts, err := cgroup.Mounts(k.Proc, controller)
 	if err != nil {
 		return Group{}, err
@@ -161,24 +249,30 @@ func (k Kernel) Find(id string) (Group, error) {
 	return Group{}, fmt.Errorf("no control group of container %.12s is visible: %w", id, fs.ErrNotExist)
 }
 
-// containers returns the container's own control group and those below it down to g. The outermost
-// group with the container's name is its own, since a container names the groups below that as it
-// likes. A reused PID is in none.
-func containers(g cgroup.Group, id string) (groups []Group, err error) {
-	below, err := filepath.Rel(g.Root, g.Dir)
+// containers returns the container's own control group and those below it down to g. A reused PID is
+// in none.
+func containers(g cgroup.Group, id string) ([]Group, error) {
+	path, err := filepath.Rel(g.Root, g.Dir)
 	if err != nil {
 		return nil, err
 	}
-	dir := g.Root
-	for name := range strings.SplitSeq(below, string(filepath.Separator)) {
-		if dir = filepath.Join(dir, name); groups != nil || isOf(name, id) {
-			groups = append(groups, Group{dir, g.V2})
-		}
+	own, below, ok := cut(path, id)
+	if !ok {
+		return nil, fmt.Errorf("its control group %s is not container %.12s's", g.Dir, id)
 	}
-	if groups == nil {
-		err = fmt.Errorf("its control group %s is not container %.12s's", g.Dir, id)
+	return Group{filepath.Join(g.Root, own), g.V2}.downTo(below), nil
+}
+
+// cut returns the path of the container's own control group, and the names that follow it in the
+// path of a process's. The outermost group with the container's name is its own, since a container
+// names the groups below that as it likes.
+func cut(path, id string) (own string, below []string, found bool) {
+	names := strings.Split(path, "/")
+	i := slices.IndexFunc(names, func(name string) bool { return isOf(name, id) })
+	if i < 0 {
+		return "", nil, false
 	}
-	return groups, err
+	return strings.Join(names[:i+1], "/"), names[i+1:], true
 }
 
 // isOf reports whether a control group of this name is the container's, and not its monitor's.
@@ -206,14 +300,31 @@ func (g Group) Frozen() (bool, error) {
 	return strings.TrimSpace(string(b)) == "FROZEN", err
 }
 
-// State reads both.
+// State reads both. A group of version 2 without processes, as a container may leave behind, counts
+// as thawed: nobody waits in it. Version 1 cannot tell: its cgroup.procs leaves out the processes of
+// other PID namespaces.
 func (g Group) State() (State, error) {
 	frozen, err := g.Frozen()
 	if err != nil {
 		return Thawed, err
 	}
 	asked, err := g.Asked()
-	return stateOf(frozen, asked), err
+	if err != nil || !frozen && !asked {
+		return Thawed, err
+	}
+	if empty, err := g.empty(); err != nil || empty {
+		return Thawed, err
+	}
+	return stateOf(frozen, asked), nil
+}
+
+// empty reports whether no process is in the group, or below it.
+func (g Group) empty() (bool, error) {
+	if !g.V2 {
+		return false, nil
+	}
+	b, err := os.ReadFile(filepath.Join(g.Dir, "cgroup.events"))
+	return slices.Contains(strings.Split(string(b), "\n"), "populated 0"), err
 }
 
 // Asked reports whether they are to be stopped, which comes before Frozen.

@@ -142,8 +142,8 @@ func TestAsked(t *testing.T) {
 }
 
 // The state counts of the container's own group and of those below it down to its process, as crun
-// freezes the one below. By the id alone, as from a cgroup namespace of one's own, it is the
-// container's own. A group that the engine named otherwise is the process's.
+// freezes the one below; also from a cgroup namespace of one's own, and without a process. A group
+// that the engine named otherwise is the process's.
 func TestState(t *testing.T) {
 	id := strings.Repeat("a", 64)
 	for name, tt := range map[string]struct {
@@ -151,17 +151,24 @@ func TestState(t *testing.T) {
 		below, own map[string]string // files of the two groups
 		want       State
 	}{
-		"runs":              {"/p/x-" + id + ".scope/below", events(0, 0), events(0, 0), Thawed},
-		"own freezes":       {"/p/x-" + id + ".scope/below", events(0, 0), events(1, 0), Freezing},
-		"below freezes":     {"/p/x-" + id + ".scope/below", events(1, 0), events(0, 0), Freezing},
-		"own froze":         {"/p/x-" + id + ".scope/below", events(0, 1), events(1, 1), Frozen},
-		"below froze":       {"/p/x-" + id + ".scope/below", events(1, 1), events(0, 0), Frozen},
-		"outside, freezes":  {"/../p/x-" + id + ".scope", events(0, 0), events(1, 0), Freezing},
-		"outside, froze":    {"/../p/x-" + id + ".scope", events(0, 0), events(1, 1), Frozen},
-		"process gone":      {"", events(0, 0), events(1, 1), Frozen},
-		"named otherwise":   {"/other", events(0, 0), nil, Freezing},
-		"nowhere":           {"", nil, nil, Thawed},
-		"outside, no group": {"/../q", nil, nil, Thawed},
+		"runs":                         {"/p/x-" + id + ".scope/below", events(0, 0), events(0, 0), Thawed},
+		"own freezes":                  {"/p/x-" + id + ".scope/below", events(0, 0), events(1, 0), Freezing},
+		"below freezes":                {"/p/x-" + id + ".scope/below", events(1, 0), events(0, 0), Freezing},
+		"own froze":                    {"/p/x-" + id + ".scope/below", events(0, 1), events(1, 1), Frozen},
+		"below froze":                  {"/p/x-" + id + ".scope/below", events(1, 1), events(0, 0), Frozen},
+		"outside, runs":                {"/../p/x-" + id + ".scope/below", events(0, 0), events(0, 0), Thawed},
+		"outside, below":               {"/../p/x-" + id + ".scope/below", events(1, 1), events(0, 0), Frozen},
+		"outside, below as it freezes": {"/../p/x-" + id + ".scope/below", events(1, 0), events(0, 0), Freezing},
+		"outside, below ended":         {"/../p/x-" + id + ".scope/ended", events(0, 0), events(1, 1), Frozen},
+		"outside, freezes":             {"/../p/x-" + id + ".scope", events(0, 0), events(1, 0), Freezing},
+		"outside, froze":               {"/../p/x-" + id + ".scope", events(0, 0), events(1, 1), Frozen},
+		"process gone":                 {"", events(0, 0), events(1, 1), Frozen},
+		"process gone, below froze":    {"", events(1, 1), events(0, 0), Frozen},
+		"process gone, below freezes":  {"", events(1, 0), events(0, 0), Freezing},
+		"reused PID":                   {"/../other", events(1, 1), events(0, 0), Frozen},
+		"named otherwise":              {"/other", events(0, 0), nil, Freezing},
+		"nowhere":                      {"", nil, nil, Thawed},
+		"outside, no group":            {"/../q", nil, nil, Thawed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, write := bothVersions(t)
@@ -202,6 +209,65 @@ func TestState(t *testing.T) {
 // events are the files of a group of version 2.
 func events(asked, frozen int) map[string]string {
 	return map[string]string{"cgroup.freeze": fmt.Sprintln(asked), "cgroup.events": fmt.Sprintf("populated 1\nfrozen %d\n", frozen)}
+}
+
+// A group that is frozen and has no process stops nobody. What its version 1 has is not known: a
+// process of another PID namespace is not in its cgroup.procs.
+func TestEmptyGroup(t *testing.T) {
+	for name, tt := range map[string]struct {
+		v2    bool
+		files map[string]string
+		want  State
+	}{
+		"version 2, empty":     {true, map[string]string{"cgroup.freeze": "1\n", "cgroup.events": "populated 0\nfrozen 0\n"}, Thawed},
+		"version 2, as frozen": {true, map[string]string{"cgroup.freeze": "1\n", "cgroup.events": "populated 0\nfrozen 1\n"}, Thawed},
+		"version 2, a process": {true, map[string]string{"cgroup.freeze": "1\n", "cgroup.events": "populated 1\nfrozen 0\n"}, Freezing},
+		"version 1":            {false, map[string]string{"freezer.state": "FROZEN\n", "cgroup.procs": ""}, Frozen},
+	} {
+		g := Group{t.TempDir(), tt.v2}
+		for file, text := range tt.files {
+			if err := os.WriteFile(filepath.Join(g.Dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if state, err := g.State(); state != tt.want || err != nil {
+			t.Errorf("%s: %v, %v; want %v", name, state, err, tt.want)
+		}
+	}
+}
+
+// A group that was found is looked for again only once it is gone, and not all are remembered.
+func TestFindRemembers(t *testing.T) {
+	id := strings.Repeat("a", 64)
+	dir, write := bothVersions(t)
+	kernel := New(dir)
+	expect := func(group string) {
+		t.Helper()
+		g, err := kernel.Find(id)
+		if found := err == nil; found != (group != "") || found && g.Dir != filepath.Join(dir, "v1", group, id) || !found && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("found %+v, %v; want it in %q", g, err, group)
+		}
+	}
+	remove := func(group string) {
+		if err := os.RemoveAll(filepath.Join(dir, "v1", group)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("")
+	write("v1/second/"+id+"/freezer.state", "THAWED\n")
+	expect("second")
+	write("v1/first/"+id+"/freezer.state", "THAWED\n")
+	expect("second")
+	remove("second")
+	expect("first")
+	remove("first")
+	expect("")
+	for i := range 3 * most {
+		kernel.found.put(fmt.Sprint(i), Group{})
+	}
+	if n := len(kernel.found.groups); n > most {
+		t.Errorf("%d groups are remembered", n)
+	}
 }
 
 // A container's group is found by its id alone, and a process in it.
@@ -292,6 +358,63 @@ func TestVersion2(t *testing.T) {
 		if pid, err := g.PID(); pid != cmd.Process.Pid || err != nil {
 			t.Errorf("its process is %d, %v", pid, err)
 		}
+	}
+}
+
+// crun freezes a group below the container's. The kernel is asked as in a cgroup namespace of one's
+// own, by the process and by the id alone.
+func TestCrun(t *testing.T) {
+	root := unified(t)
+	id := strings.Repeat("d", 62) + fmt.Sprintf("%02x", os.Getpid()%256)
+	own := filepath.Join(root, "libpod-"+id+".scope")
+	below := Group{filepath.Join(own, "container"), true}
+	if err := os.MkdirAll(below.Dir, 0o755); err != nil {
+		needtest.Cgroup.Skip(t, err)
+	}
+	t.Cleanup(func() { _ = os.Remove(own) })
+	t.Cleanup(func() { _ = os.Remove(below.Dir) })
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if err := os.WriteFile(filepath.Join(below.Dir, "cgroup.procs"), []byte(fmt.Sprint(pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	proc := t.TempDir()
+	for path, text := range map[string]string{
+		"self/mountinfo":           "1 1 0:1 /../.. " + root + " rw - cgroup2 cgroup2 rw\n",
+		fmt.Sprint(pid, "/cgroup"): "0::/../../libpod-" + id + ".scope/container\n",
+	} {
+		path = filepath.Join(proc, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kernel := New(proc)
+	expect := func(of int, want State) {
+		t.Helper()
+		for {
+			state, err := kernel.State(id, of)
+			if err != nil || state != want && state != Freezing {
+				t.Fatalf("process %d: %v, %v; want %v", of, state, err, want)
+			}
+			if state == want { // the kernel takes a moment
+				return
+			}
+		}
+	}
+	for _, of := range []int{pid, 0} {
+		expect(of, Thawed)
+		if err := below.Set(true); err != nil {
+			t.Fatal(err)
+		}
+		expect(of, Frozen)
+		if err := kernel.Set(id, of, false); err != nil {
+			t.Fatal(err)
+		}
+		expect(of, Thawed)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/enforce/checkpoint/checkpointtest"
@@ -199,6 +201,24 @@ func TestEngineFails(t *testing.T) {
 			m.Engine.FailWith(nil)
 			bringBack(t, m, s, err)
 		})
+	}
+}
+
+// The engine says that a swapped container is gone, as another one than that which paused it does, and
+// the kernel has it frozen: it comes back.
+func TestGoneByTheEngineAlone(t *testing.T) {
+	m := checkpointtest.NewMachine(1000 * mib)
+	m.Start("c", 100*mib)
+	s := newSwapper(t, m, stateDir(t))
+	_, err := s.Suspend(t.Context(), "c", "c", "test")
+	check(t, err, nil)
+	m.Engine.Lie("c", false, true)
+	m.Engine.FailWith(func(string, string) error { return errdefs.ErrNotFound })
+	_, err = s.Resume(t.Context(), "c", nil)
+	check(t, err, nil)
+	runs(t, m, "c")
+	if all, err := s.Swapped(); len(all) != 0 || err != nil || m.Lost() != 0 {
+		t.Errorf("on record is %+v (%v), %d lost", all, err, m.Lost())
 	}
 }
 

@@ -50,7 +50,7 @@ func New(o Options) (*Enforcer, error) {
 	if o.Proc == "" {
 		o.Proc = "/proc"
 	}
-	c := &calls{client: o.Client, kernel: freezer.Kernel{Proc: o.Proc}, known: map[string]cri.Container{}, groups: map[string]freezer.Group{}}
+	c := &calls{client: o.Client, kernel: freezer.New(o.Proc), known: map[string]cri.Container{}}
 	e, err := pause.New(pause.Options{Engine: c, Journal: o.Journal, Freezer: c})
 	if err != nil {
 		return nil, err
@@ -78,8 +78,6 @@ type calls struct {
 	// known are the containers that were described. What is read of them does not change while they
 	// run.
 	known map[string]cri.Container
-	// groups are the control groups that were found by walking.
-	groups map[string]freezer.Group
 }
 
 // Inspect implements pause.Engine. While the engine is away, it knows those that the kernel has
@@ -150,18 +148,11 @@ func (c *calls) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, id)
-	delete(c.groups, id)
 }
 
 // group is the container's control group: its first process is in it, or in one below. Where the
 // process's path does not tell, because it is outside of our cgroup namespace, the group's name does.
 func (c *calls) group(id string, pid int) (freezer.Group, error) {
-	c.mu.Lock()
-	g, found := c.groups[id]
-	c.mu.Unlock()
-	if found {
-		return g, nil
-	}
 	g, err := c.kernel.Of(id, pid)
 	if err == nil {
 		return g, nil
@@ -170,9 +161,6 @@ func (c *calls) group(id string, pid int) (freezer.Group, error) {
 	if ferr != nil {
 		return g, errors.Join(err, ferr)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.groups[id] = g
 	return g, nil
 }
 

@@ -35,12 +35,17 @@ func open(t *testing.T, o docker.Options) (*docker.Enforcer, *journal.Journal) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openOn(t, j, o), j
+}
+
+func openOn(t *testing.T, j *journal.Journal, o docker.Options) *docker.Enforcer {
+	t.Helper()
 	o.Journal = j
 	e, err := docker.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, j
+	return e
 }
 
 func TestConformanceOnAFake(t *testing.T) {

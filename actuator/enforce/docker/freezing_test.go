@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,8 @@ import (
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
+	"github.com/laxity/laxity/actuator/enforce/pause"
+	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/internal/freezer"
 )
 
@@ -62,7 +67,7 @@ func (r frozenRig) expect(t *testing.T, state freezer.State, recorded bool) {
 	}
 }
 
-type readOnlyFreezer struct{ *enforcetest.Engine }
+type readOnlyFreezer struct{ pause.Freezer }
 
 func (readOnlyFreezer) Set(string, int, bool) error { return errors.New("read-only file system") }
 
@@ -199,9 +204,9 @@ func TestGoneByTheEngineAlone(t *testing.T) {
 			}
 			r.Lie("c", false, true)
 			r.FailWith(func(string, string) error { return errdefs.ErrNotFound })
-			_, err := r.Status(t.Context(), "c")
-			if errors.Is(err, enforce.ErrGone) == tt.recorded || errors.Is(err, enforce.ErrUnavailable) != tt.recorded {
-				t.Errorf("status: %v", err)
+			s, err := r.Status(t.Context(), "c")
+			if s.Running != tt.recorded || s.Paused != tt.recorded || tt.recorded && err != nil || !tt.recorded && !errors.Is(err, enforce.ErrGone) {
+				t.Errorf("status: %+v, %v", s, err)
 			}
 			// Any error will do where the freezer cannot be set.
 			if err := tt.do(r); !errors.Is(err, tt.want) && (!tt.readOnly || tt.want != nil || err == nil) {
@@ -217,34 +222,142 @@ func TestGoneByTheEngineAlone(t *testing.T) {
 }
 
 // The engine has lost track and the freezer cannot be read: nobody can say whether the container
-// runs, and so it stays on record until it is started again.
+// runs, and so it stays on record until it is started again or the freezer can be read. The record
+// says so to who was not there, as the guardian.
 func TestLostTrackWithoutAFreezer(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, engine *enforcetest.Engine, j *journal.Journal) *docker.Enforcer{
+		"started again": func(t *testing.T, engine *enforcetest.Engine, j *journal.Journal) *docker.Enforcer {
+			engine.Run("c")
+			return openOn(t, j, docker.Options{Engine: engine, Freezer: unreadableFreezer{}})
+		},
+		"freezer readable": func(t *testing.T, engine *enforcetest.Engine, j *journal.Journal) *docker.Enforcer {
+			return openOn(t, j, docker.Options{Engine: engine, Freezer: engine})
+		},
+		"paused again, and by a person unpaused": func(t *testing.T, engine *enforcetest.Engine, j *journal.Journal) *docker.Enforcer {
+			e := openOn(t, j, docker.Options{Engine: engine, Freezer: unreadableFreezer{}})
+			engine.FailWith(nil)
+			if err := e.Pause(t.Context(), enforcetest.HoldOf("c")); err != nil {
+				t.Error(err)
+			}
+			engine.SetPaused("c", false)
+			return e
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := enforcetest.NewEngine()
+			engine.Run("c")
+			engine.FailWith(func(call, _ string) error {
+				if call == "pause" {
+					return errNotRunning
+				}
+				return nil
+			})
+			e, j := open(t, docker.Options{Engine: engine, Freezer: unreadableFreezer{}, Attempts: 2})
+			guardians := openOn(t, j, docker.Options{Engine: engine, Freezer: unreadableFreezer{}})
+			for _, do := range []struct {
+				name string
+				err  error
+			}{
+				{"pause", e.Pause(t.Context(), enforcetest.HoldOf("c"))},
+				{"unpause", e.Unpause(t.Context(), "c")},
+				{"unpause by the guardian", guardians.Unpause(t.Context(), "c")},
+			} {
+				if do.err == nil {
+					t.Errorf("no error of %s", do.name)
+				}
+			}
+			if _, recorded, err := j.Get("c"); !recorded || err != nil {
+				t.Errorf("off the record: %v", err)
+			}
+			if err := end(t, engine, j).Unpause(t.Context(), "c"); err != nil {
+				t.Error(err)
+			}
+			if _, recorded, err := j.Get("c"); recorded || err != nil {
+				t.Errorf("on record at the end: %v", err)
+			}
+		})
+	}
+}
+
+// A person cannot have paused what our own pause may have stopped: "already paused" is of ours then.
+func TestLostTrackIsNoPersonsPause(t *testing.T) {
 	engine := enforcetest.NewEngine()
 	engine.Run("c")
+	answer := errNotRunning
 	engine.FailWith(func(call, _ string) error {
 		if call == "pause" {
-			return errNotRunning
+			return answer
 		}
 		return nil
 	})
 	e, j := open(t, docker.Options{Engine: engine, Freezer: unreadableFreezer{}, Attempts: 2})
-	do := map[string]func() error{
-		"pause":   func() error { return e.Pause(t.Context(), enforcetest.HoldOf("c")) },
-		"unpause": func() error { return e.Unpause(t.Context(), "c") },
+	if err := e.Pause(t.Context(), enforcetest.HoldOf("c")); err == nil {
+		t.Error("no error of a pause that failed")
 	}
-	for _, name := range []string{"pause", "unpause"} {
-		if err := do[name](); err == nil {
-			t.Errorf("no error of %s", name)
-		}
-		if _, recorded, err := j.Get("c"); !recorded || err != nil {
-			t.Errorf("off the record after %s: %v", name, err)
-		}
+	answer = fmt.Errorf("Container c is already paused: %w", errdefs.ErrConflict)
+	if err := e.Pause(t.Context(), enforcetest.HoldOf("c")); errors.Is(err, enforce.ErrForeign) {
+		t.Errorf("pause: %v", err)
 	}
-	engine.Run("c")
-	if err := e.Unpause(t.Context(), "c"); err != nil {
-		t.Error(err)
+	if _, recorded, err := j.Get("c"); !recorded || err != nil {
+		t.Errorf("off the record: %v", err)
 	}
-	if _, recorded, err := j.Get("c"); recorded || err != nil {
-		t.Errorf("on record after it was started again: %v", err)
+}
+
+// What is in the kernel's control groups when the engine says that a container on record is gone, by
+// the freezer as it is read in a cgroup namespace of one's own.
+func TestGoneByTheEngineOnTheKernelsFreezer(t *testing.T) {
+	id := strings.Repeat("c", 64)
+	own := "libpod-" + id + ".scope"
+	for name, tt := range map[string]struct {
+		files    map[string]string
+		freeze   string // the group whose cgroup.freeze is read after it
+		paused   bool   // before it
+		readOnly bool
+	}{
+		"frozen by runc": {map[string]string{own + "/cgroup.events": "populated 1\nfrozen 1\n", own + "/cgroup.freeze": "1\n"}, own, true, false},
+		"frozen by crun": {map[string]string{
+			own + "/cgroup.events": "populated 1\nfrozen 0\n", own + "/cgroup.freeze": "0\n",
+			own + "/container/cgroup.events": "populated 1\nfrozen 1\n", own + "/container/cgroup.freeze": "1\n",
+		}, own + "/container", true, false},
+		"left without processes":            {map[string]string{own + "/cgroup.events": "populated 0\nfrozen 0\n", own + "/cgroup.freeze": "1\n"}, own, false, false},
+		"left without processes, read-only": {map[string]string{own + "/cgroup.events": "populated 0\nfrozen 0\n", own + "/cgroup.freeze": "1\n"}, own, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			files := map[string]string{"proc/self/mountinfo": "1 1 0:1 /../../.. " + dir + "/cgroup rw - cgroup2 cgroup2 rw\n"}
+			for file, text := range tt.files {
+				files["cgroup/machine.slice/"+file] = text
+			}
+			for file, text := range files {
+				file = filepath.Join(dir, file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			kernel := freezer.New(filepath.Join(dir, "proc"))
+			o := docker.Options{Engine: enforcetest.NewEngine(), Freezer: kernel}
+			if tt.readOnly {
+				o.Freezer = readOnlyFreezer{kernel}
+			}
+			e, j := open(t, o)
+			h := enforcetest.HoldOf("c")
+			h.ContainerID = id
+			if err := j.Put(h); err != nil {
+				t.Fatal(err)
+			}
+			if s, err := e.Status(t.Context(), id); s.Paused != tt.paused || errors.Is(err, enforce.ErrGone) == tt.paused {
+				t.Errorf("status %+v, %v", s, err)
+			}
+			if err := e.Unpause(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+			text, err := os.ReadFile(filepath.Join(dir, "cgroup/machine.slice", tt.freeze, "cgroup.freeze"))
+			if err != nil || strings.HasPrefix(string(text), "0") == tt.readOnly {
+				t.Errorf("cgroup.freeze is %q, %v", text, err)
+			}
+			if _, recorded, err := j.Get(id); recorded || err != nil {
+				t.Errorf("on record at the end: %v", err)
+			}
+		})
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -84,15 +83,6 @@ type Options struct {
 type Enforcer struct {
 	o     Options
 	calls atomic.Uint64
-	// lost are the containers, by id, that may be frozen though their engine says that they run, and
-	// whose freezer could not be read.
-	lost sync.Map
-}
-
-// loss is what made an engine lose track of a container.
-type loss struct {
-	pid int // the container's first process
-	err error
 }
 
 var _ enforce.Enforcer = (*Enforcer)(nil)
@@ -103,7 +93,7 @@ func New(o Options) (*Enforcer, error) {
 		return nil, errors.New("enforce/pause: Engine and Journal are required")
 	}
 	if o.Freezer == nil {
-		o.Freezer = freezer.Kernel{Proc: "/proc"}
+		o.Freezer = freezer.New("/proc")
 	}
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 5 * time.Second
@@ -124,7 +114,7 @@ func New(o Options) (*Enforcer, error) {
 func (e *Enforcer) Status(ctx context.Context, id string) (enforce.Status, error) {
 	s, pid, err := e.inspect(ctx, id)
 	if errors.Is(err, enforce.ErrGone) && e.keeps(id) {
-		return enforce.Status{}, fmt.Errorf("%w: the engine says that container %.12s is gone, and the kernel has stopped it", enforce.ErrUnavailable, id)
+		return enforce.Status{Running: true, Paused: true}, nil // the engine is wrong; Unpause continues it
 	}
 	if err != nil {
 		return enforce.Status{}, err
@@ -165,7 +155,7 @@ func (e *Enforcer) inspect(ctx context.Context, id string) (enforce.Status, int,
 
 // Pause implements enforce.Enforcer.
 func (e *Enforcer) Pause(ctx context.Context, h record.Hold) error {
-	_, ours, err := e.o.Journal.Get(h.ContainerID)
+	was, ours, err := e.o.Journal.Get(h.ContainerID)
 	if err != nil {
 		return err
 	}
@@ -185,21 +175,38 @@ func (e *Enforcer) Pause(ctx context.Context, h record.Hold) error {
 	case paused && !ours:
 		return fmt.Errorf("container %s was paused by somebody else: %w", h.Container, enforce.ErrForeign)
 	}
+	if state != freezer.Frozen {
+		h.LostPID = was.LostPID // until the pause has worked
+	}
 	if err := e.o.Journal.Put(h); err != nil || state == freezer.Frozen {
 		return err // nothing has stopped, or the record was renewed
 	}
-	e.lost.Delete(h.ContainerID)
-	if err := e.freeze(ctx, h.ContainerID, pid, paused); err != nil {
+	if err := e.freeze(ctx, &h, pid, paused || h.LostPID == pid); err != nil {
 		return e.takeBack(h.ContainerID, err)
 	}
-	return nil
+	return e.lose(&h, 0)
+}
+
+// lose writes into the record that the engine lost track of the container with this first process;
+// 0 means of none.
+func (e *Enforcer) lose(h *record.Hold, pid int) error {
+	if h.LostPID == pid {
+		return nil
+	}
+	lost := *h
+	lost.LostPID = pid
+	_, err := e.o.Journal.Renew(lost)
+	if err == nil {
+		*h = lost
+	}
+	return err
 }
 
 // takeBack undoes a failed pause. The record stays if the container may still be stopped; the next
 // holder of the record releases it.
 func (e *Enforcer) takeBack(id string, cause error) error {
 	if errors.Is(cause, enforce.ErrForeign) {
-		return errors.Join(cause, e.remove(id))
+		return errors.Join(cause, e.o.Journal.Remove(id))
 	}
 	if errors.Is(cause, enforce.ErrGone) {
 		return errors.Join(cause, e.discard(id))
@@ -219,7 +226,8 @@ func (e *Enforcer) takeBack(id string, cause error) error {
 
 // freeze calls pause until engine and kernel agree that the container is stopped. The record exists
 // already. ours says that a pause found here may be our own.
-func (e *Enforcer) freeze(ctx context.Context, id string, pid int, ours bool) error {
+func (e *Enforcer) freeze(ctx context.Context, h *record.Hold, pid int, ours bool) error {
+	id := h.ContainerID
 	return e.retry(ctx, func() (bool, error) {
 		err := e.call(ctx, id, e.o.Engine.Pause)
 		switch {
@@ -238,8 +246,7 @@ func (e *Enforcer) freeze(ctx context.Context, id string, pid int, ours bool) er
 			return false, fmt.Errorf("the engine says paused, the kernel says it runs")
 		case errors.Is(err, ErrLostTrack):
 			if err := e.override(id, pid, true); err != nil {
-				e.lost.Store(id, loss{pid, err})
-				return false, err
+				return false, errors.Join(err, e.lose(h, pid))
 			}
 		default:
 			ours = ours || errors.Is(err, enforce.ErrUnavailable) // it may have worked
@@ -252,10 +259,11 @@ func (e *Enforcer) freeze(ctx context.Context, id string, pid int, ours bool) er
 
 // Unpause implements enforce.Enforcer.
 func (e *Enforcer) Unpause(ctx context.Context, id string) error {
-	if _, ours, err := e.o.Journal.Get(id); err == nil && !ours {
+	h, ours, err := e.o.Journal.Get(id)
+	if err == nil && !ours {
 		return fmt.Errorf("container %.12s is not on record: %w", id, enforce.ErrForeign)
 	} // a record that cannot be read counts as a record
-	pid, err := e.stopped(ctx, id)
+	pid, err := e.stopped(ctx, id, h.LostPID)
 	if err == nil && pid != 0 {
 		err = e.thaw(ctx, id, pid)
 	}
@@ -265,31 +273,30 @@ func (e *Enforcer) Unpause(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	}
-	return e.remove(id)
+	return e.o.Journal.Remove(id)
 }
 
 // discard removes the record of a container that the engine says is gone. If the kernel has stopped
-// it, or is about to, the engine is wrong, and discard thaws it first.
+// it, or is about to, the engine is wrong, and discard thaws it first. A group that is left without
+// processes is thawed too, where that is possible: runc starts no container in a frozen one.
 func (e *Enforcer) discard(id string) error {
-	if state, err := e.o.Freezer.State(id, 0); err == nil && state != freezer.Thawed {
-		if err := e.o.Freezer.Set(id, 0, false); err != nil {
-			return fmt.Errorf("the engine says that container %.12s is gone, the kernel has stopped it, and the freezer cannot be set "+
-				"(run Laxity with write access to /sys/fs/cgroup): %w", id, err)
-		}
+	state, err := e.o.Freezer.State(id, 0)
+	if err != nil {
+		return e.o.Journal.Remove(id)
 	}
-	return e.remove(id)
-}
-
-func (e *Enforcer) remove(id string) error {
-	e.lost.Delete(id)
+	if err := e.o.Freezer.Set(id, 0, false); err != nil && state != freezer.Thawed {
+		return fmt.Errorf("the engine says that container %.12s is gone, the kernel has stopped it, and the freezer cannot be set "+
+			"(run Laxity with write access to /sys/fs/cgroup): %w", id, err)
+	}
 	return e.o.Journal.Remove(id)
 }
 
 // stopped returns the first process of a recorded container that is stopped, or is about to be. It
 // returns 0 once it saw the container run for Late. The writer of the record may have died between
 // its request and the engine's work on it: removing the record in between would leave the container
-// stopped for ever. The age of the record does not matter, since an engine may be slow.
-func (e *Enforcer) stopped(ctx context.Context, id string) (pid int, err error) {
+// stopped for ever. The age of the record does not matter, since an engine may be slow. Of a
+// container whose first process is lost, only the kernel can tell that it runs.
+func (e *Enforcer) stopped(ctx context.Context, id string, lost int) (pid int, err error) {
 	var first time.Time // when the engine first answered
 	for {
 		s, pid, err := e.inspect(ctx, id)
@@ -300,8 +307,9 @@ func (e *Enforcer) stopped(ctx context.Context, id string) (pid int, err error) 
 		if s.Paused || (serr == nil && state != freezer.Thawed) {
 			return pid, nil
 		}
-		if l, ok := e.lost.Load(id); ok && serr != nil && l.(loss).pid == pid {
-			return 0, fmt.Errorf("neither engine nor kernel tells whether it runs: %w", l.(loss).err)
+		if serr != nil && lost != 0 && pid == lost {
+			return 0, fmt.Errorf("neither engine nor kernel tells whether it runs (run Laxity with access to the host's /sys/fs/cgroup, "+
+				"or restart the container): %w: %w", ErrLostTrack, serr)
 		}
 		if first.IsZero() {
 			first = time.Now()
