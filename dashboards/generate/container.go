@@ -13,7 +13,7 @@ func container() dashboard {
 		},
 		rows: []row{
 			{"", []panel{
-				stat("Float now", "Time that the most urgent unfinished task has to spare (float, laxity, slack).", "s", negativeIsRed, query{expr: "min(" + in("gpu_task_float_seconds", c) + ")"}),
+				stat("Float now", "Time that the most urgent unfinished task has to spare (float, laxity).", "s", negativeIsRed, query{expr: "min(" + in("gpu_task_float_seconds", c) + ")"}),
 				stat("Deadline", "Of each task, from its start. The least of the chosen containers.", "s", nil, query{expr: "min(" + in("gpu_container_deadline_seconds", c) + ")"}),
 				hitsNow(c),
 				stat("Last task's float", "Time that the latest ended task had to spare when it ended; the least of the chosen containers.", "s", negativeIsRed, query{expr: "min(" + in("gpu_task_last_float_seconds", c) + ")"}),

@@ -25,7 +25,7 @@ func fleet() dashboard {
 					ofGPU(in("gpu_utilization_ratio"), "")).to("laxity-gpu", "node", "gpu"),
 				series("Memory", "Share of the GPU's memory in use. At 95 % the alert GPUMemoryPressure fires.", "percentunit",
 					ofGPU(memoryShare(), "")).limits(fullIsBad).to("laxity-gpu", "node", "gpu"),
-				series("Float", "What the last tasks of the node's containers had to spare, summed up (float, laxity, slack), which --ranking=paper compares with a new deadline; a node without is not drawn.", "s",
+				series("Float", "What the last tasks of the node's containers had to spare, summed up (float, laxity), which --ranking=paper compares with a new deadline; a node without is not drawn.", "s",
 					query{expr: in("node:float:seconds") + " < Inf", legend: "{{node}}"}).wide(12).limits(negativeIsBad).to("laxity-node", "node"),
 				series("Work that is due", "Estimated work of unfinished tasks that have a deadline.", "s",
 					ofGPU(in("gpu_demand_seconds"), "")).wide(12).to("laxity-node", "node", "gpu"),

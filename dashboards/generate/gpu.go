@@ -31,7 +31,7 @@ func gpu() dashboard {
 				series("Power by container", "What each container's work draws beyond the cards' idle power, and what is nobody's.", "watt", watts(gpu)...).stackedArea(),
 				usedTable(gpu).wide(8),
 				taskTimeline("laxity-container", gpu).tall(7),
-				series("Float of unfinished tasks", "Time to spare before the deadline (float, laxity, slack). Below 0 it is missed.", "s",
+				series("Float of unfinished tasks", "Time to spare before the deadline (float, laxity). Below 0 it is missed.", "s",
 					query{expr: "min by (node, container) (" + in("gpu_task_float_seconds", gpu) + ")", legend: "{{container}}"}).limits(negativeIsBad).to("laxity-container", "node", "container"),
 				places(gpu),
 				series("Memory by container", "What all processes of a container hold, contexts included.", "bytes",

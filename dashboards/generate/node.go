@@ -22,7 +22,7 @@ func node() dashboard {
 			{"Tasks", []panel{
 				taskTimeline("laxity-container", gpu),
 				heldTimeline(),
-				series("Float of unfinished tasks", "Time to spare before the deadline (float, laxity, slack). Below 0 it is missed.", "s",
+				series("Float of unfinished tasks", "Time to spare before the deadline (float, laxity). Below 0 it is missed.", "s",
 					query{expr: "min by (node, container) (" + in("gpu_task_float_seconds", gpu) + ")", legend: "{{container}}"}).wide(12).limits(negativeIsBad).to("laxity-container", "node", "container"),
 				series("Tasks ended", "By outcome; none had no deadline, lost is an end that was not seen.", "none",
 					query{expr: "sum by (outcome) (increase(" + in("gpu_tasks_completed_total", gpu) + "[$__rate_interval]))", legend: "{{outcome}}"}).wide(12).stacked(),
