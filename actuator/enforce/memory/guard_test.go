@@ -373,7 +373,7 @@ func TestDriverHangs(t *testing.T) {
 	}()
 	select {
 	case <-covered:
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(patience):
 		t.Fatal("Cover waits for the driver")
 	}
 	called := p.BeginAlloc("cuMemAlloc_v2", 150*mib, 1, 1)
@@ -403,7 +403,7 @@ func TestSlowDriverKeepsTheLimit(t *testing.T) {
 	p := r.join(t, 100*mib)
 	release := r.hangs(t)
 	called := p.BeginAlloc("cuMemAlloc_v2", 150*mib, 1, 1)
-	answers := time.AfterFunc(1600*time.Millisecond, release)
+	answers := time.AfterFunc(1300*time.Millisecond, release) // a hold that nobody renews ends after 1 s
 	defer answers.Stop()
 	done := make(chan struct{})
 	var swept []int
