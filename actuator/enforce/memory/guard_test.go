@@ -522,17 +522,21 @@ func TestProcessesShareTheLimit(t *testing.T) {
 	}
 }
 
-// meanwhile lets something happen while a request of one process is decided.
+// meanwhile lets something happen, once, while a request of one process is decided.
 type meanwhile struct {
 	memory.Limit
+	of atomic.Pointer[event]
+}
+
+// event is what happens at a request of a process.
+type event struct {
 	pid  int
 	does func()
 }
 
 func (m *meanwhile) Decide(r memory.Request) memory.Answer {
-	if does := m.does; r.PID == m.pid && does != nil {
-		m.does = nil
-		does()
+	if e := m.of.Load(); e != nil && r.PID == e.pid && m.of.CompareAndSwap(e, nil) {
+		e.does()
 	}
 	return m.Limit.Decide(r)
 }
@@ -560,17 +564,18 @@ func TestRoomIsGivenOnce(t *testing.T) {
 	r.members.Store(p.PID, "a")
 	p.Call("cuInit")
 	r.guarded(t, p)
-	var second func() cudatest.Allocated
-	m.pid, m.does = p.PID, func() {
-		second = q.BeginAlloc("cuMemAlloc_v2", room, 1, 1)
+	begun := make(chan func() cudatest.Allocated, 1)
+	m.of.Store(&event{p.PID, func() {
+		begun <- q.BeginAlloc("cuMemAlloc_v2", room, 1, 1)
 		for end := time.Now().Add(200 * time.Millisecond); held() < 100*mib && time.Now().Before(end); {
 			time.Sleep(time.Millisecond) // it passes, or it waits until this one is decided
 		}
-	}
+	}})
 	first := p.Alloc("cuMemAlloc_v2", room, 1)
-	if second == nil {
+	if len(begun) == 0 {
 		t.Fatal("nobody was asked about the first call of a process")
 	}
+	second := <-begun
 	if a := second(); first.Count+a.Count != 1 || held() > 100*mib {
 		t.Errorf("for the last %d MiB: %+v and %+v, %d MiB are held", room/mib, first, a, held()/mib)
 	}
