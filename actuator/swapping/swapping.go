@@ -3,11 +3,9 @@
 package swapping
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
@@ -86,17 +84,12 @@ func Open(o Options) (*Swap, error) {
 	return &Swap{Swapper: s, Helper: helper, pauser: pauser}, nil
 }
 
-// recordHelper leaves a file alone that is right: the disk may be full.
 func recordHelper(stateDir string, command []string) error {
 	line, err := json.Marshal(command)
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
-	if former, err := os.ReadFile(HelperFile(stateDir)); err == nil && bytes.Equal(former, line) {
-		return nil
-	}
-	return replace.File(HelperFile(stateDir), line, 0o600)
+	return replace.Changed(HelperFile(stateDir), append(line, '\n'), 0o600)
 }
 
 // HelperFile is where the command line of the helper is on record, for whoever brings back what

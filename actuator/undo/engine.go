@@ -1,7 +1,6 @@
 package undo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,11 +83,7 @@ func RecordEngine(stateDir string, c engine.Choice) error {
 	if err != nil {
 		return err
 	}
-	text = append(text, '\n')
-	if former, err := os.ReadFile(EngineFile(stateDir)); err == nil && bytes.Equal(former, text) {
-		return nil // the disk may be full
-	}
-	return replace.File(EngineFile(stateDir), text, 0o600)
+	return replace.Changed(EngineFile(stateDir), append(text, '\n'), 0o600)
 }
 
 // recordedEngine returns the engine of the last actuator; false if it is not on record.

@@ -4,6 +4,7 @@
 package replace
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,14 @@ import (
 // content survives a crash of this process and of the machine.
 func File(path string, content []byte, mode fs.FileMode) error {
 	return FileBy(path, content, mode, func(rename func() error) error { return rename() })
+}
+
+// Changed is File where the content is another one. A file that is right stays: the disk may be full.
+func Changed(path string, content []byte, mode fs.FileMode) error {
+	if former, err := os.ReadFile(path); err == nil && bytes.Equal(former, content) {
+		return nil
+	}
+	return File(path, content, mode)
 }
 
 // FileBy is File with the last step left to the caller: last calls rename, which is short because
