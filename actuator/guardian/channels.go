@@ -27,20 +27,11 @@ func (g *Guardian) sweepChannels(ctx context.Context) {
 	if g.o.Channels == nil {
 		return
 	}
-	tick := time.NewTicker(g.o.Poll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+	g.eachPoll(ctx, func() {
+		if _, err := g.o.Channels.Sweep(ctx, channelsGrace); ctx.Err() == nil {
+			g.trouble("cannot switch on channels whose lease has ended; will try again", err)
 		}
-		_, err := g.o.Channels.Sweep(ctx, channelsGrace)
-		if ctx.Err() != nil {
-			return
-		}
-		g.trouble("cannot switch on channels whose lease has ended; will try again", err)
-	}
+	})
 }
 
 // restoreUntil retries restoreChannels until nothing is left or done is closed.

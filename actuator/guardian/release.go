@@ -170,6 +170,11 @@ func (g *Guardian) release(ctx context.Context, h record.Hold, why string) error
 // expireLeases calls expire until ctx ends. It has its own goroutine, as sweepChannels has: an
 // engine that hangs must not delay what else the guardian does within a second.
 func (g *Guardian) expireLeases(ctx context.Context) {
+	g.eachPoll(ctx, func() { g.expire(ctx) })
+}
+
+// eachPoll calls f with each Options.Poll until ctx ends.
+func (g *Guardian) eachPoll(ctx context.Context, f func()) {
 	tick := time.NewTicker(g.o.Poll)
 	defer tick.Stop()
 	for {
@@ -177,7 +182,7 @@ func (g *Guardian) expireLeases(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			g.expire(ctx)
+			f()
 		}
 	}
 }
