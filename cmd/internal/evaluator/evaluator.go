@@ -104,8 +104,8 @@ type Evaluator struct {
 	targets       []*target
 	groups        []*rules.Group
 	notifications notifications
-	last          atomic.Int64 // the latest timestamp written, Unix milliseconds
-	evaluated     time.Time    // when, by Options.Now
+	last          int64     // the latest timestamp written, Unix milliseconds
+	evaluated     time.Time // when, by Options.Now
 	timing        Timing
 
 	// whole is the time up to which all is written, Unix milliseconds: that of the latest evaluation
@@ -267,9 +267,9 @@ func (e *Evaluator) Evaluate(ctx context.Context) error {
 		return err
 	}
 	now := e.opts.Now()
-	ts := stamp(e.last.Load(), now.Sub(e.evaluated), now)
+	ts := stamp(e.last, now.Sub(e.evaluated), now)
 	e.evaluated = now
-	e.last.Store(ts.UnixMilli())
+	e.last = ts.UnixMilli()
 	begin := time.Now()
 	if err := e.ingest(ctx, ts); err != nil {
 		return err

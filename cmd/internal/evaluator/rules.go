@@ -132,15 +132,15 @@ func (e *Evaluator) endSeries(gone []*rules.Group) error {
 	ctx := context.Background()
 	query := rules.EngineQueryFunc(e.promql, e.db)
 	app := e.db.Appender(ctx)
-	at := time.UnixMilli(e.last.Load())
-	end := e.last.Add(1)
+	at := time.UnixMilli(e.last)
+	e.last++
 	for _, s := range selectors {
 		v, err := query(ctx, s, at)
 		if err != nil {
 			return errors.Join(fmt.Errorf("rules: end of %s: %w", s, err), app.Rollback())
 		}
 		for _, sample := range v {
-			if _, err := app.Append(0, sample.Metric, end, math.Float64frombits(value.StaleNaN)); err != nil {
+			if _, err := app.Append(0, sample.Metric, e.last, math.Float64frombits(value.StaleNaN)); err != nil {
 				return errors.Join(fmt.Errorf("rules: end of %s: %w", sample.Metric, err), app.Rollback())
 			}
 		}
@@ -148,6 +148,6 @@ func (e *Evaluator) endSeries(gone []*rules.Group) error {
 	if err := app.Commit(); err != nil {
 		return err
 	}
-	e.whole.Store(end)
+	e.whole.Store(e.last)
 	return nil
 }
