@@ -91,22 +91,28 @@ func TestNothingFoundYetIsNoGroup(t *testing.T) {
 	})
 }
 
+// stall lets searches wait for the driver until release.
+func (r *rig) stall() (release func()) {
+	answered := make(chan struct{})
+	r.driver.Before = func(_ context.Context, call string) error {
+		if call == "find" {
+			<-answered
+		}
+		return nil
+	}
+	return func() { close(answered) }
+}
+
 // A caller whose time is over before the driver has answered at all tries again soon.
 func TestSearchWithoutAnAnswerIsNoGroup(t *testing.T) {
 	r, s, p := searchRig(t)
 	s.ended.Store(true)
-	release := make(chan struct{})
-	r.driver.Before = func(_ context.Context, call string) error {
-		if call == "find" {
-			<-release
-		}
-		return nil
-	}
+	release := r.stall()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	_, err := r.Apply(ctx, target(p), channels.Standing{Slice: time.Second})
 	check(t, err, channels.ErrNoGroup)
-	close(release)
+	release()
 	_, err = r.Apply(t.Context(), target(p), channels.Standing{Slice: time.Second})
 	check(t, err, nil)
 }
@@ -199,14 +205,7 @@ func TestSlowInspectionLeavesTheRecord(t *testing.T) {
 				_, err := r.Apply(t.Context(), target(p), standing)
 				check(t, err, nil)
 			}
-			release := make(chan struct{})
-			defer close(release)
-			r.driver.Before = func(_ context.Context, call string) error {
-				if call == "find" {
-					<-release
-				}
-				return nil
-			}
+			defer r.stall()()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			_, err := r.Inspect(ctx, target(p), standing)
