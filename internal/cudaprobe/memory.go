@@ -140,6 +140,9 @@ type Guarded struct {
 	// bits in the order of Slots, on which it has a context.
 	Context uint64
 	On      uint32
+	// Made is how many contexts Totals.Contexts counts from the start: it may have made them before. While Note
+	// has not seen as many, its allocations are held.
+	Made uint64
 }
 
 // Guard watches the allocations of a process from now on. A process that has not loaded the driver
@@ -191,7 +194,7 @@ func (g *MemoryGuard) enlist(o Guarded) (p *guardedProcess, fresh bool, err erro
 	}
 	copy(p.value.Slots[:], o.Slots)
 	err = errors.Join(
-		g.objects.TotalsOf.Put(uint32(o.PID), cudabpf.MemoryTotals{Epoch: p.value.Epoch}),
+		g.objects.TotalsOf.Put(uint32(o.PID), cudabpf.MemoryTotals{Epoch: p.value.Epoch, Contexts: o.Made}),
 		g.objects.Processes.Put(uint32(o.PID), p.value),
 	)
 	if err != nil {

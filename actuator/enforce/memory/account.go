@@ -287,7 +287,7 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 			now, p.shown = p.shown.learn(p.on, on)
 			g.reorder(p, now)
 		}
-		if g.blind == nil && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
+		if g.blind == nil && p.asked && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
 			p.seen = p.made
 		}
 		g.note(g.kernel.Note(pid, p.order.of(on), trimmed, p.seen, p.epoch))

@@ -260,6 +260,7 @@ type process struct {
 	obstacle   string                 // why it is not guarded; empty as a rule
 	pending    map[stop.Key]*question // its calls that are held
 	decided    map[stop.Key]bool      // decided holds; they end together
+	asked      bool                   // a call of it was decided: all that it had when we began to guard it was shown
 	halting    time.Time              // since when we wait for its threads to stop
 	epoch      uint64                 // the program that runs in it, see cudaprobe.Totals
 	most       uint64                 // the largest usage seen, over all GPUs
@@ -285,6 +286,7 @@ func (p *process) answered(q *question) {
 	k := stop.Key{PID: q.call.PID, TID: q.call.TID, At: q.call.At}
 	delete(p.pending, k)
 	p.decided[k] = true
+	p.asked = p.asked || !q.call.Question()
 }
 
 // adopt guards a process. The process may belong to any container, or have ended. Attaching takes a
@@ -295,7 +297,8 @@ func (g *Guard) adopt(pid int, c *container) {
 	if p == nil {
 		return
 	}
-	err := g.kernel.Guard(cudaprobe.Guarded{PID: pid, Start: p.start, Slots: c.slots, Context: g.o.Context, On: on})
+	// It may be making a context now, of which the usage shows a part: its first call is asked about.
+	err := g.kernel.Guard(cudaprobe.Guarded{PID: pid, Start: p.start, Slots: c.slots, Context: g.o.Context, On: on, Made: 1})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.processes[pid] != p {

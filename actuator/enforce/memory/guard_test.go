@@ -222,6 +222,39 @@ func TestContextLargerThanItsGuess(t *testing.T) {
 	}
 }
 
+// A process that is guarded while it makes a context gets no room for what the device does not show yet: of a
+// call that began before, nobody knows.
+func TestGuardedWhileItMakesAContext(t *testing.T) {
+	var part atomic.Bool
+	var r *rig
+	r = start(t, func(o *memory.Options) {
+		o.Usage = func(ctx context.Context) (map[string]task.Usage, error) {
+			all, err := r.usage(ctx)
+			for pid := range all[gpu].Processes {
+				if part.Load() {
+					all[gpu].Processes[pid] = mib
+				}
+			}
+			return all, err
+		}
+	})
+	p := r.built.Start(t)
+	p.Open()
+	p.Call("cuDevicePrimaryCtxRetain")
+	r.members.Store(p.PID, "a")
+	part.Store(true)
+	r.cover(p.PID, cudatest.ContextSize+20*mib)
+	report := func() memory.Report { return r.Report()["a"] }
+	until(t, func() bool { return len(report().PIDs) > 0 && report().Held[gpu] == mib }, report)
+	part.Store(false) // it has its context, and only then can it allocate
+	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 100); a.Count != 2 {
+		t.Errorf("%+v", a)
+	}
+	if held, err := r.built.Usage(); err != nil || held[p.PID] > cudatest.ContextSize+20*mib {
+		t.Errorf("it holds %d MiB, %v", held[p.PID]/mib, err)
+	}
+}
+
 // What a pool has already is given out, at the limit too.
 func TestPoolServesFromWhatItHas(t *testing.T) {
 	r := start(t, nil)
