@@ -10,6 +10,7 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/daemon"
 	"github.com/laxity/laxity/internal/rm"
 )
 
@@ -167,8 +168,11 @@ func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []ten
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 	}
-	_ = u.process.Kill()
+	// Its exit takes up to a second, in which the kernel removes its probes: what is undone meanwhile counts from the kill.
+	dead := make(chan struct{})
+	go func(p *daemon.Process) { _ = p.Kill(); close(dead) }(u.process)
 	if way == killedBoth {
+		<-dead
 		if err := m.until(ctx, undoneMost, func() bool { return !journal.Taken(journal.GuardianLock(u.state)) }); err != nil {
 			return nil, fmt.Errorf("the guardian is not dead: %w", err)
 		}
@@ -183,6 +187,7 @@ func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []ten
 	wrong, stuck, err := m.own(ctx, tenants)
 	r["wrong"], r["stuck"] = wrong, r["stuck"] == true || stuck
 	r["undone_s"] = time.Since(began).Seconds()
+	<-dead
 	return r, errors.Join(err, u.stop(ctx))
 }
 
