@@ -10,7 +10,6 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/exporter/task"
-	"github.com/laxity/laxity/internal/daemon"
 	"github.com/laxity/laxity/internal/rm"
 )
 
@@ -169,8 +168,8 @@ func (m *measurement) kill(ctx context.Context, u *up, way string, tenants []ten
 		}
 	}
 	// Its exit takes up to a second, in which the kernel removes its probes: what is undone meanwhile counts from the kill.
-	dead := make(chan struct{})
-	go func(p *daemon.Process) { _ = p.Kill(); close(dead) }(u.process)
+	dead := u.process.Ended()
+	go u.process.Kill() //nolint:errcheck // it may have ended
 	if way == killedBoth {
 		<-dead
 		if err := m.until(ctx, undoneMost, func() bool { return !journal.Taken(journal.GuardianLock(u.state)) }); err != nil {

@@ -174,7 +174,7 @@ type Totals struct {
 	Peak    uint64 // at least what its pools got from the driver
 	Managed uint64 // of managed memory
 	Graphs  uint64 // that its graphs will get when launched
-	// Contexts is how many contexts it made that were counted before they existed.
+	// Contexts is how many contexts it made that were counted before they existed, and Guarded.Made.
 	Contexts uint64
 	// On is the set of GPUs on which it made a context, as bits, as the process counts GPUs; 0 where it sees one alone.
 	On uint32

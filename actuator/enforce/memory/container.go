@@ -265,7 +265,7 @@ type process struct {
 	epoch      uint64                 // the program that runs in it, see cudaprobe.Totals
 	most       uint64                 // the largest usage seen, over all GPUs
 	graphs     uint64                 // bytes that its graphs will get at their launch
-	made, seen uint64                 // contexts that it made; contexts that the usage shows
+	made, seen uint64                 // contexts that it made, and one that it may have; contexts that the usage shows
 	order      order                  // how it counts its container's GPUs, as far as is certain
 	shown      shown                  // what its contexts have shown of that
 	on         uint32                 // bit set of those on which it made a context, as it counts them
