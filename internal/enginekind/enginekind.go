@@ -1,6 +1,7 @@
-// Package enginekind tells Docker from Podman, which answers with Docker's API as well.
+// Package enginekind tells Docker from Podman, which answers with Docker's API as well, and knows
+// where its answers differ.
 //
-// It imports the Docker client and the standard library.
+// It imports the Docker client, containerd/errdefs and the standard library.
 package enginekind
 
 import (
@@ -10,8 +11,18 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/client"
 )
+
+// Gone reports whether an engine's error says that a container is not there. Podman answers 500
+// instead of 404 where another call removes the container during this one (libpod's ErrNoSuchCtr and
+// ErrCtrRemoved; seen with 4.3).
+func Gone(err error) bool {
+	return err != nil && (errdefs.IsNotFound(err) || says(err, "no such container") || says(err, "container has already been removed"))
+}
+
+func says(err error, text string) bool { return strings.Contains(strings.ToLower(err.Error()), text) }
 
 // Podman returns the version of the engine if it is Podman, and "" for any other. It asks engines
 // behind a unix socket only. Podman's answer to GET /version takes seconds, because it asks the

@@ -3,8 +3,8 @@
 // The Docker calls it makes, for an allow-list on a socket proxy:
 // GET /_ping, GET /info (at the start, for its id), GET /containers/ID/json, POST /containers/ID/pause and /unpause.
 //
-// It is an adapter: it imports the Docker client, containerd/errdefs, actuator/enforce,
-// actuator/enforce/pause, actuator/journal, internal/enginekind and the standard library.
+// It is an adapter: it imports the Docker client, actuator/enforce, actuator/enforce/pause,
+// actuator/journal, internal/enginekind and the standard library.
 package docker
 
 import (
@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
@@ -138,7 +137,7 @@ func translate(err error) error {
 		return fmt.Errorf("%w: %w", pause.ErrLostTrack, err)
 	case says(err, "already paused"), says(err, "not paused"):
 		return fmt.Errorf("%w: %w", pause.ErrAlready, err)
-	case errdefs.IsNotFound(err), says(err, "is not running"), says(err, "is restarting"):
+	case enginekind.Gone(err), says(err, "is not running"), says(err, "is restarting"):
 		return fmt.Errorf("%w: %w", enforce.ErrGone, err)
 	case client.IsErrConnectionFailed(err), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w (is it running, and may this user reach it?): %w", enforce.ErrUnavailable, err)

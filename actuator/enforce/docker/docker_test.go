@@ -187,6 +187,27 @@ func TestServiceThatEndsWhenIdle(t *testing.T) {
 	}
 }
 
+// Podman removes the container while it answers, and says so in its own way.
+func TestGoneWhilePodmanAnswers(t *testing.T) {
+	for _, failing := range []string{"inspect", "pause"} {
+		engine := enforcetest.NewEngine()
+		engine.Run("c")
+		engine.FailWith(func(call, _ string) error {
+			if call == failing {
+				return errors.New("Error response from daemon: container c does not exist in database: no such container")
+			}
+			return nil
+		})
+		e, j := open(t, docker.Options{Engine: engine, Freezer: engine})
+		if err := e.Pause(t.Context(), enforcetest.HoldOf("c")); !errors.Is(err, enforce.ErrGone) {
+			t.Errorf("%s fails: %v; want ErrGone", failing, err)
+		}
+		if _, recorded, err := j.Get("c"); recorded || err != nil {
+			t.Errorf("%s fails: on record, %v", failing, err)
+		}
+	}
+}
+
 // The engine says "already paused" of a container that runs.
 func TestFalseAlreadyPaused(t *testing.T) {
 	engine := enforcetest.NewEngine()

@@ -1,7 +1,8 @@
 // Package docker is container.Source for the Docker engine. It only reads: it
 // lists, inspects and listens, and calls nothing that changes a container.
 //
-// It imports exporter/container, exporter/task, the Docker client, containerd/errdefs and the standard library.
+// It imports exporter/container, exporter/task, internal/enginekind, the Docker client, containerd/errdefs and
+// the standard library.
 package docker
 
 import (
@@ -18,6 +19,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/laxity/laxity/exporter/container"
+	"github.com/laxity/laxity/internal/enginekind"
 )
 
 // inspectTimeout bounds the inspection of one container: one that hangs in the engine must
@@ -112,7 +114,7 @@ func (e *Engine) inspect(ctx context.Context, id string) (*container.Container, 
 	defer cancel()
 	raw, err := e.client.ContainerInspect(bounded, id)
 	switch {
-	case cerrdefs.IsNotFound(err):
+	case enginekind.Gone(err):
 		return nil, nil
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		e.log.Warn("a container cannot be inspected", "id", id, "err", errStuck)

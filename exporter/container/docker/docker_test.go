@@ -77,6 +77,8 @@ func TestListWhileContainersVanish(t *testing.T) { enginetest.Each(t, listWhileC
 
 func listWhileContainersVanish(t *testing.T) {
 	h := newHost(t)
+	_, err := h.engine.List(t.Context()) // the first call of Docker's client agrees on a version, and must be alone
+	check(t, err)
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	wg.Go(func() {
@@ -86,17 +88,21 @@ func listWhileContainersVanish(t *testing.T) {
 			h.Remove(t, id)
 		}
 	})
-	for {
-		if _, err := h.engine.List(t.Context()); err != nil {
-			t.Error(err)
-		}
-		select {
-		case <-done:
-			wg.Wait()
-			return
-		default:
-		}
+	for range 4 { // so that one of them asks for a container in the midst of its removal
+		wg.Go(func() {
+			for {
+				if _, err := h.engine.List(t.Context()); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
 	}
+	wg.Wait()
 }
 
 func TestStartOfAShortContainer(t *testing.T) { enginetest.Each(t, startOfAShortContainer) }

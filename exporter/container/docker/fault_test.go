@@ -75,10 +75,15 @@ func TestListIsWholeOrAnError(t *testing.T) {
 
 func TestListForgivesWhatVanished(t *testing.T) {
 	engine := engineOf(t, map[string]http.HandlerFunc{
-		"/containers/json": answer([]map[string]any{{"Id": "a"}, {"Id": "gone"}, {"Id": "ended"}}),
+		"/containers/json": answer([]map[string]any{{"Id": "a"}, {"Id": "gone"}, {"Id": "podman"}, {"Id": "ended"}}),
 		"/containers/a/json": answer(map[string]any{
 			"Id": "a", "Name": "/one", "State": map[string]any{"Running": true, "Pid": 7},
 		}),
+		// What Podman 4.3 says of one that is removed while it describes it.
+		"/containers/podman/json": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprint(w, `{"cause":"no such container","message":"container podman does not exist in database: no such container","response":500}`)
+		},
 		"/containers/ended/json": answer(map[string]any{"Id": "ended", "State": map[string]any{"Running": false}}),
 	})
 	list, err := engine.List(t.Context())
