@@ -115,7 +115,7 @@ func (h *guarded) seen(t testing.TB, p *cudatest.Program) {
 func (h *guarded) end(t testing.TB, pidfd int, c cudaprobe.Call) {
 	t.Helper()
 	hold := stop.Hold{PID: c.PID, TID: c.TID, At: c.At, Sent: true}
-	if _, err := h.record.End(stop.Of("/proc", c.PID, pidfd), []stop.Hold{hold}); err != nil {
+	if err := h.record.End(stop.Of("/proc", c.PID, pidfd), []stop.Hold{hold}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -449,7 +449,7 @@ func TestMemoryOfTheCurrentContext(t *testing.T) {
 		t.Error(err)
 	}
 	hold := stop.Hold{PID: c.PID, TID: c.TID, At: c.At, Sent: true}
-	if _, err := h.record.End(stop.Of("/proc", p.PID, pidfd), []stop.Hold{hold}); err != nil {
+	if err := h.record.End(stop.Of("/proc", p.PID, pidfd), []stop.Hold{hold}); err != nil {
 		t.Error(err)
 	}
 	called()

@@ -289,8 +289,8 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 // askedToEnd reports whether a signal is pending that asks the process to end. A stopped process
 // does not receive it.
 func (g *Guard) askedToEnd(p *process) bool {
-	seen, err := p.opened.Inspect()
-	return err == nil && seen.EndPending
+	pending, err := p.opened.Pending()
+	return err == nil && pending.End
 }
 
 // place finds the GPU of a call by its index, and what the container holds there. Where the index
@@ -359,7 +359,7 @@ func (g *Guard) end(p *process) (next time.Duration) {
 	if len(p.pending) > 0 || len(p.decided) == 0 {
 		return idle
 	}
-	seen, err := p.opened.Inspect()
+	threads, err := p.opened.Threads()
 	if err != nil {
 		clear(p.decided) // it has ended; its exit removes it
 		return idle
@@ -369,14 +369,13 @@ func (g *Guard) end(p *process) (next time.Duration) {
 	}
 	// A thread that runs may be about to begin another hold, which SIGCONT would end too.
 	if g.o.Now().Sub(p.halting) > halting {
-		seen.Running = false
+		threads.Running = false
 	}
 	holds := g.holdsOf(p)
-	if !stop.Ready(holds, func(k stop.Key) bool { return p.decided[k] }, seen) {
+	if !stop.Ready(holds, func(k stop.Key) bool { return p.decided[k] }, threads) {
 		return soon
 	}
-	_, err = g.record.End(p.opened, holds)
-	g.note(err)
+	g.note(g.record.End(p.opened, holds))
 	clear(p.decided)
 	p.halting = time.Time{}
 	return idle
@@ -389,8 +388,7 @@ func (g *Guard) holdsOf(p *process) []stop.Hold {
 // endAllOf ends all holds of a process that is no longer guarded.
 func (g *Guard) endAllOf(p *process) {
 	if holds := g.holdsOf(p); len(holds) > 0 {
-		_, err := g.record.End(p.opened, holds)
-		g.note(err)
+		g.note(g.record.End(p.opened, holds))
 	}
 }
 

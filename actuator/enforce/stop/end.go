@@ -11,15 +11,15 @@ import (
 // End ends the holds of an open process and continues it, by the steps of the protocol. It sends
 // SIGCONT also when the record cannot be written. If SIGCONT cannot be sent, the holds stay on record
 // for Sweep.
-func (r *Record) End(p *Process, holds []Hold) (stopped bool, err error) {
-	var seen Seen
-	for step := Release; step != Done; step = step.Next(seen) {
+func (r *Record) End(p *Process, holds []Hold) (err error) {
+	var pending Pending
+	for step := Release; step != Done; step = step.Next(pending) {
 		switch step {
 		case Inspect:
-			seen, _ = p.Inspect() // if it has ended, Continue finds no process
+			pending, _ = p.Pending() // if it has ended, Continue finds no process
 		case Continue:
 			if cerr := p.Continue(); cerr != nil {
-				return seen.Stopped, errors.Join(err, cerr)
+				return errors.Join(err, cerr)
 			}
 		case Mark, Forget:
 			err = errors.Join(err, r.each(step, sent(holds)))
@@ -27,7 +27,7 @@ func (r *Record) End(p *Process, holds []Hold) (stopped bool, err error) {
 			err = errors.Join(err, r.each(step, holds))
 		}
 	}
-	return seen.Stopped, err
+	return err
 }
 
 // sent returns the holds that are over after SIGCONT. The others are only marked Released and stay
@@ -92,7 +92,8 @@ func (r *Record) endThose(proc string, process Hold, holds []Hold, over func(Hol
 	if err := r.each(Forget, through); err != nil || len(ending) == 0 {
 		return false, err
 	}
-	return r.End(p, ending)
+	threads, _ := p.Threads() // if it has ended, it was not left stopped
+	return threads.Stopped, r.End(p, ending)
 }
 
 // toEnd divides the holds of one process into those to end and those to forget only. While one of

@@ -55,26 +55,28 @@ func (h Hold) Overdue(now time.Duration) bool {
 	}
 }
 
-// Seen is what the kernel says of a process.
-type Seen struct {
-	Running bool // a thread may be on a CPU, or wait for one
-	Stopped bool // a thread is stopped by a signal
-	// StopPending: another program's SIGSTOP is pending behind our stop.
-	StopPending bool
-	// EndPending: a signal is pending that asks it to end (SIGTERM, SIGINT, SIGHUP, SIGQUIT).
-	EndPending bool
+// Threads is what the kernel says of the threads of a process.
+type Threads struct {
+	Running bool // one may be on a CPU, or wait for one
+	Stopped bool // one is stopped by a signal
+}
+
+// Pending is which signals wait for a process. A stopped one does not receive them.
+type Pending struct {
+	Stop bool // another program's SIGSTOP, behind our stop
+	End  bool // one that asks it to end: SIGTERM, SIGINT, SIGHUP or SIGQUIT
 }
 
 // Ready reports whether the holds of one process may end together: each is decided and Stopped, and
-// no thread runs that could begin another hold. Read seen before holds: then the list has every hold
-// that began before all threads stopped.
-func Ready(holds []Hold, decided func(Key) bool, seen Seen) bool {
+// no thread runs that could begin another hold. Read the threads before the holds: then the list has
+// every hold that began before all threads stopped.
+func Ready(holds []Hold, decided func(Key) bool, threads Threads) bool {
 	for _, h := range holds {
 		if h.Phase < Stopped || h.Phase == Stopped && !decided(h.Key()) {
 			return false
 		}
 	}
-	return len(holds) > 0 && !seen.Running
+	return len(holds) > 0 && !threads.Running
 }
 
 // Step is one step of ending the holds of a process.
@@ -90,9 +92,9 @@ const (
 	Done
 )
 
-// Next is the step after this one. seen is what Inspect saw; no other step uses it.
-func (s Step) Next(seen Seen) Step {
-	if s == Inspect && seen.StopPending {
+// Next is the step after this one. pending is what Inspect saw; no other step uses it.
+func (s Step) Next(pending Pending) Step {
+	if s == Inspect && pending.Stop {
 		return Mark
 	}
 	return s + 1

@@ -37,22 +37,22 @@ func TestHoldsOfOneProcessEndTogether(t *testing.T) {
 	yes, no := Hold{TID: 1, Phase: Stopped}, Hold{TID: 2, Phase: Stopped}
 	decided := func(k Key) bool { return k.TID == 1 }
 	for _, c := range []struct {
-		name  string
-		holds []Hold
-		seen  Seen
-		want  bool
+		name    string
+		holds   []Hold
+		threads Threads
+		want    bool
 	}{
-		{"nobody is held", nil, Seen{}, false},
-		{"decided", []Hold{yes}, Seen{Stopped: true}, true},
-		{"continued by somebody else, and asleep", []Hold{yes}, Seen{}, true},
-		{"a thread runs", []Hold{yes}, Seen{Running: true, Stopped: true}, false},
-		{"one is undecided", []Hold{yes, no}, Seen{Stopped: true}, false},
-		{"one is not stopped yet", []Hold{yes, {TID: 1, Phase: Recorded}}, Seen{Stopped: true}, false},
-		{"one is being ended by somebody else", []Hold{yes, {TID: 2, Phase: Released}}, Seen{Stopped: true}, true},
-		{"one is through", []Hold{yes, {TID: 2, Phase: Continued}}, Seen{Stopped: true}, true},
+		{"nobody is held", nil, Threads{}, false},
+		{"decided", []Hold{yes}, Threads{Stopped: true}, true},
+		{"continued by somebody else, and asleep", []Hold{yes}, Threads{}, true},
+		{"a thread runs", []Hold{yes}, Threads{Running: true, Stopped: true}, false},
+		{"one is undecided", []Hold{yes, no}, Threads{Stopped: true}, false},
+		{"one is not stopped yet", []Hold{yes, {TID: 1, Phase: Recorded}}, Threads{Stopped: true}, false},
+		{"one is being ended by somebody else", []Hold{yes, {TID: 2, Phase: Released}}, Threads{Stopped: true}, true},
+		{"one is through", []Hold{yes, {TID: 2, Phase: Continued}}, Threads{Stopped: true}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Ready(c.holds, decided, c.seen); got != c.want {
+			if got := Ready(c.holds, decided, c.threads); got != c.want {
 				t.Errorf("ready: %t, want %t", got, c.want)
 			}
 		})
@@ -96,17 +96,17 @@ func TestHoldIsOnRecordUntilItsThreadHasLooked(t *testing.T) {
 
 func TestProcessIsLeftToWhoeverElseStopsIt(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		seen Seen
-		want []Step
+		name    string
+		pending Pending
+		want    []Step
 	}{
-		{"nobody else", Seen{Stopped: true}, []Step{Release, Inspect, Continue, Mark, Forget}},
-		{"somebody else's SIGSTOP waits", Seen{Stopped: true, StopPending: true}, []Step{Release, Inspect, Mark, Forget}},
-		{"it is asked to end", Seen{Stopped: true, EndPending: true}, []Step{Release, Inspect, Continue, Mark, Forget}},
+		{"nobody else", Pending{}, []Step{Release, Inspect, Continue, Mark, Forget}},
+		{"somebody else's SIGSTOP waits", Pending{Stop: true}, []Step{Release, Inspect, Mark, Forget}},
+		{"it is asked to end", Pending{End: true}, []Step{Release, Inspect, Continue, Mark, Forget}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []Step
-			for step := Release; step != Done; step = step.Next(c.seen) {
+			for step := Release; step != Done; step = step.Next(c.pending) {
 				got = append(got, step)
 			}
 			if !slices.Equal(got, c.want) {
@@ -120,25 +120,25 @@ func TestPendingSignalsTellOfOthers(t *testing.T) {
 	// Bits of signals, from 1: SIGHUP 1, SIGINT 2, SIGQUIT 3, SIGTERM 15, SIGCONT 18, SIGSTOP 19.
 	for _, c := range []struct {
 		name, status string
-		stop, end    bool
+		want         Pending
 	}{
-		{"nothing", "Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\n", false, false},
-		{"our SIGSTOP, which is for a thread", "SigPnd:\t0000000000040000\nShdPnd:\t0000000000000000\n", false, false},
-		{"somebody else's SIGSTOP", "SigPnd:\t0000000000000000\nShdPnd:\t0000000000040000\n", true, false},
-		{"both", "SigPnd:\t0000000000040000\nShdPnd:\t0000000000040000\n", true, false},
-		{"SIGCONT and SIGTSTP", "ShdPnd:\t00000000000a0000\n", false, false},
-		{"SIGTERM", "ShdPnd:\t0000000000004000\n", false, true},
-		{"SIGINT to a thread", "SigPnd:\t0000000000000002\nShdPnd:\t0000000000000000\n", false, true},
-		{"SIGHUP", "ShdPnd:\t0000000000000001\n", false, true},
-		{"SIGQUIT and SIGSTOP", "ShdPnd:\t0000000000040004\n", true, true},
-		{"blocked and ignored signals", "SigBlk:\t0000000000040000\nSigIgn:\t0000000000004000\nShdPnd:\t0000000000000000\n", false, false},
-		{"a name that looks like a line", "Name:\tShdPnd:\nSigPnd:\t0000000000000000\n", false, false},
-		{"no number", "ShdPnd:\tx\n", false, false},
-		{"nothing at all", "", false, false},
+		{"nothing", "Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\n", Pending{}},
+		{"our SIGSTOP, which is for a thread", "SigPnd:\t0000000000040000\nShdPnd:\t0000000000000000\n", Pending{}},
+		{"somebody else's SIGSTOP", "SigPnd:\t0000000000000000\nShdPnd:\t0000000000040000\n", Pending{Stop: true}},
+		{"both", "SigPnd:\t0000000000040000\nShdPnd:\t0000000000040000\n", Pending{Stop: true}},
+		{"SIGCONT and SIGTSTP", "ShdPnd:\t00000000000a0000\n", Pending{}},
+		{"SIGTERM", "ShdPnd:\t0000000000004000\n", Pending{End: true}},
+		{"SIGINT to a thread", "SigPnd:\t0000000000000002\nShdPnd:\t0000000000000000\n", Pending{End: true}},
+		{"SIGHUP", "ShdPnd:\t0000000000000001\n", Pending{End: true}},
+		{"SIGQUIT and SIGSTOP", "ShdPnd:\t0000000000040004\n", Pending{Stop: true, End: true}},
+		{"blocked and ignored signals", "SigBlk:\t0000000000040000\nSigIgn:\t0000000000004000\nShdPnd:\t0000000000000000\n", Pending{}},
+		{"a name that looks like a line", "Name:\tShdPnd:\nSigPnd:\t0000000000000000\n", Pending{}},
+		{"no number", "ShdPnd:\tx\n", Pending{}},
+		{"nothing at all", "", Pending{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if stop, end := pending(c.status); stop != c.stop || end != c.end {
-				t.Errorf("stop %t and end %t, want %t and %t", stop, end, c.stop, c.end)
+			if got := pending(c.status); got != c.want {
+				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ func (m *model) after(step Step, pending bool) Step {
 	case step == afterwards:
 		return Done + 1
 	}
-	return step.Next(Seen{StopPending: pending && !m.pendingIgnored})
+	return step.Next(Pending{Stop: pending && !m.pendingIgnored})
 }
 
 // ends is the next step of End.

@@ -110,7 +110,7 @@ func (m *model) deciderEnds(s state) {
 
 func (m *model) ready(s *state, holds []Hold) bool {
 	decided := func(k Key) bool { return m.oneIsEnough || s.decided>>k.TID&1 != 0 }
-	return Ready(holds, decided, Seen{})
+	return Ready(holds, decided, Threads{})
 }
 
 // sweeps does what Sweep does, and ReleaseAll.

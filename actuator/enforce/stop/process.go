@@ -64,43 +64,58 @@ func (p *Process) Continue() error {
 	return nil
 }
 
-// Inspect reads the state of the process from the kernel. The error is errGone if it has ended.
-func (p *Process) Inspect() (s Seen, err error) {
+// Pending reads which signals wait for the process. The error is errGone if it has ended.
+func (p *Process) Pending() (Pending, error) {
 	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
 	if err != nil || p.Ended() {
-		return s, errGone
+		return Pending{}, errGone
 	}
-	s.StopPending, s.EndPending = pending(string(status))
-	// Twice: a thread that slept when we read it may have run until another thread stopped the
-	// process. After the second reading no thread can begin a call.
+	return pending(string(status)), nil
+}
+
+// Threads reads what the threads of the process do. The error is errGone if it has ended.
+//
+// It looks twice where no thread runs: one that slept when we read it may have run until another
+// thread stopped the process. After the second look no thread can begin a call. A thread that was
+// stopped at the first look is not read again: it runs only after a SIGCONT, and one that is not
+// ours may come at any time after the second look too.
+func (p *Process) Threads() (t Threads, err error) {
+	stopped := map[int]bool{}
 	for range 2 {
-		if err := p.lookAtThreads(&s); err != nil {
-			return s, errGone
+		if err := p.lookAtThreads(&t, stopped); err != nil {
+			return t, errGone
+		}
+		if t.Running {
+			break
 		}
 	}
 	if p.Ended() {
-		return s, errGone
+		return t, errGone
 	}
-	return s, nil
+	return t, nil
 }
 
-func (p *Process) lookAtThreads(s *Seen) error {
-	threads, err := os.ReadDir(filepath.Join(p.folder, "task"))
-	for _, t := range threads {
-		tid, err := strconv.Atoi(t.Name())
-		if err != nil {
+func (p *Process) lookAtThreads(t *Threads, stopped map[int]bool) error {
+	folder := filepath.Join(p.folder, "task")
+	threads, err := os.ReadDir(folder)
+	for _, entry := range threads {
+		tid, err := strconv.Atoi(entry.Name())
+		if err != nil || stopped[tid] {
 			continue
 		}
-		one, ok := proc.ReadStat(filepath.Join(p.folder, "task"), tid)
-		s.Stopped = s.Stopped || ok && one.State == 'T'
-		s.Running = s.Running || ok && one.State == 'R'
+		switch one, _ := proc.ReadStat(folder, tid); one.State {
+		case 'T':
+			t.Stopped, stopped[tid] = true, true
+		case 'R':
+			t.Running = true
+		}
 	}
 	return err
 }
 
-// pending reads the pending signals of the process from /proc/PID/status. Those of threads do not
-// count: the kernel program sends its SIGSTOP to the thread.
-func pending(status string) (stop, end bool) {
+// pending reads the pending signals of the process from /proc/PID/status. A SIGSTOP of a thread does
+// not count: the kernel program sends its own to the thread.
+func pending(status string) (p Pending) {
 	has := func(set uint64, signal syscall.Signal) bool { return set>>(signal-1)&1 != 0 }
 	for line := range strings.Lines(status) {
 		name, value, _ := strings.Cut(line, ":")
@@ -111,10 +126,10 @@ func pending(status string) (stop, end bool) {
 		if err != nil {
 			continue
 		}
-		stop = stop || name == "ShdPnd" && has(set, unix.SIGSTOP)
+		p.Stop = p.Stop || name == "ShdPnd" && has(set, unix.SIGSTOP)
 		for _, signal := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
-			end = end || has(set, signal)
+			p.End = p.End || has(set, signal)
 		}
 	}
-	return stop, end
+	return p
 }

@@ -42,52 +42,70 @@ func opened(t *testing.T, h Hold) *Process {
 	return p
 }
 
-// await looks until what is seen is as it should be.
-func await(t *testing.T, p *Process, what string, right func(Seen) bool) {
+// await reads until threads and signals are as they should be.
+func await(t *testing.T, p *Process, what string, threads Threads, signals Pending) {
 	t.Helper()
-	var seen Seen
+	var gotThreads Threads
+	var gotSignals Pending
 	for range 2000 {
-		var err error
-		if seen, err = p.Inspect(); err != nil {
+		var errThreads, errSignals error
+		gotThreads, errThreads = p.Threads()
+		gotSignals, errSignals = p.Pending()
+		if err := errors.Join(errThreads, errSignals); err != nil {
 			t.Fatal(err)
 		}
-		if right(seen) {
+		if gotThreads == threads && gotSignals == signals {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("%s: seen is %+v", what, seen)
+	t.Fatalf("%s: it reads %+v and %+v", what, gotThreads, gotSignals)
 }
 
 func TestSecondStopIsPendingAndContinueThrowsItAway(t *testing.T) {
 	c, h := sleeper(t)
 	p := opened(t, h)
-	await(t, p, "it sleeps", func(s Seen) bool { return s == Seen{} })
+	await(t, p, "it sleeps", Threads{}, Pending{})
 	_ = c.Process.Signal(unix.SIGSTOP)
-	await(t, p, "it is stopped", func(s Seen) bool { return s == Seen{Stopped: true} })
+	await(t, p, "it is stopped", Threads{Stopped: true}, Pending{})
 	_ = c.Process.Signal(unix.SIGSTOP)
-	await(t, p, "a second SIGSTOP waits", func(s Seen) bool { return s == Seen{Stopped: true, StopPending: true} })
+	await(t, p, "a second SIGSTOP waits", Threads{Stopped: true}, Pending{Stop: true})
 	if err := p.Continue(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, p, "it goes on", func(s Seen) bool { return s == Seen{} })
+	await(t, p, "it goes on", Threads{}, Pending{})
+}
+
+func TestThreadThatRuns(t *testing.T) {
+	c := exec.Command("sh", "-c", "while :; do :; done")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { end(c) })
+	p := opened(t, Hold{PID: c.Process.Pid})
+	await(t, p, "it runs", Threads{Running: true}, Pending{})
+	_ = c.Process.Signal(unix.SIGSTOP)
+	await(t, p, "it is stopped", Threads{Stopped: true}, Pending{})
 }
 
 func TestStoppedProcessThatIsAskedToEnd(t *testing.T) {
 	c, h := sleeper(t)
 	p := opened(t, h)
 	_ = c.Process.Signal(unix.SIGSTOP)
-	await(t, p, "it is stopped", func(s Seen) bool { return s == Seen{Stopped: true} })
+	await(t, p, "it is stopped", Threads{Stopped: true}, Pending{})
 	_ = c.Process.Signal(unix.SIGTERM)
-	await(t, p, "it is asked to end", func(s Seen) bool { return s == Seen{Stopped: true, EndPending: true} })
+	await(t, p, "it is asked to end", Threads{Stopped: true}, Pending{End: true})
 }
 
 func TestProcessThatHasEndedNeedsNothing(t *testing.T) {
 	c, h := sleeper(t)
 	p := opened(t, h)
 	end(c)
-	if _, err := p.Inspect(); !errors.Is(err, errGone) {
-		t.Errorf("look: %v", err)
+	if _, err := p.Threads(); !errors.Is(err, errGone) {
+		t.Errorf("read the threads: %v", err)
+	}
+	if _, err := p.Pending(); !errors.Is(err, errGone) {
+		t.Errorf("read the signals: %v", err)
 	}
 	if err := p.Continue(); err != nil {
 		t.Errorf("continue: %v", err)
