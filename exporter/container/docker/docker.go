@@ -69,7 +69,8 @@ func New(o Options) (*Engine, error) {
 func (e *Engine) Close() error { return e.client.Close() }
 
 // List returns every running or paused container. The engine's list has neither
-// PID nor start time, so each container is inspected, several at once.
+// PID nor start time, so each container is inspected, several at once. One that the engine
+// cannot describe hides no other: it is as the list says, without PID, start and GPUs.
 func (e *Engine) List(ctx context.Context) ([]container.Container, error) {
 	listed, err := e.client.ContainerList(ctx, api.ListOptions{
 		Filters: filters.NewArgs(filters.Arg("status", "running"), filters.Arg("status", "paused")),
@@ -86,7 +87,7 @@ func (e *Engine) List(ctx context.Context) ([]container.Container, error) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			found[i], errs[i] = e.inspect(ctx, summary.ID)
-			if errors.Is(errs[i], errStuck) {
+			if errors.Is(errs[i], errUndescribed) {
 				known := fromSummary(summary)
 				found[i], errs[i] = &known, nil
 			}
@@ -105,10 +106,11 @@ func (e *Engine) List(ctx context.Context) ([]container.Container, error) {
 	return containers, nil
 }
 
-// errStuck means that the engine did not describe one container in time.
-var errStuck = errors.New("the engine does not answer for this container")
+// errUndescribed means that the engine answers, but does not describe one container: it fails for it
+// (500), or not in time.
+var errUndescribed = errors.New("the engine does not describe this container")
 
-// inspect returns nil for a container that no longer runs.
+// inspect returns nil for a container that no longer runs. It logs an errUndescribed itself.
 func (e *Engine) inspect(ctx context.Context, id string) (*container.Container, error) {
 	bounded, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
@@ -116,9 +118,9 @@ func (e *Engine) inspect(ctx context.Context, id string) (*container.Container, 
 	switch {
 	case enginekind.Gone(err):
 		return nil, nil
-	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
-		e.log.Warn("a container cannot be inspected", "id", id, "err", errStuck)
-		return nil, errStuck
+	case cerrdefs.IsInternal(err), err != nil && bounded.Err() != nil && ctx.Err() == nil:
+		e.log.Warn("the engine does not describe a container; its PID and GPUs are those that were known before", "id", id, "err", err)
+		return nil, fmt.Errorf("%w: %w", errUndescribed, err)
 	case err != nil:
 		return nil, e.explain("inspect container "+id, err)
 	}

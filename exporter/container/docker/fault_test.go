@@ -59,17 +59,27 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// A part of the list must not pass for the whole: it would end tasks that run.
+// A part of the list must not pass for the whole: it would end tasks that run. Nor may a container
+// that the engine cannot describe hide the others.
 func TestListIsWholeOrAnError(t *testing.T) {
-	engine := engineOf(t, map[string]http.HandlerFunc{
-		"/containers/json": answer([]map[string]any{{"Id": "a"}, {"Id": "b"}}),
-		"/containers/a/json": answer(map[string]any{
-			"Id": "a", "State": map[string]any{"Running": true, "Pid": 7},
-		}),
-		"/containers/b/json": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "boom", http.StatusInternalServerError) },
-	})
-	if list, err := engine.List(t.Context()); err == nil {
-		t.Errorf("got %v and no error", list)
+	for status, whole := range map[int]bool{http.StatusInternalServerError: true, http.StatusServiceUnavailable: false, http.StatusForbidden: false} {
+		engine := engineOf(t, map[string]http.HandlerFunc{
+			"/containers/json": answer([]map[string]any{{"Id": "a"}, {"Id": "b", "Names": []string{"/two"}, "Labels": map[string]string{"l": "v"}}}),
+			"/containers/a/json": answer(map[string]any{
+				"Id": "a", "State": map[string]any{"Running": true, "Pid": 7},
+			}),
+			"/containers/b/json": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "boom", status) },
+		})
+		list, err := engine.List(t.Context())
+		if !whole {
+			if err == nil {
+				t.Errorf("%d: got %v and no error", status, list)
+			}
+			continue
+		}
+		if err != nil || len(list) != 2 || list[0].PID != 7 || list[1].PID != 0 || list[1].Name != "two" || list[1].Labels["l"] != "v" {
+			t.Errorf("%d: got %+v, %v", status, list, err)
+		}
 	}
 }
 

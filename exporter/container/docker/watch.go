@@ -91,7 +91,7 @@ func (e *Engine) event(ctx context.Context, m events.Message) container.Event {
 		return event
 	}
 	c, err := e.inspect(ctx, m.Actor.ID)
-	if err != nil && !errors.Is(err, errStuck) {
+	if err != nil && !errors.Is(err, errUndescribed) {
 		e.log.Warn("a container's event came, but not its description", "container", m.Actor.Attributes["name"], "err", err)
 	}
 	if c == nil {

@@ -2,7 +2,9 @@ package core_test
 
 import (
 	"math"
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
@@ -459,6 +461,23 @@ func TestRename(t *testing.T) {
 	w.m.Container(container.Event{Kind: container.Renamed, ID: stopped.ID, Time: at(3), Container: &stopped}, at(3))
 	if s := w.snapshot(); len(s.Containers) != 1 {
 		t.Errorf("containers %+v", s.Containers)
+	}
+}
+
+// The engine lists a container that it cannot describe: what was known of it stays.
+func TestContainerThatIsOnlyNamed(t *testing.T) {
+	w := newWorld(t)
+	c := newContainer(web, nil)
+	c.PID, c.Started, c.GPUs = pid, at(0), []string{gpuA}
+	w.m.Containers([]container.Container{c}, at(1))
+	before := w.snapshot().Containers[0]
+	named := c
+	named.PID, named.Started, named.GPUs, named.Name = 0, time.Time{}, nil, "api"
+	w.m.Containers([]container.Container{named}, at(2))
+	want := before
+	want.Name = "api"
+	if got := w.snapshot().Containers[0]; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
