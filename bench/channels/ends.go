@@ -33,11 +33,12 @@ var everyEnd = []end{
 	{"SIGTERM", signalled(syscall.SIGTERM)},
 	{"crash", told(crash)},
 	{"container removed", func(s *subject) error { return s.Remove() }},
-	{"cuCtxDestroy", told(destroy)},
+	{byDestroy, told(destroy)},
 }
 
 const (
-	// atOnce is how many are started at once: each way twice.
+	byDestroy = "cuCtxDestroy"
+	// atOnce is how many are started at once: each way off the GPU and on it.
 	atOnce = 14
 	// endMost is how long a tenant may take to be gone, and its memory to be free.
 	endMost = 20 * time.Second
@@ -48,25 +49,33 @@ const (
 	endKernel = time.Second
 )
 
-// ends lets tenants end while they are off the GPU.
+// ending is an end of a tenant that is off the GPU, or on it.
+type ending struct {
+	end
+	off bool
+}
+
+// ends lets tenants end while they are off the GPU, and as many that never were.
 func (m *measurement) ends(ctx context.Context) (rows []bench.Row, err error) {
 	for until := time.Now().Add(m.how.limit); len(rows) < m.how.ends && time.Now().Before(until); {
-		var batch []end
-		for i := range min(atOnce, m.how.ends-len(rows)) {
-			batch = append(batch, everyEnd[i%len(everyEnd)])
+		var batch []ending
+		for i := range min(atOnce/2, m.how.ends-len(rows)/2) {
+			first := (len(rows)/2+i)%2 == 0 // who is off comes first, then second
+			e := everyEnd[i%len(everyEnd)]
+			batch = append(batch, ending{e, first}, ending{e, !first})
 		}
 		more, err := m.endAll(ctx, batch)
 		rows = append(rows, more...)
 		if err != nil {
 			return rows, err
 		}
-		m.env.Log("ends: %d of %d", len(rows), m.how.ends)
+		m.env.Log("ends: %d of %d", len(rows)/2, m.how.ends)
 	}
 	return rows, nil
 }
 
 // endAll starts a container for each of these ends, and ends one after the other.
-func (m *measurement) endAll(ctx context.Context, all []end) (rows []bench.Row, err error) {
+func (m *measurement) endAll(ctx context.Context, all []ending) (rows []bench.Row, err error) {
 	if err := m.driver.Mark(ctx); err != nil {
 		return nil, err
 	}
@@ -106,8 +115,9 @@ func (m *measurement) endAll(ctx context.Context, all []end) (rows []bench.Row, 
 	return rows, nil
 }
 
-// endOne ends a tenant just after it was taken off. Times are in seconds, from its end on.
-func (m *measurement) endOne(ctx context.Context, e end, s *subject) (bench.Row, error) {
+// endOne ends a tenant, just after it was taken off if it is to be. Times are in seconds, from its end
+// on.
+func (m *measurement) endOne(ctx context.Context, e ending, s *subject) (bench.Row, error) {
 	var before, mine uint64
 	listed := func() bool {
 		var err error
@@ -120,8 +130,10 @@ func (m *measurement) endOne(ctx context.Context, e end, s *subject) (bench.Row,
 	if err := m.compute(ctx, s); err != nil {
 		return nil, err
 	}
-	if _, err := m.enforcer.Apply(ctx, s.target(), channels.Standing{Off: true, Reason: "it is to end while it is off"}); err != nil {
-		return nil, err
+	if e.off {
+		if _, err := m.enforcer.Apply(ctx, s.target(), channels.Standing{Off: true, Reason: "it is to end while it is off"}); err != nil {
+			return nil, err
+		}
 	}
 	began := time.Now()
 	if err := e.do(s); err != nil {
@@ -133,6 +145,9 @@ func (m *measurement) endOne(ctx context.Context, e end, s *subject) (bench.Row,
 		return err == nil && left == 0 && used+mine <= before+rounding
 	}
 	r["kept"] = m.until(ctx, endMost, free) != nil
+	if !e.off {
+		r["part"] = partOn
+	}
 	r["free_s"] = time.Since(began).Seconds()
 	// As the guardian does, a few times a second.
 	_, err := m.enforcer.Sweep(ctx, 0)

@@ -43,7 +43,7 @@ type timed struct {
 	name, key string
 	part, way string
 	q         float64 // quantile
-	against   string  // a way
+	against   string  // a way; of ends a part, with the same way
 }
 
 var times = []timed{
@@ -63,9 +63,10 @@ var times = []timed{
 	{name: "find_again_p99_ms", key: "find_s", part: partFind, way: again, q: 0.99},
 	{name: "find_old_ms", key: "find_s", part: partFind, way: oldOne, q: 1},
 	{name: "find_old_at_once_ms", key: "find_s", part: partFind, way: oldOnes, q: 1},
-	{name: "ends_gone_max_ms", key: "gone_s", part: partEnds, q: 1},
-	{name: "ends_memory_free_median_ms", key: "free_s", part: partEnds, q: 0.5},
-	{name: "ends_memory_free_max_ms", key: "free_s", part: partEnds, q: 1},
+	{name: "ends_gone_max_ms", key: "gone_s", part: partEnds, q: 1, against: partOn},
+	{name: "ends_memory_free_median_ms", key: "free_s", part: partEnds, q: 0.5, against: partOn},
+	{name: "ends_memory_free_max_ms", key: "free_s", part: partEnds, q: 1, against: partOn},
+	{name: "ends_destroy_memory_free_median_ms", key: "free_s", part: partEnds, way: byDestroy, q: 0.5, against: partOn},
 	{name: "kills_undone_median_ms", key: "undone_s", part: partKills, way: killedOne, q: 0.5},
 	{name: "kills_undone_max_ms", key: "undone_s", part: partKills, way: killedOne, q: 1},
 	{name: "kills_both_undone_after_start_median_ms", key: "undone_s", part: partKills, way: killedBoth, q: 0.5},
@@ -98,7 +99,15 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 		}
 		ours := known(from, t.key)
 		f := bench.Figure{Name: t.name, Value: 1e3 * bench.Quantile(ours, t.q), Unit: "ms", Runs: len(ours)}
-		if theirs := known(of(rows, t.part, t.against), t.key); t.against != "" && len(theirs) > 0 {
+		others := of(rows, t.part, t.against)
+		if t.part == partEnds {
+			others = of(rows, t.against, t.way)
+		}
+		theirs := known(others, t.key)
+		if t.way == byDestroy && len(theirs) == 0 {
+			continue // a destroyed context waits for its kernel: alone the time says nothing
+		}
+		if t.against != "" && len(theirs) > 0 {
 			f.Against, f.Ratio = t.against, f.Value/(1e3*bench.Quantile(theirs, t.q))
 		}
 		all = append(all, f)
@@ -164,8 +173,10 @@ func table(rows []bench.Row) [][]string {
 		add(partFind, "the search", "find_s", way)
 	}
 	for _, e := range everyEnd {
-		add(partEnds, "its end → the process is gone", "gone_s", e.way)
-		add(partEnds, "its end → its memory is free", "free_s", e.way)
+		for _, part := range []string{partEnds, partOn} {
+			add(part, "its end → the process is gone", "gone_s", e.way)
+			add(part, "its end → its memory is free", "free_s", e.way)
+		}
 	}
 	add(partKills, "kill → all on, with their own slices", "undone_s", killedOne)
 	add(partKills, "next start → all on, with their own slices", "undone_s", killedBoth)

@@ -39,7 +39,7 @@ var numbers = []count{
 	{"starting", "how many start at once", func(c *counts) *int { return &c.starting }},
 	{"new", "how many new processes are found", func(c *counts) *int { return &c.news }},
 	{"old", "how many old processes are found at once", func(c *counts) *int { return &c.old }},
-	{"ends", "how many tenants end while they are off", func(c *counts) *int { return &c.ends }},
+	{"ends", "how many tenants end while they are off, and as many that are on", func(c *counts) *int { return &c.ends }},
 	{"kills", "how often laxity up is killed, half of them with its guardian", func(c *counts) *int { return &c.kills }},
 }
 
