@@ -32,6 +32,9 @@ type Container struct {
 	// "0:1", the first MIG instance of the first GPU), or "all" alone. Empty but
 	// not nil: none. Nil: not known.
 	GPUs []string
+	// Partial: the engine names the container, but does not describe it, or not with its pod. What was
+	// known of it before counts instead.
+	Partial bool
 }
 
 // EventKind is what happened to a container.

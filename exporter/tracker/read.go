@@ -50,28 +50,35 @@ func (l *loop) onReading(r reading) {
 	l.poll.Reset(d)
 }
 
-// takeSwaps reads which processes are swapped. It counts those at the beginning of the
-// reading and those now: the reading shows the device at a moment in between.
+// takeSwaps reads which processes are swapped.
 func (l *loop) takeSwaps(now time.Time) {
 	if l.opt.Swaps == nil {
 		return
 	}
 	off, err := l.opt.Swaps.Swapped()
 	if err != nil && !l.swapsFailed {
-		l.log.Warn("the notices of swapped tasks cannot be read: a swapped task may count as ended", "err", err)
+		l.log.Warn("the notices of swapped tasks cannot be read: a task that is swapped from now on may count as ended", "err", err)
 	}
 	l.swapsFailed = err != nil
-	both := maps.Clone(off)
-	for pid, id := range l.off {
-		if both == nil {
-			both = map[int]string{}
-		}
-		if _, ok := both[pid]; !ok {
-			both[pid] = id
-		}
+	var count map[int]string
+	count, l.off = swapped(l.off, off, err)
+	l.m.Swaps(count, now)
+}
+
+// swapped returns the processes that count as swapped, by PID, and those to remember. The ones that
+// were swapped at the beginning of the reading of the device count and those that are now: it shows
+// the device at a moment in between. While a file cannot be read, all of them are remembered: who
+// ends meanwhile is known by other means.
+func swapped(before, now map[int]string, err error) (count, remember map[int]string) {
+	count = maps.Clone(before)
+	if count == nil {
+		count = map[int]string{}
 	}
-	l.off = off
-	l.m.Swaps(both, now)
+	maps.Copy(count, now)
+	if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
+		return count, count
+	}
+	return count, now
 }
 
 // takeExits finds out which processes are off the list because they exit. The reading may

@@ -96,25 +96,35 @@ func (e *Engine) list(ctx context.Context, namespace string, out []container.Con
 			continue
 		}
 		t, there := tasks[c.ID]
+		var untold error
 		if !there {
 			// It has ended, or its shim did not answer in time: a part of the list must not pass for
 			// the whole.
-			if t, err = e.client.Task(ctx, namespace, c.ID); errdefs.IsNotFound(err) {
-				continue
-			}
-			if ctx.Err() != nil || ctrd.Unavailable(err) {
-				return nil, err
-			}
-			if err != nil {
-				e.log.Warn("containerd does not describe a container's task", "container", c.Name, "err", err)
-				t = ctrd.Task{Runs: true}
-			}
+			t, untold = e.task(ctx, namespace, c.ID)
+		}
+		switch {
+		case errdefs.IsNotFound(untold):
+			continue
+		case untold != nil && (ctx.Err() != nil || errdefs.IsUnavailable(untold)):
+			return nil, untold
+		case untold != nil:
+			e.log.Warn("containerd does not describe a container's task; what was known of it before counts", "container", c.Name, "err", untold)
+			t = ctrd.Task{Runs: true}
 		}
 		if t.Runs {
 			out = append(out, e.convert(c, t, time.Time{}))
 		}
 	}
 	return out, nil
+}
+
+// taskTimeout bounds the question about one task: its shim may hang while all others answer.
+const taskTimeout = 5 * time.Second
+
+func (e *Engine) task(ctx context.Context, namespace, id string) (ctrd.Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, taskTimeout)
+	defer cancel()
+	return e.client.Task(ctx, namespace, id)
 }
 
 // known reports whether a container is one to watch.
@@ -141,6 +151,7 @@ func (e *Engine) convert(c ctrd.Container, t ctrd.Task, began time.Time) contain
 	out := container.Container{
 		ID: c.ID, Name: name(c), Image: task.ImageName(c.Image), Command: strings.Join(c.Command, " "), Labels: c.Labels,
 		Paused: t.Paused, Started: began, GPUs: container.GivenGPUs(c.CDI, c.Env, c.Devices),
+		Partial: t.Runs && t.PID <= 0, // its shim does not answer
 	}
 	if t.PID <= 0 {
 		return out
@@ -228,9 +239,13 @@ func (e *Engine) event(ctx context.Context, raw ctrd.Event) (container.Event, bo
 	}
 	t := ctrd.Task{PID: raw.PID}
 	if event.Kind == container.Renamed {
-		t, _ = e.client.Task(ctx, raw.Namespace, raw.ID) // it may have none
+		var untold error
+		if t, untold = e.task(ctx, raw.Namespace, raw.ID); !errdefs.IsNotFound(untold) { // it may have none
+			err = errors.Join(err, untold)
+		}
 	}
 	described := e.convert(c, t, raw.Time)
+	described.Partial = described.Partial || err != nil
 	event.Container = &described
 	return event, true
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -271,6 +272,35 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	t.Error("its unpause was not told")
+}
+
+// A shim hangs: its container is listed, as far as containerd's record goes, and hides no other.
+func TestHungShim(t *testing.T) {
+	e := containerdtest.New(t)
+	h := newHost(t, e)
+	hung, other := h.Run(t, "hung", nil), h.Run(t, "other", nil)
+	shim := parent(t, list(t, h.source)[hung].PID)
+	check(t, syscall.Kill(shim, syscall.SIGSTOP))
+	t.Cleanup(func() { check(t, syscall.Kill(shim, syscall.SIGCONT)) })
+	all := list(t, h.source)
+	if c := all[hung]; c.ID != hung || !c.Partial {
+		t.Errorf("the container whose shim hangs: %+v", c)
+	}
+	if c := all[other]; c.PID == 0 || c.Partial {
+		t.Errorf("the other one: %+v", c)
+	}
+}
+
+// parent returns the parent of a process.
+func parent(t *testing.T, pid int) (ppid int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	check(t, err)
+	_, rest, _ := strings.Cut(string(status), "\nPPid:")
+	if _, err := fmt.Sscan(rest, &ppid); err != nil || ppid < 2 {
+		t.Fatalf("parent %d of process %d: %v", ppid, pid, err)
+	}
+	return ppid
 }
 
 // As BenchmarkList of Docker's.

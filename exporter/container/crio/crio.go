@@ -164,18 +164,25 @@ func (e *Engine) stateOf(i cri.Item, k *known) cri.State {
 	}
 }
 
+// statusTimeout bounds the question about one container: it may hang while all others are answered.
+const statusTimeout = 5 * time.Second
+
 // describe asks the engine for a container. What an engine does not say of one hides nobody.
 func (e *Engine) describe(ctx context.Context, i cri.Item, pods cri.Pods) (*known, error) {
-	c, err := e.client.Describe(ctx, i.ID, pods)
+	bounded, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	c, err := e.client.Describe(bounded, i.ID, pods)
 	switch {
 	case err == nil:
 	case errdefs.IsNotFound(err):
 		return nil, err
-	case ctx.Err() != nil || cri.Unavailable(err):
+	case ctx.Err() != nil || errdefs.IsUnavailable(err):
 		return nil, explain(ctx, err)
 	default:
 		e.once("status "+i.ID, "the engine does not describe a container", "id", i.ID, "err", err)
-		return e.convert(pods.Listed(i)), nil // and asked again by the next look
+		k := e.convert(pods.Listed(i))
+		k.Partial = true
+		return k, nil // and asked again by the next look
 	}
 	k := e.convert(c)
 	if k.PID == 0 && c.State == cri.Running {

@@ -365,11 +365,19 @@ func TestFaults(t *testing.T) {
 	if e := next(t, events); e.Kind != container.Started || e.Container.Name != "ns/pod/odd" || e.Container.Labels["laxity.class"] != "batch" {
 		t.Errorf("%+v", e)
 	}
-	if c, ok := list(t, h.source)[odd]; !ok || c.Name != "ns/pod/odd" || c.PID != 0 {
-		t.Errorf("not described: listed %v, as %+v", ok, c)
+	for _, code := range []codes.Code{codes.Internal, codes.DeadlineExceeded} {
+		h.FailWith(func(method, id string) error {
+			if method == "ContainerStatus" && id == odd {
+				return status.Error(code, "its metadata cannot be read")
+			}
+			return nil
+		})
+		if c, ok := list(t, h.source)[odd]; !ok || c.Name != "ns/pod/odd" || c.PID != 0 || !c.Partial {
+			t.Errorf("not described (%v): listed %v, as %+v", code, ok, c)
+		}
 	}
 	h.FailWith(nil)
-	if c := list(t, h.source)[odd]; c.PID == 0 {
+	if c := list(t, h.source)[odd]; c.PID == 0 || c.Partial {
 		t.Errorf("described again: %+v", c)
 	}
 	another := h.Server.Run(podOf("ns/pod/another", nil))

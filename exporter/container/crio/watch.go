@@ -145,7 +145,7 @@ func (e *Engine) event(ctx context.Context, c change, now seen) (container.Event
 		if now.known == nil { // it has ended already
 			var err error
 			if now.known, err = e.describe(ctx, cri.Item{ID: c.id}, nil); errdefs.IsNotFound(err) {
-				now.known = &known{Container: container.Container{ID: c.id, Name: c.id[:12]}}
+				now.known = &known{Container: container.Container{ID: c.id, Name: c.id[:12], Partial: true}}
 			} else if err != nil {
 				return event, err
 			}
@@ -156,11 +156,13 @@ func (e *Engine) event(ctx context.Context, c change, now seen) (container.Event
 			event.Time = now.started
 		}
 	case container.Died:
-		_, finished, err := e.client.StateOf(ctx, c.id)
+		bounded, cancel := context.WithTimeout(ctx, statusTimeout)
+		defer cancel()
+		_, finished, err := e.client.StateOf(bounded, c.id)
 		switch {
 		case err == nil && !finished.IsZero():
 			event.Time = finished
-		case err != nil && (ctx.Err() != nil || cri.Unavailable(err)):
+		case err != nil && (ctx.Err() != nil || errdefs.IsUnavailable(err)):
 			return event, explain(ctx, err)
 		}
 	}

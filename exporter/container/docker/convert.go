@@ -40,7 +40,9 @@ func fromInspect(raw api.InspectResponse) container.Container {
 
 // fromSummary is what the engine's list says: all but PID, start and GPUs.
 func fromSummary(s api.Summary) container.Container {
-	c := container.Container{ID: s.ID, Image: task.ImageName(s.Image), Command: s.Command, Labels: s.Labels, Paused: s.State == api.StatePaused}
+	c := container.Container{
+		ID: s.ID, Image: task.ImageName(s.Image), Command: s.Command, Labels: s.Labels, Paused: s.State == api.StatePaused, Partial: true,
+	}
 	if len(s.Names) > 0 {
 		c.Name = strings.TrimPrefix(s.Names[0], "/")
 	}

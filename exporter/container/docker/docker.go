@@ -70,7 +70,7 @@ func (e *Engine) Close() error { return e.client.Close() }
 
 // List returns every running or paused container. The engine's list has neither
 // PID nor start time, so each container is inspected, several at once. One that the engine
-// cannot describe hides no other: it is as the list says, without PID, start and GPUs.
+// cannot describe hides no other: it is Partial, as the list says.
 func (e *Engine) List(ctx context.Context) ([]container.Container, error) {
 	listed, err := e.client.ContainerList(ctx, api.ListOptions{
 		Filters: filters.NewArgs(filters.Arg("status", "running"), filters.Arg("status", "paused")),
@@ -119,7 +119,7 @@ func (e *Engine) inspect(ctx context.Context, id string) (*container.Container, 
 	case enginekind.Gone(err):
 		return nil, nil
 	case cerrdefs.IsInternal(err), err != nil && bounded.Err() != nil && ctx.Err() == nil:
-		e.log.Warn("the engine does not describe a container; its PID and GPUs are those that were known before", "id", id, "err", err)
+		e.log.Warn("the engine does not describe a container; what was known of it before counts", "id", id, "err", err)
 		return nil, fmt.Errorf("%w: %w", errUndescribed, err)
 	case err != nil:
 		return nil, e.explain("inspect container "+id, err)

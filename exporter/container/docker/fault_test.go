@@ -77,7 +77,7 @@ func TestListIsWholeOrAnError(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || len(list) != 2 || list[0].PID != 7 || list[1].PID != 0 || list[1].Name != "two" || list[1].Labels["l"] != "v" {
+		if err != nil || len(list) != 2 || list[0].PID != 7 || !list[1].Partial || list[1].Name != "two" || list[1].Labels["l"] != "v" {
 			t.Errorf("%d: got %+v, %v", status, list, err)
 		}
 	}

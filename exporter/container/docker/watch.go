@@ -110,7 +110,7 @@ func fromEvent(m events.Message) container.Container {
 		delete(labels, own)
 	}
 	return container.Container{
-		ID:     m.Actor.ID,
+		ID: m.Actor.ID, Partial: true,
 		Name:   strings.TrimPrefix(m.Actor.Attributes["name"], "/"),
 		Image:  task.ImageName(m.Actor.Attributes["image"]),
 		Labels: labels,

@@ -90,13 +90,7 @@ func (m *Core) put(c container.Container, at time.Time) {
 		m.adopt(b, at)
 		return
 	}
-	if c.PID == 0 { // named, but not described: what was known of it stays
-		c.PID, c.Started = b.PID, b.Started
-		if c.GPUs == nil {
-			c.GPUs = b.GPUs
-		}
-	}
-	if sameContainer(b.Container, c) {
+	if c.Partial || sameContainer(b.Container, c) {
 		return
 	}
 	paused, moved := c.Paused, c.PID > 0 && c.PID != b.PID

@@ -4,7 +4,6 @@ import (
 	"math"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
@@ -464,20 +463,23 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// The engine lists a container that it cannot describe: what was known of it stays.
+// The engine lists a container that it cannot describe: what was known of it counts, and what the
+// list says where nothing was.
 func TestContainerThatIsOnlyNamed(t *testing.T) {
 	w := newWorld(t)
-	c := newContainer(web, nil)
-	c.PID, c.Started, c.GPUs = pid, at(0), []string{gpuA}
-	w.m.Containers([]container.Container{c}, at(1))
-	before := w.snapshot().Containers[0]
-	named := c
-	named.PID, named.Started, named.GPUs, named.Name = 0, time.Time{}, nil, "api"
-	w.m.Containers([]container.Container{named}, at(2))
-	want := before
-	want.Name = "api"
-	if got := w.snapshot().Containers[0]; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	c := newContainer(web, map[string]string{task.LabelDeadline: "9s"})
+	c.Started, c.GPUs, c.Command, c.Paused = at(0), []string{gpuA}, "serve", true
+	named := container.Container{ID: c.ID, Name: "api", Labels: map[string]string{task.LabelDeadline: "8s"}, Partial: true}
+	w.m.Containers([]container.Container{named}, at(1))
+	if got := w.snapshot().Containers; len(got) != 1 || got[0].Name != "api" || got[0].Spec.Deadline != 8 {
+		t.Errorf("unknown before: got %+v", got)
+	}
+	w.m.Containers([]container.Container{c}, at(2))
+	before := w.snapshot().Containers
+	w.m.Containers([]container.Container{named}, at(3))
+	w.m.Container(container.Event{Kind: container.Renamed, ID: c.ID, Time: at(4), Container: &named}, at(4))
+	if got := w.snapshot().Containers; !reflect.DeepEqual(got, before) {
+		t.Errorf("got %+v, want %+v", got, before)
 	}
 }
 
