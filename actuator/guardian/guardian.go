@@ -88,8 +88,10 @@ type Guardian struct {
 	// records is when to retry records that could not be removed though their containers run, and
 	// containers whose engine does not answer.
 	records backoff
-	// silent counts the containers that the last undo left because their engine does not answer.
-	silent int
+	// kept counts the containers that the last undo could not release; away: the engine answered for
+	// none of them.
+	kept int
+	away bool
 
 	mu         sync.Mutex // of what follows
 	lastLogged map[string]logged
@@ -306,7 +308,7 @@ func (g *Guardian) unseen() bool {
 	if err != nil {
 		return g.records.wait == 0
 	}
-	return len(holds) > g.running(holds)+g.silent
+	return len(holds) > g.running(holds)+g.kept
 }
 
 // idle waits while no actuator lives. It returns when there is one, or something
@@ -324,7 +326,7 @@ func (g *Guardian) idle(ctx context.Context) error {
 		if g.unseen() || g.records.due(g.o.Now()) {
 			return nil
 		}
-		if g.silent == 0 && g.swaps.due(g.o.Now()) || g.stopped.due(g.o.Now()) || g.channelsDue() {
+		if !g.away && g.swaps.due(g.o.Now()) || g.stopped.due(g.o.Now()) || g.channelsDue() {
 			return nil
 		}
 		if journal.Taken(journal.ActuatorLock(g.o.StateDir)) {

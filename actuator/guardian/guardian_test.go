@@ -201,6 +201,50 @@ func TestStaysWhileTheEngineIsDown(t *testing.T) {
 	}
 }
 
+// The engine fails for one container. Everybody else is released and swapped in, an actuator may
+// begin, and laxity off says what is left.
+func TestStuckContainerStopsNobodyElse(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	p.hold(time.Now().Add(time.Hour), "a", "b")
+	p.engine.FailWith(func(call, id string) error {
+		if id == "a" {
+			return errors.New("Error response from daemon: internal error")
+		}
+		return nil
+	})
+	swaps := make(chan struct{}, 1000)
+	o := guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler), Poll: 5 * time.Millisecond,
+		Swaps: func(context.Context) (int, error) { swaps <- struct{}{}; return 0, nil }}
+	g, err := guardian.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- g.Run(ctx) }()
+	lock.Unlock()
+	arrives(p, "the others are swapped in", swaps)
+	p.await("b runs", func() bool { paused, _ := p.engine.Paused("b"); return !paused })
+	lock = p.actuator() // it may begin
+	cancel()
+	<-done
+	var late atomic.Int64 // seconds
+	o.Now = func() time.Time { return time.Now().Add(time.Duration(late.Add(1)) * time.Second) }
+	if g, err = guardian.New(o); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Undo(t.Context()); err == nil || !strings.Contains(err.Error(), "1 containers") {
+		t.Errorf("laxity off: %v", err)
+	}
+	p.engine.FailWith(nil)
+	if err := g.Undo(t.Context()); err != nil {
+		t.Error(err)
+	}
+	p.awaitAllGone("a", "b")
+	lock.Unlock()
+}
+
 // An engine that is down keeps laxity off trying until it answers.
 func TestUndoWaitsForTheEngine(t *testing.T) {
 	p := newPost(t)

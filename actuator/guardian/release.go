@@ -43,10 +43,12 @@ func (g *Guardian) folderGone() bool {
 	return gone
 }
 
-// releaseAll releases everything on record. It retries until nothing is left, an actuator may begin
-// though something is, or ctx ends. The caller holds the actuator's lock.
+// releaseAll tries once to release everything on record, and sets when to retry what is left. An
+// actuator may begin between two tries: a container that cannot be released must not keep it from
+// all others. The caller holds the actuator's lock. It returns an error if ctx ends before the
+// journal could be read.
 func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
-	g.silent = 0
+	g.kept, g.away = 0, false
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		holds, err := g.o.Journal.List()
 		if err != nil && g.folderGone() {
@@ -60,13 +62,14 @@ func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 			g.records = backoff{}
 			return 0, nil
 		}
-		left, silent, wedged := g.releaseEach(ctx, holds)
+		tried := g.releaseEach(ctx, holds)
 		switch {
-		case err == nil && left == 0:
+		case ctx.Err() != nil:
+		case err == nil && tried.left == 0:
 			continue
-		case err == nil && !wedged: // an actuator may begin
-			g.retryLater(silent)
-			return left, nil
+		case err == nil:
+			g.retryLater(tried)
+			return tried.left, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -76,33 +79,40 @@ func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 	}
 }
 
-// releaseEach releases containers, all at once, since each takes the engine some time. It returns
-// how many are left on record, and of how many of these the engine did not answer. wedged: one is
-// left for another reason than that, or than a record that cannot be removed.
-func (g *Guardian) releaseEach(ctx context.Context, holds []record.Hold) (left, silent int, wedged bool) {
+// tried is what came of a try to release containers.
+type tried struct {
+	left   int // on record
+	held   int // of these, still held as far as is known; the others run
+	silent int // of those, the engine did not answer
+}
+
+// releaseEach releases containers, all at once, since each takes the engine some time.
+func (g *Guardian) releaseEach(ctx context.Context, holds []record.Hold) (t tried) {
 	done := make(chan error, len(holds))
 	for _, h := range holds {
 		go func() { done <- g.releaseAlone(ctx, h, "the actuator is gone") }()
 	}
 	for range holds {
-		switch err := <-done; {
-		case err == nil:
+		err := <-done
+		if err == nil {
 			continue
-		case errors.Is(err, enforce.ErrUnavailable):
-			silent++
-		case !errors.Is(err, journal.ErrNotWritable): // else it runs
-			wedged = true
 		}
-		left++
+		t.left++
+		if errors.Is(err, journal.ErrNotWritable) {
+			continue
+		}
+		t.held++
+		if errors.Is(err, enforce.ErrUnavailable) {
+			t.silent++
+		}
 	}
-	return left, silent, wedged
+	return t
 }
 
-// retryLater sets when to retry what is on record though an actuator may begin: its containers run,
-// or, as many as silent says, have an engine that does not answer.
-func (g *Guardian) retryLater(silent int) {
-	g.silent = silent
-	if silent > 0 {
+// retryLater sets when to retry what is on record though an actuator may begin.
+func (g *Guardian) retryLater(t tried) {
+	g.kept, g.away = t.held, t.silent > 0 && t.silent == t.held
+	if t.held > 0 {
 		g.records.later(g.o.Now(), 50*time.Millisecond, 2*time.Second)
 		return
 	}
@@ -158,8 +168,10 @@ func (g *Guardian) release(ctx context.Context, h record.Hold, why string) error
 		g.trouble("cannot take a container off the record; it runs", err, "container", h.Container)
 		return err
 	}
-	if err != nil && !errors.Is(err, enforce.ErrForeign) {
-		g.o.Logger.Error("cannot release a container; will try again", "container", h.Container, "err", err)
+	if errors.Is(err, enforce.ErrForeign) {
+		err = nil
+	}
+	if g.trouble("cannot release container "+h.Container+"; will try again", err); err != nil {
 		return err
 	}
 	g.o.Logger.Warn("released a container", "container", h.Container, "why", why,
