@@ -292,13 +292,15 @@ func (e *Enforcer) discard(id string) error {
 }
 
 // stopped returns the first process of a recorded container that is stopped, or is about to be. It
-// returns 0 once it saw the container run for Late. The writer of the record may have died between
-// its request and the engine's work on it: removing the record in between would leave the container
-// stopped for ever. The age of the record does not matter, since an engine may be slow. Of a
-// container whose first process is lost, only the kernel can tell that it runs.
+// returns 0 once it saw the container run for Late, by a look that began then. The writer of the
+// record may have died between its request and the engine's work on it: removing the record in
+// between would leave the container stopped for ever. The age of the record does not matter, since
+// an engine may be slow. Of a container whose first process is lost, only the kernel can tell that it
+// runs.
 func (e *Enforcer) stopped(ctx context.Context, id string, lost int) (pid int, err error) {
 	var first time.Time // when the engine first answered
 	for {
+		looked := time.Now()
 		s, pid, err := e.inspect(ctx, id)
 		if err != nil {
 			return 0, err
@@ -314,7 +316,7 @@ func (e *Enforcer) stopped(ctx context.Context, id string, lost int) (pid int, e
 		if first.IsZero() {
 			first = time.Now()
 		}
-		if time.Since(first) >= e.o.Late {
+		if looked.Sub(first) >= e.o.Late {
 			return 0, nil
 		}
 		if err := enforce.Sleep(ctx, 20*time.Millisecond); err != nil {
