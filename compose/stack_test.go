@@ -453,7 +453,7 @@ func (s *stackRun) killed(t *testing.T) {
 	until(s, "nobody waits", exporterURL+"/api/v1/tasks", func(v task.Snapshot) bool { return !waits(v) })
 	took := time.Since(at)
 	t.Logf("%v after the actuator was killed the exporter shows nobody held or paused", took.Round(time.Millisecond))
-	if took > 2*time.Second { // the guardian's promise is 1 s; the rest is this machine
+	if took > slow { // the guardian promises 1 s, but a busy machine may stall for longer
 		t.Errorf("releasing took %v", took)
 	}
 	dead, failed := s.docker.ContainerWait(t.Context(), id, container.WaitConditionNotRunning)

@@ -39,10 +39,10 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		if left := n.onRecord(); left != 0 {
 			t.Fatalf("kill %d: %d on record", i, left)
 		}
+		// Nobody is left who would release one that is stuck. Docker may say "paused" a moment too
+		// long: it learns of each pause from containerd as well, at times after the unpause.
 		for _, id := range ids {
-			if n.docker.Paused(id) {
-				t.Fatalf("kill %d: %.12s is stuck", i, id)
-			}
+			n.await(fmt.Sprintf("%.12s runs after kill %d", id, i), func() bool { return !n.docker.Paused(id) })
 		}
 	}
 }

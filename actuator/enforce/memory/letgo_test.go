@@ -101,8 +101,10 @@ func TestKilledGuard(t *testing.T) {
 	if n != 1 || err != nil {
 		t.Fatalf("let %d go: %v", n, err)
 	}
-	if took := time.Since(killed); took > time.Second {
-		t.Errorf("it took %v", took)
+	took := time.Since(killed)
+	t.Logf("it took %v", took.Round(time.Millisecond))
+	if took > patience { // some ms, but a busy machine may stall
+		t.Error("it hung")
 	}
 	if a := called(); a.Count != 10 {
 		t.Errorf("%+v", a)

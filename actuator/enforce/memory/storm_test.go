@@ -47,7 +47,7 @@ func TestNobodyStandsForEver(t *testing.T) {
 			})
 		}
 		r.Cover(targets)
-		deadline, moment := time.After(patience/3), time.After(time.Duration(rand.IntN(100))*time.Millisecond)
+		deadline, moment := time.After(patience), time.After(time.Duration(rand.IntN(100))*time.Millisecond)
 		for left := len(programs); left > 0; {
 			select {
 			case <-ended:

@@ -67,8 +67,16 @@ func listDescribes(t *testing.T, prefix string, host Host) {
 		t.Errorf("paused: listed %v, as %+v", ok, c)
 	}
 	host.Unpause(t, id)
-	if c, _ := find(t, host.Source(), id); c.Paused {
-		t.Error("unpaused: listed as paused")
+	// Docker learns of a pause from its runtime as well. Where that comes after the unpause, it says
+	// "paused" until it learns of that too.
+	for limit := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		c, ok := find(t, host.Source(), id)
+		if ok && !c.Paused {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("unpaused: listed %v, as %+v", ok, c)
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
@@ -228,15 +230,14 @@ func TestKilledTenant(t *testing.T) {
 func TestFrozenTenant(t *testing.T) {
 	s := simtest.Start(t, sim.Options{Cards: []sim.Card{{Speed: sim.Speed{Flops: 1e9, CopyIn: 1e8, CopyOut: 1e6}}}})
 	// 2·64³ operations at 1e9/s would be nothing: kernels of 0.3 s, copy out of 16 KiB: 16 ms in pieces of 10 ms.
+	const kernel = 300 * time.Millisecond
 	t.Setenv("LAXITY_SIM_KERNEL_SECONDS", "0.3")
-	p := s.StartProcess(t, "--n", "64", "--kernels", "1")
-	launched := p.Await(t, "launch").Time
-	must(t, p.Process.Signal(syscall.SIGSTOP))
+	p, launched := stoppedWithin(t, s, kernel)
 	d := s.Dial(t)
 	for { // the kernel ends while its process is stopped: nothing ran within the last sample
 		r, err := d.Read(t.Context())
 		must(t, err)
-		if r.Time.Sub(launched) > 300*time.Millisecond && r.GPUs[0].Utilization == 0 {
+		if r.Time.Sub(launched) > kernel && r.GPUs[0].Utilization == 0 {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -246,4 +247,28 @@ func TestFrozenTenant(t *testing.T) {
 	if end := p.Await(t, "copyout_end").Time; end.Before(thawed) {
 		t.Errorf("copied out at %v while it was stopped until %v", end, thawed)
 	}
+}
+
+// stoppedWithin starts a tenant with one kernel, and stops it while that runs. On a busy machine the
+// kernel may have ended by then: another tenant is started.
+func stoppedWithin(t *testing.T, s *simtest.Server, kernel time.Duration) (p *simtest.Process, launched time.Time) {
+	t.Helper()
+	const tries = 20
+	for range tries {
+		p = s.StartProcess(t, "--n", "64", "--kernels", "1")
+		launched = p.Await(t, "launch").Time
+		err := p.Process.Signal(syscall.SIGSTOP)
+		if err == nil { // the signal needs a moment to arrive; a tenant that ended is no child any more
+			err = unix.Waitid(unix.P_PID, p.PID, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+		}
+		took := time.Since(launched)
+		if err == nil && took < kernel {
+			return p, launched
+		}
+		t.Logf("stopped %v after its launch (%v): another one", took.Round(time.Millisecond), err)
+		_ = p.Process.Kill() // it may have ended
+		_ = p.Wait(t)
+	}
+	t.Fatalf("none of %d tenants was stopped within %v", tries, kernel)
+	return nil, time.Time{}
 }
