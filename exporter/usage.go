@@ -2,7 +2,6 @@ package exporter
 
 import (
 	"context"
-	"errors"
 
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/task"
@@ -28,16 +27,18 @@ func UsageOf(d device.Device) task.UsageReader {
 		if err != nil {
 			return nil, err
 		}
-		var errs []error
 		held := make(map[string]task.Usage, len(reading.GPUs))
 		for _, g := range reading.GPUs {
-			errs = append(errs, g.ProcessesErr)
+			if g.ProcessesErr != nil {
+				held[g.UUID] = task.Usage{Err: g.ProcessesErr}
+				continue
+			}
 			u := task.Usage{Used: g.MemoryUsed, Processes: make(map[int]uint64, len(g.Processes))}
 			for _, p := range g.Processes {
 				u.Processes[p.PID] += p.MemoryUsed
 			}
 			held[g.UUID] = u
 		}
-		return held, errors.Join(errs...)
+		return held, nil
 	}
 }

@@ -19,22 +19,33 @@ type fakeReading struct {
 func (f fakeReading) Read(context.Context) (device.Reading, error) { return f.reading, f.err }
 func (fakeReading) Close() error                                   { return nil }
 
-func TestLedger(t *testing.T) {
+// An error of one GPU is told of that GPU alone: the others are read.
+func TestUsageOf(t *testing.T) {
 	broken := errors.New("broken")
-	gpus := []device.GPU{
-		{UUID: "GPU-1", MemoryUsed: 40, Processes: []device.Process{{PID: 7, MemoryUsed: 10}, {PID: 8, MemoryUsed: 20}}},
-		{UUID: "GPU-2"},
-	}
-	held, err := exporter.UsageOf(fakeReading{reading: device.Reading{GPUs: gpus}})(t.Context())
-	want := map[string]task.Usage{"GPU-1": {Used: 40, Processes: map[int]uint64{7: 10, 8: 20}}, "GPU-2": {Processes: map[int]uint64{}}}
-	if err != nil || !reflect.DeepEqual(held, want) {
-		t.Errorf("%v, %v", held, err)
-	}
-	if _, err := exporter.UsageOf(fakeReading{err: broken})(t.Context()); !errors.Is(err, broken) {
-		t.Error(err)
-	}
-	gpus[1].ProcessesErr = broken
-	if _, err := exporter.UsageOf(fakeReading{reading: device.Reading{GPUs: gpus}})(t.Context()); !errors.Is(err, broken) {
-		t.Error("a GPU whose processes cannot be read:", err)
+	first := device.GPU{UUID: "GPU-1", MemoryUsed: 40, Processes: []device.Process{{PID: 7, MemoryUsed: 10}, {PID: 8, MemoryUsed: 20}, {PID: 7, MemoryUsed: 1}}}
+	used := task.Usage{Used: 40, Processes: map[int]uint64{7: 11, 8: 20}}
+	for name, test := range map[string]struct {
+		device fakeReading
+		want   map[string]task.Usage
+		err    error
+	}{
+		"the device cannot be read": {device: fakeReading{err: broken}, err: broken},
+		"no GPU":                    {want: map[string]task.Usage{}},
+		"one is not used": {
+			device: fakeReading{reading: device.Reading{GPUs: []device.GPU{first, {UUID: "GPU-2"}}}},
+			want:   map[string]task.Usage{"GPU-1": used, "GPU-2": {Processes: map[int]uint64{}}},
+		},
+		"one fell off the bus": {
+			device: fakeReading{reading: device.Reading{GPUs: []device.GPU{{UUID: "GPU-2", ProcessesErr: broken}, first}}},
+			want:   map[string]task.Usage{"GPU-1": used, "GPU-2": {Err: broken}},
+		},
+		"the processes of one cannot be listed": {
+			device: fakeReading{reading: device.Reading{GPUs: []device.GPU{first, {UUID: "GPU-2", MemoryTotal: 80, MemoryUsed: 50, ProcessesErr: broken}}}},
+			want:   map[string]task.Usage{"GPU-1": used, "GPU-2": {Err: broken}},
+		},
+	} {
+		if held, err := exporter.UsageOf(test.device)(t.Context()); !errors.Is(err, test.err) || !reflect.DeepEqual(held, test.want) {
+			t.Errorf("%s: %v, %v", name, held, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"time"
 
@@ -26,6 +27,7 @@ func (g *Guard) recall() {
 		totals, err := g.kernel.TotalsOf(pid)
 		g.note(err)
 		if p.epoch != 0 && p.epoch != totals.Epoch { // exec: what the old program held is gone
+			g.forget(pid)
 			p.most, p.seen, p.began = 0, 0, g.o.Now()
 			clear(p.took)
 			p.shown = shown{order: asGiven(len(p.of.GPUs))}
@@ -82,22 +84,9 @@ func (g *Guard) readUsage(ctx context.Context) reading {
 	}
 }
 
-// onUsage handles a reading.
-func (g *Guard) onUsage(r reading) {
-	if r.err != nil {
-		if g.blind == nil {
-			g.blinded = r.began
-			g.o.Logger.Error("it cannot be read who holds how much GPU memory", "err", r.err)
-		}
-		g.blind = r.err
-		return
-	}
-	g.blind, g.usage = nil, r.usage
-}
-
 // report tells the Decider what is held. began is when the readings began.
 func (g *Guard) report(began time.Time, calls []cudaprobe.Call) {
-	if g.blind != nil || g.usage == nil {
+	if g.usage == nil || !g.blinded.IsZero() {
 		return
 	}
 	s := Sight{At: began, Used: make(map[string]uint64, len(g.usage)), Held: make(map[string]map[string]uint64, len(g.containers))}
@@ -111,6 +100,7 @@ func (g *Guard) report(began time.Time, calls []cudaprobe.Call) {
 			s.Used[gpu] = sum(s.Used[gpu], g.promised(c, i, calls))
 		}
 	}
+	maps.DeleteFunc(s.Used, func(gpu string, _ uint64) bool { return !g.readable(gpu) })
 	g.o.Decider.Observe(s)
 }
 
@@ -162,14 +152,17 @@ func (g *Guard) unlisted(c *container, gpu int) bool {
 // settle starts the count of what a container takes again, on GPUs where the usage shows all of it.
 func (g *Guard) settle(c *container, calls []cudaprobe.Call) {
 	for i, gpu := range c.GPUs {
+		if !g.readable(gpu) {
+			continue
+		}
 		for pid, p := range c.processes {
 			if _, listed := g.usage[gpu].Processes[pid]; listed {
 				p.began, p.took[i] = time.Time{}, time.Time{}
 			}
 		}
 	}
-	for i := range c.GPUs {
-		if !g.unlisted(c, i) {
+	for i, gpu := range c.GPUs {
+		if g.readable(gpu) && !g.unlisted(c, i) {
 			c.taken[i] = taken{held: g.seen(c, i, calls), spent: c.spent[i].Got()}
 		}
 	}
@@ -243,7 +236,7 @@ func (g *Guard) allow(c *container, gpu int, held uint64) {
 	c.open[gpu] = ceiling > 0
 	budget := cudaprobe.Budget{Ceiling: c.spent[gpu].Bytes, Limit: c.Limit}
 	switch {
-	case g.usage == nil || g.blind != nil: // ask about every call
+	case !g.readable(c.GPUs[gpu]): // ask about every call
 		budget.Limit = 0
 	case ceiling > held:
 		budget.Ceiling = sum(budget.Ceiling, ceiling-held)
@@ -282,12 +275,12 @@ func (g *Guard) refresh(c *container, calls []cudaprobe.Call) {
 			trimmed = math.MaxUint64 // its pools hold more than they may: no call passes unasked
 		}
 		on := g.contexts(c, pid)
-		if g.blind == nil {
+		if g.blinded.IsZero() && !g.uncertain(p, calls) {
 			var now order
 			now, p.shown = p.shown.learn(p.on, on)
 			g.reorder(p, now)
 		}
-		if g.blind == nil && p.asked && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
+		if g.blinded.IsZero() && p.asked && (on != 0 || g.o.Now().Sub(p.began) >= listing) {
 			p.seen = p.made
 		}
 		g.note(g.kernel.Note(pid, p.order.of(on), trimmed, p.seen, p.epoch))

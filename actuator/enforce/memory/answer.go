@@ -25,8 +25,8 @@ type question struct {
 const (
 	// idle is how often we inspect containers that do not allocate.
 	idle = 250 * time.Millisecond
-	// blink is how long the usage may be unreadable before all allocations pass: a driver may fail
-	// for a moment while processes come and go.
+	// blink is how long the usage, or that of one GPU, may be unreadable before all allocations there
+	// pass: a driver may fail for a moment while processes come and go.
 	blink = 500 * time.Millisecond
 	// hangs is how long one reading may take. While many programs start, a driver that works has taken
 	// 0.9 s. It must be below guardLease, as targets are taken between readings.
@@ -240,16 +240,16 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 		g.show(p, q, calls)
 		return 0
 	}
-	if g.blind != nil || g.usage == nil {
-		if g.o.Now().Sub(g.blinded) < blink {
-			q.why = "nobody can read who holds how much GPU memory"
+	gpu, held := g.place(p.of, q.call, calls)
+	if what, since := g.unread(p.of.GPUs[gpu]); what != "" {
+		if g.o.Now().Sub(since) < blink {
+			q.why = what + " cannot be read"
 			return g.o.Refresh
 		}
-		g.fail(p.of, "the GPU memory in use cannot be read")
-		g.grant(p, q)
+		g.fail(p.of, what+" cannot be read")
+		g.pass(p, q, gpu)
 		return 0
 	}
-	gpu, held := g.place(p.of, q.call, calls)
 	waited := g.o.Now().Sub(q.asked)
 	answer, passed := Answer{Deny, "it has waited too long"}, uint64(0)
 	switch {
@@ -275,9 +275,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 		return g.o.Refresh
 	case answer.Verdict == Grant:
 		p.of.stats.Granted++
-		p.took[gpu] = g.o.Now()
-		p.of.taken[gpu].granted = sum(p.of.taken[gpu].granted, q.call.Bytes)
-		g.grant(p, q)
+		g.pass(p, q, gpu)
 	case waited < g.o.Settle && (passed > 0 || g.othersAllocate(p, calls)):
 		return soon // what the others get may fail
 	default:
@@ -294,15 +292,17 @@ func (g *Guard) askedToEnd(p *process) bool {
 }
 
 // place finds the GPU of a call by its index, and what the container holds there. Where the index
-// is not known, it takes the GPU with the least room, so that the limit holds.
+// is not known, it takes the GPU with the least room, so that the limit holds. It takes one that
+// cannot be read only where none can be: else calls on the others would pass.
 func (g *Guard) place(c *container, call cudaprobe.Call, calls []cudaprobe.Call) (gpu int, held uint64) {
+	readable := false
 	for i, slot := range c.slots {
 		h := g.held(c, i, calls)
 		if s, ok := call.Slot(); ok && s == slot {
 			return i, h
 		}
-		if h >= held {
-			gpu, held = i, h
+		if r := g.readable(c.GPUs[i]); r && !readable || r == readable && h >= held {
+			gpu, held, readable = i, h, r
 		}
 	}
 	return gpu, held
@@ -317,6 +317,13 @@ func (g *Guard) othersAllocate(p *process, calls []cudaprobe.Call) bool {
 		}
 	}
 	return false
+}
+
+// pass grants a call, which counts on this GPU until the usage lists its process.
+func (g *Guard) pass(p *process, q *question, gpu int) {
+	p.took[gpu] = g.o.Now()
+	p.of.taken[gpu].granted = sum(p.of.taken[gpu].granted, q.call.Bytes)
+	g.grant(p, q)
 }
 
 func (g *Guard) grant(p *process, q *question) {

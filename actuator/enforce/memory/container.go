@@ -379,6 +379,8 @@ func (g *Guard) remove(p *process) {
 	// A hold that begins at this moment is found on the record by the next step.
 	if p.alive() {
 		g.endAllOf(p)
+	} else {
+		g.forget(p.pid)
 	}
 	g.exits.Remove(p.pidfd)
 	_ = unix.Close(p.pidfd)

@@ -64,10 +64,12 @@ type Sight struct {
 	// At is when the reading began: everything that passed before is in it.
 	At time.Time
 	// Used is what is not available on each GPU, bytes, by UUID: memory in use by anybody, memory that
-	// was given up and is not free yet, and memory that calls under way ask for.
+	// was given up and is not free yet, and memory that calls under way ask for. A GPU that cannot be
+	// read is absent.
 	Used map[string]uint64
 	// Held is what each covered container holds on each of its GPUs, bytes, by id and UUID, calls
-	// under way included.
+	// under way included. On a GPU that cannot be read that is what was seen there last. The guard
+	// decides itself about calls there.
 	Held map[string]map[string]uint64
 }
 

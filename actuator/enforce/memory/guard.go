@@ -27,7 +27,8 @@ type Options struct {
 	// false when it belongs to none.
 	Container func(pid int) (id string, ok bool, err error)
 	// Usage is called up to a hundred times a second while limited containers
-	// allocate, one call at a time. It may hang: then allocations pass.
+	// allocate, one call at a time. It may hang: then allocations pass. Where it cannot read one GPU,
+	// allocations pass on that one alone.
 	Usage   task.UsageReader
 	Decider Decider
 	// Failed is called for a container that may get more than its limit, with the reason. It MUST
@@ -110,11 +111,11 @@ type Guard struct {
 	containers map[string]*container
 	processes  map[int]*process
 	slots      slots
-	early      map[string][]int // by container that is not covered: PIDs that called cuInit
-	earlyCount int              // PIDs that are or were in it
-	usage      map[string]task.Usage
-	blind      error     // why the usage could not be read
-	blinded    time.Time // since when
+	early      map[string][]int      // by container that is not covered: PIDs that called cuInit
+	earlyCount int                   // PIDs that are or were in it
+	usage      map[string]task.Usage // the last that was read of each GPU, by UUID; nil: none was
+	blinded    time.Time             // since when the usage cannot be read; zero: it can be
+	blindedOn  map[string]time.Time  // since when that of a single GPU cannot be, by UUID
 	looking    sync.WaitGroup
 	closed     bool
 }

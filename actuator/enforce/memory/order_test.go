@@ -3,6 +3,10 @@ package memory
 import (
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/cudaprobe"
 )
 
 // What the device lists says how a process counts its GPUs.
@@ -41,6 +45,27 @@ func TestLearnOrder(t *testing.T) {
 			if all := o.gpus(0b1111); all != 0b1111 || o.of(o.gpus(s.made&0b1111)) != s.made&0b1111 {
 				t.Errorf("%s, %d: %v is not each GPU once", tt.name, i, o)
 			}
+		}
+	}
+}
+
+// Beside a GPU that cannot be read nothing is learned while a context may be made.
+func TestOrderIsUncertainBesideAnUnreadableGPU(t *testing.T) {
+	p := &process{pid: 7, of: &container{Target: Target{GPUs: []string{"GPU-1", "GPU-2"}}}}
+	running, held, another := cudaprobe.Call{PID: 7}, cudaprobe.Call{PID: 7, Held: true}, cudaprobe.Call{PID: 8}
+	for _, tt := range []struct {
+		name  string
+		blind string
+		calls []cudaprobe.Call
+		want  bool
+	}{
+		{"all can be read", "GPU-3", []cudaprobe.Call{running}, false},
+		{"one cannot", "GPU-2", []cudaprobe.Call{held, another, running}, true},
+		{"one cannot, and no call runs", "GPU-2", []cudaprobe.Call{held, another}, false},
+	} {
+		g := &Guard{usage: map[string]task.Usage{}, blindedOn: map[string]time.Time{tt.blind: time.Now()}}
+		if got := g.uncertain(p, tt.calls); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
 }
