@@ -11,9 +11,9 @@
 //
 // The actuator holds actuator.lock while it lives. The guardian blocks in the kernel on that
 // lock; once it has the lock, no actuator lives. It keeps the lock while it releases, so that a
-// new actuator waits for it (package journal has the order of the locks). Where only the engine's
-// silence keeps it from releasing, it gives the lock up between two tries: the next actuator may use
-// another engine, or be the one to release. While an actuator lives, the guardian acts only on holds
+// new actuator waits for it (package journal has the order of the locks). What it cannot release it
+// tries again, and gives the lock up between two tries: the next actuator may use another engine, or be
+// the one to release. While an actuator lives, the guardian acts only on holds
 // whose lease ended at least Options.Grace ago: a healthy actuator renews or ends them before.
 // Releasing is idempotent.
 package guardian
@@ -79,19 +79,21 @@ var ErrTaken = errors.New("another guardian is watching")
 
 // Guardian is made by New.
 type Guardian struct {
-	o     Options
-	swaps backoff // while containers are off their GPUs; zero: none is
+	o Options
+	// swaps is when to retry containers that could not be swapped in; swapped is how many are left.
+	swaps   backoff
+	swapped int
 	// channels is when to retry channels that could not be restored, stopped when to retry
 	// processes that could not be continued.
 	channels, stopped backoff
 	left              int // what the last undo left
-	// records is when to retry records that could not be removed though their containers run, and
-	// containers whose engine does not answer.
+	// records is when to retry containers that could not be released, and records that could not be
+	// removed though their containers run.
 	records backoff
-	// kept counts the containers that the last undo could not release; away: the engine answered for
-	// none of them.
-	kept int
-	away bool
+	// kept counts the containers that the last undo could not release. answered: the engine has
+	// answered for one since the actuator's death. away: it has not, and did not for those.
+	kept           int
+	answered, away bool
 
 	mu         sync.Mutex // of what follows
 	lastLogged map[string]logged
@@ -246,6 +248,7 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 		case r := <-got:
 			if r.err == nil {
 				g.o.Logger.Warn("the actuator is gone")
+				g.swaps, g.answered = backoff{}, false
 			}
 			return r.lock, r.err
 		case <-tick.C:

@@ -245,6 +245,38 @@ func TestStuckContainerStopsNobodyElse(t *testing.T) {
 	lock.Unlock()
 }
 
+// Each try to swap in thaws a container that has no room: it comes at its own, longer intervals, also
+// while a container is tried to be released more often.
+func TestSwapsKeepTheirIntervals(t *testing.T) {
+	p := newPost(t)
+	lock := p.actuator()
+	p.hold(time.Now().Add(time.Hour), "a")
+	var tries, swaps atomic.Int64
+	p.engine.FailWith(func(call, _ string) error {
+		if call == "inspect" {
+			tries.Add(1)
+		}
+		return errors.New("Error response from daemon: internal error")
+	})
+	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler),
+		Poll: time.Millisecond, Swaps: func(context.Context) (int, error) { swaps.Add(1); return 1, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- g.Run(ctx) }()
+	lock.Unlock()
+	p.await("it tried for the sixth time", func() bool { return tries.Load() >= 6 })
+	if n := swaps.Load(); n < 1 || n >= 6 { // about three: at once, after 0.5 s, and 1 s later
+		t.Errorf("%d tries to swap in", n)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, guardian.ErrLeft) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // An engine that is down keeps laxity off trying until it answers.
 func TestUndoWaitsForTheEngine(t *testing.T) {
 	p := newPost(t)

@@ -12,13 +12,17 @@ import (
 	"github.com/laxity/laxity/actuator/record"
 )
 
-// bringBack tries once to swap containers in, and sets when to retry: ever later, up to half a
-// minute, since each try thaws a stuck container. The guardian does not keep the actuator's lock
-// between tries, because room may never come.
+// bringBack tries to swap containers in if it is time, and sets when to retry: ever later, up to half
+// a minute, since each try thaws a stuck container. It returns how many are left. The guardian does
+// not keep the actuator's lock between tries, because room may never come.
 func (g *Guardian) bringBack(ctx context.Context) (left int) {
 	if g.o.Swaps == nil {
 		return 0
 	}
+	if g.swaps.wait > 0 && !g.swaps.due(g.o.Now()) {
+		return g.swapped
+	}
+	defer func() { g.swapped = left }()
 	left, err := g.o.Swaps(ctx)
 	g.trouble("cannot swap containers in; will try again", err)
 	if err != nil {
@@ -64,10 +68,9 @@ func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 		}
 		tried := g.releaseEach(ctx, holds)
 		switch {
-		case ctx.Err() != nil:
 		case err == nil && tried.left == 0:
 			continue
-		case err == nil:
+		case err == nil && ctx.Err() == nil:
 			g.retryLater(tried)
 			return tried.left, nil
 		}
@@ -86,14 +89,21 @@ type tried struct {
 	silent int // of those, the engine did not answer
 }
 
+// tryFor bounds one try. It is less than an actuator waits for its lock when it starts.
+const tryFor = 8 * time.Second
+
 // releaseEach releases containers, all at once, since each takes the engine some time.
 func (g *Guardian) releaseEach(ctx context.Context, holds []record.Hold) (t tried) {
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
 	done := make(chan error, len(holds))
 	for _, h := range holds {
 		go func() { done <- g.releaseAlone(ctx, h, "the actuator is gone") }()
 	}
 	for range holds {
 		err := <-done
+		silent := errors.Is(err, enforce.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+		g.answered = g.answered || !silent
 		if err == nil {
 			continue
 		}
@@ -102,7 +112,7 @@ func (g *Guardian) releaseEach(ctx context.Context, holds []record.Hold) (t trie
 			continue
 		}
 		t.held++
-		if errors.Is(err, enforce.ErrUnavailable) {
+		if silent {
 			t.silent++
 		}
 	}
@@ -111,7 +121,7 @@ func (g *Guardian) releaseEach(ctx context.Context, holds []record.Hold) (t trie
 
 // retryLater sets when to retry what is on record though an actuator may begin.
 func (g *Guardian) retryLater(t tried) {
-	g.kept, g.away = t.held, t.silent > 0 && t.silent == t.held
+	g.kept, g.away = t.held, t.silent > 0 && !g.answered
 	if t.held > 0 {
 		g.records.later(g.o.Now(), 50*time.Millisecond, 2*time.Second)
 		return

@@ -57,7 +57,7 @@ type ending struct {
 
 // ends lets tenants end while they are off the GPU, and as many that never were.
 func (m *measurement) ends(ctx context.Context) (rows []bench.Row, err error) {
-	for until := time.Now().Add(m.how.limit); len(rows) < m.how.ends && time.Now().Before(until); {
+	for until := time.Now().Add(m.how.limit); len(rows)/2 < m.how.ends && time.Now().Before(until); {
 		var batch []ending
 		for i := range min(atOnce/2, m.how.ends-len(rows)/2) {
 			first := (len(rows)/2+i)%2 == 0 // who is off comes first, then second

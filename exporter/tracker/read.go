@@ -39,7 +39,7 @@ func (l *loop) onReading(r reading) {
 				l.meetListed(p.PID, r.done)
 			}
 		}
-		l.takeSwaps(r.done)
+		l.takeSwaps(r)
 		l.takeExits(r)
 		l.m.Device(r.Reading, r.done)
 	}
@@ -51,7 +51,7 @@ func (l *loop) onReading(r reading) {
 }
 
 // takeSwaps reads which processes are swapped.
-func (l *loop) takeSwaps(now time.Time) {
+func (l *loop) takeSwaps(r reading) {
 	if l.opt.Swaps == nil {
 		return
 	}
@@ -62,13 +62,18 @@ func (l *loop) takeSwaps(now time.Time) {
 	l.swapsFailed = err != nil
 	var count map[int]string
 	count, l.off = swapped(l.off, off, err)
-	l.m.Swaps(count, now)
+	l.m.Swaps(count, r.done)
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			delete(l.off, p.PID) // it is back
+		}
+	}
 }
 
 // swapped returns the processes that count as swapped, by PID, and those to remember. The ones that
 // were swapped at the beginning of the reading of the device count and those that are now: it shows
 // the device at a moment in between. While a file cannot be read, all of them are remembered: who
-// ends meanwhile is known by other means.
+// exits meanwhile is known by other means, and who is back is listed.
 func swapped(before, now map[int]string, err error) (count, remember map[int]string) {
 	count = maps.Clone(before)
 	if count == nil {
@@ -76,7 +81,7 @@ func swapped(before, now map[int]string, err error) (count, remember map[int]str
 	}
 	maps.Copy(count, now)
 	if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
-		return count, count
+		return count, maps.Clone(count)
 	}
 	return count, now
 }

@@ -306,10 +306,10 @@ func (c *container) most() uint64 {
 }
 
 // over reports whether a container exceeds its limit by so much that its pools may not give out
-// what they hold either.
+// what they hold either. A GPU that cannot be read does not count: what passed there only adds up.
 func (g *Guard) over(c *container, calls []cudaprobe.Call) bool {
 	for i := range c.GPUs {
-		if g.held(c, i, calls) > sum(c.most(), g.o.Context) {
+		if g.readable(c.GPUs[i]) && g.held(c, i, calls) > sum(c.most(), g.o.Context) {
 			return true
 		}
 	}

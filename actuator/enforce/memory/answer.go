@@ -322,7 +322,11 @@ func (g *Guard) othersAllocate(p *process, calls []cudaprobe.Call) bool {
 // pass grants a call, which counts on this GPU until the usage lists its process.
 func (g *Guard) pass(p *process, q *question, gpu int) {
 	p.took[gpu] = g.o.Now()
-	p.of.taken[gpu].granted = sum(p.of.taken[gpu].granted, q.call.Bytes)
+	granted := &p.of.taken[gpu].granted
+	*granted = sum(*granted, q.call.Bytes)
+	if !g.readable(p.of.GPUs[gpu]) { // what is given back there is not seen
+		*granted = min(*granted, p.of.most())
+	}
 	g.grant(p, q)
 }
 
