@@ -3,9 +3,11 @@ package core
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/exporter/task"
 )
 
 // Allow is a list of Docker labels, key or key=value. A container with none of them is only
@@ -52,6 +54,23 @@ func (k *Core) learnLabels() {
 		}
 	}
 	maps.DeleteFunc(k.allowed, func(id string, _ bool) bool { return !present[id] })
+}
+
+// awaitsLabels reports whether nobody's turn has begun on a GPU, and the engine has not told yet whether
+// all who compute there are on the allow-list. Their labels come in any order, and whoever were known
+// first would have the GPU first. A container whose labels could not be had keeps nobody waiting.
+func (k *Core) awaitsLabels(gpu string) bool {
+	if len(k.o.Allow) == 0 || len(k.turns.admitted[gpu]) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(k.facts.snap.Tasks, func(t task.Task) bool {
+		if !t.State.Unfinished() || !slices.Contains(t.GPUs, gpu) {
+			return false
+		}
+		c, there := k.facts.snap.FindContainer(t.ContainerID)
+		_, known := k.allowed[t.ContainerID]
+		return there && c.Spec.Managed && !known && k.holds.retry[c.ID].wait == 0
+	})
 }
 
 // onLabels handles the engine's answer about labels.

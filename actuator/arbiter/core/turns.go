@@ -74,7 +74,7 @@ func (k *Core) input() plan.Input {
 			Utilization: float64(g.Utilization),
 			Memory:      memoryShare(g),
 			Fresh:       k.fresh(g.UUID, c.Settle),
-			Arbitrated:  k.arbitrated(g.UUID) && !k.divides(),
+			Arbitrated:  k.arbitrated(g.UUID) && !k.divides() && !k.awaitsLabels(g.UUID),
 			Relieve:     k.wished(lease.Relieve, g.UUID),
 			Admitted:    k.turns.admitted[g.UUID],
 		})
