@@ -207,7 +207,7 @@ func TestStuckContainerStopsNobodyElse(t *testing.T) {
 	p := newPost(t)
 	lock := p.actuator()
 	p.hold(time.Now().Add(time.Hour), "a", "b")
-	p.engine.FailWith(func(call, id string) error {
+	p.engine.FailWith(func(_, id string) error {
 		if id == "a" {
 			return errors.New("Error response from daemon: internal error")
 		}
