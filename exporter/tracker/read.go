@@ -65,7 +65,9 @@ func (l *loop) takeSwaps(r reading) {
 	l.m.Swaps(count, r.done)
 	for _, g := range r.GPUs {
 		for _, p := range g.Processes {
-			delete(l.off, p.PID) // it is back
+			if _, noticed := off[p.PID]; !noticed {
+				delete(l.off, p.PID) // it is back
+			}
 		}
 	}
 }
