@@ -3,13 +3,11 @@ package guardian_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/laxity/laxity/actuator/guardian"
-	"github.com/laxity/laxity/actuator/journal"
 )
 
 // gpu is what a guardian undoes on GPUs.
@@ -57,19 +55,10 @@ func (g *gpu) put(n int) {
 	g.pending = n
 }
 
-func (p *post) guardian(g *gpu, once bool) (*guardian.Guardian, <-chan error) {
+// watchGPU is watch with channels.
+func (p *post) watchGPU(g *gpu, once bool) (done <-chan error) {
 	p.Helper()
-	w, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Channels: g, Once: once,
-		Logger: slog.New(slog.DiscardHandler), Poll: 5 * time.Millisecond})
-	if err != nil {
-		p.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	p.Cleanup(cancel)
-	p.await("the guardian watches", func() bool { return journal.Taken(journal.GuardianLock(p.dir)) || len(ended) > 0 })
-	return w, ended
+	return p.watches(guardian.Options{Channels: g, Once: once, Poll: 5 * time.Millisecond})
 }
 
 func (p *post) awaitRestored(g *gpu) {
@@ -80,7 +69,7 @@ func (p *post) awaitRestored(g *gpu) {
 func TestUndoesChannelsWhenTheActuatorIsGone(t *testing.T) {
 	p, g := newPost(t), &gpu{pending: 2, swept: make(chan struct{})}
 	lock := p.actuator()
-	_, done := p.guardian(g, true)
+	done := p.watchGPU(g, true)
 	<-g.swept
 	<-g.swept // it looks after leases, and leaves the rest to the actuator
 	if n, _ := g.Pending(); n != 2 {
@@ -95,7 +84,7 @@ func TestUndoesChannelsWhenTheActuatorIsGone(t *testing.T) {
 
 func TestTriesChannelsAgain(t *testing.T) {
 	p, g := newPost(t), &gpu{pending: 2, fails: 3}
-	_, done := p.guardian(g, true)
+	done := p.watchGPU(g, true)
 	if err := <-done; err != nil || g.pending != 0 || g.tries != 4 {
 		t.Errorf("%v, %d left after %d tries", err, g.pending, g.tries)
 	}
@@ -107,7 +96,7 @@ func TestUndoesChannelsWhileTheEngineIsDown(t *testing.T) {
 	lock := p.actuator()
 	p.hold(time.Now().Add(time.Hour), "a")
 	p.engine.FailWith(func(string, string) error { return context.DeadlineExceeded })
-	_, done := p.guardian(g, true)
+	done := p.watchGPU(g, true)
 	lock.Unlock()
 	p.awaitRestored(g)
 	p.engine.FailWith(nil)
@@ -122,7 +111,7 @@ func TestHungSweepKeepsNobody(t *testing.T) {
 	defer close(g.hangs)
 	lock := p.actuator()
 	p.hold(time.Now().Add(time.Hour), "a")
-	_, _ = p.guardian(g, true)
+	p.watchGPU(g, true)
 	<-g.swept
 	g.put(1)
 	lock.Unlock()
@@ -133,7 +122,7 @@ func TestHungSweepKeepsNobody(t *testing.T) {
 // An actuator came and died while the guardian was not looking.
 func TestUndoesWhatIsFoundLater(t *testing.T) {
 	p, g := newPost(t), &gpu{}
-	p.guardian(g, false)
+	p.watchGPU(g, false)
 	for range 2 {
 		g.put(1)
 		p.awaitRestored(g)
@@ -144,10 +133,7 @@ func TestUndoByHand(t *testing.T) {
 	p, g := newPost(t), &gpu{pending: 1, swept: make(chan struct{})}
 	p.actuator() // Undo's caller holds its lock
 	p.hold(time.Now().Add(time.Hour), "a")
-	w, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Channels: g, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := p.guardian(guardian.Options{Channels: g})
 	if err := w.Undo(context.Background()); err != nil {
 		t.Fatal(err)
 	}

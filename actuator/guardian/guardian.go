@@ -91,9 +91,9 @@ type Guardian struct {
 	// removed though their containers run.
 	records backoff
 	// kept counts the containers that the last undo could not release. answered: the engine has
-	// answered for one since the actuator's death. away: it has not, and did not for those.
-	kept           int
-	answered, away bool
+	// answered for one since the actuator's death.
+	kept     int
+	answered bool
 
 	mu         sync.Mutex // of what follows
 	lastLogged map[string]logged
@@ -305,6 +305,10 @@ func (g *Guardian) continueStoppedUntil(ctx context.Context, done <-chan struct{
 	}
 }
 
+// away reports whether the engine did not answer for those that could not be released, nor for anybody
+// since the actuator's death.
+func (g *Guardian) away() bool { return g.kept > 0 && !g.answered }
+
 // unseen reports whether more is on record than the last undo left.
 func (g *Guardian) unseen() bool {
 	holds, err := g.o.Journal.List()
@@ -329,7 +333,7 @@ func (g *Guardian) idle(ctx context.Context) error {
 		if g.unseen() || g.records.due(g.o.Now()) {
 			return nil
 		}
-		if !g.away && g.swaps.due(g.o.Now()) || g.stopped.due(g.o.Now()) || g.channelsDue() {
+		if !g.away() && g.swaps.due(g.o.Now()) || g.stopped.due(g.o.Now()) || g.channelsDue() {
 			return nil
 		}
 		if journal.Taken(journal.ActuatorLock(g.o.StateDir)) {

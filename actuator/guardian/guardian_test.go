@@ -64,20 +64,38 @@ func (p *post) actuator() *journal.Lock {
 	return l
 }
 
-// watch runs a guardian to the end of the test, or its own.
-func (p *post) watch(once bool) (done <-chan error) {
+// guardian makes a guardian with these options, and those of the post.
+func (p *post) guardian(o guardian.Options) *guardian.Guardian {
 	p.Helper()
-	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Once: once,
-		Logger: slog.New(slog.DiscardHandler), Poll: 5 * time.Millisecond, Grace: 50 * time.Millisecond})
+	o.StateDir, o.Journal, o.Enforcer, o.Logger = p.dir, p.journal, p.enforcer, slog.New(slog.DiscardHandler)
+	g, err := guardian.New(o)
 	if err != nil {
 		p.Fatal(err)
 	}
+	return g
+}
+
+// run runs a guardian until stop, or its own end.
+func (p *post) run(g *guardian.Guardian) (stop func(), done <-chan error) {
 	ctx, cancel := context.WithCancel(context.Background())
+	p.Cleanup(cancel)
 	ended := make(chan error, 1)
 	go func() { ended <- g.Run(ctx) }()
-	p.Cleanup(cancel)
-	p.await("the guardian watches", func() bool { return journal.Taken(journal.GuardianLock(p.dir)) || len(ended) > 0 })
-	return ended
+	return cancel, ended
+}
+
+// watch runs a guardian to the end of the test, or its own.
+func (p *post) watch(once bool) (done <-chan error) {
+	p.Helper()
+	return p.watches(guardian.Options{Once: once, Poll: 5 * time.Millisecond, Grace: 50 * time.Millisecond})
+}
+
+// watches is watch with these options. It returns when the guardian watches, or has ended.
+func (p *post) watches(o guardian.Options) (done <-chan error) {
+	p.Helper()
+	_, done = p.run(p.guardian(o))
+	p.await("the guardian watches", func() bool { return journal.Taken(journal.GuardianLock(p.dir)) || len(done) > 0 })
+	return done
 }
 
 func (p *post) await(what string, ok func() bool) {
@@ -214,26 +232,17 @@ func TestStuckContainerStopsNobodyElse(t *testing.T) {
 		return nil
 	})
 	swaps := make(chan struct{}, 1000)
-	o := guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler), Poll: 5 * time.Millisecond,
-		Swaps: func(context.Context) (int, error) { swaps <- struct{}{}; return 0, nil }}
-	g, err := guardian.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- g.Run(ctx) }()
+	o := guardian.Options{Poll: 5 * time.Millisecond, Swaps: func(context.Context) (int, error) { swaps <- struct{}{}; return 0, nil }}
+	stop, done := p.run(p.guardian(o))
 	lock.Unlock()
 	arrives(p, "the others are swapped in", swaps)
 	p.await("b runs", func() bool { paused, _ := p.engine.Paused("b"); return !paused })
 	lock = p.actuator() // it may begin
-	cancel()
+	stop()
 	<-done
 	var late atomic.Int64 // seconds
 	o.Now = func() time.Time { return time.Now().Add(time.Duration(late.Add(1)) * time.Second) }
-	if g, err = guardian.New(o); err != nil {
-		t.Fatal(err)
-	}
+	g := p.guardian(o)
 	if err := g.Undo(t.Context()); err == nil || !strings.Contains(err.Error(), "1 containers") {
 		t.Errorf("laxity off: %v", err)
 	}
@@ -258,20 +267,13 @@ func TestSwapsKeepTheirIntervals(t *testing.T) {
 		}
 		return errors.New("Error response from daemon: internal error")
 	})
-	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler),
-		Poll: time.Millisecond, Swaps: func(context.Context) (int, error) { swaps.Add(1); return 1, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- g.Run(ctx) }()
+	stop, done := p.run(p.guardian(guardian.Options{Poll: time.Millisecond, Swaps: func(context.Context) (int, error) { swaps.Add(1); return 1, nil }}))
 	lock.Unlock()
 	p.await("it tried for the sixth time", func() bool { return tries.Load() >= 6 })
 	if n := swaps.Load(); n < 1 || n >= 6 { // about three: at once, after 0.5 s, and 1 s later
 		t.Errorf("%d tries to swap in", n)
 	}
-	cancel()
+	stop()
 	if err := <-done; !errors.Is(err, guardian.ErrLeft) {
 		t.Errorf("it ended with %v", err)
 	}
@@ -290,10 +292,7 @@ func TestUndoWaitsForTheEngine(t *testing.T) {
 		}
 		return nil
 	})
-	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := p.guardian(guardian.Options{})
 	if err := g.Undo(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -577,10 +576,7 @@ func TestSaysThatContainersAreLeft(t *testing.T) {
 	p.hold(time.Now().Add(time.Hour), "a")
 	calls := make(chan string, 1000)
 	p.engine.FailWith(func(call, _ string) error { calls <- call; return context.DeadlineExceeded })
-	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := p.guardian(guardian.Options{})
 	lock.Unlock()
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -635,10 +631,7 @@ func TestOnlyOneGuardian(t *testing.T) {
 	p := newPost(t)
 	p.actuator()
 	p.watch(false)
-	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := p.guardian(guardian.Options{})
 	if err := g.Run(context.Background()); !errors.Is(err, guardian.ErrTaken) {
 		t.Errorf("error %v", err)
 	}

@@ -52,7 +52,7 @@ func (g *Guardian) folderGone() bool {
 // all others. The caller holds the actuator's lock. It returns an error if ctx ends before the
 // journal could be read.
 func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
-	g.kept, g.away = 0, false
+	g.kept = 0
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		holds, err := g.o.Journal.List()
 		if err != nil && g.folderGone() {
@@ -84,9 +84,8 @@ func (g *Guardian) releaseAll(ctx context.Context) (left int, err error) {
 
 // tried is what came of a try to release containers.
 type tried struct {
-	left   int // on record
-	held   int // of these, still held as far as is known; the others run
-	silent int // of those, the engine did not answer
+	left int // on record
+	held int // of these, still held as far as is known; the others run
 }
 
 // tryFor bounds one try. It is less than an actuator waits for its lock when it starts.
@@ -112,16 +111,13 @@ func (g *Guardian) releaseEach(ctx context.Context, holds []record.Hold) (t trie
 			continue
 		}
 		t.held++
-		if silent {
-			t.silent++
-		}
 	}
 	return t
 }
 
 // retryLater sets when to retry what is on record though an actuator may begin.
 func (g *Guardian) retryLater(t tried) {
-	g.kept, g.away = t.held, t.silent > 0 && !g.answered
+	g.kept = t.held
 	if t.held > 0 {
 		g.records.later(g.o.Now(), 50*time.Millisecond, 2*time.Second)
 		return

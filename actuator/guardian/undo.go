@@ -18,7 +18,7 @@ func (g *Guardian) Undo(ctx context.Context) error {
 		if err != nil || left == 0 {
 			return err
 		}
-		if g.kept == 0 || !g.away && g.o.Now().Sub(began) >= undoPatience {
+		if g.kept == 0 || !g.away() && g.o.Now().Sub(began) >= undoPatience {
 			return fmt.Errorf("%d containers or processes could not be released; the log says why", left)
 		}
 		select {
@@ -39,7 +39,7 @@ func (g *Guardian) undo(ctx context.Context) (left int, err error) {
 	held, err := g.releaseAll(ctx)
 	close(done)
 	left = held + <-channels + <-stopped
-	if err != nil || g.away { // to swap in takes the engine, too
+	if err != nil || g.away() { // to swap in takes the engine, too
 		return left, err
 	}
 	return left + g.bringBack(ctx), nil

@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -43,7 +44,8 @@ type timed struct {
 	name, key string
 	part, way string
 	q         float64 // quantile
-	against   string  // a way; of ends a part, with the same way
+	against   string  // a way of this part
+	beside    string  // a part, with the same way
 }
 
 var times = []timed{
@@ -63,10 +65,10 @@ var times = []timed{
 	{name: "find_again_p99_ms", key: "find_s", part: partFind, way: again, q: 0.99},
 	{name: "find_old_ms", key: "find_s", part: partFind, way: oldOne, q: 1},
 	{name: "find_old_at_once_ms", key: "find_s", part: partFind, way: oldOnes, q: 1},
-	{name: "ends_gone_max_ms", key: "gone_s", part: partEnds, q: 1, against: partOn},
-	{name: "ends_memory_free_median_ms", key: "free_s", part: partEnds, q: 0.5, against: partOn},
-	{name: "ends_memory_free_max_ms", key: "free_s", part: partEnds, q: 1, against: partOn},
-	{name: "ends_destroy_memory_free_median_ms", key: "free_s", part: partEnds, way: byDestroy, q: 0.5, against: partOn},
+	{name: "ends_gone_max_ms", key: "gone_s", part: partEnds, q: 1, beside: partOn},
+	{name: "ends_memory_free_median_ms", key: "free_s", part: partEnds, q: 0.5, beside: partOn},
+	{name: "ends_memory_free_max_ms", key: "free_s", part: partEnds, q: 1, beside: partOn},
+	{name: "ends_destroy_memory_free_median_ms", key: "free_s", part: partEnds, way: byDestroy, q: 0.5, beside: partOn},
 	{name: "kills_undone_median_ms", key: "undone_s", part: partKills, way: killedOne, q: 0.5},
 	{name: "kills_undone_max_ms", key: "undone_s", part: partKills, way: killedOne, q: 1},
 	{name: "kills_both_undone_after_start_median_ms", key: "undone_s", part: partKills, way: killedBoth, q: 0.5},
@@ -99,16 +101,13 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 		}
 		ours := known(from, t.key)
 		f := bench.Figure{Name: t.name, Value: 1e3 * bench.Quantile(ours, t.q), Unit: "ms", Runs: len(ours)}
-		others := of(rows, t.part, t.against)
-		if t.part == partEnds {
-			others = of(rows, t.against, t.way)
-		}
-		theirs := known(others, t.key)
+		other := cmp.Or(t.beside, t.against)
+		theirs := known(of(rows, cmp.Or(t.beside, t.part), cmp.Or(t.against, t.way)), t.key)
 		if t.way == byDestroy && len(theirs) == 0 {
 			continue // a destroyed context waits for its kernel: alone the time says nothing
 		}
-		if t.against != "" && len(theirs) > 0 {
-			f.Against, f.Ratio = t.against, f.Value/(1e3*bench.Quantile(theirs, t.q))
+		if other != "" && len(theirs) > 0 {
+			f.Against, f.Ratio = other, f.Value/(1e3*bench.Quantile(theirs, t.q))
 		}
 		all = append(all, f)
 	}

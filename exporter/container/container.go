@@ -37,6 +37,10 @@ type Container struct {
 	Partial bool
 }
 
+// DescribeTimeout bounds the question about one container: one that hangs in the engine must not hide
+// the others.
+const DescribeTimeout = 5 * time.Second
+
 // EventKind is what happened to a container.
 type EventKind string
 

@@ -19,10 +19,11 @@ import (
 // instead of 404 where another call removes the container during this one (libpod's ErrNoSuchCtr and
 // ErrCtrRemoved; seen with 4.3).
 func Gone(err error) bool {
-	return err != nil && (errdefs.IsNotFound(err) || says(err, "no such container") || says(err, "container has already been removed"))
+	return err != nil && (errdefs.IsNotFound(err) || Says(err, "no such container") || Says(err, "container has already been removed"))
 }
 
-func says(err error, text string) bool { return strings.Contains(strings.ToLower(err.Error()), text) }
+// Says reports whether an engine's error has this text, in lower case.
+func Says(err error, text string) bool { return strings.Contains(strings.ToLower(err.Error()), text) }
 
 // Podman returns the version of the engine if it is Podman, and "" for any other. It asks engines
 // behind a unix socket only. Podman's answer to GET /version takes seconds, because it asks the

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -127,25 +126,21 @@ func translate(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case says(err, "cannot pause a paused container"):
+	case enginekind.Says(err, "cannot pause a paused container"):
 		// The engine was killed during a pause, after containerd had recorded the pause and before the
 		// engine had. Until the container ends the engine can neither pause nor unpause it.
 		return fmt.Errorf("%w: %w", pause.ErrLostTrack, err)
-	case says(err, "container not running"):
+	case enginekind.Says(err, "container not running"):
 		// runc says this of a container that the kernel has frozen while the engine takes it to run, as
 		// after a pause that took too long. It says it of one that ended too: the next call tells.
 		return fmt.Errorf("%w: %w", pause.ErrLostTrack, err)
-	case says(err, "already paused"), says(err, "not paused"):
+	case enginekind.Says(err, "already paused"), enginekind.Says(err, "not paused"):
 		return fmt.Errorf("%w: %w", pause.ErrAlready, err)
-	case enginekind.Gone(err), says(err, "is not running"), says(err, "is restarting"):
+	case enginekind.Gone(err), enginekind.Says(err, "is not running"), enginekind.Says(err, "is restarting"):
 		return fmt.Errorf("%w: %w", enforce.ErrGone, err)
 	case client.IsErrConnectionFailed(err), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w (is it running, and may this user reach it?): %w", enforce.ErrUnavailable, err)
 	default:
 		return err
 	}
-}
-
-func says(err error, text string) bool {
-	return strings.Contains(strings.ToLower(err.Error()), text)
 }

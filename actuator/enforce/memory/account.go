@@ -86,7 +86,7 @@ func (g *Guard) readUsage(ctx context.Context) reading {
 
 // report tells the Decider what is held. began is when the readings began.
 func (g *Guard) report(began time.Time, calls []cudaprobe.Call) {
-	if g.usage == nil || !g.blinded.IsZero() {
+	if g.blind() {
 		return
 	}
 	s := Sight{At: began, Used: make(map[string]uint64, len(g.usage)), Held: make(map[string]map[string]uint64, len(g.containers))}

@@ -60,9 +60,12 @@ func (g *Guard) given(gpu string) bool {
 	return false
 }
 
+// blind reports whether no usage can be read.
+func (g *Guard) blind() bool { return g.usage == nil || !g.blinded.IsZero() }
+
 // unread says what cannot be read of the usage of a GPU, and since when; empty if it can be.
 func (g *Guard) unread(gpu string) (what string, since time.Time) {
-	if g.usage == nil || !g.blinded.IsZero() {
+	if g.blind() {
 		return "the GPU memory in use", g.blinded
 	}
 	if since, ok := g.blindedOn[gpu]; ok {

@@ -116,13 +116,8 @@ func retry(call func() (int, error)) (n int, err error) {
 }
 
 // number reads what the kernel has printed with %d or %u; 0 for a negative number.
-func number(field []byte) (n uint64) {
-	for _, digit := range field {
-		if digit < '0' || digit > '9' {
-			return 0
-		}
-		n = n*10 + uint64(digit-'0')
-	}
+func number(field []byte) uint64 {
+	n, _ := strconv.ParseUint(string(field), 10, 64)
 	return n
 }
 

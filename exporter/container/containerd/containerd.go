@@ -118,11 +118,9 @@ func (e *Engine) list(ctx context.Context, namespace string, out []container.Con
 	return out, nil
 }
 
-// taskTimeout bounds the question about one task: its shim may hang while all others answer.
-const taskTimeout = 5 * time.Second
-
+// task asks for one task, whose shim may hang while all others answer.
 func (e *Engine) task(ctx context.Context, namespace, id string) (ctrd.Task, error) {
-	ctx, cancel := context.WithTimeout(ctx, taskTimeout)
+	ctx, cancel := context.WithTimeout(ctx, container.DescribeTimeout)
 	defer cancel()
 	return e.client.Task(ctx, namespace, id)
 }

@@ -164,12 +164,9 @@ func (e *Engine) stateOf(i cri.Item, k *known) cri.State {
 	}
 }
 
-// statusTimeout bounds the question about one container: it may hang while all others are answered.
-const statusTimeout = 5 * time.Second
-
 // describe asks the engine for a container. What an engine does not say of one hides nobody.
 func (e *Engine) describe(ctx context.Context, i cri.Item, pods cri.Pods) (*known, error) {
-	bounded, cancel := context.WithTimeout(ctx, statusTimeout)
+	bounded, cancel := context.WithTimeout(ctx, container.DescribeTimeout)
 	defer cancel()
 	c, err := e.client.Describe(bounded, i.ID, pods)
 	switch {

@@ -156,7 +156,7 @@ func (e *Engine) event(ctx context.Context, c change, now seen) (container.Event
 			event.Time = now.started
 		}
 	case container.Died:
-		bounded, cancel := context.WithTimeout(ctx, statusTimeout)
+		bounded, cancel := context.WithTimeout(ctx, container.DescribeTimeout)
 		defer cancel()
 		_, finished, err := e.client.StateOf(bounded, c.id)
 		switch {

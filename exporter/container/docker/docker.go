@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	api "github.com/docker/docker/api/types/container"
@@ -21,10 +20,6 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/internal/enginekind"
 )
-
-// inspectTimeout bounds the inspection of one container: one that hangs in the engine must
-// not hide the others.
-const inspectTimeout = 5 * time.Second
 
 // maxInspects bounds how many containers are inspected at once. The engine
 // answers one in 1–3 ms; more at once only wait for each other there.
@@ -112,7 +107,7 @@ var errUndescribed = errors.New("the engine does not describe this container")
 
 // inspect returns nil for a container that no longer runs. It logs an errUndescribed itself.
 func (e *Engine) inspect(ctx context.Context, id string) (*container.Container, error) {
-	bounded, cancel := context.WithTimeout(ctx, inspectTimeout)
+	bounded, cancel := context.WithTimeout(ctx, container.DescribeTimeout)
 	defer cancel()
 	raw, err := e.client.ContainerInspect(bounded, id)
 	switch {
