@@ -6,7 +6,8 @@
 // time and the kernel is PTX text, so that building needs a C compiler only and
 // the same binary runs on every NVIDIA GPU, and on the simulated one.
 //
-// Memory is from malloc, pageable, as in a plain program.
+// Host memory is pageable, as in a plain program, in huge pages where the
+// kernel has them: small ones would make most of a large task's input.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -340,10 +342,17 @@ static void spend(double seconds, double nap, int busy) {
 // Elements are multiples of 1/8 below 1, so that all sums are exact.
 static float element(unsigned i, unsigned j) { return (float)((int)((i * 7 + j * 3) & 15) - 8) * 0.125f; }
 
+// fill computes as many rows as differ, and copies the others, as fast as memory is.
 static void fill(float *m, unsigned n, unsigned salt) {
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		float *row = m + (size_t)i * n;
+		if (i >= 16) {
+			memcpy(row, row - (size_t)16 * n, n * sizeof *row);
+			continue;
+		}
 		for (unsigned j = 0; j < n; j++)
-			m[(size_t)i * n + j] = element(i + salt, j);
+			row[j] = element(i + salt, j);
+	}
 }
 
 static void verify(const float *c, unsigned n) {
@@ -423,15 +432,25 @@ static void run_task(long number, CUfunction function, struct buffers *m, int co
 	      computes ? (unsigned long long)checksum(m->c, (size_t)n * n) : 0ULL);
 }
 
-static void allocate(struct buffers *m) {
-	size_t bytes = (size_t)opt.n * (size_t)opt.n * sizeof(float);
-	m->a = malloc(bytes);
-	m->b = malloc(bytes);
-	m->c = malloc(bytes);
-	if (!m->a || !m->b || !m->c) {
+// host_memory asks for huge pages; a kernel without them ignores it.
+static float *host_memory(size_t bytes) {
+	const size_t huge = 2 << 20;
+	bytes = (bytes + huge - 1) & ~(huge - 1);
+	void *memory = aligned_alloc(huge, bytes);
+	if (!memory) {
 		fprintf(stderr, "matmul: no host memory for three matrices of %zu MiB\n", bytes >> 20);
 		exit(1);
 	}
+	if (bytes > huge)
+		madvise(memory, bytes, MADV_HUGEPAGE);
+	return memory;
+}
+
+static void allocate(struct buffers *m) {
+	size_t bytes = (size_t)opt.n * (size_t)opt.n * sizeof(float);
+	m->a = host_memory(bytes);
+	m->b = host_memory(bytes);
+	m->c = host_memory(bytes);
 	CHECK(cuMemAlloc_v2, &m->da, bytes);
 	CHECK(cuMemAlloc_v2, &m->db, bytes);
 	CHECK(cuMemAlloc_v2, &m->dc, bytes);
