@@ -7,21 +7,26 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/laxity/laxity/bench"
 )
 
-const aboutPaper = `P3's own experiment at its sizes, on the card that is here: equal containers, each of which makes two square matrices,
-copies them to the GPU, multiplies them and copies the result back; 19456² in 1, 2, 5 containers, 13312² in 1, 2, 5, 10 and 8192² in
-1, 5, 20. Today's cards multiply faster than they copy, so the product is repeated until kernels are nine tenths of a lone
-task, as on the paper's card; how often is measured once, and kept for all runs of a result. Inference is P2's Fig. 4: 1 to 5 containers of 40
-small requests each, with a kernel of about 25 ms and 0.17 s of other work, which together leave the GPU partly idle. Ways: default is time slicing,
-p3 the paper's algorithm by Docker pause, laxity as it is shipped (time slices; nobody has a deadline here), mps NVIDIA's MPS. N × lone, which the paper
-compares with, is N times the time of one container alone; one runs them one after another, once, to check that. Input is from the
-start to the first launch, output from the last kernel's end to the end. All times are those that the programs stamp themselves.
-The median of the runs of each way; no way is always first. A run is a portion or several, one after another: a later one takes the ways
-that are still to be measured. laxity, which learns from earlier runs, knows one lone run at the start of each portion. Only runs of all ways count.`
+// What tasks of a size do, and how all sizes are measured.
+const (
+	aboutSize = `P3's own experiment at one of its sizes, on the card that is here: equal containers, %s, each of which makes two matrices of %s,
+copies them to the GPU, multiplies them and copies the result back. Today's cards multiply faster than they copy, so the product is repeated until
+kernels are nine tenths of a lone task, as on the paper's card; how often is measured once, and kept for all runs of a result.`
+	aboutInference = `P2's Fig. 4: %s containers of 40 small requests each, with a kernel of about 25 ms and 0.17 s of other work, which together
+leave the GPU partly idle.`
+	aboutPaper = ` Ways: default is time slicing, p3 the paper's algorithm by Docker pause, laxity as it is shipped (time slices; nobody has a
+deadline here), mps NVIDIA's MPS. N × lone, which the paper compares with, is N times the time of one container alone; one runs them one after
+another, once, to check that. Input is from the start to the first launch, output from the last kernel's end to the end. All times are those that
+the programs stamp themselves. The median of the runs of each way; no way is always first. A run is a portion or several, one after another: a
+later one takes the ways that are still to be measured. laxity, which learns from earlier runs, knows one lone run at the start of each portion.
+Only runs of all ways count.`
+)
 
 // filled is the part of a lone task that its kernels are.
 const filled = 0.9
@@ -34,28 +39,45 @@ func paperSets() []set {
 		{name: "inference", kinds: []kind{{n: 4096, kernels: 1, host: 0.12, repeat: 40}}, counts: []int{1, 2, 3, 4, 5}, asShipped: true, resumed: true, noTurns: true}}
 }
 
-// Paper is the contention that P3 shows, and what its algorithm and ours do about it.
-func Paper() bench.Experiment {
+// Papers are the contention that the papers show, and what P3's algorithm and ours do about it: an experiment for
+// each size, as each takes longer than a machine is lent for.
+func Papers() (all []bench.Experiment) {
+	for _, s := range paperSets() {
+		all = append(all, paper(s))
+	}
+	return all
+}
+
+// PaperName is the experiment of a set.
+func PaperName(set string) string { return "contention-" + set }
+
+func paper(s set) bench.Experiment {
+	counts := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.counts)), ", "), "[]")
+	title, about := fmt.Sprintf("Contention and turns, %s² in %s containers (P3, Figs 2–4 and 7–9, Table 1)", s.name, counts), fmt.Sprintf(aboutSize, counts, s.name+"²")
+	if !s.filled {
+		title, about = fmt.Sprintf("Contention and turns, small inferences in %s containers (P2, Fig. 4)", counts), fmt.Sprintf(aboutInference, counts)
+	}
 	return bench.Experiment{
-		Name: "contention", Title: "Contention and turns at the papers' sizes (P3, Figs 2–4 and 7–9, Table 1; P2, Figs 3–4)", About: aboutPaper,
+		Name: PaperName(s.name), Title: title, About: about + aboutPaper,
 		Settings: []bench.Setting{
-			{Name: "sets", Means: "the sizes, as 8192,13312,inference; all", Part: true},
 			{Name: "ways", Means: "some of default,p3,laxity,mps,one; all"},
-			{Name: "counts", Means: "of a size's numbers of containers the lowest, middle, highest, one by its number, or all; all", Part: true},
+			{Name: "counts", Means: "of the numbers of containers the lowest, middle, highest, one by its number, or all; all", Part: true},
 			{Name: "repeats", Means: "runs of each in the result, with those of earlier portions; 3", Part: true},
 			{Name: "limit", Means: "how long after the start of a portion another way may begin; 5m30s", Part: true},
 			{Name: "verbose", Means: "any value: the actuator's log on the standard error", Part: true},
 		},
-		Portions: true, Run: runPaper, Figures: paperFigures, Table: paperTable,
+		Portions: true, Table: paperTable,
+		Run:     func(ctx context.Context, env bench.Env) ([]bench.Row, error) { return runPaper(ctx, env, s) },
+		Figures: func(rows []bench.Row) []bench.Figure { return paperFigures(rows, s) },
 	}
 }
 
-func runPaper(ctx context.Context, env bench.Env) ([]bench.Row, error) {
-	how := settings{sets: paperSets(), known: paperSets(), repeats: 3, limit: 330 * time.Second, timeout: 4 * time.Minute, hold: "auto"}
+func runPaper(ctx context.Context, env bench.Env, s set) ([]bench.Row, error) {
+	how := settings{repeats: 3, limit: 330 * time.Second, timeout: 4 * time.Minute, hold: "auto"}
 	if env.Quick {
-		how.repeats, how.sets = 1, how.sets[2:3]
-		how.sets[0].counts, how.sets[0].turnsAt = []int{1, 3}, 3
+		how.repeats, s.counts, s.turnsAt = 1, []int{1, 3}, 3
 	}
+	how.sets = []set{s}
 	how, err := parse(how, env)
 	if err != nil {
 		return nil, err
@@ -167,19 +189,20 @@ func Whole(rows []bench.Row) []bench.Row {
 // lone is what one container alone takes by default, seconds.
 func lone(all []cell, set string) float64 { return find(all, set, timeSliced, 1).makespan() }
 
-func paperFigures(rows []bench.Row) (out []bench.Figure) {
+// paperFigures are of the most containers.
+func paperFigures(rows []bench.Row, s set) (out []bench.Figure) {
 	all := cells(Whole(rows))
-	for _, s := range paperSets() {
-		ours := find(all, s.name, laxity, 0)
-		for _, way := range []string{timeSliced, p3, laxity, mps} {
-			c := find(all, s.name, way, 0)
-			v := c.makespan() / (float64(c.n) * lone(all, s.name))
-			out = append(out, bench.Figure{Name: "contention_" + s.name + "_" + way + "_vs_n_lone", Value: v, Unit: "×", Against: "N × lone", Ratio: v, Runs: len(c.runs)})
-		}
-		for _, against := range []string{timeSliced, p3} {
-			v := ours.turnaround() / find(all, s.name, against, ours.n).turnaround()
-			out = append(out, bench.Figure{Name: "contention_" + s.name + "_turnaround_vs_" + against, Value: v, Unit: "×", Against: against, Ratio: v, Runs: len(ours.runs)})
-		}
+	of := func(way string) cell { return find(all, s.name, way, s.highest()) }
+	ours := of(laxity)
+	figure := func(name, against string, v float64, runs int) {
+		out = append(out, bench.Figure{Name: "contention_" + s.name + "_" + name, Value: v, Unit: "×", Against: against, Ratio: v, Runs: runs})
+	}
+	for _, way := range []string{timeSliced, p3, laxity, mps} {
+		c := of(way)
+		figure(way+"_vs_n_lone", "N × lone", c.makespan()/(float64(c.n)*lone(all, s.name)), len(c.runs))
+	}
+	for _, against := range []string{timeSliced, p3} {
+		figure("turnaround_vs_"+against, against, ours.turnaround()/of(against).turnaround(), len(ours.runs))
 	}
 	return slices.DeleteFunc(out, func(f bench.Figure) bool { return math.IsNaN(f.Value) })
 }
@@ -188,21 +211,20 @@ func paperFigures(rows []bench.Row) (out []bench.Figure) {
 func paperTable(rows []bench.Row) [][]string {
 	rows = Whole(rows)
 	all := cells(rows)
-	lines := [][]string{{"SIZE", "N", "WAY", "MAKESPAN s", "× N × LONE", "MEAN TURNAROUND s", "INPUT s", "KERNELS s", "OUTPUT s", "KERNELS' SPREAD %", "RUNS"}}
+	lines := [][]string{{"N", "WAY", "MAKESPAN s", "× N × LONE", "MEAN TURNAROUND s", "INPUT s", "KERNELS s", "OUTPUT s", "KERNELS' SPREAD %", "RUNS"}}
 	slices.SortStableFunc(all, func(a, b cell) int {
-		return cmp.Or(slices.IndexFunc(paperSets(), func(s set) bool { return s.name == a.set })-slices.IndexFunc(paperSets(), func(s set) bool { return s.name == b.set }),
-			a.n-b.n, slices.Index(allWays, a.way)-slices.Index(allWays, b.way))
+		return cmp.Or(a.n-b.n, slices.Index(allWays, a.way)-slices.Index(allWays, b.way))
 	})
 	for _, c := range all {
 		mine := func(r bench.Row) bool {
-			return r.Str("set") == c.set && r.Str("way") == c.way && int(r.Num("n_tasks")) == c.n
+			return r.Str("way") == c.way && int(r.Num("n_tasks")) == c.n
 		}
 		input, kernels, took := bench.Column(rows, "launch_s", mine), bench.Column(rows, "kernels_s", mine), bench.Column(rows, "took_s", mine)
 		output := make([]float64, len(took))
 		for i := range took {
 			output[i] = took[i] - input[i] - kernels[i]
 		}
-		lines = append(lines, []string{c.set, fmt.Sprint(c.n), c.way, bench.Number(c.makespan()), bench.Number(c.makespan() / (float64(c.n) * lone(all, c.set))),
+		lines = append(lines, []string{fmt.Sprint(c.n), c.way, bench.Number(c.makespan()), bench.Number(c.makespan() / (float64(c.n) * lone(all, c.set))),
 			bench.Number(c.turnaround()), bench.Number(bench.Median(input)), bench.Number(bench.Median(kernels)), bench.Number(bench.Median(output)),
 			bench.Number(100 * (slices.Max(kernels) - slices.Min(kernels)) / bench.Median(kernels)), fmt.Sprint(len(c.runs))})
 	}

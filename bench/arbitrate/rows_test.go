@@ -205,7 +205,7 @@ func TestPaperFigures(t *testing.T) {
 		rows = append(rows, row(timeSliced, 20, i+1, 220), row(laxity, 20, i+1, 10*float64(i+1)))
 	}
 	want := map[string]float64{"contention_8192_default_vs_n_lone": 1.1, "contention_8192_laxity_vs_n_lone": 1, "contention_8192_turnaround_vs_default": 105.0 / 220}
-	for _, f := range paperFigures(rows) {
+	for _, f := range paperFigures(rows, paperSets()[2]) {
 		if w, ok := want[f.Name]; !ok || math.Abs(f.Value-w) > 1e-9 {
 			t.Errorf("%s = %v, want %v (known: %v)", f.Name, f.Value, w, ok)
 		}

@@ -35,15 +35,17 @@ import (
 
 // All returns every experiment, in the order in which documents show them.
 func All() []bench.Experiment {
-	return []bench.Experiment{
+	return slices.Concat([]bench.Experiment{
 		events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), zoo.Unlabelled(),
 		cost.Experiment(), cost.Growth(), cost.Pods(), peers.Experiment(), long.Experiment(),
 		overhead.Experiment(), account.Experiment(), scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(),
 		channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(),
-		arbitrate.Experiment(), arbitrate.Paper(), serve.Experiment(), serve.Scenes(), serve.Streams(), shares.Experiment(),
+		arbitrate.Experiment(),
+	}, arbitrate.Papers(), []bench.Experiment{
+		serve.Experiment(), serve.Scenes(), serve.Streams(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),
 		memory.Deadlock(), memory.Ring(), memory.Oversubscribe(), cnns.Experiment(), fit.Experiment(), hidden.Experiment(), inpods.Experiment(),
-	}
+	})
 }
 
 // Names returns their names.

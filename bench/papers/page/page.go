@@ -124,21 +124,15 @@ func (l line) source() string {
 	return text
 }
 
-// set is the one set that the row is measured by; empty: all of its experiment.
-func (r row) set() string {
-	_, set, _ := strings.Cut(r.settings, "sets=")
-	return set
-}
-
-// runs is how many whole runs the row is the median of, at least; 0 where its result is not measured set by set.
+// runs is how many whole runs the row is the median of, at least; 0 where it is not one of contention.
 func (l line) runs() int {
-	if l.from != "contention" {
+	if !strings.HasPrefix(l.from, arbitrate.PaperName("")) {
 		return 0
 	}
 	type run struct{ tasks, number float64 }
 	seen, runs := map[run]bool{}, map[float64]int{} // by number of tasks
 	for _, r := range arbitrate.Whole(l.result.Rows) {
-		if k := (run{r.Num("n_tasks"), r.Num("run")}); r.Str("set") == l.set() && !seen[k] {
+		if k := (run{r.Num("n_tasks"), r.Num("run")}); !seen[k] {
 			seen[k] = true
 			runs[k.tasks]++
 		}
