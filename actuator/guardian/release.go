@@ -101,7 +101,7 @@ func (g *Guardian) releaseEach(ctx context.Context, holds []record.Hold) (t trie
 	}
 	for range holds {
 		err := <-done
-		silent := errors.Is(err, enforce.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+		silent := errors.Is(err, enforce.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errBusy)
 		g.answered = g.answered || !silent
 		if err == nil {
 			continue

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
@@ -149,6 +150,24 @@ func (o Options) openChannels() (*channels.Enforcer, error) {
 	return channels.New(channels.Options{Driver: o.Channels, Logger: o.Logger, Dir: channels.Folder(cmp.Or(o.RunDir, enforce.RunDir), o.StateDir)})
 }
 
+// How often Former asks a driver that is busy, each for a second at most, and the pause between.
+const (
+	formerTries = 4
+	formerPause = 200 * time.Millisecond
+)
+
+// pass reports whether d has passed before ctx ended.
+func pass(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // Former undoes what a former actuator left: stopped processes, channels that are off, changed
 // time slices. A starting actuator calls it with its lock held, before it changes anything. The
 // guardian retries what Former cannot undo when this actuator ends; channels that are off are
@@ -169,5 +188,8 @@ func Former(ctx context.Context, o Options) {
 		return
 	}
 	left, err := e.RestoreAll(ctx)
+	for tries := 1; left > 0 && tries < formerTries && pass(ctx, formerPause); tries++ {
+		left, err = e.RestoreAll(ctx) // the driver may have been busy making contexts
+	}
 	o.Logger.Warn("switched channels on and restored time slices, which a former actuator had left", "processes", n, "left", left, "err", err)
 }

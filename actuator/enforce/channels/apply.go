@@ -1,7 +1,6 @@
 package channels
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +44,8 @@ func (m *member) unknown() bool { return m.unfinished && len(m.groups) == 0 }
 // membersOf returns each process of a target once, the oldest first: groups that a fork shares with
 // its parent count as the parent's.
 func membersOf(t Target) []member {
-	processes := slices.SortedFunc(slices.Values(t.Processes), func(a, b rm.Process) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
-	})
 	var members []member
-	for _, p := range slices.Compact(processes) {
+	for _, p := range slices.Compact(slices.SortedFunc(slices.Values(t.Processes), byAge)) {
 		members = append(members, member{Process: p})
 	}
 	return members
@@ -64,6 +60,7 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	}
 	asked, members := s, membersOf(t)
 	each(members, func(m *member) { e.meet(ctx, m, fresh) })
+	each(members, func(m *member) { e.claim(ctx, m) })
 	members, asOne, problem := e.together(members, t.GPUs, &s)
 	if len(members) == 0 {
 		return Result{}, ErrGone

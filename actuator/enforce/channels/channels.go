@@ -221,7 +221,7 @@ func (e *Enforcer) forget(ctx context.Context, p rm.Process) error {
 	if !e.records.has(p) {
 		return nil
 	}
-	return e.alone(ctx, p, func(context.Context) error { return e.remove(p) })
+	return e.alone(ctx, p, func(ctx context.Context) error { return e.gone(ctx, p) })
 }
 
 // remove removes the record of a process with nothing left to undo.

@@ -3,6 +3,7 @@ package channels_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -142,6 +143,27 @@ func TestOverlookedGroupIsLetOn(t *testing.T) {
 	}
 }
 
+// The slice of a group that a search overlooks is put back with its entry on record.
+func TestOverlookedGroupHasItsOwnSlice(t *testing.T) {
+	r := newRig(t, channels.Options{})
+	o := &overlooks{Driver: r.Machine}
+	r.driver.Driver = o
+	p := r.Start(1, gpuNames[0])
+	own := r.Slices(p)
+	for range 2 { // the first one looks
+		_, err := r.Inspect(t.Context(), target(p), channels.Standing{Slice: time.Second})
+		check(t, err, nil)
+	}
+	if got := r.Slices(p); slices.Equal(got, own) {
+		t.Fatalf("its slice is its own: %v", got)
+	}
+	o.less = true
+	_, _ = r.Inspect(t.Context(), target(p), channels.Standing{Slice: time.Second})
+	if got := r.Slices(p); !slices.Equal(got, own) {
+		t.Errorf("slices of %v with nothing on record, of its own %v", got, own)
+	}
+}
+
 // A context that was destroyed and made again while nobody looked.
 func TestChangedGroupsAreFoundAgain(t *testing.T) {
 	r := newRig(t, channels.Options{})
@@ -240,6 +262,38 @@ func TestForkSharesGroups(t *testing.T) {
 	}
 }
 
+// A fork that counts as a task of its own owns none of its parent's groups, whoever is seen first: its end
+// leaves the parent on.
+func TestForkOwnsNoGroupOfItsParent(t *testing.T) {
+	for name, childFirst := range map[string]bool{"the parent is seen first": false, "the child is seen first": true} {
+		for end, dies := range map[string]bool{"it lives": false, "it ends while it is off": true} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				r := newRig(t, channels.Options{})
+				p, child := r.Start(1, gpuNames[0]), r.Start(2)
+				r.driver.Driver = forked{r.Machine, p, child}
+				if !childFirst {
+					_, err := r.Inspect(t.Context(), target(p), channels.Standing{})
+					check(t, err, nil)
+				}
+				_, err := r.Inspect(t.Context(), target(child), takeOff)
+				if want := map[bool]error{false: channels.ErrNoGroup}[childFirst]; !errors.Is(err, want) {
+					t.Fatalf("%v, want %v", err, want)
+				}
+				if dies {
+					r.Kill(child)
+				}
+				_, err = r.Inspect(t.Context(), target(p), channels.Standing{})
+				check(t, err, nil)
+				list, err := r.Records()
+				check(t, err, nil)
+				if n := r.Off(p); n != 0 || len(list) != 0 {
+					t.Errorf("%d channels are off, on record: %+v", n, list)
+				}
+			})
+		}
+	}
+}
+
 type forked struct {
 	channels.Driver
 	parent, child rm.Process
@@ -251,4 +305,12 @@ func (f forked) Find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
 		list[i].Process = p
 	}
 	return list, err
+}
+
+func (f forked) Switch(ctx context.Context, groups []rm.Group, on bool) error {
+	groups = slices.Clone(groups)
+	for i := range groups {
+		groups[i].Process = f.parent // by an inherited descriptor it is the same
+	}
+	return f.Driver.Switch(ctx, groups, on)
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/laxity/laxity/internal/rm"
 )
 
+// leaseAgain is when the end of a lease is tried again that the driver was too busy for.
+const leaseAgain = 200 * time.Millisecond
+
 // waitLease switches a process on when its lease ends, even if its caller hangs. The guardian does
 // the same if the actuator hangs.
 func (e *Enforcer) waitLease(p rm.Process, until time.Duration) {
@@ -31,10 +34,17 @@ func (e *Enforcer) endLease(p rm.Process) {
 			return nil
 		}
 		e.forgetLease(p)
+		if state, err := e.o.State(p); err == nil && state == Gone {
+			return e.gone(ctx, p)
+		}
 		return e.on(ctx, &rec, nil)
 	})
-	if err != nil {
-		e.o.Logger.Error("cannot switch on channels whose lease has ended; the guardian tries again", "pid", p.PID, "err", err)
+	if err == nil {
+		return
+	}
+	e.o.Logger.Error("cannot switch on channels whose lease has ended; it is tried again, by the guardian too", "pid", p.PID, "err", err)
+	if e.late(e.records.get(p), 0) { // not renewed meanwhile
+		e.waitLease(p, e.o.Now()+leaseAgain)
 	}
 }
 

@@ -1,7 +1,6 @@
 package channels
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -287,7 +286,7 @@ func (r records) list() ([]Record, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Record) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+		return byAge(a.Process(), b.Process())
 	})
 	return all, nil
 }

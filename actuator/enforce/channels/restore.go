@@ -55,7 +55,7 @@ func (e *Enforcer) Sweep(ctx context.Context, grace time.Duration) (swept int, e
 	var let atomic.Int64
 	_, err = e.forEach(ctx, late, func(ctx context.Context, p rm.Process) error {
 		if state, err := e.o.State(p); err == nil && state == Gone {
-			return e.remove(p)
+			return e.gone(ctx, p)
 		}
 		rec := e.records.get(p)
 		if !e.late(rec, grace) { // it was renewed meanwhile
@@ -116,7 +116,7 @@ func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
 	case err != nil:
 		return err
 	case state == Gone:
-		return e.remove(p)
+		return e.gone(ctx, p)
 	case state == Exiting:
 		return fmt.Errorf("%w in a moment: its channels are the driver's", ErrGone)
 	}
@@ -132,7 +132,7 @@ func (e *Enforcer) restore(ctx context.Context, p rm.Process) error {
 		}
 	}
 	if state, again := e.o.State(p); err != nil && again == nil && state == Gone {
-		return e.remove(p)
+		return e.gone(ctx, p)
 	}
 	return err
 }
@@ -146,6 +146,9 @@ func (e *Enforcer) restoreUnread(ctx context.Context, p rm.Process) error {
 	}
 	if err != nil {
 		return err
+	}
+	if e.records.get(p).damaged == nil {
+		return e.restore(ctx, p) // it only could not be read: too many files were open, say
 	}
 	e.o.Logger.Error("the record of a process's channels could not be read: they are on now, but its time slice may not be its own (restart its container to reset that)", "pid", p.PID)
 	return e.remove(p)

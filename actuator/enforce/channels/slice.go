@@ -185,9 +185,16 @@ func (e *Enforcer) dropMissing(ctx context.Context, rec *Record, groups []rm.Gro
 	if !slices.ContainsFunc(rec.Groups, missing) {
 		return nil
 	}
-	// Switch them on all the same: the search may have overlooked them.
+	// Undo them all the same: the search may have overlooked them.
 	if err := e.on(ctx, rec, missing); err != nil {
 		return err
+	}
+	for _, en := range rec.Groups {
+		if en.Slice != 0 && missing(en) {
+			if err := e.putOwn(ctx, en, rec.Process()); err != nil { // so it is with those that are gone
+				e.o.Logger.Debug("the slice of a channel group that no search finds is not put back", "pid", rec.PID, "group", en.Handle, "err", err)
+			}
+		}
 	}
 	rec.Groups = slices.DeleteFunc(rec.Groups, missing)
 	return e.keep(rec)
