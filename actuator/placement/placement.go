@@ -120,6 +120,8 @@ type Verdict struct {
 	// promised to, or in the predictive ranking its work, seconds, and of equal work
 	// more memory first.
 	Load float64
+	// promised orders what is equal even so, least first: the containers that the GPU is promised to.
+	promised int
 	// Reasons is empty for a candidate.
 	Reasons []Reason
 	// OpensIn is in how many seconds a refused node is expected to take the container, by the

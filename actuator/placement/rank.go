@@ -63,7 +63,7 @@ func (m Method) Rank(nodes []Node, req Request, now time.Time) Ranking {
 			}
 			return 1
 		case a.Candidate():
-			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Node.Name, b.Node.Name))
+			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Load, b.Load), cmp.Compare(a.promised, b.promised), cmp.Compare(a.Node.Name, b.Node.Name))
 		default:
 			return cmp.Compare(a.Node.Name, b.Node.Name)
 		}
@@ -81,7 +81,7 @@ type seat struct {
 
 // before reports whether s is the better GPU of a node.
 func (s seat) before(t seat) bool {
-	return cmp.Or(cmp.Compare(t.score, s.score), cmp.Compare(s.load, t.load), cmp.Compare(s.gpu.UUID, t.gpu.UUID)) < 0
+	return cmp.Or(cmp.Compare(t.score, s.score), cmp.Compare(s.load, t.load), cmp.Compare(s.gpu.Promised, t.gpu.Promised), cmp.Compare(s.gpu.UUID, t.gpu.UUID)) < 0
 }
 
 func (m Method) judge(n *Node, req Request, now time.Time) Verdict {
@@ -112,7 +112,7 @@ func (m Method) judge(n *Node, req Request, now time.Time) Verdict {
 		v.Reasons = append(v.Reasons, Reason{Code: FloatShort, Text: floatShort(req.Deadline, n.Float)})
 	}
 	if best.gpu != nil && v.Candidate() {
-		v.GPU, v.Score, v.Load = best.gpu.UUID, best.score, best.load
+		v.GPU, v.Score, v.Load, v.promised = best.gpu.UUID, best.score, best.load, best.gpu.Promised
 	} else if !short { // nothing says when the float is longer
 		m.opens(&v, req)
 	}
@@ -137,7 +137,7 @@ func (m Method) seat(g *GPU, req Request) seat {
 			p.reason.GPU = g.UUID
 			barred = append(barred, *p.reason)
 		}
-		// An idle GPU rather than a busy one, then the one with more memory.
+		// An idle GPU rather than a busy one, then the one with more memory; of equals the one with fewer reservations.
 		s.score, s.load = float64(p.float), loadOf(p.demand, left)
 	} else {
 		s.score, s.load = float64(left), float64(g.Promised)

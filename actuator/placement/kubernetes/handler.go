@@ -42,7 +42,9 @@ const (
 )
 
 // Register mounts POST …/filter behind gate: questions are large, and the answers tell who
-// runs where. Why the scheduler gets no node is in the answer, which is 200 all the same: so that it
+// runs where. The gate MUST NOT refuse those that may ask because they ask often: kube-scheduler asks about
+// every pod of the cluster, and would bind past us what it could not ask about (ignorable). maxQuestions
+// bounds what they cost. Why the scheduler gets no node is in the answer, which is 200 all the same: so that it
 // skips us (ignorable), or shows the reason as an event of the pod. Of an answer with another code it
 // shows our address, which has the token in it.
 func Register(r chi.Router, gate func(http.Handler) http.Handler, placer Placer, logger *slog.Logger) {

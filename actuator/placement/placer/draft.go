@@ -81,8 +81,11 @@ func over(e reservation.Entry, now time.Time) bool {
 func (v *draft) claim(e reservation.Entry) placement.Claim {
 	t := v.tenants[e.Container]
 	c := e.Claim(t.Memory[e.GPU])
-	if t.Tasks > 0 {
+	switch {
+	case t.Tasks > 0:
 		c.Work = nil // the facts show it
+	case e.State == reservation.Created && !v.now.Before(e.Expires):
+		c.Work = nil // a server without requests: nobody knows when the first one comes
 	}
 	return c
 }

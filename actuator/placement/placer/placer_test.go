@@ -358,6 +358,72 @@ func TestPromisesExpire(t *testing.T) {
 	}
 }
 
+// A node that says nothing may run the container: what is reserved there stays until it answers.
+func TestPromiseOfANodeThatIsStale(t *testing.T) {
+	w, p := start(t, placement.Paper, node("a", 20))
+	ctx := t.Context()
+	if _, _, err := p.Place(ctx, need(9, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Bind(ctx, "p1", "c1"); err != nil {
+		t.Fatal(err)
+	}
+	w.nodes[0].Fresh = false
+	w.pass(10 * placer.DefaultTTL)
+	if err := p.Settle(ctx); err != nil || len(p.List()) != 1 {
+		t.Fatalf("its node is stale: %v, %v", p.List(), err)
+	}
+	w.nodes[0].Fresh = true
+	w.hold("c1", "a", gib, 0)
+	if err := p.Settle(ctx); err != nil || len(p.List()) != 1 {
+		t.Errorf("it runs: %v, %v", p.List(), err)
+	}
+}
+
+// A server that has no request yet reserves its memory for as long as it is there, and its work for a time only.
+func TestWorkOfAnIdleServerEnds(t *testing.T) {
+	w, p := start(t, placement.Predictive, node("a", 80))
+	ctx := t.Context()
+	if _, _, err := p.Place(ctx, need(0.2, 30)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Bind(ctx, "p1", "c1"); err != nil {
+		t.Fatal(err)
+	}
+	w.hold("c1", "a", gib, 0)
+	if _, _, err := p.Place(ctx, need(0.2, 30)); err == nil {
+		t.Error("its work is not counted at first")
+	}
+	w.pass(placer.DefaultTTL)
+	if err := p.Settle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Place(ctx, need(0.2, 51)); err == nil {
+		t.Error("its memory is not counted")
+	}
+	if _, _, err := p.Place(ctx, need(0.2, 50)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What reserves neither work nor memory is spread over equal GPUs.
+func TestRequestsWithoutWishesSpread(t *testing.T) {
+	for _, method := range []placement.Method{placement.Paper, placement.Predictive} {
+		_, p := start(t, method, node("a", 80), node("b", 80), node("c", 80))
+		got := map[string]int{}
+		for range 6 {
+			e, _, err := p.Place(t.Context(), placer.Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[e[0].Node]++
+		}
+		if got["a"] != 2 || got["b"] != 2 || got["c"] != 2 {
+			t.Errorf("%s: %v", method, got)
+		}
+	}
+}
+
 // What changes between the placement and the creation is found by Check.
 func TestCheckFindsWhatHasChanged(t *testing.T) {
 	for name, change := range map[string]func(n *placement.Node){

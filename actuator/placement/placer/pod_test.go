@@ -65,6 +65,22 @@ func TestPlacePod(t *testing.T) {
 }
 
 // TestPodOfNobodyWaiting: an answer that comes too late reserves nothing.
+// An image that took longer than a pod's deadline, elsewhere, closes no idle GPU to it; one with earlier work it does.
+func TestPodOfAnImageThatTookLonger(t *testing.T) {
+	busy := node("a", 80)
+	busy.GPUs[0].Work = []placement.Work{{Container: "w", Due: 1, Left: 0.5}}
+	w, p := start(t, placement.Predictive, busy, node("b", 20))
+	w.history["pytorch"] = 7200
+	req := need(9, 0)
+	req.Image = "pytorch"
+	if e, r, err := p.PlacePod(t.Context(), pod("one"), []string{"a", "b"}, req); err != nil || e.Node != "b" {
+		t.Errorf("on %q, %v: %s", e.Node, err, r.Summary())
+	}
+	if e, _, err := p.PlacePod(t.Context(), pod("two"), []string{"a"}, req); err != nil || e.Node != "" {
+		t.Errorf("behind other work: on %q, %v", e.Node, err)
+	}
+}
+
 func TestPodOfNobodyWaiting(t *testing.T) {
 	_, p := start(t, placement.Predictive, node("a", 40))
 	ctx, cancel := context.WithCancel(t.Context())

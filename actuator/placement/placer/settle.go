@@ -78,6 +78,8 @@ func (p *Placer) settle(v *draft, e reservation.Entry, t Tenant, is sight) {
 			e.State, e.Expires = reservation.Confirmed, time.Time{}
 			v.keep(e)
 		}
+	case !seen && is.node && !is.fresh && e.State == reservation.Created:
+		// Its node says nothing: it may run. Its time goes on when the node answers again.
 	case !seen && e.State == reservation.Created:
 		// It has just been made, or never will be seen.
 		if !v.now.Before(e.Expires) {

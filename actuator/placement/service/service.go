@@ -97,6 +97,9 @@ func (s *Service) Run(ctx context.Context) error {
 // Source knows the nodes, reservations not taken off.
 func (s *Service) Source() placement.Source { return s.source }
 
+// Method is how nodes are ranked.
+func (s *Service) Method() placement.Method { return s.o.Method }
+
 // Explain ranks the nodes, reservations taken off, and reserves nothing.
 func (s *Service) Explain(ctx context.Context, req placer.Request) (placement.Ranking, error) {
 	return s.placer.Explain(ctx, req)

@@ -7,6 +7,7 @@
 package swarm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ var ErrNoManager = errors.New("this engine is no manager of a swarm")
 type Options struct {
 	Engine Engine
 	Source placement.Source
+	// Method says which nodes can take a container; placement.DefaultMethod by default.
+	Method placement.Method
 	// Interval is the time between looks at facts and swarm; 5 s by default.
 	Interval time.Duration
 	// Settle is how long a node must be provisionable before it is labelled so
@@ -80,6 +83,7 @@ func New(o Options) (*Swarm, error) {
 	duration(&o.Settle, 10*time.Second)
 	duration(&o.Pause, 30*time.Second)
 	duration(&o.MaxAge, 30*time.Second)
+	o.Method = cmp.Or(o.Method, placement.DefaultMethod)
 	if o.AtOnce <= 0 {
 		o.AtOnce = 20
 	}
@@ -170,10 +174,24 @@ func (s *Swarm) learn(ctx context.Context) error {
 		return err
 	}
 	s.facts, s.factsAt = make(map[string]fact, len(nodes)), now
-	for _, n := range nodes {
-		s.facts[n.Name] = fact{n.Fresh && n.Provisionable, n.Score}
+	for _, v := range s.o.Method.Rank(nodes, placement.Request{}, now) {
+		s.facts[v.Node.Name] = fact{v.Candidate(), score(s.o.Method, v.Node)}
 	}
 	return nil
+}
+
+// score is by what the nodes that can take a container are ranked: the paper's, or the memory that is free on
+// the best GPU that is open.
+func score(m placement.Method, n placement.Node) (most float64) {
+	if m == placement.Paper {
+		return n.Score
+	}
+	for _, g := range n.GPUs {
+		if g.Open {
+			most = max(most, float64(g.MemoryFree))
+		}
+	}
+	return most
 }
 
 func (s *Swarm) members(ctx context.Context) ([]swarm.Node, error) {

@@ -124,6 +124,22 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// A node that missed a deadline in the past is closed by the paper's ranking alone.
+func TestAPastMissClosesNoNode(t *testing.T) {
+	for method, want := range map[placement.Method]string{"": "1/10", placement.Predictive: "1/10", placement.Paper: "0/0"} {
+		n := node("a", 10<<30)
+		n.Provisionable, n.Score, n.GPUs[0].Provisionable = false, 0, false
+		f := &fake{manager: true, nodes: []swarm.Node{peer("1", "a")}}
+		s, err := New(Options{Engine: f, Source: &source{nodes: []placement.Node{n}}, Method: method, Now: func() time.Time { return start }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Step(t.Context()); err != nil || f.state() != want {
+			t.Errorf("%q: %s, %v; want %s", method, f.state(), err, want)
+		}
+	}
+}
+
 // Labels of before are left alone while nothing is known, and on a worker.
 func TestLeavesAlone(t *testing.T) {
 	f, src, s, _ := make3(t)
