@@ -24,7 +24,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 	}
 	b := newBench(t, func(o *actuator.Options) {
 		o.Access.Tokens = access.TokensIn(path)
-		o.Mount = append(o.Mount, api.NewServer(api.Options{}).Register)
+		o.Mount = append(o.Mount, func(r chi.Router, gate *access.Gate) { api.NewServer(api.Options{}).Register(r, gate.Change) })
 	})
 	open := []string{
 		"GET /", "GET /events", "GET /assets/{name}", "GET /metrics", "GET /-/healthy", "GET /-/ready",

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"time"
 
@@ -93,8 +92,8 @@ type Options struct {
 	// Ranking is the ranking of the nodes, for the page; nil without placement.
 	Ranking func(context.Context) placement.Overview
 	// Mount adds other parts' requests to the handler; those that change something
-	// they pass through gate, as the actuator does its own.
-	Mount []func(r chi.Router, gate func(http.Handler) http.Handler)
+	// they pass through the gate, as the actuator does its own.
+	Mount []func(chi.Router, *access.Gate)
 
 	Logger  *slog.Logger
 	Metrics *collector.Metrics

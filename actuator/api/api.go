@@ -57,8 +57,8 @@ type Options struct {
 	Metrics   prometheus.Gatherer
 	// Page is the live page, at /.
 	Page http.Handler
-	// Mount adds other parts' routes; those that change something pass through gate.
-	Mount []func(r chi.Router, gate func(http.Handler) http.Handler)
+	// Mount adds other parts' routes; those that change something pass through the gate.
+	Mount []func(chi.Router, *access.Gate)
 	// Answered is told the status of each answer to a notification.
 	Answered func(code int)
 	Logger   *slog.Logger
@@ -91,7 +91,7 @@ func Router(o Options) chi.Router {
 		r.Handle("POST /-/reload", o.Gate.Change(http.HandlerFunc(s.reload)))
 		r.Handle("GET /api/v1/admission", o.Gate.Change(http.HandlerFunc(s.admission))) // it may ask another node, with our credentials
 		for _, mount := range o.Mount {
-			mount(r, o.Gate.Change)
+			mount(r, o.Gate)
 		}
 	})
 	r.HandleFunc("GET /api/v1/state", s.state)

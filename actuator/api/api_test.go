@@ -60,9 +60,9 @@ func router(t *testing.T, f *fake) (r chi.Router, log *decisionlog.Log, codes ma
 	return Router(Options{
 		Gate: access.New(access.Options{Refuse: Refuse(count)}), Actuator: f, State: func() any { return map[string]int{"holds": 2} },
 		Decisions: log, Metrics: prometheus.NewRegistry(), Page: page, Answered: count, Logger: slog.New(slog.DiscardHandler),
-		Mount: []func(chi.Router, func(http.Handler) http.Handler){func(r chi.Router, gate func(http.Handler) http.Handler) {
+		Mount: []func(chi.Router, *access.Gate){func(r chi.Router, gate *access.Gate) {
 			r.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) })
-			r.Handle("DELETE /api/v1/placements/{id}", gate(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no") })))
+			r.Handle("DELETE /api/v1/placements/{id}", gate.Change(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no") })))
 		}},
 	}), log, codes
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/placement/swarm"
+	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/engine"
 )
 
@@ -45,8 +46,8 @@ func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run f
 	}
 	r := ranker{places}
 	if c.kubernetes {
-		o.Mount = append(o.Mount, func(mux chi.Router, gate func(http.Handler) http.Handler) {
-			kubernetes.Register(mux, gate, r, o.Logger)
+		o.Mount = append(o.Mount, func(mux chi.Router, gate *access.Gate) {
+			kubernetes.Register(mux, gate.May, r, o.Logger)
 		})
 	}
 	if !c.swarm {
@@ -60,12 +61,12 @@ func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run f
 	if err != nil {
 		return nil, err
 	}
-	s, err := swarm.New(swarm.Options{Engine: docker, Source: places.Source(), DryRun: o.DryRun, Logger: o.Logger})
+	s, err := swarm.New(swarm.Options{Engine: docker, Source: places.Source(), Method: places.Method(), DryRun: o.DryRun, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	o.Mount = append(o.Mount, func(mux chi.Router, gate func(http.Handler) http.Handler) {
-		mux.Handle("POST /api/v1/swarm/services", gate(s.Handler(func(req *http.Request, want placement.Request) (placement.Ranking, error) {
+	o.Mount = append(o.Mount, func(mux chi.Router, gate *access.Gate) {
+		mux.Handle("POST /api/v1/swarm/services", gate.Change(s.Handler(func(req *http.Request, want placement.Request) (placement.Ranking, error) {
 			return r.Rank(req.Context(), want)
 		})))
 	})

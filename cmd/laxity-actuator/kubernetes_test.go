@@ -213,7 +213,7 @@ func TestKubeSchedulerWithoutUs(t *testing.T) {
 		w.node("plain-1", laxityNode{})
 		w.AddPod(kubetest.Pod{Name: "waits", GPUs: 1, Annotations: annotations("deadline=9s")})
 		// docs/kubernetes.md warns of what it says: the address that was asked, with the token.
-		if says, err := w.Refused(w.ctx, "waits"); err != nil || !strings.Contains(says, "404") || !strings.Contains(says, "laxity:secret@") {
+		if says, err := w.Refused(w.ctx, "waits"); err != nil || !strings.Contains(says, "404") || !strings.Contains(says, "laxity:"+secret+"@") {
 			t.Errorf("it says %q (%v)", says, err)
 		}
 		// One that asks for no GPU, as the one that places, does not wait for it.

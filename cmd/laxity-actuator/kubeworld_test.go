@@ -23,6 +23,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/actuator/placement/service"
+	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/kubetest"
 	"github.com/laxity/laxity/internal/needtest"
 )
@@ -126,9 +127,12 @@ func newWorld(t *testing.T, around func(http.Handler) http.Handler, change func(
 	if _, err := (&clusterFlags{kubernetes: true}).open(&o, w.places); err != nil {
 		t.Fatal(err)
 	}
-	mux := chi.NewRouter()
+	mux, token := chi.NewRouter(), filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, mount := range o.Mount {
-		mount(mux, withToken)
+		mount(mux, access.New(access.Options{Tokens: access.TokensIn(token)}))
 	}
 	extender := httptest.NewServer(around(mux))
 	t.Cleanup(extender.Close)
@@ -138,16 +142,8 @@ func newWorld(t *testing.T, around func(http.Handler) http.Handler, change func(
 	return w
 }
 
-// withToken is the gate: the token comes as the password in urlPrefix.
-func withToken(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, password, _ := r.BasicAuth(); password != "secret" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
+// secret is the token, which comes as the password in urlPrefix.
+const secret = "0123456789abcdef"
 
 func asItIs(h http.Handler) http.Handler { return h }
 
@@ -190,7 +186,7 @@ func schedulerConfiguration(t *testing.T, api, extender string, change func(map[
 	if !strings.HasPrefix(prefix, there) {
 		t.Fatal(prefix)
 	}
-	ours["urlPrefix"] = strings.Replace(extender, "://", "://laxity:secret@", 1) + strings.TrimPrefix(prefix, there)
+	ours["urlPrefix"] = strings.Replace(extender, "://", "://laxity:"+secret+"@", 1) + strings.TrimPrefix(prefix, there)
 	if change != nil {
 		change(config)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-chi/chi/v5"
 	promconfig "github.com/prometheus/common/config"
 
 	"github.com/laxity/laxity/actuator"
@@ -15,6 +16,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/actuator/placement/prometheus"
 	"github.com/laxity/laxity/actuator/placement/service"
+	"github.com/laxity/laxity/internal/access"
 )
 
 // placementFlags say whether and how this actuator places containers.
@@ -73,7 +75,8 @@ func (p *placementFlags) open(o *actuator.Options, local func() string) (*servic
 	if err != nil {
 		return nil, err
 	}
-	o.Mount, o.Ranking = append(o.Mount, s.Register), s.Overview
+	o.Mount = append(o.Mount, func(r chi.Router, gate *access.Gate) { s.Register(r, gate.Change) })
+	o.Ranking = s.Overview
 	load, base := o.Load, o.Config
 	o.Load = func() (config.Config, error) {
 		if err := s.Reload(); err != nil {

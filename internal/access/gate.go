@@ -81,6 +81,18 @@ func (g *Gate) All(next http.Handler) http.Handler {
 // pass, and no web page of another site. Beyond the rate the answer is 503, which
 // Alertmanager repeats.
 func (g *Gate) Change(next http.Handler) http.Handler {
+	return g.May(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.changes.allow(r.RemoteAddr, g.o.Now()) {
+			w.Header().Set("Retry-After", "1")
+			g.o.Refuse(w, r, http.StatusServiceUnavailable, errTooOften)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
+// May lets the same clients pass as Change, however often they ask.
+func (g *Gate) May(next http.Handler) http.Handler {
 	next = g.origins.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := g.Check(r)
@@ -99,9 +111,6 @@ func (g *Gate) Change(next http.Handler) http.Handler {
 		case err != nil:
 			g.o.Logger.Error("nobody is let in", "err", err)
 			g.o.Refuse(w, r, http.StatusServiceUnavailable, errCannotCheck)
-		case !g.changes.allow(r.RemoteAddr, g.o.Now()):
-			w.Header().Set("Retry-After", "1")
-			g.o.Refuse(w, r, http.StatusServiceUnavailable, errTooOften)
 		default:
 			next.ServeHTTP(w, r)
 		}

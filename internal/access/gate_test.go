@@ -164,6 +164,12 @@ func TestGuardBoundsRequestsASecond(t *testing.T) {
 	if n, _ := count(g.Change(done), "127.0.0.1:5", 5000); n != 100 {
 		t.Errorf("%d changes passed a second later", n)
 	}
+	if n, _ := count(g.May(done), "127.0.0.1:5", 5000); n != 5000 {
+		t.Errorf("%d of 5000 passed a gate that bounds nobody who may act", n)
+	}
+	if n, c := count(g.May(done), "192.0.2.1:5", 1); n != 0 || c != http.StatusForbidden {
+		t.Errorf("a stranger: %d passed, %d", n, c)
+	}
 }
 
 // Nobody without a token takes from the rate of those who have one.

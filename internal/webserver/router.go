@@ -39,7 +39,7 @@ func Router(log *slog.Logger, refuse Refuse) chi.Router {
 }
 
 // methods are those of a program's routes.
-var methods = []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete}
+var methods = []string{http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodPost, http.MethodDelete}
 
 // Profiler mounts net/http/pprof at /debug/pprof/, for clients on this machine that pass gate
 // (which decides who may act), and for no page of another site. refuse answers all others with 403.

@@ -21,6 +21,7 @@ func TestRouter(t *testing.T) {
 	r := webserver.Router(slog.New(slog.NewTextHandler(&logged, nil)), refuse)
 	r.Handle("GET /hello/{name}", hello)
 	r.Handle("PUT /hello/{name}", hello)
+	r.Handle("PATCH /change", hello)
 	r.HandleFunc("GET /panic", func(http.ResponseWriter, *http.Request) { panic("oh no") })
 	for _, tt := range []struct {
 		method, path string
@@ -32,6 +33,7 @@ func TestRouter(t *testing.T) {
 		{"GET", "/nowhere", 404, "", "refused: /nowhere is not here"},
 		{"POST", "/nowhere", 404, "", "refused: /nowhere is not here"},
 		{"POST", "/hello/you", 405, "GET, PUT", "refused: /hello/you does not take POST"},
+		{"PUT", "/change", 405, "PATCH", "refused: /change does not take PUT"},
 		{"GET", "/panic", 500, "", ""},
 	} {
 		w := httptest.NewRecorder()

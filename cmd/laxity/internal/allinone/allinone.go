@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -206,7 +205,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 			}.Open,
 		},
 		LockDir: o.LockDir, Allow: o.Allow, Access: o.Access, Metrics: metrics,
-		Mount:   []func(chi.Router, func(http.Handler) http.Handler){s.Places.Register},
+		Mount:   []func(chi.Router, *access.Gate){func(r chi.Router, gate *access.Gate) { s.Places.Register(r, gate.Change) }},
 		Ranking: s.Places.Overview,
 		Logger:  logger,
 	})
