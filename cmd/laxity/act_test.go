@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/state"
 	"github.com/laxity/laxity/cmd/internal/event"
+	"github.com/laxity/laxity/cmd/laxity/internal/check"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/access"
 )
 
 func TestPauseAndRelease(t *testing.T) {
@@ -32,6 +35,37 @@ func TestPauseAndRelease(t *testing.T) {
 		code, _, stderr = laxity(command, "web", "--actuator.url=http://127.0.0.1:1")
 		if code != exitFailure || !strings.Contains(stderr, "no actuator answers at") {
 			t.Errorf("%s without an actuator: code %d, %q", command, code, stderr)
+		}
+	}
+}
+
+// check tells of a token that the exporter does not take, before laxity deadline is refused.
+func TestCheckTellsOfTheToken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts laxity up, and probes the kernel")
+	}
+	u := startUp(t)
+	wrong := filepath.Join(t.TempDir(), "token")
+	if err := access.WriteToken(wrong, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]check.Level{u.token: check.OK, wrong: check.Fail, "/nonexistent": check.Warn} {
+		_, stdout, stderr := laxity("check", "--device=sim", "--json", "--exporter.url=http://"+u.exporter, "--actuator.url=http://"+u.actuator, "--token.file="+token)
+		var all []check.Finding
+		if err := json.Unmarshal([]byte(stdout), &all); err != nil {
+			t.Fatalf("%v\n%s%s", err, stdout, stderr)
+		}
+		asked := 0
+		for _, f := range all {
+			if f.Name == "token" {
+				asked++
+				if f.Level != want {
+					t.Errorf("%s: %+v, want %v", token, f, want)
+				}
+			}
+		}
+		if asked != 2 {
+			t.Errorf("%s: %d of 2 programs were asked: %s", token, asked, stdout)
 		}
 	}
 }

@@ -45,13 +45,16 @@ func (c *cli) addEvents() {
 		follow bool
 	)
 	e.acts.cli = c
-	cmd := c.command("events", eventsHelp, func(ctx context.Context, _ *slog.Logger) error { return e.print(ctx, follow) })
+	cmd := c.command("events", eventsHelp, func(ctx context.Context, _ *slog.Logger) error {
+		c.endless["events"] = follow
+		return e.print(ctx, follow)
+	})
 	cmd.Flag("follow", "Go on until Ctrl-C.").Short('f').BoolVar(&follow)
 	cmd.Flag("json", "Print a line of JSON for each event.").BoolVar(&e.asJSON)
 	cmd.Flag("exporter.url", "Address of the exporter (or of laxity up).").Default(defaultExporter).Envar("LAXITY_EXPORTER_URL").StringVar(&e.exporter)
 	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").IsSetByUser(&e.acts.must).StringVar(&e.acts.url)
 	cmd.Arg("container", "Name or id. Default: all.").HintAction(containers(&e.exporter)).StringVar(&e.container)
-	c.quiet["events"], c.endless["events"] = true, true
+	c.quiet["events"] = true
 }
 
 func (e *events) print(ctx context.Context, follow bool) error {

@@ -104,7 +104,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = plain.NewWriter(stdout), plain.NewWriter(stderr)
 	c := &cli{
 		app: kingpin.New("laxity", help), out: stdout, err: stderr, runs: map[string]func(context.Context, *slog.Logger) error{},
-		quiet: map[string]bool{}, endless: map[string]bool{"up": true, "top": true, "guardian": true},
+		quiet: map[string]bool{}, endless: map[string]bool{"up": true, "guardian": true},
 	}
 	c.register(stdout, stderr)
 	levelChosen := false
@@ -121,6 +121,9 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if plugin {
+		go followPlugin(os.Getenv(pluginSocket), stop)
+	}
 	// The second Ctrl-C ends the process at once; the guardian releases what was held.
 	context.AfterFunc(ctx, stop)
 	c.log.Writer = stderr

@@ -112,7 +112,12 @@ func runContainer(spec run.Spec, places run.Placements, options []string, stdout
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
-	go followPlugin(os.Getenv("DOCKER_CLI_PLUGIN_SOCKET"), signals)
+	go followPlugin(os.Getenv(pluginSocket), func() {
+		select {
+		case signals <- syscall.SIGTERM:
+		default: // enough signals are on their way
+		}
+	})
 	r := run.Runner{
 		Docker: append([]string{"docker"}, options...), Podman: run.Podman(context.Background(), options), Placements: places,
 		Stdin: os.Stdin, Stdout: stdout, Stderr: stderr, Signals: signals, Received: fromTerminal,
@@ -140,9 +145,12 @@ func fromTerminal(s os.Signal) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// followPlugin sends a signal when the docker command that started this plugin ends. That
+// pluginSocket names the socket that the docker command listens on for its plugins.
+const pluginSocket = "DOCKER_CLI_PLUGIN_SOCKET"
+
+// followPlugin calls ended when the docker command that started this plugin ends. That
 // command closes the socket when it gets a signal and has no terminal.
-func followPlugin(socket string, signals chan<- os.Signal) {
+func followPlugin(socket string, ended func()) {
 	if socket == "" {
 		return
 	}
@@ -152,8 +160,5 @@ func followPlugin(socket string, signals chan<- os.Signal) {
 	}
 	defer c.Close()
 	_, _ = io.Copy(io.Discard, c)
-	select {
-	case signals <- syscall.SIGTERM:
-	default: // enough signals are on their way
-	}
+	ended()
 }

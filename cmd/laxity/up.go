@@ -122,7 +122,7 @@ func (u *upCommand) up(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	r := upRun{stack: stack, web: listening, out: u.out, talks: u.talks(), dryRun: u.DryRun, page: "http://" + dialable(u.address) + "/", log: log}
+	r := upRun{stack: stack, web: listening, out: u.out, talks: u.talks(), dryRun: u.DryRun, page: u.pageAt(u.address), log: log}
 	if u.Access.Tokens != nil { // only now: another laxity up on this state folder has a token of its own
 		addresses := append(slices.Clone(*u.exporters.WebListenAddresses), u.address)
 		r.token = tokenFile(u.StateDir)
@@ -131,7 +131,7 @@ func (u *upCommand) up(ctx context.Context, log *slog.Logger) error {
 		}
 		defer removeToken(r.token, log)
 		if !r.talks {
-			fmt.Fprint(u.err, howToAct(r.token, u.address, listening.exporterAddress()))
+			fmt.Fprint(u.err, howToAct(r.token, u.pageAt(u.address), u.pageAt(listening.exporterAddress())))
 		}
 	}
 	return r.run(ctx)
@@ -149,11 +149,20 @@ func open(o allinone.Options) (*allinone.Stack, error) {
 // howToAct says where the token is and what to do with it. It does not print the token:
 // output ends up in logs.
 func howToAct(token, actuator, exporter string) string {
-	return fmt.Sprintf(`Watch:  http://%[2]s/
-Act:    Sign in at http://%[2]s/login with any user name; the password is the token in %[1]s
+	return fmt.Sprintf(`Watch:  %[2]s
+Act:    Sign in at %[2]slogin with any user name; the password is the token in %[1]s
         sudo laxity deadline CONTAINER 5s
-        curl -u "laxity:$(sudo grep -v '^#' %[1]s)" -X PATCH -d '{"deadline":"5s"}' http://%[3]s/api/v1/containers/CONTAINER
-`, token, dialable(actuator), dialable(exporter))
+        curl -u "laxity:$(sudo grep -v '^#' %[1]s)" -X PATCH -d '{"deadline":"5s"}' %[3]sapi/v1/containers/CONTAINER
+`, token, actuator, exporter)
+}
+
+// pageAt returns where a browser on this machine finds the page of a listen address.
+func (u *upCommand) pageAt(address string) string {
+	scheme := "http"
+	if u.Access.Web.Demands().TLS {
+		scheme = "https"
+	}
+	return scheme + "://" + dialable(address) + "/"
 }
 
 // dialable returns the address at which a browser on this machine finds a listen address.

@@ -112,6 +112,7 @@ func (c *cli) addViews() {
 		if err != nil {
 			return err
 		}
+		c.endless["ps"] = watch
 		if watch {
 			return top{source: source, acts: &acts, out: c.out, all: all, asJSON: asJSON, whole: whole}.follow(ctx)
 		}
@@ -136,12 +137,12 @@ func (c *cli) addViews() {
 	})
 	tables(ps)
 	ps.Flag("watch", "Print the table again after each change, until Ctrl-C.").Short('w').BoolVar(&watch)
-	c.endless["ps"] = true
 	live := c.command("top", topHelp, func(ctx context.Context, _ *slog.Logger) error {
 		source, err := c.source(exporter)
 		if err != nil {
 			return err
 		}
+		c.endless["top"] = !once
 		return top{source: source, acts: &acts, out: c.out, exporter: exporter, all: all, asJSON: asJSON, whole: whole}.show(ctx, once)
 	})
 	tables(live)

@@ -13,6 +13,8 @@ type Demands struct {
 	// Passwords: every client needs a password. Certificates: every client needs
 	// a certificate that is verified.
 	Passwords, Certificates bool
+	// TLS: every client speaks https.
+	TLS bool
 }
 
 // Everybody reports whether every client has to authenticate.
@@ -30,13 +32,15 @@ func ReadDemands(path string) (Demands, error) {
 	var c struct {
 		TLS struct {
 			ClientAuth string `yaml:"client_auth_type"`
+			CertFile   string `yaml:"cert_file"`
+			Cert       string `yaml:"cert"`
 		} `yaml:"tls_server_config"`
 		Users map[string]string `yaml:"basic_auth_users"`
 	}
 	if err := yaml.Unmarshal(raw, &c); err != nil {
 		return Demands{}, fmt.Errorf("--web.config.file %s: %w", path, err)
 	}
-	return Demands{Passwords: len(c.Users) > 0, Certificates: c.TLS.ClientAuth == "RequireAndVerifyClientCert"}, nil
+	return Demands{Passwords: len(c.Users) > 0, Certificates: c.TLS.ClientAuth == "RequireAndVerifyClientCert", TLS: c.TLS.CertFile != "" || c.TLS.Cert != ""}, nil
 }
 
 // WebConfig is the web configuration of a program that runs. The web server reads

@@ -28,6 +28,18 @@ func TestReadDemands(t *testing.T) {
 	}
 }
 
+// A page is told with the scheme that its server speaks: TLS as soon as there is a certificate.
+func TestDemandsTLS(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": false, "basic_auth_users: {alice: secret}": false,
+		"tls_server_config: {cert_file: c, key_file: k}": true, "tls_server_config: {cert: c, key: k}": true,
+	} {
+		if got, err := access.ReadDemands(write(t, text)); got.TLS != want || err != nil {
+			t.Errorf("%q: %v %v", text, got, err)
+		}
+	}
+}
+
 // The web server reads its configuration for each request: who takes the users out
 // of it must not open a program that was started closed.
 func TestWebConfigThatLosesItsUsersIsClosed(t *testing.T) {

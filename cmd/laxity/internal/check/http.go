@@ -75,6 +75,8 @@ func permitted(ctx context.Context, at Address, method, path string) permission 
 	}
 	defer resp.Body.Close()
 	switch {
+	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
+		return unasked // a program of another version: nobody asks who calls what is not there
 	case resp.StatusCode == http.StatusForbidden:
 		return notHere
 	case resp.StatusCode != http.StatusUnauthorized:

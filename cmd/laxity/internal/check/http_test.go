@@ -19,7 +19,9 @@ func TestPermitted(t *testing.T) {
 		}
 	}
 	gate := access.New(access.Options{Tokens: access.TokensIn(right)})
-	server := httptest.NewServer(gate.All(gate.Change(http.NotFoundHandler())))
+	mux := http.NewServeMux()
+	mux.Handle("/x", gate.Change(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })))
+	server := httptest.NewServer(gate.All(mux))
 	defer server.Close()
 	for what, c := range map[string]struct {
 		client *http.Client
@@ -30,11 +32,15 @@ func TestPermitted(t *testing.T) {
 		"none":  {nil, noToken},
 	} {
 		at := Address{URL: server.URL, Client: c.client}
-		for _, method := range []string{http.MethodGet, http.MethodPut} {
+		for _, method := range []string{http.MethodGet, http.MethodPatch} {
 			if got := permitted(t.Context(), at, method, "/x"); got != c.want {
 				t.Errorf("%s token, %s: %v, want %v", what, method, got, c.want)
 			}
 		}
+	}
+	// What is not there is behind no gate, so its answer says nothing of the token.
+	if got := permitted(t.Context(), Address{URL: server.URL}, http.MethodGet, "/elsewhere"); got != unasked {
+		t.Errorf("a path that is not there: %v", got)
 	}
 	if got := permitted(t.Context(), Address{URL: "http://127.0.0.1:1"}, http.MethodGet, "/"); got != unasked {
 		t.Errorf("nobody there: %v", got)

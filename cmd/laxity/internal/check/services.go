@@ -31,15 +31,13 @@ func gatherExporter(ctx context.Context, at Address) exporterFacts {
 	}
 	f.err, f.now = err, time.Now()
 	if err == nil {
-		// Without a deadline in it the request changes nothing.
-		f.may = permitted(ctx, at, http.MethodPut, deadlinePath)
+		f.may = permitted(ctx, at, http.MethodPatch, changePath)
 	}
 	return f
 }
 
-// deadlinePath changes the deadline of a container that there is not; without a body it would
-// change none.
-const deadlinePath = "/api/v1/containers/laxity-check/deadline"
+// changePath changes a container that there is not; without a body it would change none.
+const changePath = "/api/v1/containers/laxity-check"
 
 // staleAfter is the age from which rules and actuator do not act on a snapshot.
 const staleAfter = 10 * time.Second

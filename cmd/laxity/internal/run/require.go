@@ -9,6 +9,7 @@ import (
 	"github.com/laxity/laxity/actuator/admission"
 	"github.com/laxity/laxity/actuator/placement/api"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // Require says what --require asks for.
@@ -83,7 +84,7 @@ func (r *Runner) required(ctx context.Context, s Spec, p *api.Placement) error {
 		if s.Require == RequireKnown {
 			return fmt.Errorf("%w: %s; with --estimate, or with --require alone, it starts", errRefused, a.Reason)
 		}
-		fmt.Fprintf(r.Stderr, "laxity: it starts, and nobody can say whether its deadline can be met: %s (--require=known refuses then)\n", a.Reason)
+		fmt.Fprintf(plain.NewWriter(r.Stderr), "laxity: it starts, and nobody can say whether its deadline can be met: %s (--require=known refuses then)\n", a.Reason)
 		return nil
 	default:
 		return fmt.Errorf("%w%s: %s%s", errRefused, where, a.Reason, earliest(q, a))

@@ -178,14 +178,17 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	if f.id == "" { // docker says why on standard error
-		return code, errors.Join(err, r.release(ctx, p))
+		r.forget(ctx, p)
+		return code, err
 	}
 	switch state := r.state(ctx, engine, f.id); {
 	case state == "created" && !s.Create:
 		// It never ran. docker run would leave it behind.
-		return code, errors.Join(err, r.remove(ctx, engine, f.id), r.release(ctx, p))
+		r.forget(ctx, p)
+		return code, errors.Join(err, r.remove(ctx, engine, f.id))
 	case state == "exited" || state == "dead" || state == "":
-		return code, errors.Join(err, r.release(ctx, p))
+		r.forget(ctx, p)
+		return code, err
 	default:
 		return code, err
 	}
@@ -258,6 +261,14 @@ func exitCode(cmd *exec.Cmd, err error) (int, error) {
 		return 128 + int(status.Signal()), nil
 	}
 	return exit.ExitCode(), nil
+}
+
+// forget releases the reservation of a container that has ended. That it cannot be released is no
+// failure of the container, whose exit code the user waits for.
+func (r *Runner) forget(ctx context.Context, p api.Placement) {
+	if err := r.release(ctx, p); err != nil {
+		fmt.Fprintf(plain.NewWriter(r.Stderr), "laxity: %v\n", err)
+	}
 }
 
 func (r *Runner) release(ctx context.Context, p api.Placement) error {

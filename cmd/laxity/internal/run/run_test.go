@@ -36,6 +36,8 @@ type actuator struct {
 	wanted   api.Wanted
 	bound    map[string]string
 	released []string
+	// releaseErr is what a release fails with.
+	releaseErr error
 	// answer is to --require, and asked what it asked.
 	answer admission.Answer
 	asked  admission.Question
@@ -93,7 +95,7 @@ func (a *actuator) Release(_ context.Context, id string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.released = append(a.released, id)
-	return nil
+	return a.releaseErr
 }
 
 // tool does what its arguments say.
@@ -269,6 +271,13 @@ func runsLikeDocker(t *testing.T) {
 		}
 		if a.wanted.Deadline != "9s" || a.wanted.GPUMemory != "4GiB" || a.wanted.Image != img || a.wanted.Node != "" {
 			t.Errorf("asked for %+v", a.wanted)
+		}
+	})
+	t.Run("exit code, though the actuator is gone by then", func(t *testing.T) {
+		a := &actuator{next: []api.Placement{local("p1")}, releaseErr: &api.UnreachableError{Address: "http://a", Err: errors.New("refused")}}
+		r := do(t, a, "--rm", "--network=none", img, "exit", "0")
+		if r.code != 0 || r.err != nil || !strings.Contains(r.errors.String(), "p1 was not released (it expires by itself)") {
+			t.Errorf("%d, %v: %s", r.code, r.err, r)
 		}
 	})
 	t.Run("the chosen GPU alone", func(t *testing.T) {

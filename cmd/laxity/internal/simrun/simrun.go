@@ -144,10 +144,15 @@ func Prepare(s run.Spec, g GPU, image func() (string, error), unique string) (_ 
 	if !s.Detach {
 		s.Flags, s.Detach = append(s.Flags, "--detach"), true
 	}
-	if !slices.Contains(s.Flags, "--rm") && !slices.Contains(s.Flags, "--restart") {
+	if !given(s.Flags, "--rm") && !given(s.Flags, "--restart") {
 		s.Flags = append(s.Flags, "--rm")
 	}
 	return s, name, nil
+}
+
+// given reports whether a flag is among docker's arguments, with a value or without.
+func given(flags []string, name string) bool {
+	return slices.ContainsFunc(flags, func(f string) bool { return f == name || strings.HasPrefix(f, name+"=") })
 }
 
 // flag returns the value of a flag in docker's arguments.

@@ -37,6 +37,7 @@ func TestPrepare(t *testing.T) {
 		{"--deadline 9s --name red matmul --n 64 --kernels 1", gpu + "--name red --detach --rm", "built:in", "red", "9s ", "--n 64"},
 		{"--deadline 50ms -d --restart always server", gpu + "-d --restart always --name server-1234", "built:in", "server-1234", "50ms busy", "--n 64"},
 		{"--gpu-memory 4GiB --label laxity.release=process server", gpu + "--name server-1234 --detach --rm", "built:in", "server-1234", " process", "--n 64"},
+		{"--deadline 9s --rm=false matmul", gpu + "--rm=false --name matmul-1234 --detach", "built:in", "matmul-1234", "9s ", "--n 512"},
 		{"--deadline 9s -e X=y --rm mine:1 ./train fast", gpu + "-e X=y --rm", "mine:1", "", "9s ", "./train fast"},
 	} {
 		s, name, err := prepare(t, tt.args)

@@ -8,6 +8,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/plain"
 )
 
 // patience bounds an action.
@@ -78,7 +79,7 @@ func (m Model) pressed(k tea.KeyMsg) (tea.Model, tea.Cmd) {
 func (m *Model) askChange(setting, values string) {
 	if r, ok := m.row(); ok {
 		m.setting = setting
-		m.ask(changing, setting+" of "+r.Container+" ("+values+"): ", "")
+		m.ask(changing, setting+" of "+plain.Line(r.Container)+" ("+values+"): ", "")
 	}
 }
 
