@@ -294,6 +294,47 @@ func TestForkOwnsNoGroupOfItsParent(t *testing.T) {
 	}
 }
 
+// A group whose handle another process had before is its own: that one destroyed its context, and lives on.
+func TestHandleThatAnotherProcessHad(t *testing.T) {
+	r := newRig(t, channels.Options{})
+	p, later := r.Start(1, gpuNames[0]), r.Start(2, gpuNames[0])
+	_, err := r.Inspect(t.Context(), target(p), channels.Standing{})
+	check(t, err, nil)
+	old, err := r.Machine.Find(t.Context(), p)
+	check(t, err, nil)
+	r.DropGroup(p)
+	r.driver.Driver = reused{r.Machine, later, old[0]}
+	_, err = r.Inspect(t.Context(), target(later), takeOff)
+	check(t, err, nil)
+	if n := r.Off(later); n != 8 {
+		t.Errorf("%d channels are off", n)
+	}
+}
+
+// reused lets a process's group have the handles that another one's had.
+type reused struct {
+	channels.Driver
+	process rm.Process
+	was     rm.Group
+}
+
+func (d reused) Find(ctx context.Context, p rm.Process) ([]rm.Group, error) {
+	list, err := d.Driver.Find(ctx, p)
+	if p == d.process && len(list) > 0 {
+		list = slices.Clone(list)
+		list[0].Client, list[0].Handle = d.was.Client, d.was.Handle
+	}
+	return list, err
+}
+
+func (d reused) Switch(ctx context.Context, groups []rm.Group, on bool) error {
+	its, err := d.Driver.Find(ctx, d.process)
+	if err != nil || groups[0].Process != d.process {
+		return d.Driver.Switch(ctx, groups, on)
+	}
+	return d.Driver.Switch(ctx, its, on)
+}
+
 type forked struct {
 	channels.Driver
 	parent, child rm.Process

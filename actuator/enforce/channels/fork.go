@@ -13,17 +13,18 @@ import (
 // A fork inherits its parent's descriptors, and by these the driver shows it the parent's groups. It
 // cannot use them (CUDA needs an exec first), but it may count as a task: libcuda is asked for a context
 // and refuses. A group that two processes own would be off in the turns of both, and stay off when one of
-// them ends. So it is the oldest living one's: handles of clients are unique on the machine.
+// them ends. So it is the oldest living one's. No two clients on a machine have the same handle at a time.
 
 // claim leaves a process those of its groups that no older one has, and undoes what is on record of
 // younger ones for those that it keeps.
 func (e *Enforcer) claim(ctx context.Context, m *member) {
 	for _, q := range e.sharing(m.Process, m.groups) {
 		if byAge(q, m.Process) < 0 {
-			if state, err := e.o.State(q); err != nil || state != Gone {
-				theirs := e.groupsOf(q)
-				m.groups = slices.DeleteFunc(slices.Clone(m.groups), func(g rm.Group) bool { _, ok := groupOf(theirs, keyOf(g)); return ok })
-			}
+			theirs := e.groupsOf(q)
+			m.groups = slices.DeleteFunc(slices.Clone(m.groups), func(g rm.Group) bool {
+				its, ok := groupOf(theirs, keyOf(g))
+				return ok && e.still(ctx, its)
+			})
 			continue
 		}
 		ours := func(en Entry) bool {
@@ -39,6 +40,16 @@ func (e *Enforcer) claim(ctx context.Context, m *member) {
 	}
 }
 
+// still reports whether a known process still has a group. It may have destroyed its context since, and the
+// driver gives a handle that is free to others.
+func (e *Enforcer) still(ctx context.Context, g rm.Group) bool {
+	_, err := e.driver().Slice(ctx, g)
+	if errors.Is(err, rm.ErrChanged) {
+		e.forgetGroups(g.Process)
+	}
+	return !errors.Is(err, rm.ErrChanged) && !errors.Is(err, rm.ErrGone)
+}
+
 // gone removes the record of a process that has ended. Its groups are gone too, but for those that
 // another process has.
 func (e *Enforcer) gone(ctx context.Context, p rm.Process) error {
@@ -51,7 +62,7 @@ func (e *Enforcer) gone(ctx context.Context, p rm.Process) error {
 			if !ok || !e.alive(q) {
 				continue
 			}
-			if err := e.driver().Switch(ctx, []rm.Group{g}, true); err != nil && !errors.Is(err, rm.ErrGone) {
+			if err := e.driver().Switch(ctx, []rm.Group{g}, true); err != nil && !errors.Is(err, rm.ErrGone) && !errors.Is(err, rm.ErrChanged) {
 				return err
 			}
 		}
