@@ -34,7 +34,8 @@ func (e *Enforcer) claim(ctx context.Context, m *member) {
 		if !slices.ContainsFunc(e.records.get(q).Groups, ours) {
 			continue
 		}
-		if err := e.alone(ctx, q, func(ctx context.Context) error { return e.restore(ctx, q) }); err != nil {
+		err := e.alone(ctx, q, func(ctx context.Context) error { return e.restore(ctx, q) })
+		if err != nil && e.alive(q) { // of one that ends the driver is told when it has ended
 			m.err = errors.Join(m.err, fmt.Errorf("what is on record of its fork %d: %w", q.PID, err))
 		}
 	}
