@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -66,9 +65,7 @@ func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run f
 		return nil, err
 	}
 	o.Mount = append(o.Mount, func(mux chi.Router, gate *access.Gate) {
-		mux.Handle("POST /api/v1/swarm/services", gate.Change(s.Handler(func(req *http.Request, want placement.Request) (placement.Ranking, error) {
-			return r.Rank(req.Context(), want)
-		})))
+		mux.Handle("POST /api/v1/swarm/services", gate.Change(s.Handler(r)))
 	})
 	return s.Run, nil
 }
@@ -91,10 +88,14 @@ func podOf(q kubernetes.Question) reservation.Pod {
 	return reservation.Pod{Namespace: q.Namespace, Name: q.Pod, UID: q.UID}
 }
 
-// Rank ranks all nodes, reservations taken off.
-func (r ranker) Rank(ctx context.Context, req placement.Request) (placement.Ranking, error) {
-	return r.s.Explain(ctx, placer.Request{Request: req})
+// Reserve implements swarm.Reserver.
+func (r ranker) Reserve(ctx context.Context, among []string, req placement.Request) (swarm.Reserved, placement.Ranking, error) {
+	e, ranking, err := r.s.PlaceAmong(ctx, among, placer.Request{Request: req})
+	return swarm.Reserved{ID: e.ID, Node: e.Node, GPU: e.GPU}, ranking, err
 }
+
+// Release implements swarm.Reserver.
+func (r ranker) Release(ctx context.Context, id string) error { return r.s.Release(ctx, id) }
 
 // openNodes reads nodes.yaml, for forwarding; without a file there is nothing to
 // forward to.

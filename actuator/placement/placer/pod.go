@@ -14,7 +14,17 @@ import (
 // nodes that are known. Where none of them can take the pod nothing is reserved, and the entry is
 // zero. Where ctx ends first, nothing is reserved either: nobody waits for the answer. The errors
 // are SourceError, that of ctx, and what the disk says.
-func (p *Placer) PlacePod(ctx context.Context, pod reservation.Pod, among []string, req Request) (placed reservation.Entry, ranking placement.Ranking, err error) {
+func (p *Placer) PlacePod(ctx context.Context, pod reservation.Pod, among []string, req Request) (reservation.Entry, placement.Ranking, error) {
+	return p.placeAmong(ctx, &pod, among, req)
+}
+
+// PlaceAmong is PlacePod for a container of another scheduler, which no name tells: the reservation ends when
+// its time is over.
+func (p *Placer) PlaceAmong(ctx context.Context, among []string, req Request) (reservation.Entry, placement.Ranking, error) {
+	return p.placeAmong(ctx, nil, among, req)
+}
+
+func (p *Placer) placeAmong(ctx context.Context, pod *reservation.Pod, among []string, req Request) (placed reservation.Entry, ranking placement.Ranking, err error) {
 	if err := p.estimate(ctx, &req); err != nil {
 		return placed, nil, err
 	}
@@ -28,11 +38,16 @@ func (p *Placer) PlacePod(ctx context.Context, pod reservation.Pod, among []stri
 		if err := ctx.Err(); err != nil {
 			return err // what is reserved may be of a pod that was asked about since
 		}
-		former := v.takeOver(pod)
+		var former string
+		if pod != nil {
+			former = v.takeOver(*pod)
+		}
 		ranking = p.o.Method.Rank(v.among(among), req.Request, v.now)
 		if best, ok := ranking.Best(); ok {
 			placed = v.reserve(best, req)
-			placed.Pod, placed.Former = pod, former
+			if pod != nil {
+				placed.Pod, placed.Former = *pod, former
+			}
 			v.keep(placed)
 		}
 		return nil

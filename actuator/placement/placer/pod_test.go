@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,6 +79,22 @@ func TestPodOfAnImageThatTookLonger(t *testing.T) {
 	}
 	if e, _, err := p.PlacePod(t.Context(), pod("two"), []string{"a"}, req); err != nil || e.Node != "" {
 		t.Errorf("behind other work: on %q, %v", e.Node, err)
+	}
+}
+
+// What another scheduler places is reserved like any other, beside the reservations of others.
+func TestPlaceAmong(t *testing.T) {
+	_, p := start(t, placement.Predictive, node("a", 80), node("b", 80), node("c", 20))
+	var got []string
+	for range 4 {
+		e, _, err := p.PlaceAmong(t.Context(), []string{"a", "c"}, need(0, 30))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e.Node)
+	}
+	if strings.Join(got, ",") != "a,a,," || len(p.List()) != 2 {
+		t.Errorf("on %q, reserved %+v", got, p.List())
 	}
 }
 

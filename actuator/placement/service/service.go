@@ -111,6 +111,14 @@ func (s *Service) PlacePod(ctx context.Context, pod reservation.Pod, nodes []str
 	return s.placer.PlacePod(ctx, pod, nodes, req)
 }
 
+// PlaceAmong reserves a GPU on one of the nodes that another scheduler has; see placer.Placer.PlaceAmong.
+func (s *Service) PlaceAmong(ctx context.Context, nodes []string, req placer.Request) (reservation.Entry, placement.Ranking, error) {
+	return s.placer.PlaceAmong(ctx, nodes, req)
+}
+
+// Release takes a reservation back.
+func (s *Service) Release(ctx context.Context, id string) error { return s.placer.Release(ctx, id) }
+
 // ForgetPod ends what is reserved under the name of a pod; see placer.Placer.ForgetPod.
 func (s *Service) ForgetPod(ctx context.Context, pod reservation.Pod) error {
 	return s.placer.ForgetPod(ctx, pod)

@@ -44,8 +44,8 @@ const maxBytes = 1 << 20
 // Handler answers POST /api/v1/swarm/services: 201 with the id and the node; 400
 // for what cannot be read or placed by one decision, 409 when no node can take it
 // or the engine refuses it, 503 when the facts cannot be had or this is no
-// manager. rank ranks all nodes.
-func (s *Swarm) Handler(rank func(*http.Request, placement.Request) (placement.Ranking, error)) http.Handler {
+// manager.
+func (s *Swarm) Handler(gpus Reserver) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q question
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBytes)).Decode(&q); err != nil {
@@ -60,12 +60,7 @@ func (s *Swarm) Handler(rank func(*http.Request, placement.Request) (placement.R
 			answer(w, http.StatusBadRequest, failure(err))
 			return
 		}
-		ranking, err := rank(r, req)
-		if err != nil {
-			answer(w, http.StatusServiceUnavailable, failure(err))
-			return
-		}
-		placed, err := s.Place(r.Context(), q.Service, req, ranking)
+		placed, err := s.Place(r.Context(), q.Service, req, gpus)
 		switch {
 		case err == nil:
 			answer(w, http.StatusCreated, placed)

@@ -343,7 +343,7 @@ func TestRealSwarm(t *testing.T) {
 	})
 
 	req := placement.Request{Deadline: 9, GPUMemory: 30 << 30}
-	placed, err := s.Place(t.Context(), service("placed"), req, placement.Paper.Rank(src.nodes, req, now))
+	placed, err := s.Place(t.Context(), service("placed"), req, &shelf{src: src})
 	if err != nil || placed.Node != "gpu-2" {
 		t.Fatalf("placed on %+v, %v", placed, err)
 	}
@@ -371,7 +371,7 @@ func TestRealSwarm(t *testing.T) {
 			t.Errorf("the movable service runs on %s", at)
 		}
 	}
-	p, err := s.Place(t.Context(), service("again"), placement.Request{Deadline: 9, GPUMemory: 15 << 30}, placement.Paper.Rank(src.nodes, req, now))
+	p, err := s.Place(t.Context(), service("again"), req, &shelf{src: src})
 	if !errors.Is(err, ErrNoNode) {
 		t.Errorf("30 GiB are nowhere but on the dead node: %+v %v", p, err)
 	}

@@ -26,11 +26,23 @@ type Placed struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Place creates a service on the first node of the ranking that is in the swarm
-// and ready: the constraint pins its task there, the labels make it Laxity's, and
+// Reserved is a GPU that is kept for a service until its container holds its memory, for a time.
+type Reserved struct{ ID, Node, GPU string }
+
+// Reserver keeps GPUs.
+type Reserver interface {
+	// Reserve reserves a GPU on the best of the nodes named in among. Where none of them can take the request
+	// nothing is reserved, and the node is empty. The ranking is of those that are known.
+	Reserve(ctx context.Context, among []string, req placement.Request) (Reserved, placement.Ranking, error)
+	// Release takes a reservation back.
+	Release(ctx context.Context, id string) error
+}
+
+// Place creates a service on the best node that is in the swarm
+// and ready, where it reserves a GPU: the constraint pins its task there, the labels make it Laxity's, and
 // NVIDIA_VISIBLE_DEVICES gives it the chosen GPU (Swarm knows no --gpus: the
 // node's default runtime must be nvidia). The service must have one replica.
-func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement.Request, r placement.Ranking) (Placed, error) {
+func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement.Request, gpus Reserver) (Placed, error) {
 	if err := single(spec); err != nil {
 		return Placed{}, err
 	}
@@ -47,17 +59,21 @@ func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement
 			ids[m.name] = m.id
 		}
 	}
-	i := slices.IndexFunc(r, func(v placement.Verdict) bool { return v.Candidate() && ids[v.Node.Name] != "" })
-	if i < 0 {
-		return Placed{}, fmt.Errorf("%w: %s; %s; %d nodes of the swarm are ready", ErrNoNode, r.Summary(), r.Expected(), len(ids))
-	}
-	pinned := pin(spec, ids[r[i].Node.Name], r[i].GPU, req)
-	out := Placed{Node: r[i].Node.Name, GPU: r[i].GPU}
-	if s.o.DryRun {
-		return out, nil
-	}
-	resp, err := s.o.Engine.ServiceCreate(ctx, pinned, swarm.ServiceCreateOptions{})
+	maps.DeleteFunc(ids, func(_, id string) bool { return id == "" })
+	got, ranking, err := gpus.Reserve(ctx, slices.Sorted(maps.Keys(ids)), req)
 	if err != nil {
+		return Placed{}, err
+	}
+	if got.Node == "" {
+		return Placed{}, fmt.Errorf("%w: %s; %s; %d nodes of the swarm are ready", ErrNoNode, ranking.Summary(), ranking.Expected(), len(ids))
+	}
+	out := Placed{Node: got.Node, GPU: got.GPU}
+	if s.o.DryRun {
+		return out, gpus.Release(ctx, got.ID)
+	}
+	resp, err := s.o.Engine.ServiceCreate(ctx, pin(spec, ids[got.Node], got.GPU, req), swarm.ServiceCreateOptions{})
+	if err != nil {
+		_ = gpus.Release(context.WithoutCancel(ctx), got.ID) // it would expire
 		return Placed{}, fmt.Errorf("swarm: create service %s: %w", spec.Name, err)
 	}
 	out.ID, out.Warnings = resp.ID, resp.Warnings

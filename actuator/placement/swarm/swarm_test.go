@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,30 @@ func (s *source) Nodes(context.Context) ([]placement.Node, error) { return s.nod
 func node(name string, score float64) placement.Node {
 	return placement.Node{Name: name, Fresh: true, Provisionable: score > 0, Score: score, MemoryFree: uint64(score), Float: 1e6,
 		GPUs: []placement.GPU{{UUID: "GPU-" + name, Provisionable: score > 0, Open: score > 0, MemoryFree: uint64(score), MemoryTotal: 1 << 40}}}
+}
+
+// shelf reserves by the paper's ranking, and keeps what is reserved.
+type shelf struct {
+	src      *source
+	reserved []string // node, of what is not released
+	asked    []string // nodes, the last time
+}
+
+func (h *shelf) Reserve(_ context.Context, among []string, req placement.Request) (Reserved, placement.Ranking, error) {
+	h.asked = among
+	nodes := slices.DeleteFunc(slices.Clone(h.src.nodes), func(n placement.Node) bool { return !slices.Contains(among, n.Name) })
+	r := placement.Paper.Rank(nodes, req, start)
+	best, ok := r.Best()
+	if !ok || h.src.err != nil {
+		return Reserved{}, r, h.src.err
+	}
+	h.reserved = append(h.reserved, best.Node.Name)
+	return Reserved{ID: best.Node.Name, Node: best.Node.Name, GPU: best.GPU}, r, nil
+}
+
+func (h *shelf) Release(_ context.Context, id string) error {
+	h.reserved = slices.DeleteFunc(h.reserved, func(node string) bool { return node == id })
+	return nil
 }
 
 // fake is a manager.
@@ -68,6 +93,9 @@ func (f *fake) NodeUpdate(_ context.Context, id string, v swarm.Version, spec sw
 }
 
 func (f *fake) ServiceCreate(_ context.Context, s swarm.ServiceSpec, _ swarm.ServiceCreateOptions) (swarm.ServiceCreateResponse, error) {
+	if f.refuse != nil {
+		return swarm.ServiceCreateResponse{}, f.refuse
+	}
 	f.created = append(f.created, s)
 	return swarm.ServiceCreateResponse{ID: "s1"}, nil
 }
@@ -167,16 +195,17 @@ func TestDryRun(t *testing.T) {
 }
 
 func TestPlace(t *testing.T) {
-	f, src, s, now := make3(t)
+	f, src, s, _ := make3(t)
+	gpus := &shelf{src: src}
 	req := placement.Request{Deadline: 9, GPUMemory: 4 << 30}
 	spec := swarm.ServiceSpec{}
 	spec.Name = "infer"
 	spec.TaskTemplate.ContainerSpec = &swarm.ContainerSpec{Image: "img", Env: []string{"A=1", "NVIDIA_VISIBLE_DEVICES=all"}}
 	spec.TaskTemplate.Placement = &swarm.Placement{Constraints: []string{"node.labels.zone==a"}}
 	f.nodes[1].Status.State = swarm.NodeStateDown // b is the best, and dead
-	p, err := s.Place(t.Context(), spec, req, placement.Paper.Rank(src.nodes, req, *now))
-	if err != nil || p.Node != "a" || p.GPU != "GPU-a" || p.ID != "s1" {
-		t.Fatalf("%+v %v", p, err)
+	p, err := s.Place(t.Context(), spec, req, gpus)
+	if err != nil || p.Node != "a" || p.GPU != "GPU-a" || p.ID != "s1" || !slices.Equal(gpus.asked, []string{"a", "c"}) || !slices.Equal(gpus.reserved, []string{"a"}) {
+		t.Fatalf("%+v %v, of %v reserved %v", p, err, gpus.asked, gpus.reserved)
 	}
 	c := f.created[0].TaskTemplate
 	if got := strings.Join(c.Placement.Constraints, " "); got != "node.labels.zone==a node.id==1" {
@@ -191,8 +220,17 @@ func TestPlace(t *testing.T) {
 	if len(spec.TaskTemplate.Placement.Constraints) != 1 || len(spec.TaskTemplate.ContainerSpec.Labels) != 0 {
 		t.Error("what was given is changed")
 	}
+	f.refuse = errors.New("no quorum")
+	if _, err := s.Place(t.Context(), spec, req, gpus); !errors.Is(err, f.refuse) || len(gpus.reserved) != 0 {
+		t.Errorf("refused: %v, reserved %v", err, gpus.reserved)
+	}
+	f.refuse, s.o.DryRun = nil, true
+	if p, err := s.Place(t.Context(), spec, req, gpus); err != nil || p.Node != "a" || len(f.created) != 1 || len(gpus.reserved) != 0 {
+		t.Errorf("dry run: %+v, %v, %d created, reserved %v", p, err, len(f.created), gpus.reserved)
+	}
+	s.o.DryRun = false
 	req.GPUMemory = 1 << 40
-	if _, err := s.Place(t.Context(), spec, req, placement.Paper.Rank(src.nodes, req, *now)); !errors.Is(err, ErrNoNode) || !strings.Contains(err.Error(), "0/3 nodes") {
+	if _, err := s.Place(t.Context(), spec, req, gpus); !errors.Is(err, ErrNoNode) || !strings.Contains(err.Error(), "0/2 nodes") {
 		t.Errorf("too large: %v", err)
 	}
 	two := uint64(2)
@@ -206,10 +244,7 @@ func TestPlace(t *testing.T) {
 }
 
 func TestHandler(t *testing.T) {
-	f, src, s, now := make3(t)
-	rank := func(_ *http.Request, req placement.Request) (placement.Ranking, error) {
-		return placement.Paper.Rank(src.nodes, req, *now), src.err
-	}
+	f, src, s, _ := make3(t)
 	const service = `"service":{"Name":"infer","TaskTemplate":{"ContainerSpec":{"Image":"img"}}}`
 	for name, tc := range map[string]struct {
 		body string
@@ -228,7 +263,7 @@ func TestHandler(t *testing.T) {
 			src.err = tc.err
 			before := len(f.created)
 			w := httptest.NewRecorder()
-			s.Handler(rank).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/swarm/services", strings.NewReader(tc.body)))
+			s.Handler(&shelf{src: src}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/swarm/services", strings.NewReader(tc.body)))
 			if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.says) || (len(f.created) > before) != (tc.code == 201) {
 				t.Errorf("%d %s, %d created", w.Code, w.Body, len(f.created)-before)
 			}
