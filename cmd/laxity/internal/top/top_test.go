@@ -1,6 +1,7 @@
 package top_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type fake struct {
 	asked []string
 	err   error
+	why   string // in place of what was asked
 }
 
 func (f *fake) did(what string) (string, error) {
@@ -32,7 +34,10 @@ func (f *fake) Release(_ context.Context, c string) (string, error) { return f.d
 func (f *fake) Change(_ context.Context, c string, change task.Change) (string, error) {
 	return f.did(c + ": " + change.Words(task.Spec{}))
 }
-func (f *fake) Why(_ context.Context, c string) (string, error) { return f.did("why " + c) }
+func (f *fake) Why(_ context.Context, c string) (string, error) {
+	text, err := f.did("why " + c)
+	return cmp.Or(f.why, text), err
+}
 
 // person is somebody at the screen.
 type person struct {
@@ -146,6 +151,20 @@ func TestTheSelectedStaysSelected(t *testing.T) {
 	p.press("p")
 	if len(p.node.asked) != 1 || !strings.HasPrefix(p.node.asked[0], "pause c0") || p.node.asked[0] == "pause c01" {
 		t.Errorf("asked %q after its container went", p.node.asked)
+	}
+}
+
+// Of many decisions the latest are seen.
+func TestALongAnswerEndsWithTheLatest(t *testing.T) {
+	p := sit(t, 100, 12, many(3))
+	p.node.why = "c00 waits for c01"
+	for i := range 30 {
+		p.node.why += fmt.Sprintf("\ndecision %d.", i)
+	}
+	p.press("enter")
+	p.sees("c00 waits for c01\n…\ndecision 22.", "decision 29.\n\nany key goes back")
+	if n := strings.Count(p.model.View(), "\n"); n != 11 {
+		t.Errorf("%d lines on a screen of 12", n+1)
 	}
 }
 

@@ -23,7 +23,7 @@ func (m Model) View() string {
 		return "waiting for the exporter …"
 	}
 	if m.mode == reading {
-		return m.fit(append(strings.Split(m.text, "\n"), "", m.o.Colour.Paint(view.Dim, "any key goes back")))
+		return m.fit(m.page())
 	}
 	lines := m.head()
 	lines = append(lines, m.table()...)
@@ -33,6 +33,17 @@ func (m Model) View() string {
 		lines = append(lines, "")
 	}
 	return m.fit(append(lines[:max(0, min(len(lines), m.height-len(foot)))], foot...))
+}
+
+// page is the text that is read. Of one longer than the screen it shows the first line and the last ones, since
+// the latest decisions come last.
+func (m Model) page() []string {
+	lines := strings.Split(m.text, "\n")
+	const around = 2 // an empty line, and what leads back
+	if over := len(lines) + around - m.height; over > 0 && m.height > 2*around {
+		lines = append([]string{lines[0], "…"}, lines[over+2:]...)
+	}
+	return append(lines, "", m.o.Colour.Paint(view.Dim, "any key goes back"))
 }
 
 // fit cuts the lines to the screen.
