@@ -112,7 +112,7 @@ func (a *Actuator) openParts() (err error) {
 	gpuMemory := ledger.New(ledger.Options{Now: o.Now, Alive: o.ThreadAlive})
 	if a.mechanisms, err = o.Mechanisms.Open(mechanism.Surroundings{
 		StateDir: o.StateDir, ChannelsDir: a.folders.channels, Engine: o.Engine, DryRun: o.DryRun,
-		Journal: a.journal, Decider: gpuMemory, MaxWait: o.Config.MaxHold, Logger: a.log,
+		Journal: a.journal, Decider: gpuMemory, MaxWait: max(o.Config.MaxHold, o.Config.MemoryWait+time.Minute), Logger: a.log,
 	}); err != nil {
 		return err
 	}

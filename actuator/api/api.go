@@ -68,6 +68,9 @@ type Options struct {
 func Refuse(answered func(code int)) webserver.Refuse {
 	return func(w http.ResponseWriter, r *http.Request, code int, err error) {
 		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/alerts" {
+			if code == http.StatusTooManyRequests {
+				code = http.StatusServiceUnavailable // which Alertmanager repeats
+			}
 			answered(code)
 		}
 		http.Error(w, err.Error(), code)

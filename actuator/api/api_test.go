@@ -192,3 +192,19 @@ func TestDecisions(t *testing.T) {
 		log.Add(decision.Decision{Container: "a"})
 	}
 }
+
+// Alertmanager repeats 5xx alone: an alert that came too often must not be given up.
+func TestAnAlertThatComesTooOftenIsRepeated(t *testing.T) {
+	counted := 0
+	refuse := Refuse(func(code int) { counted = code })
+	for path, want := range map[string]int{"/api/v1/alerts": http.StatusServiceUnavailable, "/api/v1/placements": http.StatusTooManyRequests} {
+		w := httptest.NewRecorder()
+		refuse(w, httptest.NewRequest(http.MethodPost, path, nil), http.StatusTooManyRequests, errors.New("too many"))
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+	if counted != http.StatusServiceUnavailable {
+		t.Errorf("counted as %d", counted)
+	}
+}

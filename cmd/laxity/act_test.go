@@ -115,6 +115,47 @@ func eventServer(t *testing.T, snapshots <-chan task.Snapshot, decisions <-chan 
 	return server.URL
 }
 
+// An actuator decides about several containers at one time, and one that is started again counts anew.
+func TestEventsOfOneMoment(t *testing.T) {
+	moment := time.Now()
+	of := func(n uint64, container string, after time.Duration) decision.Decision {
+		return decision.Decision{Sequence: n, Time: moment.Add(after), Kind: decision.Request, Container: container, By: "ann"}
+	}
+	connections := make(chan []decision.Decision, 2)
+	connections <- []decision.Decision{of(8, "a", 0), of(9, "b", 0)}
+	connections <- []decision.Decision{of(1, "b", 0), of(2, "c", time.Second), of(3, "d", time.Second)}
+	asked := make(chan string, 9)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Query().Get("after")
+		select {
+		case list := <-connections:
+			for _, d := range list {
+				_ = json.NewEncoder(w).Encode(d)
+			}
+		default:
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e := events{cli: &cli{}}
+	e.acts.url = server.URL
+	found := e.watch(ctx, 7, moment.Add(-time.Second))
+	var got []string
+	for range 4 {
+		select {
+		case d := <-found:
+			got = append(got, d.Container)
+		case <-ctx.Done():
+			t.Fatalf("only %v", got)
+		}
+	}
+	if all := strings.Join(got, " "); all != "a b c d" || <-asked != "7" || <-asked != "0" {
+		t.Errorf("told of %s", all)
+	}
+}
+
 func TestEventsOfThePast(t *testing.T) {
 	url := eventServer(t, nil, nil)
 	code, stdout, stderr := laxity("events", "--exporter.url="+url, "--actuator.url="+url, "--json")

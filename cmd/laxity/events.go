@@ -81,8 +81,9 @@ func (e *events) print(ctx context.Context, follow bool) error {
 	var teller event.Teller
 	past := teller.Past(s, decided, time.Now())
 	var last uint64
+	var at time.Time
 	for _, d := range decided {
-		last = d.Sequence
+		last, at = d.Sequence, d.Time
 		if x, ok := event.Decided(d); ok {
 			past = append(past, x)
 		}
@@ -102,7 +103,7 @@ func (e *events) print(ctx context.Context, follow bool) error {
 	if err != nil {
 		return err
 	}
-	decisions := e.watch(ctx, last)
+	decisions := e.watch(ctx, last, at)
 	for {
 		select {
 		case s, ok := <-snapshots:
@@ -130,10 +131,10 @@ func (e *events) decided(ctx context.Context, silent bool) (all []decision.Decis
 	return all, e.getJSON(ctx, strings.TrimRight(e.acts.url, "/")+"/api/v1/decisions", &all)
 }
 
-// watch sends the decisions after one until ctx ends. It asks again when the stream ends.
-func (e *events) watch(ctx context.Context, after uint64) <-chan decision.Decision {
+// watch sends the decisions after one, which was at a time, until ctx ends. It asks again when the stream ends:
+// an actuator that was started again counts anew.
+func (e *events) watch(ctx context.Context, after uint64, at time.Time) <-chan decision.Decision {
 	out := make(chan decision.Decision)
-	var at time.Time // of the last one: an actuator that was started again counts anew
 	go func() {
 		for ctx.Err() == nil {
 			after, at = e.stream(ctx, after, at, out)
@@ -163,16 +164,18 @@ func (e *events) stream(ctx context.Context, after uint64, at time.Time, out cha
 		return 0, at
 	}
 	defer resp.Body.Close()
+	again := after == 0 // what was told before the stream ended comes again; many decisions have one time
 	lines := bufio.NewReader(resp.Body)
 	for {
 		line, err := lines.ReadBytes('\n')
 		var d decision.Decision
 		if err = errors.Join(err, json.Unmarshal(line, &d)); err != nil {
-			return after, at
+			return 0, at // the next one may be another actuator's, which counts anew
 		}
-		if !d.Time.After(at) {
+		if again && !d.Time.After(at) {
 			continue
 		}
+		again = false
 		select {
 		case out <- d:
 			after, at = d.Sequence, d.Time

@@ -175,7 +175,7 @@ func judgeDevices(n Needs, t tried, add func(what, means, fix string)) {
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 			continue // it is there and may be opened; any other error is not the sandbox's
 		}
-		add(fmt.Sprintf("%s cannot be opened: %v", name, err), noChannels+"; "+noMemory+"; nobody is swapped", t.place.fix("nvidia-modprobe -c 0 -u",
+		add(fmt.Sprintf("%s cannot be opened: %v", name, err), noChannels+"; "+noMemory+"; nobody is swapped", t.place.fix("nvidia-modprobe -c 255 -c 0 (a -c for each card), then nvidia-modprobe -c 0 -u",
 			"PrivateDevices=no and DeviceAllow=char-nvidia* rw in "+n.Unit+"; if they are, the driver was loaded after it: systemctl restart "+n.Unit,
 			"runtime: nvidia and NVIDIA_VISIBLE_DEVICES=all, as in compose/gpu.yaml"))
 	}
