@@ -175,9 +175,9 @@ func TestSwitchProperties(t *testing.T) {
 			}
 			on, refuse, n := rapid.Bool().Draw(rt, "on"), rapid.IntRange(0, 8).Draw(rt, "refuse"), 0
 			kill := rapid.IntRange(0, 200).Draw(rt, "kill")
-			ioctls := 0
+			var ioctls atomic.Int64 // while the driver is slow, several are asked at once
 			fake.Hook(func(c *rmtest.Call) {
-				if ioctls++; ioctls == kill {
+				if ioctls.Add(1) == int64(kill) {
 					p.Kill()
 				}
 				if c.Cmd == rmtest.CmdDisable && c.Params[0] == 1 {
@@ -194,7 +194,7 @@ func TestSwitchProperties(t *testing.T) {
 			if len(fake.Off(bystander)) > 0 {
 				rt.Fatal("a process that nobody asked for is off")
 			}
-			if kill > 0 && ioctls >= kill {
+			if kill > 0 && ioctls.Load() >= int64(kill) {
 				if fake.Clients() != 1 {
 					rt.Fatalf("%d clients live, of the bystander and a dead process", fake.Clients())
 				}

@@ -300,7 +300,7 @@ func TestHandleThatAnotherProcessHad(t *testing.T) {
 	p, later := r.Start(1, gpuNames[0]), r.Start(2, gpuNames[0])
 	_, err := r.Inspect(t.Context(), target(p), channels.Standing{})
 	check(t, err, nil)
-	old, err := r.Machine.Find(t.Context(), p)
+	old, err := r.Find(t.Context(), p)
 	check(t, err, nil)
 	r.DropGroup(p)
 	r.driver.Driver = reused{r.Machine, later, old[0]}
