@@ -18,20 +18,16 @@ import (
 // claim leaves a process those of its groups that no older one has, and undoes what is on record of
 // younger ones for those that it keeps.
 func (e *Enforcer) claim(ctx context.Context, m *member) {
-	for _, q := range e.sharing(m.Process, m.groups) {
+	for _, theirs := range e.alsoOf(m.Process, m.groups) {
+		q, is := theirs.Process, keyOf(theirs)
 		if byAge(q, m.Process) < 0 {
-			theirs := e.groupsOf(q)
-			m.groups = slices.DeleteFunc(slices.Clone(m.groups), func(g rm.Group) bool {
-				its, ok := groupOf(theirs, keyOf(g))
-				return ok && e.still(ctx, its)
-			})
+			if e.still(ctx, theirs) {
+				m.groups = slices.DeleteFunc(slices.Clone(m.groups), func(g rm.Group) bool { return keyOf(g) == is })
+			}
 			continue
 		}
-		ours := func(en Entry) bool {
-			_, ok := groupOf(m.groups, en.key())
-			return ok
-		}
-		if !slices.ContainsFunc(e.records.get(q).Groups, ours) {
+		_, ours := groupOf(m.groups, is)
+		if !ours || !slices.ContainsFunc(e.records.get(q).Groups, func(en Entry) bool { return en.key() == is }) {
 			continue
 		}
 		err := e.alone(ctx, q, func(ctx context.Context) error { return e.restore(ctx, q) })
@@ -54,44 +50,39 @@ func (e *Enforcer) still(ctx context.Context, g rm.Group) bool {
 // gone removes the record of a process that has ended. Its groups are gone too, but for those that
 // another process has.
 func (e *Enforcer) gone(ctx context.Context, p rm.Process) error {
+	var off []rm.Group
 	for _, en := range e.records.get(p).Groups {
-		if !en.Off {
+		if en.Off {
+			off = append(off, en.group(p))
+		}
+	}
+	for _, g := range e.alsoOf(p, off) {
+		if !e.alive(g.Process) {
 			continue
 		}
-		for _, q := range e.sharing(p, []rm.Group{en.group(p)}) {
-			g, ok := groupOf(e.groupsOf(q), en.key())
-			if !ok || !e.alive(q) {
-				continue
-			}
-			if err := e.driver().Switch(ctx, []rm.Group{g}, true); err != nil && !errors.Is(err, rm.ErrGone) && !errors.Is(err, rm.ErrChanged) {
-				return err
-			}
+		if err := e.driver().Switch(ctx, []rm.Group{g}, true); err != nil && !errors.Is(err, rm.ErrGone) && !errors.Is(err, rm.ErrChanged) {
+			return err
 		}
 	}
 	return e.remove(p)
 }
 
-// sharing returns the other known processes that have one of the groups, the oldest first.
-func (e *Enforcer) sharing(p rm.Process, groups []rm.Group) []rm.Process {
+// alsoOf returns these groups as other known processes have them, those of the oldest first.
+func (e *Enforcer) alsoOf(p rm.Process, groups []rm.Group) (theirs []rm.Group) {
+	if len(groups) == 0 {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var out []rm.Process
 	for q, k := range e.known {
-		if q != p && slices.ContainsFunc(k.groups, func(g rm.Group) bool { _, ok := groupOf(groups, keyOf(g)); return ok }) {
-			out = append(out, q)
+		for _, g := range k.groups {
+			if _, both := groupOf(groups, keyOf(g)); both && q != p {
+				theirs = append(theirs, g)
+			}
 		}
 	}
-	slices.SortFunc(out, byAge)
-	return out
-}
-
-func (e *Enforcer) groupsOf(p rm.Process) []rm.Group {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if k := e.known[p]; k != nil {
-		return k.groups
-	}
-	return nil
+	slices.SortStableFunc(theirs, func(a, b rm.Group) int { return byAge(a.Process, b.Process) })
+	return theirs
 }
 
 // byAge orders processes, the oldest first.
