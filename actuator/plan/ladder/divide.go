@@ -125,7 +125,7 @@ const (
 	fills = 0.9
 	// lent is the slice of the second in the queue then.
 	lent = 64 * time.Millisecond
-	// unused is the most that a first in the queue uses of a window in which it did not want the GPU.
+	// unused is the most that a first in the queue uses of a reading's time in which it did not want the GPU.
 	unused = 0.1
 )
 
@@ -134,8 +134,10 @@ const (
 // it can meet it must not wait longer than by default. So the second has a long slice only while
 // the first fills the GPU. The slice takes effect in the first's host phases: then the second,
 // which is next, has the GPU, not all processes alike. When the first fills the GPU no longer, the
-// window after that one tells whether it waits, or has no more work there: many a task ends with a
-// second in which it copies its results.
+// reading after that one tells whether it waits, or has no more work there: many a task ends with a
+// second in which it copies its results. A reading is one of the context switches; where these are not
+// read it is a window of GPU time, which tells the same a second later. So do the samples that stand in for a
+// reading without a switch; but then whoever computes has not given the GPU away.
 func (p *planner) second() time.Duration {
 	if len(p.queue) == 0 {
 		return 0
@@ -145,15 +147,22 @@ func (p *planner) second() time.Duration {
 		return rungs[1]
 	}
 	use, measured := l.use[first.ID]
+	enough, reading := fills, l.at
+	if first.Exact {
+		use, measured, reading = first.Used, true, p.in.Switches.From
+		if p.in.Switches.Rate == 0 {
+			enough = unused
+		}
+	}
 	switch {
-	case measured && use >= fills && !l.waits[first.ID]:
+	case measured && use >= enough && !l.waits[first.ID]:
 		l.lent, l.doubt = first.ID, time.Time{}
 		return lent
 	case l.lent != first.ID:
 	case l.doubt.IsZero():
-		l.doubt = l.at
+		l.doubt = reading
 		return lent
-	case l.doubt.Equal(l.at), measured && use < unused:
+	case l.doubt.Equal(reading), measured && use < unused:
 		return lent
 	default:
 		l.lent, l.waits[first.ID] = "", true

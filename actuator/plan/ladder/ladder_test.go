@@ -25,27 +25,58 @@ func TestEverybodyMayComputeInOrder(t *testing.T) {
 func TestTheSecondHasWhatALongKernelLeaves(t *testing.T) {
 	begun := func() *tale {
 		return story(t).
-			At("0s", Task("a", Deadline("10s"), Got("0s")), Task("b", Deadline("20s"), Got("0s")), Task("c", Deadline("30s"), Got("0s"))).
+			At("0s", Task("a", Deadline("10s"), Sampled("0s")), Task("b", Deadline("20s"), Sampled("0s")), Task("c", Deadline("30s"), Sampled("0s"))).
 			Expect(Slice("b", "2048us"), Slice("c", "2048us")).
-			At("1s", Change("a", Got("980ms"))).
+			At("1s", Change("a", Sampled("980ms"))).
 			Expect(Slice("a", "10s"), Slice("b", "64ms"), Slice("c", "2048us")).
-			At("2s", Change("a", Got("1400ms")), Change("b", Got("560ms"))).
+			At("2s", Change("a", Sampled("1400ms")), Change("b", Sampled("560ms"))).
 			Expect(Slice("b", "64ms")).
-			At("2.5s", Change("b", Got("900ms"))).
+			At("2.5s", Change("b", Sampled("900ms"))).
 			Expect(Slice("b", "64ms"))
 	}
 	begun(). // it waits
-			At("3s", Change("a", Got("1900ms")), Change("b", Got("1060ms"))).
+			At("3s", Change("a", Sampled("1900ms")), Change("b", Sampled("1060ms"))).
 			Expect(Slice("b", "2048us")).
-			At("4s", Change("a", Got("2890ms"))).
+			At("4s", Change("a", Sampled("2890ms"))).
 			Expect(Slice("b", "2048us"))
 	begun(). // it copies its results
-			At("3s", Change("a", Got("1400ms")), Change("b", Got("1400ms"))).
+			At("3s", Change("a", Sampled("1400ms")), Change("b", Sampled("1400ms"))).
 			Expect(Slice("b", "64ms")).
-			At("4s", Change("b", Got("2220ms"))).
+			At("4s", Change("b", Sampled("2220ms"))).
 			Expect(Slice("b", "64ms")).
-			At("5s", Change("a", Got("2390ms")), Change("b", Got("2230ms"))). // and has kernels again
+			At("5s", Change("a", Sampled("2390ms")), Change("b", Sampled("2230ms"))). // and has kernels again
 			Expect(Slice("b", "64ms"))
+}
+
+// Readings of the context switches tell the same a second earlier. One without a switch says that whoever computes
+// has not given the GPU away; how much each used is then told late.
+func TestAReadingTellsThatTheFirstFillsTheGPU(t *testing.T) {
+	begun := func() *tale {
+		return story(t).
+			At("0s", Task("a", Deadline("10s"), Used(0)), Task("b", Deadline("20s"), Used(0)), Task("c", Deadline("30s"), Used(0)), Reading("0s", 400)).
+			Expect(Slice("b", "2048us")).
+			At("1s", Change("a", Used(0.3)), Change("b", Used(0.4)), Reading("0.9s", 40)).
+			Expect(Slice("b", "2048us")).
+			At("2s", Reading("1s", 0)).
+			Expect(Slice("a", "10s"), Slice("b", "64ms"), Slice("c", "2048us")).
+			At("3s", Change("a", Used(1)), Change("b", Used(0)), Reading("2s", 0)).
+			Expect(Slice("b", "64ms")).
+			At("4s", Change("a", Used(0.5)), Change("b", Used(0.4)), Reading("3s", 12)).
+			Expect(Slice("b", "64ms")).
+			At("4.5s").
+			Expect(Slice("b", "64ms"))
+	}
+	begun(). // it waits
+			At("5s", Change("a", Used(0.4)), Change("b", Used(0.5)), Reading("4s", 20)).
+			Expect(Slice("b", "2048us")).
+			At("6s", Change("a", Used(1)), Change("b", Used(0)), Reading("5s", 0)).
+			Expect(Slice("b", "2048us"))
+	begun(). // it copies its results
+			At("5s", Change("a", Used(0)), Change("b", Used(0.8)), Reading("4s", 100)).
+			Expect(Slice("b", "64ms"))
+	story(t). // only the next one computes
+			At("0s", Task("a", Deadline("10s"), Used(0)), Task("b", Deadline("20s"), Used(1)), Reading("0s", 0)).
+			Expect(Slice("b", "2048us"))
 }
 
 // A program that waits for each of its kernels gives the GPU away after each. One with a

@@ -47,8 +47,8 @@ type load struct {
 	// sizes are the servers' slices, sized is since when they are as they are, and older are those before.
 	sizes, older map[string]time.Duration
 	sized        time.Time
-	// lent is the first in the queue while the second has a long slice beside it. doubt is the start of
-	// the window after the one in which it did not fill the GPU; zero: it does. waits are those that
+	// lent is the first in the queue while the second has a long slice beside it. doubt is the reading
+	// (planner.second) by which it did not fill the GPU; zero: it does. waits are those that
 	// had to wait for that slice: they get no such second again.
 	lent  string
 	doubt time.Time

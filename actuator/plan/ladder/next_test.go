@@ -13,7 +13,7 @@ import (
 func TestWhoIsNextComputesWhileTheFirstCopiesItsResults(t *testing.T) {
 	const alone, computing = 6900 * ms, 3380 * ms
 	for _, lags := range []bool{false, true} {
-		for seed := range uint64(20) {
+		for seed := range uint64(50) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			var all []*actor
 			for i, place := range r.Perm(8) {
@@ -23,7 +23,7 @@ func TestWhoIsNextComputesWhileTheFirstCopiesItsResults(t *testing.T) {
 				all = append(all, at(a, time.Duration(place)*50*ms))
 			}
 			w := newWorld(true, all...)
-			w.lags = lags
+			w.lags, w.traceAt = lags, time.Duration(r.IntN(1000))*ms
 			through := make([]time.Duration, len(all))
 			w.watch = func() {
 				for i, a := range all {
@@ -37,7 +37,7 @@ func TestWhoIsNextComputesWhileTheFirstCopiesItsResults(t *testing.T) {
 				if took := a.ended - a.arrive; a.ended == 0 || took > a.tenant.Deadline {
 					t.Errorf("seed %d, lags %v: %s took %v, its deadline is %v", seed, lags, a.tenant.ID, took, a.tenant.Deadline)
 				}
-				if i > 0 && through[i]-through[i-1] > computing*115/100 {
+				if i > 0 && through[i]-through[i-1] > computing*107/100 {
 					t.Errorf("seed %d, lags %v: %s was through %v after the one before it", seed, lags, a.tenant.ID, through[i]-through[i-1])
 				}
 			}

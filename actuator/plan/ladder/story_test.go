@@ -207,6 +207,19 @@ func Sampled(d string) with {
 	return func(s *tale, c *ladder.Tenant) { c.Got, c.Measured, c.Exact = parse(s.t, d), true, false }
 }
 
+// Used is its part of the time of the last reading of the context switches.
+func Used(part float64) with {
+	return func(_ *tale, c *ladder.Tenant) { c.Used, c.Measured, c.Exact = part, true, true }
+}
+
+// Reading is one of the context switches, so many a second, from that moment until now.
+func Reading(from string, rate float64) event {
+	return func(s *tale) {
+		began := epoch.Add(parse(s.t, from))
+		s.in.Switches = ladder.Switches{From: began, For: s.in.Now.Sub(began), Rate: rate}
+	}
+}
+
 // Fills is for who computes whenever it may.
 func Fills(s *tale, c *ladder.Tenant) { c.Measured, s.fills[c.ID] = true, 1 }
 

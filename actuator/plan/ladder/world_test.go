@@ -136,7 +136,13 @@ func (w *world) trace() {
 			a.tenant.Stay = (a.present + a.saved - a.traced.present - a.traced.saved) / time.Duration(came)
 		}
 		w.seen.Rate += float64(came) / window.Seconds()
-		a.reading.part = (a.got + a.saved - a.traced.got - a.traced.saved).Seconds() / window.Seconds()
+	}
+	for _, a := range w.actors {
+		is := (a.got + a.saved - a.traced.got - a.traced.saved).Seconds() / window.Seconds()
+		if a.reading.part = is; w.seen.Rate == 0 { // the driver's samples tell it, up to 0.8 s late
+			a.reading.part = 0.8*a.reading.last + 0.2*is
+		}
+		a.reading.last = is
 	}
 	before := w.rate
 	w.rate = w.seen.Rate
@@ -321,6 +327,7 @@ type reading struct {
 	at, told time.Duration
 	got, sum time.Duration
 	part     float64
+	last     float64 // in the last window of the trace
 }
 
 func (r *reading) of(now, got time.Duration, windows bool) time.Duration {
