@@ -12,7 +12,7 @@ import (
 
 // Question asks whether a deadline or a share can be kept, for a container that does not run yet.
 type Question struct {
-	// Node is empty for this node. GPU is a UUID, empty for any.
+	// Node is empty for this node. GPU is a UUID or an index (task.Snapshot.GPUName), empty for any.
 	Node, GPU string
 	// Image selects the history. Server: its tasks are requests.
 	Image  string

@@ -41,9 +41,10 @@ Flags besides docker's:
   --estimate 3s            How long a task takes, for the predictive ranking. Default: what the
                            last tasks of the image took.
   --require[=known]        Start it only if its deadline, or its laxity.share, can be kept beside what
-                           runs on the chosen GPU: by --estimate, else by the last task of the image
-                           there. If not, laxity says why, and which deadline could be met. Where
-                           nobody knows, it starts, and laxity says so; =known refuses then.
+                           runs on the chosen GPU, or has just been started there: by --estimate,
+                           else by the last task of the image there. If not, laxity says why, and
+                           which deadline could be met. Where nobody knows, it starts, and laxity
+                           says so; =known refuses then.
   --node auto|local|NAME   Where. auto: the actuator chooses (laxity nodes says how).
   --gpu-request auto|none  auto: it gets the chosen GPU alone, by UUID; --gpus, --privileged and
                            what else would give it others are refused. none leaves it to you.

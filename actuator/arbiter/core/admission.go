@@ -33,8 +33,8 @@ type verdict struct {
 	reason    string
 }
 
-// judgeDeadlines judges each deadline once, when its task or server is first seen: can it be met
-// beside those that were there before? No container is stopped for that.
+// judgeDeadlines judges each deadline once, when it is first seen: can it be met beside those that were
+// there before? No container is stopped for that.
 func (k *Core) judgeDeadlines(in plan.Input) {
 	if k.facts.arrived.IsZero() { // nothing new
 		return
@@ -62,7 +62,7 @@ func (k *Core) judgeDeadlines(in plan.Input) {
 func (k *Core) judgeDeadline(on []occupant, gpu string, before []claimant, c claimant) {
 	v := verdict{container: c.id, since: c.start, result: admission.Met}
 	switch {
-	case c.late:
+	case c.late && (c.demand.Within <= 0 || !k.saw(c.key)):
 		k.admitted.verdicts[c.key] = v
 		return
 	case !c.known:
@@ -79,6 +79,16 @@ func (k *Core) judgeDeadline(on []occupant, gpu string, before []claimant, c cla
 		k.decide(decision.Decision{Kind: decision.Admission, Result: decision.Unmet, Reason: unmetWords(v.reason) + "; it runs all the same",
 			Container: c.name, ContainerID: c.id, GPUs: []string{gpu}})
 	}
+}
+
+// saw reports whether the same task or server was judged before, with another deadline.
+func (k *Core) saw(key claimKey) bool {
+	for other := range k.admitted.verdicts {
+		if other.id == key.id && other.gpu == key.gpu {
+			return true
+		}
+	}
+	return false
 }
 
 func unmetWords(reason string) string { return "its deadline cannot be promised: " + reason }

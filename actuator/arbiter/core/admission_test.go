@@ -165,6 +165,33 @@ func TestChangedDeadlineIsJudgedAnew(t *testing.T) {
 	c.says("unmet train7: its deadline cannot be promised: it takes 3s with the GPU to itself, and is due in 2s; it runs all the same")
 }
 
+// It is no start of a task that nobody has seen before, so it is judged however late it is changed.
+func TestDeadlineChangedLateIsJudged(t *testing.T) {
+	c := newClaims(t)
+	c.learns("train", 100*time.Second)
+	c.runs("train7", due(time.Minute))
+	c.after(time.Millisecond)
+	change := func(d time.Duration) {
+		c.snap.Containers[0].Spec.Deadline, c.snap.Tasks[0].Deadline = task.SecondsOf(d), c.snap.Tasks[0].Start.Time.Add(d)
+		c.after(time.Millisecond)
+	}
+	for range 8 {
+		c.after(5 * time.Second)
+	}
+	change(70 * time.Second)
+	if s := c.state("train7"); s.DeadlineUnmet == "" {
+		t.Errorf("it needs a minute more, and its deadline is in half a minute: %+v", s)
+	}
+	change(130 * time.Second)
+	if s := c.state("train7"); s.DeadlineUnmet != "" {
+		t.Errorf("its deadline is far away now: %+v", s)
+	}
+	change(30 * time.Second)
+	if s := c.state("train7"); s.DeadlineUnmet != "" || s.DeadlineUnknown {
+		t.Errorf("its deadline is over, and nothing is to be promised: %+v", s)
+	}
+}
+
 // Nobody says of runs beside others that they had the GPU to themselves.
 func TestReasonSaysWhichRunsWereSeen(t *testing.T) {
 	c := newClaims(t)
@@ -260,7 +287,52 @@ func TestQuestion(t *testing.T) {
 			t.Errorf("the earliest is %v s", got.EarliestDeadline)
 		}
 	}
+	if got, err := c.core.AskAdmission(c.now, admission.Question{GPU: "0"}); err != nil || got.GPU != "GPU-0" {
+		t.Errorf("by its index: %+v, %v", got, err)
+	}
 	if _, err := c.core.AskAdmission(c.now, admission.Question{GPU: "GPU-9"}); err == nil {
 		t.Error("a GPU that is not there was found")
+	}
+}
+
+// What was promised to a container that has just been started is not promised to the next one.
+func TestQuestionCountsWhoHasJustStarted(t *testing.T) {
+	c := newClaims(t)
+	c.learns("train", 3*time.Second)
+	ask := func(q admission.Question) string {
+		t.Helper()
+		a, err := c.core.AskAdmission(c.now, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(a.Result) + a.Reason
+	}
+	due4, share := admission.Question{Image: "train", Deadline: 4 * time.Second}, admission.Question{Image: "x", Share: 0.5}
+	starts := func(name string, spec task.Spec, sees ...string) {
+		spec.Managed = true
+		c.snap.Containers = append(c.snap.Containers, task.Container{ID: "id-" + name, Name: name, Image: strings.TrimRight(name, "0123456789"),
+			Spec: spec, PID: 7, Started: c.now, VisibleGPUs: sees})
+		c.after(time.Millisecond)
+	}
+	c.after(time.Millisecond)
+	if a, b := ask(due4), ask(share); a != "met" || b != "met" {
+		t.Errorf("on an idle GPU: %s, %s", a, b)
+	}
+	starts("train6", due(4*time.Second), "GPU-0", "GPU-1") // nobody knows where
+	starts("b", task.Spec{Share: 0.6}, "GPU-1")            // elsewhere
+	if a, b := ask(due4), ask(share); a != "met" || b != "met" {
+		t.Errorf("with others elsewhere: %s, %s", a, b)
+	}
+	starts("train7", due(4*time.Second), "GPU-0")
+	if a := ask(due4); !strings.HasPrefix(a, "unmet") || !strings.Contains(a, "train7") {
+		t.Errorf("beside train7, which has just started: %s", a)
+	}
+	starts("c", task.Spec{Share: 0.6}, "GPU-0")
+	if a := ask(share); !strings.HasPrefix(a, "unmetwith it shares") {
+		t.Errorf("beside c, which has just started: %s", a)
+	}
+	c.after(2 * time.Minute)
+	if a, b := ask(due4), ask(share); a != "met" || b != "met" {
+		t.Errorf("they never came: %s, %s", a, b)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/admission"
+	"github.com/laxity/laxity/actuator/plan"
 )
 
 // AskAdmission answers whether a container that does not run yet could keep a deadline or share.
@@ -16,12 +17,13 @@ func (k *Core) AskAdmission(now time.Time, q admission.Question) (admission.Answ
 	}
 	in := k.input()
 	on := k.occupants(in)
+	coming := k.coming(in, on)
 	var best admission.Answer
 	for _, g := range k.facts.snap.GPUs {
-		if q.GPU != "" && q.GPU != g.UUID {
+		if q.GPU != "" && q.GPU != g.UUID && q.GPU != k.facts.snap.GPUName(g.UUID) {
 			continue
 		}
-		a := k.answer(on[g.UUID], g.UUID, q)
+		a := k.answer(on[g.UUID], coming[g.UUID], g.UUID, q)
 		if best.Result == "" || better(a, best) {
 			best = a
 		}
@@ -42,8 +44,33 @@ func better(a, b admission.Answer) bool {
 	return a.EarliestDeadline > 0 && (b.EarliestDeadline == 0 || a.EarliestDeadline < b.EarliestDeadline)
 }
 
-func (k *Core) answer(on []occupant, gpu string, q admission.Question) admission.Answer {
+// starting is how long a container counts as one that is about to use its GPU.
+const starting = 2 * time.Minute
+
+// coming lists who has just been started on each GPU, and does not use it yet: what was promised to one of them
+// a moment ago is not free for the next one who asks. Who sees several GPUs is not among them: nobody knows which one
+// it will use.
+func (k *Core) coming(in plan.Input, on map[string][]occupant) map[string][]occupant {
+	there := map[string]bool{}
+	for _, all := range on {
+		for _, o := range all {
+			there[o.c.ID] = true
+		}
+	}
+	out := map[string][]occupant{}
+	for i, c := range k.facts.snap.Containers {
+		p := in.Containers[i]
+		if p.Managed && !p.Never && !there[c.ID] && c.PID > 0 && len(c.VisibleGPUs) == 1 && k.now.Sub(c.Started) < starting {
+			out[c.VisibleGPUs[0]] = append(out[c.VisibleGPUs[0]], occupant{c: c, p: p})
+		}
+	}
+	return out
+}
+
+func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) admission.Answer {
 	a := admission.Answer{Result: admission.Met, GPU: gpu}
+	claimants := k.claimants(on, gpu)
+	on = append(slices.Clip(on), coming...)
 	if over := k.promised(on, gpu, q.Share).over; q.Share > 0 && over != "" {
 		a.Result, a.Reason = admission.Unmet, "with it "+over
 		return a
@@ -60,7 +87,13 @@ func (k *Core) answer(on []occupant, gpu string, q admission.Question) admission
 		}
 		return a
 	}
-	g := k.gpuOf(on, gpu, k.claimants(on, gpu))
+	g := k.gpuOf(on, gpu, claimants)
+	for _, o := range coming {
+		if soon, known := k.expected(admission.Question{Image: o.c.Image, Server: o.server(), Deadline: o.c.Spec.Deadline.Duration()}); known && o.deadline() {
+			soon.Name = o.c.Name
+			g.Admitted = append(g.Admitted, soon)
+		}
+	}
 	if trouble := g.Admit(d); trouble.Kind != admission.None {
 		a.Result, a.Reason = admission.Unmet, trouble.Words(d.Name, g.Beside())
 		a.EarliestDeadline = g.Earliest(d).Seconds()

@@ -59,8 +59,9 @@ func (s Spec) question(p *api.Placement) (admission.Question, error) {
 	return q, nil
 }
 
-// required asks whether the deadline, or the share, can be kept on the chosen GPU; on any of this node's where none
-// was chosen. An error that is errRefused means that it cannot, or that nobody knows and --require=known.
+// required asks whether the deadline, or the share, can be kept on the chosen GPU, or on each that the user has
+// chosen; on any of this node's where none was. An error that is errRefused means that it cannot, or that nobody knows
+// and --require=known.
 func (r *Runner) required(ctx context.Context, s Spec, p *api.Placement) error {
 	if s.Require == RequireNothing {
 		return nil
@@ -69,6 +70,18 @@ func (r *Runner) required(ctx context.Context, s Spec, p *api.Placement) error {
 	if err != nil {
 		return err
 	}
+	if (p == nil || s.NoGPURequest) && len(s.HandGPUs) > 0 {
+		for _, q.GPU = range s.HandGPUs {
+			if err := r.admitted(ctx, s, q); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return r.admitted(ctx, s, q)
+}
+
+func (r *Runner) admitted(ctx context.Context, s Spec, q admission.Question) error {
 	a, err := r.Placements.Admission(ctx, q)
 	if err != nil {
 		return fmt.Errorf("whether the deadline can be met is not known (leave --require out to start all the same): %w", err)

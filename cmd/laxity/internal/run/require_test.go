@@ -77,3 +77,26 @@ func TestRequireAsksAboutTheChosenGPU(t *testing.T) {
 		t.Errorf("asked %+v, want %+v", a.asked, want)
 	}
 }
+
+// Where the user hands the GPUs out, the question is about those.
+func TestRequireAsksAboutGPUsChosenByHand(t *testing.T) {
+	for args, want := range map[string]string{
+		"--node=local --gpus device=1":                                 "1",
+		"--node=local --gpus \"device=0,2\",capabilities=compute":      "0 2",
+		"--node=local --device nvidia.com/gpu=1 --device /dev/nvidia3": "1 3",
+		"--node=local -e NVIDIA_VISIBLE_DEVICES=GPU-a":                 "GPU-a",
+		"--node=local --gpus all":                                      "",
+		"--node=local --gpus 2":                                        "",
+		"--gpu-request=none --gpus device=1":                           "1",
+		"":                                                             gpu,
+	} {
+		t.Run(args, func(t *testing.T) {
+			docker(t)
+			a := &actuator{next: []api.Placement{local("p1")}, answer: admission.Answer{Result: admission.Met}}
+			do(t, a, append(strings.Fields(args), "--require", "--deadline", "20ms", "i")...)
+			if got := strings.Join(a.gpus, " "); got != want {
+				t.Errorf("it asked about %q, want %q", got, want)
+			}
+		})
+	}
+}

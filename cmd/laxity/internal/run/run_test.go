@@ -41,12 +41,13 @@ type actuator struct {
 	// answer is to --require, and asked what it asked.
 	answer admission.Answer
 	asked  admission.Question
+	gpus   []string // of the questions, in their order
 }
 
 func (a *actuator) Admission(_ context.Context, q admission.Question) (admission.Answer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked = q
+	a.asked, a.gpus = q, append(a.gpus, q.GPU)
 	if a.answer.Result == "" {
 		return a.answer, &api.UnreachableError{Address: "http://a", Err: errors.New("refused")}
 	}

@@ -5,11 +5,13 @@
 package run
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/task"
 )
 
@@ -48,6 +50,8 @@ type Spec struct {
 	// ByHand is the flag that gives the container GPUs without regard to the placement; empty
 	// if there is none.
 	ByHand string
+	// HandGPUs are the GPUs that such flags name, by index or UUID; empty where they name none, or all.
+	HandGPUs []string
 	// Help was asked for: nothing else is set.
 	Help bool
 }
@@ -258,15 +262,41 @@ func (p *parser) set(name, value string) error {
 // add overrides it.
 func (s *Spec) byHand(name, value string) {
 	key, _, _ := strings.Cut(value, "=")
+	var gpus []string
 	switch {
 	case name == "gpus":
 		s.ByHand = "--gpus"
+		gpus = requested(value)
 	case name == "env" && key == visibleGPUs:
 		s.ByHand = "--env " + visibleGPUs
-	case name == "device" && (strings.HasPrefix(value, "/dev/nvidia") || strings.HasPrefix(value, "nvidia.com/")),
-		(name == "volume" || name == "mount") && strings.Contains(value, "/nvidia-container-devices/"):
+		gpus = container.VisibleGPUs([]string{value})
+	case name == "device" && (strings.HasPrefix(value, "/dev/nvidia") || strings.HasPrefix(value, "nvidia.com/")):
+		s.ByHand = "--device " + value
+		if gpu, ok := container.CDIGPU(value); ok {
+			gpus = []string{gpu}
+		} else if gpu, ok := container.DeviceFile(value); ok {
+			gpus = []string{gpu}
+		}
+	case (name == "volume" || name == "mount") && strings.Contains(value, "/nvidia-container-devices/"):
 		s.ByHand = "--" + name + " " + value
 	}
+	if !slices.Contains(gpus, "all") {
+		s.HandGPUs = append(s.HandGPUs, gpus...)
+	}
+}
+
+// requested are the GPUs that a value of docker's --gpus names, as in device=0 or "device=0,1",capabilities=compute.
+func requested(value string) (gpus []string) {
+	fields, err := csv.NewReader(strings.NewReader(value)).Read()
+	if err != nil {
+		return nil // docker says what is wrong
+	}
+	for _, f := range fields {
+		if list, ok := strings.CutPrefix(f, "device="); ok {
+			gpus = append(gpus, strings.Split(list, ",")...)
+		}
+	}
+	return gpus
 }
 
 func (s *Spec) label(key, value string) error {
