@@ -129,7 +129,7 @@ version=$([ -z "$compose" ] || $compose version --short) # of one built from sou
 version=${version#v}
 if [ "$(docker info --format '{{.CgroupVersion}}')" = 2 ]; then
 	case $version in
-	1.*) echo "build.sh: docker-compose $version cannot give a container the host's cgroup namespace: the actuator does not see a container's memory limit before it swaps that out, and looks for its freezer among all control groups. Compose 2 can" ;;
+	1.* | 2.[0-9] | 2.[0-9].* | 2.1[0-4] | 2.1[0-4].*) echo "build.sh: Docker Compose $version cannot give a container the host's cgroup namespace: the actuator does not see a container's memory limit before it swaps that out, and looks for its freezer among all control groups. Compose 2.15 and later can" ;;
 	*) files=$files:cgroup.yaml ;;
 	esac
 fi

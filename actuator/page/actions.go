@@ -74,6 +74,10 @@ func (p *Page) release(ctx context.Context, who string, form url.Values) (string
 func (p *Page) change(ctx context.Context, who string, form url.Values) (string, error) {
 	var change task.Change
 	var said []string
+	becomes, after := "is now", ""
+	if p.o.Facts().Service.DryRun {
+		becomes, after = "would be", " Nothing was changed: this is a dry run."
+	}
 	for _, setting := range []string{task.SettingDeadline, task.SettingShare} {
 		if !form.Has(setting) {
 			continue
@@ -93,12 +97,12 @@ func (p *Page) change(ctx context.Context, who string, form url.Values) (string,
 				now = task.ShareWords(*c.Share)
 			}
 		}
-		said = append(said, fmt.Sprintf("The %s is now %s.", setting, now))
+		said = append(said, fmt.Sprintf("The %s %s %s.", setting, becomes, now))
 	}
 	if said == nil {
 		return "", errors.New("nothing to change: send a deadline or a share")
 	}
-	return strings.Join(said, " "), p.o.Actor.Change(ctx, who, form.Get("container"), change)
+	return strings.Join(said, " ") + after, p.o.Actor.Change(ctx, who, form.Get("container"), change)
 }
 
 func home(w http.ResponseWriter, _ *http.Request) {

@@ -310,6 +310,7 @@ func TestActions(t *testing.T) {
 		path, accept string
 		form         url.Values
 		stranger     bool
+		dry          bool
 		refuse       error
 		code         int
 		asked, said  string
@@ -319,6 +320,7 @@ func TestActions(t *testing.T) {
 		"deadline":           {path: "change", form: form("container", "x", "deadline", " 9s "), code: 200, asked: `{"deadline":"9s"} x by alice`},
 		"share":              {path: "change", form: form("container", "x", "share", "30%"), code: 200, asked: `{"share":"30%"} x by alice`},
 		"both":               {path: "change", form: form("container", "x", "share", "", "deadline", "9s"), code: 200, asked: `{"deadline":"9s","share":null} x by alice`, said: "The deadline is now 9s. The share is now the label's."},
+		"a dry run":          {path: "change", dry: true, form: form("container", "x", "share", "30%"), code: 200, asked: `{"share":"30%"} x by alice`, said: "The share would be 30%. Nothing was changed: this is a dry run."},
 		"no share":           {path: "change", form: form("container", "x", "share", "30"), code: 409, said: "is not a share"},
 		"neither":            {path: "change", form: form("container", "x"), code: 409, said: "send a deadline or a share"},
 		"label's deadline":   {path: "change", form: form("container", "x", "deadline", ""), code: 200, asked: `{"deadline":null} x by alice`},
@@ -336,6 +338,7 @@ func TestActions(t *testing.T) {
 			if s.refuse = c.refuse; c.stranger {
 				s.who = ""
 			}
+			s.facts.Service.DryRun = c.dry
 			r := httptest.NewRequest(http.MethodPost, "/actions/"+c.path, strings.NewReader(c.form.Encode()))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			r.Header.Set("Accept", c.accept)
