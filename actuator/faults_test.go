@@ -21,6 +21,7 @@ import (
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/enforce/enforcetest"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/guardian/watch"
@@ -127,6 +128,36 @@ func TestStartBringsBackWhatIsSwappedOut(t *testing.T) {
 		o.Mechanisms.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { return &fakeGuard{decider: d}, nil }
 	})
 	b.await("it is back", func() bool { return b.held("a") == 500 && !b.isPaused("a") })
+}
+
+// Whoever switches swapping off has those back that are out, and none goes out any more.
+func TestSwapOffBringsBackWhatIsSwappedOut(t *testing.T) {
+	b := newMemoryBench(t, true, byP3)
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.run("a")
+	b.swapper.out["a"] = enforce.Swapped{ContainerID: "a", Container: "name-a", Bytes: map[string]uint64{gpu0: 500}, Since: time.Now(), Stage: enforce.Suspended}
+	b.engine.SetPaused("a", true)
+	folder := checkpoint.Folder(b.dir)
+	if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "a.json"), []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	b.restart(func(o *actuator.Options) {
+		byP3(o)
+		o.Metrics = collector.New()
+		o.Mechanisms.Swap = config.MemoryOff
+		o.Mechanisms.NewSwapper = func() (enforce.Swapper, error) { return b.swapper, nil }
+		o.Mechanisms.NewMemoryGuard = func(d memory.Decider) (arbiter.MemoryGuard, error) { b.guard.decider = d; return b.guard, nil }
+	})
+	b.await("it is back", func() bool { return b.held("a") == 500 && !b.isPaused("a") })
+	b.begin("b", 520)
+	b.want(b.allocate("b", 500), memory.Grant)
+	b.send(alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0))
+	b.await("b is paused", func() bool { return b.isPaused("b") })
+	if b.held("b") != 500 {
+		t.Error("it was swapped out")
+	}
 }
 
 func TestAlertWaitsForTheExporter(t *testing.T) {

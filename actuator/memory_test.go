@@ -108,6 +108,7 @@ type fakeSwapper struct {
 	out map[string]enforce.Swapped
 	// suspending is called before a container is swapped out; may be nil.
 	suspending func(id string)
+	left       time.Duration // that the last Resume had
 }
 
 func (s *fakeSwapper) Can(_ context.Context, id string) error {
@@ -133,12 +134,15 @@ func (s *fakeSwapper) Suspend(_ context.Context, id, name, reason string) (enfor
 	return enforce.SwapResult{Bytes: map[string]uint64{gpu0: bytes}, Processes: 1, CheckpointSeconds: 0.5}, nil
 }
 
-func (s *fakeSwapper) Resume(_ context.Context, id string, room func(map[string]uint64) error) (enforce.SwapResult, error) {
+func (s *fakeSwapper) Resume(ctx context.Context, id string, room func(map[string]uint64) error) (enforce.SwapResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.out[id]
 	if !ok {
 		return enforce.SwapResult{}, enforce.ErrForeign
+	}
+	if until, ok := ctx.Deadline(); ok {
+		s.left = time.Until(until)
 	}
 	if room != nil {
 		if err := room(r.Bytes); err != nil {
@@ -426,6 +430,19 @@ func TestRelieveSwaps(t *testing.T) {
 	b.await("b is back", func() bool { return b.held("b") == 500 })
 }
 
+// Without facts nobody can say for whom a container is out.
+func TestBlindnessBringsBackWhatIsSwappedOut(t *testing.T) {
+	b := newMemoryBench(t, true, func(o *actuator.Options) { byP3(o); o.HoldLease = 300 * time.Millisecond })
+	b.begin("a", 500)
+	b.begin("b", 520)
+	b.want(b.allocate("a", 480), memory.Grant)
+	b.want(b.allocate("b", 500), memory.Grant)
+	b.send(alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0))
+	b.await("b is out", func() bool { return b.container("b").Swapped != "" })
+	b.source.set(func() { b.source.health.DeviceUp = false })
+	b.await("b is back", func() bool { return b.held("b") == 500 && !b.isPaused("b") })
+}
+
 func TestTheEndBringsBackWhatIsSwappedOut(t *testing.T) {
 	b := newMemoryBench(t, true, byP3)
 	b.begin("a", 500)
@@ -439,5 +456,27 @@ func TestTheEndBringsBackWhatIsSwappedOut(t *testing.T) {
 	}
 	if b.held("b") != 500 || b.isPaused("b") {
 		t.Error("b is still out")
+	}
+}
+
+// A swap may take longer than all that is done at the end.
+func TestTheEndWaitsForASwap(t *testing.T) {
+	b := newMemoryBench(t, true, byP3)
+	began, ends := make(chan struct{}), make(chan struct{})
+	b.swapper.suspending = func(string) { close(began); <-ends }
+	b.begin("a", 500)
+	b.begin("b", 520)
+	b.want(b.allocate("a", 480), memory.Grant)
+	b.want(b.allocate("b", 500), memory.Grant)
+	b.send(alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0))
+	<-began
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
+	time.AfterFunc(time.Second, func() { close(ends) })
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if b.held("b") != 500 || b.isPaused("b") || b.swapper.left < 29500*time.Millisecond {
+		t.Errorf("b holds %d; its return had %v", b.held("b"), b.swapper.left)
 	}
 }

@@ -13,25 +13,14 @@ import (
 )
 
 // releaseAndClose ends the arbiter: it waits for actions under way, then releases everything on
-// record.
+// record. What takes long comes last, and each part has its own time: a swap may take minutes.
 func (a *Arbiter) releaseAndClose() error {
-	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
-	defer cancel()
+	a.restoreChannels()
 	for a.core.UnderWay() > 0 {
 		a.finish(<-a.finished) // each action ends by its timeout
 	}
-	a.restoreChannels()
-	swapped := a.bringAllBack(ctx)
-	var err error
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if err = a.releaseAll(ctx); err == nil || ctx.Err() != nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-	}
+	err := a.releaseHolds()
+	swapped := a.bringAllBack()
 	a.report(a.core.Effects())
 	_ = a.saveLeases(true)
 	a.saveHistory(true)
@@ -58,6 +47,21 @@ func (a *Arbiter) restoreChannels() {
 	defer cancel()
 	if left, err := a.o.Channels.RestoreAll(ctx); err != nil || left > 0 {
 		a.log.Warn("cannot restore all time slices and channels; the guardian tries again", "processes", left, "err", err)
+	}
+}
+
+// releaseHolds unpauses every container on record, again and again until that has worked or its time is over.
+func (a *Arbiter) releaseHolds() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
+	defer cancel()
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if err = a.releaseAll(ctx); err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
 	}
 }
 
@@ -91,13 +95,15 @@ func (a *Arbiter) releaseAll(ctx context.Context) error {
 }
 
 // bringAllBack swaps in every container that is swapped out.
-func (a *Arbiter) bringAllBack(ctx context.Context) error {
+func (a *Arbiter) bringAllBack() error {
 	if a.o.Swapper == nil {
 		return nil
 	}
 	list, err := a.o.Swapper.Swapped()
 	for _, s := range list {
+		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
 		result, serr := a.o.Swapper.Resume(ctx, s.ContainerID, nil)
+		cancel()
 		d := decision.Decision{Kind: decision.SwapIn, Result: decision.Done, Reason: "the actuator ends", Container: s.Container,
 			ContainerID: s.ContainerID, Cause: string(plan.OfMemory), Seconds: result.Seconds()}
 		if serr != nil {

@@ -4,15 +4,18 @@
 package mechanism
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/laxity/laxity/actuator/arbiter"
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/enforce/channels"
+	"github.com/laxity/laxity/actuator/enforce/checkpoint"
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/pausing"
@@ -112,12 +115,43 @@ func (o Options) memoryGuard(s Surroundings) (arbiter.MemoryGuard, error) {
 }
 
 func (o Options) swapper(s Surroundings) (enforce.Swapper, error) {
-	if s.DryRun || o.Swap == config.MemoryOff || o.NewSwapper == nil {
+	off := o.Swap == config.MemoryOff
+	if s.DryRun || o.NewSwapper == nil || off && !swappedOut(s.StateDir) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	w, err := o.NewSwapper()
-	if err != nil {
+	switch {
+	case err != nil && off: // the guardian of this actuator tries again when it ends
+		s.Logger.Error("containers that are swapped out cannot be brought back now", "err", err)
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
 		return nil, fmt.Errorf("swapping (--swap=off works without): %w", err)
+	case off && w != nil:
+		return bringsBack{w}, nil
 	}
 	return w, nil
+}
+
+// swappedOut reports whether a former actuator has left containers swapped out.
+func swappedOut(stateDir string) bool {
+	files, err := filepath.Glob(filepath.Join(checkpoint.Folder(stateDir), "*.json"))
+	return err != nil || len(files) > 0
+}
+
+// bringsBack swaps in what a former actuator has swapped out, and nothing out: swapping is off by now.
+type bringsBack struct{ enforce.Swapper }
+
+func (bringsBack) Can(context.Context, string) error {
+	return fmt.Errorf("%w: swapping is off (--swap=off)", enforce.ErrCannotSwap)
+}
+
+func (b bringsBack) Suspend(ctx context.Context, id, _, _ string) (enforce.SwapResult, error) {
+	return enforce.SwapResult{}, b.Can(ctx, id)
+}
+
+func (b bringsBack) Close() error {
+	if c, ok := b.Swapper.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }

@@ -98,7 +98,11 @@ func (p *planner) memory() {
 func (p *planner) comers() []entry {
 	var out []entry
 	for _, c := range p.in.Containers {
-		if c.Never || !c.Managed || c.Memory.resident() || c.Memory.Busy || (c.Standing == Somebody && !c.Memory.Out) {
+		if c.Memory.resident() || c.Memory.Busy {
+			continue
+		}
+		// One that is out comes back, whatever its labels say by now.
+		if !c.Memory.Out && (c.Never || !c.Managed || c.Standing == Somebody) {
 			continue
 		}
 		if e, ok := p.memoryEntry(c); ok {

@@ -48,14 +48,16 @@ func arriving(c *plan.Container) {
 	c.Memory.Asked, c.Memory.Guarded = true, true
 }
 
-func unasked(c *plan.Container)  { c.Memory.Asked, c.Memory.Guarded = false, false }
-func overdue(c *plan.Container)  { c.Memory.Overdue = true }
-func returned(c *plan.Container) { c.Memory.Returned = true }
-func idle(c *plan.Container)     { c.Tasks = nil }
-func evicted(c *plan.Container)  { c.Memory.Evict = "others wait for it in a circle" }
-func exempt(c *plan.Container)   { c.Exempt = "held for long enough" }
-func busy(c *plan.Container)     { c.Memory.Busy = true }
-func cameBack(c *plan.Container) { c.Memory.Since = now.Add(-time.Second) }
+func unasked(c *plan.Container)    { c.Memory.Asked, c.Memory.Guarded = false, false }
+func unlabelled(c *plan.Container) { c.Managed = false }
+func forbidden(c *plan.Container)  { c.Never = true }
+func overdue(c *plan.Container)    { c.Memory.Overdue = true }
+func returned(c *plan.Container)   { c.Memory.Returned = true }
+func idle(c *plan.Container)       { c.Tasks = nil }
+func evicted(c *plan.Container)    { c.Memory.Evict = "others wait for it in a circle" }
+func exempt(c *plan.Container)     { c.Exempt = "held for long enough" }
+func busy(c *plan.Container)       { c.Memory.Busy = true }
+func cameBack(c *plan.Container)   { c.Memory.Since = now.Add(-time.Second) }
 
 func starved(c *plan.Container)  { c.Memory.Starved = "it asks for more than is free" }
 func relieved(c *plan.Container) { c.Standing, c.Cause = plan.Ours, plan.Relieve }
@@ -76,6 +78,7 @@ func TestMemory(t *testing.T) {
 		{"of strangers as much is expected as of the largest", []plan.Container{box("a", 9, 2, holding(25)), box("b", 9.5, 2, arriving)}, "", "b"},
 		{"who is first in order begins, whatever it needs", []plan.Container{box("a", 9, 2, arriving, needing(40)), box("b", 9.5, 2, arriving, needing(1))}, "", "b"},
 		{"who is expected to need more than there is begins alone", []plan.Container{box("a", 9, 2, arriving, needing(50)), box("b", 9.5, 2, arriving, needing(1))}, "", "b"},
+		{"who may no longer be held comes back", []plan.Container{box("a", 9, 2, holding(5), needing(5)), box("b", 9.5, 2, out(20), unlabelled), box("c", 9.5, 2, out(10), forbidden)}, "swap-in b, swap-in c", ""},
 		{"and comes back alone", []plan.Container{box("a", 9, 2, out(50)), box("b", 9.5, 2, arriving, needing(1))}, "swap-in a", "b"},
 
 		{"who did not ask for that begins, whatever it needs", []plan.Container{box("a", 9, 2, holding(30)), box("b", 9.5, 2, arriving, unasked, needing(20))}, "", ""},

@@ -100,6 +100,7 @@ func (k *Core) Step(now time.Time, a Around) {
 	k.endLongHolds()
 	k.endLongSwaps()
 	if k.usable() {
+		k.memory.blindSince = time.Time{}
 		k.memory.update(a.Ledger)
 		k.closeLeases()
 		k.endExemptions()
@@ -111,6 +112,7 @@ func (k *Core) Step(now time.Time, a Around) {
 	} else {
 		k.letMemoryBe()
 		k.putAllBack()
+		k.bringAllBack()
 	}
 	k.expireHolds()
 	k.inspectHolds()

@@ -26,6 +26,8 @@ type memory struct {
 	since  map[string]time.Time            // since when a container may not begin, or is swapped out
 	denied map[string]map[string]time.Time // when each container was last denied memory, by id and GPU
 	blind  bool
+	// blindSince is since when facts have been missing; zero: they are there.
+	blindSince time.Time
 }
 
 func newMemory(swapped bool) *memory {

@@ -168,6 +168,27 @@ func (k *Core) onSwapped(r Result, d *decision.Decision) {
 	k.holds.later(id, k.now)
 }
 
+// bringAllBack swaps everybody in when facts have been missing for as long as a hold stands without them: nobody
+// can say for whom they are out. The swapper sees by itself whether there is room.
+func (k *Core) bringAllBack() {
+	s := k.memory.swaps
+	if s == nil || !k.leadership.leads {
+		return
+	}
+	if k.memory.blindSince.IsZero() {
+		k.memory.blindSince = k.now
+	}
+	if k.now.Sub(k.memory.blindSince) < k.o.HoldLease {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.out)) {
+		if !s.busy[id] {
+			k.begin(plan.Action{Kind: plan.SwapIn, ContainerID: id, Container: s.out[id].Container, Cause: plan.OfMemory,
+				Reason: "nobody can say for whom it is out: " + k.unusable()})
+		}
+	}
+}
+
 // outForLong is how the reason of an exemption by endLongSwaps begins.
 const outForLong = "it was swapped out for "
 

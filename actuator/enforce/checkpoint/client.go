@@ -23,7 +23,10 @@ type HelperOptions struct {
 	Env []string
 	// StartTimeout bounds the start, which loads the driver's library; 30 s by default.
 	StartTimeout time.Duration
-	Logger       *slog.Logger
+	// Again is how long a helper is asked that could not load the driver's library; then another one tries. 5 s by
+	// default.
+	Again  time.Duration
+	Logger *slog.Logger
 }
 
 // Helper is a Driver and a Memory in a process of its own. The first call starts the process, and so
@@ -42,6 +45,9 @@ type Helper struct {
 func NewHelper(o HelperOptions) *Helper {
 	if o.StartTimeout <= 0 {
 		o.StartTimeout = 30 * time.Second
+	}
+	if o.Again <= 0 {
+		o.Again = 5 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -200,8 +206,10 @@ func (h *Helper) get(ctx context.Context) (*worker, error) {
 	switch {
 	case closed:
 		return nil, fmt.Errorf("%w: it was closed", ErrHelper)
-	case w != nil && !w.dead():
+	case w != nil && !w.dead() && (w.hello.Error == "" || time.Since(w.began) < h.o.Again):
 		return w, nil
+	case w != nil:
+		h.drop(w)
 	}
 	w, err := startWorker(ctx, h.o)
 	if err != nil {
@@ -222,6 +230,7 @@ type worker struct {
 	cmd   *exec.Cmd
 	in    *os.File
 	hello Hello
+	began time.Time
 	ended chan struct{} // the process is gone
 
 	mu      sync.Mutex
@@ -250,7 +259,7 @@ func startWorker(ctx context.Context, o HelperOptions) (*worker, error) {
 		return nil, err
 	}
 	defer answers.Close()
-	w := &worker{in: in, ended: make(chan struct{}), waiting: map[uint64]*pending{}}
+	w := &worker{in: in, began: time.Now(), ended: make(chan struct{}), waiting: map[uint64]*pending{}}
 	w.cmd = exec.Command(o.Command[0], o.Command[1:]...) //nolint:gosec,noctx // it must be able to outlive a call
 	w.cmd.Env = append(os.Environ(), o.Env...)
 	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = requests, answers, os.Stderr

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -296,10 +297,14 @@ func (s *Swapper) refuse(id string, processes []Process, why error) {
 	s.refused[id] = r
 }
 
-// alive reports whether the process lives, and not another one with its PID.
+// alive reports whether the process lives, and not another one with its PID. One that cannot be read now (too
+// many open files, say) counts as alive: it may be off its GPU.
 func (s *Swapper) alive(p Process) bool {
 	stat, err := s.o.Processes.Stat(p.PID)
-	return err == nil && (p.Start == 0 || stat.Start == p.Start)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return p.Start == 0 || stat.Start == p.Start
 }
 
 // limit is how long a step may take that moves the memory of a process.

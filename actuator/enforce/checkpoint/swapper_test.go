@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/laxity/laxity/actuator/enforce"
@@ -221,6 +222,42 @@ func TestBrokenRecord(t *testing.T) {
 	check(t, err, nil)
 	if len(all) != 1 || all[0].Error == "" {
 		t.Errorf("%+v", all)
+	}
+	_, err = s.Resume(t.Context(), "c", nil)
+	check(t, err, nil)
+	runs(t, m, "c")
+}
+
+// unreadable are processes of which nothing can be read for a moment.
+type unreadable struct {
+	checkpoint.Processes
+	now bool
+}
+
+func (u *unreadable) Stat(pid int) (checkpoint.Stat, error) {
+	if u.now {
+		return checkpoint.Stat{}, syscall.EMFILE
+	}
+	return u.Processes.Stat(pid)
+}
+
+// A process that cannot be read has not ended: it is brought back.
+func TestUnreadableProcessIsBroughtBack(t *testing.T) {
+	m := checkpointtest.NewMachine(1000 * mib)
+	m.Start("c", 100*mib)
+	o := m.Options(t, t.TempDir())
+	of := &unreadable{Processes: o.Processes}
+	o.Processes = of
+	s, err := checkpoint.New(o)
+	check(t, err, nil)
+	_, err = s.Suspend(t.Context(), "c", "c", "test")
+	check(t, err, nil)
+	of.now = true
+	_, err = s.Resume(t.Context(), "c", nil)
+	of.now = false
+	if list, lerr := s.Swapped(); err == nil && len(list) == 0 && lerr == nil {
+		runs(t, m, "c")
+		return
 	}
 	_, err = s.Resume(t.Context(), "c", nil)
 	check(t, err, nil)

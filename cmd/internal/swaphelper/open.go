@@ -26,7 +26,7 @@ type OpenOptions struct {
 const openTimeout = 30 * time.Second
 
 // Open makes the Swapper of a machine that can swap. On others it returns nil without an error, and
-// logs why.
+// logs why; not while a container is swapped out, which comes back as soon as that works again.
 func (o OpenOptions) Open() (enforce.Swapper, error) {
 	command, err := Command(o.Device)
 	if err != nil {
@@ -42,6 +42,10 @@ func (o OpenOptions) Open() (enforce.Swapper, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if err := checkpoint.Check(ctx, s.Helper); err != nil {
+		if list, lerr := s.Swapped(); lerr != nil || len(list) > 0 {
+			o.Logger.Warn("containers cannot be swapped off their GPUs here now; who is swapped out comes back as soon as that works", "why", err, "swapped_out", len(list))
+			return s, nil
+		}
 		o.Logger.Info("containers cannot be swapped off their GPUs here", "why", err)
 		return nil, s.Close()
 	}

@@ -213,4 +213,13 @@ func TestOpen(t *testing.T) {
 	if s, err = o.Open(); s != nil || err != nil {
 		t.Errorf("without a GPU: %v, %v", s, err)
 	}
+	c := r.run(t)
+	_, err = r.swap.Suspend(t.Context(), c.ID, c.Name, "test")
+	check(t, err, nil)
+	o.StateDir = r.dir
+	if s, err = o.Open(); s == nil || err != nil {
+		t.Errorf("without a GPU, while a container is swapped out: %v, %v", s, err)
+	}
+	_, err = r.swap.Resume(t.Context(), c.ID, nil)
+	check(t, err, nil)
 }
