@@ -3,4 +3,4 @@
 package ladder_test
 
 // The package starts no goroutine, and the race detector makes the model ten times slower.
-func init() { draws = 2_500 }
+func init() { draws = 800 }
