@@ -53,12 +53,14 @@ type Totals struct {
 
 // Ledger is the account of one card. The zero value is ready and knows no idle power.
 type Ledger struct {
-	last  *Fact
-	uses  map[string]*Use
-	total Totals
-	idle  idle
-	mix   mix
-	draw  draw
+	last *Fact
+	// energy is the card's counter when it was last read, which may have been before last.
+	energy *float64
+	uses   map[string]*Use
+	total  Totals
+	idle   idle
+	mix    mix
+	draw   draw
 }
 
 // New returns the ledger of a card whose idle power was learned before: watts, or 0 if not.
@@ -69,17 +71,17 @@ func (l *Ledger) IdleWatts() float64 { return l.idle.watts }
 
 // Take takes the next fact.
 func (l *Ledger) Take(f Fact) {
-	last := l.last
-	if last != nil && f.At.Before(last.At) {
-		last = nil // a clock was set back
-	}
+	last, energy := l.last, l.energy
 	l.last = &f
+	if f.HasEnergy {
+		l.energy = &f.Energy
+	}
 	if last == nil {
 		return
 	}
 	passed := f.At.Sub(last.At)
 	shares := f.Shares
-	if passed > longest {
+	if passed < 0 || passed > longest { // a clock was set back, or the exporter stood still
 		shares = nil
 	}
 	times := l.time(shares, passed, f.At)
@@ -87,8 +89,9 @@ func (l *Ledger) Take(f Fact) {
 		l.draw.settle(l.mix.before)
 		l.mix = mix{}
 	}
-	if f.HasEnergy && last.HasEnergy {
-		l.divide(last.Energy, f.Energy, shares != nil, f.Exact, times, passed)
+	if f.HasEnergy && energy != nil {
+		// Where the counter could not be read the last time, the shares are of a part of this energy.
+		l.divide(*energy, f.Energy, shares != nil && last.HasEnergy, f.Exact, times, passed)
 	}
 }
 

@@ -50,13 +50,10 @@ func TestSumsNeverExceed(t *testing.T) {
 					}
 				}
 			}
-			switch {
-			case !f.HasEnergy:
-				has = false
-			case has:
-				grew += expected(f.Energy, counterBefore)
-			}
 			if f.HasEnergy {
+				if has { // also where it could not be read in between
+					grew += expected(f.Energy, counterBefore)
+				}
 				has, counterBefore = true, f.Energy
 			}
 			l.Take(f)
@@ -207,6 +204,29 @@ func TestSilentCard(t *testing.T) {
 	}
 	if got := l.Totals(); got.HasSeconds || got.HasEnergy || len(got.Uses) > 0 || got.Unknown != 400 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Energy of the time in which the counter could not be read, or a clock was set back, is nobody's, and not lost.
+func TestEnergyAcrossAGapIsUnknown(t *testing.T) {
+	c := newCard(map[string]float64{"a": 400})
+	c.run(3, nil)
+	c.run(5, map[string]float64{"a": 1})
+	shares := map[string]float64{"a": 1}
+	c.now, c.joule = c.now.Add(time.Second), c.joule+475
+	c.l.Take(account.Fact{At: c.now, Shares: shares})
+	c.run(1, shares)
+	totals := c.l.Totals()
+	if totals.Unknown != 950 || math.Abs(energyOf(totals)-(c.joule-75)) > 1e-6 {
+		t.Errorf("unknown %v J, %v in all; want 950 and %v", totals.Unknown, energyOf(totals), c.joule-75)
+	}
+	if got := totals.Uses[0].Seconds; math.Abs(got-7) > 1e-6 {
+		t.Errorf("%v GPU-seconds, want 7: the samples are known", got)
+	}
+	c.now = c.now.Add(-time.Minute)
+	c.run(1, shares)
+	if got := energyOf(c.l.Totals()); math.Abs(got-(c.joule-75)) > 1e-6 {
+		t.Errorf("%v J in all after a clock was set back, want %v", got, c.joule-75)
 	}
 }
 

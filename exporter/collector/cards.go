@@ -56,7 +56,7 @@ func each[K cmp.Ordered, V any](m map[K]V, f func(K, V)) {
 }
 
 // uses sends what containers had of a card. Where several have had a name, the one that is there counts,
-// else the first in the list: two series must not have the same labels.
+// else the one that was seen last, which is the first in the list: two series must not have the same labels.
 func uses(out *scrape, c task.Card, live map[string]string) {
 	sent := map[string]bool{}
 	for _, u := range c.Uses {

@@ -61,6 +61,8 @@ type GPU struct {
 	// ProcessesErr is nil.
 	Processes    []Process
 	ProcessesErr error
+	// TellsMPS: Process.MPS is known. Without it a client of an MPS server looks like others, or is absent.
+	TellsMPS bool
 }
 
 // Process is one process that holds a compute context on a GPU.

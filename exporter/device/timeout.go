@@ -35,6 +35,7 @@ type call[R any] struct {
 	done   chan struct{}
 	result R
 	err    error
+	closed error // of the source's Close, where that waited for this call
 }
 
 // WithTimeout bounds the time of s's Read by limit; 0 means 2 s.
@@ -93,23 +94,41 @@ func (t *Timed[R]) leave(c *call[R]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.call = nil
-	close(c.done)
 	if t.closed {
-		_ = t.source.Close() // put off by Close; nobody is left to tell
+		c.closed = t.source.Close() // put off by Close
+	}
+	close(c.done)
+}
+
+// Close implements Source. It lets the call that is inside the driver return within the limit.
+// If that hangs, Close returns an error that wraps ErrNotAnswering, and the device is closed when
+// the call returns.
+func (t *Timed[R]) Close() error {
+	c, err := t.shut()
+	if c == nil {
+		return err
+	}
+	timer := time.NewTimer(time.Until(c.began.Add(t.limit)))
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return c.closed
+	case <-timer.C:
+		return notAnswering(c.began)
 	}
 }
 
-// Close implements Source. While a call hangs it returns an error that wraps
-// ErrNotAnswering, and the device is closed when the call returns.
-func (t *Timed[R]) Close() error {
+// shut lets no further call in. It closes the source, unless a call is inside the driver: that
+// call does so at its end.
+func (t *Timed[R]) shut() (*call[R], error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return nil
+		return nil, nil
 	}
 	t.closed = true
 	if t.call != nil {
-		return notAnswering(t.call.began)
+		return t.call, nil
 	}
-	return t.source.Close()
+	return nil, t.source.Close()
 }

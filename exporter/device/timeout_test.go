@@ -98,6 +98,41 @@ func TestGuardClosesWhenTheCallReturns(t *testing.T) {
 	})
 }
 
+// An ordinary stop finds a reading under way: Close waits for it, for no longer than its limit.
+func TestGuardClosesAfterTheCallUnderWay(t *testing.T) {
+	for took, want := range map[time.Duration]struct {
+		waited time.Duration
+		err    error
+	}{
+		500 * time.Millisecond: {400 * time.Millisecond, nil},
+		time.Hour:              {900 * time.Millisecond, device.ErrNotAnswering},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &hanging{gate: make(chan struct{})}
+			time.AfterFunc(took, func() { close(h.gate) })
+			g := device.WithTimeout(h, time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer stop()
+			_, _ = g.Read(ctx)
+			began := time.Now()
+			if err := g.Close(); !errors.Is(err, want.err) {
+				t.Errorf("%v: Close = %v, want %v", took, err, want.err)
+			}
+			if waited := time.Since(began); waited != want.waited {
+				t.Errorf("%v: Close waited %v, want %v", took, waited, want.waited)
+			}
+			if closed := h.closed.Load() == 1; closed != (want.err == nil) {
+				t.Errorf("%v: closed %v", took, closed)
+			}
+			<-h.gate
+			synctest.Wait()
+			if n := h.closed.Load(); n != 1 {
+				t.Errorf("%v: closed %d times in the end", took, n)
+			}
+		})
+	}
+}
+
 func TestGuardEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{gate: make(chan struct{})}

@@ -244,6 +244,9 @@ func testMPS(t *testing.T, rig Rig) {
 				t.Errorf("%s: its memory counts twice: %+v", g.UUID, p)
 			}
 		}
+		if !now.TellsMPS {
+			t.Errorf("%s: it does not say that it tells clients", g.UUID)
+		}
 		if times != 1 {
 			t.Errorf("%s: the client is listed %d times", g.UUID, times)
 		}

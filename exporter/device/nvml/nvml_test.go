@@ -252,13 +252,14 @@ func TestClientsOfMPS(t *testing.T) {
 		prepare func(*fakeLibrary)
 		clients int // processes that are clients of MPS, of two processes
 		listed  int
+		tells   bool
 		fails   bool
 	}{
-		{"in one list", func(*fakeLibrary) {}, 1, 2, false},
-		{"in both lists", func(lib *fakeLibrary) { lib.mpsTwice = true }, 1, 2, false},
-		{"an old NVML", func(lib *fakeLibrary) { lib.missing = mpsClients[0] }, 0, 1, false},
-		{"not supported", func(lib *fakeLibrary) { lib.fail = map[string]nvml.Return{"mps": nvml.ERROR_NOT_SUPPORTED} }, 0, 1, false},
-		{"a list that fails", func(lib *fakeLibrary) { lib.fail = map[string]nvml.Return{"mps": nvml.ERROR_UNKNOWN} }, 0, 0, true},
+		{"in one list", func(*fakeLibrary) {}, 1, 2, true, false},
+		{"in both lists", func(lib *fakeLibrary) { lib.mpsTwice = true }, 1, 2, true, false},
+		{"an old NVML", func(lib *fakeLibrary) { lib.missing = mpsClients[0] }, 0, 1, false, false},
+		{"not supported", func(lib *fakeLibrary) { lib.fail = map[string]nvml.Return{"mps": nvml.ERROR_NOT_SUPPORTED} }, 0, 1, false, false},
+		{"a list that fails", func(lib *fakeLibrary) { lib.fail = map[string]nvml.Return{"mps": nvml.ERROR_UNKNOWN} }, 0, 0, false, true},
 	} {
 		gpu, _ := newSim(t)
 		client := gpu.Attach(4712)
@@ -285,8 +286,8 @@ func TestClientsOfMPS(t *testing.T) {
 				clients++
 			}
 		}
-		if clients != tc.clients || len(r.GPUs[0].Processes) != tc.listed || (r.GPUs[0].ProcessesErr != nil) != tc.fails {
-			t.Errorf("%s: %+v, %v", tc.name, r.GPUs[0].Processes, r.GPUs[0].ProcessesErr)
+		if clients != tc.clients || len(r.GPUs[0].Processes) != tc.listed || (r.GPUs[0].ProcessesErr != nil) != tc.fails || r.GPUs[0].TellsMPS != tc.tells {
+			t.Errorf("%s: %+v, tells clients %v, %v", tc.name, r.GPUs[0].Processes, r.GPUs[0].TellsMPS, r.GPUs[0].ProcessesErr)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)

@@ -63,6 +63,7 @@ func (u *unit) read(now time.Time) (device.GPU, nvml.Return) {
 			gpu.ProcessesErr = fmt.Errorf("NVML: list of the clients of MPS: %w", ret)
 			return gpu, nvml.SUCCESS
 		}
+		gpu.TellsMPS = ret == nvml.SUCCESS
 	}
 	if len(list)+len(clients) > 0 && gpu.Parent == "" {
 		u.sm.refresh(u.handle, now)

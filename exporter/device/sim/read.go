@@ -87,6 +87,7 @@ func (u *unit) read(now time.Time, o Options, driver string) device.GPU {
 	out := u.info
 	out.Driver = driver
 	out.Utilization = math.NaN()
+	out.TellsMPS = true
 	if u.lost {
 		out.MemoryTotal = 0
 		out.ProcessesErr = ErrLost

@@ -27,6 +27,7 @@ type wireGPU struct {
 	Utilization    *float64      `json:"utilization"`
 	Processes      []wireProcess `json:"processes"`
 	ProcessesError string        `json:"processes_error,omitempty"`
+	TellsMPS       bool          `json:"tells_mps,omitempty"`
 }
 
 type wireProcess struct {
@@ -47,7 +48,7 @@ func toWire(r device.Reading) wireReading {
 	for _, g := range r.GPUs {
 		wg := wireGPU{
 			UUID: g.UUID, Index: g.Index, Parent: g.Parent, Name: g.Name, Driver: g.Driver,
-			MemoryTotal: g.MemoryTotal, MemoryUsed: g.MemoryUsed, Utilization: known(g.Utilization),
+			MemoryTotal: g.MemoryTotal, MemoryUsed: g.MemoryUsed, Utilization: known(g.Utilization), TellsMPS: g.TellsMPS,
 		}
 		for _, p := range g.Processes {
 			wg.Processes = append(wg.Processes, wireProcess{p.PID, p.MemoryUsed, known(p.SMUtilization), p.MPS})
@@ -65,7 +66,7 @@ func (w wireReading) reading() device.Reading {
 	for _, wg := range w.GPUs {
 		g := device.GPU{
 			UUID: wg.UUID, Index: wg.Index, Parent: wg.Parent, Name: wg.Name, Driver: wg.Driver,
-			MemoryTotal: wg.MemoryTotal, MemoryUsed: wg.MemoryUsed, Utilization: orNaN(wg.Utilization),
+			MemoryTotal: wg.MemoryTotal, MemoryUsed: wg.MemoryUsed, Utilization: orNaN(wg.Utilization), TellsMPS: wg.TellsMPS,
 		}
 		for _, p := range wg.Processes {
 			g.Processes = append(g.Processes, device.Process{

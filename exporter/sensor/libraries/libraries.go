@@ -53,17 +53,26 @@ func New(proc string, w Watcher) *Registry {
 // Discover finds the files of a process and watches them. They replace those that were known
 // of this process.
 func (r *Registry) Discover(pid int) error {
-	files, err := r.finder.Container(pid)
+	var leased []cudafile.ID
+	files, err := r.noting(&leased).Container(pid)
 	if err != nil {
 		return err
 	}
-	return r.update(pid, files)
+	return r.update(pid, files, leased)
+}
+
+// noting is the finder, which notes the files that cannot be opened now.
+func (r *Registry) noting(leased *[]cudafile.ID) cudafile.Finder {
+	f := r.finder
+	f.Leased = func(id cudafile.ID) { *leased = append(*leased, id) }
+	return f
 }
 
 // Loaded watches the files that a process has loaded, unless all of them are watched already.
 // The registry keeps them for this process until it is gone.
 func (r *Registry) Loaded(pid int) error {
-	files, err := r.finder.Mapped(pid)
+	var leased []cudafile.ID
+	files, err := r.noting(&leased).Mapped(pid)
 	if err != nil {
 		return err
 	}
@@ -75,7 +84,7 @@ func (r *Registry) Loaded(pid int) error {
 		cudafile.CloseAll(files)
 		return r.Discover(pid)
 	default:
-		return r.update(pid, files)
+		return r.update(pid, files, leased)
 	}
 }
 
@@ -91,9 +100,15 @@ func (r *Registry) knows(pid int, files []*cudafile.File) (has, fresh bool) {
 }
 
 // DiscoverHost finds the files of the host and watches them.
-func (r *Registry) DiscoverHost() error { return r.update(host, r.finder.Host()) }
+func (r *Registry) DiscoverHost() error {
+	var leased []cudafile.ID
+	files := r.noting(&leased).Host()
+	return r.update(host, files, leased)
+}
 
-func (r *Registry) update(user int, files []*cudafile.File) error {
+// update replaces what a user has. Of the files that cannot be opened now those that are watched
+// stay so: a tenant's lease must not end the watch of a file that others use too.
+func (r *Registry) update(user int, files []*cudafile.File, leased []cudafile.ID) error {
 	defer cudafile.CloseAll(files)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,6 +119,11 @@ func (r *Registry) update(user int, files []*cudafile.File) error {
 			errs = append(errs, err)
 		} else if _, watched := r.files[file.ID]; watched {
 			uses[file.ID] = true
+		}
+	}
+	for _, id := range leased {
+		if _, watched := r.files[id]; watched {
+			uses[id] = true
 		}
 	}
 	r.users[user] = uses

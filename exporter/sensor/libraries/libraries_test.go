@@ -12,9 +12,74 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/laxity/laxity/exporter/sensor/libraries"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
+
+// drivers watches files of the driver, and notes whether each is watched.
+type drivers map[cudafile.ID]bool
+
+func (d drivers) Watch(file *cudafile.File) error {
+	if file.ID.Size != int64(len(content)) {
+		return cudafile.ErrNotDriver // this machine's own
+	}
+	d[file.ID] = true
+	return nil
+}
+
+func (d drivers) Unwatch(id cudafile.ID) { d[id] = false }
+
+// A tenant's lease on the host's file ends the watch of nobody.
+func TestLeasedFileStaysWatched(t *testing.T) {
+	proc := t.TempDir()
+	path := filepath.Join(proc, "1", "root", "usr", "lib64", "libcuda.so.1")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	watched := drivers{}
+	r := libraries.New(proc, watched)
+	rescan := func() { // as Keep does at each tick
+		if trouble := libraries.Rescan(r); len(trouble) > 0 {
+			t.Errorf("trouble: %v", trouble)
+		}
+	}
+	rescan()
+	if len(watched) != 1 {
+		t.Fatalf("%d files are watched", len(watched))
+	}
+	tenant, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tenant.Close()
+	if _, err := unix.FcntlInt(tenant.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal("no lease: ", err)
+	}
+	for range 3 {
+		rescan()
+	}
+	for id, is := range watched {
+		if !is {
+			t.Errorf("%v is not watched any more", id)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		rescan()
+	}
+	for id, is := range watched {
+		if is {
+			t.Errorf("%v is watched, and gone", id)
+		}
+	}
+}
 
 // watcher answers what it is told to, and says when it was asked.
 type watcher struct {

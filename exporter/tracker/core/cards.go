@@ -3,6 +3,7 @@ package core
 import (
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/exporter/account"
@@ -28,10 +29,11 @@ const (
 type cards struct {
 	published []task.Card // of the last reading, for snapshots, which share it; none while it failed
 	ledgers   map[string]*account.Ledger
-	idle      map[string]float64  // W, by UUID, as stored
-	owners    map[int]owner       // by PID; also of processes that have ended
-	names     map[string]string   // of containers in the ledgers, by id
-	computed  map[string]computed // by UUID
+	idle      map[string]float64   // W, by UUID, as stored
+	owners    map[int]owner        // by PID; also of processes that have ended
+	names     map[string]string    // of containers in the ledgers, by id
+	computed  map[string]computed  // by UUID
+	clients   map[string]time.Time // when a client of MPS was last listed, by UUID
 }
 
 // computed is how much of the time each process computed on a card, 0–1, by PID.
@@ -56,7 +58,7 @@ type owner struct {
 }
 
 func newCards() cards {
-	return cards{ledgers: map[string]*account.Ledger{}, idle: map[string]float64{}, owners: map[int]owner{}, names: map[string]string{}, computed: map[string]computed{}}
+	return cards{ledgers: map[string]*account.Ledger{}, idle: map[string]float64{}, owners: map[int]owner{}, names: map[string]string{}, computed: map[string]computed{}, clients: map[string]time.Time{}}
 }
 
 // CardsDown notes that no card's condition could be read. None is published then: nobody can
@@ -84,7 +86,7 @@ func (m *Core) Cards(r device.CardReading) {
 		m.openAccounts(l, c.UUID, r.Time)
 		shares, exact := c.SM, false
 		// With MPS the context that is on the card is the server's, whoever of its clients computes.
-		if c.Present != nil && c.SM != nil && !m.mpsOn(c.UUID) {
+		if c.Present != nil && c.SM != nil && !m.mpsOn(c.UUID, r.Time) {
 			shares, exact = account.Computed(c.Present, c.SM), true
 			m.cards.computed[c.UUID] = computed{r.Time, shares}
 		} else { // nobody takes turns: the samples are right
@@ -151,14 +153,18 @@ func (m *Core) openAccounts(l *account.Ledger, uuid string, now time.Time) {
 	}
 }
 
-// mpsOn reports whether an MPS server has a context on a card.
-func (m *Core) mpsOn(uuid string) bool {
+// mpsOn reports whether processes compute on a card through an MPS server. The server is known by its
+// name alone, which any program can take. So it counts only beside a client, or one that has just ended,
+// where the device tells clients apart.
+func (m *Core) mpsOn(uuid string, now time.Time) bool {
+	server, client := false, now.Sub(m.cards.clients[uuid]) < computedFor
 	for _, p := range m.processes {
-		if _, on := p.on[uuid]; on && p.MPSServer {
-			return true
+		if use, on := p.on[uuid]; on {
+			server, client = server || p.MPSServer, client || use.mps
 		}
 	}
-	return false
+	told := slices.ContainsFunc(m.gpus, func(g device.GPU) bool { return g.UUID == uuid && g.TellsMPS })
+	return server && (client || !told)
 }
 
 // sharesOf adds up the shares of processes by container.
@@ -223,6 +229,8 @@ func (c *cards) account(out *task.Card) {
 	if !t.HasSeconds {
 		return
 	}
+	// Of several that have had one name, readers take the first: the one that was seen last.
+	slices.SortStableFunc(t.Uses, func(a, b account.Use) int { return b.Seen.Compare(a.Seen) })
 	other := account.Use{}
 	for _, u := range t.Uses {
 		if u.Container == account.Other {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device"
+	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker/core"
 )
@@ -91,6 +92,31 @@ func TestUsesOfACard(t *testing.T) {
 	w.condition(15*60+10, 1700, map[int]float64{})
 	if c := w.card(); len(c.Uses) != 0 {
 		t.Errorf("uses %+v, long after the container's end", c.Uses)
+	}
+}
+
+// Of the containers that have had one name, the one that was seen last is the first in the list, whatever
+// their ids: its account is the one that the name goes on with.
+func TestUsesOfOneNameBeginWithTheLatest(t *testing.T) {
+	for _, ids := range [][]string{{"a", "b"}, {"b", "a"}} {
+		w, s := newWorld(t), 0.0
+		for n, cid := range ids {
+			c := newContainer(web, nil)
+			c.ID = id(cid)
+			w.m.Container(container.Event{Kind: container.Started, ID: c.ID, Time: at(s), Container: &c}, at(s))
+			w.meet(pid+n, cid)
+			w.sense(s+0.1, pid+n, sensor.ContextMade)
+			w.list(s+0.2, gpuA, pid+n)
+			w.condition(s+1, 0, map[int]float64{})
+			w.condition(s+2, 0, map[int]float64{pid + n: 1})
+			w.exit(s+2.1, pid+n)
+			w.event(s+2.2, container.Died, cid)
+			s += 3
+		}
+		w.condition(s, 0, map[int]float64{})
+		if uses := w.card().Uses; len(uses) != 2 || uses[0].ContainerID != id(ids[1]) {
+			t.Errorf("uses %+v, want first that of %s", uses, ids[1])
+		}
 	}
 }
 

@@ -49,6 +49,9 @@ func (m *Core) Container(ev container.Event, now time.Time) {
 	if at.IsZero() || at.After(now) {
 		at = now
 	}
+	// The engine knows the wall clock alone. By the monotonic one, as all other times, pauses keep their
+	// length when the wall clock is set.
+	at = now.Add(at.Sub(now))
 	switch ev.Kind {
 	case container.Started, container.Renamed:
 		// A container that does not run can be renamed, too.

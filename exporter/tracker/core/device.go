@@ -142,6 +142,9 @@ func (m *Core) takeLists(gpus []device.GPU, now time.Time) {
 		}
 		listed := make(map[*process]bool, len(g.Processes))
 		for _, proc := range g.Processes {
+			if proc.MPS {
+				m.cards.clients[g.UUID] = now
+			}
 			p := m.byPID[proc.PID]
 			if reason := m.whyUnattributed(p); reason != "" && !counted[proc.PID] {
 				counted[proc.PID] = true

@@ -54,10 +54,7 @@ func TestPresenceIsNotWhoComputesUnderMPS(t *testing.T) {
 	for _, mps := range []bool{false, true} {
 		w := running(t)
 		if mps {
-			const server = pid + 1
-			w.m.Meet(core.Subject{Process: sensor.Process{PID: server, Identity: identity(server)}, Container: id(web), MPSServer: true})
-			w.m.Device(device.Reading{Time: at(1), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, Processes: []device.Process{
-				{PID: server, MemoryUsed: 5}, {PID: pid, MemoryUsed: 7, MPS: true}}}}}, at(1))
+			w.served(1, true, true)
 		}
 		for s := 2.0; s < 4; s++ {
 			w.switched(s, map[int]float64{pid: 0.9, 4711: 0.1}, map[int]float64{pid: 0.25, 4711: 0.75})
@@ -72,5 +69,37 @@ func TestPresenceIsNotWhoComputesUnderMPS(t *testing.T) {
 			t.Errorf("%v switches a second, want 3", c.Switches.Rate)
 		}
 		near(t, "use", w.sample(4, 0.9, mps), want)
+	}
+}
+
+// served reads a GPU on which a process with the name of an MPS server has a context, beside web's process.
+func (w *world) served(s float64, tells, client bool) {
+	const server = pid + 1
+	w.m.Meet(core.Subject{Process: sensor.Process{PID: server, Identity: identity(server)}, Container: id(web), MPSServer: true})
+	w.m.Device(device.Reading{Time: at(s), GPUs: []device.GPU{{UUID: gpuA, MemoryTotal: 100, TellsMPS: tells, Processes: []device.Process{
+		{PID: server, MemoryUsed: 5}, {PID: pid, MemoryUsed: 7, MPS: client}}}}}, at(s))
+}
+
+// A program that only takes the server's name changes nothing for others on the card. What a client did until its end
+// counts as under MPS. Where the device does not tell clients the name has to do.
+func TestTheNameOfAnMPSServerAloneIsNoMPS(t *testing.T) {
+	const samples, trace = 0.9, 0.25
+	for name, tt := range map[string]struct {
+		tells, client, ends bool
+		want                float64
+	}{
+		"a client":                     {tells: true, client: true, want: samples},
+		"a client that has just ended": {tells: true, client: true, ends: true, want: samples},
+		"the name alone":               {tells: true, want: trace},
+		"nobody knows who is a client": {want: samples},
+	} {
+		w := running(t)
+		w.served(1, tt.tells, tt.client)
+		w.switched(2, map[int]float64{}, map[int]float64{})
+		if tt.ends {
+			w.served(2.5, tt.tells, false)
+		}
+		w.switched(3, map[int]float64{pid: samples, 4711: 0.1}, map[int]float64{pid: trace, 4711: 0.75})
+		near(t, name+": seconds", w.card().Uses[0].GPUSeconds, tt.want)
 	}
 }

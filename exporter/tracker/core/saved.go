@@ -171,6 +171,7 @@ func (m *Core) restore(saved Saved, lastAlive time.Time, alive func(int, string)
 	m.Meet(subject)
 	p := m.processes[subject.Identity]
 	p.open = o
+	p.number = max(1, saved.Task.Start.Time.UnixMicro()) // as openWith: it has had a task
 	p.listedAt = seen
 	p.stopped = o.State == task.Held
 	p.noticed = o.State == task.Swapped // until the notices are read

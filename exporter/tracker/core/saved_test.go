@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/sensor"
@@ -166,6 +167,27 @@ func TestExitAtARestart(t *testing.T) {
 	w.sense(20.9, pid, sensor.Exiting)
 	if got := w.last(); got.State != task.Ended || !got.End.Time.Equal(at(20.9)) {
 		t.Errorf("it ended so: %+v, %+v", got, *got.End)
+	}
+}
+
+// A context call of a restored task that is read after the process's end makes no second task.
+func TestLateContextOfARestoredTask(t *testing.T) {
+	w := begun(t)
+	var state core.State
+	for _, o := range w.m.TakeChanges().Open {
+		state.Open = append(state.Open, o)
+	}
+	subject := core.Subject{Process: sensor.Process{PID: pid, Identity: identity(pid)}, Container: id(web), Started: time.Second}
+	w = newWorld(t)
+	w.m.Restore(state, func(int, string) (core.Subject, bool) { return subject, true }, at(20))
+	w.run(21, web, nil)
+	w.list(22, gpuA, pid)
+	w.exit(25, pid)
+	w.m.MeetGone(subject, at(25.1))
+	w.m.Sensor(subject.Process, sensor.Event{PID: pid, Kind: sensor.ContextMade, Time: at(24.9), Source: task.SourceUprobe})
+	w.tick(at(27))
+	if n := w.count(core.Ended, ""); n != 1 {
+		t.Errorf("%d tasks have ended, want 1", n)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -301,6 +302,56 @@ func TestHost(t *testing.T) {
 	if got := host(proc); !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
+}
+
+// A tenant that holds a lease on its files keeps nobody waiting: they are left out, and found once
+// it has given the lease back.
+func TestLeasedFilesAreLeftOut(t *testing.T) {
+	root := t.TempDir()
+	for _, path := range []string{"/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/etc/ld.so.cache"} {
+		put(t, root+path, []byte("x"))
+	}
+	proc := fakeProc(t, root, nil)
+	put(t, proc+"/7/maps", []byte("7f00-7f10 r-xp 00000000 08:01 12 /usr/lib64/libcuda.so.1\n"))
+	leased := map[cudafile.ID]bool{}
+	finder := cudafile.Finder{Proc: proc, Leased: func(id cudafile.ID) { leased[id] = true }}
+
+	giveBack := []func(){lease(t, root+"/usr/lib64/libcuda.so.1"), lease(t, root+"/etc/ld.so.cache")}
+	began := time.Now()
+	files, err := finder.Container(7)
+	if err != nil || !slices.Equal(paths(files), []string{"/usr/lib/libcuda.so.1"}) || len(leased) != 1 {
+		t.Errorf("found %v, %v; left out %v; want the file without a lease, and one left out", paths(files), err, leased)
+	}
+	cudafile.CloseAll(files)
+	var is *cudafile.LeasedError
+	if files, err := finder.Mapped(7); len(files) > 0 || !errors.As(err, &is) || !leased[is.ID] {
+		t.Errorf("mapped: %v, %v", paths(files), err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+
+	for _, f := range giveBack {
+		f()
+	}
+	files, err = finder.Container(7)
+	defer cudafile.CloseAll(files)
+	if err != nil || len(files) != 2 || !leased[files[0].ID] {
+		t.Errorf("without leases: %v, %v", paths(files), err)
+	}
+}
+
+// lease takes a lease on a file; what it returns gives it back.
+func lease(t *testing.T, path string) (giveBack func()) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal("no lease: ", err)
+	}
+	return func() { _ = file.Close() }
 }
 
 // fakeProc makes a folder like /proc with one process, 7.

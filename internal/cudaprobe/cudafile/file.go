@@ -3,7 +3,8 @@
 //
 // A container may map the host's file (mounted into it: the same inode), or have its own copy.
 // Whoever makes a container decides what its file system holds, so nothing found there is trusted:
-// no link leads out of its root, only regular files are opened, and reading is bounded.
+// no link leads out of its root, only regular files are opened, without waiting for a lease, and
+// reading is bounded.
 //
 // It imports internal/memorymap, the standard library and golang.org/x/sys.
 package cudafile
@@ -20,6 +21,15 @@ import (
 
 // ErrNotRegular means that a path leads to no regular file.
 var ErrNotRegular = errors.New("not a regular file")
+
+// LeasedError means that a file cannot be opened now, because a process holds a lease on it
+// (F_SETLEASE). The kernel has asked for the lease back: try again later.
+type LeasedError struct {
+	ID   ID
+	Path string
+}
+
+func (e *LeasedError) Error() string { return "open " + e.Path + ": a process holds a lease on it" }
 
 // ID identifies one state of one file: probes belong to an inode, and to the places of the
 // functions in it.
@@ -65,7 +75,8 @@ func openPath(name, path string) (*File, error) {
 }
 
 // reopen opens for reading what an O_PATH file descriptor refers to, if it is a regular file:
-// opening a pipe would wait, and opening a device may have effects.
+// opening a pipe would wait, and opening a device may have effects. It does not wait for a lease,
+// which would take 45 s (lease-break-time) at each try.
 func reopen(fd int, path string) (*File, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -74,11 +85,14 @@ func reopen(fd int, path string) (*File, error) {
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, &os.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	}
-	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+	id := ID{Dev: stat.Dev, Ino: stat.Ino, Size: stat.Size, Modified: stat.Mtim.Nano()}
+	file, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.EAGAIN) {
+		return nil, &LeasedError{ID: id, Path: path}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	id := ID{Dev: stat.Dev, Ino: stat.Ino, Size: stat.Size, Modified: stat.Mtim.Nano()}
 	return &File{ID: id, Path: strings.TrimSuffix(path, " (deleted)"), file: file}, nil
 }
 

@@ -37,6 +37,9 @@ var usual = candidates([]string{
 type Finder struct {
 	// Proc is where the host's proc file system is mounted. Empty: /proc.
 	Proc string
+	// Leased, if not nil, is called with each file that is left out because it cannot be opened
+	// now (LeasedError).
+	Leased func(ID)
 }
 
 // Host returns the files that programs of the host load. The host's root is that of process 1 if it
@@ -72,13 +75,17 @@ func (f Finder) Container(pid int) ([]*File, error) {
 	return found.files, nil
 }
 
-// Mapped returns the files that a process has loaded. The error wraps memorymap.ErrTooLarge if its
-// map is too long to be read to its end and no file was found before.
+// Mapped returns the files that a process has loaded. If it finds none, the error wraps
+// memorymap.ErrTooLarge where the map is too long to be read to its end, or a LeasedError where a
+// file cannot be opened now.
 func (f Finder) Mapped(pid int) ([]*File, error) {
 	var found set
 	err := f.mapped(&found, pid)
-	if errors.Is(err, memorymap.ErrTooLarge) && len(found.files) > 0 {
+	switch some := len(found.files) > 0; {
+	case some && errors.Is(err, memorymap.ErrTooLarge):
 		err = nil
+	case !some && err == nil && found.leased != nil:
+		err = fmt.Errorf("memory map of process %d: %w", pid, found.leased)
 	}
 	return found.files, err
 }
@@ -94,12 +101,10 @@ func (f Finder) mapped(found *set, pid int) error {
 		// The link in map_files leads to the mapped file itself, even if it was removed or replaced.
 		// Reading it takes more rights than the path does.
 		file, err := openPath(f.of(pid, "map_files", span), name)
-		if err != nil {
+		if leased := (*LeasedError)(nil); err != nil && !errors.As(err, &leased) {
 			file, err = f.openIn(pid, name)
 		}
-		if err == nil {
-			found.add(file)
-		}
+		f.take(found, file, err)
 		return !found.full() && len(seen) < maxTries
 	})
 	if err != nil {
@@ -148,8 +153,21 @@ func (f Finder) tryOpen(found *set, root *os.File, name string) {
 	if found.full() {
 		return
 	}
-	if file, err := openAt(root, name); err == nil {
+	file, err := openAt(root, name)
+	f.take(found, file, err)
+}
+
+// take adds a file that was opened. It notes one that is leased.
+func (f Finder) take(found *set, file *File, err error) {
+	if err == nil {
 		found.add(file)
+		return
+	}
+	if leased := (*LeasedError)(nil); errors.As(err, &leased) {
+		found.leased = leased
+		if f.Leased != nil {
+			f.Leased(leased.ID)
+		}
 	}
 }
 
@@ -232,8 +250,9 @@ func openRoot(name string) (*os.File, error) {
 
 // set is files, each inode once.
 type set struct {
-	files []*File
-	ids   map[ID]bool
+	files  []*File
+	ids    map[ID]bool
+	leased error // of one that could not be opened; nil: there was none
 }
 
 func (s *set) full() bool { return len(s.files) >= maxFiles }
