@@ -18,13 +18,22 @@ struct block {
 HASH(blocks, BPF_F_NO_PREALLOC, 1 << 17, struct place, struct block); /* by pointer: what pools gave, and managed memory */
 LRU(questions, 4096, u32, struct call);                               /* for memory, by thread */
 
+/* allocation is the one that the thread is in. A question is none: it is on record from
+ * its return on, and stays there where somebody else than the guard ends its hold. */
+static __always_inline struct call *allocation(struct traced *t)
+{
+	struct call *c = bpf_map_lookup_elem(&calls, &t->tid);
+
+	return c && c->epoch == t->totals->epoch && !is_question(c->kind) ? c : 0;
+}
+
 /* nested: the thread is in another allocation that is being counted, higher up its
  * stack. */
 static __always_inline bool nested(struct pt_regs *ctx, struct traced *t)
 {
-	struct call *c = bpf_map_lookup_elem(&calls, &t->tid);
+	struct call *c = allocation(t);
 
-	return c && c->epoch == t->totals->epoch && c->sp > PT_REGS_SP(ctx);
+	return c && c->sp > PT_REGS_SP(ctx);
 }
 
 /* pooled: the pools of the process had so much in use before, and have not given it
@@ -167,8 +176,8 @@ int alloc_return(struct pt_regs *ctx)
 
 	if (!trace(ctx, &t))
 		return 0;
-	found = bpf_map_lookup_elem(&calls, &t.tid);
-	if (!found || found->epoch != t.totals->epoch || found->sp + 8 != PT_REGS_SP(ctx))
+	found = allocation(&t);
+	if (!found || found->sp + 8 != PT_REGS_SP(ctx))
 		return 0;
 	c = *found;
 	if ((int)PT_REGS_RC(ctx)) {
@@ -254,7 +263,7 @@ int question_return(struct pt_regs *ctx)
 	if ((int)PT_REGS_RC(ctx) || !b || !b->limit || guard_open())
 		return 0;
 	c.time = bpf_ktime_get_ns();
-	c.entry = 0;
+	c.entry = PT_REGS_IP(ctx);
 	c.state = CALL_HELD;
 	bpf_map_update_elem(&calls, &t.tid, &c, BPF_ANY);
 	hold(&t, &c);

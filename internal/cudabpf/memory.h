@@ -51,7 +51,7 @@ enum call_state {
 struct call {
 	u64 size;
 	u64 sp;    /* the stack pointer at its entry, which points to the return address */
-	u64 entry; /* address of the function */
+	u64 entry; /* address of the function; of a question that is held, where it returns to */
 	u64 out;   /* its first argument: where the result goes; of a node, the graph */
 	u64 more;  /* of a node, where its parameters are; of a question, where the total goes */
 	u64 time;  /* CLOCK_MONOTONIC, ns; of a held one, the hold's */

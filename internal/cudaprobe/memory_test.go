@@ -491,6 +491,100 @@ func TestMemoryInfo(t *testing.T) {
 	}
 }
 
+// Nothing is written once somebody else has continued the process: what is there now is the program's.
+func TestMemoryInfoIsShownAtItsReturnAlone(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, pidfd := h.open(t)
+	limited, unlimited := cudaprobe.Budget{Limit: 120 * mib}, cudaprobe.Budget{}
+	ask := func() <-chan [3]uint64 {
+		told := make(chan [3]uint64, 1)
+		go func() {
+			free, total, device := p.Memory()
+			told <- [3]uint64{free, total, device}
+		}()
+		return told
+	}
+	held := func() cudaprobe.Call {
+		c := h.held(t, p)
+		awaitState(t, p.PID, "T")
+		return c
+	}
+	for _, tt := range []struct {
+		name string
+		next cudaprobe.Budget // when it asks again
+		then func(told <-chan [3]uint64) (last <-chan [3]uint64, holds []cudaprobe.Call)
+		why  string
+	}{
+		{"held at another question", limited, func(told <-chan [3]uint64) (<-chan [3]uint64, []cudaprobe.Call) {
+			return told, []cudaprobe.Call{held()}
+		}, "another call"},
+		{"held at the same place", unlimited, func(told <-chan [3]uint64) (<-chan [3]uint64, []cudaprobe.Call) {
+			<-told
+			h.budget(t, limited)
+			return ask(), []cudaprobe.Call{held()}
+		}, "another call"},
+		{"asleep", unlimited, func(told <-chan [3]uint64) (<-chan [3]uint64, []cudaprobe.Call) {
+			awaitState(t, p.PID, "S")
+			return told, nil
+		}, "somebody else continued"},
+		{"stopped elsewhere", unlimited, func(told <-chan [3]uint64) (<-chan [3]uint64, []cudaprobe.Call) {
+			awaitState(t, p.PID, "S")
+			signal(t, p, syscall.SIGSTOP)
+			awaitState(t, p.PID, "T")
+			return told, nil
+		}, "it is at"},
+	} {
+		h.budget(t, limited)
+		told := ask()
+		c := held()
+		h.budget(t, tt.next)
+		signal(t, p, syscall.SIGCONT)
+		told, holds := tt.then(told)
+		before := state(t, p.PID)
+		if err := h.Show(c, 70*mib, 120*mib, alive); err == nil || !strings.Contains(err.Error(), tt.why) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		awaitState(t, p.PID, before)
+		h.budget(t, unlimited) // it asks no more
+		for _, c := range append(holds, c) {
+			h.end(t, pidfd, c)
+		}
+		if got := <-told; got != [3]uint64{16 << 10 * mib, 16 << 10 * mib, 16 << 10 * mib} {
+			t.Errorf("%s: it is told %v", tt.name, got)
+		}
+	}
+}
+
+// Where somebody else than the guard ends the hold of a question, the thread's next allocations are counted and held as
+// before.
+func TestMemoryAfterAQuestionThatNobodyAnswered(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p, pidfd := h.open(t)
+	before := h.spent(t).Bytes
+	h.budget(t, cudaprobe.Budget{Ceiling: before + 10*mib, Limit: 10 * mib})
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		p.Memory()
+	}()
+	for range 2 {
+		h.end(t, pidfd, h.held(t, p))
+	}
+	<-told
+	if a := p.Alloc("cuMemAlloc_v2", mib, 10); a.Count != 10 || h.spent(t).Bytes-before != 10*mib {
+		t.Errorf("%+v, of which %d MiB count", a, (h.spent(t).Bytes-before)/mib)
+	}
+	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
+	c := h.held(t, p)
+	if err := h.Deny(c, alive); err != nil {
+		t.Fatal(err)
+	}
+	h.end(t, pidfd, c)
+	if a := called(); a.Result != cudatest.OutOfMemory {
+		t.Errorf("%+v", a)
+	}
+}
+
 // A process that is dropped while a call of it is held is continued all the same.
 func TestMemoryDroppedWhileHeld(t *testing.T) {
 	h := newMemoryGuard(t, cudaprobe.Options{})

@@ -70,7 +70,8 @@ type pending struct {
 	memory.Request
 	id     uint64
 	answer allocator.Answer
-	asked  bool // answered at least once
+	asked  bool      // answered at least once
+	last   time.Time // when the guard last asked about it
 }
 
 type grant struct {
@@ -99,6 +100,10 @@ const (
 	inFlight = 5 * time.Second
 	// fresh is how much older than the snapshot the guard's reading may be and still count.
 	fresh = 500 * time.Millisecond
+	// silence is how long the guard may not ask about a request that waits. It asks every 10 ms, and a
+	// reading before that may take 2 s. Later the call is as a rule over: the guard decided it by itself,
+	// or somebody else continued its process. If not, the guard asks again, and its place is by Since.
+	silence = 3 * time.Second
 )
 
 // ceiling is what a container may take without asking.
@@ -156,7 +161,7 @@ func (l *Ledger) Update(f facts.Facts) (again bool) {
 	maps.DeleteFunc(l.pending, func(t thread, p *pending) bool {
 		c := l.byID[p.ContainerID]
 		asked := c != nil && (c.Limit > 0 || f.Share.Divides()) // else the guard has released it
-		return !asked || !l.o.Alive(t.pid, t.tid)
+		return !asked || now.Sub(p.last) > silence || !l.o.Alive(t.pid, t.tid)
 	})
 	maps.DeleteFunc(l.coming, func(id string, a arrival) bool {
 		return l.byID[id] == nil || !a.done.IsZero() && a.done.Before(f.Time.Add(-l.o.Lag))
@@ -270,6 +275,7 @@ func (l *Ledger) Decide(r memory.Request) memory.Answer {
 		p = &pending{Request: r, id: l.serial}
 		l.pending[t] = p
 	}
+	p.last = now
 	if p.asked && p.answer.Verdict == allocator.Wait && p.Held == r.Held && !l.decided.IsZero() && now.Sub(l.decided) < stale {
 		return memory.Answer{Verdict: memory.Wait, Reason: p.answer.Reason}
 	}

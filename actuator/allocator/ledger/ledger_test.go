@@ -87,6 +87,40 @@ func TestADeadThreadWaitsNoMore(t *testing.T) {
 	}
 }
 
+// The guard ends a call without another question when its process is asked to end, when the GPU cannot be read, or
+// when the guardian continued it. Its thread may live on. Its request must not keep room from others.
+func TestWhoDoesNotAskAgainWaitsNoMore(t *testing.T) {
+	for name, tt := range map[string]struct {
+		asksAgain bool
+		want      memory.Verdict // of another request, which has room beside what is held
+	}{
+		"it is silent":  {false, memory.Grant},
+		"it asks again": {true, memory.Wait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			update := func(held uint64) bool {
+				return d.Update(d.facts(box("a", 400, held), box("b", 300, 0), box("c", 250, 0)))
+			}
+			update(400)
+			began := d.now
+			b := memory.Request{ContainerID: "b", PID: 2, TID: 2, GPU: g0, Bytes: 300, Since: began}
+			d.want(d.Decide(b), memory.Wait)
+			d.now = d.now.Add(2 * time.Second) // a slow reading
+			if tt.asksAgain {
+				d.want(d.Decide(b), memory.Wait)
+			}
+			update(400)
+			if w := d.Waiting(); len(w) != 1 {
+				t.Errorf("it may still be asked about: %+v", w)
+			}
+			d.now = d.now.Add(2 * time.Second)
+			update(0) // there is room for one of the two
+			d.want(d.ask("c", 3, 250, 0), tt.want)
+		})
+	}
+}
+
 // When cards are not divided any more, who has no limit is released by the guard, and waits
 // no more.
 func TestWhoIsNotAskedAnyMoreWaitsNoMore(t *testing.T) {

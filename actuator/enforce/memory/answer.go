@@ -124,7 +124,7 @@ func (g *Guard) gather() (s gathered, ok bool) {
 		}
 	}
 	s.calls = g.calls()
-	g.sort(holds, s.calls)
+	g.sort(holds)
 	g.publish() // before the usage is read, which may take its time
 	if s.reads {
 		g.recall()
@@ -158,7 +158,7 @@ func (g *Guard) listHolds() []stop.Hold {
 
 // sort turns holds that can be answered into questions. The other holds count as decided: their
 // call, program or process is over. Holds of processes that are not guarded end at once.
-func (g *Guard) sort(holds []stop.Hold, calls []cudaprobe.Call) {
+func (g *Guard) sort(holds []stop.Hold) {
 	foreign := false
 	for _, p := range g.processes {
 		p.keepOnly(holds)
@@ -176,14 +176,15 @@ func (g *Guard) sort(holds []stop.Hold, calls []cudaprobe.Call) {
 		if p.decided[h.Key()] || p.pending[h.Key()] != nil {
 			continue
 		}
-		i := slices.IndexFunc(calls, func(c cudaprobe.Call) bool {
-			return c.Held && c.Same(cudaprobe.Call{PID: h.PID, TID: h.TID, At: h.At})
-		})
-		if i < 0 {
+		call, held, err := g.kernel.Held(h.PID, h.TID, h.At)
+		switch {
+		case err != nil:
+			g.note(err)
+		case held:
+			p.pending[h.Key()] = &question{call: call, asked: g.o.Now()}
+		default:
 			p.decided[h.Key()] = true
-			continue
 		}
-		p.pending[h.Key()] = &question{call: calls[i], asked: g.o.Now()}
 	}
 	if foreign {
 		_, err := g.record.EndAll(g.o.Proc, func(h stop.Hold) bool {
@@ -209,6 +210,10 @@ func (g *Guard) answerAll(calls []cudaprobe.Call) (next time.Duration) {
 	next = idle
 	for _, q := range g.questions() {
 		p := g.processes[q.call.PID]
+		if g.slipped(q) { // an answer would be one to the thread's next call
+			p.drop(q)
+			continue
+		}
 		if again := g.answer(p, q, calls); again > 0 {
 			next = min(next, again)
 			continue
@@ -220,6 +225,13 @@ func (g *Guard) answerAll(calls []cudaprobe.Call) (next time.Duration) {
 		}
 	}
 	return next
+}
+
+// slipped reports whether a held call is not held any more: somebody else continued its process.
+func (g *Guard) slipped(q *question) bool {
+	_, held, err := g.kernel.Held(q.call.PID, q.call.TID, q.call.At)
+	g.note(err)
+	return err == nil && !held
 }
 
 // questions lists the held calls, oldest first.
@@ -359,8 +371,8 @@ func (g *Guard) deny(p *process, q *question, reason string) {
 // show answers a question for memory with the limit and what is left of it.
 func (g *Guard) show(p *process, q *question, calls []cudaprobe.Call) {
 	_, held := g.place(p.of, q.call, calls)
-	if err := g.kernel.Show(q.call, p.of.Limit-min(held, p.of.Limit), p.of.Limit, p.alive); p.alive() {
-		g.note(err)
+	if err := g.kernel.Show(q.call, p.of.Limit-min(held, p.of.Limit), p.of.Limit, p.alive); err != nil && p.alive() {
+		g.o.Logger.Warn("a process sees how much memory the GPU has, not its limit", "container", p.of.ID, "pid", p.pid, "why", err)
 	}
 	p.answered(q)
 }

@@ -283,10 +283,15 @@ func (p *process) is(h stop.Hold) bool {
 func (p *process) alive() bool { return !proc.Ended(p.pidfd) }
 
 func (p *process) answered(q *question) {
+	p.drop(q)
+	p.asked = p.asked || !q.call.Question()
+}
+
+// drop takes a call from those that wait for an answer. Its hold may end.
+func (p *process) drop(q *question) {
 	k := stop.Key{PID: q.call.PID, TID: q.call.TID, At: q.call.At}
 	delete(p.pending, k)
 	p.decided[k] = true
-	p.asked = p.asked || !q.call.Question()
 }
 
 // adopt guards a process. The process may belong to any container, or have ended. Attaching takes a

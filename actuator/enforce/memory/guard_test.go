@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -689,6 +690,70 @@ func TestWait(t *testing.T) {
 	s.set(memory.Wait)
 	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Result != cudatest.OutOfMemory || a.After.Sub(a.Before) < time.Second {
 		t.Errorf("%+v", a)
+	}
+}
+
+// large is a Decider that lets large allocations wait, or denies them, and grants all others.
+type large struct {
+	asked
+	denies atomic.Bool
+}
+
+func (l *large) Decide(r memory.Request) memory.Answer {
+	switch {
+	case r.Bytes < 20*mib:
+		return memory.Answer{Verdict: memory.Grant, Reason: "it is small"}
+	case l.denies.Load():
+		return memory.Answer{Verdict: memory.Deny, Reason: "it is large"}
+	}
+	return memory.Answer{Verdict: memory.Wait, Reason: "it is large"}
+}
+
+// slips lets a large allocation wait, and then run as somebody continues its process.
+func (r *rig) slips(t *testing.T, p *cudatest.Program, before func()) {
+	t.Helper()
+	called := p.BeginAlloc("cuMemAlloc_v2", 20*mib, 1, 1)
+	r.waiting(t)
+	before()
+	if err := syscall.Kill(p.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if a := called(); a.Count != 1 {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// A call that waited and ran, as somebody else continued its process, holds nobody any more.
+func TestNobodyStandsForACallThatIsOver(t *testing.T) {
+	r := start(t, func(o *memory.Options) { o.Decider, o.MaxWait = &large{}, 20*time.Second })
+	p := r.join(t, 10*mib)
+	r.slips(t, p, func() {})
+	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Count != 1 || a.After.Sub(a.Before) > 10*time.Second {
+		t.Errorf("it was granted at once: %+v", a)
+	}
+	report := func() memory.Report { return r.Report()["a"] }
+	until(t, func() bool { return report().Waiting == 0 && report().FailedOpen == 1 }, report)
+	if v := report(); v.Denied != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// The answer to such a call is not given to the thread's next one, which is at the same place.
+func TestAnswerIsForItsOwnCall(t *testing.T) {
+	d := &large{}
+	r := start(t, func(o *memory.Options) { o.Decider = d })
+	p := r.join(t, 10*mib)
+	var release func()
+	r.slips(t, p, func() {
+		release = r.hangs(t) // the reading before the answer takes its time
+		d.denies.Store(true)
+	})
+	called := p.BeginAlloc("cuMemAlloc_v2", mib, 1, 1)
+	report := func() memory.Report { return r.Report()["a"] }
+	until(t, func() bool { return state(p.PID) == "T" }, report)
+	release()
+	if a := called(); a.Count != 1 || report().Denied != 0 {
+		t.Errorf("%+v; %+v", a, report())
 	}
 }
 

@@ -1,0 +1,10 @@
+//go:build !amd64
+
+package cudaprobe
+
+import "errors"
+
+// atReturn is for amd64 alone.
+func (g *MemoryGuard) atReturn(Call, func() bool, func() error) error {
+	return errors.New("the registers of a call are not known on this processor")
+}
