@@ -412,17 +412,22 @@ func TestWhatCannotBeSwappedStays(t *testing.T) {
 	b.want(first, memory.Grant)
 }
 
+// press fills the card with a and b, and asks for room.
+func (b *memoryBench) press() {
+	b.begin("a", 500)
+	b.begin("b", 520)
+	b.want(b.allocate("a", 480), memory.Grant)
+	b.want(b.allocate("b", 500), memory.Grant)
+	b.send(alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0))
+}
+
 // byP3 is the policy that relieves a card.
 func byP3(o *actuator.Options) { o.Config.Policy = "p3" }
 
 // Whoever is stopped to relieve the memory gives it back where it can be swapped.
 func TestRelieveSwaps(t *testing.T) {
 	b := newMemoryBench(t, true, byP3)
-	b.begin("a", 500)
-	b.begin("b", 520)
-	b.want(b.allocate("a", 480), memory.Grant)
-	b.want(b.allocate("b", 500), memory.Grant)
-	b.send(alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0))
+	b.press()
 	b.decided("a swap", func(d decision.Decision) bool {
 		return d.Kind == decision.SwapOut && d.ContainerID == "b" && d.Result == decision.Done
 	})
@@ -433,11 +438,7 @@ func TestRelieveSwaps(t *testing.T) {
 // Without facts nobody can say for whom a container is out.
 func TestBlindnessBringsBackWhatIsSwappedOut(t *testing.T) {
 	b := newMemoryBench(t, true, func(o *actuator.Options) { byP3(o); o.HoldLease = 300 * time.Millisecond })
-	b.begin("a", 500)
-	b.begin("b", 520)
-	b.want(b.allocate("a", 480), memory.Grant)
-	b.want(b.allocate("b", 500), memory.Grant)
-	b.send(alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0))
+	b.press()
 	b.await("b is out", func() bool { return b.container("b").Swapped != "" })
 	b.source.set(func() { b.source.health.DeviceUp = false })
 	b.await("b is back", func() bool { return b.held("b") == 500 && !b.isPaused("b") })
@@ -445,11 +446,7 @@ func TestBlindnessBringsBackWhatIsSwappedOut(t *testing.T) {
 
 func TestTheEndBringsBackWhatIsSwappedOut(t *testing.T) {
 	b := newMemoryBench(t, true, byP3)
-	b.begin("a", 500)
-	b.begin("b", 520)
-	b.want(b.allocate("a", 480), memory.Grant)
-	b.want(b.allocate("b", 500), memory.Grant)
-	b.send(alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0))
+	b.press()
 	b.await("b is out", func() bool { return b.container("b").Swapped != "" })
 	if err := b.stop(); err != nil {
 		t.Error(err)
@@ -464,11 +461,7 @@ func TestTheEndWaitsForASwap(t *testing.T) {
 	b := newMemoryBench(t, true, byP3)
 	began, ends := make(chan struct{}), make(chan struct{})
 	b.swapper.suspending = func(string) { close(began); <-ends }
-	b.begin("a", 500)
-	b.begin("b", 520)
-	b.want(b.allocate("a", 480), memory.Grant)
-	b.want(b.allocate("b", 500), memory.Grant)
-	b.send(alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0))
+	b.press()
 	<-began
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()

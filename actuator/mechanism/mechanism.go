@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/laxity/laxity/actuator/arbiter"
@@ -134,8 +133,8 @@ func (o Options) swapper(s Surroundings) (enforce.Swapper, error) {
 
 // swappedOut reports whether a former actuator has left containers swapped out.
 func swappedOut(stateDir string) bool {
-	files, err := filepath.Glob(filepath.Join(checkpoint.Folder(stateDir), "*.json"))
-	return err != nil || len(files) > 0
+	n, err := checkpoint.Recorded(stateDir)
+	return err != nil || n > 0
 }
 
 // bringsBack swaps in what a former actuator has swapped out, and nothing out: swapping is off by now.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"reflect"
 	"time"
 
@@ -30,7 +29,7 @@ type bringer struct {
 
 // resume tries each container on record once and returns how many are left.
 func (s *bringer) resume(ctx context.Context) (left int, err error) {
-	if n, err := s.recorded(); n == 0 {
+	if n, err := checkpoint.Recorded(s.o.StateDir); n == 0 {
 		return 0, err
 	}
 	if err := s.open(); err != nil {
@@ -68,12 +67,6 @@ func (s *bringer) still(id string) bool {
 		}
 	}
 	return false
-}
-
-// recorded counts what is on record, without making anything.
-func (s *bringer) recorded() (int, error) {
-	files, err := filepath.Glob(filepath.Join(checkpoint.Folder(s.o.StateDir), "*.json"))
-	return len(files), err
 }
 
 // open opens the swapper, by the engine of now.

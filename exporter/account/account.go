@@ -42,7 +42,7 @@ type Use struct {
 
 // Totals is what one card has done since the ledger began.
 type Totals struct {
-	Uses []Use // by container
+	Uses []Use // one a container, the one last seen first
 	// Idle is J at the idle power, of the time with work too. Unknown is J of time in which nobody
 	// knows who computed: between readings too far apart, and what the driver had counted
 	// when it was loaded anew. With the energy of Uses they add up to the card's counter.
@@ -193,6 +193,6 @@ func (l *Ledger) Totals() Totals {
 	for _, u := range slices.Collect(maps.Values(l.uses)) {
 		t.Uses = append(t.Uses, *u)
 	}
-	slices.SortFunc(t.Uses, func(a, b Use) int { return cmp.Compare(a.Container, b.Container) })
+	slices.SortFunc(t.Uses, func(a, b Use) int { return cmp.Or(b.Seen.Compare(a.Seen), cmp.Compare(a.Container, b.Container)) })
 	return t
 }

@@ -3,23 +3,10 @@ package task_test
 import (
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/clocktest"
 )
-
-// setClock returns the time as it would have been read at the same moment with the wall clock
-// d later: its monotonic reading stays. The first word of a time.Time with one holds the
-// seconds above its 30 bits of nanoseconds.
-func setClock(t *testing.T, at time.Time, d time.Duration) time.Time {
-	t.Helper()
-	moved := at
-	*(*uint64)(unsafe.Pointer(&moved)) += uint64(int64(d/time.Second)) << 30
-	if moved.Sub(at) != 0 || moved.Round(0).Sub(at.Round(0)) != d {
-		t.Fatal("time.Time is made in another way now")
-	}
-	return moved
-}
 
 // A task began, the wall clock was set, and now its times are sent.
 func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
@@ -32,7 +19,7 @@ func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
 			{Start: task.Mark{Time: start}},
 		}, Ended: []task.Task{{Start: task.Mark{Time: start}, End: &end}},
 			Cards: []task.Card{{}, {Switches: &task.Switches{From: before.Add(-time.Second)}}}}
-		now := setClock(t, before, set)
+		now := clocktest.Set(t, before, set)
 		sent := s.At(now)
 		if got := sent.Age.Duration(); got != 2*time.Second {
 			t.Errorf("set by %v: age %v", set, got)
@@ -70,7 +57,7 @@ func TestTimesThatWereReadKeepTheirDistance(t *testing.T) {
 	if !own.Tasks[0].Deadline.Round(0).Equal(read.Tasks[0].Deadline) {
 		t.Errorf("the deadline moved to %v", own.Tasks[0].Deadline)
 	}
-	later := setClock(t, now, -time.Hour)
+	later := clocktest.Set(t, now, -time.Hour)
 	if got := own.Tasks[0].Float(later).Duration(); got != 9*time.Second {
 		t.Errorf("float %v after the clock was set back, want 9s", got)
 	}

@@ -4,11 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
-	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,8 +20,6 @@ const (
 	longestInstruction = 15
 	// frameOf the first instruction, bytes: what it may have put on the stack.
 	frameOf = 4096
-
-	seizeWithin = time.Second
 )
 
 // Deny makes a held call return CUDA_ERROR_OUT_OF_MEMORY without running, once its process is
@@ -34,73 +27,16 @@ const (
 // the thread can no longer end, so that it never changes another thread with that number. If
 // denying is impossible the error wraps ErrCannotDeny, and the call will run.
 func (g *MemoryGuard) Deny(c Call, alive func() bool) error {
-	done := make(chan error)
-	go func() {
-		// A tracer is a thread. Keep this one locked: when it ends, so does everything that it
-		// traces.
-		runtime.LockOSThread()
-		done <- c.forge(func() error {
-			if !alive() || !isThreadOf(g.proc, c.PID, c.TID) {
-				return errors.New("its process has ended")
-			}
-			return nil
-		}, func() error { return g.end(c) }) // before it runs again it must not count as held any more
-	}()
-	if err := <-done; err != nil {
+	err := c.seized(func() error { return g.living(c, alive) }, func() error {
+		if err := c.turnBack(); err != nil {
+			return err
+		}
+		return g.end(c) // before it runs again it must not count as held any more
+	})
+	if err != nil {
 		return fmt.Errorf("%w: thread %d: %w", ErrCannotDeny, c.TID, err)
 	}
 	return nil
-}
-
-// isThreadOf reports whether a thread belongs to a process.
-func isThreadOf(proc string, pid, tid int) bool {
-	_, err := os.Stat(filepath.Join(proc, strconv.Itoa(pid), "task", strconv.Itoa(tid)))
-	return err == nil
-}
-
-// forge makes the thread return from the function at whose entry it stopped. check runs before the
-// thread is seized, and again when its number cannot become another's.
-func (c Call) forge(check, turned func() error) error {
-	if err := check(); err != nil {
-		return err
-	}
-	if err := unix.PtraceSeize(c.TID); err != nil {
-		return fmt.Errorf("seize (is it being traced?): %w", err)
-	}
-	if err := check(); err != nil {
-		return err // the end of this thread detaches it
-	}
-	if err := c.interrupt(); err != nil {
-		return err
-	}
-	err := c.turnBack()
-	if err == nil {
-		err = turned()
-	}
-	return errors.Join(err, unix.PtraceDetach(c.TID))
-}
-
-func (c Call) interrupt() error {
-	if err := unix.PtraceInterrupt(c.TID); err != nil {
-		return fmt.Errorf("interrupt: %w", err)
-	}
-	for deadline := time.Now().Add(seizeWithin); ; {
-		var status unix.WaitStatus
-		got, err := unix.Wait4(c.TID, &status, unix.WALL|unix.WNOHANG, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return fmt.Errorf("wait: %w", err)
-		case got == c.TID && status.Stopped():
-			return nil
-		case got == c.TID:
-			return errors.New("it has ended")
-		case time.Now().After(deadline):
-			return errors.New("it does not stop (is its container frozen?)")
-		}
-		time.Sleep(20 * time.Microsecond)
-	}
 }
 
 // atEntry reports whether a thread at this address has executed at most the function's first

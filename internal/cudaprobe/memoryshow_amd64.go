@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +17,8 @@ import (
 // by now. alive is as for Show.
 func (g *MemoryGuard) atReturn(c Call, alive func() bool, do func() error) error {
 	check := func() error {
-		if !alive() || !isThreadOf(g.proc, c.PID, c.TID) {
-			return errors.New("its process has ended")
+		if err := g.living(c, alive); err != nil {
+			return err
 		}
 		if _, held, err := g.Held(c.PID, c.TID, c.At); err != nil || !held {
 			return errors.Join(errors.New("it has made another call since"), err)
@@ -29,14 +28,13 @@ func (g *MemoryGuard) atReturn(c Call, alive func() bool, do func() error) error
 		}
 		return nil
 	}
-	done := make(chan error)
-	go func() {
-		// A tracer is a thread. Keep this one locked: when it ends, so does everything that it
-		// traces.
-		runtime.LockOSThread()
-		done <- c.seizedAtReturn(check, do)
-	}()
-	if err := <-done; err != nil {
+	err := c.seized(check, func() error {
+		if err := c.hasReturned(); err != nil {
+			return err
+		}
+		return do()
+	})
+	if err != nil {
 		return fmt.Errorf("thread %d: %w", c.TID, err)
 	}
 	return nil
@@ -47,28 +45,6 @@ func sleeps(proc string, pid, tid int) bool {
 	stat, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "task", strconv.Itoa(tid), "stat"))
 	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	return err == nil && bytes.HasPrefix(state, []byte("S"))
-}
-
-// seizedAtReturn is as forge: check runs before the thread is seized, and again when its number cannot
-// become another's.
-func (c Call) seizedAtReturn(check, do func() error) error {
-	if err := check(); err != nil {
-		return err
-	}
-	if err := unix.PtraceSeize(c.TID); err != nil {
-		return fmt.Errorf("seize (is it being traced?): %w", err)
-	}
-	if err := check(); err != nil {
-		return err // the end of this thread detaches it
-	}
-	if err := c.interrupt(); err != nil {
-		return err
-	}
-	err := c.hasReturned()
-	if err == nil {
-		err = do()
-	}
-	return errors.Join(err, unix.PtraceDetach(c.TID))
 }
 
 // hasReturned checks that the thread executes next the instruction that the question returns to.

@@ -69,7 +69,6 @@ func (k *Core) coming(in plan.Input, on map[string][]occupant) map[string][]occu
 
 func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) admission.Answer {
 	a := admission.Answer{Result: admission.Met, GPU: gpu}
-	claimants := k.claimants(on, gpu)
 	on = append(slices.Clip(on), coming...)
 	if over := k.promised(on, gpu, q.Share).over; q.Share > 0 && over != "" {
 		a.Result, a.Reason = admission.Unmet, "with it "+over
@@ -87,7 +86,7 @@ func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) a
 		}
 		return a
 	}
-	g := k.gpuOf(on, gpu, claimants)
+	g := k.gpuOf(on, gpu, k.claimants(on, gpu))
 	for _, o := range coming {
 		if soon, known := k.expected(admission.Question{Image: o.c.Image, Server: o.server(), Deadline: o.c.Spec.Deadline.Duration()}); known && o.deadline() {
 			soon.Name = o.c.Name

@@ -86,6 +86,12 @@ func openRecords(stateDir, notices string) (records, error) {
 // Folder is where swaps are on record.
 func Folder(stateDir string) string { return filepath.Join(stateDir, "swaps") }
 
+// Recorded counts what is on record, without making anything.
+func Recorded(stateDir string) (int, error) {
+	files, err := filepath.Glob(filepath.Join(Folder(stateDir), "*.json"))
+	return len(files), err
+}
+
 func (r records) path(id string) (string, error) {
 	if !safeID.MatchString(id) {
 		return "", fmt.Errorf("%q is not a container id", id)

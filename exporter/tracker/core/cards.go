@@ -229,8 +229,6 @@ func (c *cards) account(out *task.Card) {
 	if !t.HasSeconds {
 		return
 	}
-	// Of several that have had one name, readers take the first: the one that was seen last.
-	slices.SortStableFunc(t.Uses, func(a, b account.Use) int { return b.Seen.Compare(a.Seen) })
 	other := account.Use{}
 	for _, u := range t.Uses {
 		if u.Container == account.Other {

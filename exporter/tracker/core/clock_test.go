@@ -3,24 +3,12 @@ package core_test
 import (
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/clocktest"
 )
-
-// setClock returns the time as it would have been read at the same moment with the wall clock d later, as in
-// exporter/task.
-func setClock(t *testing.T, at time.Time, d time.Duration) time.Time {
-	t.Helper()
-	moved := at
-	*(*uint64)(unsafe.Pointer(&moved)) += uint64(int64(d/time.Second)) << 30
-	if moved.Sub(at) != 0 || moved.Round(0).Sub(at.Round(0)) != d {
-		t.Fatal("time.Time is made in another way now")
-	}
-	return moved
-}
 
 // A pause is as long as it was, though the wall clock, by which the engine tells the time, is set meanwhile.
 func TestPauseWhileTheClockIsSet(t *testing.T) {
@@ -38,12 +26,12 @@ func TestPauseWhileTheClockIsSet(t *testing.T) {
 		of, _ := w.m.Known(pid)
 		w.m.Sensor(of.Process, sensor.Event{PID: pid, Kind: sensor.ContextMade, Time: now(1), Source: task.SourceUprobe})
 		engine(container.Paused, now(2))
-		engine(container.Unpaused, setClock(t, now(5), set))
+		engine(container.Unpaused, clocktest.Set(t, now(5), set))
 		if got := w.one(); got.State != task.Running || got.PausedSeconds != 3 {
 			t.Errorf("set by %v: %s after %v s of pause, want 3", set, got.State, got.PausedSeconds)
 		}
-		engine(container.Paused, setClock(t, now(6), set))
-		w.m.Exit(sensor.Exit{Process: of.Process, Time: setClock(t, now(8), set)})
+		engine(container.Paused, clocktest.Set(t, now(6), set))
+		w.m.Exit(sensor.Exit{Process: of.Process, Time: clocktest.Set(t, now(8), set)})
 		if got := w.last(); got.PausedSeconds != 5 || got.End.Time.Sub(got.Start.Time) != 7*time.Second {
 			t.Errorf("set by %v: %v s of pause of %v, want 5 of 7s", set, got.PausedSeconds, got.End.Time.Sub(got.Start.Time))
 		}

@@ -70,15 +70,16 @@ func (r *Runner) required(ctx context.Context, s Spec, p *api.Placement) error {
 	if err != nil {
 		return err
 	}
+	gpus := []string{q.GPU}
 	if (p == nil || s.NoGPURequest) && len(s.HandGPUs) > 0 {
-		for _, q.GPU = range s.HandGPUs {
-			if err := r.admitted(ctx, s, q); err != nil {
-				return err
-			}
-		}
-		return nil
+		gpus = s.HandGPUs
 	}
-	return r.admitted(ctx, s, q)
+	for _, q.GPU = range gpus {
+		if err := r.admitted(ctx, s, q); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Runner) admitted(ctx context.Context, s Spec, q admission.Question) error {

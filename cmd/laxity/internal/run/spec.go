@@ -272,11 +272,7 @@ func (s *Spec) byHand(name, value string) {
 		gpus = container.VisibleGPUs([]string{value})
 	case name == "device" && (strings.HasPrefix(value, "/dev/nvidia") || strings.HasPrefix(value, "nvidia.com/")):
 		s.ByHand = "--device " + value
-		if gpu, ok := container.CDIGPU(value); ok {
-			gpus = []string{gpu}
-		} else if gpu, ok := container.DeviceFile(value); ok {
-			gpus = []string{gpu}
-		}
+		gpus = container.GivenGPUs([]string{value}, nil, []string{value})
 	case (name == "volume" || name == "mount") && strings.Contains(value, "/nvidia-container-devices/"):
 		s.ByHand = "--" + name + " " + value
 	}

@@ -1,0 +1,81 @@
+package cudaprobe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const seizeWithin = time.Second
+
+// seized runs do while the thread of a call is seized. check runs before that, and again when the
+// thread's number cannot become another's.
+func (c Call) seized(check, do func() error) error {
+	done := make(chan error)
+	go func() {
+		// A tracer is a thread. Keep this one locked: when it ends, so does everything that it
+		// traces.
+		runtime.LockOSThread()
+		done <- c.seize(check, do)
+	}()
+	return <-done
+}
+
+func (c Call) seize(check, do func() error) error {
+	if err := check(); err != nil {
+		return err
+	}
+	if err := unix.PtraceSeize(c.TID); err != nil {
+		return fmt.Errorf("seize (is it being traced?): %w", err)
+	}
+	if err := check(); err != nil {
+		return err // the end of this thread detaches it
+	}
+	if err := c.interrupt(); err != nil {
+		return err
+	}
+	return errors.Join(do(), unix.PtraceDetach(c.TID))
+}
+
+func (c Call) interrupt() error {
+	if err := unix.PtraceInterrupt(c.TID); err != nil {
+		return fmt.Errorf("interrupt: %w", err)
+	}
+	for deadline := time.Now().Add(seizeWithin); ; {
+		var status unix.WaitStatus
+		got, err := unix.Wait4(c.TID, &status, unix.WALL|unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("wait: %w", err)
+		case got == c.TID && status.Stopped():
+			return nil
+		case got == c.TID:
+			return errors.New("it has ended")
+		case time.Now().After(deadline):
+			return errors.New("it does not stop (is its container frozen?)")
+		}
+		time.Sleep(20 * time.Microsecond)
+	}
+}
+
+// living returns an error if the process that made a call has ended, or its thread has.
+func (g *MemoryGuard) living(c Call, alive func() bool) error {
+	if !alive() || !isThreadOf(g.proc, c.PID, c.TID) {
+		return errors.New("its process has ended")
+	}
+	return nil
+}
+
+// isThreadOf reports whether a thread belongs to a process.
+func isThreadOf(proc string, pid, tid int) bool {
+	_, err := os.Stat(filepath.Join(proc, strconv.Itoa(pid), "task", strconv.Itoa(tid)))
+	return err == nil
+}
