@@ -38,6 +38,8 @@ type Kind struct {
 type run struct {
 	// Seconds from its start to its end, without the time it was held or paused.
 	Seconds float64 `json:"seconds"`
+	// Waited is how much of that it may have waited for the GPU while others computed there, seconds.
+	Waited float64 `json:"waited,omitempty"`
 	// Shared: another task ran on one of its GPUs for a good part of the run.
 	Shared bool `json:"shared,omitempty"`
 	// Use is the highest utilisation seen while it ran alone, 0–1; negative if it was never alone
@@ -62,10 +64,12 @@ type history struct {
 // watched is an unfinished task.
 type watched struct {
 	kind          Kind
-	use           float64 // as in run
-	busy, seen    float64 // integral of the utilisation while it ran alone, and the time, seconds
-	looks, shared int     // snapshots in which it ran, and of those the ones in which it ran beside others
-	memory        uint64  // the most that it held on one GPU, bytes
+	use           float64   // as in run
+	busy, seen    float64   // integral of the utilisation while it ran alone, and the time, seconds
+	looks, shared int       // snapshots in which it ran, and of those the ones in which it ran beside others
+	memory        uint64    // the most that it held on one GPU, bytes
+	waited        float64   // as in run
+	ran           time.Time // when it last ran, by the snapshot's clock; zero if it did not in the last snapshot
 }
 
 // Book is what was learned. Make one with New or Decode.
@@ -117,6 +121,7 @@ func (b *Book) Observe(s *task.Snapshot) {
 		}
 	}
 	b.look(s)
+	b.wait(s)
 	b.weigh(s)
 	for _, t := range slices.Backward(s.Ended) { // oldest first
 		b.end(t)
@@ -189,13 +194,14 @@ func (b *Book) end(t task.Task) {
 	b.clock++
 	h.Last = b.clock
 	use, mean := w.use, -1.0
-	switch ran := t.Ran(time.Time{}).Seconds(); {
+	ran := t.Ran(time.Time{}).Seconds()
+	switch {
 	case w.use >= 0 && w.seen > 0.8*ran:
 		mean = w.busy / w.seen
 	case use < saturating: // a phase may be missing, perhaps the one that computes
 		use = -1
 	}
-	h.Runs = append(h.Runs, run{Seconds: t.Ran(time.Time{}).Seconds(), Shared: w.beside(), Use: use, Mean: mean})
+	h.Runs = append(h.Runs, run{Seconds: ran, Waited: min(w.waited, ran), Shared: w.beside(), Use: use, Mean: mean})
 	h.Runs = h.Runs[max(0, len(h.Runs)-maxRuns):]
 	h.remember(w.memory)
 	b.changed = true
@@ -220,13 +226,17 @@ func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool)
 	}
 	all := h.undisturbed()
 	ran := t.Ran(now).Seconds()
+	done := ran // at least
+	if w := b.tasks[t.ID]; w != nil {
+		done = max(0, ran-w.waited)
+	}
 	whole, least := at(quantile, all), 0.0
 	// Runs beside others do not show how short a task can be: a task with time left would count as
 	// late.
 	if longer := above(ran, h.lengths(false)); len(longer) > 0 {
 		least = at(lowQuantile, longer) - ran
 	}
-	return Length{Remaining: seconds(left(quantile, ran, all)), Least: seconds(least), Total: seconds(max(whole, ran))}, true
+	return Length{Remaining: seconds(left(quantile, done, all)), Least: seconds(least), Total: seconds(max(whole, done))}, true
 }
 
 // left is the rest of a length after ran. A task that runs longer than any before has no known end,
@@ -245,30 +255,6 @@ func above(least float64, values []float64) []float64 {
 		if v > least {
 			out = append(out, v)
 		}
-	}
-	return out
-}
-
-// lengths returns those of the runs with the GPU to themselves, or of the others.
-func (h *history) lengths(shared bool) []float64 {
-	var out []float64
-	for _, r := range h.Runs {
-		if r.Shared == shared {
-			out = append(out, r.Seconds)
-		}
-	}
-	return out
-}
-
-// few is the number of undisturbed runs up to which they do not suffice.
-const few = 3
-
-// undisturbed returns the lengths of runs without others, plus those beside others if there are too
-// few.
-func (h *history) undisturbed() []float64 {
-	out := h.lengths(false)
-	if len(out) < few {
-		out = append(out, h.lengths(true)...)
 	}
 	return out
 }

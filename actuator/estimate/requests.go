@@ -10,7 +10,8 @@ import (
 )
 
 // Requests estimates for servers of the kind how long a request takes (need, high) and the time
-// between two starts (every, low; usual, its mean). It reports false with too little history.
+// between two starts (every, low; usual, its mean). What a request waits for others counts: it is too short for
+// anybody to see how long that was. It reports false with too little history.
 func (b *Book) Requests(k Kind) (need, every, usual time.Duration, ok bool) {
 	h := b.kinds[k]
 	if h == nil || len(h.Runs) == 0 || len(h.Every) < few {
@@ -20,7 +21,7 @@ func (b *Book) Requests(k Kind) (need, every, usual time.Duration, ok bool) {
 	for _, s := range h.Every {
 		sum += s
 	}
-	return seconds(at(quantile, h.undisturbed())), seconds(at(lowQuantile, h.Every)), seconds(sum / float64(len(h.Every))), true
+	return seconds(at(quantile, h.asMeasured())), seconds(at(lowQuantile, h.Every)), seconds(sum / float64(len(h.Every))), true
 }
 
 // Whole estimates how long a task of the kind runs from start to end, high.
