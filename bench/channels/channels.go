@@ -34,10 +34,8 @@ runs to its end. Then it measures the same switching while eight containers star
 turns (a kernel that waits for its slice has stopped already, which counts as 0). It measures how long it takes to find the
 channels of a process: a new one, from the moment that it has a context; an old one after a restart of Laxity, which
 remembers nothing; five old ones at once. Tenants end while they are off, in seven ways, in turns with others that were
-never off: the process must end and its memory must be free. Last, it kills a laxity up that divides the GPU at
-random moments, alone or with its guardian: afterwards every process must be on with its own slice (times are of the
-kills that left something to undo). On a simulated GPU, whose kernels have no content, the counter is that of kernels
-of 1 ms.`
+never off: the process must end and its memory must be free. On a simulated GPU, whose kernels have no content, the
+counter is that of kernels of 1 ms.`
 
 // The parts, in their order.
 const (
@@ -45,20 +43,38 @@ const (
 	partStartups = "startups"
 	partFind     = "find"
 	partEnds     = "ends"
-	partKills    = "kills"
 	partPause    = "pause"
+	partKills    = "kills" // an experiment of its own: Kills
 )
 
 // partOn are the same ends of tenants that were never off, measured in turns with those that were.
 const partOn = "ends, never off"
 
-var allParts = []string{partSwitch, partStartups, partFind, partEnds, partKills, partPause}
+var allParts = []string{partSwitch, partStartups, partFind, partEnds, partPause}
 
 // Experiment is the measurement of channel control.
 func Experiment() bench.Experiment {
 	return bench.Experiment{
 		Name: "channels", Title: "Channel control: a running kernel off the GPU and on again", About: about,
 		Settings: settingList(), Run: run, Figures: figures, Table: table, Charts: charts,
+	}
+}
+
+const aboutKills = `A laxity up divides a GPU between a server with a deadline and three containers that compute without a break, by
+slices and channels off and on. It is killed (SIGKILL) at random moments, every other time together with its guardian.
+Afterwards every process must be on with its own slice: from the kill on its guardian undoes it, or after both are dead the next
+laxity up. stuck are those that did not go on, wrong those with another slice, and at the end wrong results. Times are of
+the kills that left something to undo.`
+
+// Kills is the measurement of what stays behind when Laxity itself is killed.
+func Kills() bench.Experiment {
+	return bench.Experiment{
+		Name: "kills", Title: "Laxity killed while it takes channels off and on", About: aboutKills,
+		Settings: []bench.Setting{
+			{Name: "kills", Means: fmt.Sprintf("how often laxity up is killed, half of them with its guardian; %d", fullCounts.kills), Part: true},
+			{Name: "limit", Means: "how long it may take: then it ends with what it has; 10m", Part: true},
+		},
+		Portions: true, Run: runKills, Figures: figures, Table: table,
 	}
 }
 
@@ -91,11 +107,30 @@ func (e errCannot) Error() string { return e.why }
 // startLimit is how long a container may take to start or to end.
 const startLimit = time.Minute
 
-func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
-	m := &measurement{env: env, random: rand.New(rand.NewPCG(env.Seed, 0))} //nolint:gosec // not a secret
-	if m.how, err = readSettings(env); err != nil {
+func run(ctx context.Context, env bench.Env) ([]bench.Row, error) {
+	how, err := readSettings(env)
+	if err != nil {
 		return nil, err
 	}
+	return measure(ctx, env, how)
+}
+
+func runKills(ctx context.Context, env bench.Env) ([]bench.Row, error) {
+	how, err := readSettings(env)
+	if err != nil {
+		return nil, err
+	}
+	how.parts = []string{partKills}
+	rows, err := measure(ctx, env, how)
+	for _, r := range rows {
+		r["run"] = env.FirstRun()
+	}
+	return rows, err
+}
+
+func measure(ctx context.Context, env bench.Env, how settings) (rows []bench.Row, err error) {
+	// Each portion has moments of its own.
+	m := &measurement{env: env, how: how, random: rand.New(rand.NewPCG(env.Seed, uint64(env.FirstRun()-1)))} //nolint:gosec // not a secret
 	if err := m.open(ctx); err != nil {
 		return nil, errors.Join(err, m.close())
 	}

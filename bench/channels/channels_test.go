@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,11 +11,8 @@ import (
 	"github.com/laxity/laxity/internal/daemon"
 )
 
-// Real containers on a simulated GPU, through the whole experiment.
-func TestQuick(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs containers for some 15 s")
-	}
+func quick(t *testing.T, run func(context.Context, bench.Env) ([]bench.Row, error)) ([]bench.Row, error) {
+	t.Helper()
 	simtest.Docker(t)
 	simtest.Library(t)
 	built, err := filepath.Abs("../../bin")
@@ -22,7 +20,15 @@ func TestQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", built+string(os.PathListSeparator)+os.Getenv("PATH"))
-	rows, err := run(t.Context(), bench.Env{Device: "sim", Log: t.Logf, Quick: true, Seed: 1})
+	return run(t.Context(), bench.Env{Device: "sim", Log: t.Logf, Quick: true, Seed: 1})
+}
+
+// Real containers on a simulated GPU, through the whole experiment.
+func TestQuick(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs containers for some 15 s")
+	}
+	rows, err := quick(t, run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +56,21 @@ func TestQuick(t *testing.T) {
 	}
 	if value["paused_kernels_that_ran_on"] != float64(quickCounts.pauses) {
 		t.Errorf("%v kernels ran on in a paused container, want all %d", value["paused_kernels_that_ran_on"], quickCounts.pauses)
+	}
+}
+
+// The same for laxity up itself.
+func TestQuickKills(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs containers for some 5 s")
+	}
+	rows, err := quick(t, runKills)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := map[string]float64{}
+	for _, f := range Kills().FiguresOf(rows) {
+		value[f.Name] = f.Value
 	}
 	kills := of(rows, partKills, "")
 	if _, err := daemon.Program("laxity"); err != nil {

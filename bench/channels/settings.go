@@ -22,7 +22,7 @@ type counts struct {
 }
 
 var (
-	fullCounts  = counts{cycles: 1000, pauses: 20, rounds: 6, starting: 8, news: 20, old: 5, ends: 100, kills: 200}
+	fullCounts  = counts{cycles: 1000, pauses: 20, rounds: 6, starting: 8, news: 20, old: 5, ends: 100, kills: 400}
 	quickCounts = counts{cycles: 20, pauses: 2, rounds: 1, starting: 2, news: 1, old: 2, ends: 7, kills: 2}
 )
 
@@ -40,7 +40,6 @@ var numbers = []count{
 	{"new", "how many new processes are found", func(c *counts) *int { return &c.news }},
 	{"old", "how many old processes are found at once", func(c *counts) *int { return &c.old }},
 	{"ends", "how many tenants end while they are off, and as many that are on", func(c *counts) *int { return &c.ends }},
-	{"kills", "how often laxity up is killed, half of them with its guardian", func(c *counts) *int { return &c.kills }},
 }
 
 func settingList() []bench.Setting {
@@ -67,6 +66,9 @@ func readSettings(env bench.Env) (s settings, err error) {
 		if *to, err = env.Number(n.name, 1, *to); err != nil {
 			return s, err
 		}
+	}
+	if s.kills, err = env.Number("kills", 1, s.kills); err != nil {
+		return s, err
 	}
 	for name, to := range map[string]*time.Duration{"kernel": &s.kernel, "limit": &s.limit} {
 		text, ok := env.Args[name]

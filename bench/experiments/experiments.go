@@ -39,7 +39,7 @@ func All() []bench.Experiment {
 		events.Experiment(), events.OnTwoGPUs(), chain.Experiment(), faults.Experiment(), zoo.Experiment(), zoo.Unlabelled(),
 		cost.Experiment(), cost.Growth(), cost.Pods(), peers.Experiment(), long.Experiment(),
 		overhead.Experiment(), account.Experiment(), scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(),
-		channels.Experiment(), gang.Experiment(), guard.Experiment(), guard.Limits(),
+		channels.Experiment(), channels.Kills(), gang.Experiment(), guard.Experiment(), guard.Limits(),
 		arbitrate.Experiment(),
 	}, arbitrate.Papers(), []bench.Experiment{
 		serve.Experiment(), serve.Scenes(), serve.Streams(), shares.Experiment(),

@@ -26,7 +26,7 @@ var measures = map[string][]string{
 	"long":       {"exporter", "actuator", "internal", "rules", "cmd/internal", "cmd/laxity"},
 	"scale":      placing, "placements": placing, "quality": placing,
 	"policies": deciding, "admission": append([]string{"actuator/admission"}, deciding...),
-	"channels": append([]string{"bench/channels"}, switching...), "gang": append([]string{"actuator/plan/gang"}, switching...),
+	"channels": append([]string{"bench/channels"}, switching...), "kills": append([]string{"bench/channels", "actuator/guardian", "actuator/undo"}, switching...), "gang": append([]string{"actuator/plan/gang"}, switching...),
 	"guard": guarding, "limits": guarding, "oversubscribe": guarding,
 	"deadlock": swapping, "deadlock-2gpus": swapping, "swap": swapping, "swapcycles": swapping,
 	"cnns": slices.Concat(ordering, swapping), "fit": guarding, "hidden": {"bench/tenant"},
