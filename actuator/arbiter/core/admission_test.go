@@ -336,3 +336,62 @@ func TestQuestionCountsWhoHasJustStarted(t *testing.T) {
 		t.Errorf("they never came: %s, %s", a, b)
 	}
 }
+
+// What was promised a moment ago is not promised again while its container starts.
+func TestPromisesAreKept(t *testing.T) {
+	c := newClaims(t)
+	c.learns("train", 3*time.Second)
+	c.after(time.Millisecond)
+	ask := func(keep string, q admission.Question) string {
+		t.Helper()
+		q.Keep, q.GPU = keep, "GPU-0"
+		a, err := c.core.AskAdmission(c.now, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(a.Result) + a.Reason
+	}
+	starts := func(name string, spec task.Spec) {
+		spec.Managed = true
+		c.snap.Containers = append(c.snap.Containers, task.Container{ID: "id-" + name, Name: name, Image: strings.TrimRight(name, "0123456789"),
+			Spec: spec, PID: 7, Started: c.now, VisibleGPUs: []string{"GPU-0"}})
+		c.after(time.Millisecond)
+	}
+	due4 := admission.Question{Image: "train", Deadline: 4 * time.Second}
+	if a, b := ask("", due4), ask("", due4); a != "met" || b != "met" {
+		t.Errorf("nobody starts anything: %s, %s", a, b)
+	}
+	if a, b := ask("one", due4), ask("one", due4); a != "met" || b != "met" {
+		t.Errorf("the same one asks twice: %s, %s", a, b)
+	}
+	if a := ask("two", due4); !strings.HasPrefix(a, "unmetit needs 3s") || !strings.Contains(a, "one that is about to start") {
+		t.Errorf("another one: %s", a)
+	}
+	starts("train7", due(20*time.Second)) // not what was promised
+	if a := ask("two", due4); !strings.Contains(a, "one that is about to start") {
+		t.Errorf("after a container with another deadline: %s", a)
+	}
+	starts("train8", due(4*time.Second))
+	if a := ask("two", due4); strings.Contains(a, "about to start") || !strings.Contains(a, "train8") {
+		t.Errorf("after its start: %s", a)
+	}
+	c.snap.Containers = nil
+	c.after(time.Second)
+	if a := ask("three", due4); a != "met" {
+		t.Errorf("after its end: %s", a)
+	}
+	c.after(11 * time.Second)
+	if a := ask("four", due4); a != "met" {
+		t.Errorf("what was promised to three is void by now: %s", a)
+	}
+	c.after(11 * time.Second)
+	half := admission.Question{Image: "x", Share: 0.5}
+	if a, b := ask("five", half), ask("six", half); a != "met" || !strings.HasPrefix(b, "unmetwith it shares") {
+		t.Errorf("shares: %s, %s", a, b)
+	}
+	c.after(11 * time.Second)
+	by := admission.Question{Image: "y", Deadline: 20 * time.Second, Estimate: 15 * time.Second}
+	if a, b := ask("seven", by), ask("eight", by); a != "met" || !strings.HasPrefix(b, "unmet") {
+		t.Errorf("by estimates: %s, %s", a, b)
+	}
+}
