@@ -43,7 +43,6 @@ var means = map[string]map[string]string{
 		"GET /api/v1/state":     "who is admitted, who waits, holds, leases, and whether it can act",
 		"GET /api/v1/admission": "can a deadline or a share be kept by a container that does not run yet, beside what runs? `?deadline=9s&image=trainer:1&estimate=3s&share=30%&release=busy&gpu=UUID&node=NAME`; " +
 			"`result` is `met`, `unmet` (with `reason` and `earliest_deadline_seconds`) or `unknown`",
-		"POST /api/v1/admission":                "the same with `&keep=NAME`: what is promised counts for others who ask until such a container has started, for 10 s at most",
 		"GET /api/v1/decisions":                 "what was decided and why, oldest first: `?container=NAME&after=SEQUENCE&limit=N`; with `&watch=1` newline-delimited JSON that goes on",
 		"POST /-/reload":                        "read the configuration file and nodes.yaml again; a bad file keeps the old one",
 		"GET /-/healthy":                        "200; 503 and why once it has hung for 10 s and has to be restarted",

@@ -21,12 +21,9 @@ type Question struct {
 	Deadline, Estimate time.Duration
 	// Share of the GPU's time, above 0 and at most 1; 0: none.
 	Share float64
-	// Keep names the asker, who starts the container at once; opaque. What is promised to it counts for others who
-	// ask until the container is there, for some seconds at most. Empty: nothing is kept.
-	Keep string
 }
 
-// Values are the parameters of /api/v1/admission: of GET, or of POST with Keep.
+// Values are the parameters of GET /api/v1/admission.
 func (q Question) Values() url.Values {
 	v := url.Values{}
 	set := func(name, text string, set bool) {
@@ -40,7 +37,6 @@ func (q Question) Values() url.Values {
 	set("release", string(task.ReleaseBusy), q.Server)
 	set("deadline", q.Deadline.String(), q.Deadline > 0)
 	set("estimate", q.Estimate.String(), q.Estimate > 0)
-	set("keep", q.Keep, q.Keep != "")
 	set("share", fmt.Sprintf("%v%%", 100*q.Share), q.Share > 0)
 	return v
 }
@@ -57,8 +53,6 @@ func ParseQuestion(v url.Values) (q Question, err error) {
 			q.Node = text
 		case "gpu":
 			q.GPU = text
-		case "keep":
-			q.Keep = text
 		case "image":
 			q.Image = task.ImageName(text)
 		case "deadline":
@@ -72,7 +66,7 @@ func ParseQuestion(v url.Values) (q Question, err error) {
 				err = fmt.Errorf("%q is not a release: write process or busy", text)
 			}
 		default:
-			err = fmt.Errorf("no such parameter (write one of %s)", strings.Join([]string{"node", "gpu", "image", "deadline", "estimate", "share", "release", "keep"}, ", "))
+			err = fmt.Errorf("no such parameter (write one of %s)", strings.Join([]string{"node", "gpu", "image", "deadline", "estimate", "share", "release"}, ", "))
 		}
 		if err != nil {
 			return Question{}, fmt.Errorf("%s: %w", name, err)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestQuestionByParameters(t *testing.T) {
-	q := admission.Question{Node: "n", GPU: "GPU-1", Image: "a:1", Server: true, Deadline: 20 * time.Millisecond, Estimate: time.Second, Share: 0.3, Keep: "who asks"}
+	q := admission.Question{Node: "n", GPU: "GPU-1", Image: "a:1", Server: true, Deadline: 20 * time.Millisecond, Estimate: time.Second, Share: 0.3}
 	for _, q := range []admission.Question{q, {}} {
 		if got, err := admission.ParseQuestion(q.Values()); err != nil || got != q {
 			t.Errorf("%+v, %v; want %+v", got, err, q)

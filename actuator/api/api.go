@@ -93,7 +93,6 @@ func Router(o Options) chi.Router {
 		r.Handle("POST /api/v1/alerts", o.Gate.Change(forward.Mark(webhook.Handler(o.Actuator, o.Logger, o.Answered))))
 		r.Handle("POST /-/reload", o.Gate.Change(http.HandlerFunc(s.reload)))
 		r.Handle("GET /api/v1/admission", o.Gate.Change(http.HandlerFunc(s.admission))) // it may ask another node, with our credentials
-		r.Handle("POST /api/v1/admission", o.Gate.Change(http.HandlerFunc(s.admission)))
 		for _, mount := range o.Mount {
 			mount(r, o.Gate)
 		}
@@ -139,9 +138,6 @@ func (s server) state(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.S
 // admission answers whether a deadline or a share could be kept by a container that does not run yet.
 func (s server) admission(w http.ResponseWriter, r *http.Request) {
 	q, err := admission.ParseQuestion(r.URL.Query())
-	if err == nil && q.Keep != "" && r.Method != http.MethodPost {
-		err = errors.New("keep: use POST, since it changes what others are told")
-	}
 	if err != nil {
 		failed(w, http.StatusBadRequest, err)
 		return

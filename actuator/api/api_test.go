@@ -104,8 +104,6 @@ func TestAnswers(t *testing.T) {
 		"state":               {fake{}, there, "GET", "/api/v1/state", "", 200, `{"holds":2}`},
 		"admission":           {fake{}, here, "GET", "/api/v1/admission?deadline=9s&image=a", "", 200, `{"result":"unmet","reason":"a is too long"}`},
 		"admission, stranger": {fake{}, there, "GET", "/api/v1/admission?deadline=9s", "", 403, "only clients on this machine"},
-		"admission, kept":     {fake{}, here, "POST", "/api/v1/admission?deadline=9s&image=a&keep=x", "", 200, `{"result":"unmet","reason":"a is too long"}`},
-		"admission, by GET":   {fake{}, here, "GET", "/api/v1/admission?deadline=9s&keep=x", "", 400, "use POST"},
 		"admission, badly":    {fake{}, here, "GET", "/api/v1/admission?deadline=soon", "", 400, "write a duration"},
 		"admission, nowhere":  {fake{admission: admission.ErrNoSuchPlace}, here, "GET", "/api/v1/admission?node=x", "", 404, "nothing is known"},
 		"admission, not now":  {fake{admission: bad}, here, "GET", "/api/v1/admission", "", 503, `{"error":"because"}`},

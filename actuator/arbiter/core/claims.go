@@ -28,8 +28,6 @@ type occupant struct {
 	c     task.Container
 	p     plan.Container
 	users []user // those on the GPU
-	// estimate is how long its tasks run, by who starts it; 0: not known.
-	estimate time.Duration
 }
 
 // deadline reports whether its deadline counts.

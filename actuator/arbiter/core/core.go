@@ -69,7 +69,6 @@ type Core struct {
 	memory     *memory
 	division   *division // nil: nothing is divided
 	admitted   admitted
-	promises   promisesKept
 	allowed    map[string]bool
 	// lastReason is the last decision about each matter; a decision is recorded only when its reason
 	// changes.

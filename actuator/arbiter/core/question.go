@@ -9,8 +9,7 @@ import (
 	"github.com/laxity/laxity/actuator/plan"
 )
 
-// AskAdmission answers whether a container that does not run yet could keep a deadline or share. With
-// Question.Keep it counts from then on for others who ask.
+// AskAdmission answers whether a container that does not run yet could keep a deadline or share.
 func (k *Core) AskAdmission(now time.Time, q admission.Question) (admission.Answer, error) {
 	k.now = now
 	if why := k.unusable(); why != "" {
@@ -19,9 +18,6 @@ func (k *Core) AskAdmission(now time.Time, q admission.Question) (admission.Answ
 	in := k.input()
 	on := k.occupants(in)
 	coming := k.coming(in, on)
-	for gpu, about := range k.promises.about(k.now, k.facts.snap.Containers, q.Keep) {
-		coming[gpu] = append(coming[gpu], about...)
-	}
 	var best admission.Answer
 	for _, g := range k.facts.snap.GPUs {
 		if q.GPU != "" && q.GPU != g.UUID && q.GPU != k.facts.snap.GPUName(g.UUID) {
@@ -34,9 +30,6 @@ func (k *Core) AskAdmission(now time.Time, q admission.Question) (admission.Answ
 	}
 	if best.Result == "" {
 		return best, fmt.Errorf("GPU %s of node %s: %w", q.GPU, k.node(), admission.ErrNoSuchPlace)
-	}
-	if q.Keep != "" && best.Result != admission.Unmet {
-		k.promises.keep(k.now, best.GPU, q)
 	}
 	best.Node = k.node()
 	return best, nil
@@ -95,7 +88,7 @@ func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) a
 	}
 	g := k.gpuOf(on, gpu, k.claimants(on, gpu))
 	for _, o := range coming {
-		if soon, known := k.expected(admission.Question{Image: o.c.Image, Server: o.server(), Deadline: o.c.Spec.Deadline.Duration(), Estimate: o.estimate}); known && o.deadline() {
+		if soon, known := k.expected(admission.Question{Image: o.c.Image, Server: o.server(), Deadline: o.c.Spec.Deadline.Duration()}); known && o.deadline() {
 			soon.Name = o.c.Name
 			g.Admitted = append(g.Admitted, soon)
 		}

@@ -76,14 +76,10 @@ func (c *Client) Nodes(ctx context.Context, w Wanted) (Nodes, error) {
 	return out, c.do(ctx, http.MethodGet, "/api/v1/nodes?"+q.Encode(), nil, &out)
 }
 
-// Admission asks whether a deadline or share could be kept, and with Keep that it is.
+// Admission asks whether a deadline or share could be kept.
 func (c *Client) Admission(ctx context.Context, q admission.Question) (admission.Answer, error) {
 	var out admission.Answer
-	method := http.MethodGet
-	if q.Keep != "" {
-		method = http.MethodPost
-	}
-	return out, c.do(ctx, method, "/api/v1/admission?"+q.Values().Encode(), nil, &out)
+	return out, c.do(ctx, http.MethodGet, "/api/v1/admission?"+q.Values().Encode(), nil, &out)
 }
 
 // List asks for the reservations.

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -71,7 +70,6 @@ func (r *Runner) required(ctx context.Context, s Spec, p *api.Placement) error {
 	if err != nil {
 		return err
 	}
-	q.Keep = r.asker()
 	gpus := []string{q.GPU}
 	if (p == nil || s.NoGPURequest) && len(s.HandGPUs) > 0 {
 		gpus = s.HandGPUs
@@ -82,14 +80,6 @@ func (r *Runner) required(ctx context.Context, s Spec, p *api.Placement) error {
 		}
 	}
 	return nil
-}
-
-// asker names this run to the actuator, which keeps for it what it promises.
-func (r *Runner) asker() string {
-	if r.name == "" {
-		r.name = rand.Text()
-	}
-	return r.name
 }
 
 func (r *Runner) admitted(ctx context.Context, s Spec, q admission.Question) error {

@@ -47,8 +47,6 @@ type Runner struct {
 	// docker the same one; may be nil.
 	Signals  <-chan os.Signal
 	Received func(os.Signal) bool
-
-	name string // of this run, for the actuator; empty until it is needed
 }
 
 // attempts is how often a node is chosen, in case the chosen one fills up before the
