@@ -35,7 +35,7 @@ func Decode(raw []byte) (*Book, error) {
 			continue
 		}
 		h.Runs = slices.DeleteFunc(h.Runs[max(0, len(h.Runs)-maxRuns):], func(r run) bool {
-			return !(r.Seconds >= 0) || math.IsInf(r.Seconds, 0) || !(r.Use <= 1) || !(r.Mean <= 1) || !(r.Waited >= 0 && r.Waited <= r.Seconds)
+			return !(r.Seconds >= 0) || math.IsInf(r.Seconds, 0) || !(r.Use <= 1) || !(r.Mean <= 1) || !(r.Waited >= 0 && r.Waited <= r.Seconds) || !(r.Most >= 0 && r.Most <= 1)
 		})
 		h.Every = slices.DeleteFunc(h.Every[max(0, len(h.Every)-maxRuns):], func(s float64) bool { return !(s >= 0) || math.IsInf(s, 0) })
 		b.clock = max(b.clock, h.Last)

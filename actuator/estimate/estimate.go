@@ -40,6 +40,8 @@ type run struct {
 	Seconds float64 `json:"seconds"`
 	// Waited is how much of that it may have waited for the GPU while others computed there, seconds.
 	Waited float64 `json:"waited,omitempty"`
+	// Most is the highest use of its GPU that was seen beside others or alone, 0–1.
+	Most float64 `json:"most,omitempty"`
 	// Shared: another task ran on one of its GPUs for a good part of the run.
 	Shared bool `json:"shared,omitempty"`
 	// Use is the highest utilisation seen while it ran alone, 0–1; negative if it was never alone
@@ -64,12 +66,14 @@ type history struct {
 // watched is an unfinished task.
 type watched struct {
 	kind          Kind
-	use           float64   // as in run
-	busy, seen    float64   // integral of the utilisation while it ran alone, and the time, seconds
-	looks, shared int       // snapshots in which it ran, and of those the ones in which it ran beside others
-	memory        uint64    // the most that it held on one GPU, bytes
-	waited        float64   // as in run
-	ran           time.Time // when it last ran, by the snapshot's clock; zero if it did not in the last snapshot
+	use           float64             // as in run
+	busy, seen    float64             // integral of the utilisation while it ran alone, and the time, seconds
+	looks, shared int                 // snapshots in which it ran, and of those the ones in which it ran beside others
+	unseen        float64             // how long it had run before it was first seen, if that is long, seconds
+	memory        uint64              // the most that it held on one GPU, bytes
+	most          float64             // as in run
+	beside        map[sharing]float64 // seconds, by how it and others used its GPU
+	ran           time.Time           // when it last ran, by the snapshot's clock; zero if it did not in the last snapshot
 }
 
 // Book is what was learned. Make one with New or Decode.
@@ -116,7 +120,7 @@ func (b *Book) Observe(s *task.Snapshot) {
 		present[t.ID] = true
 		if _, ok := b.tasks[t.ID]; !ok {
 			if k, ok := kinds[t.ContainerID]; ok {
-				b.tasks[t.ID] = &watched{kind: k, use: -1}
+				b.tasks[t.ID] = &watched{kind: k, use: -1, unseen: unseen(t, s.Time)}
 			}
 		}
 	}
@@ -132,6 +136,17 @@ func (b *Book) Observe(s *task.Snapshot) {
 			delete(b.tasks, id)
 		}
 	}
+}
+
+// soon is how long after its start a task is first seen, but for an actuator that starts late.
+const soon = 2 * time.Second
+
+// unseen is how long a task had run before it was first seen, seconds.
+func unseen(t task.Task, now time.Time) float64 {
+	if ran := t.Ran(now); ran > soon {
+		return ran.Seconds()
+	}
+	return 0
 }
 
 // look records which tasks run together.
@@ -172,8 +187,10 @@ func (b *Book) look(s *task.Snapshot) {
 	}
 }
 
-// beside reports whether others ran for a good part of the time.
-func (w *watched) beside() bool { return w.looks > 0 && float64(w.shared) > 0.2*float64(w.looks) }
+// shares reports whether others ran for a good part of the time, or may have.
+func (w *watched) shares() bool {
+	return w.unseen > 0 || w.looks > 0 && float64(w.shared) > 0.2*float64(w.looks)
+}
 
 // end files an ended task. Lost tasks, and those of unknown containers, teach nothing.
 func (b *Book) end(t task.Task) {
@@ -201,7 +218,7 @@ func (b *Book) end(t task.Task) {
 	case use < saturating: // a phase may be missing, perhaps the one that computes
 		use = -1
 	}
-	h.Runs = append(h.Runs, run{Seconds: ran, Waited: min(w.waited, ran), Shared: w.beside(), Use: use, Mean: mean})
+	h.Runs = append(h.Runs, run{Seconds: ran, Waited: min(b.waited(w), ran), Most: w.most, Shared: w.shares(), Use: use, Mean: mean})
 	h.Runs = h.Runs[max(0, len(h.Runs)-maxRuns):]
 	h.remember(w.memory)
 	b.changed = true
@@ -228,15 +245,25 @@ func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool)
 	ran := t.Ran(now).Seconds()
 	done := ran // at least
 	if w := b.tasks[t.ID]; w != nil {
-		done = max(0, ran-w.waited)
+		done = max(0, ran-b.waited(w))
 	}
-	whole, least := at(quantile, all), 0.0
-	// Runs beside others do not show how short a task can be: a task with time left would count as
-	// late.
-	if longer := above(ran, h.lengths(false)); len(longer) > 0 {
-		least = at(lowQuantile, longer) - ran
+	rest := left(quantile, done, all)
+	return Length{Remaining: seconds(rest), Least: seconds(min(h.least(done, ran), rest)), Total: seconds(max(at(quantile, all), done))}, true
+}
+
+// least estimates low how long a task still runs that is done with at least done seconds of its length, and with ran at
+// most. A run beside others was shorter without them, nobody knows by how much: alone it does not show how
+// short a task can be, or one with time left would count as late.
+func (h *history) least(done, ran float64) float64 {
+	longer := above(done, h.lengths(false))
+	if len(longer) == 0 {
+		return 0
 	}
-	return Length{Remaining: seconds(left(quantile, done, all)), Least: seconds(least), Total: seconds(max(whole, done))}, true
+	least := at(lowQuantile, longer)
+	if beside := above(done, h.lengths(true)); len(beside) > 0 {
+		least = min(least, at(lowQuantile, beside))
+	}
+	return max(0, least-ran)
 }
 
 // left is the rest of a length after ran. A task that runs longer than any before has no known end,

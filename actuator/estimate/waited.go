@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -10,10 +11,13 @@ import (
 // longestLook is the longest time between two snapshots for which the later one's utilisation counts.
 const longestLook = 5 * time.Second
 
-// wait records how long tasks may have waited for a GPU. A process that waits behind others runs on, and
-// nobody sees what it waits for. So it is the time in which others computed there, as far as the task computed
-// less than its kind does alone. Of a kind that was never alone that is an upper bound: it may have been busy
-// elsewhere meanwhile.
+// steps is into how many parts a share of a GPU is divided where time is added up by it.
+const steps = 20
+
+// sharing is how a task and others used a GPU at a time: shares in steps.
+type sharing struct{ own, others int }
+
+// wait records how tasks and others use a GPU.
 func (b *Book) wait(s *task.Snapshot) {
 	uses := map[string]map[string]float64{} // by container and GPU
 	for _, c := range s.Containers {
@@ -35,37 +39,54 @@ func (b *Book) wait(s *task.Snapshot) {
 		if w == nil {
 			continue
 		}
-		if t.State == task.Running && !w.ran.IsZero() {
-			passed := min(max(0, s.Time.Sub(w.ran)), longestLook)
-			w.waited += passed.Seconds() * b.waits(w.kind, t, on)
-		}
+		since := w.ran
 		if w.ran = s.Time; t.State != task.Running {
 			w.ran = time.Time{}
 		}
-	}
-}
-
-// waits is the part of the present time in which the task may wait for a GPU, 0–1.
-func (b *Book) waits(k Kind, t task.Task, on map[string]map[string]float64) float64 {
-	alone, known := b.Mean(k)
-	if !known || alone <= 0 {
-		alone = 1
-	}
-	part := 0.0
-	for _, gpu := range t.GPUs {
+		if w.ran.IsZero() || since.IsZero() || len(t.GPUs) != 1 { // on several GPUs it may wait for one and use another
+			continue
+		}
+		gpu := t.GPUs[0]
 		own, known := on[gpu][t.ContainerID]
 		if !known || t.MemoryUsed[gpu] == 0 { // it has not come to the GPU yet
 			continue
 		}
-		others := 0.0
-		for id, use := range on[gpu] {
-			if id != t.ContainerID {
-				others += use
+		others := -own
+		for _, use := range on[gpu] {
+			others += use
+		}
+		w.most = max(w.most, own)
+		if w.beside == nil {
+			w.beside = map[sharing]float64{}
+		}
+		passed := min(max(0, s.Time.Sub(since)), longestLook)
+		w.beside[sharing{int(math.Round(steps * own)), int(math.Round(steps * min(others, 1)))}] += passed.Seconds()
+	}
+}
+
+// waited is how long a task of the kind may have waited for its GPU, seconds. A process that waits behind others runs
+// on, and nobody sees what it waits for. So it is the time in which others computed, as far as it computed less than
+// its kind does alone, or, where that is not known, than the kind did at most. That is an upper bound: it may
+// have been busy elsewhere meanwhile.
+func (b *Book) waited(w *watched) float64 {
+	alone, known := b.Mean(w.kind)
+	if !known {
+		alone = w.most
+		if h := b.kinds[w.kind]; h != nil {
+			for _, r := range h.Runs {
+				alone = max(alone, r.Most)
 			}
 		}
-		part = max(part, min(others, 1-min(1, own/alone)))
 	}
-	return min(part, 1)
+	total := w.unseen // nobody saw what it did then
+	for is, passed := range w.beside {
+		less := 1.0
+		if alone > 0 {
+			less = 1 - min(1, float64(is.own)/steps/alone)
+		}
+		total += passed * min(float64(is.others)/steps, less)
+	}
+	return total
 }
 
 // lengths returns those of the runs with the GPU to themselves, or of the others.

@@ -62,9 +62,9 @@ func Experiment() bench.Experiment {
 
 const aboutKills = `A laxity up divides a GPU between a server with a deadline and three containers that compute without a break, by
 slices and channels off and on. It is killed (SIGKILL) at random moments, every other time together with its guardian.
-Afterwards every process must be on with its own slice: from the kill on its guardian undoes it, or after both are dead the next
-laxity up. stuck are those that did not go on, wrong those with another slice, and at the end wrong results. Times are of
-the kills that left something to undo.`
+Afterwards every process must be on with its own slice. The guardian sees to that, timed from the kill. Where it is dead too, the
+next laxity up does, timed from its start. stuck are kills after which somebody did not go on, wrong those after which somebody
+had another slice, and wrong results at the end. Times are of the kills that left something to undo.`
 
 // Kills is the measurement of what stays behind when Laxity itself is killed.
 func Kills() bench.Experiment {

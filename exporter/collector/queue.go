@@ -72,7 +72,7 @@ func queuesOf(containers []*containerFacts, images map[string]time.Duration, now
 	return out
 }
 
-// demand estimates what the unfinished tasks of a container need. A task takes as long as the
+// demand estimates what the unfinished tasks of a container need. A task runs for as long as the
 // container's last one, else as the longest last one of its image, less the time that it ran,
 // and at least a tenth of that, because it has not ended. Without an estimate it is taken to
 // need all of its time until the deadline.
@@ -80,7 +80,7 @@ func (u gpuUse) demand(ofImage time.Duration, now time.Time) demand {
 	d := demand{float: float64(u.urgent.Float(now)), estimated: u.last != nil}
 	estimate := ofImage
 	if u.last != nil {
-		estimate = u.last.Duration(now)
+		estimate = u.last.Ran(now)
 		d.brief = estimate < brief
 	}
 	if u.last == nil && ofImage == 0 {
@@ -169,7 +169,7 @@ func lastFloatsOf(containers []*containerFacts) float64 {
 	return sum
 }
 
-// durationsOf returns how long the last tasks of each image took: the longest of its
+// durationsOf returns how long the last tasks of each image ran: the longest of its
 // containers' last ones.
 func durationsOf(containers []*containerFacts) map[string]time.Duration {
 	out := map[string]time.Duration{}
@@ -179,7 +179,7 @@ func durationsOf(containers []*containerFacts) map[string]time.Duration {
 				continue
 			}
 			if image := v.image(u.last); image != "" {
-				out[image] = max(out[image], u.last.Duration(time.Time{}))
+				out[image] = max(out[image], u.last.Ran(time.Time{}))
 			}
 		}
 	}

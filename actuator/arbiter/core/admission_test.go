@@ -335,4 +335,26 @@ func TestQuestionCountsWhoHasJustStarted(t *testing.T) {
 	if a, b := ask(due4), ask(share); a != "met" || b != "met" {
 		t.Errorf("they never came: %s, %s", a, b)
 	}
+	long := due4
+	long.Deadline = 103 * time.Second
+	c.snap.Containers = nil
+	starts("train9", due(101*time.Second), "GPU-0")
+	if a := ask(long); a != "met" {
+		t.Errorf("beside a short one: %s", a)
+	}
+	c.snap.Containers = nil
+	for range 3 {
+		c.runs("train1", task.Spec{})
+		c.snap.Containers[0].CommandID = "long"
+		c.after(0)
+		c.after(100 * time.Second)
+		c.ends("train1", true)
+	}
+	c.learns("train", 3*time.Second) // its command is the latest one
+	starts("train9", due(101*time.Second), "GPU-0")
+	c.snap.Containers[0].CommandID = "long"
+	c.after(time.Millisecond)
+	if a := ask(long); !strings.HasPrefix(a, "unmet") {
+		t.Errorf("beside one whose command takes long: %s", a)
+	}
 }

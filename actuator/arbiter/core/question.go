@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator/admission"
+	"github.com/laxity/laxity/actuator/estimate"
 	"github.com/laxity/laxity/actuator/plan"
 )
 
@@ -77,8 +78,9 @@ func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) a
 	if q.Deadline <= 0 {
 		return a
 	}
-	d, known := k.expected(q)
-	if !known {
+	kind, known := k.history.Latest(q.Image)
+	d, told := k.expected(q, kind, known)
+	if !told {
 		a.Result = admission.Unknown
 		a.Reason = fmt.Sprintf("no task of image %s has ended here, so nobody knows what it needs", q.Image)
 		if q.Server {
@@ -88,7 +90,7 @@ func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) a
 	}
 	g := k.gpuOf(on, gpu, k.claimants(on, gpu))
 	for _, o := range coming {
-		if soon, known := k.expected(admission.Question{Image: o.c.Image, Server: o.server(), Deadline: o.c.Spec.Deadline.Duration()}); known && o.deadline() {
+		if soon, known := k.expected(admission.Question{Server: o.server(), Deadline: o.c.Spec.Deadline.Duration()}, kindOfContainer(o.c), true); known && o.deadline() {
 			soon.Name = o.c.Name
 			g.Admitted = append(g.Admitted, soon)
 		}
@@ -103,10 +105,9 @@ func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) a
 // newcomer names the container that does not run yet.
 const newcomer = "it"
 
-// expected is what the container will need, by the history of its image or by the question.
-func (k *Core) expected(q admission.Question) (admission.Demand, bool) {
+// expected is what a container of the kind will need, if the kind is known, or by the question.
+func (k *Core) expected(q admission.Question, kind estimate.Kind, known bool) (admission.Demand, bool) {
 	d := admission.Demand{Name: newcomer, Within: q.Deadline, Server: q.Server}
-	kind, known := k.history.Latest(q.Image)
 	d.Beside = q.Estimate == 0 && k.history.Beside(kind)
 	if q.Server {
 		d.Need, d.Every, d.Usual, known = k.history.Requests(kind)
@@ -115,7 +116,8 @@ func (k *Core) expected(q admission.Question) (admission.Demand, bool) {
 		}
 		return d, known
 	}
-	whole, _ := k.history.Whole(kind)
+	whole, ended := k.history.Whole(kind)
+	known = known && ended
 	part := 1.0
 	if mean, ok := k.history.Mean(kind); known && ok {
 		part = mean
