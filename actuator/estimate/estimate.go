@@ -138,7 +138,7 @@ func (b *Book) Observe(s *task.Snapshot) {
 	}
 }
 
-// soon is how long after its start a task is first seen, but for an actuator that starts late.
+// soon is how long after its start a task is first seen at the latest, unless the actuator itself starts late.
 const soon = 2 * time.Second
 
 // unseen is how long a task had run before it was first seen, seconds.
@@ -243,7 +243,7 @@ func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool)
 	}
 	all := h.undisturbed()
 	ran := t.Ran(now).Seconds()
-	done := ran // at least
+	done := ran // of its length, at least
 	if w := b.tasks[t.ID]; w != nil {
 		done = max(0, ran-b.waited(w))
 	}
@@ -251,9 +251,9 @@ func (b *Book) Remaining(t task.Task, k Kind, now time.Time) (l Length, ok bool)
 	return Length{Remaining: seconds(rest), Least: seconds(min(h.least(done, ran), rest)), Total: seconds(max(at(quantile, all), done))}, true
 }
 
-// least estimates low how long a task still runs that is done with at least done seconds of its length, and with ran at
-// most. A run beside others was shorter without them, nobody knows by how much: alone it does not show how
-// short a task can be, or one with time left would count as late.
+// least estimates low how long a task still runs, of whose length at least done seconds are over, and at most ran.
+// Without a run that had the GPU to itself it is nothing: nobody knows how short the others would have been,
+// and a task with time left would count as late.
 func (h *history) least(done, ran float64) float64 {
 	longer := above(done, h.lengths(false))
 	if len(longer) == 0 {

@@ -17,7 +17,7 @@ const steps = 20
 // sharing is how a task and others used a GPU at a time: shares in steps.
 type sharing struct{ own, others int }
 
-// wait records how tasks and others use a GPU.
+// wait records how tasks share their GPU with others.
 func (b *Book) wait(s *task.Snapshot) {
 	uses := map[string]map[string]float64{} // by container and GPU
 	for _, c := range s.Containers {
@@ -64,9 +64,9 @@ func (b *Book) wait(s *task.Snapshot) {
 	}
 }
 
-// waited is how long a task of the kind may have waited for its GPU, seconds. A process that waits behind others runs
-// on, and nobody sees what it waits for. So it is the time in which others computed, as far as it computed less than
-// its kind does alone, or, where that is not known, than the kind did at most. That is an upper bound: it may
+// waited is how long a task may have waited for its GPU, seconds. Nobody sees what a process waits for. So it is the time
+// in which others computed and the task computed less than its kind does alone, in the part that it had less. Where
+// that is not known, the most that was seen of the kind takes its place. The result is an upper bound: the task may
 // have been busy elsewhere meanwhile.
 func (b *Book) waited(w *watched) float64 {
 	alone, known := b.Mean(w.kind)

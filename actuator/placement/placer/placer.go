@@ -91,7 +91,7 @@ func New(o Options) (*Placer, error) {
 // Request is what Place is asked for.
 type Request struct {
 	placement.Request
-	// Image stands in for a missing Estimate: its tasks' history is used.
+	// Image stands in for a missing Estimate: its tasks' history is used, as far as the deadline leaves room for it.
 	Image string
 	// Count is how many containers are placed, all or none; 0 is 1.
 	Count int
@@ -295,6 +295,7 @@ func (p *Placer) Run(ctx context.Context) error {
 	}
 }
 
+// estimate fills in what is known of the image's tasks where nobody says how long this one takes.
 func (p *Placer) estimate(ctx context.Context, req *Request) error {
 	m := req.Method
 	if m == "" {
@@ -309,6 +310,8 @@ func (p *Placer) estimate(ctx context.Context, req *Request) error {
 	if err != nil {
 		return &SourceError{err}
 	}
-	req.Estimate = e
+	// The image's other tasks may have taken longer, beside others or at other work: a node does not see what a task
+	// waits for its GPU. On an idle GPU nothing is gained by waiting.
+	req.Estimate = min(e, req.Deadline)
 	return nil
 }

@@ -28,11 +28,6 @@ func (p *Placer) placeAmong(ctx context.Context, pod *reservation.Pod, among []s
 	if err := p.estimate(ctx, &req); err != nil {
 		return placed, nil, err
 	}
-	if req.Deadline > 0 {
-		// The image's other tasks may have taken longer, beside others or at other work. No pod can say that
-		// its own do not, and on an idle GPU nothing is gained by waiting.
-		req.Estimate = min(req.Estimate, req.Deadline)
-	}
 	// All that is known of a few hundred nodes is cheaper than a query that names them.
 	err = p.apply(ctx, &job{nodes: among, all: len(among) > longest, do: func(v *draft) error {
 		if err := ctx.Err(); err != nil {

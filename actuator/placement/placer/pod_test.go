@@ -65,9 +65,8 @@ func TestPlacePod(t *testing.T) {
 	}
 }
 
-// TestPodOfNobodyWaiting: an answer that comes too late reserves nothing.
-// An image that took longer than a pod's deadline, elsewhere, closes no idle GPU to it; one with earlier work it does.
-func TestPodOfAnImageThatTookLonger(t *testing.T) {
+// An image that took longer than the deadline, elsewhere, closes no idle GPU to a pod or container; one with earlier work it does.
+func TestAnImageThatTookLonger(t *testing.T) {
 	busy := node("a", 80)
 	busy.GPUs[0].Work = []placement.Work{{Container: "w", Due: 1, Left: 0.5}}
 	w, p := start(t, placement.Predictive, busy, node("b", 20))
@@ -79,6 +78,15 @@ func TestPodOfAnImageThatTookLonger(t *testing.T) {
 	}
 	if e, _, err := p.PlacePod(t.Context(), pod("two"), []string{"a"}, req); err != nil || e.Node != "" {
 		t.Errorf("behind other work: on %q, %v", e.Node, err)
+	}
+	w, p = start(t, placement.Predictive, busy, node("b", 20))
+	w.history["pytorch"] = 7200
+	if got, r, err := p.Place(t.Context(), req); err != nil || got[0].Node != "b" {
+		t.Errorf("a container: %+v, %v: %s", got, err, r.Summary())
+	}
+	req.Estimate = 7200
+	if got, _, err := p.Place(t.Context(), req); err == nil {
+		t.Errorf("one whose user says that it takes longer: %+v", got)
 	}
 }
 
@@ -98,6 +106,7 @@ func TestPlaceAmong(t *testing.T) {
 	}
 }
 
+// An answer that comes too late reserves nothing.
 func TestPodOfNobodyWaiting(t *testing.T) {
 	_, p := start(t, placement.Predictive, node("a", 40))
 	ctx, cancel := context.WithCancel(t.Context())
