@@ -33,8 +33,8 @@ func (b *Book) Whole(k Kind) (time.Duration, bool) {
 	return seconds(at(quantile, h.undisturbed())), true
 }
 
-// Latest is the image's kind whose task ended last.
-func (b *Book) Latest(image string) (Kind, bool) {
+// Latest is the image's kind whose task ended last. Where none has ended it is one without history.
+func (b *Book) Latest(image string) Kind {
 	var latest *history
 	for _, h := range b.kinds {
 		if h.Kind.Image == image && len(h.Runs) > 0 && (latest == nil || h.Last > latest.Last) {
@@ -42,9 +42,9 @@ func (b *Book) Latest(image string) (Kind, bool) {
 		}
 	}
 	if latest == nil {
-		return Kind{}, false
+		return Kind{Image: image}
 	}
-	return latest.Kind, true
+	return latest.Kind
 }
 
 // follow records the times between the starts of requests. It compares only starts in the same

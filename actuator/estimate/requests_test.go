@@ -60,15 +60,18 @@ func TestRequests(t *testing.T) {
 func TestLatestOfAnImage(t *testing.T) {
 	w := newWorld()
 	w.snap.Time = t0
-	if k, ok := w.b.Latest("train"); ok {
+	if k := w.b.Latest("train"); k != (estimate.Kind{Image: "train"}) {
 		t.Errorf("%v without history", k)
+	}
+	if whole, known := w.b.Whole(w.b.Latest("train")); known {
+		t.Errorf("%v without history", whole)
 	}
 	w.alone(3, 1)
 	w.snap.Containers[0].CommandID = "python b.py"
 	w.alone(9, 1)
-	k, ok := w.b.Latest("train")
+	k := w.b.Latest("train")
 	whole, known := w.b.Whole(k)
-	if !ok || k.CommandID != "python b.py" || !known || whole != 9*time.Second {
-		t.Errorf("%v of %v, %v %v", whole, k, ok, known)
+	if k.CommandID != "python b.py" || !known || whole != 9*time.Second {
+		t.Errorf("%v of %v, %v", whole, k, known)
 	}
 }

@@ -37,11 +37,16 @@ func (w *world) left(t *testing.T, i int) estimate.Length {
 	return l
 }
 
-// beside runs a task of container 0 that waits for so long behind one of container 1, and then computes.
-func (w *world) beside(waits, computes float64) {
+// startBoth starts a task in each container.
+func (w *world) startBoth() {
 	w.start("0")
 	w.start("1")
 	w.look(0, 0)
+}
+
+// beside runs a task of container 0 that waits for so long behind one of container 1, and then computes.
+func (w *world) beside(waits, computes float64) {
+	w.startBoth()
 	w.uses(waits, 0, 1)
 	w.uses(computes, 1, 0)
 	w.end(nil)
@@ -59,9 +64,7 @@ func TestWaitingForTheGPUDoesNotCount(t *testing.T) {
 			t.Errorf("after one that waited %v s: %+v, want 3 s", waits, l)
 		}
 	}
-	w.start("0")
-	w.start("1")
-	w.look(0, 0)
+	w.startBoth()
 	w.uses(1, 1, 0)
 	w.uses(8, 0, 1)
 	if l := w.left(t, 0); l.Remaining != 2*time.Second || l.Total != 3*time.Second || l.Least != 0 {
@@ -89,9 +92,7 @@ func TestLittleUseIsNoWaiting(t *testing.T) {
 	w := newWorld()
 	w.snap.Time = t0
 	w.alone(4, 0.2)
-	w.start("0")
-	w.start("1")
-	w.look(0, 0)
+	w.startBoth()
 	w.uses(2, 0.2, 0.8)
 	if l := w.left(t, 0); l.Remaining != 2*time.Second {
 		t.Errorf("at its own pace: %+v, want 2 s left", l)
@@ -107,9 +108,7 @@ func TestLittleUseThatWasNeverAlone(t *testing.T) {
 	w := newWorld()
 	w.snap.Time = t0
 	for _, takes := range []float64{5, 10, 10, 10} {
-		w.start("0")
-		w.start("1")
-		w.look(0, 0)
+		w.startBoth()
 		w.uses(takes, 0.1, 0.9)
 		w.end(nil)
 		w.end(nil)
@@ -124,9 +123,7 @@ func TestOthersThatAreIdleKeepNobodyWaiting(t *testing.T) {
 	w := newWorld()
 	w.snap.Time = t0
 	w.alone(4, 1)
-	w.start("0")
-	w.start("1")
-	w.look(0, 0)
+	w.startBoth()
 	w.uses(2, 0, 0.25)
 	if l := w.left(t, 0); l.Remaining != 2500*time.Millisecond {
 		t.Errorf("%+v, want 2.5 s left: it waited half a second", l)
@@ -189,9 +186,7 @@ func TestWaitingMakesNobodyLate(t *testing.T) {
 		w.alone(3, 1)
 	}
 	w.alone(10, 1)
-	w.start("0")
-	w.start("1")
-	w.look(0, 0)
+	w.startBoth()
 	w.uses(2, 0, 1)
 	w.uses(2, 1, 0)
 	if l := w.left(t, 0); l.Remaining != time.Second || l.Least > l.Remaining {
@@ -207,9 +202,7 @@ func TestWaitingMakesNobodyLong(t *testing.T) {
 		w.alone(0.5, 1)
 		w.alone(4, 1)
 	}
-	w.start("0")
-	w.start("1")
-	w.look(0, 0)
+	w.startBoth()
 	w.uses(1, 0, 1)
 	if l := w.left(t, 0); l.Least != 0 {
 		t.Errorf("%+v after 1 s of waiting, want nothing at least: it may take 0.5 s", l)
@@ -262,9 +255,7 @@ func TestEstimatesOfWaitersMakeSense(t *testing.T) {
 		for range rapid.IntRange(1, 3).Draw(t, "beside others") {
 			w.beside(20*part("waits"), 10*part("computes"))
 		}
-		w.start("0")
-		w.start("1")
-		w.look(0, 0)
+		w.startBoth()
 		for range rapid.IntRange(0, 4).Draw(t, "looks") {
 			own := part("own")
 			w.uses(5*part("passes"), own, (1-own)*part("others"))

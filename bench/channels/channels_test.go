@@ -1,7 +1,6 @@
 package channels
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,7 +10,8 @@ import (
 	"github.com/laxity/laxity/internal/daemon"
 )
 
-func quick(t *testing.T, run func(context.Context, bench.Env) ([]bench.Row, error)) ([]bench.Row, error) {
+// quick runs the least of an experiment, and returns its figures too.
+func quick(t *testing.T, e bench.Experiment) (rows []bench.Row, value map[string]float64) {
 	t.Helper()
 	simtest.Docker(t)
 	simtest.Library(t)
@@ -20,7 +20,15 @@ func quick(t *testing.T, run func(context.Context, bench.Env) ([]bench.Row, erro
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", built+string(os.PathListSeparator)+os.Getenv("PATH"))
-	return run(t.Context(), bench.Env{Device: "sim", Log: t.Logf, Quick: true, Seed: 1})
+	rows, err = e.Run(t.Context(), bench.Env{Device: "sim", Log: t.Logf, Quick: true, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value = map[string]float64{}
+	for _, f := range e.FiguresOf(rows) {
+		value[f.Name] = f.Value
+	}
+	return rows, value
 }
 
 // Real containers on a simulated GPU, through the whole experiment.
@@ -28,14 +36,7 @@ func TestQuick(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs containers for some 15 s")
 	}
-	rows, err := quick(t, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	value := map[string]float64{}
-	for _, f := range Experiment().FiguresOf(rows) {
-		value[f.Name] = f.Value
-	}
+	_, value := quick(t, Experiment())
 	for _, zero := range []string{"kernel_stuck", "kernel_wrong", "ends_stuck", "ends_memory_kept", "ends_left_on_record"} {
 		if n, ok := value[zero]; !ok || n != 0 {
 			t.Errorf("%s = %v (known: %v)", zero, n, ok)
@@ -64,14 +65,7 @@ func TestQuickKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs containers for some 5 s")
 	}
-	rows, err := quick(t, runKills)
-	if err != nil {
-		t.Fatal(err)
-	}
-	value := map[string]float64{}
-	for _, f := range Kills().FiguresOf(rows) {
-		value[f.Name] = f.Value
-	}
+	rows, value := quick(t, Kills())
 	kills := of(rows, partKills, "")
 	if _, err := daemon.Program("laxity"); err != nil {
 		if len(kills) != 1 || kills[0].Str("cannot") == "" {

@@ -78,9 +78,8 @@ func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) a
 	if q.Deadline <= 0 {
 		return a
 	}
-	kind, known := k.history.Latest(q.Image)
-	d, told := k.expected(q, kind, known)
-	if !told {
+	d, known := k.expected(q, k.history.Latest(q.Image))
+	if !known {
 		a.Result = admission.Unknown
 		a.Reason = fmt.Sprintf("no task of image %s has ended here, so nobody knows what it needs", q.Image)
 		if q.Server {
@@ -90,7 +89,7 @@ func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) a
 	}
 	g := k.gpuOf(on, gpu, k.claimants(on, gpu))
 	for _, o := range coming {
-		if soon, known := k.expected(admission.Question{Server: o.server(), Deadline: o.c.Spec.Deadline.Duration()}, kindOfContainer(o.c), true); known && o.deadline() {
+		if soon, known := k.expected(admission.Question{Server: o.server(), Deadline: o.c.Spec.Deadline.Duration()}, kindOfContainer(o.c)); known && o.deadline() {
 			soon.Name = o.c.Name
 			g.Admitted = append(g.Admitted, soon)
 		}
@@ -105,9 +104,9 @@ func (k *Core) answer(on, coming []occupant, gpu string, q admission.Question) a
 // newcomer names the container that does not run yet.
 const newcomer = "it"
 
-// expected is what a container of the kind will need, if the kind is known, or by the question.
-func (k *Core) expected(q admission.Question, kind estimate.Kind, known bool) (admission.Demand, bool) {
-	d := admission.Demand{Name: newcomer, Within: q.Deadline, Server: q.Server}
+// expected is what a container of the kind will need, by its history or by the question.
+func (k *Core) expected(q admission.Question, kind estimate.Kind) (d admission.Demand, known bool) {
+	d = admission.Demand{Name: newcomer, Within: q.Deadline, Server: q.Server}
 	d.Beside = q.Estimate == 0 && k.history.Beside(kind)
 	if q.Server {
 		d.Need, d.Every, d.Usual, known = k.history.Requests(kind)
@@ -116,10 +115,9 @@ func (k *Core) expected(q admission.Question, kind estimate.Kind, known bool) (a
 		}
 		return d, known
 	}
-	whole, ended := k.history.Whole(kind)
-	known = known && ended
+	whole, known := k.history.Whole(kind)
 	part := 1.0
-	if mean, ok := k.history.Mean(kind); known && ok {
+	if mean, ok := k.history.Mean(kind); ok {
 		part = mean
 	}
 	if q.Estimate > 0 {
