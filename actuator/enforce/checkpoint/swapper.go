@@ -250,6 +250,9 @@ func (s *Swapper) state(ctx context.Context, pid int) (State, error) {
 
 // hostRoom returns an error if the host has no memory for what the processes hold on the GPUs.
 func (s *Swapper) hostRoom(processes []Process) error {
+	if len(processes) == 0 { // a new one was seen, and ended
+		return nil
+	}
 	var need uint64
 	for _, p := range processes {
 		for _, b := range p.Bytes {

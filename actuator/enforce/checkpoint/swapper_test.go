@@ -194,6 +194,25 @@ func TestNewProcesses(t *testing.T) {
 			runs(t, m, "c")
 		})
 	}
+	t.Run("and ends before it is on record", func(t *testing.T) {
+		m := checkpointtest.NewMachine(1000 * mib)
+		first := m.Start("c", 100*mib)
+		second := 0
+		m.Break(func(_ context.Context, step string, pid int) (error, bool) {
+			switch {
+			case step == "checkpoint" && second == 0:
+				second = m.Start("c", 50*mib)
+			case step == "state" && pid == second:
+				m.Kill(second)
+			}
+			return nil, true
+		})
+		r, err := newSwapper(t, m, t.TempDir()).Suspend(t.Context(), "c", "c", "test")
+		check(t, err, nil)
+		if got := pids(t, m, "c"); r.Processes != 1 || len(got) != 1 || got[0] != first || second == 0 {
+			t.Errorf("%+v, processes %v, want %d alone", r, got, first)
+		}
+	})
 	t.Run("for ever", func(t *testing.T) {
 		m := checkpointtest.NewMachine(10000 * mib)
 		m.Start("c", 100*mib)
