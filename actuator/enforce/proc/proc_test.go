@@ -1,6 +1,7 @@
 package proc_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -196,5 +197,38 @@ func TestExits(t *testing.T) {
 	}
 	if len(told) > 0 {
 		t.Errorf("told of %d more", len(told))
+	}
+	if err := e.Add(late.pid, late.fd); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Add after the end: %v", err)
+	}
+}
+
+// Close gives the descriptors back, with Run and without.
+func TestExitsLeakNothing(t *testing.T) {
+	descriptors := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	for _, run := range []bool{false, true} {
+		before := descriptors()
+		e, err := proc.NewExits()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		if run {
+			go func() { done <- e.Run(func(int) {}) }()
+		} else {
+			done <- nil
+		}
+		if err := errors.Join(e.Close(), <-done); err != nil {
+			t.Error(err)
+		}
+		if after := descriptors(); after != before {
+			t.Errorf("Run %t: %d descriptors before, %d after", run, before, after)
+		}
 	}
 }
