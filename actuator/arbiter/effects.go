@@ -124,16 +124,16 @@ func (a *Arbiter) keepRecord(e core.Effects) {
 // updateMemory passes the facts to ledger and guard.
 func (a *Arbiter) updateMemory(m core.Memory) {
 	again := a.o.Ledger.Update(m.Facts)
-	guarded := a.o.MemoryGuard != nil && a.o.MemoryGuard.Why() == nil
-	if guarded && !m.Blind {
+	guard := a.o.MemoryGuard // one that does not guard ignores this, and one that hangs is seen to go on by it
+	if guard != nil && !m.Blind {
 		targets := make([]memory.Target, 0, len(m.Cover))
 		for _, c := range m.Cover {
 			targets = append(targets, memory.Target(c))
 		}
-		a.o.MemoryGuard.Cover(targets)
+		guard.Cover(targets)
 	}
-	if guarded && (again || m.Blind) {
-		a.o.MemoryGuard.Reconsider()
+	if guard != nil && (again || m.Blind) {
+		guard.Reconsider()
 	}
 	if !m.Blind {
 		a.core.Allocations(a.o.Now(), a.o.Ledger.Events())

@@ -18,6 +18,12 @@ import (
 // guardLease is for how long allocations are held after Cover was last called.
 const guardLease = 5 * time.Second
 
+// Why nothing is guarded, though it was.
+var (
+	errGuardEnded = errors.New("the memory guard has ended: restart the actuator")
+	errGuardHangs = errors.New("the memory guard hangs: restart the actuator if that lasts")
+)
+
 // Service is the memory guard of this machine. Where there can be none, Why says why.
 type Service struct {
 	o       Options
@@ -28,10 +34,9 @@ type Service struct {
 	running sync.RWMutex
 	guard   *Guard // nil: there is none, and why says why
 	why     error
+	hangs   bool // it has taken no targets for guardLease
 
-	// For Cover: since when the guard takes no targets, zero if it does, and whether that was reported.
-	untaken  time.Time
-	reported bool
+	untaken time.Time // for Cover: since when the guard takes no targets, zero if it does
 
 	failing  sync.Mutex
 	failures map[string]string // by container id
@@ -60,9 +65,21 @@ func (s *Service) Open(ctx context.Context) error {
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.ended = make(chan error, 1)
-	go func() { s.ended <- g.Run(ctx) }()
+	go func() { s.ended <- s.run(ctx, g.Run) }()
 	s.log.Info("allocations of GPU memory are guarded", "record", s.o.Name)
 	return nil
+}
+
+// run runs the guard, and says so if it ends before ctx does.
+func (s *Service) run(ctx context.Context, guard func(context.Context) error) error {
+	err := guard(ctx)
+	if ctx.Err() == nil {
+		s.running.Lock()
+		s.guard, s.why = nil, errors.Join(errGuardEnded, err)
+		s.running.Unlock()
+		s.log.Error("allocations of GPU memory are no longer guarded", "why", errGuardEnded, "err", err)
+	}
+	return err
 }
 
 func (s *Service) make() (*Guard, error) {
@@ -90,6 +107,9 @@ func (s *Service) Close() error {
 func (s *Service) Why() error {
 	s.running.RLock()
 	defer s.running.RUnlock()
+	if s.why == nil && s.hangs {
+		return errGuardHangs
+	}
 	return s.why
 }
 
@@ -114,18 +134,26 @@ func (s *Service) Cover(targets []Target) {
 	}
 }
 
-// taken notes whether the guard took the targets before the present ones, and returns that. It
-// reports a guard that has taken none for guardLease.
+// taken notes whether the guard took the targets before the present ones, and returns that. A guard
+// that has taken none for guardLease hangs.
 func (s *Service) taken(is bool) bool {
 	now := s.o.Now()
 	switch {
 	case is:
-		s.untaken, s.reported = time.Time{}, false
+		s.untaken = time.Time{}
 	case s.untaken.IsZero():
 		s.untaken = now
-	case !s.reported && now.Sub(s.untaken) > guardLease:
-		s.reported = true
-		s.log.Error("the memory guard hangs or has ended: allocations pass (restart the actuator)")
+	}
+	hangs := !is && now.Sub(s.untaken) > guardLease
+	s.running.Lock()
+	was := s.hangs
+	s.hangs = hangs
+	s.running.Unlock()
+	switch {
+	case hangs && !was:
+		s.log.Error("allocations of GPU memory pass", "why", errGuardHangs)
+	case was && !hangs:
+		s.log.Info("allocations of GPU memory are guarded again")
 	}
 	return is
 }
