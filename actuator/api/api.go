@@ -99,7 +99,10 @@ func Router(o Options) chi.Router {
 	})
 	r.HandleFunc("GET /api/v1/state", s.state)
 	r.Handle("GET /api/v1/decisions", o.Gate.Streams(http.HandlerFunc(s.decisions)))
-	r.Handle("GET /metrics", webserver.Metrics(o.Metrics, promhttp.HandlerOpts{}))
+	r.Handle("GET /metrics", webserver.Metrics(o.Metrics, promhttp.HandlerOpts{
+		// A few facts too few are better than none: alerts go by them.
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelError),
+	}))
 	r.HandleFunc("GET /-/healthy", s.healthy)
 	r.HandleFunc("GET /-/ready", s.ready)
 	webserver.Profiler(r, o.Gate.Change, refuse)

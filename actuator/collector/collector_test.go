@@ -110,6 +110,27 @@ func TestDryRunNeedsNoGuardian(t *testing.T) {
 	}
 }
 
+// A container and its successor of the same name are one: a series that is there twice would fail the
+// scrape, and with it each alert.
+func TestNamesakes(t *testing.T) {
+	of := func(id string, gpu string) state.Container {
+		return state.Container{
+			ID: id, Name: "web", Off: true, SliceSeconds: 0.1, LeftAsItIs: state.ByGang, DeadlineUnmet: "late", MemoryUnguarded: "no",
+			MemoryWaitGPU: gpu, MemoryDenied: map[string]time.Time{gpu: time.Unix(1, 0)}, Swapped: "why", Memory: []state.Memory{{GPU: gpu}},
+		}
+	}
+	p := collector.PresentOf(&state.State{Containers: []state.Container{of("1", "GPU-1"), of("2", "GPU-2")}})
+	m := collector.New()
+	m.SetPresent(func() collector.Present { return p })
+	text := string(format(t, m)) // fails where a series is there twice
+	if !strings.Contains(text, `laxity_actuator_deadline_unmet{container="web"} 1`) {
+		t.Errorf("%s", text)
+	}
+	if len(p.Waiting) != 1 || p.Waiting[0].GPU != "GPU-2" {
+		t.Errorf("%+v is not of the successor", p.Waiting)
+	}
+}
+
 // Who is held and why, and who comes first, is what the state says. Each container is held once.
 func TestStandings(t *testing.T) {
 	p := collector.PresentOf(&state.State{
@@ -130,7 +151,7 @@ func TestStandings(t *testing.T) {
 	if want := []collector.Slice{{"a", 0.1}, {"b", 0.0005}}; !slices.Equal(p.Slices, want) {
 		t.Errorf("slices %v, want %v", p.Slices, want)
 	}
-	if want := []collector.Left{{"d", "mps"}}; !slices.Equal(p.Left, want) {
+	if want := []collector.Left{{"d", "gang"}}; !slices.Equal(p.Left, want) {
 		t.Errorf("left as they are %v, want %v", p.Left, want)
 	}
 	if want := []collector.Place{{"a", "GPU-1", 1}, {"b", "GPU-1", 2}, {"c", "GPU-2", 1}, {"d", "GPU-2", 2}}; !slices.Equal(p.Places, want) {

@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"slices"
+
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/state"
 )
@@ -12,11 +14,12 @@ func PresentOf(s *state.State) Present {
 		Holds: len(s.Holds), GuardianUp: s.GuardianUp, DryRun: s.DryRun, Ready: s.Ready,
 		Arbitrated: map[string]bool{}, Unkept: map[string]bool{}, PutAside: len(s.PutAside), SnapshotTime: s.SnapshotTime,
 	}
-	p.standingsOf(s)
+	containers := named(s.Containers)
+	p.standingsOf(s, containers)
 	for _, g := range s.GPUs {
 		p.Arbitrated[g.UUID], p.Unkept[g.UUID] = g.Arbitrated, g.Unkept != ""
 	}
-	for _, c := range s.Containers {
+	for _, c := range containers {
 		if c.DeadlineUnmet != "" {
 			p.Unmet = append(p.Unmet, c.Name)
 		}
@@ -37,4 +40,18 @@ func PresentOf(s *state.State) Present {
 		}
 	}
 	return p
+}
+
+// named returns the last container of each name, as the exporter's metrics have it: while the engine's events
+// are on their way, a container and its successor can both be there, and a series that is there
+// twice would fail the scrape.
+func named(all []state.Container) (one []state.Container) {
+	seen := once[string]{}
+	for _, c := range slices.Backward(all) {
+		if seen.see(c.Name) {
+			one = append(one, c)
+		}
+	}
+	slices.Reverse(one)
+	return one
 }

@@ -64,24 +64,22 @@ func collectStandings(p Present, gauge func(d *prometheus.Desc, v float64, label
 	}
 }
 
-// standingsOf fills in who is held, has a slice, and stands where; each container once, since a series
-// that is there twice would fail the scrape.
-func (p *Present) standingsOf(s *state.State) {
+// standingsOf fills in who is held, has a slice, and stands where; each container once.
+func (p *Present) standingsOf(s *state.State, containers []state.Container) {
 	first := once[string]{}
 	for _, h := range s.Holds {
 		if first.see(h.Container) {
 			p.Held = append(p.Held, Held{Container: h.Container, Cause: h.Cause, By: ByPause})
 		}
 	}
-	sliced, left := once[string]{}, once[string]{}
-	for _, c := range s.Containers {
+	for _, c := range containers {
 		if c.Off && first.see(c.Name) {
 			p.Held = append(p.Held, Held{Container: c.Name, Cause: turn, By: ByChannels})
 		}
-		if c.LeftAsItIs != "" && left.see(c.Name) {
+		if c.LeftAsItIs != "" {
 			p.Left = append(p.Left, Left{Container: c.Name, Cause: string(c.LeftAsItIs)})
 		}
-		if c.SliceSeconds > 0 && sliced.see(c.Name) {
+		if c.SliceSeconds > 0 {
 			p.Slices = append(p.Slices, Slice{Container: c.Name, Seconds: c.SliceSeconds})
 		}
 	}
