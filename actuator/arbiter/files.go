@@ -79,5 +79,7 @@ func (a *Arbiter) saveHistory(atOnce bool) {
 	}
 	if err != nil {
 		a.log.Error("the history of tasks is not on disk", "err", err)
+		return
 	}
+	a.history.Written()
 }

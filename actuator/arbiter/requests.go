@@ -71,9 +71,13 @@ func (a *Arbiter) Release(ctx context.Context, who, container string) error {
 }
 
 // Admission answers whether a container that does not run yet could keep a deadline or share.
-func (a *Arbiter) Admission(ctx context.Context, q admission.Question) (answer admission.Answer, err error) {
-	err = a.inLoop(ctx, func() (err error) { answer, err = a.core.AskAdmission(a.o.Now(), q); return err })
-	return answer, err
+func (a *Arbiter) Admission(ctx context.Context, q admission.Question) (admission.Answer, error) {
+	var answer admission.Answer
+	err := a.inLoop(ctx, func() (err error) { answer, err = a.core.AskAdmission(a.o.Now(), q); return err })
+	if err != nil { // where ctx ended, the loop may write answer still
+		return admission.Answer{}, err
+	}
+	return answer, nil
 }
 
 // ErrNoChanges means that the source of the snapshots cannot change settings.

@@ -8,18 +8,17 @@ import (
 	"slices"
 )
 
-// Changed reports whether anything changed since the last Encode.
+// Changed reports whether anything changed since Written was last called.
 func (b *Book) Changed() bool { return b.changed }
+
+// Written says that what Encode returned is on disk.
+func (b *Book) Written() { b.changed = false }
 
 // Encode returns what Decode reads: the histories, the oldest first.
 func (b *Book) Encode() ([]byte, error) {
 	all := b.histories()
 	slices.SortFunc(all, func(x, y *history) int { return cmp.Compare(x.Last, y.Last) })
-	raw, err := json.Marshal(all)
-	if err == nil {
-		b.changed = false
-	}
-	return raw, err
+	return json.Marshal(all)
 }
 
 // Decode makes a book of what Encode returned. It drops implausible entries, and returns an error

@@ -192,8 +192,11 @@ func TestKeptAcrossARestart(t *testing.T) {
 		t.Error("nothing to keep")
 	}
 	raw, err := w.b.Encode()
-	if err != nil || w.b.Changed() {
-		t.Fatal(err, w.b.Changed())
+	if err != nil || !w.b.Changed() {
+		t.Fatal(err, "or what is not yet on disk counts as written")
+	}
+	if w.b.Written(); w.b.Changed() {
+		t.Error("what is on disk is written again")
 	}
 	again, err := estimate.Decode(raw)
 	if err != nil {

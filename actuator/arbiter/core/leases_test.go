@@ -1,6 +1,8 @@
 package core_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -90,4 +92,65 @@ func TestWhatEndedEndsAgain(t *testing.T) {
 			looks(again)
 		})
 	}
+}
+
+// A pause that could not be written changes nothing: neither an earlier release nor an earlier pause.
+func TestAPauseThatFailsChangesNothing(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	released := lease.Exemption{ContainerID: "id-web", Tasks: []string{"t"}, Reason: "released", Since: now}
+	full := errors.New("disk full")
+	fresh := func() (*lease.Book, *core.Core) {
+		book := lease.New()
+		k := core.New(core.Options{
+			Node: "n1", Config: config.Config{}.WithDefaults(), Leases: book, History: estimate.New(),
+			MaxSnapshotAge: 10 * time.Second, HoldLease: 30 * time.Second, FetchEvery: time.Hour,
+		}, now)
+		k.Snapshot(now, &task.Snapshot{Run: "r", Sequence: 1, Time: now, Health: task.Health{DeviceUp: true, EngineUp: true},
+			GPUs: []task.GPU{{UUID: "GPU-0", MemoryTotal: 100}}, Containers: []task.Container{{ID: "id-web", Name: "web", Spec: task.Spec{Managed: true}}},
+			Tasks: []task.Task{{ID: "t", ContainerID: "id-web", Container: "web", GPUs: []string{"GPU-0"}, State: task.Running, Start: task.Mark{Time: now}}}}, nil)
+		k.Step(now, core.Around{GuardianUp: true, MayHold: true})
+		return book, k
+	}
+	t.Run("released before", func(t *testing.T) {
+		book, k := fresh()
+		book.Exempt(released)
+		kept, err := k.AskPause(now, "ann", "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kept(full); !errors.Is(err, full) {
+			t.Errorf("it answers %v", err)
+		}
+		if e, ok := book.Exemption("id-web"); !ok || e.Reason != released.Reason || len(book.Leases()) > 0 {
+			t.Errorf("%+v %v, leases %+v", e, ok, book.Leases())
+		}
+	})
+	t.Run("paused before", func(t *testing.T) {
+		book, k := fresh()
+		for _, disk := range []error{nil, full} {
+			kept, err := k.AskPause(now, "ann", "web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := kept(disk); !errors.Is(err, disk) {
+				t.Errorf("it answers %v", err)
+			}
+		}
+		if len(book.Leases()) != 1 {
+			t.Errorf("leases %+v", book.Leases())
+		}
+	})
+	t.Run("no room", func(t *testing.T) {
+		book, k := fresh()
+		book.Exempt(released)
+		for i := range 1000 {
+			book.Fire(lease.Lease{Wish: lease.Pause, Target: "id-web", Fingerprint: fmt.Sprint(i), StartsAt: now, Opened: now, Expires: now.Add(time.Hour)})
+		}
+		if _, err := k.AskPause(now, "ann", "web"); err == nil {
+			t.Fatal("it is not refused")
+		}
+		if _, ok := book.Exemption("id-web"); !ok {
+			t.Error("the release is taken back")
+		}
+	})
 }

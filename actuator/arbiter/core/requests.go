@@ -34,7 +34,6 @@ func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error,
 	case k.standing(c) == plan.Somebody:
 		return nil, fmt.Errorf("container %s is paused already, and not by Laxity", c.Name)
 	}
-	k.leases.Forgive(id) // this request takes back the person's earlier release
 	l := lease.Lease{
 		Wish: lease.Pause, Target: id, By: who, Fingerprint: requestOf(id),
 		StartsAt: now, Opened: now, Expires: now.Add(k.config.MaxHold),
@@ -42,6 +41,8 @@ func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error,
 	if full := k.leases.Room(l); full != "" {
 		return nil, errors.New(full)
 	}
+	released, exempt := k.leases.Exemption(id)
+	k.leases.Forgive(id) // this request takes back the person's earlier release
 	opened, _ := k.leases.Fire(l)
 	d := decision.Decision{Kind: decision.Request, Result: decision.Renewed, By: who, Container: c.Name, ContainerID: c.ID, Cause: string(lease.Pause),
 		Reason: fmt.Sprintf("to be paused until it is released, or for %v", k.config.MaxHold)}
@@ -50,6 +51,12 @@ func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error,
 	}
 	return func(err error) error {
 		if err != nil {
+			if exempt {
+				k.leases.Exempt(released)
+			}
+			if !opened {
+				return fmt.Errorf("the request is not on disk, so the container is paused for as long as before: %w", err)
+			}
 			k.leases.Close(l)
 			return fmt.Errorf("the request is not on disk, so the container is not paused: %w", err)
 		}
