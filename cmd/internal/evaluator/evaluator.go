@@ -73,8 +73,8 @@ type Options struct {
 	Resend time.Duration
 	// Retention is how long samples are kept, at least; 0 is DefaultRetention.
 	Retention time.Duration
-	// Dir keeps the samples across restarts. Empty: a temporary folder, which
-	// Close removes.
+	// Dir is the folder of the samples, which nobody else uses: New empties it, for one that was killed
+	// removed nothing, and Close removes it. Empty: one in TMPDIR.
 	Dir string
 	// Notify takes one alert per message, like Alertmanager with group_by
 	// ['...']. It is called from one goroutine of Run, never from within an
@@ -95,12 +95,12 @@ type Evaluator struct {
 	outbox *outbox
 
 	// life is held for reading by users of the database, for writing by Close.
-	life    sync.RWMutex
-	closed  bool
-	db      *tsdb.DB
-	tempDir string
+	life   sync.RWMutex
+	closed bool
+	db     *tsdb.DB
+	dir    string
 
-	mu            sync.Mutex // serialises evaluations and reloads
+	mu            sync.Mutex // serialises evaluations
 	targets       []*target
 	groups        []*rules.Group
 	notifications notifications
@@ -128,13 +128,14 @@ func New(opts Options) (*Evaluator, error) {
 		e.targets = append(e.targets, newTarget(t))
 	}
 	// Before the database is opened: a bad rules file leaves nothing behind.
-	if _, err := readRules(opts.Rules, opts.RuleFiles, e.parser, opts.Logger); err != nil {
+	parsed, err := readRules(opts.Rules, opts.RuleFiles, e.parser, opts.Logger)
+	if err != nil {
 		return nil, err
 	}
 	if err := e.open(); err != nil {
 		return nil, err
 	}
-	if err := e.Reload(); err != nil {
+	if e.groups, err = parsed.groups(e.rules, opts.Interval); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
@@ -160,16 +161,17 @@ func withDefaults(opts Options) Options {
 }
 
 func (e *Evaluator) open() (err error) {
-	dir := e.opts.Dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "laxity-evaluator-"); err != nil {
+	e.dir = e.opts.Dir
+	if e.dir == "" {
+		if e.dir, err = os.MkdirTemp("", "laxity-evaluator-"); err != nil {
 			return fmt.Errorf("evaluator: no folder for samples: %w; set TMPDIR to a writable one", err)
 		}
-		e.tempDir = dir
+	} else if err = os.RemoveAll(e.dir); err != nil {
+		return fmt.Errorf("evaluator: empty the folder of the samples: %w", err)
 	}
-	e.db, err = tsdb.Open(dir, slog.New(troubles{e.opts.Logger.Handler()}), nil, dbOptions(e.opts.Retention, e.tempDir != ""), nil)
+	e.db, err = tsdb.Open(e.dir, slog.New(troubles{e.opts.Logger.Handler()}), nil, dbOptions(e.opts.Retention), nil)
 	if err != nil {
-		return errors.Join(fmt.Errorf("evaluator: open the samples in %s: %w; another process may use the folder", dir, err), e.removeTemp())
+		return errors.Join(fmt.Errorf("evaluator: open the samples in %s: %w", e.dir, err), os.RemoveAll(e.dir))
 	}
 	e.promql = promql.NewEngine(promql.EngineOpts{
 		Logger:               e.opts.Logger,
@@ -195,16 +197,14 @@ func (e *Evaluator) open() (err error) {
 const mostBlock = 10 * time.Minute
 
 // dbOptions keep the database small: one machine's series, an hour or so.
-func dbOptions(retention time.Duration, temporary bool) *tsdb.Options {
+func dbOptions(retention time.Duration) *tsdb.Options {
 	o := tsdb.DefaultOptions()
 	o.RetentionDuration = retention.Milliseconds()
 	block := min(retention/4, mostBlock).Milliseconds()
 	o.MinBlockDuration, o.MaxBlockDuration = block, block
 	o.StripeSize = 1 << 10
 	o.HeadChunksWriteQueueSize = 0
-	if temporary {
-		o.WALSegmentSize = -1 // nothing reads it
-	}
+	o.WALSegmentSize = -1 // nothing reads it
 	return o
 }
 
@@ -359,29 +359,6 @@ func (e *Evaluator) Query(ctx context.Context, expr string, at time.Time) (model
 	return v, nil
 }
 
-// Reload reads the rules files again. An invalid one is an error, and the present rules stay.
-// Firing alerts of unchanged rules keep firing; those of removed rules are resolved.
-func (e *Evaluator) Reload() error {
-	parsed, err := readRules(e.opts.Rules, e.opts.RuleFiles, e.parser, e.opts.Logger)
-	if err != nil {
-		return err
-	}
-	e.life.RLock()
-	defer e.life.RUnlock()
-	if e.closed {
-		return ErrClosed
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	groups, err := parsed.groups(e.rules, e.opts.Interval)
-	if err != nil {
-		return err
-	}
-	gone := succeed(e.groups, groups)
-	e.groups = groups
-	return e.endSeries(gone)
-}
-
 // Close waits for evaluations and queries, and closes the database. Closing
 // again does nothing.
 func (e *Evaluator) Close() error {
@@ -396,12 +373,5 @@ func (e *Evaluator) Close() error {
 	if e.db != nil {
 		err = e.db.Close()
 	}
-	return errors.Join(err, e.removeTemp())
-}
-
-func (e *Evaluator) removeTemp() error {
-	if e.tempDir == "" {
-		return nil
-	}
-	return os.RemoveAll(e.tempDir)
+	return errors.Join(err, os.RemoveAll(e.dir))
 }

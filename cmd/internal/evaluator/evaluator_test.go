@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -416,7 +415,6 @@ func TestTimestampsIncreaseThoughTheClockDoesNot(t *testing.T) {
 }
 
 func TestBadRules(t *testing.T) {
-	good := "groups: [{name: g, rules: [{record: 'a:b', expr: up}]}]\n"
 	for name, tc := range map[string]struct {
 		content string
 		says    []string
@@ -447,65 +445,12 @@ func TestBadRules(t *testing.T) {
 			if left, _ := os.ReadDir(temp); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
-
-			// The same file at a reload: the rules in force stay.
-			n := newNode()
-			file := filepath.Join(t.TempDir(), "r.yml")
-			write := func(content string) {
-				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			write(good)
-			e := start(t, n, func(o *evaluator.Options) { o.RuleFiles = []string{file} })
-			write(tc.content)
-			if err := e.Reload(); err == nil {
-				t.Error("reloaded")
-			}
-			n.advance(time.Second)
-			evaluate(t, e)
-			if v := value(t, e, "a:b"); v != 1 {
-				t.Errorf("a:b = %v: the rules in force are gone", v)
-			}
 		})
 	}
 	opts := newNode().options()
 	opts.RuleFiles = []string{"/does/not/exist.yml"}
 	if _, err := evaluator.New(opts); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
-	}
-}
-
-func TestReloadKeepsWhatFiresAndEndsWhatIsGone(t *testing.T) {
-	n := newNode()
-	dir := fstest.MapFS{
-		"keep.yml": {Data: []byte("groups: [{name: g, rules: [{alert: Kept, expr: 'gpu_tasks > 0'}]}]")},
-		"gone.yml": {Data: []byte("groups: [{name: g, rules: [{alert: Gone, expr: 'gpu_tasks > 0'}, {record: 'gone:x', expr: '1'}]}]")},
-	}
-	e := start(t, n, func(o *evaluator.Options) { o.Rules = dir })
-	n.set("c", "running", 1)
-	n.advance(time.Second)
-	evaluate(t, e)
-	n.next(t)
-	n.next(t)
-
-	delete(dir, "gone.yml")
-	if err := e.Reload(); err != nil {
-		t.Fatal(err)
-	}
-	n.advance(time.Second)
-	evaluate(t, e)
-	if a := n.next(t); a.Name() != "Gone" || a.Status != webhook.Resolved {
-		t.Errorf("%+v", a)
-	}
-	n.none(t)
-	for _, expr := range []string{"gone:x", `ALERTS{alertname="Gone"}`} {
-		if v := value(t, e, expr); !math.IsNaN(v) {
-			t.Errorf("%s = %v after its rule is gone", expr, v)
-		}
-	}
-	if v := value(t, e, `ALERTS{alertname="Kept",alertstate="firing"}`); v != 1 {
-		t.Errorf("Kept = %v", v)
 	}
 }
 
@@ -522,7 +467,7 @@ func TestClosedEngine(t *testing.T) {
 		}
 	}
 	_, err = e.Query(t.Context(), "up", time.Time{})
-	for _, err := range []error{e.Evaluate(t.Context()), e.Reload(), err} {
+	for _, err := range []error{e.Evaluate(t.Context()), err} {
 		if !errors.Is(err, evaluator.ErrClosed) {
 			t.Errorf("error = %v", err)
 		}
@@ -586,25 +531,32 @@ func TestQueryWaitsForTheFirstEvaluation(t *testing.T) {
 	}
 }
 
-// With a folder of its own the evaluator finds its samples again.
-func TestSamplesSurviveARestart(t *testing.T) {
+// In a folder of its own an evaluator begins anew, whatever a killed one left there, and leaves nothing.
+func TestItsFolder(t *testing.T) {
 	n := newNode()
-	dir := t.TempDir()
-	for i := range 2 {
-		opts := n.options()
-		opts.Dir = dir
-		e, err := evaluator.New(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.advance(time.Second)
-		evaluate(t, e)
-		if got := value(t, e, "count_over_time(up[1m])"); got != float64(i+1) {
-			t.Errorf("start %d: %v samples", i, got)
-		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+	opts := n.options()
+	opts.Dir = filepath.Join(t.TempDir(), "samples")
+	left := filepath.Join(opts.Dir, "left")
+	if err := os.MkdirAll(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e, err := evaluator.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was left is there: %v", err)
+	}
+	n.advance(time.Second)
+	evaluate(t, e)
+	if got := value(t, e, "count_over_time(up[1m])"); got != 1 {
+		t.Errorf("%v samples", got)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(opts.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is there: %v", err)
 	}
 }
 

@@ -1,20 +1,16 @@
 package evaluator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
-	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
 )
@@ -97,57 +93,4 @@ func (p parsedRules) groups(opts rules.ManagerOptions, interval time.Duration) (
 		}
 	}
 	return append(recording, alerting...), nil
-}
-
-// succeed transfers the states of old groups to those of the same name, and returns the old ones
-// without a successor.
-func succeed(old, successors []*rules.Group) (gone []*rules.Group) {
-	for _, o := range old {
-		i := slices.IndexFunc(successors, func(n *rules.Group) bool { return n.File() == o.File() && n.Name() == o.Name() })
-		if i < 0 {
-			gone = append(gone, o)
-			continue
-		}
-		successors[i].CopyState(o)
-	}
-	return gone
-}
-
-// endSeries writes end marks for what removed groups have recorded: otherwise queries would find
-// their last values for five more minutes.
-func (e *Evaluator) endSeries(gone []*rules.Group) error {
-	var selectors []string
-	for _, g := range gone {
-		for _, r := range g.Rules() {
-			if _, ok := r.(*rules.AlertingRule); ok {
-				selectors = append(selectors, fmt.Sprintf(`{__name__=~"ALERTS|ALERTS_FOR_STATE",alertname=%q}`, r.Name()))
-			} else {
-				selectors = append(selectors, fmt.Sprintf(`{__name__=%q}`, r.Name()))
-			}
-		}
-	}
-	if len(selectors) == 0 {
-		return nil
-	}
-	ctx := context.Background()
-	query := rules.EngineQueryFunc(e.promql, e.db)
-	app := e.db.Appender(ctx)
-	at := time.UnixMilli(e.last)
-	e.last++
-	for _, s := range selectors {
-		v, err := query(ctx, s, at)
-		if err != nil {
-			return errors.Join(fmt.Errorf("rules: end of %s: %w", s, err), app.Rollback())
-		}
-		for _, sample := range v {
-			if _, err := app.Append(0, sample.Metric, e.last, math.Float64frombits(value.StaleNaN)); err != nil {
-				return errors.Join(fmt.Errorf("rules: end of %s: %w", sample.Metric, err), app.Rollback())
-			}
-		}
-	}
-	if err := app.Commit(); err != nil {
-		return err
-	}
-	e.whole.Store(e.last)
-	return nil
 }

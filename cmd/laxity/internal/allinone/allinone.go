@@ -143,7 +143,7 @@ func New(o Options) (_ *Stack, err error) {
 			{Gatherer: s.Exporter.Gatherer(), Job: "laxity-exporter", Instance: "laxity-up", Node: o.Node},
 			{Gatherer: registry, Job: "laxity-actuator", Instance: "laxity-up", Node: o.Node},
 		},
-		Rules: rules.FS, RuleFiles: o.RuleFiles, Interval: o.Interval,
+		Rules: rules.FS, RuleFiles: o.RuleFiles, Interval: o.Interval, Dir: filepath.Join(o.StateDir, "samples"),
 		Calm: s.calm.now.Load, Wake: s.calm.wake,
 		Notify: func(ctx context.Context, m webhook.Message) error {
 			if o.OnAlert != nil {
