@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -98,6 +99,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := webserver.New(e.Handler(), log)
+	server.BaseContext = func(net.Listener) context.Context { return ctx } // streams end with it
 	var g run.Group
 	g.Add(func() error { return e.Run(ctx) }, func(error) { cancel() })
 	g.Add(func() error {
@@ -111,7 +113,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	return g.Run()
 }
 
-// shutdown lets scrapes end; watched streams never do by themselves.
+// shutdown lets scrapes end.
 func shutdown(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 	defer cancel()

@@ -80,11 +80,23 @@ func TestServesAndStops(t *testing.T) {
 	if !strings.Contains(text, "laxity_exporter_engine_up 0") || !strings.Contains(text, "process_resident_memory_bytes") {
 		t.Error("metrics of the engine or of the process are missing")
 	}
+	stream, err := http.Get("http://" + address + "/api/v1/tasks?watch=1") // as each actuator has one
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	if _, err := stream.Body.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	asked := time.Now()
 	cancel()
 	select {
 	case c := <-code:
 		if c != 0 {
 			t.Errorf("exit code %d: %s", c, &out)
+		}
+		if took := time.Since(asked); took >= shutdownLimit {
+			t.Errorf("it took %v: the stream was not ended", took)
 		}
 	case <-time.After(patience):
 		t.Fatal("it did not stop")
