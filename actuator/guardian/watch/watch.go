@@ -54,6 +54,7 @@ type Watch struct {
 const (
 	watchEvery = time.Second
 	spawnWait  = 10 * time.Second
+	logMost    = 1 << 20
 )
 
 // New returns a watch; call Start first.
@@ -89,7 +90,14 @@ func (w *Watch) Start(ctx context.Context) error {
 		return err
 	}
 	deadline := time.Now().Add(spawnWait)
-	for !journal.Taken(journal.GuardianLock(w.o.StateDir)) {
+	for {
+		ended := !w.starting.Load() // read first: one that has ended does not watch later
+		if journal.Taken(journal.GuardianLock(w.o.StateDir)) {
+			break
+		}
+		if ended {
+			return fmt.Errorf("the guardian ended as soon as it began; its log, %s, says why", w.logPath())
+		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the guardian did not come up within %v; its log is %s", spawnWait, w.logPath())
 		}
@@ -105,12 +113,26 @@ func (w *Watch) Start(ctx context.Context) error {
 
 func (w *Watch) logPath() string { return filepath.Join(w.o.StateDir, "guardian.log") }
 
+// openLog opens the guardian's log. What the last one wrote stays, for it may say why that ended, up to
+// logMost bytes.
+func (w *Watch) openLog() (*os.File, error) {
+	mode := os.O_APPEND
+	if info, err := os.Stat(w.logPath()); err == nil && info.Size() > logMost {
+		mode = os.O_TRUNC
+	}
+	out, err := os.OpenFile(w.logPath(), os.O_CREATE|os.O_WRONLY|mode, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("guardian's log: %w", err)
+	}
+	return out, nil
+}
+
 // spawn starts a guardian in a session of its own, so that neither Ctrl-C nor the end of our
 // terminal ends it.
 func (w *Watch) spawn() error {
-	out, err := os.OpenFile(w.logPath(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	out, err := w.openLog()
 	if err != nil {
-		return fmt.Errorf("guardian's log: %w", err)
+		return err
 	}
 	defer out.Close()
 	cmd := exec.Command(w.o.Command[0], w.o.Command[1:]...) //nolint:noctx // it must outlive us
