@@ -12,7 +12,10 @@ import (
 // addHidden adds commands that other commands start, not people.
 func (c *cli) addHidden() {
 	var g guardian.Options
-	g.Register(c.command(guardian.Name, "Release what a dead laxity up held. Started by laxity up itself.", g.Run))
+	run := func(ctx context.Context, log *slog.Logger) error {
+		return g.Run(ctx, log.With("component", guardian.Name))
+	}
+	g.Register(c.command(guardian.Name, "Release what a dead laxity up held. Started by laxity up itself.", run).Hidden(), "")
 
 	c.command(channeldriver.HelperName, channeldriver.HelperMeans, func(context.Context, *slog.Logger) error { return channeldriver.Help() }).Hidden()
 
