@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/laxity/laxity/exporter/task"
 )
 
 // Method is a way to rank.
@@ -177,7 +179,7 @@ func notProvisionable(g *GPU) (reasons []Reason) {
 func missed(g *GPU) bool { return !g.Provisionable && !full(g) && !crowded(g) }
 
 // crowded reports whether the exporter takes the memory for full.
-func crowded(g *GPU) bool { return float64(g.MemoryFree) <= 0.005*float64(g.MemoryTotal) }
+func crowded(g *GPU) bool { return float64(g.MemoryFree) <= task.MemoryLeft*float64(g.MemoryTotal) }
 
 // closed says why the predictive ranking does not look at the GPU.
 func closed(g *GPU) []Reason {
@@ -191,8 +193,8 @@ func closed(g *GPU) []Reason {
 	}
 }
 
-// full uses what the recording rules take for 100 %.
+// full reports whether the exporter takes the time for all used.
 func full(g *GPU) bool {
 	u := float64(g.Utilization)
-	return !math.IsNaN(u) && u >= 0.995
+	return !math.IsNaN(u) && u >= task.FullUse
 }

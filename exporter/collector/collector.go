@@ -173,10 +173,8 @@ func health(out *scrape, s *task.Snapshot, now time.Time) {
 		out.gauge(sensorInUse, flag(s.Health.Sensor == sensor), string(sensor))
 	}
 	out.counter(eventsLost, float64(s.Health.EventsLost))
-	reasons := map[string]int{"gone": 0, "host_process": 0, "unknown_container": 0}
-	maps.Copy(reasons, s.Health.Unattributed)
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		out.gauge(unattributed, float64(reasons[reason]), reason)
+	for _, reason := range task.UnattributedReasons {
+		out.gauge(unattributed, float64(s.Health.Unattributed[reason]), reason)
 	}
 	if !s.Time.IsZero() {
 		out.gauge(snapshotAge, max(0, now.Sub(s.Time).Seconds()))

@@ -9,13 +9,6 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Nothing is left of a GPU's memory or time from here on: a tool that prints whole percents
-// prints 100 %.
-const (
-	memoryLeft = 0.005
-	fullUse    = 0.995
-)
-
 // memoryPressure is the share of a GPU's memory below which the alert GPUMemoryPressure is over.
 const memoryPressure = 0.9
 
@@ -122,8 +115,8 @@ func (q *queue) demand() (sum float64) {
 // publish sends the queue of a GPU that answers, and whether it can take a container.
 func (q *queue) publish(out *scrape, g *task.GPU) {
 	free := max(0, float64(g.MemoryTotal)-float64(g.MemoryUsed))
-	room := free > memoryLeft*float64(g.MemoryTotal)
-	full := float64(g.Utilization) >= fullUse // not where the driver does not say it
+	room := free > task.MemoryLeft*float64(g.MemoryTotal)
+	full := float64(g.Utilization) >= task.FullUse // not where the driver does not say it
 	open, demand := room && (!full || len(q.due) > 0), q.demand()
 	out.gauge(gpuMemoryFree, free, g.UUID)
 	if used := float64(g.MemoryUsed) / float64(g.MemoryTotal); used >= memoryPressure {

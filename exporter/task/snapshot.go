@@ -130,6 +130,17 @@ type Health struct {
 	Unattributed map[string]int `json:"unattributed,omitempty"`
 }
 
+// Reasons why a GPU process belongs to no known container.
+const (
+	GoneProcess      = "gone"              // the device lists a process that has exited
+	HostProcess      = "host_process"      // its cgroup names no container
+	MPSServer        = "mps_server"        // it computes for its clients, which are counted themselves
+	UnknownContainer = "unknown_container" // the engine does not know the container
+)
+
+// UnattributedReasons lists them all, for metrics that show zeros.
+var UnattributedReasons = []string{GoneProcess, HostProcess, MPSServer, UnknownContainer}
+
 // FindContainer returns the container with this name or id. A prefix of the id
 // of at least 12 digits will do.
 func (s *Snapshot) FindContainer(ref string) (Container, bool) {

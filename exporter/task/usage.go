@@ -16,3 +16,9 @@ type Usage struct {
 	// Processes is the memory that each process holds, contexts included, by PID.
 	Processes map[int]uint64
 }
+
+// Nothing is left of a GPU's memory or time from here on: a tool that prints whole percents prints 100 %.
+const (
+	MemoryLeft = 0.005 // share of the memory that is free
+	FullUse    = 0.995 // utilisation
+)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/container/containertest"
+	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
-	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 func TestProcessBeforeItsContainer(t *testing.T) {
@@ -22,7 +22,7 @@ func TestProcessBeforeItsContainer(t *testing.T) {
 		b.card.set(pid)
 		b.pass(100 * time.Millisecond)
 		b.tasks(0)
-		if u := b.Snapshot().Health.Unattributed; u[core.UnknownContainer] != 1 {
+		if u := b.Snapshot().Health.Unattributed; u[task.UnknownContainer] != 1 {
 			t.Errorf("unattributed: %v", u)
 		}
 		b.newContainer("web")
@@ -37,7 +37,7 @@ func TestHostProcessThatJoinsAContainer(t *testing.T) {
 		b.host.start(pid, "")
 		b.card.set(pid)
 		b.pass(100 * time.Millisecond)
-		if u := b.Snapshot().Health.Unattributed; u[core.HostProcess] != 1 {
+		if u := b.Snapshot().Health.Unattributed; u[task.HostProcess] != 1 {
 			t.Errorf("unattributed: %v", u)
 		}
 		b.host.mu.Lock()

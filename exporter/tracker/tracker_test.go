@@ -15,7 +15,6 @@ import (
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker"
-	"github.com/laxity/laxity/exporter/tracker/core"
 )
 
 const pid = 100
@@ -190,7 +189,7 @@ func TestMPSServer(t *testing.T) {
 		b.card.set(pid, pid+1)
 		b.pass(2 * time.Second)
 		b.tasks(0)
-		if u := b.Snapshot().Health.Unattributed; u[core.MPSServer] != 2 {
+		if u := b.Snapshot().Health.Unattributed; u[task.MPSServer] != 2 {
 			t.Errorf("not attributed: %v", u)
 		}
 	})

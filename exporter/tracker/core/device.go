@@ -11,17 +11,6 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// Reasons why a GPU process belongs to no known container.
-const (
-	HostProcess      = "host_process"      // its cgroup names no container
-	UnknownContainer = "unknown_container" // the engine does not know the container
-	GoneProcess      = "gone"              // the device lists a process that has exited
-	MPSServer        = "mps_server"        // it computes for its clients, which are counted themselves
-)
-
-// Reasons lists them all, for metrics that show zeros.
-var Reasons = []string{GoneProcess, HostProcess, MPSServer, UnknownContainer}
-
 // DeviceDown notes that the device as a whole did not answer. No task ends for that: the
 // lists last seen count.
 func (m *Core) DeviceDown(reason string) {
@@ -181,15 +170,15 @@ func (m *Core) takeLists(gpus []device.GPU, now time.Time) {
 func (m *Core) whyUnattributed(p *process) string {
 	switch {
 	case p == nil:
-		return GoneProcess
+		return task.GoneProcess
 	case p.MPSServer:
-		return MPSServer
+		return task.MPSServer
 	case p.open != nil:
 		return ""
 	case p.Container == "":
-		return HostProcess
+		return task.HostProcess
 	case m.containers[p.Container] == nil:
-		return UnknownContainer
+		return task.UnknownContainer
 	default:
 		return ""
 	}

@@ -430,7 +430,7 @@ func TestUnattributed(t *testing.T) {
 	w.meet(2, "stranger")
 	w.list(1, gpuA, 1, 2, 3)
 	got := w.snapshot().Health.Unattributed
-	if got[core.HostProcess] != 1 || got[core.UnknownContainer] != 1 || got[core.GoneProcess] != 1 {
+	if got[task.HostProcess] != 1 || got[task.UnknownContainer] != 1 || got[task.GoneProcess] != 1 {
 		t.Errorf("unattributed: %v", got)
 	}
 	w.run(1.5, "stranger", nil) // never ignored for ever
@@ -438,7 +438,7 @@ func TestUnattributed(t *testing.T) {
 	w.meet(1, web) // it was moved to a container's cgroup after all
 	w.run(2, web, nil)
 	w.list(3, gpuA, 1, 2)
-	if s := w.snapshot(); len(s.Tasks) != 2 || s.Health.Unattributed[core.HostProcess] != 0 {
+	if s := w.snapshot(); len(s.Tasks) != 2 || s.Health.Unattributed[task.HostProcess] != 0 {
 		t.Errorf("%d tasks, unattributed %v", len(s.Tasks), s.Health.Unattributed)
 	}
 }

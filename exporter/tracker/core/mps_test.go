@@ -27,7 +27,7 @@ func TestMPS(t *testing.T) {
 		t.Errorf("the task: %+v", one)
 	}
 	s := w.snapshot()
-	if n := s.Health.Unattributed[core.MPSServer]; n != 1 || len(s.Health.Unattributed) != 1 {
+	if n := s.Health.Unattributed[task.MPSServer]; n != 1 || len(s.Health.Unattributed) != 1 {
 		t.Errorf("not attributed: %v", s.Health.Unattributed)
 	}
 	for _, c := range s.Containers {
