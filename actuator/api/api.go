@@ -40,7 +40,7 @@ type Actuator interface {
 }
 
 // ErrNothingToReload means that there is no configuration file.
-var ErrNothingToReload = errors.New("nothing to reload: start with --config.file to be able to")
+var ErrNothingToReload = errors.New("nothing to reload: start with --config.file or --nodes.file to be able to")
 
 // Decisions is the log of what was decided and why: *decisionlog.Log.
 type Decisions interface {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
@@ -20,6 +21,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/placement/swarm"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/engine"
 )
@@ -41,7 +43,7 @@ func (c *clusterFlags) open(o *actuator.Options, places *service.Service) (run f
 		return run, nil
 	}
 	if places == nil {
-		return nil, errors.New("--swarm and --kubernetes need --prometheus.url, which knows the nodes")
+		return nil, usage.Wrong(errors.New("--swarm and --kubernetes need --prometheus.url, which knows the nodes"))
 	}
 	r := ranker{places}
 	if c.kubernetes {
@@ -97,14 +99,22 @@ func (r ranker) Reserve(ctx context.Context, among []string, req placement.Reque
 // Release implements swarm.Reserver.
 func (r ranker) Release(ctx context.Context, id string) error { return r.s.Release(ctx, id) }
 
-// openNodes reads nodes.yaml, for forwarding; without a file there is nothing to
-// forward to.
+// openNodes reads nodes.yaml, for placement and for forwarding; without a file there is nothing to
+// forward to. The actuator's reload reads it again.
 func openNodes(path string, o *actuator.Options) (*nodes.File, error) {
 	list, err := nodes.Open(path)
-	if err == nil && path != "" {
-		o.Peers = list
+	if err != nil || path == "" {
+		return list, err
 	}
-	return list, err
+	o.Peers = list
+	load, base := o.Load, o.Config
+	o.Load = func() (config.Config, error) {
+		if err := list.Reload(); err != nil || load == nil {
+			return base, err
+		}
+		return load()
+	}
+	return list, nil
 }
 
 // nodesEvery is how often a changed nodes.yaml is looked for: service discovery

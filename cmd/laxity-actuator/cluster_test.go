@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/actuator"
+	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/nodes"
 )
 
 func TestClusterFlagsNeedPrometheus(t *testing.T) {
 	for _, flags := range [][]string{{"--swarm"}, {"--kubernetes"}} {
-		if code := command(append(flags, "--state-dir="+t.TempDir())); code != 1 {
+		if code := command(append(flags, "--state-dir="+t.TempDir())); code != 2 {
 			t.Errorf("%v: status %d", flags, code)
 		}
 	}
@@ -54,5 +55,38 @@ func TestNodesFileFollowed(t *testing.T) {
 	find := func(name string) nodes.Node { n, _ := list.Find(name); return n }
 	if find("a").Actuator != "" || find("b").Actuator != "http://b:1" || find("c").Actuator != "http://c:1" {
 		t.Errorf("%+v", list.List())
+	}
+}
+
+// A reload of the actuator reads nodes.yaml again, with a configuration file and without.
+func TestReloadReadsNodes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nodes.yaml")
+	put := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	given := config.Config{Policy: "fifo"}
+	for name, load := range map[string]func() (config.Config, error){
+		"fifo": nil,
+		"llf":  func() (config.Config, error) { return config.Config{Policy: "llf"}, nil },
+	} {
+		put("- {node: a, actuator: http://a:1}\n")
+		o := actuator.Options{Config: given, Load: load}
+		list, err := openNodes(path, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put("- {node: b, actuator: http://b:1}\n")
+		if c, err := o.Load(); err != nil || c.Policy != name {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+		if n, _ := list.Find("b"); n.Actuator == "" {
+			t.Errorf("%s: %+v", name, list.List())
+		}
+		put("no list")
+		if _, err := o.Load(); err == nil {
+			t.Errorf("%s: a bad file was taken", name)
+		}
 	}
 }

@@ -11,11 +11,12 @@ import (
 	promconfig "github.com/prometheus/common/config"
 
 	"github.com/laxity/laxity/actuator"
-	"github.com/laxity/laxity/actuator/config"
+	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/placer"
 	"github.com/laxity/laxity/actuator/placement/prometheus"
 	"github.com/laxity/laxity/actuator/placement/service"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/internal/access"
 )
 
@@ -33,8 +34,7 @@ func (p *placementFlags) register(cmd *kingpin.CmdClause) {
 	cmd.Flag("prometheus.config.file", "TLS and authorization towards it, as an http_config of Prometheus.").StringVar(&p.prometheusConfig)
 	cmd.Flag("ranking", "How nodes are ranked: predictive (where every deadline still holds, with the most time to spare) or paper (most free memory among those whose float is above the new deadline).").
 		Default(string(placement.DefaultMethod)).EnumVar(&p.ranking, placement.Methods...)
-	cmd.Flag("placement.ttl", "How long a reservation waits for its container, and then for the container's first task.").
-		Default(placer.DefaultTTL.String()).DurationVar(&p.ttl)
+	usage.Positive(cmd.Flag("placement.ttl", "How long a reservation waits for its container, and then for the container's first task."), placer.DefaultTTL, &p.ttl)
 	cmd.Flag("nodes.file", "nodes.yaml, or a file_sd file: for each node the addresses of its exporter, actuator and Docker engine. Alerts about another node are passed on to its actuator. Read again when it changes.").StringVar(&p.nodes)
 }
 
@@ -52,7 +52,7 @@ func httpConfig(file string) (promconfig.HTTPClientConfig, error) {
 
 // open makes the placement service and mounts it on the actuator; nil without
 // --prometheus.url. local names the actuator's node.
-func (p *placementFlags) open(o *actuator.Options, local func() string) (*service.Service, error) {
+func (p *placementFlags) open(o *actuator.Options, list *nodes.File, local func() string) (*service.Service, error) {
 	if p.prometheus == "" {
 		return nil, nil
 	}
@@ -70,23 +70,13 @@ func (p *placementFlags) open(o *actuator.Options, local func() string) (*servic
 	}
 	s, err := service.New(service.Options{
 		StateDir: o.StateDir, Querier: client, Method: placement.Method(p.ranking), TTL: p.ttl,
-		NodesFile: p.nodes, Local: local, Logger: o.Logger,
+		Nodes: list, Local: local, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	o.Mount = append(o.Mount, func(r chi.Router, gate *access.Gate) { s.Register(r, gate.Change) })
 	o.Ranking = s.Overview
-	load, base := o.Load, o.Config
-	o.Load = func() (config.Config, error) {
-		if err := s.Reload(); err != nil {
-			return base, err
-		}
-		if load == nil {
-			return base, nil
-		}
-		return load()
-	}
 	return s, nil
 }
 

@@ -65,7 +65,7 @@ type serveCommand struct {
 func newServeCommand(app *kingpin.Application) *serveCommand {
 	s := &serveCommand{log: &promslog.Config{}}
 	cmd := app.Command("serve", "Act (the default).").Default()
-	cmd.Flag("exporter", "Address of the laxity-exporter of this node.").Default("http://127.0.0.1:9870").StringVar(&s.exporter)
+	usage.Address(cmd.Flag("exporter", "Address of the laxity-exporter of this node."), "http://127.0.0.1:9870", &s.exporter)
 	cmd.Flag("exporter.token-file", "File with the exporter's token (its --web.bearer-token-file). The page needs it to change deadlines and shares.").StringVar(&s.exporterToken)
 	cmd.Flag("exporter.config.file", "Instead of the token: TLS and authorization towards the exporter, as an http_config of Prometheus. For an exporter with a --web.config.file.").StringVar(&s.exporterConfig)
 	cmd.Flag("node", "Name of this node, as in the label node of alerts. Default: the exporter's.").StringVar(&s.node)
@@ -131,7 +131,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	logger := promslog.New(s.log)
 	s.config.Arbitrate = config.Arbitration(s.arbitrate)
 	if err := s.config.Validate(); err != nil {
-		return err
+		return usage.Wrong(err)
 	}
 	settings, err := loadConfig(s.configFile, s.config)
 	if err != nil {
@@ -146,11 +146,11 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	var a *actuator.Actuator
-	places, err := s.placement.open(&o, func() string { return a.State().Node })
+	list, err := openNodes(s.placement.nodes, &o)
 	if err != nil {
 		return err
 	}
-	list, err := openNodes(s.placement.nodes, &o)
+	places, err := s.placement.open(&o, list, func() string { return a.State().Node })
 	if err != nil {
 		return err
 	}
@@ -170,13 +170,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer follow(ctx, places, logger)()
-	reread := func() error {
-		if places != nil {
-			return errors.Join(list.Reload(), places.Reload())
-		}
-		return list.Reload()
-	}
-	defer background(ctx, logger, keepLabels, followFile(s.placement.nodes, nodesEvery, reread, logger))()
+	defer background(ctx, logger, keepLabels, followFile(s.placement.nodes, nodesEvery, list.Reload, logger))()
 	return s.serve(ctx, a, who.Tokens != nil || who.Web.Demands().Everybody(), logger)
 }
 
@@ -195,7 +189,7 @@ func (s *serveCommand) options(settings config.Config, who access.Options, logge
 		Node: s.node, StateDir: s.stateDir, Source: facts, Config: settings, DryRun: s.dryRun,
 		Guardian: watch.Mode(s.guardian), Engine: s.engine, Device: s.device,
 		Mechanisms: mechanism.Options{
-			Hold: config.HoldMode(s.hold), SeveralGPUs: config.SeveralMode(s.severalGPUs), Channels: channeldriver.Open(s.device),
+			Hold: config.HoldMode(s.hold), SeveralGPUs: config.SeveralMode(s.severalGPUs),
 			MemoryGuard: config.MemoryMode(s.memoryGuard), Swap: config.MemoryMode(s.swap),
 			ContainerOf: container.Proc("/proc").OfPID, OpenUsage: exporter.OpenUsage(s.device),
 			NewSwapper: swaphelper.OpenOptions{StateDir: s.stateDir, Engine: s.engine, LockDir: s.lockDir, Device: s.device, Logger: logger}.Open,
@@ -215,7 +209,7 @@ func (s *serveCommand) options(settings config.Config, who access.Options, logge
 func (s *serveCommand) exporterClient() (*http.Client, error) {
 	switch {
 	case s.exporterConfig != "" && s.exporterToken != "":
-		return nil, errors.New("--exporter.config.file and --exporter.token-file exclude each other: write authorization: {credentials_file: TOKEN-FILE} into the former")
+		return nil, usage.Wrong(errors.New("--exporter.config.file and --exporter.token-file exclude each other: write authorization: {credentials_file: TOKEN-FILE} into the former"))
 	case s.exporterConfig != "":
 		c, err := httpConfig(s.exporterConfig)
 		if err != nil {

@@ -60,7 +60,8 @@ func (e *RefusedError) Error() string { return e.Failure.Error }
 // Place asks for GPUs.
 func (c *Client) Place(ctx context.Context, w Wanted) (Placed, error) {
 	var out Placed
-	return out, c.do(ctx, http.MethodPost, "/api/v1/placements", w, &out)
+	err := c.do(ctx, http.MethodPost, "/api/v1/placements", w, &out)
+	return out, err
 }
 
 // Nodes asks for the ranking.
@@ -73,19 +74,22 @@ func (c *Client) Nodes(ctx context.Context, w Wanted) (Nodes, error) {
 		}
 	}
 	var out Nodes
-	return out, c.do(ctx, http.MethodGet, "/api/v1/nodes?"+q.Encode(), nil, &out)
+	err := c.do(ctx, http.MethodGet, "/api/v1/nodes?"+q.Encode(), nil, &out)
+	return out, err
 }
 
 // Admission asks whether a deadline or share could be kept.
 func (c *Client) Admission(ctx context.Context, q admission.Question) (admission.Answer, error) {
 	var out admission.Answer
-	return out, c.do(ctx, http.MethodGet, "/api/v1/admission?"+q.Values().Encode(), nil, &out)
+	err := c.do(ctx, http.MethodGet, "/api/v1/admission?"+q.Values().Encode(), nil, &out)
+	return out, err
 }
 
 // List asks for the reservations.
 func (c *Client) List(ctx context.Context) ([]Placement, error) {
 	var out []Placement
-	return out, c.do(ctx, http.MethodGet, "/api/v1/placements", nil, &out)
+	err := c.do(ctx, http.MethodGet, "/api/v1/placements", nil, &out)
+	return out, err
 }
 
 // Check asks whether the reservation can be kept.

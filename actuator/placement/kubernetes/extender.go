@@ -3,32 +3,20 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/pod"
 )
-
-// annotation begins the annotations that are labels of Laxity on each container of the pod.
-const annotation = "laxity.dev/"
 
 // RequestOf reads what a pod needs from its labels laxity.deadline and laxity.gpu-memory, and from
 // its annotations laxity.dev/deadline and laxity.dev/gpu-memory, which come first: as the exporter
 // reads them on the node. What cannot be read counts as not there, and invalid says why. Ours is
 // false for a pod that asks for neither: its scheduling is not our business.
 func RequestOf(p *Pod) (req placement.Request, ours bool, invalid []task.InvalidLabel) {
-	labels := maps.Clone(p.Metadata.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	for key, value := range p.Metadata.Annotations {
-		if name, ok := strings.CutPrefix(key, annotation); ok {
-			labels[task.LabelPrefix+name] = value
-		}
-	}
-	spec, invalid := task.ParseLabels(labels)
+	spec, invalid := task.ParseLabels(pod.Labels(nil, p.Metadata.Labels, p.Metadata.Annotations))
 	req.Deadline, req.GPUMemory = spec.Deadline, spec.GPUMemory
 	return req, req != placement.Request{}, invalid
 }

@@ -24,8 +24,8 @@ type job struct {
 
 func (j *job) needsFacts() bool { return j.all || j.wants != nil || len(j.nodes) > 0 }
 
-// apply carries the job out. Who finds others waiting carries theirs out too: so
-// there is one order of decisions, and one write for many.
+// apply carries the job out, and those of others that wait: so there is one order of decisions, and one
+// write for many.
 func (p *Placer) apply(ctx context.Context, j *job) error {
 	p.queue.Lock()
 	p.queue.jobs = append(p.queue.jobs, j)

@@ -242,7 +242,8 @@ func (p *Placer) Check(ctx context.Context, id string) (reservation.Entry, error
 		e, err = v.check(id)
 		return err
 	}
-	return e, p.apply(ctx, j)
+	err := p.apply(ctx, j)
+	return e, err
 }
 
 // Bind says that the container of the reservation is created.
@@ -259,7 +260,8 @@ func (p *Placer) Bind(ctx context.Context, id, container string) (reservation.En
 		v.keep(known)
 		return nil
 	}
-	return e, p.apply(ctx, j)
+	err := p.apply(ctx, j)
+	return e, err
 }
 
 // Release takes the reservation back.

@@ -33,8 +33,8 @@ type Options struct {
 	Method placement.Method
 	// TTL as in placer.Options.
 	TTL time.Duration
-	// NodesFile is the path of nodes.yaml; empty is none.
-	NodesFile string
+	// Nodes are those of nodes.yaml; nil: none.
+	Nodes *nodes.File
 	// Local names the node of this process.
 	Local  func() string
 	Logger *slog.Logger
@@ -44,7 +44,6 @@ type Options struct {
 // Service places containers.
 type Service struct {
 	o      Options
-	nodes  *nodes.File
 	store  *reservation.Store
 	placer *placer.Placer
 	source *prometheus.Source
@@ -59,9 +58,8 @@ func New(o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	list, err := nodes.Open(o.NodesFile)
-	if err != nil {
-		return nil, err
+	if o.Nodes == nil {
+		o.Nodes = &nodes.File{}
 	}
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder (choose another with --state-dir): %w", err)
@@ -80,12 +78,12 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Service{o: o, nodes: list, store: l, placer: p, source: source, close: sync.OnceValue(l.Close)}, nil
+	return &Service{o: o, store: l, placer: p, source: source, close: sync.OnceValue(l.Close)}, nil
 }
 
 // Register mounts the API and the page /placements; see api.Server.Register.
 func (s *Service) Register(mux chi.Router, gate func(http.Handler) http.Handler) {
-	api.NewServer(api.Options{Placer: s.placer, Nodes: s.nodes, Local: s.o.Local, Logger: s.o.Logger, Now: s.o.Now}).Register(mux, gate)
+	api.NewServer(api.Options{Placer: s.placer, Nodes: s.o.Nodes, Local: s.o.Local, Logger: s.o.Logger, Now: s.o.Now}).Register(mux, gate)
 	mux.HandleFunc("GET /placements", s.page)
 }
 
@@ -123,9 +121,6 @@ func (s *Service) Release(ctx context.Context, id string) error { return s.place
 func (s *Service) ForgetPod(ctx context.Context, pod reservation.Pod) error {
 	return s.placer.ForgetPod(ctx, pod)
 }
-
-// Reload reads nodes.yaml again. A bad one changes nothing.
-func (s *Service) Reload() error { return s.nodes.Reload() }
 
 // Close releases the files, when Run is not called. Again, it does nothing.
 func (s *Service) Close() error { return s.close() }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/common/model"
 
+	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
 	"github.com/laxity/laxity/actuator/placement/placer"
@@ -44,7 +45,11 @@ func (f *facts) Query(_ context.Context, expr string, _ time.Time) (model.Vector
 
 func open(t *testing.T, dir string, f *facts) (*service.Service, *httptest.Server, *api.Client) {
 	t.Helper()
-	s, err := service.New(service.Options{StateDir: dir, Querier: f, NodesFile: filepath.Join(dir, "nodes.yaml"), Local: func() string { return "a" }})
+	list, err := nodes.Open(filepath.Join(dir, "nodes.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := service.New(service.Options{StateDir: dir, Querier: f, Nodes: list, Local: func() string { return "a" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,14 +87,7 @@ func TestRestartAndPage(t *testing.T) {
 	if err != nil || placed.Placements[0].Docker.Context != "one" {
 		t.Fatalf("%+v, %v", placed, err)
 	}
-	nodes("[{node: a")
-	if err := s.Reload(); err == nil {
-		t.Error("a bad nodes.yaml was taken")
-	}
 	nodes("[{node: a, docker: {context: two}}]")
-	if err := s.Reload(); err != nil {
-		t.Error(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -169,10 +167,9 @@ func TestChangesAreGuarded(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	for name, o := range map[string]service.Options{
-		"nothing":      {},
-		"no querier":   {StateDir: t.TempDir()},
-		"no such way":  {StateDir: t.TempDir(), Querier: &facts{}, Method: "best"},
-		"no such file": {StateDir: t.TempDir(), Querier: &facts{}, NodesFile: "/no/such/nodes.yaml"},
+		"nothing":     {},
+		"no querier":  {StateDir: t.TempDir()},
+		"no such way": {StateDir: t.TempDir(), Querier: &facts{}, Method: "best"},
 	} {
 		if s, err := service.New(o); err == nil {
 			t.Errorf("%s was taken", name)

@@ -44,7 +44,7 @@ type change struct {
 	urgency             int // lower first
 }
 
-// labels returns the node's labels with the change applied.
+// apply returns the node's labels with the change applied.
 func (c change) apply(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	if out == nil {

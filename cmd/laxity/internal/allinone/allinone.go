@@ -23,6 +23,7 @@ import (
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/mechanism"
+	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/source"
@@ -185,9 +186,12 @@ func (s *Stack) openSim(o Options) error {
 func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuator.Actuator, error) {
 	metrics := collector.New()
 	registry.MustRegister(metrics)
-	var err error
+	list, err := nodes.Open(o.NodesFile)
+	if err != nil {
+		return nil, err
+	}
 	if s.Places, err = service.New(service.Options{
-		StateDir: filepath.Join(o.StateDir, "actuator"), Querier: late{s}, Method: o.Ranking, NodesFile: o.NodesFile,
+		StateDir: filepath.Join(o.StateDir, "actuator"), Querier: late{s}, Method: o.Ranking, Nodes: list,
 		Local: func() string { return o.Node }, Logger: o.Logger.With("component", "placement"),
 	}); err != nil {
 		return nil, err
