@@ -99,7 +99,7 @@ func (a *Actuator) openFiles() (err error) {
 	if damaged != nil {
 		a.log.Error("waiting notifications are lost; Alertmanager repeats the alerts that still fire", "err", damaged)
 	}
-	if a.decisions, err = decisionlog.Open(decisionlog.Options{Path: filepath.Join(o.StateDir, "decisions.jsonl")}); err != nil {
+	if a.decisions, err = decisionlog.Open(decisionlog.Options{Path: filepath.Join(o.StateDir, "decisions.jsonl"), Logger: o.Logger}); err != nil {
 		return errors.Join(err, a.inbox.Close())
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -27,6 +28,8 @@ type Options struct {
 	// PATH.1); the constant MaxBytes by default.
 	Path     string
 	MaxBytes int64
+	// Logger is told when decisions are no longer written, and when they are again; nil: nobody is.
+	Logger *slog.Logger
 }
 
 // Log is safe for concurrent use.
@@ -38,7 +41,7 @@ type Log struct {
 	ring    []decision.Decision // oldest first
 	file    *os.File
 	size    int64
-	broken  error
+	broken  bool          // the last decision is not in the file
 	changed chan struct{} // closed and replaced by each Add
 }
 
@@ -49,6 +52,9 @@ func Open(o Options) (*Log, error) {
 	}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = MaxBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{o: o, changed: make(chan struct{})}
 	err := l.open()
@@ -111,14 +117,13 @@ func (l *Log) write(d decision.Decision) {
 		n, err = l.file.Write(append(line, '\n'))
 		l.size += int64(n)
 	}
-	l.broken = err
-}
-
-// Err says why the last decision is not in the file; nil if it is.
-func (l *Log) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.broken
+	switch {
+	case err != nil && !l.broken:
+		l.o.Logger.Error("decisions are not on disk; the last ones are in memory", "err", err)
+	case err == nil && l.broken:
+		l.o.Logger.Info("decisions are on disk again, but for those between", "file", l.o.Path)
+	}
+	l.broken = err != nil
 }
 
 // Last returns the decisions after the given sequence, oldest first, and a

@@ -2,10 +2,13 @@ package decisionlog_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/laxity/laxity/actuator/decision"
@@ -14,7 +17,8 @@ import (
 
 func TestLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "decisions.jsonl")
-	l, err := decisionlog.Open(decisionlog.Options{Path: path, Keep: 3, MaxBytes: 300})
+	var text bytes.Buffer
+	l, err := decisionlog.Open(decisionlog.Options{Path: path, Keep: 3, MaxBytes: 300, Logger: slog.New(slog.NewTextHandler(&text, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +45,8 @@ func TestLog(t *testing.T) {
 	if newer, _ := l.Last(9); len(newer) != 1 {
 		t.Errorf("newer %+v", newer)
 	}
-	if err := l.Err(); err != nil {
-		t.Error(err)
+	if text.Len() > 0 {
+		t.Error(&text)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -77,18 +81,28 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	if _, err := decisionlog.Open(decisionlog.Options{Path: filepath.Join(dir, "no", "where")}); err == nil {
 		t.Error("no error")
 	}
-	l, err := decisionlog.Open(decisionlog.Options{Path: filepath.Join(dir, "d"), MaxBytes: 1})
+	var text bytes.Buffer
+	l, err := decisionlog.Open(decisionlog.Options{Path: filepath.Join(dir, "d"), MaxBytes: 1, Logger: slog.New(slog.NewTextHandler(&text, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	l.Add(decision.Decision{})
-	if l.Err() == nil {
-		t.Error("no error")
+	for range 2 {
+		l.Add(decision.Decision{})
 	}
-	if kept, _ := l.Last(0); len(kept) != 1 {
-		t.Error("the decision is lost")
+	if n := strings.Count(text.String(), "decisions are not on disk"); n != 1 {
+		t.Errorf("it is said %d times: %s", n, &text)
+	}
+	if kept, _ := l.Last(0); len(kept) != 2 {
+		t.Error("decisions are lost")
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(decision.Decision{})
+	if !strings.Contains(text.String(), "on disk again") {
+		t.Errorf("it is not said that the file is written again: %s", &text)
 	}
 }
