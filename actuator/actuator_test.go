@@ -215,7 +215,7 @@ func TestAlertsThatChangeNothing(t *testing.T) {
 		why   string
 	}{
 		{elsewhere, "route it to the actuator there"},
-		{alert(webhook.Firing, "GPUTaskDeadlineMissed", ""), "only tells people"},
+		{alert(webhook.Firing, "GPUTaskDeadlineMissed", ""), "for people alone"},
 		{alert(webhook.Firing, "GPUTaskDeadlineAtRisk", "expedite", "container", "name-a"), "policy fifo moves nobody to the front"},
 		{alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0), "policy fifo stops nobody because memory is nearly full"},
 		{alert(webhook.Firing, "X", "explode"), "write arbitrate, relieve, pause, expedite or drain"},

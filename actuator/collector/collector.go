@@ -67,7 +67,7 @@ type Metrics struct {
 	Preemptions, BreakerTrips prometheus.Counter
 	// Decision observes seconds from a snapshot's arrival to the plan.
 	Decision prometheus.Histogram
-	// Exemptions counts the holds that ended against our will, by reason.
+	// Lost counts the holds that ended against our will, by reason.
 	Lost *prometheus.CounterVec
 
 	// Changes counts slices set and restored, and channels switched off and on.

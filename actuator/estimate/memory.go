@@ -44,7 +44,7 @@ type Swaps struct {
 	out, in rate
 }
 
-// rate is bytes per second with a constant part, learned by an exponential mean.
+// rate is bytes per second, learned by an exponential mean.
 type rate struct {
 	perSecond float64
 }

@@ -153,6 +153,7 @@ func TestLetsGoWhenTheActuatorIsGone(t *testing.T) {
 	p.engine.Run("persons")
 	p.engine.SetPaused("persons", true)
 	done := p.watch(true)
+	p.await("it watches", func() bool { return journal.Taken(journal.GuardianLock(p.dir)) })
 	for range 5 { // it does nothing while the actuator lives
 		time.Sleep(10 * time.Millisecond)
 		if calls := p.engine.Calls(); len(calls) != 3 {

@@ -277,5 +277,6 @@ func read(path string) (record.Hold, error) {
 		return record.Hold{}, err
 	}
 	var h record.Hold
-	return h, json.Unmarshal(b, &h)
+	err = json.Unmarshal(b, &h)
+	return h, err
 }

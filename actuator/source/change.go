@@ -57,7 +57,8 @@ func (h *HTTP) Changed(ctx context.Context, container string, change task.Change
 		return c, err
 	}
 	defer answer.Close()
-	return c, json.NewDecoder(answer).Decode(&c)
+	err = json.NewDecoder(answer).Decode(&c)
+	return c, err
 }
 
 // patch sends PATCH /api/v1/containers/{id} and returns the body of the answer.

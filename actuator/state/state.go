@@ -111,9 +111,6 @@ const (
 	ByFailure  Cause = "failed"       // its channels were not found, or a call failed: tried again
 )
 
-// Causes lists them all.
-var Causes = []Cause{ByMPS, ByGang, ByConflict, ByMIG, BySeveral, ByFailure}
-
 // Container is one container as the actuator sees it.
 type Container struct {
 	ID         string `json:"id"`

@@ -39,7 +39,7 @@ func newClients(limit rate.Limit, burst int) *clients {
 	return &clients{limit: limit, burst: burst, all: map[string]*rate.Limiter{}}
 }
 
-// allow takes note of a request.
+// allow counts a request.
 func (c *clients) allow(remote string, now time.Time) bool {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

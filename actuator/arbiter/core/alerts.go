@@ -120,7 +120,7 @@ func (k *Core) judge(a Alert, received time.Time) (r decision.Result, reason, ta
 			return decision.Ignored, fmt.Sprintf("policy %s moves nobody to the front", k.config.Policy), ""
 		}
 	case "":
-		return decision.Ignored, "it has no label `action`, so it only tells people", ""
+		return decision.Ignored, "it has no label `action`, so it is for people alone", ""
 	default:
 		return decision.Ignored, fmt.Sprintf("action %q is not known; write arbitrate, relieve, pause, expedite or drain", wish), ""
 	}

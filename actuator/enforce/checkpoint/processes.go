@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/laxity/laxity/internal/cgroup"
 )
@@ -147,7 +148,7 @@ func (p *Proc) Stat(pid int) (Stat, error) {
 
 // gone maps all errors of a process that ended while it was read to one.
 func gone(err error) error {
-	if strings.Contains(err.Error(), "no such process") {
+	if errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return err

@@ -316,7 +316,7 @@ func (g *Guard) over(c *container, calls []cudaprobe.Call) bool {
 	return false
 }
 
-// look reads what the slots have spent, before anything else is read. It reports whether that has
+// count reads what the slots have spent, before anything else is read. It reports whether that has
 // changed.
 func (g *Guard) count(c *container) (changed bool) {
 	for i, slot := range c.slots {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/exporter/task"
@@ -194,7 +193,7 @@ func TestUnreadableGPUReturns(t *testing.T) {
 	}
 	r.becomes(func(u *twoUsage) { (*u)[second] = task.Usage{} })
 	called := p.BeginAlloc("cuMemAlloc_v2", 10*mib, 100, 1)
-	time.Sleep(100 * time.Millisecond)
+	until(t, func() bool { return report().Waiting == 1 }, report)
 	r.becomes(readable)
 	if a := called(); a.Count != 1 || a.Result != cudatest.OutOfMemory {
 		t.Errorf("%+v; %+v", a, report())

@@ -24,7 +24,7 @@ type Process struct {
 // errGone means that a process has ended.
 var errGone = errors.New("the process has ended")
 
-// OpenProcess opens the process of a hold. It returns errGone if the process has ended, also if
+// openProcess opens the process of a hold. It returns errGone if the process has ended, also if
 // another process has its PID now.
 func openProcess(folder string, h Hold) (*Process, error) {
 	pidfd, err := unix.PidfdOpen(h.PID, 0)

@@ -51,7 +51,7 @@ func New(keep time.Duration) *History {
 	return &History{keep: keep, entries: map[string]*Entry{}}
 }
 
-// Observe takes note of a snapshot. Snapshots may be left out: each task says
+// Observe adds a snapshot. Snapshots may be left out: each task says
 // since when it is in its state, and how long it stood still before.
 func (h *History) Observe(s *task.Snapshot) {
 	h.mu.Lock()
@@ -99,7 +99,7 @@ func begin(t task.Task) *Entry {
 	return e
 }
 
-// follow takes note of an unfinished task.
+// follow adds an unfinished task.
 func (e *Entry) follow(t task.Task) {
 	last := e.Spans[len(e.Spans)-1]
 	switch {
@@ -141,7 +141,7 @@ func (e *Entry) enter(s task.State, at time.Time) {
 	}
 }
 
-// finish takes note of a task's end.
+// finish adds a task's end.
 func (e *Entry) finish(t task.Task) {
 	e.Task = t
 	last := &e.Spans[len(e.Spans)-1]

@@ -24,7 +24,6 @@ struct laxity_cuda {
 	int (*checkpoint)(int pid, other_args *);
 	int (*restore)(int pid, other_args *);
 	int (*unlock)(int pid, other_args *);
-	int (*restore_thread)(int pid, int *tid);
 };
 
 static void *laxity_open(const char *name, char **error) {
@@ -37,9 +36,6 @@ static void *laxity_open(const char *name, char **error) {
 static int laxity_init(struct laxity_cuda *c) { return c->init(0); }
 static int laxity_version(struct laxity_cuda *c, int *v) { return c->version ? c->version(v) : 801; }
 static int laxity_state(struct laxity_cuda *c, int pid, int *s) { return c->state(pid, s); }
-static int laxity_restore_thread(struct laxity_cuda *c, int pid, int *t) {
-	return c->restore_thread ? c->restore_thread(pid, t) : 801;
-}
 static int laxity_lock(struct laxity_cuda *c, int pid, unsigned ms) {
 	lock_args a;
 	memset(&a, 0, sizeof a);
@@ -112,7 +108,6 @@ func (l *Library) find(handle unsafe.Pointer) {
 		{"cuCheckpointProcessCheckpoint", unsafe.Pointer(&f.checkpoint), false},
 		{"cuCheckpointProcessRestore", unsafe.Pointer(&f.restore), false},
 		{"cuCheckpointProcessUnlock", unsafe.Pointer(&f.unlock), false},
-		{"cuCheckpointProcessGetRestoreThreadId", unsafe.Pointer(&f.restore_thread), true},
 	} {
 		name := C.CString(w.name)
 		address := C.dlsym(handle, name)
@@ -164,16 +159,6 @@ func (l *Library) Restore(pid int) error {
 // Unlock is cuCheckpointProcessUnlock.
 func (l *Library) Unlock(pid int) error {
 	return result(C.laxity_unlock(&l.functions.c, C.int(pid)))
-}
-
-// RestoreThread is cuCheckpointProcessGetRestoreThreadId: the thread of the process that
-// does the work, by its id in the host's PID namespace.
-func (l *Library) RestoreThread(pid int) (int, error) {
-	var tid C.int
-	if err := result(C.laxity_restore_thread(&l.functions.c, C.int(pid), &tid)); err != nil {
-		return 0, err
-	}
-	return int(tid), nil
 }
 
 func result(code C.int) error {

@@ -29,6 +29,3 @@ func (*Library) Restore(int) error { return checkpoint.ErrUnavailable }
 
 // Unlock does nothing in this build.
 func (*Library) Unlock(int) error { return checkpoint.ErrUnavailable }
-
-// RestoreThread does nothing in this build.
-func (*Library) RestoreThread(int) (int, error) { return 0, checkpoint.ErrUnavailable }

@@ -20,7 +20,7 @@ type calm struct {
 
 func newCalm() *calm { return &calm{wake: make(chan struct{}, 1)} }
 
-// follow takes note of snapshots until they end, and wakes the engine when calm comes or goes.
+// follow reads snapshots until they end, and wakes the engine when calm comes or goes.
 func (c *calm) follow(snapshots <-chan *task.Snapshot) {
 	for s := range snapshots {
 		if now := isCalm(s); c.now.Swap(now) != now {
