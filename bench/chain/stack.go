@@ -162,5 +162,6 @@ func (s *stack) state(ctx context.Context) (state state.State, err error) {
 		return state, err
 	}
 	defer resp.Body.Close()
-	return state, json.NewDecoder(resp.Body).Decode(&state)
+	err = json.NewDecoder(resp.Body).Decode(&state)
+	return state, err
 }

@@ -67,7 +67,8 @@ func (p *process) snapshot(ctx context.Context) (s task.Snapshot, err error) {
 		return s, err
 	}
 	defer resp.Body.Close()
-	return s, json.NewDecoder(resp.Body).Decode(&s)
+	err = json.NewDecoder(resp.Body).Decode(&s)
+	return s, err
 }
 
 // quiet keeps this program from collecting its garbage until done is called: a pause of
