@@ -18,7 +18,7 @@ const blockOf = 5
 const alone, beside = "alone", "beside"
 
 const aboutUnlabelled = `A program without a label of Laxity's (a matrix multiplication of the CUDA runtime) runs with "laxity up" at
-its default flags and without it, from the start of its container to its end, five times each in turns: alone, and beside two
+its default flags and without it, from the start of its container to its end, in pairs: alone, and beside two
 containers with labels that compute without end. The ratio is that of a pair, and the figure their median.
 
 Less than 1 is no merit of the order: alone, a CUDA program starts 0.09 s faster and ends 0.04 s faster while another process

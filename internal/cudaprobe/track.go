@@ -43,7 +43,7 @@ func (p *Probe) loadLaunches() error {
 // returns and nothing was launched since that began. Work launched before Track is unknown. Every
 // other process pays nothing. Track needs Linux 5.12 (else ErrUnsupported).
 //
-// A watched launch costs the process some 0.7 µs. So a process that launches fast, 1,024 times
+// A watched launch costs the process some 1 µs. So a process that launches fast, 1,024 times
 // within half a second, is no longer watched: one more Launched is reported, and no Done until it
 // is idle. When half of Options.Quiet has passed since a synchronising call returned, its launches
 // are watched again, to find out whether it is idle. If it launches again, that is reported, after

@@ -50,7 +50,7 @@ var (
 	// ErrSeveralGPUs: without Options.AsOne a container on several GPUs does not go off, since its
 	// parts would wait for each other.
 	ErrSeveralGPUs = errors.New("it is on several GPUs, and would have to be off all of them as one")
-	// ErrTraced: a debugger or a profiler is attached.
+	// ErrTraced: a debugger is attached, or what else uses ptrace.
 	ErrTraced = errors.New("it is being traced")
 	// ErrNoGroup: no compute group was found: there is none yet, or the search is not finished. Try
 	// again soon.

@@ -18,7 +18,7 @@ type State int
 // The states of a process.
 const (
 	Lives   State = iota
-	Traced        // it lives, and a debugger or a profiler is attached
+	Traced        // it lives, and a debugger, or what else uses ptrace, is attached
 	Exiting       // it is about to end: the driver tears its channels down
 	Gone          // it has ended, or its PID belongs to another one
 )
