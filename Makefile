@@ -18,7 +18,7 @@ PLUGIN_DIR ?= $(HOME)/.docker/cli-plugins
 .PHONY: help build demo test flaky test-short fuzz lint fmt docs bench-report dashboards images bpf dist dist-twice manifests test-arm64 test-kubernetes install-plugin clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build the programs into bin/
 	@mkdir -p bin
@@ -79,7 +79,7 @@ manifests: ## Write what deploy/ has from the chart: its copies of rules and das
 	cd deploy/helm/check && LAXITY_MANIFESTS=write go test -count=1 -run '^(TestFiles|TestManifests)$$' ./...
 
 images: ## Build the images of the stack in compose/, from this checkout
-	LAXITY_LDFLAGS='$(LDFLAGS)' compose/build.sh --sim
+	LAXITY_LDFLAGS='$(LDFLAGS)' compose/build.sh --sim --images
 
 ARCHS ?= amd64,arm64
 RELEASE = $(TOOLS)/release --version='$(VERSION)' --commit='$(COMMIT)' --epoch="$$(git log -1 --format=%ct)" --archs=$(ARCHS)

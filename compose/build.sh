@@ -5,6 +5,7 @@
 #   build.sh           for this machine's NVIDIA GPU
 #   build.sh --sim     for a simulated GPU, with three containers that compute on it
 #
+# With --images it only builds the images: .env, if there is one, stays as it is.
 # With --prometheus, too, Prometheus and Alertmanager are those that are installed on this
 # machine; otherwise Docker pulls their images. What you write into .env yourself stays.
 # Needs Go, a C compiler, Docker, and Compose 2 or docker-compose 1.29.
@@ -64,7 +65,7 @@ go build -trimpath -ldflags "${LAXITY_LDFLAGS:-}" -o "$bin/" ./cmd/laxity ./cmd/
 root laxity "$bin/laxity" "$bin/laxity-exporter" "$bin/laxity-actuator"
 image laxity
 
-device=auto files=compose.yaml:gpu.yaml profiles=grafana settings=
+device=auto files=compose.yaml:gpu.yaml profiles=grafana settings= only=
 # set NAME VALUE: a line of .env.
 set_() { settings="$settings$1=$2
 "; }
@@ -97,12 +98,14 @@ for what in "$@"; do
 		set_ PROMETHEUS_IMAGE laxity-prometheus:local
 		set_ ALERTMANAGER_IMAGE laxity-alertmanager:local
 		;;
+	--images) only=images ;;
 	*)
-		echo "build.sh: $what? It takes --sim and --prometheus" >&2
+		echo "build.sh: $what? It takes --sim, --prometheus and --images" >&2
 		exit 2
 		;;
 	esac
 done
+[ -z "$only" ] || exit 0
 
 # What follows is tried, or asked of the engine, because names of distributions say little.
 major=${engine%%.*} kernel=${engine#* }
@@ -152,5 +155,5 @@ case $version in
 0.* | 1.*) echo "  Compose $version is too old: install 1.29, or 2 (Debian and Ubuntu: apt-get install docker-compose)" ;;
 esac
 [ -n "$compose" ] || compose='docker compose'
-echo "  $compose up -d      # then http://localhost:9871"
-echo "  $compose down       # the end of all of it; -v removes what it remembers, too"
+echo "  $compose up -d                    # then http://localhost:9871"
+echo "  $compose --profile grafana down   # the end of all of it; -v removes what it remembers, too"

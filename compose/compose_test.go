@@ -273,6 +273,9 @@ func TestAlertmanagerIsFastAndRepeats(t *testing.T) {
 	if act.RepeatInterval <= 0 || act.RepeatInterval > config.DefaultLease/2 {
 		t.Errorf("alerts are repeated every %v; the actuator's lease is %v, and one repeat may be lost", act.RepeatInterval, config.DefaultLease)
 	}
+	if people := r.Routes[1]; len(r.Routes) != 2 || people.Receiver != "people" || !slices.Equal(people.Matchers, []string{`severity=~"warning|critical"`}) || people.GroupInterval < time.Minute {
+		t.Errorf("people must get warnings in batches, and no trigger: %+v", people)
+	}
 	w := c.Receivers[0].Webhooks
 	if len(w) != 1 || !w[0].SendResolved || w[0].MaxAlerts != 0 || !strings.HasSuffix(w[0].URL, ":9871/api/v1/alerts") {
 		t.Errorf("webhook: %+v", w)

@@ -402,7 +402,7 @@ func (s *stackRun) within(t *testing.T) {
 		t.Errorf("laxity ps: %s", ps)
 	}
 	name := strings.TrimPrefix(s.inspect("tenant-a").Name, "/")
-	if said := s.run("exec", "-T", "actuator", "laxity", "deadline", "--token.file=/run/laxity-secrets/webhook-token", name, "9s"); !strings.Contains(said, "9s") {
+	if said := s.run("exec", "-T", "actuator", "laxity", "deadline", name, "9s"); !strings.Contains(said, "9s") {
 		t.Errorf("laxity deadline: %s", said)
 	}
 }
