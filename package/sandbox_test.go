@@ -38,6 +38,7 @@ func TestUnits(t *testing.T) {
 	}{
 		{"what each sandbox lets through", sandboxes},
 		{"before Linux 6.10", oneByOne},
+		{"the socket of a user's Podman", rootless},
 		{"no right is there for nothing", needed},
 		{"exporter, guardian and actuator run", daemons},
 		{"the guardian outlives the actuator's control group", killed},
@@ -263,6 +264,29 @@ func oneByOne(m *machine) {
 		}
 		if p := m.probe(unit, dropIn, "SystemCallFilter=~perf_event_open"); p.Said[oneProbe] == "ok" {
 			m.Errorf("%s sets one probe without perf_event_open", unit)
+		}
+	}
+}
+
+// rootless: with the example's drop-in each program reaches the socket of a user who is not root.
+func rootless(m *machine) {
+	const socket = "/run/user/65534/podman/podman.sock"
+	m.do("install", "-d", "-m", "700", "-o", "nobody", "/run/user/65534", "/run/user/65534/podman")
+	m.write("units/users-engine.service", "[Service]\nExecStart=/laxity/inside engine "+socket+"\nUser=nobody\nUMask=0117\n") // 0660, as podman.socket has it
+	m.do("systemctl", "daemon-reload")
+	m.do("systemctl", "start", "users-engine")
+	m.until("the user's engine listens", func() bool { _, err := m.try("test", "-S", socket); return err == nil })
+	text, err := os.ReadFile("examples/rootless-podman.conf")
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, unit := range []string{"exporter", "actuator", "guardian"} {
+		asks := "Environment=USERS_SOCKET=" + socket
+		if p := m.probe(unit, asks); p.Said["a user's socket"] == "ok" {
+			m.Errorf("%s needs no drop-in", unit)
+		}
+		if p := m.probe(unit, asks, lines(string(text))); p.Said["a user's socket"] != "ok" {
+			m.Errorf("%s: %s", unit, p.Said["a user's socket"])
 		}
 	}
 }

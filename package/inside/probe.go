@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -42,6 +43,7 @@ func probe(_ context.Context, args []string) error {
 	try("open /dev/nvidiactl", opens("/dev/nvidiactl"))
 	try("descriptors", func() error { _, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)); return err })
 	try("its files", func() error { _, err := os.Stat(fmt.Sprintf("/proc/%d/root/usr", pid)); return err })
+	try("a user's socket", connects(os.Getenv("USERS_SOCKET")))
 	if who != "exporter" {
 		try("duplicate", func() error { return duplicate(pid) })
 		try("signal", func() error { return unix.Kill(pid, unix.SIGCONT) })
@@ -85,6 +87,17 @@ func opens(path string) func() error {
 		}
 		if err == nil {
 			err = f.Close()
+		}
+		return err
+	}
+}
+
+// connects to a Unix socket.
+func connects(path string) func() error {
+	return func() error {
+		c, err := net.Dial("unix", path)
+		if err == nil {
+			err = c.Close()
 		}
 		return err
 	}
