@@ -17,7 +17,7 @@ func container() dashboard {
 				stat("Deadline", "Of each task, from its start. The least of the chosen containers.", "s", nil, query{expr: "min(" + in("gpu_container_deadline_seconds", c) + ")"}),
 				hitsNow(c),
 				stat("Last task's float", "Time that the latest ended task had to spare when it ended; the least of the chosen containers.", "s", negativeIsRed, query{expr: "min(" + in("gpu_task_last_float_seconds", c) + ")"}),
-				stat("Tasks that wait", "Held off the GPU or at an allocation, paused or swapped.", "none", nil, query{expr: waiting(c)}),
+				stat("Tasks that wait", "Held off the GPU or at an allocation, paused or swapped.", "none", nil, query{expr: waiting("", c)}),
 				stat("GPU memory", "What all processes of the chosen containers hold.", "bytes", nil, query{expr: "sum(" + in("gpu_container_memory_used_bytes", c) + ")"}),
 			}},
 			{"Tasks", []panel{
@@ -31,7 +31,7 @@ func container() dashboard {
 			}},
 			{"Deadlines", append(deadlinePanels(" by (node, container)", "{{container}}", c),
 				series("Tasks ended", "By outcome; none had no deadline, lost is an end that was not seen.", "none",
-					query{expr: "sum by (outcome) (increase(" + in("gpu_tasks_completed_total", c) + "[$__rate_interval]))", legend: "{{outcome}}"}).stacked(),
+					query{expr: ended(" by (outcome)", "$__rate_interval", c), legend: "{{outcome}}"}).stacked(),
 				series("Float of ended tasks", "Time that the latest ended task had to spare.", "s", query{expr: by("min", "gpu_task_last_float_seconds"), legend: "{{container}}"}).limits(negativeIsBad),
 				series("Tardiness", "How late tasks with a deadline ended; 0 for those in time.", "s", quantiles("", "", "gpu_task_tardiness_seconds", c)...),
 			)},
@@ -39,7 +39,7 @@ func container() dashboard {
 				series("Duration of tasks", "From start to end, waiting included.", "s", quantiles("", "", "gpu_task_duration_seconds", c)...),
 				series("Held time", "How long ended tasks had been held or paused.", "s", quantiles("", "", "gpu_task_held_seconds", c)...),
 				series("Waiting tasks", "Tasks held, paused or swapped now.", "none",
-					query{expr: "sum by (state) (" + in("gpu_tasks", c, `state=~"held|paused|swapped"`) + ")", legend: "{{state}}"}).stacked(),
+					query{expr: waiting(" by (state)", c), legend: "{{state}}"}).stacked(),
 			}},
 			{"In the queue", []panel{
 				places(c).wide(12), sliceSeries(c).wide(12),

@@ -10,9 +10,9 @@ func fleet() dashboard {
 			{"", []panel{
 				stat("Open nodes", "Nodes with an open GPU: memory is left, it is not fully used by tasks without a deadline, and the facts are fresh.", "none", zeroIsBad,
 					query{expr: "sum(" + takes() + ")", legend: "open"}, query{expr: "count(" + in("node:fresh:bool") + ")", legend: "known"}).plain(),
-				stat("Unfinished tasks", "Tasks that run or wait, on all of these nodes.", "none", nil, query{expr: "sum(" + in("gpu_tasks") + ")"}),
+				stat("Unfinished tasks", "Tasks that run or wait, on all of these nodes. Of a container on several GPUs, those on the GPU with the most.", "none", nil, query{expr: unfinished("")}),
 				stat("GPUs contended", "GPUs with more than one unfinished task.", "none", anyIsWarning, query{expr: "count(" + tasks() + " > 1) or vector(0)"}),
-				stat("Tasks that wait", "Held off the GPU or at an allocation, paused or swapped.", "none", nil, query{expr: waiting()}),
+				stat("Tasks that wait", "Held off the GPU or at an allocation, paused or swapped.", "none", nil, query{expr: waiting("")}),
 				hitsNow(),
 				stat("Alerts firing", "Of all severities.", "none", anyIsBad, query{expr: "count(" + in("ALERTS", `alertstate="firing"`, `severity!="info"`) + ") or vector(0)"}),
 			}},

@@ -64,8 +64,9 @@ var (
 )
 
 func throttleTimeline(matchers ...string) panel {
-	reasons := []string{"power_cap", "thermal", "hardware_thermal", "hardware_power_brake", "hardware", "sync_boost"}
-	colors := []string{"yellow", "red", "red", "orange", "orange", "blue"}
+	// Of several the first is shown: heat before the power cap, "hardware" after what it can be.
+	reasons := []string{"hardware_thermal", "hardware_power_brake", "hardware", "thermal", "power_cap", "sync_boost"}
+	colors := []string{"red", "orange", "orange", "red", "yellow", "blue"}
 	mappings, expr := object{"0": object{"text": "no", "color": "transparent", "index": 0}}, ""
 	for i, r := range reasons {
 		n := string(rune('1' + i))

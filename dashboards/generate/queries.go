@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // in is a metric, limited to what is chosen: more are further matchers.
 func in(metric string, more ...string) string {
@@ -46,14 +49,26 @@ func quantiles(by, legend, histogram string, matchers ...string) []query {
 	}
 }
 
-// ended is how many tasks with these outcomes ended within a window.
-func ended(by, outcomes, window string, matchers ...string) string {
-	return "sum" + by + " (increase(" + in("gpu_tasks_completed_total", append(matchers, `outcome=~"`+outcomes+`"`)...) + "[" + window + "]))"
+// sumOnce sums what is counted by container, state or outcome, and GPU. A task on several GPUs is in
+// the count of each: of a container the GPU with the most counts.
+func sumOnce(by, label, expr string) string {
+	return "sum" + by + " (max by (node, container, " + label + ") (" + expr + "))"
+}
+
+// unfinished is how many tasks there are.
+func unfinished(by string, matchers ...string) string {
+	return sumOnce(by, "state", in("gpu_tasks", matchers...))
+}
+
+// ended is how many tasks ended within a window.
+func ended(by, window string, matchers ...string) string {
+	return sumOnce(by, "outcome", "increase("+in("gpu_tasks_completed_total", matchers...)+"["+window+"])")
 }
 
 // hitRatio is the share of the tasks with a deadline that met it.
 func hitRatio(by, window string, matchers ...string) string {
-	return ended(by, "hit", window, matchers...) + " / (" + ended(by, "hit|miss", window, matchers...) + " > 0)"
+	hit, all := append(slices.Clone(matchers), `outcome="hit"`), append(slices.Clone(matchers), `outcome=~"hit|miss"`)
+	return ended(by, window, hit...) + " / (" + ended(by, window, all...) + " > 0)"
 }
 
 // burnRate is how many times as fast as the objective allows deadlines are missed.
@@ -106,8 +121,8 @@ func tasks(matchers ...string) string {
 	return "sum by (node, gpu) (" + in("gpu_tasks", matchers...) + ")"
 }
 
-func waiting(matchers ...string) string {
-	return "sum(" + in("gpu_tasks", append(matchers, `state=~"held|paused|swapped"`)...) + ")"
+func waiting(by string, matchers ...string) string {
+	return unfinished(by, append(matchers, `state=~"held|paused|swapped"`)...)
 }
 
 func memoryShare(matchers ...string) string {

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,6 +56,40 @@ func TestPrivileges(t *testing.T) {
 	for _, c := range containers(t, render(t, variants["old kernel"])) {
 		if strings.Contains(caps(c), "BPF") || strings.Contains(caps(c), "PERFMON") || !strings.Contains(caps(c), "SYS_ADMIN") {
 			t.Errorf("before Linux 6.10 %s has %s", c.Name, caps(c))
+		}
+	}
+}
+
+// TestQuota: it lets in the pods of the daemon set's priority class, and is there only if asked for.
+func TestQuota(t *testing.T) {
+	objects := render(t, variants["quota"])
+	class := find[*apps.DaemonSet](t, objects, "laxity").Spec.Template.Spec.PriorityClassName
+	spec := find[*core.ResourceQuota](t, objects, "laxity").Spec
+	if pods := spec.Hard[core.ResourcePods]; pods.Value() != 1000 {
+		t.Errorf("%v", spec.Hard)
+	}
+	want := core.ScopedResourceSelectorRequirement{ScopeName: core.ResourceQuotaScopePriorityClass, Operator: core.ScopeSelectorOpIn, Values: []string{class}}
+	if got := spec.ScopeSelector.MatchExpressions; len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for _, without := range []string{"", "{resourceQuota: {enabled: true}, priorityClassName: ''}"} {
+		if n := kinds(render(t, without)); n["ResourceQuota"] != 0 {
+			t.Errorf("%q: %v", without, n)
+		}
+	}
+}
+
+// TestTokenOfCommands: laxity, run in a container, finds the token that the program there asks for.
+func TestTokenOfCommands(t *testing.T) {
+	objects := render(t, placing)
+	all := slices.Concat(containers(t, objects), find[*apps.Deployment](t, objects, "laxity-placement").Spec.Template.Spec.Containers)
+	for _, c := range all {
+		if c.Name == "guardian" {
+			continue // no command asks it
+		}
+		i := slices.IndexFunc(c.Env, func(e core.EnvVar) bool { return e.Name == "LAXITY_TOKEN_FILE" })
+		if i < 0 || !slices.Contains(c.Args, "--web.bearer-token-file="+c.Env[i].Value) {
+			t.Errorf("%s: %v", c.Name, c.Env)
 		}
 	}
 }

@@ -48,6 +48,11 @@ securityContext:
     add: {{ toJson (index . 1) }}
 {{- end }}
 
+{{/* For `kubectl exec … laxity`: the token, with which it may change something. */}}
+{{- define "laxity.cli" -}}
+- {name: LAXITY_TOKEN_FILE, value: /run/laxity-token/token}
+{{- end }}
+
 {{- define "laxity.gpu" -}}
 - {name: NVIDIA_VISIBLE_DEVICES, value: all}
 - {name: NVIDIA_DRIVER_CAPABILITIES, value: {{ . | quote }}}
