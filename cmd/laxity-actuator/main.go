@@ -85,9 +85,14 @@ func command(args []string) int {
 	default:
 		err = c.serve.run(ctx)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return 0
+	case usage.Is(err):
+		fmt.Fprintln(plain.NewWriter(os.Stderr), usage.Complain(app, args, err))
+		return 2
+	default:
 		fmt.Fprintln(plain.NewWriter(os.Stderr), "laxity-actuator:", err)
 		return 1
 	}
-	return 0
 }

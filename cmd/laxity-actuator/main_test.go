@@ -37,6 +37,17 @@ func TestBadFlags(t *testing.T) {
 		{"--guardian=angel"},
 		{"--max-hold=soon"},
 		{"--share=all"},
+		{"--late=5"},
+		{"--placement.ttl=0s"},
+		{"token", "--mode=rw", "--", "/nonexistent"},
+		{"--exporter=nowhere"},
+		{"--max-hold=1ms"},
+		{"--late=0"},
+		{"--settle=0"},
+		{"--batch-floor=0"},
+		{"--policy=p3", "--share=one"},
+		{"--breaker.share=2"},
+		{"--exporter.config.file=" + write(t, "basic_auth: {username: a, password: b}"), "--exporter.token-file=" + write(t, "0123456789abcdef")},
 	} {
 		if code := command(args); code != 2 {
 			t.Errorf("%v: status %d", args, code)
@@ -44,13 +55,7 @@ func TestBadFlags(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, args := range [][]string{
-		{"--exporter=nowhere"},
 		{"--exporter.config.file=" + filepath.Join(dir, "missing")},
-		{"--exporter.config.file=" + write(t, "basic_auth: {username: a, password: b}"), "--exporter.token-file=" + write(t, "0123456789abcdef")},
-		{"--max-hold=1ms"},
-		{"--late=0"},
-		{"--settle=0"},
-		{"--batch-floor=0"},
 		{"--config.file=" + write(t, "late: 0s")},
 		{"--config.file=" + write(t, "batch_floor: 0")},
 		{"--config.file=" + filepath.Join(dir, "missing")},
@@ -60,8 +65,6 @@ func TestBadFlags(t *testing.T) {
 		{"--web.bearer-token-file=" + filepath.Join(dir, "missing")},
 		{"--web.bearer-token-file=" + write(t, "short")},
 		{"--web.bearer-token-file=" + write(t, "0123456789abcdef"), "--web.config.file=" + write(t, "basic_auth_users: {a: b}")},
-		{"--policy=p3", "--share=one"},
-		{"--breaker.share=2"},
 		{"--containers.label==x"},
 	} {
 		if code := command(append(args, "--state-dir="+dir)); code != 1 {

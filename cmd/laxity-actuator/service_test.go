@@ -174,7 +174,7 @@ func TestToken(t *testing.T) {
 	if err := tokens.Check(req); err == nil {
 		t.Error("the old token counts still")
 	}
-	if code := command([]string{"token", path, "--mode=rw"}); code != 1 {
+	if code := command([]string{"token", path, "--mode=rw"}); code != 2 {
 		t.Error(code)
 	}
 }

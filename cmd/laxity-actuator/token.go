@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/internal/access"
 )
 
@@ -31,7 +32,7 @@ func newTokenCommand(app *kingpin.Application) *tokenCommand {
 func (k *tokenCommand) run() error {
 	mode, err := strconv.ParseUint(k.mode, 8, 9)
 	if err != nil {
-		return fmt.Errorf("--mode=%s: write it as chmod takes it, such as 0640", k.mode)
+		return usage.Wrong(fmt.Errorf("--mode=%s: write it as chmod takes it, such as 0640", k.mode))
 	}
 	if i, err := os.Stat(k.file); err == nil && i.Size() > 0 && !k.replace {
 		fmt.Fprintf(os.Stderr, "%s has a token, which stays; --replace writes a new one\n", k.file)
