@@ -29,9 +29,12 @@ func File(shell, program string) string {
 
 var scripts = map[string]string{
 	"bash": `_NAME() {
-    local cur="${COMP_WORDS[COMP_CWORD]}"
-    local IFS=$'\n'
-    COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" --completion-bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "$cur"))
+    local cur="${COMP_WORDS[COMP_CWORD]}" line
+    COMPREPLY=()
+    # Not compgen -W, which would run $(commands) in the candidates.
+    while IFS= read -r line || [[ -n $line ]]; do
+        [[ $line == "$cur"* ]] && COMPREPLY+=("$line")
+    done < <("${COMP_WORDS[0]}" --completion-bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -o default -F _NAME PROGRAM
 `,
