@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/internal/plain"
 	"github.com/laxity/laxity/internal/unreachable"
 )
@@ -40,7 +41,7 @@ func (c *cli) addActions() {
 			}
 			return err
 		})
-		cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
+		usage.Address(cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Envar(actuatorEnv), defaultActuator, &address)
 		cmd.Arg("container", "Name or id.").Required().HintAction(containers(new(string))).StringVar(&container)
 		c.quiet[name] = true
 	}

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,7 +31,7 @@ func TestPauseAndRelease(t *testing.T) {
 		if code != exitFailure || !strings.Contains(stderr, "nosuch") && !strings.Contains(stderr, "snapshot") && !strings.Contains(stderr, "fresh facts") || strings.Contains(stderr, "Failed:") {
 			t.Errorf("%s: code %d, %q; want what the actuator says", command, code, stderr)
 		}
-		code, _, stderr = laxity(command, "nosuch", "--actuator.url=http://"+u.actuator, "--token.file=/nonexistent")
+		code, _, stderr = laxity(command, "nosuch", "--actuator.url=http://"+u.actuator, "--token.file="+os.DevNull)
 		if code != exitFailure || !strings.Contains(stderr, "--token.file") {
 			t.Errorf("%s without the token: code %d, %q", command, code, stderr)
 		}
@@ -49,7 +52,7 @@ func TestCheckTellsOfTheToken(t *testing.T) {
 	if err := access.WriteToken(wrong, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for token, want := range map[string]check.Level{u.token: check.OK, wrong: check.Fail, "/nonexistent": check.Warn} {
+	for token, want := range map[string]check.Level{u.token: check.OK, wrong: check.Fail, os.DevNull: check.Warn} {
 		_, stdout, stderr := laxity("check", "--device=sim", "--json", "--exporter.url=http://"+u.exporter, "--actuator.url=http://"+u.actuator, "--token.file="+token)
 		var all []check.Finding
 		if err := json.Unmarshal([]byte(stdout), &all); err != nil {
@@ -174,11 +177,33 @@ func TestEventsOfThePast(t *testing.T) {
 	if code == exitOK {
 		t.Error("an actuator that was named and does not answer is no error")
 	}
-	t.Setenv("LAXITY_ACTUATOR_URL", "http://127.0.0.1:1")
+	code, stdout, stderr = laxity("events", "--exporter.url="+url, "--actuator.url="+url, "nosuch")
+	if code != exitFailure || stdout != "" || !strings.Contains(stderr, `no container "nosuch" is known`) {
+		t.Errorf("of nobody: code %d, %q, %q", code, stdout, stderr)
+	}
 	code, stdout, _ = laxity("events", "--exporter.url="+url, "other")
 	if code != exitOK || strings.Count(stdout, "\n") != 2 || strings.Contains(stdout, "web") {
 		t.Errorf("of one container, without an actuator: code %d\n%s", code, stdout)
 	}
+}
+
+// A container that nobody knows may start yet.
+func TestEventsFollowOfNobody(t *testing.T) {
+	url := eventServer(t, nil, nil)
+	said, stderr := io.Pipe()
+	c := &cli{out: io.Discard, err: stderr}
+	e := events{cli: c, exporter: url, container: "nosuch", acts: standingSource{cli: c, url: url}}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- e.print(ctx, true)
+		stderr.Close()
+	}()
+	if line, err := bufio.NewReader(said).ReadString('\n'); err != nil || !strings.Contains(line, `no container "nosuch" is known`) {
+		t.Errorf("%q, %v", line, err)
+	}
+	stop()
+	<-done
 }
 
 func TestEventsFollow(t *testing.T) {

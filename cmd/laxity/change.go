@@ -12,6 +12,7 @@ import (
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -45,16 +46,15 @@ func (c *cli) addChanges() {
 		cmd := c.command(setting, help, func(ctx context.Context, _ *slog.Logger) error {
 			change, err := task.ParseChange(setting, text)
 			if err != nil {
-				return err
+				return usage.Wrong(err)
 			}
 			said, err := c.change(ctx, exporter, &acts, container, change)
 			fmt.Fprint(c.out, said)
 			return err
 		})
-		cmd.Flag("exporter.url", "Address of the exporter (or of laxity up).").Default(defaultExporter).Envar("LAXITY_EXPORTER_URL").StringVar(&exporter)
+		addExporter(cmd, &exporter)
 		if setting == task.SettingShare {
-			cmd.Flag("actuator.url", "Address of the actuator (or of laxity up), which knows whether shares are kept. It need not run.").
-				Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&acts.url)
+			acts.register(cmd, ", which knows whether shares are kept. It need not run.")
 		}
 		cmd.Arg("container", "Name or id.").Required().HintAction(containers(&exporter)).StringVar(&container)
 		cmd.Arg(setting, values).Required().HintOptions("none").StringVar(&text)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/laxity/laxity/actuator/enforce/checkpoint"
@@ -50,13 +49,13 @@ func (c *cli) addCheck() {
 	var (
 		o      = check.Options{Proc: "/proc"}
 		asJSON bool
-		given  []func()
+		notes  []func()
 
 		prometheus string
 		state      []string
 	)
 	cmd := c.command("check", checkHelp, func(ctx context.Context, _ *slog.Logger) error {
-		for _, note := range given {
+		for _, note := range notes {
 			note()
 		}
 		var err error
@@ -64,7 +63,7 @@ func (c *cli) addCheck() {
 			return err
 		}
 		o.Actuator.Client = o.Exporter.Client
-		if o.Prometheus.Client, err = httpClient(prometheus, ""); err != nil {
+		if o.Prometheus.Client, err = httpClient(prometheus, tokenSource{}); err != nil {
 			return err
 		}
 		o.Alertmanager.Client = o.Prometheus.Client
@@ -95,18 +94,14 @@ func (c *cli) addCheck() {
 	})
 	address := func(flag, env, standard, help string, a *check.Address) {
 		byUser := false
-		f := cmd.Flag(flag, help).Default(standard)
-		if env != "" {
-			f = f.Envar(env)
-		}
-		f.IsSetByUser(&byUser).StringVar(&a.URL)
-		given = append(given, func() { a.Given = byUser || env != "" && os.Getenv(env) != "" })
+		usage.Address(cmd.Flag(flag, help).Envar(env).IsSetByUser(&byUser), standard, &a.URL)
+		notes = append(notes, func() { a.Given = given(byUser, env) })
 	}
 	cmd.Flag("device", "The GPUs, as in laxity up: auto, nvml, sim or sim:SOCKET.").Default("auto").StringVar(&o.Device)
 	cmd.Flag("state-dir", "The --state-dir of laxity up, or the folder above that of laxity-actuator, where self-tests are remembered; repeatable.").Default(defaultStateDir()).StringsVar(&state)
 	usage.Engine(cmd, &o.Engine)
-	address("exporter.url", "LAXITY_EXPORTER_URL", defaultExporter, "Address of the exporter (or of laxity up).", &o.Exporter)
-	address("actuator.url", "LAXITY_ACTUATOR_URL", defaultActuator, "Address of the actuator (or of laxity up's).", &o.Actuator)
+	address("exporter.url", exporterEnv, defaultExporter, "Address of the exporter (or of laxity up).", &o.Exporter)
+	address("actuator.url", actuatorEnv, defaultActuator, "Address of the actuator (or of laxity up's).", &o.Actuator)
 	address("prometheus.url", "", "http://127.0.0.1:9090", "Address of Prometheus.", &o.Prometheus)
 	address("alertmanager.url", "", "http://127.0.0.1:9093", "Address of Alertmanager.", &o.Alertmanager)
 	cmd.Flag("prometheus.config.file", "Credentials and TLS towards Prometheus and Alertmanager: an http_config of Prometheus.").StringVar(&prometheus)

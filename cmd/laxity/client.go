@@ -16,9 +16,9 @@ const httpConfigEnv = "LAXITY_HTTP_CONFIG"
 
 const httpConfigHelp = "File with credentials and TLS settings for exporter and actuator: an http_config of Prometheus (authorization, basic_auth, tls_config)."
 
-// httpClient reads an http_config file. Without one it sends a token. Its clients
-// have no overall timeout, because streams go on.
-func httpClient(file, token string) (*http.Client, error) {
+// httpClient reads an http_config file. It sends the token unless that file says how to
+// authenticate. Its clients have no overall timeout, because streams go on.
+func httpClient(file string, token tokenSource) (*http.Client, error) {
 	if file == "" {
 		return &http.Client{Transport: withToken{token, http.DefaultTransport}}, nil
 	}
@@ -30,26 +30,37 @@ func httpClient(file, token string) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http_config %s: %w", file, err)
 	}
+	if c.Authorization == nil && c.BasicAuth == nil && c.OAuth2 == nil {
+		client.Transport = withToken{token, client.Transport}
+	}
 	return client, nil
 }
 
 // client is that of the flags --http.config.file and --token.file, which every command has.
-func (c *cli) client() (*http.Client, error) { return httpClient(c.httpConfig, c.tokenFile) }
+func (c *cli) client() (*http.Client, error) { return tokenClient(c.httpConfig, c.tokenFile) }
 
-// clientFromEnv is for commands whose flags are not parsed here.
-func clientFromEnv() (*http.Client, error) {
-	return httpClient(os.Getenv(httpConfigEnv), defaultTokenFile())
+// clientFromEnv is for commands whose flags are not parsed here; tokenFile is empty where none was
+// named.
+func clientFromEnv(tokenFile string) (*http.Client, error) {
+	return tokenClient(os.Getenv(httpConfigEnv), cmp.Or(tokenFile, os.Getenv(tokenEnv)))
 }
 
-// errDenied says what to do after an answer of 401.
-var errDenied = errors.New("for laxity up be the user who started it (sudo?), or name its token with --token.file; for a package sudo, with --token.file=/etc/laxity/webhook-token; otherwise write --http.config.file with authorization: {credentials_file: …} or basic_auth (laxity run: " + tokenEnv + ", " + httpConfigEnv + ")")
+func tokenClient(file, tokenFile string) (*http.Client, error) {
+	token, err := tokenFrom(tokenFile, defaultTokenFiles())
+	if err != nil {
+		return nil, err
+	}
+	return httpClient(file, token)
+}
 
 // denied adds what to do to the error of an answer, of which it keeps what is wrong: the rest says
 // how other clients send a token.
 func denied(code int, err error) error {
 	if code == http.StatusUnauthorized {
 		wrong, _, _ := strings.Cut(cmp.Or(err, errors.New("authentication is needed")).Error(), ": ")
-		return fmt.Errorf("%s: %w", wrong, errDenied)
+		return fmt.Errorf("%s: the token is read from --token.file or %s, else from %s: be the user who may read it (sudo?), or name another file; "+
+			"or write --http.config.file (%s) with authorization: {credentials_file: …} or basic_auth",
+			wrong, tokenEnv, strings.Join(defaultTokenFiles(), " or "), httpConfigEnv)
 	}
 	return err
 }

@@ -48,6 +48,24 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%v with credentials: %s", args, stderr)
 		}
 	}
+	tls := filepath.Join(dir, "tls.yml")
+	writeFile(t, tls, "tls_config: {insecure_skip_verify: true}\n", 0o600)
+	tokenArg := "--token.file=" + filepath.Join(dir, "token")
+	if code, _, stderr := laxity("ps", "--http.config.file="+tls, tokenArg); code != exitOK {
+		t.Errorf("ps with an http_config that does not authenticate: code %d, %s", code, stderr)
+	}
+	if _, _, stderr := laxity("run", tokenArg, "IMAGE"); unauthorized.MatchString(stderr) {
+		t.Errorf("run with --token.file: %s", stderr)
+	}
+	missing := filepath.Join(dir, "missing")
+	for _, args := range [][]string{{"ps", "--token.file=" + missing}, {"run", "--token.file", missing, "IMAGE"}} {
+		if code, _, stderr := laxity(args...); code == exitOK || !strings.Contains(stderr, missing+": no such file") {
+			t.Errorf("%v: code %d, %q", args, code, stderr)
+		}
+	}
+	if _, _, stderr := laxity("why", "web"); !strings.Contains(stderr, tokenEnv) || !strings.Contains(stderr, packageToken) {
+		t.Errorf("what to do without a token: %q", stderr)
+	}
 	t.Setenv(httpConfigEnv, file)
 	if _, _, stderr := laxity("run", "IMAGE"); unauthorized.MatchString(stderr) {
 		t.Errorf("run with credentials: %s", stderr)

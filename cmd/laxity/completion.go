@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -50,6 +51,10 @@ func completeSimRun(out io.Writer, words []string) {
 // completionPatience bounds what a person waits for after the Tab key.
 const completionPatience = 500 * time.Millisecond
 
+// plainName is a name that no shell takes for anything else: it lands on a person's command line, and
+// whoever listens at the exporter's address may have made it up.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./-]*$`)
+
 // containers returns the names of the containers that the exporter knows, or none where it
 // does not answer. base is the address from the command line; empty means the default.
 func containers(base *string) func() []string {
@@ -58,7 +63,7 @@ func containers(base *string) func() []string {
 		if address == "" {
 			address = exporterFromEnv()
 		}
-		client, err := clientFromEnv()
+		client, err := clientFromEnv("")
 		if err != nil {
 			return nil
 		}
@@ -74,14 +79,16 @@ func containers(base *string) func() []string {
 		}
 		var names []string
 		for _, found := range s.Containers {
-			names = append(names, found.Name)
+			if plainName.MatchString(found.Name) {
+				names = append(names, found.Name)
+			}
 		}
 		return slices.Sorted(slices.Values(names))
 	}
 }
 
 // runFlags are those of laxity run and create that are not docker's.
-var runFlags = []string{"deadline", "gpu-memory", "estimate", "node", "gpu-request", "actuator.url", "require"}
+var runFlags = []string{"deadline", "gpu-memory", "estimate", "node", "gpu-request", "actuator.url", "token.file", "require"}
 
 // simRunFlags are those of laxity sim run.
 var simRunFlags = []string{"deadline", "gpu-memory", "socket"}

@@ -14,9 +14,16 @@ import (
 	"github.com/laxity/laxity/internal/needtest"
 )
 
-// completed asks for the words that may come next. Kingpin writes them to the
-// process's own output.
+// completed asks for the words that may come next.
 func completed(t *testing.T, words ...string) []string {
+	t.Helper()
+	_, lines, _ := asked(t, append([]string{"laxity", "--completion-bash"}, words...)...)
+	return lines
+}
+
+// asked runs the program and returns the lines that it printed. Kingpin writes completions to the
+// process's own output.
+func asked(t *testing.T, args ...string) (code int, lines []string, stderr string) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
@@ -25,26 +32,27 @@ func completed(t *testing.T, words ...string) []string {
 	defer file.Close()
 	before := os.Stdout
 	os.Stdout = file
-	_, docker, _ := laxity(append([]string{"--completion-bash"}, words...)...)
+	var errs strings.Builder
+	code = realMain(args, file, &errs)
 	os.Stdout = before
-	kingpin, err := os.ReadFile(file.Name())
+	out, err := os.ReadFile(file.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Fields(docker + string(kingpin))
+	return code, strings.Fields(string(out)), errs.String()
 }
 
 func TestCompletion(t *testing.T) {
-	t.Setenv("LAXITY_EXPORTER_URL", serve(t, task.Snapshot{Containers: []task.Container{{Name: "web"}, {Name: "trainer"}}}))
+	t.Setenv("LAXITY_EXPORTER_URL", serve(t, task.Snapshot{Containers: []task.Container{{Name: "web"}, {Name: "trainer"}, {Name: "$(touch"}, {Name: "--all"}, {Name: "a;b"}}}))
 	tests := []struct {
 		words []string
 		want  []string // all of these are among the answers
 		not   string
 	}{
 		{[]string{""}, []string{"up", "ps", "check", "completion", "run"}, "guardian"},
-		{[]string{"why", ""}, []string{"trainer", "web"}, ""},
-		{[]string{"deadline", ""}, []string{"trainer", "web"}, ""},
-		{[]string{"share", ""}, []string{"trainer", "web"}, ""},
+		{[]string{"why", ""}, []string{"trainer", "web"}, "$(touch"},
+		{[]string{"deadline", ""}, []string{"trainer", "web"}, "--all"},
+		{[]string{"share", ""}, []string{"trainer", "web"}, "a;b"},
 		{[]string{"up", "--policy", ""}, []string{"edf", "llf", "fifo", "p3"}, ""},
 		{[]string{"ps", "--"}, []string{"--json", "--all", "--exporter.url"}, ""},
 		{[]string{"completion", ""}, []string{"bash", "zsh", "fish"}, ""},
@@ -97,11 +105,11 @@ func TestRunFlagsAreThoseOfTheHelp(t *testing.T) {
 	}
 }
 
-// The scripts work in the shells that are installed: a stand-in for the program
-// answers with the words that it was given.
+// The scripts work in the shells that are installed, and run nothing of what the program says: a
+// stand-in for it answers with the words that it was given, and with a command.
 func TestScripts(t *testing.T) {
 	dir := t.TempDir()
-	fake := "#!/bin/sh\nshift\nfor w; do echo \"got-$w\"; done\n"
+	fake := "#!/bin/sh\nshift\nfor w; do echo \"got-$w\"; done\nprintf '%s' 'got-$(touch $HOME/ran)`touch $HOME/ran`'\n"
 	writeFile(t, filepath.Join(dir, "laxity"), fake, 0o755)
 	tests := map[string]string{
 		"bash": `COMP_WORDS=(laxity why got); COMP_CWORD=2; _laxity; printf '%s\n' "${COMPREPLY[@]}"`,
@@ -123,6 +131,9 @@ func TestScripts(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "got-why") {
 				t.Errorf("%v\n%s", err, out)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil || !strings.Contains(string(out), "touch") {
+				t.Errorf("it ran what is completed, or dropped the last line\n%s", out)
 			}
 		})
 	}

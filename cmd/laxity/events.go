@@ -51,8 +51,8 @@ func (c *cli) addEvents() {
 	})
 	cmd.Flag("follow", "Go on until Ctrl-C.").Short('f').BoolVar(&follow)
 	cmd.Flag("json", "Print a line of JSON for each event.").BoolVar(&e.asJSON)
-	cmd.Flag("exporter.url", "Address of the exporter (or of laxity up).").Default(defaultExporter).Envar("LAXITY_EXPORTER_URL").StringVar(&e.exporter)
-	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").IsSetByUser(&e.acts.must).StringVar(&e.acts.url)
+	addExporter(cmd, &e.exporter)
+	e.acts.register(cmd, ".")
 	cmd.Arg("container", "Name or id. Default: all.").HintAction(containers(&e.exporter)).StringVar(&e.container)
 	c.quiet["events"] = true
 }
@@ -89,8 +89,15 @@ func (e *events) print(ctx context.Context, follow bool) error {
 		}
 	}
 	slices.SortStableFunc(past, func(a, b event.Event) int { return a.Time.Compare(b.Time) })
-	if err := e.write(past); err != nil || !follow {
+	if err := e.write(past); err != nil {
 		return err
+	}
+	unknown := e.unknown(s, past)
+	if !follow {
+		return unknown
+	}
+	if unknown != nil { // it may start yet
+		fmt.Fprintf(e.err, "laxity: %v\n", unknown)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -121,6 +128,17 @@ func (e *events) print(ctx context.Context, follow bool) error {
 			return err
 		}
 	}
+}
+
+// unknown returns an error if neither the snapshot nor the past has the container.
+func (e *events) unknown(s *task.Snapshot, past []event.Event) error {
+	if _, ok := s.FindContainer(e.container); ok || e.container == "" {
+		return nil
+	}
+	if slices.ContainsFunc(past, func(x event.Event) bool { return x.Container == e.container }) {
+		return nil
+	}
+	return fmt.Errorf("no container %q is known; laxity ps --all lists them", e.container)
 }
 
 // decided is what the actuator decided; none where it does not answer.

@@ -48,7 +48,8 @@ See what is there, who waits and why:
 
 Exit codes: 0 done, 1 failed (the last line on standard error says why and what to do), 2 wrong
 usage, 3 laxity check found something that fails, 130 stopped by Ctrl-C before it was done.
-laxity run and laxity create have docker's: the container's own, or 125 when no container ran.
+laxity run and laxity create have docker's: the container's own, or 125 when no container ran; and
+122 when --require refused one.
 NO_COLOR turns colours off; where the output is no terminal there are none.`
 
 // cli is what every command shares.
@@ -64,7 +65,7 @@ type cli struct {
 	logFormatChosen bool
 	// httpConfig is the file with credentials for exporter and actuator.
 	httpConfig string
-	// tokenFile is that of laxity up.
+	// tokenFile is named by a person; empty: the default.
 	tokenFile string
 	// endless commands run until they are stopped, so stopping them is not an interruption.
 	endless map[string]bool
@@ -78,21 +79,19 @@ func main() {
 // realMain is main without the process: it parses, runs one command, and returns the
 // exit code.
 func realMain(args []string, stdout, stderr io.Writer) int {
-	name := filepath.Base(args[0])
-	args = args[1:]
-	plugin, options, rest := asPlugin(name, args)
-	if plugin {
-		if rest == nil {
-			fmt.Fprintln(stdout, pluginMetadata())
-			return exitOK
-		}
-		args = rest
+	if filepath.Base(args[0]) == "docker-laxity" {
+		return runPlugin(args[1:], stdout, stderr)
 	}
-	switch {
+	return runCommand(invocation{args: args[1:]}, stdout, stderr)
+}
+
+// runCommand runs the commands whose flags are docker's, and sends all others to runOwn.
+func runCommand(i invocation, stdout, stderr io.Writer) int {
+	switch args := i.args; {
 	case len(args) > 0 && isDocker(args[0]):
-		return runDocker(args[0], args[1:], options, stdout, stderr)
+		return runDocker(args[0], args[1:], i.options, stdout, stderr)
 	case len(args) > 1 && args[0] == "sim" && args[1] == "run":
-		return runSim(args[2:], stdout, stderr)
+		return runSim(args[2:], i.options, stdout, stderr)
 	case len(args) > 2 && args[0] == "--completion-bash" && isDocker(args[1]):
 		completeRun(stdout, args[1], runFlags, args[2:])
 		return exitOK
@@ -100,19 +99,23 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 		completeSimRun(stdout, args[3:])
 		return exitOK
 	}
+	return runOwn(i, stdout, stderr)
+}
 
+// runOwn runs a command whose flags are parsed here.
+func runOwn(i invocation, stdout, stderr io.Writer) int {
+	args := i.args
 	stdout, stderr = plain.NewWriter(stdout), plain.NewWriter(stderr)
-	c := &cli{
-		app: kingpin.New("laxity", help), out: stdout, err: stderr, runs: map[string]func(context.Context, *slog.Logger) error{},
-		quiet: map[string]bool{}, endless: map[string]bool{"up": true, "guardian": true},
-	}
-	c.register(stdout, stderr)
+	c := newCLI(stdout, stderr)
 	levelChosen := false
 	c.app.GetFlag(flag.LevelFlagName).IsSetByUser(&levelChosen)
 	c.app.GetFlag(flag.FormatFlagName).IsSetByUser(&c.logFormatChosen)
 	command, over, code, err := usage.Parse(c.app, args)
 	if over { // --help, --version, completion
 		return code
+	}
+	if err == nil {
+		err = usage.Wrong(noEngineOption(i.options))
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, usage.Complain(c.app, args, err))
@@ -121,7 +124,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if plugin {
+	if i.plugin {
 		go followPlugin(os.Getenv(pluginSocket), stop)
 	}
 	// The second Ctrl-C ends the process at once; the guardian releases what was held.
@@ -130,21 +133,30 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	if (c.quiet[command] || command == "up" && c.talks()) && !levelChosen {
 		_ = c.log.Level.Set("warn") // a valid level: Set cannot fail
 	}
-	switch err := c.runs[command](ctx, promslog.New(&c.log)); {
-	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil && c.endless[command]:
+	err = c.runs[command](ctx, promslog.New(&c.log))
+	stopped := errors.Is(err, context.Canceled) && ctx.Err() != nil
+	switch {
+	case err == nil, stopped && c.endless[command]:
 		return exitOK
 	case errors.Is(err, errFindings):
 		return exitFindings
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case stopped:
 		return exitInterrupted
+	case usage.Is(err):
+		fmt.Fprintln(stderr, usage.Complain(c.app, args, err))
+		return exitUsage
 	default:
 		fmt.Fprintf(stderr, "laxity: %v\n", err)
 		return exitFailure
 	}
 }
 
-// register adds every flag and command.
-func (c *cli) register(stdout, stderr io.Writer) {
+// newCLI has every flag and command.
+func newCLI(stdout, stderr io.Writer) *cli {
+	c := &cli{
+		app: kingpin.New("laxity", help), out: stdout, err: stderr, runs: map[string]func(context.Context, *slog.Logger) error{},
+		quiet: map[string]bool{}, endless: map[string]bool{"up": true, "guardian": true},
+	}
 	c.app.UsageWriter(stdout)
 	usage.Shorten(c.app)
 	c.app.ErrorWriter(stderr)
@@ -152,7 +164,7 @@ func (c *cli) register(stdout, stderr io.Writer) {
 	c.app.HelpFlag.Short('h')
 	flag.AddFlags(c.app, &c.log)
 	c.app.Flag("http.config.file", httpConfigHelp).Envar(httpConfigEnv).StringVar(&c.httpConfig)
-	c.app.Flag("token.file", tokenHelp).Envar(tokenEnv).Default(defaultTokenFile()).StringVar(&c.tokenFile)
+	c.app.Flag("token.file", tokenHelp).Envar(tokenEnv).StringVar(&c.tokenFile)
 	c.addUp()
 	c.addOff()
 	c.addDemo()
@@ -166,6 +178,7 @@ func (c *cli) register(stdout, stderr io.Writer) {
 	c.addCheck()
 	c.addCompletion()
 	c.addHidden()
+	return c
 }
 
 // isDocker reports whether a command's flags are docker's.

@@ -38,7 +38,8 @@ func as(name string, args ...string) (code int, stdout, stderr string) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"--no-such-flag"}, {"nonsense"}, {"up", "--policy=random"}, {"demo", "--device=tpu"}, {"deadline", "web"}} {
+	for _, args := range [][]string{{"--no-such-flag"}, {"nonsense"}, {"up", "--policy=random"}, {"demo", "--device=tpu"}, {"deadline", "web"},
+		{"nodes", "--deadline=abc"}, {"place", "--count=0"}, {"deadline", "web", "abc"}, {"share", "web", "300%"}, {"up", "--batch-floor=2"}, {"--log.level=warn", "run", "IMAGE"}} {
 		code, _, stderr := laxity(args...)
 		if code != exitUsage || !strings.Contains(stderr, "--help") {
 			t.Errorf("laxity %v: code %d, %q; want %d and a word about --help", args, code, stderr, exitUsage)
@@ -52,8 +53,13 @@ func TestUsageNamesTheFlag(t *testing.T) {
 		want string
 	}{
 		{[]string{"up", "--share=half"}, "laxity: --share=half: write one of one, p3, adaptive; see 'laxity up --help'\n"},
-		{[]string{"demo", "--device", "tpu"}, "laxity: --device tpu: write one of auto, nvml, sim; see 'laxity demo --help'\n"},
+		{[]string{"demo", "--device", "tpu"}, "laxity: --device=tpu: write one of auto, nvml, sim; see 'laxity demo --help'\n"},
 		{[]string{"completion", "tcsh"}, "laxity: tcsh: write one of bash, zsh, fish; see 'laxity completion --help'\n"},
+		{[]string{"up", "--late=5"}, "laxity: --late=5: write a duration such as 5s; see 'laxity up --help'\n"},
+		{[]string{"up", "--interval=0s"}, "laxity: --interval=0s: write a duration longer than 0, such as 5s; see 'laxity up --help'\n"},
+		{[]string{"place", "--count", "x"}, "laxity: --count=x: write a number; see 'laxity place --help'\n"},
+		{[]string{"pause", "web", "--actuator.url=foo"}, "laxity: --actuator.url=foo: write an address such as http://127.0.0.1:9871; see 'laxity pause --help'\n"},
+		{[]string{"why", "web", "--actuator.url=foo"}, "laxity: --actuator.url=foo: write an address such as http://127.0.0.1:9871; see 'laxity why --help'\n"},
 		{[]string{"deadline", "web"}, "laxity: required argument 'deadline' not provided; see 'laxity deadline --help'\n"},
 	} {
 		if _, _, stderr := laxity(tt.args...); stderr != tt.want {
@@ -73,6 +79,11 @@ func TestHelpTeaches(t *testing.T) {
 		code, stdout, stderr := laxity(command, "--help")
 		if text := stdout + stderr; code != exitOK || !regexp.MustCompile(`(?m)^\s+(sudo |source <\()?laxity `+command+`\b`).MatchString(text) {
 			t.Errorf("%s --help: code %d, no example in\n%s", command, code, text)
+		}
+	}
+	for line := range strings.Lines(stdout[strings.Index(stdout, "Commands:"):]) {
+		if _, help, ok := strings.Cut(strings.TrimSpace(line), "  "); ok && !strings.HasSuffix(help, ".") && !strings.HasSuffix(help, "?") {
+			t.Errorf("a command's line does not end a sentence: %q", line)
 		}
 	}
 	if n := strings.Count(stdout, "usage: "); n != 1 {
@@ -95,17 +106,6 @@ func commands(t *testing.T) (names []string) {
 		t.Fatalf("commands: %v", names)
 	}
 	return names
-}
-
-func TestPlugin(t *testing.T) {
-	code, stdout, _ := as("docker-laxity", "docker-cli-plugin-metadata")
-	var metadata map[string]string
-	if err := json.Unmarshal([]byte(stdout), &metadata); code != exitOK || err != nil || metadata["SchemaVersion"] != "0.1.0" || metadata["Vendor"] == "" {
-		t.Errorf("metadata: code %d, %v, %q", code, err, stdout)
-	}
-	if code, _, stderr := as("docker-laxity", "laxity", "nonsense"); code != exitUsage || !strings.Contains(stderr, "nonsense") {
-		t.Errorf("docker laxity nonsense: code %d, %q", code, stderr)
-	}
 }
 
 func serve(t *testing.T, s task.Snapshot) string {
@@ -168,7 +168,11 @@ func TestPSWithMemory(t *testing.T) {
 		if code, _, stderr := laxity(append(args, "--actuator.url=http://127.0.0.1:1")...); code != exitFailure || !strings.Contains(stderr, "actuator") {
 			t.Errorf("%v with an actuator that does not answer: code %d, %q", command, code, stderr)
 		}
-		t.Setenv("LAXITY_ACTUATOR_URL", "http://127.0.0.1:1")
+		t.Setenv(actuatorEnv, "http://127.0.0.1:1")
+		if code, _, stderr := laxity(args...); code != exitFailure || !strings.Contains(stderr, "actuator") {
+			t.Errorf("%v with one of the environment that does not answer: code %d, %q", command, code, stderr)
+		}
+		t.Setenv(actuatorEnv, "")
 		if code, stdout, stderr := laxity(args...); code != exitOK || !strings.Contains(stdout, "2.00GiB  4.00GiB") {
 			t.Errorf("%v without an actuator: code %d\n%s%s", command, code, stdout, stderr)
 		}
@@ -196,14 +200,14 @@ func TestExporterNotRunning(t *testing.T) {
 			t.Errorf("%v without an exporter: code %d, %q; want a hint", args, code, stderr)
 		}
 	}
-	if code, _, stderr := laxity("ps", "--exporter.url=nonsense"); code != exitFailure || !strings.Contains(stderr, "http://127.0.0.1:9870") {
+	if code, _, stderr := laxity("ps", "--exporter.url=nonsense"); code != exitUsage || !strings.Contains(stderr, "http://127.0.0.1:9870") {
 		t.Errorf("a bad URL: code %d, %q; want an example", code, stderr)
 	}
 }
 
 func TestDeadlineIsCheckedBeforeItIsSent(t *testing.T) {
 	code, _, stderr := laxity("deadline", "web", "soon")
-	if code != exitFailure || !strings.Contains(stderr, "9s") {
+	if code != exitUsage || !strings.Contains(stderr, "9s") {
 		t.Errorf("code %d, %q; want an example of a deadline", code, stderr)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/internal/plain"
 )
@@ -34,8 +35,9 @@ const placeHelp = `Reserve a GPU for a container. With --dry-run, say which one 
 laxity run does this itself. place is for programs that create containers on their own. They
 report the container (PUT /api/v1/placements/ID/container), or the reservation expires.`
 
-const placementsHelp = `List the reservations, or cancel one. Where kube-scheduler places pods, POD says for which pod a
-reservation is, as namespace/name.
+const placementsHelp = `List the reservations, or cancel one.
+
+Where kube-scheduler places pods, POD says for which pod a reservation is, as namespace/name.
 
   laxity placements
   laxity placements --json
@@ -77,7 +79,7 @@ func (c *cli) addPlacement() {
 func (p *placementCommands) add(name, help string, do func(context.Context, *api.Client) error) *kingpin.CmdClause {
 	cmd := p.command(name, help, func(ctx context.Context, _ *slog.Logger) error {
 		if _, err := p.wanted.Request(); err != nil { // the same words as the actuator's, and at once
-			return err
+			return usage.Wrong(err)
 		}
 		transport, err := p.client()
 		if err != nil {
@@ -91,7 +93,7 @@ func (p *placementCommands) add(name, help string, do func(context.Context, *api
 		defer cancel()
 		return refused(do(ctx, client))
 	})
-	cmd.Flag("actuator.url", "Address of the actuator that places (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&p.address)
+	usage.Address(cmd.Flag("actuator.url", "Address of the actuator that places (or of laxity up's).").Envar(actuatorEnv), defaultActuator, &p.address)
 	cmd.Flag("json", "Print JSON.").BoolVar(&p.asJSON)
 	p.quiet[name] = true
 	return cmd

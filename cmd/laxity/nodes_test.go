@@ -74,9 +74,10 @@ func TestNodesAndPlace(t *testing.T) {
 		{[]string{"place", "--gpu-memory=6GiB"}, exitFailure, "no node can take it: 0/1 nodes: 1 GPU memory short (need 6GiB, free 8GiB − 6GiB reserved)"},
 		{[]string{"nodes", "--gpu-memory=6GiB"}, exitOK, "need 6GiB, free 8GiB − 6GiB reserved"},
 		{[]string{"place", "--gpu-memory=9GiB"}, exitFailure, "the largest has 8GiB"},
-		{[]string{"place", "--deadline=0"}, exitFailure, "longer than 0"},
+		{[]string{"place", "--deadline=0"}, exitUsage, "longer than 0"},
 		{[]string{"place", "--node=gpu-7"}, exitFailure, `no node "gpu-7": known are gpu-1`},
-		{[]string{"place", "--count=0"}, exitFailure, "1 to 1000"},
+		{[]string{"nodes", "--deadline=abc"}, exitUsage, "'laxity nodes --help'"},
+		{[]string{"place", "--count=0"}, exitUsage, "1 to 1000"},
 		{[]string{"nodes", "--ranking=best"}, exitUsage, "paper, predictive"},
 		{[]string{"placements", "--release=nothing"}, exitFailure, "no such placement"},
 	} {
@@ -157,11 +158,11 @@ func TestRunRefusesBeforeAnythingIsMade(t *testing.T) {
 			t.Errorf("%s --help: code %d: %s", command, code, stdout)
 		}
 	}
-	if code, _, stderr := laxity("--log.level=debug", "run", "img"); code != exitFailure || !strings.Contains(stderr, "first") {
+	if code, _, stderr := laxity("--log.level=debug", "run", "img"); code != exitUsage || !strings.Contains(stderr, "first") {
 		t.Errorf("flags before run: code %d, %s", code, stderr)
 	}
 	// As Docker calls its plugin, with options of its own.
-	if code, stdout, _ := as("docker-laxity", "--context", "x", "laxity", "placements", at); code != exitOK || !strings.Contains(stdout, "PLACEMENT") {
-		t.Errorf("docker --context x laxity placements: code %d, %s", code, stdout)
+	if code, stdout, _ := as("docker-laxity", "--log-level", "info", "laxity", "placements", at); code != exitOK || !strings.Contains(stdout, "PLACEMENT") {
+		t.Errorf("docker --log-level info laxity placements: code %d, %s", code, stdout)
 	}
 }

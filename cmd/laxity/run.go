@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/laxity/internal/run"
 	"github.com/laxity/laxity/internal/plain"
 )
@@ -51,6 +52,7 @@ Flags besides docker's:
   --actuator.url URL       The actuator that places. Default: $LAXITY_ACTUATOR_URL, or
                            ` + defaultActuator + `. Credentials: $LAXITY_HTTP_CONFIG names an http_config
                            of Prometheus, such as authorization: {credentials_file: token}.
+  --token.file FILE        File with its token (laxity --help). Default: $LAXITY_TOKEN_FILE.
 
 Where no GPU keeps every deadline it starts on the one with the least work that has the memory,
 and laxity says what may be missed. Without room, or without an actuator, it does not start.
@@ -74,7 +76,7 @@ var dockerHelp = map[string]string{"run": runHelp, "create": createHelp}
 func (c *cli) addRun() {
 	for _, name := range []string{"run", "create"} {
 		cmd := c.command(name, dockerHelp[name], func(context.Context, *slog.Logger) error {
-			return fmt.Errorf("write laxity %s first, and its flags after it", name)
+			return usage.Wrong(fmt.Errorf("write laxity %s first, and its flags after it", name))
 		})
 		cmd.Arg("args", "As of docker "+name+".").Strings()
 	}
@@ -97,11 +99,11 @@ func runDocker(command string, args, options []string, stdout, stderr io.Writer)
 		fmt.Fprintln(stdout, dockerHelp[command])
 		return exitOK
 	}
-	transport, err := clientFromEnv()
+	transport, err := clientFromEnv(spec.TokenFile)
 	if err != nil {
 		return fail(err)
 	}
-	client, err := api.NewClient(cmp.Or(spec.Actuator, os.Getenv("LAXITY_ACTUATOR_URL"), defaultActuator), transport)
+	client, err := api.NewClient(cmp.Or(spec.Actuator, os.Getenv(actuatorEnv), defaultActuator), transport)
 	if err != nil {
 		return fail(err)
 	}

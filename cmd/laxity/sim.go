@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/docker/docker/client"
 
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/laxity/internal/allinone"
 	"github.com/laxity/laxity/cmd/laxity/internal/run"
 	"github.com/laxity/laxity/cmd/laxity/internal/simrun"
@@ -85,7 +87,7 @@ func (c *cli) addSim() {
 	forHelp := cmd.Command("run", simRunHelp)
 	forHelp.Arg("args", "As of docker run.").HintOptions(simrun.Programs()...).Strings()
 	c.runs["sim run"] = func(context.Context, *slog.Logger) error {
-		return errors.New("write laxity sim run first, and its flags after it")
+		return usage.Wrong(errors.New("write laxity sim run first, and its flags after it"))
 	}
 	serve := cmd.Command("serve", simServeHelp)
 	socket := serve.Flag("socket", "Unix socket to listen on.").Default(simrun.FleetSocket).String()
@@ -134,8 +136,25 @@ func usePodmanIfAlone(m engine.Machine, setenv func(key, value string) error) er
 	return nil
 }
 
-// runSim is `laxity sim run`.
-func runSim(args []string, stdout, stderr io.Writer) int {
+// engineClient is a client of the engine that docker's global options choose, else the environment.
+func engineClient(ctx context.Context, options []string) (*client.Client, error) {
+	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	host := run.Option(options, "host")
+	if name := run.Option(options, "context"); name != "" {
+		ask := append(slices.Clone(options), "context", "inspect", "--format", "{{.Endpoints.docker.Host}}", name)
+		out, err := exec.CommandContext(ctx, "docker", ask...).CombinedOutput()
+		if host = strings.TrimSpace(string(out)); err != nil {
+			return nil, fmt.Errorf("docker context inspect %s: %w: %s", name, err, host)
+		}
+	}
+	if host != "" {
+		opts = append(opts, client.WithHost(host))
+	}
+	return client.NewClientWithOpts(opts...)
+}
+
+// runSim is `laxity sim run`. options are docker's global ones.
+func runSim(args, options []string, stdout, stderr io.Writer) int {
 	own := plain.NewWriter(stderr)
 	fail := func(err error) int {
 		fmt.Fprintf(own, "laxity: %v\n", err)
@@ -152,13 +171,13 @@ func runSim(args []string, stdout, stderr io.Writer) int {
 	if err := usePodmanIfAlone(engine.This, os.Setenv); err != nil {
 		return fail(err)
 	}
-	docker, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	docker, err := engineClient(ctx, options)
 	if err != nil {
 		return fail(fmt.Errorf("docker: %w", err))
 	}
 	defer docker.Close()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	makeImage := func() (string, error) { return simrun.Image(ctx, docker) }
 	if simrun.AsksUsage(spec.Image, spec.Args) {
 		text, err := usageOf(ctx, docker, makeImage, spec.Args)
@@ -178,7 +197,7 @@ func runSim(args []string, stdout, stderr io.Writer) int {
 		return fail(err)
 	}
 	if builtIn == "" {
-		return runContainer(spec, nil, nil, stdout, stderr)
+		return runContainer(spec, nil, options, stdout, stderr)
 	}
 	if len(asked) > 0 {
 		if _, err := simrun.Usage(ctx, docker, spec.Image, asked); err != nil {
@@ -186,7 +205,7 @@ func runSim(args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	var id strings.Builder
-	if code := runContainer(spec, nil, nil, &id, stderr); code != exitOK {
+	if code := runContainer(spec, nil, options, &id, stderr); code != exitOK {
 		return code
 	}
 	fmt.Fprintf(plain.NewWriter(stdout), "%s runs on the simulated GPU. What it does: laxity ps, or laxity why %[1]s. To end it: docker rm -f %[1]s\n", builtIn)

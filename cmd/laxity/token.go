@@ -13,23 +13,52 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/laxity/laxity/internal/access"
 )
 
-// tokenEnv names the token file for commands that have no flag for it.
+// tokenEnv names the token file where no flag does.
 const tokenEnv = "LAXITY_TOKEN_FILE"
 
-const tokenHelp = "File with the token: the one that laxity up writes at its start, by default the file token in its --state-dir, or the --web.bearer-token-file of exporter and actuator (a package's: /etc/laxity/webhook-token). The token of laxity up is sent to the addresses in the file and nowhere else."
+const tokenHelp = "File with the token: the one that laxity up writes at its start, or the --web.bearer-token-file of exporter and actuator. Default: the first that can be read of the file token in the default --state-dir, root's, and " + packageToken + " of the packages, which goes to its owner's programs on this machine alone. The token of laxity up is sent to the addresses in the file and nowhere else."
+
+// packageToken is where packages keep the token of exporter and actuator.
+const packageToken = "/etc/laxity/webhook-token"
 
 // tokenFile is where laxity up writes the token.
 func tokenFile(stateDir string) string { return filepath.Join(stateDir, "token") }
 
-// defaultTokenFile is what commands read.
-func defaultTokenFile() string {
-	return cmp.Or(os.Getenv(tokenEnv), tokenFile(defaultStateDir()))
+// defaultTokenFiles are those that commands try where none is named. Members of --token.group may
+// read root's.
+func defaultTokenFiles() []string {
+	return slices.Compact([]string{tokenFile(defaultStateDir()), tokenFile(rootStateDir), packageToken})
+}
+
+// tokenSource is the file from which a command has its token; none if path is empty.
+type tokenSource struct {
+	path string
+	// named: a person named it, so its token may leave this machine.
+	named bool
+}
+
+// tokenFrom returns the file that a person named, else the first default that can be read.
+func tokenFrom(named string, defaults []string) (tokenSource, error) {
+	if named != "" {
+		f, err := os.Open(named)
+		if err != nil {
+			return tokenSource{}, fmt.Errorf("--token.file (%s): %w", tokenEnv, err)
+		}
+		return tokenSource{named, true}, f.Close()
+	}
+	for _, path := range defaults {
+		if f, err := os.Open(path); err == nil {
+			return tokenSource{path: path}, f.Close()
+		}
+	}
+	return tokenSource{}, nil
 }
 
 // tokenFor begins the line of a token file that names the addresses it is for.
@@ -69,7 +98,7 @@ func removeToken(path string, log *slog.Logger) {
 // withToken adds the token of a file to requests: to the addresses in that file, or to what the command
 // asks if it names none.
 type withToken struct {
-	path string
+	tokenSource
 	next http.RoundTripper
 }
 
@@ -77,7 +106,8 @@ type withToken struct {
 // server refuses it if it needs one.
 func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	// r.Response: an answer sent us on to there, and not the command.
-	if token, ok := tokenOf(t.path, r.URL, r.Response == nil); ok && r.Header.Get("Authorization") == "" {
+	anywhere := r.Response == nil && (t.named || isLoopback(r.URL.Hostname()) && listens(t.path, r.URL.Port()))
+	if token, ok := tokenOf(t.path, r.URL, anywhere); ok && r.Header.Get("Authorization") == "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -116,10 +146,11 @@ func means(to *url.URL, address string) bool {
 	if asked == host {
 		return true
 	}
-	local := func(name string) bool {
-		ip := net.ParseIP(name)
-		return name == "localhost" || ip != nil && ip.IsLoopback()
-	}
 	ip := net.ParseIP(host)
-	return local(asked) && (host == "" || local(host) || ip != nil && ip.IsUnspecified())
+	return isLoopback(asked) && (host == "" || isLoopback(host) || ip != nil && ip.IsUnspecified())
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/laxity/laxity/internal/access"
@@ -59,7 +61,7 @@ func TestTokenWithoutAddresses(t *testing.T) {
 	mux.Handle("/away", http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	asked := httptest.NewServer(mux)
 	defer asked.Close()
-	client, err := httpClient("", file)
+	client, err := httpClient("", tokenSource{file, true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,5 +101,90 @@ func TestEveryStartHasAnotherToken(t *testing.T) {
 	}
 	if writeToken(path, "no-such-group-here", nil) == nil {
 		t.Error("a group that does not exist was taken")
+	}
+}
+
+// A file that a person names must be there; a default need not.
+func TestTokenFrom(t *testing.T) {
+	dir := t.TempDir()
+	up, packaged, missing := filepath.Join(dir, "token"), filepath.Join(dir, "webhook-token"), filepath.Join(dir, "missing")
+	writeFile(t, packaged, "b\n", 0o600)
+	defaults := []string{up, packaged}
+	for _, tt := range []struct {
+		named  string
+		make   string // this file, before it is asked
+		want   tokenSource
+		failed string
+	}{
+		{want: tokenSource{path: packaged}},
+		{make: up, want: tokenSource{path: up}},
+		{named: packaged, want: tokenSource{packaged, true}},
+		{named: missing, failed: missing + ": no such file"},
+	} {
+		if tt.make != "" {
+			writeFile(t, tt.make, "a\n", 0o600)
+		}
+		got, err := tokenFrom(tt.named, defaults)
+		if got != tt.want || (err != nil) != (tt.failed != "") || err != nil && !strings.Contains(err.Error(), tt.failed) {
+			t.Errorf("%+v: %+v, %v", tt, got, err)
+		}
+	}
+	if got, err := tokenFrom("", []string{missing}); got.path != "" || err != nil {
+		t.Errorf("no file: %+v, %v", got, err)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The default token stays on this machine, and goes to programs of its owner: while a service is down, any user
+// may take its port.
+func TestDefaultTokenGoesToItsOwnerAlone(t *testing.T) {
+	dir := t.TempDir()
+	own, somebodys := filepath.Join(dir, "webhook-token"), filepath.Join(dir, "somebodys")
+	writeFile(t, own, "secret\n", 0o600)
+	writeFile(t, somebodys, "secret\n", 0o644)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, free, _ := net.SplitHostPort(silent.Addr().String())
+	if err := silent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	type source struct {
+		file, host, port string
+		named            bool
+	}
+	sends := map[source]bool{
+		{own, "127.0.0.1", port, false}: true, {own, "localhost", port, false}: true,
+		{own, "127.0.0.1", free, false}: false, {own, "127.0.0.1", "", false}: false,
+		{own, "gpu-2", port, false}: false, {own, "192.0.2.1", port, false}: false,
+		{own, "gpu-2", port, true}: true, {own, "127.0.0.1", free, true}: true,
+	}
+	if os.Chown(somebodys, 65534, -1) == nil { // as root
+		sends[source{somebodys, "127.0.0.1", port, false}] = false
+	}
+	for from, want := range sends {
+		got := ""
+		next := roundTrip(func(r *http.Request) (*http.Response, error) {
+			got = r.Header.Get("Authorization")
+			return nil, http.ErrServerClosed
+		})
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+net.JoinHostPort(from.host, from.port), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = withToken{tokenSource{from.file, from.named}, next}.RoundTrip(req) //nolint:bodyclose // there is no answer
+		if (got == "Bearer secret") != want {
+			t.Errorf("%+v: %q, want it: %v", from, got, want)
+		}
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kingpin/v2"
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/internal/view"
 	screen "github.com/laxity/laxity/cmd/laxity/internal/top"
 	"github.com/laxity/laxity/exporter/task"
@@ -24,9 +26,18 @@ import (
 type standingSource struct {
 	*cli
 	url string
-	// must: a person gave the address, so no answer is an error.
-	must bool
+	// byUser: the flag is on the command line.
+	byUser bool
 }
+
+// register adds the flag of the address; means ends its help.
+func (a *standingSource) register(cmd *kingpin.CmdClause, means string) {
+	usage.Address(cmd.Flag("actuator.url", "Address of the actuator (or of laxity up)"+means).Envar(actuatorEnv).IsSetByUser(&a.byUser), defaultActuator, &a.url)
+}
+
+// given reports whether a person named an address, by flag or by its variable: then no answer is an
+// error.
+func given(byUser bool, env string) bool { return byUser || env != "" && os.Getenv(env) != "" }
 
 // ask returns the zero State where nobody answers in time.
 func (a *standingSource) ask(ctx context.Context) (state.State, error) {
@@ -34,7 +45,7 @@ func (a *standingSource) ask(ctx context.Context) (state.State, error) {
 	defer cancel()
 	var s state.State
 	err := a.getJSON(ctx, strings.TrimRight(a.url, "/")+"/api/v1/state", &s)
-	if err != nil && a.must {
+	if err != nil && given(a.byUser, actuatorEnv) {
 		return state.State{}, err
 	}
 	return s, nil

@@ -69,7 +69,7 @@ func (c *cli) addUp() {
 	usage.Engine(cmd, &u.Engine)
 	cmd.Flag("state-dir", "Folder for what must survive a restart: deadlines, history, holds.").Default(defaultStateDir()).StringVar(&u.StateDir)
 	cmd.Flag("rules", "A rules file to load besides the built-in ones; repeatable.").ExistingFilesVar(&u.RuleFiles)
-	cmd.Flag("interval", "Time between evaluations of the rules, while tasks share a GPU or one is nearly full; otherwise 1s, if that is longer.").Default(evaluator.DefaultInterval.String()).DurationVar(&u.Interval)
+	usage.Positive(cmd.Flag("interval", "Time between evaluations of the rules, while tasks share a GPU or one is nearly full; otherwise 1s, if that is longer."), evaluator.DefaultInterval, &u.Interval)
 	cmd.Flag("lock-dir", "Folder in which the actuators of one engine find each other. One acts, the others stand by.").Default(enforce.RunDir).Envar("LAXITY_LOCK_DIR").StringVar(&u.LockDir)
 	cmd.Flag("containers.label", "Act only on containers with this label, key or key=value; repeatable. Default: all with a laxity.* label.").StringsVar((*[]string)(&u.Allow))
 	cmd.Flag("share", "How many run at once: one, p3 or adaptive. Default: the policy's own.").EnumVar(&u.Config.Share, append([]string{""}, profile.Shares...)...)
@@ -101,7 +101,7 @@ func (u *upCommand) up(ctx context.Context, log *slog.Logger) error {
 	u.Config.Arbitrate = config.Arbitration(u.arbitrate)
 	u.Hold, u.SeveralGPUs = config.HoldMode(u.hold), config.SeveralMode(u.several)
 	if err := u.Config.Validate(); err != nil {
-		return err
+		return usage.Wrong(err)
 	}
 	u.files.WebConfig = *u.exporters.WebConfigFile
 	var err error

@@ -156,7 +156,7 @@ func TestUpListensOnThisMachineAlone(t *testing.T) {
 // A zero is not the default: it is refused, before anything starts.
 func TestUpRefusesZero(t *testing.T) {
 	for _, flag := range []string{"--late=0", "--batch-floor=0"} {
-		if code, _, stderr := laxity("up", flag, "--state-dir="+t.TempDir()); code != exitFailure || !strings.Contains(stderr, strings.TrimSuffix(flag[2:], "=0")+" is 0") {
+		if code, _, stderr := laxity("up", flag, "--state-dir="+t.TempDir()); code != exitUsage || !strings.Contains(stderr, strings.TrimSuffix(flag[2:], "=0")+" is 0") {
 			t.Errorf("%s: %d, %s", flag, code, stderr)
 		}
 	}

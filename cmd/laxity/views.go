@@ -13,6 +13,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -82,8 +83,18 @@ const noTruncHelp = "Call GPUs by their UUIDs, not 0 and 1."
 
 const defaultExporter = "http://127.0.0.1:9870"
 
+// The variables that name exporter and actuator where no flag does.
+const (
+	exporterEnv = "LAXITY_EXPORTER_URL"
+	actuatorEnv = "LAXITY_ACTUATOR_URL"
+)
+
+func addExporter(cmd *kingpin.CmdClause, to *string) {
+	usage.Address(cmd.Flag("exporter.url", "Address of the exporter (or of laxity up).").Envar(exporterEnv), defaultExporter, to)
+}
+
 // exporterFromEnv is the exporter's address where no flag gives it.
-func exporterFromEnv() string { return cmp.Or(os.Getenv("LAXITY_EXPORTER_URL"), defaultExporter) }
+func exporterFromEnv() string { return cmp.Or(os.Getenv(exporterEnv), defaultExporter) }
 
 func (c *cli) addViews() {
 	var (
@@ -95,16 +106,12 @@ func (c *cli) addViews() {
 		once     bool
 		acts     standingSource
 	)
-	flags := func(cmd *kingpin.CmdClause) {
-		cmd.Flag("exporter.url", "Address of the exporter (or of laxity up).").Default(defaultExporter).Envar("LAXITY_EXPORTER_URL").StringVar(&exporter)
-	}
 	tables := func(cmd *kingpin.CmdClause) {
-		flags(cmd)
+		addExporter(cmd, &exporter)
 		cmd.Flag("all", "Show also containers without laxity labels and GPU tasks.").Short('a').BoolVar(&all)
 		cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
 		cmd.Flag("no-trunc", noTruncHelp).BoolVar(&whole)
-		cmd.Flag("actuator.url", "Address of the actuator (or of laxity up), which knows the order on each GPU and which containers wait for GPU memory. It need not run.").
-			Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").IsSetByUser(&acts.must).StringVar(&acts.url)
+		acts.register(cmd, ", which knows the order on each GPU and which containers wait for GPU memory. It need not run, unless this flag or "+actuatorEnv+" names it.")
 	}
 	acts.cli = c
 	ps := c.command("ps", psHelp, func(ctx context.Context, _ *slog.Logger) error {

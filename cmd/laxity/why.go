@@ -17,6 +17,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/record"
 	"github.com/laxity/laxity/actuator/state"
+	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/cmd/internal/view"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/internal/plain"
@@ -67,7 +68,7 @@ func (c *cli) addWhy() {
 		}
 		return e.write(c.out, time.Now(), view.Width(c.out), limit, whole)
 	})
-	cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Default(defaultActuator).Envar("LAXITY_ACTUATOR_URL").StringVar(&address)
+	usage.Address(cmd.Flag("actuator.url", "Address of the actuator (or of laxity up's).").Envar(actuatorEnv), defaultActuator, &address)
 	cmd.Flag("limit", "Most lines of decisions to show; with --json, most decisions.").Default(strconv.Itoa(whyLimit)).IntVar(&limit)
 	cmd.Flag("json", "Print JSON.").BoolVar(&asJSON)
 	cmd.Flag("no-trunc", noTruncHelp).BoolVar(&whole)

@@ -1,10 +1,12 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,21 +38,37 @@ type alertmanagerFacts struct {
 type amConfig struct {
 	Route     amRoute `yaml:"route"`
 	Receivers []struct {
-		Name     string `yaml:"name"`
-		Webhooks []struct {
-			URL          string `yaml:"url"`
-			SendResolved *bool  `yaml:"send_resolved"`
-			MaxAlerts    int    `yaml:"max_alerts"`
-		} `yaml:"webhook_configs"`
+		Name     string      `yaml:"name"`
+		Webhooks []amWebhook `yaml:"webhook_configs"`
 	} `yaml:"receivers"`
 }
 
-type amRoute struct {
-	Receiver       string    `yaml:"receiver"`
-	RepeatInterval string    `yaml:"repeat_interval"`
-	GroupWait      string    `yaml:"group_wait"`
-	Routes         []amRoute `yaml:"routes"`
+type amWebhook struct {
+	URL          string `yaml:"url"`
+	SendResolved *bool  `yaml:"send_resolved"`
+	MaxAlerts    int    `yaml:"max_alerts"`
 }
+
+type amRoute struct {
+	Receiver       string            `yaml:"receiver"`
+	Matchers       []string          `yaml:"matchers"`
+	Match          map[string]string `yaml:"match"`
+	MatchRE        map[string]string `yaml:"match_re"`
+	RepeatInterval string            `yaml:"repeat_interval"`
+	GroupWait      string            `yaml:"group_wait"`
+	GroupInterval  string            `yaml:"group_interval"`
+	Routes         []amRoute         `yaml:"routes"`
+}
+
+// amWay is a route to a receiver, with what it inherits from the routes above it.
+type amWay struct {
+	repeat, wait, interval model.Duration
+	// action: only alerts with the label action take it.
+	action bool
+}
+
+// amDefaults are Alertmanager's own.
+var amDefaults = amWay{repeat: model.Duration(4 * time.Hour), wait: model.Duration(30 * time.Second), interval: model.Duration(5 * time.Minute)}
 
 func gatherAlertmanager(ctx context.Context, o Options) (f alertmanagerFacts) {
 	f.at = o.Alertmanager
@@ -135,59 +153,128 @@ func (f alertmanagerFacts) judge() []Finding {
 	return out.list
 }
 
-// ours reports whether a receiver's URL is an actuator's. Alertmanager may hide it.
-func ours(address string) (is, hidden bool) {
-	if address == "<secret>" {
-		return true, true
+// hiddenURL is what Alertmanager says in place of a webhook's address; from 0.34 on it hides all.
+const hiddenURL = "<secret>"
+
+// isActuator reports whether a webhook may be an actuator's. One with a hidden address may be if a route to it
+// selects alerts with an action.
+func (w amWebhook) isActuator(ways []amWay) bool {
+	if w.URL == hiddenURL {
+		return slices.ContainsFunc(ways, func(w amWay) bool { return w.action })
 	}
-	u, err := url.Parse(address)
-	return err == nil && strings.HasSuffix(u.Path, "/api/v1/alerts"), false
+	u, err := url.Parse(w.URL)
+	return err == nil && strings.HasSuffix(u.Path, "/api/v1/alerts")
 }
 
+// judgeConfig looks for a webhook that serves the actuator. It tells of the best one, since others
+// may be of another actuator, or of people.
 func (f alertmanagerFacts) judgeConfig(out *findings) {
-	example := "as in compose/alertmanager.yml"
+	found, hidden := findings{area: out.area}, ""
 	for _, r := range f.config.Receivers {
+		ways := f.config.Route.ways(r.Name, amDefaults)
 		for _, w := range r.Webhooks {
-			is, hidden := ours(w.URL)
-			if !is {
-				continue
+			switch {
+			case w.isActuator(ways):
+				w.judge(&found, r.Name, ways)
+			case w.URL == hiddenURL:
+				hidden = r.Name
 			}
-			found := fmt.Sprintf("%s posts to %s", r.Name, w.URL)
-			if hidden {
-				found = r.Name + " has a webhook whose address Alertmanager hides"
-			}
-			switch repeat, routed := f.config.Route.repeat(r.Name, model.Duration(4*time.Hour)); {
-			case !routed:
-				out.add(Fail, "receiver", found, "no route leads to it", "a route with matchers action=~\".+\", "+example)
-			case w.SendResolved != nil && !*w.SendResolved:
-				out.add(Fail, "receiver", found+", send_resolved: false", "holds end only when their leases do", "send_resolved: true")
-			case w.MaxAlerts > 0:
-				out.add(Warn, "receiver", fmt.Sprintf("%s, max_alerts: %d", found, w.MaxAlerts), "a truncated notification loses alerts", "max_alerts: 0")
-			case time.Duration(repeat) >= config.DefaultLease:
-				out.add(Warn, "receiver", fmt.Sprintf("%s, repeat_interval: %s", found, repeat), fmt.Sprintf("an alert's lease (--lease, %v) ends before it is repeated", config.DefaultLease), "repeat_interval: 1m on its route, "+example)
-			default:
-				out.ok("receiver", found)
-			}
-			return
 		}
 	}
-	out.add(Fail, "receiver", "no webhook that ends in /api/v1/alerts", "no alert reaches the actuator", "a receiver with webhook_configs: url: http://127.0.0.1:9871/api/v1/alerts, "+example)
+	switch {
+	case len(found.list) > 0:
+		out.list = append(out.list, slices.MinFunc(found.list, func(a, b Finding) int { return cmp.Compare(severity[a.Level], severity[b.Level]) }))
+	case hidden != "":
+		out.add(Warn, "receiver", hidden+" has a webhook whose address Alertmanager hides, and no route to it selects alerts by their label action", "whether alerts reach the actuator is not known", "a route with matchers action=~\".+\", "+example+"; --send-test-alert tries it")
+	default:
+		out.add(Fail, "receiver", "no webhook that ends in /api/v1/alerts", "no alert reaches the actuator", "a receiver with webhook_configs: url: http://127.0.0.1:9871/api/v1/alerts, "+example)
+	}
 }
 
-// repeat finds the repeat_interval of the first route to a receiver; what a route
-// does not set it has from the one above.
-func (r amRoute) repeat(receiver string, inherited model.Duration) (d model.Duration, routed bool) {
-	d = inherited
-	if own, err := model.ParseDuration(r.RepeatInterval); err == nil {
-		d = own
+const example = "as in compose/alertmanager.yml"
+
+var severity = map[Level]int{OK: 0, Warn: 1, Fail: 2}
+
+// judge adds a finding for each way to the webhook; those that select alerts with an action count
+// alone, if there are any.
+func (w amWebhook) judge(out *findings, receiver string, ways []amWay) {
+	found := fmt.Sprintf("%s posts to %s", receiver, w.URL)
+	if w.URL == hiddenURL {
+		found = receiver + " has a webhook whose address Alertmanager hides"
 	}
+	if len(ways) == 0 {
+		out.add(Fail, "receiver", found, "no route leads to it", "a route with matchers action=~\".+\", "+example)
+	}
+	selecting := slices.ContainsFunc(ways, func(w amWay) bool { return w.action })
+	for _, way := range ways {
+		if way.action == selecting {
+			w.judgeWay(out, found, way)
+		}
+	}
+}
+
+// Longer waits of Alertmanager delay what the actuator is asked to do.
+const (
+	maxGroupWait     = model.Duration(time.Second)
+	maxGroupInterval = model.Duration(5 * time.Second)
+)
+
+func (w amWebhook) judgeWay(out *findings, found string, way amWay) {
+	switch {
+	case w.SendResolved != nil && !*w.SendResolved:
+		out.add(Fail, "receiver", found+", send_resolved: false", "holds end only when their leases do", "send_resolved: true")
+	case w.MaxAlerts > 0:
+		out.add(Warn, "receiver", fmt.Sprintf("%s, max_alerts: %d", found, w.MaxAlerts), "a truncated notification loses alerts", "max_alerts: 0")
+	case time.Duration(way.repeat) >= config.DefaultLease:
+		out.add(Warn, "receiver", fmt.Sprintf("%s, repeat_interval: %s", found, way.repeat), fmt.Sprintf("an alert's lease (--lease, %v) ends before it is repeated", config.DefaultLease), "repeat_interval: 1m on its route, "+example)
+	case way.wait > maxGroupWait || way.interval > maxGroupInterval:
+		out.add(Warn, "receiver", fmt.Sprintf("%s, group_wait: %s, group_interval: %s", found, way.wait, way.interval), "the actuator learns of each alert, and of its end, that late", "group_by: ['...'], group_wait: 0s and group_interval: 10ms on its route, "+example)
+	default:
+		out.ok("receiver", found)
+	}
+}
+
+// ways are the routes to a receiver below this one, and this one. What a route does not set it has
+// from the one above.
+func (r amRoute) ways(receiver string, above amWay) (all []amWay) {
+	way := amWay{own(r.RepeatInterval, above.repeat), own(r.GroupWait, above.wait), own(r.GroupInterval, above.interval), above.action || r.selectsAction()}
 	for _, sub := range r.Routes {
-		if sub.Receiver == "" {
-			sub.Receiver = r.Receiver
-		}
-		if found, ok := sub.repeat(receiver, d); ok {
-			return found, true
+		sub.Receiver = cmp.Or(sub.Receiver, r.Receiver)
+		all = append(all, sub.ways(receiver, way)...)
+	}
+	if r.Receiver == receiver {
+		all = append(all, way)
+	}
+	return all
+}
+
+func own(text string, inherited model.Duration) model.Duration {
+	if d, err := model.ParseDuration(text); err == nil {
+		return d
+	}
+	return inherited
+}
+
+// actionMatcher finds the matchers of the label action, such as action=~".+".
+var actionMatcher = regexp.MustCompile(`(?:^|[\s{,"])action"?\s*(=~|!~|!=|=)\s*"?([^",}]*)`)
+
+// selectsAction reports whether the route's own matchers refuse alerts without an action.
+func (r amRoute) selectsAction() bool {
+	matchers := [][2]string{{"=", r.Match["action"]}, {"=~", r.MatchRE["action"]}}
+	for _, text := range r.Matchers {
+		for _, m := range actionMatcher.FindAllStringSubmatch(text, -1) {
+			matchers = append(matchers, [2]string{m[1], m[2]})
 		}
 	}
-	return d, r.Receiver == receiver
+	return slices.ContainsFunc(matchers, func(m [2]string) bool { return refusesNone(m[0], m[1]) })
+}
+
+// refusesNone reports whether a matcher refuses a label that is not there.
+func refusesNone(operator, value string) bool {
+	matches := value == ""
+	if strings.HasSuffix(operator, "~") {
+		re, err := regexp.Compile("^(?:" + value + ")$")
+		matches = err != nil || re.MatchString("")
+	}
+	return matches == strings.HasPrefix(operator, "!")
 }

@@ -21,18 +21,31 @@ func TestAlertmanager(t *testing.T) {
 		t.Fatal(err)
 	}
 	replaced := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(string(shipped)) }
+	hidden := replaced("http://127.0.0.1:9871/api/v1/alerts", hiddenURL)
+	// people have a hidden webhook too, before the actuator's.
+	people := func(config string) string {
+		return strings.Replace(config, "receivers:\n", "receivers:\n  - name: people\n    webhook_configs: [{url: <secret>, send_resolved: false}]\n", 1)
+	}
 	tests := []struct {
 		name, config string
 		level        Level
 		word         string
 	}{
 		{"the shipped one", string(shipped), OK, "http://127.0.0.1:9871/api/v1/alerts"},
-		{"hidden address", replaced("http://127.0.0.1:9871/api/v1/alerts", "<secret>"), OK, "hides"},
+		{"hidden address", hidden, OK, "hides"},
 		{"repeated too seldom", replaced("repeat_interval: 1m", "repeat_interval: 10m"), Warn, "lease"},
 		{"repeats inherited", replaced("repeat_interval: 1m", "group_wait: 0s"), Warn, "4h"},
 		{"resolves kept back", replaced("send_resolved: true", "send_resolved: false"), Fail, "send_resolved: true"},
 		{"truncated", replaced("max_alerts: 0", "max_alerts: 5"), Warn, "max_alerts"},
 		{"no route", replaced("- receiver: actuator", "- receiver: people"), Fail, "no route"},
+		{"another hidden webhook first", people(hidden), OK, "actuator has a webhook"},
+		{"hidden, chosen by match", strings.Replace(people(hidden), `matchers: ['action=~".+"']`, "match_re: {action: .+}", 1), OK, "actuator has"},
+		{"hidden, the better one", people(strings.Replace(hidden, "routes:\n", "routes:\n    - {receiver: people, matchers: ['action!=\"\"'], continue: true}\n", 1)), OK, "actuator has"},
+		{"hidden, for all but ours", people(strings.Replace(hidden, `action=~".+"`, `action=""`, 1)), Warn, "not known"},
+		{"hidden, without a route", people(strings.Replace(hidden, "action=~", "severity=~", 1)), Warn, "--send-test-alert"},
+		{"waits by default", replaced("group_wait: 0s", "", "group_interval: 10ms", ""), Warn, "group_wait: 30s, group_interval: 5m"},
+		{"ends come late", replaced("group_interval: 10ms", "group_interval: 1m"), Warn, "group_interval: 10ms on its route"},
+		{"its own waits", replaced("group_wait: 0s", "group_wait: 30s", "repeat_interval: 1m", "repeat_interval: 1m\n      group_wait: 1s"), OK, "posts"},
 		{"another webhook", replaced("/api/v1/alerts", "/slack"), Fail, "no webhook"},
 		{"nothing", "route: {receiver: x}\nreceivers: [{name: x}]", Fail, "no webhook"},
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 )
 
 // Podman returns the command podman with what leads it to the engine of this machine, if that is
-// Podman: the one that DOCKER_HOST or docker's option -H names, else the usual socket; without a
+// Podman: the one that DOCKER_HOST or docker's option --host names, else the usual socket; without a
 // docker command Podman's own. It returns nil where docker is to be used.
 //
 // The docker command works with Podman, but loses things that matter: Podman's Docker API ignores
@@ -25,7 +24,7 @@ func Podman(ctx context.Context, options []string) []string {
 		return nil
 	}
 	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
-	host := hostOf(options)
+	host := Option(options, "host")
 	if host != "" {
 		opts = append(opts, client.WithHost(host))
 	}
@@ -50,19 +49,15 @@ func Podman(ctx context.Context, options []string) []string {
 
 // otherContext reports whether docker would use an engine that only its own configuration knows.
 func otherContext(options []string) bool {
-	return os.Getenv("DOCKER_CONTEXT") != "" || slices.ContainsFunc(options, func(o string) bool {
-		return o == "-c" || o == "--context" || strings.HasPrefix(o, "--context=")
-	})
+	return os.Getenv("DOCKER_CONTEXT") != "" || Option(options, "context") != ""
 }
 
-// hostOf returns the host that docker's options name; empty for none.
-func hostOf(options []string) string {
-	for i, o := range options {
-		if host, ok := strings.CutPrefix(o, "--host="); ok {
-			return host
-		}
-		if (o == "-H" || o == "--host") && i+1 < len(options) {
-			return options[i+1]
+// Option returns the value of one of docker's global options, which are written --name=value; empty
+// for none.
+func Option(options []string, name string) string {
+	for _, o := range options {
+		if value, ok := strings.CutPrefix(o, "--"+name+"="); ok {
+			return value
 		}
 	}
 	return ""

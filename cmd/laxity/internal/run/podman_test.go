@@ -42,7 +42,7 @@ func TestFailuresOnPodman(t *testing.T) {
 
 // The command podman is used where the engine of this machine is Podman, and nowhere else.
 func TestPodmanIsFound(t *testing.T) {
-	if found := run.Podman(t.Context(), []string{"-H", "unix:///nobody.sock"}); found != nil {
+	if found := run.Podman(t.Context(), []string{"--host=unix:///nobody.sock"}); found != nil {
 		t.Errorf("nobody answers: %v", found)
 	}
 	e := enginetest.Podman(t)
@@ -52,11 +52,10 @@ func TestPodmanIsFound(t *testing.T) {
 		want         []string
 	}{
 		{e.Host, "", want},
-		{"unix:///nobody.sock", "-H " + e.Host, want},
-		{"unix:///nobody.sock", "--host=" + e.Host, want},
+		{"unix:///nobody.sock", "--debug --host=" + e.Host, want},
 		{"unix:///nobody.sock", "", nil},
-		{e.Host, "--context other", nil},
-		{e.Host, "-H unix:///nobody.sock", nil},
+		{e.Host, "--context=other", nil},
+		{e.Host, "--host=unix:///nobody.sock", nil},
 	} {
 		t.Setenv("DOCKER_HOST", tc.env)
 		if got := run.Podman(t.Context(), strings.Fields(tc.options)); !slices.Equal(got, tc.want) {

@@ -32,8 +32,8 @@ type Spec struct {
 	// labels.
 	Labels map[string]string
 	// Node is Auto, Local or a name; Estimate the run time, as text; Actuator its
-	// address, empty for the default.
-	Node, Estimate, Actuator string
+	// address and TokenFile the file with its token, empty for the default.
+	Node, Estimate, Actuator, TokenFile string
 	// Require is what --require asks for.
 	Require Require
 	// Socket is that of a simulated GPU; empty where none was named.
@@ -225,6 +225,8 @@ func (p *parser) set(name, value string) error {
 		s.Estimate = value
 	case "actuator.url":
 		s.Actuator = value
+	case "token.file":
+		s.TokenFile = value
 	case "socket":
 		s.Socket = value
 	case "node":

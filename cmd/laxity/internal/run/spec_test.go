@@ -28,11 +28,13 @@ func TestParse(t *testing.T) {
 		"docker's flags": {"-it --rm -e A=b -p 80:80 --name web -v /a:/b:ro img sh -c x", func(s run.Spec) bool {
 			return s.Image == "img" && strings.Join(s.Flags, " ") == "-it --rm -e A=b -p 80:80 --name web -v /a:/b:ro" && len(s.Args) == 3
 		}},
-		"flags in one word":           {"-itdp 80:80 -eA=b -w=/x img", func(s run.Spec) bool { return s.Detach && strings.Join(s.Flags, " ") == "-itd -p 80:80 -e A=b -w /x" }},
-		"switches with a value":       {"--detach=false --init=true img", func(s run.Spec) bool { return !s.Detach && strings.Join(s.Flags, " ") == "--detach=false --init=true" }},
-		"an image behind dashes":      {"--rm -- img -x", func(s run.Spec) bool { return s.Image == "img" && strings.Join(s.Args, " ") == "-x" }},
-		"a value with a dash":         {"--env -x img", func(s run.Spec) bool { return s.Image == "img" && strings.Join(s.Flags, " ") == "--env -x" }},
-		"a node":                      {"--node gpu-2 --estimate 3s --actuator.url http://a:1 img", func(s run.Spec) bool { return s.Node == "gpu-2" && s.Estimate == "3s" && s.Actuator == "http://a:1" }},
+		"flags in one word":      {"-itdp 80:80 -eA=b -w=/x img", func(s run.Spec) bool { return s.Detach && strings.Join(s.Flags, " ") == "-itd -p 80:80 -e A=b -w /x" }},
+		"switches with a value":  {"--detach=false --init=true img", func(s run.Spec) bool { return !s.Detach && strings.Join(s.Flags, " ") == "--detach=false --init=true" }},
+		"an image behind dashes": {"--rm -- img -x", func(s run.Spec) bool { return s.Image == "img" && strings.Join(s.Args, " ") == "-x" }},
+		"a value with a dash":    {"--env -x img", func(s run.Spec) bool { return s.Image == "img" && strings.Join(s.Flags, " ") == "--env -x" }},
+		"a node": {"--node gpu-2 --estimate 3s --actuator.url http://a:1 --token.file /t img", func(s run.Spec) bool {
+			return s.Node == "gpu-2" && s.Estimate == "3s" && s.Actuator == "http://a:1" && s.TokenFile == "/t" && len(s.Flags) == 0
+		}},
 		"GPUs where docker is":        {"--node=local --gpus all img", func(s run.Spec) bool { return s.Node == run.Local && strings.Join(s.Flags, " ") == "--gpus all" }},
 		"other devices and variables": {"--privileged=false --device /dev/fuse -e NVIDIA=1 -v /a:/b img", func(s run.Spec) bool { return s.ByHand == "" && s.Image == "img" }},
 		"GPUs by hand":                {"--gpu-request none --gpus all img", func(s run.Spec) bool { return s.NoGPURequest && s.ByHand == "--gpus" }},
