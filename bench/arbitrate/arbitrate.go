@@ -19,16 +19,13 @@ const about = `Sets of tasks in containers of their own on one GPU. Equal ones t
 (4096², 4 kernels, about 0.1 s each), each after a host phase; idle is 5 tasks of 40 rounds with a
 kernel of about 25 ms and 0.17 s of other work, which together leave the GPU partly idle (P2,
 Fig. 4). The set deadlines is 8 large tasks that arrive in shuffled order, 50 ms apart; the i-th has
-1.1 × (the time of one alone + (i−1) × its kernels' time) + 0.5 s. mixed is 60 tasks of 1 or 10
-kernels of 8192², each kernel waited for, that arrive at random and want 0.8 of the GPU, with
-4 × the time of one alone + 1 s each. Their containers wait until it is time to begin, so that
-arrivals do not depend on the engine.
+1.1 × (the time of one alone + (i−1) × its kernels' time) + 0.5 s. Their containers wait until it is
+time to begin, so that arrivals do not depend on the engine.
 Each set runs by each way in turn: default is time slicing, p3 the paper's algorithm by Docker
 pause, laxity time slices in order (first come, first served; in idle the default policy), fifo, edf
 and llf the same with these policies, mps NVIDIA's MPS, one is one after another. All times are those
 that the programs stamp themselves; with one, a task counts as begun when the first one of its set
-does. Makespan is from the first start to the last end; hits are those of the worst run, in mixed
-the share of all.`
+does. Makespan is from the first start to the last end; hits are those of the worst run.`
 
 // Experiment is arbitration beside its alternatives.
 func Experiment() bench.Experiment {

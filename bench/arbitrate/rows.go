@@ -120,12 +120,6 @@ func figures(rows []bench.Row) []bench.Figure {
 		return bench.Figure{Name: name, Value: ours.hits(), Unit: fmt.Sprintf("of %d", ours.n), Against: timeSliced,
 			Ratio: ours.hits() / others.hits(), Runs: len(ours.runs)}
 	}
-	share := func(name, way string) bench.Figure {
-		ours := find(all, "mixed", way, 0)
-		others := find(all, "mixed", timeSliced, ours.n)
-		return bench.Figure{Name: name, Value: 100 * ours.hitShare(), Unit: "%", Against: timeSliced,
-			Ratio: ours.hitShare() / others.hitShare(), Runs: ours.n * len(ours.runs)}
-	}
 	return []bench.Figure{
 		ratio("large_makespan_vs_default", "large", laxity, timeSliced, cell.makespan),
 		ratio("large_makespan_vs_mps", "large", laxity, mps, cell.makespan),
@@ -137,8 +131,6 @@ func figures(rows []bench.Row) []bench.Figure {
 		ratio("turnaround_vs_default", "deadlines", edf, timeSliced, cell.turnaround),
 		hits("edf_hits", edf),
 		hits("llf_hits", llf),
-		share("mixed_hit_percent_edf", edf),
-		share("mixed_hit_percent_llf", llf),
 	}
 }
 
@@ -146,7 +138,7 @@ func table(rows []bench.Row) [][]string {
 	all := cells(rows)
 	lines := [][]string{{"SET", "N", "WAY", "MAKESPAN s", "× DEFAULT", "MEAN TURNAROUND s", "HITS", "RUNS"}}
 	var names []string
-	for _, s := range sets() {
+	for _, s := range append(sets(), mixedSet()) {
 		names = append(names, s.name)
 	}
 	shown := slices.Clone(all)

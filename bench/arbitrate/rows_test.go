@@ -53,15 +53,18 @@ func TestFigures(t *testing.T) {
 		"large_makespan_vs_mps":     {Value: 0.9, Runs: 3, Against: mps},
 		"turnaround_vs_default":     {Value: 3.0 / 8, Runs: 2, Against: timeSliced},
 		"edf_hits":                  {Value: 1, Runs: 2, Against: timeSliced},
-		"mixed_hit_percent_edf":     {Value: 75, Runs: 4, Against: timeSliced},
 	} {
 		f := got[name]
 		if math.Abs(f.Value-want.Value) > 1e-9 || f.Runs != want.Runs || f.Against != want.Against {
 			t.Errorf("%s = %+v, want %+v", name, f, want)
 		}
 	}
-	if _, there := got["small_makespan_vs_default"]; there || len(got) != 5 {
+	if _, there := got["small_makespan_vs_default"]; there || len(got) != 4 {
 		t.Errorf("figures without rows: %v", got)
+	}
+	mixed := Mixed().FiguresOf(rows)
+	if len(mixed) != 1 || mixed[0].Name != "mixed_hit_percent_edf" || mixed[0].Value != 75 || mixed[0].Runs != 4 || mixed[0].Against != timeSliced {
+		t.Errorf("mixed: %+v", mixed)
 	}
 	if lines := table(rows); len(lines) != 1+9 || lines[8][6] != "50.0 %" || lines[1][1] != "1" || lines[4][2] != laxity {
 		t.Errorf("table: %v", lines)

@@ -2,7 +2,6 @@ package arbitrate
 
 import (
 	"math/rand/v2"
-	"slices"
 )
 
 // kind is what tasks of the same sort do. Sizes are for an H200.
@@ -63,10 +62,6 @@ func sets() []set {
 		{name: "small", kinds: []kind{{n: 4096, kernels: 4, host: 0.1}}, counts: []int{1, 10, 12, 20}},
 		{name: "idle", kinds: []kind{{n: 4096, kernels: 1, host: 0.12, repeat: 40}}, counts: []int{5}, asShipped: true, noTurns: true},
 		{name: "deadlines", kinds: []kind{large}, counts: []int{8}, due: inShuffledOrder},
-		{name: "mixed", counts: []int{60}, due: atRandom, kinds: []kind{
-			{name: "small", n: 8192, kernels: 1, host: 0.3, syncEach: true},
-			{name: "large", n: 8192, kernels: 10, host: 0.3, syncEach: true},
-		}},
 	}
 }
 
@@ -98,34 +93,6 @@ func inShuffledOrder(s set, n int, r *rand.Rand) []job {
 	k := s.kinds[0]
 	for i, place := range r.Perm(n) {
 		jobs[i] = job{kind: k, deadline: 1.1*(k.alone.took+float64(i)*k.alone.kernels) + 0.5, after: arrivalGap * float64(place)}
-	}
-	return jobs
-}
-
-const (
-	// load is the share of the GPU that the set mixed wants.
-	load = 0.8
-	// leeway and grace make its deadlines: leeway × the time alone + grace seconds.
-	leeway, grace = 4, 1
-)
-
-// atRandom mixes the kinds in equal shares. They begin at random: at moments
-// drawn evenly from the time in which they want the share load of the GPU, which
-// is a Poisson process of which the number is known.
-func atRandom(s set, n int, r *rand.Rand) []job {
-	jobs := make([]job, n)
-	moments := make([]float64, n)
-	wanted := 0.0
-	for i := range jobs {
-		k := s.kinds[i%len(s.kinds)]
-		jobs[i] = job{kind: k, deadline: leeway*k.alone.took + grace}
-		wanted += k.alone.kernels
-		moments[i] = r.Float64()
-	}
-	r.Shuffle(n, func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
-	slices.Sort(moments)
-	for i := range jobs {
-		jobs[i].after = moments[i] * wanted / load
 	}
 	return jobs
 }

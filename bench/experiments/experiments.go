@@ -40,7 +40,7 @@ func All() []bench.Experiment {
 		cost.Experiment(), cost.Growth(), cost.Pods(), peers.Experiment(), long.Experiment(),
 		overhead.Experiment(), account.Experiment(), scale.Experiment(), scale.Bytes(), policies.Experiment(), admission.Experiment(),
 		channels.Experiment(), channels.Kills(), gang.Experiment(), guard.Experiment(), guard.Limits(),
-		arbitrate.Experiment(),
+		arbitrate.Experiment(), arbitrate.Mixed(),
 	}, arbitrate.Papers(), []bench.Experiment{
 		serve.Experiment(), serve.Scenes(), serve.Streams(), shares.Experiment(),
 		placement.Placements(), placement.Quality(), swap.Experiment(), swap.Cycles(),

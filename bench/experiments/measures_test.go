@@ -31,6 +31,6 @@ var measures = map[string][]string{
 	"deadlock": swapping, "deadlock-2gpus": swapping, "swap": swapping, "swapcycles": swapping,
 	"cnns": slices.Concat(ordering, swapping), "fit": guarding, "hidden": {"bench/tenant"},
 	"in-pods":   slices.Concat(ordering, guarding, []string{"internal/ctrd", "internal/pod", "exporter/container/containerd", "actuator/enforce/containerd"}),
-	"arbitrate": ordering, "contention-19456": ordering, "contention-13312": ordering, "contention-8192": ordering, "contention-inference": ordering,
+	"arbitrate": ordering, "mixed": ordering, "contention-19456": ordering, "contention-13312": ordering, "contention-8192": ordering, "contention-inference": ordering,
 	"serve": ordering, "serve-scenes": ordering, "serve-streams": ordering, "shares": ordering,
 }
