@@ -63,7 +63,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("figures without rows: %v", got)
 	}
 	mixed := Mixed().FiguresOf(rows)
-	if len(mixed) != 1 || mixed[0].Name != "mixed_hit_percent_edf" || mixed[0].Value != 75 || mixed[0].Runs != 4 || mixed[0].Against != timeSliced {
+	if len(mixed) != 2 || mixed[1].Name != "mixed_hit_percent_ideal" || mixed[0].Name != "mixed_hit_percent_edf" || mixed[0].Value != 75 || mixed[0].Runs != 4 || mixed[0].Against != timeSliced {
 		t.Errorf("mixed: %+v", mixed)
 	}
 	if lines := table(rows); len(lines) != 1+9 || lines[8][6] != "50.0 %" || lines[1][1] != "1" || lines[4][2] != laxity {

@@ -5,7 +5,7 @@
 // The types are ours, with the names of k8s.io/kube-scheduler/extender/v1, whose
 // module would bring the whole of Kubernetes' API; `published` beside this file
 // is a module of its own that holds them against the published ones. It imports
-// actuator/placement, exporter/task, chi and the standard library.
+// actuator/placement, exporter/task, internal/pod, chi and the standard library.
 package kubernetes
 
 import "encoding/json"
