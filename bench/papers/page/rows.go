@@ -18,7 +18,7 @@ const (
 var papers = []struct{ name, about string }{
 	{"P1", "*Deadline information management for real-time GPU tasks in containers*. RTX 3090, i9-10920X; 10 containers of 5120² products."},
 	{"P2", "*Real-time GPU task monitoring and node list management*."},
-	{"P3", "*Contention management for GPU-sharing containers by pause/unpause*. RTX 3090. Our card copies and multiplies faster: products are repeated until kernels are nine tenths of a lone task, as on the paper's."},
+	{"P3", "*Contention management for GPU-sharing containers by pause/unpause*. RTX 3090. Our card copies and multiplies faster: products are repeated until kernels are nine tenths of a lone task, as on the paper's. A container launches all of them 1 to 3 s after its start, and those that a pause finds launched run on: where the pause comes later than that, it orders nobody."},
 	{"P4", "*Adaptive GPU sharing and scheduling in a container cluster*; we have its abstract. Ours runs tasks of one kind of work on 40 GiB, not its cluster."},
 	{"P5", "*GPU memory limits for containers by a CUDA interface*, a poster. K20m, 5 GiB."},
 }
