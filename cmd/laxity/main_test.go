@@ -81,7 +81,8 @@ func TestHelpTeaches(t *testing.T) {
 			t.Errorf("%s --help: code %d, no example in\n%s", command, code, text)
 		}
 	}
-	for line := range strings.Lines(stdout[strings.Index(stdout, "Commands:"):]) {
+	_, listed, _ := strings.Cut(stdout, "Commands:")
+	for line := range strings.Lines(listed) {
 		if _, help, ok := strings.Cut(strings.TrimSpace(line), "  "); ok && !strings.HasSuffix(help, ".") && !strings.HasSuffix(help, "?") {
 			t.Errorf("a command's line does not end a sentence: %q", line)
 		}

@@ -24,7 +24,7 @@ import (
 //
 // PROC is a folder in the place of /proc for who asks which PID namespace it is in: the
 // machine of the test has one of its own, and to look at the host's processes is refused there.
-func probe(_ context.Context, args []string) error {
+func probe(ctx context.Context, args []string) error {
 	who, proc := args[0], args[2]
 	pid, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -43,7 +43,7 @@ func probe(_ context.Context, args []string) error {
 	try("open /dev/nvidiactl", opens("/dev/nvidiactl"))
 	try("descriptors", func() error { _, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)); return err })
 	try("its files", func() error { _, err := os.Stat(fmt.Sprintf("/proc/%d/root/usr", pid)); return err })
-	try("a user's socket", connects(os.Getenv("USERS_SOCKET")))
+	try("a user's socket", connects(ctx, os.Getenv("USERS_SOCKET")))
 	if who != "exporter" {
 		try("duplicate", func() error { return duplicate(pid) })
 		try("signal", func() error { return unix.Kill(pid, unix.SIGCONT) })
@@ -93,9 +93,9 @@ func opens(path string) func() error {
 }
 
 // connects to a Unix socket.
-func connects(path string) func() error {
+func connects(ctx context.Context, path string) func() error {
 	return func() error {
-		c, err := net.Dial("unix", path)
+		c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 		if err == nil {
 			err = c.Close()
 		}

@@ -45,7 +45,7 @@ func Complain(app *kingpin.Application, args []string, err error) string {
 func refusedValue(app *kingpin.Application, args []string) (wrong string, refused error) {
 	parsed, err := app.ParseContext(args)
 	if err != nil {
-		return "", nil // the command line has an error before its values
+		return "", nil //nolint:nilerr // the command line has an error before its values, which the caller tells
 	}
 	flags := app.Model().Flags
 	for _, e := range parsed.Elements {
