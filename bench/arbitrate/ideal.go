@@ -2,8 +2,6 @@ package arbitrate
 
 import (
 	"cmp"
-	"container/heap"
-	"math"
 	"slices"
 
 	"github.com/laxity/laxity/bench"
@@ -24,27 +22,24 @@ func idealHits(run []bench.Row, kernels map[string]float64) (hits int) {
 		work = append(work, &piece{ready: r.Num("start") + host, due: r.Num("start") + r.Num("deadline_s"), left: left})
 	}
 	slices.SortFunc(work, func(a, b *piece) int { return cmp.Compare(a.ready, b.ready) })
-	var waiting pieces
+	var waiting []*piece
 	now := 0.0
 	for len(work) > 0 || len(waiting) > 0 {
 		if len(waiting) == 0 {
 			now = work[0].ready
 		}
 		for len(work) > 0 && work[0].ready <= now {
-			heap.Push(&waiting, work[0])
+			waiting = append(waiting, work[0])
 			work = work[1:]
 		}
-		first, until := waiting[0], math.Inf(1)
-		if len(work) > 0 {
-			until = work[0].ready
-		}
-		if now+first.left > until {
-			first.left -= until - now
-			now = until
+		first := slices.MinFunc(waiting, func(a, b *piece) int { return cmp.Compare(a.due, b.due) })
+		if len(work) > 0 && now+first.left > work[0].ready {
+			first.left -= work[0].ready - now
+			now = work[0].ready
 			continue
 		}
 		now += first.left
-		heap.Pop(&waiting)
+		waiting = slices.DeleteFunc(waiting, func(p *piece) bool { return p == first })
 		if now <= first.due {
 			hits++
 		}
@@ -55,22 +50,9 @@ func idealHits(run []bench.Row, kernels map[string]float64) (hits int) {
 // piece is a task's work on the GPU. Ready and due are moments, seconds.
 type piece struct{ ready, due, left float64 }
 
-// pieces is a heap by deadline.
-type pieces []*piece
-
-func (p pieces) Len() int           { return len(p) }
-func (p pieces) Less(i, j int) bool { return p[i].due < p[j].due }
-func (p pieces) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
-func (p *pieces) Push(x any)        { *p = append(*p, x.(*piece)) }
-func (p *pieces) Pop() any {
-	last := (*p)[len(*p)-1]
-	*p = (*p)[:len(*p)-1]
-	return last
-}
-
-// idealOf adds the hits of an ideal EDF in all runs of the set mixed by time slicing, and counts the runs.
-// A lone task's kernels are the fastest of its kind.
-func idealOf(rows []bench.Row) (hits, runs int) {
+// idealOf is the share of the tasks that an ideal EDF hits in all runs of the set mixed by time slicing, with
+// the numbers of these tasks and runs. A lone task's kernels are the fastest of its kind.
+func idealOf(rows []bench.Row) (share float64, tasks, runs int) {
 	kernels := map[string]float64{}
 	draws := map[float64][]bench.Row{}
 	for _, r := range rows {
@@ -83,10 +65,12 @@ func idealOf(rows []bench.Row) (hits, runs int) {
 		}
 		if r.Str("way") == timeSliced {
 			draws[r.Num("run")] = append(draws[r.Num("run")], r)
+			tasks++
 		}
 	}
+	hits := 0
 	for _, run := range draws {
 		hits += idealHits(run, kernels)
 	}
-	return hits, len(draws)
+	return float64(hits) / float64(tasks), tasks, len(draws)
 }

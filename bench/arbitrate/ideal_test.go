@@ -38,8 +38,8 @@ func TestIdealIsOfTimeSlicedRuns(t *testing.T) {
 			}
 		}
 	}
-	if hits, runs := idealOf(rows); hits != 12 || runs != 2 {
-		t.Errorf("%d hits in %d runs, want 12 in 2", hits, runs)
+	if share, tasks, runs := idealOf(rows); share != 12.0/14 || tasks != 14 || runs != 2 {
+		t.Errorf("%v of %d tasks in %d runs, want 12/14 of 14 in 2", share, tasks, runs)
 	}
 	if lines := mixedTable(rows); len(lines) != 1+2+1 || lines[3][2] != ideal || lines[3][6] != "85.7 %" {
 		t.Errorf("%v", lines)

@@ -62,10 +62,9 @@ func mixedFigures(rows []bench.Row) []bench.Figure {
 			Ratio: ours.hitShare() / others.hitShare(), Runs: ours.n * len(ours.runs)}
 	}
 	out := []bench.Figure{share("mixed_hit_percent_edf", edf), share("mixed_hit_percent_llf", llf)}
-	others := find(all, "mixed", timeSliced, 0)
-	if hits, runs := idealOf(rows); runs > 0 {
-		v := float64(hits) / float64(others.n*runs)
-		out = append(out, bench.Figure{Name: "mixed_hit_percent_ideal", Value: 100 * v, Unit: "%", Against: timeSliced, Ratio: v / others.hitShare(), Runs: others.n * runs})
+	if v, tasks, runs := idealOf(rows); runs > 0 {
+		others := find(all, "mixed", timeSliced, 0)
+		out = append(out, bench.Figure{Name: "mixed_hit_percent_ideal", Value: 100 * v, Unit: "%", Against: timeSliced, Ratio: v / others.hitShare(), Runs: tasks})
 	}
 	return out
 }
@@ -73,9 +72,8 @@ func mixedFigures(rows []bench.Row) []bench.Figure {
 // mixedTable has a line for each way, and one for the ideal.
 func mixedTable(rows []bench.Row) [][]string {
 	lines := table(rows)
-	if hits, runs := idealOf(rows); runs > 0 {
-		n := find(cells(rows), "mixed", timeSliced, 0).n
-		lines = append(lines, []string{"mixed", fmt.Sprint(n), ideal, "-", "-", "-", fmt.Sprintf("%.1f %%", 100*float64(hits)/float64(n*runs)), fmt.Sprint(runs)})
+	if v, tasks, runs := idealOf(rows); runs > 0 {
+		lines = append(lines, []string{"mixed", fmt.Sprint(tasks / runs), ideal, "-", "-", "-", fmt.Sprintf("%.1f %%", 100*v), fmt.Sprint(runs)})
 	}
 	return lines
 }
