@@ -45,11 +45,7 @@ func (a *Arbiter) saveLeases(atOnce bool) error {
 		a.unsaved = false
 		return nil
 	}
-	raw, err := a.leases.Encode()
-	if err == nil {
-		err = replace.File(a.leasesPath(), raw, 0o600)
-	}
-	if err != nil {
+	if err := write(a.leasesPath(), a.leases); err != nil {
 		err = fmt.Errorf("write the leases: %w", err)
 		if !a.unsaved {
 			a.log.Error("leases are not on disk; alerts stay in the inbox until they are", "err", err)
@@ -57,7 +53,6 @@ func (a *Arbiter) saveLeases(atOnce bool) error {
 		a.unsaved = true
 		return err
 	}
-	a.leases.Written()
 	a.unsaved, a.lapsedAt = false, now.Add(lapsedEvery)
 	return nil
 }
@@ -73,13 +68,25 @@ func (a *Arbiter) saveHistory(atOnce bool) {
 		return
 	}
 	a.historyAt = now.Add(historyEvery)
-	raw, err := a.history.Encode()
-	if err == nil {
-		err = replace.File(a.historyPath(), raw, 0o600)
-	}
-	if err != nil {
+	if err := write(a.historyPath(), a.history); err != nil {
 		a.log.Error("the history of tasks is not on disk", "err", err)
-		return
 	}
-	a.history.Written()
+}
+
+// book is what write keeps on disk.
+type book interface {
+	Encode() ([]byte, error)
+	Written()
+}
+
+// write replaces the file of a book. After an error the book still counts as changed.
+func write(path string, b book) error {
+	raw, err := b.Encode()
+	if err == nil {
+		err = replace.File(path, raw, 0o600)
+	}
+	if err == nil {
+		b.Written()
+	}
+	return err
 }
