@@ -2,7 +2,6 @@ package exporter
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -45,10 +44,7 @@ func (e *Exporter) Handler() http.Handler {
 // serveMetrics answers in the format that the reader asks for. Only protobuf has native
 // histograms. It logs and counts what it cannot gather, and sends the rest.
 func (e *Exporter) serveMetrics() http.Handler {
-	return webserver.Metrics(e.registry, promhttp.HandlerOpts{
-		Registry: e.registry, MaxRequestsInFlight: maxScrapes,
-		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelError),
-	})
+	return webserver.Metrics(e.registry, e.log, promhttp.HandlerOpts{Registry: e.registry, MaxRequestsInFlight: maxScrapes})
 }
 
 func landingPage() http.Handler {

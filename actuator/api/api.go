@@ -99,10 +99,7 @@ func Router(o Options) chi.Router {
 	})
 	r.HandleFunc("GET /api/v1/state", s.state)
 	r.Handle("GET /api/v1/decisions", o.Gate.Streams(http.HandlerFunc(s.decisions)))
-	r.Handle("GET /metrics", webserver.Metrics(o.Metrics, promhttp.HandlerOpts{
-		// A few facts too few are better than none: alerts go by them.
-		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelError),
-	}))
+	r.Handle("GET /metrics", webserver.Metrics(o.Metrics, o.Logger, promhttp.HandlerOpts{}))
 	r.HandleFunc("GET /-/healthy", s.healthy)
 	r.HandleFunc("GET /-/ready", s.ready)
 	webserver.Profiler(r, o.Gate.Change, refuse)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -73,7 +74,7 @@ func answerOf(ctx context.Context, seed uint64, size nodeSize, encoding string) 
 	}
 	now, count := time.Unix(1_800_000_000, 0), new(atomic.Int64)
 	s := snapshotOf(rand.New(rand.NewPCG(seed, 0)), now, size.gpus, size.containers)
-	web := &http.Server{Handler: webserver.Metrics(registryOf(s, now), promhttp.HandlerOpts{}), ReadHeaderTimeout: 10 * time.Second}
+	web := &http.Server{Handler: webserver.Metrics(registryOf(s, now), slog.New(slog.DiscardHandler), promhttp.HandlerOpts{}), ReadHeaderTimeout: 10 * time.Second}
 	go web.Serve(listener) //nolint:errcheck // it ends by Close
 	defer web.Close()      // nothing is under way
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

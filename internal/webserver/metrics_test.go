@@ -26,7 +26,7 @@ func TestMetricsAreCompressed(t *testing.T) {
 		tasks.WithLabelValues(strconv.Itoa(i)).Set(1)
 	}
 	r := webserver.Router(slog.New(slog.DiscardHandler), refuse)
-	r.Handle("GET /metrics", webserver.Metrics(registry, promhttp.HandlerOpts{}))
+	r.Handle("GET /metrics", webserver.Metrics(registry, slog.New(slog.DiscardHandler), promhttp.HandlerOpts{}))
 	server := httptest.NewServer(r)
 	defer server.Close()
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}} // it asks for what it is told
