@@ -77,7 +77,11 @@ func lineOf(r row, results map[string]bench.Result) line {
 func (l line) known() bool { return l.ours.text != "" }
 
 // worse reports whether ours is worse than the paper's way here; where that was not run, than what the paper states.
+// A difference too small to print is none.
 func (l line) worse() bool {
+	if l.ours.text == l.theirs.text {
+		return false
+	}
 	bar := l.theirs.at
 	if math.IsNaN(bar) && l.bar != 0 {
 		bar = l.bar

@@ -95,6 +95,7 @@ func TestWorse(t *testing.T) {
 		"not measured":                 {none, at(1), 1, false, false},
 		"nothing to compare":           {at(1), none, 0, false, false},
 		"the same":                     {at(1), at(1), 0, false, false},
+		"the same as printed":          {at(9.27249), at(9.27241), 0, false, false},
 	} {
 		l := line{row: row{bar: c.bar, more: c.more}, ours: c.ours, theirs: c.theirs}
 		if l.worse() != c.want {
