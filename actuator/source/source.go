@@ -83,8 +83,11 @@ func (h *HTTP) get(ctx context.Context, address string) (*http.Response, error) 
 	}
 	if resp.StatusCode != http.StatusOK {
 		refused := refusal(resp)
-		if refused.Reason != "" {
+		switch {
+		case refused.Reason != "":
 			return nil, fmt.Errorf("%s: %w", address, refused)
+		case refused.Code == http.StatusUnauthorized:
+			return nil, fmt.Errorf("%w to %s", refused, address)
 		}
 		return nil, fmt.Errorf("exporter at %s answers %s; is it a laxity-exporter?", address, resp.Status)
 	}

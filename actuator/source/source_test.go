@@ -42,6 +42,10 @@ func TestHTTPSnapshot(t *testing.T) {
 	if _, err := h.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "is it a laxity-exporter") {
 		t.Errorf("error %v", err)
 	}
+	code.Store(401)
+	if _, err := h.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "exporter answers 401 Unauthorized to "+server.URL) {
+		t.Errorf("error %v", err)
+	}
 	code.Store(429)
 	if _, err := h.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "too many requests a second; ask less often") {
 		t.Errorf("error %v", err)

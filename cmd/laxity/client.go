@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/common/config"
+
+	"github.com/laxity/laxity/actuator/source"
 )
 
 // httpConfigEnv names the file where no flag does. laxity run has no such flag.
@@ -51,6 +53,14 @@ func tokenClient(file, tokenFile string) (*http.Client, error) {
 		return nil, err
 	}
 	return httpClient(file, token)
+}
+
+// unread adds what to do to the error of a command that an exporter did not let read.
+func unread(err error) error {
+	if refused, ok := errors.AsType[*source.RefusedError](err); ok {
+		return denied(refused.Code, err)
+	}
+	return err
 }
 
 // denied adds what to do to the error of an answer, of which it keeps what is wrong: the rest says

@@ -40,7 +40,7 @@ func TestCredentials(t *testing.T) {
 	commands := [][]string{{"ps"}, {"top", "--once"}, {"deadline", "web", "5s"}, {"share", "web", "30%"}, {"why", "web"}, {"nodes"}, {"place", "--dry-run"}, {"placements"}}
 	for _, args := range commands {
 		code, _, stderr := laxity(args...)
-		if code != exitFailure || !unauthorized.MatchString(stderr) && !strings.Contains(stderr, "authentication") {
+		if code != exitFailure || !unauthorized.MatchString(stderr) && !strings.Contains(stderr, "authentication") || !strings.Contains(stderr, "--token.file") {
 			t.Errorf("%v without credentials: code %d, %q", args, code, stderr)
 		}
 		_, _, stderr = laxity(append(args, "--http.config.file="+file)...)

@@ -133,7 +133,7 @@ func runOwn(i invocation, stdout, stderr io.Writer) int {
 	if (c.quiet[command] || command == "up" && c.talks()) && !levelChosen {
 		_ = c.log.Level.Set("warn") // a valid level: Set cannot fail
 	}
-	err = c.runs[command](ctx, promslog.New(&c.log))
+	err = unread(c.runs[command](ctx, promslog.New(&c.log)))
 	stopped := errors.Is(err, context.Canceled) && ctx.Err() != nil
 	switch {
 	case err == nil, stopped && c.endless[command]:
