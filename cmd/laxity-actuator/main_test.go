@@ -43,6 +43,7 @@ func TestBadFlags(t *testing.T) {
 		{"--exporter=nowhere"},
 		{"--max-hold=1ms"},
 		{"--late=0"},
+		{"--containers.label==x"},
 		{"--settle=0"},
 		{"--batch-floor=0"},
 		{"--policy=p3", "--share=one"},
@@ -65,7 +66,6 @@ func TestBadFlags(t *testing.T) {
 		{"--web.bearer-token-file=" + filepath.Join(dir, "missing")},
 		{"--web.bearer-token-file=" + write(t, "short")},
 		{"--web.bearer-token-file=" + write(t, "0123456789abcdef"), "--web.config.file=" + write(t, "basic_auth_users: {a: b}")},
-		{"--containers.label==x"},
 	} {
 		if code := command(append(args, "--state-dir="+dir)); code != 1 {
 			t.Errorf("%v: status %d", args, code)

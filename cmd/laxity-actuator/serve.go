@@ -22,6 +22,7 @@ import (
 
 	"github.com/laxity/laxity/actuator"
 	"github.com/laxity/laxity/actuator/allocator"
+	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce"
@@ -56,7 +57,7 @@ type serveCommand struct {
 	hosts                              []string
 	lockDir, hold, severalGPUs         string
 	memoryGuard, swap, device          string
-	labels                             []string
+	labels                             core.Allow
 	placement                          placementFlags
 	cluster                            clusterFlags
 	log                                *promslog.Config
@@ -93,7 +94,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 	cmd.Flag("breaker.share", "Share of the managed containers (5 or more) that may be stopped at a time. At this share the breaker does the same.").
 		Default(strconv.FormatFloat(config.DefaultBreakerShare, 'g', -1, 64)).Float64Var(&s.config.BreakerShare)
 	cmd.Flag("containers.label", "Act only on containers with this label, key or key=value; repeatable. Default: all with a laxity.* label.").
-		StringsVar(&s.labels)
+		StringsVar((*[]string)(&s.labels))
 	cmd.Flag("hold", "How to hold containers: channels (time slices, and channels of the GPU off and on; the host side runs on), pause (the engine pauses the whole container), or auto (channels where a self-test shows that they work, otherwise pause).").
 		Default(string(config.HoldAuto)).EnumVar(&s.hold, config.HoldModes...)
 	cmd.Flag("several-gpus", "What to do with a container on several GPUs, and with the containers of a gang (laxity.gang), where channels order them: never (leave it as it is), or as-one (order it, and take all of its channels off all of its GPUs, and switch them on again, as one; tried with one job on two real GPUs).").
@@ -130,7 +131,7 @@ func newServeCommand(app *kingpin.Application) *serveCommand {
 func (s *serveCommand) run(ctx context.Context) error {
 	logger := promslog.New(s.log)
 	s.config.Arbitrate = config.Arbitration(s.arbitrate)
-	if err := s.config.Validate(); err != nil {
+	if err := errors.Join(s.config.Validate(), s.labels.Validate()); err != nil {
 		return usage.Wrong(err)
 	}
 	settings, err := loadConfig(s.configFile, s.config)
@@ -183,7 +184,7 @@ func (s *serveCommand) options(settings config.Config, who access.Options, logge
 	}
 	facts, err := source.NewHTTP(s.exporter, client)
 	if err != nil {
-		return actuator.Options{}, fmt.Errorf("--exporter: %w", err)
+		return actuator.Options{}, usage.Wrong(fmt.Errorf("--exporter: %w", err))
 	}
 	o := actuator.Options{
 		Node: s.node, StateDir: s.stateDir, Source: facts, Config: settings, DryRun: s.dryRun,

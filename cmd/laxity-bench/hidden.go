@@ -19,10 +19,7 @@ import (
 // the program again as its guardian and its checkpoint helper.
 func (c *cli) addHidden() {
 	var g guardian.Options
-	run := func(ctx context.Context, log *slog.Logger) error {
-		return g.Run(ctx, log.With("component", guardian.Name))
-	}
-	g.Register(c.command(guardian.Name, "Release what a dead experiment held. Started by an experiment.", run).Hidden(), "")
+	g.Register(c.command(guardian.Name, "Release what a dead experiment held. Started by an experiment.", g.Run).Hidden(), "")
 
 	var helper swaphelper.Options
 	helper.Register(c.command(swaphelper.Name, "Call the CUDA driver's checkpoint API. Started by an experiment.",

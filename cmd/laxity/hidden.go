@@ -12,10 +12,7 @@ import (
 // addHidden adds commands that other commands start, not people.
 func (c *cli) addHidden() {
 	var g guardian.Options
-	run := func(ctx context.Context, log *slog.Logger) error {
-		return g.Run(ctx, log.With("component", guardian.Name))
-	}
-	g.Register(c.command(guardian.Name, "Release what a dead laxity up held. Started by laxity up itself.", run).Hidden(), "")
+	g.Register(c.command(guardian.Name, "Release what a dead laxity up held. Started by laxity up itself.", g.Run).Hidden(), "")
 
 	c.command(channeldriver.HelperName, channeldriver.HelperMeans, func(context.Context, *slog.Logger) error { return channeldriver.Help() }).Hidden()
 

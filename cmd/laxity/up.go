@@ -100,7 +100,7 @@ func (u *upCommand) up(ctx context.Context, log *slog.Logger) error {
 	u.Logger = log
 	u.Config.Arbitrate = config.Arbitration(u.arbitrate)
 	u.Hold, u.SeveralGPUs = config.HoldMode(u.hold), config.SeveralMode(u.several)
-	if err := u.Config.Validate(); err != nil {
+	if err := errors.Join(u.Config.Validate(), u.Allow.Validate()); err != nil {
 		return usage.Wrong(err)
 	}
 	u.files.WebConfig = *u.exporters.WebConfigFile

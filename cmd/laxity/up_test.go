@@ -153,10 +153,12 @@ func TestUpListensOnThisMachineAlone(t *testing.T) {
 	}
 }
 
-// A zero is not the default: it is refused, before anything starts.
-func TestUpRefusesZero(t *testing.T) {
-	for _, flag := range []string{"--late=0", "--batch-floor=0"} {
-		if code, _, stderr := laxity("up", flag, "--state-dir="+t.TempDir()); code != exitUsage || !strings.Contains(stderr, strings.TrimSuffix(flag[2:], "=0")+" is 0") {
+// A zero is not the default: it is refused, before anything starts. So is a label without a key.
+func TestUpRefusesWrongValues(t *testing.T) {
+	for flag, why := range map[string]string{
+		"--late=0": "late is 0", "--batch-floor=0": "batch-floor is 0", "--containers.label==x": "has no key",
+	} {
+		if code, _, stderr := laxity("up", flag, "--state-dir="+t.TempDir()); code != exitUsage || !strings.Contains(stderr, why) {
 			t.Errorf("%s: %d, %s", flag, code, stderr)
 		}
 	}

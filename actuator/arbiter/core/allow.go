@@ -18,7 +18,7 @@ type Allow []string
 func (a Allow) Validate() error {
 	for _, label := range a {
 		if key, _, _ := strings.Cut(label, "="); key == "" {
-			return fmt.Errorf("containers.label %q has no key; write key or key=value", label)
+			return fmt.Errorf("--containers.label=%s has no key; write key or key=value", label)
 		}
 	}
 	return nil

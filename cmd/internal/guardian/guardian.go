@@ -41,7 +41,7 @@ func (o *Options) Register(cmd *kingpin.CmdClause, stateDir string) {
 
 // Run watches until ctx ends, or with --once until there is nothing to watch.
 func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
-	o.o.Logger = log
+	o.o.Logger = log.With("component", Name)
 	o.o.ContainerOf = container.Proc("/proc").OfPID
 	o.o.Channels = channeldriver.Later(o.device)
 	o.o.Lacks = sandbox.Check(sandbox.Guardian(enforce.RunDir, o.o.StateDir))
