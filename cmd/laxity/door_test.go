@@ -153,18 +153,19 @@ func doorOf(t *testing.T) {
 	}
 }
 
-// Where Podman is the only engine, nobody needs to name it.
-func TestSimRunFindsPodman(t *testing.T) {
-	for _, tt := range []struct{ there, env, want string }{
-		{"/run/podman/podman.sock", "", "unix:///run/podman/podman.sock"},
-		{"/run/podman/podman.sock", "tcp://elsewhere:2375", ""},
-		{"/var/run/docker.sock /run/podman/podman.sock", "", ""},
-		{"", "", ""},
+// Where Podman is the only engine, or a docker context has another socket, nobody needs to name it.
+func TestSimRunFindsTheEngine(t *testing.T) {
+	for _, tt := range []struct{ there, env, context, want string }{
+		{"/run/podman/podman.sock", "", "", "unix:///run/podman/podman.sock"},
+		{"/run/podman/podman.sock", "tcp://elsewhere:2375", "", ""},
+		{"/var/run/docker.sock /run/podman/podman.sock", "", "", ""},
+		{"/var/run/docker.sock", "", "unix:///run/user/1000/docker.sock", "unix:///run/user/1000/docker.sock"},
+		{"", "", "", ""},
 	} {
 		got := ""
 		m := engine.Machine{Getenv: func(key string) string { return map[string]string{"DOCKER_HOST": tt.env}[key] },
-			Exists: func(path string) bool { return slices.Contains(strings.Fields(tt.there), path) }}
-		err := usePodmanIfAlone(m, func(_, value string) error { got = value; return nil })
+			Exists: func(path string) bool { return slices.Contains(strings.Fields(tt.there), path) }, Context: func() string { return tt.context }}
+		err := useEngineOfUp(m, func(_, value string) error { got = value; return nil })
 		if err != nil || got != tt.want {
 			t.Errorf("%s, DOCKER_HOST=%s: %q (%v), want %q", tt.there, tt.env, got, err, tt.want)
 		}

@@ -127,9 +127,9 @@ func usageOf(ctx context.Context, docker *client.Client, makeImage func() (strin
 	return simrun.Usage(ctx, docker, image, args)
 }
 
-// usePodmanIfAlone names root's Podman to this process and to the commands that it runs, if that is
-// the only engine here: laxity up finds it in the same way.
-func usePodmanIfAlone(m engine.Machine, setenv func(key, value string) error) error {
+// useEngineOfUp names the engine that laxity up finds, as root's Podman or a docker context's, to this process and to
+// the commands that it runs.
+func useEngineOfUp(m engine.Machine, setenv func(key, value string) error) error {
 	if chosen, _ := (engine.Choice{}).Resolve(m); chosen.DockerHost != m.Getenv(client.EnvOverrideHost) {
 		return setenv(client.EnvOverrideHost, chosen.DockerHost)
 	}
@@ -168,7 +168,7 @@ func runSim(args, options []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, simRunHelp)
 		return exitOK
 	}
-	if err := usePodmanIfAlone(engine.This, os.Setenv); err != nil {
+	if err := useEngineOfUp(engine.This, os.Setenv); err != nil {
 		return fail(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -187,5 +187,5 @@ func defaultStateDir() string {
 }
 
 func addDockerHost(cmd *kingpin.CmdClause, host *string) {
-	cmd.Flag("docker.host", "Address of the engine, Docker or Podman (unix:///run/podman/podman.sock). Default: DOCKER_HOST, else Docker's local socket, else root's Podman.").StringVar(host)
+	cmd.Flag("docker.host", "Address of the engine, Docker or Podman (unix:///run/podman/podman.sock). Default: DOCKER_HOST, else the socket of the docker context in use, else Docker's local socket, else root's Podman.").StringVar(host)
 }

@@ -29,7 +29,7 @@ var Kinds = []string{Auto, Docker, Containerd, CRIO}
 // Choice is what a person chose. The zero value is Auto.
 type Choice struct {
 	Kind string `json:"kind,omitempty"` // Auto if empty
-	// DockerHost is Docker's address; empty: DOCKER_HOST, else the usual socket.
+	// DockerHost is Docker's address; empty: DOCKER_HOST, else the docker context's in use, else the usual socket.
 	DockerHost string `json:"docker_host,omitempty"`
 	// Address is containerd's socket; empty: CONTAINERD_ADDRESS, else the first of Sockets that is
 	// there.
@@ -56,10 +56,12 @@ const (
 type Machine struct {
 	Getenv func(string) string
 	Exists func(path string) bool
+	// Context is the address of the docker context in use; "" for the usual one.
+	Context func() string
 }
 
 // This is this machine.
-var This = Machine{Getenv: os.Getenv, Exists: func(path string) bool {
+var This = Machine{Getenv: os.Getenv, Context: contextSocket, Exists: func(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }}
@@ -75,7 +77,7 @@ func (c Choice) Resolve(m Machine) (decided Choice, how string) {
 		}
 	}
 	if c.Kind == Docker {
-		c.DockerHost = cmp.Or(c.DockerHost, m.Getenv("DOCKER_HOST"))
+		c.DockerHost = cmp.Or(c.DockerHost, m.Getenv("DOCKER_HOST"), m.context())
 	}
 	if c.Kind == Containerd {
 		c.Address = cmp.Or(c.Address, m.Getenv("CONTAINERD_ADDRESS"), m.socket(), Sockets[0])
@@ -97,6 +99,8 @@ func (c Choice) auto(m Machine) (kind, how string) {
 		return Containerd, "its address is given (--containerd.address, CONTAINERD_ADDRESS)"
 	case c.CRIOAddress != "":
 		return CRIO, "its address is given (--crio.address)"
+	case m.context() != "":
+		return Docker, "the docker context in use says so (DOCKER_CONTEXT, docker context use)"
 	case docker && socket != "":
 		return Docker, dockerSocket + " is there; containers of containerd at " + socket + " that are not Docker's, such as pods, are seen with --engine=containerd"
 	case docker:
@@ -110,6 +114,14 @@ func (c Choice) auto(m Machine) (kind, how string) {
 	default:
 		return Docker, "neither " + dockerSocket + ", " + podmanSocket + ", " + CRIOSocket + " nor a socket of containerd is there (" + strings.Join(Sockets, ", ") + ")"
 	}
+}
+
+// context is the address of the docker context in use; "" for the usual one.
+func (m Machine) context() string {
+	if m.Context == nil {
+		return ""
+	}
+	return m.Context()
 }
 
 // socket is the first of containerd's that is there; "" where none is.

@@ -12,14 +12,15 @@ import (
 func TestResolve(t *testing.T) {
 	const docker, podman, crio, ctrd, k3s = "/var/run/docker.sock", "/run/podman/podman.sock", "/var/run/crio/crio.sock", "/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"
 	for name, tt := range map[string]struct {
-		choice engine.Choice
-		env    map[string]string
-		files  []string
-		kind   string
-		addr   string
-		host   string
-		crio   string
-		silent bool // a person decided
+		choice  engine.Choice
+		env     map[string]string
+		files   []string
+		kind    string
+		addr    string
+		host    string
+		crio    string
+		silent  bool // a person decided
+		context string
 	}{
 		"docker alone":                  {files: []string{docker}, kind: engine.Docker},
 		"docker on its containerd":      {files: []string{docker, ctrd}, kind: engine.Docker},
@@ -40,12 +41,16 @@ func TestResolve(t *testing.T) {
 		"CRI-O beside podman":           {files: []string{crio, podman}, kind: engine.Docker, host: "unix://" + podman},
 		"--crio.address":                {choice: engine.Choice{CRIOAddress: "/x"}, files: []string{docker, ctrd}, kind: engine.CRIO, crio: "/x"},
 		"CRI-O chosen, and not here":    {choice: engine.Choice{Kind: engine.CRIO}, files: []string{docker}, kind: engine.CRIO, crio: crio, silent: true},
+		"a docker context":              {context: "unix:///x", files: []string{docker, ctrd}, kind: engine.Docker, host: "unix:///x"},
+		"DOCKER_HOST over a context":    {context: "unix:///x", env: map[string]string{"DOCKER_HOST": "unix:///y"}, kind: engine.Docker, host: "unix:///y"},
+		"containerd over a context":     {context: "unix:///x", choice: engine.Choice{Kind: engine.Containerd}, kind: engine.Containerd, addr: ctrd, silent: true},
 		"docker chosen":                 {choice: engine.Choice{Kind: engine.Docker}, files: []string{ctrd}, kind: engine.Docker, silent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := engine.Machine{
-				Getenv: func(name string) string { return tt.env[name] },
-				Exists: func(path string) bool { return slices.Contains(tt.files, path) },
+				Getenv:  func(name string) string { return tt.env[name] },
+				Exists:  func(path string) bool { return slices.Contains(tt.files, path) },
+				Context: func() string { return tt.context },
 			}
 			got, how := tt.choice.Resolve(m)
 			if got.Kind != tt.kind || tt.addr != "" && got.Address != tt.addr || got.DockerHost != cmp.Or(tt.host, tt.choice.DockerHost) || got.CRIOAddress != tt.crio || (how == "") != tt.silent {

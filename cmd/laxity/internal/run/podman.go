@@ -10,6 +10,7 @@ import (
 
 	"github.com/docker/docker/client"
 
+	"github.com/laxity/laxity/internal/engine"
 	"github.com/laxity/laxity/internal/enginekind"
 )
 
@@ -49,7 +50,7 @@ func Podman(ctx context.Context, options []string) []string {
 
 // otherContext reports whether docker would use an engine that only its own configuration knows.
 func otherContext(options []string) bool {
-	return os.Getenv("DOCKER_CONTEXT") != "" || Option(options, "context") != ""
+	return os.Getenv("DOCKER_CONTEXT") != "" || Option(options, "context") != "" || engine.This.Context() != ""
 }
 
 // Option returns the value of one of docker's global options, which are written --name=value; empty

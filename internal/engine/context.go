@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// contextSocket returns the address of the docker context in use, by DOCKER_CONTEXT or docker context use, where
+// that is a socket of this machine; else "". Rootless Docker has its engine there. The engine of a context on another
+// machine is not asked: its containers use no GPU here.
+//
+// Source: docker/cli, cli/context/store: the metadata of a context lie in a folder named by the SHA-256 of its name.
+func contextSocket() string {
+	home, _ := os.UserHomeDir() // without one nothing is found
+	dir := cmp.Or(os.Getenv("DOCKER_CONFIG"), filepath.Join(home, ".docker"))
+	var config struct{ CurrentContext string }
+	var meta struct {
+		Endpoints struct{ Docker struct{ Host string } }
+	}
+	readJSON(filepath.Join(dir, "config.json"), &config)
+	name := cmp.Or(os.Getenv("DOCKER_CONTEXT"), config.CurrentContext)
+	digest := sha256.Sum256([]byte(name))
+	readJSON(filepath.Join(dir, "contexts", "meta", hex.EncodeToString(digest[:]), "meta.json"), &meta)
+	if host := meta.Endpoints.Docker.Host; strings.HasPrefix(host, "unix://") {
+		return host
+	}
+	return ""
+}
+
+// readJSON leaves into as it is where the file cannot be read: then docker has no such context either.
+func readJSON(path string, into any) {
+	if raw, err := os.ReadFile(path); err == nil {
+		_ = json.Unmarshal(raw, into) // and says so itself
+	}
+}
