@@ -99,7 +99,7 @@ var (
 	insteadDesc    = prometheus.NewDesc(namespace+"pause_instead", "1 while containers that wait are paused because time slices and channels cannot be controlled here, though --hold asks for them.", nil, nil)
 	breakerDesc    = prometheus.NewDesc(namespace+"breaker_open", "1 while nothing is held because there were too many actions, or too many containers stopped.", nil, nil)
 	standbyDesc    = prometheus.NewDesc(namespace+"standby", "1 while another actuator acts on this engine.", nil, nil)
-	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches if it is required.", nil, nil)
+	readyDesc      = prometheus.NewDesc(namespace+"ready", "1 while the actuator can act: snapshots are fresh, and a guardian watches unless --guardian=warn.", nil, nil)
 	unmetDesc      = prometheus.NewDesc(namespace+"deadline_unmet", "1 while a task or server of the container has a deadline that cannot be promised from the start, as far as its history tells; absent else.", []string{"container"}, nil)
 	unkeptDesc     = prometheus.NewDesc(namespace+"promises_unkept", "1 while promises of the GPU's time cannot be kept, such as shares and the batch floor that add up to more than all of it and are cut in proportion.", []string{"gpu"}, nil)
 	asideDesc      = prometheus.NewDesc(namespace+"files_put_aside", "Files of the state folder, and of the record of channels, that could not be read, and lie beside their place until somebody removes them.", nil, nil)

@@ -185,7 +185,7 @@ func (g *Guardian) Run(ctx context.Context) error {
 	g.o.Logger.Info("guardian watches", "state_dir", g.o.StateDir)
 	for {
 		lock, err := g.wait(ctx)
-		if errors.Is(err, fs.ErrNotExist) && g.folderGone() {
+		if errors.Is(err, errFolderGone) {
 			return nil
 		}
 		if err != nil {
@@ -223,10 +223,36 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
+// errFolderGone means that there is nothing left to watch.
+var errFolderGone = errors.New("the state folder is gone")
+
+// lock blocks until no actuator lives. It retries each error that may pass, such as a lack of
+// descriptors or memory: if the guardian ended, nobody would release what is on record.
+func (g *Guardian) lock(ctx context.Context) (*journal.Lock, error) {
+	for {
+		l, err := journal.Wait(ctx, journal.ActuatorLock(g.o.StateDir))
+		if errors.Is(err, fs.ErrNotExist) && g.folderGone() {
+			return nil, errFolderGone
+		}
+		if ctx.Err() != nil {
+			return l, err
+		}
+		g.trouble("cannot take the lock of the actuator, so nothing on record is released; will try again", err)
+		if err == nil {
+			return l, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(g.o.Poll):
+		}
+	}
+}
+
 // wait blocks until no actuator lives, and ends expired leases meanwhile.
 func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
-	if l, err := journal.TryLock(journal.ActuatorLock(g.o.StateDir)); !errors.Is(err, journal.ErrLocked) {
-		return l, err
+	if l, err := journal.TryLock(journal.ActuatorLock(g.o.StateDir)); err == nil {
+		return l, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -236,7 +262,7 @@ func (g *Guardian) wait(ctx context.Context) (*journal.Lock, error) {
 	}
 	got := make(chan result, 1)
 	go func() {
-		l, err := journal.Wait(ctx, journal.ActuatorLock(g.o.StateDir))
+		l, err := g.lock(ctx)
 		got <- result{l, err}
 	}()
 	go g.sweepChannels(ctx)

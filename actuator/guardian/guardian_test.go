@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,6 +144,80 @@ func TestEndsWithItsStateFolder(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("it watches a folder that is gone")
+	}
+}
+
+// A lock that cannot be opened for a while does not end the guardian: nobody else releases what is on record.
+func TestLockThatCannotBeOpened(t *testing.T) {
+	symlink := func(to string) func(p *post, lock string) (mend func() error) {
+		return func(p *post, lock string) func() error {
+			if err := os.Symlink(to, lock); err != nil {
+				p.Error(err)
+			}
+			return func() error { return os.Remove(lock) }
+		}
+	}
+	for name, tt := range map[string]struct {
+		spoil func(p *post, lock string) (mend func() error)
+		want  error
+	}{
+		"no descriptors": {func(p *post, _ string) func() error {
+			var before syscall.Rlimit
+			if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+				p.Error(err)
+			}
+			mend := func() error { return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) }
+			p.Cleanup(func() { _ = mend() })
+			none := before
+			none.Cur = 0
+			if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+				p.Error(err)
+			}
+			return mend
+		}, syscall.EMFILE},
+		"a loop of links":                 {symlink(filepath.Base(journal.ActuatorLock("."))), syscall.ELOOP},
+		"a missing folder, not the state": {symlink("missing/file"), syscall.ENOENT},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPost(t)
+			p.hold(time.Now().Add(time.Hour), "a")
+			var mend func() error
+			failed, swept := make(chan string, 1000), make(chan struct{}, 10000)
+			g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Poll: time.Millisecond, Once: true,
+				Sweep: func() ([]int, error) { swept <- struct{}{}; return nil, nil },
+				Logger: slog.New(slog.NewTextHandler(writer(func(b []byte) {
+					switch text := string(b); {
+					case strings.Contains(text, "guardian watches"): // its own lock is open
+						mend = tt.spoil(p, journal.ActuatorLock(p.dir))
+					case strings.Contains(text, "cannot take the lock"):
+						failed <- text
+					}
+				}), nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, done := p.run(g)
+			select {
+			case text := <-failed:
+				if !strings.Contains(text, tt.want.Error()) {
+					t.Errorf("it fails for another reason: %s", text)
+				}
+			case err := <-done:
+				t.Fatalf("it gave up: %v", err)
+			case <-time.After(20 * time.Second):
+				t.Fatal("it reports nothing")
+			}
+			for range 10 { // some tries later; it sweeps meanwhile
+				arrives(p, "it sweeps", swept)
+			}
+			if err := mend(); err != nil {
+				t.Fatal(err)
+			}
+			p.awaitAllGone("a")
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -109,10 +109,14 @@ func openNodes(path string, o *actuator.Options) (*nodes.File, error) {
 	o.Peers = list
 	load, base := o.Load, o.Config
 	o.Load = func() (config.Config, error) {
-		if err := list.Reload(); err != nil || load == nil {
-			return base, err
+		c := base
+		if load != nil {
+			var err error
+			if c, err = load(); err != nil {
+				return base, err
+			}
 		}
-		return load()
+		return c, list.Reload() // last, since it takes effect at once: a bad file of the two changes nothing
 	}
 	return list, nil
 }

@@ -228,8 +228,16 @@ func (s *serveCommand) authentication() (access.Options, error) {
 	return access.Files{WebConfig: s.webConfig, Tokens: s.tokenFile, Hosts: s.hosts}.Open()
 }
 
-// serve runs the actuator, its web server and the reload signal until one ends.
-func (s *serveCommand) serve(ctx context.Context, a *actuator.Actuator, authenticated bool, logger *slog.Logger) error {
+// daemon is what serve needs of an actuator.Actuator.
+type daemon interface {
+	Run(ctx context.Context) error
+	Reload(ctx context.Context) error
+	Handler() http.Handler
+}
+
+// serve runs the actuator, its web server and the reload signal until one ends. Its error is that of
+// the actuator, whichever ended first, and that of the one which did.
+func (s *serveCommand) serve(ctx context.Context, a daemon, authenticated bool, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !authenticated {
@@ -241,7 +249,8 @@ func (s *serveCommand) serve(ctx context.Context, a *actuator.Actuator, authenti
 	flags := &web.FlagConfig{WebListenAddresses: &s.listen, WebSystemdSocket: &systemd, WebConfigFile: &s.webConfig}
 
 	var g run.Group
-	g.Add(func() error { return a.Run(ctx) }, func(error) { cancel() })
+	var acting error // apart: g.Run returns only the error of the first that ends
+	g.Add(func() error { acting = a.Run(ctx); return nil }, func(error) { cancel() })
 	g.Add(func() error {
 		err := web.ListenAndServe(server, flags, logger)
 		if errors.Is(err, http.ErrServerClosed) {
@@ -269,7 +278,11 @@ func (s *serveCommand) serve(ctx context.Context, a *actuator.Actuator, authenti
 			}
 		}
 	}, func(error) { cancel() })
-	return g.Run()
+	err := g.Run()
+	if acting != nil && acting.Error() == context.Canceled.Error() { // and nothing else: it was asked to end before it began
+		acting = nil
+	}
+	return errors.Join(acting, err)
 }
 
 func warnOfRemote(listen []string, logger *slog.Logger) {

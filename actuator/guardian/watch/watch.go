@@ -24,7 +24,7 @@ type Mode string
 const (
 	Require Mode = "require" // refuse to start; hold nothing while it is away
 	Warn    Mode = "warn"    // report it, and act
-	Spawn   Mode = "spawn"   // start one
+	Spawn   Mode = "spawn"   // start one; hold nothing while that does not work
 )
 
 // Options of a Watch.
@@ -45,6 +45,8 @@ type Watch struct {
 	log *slog.Logger
 
 	up       atomic.Bool
+	alone    atomic.Bool    // Spawn brought no new guardian up within spawnPatience
+	gone     time.Time      // when Check first found no guardian; zero while one watches
 	next     time.Time      // of the next check
 	lacks    []sandbox.Lack // the guardian's
 	spawned  time.Time
@@ -54,7 +56,11 @@ type Watch struct {
 const (
 	watchEvery = time.Second
 	spawnWait  = 10 * time.Second
-	logMost    = 1 << 20
+	// spawnPatience is how long we hold on without a guardian while we start another one. A guardian
+	// is up within 0.1 s, on a busy machine within a second or two, and Check sees it at most a second
+	// later: there is time for two tries. Meanwhile what is held is at risk if this process is killed.
+	spawnPatience = 5 * time.Second
+	logMost       = 1 << 20
 )
 
 // New returns a watch; call Start first.
@@ -66,8 +72,11 @@ func (w *Watch) Up() bool { return w.up.Load() }
 // Lacks are the rights that the guardian's sandbox withholds.
 func (w *Watch) Lacks() []sandbox.Lack { return w.lacks }
 
-// MayHold reports whether containers may be held now.
-func (w *Watch) MayHold() bool { return w.o.Off || w.o.Mode != Require || w.up.Load() }
+// MayHold reports whether containers may be held now. Spawn may hold while the guardian is being
+// replaced, but not for longer than spawnPatience.
+func (w *Watch) MayHold() bool {
+	return w.o.Off || w.up.Load() || w.o.Mode == Warn || w.o.Mode == Spawn && !w.alone.Load()
+}
 
 // Start is called once, with the actuator's lock held: a guardian started while that lock is free
 // may end at once.
@@ -173,6 +182,16 @@ func (w *Watch) Check(now time.Time) {
 		w.log.Info("a guardian watches")
 	case !up && was:
 		w.log.Warn("the guardian is gone: what is paused now stays paused if this process is killed", "mode", string(w.o.Mode))
+	}
+	switch {
+	case up:
+		w.gone = time.Time{}
+	case w.gone.IsZero():
+		w.gone = now
+	}
+	alone := w.o.Mode == Spawn && !up && now.Sub(w.gone) >= spawnPatience
+	if was := w.alone.Swap(alone); alone && !was {
+		w.log.Error("no new guardian came up: nothing is held until one watches", "waited", now.Sub(w.gone), "log", w.logPath())
 	}
 	if !up && w.o.Mode == Spawn && !w.starting.Load() && now.Sub(w.spawned) > watchEvery {
 		w.spawned = now

@@ -134,7 +134,7 @@ func (f actuatorFacts) judge() []Finding {
 	case s.DryRun:
 		out.ok("guardian", "not needed: --dry-run stops nothing")
 	default:
-		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held", "systemctl start laxity-guardian, or --guardian=spawn")
+		out.add(Warn, "guardian", "none watches", "if the actuator were killed now, what it holds would stay stopped; with --guardian=require nothing is held, and with spawn nothing after 5 s", "systemctl start laxity-guardian, or --guardian=spawn")
 	}
 	if len(s.PutAside) > 0 {
 		out.add(Warn, "state", "could not be read and was put aside: "+strings.Join(s.PutAside, ", "), "its content was lost: alerts come again, reservations do not", "see the disk (dmesg), then remove these files from the state folder")
