@@ -64,7 +64,7 @@ func (e Experiment) SettingsOf(env Env) map[string]string {
 }
 
 // CheckPortion returns an error that says what keeps a portion from being added to an earlier
-// one: another experiment, machine, commit or setting.
+// one: another experiment, machine, commit, seed or setting, or changes that no commit has.
 func CheckPortion(earlier, later Result) error {
 	same := func(what, a, b string) error {
 		if a == b {
@@ -75,6 +75,7 @@ func CheckPortion(earlier, later Result) error {
 	name := strings.TrimSuffix(earlier.Name, partial)
 	for _, err := range []error{
 		same("experiment", name, later.Name), same("machine", earlier.Machine, later.Machine), same("commit", earlier.Commit, later.Commit),
+		same("--seed", fmt.Sprint(earlier.Seed), fmt.Sprint(later.Seed)), committed(later.Commit),
 	} {
 		if err != nil {
 			return err
@@ -86,6 +87,16 @@ func CheckPortion(earlier, later Result) error {
 		if err := same("--set "+name, earlier.Settings[name], later.Settings[name]); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// dirty ends the commit of a program with changes that are not committed (the Makefile's COMMIT).
+const dirty = "-dirty"
+
+func committed(commit string) error {
+	if strings.HasSuffix(commit, dirty) {
+		return fmt.Errorf("this program has changes that are not committed (%s): two of its portions may be of different code; commit them and build again", commit)
 	}
 	return nil
 }

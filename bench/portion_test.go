@@ -18,7 +18,7 @@ func TestCheckPortion(t *testing.T) {
 		says   string // empty: it may be added
 	}{
 		{func(*bench.Result) {}, ""},
-		{func(r *bench.Result) { r.Seed = 2 }, ""},
+		{func(r *bench.Result) { r.Seed = 2 }, "another --seed (0; now 2)"},
 		{func(r *bench.Result) { r.Name = "shares" }, "another experiment (serve; now shares)"},
 		{func(r *bench.Result) { r.Machine = "2 × H200" }, "another machine"},
 		{func(r *bench.Result) { r.Commit = "b" }, "another commit (a; now b)"},
@@ -34,6 +34,14 @@ func TestCheckPortion(t *testing.T) {
 				t.Errorf("%+v after %+v: %v, expected %q", later, earlier, err, c.says)
 			}
 		}
+	}
+}
+
+// Two builds with changes that are not committed have one commit, and may be of different code.
+func TestPortionsAreOfCommittedCode(t *testing.T) {
+	r := bench.Result{Name: "serve", Commit: "0123456789ab-dirty"}
+	if err := bench.CheckPortion(r, r); err == nil || !strings.Contains(err.Error(), "commit them") {
+		t.Errorf("%v", err)
 	}
 }
 

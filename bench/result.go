@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/bench/chart"
+	"github.com/laxity/laxity/internal/replace"
 )
 
 // Experiment is one table or figure.
@@ -145,25 +146,31 @@ type Result struct {
 // rowsFile is where the rows lie of a result that is stored as NAME.json.
 func rowsFile(name string) string { return strings.TrimSuffix(name, ".json") + ".csv.gz" }
 
-// Write stores the result as dir/NAME.json, and its rows beside it as NAME.csv.gz.
+// Write stores the result as dir/NAME.json, and its rows beside it as NAME.csv.gz. Each is replaced whole: a full disk
+// or a second Ctrl-C takes none of the rows of earlier portions.
 func (r Result) Write(dir string) (path string, err error) {
 	var rows bytes.Buffer
 	if err := writeRows(&rows, r.Rows); err != nil {
 		return "", fmt.Errorf("rows of %s: %w", r.Name, err)
 	}
-	r.Rows = nil
-	b, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return "", fmt.Errorf("result of %s: %w", r.Name, err)
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	path = filepath.Join(dir, r.Name+".json")
-	if err := os.WriteFile(rowsFile(path), rows.Bytes(), 0o644); err != nil {
+	if err := replace.File(rowsFile(path), rows.Bytes(), 0o644); err != nil {
 		return "", err
 	}
-	return path, os.WriteFile(path, append(b, '\n'), 0o644)
+	return path, r.WriteWithoutRows(dir)
+}
+
+// WriteWithoutRows replaces dir/NAME.json alone, as where figures are computed in another way.
+func (r Result) WriteWithoutRows(dir string) error {
+	r.Rows = nil
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("result of %s: %w", r.Name, err)
+	}
+	return replace.File(filepath.Join(dir, r.Name+".json"), append(b, '\n'), 0o644)
 }
 
 // ReadResult reads a stored result, NAME.json, with its rows.

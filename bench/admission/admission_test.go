@@ -7,6 +7,33 @@ import (
 	"github.com/laxity/laxity/bench"
 )
 
+// A way that refuses requests is compared by those in time of all that are offered: refusing all but one is no gain.
+func TestWaysAreComparedByWhatIsOffered(t *testing.T) {
+	for name, tt := range map[string]struct {
+		admitted, inTime     float64
+		goodput, refused, by float64
+	}{
+		"refuses nobody":      {100, 50, 0.5, 0, 1},
+		"refuses a half":      {50, 50, 0.5, 0.5, 1},
+		"refuses all but one": {1, 1, 0.01, 0.99, 0.02},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row := func(way string, requests, inTime float64) bench.Row {
+				return bench.Row{"way": way, "arrivals": "frames", "load": 0.5, "offered": 100.0, "servers": 12.0, "refused_servers": 0.0,
+					"requests": requests, "in_time": inTime, "told": 0.0, "told_requests": 0.0, "told_in_time": 0.0, "told_later": 0.0}
+			}
+			got := map[string]bench.Figure{}
+			for _, f := range Experiment().FiguresOf([]bench.Row{row(byDefault, 100, 50), row(allRun, 100, 50), row(require, tt.admitted, tt.inTime)}) {
+				got[f.Name] = f
+			}
+			f, refused := got["offered_in_time: frames, load 0.5"], got["refused_requests: frames, load 0.5"]
+			if math.Abs(f.Value-tt.goodput) > 1e-9 || math.Abs(f.Ratio-tt.by) > 1e-9 || math.Abs(refused.Value-tt.refused) > 1e-9 {
+				t.Errorf("%+v, %+v", f, refused)
+			}
+		})
+	}
+}
+
 func TestAdmission(t *testing.T) {
 	rows, err := run(t.Context(), bench.Env{Seed: 3, Quick: true, Log: t.Logf})
 	if err != nil {

@@ -25,7 +25,11 @@ Each set runs by each way in turn: default is time slicing, p3 the paper's algor
 pause, laxity time slices in order (first come, first served; in idle the default policy), fifo, edf
 and llf the same with these policies, mps NVIDIA's MPS, one is one after another. All times are those
 that the programs stamp themselves; with one, a task counts as begun when the first one of its set
-does. Makespan is from the first start to the last end; hits are those of the worst run.`
+does. Makespan is from the first start to the last end; hits are those of the worst run.` + aboutFailed
+
+const aboutFailed = ` A run in
+which a way fails (a task breaks or hangs, or what orders them does) counts for no way; FAILED says for
+how many runs a way is to blame for that.`
 
 // Experiment is arbitration beside its alternatives.
 func Experiment() bench.Experiment {
@@ -118,20 +122,26 @@ func (m *measurement) set(ctx context.Context, s set) error {
 	return nil
 }
 
-// errLeftOut means that a way could not be measured this time, and with it the run.
+// errLeftOut means that there was no time to measure a way, and with it the run.
 var errLeftOut = errors.New("left out")
 
-// run measures n tasks by all ways, once. It keeps the rows of all of them or of none.
+// errFailed means that a way did not get a run done. It has one row then, which says why.
+var errFailed = errors.New("failed")
+
+// run measures n tasks by all ways, once. It keeps the rows of all of them, or that of the one that failed.
 func (m *measurement) run(ctx context.Context, s set, n, repeat int) error {
 	var rows []bench.Row
 	number, ways := m.env.FirstRun()+repeat, m.waysOf(s, n, repeat)
 	for i := range ways {
-		// No way is always first.
-		way := ways[(i+repeat)%len(ways)]
+		// No way is always first, in portions of one run either.
+		way := ways[(i+number-1)%len(ways)]
 		found, err := m.one(ctx, s, n, number, way)
 		switch {
 		case errors.Is(err, errLeftOut):
 			m.env.Log("%s, %d tasks: run %d does not count", s.name, n, number)
+			return nil
+		case errors.Is(err, errFailed):
+			m.rows = append(m.rows, found...)
 			return nil
 		case err != nil:
 			return err
@@ -155,8 +165,9 @@ func (m *measurement) waysOf(s set, n, repeat int) []string {
 	return ways
 }
 
-// one measures n tasks by one way, once. A failure of a task is errLeftOut; any other error
-// ends the measurement. A way that this machine cannot has no rows.
+// one measures n tasks by one way, once. Without time for it the error is errLeftOut; where the way or a task of it
+// fails errFailed, with a row that says why; any other error ends the measurement. A way that this machine cannot has
+// no rows.
 func (m *measurement) one(ctx context.Context, s set, n, run int, way string) ([]bench.Row, error) {
 	what := fmt.Sprintf("%s, %d tasks, run %d, %s", s.name, n, run, way)
 	if since := time.Since(m.began); since > m.how.limit {
@@ -179,8 +190,8 @@ func (m *measurement) one(ctx context.Context, s set, n, run int, way string) ([
 		m.env.Log("%s: left out: %s", what, no.Why)
 		return nil, nil
 	case err != nil:
-		m.env.Log("%s: left out: %v", what, err)
-		return nil, errLeftOut
+		m.env.Log("%s: failed: %v", what, err)
+		return []bench.Row{failedRow(s, way, n, run, err)}, errFailed
 	default:
 		sum := summarise(rows)
 		hits := ""

@@ -19,6 +19,7 @@ var inChart = []struct{ way, name string }{
 // charts shows when the tasks of each set end, by each way.
 func charts(rows []bench.Row) []chart.Chart {
 	var out []chart.Chart
+	rows = measured(rows)
 	all := cells(rows)
 	for _, set := range []struct{ name, title string }{
 		{"large", "large tasks that start together on one GPU: from start to end, first run"},

@@ -56,7 +56,7 @@ func idealOf(rows []bench.Row) (share float64, tasks, runs int) {
 	kernels := map[string]float64{}
 	draws := map[float64][]bench.Row{}
 	for _, r := range rows {
-		if r.Str("set") != "mixed" {
+		if r.Str("set") != "mixed" || failed(r) {
 			continue
 		}
 		kind := r.Str("kind")

@@ -17,7 +17,7 @@ channels in the order of these policies, mps is NVIDIA's MPS. All times are thos
 themselves. Makespan is from the first start to the last end; hits are the share of all tasks of all
 draws that met their deadlines. ideal is computed: a GPU that always does the work with the earliest
 deadline, changes to another at no cost, and knows all else of a task as done before. Where it misses a
-deadline, nobody can meet them all: so many tasks come at once.`
+deadline, nobody can meet them all: so many tasks come at once.` + aboutFailed
 
 // Mixed is what policies make of tasks that arrive at random. A draw by all ways takes seven minutes.
 func Mixed() bench.Experiment {
@@ -73,7 +73,7 @@ func mixedFigures(rows []bench.Row) []bench.Figure {
 func mixedTable(rows []bench.Row) [][]string {
 	lines := table(rows)
 	if v, tasks, runs := idealOf(rows); runs > 0 {
-		lines = append(lines, []string{"mixed", fmt.Sprint(tasks / runs), ideal, "-", "-", "-", fmt.Sprintf("%.1f %%", 100*v), fmt.Sprint(runs)})
+		lines = append(lines, []string{"mixed", fmt.Sprint(tasks / runs), ideal, "-", "-", "-", fmt.Sprintf("%.1f %%", 100*v), fmt.Sprint(runs), "-"})
 	}
 	return lines
 }

@@ -25,7 +25,7 @@ deadline here), mps NVIDIA's MPS. N × lone, which the paper compares with, is N
 another, once, to check that. Input is from the start to the first launch, output from the last kernel's end to the end. All times are those that
 the programs stamp themselves. The median of the runs of each way; no way is always first. A run is a portion or several, one after another: a
 later one takes the ways that are still to be measured. laxity, which learns from earlier runs, knows one lone run at the start of each portion.
-Only runs of all ways count.`
+Only runs of all ways count. FAILED says how often a way did not get its run done, and was tried again.`
 )
 
 // filled is the part of a lone task that its kernels are.
@@ -118,7 +118,7 @@ func (m *measurement) resume(ctx context.Context, s set, n, repeat int) error {
 		if errors.Is(err, errLeftOut) {
 			continue // a later portion tries again
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errFailed) { // that one is tried again, too, and told
 			return err
 		}
 		for _, r := range found {
@@ -140,7 +140,7 @@ func (m *measurement) learn(ctx context.Context, s set, n int, way string) error
 		return nil // it learns from the run itself
 	}
 	_, err := m.one(ctx, s, 1, 0, way) // of no run, so it does not count
-	if errors.Is(err, errLeftOut) {
+	if errors.Is(err, errLeftOut) || errors.Is(err, errFailed) {
 		return nil // so is what would follow
 	}
 	return err
@@ -159,7 +159,7 @@ func remaining(rows []bench.Row, set string, n, number int, ways []string) (out 
 	for i := range ways {
 		way := ways[(i+number-1)%len(ways)]
 		if !slices.ContainsFunc(rows, func(r bench.Row) bool {
-			return r.Str("set") == set && int(r.Num("n_tasks")) == n && int(r.Num("run")) == number && r.Str("way") == way
+			return !failed(r) && r.Str("set") == set && int(r.Num("n_tasks")) == n && int(r.Num("run")) == number && r.Str("way") == way
 		}) {
 			out = append(out, way)
 		}
@@ -167,8 +167,9 @@ func remaining(rows []bench.Row, set string, n, number int, ways []string) (out 
 	return out
 }
 
-// Whole keeps the rows of contention whose run has all its ways.
+// Whole keeps the rows of contention whose run has all its ways. What failed is no row of a run.
 func Whole(rows []bench.Row) []bench.Row {
+	rows = measured(rows)
 	type run struct {
 		set       string
 		n, number float64
@@ -183,7 +184,7 @@ func Whole(rows []bench.Row) []bench.Row {
 		seen[k][r.Str("way")] = true
 		least[k] = min(least[k], r.Num("ways"))
 	}
-	return slices.DeleteFunc(slices.Clone(rows), func(r bench.Row) bool { return float64(len(seen[of(r)])) < least[of(r)] })
+	return slices.DeleteFunc(rows, func(r bench.Row) bool { return float64(len(seen[of(r)])) < least[of(r)] })
 }
 
 // lone is what one container alone takes by default, seconds.
@@ -209,9 +210,13 @@ func paperFigures(rows []bench.Row, s set) (out []bench.Figure) {
 
 // paperTable has the medians of the phases, too, which are the paper's Table 1, and their spread, its Fig. 4.
 func paperTable(rows []bench.Row) [][]string {
+	failures := map[[2]string]int{}
+	for _, r := range slices.DeleteFunc(slices.Clone(rows), func(r bench.Row) bool { return !failed(r) }) {
+		failures[[2]string{fmt.Sprint(r.Num("n_tasks")), r.Str("way")}]++
+	}
 	rows = Whole(rows)
 	all := cells(rows)
-	lines := [][]string{{"N", "WAY", "MAKESPAN s", "× N × LONE", "MEAN TURNAROUND s", "INPUT s", "KERNELS s", "OUTPUT s", "KERNELS' SPREAD %", "RUNS"}}
+	lines := [][]string{{"N", "WAY", "MAKESPAN s", "× N × LONE", "MEAN TURNAROUND s", "INPUT s", "KERNELS s", "OUTPUT s", "KERNELS' SPREAD %", "RUNS", "FAILED"}}
 	slices.SortStableFunc(all, func(a, b cell) int {
 		return cmp.Or(a.n-b.n, slices.Index(allWays, a.way)-slices.Index(allWays, b.way))
 	})
@@ -226,7 +231,8 @@ func paperTable(rows []bench.Row) [][]string {
 		}
 		lines = append(lines, []string{fmt.Sprint(c.n), c.way, bench.Number(c.makespan()), bench.Number(c.makespan() / (float64(c.n) * lone(all, c.set))),
 			bench.Number(c.turnaround()), bench.Number(bench.Median(input)), bench.Number(bench.Median(kernels)), bench.Number(bench.Median(output)),
-			bench.Number(100 * (slices.Max(kernels) - slices.Min(kernels)) / bench.Median(kernels)), fmt.Sprint(len(c.runs))})
+			bench.Number(100 * (slices.Max(kernels) - slices.Min(kernels)) / bench.Median(kernels)), fmt.Sprint(len(c.runs)),
+			fmt.Sprint(failures[[2]string{fmt.Sprint(c.n), c.way}])})
 	}
 	return lines
 }

@@ -8,6 +8,16 @@ import (
 	"github.com/laxity/laxity/bench"
 )
 
+// failedRow is what a way has of a run that it did not get done.
+func failedRow(s set, way string, n, run int, err error) bench.Row {
+	return bench.Row{"set": s.name, "way": way, "n_tasks": n, "run": run, "failed": err.Error()}
+}
+
+func failed(r bench.Row) bool { return r.Str("failed") != "" }
+
+// measured are the rows of tasks.
+func measured(rows []bench.Row) []bench.Row { return slices.DeleteFunc(slices.Clone(rows), failed) }
+
 // summary is what one run came to. Times are in seconds.
 type summary struct {
 	makespan, turnaround float64
@@ -33,6 +43,7 @@ type cell struct {
 	set, way string
 	n        int
 	runs     []summary
+	failed   int // runs
 }
 
 func (c cell) makespan() float64   { return c.median(func(s summary) float64 { return s.makespan }) }
@@ -88,7 +99,10 @@ func cells(rows []bench.Row) []cell {
 	for _, k := range keys {
 		c := cell{set: k.set, way: k.way, n: int(k.n)}
 		for _, run := range runs[k] {
-			c.runs = append(c.runs, summarise(run))
+			if tasks := measured(run); len(tasks) > 0 {
+				c.runs = append(c.runs, summarise(tasks))
+			}
+			c.failed += len(run) - len(measured(run))
 		}
 		out = append(out, c)
 	}
@@ -136,7 +150,7 @@ func figures(rows []bench.Row) []bench.Figure {
 
 func table(rows []bench.Row) [][]string {
 	all := cells(rows)
-	lines := [][]string{{"SET", "N", "WAY", "MAKESPAN s", "× DEFAULT", "MEAN TURNAROUND s", "HITS", "RUNS"}}
+	lines := [][]string{{"SET", "N", "WAY", "MAKESPAN s", "× DEFAULT", "MEAN TURNAROUND s", "HITS", "RUNS", "FAILED"}}
 	var names []string
 	for _, s := range append(sets(), mixedSet()) {
 		names = append(names, s.name)
@@ -160,7 +174,7 @@ func table(rows []bench.Row) [][]string {
 		}
 		lines = append(lines, []string{c.set, fmt.Sprint(c.n), c.way, bench.Number(c.makespan()),
 			bench.Number(c.makespan() / find(all, c.set, timeSliced, c.n).makespan()),
-			bench.Number(c.turnaround()), hits, fmt.Sprint(len(c.runs))})
+			bench.Number(c.turnaround()), hits, fmt.Sprint(len(c.runs)), fmt.Sprint(c.failed)})
 	}
 	return lines
 }

@@ -2,6 +2,7 @@ package arbitrate
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -67,6 +68,39 @@ func TestFigures(t *testing.T) {
 		t.Errorf("mixed: %+v", mixed)
 	}
 	if lines := table(rows); len(lines) != 1+9 || lines[8][6] != "50.0 %" || lines[1][1] != "1" || lines[4][2] != laxity {
+		t.Errorf("table: %v", lines)
+	}
+}
+
+// A run that a way did not get done counts for no way, and is told of the one that failed.
+func TestFailedRuns(t *testing.T) {
+	sized := set{name: "deadlines"}
+	rows := append(makeRun("deadlines", timeSliced, 1, false, 8, 8), makeRun("deadlines", edf, 1, true, 2, 4)...)
+	rows = append(rows, failedRow(sized, edf, 2, 2, errors.New("task 2 hangs")), failedRow(sized, edf, 2, 3, errors.New("task 1 hangs")))
+	lines := table(rows)
+	if len(lines) != 3 || !slices.Equal(lines[1][7:], []string{"1", "0"}) || !slices.Equal(lines[2][6:], []string{"2 of 2", "1", "2"}) {
+		t.Errorf("table: %v", lines)
+	}
+	for _, f := range figures(rows) {
+		if f.Name == "edf_hits" && (f.Value != 2 || f.Runs != 1) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if drawn := charts(rows); len(drawn) == 0 {
+		t.Error("no charts")
+	}
+
+	sized.name = "8192"
+	lone := func(way string) bench.Row {
+		return bench.Row{"set": "8192", "way": way, "n_tasks": 1, "run": 1, "ways": 2, "start": 1.0, "end": 2.0, "took_s": 1.0, "kernels_s": 1.0, "launch_s": 0.1}
+	}
+	ways := []string{timeSliced, laxity}
+	rows = []bench.Row{lone(timeSliced), failedRow(sized, laxity, 1, 1, errors.New("it hangs"))}
+	if again := remaining(rows, "8192", 1, 1, ways); !slices.Equal(again, []string{laxity}) || len(Whole(rows)) != 0 {
+		t.Errorf("it is tried again: %v; whole: %v", again, Whole(rows))
+	}
+	lines = paperTable(append(rows, lone(laxity)))
+	if len(lines) != 3 || lines[1][10] != "0" || lines[2][9] != "1" || lines[2][10] != "1" {
 		t.Errorf("table: %v", lines)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -88,12 +89,15 @@ func quiet() (done func()) {
 func (p *process) measure(ctx context.Context, interval, every time.Duration) ([]bench.Row, error) {
 	defer quiet()()
 	var rows []bench.Row
+	var first, body bytes.Buffer
+	if err := p.scrape(ctx, &first); err != nil {
+		return nil, err
+	}
 	before, err := bench.ReadUsage(p.PID)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	var body bytes.Buffer
 	scrapes := time.NewTicker(every)
 	defer scrapes.Stop()
 	for time.Since(began) < interval {
@@ -114,14 +118,24 @@ func (p *process) measure(ctx context.Context, interval, every time.Duration) ([
 		return rows, err
 	}
 	last := body.Bytes()
-	sum, n := metric(last, "laxity_exporter_poll_duration_seconds_sum"), metric(last, "laxity_exporter_poll_duration_seconds_count")
 	cpu := "cpu_percent"
 	if every < time.Second {
 		cpu += often
 	}
-	return append(rows, bench.Row{"way": laxity, "kind": "process", "scrape_every_s": every.Seconds(),
+	row := bench.Row{"way": laxity, "kind": "process", "scrape_every_s": every.Seconds(),
 		"cpu_seconds": (after.CPU - before.CPU).Seconds(), cpu: 100 * (after.CPU - before.CPU).Seconds() / wall.Seconds(), "rss_anon_mib": after.RSSAnon / (1 << 20),
-		"pass_ms": 1000 * sum / n, "series": float64(bench.Series(last)), "wall_s": wall.Seconds()}), nil
+		"series": float64(bench.Series(last)), "wall_s": wall.Seconds()}
+	if mean := meanPass(first.Bytes(), last); !math.IsNaN(mean) { // a row stores no NaN
+		row["pass_mean_ms"] = 1000 * mean
+	}
+	return append(rows, row), nil
+}
+
+// meanPass is the mean duration of the exporter's passes between two scrapes, seconds; NaN without a pass.
+func meanPass(before, after []byte) float64 {
+	const duration = "laxity_exporter_poll_duration_seconds"
+	more := func(name string) float64 { return metric(after, name) - metric(before, name) }
+	return more(duration+"_sum") / more(duration+"_count")
 }
 
 func (p *process) get(ctx context.Context, path string) (*http.Response, error) {

@@ -34,3 +34,16 @@ var measures = map[string][]string{
 	"arbitrate": ordering, "mixed": ordering, "contention-19456": ordering, "contention-13312": ordering, "contention-8192": ordering, "contention-inference": ordering,
 	"serve": ordering, "serve-scenes": ordering, "serve-streams": ordering, "shares": ordering,
 }
+
+// workload is the program that tenants run in these experiments. A result that ran another one says so in
+// bench/results/older.txt, in the words of workloadChanged.
+var (
+	workload    = []string{"internal/workload"}
+	runWorkload = []string{
+		"arbitrate", "mixed", "contention-19456", "contention-13312", "contention-8192", "contention-inference", "in-pods",
+		"chain", "cost", "growth", "events", "events-2gpus", "faults", "fit", "gang", "hidden", "long", "deadlock", "deadlock-2gpus",
+		"oversubscribe", "peers", "pods", "swap", "swapcycles", "zoo", "unlabelled",
+	}
+)
+
+const workloadChanged = "the tenants' program"

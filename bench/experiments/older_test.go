@@ -28,7 +28,11 @@ func TestOlderCodeIsAdmitted(t *testing.T) {
 			t.Errorf("%s: measures.go does not say what it measures", name)
 			continue
 		}
-		changed, err := changedSince(r.Commit, measures[name])
+		folders := measures[name]
+		if slices.Contains(runWorkload, name) {
+			folders = slices.Concat(folders, workload)
+		}
+		changed, err := changedSince(r.Commit, folders)
 		switch {
 		case err != nil:
 			t.Logf("%s: it is not known what has changed since commit %s: %v", name, r.Commit, err)
@@ -36,6 +40,12 @@ func TestOlderCodeIsAdmitted(t *testing.T) {
 			t.Errorf("%s measured other code than is here (%s has changed since commit %s): measure again, or add `%s: REASON` to bench/results/older.txt", name, changed, r.Commit, name)
 		case changed == "" && r.Older != "":
 			t.Errorf("%s measured the code that is here: remove it from bench/results/older.txt", name)
+		}
+		if !slices.Contains(runWorkload, name) || err != nil {
+			continue
+		}
+		if changed, err = changedSince(r.Commit, workload); err == nil && changed != "" != strings.Contains(r.Older, workloadChanged) {
+			t.Errorf("%s: %q has changed in %s since commit %s, and bench/results/older.txt says of it: %q; it says %q exactly where that program is another one", name, changed, workload, r.Commit, r.Older, workloadChanged)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/laxity/laxity/actuator/actuatortest"
@@ -118,8 +119,22 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// Tasks that do not fit beside each other wait, and none runs out of memory.
+func TestTurned(t *testing.T) {
+	for run, want := range map[int]string{1: "b c a", 2: "c a b", 3: "a b c", 4: "b c a"} {
+		if got := strings.Join(turned([]string{"a", "b", "c"}, run), " "); got != want {
+			t.Errorf("run %d: %s, want %s", run, got, want)
+		}
+	}
+}
+
+// Tasks that do not fit beside each other wait, and none runs out of memory; one after another, each begins when the former one has ended.
 func TestOversubscribe(t *testing.T) {
+	for way, tasks := range map[string]int{laxity: 5, oneByOne: 3} {
+		t.Run(way, func(t *testing.T) { testOversubscribe(t, way, tasks) })
+	}
+}
+
+func testOversubscribe(t *testing.T, way string, tasks int) {
 	r, err := newRig(t.Context(), env(t, leftFree+1<<30, nil), "oversubscribe", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -129,14 +144,16 @@ func TestOversubscribe(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	rows, err := r.oversubscribeRound(t.Context(), taskSet{"equal", taskSets[0].jobs[:5]}, laxity, 1)
+	rows, err := r.oversubscribeRound(t.Context(), taskSet{"equal", taskSets[0].jobs[:tasks]}, way, 1)
 	skipUnguarded(t, err)
+	last := 0.0
 	for _, row := range rows {
-		if row.Str("outcome") != "ended" {
+		if row.Str("outcome") != "ended" || way == oneByOne && row.Num("end") <= last {
 			t.Errorf("%v", row)
 		}
+		last = row.Num("end")
 	}
-	if len(rows) != 5 {
+	if len(rows) != tasks {
 		t.Errorf("%d tasks", len(rows))
 	}
 }

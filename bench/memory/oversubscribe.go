@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +18,8 @@ import (
 
 const oversubscribeAbout = `A ballast container leaves 40 GiB of the card. Twelve tasks in containers of their own begin at once;
 together they need three times that: in the set equal 10 GiB each and 8 kernels, in the set unequal 5, 10 or 15 GiB and 4, 8 or 12 kernels
-(matrices of 8192², the rest is held). They run by each way in turn: default side by side, laxity with limits (each task carries
+(matrices of 8192², the rest is held). They run by each way in turn, in an order that changes from run to run; all containers of a way
+are made before the first one starts, and removed after the last end. Ways: default side by side, laxity with limits (each task carries
 laxity.gpu-memory, what it needs and 640 MiB for the context, and no other label), one after another; where
 asked for, laxity also with the card divided (--memory-share=fair and adaptive, the same label), and static: the 40 GiB in equal parts, as many as
 the largest task fits into, a task for each, and the next one begins when a part is free; this is how we read P4's static fair share, of which we
@@ -87,7 +89,7 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 	for repeat := range repeats {
 		for _, s := range sets {
 			var all []bench.Row // of the ways together, or of none
-			for _, way := range ways {
+			for _, way := range turned(ways, first+repeat) {
 				more, err := r.oversubscribeRound(ctx, s, way, first+repeat)
 				if err != nil {
 					return rows, err
@@ -98,6 +100,12 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 		}
 	}
 	return rows, nil
+}
+
+// turned are the ways in the order of a run: no way is always first.
+func turned(ways []string, run int) []string {
+	n := run % len(ways)
+	return slices.Concat(ways[n:], ways[:n])
 }
 
 // oversubscribeRound runs all tasks of a set by a way and returns a row for each.
@@ -111,21 +119,33 @@ func (r *rig) oversubscribeRound(ctx context.Context, s taskSet, way string, run
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
+	tasks := make([]oversubscribed, len(s.jobs))
+	defer func() {
+		for _, t := range tasks {
+			if t.tenant != nil {
+				t.tenant.Remove() //nolint:errcheck // the runner's Close tries again
+			}
+		}
+	}()
+	for i := range tasks {
+		if tasks[i].tenant, err = r.task(ctx, s.jobs[i], way); err != nil {
+			return nil, err
+		}
+	}
 	watched, err := r.WatchMemory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tasks := make([]oversubscribed, len(s.jobs))
 	slots := make(chan struct{}, s.atOnce(way))
 	var wait sync.WaitGroup
 	for i := range tasks {
 		slots <- struct{}{}
-		if tasks[i].tenant, err = r.task(ctx, s.jobs[i], way); err != nil {
+		if err = tasks[i].tenant.Start(ctx); err != nil {
 			break
 		}
 		wait.Go(func() {
-			defer func() { <-slots }()
-			tasks[i].finish(ctx)
+			tasks[i].err = tasks[i].tenant.Wait(ctx)
+			<-slots
 		})
 	}
 	wait.Wait()
@@ -133,10 +153,13 @@ func (r *rig) oversubscribeRound(ctx context.Context, s taskSet, way string, run
 	if err != nil {
 		return nil, err
 	}
+	for i := range tasks {
+		tasks[i].read(ctx)
+	}
 	return r.oversubscribeRows(tasks, s, way, run, use), nil
 }
 
-// task starts one task.
+// task makes the container of one task.
 func (r *rig) task(ctx context.Context, j job, way string) (*tenant.Tenant, error) {
 	n := r.GPU.N(8192)
 	matrices := uint64(3 * n * n * 4)
@@ -144,7 +167,7 @@ func (r *rig) task(ctx context.Context, j job, way string) (*tenant.Tenant, erro
 	if _, ok := memoryShares[way]; ok {
 		labels["laxity.gpu-memory"] = strconv.FormatUint(j.memory+benchrig.ContextMost, 10)
 	}
-	return r.start(ctx, labels, "--n", strconv.Itoa(n), "--kernels", strconv.Itoa(j.kernels), "--host-seconds", "0.3",
+	return r.create(ctx, labels, "--n", strconv.Itoa(n), "--kernels", strconv.Itoa(j.kernels), "--host-seconds", "0.3",
 		"--alloc-extra", mib(j.memory-matrices))
 }
 
@@ -155,9 +178,8 @@ type oversubscribed struct {
 	err        error
 }
 
-func (o *oversubscribed) finish(ctx context.Context) {
-	defer o.tenant.Remove() //nolint:errcheck // the runner's Close tries again
-	o.err = o.tenant.Wait(ctx)
+// read reads when a task that has ended began and ended.
+func (o *oversubscribed) read(ctx context.Context) {
 	events, err := o.tenant.Timeline(ctx)
 	o.err = errors.Join(o.err, err)
 	for _, e := range events {

@@ -34,16 +34,7 @@ func newRig(ctx context.Context, env bench.Env, name string, gpus int) (*rig, er
 	return &rig{Rig: r, env: env}, nil
 }
 
-// start starts a container; args are the workload's.
-func (r *rig) start(ctx context.Context, labels map[string]string, args ...string) (*tenant.Tenant, error) {
-	t, err := r.create(ctx, labels, args...)
-	if err == nil {
-		err = t.Start(ctx)
-	}
-	return t, err
-}
-
-// create makes a container that is to be started.
+// create makes a container that is to be started; args are the workload's.
 func (r *rig) create(ctx context.Context, labels map[string]string, args ...string) (*tenant.Tenant, error) {
 	r.made++
 	return r.Tenants.Create(ctx, tenant.Spec{Name: fmt.Sprintf("laxity-bench-memory-%d-%d", os.Getpid(), r.made), Labels: labels, Args: args})

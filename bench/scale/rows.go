@@ -15,6 +15,17 @@ func of(way, kind string, nodes float64) func(bench.Row) bool {
 	}
 }
 
+// fewest is how many samples a 99th percentile rests on at least.
+const fewest = 100
+
+// p99 is the 99th percentile; NaN of fewer samples than it needs.
+func p99(samples []float64) float64 {
+	if len(samples) < fewest {
+		return math.NaN()
+	}
+	return bench.Quantile(samples, 0.99)
+}
+
 func sizesOf(rows []bench.Row) []float64 {
 	var sizes []float64
 	for _, r := range rows {
@@ -38,14 +49,14 @@ func figures(rows []bench.Row) []bench.Figure {
 			took := bench.Column(rows, "seconds", of(way, "decision", n))
 			theirs := bench.Column(rows, "seconds", of(asked, "decision", n))
 			name := func(what, unit string) string { return fmt.Sprintf("%s%s_%s_%.0f", what, suffix[way], unit, n) }
-			p50, p99 := 1000*bench.Median(took), 1000*bench.Quantile(took, 0.99)
+			p50 := 1000 * bench.Median(took)
 			out = append(out,
 				bench.Figure{Name: name("decision_median", "ms"), Value: p50, Unit: "ms", Against: asked, Ratio: p50 / 1000 / bench.Median(theirs), Runs: len(took)},
-				bench.Figure{Name: name("decision_p99", "ms"), Value: p99, Unit: "ms", Against: asked, Ratio: p99 / 1000 / bench.Quantile(theirs, 0.99), Runs: len(took)})
+				bench.Figure{Name: name("decision_p99", "ms"), Value: 1000 * p99(took), Unit: "ms", Against: asked, Ratio: p99(took) / p99(theirs), Runs: len(took)})
 			loaded := bench.Column(rows, "seconds", of(way, busy, n))
-			out = append(out, bench.Figure{Name: name("decision_busy_p99", "ms"), Value: 1000 * bench.Quantile(loaded, 0.99), Unit: "ms", Runs: len(loaded)})
+			out = append(out, bench.Figure{Name: name("decision_busy_p99", "ms"), Value: 1000 * p99(loaded), Unit: "ms", Runs: len(loaded)})
 			predicted := bench.Column(rows, "seconds", of(way, predictive, n))
-			out = append(out, bench.Figure{Name: name("decision_predictive_p99", "ms"), Value: 1000 * bench.Quantile(predicted, 0.99), Unit: "ms", Runs: len(predicted)})
+			out = append(out, bench.Figure{Name: name("decision_predictive_p99", "ms"), Value: 1000 * p99(predicted), Unit: "ms", Runs: len(predicted)})
 			for _, kind := range []string{"decision", "evaluation"} {
 				used := bench.Column(rows, "seconds", of(way, kind+" CPU", n))
 				out = append(out, bench.Figure{Name: name(kind+"_cpu", "ms"), Value: 1000 * bench.Median(used), Unit: "ms", Runs: len(used)})
@@ -80,12 +91,15 @@ func growth(rows []bench.Row, way, kind string) bench.Figure {
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"NODES", "WAY", "DECISION ms", "p99", "CPU ms", "WRITE ms", "BUSY ms", "p99", "PREDICTIVE ms", "p99", "CROWDED ms", "EXPLAINED ms", "RULES ms", "RULES CPU ms", "MEMORY MiB", "SERIES A NODE"}}
-	ms := func(v []float64, q float64) string { return bench.Number(1000 * bench.Quantile(v, q)) }
+	lines := [][]string{{"NODES", "WAY", "DECISIONS", "DECISION ms", "p99", "CPU ms", "WRITE ms", "BUSY ms", "p99", "PREDICTIVE ms", "p99", "CROWDED ms", "EXPLAINED ms", "RULES ms", "RULES CPU ms", "MEMORY MiB", "SERIES A NODE"}}
+	ms := func(seconds float64) string { return bench.Number(1000 * seconds) }
+	median := func(way, key, kind string, n float64) string {
+		return ms(bench.Median(bench.Column(rows, key, of(way, kind, n))))
+	}
 	for _, n := range sizesOf(rows) {
 		for _, way := range []string{embedded, server, asked} {
 			if i := slices.IndexFunc(rows, of(way, "skipped", n)); i >= 0 {
-				lines = append(lines, []string{bench.Number(n), way, rows[i].Str("reason"), "", "", "", "", "", "", "", "", "", "", "", ""})
+				lines = append(lines, append([]string{bench.Number(n), way, "", rows[i].Str("reason")}, make([]string, len(lines[0])-4)...))
 				continue
 			}
 			took := bench.Column(rows, "seconds", of(way, "decision", n))
@@ -94,16 +108,14 @@ func table(rows []bench.Row) [][]string {
 			if len(took) == 0 {
 				continue
 			}
-			explained := ms(bench.Column(rows, "seconds", of(way, "explained", n)), 0.5)
+			explained := median(way, "seconds", "explained", n)
 			if i := slices.IndexFunc(rows, func(r bench.Row) bool { return of(way, "explained", n)(r) && r.Str("error") != "" }); i >= 0 {
 				explained = "fails"
 			}
-			lines = append(lines, []string{bench.Number(n), way, ms(took, 0.5), ms(took, 0.99),
-				ms(bench.Column(rows, "seconds", of(way, quiet+" CPU", n)), 0.5),
-				ms(bench.Column(rows, "write_seconds", of(way, "decision", n)), 0.5), ms(loaded, 0.5), ms(loaded, 0.99),
-				ms(predicted, 0.5), ms(predicted, 0.99), ms(bench.Column(rows, "seconds", of(way, crowded, n)), 0.5), explained,
-				ms(bench.Column(rows, "seconds", of(way, "evaluation", n)), 0.5),
-				ms(bench.Column(rows, "seconds", of(way, "evaluation CPU", n)), 0.5),
+			lines = append(lines, []string{bench.Number(n), way, fmt.Sprint(len(took)), ms(bench.Median(took)), ms(p99(took)),
+				median(way, "seconds", quiet+" CPU", n), median(way, "write_seconds", quiet, n), ms(bench.Median(loaded)), ms(p99(loaded)),
+				ms(bench.Median(predicted)), ms(p99(predicted)), median(way, "seconds", crowded, n), explained,
+				median(way, "seconds", "evaluation", n), median(way, "seconds", "evaluation CPU", n),
 				bench.Number(bench.Median(bench.Column(rows, "bytes", of(way, "memory", n))) / (1 << 20)),
 				bench.Number(bench.Quantile(bench.Column(rows, "series_per_node", of(way, "series", n)), 1))})
 		}

@@ -26,7 +26,7 @@ between scrapes and evaluations, and (busy) while they go on, on the same cores.
 the predictive ranking; crowded: its query where no GPU is without work, facts included, nothing reserved.
 Explained: every node with its reasons. Asked: P2's master, which asks every node, sorts and takes the
 first; here all on one host, 64 at once, so without a network's delay and without the monitoring that
-each node does. Rules: one evaluation of all of them, the groups added up (a server evaluates groups at the
+each node does. A p99 is of 100 decisions at least. Rules: one evaluation of all of them, the groups added up (a server evaluates groups at the
 same time), and its processor time (the server's: with the rules less without; the embedded engine's: with
 the gathering of the nodes' series). Memory is RssAnon.`
 

@@ -2,6 +2,7 @@ package scale
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -88,6 +89,37 @@ func TestFigures(t *testing.T) {
 	}
 	if _, ok := got["decision_p99_embedded_ms_1000"]; ok {
 		t.Error("a figure of what was not measured")
+	}
+}
+
+// A p99 of fewer than 100 samples is neither printed nor compared.
+func TestP99NeedsSamples(t *testing.T) {
+	for name, tt := range map[string]struct {
+		asked int
+		ratio float64
+		want  string
+	}{
+		"as many as it needs": {100, 1, "5"},
+		"one fewer":           {99, 0, "-"},
+		"two":                 {2, 0, "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var rows []bench.Row
+			for i := range 100 {
+				rows = append(rows, bench.Row{"way": server, "kind": quiet, "nodes": 10.0, "seconds": 0.005})
+				if i < tt.asked {
+					rows = append(rows, bench.Row{"way": asked, "kind": quiet, "nodes": 10.0, "seconds": 0.005})
+				}
+			}
+			for _, f := range Experiment().FiguresOf(rows) {
+				if f.Name == "decision_p99_ms_10" && (f.Value != 5 || f.Ratio != tt.ratio) {
+					t.Errorf("%+v, want the ratio %v", f, tt.ratio)
+				}
+			}
+			if line := table(rows)[2]; line[1] != asked || line[2] != fmt.Sprint(tt.asked) || line[4] != tt.want {
+				t.Errorf("%q, want the p99 %s", line, tt.want)
+			}
+		})
 	}
 }
 

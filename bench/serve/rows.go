@@ -44,7 +44,10 @@ func rowOf(w window, requests []program.Span, trainers [][]program.Span) (bench.
 		return nil, fmt.Errorf("no request within %.1f s beside %d", w.to-w.from, w.begun-1)
 	}
 	row := bench.Row{"beside": w.begun - 1, "time": w.from, "requests": len(took), "p50_s": bench.Median(took),
-		"p90_s": bench.Quantile(took, 0.9), "p99_s": bench.Quantile(took, 0.99), "most_s": bench.Quantile(took, 1)}
+		"p90_s": bench.Quantile(took, 0.9), "most_s": bench.Quantile(took, 1)}
+	if len(took) >= fewest {
+		row["p99_s"] = bench.Quantile(took, 0.99)
+	}
 	if len(trainers) == 0 {
 		return row, nil
 	}
@@ -62,6 +65,9 @@ func rowOf(w window, requests []program.Span, trainers [][]program.Span) (bench.
 	return row, nil
 }
 
+// fewest is how many requests a 99th percentile rests on at least.
+const fewest = 100
+
 // cell is one program by one way in one place, over the runs.
 type cell struct{ rows []bench.Row }
 
@@ -77,8 +83,26 @@ func cellOf(rows []bench.Row, who, way string, beside int) cell {
 
 func (c cell) values(key string) []float64 { return bench.Column(c.rows, key, nil) }
 
-// p99 is the median over the runs of the 99th percentile of the latencies, seconds.
-func (c cell) p99() float64 { return bench.Median(c.values("p99_s")) }
+// tail is how the slowest requests are told: by their 99th percentile, or by the longest one where a run has too few of them.
+type tail struct{ name, key string }
+
+var (
+	byP99     = tail{"p99", "p99_s"}
+	byLongest = tail{"longest", "most_s"}
+)
+
+// tailOf is the one tail by which all cells can be told. Older rows have a p99 of few requests, too.
+func tailOf(cells ...cell) tail {
+	for _, c := range cells {
+		if slices.ContainsFunc(c.values("requests"), func(n float64) bool { return n < fewest }) {
+			return byLongest
+		}
+	}
+	return byP99
+}
+
+// of is the median over the runs, seconds.
+func (t tail) of(c cell) float64 { return bench.Median(c.values(t.key)) }
 
 // against divides, run by run, by another cell's value of the same run.
 func (c cell) against(other cell, key string) (ratios []float64) {
@@ -94,11 +118,13 @@ func (c cell) against(other cell, key string) (ratios []float64) {
 // figures compare Laxity as shipped with default, and with the same program alone without
 // Laxity: a server and its trainers serve1_, serve4_; each of two servers and a trainer
 // two_…; a server and trainers on streams
-// of their own streams1_, streams4_; a decode loop and a trainer decode_; a server of texts text1_, text2_.
+// of their own streams1_, streams4_; a decode loop and a trainer decode_; a server of texts text1_, text2_. A name says longest instead of p99 where a run has
+// fewer than 100 requests.
 func figures(rows []bench.Row) (out []bench.Figure) {
 	alone := func(who string) cell { return cellOf(rows, who, timeSliced, 0) }
 	if c := alone("server"); len(c.rows) > 0 {
-		out = append(out, bench.Figure{Name: "serve1_alone_p99_ms", Value: 1000 * c.p99(), Unit: "ms", Runs: len(c.rows)})
+		slow := tailOf(c)
+		out = append(out, bench.Figure{Name: "serve1_alone_" + slow.name + "_ms", Value: 1000 * slow.of(c), Unit: "ms", Runs: len(c.rows)})
 	}
 	out = slices.Concat(out, compare("serve1", rows, "server", 1, alone("server")), compare("serve4", rows, "server", 4, alone("server")),
 		compare("two_10ms", rows, "server-10ms", 2, alone("server-10ms")),
@@ -120,20 +146,21 @@ func figuresOf(name string, c, base, alone cell) []bench.Figure {
 	if len(c.rows) == 0 {
 		return nil
 	}
+	slow := tailOf(c, base, alone)
 	ratio := func(what string, other cell, key, against string) bench.Figure {
 		v := bench.Median(c.against(other, key))
 		return bench.Figure{Name: name + what, Value: v, Unit: "×", Against: against, Ratio: v, Runs: len(c.rows)}
 	}
 	return []bench.Figure{
-		{Name: name + "_p99_ms", Value: 1000 * c.p99(), Unit: "ms", Runs: len(c.rows), Against: timeSliced, Ratio: c.p99() / base.p99()},
-		ratio("_p99_vs_alone", alone, "p99_s", "alone"),
-		ratio("_p99_vs_default", base, "p99_s", timeSliced),
+		{Name: name + "_" + slow.name + "_ms", Value: 1000 * slow.of(c), Unit: "ms", Runs: len(c.rows), Against: timeSliced, Ratio: slow.of(c) / slow.of(base)},
+		ratio("_"+slow.name+"_vs_alone", alone, slow.key, "alone"),
+		ratio("_"+slow.name+"_vs_default", base, slow.key, timeSliced),
 		ratio("_steps_vs_default", base, "steps_per_s", timeSliced),
 	}
 }
 
 func table(rows []bench.Row) [][]string {
-	lines := [][]string{{"WHO", "BESIDE", "WAY", "P50 ms", "P90", "P99", "MOST", "P99 VS DEFAULT", "STEPS/s", "VS DEFAULT", "FEWEST/s", "RUNS"}}
+	lines := [][]string{{"WHO", "BESIDE", "WAY", "P50 ms", "P90", "P99", "MOST", "P99 VS DEFAULT", "STEPS/s", "VS DEFAULT", "FEWEST/s", "REQUESTS", "RUNS"}}
 	for _, scene := range scenes {
 		for _, p := range scene.parts {
 			if p.role.answers() {
@@ -153,9 +180,17 @@ func linesOf(rows []bench.Row, who string, in scene) (lines [][]string) {
 				continue
 			}
 			of := func(key string, unit float64) string { return bench.Spread(c.values(key), unit) }
+			p99, slow := of(byP99.key, 1000), tailOf(c, base)
+			if tailOf(c) == byLongest {
+				p99 = "-"
+			}
+			slower := difference(c, base, slow.key)
+			if slow == byLongest && slower != "-" {
+				slower += " (longest)"
+			}
 			lines = append(lines, []string{
-				who, fmt.Sprint(begun - 1), way, of("p50_s", 1000), of("p90_s", 1000), of("p99_s", 1000), of("most_s", 1000),
-				difference(c, base, "p99_s"), of("steps_per_s", 1), difference(c, base, "steps_per_s"), of("fewest_per_s", 1), fmt.Sprint(len(c.rows)),
+				who, fmt.Sprint(begun - 1), way, of("p50_s", 1000), of("p90_s", 1000), p99, of("most_s", 1000), slower,
+				of("steps_per_s", 1), difference(c, base, "steps_per_s"), of("fewest_per_s", 1), bench.Number(bench.Median(c.values("requests"))), fmt.Sprint(len(c.rows)),
 			})
 		}
 	}

@@ -3,6 +3,7 @@ package serve
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/laxity/laxity/bench"
@@ -71,6 +72,44 @@ func TestFiguresCompareWaysOfTheSameRun(t *testing.T) {
 	lines := table(rows)
 	if len(lines) != 1+5 || lines[1][7] != "-" || lines[2][7] != "none" || lines[4][7] != "0.50 ×" || lines[4][9] != "0.90 ×" {
 		t.Errorf("table: %q", lines)
+	}
+}
+
+// Of a run with fewer than 100 requests the longest is told, not a p99; also of older rows, which have one.
+func TestFewRequestsHaveNoP99(t *testing.T) {
+	for name, tt := range map[string]struct {
+		requests   []int // of the runs
+		tail       tail
+		p99, ratio string
+	}{
+		"enough":     {[]int{100, 167}, byP99, "2", "0.50 ×"},
+		"few":        {[]int{10, 10}, byLongest, "-", "0.25 × (longest)"},
+		"few in one": {[]int{167, 99}, byLongest, "-", "0.25 × (longest)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var rows []bench.Row
+			for i, n := range tt.requests {
+				for way, v := range map[string][2]float64{timeSliced: {0.004, 0.012}, laxity: {0.002, 0.003}} {
+					rows = append(rows, bench.Row{"who": "text", "way": way, "beside": 1, "run": i + 1, "requests": n, "p99_s": v[0], "most_s": v[1]})
+				}
+			}
+			var names []string
+			for _, f := range Experiment().FiguresOf(rows) {
+				names = append(names, f.Name)
+			}
+			if want := []string{"text1_" + tt.tail.name + "_ms", "text1_" + tt.tail.name + "_vs_default"}; !slices.Equal(names, want) {
+				t.Errorf("figures %q, want %q", names, want)
+			}
+			if line := table(rows)[2]; !strings.HasPrefix(line[5], tt.p99) || line[7] != tt.ratio {
+				t.Errorf("%q, want p99 %s and %s", line, tt.p99, tt.ratio)
+			}
+		})
+	}
+	for requests, want := range map[int]bool{99: false, 100: true} {
+		r, err := rowOf(window{begun: 1, from: 0, to: 1000}, spansOf(slices.Repeat([][2]float64{{1, 2}}, requests)...), nil)
+		if _, ok := r["p99_s"]; ok != want || err != nil {
+			t.Errorf("%d requests: %v, %v", requests, r, err)
+		}
 	}
 }
 

@@ -34,7 +34,8 @@ with the server's priority above the trainers', which get 80 % of the threads. x
 XSched: its shim in each program and its server with the policy HPF, the server's priority above the trainers'. In each run all ways are measured in
 turn, in an order that changes. The first three steps of a program, and half a second more, are left
 out (the experiment waits for a held program for --set warmup at most). Values are medians over the runs, with
-their quartiles; a difference from default is none where the quartiles overlap. On a simulated GPU the programs are
+their quartiles; a difference from default is none where the quartiles overlap. Requests are those of a run; where they are fewer
+than 100, as texts are, the longest one is compared instead of the p99. On a simulated GPU the programs are
 matrix multiplications, and a request comes 30 ms after the last answer.`
 
 // The ways that are compared.

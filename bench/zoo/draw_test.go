@@ -1,6 +1,7 @@
 package zoo
 
 import (
+	"errors"
 	"os"
 	"reflect"
 	"testing"
@@ -72,6 +73,25 @@ func TestDrawHasEverything(t *testing.T) {
 }
 
 // Labels that are drawn never ask for less memory than the kind needs.
+// Where Laxity does not start, it failed all containers of the round: that is no round left out.
+func TestLaxityThatDoesNotStartFails(t *testing.T) {
+	r := round{seed: 7, standard: true, containers: make([]drawn, 3)}
+	for i := range r.containers {
+		r.containers[i].kind = kind{name: "k"}
+	}
+	rows := []bench.Row{notStartedRow(r, errors.New("not ready in 1m"))}
+	got := map[string]float64{}
+	for _, f := range figures(rows) {
+		got[f.Name] = f.Value
+	}
+	if got["zoo_failed"] != 3 || got["zoo_containers"] != 3 || got["zoo_stuck"] != 0 {
+		t.Errorf("%v", got)
+	}
+	if lines := table(rows); len(lines) != 2 || lines[1][4] != "3" {
+		t.Errorf("%v", lines)
+	}
+}
+
 func TestLimitsAreRoomyEnough(t *testing.T) {
 	for seed := range uint64(300) {
 		for _, d := range everything().draw(seed).containers {

@@ -56,6 +56,11 @@ const (
 	guardianProgram = "guardian"
 )
 
+// notStartedError means that Laxity was not ready, so that the round's containers were failed by it.
+type notStartedError struct{ error }
+
+func (e *notStartedError) Unwrap() error { return e.error }
+
 // startLaxity starts it for one round.
 func (m *machine) startLaxity(ctx context.Context, services bool, flags []string) (*laxity, error) {
 	l := &laxity{machine: m, services: services, flags: flags, running: map[string]*daemon.Process{}, client: http.Client{Timeout: 2 * time.Second}}

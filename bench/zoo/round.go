@@ -44,7 +44,9 @@ func (m *machine) play(ctx context.Context, r round, way string, bound time.Dura
 	var l *laxity
 	err = together(append(creations(ctx, m, r, way, all), func() (err error) {
 		if way == with {
-			l, err = m.startLaxity(ctx, r.services, r.flags)
+			if l, err = m.startLaxity(ctx, r.services, r.flags); err != nil {
+				return &notStartedError{err}
+			}
 		}
 		return err
 	}))

@@ -15,6 +15,14 @@ const (
 	unplayed = "unplayed round" // something beside Laxity failed
 )
 
+// notStartedRow is a round whose containers had no Laxity that started.
+func notStartedRow(r round, err error) bench.Row {
+	return bench.Row{
+		"way": aRound, "seed": float64(r.seed), "standard": r.standard, "settings": settingsOf(r), "containers": len(r.containers), "kinds": kindsOf(r),
+		"stuck": 0, "failed": len(r.containers), "wrong": 0, "stray": 0, "trouble": []string{"failed: Laxity did not start: " + err.Error()},
+	}
+}
+
 // rowOf judges a round.
 func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 	row := bench.Row{

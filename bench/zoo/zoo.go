@@ -110,13 +110,17 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	}
 	add := rowsFrom(env, &rows)
 	for i, failed := 0, 0; i < p.rounds && (p.most == 0 || time.Since(began) < p.most); i++ {
-		r := from.draw(env.Seed + uint64(i))
+		r := from.draw(env.Seed + uint64(env.FirstRun()-1+i)) // no portion plays the rounds of an earlier one
 		row, err := m.both(ctx, r, p.reference > 0 && i%p.reference == 0, i%2 == 1)
 		if err != nil {
 			if failed++; ctx.Err() != nil || failed == 3 {
 				return rows, err
 			}
-			add(bench.Row{"way": unplayed, "seed": float64(r.seed), "settings": settingsOf(r), "error": err.Error()})
+			if _, ours := errors.AsType[*notStartedError](err); ours {
+				add(notStartedRow(r, err))
+			} else {
+				add(bench.Row{"way": unplayed, "seed": float64(r.seed), "settings": settingsOf(r), "error": err.Error()})
+			}
 			env.Log("round %d (seed %d) could not be played: %v", i+1, r.seed, err)
 			continue
 		}

@@ -109,7 +109,7 @@ func (c *cli) addList() {
 
 func (c *cli) addReport() {
 	var results, folder string
-	cmd := c.command("report", "Write the pages of measurements and their charts from the stored results.\n\n  laxity-bench report",
+	cmd := c.command("report", "Write the pages of measurements and their charts from the stored results, and compute their figures anew from their rows.\n\n  laxity-bench report",
 		func(context.Context, *slog.Logger) error { return writeReport(results, folder) })
 	cmd.Flag("results", "Folder of the stored results.").Default("bench/results").StringVar(&results)
 	cmd.Flag("folder", "Where README.md, papers.md and charts/ go.").Default("bench").StringVar(&folder)
@@ -119,6 +119,19 @@ func writeReport(results, folder string) error {
 	stored, err := experiments.Stored(os.DirFS(results))
 	if err != nil {
 		return err
+	}
+	for name, r := range stored { // figures follow from rows
+		e, ok := experiments.Find(name)
+		if !ok {
+			return fmt.Errorf("%s: no experiment %q", results, name)
+		}
+		if again := e.FiguresOf(r.Rows); !slices.Equal(again, r.Figures) {
+			r.Figures = again
+			stored[name] = r
+			if err := r.WriteWithoutRows(results); err != nil {
+				return err
+			}
+		}
 	}
 	var papers bytes.Buffer
 	return errors.Join(bench.WriteReport(folder, experiments.All(), stored), page.Write(&papers, stored),
@@ -200,7 +213,7 @@ func (c *cli) measure(ctx context.Context, e bench.Experiment, env bench.Env, ou
 		if err != nil {
 			return fmt.Errorf("--add=%s: %w", out.add, err)
 		}
-		env.Earlier, r.Seed = earlier.Rows, earlier.Seed
+		env.Earlier = earlier.Rows
 	}
 	rows, err := e.Run(ctx, env)
 	if errors.Is(err, bench.ErrPrinted) && len(rows) == 0 {

@@ -17,7 +17,7 @@ func actuator() dashboard {
 		variables:   []object{chooseSource(), choose("node", "Node", "laxity_actuator_ready")},
 		rows: []row{
 			{"", []panel{
-				stat("Ready", "Actuators that can act: facts are fresh, and a guardian watches if it is required.", "none", zeroIsBad, query{expr: "sum(" + in(m("ready")) + ")"}),
+				stat("Ready", "Actuators that can act: facts are fresh, and a guardian watches unless --guardian=warn.", "none", zeroIsBad, query{expr: "sum(" + in(m("ready")) + ")"}),
 				stat("Guardians", "That see to it that nothing stays stopped.", "none", zeroIsBad, query{expr: "sum(" + in(m("guardian_up")) + ")"}),
 				stat("Breakers open", "Nothing is held there for a minute: too many actions, or too many containers stopped.", "none", anyIsBad, query{expr: "sum(" + in(m("breaker_open")) + ")"}),
 				stat("Stand by", "Another actuator acts on their engine.", "none", anyIsWarning, query{expr: "sum(" + in(m("standby")) + ")"}),

@@ -69,7 +69,8 @@ func TestStoredResultsGiveValues(t *testing.T) {
 			continue // the same: its number of containers lacks a way
 		}
 		seen++
-		if !l.known() || r.theirs != nil && math.IsNaN(l.theirs.at) {
+		few := strings.Contains(r.what, "p99") // of the paper's way, which takes a second a question: no p99 of them
+		if !l.known() || r.theirs != nil && math.IsNaN(l.theirs.at) && !few {
 			t.Errorf("%s %s, %s: ours %q, theirs %q", r.paper, r.place, r.what, l.ours.text, l.theirs.text)
 		}
 	}

@@ -32,10 +32,20 @@ func where(pairs ...any) func(bench.Row) bool {
 	}
 }
 
-// quantile of a column, times scale, in a unit.
+// quantile of a column, times scale, in a unit. A p99 of fewer than a hundred values is none.
 func quantile(q, scale float64, unit, key string, pairs ...any) measured {
 	return func(rows []bench.Row) value {
-		return number(scale*bench.Quantile(bench.Column(rows, key, where(pairs...)), q), unit)
+		v := bench.Column(rows, key, where(pairs...))
+		if q > 0.9 && len(v) < 100 {
+			return none
+		}
+		return number(scale*bench.Quantile(v, q), unit)
+	}
+}
+
+func mean(unit, key string, pairs ...any) measured {
+	return func(rows []bench.Row) value {
+		return number(bench.Mean(bench.Column(rows, key, where(pairs...))), unit)
 	}
 }
 
