@@ -15,8 +15,8 @@ const (
 	pauseKernel = 500 * time.Millisecond
 	// pauseFor is how long the container is paused: long enough for that kernel's end.
 	pauseFor = pauseKernel + 200*time.Millisecond
-	// goesOnAfter is how soon after it a program that was waiting for its kernel says that it
-	// has ended, if it ended meanwhile: less than what was left of it.
+	// goesOnAfter is how soon after it a program that was waiting for its simulated kernel, of which no beat is
+	// seen, says that it has ended, if it ended meanwhile: less than what was left of it.
 	goesOnAfter = pauseKernel / 2
 )
 
@@ -36,7 +36,8 @@ func (m *measurement) newPauser(ctx context.Context) (*pauser, error) {
 }
 
 // pause pauses the container while its kernel runs. The other one is off meanwhile, so that
-// this kernel has the GPU alone.
+// this kernel has the GPU alone. The kernel ran on if it beat after the pause was made and no more after its end,
+// so that it ended while its container was paused.
 func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err error) {
 	hold := channels.Standing{Off: true, Asked: true, Lease: 10 * time.Second, Reason: "a pause is measured"}
 	if _, err := p.m.enforcer.Apply(ctx, other.target(), hold); err != nil {
@@ -65,21 +66,24 @@ func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err er
 	if err := p.Pause(ctx); err != nil {
 		return nil, err
 	}
-	r := bench.Row{"way": byPause, "off_call_s": time.Since(began).Seconds()}
+	paused := time.Now()
+	r := bench.Row{"way": byPause, "off_call_s": paused.Sub(began).Seconds()}
 	if err := bench.Pass(ctx, pauseFor); err != nil {
 		return nil, err
 	}
-	if p.Direct.Load() != 0 { // the GPU itself moves the counter
-		r["off_s"] = max(w.movedLast().Sub(began), 0).Seconds()
+	last, beats := w.movedLast(), p.Direct.Load() != 0 // the GPU itself moves the counter
+	if beats {
+		r["off_s"] = max(last.Sub(began), 0).Seconds()
 	}
 	began = time.Now()
 	if err := p.Unpause(ctx); err != nil {
 		return nil, err
 	}
 	r["on_call_s"] = time.Since(began).Seconds()
-	r["ran_on"] = p.m.until(ctx, goesOnAfter, func() bool { return p.Done.Load() > done }) == nil
+	soon := p.m.until(ctx, goesOnAfter, func() bool { return p.Done.Load() > done }) == nil
 	if err := p.m.until(ctx, startLimit, func() bool { return p.Done.Load() > done }); err != nil {
 		return nil, fmt.Errorf("the kernel that was paused: %w", err)
 	}
+	r["ran_on"] = soon && (!beats || last.After(paused) && w.movedLast().Equal(last))
 	return r, nil
 }
