@@ -230,6 +230,7 @@ func (e *Enforcer) remove(p rm.Process) error {
 	defer e.step("was removed")
 	e.mu.Lock()
 	delete(e.known, p)
+	delete(e.leases, p)
 	e.mu.Unlock()
 	return e.records.remove(p, e.records.get(p).damaged)
 }

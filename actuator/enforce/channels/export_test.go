@@ -5,6 +5,13 @@ import "context"
 // OnStep calls f before and after each write of the record.
 func (e *Enforcer) OnStep(f func(string)) { e.step = f }
 
+// Leases is how many leases the enforcer remembers.
+func (e *Enforcer) Leases() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.leases)
+}
+
 // Lock takes the right to act on one process, and returns what gives it back.
 func (e *Enforcer) Lock(ctx context.Context, pid int) (unlock func(), err error) {
 	l, err := e.records.lock(ctx, pid)

@@ -30,7 +30,11 @@ func (e *Enforcer) endLease(p rm.Process) {
 	defer cancel()
 	err := e.alone(ctx, p, func(ctx context.Context) error {
 		rec := e.records.get(p)
-		if !e.late(rec, 0) { // renewed, or on
+		if !rec.Off() {
+			e.forgetLease(p)
+			return nil
+		}
+		if !e.late(rec, 0) { // renewed
 			return nil
 		}
 		e.forgetLease(p)
@@ -43,7 +47,10 @@ func (e *Enforcer) endLease(p rm.Process) {
 		return
 	}
 	e.o.Logger.Error("cannot switch on channels whose lease has ended; it is tried again, by the guardian too", "pid", p.PID, "err", err)
-	if e.late(e.records.get(p), 0) { // not renewed meanwhile
+	switch rec := e.records.get(p); {
+	case !rec.Off():
+		e.forgetLease(p)
+	case e.late(rec, 0): // not renewed meanwhile
 		e.waitLease(p, e.o.Now()+leaseAgain)
 	}
 }

@@ -50,6 +50,7 @@ func (e *Enforcer) prune() {
 		if state, err := e.o.State(p); err == nil && state == Gone {
 			delete(e.known, p)
 			delete(e.searches, p)
+			delete(e.leases, p)
 		}
 	}
 	e.pruneAt = 2*len(e.known) + 64

@@ -136,6 +136,7 @@ func (g *Guard) gather() (s gathered, ok bool) {
 func (g *Guard) decide(s gathered) (next time.Duration) {
 	for _, c := range g.containers {
 		g.settle(c, s.calls)
+		g.recover(c, s)
 	}
 	g.report(s.began, s.calls)
 	for _, c := range g.containers {
@@ -258,7 +259,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 			q.why = what + " cannot be read"
 			return g.o.Refresh
 		}
-		g.fail(p.of, what+" cannot be read")
+		g.failUnread(p.of, what+" cannot be read")
 		g.pass(p, q, gpu)
 		return 0
 	}
@@ -267,7 +268,7 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 	switch {
 	case q.waits && g.askedToEnd(p):
 		answer.Reason = "its process was asked to end, and cannot while it stands"
-	case !q.waits || waited < g.o.MaxWait:
+	case !q.waits || waited < time.Duration(g.maxWait.Load()):
 		if g.unsure(p.of, gpu, q.call.Bytes, held, calls) {
 			q.why = "it is near its limit, and the GPU does not list all of its processes yet"
 			return g.o.Refresh
@@ -417,9 +418,13 @@ func (g *Guard) endAllOf(p *process) {
 
 // fail counts an allocation that runs although it should not, and reports why.
 func (g *Guard) fail(c *container, why string) {
+	g.failOpen(c, why)
+	g.o.Failed(c.ID, why)
+}
+
+func (g *Guard) failOpen(c *container, why string) {
 	c.stats.FailedOpen++
 	g.o.Logger.Warn("a GPU memory limit may be exceeded", "container", c.ID, "why", why)
-	g.o.Failed(c.ID, why)
 }
 
 // keepOnly drops questions and answers whose holds are no longer on record: the guardian ended

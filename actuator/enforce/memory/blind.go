@@ -80,6 +80,24 @@ func (g *Guard) readable(gpu string) bool {
 	return what == ""
 }
 
+// failUnread is fail for want of a reading.
+func (g *Guard) failUnread(c *container, why string) {
+	g.failOpen(c, why)
+	c.unread = g.o.Now()
+	g.o.Unread(c.ID, why)
+}
+
+// recover ends failUnread once a reading shows a container within its limit and one context. The
+// reading must be so late that the driver lists all that passed unread.
+func (g *Guard) recover(c *container, s gathered) {
+	unreadable := func(gpu string) bool { return !g.readable(gpu) }
+	if c.unread.IsZero() || s.began.Sub(c.unread) < listing || slices.ContainsFunc(c.GPUs, unreadable) || g.over(c, s.calls) {
+		return
+	}
+	c.unread = time.Time{}
+	g.o.Unread(c.ID, "")
+}
+
 // uncertain reports whether a process may be making a context, while one that it made may be on a GPU
 // that cannot be read. The one that is being made may be listed first, and must not be taken for that.
 func (g *Guard) uncertain(p *process, calls []cudaprobe.Call) bool {

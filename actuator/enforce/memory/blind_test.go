@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/exporter/task"
@@ -20,7 +21,8 @@ type two struct {
 	*rig
 	on      sync.Map                        // by PID: the GPU that lists it; GPU-1 if it is absent
 	second  atomic.Pointer[func(*twoUsage)] // what becomes of the second in a reading
-	why     sync.Map                        // by container: why it may last have got more than its limit
+	why     sync.Map                        // by container: why it may get more than its limit; empty: it does not
+	read    atomic.Int64                    // readings begun
 	targets []memory.Target
 }
 
@@ -33,18 +35,25 @@ var (
 	dropped  = func(u *twoUsage) { delete(*u, second) }
 )
 
-func startTwo(t *testing.T, is func(*twoUsage)) *two {
+func startTwo(t *testing.T, is func(*twoUsage), now *clock) *two {
 	t.Helper()
 	r := &two{}
 	r.second.Store(&is)
 	r.rig = start(t, func(o *memory.Options) {
 		o.Usage = r.usage
-		o.Failed = func(id, why string) { r.why.Store(id, why) }
+		o.Unread = func(id, why string) { r.why.Store(id, why) }
+		if now != nil {
+			o.Now = now.Now
+		}
 	})
 	return r
 }
 
 func (r *two) usage(context.Context) (map[string]task.Usage, error) {
+	r.read.Add(1)
+	if r.broken.Load() {
+		return nil, errors.New("the driver is busy")
+	}
 	held, err := r.built.Usage()
 	all := twoUsage{gpu: {Processes: map[int]uint64{}}, second: {Processes: map[int]uint64{}}}
 	for pid, bytes := range held {
@@ -106,7 +115,7 @@ func (r *two) holds(t *testing.T, id string, p *cudatest.Program) {
 func TestLimitHoldsBesideAnUnreadableGPU(t *testing.T) {
 	for name, is := range map[string]func(*twoUsage){"lost": lost, "dropped": dropped} {
 		t.Run(name, func(t *testing.T) {
-			r := startTwo(t, readable)
+			r := startTwo(t, readable, nil)
 			one := r.run(t, "one", 100*mib, gpu)
 			both := r.run(t, "both", 100*mib, gpu, second)
 			both.Context("cuCtxCreate_v2", 0)
@@ -124,7 +133,7 @@ func TestLimitHoldsBesideAnUnreadableGPU(t *testing.T) {
 
 // A GPU that was never read is as one that was lost later.
 func TestLimitHoldsBesideAGPUThatWasNeverRead(t *testing.T) {
-	r := startTwo(t, lost)
+	r := startTwo(t, lost, nil)
 	one := r.run(t, "one", 100*mib, gpu)
 	r.opens(t)
 	r.holds(t, "one", one)
@@ -132,7 +141,7 @@ func TestLimitHoldsBesideAGPUThatWasNeverRead(t *testing.T) {
 
 // A program that leaves out a GPU that cannot be read counts the other one first.
 func TestLimitHoldsThoughTheUnreadableGPUIsTheFirst(t *testing.T) {
-	r := startTwo(t, lost)
+	r := startTwo(t, lost, nil)
 	r.opens(t)
 	p := r.run(t, "both", 100*mib, second, gpu)
 	p.Context("cuCtxCreate_v2", 0)
@@ -155,7 +164,7 @@ func TestLimitHoldsThoughTheUnreadableGPUIsTheFirst(t *testing.T) {
 
 // A GPU that cannot be read for a moment lets nobody exceed a limit.
 func TestUnreadableGPUForAMoment(t *testing.T) {
-	r := startTwo(t, readable)
+	r := startTwo(t, readable, nil)
 	p := r.run(t, "a", 100*mib, gpu, second)
 	r.on.Store(p.PID, second)
 	p.Context("cuCtxCreate_v2", 1)
@@ -175,7 +184,7 @@ func TestUnreadableGPUForAMoment(t *testing.T) {
 // What was held on a GPU before it could not be read, and what was taken since, gives no room when it can
 // be read again, also while it does not list the process yet.
 func TestUnreadableGPUReturns(t *testing.T) {
-	r := startTwo(t, readable)
+	r := startTwo(t, readable, nil)
 	p := r.run(t, "a", 100*mib, second)
 	r.on.Store(p.PID, second)
 	if a := p.Alloc("cuMemAlloc_v2", 10*mib, 5); a.Count != 5 {
@@ -197,5 +206,74 @@ func TestUnreadableGPUReturns(t *testing.T) {
 	r.becomes(readable)
 	if a := called(); a.Count != 1 || a.Result != cudatest.OutOfMemory {
 		t.Errorf("%+v; %+v", a, report())
+	}
+}
+
+// TestUnreadFailureEnds: a container whose call passed for want of a reading may get more than its
+// limit until a later reading of all of its GPUs shows it within the limit and one context.
+func TestUnreadFailureEnds(t *testing.T) {
+	breaks := func(r *two, is bool) { r.broken.Store(is) }
+	loses := func(r *two, is bool) {
+		if is {
+			r.becomes(lost)
+		} else {
+			r.becomes(readable)
+		}
+	}
+	for name, tt := range map[string]struct {
+		unreadable   func(r *two, is bool)
+		bytes        uint64
+		soon, beyond bool
+	}{
+		"nothing can be read":               {unreadable: breaks, bytes: 10 * mib},
+		"one GPU cannot be read":            {unreadable: loses, bytes: 10 * mib},
+		"for a moment":                      {unreadable: breaks, bytes: 10 * mib, soon: true},
+		"beyond its limit, by less":         {unreadable: breaks, bytes: 120 * mib},
+		"beyond its limit, and one context": {unreadable: breaks, bytes: 200 * mib, beyond: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var now clock
+			r := startTwo(t, readable, &now)
+			p := r.run(t, "a", 100*mib, gpu, second)
+			r.on.Store(p.PID, second)
+			p.Context("cuCtxCreate_v2", 1)
+			report := func() memory.Report { return r.Report()["a"] }
+			failed := func() bool { why, _ := r.why.Load("a"); return why != nil && why != "" }
+			later := func(ahead time.Duration) { // and some readings
+				now.set(ahead)
+				seen := r.read.Load()
+				until(t, func() bool { return r.read.Load() > seen+2 }, report)
+			}
+			tt.unreadable(r, true)
+			later(0)
+			if a := p.Alloc("cuMemAlloc_v2", tt.bytes, 1); a.Count != 1 || !failed() {
+				t.Fatalf("%+v; %+v", a, report())
+			}
+			passed := time.Now()
+			if !tt.soon {
+				later(time.Minute)
+				if !failed() {
+					t.Fatal("it ended without a reading")
+				}
+			}
+			tt.unreadable(r, false)
+			if tt.soon {
+				later(0)
+				if !failed() && time.Since(passed) < 4*time.Second {
+					t.Fatal("it ended though the driver may not list what passed")
+				}
+			}
+			later(2 * time.Minute)
+			if tt.beyond {
+				if !failed() {
+					t.Fatalf("it ended beyond the limit: %+v", report())
+				}
+				p.Free("cuMemFree_v2", 1)
+			}
+			until(t, func() bool { return !failed() }, report)
+			if a := p.Alloc("cuMemAlloc_v2", 200*mib, 1); a.Result != cudatest.OutOfMemory {
+				t.Errorf("the limit holds again: %+v", a)
+			}
+		})
 	}
 }

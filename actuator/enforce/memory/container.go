@@ -25,6 +25,9 @@ type container struct {
 	taken     []taken           // by slot
 	open      []bool            // by slot: the kernel may pass calls
 	stats     Stats
+	// unread is when a call of it last passed for want of a reading. Zero once a later reading shows
+	// the container within its limit.
+	unread time.Time
 }
 
 // Stats count what became of a container's allocations, since it was covered.
@@ -163,7 +166,7 @@ func (g *Guard) cover() {
 }
 
 func (g *Guard) newContainer(t Target) *container {
-	c := &container{Target: t, processes: map[int]*process{}}
+	c := &container{Target: t, processes: map[int]*process{}, unread: g.o.Now()} // perhaps it had other GPUs, which could not be read
 	for range c.GPUs {
 		slot, ok := g.slots.take()
 		if !ok {

@@ -37,7 +37,7 @@ const (
 	// Deny lets the call return CUDA_ERROR_OUT_OF_MEMORY without having run.
 	Deny
 	// Wait keeps the call held. The guard asks again after Reconsider and when the usage changes, and
-	// denies the call after Options.MaxWait.
+	// denies the call after MaxWait (see Options).
 	Wait
 )
 

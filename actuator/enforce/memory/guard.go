@@ -31,15 +31,17 @@ type Options struct {
 	// allocations pass on that one alone.
 	Usage   task.UsageReader
 	Decider Decider
-	// Failed is called for a container that may get more than its limit, with the reason. It MUST
-	// NOT block. May be nil.
-	Failed func(containerID, why string)
+	// Failed is called for a container that may get more than its limit, with the reason. Unread is
+	// called instead where that is for want of a reading, and without a reason once a later reading
+	// shows the container within its limit. They MUST NOT block. May be nil.
+	Failed, Unread func(containerID, why string)
 	// Proc is where the host's proc file system is mounted; /proc by default.
 	Proc string
 	// Context is how much a process's first context counts while it is made, bytes; 512 MiB by
 	// default.
 	Context uint64
-	// MaxWait is how long a Wait may last before the call is denied; 10 s by default.
+	// MaxWait is how long a Wait may last before the call is denied; 10 s by default. SetMaxWait
+	// changes it.
 	MaxWait time.Duration
 	// Settle is how long a denial waits while other processes of the container have calls under way:
 	// those may fail. 50 ms by default.
@@ -70,8 +72,10 @@ func (o *Options) defaults() error {
 	if o.Context == 0 {
 		o.Context = 512 << 20
 	}
-	if o.Failed == nil {
-		o.Failed = func(string, string) {}
+	for _, f := range []*func(string, string){&o.Failed, &o.Unread} {
+		if *f == nil {
+			*f = func(string, string) {}
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -105,7 +109,8 @@ type Guard struct {
 	handed  chan struct{}            // there are some
 	late    <-chan reading           // the end of a reading that was given up; for decideAll alone
 
-	waits atomic.Pointer[map[string]string]
+	waits   atomic.Pointer[map[string]string]
+	maxWait atomic.Int64 // nanoseconds
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -131,6 +136,7 @@ func New(o Options) (*Guard, error) {
 		o: o, again: make(chan struct{}, 1), handed: make(chan struct{}, 1),
 		containers: map[string]*container{}, processes: map[int]*process{}, early: map[string][]int{},
 	}
+	g.SetMaxWait(o.MaxWait)
 	if _, err := stop.ReleaseAll(context.Background(), stop.Options{Name: o.Name, Proc: o.Proc}); err != nil {
 		return nil, fmt.Errorf("continue whom a former guard stopped: %w", err)
 	}
@@ -242,6 +248,9 @@ func (g *Guard) Close() error {
 // Renew keeps the guard working for this long from now. Its owner must call Renew regularly: if the
 // owner hangs, all allocations pass.
 func (g *Guard) Renew(d time.Duration) error { return g.kernel.Renew(d) }
+
+// SetMaxWait changes Options.MaxWait, also for calls that wait already.
+func (g *Guard) SetMaxWait(d time.Duration) { g.maxWait.Store(int64(d)) }
 
 // Reconsider asks the Decider again about all requests that wait.
 func (g *Guard) Reconsider() { notify(g.again) }

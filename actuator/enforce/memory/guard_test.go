@@ -23,6 +23,12 @@ const (
 	gpu      = "GPU-1"
 )
 
+// clock is as far ahead of time.Now as it was set.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) Now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+
 // rig is a guard that runs, on the stand-in's memory.
 type rig struct {
 	*memory.Guard
@@ -647,6 +653,12 @@ func (s *script) Decide(r memory.Request) memory.Answer {
 	return memory.Answer{Verdict: s.verdict, Reason: "the script says so"}
 }
 
+func (s *script) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
 func (s *script) set(v memory.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -690,6 +702,32 @@ func TestWait(t *testing.T) {
 	s.set(memory.Wait)
 	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Result != cudatest.OutOfMemory || a.After.Sub(a.Before) < time.Second {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestMaxWaitChanges: a new bound counts for a call that waits already.
+func TestMaxWaitChanges(t *testing.T) {
+	for name, tt := range map[string]struct{ was, is, waits, denied time.Duration }{
+		"longer":  {10 * time.Minute, 31 * time.Minute, 30 * time.Minute, 31 * time.Minute},
+		"shorter": {31 * time.Minute, 10 * time.Minute, 9 * time.Minute, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var now clock
+			s := &script{verdict: memory.Wait}
+			r := start(t, func(o *memory.Options) { o.Decider, o.MaxWait, o.Now = s, tt.was, now.Now })
+			p := r.join(t, 10*mib)
+			called := p.BeginAlloc("cuMemAlloc_v2", 20*mib, 1, 1)
+			report := func() memory.Report { return r.Report()["a"] }
+			until(t, func() bool { return s.count() > 0 }, report)
+			r.SetMaxWait(tt.is)
+			now.set(tt.waits)
+			before := s.count()
+			until(t, func() bool { return s.count() > before+1 }, report) // it waits on
+			now.set(tt.denied)
+			if a := called(); a.Result != cudatest.OutOfMemory || report().Denied == 0 {
+				t.Errorf("%+v; %+v", a, report())
+			}
+		})
 	}
 }
 

@@ -40,6 +40,7 @@ type Service struct {
 
 	failing  sync.Mutex
 	failures map[string]string // by container id
+	unread   map[string]string // those that end with a reading
 }
 
 // NewService returns a service that guards nothing until Open. o is as for New; its Usage and
@@ -48,15 +49,15 @@ func NewService(o Options, open func() (task.UsageReader, error)) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Service{o: o, open: open, log: o.Logger, failures: map[string]string{}, why: errors.New("the memory guard was not opened")}
-	s.o.Failed = s.failed
+	s := &Service{o: o, open: open, log: o.Logger, failures: map[string]string{}, unread: map[string]string{}, why: errors.New("the memory guard was not opened")}
+	s.o.Failed, s.o.Unread = s.failed, s.onUnread
 	return s
 }
 
 // Open implements arbiter.MemoryGuard.
 func (s *Service) Open(ctx context.Context) error {
+	s.running.Lock() // so that SetMaxWait is not lost
 	g, err := s.make()
-	s.running.Lock()
 	s.guard, s.why = g, err
 	s.running.Unlock()
 	if err != nil {
@@ -158,6 +159,16 @@ func (s *Service) taken(is bool) bool {
 	return is
 }
 
+// SetMaxWait changes Options.MaxWait, also for calls that wait already.
+func (s *Service) SetMaxWait(d time.Duration) {
+	s.running.Lock()
+	defer s.running.Unlock()
+	s.o.MaxWait = d
+	if s.guard != nil {
+		s.guard.SetMaxWait(d)
+	}
+}
+
 // Reconsider implements arbiter.MemoryGuard.
 func (s *Service) Reconsider() {
 	if g := s.get(); g != nil {
@@ -171,20 +182,38 @@ func (s *Service) failed(id, why string) {
 	s.failures[id] = why
 }
 
+// onUnread handles Options.Unread.
+func (s *Service) onUnread(id, why string) {
+	s.failing.Lock()
+	defer s.failing.Unlock()
+	if why != "" {
+		s.unread[id] = why
+		return
+	}
+	if _, was := s.unread[id]; was {
+		delete(s.unread, id)
+		s.log.Info("a container that allocated while its GPU memory could not be read is within its limit", "container", id)
+	}
+}
+
 // keepFailures forgets those of containers that are gone.
 func (s *Service) keepFailures(targets []Target) {
 	s.failing.Lock()
 	defer s.failing.Unlock()
-	maps.DeleteFunc(s.failures, func(id string, _ string) bool {
+	gone := func(id string, _ string) bool {
 		return !slices.ContainsFunc(targets, func(t Target) bool { return t.ID == id })
-	})
+	}
+	maps.DeleteFunc(s.failures, gone)
+	maps.DeleteFunc(s.unread, gone)
 }
 
 // Failures implements arbiter.MemoryGuard.
 func (s *Service) Failures() map[string]string {
 	s.failing.Lock()
 	defer s.failing.Unlock()
-	return maps.Clone(s.failures)
+	all := maps.Clone(s.unread)
+	maps.Copy(all, s.failures) // what lasts says more
+	return all
 }
 
 // Waits implements arbiter.MemoryGuard.

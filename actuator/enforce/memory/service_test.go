@@ -73,3 +73,50 @@ func TestGuardThatEndsIsReported(t *testing.T) {
 		})
 	}
 }
+
+// TestFailuresThatEnd: a failure for want of a reading ends with a reading, any other with its
+// container.
+func TestFailuresThatEnd(t *testing.T) {
+	const unread, slipped = "it cannot be read", "a call ran"
+	failed := func(s *Service) { s.o.Failed("a", slipped) }
+	blind := func(s *Service) { s.o.Unread("a", unread) }
+	read := func(s *Service) { s.o.Unread("a", "") }
+	covers := func(id string) func(*Service) { return func(s *Service) { s.keepFailures([]Target{{ID: id}}) } }
+	for name, tt := range map[string]struct {
+		steps []func(*Service)
+		want  string
+	}{
+		"it cannot be read":                  {[]func(*Service){blind, covers("a")}, unread},
+		"it can be read again":               {[]func(*Service){blind, read}, ""},
+		"it cannot, for the second time":     {[]func(*Service){blind, read, blind}, unread},
+		"it was read, and a call had run":    {[]func(*Service){failed, read}, slipped},
+		"both, and it is read":               {[]func(*Service){failed, blind, read}, slipped},
+		"both the other way, and it is read": {[]func(*Service){blind, failed, read}, slipped},
+		"what lasts is told":                 {[]func(*Service){failed, blind}, slipped},
+		"it is gone":                         {[]func(*Service){failed, blind, covers("b")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewService(Options{Logger: slog.New(slog.DiscardHandler)}, nil)
+			for _, step := range tt.steps {
+				step(s)
+			}
+			if why, is := s.Failures()["a"]; why != tt.want || is != (tt.want != "") {
+				t.Errorf("it fails: %v, as %q; want %q", is, why, tt.want)
+			}
+		})
+	}
+}
+
+// TestMaxWaitIsKeptForTheGuard, whether it is there yet or not.
+func TestMaxWaitIsKeptForTheGuard(t *testing.T) {
+	s := NewService(Options{Logger: slog.New(slog.DiscardHandler), MaxWait: time.Minute}, nil)
+	s.SetMaxWait(time.Hour)
+	if s.o.MaxWait != time.Hour {
+		t.Errorf("before Open: %v", s.o.MaxWait)
+	}
+	s.guard = &Guard{} // as after Open
+	s.SetMaxWait(2 * time.Hour)
+	if d := time.Duration(s.guard.maxWait.Load()); d != 2*time.Hour {
+		t.Errorf("the guard has %v", d)
+	}
+}

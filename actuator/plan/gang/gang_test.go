@@ -201,7 +201,7 @@ func (w *world) step(t *testing.T) {
 				t.Fatalf("%s is off in part: on %s %v", f.ID, gpu, f.Stands.Off)
 			}
 		}
-		if j.off() && w.now.Sub(j.since) > ladder.DefaultMaxOff+tick {
+		if j.off() && w.now.Sub(j.since) > ladder.MaxOff+tick {
 			t.Fatalf("%s is off for %v", j.faces[j.home.GPU].ID, w.now.Sub(j.since))
 		}
 	}

@@ -37,7 +37,7 @@ func (p *planner) rate() float64 { return cmp.Or(p.in.Limits.Calls, DefaultCalls
 // The urgency of a change: the first is the most urgent. The bound does not apply to these.
 const (
 	putBack = iota // on again
-	yielded        // off, because somebody asked; less, where others' part is not ours
+	yielded        // less, where others' part is not ours
 	thrash         // out of slices that thrash
 	usual
 )
@@ -79,7 +79,11 @@ func (p *planner) wishes() (all []wish) {
 			p.out[t.ID] = want
 		}
 		if want.Off != t.Stands.Off {
-			all = append(all, wish{Change{Tenant: t.ID, Switch: true, Standing: want}, p.switchUrgency(t, want)})
+			urgency := usual
+			if !want.Off {
+				urgency = putBack
+			}
+			all = append(all, wish{Change{Tenant: t.ID, Switch: true, Standing: want}, urgency})
 		}
 		if want.Slice != t.Stands.slice() {
 			all = append(all, wish{Change{Tenant: t.ID, Set: true, Standing: want}, p.sliceUrgency(t, want)})
@@ -89,16 +93,6 @@ func (p *planner) wishes() (all []wish) {
 		return cmp.Or(cmp.Compare(a.urgency, b.urgency), cmp.Compare(step(a.Change), step(b.Change)), cmp.Compare(a.Standing.Rank, b.Standing.Rank))
 	})
 	return all
-}
-
-func (p *planner) switchUrgency(t Tenant, want Standing) int {
-	switch {
-	case !want.Off:
-		return putBack
-	case t.Asked != "":
-		return yielded
-	}
-	return usual
 }
 
 func (p *planner) sliceUrgency(t Tenant, want Standing) int {

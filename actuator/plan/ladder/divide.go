@@ -98,7 +98,7 @@ func (p *planner) tooEven(wanting []member, budget time.Duration) bool {
 		default:
 			due -= m.part
 		}
-		if !p.moves(m) {
+		if !m.moves() {
 			here++
 		}
 	}

@@ -71,10 +71,6 @@ type Tenant struct {
 	// Bound names the GPU whose plan takes it off and on, if it is on several GPUs and that is
 	// another one. Here it is off or on as that plan says, and gets a slice. Else empty.
 	Bound string
-	// Asked says why a person or an alert wants it off, until AskedUntil (zero: while it is set).
-	// Else empty.
-	Asked      string
-	AskedUntil time.Time
 	// Later: this plan leaves it as it is, since it cannot be changed yet; it has no channels so
 	// far, for instance. The other processes are planned as if it could.
 	Later bool
@@ -106,24 +102,22 @@ func (s Standing) slice() time.Duration {
 
 // Limits bound what a plan does. The zero value means the defaults.
 type Limits struct {
-	// MaxOff is how long a process is off at a time; DefaultMaxOff if 0. MaxHold is the bound where
-	// a person or an alert asked for it, and of a wait for equals that are expected to end; DefaultMaxHold
-	// if 0.
-	MaxOff, MaxHold time.Duration
+	// MaxHold bounds a wait for equals that are expected to end; DefaultMaxHold if 0.
+	MaxHold time.Duration
 	// Calls is the number of changes per second on average, and the most at once; DefaultCalls if 0.
 	Calls float64
-	// NoOff: channels cannot be taken off here. Turns then use slices alone.
-	NoOff bool
 }
 
 func (l Limits) maxHold() time.Duration { return cmp.Or(l.MaxHold, DefaultMaxHold) }
 
 // The defaults of Limits.
 const (
-	DefaultMaxOff  = time.Second
 	DefaultMaxHold = 5 * time.Minute
 	DefaultCalls   = 50
 )
+
+// MaxOff is how long a process is off at a time.
+const MaxOff = time.Second
 
 // Input is everything that a plan for one GPU (or MIG instance) depends on, except State.
 type Input struct {
@@ -180,7 +174,6 @@ type State struct {
 	queueAt time.Time       // since when
 	waits   map[string]wait // of the queue
 	turn    turn
-	asked   map[string]time.Time // since when each has been off because somebody asked
 	bucket  bucket
 	load    load
 }

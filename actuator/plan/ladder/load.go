@@ -194,7 +194,7 @@ func (p *planner) crowded() bool {
 // further claim beside a server.
 func (p *planner) rivals(t Tenant) bool {
 	return slices.ContainsFunc(p.in.Tenants, func(o Tenant) bool {
-		if o.ID == t.ID || !o.Labelled || o.Never || !o.HasTask || o.Wants == No || o.Asked != "" && o.KeepOn == "" {
+		if o.ID == t.ID || !o.Labelled || o.Never || !o.HasTask || o.Wants == No {
 			return false
 		}
 		if o.Server {

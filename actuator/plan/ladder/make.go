@@ -16,7 +16,6 @@ func Make(in Input, before State) Plan {
 	closed := p.measure()
 	p.sort()
 	p.promise()
-	p.hold()
 	if closed {
 		p.weigh()
 		p.crowd()
@@ -30,15 +29,6 @@ func Make(in Input, before State) Plan {
 		p.out[t.ID] = Standing{Slice: DefaultSlice, Reason: "it has no task on this GPU"}
 	}
 	return Plan{Changes: p.changes(), Standings: p.out, Again: p.again, Report: p.report, State: p.state}
-}
-
-// hold keeps processes off that a person or an alert wants off.
-func (p *planner) hold() {
-	for _, t := range p.held {
-		until := p.heldUntil(t)
-		p.wake(until)
-		p.out[t.ID] = Standing{Slice: t.Stands.slice(), Off: true, Until: until, Reason: "off the GPU: " + t.Asked}
-	}
 }
 
 // turnout is who of the queue computes now, and on which terms.
@@ -173,7 +163,7 @@ func (p *planner) servers(full bool) {
 }
 
 // offUntil is when a process that is off in turns must be on again.
-func (p *planner) offUntil(m member) time.Time { return p.state.turn.off[m.ID].Add(p.maxOff()) }
+func (p *planner) offUntil(m member) time.Time { return p.state.turn.off[m.ID].Add(MaxOff) }
 
 // budget is how long a request may wait for all others: a tenth of the shortest deadline.
 func (p *planner) budget() time.Duration {

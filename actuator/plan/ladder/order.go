@@ -32,7 +32,6 @@ type planner struct {
 	// other processes with tasks, in order.
 	tops, queue []member
 	idle        []Tenant // labelled, without work
-	held        []Tenant // off because somebody asked
 	foreign     int      // processes that compute and that we must not act on
 	out         map[string]Standing
 	again       time.Time
@@ -46,33 +45,11 @@ type planner struct {
 	byOrder bool
 }
 
-// asked reports whether a person or an alert wants it off now.
-func (p *planner) asked(t Tenant) bool {
-	if t.Asked == "" || t.KeepOn != "" || p.in.Limits.NoOff {
-		delete(p.state.asked, t.ID)
-		return false
-	}
-	if _, ok := p.state.asked[t.ID]; !ok {
-		p.state.asked[t.ID] = p.in.Now
-	}
-	return p.in.Now.Before(p.heldUntil(t))
-}
-
-// heldUntil is the end of a requested hold.
-func (p *planner) heldUntil(t Tenant) time.Time {
-	until := p.state.asked[t.ID].Add(p.in.Limits.maxHold())
-	if !t.AskedUntil.IsZero() && t.AskedUntil.Before(until) {
-		until = t.AskedUntil
-	}
-	return until
-}
-
-// sort divides the processes into those to leave alone, held ones, servers and the queue.
+// sort divides the processes into those to leave alone, servers and the queue.
 func (p *planner) sort() {
 	gone := func(id string) bool {
 		return !slices.ContainsFunc(p.in.Tenants, func(t Tenant) bool { return t.ID == id })
 	}
-	forget(p.state.asked, gone)
 	p.state.load.forget(gone)
 	for _, t := range p.in.Tenants {
 		if t.Bound != "" {
@@ -85,8 +62,6 @@ func (p *planner) sort() {
 			if t.Wants != No {
 				p.foreign++
 			}
-		case p.asked(t):
-			p.held = append(p.held, t)
 		case t.Server && !p.late(t):
 			p.tops = append(p.tops, member{Tenant: t, place: policy.OnTime})
 		case t.HasTask:
@@ -171,7 +146,6 @@ func forget[V any](m map[string]V, gone func(id string) bool) {
 // clone copies what a plan changes in place.
 func (s State) clone() State {
 	s.waits = maps.Clone(s.waits)
-	s.asked = copied(s.asked)
 	s.turn, s.load = s.turn.clone(), s.load.clone()
 	return s
 }

@@ -26,7 +26,7 @@ func (p *planner) owe(moving []member) {
 	t.useful = min(max(float64(useful)/float64(took), 0.5), 1)
 	for _, m := range moving {
 		if got, ok := all[m.ID]; ok {
-			most := time.Duration(3 * m.part * float64(p.maxOff()))
+			most := time.Duration(3 * m.part * float64(MaxOff))
 			t.owed[m.ID] = min(max(t.owed[m.ID]+time.Duration(m.part*float64(useful))-got, 0), most)
 		}
 	}

@@ -61,7 +61,7 @@ func checkDraw(t *testing.T, number int, astray *atomic.Int64) {
 	if with.err != "" {
 		fail("%s", with.err)
 	}
-	if with.longest > ladder.DefaultMaxOff {
+	if with.longest > ladder.MaxOff {
 		fail("somebody was off for %v", with.longest)
 	}
 	// Bursts that happen to fall together in one of the two leave it with less to do.

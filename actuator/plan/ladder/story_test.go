@@ -197,7 +197,6 @@ func Share(part float64) with              { return func(_ *tale, c *ladder.Tena
 func In(container string) with {
 	return func(_ *tale, c *ladder.Tenant) { c.Container = container }
 }
-func Asked(why string) with { return func(_ *tale, c *ladder.Tenant) { c.Asked = why } }
 func Got(d string) with {
 	return func(s *tale, c *ladder.Tenant) { c.Got, c.Measured, c.Exact = parse(s.t, d), true, true }
 }

@@ -65,7 +65,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	on := map[string]bool{}
 	var moving []member
 	for _, m := range wanting {
-		if p.moves(m) {
+		if m.moves() {
 			moving = append(moving, m)
 		} else {
 			on[m.ID] = true
@@ -78,7 +78,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 	}
 	t.keep(moving, p.tops)
 	// Each of them goes off and on once in the longest time that one may be off.
-	if calls := 2 * float64(len(moving)) / p.maxOff().Seconds(); len(moving) < 2 || calls > 0.8*p.rate() {
+	if calls := 2 * float64(len(moving)) / MaxOff.Seconds(); len(moving) < 2 || calls > 0.8*p.rate() {
 		for _, m := range moving {
 			on[m.ID] = true
 		}
@@ -96,7 +96,7 @@ func (p *planner) takeTurns(wanting []member) map[string]bool {
 }
 
 // moves reports whether a process can take turns.
-func (p *planner) moves(m member) bool { return m.KeepOn == "" && m.Measured && !p.in.Limits.NoOff }
+func (m member) moves() bool { return m.KeepOn == "" && m.Measured }
 
 // anew forgets what was read of turns before they were interrupted.
 func (t *turn) anew() {
@@ -166,7 +166,7 @@ func (p *planner) nextTurn(moving []member) {
 	queue := t.queue(moving)
 	// Gaps go to the process with the largest debt.
 	slices.SortStableFunc(queue[1:], func(a, b member) int { return cmp.Compare(t.owed[b.ID], t.owed[a.ID]) })
-	most := p.maxOff()
+	most := MaxOff
 	// As many at once as it takes for each to have a turn of a useful length in time.
 	atOnce := (len(moving)*int(leastTurn) + int(most) - 1) / int(most)
 	t.on, t.began = nil, now
@@ -216,8 +216,8 @@ func (p *planner) nextTurn(moving []member) {
 // too long.
 func (p *planner) lengths(moving []member) map[string]time.Duration {
 	all := map[string]time.Duration{}
-	least := func(member) time.Duration { return min(leastTurn, p.maxOff()/2) }
-	for i, d := range apportion(p.beyond(moving), p.inTime(), least) {
+	least := func(member) time.Duration { return min(leastTurn, MaxOff/2) }
+	for i, d := range apportion(p.beyond(moving), inTime, least) {
 		all[moving[i].ID] = d
 	}
 	return all
@@ -233,7 +233,7 @@ func (p *planner) length(m member, usual time.Duration) time.Duration {
 	}
 	used, _ := p.used(p.tops)
 	useful := cmp.Or(p.state.turn.useful, 1)
-	return min(time.Duration(float64(owed)/max(useful-used-m.part*useful, 0.1)), p.maxOff()*19/20)
+	return min(time.Duration(float64(owed)/max(useful-used-m.part*useful, 0.1)), MaxOff*19/20)
 }
 
 // beyond converts parts of the whole GPU into parts of what requests leave.
@@ -255,10 +255,8 @@ func (p *planner) beyond(queue []member) []member {
 	return scaled
 }
 
-func (p *planner) maxOff() time.Duration { return cmp.Or(p.in.Limits.MaxOff, DefaultMaxOff) }
-
 // inTime is the time in which each process that is off in turns has its own, or its visit.
-func (p *planner) inTime() time.Duration { return p.maxOff() * 9 / 10 }
+const inTime = MaxOff * 9 / 10
 
 // back is when a process that is off expects its next turn.
 func (p *planner) back(id string, moving map[string]time.Duration) time.Time {
@@ -273,7 +271,7 @@ func (p *planner) back(id string, moving map[string]time.Duration) time.Time {
 		}
 		at = at.Add(moving[o])
 	}
-	if latest := t.off[id].Add(p.maxOff()); at.After(latest) {
+	if latest := t.off[id].Add(MaxOff); at.After(latest) {
 		at = latest
 	}
 	return at

@@ -149,16 +149,16 @@ func (p *planner) visits(wanting []member) (length, every time.Duration, possibl
 	}
 	most := min(visitMost, p.tops[0].Deadline/2)
 	// Each has its visit in time.
-	every = max(every, min(time.Duration(float64(most)/sure), p.inTime()/time.Duration(len(wanting))))
-	if n := together(every, len(wanting), p.inTime()); n > 1 { // as few calls as will do
-		every = p.inTime() * n / time.Duration(len(wanting))
+	every = max(every, min(time.Duration(float64(most)/sure), inTime/time.Duration(len(wanting))))
+	if n := together(every, len(wanting), inTime); n > 1 { // as few calls as will do
+		every = inTime * n / time.Duration(len(wanting))
 	}
 	length = max(time.Duration(sure*float64(every)), 2*SwitchCost).Round(time.Microsecond)
 	if length > most {
 		return 0, 0, false
 	}
 	for _, m := range wanting {
-		if m.KeepOn != "" || p.in.Limits.NoOff || m.place < policy.Last {
+		if m.KeepOn != "" || m.place < policy.Last {
 			return 0, 0, false
 		}
 	}
@@ -179,7 +179,7 @@ func (p *planner) visit(wanting []member, on map[string]bool) (slice time.Durati
 		return 0, false
 	}
 	t, now := &p.state.turn, p.in.Now
-	atOnce := together(every, len(wanting), p.inTime())
+	atOnce := together(every, len(wanting), inTime)
 	t.keep(wanting, p.tops)
 	p.look(wanting)
 	if !t.visits { // who was on in a turn, or in a gap, is no visitor
@@ -232,7 +232,7 @@ func (p *planner) idles(m member) bool {
 func (p *planner) visitors(wanting []member, every time.Duration, atOnce int) (ids []string) {
 	t, now := &p.state.turn, p.in.Now
 	overdue := func(m member) int {
-		if since, off := t.off[m.ID]; off && now.Sub(since) > p.inTime()-every {
+		if since, off := t.off[m.ID]; off && now.Sub(since) > inTime-every {
 			return 1
 		}
 		return 0

@@ -12,9 +12,6 @@ func (p *planner) why(m member, s Standing, wants bool, wanting []member) string
 	if m.why != "" && s.Slice != short {
 		slice = m.why + ", " + slice
 	}
-	if m.Asked != "" && m.KeepOn != "" {
-		slice += "; not off the GPU though somebody asked (" + m.Asked + "): " + m.KeepOn
-	}
 	switch {
 	case m.Bound != "" && m.Stands.Off:
 		return "off the GPU: " + m.Bound
@@ -45,7 +42,7 @@ func (p *planner) whyOff(m member, wanting []member) string {
 	var turn []string
 	var moving []member
 	for _, o := range wanting {
-		if p.moves(o) {
+		if o.moves() {
 			moving = append(moving, o)
 		}
 		for _, id := range p.state.turn.on {
@@ -67,8 +64,6 @@ func (p *planner) whyNoTurns(wanting []member) string {
 	reason := "there are too many of them"
 	for _, m := range wanting {
 		switch {
-		case p.in.Limits.NoOff:
-			reason = "channels cannot be taken off here"
 		case m.KeepOn != "":
 			reason = m.Name + " must stay on: " + m.KeepOn
 		case !m.Measured:

@@ -48,7 +48,7 @@ type world struct {
 	calls   []ladder.Change
 	done    time.Duration // of the first of the calls
 	made    []time.Duration
-	longest time.Duration // off, of those that nobody asked for
+	longest time.Duration // off
 	watch   func()
 	err     string
 	late    string // a request that waited for too long
@@ -180,7 +180,7 @@ func (a *actor) look(w *world) {
 		}
 		a.fresh, a.carried = false, 0
 	}
-	if a.off && a.tenant.Asked == "" {
+	if a.off {
 		w.longest = max(w.longest, w.now-a.offSince)
 	}
 }
