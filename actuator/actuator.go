@@ -112,7 +112,7 @@ func (a *Actuator) openParts() (err error) {
 	gpuMemory := ledger.New(ledger.Options{Now: o.Now, Alive: o.ThreadAlive})
 	if a.mechanisms, err = o.Mechanisms.Open(mechanism.Surroundings{
 		StateDir: o.StateDir, ChannelsDir: a.folders.channels, Engine: o.Engine, DryRun: o.DryRun,
-		Journal: a.journal, Decider: gpuMemory, MaxWait: max(o.Config.MaxHold, o.Config.MemoryWait+time.Minute), Logger: a.log,
+		Journal: a.journal, Decider: gpuMemory, MaxWait: maxWait(o.Config), Logger: a.log,
 	}); err != nil {
 		return err
 	}
@@ -298,8 +298,18 @@ func (a *Actuator) Reload(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the old configuration stays: %w", err)
 	}
-	return a.arbiter.Configure(ctx, c)
+	if err := a.arbiter.Configure(ctx, c); err != nil {
+		return err
+	}
+	if g := a.mechanisms.MemoryGuard; g != nil {
+		g.SetMaxWait(maxWait(c))
+	}
+	return nil
 }
+
+// maxWait is how long the memory guard lets an allocation wait: longer than the ledger does, which
+// says why it denies.
+func maxWait(c config.Config) time.Duration { return max(c.MaxHold, c.MemoryWait+time.Minute) }
 
 // complete adds to the state what the arbiter does not know. The arbiter's goroutine calls it.
 func (a *Actuator) complete(s *state.State) {

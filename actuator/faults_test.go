@@ -287,6 +287,15 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// An allocation that waits is denied by the memory_wait of the latest reload, and with a reason: the guard's own bound is later.
+func TestReloadBoundsWhatWaits(t *testing.T) {
+	next := config.Config{MemoryWait: 30 * time.Minute}
+	b := newMemoryBench(t, true, func(o *actuator.Options) { o.Load = func() (config.Config, error) { return next, nil } })
+	if err := b.Reload(context.Background()); err != nil || b.guard.maxWait <= next.MemoryWait {
+		t.Errorf("%v; the guard denies after %v", err, b.guard.maxWait)
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []actuator.Options{
 		{},

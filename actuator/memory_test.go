@@ -34,6 +34,7 @@ type fakeGuard struct {
 	covered []memory.Target
 	open    map[string]string // containers that may get more than their limits
 	waits   map[string]string
+	maxWait time.Duration
 	why     error
 	closed  bool
 }
@@ -48,6 +49,8 @@ func (g *fakeGuard) Why() error                 { return g.why }
 func (g *fakeGuard) Reconsider()                { go g.ask(nil) }
 
 func (g *fakeGuard) Waits() map[string]string { return g.waits }
+
+func (g *fakeGuard) SetMaxWait(d time.Duration) { g.maxWait = d }
 
 func (g *fakeGuard) Failures() map[string]string {
 	g.mu.Lock()

@@ -111,6 +111,8 @@ type MemoryGuard interface {
 	// Reconsider makes the guard ask again about every waiting allocation and every ceiling.
 	// It MUST NOT block.
 	Reconsider()
+	// SetMaxWait bounds how long an allocation waits, also those that wait already.
+	SetMaxWait(d time.Duration)
 	// Failures returns the covered containers that may exceed their limits, by id, and why: an
 	// allocation could not be denied, or is not guarded.
 	Failures() map[string]string

@@ -4,22 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/laxity/laxity/actuator/arbiter/core"
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/plan"
+	"github.com/laxity/laxity/actuator/record"
 )
 
 // releaseAndClose ends the arbiter: it waits for actions under way, then releases everything on
-// record. What takes long comes last, and each part has its own time: a swap may take minutes.
+// record. What takes long comes last, and each part has its own time: a swap may take many minutes, and nobody stays
+// paused for it.
 func (a *Arbiter) releaseAndClose() error {
 	a.restoreChannels()
-	for a.core.UnderWay() > 0 {
-		a.finish(<-a.finished) // each action ends by its timeout
+	swapping, others := a.core.UnderWay()
+	for ; others > 0; swapping, others = a.core.UnderWay() {
+		a.finish(<-a.finished) // each of the others ends by its timeout
 	}
 	err := a.releaseHolds()
+	if swapping > 0 {
+		for left, _ := a.core.UnderWay(); left > 0; left, _ = a.core.UnderWay() {
+			a.finish(<-a.finished)
+		}
+		err = a.releaseHolds() // also those whose swap was under way
+	}
 	swapped := a.bringAllBack()
 	a.report(a.core.Effects())
 	_ = a.saveLeases(true)
@@ -65,7 +75,8 @@ func (a *Arbiter) releaseHolds() (err error) {
 	}
 }
 
-// releaseAll unpauses every container on record, once each.
+// releaseAll unpauses every container on record, once each, but those whose swap is under way: it may be unpausing
+// them itself.
 func (a *Arbiter) releaseAll(ctx context.Context) error {
 	holds, err := a.o.Journal.List()
 	if err != nil {
@@ -74,6 +85,7 @@ func (a *Arbiter) releaseAll(ctx context.Context) error {
 	if a.o.Core.DryRun {
 		holds = append(holds, a.core.Holds()...)
 	}
+	holds = slices.DeleteFunc(holds, func(h record.Hold) bool { return a.core.Swapping(h.ContainerID) })
 	for _, h := range holds {
 		action := plan.Action{Kind: plan.Unpause, ContainerID: h.ContainerID, Container: h.Container, Cause: plan.Cause(h.Cause),
 			Reason: "the actuator ends", GPUs: h.GPUs, Tasks: h.Tasks}
@@ -84,10 +96,13 @@ func (a *Arbiter) releaseAll(ctx context.Context) error {
 			a.finished <- r
 		}()
 	}
-	for range holds {
+	for left := len(holds); left > 0; {
 		r := <-a.finished
-		if !errors.Is(r.Err, enforce.ErrForeign) {
-			err = errors.Join(err, r.Err)
+		if !swaps(r.Kind) {
+			left--
+			if !errors.Is(r.Err, enforce.ErrForeign) {
+				err = errors.Join(err, r.Err)
+			}
 		}
 		a.finish(r)
 	}

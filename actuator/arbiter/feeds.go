@@ -95,7 +95,7 @@ func (a *Arbiter) takeFetched(ctx context.Context, f fetched) {
 }
 
 // consume gives the core the messages up to last: those that arrived before the present snapshot
-// was asked for. They leave the inbox together, once their leases are on disk. If we die in
+// was asked for, up to the first that awaits better facts. They leave the inbox together, once their leases are on disk. If we die in
 // between, they are handled again, which changes nothing.
 func (a *Arbiter) consume(ctx context.Context, last uint64) {
 	handled := uint64(0)
@@ -112,8 +112,12 @@ func (a *Arbiter) consume(ctx context.Context, last uint64) {
 		var m webhook.Message
 		if err := json.Unmarshal(e.Payload, &m); err != nil {
 			a.core.Unreadable(a.o.Now(), err)
+		} else if m := messageOf(m, e.Received); a.core.Awaits(a.o.Now(), m) {
+			a.core.Postpone(a.o.Now())
+			break
+		} else {
+			a.core.Alerts(a.o.Now(), m)
 		}
-		a.core.Alerts(a.o.Now(), messageOf(m, e.Received))
 		a.carryOut(ctx)
 		handled = e.ID
 	}

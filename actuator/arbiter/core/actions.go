@@ -36,8 +36,23 @@ func (k *Core) begin(a plan.Action) {
 	k.out.Actions = append(k.out.Actions, Action{Action: a, Hold: h, Arrived: k.facts.planned})
 }
 
-// UnderWay counts the actions that have not ended.
-func (k *Core) UnderWay() int { return len(k.holds.flying) }
+// UnderWay counts the actions that have not ended: swaps, which may take many minutes, and others.
+func (k *Core) UnderWay() (swaps, others int) {
+	for id := range k.holds.flying {
+		if k.Swapping(id) {
+			swaps++
+		} else {
+			others++
+		}
+	}
+	return swaps, others
+}
+
+// Swapping reports whether a swap of the container is under way.
+func (k *Core) Swapping(id string) bool {
+	f := k.holds.flying[id]
+	return f.kind == plan.SwapOut || f.kind == plan.SwapIn
+}
 
 // Begin registers an action that starts without a plan, at the end of the program.
 func (k *Core) Begin(a plan.Action) {
@@ -98,10 +113,11 @@ func (k *Core) Finished(now time.Time, r Result) {
 var ErrOvertaken = errors.New("overtaken: its tasks are finished")
 
 func (k *Core) onPaused(r Result, d *decision.Decision) {
-	id := r.ContainerID
+	id, h := r.ContainerID, &hold{Hold: r.Hold}
+	h.endBy(h.Since.Add(k.config.MaxHold)) // it may have been configured while the pause was under way
 	switch {
 	case r.Err == nil:
-		k.holds.byID[id] = &hold{Hold: r.Hold}
+		k.holds.byID[id] = h
 		delete(k.holds.retry, id)
 		delete(k.holds.freed, id)
 		return
@@ -111,7 +127,8 @@ func (k *Core) onPaused(r Result, d *decision.Decision) {
 		d.Result, d.Error = decision.Failed, r.Err.Error()
 	}
 	if r.OnRecord {
-		k.holds.byID[id] = &hold{Hold: r.Hold, doubtful: true}
+		h.doubtful = true
+		k.holds.byID[id] = h
 	}
 	if !errors.Is(r.Err, ErrOvertaken) {
 		k.holds.later(id, k.now)

@@ -50,6 +50,28 @@ func (k *Core) Unreadable(now time.Time, err error) {
 // message can hold 22,000 alerts.
 const maxReported = 256
 
+// Awaits reports whether the message has to stay in the inbox: an alert is about a GPU or a container, and the exporter
+// has read none yet, since it has only just begun. After its lease the message would change nothing: then it waits no
+// more, so on a node where nothing can be read the inbox holds at most what arrives within a lease.
+func (k *Core) Awaits(now time.Time, m Message) bool {
+	s := k.facts.snap
+	noGPUs := len(s.GPUs) == 0 && !s.Health.DeviceUp
+	noContainers := len(s.Containers) == 0 && !s.Health.EngineUp
+	if !Earlier(m.Received, now).Add(k.config.Lease).After(now) {
+		return false
+	}
+	return slices.ContainsFunc(m.Alerts, func(a Alert) bool {
+		switch lease.Wish(a.Action) {
+		case lease.Arbitrate, lease.Relieve:
+			return noGPUs && !a.Resolved
+		case lease.Pause, lease.Expedite:
+			return noContainers && !a.Resolved
+		default:
+			return false
+		}
+	})
+}
+
 // Alerts decides about each alert of a message. The present snapshot must be younger than the
 // message. Handling a message again changes nothing.
 func (k *Core) Alerts(now time.Time, m Message) {

@@ -109,6 +109,7 @@ func (k *Core) Step(now time.Time, a Around) {
 		k.watchLimits()
 		k.plan()
 		k.askSwappable()
+		k.inspectSwaps()
 	} else {
 		k.letMemoryBe()
 		k.putAllBack()
@@ -118,9 +119,20 @@ func (k *Core) Step(now time.Time, a Around) {
 	k.inspectHolds()
 }
 
-// Configure applies a new configuration, which must be valid.
+// Configure applies a new configuration, which must be valid. A shorter MaxHold holds for present holds, and for
+// what a person asked for.
 func (k *Core) Configure(now time.Time, c config.Config) {
 	k.now, k.config = now, c
+	for _, h := range k.holds.byID {
+		h.endBy(h.Since.Add(c.MaxHold))
+	}
+	for _, l := range k.leases.Leases() {
+		if end := l.Renewed.Add(c.MaxHold); l.By != "" && end.Before(l.Expires) {
+			k.leases.Close(l) // Fire alone does not shorten a lease
+			l.Opened, l.Expires = l.Renewed, end
+			k.leases.Fire(l)
+		}
+	}
 	k.decide(decision.Decision{Kind: decision.Service, Result: decision.Done, Reason: "configuration reloaded"})
 	clear(k.lastReason)
 }

@@ -15,8 +15,8 @@ import (
 
 // Around is what is true beside the facts, read just before a step.
 type Around struct {
-	// GuardianUp: a guardian watches. MayHold: holds are allowed, because a guardian watches or none
-	// is needed.
+	// GuardianUp: a guardian watches. MayHold: holds are allowed, because a guardian watches, is just being
+	// replaced, or is not needed.
 	GuardianUp, MayHold bool
 	// Inbox counts the messages that have not taken effect yet.
 	Inbox int

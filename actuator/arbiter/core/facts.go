@@ -222,6 +222,6 @@ func (h *holds) keep(paused map[string]bool, now time.Time) {
 	maps.DeleteFunc(h.freed, func(id string, _ time.Time) bool { return !paused[id] })
 	maps.DeleteFunc(h.retry, func(id string, b backoff) bool {
 		_, known := paused[id]
-		return !known && now.After(b.next)
+		return !known && now.Sub(b.next) > time.Minute // what fails for one that has ended is not tried faster
 	})
 }

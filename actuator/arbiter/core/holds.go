@@ -32,6 +32,16 @@ type hold struct {
 	inspected time.Time
 }
 
+// endBy shortens the hold so that it ends at this time at the latest.
+func (h *hold) endBy(end time.Time) {
+	if end.Before(h.Until) {
+		h.Until = end
+	}
+	if end.Before(h.Expires) {
+		h.Expires = end
+	}
+}
+
 type flight struct {
 	kind plan.Kind
 	gpus []string
@@ -193,6 +203,11 @@ const doubt = 10 * time.Second
 func (k *Core) onInspected(r Result) {
 	h, ok := k.holds.byID[r.ContainerID]
 	gone := isGone(r.Err)
+	if s := k.memory.swaps; gone && s != nil {
+		if _, out := s.out[r.ContainerID]; out {
+			s.absent[r.ContainerID] = absence{ended: true}
+		}
+	}
 	switch {
 	case !ok, r.Err != nil && !gone:
 		return

@@ -55,6 +55,8 @@ func (k *Core) watchLimits() {
 		if failed {
 			k.decideOnce(c.ID+"/limit", decision.Decision{Kind: decision.Memory, Result: decision.Failed, Container: c.Name, ContainerID: c.ID,
 				Cause: string(allocator.Limit), Reason: "it may get more than its limit: " + open})
+		} else {
+			delete(k.lastReason, c.ID+"/limit") // told anew when it fails again
 		}
 		more := uint64(overshoot)
 		switch {

@@ -190,6 +190,13 @@ func asks(who, what, name string) func(*teller) {
 	}
 }
 
+// reloads is a person who changes --max-hold.
+func reloads(maxHold time.Duration) func(*teller) {
+	return func(d *teller) {
+		d.core.Configure(d.now, config.Config{Policy: "fifo", MaxHold: maxHold}.WithDefaults())
+	}
+}
+
 // exporterIsAway: no facts come any more.
 func exporterIsAway(d *teller) { d.away = true }
 
@@ -297,4 +304,45 @@ func TestStoryOfAGuardianThatGoes(t *testing.T) {
 		chapter{"3.1s", done, says("unpause done other: no guardian watches, so nothing is held")},
 		chapter{"4s", asks("ann", "pause", "trainer"), says("answer: no guardian watches, so nothing is held")},
 	).tell(t)
+}
+
+// A shorter --max-hold ends the holds that are there, too.
+func TestStoryOfAShorterMaxHold(t *testing.T) {
+	const reloaded = "service done: configuration reloaded"
+	asked := says("request opened trainer: to be paused until it is released, or for 10m0s", "→ pause trainer: ann asks for it")
+	for name, s := range map[string]story{
+		"for others": oneWaits(
+			chapter{"5s", reloads(10 * time.Second), says(reloaded)},
+			chapter{"11.9s", nil, nothing},
+			chapter{"12s", nil, says("→ unpause other: it was held for 10s, as long as is allowed (--max-hold)")}),
+		"the pause is under way": twoContend(
+			chapter{"2.1s", reloads(10 * time.Second), says(reloaded)},
+			chapter{"2.2s", done, says("pause done other: waits for trainer on GPU-0")},
+			chapter{"11.9s", nil, nothing},
+			chapter{"12s", nil, says("→ unpause other: it was held for 10s, as long as is allowed (--max-hold)")}),
+		"without facts": oneWaits(
+			chapter{"3s", exporterIsAway, nothing},
+			chapter{"5s", reloads(20 * time.Second), says(reloaded)},
+			chapter{"21.9s", nil, nothing},
+			chapter{"22s", nil, says("→ unpause other: it was held for 20s, as long as is allowed (--max-hold)")}),
+		"longer than it is there": oneWaits(
+			chapter{"13s", reloads(10 * time.Second), says(reloaded, "→ unpause other: it was held for 11s, as long as is allowed (--max-hold)")}),
+		"for a person": {
+			{"0s", begins("trainer"), nothing},
+			{"1s", asks("ann", "pause", "trainer"), asked},
+			{"1.5s", done, says("pause done trainer: ann asks for it")},
+			{"5s", reloads(10 * time.Second), says(reloaded)},
+			{"10.9s", nil, nothing},
+			{"11s", nil, says(
+				"lease closed trainer: it lasted as long as is allowed (--max-hold)",
+				"→ unpause trainer: it was held for 10s, as long as is allowed (--max-hold)")}},
+		"a longer one changes nothing": {
+			{"0s", begins("trainer"), nothing},
+			{"1s", asks("ann", "pause", "trainer"), asked},
+			{"1.5s", done, says("pause done trainer: ann asks for it")},
+			{"5s", reloads(time.Hour), says(reloaded)},
+			{"20s", nil, says("→ keep trainer on record until 50s")}},
+	} {
+		t.Run(name, s.tell)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/laxity/laxity/actuator/decision"
 	"github.com/laxity/laxity/actuator/enforce"
 	"github.com/laxity/laxity/actuator/estimate"
+	"github.com/laxity/laxity/actuator/lease"
 	"github.com/laxity/laxity/actuator/plan"
 	"github.com/laxity/laxity/exporter/task"
 )
@@ -21,6 +22,14 @@ type swaps struct {
 	busy  map[string]bool
 	since map[string]time.Time // when it was last swapped
 	can   map[string]ability
+	// absent are containers on record that the snapshot lacks.
+	absent map[string]absence
+}
+
+// absence is what the engine says of a container that the snapshot lacks.
+type absence struct {
+	asked time.Time
+	ended bool
 }
 
 // ability is the swapper's last answer about a container.
@@ -30,7 +39,8 @@ type ability struct {
 }
 
 func newSwaps() *swaps {
-	return &swaps{out: map[string]enforce.Swapped{}, busy: map[string]bool{}, since: map[string]time.Time{}, can: map[string]ability{}}
+	return &swaps{out: map[string]enforce.Swapped{}, busy: map[string]bool{}, since: map[string]time.Time{}, can: map[string]ability{},
+		absent: map[string]absence{}}
 }
 
 // askAgain is how long an answer counts.
@@ -86,6 +96,7 @@ func (k *Core) Swapped(now time.Time, list []enforce.Swapped) {
 			s.since[r.ContainerID] = r.Since
 		}
 	}
+	maps.DeleteFunc(s.absent, func(id string, _ absence) bool { _, out := s.out[id]; return !out })
 }
 
 // scarce is the used share of a card from which the swapper is asked in advance which containers it
@@ -133,6 +144,7 @@ func (k *Core) onAskedSwap(r Result) {
 func (k *Core) onSwapped(r Result, d *decision.Decision) {
 	s, id := k.memory.swaps, r.ContainerID
 	delete(s.busy, id)
+	delete(s.absent, id)
 	direction := string(r.Kind)
 	if r.Kind == plan.SwapOut && r.Standing == plan.Ours {
 		delete(k.holds.byID, id) // released before the swap
@@ -144,6 +156,9 @@ func (k *Core) onSwapped(r Result, d *decision.Decision) {
 	case r.Err == nil:
 		s.since[id] = k.now
 		delete(k.holds.retry, id)
+		if r.Kind == plan.SwapIn && r.Swap.RestoreSeconds == 0 {
+			r.Swap.Bytes = nil // it had ended: nothing came back
+		}
 		for _, n := range r.Swap.Bytes {
 			d.Bytes += n
 		}
@@ -189,16 +204,48 @@ func (k *Core) bringAllBack() {
 	}
 }
 
+// inspectSwaps asks the engine about swapped containers that the snapshot lacks, as inspectHolds does: an exporter
+// that has only just begun may not know them yet. One that has ended is swapped in, which takes it off the record.
+func (k *Core) inspectSwaps() {
+	const every = 500 * time.Millisecond
+	s := k.memory.swaps
+	if s == nil || !k.leadership.leads {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.out)) {
+		a := plan.Action{Kind: Inspect, ContainerID: id, Container: s.out[id].Container}
+		_, there := k.facts.snap.FindContainer(id)
+		switch absent := s.absent[id]; {
+		case there:
+			delete(s.absent, id)
+			continue
+		case s.busy[id]:
+			continue
+		case absent.ended:
+			a.Kind, a.Cause, a.Reason = plan.SwapIn, plan.OfMemory, "it has ended"
+		case k.now.Sub(absent.asked) < every:
+			continue
+		default:
+			s.absent[id] = absence{asked: k.now}
+		}
+		k.begin(a)
+	}
+}
+
 // outForLong is how the reason of an exemption by endLongSwaps begins.
 const outForLong = "it was swapped out for "
 
-// endLongSwaps swaps containers in that were out for as long as is allowed.
+// endLongSwaps swaps containers in that were out for as long as is allowed. An exemption of one without a task would
+// end at once, and be written to disk at each step; a plan brings it back all the same.
 func (k *Core) endLongSwaps() {
-	if k.memory.swaps == nil {
+	if k.memory.swaps == nil || k.facts.snap == nil {
 		return
 	}
 	for id, r := range k.memory.swaps.out {
 		if _, exempt := k.leases.Exemption(id); exempt || k.now.Sub(r.Since) < k.config.MaxHold {
+			continue
+		}
+		if k.unfinished(id) == 0 && !k.wished(lease.Pause, id) {
 			continue
 		}
 		k.exempt(id, nil,
