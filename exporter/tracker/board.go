@@ -38,6 +38,21 @@ func (b *board) publish(s *task.Snapshot) {
 	}
 }
 
+// show is publish for changes that are not worth waking readers for. Only a reader that has
+// not taken the last snapshot gets the new one, in its place.
+func (b *board) show(s *task.Snapshot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.current.Store(s)
+	for ch := range b.readers {
+		select {
+		case <-ch:
+			ch <- s
+		default:
+		}
+	}
+}
+
 // confirm notes that the device reported the same facts again. It does not wake readers.
 func (b *board) confirm(at time.Time) {
 	s := *b.current.Load()

@@ -292,6 +292,10 @@ func (m *memory) Save(c core.Changes, alive time.Time) error {
 		delete(m.open, id)
 		m.ended[id] = t
 	}
+	for _, id := range c.Dropped {
+		delete(m.open, id)
+		delete(m.ended, id)
+	}
 	for id, o := range c.Overrides {
 		if o == nil {
 			delete(m.over, id)

@@ -215,14 +215,14 @@ func runStart(ctx context.Context, limit time.Duration, s StartSensor, reason st
 }
 
 // work runs jobs in their order, outside the loop: they read files and attach probes, and a
-// tenant decides how many there are.
-func work(ctx context.Context, jobs <-chan func()) {
+// tenant decides how many there are. Calls that may hang are made through sensor.Calls.
+func work(ctx context.Context, jobs <-chan func(context.Context)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case job := <-jobs:
-			job()
+			job(ctx)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/laxity/laxity/exporter/sensor"
@@ -29,17 +31,30 @@ func (l *loop) know(processes ...sensor.Process) {
 	if !ok || len(processes) == 0 {
 		return
 	}
-	l.later(l.tracks, func() { l.each(processes, knower.Know, "the end of a process will be reported late") })
+	l.later(l.tracks, func(ctx context.Context) {
+		l.each(ctx, &l.follows, processes, knower.Know, "the end of a process will be reported late")
+	})
 }
 
 // each calls do for the processes that still live, and logs meaning where do fails. It runs
 // on the workers.
-func (l *loop) each(processes []sensor.Process, do func(pid int) error, meaning string) {
+func (l *loop) each(ctx context.Context, calls *sensor.Calls, processes []sensor.Process, do func(pid int) error, meaning string) {
 	for _, p := range processes {
+		if ctx.Err() != nil {
+			return
+		}
 		if !l.opt.Exits.Alive(p) {
 			continue // the PID may be another process's
 		}
-		if err := do(p.PID); err != nil {
+		err := calls.Do(ctx, p.PID, func() error { return do(p.PID) })
+		if errors.Is(err, sensor.ErrHanging) { // after the one that hangs, which may only be slow
+			calls.Then(p.PID, func() {
+				if l.opt.Exits.Alive(p) {
+					_ = do(p.PID) // it was told already
+				}
+			})
+		}
+		if err != nil {
 			l.log.Debug(meaning, "pid", p.PID, "err", err)
 		}
 	}
@@ -61,8 +76,11 @@ func (l *loop) discover(pid int) {
 	if !ok || pid <= 0 {
 		return
 	}
-	l.later(l.finds, func() {
-		if err := f.Discover(pid); err != nil {
+	l.later(l.finds, func(ctx context.Context) {
+		switch err := l.searches.Do(ctx, pid, func() error { return f.Discover(pid) }); {
+		case errors.Is(err, sensor.ErrHanging):
+			l.log.Warn("the search for libcuda in a container takes long, or hangs: until it returns the container is followed by the device's list alone", "pid", pid, "err", err)
+		case err != nil:
 			l.log.Debug("libcuda of a container was not searched for", "pid", pid, "err", err)
 		}
 	})
@@ -84,19 +102,21 @@ func (l *loop) loaded(processes ...sensor.Process) {
 	if len(contained) == 0 {
 		return
 	}
-	l.later(l.finds, func() { l.each(contained, f.Loaded, "libcuda of a process was not searched for") })
+	l.later(l.finds, func(ctx context.Context) {
+		l.each(ctx, &l.searches, contained, f.Loaded, "libcuda of a process was not searched for")
+	})
 }
 
 func (l *loop) release(id string) {
 	f, ok := l.sensor.(sensor.Finder)
 	c, known := l.Snapshot().FindContainer(id)
 	if ok && known && c.PID > 0 {
-		l.later(l.finds, func() { f.Release(c.PID) })
+		l.later(l.finds, func(context.Context) { l.searches.Then(c.PID, func() { f.Release(c.PID) }) })
 	}
 }
 
 // later queues a job for a worker. It reports whether there was room.
-func (l *loop) later(queue chan<- func(), job func()) bool {
+func (l *loop) later(queue chan<- func(context.Context), job func(context.Context)) bool {
 	select {
 	case queue <- job:
 		return true
@@ -124,7 +144,7 @@ func (l *loop) trackBusy() {
 		want[p.PID] = p
 		if l.tracked[p.PID] != p {
 			l.tracked[p.PID] = p
-			if !l.later(l.tracks, func() { l.track(tracker, p) }) {
+			if !l.later(l.tracks, func(ctx context.Context) { l.track(ctx, tracker, p) }) {
 				l.m.Followed(p, false, time.Now())
 			}
 		}
@@ -132,18 +152,22 @@ func (l *loop) trackBusy() {
 	for pid := range l.tracked {
 		if _, ok := want[pid]; !ok {
 			delete(l.tracked, pid)
-			l.later(l.tracks, func() { tracker.Untrack(pid) })
+			l.later(l.tracks, func(context.Context) { l.follows.Then(pid, func() { tracker.Untrack(pid) }) })
 		}
 	}
 }
 
 // track runs on the worker.
-func (l *loop) track(tracker sensor.BusyTracker, p sensor.Process) {
+func (l *loop) track(ctx context.Context, tracker sensor.BusyTracker, p sensor.Process) {
 	if !l.opt.Exits.Alive(p) {
 		return // the PID may be another's
 	}
+	err := l.follows.Do(ctx, p.PID, func() error { return tracker.Track(p.PID) })
+	if errors.Is(err, sensor.ErrHanging) { // it may still succeed, but then the core counts it as not followed
+		l.follows.Then(p.PID, func() { tracker.Untrack(p.PID) })
+	}
 	select {
-	case l.followed <- following{p, tracker.Track(p.PID)}:
+	case l.followed <- following{p, err}:
 	case <-l.done:
 	}
 }

@@ -38,6 +38,12 @@ func interval(a core.Activity, newcomer bool, took, fast, slow time.Duration) ti
 	}
 }
 
+// soon is the time until a reading that is brought forward; since is how long ago the last one
+// ended. As with interval, readings cost no more than they may.
+func soon(since, took, fast, slow time.Duration) time.Duration {
+	return max(fast, min(fastRest*took, slow)-since)
+}
+
 // ticks is the time until the next tick. It is long when there is no task, and no process
 // that may make one.
 func (l *loop) ticks(a core.Activity, now time.Time) time.Duration {

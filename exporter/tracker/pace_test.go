@@ -35,3 +35,21 @@ func TestInterval(t *testing.T) {
 		}
 	}
 }
+
+func TestHurryKeepsToTheCostOfReadings(t *testing.T) {
+	const ms = time.Millisecond
+	for name, tc := range map[string]struct{ since, took, want time.Duration }{
+		"long after a reading":             {time.Second, ms / 10, 20 * ms},
+		"just after one":                   {0, ms / 10, 20 * ms},
+		"just after one, many processes":   {0, 24 * ms, 240 * ms},
+		"a moment later":                   {100 * ms, 24 * ms, 140 * ms},
+		"when the rest is nearly over":     {230 * ms, 24 * ms, 20 * ms},
+		"long after one, many processes":   {time.Second, 24 * ms, 20 * ms},
+		"a reading that took very long":    {0, 3 * time.Second, time.Second},
+		"a reading that began in the past": {0, -time.Second, 20 * ms},
+	} {
+		if got := soon(tc.since, tc.took, 20*ms, time.Second); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}

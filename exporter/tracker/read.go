@@ -18,10 +18,11 @@ func (l *loop) request() {
 
 // hurry brings the next reading forward, because it will show what just happened.
 func (l *loop) hurry() {
-	at := time.Now().Add(l.opt.FastPoll)
-	if !l.reading && at.Before(l.nextPoll) {
+	now := time.Now()
+	d := soon(now.Sub(l.m.Confirmed()), l.m.ReadingTook(), l.opt.FastPoll, l.opt.SlowPoll)
+	if at := now.Add(d); !l.reading && at.Before(l.nextPoll) {
 		l.nextPoll = at
-		l.poll.Reset(l.opt.FastPoll)
+		l.poll.Reset(d)
 	}
 }
 

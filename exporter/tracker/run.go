@@ -23,6 +23,10 @@ const (
 	// A new container may use CUDA from its own copy of the driver before any sensor watches
 	// that copy. For so long the device is read often.
 	newcomerFor = 3 * time.Second
+	// trackLimit is how long the sensor may take to follow the launches of a process. It is long
+	// because a process that is not followed in time is one task to its end.
+	trackLimit = 5 * time.Second
+	stopLimit  = 10 * time.Second // how long Run waits at its end for what may hang
 )
 
 // loop is the state that the tracker's goroutine owns, besides the core.
@@ -32,10 +36,12 @@ type loop struct {
 	log      *slog.Logger
 	resolver resolver
 
-	requests  chan struct{} // to the device's feed
-	relist    chan struct{} // to the engine's feed
-	finds     chan func()   // Discover and Release
-	tracks    chan func()   // Track and Untrack
+	requests  chan struct{}              // to the device's feed
+	relist    chan struct{}              // to the engine's feed
+	finds     chan func(context.Context) // Discover, Loaded and Release
+	searches  sensor.Calls               // those of finds
+	tracks    chan func(context.Context) // Track, Untrack and Know
+	follows   sensor.Calls               // those of tracks
 	starts    chan sensor.Event
 	holds     chan holdNews
 	cards     chan cardNews
@@ -74,8 +80,9 @@ func (t *Tracker) Run(ctx context.Context) error {
 		resolver: resolver{exits: t.opt.Exits, processes: t.opt.Processes, doubts: map[string]doubt{}},
 		requests: make(chan struct{}, 1),
 		relist:   make(chan struct{}, 1),
-		finds:    make(chan func(), jobBacklog),
-		tracks:   make(chan func(), jobBacklog),
+		finds:    make(chan func(context.Context), jobBacklog),
+		tracks:   make(chan func(context.Context), jobBacklog),
+		follows:  sensor.Calls{Limit: trackLimit},
 		starts:   make(chan sensor.Event, sensorBacklog),
 		holds:    make(chan holdNews),
 		cards:    make(chan cardNews),
@@ -130,13 +137,14 @@ func (t *Tracker) Run(ctx context.Context) error {
 }
 
 // feed starts the goroutines that wait for device, engine, sensors and disk. stop ends them,
-// and returns when the journal has written what the loop left.
+// and returns when the journal has written what the loop left. It does not wait longer than
+// stopLimit for the others.
 func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-chan sensorNews, func()) {
 	readings, engine, sensors := make(chan reading), make(chan engineNews), make(chan sensorNews)
 	feeds, stop := context.WithCancel(ctx)
 	// The journal outlives the loop: it writes what the loop leaves.
 	writing, finish := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
+	var wg, journal sync.WaitGroup
 	wg.Go(func() { readDevice(feeds, l.opt.Device, l.requests, readings) })
 	wg.Go(func() { followEngine(feeds, l.opt.Containers, l.relist, engine) })
 	wg.Go(func() { runStarts(feeds, l.opt.Starts, l.starts, sensors) })
@@ -148,11 +156,18 @@ func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-c
 	}
 	wg.Go(func() { work(feeds, l.finds) })
 	wg.Go(func() { work(feeds, l.tracks) })
-	wg.Go(func() { l.journal.run(writing) })
+	journal.Go(func() { l.journal.run(writing) })
 	return readings, engine, sensors, func() {
 		stop()
 		finish()
-		wg.Wait()
+		journal.Wait()
+		ended := make(chan struct{})
+		go func() { wg.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(stopLimit):
+			l.log.Warn("a sensor or the device does not end: the exporter ends without it", "waited", stopLimit)
+		}
 	}
 }
 
@@ -239,12 +254,17 @@ func (l *loop) settle(now time.Time) {
 		l.journal.put(c, nil)
 	}
 	changed, measured := l.m.Changed()
-	if changed || (measured && now.Sub(l.published) >= l.opt.MeasureEvery) {
+	turned, due := l.m.Turned(), now.Sub(l.published) >= l.opt.MeasureEvery
+	switch {
+	case changed || measured && due:
 		s := l.m.Snapshot()
 		l.published = now
 		l.board.publish(s)
 		l.reportHealth(s.Health)
-	} else if !measured { // otherwise its measurements are not those of the last reading
+	case turned && due: // this wakes no reader
+		l.published = now
+		l.board.show(l.m.Snapshot())
+	case !measured && !turned: // otherwise the last snapshot is not what the last reading showed
 		l.board.confirm(l.m.Confirmed())
 	}
 	if l.answered.device && l.answered.engine && l.answered.sensor {

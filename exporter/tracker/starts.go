@@ -19,9 +19,13 @@ func (l *loop) onStart(ev sensor.Event) {
 	if ev.Kind == sensor.WorkDone && !l.gapSet {
 		l.onGap(time.Now())
 	}
-	l.attend(l.m.Activity(), time.Now())
+	activity := l.m.Activity()
+	l.attend(activity, time.Now())
 	l.trackBusy()
-	l.hurry()
+	// Of a launch a reading shows no more than where it is, once for a process.
+	if request := ev.Kind == sensor.Launched || ev.Kind == sensor.WorkDone; !request || activity.Placeless > 0 {
+		l.hurry()
+	}
 }
 
 // A launch within a gap continues the busy interval. Its event is read up to eventLag after it,

@@ -13,6 +13,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 
 // ErrUnknownContainer means that no running container has this name or id.
 var ErrUnknownContainer = errors.New("no such running container")
+
+// ErrNotChanged means that a change was given up before it was made.
+var ErrNotChanged = errors.New("nothing was changed")
 
 // Processes reads the kernel's facts about processes.
 type Processes interface {
@@ -187,7 +191,8 @@ func (t *Tracker) Ready() <-chan struct{} { return t.ready }
 
 // Change changes the settings of the running container with this name or id (12 digits are
 // enough). A deadline holds for its unfinished tasks and the next ones. It returns when the
-// change is stored. The error wraps ErrUnknownContainer if there is no such container.
+// change is stored. The error wraps ErrUnknownContainer if there is no such container, and
+// ErrNotChanged if ctx ended before the change was made. With any other error the change holds.
 func (t *Tracker) Change(ctx context.Context, ref string, change task.Change) (task.Container, error) {
 	c, ok := t.Snapshot().FindContainer(ref)
 	if !ok {
@@ -206,7 +211,7 @@ func (t *Tracker) Change(ctx context.Context, ref string, change task.Change) (t
 	select {
 	case t.asks <- ask:
 	case <-ctx.Done():
-		return c, ctx.Err()
+		return c, fmt.Errorf("%w: %w", ErrNotChanged, ctx.Err())
 	}
 	select {
 	case err := <-stored:

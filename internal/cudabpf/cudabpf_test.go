@@ -96,6 +96,23 @@ func TestGeneratedIsCommitted(t *testing.T) {
 	}
 }
 
+// Before Linux 6.16 each CPU takes 128 free entries of an LRU map at once. Maps that must not
+// forget what lives have enough for hosts with 512 CPUs.
+func TestLiveEntriesOutlastManyCPUs(t *testing.T) {
+	const cpus, each = 512, 128
+	for _, load := range []func() (*ebpf.CollectionSpec, error){cudabpf.LoadStarts, cudabpf.LoadExits} {
+		spec, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{cudabpf.StartsMapTold, cudabpf.StartsMapKnown} {
+			if m := spec.Maps[name]; m.MaxEntries < cpus*each {
+				t.Errorf("%s has %d entries, want %d", name, m.MaxEntries, cpus*each)
+			}
+		}
+	}
+}
+
 // kernel is a release of Linux.
 type kernel struct{ major, minor int }
 

@@ -14,8 +14,13 @@ struct told_key {
 	u32 pad;
 };
 
-LRU(told, 8192, struct told_key, u64); /* → when, ns */
-LRU(known, 8192, u32, u64);            /* PID of a process whose end is to be told → since when, ns */
+/* TOLD is 128 for each of 512 CPUs: before Linux 6.16 each CPU of an LRU map takes 128 free
+ * entries at once, and where none are left it recycles those in use, long before the map is
+ * full. */
+#define TOLD 65536
+
+LRU(told, TOLD, struct told_key, u64); /* → when, ns */
+LRU(known, TOLD, u32, u64);            /* PID of a process whose end is to be told → since when, ns */
 
 /* did is happened, with what tells the process from others. */
 static __always_inline struct event did(enum event_kind kind)

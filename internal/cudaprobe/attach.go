@@ -48,7 +48,7 @@ func (a attacher) load(spec func() (*ebpf.CollectionSpec, error), to any, types 
 
 // attach attaches a program to functions of a file, given by their offsets. pid limits it to one
 // process with all of its threads; 0 means every process that maps the file, now or later.
-// atReturn: when the function returns.
+// atReturn: when the function returns. After an error it returns what is attached.
 func (a attacher) attach(file *cudafile.File, program *ebpf.Program, offsets []uint64, pid int, atReturn bool) (links, error) {
 	return a.attachPath(file.Name(), program, offsets, nil, pid, atReturn)
 }
@@ -64,10 +64,10 @@ type put struct {
 func (a attacher) attachEach(file *cudafile.File, functions cudafile.Functions, pid int, wanted []put) (all links, err error) {
 	for _, want := range wanted {
 		l, err := a.attach(file, want.program, functions.Of(want.kinds...), pid, want.atReturn)
+		all = append(all, l...)
 		if err != nil {
 			return all, err
 		}
-		all = append(all, l...)
 	}
 	return all, nil
 }
@@ -104,7 +104,7 @@ func (a attacher) attachPath(path string, program *ebpf.Program, offsets, cookie
 		}
 		l, err := attach("", program, o)
 		if err != nil {
-			return nil, errors.Join(err, all.Close())
+			return all, err // detaching takes some 0.1 s each, and our caller may hold a lock
 		}
 		all = append(all, l)
 	}

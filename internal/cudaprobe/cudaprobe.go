@@ -68,13 +68,16 @@ type Probe struct {
 	pending  []Event       // for Next, before those of the reader
 	lookAt   time.Duration // CLOCK_MONOTONIC, for Next: when an inspection is due; 0: never
 
-	mu       sync.Mutex
+	mu       sync.Mutex // nobody reads a container's file while holding it, but for attachments of Track
 	files    map[cudafile.ID]*attached
 	tracked  map[int]*tracked         // by PID
 	launches *cudabpf.LaunchesObjects // loaded by the first Track
 	closed   bool
-	detaches sync.WaitGroup // detachments, and attachments of Track under way
+	detaches sync.WaitGroup // detachments, and attachments of Add and Track under way
 	inFlight atomic.Int64   // detachments that have not ended
+
+	lostMu sync.Mutex // guards starts.Lost against free, so that Lost need not wait for mu
+	freed  bool
 }
 
 // attached keeps probes in place.
@@ -122,29 +125,63 @@ func (p *Probe) load(types *btf.Cache) error {
 // process that maps it are reported. added is false if the file has them already. The error wraps
 // cudafile.ErrNotDriver if it is no CUDA driver. The file may be closed afterwards.
 func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false, ErrClosed
+	if has, err := p.has(file.ID); has || err != nil {
+		return false, err
 	}
-	if p.files[file.ID] != nil {
-		return false, nil
-	}
-	functions, err := file.Functions()
+	functions, err := file.Functions() // without mu: it may take long, or for ever
 	if err != nil {
 		return false, err
 	}
+	a := &attached{functions: functions}
+	if mine, err := p.reserve(file.ID, a); !mine {
+		return false, err
+	}
+	defer p.detaches.Done()
 	l, err := p.attacher.attachEach(file, functions, 0, []put{
 		{[]cudafile.Kind{cudafile.Init}, p.starts.InitEntry, false},
 		{[]cudafile.Kind{cudafile.Context}, p.starts.ContextEntry, false},
 		{[]cudafile.Kind{cudafile.ContextGone}, p.starts.LeaveEntry, false},
 		{[]cudafile.Kind{cudafile.ContextGone}, p.starts.LeaveReturn, true},
 	})
-	if err != nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	removed := p.files[file.ID] != a // meanwhile, or the probe was closed
+	switch {
+	case err != nil:
 		p.detach(l)
+		if !removed {
+			delete(p.files, file.ID)
+		}
 		return false, explainAttach("attach to "+file.Path, err)
+	case removed:
+		p.detach(l)
+		return false, ErrClosed
 	}
-	p.files[file.ID] = &attached{links: l, functions: functions}
+	a.links = l
+	return true, nil
+}
+
+func (p *Probe) has(id cudafile.ID) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false, ErrClosed
+	}
+	return p.files[id] != nil, nil
+}
+
+// reserve makes a the entry of a file that has none. If so, Close waits for detaches.Done.
+func (p *Probe) reserve(id cudafile.ID, a *attached) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false, ErrClosed
+	}
+	if p.files[id] != nil {
+		return false, nil
+	}
+	p.files[id] = a
+	p.detaches.Add(1)
 	return true, nil
 }
 
@@ -221,16 +258,26 @@ type Stats struct {
 func (p *Probe) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Stats{Files: len(p.files), Tracked: len(p.tracked), Exits: p.exits.link != nil, Detaching: int(p.inFlight.Load())}
+	s := Stats{
+		Files: len(p.files), Tracked: len(p.tracked), Exits: p.exits.link != nil,
+		Detaching: int(p.inFlight.Load()), Lost: p.Lost(),
+	}
 	for _, t := range p.tracked {
 		if t.unwatched != nil && t.unwatched.armed == 0 {
 			s.Unwatched++
 		}
 	}
-	if !p.closed {
-		_ = p.starts.Lost.Lookup(uint32(0), &s.Lost)
-	}
 	return s
+}
+
+// Lost is Stats.Lost, and 0 after Close. It does not wait for other calls.
+func (p *Probe) Lost() (lost uint64) {
+	p.lostMu.Lock()
+	defer p.lostMu.Unlock()
+	if !p.freed {
+		_ = p.starts.Lost.Lookup(uint32(0), &lost)
+	}
+	return lost
 }
 
 // Close detaches all probes, which takes some 0.1 s, and ends Next.
@@ -255,6 +302,9 @@ func (p *Probe) Close() error {
 
 // free frees what New and Track have loaded.
 func (p *Probe) free() error {
+	p.lostMu.Lock()
+	p.freed = true
+	p.lostMu.Unlock()
 	var errs []error
 	errs = append(errs, p.exits.Close())
 	if p.reader != nil {

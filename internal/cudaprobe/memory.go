@@ -276,10 +276,10 @@ func (g *MemoryGuard) attach(file *cudafile.File, pid int, set uint32, wanted []
 			}
 		}
 		l, err := g.attacher.attachPath(file.Name(), want.program, offsets, cookies, pid, want.atReturn)
+		all = append(all, l...)
 		if err != nil {
 			return all, err
 		}
-		all = append(all, l...)
 	}
 	return all, nil
 }

@@ -17,12 +17,13 @@ type tracked struct {
 	// files are the driver's files that it maps. They stay open, since the probes on launches are
 	// attached again and again.
 	files     []*cudafile.File
-	calls     links      // on calls that synchronise
-	launches  links      // none while unwatched and not armed
-	arming    *arming    // the probe on launches is being attached again
-	unwatched *unwatched // nil: every launch is seen
-	trial     bool       // its next launch will count as fast
-	trials    int        // the number of trials since it last proved to be fast
+	functions []cudafile.Functions // of each file; none where that is no driver
+	calls     links                // on calls that synchronise
+	launches  links                // none while unwatched and not armed
+	arming    *arming              // the probe on launches is being attached again
+	unwatched *unwatched           // nil: every launch is seen
+	trial     bool                 // its next launch will count as fast
+	trials    int                  // the number of trials since it last proved to be fast
 }
 
 // loadLaunches loads the programs that follow launches.
@@ -69,6 +70,14 @@ func (p *Probe) Track(pid int) error {
 		return err
 	}
 	t := &tracked{pidfd: pidfd, files: files}
+	for _, file := range files {
+		functions, err := p.functions(file)
+		if err != nil && !errors.Is(err, cudafile.ErrNotDriver) {
+			t.close()
+			return fmt.Errorf("track process %d: %w", pid, err)
+		}
+		t.functions = append(t.functions, functions)
+	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,11 +130,11 @@ func (p *Probe) track(pid int, t *tracked) (err error) {
 }
 
 // attachIn attaches to each file that a tracked process maps, or to none.
-func (p *Probe) attachIn(pid int, t *tracked, attach func(*cudafile.File, int) (links, error)) (all links, err error) {
-	for _, file := range t.files {
-		l, err := attach(file, pid)
+func (p *Probe) attachIn(pid int, t *tracked, attach func(*cudafile.File, cudafile.Functions, int) (links, error)) (all links, err error) {
+	for i, file := range t.files {
+		l, err := attach(file, t.functions[i], pid)
 		all = append(all, l...)
-		if err != nil && !errors.Is(err, cudafile.ErrNotDriver) {
+		if err != nil {
 			p.detach(all)
 			return nil, explainAttach(fmt.Sprintf("track process %d", pid), err)
 		}
@@ -134,11 +143,7 @@ func (p *Probe) attachIn(pid int, t *tracked, attach func(*cudafile.File, int) (
 }
 
 // attachCalls attaches the probes to the calls that synchronise.
-func (p *Probe) attachCalls(file *cudafile.File, pid int) (links, error) {
-	functions, err := p.functions(file)
-	if err != nil {
-		return nil, err
-	}
+func (p *Probe) attachCalls(file *cudafile.File, functions cudafile.Functions, pid int) (links, error) {
 	return p.attacher.attachEach(file, functions, pid, []put{
 		{[]cudafile.Kind{cudafile.Sync, cudafile.AsyncCopy}, p.launches.WaitEntry, false},
 		{[]cudafile.Kind{cudafile.Sync}, p.launches.SyncReturn, true},
@@ -147,17 +152,17 @@ func (p *Probe) attachCalls(file *cudafile.File, pid int) (links, error) {
 }
 
 // attachLaunches attaches the probe to launches.
-func (p *Probe) attachLaunches(file *cudafile.File, pid int) (links, error) {
-	functions, err := p.functions(file)
-	if err != nil {
-		return nil, err
-	}
+func (p *Probe) attachLaunches(file *cudafile.File, functions cudafile.Functions, pid int) (links, error) {
 	return p.attacher.attach(file, p.launches.LaunchEntry, functions[cudafile.Launch], pid, false)
 }
 
-// functions returns the functions of a file; those of files with probes are known.
+// functions returns the functions of a file; those of files with probes are known. It must not be
+// called with mu held: reading the file may take long.
 func (p *Probe) functions(file *cudafile.File) (cudafile.Functions, error) {
-	if a := p.files[file.ID]; a != nil {
+	p.mu.Lock()
+	a := p.files[file.ID]
+	p.mu.Unlock()
+	if a != nil {
 		return a.functions, nil
 	}
 	return file.Functions()

@@ -165,8 +165,7 @@ func (p *Probe) judge(pid int, u *unwatched, calling bool) (v verdict, s sight, 
 func (p *Probe) arm(pid int, t *tracked) {
 	var before cudabpf.LaunchesBusy
 	began := monotonic()
-	attach, err := p.launchProbe(pid, t)
-	if err := errors.Join(err, p.launches.BusyOf.Lookup(uint32(pid), &before)); err != nil {
+	if err := p.launches.BusyOf.Lookup(uint32(pid), &before); err != nil {
 		return
 	}
 	now := cudabpf.LaunchesBusy{Launched: before.Launched, Done: before.Launched}
@@ -182,7 +181,7 @@ func (p *Probe) arm(pid int, t *tracked) {
 	a, u := &arming{}, t.unwatched
 	t.arming, u.from, u.base = a, began, now.Launched
 	p.detaches.Go(func() {
-		l, err := attach()
+		l, err := p.attachAgain(pid, t)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		t.arming = nil
@@ -201,26 +200,16 @@ func (p *Probe) arm(pid int, t *tracked) {
 	})
 }
 
-// launchProbe returns a function that attaches the probe to launches, in all files or in none.
-func (p *Probe) launchProbe(pid int, t *tracked) (attach func() (links, error), err error) {
-	offsets := make([][]uint64, len(t.files))
+// attachAgain attaches the probe to launches, in all files or in none.
+func (p *Probe) attachAgain(pid int, t *tracked) (all links, err error) {
 	for i, file := range t.files {
-		functions, err := p.functions(file)
-		if err != nil && !errors.Is(err, cudafile.ErrNotDriver) {
-			return nil, err
+		l, err := p.attacher.attach(file, p.launches.LaunchEntry, t.functions[i][cudafile.Launch], pid, false)
+		all = append(all, l...)
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
 		}
-		offsets[i] = functions[cudafile.Launch]
 	}
-	return func() (all links, err error) {
-		for i, file := range t.files {
-			l, err := p.attacher.attach(file, p.launches.LaunchEntry, offsets[i], pid, false)
-			if err != nil {
-				return nil, errors.Join(err, all.Close())
-			}
-			all = append(all, l...)
-		}
-		return all, nil
-	}, nil
+	return all, nil
 }
 
 // calling reports whether a synchronising call of the process is under way. It finds every call

@@ -1,6 +1,11 @@
 package libraries
 
-import "log/slog"
+import (
+	"context"
+	"log/slog"
+)
 
 // Rescan is one rescan of Keep.
-func Rescan(r *Registry) map[int]string { return r.rescan(slog.New(slog.DiscardHandler), nil) }
+func Rescan(r *Registry) map[int]string {
+	return r.rescan(context.Background(), slog.New(slog.DiscardHandler), nil)
+}

@@ -1,7 +1,7 @@
 // Package libraries records which files of the CUDA driver are in use, and by which
 // containers. The sensors that watch such files need it.
 //
-// It imports internal/cudaprobe/cudafile and the standard library.
+// It imports exporter/sensor, internal/cudaprobe/cudafile and the standard library.
 package libraries
 
 import (
@@ -12,17 +12,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
 // Watcher watches files. Watch must not keep the file: the caller closes it afterwards. After
-// an error that wraps cudafile.ErrNotDriver, Watch is never called for this file again.
+// an error that wraps cudafile.ErrNotDriver, Watch is never called for this file again. It may be
+// called for several files at the same time, but not for the same one.
 type Watcher interface {
 	Watch(file *cudafile.File) error
 	Unwatch(id cudafile.ID)
 }
 
-// Registry is this record. It is safe for concurrent use.
+// Registry is this record. It is safe for concurrent use. Discover, Loaded and DiscoverHost read
+// files of containers: they hang where a network file system does. No other call waits for them.
 type Registry struct {
 	finder  cudafile.Finder
 	watcher Watcher
@@ -32,9 +35,16 @@ type Registry struct {
 	files map[cudafile.ID]string       // watched → where it was found
 	idle  map[cudafile.ID]bool         // watched, and no process used it at the last rescan
 	other map[cudafile.ID]bool         // inspected, and not the driver
+	// watching are files whose Watch is under way, without mu. The channels are closed at its end.
+	watching map[cudafile.ID]chan struct{}
+
+	searches sensor.Calls // of Keep
 }
 
 const host = 0
+
+// rescanLimit is how long Keep waits for one search.
+const rescanLimit = 5 * time.Second
 
 // maxOther bounds how many files are remembered that are not the driver.
 const maxOther = 1024
@@ -47,6 +57,9 @@ func New(proc string, w Watcher) *Registry {
 		files: map[cudafile.ID]string{},
 		idle:  map[cudafile.ID]bool{},
 		other: map[cudafile.ID]bool{},
+
+		watching: map[cudafile.ID]chan struct{}{},
+		searches: sensor.Calls{Limit: rescanLimit},
 	}
 }
 
@@ -110,14 +123,17 @@ func (r *Registry) DiscoverHost() error {
 // stay so: a tenant's lease must not end the watch of a file that others use too.
 func (r *Registry) update(user int, files []*cudafile.File, leased []cudafile.ID) error {
 	defer cudafile.CloseAll(files)
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var errs []error
-	uses := map[cudafile.ID]bool{}
 	for _, file := range files {
 		if err := r.watch(file); err != nil {
 			errs = append(errs, err)
-		} else if _, watched := r.files[file.ID]; watched {
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uses := map[cudafile.ID]bool{}
+	for _, file := range files {
+		if _, watched := r.files[file.ID]; watched {
 			uses[file.ID] = true
 		}
 	}
@@ -131,10 +147,14 @@ func (r *Registry) update(user int, files []*cudafile.File, leased []cudafile.ID
 }
 
 func (r *Registry) watch(file *cudafile.File) error {
-	if _, watched := r.files[file.ID]; watched || r.other[file.ID] {
+	if !r.begin(file.ID) {
 		return nil
 	}
 	err := r.watcher.Watch(file)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.watching[file.ID])
+	delete(r.watching, file.ID)
 	switch {
 	case errors.Is(err, cudafile.ErrNotDriver):
 		if len(r.other) >= maxOther {
@@ -147,6 +167,27 @@ func (r *Registry) watch(file *cudafile.File) error {
 	}
 	r.files[file.ID] = file.Path
 	return nil
+}
+
+// begin reports whether a file is to be watched, and was not. It waits while another Watch of the
+// file is under way.
+func (r *Registry) begin(id cudafile.ID) bool {
+	for {
+		r.mu.Lock()
+		_, watched := r.files[id]
+		under := r.watching[id]
+		if watched || r.other[id] {
+			r.mu.Unlock()
+			return false
+		}
+		if under == nil {
+			r.watching[id] = make(chan struct{})
+			r.mu.Unlock()
+			return true
+		}
+		r.mu.Unlock()
+		<-under
+	}
 }
 
 // drop stops watching the files that no process uses now, and that none used at the last
@@ -198,7 +239,8 @@ func (r *Registry) Paths() []string {
 
 // Keep inspects the host and every process again at this interval until ctx ends: people
 // upgrade drivers, and programs load copies that were not there when they began. It releases
-// processes that are gone. It logs each trouble once, not at every rescan.
+// processes that are gone. It logs each trouble once, not at every rescan. It leaves out a process
+// whose search hangs, and does not wait for that when ctx ends.
 func (r *Registry) Keep(ctx context.Context, every time.Duration, log *slog.Logger) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -208,13 +250,13 @@ func (r *Registry) Keep(ctx context.Context, every time.Duration, log *slog.Logg
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			logged = r.rescan(log, logged)
+			logged = r.rescan(ctx, log, logged)
 		}
 	}
 }
 
 // rescan returns the trouble of each process. It does not log again what is in logged.
-func (r *Registry) rescan(log *slog.Logger, logged map[int]string) map[int]string {
+func (r *Registry) rescan(ctx context.Context, log *slog.Logger, logged map[int]string) map[int]string {
 	trouble := map[int]string{}
 	note := func(pid int, err error, message string, args ...any) {
 		trouble[pid] = err.Error()
@@ -222,11 +264,13 @@ func (r *Registry) rescan(log *slog.Logger, logged map[int]string) map[int]strin
 			log.Warn(message, append(args, "err", err)...)
 		}
 	}
-	if err := r.DiscoverHost(); err != nil {
+	if err := r.searches.Do(ctx, host, r.DiscoverHost); err != nil && ctx.Err() == nil {
 		note(host, err, "the host's CUDA driver cannot be watched")
 	}
 	for _, pid := range r.processes() {
-		switch err := r.Discover(pid); {
+		switch err := r.searches.Do(ctx, pid, func() error { return r.Discover(pid) }); {
+		case ctx.Err() != nil:
+			return trouble
 		case errors.Is(err, os.ErrNotExist):
 			r.Release(pid)
 		case err != nil:

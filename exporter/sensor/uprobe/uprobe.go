@@ -22,8 +22,12 @@ import (
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
-// defaultRescan is how often known places are searched again.
-const defaultRescan = 30 * time.Second
+const (
+	defaultRescan = 30 * time.Second // how often known places are searched again
+	// closeLimit is how long Run waits at its end for the probes to be detached. An attachment to a
+	// file of a network file system may hang; the kernel detaches what is left when we exit.
+	closeLimit = 5 * time.Second
+)
 
 // Options change how the sensor works; the zero value is right.
 type Options struct {
@@ -97,8 +101,16 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 			s.log.Warn("uprobes were not given back cleanly", "err", err)
 		}
 	})
-	defer helpers.Wait()
-	defer cancel()
+	defer func() {
+		cancel()
+		ended := make(chan struct{})
+		go func() { helpers.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(closeLimit):
+			s.log.Warn("uprobes are not detached yet: they will be when the exporter has ended", "waited", closeLimit)
+		}
+	}()
 	for {
 		e, err := s.probe.Next()
 		switch {
@@ -163,7 +175,7 @@ func (s *Sensor) Untrack(pid int) { s.probe.Untrack(pid) }
 func (s *Sensor) Know(pid int) error { return translate(s.probe.Know(pid)) }
 
 // Lost implements sensor.Lossy.
-func (s *Sensor) Lost() uint64 { return s.probe.Stats().Lost }
+func (s *Sensor) Lost() uint64 { return s.probe.Lost() }
 
 // Stats is what the sensor has to do.
 type Stats struct {

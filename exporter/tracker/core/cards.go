@@ -53,8 +53,9 @@ func (c *cards) share(uuid string, pid int, samples float64, now time.Time) floa
 
 // owner is the container of a process.
 type owner struct {
-	container string
-	seen      time.Time
+	container, name string
+	// seen is when a reading last found the process. If it ended before that, it is when Tick first saw this.
+	seen time.Time
 }
 
 func newCards() cards {
@@ -126,19 +127,39 @@ func (m *Core) learnIdle(uuid string, watts float64) {
 	}
 }
 
-// takeOwners notes to which container each process belongs.
+// takeOwners notes to which container each process belongs, and what the containers are called.
 func (m *Core) takeOwners(now time.Time) {
-	for pid, p := range m.byPID {
-		if b := m.containers[p.Container]; b != nil && !p.MPSServer {
-			m.cards.owners[pid] = owner{b.ID, now}
-			m.cards.names[b.ID] = b.Name
-		} else if p.Container == "" || p.MPSServer {
-			delete(m.cards.owners, pid) // it has the PID of one that has ended
+	for _, p := range m.byPID {
+		m.noteOwner(p, now)
+	}
+	for _, o := range m.cards.owners {
+		if _, known := m.cards.names[o.container]; !known {
+			m.cards.names[o.container] = o.name
 		}
 	}
-	for pid, o := range m.cards.owners {
-		if now.Sub(o.seen) > samplesFor {
-			delete(m.cards.owners, pid)
+	for id, b := range m.containers {
+		m.cards.names[id] = b.Name
+	}
+}
+
+// noteOwner notes to which container a process belongs, if that is known.
+func (m *Core) noteOwner(p *process, seen time.Time) {
+	if b := m.container(p.Container); b != nil && !p.MPSServer {
+		m.cards.owners[p.PID] = owner{b.ID, b.Name, seen}
+	} else if p.Container == "" || p.MPSServer {
+		delete(m.cards.owners, p.PID) // it has the PID of one that has ended
+	}
+}
+
+// forgetOwners forgets the processes whose samples have all been read.
+func (c *cards) forgetOwners(now time.Time) {
+	for pid, o := range c.owners {
+		switch {
+		case o.seen.IsZero():
+			o.seen = now
+			c.owners[pid] = o
+		case now.Sub(o.seen) > samplesFor:
+			delete(c.owners, pid)
 		}
 	}
 }

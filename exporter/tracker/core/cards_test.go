@@ -212,3 +212,94 @@ func TestReadingOfContextSwitchesSaysWhoUsedTheCard(t *testing.T) {
 		t.Errorf("without samples: %+v", s)
 	}
 }
+
+// What a process computed is its container's though the process ended before the reading that says so.
+func TestUsesOfShortProcesses(t *testing.T) {
+	for name, play := range map[string]func(w *world){
+		"between two readings": func(w *world) {
+			w.run(0, web, nil)
+			w.condition(2, 0, map[int]float64{})
+			w.meet(pid, web)
+			w.sense(2.1, pid, sensor.ContextMade)
+			w.exit(2.8, pid)
+		},
+		"of a container that ends with it": func(w *world) {
+			w.condition(2, 0, map[int]float64{})
+			w.run(2, web, nil)
+			w.meet(pid, web)
+			w.sense(2.1, pid, sensor.ContextMade)
+			w.event(2.7, container.Died, web)
+			w.exit(2.8, pid)
+		},
+		"of a container that is told later": func(w *world) {
+			w.condition(2, 0, map[int]float64{})
+			w.meet(pid, web)
+			w.sense(2.1, pid, sensor.ContextMade)
+			w.exit(2.5, pid)
+			w.run(2.8, web, nil)
+		},
+		"met when it had ended": func(w *world) {
+			w.run(0, web, nil)
+			w.condition(2, 0, map[int]float64{})
+			gone := sensor.Process{PID: pid, Identity: identity(pid)}
+			w.m.MeetGone(core.Subject{Process: gone, Container: id(web), Started: born}, at(2.8))
+			w.m.Sensor(gone, sensor.Event{PID: pid, Kind: sensor.ContextMade, Time: at(2.1), Source: task.SourceUprobe})
+			w.m.Sensor(gone, sensor.Event{PID: pid, Kind: sensor.Exiting, Time: at(2.7), Source: task.SourceTracepoint})
+		},
+		"met before the last reading, listed after it": func(w *world) {
+			w.run(0, web, nil)
+			w.meet(pid, web)
+			w.sense(1.9, pid, sensor.ContextMade)
+			w.condition(2, 0, map[int]float64{})
+			w.list(2.1, gpuA, pid)
+			w.exit(2.8, pid)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			play(w)
+			w.tick(at(2.9))
+			w.condition(3, 0, map[int]float64{pid: 0.5})
+			c := w.card()
+			if len(c.Uses) != 1 || c.Uses[0].ContainerID != id(web) || c.Uses[0].Container != web {
+				t.Fatalf("uses %+v, want that of web", c.Uses)
+			}
+			near(t, "seconds", c.Uses[0].GPUSeconds, 0.5)
+			near(t, "seconds of others", *c.OtherSeconds, 0)
+		})
+	}
+}
+
+// Long after the end of a process nothing is its own: its PID may be anybody's. Nobody else than Tick need forget it:
+// where no condition is read, no reading comes.
+func TestEndedProcessesAreForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	w.exit(2, pid)
+	w.tick(at(2.5))
+	w.tick(at(18))
+	w.condition(18, 0, map[int]float64{})
+	w.condition(19, 0, map[int]float64{pid: 1})
+	c := w.card()
+	if len(c.Uses) != 0 {
+		t.Errorf("uses %+v, want none", c.Uses)
+	}
+	near(t, "seconds of others", *c.OtherSeconds, 1)
+}
+
+// The container's present name counts, also for what its processes did before.
+func TestUsesOfARenamedContainer(t *testing.T) {
+	w := running(t)
+	w.condition(2, 0, map[int]float64{})
+	w.condition(3, 0, map[int]float64{pid: 1})
+	w.exit(3.5, pid)
+	c := newContainer(web, nil)
+	c.Name = "api"
+	w.m.Container(container.Event{Kind: container.Renamed, ID: c.ID, Time: at(3.6), Container: &c}, at(3.6))
+	w.condition(4, 0, map[int]float64{pid: 0.5})
+	if uses := w.card().Uses; len(uses) != 1 || uses[0].Container != "api" {
+		t.Errorf("uses %+v, want those of api", uses)
+	}
+}

@@ -108,6 +108,7 @@ type Core struct {
 
 	gpus         []device.GPU
 	lastReading  time.Time            // of the last reading that succeeded
+	readingTook  time.Duration        // that reading
 	listedAt     map[string]time.Time // when the list of a GPU was last read
 	health       task.Health
 	unattributed map[string]int
@@ -119,6 +120,7 @@ type Core struct {
 	sequence uint64
 	changed  bool // a fact changed since the last snapshot
 	measured bool // only a measurement changed
+	turned   bool // a task went off the GPU or on, and readers need not be woken for it
 	facts    []Fact
 	changes  Changes
 	ended    []task.Task // published form of history; replaced, never edited
@@ -273,6 +275,9 @@ func (m *Core) discard(p *process) {
 	if m.byPID[p.PID] == p {
 		delete(m.byPID, p.PID)
 	}
+	if m.byPID[p.PID] == nil { // the next reading has samples of it
+		m.noteOwner(p, time.Time{})
+	}
 	delete(m.processes, p.Identity)
 	m.counted(p)
 }
@@ -308,8 +313,10 @@ func (m *Core) Tick(now time.Time) {
 			o.lapse = lapseAfter(o.Start.Time, now)
 		}
 		m.loseBusy(p, now)
+		m.tellTurn(p, now)
 	}
 	m.forgetOld(now, m.opt.UnknownLimit)
+	m.cards.forgetOwners(now)
 }
 
 // SensorInUse notes how starts are learned from now on, and whether the sensor can report

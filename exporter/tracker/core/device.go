@@ -29,10 +29,29 @@ func (m *Core) Device(r device.Reading, now time.Time) {
 	for _, p := range m.processes {
 		m.takeListing(p, now)
 	}
-	m.lastReading = now
+	before := m.lastReading
+	m.lastReading, m.readingTook = now, now.Sub(r.Time)
 	for _, g := range r.GPUs {
 		if g.ProcessesErr == nil {
 			m.listedAt[g.UUID] = now
+		}
+	}
+	m.findStale(before, now)
+}
+
+// staleFor is how long memory and utilisation count while the list of their GPU cannot be read.
+const staleFor = 2500 * time.Millisecond
+
+// findStale marks what was listed too long ago, unless only the reading at now failed; before
+// is when the one before it ended.
+func (m *Core) findStale(before, now time.Time) {
+	for _, p := range m.processes {
+		for uuid, u := range p.on {
+			if at := m.listedAt[uuid]; !u.stale && now.Sub(at) > staleFor && at.Before(before) {
+				u.stale = true
+				p.on[uuid] = u
+				m.measured = true
+			}
 		}
 	}
 }

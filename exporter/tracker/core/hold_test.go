@@ -88,10 +88,10 @@ func TestTurnsAreBounded(t *testing.T) {
 			w.m.Off(nil, at(s))
 		}
 		changed, measured := w.m.Changed()
-		if changed {
+		if changed || measured { // the tracker wakes readers for either
 			woken++
 		}
-		if changed || measured {
+		if changed || measured || w.m.Turned() {
 			seen++
 		}
 		if !w.m.TakeChanges().Empty() {
@@ -104,5 +104,33 @@ func TestTurnsAreBounded(t *testing.T) {
 	}
 	if o := w.state(task.Running); o.HeldSeconds < 0.999 || o.HeldSeconds > 1.001 {
 		t.Errorf("held for %v s", o.HeldSeconds)
+	}
+}
+
+// The last of many turns is told and stored, too, once the time is over.
+func TestTheLastTurnIsTold(t *testing.T) {
+	w := computing(t)
+	w.m.Off(itIsOff, at(2))
+	w.m.Off(nil, at(2.3))
+	w.m.Snapshot()
+	w.m.TakeChanges()
+	for _, tt := range []struct {
+		at   float64
+		want bool
+	}{{2.9, false}, {3.1, true}, {3.2, false}, {9, false}} {
+		w.m.Tick(at(tt.at))
+		if changed, _ := w.m.Changed(); changed != tt.want {
+			t.Errorf("at %v s it wakes readers: %v, want %v", tt.at, changed, tt.want)
+		}
+		w.m.Snapshot()
+		changes := w.m.TakeChanges()
+		if changes.Empty() == tt.want {
+			t.Errorf("at %v s it is stored: %v, want %v", tt.at, !tt.want, tt.want)
+		}
+		for _, saved := range changes.Open {
+			if saved.Task.State != task.Running {
+				t.Errorf("it is stored as %s", saved.Task.State)
+			}
+		}
 	}
 }

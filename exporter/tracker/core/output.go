@@ -48,13 +48,20 @@ func (m *Core) TakeFacts() []Fact {
 // measurements (memory, utilisation) did.
 func (m *Core) Changed() (changed, measured bool) { return m.changed, m.measured }
 
+// Turned reports whether a task went off the GPU or on again since the snapshot was last
+// built, which is not worth waking readers for.
+func (m *Core) Turned() bool { return m.turned }
+
 // Confirmed returns when the device last confirmed the facts.
 func (m *Core) Confirmed() time.Time { return m.lastReading }
+
+// ReadingTook returns how long the reading took that ended at Confirmed.
+func (m *Core) ReadingTook() time.Duration { return m.readingTook }
 
 // Snapshot builds the present state under a new sequence number. Nothing in it changes later.
 func (m *Core) Snapshot() *task.Snapshot {
 	m.sequence++
-	m.changed, m.measured = false, false
+	m.changed, m.measured, m.turned = false, false, false
 	s := &task.Snapshot{
 		Run:        m.opt.Run,
 		Sequence:   m.sequence,
@@ -98,11 +105,14 @@ func (m *Core) Snapshot() *task.Snapshot {
 	s.Tasks = slices.Grow(s.Tasks, len(open))
 	for _, p := range open {
 		t := p.open.Task
-		if len(p.on) > 0 {
-			t.MemoryUsed = make(map[string]uint64, len(p.on))
-			for uuid, u := range p.on {
-				t.MemoryUsed[uuid] = u.memory
+		for uuid, u := range p.on {
+			if u.stale {
+				continue
 			}
+			if t.MemoryUsed == nil {
+				t.MemoryUsed = make(map[string]uint64, len(p.on))
+			}
+			t.MemoryUsed[uuid] = u.memory
 		}
 		s.Tasks = append(s.Tasks, t)
 	}
@@ -130,6 +140,9 @@ func list(c *task.Container, p *process) {
 // sum adds the memory and utilisation of one process to its container.
 func sum(c *task.Container, on map[string]use) {
 	for uuid, u := range on {
+		if u.stale {
+			continue
+		}
 		if c.MemoryUsed == nil {
 			c.MemoryUsed = map[string]uint64{}
 		}

@@ -211,3 +211,59 @@ func TestListThatCannotBeRead(t *testing.T) {
 		t.Errorf("error bound %v, want the 30 s for which nobody could see the process, and the list's lag", b)
 	}
 }
+
+// Memory and utilisation on a GPU that goes on failing are absent after some seconds. A reading
+// or two that fail change nothing, and the task stays in any case.
+func TestMeasurementsOfALostGPU(t *testing.T) {
+	for name, lose := range map[string]func(w *world){
+		"its list cannot be read":  func(w *world) { w.fail[gpuA] = errDriver },
+		"it is not in the reading": func(w *world) { w.uuids = []string{gpuB} },
+	} {
+		for _, tt := range []struct {
+			name   string
+			failed []float64 // readings after the last good one, at 1 s
+			absent bool
+		}{
+			{"one", []float64{2}, false},
+			{"two", []float64{2, 3}, false},
+			{"one that took long", []float64{12}, false},
+			{"many within a second", []float64{1.2, 1.4, 1.6, 1.8}, false},
+			{"three", []float64{2, 3, 4}, true},
+			{"for ever", []float64{2, 3, 1e5}, true},
+		} {
+			t.Run(name+"/"+tt.name, func(t *testing.T) {
+				w := newWorld(t, gpuA, gpuB)
+				w.run(0, web, nil)
+				w.meet(pid, web)
+				w.sample(1, 0.5, false)
+				w.uuids = []string{gpuA, gpuB}
+				lose(w)
+				measured := false
+				for _, s := range tt.failed {
+					w.m.Snapshot()
+					w.read(s)
+					_, measured = w.m.Changed()
+				}
+				s := w.snapshot()
+				c, of := s.Containers[0], s.Tasks[0]
+				_, memory := c.MemoryUsed[gpuA]
+				_, sm := c.SMUtilization[gpuA]
+				_, own := of.MemoryUsed[gpuA]
+				if memory == tt.absent || sm == tt.absent || own == tt.absent {
+					t.Errorf("memory %v, utilisation %v, memory of the task %v; want them absent: %v", c.MemoryUsed, c.SMUtilization, of.MemoryUsed, tt.absent)
+				}
+				if len(of.GPUs) != 1 || of.GPUs[0] != gpuA {
+					t.Errorf("the task is on %v", of.GPUs)
+				}
+				if tt.failed[len(tt.failed)-1] == 4 && !measured {
+					t.Error("no snapshot tells that they are absent")
+				}
+				w.uuids, w.fail = []string{gpuA, gpuB}, nil
+				w.sample(2e5, 0.5, false)
+				if c := w.snapshot().Containers[0]; c.MemoryUsed[gpuA] != 7 || c.SMUtilization[gpuA] != 0.5 {
+					t.Errorf("when it answers again: memory %v, utilisation %v", c.MemoryUsed, c.SMUtilization)
+				}
+			})
+		}
+	}
+}

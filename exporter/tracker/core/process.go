@@ -14,6 +14,8 @@ type use struct {
 	memory uint64
 	sm     float64 // NaN: not known
 	mps    bool    // through an MPS server
+	// stale: the GPU has not answered for so long that memory and sm do not count any more.
+	stale bool
 }
 
 // process is one process that touched CUDA or that the device listed.
@@ -77,8 +79,10 @@ type openTask struct {
 	waited   time.Duration
 	checked  time.Time
 	restored bool // not seen on the device since the exporter came back
-	// turnAt is when it last went off the GPU or on and readers were woken for it.
+	// turnAt is when it last went off the GPU or on and readers were woken for it. turned: it
+	// has done so since, and they were not.
 	turnAt time.Time
+	turned bool
 	// lapse is the end of a restored task if it ended while the exporter, or its probes on
 	// launches, were away. doubtful: the next Tick sets lapse.
 	lapse *task.Mark
@@ -278,8 +282,8 @@ func (m *Core) end(p *process, state task.State, mark task.Mark) {
 	}
 	m.facts = append(m.facts, Fact{Kind: Ended, Task: o.Task})
 	m.history.add(o.Task)
-	m.trimHistory()
 	m.changes.close(o.Task)
+	m.trimHistory() // which may drop this one
 	m.changed = true
 	p.forget()
 	if p.again != nil && !p.again.Time.Before(mark.Time) {

@@ -88,6 +88,7 @@ func (c *Changes) close(t task.Task) {
 
 func (c *Changes) drop(ids []string) {
 	for _, id := range ids {
+		delete(c.Open, id)
 		delete(c.Ended, id)
 		// The store may still have the open one, so the drop is written in any case.
 		// Otherwise changes would grow for ever while they cannot be written.

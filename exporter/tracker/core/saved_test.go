@@ -1,8 +1,12 @@
 package core_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/sensor"
@@ -238,5 +242,85 @@ func TestMergedChangesAreBounded(t *testing.T) {
 	if len(waiting.Open) != 0 || len(waiting.Ended) != 100 || len(waiting.Dropped) != 1 || waiting.Dropped[0] != stored {
 		t.Errorf("%d open, %d ended, %d dropped; want the history, and that the one that was stored left it",
 			len(waiting.Open), len(waiting.Ended), len(waiting.Dropped))
+	}
+}
+
+// A task that begins in one batch, and ends and leaves the history in the next, leaves nothing.
+func TestMergedChangesForgetWhatWasNeverStored(t *testing.T) {
+	w := newWorld(t)
+	w.m = core.New(core.Options{MaxEnded: 1})
+	w.run(0, web, nil)
+	w.meet(pid, web)
+	w.sense(1, pid, sensor.ContextMade)
+	waiting := w.m.TakeChanges()
+	first := w.one().ID
+	w.exit(2, pid)
+	w.meet(pid, web)
+	w.sense(3, pid, sensor.ContextMade)
+	w.exit(4, pid)
+	waiting.Merge(w.m.TakeChanges())
+	if _, open := waiting.Open[first]; open || len(waiting.Ended) != 1 || len(waiting.Dropped) != 0 {
+		t.Errorf("%+v, want the last task alone", waiting)
+	}
+}
+
+// disk has what a store has of the tasks: the ids of the unfinished and the ended ones.
+type disk struct{ open, ended map[string]bool }
+
+func (d *disk) write(c core.Changes) {
+	for id := range c.Open {
+		d.open[id] = true
+	}
+	for id := range c.Ended {
+		delete(d.open, id)
+		d.ended[id] = true
+	}
+	for _, id := range c.Dropped {
+		delete(d.open, id)
+		delete(d.ended, id)
+	}
+}
+
+// Whatever writes fail, after one that succeeds the store has the tasks of the snapshot, and no others.
+func TestStoreEqualsTheStateWhateverWritesFail(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &chaos{m: core.New(core.Options{MaxEnded: 2}), now: t0}
+		c.m.SensorInUse(task.SourceUprobe, "", true)
+		d := disk{map[string]bool{}, map[string]bool{}}
+		for range rapid.IntRange(1, 8).Draw(t, "writes") {
+			var changes core.Changes
+			for fails := true; fails; { // as the journal does
+				inputs(t, c, &changes)
+				var later core.Changes
+				inputs(t, c, &later) // while it writes
+				if fails = rapid.Bool().Draw(t, "fails"); !fails {
+					d.write(changes)
+					changes = core.Changes{}
+				}
+				changes.Merge(later)
+			}
+			changes.Merge(c.m.TakeChanges())
+			d.write(changes)
+			s := c.m.Snapshot()
+			open, ended := map[string]bool{}, map[string]bool{}
+			for _, u := range s.Tasks {
+				open[u.ID] = true
+			}
+			for _, e := range s.Ended {
+				ended[e.ID] = true
+			}
+			if !maps.Equal(open, d.open) || !maps.Equal(ended, d.ended) {
+				t.Fatalf("stored: unfinished %v, ended %v; want %v and %v", slices.Sorted(maps.Keys(d.open)), slices.Sorted(maps.Keys(d.ended)),
+					slices.Sorted(maps.Keys(open)), slices.Sorted(maps.Keys(ended)))
+			}
+		}
+	})
+}
+
+// inputs plays some inputs and adds to changes what each makes to be written.
+func inputs(t *rapid.T, c *chaos, changes *core.Changes) {
+	for range rapid.IntRange(0, 12).Draw(t, "inputs") {
+		c.input(t)
+		changes.Merge(c.m.TakeChanges())
 	}
 }

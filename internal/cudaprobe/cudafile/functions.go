@@ -1,6 +1,7 @@
 package cudafile
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -20,6 +21,11 @@ const (
 	maxFileSize  = 1 << 30
 	maxTableSize = 8 << 20
 	maxSections  = 1 << 10
+	maxNames     = 64 << 10 // of the sections, together: each section may claim most of it as its own
+	maxName      = 256
+	// maxOfKind bounds the functions of one kind: each gets probes, which take the kernel some ms on
+	// Linux before 6.10. The kind with the most names, Launch, has about a dozen in drivers up to 580.
+	maxOfKind = 64
 )
 
 // Kind groups the functions that matter for one purpose.
@@ -142,7 +148,8 @@ func (f Functions) Of(kinds ...Kind) (offsets []uint64) {
 }
 
 // Functions returns which of the functions the file has. The error wraps ErrNotDriver if it has no
-// cuInit, or is no shared library.
+// cuInit, has more functions of one kind than a driver can have, or is no shared library. It reads
+// the file: on a network file system whose server is down that may never end.
 func (f *File) Functions() (Functions, error) {
 	functions, err := readFunctions(f.file, f.ID.Size)
 	if err != nil {
@@ -162,28 +169,27 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotDriver, err)
 	}
-	for _, s := range file.Sections {
-		isTable := s.Type == elf.SHT_DYNSYM || s.Type == elf.SHT_STRTAB || s.Type >= elf.SHT_LOOS
-		if isTable && (s.Size > maxTableSize || s.FileSize > maxTableSize || s.Flags&elf.SHF_COMPRESSED != 0) {
-			return nil, fmt.Errorf("%w: its table %s is too large", ErrNotDriver, s.Name)
+	functions := Functions{}
+	err = eachSymbol(file, func(name string, s elf.Sym64) error {
+		kinds := KindsOf(name)
+		if len(kinds) == 0 || elf.ST_TYPE(s.Info) != elf.STT_FUNC || elf.SectionIndex(s.Shndx) == elf.SHN_UNDEF {
+			return nil
 		}
-	}
-	symbols, err := file.DynamicSymbols()
+		offset, ok := fileOffset(file, s.Value)
+		if !ok {
+			return nil
+		}
+		place := probePlace(r, file.Machine, offset)
+		for _, kind := range kinds {
+			if len(functions[kind]) == maxOfKind {
+				return fmt.Errorf("it has more than %d functions like %s", maxOfKind, name)
+			}
+			functions[kind] = append(functions[kind], place)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotDriver, err)
-	}
-	functions := Functions{}
-	for _, s := range symbols {
-		kinds := KindsOf(s.Name)
-		if len(kinds) == 0 || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF {
-			continue
-		}
-		if offset, ok := fileOffset(file, s.Value); ok {
-			place := probePlace(r, file.Machine, offset)
-			for _, kind := range kinds {
-				functions[kind] = append(functions[kind], place)
-			}
-		}
 	}
 	for kind, offsets := range functions {
 		slices.Sort(offsets)
@@ -193,6 +199,50 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 		return nil, fmt.Errorf("%w: it has no function cuInit", ErrNotDriver)
 	}
 	return functions, nil
+}
+
+// eachSymbol passes the dynamic symbols of a file to each, until it fails. Package elf would copy
+// each name, whatever its length, and read tables of versions that we do not need: a file of 16 MB
+// could make it take terabytes.
+func eachSymbol(file *elf.File, each func(name string, s elf.Sym64) error) error {
+	section := file.SectionByType(elf.SHT_DYNSYM)
+	if section == nil || section.Link == 0 || int(section.Link) >= len(file.Sections) {
+		return errors.New("it has no dynamic symbols")
+	}
+	symbols, err := table(section)
+	if err != nil {
+		return err
+	}
+	names, err := table(file.Sections[section.Link])
+	if err != nil {
+		return err
+	}
+	for ; len(symbols) >= elf.Sym64Size; symbols = symbols[elf.Sym64Size:] {
+		var s elf.Sym64
+		if _, err := binary.Decode(symbols, file.ByteOrder, &s); err != nil {
+			return err
+		}
+		if int(s.Name) >= len(names) {
+			continue
+		}
+		name := names[s.Name:min(len(names), int(s.Name)+maxName)]
+		end := bytes.IndexByte(name, 0)
+		if end < 0 {
+			continue // too long for one of ours
+		}
+		if err := each(string(name[:end]), s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// table reads a section.
+func table(s *elf.Section) ([]byte, error) {
+	if s.Size > maxTableSize || s.FileSize > maxTableSize || s.Flags&elf.SHF_COMPRESSED != 0 {
+		return nil, fmt.Errorf("its table %s is too large", s.Name)
+	}
+	return s.Data()
 }
 
 // checkSections checks the counts and sizes that package elf trusts while it opens a file: how many
@@ -224,7 +274,7 @@ func checkSections(r io.ReaderAt) error {
 	if err := binary.Read(io.NewSectionReader(r, at, int64(binary.Size(names))), order, &names); err != nil {
 		return err
 	}
-	if names.Size > maxTableSize || elf.SectionFlag(names.Flags)&elf.SHF_COMPRESSED != 0 {
+	if names.Size > maxNames || elf.SectionFlag(names.Flags)&elf.SHF_COMPRESSED != 0 {
 		return errors.New("its table of names is too large")
 	}
 	return nil

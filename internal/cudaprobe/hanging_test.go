@@ -1,0 +1,79 @@
+package cudaprobe_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/internal/cudaprobe"
+	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+	"github.com/laxity/laxity/internal/needtest"
+)
+
+// hold makes reads of a file that is opened later hang, as they do on a network file system whose
+// server is down. wait returns once one hangs; release lets all go on.
+func hold(t *testing.T, path string) (wait, release func()) {
+	t.Helper()
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_LARGEFILE)
+	if err != nil {
+		needtest.Fanotify.Skip(t, err)
+	}
+	queue := os.NewFile(uintptr(fd), "fanotify")
+	release = func() { _ = queue.Close() } // the kernel allows what waits
+	t.Cleanup(release)
+	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_ACCESS_PERM, unix.AT_FDCWD, path); err != nil {
+		needtest.Fanotify.Skip(t, err)
+	}
+	return func() {
+		t.Helper()
+		if err := queue.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		var event [24]byte
+		if _, err := queue.Read(event[:]); err != nil {
+			t.Fatal("no read hangs: ", err)
+		}
+	}, release
+}
+
+// While a file of a container hangs, everything else goes on.
+func TestAFileThatHangsStopsNothingElse(t *testing.T) {
+	for name, begin := range map[string]func(*harness, *cudafile.File, int) error{
+		"add":   func(h *harness, file *cudafile.File, _ int) error { _, err := h.Add(file); return err },
+		"track": func(h *harness, _ *cudafile.File, pid int) error { return h.Track(pid) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, cudaprobe.Options{})
+			p := h.built.Start(t)
+			p.Open()
+			wait, release := hold(t, h.built.Library)
+			files, err := cudafile.Finder{}.Mapped(p.PID)
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			defer cudafile.CloseAll(files)
+			ended := make(chan error, 1)
+			go func() { ended <- begin(h, files[0], p.PID) }()
+			wait()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = h.Lost()
+				_ = h.Stats()
+				_ = h.Know(p.PID)
+				h.Remove(cudafile.ID{Ino: 1})
+			}()
+			select {
+			case <-done:
+			case <-time.After(patience):
+				t.Error("other calls wait for it")
+			}
+			release()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
