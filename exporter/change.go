@@ -38,6 +38,9 @@ func (e *Exporter) serveChange(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, tracker.ErrUnknownContainer):
 		refuse(w, http.StatusNotFound, fmt.Sprintf("%q: %v", id, err),
 			"give the name or the id of a container that laxity ps shows")
+	case errors.Is(err, tracker.ErrNotChanged):
+		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%q: %v", id, err),
+			"the exporter is stopping, or did not answer in time: send the change again")
 	case err != nil:
 		refuse(w, http.StatusInternalServerError, "the change holds, but could not be stored: "+err.Error(),
 			"look at the disk of --state-dir; a restart would lose the change")
@@ -47,8 +50,9 @@ func (e *Exporter) serveChange(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Change changes settings of a running container, by name or id. An error that wraps neither
-// tracker.ErrUnknownContainer nor task.ErrLimit means that the change holds and could not be stored.
+// Change changes settings of a running container, by name or id. Nothing was changed where the
+// error wraps tracker.ErrUnknownContainer, tracker.ErrNotChanged or task.ErrLimit. Any other error
+// means that the change holds and could not be stored.
 func (e *Exporter) Change(ctx context.Context, container string, change task.Change) error {
 	if err := e.opt.Limits.CheckChange(change); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/laxity/laxity/exporter/container/containertest"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/engine"
 )
@@ -200,6 +202,26 @@ func TestChangeRequests(t *testing.T) {
 			}
 			a.await("the change", func(s *task.Snapshot) bool { return is(s.Containers[0].Spec) })
 		})
+	}
+}
+
+// Nobody takes the change any more, as during a shutdown: the answer does not say that it holds.
+func TestChangeThatWasNotMade(t *testing.T) {
+	a := serve(t, nil)
+	a.stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := a.call("PATCH", "/api/v1/containers/web", `{"deadline":"5s"}`, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	if w.Code != 503 || !strings.Contains(w.Body.String(), "nothing was changed") || strings.Contains(w.Body.String(), "holds") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	five := 5 * time.Second
+	err := a.Change(ctx, "web", task.Change{Deadline: &five})
+	if !errors.Is(err, tracker.ErrNotChanged) || !errors.Is(err, context.Canceled) {
+		t.Errorf("Change = %v", err)
+	}
+	if is := a.Snapshot().Containers[0].Spec.Deadline; is != 9 {
+		t.Errorf("deadline %v", is)
 	}
 }
 

@@ -45,8 +45,8 @@ type Options struct {
 	// FastPoll and SlowPoll are the shortest and the longest time between two
 	// readings of the device. Defaults 20 ms and 1 s.
 	FastPoll, SlowPoll time.Duration
-	// DeviceTimeout is how long a reading may take before the device counts as
-	// not answering. Default 2 s.
+	// DeviceTimeout is how long a reading, or opening the device, may take before the device
+	// counts as not answering. Default 2 s.
 	DeviceTimeout time.Duration
 	// BusyGap closes a busy interval (laxity.release=busy). Default 10 ms.
 	BusyGap time.Duration

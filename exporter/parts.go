@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/container/containerd"
@@ -125,26 +126,59 @@ func (e *Exporter) startSensors() ([]tracker.StartSensor, error) {
 	return sensors, nil
 }
 
+// openDevice opens d, or the device of the options, and its cards. A driver that hangs does not
+// stop the exporter: the readings go on trying.
 func (e *Exporter) openDevice(t *tracker.Options, d device.Device) error {
-	if d == nil {
-		var err error
-		if d, err = OpenDevice(e.opt.Device); err != nil {
-			return err
+	var opened atomic.Pointer[device.Device]
+	timed := device.Opening(func() (device.Source[device.Reading], error) {
+		d := d
+		if d == nil {
+			var err error
+			if d, err = OpenDevice(e.opt.Device); err != nil {
+				return nil, err
+			}
 		}
-	}
-	timed := device.WithTimeout(d, e.opt.DeviceTimeout)
+		opened.Store(&d)
+		return d, nil
+	}, e.opt.DeviceTimeout)
 	e.closers = append(e.closers, timed)
 	t.Device = timed
-	if with, ok := d.(device.WithCards); ok {
-		cards, err := with.Cards()
-		if err != nil {
-			return err
-		}
-		timed := device.WithTimeout(cards, e.opt.DeviceTimeout)
-		e.closers = append(e.closers, timed)
-		t.Cards = timed
+	if err := e.tryOpen(timed); err != nil {
+		return err
 	}
-	return nil
+	now := opened.Load()
+	if now != nil {
+		if _, ok := (*now).(device.WithCards); !ok {
+			return nil
+		}
+	}
+	cards := device.Opening(func() (device.Source[device.CardReading], error) {
+		d := opened.Load()
+		if d == nil {
+			return nil, device.ErrNotAnswering
+		}
+		with, ok := (*d).(device.WithCards)
+		if !ok {
+			return nil, errors.New("the device does not report the condition of its cards")
+		}
+		return with.Cards()
+	}, e.opt.DeviceTimeout)
+	e.closers = append(e.closers, cards)
+	t.Cards = cards
+	if now == nil {
+		return nil // its first reading opens it
+	}
+	return e.tryOpen(cards)
+}
+
+// tryOpen opens a reader of the device. It returns no error where the driver hangs.
+func (e *Exporter) tryOpen(d interface{ Open() error }) error {
+	err := d.Open()
+	if errors.Is(err, device.ErrNotAnswering) {
+		e.log.Warn("the driver does not answer: it hangs, or takes long to start; the exporter starts without the GPUs, and shows them once it answers", "err", err)
+		return nil
+	}
+	return err
 }
 
 func (e *Exporter) openStore(t *tracker.Options) error {

@@ -132,12 +132,13 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.dropped.Describe(ch)
 }
 
-// Collect implements prometheus.Collector. All gauges are of one snapshot. Counts have what
-// the tracker has reported by now.
+// Collect implements prometheus.Collector. All gauges are of one snapshot, with its times on the
+// wall clock as that is set now, as the API has them. Counts have what the tracker has reported by now.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, now := c.opt.Snapshot(), c.opt.Now()
+	now := c.opt.Now()
+	s := c.opt.Snapshot().At(now)
 	out := &scrape{ch: ch, left: c.opt.MaxSeries}
 	// The exporter's own health comes first: the limit on series must not drop it.
 	health(out, s, now)

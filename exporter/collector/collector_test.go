@@ -19,6 +19,7 @@ import (
 
 	"github.com/laxity/laxity/exporter/collector"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/clocktest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -550,6 +551,47 @@ func gather(b *testing.B, c *scene) {
 	for b.Loop() {
 		if _, err := registry.Gather(); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// The wall clock was set during a task. Its start, end and deadline keep their distances, and are as
+// the API has them.
+func TestTimesAfterTheClockWasSet(t *testing.T) {
+	for _, set := range []time.Duration{-time.Hour, 0, time.Hour} {
+		start := time.Now()
+		end := clocktest.Set(t, start.Add(5*time.Second), set)
+		s := node()
+		s.Containers = []task.Container{withDeadline("web", 9)}
+		last := task.Task{ID: "1", Container: "web", ContainerID: id("web"), GPUs: []string{gpuA}, State: task.Ended,
+			Start: task.Mark{Time: start}, End: &task.Mark{Time: end}, Deadline: start.Add(9 * time.Second)}
+		s.Ended = []task.Task{last}
+		s.Cards = []task.Card{{UUID: gpuA, LastXids: map[uint64]time.Time{79: start}}}
+		c := newScene(s, collector.Options{})
+		c.now = end.Add(time.Second)
+		api := s.At(c.now).Ended[0]
+		families, err := c.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			if strings.HasSuffix(f.GetName(), "_timestamp_seconds") {
+				got[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		for name, want := range map[string]time.Time{
+			"gpu_task_last_start_timestamp_seconds":    api.Start.Time,
+			"gpu_task_last_end_timestamp_seconds":      api.End.Time,
+			"gpu_task_last_deadline_timestamp_seconds": api.Deadline,
+			"gpu_xid_last_timestamp_seconds":           api.Start.Time,
+		} {
+			if got[name] != float64(want.UnixMicro())/1e6 {
+				t.Errorf("set by %v: %s is %.6f, want %.6f", set, name, got[name], float64(want.UnixMicro())/1e6)
+			}
+		}
+		if ran := got["gpu_task_last_end_timestamp_seconds"] - got["gpu_task_last_start_timestamp_seconds"]; math.Abs(ran-5) > 1e-5 {
+			t.Errorf("set by %v: the task of 5 s ran %v s", set, ran)
 		}
 	}
 }

@@ -22,7 +22,8 @@ type Source[R any] interface {
 // no more. When that call returns, its result is old: Timed drops it, and the next Read calls
 // the driver again.
 type Timed[R any] struct {
-	source Source[R]
+	open   func() (Source[R], error)
+	source Source[R] // nil until it is open; only the call inside the driver sets it
 	limit  time.Duration
 
 	mu     sync.Mutex
@@ -40,17 +41,37 @@ type call[R any] struct {
 
 // WithTimeout bounds the time of s's Read by limit; 0 means 2 s.
 func WithTimeout[R any](s Source[R], limit time.Duration) *Timed[R] {
+	t := Opening[R](nil, limit)
+	t.source = s
+	return t
+}
+
+// Opening is WithTimeout for a source that is not open yet. Open opens it, or the first Read; after
+// an error the next Read tries again. The limit holds for opening and reading together.
+func Opening[R any](open func() (Source[R], error), limit time.Duration) *Timed[R] {
 	if limit <= 0 {
 		limit = 2 * time.Second
 	}
-	return &Timed[R]{source: s, limit: limit}
+	return &Timed[R]{open: open, limit: limit}
+}
+
+// Open opens the source, unless it is open. After an error that wraps ErrNotAnswering the driver
+// hangs, and Read returns that error until the driver answers.
+func (t *Timed[R]) Open() error {
+	_, err := t.do(context.Background(), func(Source[R]) (none R, err error) { return none, nil })
+	return err
 }
 
 // Read implements Source. It returns an error that wraps ErrNotAnswering at
 // once while an earlier call still hangs.
 func (t *Timed[R]) Read(ctx context.Context) (R, error) {
+	return t.do(ctx, func(s Source[R]) (R, error) { return s.Read(ctx) })
+}
+
+// do calls f with the open source, and waits for it within the limit.
+func (t *Timed[R]) do(ctx context.Context, f func(Source[R]) (R, error)) (R, error) {
 	var none R
-	c, err := t.enter(ctx)
+	c, err := t.enter(f)
 	if err != nil {
 		return none, err
 	}
@@ -72,7 +93,7 @@ func notAnswering(since time.Time) error {
 }
 
 // enter begins a call, unless one is inside the driver already.
-func (t *Timed[R]) enter(ctx context.Context) (*call[R], error) {
+func (t *Timed[R]) enter(f func(Source[R]) (R, error)) (*call[R], error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -84,7 +105,12 @@ func (t *Timed[R]) enter(ctx context.Context) (*call[R], error) {
 	c := &call[R]{began: time.Now(), done: make(chan struct{})}
 	t.call = c
 	go func() {
-		c.result, c.err = t.source.Read(ctx)
+		if t.source == nil {
+			t.source, c.err = t.open()
+		}
+		if c.err == nil {
+			c.result, c.err = f(t.source)
+		}
 		t.leave(c)
 	}()
 	return c, nil
@@ -95,7 +121,7 @@ func (t *Timed[R]) leave(c *call[R]) {
 	defer t.mu.Unlock()
 	t.call = nil
 	if t.closed {
-		c.closed = t.source.Close() // put off by Close
+		c.closed = t.closeSource() // put off by Close
 	}
 	close(c.done)
 }
@@ -130,5 +156,12 @@ func (t *Timed[R]) shut() (*call[R], error) {
 	if t.call != nil {
 		return t.call, nil
 	}
-	return nil, t.source.Close()
+	return nil, t.closeSource()
+}
+
+func (t *Timed[R]) closeSource() error {
+	if t.source == nil {
+		return nil
+	}
+	return t.source.Close()
 }

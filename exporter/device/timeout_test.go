@@ -145,3 +145,75 @@ func TestGuardEndsWithItsContext(t *testing.T) {
 		close(h.gate)
 	})
 }
+
+// The driver hangs while it is opened: Open returns at the limit, and readings come once the driver
+// answers. Where opening fails then, the next reading opens it.
+func TestGuardSurvivesADriverThatHangsWhileOpening(t *testing.T) {
+	broken := errors.New("broken")
+	for _, first := range []error{nil, broken} {
+		synctest.Test(t, func(t *testing.T) {
+			gate := make(chan struct{})
+			h, opened := &hanging{}, 0
+			g := device.Opening(func() (device.Source[device.Reading], error) {
+				<-gate
+				if opened++; opened == 1 && first != nil {
+					return nil, first
+				}
+				return h, nil
+			}, time.Second)
+			began := time.Now()
+			if err := g.Open(); !errors.Is(err, device.ErrNotAnswering) {
+				t.Fatalf("Open = %v", err)
+			}
+			if waited := time.Since(began); waited != time.Second {
+				t.Errorf("Open waited %v, want the limit", waited)
+			}
+			if _, err := g.Read(t.Context()); !errors.Is(err, device.ErrNotAnswering) || time.Since(began) != time.Second {
+				t.Errorf("Read while opening: %v", err)
+			}
+			close(gate) // the driver comes back
+			synctest.Wait()
+			if r, err := g.Read(t.Context()); err != nil || len(r.GPUs) != 1 {
+				t.Errorf("after the recovery, opening gave %v first: %v, %v", first, r, err)
+			}
+			if err := g.Close(); err != nil || h.closed.Load() != 1 {
+				t.Errorf("Close = %v, closed %d times", err, h.closed.Load())
+			}
+		})
+	}
+}
+
+func TestGuardClosesWhatIsOpenedTooLate(t *testing.T) {
+	for _, fails := range []error{nil, errors.New("broken")} {
+		synctest.Test(t, func(t *testing.T) {
+			gate, h := make(chan struct{}), &hanging{}
+			g := device.Opening(func() (device.Source[device.Reading], error) {
+				<-gate
+				if fails != nil {
+					return nil, fails
+				}
+				return h, nil
+			}, time.Second)
+			_ = g.Open()
+			if err := g.Close(); !errors.Is(err, device.ErrNotAnswering) {
+				t.Errorf("Close while opening: %v", err)
+			}
+			close(gate)
+			synctest.Wait()
+			if n := h.closed.Load(); (n == 1) != (fails == nil) {
+				t.Errorf("opening gave %v: closed %d times", fails, n)
+			}
+		})
+	}
+}
+
+func TestOpenSaysWhatFailed(t *testing.T) {
+	broken := errors.New("broken")
+	g := device.Opening(func() (device.Source[device.Reading], error) { return nil, broken }, time.Second)
+	if err := g.Open(); !errors.Is(err, broken) {
+		t.Errorf("Open = %v", err)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("Close of what was never open: %v", err)
+	}
+}

@@ -32,6 +32,13 @@ func (s *Snapshot) At(now time.Time) *Snapshot {
 			moved.From = onClock(now, moved.From)
 			c.Cards[i].Switches = &moved
 		}
+		if len(card.LastXids) > 0 {
+			moved := make(map[uint64]time.Time, len(card.LastXids))
+			for xid, at := range card.LastXids {
+				moved[xid] = onClock(now, at)
+			}
+			c.Cards[i].LastXids = moved
+		}
 	}
 	return &c
 }

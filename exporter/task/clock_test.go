@@ -18,7 +18,10 @@ func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
 			{Start: task.Mark{Time: start}, Deadline: start.Add(30 * time.Second), StateSince: start},
 			{Start: task.Mark{Time: start}},
 		}, Ended: []task.Task{{Start: task.Mark{Time: start}, End: &end}},
-			Cards: []task.Card{{}, {Switches: &task.Switches{From: before.Add(-time.Second)}}}}
+			Cards: []task.Card{{}, {
+				Switches: &task.Switches{From: before.Add(-time.Second)},
+				LastXids: map[uint64]time.Time{79: before.Add(-3 * time.Second)},
+			}}}
 		now := clocktest.Set(t, before, set)
 		sent := s.At(now)
 		if got := sent.Age.Duration(); got != 2*time.Second {
@@ -34,6 +37,7 @@ func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
 			"state since": {sent.Tasks[0].StateSince, -20 * time.Second},
 			"end":         {sent.Ended[0].End.Time, -5 * time.Second},
 			"switches":    {sent.Cards[1].Switches.From, -time.Second},
+			"last Xid":    {sent.Cards[1].LastXids[79], -3 * time.Second},
 		} {
 			if wall, mono := tt.at.Round(0).Sub(now.Round(0)), tt.at.Sub(now); wall != tt.want || mono != tt.want {
 				t.Errorf("set by %v: %s is %v from now by the wall clock and %v by the monotonic one, want %v", set, name, wall, mono, tt.want)
@@ -42,7 +46,8 @@ func TestTimesOfBeforeTheClockWasSet(t *testing.T) {
 		if !sent.Tasks[1].Deadline.IsZero() || !sent.Tasks[1].StateSince.IsZero() {
 			t.Error("a time that was not known is known now")
 		}
-		if !s.Tasks[0].Start.Time.Equal(start) || !s.Ended[0].End.Time.Equal(end.Time) || !s.Cards[1].Switches.From.Equal(before.Add(-time.Second)) {
+		if !s.Tasks[0].Start.Time.Equal(start) || !s.Ended[0].End.Time.Equal(end.Time) || !s.Cards[1].Switches.From.Equal(before.Add(-time.Second)) ||
+			!s.Cards[1].LastXids[79].Equal(before.Add(-3*time.Second)) {
 			t.Error("the original was changed")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -141,16 +142,33 @@ const (
 // UnattributedReasons lists them all, for metrics that show zeros.
 var UnattributedReasons = []string{GoneProcess, HostProcess, MPSServer, UnknownContainer}
 
-// FindContainer returns the container with this name or id. A prefix of the id
-// of at least 12 digits will do.
+// FindContainer returns the container with this id, else the one with this name, else the one
+// whose id begins with ref, if ref has at least 12 digits and no other id begins with it. A name
+// may look like another container's id: who has a full id gets its container.
 func (s *Snapshot) FindContainer(ref string) (Container, bool) {
-	i := slices.IndexFunc(s.Containers, func(c Container) bool {
-		return c.Name == ref || c.ID == ref || (len(ref) >= 12 && len(c.ID) > len(ref) && c.ID[:len(ref)] == ref)
-	})
-	if i < 0 {
+	named, begins := -1, -1
+	ambiguous := false
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if c.ID == ref {
+			return *c, true
+		}
+		if named < 0 && c.Name == ref {
+			named = i
+		}
+		if len(ref) >= 12 && strings.HasPrefix(c.ID, ref) {
+			ambiguous = begins >= 0
+			begins = i
+		}
+	}
+	switch {
+	case named >= 0:
+		return s.Containers[named], true
+	case begins >= 0 && !ambiguous:
+		return s.Containers[begins], true
+	default:
 		return Container{}, false
 	}
-	return s.Containers[i], true
 }
 
 // TasksOn returns the unfinished tasks that use the GPU, oldest start first.

@@ -132,3 +132,28 @@ func TestFind(t *testing.T) {
 		t.Error("FindGPU found GPU-z")
 	}
 }
+
+// A container may be called like the id of another, or like the beginning of one.
+func TestNameThatLooksLikeAnID(t *testing.T) {
+	id := strings.Repeat("ab", 32)
+	twin := id[:20] + strings.Repeat("c", 44)
+	other := strings.Repeat("d", 64)
+	for _, tt := range []struct {
+		name string // of the other container, which comes first
+		ref  string
+		want string // "": none
+	}{
+		{id, id, id},
+		{id, other, other},
+		{id[:12], id, id},
+		{id[:12], id[:12], other}, // a name goes before a prefix
+		{"aaa", id[:21], id},
+		{"aaa", id[:12], ""}, // two ids begin so
+		{"aaa", twin[:21], twin},
+	} {
+		s := task.Snapshot{Containers: []task.Container{{ID: other, Name: tt.name}, {ID: twin, Name: "twin"}, {ID: id, Name: "web"}}}
+		if c, ok := s.FindContainer(tt.ref); c.ID != tt.want || ok != (tt.want != "") {
+			t.Errorf("FindContainer(%q) beside one called %q = %q, %v; want %q", tt.ref, tt.name, c.ID, ok, tt.want)
+		}
+	}
+}

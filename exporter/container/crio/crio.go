@@ -6,7 +6,7 @@
 // what happened. The kernel's freezer says who is paused.
 //
 // It imports exporter/container, exporter/task, internal/cri, internal/freezer, internal/oci,
-// internal/process, containerd/errdefs and the standard library.
+// internal/process, containerd/errdefs, golang.org/x/sync and the standard library.
 package crio
 
 import (
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/task"
@@ -25,6 +26,15 @@ import (
 	"github.com/laxity/laxity/internal/freezer"
 	"github.com/laxity/laxity/internal/oci"
 	"github.com/laxity/laxity/internal/process"
+)
+
+const (
+	// maxDescribes bounds how many containers the engine is asked about at once.
+	maxDescribes = 8
+	// An engine that takes slow or longer, and then does not describe a container, is not asked about
+	// it again for askAgain: each look would wait for it.
+	slow     = time.Second
+	askAgain = time.Minute
 )
 
 // Options say which engine to use. Address is required.
@@ -38,6 +48,8 @@ type Options struct {
 	Log *slog.Logger
 	// Ticks returns, for each watch, what says when to look; every second if nil.
 	Ticks func() <-chan time.Time
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
 }
 
 // Engine reads one engine.
@@ -46,6 +58,7 @@ type Engine struct {
 	kernel freezer.Kernel
 	log    *slog.Logger
 	ticks  func() <-chan time.Time
+	now    func() time.Time
 
 	mu    sync.Mutex
 	known map[string]*known // those that were described, while they are listed
@@ -59,6 +72,7 @@ type known struct {
 	container.Container
 	group   *freezer.Group // its control group; nil when not known
 	started time.Time      // as the engine says
+	until   time.Time      // when a Partial one is to be asked about again
 }
 
 // New prepares to talk to the engine; it does not call it yet.
@@ -73,7 +87,10 @@ func New(o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Engine{client: c, kernel: freezer.Kernel{Proc: o.Proc}, log: o.Log, ticks: o.Ticks, known: map[string]*known{}, said: map[string]bool{}}, nil
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Engine{client: c, kernel: freezer.Kernel{Proc: o.Proc}, log: o.Log, ticks: o.Ticks, now: o.Now, known: map[string]*known{}, said: map[string]bool{}}, nil
 }
 
 // Close closes the connection.
@@ -118,36 +135,62 @@ func (e *Engine) look(ctx context.Context) (map[string]seen, error) {
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
-	var pods cri.Pods
 	out := make(map[string]seen, len(items))
+	var fresh []cri.Item
 	for _, i := range items {
 		if !e.watchable(i.ID) {
 			continue
 		}
-		s := seen{state: i.State, known: e.find(i.ID)}
-		if i.State != cri.Running && i.State != cri.Unknown {
-			out[i.ID] = s
-			continue
+		k := e.find(i.ID)
+		switch {
+		case i.State != cri.Running && i.State != cri.Unknown:
+			out[i.ID] = seen{state: i.State, known: k}
+		case k == nil:
+			fresh = append(fresh, i)
+		default:
+			out[i.ID] = e.see(i, k)
 		}
-		if s.known == nil {
-			if pods == nil {
-				if pods, err = e.client.Pods(ctx, ""); err != nil {
-					return nil, explain(ctx, err)
-				}
-			}
-			if s.known, err = e.describe(ctx, i, pods); errdefs.IsNotFound(err) {
-				continue // it went between the two calls
-			}
-			if err != nil {
-				return nil, err
-			}
+	}
+	described, err := e.describeAll(ctx, fresh)
+	if err != nil {
+		return nil, err
+	}
+	for n, k := range described {
+		if k != nil { // otherwise it went between the two calls
+			out[fresh[n].ID] = e.see(fresh[n], k)
 		}
-		s.state = e.stateOf(i, s.known)
-		s.paused = e.paused(s.known)
-		out[i.ID] = s
 	}
 	e.forget(out)
 	return out, nil
+}
+
+// see looks at a container that the engine lists as running.
+func (e *Engine) see(i cri.Item, k *known) seen {
+	return seen{state: e.stateOf(i, k), paused: e.paused(k), known: k}
+}
+
+// describeAll asks the engine for containers, several at once: one that it does not describe must
+// not delay the others. It returns nil for one that is gone.
+func (e *Engine) describeAll(ctx context.Context, items []cri.Item) ([]*known, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	pods, err := e.client.Pods(ctx, "")
+	if err != nil {
+		return nil, explain(ctx, err)
+	}
+	out := make([]*known, len(items))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxDescribes)
+	for n, i := range items {
+		group.Go(func() (err error) {
+			if out[n], err = e.describe(ctx, i, pods); errdefs.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+	}
+	return out, group.Wait()
 }
 
 // stateOf decides what an Unknown container does: older versions of CRI-O call a paused one so.
@@ -168,6 +211,7 @@ func (e *Engine) stateOf(i cri.Item, k *known) cri.State {
 func (e *Engine) describe(ctx context.Context, i cri.Item, pods cri.Pods) (*known, error) {
 	bounded, cancel := context.WithTimeout(ctx, container.DescribeTimeout)
 	defer cancel()
+	began := e.now()
 	c, err := e.client.Describe(bounded, i.ID, pods)
 	switch {
 	case err == nil:
@@ -179,15 +223,17 @@ func (e *Engine) describe(ctx context.Context, i cri.Item, pods cri.Pods) (*know
 		e.once("status "+i.ID, "the engine does not describe a container", "id", i.ID, "err", err)
 		k := e.convert(pods.Listed(i))
 		k.Partial = true
-		return k, nil // and asked again by the next look
+		if now := e.now(); now.Sub(began) >= slow {
+			k.until = now.Add(askAgain)
+			e.keep(k)
+		}
+		return k, nil // the next look asks again, unless it was kept
 	}
 	k := e.convert(c)
 	if k.PID == 0 && c.State == cri.Running {
 		e.once("pid", "the engine does not say which process is a container's first: whether such containers are paused cannot be seen", "id", i.ID)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.known[i.ID] = k
+	e.keep(k)
 	return k, nil
 }
 
@@ -237,10 +283,21 @@ func (e *Engine) watchable(id string) bool {
 	return false
 }
 
+// find returns what was said of a container; nil where the engine is to be asked.
 func (e *Engine) find(id string) *known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.known[id]
+	k := e.known[id]
+	if k != nil && k.Partial && !e.now().Before(k.until) {
+		return nil
+	}
+	return k
+}
+
+func (e *Engine) keep(k *known) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known[k.ID] = k
 }
 
 // forget drops what is not listed any more.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -402,6 +405,95 @@ func TestFaults(t *testing.T) {
 	if _, ok := list(t, h.source)[another]; !ok {
 		t.Error("not listed after the faults")
 	}
+}
+
+// clock is a clock that the test sets.
+type clock struct{ at atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()) }
+func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
+
+// hanging is a recorded server that asks status first, and may wait there.
+type hanging struct {
+	*critest.Server
+	status func(id string) error
+}
+
+func (h hanging) ContainerStatus(ctx context.Context, r *api.ContainerStatusRequest) (*api.ContainerStatusResponse, error) {
+	if err := h.status(r.GetContainerId()); err != nil {
+		return nil, err
+	}
+	return h.Server.ContainerStatus(ctx, r)
+}
+
+// serve serves it at an address of its own.
+func (h hanging) serve(t *testing.T) (address string) {
+	t.Helper()
+	address = h.Address + ".2"
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", address)
+	check(t, err)
+	server, ended := grpc.NewServer(), make(chan error, 1)
+	api.RegisterRuntimeServiceServer(server, h)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() { server.Stop(); check(t, <-ended) })
+	return address
+}
+
+// Containers that hang in the engine delay the others once a minute, and together no longer than one
+// does.
+func TestContainersThatHang(t *testing.T) {
+	const hang = 3
+	s, c := critest.New(t), &clock{}
+	s.Run(podOf("ns/pod/fine", nil))
+	odd := map[string]bool{}
+	for i := range hang {
+		odd[s.Run(podOf(fmt.Sprint("ns/pod/odd-", i), nil))] = true
+	}
+	var asked atomic.Int64
+	together := make(chan struct{}) // closed once the engine was asked about all of them
+	address := hanging{s, func(id string) error {
+		n := int64(0)
+		if odd[id] {
+			n = asked.Add(1)
+		}
+		if n == 0 || n > hang { // the last questions are answered
+			return nil
+		}
+		if n == hang {
+			c.advance(container.DescribeTimeout)
+			close(together)
+		}
+		<-together
+		return status.Error(codes.DeadlineExceeded, "no answer")
+	}}.serve(t)
+	engine, err := crio.New(crio.Options{Address: address, Proc: s.Proc, Now: c.now})
+	check(t, err)
+	t.Cleanup(func() { _ = engine.Close() })
+	look := func(partial, questions int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), container.DescribeTimeout) // one after another would take longer
+		defer cancel()
+		all, err := engine.List(ctx)
+		check(t, err)
+		got := 0
+		for _, c := range all {
+			if c.Partial != (c.PID == 0) || c.Partial && !odd[c.ID] {
+				t.Errorf("%+v", c)
+			}
+			if c.Partial {
+				got++
+			}
+		}
+		if len(all) != hang+1 || got != partial || asked.Load() != int64(questions) {
+			t.Errorf("%d listed, %d of them partly, after %d questions; want %d, %d, %d", len(all), got, asked.Load(), hang+1, partial, questions)
+		}
+	}
+	look(hang, hang)
+	look(hang, hang) // they are not asked about again
+	c.advance(time.Minute - time.Nanosecond)
+	look(hang, hang)
+	c.advance(time.Nanosecond)
+	look(0, 2*hang)
 }
 
 // CRI-O before 1.25 calls a container unknown that its runtime calls paused. It runs as long as its
