@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/reservation"
@@ -126,6 +127,14 @@ func (p *Placer) lists(req placement.Request) []List {
 func (p *Placer) survey(ctx context.Context, ask Ask) (*draft, error) {
 	ctx, cancel := context.WithTimeout(ctx, thorough)
 	defer cancel()
+	if ask.All {
+		select {
+		case p.surveys <- struct{}{}:
+			defer func() { <-p.surveys }()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("other questions about all nodes are being answered; ask again: %w", ctx.Err())
+		}
+	}
 	v := p.newDraft()
 	v.ctx = ctx
 	return v, v.read(ask)

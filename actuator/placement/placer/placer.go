@@ -62,7 +62,13 @@ type Placer struct {
 	// seen is when a container was last known, by reservation; guarded by applying.
 	seen map[string]time.Time
 	turn int // of Settle
+	// surveys has a place for each question about all nodes that may read facts now. Those of 10,000 nodes are half a
+	// million series, and anybody who may read may ask.
+	surveys chan struct{}
 }
+
+// maxSurveys is how many such questions read facts at once; further ones wait.
+const maxSurveys = 2
 
 // New makes a Placer.
 func New(o Options) (*Placer, error) {
@@ -85,7 +91,7 @@ func New(o Options) (*Placer, error) {
 	if o.NewID == nil {
 		o.NewID = randomID
 	}
-	return &Placer{o: o, seen: map[string]time.Time{}}, nil
+	return &Placer{o: o, seen: map[string]time.Time{}, surveys: make(chan struct{}, maxSurveys)}, nil
 }
 
 // Request is what Place is asked for.

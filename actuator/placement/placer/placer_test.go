@@ -35,9 +35,16 @@ type world struct {
 	// short: nodes are read by short lists.
 	short bool
 	asked []placer.Ask
+	// reads, if not nil, receives a channel for each reading, which lasts until that is closed.
+	reads chan chan struct{}
 }
 
 func (w *world) Facts(_ context.Context, ask placer.Ask) (placer.Facts, error) {
+	if w.reads != nil {
+		end := make(chan struct{})
+		w.reads <- end
+		<-end
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, ask)
@@ -173,6 +180,35 @@ func start(t interface {
 		t.Fatal(err)
 	}
 	return w, p
+}
+
+// Whoever may read may ask about all nodes as often as they like: the facts of a large fleet are read by two at a time.
+func TestQuestionsAboutAllNodesTakeTurns(t *testing.T) {
+	w, p := start(t, placement.DefaultMethod, node("a", 10))
+	w.reads = make(chan chan struct{}, 10)
+	answered := make(chan error, 5)
+	for range 5 {
+		go func() {
+			_, err := p.Explain(t.Context(), need(0, 1))
+			answered <- err
+		}()
+	}
+	first, second := <-w.reads, <-w.reads
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Explain(ctx, need(0, 1)); !errors.Is(err, context.Canceled) || len(w.reads) > 0 {
+		t.Errorf("a third one: %v; %d more read", err, len(w.reads))
+	}
+	close(first)
+	close(second)
+	for range 3 {
+		close(<-w.reads)
+	}
+	for range 5 {
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func need(deadline task.Seconds, memory uint64) placer.Request {

@@ -29,13 +29,12 @@ func gatherDevice(ctx context.Context, spec string) deviceFacts {
 	if spec == "sim" {
 		return f
 	}
-	d, err := exporter.OpenDevice(spec)
-	if err != nil {
-		f.err = err
+	// A driver that hangs is one of the things to be told, and also hangs who opens it.
+	timed := device.Opening(func() (device.Source[device.Reading], error) { return exporter.OpenDevice(spec) }, 10*time.Second)
+	defer timed.Close()
+	if f.err = timed.Open(); f.err != nil {
 		return f
 	}
-	timed := device.WithTimeout(d, 10*time.Second)
-	defer timed.Close()
 	began := time.Now()
 	r, err := timed.Read(ctx)
 	f.gpus, f.err, f.took = r.GPUs, err, time.Since(began)
