@@ -11,7 +11,7 @@ import (
 )
 
 // contextSocket returns the address of the docker context in use, by DOCKER_CONTEXT or docker context use, where
-// that is a socket of this machine; else "". Rootless Docker has its engine there. The engine of a context on another
+// that is a socket of this machine, as a second engine has it; else "". The engine of a context on another
 // machine is not asked: its containers use no GPU here.
 //
 // Source: docker/cli, cli/context/store: the metadata of a context lie in a folder named by the SHA-256 of its name.
