@@ -5,6 +5,7 @@
 package freezer
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -230,23 +231,35 @@ func (k Kernel) walk(id string) (Group, error) {
 	if err != nil {
 		return Group{}, err
 	}
-	for _, m := range mounts {
-		var found string
-		err := filepath.WalkDir(m.Dir, func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case err != nil: // it ended meanwhile
-				return nil //nolint:nilerr // the others count
-			case entry.IsDir() && isOf(entry.Name(), id):
-				found = path
-				return fs.SkipAll
+	// First none below a container's, which names those as it likes; then also these: an engine may run in a container.
+	for _, below := range []bool{false, true} {
+		for _, m := range mounts {
+			found, err := find(m.Dir, id, below)
+			if err != nil || found != "" {
+				return Group{found, m.V2}, err
 			}
-			return nil
-		})
-		if err != nil || found != "" {
-			return Group{found, m.V2}, err
 		}
 	}
 	return Group{}, fmt.Errorf("no control group of container %.12s is visible: %w", id, fs.ErrNotExist)
+}
+
+// find returns the folder of a container's control group; "" without one. below: also those below the group of
+// another container.
+func find(dir, id string, below bool) (found string, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil: // it ended meanwhile
+			return nil //nolint:nilerr // the others count
+		case !entry.IsDir():
+		case isOf(entry.Name(), id):
+			found = path
+			return fs.SkipAll
+		case !below && isContainers(entry.Name()):
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return found, err
 }
 
 // containers returns the container's own control group and those below it down to g. A reused PID is
@@ -277,9 +290,21 @@ func cut(path, id string) (own string, below []string, found bool) {
 
 // isOf reports whether a control group of this name is the container's, and not its monitor's.
 func isOf(name, id string) bool {
+	before, last := lastPart(name)
+	return last == id && !strings.HasSuffix(before, "conmon-")
+}
+
+// isContainers reports whether a control group of this name is some container's: engines name it by an id of 64 digits.
+func isContainers(name string) bool {
+	_, last := lastPart(name)
+	_, err := hex.DecodeString(last)
+	return len(last) == 64 && err == nil
+}
+
+func lastPart(name string) (before, last string) {
 	name = strings.TrimSuffix(name, ".scope")
 	i := strings.LastIndexAny(name, "-:")
-	return name[i+1:] == id && !strings.HasSuffix(name[:i+1], "conmon-")
+	return name[:i+1], name[i+1:]
 }
 
 // Group is a control group with a freezer.

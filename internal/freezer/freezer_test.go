@@ -296,6 +296,14 @@ func TestFind(t *testing.T) {
 	if g, err := kernel.Find(other); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("another's: %+v, %v", g, err)
 	}
+	// A container may name a group below its own as it likes: another container's group outside goes before that.
+	write("v1/"+own+"/a/"+other+"/freezer.state", "THAWED\n")
+	for _, want := range []string{own + "/a/" + other, "system.slice/docker-" + other + ".scope"} {
+		write("v1/"+want+"/freezer.state", "THAWED\n")
+		if g, err := kernel.Find(other); err != nil || g.Dir != filepath.Join(dir, "v1", want) {
+			t.Errorf("%+v, %v; want %s", g, err, want)
+		}
+	}
 	if _, err := (Kernel{Proc: t.TempDir()}).Find(id); err == nil {
 		t.Error("no error without mounts")
 	}
