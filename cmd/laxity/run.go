@@ -59,7 +59,7 @@ and laxity says what may be missed. Without room, or without an actuator, it doe
 
 The place is reserved before the container is made, checked again right before, and given
 back if docker fails; then nothing is left behind. Exit code 125: no container ran. 122: none
-was made, because of --require.`
+was made, because of --require. 128 and a signal: it came before docker started.`
 
 const createHelp = `Create a container on the node that suits it best, without starting it.
 

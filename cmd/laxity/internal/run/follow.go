@@ -24,14 +24,25 @@ type follower struct {
 }
 
 const (
-	look  = 20 * time.Millisecond
-	renew = 20 * time.Second
+	look = 20 * time.Millisecond
+	// The reservation is renewed at a third of its time, but not more often than minRenew and not less often than
+	// maxRenew.
+	minRenew = time.Second
+	maxRenew = 20 * time.Second
 )
+
+// renewEvery returns how often to renew a reservation. It reads the actuator's clock alone, which may differ from ours.
+func renewEvery(p api.Placement) time.Duration {
+	if !p.Expires.After(p.Made) { // an answer without times
+		return maxRenew
+	}
+	return min(max(p.Expires.Sub(p.Made)/3, minRenew), maxRenew)
+}
 
 func (f *follower) follow(ctx context.Context) {
 	defer close(f.ended)
 	ctx = context.WithoutCancel(ctx)
-	tick, renewal := time.NewTicker(look), time.NewTicker(renew)
+	tick, renewal := time.NewTicker(look), time.NewTicker(renewEvery(f.promise))
 	defer tick.Stop()
 	defer renewal.Stop()
 	for f.id == "" {

@@ -83,7 +83,7 @@ func (r *Runner) required(ctx context.Context, s Spec, p *api.Placement) error {
 }
 
 func (r *Runner) admitted(ctx context.Context, s Spec, q admission.Question) error {
-	a, err := r.Placements.Admission(ctx, q)
+	a, err := bounded{r.Placements}.Admission(ctx, q)
 	if err != nil {
 		return fmt.Errorf("whether the deadline can be met is not known (leave --require out to start all the same): %w", err)
 	}

@@ -44,7 +44,7 @@ type Runner struct {
 	Stdout     io.Writer
 	Stderr     io.Writer
 	// Signals are passed on to docker, unless Received reports that the terminal has sent
-	// docker the same one; may be nil.
+	// docker the same one; may be nil. One that comes before docker starts ends Run.
 	Signals  <-chan os.Signal
 	Received func(os.Signal) bool
 }
@@ -53,20 +53,30 @@ type Runner struct {
 // container is created.
 const attempts = 3
 
-// Run places and runs. The code is docker's; an error comes with ExitFailed, or with ExitRefused by --require, and
-// means that no container exists: it was not created, or was removed again.
+// Run places and runs. The code is docker's; an error comes with ExitFailed, with ExitRefused by --require, or with
+// 128 and the signal that came before docker started, and means that no container exists: it was not created, or was
+// removed again.
 func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
+	asking, settle := r.untilSignal(ctx)
+	defer settle()
+	var p api.Placement
+	var engine []string
 	if s.Node == Local {
-		if err := r.required(ctx, s, nil); err != nil {
-			return exitOf(s, err), err
+		err = r.required(asking, s, nil)
+	} else {
+		p, engine, err = r.place(asking, s)
+	}
+	switch {
+	case err != nil:
+		if signal := settle(); signal != nil {
+			return interrupted(signal)
 		}
-		return r.attached(r.commandLine(r.local(), s, nil, s.CIDFile))
-	}
-	p, engine, err := r.place(ctx, s)
-	if err != nil {
 		return exitOf(s, err), err
+	case s.Node == Local:
+		return r.attached(settle, r.commandLine(r.local(), s, nil, s.CIDFile))
+	default:
+		return r.placed(ctx, s, p, engine, settle)
 	}
-	return r.placed(ctx, s, p, engine)
 }
 
 // place reserves a GPU, and returns the reservation and docker's options for the engine of
@@ -92,7 +102,7 @@ func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []s
 			return p, nil, errors.Join(err, r.release(ctx, p))
 		}
 		// Check right before the creation, because much may have happened since the answer.
-		if err = r.Placements.Check(ctx, p.ID); err == nil {
+		if err = (bounded{r.Placements}).Check(ctx, p.ID); err == nil {
 			if err = r.required(ctx, s, &p); err != nil {
 				return p, nil, errors.Join(err, r.release(ctx, p))
 			}
@@ -110,7 +120,7 @@ func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []s
 // (--require), it asks for one that has the memory: a deadline says when a task is due, and
 // is no reason to run nothing.
 func (r *Runner) choose(ctx context.Context, s Spec, w api.Wanted) (api.Placed, error) {
-	placed, err := r.Placements.Place(ctx, w)
+	placed, err := bounded{r.Placements}.Place(ctx, w)
 	var away *api.UnreachableError
 	if errors.As(err, &away) {
 		return placed, fmt.Errorf("%w; without placement, on this machine: --node=local", err)
@@ -122,7 +132,7 @@ func (r *Runner) choose(ctx context.Context, s Spec, w api.Wanted) (api.Placed, 
 	if s.Require == RequireNothing && w.Deadline != "" {
 		last := w
 		last.Deadline, last.Estimate = "", ""
-		if placed, again := r.Placements.Place(ctx, last); again == nil && len(placed.Placements) > 0 {
+		if placed, again := (bounded{r.Placements}).Place(ctx, last); again == nil && len(placed.Placements) > 0 {
 			fmt.Fprintf(plain.NewWriter(r.Stderr), "laxity: its deadline may be missed, or another one by it: %v. It starts on %s all the same; --require would refuse\n", err, placed.Placements[0].Node)
 			return placed, nil
 		}
@@ -157,7 +167,7 @@ func (r *Runner) local() []string {
 }
 
 // placed creates the container of a reservation and follows it.
-func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []string) (int, error) {
+func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []string, settle func() os.Signal) (int, error) {
 	cidFile := s.CIDFile
 	if cidFile == "" {
 		dir, err := os.MkdirTemp("", "laxity-run-")
@@ -171,7 +181,7 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 	}
 	f := &follower{runner: r, promise: p, cidFile: cidFile, done: make(chan struct{}), ended: make(chan struct{})}
 	go f.follow(ctx)
-	code, err := r.attached(r.commandLine(engine, s, &p, cidFile))
+	code, err := r.attached(settle, r.commandLine(engine, s, &p, cidFile))
 	close(f.done)
 	<-f.ended
 	// Cancel the reservation also if the user has left by now.
@@ -181,7 +191,11 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 		r.forget(ctx, p)
 		return code, err
 	}
-	switch state := r.state(ctx, engine, f.id); {
+	switch state, unknown := r.state(ctx, engine, f.id); {
+	case unknown != nil:
+		// It may run: do not release its GPU.
+		fmt.Fprintf(plain.NewWriter(r.Stderr), "laxity: the reservation %s is kept (it expires by itself), because the state of container %s is not known: %v\n", p.ID, f.id, unknown)
+		return code, err
 	case state == "created" && !s.Create:
 		// It never ran. docker run would leave it behind.
 		r.forget(ctx, p)
@@ -227,13 +241,20 @@ func (r *Runner) commandLine(engine []string, s Spec, p *api.Placement, cidFile 
 	return append(append(line, s.Image), s.Args...)
 }
 
-// attached runs docker to its end, and passes signals on.
-func (r *Runner) attached(line []string) (int, error) {
+// attached runs docker to its end, and passes signals on. It does not start docker if settle, of untilSignal, returns a
+// signal.
+func (r *Runner) attached(settle func() os.Signal, line []string) (int, error) {
 	// Not ctx, which would kill docker: it gets a signal, and ends by itself.
 	cmd := exec.CommandContext(context.Background(), line[0], line[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Stdin, r.Stdout, r.Stderr
+	if signal := settle(); signal != nil {
+		return interrupted(signal)
+	}
 	if err := cmd.Start(); err != nil {
 		return ExitFailed, fmt.Errorf("the docker command is needed here: %w", err)
+	}
+	for len(r.Signals) > 0 { // it came while docker started: docker may have missed it
+		_ = cmd.Process.Signal(<-r.Signals)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -285,14 +306,29 @@ func (r *Runner) release(ctx context.Context, p api.Placement) error {
 	return nil
 }
 
-// state returns the container's state in the engine's words; "" when it is gone.
-func (r *Runner) state(ctx context.Context, engine []string, id string) string {
+// state returns the container's state in the engine's words; "" when it is gone. Whoever gets an error does not know
+// whether it runs.
+func (r *Runner) state(ctx context.Context, engine []string, id string) (string, error) {
 	args := append(slices.Clone(engine[1:]), "container", "inspect", "--format", "{{.State.Status}}", id)
 	out, err := exec.CommandContext(ctx, engine[0], args...).Output()
-	if err != nil {
-		return ""
+	if err == nil {
+		return strings.TrimSpace(string(out)), nil
 	}
-	return strings.TrimSpace(string(out))
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return "", err
+	}
+	said := strings.TrimSpace(string(exit.Stderr))
+	if isGone(said) {
+		return "", nil
+	}
+	return "", fmt.Errorf("%w: %s", err, said)
+}
+
+// isGone reports whether docker or podman said that there is no such container.
+func isGone(said string) bool {
+	said = strings.ToLower(said)
+	return strings.Contains(said, "no such container") || strings.Contains(said, "no such object")
 }
 
 func (r *Runner) remove(ctx context.Context, engine []string, id string) error {

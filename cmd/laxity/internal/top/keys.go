@@ -23,10 +23,8 @@ func (m Model) pressed(k tea.KeyMsg) (tea.Model, tea.Cmd) {
 	case filtering, changing:
 		return m.typed(k)
 	case reading:
-		m.mode, m.text = browsing, ""
-		if k.String() == "q" || k.String() == "esc" || k.String() == "enter" {
-			return m, nil
-		}
+		m.mode, m.text = browsing, "" // any key goes back, and does nothing else
+		return m, nil
 	}
 	m.message = ""
 	switch k.String() {

@@ -130,10 +130,10 @@ func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		switch {
 		case msg.err != nil:
 			m.message = msg.err.Error()
-		case msg.read:
-			m.mode, m.text = reading, msg.text
-		default:
+		case !msg.read:
 			m.message = msg.text
+		case m.mode == browsing: // else the user types, or reads, and the next keys are meant for that
+			m.mode, m.text = reading, msg.text
 		}
 	case tea.KeyMsg:
 		if msg.Type != tea.KeyRunes || msg.Paste || len(msg.Runes) < 2 {

@@ -198,6 +198,48 @@ func TestKeysAct(t *testing.T) {
 	}
 }
 
+// Whoever reads a text may leave it with any key, which does nothing else.
+func TestAnyKeyGoesBackOnly(t *testing.T) {
+	for _, page := range []string{"?", "enter"} {
+		for _, k := range []string{"q", "esc", "enter", "p", "r", "d", "%", "a", "s", "i", "/", "?", "down"} {
+			t.Run(page+" "+k, func(t *testing.T) {
+				p := sit(t, 100, 24, many(3))
+				table := p.model.View()
+				p.press(page)
+				p.sees("any key goes back")
+				asked := len(p.node.asked)
+				p.press(k)
+				if p.model.View() != table || len(p.node.asked) != asked {
+					t.Errorf("asked %q, sees\n%s", p.node.asked[asked:], p.model.View())
+				}
+			})
+		}
+	}
+}
+
+// The answer to why may come late: it does not take the keys of what the user does by then.
+func TestLateAnswerDoesNotTakeKeys(t *testing.T) {
+	for name, tc := range map[string]struct{ before, after, sees string }{
+		"a filter":  {"/ tra", "iner", "show only: trainer"},
+		"a setting": {"d", "5r", "deadline of c00 (9s, 250ms, none): 5r"},
+		"the help":  {"?", "r", "> c00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := sit(t, 100, 24, many(3))
+			m, why := p.model.Update(tea.KeyMsg{Type: tea.KeyEnter})
+			p.model = m
+			p.press(tc.before)
+			p.send(why())
+			p.seesNot("did why")
+			p.press(tc.after)
+			p.sees(tc.sees)
+			if got := strings.Join(p.node.asked, ", "); got != "why c00" {
+				t.Errorf("asked %q", got)
+			}
+		})
+	}
+}
+
 func TestSortFilterAndDetails(t *testing.T) {
 	p := sit(t, 110, 30, many(12))
 	p.press("/ c1")
