@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -25,7 +27,8 @@ const patience = 2 * time.Second
 
 // Open opens or makes the file, and runs prepare in a first writing transaction. If the file cannot
 // be read to its end, or prepare refuses it, Open puts it aside and makes a new one: damaged says
-// so. The error wraps ErrInUse if another process has the file open.
+// so. The error wraps ErrInUse if another process has the file open. Where the system refuses
+// (permission, a full disk, too many open files), Open returns the error and leaves the file.
 func Open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, damaged error, err error) {
 	db, why := open(path, prepare)
 	switch {
@@ -37,6 +40,9 @@ func Open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, damaged err
 	if _, err := os.Lstat(path); err != nil { // nothing to put aside
 		return nil, nil, fmt.Errorf("open %s (choose a writable --state-dir): %w", path, why)
 	}
+	if refused(why) {
+		return nil, nil, fmt.Errorf("open %s (the file is left as it is: mend this, or choose another --state-dir): %w", path, why)
+	}
 	d, err := aside.Put(path, why)
 	if err != nil {
 		return nil, nil, err
@@ -46,6 +52,25 @@ func Open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, damaged err
 	}
 	return db, d, nil
 }
+
+// refusals are errors of the system that say nothing about what the file holds.
+var refusals = []syscall.Errno{
+	syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+	syscall.ENOSPC, syscall.EDQUOT, syscall.EIO,
+}
+
+// refused reports whether the system refused. Of some errors bbolt keeps the text alone.
+func refused(err error) bool {
+	for _, r := range refusals {
+		if errors.Is(err, r) || strings.HasSuffix(err.Error(), ": "+r.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// openFile is a variable for tests.
+var openFile = os.OpenFile
 
 func open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, err error) {
 	// bbolt panics on some damage, and reads beyond the end of a truncated file, which is a fault.
@@ -58,7 +83,7 @@ func open(path string, prepare func(*bbolt.Tx) error) (db *bbolt.DB, err error) 
 	if s, err := os.Stat(path); err == nil && !s.Mode().IsRegular() {
 		return nil, fmt.Errorf("it is no file but %s", s.Mode().Type())
 	}
-	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: patience, FreelistType: bbolt.FreelistMapType})
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: patience, FreelistType: bbolt.FreelistMapType, OpenFile: openFile})
 	if err != nil {
 		return nil, err
 	}

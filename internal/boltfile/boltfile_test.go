@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -125,6 +126,46 @@ func TestDamagedFileIsPutAside(t *testing.T) {
 				t.Error("the next start:", damaged)
 			}
 		})
+	}
+}
+
+// An error of the system says nothing about the file: the same file opens once that has passed.
+func TestRefusalOfTheSystemIsNoDamage(t *testing.T) {
+	for _, errno := range []syscall.Errno{
+		syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO,
+	} {
+		for where, try := range map[string]func(path string) (error, error){
+			"open": func(path string) (error, error) {
+				defer boltfile.SetOpenFile(func(path string, _ int, _ os.FileMode) (*os.File, error) {
+					return nil, &os.PathError{Op: "open", Path: path, Err: errno}
+				})()
+				_, damaged, err := boltfile.Open(path, prepare)
+				return damaged, err
+			},
+			"write": func(path string) (error, error) {
+				_, damaged, err := boltfile.Open(path, func(*bbolt.Tx) error { return &os.PathError{Op: "write", Path: path, Err: errno} })
+				return damaged, err
+			},
+			"grow, of which bbolt keeps the text": func(path string) (error, error) {
+				_, damaged, err := boltfile.Open(path, func(*bbolt.Tx) error { return fmt.Errorf("file resize error: truncate %s: %s", path, errno) })
+				return damaged, err
+			},
+		} {
+			t.Run(errno.Error()+", "+where, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "x.db")
+				before := full(t, path, "fine")
+				damaged, err := try(path)
+				if damaged != nil || err == nil || !strings.Contains(err.Error(), errno.Error()) || !strings.Contains(err.Error(), path) {
+					t.Errorf("told %v, %v", damaged, err)
+				}
+				if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, before) || len(aside.List(filepath.Dir(path))) > 0 {
+					t.Errorf("the file has changed: %v, %v", err, aside.List(filepath.Dir(path)))
+				}
+				if damaged := usable(t, path); damaged != nil {
+					t.Error("the next start:", damaged)
+				}
+			})
+		}
 	}
 }
 

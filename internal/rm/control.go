@@ -56,11 +56,13 @@ func (f *file) check(g Group) error {
 	return nil
 }
 
-// checkChannels also checks that g's channels are channels, and returns those that still exist.
+// checkChannels also checks that g's channels are channels, and returns those that still exist. The
+// error names each handle that is another object by now; those are not among the returned ones.
 func (f *file) checkChannels(g Group) (here []uint32, err error) {
 	if err := f.check(g); err != nil {
 		return nil, err
 	}
+	var errs []error
 	for at, channel := range g.Channels {
 		left := g.Channels[at:]
 		f.ahead(2*len(left), func(i int) question {
@@ -72,16 +74,19 @@ func (f *file) checkChannels(g Group) (here []uint32, err error) {
 		case errors.As(err, &status):
 			continue
 		case err != nil:
-			return nil, err
+			errs = append(errs, err)
+			continue
 		case !isChannel(class):
-			return nil, fmt.Errorf("%v: %w: %#x is of class %#x, no channel", g, ErrChanged, channel, class)
+			errs = append(errs, fmt.Errorf("%v: %w: %#x is of class %#x, no channel", g, ErrChanged, channel, class))
+			continue
 		}
 		if err := f.expect(g.Client, channel, indexParent, g.Handle, "group"); err != nil {
-			return nil, fmt.Errorf("%v: channel %#x: %w", g, channel, err)
+			errs = append(errs, fmt.Errorf("%v: channel %#x: %w", g, channel, err))
+			continue
 		}
 		here = append(here, channel)
 	}
-	return here, nil
+	return here, errors.Join(errs...)
 }
 
 // checkWhole checks that groups are what they say, and have lost no channel.

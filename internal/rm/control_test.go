@@ -2,7 +2,9 @@ package rm_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -202,6 +204,56 @@ func TestOnTriesEveryChannel(t *testing.T) {
 	}
 	if off := fake.Off(b); len(off) > 0 {
 		t.Errorf("the other's channels %v stay off", off)
+	}
+}
+
+// disabled are the channels that a call of CmdDisable names.
+func disabled(params []byte) (channels []uint32) {
+	for i := range binary.LittleEndian.Uint32(params[4:]) {
+		channels = append(channels, binary.LittleEndian.Uint32(params[280+4*i:]))
+	}
+	return channels
+}
+
+// A handle of a group that is another object by now is left alone, and keeps no other channel of the group off.
+func TestOnLeavesOutWhatIsNoChannelOfTheGroup(t *testing.T) {
+	for name, change := range map[string]func(p *rmtest.Process, g *rm.Group) (wrong uint32){
+		"its handle is used again": func(p *rmtest.Process, g *rm.Group) uint32 {
+			p.Reuse(g.Client, g.Channels[1])
+			return g.Channels[1]
+		},
+		"it is of another group": func(p *rmtest.Process, g *rm.Group) uint32 {
+			g.Channels = append([]uint32{p.Context(g.Client, 0).Channels[0]}, g.Channels...)
+			return g.Channels[0]
+		},
+	} {
+		for way, on := range map[string]func(m *rm.Manager, g rm.Group) error{
+			"switch": func(m *rm.Manager, g rm.Group) error { return m.Switch(t.Context(), []rm.Group{g}, true) },
+			"as one": func(m *rm.Manager, g rm.Group) error {
+				_, err := m.SwitchAsOne(t.Context(), []rm.Group{g}, true)
+				return err
+			},
+		} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				fake, m := machine(t)
+				p, g := startTenant(fake, 10)
+				if err := m.Switch(t.Context(), []rm.Group{g}, false); err != nil {
+					t.Fatal(err)
+				}
+				wrong := change(p, &g)
+				fake.Hook(func(c *rmtest.Call) {
+					if c.Cmd == rmtest.CmdDisable && slices.Contains(disabled(c.Params), wrong) {
+						t.Errorf("the wrong object %#x was switched", wrong)
+					}
+				})
+				if err := on(m, g); !errors.Is(err, rm.ErrChanged) || !strings.Contains(err.Error(), fmt.Sprintf("%#x", wrong)) {
+					t.Errorf("error = %v", err)
+				}
+				if off := fake.Off(g); len(off) > 0 {
+					t.Errorf("channels %x stay off", off)
+				}
+			})
+		}
 	}
 }
 

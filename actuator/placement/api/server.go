@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -190,6 +191,8 @@ func (s *Server) failed(w http.ResponseWriter, err error) {
 		fail(w, http.StatusUnprocessableEntity, err.Error())
 	case errors.As(err, &source):
 		s.o.Logger.Warn("Nothing can be placed", "err", source.Err)
+		fail(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, context.Canceled): // its client is gone
 		fail(w, http.StatusServiceUnavailable, err.Error())
 	default:
 		s.o.Logger.Error("Placement failed", "err", err)

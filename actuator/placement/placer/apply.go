@@ -127,17 +127,28 @@ func (p *Placer) lists(req placement.Request) []List {
 func (p *Placer) survey(ctx context.Context, ask Ask) (*draft, error) {
 	ctx, cancel := context.WithTimeout(ctx, thorough)
 	defer cancel()
+	places := p.questions
 	if ask.All {
-		select {
-		case p.surveys <- struct{}{}:
-			defer func() { <-p.surveys }()
-		case <-ctx.Done():
-			return nil, fmt.Errorf("other questions about all nodes are being answered; ask again: %w", ctx.Err())
-		}
+		places = p.surveys
 	}
+	leave, err := enter(ctx, places)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	v := p.newDraft()
 	v.ctx = ctx
 	return v, v.read(ask)
+}
+
+// enter waits for one of the places, and returns what gives it back.
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("other questions about nodes are being answered; ask again: %w", ctx.Err())
+	}
 }
 
 // newDraft returns a draft without facts.

@@ -231,7 +231,11 @@ func (v *draft) check(id string) (reservation.Entry, error) {
 	req := placement.Request{Deadline: e.Deadline, GPUMemory: e.Memory, Estimate: e.Estimate, Node: e.Node}
 	r := v.p.o.Method.Rank(onlyGPU(v.nodes, e), req, v.now)
 	if _, ok := r.Best(); !ok {
-		v.forget(id)
+		if known := len(r) > 0 && r[0].Node.Fresh; known || !v.renewed(e) {
+			v.forget(id)
+		} else {
+			v.take(id, e.Claim(0))
+		}
 		return reservation.Entry{}, &NoRoomError{Ranking: r, Count: 1}
 	}
 	v.take(id, e.Claim(0))
@@ -239,6 +243,10 @@ func (v *draft) check(id string) (reservation.Entry, error) {
 	v.keep(e)
 	return e, nil
 }
+
+// renewed reports whether the reservation was checked before: then its container is being created, and will
+// hold the GPU whatever is answered now. Before that its client chooses anew.
+func (v *draft) renewed(e reservation.Entry) bool { return e.Expires.After(e.Made.Add(v.p.o.TTL)) }
 
 // onlyGPU is the node of the reservation, with the GPU of the reservation alone.
 func onlyGPU(nodes []placement.Node, e reservation.Entry) []placement.Node {

@@ -65,10 +65,13 @@ type Placer struct {
 	// surveys has a place for each question about all nodes that may read facts now. Those of 10,000 nodes are half a
 	// million series, and anybody who may read may ask.
 	surveys chan struct{}
+	// questions has a place for each other question that may read facts now: about one node, or an image.
+	questions chan struct{}
 }
 
-// maxSurveys is how many such questions read facts at once; further ones wait.
-const maxSurveys = 2
+// maxSurveys is how many questions about all nodes read facts at once, maxQuestions how many others do;
+// further ones wait.
+const maxSurveys, maxQuestions = 2, 8
 
 // New makes a Placer.
 func New(o Options) (*Placer, error) {
@@ -91,7 +94,7 @@ func New(o Options) (*Placer, error) {
 	if o.NewID == nil {
 		o.NewID = randomID
 	}
-	return &Placer{o: o, seen: map[string]time.Time{}, surveys: make(chan struct{}, maxSurveys)}, nil
+	return &Placer{o: o, seen: map[string]time.Time{}, surveys: make(chan struct{}, maxSurveys), questions: make(chan struct{}, maxQuestions)}, nil
 }
 
 // Request is what Place is asked for.
@@ -172,12 +175,16 @@ type Judged struct {
 
 // Place reserves a GPU for each of the containers and returns the reservations with
 // the ranking that led to the first. The errors are NoRoomError, UnknownNodeError,
-// TooLargeError and SourceError; a refusal is explained for every node.
+// TooLargeError and SourceError; a refusal is explained for every node. Where ctx ends first, the error is
+// that of ctx and nothing is reserved: nobody waits for the answer.
 func (p *Placer) Place(ctx context.Context, req Request) (placed []reservation.Entry, judged Judged, err error) {
-	if err := p.estimate(ctx, &req); err != nil {
+	if err := p.estimate(ctx, &req, nil); err != nil {
 		return nil, judged, err
 	}
 	decide := func(v *draft) (err error) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		placed, judged, err = v.place(req)
 		return err
 	}
@@ -188,6 +195,15 @@ func (p *Placer) Place(ctx context.Context, req Request) (placed []reservation.E
 			// There is room after all. With all facts the decision is the last word.
 			err = p.apply(ctx, &job{all: true, do: decide})
 		}
+	}
+	if err == nil && ctx.Err() != nil {
+		_ = p.apply(context.WithoutCancel(ctx), &job{do: func(v *draft) error { // they would expire
+			for _, e := range placed {
+				v.forget(e.ID)
+			}
+			return nil
+		}})
+		return nil, Judged{}, ctx.Err()
 	}
 	return placed, judged, err
 }
@@ -209,7 +225,7 @@ func (p *Placer) refusal(ctx context.Context, req Request) (placement.Ranking, e
 // Explain ranks the nodes for the request, all or the one that it names, reservations
 // included, and reserves nothing. With a Method in the request, it ranks by that.
 func (p *Placer) Explain(ctx context.Context, req Request) (placement.Ranking, error) {
-	if err := p.estimate(ctx, &req); err != nil {
+	if err := p.estimate(ctx, &req, p.questions); err != nil {
 		return nil, err
 	}
 	m := p.o.Method
@@ -237,7 +253,8 @@ func (p *Placer) Explain(ctx context.Context, req Request) (placement.Ranking, e
 func (p *Placer) Method() placement.Method { return p.o.Method }
 
 // Check asks again, right before the container is created, whether the reservation
-// can be kept, and renews it. A NoRoomError means that it cannot: it is released.
+// can be kept, and renews it. A NoRoomError means that it cannot: it is released. While the container is being
+// created, Check renews it once more; then, where the facts are not fresh, the NoRoomError leaves it until it expires.
 func (p *Placer) Check(ctx context.Context, id string) (reservation.Entry, error) {
 	e, ok := p.o.Reservations.Get(id)
 	if !ok {
@@ -303,8 +320,9 @@ func (p *Placer) Run(ctx context.Context) error {
 	}
 }
 
-// estimate fills in what is known of the image's tasks where nobody says how long this one takes.
-func (p *Placer) estimate(ctx context.Context, req *Request) error {
+// estimate fills in what is known of the image's tasks where nobody says how long this one takes. Its question
+// waits for one of the places, if any are given.
+func (p *Placer) estimate(ctx context.Context, req *Request, places chan struct{}) error {
 	m := req.Method
 	if m == "" {
 		m = p.o.Method
@@ -314,6 +332,13 @@ func (p *Placer) estimate(ctx context.Context, req *Request) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	if places != nil {
+		leave, err := enter(ctx, places)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	e, err := p.o.Source.Estimate(ctx, req.Image)
 	if err != nil {
 		return &SourceError{err}

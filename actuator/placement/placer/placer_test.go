@@ -39,12 +39,8 @@ type world struct {
 	reads chan chan struct{}
 }
 
-func (w *world) Facts(_ context.Context, ask placer.Ask) (placer.Facts, error) {
-	if w.reads != nil {
-		end := make(chan struct{})
-		w.reads <- end
-		<-end
-	}
+func (w *world) Facts(ctx context.Context, ask placer.Ask) (placer.Facts, error) {
+	w.read(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, ask)
@@ -53,6 +49,18 @@ func (w *world) Facts(_ context.Context, ask placer.Ask) (placer.Facts, error) {
 		f.Nodes, f.Rest = w.some(ask)
 	}
 	return f, w.err
+}
+
+// read waits until the test lets it end.
+func (w *world) read(ctx context.Context) {
+	if w.reads != nil {
+		end := make(chan struct{})
+		w.reads <- end
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // some does what a source does for a large fleet.
@@ -126,7 +134,8 @@ func (w *world) Pods(_ context.Context, pods []placer.PodOn) (map[placer.PodOn]p
 	return out, w.err
 }
 
-func (w *world) Estimate(_ context.Context, image string) (task.Seconds, error) {
+func (w *world) Estimate(ctx context.Context, image string) (task.Seconds, error) {
+	w.read(ctx)
 	return w.history[image], w.err
 }
 
@@ -208,6 +217,122 @@ func TestQuestionsAboutAllNodesTakeTurns(t *testing.T) {
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Further questions that read facts, or the history of an image, are answered eight at a time, whoever asks them; they
+// keep neither questions about all nodes nor placements waiting.
+func TestOtherQuestionsTakeTurns(t *testing.T) {
+	const most = 8
+	of := func(node, image string) placer.Request {
+		return placer.Request{Request: placement.Request{Deadline: 9, Node: node}, Image: image}
+	}
+	for name, req := range map[string]placer.Request{
+		"of one node":                   of("a", ""),
+		"of an image":                   of("", "img"),
+		"of one node and its image":     of("a", "img"),
+		"of an unknown node's image":    of("z", "img"),
+		"of an unknown node, all named": of("z", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := start(t, placement.Predictive, node("a", 10))
+			w.short = true
+			w.reads = make(chan chan struct{}, 100)
+			answered := make(chan error, most)
+			for range most {
+				go func() {
+					_, err := p.Explain(t.Context(), req)
+					answered <- err
+				}()
+			}
+			var reading []chan struct{}
+			for range most {
+				reading = append(reading, <-w.reads)
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			for range 20 { // where a place is free, each gets it half of the time
+				if _, err := p.Explain(gone, req); !errors.Is(err, context.Canceled) || len(w.reads) > 0 {
+					t.Fatalf("one more: %v; %d more read", err, len(w.reads))
+				}
+			}
+			for range 2 { // others go on
+				go func() {
+					_, err := p.Explain(t.Context(), need(0, 1))
+					answered <- err
+				}()
+				close(<-w.reads)
+				if err := <-answered; err != nil {
+					t.Error(err)
+				}
+			}
+			go func() {
+				_, _, err := p.Place(t.Context(), of("", ""))
+				answered <- err
+			}()
+			close(<-w.reads)
+			if err := <-answered; err != nil {
+				t.Error(err)
+			}
+			for _, end := range reading {
+				close(end)
+			}
+			var unknown *placer.UnknownNodeError
+			for n := 0; n < most; {
+				select {
+				case end := <-w.reads:
+					close(end)
+				case err := <-answered:
+					if n++; err != nil && !(errors.As(err, &unknown) && req.Node == "z") {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestPlaceOfNobodyWaiting: an answer that comes too late reserves nothing.
+func TestPlaceOfNobodyWaiting(t *testing.T) {
+	for _, when := range []string{"before it is asked", "while facts are read", "while it is decided"} {
+		t.Run(when, func(t *testing.T) {
+			w := &world{now: time.Unix(1_800_000_000, 0), nodes: []placement.Node{node("a", 80)}}
+			l, _, err := reservation.Open(filepath.Join(t.TempDir(), "placements.db"), w.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+			ctx, cancel := context.WithCancel(t.Context())
+			n := 0
+			p, err := placer.New(placer.Options{Source: w, Reservations: l, Now: w.Now, NewID: func() string {
+				if when == "while it is decided" {
+					cancel()
+				}
+				n++
+				return fmt.Sprint("p", n)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if when == "before it is asked" {
+				cancel()
+			}
+			w.reads = make(chan chan struct{})
+			go func() {
+				end := <-w.reads
+				if when == "while facts are read" {
+					cancel()
+				}
+				close(end)
+			}()
+			got, _, err := p.Place(ctx, placer.Request{Request: placement.Request{GPUMemory: 10 * gib}, Count: 3})
+			if !errors.Is(err, context.Canceled) || len(got) > 0 || len(p.List()) > 0 {
+				t.Errorf("%v, %v; reserved %+v", got, err, p.List())
+			}
+			if when != "while it is decided" && n > 0 {
+				t.Errorf("%d places were found for nobody", n)
+			}
+		})
 	}
 }
 
@@ -383,8 +508,16 @@ func TestPromisesExpire(t *testing.T) {
 	if err := p.Settle(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if len(p.List()) != 0 {
-		t.Errorf("entries = %v", p.List())
+	if list := p.List(); len(list) != 1 || list[0].ID != "p2" {
+		t.Errorf("entries = %v", list)
+	}
+	w.pass(29 * time.Second)
+	if err := p.Settle(ctx); err != nil || len(p.List()) != 1 {
+		t.Errorf("its exporter may have just begun: %v, %v", p.List(), err)
+	}
+	w.pass(time.Second)
+	if err := p.Settle(ctx); err != nil || len(p.List()) != 0 {
+		t.Errorf("entries = %v, %v", p.List(), err)
 	}
 	if _, err := p.Check(ctx, "p1"); !errors.Is(err, placer.ErrNotFound) {
 		t.Errorf("check of an expired one: %v", err)
@@ -414,6 +547,53 @@ func TestPromiseOfANodeThatIsStale(t *testing.T) {
 	if err := p.Settle(ctx); err != nil || len(p.List()) != 1 {
 		t.Errorf("it runs: %v, %v", p.List(), err)
 	}
+}
+
+// After an actuator's restart nobody remembers when a container was seen. One that has had no task, of a node whose
+// exporter begins anew, keeps what is reserved: while the engine does not answer, and for a time after that.
+func TestIdleServerSurvivesRestarts(t *testing.T) {
+	dir := t.TempDir()
+	w := &world{now: time.Unix(1_800_000_000, 0), nodes: []placement.Node{node("a", 80)}, tenants: map[string]placer.Tenant{}}
+	begin := func() (p *placer.Placer, end func()) {
+		l, _, err := reservation.Open(filepath.Join(dir, "placements.db"), w.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err = placer.New(placer.Options{Source: w, Reservations: l, Now: w.Now}); err != nil {
+			t.Fatal(err)
+		}
+		return p, func() { _ = l.Close() }
+	}
+	p, end := begin()
+	e, _, err := p.Place(t.Context(), need(0, 30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Bind(t.Context(), e[0].ID, "c1"); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Hour)
+	end()
+	p, end = begin()
+	defer func() { end() }()
+	settle := func(after time.Duration, left int) {
+		t.Helper()
+		w.pass(after)
+		if err := p.Settle(t.Context()); err != nil || len(p.List()) != left {
+			t.Fatalf("%v: reserved %+v, want %d", err, p.List(), left)
+		}
+	}
+	settle(0, 1) // the exporter has listed no container yet
+	settle(20*time.Second, 1)
+	w.nodes[0].Fresh = false // its engine does not answer
+	settle(time.Hour, 1)
+	w.nodes[0].Fresh = true
+	settle(29*time.Second, 1)
+	w.hold("c1", "a", gib, 0)
+	settle(time.Hour, 1)
+	delete(w.tenants, "c1")
+	settle(29*time.Second, 1)
+	settle(time.Second, 0)
 }
 
 // A server that has no request yet reserves its memory for as long as it is there, and its work for a time only.
@@ -487,6 +667,68 @@ func TestCheckFindsWhatHasChanged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A renewal is answered while the container is being created, which goes on whatever is said: where the facts are
+// not fresh it stays until it expires.
+func TestRenewalOutlastsStaleFacts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		kept   bool
+	}{
+		"stale":        {func(w *world) { w.nodes[0].Fresh = false }, true},
+		"node unknown": {func(w *world) { w.nodes = w.nodes[1:] }, true},
+		"memory taken": {func(w *world) { w.nodes[0].GPUs[0].MemoryFree = gib }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := start(t, placement.Paper, node("a", 20), node("b", 1))
+			if _, _, err := p.Place(t.Context(), need(9, 15)); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(time.Second)
+			if _, err := p.Check(t.Context(), "p1"); err != nil {
+				t.Fatal(err)
+			}
+			nodes := slices.Clone(w.nodes)
+			tc.change(w)
+			w.pass(20 * time.Second)
+			var refused *placer.NoRoomError
+			if _, err := p.Check(t.Context(), "p1"); !errors.As(err, &refused) || (len(p.List()) == 1) != tc.kept {
+				t.Fatalf("%v, reserved %+v", err, p.List())
+			}
+			if !tc.kept {
+				return
+			}
+			w.nodes = nodes
+			w.nodes[0].Fresh = true
+			if _, _, err := p.Place(t.Context(), need(9, 15)); !errors.As(err, &refused) {
+				t.Errorf("promised twice: %v", err)
+			}
+			if e, err := p.Check(t.Context(), "p1"); err != nil || !e.Expires.Equal(w.now.Add(placer.DefaultTTL)) {
+				t.Errorf("renewed: %+v, %v", e, err)
+			}
+			if _, err := p.Bind(t.Context(), "p1", "c1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("nobody renews it", func(t *testing.T) {
+		w, p := start(t, placement.Paper, node("a", 20))
+		if _, _, err := p.Place(t.Context(), need(9, 15)); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		if _, err := p.Check(t.Context(), "p1"); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[0].Fresh = false
+		w.pass(placer.DefaultTTL - time.Second)
+		_, _ = p.Check(t.Context(), "p1") // refused: it renews nothing
+		w.pass(time.Second)
+		if err := p.Settle(t.Context()); err != nil || len(p.List()) != 0 {
+			t.Errorf("%v: %+v", err, p.List())
+		}
+	})
 }
 
 // TestCheckIgnoresItsOwnWork: a reservation with a deadline and memory is not in its own way.

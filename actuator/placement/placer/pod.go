@@ -25,7 +25,7 @@ func (p *Placer) PlaceAmong(ctx context.Context, among []string, req Request) (r
 }
 
 func (p *Placer) placeAmong(ctx context.Context, pod *reservation.Pod, among []string, req Request) (placed reservation.Entry, ranking placement.Ranking, err error) {
-	if err := p.estimate(ctx, &req); err != nil {
+	if err := p.estimate(ctx, &req, nil); err != nil {
 		return placed, nil, err
 	}
 	// All that is known of a few hundred nodes is cheaper than a query that names them.

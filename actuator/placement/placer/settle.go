@@ -80,12 +80,7 @@ func (p *Placer) settle(v *draft, e reservation.Entry, t Tenant, is sight) {
 		}
 	case !seen && is.node && !is.fresh && e.State == reservation.Created:
 		// Its node says nothing: it may run. Its time goes on when the node answers again.
-	case !seen && e.State == reservation.Created:
-		// It has just been made, or never will be seen.
-		if !v.now.Before(e.Expires) {
-			p.o.Logger.Warn("Placement expired", "placement", e.ID, "node", e.Node, "state", e.State)
-			v.forget(e.ID)
-		}
+	case !seen && e.State == reservation.Created && v.now.Before(e.Expires): // it has just been made
 	case !seen, is.node && !is.fresh: // nobody knows what has become of it
 		p.seen[e.ID] = v.now
 	case !is.node:

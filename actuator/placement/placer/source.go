@@ -16,8 +16,8 @@ type Source interface {
 	// holds would else count twice, or never.
 	Facts(ctx context.Context, ask Ask) (Facts, error)
 	// Tenants returns those of these containers, ids by node, that are known, and
-	// whether the facts about these nodes are fresh; a node that is not known is
-	// left out. Where no node is known it returns an error.
+	// whether the facts about these nodes are fresh: no longer, when the node does not reach
+	// its container engine. A node that is not known is left out. Where no node is known it returns an error.
 	Tenants(ctx context.Context, containers map[string][]string) (tenants map[string]Tenant, fresh map[string]bool, err error)
 	// Pods returns those of the pods that are on their nodes, and what uses a GPU there: the zero Use
 	// while nothing does.

@@ -3,6 +3,7 @@ package prometheus_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -94,6 +95,38 @@ func TestNamedNodesOfAnEmptyPrometheus(t *testing.T) {
 		if !errors.Is(err, want) || len(fresh) != 0 {
 			t.Errorf("%v others are known: %v, %v; want %v", others, fresh, err, want)
 		}
+	}
+}
+
+// A node whose exporter does not reach its container engine says nothing about containers.
+func TestNodeWithoutItsEngineIsNotFresh(t *testing.T) {
+	down := func(node string) *model.Sample {
+		return &model.Sample{Metric: model.Metric{"fact": "engine down", "node": model.LabelValue(node)}}
+	}
+	for name, tc := range map[string]struct {
+		answer model.Vector
+		want   map[string]bool
+	}{
+		"engine up, or no series": {model.Vector{sample("node:fresh:bool", "a", "", 1)}, map[string]bool{"a": true}},
+		"engine down":             {model.Vector{sample("node:fresh:bool", "a", "", 1), down("a")}, map[string]bool{"a": false}},
+		"in the other order":      {model.Vector{down("a"), sample("node:fresh:bool", "a", "", 1)}, map[string]bool{"a": false}},
+		"of another node":         {model.Vector{sample("node:fresh:bool", "a", "", 1), sample("node:fresh:bool", "b", "", 1), down("b")}, map[string]bool{"a": true, "b": false}},
+		"of a node not known":     {model.Vector{sample("node:fresh:bool", "a", "", 1), down("b")}, map[string]bool{"a": true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := ""
+			source := prometheus.NewSource(querier(func(expr string) (model.Vector, error) {
+				asked = expr
+				return tc.answer, nil
+			}))
+			tenants, fresh, err := source.Tenants(t.Context(), map[string][]string{"a": {"c"}, "b": {"d"}})
+			if err != nil || !maps.Equal(fresh, tc.want) || len(tenants) > 0 {
+				t.Errorf("%v, %v, %v", fresh, tenants, err)
+			}
+			if !strings.Contains(asked, `min by (node) (laxity_exporter_engine_up{node=~"a|b"}) == 0`) {
+				t.Errorf("asked %s", asked)
+			}
+		})
 	}
 }
 

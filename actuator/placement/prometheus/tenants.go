@@ -19,6 +19,11 @@ const tenantsQuery = `label_replace(max by (node, container, id) (gpu_container_
 or label_replace(max by (node, gpu, container) (gpu_container_memory_used_bytes{node=~%[1]s}) * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "memory", "", "")
 or label_replace(sum by (node, container) (gpu_tasks{node=~%[1]s}) * on (node, container) group_left (id) max by (node, container, id) (gpu_container_info{node=~%[1]s,id=~%[2]s}), "fact", "tasks", "", "")`
 
+// freshQuery asks of nodes whether their facts are fresh, and which of them do not reach their container
+// engine: their exporter says nothing of containers that it has not seen before.
+const freshQuery = `node:fresh:bool{node=~%[1]s}
+or label_replace(min by (node) (laxity_exporter_engine_up{node=~%[1]s}) == 0, "fact", "engine down", "", "")`
+
 // tenantsOn is tenantsQuery for those of the containers, ids by node, that are on
 // one of these nodes, nil for all; empty when there is none.
 func tenantsOn(names []string, containers map[string][]string) string {
@@ -40,7 +45,7 @@ func (s *Source) Tenants(ctx context.Context, containers map[string][]string) (m
 	if expr == "" {
 		return nil, nil, nil
 	}
-	expr = `node:fresh:bool{node=~` + anyOf(slices.Collect(maps.Keys(containers))) + "}\nor " + expr
+	expr = fmt.Sprintf(freshQuery, anyOf(slices.Collect(maps.Keys(containers)))) + "\nor " + expr
 	v, err := s.querier.Query(ctx, expr, time.Time{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("placement: %w", err)
@@ -49,6 +54,12 @@ func (s *Source) Tenants(ctx context.Context, containers map[string][]string) (m
 	for _, sample := range v {
 		if sample.Metric[model.MetricNameLabel] == "node:fresh:bool" {
 			fresh[string(sample.Metric["node"])] = sample.Value == 1
+		}
+	}
+	for _, sample := range v {
+		node := string(sample.Metric["node"])
+		if _, known := fresh[node]; known && sample.Metric["fact"] == "engine down" {
+			fresh[node] = false
 		}
 	}
 	if len(fresh) == 0 {
@@ -61,7 +72,7 @@ func (s *Source) Tenants(ctx context.Context, containers map[string][]string) (m
 func tenants(v model.Vector) map[string]placer.Tenant {
 	out := map[string]placer.Tenant{}
 	for _, s := range v {
-		if s.Metric["fact"] == "" {
+		if s.Metric["fact"] == "" || s.Metric["id"] == "" {
 			continue
 		}
 		id := string(s.Metric["id"])

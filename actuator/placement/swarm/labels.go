@@ -23,6 +23,9 @@ const (
 // MaxRank is the rank of the best node.
 const MaxRank = 10
 
+// sameName is why a node is not used whose facts may be another one's.
+const sameName = "two nodes of this name are up: remove one of them, or give each a label " + LabelNode
+
 // fact is what the ranking says of a node.
 type fact struct {
 	provisionable bool
@@ -32,7 +35,8 @@ type fact struct {
 // member is one node of the swarm.
 type member struct {
 	id, name string
-	ready    bool
+	up       bool // the swarm reaches it
+	ready    bool // and it takes tasks
 	labels   map[string]string
 }
 
@@ -92,7 +96,9 @@ func (k *keeper) changes(members []member, facts map[string]fact, now time.Time)
 	count := map[string]int{}
 	for _, m := range members {
 		seen[m.id] = true
-		count[m.name]++
+		if m.up { // one that left and joined again stays listed until somebody removes it
+			count[m.name]++
+		}
 		if f := facts[m.name]; m.ready && f.provisionable && f.score > best {
 			best = f.score
 		}
@@ -106,6 +112,9 @@ func (k *keeper) changes(members []member, facts map[string]fact, now time.Time)
 			f = fact{}
 		}
 		if c, ok := k.one(m, f, known, best, now); ok {
+			if known && m.ready && count[m.name] > 1 {
+				c.why = sameName
+			}
 			out = append(out, c)
 		}
 	}

@@ -1,12 +1,19 @@
 package swarm
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/swarm"
 	"pgregory.net/rapid"
+
+	"github.com/laxity/laxity/actuator/placement"
 )
 
 var start = time.Unix(1_800_000_000, 0)
@@ -44,7 +51,7 @@ func TestChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := keeper{damping{5 * time.Second, 30 * time.Second, 20}, map[string]*history{"id": {since: tc.since, changed: tc.changed}}}
 			// Another node is the best.
-			members := []member{{"id", "n", tc.ready, tc.labels}, {"best", "best", true, labelled("1", "10")}}
+			members := []member{{"id", "n", tc.ready, tc.ready, tc.labels}, {"best", "best", true, true, labelled("1", "10")}}
 			k.nodes["best"] = &history{since: steady}
 			facts := map[string]fact{"best": {true, 100}}
 			if tc.fact != nil {
@@ -74,9 +81,58 @@ func TestChanges(t *testing.T) {
 // about, so neither is provisionable.
 func TestSameName(t *testing.T) {
 	k := keeper{damping{time.Second, time.Second, 20}, map[string]*history{}}
-	c := k.changes([]member{{"1", "n", true, nil}, {"2", "n", true, nil}}, map[string]fact{"n": {true, 1}}, start)
-	if len(c) != 2 || *c[0].provisionable != "0" || *c[1].provisionable != "0" {
+	c := k.changes([]member{{"1", "n", true, true, nil}, {"2", "n", true, true, nil}}, map[string]fact{"n": {true, 1}}, start)
+	if len(c) != 2 || *c[0].provisionable != "0" || *c[1].provisionable != "0" || c[0].why != sameName || c[1].why != sameName {
 		t.Errorf("%+v", c)
+	}
+}
+
+// A node that left and joined again is listed twice until somebody removes the first entry, which is down: it is used,
+// in whatever order they are listed. One that is drained is up, and the metrics may be about it.
+func TestNodeThatJoinedAgain(t *testing.T) {
+	down, drained, ready := peer("old", "n"), peer("old", "n"), peer("new", "n")
+	down.Status.State = swarm.NodeStateDown
+	drained.Spec.Availability = swarm.NodeAvailabilityDrain
+	for name, tc := range map[string]struct {
+		nodes []swarm.Node
+		used  bool
+	}{
+		"down first":    {[]swarm.Node{down, ready}, true},
+		"down last":     {[]swarm.Node{ready, down}, true},
+		"drained first": {[]swarm.Node{drained, ready}, false},
+		"drained last":  {[]swarm.Node{ready, drained}, false},
+		"both ready":    {[]swarm.Node{ready, peer("other", "n")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			src := &source{nodes: []placement.Node{node("n", 10<<30)}}
+			f := &fake{manager: true, nodes: slices.Clone(tc.nodes)}
+			s, err := New(Options{Engine: f, Source: src, Now: func() time.Time { return start }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := swarm.ServiceSpec{}
+			spec.TaskTemplate.ContainerSpec = &swarm.ContainerSpec{Image: "img"}
+			_, err = s.Place(t.Context(), spec, placement.Request{}, &shelf{src: src})
+			if (err == nil) != tc.used || err != nil && !errors.Is(err, ErrNoNode) {
+				t.Errorf("place: %v", err)
+			}
+			if tc.used && !slices.Contains(f.created[0].TaskTemplate.Placement.Constraints, "node.id==new") {
+				t.Errorf("created %+v", f.created[0].TaskTemplate.Placement)
+			}
+			if said := strings.Contains(log.String(), "two nodes of this name"); said == tc.used {
+				t.Errorf("log: %s", log.String())
+			}
+			if _, err := s.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := map[bool]string{true: "1/10", false: "0/0"}[tc.used]
+			for _, n := range f.nodes {
+				if got := n.Spec.Labels[LabelProvisionable] + "/" + n.Spec.Labels[LabelRank]; n.ID == "new" && got != want {
+					t.Errorf("labelled %s, want %s", got, want)
+				}
+			}
+		})
 	}
 }
 

@@ -50,16 +50,7 @@ func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement
 	if err != nil {
 		return Placed{}, err
 	}
-	ids := map[string]string{}
-	for _, n := range list {
-		m := memberOf(n)
-		if _, twice := ids[m.name]; twice {
-			ids[m.name] = ""
-		} else if m.ready {
-			ids[m.name] = m.id
-		}
-	}
-	maps.DeleteFunc(ids, func(_, id string) bool { return id == "" })
+	ids := s.ready(list)
 	got, ranking, err := gpus.Reserve(ctx, slices.Sorted(maps.Keys(ids)), req)
 	if err != nil {
 		return Placed{}, err
@@ -78,6 +69,28 @@ func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement
 	}
 	out.ID, out.Warnings = resp.ID, resp.Warnings
 	return out, nil
+}
+
+// ready returns the ids of the nodes that take tasks, by name. Which of two nodes of one name the metrics
+// are about nobody can say, so neither is among them.
+func (s *Swarm) ready(list []swarm.Node) map[string]string {
+	ids, count := map[string]string{}, map[string]int{}
+	for _, n := range list {
+		m := memberOf(n)
+		if m.up {
+			count[m.name]++
+		}
+		if m.ready {
+			ids[m.name] = m.id
+		}
+	}
+	maps.DeleteFunc(ids, func(name, _ string) bool {
+		if count[name] > 1 {
+			s.o.Logger.Warn("a node of the swarm is not used", "node", name, "why", sameName)
+		}
+		return count[name] > 1
+	})
+	return ids
 }
 
 // single refuses what one decision cannot be about.

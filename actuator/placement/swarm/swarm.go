@@ -214,8 +214,8 @@ func memberOf(n swarm.Node) member {
 	if name == "" {
 		name = n.Description.Hostname
 	}
-	ready := n.Status.State == swarm.NodeStateReady && n.Spec.Availability == swarm.NodeAvailabilityActive
-	return member{id: n.ID, name: name, ready: ready, labels: n.Spec.Labels}
+	up := n.Status.State == swarm.NodeStateReady
+	return member{id: n.ID, name: name, up: up, ready: up && n.Spec.Availability == swarm.NodeAvailabilityActive, labels: n.Spec.Labels}
 }
 
 // update writes the labels. A node that somebody else changed meanwhile is an
