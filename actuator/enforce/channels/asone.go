@@ -100,11 +100,11 @@ func (e *Enforcer) onEach(ctx context.Context, recs []*Record) error {
 	errs := make(chan error, len(recs))
 	for _, rec := range recs {
 		go func() {
-			err := e.on(ctx, rec, nil)
-			if errors.Is(err, rm.ErrGone) && !e.alive(rec.Process()) {
+			err := errAborted // whatever ends this goroutine, onEach gets its answer
+			defer func() { errs <- err }()
+			if err = e.on(ctx, rec, nil); errors.Is(err, rm.ErrGone) && !e.alive(rec.Process()) {
 				err = nil
 			}
-			errs <- err
 		}()
 	}
 	var err error

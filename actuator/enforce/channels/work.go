@@ -17,6 +17,9 @@ func work[T any](ctx context.Context, e *Enforcer, p rm.Process, f func(context.
 	return workAll(ctx, e, []rm.Process{p}, f)
 }
 
+// errAborted means that the goroutine of a call ended before it returned.
+var errAborted = errors.New("the call was aborted")
+
 // workAll is work for several processes at once.
 func workAll[T any](ctx context.Context, e *Enforcer, all []rm.Process, f func(context.Context) (T, error)) (T, error) {
 	type answer struct {
@@ -47,7 +50,7 @@ func workAll[T any](ctx context.Context, e *Enforcer, all []rm.Process, f func(c
 	select {
 	case a, ok := <-done:
 		if !ok {
-			return none, errors.New("the call was aborted")
+			return none, errAborted
 		}
 		return a.value, a.err
 	case <-ctx.Done():
