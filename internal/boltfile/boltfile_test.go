@@ -147,7 +147,7 @@ func TestRefusalOfTheSystemIsNoDamage(t *testing.T) {
 				return damaged, err
 			},
 			"grow, of which bbolt keeps the text": func(path string) (error, error) {
-				_, damaged, err := boltfile.Open(path, func(*bbolt.Tx) error { return fmt.Errorf("file resize error: truncate %s: %s", path, errno) })
+				_, damaged, err := boltfile.Open(path, func(*bbolt.Tx) error { return errors.New("file resize error: truncate " + path + ": " + errno.Error()) })
 				return damaged, err
 			},
 		} {
