@@ -252,6 +252,15 @@ func (b *Book) Close(l Lease) {
 	b.lapsed = true
 }
 
+// Shorten lets an open lease expire at this time, if that is earlier.
+func (b *Book) Shorten(l Lease, end time.Time) {
+	k := key(l.Wish, l.Fingerprint)
+	if open, ok := b.d.Leases[k]; ok && end.Before(open.Expires) {
+		open.Expires = end
+		b.d.Leases[k], b.changed = open, true
+	}
+}
+
 // Leases returns the open ones, oldest first.
 func (b *Book) Leases() []Lease {
 	all := make([]Lease, 0, len(b.d.Leases))

@@ -70,6 +70,22 @@ func TestBookLeases(t *testing.T) {
 }
 
 // A resolve that overtakes its firing.
+// A lease that is to end earlier stays what it is but for that; it is never prolonged.
+func TestShorten(t *testing.T) {
+	for end, want := range map[int]int{5: 5, 20: 10} {
+		b := lease.New()
+		b.Fire(firing(0, 10))
+		b.Written()
+		open := b.Leases()[0]
+		b.Shorten(open, at(end))
+		got := b.Leases()[0]
+		if open.Expires = at(want); got != open || b.Changed() != (want < 10) {
+			t.Errorf("to end at %d: %+v, changed %v", end, got, b.Changed())
+		}
+	}
+	lease.New().Shorten(firing(0, 10), at(5)) // of one that is not open
+}
+
 func TestResolveFirst(t *testing.T) {
 	b := lease.New()
 	if b.Resolve(lease.Pause, "f", at(0), at(1)) {

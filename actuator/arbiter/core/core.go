@@ -127,10 +127,8 @@ func (k *Core) Configure(now time.Time, c config.Config) {
 		h.endBy(h.Since.Add(c.MaxHold))
 	}
 	for _, l := range k.leases.Leases() {
-		if end := l.Renewed.Add(c.MaxHold); l.By != "" && end.Before(l.Expires) {
-			k.leases.Close(l) // Fire alone does not shorten a lease
-			l.Opened, l.Expires = l.Renewed, end
-			k.leases.Fire(l)
+		if l.By != "" {
+			k.leases.Shorten(l, l.Renewed.Add(c.MaxHold))
 		}
 	}
 	k.decide(decision.Decision{Kind: decision.Service, Result: decision.Done, Reason: "configuration reloaded"})
