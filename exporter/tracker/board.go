@@ -25,30 +25,25 @@ func newBoard(first *task.Snapshot) *board {
 
 // publish never blocks: a reader that has not taken the last snapshot gets the
 // new one in its place.
-func (b *board) publish(s *task.Snapshot) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.current.Store(s)
-	for ch := range b.readers {
-		select {
-		case <-ch:
-		default:
-		}
-		ch <- s // there is room: only this goroutine fills it, under the lock
-	}
-}
+func (b *board) publish(s *task.Snapshot) { b.put(s, true) }
 
 // show is publish for changes that are not worth waking readers for. Only a reader that has
 // not taken the last snapshot gets the new one, in its place.
-func (b *board) show(s *task.Snapshot) {
+func (b *board) show(s *task.Snapshot) { b.put(s, false) }
+
+func (b *board) put(s *task.Snapshot, wake bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.current.Store(s)
 	for ch := range b.readers {
+		waits := false
 		select {
 		case <-ch:
-			ch <- s
+			waits = true
 		default:
+		}
+		if wake || waits {
+			ch <- s // there is room: only this goroutine fills it, under the lock
 		}
 	}
 }

@@ -161,11 +161,7 @@ func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-c
 		stop()
 		finish()
 		journal.Wait()
-		ended := make(chan struct{})
-		go func() { wg.Wait(); close(ended) }()
-		select {
-		case <-ended:
-		case <-time.After(stopLimit):
+		if !sensor.EndWithin(&wg, stopLimit) {
 			l.log.Warn("a sensor or the device does not end: the exporter ends without it", "waited", stopLimit)
 		}
 	}

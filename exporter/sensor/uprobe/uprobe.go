@@ -103,11 +103,7 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 	})
 	defer func() {
 		cancel()
-		ended := make(chan struct{})
-		go func() { helpers.Wait(); close(ended) }()
-		select {
-		case <-ended:
-		case <-time.After(closeLimit):
+		if !sensor.EndWithin(&helpers, closeLimit) {
 			s.log.Warn("uprobes are not detached yet: they will be when the exporter has ended", "waited", closeLimit)
 		}
 	}()
