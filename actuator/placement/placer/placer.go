@@ -196,16 +196,24 @@ func (p *Placer) Place(ctx context.Context, req Request) (placed []reservation.E
 			err = p.apply(ctx, &job{all: true, do: decide})
 		}
 	}
-	if err == nil && ctx.Err() != nil {
-		_ = p.apply(context.WithoutCancel(ctx), &job{do: func(v *draft) error { // they would expire
-			for _, e := range placed {
-				v.forget(e.ID)
-			}
-			return nil
-		}})
+	if err == nil && p.unwanted(ctx, placed) {
 		return nil, Judged{}, ctx.Err()
 	}
 	return placed, judged, err
+}
+
+// unwanted reports whether nobody waits for what was just reserved, and then releases it: it would stay until it expires.
+func (p *Placer) unwanted(ctx context.Context, placed []reservation.Entry) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	_ = p.apply(context.WithoutCancel(ctx), &job{do: func(v *draft) error {
+		for _, e := range placed {
+			v.forget(e.ID)
+		}
+		return nil
+	}})
+	return true
 }
 
 // refusal says why the request is refused; nil if, by all that is known now, it is

@@ -47,8 +47,7 @@ func (p *Placer) placeAmong(ctx context.Context, pod *reservation.Pod, among []s
 		}
 		return nil
 	}})
-	if err == nil && ctx.Err() != nil && placed.ID != "" {
-		_ = p.Release(context.WithoutCancel(ctx), placed.ID) // it would expire
+	if err == nil && placed.ID != "" && p.unwanted(ctx, []reservation.Entry{placed}) {
 		err = ctx.Err()
 	}
 	if err != nil {

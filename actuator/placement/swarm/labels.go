@@ -88,17 +88,25 @@ type keeper struct {
 	nodes map[string]*history // by the id in the swarm
 }
 
+// upByName counts the members that are up. One that left and joined again stays listed until somebody removes it.
+func upByName(members []member) map[string]int {
+	count := map[string]int{}
+	for _, m := range members {
+		if m.up {
+			count[m.name]++
+		}
+	}
+	return count
+}
+
 // changes says what is to be done now. A node of the swarm that facts do not
 // know loses its labels.
 func (k *keeper) changes(members []member, facts map[string]fact, now time.Time) []change {
 	best := 0.0
 	seen := map[string]bool{}
-	count := map[string]int{}
+	count := upByName(members)
 	for _, m := range members {
 		seen[m.id] = true
-		if m.up { // one that left and joined again stays listed until somebody removes it
-			count[m.name]++
-		}
 		if f := facts[m.name]; m.ready && f.provisionable && f.score > best {
 			best = f.score
 		}

@@ -74,16 +74,16 @@ func (s *Swarm) Place(ctx context.Context, spec swarm.ServiceSpec, req placement
 // ready returns the ids of the nodes that take tasks, by name. Which of two nodes of one name the metrics
 // are about nobody can say, so neither is among them.
 func (s *Swarm) ready(list []swarm.Node) map[string]string {
-	ids, count := map[string]string{}, map[string]int{}
+	ids := map[string]string{}
+	var members []member
 	for _, n := range list {
 		m := memberOf(n)
-		if m.up {
-			count[m.name]++
-		}
+		members = append(members, m)
 		if m.ready {
 			ids[m.name] = m.id
 		}
 	}
+	count := upByName(members)
 	maps.DeleteFunc(ids, func(name, _ string) bool {
 		if count[name] > 1 {
 			s.o.Logger.Warn("a node of the swarm is not used", "node", name, "why", sameName)
