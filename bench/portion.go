@@ -47,6 +47,15 @@ func (env Env) Repeat(runs int, measure func(number int) ([]Row, error)) (rows [
 	return rows, nil
 }
 
+// Turned returns the ways in the order of a run: no way is always first, in portions of one run either.
+func Turned(ways []string, run int) []string {
+	if len(ways) == 0 {
+		return nil
+	}
+	n := run % len(ways)
+	return slices.Concat(ways[n:], ways[:n])
+}
+
 // SettingsOf returns the settings that all rows of a result share: what --set says, but for
 // how much of the experiment is measured (Setting.Part).
 func (e Experiment) SettingsOf(env Env) map[string]string {

@@ -91,3 +91,11 @@ func TestRepeat(t *testing.T) {
 		t.Errorf("runs %v, %v", got, err)
 	}
 }
+
+func TestTurned(t *testing.T) {
+	for run, want := range map[int]string{1: "b c a", 2: "c a b", 3: "a b c", 4: "b c a"} {
+		if got := strings.Join(bench.Turned([]string{"a", "b", "c"}, run), " "); got != want {
+			t.Errorf("run %d: %s, want %s", run, got, want)
+		}
+	}
+}

@@ -224,6 +224,17 @@ func Number(v float64) string {
 	}
 }
 
+// FewestForP99 is how many samples a 99th percentile rests on at least.
+const FewestForP99 = 100
+
+// P99 is the 99th percentile; NaN of fewer samples than FewestForP99.
+func P99(samples []float64) float64 {
+	if len(samples) < FewestForP99 {
+		return math.NaN()
+	}
+	return Quantile(samples, 0.99)
+}
+
 // Quantile returns the q-quantile (0–1) of the values by linear interpolation;
 // NaN without values. NaN values are left out.
 func Quantile(values []float64, q float64) float64 {

@@ -132,9 +132,7 @@ var errFailed = errors.New("failed")
 func (m *measurement) run(ctx context.Context, s set, n, repeat int) error {
 	var rows []bench.Row
 	number, ways := m.env.FirstRun()+repeat, m.waysOf(s, n, repeat)
-	for i := range ways {
-		// No way is always first, in portions of one run either.
-		way := ways[(i+number-1)%len(ways)]
+	for _, way := range bench.Turned(ways, number-1) {
 		found, err := m.one(ctx, s, n, number, way)
 		switch {
 		case errors.Is(err, errLeftOut):

@@ -156,8 +156,7 @@ func (m *measurement) paperWays(s set, n, number int) []string {
 
 // remaining are the ways of a run (from 1) without rows, in the run's order: no way is always first.
 func remaining(rows []bench.Row, set string, n, number int, ways []string) (out []string) {
-	for i := range ways {
-		way := ways[(i+number-1)%len(ways)]
+	for _, way := range bench.Turned(ways, number-1) {
 		if !slices.ContainsFunc(rows, func(r bench.Row) bool {
 			return !failed(r) && r.Str("set") == set && int(r.Num("n_tasks")) == n && int(r.Num("run")) == number && r.Str("way") == way
 		}) {
@@ -210,10 +209,7 @@ func paperFigures(rows []bench.Row, s set) (out []bench.Figure) {
 
 // paperTable has the medians of the phases, too, which are the paper's Table 1, and their spread, its Fig. 4.
 func paperTable(rows []bench.Row) [][]string {
-	failures := map[[2]string]int{}
-	for _, r := range slices.DeleteFunc(slices.Clone(rows), func(r bench.Row) bool { return !failed(r) }) {
-		failures[[2]string{fmt.Sprint(r.Num("n_tasks")), r.Str("way")}]++
-	}
+	tried := cells(rows)
 	rows = Whole(rows)
 	all := cells(rows)
 	lines := [][]string{{"N", "WAY", "MAKESPAN s", "× N × LONE", "MEAN TURNAROUND s", "INPUT s", "KERNELS s", "OUTPUT s", "KERNELS' SPREAD %", "RUNS", "FAILED"}}
@@ -232,7 +228,7 @@ func paperTable(rows []bench.Row) [][]string {
 		lines = append(lines, []string{fmt.Sprint(c.n), c.way, bench.Number(c.makespan()), bench.Number(c.makespan() / (float64(c.n) * lone(all, c.set))),
 			bench.Number(c.turnaround()), bench.Number(bench.Median(input)), bench.Number(bench.Median(kernels)), bench.Number(bench.Median(output)),
 			bench.Number(100 * (slices.Max(kernels) - slices.Min(kernels)) / bench.Median(kernels)), fmt.Sprint(len(c.runs)),
-			fmt.Sprint(failures[[2]string{fmt.Sprint(c.n), c.way}])})
+			fmt.Sprint(find(tried, c.set, c.way, c.n).failed)})
 	}
 	return lines
 }

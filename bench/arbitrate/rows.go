@@ -99,10 +99,11 @@ func cells(rows []bench.Row) []cell {
 	for _, k := range keys {
 		c := cell{set: k.set, way: k.way, n: int(k.n)}
 		for _, run := range runs[k] {
-			if tasks := measured(run); len(tasks) > 0 {
+			tasks := measured(run)
+			if len(tasks) > 0 {
 				c.runs = append(c.runs, summarise(tasks))
 			}
-			c.failed += len(run) - len(measured(run))
+			c.failed += len(run) - len(tasks)
 		}
 		out = append(out, c)
 	}

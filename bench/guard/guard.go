@@ -94,8 +94,7 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	}
 	defer d.Close()
 	return env.Repeat(runs, func(number int) (found []bench.Row, err error) {
-		for i := range allWays {
-			way := allWays[(i+number)%len(allWays)] // none is always first
+		for _, way := range bench.Turned(allWays, number) {
 			env.Log("run %d: %s", number, way)
 			n := times
 			if way == granted || way == denied {

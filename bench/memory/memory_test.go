@@ -2,7 +2,6 @@ package memory
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/laxity/laxity/actuator/actuatortest"
@@ -116,14 +115,6 @@ func TestRounds(t *testing.T) {
 	}
 	if got := rounds(rows, "equal", laxity); len(got) != 1 || got[0].makespan != 7 {
 		t.Errorf("older rows: %+v", got)
-	}
-}
-
-func TestTurned(t *testing.T) {
-	for run, want := range map[int]string{1: "b c a", 2: "c a b", 3: "a b c", 4: "b c a"} {
-		if got := strings.Join(turned([]string{"a", "b", "c"}, run), " "); got != want {
-			t.Errorf("run %d: %s, want %s", run, got, want)
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,7 +88,7 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 	for repeat := range repeats {
 		for _, s := range sets {
 			var all []bench.Row // of the ways together, or of none
-			for _, way := range turned(ways, first+repeat) {
+			for _, way := range bench.Turned(ways, first+repeat) {
 				more, err := r.oversubscribeRound(ctx, s, way, first+repeat)
 				if err != nil {
 					return rows, err
@@ -100,12 +99,6 @@ func runOversubscribe(ctx context.Context, env bench.Env) (rows []bench.Row, err
 		}
 	}
 	return rows, nil
-}
-
-// turned are the ways in the order of a run: no way is always first.
-func turned(ways []string, run int) []string {
-	n := run % len(ways)
-	return slices.Concat(ways[n:], ways[:n])
 }
 
 // oversubscribeRound runs all tasks of a set by a way and returns a row for each.

@@ -197,8 +197,7 @@ func (m *measurement) repeat(ctx context.Context, number int) (rows []bench.Row,
 	if err := m.standIn(all); err != nil {
 		return nil, err
 	}
-	for i := range allWays {
-		way := allWays[(i+number)%len(allWays)] // no way is always first
+	for _, way := range bench.Turned(allWays, number) {
 		if m.without[way] != "" {
 			continue
 		}

@@ -32,7 +32,7 @@ func measureAsked(ctx context.Context, _ bench.Env, f *fleetOf) ([]bench.Row, er
 	serving.Go(func() { workers(listener) })
 	defer serving.Wait()
 	defer listener.Close() // nobody needs it any more
-	times := min(f.decisions, max(fewest, 20_000/f.nodes))
+	times := min(f.decisions, max(bench.FewestForP99, 20_000/f.nodes))
 	var rows []bench.Row
 	for range times {
 		begin := time.Now()

@@ -15,17 +15,6 @@ func of(way, kind string, nodes float64) func(bench.Row) bool {
 	}
 }
 
-// fewest is how many samples a 99th percentile rests on at least.
-const fewest = 100
-
-// p99 is the 99th percentile; NaN of fewer samples than it needs.
-func p99(samples []float64) float64 {
-	if len(samples) < fewest {
-		return math.NaN()
-	}
-	return bench.Quantile(samples, 0.99)
-}
-
 func sizesOf(rows []bench.Row) []float64 {
 	var sizes []float64
 	for _, r := range rows {
@@ -52,11 +41,11 @@ func figures(rows []bench.Row) []bench.Figure {
 			p50 := 1000 * bench.Median(took)
 			out = append(out,
 				bench.Figure{Name: name("decision_median", "ms"), Value: p50, Unit: "ms", Against: asked, Ratio: p50 / 1000 / bench.Median(theirs), Runs: len(took)},
-				bench.Figure{Name: name("decision_p99", "ms"), Value: 1000 * p99(took), Unit: "ms", Against: asked, Ratio: p99(took) / p99(theirs), Runs: len(took)})
+				bench.Figure{Name: name("decision_p99", "ms"), Value: 1000 * bench.P99(took), Unit: "ms", Against: asked, Ratio: bench.P99(took) / bench.P99(theirs), Runs: len(took)})
 			loaded := bench.Column(rows, "seconds", of(way, busy, n))
-			out = append(out, bench.Figure{Name: name("decision_busy_p99", "ms"), Value: 1000 * p99(loaded), Unit: "ms", Runs: len(loaded)})
+			out = append(out, bench.Figure{Name: name("decision_busy_p99", "ms"), Value: 1000 * bench.P99(loaded), Unit: "ms", Runs: len(loaded)})
 			predicted := bench.Column(rows, "seconds", of(way, predictive, n))
-			out = append(out, bench.Figure{Name: name("decision_predictive_p99", "ms"), Value: 1000 * p99(predicted), Unit: "ms", Runs: len(predicted)})
+			out = append(out, bench.Figure{Name: name("decision_predictive_p99", "ms"), Value: 1000 * bench.P99(predicted), Unit: "ms", Runs: len(predicted)})
 			for _, kind := range []string{"decision", "evaluation"} {
 				used := bench.Column(rows, "seconds", of(way, kind+" CPU", n))
 				out = append(out, bench.Figure{Name: name(kind+"_cpu", "ms"), Value: 1000 * bench.Median(used), Unit: "ms", Runs: len(used)})
@@ -112,9 +101,9 @@ func table(rows []bench.Row) [][]string {
 			if i := slices.IndexFunc(rows, func(r bench.Row) bool { return of(way, "explained", n)(r) && r.Str("error") != "" }); i >= 0 {
 				explained = "fails"
 			}
-			lines = append(lines, []string{bench.Number(n), way, fmt.Sprint(len(took)), ms(bench.Median(took)), ms(p99(took)),
-				median(way, "seconds", quiet+" CPU", n), median(way, "write_seconds", quiet, n), ms(bench.Median(loaded)), ms(p99(loaded)),
-				ms(bench.Median(predicted)), ms(p99(predicted)), median(way, "seconds", crowded, n), explained,
+			lines = append(lines, []string{bench.Number(n), way, fmt.Sprint(len(took)), ms(bench.Median(took)), ms(bench.P99(took)),
+				median(way, "seconds", quiet+" CPU", n), median(way, "write_seconds", quiet, n), ms(bench.Median(loaded)), ms(bench.P99(loaded)),
+				ms(bench.Median(predicted)), ms(bench.P99(predicted)), median(way, "seconds", crowded, n), explained,
 				median(way, "seconds", "evaluation", n), median(way, "seconds", "evaluation CPU", n),
 				bench.Number(bench.Median(bench.Column(rows, "bytes", of(way, "memory", n))) / (1 << 20)),
 				bench.Number(bench.Quantile(bench.Column(rows, "series_per_node", of(way, "series", n)), 1))})

@@ -45,8 +45,8 @@ func rowOf(w window, requests []program.Span, trainers [][]program.Span) (bench.
 	}
 	row := bench.Row{"beside": w.begun - 1, "time": w.from, "requests": len(took), "p50_s": bench.Median(took),
 		"p90_s": bench.Quantile(took, 0.9), "most_s": bench.Quantile(took, 1)}
-	if len(took) >= fewest {
-		row["p99_s"] = bench.Quantile(took, 0.99)
+	if p99 := bench.P99(took); !math.IsNaN(p99) { // a row stores no NaN
+		row["p99_s"] = p99
 	}
 	if len(trainers) == 0 {
 		return row, nil
@@ -64,9 +64,6 @@ func rowOf(w window, requests []program.Span, trainers [][]program.Span) (bench.
 	row["steps_per_s"], row["fewest_per_s"] = sum/(w.to-w.from), fewest/(w.to-w.from)
 	return row, nil
 }
-
-// fewest is how many requests a 99th percentile rests on at least.
-const fewest = 100
 
 // cell is one program by one way in one place, over the runs.
 type cell struct{ rows []bench.Row }
@@ -94,7 +91,7 @@ var (
 // tailOf is the one tail by which all cells can be told. Older rows have a p99 of few requests, too.
 func tailOf(cells ...cell) tail {
 	for _, c := range cells {
-		if slices.ContainsFunc(c.values("requests"), func(n float64) bool { return n < fewest }) {
+		if slices.ContainsFunc(c.values("requests"), func(n float64) bool { return n < bench.FewestForP99 }) {
 			return byLongest
 		}
 	}

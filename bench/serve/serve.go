@@ -176,8 +176,7 @@ func (m *measurement) run(ctx context.Context, number int) (rows []bench.Row, er
 			err = errors.Join(err, s.remove())
 		}
 	}()
-	for i := range m.how.ways {
-		way := m.how.ways[(i+number)%len(m.how.ways)] // no way is always first
+	for _, way := range bench.Turned(m.how.ways, number) {
 		s, err := m.newSet(ctx, number, way)
 		if err = m.leaveOut(way, err); err != nil {
 			return nil, err

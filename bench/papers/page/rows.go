@@ -57,9 +57,8 @@ func p1Rows() []row {
 
 // onePass completes a row with the mean of one pass over n containers.
 func onePass(n int, r row) row {
-	const older = "ours is of all passes since the exporter's start, which rows that are stored have"
 	r.from = "cost"
-	r.differs = "NVML in the process, which the paper's nvidia-smi loads anew; " + older
+	r.differs = "NVML in the process, which the paper's nvidia-smi loads anew; in older results ours is the mean since the exporter's start"
 	r.ours = func(rows []bench.Row) value {
 		mine := where("way", laxity, "containers", n)
 		v := bench.Column(rows, "pass_mean_ms", mine)

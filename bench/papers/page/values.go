@@ -32,11 +32,11 @@ func where(pairs ...any) func(bench.Row) bool {
 	}
 }
 
-// quantile of a column, times scale, in a unit. A p99 of fewer than a hundred values is none.
+// quantile of a column, times scale, in a unit. A p99 of fewer than bench.FewestForP99 values is none.
 func quantile(q, scale float64, unit, key string, pairs ...any) measured {
 	return func(rows []bench.Row) value {
 		v := bench.Column(rows, key, where(pairs...))
-		if q > 0.9 && len(v) < 100 {
+		if q > 0.9 && len(v) < bench.FewestForP99 {
 			return none
 		}
 		return number(scale*bench.Quantile(v, q), unit)
