@@ -34,11 +34,11 @@ func TestStartLetsChannelsOn(t *testing.T) {
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
 	}
-	former, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, b.dir)})
+	former, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, b.dir), MaxOff: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := former.Apply(t.Context(), channels.Target{Processes: []rm.Process{p}}, channels.Standing{Off: true, Asked: true, Lease: time.Hour}); err != nil || m.Off(p) == 0 {
+	if _, err := former.Apply(t.Context(), channels.Target{Processes: []rm.Process{p}}, channels.Standing{Off: true}); err != nil || m.Off(p) == 0 {
 		t.Fatal(err)
 	}
 	b.restart(with)

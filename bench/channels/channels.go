@@ -188,9 +188,12 @@ func (m *measurement) open(ctx context.Context) (err error) {
 	if m.reader, err = exporter.OpenDevice(m.GPU.Device); err != nil {
 		return err
 	}
-	m.enforcer, err = channels.New(channels.Options{Driver: m.driver, Dir: filepath.Join(m.Dir, "record")})
+	m.enforcer, err = channels.New(channels.Options{Driver: m.driver, Dir: m.record()})
 	return err
 }
+
+// record is the enforcers' folder.
+func (m *measurement) record() string { return filepath.Join(m.Dir, "record") }
 
 // openDriver opens a driver that remembers nothing. calls counts those of the system's
 // calls that ask the resource manager; nil: they are not known.

@@ -24,6 +24,8 @@ const (
 type pauser struct {
 	*subject
 	m *measurement
+	// holder keeps the other one off for longer than enforcers do by themselves.
+	holder *channels.Enforcer
 }
 
 // newPauser starts it; it launches nothing yet.
@@ -32,19 +34,19 @@ func (m *measurement) newPauser(ctx context.Context) (*pauser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pauser{s, m}, nil
+	holder, err := channels.New(channels.Options{Driver: m.driver, Dir: m.record(), MaxOff: 10 * time.Second})
+	return &pauser{s, m, holder}, err
 }
 
 // pause pauses the container while its kernel runs. The other one is off meanwhile, so that
 // this kernel has the GPU alone. The kernel ran on if it beat after the pause was made and no more after its end,
 // so that it ended while its container was paused.
 func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err error) {
-	hold := channels.Standing{Off: true, Asked: true, Lease: 10 * time.Second, Reason: "a pause is measured"}
-	if _, err := p.m.enforcer.Apply(ctx, other.target(), hold); err != nil {
+	if _, err := p.holder.Apply(ctx, other.target(), channels.Standing{Off: true, Reason: "a pause is measured"}); err != nil {
 		return nil, err
 	}
 	defer func() {
-		_, onErr := p.m.enforcer.Apply(context.WithoutCancel(ctx), other.target(), channels.Standing{})
+		_, onErr := p.holder.Apply(context.WithoutCancel(ctx), other.target(), channels.Standing{})
 		err = errors.Join(err, onErr)
 	}()
 	w := p.m.follow(p.subject)

@@ -55,7 +55,7 @@ func (e *Enforcer) carry(ctx context.Context, t Target, s Standing, fresh bool) 
 	if err := s.checkSlices(); err != nil {
 		return Result{}, err
 	}
-	if s.Lease <= 0 || s.Lease > e.o.MaxOff && !s.Asked {
+	if s.Lease <= 0 || s.Lease > e.o.MaxOff {
 		s.Lease = e.o.MaxOff
 	}
 	asked, members := s, membersOf(t)

@@ -83,10 +83,8 @@ type Standing struct {
 	// Off takes its channels off the GPU.
 	Off bool
 	// Lease is how long Off lasts; then the channels are switched on again, unless another Apply
-	// renews it. 0: Options.MaxOff, which is also the longest unless a person or an alert asked for
-	// it (Asked).
+	// renews it. 0: Options.MaxOff, which is also the longest.
 	Lease time.Duration
-	Asked bool
 	// Reason goes on the record, for people to read.
 	Reason string
 }
@@ -116,7 +114,7 @@ type Options struct {
 	// Dir is the folder of the record. It must be on a file system that a reboot empties, since a
 	// reboot undoes all changes. It is made when first needed.
 	Dir string
-	// MaxOff is the longest lease without a person or an alert that asked for it; 1 s by default.
+	// MaxOff is the longest lease; 1 s by default.
 	MaxOff time.Duration
 	// AsOne lets a container on several GPUs be off: all of its channels on all of them go off and
 	// on as one. Without it Apply returns ErrSeveralGPUs.

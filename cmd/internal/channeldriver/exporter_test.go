@@ -27,7 +27,7 @@ func TestExporterLearnsWhoIsOff(t *testing.T) {
 	m, run := channelstest.NewMachine(), t.TempDir()
 	p := rm.Process{PID: os.Getpid(), Start: uint64(stat.Started / (10 * time.Millisecond))}
 	m.Adopt(p, "GPU-1")
-	e, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, t.TempDir())})
+	e, err := channels.New(channels.Options{Driver: m, Dir: channels.Folder(run, t.TempDir()), MaxOff: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func TestExporterLearnsWhoIsOff(t *testing.T) {
 		}
 	}
 	want(false)
-	apply(channels.Standing{Slice: time.Millisecond, Off: true, Lease: time.Minute, Asked: true})
+	apply(channels.Standing{Slice: time.Millisecond, Off: true})
 	want(true)
 	apply(channels.Standing{Slice: time.Millisecond})
 	want(false)
-	apply(channels.Standing{Off: true, Lease: time.Minute, Asked: true})
+	apply(channels.Standing{Off: true})
 	want(true)
 	if _, err := e.RestoreAll(ctx); err != nil {
 		t.Fatal(err)
