@@ -159,7 +159,7 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.Close()) }()
 	lock, err := a.lock(ctx)
 	if err != nil {
-		return err
+		return unlessEnding(ctx, err)
 	}
 	defer lock.Unlock()
 	// Before anything slow, above all the guardian's start: a former actuator may have died together
@@ -175,7 +175,7 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		a.log.Warn("the actuator's sandbox denies it something that it needs", "what", l.What, "means", l.Means, "fix", l.Fix)
 	}
 	if err := a.watch.Start(ctx); err != nil {
-		return err
+		return unlessEnding(ctx, err)
 	}
 	var remembering sync.WaitGroup
 	defer remembering.Wait()
@@ -189,6 +189,14 @@ func (a *Actuator) Run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, g.Close()) }()
 	}
 	return a.arbiter.Run(ctx)
+}
+
+// unlessEnding returns nil for the error of a beginning that ctx ended: that is a clean end.
+func unlessEnding(ctx context.Context, err error) error {
+	if errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
 }
 
 // Close closes the files if Run is not called; Run closes them itself. Close is idempotent.

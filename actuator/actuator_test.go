@@ -1,6 +1,8 @@
 package actuator_test
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -309,4 +311,44 @@ func TestBlindnessLetsGo(t *testing.T) {
 	}
 	b.source.set(func() { b.source.health.DeviceUp = true })
 	b.awaitPaused("b", "a", "b")
+}
+
+// An actuator that is told to end while it waits for another one's folder ends cleanly.
+func TestEndBeforeTheBeginning(t *testing.T) {
+	b := newBench(t, nil)
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	other, err := journal.TryLock(journal.ActuatorLock(b.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Unlock()
+	log := &lines{wrote: make(chan string, 100)}
+	o := b.options()
+	o.Logger = slog.New(slog.NewTextHandler(log, nil))
+	second, err := actuator.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- second.Run(ctx) }()
+	for line := range log.wrote {
+		if strings.Contains(line, "another actuator holds") {
+			break
+		}
+	}
+	end()
+	if err := <-done; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// lines hands on each line of a log.
+type lines struct{ wrote chan string }
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.wrote <- string(line)
+	return len(line), nil
 }

@@ -13,3 +13,6 @@ func MetricsHandler(tb testing.TB, c *collector.Collector) http.Handler {
 	tb.Helper()
 	return (&Exporter{log: slog.New(slog.DiscardHandler), registry: collector.NewRegistry(c, true)}).serveMetrics()
 }
+
+// OpenUsageWith is OpenUsage by another way to open the device, and with this limit.
+var OpenUsageWith = openUsage

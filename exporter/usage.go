@@ -2,6 +2,8 @@ package exporter
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/task"
@@ -9,11 +11,16 @@ import (
 
 // OpenUsage returns a function that opens the reader of a device's memory, named as in OpenDevice.
 // The reader opens its own device, not the exporter's: it must read the memory at this very
-// moment.
+// moment. Where the driver hangs at the opening, the reader's errors wrap device.ErrNotAnswering until
+// it answers.
 func OpenUsage(spec string) func() (task.UsageReader, error) {
+	return openUsage(func() (device.Source[device.Reading], error) { return OpenDevice(spec) }, 0)
+}
+
+func openUsage(open func() (device.Source[device.Reading], error), limit time.Duration) func() (task.UsageReader, error) {
 	return func() (task.UsageReader, error) {
-		d, err := OpenDevice(spec)
-		if err != nil {
+		d := device.Opening(open, limit)
+		if err := d.Open(); err != nil && !errors.Is(err, device.ErrNotAnswering) {
 			return nil, err
 		}
 		return UsageOf(d), nil
@@ -21,7 +28,7 @@ func OpenUsage(spec string) func() (task.UsageReader, error) {
 }
 
 // UsageOf returns the reader of a device's memory.
-func UsageOf(d device.Device) task.UsageReader {
+func UsageOf(d device.Source[device.Reading]) task.UsageReader {
 	return func(ctx context.Context) (map[string]task.Usage, error) {
 		reading, err := d.Read(ctx)
 		if err != nil {

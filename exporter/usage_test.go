@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/device"
@@ -48,4 +50,32 @@ func TestUsageOf(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, held, err)
 		}
 	}
+}
+
+// A driver that hangs while it is opened keeps nobody who wants to read its memory, and is read as soon
+// as it answers. One that is not there is an error.
+func TestOpenUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers, missing := make(chan struct{}), errors.New("no driver")
+		hangs := func() (device.Source[device.Reading], error) {
+			<-answers
+			return fakeReading{}, nil
+		}
+		read, err := exporter.OpenUsageWith(hangs, time.Second)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := read(t.Context()); !errors.Is(err, device.ErrNotAnswering) {
+			t.Errorf("read while it hangs: %v", err)
+		}
+		close(answers)
+		synctest.Wait()
+		if held, err := read(t.Context()); held == nil || err != nil {
+			t.Errorf("read afterwards: %v, %v", held, err)
+		}
+		none := func() (device.Source[device.Reading], error) { return nil, missing }
+		if _, err := exporter.OpenUsageWith(none, time.Second)(); !errors.Is(err, missing) {
+			t.Errorf("open where there is none: %v", err)
+		}
+	})
 }

@@ -279,9 +279,6 @@ func (s *serveCommand) serve(ctx context.Context, a daemon, authenticated bool, 
 		}
 	}, func(error) { cancel() })
 	err := g.Run()
-	if acting != nil && acting.Error() == context.Canceled.Error() { // and nothing else: it was asked to end before it began
-		acting = nil
-	}
 	return errors.Join(acting, err)
 }
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 
@@ -230,29 +229,11 @@ func (o Options) noticesIn() string { return cmp.Or(o.LockDir, o.StateDir) }
 // Run runs all parts until ctx ends or one of them fails, then ends the others. The actuator
 // releases what it held before Run returns.
 func (s *Stack) Run(ctx context.Context) error {
-	var g run.Group
-	add := func(name string, part func(context.Context) error) {
-		partCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		g.Add(func() error {
-			if err := part(partCtx); err != nil && partCtx.Err() == nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			return nil
-		}, func(error) { cancel() })
-	}
-	add("signal", func(partCtx context.Context) error { // it ends the others, and they it
-		select {
-		case <-ctx.Done():
-		case <-partCtx.Done():
-		}
-		return nil
-	})
-	add("actuator", s.Actuator.Run)
-	add("placement", s.Places.Run)
-	add("engine", s.evaluate)
-	add("calm", func(ctx context.Context) error { return s.calm.run(ctx, s.Exporter.Watch) })
-	add("exporter", s.Exporter.Run)
-	err := g.Run()
+	err := runParts(ctx, part{"actuator", s.Actuator.Run, true},
+		part{"placement", s.Places.Run, false},
+		part{"engine", s.evaluate, false},
+		part{"calm", func(ctx context.Context) error { return s.calm.run(ctx, s.Exporter.Watch) }, false},
+		part{"exporter", s.Exporter.Run, false})
 	if s.stopSim != nil {
 		err = errors.Join(err, s.stopSim())
 	}
