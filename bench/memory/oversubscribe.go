@@ -186,9 +186,9 @@ func (o *oversubscribed) read(ctx context.Context) {
 }
 
 func (r *rig) oversubscribeRows(tasks []oversubscribed, s taskSet, way string, run int, memory float64) (rows []bench.Row) {
-	first := tasks[0].start
+	var first time.Time
 	for _, t := range tasks {
-		if t.start.Before(first) {
+		if !t.start.IsZero() && (first.IsZero() || t.start.Before(first)) {
 			first = t.start
 		}
 	}
@@ -198,8 +198,11 @@ func (r *rig) oversubscribeRows(tasks []oversubscribed, s taskSet, way string, r
 		if way == oneByOne || way == static {
 			began = first
 		}
-		row := bench.Row{"way": way, "set": s.name, "run": run, "task": i, "end": t.end.Sub(first).Seconds(), "took": t.end.Sub(began).Seconds(),
-			"outcome": "ended", "memory_use": memory}
+		row := bench.Row{"way": way, "set": s.name, "run": run, "task": i, "outcome": "ended", "memory_use": memory}
+		if !t.start.IsZero() { // otherwise it failed before it could say anything
+			row["end"], row["took"] = t.end.Sub(first).Seconds(), t.end.Sub(began).Seconds()
+			last = max(last, row.Num("end"))
+		}
 		if t.err != nil {
 			row["outcome"] = "failed"
 			if strings.Contains(strings.ToLower(t.err.Error()), "memory") {
@@ -208,7 +211,6 @@ func (r *rig) oversubscribeRows(tasks []oversubscribed, s taskSet, way string, r
 			}
 			r.env.Log("%s: task %d: %v", way, i, t.err)
 		}
-		last = max(last, row.Num("end"))
 		rows = append(rows, row)
 	}
 	r.env.Log("%s, %s, run %d: makespan %.1fs, %d of %d out of memory, %.0f %% of the memory used", s.name, way, run, last, oom, len(tasks), 100*memory)
