@@ -59,7 +59,7 @@ func NewServer(o Options) *Server {
 // What changes something goes through gate. Errors are
 // {"error": …}, and with no room {"ranking": …}: 400 for what cannot be read, 404
 // for an unknown node or reservation, 409 when there is no room now, 422 when no GPU
-// will ever do, 503 when the facts cannot be had.
+// will ever do, 503 when the facts cannot be had, or too many ask at once.
 func (s *Server) Register(mux chi.Router, gate func(http.Handler) http.Handler) {
 	mux.HandleFunc("GET /api/v1/nodes", s.nodes)
 	mux.HandleFunc("GET /api/v1/placements", s.list)
@@ -192,7 +192,7 @@ func (s *Server) failed(w http.ResponseWriter, err error) {
 	case errors.As(err, &source):
 		s.o.Logger.Warn("Nothing can be placed", "err", source.Err)
 		fail(w, http.StatusServiceUnavailable, err.Error())
-	case errors.Is(err, context.Canceled): // its client is gone
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded): // its client is gone, or too many ask
 		fail(w, http.StatusServiceUnavailable, err.Error())
 	default:
 		s.o.Logger.Error("Placement failed", "err", err)
