@@ -59,7 +59,12 @@ func TestCallsThatHangAreBounded(t *testing.T) {
 		if n := calls.Load(); n != 64 {
 			t.Errorf("%d calls hang, want at most 64", n)
 		}
+		c.Then(99, func() {}) // in place of its call
 		close(gate)
+		synctest.Wait()
+		if n := calls.Load(); n != 99 {
+			t.Errorf("%d of 100 calls ran once they returned, want all but the one that was replaced", n)
+		}
 	})
 }
 
@@ -74,5 +79,30 @@ func TestCallsDoNotOutwaitTheirContext(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		close(gate)
+	})
+}
+
+// Who has a call's result may call about the same process again, and a call put off does not keep it.
+func TestACallHasEndedWhenItsResultIsThere(t *testing.T) {
+	var c sensor.Calls
+	for range 1000 {
+		if err := c.Do(t.Context(), 1, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var c sensor.Calls
+		first, second := make(chan struct{}), make(chan struct{})
+		result := make(chan error, 1)
+		go func() { result <- c.Do(t.Context(), 1, func() error { <-first; return nil }) }()
+		synctest.Wait()
+		if err := c.Do(t.Context(), 1, func() error { <-second; return nil }); !errors.Is(err, sensor.ErrHanging) {
+			t.Errorf("put off: %v", err)
+		}
+		close(first)
+		if err := <-result; err != nil {
+			t.Errorf("the first: %v", err)
+		}
+		close(second)
 	})
 }

@@ -43,17 +43,12 @@ func (l *loop) each(ctx context.Context, calls *sensor.Calls, processes []sensor
 		if ctx.Err() != nil {
 			return
 		}
-		if !l.opt.Exits.Alive(p) {
-			continue // the PID may be another process's
-		}
-		err := calls.Do(ctx, p.PID, func() error { return do(p.PID) })
-		if errors.Is(err, sensor.ErrHanging) { // after the one that hangs, which may only be slow
-			calls.Then(p.PID, func() {
-				if l.opt.Exits.Alive(p) {
-					_ = do(p.PID) // it was told already
-				}
-			})
-		}
+		err := calls.Do(ctx, p.PID, func() error {
+			if !l.opt.Exits.Alive(p) {
+				return nil // the PID may be another process's
+			}
+			return do(p.PID)
+		})
 		if err != nil {
 			l.log.Debug(meaning, "pid", p.PID, "err", err)
 		}
