@@ -68,7 +68,7 @@ type Probe struct {
 	pending  []Event       // for Next, before those of the reader
 	lookAt   time.Duration // CLOCK_MONOTONIC, for Next: when an inspection is due; 0: never
 
-	mu       sync.Mutex // nobody reads a container's file while holding it, but for attachments of Track
+	mu       sync.Mutex // nobody reads a container's file, or attaches to it, while holding this
 	files    map[cudafile.ID]*attached
 	tracked  map[int]*tracked         // by PID
 	launches *cudabpf.LaunchesObjects // loaded by the first Track
@@ -296,8 +296,9 @@ func (p *Probe) Close() error {
 		p.untrack(pid)
 	}
 	p.mu.Unlock()
+	err := p.reader.Close() // ends Next now: an attachment under way may hang
 	p.detaches.Wait()
-	return p.free()
+	return errors.Join(err, p.free())
 }
 
 // free frees what New and Track have loaded.

@@ -8,3 +8,9 @@ func (p *Probe) Launches(pid int) (uint64, error) {
 	err := p.launches.BusyOf.Lookup(uint32(pid), &state)
 	return state.Launched, err
 }
+
+// HoldProbes makes Close wait as for an attachment that hangs, until release.
+func (p *Probe) HoldProbes() (release func()) {
+	p.detaches.Add(1)
+	return p.detaches.Done
+}

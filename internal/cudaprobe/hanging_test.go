@@ -1,6 +1,7 @@
 package cudaprobe_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -75,5 +76,32 @@ func TestAFileThatHangsStopsNothingElse(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Next ends with Close, also while probes cannot be attached or detached.
+func TestAProbeThatHangsDoesNotKeepNext(t *testing.T) {
+	p, err := cudaprobe.New(cudaprobe.Options{})
+	if errors.Is(err, cudaprobe.ErrUnsupported) {
+		needtest.BPF.Skip(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := p.HoldProbes()
+	next, closed := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := p.Next(); next <- err }()
+	go func() { closed <- p.Close() }()
+	select {
+	case err := <-next:
+		if !errors.Is(err, cudaprobe.ErrClosed) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("Next waits for it")
+	}
+	release()
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }

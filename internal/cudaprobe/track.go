@@ -20,7 +20,7 @@ type tracked struct {
 	functions []cudafile.Functions // of each file; none where that is no driver
 	calls     links                // on calls that synchronise
 	launches  links                // none while unwatched and not armed
-	arming    *arming              // the probe on launches is being attached again
+	arming    *arming              // probes are being attached; nil: none are
 	unwatched *unwatched           // nil: every launch is seen
 	trial     bool                 // its next launch will count as fast
 	trials    int                  // the number of trials since it last proved to be fast
@@ -79,31 +79,71 @@ func (p *Probe) Track(pid int) error {
 		t.functions = append(t.functions, functions)
 	}
 
+	a := &arming{}
+	if mine, err := p.enter(pid, t, a); !mine {
+		t.close()
+		return err
+	}
+	defer p.detaches.Done()
+	calls, err := p.attachIn(pid, t, p.attachCalls)
+	var launches links
+	if err == nil {
+		launches, err = p.attachIn(pid, t, p.attachLaunches)
+	}
+	if err == nil && len(calls)+len(launches) == 0 {
+		err = fmt.Errorf("track process %d: %w", pid, ErrNotLoaded)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.arming = nil
+	t.calls = calls
+	if a.unwanted {
+		p.detach(launches)
+	} else {
+		t.launches = launches
+	}
+	switch {
+	case a.gone: // it was untracked meanwhile, or the probe was closed
+		p.detach(append(t.calls, t.launches...))
+		t.close()
+		if p.closed {
+			return ErrClosed
+		}
+		return nil
+	case err != nil:
+		p.untrack(pid)
+		return err
+	}
+	return nil
+}
+
+// enter makes t, whose probes are about to be attached, the entry of a process that has none. If so,
+// Close waits for detaches.Done.
+func (p *Probe) enter(pid int, t *tracked, a *arming) (mine bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		t.close()
-		return ErrClosed
+		return false, ErrClosed
 	}
 	if old := p.tracked[pid]; old != nil {
 		if !ended(old.pidfd) {
-			t.close()
-			return nil
+			return false, nil
 		}
 		p.untrack(pid) // it was another process
 	}
 	if p.launches == nil {
 		if err := p.loadLaunches(); err != nil {
-			t.close()
-			return fmt.Errorf("track process %d: %w", pid, err)
+			return false, fmt.Errorf("track process %d: %w", pid, err)
 		}
 	}
-	p.tracked[pid] = t
-	if err := p.track(pid, t); err != nil {
-		p.untrack(pid)
-		return err
+	p.forgetCalls(pid)
+	if err := errors.Join(p.launches.BusyOf.Put(uint32(pid), cudabpf.LaunchesBusy{}), p.launches.Returned.Put(uint32(pid), uint64(0))); err != nil {
+		return false, fmt.Errorf("track process %d: %w", pid, err)
 	}
-	return nil
+	t.arming = a
+	p.tracked[pid] = t
+	p.detaches.Add(1)
+	return true, nil
 }
 
 // close frees everything but the probes.
@@ -112,24 +152,8 @@ func (t *tracked) close() {
 	cudafile.CloseAll(t.files)
 }
 
-func (p *Probe) track(pid int, t *tracked) (err error) {
-	p.forgetCalls(pid)
-	if err := errors.Join(p.launches.BusyOf.Put(uint32(pid), cudabpf.LaunchesBusy{}), p.launches.Returned.Put(uint32(pid), uint64(0))); err != nil {
-		return fmt.Errorf("track process %d: %w", pid, err)
-	}
-	if t.calls, err = p.attachIn(pid, t, p.attachCalls); err != nil {
-		return err
-	}
-	if t.launches, err = p.attachIn(pid, t, p.attachLaunches); err != nil {
-		return err
-	}
-	if len(t.calls)+len(t.launches) == 0 {
-		return fmt.Errorf("track process %d: %w", pid, ErrNotLoaded)
-	}
-	return nil
-}
-
-// attachIn attaches to each file that a tracked process maps, or to none.
+// attachIn attaches to each file that a tracked process maps, or to none. Like functions, it must not
+// be called with mu held.
 func (p *Probe) attachIn(pid int, t *tracked, attach func(*cudafile.File, cudafile.Functions, int) (links, error)) (all links, err error) {
 	for i, file := range t.files {
 		l, err := attach(file, t.functions[i], pid)

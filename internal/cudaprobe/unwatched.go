@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/internal/cudabpf"
-	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
 
 // maxTrials is how often in a row a process counts as fast at its first launch, before it has to
@@ -26,7 +25,8 @@ type unwatched struct {
 	due   time.Duration // when to look at it
 }
 
-// arming is a probe that is being attached again, which takes the kernel up to 10 ms.
+// arming is about probes that are being attached, which takes the kernel up to 10 ms, or longer where it
+// must read the file.
 type arming struct {
 	unwanted bool // the process has launched fast meanwhile
 	gone     bool // it is not tracked any more
@@ -181,7 +181,7 @@ func (p *Probe) arm(pid int, t *tracked) {
 	a, u := &arming{}, t.unwatched
 	t.arming, u.from, u.base = a, began, now.Launched
 	p.detaches.Go(func() {
-		l, err := p.attachAgain(pid, t)
+		l, err := p.attachIn(pid, t, p.attachLaunches)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		t.arming = nil
@@ -198,18 +198,6 @@ func (p *Probe) arm(pid int, t *tracked) {
 			t.launches, u.armed = l, monotonic()
 		}
 	})
-}
-
-// attachAgain attaches the probe to launches, in all files or in none.
-func (p *Probe) attachAgain(pid int, t *tracked) (all links, err error) {
-	for i, file := range t.files {
-		l, err := p.attacher.attach(file, p.launches.LaunchEntry, t.functions[i][cudafile.Launch], pid, false)
-		all = append(all, l...)
-		if err != nil {
-			return nil, errors.Join(err, all.Close())
-		}
-	}
-	return all, nil
 }
 
 // calling reports whether a synchronising call of the process is under way. It finds every call
