@@ -258,6 +258,7 @@ type memory struct {
 	over  map[string]core.Override
 	saves int
 	err   error
+	gate  chan struct{} // Save waits for it; nil: for nothing
 }
 
 func newMemory() *memory {
@@ -279,6 +280,9 @@ func (m *memory) Load() (core.State, error) {
 }
 
 func (m *memory) Save(c core.Changes, alive time.Time) error {
+	if m.gate != nil {
+		<-m.gate
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil {

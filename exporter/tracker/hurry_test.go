@@ -31,13 +31,16 @@ func TestReadingsOfABusyNode(t *testing.T) {
 		pass()
 		p.sense(pid, sensor.WorkDone)
 	}
+	other := func(p *probe, pass func()) { pass(); p.sense(pid, sensor.Init) }
 	for name, tt := range map[string]struct {
 		event func(p *probe, pass func())
+		fails bool
 		most  int
 	}{
-		"idle":         {func(_ *probe, pass func()) { pass() }, 11},
-		"requests":     {launch, 11},
-		"other events": {func(p *probe, pass func()) { pass(); p.sense(pid, sensor.Init) }, 38},
+		"idle":                         {func(_ *probe, pass func()) { pass() }, false, 11},
+		"requests":                     {launch, false, 11},
+		"other events":                 {other, false, 38},
+		"other events, and it is down": {other, true, 38},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,6 +51,9 @@ func TestReadingsOfABusyNode(t *testing.T) {
 				p.sense(pid, sensor.ContextMade)
 				b.card.set(pid)
 				b.pass(5 * time.Second)
+				if tt.fails {
+					b.card.fail(errTrouble)
+				}
 				before := b.card.count()
 				for range 300 { // 30 a second
 					tt.event(p, func() { b.pass(5 * time.Millisecond) })

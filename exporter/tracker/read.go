@@ -19,7 +19,7 @@ func (l *loop) request() {
 // hurry brings the next reading forward, because it will show what just happened.
 func (l *loop) hurry() {
 	now := time.Now()
-	d := soon(now.Sub(l.m.Confirmed()), l.m.ReadingTook(), l.opt.FastPoll, l.opt.SlowPoll)
+	d := soon(now.Sub(l.readAt), l.took, l.opt.FastPoll, l.opt.SlowPoll)
 	if at := now.Add(d); !l.reading && at.Before(l.nextPoll) {
 		l.nextPoll = at
 		l.poll.Reset(d)
@@ -27,13 +27,13 @@ func (l *loop) hurry() {
 }
 
 func (l *loop) onReading(r reading) {
-	l.reading = false
+	l.reading, l.readAt, l.took = false, time.Now(), r.took
 	l.answered.device = true
 	for _, o := range l.opt.Observers {
 		o.Polled(r.took, r.err)
 	}
 	if r.err != nil {
-		l.m.DeviceDown(r.err.Error())
+		l.m.DeviceDown(r.err.Error(), l.readAt)
 	} else {
 		for _, g := range r.GPUs {
 			for _, p := range g.Processes {

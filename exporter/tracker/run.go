@@ -52,6 +52,8 @@ type loop struct {
 	nextPoll  time.Time
 	newcomer  time.Time     // when a container last started
 	reading   bool          // a request is under way
+	readAt    time.Time     // when the last one ended, whether it failed or not
+	took      time.Duration // how long it took
 	pace      time.Duration // between ticks
 	relisted  time.Time
 	published time.Time

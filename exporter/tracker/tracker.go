@@ -191,8 +191,9 @@ func (t *Tracker) Ready() <-chan struct{} { return t.ready }
 
 // Change changes the settings of the running container with this name or id (12 digits are
 // enough). A deadline holds for its unfinished tasks and the next ones. It returns when the
-// change is stored. The error wraps ErrUnknownContainer if there is no such container, and
-// ErrNotChanged if ctx ended before the change was made. With any other error the change holds.
+// change is stored; once it is made, ctx does not end that. The error wraps ErrUnknownContainer if
+// there is no such container, and ErrNotChanged if ctx ended before the change was made. With any other
+// error the change holds, and could not be stored.
 func (t *Tracker) Change(ctx context.Context, ref string, change task.Change) (task.Container, error) {
 	c, ok := t.Snapshot().FindContainer(ref)
 	if !ok {
@@ -213,10 +214,6 @@ func (t *Tracker) Change(ctx context.Context, ref string, change task.Change) (t
 	case <-ctx.Done():
 		return c, fmt.Errorf("%w: %w", ErrNotChanged, ctx.Err())
 	}
-	select {
-	case err := <-stored:
-		return c, err
-	case <-ctx.Done():
-		return task.Container{}, ctx.Err()
-	}
+	err := <-stored
+	return c, err
 }

@@ -380,6 +380,28 @@ func TestChange(t *testing.T) {
 	})
 }
 
+// Who asked for a change and goes, as all do when the exporter ends, does not make it fail.
+func TestAChangeThatIsMadeIsStored(t *testing.T) {
+	within(t, func(b *bench) {
+		c := b.newContainer("web")
+		b.pass(time.Second)
+		b.store.gate = make(chan struct{})
+		ctx, leave := context.WithCancel(b.t.Context())
+		answer := make(chan error, 1)
+		go func() {
+			_, err := b.Change(ctx, "web", due(5*time.Second))
+			answer <- err
+		}()
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		close(b.store.gate)
+		if err := <-answer; err != nil || b.store.over[c.ID].Deadline != 5 {
+			t.Errorf("error %v, deadline %v", err, b.store.over[c.ID].Deadline)
+		}
+	})
+}
+
 func TestWatchIsLatestWins(t *testing.T) {
 	within(t, func(b *bench) {
 		ctx, cancel := context.WithCancel(b.t.Context())

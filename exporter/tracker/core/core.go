@@ -108,7 +108,7 @@ type Core struct {
 
 	gpus         []device.GPU
 	lastReading  time.Time            // of the last reading that succeeded
-	readingTook  time.Duration        // that reading
+	triedAt      time.Time            // when the last one ended, whether it succeeded or not
 	listedAt     map[string]time.Time // when the list of a GPU was last read
 	health       task.Health
 	unattributed map[string]int

@@ -11,13 +11,14 @@ import (
 	"github.com/laxity/laxity/exporter/task"
 )
 
-// DeviceDown notes that the device as a whole did not answer. No task ends for that: the
+// DeviceDown notes that the device as a whole did not answer, until now. No task ends for that: the
 // lists last seen count.
-func (m *Core) DeviceDown(reason string) {
+func (m *Core) DeviceDown(reason string, now time.Time) {
 	if m.health.DeviceUp || m.health.DeviceError != reason {
 		m.health.DeviceUp, m.health.DeviceError = false, reason
 		m.changed = true
 	}
+	m.findStale(now)
 }
 
 // Device takes a reading, which was complete at now. Its processes that still exist must have
@@ -29,22 +30,22 @@ func (m *Core) Device(r device.Reading, now time.Time) {
 	for _, p := range m.processes {
 		m.takeListing(p, now)
 	}
-	before := m.lastReading
-	m.lastReading, m.readingTook = now, now.Sub(r.Time)
+	m.lastReading = now
 	for _, g := range r.GPUs {
 		if g.ProcessesErr == nil {
 			m.listedAt[g.UUID] = now
 		}
 	}
-	m.findStale(before, now)
+	m.findStale(now)
 }
 
 // staleFor is how long memory and utilisation count while the list of their GPU cannot be read.
 const staleFor = 2500 * time.Millisecond
 
-// findStale marks what was listed too long ago, unless only the reading at now failed; before
-// is when the one before it ended.
-func (m *Core) findStale(before, now time.Time) {
+// findStale marks what was listed too long ago, unless only the reading at now failed.
+func (m *Core) findStale(now time.Time) {
+	before := m.triedAt
+	m.triedAt = now
 	for _, p := range m.processes {
 		for uuid, u := range p.on {
 			if at := m.listedAt[uuid]; !u.stale && now.Sub(at) > staleFor && at.Before(before) {

@@ -158,7 +158,7 @@ func TestEnd(t *testing.T) {
 			w.list(5, gpuA, pid)
 		}, 0, ""},
 		{"leaves the list while alive", func(w *world) { w.list(4, gpuA); w.exit(9, pid) }, 4, task.SourceDevice},
-		{"the device does not answer", func(w *world) { w.m.DeviceDown("hangs") }, 0, ""},
+		{"the device does not answer", func(w *world) { w.m.DeviceDown("hangs", at(4)) }, 0, ""},
 		{"the list of its GPU cannot be read", func(w *world) {
 			w.fail[gpuA] = errDriver
 			w.list(4, gpuA)

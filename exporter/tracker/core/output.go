@@ -55,9 +55,6 @@ func (m *Core) Turned() bool { return m.turned }
 // Confirmed returns when the device last confirmed the facts.
 func (m *Core) Confirmed() time.Time { return m.lastReading }
 
-// ReadingTook returns how long the reading took that ended at Confirmed.
-func (m *Core) ReadingTook() time.Duration { return m.readingTook }
-
 // Snapshot builds the present state under a new sequence number. Nothing in it changes later.
 func (m *Core) Snapshot() *task.Snapshot {
 	m.sequence++

@@ -218,6 +218,7 @@ func TestMeasurementsOfALostGPU(t *testing.T) {
 	for name, lose := range map[string]func(w *world){
 		"its list cannot be read":  func(w *world) { w.fail[gpuA] = errDriver },
 		"it is not in the reading": func(w *world) { w.uuids = []string{gpuB} },
+		"no GPU answers":           func(w *world) { w.down = "lost" },
 	} {
 		for _, tt := range []struct {
 			name   string
@@ -258,7 +259,7 @@ func TestMeasurementsOfALostGPU(t *testing.T) {
 				if tt.failed[len(tt.failed)-1] == 4 && !measured {
 					t.Error("no snapshot tells that they are absent")
 				}
-				w.uuids, w.fail = []string{gpuA, gpuB}, nil
+				w.uuids, w.fail, w.down = []string{gpuA, gpuB}, nil, ""
 				w.sample(2e5, 0.5, false)
 				if c := w.snapshot().Containers[0]; c.MemoryUsed[gpuA] != 7 || c.SMUtilization[gpuA] != 0.5 {
 					t.Errorf("when it answers again: memory %v, utilisation %v", c.MemoryUsed, c.SMUtilization)

@@ -34,6 +34,7 @@ type world struct {
 	uuids []string
 	on    map[string][]int // GPU → PIDs
 	fail  map[string]error // GPU → error of its process list
+	down  string           // why the device does not answer; empty: it does
 	facts []core.Fact
 }
 
@@ -103,7 +104,13 @@ func (w *world) vanish(s float64, uuid string, pid int) {
 	w.read(s)
 }
 
-func (w *world) read(s float64) { w.m.Device(w.reading(s), at(s)) }
+func (w *world) read(s float64) {
+	if w.down != "" {
+		w.m.DeviceDown(w.down, at(s))
+		return
+	}
+	w.m.Device(w.reading(s), at(s))
+}
 
 func (w *world) reading(s float64) device.Reading {
 	r := device.Reading{Time: at(s)}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"syscall"
 )
 
 // ErrNotDriver means that a file is not the CUDA driver library, or cannot be
@@ -148,8 +149,8 @@ func (f Functions) Of(kinds ...Kind) (offsets []uint64) {
 }
 
 // Functions returns which of the functions the file has. The error wraps ErrNotDriver if it has no
-// cuInit, has more functions of one kind than a driver can have, or is no shared library. It reads
-// the file: on a network file system whose server is down that may never end.
+// cuInit, has more functions of one kind than a driver can have, or is no shared library; not if the file
+// cannot be read now. It reads the file: on a network file system whose server is down that may never end.
 func (f *File) Functions() (Functions, error) {
 	functions, err := readFunctions(f.file, f.ID.Size)
 	if err != nil {
@@ -163,11 +164,11 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 		return nil, fmt.Errorf("%w: %d bytes are too many", ErrNotDriver, size)
 	}
 	if err := checkSections(r); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotDriver, err)
+		return nil, notDriver(err)
 	}
 	file, err := elf.NewFile(r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotDriver, err)
+		return nil, notDriver(err)
 	}
 	functions := Functions{}
 	err = eachSymbol(file, func(name string, s elf.Sym64) error {
@@ -189,7 +190,7 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotDriver, err)
+		return nil, notDriver(err)
 	}
 	for kind, offsets := range functions {
 		slices.Sort(offsets)
@@ -199,6 +200,15 @@ func readFunctions(r io.ReaderAt, size int64) (Functions, error) {
 		return nil, fmt.Errorf("%w: it has no function cuInit", ErrNotDriver)
 	}
 	return functions, nil
+}
+
+// notDriver wraps what is wrong with a file, but not the system's error: a network file system may
+// answer again.
+func notDriver(err error) error {
+	if _, unread := errors.AsType[syscall.Errno](err); unread {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotDriver, err)
 }
 
 // eachSymbol passes the dynamic symbols of a file to each, until it fails. Package elf would copy
