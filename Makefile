@@ -69,7 +69,7 @@ fmt: ## Format the Go code
 docs: ## Make the reference pages in docs/reference from the code
 	LAXITY_DOCS=write go test -count=1 -run '^TestReference' ./docs ./cmd/laxity ./cmd/laxity-bench ./cmd/laxity-exporter ./cmd/laxity-actuator
 
-bench-report: build ## Write bench/README.md and bench/papers.md from the stored results in bench/results
+bench-report: build ## Compute the figures in bench/results from their rows, and write bench/README.md and bench/papers.md
 	bin/laxity-bench report
 
 dashboards: ## Write the Grafana dashboards in dashboards/ from what dashboards/generate says

@@ -9,8 +9,7 @@ import (
 )
 
 // An experiment may be measured in portions (Experiment.Portions), as where a GPU is there for
-// minutes: all together are one result. They must be of one make: same machine, commit and
-// settings.
+// minutes: all together are one result. CheckPortion says what they must have in common.
 
 // partial is added to the name of a result that was stopped or failed before it was whole.
 const partial = ".partial"

@@ -227,12 +227,13 @@ func Number(v float64) string {
 // FewestForP99 is how many samples a 99th percentile rests on at least.
 const FewestForP99 = 100
 
-// P99 is the 99th percentile; NaN of fewer samples than FewestForP99.
+// P99 is the 99th percentile; NaN of fewer samples than FewestForP99. NaN values are left out.
 func P99(samples []float64) float64 {
-	if len(samples) < FewestForP99 {
+	known := slices.DeleteFunc(slices.Clone(samples), math.IsNaN)
+	if len(known) < FewestForP99 {
 		return math.NaN()
 	}
-	return Quantile(samples, 0.99)
+	return Quantile(known, 0.99)
 }
 
 // Quantile returns the q-quantile (0–1) of the values by linear interpolation;
@@ -253,6 +254,9 @@ func Quantile(values []float64, q float64) float64 {
 
 // Median is the 0.5-quantile.
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
+
+// Max is the greatest value; NaN without values. NaN values are left out.
+func Max(values []float64) float64 { return Quantile(values, 1) }
 
 // Spread writes the median of values in a unit with their quartiles; the median alone of less than two.
 func Spread(values []float64, unit float64) string {

@@ -29,6 +29,21 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
+// What is no number is no sample.
+func TestP99NeedsSamples(t *testing.T) {
+	samples := make([]float64, FewestForP99)
+	for i := range samples {
+		samples[i] = float64(i + 1)
+	}
+	if got := P99(append(samples, math.NaN())); math.Abs(got-99.01) > 1e-9 {
+		t.Errorf("of 1 to 100: %v", got)
+	}
+	samples[0] = math.NaN()
+	if got := P99(samples); !math.IsNaN(got) {
+		t.Errorf("of 99: %v", got)
+	}
+}
+
 func TestResultRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	r := Result{Name: "x", Seed: 7, Rows: []Row{{"way": "laxity", "error_s": 0.25, "ok": true, "n": 3}}}

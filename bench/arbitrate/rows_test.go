@@ -103,6 +103,18 @@ func TestFailedRuns(t *testing.T) {
 	if len(lines) != 3 || lines[1][10] != "0" || lines[2][9] != "1" || lines[2][10] != "1" {
 		t.Errorf("table: %v", lines)
 	}
+	// It never gets the run done.
+	lines = paperTable(rows)
+	if len(lines) != 3 || !slices.Equal(lines[1][1:], []string{timeSliced, "-", "-", "-", "-", "-", "-", "-", "0", "0"}) || !slices.Equal(lines[2][8:], []string{"-", "0", "1"}) {
+		t.Errorf("table without a whole run: %v", lines)
+	}
+	// A later portion finds its number of kernels in what did not fail.
+	found := lone(timeSliced)
+	found["kernels"] = 180
+	m := &measurement{env: bench.Env{Earlier: []bench.Row{rows[1], found}}}
+	if kernels, err := m.fill(t.Context(), sized); kernels != 180 || err != nil {
+		t.Errorf("%d kernels, %v", kernels, err)
+	}
 }
 
 func TestParse(t *testing.T) {

@@ -43,37 +43,37 @@ func sum(rows []bench.Row, key string) (total float64, runs int) {
 type timed struct {
 	name, key string
 	part, way string
-	q         float64 // quantile
-	against   string  // a way of this part
-	beside    string  // a part, with the same way
+	of        func([]float64) float64 // the statistic
+	against   string                  // a way of this part
+	beside    string                  // a part, with the same way
 }
 
 var times = []timed{
 	// Docker's pause does not stop a kernel: there is nothing to compare.
-	{name: "kernel_off_median_ms", key: "off_s", part: partSwitch, way: byChannels, q: 0.5},
-	{name: "kernel_off_p99_ms", key: "off_s", part: partSwitch, way: byChannels, q: 0.99},
-	{name: "kernel_off_call_median_ms", key: "off_call_s", part: partSwitch, way: byChannels, q: 0.5, against: byPause},
-	{name: "kernel_off_call_p99_ms", key: "off_call_s", part: partSwitch, way: byChannels, q: 0.99, against: byPause},
-	{name: "kernel_on_median_ms", key: "on_s", part: partSwitch, way: byChannels, q: 0.5},
-	{name: "kernel_on_p99_ms", key: "on_s", part: partSwitch, way: byChannels, q: 0.99},
-	{name: "kernel_on_call_median_ms", key: "on_call_s", part: partSwitch, way: byChannels, q: 0.5, against: byPause},
-	{name: "startups_kernel_off_median_ms", key: "off_s", part: partStartups, way: switched, q: 0.5},
-	{name: "startups_kernel_off_p99_ms", key: "off_s", part: partStartups, way: switched, q: 0.99},
-	{name: "startups_kernel_off_call_p99_ms", key: "off_call_s", part: partStartups, way: switched, q: 0.99},
-	{name: "startups_kernel_on_p99_ms", key: "on_s", part: partStartups, way: switched, q: 0.99},
-	{name: "find_new_median_ms", key: "find_s", part: partFind, way: newOne, q: 0.5},
-	{name: "find_new_p99_ms", key: "find_s", part: partFind, way: newOne, q: 0.99},
-	{name: "find_again_p99_ms", key: "find_s", part: partFind, way: again, q: 0.99},
-	{name: "find_old_ms", key: "find_s", part: partFind, way: oldOne, q: 1},
-	{name: "find_old_at_once_ms", key: "find_s", part: partFind, way: oldOnes, q: 1},
-	{name: "ends_gone_max_ms", key: "gone_s", part: partEnds, q: 1, beside: partOn},
-	{name: "ends_memory_free_median_ms", key: "free_s", part: partEnds, q: 0.5, beside: partOn},
-	{name: "ends_memory_free_max_ms", key: "free_s", part: partEnds, q: 1, beside: partOn},
-	{name: "ends_destroy_memory_free_median_ms", key: "free_s", part: partEnds, way: byDestroy, q: 0.5, beside: partOn},
-	{name: "kills_undone_median_ms", key: "undone_s", part: partKills, way: killedOne, q: 0.5},
-	{name: "kills_undone_max_ms", key: "undone_s", part: partKills, way: killedOne, q: 1},
-	{name: "kills_both_undone_after_start_median_ms", key: "undone_s", part: partKills, way: killedBoth, q: 0.5},
-	{name: "kills_both_undone_after_start_max_ms", key: "undone_s", part: partKills, way: killedBoth, q: 1},
+	{name: "kernel_off_median_ms", key: "off_s", part: partSwitch, way: byChannels, of: bench.Median},
+	{name: "kernel_off_p99_ms", key: "off_s", part: partSwitch, way: byChannels, of: bench.P99},
+	{name: "kernel_off_call_median_ms", key: "off_call_s", part: partSwitch, way: byChannels, of: bench.Median, against: byPause},
+	{name: "kernel_off_call_p99_ms", key: "off_call_s", part: partSwitch, way: byChannels, of: bench.P99, against: byPause},
+	{name: "kernel_on_median_ms", key: "on_s", part: partSwitch, way: byChannels, of: bench.Median},
+	{name: "kernel_on_p99_ms", key: "on_s", part: partSwitch, way: byChannels, of: bench.P99},
+	{name: "kernel_on_call_median_ms", key: "on_call_s", part: partSwitch, way: byChannels, of: bench.Median, against: byPause},
+	{name: "startups_kernel_off_median_ms", key: "off_s", part: partStartups, way: switched, of: bench.Median},
+	{name: "startups_kernel_off_p99_ms", key: "off_s", part: partStartups, way: switched, of: bench.P99},
+	{name: "startups_kernel_off_call_p99_ms", key: "off_call_s", part: partStartups, way: switched, of: bench.P99},
+	{name: "startups_kernel_on_p99_ms", key: "on_s", part: partStartups, way: switched, of: bench.P99},
+	{name: "find_new_median_ms", key: "find_s", part: partFind, way: newOne, of: bench.Median},
+	{name: "find_new_max_ms", key: "find_s", part: partFind, way: newOne, of: bench.Max},
+	{name: "find_again_max_ms", key: "find_s", part: partFind, way: again, of: bench.Max},
+	{name: "find_old_ms", key: "find_s", part: partFind, way: oldOne, of: bench.Max},
+	{name: "find_old_at_once_ms", key: "find_s", part: partFind, way: oldOnes, of: bench.Max},
+	{name: "ends_gone_max_ms", key: "gone_s", part: partEnds, of: bench.Max, beside: partOn},
+	{name: "ends_memory_free_median_ms", key: "free_s", part: partEnds, of: bench.Median, beside: partOn},
+	{name: "ends_memory_free_max_ms", key: "free_s", part: partEnds, of: bench.Max, beside: partOn},
+	{name: "ends_destroy_memory_free_median_ms", key: "free_s", part: partEnds, way: byDestroy, of: bench.Median, beside: partOn},
+	{name: "kills_undone_median_ms", key: "undone_s", part: partKills, way: killedOne, of: bench.Median},
+	{name: "kills_undone_max_ms", key: "undone_s", part: partKills, way: killedOne, of: bench.Max},
+	{name: "kills_both_undone_after_start_median_ms", key: "undone_s", part: partKills, way: killedBoth, of: bench.Median},
+	{name: "kills_both_undone_after_start_max_ms", key: "undone_s", part: partKills, way: killedBoth, of: bench.Max},
 }
 
 // counted are the figures of things that happened so often, most of which must not.
@@ -101,14 +101,14 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 			from = undone(rows, t.way)
 		}
 		ours := known(from, t.key)
-		f := bench.Figure{Name: t.name, Value: 1e3 * bench.Quantile(ours, t.q), Unit: "ms", Runs: len(ours)}
+		f := bench.Figure{Name: t.name, Value: 1e3 * t.of(ours), Unit: "ms", Runs: len(ours)}
 		other := cmp.Or(t.beside, t.against)
 		theirs := known(of(rows, cmp.Or(t.beside, t.part), cmp.Or(t.against, t.way)), t.key)
 		if t.way == byDestroy && len(theirs) == 0 {
 			continue // a destroyed context waits for its kernel: alone the time says nothing
 		}
 		if other != "" && len(theirs) > 0 {
-			f.Against, f.Ratio = other, f.Value/(1e3*bench.Quantile(theirs, t.q))
+			f.Against, f.Ratio = other, f.Value/(1e3*t.of(theirs))
 		}
 		all = append(all, f)
 	}
@@ -152,8 +152,11 @@ func table(rows []bench.Row) [][]string {
 		if len(v) == 0 {
 			return
 		}
-		ms := func(q float64) string { return bench.Number(1e3 * bench.Quantile(v, q)) }
-		out = append(out, []string{part, title, way, fmt.Sprint(len(v)), ms(0.25), ms(0.5), ms(0.75), ms(0.99), ms(1)})
+		line := []string{part, title, way, fmt.Sprint(len(v))}
+		for _, seconds := range []float64{bench.Quantile(v, 0.25), bench.Median(v), bench.Quantile(v, 0.75), bench.P99(v), bench.Max(v)} {
+			line = append(line, bench.Number(1e3*seconds))
+		}
+		out = append(out, line)
 	}
 	add(partSwitch, "decision → the kernel's last beat", "off_s", byChannels)
 	add(partSwitch, "decision → the kernel's own end", "off_s", byPause)
@@ -203,9 +206,9 @@ func charts(rows []bench.Row) []chart.Chart {
 		Series: []string{"stops, by its channels", "stops, by Docker's pause: at its end", "goes on, by its channels"}}}
 	for _, g := range []struct {
 		name string
-		q    float64
-	}{{"median", 0.5}, {"p99", 0.99}, {"longest", 1}} {
-		ms := func(key, way string) float64 { return 1e3 * bench.Quantile(known(of(rows, partSwitch, way), key), g.q) }
+		of   func([]float64) float64
+	}{{"median", bench.Median}, {"p99", bench.P99}, {"longest", bench.Max}} {
+		ms := func(key, way string) float64 { return 1e3 * g.of(known(of(rows, partSwitch, way), key)) }
 		c.Groups = append(c.Groups, chart.Group{Name: g.name, Values: []float64{ms("off_s", byChannels), ms("off_s", byPause), ms("on_s", byChannels)}})
 	}
 	return []chart.Chart{c}

@@ -182,7 +182,7 @@ func figures(rows []bench.Row) []bench.Figure {
 	add("exporter_cpu_percent_most", "% of a core", "cpu_percent", most, bench.Median)
 	add("exporter_rss_mib_most", "MiB", "rss_anon_mib", most, bench.Median)
 	compare("pass_mean_ms", "ms", at(laxity, passKeys[laxity], min(10, most)), at(passes, passKeys[passes], min(10, most)), bench.Mean)
-	add("scrape_p99_ms", "ms", "scrape_ms", most, func(v []float64) float64 { return bench.Quantile(v, 0.99) })
+	add("scrape_p99_ms", "ms", "scrape_ms", most, bench.P99)
 	return out
 }
 
@@ -214,9 +214,9 @@ func table(rows []bench.Row) [][]string {
 			values := func(key string) []float64 {
 				return bench.Column(rows, key, func(r bench.Row) bool { return r.Str("way") == way && r.Num("containers") == n })
 			}
-			of := func(key string, q float64) string { return bench.Number(bench.Quantile(values(key), q)) }
-			lines = append(lines, []string{bench.Number(n), way, of("cpu_percent", 0.5), of("cpu_percent"+often, 0.5), of("rss_anon_mib", 0.5),
-				bench.Number(bench.Mean(values(passKeys[way]))), of("scrape_ms", 0.5), of("scrape_ms", 0.99), of("series", 0.5)})
+			median := func(key string) string { return bench.Number(bench.Median(values(key))) }
+			lines = append(lines, []string{bench.Number(n), way, median("cpu_percent"), median("cpu_percent" + often), median("rss_anon_mib"),
+				bench.Number(bench.Mean(values(passKeys[way]))), median("scrape_ms"), bench.Number(bench.P99(values("scrape_ms"))), median("series")})
 		}
 	}
 	return lines

@@ -29,6 +29,22 @@ func TestMeanPass(t *testing.T) {
 	}
 }
 
+// A p99 is of 100 scrapes at least: rows of the process are none.
+func TestP99NeedsScrapes(t *testing.T) {
+	rows := []bench.Row{{"way": laxity, "kind": "process", "containers": 10, "cpu_percent": 1.0}}
+	for range 99 {
+		rows = append(rows, bench.Row{"way": laxity, "kind": "scrape", "containers": 10, "scrape_ms": 3.0})
+	}
+	for _, f := range Experiment().FiguresOf(rows) {
+		if f.Name == "scrape_p99_ms" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if line := table(rows)[1]; line[6] != "3" || line[7] != "-" {
+		t.Errorf("table: %q", line)
+	}
+}
+
 // Both ways have a mean of the window. The exporter's mean since its start, which older rows have, is not compared.
 func TestOlderRowsHaveNoMeanPass(t *testing.T) {
 	theirs := []bench.Row{{"way": passes, "kind": "pass", "containers": 10, "pass_ms": 100}, {"way": passes, "kind": "pass", "containers": 10, "pass_ms": 200}}

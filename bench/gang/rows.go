@@ -46,9 +46,9 @@ func figures(rows []bench.Row) (out []bench.Figure) {
 		}
 		for _, q := range []struct {
 			name string
-			q    float64
-		}{{"median", 0.5}, {"p99", 0.99}, {"max", 1}} {
-			out = append(out, bench.Figure{Name: name + "_" + q.name + "_ms", Value: 1e3 * bench.Quantile(skews, q.q), Unit: "ms", Runs: len(skews)})
+			of   func([]float64) float64
+		}{{"median", bench.Median}, {"p99", bench.P99}, {"max", bench.Max}} {
+			out = append(out, bench.Figure{Name: name + "_" + q.name + "_ms", Value: 1e3 * q.of(skews), Unit: "ms", Runs: len(skews)})
 		}
 	}
 	for _, c := range []struct{ name, key, unit string }{
@@ -77,8 +77,8 @@ func table(rows []bench.Row) [][]string {
 			if len(v) == 0 {
 				continue
 			}
-			ms := func(q float64) string { return bench.Number(1e3 * bench.Quantile(v, q)) }
-			out = append(out, []string{job, m.what, fmt.Sprint(len(v)), ms(0.5), ms(0.99), ms(1)})
+			ms := func(seconds float64) string { return bench.Number(1e3 * seconds) }
+			out = append(out, []string{job, m.what, fmt.Sprint(len(v)), ms(bench.Median(v)), ms(bench.P99(v)), ms(bench.Max(v))})
 		}
 		for _, r := range rows {
 			if r.Str("job") != job || r["end"] == nil {

@@ -73,8 +73,7 @@ func (b *bed) orError(name string, rows []bench.Row, err error) []bench.Row {
 func (b *bed) costApart(ctx context.Context, name, env string, repeats int) (rows []bench.Row, err error) {
 	ways := []string{without, guarded, hamiCore}
 	for i := range max(1, repeats) {
-		for k := range ways {
-			way := ways[(i+k)%len(ways)] // no way is always first
+		for _, way := range bench.Turned(ways, i) {
 			b.env.Log("cost, %s: %s, %d of %d", name, way, i+1, repeats)
 			found, err := b.train(ctx, name, way, env)
 			if err != nil {

@@ -140,8 +140,8 @@ func (m *measurement) run(ctx context.Context, number int) (rows []bench.Row, er
 	defer func() { err = errors.Join(err, program.RemoveAll(all)) }()
 	var stages []stage
 	if slices.Contains(m.how.parts, partShares) {
-		for i := range m.how.ways {
-			s, err := m.newGroup(number, m.how.ways[(i+number)%len(m.how.ways)]) // no way is always first
+		for _, way := range bench.Turned(m.how.ways, number) {
+			s, err := m.newGroup(number, way)
 			if err != nil {
 				return nil, err
 			}

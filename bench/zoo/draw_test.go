@@ -1,10 +1,12 @@
 package zoo
 
 import (
+	"context"
 	"errors"
 	"os"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/bench"
 	gpu "github.com/laxity/laxity/exporter/task"
@@ -72,10 +74,9 @@ func TestDrawHasEverything(t *testing.T) {
 	}
 }
 
-// Labels that are drawn never ask for less memory than the kind needs.
 // Where Laxity does not start, it failed all containers of the round: that is no round left out.
 func TestLaxityThatDoesNotStartFails(t *testing.T) {
-	r := round{seed: 7, standard: true, containers: make([]drawn, 3)}
+	r := round{seed: 7, standard: true, containers: make([]drawn, 3), deaths: []death{{who: guardianDies}}}
 	for i := range r.containers {
 		r.containers[i].kind = kind{name: "k"}
 	}
@@ -87,11 +88,30 @@ func TestLaxityThatDoesNotStartFails(t *testing.T) {
 	if got["zoo_failed"] != 3 || got["zoo_containers"] != 3 || got["zoo_stuck"] != 0 {
 		t.Errorf("%v", got)
 	}
-	if lines := table(rows); len(lines) != 2 || lines[1][4] != "3" {
+	if lines := table(rows); len(lines) != 2 || lines[1][0] != "laxity up, default flags, somebody dies" || lines[1][4] != "3" {
 		t.Errorf("%v", lines)
 	}
 }
 
+// The third such round, with which it gives up, counts too; one that was interrupted does not.
+func TestEachRoundWithoutLaxityCounts(t *testing.T) {
+	for name, tt := range map[string]struct{ interrupted, want int }{"it gives up": {-1, 3}, "interrupted": {1, 1}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		rows, err := playRounds(ctx, bench.Env{Log: t.Logf}, plan{rounds: 9}, time.Now(), everything(), func(i int, _ round) (bench.Row, error) {
+			if i == tt.interrupted {
+				cancel()
+			}
+			return nil, &notStartedError{errors.New("not ready in 1m")}
+		})
+		cancel()
+		containers, _ := sum(rows, "containers", nil)
+		if failed, n := sum(rows, "failed", nil); err == nil || n != tt.want || failed != containers {
+			t.Errorf("%s: %v; in %d rounds %v of %v containers failed", name, err, n, failed, containers)
+		}
+	}
+}
+
+// Labels that are drawn never ask for less memory than the kind needs.
 func TestLimitsAreRoomyEnough(t *testing.T) {
 	for seed := range uint64(300) {
 		for _, d := range everything().draw(seed).containers {

@@ -15,19 +15,10 @@ const (
 	unplayed = "unplayed round" // something beside Laxity failed
 )
 
-// notStartedRow is a round whose containers had no Laxity that started.
-func notStartedRow(r round, err error) bench.Row {
-	return bench.Row{
-		"way": aRound, "seed": float64(r.seed), "standard": r.standard, "settings": settingsOf(r), "containers": len(r.containers), "kinds": kindsOf(r),
-		"stuck": 0, "failed": len(r.containers), "wrong": 0, "stray": 0, "trouble": []string{"failed: Laxity did not start: " + err.Error()},
-	}
-}
-
-// rowOf judges a round.
-func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
+// drawnRow is what was drawn for a round.
+func drawnRow(r round) bench.Row {
 	row := bench.Row{
-		"way": aRound, "seed": float64(r.seed), "standard": r.standard, "settings": settingsOf(r), "containers": len(r.containers),
-		"seconds": ours.seconds, "longest_stand": ours.longest, "longest_off": ours.off, "channel_changes": ours.counts.changes, "kinds": kindsOf(r),
+		"way": aRound, "seed": float64(r.seed), "standard": r.standard, "settings": settingsOf(r), "containers": len(r.containers), "kinds": kindsOf(r),
 	}
 	if len(r.deaths) > 0 {
 		var all []string
@@ -36,6 +27,21 @@ func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
 		}
 		row["deaths"] = strings.Join(all, ", ")
 	}
+	return row
+}
+
+// notStartedRow is a round whose containers had no Laxity that started.
+func notStartedRow(r round, err error) bench.Row {
+	row := drawnRow(r)
+	row["stuck"], row["failed"], row["wrong"], row["stray"] = 0, len(r.containers), 0, 0
+	row["trouble"] = []string{"failed: Laxity did not start: " + err.Error()}
+	return row
+}
+
+// rowOf judges a round.
+func rowOf(r round, ours, theirs outcome, reference bool) bench.Row {
+	row := drawnRow(r)
+	row["seconds"], row["longest_stand"], row["longest_off"], row["channel_changes"] = ours.seconds, ours.longest, ours.off, ours.counts.changes
 	if reference {
 		row["seconds_without"] = theirs.seconds
 		row["ratio"] = ours.seconds / theirs.seconds

@@ -108,18 +108,28 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if p.programsOnly {
 		return nil, m.programsOnly(ctx, from)
 	}
+	return playRounds(ctx, env, p, began, from, func(i int, r round) (bench.Row, error) {
+		return m.both(ctx, r, p.reference > 0 && i%p.reference == 0, i%2 == 1)
+	})
+}
+
+// playRounds plays until the third round in a row that could not be played.
+func playRounds(ctx context.Context, env bench.Env, p plan, began time.Time, from pool, play func(i int, r round) (bench.Row, error)) (rows []bench.Row, err error) {
 	add := rowsFrom(env, &rows)
 	for i, failed := 0, 0; i < p.rounds && (p.most == 0 || time.Since(began) < p.most); i++ {
 		r := from.draw(env.Seed + uint64(env.FirstRun()-1+i)) // no portion plays the rounds of an earlier one
-		row, err := m.both(ctx, r, p.reference > 0 && i%p.reference == 0, i%2 == 1)
+		row, err := play(i, r)
 		if err != nil {
-			if failed++; ctx.Err() != nil || failed == 3 {
+			if ctx.Err() != nil {
 				return rows, err
 			}
 			if _, ours := errors.AsType[*notStartedError](err); ours {
 				add(notStartedRow(r, err))
 			} else {
 				add(bench.Row{"way": unplayed, "seed": float64(r.seed), "settings": settingsOf(r), "error": err.Error()})
+			}
+			if failed++; failed == 3 {
+				return rows, err
 			}
 			env.Log("round %d (seed %d) could not be played: %v", i+1, r.seed, err)
 			continue

@@ -57,7 +57,7 @@ func (c *cli) addExperiments() {
 		cmd.Flag("quick", "The smallest run that shows something.").BoolVar(&env.Quick)
 		cmd.Flag("out", "Folder for the stored result; empty stores nothing.").Default("bench/results").StringVar(&out.folder)
 		if e.Portions {
-			cmd.Flag("add", "A stored result of the same machine, commit and settings to go on with: its rows come before these.").StringVar(&out.add)
+			cmd.Flag("add", "A stored result of the same machine, commit (without changes), seed and settings to go on with: its rows come before these.").StringVar(&out.add)
 		}
 		cmd.Flag("set", "A setting, name=value; repeatable. A wrong name lists them.").StringMapVar(&env.Args)
 		for _, s := range e.Settings {

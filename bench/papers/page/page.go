@@ -115,6 +115,8 @@ func (l line) source() string {
 	switch {
 	case l.from == "":
 		return "no experiment: " + l.missing
+	case !l.known() && l.result.Name != "":
+		return "not in the stored result: " + l.command()
 	case !l.known():
 		return l.command()
 	}
@@ -178,7 +180,7 @@ func Write(w io.Writer, results map[string]bench.Result) error {
 		}
 		return n
 	}
-	fmt.Fprintf(&b, "\nOf %d rows %d are measured, %d have an experiment that has not run so far, %d have none.\n", len(lines), count(line.known),
+	fmt.Fprintf(&b, "\nOf %d rows %d are measured, %d have an experiment that has not measured them so far, %d have none.\n", len(lines), count(line.known),
 		count(func(l line) bool { return l.from != "" && !l.known() }), count(func(l line) bool { return l.from == "" }))
 	b.WriteString("\n## Where ours is worse\n\n")
 	table(&b, true, slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return !l.worse() }))

@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/laxity/laxity/bench"
 	"github.com/laxity/laxity/bench/arbitrate"
@@ -49,26 +48,19 @@ func p1Rows() []row {
 		errorRow("start", "+220 ms (180 to 250)", "start_error_s"),
 		errorRow("end", "+210 ms (180 to 240)", "end_error_s", "release", "destroy"),
 		errorRow("run time", "+220 ms (170 to 240)", "run_error_s", "release", "destroy"),
-		onePass(10, row{paper: "P1", place: "Figs 4–5", what: "one pass over all containers, 10 containers", stated: "“very small”; see the paper", seconds: 480}),
+		onePass(10, row{paper: "P1", place: "Figs 4–5", what: "mean time of a pass over all containers, 10 containers", stated: "“very small”; see the paper", seconds: 480}),
 		cost("CPU of the monitor", "cpu_percent", "% of a core"),
 		cost("private memory of the monitor", "rss_anon_mib", "MiB"),
 	}
 }
 
-// onePass completes a row with the mean of one pass over n containers.
+// onePass completes a row with the mean time of a pass over n containers.
 func onePass(n int, r row) row {
 	r.from = "cost"
-	r.differs = "NVML in the process, which the paper's nvidia-smi loads anew; in older results ours is the mean since the exporter's start"
-	r.ours = func(rows []bench.Row) value {
-		mine := where("way", laxity, "containers", n)
-		v := bench.Column(rows, "pass_mean_ms", mine)
-		if len(v) == 0 || math.IsNaN(v[0]) {
-			v = bench.Column(rows, "pass_ms", mine)
-		}
-		return number(bench.Mean(v), "ms")
-	}
+	r.differs = "NVML in the process, which the paper's nvidia-smi loads anew; older results have ours since the exporter's start, which is not shown"
+	r.ours = summary(bench.Mean, 1, "ms", "pass_mean_ms", "way", laxity, "containers", n)
 	if r.bar == 0 {
-		r.theirs = mean("ms", "pass_ms", "way", passes, "containers", n)
+		r.theirs = summary(bench.Mean, 1, "ms", "pass_ms", "way", passes, "containers", n)
 	}
 	return r
 }
@@ -99,20 +91,20 @@ func p2Rows() []row {
 		all = append(all, row{paper: "P2", place: "Figs 9–10", what: c.what + ", 100 containers", from: "cost", seconds: 480, theirs: of(passes), ours: of(laxity),
 			differs: "20 compute, the others hold a context"})
 	}
-	all = append(all, onePass(100, row{paper: "P2", place: "Figs 9–10", what: "one pass, 100 containers", seconds: 480}))
+	all = append(all, onePass(100, row{paper: "P2", place: "Figs 9–10", what: "mean time of a pass, 100 containers", seconds: 480}))
 	busy := func(way string) measured {
 		return median(1, "% of a core", "cpu_percent", "way", way, "processes", 1000)
 	}
 	all = append(all, row{paper: "P2", place: "Figs 9–10", what: "CPU of the monitor, 1,000 processes in 100 containers", from: "growth", theirs: busy(passes), ours: busy(laxity),
 		differs: "simulated GPU, whose list costs the paper's monitor less than nvidia-smi; the paper's monitor then takes over a second a pass"})
 	for _, n := range []int{10, 100, 1000, 10000} {
-		at := func(way, kind string, q float64) measured {
-			return quantile(q, 1000, "ms", "seconds", "way", way, "kind", kind, "nodes", n)
+		at := func(way, kind string, of func([]float64) float64) measured {
+			return summary(of, 1000, "ms", "seconds", "way", way, "kind", kind, "nodes", n)
 		}
 		const simulated = "simulated nodes in both; the paper's way here has no network's delay, ours a Prometheus server on the same 2 cores"
 		all = append(all,
-			row{paper: "P2", place: "Fig. 11", what: fmt.Sprintf("from the question to the node, %d nodes", n), from: "scale", theirs: at(asked, "decision", 0.5), ours: at("Prometheus", "decision", 0.5), differs: simulated},
-			row{paper: "P2", place: "Fig. 11", what: fmt.Sprintf("the same, p99, while scrapes and rules go on, %d nodes", n), from: "scale", theirs: at(asked, "decision", 0.99), ours: at("Prometheus", "busy decision", 0.99),
+			row{paper: "P2", place: "Fig. 11", what: fmt.Sprintf("from the question to the node, %d nodes", n), from: "scale", theirs: at(asked, "decision", bench.Median), ours: at("Prometheus", "decision", bench.Median), differs: simulated},
+			row{paper: "P2", place: "Fig. 11", what: fmt.Sprintf("the same, p99, while scrapes and rules go on, %d nodes", n), from: "scale", theirs: at(asked, "decision", bench.P99), ours: at("Prometheus", "busy decision", bench.P99),
 				differs: simulated + "; the paper's nodes monitor nothing meanwhile"})
 	}
 	return all
@@ -152,7 +144,7 @@ func p3Rows() []row {
 	return append(all,
 		row{paper: "P3", place: "costs", what: "a pause", stated: "60 ms", bar: 60, from: "swap", seconds: 300, ours: median(1000, "ms", "pause_s", "way", laxity), differs: "by Docker's API, and compared with the kernel's freezer"},
 		row{paper: "P3", place: "costs", what: "an unpause", stated: "60 ms", bar: 60, from: "swap", seconds: 300, ours: median(1000, "ms", "unpause_s", "way", laxity), differs: "as above"},
-		onePass(10, row{paper: "P3", place: "costs", what: "one query of the GPU, 10 containers on it", stated: "60 ms", bar: 60, settings: " --set counts=10", seconds: 120}),
+		onePass(10, row{paper: "P3", place: "costs", what: "mean time of a query of the GPU, 10 containers on it", stated: "60 ms", bar: 60, settings: " --set counts=10", seconds: 120}),
 	)
 }
 

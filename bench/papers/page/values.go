@@ -32,25 +32,15 @@ func where(pairs ...any) func(bench.Row) bool {
 	}
 }
 
-// quantile of a column, times scale, in a unit. A p99 of fewer than bench.FewestForP99 values is none.
-func quantile(q, scale float64, unit, key string, pairs ...any) measured {
+// summary is a statistic of a column, such as bench.Median, times scale, in a unit.
+func summary(of func([]float64) float64, scale float64, unit, key string, pairs ...any) measured {
 	return func(rows []bench.Row) value {
-		v := bench.Column(rows, key, where(pairs...))
-		if q > 0.9 && len(v) < bench.FewestForP99 {
-			return none
-		}
-		return number(scale*bench.Quantile(v, q), unit)
-	}
-}
-
-func mean(unit, key string, pairs ...any) measured {
-	return func(rows []bench.Row) value {
-		return number(bench.Mean(bench.Column(rows, key, where(pairs...))), unit)
+		return number(scale*of(bench.Column(rows, key, where(pairs...))), unit)
 	}
 }
 
 func median(scale float64, unit, key string, pairs ...any) measured {
-	return quantile(0.5, scale, unit, key, pairs...)
+	return summary(bench.Median, scale, unit, key, pairs...)
 }
 
 // signed is the mean of an error with its sign, and the least and the most, in milliseconds.
