@@ -68,7 +68,8 @@ func unread(err error) error {
 func denied(code int, err error) error {
 	if code == http.StatusUnauthorized {
 		wrong, _, _ := strings.Cut(cmp.Or(err, errors.New("authentication is needed")).Error(), ": ")
-		return fmt.Errorf("%s: the token is read from --token.file or %s, else from %s: be the user who may read it (sudo?), or name another file; "+
+		return fmt.Errorf("%s: the token is read from --token.file or %s, else from %s: be the user who may read it (sudo?). "+
+			"These go to their owner's programs at 127.0.0.1 alone: for another address name the file (--token.file); "+
 			"or write --http.config.file (%s) with authorization: {credentials_file: …} or basic_auth",
 			wrong, tokenEnv, strings.Join(defaultTokenFiles(), " or "), httpConfigEnv)
 	}

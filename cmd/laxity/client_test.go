@@ -63,7 +63,8 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%v: code %d, %q", args, code, stderr)
 		}
 	}
-	if _, _, stderr := laxity("why", "web"); !strings.Contains(stderr, tokenEnv) || !strings.Contains(stderr, packageToken) {
+	if _, _, stderr := laxity("why", "web"); !strings.Contains(stderr, tokenEnv) || !strings.Contains(stderr, packageToken) ||
+		!strings.Contains(stderr, "for another address name the file (--token.file)") {
 		t.Errorf("what to do without a token: %q", stderr)
 	}
 	t.Setenv(httpConfigEnv, file)

@@ -27,7 +27,7 @@ const runHelp = `Run a container with a deadline on the node that suits it best.
 
 It is docker run: every flag of docker run goes through, attached or with -d, with the
 container's exit code, and Ctrl-C reaches the container. Also as docker laxity run. Where the
-engine of this machine is Podman (DOCKER_HOST), it is podman run.
+engine of this machine is Podman (DOCKER_HOST, the docker context in use), it is podman run.
 
   laxity run --deadline 9s --gpu-memory 4GiB --rm trainer:1 ./train
   laxity run --deadline 9s --estimate 3s -d --name web inference:2

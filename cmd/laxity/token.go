@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/laxity/laxity/internal/access"
 )
@@ -23,7 +24,7 @@ import (
 // tokenEnv names the token file where no flag does.
 const tokenEnv = "LAXITY_TOKEN_FILE"
 
-const tokenHelp = "File with the token: the one that laxity up writes at its start, or the --web.bearer-token-file of exporter and actuator. Default: the first that can be read of the file token in the default --state-dir, root's, and " + packageToken + " of the packages, which goes to its owner's programs on this machine alone. The token of laxity up is sent to the addresses in the file and nowhere else."
+const tokenHelp = "File with the token: the one that laxity up writes at its start, or the --web.bearer-token-file of exporter and actuator. Default, by the address that is asked: the file token in the default --state-dir or in root's, of a laxity up that runs, or " + packageToken + " of the packages, which goes to its owner's programs at 127.0.0.1 alone unless this flag names it. The token of laxity up is sent to the addresses in the file and nowhere else."
 
 // packageToken is where packages keep the token of exporter and actuator.
 const packageToken = "/etc/laxity/webhook-token"
@@ -37,28 +38,23 @@ func defaultTokenFiles() []string {
 	return slices.Compact([]string{tokenFile(defaultStateDir()), tokenFile(rootStateDir), packageToken})
 }
 
-// tokenSource is the file from which a command has its token; none if path is empty.
+// tokenSource is where a command looks for a token: the first file with one for the address.
 type tokenSource struct {
-	path string
-	// named: a person named it, so its token may leave this machine.
+	paths []string
+	// named: a person named the file, so its token may leave this machine.
 	named bool
 }
 
-// tokenFrom returns the file that a person named, else the first default that can be read.
+// tokenFrom returns the file that a person named, which must be there, else the defaults.
 func tokenFrom(named string, defaults []string) (tokenSource, error) {
-	if named != "" {
-		f, err := os.Open(named)
-		if err != nil {
-			return tokenSource{}, fmt.Errorf("--token.file (%s): %w", tokenEnv, err)
-		}
-		return tokenSource{named, true}, f.Close()
+	if named == "" {
+		return tokenSource{paths: defaults}, nil
 	}
-	for _, path := range defaults {
-		if f, err := os.Open(path); err == nil {
-			return tokenSource{path: path}, f.Close()
-		}
+	f, err := os.Open(named)
+	if err != nil {
+		return tokenSource{}, fmt.Errorf("--token.file (%s): %w", tokenEnv, err)
 	}
-	return tokenSource{}, nil
+	return tokenSource{[]string{named}, true}, f.Close()
 }
 
 // tokenFor begins the line of a token file that names the addresses it is for.
@@ -66,17 +62,31 @@ const tokenFor = "for "
 
 // writeToken makes a new token for these listen addresses, readable by its owner alone, or by
 // a group too. Each start makes a new one: while we were away another program may have taken
-// our port and received the old one.
-func writeToken(path, group string, addresses []string) error {
+// our port and received the old one. The token counts until the file is closed, at the latest by
+// the end of the process: it is locked until then.
+func writeToken(path, group string, addresses []string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	if err := access.WriteToken(path, 0o600, "The token of a running laxity up.", tokenFor+strings.Join(addresses, " ")); err != nil {
-		return fmt.Errorf("write the token: %w", err)
+		return nil, fmt.Errorf("write the token: %w", err)
 	}
-	if group == "" {
-		return nil
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX) // before the group may open it, and could keep us waiting
+	if err == nil && group != "" {
+		err = share(f, group)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the token %s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+// share lets a group read a file.
+func share(f *os.File, group string) error {
 	g, err := user.LookupGroup(group)
 	if err != nil {
 		return fmt.Errorf("--token.group: %w", err)
@@ -85,7 +95,12 @@ func writeToken(path, group string, addresses []string) error {
 	if err != nil {
 		return fmt.Errorf("--token.group: %w", err)
 	}
-	return errors.Join(os.Chown(path, -1, gid), os.Chmod(path, 0o640))
+	return errors.Join(f.Chown(-1, gid), f.Chmod(0o640))
+}
+
+// isHeld reports whether the laxity up that wrote the file runs. Where locks cannot be asked for, it may.
+func isHeld(f *os.File) bool {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil
 }
 
 // removeToken removes a token that is no longer valid.
@@ -105,35 +120,40 @@ type withToken struct {
 // RoundTrip implements http.RoundTripper. Without a token the request goes as it is, and the
 // server refuses it if it needs one.
 func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
-	// r.Response: an answer sent us on to there, and not the command.
-	anywhere := r.Response == nil && (t.named || isLoopback(r.URL.Hostname()) && listens(t.path, r.URL.Port()))
-	if token, ok := tokenOf(t.path, r.URL, anywhere); ok && r.Header.Get("Authorization") == "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+token)
+	if r.Header.Get("Authorization") != "" {
+		return t.next.RoundTrip(r)
+	}
+	for _, path := range t.paths {
+		// r.Response: an answer sent us on to there, and not the command.
+		anywhere := r.Response == nil && (t.named || isLoopback(r.URL.Hostname()) && listens(path, r.URL.Port()))
+		if token, ok := t.tokenIn(path, r.URL, anywhere); ok {
+			r = r.Clone(r.Context())
+			r.Header.Set("Authorization", "Bearer "+token)
+			break
+		}
 	}
 	return t.next.RoundTrip(r)
 }
 
-// tokenOf reads the token for an address. anywhere: it may have that of a file that names no address.
-func tokenOf(path string, to *url.URL, anywhere bool) (string, bool) {
+// tokenIn reads the token for an address. anywhere: it may have that of a file that names no address.
+// A file that names some is of a laxity up; only where a person named it, it may be a copy.
+func (t tokenSource) tokenIn(path string, to *url.URL, anywhere bool) (string, bool) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", false
 	}
 	defer f.Close()
-	meant, token := false, ""
+	may, token := anywhere, ""
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		switch line := strings.TrimSpace(lines.Text()); {
 		case strings.HasPrefix(line, "# "+tokenFor):
-			anywhere = false
-			for _, address := range strings.Fields(strings.TrimPrefix(line, "# "+tokenFor)) {
-				meant = meant || means(to, address)
-			}
+			addresses := strings.Fields(strings.TrimPrefix(line, "# "+tokenFor))
+			may = (t.named || isHeld(f)) && slices.ContainsFunc(addresses, func(a string) bool { return means(to, a) })
 		case line != "" && line[0] != '#':
 			token = cmp.Or(token, line)
 		}
 	}
-	return token, (meant || anywhere) && token != ""
+	return token, may && token != ""
 }
 
 // means reports whether a URL is this listen address of this machine.

@@ -18,9 +18,11 @@ import (
 // elsewhere.
 func TestTokenGoesToItsOwnAddresses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	if err := writeToken(path, "", []string{"127.0.0.1:9870", ":9871", "192.0.2.1:9872"}); err != nil {
+	held, err := writeToken(path, "", []string{"127.0.0.1:9870", ":9871", "192.0.2.1:9872"})
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer held.Close()
 	for address, want := range map[string]bool{
 		"http://127.0.0.1:9870/x": true, "http://localhost:9870": true, "http://[::1]:9870": true,
 		"http://localhost:9871": true, "http://127.0.0.1:9871": true, "https://192.0.2.1:9872": true,
@@ -31,11 +33,11 @@ func TestTokenGoesToItsOwnAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if token, ok := tokenOf(path, u, true); ok != want || ok && len(token) != 64 {
+		if token, ok := (tokenSource{}).tokenIn(path, u, true); ok != want || ok && len(token) != 64 {
 			t.Errorf("%s: %v", address, ok)
 		}
 	}
-	if _, ok := tokenOf(filepath.Join(t.TempDir(), "none"), &url.URL{Host: "127.0.0.1:9870"}, true); ok {
+	if _, ok := (tokenSource{}).tokenIn(filepath.Join(t.TempDir(), "none"), &url.URL{Host: "127.0.0.1:9870"}, true); ok {
 		t.Error("a token out of nothing")
 	}
 }
@@ -62,7 +64,7 @@ func TestTokenWithoutAddresses(t *testing.T) {
 	mux.Handle("/away", http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	asked := httptest.NewServer(mux)
 	defer asked.Close()
-	client, err := httpClient("", tokenSource{file, true})
+	client, err := httpClient("", tokenSource{[]string{file}, true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,9 +87,11 @@ func TestEveryStartHasAnotherToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "token")
 	seen := map[string]bool{}
 	for range 3 {
-		if err := writeToken(path, "", []string{"127.0.0.1:9870"}); err != nil {
+		held, err := writeToken(path, "", []string{"127.0.0.1:9870"})
+		if err != nil {
 			t.Fatal(err)
 		}
+		defer held.Close()
 		tokens, err := access.ReadTokens(path)
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +104,7 @@ func TestEveryStartHasAnotherToken(t *testing.T) {
 	if len(seen) != 3 {
 		t.Errorf("%d tokens of 3", len(seen))
 	}
-	if writeToken(path, "no-such-group-here", nil) == nil {
+	if _, err := writeToken(path, "no-such-group-here", nil); err == nil {
 		t.Error("a group that does not exist was taken")
 	}
 }
@@ -108,31 +112,76 @@ func TestEveryStartHasAnotherToken(t *testing.T) {
 // A file that a person names must be there; a default need not.
 func TestTokenFrom(t *testing.T) {
 	dir := t.TempDir()
-	up, packaged, missing := filepath.Join(dir, "token"), filepath.Join(dir, "webhook-token"), filepath.Join(dir, "missing")
-	writeFile(t, packaged, "b\n", 0o600)
-	defaults := []string{up, packaged}
-	for _, tt := range []struct {
-		named  string
-		make   string // this file, before it is asked
-		want   tokenSource
-		failed string
-	}{
-		{want: tokenSource{path: packaged}},
-		{make: up, want: tokenSource{path: up}},
-		{named: packaged, want: tokenSource{packaged, true}},
-		{named: missing, failed: missing + ": no such file"},
-	} {
-		if tt.make != "" {
-			writeFile(t, tt.make, "a\n", 0o600)
-		}
-		got, err := tokenFrom(tt.named, defaults)
-		if got != tt.want || (err != nil) != (tt.failed != "") || err != nil && !strings.Contains(err.Error(), tt.failed) {
-			t.Errorf("%+v: %+v, %v", tt, got, err)
-		}
+	there, missing := filepath.Join(dir, "token"), filepath.Join(dir, "missing")
+	writeFile(t, there, "a\n", 0o600)
+	if got, err := tokenFrom(there, []string{missing}); err != nil || !got.named || !slices.Equal(got.paths, []string{there}) {
+		t.Errorf("named: %+v, %v", got, err)
 	}
-	if got, err := tokenFrom("", []string{missing}); got.path != "" || err != nil {
-		t.Errorf("no file: %+v, %v", got, err)
+	if _, err := tokenFrom(missing, []string{there}); err == nil || !strings.Contains(err.Error(), missing+": no such file") {
+		t.Errorf("named and missing: %v", err)
 	}
+	if got, err := tokenFrom("", []string{missing}); err != nil || got.named {
+		t.Errorf("defaults: %+v, %v", got, err)
+	}
+}
+
+// The first default file with a token for the address counts: not that of a laxity up that was killed, or that
+// listens elsewhere.
+func TestTokenIsForTheAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	address := l.Addr().String()
+	dir := t.TempDir()
+	missing, mine, roots, packaged := filepath.Join(dir, "missing"), filepath.Join(dir, "mine"), filepath.Join(dir, "root's"), filepath.Join(dir, "webhook-token")
+	elsewhere, err := writeToken(mine, "", []string{"127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer elsewhere.Close()
+	writeFile(t, packaged, "packaged\n", 0o600)
+	up, err := writeToken(roots, "", []string{address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := access.ReadTokens(roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := []string{missing, mine, roots, packaged}
+	if got := sent(t, "", defaults, address); got != "Bearer "+tokens[0] {
+		t.Errorf("while laxity up runs: %q", got)
+	}
+	if err := up.Close(); err != nil { // as the kernel does when it is killed
+		t.Fatal(err)
+	}
+	if got := sent(t, "", defaults, address); got != "Bearer packaged" {
+		t.Errorf("after laxity up was killed: %q", got)
+	}
+	if got := sent(t, roots, defaults, address); got != "Bearer "+tokens[0] { // it may be a copy
+		t.Errorf("a file that a person names: %q", got)
+	}
+}
+
+// sent returns what a request to an address brings as Authorization.
+func sent(t *testing.T, named string, defaults []string, address string) (got string) {
+	t.Helper()
+	from, err := tokenFrom(named, defaults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := roundTrip(func(r *http.Request) (*http.Response, error) {
+		got = r.Header.Get("Authorization")
+		return nil, http.ErrServerClosed
+	})
+	_, _ = withToken{from, next}.RoundTrip(req) //nolint:bodyclose // there is no answer
+	return got
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -174,16 +223,11 @@ func TestDefaultTokenGoesToItsOwnerAlone(t *testing.T) {
 		sends[source{somebodys, "127.0.0.1", port, false}] = false
 	}
 	for from, want := range sends {
-		got := ""
-		next := roundTrip(func(r *http.Request) (*http.Response, error) {
-			got = r.Header.Get("Authorization")
-			return nil, http.ErrServerClosed
-		})
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+net.JoinHostPort(from.host, from.port), nil)
-		if err != nil {
-			t.Fatal(err)
+		named := ""
+		if from.named {
+			named = from.file
 		}
-		_, _ = withToken{tokenSource{from.file, from.named}, next}.RoundTrip(req) //nolint:bodyclose // there is no answer
+		got := sent(t, named, []string{from.file}, net.JoinHostPort(from.host, from.port))
 		if (got == "Bearer secret") != want {
 			t.Errorf("%+v: %q, want it: %v", from, got, want)
 		}

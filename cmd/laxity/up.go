@@ -126,9 +126,11 @@ func (u *upCommand) up(ctx context.Context, log *slog.Logger) error {
 	if u.Access.Tokens != nil { // only now: another laxity up on this state folder has a token of its own
 		addresses := append(slices.Clone(*u.exporters.WebListenAddresses), u.address)
 		r.token = tokenFile(u.StateDir)
-		if err := writeToken(r.token, u.group, addresses); err != nil {
+		held, err := writeToken(r.token, u.group, addresses)
+		if err != nil {
 			return errors.Join(err, stack.Close())
 		}
+		defer held.Close()
 		defer removeToken(r.token, log)
 		if !r.talks {
 			fmt.Fprint(u.err, howToAct(r.token, u.pageAt(u.address), u.pageAt(listening.exporterAddress())))

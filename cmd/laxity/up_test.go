@@ -99,6 +99,14 @@ func TestUpIsClosedToOthersOnThisMachine(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("token file: %v, %v", info, err)
 	}
+	file, err := os.Open(u.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if !isHeld(file) {
+		t.Error("the token looks like that of a laxity up that was killed")
+	}
 	tokens, err := access.ReadTokens(u.token)
 	if err != nil || len(tokens) != 1 || len(tokens[0]) < 64 {
 		t.Fatal(tokens, err)

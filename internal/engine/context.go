@@ -16,8 +16,14 @@ import (
 //
 // Source: docker/cli, cli/context/store: the metadata of a context lie in a folder named by the SHA-256 of its name.
 func contextSocket() string {
-	home, _ := os.UserHomeDir() // without one nothing is found
-	dir := cmp.Or(os.Getenv("DOCKER_CONFIG"), filepath.Join(home, ".docker"))
+	dir := os.Getenv("DOCKER_CONFIG")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil { // a .docker in the working directory may be anybody's
+			return ""
+		}
+		dir = filepath.Join(home, ".docker")
+	}
 	var config struct{ CurrentContext string }
 	var meta struct {
 		Endpoints struct{ Docker struct{ Host string } }

@@ -8,9 +8,13 @@ import (
 	"github.com/laxity/laxity/internal/engine"
 )
 
-// The folders are named by the SHA-256 of the contexts' names: rootless, and far.
+// The folders of two contexts, named by the SHA-256 of the contexts' names.
+const (
+	rootless = "contexts/meta/12b961af5feb3e9d39f93b2cefb9a1a944f18d02cca0cac2f04f5a982240605f"
+	far      = "contexts/meta/512eea46ceb3921dff4363c7069d89d4964d1d9fccaa0f411851a7aa60a5c868"
+)
+
 func TestContextInUse(t *testing.T) {
-	const rootless, far = "contexts/meta/12b961af5feb3e9d39f93b2cefb9a1a944f18d02cca0cac2f04f5a982240605f", "contexts/meta/512eea46ceb3921dff4363c7069d89d4964d1d9fccaa0f411851a7aa60a5c868"
 	for name, tt := range map[string]struct {
 		config, env, dockerHost string
 		want                    string
@@ -37,6 +41,20 @@ func TestContextInUse(t *testing.T) {
 				t.Errorf("%q, want %q", got.DockerHost, tt.want)
 			}
 		})
+	}
+}
+
+// Without a home there is no docker context: one in the working directory may be anybody's.
+func TestContextWithoutHome(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"HOME", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_HOST"} {
+		t.Setenv(name, "")
+	}
+	write(t, filepath.Join(dir, ".docker", "config.json"), `{"currentContext": "rootless"}`)
+	write(t, filepath.Join(dir, ".docker", rootless, "meta.json"), `{"Endpoints":{"docker":{"Host":"unix:///tmp/evil.sock"}}}`)
+	if got, how := (engine.Choice{Kind: engine.Docker}).Resolve(engine.This); got.DockerHost != "" {
+		t.Errorf("%q, %s", got.DockerHost, how)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/decision"
+	"github.com/laxity/laxity/actuator/lease"
 )
 
 // alertmanagerFacts are what an Alertmanager says, and what became of a test alert.
@@ -57,18 +58,22 @@ type amRoute struct {
 	RepeatInterval string            `yaml:"repeat_interval"`
 	GroupWait      string            `yaml:"group_wait"`
 	GroupInterval  string            `yaml:"group_interval"`
+	Continue       bool              `yaml:"continue"`
 	Routes         []amRoute         `yaml:"routes"`
 }
 
-// amWay is a route to a receiver, with what it inherits from the routes above it.
+// amWay is a route to a receiver that alerts of one action take, with what it inherits from the routes above it.
 type amWay struct {
 	repeat, wait, interval model.Duration
-	// action: only alerts with the label action take it.
-	action bool
+	// selects: alerts without an action do not take it. sure: no other label decides who does.
+	selects, sure bool
 }
 
 // amDefaults are Alertmanager's own.
-var amDefaults = amWay{repeat: model.Duration(4 * time.Hour), wait: model.Duration(30 * time.Second), interval: model.Duration(5 * time.Minute)}
+var amDefaults = amWay{repeat: model.Duration(4 * time.Hour), wait: model.Duration(30 * time.Second), interval: model.Duration(5 * time.Minute), sure: true}
+
+// actions are those that the actuator understands.
+var actions = []lease.Wish{lease.Arbitrate, lease.Relieve, lease.Pause, lease.Drain, lease.Expedite}
 
 func gatherAlertmanager(ctx context.Context, o Options) (f alertmanagerFacts) {
 	f.at = o.Alertmanager
@@ -158,9 +163,9 @@ const hiddenURL = "<secret>"
 
 // isActuator reports whether a webhook may be an actuator's. One with a hidden address may be if a route to it
 // selects alerts with an action.
-func (w amWebhook) isActuator(ways []amWay) bool {
+func (w amWebhook) isActuator(ways [][]amWay) bool {
 	if w.URL == hiddenURL {
-		return slices.ContainsFunc(ways, func(w amWay) bool { return w.action })
+		return slices.ContainsFunc(slices.Concat(ways...), func(w amWay) bool { return w.selects })
 	}
 	u, err := url.Parse(w.URL)
 	return err == nil && strings.HasSuffix(u.Path, "/api/v1/alerts")
@@ -171,7 +176,11 @@ func (w amWebhook) isActuator(ways []amWay) bool {
 func (f alertmanagerFacts) judgeConfig(out *findings) {
 	found, hidden := findings{area: out.area}, ""
 	for _, r := range f.config.Receivers {
-		ways := f.config.Route.ways(r.Name, amDefaults)
+		var ways [][]amWay
+		for _, action := range actions {
+			of, _ := f.config.Route.ways(r.Name, string(action), amDefaults)
+			ways = append(ways, of)
+		}
 		for _, w := range r.Webhooks {
 			switch {
 			case w.isActuator(ways):
@@ -183,7 +192,7 @@ func (f alertmanagerFacts) judgeConfig(out *findings) {
 	}
 	switch {
 	case len(found.list) > 0:
-		out.list = append(out.list, slices.MinFunc(found.list, func(a, b Finding) int { return cmp.Compare(severity[a.Level], severity[b.Level]) }))
+		out.list = append(out.list, slices.MinFunc(found.list, bySeverity))
 	case hidden != "":
 		out.add(Warn, "receiver", hidden+" has a webhook whose address Alertmanager hides, and no route to it selects alerts by their label action", "whether alerts reach the actuator is not known", "a route with matchers action=~\".+\", "+example+"; --send-test-alert tries it")
 	default:
@@ -195,21 +204,40 @@ const example = "as in compose/alertmanager.yml"
 
 var severity = map[Level]int{OK: 0, Warn: 1, Fail: 2}
 
-// judge adds a finding for each way to the webhook; those that select alerts with an action count
-// alone, if there are any.
-func (w amWebhook) judge(out *findings, receiver string, ways []amWay) {
+func bySeverity(a, b Finding) int { return cmp.Compare(severity[a.Level], severity[b.Level]) }
+
+// judge adds the worst that happens to alerts on their ways to the webhook, which are by action. An alert that surely
+// takes several ways fares as on the best of them. Ways that other labels decide count where they select alerts with
+// an action, or where there are no others: else they may be for alerts that are none of ours.
+func (w amWebhook) judge(out *findings, receiver string, ways [][]amWay) {
 	found := fmt.Sprintf("%s posts to %s", receiver, w.URL)
 	if w.URL == hiddenURL {
 		found = receiver + " has a webhook whose address Alertmanager hides"
 	}
-	if len(ways) == 0 {
-		out.add(Fail, "receiver", found, "no route leads to it", "a route with matchers action=~\".+\", "+example)
-	}
-	selecting := slices.ContainsFunc(ways, func(w amWay) bool { return w.action })
-	for _, way := range ways {
-		if way.action == selecting {
-			w.judgeWay(out, found, way)
+	count, others := findings{area: out.area}, findings{area: out.area}
+	for _, of := range ways {
+		sure := findings{area: out.area}
+		for _, way := range of {
+			switch {
+			case way.sure:
+				w.judgeWay(&sure, found, way)
+			case way.selects:
+				w.judgeWay(&count, found, way)
+			default:
+				w.judgeWay(&others, found, way)
+			}
 		}
+		if len(sure.list) > 0 {
+			count.list = append(count.list, slices.MinFunc(sure.list, bySeverity))
+		}
+	}
+	switch {
+	case len(count.list) > 0:
+		out.list = append(out.list, slices.MaxFunc(count.list, bySeverity))
+	case len(others.list) > 0:
+		out.list = append(out.list, slices.MaxFunc(others.list, bySeverity))
+	default:
+		out.add(Fail, "receiver", found, "no route leads alerts with an action to it", "a route with matchers action=~\".+\", "+example)
 	}
 }
 
@@ -234,18 +262,28 @@ func (w amWebhook) judgeWay(out *findings, found string, way amWay) {
 	}
 }
 
-// ways are the routes to a receiver below this one, and this one. What a route does not set it has
-// from the one above.
-func (r amRoute) ways(receiver string, above amWay) (all []amWay) {
-	way := amWay{own(r.RepeatInterval, above.repeat), own(r.GroupWait, above.wait), own(r.GroupInterval, above.interval), above.action || r.selectsAction()}
+// ways are the routes to a receiver that alerts with this action take at this route and below, as Alertmanager does: a
+// route that matches takes what none below it does, and ends the search unless it continues. What a route does not set
+// it has from the one above. sure: the route takes them whatever their other labels are.
+func (r amRoute) ways(receiver, action string, above amWay) (all []amWay, sure bool) {
+	takes, sure, selects := r.matches(action)
+	if !takes {
+		return nil, false
+	}
+	way := amWay{own(r.RepeatInterval, above.repeat), own(r.GroupWait, above.wait), own(r.GroupInterval, above.interval), above.selects || selects, above.sure && sure}
+	taken := false
 	for _, sub := range r.Routes {
 		sub.Receiver = cmp.Or(sub.Receiver, r.Receiver)
-		all = append(all, sub.ways(receiver, way)...)
+		below, surely := sub.ways(receiver, action, way)
+		all = append(all, below...)
+		if taken = taken || surely; surely && !sub.Continue {
+			break
+		}
 	}
-	if r.Receiver == receiver {
+	if !taken && r.Receiver == receiver {
 		all = append(all, way)
 	}
-	return all
+	return all, sure
 }
 
 func own(text string, inherited model.Duration) model.Duration {
@@ -255,26 +293,41 @@ func own(text string, inherited model.Duration) model.Duration {
 	return inherited
 }
 
-// actionMatcher finds the matchers of the label action, such as action=~".+".
-var actionMatcher = regexp.MustCompile(`(?:^|[\s{,"])action"?\s*(=~|!~|!=|=)\s*"?([^",}]*)`)
+// matcher is one of those in a text such as action=~".+" or {severity="info", "action"!=""}.
+var matcher = regexp.MustCompile(`"?([^\s{},"=!~]+)"?\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|[^,}]*)`)
 
-// selectsAction reports whether the route's own matchers refuse alerts without an action.
-func (r amRoute) selectsAction() bool {
-	matchers := [][2]string{{"=", r.Match["action"]}, {"=~", r.MatchRE["action"]}}
+// matches reports whether the route takes alerts with this action, whether that is sure whatever their other labels
+// are, and whether it refuses alerts without an action.
+func (r amRoute) matches(action string) (takes, sure, selects bool) {
+	takes, sure = true, true
+	match := func(label, operator, value string) {
+		if label != "action" {
+			sure = false
+			return
+		}
+		takes = takes && accepts(operator, value, action)
+		selects = selects || !accepts(operator, value, "")
+	}
+	for label, value := range r.Match {
+		match(label, "=", value)
+	}
+	for label, value := range r.MatchRE {
+		match(label, "=~", value)
+	}
 	for _, text := range r.Matchers {
-		for _, m := range actionMatcher.FindAllStringSubmatch(text, -1) {
-			matchers = append(matchers, [2]string{m[1], m[2]})
+		for _, m := range matcher.FindAllStringSubmatch(text, -1) {
+			match(m[1], m[2], strings.Trim(strings.TrimSpace(m[3]), `"`))
 		}
 	}
-	return slices.ContainsFunc(matchers, func(m [2]string) bool { return refusesNone(m[0], m[1]) })
+	return takes, sure, selects
 }
 
-// refusesNone reports whether a matcher refuses a label that is not there.
-func refusesNone(operator, value string) bool {
-	matches := value == ""
+// accepts reports whether a matcher accepts a label's value, which is empty where there is no label.
+func accepts(operator, want, value string) bool {
+	equal := want == value
 	if strings.HasSuffix(operator, "~") {
-		re, err := regexp.Compile("^(?:" + value + ")$")
-		matches = err != nil || re.MatchString("")
+		re, err := regexp.Compile("^(?:" + want + ")$")
+		equal = err != nil || re.MatchString(value)
 	}
-	return matches == strings.HasPrefix(operator, "!")
+	return equal != strings.HasPrefix(operator, "!")
 }

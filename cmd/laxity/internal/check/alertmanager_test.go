@@ -26,6 +26,13 @@ func TestAlertmanager(t *testing.T) {
 	people := func(config string) string {
 		return strings.Replace(config, "receivers:\n", "receivers:\n  - name: people\n    webhook_configs: [{url: <secret>, send_resolved: false}]\n", 1)
 	}
+	// routes are those of the receivers actuator, whose own waits are Alertmanager's, and people.
+	const good = "repeat_interval: 1m, group_wait: 0s, group_interval: 10ms"
+	routes := func(list ...string) string {
+		return "route: {receiver: people, routes: [" + strings.ReplaceAll(strings.Join(list, ", "), "GOOD", good) + "]}\n" +
+			"receivers: [{name: people}, {name: actuator, webhook_configs: [{url: 'http://127.0.0.1:9871/api/v1/alerts'}]}]"
+	}
+	const all = `matchers: ['action=~".+"']`
 	tests := []struct {
 		name, config string
 		level        Level
@@ -47,6 +54,16 @@ func TestAlertmanager(t *testing.T) {
 		{"ends come late", replaced("group_interval: 10ms", "group_interval: 1m"), Warn, "group_interval: 10ms on its route"},
 		{"its own waits", replaced("group_wait: 0s", "group_wait: 30s", "repeat_interval: 1m", "repeat_interval: 1m\n      group_wait: 1s"), OK, "posts"},
 		{"another webhook", replaced("/api/v1/alerts", "/slack"), Fail, "no webhook"},
+		{"some late", routes(`{receiver: actuator, matchers: ['action="pause"'], GOOD}`, `{receiver: actuator, `+all+`}`), Warn, "4h"},
+		{"some late, by the root", strings.Replace(routes(`{receiver: actuator, matchers: ['action="pause"'], GOOD}`), "{receiver: people", "{receiver: actuator", 1), Warn, "4h"},
+		{"some late, by another label", routes(`{receiver: actuator, matchers: ['{node="gpu-1", action=~".+"}']}`, `{receiver: actuator, `+all+`, GOOD}`), Warn, "4h"},
+		{"twice, once late", routes(`{receiver: actuator, `+all+`, GOOD, continue: true}`, `{receiver: actuator, `+all+`}`), OK, "posts"},
+		{"late after it", routes(`{receiver: actuator, `+all+`, GOOD}`, `{receiver: actuator, match: {action: pause}}`), OK, "posts"},
+		{"late above it", routes(`{receiver: actuator, ` + all + `, routes: [{matchers: ['action!=""'], GOOD}]}`), OK, "posts"},
+		{"late for an action that is not ours", routes(`{receiver: actuator, matchers: ['action="page"']}`, `{receiver: actuator, `+all+`, GOOD}`), OK, "posts"},
+		{"late for alerts of others", routes(`{receiver: actuator, matchers: ['team="db, action=x"']}`, `{receiver: actuator, `+all+`, GOOD}`), OK, "posts"},
+		{"only by other labels", routes(`{receiver: actuator, match_re: {alertname: GPU.*}}`), Warn, "4h"},
+		{"only for an action that is not ours", routes(`{receiver: actuator, matchers: ['action="page"'], GOOD}`), Fail, "no route"},
 		{"nothing", "route: {receiver: x}\nreceivers: [{name: x}]", Fail, "no webhook"},
 	}
 	for _, tt := range tests {

@@ -90,12 +90,12 @@ func permitted(ctx context.Context, at Address, method, path string) permission 
 
 // permission tells of who may not act. program is whose token it is about.
 func (f *findings) permission(p permission, program, refused string) {
-	fix := "--http.config.file with authorization: {credentials_file: …}, the file that " + program + " has as --web.bearer-token-file; or --token.file, for laxity up"
+	fix := "--token.file with the file that " + program + " has as --web.bearer-token-file, or the file token in the --state-dir of laxity up: unless it is named, a default one goes to its owner's programs at 127.0.0.1 alone. Where clients authenticate otherwise: --http.config.file"
 	switch p {
 	case wrongToken:
 		f.add(Fail, "token", "the token sent is none of those that "+program+" takes", refused, fix+". One that two programs are to share is made once (laxity-actuator token FILE) and copied")
 	case noToken:
-		f.add(Warn, "token", "it wants a token or password, and check was given none", refused, fix)
+		f.add(Warn, "token", "it wants a token or password, and check sent none", refused, fix)
 	case notHere:
 		f.add(Warn, "token", "it takes changes from its own machine alone, because nobody has to authenticate", refused, "make a token there (laxity-actuator token /etc/laxity/token) and start it with --web.bearer-token-file=/etc/laxity/token")
 	case mayAct:

@@ -180,7 +180,7 @@ func TestJudge(t *testing.T) {
 		{"dry run", acting(func(s *state.State) { s.DryRun = true }).judge(), "acting", Warn, "--dry-run"},
 		{"dry run, no guardian", acting(func(s *state.State) { s.DryRun, s.GuardianUp = true, false }).judge(), "guardian", OK, "not needed"},
 		{"wrong token", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = wrongToken; return f }().judge(), "token", Fail, "--web.bearer-token-file"},
-		{"no token", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = noToken; return f }().judge(), "token", Warn, "given none"},
+		{"no token", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = noToken; return f }().judge(), "token", Warn, "unless it is named"},
 		{"another machine", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = notHere; return f }().judge(), "token", Warn, "laxity-actuator token"},
 		{"token", func() actuatorFacts { f := acting(func(*state.State) {}); f.may = mayAct; return f }().judge(), "token", OK, "may change"},
 		{"never", acting(func(s *state.State) { s.Arbitrate = config.Never }).judge(), "acting", Warn, "--arbitrate=auto"},

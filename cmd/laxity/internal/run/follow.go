@@ -41,7 +41,6 @@ func renewEvery(p api.Placement) time.Duration {
 
 func (f *follower) follow(ctx context.Context) {
 	defer close(f.ended)
-	ctx = context.WithoutCancel(ctx)
 	tick, renewal := time.NewTicker(look), time.NewTicker(renewEvery(f.promise))
 	defer tick.Stop()
 	defer renewal.Stop()

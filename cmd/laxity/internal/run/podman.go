@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -15,17 +16,21 @@ import (
 )
 
 // Podman returns the command podman with what leads it to the engine of this machine, if that is
-// Podman: the one that DOCKER_HOST or docker's option --host names, else the usual socket; without a
-// docker command Podman's own. It returns nil where docker is to be used.
+// Podman: the one that docker's option --host names, DOCKER_HOST, or the docker context in use, in
+// docker's order, else the usual socket; without a docker command Podman's own. It returns nil where
+// docker is to be used.
 //
 // The docker command works with Podman, but loses things that matter: Podman's Docker API ignores
 // --gpus without an error, and its exit code of a container with --rm is 0 (seen with 4.3).
 func Podman(ctx context.Context, options []string) []string {
-	if _, err := exec.LookPath("podman"); err != nil || otherContext(options) {
+	if _, err := exec.LookPath("podman"); err != nil {
 		return nil
 	}
+	host := cmp.Or(Option(options, "host"), os.Getenv(client.EnvOverrideHost), engine.This.Context())
+	if Option(options, "context") != "" || host == "" && os.Getenv("DOCKER_CONTEXT") != "" {
+		return nil // a context whose address docker alone knows
+	}
 	opts := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
-	host := Option(options, "host")
 	if host != "" {
 		opts = append(opts, client.WithHost(host))
 	}
@@ -38,7 +43,7 @@ func Podman(ctx context.Context, options []string) []string {
 	defer cancel()
 	switch version, err := enginekind.Podman(ctx, c); {
 	case err != nil:
-		if _, missing := exec.LookPath("docker"); missing != nil && host == "" && os.Getenv(client.EnvOverrideHost) == "" {
+		if _, missing := exec.LookPath("docker"); missing != nil && host == "" {
 			return []string{"podman"}
 		}
 		return nil
@@ -46,11 +51,6 @@ func Podman(ctx context.Context, options []string) []string {
 		return nil
 	}
 	return []string{"podman", "--url", c.DaemonHost()}
-}
-
-// otherContext reports whether docker would use an engine that only its own configuration knows.
-func otherContext(options []string) bool {
-	return os.Getenv("DOCKER_CONTEXT") != "" || Option(options, "context") != "" || engine.This.Context() != ""
 }
 
 // Option returns the value of one of docker's global options, which are written --name=value; empty

@@ -1,6 +1,10 @@
 package run_test
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -46,20 +50,56 @@ func TestPodmanIsFound(t *testing.T) {
 		t.Errorf("nobody answers: %v", found)
 	}
 	e := enginetest.Podman(t)
+	t.Setenv("DOCKER_CONFIG", dockerContexts(t, map[string]string{"here": e.Host, "nobody": "unix:///nobody.sock", "far": "ssh://far"}))
 	want := []string{"podman", "--url", e.Host}
 	for _, tc := range []struct {
-		env, options string
-		want         []string
+		inUse, contextEnv, env, options string
+		want                            []string
 	}{
-		{e.Host, "", want},
-		{"unix:///nobody.sock", "--debug --host=" + e.Host, want},
-		{"unix:///nobody.sock", "", nil},
-		{e.Host, "--context=other", nil},
-		{e.Host, "--host=unix:///nobody.sock", nil},
+		{"", "", e.Host, "", want},
+		{"", "", "unix:///nobody.sock", "--debug --host=" + e.Host, want},
+		{"", "", "unix:///nobody.sock", "", nil},
+		{"", "", e.Host, "--context=other", nil},
+		{"", "", e.Host, "--host=unix:///nobody.sock", nil},
+		{"nobody", "", e.Host, "", want},
+		{"nobody", "far", e.Host, "", want},
+		{"nobody", "", "", "--host=" + e.Host, want},
+		{"here", "", "", "", want},
+		{"nobody", "here", "", "", want},
+		{"nobody", "", "", "", nil},
+		{"here", "far", "", "", nil},
+		{"here", "", "", "--context=here", nil},
 	} {
+		use(t, tc.inUse)
+		t.Setenv("DOCKER_CONTEXT", tc.contextEnv)
 		t.Setenv("DOCKER_HOST", tc.env)
 		if got := run.Podman(t.Context(), strings.Fields(tc.options)); !slices.Equal(got, tc.want) {
-			t.Errorf("DOCKER_HOST=%s docker %s: %v, want %v", tc.env, tc.options, got, tc.want)
+			t.Errorf("%+v: %v", tc, got)
 		}
+	}
+}
+
+// dockerContexts makes a DOCKER_CONFIG with contexts, by their addresses.
+func dockerContexts(t *testing.T, hosts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, host := range hosts {
+		meta := filepath.Join(dir, "contexts", "meta", fmt.Sprintf("%x", sha256.Sum256([]byte(name))))
+		if err := os.MkdirAll(meta, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf(`{"Name":%q,"Endpoints":{"docker":{"Host":%q}}}`, name, host)
+		if err := os.WriteFile(filepath.Join(meta, "meta.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// use is docker context use.
+func use(t *testing.T, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), fmt.Appendf(nil, `{"currentContext":%q}`, name), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -57,7 +57,8 @@ const attempts = 3
 // 128 and the signal that came before docker started, and means that no container exists: it was not created, or was
 // removed again.
 func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
-	asking, settle := r.untilSignal(ctx)
+	cleanup, hurry := cleanupContext(ctx)
+	asking, settle := r.untilSignal(ctx, hurry)
 	defer settle()
 	var p api.Placement
 	var engine []string
@@ -68,19 +69,24 @@ func (r *Runner) Run(ctx context.Context, s Spec) (code int, err error) {
 	}
 	switch {
 	case err != nil:
-		if signal := settle(); signal != nil {
-			return interrupted(signal)
+		code = exitOf(s, err)
+		var kept error
+		if p.ID != "" {
+			kept = r.release(cleanup, p)
 		}
-		return exitOf(s, err), err
+		if signal := settle(); signal != nil {
+			code, err = interrupted(signal)
+		}
+		return code, errors.Join(err, kept)
 	case s.Node == Local:
 		return r.attached(settle, r.commandLine(r.local(), s, nil, s.CIDFile))
 	default:
-		return r.placed(ctx, s, p, engine, settle)
+		return r.placed(cleanup, s, p, engine, settle, hurry)
 	}
 }
 
 // place reserves a GPU, and returns the reservation and docker's options for the engine of
-// its node.
+// its node. With an error it returns the reservation that is left to release, if any.
 func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []string, err error) {
 	w := api.Wanted{
 		Deadline: api.Text(s.Labels[task.LabelDeadline]), GPUMemory: api.Text(s.Labels[task.LabelGPUMemory]),
@@ -92,28 +98,25 @@ func (r *Runner) place(ctx context.Context, s Spec) (p api.Placement, engine []s
 	for range attempts {
 		var placed api.Placed
 		if placed, err = r.choose(ctx, s, w); err != nil {
-			return p, nil, err
+			return api.Placement{}, nil, err
 		}
 		if len(placed.Placements) == 0 {
-			return p, nil, errors.New("the answer holds no place: is this the address of an actuator that places (--actuator.url)?")
+			return api.Placement{}, nil, errors.New("the answer holds no place: is this the address of an actuator that places (--actuator.url)?")
 		}
 		p = placed.Placements[0]
 		if engine, err = r.engine(p); err != nil {
-			return p, nil, errors.Join(err, r.release(ctx, p))
+			return p, nil, err
 		}
 		// Check right before the creation, because much may have happened since the answer.
 		if err = (bounded{r.Placements}).Check(ctx, p.ID); err == nil {
-			if err = r.required(ctx, s, &p); err != nil {
-				return p, nil, errors.Join(err, r.release(ctx, p))
-			}
-			return p, engine, nil
+			return p, engine, r.required(ctx, s, &p)
 		}
 		var refused *api.RefusedError
 		if !errors.As(err, &refused) || refused.Code/100 != 4 {
-			return p, nil, errors.Join(err, r.release(ctx, p))
+			return p, nil, err
 		}
 	}
-	return p, nil, fmt.Errorf("the chosen node filled up %d times before the container was created: %w", attempts, err)
+	return api.Placement{}, nil, fmt.Errorf("the chosen node filled up %d times before the container was created: %w", attempts, err)
 }
 
 // choose asks for a place. Where none keeps every deadline, and the user did not ask for that
@@ -166,8 +169,8 @@ func (r *Runner) local() []string {
 	return r.Docker
 }
 
-// placed creates the container of a reservation and follows it.
-func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []string, settle func() os.Signal) (int, error) {
+// placed creates the container of a reservation and follows it. ctx and hurry are of cleanupContext.
+func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []string, settle func() os.Signal, hurry func()) (int, error) {
 	cidFile := s.CIDFile
 	if cidFile == "" {
 		dir, err := os.MkdirTemp("", "laxity-run-")
@@ -183,9 +186,10 @@ func (r *Runner) placed(ctx context.Context, s Spec, p api.Placement, engine []s
 	go f.follow(ctx)
 	code, err := r.attached(settle, r.commandLine(engine, s, &p, cidFile))
 	close(f.done)
+	_, settle = r.untilSignal(ctx, hurry)
+	defer settle()
 	<-f.ended
-	// Cancel the reservation also if the user has left by now.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if f.id == "" { // docker says why on standard error
 		r.forget(ctx, p)
@@ -293,7 +297,7 @@ func (r *Runner) forget(ctx context.Context, p api.Placement) {
 }
 
 func (r *Runner) release(ctx context.Context, p api.Placement) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	err := r.Placements.Release(ctx, p.ID)
 	var refused *api.RefusedError

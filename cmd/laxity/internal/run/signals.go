@@ -36,9 +36,18 @@ func (b bounded) Admission(ctx context.Context, q admission.Question) (admission
 	return b.Placements.Admission(ctx, q)
 }
 
-// untilSignal returns a context that the first signal cancels, for what is done before docker starts. settle ends the
-// watch and returns that signal; nil if none came.
-func (r *Runner) untilSignal(ctx context.Context) (asking context.Context, settle func() os.Signal) {
+// grace is how long a reservation may take to be released after a signal.
+const grace = 2 * time.Second
+
+// cleanupContext returns a context for what must be done although ctx has ended. hurry ends it after grace.
+func cleanupContext(ctx context.Context) (cleanup context.Context, hurry func()) {
+	cleanup, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	return cleanup, func() { time.AfterFunc(grace, cancel) }
+}
+
+// untilSignal returns a context that the first signal cancels, for what is done while docker does not run; hurry is
+// called then. settle ends the watch and returns that signal; nil if none came.
+func (r *Runner) untilSignal(ctx context.Context, hurry func()) (asking context.Context, settle func() os.Signal) {
 	asking, cancel := context.WithCancel(ctx)
 	var first os.Signal
 	settled, ended := make(chan struct{}), make(chan struct{})
@@ -47,6 +56,7 @@ func (r *Runner) untilSignal(ctx context.Context) (asking context.Context, settl
 		select {
 		case first = <-r.Signals:
 			cancel()
+			hurry()
 		case <-settled:
 		}
 	}()
@@ -56,6 +66,7 @@ func (r *Runner) untilSignal(ctx context.Context) (asking context.Context, settl
 		cancel()
 		if first == nil && len(r.Signals) > 0 {
 			first = <-r.Signals
+			hurry()
 		}
 		return first
 	})

@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -124,6 +125,48 @@ func TestSilentActuatorDoesNotHangRun(t *testing.T) {
 				}
 				if got := strings.Join(a.released, " "); got != tc.released {
 					t.Errorf("released %q, want %q", got, tc.released)
+				}
+			})
+		})
+	}
+}
+
+// mute is a silent actuator that answers no release either.
+type mute struct{ *silent }
+
+func (m mute) Bind(ctx context.Context, _, _ string) error { return m.block(ctx, "bind") }
+
+func (m mute) Release(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return &api.UnreachableError{Address: "http://a", Err: ctx.Err()}
+}
+
+// A signal ends Run soon, whatever the actuator does not answer, and what stays reserved is said.
+func TestSignalEndsRelease(t *testing.T) {
+	for call, args := range map[string]string{"check": "-d --deadline 9s i", "admission": "-d --require --deadline 9s i", "bind": "-d --deadline 9s i"} {
+		t.Run(call, func(t *testing.T) {
+			// Docker ends at once, and nobody can tell whether the container runs.
+			script(t, "docker", "[ \"$1\" = container ] && exit 1\nwhile [ \"$1\" != --cidfile ]; do shift; done\nprintf %064d 1 > \"$2\"\n")
+			spec := parse(t, args)
+			synctest.Test(t, func(t *testing.T) {
+				a, signals := mute{silence(call)}, make(chan os.Signal, 1)
+				var says strings.Builder
+				r := run.Runner{Docker: []string{"docker"}, Placements: a, Stdout: io.Discard, Stderr: &says, Signals: signals}
+				var signalled time.Time
+				go func() {
+					<-a.asked
+					signalled = time.Now()
+					signals <- syscall.SIGINT
+				}()
+				code, err := r.Run(context.Background(), spec)
+				if took := time.Since(signalled); took > 2*time.Second {
+					t.Errorf("it ended %v after the signal", took)
+				}
+				if text := fmt.Sprint(err, says.String()); !strings.Contains(text, "reservation p1") || !strings.Contains(text, "it expires by itself") {
+					t.Errorf("code %d: %s", code, text)
+				}
+				if err != nil && (code != 130 || !strings.Contains(err.Error(), "no container was created")) {
+					t.Errorf("code %d, %v", code, err)
 				}
 			})
 		})
