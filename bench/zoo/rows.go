@@ -183,10 +183,9 @@ func figures(rows []bench.Row) (all []bench.Figure) {
 		all = append(all, bench.Figure{Name: "zoo_channel_changes", Value: total, Unit: "changes", Runs: n},
 			bench.Figure{Name: "zoo_longest_off_seconds", Value: slices.Max(off), Unit: "s", Runs: n})
 	}
-	later := bench.Column(rows, "ratio", func(r bench.Row) bool {
-		return r.Str("way") == aRound && r["standard"] == true && r.Str("deaths") == ""
-	})
-	return append(all, bench.Figure{Name: "zoo_round_time_ratio", Value: bench.Median(later), Unit: "×", Runs: len(later)})
+	played := slices.DeleteFunc(slices.Clone(rows), func(r bench.Row) bool { return r["standard"] != true || r.Str("deaths") != "" })
+	ratios := bench.Known(played, aRound, "ratio")
+	return append(all, bench.Figure{Name: "zoo_round_time_ratio", Value: bench.Median(ratios), Unit: "×", Runs: len(ratios)})
 }
 
 func table(rows []bench.Row) [][]string {
