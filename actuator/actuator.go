@@ -112,7 +112,7 @@ func (a *Actuator) openParts() (err error) {
 	gpuMemory := ledger.New(ledger.Options{Now: o.Now, Alive: o.ThreadAlive})
 	if a.mechanisms, err = o.Mechanisms.Open(mechanism.Surroundings{
 		StateDir: o.StateDir, ChannelsDir: a.folders.channels, Engine: o.Engine, DryRun: o.DryRun,
-		Journal: a.journal, Decider: gpuMemory, MaxWait: maxWait(o.Config), Logger: a.log,
+		Journal: a.journal, Decider: gpuMemory, MaxWait: arbiter.MaxWait(o.Config), Logger: a.log,
 	}); err != nil {
 		return err
 	}
@@ -306,18 +306,8 @@ func (a *Actuator) Reload(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the old configuration stays: %w", err)
 	}
-	if err := a.arbiter.Configure(ctx, c); err != nil {
-		return err
-	}
-	if g := a.mechanisms.MemoryGuard; g != nil {
-		g.SetMaxWait(maxWait(c))
-	}
-	return nil
+	return a.arbiter.Configure(ctx, c)
 }
-
-// maxWait is how long the memory guard lets an allocation wait: longer than the ledger does, which
-// says why it denies.
-func maxWait(c config.Config) time.Duration { return max(c.MaxHold, c.MemoryWait+time.Minute) }
 
 // complete adds to the state what the arbiter does not know. The arbiter's goroutine calls it.
 func (a *Actuator) complete(s *state.State) {

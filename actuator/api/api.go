@@ -32,15 +32,15 @@ type Actuator interface {
 	Healthy() error
 	// Ready says why it cannot act; nil: it can.
 	Ready() error
-	// Reload reads the configuration again. It returns ErrNothingToReload where there
-	// is none; a bad one changes nothing.
+	// Reload reads configuration and nodes again. It returns ErrNothingToReload where there
+	// is no file of either; a bad one changes nothing.
 	Reload(ctx context.Context) error
 	// Admission answers whether a deadline or share could be kept.
 	Admission(ctx context.Context, q admission.Question) (admission.Answer, error)
 }
 
-// ErrNothingToReload means that there is no configuration file.
-var ErrNothingToReload = errors.New("nothing to reload: start with --config.file or --nodes.file to be able to")
+// ErrNothingToReload means that there is neither a configuration file nor a nodes.yaml.
+var ErrNothingToReload = errors.New("nothing to reload: start with --nodes.file, or laxity-actuator with --config.file, to be able to")
 
 // Decisions is the log of what was decided and why: *decisionlog.Log.
 type Decisions interface {

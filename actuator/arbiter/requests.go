@@ -35,14 +35,22 @@ func (a *Arbiter) inLoop(ctx context.Context, do func() error) error {
 	}
 }
 
-// Configure applies a new configuration, which must be valid.
+// Configure applies a new configuration, which must be valid, to core and memory guard. Where ctx ends
+// first, the loop may apply it still.
 func (a *Arbiter) Configure(ctx context.Context, c config.Config) error {
 	return a.inLoop(ctx, func() error {
 		a.core.Configure(a.o.Now(), c)
+		if g := a.o.MemoryGuard; g != nil {
+			g.SetMaxWait(MaxWait(c))
+		}
 		a.publish() // the caller sees it at once
 		return nil
 	})
 }
+
+// MaxWait is how long the memory guard lets an allocation wait: longer than the ledger does, which
+// says why it denies.
+func MaxWait(c config.Config) time.Duration { return max(c.MaxHold, c.MemoryWait+time.Minute) }
 
 // Pause holds a container for the person named who. The request is a lease, like an alert's: it
 // ends by Release, or after Config.MaxHold. When Pause returns nil, the lease is on disk, and the

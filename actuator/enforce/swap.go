@@ -31,9 +31,10 @@ var (
 
 // SwapResult says what a swap moved and how long its steps took.
 type SwapResult struct {
-	// Bytes is the GPU memory of all its processes, contexts included, by GPU UUID.
+	// Bytes is the GPU memory of the processes that were moved, contexts included, by GPU UUID. One that
+	// ended while it was swapped out is not moved by Resume.
 	Bytes map[string]uint64
-	// Processes is how many of its processes use CUDA.
+	// Processes is how many were moved.
 	Processes int
 	// Of Suspend: until all are locked (they wait for their kernels); until all are
 	// checkpointed; until the container is frozen. Of Resume: until the container

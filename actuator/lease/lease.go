@@ -252,6 +252,18 @@ func (b *Book) Close(l Lease) {
 	b.lapsed = true
 }
 
+// Get returns the open lease of this wish and fingerprint.
+func (b *Book) Get(w Wish, fingerprint string) (Lease, bool) {
+	l, ok := b.d.Leases[key(w, fingerprint)]
+	return l, ok
+}
+
+// PutBack undoes a renewal: l is what Get returned before it.
+func (b *Book) PutBack(l Lease) {
+	b.d.Leases[key(l.Wish, l.Fingerprint)] = l
+	b.changed = true
+}
+
 // Shorten lets an open lease expire at this time, if that is earlier.
 func (b *Book) Shorten(l Lease, end time.Time) {
 	k := key(l.Wish, l.Fingerprint)

@@ -69,7 +69,6 @@ func TestBookLeases(t *testing.T) {
 	}
 }
 
-// A resolve that overtakes its firing.
 // A lease that is to end earlier stays what it is but for that; it is never prolonged.
 func TestShorten(t *testing.T) {
 	for end, want := range map[int]int{5: 5, 20: 10} {
@@ -86,6 +85,7 @@ func TestShorten(t *testing.T) {
 	lease.New().Shorten(firing(0, 10), at(5)) // of one that is not open
 }
 
+// A resolve that overtakes its firing.
 func TestResolveFirst(t *testing.T) {
 	b := lease.New()
 	if b.Resolve(lease.Pause, "f", at(0), at(1)) {

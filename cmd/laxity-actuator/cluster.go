@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"sync"
-	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/go-chi/chi/v5"
 
 	"github.com/laxity/laxity/actuator"
-	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/enforce/docker"
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
@@ -21,6 +18,7 @@ import (
 	"github.com/laxity/laxity/actuator/placement/reservation"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/placement/swarm"
+	"github.com/laxity/laxity/cmd/internal/nodesfile"
 	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/internal/access"
 	"github.com/laxity/laxity/internal/engine"
@@ -99,31 +97,15 @@ func (r ranker) Reserve(ctx context.Context, among []string, req placement.Reque
 // Release implements swarm.Reserver.
 func (r ranker) Release(ctx context.Context, id string) error { return r.s.Release(ctx, id) }
 
-// openNodes reads nodes.yaml, for placement and for forwarding; without a file there is nothing to
-// forward to. The actuator's reload reads it again.
+// openNodes opens nodes.yaml, for placement and for forwarding; without a file there is nothing to
+// forward to.
 func openNodes(path string, o *actuator.Options) (*nodes.File, error) {
-	list, err := nodes.Open(path)
-	if err != nil || path == "" {
-		return list, err
+	list, load, err := nodesfile.Open(path, o.Config, o.Load)
+	if err == nil && path != "" {
+		o.Load, o.Peers = load, list
 	}
-	o.Peers = list
-	load, base := o.Load, o.Config
-	o.Load = func() (config.Config, error) {
-		c := base
-		if load != nil {
-			var err error
-			if c, err = load(); err != nil {
-				return base, err
-			}
-		}
-		return c, list.Reload() // last, since it takes effect at once: a bad file of the two changes nothing
-	}
-	return list, nil
+	return list, err
 }
-
-// nodesEvery is how often a changed nodes.yaml is looked for: service discovery
-// writes such files at any time.
-const nodesEvery = 5 * time.Second
 
 // background runs what has to run beside the actuator until stop is called.
 func background(ctx context.Context, logger *slog.Logger, parts ...func(context.Context) error) (stop func()) {
@@ -137,34 +119,4 @@ func background(ctx context.Context, logger *slog.Logger, parts ...func(context.
 		})
 	}
 	return func() { cancel(); running.Wait() }
-}
-
-// followFile reads a file again whenever it has changed; a bad one is said once,
-// and the old content stays.
-func followFile(path string, every time.Duration, reload func() error, logger *slog.Logger) func(context.Context) error {
-	last, _ := os.Stat(path)
-	return func(ctx context.Context) error {
-		if path == "" {
-			return nil
-		}
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
-			now, err := os.Stat(path)
-			if err != nil || last != nil && now.ModTime().Equal(last.ModTime()) && now.Size() == last.Size() && os.SameFile(now, last) {
-				continue // while it is being replaced it may be away
-			}
-			last = now
-			if err := reload(); err != nil {
-				logger.Error("the old list of nodes stays", "err", err)
-				continue
-			}
-			logger.Info("read the list of nodes again", "file", path)
-		}
-	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/laxity/laxity/actuator/profile"
 	"github.com/laxity/laxity/actuator/source"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
+	"github.com/laxity/laxity/cmd/internal/nodesfile"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/cmd/internal/usage"
 	"github.com/laxity/laxity/exporter"
@@ -171,7 +172,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer follow(ctx, places, logger)()
-	defer background(ctx, logger, keepLabels, followFile(s.placement.nodes, nodesEvery, list.Reload, logger))()
+	defer background(ctx, logger, keepLabels, nodesfile.Follow(s.placement.nodes, nodesfile.Every, list.Reload, logger))()
 	return s.serve(ctx, a, who.Tokens != nil || who.Web.Demands().Everybody(), logger)
 }
 

@@ -86,7 +86,7 @@ func (c *cli) addUp() {
 	cmd.Flag("memory-share", "How a GPU's memory is divided: limit (each container up to its own limit; one without a limit is not guarded), fair (equally), or adaptive (it lends what one does not use). fair and adaptive guard the allocations of all containers with a laxity.* label.").Default(string(allocator.ByLimit)).EnumVar((*string)(&u.Config.MemoryShare), allocator.Shares...)
 	cmd.Flag("swap", "Swap containers off their GPUs when one with laxity.gpu-memory waits for their memory or the card is nearly full: auto (where this machine can) or off.").Default(string(config.MemoryAuto)).EnumVar((*string)(&u.Swap), config.MemoryModes...)
 	cmd.Flag("ranking", "How a new container's node is chosen: predictive or paper (laxity nodes --help).").Default(string(placement.DefaultMethod)).EnumVar((*string)(&u.Ranking), placement.Methods...)
-	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes.").StringVar(&u.NodesFile)
+	cmd.Flag("nodes.file", "nodes.yaml: the Docker engines of other nodes. Read again when it changes.").StringVar(&u.NodesFile)
 	cmd.Flag("dry-run", "Decide and record, but change nothing.").BoolVar(&u.DryRun)
 	usage.Limits(cmd, &u.Limits)
 	u.exporters = kingpinflag.AddFlags(cmd, "127.0.0.1:9870")

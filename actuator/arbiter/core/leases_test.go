@@ -3,6 +3,7 @@ package core_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,16 +100,19 @@ func TestAPauseThatFailsChangesNothing(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	released := lease.Exemption{ContainerID: "id-web", Tasks: []string{"t"}, Reason: "released", Since: now}
 	full := errors.New("disk full")
+	look := func(k *core.Core, at time.Time) {
+		k.Snapshot(at, &task.Snapshot{Run: "r", Sequence: 1, Time: at, Health: task.Health{DeviceUp: true, EngineUp: true},
+			GPUs: []task.GPU{{UUID: "GPU-0", MemoryTotal: 100}}, Containers: []task.Container{{ID: "id-web", Name: "web", Spec: task.Spec{Managed: true}}},
+			Tasks: []task.Task{{ID: "t", ContainerID: "id-web", Container: "web", GPUs: []string{"GPU-0"}, State: task.Running, Start: task.Mark{Time: now}}}}, nil)
+		k.Step(at, core.Around{GuardianUp: true, MayHold: true})
+	}
 	fresh := func() (*lease.Book, *core.Core) {
 		book := lease.New()
 		k := core.New(core.Options{
 			Node: "n1", Config: config.Config{}.WithDefaults(), Leases: book, History: estimate.New(),
 			MaxSnapshotAge: 10 * time.Second, HoldLease: 30 * time.Second, FetchEvery: time.Hour,
 		}, now)
-		k.Snapshot(now, &task.Snapshot{Run: "r", Sequence: 1, Time: now, Health: task.Health{DeviceUp: true, EngineUp: true},
-			GPUs: []task.GPU{{UUID: "GPU-0", MemoryTotal: 100}}, Containers: []task.Container{{ID: "id-web", Name: "web", Spec: task.Spec{Managed: true}}},
-			Tasks: []task.Task{{ID: "t", ContainerID: "id-web", Container: "web", GPUs: []string{"GPU-0"}, State: task.Running, Start: task.Mark{Time: now}}}}, nil)
-		k.Step(now, core.Around{GuardianUp: true, MayHold: true})
+		look(k, now)
 		return book, k
 	}
 	t.Run("released before", func(t *testing.T) {
@@ -127,8 +131,9 @@ func TestAPauseThatFailsChangesNothing(t *testing.T) {
 	})
 	t.Run("paused before", func(t *testing.T) {
 		book, k := fresh()
-		for _, disk := range []error{nil, full} {
-			kept, err := k.AskPause(now, "ann", "web")
+		ask := func(at time.Time, who string, disk error) {
+			t.Helper()
+			kept, err := k.AskPause(at, who, "web")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,8 +141,16 @@ func TestAPauseThatFailsChangesNothing(t *testing.T) {
 				t.Errorf("it answers %v", err)
 			}
 		}
-		if len(book.Leases()) != 1 {
-			t.Errorf("leases %+v", book.Leases())
+		ask(now, "ann", nil)
+		before, later := book.Leases(), now.Add(time.Minute)
+		look(k, later)
+		ask(later, "bob", full)
+		if after := book.Leases(); len(before) != 1 || !slices.Equal(after, before) {
+			t.Errorf("leases %+v, were %+v", after, before)
+		}
+		ask(later, "bob", nil)
+		if after := book.Leases(); len(after) != 1 || after[0].By != "bob" || !after[0].Expires.Equal(before[0].Expires.Add(time.Minute)) {
+			t.Errorf("renewed it is %+v, was %+v", after, before)
 		}
 	})
 	t.Run("no room", func(t *testing.T) {

@@ -43,18 +43,20 @@ func (k *Core) AskPause(now time.Time, who, ref string) (kept func(error) error,
 	}
 	released, exempt := k.leases.Exemption(id)
 	k.leases.Forgive(id) // this request takes back the person's earlier release
-	opened, _ := k.leases.Fire(l)
-	d := decision.Decision{Kind: decision.Request, Result: decision.Renewed, By: who, Container: c.Name, ContainerID: c.ID, Cause: string(lease.Pause),
+	former, renewed := k.leases.Get(l.Wish, l.Fingerprint)
+	k.leases.Fire(l)
+	d := decision.Decision{Kind: decision.Request, Result: decision.Opened, By: who, Container: c.Name, ContainerID: c.ID, Cause: string(lease.Pause),
 		Reason: fmt.Sprintf("to be paused until it is released, or for %v", k.config.MaxHold)}
-	if opened {
-		d.Result = decision.Opened
+	if renewed {
+		d.Result = decision.Renewed
 	}
 	return func(err error) error {
 		if err != nil {
 			if exempt {
 				k.leases.Exempt(released)
 			}
-			if !opened {
+			if renewed {
+				k.leases.PutBack(former)
 				return fmt.Errorf("the request is not on disk, so the container is paused for as long as before: %w", err)
 			}
 			k.leases.Close(l)

@@ -156,9 +156,6 @@ func (k *Core) onSwapped(r Result, d *decision.Decision) {
 	case r.Err == nil:
 		s.since[id] = k.now
 		delete(k.holds.retry, id)
-		if r.Kind == plan.SwapIn && r.Swap.RestoreSeconds == 0 {
-			r.Swap.Bytes = nil // it had ended: nothing came back
-		}
 		for _, n := range r.Swap.Bytes {
 			d.Bytes += n
 		}

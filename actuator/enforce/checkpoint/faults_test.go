@@ -412,6 +412,34 @@ func TestEndsMeanwhile(t *testing.T) {
 	}
 }
 
+// Memory of processes that ended while they were swapped out does not come back, and is not counted.
+func TestOnlyWhatIsRestoredIsCounted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end   func(m *checkpointtest.Machine, first, second int)
+		bytes uint64
+		moved int
+	}{
+		"both live":             {func(*checkpointtest.Machine, int, int) {}, 300 * mib, 2},
+		"one was killed":        {func(m *checkpointtest.Machine, first, _ int) { m.Kill(first) }, 200 * mib, 1},
+		"both were killed":      {func(m *checkpointtest.Machine, first, second int) { m.Kill(first); m.Kill(second) }, 0, 0},
+		"the container is gone": {func(m *checkpointtest.Machine, _, _ int) { m.Remove("c") }, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := checkpointtest.NewMachine(1000 * mib)
+			first, second := m.Start("c", 100*mib), m.Start("c", 200*mib)
+			s := newSwapper(t, m, t.TempDir())
+			_, err := s.Suspend(t.Context(), "c", "c", "test")
+			check(t, err, nil)
+			tt.end(m, first, second)
+			r, err := s.Resume(t.Context(), "c", nil)
+			check(t, err, nil)
+			if r.Bytes[checkpointtest.UUID] != tt.bytes || r.Processes != tt.moved {
+				t.Errorf("%+v, want %d bytes of %d", r, tt.bytes, tt.moved)
+			}
+		})
+	}
+}
+
 // Random times, random faults, two containers that do not fit beside each other: after
 // 500 cycles nobody is lost.
 func TestRandomCycles(t *testing.T) {

@@ -24,7 +24,6 @@ func (s *Swapper) Resume(ctx context.Context, id string, room func(need map[stri
 	case !ok:
 		return result, fmt.Errorf("container %.12s is not on record as swapped: %w", id, enforce.ErrForeign)
 	}
-	result.Bytes, result.Processes = rec.Bytes, len(rec.Processes)
 	// Once begun, a resume finishes: the caller's context does not end it.
 	if err := ctx.Err(); err != nil {
 		return result, err
@@ -168,6 +167,7 @@ func (s *Swapper) restoreAll(ctx context.Context, rec *Record, result *enforce.S
 			return s.giveUp(ctx, rec, restored, err)
 		}
 	}
+	result.Bytes, result.Processes = sum(restored), len(restored) // not of those that have ended
 	result.RestoreSeconds = s.o.Now().Sub(began).Seconds()
 	began = s.o.Now()
 	if err := s.unlockAll(ctx, *rec); err != nil {

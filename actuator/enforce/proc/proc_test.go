@@ -212,6 +212,8 @@ func TestExitsLeakNothing(t *testing.T) {
 		}
 		return len(all)
 	}
+	ended := start(t)
+	ended.end()
 	for _, run := range []bool{false, true} {
 		before := descriptors()
 		e, err := proc.NewExits()
@@ -220,7 +222,12 @@ func TestExitsLeakNothing(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		if run {
-			go func() { done <- e.Run(func(int) {}) }()
+			reported := make(chan int)
+			go func() { done <- e.Run(func(pid int) { reported <- pid }) }()
+			if err := e.Add(ended.pid, ended.fd); err != nil {
+				t.Fatal(err)
+			}
+			<-reported // before Close: it is Run that gives them back
 		} else {
 			done <- nil
 		}

@@ -123,14 +123,10 @@ func (p *Placer) lists(req placement.Request) []List {
 	return []List{list(longest/8, false), list(longest, false)}
 }
 
-// survey reads facts for a question that changes nothing, beside the decisions.
-func (p *Placer) survey(ctx context.Context, ask Ask) (*draft, error) {
+// survey reads facts for a question that changes nothing, beside the decisions. It waits for one of the places.
+func (p *Placer) survey(ctx context.Context, ask Ask, places chan struct{}) (*draft, error) {
 	ctx, cancel := context.WithTimeout(ctx, thorough)
 	defer cancel()
-	places := p.questions
-	if ask.All {
-		places = p.surveys
-	}
 	leave, err := enter(ctx, places)
 	if err != nil {
 		return nil, err

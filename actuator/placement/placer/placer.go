@@ -65,12 +65,14 @@ type Placer struct {
 	// surveys has a place for each question about all nodes that may read facts now. Those of 10,000 nodes are half a
 	// million series, and anybody who may read may ask.
 	surveys chan struct{}
+	// refusals has as many places, for explaining refused placements: clients that only read do not delay them.
+	refusals chan struct{}
 	// questions has a place for each other question that may read facts now: about one node, or an image.
 	questions chan struct{}
 }
 
-// maxSurveys is how many questions about all nodes read facts at once, maxQuestions how many others do;
-// further ones wait.
+// maxSurveys is how many questions about all nodes, and how many refusals, read facts at once, maxQuestions how many
+// other questions do; further ones wait.
 const maxSurveys, maxQuestions = 2, 8
 
 // New makes a Placer.
@@ -94,7 +96,10 @@ func New(o Options) (*Placer, error) {
 	if o.NewID == nil {
 		o.NewID = randomID
 	}
-	return &Placer{o: o, seen: map[string]time.Time{}, surveys: make(chan struct{}, maxSurveys), questions: make(chan struct{}, maxQuestions)}, nil
+	return &Placer{
+		o: o, seen: map[string]time.Time{},
+		surveys: make(chan struct{}, maxSurveys), refusals: make(chan struct{}, maxSurveys), questions: make(chan struct{}, maxQuestions),
+	}, nil
 }
 
 // Request is what Place is asked for.
@@ -219,7 +224,7 @@ func (p *Placer) unwanted(ctx context.Context, placed []reservation.Entry) bool 
 // refusal says why the request is refused; nil if, by all that is known now, it is
 // not.
 func (p *Placer) refusal(ctx context.Context, req Request) (placement.Ranking, error) {
-	v, err := p.survey(ctx, Ask{All: true})
+	v, err := p.survey(ctx, Ask{All: true}, p.refusals)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +247,11 @@ func (p *Placer) Explain(ctx context.Context, req Request) (placement.Ranking, e
 	}
 	ask := Ask{All: req.Node == "", Nodes: []string{req.Node}}
 	for {
-		v, err := p.survey(ctx, ask)
+		places := p.questions
+		if ask.All {
+			places = p.surveys
+		}
+		v, err := p.survey(ctx, ask, places)
 		if err != nil {
 			return nil, err
 		}

@@ -220,6 +220,45 @@ func TestQuestionsAboutAllNodesTakeTurns(t *testing.T) {
 	}
 }
 
+// Clients that only read may keep Prometheus busy: a placement is refused, and the refusal explained, all the same.
+func TestRefusalsWaitForNoReader(t *testing.T) {
+	w, p := start(t, placement.DefaultMethod, node("a", 10))
+	w.short = true
+	w.reads = make(chan chan struct{}, 10)
+	answered := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := p.Explain(t.Context(), need(0, 1))
+			answered <- err
+		}()
+	}
+	readers := []chan struct{}{<-w.reads, <-w.reads}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // less than the readers have
+	defer cancel()
+	refused := make(chan error, 1)
+	go func() {
+		_, _, err := p.Place(ctx, need(0, 20))
+		refused <- err
+	}()
+	for reading := true; reading; {
+		select {
+		case end := <-w.reads:
+			close(end)
+		case err := <-refused:
+			reading = false
+			if full := new(placer.NoRoomError); !errors.As(err, &full) {
+				t.Errorf("it answers %v", err)
+			}
+		}
+	}
+	for _, end := range readers {
+		close(end)
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Further questions that read facts, or the history of an image, are answered eight at a time, whoever asks them; they
 // keep neither questions about all nodes nor placements waiting.
 func TestOtherQuestionsTakeTurns(t *testing.T) {

@@ -107,7 +107,7 @@ func (k *keeper) changes(members []member, facts map[string]fact, now time.Time)
 	count := upByName(members)
 	for _, m := range members {
 		seen[m.id] = true
-		if f := facts[m.name]; m.ready && f.provisionable && f.score > best {
+		if f := facts[m.name]; m.ready && count[m.name] == 1 && f.provisionable && f.score > best {
 			best = f.score
 		}
 	}

@@ -78,12 +78,16 @@ func TestChanges(t *testing.T) {
 }
 
 // Two nodes of the same host name: nobody can say which one the metrics are
-// about, so neither is provisionable.
+// about, so neither is provisionable, and the best is another one.
 func TestSameName(t *testing.T) {
 	k := keeper{damping{time.Second, time.Second, 20}, map[string]*history{}}
-	c := k.changes([]member{{"1", "n", true, true, nil}, {"2", "n", true, true, nil}}, map[string]fact{"n": {true, 1}}, start)
-	if len(c) != 2 || *c[0].provisionable != "0" || *c[1].provisionable != "0" || c[0].why != sameName || c[1].why != sameName {
-		t.Errorf("%+v", c)
+	members := []member{{"1", "n", true, true, nil}, {"2", "n", true, true, nil}, {"3", "other", true, true, nil}}
+	c := k.changes(members, map[string]fact{"n": {true, 4}, "other": {true, 1}}, start)
+	if len(c) != 3 || *c[0].provisionable != "0" || *c[1].provisionable != "0" || c[0].why != sameName || c[1].why != sameName {
+		t.Fatalf("%+v", c)
+	}
+	if *c[2].rank != "10" {
+		t.Errorf("the best has the rank %s", *c[2].rank)
 	}
 }
 

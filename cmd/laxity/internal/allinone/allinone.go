@@ -22,7 +22,6 @@ import (
 	"github.com/laxity/laxity/actuator/collector"
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/mechanism"
-	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement"
 	"github.com/laxity/laxity/actuator/placement/service"
 	"github.com/laxity/laxity/actuator/source"
@@ -30,6 +29,7 @@ import (
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/cmd/internal/channeldriver"
 	"github.com/laxity/laxity/cmd/internal/evaluator"
+	"github.com/laxity/laxity/cmd/internal/nodesfile"
 	"github.com/laxity/laxity/cmd/internal/swaphelper"
 	"github.com/laxity/laxity/exporter"
 	"github.com/laxity/laxity/exporter/container"
@@ -64,7 +64,8 @@ type Options struct {
 	SeveralGPUs config.SeveralMode
 	// MemoryGuard and Swap are as in mechanism.Options; auto by default.
 	MemoryGuard, Swap config.MemoryMode
-	// Ranking is how a new container's node is chosen; NodesFile the nodes.yaml.
+	// Ranking is how a new container's node is chosen; NodesFile the nodes.yaml, which is read again
+	// when it changes and by a reload.
 	Ranking   placement.Method
 	NodesFile string
 	// Sim describes the simulated GPU, with Device "sim".
@@ -92,8 +93,9 @@ type Stack struct {
 	// Metrics are the metrics of all parts.
 	Metrics prometheus.Gatherer
 
-	stopSim func() error
-	calm    *calm
+	stopSim     func() error
+	calm        *calm
+	followNodes func(context.Context) error
 }
 
 // DeviceSim asks for a simulated GPU inside the process.
@@ -185,10 +187,11 @@ func (s *Stack) openSim(o Options) error {
 func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuator.Actuator, error) {
 	metrics := collector.New()
 	registry.MustRegister(metrics)
-	list, err := nodes.Open(o.NodesFile)
+	list, load, err := nodesfile.Open(o.NodesFile, o.Config, o.Load)
 	if err != nil {
 		return nil, err
 	}
+	s.followNodes = nodesfile.Follow(o.NodesFile, nodesfile.Every, list.Reload, o.Logger.With("component", "placement"))
 	if s.Places, err = service.New(service.Options{
 		StateDir: filepath.Join(o.StateDir, "actuator"), Querier: late{s}, Method: o.Ranking, Nodes: list,
 		Local: func() string { return o.Node }, Logger: o.Logger.With("component", "placement"),
@@ -199,7 +202,7 @@ func (s *Stack) openActuator(o Options, registry *prometheus.Registry) (*actuato
 	proven := o.proveChannels(metrics, stateDir)
 	return actuator.New(actuator.Options{
 		Node: o.Node, StateDir: stateDir, Source: exporterSource{s.Exporter},
-		Config: o.Config, Load: o.Load, DryRun: o.DryRun, Engine: o.Engine, Device: o.Device,
+		Config: o.Config, Load: load, DryRun: o.DryRun, Engine: o.Engine, Device: o.Device,
 		Mechanisms: mechanism.Options{
 			Hold: o.Hold, SeveralGPUs: o.SeveralGPUs, Channels: proven.Driver, ChannelsProven: proven.How, NoChannels: proven.Why, Instances: proven.Instances, MemoryGuard: o.MemoryGuard, Swap: o.Swap,
 			ContainerOf: container.Proc("/proc").OfPID, OpenUsage: exporter.OpenUsage(o.Device),
@@ -231,6 +234,7 @@ func (o Options) noticesIn() string { return cmp.Or(o.LockDir, o.StateDir) }
 func (s *Stack) Run(ctx context.Context) error {
 	err := runParts(ctx, part{"actuator", s.Actuator.Run, true},
 		part{"placement", s.Places.Run, false},
+		part{"nodes", s.followNodes, false},
 		part{"engine", s.evaluate, false},
 		part{"calm", func(ctx context.Context) error { return s.calm.run(ctx, s.Exporter.Watch) }, false},
 		part{"exporter", s.Exporter.Run, false})
