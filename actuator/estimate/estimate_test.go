@@ -45,7 +45,7 @@ func (w *world) start(container string) string {
 // look shows the book the world s seconds later.
 func (w *world) look(s, use float64) {
 	w.snap.Time = w.snap.Time.Add(time.Duration(s * float64(time.Second)))
-	w.snap.GPUs[0].Utilization = task.Seconds(use)
+	w.snap.GPUs[0].Utilization = task.Ratio(use)
 	shot := w.snap
 	w.b.Observe(&shot)
 	w.b.Observe(&shot) // again: it teaches nothing

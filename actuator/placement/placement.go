@@ -57,7 +57,7 @@ type GPU struct {
 	// Work is that of the unfinished tasks that have a deadline.
 	Work []Work
 	// Utilization is 0–1; NaN when not known.
-	Utilization task.Seconds
+	Utilization task.Ratio
 }
 
 // Work is what is left of an unfinished task that has a deadline.

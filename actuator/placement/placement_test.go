@@ -87,7 +87,7 @@ func TestRank(t *testing.T) {
 				}),
 				idle("d-mig-full", 10, func(n *placement.Node) {
 					barred(&n.GPUs[0])
-					n.GPUs[0].MemoryFree, n.GPUs[0].Utilization = 0, task.Seconds(math.NaN())
+					n.GPUs[0].MemoryFree, n.GPUs[0].Utilization = 0, task.Ratio(math.NaN())
 				}),
 				idle("e-none", 0, func(n *placement.Node) { n.GPUs = nil }),
 			},
@@ -138,7 +138,7 @@ func TestRankHoldsForAnyFacts(t *testing.T) {
 	gpu := rapid.Custom(func(t *rapid.T) placement.GPU {
 		g := placement.GPU{
 			UUID: rapid.StringMatching(`GPU-[0-9a-f]{8}`).Draw(t, "uuid"), Provisionable: rapid.Bool().Draw(t, "provisionable"),
-			MemoryFree: bytes.Draw(t, "free"), Utilization: task.Seconds(rapid.Float64Range(0, 1).Draw(t, "use")),
+			MemoryFree: bytes.Draw(t, "free"), Utilization: task.Ratio(rapid.Float64Range(0, 1).Draw(t, "use")),
 		}
 		return g
 	})

@@ -27,7 +27,7 @@ func TestHTTPSnapshot(t *testing.T) {
 			_, _ = w.Write([]byte(`{"error":"too many requests a second","hint":"ask less often"}`))
 			return
 		}
-		_ = json.NewEncoder(w).Encode(task.Snapshot{Sequence: 7, GPUs: []task.GPU{{UUID: "g", Utilization: task.Seconds(0.5)}}})
+		_ = json.NewEncoder(w).Encode(task.Snapshot{Sequence: 7, GPUs: []task.GPU{{UUID: "g", Utilization: task.Ratio(0.5)}}})
 	}))
 	defer server.Close()
 	h, err := source.NewHTTP(server.URL+"/", nil)

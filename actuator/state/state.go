@@ -75,13 +75,13 @@ func New() *State {
 type GPU struct {
 	UUID string `json:"uuid"`
 	// Index is what a person calls it: 0, or 0:1 for an instance of a card.
-	Index       string       `json:"index,omitempty"`
-	Name        string       `json:"name"`
-	Utilization task.Seconds `json:"utilization_ratio"`
+	Index       string     `json:"index,omitempty"`
+	Name        string     `json:"name"`
+	Utilization task.Ratio `json:"utilization_ratio"`
 	// UtilizationReason says why Utilization is null; MemoryReason the same of Memory.
-	UtilizationReason string       `json:"utilization_reason,omitempty"`
-	Memory            task.Seconds `json:"memory_used_ratio"`
-	MemoryReason      string       `json:"memory_reason,omitempty"`
+	UtilizationReason string     `json:"utilization_reason,omitempty"`
+	Memory            task.Ratio `json:"memory_used_ratio"`
+	MemoryReason      string     `json:"memory_reason,omitempty"`
 	// Tasks counts the unfinished ones.
 	Tasks      int  `json:"tasks"`
 	Arbitrated bool `json:"arbitrated"`

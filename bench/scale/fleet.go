@@ -126,7 +126,7 @@ func snapshotOf(random *rand.Rand, now time.Time, gpus, containers int) *task.Sn
 	s := &task.Snapshot{Time: now, Health: task.Health{DeviceUp: true, EngineUp: true, Sensor: task.SourceUprobe}}
 	for i := range gpus {
 		g := task.GPU{UUID: fmt.Sprintf("GPU-%08x-%d", random.Uint32(), i), Index: i, Name: "NVIDIA H200", Driver: "580.65",
-			MemoryTotal: gpuMemory, MemoryUsed: uint64(random.Float64() * 0.9 * gpuMemory), Utilization: task.Seconds(random.Float64())}
+			MemoryTotal: gpuMemory, MemoryUsed: uint64(random.Float64() * 0.9 * gpuMemory), Utilization: task.Ratio(random.Float64())}
 		if random.IntN(10) == 0 {
 			g.Utilization = 1
 		}

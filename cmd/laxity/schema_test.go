@@ -45,7 +45,7 @@ var printed = map[string]struct {
 func schemaOf(t *testing.T, name string) []byte {
 	t.Helper()
 	r := jsonschema.Reflector{ExpandedStruct: true, Mapper: func(of reflect.Type) *jsonschema.Schema {
-		if of == reflect.TypeFor[task.Seconds]() { // null: a field beside it says why
+		if of == reflect.TypeFor[task.Seconds]() || of == reflect.TypeFor[task.Ratio]() { // null: a field beside it says why
 			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number"}, {Type: "null"}}}
 		}
 		return nil

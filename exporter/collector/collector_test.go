@@ -41,7 +41,7 @@ func node() *task.Snapshot {
 		Time: at(-0.5), Node: "n",
 		GPUs: []task.GPU{
 			{UUID: gpuA, Index: 0, Name: "H200", Driver: "580", MemoryTotal: 1000, MemoryUsed: 250, Utilization: 0.5},
-			{UUID: gpuB, Index: 1, Name: "H200", Driver: "580", MemoryTotal: 1000, Utilization: task.Seconds(math.NaN())},
+			{UUID: gpuB, Index: 1, Name: "H200", Driver: "580", MemoryTotal: 1000, Utilization: task.Ratio(math.NaN())},
 		},
 		Health: task.Health{DeviceUp: true, EngineUp: true, Sensor: task.SourceDevice},
 	}

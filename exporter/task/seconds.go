@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// Seconds is a number of seconds (or, where a field says so, a ratio) that may
-// be infinite or unknown. In JSON these are null, because JSON has no such numbers; a field
-// beside it says why (float_reason, utilization_reason).
+// Seconds is a number of seconds that may be infinite or unknown. In JSON these are null, because JSON
+// has no such numbers; a field beside it says why (float_reason).
 type Seconds float64
+
+// Ratio is a part of a whole, 0 to 1, that may be unknown; in JSON as Seconds (utilization_reason).
+type Ratio float64
 
 // SecondsOf converts a duration.
 func SecondsOf(d time.Duration) Seconds { return Seconds(d.Seconds()) }
@@ -31,18 +33,38 @@ func (s Seconds) Duration() time.Duration {
 }
 
 // MarshalJSON implements json.Marshaler.
-func (s Seconds) MarshalJSON() ([]byte, error) {
-	if f := float64(s); !math.IsNaN(f) && !math.IsInf(f, 0) {
-		return strconv.AppendFloat(nil, f, 'f', -1, 64), nil
-	}
-	return []byte("null"), nil
-}
+func (s Seconds) MarshalJSON() ([]byte, error) { return number(s), nil }
 
 // UnmarshalJSON implements json.Unmarshaler. Null is NaN: not known.
-func (s *Seconds) UnmarshalJSON(b []byte) error {
+func (s *Seconds) UnmarshalJSON(b []byte) error { return setNumber((*float64)(s), b) }
+
+// MarshalJSON implements json.Marshaler.
+func (r Ratio) MarshalJSON() ([]byte, error) { return number(r), nil }
+
+// UnmarshalJSON implements json.Unmarshaler. Null is NaN: not known.
+func (r *Ratio) UnmarshalJSON(b []byte) error { return setNumber((*float64)(r), b) }
+
+func number[N ~float64](n N) []byte {
+	if !known(n) {
+		return []byte("null")
+	}
+	return strconv.AppendFloat(nil, float64(n), 'f', -1, 64)
+}
+
+func setNumber(f *float64, b []byte) error {
 	if string(b) == "null" {
-		*s = Seconds(math.NaN())
+		*f = math.NaN()
 		return nil
 	}
-	return json.Unmarshal(b, (*float64)(s))
+	return json.Unmarshal(b, f)
 }
+
+// ReasonOf says why a number is not known or has no bound; "" where it is a number.
+func ReasonOf[N Seconds | Ratio](n N, why string) string {
+	if known(n) {
+		return ""
+	}
+	return why
+}
+
+func known[N ~float64](n N) bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }

@@ -3,7 +3,6 @@ package task
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,14 +39,6 @@ type Snapshot struct {
 // NoUtilization is the reason where a device says nothing of a GPU's utilization.
 const NoUtilization = "the device does not say it of this GPU"
 
-// ReasonOf says why a number is not known or has no bound; "" where it is a number.
-func ReasonOf(s Seconds, why string) string {
-	if f := float64(s); math.IsNaN(f) || math.IsInf(f, 0) {
-		return why
-	}
-	return ""
-}
-
 // GPU is one GPU, or one MIG instance of one.
 type GPU struct {
 	UUID   string `json:"uuid"`
@@ -60,8 +51,8 @@ type GPU struct {
 	MemoryUsed  uint64 `json:"memory_used_bytes"`
 	// Utilization is the share of the last sample period in which a kernel ran,
 	// 0–1; NaN, and null in JSON, where the device does not say (MIG). UtilizationReason says so.
-	Utilization       Seconds `json:"utilization_ratio"`
-	UtilizationReason string  `json:"utilization_reason,omitempty"`
+	Utilization       Ratio  `json:"utilization_ratio"`
+	UtilizationReason string `json:"utilization_reason,omitempty"`
 	// Error says why this GPU, or its list of processes, does not answer while others do;
 	// empty when it does. The GPU's tasks are then as last seen. If the GPU itself does not
 	// answer, MemoryTotal is 0.

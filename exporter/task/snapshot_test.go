@@ -64,8 +64,12 @@ func TestSecondsJSON(t *testing.T) {
 			t.Errorf("%v has the reason %q", none, why)
 		}
 	}
-	if err := json.Unmarshal([]byte("null"), &s); err != nil || !math.IsNaN(float64(s)) || task.ReasonOf(1, "why") != "" {
+	if err := json.Unmarshal([]byte("null"), &s); err != nil || !math.IsNaN(float64(s)) || task.ReasonOf(task.Seconds(1), "why") != "" {
 		t.Errorf("null → %v, %v", s, err)
+	}
+	var r task.Ratio
+	if b, err := json.Marshal(task.Ratio(math.NaN())); err != nil || string(b) != "null" || json.Unmarshal(b, &r) != nil || !math.IsNaN(float64(r)) {
+		t.Errorf("an unknown ratio → %s, %v → %v", b, err, r)
 	}
 	for _, text := range []string{`"soon"`, `"+Inf"`} {
 		if err := json.Unmarshal([]byte(text), &s); err == nil {

@@ -235,7 +235,7 @@ func (w *drawn) remove(id string) {
 // measure draws what the device says.
 func (w *drawn) measure() {
 	for i := range w.gpus {
-		w.gpus[i].Utilization, w.gpus[i].MemoryUsed = task.Seconds(float64(w.rng.IntN(11))/10), 10<<20
+		w.gpus[i].Utilization, w.gpus[i].MemoryUsed = task.Ratio(float64(w.rng.IntN(11))/10), 10<<20
 	}
 	for i := range w.containers {
 		c := &w.containers[i]

@@ -47,7 +47,7 @@ func (k *Core) State() *state.State {
 func (k *Core) gpuState(g task.GPU) state.GPU {
 	t := &k.turns
 	return state.GPU{
-		UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Seconds(memoryShare(g)),
+		UUID: g.UUID, Name: g.Name, Utilization: g.Utilization, Memory: task.Ratio(memoryShare(g)),
 		Tasks: len(k.facts.snap.TasksOn(g.UUID)), Arbitrated: k.arbitrated(g.UUID), Relieve: k.wished(lease.Relieve, g.UUID),
 		Admitted: k.names(slices.Concat(t.admitted[g.UUID], t.beside[g.UUID])), Queue: k.names(t.queue[g.UUID]),
 		Order: k.names(k.division.order(g.UUID)), Unkept: cmp.Or(k.division.unkept(g.UUID), k.admitted.over[g.UUID]),

@@ -61,8 +61,8 @@ type GPU struct {
 	Reserved      uint64 `json:"memory_reserved_bytes"`
 	Promised      int    `json:"promised_containers"`
 	// Utilization is null where UtilizationReason says why.
-	Utilization       task.Seconds `json:"utilization_ratio"`
-	UtilizationReason string       `json:"utilization_reason,omitempty"`
+	Utilization       task.Ratio `json:"utilization_ratio"`
+	UtilizationReason string     `json:"utilization_reason,omitempty"`
 }
 
 // noFloat is why a node has no float.

@@ -45,7 +45,7 @@ func (s *source) Estimate(context.Context, string) (task.Seconds, error) { retur
 const gib = 1 << 30
 
 func known() *source {
-	inf, nan := task.Seconds(math.Inf(1)), task.Seconds(math.NaN())
+	inf, nan := task.Seconds(math.Inf(1)), task.Ratio(math.NaN())
 	return &source{nodes: []placement.Node{
 		{Name: "a", Fresh: true, Provisionable: true, Float: 5, MemoryFree: 20 * gib, Score: 20 * gib, GPUs: []placement.GPU{{
 			UUID: "GPU-a", Name: "H200", Driver: "580.0-sim", Provisionable: true, Open: true, MemoryTotal: 80 * gib, MemoryFree: 20 * gib, Utilization: nan,

@@ -110,7 +110,7 @@ func (b *builder) gpu(node, uuid string) *placement.GPU {
 	key := [2]string{node, uuid}
 	g := b.gpus[key]
 	if g == nil {
-		g = &placement.GPU{UUID: uuid, Index: -1, Utilization: task.Seconds(math.NaN())}
+		g = &placement.GPU{UUID: uuid, Index: -1, Utilization: task.Ratio(math.NaN())}
 		b.gpus[key] = g
 	}
 	return g
@@ -137,7 +137,7 @@ func setGPU(g *placement.GPU, name string, v float64) {
 	case "gpu_memory_free_bytes":
 		g.MemoryFree = bytes(v)
 	case "gpu_utilization_ratio":
-		g.Utilization = task.Seconds(v)
+		g.Utilization = task.Ratio(v)
 	}
 }
 

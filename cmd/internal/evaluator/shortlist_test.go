@@ -24,7 +24,7 @@ func randomNode(r *rand.Rand, now time.Time) *prometheus.Registry {
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	for i := range 1 + r.IntN(3) {
 		gpu := fmt.Sprint("GPU-", i)
-		s.GPUs = append(s.GPUs, task.GPU{UUID: gpu, Index: i, MemoryTotal: 80, MemoryUsed: uint64(r.IntN(9) * 10), Utilization: task.Seconds(r.IntN(5)) / 4})
+		s.GPUs = append(s.GPUs, task.GPU{UUID: gpu, Index: i, MemoryTotal: 80, MemoryUsed: uint64(r.IntN(9) * 10), Utilization: task.Ratio(r.IntN(5)) / 4})
 		for j := range r.IntN(5) {
 			name := fmt.Sprintf("c%d%d", i, j)
 			s.Containers = append(s.Containers, task.Container{ID: name, Name: name, Image: "m", VisibleGPUs: []string{gpu}, Spec: task.Spec{Managed: true}})

@@ -241,7 +241,7 @@ func TestSummary(t *testing.T) {
 		s := snapshot()
 		s.Time, s.Health = now.Add(-3*time.Second), well
 		for i := range s.GPUs {
-			s.GPUs[i].Name, s.GPUs[i].MemoryTotal, s.GPUs[i].Utilization = "H200", 4<<30, task.Seconds(math.NaN())
+			s.GPUs[i].Name, s.GPUs[i].MemoryTotal, s.GPUs[i].Utilization = "H200", 4<<30, task.Ratio(math.NaN())
 		}
 		s.GPUs[0].MemoryUsed, s.GPUs[0].Utilization = 1<<30, 0.5
 		tt.spoil(s)
@@ -308,7 +308,7 @@ func TestMIG(t *testing.T) {
 		Health:     task.Health{DeviceUp: true, EngineUp: true},
 	}
 	for i := range s.GPUs {
-		s.GPUs[i].Utilization = task.Seconds(math.NaN())
+		s.GPUs[i].Utilization = task.Ratio(math.NaN())
 	}
 	var out strings.Builder
 	if err := errors.Join(view.Summary(&out, s), view.Table(&out, view.Rows(s, now, false), 80, false)); err != nil {

@@ -80,8 +80,8 @@ func (m *Core) Snapshot() *task.Snapshot {
 	for _, g := range m.gpus {
 		out := task.GPU{
 			UUID: g.UUID, Index: g.Index, Parent: g.Parent, Name: g.Name, Driver: g.Driver,
-			MemoryTotal: g.MemoryTotal, MemoryUsed: g.MemoryUsed, Utilization: task.Seconds(g.Utilization),
-			UtilizationReason: task.ReasonOf(task.Seconds(g.Utilization), task.NoUtilization),
+			MemoryTotal: g.MemoryTotal, MemoryUsed: g.MemoryUsed, Utilization: task.Ratio(g.Utilization),
+			UtilizationReason: task.ReasonOf(task.Ratio(g.Utilization), task.NoUtilization),
 		}
 		if g.ProcessesErr != nil {
 			out.Error = g.ProcessesErr.Error()
