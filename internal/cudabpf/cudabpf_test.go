@@ -96,18 +96,21 @@ func TestGeneratedIsCommitted(t *testing.T) {
 	}
 }
 
-// Before Linux 6.16 each CPU takes 128 free entries of an LRU map at once. Maps that must not
-// forget what lives have enough for hosts with 512 CPUs.
+// Before Linux 6.16 each CPU takes 128 free entries of an LRU map at once. No map forgets what lives on hosts
+// with up to 512 CPUs.
 func TestLiveEntriesOutlastManyCPUs(t *testing.T) {
 	const cpus, each = 512, 128
-	for _, load := range []func() (*ebpf.CollectionSpec, error){cudabpf.LoadStarts, cudabpf.LoadExits} {
+	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
+		"starts": cudabpf.LoadStarts, "exits": cudabpf.LoadExits, "launches": cudabpf.LoadLaunches,
+		"memory": func() (*ebpf.CollectionSpec, error) { return cudabpf.LoadMemoryFor(cpus) },
+	} {
 		spec, err := load()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{cudabpf.StartsMapTold, cudabpf.StartsMapKnown} {
-			if m := spec.Maps[name]; m.MaxEntries < cpus*each {
-				t.Errorf("%s has %d entries, want %d", name, m.MaxEntries, cpus*each)
+		for _, m := range spec.Maps {
+			if m.Type == ebpf.LRUHash && m.MaxEntries < cpus*each {
+				t.Errorf("%s: %s has %d entries, want %d", name, m.Name, m.MaxEntries, cpus*each)
 			}
 		}
 	}

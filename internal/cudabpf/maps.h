@@ -13,6 +13,8 @@
 		__type(value, V);                   \
 	} name SEC(".maps")
 
+/* LRU is a map that forgets what was used least recently. Its size must leave room for
+ * what CPUs take: see TOLD, and LoadMemoryFor, which adds that to the memory guard's. */
 #define LRU(name, size, K, V)                       \
 	struct {                                    \
 		__uint(type, BPF_MAP_TYPE_LRU_HASH); \

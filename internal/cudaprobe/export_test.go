@@ -14,3 +14,6 @@ func (p *Probe) HoldProbes() (release func()) {
 	p.detaches.Add(1)
 	return p.detaches.Done
 }
+
+// QuestionEntries is how many entries the map of questions has.
+func (g *MemoryGuard) QuestionEntries() uint32 { return g.objects.Questions.MaxEntries() }

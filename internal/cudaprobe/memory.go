@@ -27,6 +27,8 @@ const (
 	noSlot = ^uint32(0)
 	// setShift: a cookie is the kind of the function, and above it the set of probes.
 	setShift = 8
+	// HangsAfter is how long the driver's files of a process may be read before GuardOptions.Hangs is called.
+	HangsAfter = 5 * time.Second
 )
 
 // GuardOptions say where a MemoryGuard keeps its record.
@@ -34,6 +36,8 @@ type GuardOptions struct {
 	Options
 	// Pins is the name of the folder for the record, below /sys/fs/bpf.
 	Pins string
+	// Hangs is called for a process whose files Attach or FollowGraphs have been reading for HangsAfter. May be nil.
+	Hangs func(pid int)
 }
 
 // MemoryGuard watches the allocations of chosen processes, in the kernel. It counts each on a slot.
@@ -47,15 +51,15 @@ type MemoryGuard struct {
 	objects  cudabpf.MemoryObjects
 	proc     string
 	finder   cudafile.Finder
+	hangs    func(pid int)
 	attacher attacher
 	reader   *ringbuf.Reader
 	buffer   ringbuf.Record
 
-	attaching sync.Mutex // probes are put on one process at a time
-	functions map[cudafile.ID]cudafile.Functions
-	detaches  sync.WaitGroup
+	detaches sync.WaitGroup // detachments, and attachments under way
 
-	mu        sync.Mutex
+	mu        sync.Mutex // nobody reads a container's file while holding it
+	functions map[cudafile.ID]cudafile.Functions
 	processes map[int]*guardedProcess
 	sets      uint32 // sets of probes so far
 	epochs    uint64 // programs begun so far; see cudabpf's memory.h
@@ -64,8 +68,16 @@ type MemoryGuard struct {
 
 // guardedProcess is one process and its one set of probes.
 type guardedProcess struct {
-	links map[cudafile.ID]links // by the driver's file
-	value cudabpf.MemoryProcess // what the kernel's programs know about it
+	attaching sync.Mutex            // each has its own: to attach to a file on a server that is down may take for ever
+	links     map[cudafile.ID]links // by the driver's file
+	value     cudabpf.MemoryProcess // what the kernel's programs know about it
+	watched   bool                  // an Attach has succeeded
+}
+
+// driver is an open file of the driver, and its functions.
+type driver struct {
+	file      *cudafile.File
+	functions cudafile.Functions
 }
 
 // NewMemoryGuard loads the programs. It needs amd64, and Linux 5.15 with BTF; else the error wraps
@@ -87,8 +99,11 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 		proc = "/proc"
 	}
 	g := &MemoryGuard{
-		proc: proc, finder: cudafile.Finder{Proc: o.Proc}, attacher: newAttacher(o.OneByOne),
+		proc: proc, finder: cudafile.Finder{Proc: o.Proc}, hangs: o.Hangs, attacher: newAttacher(o.OneByOne),
 		functions: map[cudafile.ID]cudafile.Functions{}, processes: map[int]*guardedProcess{},
+	}
+	if g.hangs == nil {
+		g.hangs = func(int) {}
 	}
 	if err := g.load(types, PinFolder(o.Pins)); err != nil {
 		return nil, errors.Join(explain("load the memory guard's BPF programs", err), g.free())
@@ -97,8 +112,12 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 }
 
 func (g *MemoryGuard) load(types *btf.Cache, pins string) error {
-	err := g.attacher.load(cudabpf.LoadMemory, &g.objects, types, nil)
+	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
+		return err
+	}
+	spec := func() (*ebpf.CollectionSpec, error) { return cudabpf.LoadMemoryFor(cpus) }
+	if err := g.attacher.load(spec, &g.objects, types, nil); err != nil {
 		return err
 	}
 	if err := g.pin(pins); err != nil {
@@ -145,64 +164,146 @@ type Guarded struct {
 	Made uint64
 }
 
-// Guard watches the allocations of a process from now on. A process that has not loaded the driver
-// gives ErrNotLoaded. For a process that is guarded already, Guard only looks for files of the
-// driver that it has loaded since: no function ever gets a second set of probes.
+// Guard is Enlist and Attach.
 func (g *MemoryGuard) Guard(o Guarded) error {
-	pid := o.PID
-	if len(o.Slots) == 0 || len(o.Slots) > maxGPUs {
-		return fmt.Errorf("guard process %d: it sees %d GPUs; 1 to %d are supported", pid, len(o.Slots), maxGPUs)
-	}
-	files, err := g.finder.Mapped(pid)
-	if err != nil {
+	if err := g.Enlist(o); err != nil {
 		return err
 	}
-	defer cudafile.CloseAll(files)
-	g.attaching.Lock()
-	defer g.attaching.Unlock()
-	p, fresh, err := g.enlist(o)
-	if err != nil {
-		return fmt.Errorf("guard process %d: %w", pid, err)
-	}
-	err = g.attachAll(pid, p, files, g.wanted)
+	return g.Attach(o.PID)
+}
+
+// Attach watches the allocations of an enlisted process from now on. A process that has not loaded the
+// driver gives ErrNotLoaded. Where the process is watched already, Attach only looks for files of the
+// driver that it has loaded since: no function ever gets a second set of probes. After an error a process
+// that was not watched before is enlisted no more.
+//
+// Attach reads the files: on a network file system whose server is down that may never end. Other
+// calls do not wait for it.
+func (g *MemoryGuard) Attach(pid int) error {
+	g.mu.Lock()
+	p := g.processes[pid]
+	g.mu.Unlock()
+	err := g.attachTo(pid, p, func(drivers []driver) error { return g.attachAll(pid, p, drivers) })
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if p == nil || g.processes[pid] != p {
+		return err
+	}
 	if err == nil && len(p.links) == 0 {
 		err = fmt.Errorf("guard process %d: %w", pid, ErrNotLoaded)
 	}
-	if err != nil && fresh {
+	if err != nil && !p.watched {
 		g.drop(pid, p)
 	}
+	p.watched = p.watched || err == nil
 	return err
 }
 
-// enlist makes a process known to the programs.
-func (g *MemoryGuard) enlist(o Guarded) (p *guardedProcess, fresh bool, err error) {
+// attachTo passes put the files of the driver that a process has loaded, unless it is dropped
+// meanwhile. Calls for one process wait for each other's put.
+func (g *MemoryGuard) attachTo(pid int, p *guardedProcess, put func([]driver) error) error {
+	drivers, err := g.open(pid)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, d := range drivers {
+			_ = d.file.Close()
+		}
+	}()
+	if err := g.begin(pid, p); err != nil {
+		return err
+	}
+	defer g.detaches.Done()
+	p.attaching.Lock()
+	defer p.attaching.Unlock()
+	return put(drivers)
+}
+
+// begin begins an attachment. Without an error Close waits for detaches.Done.
+func (g *MemoryGuard) begin(pid int, p *guardedProcess) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closed.Load():
+		return ErrClosed
+	case p == nil || g.processes[pid] != p:
+		return fmt.Errorf("process %d is not guarded", pid)
+	}
+	g.detaches.Add(1)
+	return nil
+}
+
+// open opens the files of the driver that a process has loaded, and reads their functions. It must not
+// be called with a lock held: it may never end.
+func (g *MemoryGuard) open(pid int) (all []driver, err error) {
+	defer time.AfterFunc(HangsAfter, func() { g.hangs(pid) }).Stop()
+	files, err := g.finder.Mapped(pid)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		functions, err := g.functionsOf(file)
+		switch {
+		case err == nil:
+			all = append(all, driver{file, functions})
+		case errors.Is(err, cudafile.ErrNotDriver):
+			_ = file.Close()
+		default:
+			cudafile.CloseAll(files)
+			return nil, fmt.Errorf("files of process %d: %w", pid, err)
+		}
+	}
+	return all, nil
+}
+
+func (g *MemoryGuard) functionsOf(file *cudafile.File) (cudafile.Functions, error) {
+	g.mu.Lock()
+	functions, ok := g.functions[file.ID]
+	g.mu.Unlock()
+	if ok {
+		return functions, nil
+	}
+	functions, err := file.Functions()
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.functions[file.ID] = functions
+	return functions, nil
+}
+
+// Enlist makes a process known to the programs, for Attach. It leaves one that is known as it is.
+func (g *MemoryGuard) Enlist(o Guarded) error {
+	if len(o.Slots) == 0 || len(o.Slots) > maxGPUs {
+		return fmt.Errorf("guard process %d: it sees %d GPUs; 1 to %d are supported", o.PID, len(o.Slots), maxGPUs)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed.Load() {
-		return nil, false, ErrClosed
+		return fmt.Errorf("guard process %d: %w", o.PID, ErrClosed)
 	}
-	if p := g.processes[o.PID]; p != nil {
-		return p, false, nil
+	if g.processes[o.PID] != nil {
+		return nil
 	}
 	const userEpochs = 1 << 32
 	g.sets, g.epochs = g.sets+1, g.epochs+1
-	p = &guardedProcess{links: map[cudafile.ID]links{}}
+	p := &guardedProcess{links: map[cudafile.ID]links{}}
 	p.value = cudabpf.MemoryProcess{
 		Context: o.Context, Epoch: userEpochs + g.epochs, Began: o.Start, Set: g.sets, Gpus: uint32(len(o.Slots)), Contexts: o.On,
 	}
 	copy(p.value.Slots[:], o.Slots)
-	err = errors.Join(
+	err := errors.Join(
 		g.objects.TotalsOf.Put(uint32(o.PID), cudabpf.MemoryTotals{Epoch: p.value.Epoch, Contexts: o.Made}),
 		g.objects.Processes.Put(uint32(o.PID), p.value),
 	)
 	if err != nil {
 		g.forgetProcess(o.PID, p)
-		return nil, false, err
+		return fmt.Errorf("guard process %d: %w", o.PID, err)
 	}
 	g.processes[o.PID] = p
-	return p, true, nil
+	return nil
 }
 
 // wanted are the probes of a process. Returns come before entries, so that each entry has its
@@ -226,25 +327,22 @@ func (g *MemoryGuard) wanted(p *guardedProcess) []put {
 		put{calls, g.objects.AllocEntry, false})
 }
 
-// attachAll puts the probes on the files that have none of this process yet. The caller holds
-// attaching.
-func (g *MemoryGuard) attachAll(pid int, p *guardedProcess, files []*cudafile.File, wanted func(*guardedProcess) []put) error {
-	for _, file := range files {
+// attachAll puts the probes on the files that have none of this process yet. The caller holds the
+// process's attaching.
+func (g *MemoryGuard) attachAll(pid int, p *guardedProcess, drivers []driver) error {
+	for _, d := range drivers {
 		g.mu.Lock()
-		_, done := p.links[file.ID]
+		_, done := p.links[d.file.ID]
 		g.mu.Unlock()
 		if done {
 			continue
 		}
-		all, err := g.attach(file, pid, p.value.Set, wanted(p))
-		if errors.Is(err, cudafile.ErrNotDriver) {
-			continue
-		}
+		all, err := g.attach(d, pid, p.value.Set, g.wanted(p))
 		if err != nil {
 			g.detach(all)
 			return explainAttach(fmt.Sprintf("guard process %d", pid), err)
 		}
-		g.keep(pid, p, file.ID, all)
+		g.keep(pid, p, d.file.ID, all)
 	}
 	return nil
 }
@@ -260,22 +358,15 @@ func (g *MemoryGuard) keep(pid int, p *guardedProcess, id cudafile.ID, all links
 	p.links[id] = append(p.links[id], all...)
 }
 
-func (g *MemoryGuard) attach(file *cudafile.File, pid int, set uint32, wanted []put) (all links, err error) {
-	functions, ok := g.functions[file.ID]
-	if !ok {
-		if functions, err = file.Functions(); err != nil {
-			return nil, err
-		}
-		g.functions[file.ID] = functions
-	}
+func (g *MemoryGuard) attach(d driver, pid int, set uint32, wanted []put) (all links, err error) {
 	for _, want := range wanted {
 		var offsets, cookies []uint64
 		for _, kind := range want.kinds {
-			for _, offset := range functions[kind] {
+			for _, offset := range d.functions[kind] {
 				offsets, cookies = append(offsets, offset), append(cookies, uint64(kind)|uint64(set)<<setShift)
 			}
 		}
-		l, err := g.attacher.attachPath(file.Name(), want.program, offsets, cookies, pid, want.atReturn)
+		l, err := g.attacher.attachPath(d.file.Name(), want.program, offsets, cookies, pid, want.atReturn)
 		all = append(all, l...)
 		if err != nil {
 			return all, err
@@ -391,7 +482,7 @@ func (g *MemoryGuard) Renew(d time.Duration) error {
 }
 
 // Close removes all probes, which takes some 0.1 s, and ends Next. Processes on record stay
-// stopped: continue them before.
+// stopped: continue them before. Close waits for an attachment under way, but for no read of a file.
 func (g *MemoryGuard) Close() error {
 	g.mu.Lock()
 	if g.closed.Swap(true) {
@@ -402,8 +493,6 @@ func (g *MemoryGuard) Close() error {
 		g.drop(pid, p)
 	}
 	g.mu.Unlock()
-	g.attaching.Lock()   // an attachment under way is undone, not forgotten
-	g.attaching.Unlock() //nolint:staticcheck // it only waits
 	g.detaches.Wait()
 	return g.free()
 }

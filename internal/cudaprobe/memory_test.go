@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/probetest"
 	"github.com/laxity/laxity/actuator/enforce/stop"
+	"github.com/laxity/laxity/internal/cudabpf"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 	"github.com/laxity/laxity/internal/needtest"
@@ -763,5 +765,92 @@ func TestMemoryTraced(t *testing.T) {
 	h.end(t, pidfd, c)
 	if a := called(); a.Count != 1 {
 		t.Error(a)
+	}
+}
+
+// While a file of a container hangs, others are guarded, and the guard ends.
+func TestMemoryFileThatHangsStopsNothingElse(t *testing.T) {
+	for name, begin := range map[string]func(h *guarded, p *cudatest.Program) (hangs func() error){
+		"guard": func(h *guarded, p *cudatest.Program) func() error {
+			return func() error { return h.Guard(cudaprobe.Guarded{PID: p.PID, Slots: []uint32{0}}) }
+		},
+		"follow graphs": func(h *guarded, p *cudatest.Program) func() error {
+			h.guard(t, p, []uint32{0}, 0, 0)
+			if err := os.Chtimes(h.built.Library, time.Time{}, time.Unix(1, 0)); err != nil { // else it is not read again
+				t.Fatal(err)
+			}
+			return func() error { return h.FollowGraphs(p.PID) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newMemoryGuard(t, cudaprobe.Options{})
+			p, other := h.built.Start(t), cudatest.Build(t).Start(t)
+			p.Open()
+			other.Open()
+			hangs := begin(h, p)
+			wait, release := hold(t, h.built.Library)
+			ended := make(chan error, 1)
+			go func() { ended <- hangs() }()
+			wait()
+			done := make(chan error, 1)
+			go func() {
+				guard := h.Guard(cudaprobe.Guarded{PID: other.PID, Slots: []uint32{1}})
+				done <- errors.Join(guard, h.FollowGraphs(other.PID), h.Close())
+			}()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(patience):
+				t.Error("other calls wait for it")
+			}
+			release()
+			if err := <-ended; err != nil && !errors.Is(err, cudaprobe.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A process that is dropped while a file of it hangs stays dropped, and another guard of it has the new slots.
+func TestMemoryDroppedWhileItsFileHangs(t *testing.T) {
+	h := newMemoryGuard(t, cudaprobe.Options{})
+	p := h.built.Start(t)
+	p.Open()
+	wait, release := hold(t, h.built.Library)
+	old := make(chan error, 1)
+	go func() { old <- h.Guard(cudaprobe.Guarded{PID: p.PID, Slots: []uint32{1}}) }()
+	wait()
+	h.Drop(p.PID)
+	if err := h.Enlist(cudaprobe.Guarded{PID: p.PID, Slots: []uint32{0}}); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := <-old; err == nil {
+		t.Error("it is guarded, though it was dropped")
+	}
+	if err := h.Attach(p.PID); err != nil {
+		t.Fatal(err)
+	}
+	h.budget(t, cudaprobe.Budget{Ceiling: h.spent(t).Bytes + mib})
+	before := h.spent(t)
+	if a := p.Alloc("cuMemAlloc_v2", mib, 1); a.Count != 1 || h.spent(t).Passed != before.Passed+1 {
+		t.Errorf("%+v; %+v after %+v", a, h.spent(t), before)
+	}
+}
+
+// The maps have room for the CPUs of this machine.
+func TestMemoryMapsAreForThisMachine(t *testing.T) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := cudabpf.LoadMemoryFor(cpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := newMemoryGuard(t, cudaprobe.Options{}).QuestionEntries(), spec.Maps[cudabpf.MemoryMapQuestions].MaxEntries; got != want {
+		t.Errorf("%d entries, want %d", got, want)
 	}
 }

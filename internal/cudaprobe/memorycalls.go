@@ -237,39 +237,41 @@ func decodeMemory(raw []byte) (MemoryEvent, error) {
 
 // FollowGraphs follows the memory of a process's graphs from now on. Until then nodes that it adds
 // are held. Its probes are also on launches, so a process gets them with its first such node. It is
-// idempotent.
+// idempotent. Like Attach it may never end.
 func (g *MemoryGuard) FollowGraphs(pid int) error {
-	g.attaching.Lock()
-	defer g.attaching.Unlock()
-	g.mu.Lock()
-	p := g.processes[pid]
-	done := p == nil || p.value.Follows != 0
-	g.mu.Unlock()
-	if done {
+	p := g.unfollowed(pid)
+	if p == nil {
 		return nil
 	}
-	files, err := g.finder.Mapped(pid)
-	if err != nil {
-		return err
-	}
-	defer cudafile.CloseAll(files)
-	calls := []cudafile.Kind{cudafile.GraphMade, cudafile.GraphRun}
-	for _, file := range files {
-		all, err := g.attach(file, pid, p.value.Set, []put{
-			{calls, g.objects.GraphReturn, true}, // before the entries, so that each entry has its return
-			{calls, g.objects.GraphEntry, false},
-			{[]cudafile.Kind{cudafile.GraphGone}, g.objects.GraphGone, false},
-		})
-		if errors.Is(err, cudafile.ErrNotDriver) {
-			continue
+	return g.attachTo(pid, p, func(drivers []driver) error {
+		if g.unfollowed(pid) != p { // another call was first
+			return nil
 		}
-		if err != nil {
-			g.detach(all)
-			return explainAttach(fmt.Sprintf("follow the graphs of process %d", pid), err)
+		calls := []cudafile.Kind{cudafile.GraphMade, cudafile.GraphRun}
+		for _, d := range drivers {
+			all, err := g.attach(d, pid, p.value.Set, []put{
+				{calls, g.objects.GraphReturn, true}, // before the entries, so that each entry has its return
+				{calls, g.objects.GraphEntry, false},
+				{[]cudafile.Kind{cudafile.GraphGone}, g.objects.GraphGone, false},
+			})
+			if err != nil {
+				g.detach(all)
+				return explainAttach(fmt.Sprintf("follow the graphs of process %d", pid), err)
+			}
+			g.keep(pid, p, d.file.ID, all)
 		}
-		g.keep(pid, p, file.ID, all)
+		return g.change(pid, func(v *cudabpf.MemoryProcess) { v.Follows = 1 })
+	})
+}
+
+// unfollowed returns a guarded process whose graphs are not followed; nil if they are, or it is not guarded.
+func (g *MemoryGuard) unfollowed(pid int) *guardedProcess {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.processes[pid]; p != nil && p.value.Follows == 0 {
+		return p
 	}
-	return g.change(pid, func(v *cudabpf.MemoryProcess) { v.Follows = 1 })
+	return nil
 }
 
 // families are the functions by the driver's names, without versions.

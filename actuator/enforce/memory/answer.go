@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/internal/cudaprobe"
 )
@@ -20,6 +19,7 @@ type question struct {
 	why   string    // why it waits, for people
 	// granted: the call may run.
 	granted bool
+	tried   bool // to follow the graphs of its process, for this call
 }
 
 const (
@@ -253,6 +253,10 @@ func (g *Guard) answer(p *process, q *question, calls []cudaprobe.Call) (again t
 		g.show(p, q, calls)
 		return 0
 	}
+	if q.call.OfGraph() && !g.follow(p, q) {
+		q.why = "the probes that follow its graphs are being put on"
+		return g.o.Refresh
+	}
 	gpu, held := g.place(p.of, q.call, calls)
 	if what, since := g.unread(p.of.GPUs[gpu]); what != "" {
 		if g.o.Now().Sub(since) < blink {
@@ -344,10 +348,8 @@ func (g *Guard) pass(p *process, q *question, gpu int) {
 }
 
 func (g *Guard) grant(p *process, q *question) {
-	if q.call.OfGraph() {
-		if err := g.kernel.FollowGraphs(p.pid); err != nil && !proc.Ended(p.pidfd) {
-			g.fail(p.of, "the memory of its graphs is not seen before their launch: "+err.Error())
-		}
+	if q.call.OfGraph() && !p.followed && p.alive() {
+		g.fail(p.of, "the memory of its graphs is not seen before their launch: "+p.unfollowed.Error())
 	}
 	g.note(g.kernel.Grant(q.call))
 	q.granted = true

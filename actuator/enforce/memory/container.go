@@ -2,7 +2,6 @@ package memory
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,7 +19,8 @@ type container struct {
 	Target
 	slots     []uint32 // by GPU, in the order of Target.GPUs
 	processes map[int]*process
-	looked    bool
+	reading   int               // goroutines that read its files
+	attaching bool              // one of them puts probes on its processes
 	spent     []cudaprobe.Spent // by slot, when last looked at
 	taken     []taken           // by slot
 	open      []bool            // by slot: the kernel may pass calls
@@ -208,23 +208,47 @@ func (g *Guard) free(c *container) {
 
 // look finds the processes of containers: it watches for new ones, then lists the present ones.
 func (g *Guard) look(fresh []*container) {
-	for _, c := range fresh { // at once: they may be about to allocate
-		g.mu.Lock()
+	searched := make(chan *container, len(fresh))
+	g.mu.Lock()
+	for _, c := range fresh {
 		early := g.early[c.ID]
 		delete(g.early, c.ID)
-		g.mu.Unlock()
-		for _, pid := range early {
+		for _, pid := range early { // at once: they may be about to allocate
 			g.adopt(pid, c)
 		}
+		g.read(c, func() {
+			g.search(c)
+			searched <- c
+		})
 	}
-	for _, c := range fresh {
-		files, err := cudafile.Finder{Proc: g.o.Proc}.Container(c.PID)
-		if err != nil {
-			g.o.Logger.Debug("no files of the driver", "pid", c.PID, "err", err) // it is gone
+	g.mu.Unlock()
+	left, timeout := len(fresh), time.After(together)
+	for waits := true; waits && left > 0; {
+		select {
+		case <-searched:
+			left--
+		case <-timeout:
+			waits = false
 		}
-		g.watch(files)
 	}
-	// After watch, so that no start falls in between.
+	g.list(fresh) // after the search, so that no start falls in between
+	for ; left > 0; left-- {
+		g.list([]*container{<-searched})
+	}
+}
+
+// search watches the files of the driver that processes of a container may load.
+func (g *Guard) search(c *container) {
+	defer time.AfterFunc(cudaprobe.HangsAfter, func() { g.onSearchHangs(c) }).Stop()
+	files, err := cudafile.Finder{Proc: g.o.Proc}.Container(c.PID)
+	if err != nil {
+		g.o.Logger.Debug("no files of the driver", "pid", c.PID, "err", err) // it is gone
+	}
+	g.watch(files)
+}
+
+// list adopts the present processes of containers.
+func (g *Guard) list(fresh []*container) {
 	ours := func(pid int) (*container, bool) {
 		id, in, err := g.o.Container(pid)
 		i := slices.IndexFunc(fresh, func(c *container) bool { return c.ID == id })
@@ -233,13 +257,13 @@ func (g *Guard) look(fresh []*container) {
 		}
 		return fresh[i], true
 	}
-	if err := (proc.Search[*container]{Proc: g.o.Proc, Of: ours}).Loaded(g.adopt); err != nil {
-		g.o.Logger.Warn("cannot look at all processes", "err", err)
+	adopt := func(pid int, c *container) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.adopt(pid, c)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, c := range fresh {
-		c.looked = true
+	if err := (proc.Search[*container]{Proc: g.o.Proc, Of: ours}).Loaded(adopt); err != nil {
+		g.o.Logger.Warn("cannot look at all processes", "err", err)
 	}
 }
 
@@ -259,7 +283,12 @@ type process struct {
 	start      uint64 // hundredths of a second since boot
 	opened     *stop.Process
 	of         *container
+	due        bool                   // its probes are to be put on
+	attaching  bool                   // they are being put on
 	guarded    bool                   // its probes are there
+	following  time.Time              // since when those that follow its graphs are to be put on; zero: they are not
+	followed   bool                   // they are there
+	unfollowed error                  // why they are not
 	obstacle   string                 // why it is not guarded; empty as a rule
 	pending    map[stop.Key]*question // its calls that are held
 	decided    map[stop.Key]bool      // decided holds; they end together
@@ -297,51 +326,32 @@ func (p *process) drop(q *question) {
 	p.decided[k] = true
 }
 
-// adopt guards a process. The process may belong to any container, or have ended. Attaching takes a
-// while, so adopt does it without the lock. For a process that is guarded already it looks only for
-// files of the driver that the process has loaded since.
+// adopt guards a process, a moment later. The process may belong to any container, or have ended. For a
+// process that is guarded already only files of the driver count that the process has loaded since.
 func (g *Guard) adopt(pid int, c *container) {
-	p, on := g.enlist(pid, c)
-	if p == nil {
-		return
-	}
-	// It may be making a context now, of which the usage shows a part: its first call is asked about.
-	err := g.kernel.Guard(cudaprobe.Guarded{PID: pid, Start: p.start, Slots: c.slots, Context: g.o.Context, On: on, Made: 1})
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.processes[pid] != p {
-		return // removed meanwhile, and its probes with it
-	}
-	switch {
-	case err == nil:
-		p.guarded = true
-	case p.guarded: // it keeps its probes
-	case p.alive() && !g.closed && !errors.Is(err, cudaprobe.ErrNotLoaded):
-		g.exclude(p, err.Error())
-	default:
-		g.remove(p)
+	if p := g.enlist(pid, c); p != nil {
+		p.due = true
+		g.attach(c)
 	}
 }
 
 // enlist adds a process. It returns nil if the process is not in the container, or must not be
-// guarded. on has the GPUs where it has a context.
-func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// guarded.
+func (g *Guard) enlist(pid int, c *container) *process {
 	if g.closed || g.containers[c.ID] != c {
-		return nil, 0
+		return nil
 	}
 	if p := g.processes[pid]; p != nil && p.alive() {
 		if p.obstacle != "" || p.of != c {
-			return nil, 0
+			return nil
 		}
-		return p, 0
+		return p
 	} else if p != nil {
 		g.remove(p) // another process has its PID
 	}
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil, 0 // gone
+		return nil // gone
 	}
 	// If the process behind the pidfd is still alive afterwards, what we read of the PID is about
 	// it.
@@ -350,9 +360,9 @@ func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	obstacle := proc.Obstacle(g.o.Proc, pid)
 	if err != nil || !in || id != c.ID || !ok || proc.Ended(pidfd) || g.exits.Add(pid, pidfd) != nil {
 		_ = unix.Close(pidfd)
-		return nil, 0
+		return nil
 	}
-	p = &process{
+	p := &process{
 		pid: pid, pidfd: pidfd, start: stat.Start, opened: stop.Of(g.o.Proc, pid, pidfd), of: c,
 		pending: map[stop.Key]*question{}, decided: map[stop.Key]bool{}, took: make([]time.Time, len(c.GPUs)),
 		order: asGiven(len(c.GPUs)), shown: shown{order: asGiven(len(c.GPUs))},
@@ -360,13 +370,20 @@ func (g *Guard) enlist(pid int, c *container) (p *process, on uint32) {
 	g.processes[pid], c.processes[pid] = p, p
 	if obstacle != "" {
 		g.exclude(p, obstacle)
-		return nil, 0
+		return nil
 	}
-	if on = g.contexts(c, pid); on == 0 {
+	on := g.contexts(c, pid)
+	if on == 0 {
 		p.began = g.o.Now()
 	}
 	p.shown.late = on != 0
-	return p, on
+	// It may be making a context now, of which the usage shows a part: its first call is asked about.
+	err = g.kernel.Enlist(cudaprobe.Guarded{PID: pid, Start: p.start, Slots: c.slots, Context: g.o.Context, On: on, Made: 1})
+	if err != nil {
+		g.exclude(p, err.Error())
+		return nil
+	}
+	return p
 }
 
 // exclude leaves a process unguarded.

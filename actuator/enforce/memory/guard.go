@@ -149,7 +149,7 @@ func New(o Options) (*Guard, error) {
 
 func (g *Guard) open() (err error) {
 	probes := cudaprobe.Options{Proc: g.o.Proc}
-	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Options: probes, Pins: g.o.Name}); err != nil {
+	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Options: probes, Pins: g.o.Name, Hangs: g.onReadHangs}); err != nil {
 		return err
 	}
 	if g.record, err = stop.OpenRecord(g.o.Name); err != nil {
@@ -214,7 +214,9 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 	g.decideAll(ctx, wake)
 	err := g.Close()
-	wait.Wait()
+	if !within(closing, wait.Wait) { // they end with the unloading
+		return err
+	}
 	return errors.Join(append(failed[:], err)...)
 }
 
@@ -226,7 +228,8 @@ func notify(c chan struct{}) {
 }
 
 // Close lets all calls pass, continues every process that the guard stopped, and detaches the probes,
-// in some 0.1 s. Run calls it at its end. Close is idempotent.
+// in some 0.1 s. Where files of containers cannot be read it takes up to 10 s, and may leave probes to the
+// end of this program. Run calls it at its end. Close is idempotent.
 func (g *Guard) Close() error {
 	g.mu.Lock()
 	if g.closed {
@@ -241,8 +244,15 @@ func (g *Guard) Close() error {
 		g.remove(p)
 	}
 	g.mu.Unlock()
-	g.looking.Wait()
-	return errors.Join(err, g.unload())
+	if !within(closing, g.looking.Wait) {
+		g.o.Logger.Warn("the memory guard ends, and files are still being read", "containers", g.stillRead(), "why", errFileHangs)
+	}
+	unloaded := make(chan error, 1)
+	if !within(closing, func() { unloaded <- g.unload() }) {
+		g.o.Logger.Warn("the memory guard ends, and its probes stay until this program ends", "why", errFileHangs)
+		return err
+	}
+	return errors.Join(err, <-unloaded)
 }
 
 // Renew keeps the guard working for this long from now. Its owner must call Renew regularly: if the
@@ -266,6 +276,7 @@ func (g *Guard) onStart(e cudaprobe.Event) {
 		return
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	c := g.containers[id]
 	if c == nil {
 		if g.earlyCount++; g.earlyCount > maxEarly { // look finds them all the same, a little later
@@ -273,11 +284,9 @@ func (g *Guard) onStart(e cudaprobe.Event) {
 			g.earlyCount = 1
 		}
 		g.early[id] = append(g.early[id], e.PID)
+		return
 	}
-	g.mu.Unlock()
-	if c != nil {
-		g.adopt(e.PID, c)
-	}
+	g.adopt(e.PID, c)
 }
 
 // maxEarly bounds how many processes are remembered that called cuInit before their container was

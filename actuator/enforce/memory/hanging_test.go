@@ -1,0 +1,192 @@
+package memory_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laxity/laxity/actuator/enforce/memory"
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
+	"github.com/laxity/laxity/internal/needtest"
+)
+
+// hold makes whoever opens or reads a file hang, as on a network file system whose server is down. wait
+// returns once somebody hangs; release lets all go on.
+func hold(t *testing.T, path string) (wait, release func()) {
+	t.Helper()
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_LARGEFILE)
+	if err != nil {
+		needtest.Fanotify.Skip(t, err)
+	}
+	queue := os.NewFile(uintptr(fd), "fanotify")
+	release = func() { _ = queue.Close() } // the kernel allows what waits
+	t.Cleanup(release)
+	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM, unix.AT_FDCWD, path); err != nil {
+		needtest.Fanotify.Skip(t, err)
+	}
+	return func() {
+		t.Helper()
+		if err := queue.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		var event [24]byte
+		if _, err := queue.Read(event[:]); err != nil {
+			t.Fatal("nobody hangs: ", err)
+		}
+	}, release
+}
+
+// pair is a guard, and two containers whose processes have loaded a driver of their own each.
+type pair struct {
+	*rig
+	a, b   *cudatest.Program
+	failed sync.Map // container and why it may get more than its limit
+	asked  sync.Map // PIDs whose container the guard wanted to know
+}
+
+func startPair(t *testing.T) *pair {
+	t.Helper()
+	r := &pair{}
+	r.rig = start(t, func(o *memory.Options) {
+		of := o.Container
+		o.Container = func(pid int) (string, bool, error) { r.asked.Store(pid, true); return of(pid) }
+		o.Failed = func(id, why string) { r.failed.Store(id+": "+why, true) }
+	})
+	r.a, r.b = r.built.Start(t), cudatest.Build(t).Start(t)
+	r.a.Open()
+	r.b.Open()
+	return r
+}
+
+// joins makes the processes members of their containers.
+func (r *pair) joins() {
+	r.members.Store(r.a.PID, "a")
+	r.members.Store(r.b.PID, "b")
+}
+
+func (r *pair) coverBoth() {
+	r.Cover([]memory.Target{
+		{ID: "a", PID: r.a.PID, GPUs: []string{gpu}, Limit: 100 * mib}, {ID: "b", PID: r.b.PID, GPUs: []string{gpu}, Limit: 100 * mib},
+	})
+}
+
+// awaits waits until the process of a container is guarded.
+func (r *pair) awaits(t *testing.T, id string, p *cudatest.Program) {
+	t.Helper()
+	report := func() memory.Report { return r.Report()[id] }
+	until(t, func() bool { v := report(); return slices.Contains(v.PIDs, p.PID) && v.Obstacle == "" }, report)
+}
+
+// fails waits until a container may get more than its limit, for this reason.
+func (r *pair) fails(t *testing.T, id, why string) {
+	t.Helper()
+	until(t, func() bool { return r.hasFailed(id + ": " + why) }, func() memory.Report { return r.Report()[id] })
+}
+
+func (r *pair) hasFailed(prefix string) (has bool) {
+	r.failed.Range(func(key, _ any) bool {
+		has = has || strings.HasPrefix(key.(string), prefix)
+		return true
+	})
+	return has
+}
+
+const unreadable = "its libcuda cannot be read"
+
+// A container whose files hang when it is searched delays no other one. It is reported, and guarded once they
+// can be read.
+func TestSearchThatHangsDelaysNoOther(t *testing.T) {
+	r := startPair(t)
+	r.joins()
+	wait, release := hold(t, r.built.Library)
+	r.coverBoth()
+	wait()
+	r.awaits(t, "b", r.b)
+	r.fails(t, "a", unreadable)
+	release()
+	r.awaits(t, "a", r.a)
+	if r.hasFailed("b") {
+		t.Error("the other one may get more than its limit")
+	}
+}
+
+// Nor does one whose files hang when a process calls cuInit.
+func TestStartThatHangsDelaysNoOther(t *testing.T) {
+	r := startPair(t)
+	r.coverBoth()
+	for _, p := range []*cudatest.Program{r.a, r.b} { // then the drivers have their probes
+		until(t, func() bool { _, asked := r.asked.Load(p.PID); return asked }, func() memory.Report { return r.Report()["a"] })
+	}
+	r.joins()
+	wait, release := hold(t, r.built.Library)
+	r.a.Call("cuInit")
+	wait()
+	r.b.Call("cuInit")
+	r.awaits(t, "b", r.b)
+	r.fails(t, "a", unreadable)
+	if v := r.Report()["a"]; !strings.Contains(v.Obstacle, unreadable) || len(v.PIDs) > 0 {
+		t.Errorf("%+v", v)
+	}
+	release()
+	r.awaits(t, "a", r.a)
+}
+
+// Nor does one whose files hang when a process adds memory to a graph: that runs, and counts as failed open.
+func TestGraphThatHangsDelaysNoOther(t *testing.T) {
+	r := startPair(t)
+	r.joins()
+	r.coverBoth()
+	r.awaits(t, "a", r.a)
+	r.awaits(t, "b", r.b)
+	wait, release := hold(t, r.built.Library)
+	called := r.a.BeginAlloc("cuGraphAddMemAllocNode", mib, 1, 1)
+	wait()
+	answered := make(chan cudatest.Allocated, 1)
+	go func() { answered <- r.b.Alloc("cuMemAlloc_v2", 200*mib, 1) }()
+	select {
+	case a := <-answered:
+		if a.Result != cudatest.OutOfMemory {
+			t.Errorf("the other one: %+v", a)
+		}
+	case <-time.After(patience):
+		release()
+		t.Fatal("the other one is not answered")
+	}
+	if why := r.Waits()["a"]; why == "" {
+		t.Error("it stands without a reason")
+	}
+	if a := called(); a.Count != 1 || r.Report()["a"].FailedOpen != 1 {
+		t.Errorf("%+v; %+v", a, r.Report()["a"])
+	}
+	r.fails(t, "a", "the memory of its graphs is not seen")
+	release()
+	report := func() memory.Report { return r.Report()["a"] }
+	until(t, func() bool {
+		before := report().FailedOpen
+		return r.a.Alloc("cuGraphAddMemAllocNode", mib, 1).Count == 1 && report().FailedOpen == before
+	}, report)
+}
+
+// The guard ends while files hang.
+func TestEndsWhileFilesHang(t *testing.T) {
+	built := cudatest.Build(t)
+	p := built.Start(t)
+	p.Open()
+	wait, release := hold(t, built.Library) // until the guard has ended
+	var late *time.Timer
+	t.Cleanup(func() {
+		if late != nil {
+			late.Stop()
+		}
+	})
+	r := start(t, nil)
+	t.Cleanup(func() { late = time.AfterFunc(patience, func() { t.Error("it does not end"); release() }) })
+	r.members.Store(p.PID, "a")
+	r.cover(p.PID, mib)
+	wait()
+}

@@ -1,0 +1,155 @@
+package memory
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/laxity/laxity/internal/cudaprobe"
+)
+
+// A container may have mounted a network file system: whoever opens or reads a file there waits for its
+// server, perhaps for ever. So goroutines of its own read a container's files, without a lock: one that
+// searches it, and one that puts probes on its processes. More would let it use up our threads.
+
+// errFileHangs says why a container may get more than its limit.
+var errFileHangs = errors.New("its libcuda cannot be read: perhaps the server of a network file system is down")
+
+const (
+	// together is how long we wait for the searches of several containers, to list their processes at once.
+	together = time.Second
+	// closing is how long the end of the guard waits for what may hang.
+	closing = 5 * time.Second
+)
+
+// read begins a goroutine that reads files of a container.
+func (g *Guard) read(c *container, files func()) {
+	c.reading++
+	g.looking.Go(func() {
+		files()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		c.reading--
+	})
+}
+
+// stillRead returns the containers whose files are being read, by id.
+func (g *Guard) stillRead() (ids []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, c := range g.containers {
+		if c.reading > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// onSearchHangs handles a search that takes long.
+func (g *Guard) onSearchHangs(c *container) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.containers[c.ID] != c {
+		return
+	}
+	g.o.Logger.Warn("the memory of a container's processes may not be guarded", "container", c.ID, "why", errFileHangs)
+	g.o.Failed(c.ID, errFileHangs.Error())
+}
+
+// onReadHangs handles a process whose files are being read for long.
+func (g *Guard) onReadHangs(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.processes[pid]; p != nil && p.attaching && !g.closed {
+		g.exclude(p, errFileHangs.Error())
+	}
+}
+
+// attach puts probes on the processes of a container that are due, one after another.
+func (g *Guard) attach(c *container) {
+	if c.attaching {
+		return
+	}
+	c.attaching = true
+	g.read(c, func() {
+		for put := g.next(c); put != nil; put = g.next(c) {
+			put()
+		}
+	})
+}
+
+// next returns what puts probes on the next process of a container; nil if none is due.
+func (g *Guard) next(c *container) (put func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var first *process
+	for _, p := range c.processes {
+		switch {
+		case !p.following.IsZero(): // it is stopped meanwhile
+			return func() { g.putOnGraphs(p) }
+		case p.due && (first == nil || p.start < first.start):
+			first = p
+		}
+	}
+	if first == nil {
+		c.attaching = false
+		return nil
+	}
+	first.due, first.attaching = false, true
+	return func() { g.putOn(first) }
+}
+
+// putOn puts probes on a process. On one that is guarded already it puts them where it has loaded the
+// driver since.
+func (g *Guard) putOn(p *process) {
+	err := g.kernel.Attach(p.pid)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.attaching, p.obstacle = false, ""
+	if g.processes[p.pid] != p {
+		return // removed meanwhile, and its probes with it
+	}
+	switch {
+	case err == nil:
+		p.guarded = true
+	case p.guarded: // it keeps its probes
+	case p.alive() && !g.closed && !errors.Is(err, cudaprobe.ErrNotLoaded):
+		p.due = false
+		g.exclude(p, err.Error())
+	default:
+		g.remove(p)
+	}
+}
+
+// putOnGraphs puts the probes on a process that follow its graphs.
+func (g *Guard) putOnGraphs(p *process) {
+	err := g.kernel.FollowGraphs(p.pid)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.following, p.followed, p.unfollowed = time.Time{}, err == nil, err
+	notify(g.again)
+}
+
+// follow has the probes put on that follow a process's graphs, once for a call that adds a node to one. It
+// returns true when they are there, or the call is not to wait for them.
+func (g *Guard) follow(p *process, q *question) (over bool) {
+	if p.following.IsZero() && !p.followed && !q.tried {
+		q.tried = true
+		p.following, p.unfollowed = g.o.Now(), errFileHangs
+		g.attach(p.of)
+	}
+	return p.following.IsZero() || g.o.Now().Sub(p.following) > cudaprobe.HangsAfter
+}
+
+// within reports whether f returns within the limit. Otherwise f goes on.
+func within(limit time.Duration, f func()) bool {
+	ended := make(chan struct{})
+	go func() { defer close(ended); f() }()
+	select {
+	case <-ended:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
