@@ -124,7 +124,7 @@ func (a *Arbiter) keepRecord(e core.Effects) {
 // updateMemory passes the facts to ledger and guard.
 func (a *Arbiter) updateMemory(m core.Memory) {
 	again := a.o.Ledger.Update(m.Facts)
-	guard := a.o.MemoryGuard // one that does not guard ignores this, and one that hangs is seen to go on by it
+	guard := a.o.MemoryGuard // one that does not guard ignores this
 	if guard != nil && !m.Blind {
 		targets := make([]memory.Target, 0, len(m.Cover))
 		for _, c := range m.Cover {

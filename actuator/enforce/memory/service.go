@@ -31,12 +31,11 @@ type Service struct {
 	log     *slog.Logger
 	stop    context.CancelFunc
 	ended   chan error
-	running sync.RWMutex
+	running sync.Mutex
 	guard   *Guard // nil: there is none, and why says why
 	why     error
-	hangs   bool // it has taken no targets for guardLease
-
-	untaken time.Time // for Cover: since when the guard takes no targets, zero if it does
+	untaken time.Time // since when it takes no targets; zero if it does
+	hangs   bool      // it has taken none for guardLease
 
 	failing  sync.Mutex
 	failures map[string]string // by container id
@@ -56,8 +55,8 @@ func NewService(o Options, open func() (task.UsageReader, error)) *Service {
 
 // Open implements arbiter.MemoryGuard.
 func (s *Service) Open(ctx context.Context) error {
-	s.running.Lock() // so that SetMaxWait is not lost
 	g, err := s.make()
+	s.running.Lock()
 	s.guard, s.why = g, err
 	s.running.Unlock()
 	if err != nil {
@@ -75,8 +74,12 @@ func (s *Service) Open(ctx context.Context) error {
 func (s *Service) run(ctx context.Context, guard func(context.Context) error) error {
 	err := guard(ctx)
 	if ctx.Err() == nil {
+		why := errGuardEnded
+		if err != nil {
+			why = fmt.Errorf("%w: %w", errGuardEnded, err)
+		}
 		s.running.Lock()
-		s.guard, s.why = nil, errors.Join(errGuardEnded, err)
+		s.guard, s.why = nil, why
 		s.running.Unlock()
 		s.log.Error("allocations of GPU memory are no longer guarded", "why", errGuardEnded, "err", err)
 	}
@@ -106,8 +109,11 @@ func (s *Service) Close() error {
 
 // Why implements arbiter.MemoryGuard.
 func (s *Service) Why() error {
-	s.running.RLock()
-	defer s.running.RUnlock()
+	s.running.Lock()
+	defer s.running.Unlock()
+	if s.hangs && s.guard != nil && s.guard.targets.Load() == nil {
+		s.note(true) // nobody may call Cover while it hangs
+	}
 	if s.why == nil && s.hangs {
 		return errGuardHangs
 	}
@@ -115,8 +121,8 @@ func (s *Service) Why() error {
 }
 
 func (s *Service) get() *Guard {
-	s.running.RLock()
-	defer s.running.RUnlock()
+	s.running.Lock()
+	defer s.running.Unlock()
 	return s.guard
 }
 
@@ -127,7 +133,11 @@ func (s *Service) Cover(targets []Target) {
 		return
 	}
 	s.keepFailures(targets)
-	if !s.taken(g.Cover(targets)) {
+	taken := g.Cover(targets)
+	s.running.Lock()
+	s.note(taken)
+	s.running.Unlock()
+	if !taken {
 		return // if it hangs it must not go on holding allocations
 	}
 	if err := g.Renew(guardLease); err != nil {
@@ -135,37 +145,29 @@ func (s *Service) Cover(targets []Target) {
 	}
 }
 
-// taken notes whether the guard took the targets before the present ones, and returns that. A guard
-// that has taken none for guardLease hangs.
-func (s *Service) taken(is bool) bool {
-	now := s.o.Now()
+// note notes whether the guard took the targets that were handed over before. One that has taken none for
+// guardLease hangs. The caller holds running.
+func (s *Service) note(taken bool) {
+	now, was := s.o.Now(), s.hangs
 	switch {
-	case is:
+	case taken:
 		s.untaken = time.Time{}
 	case s.untaken.IsZero():
 		s.untaken = now
 	}
-	hangs := !is && now.Sub(s.untaken) > guardLease
-	s.running.Lock()
-	was := s.hangs
-	s.hangs = hangs
-	s.running.Unlock()
+	s.hangs = !taken && now.Sub(s.untaken) > guardLease
 	switch {
-	case hangs && !was:
+	case s.hangs && !was:
 		s.log.Error("allocations of GPU memory pass", "why", errGuardHangs)
-	case was && !hangs:
+	case was && !s.hangs:
 		s.log.Info("allocations of GPU memory are guarded again")
 	}
-	return is
 }
 
 // SetMaxWait changes Options.MaxWait, also for calls that wait already.
 func (s *Service) SetMaxWait(d time.Duration) {
-	s.running.Lock()
-	defer s.running.Unlock()
-	s.o.MaxWait = d
-	if s.guard != nil {
-		s.guard.SetMaxWait(d)
+	if g := s.get(); g != nil {
+		g.SetMaxWait(d)
 	}
 }
 
