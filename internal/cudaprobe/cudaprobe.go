@@ -84,6 +84,7 @@ type Probe struct {
 type attached struct {
 	links     links
 	functions cudafile.Functions // of a file
+	over      chan struct{}      // closed once they are attached, or cannot be
 }
 
 // New loads the programs. The error wraps ErrUnsupported if this machine does not allow it.
@@ -123,7 +124,8 @@ func (p *Probe) load(types *btf.Cache) error {
 
 // Add attaches the permanent probes to a file: from its return on, cuInit and contexts of every
 // process that maps it are reported. added is false if the file has them already. The error wraps
-// cudafile.ErrNotDriver if it is no CUDA driver. The file may be closed afterwards.
+// cudafile.ErrNotDriver if it is no CUDA driver. The file may be closed afterwards. While another Add of
+// the file is under way, Add waits for that.
 func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
 	if has, err := p.has(file.ID); has || err != nil {
 		return false, err
@@ -132,11 +134,21 @@ func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	a := &attached{functions: functions}
-	if mine, err := p.reserve(file.ID, a); !mine {
-		return false, err
+	a := &attached{functions: functions, over: make(chan struct{})}
+	for {
+		mine, err := p.reserve(file.ID, a)
+		if err != nil {
+			return false, err
+		}
+		if mine {
+			break
+		}
+		if has, err := p.has(file.ID); has || err != nil {
+			return false, err
+		}
 	}
 	defer p.detaches.Done()
+	defer close(a.over)
 	l, err := p.attacher.attachEach(file, functions, 0, []put{
 		{[]cudafile.Kind{cudafile.Init}, p.starts.InitEntry, false},
 		{[]cudafile.Kind{cudafile.Context}, p.starts.ContextEntry, false},
@@ -161,13 +173,20 @@ func (p *Probe) Add(file *cudafile.File) (added bool, err error) {
 	return true, nil
 }
 
+// has reports whether a file has its probes. It waits until an attachment under way is over.
 func (p *Probe) has(id cudafile.ID) (bool, error) {
+	p.mu.Lock()
+	a := p.files[id]
+	p.mu.Unlock()
+	if a != nil {
+		<-a.over
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return false, ErrClosed
 	}
-	return p.files[id] != nil, nil
+	return a != nil && p.files[id] == a, nil
 }
 
 // reserve makes a the entry of a file that has none. If so, Close waits for detaches.Done.

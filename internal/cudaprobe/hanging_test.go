@@ -105,3 +105,34 @@ func TestAProbeThatHangsDoesNotKeepNext(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A file counts as watched once its probes are there. Who adds it meanwhile waits, and attaches them where the first
+// one could not.
+func TestAddWaitsForAnAddOfTheSameFile(t *testing.T) {
+	h := newHarness(t, cudaprobe.Options{})
+	p := h.built.Start(t)
+	p.Open()
+	files, err := cudafile.Finder{}.Mapped(p.PID)
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	defer cudafile.CloseAll(files)
+	fail := h.HoldAdd(files[0].ID)
+	added := make(chan bool)
+	go func() {
+		is, err := h.Add(files[0])
+		if err != nil {
+			t.Error(err)
+		}
+		added <- is
+	}()
+	select {
+	case <-added:
+		t.Fatal("it does not wait")
+	case <-time.After(50 * time.Millisecond):
+	}
+	fail()
+	if !<-added {
+		t.Error("it did not attach the probes itself")
+	}
+}

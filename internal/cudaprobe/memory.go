@@ -27,8 +27,6 @@ const (
 	noSlot = ^uint32(0)
 	// setShift: a cookie is the kind of the function, and above it the set of probes.
 	setShift = 8
-	// HangsAfter is how long the driver's files of a process may be read before GuardOptions.Hangs is called.
-	HangsAfter = 5 * time.Second
 )
 
 // GuardOptions say where a MemoryGuard keeps its record.
@@ -36,8 +34,6 @@ type GuardOptions struct {
 	Options
 	// Pins is the name of the folder for the record, below /sys/fs/bpf.
 	Pins string
-	// Hangs is called for a process whose files Attach or FollowGraphs have been reading for HangsAfter. May be nil.
-	Hangs func(pid int)
 }
 
 // MemoryGuard watches the allocations of chosen processes, in the kernel. It counts each on a slot.
@@ -51,7 +47,6 @@ type MemoryGuard struct {
 	objects  cudabpf.MemoryObjects
 	proc     string
 	finder   cudafile.Finder
-	hangs    func(pid int)
 	attacher attacher
 	reader   *ringbuf.Reader
 	buffer   ringbuf.Record
@@ -99,11 +94,8 @@ func NewMemoryGuard(o GuardOptions) (*MemoryGuard, error) {
 		proc = "/proc"
 	}
 	g := &MemoryGuard{
-		proc: proc, finder: cudafile.Finder{Proc: o.Proc}, hangs: o.Hangs, attacher: newAttacher(o.OneByOne),
+		proc: proc, finder: cudafile.Finder{Proc: o.Proc}, attacher: newAttacher(o.OneByOne),
 		functions: map[cudafile.ID]cudafile.Functions{}, processes: map[int]*guardedProcess{},
-	}
-	if g.hangs == nil {
-		g.hangs = func(int) {}
 	}
 	if err := g.load(types, PinFolder(o.Pins)); err != nil {
 		return nil, errors.Join(explain("load the memory guard's BPF programs", err), g.free())
@@ -237,7 +229,6 @@ func (g *MemoryGuard) begin(pid int, p *guardedProcess) error {
 // open opens the files of the driver that a process has loaded, and reads their functions. It must not
 // be called with a lock held: it may never end.
 func (g *MemoryGuard) open(pid int) (all []driver, err error) {
-	defer time.AfterFunc(HangsAfter, func() { g.hangs(pid) }).Stop()
 	files, err := g.finder.Mapped(pid)
 	if err != nil {
 		return nil, err
@@ -493,8 +484,9 @@ func (g *MemoryGuard) Close() error {
 		g.drop(pid, p)
 	}
 	g.mu.Unlock()
+	err := g.reader.Close() // ends Next now: an attachment under way may hang
 	g.detaches.Wait()
-	return g.free()
+	return errors.Join(err, g.free())
 }
 
 func (g *MemoryGuard) free() error {

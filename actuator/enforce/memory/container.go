@@ -21,6 +21,7 @@ type container struct {
 	processes map[int]*process
 	reading   int               // goroutines that read its files
 	attaching bool              // one of them puts probes on its processes
+	stuck     bool              // that one hangs
 	spent     []cudaprobe.Spent // by slot, when last looked at
 	taken     []taken           // by slot
 	open      []bool            // by slot: the kernel may pass calls
@@ -214,9 +215,9 @@ func (g *Guard) look(fresh []*container) {
 		early := g.early[c.ID]
 		delete(g.early, c.ID)
 		for _, pid := range early { // at once: they may be about to allocate
-			g.adopt(pid, c)
+			g.adopt(pid, c, true)
 		}
-		g.read(c, func() {
+		g.read(c, func() { g.onHang(c) }, func(func()) {
 			g.search(c)
 			searched <- c
 		})
@@ -229,17 +230,23 @@ func (g *Guard) look(fresh []*container) {
 			left--
 		case <-timeout:
 			waits = false
+		case <-g.ending:
+			return
 		}
 	}
 	g.list(fresh) // after the search, so that no start falls in between
 	for ; left > 0; left-- {
-		g.list([]*container{<-searched})
+		select {
+		case c := <-searched:
+			g.list([]*container{c})
+		case <-g.ending:
+			return
+		}
 	}
 }
 
 // search watches the files of the driver that processes of a container may load.
 func (g *Guard) search(c *container) {
-	defer time.AfterFunc(cudaprobe.HangsAfter, func() { g.onSearchHangs(c) }).Stop()
 	files, err := cudafile.Finder{Proc: g.o.Proc}.Container(c.PID)
 	if err != nil {
 		g.o.Logger.Debug("no files of the driver", "pid", c.PID, "err", err) // it is gone
@@ -260,7 +267,7 @@ func (g *Guard) list(fresh []*container) {
 	adopt := func(pid int, c *container) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.adopt(pid, c)
+		g.adopt(pid, c, false)
 	}
 	if err := (proc.Search[*container]{Proc: g.o.Proc, Of: ours}).Loaded(adopt); err != nil {
 		g.o.Logger.Warn("cannot look at all processes", "err", err)
@@ -283,7 +290,8 @@ type process struct {
 	start      uint64 // hundredths of a second since boot
 	opened     *stop.Process
 	of         *container
-	due        bool                   // its probes are to be put on
+	due        uint64                 // its probes are to be put on; in this order
+	starts     bool                   // it may be about to allocate: it has just called cuInit
 	attaching  bool                   // they are being put on
 	guarded    bool                   // its probes are there
 	following  time.Time              // since when those that follow its graphs are to be put on; zero: they are not
@@ -327,11 +335,28 @@ func (p *process) drop(q *question) {
 }
 
 // adopt guards a process, a moment later. The process may belong to any container, or have ended. For a
-// process that is guarded already only files of the driver count that the process has loaded since.
-func (g *Guard) adopt(pid int, c *container) {
-	if p := g.enlist(pid, c); p != nil {
-		p.due = true
-		g.attach(c)
+// process that is guarded already only files of the driver count that the process has loaded since. starts: it
+// has just called cuInit.
+func (g *Guard) adopt(pid int, c *container, starts bool) {
+	p := g.enlist(pid, c)
+	if p == nil {
+		return
+	}
+	if p.due == 0 {
+		g.dues++
+		p.due = g.dues
+	}
+	p.starts = p.starts || starts
+	if c.stuck {
+		p.waits()
+	}
+	g.attach(c)
+}
+
+// waits notes that a process waits behind one whose files hang.
+func (p *process) waits() {
+	if !p.guarded {
+		p.obstacle = errFileHangs.Error()
 	}
 }
 
@@ -342,7 +367,7 @@ func (g *Guard) enlist(pid int, c *container) *process {
 		return nil
 	}
 	if p := g.processes[pid]; p != nil && p.alive() {
-		if p.obstacle != "" || p.of != c {
+		if p.obstacle != "" && p.due == 0 && !p.attaching || p.of != c {
 			return nil
 		}
 		return p

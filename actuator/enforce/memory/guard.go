@@ -121,7 +121,10 @@ type Guard struct {
 	usage      map[string]task.Usage // the last that was read of each GPU, by UUID; nil: none was
 	blinded    time.Time             // since when the usage cannot be read; zero: it can be
 	blindedOn  map[string]time.Time  // since when that of a single GPU cannot be, by UUID
+	dues       uint64                // how often a process became due
 	looking    sync.WaitGroup
+	room       chan struct{} // has an entry for each goroutine that reads files of a container
+	ending     chan struct{} // closed by Close
 	closed     bool
 }
 
@@ -135,6 +138,7 @@ func New(o Options) (*Guard, error) {
 	g := &Guard{
 		o: o, again: make(chan struct{}, 1), handed: make(chan struct{}, 1),
 		containers: map[string]*container{}, processes: map[int]*process{}, early: map[string][]int{},
+		room: make(chan struct{}, maxReading), ending: make(chan struct{}),
 	}
 	g.SetMaxWait(o.MaxWait)
 	if _, err := stop.ReleaseAll(context.Background(), stop.Options{Name: o.Name, Proc: o.Proc}); err != nil {
@@ -149,7 +153,7 @@ func New(o Options) (*Guard, error) {
 
 func (g *Guard) open() (err error) {
 	probes := cudaprobe.Options{Proc: g.o.Proc}
-	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Options: probes, Pins: g.o.Name, Hangs: g.onReadHangs}); err != nil {
+	if g.kernel, err = cudaprobe.NewMemoryGuard(cudaprobe.GuardOptions{Options: probes, Pins: g.o.Name}); err != nil {
 		return err
 	}
 	if g.record, err = stop.OpenRecord(g.o.Name); err != nil {
@@ -162,22 +166,24 @@ func (g *Guard) open() (err error) {
 	return err
 }
 
-// unload closes what open opened.
+// unload closes what open opened: side by side, since probes on a file that hangs keep only whose they are.
 func (g *Guard) unload() error {
-	var errs []error
+	var errs [4]error
+	var wait sync.WaitGroup
 	if g.starts != nil {
-		errs = append(errs, g.starts.Close())
+		wait.Go(func() { errs[0] = g.starts.Close() })
 	}
 	if g.kernel != nil {
-		errs = append(errs, g.kernel.Close())
+		wait.Go(func() { errs[1] = g.kernel.Close() })
 	}
 	if g.record != nil {
-		errs = append(errs, g.record.Close())
+		errs[2] = g.record.Close()
 	}
 	if g.exits != nil {
-		errs = append(errs, g.exits.Close())
+		errs[3] = g.exits.Close()
 	}
-	return errors.Join(errs...)
+	wait.Wait()
+	return errors.Join(errs[:]...)
 }
 
 // Name is the name of the record of the actuator with this state folder.
@@ -191,12 +197,10 @@ func Name(stateDir string) string {
 
 // Run decides until ctx ends. Then it continues every process that it stopped.
 func (g *Guard) Run(ctx context.Context) error {
-	var wait sync.WaitGroup
-	var failed [3]error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wake := make(chan struct{}, 1)
-	for i, loop := range []func() error{
+	loops := []func() error{
 		func() error {
 			return cudaprobe.Each(g.kernel.Next, func(e cudaprobe.MemoryEvent) {
 				if g.onKernel(e) {
@@ -206,18 +210,25 @@ func (g *Guard) Run(ctx context.Context) error {
 		},
 		func() error { return cudaprobe.Each(g.starts.Next, g.onStart) },
 		func() error { return g.exits.Run(g.onExit) },
-	} {
-		wait.Go(func() {
-			failed[i] = loop()
+	}
+	ended := make(chan error, len(loops))
+	for _, loop := range loops {
+		go func() {
+			ended <- loop()
 			cancel()
-		})
+		}()
 	}
 	g.decideAll(ctx, wake)
-	err := g.Close()
-	if !within(closing, wait.Wait) { // they end with the unloading
-		return err
+	errs := []error{g.Close()} // it ends them
+	for timeout := time.After(closing); len(errs) <= len(loops); {
+		select {
+		case err := <-ended:
+			errs = append(errs, err)
+		case <-timeout:
+			return errors.Join(append(errs, errors.New("a loop of the memory guard does not end"))...)
+		}
 	}
-	return errors.Join(append(failed[:], err)...)
+	return errors.Join(errs...)
 }
 
 func notify(c chan struct{}) {
@@ -237,6 +248,7 @@ func (g *Guard) Close() error {
 		return nil
 	}
 	g.closed = true
+	close(g.ending)
 	g.mu.Unlock()
 	_, err := stop.ReleaseAll(context.Background(), stop.Options{Name: g.o.Name, Proc: g.o.Proc})
 	g.mu.Lock()
@@ -286,7 +298,7 @@ func (g *Guard) onStart(e cudaprobe.Event) {
 		g.early[id] = append(g.early[id], e.PID)
 		return
 	}
-	g.adopt(e.PID, c)
+	g.adopt(e.PID, c, true)
 }
 
 // maxEarly bounds how many processes are remembered that called cuInit before their container was

@@ -136,6 +136,31 @@ func TestStartThatHangsDelaysNoOther(t *testing.T) {
 	r.awaits(t, "a", r.a)
 }
 
+// Who comes to the container while one of its processes hangs waits for that, also if that has been killed; it is
+// told, and guarded once the files can be read.
+func TestWhoWaitsBehindAKilledProcessIsTold(t *testing.T) {
+	r := startPair(t)
+	r.coverBoth()
+	for _, p := range []*cudatest.Program{r.a, r.b} {
+		until(t, func() bool { _, asked := r.asked.Load(p.PID); return asked }, func() memory.Report { return r.Report()["a"] })
+	}
+	r.members.Store(r.a.PID, "a")
+	r.members.Store(r.b.PID, "a")
+	wait, release := hold(t, r.built.Library)
+	r.a.Call("cuInit")
+	wait()
+	if err := unix.Kill(r.a.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.b.Call("cuInit")
+	r.fails(t, "a", unreadable)
+	if v := r.Report()["a"]; !strings.Contains(v.Obstacle, unreadable) {
+		t.Errorf("%+v", v)
+	}
+	release()
+	r.awaits(t, "a", r.b)
+}
+
 // Nor does one whose files hang when a process adds memory to a graph: that runs, and counts as failed open.
 func TestGraphThatHangsDelaysNoOther(t *testing.T) {
 	r := startPair(t)

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -16,20 +17,34 @@ import (
 var errFileHangs = errors.New("its libcuda cannot be read: perhaps the server of a network file system is down")
 
 const (
+	// hangsAfter is how long files may be read before that is told.
+	hangsAfter = 5 * time.Second
+	// maxReading is how many goroutines may read files at a time: one that hangs keeps a thread.
+	maxReading = 64
 	// together is how long we wait for the searches of several containers, to list their processes at once.
 	together = time.Second
 	// closing is how long the end of the guard waits for what may hang.
 	closing = 5 * time.Second
 )
 
-// read begins a goroutine that reads files of a container.
-func (g *Guard) read(c *container, files func()) {
+// read begins a goroutine that reads files of a container as soon as there is room. It calls onHang once no
+// progress was told for hangsAfter.
+func (g *Guard) read(c *container, onHang func(), files func(progress func())) {
 	c.reading++
+	hang := time.AfterFunc(hangsAfter, onHang)
 	g.looking.Go(func() {
-		files()
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		c.reading--
+		defer func() {
+			hang.Stop()
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			c.reading--
+		}()
+		select {
+		case g.room <- struct{}{}:
+			defer func() { <-g.room }()
+			files(func() { hang.Reset(hangsAfter) })
+		case <-g.ending:
+		}
 	})
 }
 
@@ -46,10 +61,14 @@ func (g *Guard) stillRead() (ids []string) {
 	return ids
 }
 
-// onSearchHangs handles a search that takes long.
-func (g *Guard) onSearchHangs(c *container) {
+// onHang tells that files of a container hang.
+func (g *Guard) onHang(c *container) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.hangs(c)
+}
+
+func (g *Guard) hangs(c *container) {
 	if g.closed || g.containers[c.ID] != c {
 		return
 	}
@@ -57,12 +76,19 @@ func (g *Guard) onSearchHangs(c *container) {
 	g.o.Failed(c.ID, errFileHangs.Error())
 }
 
-// onReadHangs handles a process whose files are being read for long.
-func (g *Guard) onReadHangs(pid int) {
+// onAttachHangs handles that no probe was put on a container's processes for long, though some are due.
+func (g *Guard) onAttachHangs(c *container) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p := g.processes[pid]; p != nil && p.attaching && !g.closed {
-		g.exclude(p, errFileHangs.Error())
+	if !c.attaching {
+		return
+	}
+	g.hangs(c)
+	c.stuck = true
+	for _, p := range c.processes {
+		if p.attaching || p.due != 0 {
+			p.waits()
+		}
 	}
 }
 
@@ -72,9 +98,10 @@ func (g *Guard) attach(c *container) {
 		return
 	}
 	c.attaching = true
-	g.read(c, func() {
+	g.read(c, func() { g.onAttachHangs(c) }, func(progress func()) {
 		for put := g.next(c); put != nil; put = g.next(c) {
 			put()
+			progress()
 		}
 	})
 }
@@ -83,21 +110,40 @@ func (g *Guard) attach(c *container) {
 func (g *Guard) next(c *container) (put func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var first *process
+	c.stuck = false
 	for _, p := range c.processes {
-		switch {
-		case !p.following.IsZero(): // it is stopped meanwhile
+		if !p.following.IsZero() { // it is stopped meanwhile
 			return func() { g.putOnGraphs(p) }
-		case p.due && (first == nil || p.start < first.start):
-			first = p
 		}
 	}
-	if first == nil {
+	p := c.first()
+	if p == nil {
 		c.attaching = false
 		return nil
 	}
-	first.due, first.attaching = false, true
-	return func() { g.putOn(first) }
+	p.due, p.starts, p.attaching = 0, false, true
+	return func() { g.putOn(p) }
+}
+
+// first returns which of the processes that are due is the next: those without probes before others, those that
+// may be about to allocate before others, then in their order. It returns nil if none is due.
+func (c *container) first() *process {
+	rank := func(p *process) (r int) {
+		if p.guarded {
+			r += 2
+		}
+		if !p.starts {
+			r++
+		}
+		return r
+	}
+	var first *process
+	for _, p := range c.processes {
+		if p.due != 0 && (first == nil || cmp.Or(cmp.Compare(rank(p), rank(first)), cmp.Compare(p.due, first.due)) < 0) {
+			first = p
+		}
+	}
+	return first
 }
 
 // putOn puts probes on a process. On one that is guarded already it puts them where it has loaded the
@@ -114,8 +160,10 @@ func (g *Guard) putOn(p *process) {
 	case err == nil:
 		p.guarded = true
 	case p.guarded: // it keeps its probes
+	case p.due != 0: // it began another program meanwhile: begin anew with that
+		g.remove(p)
+		g.adopt(p.pid, p.of, true)
 	case p.alive() && !g.closed && !errors.Is(err, cudaprobe.ErrNotLoaded):
-		p.due = false
 		g.exclude(p, err.Error())
 	default:
 		g.remove(p)
@@ -139,7 +187,7 @@ func (g *Guard) follow(p *process, q *question) (over bool) {
 		p.following, p.unfollowed = g.o.Now(), errFileHangs
 		g.attach(p.of)
 	}
-	return p.following.IsZero() || g.o.Now().Sub(p.following) > cudaprobe.HangsAfter
+	return p.following.IsZero() || g.o.Now().Sub(p.following) > hangsAfter
 }
 
 // within reports whether f returns within the limit. Otherwise f goes on.
