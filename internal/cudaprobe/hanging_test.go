@@ -2,7 +2,6 @@ package cudaprobe_test
 
 import (
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -10,34 +9,9 @@ import (
 
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
+	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
 	"github.com/laxity/laxity/internal/needtest"
 )
-
-// hold makes reads of a file that is opened later hang, as they do on a network file system whose
-// server is down. wait returns once one hangs; release lets all go on.
-func hold(t *testing.T, path string) (wait, release func()) {
-	t.Helper()
-	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_LARGEFILE)
-	if err != nil {
-		needtest.Fanotify.Skip(t, err)
-	}
-	queue := os.NewFile(uintptr(fd), "fanotify")
-	release = func() { _ = queue.Close() } // the kernel allows what waits
-	t.Cleanup(release)
-	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_ACCESS_PERM, unix.AT_FDCWD, path); err != nil {
-		needtest.Fanotify.Skip(t, err)
-	}
-	return func() {
-		t.Helper()
-		if err := queue.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		var event [24]byte
-		if _, err := queue.Read(event[:]); err != nil {
-			t.Fatal("no read hangs: ", err)
-		}
-	}, release
-}
 
 // While a file of a container hangs, everything else goes on.
 func TestAFileThatHangsStopsNothingElse(t *testing.T) {
@@ -49,7 +23,7 @@ func TestAFileThatHangsStopsNothingElse(t *testing.T) {
 			h := newHarness(t, cudaprobe.Options{})
 			p := h.built.Start(t)
 			p.Open()
-			wait, release := hold(t, h.built.Library)
+			wait, release := cudatest.Hold(t, h.built.Library, unix.FAN_ACCESS_PERM)
 			files, err := cudafile.Finder{}.Mapped(p.PID)
 			if err != nil || len(files) != 1 {
 				t.Fatal(files, err)

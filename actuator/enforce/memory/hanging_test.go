@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,34 +11,7 @@ import (
 
 	"github.com/laxity/laxity/actuator/enforce/memory"
 	"github.com/laxity/laxity/internal/cudaprobe/cudatest"
-	"github.com/laxity/laxity/internal/needtest"
 )
-
-// hold makes whoever opens or reads a file hang, as on a network file system whose server is down. wait
-// returns once somebody hangs; release lets all go on.
-func hold(t *testing.T, path string) (wait, release func()) {
-	t.Helper()
-	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_LARGEFILE)
-	if err != nil {
-		needtest.Fanotify.Skip(t, err)
-	}
-	queue := os.NewFile(uintptr(fd), "fanotify")
-	release = func() { _ = queue.Close() } // the kernel allows what waits
-	t.Cleanup(release)
-	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM, unix.AT_FDCWD, path); err != nil {
-		needtest.Fanotify.Skip(t, err)
-	}
-	return func() {
-		t.Helper()
-		if err := queue.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		var event [24]byte
-		if _, err := queue.Read(event[:]); err != nil {
-			t.Fatal("nobody hangs: ", err)
-		}
-	}, release
-}
 
 // pair is a guard, and two containers whose processes have loaded a driver of their own each.
 type pair struct {
@@ -103,7 +75,7 @@ const unreadable = "its libcuda cannot be read"
 func TestSearchThatHangsDelaysNoOther(t *testing.T) {
 	r := startPair(t)
 	r.joins()
-	wait, release := hold(t, r.built.Library)
+	wait, release := cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
 	r.coverBoth()
 	wait()
 	r.awaits(t, "b", r.b)
@@ -123,7 +95,7 @@ func TestStartThatHangsDelaysNoOther(t *testing.T) {
 		until(t, func() bool { _, asked := r.asked.Load(p.PID); return asked }, func() memory.Report { return r.Report()["a"] })
 	}
 	r.joins()
-	wait, release := hold(t, r.built.Library)
+	wait, release := cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
 	r.a.Call("cuInit")
 	wait()
 	r.b.Call("cuInit")
@@ -146,7 +118,7 @@ func TestWhoWaitsBehindAKilledProcessIsTold(t *testing.T) {
 	}
 	r.members.Store(r.a.PID, "a")
 	r.members.Store(r.b.PID, "a")
-	wait, release := hold(t, r.built.Library)
+	wait, release := cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
 	r.a.Call("cuInit")
 	wait()
 	if err := unix.Kill(r.a.PID, unix.SIGKILL); err != nil {
@@ -168,7 +140,7 @@ func TestGraphThatHangsDelaysNoOther(t *testing.T) {
 	r.coverBoth()
 	r.awaits(t, "a", r.a)
 	r.awaits(t, "b", r.b)
-	wait, release := hold(t, r.built.Library)
+	wait, release := cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
 	called := r.a.BeginAlloc("cuGraphAddMemAllocNode", mib, 1, 1)
 	wait()
 	answered := make(chan cudatest.Allocated, 1)
@@ -202,7 +174,7 @@ func TestEndsWhileFilesHang(t *testing.T) {
 	built := cudatest.Build(t)
 	p := built.Start(t)
 	p.Open()
-	wait, release := hold(t, built.Library) // until the guard has ended
+	wait, release := cudatest.Hold(t, built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM) // until the guard has ended
 	var late *time.Timer
 	t.Cleanup(func() {
 		if late != nil {

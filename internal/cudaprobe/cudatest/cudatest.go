@@ -2,7 +2,7 @@
 // calls it on demand and reports the time. It needs a C compiler, and skips the test if there is
 // none.
 //
-// For tests only. It imports internal/needtest and the standard library.
+// For tests only. It imports golang.org/x/sys/unix, internal/needtest and the standard library.
 package cudatest
 
 import (
