@@ -254,23 +254,35 @@ func (g *Guard) search(c *container) {
 	g.watch(files)
 }
 
-// list adopts the present processes of containers.
+// list adopts the present processes of containers, a moment later.
 func (g *Guard) list(fresh []*container) {
-	ours := func(pid int) (*container, bool) {
+	members, err := proc.Members(g.o.Proc, func(pid int) (*container, bool) {
 		id, in, err := g.o.Container(pid)
 		i := slices.IndexFunc(fresh, func(c *container) bool { return c.ID == id })
 		if err != nil || !in || i < 0 {
 			return nil, false
 		}
 		return fresh[i], true
+	})
+	if err != nil {
+		g.o.Logger.Warn("cannot list the processes of containers", "err", err)
 	}
-	adopt := func(pid int, c *container) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c, pids := range members {
+		g.read(c, func() { g.onHang(c) }, func(func()) { g.inspect(c, pids) })
+	}
+}
+
+// inspect adopts the processes of a container that have loaded the driver.
+func (g *Guard) inspect(c *container, pids []int) {
+	err := proc.Search{Proc: g.o.Proc}.Loaded(pids, func(pid int) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.adopt(pid, c, false)
-	}
-	if err := (proc.Search[*container]{Proc: g.o.Proc, Of: ours}).Loaded(adopt); err != nil {
-		g.o.Logger.Warn("cannot look at all processes", "err", err)
+	})
+	if err != nil {
+		g.o.Logger.Warn("cannot inspect all processes of a container", "container", c.ID, "err", err)
 	}
 }
 

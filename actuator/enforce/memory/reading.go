@@ -10,8 +10,9 @@ import (
 )
 
 // A container may have mounted a network file system: whoever opens or reads a file there waits for its
-// server, perhaps for ever. So goroutines of its own read a container's files, without a lock: one that
-// searches it, and one that puts probes on its processes. More would let it use up our threads.
+// server, perhaps for ever. So goroutines of its own read a container's files and its processes' memory maps, without
+// a lock: one that searches it, then inspects its processes, and one that puts probes on them. More would let it use
+// up our threads.
 
 // errFileHangs says why a container may get more than its limit.
 var errFileHangs = errors.New("its libcuda cannot be read: perhaps the server of a network file system is down")

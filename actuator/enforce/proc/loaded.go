@@ -10,55 +10,57 @@ import (
 	"github.com/laxity/laxity/internal/memorymap"
 )
 
-// Search is a search for the processes of containers that have loaded the driver.
-type Search[C comparable] struct {
+// Members returns the processes of containers. of returns the container of a process; false if it is in none
+// that is searched. proc is where the host's proc file system is mounted.
+func Members[C comparable](proc string, of func(pid int) (C, bool)) (map[C][]int, error) {
+	names, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
+	if err != nil {
+		return nil, err
+	}
+	all := map[C][]int{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(filepath.Base(name))
+		if err != nil {
+			continue
+		}
+		if c, ok := of(pid); ok {
+			all[c] = append(all[c], pid)
+		}
+	}
+	return all, nil
+}
+
+// Search is a search for the processes of one container that have loaded the driver.
+type Search struct {
 	Proc string // where the host's proc file system is mounted
-	// Of returns the container of a process; false if it is in none that is searched.
-	Of func(pid int) (C, bool)
-	// Time bounds how long the memory maps of one container are read; 2 s if zero.
+	// Time bounds how long the memory maps are read; 2 s if zero.
 	Time time.Duration
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
 
 // Loaded calls each for every process that has loaded a library with the name of the driver. It
-// reads memory maps of processes in the containers only, none further than memorymap.Default. A
-// process with a longer map may have loaded the driver, and counts as if it had. The error says how
-// many maps were left unread when a container's time was over.
-func (s Search[C]) Loaded(each func(pid int, of C)) error {
+// reads their memory maps, none further than memorymap.Default. A process with a longer map may have
+// loaded the driver, and counts as if it had. The error says how many maps were left unread when the time was
+// over. A map cannot be read while its process waits in mmap for a file system that hangs: then Loaded hangs too.
+func (s Search) Loaded(pids []int, each func(pid int)) error {
 	if s.Time == 0 {
 		s.Time = 2 * time.Second
 	}
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	names, err := filepath.Glob(filepath.Join(s.Proc, "[0-9]*"))
-	if err != nil {
-		return err
-	}
-	spent, left := map[C]time.Duration{}, 0
-	for _, name := range names {
-		pid, err := strconv.Atoi(filepath.Base(name))
-		if err != nil {
-			continue
-		}
-		of, ok := s.Of(pid)
-		switch {
-		case !ok:
-			continue
-		case spent[of] >= s.Time:
-			left++
-			continue
+	var spent time.Duration
+	for i, pid := range pids {
+		if spent >= s.Time {
+			return fmt.Errorf("a container's processes have memory maps that take more than %v to read: %d processes were not inspected", s.Time, len(pids)-i)
 		}
 		began := s.Now()
-		found := mapsDriver(filepath.Join(name, "maps"))
-		spent[of] += s.Now().Sub(began)
+		found := mapsDriver(filepath.Join(s.Proc, strconv.Itoa(pid), "maps"))
+		spent += s.Now().Sub(began)
 		if found {
-			each(pid, of)
+			each(pid)
 		}
-	}
-	if left > 0 {
-		return fmt.Errorf("a container's processes have memory maps that take more than %v to read: %d processes were not inspected", s.Time, left)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package proc_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,17 +46,20 @@ func (m *machine) run(pid int, of, maps string) (path string) {
 
 // search looks for those in containers a and b.
 func (m *machine) search(now func() time.Time) (found []int, err error) {
-	s := proc.Search[string]{Proc: m.proc, Now: now, Of: func(pid int) (string, bool) {
+	members, err := proc.Members(m.proc, func(pid int) (string, bool) {
 		return m.of[pid], m.of[pid] == "a" || m.of[pid] == "b"
-	}}
-	err = s.Loaded(func(pid int, of string) {
-		if of != m.of[pid] {
-			m.Errorf("process %d is in %s, not %s", pid, m.of[pid], of)
-		}
-		found = append(found, pid)
 	})
+	errs := []error{err}
+	for of, pids := range members {
+		errs = append(errs, proc.Search{Proc: m.proc, Now: now}.Loaded(pids, func(pid int) {
+			if of != m.of[pid] {
+				m.Errorf("process %d is in %s, not %s", pid, m.of[pid], of)
+			}
+			found = append(found, pid)
+		}))
+	}
 	slices.Sort(found)
-	return found, err
+	return found, errors.Join(errs...)
 }
 
 func TestLoaded(t *testing.T) {
