@@ -14,18 +14,6 @@ var ErrHanging = errors.New("it does not return: perhaps the server of a network
 // that wait for them.
 const maxHanging, maxPutOff = 64, 4096
 
-// EndWithin waits for the goroutines of wg, no longer than the limit, and reports whether they have ended.
-func EndWithin(wg *sync.WaitGroup, limit time.Duration) bool {
-	ended := make(chan struct{})
-	go func() { wg.Wait(); close(ended) }()
-	select {
-	case <-ended:
-		return true
-	case <-time.After(limit):
-		return false
-	}
-}
-
 // Calls runs calls about processes that may never return: a container may have mounted a network
 // file system, and who opens a file there waits for its server.
 type Calls struct {

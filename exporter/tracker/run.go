@@ -10,6 +10,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/task"
 	"github.com/laxity/laxity/exporter/tracker/core"
+	"github.com/laxity/laxity/internal/bounded"
 )
 
 const (
@@ -163,7 +164,7 @@ func (l *loop) feed(ctx context.Context) (<-chan reading, <-chan engineNews, <-c
 		stop()
 		finish()
 		journal.Wait()
-		if !sensor.EndWithin(&wg, stopLimit) {
+		if !bounded.Wait(stopLimit, wg.Wait) {
 			l.log.Warn("a sensor or the device does not end: the exporter ends without it", "waited", stopLimit)
 		}
 	}

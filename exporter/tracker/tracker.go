@@ -4,7 +4,7 @@
 // The rules of a task's life are in tracker/core, which is pure; tracker/store keeps them
 // over a restart. This package is the loop around both: one goroutine owns the core. Other
 // goroutines wait for the driver, the engine and the disk, so that none of these can block it
-// when it hangs. It imports the standard library, exporter/task, exporter/tracker/core,
+// when it hangs. It imports the standard library, exporter/task, exporter/tracker/core, internal/bounded,
 // exporter/device, exporter/container and exporter/sensor. The last three are interfaces; it
 // knows no adapter.
 package tracker

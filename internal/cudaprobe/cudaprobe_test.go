@@ -188,19 +188,26 @@ func TestForkAndExecBeginAnew(t *testing.T) {
 	}
 }
 
-func TestAddAndRemove(t *testing.T) {
-	h := watched(t, cudaprobe.Options{})
-	p := h.built.Start(t)
-	p.Open()
+// mapped is the file of the driver that a program has loaded.
+func mapped(t *testing.T, p *cudatest.Program) *cudafile.File {
+	t.Helper()
 	files, err := cudafile.Finder{}.Mapped(p.PID)
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	defer cudafile.CloseAll(files)
-	if added, err := h.Add(files[0]); added || err != nil {
+	t.Cleanup(func() { _ = files[0].Close() })
+	return files[0]
+}
+
+func TestAddAndRemove(t *testing.T) {
+	h := watched(t, cudaprobe.Options{})
+	p := h.built.Start(t)
+	p.Open()
+	file := mapped(t, p)
+	if added, err := h.Add(file); added || err != nil {
 		t.Errorf("the same file again: %v, %v", added, err)
 	}
-	h.Remove(files[0].ID)
+	h.Remove(file.ID)
 	if s := h.Stats(); s.Files != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -210,7 +217,7 @@ func TestAddAndRemove(t *testing.T) {
 		}
 	}
 	p.Call("cuInit")
-	if added, err := h.Add(files[0]); !added || err != nil {
+	if added, err := h.Add(file); !added || err != nil {
 		t.Errorf("after Remove: %v, %v", added, err)
 	}
 	h.none(t)

@@ -24,13 +24,9 @@ func TestAFileThatHangsStopsNothingElse(t *testing.T) {
 			p := h.built.Start(t)
 			p.Open()
 			wait, release := cudatest.Hold(t, h.built.Library, unix.FAN_ACCESS_PERM)
-			files, err := cudafile.Finder{}.Mapped(p.PID)
-			if err != nil || len(files) != 1 {
-				t.Fatal(files, err)
-			}
-			defer cudafile.CloseAll(files)
+			file := mapped(t, p)
 			ended := make(chan error, 1)
-			go func() { ended <- begin(h, files[0], p.PID) }()
+			go func() { ended <- begin(h, file, p.PID) }()
 			wait()
 			done := make(chan struct{})
 			go func() {
@@ -86,15 +82,11 @@ func TestAddWaitsForAnAddOfTheSameFile(t *testing.T) {
 	h := newHarness(t, cudaprobe.Options{})
 	p := h.built.Start(t)
 	p.Open()
-	files, err := cudafile.Finder{}.Mapped(p.PID)
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	defer cudafile.CloseAll(files)
-	fail := h.HoldAdd(files[0].ID)
+	file := mapped(t, p)
+	fail := h.HoldAdd(file.ID)
 	added := make(chan bool)
 	go func() {
-		is, err := h.Add(files[0])
+		is, err := h.Add(file)
 		if err != nil {
 			t.Error(err)
 		}

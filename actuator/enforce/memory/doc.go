@@ -16,6 +16,6 @@
 // its model. A call that cannot be denied runs, and the guard calls Failed, so that the actuator can
 // pause the container.
 //
-// It imports actuator/enforce/proc, actuator/enforce/stop, exporter/task, internal/cudaprobe,
+// It imports actuator/enforce/proc, actuator/enforce/stop, exporter/task, internal/bounded, internal/cudaprobe,
 // internal/cudaprobe/cudafile, golang.org/x/sys and the standard library.
 package memory

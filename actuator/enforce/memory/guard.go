@@ -15,6 +15,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/proc"
 	"github.com/laxity/laxity/actuator/enforce/stop"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/bounded"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
@@ -256,11 +257,11 @@ func (g *Guard) Close() error {
 		g.remove(p)
 	}
 	g.mu.Unlock()
-	if !within(closing, g.looking.Wait) {
+	if !bounded.Wait(closing, g.looking.Wait) {
 		g.o.Logger.Warn("the memory guard ends, and files are still being read", "containers", g.stillRead(), "why", errFileHangs)
 	}
 	unloaded := make(chan error, 1)
-	if !within(closing, func() { unloaded <- g.unload() }) {
+	if !bounded.Wait(closing, func() { unloaded <- g.unload() }) {
 		g.o.Logger.Warn("the memory guard ends, and its probes stay until this program ends", "why", errFileHangs)
 		return err
 	}

@@ -47,6 +47,21 @@ func (r *pair) coverBoth() {
 	})
 }
 
+// watchBoth covers containers without processes, until the drivers of both have their probes.
+func (r *pair) watchBoth(t *testing.T) {
+	t.Helper()
+	r.coverBoth()
+	for _, p := range []*cudatest.Program{r.a, r.b} {
+		until(t, func() bool { _, asked := r.asked.Load(p.PID); return asked }, func() memory.Report { return r.Report()["a"] })
+	}
+}
+
+// hold makes whoever opens or reads the driver of a hang.
+func (r *pair) hold(t *testing.T) (wait, release func()) {
+	t.Helper()
+	return cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
+}
+
 // awaits waits until the process of a container is guarded.
 func (r *pair) awaits(t *testing.T, id string, p *cudatest.Program) {
 	t.Helper()
@@ -75,7 +90,7 @@ const unreadable = "its libcuda cannot be read"
 func TestSearchThatHangsDelaysNoOther(t *testing.T) {
 	r := startPair(t)
 	r.joins()
-	wait, release := cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
+	wait, release := r.hold(t)
 	r.coverBoth()
 	wait()
 	r.awaits(t, "b", r.b)
@@ -90,12 +105,9 @@ func TestSearchThatHangsDelaysNoOther(t *testing.T) {
 // Nor does one whose files hang when a process calls cuInit.
 func TestStartThatHangsDelaysNoOther(t *testing.T) {
 	r := startPair(t)
-	r.coverBoth()
-	for _, p := range []*cudatest.Program{r.a, r.b} { // then the drivers have their probes
-		until(t, func() bool { _, asked := r.asked.Load(p.PID); return asked }, func() memory.Report { return r.Report()["a"] })
-	}
+	r.watchBoth(t)
 	r.joins()
-	wait, release := cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
+	wait, release := r.hold(t)
 	r.a.Call("cuInit")
 	wait()
 	r.b.Call("cuInit")
@@ -112,13 +124,10 @@ func TestStartThatHangsDelaysNoOther(t *testing.T) {
 // told, and guarded once the files can be read.
 func TestWhoWaitsBehindAKilledProcessIsTold(t *testing.T) {
 	r := startPair(t)
-	r.coverBoth()
-	for _, p := range []*cudatest.Program{r.a, r.b} {
-		until(t, func() bool { _, asked := r.asked.Load(p.PID); return asked }, func() memory.Report { return r.Report()["a"] })
-	}
+	r.watchBoth(t)
 	r.members.Store(r.a.PID, "a")
 	r.members.Store(r.b.PID, "a")
-	wait, release := cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
+	wait, release := r.hold(t)
 	r.a.Call("cuInit")
 	wait()
 	if err := unix.Kill(r.a.PID, unix.SIGKILL); err != nil {
@@ -140,7 +149,7 @@ func TestGraphThatHangsDelaysNoOther(t *testing.T) {
 	r.coverBoth()
 	r.awaits(t, "a", r.a)
 	r.awaits(t, "b", r.b)
-	wait, release := cudatest.Hold(t, r.built.Library, unix.FAN_OPEN_PERM|unix.FAN_ACCESS_PERM)
+	wait, release := r.hold(t)
 	called := r.a.BeginAlloc("cuGraphAddMemAllocNode", mib, 1, 1)
 	wait()
 	answered := make(chan cudatest.Allocated, 1)

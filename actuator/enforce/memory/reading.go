@@ -190,15 +190,3 @@ func (g *Guard) follow(p *process, q *question) (over bool) {
 	}
 	return p.following.IsZero() || g.o.Now().Sub(p.following) > hangsAfter
 }
-
-// within reports whether f returns within the limit. Otherwise f goes on.
-func within(limit time.Duration, f func()) bool {
-	ended := make(chan struct{})
-	go func() { defer close(ended); f() }()
-	select {
-	case <-ended:
-		return true
-	case <-time.After(limit):
-		return false
-	}
-}

@@ -3,7 +3,7 @@
 // sensor.BusyTracker, for processes that ask for it.
 //
 // It imports exporter/container, exporter/sensor, exporter/sensor/libraries,
-// exporter/task, internal/cudaprobe, internal/cudaprobe/cudafile and the standard library.
+// exporter/task, internal/bounded, internal/cudaprobe, internal/cudaprobe/cudafile and the standard library.
 package uprobe
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/sensor/libraries"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/internal/bounded"
 	"github.com/laxity/laxity/internal/cudaprobe"
 	"github.com/laxity/laxity/internal/cudaprobe/cudafile"
 )
@@ -103,7 +104,7 @@ func (s *Sensor) Run(ctx context.Context, events chan<- sensor.Event) error {
 	})
 	defer func() {
 		cancel()
-		if !sensor.EndWithin(&helpers, closeLimit) {
+		if !bounded.Wait(closeLimit, helpers.Wait) {
 			s.log.Warn("uprobes are not detached yet: they will be when the exporter has ended", "waited", closeLimit)
 		}
 	}()
