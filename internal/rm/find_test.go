@@ -3,6 +3,7 @@ package rm_test
 import (
 	"errors"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,10 +156,10 @@ func TestFindClientThatVanishes(t *testing.T) {
 	fake, m := machine(t)
 	p, _ := startTenant(fake, 10)
 	other := p.Context(p.OpenFile(6), 1)
-	n := 0
+	var asked atomic.Int64 // questions to a slow driver are asked together
 	fake.Hook(func(c *rmtest.Call) {
 		if c.Cmd == rmtest.CmdHandleInfo && c.Client != other.Client && !c.Alloc {
-			if n++; n > 10 {
+			if asked.Add(1) > 10 {
 				c.Status = rmtest.StatusInvalidClient
 			}
 		}

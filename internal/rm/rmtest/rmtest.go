@@ -67,7 +67,7 @@ func (r *RM) Advance(d time.Duration) { r.lock(func() { r.now += d }) }
 func (r *RM) SkipClients(n int) { r.lock(func() { r.counter = (r.counter + uint32(n)) % clientMax }) }
 
 // Hook makes f run at each ioctl, before the ioctl takes effect. f may block, and may call every
-// method of RM and Process.
+// method of RM and Process. Several goroutines may run it at once: of a slow driver the Manager asks questions together.
 func (r *RM) Hook(f func(*Call)) { r.lock(func() { r.hook = f }) }
 
 // Calls counts the calls of a Kernel's method since New, by its name in lower case.
