@@ -18,6 +18,9 @@ import (
 // names of the three tenants: the first has the earliest deadline.
 var names = [tasks]string{"red", "green", "blue"}
 
+// seenWithin is how long the exporter may take to see the end of tasks that have ended.
+var seenWithin = 10 * time.Second
+
 // round runs the three tasks at once and returns their results, as the exporter saw them.
 func (d *demo) round(ctx context.Context, title string, arbitrate config.Arbitration, z size) (Round, error) {
 	d.say.line("\n%s", title)
@@ -33,12 +36,12 @@ func (d *demo) round(ctx context.Context, title string, arbitrate config.Arbitra
 	printed, ended := d.report(watchCtx, ours)
 
 	deadlines := map[string]task.Seconds{}
-	var running errgroup.Group
+	var all []*tenant.Tenant // created before the first one starts, so that they overlap
 	for i, name := range names {
 		// Enough for the work of the tasks before it, and a third more.
 		deadline := time.Duration((float64(i) + 1.3) * z.alone * float64(time.Second)).Round(100 * time.Millisecond)
 		deadlines[name] = task.SecondsOf(deadline)
-		t, err := d.runner.Start(ctx, tenant.Spec{
+		t, err := d.runner.Create(ctx, tenant.Spec{
 			Name: prefix + name, Args: d.args(z.kernels),
 			Labels: map[string]string{task.LabelDeadline: deadline.String()},
 		})
@@ -46,6 +49,13 @@ func (d *demo) round(ctx context.Context, title string, arbitrate config.Arbitra
 			return Round{}, err
 		}
 		defer t.Remove() //nolint:errcheck // Close removes it again
+		all = append(all, t)
+	}
+	var running errgroup.Group
+	for _, t := range all {
+		if err := t.Start(ctx); err != nil {
+			return Round{}, err
+		}
 		running.Go(func() error { return t.Wait(ctx) })
 	}
 	if err := running.Wait(); err != nil {
@@ -53,7 +63,7 @@ func (d *demo) round(ctx context.Context, title string, arbitrate config.Arbitra
 	}
 	select {
 	case <-ended: // the exporter has seen all three end
-	case <-time.After(10 * time.Second):
+	case <-time.After(seenWithin):
 		return Round{}, errors.New("the exporter has not seen the end of all tasks; start with --log.level=debug to see why")
 	case <-ctx.Done():
 		return Round{}, context.Cause(ctx)
