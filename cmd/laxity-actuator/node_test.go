@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"github.com/laxity/laxity/actuator/journal"
 	"github.com/laxity/laxity/actuator/webhook"
 	"github.com/laxity/laxity/exporter/task"
+	daemons "github.com/laxity/laxity/internal/daemon"
 )
 
 const gpu = "GPU-e2e"
@@ -169,12 +169,11 @@ func (n *node) start(args ...string) {
 // launch is start without awaiting that it is ready.
 func (n *node) launch(args ...string) {
 	n.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := daemons.FreeAddresses(n.Context(), 1)
 	if err != nil {
 		n.Fatal(err)
 	}
-	n.address = l.Addr().String()
-	_ = l.Close()
+	n.address = free[0]
 	args = append([]string{"--exporter=" + n.exporter.URL, "--state-dir=" + n.dir, "--web.listen-address=" + n.address, "--lock-dir=" + n.locks}, args...)
 	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--policy=") }) {
 		args = append(args, "--policy=fifo")

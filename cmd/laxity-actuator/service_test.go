@@ -115,7 +115,12 @@ func TestHealth(t *testing.T) {
 	watched := "guardian:" + dir
 	ask := func(want int, targets ...string) {
 		t.Helper()
-		if got := command(append([]string{"health"}, targets...)); got != want {
+		args := append([]string{"health"}, targets...)
+		got := command(args)
+		for deadline := time.Now().Add(awaitLimit); want == 0 && got != want && time.Now().Before(deadline); {
+			got = command(args) // a slow machine may exceed its limit
+		}
+		if got != want {
 			t.Errorf("%v: %d, want %d", targets, got, want)
 		}
 	}

@@ -34,9 +34,10 @@ const (
 	// The daemon shares a machine with the tenants. With 100 containers its live heap is a
 	// few MiB, which the runtime collects at its own pace. GOMEMLIMIT in the environment wins.
 	memoryLimit = 64 << 20
-
-	shutdownLimit = 5 * time.Second
 )
+
+// shutdownLimit is how long requests may take to end. Tests change it.
+var shutdownLimit = 5 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
 
 	"github.com/laxity/laxity/actuator/config"
 	"github.com/laxity/laxity/actuator/state"
@@ -66,7 +70,7 @@ func doorOf(t *testing.T) {
 	s := terminal(t, 120, 50)
 	dir := t.TempDir()
 	label := "com.github.laxity.test=" + filepath.Base(dir)
-	exporter, actuator := free(t), free(t)
+	exporter, actuator := free(t)
 	up := exec.CommandContext(context.Background(), os.Args[0], "up", "--device=sim", "--sensor=device", "--hold=pause", "--arbitrate=always", "--memory-guard=off", "--swap=off",
 		"--docker.host="+docker.DaemonHost(), "--state-dir="+dir, "--lock-dir="+t.TempDir(), "--containers.label="+label, "--web.listen-address="+exporter, "--actuator.listen-address="+actuator)
 	up.Stdout, up.Stderr = s.program, s.program
@@ -95,7 +99,7 @@ func doorOf(t *testing.T) {
 			_, _ = docker.ImageRemove(context.Background(), tag, image.RemoveOptions{Force: true})
 		}
 	})
-	for i, deadline := range []string{"40s", "80s"} {
+	for i, deadline := range []string{"1h", "2h"} {
 		code, stdout, stderr := laxity("sim", "run", "--deadline", deadline, "--socket", filepath.Join(dir, "sim", "gpu.sock"), "--name", names[i], "--label", label,
 			"matmul", "--n", "1024", "--kernels", "50000", "--repeat", "0") // 2 s on the GPU each time: the first one fills it, however busy this machine is
 		if code != exitOK || !strings.Contains(stdout, "laxity why "+names[i]) {
@@ -111,8 +115,8 @@ func doorOf(t *testing.T) {
 	if code, stdout, stderr := laxity("sim", "run", "matmul", "--help"); code != exitOK || !strings.Contains(stdout, "--kernels K") {
 		t.Errorf("help of matmul: code %d, %q, %q", code, stdout, stderr)
 	}
-	text, _ := s.await(at, "is paused: ")
-	for _, want := range []string{"began a task, due in 40s", "began a task, due in 1m20s"} {
+	text, _ := s.await(at, "is paused")
+	for _, want := range []string{"began a task, due in 1h", "began a task, due in 2h"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
@@ -122,7 +126,13 @@ func doorOf(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, ": share 30%, was none. It is not kept here: GPU time is not divided by slices") {
 		t.Errorf("share: code %d, %q, %q", code, stdout, stderr)
 	}
-	_, why, _ := laxity("why", names[1], "--actuator.url=http://"+actuator)
+	why := ""
+	for end := time.Now().Add(time.Minute); !strings.Contains(why, "waits for "+names[0]); {
+		if time.Now().After(end) {
+			t.Fatalf("it is paused without a reason: %s", why)
+		}
+		_, why, _ = laxity("why", names[1], "--actuator.url=http://"+actuator)
+	}
 	if err := up.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +184,11 @@ func TestSimRunFindsTheEngine(t *testing.T) {
 
 // A wrong name is said with what else could be meant; nothing is run.
 func TestSimRunRefuses(t *testing.T) {
+	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "[]")
+	}))
+	defer empty.Close()
+	t.Setenv(client.EnvOverrideHost, "tcp://"+empty.Listener.Addr().String()) // an engine without containers
 	for _, tt := range []struct{ args, want string }{
 		{"--deadline 9s --gpus all matmul", "--gpus gives the container a real GPU"},
 		{"--deadline soon", "--deadline"},

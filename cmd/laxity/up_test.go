@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,17 +13,17 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/internal/access"
+	"github.com/laxity/laxity/internal/daemon"
 )
 
-// free returns an address that nobody listens on now.
-func free(t *testing.T) string {
+// free returns two addresses that nobody listens on now.
+func free(t *testing.T) (exporter, actuator string) {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	all, err := daemon.FreeAddresses(t.Context(), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return all[0], all[1]
 }
 
 // ups is a laxity up that runs, on a simulated GPU and without containers.
@@ -37,7 +36,8 @@ type ups struct {
 
 func startUp(t *testing.T, flags ...string) *ups {
 	t.Helper()
-	u := &ups{T: t, exporter: free(t), actuator: free(t)}
+	u := &ups{T: t}
+	u.exporter, u.actuator = free(t)
 	dir := t.TempDir()
 	u.token = tokenFile(dir)
 	cmd := exec.Command(os.Args[0], append([]string{"up", "--device=sim", "--sensor=device", "--hold=pause", "--memory-guard=off", "--swap=off", "--state-dir=" + dir, "--lock-dir=" + t.TempDir(),

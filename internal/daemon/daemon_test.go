@@ -48,6 +48,23 @@ func TestDaemon(t *testing.T) {
 	<-d.Ended()
 }
 
+// An address that was given but is not used yet is given to nobody else.
+func TestFreeAddressesDiffer(t *testing.T) {
+	given := map[string]bool{}
+	for range 50 {
+		free, err := daemon.FreeAddresses(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range free {
+			if given[address] {
+				t.Errorf("%s was given twice", address)
+			}
+			given[address] = true
+		}
+	}
+}
+
 func TestDaemonThatEndsAtOnce(t *testing.T) {
 	t.Setenv(daemonAddress, "")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // less than is waited for one that lives

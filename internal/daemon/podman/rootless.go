@@ -115,17 +115,21 @@ func (r *rootless) wrap(ctx context.Context, dir string, podman *exec.Cmd) *exec
 	return cmd
 }
 
+// leaveLimit is how long killed processes may take to leave their control group.
+const leaveLimit = 30 * time.Second
+
 // close ends all that is in the control group, frozen or not, and removes it.
 func (r *rootless) close() error {
 	_ = os.WriteFile(filepath.Join(r.group, "cgroup.kill"), []byte("1"), 0o600) // Linux ≥ 5.14
-	var err error
-	for range 100 {
-		if err = removeGroups(r.group); err == nil || errors.Is(err, os.ErrNotExist) {
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := removeGroups(r.group)
+		if err == nil || errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		time.Sleep(20 * time.Millisecond) // killed processes take a while to leave
+		if time.Since(began) > leaveLimit {
+			return err
+		}
 	}
-	return err
 }
 
 // removeGroups removes a control group and those below it.

@@ -13,6 +13,7 @@ import (
 	"github.com/laxity/laxity/actuator/enforce/enforcetest/realdocker"
 	"github.com/laxity/laxity/actuator/nodes"
 	"github.com/laxity/laxity/actuator/placement/api"
+	"github.com/laxity/laxity/internal/daemon"
 	"github.com/laxity/laxity/internal/needtest"
 )
 
@@ -116,12 +117,11 @@ func sshd(t *testing.T, dir string) (port string) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := daemon.FreeAddresses(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ = net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
+	_, port, _ = net.SplitHostPort(free[0])
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd wants it
 		t.Fatal(err)
 	}
