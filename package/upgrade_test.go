@@ -239,9 +239,14 @@ func removed(m *machine, p manager, before []string) {
 	} else {
 		m.do("sh", "-c", "rm -rf /run/laxity /sys/fs/bpf/laxity-* "+p.left)
 	}
-	for _, path := range m.files() {
-		if !slices.Contains(before, path) {
+	var left []string
+	defer func() {
+		for _, path := range left {
 			m.Errorf("%s is left", path)
 		}
-	}
+	}()
+	m.until("nothing is left", func() bool { // systemd removes the temporary folders of a service after its end
+		left = slices.DeleteFunc(m.files(), func(path string) bool { return slices.Contains(before, path) })
+		return len(left) == 0
+	})
 }

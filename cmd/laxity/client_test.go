@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -17,13 +18,13 @@ var unauthorized = regexp.MustCompile(`\b401\b`)
 // them says what to do.
 func TestCredentials(t *testing.T) {
 	const token = "a-token-of-more-than-16"
-	asked := map[string]bool{}
+	var asked sync.Map
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			http.Error(w, "no", http.StatusUnauthorized)
 			return
 		}
-		asked[r.Method+" "+r.URL.Path] = true
+		asked.Store(r.Method+" "+r.URL.Path, true)
 		if r.URL.Path == "/api/v1/placements" && r.Method == http.MethodGet || r.URL.Path == "/api/v1/decisions" {
 			_, _ = w.Write([]byte("[]"))
 			return
@@ -72,7 +73,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("run with credentials: %s", stderr)
 	}
 	for _, want := range []string{"GET /api/v1/tasks", "PATCH /api/v1/containers/web", "GET /api/v1/state", "GET /api/v1/nodes", "POST /api/v1/placements", "GET /api/v1/placements"} {
-		if !asked[want] {
+		if _, ok := asked.Load(want); !ok {
 			t.Errorf("%s did not come with credentials", want)
 		}
 	}

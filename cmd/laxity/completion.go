@@ -49,7 +49,7 @@ func completeSimRun(out io.Writer, words []string) {
 }
 
 // completionPatience bounds what a person waits for after the Tab key.
-const completionPatience = 500 * time.Millisecond
+var completionPatience = 500 * time.Millisecond
 
 // plainName is a name that no shell takes for anything else: it lands on a person's command line, and
 // whoever listens at the exporter's address may have made it up.

@@ -39,9 +39,12 @@ func (a *standingSource) register(cmd *kingpin.CmdClause, means string) {
 // error.
 func given(byUser bool, env string) bool { return byUser || env != "" && os.Getenv(env) != "" }
 
+// standingPatience bounds how long a command waits for the actuator, without which it shows less.
+var standingPatience = time.Second
+
 // ask returns the zero State where nobody answers in time.
 func (a *standingSource) ask(ctx context.Context) (state.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, standingPatience)
 	defer cancel()
 	var s state.State
 	err := a.getJSON(ctx, strings.TrimRight(a.url, "/")+"/api/v1/state", &s)

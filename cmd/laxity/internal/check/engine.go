@@ -32,6 +32,9 @@ type engineFacts struct {
 	cdi      bool   // NVIDIA's GPUs are described for CDI
 }
 
+// engineWithin is how long the engine may take to answer all questions.
+var engineWithin = 10 * time.Second
+
 func gatherEngine(ctx context.Context, host string) (f engineFacts) {
 	f.host = host
 	c, err := docker.Dial(host)
@@ -41,7 +44,7 @@ func gatherEngine(ctx context.Context, host string) (f engineFacts) {
 	}
 	defer c.Close()
 	f.host = c.DaemonHost()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, engineWithin)
 	defer cancel()
 	if f.info, f.err = c.Info(ctx); f.err != nil {
 		return f

@@ -4,10 +4,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/exporter/container/docker/dockertest"
 	"github.com/laxity/laxity/internal/enginetest"
 )
+
+func TestMain(m *testing.M) {
+	engineWithin = time.Minute // however busy this machine is
+	m.Run()
+}
 
 // Each engine is called by its name, and is well as tests start it.
 func TestEngines(t *testing.T) {

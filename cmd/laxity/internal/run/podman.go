@@ -15,6 +15,9 @@ import (
 	"github.com/laxity/laxity/internal/enginekind"
 )
 
+// answersWithin is how long the engine may take to say what it is.
+var answersWithin = 2 * time.Second
+
 // Podman returns the command podman with what leads it to the engine of this machine, if that is
 // Podman: the one that docker's option --host names, DOCKER_HOST, or the docker context in use, in
 // docker's order, else the usual socket; without a docker command Podman's own. It returns nil where
@@ -39,7 +42,7 @@ func Podman(ctx context.Context, options []string) []string {
 		return nil
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	switch version, err := enginekind.Podman(ctx, c); {
 	case err != nil:
