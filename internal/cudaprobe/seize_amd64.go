@@ -12,7 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const seizeWithin = time.Second
+const (
+	// seizeWithin is how long a thread may take to stop.
+	seizeWithin = time.Second
+	// longestNap counts of one between two looks: in a longer one the machine stood, and the thread did too.
+	longestNap = 10 * time.Millisecond
+)
 
 // seized runs do while the thread of a call is seized. check runs before that, and again when the
 // thread's number cannot become another's.
@@ -47,7 +52,7 @@ func (c Call) interrupt() error {
 	if err := unix.PtraceInterrupt(c.TID); err != nil {
 		return fmt.Errorf("interrupt: %w", err)
 	}
-	for deadline := time.Now().Add(seizeWithin); ; {
+	for waited := time.Duration(0); ; {
 		var status unix.WaitStatus
 		got, err := unix.Wait4(c.TID, &status, unix.WALL|unix.WNOHANG, nil)
 		switch {
@@ -59,10 +64,12 @@ func (c Call) interrupt() error {
 			return nil
 		case got == c.TID:
 			return errors.New("it has ended")
-		case time.Now().After(deadline):
+		case waited > seizeWithin:
 			return errors.New("it does not stop (is its container frozen?)")
 		}
+		began := time.Now()
 		time.Sleep(20 * time.Microsecond)
+		waited += min(time.Since(began), longestNap)
 	}
 }
 

@@ -327,7 +327,7 @@ func TestLeasedFilesAreLeftOut(t *testing.T) {
 	if files, err := finder.Mapped(7); len(files) > 0 || !errors.As(err, &is) || !leased[is.ID] {
 		t.Errorf("mapped: %v, %v", paths(files), err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > 30*time.Second { // the kernel breaks a lease after 45 s
 		t.Errorf("it took %v", took)
 	}
 
