@@ -81,8 +81,9 @@ func Kills() bench.Experiment {
 // measurement is one run of the experiment.
 type measurement struct {
 	*rig.Rig
-	env      bench.Env
-	how      settings
+	env bench.Env
+	how settings
+	limits
 	random   *rand.Rand
 	program  string
 	folder   string // of the memory that is shared with the containers
@@ -188,8 +189,30 @@ func (m *measurement) open(ctx context.Context) (err error) {
 	if m.reader, err = exporter.OpenDevice(m.GPU.Device); err != nil {
 		return err
 	}
-	m.enforcer, err = channels.New(channels.Options{Driver: m.driver, Dir: m.record()})
+	m.limits = limits{goesOn: goesOn, pauseKernel: pauseKernel}
+	if m.GPU.Simulated() {
+		m.limits = simulatedLimits
+	}
+	m.enforcer, err = m.newEnforcer(0)
 	return err
+}
+
+// limits are how long things may take, and the kernel whose end is seen late.
+type limits struct {
+	goesOn, pauseKernel time.Duration
+	maxOff, deadline    time.Duration // of enforcers; 0: theirs
+}
+
+// simulatedLimits are longer: the tenants share the cores of a simulated GPU with everything else.
+var simulatedLimits = limits{
+	goesOn: startLimit, pauseKernel: 6 * time.Second, maxOff: time.Minute, deadline: startLimit,
+}
+
+// newEnforcer keeps tenants off for so long at most; 0: as enforcers do by themselves.
+func (m *measurement) newEnforcer(maxOff time.Duration) (*channels.Enforcer, error) {
+	return channels.New(channels.Options{
+		Driver: m.driver, Dir: m.record(), MaxOff: max(maxOff, m.maxOff), Deadline: m.deadline,
+	})
 }
 
 // record is the enforcers' folder.

@@ -10,15 +10,15 @@ import (
 	"github.com/laxity/laxity/bench"
 )
 
-const (
-	// pauseKernel is how long the kernel takes that a pause finds running: it is waited for.
-	pauseKernel = 500 * time.Millisecond
-	// pauseFor is how long the container is paused: long enough for that kernel's end.
-	pauseFor = pauseKernel + 200*time.Millisecond
-	// goesOnAfter is how soon after it a program that was waiting for its simulated kernel, of which no beat is
-	// seen, says that it has ended, if it ended meanwhile: less than what was left of it.
-	goesOnAfter = pauseKernel / 2
-)
+// pauseKernel is how long the kernel takes that a pause finds running: it is waited for.
+const pauseKernel = 500 * time.Millisecond
+
+// pauseFor is how long the container is paused: long enough for that kernel's end.
+func (l limits) pauseFor() time.Duration { return l.pauseKernel + 200*time.Millisecond }
+
+// goesOnAfter is how soon after it a program that was waiting for its simulated kernel, of which no beat is
+// seen, says that it has ended, if it ended meanwhile: less than what was left of it.
+func (l limits) goesOnAfter() time.Duration { return l.pauseKernel / 2 }
 
 // pauser is a container that is paused by the engine.
 type pauser struct {
@@ -30,11 +30,11 @@ type pauser struct {
 
 // newPauser starts it; it launches nothing yet.
 func (m *measurement) newPauser(ctx context.Context) (*pauser, error) {
-	s, err := m.start(ctx, work{name: "paused", kernel: pauseKernel})
+	s, err := m.start(ctx, work{name: "paused", kernel: m.pauseKernel})
 	if err != nil {
 		return nil, err
 	}
-	holder, err := channels.New(channels.Options{Driver: m.driver, Dir: m.record(), MaxOff: 10 * time.Second})
+	holder, err := m.newEnforcer(10 * time.Second)
 	return &pauser{s, m, holder}, err
 }
 
@@ -61,7 +61,7 @@ func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err er
 		return nil, fmt.Errorf("the kernel to be paused: %w", err)
 	}
 	// Somewhere in its first third.
-	if err := bench.Pass(ctx, 20*time.Millisecond+time.Duration(p.m.random.Int64N(int64(pauseKernel/4)))); err != nil {
+	if err := bench.Pass(ctx, 20*time.Millisecond+time.Duration(p.m.random.Int64N(int64(p.m.pauseKernel/4)))); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -70,7 +70,7 @@ func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err er
 	}
 	paused := time.Now()
 	r := bench.Row{"way": byPause, "off_call_s": paused.Sub(began).Seconds()}
-	if err := bench.Pass(ctx, pauseFor); err != nil {
+	if err := bench.Pass(ctx, p.m.pauseFor()); err != nil {
 		return nil, err
 	}
 	last, beats := w.movedLast(), p.Direct.Load() != 0 // the GPU itself moves the counter
@@ -82,7 +82,7 @@ func (p *pauser) pause(ctx context.Context, other *subject) (_ bench.Row, err er
 		return nil, err
 	}
 	r["on_call_s"] = time.Since(began).Seconds()
-	soon := p.m.until(ctx, goesOnAfter, func() bool { return p.Done.Load() > done }) == nil
+	soon := p.m.until(ctx, p.m.goesOnAfter(), func() bool { return p.Done.Load() > done }) == nil
 	if err := p.m.until(ctx, startLimit, func() bool { return p.Done.Load() > done }); err != nil {
 		return nil, fmt.Errorf("the kernel that was paused: %w", err)
 	}

@@ -145,7 +145,7 @@ func (m *measurement) cycle(ctx context.Context, s *subject, w *watch) (bench.Ro
 	began = time.Now()
 	_, onErr := m.enforcer.Apply(ctx, s.target(), channels.Standing{})
 	r["on_call_s"] = time.Since(began).Seconds()
-	r["stuck"] = m.until(ctx, goesOn, func() bool { _, ok := w.movedFirst(); return ok }) != nil
+	r["stuck"] = m.until(ctx, m.goesOn, func() bool { _, ok := w.movedFirst(); return ok }) != nil
 	if first, ok := w.movedFirst(); ok && offErr == nil {
 		r["on_s"] = first.Sub(began).Seconds()
 	}

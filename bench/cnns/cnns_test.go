@@ -21,7 +21,7 @@ import (
 // one is swapped out for it, and both end.
 func TestTrainingsOnASimulatedGPU(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs containers for some 30 s")
+		t.Skip("runs containers for some 50 s")
 	}
 	simtest.Docker(t)
 	simtest.Library(t)
@@ -34,7 +34,7 @@ func TestTrainingsOnASimulatedGPU(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	rows, err := run(t.Context(), bench.Env{Device: "sim", SimulatedMemory: 10 << 30, Log: t.Logf, Quick: true, Args: map[string]string{
-		"memory": "2048", "length": "6s", "after": "2s", // one that soon ends is waited for, not swapped out
+		"memory": "2048", "length": "10s", "after": "2s", // one that soon ends is waited for, not swapped out
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -126,7 +126,12 @@ func run(ctx context.Context, env bench.Env) (rows []bench.Row, err error) {
 	if m.driver, err = openDriver(m.place.gpu.Device); err != nil {
 		return nil, err
 	}
-	if m.enforcer, err = channels.New(channels.Options{Driver: m.driver, Dir: filepath.Join(m.place.dir, "record"), AsOne: true}); err != nil {
+	// A job stays off until the cycle's end, however late this program is with that.
+	o := channels.Options{
+		Driver: m.driver, Dir: filepath.Join(m.place.dir, "record"), AsOne: true,
+		MaxOff: time.Minute, Deadline: 30 * time.Second,
+	}
+	if m.enforcer, err = channels.New(o); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -52,9 +54,25 @@ func TestLimitsOnTheStandIn(t *testing.T) {
 		}
 		for _, way := range []string{without, guarded} {
 			row := newRow(s, way)
-			p := startHere(t, program, stand.Library, s)
+			gate := t.TempDir()
+			p := startHere(t, program, stand.Library, gate, s)
 			id.Store(p.id)
-			if err := b.follow(t.Context(), s, p, row); err != nil {
+			ended := make(chan struct{})
+			var opens sync.WaitGroup
+			opens.Go(func() {
+				for {
+					letThrough(gate, func(pid int) bool { return way == without || slices.Contains(b.guard.Report()[p.id].PIDs, pid) })
+					select {
+					case <-ended:
+						return
+					case <-time.After(10 * time.Millisecond):
+					}
+				}
+			})
+			err := b.follow(t.Context(), s, p, row)
+			close(ended)
+			opens.Wait()
+			if err != nil {
 				t.Fatal(s.name, way, err)
 			}
 			rows = append(rows, row)
@@ -84,20 +102,32 @@ func family(id string, pid int) (string, bool, error) {
 	return id, len(fields) > 3 && fields[3] == id, nil
 }
 
-func startHere(t *testing.T, program, library string, s subject) running {
+// letThrough lets those of the processes that wait in the folder go on that may.
+func letThrough(gate string, may func(pid int) bool) {
+	waiting, _ := os.ReadDir(gate)
+	for _, file := range waiting {
+		if pid, err := strconv.Atoi(file.Name()); err == nil && may(pid) {
+			_ = os.Remove(filepath.Join(gate, file.Name()))
+		}
+	}
+}
+
+// startHere starts a program whose processes wait in the folder gate before their contexts.
+func startHere(t *testing.T, program, library, gate string, s subject) running {
 	t.Helper()
-	args := []string{"-c", `sleep 0.3; "$@"; exit $?`, "sh", program, library, s.how, strconv.Itoa(step), strconv.Itoa(most), strconv.Itoa(s.processes)}
+	args := []string{"-c", `"$@"; exit $?`, "sh", program, library, s.how}
+	args = append(args, strconv.Itoa(step), strconv.Itoa(most), strconv.Itoa(s.processes))
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", args...)
 	// The shell stays: we are the tracer of whom is denied, and must not be its parent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// The stand-in is found where a process of the container has it already.
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+library, "STEPS_PAUSE_MS=1000")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+library, "STEPS_GATE="+gate)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", cmd.Process.Pid))
 		if strings.Contains(string(maps), library) {
 			break

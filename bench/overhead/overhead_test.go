@@ -2,6 +2,7 @@ package overhead
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 	"github.com/laxity/laxity/internal/needtest"
 )
 
-// slowerWhileWatched are steps that take a quarter longer while a file says so.
+// slowerWhileWatched are steps that take twice as long while a file says so.
 const slowerWhileWatched = `
 import os
 import time
@@ -27,7 +28,7 @@ watched = os.path.join(os.path.dirname(__file__), "watched")
 
 def step(seconds):
     def take():
-        time.sleep(seconds * (1.25 if os.path.exists(watched) else 1))
+        time.sleep(seconds * (2 if os.path.exists(watched) else 1))
     return take
 
 
@@ -63,29 +64,45 @@ func TestProgramIsComparedWithItself(t *testing.T) {
 			},
 		}, os.WriteFile(file, nil, 0o600)
 	}
-	s, err := program.start(t.Context(), r.Tenants, "0", "busy")
-	if err != nil {
-		t.Fatal(err)
+	// A machine that stands still for a block's time leaves no step in it: another try.
+	for try := range 5 {
+		s, err := program.start(t.Context(), r.Tenants, strconv.Itoa(try), "busy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := s.measure(t.Context(), plan{blocks: 5, length: 500 * time.Millisecond}, start)
+		if err == nil {
+			err = twiceAsLong(rows)
+		}
+		if err == nil {
+			return
+		}
+		if try == 4 {
+			t.Fatal(err)
+		}
+		t.Log(err)
 	}
-	rows, err := s.measure(t.Context(), plan{blocks: 5, length: 400 * time.Millisecond}, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+// twiceAsLong returns what is wrong with the rows of 5 blocks in which watched steps took twice as long. What a
+// sleep lasts too long makes the ratio smaller.
+func twiceAsLong(rows []bench.Row) error {
 	if len(rows) != 15 {
-		t.Fatalf("%d rows, want one for each of 5 blocks and 3 kinds of step", len(rows))
+		return fmt.Errorf("%d rows, want one for each of 5 blocks and 3 kinds of step", len(rows))
 	}
 	for _, row := range rows {
 		row["container"] = 0.0
 		if row.Num("steps") < 2 || (row.Str("way") == "busy") != (row.Num("tasks_seen") == 7) {
-			t.Errorf("row %v", row)
+			return fmt.Errorf("row %v", row)
 		}
 	}
 	for _, loop := range kinds {
 		all := pairs(rows, "busy", loop)
-		if got := bench.Median(of(all, pair.ratio)); len(all) != 4 || got < 1.15 || got > 1.35 {
-			t.Errorf("%s: %d pairs, %.3f times as long while watched; want 4, 1.25", loop, len(all), got)
+		if got := bench.Median(of(all, pair.ratio)); len(all) != 4 || got < 1.4 || got > 2.2 {
+			return fmt.Errorf("%s: %d pairs, %.3f times as long while watched; want 4, 2", loop, len(all), got)
 		}
 	}
+	return nil
 }
 
 // An exporter meets a task that runs already, more than once.

@@ -26,7 +26,7 @@ func TestWhoIsOffOrSlicedIsFound(t *testing.T) {
 	unlabelled := &specimen{machine: m, pid: tenant.PID, number: 1}
 	look := func() (stuck, stray int) {
 		w, now := newWatcher(nil, nil), time.Now()
-		for _, at := range []time.Time{now, now.Add(patience + time.Millisecond)} {
+		for at := now; at.Sub(now) < patience+2*tick; at = at.Add(tick) {
 			w.lookAtChannels(labelled, tenant.PID, "1", at, false)
 			w.lookAtChannels(unlabelled, tenant.PID, "1", at, false)
 		}

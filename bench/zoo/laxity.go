@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -270,12 +271,13 @@ func (l *laxity) get(ctx context.Context, address, path string, into any) error 
 }
 
 // reasons is what is on record for containers that stand, by id; empty: nothing, or
-// nobody answers.
-func (l *laxity) reasons(ctx context.Context) map[string]string {
-	by := map[string]string{}
+// nobody is there. An actuator that takes too long has not answered.
+func (l *laxity) reasons(ctx context.Context) (by map[string]string, answered bool) {
+	by = map[string]string{}
 	var s state.State
-	if l.get(ctx, l.acts, "/api/v1/state", &s) != nil {
-		return by
+	if err := l.get(ctx, l.acts, "/api/v1/state", &s); err != nil {
+		late, ok := errors.AsType[net.Error](err)
+		return by, ctx.Err() == nil && !(ok && late.Timeout())
 	}
 	for _, c := range s.Containers {
 		switch {
@@ -292,7 +294,7 @@ func (l *laxity) reasons(ctx context.Context) map[string]string {
 	for _, h := range s.Holds {
 		by[h.ContainerID] = "held: " + h.Reason
 	}
-	return by
+	return by, true
 }
 
 // nobodyLives: neither actuator nor guardian does, or one of them has just begun to

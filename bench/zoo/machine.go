@@ -27,6 +27,7 @@ type machine struct {
 	environ  []string
 	programs map[string][]string // source → command line
 	made     atomic.Int64        // containers, so that no name comes twice
+	bound    time.Duration       // of a round with Laxity, where the reference comes afterwards
 }
 
 // cleanup bounds what happens after Ctrl-C.
@@ -43,7 +44,7 @@ var hostFolders = []string{"/usr", "/lib", "/lib64", "/bin", "/etc", "/opt", "/u
 
 // open prepares the machine; close when it is not needed.
 func open(ctx context.Context, env bench.Env) (_ *machine, err error) {
-	m := &machine{env: env, name: fmt.Sprintf("zoo-%d", os.Getpid()), programs: map[string][]string{}}
+	m := &machine{env: env, name: fmt.Sprintf("zoo-%d", os.Getpid()), programs: map[string][]string{}, bound: boundUnknown}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())

@@ -26,8 +26,8 @@ const (
 	patience = time.Second + slack
 	// slack is what asking for a reason takes.
 	slack = 200 * time.Millisecond
-	// askEvery is the time between two questions to the actuator, while anybody stands;
-	// what it said counts for askFor.
+	// askEvery is the time between two questions to the actuator, while anybody stands. An answer
+	// speaks for the time since the one before, but for no more than askFor.
 	askEvery, askFor = 100 * time.Millisecond, 500 * time.Millisecond
 	// countEvery is the time between two looks at the counters.
 	countEvery = time.Second
@@ -45,10 +45,24 @@ type trouble struct {
 
 // stand is one process, or one frozen container, that stands.
 type stand struct {
-	since    time.Time // it was first seen so
-	reason   time.Time // a reason was last on record, or since
+	since    time.Time     // it was first seen so
+	judged   time.Time     // the last answer about it was asked for, or since
+	without  time.Duration // a reason, by the answers since there was one
 	seen     time.Time
 	reported bool
+}
+
+// judge takes note of an answer. Time for which there is none says nothing: the actuator may be late with it.
+func (st *stand) judge(a answer, id string) {
+	switch {
+	case !a.at.After(st.judged):
+		return
+	case a.by[id] != "":
+		st.without = 0
+	default:
+		st.without += min(a.at.Sub(st.judged), askFor)
+	}
+	st.judged = a.at
 }
 
 // watcher polls the states of all processes of a round's containers.
@@ -71,7 +85,7 @@ type watcher struct {
 
 // answer is what the actuator said.
 type answer struct {
-	at time.Time
+	at time.Time         // it was asked
 	by map[string]string // reason by container id
 }
 
@@ -111,18 +125,24 @@ func (w *watcher) ask(ctx context.Context) {
 			continue
 		}
 		asked := time.Now()
-		by := w.laxity.reasons(ctx)
+		by, answered := w.laxity.reasons(ctx)
+		if !answered {
+			continue
+		}
 		w.mu.Lock()
 		w.answer = answer{at: asked, by: by}
 		w.mu.Unlock()
 	}
 }
 
-// reasonFor says whether somebody gives a reason for a container to stand.
-func (w *watcher) reasonFor(s *specimen, now time.Time) bool {
+// answered is the last answer. Where there is no Laxity nobody ever gives a reason.
+func (w *watcher) answered(now time.Time) answer {
+	if w.laxity == nil {
+		return answer{at: now}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.laxity.nobodyLives() || now.Sub(w.answer.at) < askFor && w.answer.by[s.id] != ""
+	return w.answer
 }
 
 func (w *watcher) look(threads bool) {
@@ -179,7 +199,7 @@ func (w *watcher) note(s *specimen, what string, now time.Time, gap bool) {
 	key := fmt.Sprintf("%d %s", s.number, what)
 	st := w.stands[key]
 	if st == nil || gap && now.Sub(st.seen) > 10*tick {
-		st = &stand{since: now, reason: now}
+		st = &stand{since: now, judged: now}
 		w.stands[key] = st
 	}
 	st.seen = now
@@ -202,9 +222,11 @@ func (w *watcher) note(s *specimen, what string, now time.Time, gap bool) {
 		}
 		return
 	}
-	if w.reasonFor(s, now) {
-		st.reason = now
-	} else if now.Sub(st.reason) > patience {
+	if w.laxity.nobodyLives() {
+		st.judged, st.without = now, 0
+		return
+	}
+	if st.judge(w.answered(now), s.id); st.without > patience {
 		st.reported = true
 		w.report(s, false, what, stood)
 	}

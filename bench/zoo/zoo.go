@@ -192,7 +192,7 @@ func (m *machine) both(ctx context.Context, r round, reference, referenceFirst b
 		}
 		bound := boundWithout
 		if way == with {
-			bound = boundUnknown
+			bound = m.bound
 			if theirs.seconds > 0 {
 				bound = max(leastBound, 4*time.Duration(theirs.seconds*float64(time.Second)))
 			}

@@ -58,6 +58,7 @@ func harmsNobody(t *testing.T, engine string, visitors int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.bound = 3 * time.Minute
 	t.Cleanup(func() {
 		if err := m.close(); err != nil {
 			t.Error(err)
