@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestResolvedIsNotBelievedWithoutTheSnapshot(t *testing.T) {
 	b.send(contention(webhook.Resolved))
 	b.decided("resolved seen", func(d decision.Decision) bool { return d.Status == webhook.Resolved })
 	b.source.set(func() {})
-	if b.await("handled", func() bool { return b.State().Inbox == 0 }); !b.isPaused("b") {
+	if b.awaitHandled(); !b.isPaused("b") {
 		t.Error("released though two tasks contend")
 	}
 	b.source.end("a")
@@ -195,11 +196,15 @@ func TestRelieve(t *testing.T) {
 	b.source.set(func() { b.source.gpus[0].MemoryUsed = 97 })
 	fire := alert(webhook.Firing, "GPUMemoryPressure", "relieve", "gpu", gpu0)
 	b.send(fire)
-	b.awaitPaused("c", "a", "b", "c")
+	b.await("the youngest is paused", func() bool { return b.isPaused("c") })
+	first := b.decided("of a pause", func(d decision.Decision) bool { return d.Kind == decision.Pause })
+	if first.ContainerID != "c" {
+		t.Errorf("the first one is of %s", first.Container)
+	}
 	b.source.set(func() { b.source.gpus[0].MemoryUsed = 92 })
 	fire.Status = webhook.Resolved
 	b.send(fire)
-	b.await("handled", func() bool { return b.State().Inbox == 0 })
+	b.awaitHandled()
 	if !b.isPaused("c") {
 		t.Error("released at 92 %")
 	}
@@ -277,10 +282,15 @@ func TestAlwaysArbitratesWithoutAnAlert(t *testing.T) {
 }
 
 func TestMaxHold(t *testing.T) {
-	b := newBench(t, func(o *actuator.Options) { o.Config.MaxHold = time.Second })
+	var ahead atomic.Int64
+	b := newBench(t, func(o *actuator.Options) {
+		o.Config.MaxHold = time.Minute
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
 	b.run("a", "b")
 	b.send(contention(webhook.Firing))
 	b.awaitPaused("b", "a", "b")
+	ahead.Store(int64(time.Minute))
 	b.awaitPaused("", "a", "b")
 	d := b.decided("of the unpause", func(d decision.Decision) bool { return d.Kind == decision.Unpause })
 	if !strings.Contains(d.Reason, "--max-hold") {
@@ -292,11 +302,19 @@ func TestMaxHold(t *testing.T) {
 }
 
 func TestLeaseEndsWithoutRenewal(t *testing.T) {
-	b := newBench(t, func(o *actuator.Options) { o.Config.Lease = time.Second })
+	var ahead atomic.Int64
+	b := newBench(t, func(o *actuator.Options) {
+		o.Config.Lease, o.HoldLease = time.Minute, time.Hour
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
 	b.run("a", "b")
 	b.send(contention(webhook.Firing))
 	b.awaitPaused("b", "a", "b")
+	ahead.Store(int64(time.Minute))
 	b.awaitPaused("", "a", "b")
+	b.decided("the lease closes", func(d decision.Decision) bool {
+		return d.Kind == decision.Lease && strings.Contains(d.Reason, "not seen firing")
+	})
 }
 
 func TestBlindnessLetsGo(t *testing.T) {

@@ -220,6 +220,15 @@ func (b *bench) seen() {
 	b.await("the latest snapshot is seen", func() bool { return b.State().SnapshotSequence >= now })
 }
 
+// awaitHandled waits until all that was sent took effect. State is a copy from the last step, which may be older.
+func (b *bench) awaitHandled() {
+	b.Helper()
+	b.await("all alerts are handled", func() bool {
+		_, metrics := b.get("/metrics")
+		return strings.Contains(metrics, "\nlaxity_actuator_inbox_messages 0\n")
+	})
+}
+
 func (b *bench) await(what string, ok func() bool) {
 	b.Helper()
 	await(b.T, what, ok)

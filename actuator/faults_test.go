@@ -202,7 +202,7 @@ func TestReplayedAlerts(t *testing.T) {
 	for i := 1; i < len(all); i += 2 {
 		b.send(all[i])
 	}
-	b.await("all alerts are handled", func() bool { return b.State().Inbox == 0 })
+	b.awaitHandled()
 	b.source.end("a")
 	b.source.end("b")
 	b.awaitPaused("", "a", "b", "c")

@@ -44,9 +44,25 @@ type allocation struct {
 	answer chan memory.Answer
 }
 
-func (g *fakeGuard) Open(context.Context) error { return nil }
-func (g *fakeGuard) Why() error                 { return g.why }
-func (g *fakeGuard) Reconsider()                { go g.ask(nil) }
+func (g *fakeGuard) Why() error  { return g.why }
+func (g *fakeGuard) Reconsider() { go g.ask(nil) }
+
+// Open asks again about what waits, for otherwise the ledger forgets it.
+func (g *fakeGuard) Open(ctx context.Context) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	go func() {
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				g.ask(nil)
+			}
+		}
+	}()
+	return nil
+}
 
 func (g *fakeGuard) Waits() map[string]string { return g.waits }
 
@@ -111,7 +127,7 @@ type fakeSwapper struct {
 	out map[string]enforce.Swapped
 	// suspending is called before a container is swapped out; may be nil.
 	suspending func(id string)
-	left       time.Duration // that the last Resume had
+	until      time.Time // the limit of the last Resume
 }
 
 func (s *fakeSwapper) Can(_ context.Context, id string) error {
@@ -144,9 +160,7 @@ func (s *fakeSwapper) Resume(ctx context.Context, id string, room func(map[strin
 	if !ok {
 		return enforce.SwapResult{}, enforce.ErrForeign
 	}
-	if until, ok := ctx.Deadline(); ok {
-		s.left = time.Until(until)
-	}
+	s.until, _ = ctx.Deadline()
 	if room != nil {
 		if err := room(r.Bytes); err != nil {
 			return enforce.SwapResult{}, fmt.Errorf("%w: %w", enforce.ErrNoRoom, err)
@@ -468,11 +482,12 @@ func TestTheEndWaitsForASwap(t *testing.T) {
 	<-began
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
-	time.AfterFunc(time.Second, func() { close(ends) })
+	var ended time.Time
+	time.AfterFunc(time.Second, func() { ended = time.Now(); close(ends) })
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	if b.held("b") != 500 || b.isPaused("b") || b.swapper.left < 29500*time.Millisecond {
-		t.Errorf("b holds %d; its return had %v", b.held("b"), b.swapper.left)
+	if had := b.swapper.until.Sub(ended); b.held("b") != 500 || b.isPaused("b") || had < 30*time.Second {
+		t.Errorf("b holds %d; its return had %v", b.held("b"), had)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,7 +64,9 @@ func TestPersonPausesAndLetsGo(t *testing.T) {
 	if err := b.Release(t.Context(), alice, "b"); err == nil || !strings.Contains(err.Error(), "not kept from computing") {
 		t.Errorf("releasing what runs: %v", err)
 	}
-	// Who changes their mind is obeyed though the tasks are the same.
+	// Who changes their mind is obeyed though the tasks are the same. That it runs is known from the facts.
+	b.source.set(func() {})
+	b.seen()
 	b.must(b.Pause(t.Context(), alice, "a"))
 	b.awaitPaused("a", "a", "b")
 }
@@ -91,11 +94,16 @@ func TestPersonLetsGoWhatTheActuatorHolds(t *testing.T) {
 // The contract of holding is kept: a person's pause ends by --max-hold, survives
 // a restart, and spares those that must not be held.
 func TestPersonsPauseIsALease(t *testing.T) {
-	b := newBench(t, func(o *actuator.Options) { o.Config.MaxHold = time.Second })
+	var ahead atomic.Int64
+	b := newBench(t, func(o *actuator.Options) {
+		o.Config.MaxHold = time.Minute
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
 	b.run("a")
 	b.await("the snapshot is there", func() bool { return b.State().SnapshotSequence >= 1 })
 	b.must(b.Pause(t.Context(), alice, "a"))
 	b.awaitPaused("a", "a")
+	ahead.Store(int64(time.Minute))
 	b.awaitPaused("", "a")
 	b.decided("the lease closes", func(d decision.Decision) bool {
 		return d.Kind == decision.Lease && d.By == alice && strings.Contains(d.Reason, "as long as is allowed")

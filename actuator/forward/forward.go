@@ -41,8 +41,10 @@ type Options struct {
 	Decide func(decision.Decision)
 	// DryRun sends nothing and reports what would have been passed on.
 	DryRun bool
-	Logger *slog.Logger
-	Now    func() time.Time
+	// Timeout bounds one delivery; 2 s by default.
+	Timeout time.Duration
+	Logger  *slog.Logger
+	Now     func() time.Time
 }
 
 // Forwarder is safe for concurrent use.
@@ -60,13 +62,16 @@ func New(o Options) (*Forwarder, error) {
 	if o.Decide == nil {
 		o.Decide = func(decision.Decision) {}
 	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	f := &Forwarder{o: o, sender: newSender(), alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
+	f := &Forwarder{o: o, sender: newSender(o.Timeout), alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "laxity_actuator_forward_alerts_total",
 		Help: "Alerts about other nodes by result: delivered, failed (503: Alertmanager repeats them) or refused (by the other actuator, for good).",
 	}, []string{"result"})}
@@ -98,7 +103,7 @@ func (f *Forwarder) Split(ctx context.Context, own string, m webhook.Message) (r
 }
 
 // Pass delivers the alerts of m that Split has found to be about other nodes: to all
-// nodes at once, each within timeout. An error means that a node did not take them
+// nodes at once, each within Options.Timeout. An error means that a node did not take them
 // and that a repeat may help.
 func (f *Forwarder) Pass(ctx context.Context, m webhook.Message, others map[string][]webhook.Alert) error {
 	var (

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,8 +57,10 @@ func (j *told) String() string {
 	return strings.Join(j.all, "\n")
 }
 
+// open makes one that, where o has no limit, gives up a node only in a test that hangs.
 func open(t *testing.T, o Options) *Forwarder {
 	t.Helper()
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	f, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -144,8 +147,7 @@ func TestPassEndsInTime(t *testing.T) {
 	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	defer hangs.Close()
 	defer close(end)
-	f := open(t, Options{Directory: directory{"b": hangs.URL}})
-	f.sender.timeout = 20 * time.Millisecond
+	f := open(t, Options{Directory: directory{"b": hangs.URL}, Timeout: 20 * time.Millisecond})
 	if err := pass(t, f, notification(alert("x", "b", webhook.Firing))); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}

@@ -34,8 +34,8 @@ func Mark(next http.Handler) http.Handler {
 // Marked reports whether the message of this context was passed on already.
 func Marked(ctx context.Context) bool { return ctx.Value(markKey{}) != nil }
 
-// timeout bounds one delivery: Alertmanager waits for 10 s, and repeats.
-const timeout = 2 * time.Second
+// defaultTimeout is what Options.Timeout is by default: Alertmanager waits for 10 s, and repeats.
+const defaultTimeout = 2 * time.Second
 
 // sender posts messages, on connections that it keeps.
 type sender struct {
@@ -50,7 +50,9 @@ type client struct {
 	http *http.Client
 }
 
-func newSender() *sender { return &sender{timeout: timeout, clients: map[string]client{}} }
+func newSender(timeout time.Duration) *sender {
+	return &sender{timeout: timeout, clients: map[string]client{}}
+}
 
 func (s *sender) client(to nodes.Node) (*http.Client, error) {
 	s.mu.Lock()

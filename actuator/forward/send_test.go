@@ -57,7 +57,7 @@ func TestSend(t *testing.T) {
 	r := &receiver{}
 	server := httptest.NewServer(r.handler())
 	defer server.Close()
-	s := newSender()
+	s := newSender(time.Minute)
 	to := parse(t, "- {node: b, actuator: "+server.URL+"}")
 	if err := s.send(t.Context(), to, firing()); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestAuthentication(t *testing.T) {
 		"redirect": {"{authorization: {credentials: moved}}", "307"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSender()
+			s := newSender(time.Minute)
 			err := s.send(t.Context(), parse(t, "- {node: b, actuator: "+server.URL+", http_config: "+tc.config+"}"), firing())
 			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("error = %v", err)
@@ -166,7 +166,7 @@ func TestClientCertificate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := newSender()
+			s := newSender(time.Minute)
 			if err := s.send(t.Context(), l[0], firing()); (err == nil) != tc.ok {
 				t.Errorf("error = %v", err)
 			}

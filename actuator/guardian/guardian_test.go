@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -447,6 +448,8 @@ func TestHungEngineDelaysNothingElse(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	engine.mu.Lock()
+	defer engine.mu.Unlock()
 	if engine.twice {
 		t.Error("a container was released twice at once")
 	}
@@ -533,9 +536,15 @@ func TestReleasesALaterHold(t *testing.T) {
 			lock := p.actuator()
 			p.hold(time.Now().Add(-time.Hour), "a")
 			writable := journaltest.ReadOnly(t, filepath.Join(p.dir, "holds"))
-			now, kept := time.Now(), make(chan struct{}, 100)
+			start, kept := time.Now(), make(chan struct{}, 100)
+			var moves atomic.Bool // the clock
 			g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Once: true, Poll: 5 * time.Millisecond,
-				Now: func() time.Time { return now }, // it does not retry before the actuator does
+				Now: func() time.Time {
+					if moves.Load() {
+						return time.Now()
+					}
+					return start // it does not retry before the actuator does
+				},
 				Logger: slog.New(slog.NewTextHandler(writer(func(b []byte) {
 					if strings.Contains(string(b), "cannot take a container off the record") {
 						kept <- struct{}{}
@@ -552,6 +561,7 @@ func TestReleasesALaterHold(t *testing.T) {
 			}
 			writable()
 			again(p)
+			moves.Store(true)
 			lock.Unlock()
 			p.awaitAllGone("a")
 			if err := <-done; err != nil {
@@ -582,14 +592,19 @@ func TestLatePause(t *testing.T) {
 	if err := p.journal.Put(h); err != nil {
 		t.Fatal(err)
 	}
-	looks := make(chan string, 100)
-	p.engine.FailWith(func(call, _ string) error { looks <- call; return nil })
+	var looks atomic.Int64
+	p.engine.FailWith(func(call, _ string) error {
+		if call == "inspect" && looks.Add(1) == 2 { // the first one was answered
+			p.engine.SetPaused("a", true)
+		}
+		return nil
+	})
 	p.watch(true)
 	lock.Unlock()
-	<-looks
-	<-looks // the first one was answered
-	p.engine.SetPaused("a", true)
 	p.awaitAllGone("a")
+	if calls := p.engine.Calls(); !slices.Equal(calls, []string{"unpause a"}) {
+		t.Errorf("after %d looks its calls are %v", looks.Load(), calls)
+	}
 }
 
 // stopped are processes that are stopped at their allocations, and a kernel that does not give
@@ -668,11 +683,17 @@ func TestTroubleIsToldOnceAMinute(t *testing.T) {
 	p := newPost(t)
 	p.actuator()
 	var lines atomic.Int64
-	swept := make(chan struct{}, 1000)
+	swept := make(chan struct{}) // each sweep waits for the test
 	now := atomic.Int64{}
 	g, err := guardian.New(guardian.Options{StateDir: p.dir, Journal: p.journal, Enforcer: p.enforcer, Poll: time.Millisecond,
-		Now:   func() time.Time { return time.Unix(now.Load(), 0) },
-		Sweep: func() ([]int, error) { swept <- struct{}{}; return nil, errors.New("no record") },
+		Now: func() time.Time { return time.Unix(now.Load(), 0) },
+		Sweep: func() ([]int, error) {
+			select {
+			case swept <- struct{}{}:
+			case <-t.Context().Done():
+			}
+			return nil, errors.New("no record")
+		},
 		Logger: slog.New(slog.NewTextHandler(writer(func(b []byte) {
 			if strings.Contains(string(b), "no record") {
 				lines.Add(1)

@@ -155,7 +155,8 @@ func TestReceive(t *testing.T) {
 			}
 			i := &Intake{Inbox: open(t, c.room), Node: func() string { return c.node }, Now: func() time.Time { return now }}
 			if !c.alone {
-				f, err := forward.New(forward.Options{Directory: directory{"a": "http://unused.invalid", "b": server.URL}})
+				to := directory{"a": "http://unused.invalid", "b": server.URL}
+				f, err := forward.New(forward.Options{Directory: to, Timeout: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}

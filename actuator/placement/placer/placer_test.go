@@ -233,7 +233,7 @@ func TestRefusalsWaitForNoReader(t *testing.T) {
 		}()
 	}
 	readers := []chan struct{}{<-w.reads, <-w.reads}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // less than the readers have
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // less than the readers have
 	defer cancel()
 	refused := make(chan error, 1)
 	go func() {

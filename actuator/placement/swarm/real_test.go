@@ -283,7 +283,7 @@ func TestRealSwarm(t *testing.T) {
 	f := newFleet(t)
 	manager, second, third := f.start(1), f.start(2), f.start(3)
 	if _, err := manager.SwarmInit(t.Context(), swarm.InitRequest{ListenAddr: manager.address + ":2377", AdvertiseAddr: manager.address,
-		Spec: swarm.Spec{Dispatcher: swarm.DispatcherConfig{HeartbeatPeriod: time.Second}}}); err != nil {
+		Spec: swarm.Spec{Dispatcher: swarm.DispatcherConfig{HeartbeatPeriod: 5 * time.Second}}}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := manager.SwarmInspect(t.Context())
