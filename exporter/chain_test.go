@@ -2,6 +2,7 @@ package exporter_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laxity/laxity/exporter"
+	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
 	"github.com/laxity/laxity/exporter/task"
@@ -33,8 +35,13 @@ func start(t *testing.T, socket, stateDir string) *running {
 	return startWith(t, exporter.Options{Node: "test", Device: "sim:" + socket, StateDir: stateDir})
 }
 
+// startWith runs an exporter until the test ends. Where opt gives no DeviceTimeout the device answers in time.
 func startWith(t *testing.T, opt exporter.Options) *running {
 	t.Helper()
+	mayHang := opt.DeviceTimeout > 0
+	if !mayHang {
+		opt.DeviceTimeout = patience
+	}
 	e, err := exporter.New(opt)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +53,7 @@ func startWith(t *testing.T, opt exporter.Options) *running {
 	r.stop = func() {
 		if ctx.Err() == nil {
 			cancel()
-			if err := <-done; err != nil {
+			if err := <-done; err != nil && !(mayHang && errors.Is(err, device.ErrNotAnswering)) {
 				t.Error(err)
 			}
 		}
@@ -58,6 +65,15 @@ func startWith(t *testing.T, opt exporter.Options) *running {
 // await returns the first snapshot that satisfies ok.
 func (r *running) await(what string, ok func(*task.Snapshot) bool) *task.Snapshot {
 	r.t.Helper()
+	s := r.first(ok)
+	if s == nil {
+		r.t.Fatalf("no snapshot with %s within %v: %+v", what, patience, r.Snapshot())
+	}
+	return s
+}
+
+// first is await without a failure: nil if no snapshot satisfies ok in time. Any goroutine may call it.
+func (r *running) first(ok func(*task.Snapshot) bool) *task.Snapshot {
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	for s := range r.Watch(ctx) {
@@ -65,7 +81,6 @@ func (r *running) await(what string, ok func(*task.Snapshot) bool) *task.Snapsho
 			return s
 		}
 	}
-	r.t.Fatalf("no snapshot with %s within %v: %+v", what, patience, r.Snapshot())
 	return nil
 }
 
@@ -89,8 +104,7 @@ func ended(id string) func(*task.Snapshot) bool {
 	return func(s *task.Snapshot) bool { _, ok := taskOf(s.Ended, id); return ok }
 }
 
-// slow is a card on which a 512² task has the phases of a 16384² one, so that a
-// test has a second to act on it.
+// slow is a card on which a 512² task has the phases of a 16384² one.
 func slow() sim.Options {
 	return sim.Options{Cards: []sim.Card{{Speed: sim.H200().Scaled(512)}}}
 }
@@ -106,7 +120,9 @@ func taskOfAContainer(t *testing.T) {
 	docker := simtest.Docker(t)
 	gpu := simtest.Start(t, slow())
 	e := start(t, gpu.Socket, "")
-	c := gpu.StartContainer(t, docker, simtest.Spec{Image: simtest.Image(t, docker), Labels: deadline9s, Args: work})
+	c := gpu.StartContainer(t, docker, simtest.Spec{
+		Image: simtest.Image(t, docker), Labels: deadline9s, Args: work, Rests: true,
+	})
 
 	s := e.await("a running task", inState(c.ID, task.Running))
 	running, _ := taskOf(s.Tasks, c.ID)
@@ -128,6 +144,7 @@ func taskOfAContainer(t *testing.T) {
 	c.Unpause(t)
 	e.await("the task running again", inState(c.ID, task.Running))
 
+	c.Begin(t)
 	c.Await(t, "exit")
 	s = e.await("the end", ended(c.ID))
 	end, _ := taskOf(s.Ended, c.ID)
@@ -172,8 +189,8 @@ func TestRestartKeepsStartAndDeadline(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	image := simtest.Image(t, docker)
 	first := start(t, gpu.Socket, dir)
-	goesOn := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: deadline9s, Args: work})
-	dies := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: deadline9s, Args: work})
+	goesOn := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: deadline9s, Args: work, Rests: true})
+	dies := gpu.StartContainer(t, docker, simtest.Spec{Image: image, Labels: deadline9s, Args: work, Rests: true})
 	s := first.await("two tasks", func(s *task.Snapshot) bool {
 		return inState(goesOn.ID, task.Running)(s) && inState(dies.ID, task.Running)(s)
 	})
@@ -195,6 +212,7 @@ func TestRestartKeepsStartAndDeadline(t *testing.T) {
 		t.Errorf("the task that ended while the exporter was down: %+v", lost)
 	}
 	goesOn.Unpause(t)
+	goesOn.Begin(t)
 	s = second.await("its end", ended(goesOn.ID))
 	if end, _ := taskOf(s.Ended, goesOn.ID); end.State != task.Ended || end.ID != before.ID {
 		t.Errorf("the task that went on: %+v", end)

@@ -29,28 +29,29 @@ func (k knowing) Know(pid int) error {
 	return err
 }
 
-// slowExits tells of ends as late as with a driver that takes its time to let go.
+// slowExits tells of no end before the test is over: a driver takes that long to let go.
 type slowExits struct {
 	*pidfd.Watcher
 	late chan sensor.Exit
 }
 
-func newSlowExits(t *testing.T, by time.Duration) slowExits {
+func newSlowExits(t *testing.T) slowExits {
 	t.Helper()
 	w, err := pidfd.New()
 	if err != nil {
 		needtest.BPF.Skip(t, err)
 	}
 	s := slowExits{w, make(chan sensor.Exit, 100)}
-	done := make(chan struct{})
+	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		for x := range w.Exits() {
-			time.Sleep(by)
+			<-over
 			s.late <- x
 		}
 	}()
 	t.Cleanup(func() {
+		close(over)
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
@@ -83,7 +84,7 @@ func TestEndsAreExactAfterARestart(t *testing.T) {
 
 	known := make(chan int, 100)
 	opt.Parts = exporter.Parts{
-		Exits: newSlowExits(t, 200*time.Millisecond),
+		Exits: newSlowExits(t),
 		Starts: []tracker.StartSensor{{Source: task.SourceUprobe, Open: func() (sensor.Starts, error) {
 			s, err := uprobe.New(uprobe.Options{})
 			return knowing{s, known}, err

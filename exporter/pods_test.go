@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -54,11 +56,29 @@ func newPodWorld(t *testing.T, card sim.Options) podWorld {
 	return w
 }
 
-// run runs the workload in a pod, to its end, and returns the container's id.
-func (w podWorld) run(ctx context.Context, p containerd.Pod, args ...string) (id string, err error) {
-	sandbox, id, err := w.RunPod(ctx, p, containerd.Spec{Name: "main", Image: workloadImage, Command: args, Env: tenant.Env(w.gpu.Socket), Binds: w.binds})
+// run runs the workload in a pod, to its end, and returns the container's id. One that rests computes
+// once e shows its container. The pod is removed once e shows the task under the pod's name.
+func (w podWorld) run(ctx context.Context, e *running, p containerd.Pod, rests bool, args ...string) (string, error) {
+	env := tenant.Env(w.gpu.Socket)
+	rest := w.gpu.Socket + "." + p.Namespace + "." + p.Name
+	if rests {
+		if err := os.WriteFile(rest, nil, 0o644); err != nil {
+			return "", err
+		}
+		env = append(env, "LAXITY_REST="+tenant.Beside(filepath.Base(rest)))
+	}
+	spec := containerd.Spec{Name: "main", Image: workloadImage, Command: args, Env: env, Binds: w.binds}
+	sandbox, id, err := w.RunPod(ctx, p, spec)
 	if err != nil {
 		return "", err
+	}
+	if rests {
+		if e.first(func(s *task.Snapshot) bool { _, shown := s.FindContainer(id); return shown }) == nil {
+			return "", fmt.Errorf("the container of %s is not shown", p.Name)
+		}
+		if err := os.Remove(rest); err != nil {
+			return "", err
+		}
 	}
 	for {
 		s, err := w.Pods.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
@@ -69,6 +89,10 @@ func (w podWorld) run(ctx context.Context, p containerd.Pod, args ...string) (id
 			if code := s.GetStatus().GetExitCode(); code != 0 {
 				return "", fmt.Errorf("%s ended with %d", p.Name, code)
 			}
+			name := task.PodContainer(p.Namespace, p.Name, "main")
+			e.first(func(s *task.Snapshot) bool { // the caller finds what never is shown
+				return slices.ContainsFunc(s.Ended, func(k task.Task) bool { return k.ContainerID == id && k.Container == name })
+			})
 			return id, w.RemovePod(ctx, sandbox)
 		}
 		select {
@@ -106,12 +130,9 @@ func tasksOfPods(t *testing.T, w podWorld, choice engine.Choice) {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			args := []string{"--n", "64", "--kernels", fmt.Sprint(1 + i%7)}
-			if choice.Kind == engine.CRIO {
-				// containerd 1.6 tells of no events by the CRI, and the engine is looked at every second.
-				args = append(args, "--host-seconds", "3")
-			}
-			ids[i], errs[i] = w.run(t.Context(), pods[i], args...)
+			// containerd 1.6 tells of no events by the CRI, and the engine is looked at every second.
+			rests := choice.Kind == engine.CRIO
+			ids[i], errs[i] = w.run(t.Context(), e, pods[i], rests, "--n", "64", "--kernels", fmt.Sprint(1+i%7))
 		})
 	}
 	all.Wait()
@@ -165,12 +186,12 @@ func tasksOfPods(t *testing.T, w podWorld, choice engine.Choice) {
 }
 
 // showLibrary runs pods until the exporter's sensor sees one start, and returns how many. An exporter
-// knows the host's libcuda before any task; it must find the stand-in in a container first, which may
-// take longer than a short task.
+// knows the host's libcuda before any task; it must find the stand-in in a container first.
 func (w podWorld) showLibrary(t *testing.T, e *running) int {
 	t.Helper()
 	for n := 1; n <= 5; n++ {
-		id, err := w.run(t.Context(), containerd.Pod{Namespace: "first", Name: fmt.Sprintf("train-%d", n)}, "--n", "64", "--host-seconds", "2")
+		pod := containerd.Pod{Namespace: "first", Name: fmt.Sprintf("train-%d", n)}
+		id, err := w.run(t.Context(), e, pod, true, "--n", "64")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package exporter_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os/exec"
 	"slices"
 	"sync"
@@ -14,8 +15,10 @@ import (
 	"github.com/laxity/laxity/exporter/container"
 	"github.com/laxity/laxity/exporter/device/sim"
 	"github.com/laxity/laxity/exporter/device/sim/simtest"
+	"github.com/laxity/laxity/exporter/sensor"
 	"github.com/laxity/laxity/exporter/sensor/uprobe"
 	"github.com/laxity/laxity/exporter/task"
+	"github.com/laxity/laxity/exporter/tracker"
 	"github.com/laxity/laxity/internal/enginetest"
 	"github.com/laxity/laxity/internal/needtest"
 	"github.com/laxity/laxity/internal/priority"
@@ -46,6 +49,20 @@ func with(a map[string]string, more ...string) map[string]string {
 	return out
 }
 
+// following is the start sensor, and tells whose launches it follows.
+type following struct {
+	*uprobe.Sensor
+	tracked chan int
+}
+
+func (f following) Track(pid int) error {
+	err := f.Sensor.Track(pid)
+	if err == nil {
+		f.tracked <- pid
+	}
+	return err
+}
+
 // A server that computes now and then: with laxity.release=busy each of its busy
 // intervals is a task, as real uprobes see it. One that launches fast is not watched
 // while it does.
@@ -59,15 +76,29 @@ func busyIntervalsOfAServer(t *testing.T) {
 		"fast": {"--n", "16", "--kernels", "4000"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			const pause = time.Second
 			gpu := simtest.Start(t, slow())
 			label, keep := only(t)
-			e := startWith(t, exporter.Options{Device: "sim:" + gpu.Socket, Keep: keep})
+			tracked := make(chan int, 100)
+			e := startWith(t, exporter.Options{Device: "sim:" + gpu.Socket, Keep: keep, Parts: exporter.Parts{
+				Starts: []tracker.StartSensor{{Source: task.SourceUprobe, Open: func() (sensor.Starts, error) {
+					s, err := uprobe.New(uprobe.Options{})
+					return following{s, tracked}, err
+				}}},
+			}})
 			<-e.Ready()
 			c := gpu.StartContainer(t, docker, simtest.Spec{
 				Image:  simtest.Image(t, docker),
 				Labels: with(label, task.LabelRelease, "busy", task.LabelDeadline, "5m"),
-				Args:   append(args, "--repeat", "4", "--gap", "0.5", "--hold", "0.5"),
+				Args:   append(args, "--repeat", "4", "--gap", fmt.Sprint(pause.Seconds()), "--hold", "0.5"),
+				Rests:  true,
 			})
+			select {
+			case <-tracked:
+			case <-time.After(patience):
+				t.Fatal("its launches are not followed")
+			}
+			c.Begin(t)
 			of := func(s *task.Snapshot) (n int) {
 				for _, x := range s.Ended {
 					if x.ContainerID == c.ID {
@@ -80,10 +111,9 @@ func busyIntervalsOfAServer(t *testing.T) {
 			took := c.Await(t, "exit").Time.Sub(began)
 			s := e.await("the end of the server", func(s *task.Snapshot) bool {
 				_, unfinished := taskOf(s.Tasks, c.ID)
-				return of(s) >= 3 && !unfinished
+				return of(s) >= 4 && !unfinished
 			})
-			// The first may have begun before its launches could be followed.
-			if n := of(s); n < 3 || n > 4 {
+			if n := of(s); n != 4 {
 				t.Errorf("%d busy intervals of 4 tasks", n)
 			}
 			var next time.Time // Ended has the latest first
@@ -91,11 +121,11 @@ func busyIntervalsOfAServer(t *testing.T) {
 				if x.ContainerID != c.ID {
 					continue
 				}
-				if x.Start.Source != task.SourceUprobe || x.Outcome() != task.Hit || x.Duration(time.Time{}) > took-time.Second { // without the pauses
+				if x.Start.Source != task.SourceUprobe || x.Outcome() != task.Hit || x.Duration(time.Time{}) > took-2*pause { // without the pauses
 					t.Errorf("interval %+v of %v", x, x.Duration(time.Time{}))
 				}
-				if gap := next.Sub(x.End.Time); !next.IsZero() && gap < 450*time.Millisecond {
-					t.Errorf("it ended %v before the next one, after a pause of 0.5 s", gap)
+				if gap := next.Sub(x.End.Time); !next.IsZero() && gap < pause-50*time.Millisecond {
+					t.Errorf("it ended %v before the next one, after a pause of %v", gap, pause)
 				}
 				next = x.Start.Time
 			}
@@ -149,7 +179,7 @@ func TestShortTasksInAForkStorm(t *testing.T) {
 			})
 		}
 		all.Wait()
-		ended, missed := e.ended(ids, 10*time.Second)
+		ended, missed := e.ended(ids, patience)
 		for _, x := range ended {
 			if x.State != task.Ended || x.Start.Source != task.SourceUprobe || len(x.GPUs) != 1 || slices.Contains(x.GPUs, task.UnknownGPU) && x.GPUReason == "" {
 				t.Errorf("task %+v", x)

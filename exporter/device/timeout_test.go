@@ -31,7 +31,7 @@ func (h *hanging) Close() error { h.closed.Add(1); return nil }
 
 func TestGuardPassesThrough(t *testing.T) {
 	h := &hanging{}
-	g := device.WithTimeout(h, time.Second)
+	g := device.WithTimeout(h, time.Minute)
 	r, err := g.Read(t.Context())
 	if err != nil || len(r.GPUs) != 1 {
 		t.Fatalf("Read = %v, %v", r, err)

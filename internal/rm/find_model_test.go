@@ -16,7 +16,7 @@ import (
 func TestFindProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fake := rmtest.New(gpu0)
-		m := rm.New(fake, rm.Options{Gap: 32, SearchRate: 1_000_000})
+		m := rm.New(fake, rm.Options{Gap: 32, SearchRate: 1_000_000, Timeout: patience})
 		want := map[*rmtest.Process][]rm.Group{}
 		var all []*rmtest.Process
 		fd := 3

@@ -16,11 +16,14 @@ const (
 	gpu1 = "GPU-55555555-6666-7777-8888-999999999999"
 )
 
+// patience bounds each call of a Manager: none takes so long, unless it hangs.
+const patience = time.Minute
+
 // machine returns a fake resource manager and a Manager of it that has made its mark.
 func machine(t *testing.T) (*rmtest.RM, *rm.Manager) {
 	t.Helper()
 	fake := rmtest.New(gpu0, gpu1)
-	m := rm.New(fake, rm.Options{})
+	m := rm.New(fake, rm.Options{Timeout: patience})
 	if err := m.Mark(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -195,14 +198,14 @@ func TestFindTellsOfErrors(t *testing.T) {
 func TestUnknownDriverIsRefused(t *testing.T) {
 	fake := rmtest.New(gpu0)
 	fake.SetDriver("610.10.01")
-	proven := rm.New(fake, rm.Options{Proven: []string{"610.10.01"}})
+	proven := rm.New(fake, rm.Options{Proven: []string{"610.10.01"}, Timeout: patience})
 	if err := proven.Mark(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	fake.Advance(time.Second)
 	p, g := startTenant(fake, 10)
 	before := fake.Calls("ioctl")
-	if _, err := rm.New(fake, rm.Options{}).Find(t.Context(), p.ID()); !errors.Is(err, rm.ErrUnsupported) {
+	if _, err := rm.New(fake, rm.Options{Timeout: patience}).Find(t.Context(), p.ID()); !errors.Is(err, rm.ErrUnsupported) {
 		t.Errorf("find with an unknown driver: %v", err)
 	}
 	if fake.Calls("ioctl") != before {

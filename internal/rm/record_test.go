@@ -28,7 +28,7 @@ func tour(t *testing.T, kernel rm.Kernel, states bool, start func() (rm.Process,
 			results = append(results, v)
 		}
 	}
-	m := rm.New(kernel, rm.Options{Gap: 64})
+	m := rm.New(kernel, rm.Options{Gap: 64, Timeout: patience})
 	if err := m.Mark(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestTranscripts(t *testing.T) {
 func TestTranscriptIsFoundAgain(t *testing.T) {
 	eachTranscript(t, func(t *testing.T, _ string, replay *rmtest.Replay) {
 		count := &counter{Kernel: replay}
-		m := rm.New(count, rm.Options{Gap: 64})
+		m := rm.New(count, rm.Options{Gap: 64, Timeout: patience})
 		if err := m.Mark(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func (k *passing) Ioctl(_ int, req uint32, arg, _ []byte) error {
 
 func TestProcessesThatEndedAreForgotten(t *testing.T) {
 	k := &passing{alive: map[int]bool{}}
-	m := New(k, Options{})
+	m := New(k, Options{Timeout: time.Minute})
 	if err := m.Mark(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func TestKilledDuringASlowCall(t *testing.T) {
 func TestSwitchProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fake := rmtest.New(gpu0, gpu1)
-		m := rm.New(fake, rm.Options{Gap: 32})
+		m := rm.New(fake, rm.Options{Gap: 32, Timeout: patience})
 		if err := m.Mark(t.Context()); err != nil {
 			rt.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestSwitchProperties(t *testing.T) {
 
 func ExampleManager_Switch() {
 	fake := rmtest.New(gpu0)
-	m := rm.New(fake, rm.Options{})
+	m := rm.New(fake, rm.Options{Timeout: time.Minute})
 	_ = m.Mark(context.Background())
 	fake.Advance(time.Second)
 	p, _ := startTenant(fake, 10)

@@ -179,7 +179,9 @@ func TestContentionIsPausedByWayOfTheAlertAndUnpausedAtTheEnd(t *testing.T) {
 	// It has ended a task and stays: what is told only of living containers with an ended task
 	// has an answer however late it is asked for.
 	idle := s.gpu.StartContainer(t, docker, simtest.Spec{Image: image, Args: []string{"--n", "512", "--destroy", "--hold", "3600"},
-		Labels: map[string]string{"laxity.deadline": "10m"}})
+		Labels: map[string]string{"laxity.deadline": "10m"}, Rests: true})
+	seen(t, s, idle.Name)
+	idle.Begin(t)
 	ended(t, s, map[string]int{idle.Name: 1})
 	begin := time.Now()
 	// It holds the GPU until the test ends it: what is looked at meanwhile takes as long
@@ -188,11 +190,12 @@ func TestContentionIsPausedByWayOfTheAlertAndUnpausedAtTheEnd(t *testing.T) {
 		Labels: map[string]string{"laxity.deadline": "10m"}})
 	seen(t, s, first.Name)
 	second := s.gpu.StartContainer(t, docker, simtest.Spec{Image: image, Args: []string{"--n", "512", "--kernels", "2", "--host-seconds", "1.5", "--runs", "2"},
-		Labels: map[string]string{"laxity.deadline": "10m"}})
+		Labels: map[string]string{"laxity.deadline": "10m"}, Rests: true})
 	actions := happenings(t, docker, second.Name, begin)
 	others := happenings(t, docker, first.Name, begin)
 
 	await(t, actions, "pause")
+	second.Begin(t) // once it is unpaused
 	until(t, "the exporter and Prometheus show the paused task", func(ctx context.Context) error {
 		v, err := s.query.Query(ctx, fmt.Sprintf(`gpu_tasks{node="local",container=%q,state="paused"} == 1`, second.Name), time.Time{})
 		if err != nil {

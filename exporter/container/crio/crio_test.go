@@ -471,7 +471,7 @@ func TestContainersThatHang(t *testing.T) {
 	t.Cleanup(func() { _ = engine.Close() })
 	look := func(partial, questions int) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), container.DescribeTimeout) // one after another would take longer
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		all, err := engine.List(ctx)
 		check(t, err)

@@ -139,7 +139,8 @@ func TestLockOfAStoppedProcessHangs(t *testing.T) {
 	o := fastCheckpoint()
 	o.Cards[0].Speed = sim.H200().Scaled(512)
 	s := simtest.Start(t, o)
-	p := s.StartProcess(t, "--n", "512", "--kernels", "100000")
+	// A lock waits for what is queued: one kernel.
+	p := s.StartProcess(t, "--n", "512", "--kernels", "100000", "--sync-each")
 	p.Await(t, "launch")
 	want(t, syscall.Kill(p.PID, syscall.SIGSTOP), nil)
 	want(t, unix.Waitid(unix.P_PID, p.PID, nil, unix.WSTOPPED|unix.WNOWAIT, nil), nil) // the signal has arrived

@@ -121,10 +121,12 @@ func TestKeepTellsATroubleOnce(t *testing.T) {
 	w := &watcher{asked: make(chan struct{}), err: errors.New("no memory")}
 	var out bytes.Buffer
 	ctx, stop := context.WithCancel(t.Context())
+	r := libraries.New(proc, w)
+	libraries.SetLimit(r, time.Minute) // a search that takes longer is another trouble
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		libraries.New(proc, w).Keep(ctx, time.Millisecond, slog.New(slog.NewTextHandler(&out, nil)))
+		r.Keep(ctx, time.Millisecond, slog.New(slog.NewTextHandler(&out, nil)))
 	}()
 	const times = 5
 	for range times {

@@ -165,7 +165,7 @@ func TestWorkDoneWithoutRoomIsToldLater(t *testing.T) {
 	events, ended := make(chan sensor.Event), make(chan error, 1)
 	go func() { ended <- s.Run(ctx, events) }()
 	var launched, last sensor.Event
-	for limit := time.After(5 * time.Second); last.Time.IsZero() || last.Time.Before(launched.Time); {
+	for limit := time.After(30 * time.Second); last.Time.IsZero() || last.Time.Before(launched.Time); {
 		select {
 		case e := <-events:
 			switch {

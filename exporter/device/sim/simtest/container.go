@@ -5,9 +5,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -29,7 +30,7 @@ func Docker(t testing.TB) *client.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cli.Close() })
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, err := cli.Ping(ctx); err != nil {
 		needtest.Docker.Skipf(t, "needs a Docker engine: %v", err)
@@ -59,6 +60,8 @@ type Spec struct {
 	Labels map[string]string
 	Args   []string // of the workload
 	Env    []string // besides what gives it the simulated GPU
+	// Rests has the workload stand, with its context, before its first task until Begin.
+	Rests bool
 	// Program is a file of this machine that runs in place of the image's workload, with Args.
 	Program string
 }
@@ -68,6 +71,7 @@ type Container struct {
 	Tenant
 	ID, Name string
 	docker   *client.Client
+	rest     string // a file; the workload stands before its next task while it is there
 }
 
 // StartContainer runs the workload in a container on s's GPUs. The container is
@@ -86,11 +90,18 @@ func (s *Server) StartContainer(t testing.TB, docker *client.Client, spec Spec) 
 		config.Entrypoint = []string{"/program"}
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: spec.Program, Target: "/program", ReadOnly: true})
 	}
+	rest := s.Socket + "." + spec.Name
+	if spec.Rests {
+		if err := os.WriteFile(rest, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		config.Env = append(config.Env, "LAXITY_REST="+tenant.Beside(filepath.Base(rest)))
+	}
 	created, err := docker.ContainerCreate(t.Context(), config, host, nil, nil, spec.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Container{ID: created.ID, Name: spec.Name, docker: docker}
+	c := &Container{ID: created.ID, Name: spec.Name, docker: docker, rest: rest}
 	t.Cleanup(func() {
 		err := docker.ContainerRemove(context.Background(), c.ID, container.RemoveOptions{Force: true})
 		if err != nil && !errdefs.IsNotFound(err) {
@@ -158,6 +169,14 @@ func (c *Container) describe() string {
 		fmt.Fprintf(&written, " (%v)", err)
 	}
 	return text + "; standard error: " + strings.TrimSpace(written.String())
+}
+
+// Begin lets the workload of a container that Rests begin its first task.
+func (c *Container) Begin(t testing.TB) {
+	t.Helper()
+	if err := os.Remove(c.rest); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Wait returns the exit code.

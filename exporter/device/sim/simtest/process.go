@@ -18,7 +18,7 @@ import (
 const patience = 60 * time.Second
 
 // moment is how long a failed test waits to learn how a program ended.
-const moment = 5 * time.Second
+const moment = 20 * time.Second
 
 // Tenant is a workload that was started, and its time line.
 type Tenant struct {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/laxity/laxity/exporter/device"
 	"github.com/laxity/laxity/exporter/device/sim"
@@ -82,6 +83,9 @@ func (s *Server) Resume(t testing.TB) {
 func (s *Server) Dial(t testing.TB) device.Device {
 	t.Helper()
 	d, err := sim.Dial(s.Socket)
+	for end := time.Now().Add(patience); errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end); {
+		d, err = sim.Dial(s.Socket)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

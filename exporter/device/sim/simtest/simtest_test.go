@@ -44,9 +44,13 @@ func TestProcess(t *testing.T) {
 
 func TestContainer(t *testing.T) {
 	docker := simtest.Docker(t)
-	s := simtest.Start(t, quick())
-	c := s.StartContainer(t, docker, simtest.Spec{Image: simtest.Image(t, docker), Args: []string{"--n", "512"}})
-	c.Await(t, "copyin_end")
+	opt := quick()
+	opt.ListDelay = -1
+	s := simtest.Start(t, opt)
+	c := s.StartContainer(t, docker, simtest.Spec{
+		Image: simtest.Image(t, docker), Args: []string{"--n", "512"}, Rests: true,
+	})
+	c.Await(t, "context")
 	r, err := s.Dial(t).Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +58,7 @@ func TestContainer(t *testing.T) {
 	if got := r.GPUs[0].Processes; len(got) != 1 || got[0].PID != c.PID {
 		t.Errorf("processes %v, want the container's host PID %d", got, c.PID)
 	}
+	c.Begin(t)
 	if code := c.Wait(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

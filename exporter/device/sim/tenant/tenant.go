@@ -45,10 +45,13 @@ func Mounts(socket, libDir string) []mount.Mount {
 // Env is what a container with these mounts needs in its environment.
 func Env(socket string) []string {
 	return []string{
-		cuda.EnvSocket + "=" + filepath.Join(socketDir, filepath.Base(socket)),
+		cuda.EnvSocket + "=" + Beside(filepath.Base(socket)),
 		"LD_LIBRARY_PATH=" + libraryDir,
 	}
 }
+
+// Beside is where a container with these mounts finds a file in the folder of the socket.
+func Beside(name string) string { return filepath.Join(socketDir, name) }
 
 // BuildImage makes an image called tag whose entry point is the CUDA workload,
 // with the libraries of this machine that it and a real libcuda need. There is
